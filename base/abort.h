@@ -1,0 +1,60 @@
+// The abort state of one communicator on one rank.
+//
+// Rules: (1) the first writer wins and its error is the one everybody sees; (2) raising never blocks
+// and may be done from any thread; (3) every wait on a peer polls raised() and every sleeper is woken
+// through the wakers; (4) there is no way back: a communicator that was aborted stays aborted.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+
+namespace tutti {
+
+class AbortState {
+ public:
+  bool raised() const noexcept { return raised_.load(std::memory_order_acquire); }
+
+  // True if this call was the first.
+  bool raise(const Error& error) {
+    std::vector<std::function<void()>> wakers;
+    {
+      std::lock_guard lock(mutex_);
+      if (error_) return false;
+      error_ = error;
+      raised_.store(true, std::memory_order_release);
+      wakers = wakers_;
+    }
+    for (const auto& wake : wakers) wake();
+    return true;
+  }
+
+  // `wake` is called at most once, from the raising thread; it must not block.
+
+  void add_waker(std::function<void()> wake) {
+    std::lock_guard lock(mutex_);
+    wakers_.push_back(std::move(wake));
+  }
+
+  void throw_if_raised() const {
+    if (raised()) throw error();
+  }
+
+  Error error() const {
+    std::lock_guard lock(mutex_);
+    return error_ ? *error_ : Error(ErrorCode::internal, "no abort was raised");
+  }
+
+ private:
+  std::atomic<bool> raised_{false};
+  mutable std::mutex mutex_;
+  std::optional<Error> error_;
+  std::vector<std::function<void()>> wakers_;
+};
+
+}  // namespace tutti

@@ -1,0 +1,48 @@
+// The one error type of the library.
+//
+// A message says what happened, where, the likely cause and the remedy, so that whoever reads it on
+// one rank of a thousand knows what to do next. Errors are thrown at the API only; nothing on the hot
+// path throws.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+namespace tutti {
+
+enum class ErrorCode : int {
+  ok = 0,
+  invalid_argument = 1,  // the caller's own argument is wrong
+  mismatch = 2,          // two ranks made calls that do not fit together
+  rank_died = 3,         // a process of the job ended without leaving
+  connection_lost = 4,   // the path to a living rank broke
+  timeout = 5,           // an operation's deadline passed
+  aborted = 6,           // another rank, or this one's user, aborted the communicator
+  bootstrap = 7,         // the ranks could not find or did not accept each other
+  system = 8,            // the operating system refused something
+  unsupported = 9,       // not available in this build, on this machine, or for these arguments
+  internal = 10,         // a bug in Tutti
+};
+
+std::string_view name(ErrorCode code);
+
+struct ErrorDetail {
+  std::string where;   // rank, host, peer, call number, file ...
+  std::string cause;   // the likely cause; the system's own words where it said some
+  std::string remedy;  // what to do
+};
+
+class Error : public std::runtime_error {
+ public:
+  Error(ErrorCode code, std::string_view what, const ErrorDetail& detail = {});
+  ErrorCode code() const noexcept { return code_; }
+
+ private:
+  ErrorCode code_;
+};
+
+// An Error of code `system` that quotes errno. `what` names the call and its object: "open /a/b".
+Error system_error(std::string_view what, int errno_value, const ErrorDetail& detail = {});
+
+}  // namespace tutti

@@ -1,0 +1,206 @@
+#include "base/settings.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <optional>
+
+#include "base/error.h"
+#include "base/text.h"
+
+extern char** environ;  // NOLINT: POSIX declares it nowhere
+
+namespace tutti {
+
+namespace {
+
+constexpr std::array kSettings = {
+    SettingInfo{"TUTTI_TRANSPORT", SettingType::string, "auto", "auto|shm|tcp", true, false,
+                "how bytes move: auto takes shared memory inside a host and TCP between hosts"},
+    SettingInfo{"TUTTI_ALGORITHM", SettingType::string, "auto", "", true, false,
+                "all-reduce algorithm to use instead of the automatic choice"},
+    SettingInfo{"TUTTI_TIMEOUT", SettingType::seconds, "300", "", false, false,
+                "seconds that one collective may take before the communicator is aborted; 0 is never"},
+    SettingInfo{"TUTTI_INIT_TIMEOUT", SettingType::seconds, "60", "", false, false,
+                "seconds in which all ranks must have found each other"},
+    SettingInfo{"TUTTI_TOKEN", SettingType::string, "", "", false, false,
+                "secret shared by the ranks of one job; peers prove that they know it (HMAC-SHA256)"},
+    SettingInfo{"TUTTI_TOKEN_FILE", SettingType::string, "", "", false, false,
+                "file of mode 0600 that holds the token, used when TUTTI_TOKEN is not set"},
+    SettingInfo{"TUTTI_RENDEZVOUS", SettingType::string, "", "", false, false,
+                "file:/PATH: a shared file through which rank 0 tells its address, instead of "
+                "MASTER_ADDR and MASTER_PORT"},
+    SettingInfo{"TUTTI_INTERFACE", SettingType::string, "", "", false, false,
+                "network interface or address to listen on; empty: the one that routes to rank 0"},
+    SettingInfo{"TUTTI_CONTROL_FANOUT", SettingType::integer, "32", "", true, false,
+                "children of each rank in the tree of the control channel"},
+    SettingInfo{"TUTTI_TCP_STREAMS", SettingType::integer, "2", "", true, false,
+                "TCP connections between each pair of ranks for collectives"},
+    SettingInfo{"TUTTI_BIND", SettingType::string, "auto", "auto|none", false, false,
+                "whether `tutti run` binds local ranks to cores"},
+    SettingInfo{"TUTTI_RSH", SettingType::string, "ssh", "", false, false,
+                "remote shell of `tutti run --hosts`: called as RSH HOST COMMAND"},
+    SettingInfo{"TUTTI_LOG", SettingType::string, "warning", "error|warning|info|debug", false, false,
+                "how much the library says on standard error"},
+    SettingInfo{"TUTTI_FAULT", SettingType::string, "", "", false, false,
+                "fault to inject, for tests: kill|stall|truncate|corrupt:RANK:MESSAGE"},
+    SettingInfo{"TUTTI_CPU", SettingType::string, "auto", "auto|baseline|avx2|avx512", false, false,
+                "instruction set of the reduction kernels"},
+    SettingInfo{"TUTTI_LISTEN_FD", SettingType::integer, "-1", "", false, true,
+                "listening socket that rank 0 inherits from the launcher"},
+    SettingInfo{"TUTTI_LAUNCHER_FD", SettingType::integer, "-1", "", false, true,
+                "pipe on which the launcher tells how ranks ended"},
+};
+
+const SettingInfo* info_of(std::string_view name) {
+  const auto* found = std::ranges::find(kSettings, name, &SettingInfo::name);
+  return found == kSettings.end() ? nullptr : found;
+}
+
+std::optional<double> parse_number(std::string_view text) {
+  double value = 0;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (status != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+std::optional<int64_t> parse_integer(std::string_view text) {
+  int64_t value = 0;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (status != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+std::optional<bool> parse_boolean(std::string_view text) {
+  if (text == "1" || text == "true" || text == "yes" || text == "on") return true;
+  if (text == "0" || text == "false" || text == "no" || text == "off" || text.empty()) return false;
+  return std::nullopt;
+}
+
+void check_value(const SettingInfo& info, std::string_view value) {
+  bool good = true;
+  std::string expected(name(info.type));
+  switch (info.type) {
+    case SettingType::string:
+      if (!info.choices.empty()) {
+        const std::vector<std::string> choices = split(info.choices, '|');
+        good = std::ranges::find(choices, value) != choices.end();
+        expected = cat("one of ", info.choices);
+      }
+      break;
+    case SettingType::integer:
+      good = parse_integer(value).has_value();
+      break;
+    case SettingType::boolean:
+      good = parse_boolean(value).has_value();
+      break;
+    case SettingType::seconds:
+      good = parse_number(value).value_or(-1) >= 0;
+      break;
+    case SettingType::bytes:
+      parse_bytes(value);
+      break;
+  }
+  if (!good) {
+    throw Error(ErrorCode::invalid_argument, cat(info.name, "='", value, "' is not ", expected),
+                {.remedy = cat("see `tutti info`; the default is '", info.default_value, "'")});
+  }
+}
+
+const SettingInfo& require(std::string_view name) {
+  const SettingInfo* info = info_of(name);
+  if (info == nullptr) {
+    std::vector<std::string> names;
+    for (const SettingInfo& setting : kSettings) names.emplace_back(setting.name);
+    const std::string near = nearest(name, names);
+    throw Error(ErrorCode::invalid_argument, cat("there is no setting ", name),
+                {.remedy = near.empty() ? "see `tutti info`" : cat("did you mean ", near, "?")});
+  }
+  return *info;
+}
+
+}  // namespace
+
+std::span<const SettingInfo> all_settings() { return kSettings; }
+
+std::string_view name(SettingType type) {
+  switch (type) {
+    case SettingType::string:
+      return "text";
+    case SettingType::integer:
+      return "a whole number";
+    case SettingType::boolean:
+      return "0 or 1";
+    case SettingType::seconds:
+      return "a number of seconds";
+    case SettingType::bytes:
+      return "a size in bytes";
+  }
+  return "?";
+}
+
+Settings::Settings() {
+  std::vector<std::string> names;
+  for (const SettingInfo& info : kSettings) {
+    values_[std::string(info.name)] = {std::string(info.default_value), "default"};
+    names.emplace_back(info.name);
+  }
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view variable(*entry);
+    if (!variable.starts_with("TUTTI_")) continue;
+    const size_t equals = variable.find('=');
+    const std::string_view name = variable.substr(0, equals);
+    if (info_of(name) == nullptr) {
+      const std::string near = nearest(name, names);
+      warnings_.push_back(cat("the environment variable ", name, " is no setting of Tutti",
+                              near.empty() ? "; see `tutti info`" : cat("; did you mean ", near, "?")));
+    } else if (equals != std::string_view::npos) {
+      set(name, variable.substr(equals + 1), "environment");
+    }
+  }
+}
+
+const SettingValue& Settings::find(std::string_view name) const {
+  require(name);
+  return values_.find(name)->second;
+}
+
+SettingValue Settings::value(std::string_view name) const {
+  std::lock_guard lock(mutex_);
+  return find(name);
+}
+
+std::string Settings::get_string(std::string_view name) const { return value(name).text; }
+int64_t Settings::get_int(std::string_view name) const {
+  return parse_integer(value(name).text).value_or(0);
+}
+bool Settings::get_bool(std::string_view name) const {
+  return parse_boolean(value(name).text).value_or(false);
+}
+double Settings::get_seconds(std::string_view name) const {
+  return parse_number(value(name).text).value_or(0);
+}
+uint64_t Settings::get_bytes(std::string_view name) const { return parse_bytes(value(name).text); }
+
+void Settings::set(std::string_view name, std::string_view value, std::string_view origin) {
+  check_value(require(name), value);
+  std::lock_guard lock(mutex_);
+  values_.find(name)->second = {std::string(value), std::string(origin)};
+}
+
+std::string Settings::wire_settings() const {
+  std::string text;
+  for (const SettingInfo& info : kSettings) {
+    if (info.wire) text += cat(info.name, "=", get_string(info.name), ";");
+  }
+  return text;
+}
+
+Settings& settings() {
+  static Settings instance;
+  return instance;
+}
+
+}  // namespace tutti

@@ -1,0 +1,70 @@
+// The one registry of settings: name, type, default, meaning.
+//
+// TUTTI_* environment variables, command-line options and `tutti info` all read it. A misspelt TUTTI_
+// variable is warned about, with the nearest name. Values are read once per process; set() overrides
+// them (tests, command-line options) and must happen before threads start.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tutti {
+
+enum class SettingType { string, integer, boolean, seconds, bytes };
+
+struct SettingInfo {
+  std::string_view name;  // "TUTTI_TIMEOUT"
+  SettingType type;
+  std::string_view default_value;
+  std::string_view choices;  // "a|b|c", or empty where anything goes
+  bool wire;                 // must be the same on all ranks; compared at init
+  bool internal;             // set by the launcher for its ranks; hidden from `tutti info`
+  std::string_view meaning;
+};
+
+std::span<const SettingInfo> all_settings();
+std::string_view name(SettingType type);
+
+struct SettingValue {
+  std::string text;
+  std::string origin;  // "default", "environment", "option"
+};
+
+class Settings {
+ public:
+  // Reads the environment. A value of the wrong type throws Error(invalid_argument) naming it.
+  Settings();
+
+  std::string get_string(std::string_view name) const;
+  int64_t get_int(std::string_view name) const;
+  bool get_bool(std::string_view name) const;
+  double get_seconds(std::string_view name) const;
+  uint64_t get_bytes(std::string_view name) const;
+  SettingValue value(std::string_view name) const;
+
+  // Throws Error(invalid_argument) for an unknown name (with the nearest) or a value of the wrong type.
+  void set(std::string_view name, std::string_view value, std::string_view origin = "option");
+
+  // One warning line for each TUTTI_ variable in the environment that no setting has.
+  const std::vector<std::string>& warnings() const { return warnings_; }
+
+  // "TUTTI_A=1;TUTTI_B=x": the settings that affect the wire, for comparison at init.
+  std::string wire_settings() const;
+
+ private:
+  const SettingValue& find(std::string_view name) const;
+
+  mutable std::mutex mutex_;
+  std::map<std::string, SettingValue, std::less<>> values_;
+  std::vector<std::string> warnings_;
+};
+
+// The process's settings, read on first use. Warnings are logged by whoever starts the process up.
+Settings& settings();
+
+}  // namespace tutti

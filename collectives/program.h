@@ -1,0 +1,112 @@
+// A collective algorithm is a program; everything else reads it.
+//
+// For one rank of p, a program is a short list of steps on numbered chunks. It holds rank arithmetic
+// only: no byte count, no dtype, no clock, no socket. verify proves it, the executor runs it.
+//
+//   Input, Output    the call's buffers, cut into chunks (their sizes come from the call; uneven and
+//                    zero are normal)
+//   Scratch          private chunks, each as large as the largest chunk
+//
+// The executor cuts every chunk into slices. Slice s of a call is the program run on slice s of every
+// chunk: slices are independent instances of the program. Within a slice a step starts as soon as the
+// steps whose data it needs (or overwrites) are done, not when the step above it is.
+//
+// Messages between two ranks form one FIFO per direction and lane: the k-th message that rank a sends
+// to b in a slice is the k-th that b receives from a. A program must make progress when each such FIFO
+// holds a single message; verify proves that it does.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tutti {
+
+// The values are part of the wire format.
+enum class Collective : uint8_t {
+  all_reduce = 0,
+  all_gather = 1,
+  reduce_scatter = 2,
+  broadcast = 3,
+  reduce = 4,
+  barrier = 5,
+  send_recv = 6,  // point-to-point; has no algorithm
+};
+
+inline constexpr Collective kCollectivesWithAlgorithms[] = {
+    Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter,
+    Collective::broadcast,  Collective::reduce,     Collective::barrier};
+
+std::string_view name(Collective collective);
+constexpr bool has_root(Collective c) { return c == Collective::broadcast || c == Collective::reduce; }
+
+enum class Space : uint8_t { input, output, scratch };
+
+// Chunks first, first + 1, ... first + count - 1 of one space.
+struct ChunkRange {
+  Space space = Space::input;
+  int32_t first = 0;
+  int32_t count = 1;
+  bool operator==(const ChunkRange&) const = default;
+};
+using RangeList = std::vector<ChunkRange>;
+
+enum class StepKind : uint8_t {
+  send,         // one message with the contents of src to each of peers
+  recv,         // one message from peers[0] into dst
+  recv_reduce,  // dst = received op src, or src op received
+  reduce,       // dst = src op src2
+  copy,         // dst = src
+};
+
+// One step. Ranges that meet in a step have the same number of chunks, pairwise of the same size. An
+// empty range list in send and recv is a message without data (a token). Operand order is part of the
+// program: it decides the bits of floating-point results.
+struct Step {
+  StepKind kind = StepKind::copy;
+  std::vector<int32_t> peers;
+  RangeList src;
+  RangeList src2;
+  RangeList dst;
+  bool received_on_left = false;  // recv_reduce only
+};
+
+// What one rank does. The chunk counts and the two limits are the same on every rank.
+//
+//   all_reduce, broadcast, reduce   input and output: C chunks, chunk i of one is chunk i of the other
+//   all_gather                      input: k chunks; output: p * k, rank r's at r * k
+//   reduce_scatter                  input: p * k, output: k
+//   barrier                         none
+//
+// In-place calls alias input and output accordingly; programs must be right in that case too. The
+// output of reduce exists at the root only, the input of broadcast likewise.
+struct Program {
+  int32_t input_chunks = 1;
+  int32_t output_chunks = 1;
+  int32_t scratch_chunks = 0;
+  int32_t chunks_per_message = 1;  // most chunks that any rank puts into one message
+  int32_t fan_out = 1;             // most distinct ranks that any rank sends to
+  std::vector<Step> steps;
+};
+
+struct Shape {
+  int32_t ranks = 1;
+  int32_t rank = 0;
+  int32_t root = 0;  // where has_root()
+};
+
+// Builders, so that an algorithm's file reads like its description.
+ChunkRange input(int32_t first, int32_t count = 1);
+ChunkRange output(int32_t first, int32_t count = 1);
+ChunkRange scratch(int32_t first, int32_t count = 1);
+Step send(std::vector<int32_t> peers, RangeList src);
+Step recv(int32_t peer, RangeList dst);
+Step recv_reduce_left(int32_t peer, RangeList src, RangeList dst);   // dst = received op src
+Step recv_reduce_right(int32_t peer, RangeList src, RangeList dst);  // dst = src op received
+Step reduce(RangeList a, RangeList b, RangeList dst);                // dst = a op b
+Step copy(RangeList src, RangeList dst);
+
+std::string to_string(const Step& step);
+
+}  // namespace tutti

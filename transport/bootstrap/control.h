@@ -1,0 +1,98 @@
+// The control channel: how ranks find, trust and keep hearing of each other.
+//
+// Ranks 0 .. p-1 form a tree (parent of r is (r - 1) / fanout). Its TCP links stay up for the life of
+// the job and carry what must arrive although the data path is stuck: deaths, aborts, questions to
+// stalled peers. One thread per Control sleeps in poll() and serves the links, the listener, and the
+// unix socket through which ranks of one host get each other's shared memory.
+//
+//        0            a death is told by whoever sees the link break, and floods the tree
+//      / | \          a question is routed by rank arithmetic
+//     1  2  3
+//    /|\
+//
+// Handshake (every TCP connection): the acceptor sends a nonce, the connector answers with who it is
+// and an HMAC-SHA256 over both nonces and its claim, keyed by the job's token. Until that is checked
+// nothing else is parsed. Strangers are dropped and logged once.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/deadline.h"
+#include "base/error.h"
+#include "base/fd.h"
+#include "transport/bootstrap/job.h"
+
+namespace tutti {
+
+// What every rank knows of every other after the bootstrap.
+struct PeerInfo {
+  std::string host;       // name, for people
+  std::string host_id;    // equal for ranks that can share memory
+  int64_t pid = 0;
+  std::string address;    // numeric, of its listener
+  uint16_t port = 0;
+  std::string unix_name;  // abstract unix socket of its descriptor service
+};
+
+// One communicator's ear on the control channel. All calls come from the control thread (on_abort of
+// an already known failure: from attach()); they must not block nor call back into Control, except
+// answer() being returned.
+class ControlClient {
+ public:
+  virtual ~ControlClient() = default;
+  // A member died or left without being done, or someone poisoned the communicator.
+  virtual void on_abort(const Error& error) = 0;
+  // A stalled rank asks how far this one is with `call`; the answer is opaque to the channel.
+  virtual std::string on_question(int asker, uint32_t call) = 0;
+  virtual void on_answer(int rank, uint32_t call, std::string_view answer) = 0;
+  // A data connection from `rank` (a world rank), its handshake done; blocking mode is off.
+  virtual void on_connection(int rank, int lane, Fd socket) = 0;
+};
+
+class Control {
+ public:
+  // Finds all ranks of the job; blocks up to the job's init timeout. Throws Error(bootstrap) that names
+  // the missing ranks, the rank whose settings differ, or what was refused and why.
+  static std::shared_ptr<Control> connect(const Job& job);
+
+  virtual ~Control() = default;  // leaves the job (says goodbye, so that it is not taken for a death)
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  virtual const PeerInfo& peer(int rank) const = 0;
+  // "rank 3 (node7, pid 1234)"
+  std::string describe(int rank) const;
+
+  // `members` are world ranks. A client hears of deaths of members, and of its communicator only.
+  // Connections and questions that arrive for an id before attach() are kept for it.
+  virtual void attach(uint64_t communicator, std::vector<int> members, ControlClient* client) = 0;
+  // When this returns no call to the client is running and none will come.
+  virtual void detach(uint64_t communicator) = 0;
+
+  // Tells every member's client, this one's included. Never blocks.
+  virtual void poison(uint64_t communicator, const Error& error) = 0;
+  // on_answer() of this rank's client hears the answer, if one comes. Never blocks.
+  virtual void ask(uint64_t communicator, int rank, uint32_t call) = 0;
+  // True once `rank` has said goodbye: it will never call again.
+  virtual bool has_left(int rank) const = 0;
+  // A broken data connection to `rank` was seen: unless the channel learns why within two seconds,
+  // the members' clients are aborted with Error(connection_lost, text). Never blocks.
+  virtual void suspect(uint64_t communicator, int rank, std::string text) = 0;
+
+  // Opens a data connection to a member: connected, handshake done, non-blocking. Blocks up to the
+  // deadline; throws Error.
+  virtual Fd open_connection(uint64_t communicator, int rank, int lane, const Deadline& deadline) = 0;
+
+  // Shared memory between ranks of one host: the owner offers a descriptor under a name, others fetch
+  // it. offer() before or after fetch(): fetch waits. withdraw() ends the offer.
+  virtual void offer(const std::string& name, int fd) = 0;
+  virtual void withdraw(const std::string& name) = 0;
+  virtual Fd fetch(int rank, const std::string& name, const Deadline& deadline) = 0;
+};
+
+}  // namespace tutti

@@ -1,0 +1,24 @@
+// The header of every message between ranks; the same bytes in shared memory and on the wire
+// (little-endian).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <type_traits>
+
+namespace tutti {
+
+// Bumped whenever MessageHeader, the framing or the handshake changes.
+inline constexpr uint32_t kWireVersion = 1;
+
+struct MessageHeader {
+  uint32_t call = 0;     // number of the call on this communicator, from 1 (point-to-point: per pair)
+  uint32_t slice = 0;    // slice of the call
+  uint32_t message = 0;  // ordinal among this slice's messages on this connection
+  uint32_t bytes = 0;    // of payload
+  // What the caller asked for: opaque here, compared by whoever runs the call.
+  std::array<uint64_t, 2> signature = {};
+};
+static_assert(sizeof(MessageHeader) == 32 && std::is_trivially_copyable_v<MessageHeader>);
+
+}  // namespace tutti

@@ -35,6 +35,8 @@
 
 namespace tutti {
 
+struct Job;
+
 namespace internal {
 class CommunicatorImpl;
 class Operation;
@@ -75,6 +77,8 @@ class Communicator {
   // The world: every rank of the job, as the environment tells (tutti run, torchrun variables, or a
   // shared file; alone without any). Blocks until all ranks are there.
   static Communicator init();
+  // The same for a job described by the caller (transport/bootstrap/job.h); ranks may be threads.
+  static Communicator init(const Job& job);
 
   int rank() const;
   int size() const;

@@ -1,0 +1,27 @@
+// Starts the ranks of a job, on this host or on several, and sees them through to the end.
+//
+// Each rank gets RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT (as torchrun
+// sets them), TUTTI_TOKEN, TUTTI_LAUNCHER_FD, and rank 0 TUTTI_LISTEN_FD.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace tutti::tool {
+
+struct LaunchOptions {
+  int ranks = 1;                     // in all
+  std::vector<std::string> hosts;    // empty: this host; else ranks are dealt out in equal blocks
+  std::vector<std::string> command;  // program and arguments
+  // How ranks' output is shown: with a "[rank] " before each line and identical lines of several ranks
+  // collapsed into one, or as it comes (for programs of which only rank 0 talks).
+  bool prefix_lines = true;
+};
+
+// Returns the exit code of the first rank that failed (128 + N for signal N), or 0.
+int launch(const LaunchOptions& options);
+
+// True in a process that a launcher started (RANK and WORLD_SIZE are set).
+bool is_launched();
+
+}  // namespace tutti::tool

@@ -28,9 +28,9 @@ enum class ErrorCode : int {
 std::string_view name(ErrorCode code);
 
 struct ErrorDetail {
-  std::string where;   // rank, host, peer, call number, file ...
-  std::string cause;   // the likely cause; the system's own words where it said some
-  std::string remedy;  // what to do
+  std::string where = {};   // rank, host, peer, call number, file ...
+  std::string cause = {};   // the likely cause; the system's own words where it said some
+  std::string remedy = {};  // what to do
 };
 
 class Error : public std::runtime_error {

@@ -1,0 +1,2 @@
+#define TUTTI_INSTRUCTION_SET avx512
+#include "base/kernels/kernels.inc"

@@ -1,0 +1,2 @@
+#define TUTTI_INSTRUCTION_SET baseline
+#include "base/kernels/kernels.inc"

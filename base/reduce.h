@@ -1,0 +1,50 @@
+// Reduction on the processor: dst[i] = a[i] op b[i].
+//
+// Every kernel exists in several instruction sets with the same results, bit for bit (except which
+// of two NaNs' payloads a float or double sum or product keeps). The best one that the processor
+// has is used; the setting TUTTI_CPU chooses another.
+//
+//   f16, bf16, f8*  computed in float, rounded to nearest even once per operation (base/half.h)
+//   integers        wrap around
+//   min, max        a NaN wins over any number; of equal values (-0 and 0) b's is taken
+//   avg             adds; whoever has the whole sum calls divide_by() at the end
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <string_view>
+
+#include "base/dtype.h"
+#include "base/reduce_op.h"
+
+namespace tutti {
+
+// Pointers need no alignment. dst may equal a or b; it must not overlap them otherwise. `count` is
+// in elements. Safe from any thread; never throws.
+using ReduceKernel = void (*)(void* dst, const void* a, const void* b, size_t count);
+
+// Throws Error(invalid_argument) where !supports(op, type).
+ReduceKernel reduce_kernel(DType type, ReduceOp op);
+
+// data[i] /= ranks. 16- and 8-bit floats are divided in float and rounded once; integers truncate
+// towards zero. Data needs no alignment; ranks is at least 1.
+void divide_by(void* data, size_t count, DType type, int ranks);
+
+// --- the instruction sets, for tests, benchmarks and `tutti info` ---
+
+enum class InstructionSet { baseline = 0, avx2 = 1, avx512 = 2 };
+inline constexpr std::array kAllInstructionSets = {InstructionSet::baseline, InstructionSet::avx2,
+                                                   InstructionSet::avx512};
+
+std::string_view name(InstructionSet set);
+// Whether this processor (and operating system) has it.
+bool is_available(InstructionSet set);
+// What reduce_kernel() uses. Throws Error(unsupported) when TUTTI_CPU asks for one that is not
+// there.
+InstructionSet selected_instruction_set();
+
+// As above, for one set; it must be available.
+ReduceKernel reduce_kernel(DType type, ReduceOp op, InstructionSet set);
+void divide_by(void* data, size_t count, DType type, int ranks, InstructionSet set);
+
+}  // namespace tutti

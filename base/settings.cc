@@ -45,7 +45,7 @@ constexpr std::array kSettings = {
     SettingInfo{"TUTTI_LOG", SettingType::string, "warning", "error|warning|info|debug", false, false,
                 "how much the library says on standard error"},
     SettingInfo{"TUTTI_FAULT", SettingType::string, "", "", false, false,
-                "fault to inject, for tests: kill|stall|truncate|corrupt:RANK:MESSAGE"},
+                "fault to inject, for tests: kill|stall|truncate:RANK:MESSAGE, at the so-manieth message (from 1) that RANK sends"},
     SettingInfo{"TUTTI_CPU", SettingType::string, "auto", "auto|baseline|avx2|avx512", false, false,
                 "instruction set of the reduction kernels"},
     SettingInfo{"TUTTI_LISTEN_FD", SettingType::integer, "-1", "", false, true,

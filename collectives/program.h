@@ -5,7 +5,8 @@
 //
 //   Input, Output    the call's buffers, cut into chunks (their sizes come from the call; uneven and
 //                    zero are normal)
-//   Scratch          private chunks, each as large as the largest chunk
+//   Scratch          private chunks; chunk j is as large as the call's chunk j mod C, where C is the
+//                    number of chunks of one block (input_chunks; output_chunks for reduce_scatter)
 //
 // The executor cuts every chunk into slices. Slice s of a call is the program run on slice s of every
 // chunk: slices are independent instances of the program. Within a slice a step starts as soon as the

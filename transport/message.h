@@ -12,10 +12,10 @@ namespace tutti {
 inline constexpr uint32_t kWireVersion = 1;
 
 struct MessageHeader {
-  uint32_t call = 0;     // number of the call on this communicator, from 1 (point-to-point: per pair)
-  uint32_t slice = 0;    // slice of the call
-  uint32_t message = 0;  // ordinal among this slice's messages on this connection
-  uint32_t bytes = 0;    // of payload
+  uint32_t call = 0;   // number of the call on this communicator, from 1 (point-to-point: per pair)
+  uint32_t slice = 0;  // slice of the call
+  uint32_t step = 0;   // step of the sender's program, for people
+  uint32_t bytes = 0;  // of payload
   // What the caller asked for: opaque here, compared by whoever runs the call.
   std::array<uint64_t, 2> signature = {};
 };

@@ -1,17 +1,18 @@
 // Bytes between the ranks of one communicator. A transport has never heard of a collective.
 //
-// Between every two ranks there are lanes() + 1 lanes in each direction, each a FIFO of messages of its
-// own: 0 .. lanes() - 1 carry collectives, lane lanes() carries point-to-point calls. A connection is
-// one lane from one rank to another; it opens on first use.
+// Between every two ranks there are lanes() + 1 lanes in each direction, each a FIFO of messages of
+// its own: 0 .. lanes() - 1 carry collectives, lane lanes() carries point-to-point calls. A
+// connection is one lane from one rank to another; it opens on first use.
 //
-//   outbox   A sender publishes a message once, for one reader or several: reserve() gives memory to
+//   outbox   A sender publishes a message once, for one reader or several: reserve() gives memory
+//   to
 //            write into, commit() makes it visible. Slots belong to the sender. Each reader has a
 //            sequence number of its own, so a slow reader holds up nobody but the slot.
 //   inbox    front() is the oldest message on a connection that was not released. payload() is its
 //            contents, read in place; read() puts them where the caller wants them; release() gives
 //            the slot back to the sender.
 //
-// Threads: one thread at a time, except wake() and the destructor's peers. Nothing throws after
+// Threads: one thread at a time, except wake(). Nothing throws after
 // construction: a failure is raised in the AbortState that the transport was made with.
 #pragma once
 
@@ -37,27 +38,35 @@ class Transport {
   // Collective messages that can be under way from this rank at a time, over all connections.
   virtual int outbox_slots() const = 0;
 
-  // Memory for one message to every one of `peers` on `lane`, valid until commit(); null when there is
-  // no room now. A connection never holds more than `credit` slots, so that whoever divides
-  // outbox_slots() among its connections can rely on its share. Writable beyond `bytes`: no.
+  // Memory for one message to every one of `peers` on `lane`, valid until commit(); null when there
+  // is no room now. Reserving again without a commit takes the first one back. A connection never
+  // holds more than `credit` slots, so that whoever divides outbox_slots() among its connections
+  // can rely on its share.
   virtual std::byte* reserve(std::span<const int> peers, int lane, size_t bytes, int credit) = 0;
   // Publishes the reserved message; header.bytes is what reserve() was asked for.
   virtual void commit(const MessageHeader& header) = 0;
+
+  // True once every committed message has left this rank's hands: its readers get it although this
+  // rank makes no further call. A call is not complete before.
+  virtual bool collectives_sent() const { return true; }
+  virtual bool p2p_sent(int peer) const { return true; }
 
   // Null when nothing is there yet. The header may arrive before the payload.
   virtual const MessageHeader* front(int peer, int lane) = 0;
   // Null until all of it is there. Valid until release().
   virtual const std::byte* payload(int peer, int lane) = 0;
-  // Places the payload (destination.size() is header.bytes); false: not complete yet, call again with
-  // the same destination. Not to be mixed with payload() for one message.
+  // Places the payload (destination.size() is header.bytes); false: not complete yet, call again
+  // with the same destination. Not to be mixed with payload() for one message.
   virtual bool read(int peer, int lane, std::span<std::byte> destination) = 0;
   virtual void release(int peer, int lane) = 0;
 
   // Moves bytes where that takes somebody's hand (sockets). True if anything moved.
   virtual bool progress() { return false; }
-  // Returns when something may have arrived or room may have come free, when woken, or after `at_most`;
-  // spurious returns are fine. Called only after reserve() or front() of everything that is wanted came
-  // back empty.
+  // How to sleep without missing anything: arm(), then try everything wanted once more; if
+  // something moved disarm(), else sleep(), which returns when a message arrived or a slot came
+  // free since arm(), when woken, or after `at_most`. Spurious returns are fine.
+  virtual void arm() = 0;
+  virtual void disarm() = 0;
   virtual void sleep(std::chrono::microseconds at_most) = 0;
   // Ends this rank's sleep(); from any thread.
   virtual void wake() = 0;

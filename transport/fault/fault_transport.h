@@ -1,0 +1,61 @@
+// A wrapper around any transport that breaks its rank at a chosen message, for tests: always the
+// same way at the same place.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string_view>
+
+#include "transport/transport.h"
+
+namespace tutti {
+
+enum class FaultKind : uint8_t {
+  kill,      // SIGKILL to the own process instead of sending the message
+  stall,     // never moves again, but the process lives
+  truncate,  // the message arrives with half of its payload
+};
+
+struct Fault {
+  FaultKind kind = FaultKind::kill;
+  int rank = 0;          // in the world
+  uint64_t message = 1;  // the how-manieth message that the rank sends
+};
+
+// "kill:1:5"; empty: none. Throws Error(invalid_argument).
+std::optional<Fault> parse_fault(std::string_view text);
+
+class FaultTransport final : public Transport {
+ public:
+  FaultTransport(std::unique_ptr<Transport> inner, const Fault& fault)
+      : inner_(std::move(inner)), fault_(fault) {}
+
+  int lanes() const override { return inner_->lanes(); }
+  size_t max_message_bytes() const override { return inner_->max_message_bytes(); }
+  size_t max_p2p_message_bytes() const override { return inner_->max_p2p_message_bytes(); }
+  int outbox_slots() const override { return inner_->outbox_slots(); }
+  std::byte* reserve(std::span<const int> peers, int lane, size_t bytes, int credit) override;
+  void commit(const MessageHeader& header) override;
+  bool collectives_sent() const override { return inner_->collectives_sent(); }
+  bool p2p_sent(int peer) const override { return inner_->p2p_sent(peer); }
+  const MessageHeader* front(int peer, int lane) override;
+  const std::byte* payload(int peer, int lane) override { return inner_->payload(peer, lane); }
+  bool read(int peer, int lane, std::span<std::byte> destination) override {
+    return inner_->read(peer, lane, destination);
+  }
+  void release(int peer, int lane) override { inner_->release(peer, lane); }
+  bool progress() override { return !stalled_ && inner_->progress(); }
+  void arm() override { inner_->arm(); }
+  void disarm() override { inner_->disarm(); }
+  void sleep(std::chrono::microseconds at_most) override { inner_->sleep(at_most); }
+  void wake() override { inner_->wake(); }
+
+ private:
+  const std::unique_ptr<Transport> inner_;
+  const Fault fault_;
+  uint64_t sent_ = 0;
+  bool stalled_ = false;
+};
+
+}  // namespace tutti

@@ -1,0 +1,112 @@
+#include "transport/router.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace tutti {
+
+namespace {
+// Two things cannot be slept on at once: the near one is looked at again after so long.
+constexpr std::chrono::microseconds kMixedSleep(100);
+}  // namespace
+
+Router::Router(std::unique_ptr<Transport> near, std::vector<int> near_rank,
+               std::unique_ptr<Transport> far)
+    : near_(std::move(near)), near_rank_(std::move(near_rank)), far_(std::move(far)) {}
+
+int Router::lanes() const { return std::min(near_->lanes(), far_->lanes()); }
+size_t Router::max_message_bytes() const {
+  return std::min(near_->max_message_bytes(), far_->max_message_bytes());
+}
+size_t Router::max_p2p_message_bytes() const {
+  return std::min(near_->max_p2p_message_bytes(), far_->max_p2p_message_bytes());
+}
+int Router::outbox_slots() const { return std::min(near_->outbox_slots(), far_->outbox_slots()); }
+
+Router::Path Router::path(int peer, int lane) const {
+  const bool is_near = near_rank_[peer] >= 0;
+  Transport& transport = is_near ? *near_ : *far_;
+  return {&transport, is_near ? near_rank_[peer] : peer,
+          lane == lanes() ? transport.lanes() : lane};
+}
+
+std::byte* Router::reserve(std::span<const int> peers, int lane, size_t bytes, int credit) {
+  near_peers_.clear();
+  far_peers_.clear();
+  for (const int peer : peers) {
+    if (near_rank_[peer] >= 0) {
+      near_peers_.push_back(near_rank_[peer]);
+    } else {
+      far_peers_.push_back(peer);
+    }
+  }
+  const auto reserve_in = [&](Transport& transport, const std::vector<int>& readers) {
+    return transport.reserve(readers, lane == lanes() ? transport.lanes() : lane, bytes, credit);
+  };
+  near_memory_ = near_peers_.empty() ? nullptr : reserve_in(*near_, near_peers_);
+  if (!near_peers_.empty() && near_memory_ == nullptr) return nullptr;
+  far_memory_ = far_peers_.empty() ? nullptr : reserve_in(*far_, far_peers_);
+  if (!far_peers_.empty() && far_memory_ == nullptr) return nullptr;
+  return near_memory_ != nullptr ? near_memory_ : far_memory_;
+}
+
+void Router::commit(const MessageHeader& header) {
+  if (near_memory_ != nullptr && far_memory_ != nullptr) {
+    std::memcpy(far_memory_, near_memory_, header.bytes);
+  }
+  if (near_memory_ != nullptr) near_->commit(header);
+  if (far_memory_ != nullptr) far_->commit(header);
+}
+
+bool Router::collectives_sent() const {
+  return near_->collectives_sent() && far_->collectives_sent();
+}
+
+bool Router::p2p_sent(int peer) const {
+  const Path p = path(peer, lanes());
+  return p.transport->p2p_sent(p.rank);
+}
+
+const MessageHeader* Router::front(int peer, int lane) {
+  const Path p = path(peer, lane);
+  return p.transport->front(p.rank, p.lane);
+}
+
+const std::byte* Router::payload(int peer, int lane) {
+  const Path p = path(peer, lane);
+  return p.transport->payload(p.rank, p.lane);
+}
+
+bool Router::read(int peer, int lane, std::span<std::byte> destination) {
+  const Path p = path(peer, lane);
+  return p.transport->read(p.rank, p.lane, destination);
+}
+
+void Router::release(int peer, int lane) {
+  const Path p = path(peer, lane);
+  p.transport->release(p.rank, p.lane);
+}
+
+bool Router::progress() {
+  const bool near_moved = near_->progress();
+  return far_->progress() || near_moved;
+}
+
+void Router::arm() {
+  near_->arm();
+  far_->arm();
+}
+
+void Router::disarm() {
+  near_->disarm();
+  far_->disarm();
+}
+
+void Router::sleep(std::chrono::microseconds at_most) {
+  near_->disarm();
+  far_->sleep(std::min(at_most, kMixedSleep));
+}
+
+void Router::wake() { far_->wake(); }
+
+}  // namespace tutti

@@ -1,0 +1,55 @@
+// Sends each message by the transport that reaches its reader: shared memory inside the host, TCP
+// to the others. A message to readers of both kinds takes a slot of each.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "transport/transport.h"
+
+namespace tutti {
+
+class Router final : public Transport {
+ public:
+  // near_rank[peer] is the peer's rank within `near`, or -1 for peers that are reached through
+  // `far` (which knows them by their own number).
+  Router(std::unique_ptr<Transport> near, std::vector<int> near_rank,
+         std::unique_ptr<Transport> far);
+
+  int lanes() const override;
+  size_t max_message_bytes() const override;
+  size_t max_p2p_message_bytes() const override;
+  int outbox_slots() const override;
+  std::byte* reserve(std::span<const int> peers, int lane, size_t bytes, int credit) override;
+  void commit(const MessageHeader& header) override;
+  bool collectives_sent() const override;
+  bool p2p_sent(int peer) const override;
+  const MessageHeader* front(int peer, int lane) override;
+  const std::byte* payload(int peer, int lane) override;
+  bool read(int peer, int lane, std::span<std::byte> destination) override;
+  void release(int peer, int lane) override;
+  bool progress() override;
+  void arm() override;
+  void disarm() override;
+  void sleep(std::chrono::microseconds at_most) override;
+  void wake() override;
+
+ private:
+  struct Path {
+    Transport* transport;
+    int rank;
+    int lane;
+  };
+  // The point-to-point lane has another number in each transport.
+  Path path(int peer, int lane) const;
+
+  const std::unique_ptr<Transport> near_;
+  const std::vector<int> near_rank_;
+  const std::unique_ptr<Transport> far_;
+  std::vector<int> near_peers_;
+  std::vector<int> far_peers_;
+  std::byte* near_memory_ = nullptr;
+  std::byte* far_memory_ = nullptr;
+};
+
+}  // namespace tutti

@@ -1,0 +1,91 @@
+// The memory that the ranks of one host share for one communicator, and where everything is in it.
+//
+//   header | doorbells | acks[reader][sender] | cells[sender][reader][lane][] | arena[sender]
+//
+// A cell is one cache line and holds a whole message header, its own sequence number, and either
+// the payload itself or the number of the arena slot that has it. Every counter has a single
+// writer.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "base/fd.h"
+#include "transport/message.h"
+
+namespace tutti::shm {
+
+inline constexpr int kMaxLanes = 15;        // collective lanes; one more is for point-to-point
+inline constexpr uint32_t kCells = 4;       // messages under way per connection
+inline constexpr size_t kInlineBytes = 24;  // payload that fits into a cell
+
+struct alignas(64) Cell {
+  std::atomic<uint32_t> sequence;  // the n-th message on this connection has n; written last
+  int32_t slot;                    // in the sender's arena; -1: the payload is here
+  MessageHeader header;
+  std::byte payload[kInlineBytes];
+};
+static_assert(sizeof(Cell) == 64);
+
+// How many messages of each lane a reader has released; written by the reader only.
+struct alignas(64) Acks {
+  std::array<std::atomic<uint32_t>, kMaxLanes + 1> released;
+};
+
+struct alignas(64) Doorbell {
+  std::atomic<uint32_t> rings;   // futex word
+  std::atomic<uint32_t> asleep;  // 1: the owner wants to be rung
+};
+
+struct alignas(64) Header {
+  std::atomic<uint32_t> attached;  // ranks that mapped the region
+};
+
+// Sizes, a pure function of the number of ranks that share the region, and of the largest such
+// number on any host: what programs see (lanes, slots, message sizes) must be the same on all
+// hosts.
+struct Geometry {
+  Geometry(int ranks, int largest_group);
+
+  int ranks;
+  int lanes;      // for collectives
+  int slots;      // of each rank, shared by its collective connections
+  int p2p_slots;  // of each rank for each reader
+  size_t slot_bytes;
+  size_t p2p_slot_bytes;
+
+  size_t total_bytes() const;
+  size_t doorbell(int rank) const;
+  size_t acks(int reader, int sender) const;
+  size_t cells(int sender, int reader, int lane) const;
+  size_t slot(int sender, int slot) const;
+  size_t p2p_slot(int sender, int reader, int slot) const;
+
+ private:
+  size_t arena(int sender) const;
+};
+
+// A mapping of a region. Ranks that are threads of one process share one mapping.
+class Region {
+ public:
+  static Fd create(const Geometry& geometry);  // a sealed memfd, all zero
+  static std::shared_ptr<Region> map(const Fd& memory, const Geometry& geometry);
+  Region(void* base, size_t bytes) : base_(static_cast<std::byte*>(base)), bytes_(bytes) {}
+  Region(const Region&) = delete;
+  Region& operator=(const Region&) = delete;
+  ~Region();
+
+  template <typename T>
+  T* at(size_t offset) const {
+    return reinterpret_cast<T*>(base_ + offset);
+  }
+
+ private:
+  std::byte* base_;
+  size_t bytes_;
+};
+
+}  // namespace tutti::shm

@@ -1,0 +1,191 @@
+#include "transport/shm/shm_transport.h"
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <climits>
+#include <cstring>
+#include <ctime>
+
+namespace tutti {
+
+using shm::Cell;
+using shm::kCells;
+using shm::kInlineBytes;
+
+namespace {
+
+void futex_wait(std::atomic<uint32_t>& word, uint32_t value, std::chrono::microseconds at_most) {
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(at_most);
+  const timespec timeout{.tv_sec = seconds.count(),
+                         .tv_nsec = std::chrono::nanoseconds(at_most - seconds).count()};
+  ::syscall(SYS_futex, &word, FUTEX_WAIT, value, &timeout, nullptr, 0);
+}
+
+void futex_wake(std::atomic<uint32_t>& word) {
+  ::syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+}  // namespace
+
+ShmTransport::ShmTransport(int rank, std::shared_ptr<shm::Region> region,
+                           const shm::Geometry& geometry)
+    : rank_(rank),
+      geometry_(geometry),
+      region_(std::move(region)),
+      bell_(*region_->at<shm::Doorbell>(geometry_.doorbell(rank))),
+      out_(static_cast<size_t>(geometry_.ranks) * (geometry_.lanes + 1)),
+      in_(out_.size()),
+      readers_left_(geometry_.slots, 0),
+      p2p_free_(geometry_.ranks) {
+  for (int peer = 0; peer < geometry_.ranks; ++peer) {
+    auto* bell = region_->at<shm::Doorbell>(geometry_.doorbell(peer));
+    for (int lane = 0; lane <= geometry_.lanes; ++lane) {
+      Out& sending = out(peer, lane);
+      sending.cells = region_->at<Cell>(geometry_.cells(rank, peer, lane));
+      sending.released = &region_->at<shm::Acks>(geometry_.acks(peer, rank))->released[lane];
+      sending.reader = bell;
+      In& receiving = in(peer, lane);
+      receiving.cells = region_->at<Cell>(geometry_.cells(peer, rank, lane));
+      receiving.released = &region_->at<shm::Acks>(geometry_.acks(rank, peer))->released[lane];
+      receiving.sender = bell;
+    }
+    for (int slot = 0; slot < geometry_.p2p_slots; ++slot) p2p_free_[peer].push_back(slot);
+  }
+  // Lowest slot last: slots are taken from the back, and the one used last is the warmest.
+  for (int slot = geometry_.slots - 1; slot >= 0; --slot) free_slots_.push_back(slot);
+  region_->at<shm::Header>(0)->attached.fetch_add(1, std::memory_order_acq_rel);
+}
+
+int ShmTransport::attached() const {
+  return static_cast<int>(region_->at<shm::Header>(0)->attached.load(std::memory_order_acquire));
+}
+
+// Takes back what the reader has released.
+void ShmTransport::reap(Out& connection, int peer, int lane) {
+  const uint32_t released = connection.released->load(std::memory_order_acquire);
+  for (; connection.reaped != released; ++connection.reaped) {
+    const int slot = connection.slot[connection.reaped % kCells];
+    if (slot < 0) continue;
+    --connection.held;
+    if (is_p2p(lane)) {
+      p2p_free_[peer].push_back(slot);
+    } else if (--readers_left_[slot] == 0) {
+      free_slots_.push_back(slot);
+    }
+  }
+}
+
+int ShmTransport::take_slot(int peer, int lane) {
+  std::vector<int>& free = is_p2p(lane) ? p2p_free_[peer] : free_slots_;
+  if (free.empty() && !is_p2p(lane)) {
+    for (int other = 0; other < geometry_.ranks; ++other) {
+      for (int l = 0; l < geometry_.lanes; ++l) reap(out(other, l), other, l);
+    }
+  }
+  if (free.empty()) return -1;
+  const int slot = free.back();
+  free.pop_back();
+  return slot;
+}
+
+void ShmTransport::take_back() {
+  if (slot_ < 0) return;
+  (is_p2p(lane_) ? p2p_free_[peers_[0]] : free_slots_).push_back(slot_);
+  slot_ = -1;
+}
+
+std::byte* ShmTransport::reserve(std::span<const int> peers, int lane, size_t bytes, int credit) {
+  take_back();
+  const bool small = bytes <= kInlineBytes;
+  for (const int peer : peers) {
+    Out& connection = out(peer, lane);
+    const auto room = [&] {
+      return connection.sent - connection.reaped < kCells && (small || connection.held < credit);
+    };
+    if (!room()) {
+      reap(connection, peer, lane);
+      if (!room()) return nullptr;
+    }
+  }
+  if (!small) {
+    slot_ = take_slot(peers[0], lane);
+    if (slot_ < 0) return nullptr;
+  }
+  peers_ = peers;
+  lane_ = lane;
+  if (small) return small_.data();
+  return region_->at<std::byte>(is_p2p(lane) ? geometry_.p2p_slot(rank_, peers[0], slot_)
+                                             : geometry_.slot(rank_, slot_));
+}
+
+void ShmTransport::commit(const MessageHeader& header) {
+  if (slot_ >= 0 && !is_p2p(lane_)) readers_left_[slot_] = static_cast<int>(peers_.size());
+  for (const int peer : peers_) {
+    Out& connection = out(peer, lane_);
+    Cell& cell = connection.cells[connection.sent % kCells];
+    connection.slot[connection.sent % kCells] = slot_;
+    connection.held += slot_ >= 0 ? 1 : 0;
+    ++connection.sent;
+    cell.slot = slot_;
+    cell.header = header;
+    if (slot_ < 0) std::memcpy(cell.payload, small_.data(), header.bytes);
+    // Sequentially consistent, as is the reader's `asleep`: either it sees this or we see that.
+    cell.sequence.store(connection.sent, std::memory_order_seq_cst);
+    ring(*connection.reader);
+  }
+  slot_ = -1;
+}
+
+const MessageHeader* ShmTransport::front(int peer, int lane) {
+  const In& connection = in(peer, lane);
+  const Cell& cell = connection.cells[connection.taken % kCells];
+  if (cell.sequence.load(std::memory_order_acquire) != connection.taken + 1) return nullptr;
+  return &cell.header;
+}
+
+const std::byte* ShmTransport::payload(int peer, int lane) {
+  const In& connection = in(peer, lane);
+  const Cell& cell = connection.cells[connection.taken % kCells];
+  if (cell.slot < 0) return cell.payload;
+  return region_->at<std::byte>(is_p2p(lane) ? geometry_.p2p_slot(peer, rank_, cell.slot)
+                                             : geometry_.slot(peer, cell.slot));
+}
+
+bool ShmTransport::read(int peer, int lane, std::span<std::byte> destination) {
+  std::memcpy(destination.data(), payload(peer, lane), destination.size());
+  return true;
+}
+
+void ShmTransport::release(int peer, int lane) {
+  In& connection = in(peer, lane);
+  connection.released->store(++connection.taken, std::memory_order_seq_cst);
+  ring(*connection.sender);
+}
+
+void ShmTransport::ring(shm::Doorbell& bell) {
+  if (bell.asleep.load(std::memory_order_seq_cst) == 0) return;
+  bell.rings.fetch_add(1, std::memory_order_seq_cst);
+  futex_wake(bell.rings);
+}
+
+void ShmTransport::arm() {
+  armed_rings_ = bell_.rings.load(std::memory_order_seq_cst);
+  bell_.asleep.store(1, std::memory_order_seq_cst);
+}
+
+void ShmTransport::sleep(std::chrono::microseconds at_most) {
+  futex_wait(bell_.rings, armed_rings_, at_most);
+  disarm();
+}
+
+void ShmTransport::disarm() { bell_.asleep.store(0, std::memory_order_relaxed); }
+
+// The bell is rung whether its owner sleeps or is about to: arm() has read the count before.
+void ShmTransport::wake() {
+  bell_.rings.fetch_add(1, std::memory_order_seq_cst);
+  futex_wake(bell_.rings);
+}
+
+}  // namespace tutti

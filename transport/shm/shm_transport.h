@@ -1,0 +1,88 @@
+// Shared memory between the ranks of one host.
+//
+//   sender                                   reader
+//   reserve: a free slot of its arena
+//   (writes the payload)
+//   commit: one cell per reader  ───────►    front: the cell's sequence number has come up
+//           ring if it sleeps                payload: in the sender's slot, read in place
+//                                ◄───────    release: count up in its ack line
+//
+// No system call unless a rank sleeps or must be woken, no lock, no read-modify-write atomic.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "transport/shm/region.h"
+#include "transport/transport.h"
+
+namespace tutti {
+
+class ShmTransport final : public Transport {
+ public:
+  // `rank` of `ranks`; all of them map the same memory.
+  ShmTransport(int rank, std::shared_ptr<shm::Region> region, const shm::Geometry& geometry);
+
+  int lanes() const override { return geometry_.lanes; }
+  size_t max_message_bytes() const override { return geometry_.slot_bytes; }
+  size_t max_p2p_message_bytes() const override { return geometry_.p2p_slot_bytes; }
+  int outbox_slots() const override { return geometry_.slots; }
+
+  std::byte* reserve(std::span<const int> peers, int lane, size_t bytes, int credit) override;
+  void commit(const MessageHeader& header) override;
+  const MessageHeader* front(int peer, int lane) override;
+  const std::byte* payload(int peer, int lane) override;
+  bool read(int peer, int lane, std::span<std::byte> destination) override;
+  void release(int peer, int lane) override;
+  void arm() override;
+  void disarm() override;
+  void sleep(std::chrono::microseconds at_most) override;
+  void wake() override;
+
+  // Ranks that have mapped the region so far.
+  int attached() const;
+
+ private:
+  struct Out {
+    shm::Cell* cells = nullptr;
+    const std::atomic<uint32_t>* released = nullptr;
+    shm::Doorbell* reader = nullptr;
+    uint32_t sent = 0;
+    uint32_t reaped = 0;  // messages known to be released
+    int held = 0;         // arena slots among those sent and not reaped
+    std::array<int, shm::kCells> slot = {};
+  };
+  struct In {
+    const shm::Cell* cells = nullptr;
+    std::atomic<uint32_t>* released = nullptr;
+    shm::Doorbell* sender = nullptr;
+    uint32_t taken = 0;
+  };
+
+  Out& out(int peer, int lane) { return out_[peer * (geometry_.lanes + 1) + lane]; }
+  In& in(int peer, int lane) { return in_[peer * (geometry_.lanes + 1) + lane]; }
+  bool is_p2p(int lane) const { return lane == geometry_.lanes; }
+  void reap(Out& connection, int peer, int lane);
+  int take_slot(int peer, int lane);
+  void take_back();
+  static void ring(shm::Doorbell& bell);
+
+  const int rank_;
+  const shm::Geometry geometry_;
+  const std::shared_ptr<shm::Region> region_;
+  shm::Doorbell& bell_;
+  std::vector<Out> out_;
+  std::vector<In> in_;
+  std::vector<int> free_slots_;
+  std::vector<int> readers_left_;           // of each slot in use
+  std::vector<std::vector<int>> p2p_free_;  // per reader
+
+  // What reserve() has handed out and commit() has not published.
+  std::span<const int> peers_;
+  int lane_ = 0;
+  int slot_ = -1;
+  alignas(64) std::array<std::byte, shm::kInlineBytes> small_;
+  uint32_t armed_rings_ = 0;
+};
+
+}  // namespace tutti

@@ -1,0 +1,272 @@
+#include "transport/tcp/tcp_transport.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+
+#include "base/text.h"
+
+namespace tutti {
+
+static_assert(std::endian::native == std::endian::little, "the wire format is little-endian");
+
+namespace {
+
+constexpr uint32_t kMagic = 0x49545554;  // "TUTI"
+constexpr size_t kMessageBytes = 256 << 10;
+constexpr int kSlots = 16;
+// Asked for beyond the wanted frame, so that small messages need one system call each.
+constexpr size_t kReadAhead = 4 << 10;
+
+}  // namespace
+
+TcpTransport::TcpTransport(int ranks, int lanes, Hooks hooks, AbortState& abort)
+    : ranks_(ranks),
+      lanes_(lanes),
+      hooks_(std::move(hooks)),
+      abort_(abort),
+      out_(static_cast<size_t>(ranks) * (lanes + 1)),
+      in_(out_.size()),
+      wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  if (!wake_) throw system_error("eventfd", errno);
+}
+
+size_t TcpTransport::max_message_bytes() const { return kMessageBytes; }
+int TcpTransport::outbox_slots() const { return std::max(kSlots, ranks_ - 1); }
+
+void TcpTransport::accept(int peer, int lane, Fd socket) {
+  {
+    std::lock_guard lock(accepted_mutex_);
+    accepted_.emplace_back(index(peer, lane), std::move(socket));
+    has_accepted_.store(true, std::memory_order_release);
+  }
+  wake();
+}
+
+void TcpTransport::take_accepted() {
+  if (!has_accepted_.load(std::memory_order_acquire)) return;
+  std::lock_guard lock(accepted_mutex_);
+  for (auto& [connection, socket] : accepted_) {
+    if (connection < in_.size() && !in_[connection].socket) {
+      in_[connection].socket = std::move(socket);
+      in_[connection].staging.resize(sizeof(Frame) + kMessageBytes + kReadAhead);
+    }
+  }
+  accepted_.clear();
+  has_accepted_.store(false, std::memory_order_relaxed);
+}
+
+void TcpTransport::mark_broken(bool& broken, int peer, const std::string& text) {
+  if (broken) return;
+  broken = true;
+  hooks_.lost(peer, text);
+}
+
+// ---- outbox
+
+bool TcpTransport::open(int peer, int lane) {
+  Out& connection = out(peer, lane);
+  if (connection.socket) return true;
+  try {
+    connection.socket = hooks_.open(peer, lane);
+  } catch (const Error& error) {
+    mark_broken(connection.broken, peer, error.what());
+    return false;
+  }
+  return true;
+}
+
+std::byte* TcpTransport::reserve(std::span<const int> peers, int lane, size_t bytes, int credit) {
+  if (slot_ != nullptr) free_slots_.push_back(std::exchange(slot_, nullptr));
+  for (const int peer : peers) {
+    Out& connection = out(peer, lane);
+    if (connection.broken || !open(peer, lane)) return nullptr;
+    if (static_cast<int>(connection.queue.size()) >= credit) flush(index(peer, lane));
+    if (static_cast<int>(connection.queue.size()) >= credit) return nullptr;
+  }
+  if (free_slots_.empty()) {
+    // Point-to-point messages come on top of the collectives' slots, as many as their credits
+    // allow.
+    slots_.push_back(std::make_unique<Slot>());
+    slots_.back()->memory = std::make_unique_for_overwrite<std::byte[]>(kMessageBytes);
+    free_slots_.push_back(slots_.back().get());
+  }
+  peers_ = peers;
+  lane_ = lane;
+  slot_ = free_slots_.back();
+  free_slots_.pop_back();
+  return slot_->memory.get();
+}
+
+void TcpTransport::commit(const MessageHeader& header) {
+  slot_->readers_left = static_cast<int>(peers_.size());
+  queued_ += peers_.size();
+  if (lane_ == lanes_) queued_p2p_ += peers_.size();
+  Slot* const slot = std::exchange(slot_, nullptr);
+  for (const int peer : peers_) {
+    Out& connection = out(peer, lane_);
+    connection.queue.push_back({{kMagic, kWireVersion, header}, slot});
+    if (connection.queue.size() == 1) flush(index(peer, lane_));
+  }
+}
+
+// Writes what the socket takes. True if any message left.
+bool TcpTransport::flush(size_t index) {
+  Out& connection = out_[index];
+  bool moved = false;
+  while (!connection.queue.empty() && !connection.broken) {
+    Outgoing& message = connection.queue.front();
+    const size_t total = sizeof(Frame) + message.frame.header.bytes;
+    const size_t of_frame = std::min(message.sent, sizeof(Frame));
+    const size_t of_payload = message.sent - of_frame;
+    iovec parts[2] = {
+        {reinterpret_cast<std::byte*>(&message.frame) + of_frame, sizeof(Frame) - of_frame},
+        {message.slot->memory.get() + of_payload, message.frame.header.bytes - of_payload}};
+    msghdr request{};
+    request.msg_iov = parts;
+    request.msg_iovlen = 2;
+    const ssize_t written = ::sendmsg(connection.socket.get(), &request, MSG_NOSIGNAL);
+    if (written < 0) {
+      if (errno == EAGAIN || errno == EINTR) break;
+      mark_broken(connection.broken, peer_of(index), cat("sending failed: ", std::strerror(errno)));
+      break;
+    }
+    message.sent += static_cast<size_t>(written);
+    if (message.sent < total) continue;
+    if (--message.slot->readers_left == 0) free_slots_.push_back(message.slot);
+    connection.queue.pop_front();
+    --queued_;
+    if (is_p2p(index)) --queued_p2p_;
+    moved = true;
+  }
+  return moved;
+}
+
+bool TcpTransport::progress() {
+  take_accepted();
+  bool moved = false;
+  if (queued_ == 0) return moved;
+  for (size_t i = 0; i < out_.size(); ++i) {
+    if (!out_[i].queue.empty()) moved |= flush(i);
+  }
+  return moved;
+}
+
+// ---- inbox
+
+size_t TcpTransport::receive(In& connection, int peer, std::byte* memory, size_t limit) {
+  if (!connection.socket || connection.broken || limit == 0) {
+    connection.starved = true;
+    return 0;
+  }
+  const ssize_t received = ::recv(connection.socket.get(), memory, limit, 0);
+  connection.starved = received < static_cast<ssize_t>(limit);
+  if (received > 0) return static_cast<size_t>(received);
+  if (received == 0) {
+    mark_broken(connection.broken, peer, "it closed its connection");
+  } else if (errno != EAGAIN && errno != EINTR) {
+    mark_broken(connection.broken, peer, cat("receiving failed: ", std::strerror(errno)));
+  }
+  return 0;
+}
+
+// Receives once, aiming at `wanted` bytes from the start of the oldest message.
+void TcpTransport::stage(In& connection, int peer, size_t wanted) {
+  if (connection.staging.empty()) return;
+  if (connection.begin == connection.end) connection.begin = connection.end = 0;
+  if (connection.begin + wanted > connection.staging.size()) {
+    std::memmove(connection.staging.data(), connection.staging.data() + connection.begin,
+                 connection.end - connection.begin);
+    connection.end -= connection.begin;
+    connection.begin = 0;
+  }
+  const size_t limit = std::min(connection.begin + wanted + kReadAhead, connection.staging.size());
+  connection.end +=
+      receive(connection, peer, connection.staging.data() + connection.end, limit - connection.end);
+}
+
+const MessageHeader* TcpTransport::front(int peer, int lane) {
+  In& connection = in(peer, lane);
+  if (connection.has_frame) return &connection.frame.header;
+  if (!connection.socket) take_accepted();
+  if (connection.end - connection.begin < sizeof(Frame)) stage(connection, peer, sizeof(Frame));
+  if (connection.end - connection.begin < sizeof(Frame)) return nullptr;
+  std::memcpy(&connection.frame, connection.staging.data() + connection.begin, sizeof(Frame));
+  if (connection.frame.magic != kMagic || connection.frame.header.bytes > kMessageBytes) {
+    mark_broken(connection.broken, peer, "what arrives is not a message of Tutti");
+    connection.begin = connection.end;
+    return nullptr;
+  }
+  connection.begin += sizeof(Frame);
+  connection.has_frame = true;
+  connection.placed = 0;
+  return &connection.frame.header;
+}
+
+const std::byte* TcpTransport::payload(int peer, int lane) {
+  In& connection = in(peer, lane);
+  const size_t bytes = connection.frame.header.bytes;
+  if (connection.end - connection.begin < bytes) stage(connection, peer, bytes);
+  if (connection.end - connection.begin < bytes) return nullptr;
+  return connection.staging.data() + connection.begin;
+}
+
+bool TcpTransport::read(int peer, int lane, std::span<std::byte> destination) {
+  In& connection = in(peer, lane);
+  const size_t staged =
+      std::min(connection.end - connection.begin, destination.size() - connection.placed);
+  if (staged > 0) {
+    std::memcpy(destination.data() + connection.placed,
+                connection.staging.data() + connection.begin, staged);
+    connection.begin += staged;
+    connection.placed += staged;
+  }
+  if (connection.placed < destination.size()) {
+    connection.placed += receive(connection, peer, destination.data() + connection.placed,
+                                 destination.size() - connection.placed);
+  }
+  return connection.placed == destination.size();
+}
+
+void TcpTransport::release(int peer, int lane) {
+  In& connection = in(peer, lane);
+  connection.begin += connection.frame.header.bytes - connection.placed;
+  connection.has_frame = false;
+}
+
+// ---- sleeping
+
+void TcpTransport::sleep(std::chrono::microseconds at_most) {
+  std::vector<pollfd> wanted;
+  wanted.push_back({wake_.get(), POLLIN, 0});
+  for (const In& connection : in_) {
+    if (connection.socket && connection.starved && !connection.broken) {
+      wanted.push_back({connection.socket.get(), POLLIN, 0});
+    }
+  }
+  if (queued_ > 0) {
+    for (const Out& connection : out_) {
+      if (!connection.queue.empty() && !connection.broken) {
+        wanted.push_back({connection.socket.get(), POLLOUT, 0});
+      }
+    }
+  }
+  const timespec timeout{.tv_sec = at_most.count() / 1000000,
+                         .tv_nsec = at_most.count() % 1000000 * 1000};
+  ::ppoll(wanted.data(), wanted.size(), &timeout, nullptr);
+  uint64_t count = 0;
+  [[maybe_unused]] const ssize_t drained = ::read(wake_.get(), &count, sizeof(count));
+}
+
+void TcpTransport::wake() {
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = ::write(wake_.get(), &one, sizeof(one));
+}
+
+}  // namespace tutti

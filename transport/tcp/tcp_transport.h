@@ -1,0 +1,131 @@
+// TCP between the ranks of a communicator.
+//
+// One socket per connection (sender, reader, lane), opened by the sender on first use: it is one
+// FIFO, and several lanes are several streams. A message is a frame: {magic, version,
+// MessageHeader} and the payload. Payloads that need no arithmetic are received straight into the
+// caller's memory.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/abort.h"
+#include "base/fd.h"
+#include "transport/transport.h"
+
+namespace tutti {
+
+class TcpTransport final : public Transport {
+ public:
+  struct Hooks {
+    // A connected, non-blocking socket to `peer` for `lane`; throws Error.
+    std::function<Fd(int peer, int lane)> open;
+    // A connection to or from `peer` broke while it was needed. Called once per connection.
+    std::function<void(int peer, const std::string& text)> lost;
+  };
+
+  TcpTransport(int ranks, int lanes, Hooks hooks, AbortState& abort);
+
+  // Hands over a connection that `peer` opened. From any thread.
+  void accept(int peer, int lane, Fd socket);
+
+  int lanes() const override { return lanes_; }
+  size_t max_message_bytes() const override;
+  size_t max_p2p_message_bytes() const override { return max_message_bytes(); }
+  int outbox_slots() const override;
+
+  std::byte* reserve(std::span<const int> peers, int lane, size_t bytes, int credit) override;
+  void commit(const MessageHeader& header) override;
+  bool collectives_sent() const override { return queued_ == queued_p2p_; }
+  bool p2p_sent(int peer) const override { return out_[index(peer, lanes_)].queue.empty(); }
+  const MessageHeader* front(int peer, int lane) override;
+  const std::byte* payload(int peer, int lane) override;
+  bool read(int peer, int lane, std::span<std::byte> destination) override;
+  void release(int peer, int lane) override;
+  bool progress() override;
+  void arm() override {}
+  void disarm() override {}
+  void sleep(std::chrono::microseconds at_most) override;
+  void wake() override;
+
+ private:
+  struct Frame {
+    uint32_t magic;
+    uint32_t version;
+    MessageHeader header;
+  };
+
+  struct Slot {
+    std::unique_ptr<std::byte[]> memory;  // the frame's header is written in front of each send
+    int readers_left = 0;
+  };
+
+  struct Outgoing {
+    Frame frame;
+    Slot* slot;
+    size_t sent = 0;  // bytes of frame and payload
+  };
+
+  struct Out {
+    Fd socket;
+    std::deque<Outgoing> queue;
+    bool broken = false;
+  };
+
+  // Bytes are received into `staging` from `end` on; the oldest message starts at `begin`.
+  struct In {
+    Fd socket;
+    std::vector<std::byte> staging;
+    size_t begin = 0;
+    size_t end = 0;
+    bool has_frame = false;
+    Frame frame = {};
+    size_t placed = 0;  // payload bytes already copied out by read()
+    bool starved = false;
+    bool broken = false;
+  };
+
+  Out& out(int peer, int lane) { return out_[index(peer, lane)]; }
+  In& in(int peer, int lane) { return in_[index(peer, lane)]; }
+  size_t index(int peer, int lane) const { return static_cast<size_t>(peer) * (lanes_ + 1) + lane; }
+  bool is_p2p(size_t connection) const {
+    return static_cast<int>(connection % (lanes_ + 1)) == lanes_;
+  }
+  int peer_of(size_t connection) const { return static_cast<int>(connection) / (lanes_ + 1); }
+
+  bool open(int peer, int lane);
+  bool flush(size_t connection);
+  void take_accepted();
+  // Receives up to `limit` bytes into `memory`; 0 when nothing is there (or the connection broke).
+  size_t receive(In& connection, int peer, std::byte* memory, size_t limit);
+  void stage(In& connection, int peer, size_t wanted);
+  void mark_broken(bool& broken, int peer, const std::string& text);
+
+  const int ranks_;
+  const int lanes_;
+  const Hooks hooks_;
+  AbortState& abort_;
+  std::vector<Out> out_;
+  std::vector<In> in_;
+  std::vector<std::unique_ptr<Slot>> slots_;
+  std::vector<Slot*> free_slots_;
+  size_t queued_ = 0;      // messages in all queues
+  size_t queued_p2p_ = 0;  // of these, point-to-point
+
+  std::span<const int> peers_;
+  int lane_ = 0;
+  Slot* slot_ = nullptr;
+
+  Fd wake_;  // eventfd
+  std::mutex accepted_mutex_;
+  std::vector<std::pair<size_t, Fd>> accepted_;  // connection, socket
+  std::atomic<bool> has_accepted_{false};
+};
+
+}  // namespace tutti

@@ -1,0 +1,182 @@
+// The small rooms of base/: text, types, errors, time, abort, file descriptors.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/abort.h"
+#include "base/buffer.h"
+#include "base/deadline.h"
+#include "base/dtype.h"
+#include "base/error.h"
+#include "base/fd.h"
+#include "base/reduce_op.h"
+#include "base/text.h"
+
+namespace tutti {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+TEST(TextTest, Cat) { EXPECT_EQ(cat("rank ", 3, " of ", 4), "rank 3 of 4"); }
+
+TEST(TextTest, RankRanges) {
+  EXPECT_EQ(rank_ranges({}), "");
+  EXPECT_EQ(rank_ranges({4}), "4");
+  EXPECT_EQ(rank_ranges({0, 1}), "0,1");
+  EXPECT_EQ(rank_ranges({0, 1, 2, 5}), "0-2,5");
+  EXPECT_EQ(rank_ranges({0, 2, 3, 4, 7, 8}), "0,2-4,7,8");
+}
+
+TEST(TextTest, HumanBytes) {
+  EXPECT_EQ(human_bytes(0), "0 B");
+  EXPECT_EQ(human_bytes(1023), "1023 B");
+  EXPECT_EQ(human_bytes(1536), "1.5 KiB");
+  EXPECT_EQ(human_bytes(uint64_t{64} << 20), "64 MiB");
+}
+
+TEST(TextTest, ParseBytes) {
+  EXPECT_EQ(parse_bytes("1024"), 1024);
+  EXPECT_EQ(parse_bytes("64K"), 65536);
+  EXPECT_EQ(parse_bytes("64k"), 65536);
+  EXPECT_EQ(parse_bytes("1MiB"), 1 << 20);
+  EXPECT_EQ(parse_bytes("2GB"), uint64_t{2} << 30);
+  EXPECT_EQ(parse_bytes("7B"), 7);
+  for (const char* wrong : {"", "K", "-1", "1.5K", "64X", "64KK", "64 K", "99999999999T"}) {
+    EXPECT_THROW(parse_bytes(wrong), Error) << wrong;
+  }
+}
+
+TEST(TextTest, Split) {
+  EXPECT_THAT(split("a,b,c", ','), ElementsAre("a", "b", "c"));
+  EXPECT_THAT(split(",a,,b,", ','), ElementsAre("a", "b")) << "empty parts are left out";
+  EXPECT_THAT(split("", ','), IsEmpty());
+}
+
+TEST(TextTest, Nearest) {
+  const std::vector<std::string> names = {"ring", "naive", "recursive_doubling"};
+  EXPECT_EQ(nearest("rnig", names), "ring");
+  EXPECT_EQ(nearest("recursive-doubling", names), "recursive_doubling");
+  EXPECT_EQ(nearest("butterfly", names), "");
+}
+
+TEST(DTypeTest, NamesParseBack) {
+  for (DType type : kAllDTypes) EXPECT_EQ(parse_dtype(name(type)), type);
+  for (ReduceOp op : kAllReduceOps) EXPECT_EQ(parse_reduce_op(name(op)), op);
+}
+
+TEST(DTypeTest, SpellingsOfOtherLibraries) {
+  EXPECT_EQ(parse_dtype("float32"), DType::f32);
+  EXPECT_EQ(parse_dtype("bfloat16"), DType::bf16);
+  EXPECT_EQ(parse_dtype("half"), DType::f16);
+  EXPECT_EQ(parse_dtype("uint8"), DType::u8);
+  EXPECT_EQ(parse_dtype("float8_e4m3fn"), DType::f8e4m3);
+  EXPECT_EQ(parse_dtype("float33"), std::nullopt);
+  EXPECT_EQ(parse_reduce_op("median"), std::nullopt);
+}
+
+TEST(DTypeTest, SizesAndKinds) {
+  EXPECT_EQ(size_of(DType::i16), 2U);
+  EXPECT_EQ(size_of(DType::bf16), 2U);
+  EXPECT_EQ(size_of(DType::f64), 8U);
+  EXPECT_EQ(size_of(DType::f8e5m2), 1U);
+  EXPECT_FALSE(is_float(DType::u64));
+  EXPECT_TRUE(is_float(DType::f16));
+  EXPECT_FALSE(supports(ReduceOp::bxor, DType::f32));
+  EXPECT_TRUE(supports(ReduceOp::avg, DType::i8));
+}
+
+TEST(BufferTest, KnowsItsBytes) {
+  std::vector<double> values(3);
+  const Buffer buffer = buffer_of(std::span(values));
+  EXPECT_EQ(buffer.dtype, DType::f64);
+  EXPECT_EQ(buffer.bytes(), 24U);
+  EXPECT_EQ(as_const(buffer).data, values.data());
+}
+
+TEST(ErrorTest, SaysWhatWhereCauseAndRemedy) {
+  const Error error(ErrorCode::bootstrap, "rank 2 is missing",
+                    {.where = "host a", .cause = "it died", .remedy = "look at its log"});
+  EXPECT_EQ(error.code(), ErrorCode::bootstrap);
+  EXPECT_STREQ(error.what(),
+               "rank 2 is missing [host a]; likely cause: it died; remedy: look at its log");
+  EXPECT_THAT(system_error("open /x", ENOENT).what(), HasSubstr("No such file or directory"));
+  for (int code = 0; code <= static_cast<int>(ErrorCode::internal); ++code) {
+    EXPECT_NE(name(static_cast<ErrorCode>(code)), "unknown error") << code;
+  }
+}
+
+TEST(DeadlineTest, PassesWhenDue) {
+  EXPECT_TRUE(Deadline::after(std::chrono::nanoseconds(0)).passed());
+  EXPECT_TRUE(Deadline::after(std::chrono::seconds(-1)).passed());
+  EXPECT_EQ(Deadline::after(std::chrono::seconds(-1)).remaining().count(), 0);
+  EXPECT_FALSE(Deadline::after(std::chrono::hours(1)).passed());
+}
+
+TEST(DeadlineTest, RemainingIsCapped) {
+  EXPECT_EQ(Deadline::after(std::chrono::hours(9)).remaining(std::chrono::milliseconds(5)),
+            std::chrono::milliseconds(5));
+  EXPECT_EQ(Deadline::never().remaining(std::chrono::milliseconds(7)),
+            std::chrono::milliseconds(7));
+}
+
+TEST(DeadlineTest, NeverDoesNotPass) {
+  EXPECT_FALSE(Deadline::never().passed());
+  EXPECT_FALSE(Deadline::after(std::chrono::nanoseconds::max()).passed()) << "no overflow";
+}
+
+TEST(AbortStateTest, FirstWriterWins) {
+  AbortState state;
+  EXPECT_FALSE(state.raised());
+  EXPECT_NO_THROW(state.throw_if_raised());
+  EXPECT_TRUE(state.raise(Error(ErrorCode::timeout, "first")));
+  EXPECT_FALSE(state.raise(Error(ErrorCode::aborted, "second")));
+  EXPECT_TRUE(state.raised());
+  EXPECT_STREQ(state.error().what(), "first");
+  EXPECT_EQ(state.error().code(), ErrorCode::timeout);
+  EXPECT_THROW(state.throw_if_raised(), Error);
+}
+
+TEST(AbortStateTest, OneOfManyThreadsWinsAndWakersRunOnce) {
+  for (int round = 0; round < 50; ++round) {
+    AbortState state;
+    std::atomic<int> woken = 0;
+    std::atomic<int> winners = 0;
+    state.add_waker([&] { ++woken; });
+    state.add_waker([&] { ++woken; });
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 4; ++i) {
+      threads.emplace_back([&, i] {
+        if (state.raise(Error(ErrorCode::aborted, cat("thread ", i)))) ++winners;
+        EXPECT_TRUE(state.raised());
+        EXPECT_THAT(state.error().what(), HasSubstr("thread "));
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(winners, 1);
+    EXPECT_EQ(woken, 2);
+  }
+}
+
+TEST(FdTest, ClosesWhatItOwns) {
+  Fd first(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  ASSERT_TRUE(first);
+  const int number = first.get();
+  Fd second = std::move(first);
+  EXPECT_EQ(second.get(), number);
+  second.reset();
+  EXPECT_FALSE(second);
+  EXPECT_EQ(::fcntl(number, F_GETFD), -1);
+  EXPECT_EQ(errno, EBADF);
+}
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,117 @@
+#include "base/settings.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "base/error.h"
+
+namespace tutti {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+// Sets a variable for as long as it lives.
+class Variable {
+ public:
+  Variable(const char* name, const char* value) : name_(name) { ::setenv(name, value, 1); }
+  ~Variable() { ::unsetenv(name_); }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+
+ private:
+  const char* name_;
+};
+
+template <typename Action>
+std::string error_of(Action action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(SettingsTest, DefaultsAreValidAndSaySo) {
+  const Settings settings;
+  EXPECT_THAT(settings.warnings(), IsEmpty());
+  for (const SettingInfo& info : all_settings()) {
+    EXPECT_EQ(settings.value(info.name).origin, "default") << info.name;
+    EXPECT_FALSE(info.meaning.empty()) << info.name;
+    if (!info.default_value.empty()) {
+      Settings copy;
+      EXPECT_NO_THROW(copy.set(info.name, info.default_value)) << info.name;
+    }
+  }
+}
+
+TEST(SettingsTest, EnvironmentThenOption) {
+  const Variable variable("TUTTI_TIMEOUT", "1.5");
+  Settings settings;
+  EXPECT_EQ(settings.get_seconds("TUTTI_TIMEOUT"), 1.5);
+  EXPECT_EQ(settings.value("TUTTI_TIMEOUT").origin, "environment");
+  settings.set("TUTTI_TIMEOUT", "2");
+  EXPECT_EQ(settings.get_seconds("TUTTI_TIMEOUT"), 2);
+  EXPECT_EQ(settings.value("TUTTI_TIMEOUT").origin, "option");
+}
+
+TEST(SettingsTest, MisspeltVariableIsAWarningWithTheNearestName) {
+  const Variable variable("TUTTI_TRANSPROT", "tcp");
+  const Settings settings;
+  EXPECT_THAT(settings.warnings(), ElementsAre(AllOf(HasSubstr("TUTTI_TRANSPROT"),
+                                                     HasSubstr("did you mean TUTTI_TRANSPORT?"))));
+  EXPECT_EQ(settings.get_string("TUTTI_TRANSPORT"), "auto");
+}
+
+TEST(SettingsTest, VariableUnlikeAnyIsAWarningWithoutAGuess) {
+  const Variable variable("TUTTI_XYZZY_PLUGH_QUUX", "1");
+  EXPECT_THAT(Settings().warnings(),
+              ElementsAre(AllOf(HasSubstr("TUTTI_XYZZY_PLUGH_QUUX"), HasSubstr("tutti info"))));
+}
+
+TEST(SettingsTest, UnknownNameIsAnErrorWithTheNearest) {
+  Settings settings;
+  EXPECT_THAT(error_of([&] { settings.set("TUTTI_LGO", "info"); }), HasSubstr("TUTTI_LOG"));
+  EXPECT_THAT(error_of([&] { settings.get_string("TUTTI_LGO"); }), HasSubstr("TUTTI_LOG"));
+}
+
+TEST(SettingsTest, ValuesOfTheWrongTypeAreNamed) {
+  Settings settings;
+  const auto refusal = [&](const char* name, const char* value) {
+    return error_of([&] { settings.set(name, value); });
+  };
+  EXPECT_THAT(refusal("TUTTI_TCP_STREAMS", "two"),
+              AllOf(HasSubstr("TUTTI_TCP_STREAMS='two'"), HasSubstr("whole number")));
+  EXPECT_THAT(refusal("TUTTI_TCP_STREAMS", "2x"), HasSubstr("whole number"));
+  EXPECT_THAT(refusal("TUTTI_TIMEOUT", "-1"), HasSubstr("seconds"));
+  EXPECT_THAT(refusal("TUTTI_TIMEOUT", "soon"), HasSubstr("seconds"));
+  EXPECT_THAT(refusal("TUTTI_TRANSPORT", "pigeon"), HasSubstr("auto|shm|tcp"));
+  EXPECT_EQ(settings.get_int("TUTTI_TCP_STREAMS"), 2) << "a refused value must leave the old one";
+}
+
+TEST(SettingsTest, WrongValueInTheEnvironmentIsAnError) {
+  const Variable variable("TUTTI_LOG", "loud");
+  EXPECT_THAT(error_of([] { const Settings settings; }),
+              AllOf(HasSubstr("TUTTI_LOG='loud'"), HasSubstr("error|warning|info|debug")));
+}
+
+TEST(SettingsTest, WireSettingsHoldWhatRanksMustShare) {
+  Settings settings;
+  const std::string before = settings.wire_settings();
+  EXPECT_THAT(before, HasSubstr("TUTTI_TCP_STREAMS=2;"));
+  settings.set("TUTTI_LOG", "debug");
+  EXPECT_EQ(settings.wire_settings(), before);
+  settings.set("TUTTI_TCP_STREAMS", "4");
+  EXPECT_NE(settings.wire_settings(), before);
+  EXPECT_EQ(before.find("TOKEN"), std::string::npos) << "secrets stay at home";
+}
+
+}  // namespace
+}  // namespace tutti

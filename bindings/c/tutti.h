@@ -1,0 +1,285 @@
+/* Tutti: collective communication. The stable C interface (C99).
+ *
+ *   tutti_comm_t* world;
+ *   if (tutti_init(&world, NULL) != TUTTI_OK) { fputs(tutti_error_text(), stderr); exit(1); }
+ *   float sums[4] = {1, 2, 3, 4};
+ *   tutti_buffer_t buffer = tutti_host(sums, 4, TUTTI_F32);
+ *   if (tutti_all_reduce(world, buffer, buffer, TUTTI_SUM, NULL) != TUTTI_OK) ...
+ *   tutti_destroy(world);
+ *
+ * Compile with: cc program.c $(pkg-config --cflags --libs tutti)
+ * Start with:   tutti run -n 4 -- ./a.out
+ *
+ * RANKS. A job is a number of processes, its ranks 0 .. size-1. A communicator is a group of ranks.
+ * All ranks of a communicator make the same collective calls in the same order, with arguments that
+ * fit together; a call that does not is TUTTI_MISMATCH on every rank, with a text naming both
+ * sides.
+ *
+ * ERRORS. Functions return a tutti_status_t; tutti_error_text() has the whole story: what happened,
+ * where, the likely cause and the remedy. TUTTI_INVALID_ARGUMENT and TUTTI_UNSUPPORTED, found
+ * before anything was sent, leave the communicator usable. After any other error of a communication
+ * call the communicator is aborted for good on all its ranks: destroy it. A rank that dies is
+ * reported to the others within seconds.
+ *
+ * MEMORY. Buffers belong to the caller, need no alignment, and must stay alive and untouched until
+ * the call is complete. Input and output may be the same memory (in place); for all_gather the
+ * input may be this rank's part of the output, for reduce_scatter the output this rank's part of
+ * the input. Other overlaps are not allowed. What the library hands out as tutti_comm_t* and
+ * tutti_work_t* belongs to the caller, who gives it back with tutti_destroy() and
+ * tutti_work_free().
+ *
+ * THREADS. Any thread may call. Calls on one communicator are ordered by who comes first, so
+ * concurrent collectives on one communicator need an order of the caller's making. Communicators
+ * are independent of each other. One work is for one thread at a time. After fork() the child must
+ * not call.
+ *
+ * UNITS. Counts are in elements, never in bytes, and 64 bits wide; 0 is fine. Times are in seconds.
+ *
+ * STABILITY. Programs compiled against one version run with every later version of the same soname.
+ * Structs that may grow begin with their size; initialize them with the macro next to them.
+ */
+#ifndef TUTTI_H_
+#define TUTTI_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define TUTTI_VERSION_MAJOR 0
+#define TUTTI_VERSION_MINOR 1
+#define TUTTI_VERSION_PATCH 0
+
+#if defined(__GNUC__)
+#define TUTTI_API __attribute__((visibility("default")))
+#else
+#define TUTTI_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- values ---- */
+
+typedef int32_t tutti_status_t;
+enum {
+  TUTTI_OK = 0,
+  TUTTI_INVALID_ARGUMENT = 1, /* the caller's own argument is wrong */
+  TUTTI_MISMATCH = 2,         /* two ranks made calls that do not fit together */
+  TUTTI_RANK_DIED = 3,        /* a process of the job ended without leaving */
+  TUTTI_CONNECTION_LOST = 4,  /* the path to a living rank broke */
+  TUTTI_TIMEOUT = 5,          /* an operation's deadline passed */
+  TUTTI_ABORTED = 6,          /* another rank, or this one's user, aborted the communicator */
+  TUTTI_BOOTSTRAP = 7,        /* the ranks could not find or did not accept each other */
+  TUTTI_SYSTEM = 8,           /* the operating system refused something */
+  TUTTI_UNSUPPORTED = 9,      /* not available in this build, here, or for these arguments */
+  TUTTI_INTERNAL = 10         /* a bug in Tutti */
+};
+
+typedef int32_t tutti_dtype_t;
+enum {
+  TUTTI_I8 = 0,
+  TUTTI_I16 = 1,
+  TUTTI_I32 = 2,
+  TUTTI_I64 = 3,
+  TUTTI_U8 = 4,
+  TUTTI_U16 = 5,
+  TUTTI_U32 = 6,
+  TUTTI_U64 = 7,
+  TUTTI_F16 = 8,
+  TUTTI_BF16 = 9,
+  TUTTI_F32 = 10,
+  TUTTI_F64 = 11,
+  TUTTI_F8E4M3 = 12, /* OCP FP8; largest 448, no infinity: overflow gives NaN */
+  TUTTI_F8E5M2 = 13  /* OCP FP8; largest 57344 */
+};
+
+typedef int32_t tutti_op_t;
+enum {
+  TUTTI_SUM = 0, /* integers wrap around; 16- and 8-bit floats are computed in 32 bits */
+  TUTTI_PROD = 1,
+  TUTTI_MIN = 2, /* a NaN wins */
+  TUTTI_MAX = 3,
+  TUTTI_AVG = 4,  /* the sum divided by the number of ranks; integers truncate towards zero */
+  TUTTI_BAND = 5, /* bitwise: integers only */
+  TUTTI_BOR = 6,
+  TUTTI_BXOR = 7
+};
+
+typedef int32_t tutti_space_t;
+enum {
+  TUTTI_HOST = 0,
+  TUTTI_DEVICE = 1 /* memory of a CUDA device */
+};
+
+/* What a call works on. Input buffers are only read. */
+typedef struct tutti_buffer {
+  void* data;
+  uint64_t count; /* elements */
+  tutti_dtype_t dtype;
+  tutti_space_t space;
+} tutti_buffer_t;
+
+/* A buffer in host memory. */
+static inline tutti_buffer_t tutti_host(const void* data, uint64_t count, tutti_dtype_t dtype) {
+  tutti_buffer_t buffer;
+  buffer.data = (void*)data; /* NOLINT: C has no other cast */
+  buffer.count = count;
+  buffer.dtype = dtype;
+  buffer.space = TUTTI_HOST;
+  return buffer;
+}
+
+/* How one call is made. Wherever it is taken, NULL stands for the defaults. */
+typedef struct tutti_call_options {
+  size_t size;           /* sizeof(tutti_call_options_t) */
+  void* stream;          /* cudaStream_t that a call on device buffers is ordered by */
+  const char* algorithm; /* NULL or "auto": the library chooses */
+  double timeout; /* seconds after which the call aborts the communicator; 0: TUTTI_TIMEOUT */
+} tutti_call_options_t;
+#define TUTTI_CALL_OPTIONS_INIT \
+  { sizeof(tutti_call_options_t), NULL, NULL, 0 }
+
+/* Who this process is in which job. */
+typedef struct tutti_init_options {
+  size_t size; /* sizeof(tutti_init_options_t) */
+  int32_t rank;
+  int32_t ranks;               /* in all; 0: rank, ranks and place come from the environment */
+  const char* master_address;  /* where rank 0 is to be found: a host name or number, ... */
+  int32_t master_port;         /* ... and a free port there; */
+  const char* rendezvous_file; /* or else a file, not yet there, that all ranks can reach */
+} tutti_init_options_t;
+#define TUTTI_INIT_OPTIONS_INIT \
+  { sizeof(tutti_init_options_t), 0, 0, NULL, 0, NULL }
+
+typedef struct tutti_comm tutti_comm_t; /* a communicator */
+typedef struct tutti_work tutti_work_t; /* a call under way */
+
+/* ---- the library ---- */
+
+/* "0.1.0", of the library that is loaded. */
+TUTTI_API const char* tutti_version(void);
+
+/* The whole text of the calling thread's last error; "" before the first. Valid until the thread's
+ * next error. A successful call leaves it alone. */
+TUTTI_API const char* tutti_error_text(void);
+
+/* "rank died"; "unknown error" for a number that is no status. */
+TUTTI_API const char* tutti_error_name(tutti_status_t status);
+
+/* ---- communicators ---- */
+
+/* Joins the job and makes *comm the communicator of all its ranks. Blocks until all are there, at
+ * most TUTTI_INIT_TIMEOUT seconds. With NULL, or ranks = 0, the environment tells who this is:
+ * RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT (as `tutti run` and torchrun set them), or RANK,
+ * WORLD_SIZE and TUTTI_RENDEZVOUS=file:/PATH; without any of them, a job of one rank. On error
+ * *comm is NULL. */
+TUTTI_API tutti_status_t tutti_init(tutti_comm_t** comm, const tutti_init_options_t* options);
+
+/* Ranks with the same color form a new communicator, ordered by key and then by rank. Collective.
+ * With a negative color this rank joins none, and *result is NULL. */
+TUTTI_API tutti_status_t tutti_split(tutti_comm_t* comm, int32_t color, int32_t key,
+                                     tutti_comm_t** result);
+
+/* Leaves the communicator and frees it and its tutti_alloc() memory; calls under way are abandoned.
+ * No other thread may be inside a call on it, its works must have been freed. NULL is allowed. */
+TUTTI_API void tutti_destroy(tutti_comm_t* comm);
+
+/* Aborts the communicator on all its ranks, whose calls then fail with TUTTI_ABORTED and the
+ * reason. */
+TUTTI_API tutti_status_t tutti_abort(tutti_comm_t* comm, const char* reason);
+
+/* This process's rank in the communicator, and its number of ranks; -1 where comm is NULL. */
+TUTTI_API int32_t tutti_rank(const tutti_comm_t* comm);
+TUTTI_API int32_t tutti_size(const tutti_comm_t* comm);
+
+/* Zeroed memory on which collectives may work in place, without staging. It ends with tutti_free(),
+ * or with the communicator. tutti_free() of NULL is allowed. */
+TUTTI_API tutti_status_t tutti_alloc(tutti_comm_t* comm, size_t bytes, void** data);
+TUTTI_API tutti_status_t tutti_free(tutti_comm_t* comm, void* data);
+
+/* ---- blocking calls: complete when they return ---- */
+
+/* Output, on every rank: the combination of all ranks' inputs, element by element. */
+TUTTI_API tutti_status_t tutti_all_reduce(tutti_comm_t* comm, tutti_buffer_t input,
+                                          tutti_buffer_t output, tutti_op_t op,
+                                          const tutti_call_options_t* options);
+
+/* input: n elements; output: size * n, rank r's input at element r * n. */
+TUTTI_API tutti_status_t tutti_all_gather(tutti_comm_t* comm, tutti_buffer_t input,
+                                          tutti_buffer_t output,
+                                          const tutti_call_options_t* options);
+
+/* input: size * n elements; output: n, the combination of all ranks' elements from rank * n on. */
+TUTTI_API tutti_status_t tutti_reduce_scatter(tutti_comm_t* comm, tutti_buffer_t input,
+                                              tutti_buffer_t output, tutti_op_t op,
+                                              const tutti_call_options_t* options);
+
+/* n elements of the root's input to every rank's output. Other ranks' input data is not read (it
+ * may be NULL); its count and dtype are those of the call. */
+TUTTI_API tutti_status_t tutti_broadcast(tutti_comm_t* comm, tutti_buffer_t input,
+                                         tutti_buffer_t output, int32_t root,
+                                         const tutti_call_options_t* options);
+
+/* Like all_reduce, but only the root's output is written (elsewhere its data may be NULL). */
+TUTTI_API tutti_status_t tutti_reduce(tutti_comm_t* comm, tutti_buffer_t input,
+                                      tutti_buffer_t output, tutti_op_t op, int32_t root,
+                                      const tutti_call_options_t* options);
+
+/* Returns when all ranks have called. */
+TUTTI_API tutti_status_t tutti_barrier(tutti_comm_t* comm, const tutti_call_options_t* options);
+
+/* From one rank to another. Calls between two ranks match in the order in which they are made;
+ * count and dtype must be equal. */
+TUTTI_API tutti_status_t tutti_send(tutti_comm_t* comm, tutti_buffer_t buffer, int32_t to,
+                                    const tutti_call_options_t* options);
+TUTTI_API tutti_status_t tutti_recv(tutti_comm_t* comm, tutti_buffer_t buffer, int32_t from,
+                                    const tutti_call_options_t* options);
+
+/* ---- asynchronous calls: the same, begun only; *work is then a call under way ---- */
+
+TUTTI_API tutti_status_t tutti_all_reduce_async(tutti_comm_t* comm, tutti_buffer_t input,
+                                                tutti_buffer_t output, tutti_op_t op,
+                                                const tutti_call_options_t* options,
+                                                tutti_work_t** work);
+TUTTI_API tutti_status_t tutti_all_gather_async(tutti_comm_t* comm, tutti_buffer_t input,
+                                                tutti_buffer_t output,
+                                                const tutti_call_options_t* options,
+                                                tutti_work_t** work);
+TUTTI_API tutti_status_t tutti_reduce_scatter_async(tutti_comm_t* comm, tutti_buffer_t input,
+                                                    tutti_buffer_t output, tutti_op_t op,
+                                                    const tutti_call_options_t* options,
+                                                    tutti_work_t** work);
+TUTTI_API tutti_status_t tutti_broadcast_async(tutti_comm_t* comm, tutti_buffer_t input,
+                                               tutti_buffer_t output, int32_t root,
+                                               const tutti_call_options_t* options,
+                                               tutti_work_t** work);
+TUTTI_API tutti_status_t tutti_reduce_async(tutti_comm_t* comm, tutti_buffer_t input,
+                                            tutti_buffer_t output, tutti_op_t op, int32_t root,
+                                            const tutti_call_options_t* options,
+                                            tutti_work_t** work);
+TUTTI_API tutti_status_t tutti_barrier_async(tutti_comm_t* comm,
+                                             const tutti_call_options_t* options,
+                                             tutti_work_t** work);
+TUTTI_API tutti_status_t tutti_send_async(tutti_comm_t* comm, tutti_buffer_t buffer, int32_t to,
+                                          const tutti_call_options_t* options, tutti_work_t** work);
+TUTTI_API tutti_status_t tutti_recv_async(tutti_comm_t* comm, tutti_buffer_t buffer, int32_t from,
+                                          const tutti_call_options_t* options, tutti_work_t** work);
+
+/* Returns when the call is complete: TUTTI_OK, or how it failed. Any number of times. */
+TUTTI_API tutti_status_t tutti_wait(tutti_work_t* work);
+
+/* Makes progress; *done says whether the call is complete. */
+TUTTI_API tutti_status_t tutti_test(tutti_work_t* work, int* done);
+
+/* Like tutti_wait(), for at most `seconds`; then *done is 0 and the call goes on. */
+TUTTI_API tutti_status_t tutti_wait_for(tutti_work_t* work, double seconds, int* done);
+
+/* Gives the handle back. A call that is not complete goes on; its buffers stay in use until the
+ * communicator is destroyed. NULL is allowed. */
+TUTTI_API void tutti_work_free(tutti_work_t* work);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* TUTTI_H_ */

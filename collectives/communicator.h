@@ -6,18 +6,19 @@
 //   tutti::Work work = world.all_reduce_async(in, out, ReduceOp::max);
 //   work.wait();
 //
-// All ranks of a communicator make the same collective calls in the same order. A call that does not
-// fit another rank's is an Error(mismatch) on every rank, naming both sides; a dead rank is an
+// All ranks of a communicator make the same collective calls in the same order. A call that does
+// not fit another rank's is an Error(mismatch) on every rank, naming both sides; a dead rank is an
 // Error(rank_died) within seconds. After an error the communicator is aborted for good.
 //
-// Threads: calls on one communicator may come from any thread; they are ordered by who calls first, so
-// concurrent collectives on one communicator need an order of the caller's making. Different
+// Threads: calls on one communicator may come from any thread; they are ordered by who calls first,
+// so concurrent collectives on one communicator need an order of the caller's making. Different
 // communicators are independent.
 //
-// Counts are in elements. Buffers are the caller's and must stay alive and untouched until the Work is
-// done (or the communicator is destroyed, which abandons what is under way). Passing the same pointer
-// as input and output is in place: for all_gather `input` may be this rank's part of `output`, for
-// reduce_scatter `output` may be this rank's part of `input`. Other overlaps are not allowed.
+// Counts are in elements. Buffers are the caller's and must stay alive and untouched until the Work
+// is done (or the communicator is destroyed, which abandons what is under way). Passing the same
+// pointer as input and output is in place: for all_gather `input` may be this rank's part of
+// `output`, for reduce_scatter `output` may be this rank's part of `input`. Other overlaps are not
+// allowed.
 #pragma once
 
 #include <chrono>
@@ -28,6 +29,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 
 #include "base/buffer.h"
 #include "base/error.h"
@@ -39,11 +41,11 @@ struct Job;
 
 namespace internal {
 class CommunicatorImpl;
-class Operation;
+struct Operation;
 }  // namespace internal
 
-// A call under way. It completes, fails or is aborted, once. Copies share the call; dropping every copy
-// does not cancel it.
+// A call under way. It completes, fails or is aborted, once. Copies share the call; dropping every
+// copy does not cancel it.
 class Work {
  public:
   Work() = default;  // a call that is already complete
@@ -56,15 +58,17 @@ class Work {
   bool wait_for(std::chrono::nanoseconds timeout);
 
  private:
-  friend class internal::CommunicatorImpl;
-  explicit Work(std::shared_ptr<internal::CommunicatorImpl> comm, internal::Operation* operation);
+  friend class Communicator;
+  Work(std::shared_ptr<internal::CommunicatorImpl> comm,
+       std::shared_ptr<internal::Operation> operation)
+      : comm_(std::move(comm)), operation_(std::move(operation)) {}
   std::shared_ptr<internal::CommunicatorImpl> comm_;
   std::shared_ptr<internal::Operation> operation_;
 };
 
 struct CallOptions {
-  std::string_view algorithm;  // empty or "auto": the library chooses
-  Stream stream;               // device buffers only
+  std::string_view algorithm;                       // empty or "auto": the library chooses
+  Stream stream;                                    // device buffers only
   std::optional<std::chrono::nanoseconds> timeout;  // instead of the setting TUTTI_TIMEOUT
 };
 
@@ -86,8 +90,9 @@ class Communicator {
   // "rank 3 (node7, pid 1234)"
   std::string describe(int rank) const;
 
-  // Ranks with the same colour form a new communicator, ordered by (key, rank). Collective. A negative
-  // colour joins none; the returned communicator is then empty: only valid() may be called.
+  // Ranks with the same colour form a new communicator, ordered by (key, rank). Collective. A
+  // negative colour joins none; the returned communicator is then empty: only valid() may be
+  // called.
   Communicator split(int color, int key = 0);
   Communicator duplicate() { return split(0, rank()); }
   bool valid() const { return impl_ != nullptr; }
@@ -153,7 +158,8 @@ class Communicator {
   void abort(const std::string& reason);
 
   Communicator() = default;
-  explicit Communicator(std::shared_ptr<internal::CommunicatorImpl> impl) : impl_(std::move(impl)) {}
+  explicit Communicator(std::shared_ptr<internal::CommunicatorImpl> impl)
+      : impl_(std::move(impl)) {}
 
  private:
   std::shared_ptr<void> allocate_bytes(size_t bytes);

@@ -13,7 +13,8 @@
 //            the slot back to the sender.
 //
 // Threads: one thread at a time, except wake(). Nothing throws after
-// construction: a failure is raised in the AbortState that the transport was made with.
+// construction: a broken path is told to whoever
+// made the transport, and what it would have carried does not come.
 #pragma once
 
 #include <chrono>

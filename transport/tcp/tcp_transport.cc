@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/error.h"
 #include "base/text.h"
 
 namespace tutti {
@@ -26,11 +27,10 @@ constexpr size_t kReadAhead = 4 << 10;
 
 }  // namespace
 
-TcpTransport::TcpTransport(int ranks, int lanes, Hooks hooks, AbortState& abort)
+TcpTransport::TcpTransport(int ranks, int lanes, Hooks hooks)
     : ranks_(ranks),
       lanes_(lanes),
       hooks_(std::move(hooks)),
-      abort_(abort),
       out_(static_cast<size_t>(ranks) * (lanes + 1)),
       in_(out_.size()),
       wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {

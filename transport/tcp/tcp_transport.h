@@ -6,6 +6,7 @@
 // caller's memory.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -15,7 +16,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/abort.h"
 #include "base/fd.h"
 #include "transport/transport.h"
 
@@ -30,7 +30,7 @@ class TcpTransport final : public Transport {
     std::function<void(int peer, const std::string& text)> lost;
   };
 
-  TcpTransport(int ranks, int lanes, Hooks hooks, AbortState& abort);
+  TcpTransport(int ranks, int lanes, Hooks hooks);
 
   // Hands over a connection that `peer` opened. From any thread.
   void accept(int peer, int lane, Fd socket);
@@ -110,7 +110,6 @@ class TcpTransport final : public Transport {
   const int ranks_;
   const int lanes_;
   const Hooks hooks_;
-  AbortState& abort_;
   std::vector<Out> out_;
   std::vector<In> in_;
   std::vector<std::unique_ptr<Slot>> slots_;

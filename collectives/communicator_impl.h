@@ -1,0 +1,149 @@
+// The inside of a communicator: calls in, progress, waiting, and what happens when a peer does not
+// come. Public face: communicator.h.
+//
+// Collectives run one after the other, in the order in which they were called; each pair of ranks
+// has a point-to-point stream in each direction beside them.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/abort.h"
+#include "collectives/algorithm.h"
+#include "collectives/communicator.h"
+#include "collectives/engine.h"
+#include "collectives/flight_recorder.h"
+#include "collectives/operation.h"
+#include "transport/bootstrap/control.h"
+#include "transport/shm/shm_transport.h"
+#include "transport/tcp/tcp_transport.h"
+#include "transport/transport.h"
+
+namespace tutti::internal {
+
+class CommunicatorImpl final : public ControlClient,
+                               public std::enable_shared_from_this<CommunicatorImpl> {
+ public:
+  // Collective among `members` (world ranks; position = rank here).
+  CommunicatorImpl(std::shared_ptr<Engine> engine, uint64_t id, std::vector<int> members, int rank);
+  ~CommunicatorImpl() override;
+
+  int rank() const { return rank_; }
+  int size() const { return static_cast<int>(members_.size()); }
+  const std::string& transport_name() const { return transport_name_; }
+  std::string describe(int rank) const { return engine_->control().describe(members_[rank]); }
+  std::shared_ptr<CommunicatorImpl> split(int color, int key);
+  void abort(const Error& error);
+
+  struct Request {
+    Collective collective = Collective::barrier;
+    ConstBuffer input;
+    Buffer output;
+    ReduceOp op = ReduceOp::sum;
+    int root = 0;
+    uint64_t count = 0;
+  };
+  std::shared_ptr<Operation> start(const Request& request, const CallOptions& options);
+  std::shared_ptr<Operation> start_p2p(bool sends, const std::byte* input, std::byte* output,
+                                       uint64_t count, DType dtype, int peer,
+                                       const CallOptions& options);
+
+  // Moves what can be moved; true if anything did. Any thread; false if another one is at it.
+  bool progress();
+  bool test(Operation& operation);
+  // False when `deadline` passed first.
+  bool wait(Operation& operation, const Deadline& deadline);
+
+  // ControlClient
+  void on_abort(const Error& error) override;
+  std::string on_question(int asker, uint32_t call) override;
+  void on_answer(int rank, uint32_t call, std::string_view answer) override;
+  void on_connection(int rank, int lane, Fd socket) override;
+
+ private:
+  struct Stream {  // point-to-point calls with one peer in one direction
+    std::deque<std::shared_ptr<Operation>> calls;
+    uint32_t made = 0;
+    std::unique_ptr<Plan> plan;
+  };
+  // What a stalled wait has learned of a peer.
+  struct PeerState {
+    bool made_call = false;
+    uint32_t last_call = 0;
+    Signature signature;
+  };
+  struct Stall;  // of one wait; see waiting.cc
+
+  // setup.cc
+  void open_transport();
+  void close_transport();
+  std::unique_ptr<Transport> open_shm(const std::vector<int>& local, int largest_group);
+  std::unique_ptr<Transport> open_tcp();
+  int member(int world_rank) const;
+
+  // communicator_impl.cc
+  std::unique_lock<std::mutex> lock_for_call();
+  std::shared_ptr<Operation> take_operation();
+  const Plan& plan_for(const Algorithm& algorithm, int root);
+  const Algorithm& algorithm_for(Collective collective, uint64_t bytes,
+                                 std::string_view wanted) const;
+  void set_deadline(Operation& operation, const CallOptions& options) const;
+  bool progress_locked();
+  bool progress_streams();
+  bool advance(Operation& operation);
+  void complete(Operation& operation);
+  void report_unexpected(const Operation& operation);
+  void raise_mismatch(uint32_t call, const Signature& mine, int peer, uint32_t their_call,
+                      const Signature& theirs);
+  void raise_everywhere(const Error& error);
+
+  // waiting.cc
+  void sleep(const Deadline& deadline);
+  void look_at_stall(Operation& operation, int64_t waited_ns, Stall& stall);
+  std::vector<int> missing(const Operation& operation);
+  void ask_peers(const Operation& operation);
+  void check_answers(const Operation& operation);
+  void check_left(const Operation& operation);
+  void time_out(const Operation& operation);
+  std::string explain_missing(const Operation& operation);
+
+  const std::shared_ptr<Engine> engine_;
+  const uint64_t id_;
+  const std::vector<int> members_;
+  const int rank_;
+  const std::string all_reduce_setting_;
+  const std::chrono::nanoseconds timeout_;
+  AbortState abort_;
+  FlightRecorder recorder_;
+  std::string transport_name_ = "none";
+  Limits limits_;
+  std::unique_ptr<Transport> transport_;
+  TcpTransport* tcp_ = nullptr;  // within transport_, as is the next
+  ShmTransport* shm_ = nullptr;
+  int local_ranks_ = 0;          // that share shm_
+  Fd memory_;                    // of the shared memory, held by the rank that offers it
+  std::atomic<int> callers_{0};  // threads that want the mutex of a sleeper
+
+  std::mutex mutex_;  // guards everything below
+  uint32_t calls_made_ = 0;
+  uint32_t splits_made_ = 0;
+  std::deque<std::shared_ptr<Operation>> collectives_;
+  std::vector<Stream> sends_;
+  std::vector<Stream> recvs_;
+  int p2p_active_ = 0;
+  std::vector<std::shared_ptr<Operation>> pool_;
+  std::map<std::pair<int, int>, std::unique_ptr<Plan>> plans_;  // (algorithm, root)
+
+  std::mutex answers_mutex_;
+  std::map<int, PeerState> answers_;  // by rank, to the latest question
+  uint32_t asked_call_ = 0;
+};
+
+}  // namespace tutti::internal

@@ -1,0 +1,24 @@
+// One call under way on one rank.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "base/deadline.h"
+#include "collectives/execution.h"
+
+namespace tutti::internal {
+
+struct Operation {
+  Call call;
+  Buffer result;       // what `avg` divides when the sum is there; no data: nothing to do
+  int peer = -1;       // point-to-point: the other rank
+  bool sends = false;  // point-to-point: which way
+  Deadline deadline = Deadline::never();
+  std::chrono::nanoseconds timeout{0};
+  bool started = false;  // the execution runs; before, the call waits for the ones ahead of it
+  std::atomic<bool> done{false};
+  Execution execution;
+};
+
+}  // namespace tutti::internal

@@ -1,0 +1,204 @@
+// How a communicator comes by its transport, and how it lets go of it.
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <map>
+#include <thread>
+
+#include "base/settings.h"
+#include "base/text.h"
+#include "collectives/communicator_impl.h"
+#include "transport/fault/fault_transport.h"
+#include "transport/router.h"
+
+namespace tutti::internal {
+
+namespace {
+
+constexpr std::chrono::seconds kOpenTimeout(30);
+constexpr std::chrono::seconds kCloseTimeout(5);
+
+std::string region_name(uint64_t id, int owner) { return cat("region ", id, " of ", owner); }
+
+Limits limits_of(const shm::Geometry& geometry) {
+  return {.lanes = geometry.lanes,
+          .slots = geometry.slots,
+          .message_bytes = geometry.slot_bytes,
+          .p2p_message_bytes = geometry.p2p_slot_bytes};
+}
+
+Limits limits_of(const Transport& transport) {
+  return {.lanes = transport.lanes(),
+          .slots = transport.outbox_slots(),
+          .message_bytes = transport.max_message_bytes(),
+          .p2p_message_bytes = transport.max_p2p_message_bytes()};
+}
+
+Limits least(const Limits& a, const Limits& b) {
+  return {.lanes = std::min(a.lanes, b.lanes),
+          .slots = std::min(a.slots, b.slots),
+          .message_bytes = std::min(a.message_bytes, b.message_bytes),
+          .p2p_message_bytes = std::min(a.p2p_message_bytes, b.p2p_message_bytes)};
+}
+
+// splitmix64: ids of communicators that exist side by side do not meet by chance.
+uint64_t mix(uint64_t x) {
+  x += 0x9e3779b97f4a7c15;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+  return x ^ (x >> 31);
+}
+
+}  // namespace
+
+int CommunicatorImpl::member(int world_rank) const {
+  return static_cast<int>(std::ranges::find(members_, world_rank) - members_.begin());
+}
+
+void CommunicatorImpl::on_connection(int world_rank, int lane, Fd socket) {
+  const int peer = member(world_rank);
+  if (tcp_ != nullptr && peer < size()) tcp_->accept(peer, lane, std::move(socket));
+}
+
+// Everything here is decided from what all ranks know alike: the table of hosts and the settings.
+void CommunicatorImpl::open_transport() {
+  const Control& control = engine_->control();
+  if (size() == 1) {
+    limits_ = {.lanes = 1, .slots = 1, .message_bytes = 1 << 20, .p2p_message_bytes = 1 << 20};
+    engine_->control().attach(id_, members_, this);
+    return;
+  }
+  std::map<std::string, std::vector<int>> hosts;
+  for (int r = 0; r < size(); ++r) hosts[control.peer(members_[r]).host_id].push_back(r);
+  const std::string wanted = settings().get_string("TUTTI_TRANSPORT");
+  if (wanted == "shm" && hosts.size() > 1) {
+    throw Error(ErrorCode::unsupported,
+                cat("TUTTI_TRANSPORT=shm, but the ranks are on ", hosts.size(), " hosts"),
+                {.remedy = "set TUTTI_TRANSPORT to auto or tcp"});
+  }
+  size_t largest = 1;
+  for (const auto& [host, ranks] : hosts) largest = std::max(largest, ranks.size());
+  const std::vector<int>& local = hosts[control.peer(members_[rank_]).host_id];
+  const bool any_shm = wanted != "tcp" && largest > 1;
+  const bool any_tcp = wanted == "tcp" || hosts.size() > 1;
+
+  std::unique_ptr<Transport> near;
+  std::unique_ptr<Transport> far;
+  if (any_tcp) far = open_tcp();
+  if (any_shm && local.size() > 1) near = open_shm(local, static_cast<int>(largest));
+  if (any_shm)
+    limits_ = limits_of(shm::Geometry(static_cast<int>(largest), static_cast<int>(largest)));
+  if (any_tcp) limits_ = any_shm ? least(limits_, limits_of(*far)) : limits_of(*far);
+  transport_name_ = any_shm && any_tcp ? "shm+tcp" : (any_shm ? "shm" : "tcp");
+
+  if (near && far) {
+    std::vector<int> near_rank(size(), -1);
+    for (size_t i = 0; i < local.size(); ++i) near_rank[local[i]] = static_cast<int>(i);
+    transport_ = std::make_unique<Router>(std::move(near), std::move(near_rank), std::move(far));
+  } else {
+    transport_ = near ? std::move(near) : std::move(far);
+  }
+  const std::optional<Fault> fault = parse_fault(settings().get_string("TUTTI_FAULT"));
+  if (fault && fault->rank == members_[rank_]) {
+    transport_ = std::make_unique<FaultTransport>(std::move(transport_), *fault);
+  }
+  abort_.add_waker([this] { transport_->wake(); });
+  engine_->control().attach(id_, members_, this);
+}
+
+std::unique_ptr<Transport> CommunicatorImpl::open_shm(const std::vector<int>& local,
+                                                      int largest_group) {
+  const shm::Geometry geometry(static_cast<int>(local.size()), largest_group);
+  const int owner = local[0];
+  Fd memory;
+  if (owner == rank_) {
+    memory = shm::Region::create(geometry);
+    memory_ = Fd(::dup(memory.get()));
+    engine_->control().offer(region_name(id_, members_[owner]), memory_.get());
+  } else {
+    memory = engine_->control().fetch(members_[owner], region_name(id_, members_[owner]),
+                                      Deadline::after(kOpenTimeout));
+  }
+  const auto local_rank = static_cast<int>(std::ranges::find(local, rank_) - local.begin());
+  auto transport =
+      std::make_unique<ShmTransport>(local_rank, shm::Region::map(memory, geometry), geometry);
+  shm_ = transport.get();
+  local_ranks_ = static_cast<int>(local.size());
+  return transport;
+}
+
+std::unique_ptr<Transport> CommunicatorImpl::open_tcp() {
+  const auto streams = static_cast<int>(settings().get_int("TUTTI_TCP_STREAMS"));
+  if (streams < 1 || streams > shm::kMaxLanes) {
+    throw Error(ErrorCode::invalid_argument,
+                cat("TUTTI_TCP_STREAMS=", streams, " is not in 1 to ", shm::kMaxLanes));
+  }
+  TcpTransport::Hooks hooks;
+  hooks.open = [this](int peer, int lane) {
+    return engine_->control().open_connection(id_, members_[peer], lane,
+                                              Deadline::after(kOpenTimeout));
+  };
+  hooks.lost = [this](int peer, const std::string& text) {
+    engine_->control().suspect(
+        id_, members_[peer],
+        cat("the connection of ", describe(rank_), " with ", describe(peer), " broke: ", text));
+  };
+  auto transport = std::make_unique<TcpTransport>(size(), streams, std::move(hooks));
+  tcp_ = transport.get();
+  return transport;
+}
+
+// All members make the same splits of a communicator in the same order, so the new one's id is the
+// same everywhere without a word.
+std::shared_ptr<CommunicatorImpl> CommunicatorImpl::split(int color, int key) {
+  struct Choice {
+    int64_t color;
+    int64_t key;
+  };
+  const Choice mine{color, key};
+  std::vector<Choice> choices(size());
+  const uint32_t ordinal = ++splits_made_;
+  const std::shared_ptr<Operation> gathering =
+      start({.collective = Collective::all_gather,
+             .input = {&mine, 2, DType::i64},
+             .output = {choices.data(), 2 * choices.size(), DType::i64},
+             .count = 2},
+            {});
+  wait(*gathering, Deadline::never());
+  if (color < 0) return nullptr;
+
+  std::vector<int> chosen;
+  for (int r = 0; r < size(); ++r) {
+    if (choices[r].color == color) chosen.push_back(r);
+  }
+  std::ranges::stable_sort(chosen, {}, [&](int r) { return choices[r].key; });
+  const auto new_rank = static_cast<int>(std::ranges::find(chosen, rank_) - chosen.begin());
+  for (int& r : chosen) r = members_[r];
+  uint64_t id = id_;
+  for (const uint64_t part : {uint64_t{ordinal}, static_cast<uint64_t>(color)}) id = mix(id + part);
+  return std::make_shared<CommunicatorImpl>(engine_, id, std::move(chosen), new_rank);
+}
+
+// What was committed still goes out; whoever is to map the shared memory still gets it.
+void CommunicatorImpl::close_transport() {
+  const Deadline deadline = Deadline::after(kCloseTimeout);
+  const auto sent = [&] {
+    for (int peer = 0; peer < size(); ++peer) {
+      if (!transport_->p2p_sent(peer)) return false;
+    }
+    return transport_->collectives_sent();
+  };
+  while (transport_ && !abort_.raised() && !deadline.passed() && !sent()) {
+    if (!transport_->progress()) std::this_thread::yield();
+  }
+  if (memory_) {
+    while (shm_->attached() < local_ranks_ && !abort_.raised() && !deadline.passed()) {
+      std::this_thread::yield();
+    }
+    engine_->control().withdraw(region_name(id_, members_[rank_]));
+  }
+  engine_->control().detach(id_);
+}
+
+}  // namespace tutti::internal

@@ -1,0 +1,31 @@
+// What a rank asked for, in the 16 bytes that ride in the header of every message. Two ranks whose
+// signatures differ made calls that do not fit together.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include "base/dtype.h"
+#include "base/reduce_op.h"
+#include "collectives/program.h"
+
+namespace tutti {
+
+struct Signature {
+  Collective collective = Collective::barrier;
+  DType dtype = DType::u8;
+  ReduceOp op = ReduceOp::sum;
+  uint8_t algorithm = 0;  // algorithm_index()
+  int32_t root = 0;
+  uint64_t count = 0;
+  bool operator==(const Signature&) const = default;
+};
+
+std::array<uint64_t, 2> encode(const Signature& signature);
+// Values out of range (a garbled header) come back as they are; to_string() copes.
+Signature decode(const std::array<uint64_t, 2>& words);
+// "all_reduce of 1003 f32, sum, by ring"
+std::string to_string(const Signature& signature);
+
+}  // namespace tutti

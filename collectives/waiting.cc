@@ -1,0 +1,197 @@
+// Waiting for a call, and what to do when a peer does not come: ask it where it is, say who is
+// missing, give up at the deadline.
+
+#include <cstring>
+#include <thread>
+
+#include "base/log.h"
+#include "base/text.h"
+#include "collectives/backoff.h"
+#include "collectives/communicator_impl.h"
+
+namespace tutti::internal {
+
+namespace {
+
+constexpr int64_t kAskAfterNs = 200'000'000;
+constexpr int64_t kAskAgainNs = 1'000'000'000;
+constexpr int64_t kLeftGraceNs = 500'000'000;
+constexpr int64_t kSayAfterNs = 10'000'000'000;
+constexpr std::chrono::milliseconds kLongestSleep(50);
+constexpr std::chrono::microseconds kOthersSleep(
+    50);  // while another thread or communicator is busy
+
+struct Answer {  // on the control channel
+  uint32_t last_call = 0;
+  uint32_t made_call = 0;
+  std::array<uint64_t, 2> signature = {};
+};
+
+}  // namespace
+
+struct CommunicatorImpl::Stall {
+  int64_t asked_ns = 0;  // how long the wait had lasted when the peers were last asked
+  bool said = false;
+};
+
+bool CommunicatorImpl::wait(Operation& operation, const Deadline& deadline) {
+  Backoff backoff(engine_->oversubscribed());
+  Stall stall;
+  while (!operation.done.load(std::memory_order_acquire)) {
+    bool moved = progress();
+    if (engine_->active() > 1) moved |= engine_->progress_others(this);
+    if (operation.done.load(std::memory_order_acquire)) break;
+    abort_.throw_if_raised();
+    if (moved) {
+      backoff.reset();
+      stall = {};
+    } else if (!backoff.pause()) {
+      if (deadline.passed()) return false;
+      look_at_stall(operation, backoff.waited_ns(), stall);
+      sleep(deadline);
+    }
+  }
+  return true;
+}
+
+void CommunicatorImpl::sleep(const Deadline& deadline) {
+  std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock || callers_.load() > 0 || !transport_) {
+    if (lock) lock.unlock();
+    std::this_thread::sleep_for(kOthersSleep);
+    return;
+  }
+  transport_->arm();
+  if (abort_.raised() || progress_locked()) {
+    transport_->disarm();
+    return;
+  }
+  // With calls on other communicators under way nothing may be slept through.
+  const auto own = static_cast<int>(collectives_.size()) + p2p_active_;
+  const std::chrono::microseconds longest =
+      engine_->active() > own ? kOthersSleep : std::chrono::microseconds(kLongestSleep);
+  transport_->sleep(
+      std::min<std::chrono::microseconds>(longest, deadline.remaining(kLongestSleep)));
+}
+
+void CommunicatorImpl::look_at_stall(Operation& operation, int64_t waited_ns, Stall& stall) {
+  if (operation.deadline.passed()) {
+    time_out(operation);
+    return;
+  }
+  if (waited_ns < kAskAfterNs) return;
+  if (stall.asked_ns == 0 || waited_ns - stall.asked_ns > kAskAgainNs) {
+    stall.asked_ns = waited_ns;
+    ask_peers(operation);
+  }
+  check_answers(operation);
+  if (waited_ns > kLeftGraceNs) check_left(operation);
+  if (waited_ns > kSayAfterNs && !stall.said) {
+    stall.said = true;
+    log(LogLevel::warning, cat("waiting for ", kSayAfterNs / 1'000'000'000, " s in ",
+                               to_string(operation.call.signature), explain_missing(operation)));
+  }
+}
+
+// A call that waits behind others waits for whom the first one waits for.
+std::vector<int> CommunicatorImpl::missing(const Operation& operation) {
+  const std::unique_lock lock(mutex_);
+  const Operation* first = &operation;
+  if (operation.peer < 0 && !collectives_.empty()) first = collectives_.front().get();
+  if (first->done.load()) return {};
+  if (first->peer >= 0) return {first->peer};
+  return first->started ? first->execution.waiting_for() : std::vector<int>{};
+}
+
+void CommunicatorImpl::ask_peers(const Operation& operation) {
+  const std::vector<int> peers = missing(operation);
+  {
+    std::lock_guard lock(answers_mutex_);
+    answers_.clear();
+    asked_call_ = operation.peer < 0 ? operation.call.number : 0;
+  }
+  for (const int peer : peers) engine_->control().ask(id_, members_[peer], asked_call_);
+}
+
+std::string CommunicatorImpl::on_question(int, uint32_t call) {
+  Answer answer{.last_call = recorder_.last_started()};
+  if (const std::optional<CallRecord> record =
+          recorder_.find(call != 0 ? call : answer.last_call)) {
+    answer.made_call = 1;
+    answer.signature = encode(record->signature);
+  }
+  return {reinterpret_cast<const char*>(&answer), sizeof(answer)};
+}
+
+void CommunicatorImpl::on_answer(int world_rank, uint32_t call, std::string_view text) {
+  Answer answer;
+  if (text.size() != sizeof(answer)) return;
+  std::memcpy(&answer, text.data(), sizeof(answer));
+  std::lock_guard lock(answers_mutex_);
+  if (call != asked_call_) return;
+  answers_[member(world_rank)] = {.made_call = answer.made_call != 0,
+                                  .last_call = answer.last_call,
+                                  .signature = decode(answer.signature)};
+}
+
+// A peer that made the call with other arguments may never send the message that would tell.
+void CommunicatorImpl::check_answers(const Operation& operation) {
+  if (operation.peer >= 0) return;
+  std::map<int, PeerState> answers;
+  {
+    std::lock_guard lock(answers_mutex_);
+    answers = answers_;
+  }
+  const Call& call = operation.call;
+  for (const auto& [peer, state] : answers) {
+    if (state.made_call && !(state.signature == call.signature)) {
+      raise_mismatch(call.number, call.signature, peer, call.number, state.signature);
+    }
+  }
+}
+
+// Whoever has left sends nothing any more; what it sent has long arrived.
+void CommunicatorImpl::check_left(const Operation& operation) {
+  for (const int peer : missing(operation)) {
+    if (!engine_->control().has_left(members_[peer])) continue;
+    raise_everywhere(Error(
+        ErrorCode::mismatch,
+        cat(describe(peer), " has left the job; ", describe(rank_), " still waits for it in ",
+            to_string(operation.call.signature)),
+        {.cause = "the ranks made different numbers of calls",
+         .remedy = "make the same calls in the same order on every rank before destroying the "
+                   "communicator"}));
+  }
+}
+
+void CommunicatorImpl::time_out(const Operation& operation) {
+  raise_everywhere(Error(
+      ErrorCode::timeout,
+      cat(describe(rank_), " gave up after ",
+          std::chrono::duration<double>(operation.timeout).count(), " s in ",
+          operation.peer < 0 ? cat("call ", operation.call.number, ", ") : std::string(),
+          to_string(operation.call.signature), explain_missing(operation)),
+      {.cause = "a rank is stuck, slow, or makes other calls",
+       .remedy = "look at the ranks that are named; TUTTI_TIMEOUT sets the limit in seconds"}));
+}
+
+std::string CommunicatorImpl::explain_missing(const Operation& operation) {
+  std::string text;
+  const std::vector<int> peers = missing(operation);
+  std::lock_guard lock(answers_mutex_);
+  for (const int peer : peers) {
+    text += cat("; waiting for ", describe(peer));
+    const auto answer = answers_.find(peer);
+    if (answer == answers_.end()) {
+      text += ", which does not answer";
+    } else if (answer->second.last_call == 0) {
+      text += ", which has made no call yet";
+    } else {
+      text += cat(", which is at call ", answer->second.last_call);
+      if (answer->second.made_call) text += cat(", ", to_string(answer->second.signature));
+    }
+  }
+  return text;
+}
+
+}  // namespace tutti::internal

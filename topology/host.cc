@@ -1,0 +1,209 @@
+#include "topology/host.h"
+
+#include <hwloc.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <memory>
+#include <tuple>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace tutti {
+
+namespace {
+
+struct TopologyDeleter {
+  void operator()(hwloc_topology_t topology) const { hwloc_topology_destroy(topology); }
+};
+using Topology = std::unique_ptr<hwloc_topology, TopologyDeleter>;
+
+struct BitmapDeleter {
+  void operator()(hwloc_bitmap_t bitmap) const { hwloc_bitmap_free(bitmap); }
+};
+using Bitmap = std::unique_ptr<hwloc_bitmap_s, BitmapDeleter>;
+
+Topology make_topology() {
+  hwloc_topology_t raw = nullptr;
+  if (hwloc_topology_init(&raw) != 0) throw system_error("hwloc_topology_init", errno);
+  Topology topology(raw);
+  // The whole machine is shown; what is allowed is told apart below.
+  hwloc_topology_set_flags(raw, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED);
+  return topology;
+}
+
+void load(const Topology& topology, const std::string& source) {
+  if (hwloc_topology_load(topology.get()) != 0) {
+    throw system_error(cat("hwloc cannot read the topology of ", source), errno);
+  }
+}
+
+// What cgroups (which hwloc asks) and, on the real host, this process's affinity leave.
+Bitmap allowed_set(const Topology& topology) {
+  Bitmap allowed(hwloc_bitmap_dup(hwloc_topology_get_allowed_cpuset(topology.get())));
+  if (hwloc_topology_is_thissystem(topology.get())) {
+    Bitmap affinity(hwloc_bitmap_alloc());
+    if (hwloc_get_cpubind(topology.get(), affinity.get(), HWLOC_CPUBIND_PROCESS) == 0) {
+      hwloc_bitmap_and(allowed.get(), allowed.get(), affinity.get());
+    }
+  }
+  return allowed;
+}
+
+std::vector<int> members(hwloc_const_bitmap_t set) {
+  std::vector<int> indices;
+  for (int i = hwloc_bitmap_first(set); i >= 0; i = hwloc_bitmap_next(set, i)) indices.push_back(i);
+  return indices;
+}
+
+// Index in its own kind's order of the first object of `type` that shares hardware threads with
+// `object`; 0 when the topology has none.
+int index_above(const Topology& topology, hwloc_obj_t object, hwloc_obj_type_t type) {
+  hwloc_obj_t found =
+      hwloc_get_next_obj_covering_cpuset_by_type(topology.get(), object->cpuset, type, nullptr);
+  return found != nullptr ? static_cast<int>(found->logical_index) : 0;
+}
+
+std::vector<int> cores_of(const std::vector<hwloc_obj_t>& cores, hwloc_obj_t object) {
+  std::vector<int> indices;
+  for (size_t i = 0; i < cores.size(); ++i) {
+    if (hwloc_bitmap_intersects(cores[i]->cpuset, object->cpuset)) {
+      indices.push_back(static_cast<int>(i));
+    }
+  }
+  return indices;
+}
+
+std::vector<hwloc_obj_t> objects(const Topology& topology, hwloc_obj_type_t type) {
+  std::vector<hwloc_obj_t> found;
+  hwloc_obj_t object = nullptr;
+  while ((object = hwloc_get_next_obj_by_type(topology.get(), type, object)) != nullptr) {
+    found.push_back(object);
+  }
+  return found;
+}
+
+CacheKind kind_of(hwloc_obj_t cache) {
+  switch (cache->attr->cache.type) {
+    case HWLOC_OBJ_CACHE_DATA:
+      return CacheKind::data;
+    case HWLOC_OBJ_CACHE_INSTRUCTION:
+      return CacheKind::instruction;
+    default:
+      return CacheKind::unified;
+  }
+}
+
+std::vector<Cache> read_caches(const Topology& topology, const std::vector<hwloc_obj_t>& cores) {
+  std::vector<Cache> caches;
+  const int depth = hwloc_topology_get_depth(topology.get());
+  for (int level = 0; level < depth; ++level) {
+    if (!hwloc_obj_type_is_cache(hwloc_get_depth_type(topology.get(), level))) continue;
+    hwloc_obj_t object = nullptr;
+    while ((object = hwloc_get_next_obj_by_depth(topology.get(), level, object)) != nullptr) {
+      caches.push_back({static_cast<int>(object->attr->cache.depth), kind_of(object),
+                        object->attr->cache.size, cores_of(cores, object)});
+    }
+  }
+  std::ranges::stable_sort(caches, {},
+                           [](const Cache& cache) { return std::tuple(cache.level, cache.kind); });
+  return caches;
+}
+
+HostTopology read(const Topology& topology) {
+  HostTopology host;
+  // Some virtual machines describe no cores; then every hardware thread is one.
+  std::vector<hwloc_obj_t> cores = objects(topology, HWLOC_OBJ_CORE);
+  if (cores.empty()) cores = objects(topology, HWLOC_OBJ_PU);
+  const Bitmap allowed = allowed_set(topology);
+  const Bitmap common(hwloc_bitmap_alloc());
+  for (hwloc_obj_t core : cores) {
+    hwloc_bitmap_and(common.get(), core->cpuset, allowed.get());
+    host.cores.push_back({index_above(topology, core, HWLOC_OBJ_PACKAGE),
+                          index_above(topology, core, HWLOC_OBJ_NUMANODE), members(core->cpuset),
+                          members(common.get())});
+  }
+  for (hwloc_obj_t package : objects(topology, HWLOC_OBJ_PACKAGE)) {
+    const char* model = hwloc_obj_get_info_by_name(package, "CPUModel");
+    host.packages.push_back({model != nullptr ? model : "", cores_of(cores, package)});
+  }
+  for (hwloc_obj_t node : objects(topology, HWLOC_OBJ_NUMANODE)) {
+    host.numa_nodes.push_back({static_cast<int>(node->os_index), node->attr->numanode.local_memory,
+                               cores_of(cores, node)});
+  }
+  host.caches = read_caches(topology, cores);
+  const hwloc_obj_t root = hwloc_get_root_obj(topology.get());
+  host.memory_bytes = root->total_memory;
+  const char* name = hwloc_obj_get_info_by_name(root, "HostName");
+  host.hostname = name != nullptr ? name : "";
+  return host;
+}
+
+}  // namespace
+
+int HostTopology::pus() const {
+  int count = 0;
+  for (const Core& core : cores) count += static_cast<int>(core.pus.size());
+  return count;
+}
+
+int HostTopology::allowed_pus() const {
+  int count = 0;
+  for (const Core& core : cores) count += static_cast<int>(core.allowed_pus.size());
+  return count;
+}
+
+int HostTopology::allowed_cores() const {
+  return static_cast<int>(
+      std::ranges::count_if(cores, [](const Core& core) { return !core.allowed_pus.empty(); }));
+}
+
+HostTopology load_host() {
+  const Topology topology = make_topology();
+  load(topology, "this host");
+  HostTopology host = read(topology);
+  char name[256] = {};
+  if (::gethostname(name, sizeof name - 1) == 0) host.hostname = name;
+  return host;
+}
+
+HostTopology load_host_xml(const std::string& path) {
+  const Topology topology = make_topology();
+  if (hwloc_topology_set_xml(topology.get(), path.c_str()) != 0) {
+    throw Error(ErrorCode::invalid_argument, cat("cannot read the topology file ", path),
+                {.cause = "there is no such file, or it is no hwloc XML",
+                 .remedy = "write one with `lstopo file.xml`"});
+  }
+  load(topology, path);
+  return read(topology);
+}
+
+HostTopology load_host_synthetic(const std::string& description) {
+  const Topology topology = make_topology();
+  if (hwloc_topology_set_synthetic(topology.get(), description.c_str()) != 0) {
+    throw Error(ErrorCode::invalid_argument,
+                cat("'", description, "' is no synthetic topology of hwloc"),
+                {.remedy = "write it as in 'package:2 l3:2 core:4 pu:2'"});
+  }
+  load(topology, description);
+  return read(topology);
+}
+
+std::vector<std::vector<int>> bind_local_ranks(const HostTopology& host, int local_ranks) {
+  std::vector<std::vector<int>> bound(static_cast<size_t>(std::max(local_ranks, 0)));
+  const int cores = host.allowed_cores();
+  if (local_ranks > cores) return bound;
+  int64_t allowed_index = 0;
+  for (const Core& core : host.cores) {
+    if (core.allowed_pus.empty()) continue;
+    // Rank r has the cores [r * cores / ranks, (r + 1) * cores / ranks), rounded up.
+    std::vector<int>& rank = bound[static_cast<size_t>(allowed_index * local_ranks / cores)];
+    rank.insert(rank.end(), core.allowed_pus.begin(), core.allowed_pus.end());
+    ++allowed_index;
+  }
+  return bound;
+}
+
+}  // namespace tutti

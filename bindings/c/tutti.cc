@@ -14,6 +14,8 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/log.h"
+#include "base/settings.h"
 #include "base/text.h"
 #include "collectives/communicator.h"
 #include "transport/bootstrap/job.h"
@@ -172,6 +174,14 @@ tutti_status_t begin(tutti_work_t** work, Begin call) {
   });
 }
 
+// Misspelt variables are worth a line, once per process.
+void log_settings_warnings() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    for (const std::string& warning : settings().warnings()) log(LogLevel::warning, warning);
+  });
+}
+
 tutti_comm_t* handle_of(Communicator communicator) {
   auto handle = std::make_unique<tutti_comm>();
   handle->communicator = std::move(communicator);
@@ -211,6 +221,7 @@ tutti_status_t tutti_init(tutti_comm_t** comm, const tutti_init_options_t* optio
   return guarded([&] {
     checked(comm, "where to put the communicator") = nullptr;
     const auto known = tutti::known_part(options, "tutti_init_options_t");
+    tutti::log_settings_warnings();
     *comm = tutti::handle_of(tutti::Communicator::init(tutti::job_from(known)));
   });
 }

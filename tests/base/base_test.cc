@@ -153,6 +153,7 @@ TEST(AbortStateTest, OneOfManyThreadsWinsAndWakersRunOnce) {
     state.add_waker([&] { ++woken; });
     state.add_waker([&] { ++woken; });
     std::vector<std::thread> threads;
+    threads.reserve(4);
     for (int i = 0; i < 4; ++i) {
       threads.emplace_back([&, i] {
         if (state.raise(Error(ErrorCode::aborted, cat("thread ", i)))) ++winners;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -109,7 +110,8 @@ bool same(T a, T b) {
   if constexpr (std::is_floating_point_v<T>) {
     if (std::isnan(a) && std::isnan(b)) return true;
   }
-  return std::memcmp(&a, &b, sizeof(T)) == 0;
+  using Representation = std::array<unsigned char, sizeof(T)>;
+  return std::bit_cast<Representation>(a) == std::bit_cast<Representation>(b);
 }
 
 template <typename Check>

@@ -1,4 +1,5 @@
-/* A program outside the tree: all-reduce, an asynchronous call, an error. Prints "rank R of N: ok". */
+/* A program outside the tree: all-reduce, an asynchronous call, an error. Prints "rank R of N: ok".
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

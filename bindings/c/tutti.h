@@ -54,6 +54,16 @@
 #define TUTTI_API
 #endif
 
+/* The function keeps the address and reads nothing: compilers need not warn of unset memory. */
+#if defined(__has_attribute)
+#if __has_attribute(access)
+#define TUTTI_ADDRESS_ONLY(parameter) __attribute__((access(none, parameter)))
+#endif
+#endif
+#if !defined(TUTTI_ADDRESS_ONLY)
+#define TUTTI_ADDRESS_ONLY(parameter)
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -120,6 +130,7 @@ typedef struct tutti_buffer {
 } tutti_buffer_t;
 
 /* A buffer in host memory. */
+TUTTI_ADDRESS_ONLY(1)
 static inline tutti_buffer_t tutti_host(const void* data, uint64_t count, tutti_dtype_t dtype) {
   tutti_buffer_t buffer;
   buffer.data = (void*)data; /* NOLINT: C has no other cast */

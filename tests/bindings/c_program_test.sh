@@ -23,7 +23,8 @@ export PKG_CONFIG_PATH=$work/prefix/lib/pkgconfig
 cc -std=c99 -pedantic -Wall -Wextra -Werror program.c -o program $(pkg-config --cflags --libs tutti)
 
 export LD_LIBRARY_PATH=$work/prefix/lib
-ldd program | grep -q "libtutti.so.0 => $work" || fail "the program does not load the installed library"
+ldd program >loaded.txt
+grep -q "libtutti.so.0 => $work" loaded.txt || fail "the program does not load the installed library"
 foreign=$(nm -D --defined-only prefix/lib/libtutti.so | awk '$2 != "A" && $3 !~ /^tutti_/ {print $3}')
 [ -z "$foreign" ] || fail "the library exports more than its interface: $foreign"
 

@@ -17,14 +17,16 @@ constexpr float kHiddenGain = 1.5f;
 constexpr float kOutputGain = 0.1f;
 
 void check(const ByteModelConfig& config) {
-  for (const auto& [name, value] :
-       {std::pair{"context", config.context}, std::pair{"embedding", config.embedding},
-        std::pair{"hidden", config.hidden}, std::pair{"layers", config.layers}}) {
+  const auto require = [](std::string_view what, int64_t value) {
     if (value < 1) {
-      throw Error(ErrorCode::invalid_argument, cat("the model's ", name, " is ", value),
+      throw Error(ErrorCode::invalid_argument, cat("the model's ", what, " cannot be ", value),
                   {.remedy = "give at least 1"});
     }
-  }
+  };
+  require("context", config.context);
+  require("embedding width", config.embedding);
+  require("hidden width", config.hidden);
+  require("number of hidden layers", config.layers);
 }
 
 }  // namespace

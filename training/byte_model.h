@@ -17,8 +17,8 @@ namespace tutti::training {
 
 struct ByteModelConfig {
   int64_t context = 8;     // bytes
-  int64_t embedding = 16;  // values per byte
-  int64_t hidden = 192;    // values per hidden layer
+  int64_t embedding = 32;  // values per byte
+  int64_t hidden = 256;    // values per hidden layer
   int64_t layers = 1;      // hidden layers
 };
 

@@ -9,6 +9,12 @@
 #include "base/error.h"
 #include "base/text.h"
 
+// From omp.h, which not every compiler brings along; oneDNN's own OpenMP runtime defines them.
+extern "C" {
+int omp_get_max_threads();
+void omp_set_num_threads(int count);
+}
+
 namespace tutti::training {
 namespace {
 
@@ -30,6 +36,18 @@ const dnnl::engine& cpu_engine() {
   static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
   return engine;
 }
+
+// While it lives, oneDNN computes on the calling thread alone. Ranks are the parallelism here: a
+// micro-batch is so small that a second thread costs more than it brings, above all where ranks
+// share cores, and its bits must not depend on OMP_NUM_THREADS.
+class OneThread {
+ public:
+  OneThread() { omp_set_num_threads(1); }
+  ~OneThread() { omp_set_num_threads(before_); }
+
+ private:
+  int before_ = omp_get_max_threads();
+};
 
 // A primitive with its arguments; only the arguments' addresses change from call to call.
 class Kernel {
@@ -125,6 +143,7 @@ Kernel make_kernel(const Key& key) {
 void run(const Key& key, const std::vector<std::pair<int, const void*>>& arguments) {
   thread_local std::map<Key, Kernel> kernels;
   if (key.m == 0 || key.n == 0) return;
+  const OneThread one_thread;
   try {
     auto found = kernels.find(key);
     if (found == kernels.end()) found = kernels.emplace(key, make_kernel(key)).first;

@@ -1,8 +1,8 @@
 // The dense kernels, all by oneDNN: the only file of the training layer that knows it.
 //
-// Primitives are made once per thread and shape and kept; any thread may call. The bits of a result
-// depend on the shapes and values, the processor's instruction set and oneDNN's thread count
-// (OMP_NUM_THREADS). A failure of oneDNN is an Error(internal).
+// Primitives are made once per thread and shape and kept; any thread may call, and each call
+// computes on that thread alone. The bits of a result depend on shapes, values and the processor's
+// instruction set, nothing else. A failure of oneDNN is an Error(internal).
 #pragma once
 
 #include "training/matrix.h"

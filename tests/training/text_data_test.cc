@@ -1,0 +1,137 @@
+#include "training/text_data.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <string>
+
+#include "base/error.h"
+
+namespace tutti::training {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class LoadTextTest : public testing::Test {
+ protected:
+  LoadTextTest() {
+    std::string pattern = testing::TempDir() + "/text_data_test.XXXXXX";
+    folder_ = ::mkdtemp(pattern.data());
+  }
+  ~LoadTextTest() override { fs::remove_all(folder_); }
+
+  std::string write(const std::string& name, const std::string& content) {
+    const std::string path = folder_ / name;
+    std::ofstream(path, std::ios::binary) << content;
+    return path;
+  }
+  static std::string load(const std::vector<std::string>& paths) {
+    const TextData text = load_text(paths);
+    return {text.bytes.begin(), text.bytes.end()};
+  }
+  static std::string error_of(const std::vector<std::string>& paths) {
+    try {
+      load_text(paths);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "no error";
+  }
+
+  fs::path folder_;
+};
+
+TEST_F(LoadTextTest, ConcatenatesFilesInSortedOrder) {
+  const std::string a = write("a", std::string(100, 'a'));
+  const std::string b = write("b", std::string(100, 'b'));
+  EXPECT_EQ(load({b, a}), std::string(100, 'a') + std::string(100, 'b'));
+}
+
+TEST_F(LoadTextTest, TakesTheTextFilesOfADirectory) {
+  write("2", std::string(100, 'b'));
+  write("1", std::string(100, 'a'));
+  write("1.dat", std::string("\0\1\2", 3));
+  write("empty", "");
+  fs::create_symlink(folder_ / "1", folder_ / "link");
+  fs::create_directory(folder_ / "sub");
+  write("sub/3", "c");
+  EXPECT_EQ(load({folder_}), std::string(100, 'a') + std::string(100, 'b'));
+}
+
+TEST_F(LoadTextTest, HoldsOutTheLastTenth) {
+  const TextData text = load_text({write("a", std::string(205, 'x'))});
+  EXPECT_EQ(text.training_size, 185u);
+  EXPECT_EQ(text.validation_size(), 20u);
+}
+
+TEST_F(LoadTextTest, SaysWhatIsWrong) {
+  const std::string missing = folder_ / "missing";
+  EXPECT_THAT(error_of({missing}), HasSubstr(missing));
+  EXPECT_THAT(error_of({missing}), HasSubstr("No such file"));
+  EXPECT_THAT(error_of({write("empty", "")}), HasSubstr("is empty"));
+  EXPECT_THAT(error_of({write("short", "hello")}), HasSubstr("too short"));
+  EXPECT_THAT(error_of({write("binary", std::string(500, '\0'))}), HasSubstr("is not text"));
+  fs::create_directory(folder_ / "bare");
+  EXPECT_THAT(error_of({folder_ / "bare"}), HasSubstr("no text in the directory"));
+  const std::string pipe = folder_ / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_THAT(error_of({pipe}), HasSubstr("neither a file nor a directory"));
+}
+
+std::vector<uint8_t> bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
+
+TEST(BigramEntropyTest, OfKnownTexts) {
+  EXPECT_EQ(bigram_entropy({}), 0);
+  EXPECT_EQ(bigram_entropy(bytes_of("abababab")), 0);
+  // After a: b, c, b, c; after b and c: a.
+  EXPECT_NEAR(bigram_entropy(bytes_of("abacabaca")), 0.5 * std::log(2), 1e-12);
+}
+
+TEST(BatchTest, PadsBeforeTheStartWithZeros) {
+  const std::vector<uint8_t> text = bytes_of("hello");
+  Batch batch;
+  batch.add(text, 0, 3);
+  batch.add(text, 2, 3);
+  batch.add(text, 4, 3);
+  EXPECT_THAT(batch.contexts, ElementsAre(0, 0, 0, 0, 'h', 'e', 'e', 'l', 'l'));
+  EXPECT_THAT(batch.targets, ElementsAre('h', 'l', 'o'));
+}
+
+TEST(SamplingTest, DependsOnEveryCoordinateAndCoversTheTrainingPart) {
+  const TextData text = split_text(std::vector<uint8_t>(1000, 'x'));
+  EXPECT_EQ(training_position(text, 1, 2, 3), training_position(text, 1, 2, 3));
+  std::set<size_t> seen;
+  int differs[3] = {};
+  for (uint64_t i = 0; i < 10000; ++i) {
+    const size_t position = training_position(text, 1, 2, i);
+    ASSERT_LT(position, text.training_size);
+    seen.insert(position);
+    differs[0] += position != training_position(text, 2, 2, i);
+    differs[1] += position != training_position(text, 1, 3, i);
+    differs[2] += position != training_position(text, 1, 2, i + 1);
+  }
+  EXPECT_GT(seen.size(), 890u);  // of 900; 10 000 draws leave none out but by chance
+  for (int count : differs) EXPECT_GT(count, 9900);
+}
+
+TEST(ValidationTest, SpreadsOverTheHeldOutPart) {
+  const TextData text = split_text(std::vector<uint8_t>(1000, 'x'));
+  EXPECT_THAT(validation_positions(text, 4), ElementsAre(900, 925, 950, 975));
+  EXPECT_EQ(validation_positions(text).size(), 100u);
+}
+
+TEST(FingerprintTest, TellsTextsApart) {
+  EXPECT_EQ(split_text(bytes_of("ab")).fingerprint(), split_text(bytes_of("ab")).fingerprint());
+  EXPECT_NE(split_text(bytes_of("ab")).fingerprint(), split_text(bytes_of("ba")).fingerprint());
+}
+
+}  // namespace
+}  // namespace tutti::training

@@ -1,7 +1,7 @@
 // Starts the ranks of a job, on this host or on several, and sees them through to the end.
 //
-// Each rank gets RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT (as torchrun
-// sets them), TUTTI_TOKEN, TUTTI_LAUNCHER_FD, and rank 0 TUTTI_LISTEN_FD.
+// Each rank gets RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT (as
+// torchrun sets them), TUTTI_TOKEN, TUTTI_LAUNCHER_FD, and rank 0 TUTTI_LISTEN_FD.
 #pragma once
 
 #include <string>
@@ -13,8 +13,8 @@ struct LaunchOptions {
   int ranks = 1;                     // in all
   std::vector<std::string> hosts;    // empty: this host; else ranks are dealt out in equal blocks
   std::vector<std::string> command;  // program and arguments
-  // How ranks' output is shown: with a "[rank] " before each line and identical lines of several ranks
-  // collapsed into one, or as it comes (for programs of which only rank 0 talks).
+  // How ranks' output is shown: with a "[rank] " before each line and identical lines of several
+  // ranks collapsed into one, or as it comes (for programs of which only rank 0 talks).
   bool prefix_lines = true;
 };
 

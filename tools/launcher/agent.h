@@ -1,0 +1,70 @@
+// The ranks of one host, seen from the launcher: the same contract for this host (LocalAgent) and
+// for another one reached through a remote shell (RemoteAgent).
+//
+// Order of calls: listen() on the agent of rank 0, then start() on every agent with the address
+// that on_listening() brought. Everything is reported to the sink from within EventLoop::run_once()
+// or from within the calls themselves.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tutti::tool {
+
+// What one host is asked to run.
+struct HostJob {
+  std::string host;     // as the user wrote it; empty: this host alone, over the loopback address
+  std::string display;  // the host's name in messages
+  int first_rank = 0;
+  int local_ranks = 1;
+  int world_size = 1;
+  std::vector<std::string> command;
+  std::map<std::string, std::string> environment;  // set on top of what the agent itself has
+  std::string directory;                           // to work in; empty: the agent's own
+};
+
+struct RankExit {
+  int rank = 0;
+  int64_t pid = 0;
+  int signal = 0;  // 0: it ended by itself, with `code`
+  int code = 0;
+
+  bool failed() const { return signal != 0 || code != 0; }
+  // What a shell would say: 128 + N for signal N.
+  int exit_code() const { return signal != 0 ? 128 + signal : code; }
+};
+
+enum class Stream { out = 1, err = 2 };
+
+class AgentSink {
+ public:
+  virtual ~AgentSink() = default;
+  virtual void on_listening(const std::string& address, uint16_t port) = 0;
+  // Bytes as they came; `end` with the last ones (which may be none) of that stream.
+  virtual void on_output(int rank, Stream stream, std::string_view bytes, bool end) = 0;
+  // A rank ended. When several did so since the last look, those killed by a signal come first:
+  // they are the likelier cause of the others.
+  virtual void on_exit(const RankExit& exit) = 0;
+  // The agent cannot do its work (program not found, host lost): `text` for people, `code` is what
+  // the launcher shall return. Ranks that were running are ended by the agent.
+  virtual void on_failure(const std::string& text, int code) = 0;
+};
+
+class Agent {
+ public:
+  virtual ~Agent() = default;
+  // Opens the socket that rank 0 will listen on.
+  virtual void listen() = 0;
+  virtual void start(const std::string& master_address, uint16_t master_port) = 0;
+  // A rank of another host has ended: told to this host's ranks.
+  virtual void tell(const RankExit& exit) = 0;
+  // Sends a signal to the process groups of all ranks.
+  virtual void signal_ranks(int number) = 0;
+  // Nothing will be reported any more and no process of a rank is left.
+  virtual bool finished() = 0;
+};
+
+}  // namespace tutti::tool

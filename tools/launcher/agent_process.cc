@@ -1,0 +1,117 @@
+#include "tools/launcher/agent_process.h"
+
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <optional>
+
+#include "base/error.h"
+#include "base/settings.h"
+#include "tools/launcher/event_loop.h"
+#include "tools/launcher/local_agent.h"
+#include "tools/launcher/protocol.h"
+#include "tools/launcher/signals.h"
+
+namespace tutti::tool {
+
+namespace {
+
+// Says everything that the local agent reports to the launcher.
+class Reporter : public AgentSink {
+ public:
+  void on_listening(const std::string& address, uint16_t port) override {
+    report({{"event", "listening"}, {"address", address}, {"port", port}});
+  }
+  void on_output(int rank, Stream stream, std::string_view bytes, bool end) override {
+    report({{"event", "output"},
+            {"rank", rank},
+            {"stream", static_cast<int>(stream)},
+            {"bytes", to_json_text(bytes)},
+            {"end", end}});
+  }
+  void on_exit(const RankExit& exit) override {
+    nlohmann::json event = to_json(exit);
+    event["event"] = "exit";
+    report(event);
+  }
+  void on_failure(const std::string& text, int code) override {
+    report({{"event", "failure"}, {"text", to_json_text(text)}, {"code", code}});
+  }
+  void on_finished() { report({{"event", "finished"}}); }
+
+  bool connected() const { return connected_; }
+
+ private:
+  void report(const nlohmann::json& event) {
+    connected_ = connected_ && send_line(STDOUT_FILENO, event);
+  }
+  bool connected_ = true;
+};
+
+class AgentProcess {
+ public:
+  int run() {
+    // Only the launcher ends an agent: on a signal the ranks are ended like on a lost lifeline.
+    SignalInbox signals({SIGINT, SIGTERM, SIGHUP, SIGPIPE});
+    loop_.watch(signals.fd(), [&] {
+      for (int number : signals.take()) connected_ = connected_ && number == SIGPIPE;
+    });
+    loop_.watch(STDIN_FILENO, [this] {
+      connected_ = connected_ && lines_.read([this](const std::string& line) { obey(line); });
+    });
+    while (connected_ && reporter_.connected() && !(started_ && agent_->finished())) {
+      loop_.run_once(std::chrono::milliseconds(100));
+    }
+    agent_.reset();
+    reporter_.on_finished();
+    return 0;
+  }
+
+ private:
+  void obey(const std::string& line) {
+    try {
+      carry_out(nlohmann::json::parse(line));
+    } catch (const std::exception& error) {
+      reporter_.on_failure(error.what(), 1);
+      connected_ = false;
+    }
+  }
+
+  void carry_out(const nlohmann::json& order) {
+    const std::string what = order.at("do");
+    if (what == "job") {
+      take_job(job_from_json(order));
+    } else if (!agent_) {
+      throw Error(ErrorCode::internal, "the agent got an order before its job");
+    } else if (what == "listen") {
+      agent_->listen();
+    } else if (what == "start") {
+      agent_->start(order.at("address"), order.at("port"));
+      started_ = true;
+    } else if (what == "tell") {
+      agent_->tell(exit_from_json(order));
+    } else if (what == "signal") {
+      agent_->signal_ranks(order.at("number"));
+    }
+  }
+
+  void take_job(HostJob job) {
+    // Before anybody reads the settings: they come from the launcher's environment.
+    for (const auto& [name, value] : job.environment) ::setenv(name.c_str(), value.c_str(), 1);
+    agent_.emplace(loop_, reporter_, std::move(job));
+  }
+
+  EventLoop loop_;
+  Reporter reporter_;
+  LineReader lines_{STDIN_FILENO};
+  std::optional<LocalAgent> agent_;
+  bool started_ = false;
+  bool connected_ = true;
+};
+
+}  // namespace
+
+int run_agent() { return AgentProcess().run(); }
+
+}  // namespace tutti::tool

@@ -1,0 +1,164 @@
+#include "tools/launcher/child.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <string_view>
+
+#include "base/text.h"
+
+extern char** environ;  // NOLINT: POSIX declares it nowhere
+
+namespace tutti::tool {
+
+namespace {
+
+enum class Stage : int { directory, execute };
+
+struct StartFailure {
+  Stage stage;
+  int error;
+};
+
+std::vector<std::string> merged_environment(const std::map<std::string, std::string>& changes) {
+  std::vector<std::string> merged;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view variable(*entry);
+    if (!changes.contains(std::string(variable.substr(0, variable.find('='))))) {
+      merged.emplace_back(variable);
+    }
+  }
+  for (const auto& [name, value] : changes) merged.push_back(name + "=" + value);
+  return merged;
+}
+
+std::vector<char*> pointers(std::vector<std::string>& strings) {
+  std::vector<char*> result;
+  for (std::string& text : strings) result.push_back(text.data());
+  result.push_back(nullptr);
+  return result;
+}
+
+cpu_set_t cpu_set_of(const std::vector<int>& pus) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (int pu : pus) {
+    if (pu < CPU_SETSIZE) CPU_SET(pu, &set);
+  }
+  return set;
+}
+
+// `from` becomes descriptor `to`, which a program started from here inherits.
+void place(int from, int to) {
+  if (from == to) {
+    ::fcntl(to, F_SETFD, 0);
+  } else if (from >= 0) {
+    ::dup2(from, to);
+  }
+}
+
+// In the new process, between fork and exec: system calls only, no allocation.
+struct Launchpad {
+  const ChildSpec& spec;
+  char** arguments;
+  char** variables;
+  cpu_set_t cpus;
+  int null;
+  pid_t parent;
+  int report;
+
+  [[noreturn]] void fail(Stage stage) const {
+    const StartFailure failure{stage, errno};
+    [[maybe_unused]] const ssize_t written = ::write(report, &failure, sizeof failure);
+    ::_exit(127);
+  }
+
+  [[noreturn]] void run() const {
+    ::setpgid(0, 0);
+    if (spec.die_with_parent) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      if (::getppid() != parent) ::_exit(127);  // it died before it could be watched
+    }
+    place(spec.in >= 0 ? spec.in : null, STDIN_FILENO);
+    place(spec.out, STDOUT_FILENO);
+    place(spec.err, STDERR_FILENO);
+    for (int fd : spec.inherited) ::fcntl(fd, F_SETFD, 0);
+    // Refused where a container forbids it; then the rank runs unbound, which is only slower.
+    if (!spec.pus.empty()) ::sched_setaffinity(0, sizeof cpus, &cpus);
+    if (!spec.directory.empty() && ::chdir(spec.directory.c_str()) != 0) fail(Stage::directory);
+    sigset_t none;
+    sigemptyset(&none);
+    ::sigprocmask(SIG_SETMASK, &none, nullptr);
+    ::execvpe(arguments[0], arguments, variables);
+    fail(Stage::execute);
+  }
+};
+
+StartError explain(const ChildSpec& spec, const StartFailure& failure) {
+  const std::string words = std::strerror(failure.error);
+  if (failure.stage == Stage::directory) {
+    return StartError(cat("cannot work in the directory '", spec.directory, "': ", words),
+                      {.remedy = "start from a directory that every host has"}, 126);
+  }
+  const std::string& program = spec.command.front();
+  const bool is_path = program.find('/') != std::string::npos;
+  ErrorDetail detail;
+  if (failure.error == ENOENT && is_path && ::access(program.c_str(), F_OK) == 0) {
+    detail = {.cause = "the interpreter that its first line names does not exist",
+              .remedy = "correct the #! line"};
+  } else if (failure.error == ENOENT) {
+    detail.remedy = is_path ? "check the path" : "check the name, or give the path (./PROGRAM)";
+    if (!is_path) detail.cause = "it is in no directory of PATH";
+  } else if (failure.error == EACCES) {
+    detail = {.cause = "it is a directory, or not executable",
+              .remedy = cat("chmod +x ", program, ", or name its interpreter first")};
+  }
+  return StartError(cat("cannot run '", program, "': ", words), detail,
+                    failure.error == ENOENT ? 127 : 126);
+}
+
+}  // namespace
+
+Pipe make_pipe() {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) {
+    throw system_error("pipe", errno, {.remedy = "raise the limit of open files (ulimit -n)"});
+  }
+  return {Fd(ends[0]), Fd(ends[1])};
+}
+
+pid_t start_child(const ChildSpec& spec) {
+  std::vector<std::string> command = spec.command;
+  std::vector<std::string> environment = merged_environment(spec.environment);
+  std::vector<char*> arguments = pointers(command);
+  std::vector<char*> variables = pointers(environment);
+  Pipe report = make_pipe();
+  const Fd null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  const Launchpad launchpad{spec,       arguments.data(), variables.data(),  cpu_set_of(spec.pus),
+                            null.get(), ::getpid(),       report.write.get()};
+  const pid_t pid = ::fork();
+  if (pid < 0) {
+    throw system_error("fork", errno, {.remedy = "raise the limit of processes (ulimit -u)"});
+  }
+  if (pid == 0) launchpad.run();
+  ::setpgid(pid, pid);  // both sides do it: whoever comes first
+  report.write.reset();
+  StartFailure failure{};
+  ssize_t got;
+  do {
+    got = ::read(report.read.get(), &failure, sizeof failure);
+  } while (got < 0 && errno == EINTR);
+  if (got == sizeof failure) {  // else the pipe was closed by exec
+    ::waitpid(pid, nullptr, 0);
+    throw explain(spec, failure);
+  }
+  return pid;
+}
+
+}  // namespace tutti::tool

@@ -1,0 +1,23 @@
+// Waits for descriptors and calls back. Single-threaded.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <map>
+
+namespace tutti::tool {
+
+class EventLoop {
+ public:
+  // `on_ready` is called whenever `fd` is readable or hung up, until unwatch(). It may watch and
+  // unwatch any descriptor, its own included. The descriptor stays the caller's.
+  void watch(int fd, std::function<void()> on_ready);
+  void unwatch(int fd);
+  // Waits until something is ready or the time is over, and calls back once for each.
+  void run_once(std::chrono::milliseconds at_most);
+
+ private:
+  std::map<int, std::function<void()>> watched_;
+};
+
+}  // namespace tutti::tool

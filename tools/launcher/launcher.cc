@@ -1,0 +1,304 @@
+#include "tools/launcher/launcher.h"
+
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "base/deadline.h"
+#include "base/error.h"
+#include "base/settings.h"
+#include "base/text.h"
+#include "tools/launcher/agent.h"
+#include "tools/launcher/event_loop.h"
+#include "tools/launcher/local_agent.h"
+#include "tools/launcher/output.h"
+#include "tools/launcher/remote_agent.h"
+#include "tools/launcher/signals.h"
+
+extern char** environ;  // NOLINT: POSIX declares it nowhere
+
+namespace tutti::tool {
+
+namespace {
+
+using std::chrono::milliseconds;
+
+// After a first failure the others may end by themselves, with their own errors; then they are
+// asked to end, then they are made to. All of it is over within 5 s.
+constexpr milliseconds kGrace{3000};
+constexpr milliseconds kKillAfter{4000};
+constexpr milliseconds kGiveUpAfter{4700};
+// How long ranks may clean up after Ctrl-C and the like. A second one ends them at once.
+constexpr milliseconds kCleanUp{30000};
+
+std::string random_token() {
+  std::array<unsigned char, 16> bytes;
+  if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
+    throw system_error("getrandom", errno);
+  }
+  static constexpr char kDigits[] = "0123456789abcdef";
+  std::string token;
+  for (const unsigned char byte : bytes) {
+    token += kDigits[byte >> 4];
+    token += kDigits[byte & 15];
+  }
+  return token;
+}
+
+std::string host_name() {
+  char name[256] = {};
+  ::gethostname(name, sizeof name - 1);
+  return name;
+}
+
+// What ranks of another host must know of this process's environment.
+std::map<std::string, std::string> portable_environment() {
+  std::map<std::string, std::string> result;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view variable(*entry);
+    const size_t equals = variable.find('=');
+    const std::string_view name = variable.substr(0, equals);
+    if (equals != std::string_view::npos &&
+        (name.starts_with("TUTTI_") || name == "OMP_NUM_THREADS")) {
+      result[std::string(name)] = variable.substr(equals + 1);
+    }
+  }
+  return result;
+}
+
+void check(const LaunchOptions& options) {
+  if (options.command.empty()) {
+    throw Error(ErrorCode::invalid_argument, "no program to run was given",
+                {.remedy = "write it behind --, as in `tutti run -n 4 -- ./program`"});
+  }
+  if (options.ranks < 1) {
+    throw Error(ErrorCode::invalid_argument, cat(options.ranks, " ranks cannot be started"),
+                {.remedy = "ask for at least one"});
+  }
+  if (options.ranks < static_cast<int>(options.hosts.size())) {
+    throw Error(ErrorCode::invalid_argument,
+                cat(options.hosts.size(), " hosts are too many for ", options.ranks, " ranks"),
+                {.remedy = "ask for at least one rank for each host (-n), or name fewer hosts"});
+  }
+}
+
+// One job for each host; ranks are dealt out in contiguous blocks, as equal as possible.
+std::vector<HostJob> deal(const LaunchOptions& options) {
+  HostJob job{.display = host_name(), .world_size = options.ranks, .command = options.command};
+  std::vector<std::string> hosts = options.hosts;
+  if (hosts.empty()) {
+    hosts.emplace_back();
+  } else {
+    job.environment = portable_environment();
+    job.directory = std::filesystem::current_path().string();
+  }
+  const std::string token = settings().get_string("TUTTI_TOKEN");
+  job.environment["TUTTI_TOKEN"] = token.empty() ? random_token() : token;
+  std::vector<HostJob> jobs;
+  const int count = static_cast<int>(hosts.size());
+  for (int i = 0; i < count; ++i) {
+    job.host = hosts[static_cast<size_t>(i)];
+    if (!job.host.empty()) job.display = job.host;
+    job.local_ranks = options.ranks / count + (i < options.ranks % count ? 1 : 0);
+    jobs.push_back(job);
+    job.first_rank += job.local_ranks;
+  }
+  return jobs;
+}
+
+void say(const std::string& text) {
+  const std::string line = "tutti run: " + text + "\n";
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
+}
+
+std::string describe_signal(int number) {
+  return cat("signal ", number, " (", strsignal(number), ")");
+}
+
+class Launch : public AgentSink {
+ public:
+  explicit Launch(const LaunchOptions& options)
+      : jobs_(deal(options)), output_(options.ranks, options.prefix_lines) {
+    for (const HostJob& job : jobs_) {
+      if (job.host.empty()) {
+        agents_.push_back(std::make_unique<LocalAgent>(loop_, *this, job));
+      } else {
+        agents_.push_back(std::make_unique<RemoteAgent>(loop_, *this, job));
+      }
+    }
+  }
+
+  int run() {
+    loop_.watch(signals_.fd(), [this] {
+      for (int number : signals_.take()) on_signal(number);
+    });
+    agents_.front()->listen();
+    while (!over()) {
+      loop_.run_once(output_.until_due(milliseconds(100)));
+      output_.show_due();
+      if (output_.broken()) on_signal(SIGPIPE);
+      escalate();
+    }
+    agents_.clear();
+    output_.finish();
+    return conclude();
+  }
+
+  void on_listening(const std::string& address, uint16_t port) override {
+    const std::string master = address;  // the agent's own may go while it starts
+    started_ = true;
+    for (const auto& agent : agents_) agent->start(master, port);
+  }
+
+  void on_output(int rank, Stream stream, std::string_view bytes, bool end) override {
+    output_.add(rank, stream, bytes);
+    if (end) output_.end(rank, stream);
+  }
+
+  void on_exit(const RankExit& exit) override {
+    const size_t host = host_of(exit.rank);
+    for (size_t i = 0; i < agents_.size(); ++i) {
+      if (i != host) agents_[i]->tell(exit);  // on its own host the agent has done so
+    }
+    if (!exit.failed() || failed()) return;
+    failed_exit_ = exit;
+    end_soon();
+  }
+
+  void on_failure(const std::string& text, int code) override {
+    if (failed()) return;
+    failure_text_ = text;
+    failure_code_ = code;
+    end_soon();
+  }
+
+ private:
+  bool failed() const { return failed_exit_.has_value() || failure_code_ != 0; }
+
+  size_t host_of(int rank) const {
+    size_t host = 0;
+    while (rank >= jobs_[host].first_rank + jobs_[host].local_ranks) ++host;
+    return host;
+  }
+
+  bool over() {
+    if (gave_up_ || (!started_ && failed())) return true;
+    for (const auto& agent : agents_) {
+      if (!agent->finished()) return false;
+    }
+    return true;
+  }
+
+  // A rank has failed. Does nothing after a stop signal: then ranks may clean up for longer.
+  void end_soon() {
+    if (stop_signal_ != 0) return;
+    terminate_at_ = Deadline::after(kGrace);
+    kill_at_ = Deadline::after(kKillAfter);
+    give_up_at_ = Deadline::after(kGiveUpAfter);
+  }
+
+  void kill_now() {
+    signal_ranks(SIGKILL);
+    kill_at_ = Deadline::never();
+    give_up_at_ = Deadline::after(kGiveUpAfter - kKillAfter);
+  }
+
+  void escalate() {
+    if (terminate_at_.passed()) {
+      signal_ranks(SIGTERM);
+      terminate_at_ = Deadline::never();
+    }
+    if (kill_at_.passed()) kill_now();
+    gave_up_ = gave_up_ || give_up_at_.passed();
+  }
+
+  void on_signal(int number) {
+    if (number == SIGPIPE && !output_.broken()) return;  // of a rank's pipe, seen there
+    if (number == SIGUSR1 || number == SIGUSR2) return signal_ranks(number);
+    if (stop_signal_ != 0) {
+      if (number == SIGINT || number == SIGTERM) kill_now();
+      return;
+    }
+    stop_signal_ = number;
+    if (!started_) {
+      gave_up_ = true;
+      return;
+    }
+    signal_ranks(number == SIGPIPE ? SIGTERM : number);
+    terminate_at_ = Deadline::never();
+    kill_at_ = Deadline::after(kCleanUp);
+    give_up_at_ = Deadline::never();
+  }
+
+  void signal_ranks(int number) {
+    for (const auto& agent : agents_) agent->signal_ranks(number);
+  }
+
+  // The last words, and the exit code.
+  int conclude() const {
+    if (stop_signal_ != 0) {
+      if (stop_signal_ != SIGPIPE) say(cat("ended by ", describe_signal(stop_signal_)));
+      return 128 + stop_signal_;
+    }
+    if (failed_exit_) {
+      const RankExit& exit = *failed_exit_;
+      const std::string tail = output_.tail(exit.rank);
+      if (!tail.empty()) {
+        say(cat("the last lines of rank ", exit.rank, " on standard error were"));
+        [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, tail.data(), tail.size());
+      }
+      say(cat("rank ", exit.rank, " (", jobs_[host_of(exit.rank)].display, ", pid ", exit.pid, ") ",
+              exit.signal != 0 ? cat("was killed by ", describe_signal(exit.signal))
+                               : cat("ended with exit code ", exit.code)));
+      return exit.exit_code();
+    }
+    if (failure_code_ != 0) say(failure_text_);
+    return failure_code_;
+  }
+
+  std::vector<HostJob> jobs_;
+  Output output_;
+  EventLoop loop_;
+  // Before the agents: what they start must not take the signals of a terminal itself.
+  SignalInbox signals_{{SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGPIPE}};
+  std::vector<std::unique_ptr<Agent>> agents_;
+  bool started_ = false;
+  bool gave_up_ = false;
+  int stop_signal_ = 0;
+  std::optional<RankExit> failed_exit_;
+  std::string failure_text_;
+  int failure_code_ = 0;
+  Deadline terminate_at_ = Deadline::never();
+  Deadline kill_at_ = Deadline::never();
+  Deadline give_up_at_ = Deadline::never();
+};
+
+}  // namespace
+
+int launch(const LaunchOptions& options) {
+  check(options);
+  // Should this process be a rank itself: what its launcher gave it is not its ranks'.
+  ::unsetenv("TUTTI_LISTEN_FD");
+  ::unsetenv("TUTTI_LAUNCHER_FD");
+  try {
+    return Launch(options).run();
+  } catch (const StartError& error) {  // the remote shell is not there
+    say(error.what());
+    return error.exit_code();
+  }
+}
+
+bool is_launched() {
+  return std::getenv("RANK") != nullptr && std::getenv("WORLD_SIZE") != nullptr;
+}
+
+}  // namespace tutti::tool

@@ -1,0 +1,198 @@
+#include "tools/launcher/local_agent.h"
+
+#include <fcntl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+
+#include "base/settings.h"
+#include "base/text.h"
+#include "topology/host.h"
+
+namespace tutti::tool {
+
+namespace {
+
+// How long output of what the ranks left behind (a `tee` in the same group) is waited for.
+constexpr std::chrono::milliseconds kDrain{1000};
+
+std::string notice(const RankExit& exit) {
+  return exit.signal != 0 ? cat("signal ", exit.rank, " ", exit.pid, " ", exit.signal, "\n")
+                          : cat("exit ", exit.rank, " ", exit.pid, " ", exit.code, "\n");
+}
+
+}  // namespace
+
+LocalAgent::LocalAgent(EventLoop& loop, AgentSink& sink, HostJob job)
+    : loop_(loop), sink_(sink), job_(std::move(job)) {
+  ranks_.reserve(static_cast<size_t>(job_.local_ranks));  // callbacks point into it
+}
+
+LocalAgent::~LocalAgent() {
+  end_process_groups();
+  for (const Rank& rank : ranks_) {
+    for (const Fd* fd : {&rank.pidfd, &rank.out, &rank.err}) {
+      if (*fd) loop_.unwatch(fd->get());
+    }
+  }
+}
+
+void LocalAgent::listen() {
+  const std::string address =
+      job_.host.empty() ? "127.0.0.1"
+                        : reachable_address(job_.host, settings().get_string("TUTTI_INTERFACE"));
+  listener_ = listen_on(address);
+  sink_.on_listening(listener_->address, listener_->port);
+}
+
+void LocalAgent::start(const std::string& master_address, uint16_t master_port) {
+  master_address_ = master_address;
+  master_port_ = master_port;
+  const HostTopology host = load_host();
+  if (!job_.environment.contains("OMP_NUM_THREADS") && std::getenv("OMP_NUM_THREADS") == nullptr) {
+    const int threads = std::max(1, host.allowed_cores() / job_.local_ranks);
+    job_.environment["OMP_NUM_THREADS"] = std::to_string(threads);
+  }
+  std::vector<std::vector<int>> binding(static_cast<size_t>(job_.local_ranks));
+  if (settings().get_string("TUTTI_BIND") != "none") {
+    binding = bind_local_ranks(host, job_.local_ranks);
+  }
+  try {
+    for (int i = 0; i < job_.local_ranks; ++i) {
+      start_rank(i, describe(i, binding[static_cast<size_t>(i)]));
+    }
+  } catch (const StartError& error) {
+    end_process_groups();
+    const std::string where = job_.host.empty() ? "" : cat("host ", job_.host, ": ");
+    sink_.on_failure(where + error.what(), error.exit_code());
+  }
+  listener_.reset();  // rank 0 has it now
+}
+
+ChildSpec LocalAgent::describe(int local_rank, const std::vector<int>& pus) const {
+  ChildSpec spec;
+  spec.command = job_.command;
+  spec.environment = job_.environment;
+  spec.directory = job_.directory;
+  spec.pus = pus;
+  spec.die_with_parent = true;
+  spec.environment["RANK"] = std::to_string(job_.first_rank + local_rank);
+  spec.environment["WORLD_SIZE"] = std::to_string(job_.world_size);
+  spec.environment["LOCAL_RANK"] = std::to_string(local_rank);
+  spec.environment["LOCAL_WORLD_SIZE"] = std::to_string(job_.local_ranks);
+  spec.environment["MASTER_ADDR"] = master_address_;
+  spec.environment["MASTER_PORT"] = std::to_string(master_port_);
+  if (listener_ && job_.first_rank + local_rank == 0) {
+    spec.inherited.push_back(listener_->socket.get());
+    spec.environment["TUTTI_LISTEN_FD"] = std::to_string(listener_->socket.get());
+  }
+  return spec;
+}
+
+void LocalAgent::start_rank(int local_rank, ChildSpec spec) {
+  Pipe out = make_pipe();
+  Pipe err = make_pipe();
+  Pipe notices = make_pipe();
+  // A rank that does not read its notices must not hold up the launcher.
+  ::fcntl(notices.write.get(), F_SETFL, O_NONBLOCK);
+  spec.out = out.write.get();
+  spec.err = err.write.get();
+  spec.inherited.push_back(notices.read.get());
+  spec.environment["TUTTI_LAUNCHER_FD"] = std::to_string(notices.read.get());
+
+  const pid_t pid = start_child(spec);
+  guard_.protect(pid);
+  ranks_.push_back({.number = job_.first_rank + local_rank, .pid = pid});
+  Rank& rank = ranks_.back();
+  rank.pidfd = Fd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));  // close-on-exec
+  if (!rank.pidfd) {
+    throw system_error("pidfd_open", errno, {.remedy = "Tutti needs Linux 5.3 or newer"});
+  }
+  rank.out = std::move(out.read);
+  rank.err = std::move(err.read);
+  rank.notices = std::move(notices.write);
+  open_streams_ += 2;
+  ++running_;
+  loop_.watch(rank.pidfd.get(), [this] { look_for_exits(); });
+  loop_.watch(rank.out.get(), [this, &rank] { read_output(rank, Stream::out); });
+  loop_.watch(rank.err.get(), [this, &rank] { read_output(rank, Stream::err); });
+}
+
+void LocalAgent::read_output(Rank& rank, Stream stream) {
+  Fd& fd = stream == Stream::out ? rank.out : rank.err;
+  char buffer[64 * 1024];
+  const ssize_t got = ::read(fd.get(), buffer, sizeof buffer);
+  if (got < 0 && errno == EINTR) return;
+  if (got <= 0) {
+    loop_.unwatch(fd.get());
+    fd.reset();
+    --open_streams_;
+  }
+  const size_t length = got > 0 ? static_cast<size_t>(got) : 0;
+  sink_.on_output(rank.number, stream, {buffer, length}, got <= 0);
+}
+
+void LocalAgent::look_for_exits() {
+  std::vector<RankExit> exits;
+  for (Rank& rank : ranks_) {
+    siginfo_t info{};
+    const int options = WEXITED | WNOHANG | WNOWAIT;
+    if (rank.ended || ::waitid(P_PID, static_cast<id_t>(rank.pid), &info, options) != 0 ||
+        info.si_pid == 0) {
+      continue;
+    }
+    rank.ended = true;
+    loop_.unwatch(rank.pidfd.get());
+    rank.pidfd.reset();
+    --running_;
+    const bool exited = info.si_code == CLD_EXITED;
+    exits.push_back({.rank = rank.number,
+                     .pid = rank.pid,
+                     .signal = exited ? 0 : info.si_status,
+                     .code = exited ? info.si_status : 0});
+  }
+  std::ranges::stable_sort(exits, {}, [](const RankExit& exit) { return exit.signal == 0; });
+  for (const RankExit& exit : exits) tell(exit);
+  for (const RankExit& exit : exits) sink_.on_exit(exit);
+  if (running_ == 0) drained_ = Deadline::after(kDrain);
+}
+
+void LocalAgent::tell(const RankExit& exit) {
+  const std::string line = notice(exit);
+  for (const Rank& rank : ranks_) {
+    if (rank.ended || rank.number == exit.rank) continue;
+    // Fails when the rank has closed its end or does not read: then it is not interested.
+    [[maybe_unused]] const ssize_t written = ::write(rank.notices.get(), line.data(), line.size());
+  }
+}
+
+void LocalAgent::signal_ranks(int number) {
+  if (reaped_) return;
+  for (const Rank& rank : ranks_) ::kill(-rank.pid, number);
+}
+
+bool LocalAgent::finished() {
+  if (running_ > 0) return false;
+  if (open_streams_ > 0 && !drained_.passed() && !reaped_) return false;
+  end_process_groups();
+  return true;
+}
+
+void LocalAgent::end_process_groups() {
+  signal_ranks(SIGKILL);
+  if (reaped_) return;
+  reaped_ = true;
+  running_ = 0;
+  for (Rank& rank : ranks_) {
+    int status = 0;
+    while (::waitpid(rank.pid, &status, 0) < 0 && errno == EINTR) {
+    }
+  }
+}
+
+}  // namespace tutti::tool

@@ -1,0 +1,65 @@
+// The ranks of this host: starts them, hears them, tells them of each other's end, ends them.
+#pragma once
+
+#include <sys/types.h>
+
+#include <optional>
+#include <vector>
+
+#include "base/deadline.h"
+#include "base/fd.h"
+#include "tools/launcher/address.h"
+#include "tools/launcher/agent.h"
+#include "tools/launcher/child.h"
+#include "tools/launcher/event_loop.h"
+#include "tools/launcher/guard.h"
+
+namespace tutti::tool {
+
+class LocalAgent : public Agent {
+ public:
+  // Both must outlive the agent.
+  LocalAgent(EventLoop& loop, AgentSink& sink, HostJob job);
+  // Kills what is left.
+  ~LocalAgent() override;
+
+  void listen() override;
+  void start(const std::string& master_address, uint16_t master_port) override;
+  void tell(const RankExit& exit) override;
+  void signal_ranks(int number) override;
+  bool finished() override;
+
+ private:
+  // A rank that ended stays unreaped until the end of the job: so its process id, which is also its
+  // process group's, cannot come to mean somebody else.
+  struct Rank {
+    int number = 0;
+    pid_t pid = -1;
+    Fd pidfd;
+    Fd out;
+    Fd err;
+    Fd notices;  // TUTTI_LAUNCHER_FD, this end
+    bool ended = false;
+  };
+
+  ChildSpec describe(int local_rank, const std::vector<int>& pus) const;
+  void start_rank(int local_rank, ChildSpec spec);
+  void read_output(Rank& rank, Stream stream);
+  void look_for_exits();
+  void end_process_groups();
+
+  EventLoop& loop_;
+  AgentSink& sink_;
+  HostJob job_;
+  Guard guard_;
+  std::optional<Listener> listener_;
+  std::string master_address_;
+  uint16_t master_port_ = 0;
+  std::vector<Rank> ranks_;
+  int open_streams_ = 0;
+  int running_ = 0;
+  bool reaped_ = false;
+  Deadline drained_ = Deadline::never();  // set when the last rank has ended
+};
+
+}  // namespace tutti::tool

@@ -1,0 +1,180 @@
+#include "tools/launcher/output.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <vector>
+
+#include "base/text.h"
+
+namespace tutti::tool {
+
+namespace {
+
+// A longer line is cut, so that a program which never ends one costs no memory.
+constexpr size_t kLongestLine = 64 * 1024;
+// More lines do not wait, so that a flood of them costs little.
+constexpr size_t kMostWaiting = 1000;
+
+std::string label(const std::set<int>& ranks) {
+  return cat("[", rank_ranges({ranks.begin(), ranks.end()}), "] ");
+}
+
+// What a terminal would show of a line: what follows the last return.
+std::string_view visible(std::string_view line) {
+  if (line.ends_with('\r')) line.remove_suffix(1);
+  const size_t at = line.rfind('\r');
+  return at == std::string_view::npos ? line : line.substr(at + 1);
+}
+
+}  // namespace
+
+void Output::add(int rank, Stream stream, std::string_view bytes) {
+  if (!prefix_lines_) {
+    write_all(stream, bytes);
+    ++shown_;
+    if (stream == Stream::out) return;  // lines are needed for the tail only
+  }
+  std::string& pending = unfinished_[{rank, stream}];
+  while (!bytes.empty()) {
+    const size_t newline = bytes.find('\n');
+    pending += bytes.substr(0, newline);
+    bytes.remove_prefix(std::min(newline, bytes.size() - 1) + 1);
+    if (newline == std::string_view::npos && pending.size() < kLongestLine) break;
+    add_line(rank, stream, std::string(visible(pending)));
+    pending.clear();
+  }
+  // Drops what a progress line has overwritten; a return at the very end may belong to "\r\n".
+  const size_t last_return =
+      pending.size() > 1 ? pending.rfind('\r', pending.size() - 2) : std::string::npos;
+  if (last_return != std::string::npos) pending.erase(0, last_return + 1);
+}
+
+void Output::end(int rank, Stream stream) {
+  const auto found = unfinished_.find({rank, stream});
+  if (found == unfinished_.end()) return;
+  if (!found->second.empty()) add_line(rank, stream, std::string(visible(found->second)));
+  unfinished_.erase(found);
+}
+
+void Output::add_line(int rank, Stream stream, std::string text) {
+  if (!prefix_lines_) return remember(rank, text);
+  ++waiting_texts_[{stream, text}][rank];
+  ++waiting_lines_;
+  waiting_[rank].push_back({stream, std::move(text), Clock::now()});
+  show_due();
+}
+
+// The rank whose first waiting line has waited longest.
+std::optional<int> Output::oldest() const {
+  const auto found = std::ranges::min_element(
+      waiting_, {}, [](const auto& entry) { return entry.second.front().since; });
+  return found == waiting_.end() ? std::nullopt : std::optional(found->first);
+}
+
+std::set<int> Output::ranks_with_first(const Line& line) const {
+  std::set<int> ranks;
+  for (const auto& [rank, lines] : waiting_) {
+    if (lines.front().same_as(line)) ranks.insert(rank);
+  }
+  return ranks;
+}
+
+// The rank whose first line is shown next: the oldest one that no other rank has further back in
+// its own lines, so that what those lines hold up is shown before and the equal ones meet.
+int Output::choose(int oldest) const {
+  int chosen = oldest;
+  Clock::time_point since = Clock::time_point::max();
+  for (const auto& [rank, lines] : waiting_) {
+    const Line& line = lines.front();
+    const size_t ranks_with_it = waiting_texts_.at({line.stream, line.text}).size();
+    if (line.since < since && ranks_with_first(line).size() == ranks_with_it) {
+      chosen = rank;
+      since = line.since;
+    }
+  }
+  return chosen;
+}
+
+void Output::show_due(Clock::time_point now) {
+  while (const std::optional<int> rank = oldest()) {
+    const Line& line = waiting_.at(*rank).front();
+    const bool is_due = now - line.since >= kWindow || waiting_lines_ > kMostWaiting ||
+                        static_cast<int>(ranks_with_first(line).size()) == ranks_;
+    if (!is_due) return;
+    show_first_of(choose(*rank));
+  }
+}
+
+std::chrono::milliseconds Output::until_due(std::chrono::milliseconds cap) const {
+  const std::optional<int> rank = oldest();
+  if (!rank) return cap;
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(waiting_.at(*rank).front().since +
+                                                                 kWindow - Clock::now());
+  return std::clamp(left, std::chrono::milliseconds(0), cap);
+}
+
+void Output::finish() {
+  while (!unfinished_.empty()) {
+    const Source source = unfinished_.begin()->first;
+    end(source.first, source.second);
+  }
+  show_due(Clock::time_point::max());
+}
+
+void Output::show_first_of(int rank) {
+  const Line line = waiting_.at(rank).front();
+  const std::set<int> ranks = ranks_with_first(line);
+  for (const int one : ranks) {
+    waiting_.at(one).pop_front();
+    if (waiting_.at(one).empty()) waiting_.erase(one);
+    auto& counts = waiting_texts_.at({line.stream, line.text});
+    if (--counts.at(one) == 0) counts.erase(one);
+    if (counts.empty()) waiting_texts_.erase({line.stream, line.text});
+  }
+  waiting_lines_ -= ranks.size();
+  write_all(line.stream, label(ranks) + line.text + '\n');
+  ++shown_;
+  if (line.stream != Stream::err) return;
+  for (const int one : ranks) remember(one, line.text);
+}
+
+void Output::remember(int rank, std::string_view text) {
+  std::deque<Shown>& tail = tails_[rank];
+  tail.push_back({std::string(text), shown_});
+  if (tail.size() > kTailLines) tail.pop_front();
+}
+
+std::string Output::tail(int rank) const {
+  const auto found = tails_.find(rank);
+  if (found == tails_.end()) return "";
+  const std::deque<Shown>& lines = found->second;
+  bool on_screen = lines.back().position == shown_;
+  for (size_t i = 1; i < lines.size(); ++i) {
+    on_screen = on_screen && lines[i].position - lines[i - 1].position <= 1;
+  }
+  std::string text;
+  if (on_screen) return text;
+  for (const Shown& line : lines) text += (prefix_lines_ ? label({rank}) : "") + line.text + '\n';
+  return text;
+}
+
+void Output::write_all(Stream stream, std::string_view bytes) {
+  const int fd = stream == Stream::out ? out_fd_ : err_fd_;
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(fd, bytes.data(), bytes.size());
+    if (written >= 0) {
+      bytes.remove_prefix(static_cast<size_t>(written));
+    } else if (errno == EAGAIN) {  // a terminal or pipe that somebody else made non-blocking
+      pollfd writable{fd, POLLOUT, 0};
+      ::poll(&writable, 1, -1);
+    } else if (errno != EINTR) {
+      broken_ = broken_ || (stream == Stream::out && errno == EPIPE);
+      return;
+    }
+  }
+}
+
+}  // namespace tutti::tool

@@ -1,0 +1,86 @@
+// Shows what the ranks print.
+//
+// With prefixes, every line is shown as "[3] text"; a line that several ranks print within a short
+// window is shown once, as "[0-3] text". A rank's own lines stay in their order. Without prefixes
+// bytes pass as they come, so that a progress line which returns with '\r' works.
+#pragma once
+
+#include <chrono>
+#include <deque>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "base/deadline.h"
+#include "tools/launcher/agent.h"
+
+namespace tutti::tool {
+
+class Output {
+ public:
+  // How long a line waits for other ranks to print the same.
+  static constexpr std::chrono::milliseconds kWindow{100};
+  // How many of a rank's lines on standard error are remembered.
+  static constexpr size_t kTailLines = 20;
+
+  Output(int ranks, bool prefix_lines, int out_fd = 1, int err_fd = 2)
+      : ranks_(ranks), prefix_lines_(prefix_lines), out_fd_(out_fd), err_fd_(err_fd) {}
+
+  void add(int rank, Stream stream, std::string_view bytes);
+  // The stream is over: an unfinished last line counts as a line.
+  void end(int rank, Stream stream);
+
+  // Shows the lines whose window is over.
+  void show_due(Clock::time_point now = Clock::now());
+  // When show_due() has something to do again; `cap` from now at the latest.
+  std::chrono::milliseconds until_due(std::chrono::milliseconds cap) const;
+  // Shows everything that waits, unfinished lines included.
+  void finish();
+
+  // Up to kTailLines last lines of the rank's standard error, formatted like the others; empty when
+  // they are the last thing on the screen already. Call finish() first.
+  std::string tail(int rank) const;
+
+  // Nobody reads standard output any more (`| head`).
+  bool broken() const { return broken_; }
+
+ private:
+  struct Line {
+    Stream stream;
+    std::string text;
+    Clock::time_point since;
+
+    bool same_as(const Line& other) const { return stream == other.stream && text == other.text; }
+  };
+  struct Shown {
+    std::string text;
+    int64_t position;  // in the order of everything shown
+  };
+  using Source = std::pair<int, Stream>;
+
+  void add_line(int rank, Stream stream, std::string text);
+  std::optional<int> oldest() const;
+  std::set<int> ranks_with_first(const Line& line) const;
+  int choose(int oldest) const;
+  void show_first_of(int rank);
+  void remember(int rank, std::string_view text);
+  void write_all(Stream stream, std::string_view bytes);
+
+  int ranks_;
+  bool prefix_lines_;
+  int out_fd_;
+  int err_fd_;
+  bool broken_ = false;
+  int64_t shown_ = 0;
+  std::map<Source, std::string> unfinished_;
+  std::map<int, std::deque<Line>> waiting_;  // of each rank, in its order; never an empty one
+  size_t waiting_lines_ = 0;
+  // How many of each rank's waiting lines read so.
+  std::map<std::pair<Stream, std::string>, std::map<int, int>> waiting_texts_;
+  std::map<int, std::deque<Shown>> tails_;
+};
+
+}  // namespace tutti::tool

@@ -1,0 +1,49 @@
+// What the launcher and the agent of another host say to each other: JSON objects, one a line, over
+// the agent's standard input and output.
+//
+//   launcher to agent                              agent to launcher
+//   {"do":"job", ... HostJob}     first            {"event":"listening","address":A,"port":P}
+//   {"do":"listen"}               rank 0's host
+//   {"event":"output","rank":R,"stream":S,"bytes":B,"end":E}
+//   {"do":"start","address":A,"port":P}            {"event":"exit", ... RankExit}
+//   {"do":"tell", ... RankExit}                    {"event":"failure","text":T,"code":C}
+//   {"do":"signal","number":N}                     {"event":"finished"}   last
+//
+// Texts may hold any bytes; JSON holds Unicode only. So each byte travels as the character of the
+// same number (Latin-1).
+#pragma once
+
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "tools/launcher/agent.h"
+
+namespace tutti::tool {
+
+std::string to_json_text(std::string_view bytes);
+// Throws Error(invalid_argument) for a text that to_json_text() cannot have made.
+std::string from_json_text(const std::string& text);
+
+nlohmann::json to_json(const HostJob& job);
+HostJob job_from_json(const nlohmann::json& json);
+nlohmann::json to_json(const RankExit& exit);
+RankExit exit_from_json(const nlohmann::json& json);
+
+// Writes the object and a newline. False when the other side is gone.
+bool send_line(int fd, const nlohmann::json& json);
+
+// Cuts what comes from a descriptor into lines.
+class LineReader {
+ public:
+  explicit LineReader(int fd) : fd_(fd) {}
+  // Reads once (blocks if nothing is there) and hands over each complete line. False at the end.
+  bool read(const std::function<void(const std::string& line)>& on_line);
+
+ private:
+  int fd_;
+  std::string pending_;
+};
+
+}  // namespace tutti::tool

@@ -1,0 +1,147 @@
+#include "tools/launcher/remote_agent.h"
+
+#include <poll.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <climits>
+#include <csignal>
+
+#include "base/error.h"
+#include "base/settings.h"
+#include "base/text.h"
+#include "tools/launcher/child.h"
+
+namespace tutti::tool {
+
+namespace {
+
+// How long a remote shell may take to go once its agent has no more to do.
+constexpr std::chrono::milliseconds kFarewell{1000};
+
+std::string this_program() {
+  char path[PATH_MAX];
+  const ssize_t length = ::readlink("/proc/self/exe", path, sizeof path);
+  if (length < 0) throw system_error("readlink /proc/self/exe", errno);
+  return {path, static_cast<size_t>(length)};
+}
+
+// Waits for a child; kills it when it takes too long. Returns its exit code as a shell would say
+// it.
+int wait_for(pid_t pid, std::chrono::milliseconds at_most) {
+  const Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  pollfd ended{pidfd.get(), POLLIN, 0};
+  if (::poll(&ended, 1, static_cast<int>(at_most.count())) == 0) ::kill(-pid, SIGKILL);
+  int status = 0;
+  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+}  // namespace
+
+RemoteAgent::RemoteAgent(EventLoop& loop, AgentSink& sink, const HostJob& job)
+    : loop_(loop), sink_(sink), host_(job.host), shell_(settings().get_string("TUTTI_RSH")) {
+  Pipe to = make_pipe();
+  Pipe from = make_pipe();
+  ChildSpec spec;
+  spec.command = split(shell_, ' ');
+  if (spec.command.empty()) {
+    throw Error(ErrorCode::invalid_argument, "TUTTI_RSH is empty", {.remedy = "set it to ssh"});
+  }
+  for (const std::string& word : {job.host, this_program(), std::string("agent")}) {
+    spec.command.push_back(word);
+  }
+  spec.in = to.read.get();
+  spec.out = from.write.get();
+  // In a process group of its own the terminal's Ctrl-C does not cut the line to the agent.
+  pid_ = start_child(spec);
+  to_ = std::move(to.write);
+  from_ = std::move(from.read);
+  lines_ = LineReader(from_.get());
+  nlohmann::json description = to_json(job);
+  description["do"] = "job";
+  send_line(to_.get(), description);
+  loop_.watch(from_.get(), [this] { on_readable(); });
+}
+
+RemoteAgent::~RemoteAgent() {
+  to_.reset();
+  if (from_) loop_.unwatch(from_.get());
+  from_.reset();
+  if (pid_ >= 0) wait_for(pid_, kFarewell);
+}
+
+// A failed send needs no answer here: the end of the agent's output tells the same.
+void RemoteAgent::listen() { send_line(to_.get(), {{"do", "listen"}}); }
+
+void RemoteAgent::start(const std::string& master_address, uint16_t master_port) {
+  send_line(to_.get(), {{"do", "start"}, {"address", master_address}, {"port", master_port}});
+}
+
+void RemoteAgent::tell(const RankExit& exit) {
+  nlohmann::json message = to_json(exit);
+  message["do"] = "tell";
+  send_line(to_.get(), message);
+}
+
+void RemoteAgent::signal_ranks(int number) {
+  send_line(to_.get(), {{"do", "signal"}, {"number", number}});
+}
+
+void RemoteAgent::on_readable() {
+  const bool open = lines_.read([this](const std::string& line) { on_line(line); });
+  if (!open) on_lost();
+}
+
+void RemoteAgent::on_line(const std::string& line) {
+  const nlohmann::json event = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+  if (event.is_object() && event.contains("event")) {
+    heard_ = true;
+    on_event(event);
+  } else {  // a greeting of the remote shell
+    const std::string text = cat("[", host_, "] ", line, "\n");
+    [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
+  }
+}
+
+void RemoteAgent::on_event(const nlohmann::json& event) {
+  const std::string what = event.at("event");
+  if (what == "listening") {
+    sink_.on_listening(event.at("address"), event.at("port"));
+  } else if (what == "output") {
+    sink_.on_output(event.at("rank"), static_cast<Stream>(event.at("stream").get<int>()),
+                    from_json_text(event.at("bytes")), event.at("end"));
+  } else if (what == "exit") {
+    sink_.on_exit(exit_from_json(event));
+  } else if (what == "failure") {
+    sink_.on_failure(from_json_text(event.at("text")), event.at("code"));
+  } else if (what == "finished") {
+    finished_ = true;
+  }
+}
+
+void RemoteAgent::on_lost() {
+  loop_.unwatch(from_.get());
+  from_.reset();
+  to_.reset();
+  const int code = wait_for(pid_, kFarewell);
+  pid_ = -1;
+  if (finished_) return;
+  finished_ = true;
+  ErrorDetail detail;
+  if (heard_) {
+    detail.cause = "the host or the connection to it went down; its ranks end with it";
+  } else {
+    detail.cause = "the remote shell cannot reach the host, or this program is not there";
+    detail.remedy = cat("try `", shell_, " ", host_, " ", this_program(), " --version`");
+  }
+  const Error error(ErrorCode::connection_lost,
+                    cat("lost host ", host_, ": `", shell_, "` ended with code ", code), detail);
+  sink_.on_failure(error.what(), code != 0 ? code : 1);
+}
+
+}  // namespace tutti::tool

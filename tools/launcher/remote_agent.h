@@ -1,0 +1,47 @@
+// The ranks of another host, reached through a remote shell: `RSH HOST THIS_PROGRAM agent`.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+
+#include "base/fd.h"
+#include "tools/launcher/agent.h"
+#include "tools/launcher/event_loop.h"
+#include "tools/launcher/protocol.h"
+
+namespace tutti::tool {
+
+class RemoteAgent : public Agent {
+ public:
+  // Starts the remote shell; throws StartError when it is not there. Loop and sink must outlive the
+  // agent.
+  RemoteAgent(EventLoop& loop, AgentSink& sink, const HostJob& job);
+  // Closes the agent's lifeline, on which it ends its ranks, and waits for the remote shell.
+  ~RemoteAgent() override;
+
+  void listen() override;
+  void start(const std::string& master_address, uint16_t master_port) override;
+  void tell(const RankExit& exit) override;
+  void signal_ranks(int number) override;
+  bool finished() override { return finished_; }
+
+ private:
+  void on_readable();
+  void on_line(const std::string& line);
+  void on_event(const nlohmann::json& event);
+  void on_lost();
+
+  EventLoop& loop_;
+  AgentSink& sink_;
+  std::string host_;
+  std::string shell_;  // for messages
+  pid_t pid_ = -1;
+  Fd to_;
+  Fd from_;
+  LineReader lines_{-1};
+  bool heard_ = false;  // the agent has said something
+  bool finished_ = false;
+};
+
+}  // namespace tutti::tool

@@ -1,0 +1,31 @@
+// Signals as something to read, in one thread's event loop.
+#pragma once
+
+#include <csignal>
+#include <vector>
+
+#include "base/fd.h"
+
+namespace tutti::tool {
+
+class SignalInbox {
+ public:
+  // Blocks the signals in the calling thread and collects them. Those that the process was started
+  // to ignore (nohup, a shell's background job) stay ignored, except SIGPIPE.
+  explicit SignalInbox(const std::vector<int>& numbers);
+  // Drops what was not taken and restores the thread's mask.
+  ~SignalInbox();
+  SignalInbox(const SignalInbox&) = delete;
+  SignalInbox& operator=(const SignalInbox&) = delete;
+
+  // Readable when a signal waits.
+  int fd() const { return fd_.get(); }
+  // Takes all that wait; never blocks.
+  std::vector<int> take();
+
+ private:
+  sigset_t before_;
+  Fd fd_;
+};
+
+}  // namespace tutti::tool

@@ -1,0 +1,293 @@
+// What every transport promises (transport/transport.h), checked on each of them with ranks as threads.
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/error.h"
+#include "base/fd.h"
+#include "transport/router.h"
+#include "transport/shm/shm_transport.h"
+#include "transport/tcp/tcp_transport.h"
+
+namespace tutti {
+namespace {
+
+using Group = std::vector<std::unique_ptr<Transport>>;
+
+Group make_shm(int ranks) {
+  const shm::Geometry geometry(ranks, ranks);
+  const Fd memory = shm::Region::create(geometry);
+  Group group;
+  for (int r = 0; r < ranks; ++r) {
+    group.push_back(std::make_unique<ShmTransport>(r, shm::Region::map(memory, geometry), geometry));
+  }
+  return group;
+}
+
+// The sockets that a bootstrap would open are socket pairs here.
+struct Wires {
+  std::vector<TcpTransport*> ends;
+  std::atomic<int> lost{0};
+};
+
+std::vector<std::unique_ptr<TcpTransport>> make_wired(int ranks, std::shared_ptr<Wires> wires) {
+  std::vector<std::unique_ptr<TcpTransport>> group;
+  for (int r = 0; r < ranks; ++r) {
+    TcpTransport::Hooks hooks;
+    hooks.open = [wires, r](int peer, int lane) {
+      int pair[2];
+      if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair) != 0) {
+        throw system_error("socketpair", errno);
+      }
+      wires->ends[peer]->accept(r, lane, Fd(pair[1]));
+      return Fd(pair[0]);
+    };
+    hooks.lost = [wires](int, const std::string&) { ++wires->lost; };
+    group.push_back(std::make_unique<TcpTransport>(ranks, 2, std::move(hooks)));
+    wires->ends.push_back(group.back().get());
+  }
+  return group;
+}
+
+Group make_tcp(int ranks) {
+  Group group;
+  for (auto& transport : make_wired(ranks, std::make_shared<Wires>())) group.push_back(std::move(transport));
+  return group;
+}
+
+// Two hosts: the first half of the ranks on one, the rest on the other.
+Group make_router(int ranks) {
+  const int half = (ranks + 1) / 2;
+  auto far = make_wired(ranks, std::make_shared<Wires>());
+  Group group;
+  for (int host = 0; host < 2; ++host) {
+    const int first = host * half;
+    const int count = host == 0 ? half : ranks - half;
+    const shm::Geometry geometry(count, half);
+    const Fd memory = shm::Region::create(geometry);
+    for (int r = 0; r < count; ++r) {
+      std::vector<int> near_rank(ranks, -1);
+      for (int i = 0; i < count; ++i) near_rank[first + i] = i;
+      group.push_back(std::make_unique<Router>(
+          std::make_unique<ShmTransport>(r, shm::Region::map(memory, geometry), geometry),
+          std::move(near_rank), std::move(far[first + r])));
+    }
+  }
+  return group;
+}
+
+struct Kind {
+  const char* name;
+  Group (*make)(int ranks);
+};
+
+class Contract : public ::testing::TestWithParam<Kind> {};
+INSTANTIATE_TEST_SUITE_P(All, Contract,
+                         ::testing::Values(Kind{"shm", make_shm}, Kind{"tcp", make_tcp},
+                                           Kind{"router", make_router}),
+                         [](const auto& info) { return info.param.name; });
+
+bool try_send(Transport& transport, std::vector<int> peers, int lane, uint32_t number, size_t bytes,
+              int credit = 2) {
+  std::byte* slot = transport.reserve(peers, lane, bytes, credit);
+  if (slot == nullptr) return false;
+  std::memset(slot, static_cast<int>(number & 0xff), bytes);
+  transport.commit({.call = number, .bytes = static_cast<uint32_t>(bytes)});
+  return true;
+}
+
+void expect_message(Transport& transport, int peer, int lane, uint32_t number, size_t bytes) {
+  const MessageHeader* header = nullptr;
+  while ((header = transport.front(peer, lane)) == nullptr) transport.progress();
+  ASSERT_EQ(header->call, number);
+  ASSERT_EQ(header->bytes, bytes);
+  if (bytes > 0 && number % 2 == 0) {  // in place
+    const std::byte* payload = nullptr;
+    while ((payload = transport.payload(peer, lane)) == nullptr) transport.progress();
+    for (size_t i = 0; i < bytes; ++i) ASSERT_EQ(payload[i], std::byte(number & 0xff)) << i;
+  } else {
+    std::vector<std::byte> got(bytes);
+    while (!transport.read(peer, lane, got)) transport.progress();
+    ASSERT_EQ(got, std::vector<std::byte>(bytes, std::byte(number & 0xff)));
+  }
+  transport.release(peer, lane);
+}
+
+TEST_P(Contract, MessagesComeInOrderOnEachLane) {
+  Group group = GetParam().make(2);
+  const std::array<size_t, 5> sizes = {0, 24, 25, 1000, group[0]->max_message_bytes()};
+  constexpr uint32_t kMessages = 200;
+  std::thread sender([&] {
+    for (uint32_t i = 1; i <= kMessages; ++i) {
+      for (int lane = 0; lane < group[0]->lanes(); ++lane) {
+        while (!try_send(*group[0], {1}, lane, i, sizes[i % sizes.size()])) group[0]->progress();
+      }
+    }
+    while (!group[0]->collectives_sent()) group[0]->progress();
+  });
+  for (uint32_t i = 1; i <= kMessages; ++i) {
+    for (int lane = group[1]->lanes() - 1; lane >= 0; --lane) {
+      expect_message(*group[1], 0, lane, i, sizes[i % sizes.size()]);
+    }
+  }
+  sender.join();
+}
+
+TEST_P(Contract, OneMessageForSeveralReaders) {
+  Group group = GetParam().make(4);
+  std::vector<std::thread> readers;
+  for (int r = 1; r < 4; ++r) {
+    readers.emplace_back([&, r] {
+      for (uint32_t i = 1; i <= 50; ++i) expect_message(*group[r], 0, 0, i, 4000);
+    });
+  }
+  for (uint32_t i = 1; i <= 50; ++i) {
+    while (!try_send(*group[0], {1, 2, 3}, 0, i, 4000)) group[0]->progress();
+  }
+  while (!group[0]->collectives_sent()) group[0]->progress();
+  for (std::thread& reader : readers) reader.join();
+}
+
+TEST_P(Contract, SlowReaderHoldsUpNobodyElse) {
+  Group group = GetParam().make(3);
+  // Rank 1 reads nothing: its connection fills up, at the latest when its credit is used.
+  uint32_t sent = 0;
+  for (int tries = 0; tries < 1000; ++tries) {
+    sent += try_send(*group[0], {1}, 0, sent + 1, group[0]->max_message_bytes()) ? 1 : 0;
+    group[0]->progress();
+  }
+  EXPECT_GE(sent, 1);
+  EXPECT_LT(sent, 1000);
+  for (uint32_t i = 1; i <= 100; ++i) {
+    while (!try_send(*group[0], {2}, 0, i, 3000)) group[0]->progress();
+    group[0]->progress();
+    expect_message(*group[2], 0, 0, i, 3000);
+  }
+  std::thread drain([&] {
+    for (uint32_t i = 1; i <= sent; ++i) {
+      expect_message(*group[1], 0, 0, i, group[1]->max_message_bytes());
+    }
+  });
+  while (!group[0]->collectives_sent()) group[0]->progress();
+  drain.join();
+}
+
+TEST_P(Contract, PointToPointHasItsOwnLaneAndSlots) {
+  Group group = GetParam().make(2);
+  const int p2p = group[0]->lanes();
+  // However many point-to-point messages wait, collectives have their slots.
+  while (try_send(*group[0], {1}, p2p, 7, group[0]->max_p2p_message_bytes())) {
+    if (!group[0]->p2p_sent(1)) break;
+  }
+  for (uint32_t i = 1; i <= 50; ++i) {
+    while (!try_send(*group[0], {1}, 0, i, 2000)) group[0]->progress();
+    group[0]->progress();
+    expect_message(*group[1], 0, 0, i, 2000);
+  }
+  std::thread reader(
+      [&] { expect_message(*group[1], 0, p2p, 7, group[1]->max_p2p_message_bytes()); });
+  while (!group[0]->p2p_sent(1)) group[0]->progress();
+  reader.join();
+}
+
+TEST_P(Contract, ReservingAgainTakesTheFirstBack) {
+  Group group = GetParam().make(2);
+  const std::vector<int> peers = {1};
+  for (int i = 0; i < 1000; ++i) ASSERT_NE(group[0]->reserve(peers, 0, 100, 1), nullptr) << i;
+  ASSERT_TRUE(try_send(*group[0], {1}, 0, 3, 100, 1));
+  expect_message(*group[1], 0, 0, 3, 100);
+}
+
+TEST_P(Contract, SleepersAreWokenByMessagesAndByRoom) {
+  Group group = GetParam().make(2);
+  constexpr uint32_t kMessages = 300;
+  const auto sleep = [](Transport& transport, const std::function<bool()>& moved) {
+    transport.arm();
+    if (moved()) {
+      transport.disarm();
+      return true;
+    }
+    transport.sleep(std::chrono::seconds(10));
+    return false;
+  };
+  std::thread sender([&] {
+    for (uint32_t i = 1; i <= kMessages; ++i) {
+      const auto send = [&] {
+        group[0]->progress();
+        return try_send(*group[0], {1}, 0, i, 9000, 1);
+      };
+      while (!send() && !sleep(*group[0], send)) {
+      }
+    }
+    while (!group[0]->collectives_sent()) group[0]->progress();
+  });
+  for (uint32_t i = 1; i <= kMessages; ++i) {
+    const auto arrived = [&] { return group[1]->front(0, 0) != nullptr; };
+    while (!arrived() && !sleep(*group[1], arrived)) {
+    }
+    expect_message(*group[1], 0, 0, i, 9000);
+  }
+  sender.join();
+}
+
+TEST_P(Contract, WakeEndsASleep) {
+  Group group = GetParam().make(2);
+  std::atomic<bool> done{false};
+  group[0]->arm();
+  std::thread waker([&] {
+    while (!done) group[0]->wake();
+  });
+  group[0]->sleep(std::chrono::hours(1));
+  done = true;
+  waker.join();
+}
+
+TEST(Tcp, ALostConnectionIsToldOnce) {
+  auto wires = std::make_shared<Wires>();
+  auto group = make_wired(2, wires);
+  ASSERT_TRUE(try_send(*group[0], {1}, 0, 1, 100));
+  expect_message(*group[1], 0, 0, 1, 100);
+  wires->ends[0] = nullptr;
+  group[0].reset();
+  EXPECT_EQ(group[1]->front(0, 0), nullptr);
+  EXPECT_EQ(group[1]->front(0, 0), nullptr);
+  EXPECT_EQ(wires->lost, 1);
+}
+
+TEST(Tcp, GarbageIsNoMessage) {
+  auto wires = std::make_shared<Wires>();
+  auto group = make_wired(2, wires);
+  int pair[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair), 0);
+  group[1]->accept(0, 0, Fd(pair[1]));
+  const Fd stranger(pair[0]);
+  const std::string garbage(4096, 'G');
+  ASSERT_EQ(::send(stranger.get(), garbage.data(), garbage.size(), 0), 4096);
+  EXPECT_EQ(group[1]->front(0, 0), nullptr);
+  EXPECT_EQ(wires->lost, 1);
+}
+
+TEST(Shm, GeometryLeavesRoomForEveryReader) {
+  for (int ranks = 1; ranks <= 128; ++ranks) {
+    const shm::Geometry geometry(ranks, ranks);
+    EXPECT_GE(geometry.slots, ranks - 1);
+    EXPECT_EQ(geometry.slot_bytes % 64, 0);
+    EXPECT_EQ(geometry.p2p_slot_bytes % 64, 0);
+    EXPECT_LE(geometry.slot(ranks - 1, geometry.slots - 1) + geometry.slot_bytes,
+              geometry.p2p_slot(ranks - 1, 0, 0));
+    EXPECT_LE(geometry.p2p_slot(ranks - 1, ranks - 1, geometry.p2p_slots - 1) +
+                  geometry.p2p_slot_bytes,
+              geometry.total_bytes());
+  }
+}
+
+}  // namespace
+}  // namespace tutti

@@ -22,17 +22,22 @@ constexpr float kBeta2 = 0.99f;
 // The learning rate ends at this fraction of its peak.
 constexpr float kFinalFraction = 0.1f;
 
+bool is_adamw(const TrainOptions& options) { return options.optimizer == OptimizerKind::adamw; }
+
 float peak_learning_rate(const TrainOptions& options) {
-  const bool adamw = options.optimizer == OptimizerKind::adamw;
-  return options.learning_rate.value_or(adamw ? 0.006f : 0.3f);
+  return options.learning_rate.value_or(is_adamw(options) ? 0.006f : 0.3f);
+}
+
+float weight_decay(const TrainOptions& options) {
+  return options.weight_decay.value_or(is_adamw(options) ? 0.01f : 0.0f);
 }
 
 std::unique_ptr<Optimizer> make_optimizer(const TrainOptions& options) {
-  if (options.optimizer == OptimizerKind::sgd) {
-    return std::make_unique<Sgd>(SgdOptions{.weight_decay = options.weight_decay});
+  if (!is_adamw(options)) {
+    return std::make_unique<Sgd>(SgdOptions{.weight_decay = weight_decay(options)});
   }
   return std::make_unique<AdamW>(
-      AdamWOptions{.beta2 = kBeta2, .weight_decay = options.weight_decay});
+      AdamWOptions{.beta2 = kBeta2, .weight_decay = weight_decay(options)});
 }
 
 // Equal on all ranks if they are about to train the same model on the same text.
@@ -41,7 +46,7 @@ uint64_t fingerprint(const TextData& text, const TrainOptions& options) {
   const std::string settings = cat(
       model.context, ' ', model.embedding, ' ', model.hidden, ' ', model.layers, ' ', options.steps,
       ' ', options.batch, ' ', options.seed, ' ', static_cast<int>(options.optimizer), ' ',
-      peak_learning_rate(options), ' ', options.warmup_steps, ' ', options.weight_decay);
+      peak_learning_rate(options), ' ', options.warmup_steps, ' ', weight_decay(options));
   uint64_t hash = text.fingerprint();
   for (const char character : settings) hash = mix_bits(hash + static_cast<uint8_t>(character));
   return hash;
@@ -94,7 +99,7 @@ void TrainOptions::check() const {
   require(steps >= 1, "number of steps", steps);
   require(batch >= 1, "global batch", batch);
   require(warmup_steps >= 0, "number of warm-up steps", warmup_steps);
-  require(weight_decay >= 0, "weight decay", weight_decay);
+  require(weight_decay.value_or(0.0f) >= 0, "weight decay", weight_decay.value_or(0.0f));
   require(peak_learning_rate(*this) > 0, "learning rate", peak_learning_rate(*this));
 }
 

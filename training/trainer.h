@@ -22,7 +22,7 @@ struct TrainOptions {
   OptimizerKind optimizer = OptimizerKind::adamw;
   std::optional<float> learning_rate;  // the peak; empty: 0.006 for AdamW, 0.3 for SGD
   int64_t warmup_steps = 10;
-  float weight_decay = 0.01f;
+  std::optional<float> weight_decay;  // empty: 0.01 for AdamW, 0 for SGD
 
   // Throws Error(invalid_argument) naming the value that makes no sense.
   void check() const;

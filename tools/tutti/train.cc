@@ -13,6 +13,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <numbers>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,12 +32,17 @@ using training::StepReport;
 using training::TextData;
 using training::TrainResult;
 
+// Passed from the process that launches to its ranks.
+constexpr const char* kOnTerminal = "--on-terminal";
+
 struct Options {
   std::vector<std::string> data;
   int ranks = 0;  // 0: one per allowed core, or as many as the launcher started
   std::string optimizer = "adamw";
-  float learning_rate = 0;  // 0: the optimizer's own
+  std::optional<float> learning_rate;  // empty: the optimizer's own
+  std::optional<float> weight_decay;
   std::string json;
+  bool on_terminal = false;  // standard output ends on one, though through the launcher's pipe
   training::TrainOptions training;
 };
 
@@ -44,6 +50,8 @@ int allowed_cores() {
   cpu_set_t cores;
   return ::sched_getaffinity(0, sizeof(cores), &cores) == 0 ? std::max(1, CPU_COUNT(&cores)) : 1;
 }
+
+bool is_terminal() { return ::isatty(STDOUT_FILENO) == 1; }
 
 std::ofstream open_json(const std::string& path) {
   std::ofstream file;
@@ -68,7 +76,8 @@ void write_line(std::ofstream& file, const std::string& path,
 // One line that is rewritten, on a terminal; a line every tenth of the way, elsewhere.
 class Progress {
  public:
-  Progress(int64_t steps, int64_t batch) : steps_(steps), batch_(batch) {}
+  Progress(int64_t steps, int64_t batch, bool on_terminal)
+      : steps_(steps), batch_(batch), terminal_(on_terminal) {}
 
   void show(const StepReport& report) {
     if (!due(report)) return;
@@ -95,7 +104,7 @@ class Progress {
 
   int64_t steps_;
   int64_t batch_;
-  bool terminal_ = ::isatty(STDOUT_FILENO) == 1;
+  bool terminal_;
   int width_ = static_cast<int>(std::to_string(steps_).size());
   std::chrono::nanoseconds next_{0};
 };
@@ -137,7 +146,8 @@ void train_as_rank(const Options& options, const TextData& text) {
     return;
   }
   std::ofstream json = open_json(options.json);
-  Progress progress(options.training.steps, options.training.batch);
+  Progress progress(options.training.steps, options.training.batch,
+                    options.on_terminal || is_terminal());
   const TrainResult result =
       training::train(world, text, options.training, [&](const StepReport& report) {
         write_line(json, options.json, {{"step", report.step}, {"loss", report.loss}});
@@ -158,13 +168,15 @@ int launch_ranks(int ranks) {
     throw system_error("cannot read /proc/self/cmdline", errno, {.remedy = "mount /proc"});
   }
   command.front() = std::filesystem::read_symlink("/proc/self/exe");
+  if (is_terminal()) command.push_back(kOnTerminal);
   return launch({.ranks = ranks, .command = command, .prefix_lines = false});
 }
 
 int train(Options options) {
   options.training.optimizer =
       options.optimizer == "sgd" ? training::OptimizerKind::sgd : training::OptimizerKind::adamw;
-  if (options.learning_rate != 0) options.training.learning_rate = options.learning_rate;
+  options.training.learning_rate = options.learning_rate;
+  options.training.weight_decay = options.weight_decay;
   // What is wrong for every rank is said once, before there are any.
   options.training.check();
   const TextData text = training::load_text(options.data);
@@ -199,14 +211,14 @@ void add_optimizer_options(CLI::App& command, Options& options) {
   command
       .add_option("--lr", options.learning_rate,
                   "peak learning rate (default: 0.006 for adamw, 0.3 for sgd)")
-      ->group(kOptimizer)
-      ->check(CLI::PositiveNumber);
+      ->group(kOptimizer);
   command.add_option("--warmup", training.warmup_steps, "steps of linear warm-up; then a cosine")
       ->group(kOptimizer)
       ->capture_default_str();
-  command.add_option("--weight-decay", training.weight_decay, "on matrices, not on biases")
-      ->group(kOptimizer)
-      ->capture_default_str();
+  command
+      .add_option("--weight-decay", options.weight_decay,
+                  "on matrices, not on biases (default: 0.01 for adamw, 0 for sgd)")
+      ->group(kOptimizer);
 }
 
 }  // namespace
@@ -220,7 +232,7 @@ void add_train(CLI::App& app, Action& chosen) {
       ->required()
       ->type_name("PATH");
   command->add_option("--ranks,-n", options->ranks, "processes on this host (default: its cores)")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1, 65536).description(""));
   command->add_option("--steps", training.steps, "optimizer steps")->capture_default_str();
   command->add_option("--batch", training.batch, "samples per step over all ranks")
       ->capture_default_str();
@@ -229,6 +241,7 @@ void add_train(CLI::App& app, Action& chosen) {
   command
       ->add_option("--json", options->json, "write each step's loss and a summary, one JSON a line")
       ->type_name("FILE");
+  command->add_flag(kOnTerminal, options->on_terminal)->group("");  // not in --help
   add_model_options(*command, training);
   add_optimizer_options(*command, *options);
   command->footer(

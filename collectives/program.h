@@ -1,20 +1,23 @@
 // A collective algorithm is a program; everything else reads it.
 //
-// For one rank of p, a program is a short list of steps on numbered chunks. It holds rank arithmetic
-// only: no byte count, no dtype, no clock, no socket. verify proves it, the executor runs it.
+// For one rank of p, a program is a short list of steps on numbered chunks. It holds rank
+// arithmetic only: no byte count, no dtype, no clock, no socket. verify proves it, the executor
+// runs it.
 //
-//   Input, Output    the call's buffers, cut into chunks (their sizes come from the call; uneven and
-//                    zero are normal)
-//   Scratch          private chunks; chunk j is as large as the call's chunk j mod C, where C is the
-//                    number of chunks of one block (input_chunks; output_chunks for reduce_scatter)
+//   Input, Output    the call's buffers, cut into chunks; sizes come from the call, and uneven and
+//                    zero are normal
+//   Scratch          private chunks; chunk j is as large as the call's chunk j mod C, where C is
+//                    the number of chunks of one block (input_chunks; output_chunks for
+//                    reduce_scatter)
 //
-// The executor cuts every chunk into slices. Slice s of a call is the program run on slice s of every
-// chunk: slices are independent instances of the program. Within a slice a step starts as soon as the
-// steps whose data it needs (or overwrites) are done, not when the step above it is.
+// The executor cuts every chunk into slices. Slice s of a call is the program run on slice s of
+// every chunk: slices are independent instances of the program. Within a slice a step starts as
+// soon as the steps whose data it needs (or overwrites) are done, not when the step above it is;
+// only sends to one peer, receives from one peer, and local steps stay in order among themselves.
 //
-// Messages between two ranks form one FIFO per direction and lane: the k-th message that rank a sends
-// to b in a slice is the k-th that b receives from a. A program must make progress when each such FIFO
-// holds a single message; verify proves that it does.
+// Messages between two ranks form one FIFO per direction and lane: the k-th message that rank a
+// sends to b in a slice is the k-th that b receives from a. A program must make progress when each
+// such FIFO holds a single message; verify proves that it does.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +43,9 @@ inline constexpr Collective kCollectivesWithAlgorithms[] = {
     Collective::broadcast,  Collective::reduce,     Collective::barrier};
 
 std::string_view name(Collective collective);
-constexpr bool has_root(Collective c) { return c == Collective::broadcast || c == Collective::reduce; }
+constexpr bool has_root(Collective c) {
+  return c == Collective::broadcast || c == Collective::reduce;
+}
 
 enum class Space : uint8_t { input, output, scratch };
 
@@ -61,9 +66,10 @@ enum class StepKind : uint8_t {
   copy,         // dst = src
 };
 
-// One step. Ranges that meet in a step have the same number of chunks, pairwise of the same size. An
-// empty range list in send and recv is a message without data (a token). Operand order is part of the
-// program: it decides the bits of floating-point results.
+// One step. Ranges that meet in a step have the same number of chunks, pairwise of the same size.
+// An empty range list in send and recv is a message without data (a token); a token is sent when
+// all earlier receives of the rank are done. Operand order is part of the program: it decides the
+// bits of floating-point results.
 struct Step {
   StepKind kind = StepKind::copy;
   std::vector<int32_t> peers;
@@ -75,9 +81,9 @@ struct Step {
 
 // What one rank does. The chunk counts and the two limits are the same on every rank.
 //
-//   all_reduce, broadcast, reduce   input and output: C chunks, chunk i of one is chunk i of the other
-//   all_gather                      input: k chunks; output: p * k, rank r's at r * k
-//   reduce_scatter                  input: p * k, output: k
+//   all_reduce, broadcast, reduce   input and output: C chunks, chunk i of both is the same part
+//   all_gather                      input: k chunks; output: p * k, rank r's from r * k on
+//   reduce_scatter                  input: p * k chunks, rank r's from r * k on; output: k
 //   barrier                         none
 //
 // In-place calls alias input and output accordingly; programs must be right in that case too. The

@@ -1,8 +1,8 @@
 // Proves a program: all p ranks are run symbolically, with one message of buffering per connection.
 //
-// Refused, with the place: no progress, an unmatched message, a read of a chunk that nothing wrote, a
-// contribution counted twice or missing, a wrong result, ranges that do not fit, limits that are not
-// what the program declares. Every program is run out of place and in place.
+// Refused, with the place: no progress, an unmatched message, a read of a chunk that nothing wrote,
+// a contribution counted twice or missing, a wrong result, ranges that do not fit, limits that are
+// not what the program declares. Every program is run out of place and in place.
 #pragma once
 
 #include <cstdint>
@@ -13,17 +13,6 @@
 #include "collectives/program.h"
 
 namespace tutti {
-
-// Each grade includes the ones before it.
-enum class Grade : uint8_t {
-  wrong,
-  correct,    // every input is counted exactly once in every output
-  same_bits,  // and all ranks build each result by the same expression tree
-  canonical,  // and that tree is the canonical one: balanced over ranks in aligned power-of-two groups,
-              // lower rank on the left (for p = 5: ((0 1) (2 3)) 4)
-};
-
-std::string_view name(Grade grade);
 
 struct Verdict {
   Grade grade = Grade::wrong;

@@ -1,0 +1,59 @@
+// Parameter-server all-reduce: all send to a manager, which reduces and sends the result back.
+//
+//      1    2    3                  1    2    3
+//       ╲   │   ╱                   ↑    ↑    ↑
+//        ↘  ↓  ↙                     ╲   │   ╱
+//      0 (reduces)        then      0 (one message to all)
+//
+// 2(p-1) transfers, all through rank 0: its link carries everything. It reduces in the canonical
+// order.
+//
+// M. Li et al.: Scaling Distributed Machine Learning with the Parameter Server. OSDI 2014.
+
+#include <numeric>
+
+#include "collectives/algorithms/algorithms.h"
+
+namespace tutti::algorithms {
+
+namespace {
+
+constexpr int32_t kManager = 0;
+
+Program emit(const Shape& shape) {
+  Program program;
+  if (shape.ranks == 1) {
+    program.steps = {copy({input(0)}, {output(0)})};
+    return program;
+  }
+  program.scratch_chunks = shape.ranks;
+  program.fan_out = shape.ranks - 1;
+  if (shape.rank != kManager) {
+    program.steps = {send({kManager}, {input(0)}), recv(kManager, {output(0)})};
+    return program;
+  }
+  receive_and_reduce_canonically(shape, program.steps);
+  std::vector<int32_t> workers(shape.ranks - 1);
+  std::iota(workers.begin(), workers.end(), kManager + 1);
+  program.steps.push_back(send(workers, {output(0)}));
+  return program;
+}
+
+// The manager's: p - 1 messages in, through scratch, and one out that the workers wait for.
+Cost cost(int32_t ranks) {
+  const double workers = ranks - 1;
+  return {.messages = ranks > 1 ? workers + 1 : 0, .moved = 3 * workers, .reduced = workers};
+}
+
+}  // namespace
+
+Algorithm all_reduce_parameter_server() {
+  return {.collective = Collective::all_reduce,
+          .name = "parameter_server",
+          .source = "Li et al., OSDI 2014",
+          .grade = Grade::canonical,
+          .cost = cost,
+          .emit = emit};
+}
+
+}  // namespace tutti::algorithms

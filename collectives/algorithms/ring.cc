@@ -1,0 +1,139 @@
+// Ring: chunks travel from each rank to the next one, p - 1 hops for each phase.
+//
+//      0 ──→ 1        reduce-scatter: the partial sum of chunk c starts at rank c + 1; each rank
+//      ↑     │        adds its own part on the right, and the sum ends complete at rank c.
+//      │     ↓
+//      3 ←── 2        all-gather: rank c sends complete chunk c round the ring.
+//
+// All-reduce is the one after the other: 2(p-1) messages of 1/p of the buffer for every rank, on
+// every link the same: the least volume that an all-reduce can have.
+//
+// P. Patarasuk, X. Yuan: Bandwidth Optimal All-reduce Algorithms for Clusters of Workstations.
+// JPDC 69(2), 2009.
+
+#include "collectives/algorithms/algorithms.h"
+
+namespace tutti::algorithms {
+
+namespace {
+
+struct Ring {
+  explicit Ring(const Shape& shape)
+      : ranks(shape.ranks),
+        next((shape.rank + 1) % shape.ranks),
+        previous((shape.rank + shape.ranks - 1) % shape.ranks),
+        rank(shape.rank) {}
+
+  // The chunk that this rank's `hops`-th predecessor owns.
+  int32_t chunk(int32_t hops) const { return (rank + ranks - hops % ranks) % ranks; }
+
+  int32_t ranks;
+  int32_t next;
+  int32_t previous;
+  int32_t rank;
+};
+
+// After it, rank r has chunk r; `partial(hop)` is where the sum taken in at a hop is kept.
+template <typename Partial>
+void reduce_scatter(const Ring& ring, Partial partial, std::vector<Step>& steps) {
+  ChunkRange mine = input(ring.chunk(1));
+  for (int32_t hop = 2; hop <= ring.ranks; ++hop) {
+    const ChunkRange sum = partial(hop);
+    steps.push_back(send({ring.next}, {mine}));
+    steps.push_back(recv_reduce_left(ring.previous, {input(ring.chunk(hop))}, {sum}));
+    mine = sum;
+  }
+}
+
+// `mine`: where this rank's own chunk is.
+void all_gather(const Ring& ring, ChunkRange mine, std::vector<Step>& steps) {
+  for (int32_t hop = 1; hop < ring.ranks; ++hop) {
+    steps.push_back(send({ring.next}, {mine}));
+    mine = output(ring.chunk(hop));
+    steps.push_back(recv(ring.previous, {mine}));
+  }
+}
+
+Program emit_all_reduce(const Shape& shape) {
+  const Ring ring(shape);
+  Program program{.input_chunks = ring.ranks, .output_chunks = ring.ranks};
+  if (ring.ranks == 1) {
+    program.steps = {copy({input(0)}, {output(0)})};
+    return program;
+  }
+  reduce_scatter(
+      ring, [&](int32_t hop) { return output(ring.chunk(hop)); }, program.steps);
+  all_gather(ring, output(ring.rank), program.steps);
+  return program;
+}
+
+Program emit_all_gather(const Shape& shape) {
+  const Ring ring(shape);
+  Program program{.input_chunks = 1, .output_chunks = ring.ranks};
+  all_gather(ring, input(0), program.steps);
+  program.steps.push_back(copy({input(0)}, {output(ring.rank)}));
+  return program;
+}
+
+// Two scratch chunks in turn, so that a sum can come in while the one before it goes out.
+Program emit_reduce_scatter(const Shape& shape) {
+  const Ring ring(shape);
+  Program program{.input_chunks = ring.ranks, .output_chunks = 1, .scratch_chunks = 2};
+  if (ring.ranks == 1) {
+    program.steps = {copy({input(0)}, {output(0)})};
+    return program;
+  }
+  const auto partial = [&](int32_t hop) {
+    return hop == ring.ranks ? output(0) : scratch(hop % 2);
+  };
+  reduce_scatter(ring, partial, program.steps);
+  return program;
+}
+
+Cost all_reduce_cost(int32_t ranks) {
+  const double hops = ranks - 1;
+  return {.messages = 2 * hops, .moved = 2 * hops / ranks, .reduced = hops / ranks};
+}
+
+Cost all_gather_cost(int32_t ranks) {
+  const double hops = ranks - 1;
+  return {.messages = hops, .moved = hops, .reduced = 0};
+}
+
+Cost reduce_scatter_cost(int32_t ranks) {
+  const double hops = ranks - 1;
+  return {.messages = hops, .moved = hops, .reduced = hops};
+}
+
+constexpr std::string_view kSource = "Patarasuk, Yuan, JPDC 2009";
+
+}  // namespace
+
+Algorithm all_reduce_ring() {
+  return {.collective = Collective::all_reduce,
+          .name = "ring",
+          .source = kSource,
+          .grade = Grade::same_bits,
+          .cost = all_reduce_cost,
+          .emit = emit_all_reduce};
+}
+
+Algorithm all_gather_ring() {
+  return {.collective = Collective::all_gather,
+          .name = "ring",
+          .source = kSource,
+          .grade = Grade::canonical,
+          .cost = all_gather_cost,
+          .emit = emit_all_gather};
+}
+
+Algorithm reduce_scatter_ring() {
+  return {.collective = Collective::reduce_scatter,
+          .name = "ring",
+          .source = kSource,
+          .grade = Grade::same_bits,
+          .cost = reduce_scatter_cost,
+          .emit = emit_reduce_scatter};
+}
+
+}  // namespace tutti::algorithms

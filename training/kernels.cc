@@ -29,7 +29,7 @@ struct Key {
   Kind kind;
   int64_t m = 0, n = 0, k = 0;
   bool transpose_a = false, transpose_b = false, bias = false, accumulate = false;
-  auto operator<=>(const Key&) const = default;
+  auto operator<=>(const Key&) const = default;  // NOLINT(modernize-use-nullptr): false alarm
 };
 
 const dnnl::engine& cpu_engine() {

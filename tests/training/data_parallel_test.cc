@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstring>
 #include <vector>
 
 #include "training/optimizer.h"
@@ -153,7 +152,7 @@ TEST(DataParallelArithmeticTest, SameSeedSameBits) {
   const TextData text = markov_text(5000);
   const Outcome first = train_with(2, text, 200, 20);
   const Outcome second = train_with(2, text, 200, 20);
-  EXPECT_EQ(std::memcmp(first.losses.data(), second.losses.data(), 20 * sizeof(double)), 0);
+  EXPECT_EQ(first.losses, second.losses);
   EXPECT_EQ(first.validation_loss, second.validation_loss);
 }
 

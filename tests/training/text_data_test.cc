@@ -21,15 +21,16 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 
 class LoadTextTest : public testing::Test {
- protected:
+ public:
   LoadTextTest() {
     std::string pattern = testing::TempDir() + "/text_data_test.XXXXXX";
     folder_ = ::mkdtemp(pattern.data());
   }
   ~LoadTextTest() override { fs::remove_all(folder_); }
 
+ protected:
   std::string write(const std::string& name, const std::string& content) {
-    const std::string path = folder_ / name;
+    std::string path = folder_ / name;
     std::ofstream(path, std::ios::binary) << content;
     return path;
   }

@@ -136,11 +136,12 @@ TextData load_text(const std::vector<std::string>& paths) {
 }
 
 double bigram_entropy(std::span<const uint8_t> text) {
-  std::vector<uint64_t> pairs(256 * 256);
-  for (size_t i = 1; i < text.size(); ++i) ++pairs[size_t{text[i - 1]} * 256 + text[i]];
+  constexpr size_t kValues = 256;
+  std::vector<uint64_t> pairs(kValues * kValues);
+  for (size_t i = 1; i < text.size(); ++i) ++pairs[text[i - 1] * kValues + text[i]];
   double sum = 0;  // of count * -log p(next | previous)
-  for (size_t previous = 0; previous < 256; ++previous) {
-    const std::span<const uint64_t> row(pairs.data() + previous * 256, 256);
+  for (size_t previous = 0; previous < kValues; ++previous) {
+    const std::span<const uint64_t> row(pairs.data() + previous * kValues, kValues);
     double total = 0;
     for (uint64_t count : row) total += static_cast<double>(count);
     for (uint64_t count : row) {

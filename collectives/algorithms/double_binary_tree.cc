@@ -92,7 +92,6 @@ std::vector<Step> steps_of(int32_t ranks, int32_t rank) {
 Program emit(const Shape& shape) {
   Program program{.input_chunks = 2, .output_chunks = 2};
   if (shape.ranks == 1) {
-    program.chunks_per_message = 2;
     program.steps = {copy({input(0, 2)}, {output(0, 2)})};
     return program;
   }

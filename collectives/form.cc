@@ -1,0 +1,238 @@
+#include "collectives/form.h"
+
+#include <algorithm>
+#include <array>
+#include <set>
+#include <utility>
+
+#include "base/text.h"
+
+namespace tutti {
+
+namespace {
+
+// The length of a chunk depends on its place in its block alone.
+std::vector<int32_t> sizes(const RangeList& ranges, int32_t per_block) {
+  std::vector<int32_t> result;
+  for_each_chunk(ranges, [&](Space, int32_t chunk) { result.push_back(chunk % per_block); });
+  return result;
+}
+
+// Why ranges that meet do not fit, or "".
+std::string misfit(const RangeList& a, const RangeList& b, int32_t per_block) {
+  const std::vector<int32_t> x = sizes(a, per_block);
+  const std::vector<int32_t> y = sizes(b, per_block);
+  if (x.size() != y.size()) {
+    return cat("sizes do not fit: ", x.size(), " chunks meet ", y.size());
+  }
+  if (x != y) return "sizes do not fit: chunks at different places of their blocks meet";
+  return {};
+}
+
+// The checks of one rank's steps.
+class StepChecker {
+ public:
+  StepChecker(Collective collective, const Program& program, const Shape& shape)
+      : collective_(collective), program_(program), shape_(shape) {}
+
+  void check() {
+    std::set<int32_t> targets;
+    for (size_t i = 0; i < program_.steps.size(); ++i) {
+      const Step& step = program_.steps[i];
+      index_ = static_cast<int32_t>(i);
+      check_peers(step);
+      for (const RangeList* ranges : {&step.src, &step.src2, &step.dst}) check_ranges(*ranges);
+      check_operands(step);
+      check_destination(step);
+      if (step.kind == StepKind::send) targets.insert(step.peers.begin(), step.peers.end());
+      require(static_cast<int64_t>(targets.size()) <= program_.fan_out,
+              cat("exceeds the declared limit: this rank sends to ", targets.size(),
+                  " ranks, fan_out is ", program_.fan_out));
+    }
+  }
+
+ private:
+  void require(bool holds, const std::string& problem) const {
+    if (!holds) throw Refusal{cat(place(program_, shape_.rank, index_), ": ", problem)};
+  }
+
+  void check_peers(const Step& step) const {
+    const bool local = step.kind == StepKind::reduce || step.kind == StepKind::copy;
+    if (local) return require(step.peers.empty(), "a local step names a peer");
+    require(!step.peers.empty(), "names no peer");
+    require(step.kind == StepKind::send || step.peers.size() == 1, "receives from several peers");
+    std::set<int32_t> seen;
+    for (const int32_t peer : step.peers) {
+      require(peer >= 0 && peer < shape_.ranks,
+              cat("there is no rank ", peer, " among ", shape_.ranks));
+      require(peer != shape_.rank, "names its own rank as the peer");
+      require(seen.insert(peer).second, cat("names rank ", peer, " twice"));
+    }
+  }
+
+  int32_t chunks_in(Space space) const {
+    const bool is_root = shape_.rank == shape_.root;
+    switch (space) {
+      case Space::input:
+        return collective_ == Collective::broadcast && !is_root ? 0 : program_.input_chunks;
+      case Space::output:
+        return collective_ == Collective::reduce && !is_root ? 0 : program_.output_chunks;
+      case Space::scratch:
+        return program_.scratch_chunks;
+    }
+    return 0;
+  }
+
+  void check_ranges(const RangeList& ranges) const {
+    for (const ChunkRange& range : ranges) {
+      const int32_t limit = chunks_in(range.space);
+      require(range.first >= 0 && range.count > 0 && range.first <= limit - range.count,
+              cat("range out of bounds: this rank has ", limit, " chunks there"));
+    }
+  }
+
+  void check_operands(const Step& step) const {
+    const int32_t per_block = std::max(1, chunks_per_block(collective_, program_));
+    const auto fit = [&](const RangeList& a, const RangeList& b) {
+      const std::string problem = misfit(a, b, per_block);
+      require(problem.empty(), problem);
+    };
+    const bool is_send = step.kind == StepKind::send;
+    const bool is_message = !step.peers.empty();
+    const RangeList& message = is_send ? step.src : step.dst;
+    if (is_message) {
+      const auto count = static_cast<int64_t>(sizes(message, 1).size());
+      require(count <= program_.chunks_per_message,
+              cat("exceeds the declared limit: a message of ", count,
+                  " chunks, chunks_per_message is ", program_.chunks_per_message));
+    }
+    require(!step.dst.empty() || is_send || step.kind == StepKind::recv, "writes nothing");
+    require(step.dst.empty() || !is_send, "a send has a destination");
+    if (step.kind == StepKind::recv) return require(step.src.empty(), "a recv has a source");
+    if (is_send) return;
+    fit(step.src, step.dst);
+    if (step.kind == StepKind::reduce) fit(step.src2, step.dst);
+  }
+
+  // No chunk is written twice, or read at one place and written at another one, in a single step:
+  // nobody promises an order within a step.
+  void check_destination(const Step& step) const {
+    std::vector<std::pair<Space, int32_t>> written;
+    for_each_chunk(step.dst, [&](Space space, int32_t chunk) {
+      require(space != Space::input, "writes to the input");
+      written.push_back(location(space, chunk));
+    });
+    std::vector<std::pair<Space, int32_t>> sorted = written;
+    std::ranges::sort(sorted);
+    require(std::ranges::adjacent_find(sorted) == sorted.end(), "writes a chunk twice");
+    for (const RangeList* source : {&step.src, &step.src2}) {
+      size_t i = 0;
+      for_each_chunk(*source, [&](Space space, int32_t chunk) {
+        const auto found = std::ranges::find(written, location(space, chunk));
+        require(found == written.end() || found == written.begin() + static_cast<ptrdiff_t>(i),
+                "reads a chunk that it overwrites with another one");
+        ++i;
+      });
+    }
+  }
+
+  // Where a chunk is when the call is in place.
+  std::pair<Space, int32_t> location(Space space, int32_t chunk) const {
+    const int32_t own = shape_.rank * chunks_per_block(collective_, program_);
+    if (collective_ == Collective::all_gather && space == Space::input) {
+      return {Space::output, own + chunk};
+    }
+    if (collective_ == Collective::reduce_scatter && space == Space::output) {
+      return {Space::input, own + chunk};
+    }
+    const bool same = collective_ != Collective::all_gather &&
+                      collective_ != Collective::reduce_scatter && space == Space::output;
+    return {same ? Space::input : space, chunk};
+  }
+
+  Collective collective_;
+  const Program& program_;
+  Shape shape_;
+  int32_t index_ = 0;
+};
+
+bool counts_fit(Collective collective, const Program& program, int32_t ranks) {
+  switch (collective) {
+    case Collective::all_gather:
+      return program.input_chunks > 0 && program.output_chunks == ranks * program.input_chunks;
+    case Collective::reduce_scatter:
+      return program.output_chunks > 0 && program.input_chunks == ranks * program.output_chunks;
+    case Collective::barrier:
+      return program.input_chunks == 0 && program.output_chunks == 0;
+    default:
+      return program.input_chunks > 0 && program.output_chunks == program.input_chunks;
+  }
+}
+
+}  // namespace
+
+std::string place(const Program& program, int32_t rank, int32_t step) {
+  return cat("rank ", rank, ", step ", step, " (", to_string(program.steps[step]), ")");
+}
+
+void check_steps(Collective collective, std::span<const Program> programs, int32_t root) {
+  const auto ranks = static_cast<int32_t>(programs.size());
+  const auto declared = [](const Program& p) {
+    return std::array{p.input_chunks, p.output_chunks, p.scratch_chunks, p.chunks_per_message,
+                      p.fan_out};
+  };
+  for (int32_t rank = 0; rank < ranks; ++rank) {
+    if (declared(programs[rank]) != declared(programs[0])) {
+      throw Refusal{cat("rank ", rank, " declares other chunk counts or limits than rank 0")};
+    }
+  }
+  if (!counts_fit(collective, programs[0], ranks)) {
+    throw Refusal{cat("sizes do not fit: ", programs[0].input_chunks, " input and ",
+                      programs[0].output_chunks, " output chunks for a ", name(collective), " of ",
+                      ranks, " ranks")};
+  }
+  for (int32_t rank = 0; rank < ranks; ++rank) {
+    StepChecker(collective, programs[rank], {.ranks = ranks, .rank = rank, .root = root}).check();
+  }
+}
+
+void check_messages(Collective collective, std::span<const Plan> plans) {
+  const size_t ranks = plans.size();
+  static const std::vector<int32_t> kNone;
+  // receives[a * ranks + b]: steps of b that receive from a
+  std::vector<const std::vector<int32_t>*> sends(ranks * ranks, &kNone);
+  std::vector<const std::vector<int32_t>*> receives(ranks * ranks, &kNone);
+  for (size_t rank = 0; rank < ranks; ++rank) {
+    for (const Plan::Queue& queue : plans[rank].queues) {
+      if (queue.kind == Plan::QueueKind::send) sends[rank * ranks + queue.peer] = &queue.steps;
+      if (queue.kind == Plan::QueueKind::recv) receives[queue.peer * ranks + rank] = &queue.steps;
+    }
+  }
+  const int32_t per_block = std::max(1, chunks_per_block(collective, plans[0].program));
+  for (size_t a = 0; a < ranks; ++a) {
+    for (size_t b = 0; b < ranks; ++b) {
+      const std::vector<int32_t>& sent = *sends[a * ranks + b];
+      const std::vector<int32_t>& received = *receives[a * ranks + b];
+      const auto from = static_cast<int32_t>(a);
+      const auto to = static_cast<int32_t>(b);
+      for (size_t k = 0; k < std::max(sent.size(), received.size()); ++k) {
+        if (k >= received.size()) {
+          throw Refusal{cat(place(plans[a].program, from, sent[k]), ": unmatched message: rank ",
+                            to, " never receives it")};
+        }
+        if (k >= sent.size()) {
+          throw Refusal{cat(place(plans[b].program, to, received[k]), ": unmatched message: rank ",
+                            from, " never sends it")};
+        }
+        const std::string problem = misfit(plans[a].program.steps[sent[k]].src,
+                                           plans[b].program.steps[received[k]].dst, per_block);
+        if (!problem.empty()) {
+          throw Refusal{cat(place(plans[b].program, to, received[k]), ": ", problem, " from ",
+                            place(plans[a].program, from, sent[k]))};
+        }
+      }
+    }
+  }
+}
+
+}  // namespace tutti

@@ -1,6 +1,6 @@
 // Times one collective at one size, with checked data, the way every peer is timed too: before each
-// timed call each rank rewrites its input (real gradients are never warm in a peer's cache), and the
-// time of a call is that of its slowest rank.
+// timed call each rank rewrites its input (real gradients are never warm in a peer's cache), and
+// the time of a call is that of its slowest rank.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,8 @@ double bus_factor(Collective collective, int ranks);
 
 double median(std::vector<double> values);
 
-// A case's buffers, filled and ready; timed in several rounds, so that peers can be timed in between.
+// A case's buffers, filled and ready; timed in several rounds, so that peers can be timed in
+// between.
 class Measurement {
  public:
   Measurement(Communicator& comm, const Case& c);

@@ -1,5 +1,5 @@
-// Test data whose reduction is exact in every element type, whatever the order: what comes back can be
-// compared bit for bit.
+// Test data whose reduction is exact in every element type, whatever the order: what comes back can
+// be compared bit for bit.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,8 @@
 
 namespace tutti::bench {
 
-// Element `index` of rank `rank`'s input, as a number that `dtype` holds exactly. Small enough that the
-// sum (or product) over `ranks` ranks is exact too. Repeats after kPatternPeriod elements.
+// Element `index` of rank `rank`'s input, as a number that `dtype` holds exactly. Small enough that
+// the sum (or product) over `ranks` ranks is exact too. Repeats after kPatternPeriod elements.
 inline constexpr uint64_t kPatternPeriod = 8191;  // a prime: no chunk or slice has this size
 double pattern_value(DType dtype, ReduceOp op, int ranks, int rank, uint64_t index);
 

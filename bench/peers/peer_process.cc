@@ -39,8 +39,8 @@ bool is_on_path(const std::string& program) {
 std::string peer_program(const std::string& name) {
   namespace fs = std::filesystem;
   const fs::path here = fs::read_symlink("/proc/self/exe").parent_path();
-  for (const fs::path& candidate : {here / ("tutti_" + name + "_peer"),
-                                    here / "../bench/peers" / (name + "_peer")}) {
+  for (const fs::path& candidate :
+       {here / ("tutti_" + name + "_peer"), here / "../bench/peers" / (name + "_peer")}) {
     if (::access(candidate.c_str(), X_OK) == 0) return candidate.lexically_normal().string();
   }
   return {};
@@ -49,9 +49,9 @@ std::string peer_program(const std::string& name) {
 std::vector<std::string> openmpi_command(const std::string& program, int ranks,
                                          const std::string& transport) {
   const bool crowded = ranks > ::sysconf(_SC_NPROCESSORS_ONLN);
-  std::vector<std::string> command = {"mpirun", "--allow-run-as-root", "--oversubscribe", "-n",
-                                      std::to_string(ranks), "--bind-to",
-                                      crowded ? "none" : "core"};
+  std::vector<std::string> command = {
+      "mpirun",    "--allow-run-as-root",    "--oversubscribe", "-n", std::to_string(ranks),
+      "--bind-to", crowded ? "none" : "core"};
   const auto add = [&](std::initializer_list<const char*> words) {
     command.insert(command.end(), words.begin(), words.end());
   };
@@ -75,9 +75,10 @@ PeerProcess::PeerProcess(const std::string& name, int ranks, const std::string& 
   }
   const std::string program = peer_program(name);
   if (program.empty() || !is_on_path("mpirun")) {
-    throw Error(ErrorCode::unsupported, "Open MPI was not there when this program was built, or is not now",
-                {.remedy = "apt-get install openmpi-bin libopenmpi-dev, then bazel sync --configure "
-                           "and build again"});
+    throw Error(
+        ErrorCode::unsupported, "Open MPI was not there when this program was built, or is not now",
+        {.remedy = "apt-get install openmpi-bin libopenmpi-dev, then bazel sync --configure "
+                   "and build again"});
   }
   socket_name_ = cat("tutti-bench-", ::getpid(), "-", name);
   listener_ = Fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -119,7 +120,8 @@ void PeerProcess::start(const std::vector<std::string>& command) {
   for (int arrived = 0; arrived < ranks_; ++arrived) {
     pollfd waiting{listener_.get(), POLLIN, 0};
     if (::poll(&waiting, 1, kStartTimeoutMs) != 1) {
-      throw Error(ErrorCode::timeout, cat(name_, ": only ", arrived, " of ", ranks_, " ranks came up"),
+      throw Error(ErrorCode::timeout,
+                  cat(name_, ": only ", arrived, " of ", ranks_, " ranks came up"),
                   {.remedy = cat("run it by hand to see why: ", command[0], " -n 2 hostname")});
     }
     Fd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));

@@ -1,7 +1,7 @@
 // Another library's benchmark processes, run in turn with ours.
 //
-// A peer program is started once and then told over a socket what to time; between its turns its ranks
-// block in read() and use no processor.
+// A peer program is started once and then told over a socket what to time; between its turns its
+// ranks block in read() and use no processor.
 #pragma once
 
 #include <sys/types.h>
@@ -16,8 +16,8 @@ namespace tutti::bench {
 
 class PeerProcess {
  public:
-  // `name`: "openmpi". `transport`: what it shall use, "shm" or "tcp". Throws Error(unsupported) that
-  // says what to install when it is not on this machine.
+  // `name`: "openmpi". `transport`: what it shall use, "shm" or "tcp". Throws Error(unsupported)
+  // that says what to install when it is not on this machine.
   PeerProcess(const std::string& name, int ranks, const std::string& transport);
   PeerProcess(const PeerProcess&) = delete;
   PeerProcess& operator=(const PeerProcess&) = delete;

@@ -1,5 +1,5 @@
-// Every collective with real data, ranks as threads, over shared memory and TCP. Inputs are crafted so
-// that the right answer is exact (bench/pattern.h).
+// Every collective with real data, ranks as threads, over shared memory and TCP. Inputs are crafted
+// so that the right answer is exact (bench/pattern.h).
 #include "collectives/communicator.h"
 
 #include <gmock/gmock.h>
@@ -77,7 +77,8 @@ void check_all_gather(Communicator& comm, uint64_t count, bool in_place) {
   Array input = pattern_array(type, op, p, comm.rank(), 0, count);
   Array output(type, count * p);
   Array expected(type, count * p);
-  for (int r = 0; r < p; ++r) fill_pattern(type, op, p, r, 0, count, expected.part_of(r * count, count).data);
+  for (int r = 0; r < p; ++r)
+    fill_pattern(type, op, p, r, 0, count, expected.part_of(r * count, count).data);
   ConstBuffer in = as_const(input.buffer());
   if (in_place) {
     const Buffer own = output.part_of(comm.rank() * count, count);
@@ -144,10 +145,13 @@ TEST_P(OnLayout, AllReduceByEveryAlgorithm) {
   run_ranks(ranks(), [](const Job& job) {
     Communicator comm = Communicator::init(job);
     for (const Algorithm& algorithm : all_algorithms()) {
-      if (algorithm.collective != Collective::all_reduce || !algorithm.supports(comm.size()).empty()) continue;
+      if (algorithm.collective != Collective::all_reduce ||
+          !algorithm.supports(comm.size()).empty())
+        continue;
       for (const uint64_t count : {0, 1, 2, 17, 1003, 40009}) {
         for (const bool in_place : {false, true}) {
-          check_all_reduce(comm, DType::f32, ReduceOp::sum, count, algorithm.name, in_place, count % 4);
+          check_all_reduce(comm, DType::f32, ReduceOp::sum, count, algorithm.name, in_place,
+                           count % 4);
         }
       }
     }
@@ -262,7 +266,8 @@ TEST_P(OnTransport, LargeBuffers) {
   });
 }
 
-// A rank makes a different call: every rank must fail, now or at its next call, and be told both sides.
+// A rank makes a different call: every rank must fail, now or at its next call, and be told both
+// sides.
 using Wrong = std::function<void(Communicator&, bool odd)>;
 
 void expect_mismatch_everywhere(int ranks, int odd_one, const Wrong& wrong) {
@@ -394,7 +399,8 @@ TEST(Arguments, BadOnesAreRefusedAndHarmNothing) {
   EXPECT_THROW(comm.all_reduce({values.data(), 3, DType::f32}, buffer), Error);
   EXPECT_THROW(comm.all_reduce({values.data(), 4, DType::i32}, buffer), Error);
   EXPECT_THROW(comm.all_reduce(as_const(buffer), buffer, ReduceOp::bxor), Error);
-  EXPECT_THROW(comm.all_reduce(as_const(buffer), buffer, ReduceOp::sum, {.algorithm = "rign"}), Error);
+  EXPECT_THROW(comm.all_reduce(as_const(buffer), buffer, ReduceOp::sum, {.algorithm = "rign"}),
+               Error);
   EXPECT_THROW(comm.broadcast(as_const(buffer), buffer, 1), Error);
   EXPECT_THROW(comm.send(as_const(buffer), 0), Error);
   EXPECT_THROW(comm.all_reduce({values.data(), 4, DType::f32, MemorySpace::device}, buffer), Error);

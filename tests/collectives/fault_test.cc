@@ -1,5 +1,5 @@
-// A rank that is killed, stalls or sends a truncated message, at every message of a ring and of a tree
-// all-reduce: the others end soon, with an error that names it. Ranks are processes.
+// A rank that is killed, stalls or sends a truncated message, at every message of a ring and of a
+// tree all-reduce: the others end soon, with an error that names it. Ranks are processes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -36,8 +36,8 @@ std::string read_all(int fd) {
 }
 
 // One rank's life, in a process of its own.
-[[noreturn]] void be_rank(const Job& job, const std::string& transport, const std::string& algorithm,
-                          const std::string& fault, int report) {
+[[noreturn]] void be_rank(const Job& job, const std::string& transport,
+                          const std::string& algorithm, const std::string& fault, int report) {
   std::string text = "ok";
   try {
     settings().set("TUTTI_TRANSPORT", transport);
@@ -86,14 +86,14 @@ std::vector<Outcome> run_processes(const std::string& transport, const std::stri
 
 class Fault : public ::testing::TestWithParam<std::tuple<std::string, std::string, std::string>> {};
 
-INSTANTIATE_TEST_SUITE_P(
-    All, Fault,
-    ::testing::Combine(::testing::Values("kill", "stall", "truncate"),
-                       ::testing::Values("ring", "double_binary_tree"),
-                       ::testing::Values("shm", "tcp")),
-    [](const auto& info) {
-      return cat(std::get<0>(info.param), "_", std::get<1>(info.param), "_", std::get<2>(info.param));
-    });
+INSTANTIATE_TEST_SUITE_P(All, Fault,
+                         ::testing::Combine(::testing::Values("kill", "stall", "truncate"),
+                                            ::testing::Values("ring", "double_binary_tree"),
+                                            ::testing::Values("shm", "tcp")),
+                         [](const auto& info) {
+                           return cat(std::get<0>(info.param), "_", std::get<1>(info.param), "_",
+                                      std::get<2>(info.param));
+                         });
 
 TEST_P(Fault, AtEveryMessage) {
   const auto& [kind, algorithm, transport] = GetParam();

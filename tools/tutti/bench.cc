@@ -1,6 +1,8 @@
 // `tutti bench`: the table that everyone in this field reads (as nccl-tests prints it).
 
 #include <algorithm>
+#include <cerrno>
+#include <cmath>
 #include <cstdio>
 #include <fstream>
 #include <iostream>
@@ -69,8 +71,9 @@ bench::Case parse_case(const Options& options) {
   c.collective = parse_collective(options.collective);
   const std::optional<DType> dtype = parse_dtype(options.dtype);
   if (!dtype) {
-    throw Error(ErrorCode::invalid_argument, cat("there is no dtype '", options.dtype, "'"),
-                {.remedy = "use one of i8 i16 i32 i64 u8 u16 u32 u64 f16 bf16 f32 f64 f8e4m3 f8e5m2"});
+    throw Error(
+        ErrorCode::invalid_argument, cat("there is no dtype '", options.dtype, "'"),
+        {.remedy = "use one of i8 i16 i32 i64 u8 u16 u32 u64 f16 bf16 f32 f64 f8e4m3 f8e5m2"});
   }
   const std::optional<ReduceOp> op = parse_reduce_op(options.op);
   if (!op) {
@@ -109,7 +112,8 @@ std::vector<uint64_t> parse_sizes(const Options& options, Collective collective)
 int list_algorithms(Collective collective) {
   for (const Algorithm& algorithm : all_algorithms()) {
     if (algorithm.collective != collective) continue;
-    std::printf("%-20s %s\n", std::string(algorithm.name).c_str(), std::string(algorithm.source).c_str());
+    std::printf("%-20s %s\n", std::string(algorithm.name).c_str(),
+                std::string(algorithm.source).c_str());
   }
   return 0;
 }
@@ -117,7 +121,8 @@ int list_algorithms(Collective collective) {
 // Fewer calls for larger sizes: each size takes about as long.
 int iterations_for(const Options& options, uint64_t bytes) {
   if (options.iterations > 0) return options.iterations;
-  return static_cast<int>(std::clamp<uint64_t>((uint64_t{64} << 20) / std::max<uint64_t>(bytes, 1), 5, 200));
+  return static_cast<int>(
+      std::clamp<uint64_t>((uint64_t{64} << 20) / std::max<uint64_t>(bytes, 1), 5, 200));
 }
 
 Row measure(Communicator& comm, const bench::Case& c, const Options& options,
@@ -133,7 +138,8 @@ Row measure(Communicator& comm, const bench::Case& c, const Options& options,
     times.insert(times.end(), round_times.begin(), round_times.end());
     row.wrong += measurement.count_wrong();
     for (size_t i = 0; i < peers.size(); ++i) {
-      const std::vector<double> theirs = peers[i]->run(c.bytes, std::min(iterations, 5), iterations);
+      const std::vector<double> theirs =
+          peers[i]->run(c.bytes, std::min(iterations, 5), iterations);
       peer_times[i].insert(peer_times[i].end(), theirs.begin(), theirs.end());
     }
     // Whoever waits here sleeps while the peers have their turn.
@@ -144,10 +150,13 @@ Row measure(Communicator& comm, const bench::Case& c, const Options& options,
   row.algorithm = c.algorithm;
   if (c.algorithm == "auto") {
     const std::string forced = settings().get_string("TUTTI_ALGORITHM");
-    const bool is_forced = c.collective == Collective::all_reduce && forced != "auto" && !forced.empty();
-    row.algorithm = is_forced ? forced
-                              : std::string(choose_algorithm(c.collective, comm.size(),
-                                                             row.count * size_of(c.dtype)).name);
+    const bool is_forced =
+        c.collective == Collective::all_reduce && forced != "auto" && !forced.empty();
+    row.algorithm =
+        is_forced
+            ? forced
+            : std::string(
+                  choose_algorithm(c.collective, comm.size(), row.count * size_of(c.dtype)).name);
   }
   row.time_us = bench::median(times);
   row.min_us = *std::ranges::min_element(times);
@@ -159,8 +168,9 @@ Row measure(Communicator& comm, const bench::Case& c, const Options& options,
 
 void print_header(const Communicator& comm, const bench::Case& c, const Options& options) {
   std::printf("# tutti bench %s: %d ranks, %s, %s, transport %s\n",
-              std::string(name(c.collective)).c_str(), comm.size(), std::string(name(c.dtype)).c_str(),
-              std::string(name(c.op)).c_str(), comm.transport().c_str());
+              std::string(name(c.collective)).c_str(), comm.size(),
+              std::string(name(c.dtype)).c_str(), std::string(name(c.op)).c_str(),
+              comm.transport().c_str());
   std::printf("%12s %12s %6s %-20s %12s %12s %10s %10s %6s", "bytes", "count", "type", "algorithm",
               "time us", "min us", "algbw GB/s", "busbw GB/s", "wrong");
   for (const std::string& peer : options.peers) {
@@ -180,17 +190,15 @@ void print_row(const Row& row, const bench::Case& c) {
 
 void write_json(std::ofstream& file, const Communicator& comm, const bench::Case& c,
                 const Options& options, const std::vector<Row>& rows) {
-  nlohmann::ordered_json document = {{"collective", name(c.collective)},
-                                     {"ranks", comm.size()},
-                                     {"dtype", name(c.dtype)},
-                                     {"op", name(c.op)},
-                                     {"transport", comm.transport()},
-                                     {"results", nlohmann::ordered_json::array()}};
+  nlohmann::ordered_json document = {
+      {"collective", name(c.collective)}, {"ranks", comm.size()},
+      {"dtype", name(c.dtype)},           {"op", name(c.op)},
+      {"transport", comm.transport()},    {"results", nlohmann::ordered_json::array()}};
   for (const Row& row : rows) {
-    nlohmann::ordered_json result = {
-        {"bytes", row.bytes},           {"count", row.count},   {"algorithm", row.algorithm},
-        {"time_us", row.time_us},       {"min_us", row.min_us}, {"algbw_GBps", row.algbw},
-        {"busbw_GBps", row.busbw},      {"wrong", row.wrong}};
+    nlohmann::ordered_json result = {{"bytes", row.bytes},         {"count", row.count},
+                                     {"algorithm", row.algorithm}, {"time_us", row.time_us},
+                                     {"min_us", row.min_us},       {"algbw_GBps", row.algbw},
+                                     {"busbw_GBps", row.busbw},    {"wrong", row.wrong}};
     for (size_t i = 0; i < row.peer_us.size(); ++i) {
       result["peers"][options.peers[i]] = {{"time_us", row.peer_us[i]},
                                            {"ratio", row.time_us / row.peer_us[i]}};
@@ -267,7 +275,7 @@ int run_rank(const Options& options, const bench::Case& c) {
   return wrong == 0 ? 0 : 1;
 }
 
-int run(const Options& options, const std::vector<std::string>& command) {
+int run(const Options& options) {
   const bench::Case c = parse_case(options);
   parse_sizes(options, c.collective);
   if (!options.peers.empty() &&
@@ -277,7 +285,7 @@ int run(const Options& options, const std::vector<std::string>& command) {
   if (is_launched()) return run_rank(options, c);
   if (options.ranks < 0) throw Error(ErrorCode::invalid_argument, "-n must be at least 1");
   if (options.ranks <= 1) return run_rank(options, c);
-  return launch({.ranks = options.ranks, .command = command, .prefix_lines = false});
+  return launch_self(options.ranks);
 }
 
 }  // namespace
@@ -285,8 +293,9 @@ int run(const Options& options, const std::vector<std::string>& command) {
 void add_bench(CLI::App& app, Action& chosen) {
   CLI::App* bench = app.add_subcommand("bench", "time a collective, with checked data");
   auto o = std::make_shared<Options>();
-  bench->add_option("collective", o->collective,
-                    "all_reduce, all_gather, reduce_scatter, broadcast, reduce or barrier")
+  bench
+      ->add_option("collective", o->collective,
+                   "all_reduce, all_gather, reduce_scatter, broadcast, reduce or barrier")
       ->required();
   bench->add_option("-n,--ranks", o->ranks, "ranks to start on this host (without a launcher)");
   bench->add_option("--min", o->min, "smallest size in bytes (K, M, G are powers of 1024)")
@@ -312,7 +321,7 @@ void add_bench(CLI::App& app, Action& chosen) {
   bench->callback([o, &chosen] {
     chosen = [o] {
       if (o->algorithm == "list") return list_algorithms(parse_collective(o->collective));
-      return run(*o, own_command());
+      return run(*o);
     };
   });
 }

@@ -1,9 +1,11 @@
-// The subcommands of `tutti`. Each add_*() declares one on the parser; when it is the one given, its
-// callback sets `chosen` to what main() shall run. An action returns the exit code, or throws.
+// The subcommands of `tutti`. Each add_*() declares one on the parser; when it is the one given,
+// its callback sets `chosen` to what main() shall run. An action returns the exit code, or throws.
 #pragma once
 
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <string>
+#include <vector>
 
 namespace tutti::tool {
 
@@ -14,5 +16,9 @@ void add_bench(CLI::App& app, Action& chosen);
 void add_verify(CLI::App& app, Action& chosen);
 void add_train(CLI::App& app, Action& chosen);
 void add_info(CLI::App& app, Action& chosen);
+
+// Starts this command line again, once per rank, with `more` arguments; returns the exit code. For
+// commands of which only rank 0 talks.
+int launch_self(int ranks, const std::vector<std::string>& more = {});
 
 }  // namespace tutti::tool

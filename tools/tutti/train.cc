@@ -158,20 +158,6 @@ void train_as_rank(const Options& options, const TextData& text) {
   write_line(json, options.json, summary(result, entropy, world.size()));
 }
 
-// This command line again, once per rank.
-int launch_ranks(int ranks) {
-  std::ifstream file("/proc/self/cmdline", std::ios::binary);
-  const std::string line{std::istreambuf_iterator<char>(file), {}};
-  std::vector<std::string> command = split(line, '\0');
-  if (!command.empty() && command.back().empty()) command.pop_back();
-  if (command.empty()) {
-    throw system_error("cannot read /proc/self/cmdline", errno, {.remedy = "mount /proc"});
-  }
-  command.front() = std::filesystem::read_symlink("/proc/self/exe");
-  if (is_terminal()) command.push_back(kOnTerminal);
-  return launch({.ranks = ranks, .command = command, .prefix_lines = false});
-}
-
 int train(Options options) {
   options.training.optimizer =
       options.optimizer == "sgd" ? training::OptimizerKind::sgd : training::OptimizerKind::adamw;
@@ -183,7 +169,8 @@ int train(Options options) {
   const int ranks = options.ranks != 0 ? options.ranks : allowed_cores();
   if (!is_launched() && ranks > 1) {
     open_json(options.json);
-    return launch_ranks(ranks);
+    return launch_self(
+        ranks, is_terminal() ? std::vector<std::string>{kOnTerminal} : std::vector<std::string>{});
   }
   train_as_rank(options, text);
   return 0;

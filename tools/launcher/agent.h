@@ -24,6 +24,8 @@ struct HostJob {
   std::vector<std::string> command;
   std::map<std::string, std::string> environment;  // set on top of what the agent itself has
   std::string directory;                           // to work in; empty: the agent's own
+  // Ranks write to this process's standard output themselves, and so see that it is a terminal.
+  bool share_stdout = false;
 };
 
 struct RankExit {

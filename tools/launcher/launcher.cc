@@ -97,6 +97,7 @@ std::vector<HostJob> deal(const LaunchOptions& options) {
   std::vector<std::string> hosts = options.hosts;
   if (hosts.empty()) {
     hosts.emplace_back();
+    job.share_stdout = !options.prefix_lines && ::isatty(STDOUT_FILENO) == 1;
   } else {
     job.environment = portable_environment();
     job.directory = std::filesystem::current_path().string();

@@ -100,7 +100,7 @@ void LocalAgent::start_rank(int local_rank, ChildSpec spec) {
   Pipe notices = make_pipe();
   // A rank that does not read its notices must not hold up the launcher.
   ::fcntl(notices.write.get(), F_SETFL, O_NONBLOCK);
-  spec.out = out.write.get();
+  spec.out = job_.share_stdout ? -1 : out.write.get();
   spec.err = err.write.get();
   spec.inherited.push_back(notices.read.get());
   spec.environment["TUTTI_LAUNCHER_FD"] = std::to_string(notices.read.get());

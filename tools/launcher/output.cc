@@ -31,7 +31,7 @@ std::string_view visible(std::string_view line) {
 
 }  // namespace
 
-void Output::add(int rank, Stream stream, std::string_view bytes) {
+void Output::add(int rank, Stream stream, std::string_view bytes, Clock::time_point now) {
   if (!prefix_lines_) {
     write_all(stream, bytes);
     ++shown_;
@@ -43,7 +43,7 @@ void Output::add(int rank, Stream stream, std::string_view bytes) {
     pending += bytes.substr(0, newline);
     bytes.remove_prefix(std::min(newline, bytes.size() - 1) + 1);
     if (newline == std::string_view::npos && pending.size() < kLongestLine) break;
-    add_line(rank, stream, std::string(visible(pending)));
+    add_line(rank, stream, std::string(visible(pending)), now);
     pending.clear();
   }
   // Drops what a progress line has overwritten; a return at the very end may belong to "\r\n".
@@ -52,19 +52,19 @@ void Output::add(int rank, Stream stream, std::string_view bytes) {
   if (last_return != std::string::npos) pending.erase(0, last_return + 1);
 }
 
-void Output::end(int rank, Stream stream) {
+void Output::end(int rank, Stream stream, Clock::time_point now) {
   const auto found = unfinished_.find({rank, stream});
   if (found == unfinished_.end()) return;
-  if (!found->second.empty()) add_line(rank, stream, std::string(visible(found->second)));
+  if (!found->second.empty()) add_line(rank, stream, std::string(visible(found->second)), now);
   unfinished_.erase(found);
 }
 
-void Output::add_line(int rank, Stream stream, std::string text) {
+void Output::add_line(int rank, Stream stream, std::string text, Clock::time_point now) {
   if (!prefix_lines_) return remember(rank, text);
   ++waiting_texts_[{stream, text}][rank];
   ++waiting_lines_;
-  waiting_[rank].push_back({stream, std::move(text), Clock::now()});
-  show_due();
+  waiting_[rank].push_back({stream, std::move(text), now});
+  show_due(now);
 }
 
 // The rank whose first waiting line has waited longest.

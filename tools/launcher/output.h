@@ -29,9 +29,9 @@ class Output {
   Output(int ranks, bool prefix_lines, int out_fd = 1, int err_fd = 2)
       : ranks_(ranks), prefix_lines_(prefix_lines), out_fd_(out_fd), err_fd_(err_fd) {}
 
-  void add(int rank, Stream stream, std::string_view bytes);
+  void add(int rank, Stream stream, std::string_view bytes, Clock::time_point now = Clock::now());
   // The stream is over: an unfinished last line counts as a line.
-  void end(int rank, Stream stream);
+  void end(int rank, Stream stream, Clock::time_point now = Clock::now());
 
   // Shows the lines whose window is over.
   void show_due(Clock::time_point now = Clock::now());
@@ -61,7 +61,7 @@ class Output {
   };
   using Source = std::pair<int, Stream>;
 
-  void add_line(int rank, Stream stream, std::string text);
+  void add_line(int rank, Stream stream, std::string text, Clock::time_point now);
   std::optional<int> oldest() const;
   std::set<int> ranks_with_first(const Line& line) const;
   int choose(int oldest) const;

@@ -1,4 +1,5 @@
-// The smallest program with a launcher: `launcher_main N HOSTS|- PREFIX(0|1) PROGRAM ...`, and `agent`.
+// The smallest program with a launcher: `launcher_main N HOSTS|- PREFIX(0|1) PROGRAM ...`, and
+// `agent`.
 #include <cstdlib>
 #include <iostream>
 #include <string_view>

@@ -1,0 +1,131 @@
+// Several hosts, all of them this one: the remote shell is a script that drops the host's name.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <fstream>
+#include <string>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "tests/tools/launcher/process.h"
+#include "tools/launcher/address.h"
+
+namespace tutti::tool {
+namespace {
+
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+
+class Hosts : public testing::Test {
+ protected:
+  Hosts() : shell_(testing::TempDir() + "rsh" + std::to_string(::getpid())) {
+    std::ofstream(shell_) << "#!/bin/sh\n[ \"$1\" = down ] && exit 255\nshift\nexec \"$@\"\n";
+    ::chmod(shell_.c_str(), 0700);
+  }
+  ~Hosts() override { ::unlink(shell_.c_str()); }
+
+  Process start(int ranks, const std::string& hosts, const std::string& script) {
+    // Loopback, so that this runs on a machine without a network.
+    return Process(ranks, hosts, {"bash", "-c", script},
+                   {{"TUTTI_RSH", "env HOPS=1 " + shell_}, {"TUTTI_INTERFACE", "lo"}});
+  }
+
+  std::string shell_;
+};
+
+TEST_F(Hosts, RanksAreDealtInBlocks) {
+  const Result result =
+      start(5, "a,b", "echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $HOPS").finish();
+  EXPECT_EQ(result.code, 0) << result.err;
+  for (const char* line : {"[0] 0/5 0/3 1\n", "[1] 1/5 1/3 1\n", "[2] 2/5 2/3 1\n",
+                           "[3] 3/5 0/2 1\n", "[4] 4/5 1/2 1\n"}) {
+    EXPECT_THAT(result.out, HasSubstr(line));
+  }
+}
+
+TEST_F(Hosts, AllReachTheSocketOfTheFirst) {
+  const Result result =
+      start(2, "a,b",
+            "if [ $RANK = 1 ]; then exec 3<>/dev/tcp/$MASTER_ADDR/$MASTER_PORT && echo connected;"
+            "else readlink /proc/$$/fd/$TUTTI_LISTEN_FD; read -r -u $TUTTI_LAUNCHER_FD notice; fi")
+          .finish();
+  EXPECT_THAT(result.out, HasSubstr("[1] connected\n")) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("[0] socket:"));
+}
+
+TEST_F(Hosts, TheTokenIsOnNoCommandLine) {
+  const Result result =
+      start(2, "a,b", "tr '\\0' ' ' < /proc/$PPID/cmdline; echo; echo \"token $TUTTI_TOKEN\"")
+          .finish();
+  EXPECT_THAT(result.out, ContainsRegex(" agent *\n"));
+  const size_t at = result.out.find("token ");
+  ASSERT_NE(at, std::string::npos);
+  const std::string token = result.out.substr(at + 6, 32);
+  EXPECT_EQ(result.out.substr(0, at).find(token), std::string::npos);
+}
+
+TEST_F(Hosts, DeathsAreToldAcrossHosts) {
+  const Result result = start(3, "a,b",
+                              "if [ $RANK = 2 ]; then echo why >&2; kill -9 $$; fi;"
+                              "read -r -u $TUTTI_LAUNCHER_FD notice; echo \"$notice\"; exit 4")
+                            .finish();
+  EXPECT_EQ(result.code, 137);
+  EXPECT_THAT(result.out, ContainsRegex("\\[0[^\n]*signal 2 [0-9]+ 9\n"));
+  EXPECT_THAT(result.err, ContainsRegex("\\[2\\] why\ntutti run: rank 2 \\(b, pid [0-9]+\\) was "
+                                        "killed by signal 9 \\(Killed\\)\n$"));
+}
+
+TEST_F(Hosts, SignalsReachEveryHost) {
+  Process launcher = start(2, "a,b", "trap 'exit 0' TERM; echo $RANK; sleep 1000 & wait");
+  launcher.read_lines(2);
+  ::kill(launcher.pid(), SIGTERM);
+  EXPECT_EQ(launcher.finish().code, 128 + SIGTERM);
+}
+
+TEST_F(Hosts, NothingOutlivesALauncherThatIsKilled) {
+  Process launcher = start(2, "a,b", "sleep 1000 & echo $$; echo $!; echo $PPID; wait");
+  std::vector<Watched> processes;
+  for (const std::string& line : launcher.read_lines(6)) {
+    processes.emplace_back(std::stoi(line.substr(line.find(']') + 1)));
+  }
+  ASSERT_EQ(processes.size(), 6u);
+  ::kill(launcher.pid(), SIGKILL);
+  for (const Watched& process : processes) process.wait_for_end();
+  EXPECT_EQ(launcher.finish().code, 137);
+}
+
+TEST_F(Hosts, AHostThatGoesDownEndsTheJob) {
+  Process launcher = start(2, "a,b", "[ $RANK = 1 ] && kill -9 $PPID; sleep 1000 & wait");
+  const Result result = launcher.finish();
+  EXPECT_EQ(result.code, 137);
+  EXPECT_THAT(result.err, HasSubstr("lost host b"));
+}
+
+TEST_F(Hosts, AHostThatCannotBeReachedIsNamed) {
+  const Result result = start(2, "a,down", "read -r -u $TUTTI_LAUNCHER_FD notice").finish();
+  EXPECT_EQ(result.code, 255);
+  EXPECT_THAT(result.err, HasSubstr("lost host down"));
+  EXPECT_THAT(result.err, HasSubstr("remedy: try `"));
+}
+
+TEST_F(Hosts, AProgramThatIsNotThereIsNamedWithTheHost) {
+  const Result result =
+      Process(2, "a,b", {"no-such-program"}, {{"TUTTI_RSH", shell_}, {"TUTTI_INTERFACE", "lo"}})
+          .finish();
+  EXPECT_EQ(result.code, 127);
+  EXPECT_THAT(result.err, HasSubstr(": cannot run 'no-such-program'"));
+}
+
+TEST(Address, InterfacesAndAddressesAreAccepted) {
+  EXPECT_EQ(reachable_address("nowhere.invalid", "lo"), "127.0.0.1");
+  EXPECT_EQ(reachable_address("nowhere.invalid", "127.0.0.1"), "127.0.0.1");
+  EXPECT_THROW(reachable_address("nowhere.invalid", "no-such-interface"), Error);
+  const Listener listener = listen_on("127.0.0.1");
+  EXPECT_GT(listener.port, 0);
+}
+
+}  // namespace
+}  // namespace tutti::tool

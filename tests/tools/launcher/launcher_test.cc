@@ -1,0 +1,153 @@
+// Ranks on this host that come to an end by themselves.
+#include "tools/launcher/launcher.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <string>
+
+#include "base/text.h"
+#include "tests/tools/launcher/process.h"
+
+namespace tutti::tool {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ContainsRegex;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+// Ends when another rank does, with what the launcher said about it.
+const std::string kReadNotice = "read -r -u $TUTTI_LAUNCHER_FD notice; echo \"$notice\"; ";
+
+std::string last_line(const std::string& text) {
+  const std::vector<std::string> lines = split(text, '\n');
+  return lines.empty() ? "" : lines.back();
+}
+
+TEST(Launcher, RunsAProgramThatNeverHeardOfIt) {
+  const Result result = Process(2, "-", {"echo", "hi"}).finish();
+  EXPECT_EQ(result.code, 0);
+  EXPECT_THAT(result.out, ::testing::AnyOf("[0,1] hi\n", "[0] hi\n[1] hi\n"));
+  EXPECT_EQ(result.err, "");
+}
+
+TEST(Launcher, TellsRanksWhoTheyAre) {
+  const Result result = launch_script(
+      3,
+      "echo $RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $MASTER_ADDR;"
+      "[ ${#TUTTI_TOKEN} = 32 ] && [ $MASTER_PORT -gt 0 ] && echo good $RANK;"
+      "[ -z \"$TUTTI_LISTEN_FD\" ] || echo listens $RANK $(readlink /proc/$$/fd/$TUTTI_LISTEN_FD)",
+      {{"TUTTI_LISTEN_FD", "77"}});
+  EXPECT_EQ(result.code, 0);
+  for (const char* line :
+       {"[0] 0 3 0 3 127.0.0.1\n", "[1] 1 3 1 3 127.0.0.1\n", "[2] 2 3 2 3 127.0.0.1\n",
+        "[0] good 0\n", "[1] good 1\n", "[2] good 2\n", "[0] listens 0 socket:"}) {
+    EXPECT_THAT(result.out, HasSubstr(line));
+  }
+  EXPECT_THAT(result.out, Not(HasSubstr("listens 1")));
+}
+
+TEST(Launcher, ThePortIsRankZerosListeningSocket) {
+  const Result result = launch_script(
+      2,
+      "if [ $RANK = 1 ]; then exec 3<>/dev/tcp/$MASTER_ADDR/$MASTER_PORT && echo connected;"
+      "else read -r -u $TUTTI_LAUNCHER_FD notice; fi");
+  EXPECT_EQ(last_line(result.out), "[1] connected") << result.out << result.err;
+}
+
+TEST(Launcher, KeepsTheUsersTokenAndThreads) {
+  const Result result = launch_script(1, "echo $TUTTI_TOKEN $OMP_NUM_THREADS",
+                                      {{"TUTTI_TOKEN", "mine"}, {"OMP_NUM_THREADS", "7"}});
+  EXPECT_EQ(result.out, "[0] mine 7\n");
+}
+
+TEST(Launcher, BindsRanksToDisjointCoresUnlessToldNotTo) {
+  cpu_set_t allowed;
+  ASSERT_EQ(::sched_getaffinity(0, sizeof allowed, &allowed), 0);
+  const std::string script = "taskset -cp $$ | sed 's/.*: //'";
+  const Result unbound = launch_script(1, script, {{"TUTTI_BIND", "none"}});
+  const std::string everything = unbound.out;
+  const Result crowd = launch_script(CPU_COUNT(&allowed) + 1, script);
+  EXPECT_THAT(crowd.out, EndsWith(everything.substr(3))) << "more ranks than cores: not bound";
+  if (CPU_COUNT(&allowed) < 2) GTEST_SKIP() << "one core only";
+  const Result bound = launch_script(2, script);
+  const std::vector<std::string> lines = split(bound.out, '\n');
+  ASSERT_EQ(lines.size(), 2u) << bound.out;
+  EXPECT_NE(lines[0].substr(4), lines[1].substr(4));
+}
+
+TEST(Launcher, MoreRanksThanCoresWork) {
+  const Result result = launch_script(16, "echo rank $RANK threads $OMP_NUM_THREADS");
+  EXPECT_EQ(result.code, 0);
+  EXPECT_EQ(std::ranges::count(result.out, '\n'), 16);
+  EXPECT_THAT(result.out, HasSubstr("[15] rank 15 threads "));
+}
+
+TEST(Launcher, EachRanksLinesStayInOrder) {
+  const Result result = launch_script(2, "for ((i = 0; i < 3000; ++i)); do echo $i; done");
+  EXPECT_EQ(result.code, 0);
+  for (const char rank : {'0', '1'}) {
+    int next = 0;
+    for (const std::string& line : split(result.out, '\n')) {
+      const size_t close = line.find("] ");
+      ASSERT_NE(close, std::string::npos) << line;
+      if (line.substr(0, close).find(rank) == std::string::npos) continue;
+      ASSERT_EQ(line.substr(close + 2), std::to_string(next++));
+    }
+    EXPECT_EQ(next, 3000);
+  }
+}
+
+TEST(Launcher, ReturnsTheExitCodeOfTheRankThatFailedAndShowsItsErrorLast) {
+  const Result result = launch_script(3, "if [ $RANK = 1 ]; then echo the cause >&2; exit 3; fi; " +
+                                             kReadNotice + "echo the consequence >&2; exit 5");
+  EXPECT_EQ(result.code, 3);
+  EXPECT_THAT(result.out, ContainsRegex("exit 1 [0-9]+ 3"));
+  EXPECT_THAT(result.err, HasSubstr("the consequence"));
+  EXPECT_THAT(result.err,
+              ContainsRegex("\\[1\\] the cause\ntutti run: rank 1 \\(.+, pid [0-9]+\\) ended with "
+                            "exit code 3\n$"));
+}
+
+TEST(Launcher, TellsHowARankWasKilled) {
+  const Result result =
+      launch_script(3, "if [ $RANK = 2 ]; then kill -9 $$; fi; " + kReadNotice + "exit 1");
+  EXPECT_EQ(result.code, 137);
+  EXPECT_THAT(result.out, ContainsRegex("signal 2 [0-9]+ 9\n"));
+  EXPECT_THAT(last_line(result.err),
+              AllOf(HasSubstr("rank 2 ("), EndsWith("was killed by signal 9 (Killed)")));
+}
+
+TEST(Launcher, ARankThatIsDoneIsNoFailure) {
+  const Result result =
+      launch_script(2, "if [ $RANK = 1 ]; then exit 0; fi; " + kReadNotice + "exit 0");
+  EXPECT_EQ(result.code, 0);
+  EXPECT_THAT(result.out, ContainsRegex("^\\[0\\] exit 1 [0-9]+ 0\n$"));
+  EXPECT_THAT(result.err, IsEmpty());
+}
+
+TEST(Launcher, AProgramThatIsNotThereIsOneClearError) {
+  const Result missing = Process(4, "-", {"no-such-program"}).finish();
+  EXPECT_EQ(missing.code, 127);
+  EXPECT_THAT(missing.err, HasSubstr("cannot run 'no-such-program'"));
+  EXPECT_THAT(missing.err, HasSubstr("remedy: "));
+  EXPECT_EQ(std::ranges::count(missing.err, '\n'), 1);
+
+  const Result directory = Process(1, "-", {"/"}).finish();
+  EXPECT_EQ(directory.code, 126);
+  EXPECT_THAT(directory.err, HasSubstr("cannot run '/'"));
+}
+
+TEST(Launcher, NonsenseIsRefused) {
+  EXPECT_THAT(Process(0, "-", {"true"}).finish().err, HasSubstr("0 ranks"));
+  EXPECT_THAT(Process(1, "a,b", {"true"}).finish().err, HasSubstr("2 hosts are too many"));
+  EXPECT_THAT(Process(1, "-", {}).finish().err, HasSubstr("no program"));
+}
+
+}  // namespace
+}  // namespace tutti::tool

@@ -1,0 +1,102 @@
+// Ranks that have to be ended.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <string>
+
+#include "base/text.h"
+#include "tests/tools/launcher/process.h"
+
+namespace tutti::tool {
+namespace {
+
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+
+// Waits for signals, for ever.
+const std::string kWait = "while true; do sleep 1000 & wait; done";
+
+// "[0] 12 34" -> {12, 34}
+std::vector<pid_t> pids_in(const std::string& line) {
+  std::vector<pid_t> pids;
+  for (const std::string& word : split(line.substr(line.find(']') + 1), ' ')) {
+    pids.push_back(std::stoi(word));
+  }
+  return pids;
+}
+
+std::vector<Watched> watch_all(const std::vector<std::string>& lines) {
+  std::vector<Watched> watched;
+  for (const std::string& line : lines) {
+    for (pid_t pid : pids_in(line)) watched.emplace_back(pid);
+  }
+  return watched;
+}
+
+TEST(Signals, AnInterruptReachesTheRanks) {
+  Process launcher(2, "-",
+                   {"bash", "-c", "trap 'echo cleaned $RANK; exit 0' INT; echo $RANK; " + kWait});
+  launcher.read_lines(2);
+  ::kill(launcher.pid(), SIGINT);
+  const Result result = launcher.finish();
+  EXPECT_EQ(result.code, 128 + SIGINT);
+  EXPECT_THAT(result.out, HasSubstr("[0] cleaned 0\n"));
+  EXPECT_THAT(result.out, HasSubstr("[1] cleaned 1\n"));
+  EXPECT_THAT(result.err, EndsWith("ended by signal 2 (Interrupt)\n"));
+}
+
+TEST(Signals, ASecondInterruptKills) {
+  Process launcher(2, "-", {"bash", "-c", "trap 'echo stays $RANK' INT TERM; echo $$; " + kWait});
+  const std::vector<Watched> ranks = watch_all(launcher.read_lines(2));
+  ASSERT_EQ(ranks.size(), 2u);
+  ::kill(launcher.pid(), SIGINT);
+  launcher.read_lines(4);
+  for (const Watched& rank : ranks) EXPECT_TRUE(rank.alive());
+  ::kill(launcher.pid(), SIGINT);
+  EXPECT_EQ(launcher.finish().code, 128 + SIGINT);
+  for (const Watched& rank : ranks) EXPECT_FALSE(rank.alive());
+}
+
+TEST(Signals, UserSignalsPassAndEndNothing) {
+  Process launcher(1, "-", {"bash", "-c", "trap 'echo got it; exit 0' USR1; echo 1; " + kWait});
+  launcher.read_lines(1);
+  ::kill(launcher.pid(), SIGUSR1);
+  const Result result = launcher.finish();
+  EXPECT_EQ(result.code, 0);
+  EXPECT_EQ(result.out, "[0] 1\n[0] got it\n");
+}
+
+TEST(Signals, ARankKilledFromOutsideEndsTheOthersThatDoNotWantTo) {
+  Process launcher(3, "-", {"bash", "-c", "trap '' TERM; sleep 1000 & echo $$ $!; wait"});
+  const std::vector<std::string> lines = launcher.read_lines(3);
+  const std::vector<Watched> processes = watch_all(lines);
+  ASSERT_EQ(processes.size(), 6u);
+  ::kill(pids_in(lines[1])[0], SIGKILL);
+  const Result result = launcher.finish();
+  EXPECT_EQ(result.code, 137);
+  const std::string rank = lines[1].substr(1, 1);
+  EXPECT_THAT(result.err, HasSubstr("rank " + rank + " ("));
+  EXPECT_THAT(result.err, EndsWith("was killed by signal 9 (Killed)\n"));
+  for (const Watched& process : processes) process.wait_for_end();  // a group's end is not awaited
+}
+
+TEST(Signals, WhatRanksLeaveBehindIsEnded) {
+  Process launcher(1, "-", {"bash", "-c", "sleep 1000 & echo $!"});
+  const std::vector<Watched> left = watch_all(launcher.read_lines(1));
+  EXPECT_EQ(launcher.finish().code, 0);
+  left.at(0).wait_for_end();
+}
+
+TEST(Signals, NothingOutlivesALauncherThatIsKilled) {
+  Process launcher(2, "-", {"bash", "-c", "sleep 1000 & echo $$ $!; wait"});
+  const std::vector<Watched> processes = watch_all(launcher.read_lines(2));
+  ASSERT_EQ(processes.size(), 4u);
+  for (const Watched& process : processes) EXPECT_TRUE(process.alive());
+  ::kill(launcher.pid(), SIGKILL);
+  for (const Watched& process : processes) process.wait_for_end();
+  EXPECT_EQ(launcher.finish().code, 137);
+}
+
+}  // namespace
+}  // namespace tutti::tool

@@ -1,0 +1,93 @@
+// tutti run: starts the ranks of a job.
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/settings.h"
+#include "base/text.h"
+#include "tools/launcher/launcher.h"
+#include "tools/tutti/commands.h"
+#include "topology/host.h"
+
+namespace tutti::tool {
+
+namespace {
+
+struct RunOptions {
+  int ranks = 0;  // 0: as many as cores
+  std::vector<std::string> hosts;
+  bool no_prefix = false;
+  std::vector<std::string> settings;
+  std::vector<std::string> command;
+};
+
+// For this process, and for the ranks that inherit its environment.
+void apply_settings(const std::vector<std::string>& assignments) {
+  for (const std::string& assignment : assignments) {
+    const size_t equals = assignment.find('=');
+    if (equals == std::string::npos) {
+      throw Error(ErrorCode::invalid_argument, cat("--set ", assignment, " has no value"),
+                  {.remedy = "write it as in --set TUTTI_TRANSPORT=tcp"});
+    }
+    const std::string name = assignment.substr(0, equals);
+    const std::string value = assignment.substr(equals + 1);
+    settings().set(name, value);
+    ::setenv(name.c_str(), value.c_str(), 1);
+  }
+}
+
+int run(const RunOptions& options) {
+  apply_settings(options.settings);
+  LaunchOptions launch_options{.ranks = options.ranks,
+                               .hosts = options.hosts,
+                               .command = options.command,
+                               .prefix_lines = !options.no_prefix};
+  if (launch_options.ranks == 0) {
+    const int hosts = std::max(1, static_cast<int>(options.hosts.size()));
+    launch_options.ranks = std::max(1, load_host().allowed_cores()) * hosts;
+  }
+  return launch(launch_options);
+}
+
+}  // namespace
+
+void add_run(CLI::App& app, Action& chosen) {
+  const auto options = std::make_shared<RunOptions>();
+  CLI::App* run_command = app.add_subcommand("run", "Start the ranks of a job, here or on hosts");
+  run_command
+      ->add_option("-n,--ranks", options->ranks,
+                   "ranks in all (default: the cores this process may use, for each host)")
+      ->check(CLI::Range(1, 1 << 20));
+  run_command
+      ->add_option("--hosts", options->hosts,
+                   "hosts to run on, reached by TUTTI_RSH; each gets an equal block of ranks")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->type_name("A,B,...");
+  run_command->add_flag("--no-prefix", options->no_prefix,
+                        "show output as it comes, without [rank] before each line");
+  run_command
+      ->add_option("--set", options->settings,
+                   "a setting for the job, as if in the environment; may be repeated")
+      ->type_name("NAME=VALUE")
+      ->take_all()
+      ->allow_extra_args(false);
+  run_command->add_option("command", options->command, "program and arguments, behind --")
+      ->required()
+      ->type_name("PROGRAM ARGS...");
+  // `tutti run -n 2 program --flag`: what follows the program is the program's.
+  run_command->positionals_at_end();
+  run_command->footer(
+      "Examples:\n"
+      "  tutti run -n 4 -- ./program --its-own-option\n"
+      "  tutti run -n 8 --hosts node1,node2 -- ./program\n"
+      "  tutti run -n 2 --set TUTTI_TRANSPORT=tcp -- tutti bench all_reduce\n"
+      "The first rank that fails ends the job: its error comes last, its exit code is returned\n"
+      "(128 + N for signal N). Signals are forwarded to the ranks; a second Ctrl-C kills them.");
+  run_command->callback([options, &chosen] { chosen = [options] { return run(*options); }; });
+}
+
+}  // namespace tutti::tool

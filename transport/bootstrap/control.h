@@ -1,18 +1,19 @@
 // The control channel: how ranks find, trust and keep hearing of each other.
 //
-// Ranks 0 .. p-1 form a tree (parent of r is (r - 1) / fanout). Its TCP links stay up for the life of
-// the job and carry what must arrive although the data path is stuck: deaths, aborts, questions to
-// stalled peers. One thread per Control sleeps in poll() and serves the links, the listener, and the
-// unix socket through which ranks of one host get each other's shared memory.
+// Ranks 0 .. p-1 form a tree (parent of r is (r - 1) / fanout). Its TCP links stay up for the life
+// of the job and carry what must arrive although the data path is stuck: deaths, aborts, questions
+// to stalled peers. One thread per Control sleeps in poll() and serves the links, the listener, and
+// the unix socket through which ranks of one host get each other's shared memory.
 //
-//        0            a death is told by whoever sees the link break, and floods the tree
-//      / | \          a question is routed by rank arithmetic
-//     1  2  3
-//    /|\
+//         0           a death is told by whoever sees the link break, and floods the tree
+//       / | \         a question is routed by rank arithmetic
+//      1  2  3        whoever leaves says goodbye, and serves its subtree until that has left too,
+//     / \  |          for two seconds at most; ranks below it lose touch with the rest after that
+//    4   5 6          (the launcher's pipe still tells them of deaths)
 //
-// Handshake (every TCP connection): the acceptor sends a nonce, the connector answers with who it is
-// and an HMAC-SHA256 over both nonces and its claim, keyed by the job's token. Until that is checked
-// nothing else is parsed. Strangers are dropped and logged once.
+// Handshake (every TCP connection): the acceptor sends a nonce, the connector answers with who it
+// is and an HMAC-SHA256 over both nonces and its claim, keyed by the job's token. Until that is
+// checked nothing else is parsed. Strangers are dropped and logged once.
 #pragma once
 
 #include <cstdint>
@@ -31,17 +32,17 @@ namespace tutti {
 
 // What every rank knows of every other after the bootstrap.
 struct PeerInfo {
-  std::string host;       // name, for people
-  std::string host_id;    // equal for ranks that can share memory
+  std::string host;     // name, for people
+  std::string host_id;  // equal for ranks that can share memory
   int64_t pid = 0;
-  std::string address;    // numeric, of its listener
+  std::string address;  // numeric, of its listener
   uint16_t port = 0;
   std::string unix_name;  // abstract unix socket of its descriptor service
 };
 
-// One communicator's ear on the control channel. All calls come from the control thread (on_abort of
-// an already known failure: from attach()); they must not block nor call back into Control, except
-// answer() being returned.
+// One communicator's ear on the control channel. All calls come from the control thread, except for
+// what was known or kept before attach(): that comes from within attach(). They must not block nor
+// call back into Control.
 class ControlClient {
  public:
   virtual ~ControlClient() = default;
@@ -54,13 +55,17 @@ class ControlClient {
   virtual void on_connection(int rank, int lane, Fd socket) = 0;
 };
 
+// After fork() the child has no part in the job: its calls throw Error(unsupported), except that
+// detach(), withdraw() and the destructor do nothing.
 class Control {
  public:
-  // Finds all ranks of the job; blocks up to the job's init timeout. Throws Error(bootstrap) that names
-  // the missing ranks, the rank whose settings differ, or what was refused and why.
+  // Finds all ranks of the job; blocks up to the job's init timeout. Throws Error(bootstrap) that
+  // names the missing ranks, the rank whose settings differ, or what was refused and why.
   static std::shared_ptr<Control> connect(const Job& job);
 
-  virtual ~Control() = default;  // leaves the job (says goodbye, so that it is not taken for a death)
+  // Leaves the job: says goodbye, so that it is not taken for a death. Waits for the ranks below
+  // this one in the tree to leave as well, two seconds at most.
+  virtual ~Control() = default;
 
   virtual int rank() const = 0;
   virtual int size() const = 0;
@@ -69,7 +74,7 @@ class Control {
   std::string describe(int rank) const;
 
   // `members` are world ranks. A client hears of deaths of members, and of its communicator only.
-  // Connections and questions that arrive for an id before attach() are kept for it.
+  // Aborts, connections and questions that arrive for an id before attach() are kept for it.
   virtual void attach(uint64_t communicator, std::vector<int> members, ControlClient* client) = 0;
   // When this returns no call to the client is running and none will come.
   virtual void detach(uint64_t communicator) = 0;
@@ -86,10 +91,11 @@ class Control {
 
   // Opens a data connection to a member: connected, handshake done, non-blocking. Blocks up to the
   // deadline; throws Error.
-  virtual Fd open_connection(uint64_t communicator, int rank, int lane, const Deadline& deadline) = 0;
+  virtual Fd open_connection(uint64_t communicator, int rank, int lane,
+                             const Deadline& deadline) = 0;
 
-  // Shared memory between ranks of one host: the owner offers a descriptor under a name, others fetch
-  // it. offer() before or after fetch(): fetch waits. withdraw() ends the offer.
+  // Shared memory between ranks of one host: the owner offers a descriptor under a name, others
+  // fetch it. offer() before or after fetch(): fetch waits. withdraw() ends the offer.
   virtual void offer(const std::string& name, int fd) = 0;
   virtual void withdraw(const std::string& name) = 0;
   virtual Fd fetch(int rank, const std::string& name, const Deadline& deadline) = 0;

@@ -12,21 +12,24 @@ namespace tutti {
 struct Job {
   int rank = 0;
   int size = 1;
-  std::string master_address;   // empty with a rendezvous file, or when size is 1
+  std::string master_address;  // empty with a rendezvous file, or when size is 1
   uint16_t master_port = 0;
   std::string rendezvous_file;  // empty: use the address
   std::string token;            // empty: peers are not checked
-  int listen_fd = -1;           // rank 0: an already listening socket to adopt, else -1
-  int launcher_fd = -1;         // pipe on which the launcher tells how ranks ended, else -1
+  // Rank 0: a listening socket to adopt (Control closes it), else -1. One that is no listening
+  // socket on master_port any more is passed over, and the port bound.
+  int listen_fd = -1;
+  // Pipe on which the launcher tells how ranks ended, else -1. Borrowed.
+  int launcher_fd = -1;
   std::chrono::milliseconds init_timeout{60000};
   int fanout = 32;
-  std::string wire_settings;    // must be equal on all ranks
-  std::string interface;        // network interface or address to listen on; empty: by route
+  std::string wire_settings;  // must be equal on all ranks
+  std::string interface;      // network interface or address to listen on; empty: by route
 };
 
 // Reads RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT (tutti run, torchrun), TUTTI_RENDEZVOUS and the
-// settings. Without any of them: a job of one rank. Throws Error(bootstrap) naming the variable that is
-// missing or wrong.
+// settings. Without any of them: a job of one rank. Throws Error(bootstrap) naming the variable
+// that is missing or wrong.
 Job job_from_environment();
 
 }  // namespace tutti

@@ -1,0 +1,180 @@
+#include "transport/bootstrap/acceptor.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <span>
+#include <utility>
+
+#include "base/log.h"
+#include "base/text.h"
+#include "transport/bootstrap/socket.h"
+#include "transport/message.h"
+
+namespace tutti::bootstrap {
+
+namespace {
+
+constexpr std::chrono::seconds kHandshakeTime{5};
+constexpr std::chrono::milliseconds kPause{100};
+constexpr size_t kMaxGuests = 512;  // more wait in the listener's queue
+
+// Descriptors go to processes of this user only.
+bool same_user(int socket) {
+  ucred credentials{};
+  socklen_t length = sizeof(credentials);
+  return ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &credentials, &length) == 0 &&
+         credentials.uid == ::geteuid();
+}
+
+}  // namespace
+
+void Acceptor::watch(PollSet& set, Judge judge, Welcome welcome) {
+  drop_late();
+  if (listener_ && guests_.size() < kMaxGuests) {
+    if (Clock::now() >= resume_at_) {
+      set.add(listener_.get(), POLLIN, [this](short) { accept_some(); });
+    } else {
+      set.wake_at(resume_at_);
+    }
+  }
+  for (Guest& guest : guests_) {
+    set.wake_at(guest.give_up);
+    set.add(guest.socket.get(), POLLIN,
+            [this, &guest, judge, welcome](short) { read(guest, judge, welcome); });
+  }
+}
+
+void Acceptor::drop_late() {
+  for (Guest& guest : guests_) {
+    if (guest.done || Clock::now() < guest.give_up) continue;
+    say_once("silent", cat("dropped a connection from ", guest.from,
+                           " that did not finish the handshake within ", kHandshakeTime.count(),
+                           " s; likely cause: something other than Tutti uses this port"));
+    guest.done = true;
+  }
+  guests_.remove_if([](const Guest& guest) { return guest.done; });
+}
+
+void Acceptor::accept_some() {
+  while (guests_.size() < kMaxGuests) {
+    Fd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (socket) {
+      if (!admit(std::move(socket))) continue;
+    } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+      say_once("accept", cat("cannot accept connections: ", std::strerror(errno),
+                             "; remedy: raise the limit of open files (ulimit -n)"));
+      resume_at_ = Clock::now() + kPause;
+      return;
+    } else if (errno != EINTR && errno != ECONNABORTED) {
+      return;
+    }
+  }
+}
+
+bool Acceptor::admit(Fd socket) {
+  SocketAddress from;
+  from.length = sizeof(from.storage);
+  if (::getpeername(socket.get(), reinterpret_cast<sockaddr*>(&from.storage), &from.length) != 0) {
+    return false;
+  }
+  const bool is_unix = from.family() == AF_UNIX;
+  if (is_unix && !same_user(socket.get())) {
+    say_once("user", "dropped another user's process that asked for shared memory");
+    return false;
+  }
+  set_no_delay(socket.get());
+  Guest guest;
+  guest.from = is_unix ? "this host" : from.host();
+  guest.challenge = make_challenge();
+  guest.give_up = Clock::now() + kHandshakeTime;
+  // A fresh socket has room for it.
+  if (::send(socket.get(), &guest.challenge, sizeof(Challenge), MSG_NOSIGNAL) !=
+      sizeof(Challenge)) {
+    return false;
+  }
+  guest.socket = std::move(socket);
+  guests_.push_back(std::move(guest));
+  return true;
+}
+
+void Acceptor::read(Guest& guest, const Judge& judge, const Welcome& welcome) {
+  if (guest.done) return;
+  auto* bytes = reinterpret_cast<char*>(&guest.hello);
+  const ssize_t got = ::recv(guest.socket.get(), bytes + guest.received,
+                             sizeof(Hello) - guest.received, MSG_DONTWAIT);
+  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  if (got <= 0) {
+    if (guest.received > 0) {
+      say_once("cut", cat("a connection from ", guest.from, " broke off in the handshake"));
+    }
+    guest.done = true;
+    return;
+  }
+  guest.received += static_cast<size_t>(got);
+  const size_t seen = std::min(guest.received, kMagic.size());
+  if (std::memcmp(bytes, kMagic.data(), seen) != 0) {
+    say_once("garbage", cat("dropped a connection from ", guest.from,
+                            " that does not speak Tutti's "
+                            "protocol; likely cause: a port scanner, or another program that was "
+                            "given this port"));
+    guest.done = true;
+    return;
+  }
+  if (guest.received < sizeof(Hello)) return;
+
+  guest.done = true;
+  bool ignore = false;
+  Verdict verdict{.refusal = judge_hello(guest, judge, ignore), .size = world_size_};
+  if (ignore) return;
+  verdict.proof = prove(key_for(guest.hello), guest.challenge, guest.hello, verdict);
+  const bool sent = ::send(guest.socket.get(), &verdict, sizeof(verdict), MSG_NOSIGNAL) ==
+                    static_cast<ssize_t>(sizeof(verdict));
+  if (sent && verdict.refusal == Refusal::none) welcome(guest.hello, std::move(guest.socket));
+}
+
+Refusal Acceptor::judge_hello(const Guest& guest, const Judge& judge, bool& ignore) {
+  const Hello& hello = guest.hello;
+  const auto refuse = [&](Refusal refusal, const std::string& text) {
+    say_once(cat("refusal ", static_cast<int>(refusal), " ", guest.from),
+             cat("refused a connection from ", guest.from, ": ", text));
+    return refusal;
+  };
+  if (hello.version != kWireVersion) {
+    return refuse(Refusal::wrong_version,
+                  cat("it speaks wire version ", hello.version, ", this rank ", kWireVersion));
+  }
+  if (!equal(hello.proof, prove(key_for(hello), guest.challenge, hello))) {
+    return refuse(Refusal::bad_token,
+                  "it does not know this job's token; likely cause: a rank of another job");
+  }
+  if (hello.size != world_size_) {
+    return refuse(Refusal::wrong_size, cat("rank ", hello.rank, " says the world has ", hello.size,
+                                           " ranks, this rank says ", world_size_));
+  }
+  if (hello.rank < 0 || hello.rank >= world_size_) {
+    return refuse(Refusal::rank_out_of_range,
+                  cat("rank ", hello.rank, " is not in 0 to ", world_size_ - 1));
+  }
+  switch (judge(hello)) {
+    case Decision::accept:
+      return Refusal::none;
+    case Decision::duplicate:
+      return refuse(Refusal::duplicate_rank, cat("there is a rank ", hello.rank, " already"));
+    case Decision::not_in_job:
+      return refuse(Refusal::not_in_job,
+                    cat("rank ", hello.rank, " has no business with this rank"));
+    case Decision::ignore:
+      break;
+  }
+  ignore = true;
+  return Refusal::none;
+}
+
+void Acceptor::say_once(const std::string& kind, const std::string& text) {
+  if (said_.insert(kind).second) log(LogLevel::warning, text);
+}
+
+}  // namespace tutti::bootstrap

@@ -1,0 +1,76 @@
+// The accepting side of the handshake: a listening socket and the connections that have not proved
+// themselves yet.
+//
+// Nobody can stall it: hellos are read as they come, and whoever has not finished within five
+// seconds is dropped. Strangers and refused ranks are logged once per kind.
+#pragma once
+
+#include <functional>
+#include <list>
+#include <set>
+#include <string>
+
+#include "base/deadline.h"
+#include "base/fd.h"
+#include "transport/bootstrap/handshake.h"
+#include "transport/bootstrap/poll_set.h"
+
+namespace tutti::bootstrap {
+
+// What an acceptor says to a hello whose proof is right.
+enum class Decision {
+  accept,
+  duplicate,
+  not_in_job,
+  ignore /* closes without a word: try again */
+};
+
+class Acceptor {
+ public:
+  // Asked once the proof, the version and the world size are right.
+  using Judge = std::function<Decision(const Hello&)>;
+  // Gets every accepted connection (non-blocking).
+  using Welcome = std::function<void(const Hello&, Fd)>;
+
+  Acceptor() = default;  // listens to nobody
+  Acceptor(Fd listener, std::string token, int world_size)
+      : listener_(std::move(listener)), token_(std::move(token)), world_size_(world_size) {}
+
+  // The key of every purpose but the bootstrap, whose key is the token.
+  void set_session_key(std::string key) { session_key_ = std::move(key); }
+  int listener() const { return listener_.get(); }
+
+  // Adds what it waits for; `judge` and `welcome` are called from set.run().
+  void watch(PollSet& set, Judge judge, Welcome welcome);
+
+ private:
+  struct Guest {
+    Fd socket;
+    std::string from;
+    Challenge challenge;
+    Hello hello;
+    size_t received = 0;
+    Clock::time_point give_up;
+    bool done = false;
+  };
+
+  void accept_some();
+  bool admit(Fd socket);
+  const std::string& key_for(const Hello& hello) const {
+    return hello.purpose == Purpose::bootstrap ? token_ : session_key_;
+  }
+  void read(Guest& guest, const Judge& judge, const Welcome& welcome);
+  Refusal judge_hello(const Guest& guest, const Judge& judge, bool& ignore);
+  void say_once(const std::string& kind, const std::string& text);
+  void drop_late();
+
+  Fd listener_;
+  std::string token_;
+  std::string session_key_;
+  int world_size_ = 0;
+  std::list<Guest> guests_;
+  std::set<std::string> said_;
+  Clock::time_point resume_at_{};  // out of descriptors: accept nobody until then
+};
+
+}  // namespace tutti::bootstrap

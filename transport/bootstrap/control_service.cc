@@ -1,0 +1,187 @@
+// The callers' side; control_thread.cc has the thread's.
+#include "transport/bootstrap/control_service.h"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+
+#include "base/text.h"
+#include "transport/bootstrap/socket.h"
+
+namespace tutti::bootstrap {
+
+namespace {
+
+constexpr std::chrono::seconds kTimeToLearnWhy{2};
+
+Membership bootstrap(const Job& job, const std::string& unix_name) {
+  return job.rank == 0 ? gather(job, unix_name) : join(job, unix_name);
+}
+
+// The process's signals belong to the program's own threads.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t all;
+    ::sigfillset(&all);
+    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalsBlocked() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_{};
+};
+
+}  // namespace
+
+ControlService::ControlService(const Job& job)
+    : pid_(::getpid()),
+      init_timeout_(job.init_timeout),
+      unix_name_("tutti-" + to_hex(random_nonce())),
+      descriptors_(unix_name_, job.size),
+      membership_(bootstrap(job, unix_name_)),
+      tree_{.rank = job.rank, .size = job.size, .fanout = membership_.fanout},
+      clients_(job.size),
+      left_(job.size),
+      wake_fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      links_(std::move(membership_.links)) {
+  if (!wake_fd_) throw system_error("eventfd", errno);
+  descriptors_.set_session_key(membership_.key);
+  for (const int child : tree_.children()) links_.try_emplace(child);
+  for (const auto& [neighbour, link] : links_) {
+    if (link.connected()) set_keepalive(link.fd());
+  }
+  const SignalsBlocked blocked;
+  thread_ = std::make_unique<std::thread>([this] { serve(); });
+}
+
+ControlService::~ControlService() {
+  if (forked()) {
+    thread_.release();  // it runs in the parent only; there is nothing to join
+    return;
+  }
+  post([this] { leave(); });
+  thread_->join();
+}
+
+void ControlService::wait_until_linked() {
+  std::unique_lock lock(mutex_);
+  const bool told =
+      linked_.wait_for(lock, init_timeout_, [this] { return all_linked_ || failure_.has_value(); });
+  if (failure_) throw *failure_;
+  if (!told) {
+    throw Error(ErrorCode::bootstrap,
+                cat("not all ranks below ", describe(rank()),
+                    " in the tree of the control channel "
+                    "connected to it within ",
+                    std::chrono::duration<double>(init_timeout_).count(), " s"),
+                {.cause = "they are stopped, or a firewall blocks the connection",
+                 .remedy = "open all TCP ports between the hosts, or set TUTTI_INTERFACE to a "
+                           "network that connects them"});
+  }
+}
+
+bool ControlService::forked() const { return ::getpid() != pid_; }
+
+void ControlService::require_own_process() const {
+  if (!forked()) return;
+  throw Error(
+      ErrorCode::unsupported,
+      cat("rank ", rank(), "'s communicators belong to process ", pid_, ", not to ", ::getpid()),
+      {.cause = "this process was made by fork() after the rank had joined the job",
+       .remedy = "call Tutti in the parent, or fork before init"});
+}
+
+void ControlService::post(Command command) {
+  {
+    std::lock_guard lock(mutex_);
+    commands_.push_back(std::move(command));
+  }
+  wake();
+}
+
+void ControlService::wake() {
+  const uint64_t one = 1;
+  // Fails only when so many wakes are pending that one more makes no difference.
+  [[maybe_unused]] const ssize_t written = ::write(wake_fd_.get(), &one, sizeof(one));
+}
+
+Hello ControlService::make_hello(Purpose purpose) const {
+  return {.purpose = purpose, .rank = tree_.rank, .size = tree_.size};
+}
+
+void ControlService::attach(uint64_t communicator, std::vector<int> members,
+                            ControlClient* client) {
+  require_own_process();
+  for (ClientTable::Answer& answer : clients_.attach(communicator, std::move(members), client)) {
+    post([this, answer = std::move(answer)] { send_answer(answer); });
+  }
+}
+
+void ControlService::detach(uint64_t communicator) {
+  if (!forked()) clients_.detach(communicator);
+}
+
+void ControlService::poison(uint64_t communicator, const Error& error) {
+  require_own_process();
+  post([this, communicator, error] { poison_now(communicator, error); });
+}
+
+void ControlService::ask(uint64_t communicator, int rank, uint32_t call) {
+  require_own_process();
+  post([this, communicator, rank, call] {
+    if (rank == tree_.rank) return deliver_question(communicator, rank, call);
+    route(rank, FrameWriter(FrameType::question)
+                    .put(communicator)
+                    .put(int32_t{tree_.rank})
+                    .put(int32_t{rank})
+                    .put(call)
+                    .finish());
+  });
+}
+
+void ControlService::suspect(uint64_t communicator, int rank, std::string text) {
+  require_own_process();
+  post([this, communicator, rank, text = std::move(text)] {
+    after(kTimeToLearnWhy, [this, communicator, rank, text] {
+      if (left_[rank] || clients_.death_of(rank)) return;
+      poison_now(communicator, Error(ErrorCode::connection_lost, text));
+    });
+  });
+}
+
+Fd ControlService::open_connection(uint64_t communicator, int rank, int lane,
+                                   const Deadline& deadline) {
+  require_own_process();
+  if (const std::optional<Error> death = clients_.death_of(rank)) throw *death;
+  if (has_left(rank)) {
+    throw Error(ErrorCode::connection_lost, describe(rank) + " has left the job",
+                {.cause = "the ranks made different numbers of calls"});
+  }
+  Hello hello = make_hello(Purpose::data);
+  hello.communicator = communicator;
+  hello.lane = lane;
+  return connect_to_peer(peer(rank), hello, membership_.key, describe(rank), deadline);
+}
+
+void ControlService::offer(const std::string& name, int fd) {
+  require_own_process();
+  descriptors_.offer(name, fd);
+  wake();
+}
+
+void ControlService::withdraw(const std::string& name) {
+  if (!forked()) descriptors_.withdraw(name);
+}
+
+Fd ControlService::fetch(int rank, const std::string& name, const Deadline& deadline) {
+  require_own_process();
+  return fetch_descriptor(peer(rank).unix_name, name, make_hello(Purpose::descriptors),
+                          membership_.key, describe(rank), deadline);
+}
+
+}  // namespace tutti::bootstrap

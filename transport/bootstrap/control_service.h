@@ -1,0 +1,115 @@
+// Control for a job of several ranks: the thread that serves the tree, and what it shares with the
+// callers.
+//
+// Callers post commands and wake the thread; the thread alone touches links, timers and the
+// acceptor. Shared between them: the queue of commands, the client table, the offers, and who left.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/deadline.h"
+#include "transport/bootstrap/bootstrap.h"
+#include "transport/bootstrap/client_table.h"
+#include "transport/bootstrap/control.h"
+#include "transport/bootstrap/descriptor_service.h"
+#include "transport/bootstrap/frame.h"
+#include "transport/bootstrap/tree.h"
+
+namespace tutti::bootstrap {
+
+class ControlService final : public Control {
+ public:
+  // Finds all ranks and starts the thread; wait_until_linked() then waits for the ranks below.
+  explicit ControlService(const Job& job);
+  ~ControlService() override;
+  void wait_until_linked();
+
+  int rank() const override { return tree_.rank; }
+  int size() const override { return tree_.size; }
+  const PeerInfo& peer(int rank) const override { return membership_.peers.at(rank); }
+  void attach(uint64_t communicator, std::vector<int> members, ControlClient* client) override;
+  void detach(uint64_t communicator) override;
+  void poison(uint64_t communicator, const Error& error) override;
+  void ask(uint64_t communicator, int rank, uint32_t call) override;
+  bool has_left(int rank) const override { return left_.at(rank).load(); }
+  void suspect(uint64_t communicator, int rank, std::string text) override;
+  Fd open_connection(uint64_t communicator, int rank, int lane, const Deadline& deadline) override;
+  void offer(const std::string& name, int fd) override;
+  void withdraw(const std::string& name) override;
+  Fd fetch(int rank, const std::string& name, const Deadline& deadline) override;
+
+ private:
+  using Command = std::function<void()>;
+
+  // --- from any thread
+  bool forked() const;
+  void require_own_process() const;
+  void post(Command command);
+  void wake();
+  Hello make_hello(Purpose purpose) const;
+
+  // --- the control thread
+  void serve();
+  void turn();
+  void run_commands();
+  void run_timers();
+  void after(std::chrono::milliseconds delay, Command command);
+  void watch_links();
+  Decision judge(const Hello& hello) const;
+  void welcome(const Hello& hello, Fd socket);
+  void tell_linked();
+
+  void on_link(int neighbour, short revents);
+  bool on_frame(int neighbour, std::string_view body);
+  void flood(const std::string& frame, int except = -1);
+  void route(int to, const std::string& frame);
+  void deliver_question(uint64_t communicator, int from, uint32_t call);
+  void send_answer(const ClientTable::Answer& answer);
+  void poison_now(uint64_t communicator, const Error& error);
+
+  void on_link_end(int neighbour);
+  void on_launcher_line(const RankEnd& end);
+  void declare_death(int rank, const std::string& how);
+  void record_death(int rank, const std::string& text, int told_by);
+
+  void leave();
+  bool finished() const;
+  void part();
+
+  const int64_t pid_;
+  const std::chrono::milliseconds init_timeout_;
+  const std::string unix_name_;
+  DescriptorService descriptors_;
+  Membership membership_;
+  Tree tree_;
+  ClientTable clients_;
+  std::vector<std::atomic<bool>> left_;
+  Fd wake_fd_;
+
+  std::mutex mutex_;
+  std::condition_variable linked_;
+  std::vector<Command> commands_;
+  bool all_linked_ = false;
+  std::optional<Error> failure_;  // that came before all were linked
+
+  // The control thread's own.
+  PollSet set_;
+  std::map<int, Link> links_;  // to all neighbours
+  std::vector<std::pair<Clock::time_point, Command>> timers_;
+  std::map<int, std::string> ends_;  // what the launcher said
+  std::optional<Clock::time_point> leave_by_;
+
+  std::unique_ptr<std::thread> thread_;
+};
+
+}  // namespace tutti::bootstrap

@@ -1,0 +1,324 @@
+// The control thread: links, frames, deaths and leaving.
+#include <pthread.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "base/log.h"
+#include "base/text.h"
+#include "transport/bootstrap/control_service.h"
+#include "transport/bootstrap/peer_table.h"
+#include "transport/bootstrap/socket.h"
+
+namespace tutti::bootstrap {
+
+namespace {
+
+// After a link broke, for the launcher to tell how the rank ended.
+constexpr std::chrono::milliseconds kTimeToTell{500};
+// After a rank's end was told, for a goodbye that is still on its way through the tree.
+constexpr std::chrono::milliseconds kTimeForGoodbye{1000};
+constexpr std::chrono::seconds kTimeToLeave{2};
+constexpr std::chrono::milliseconds kTimeToPart{200};
+
+std::string death_frame(int rank, std::string_view text) {
+  return FrameWriter(FrameType::death).put(int32_t{rank}).put_text(cut_text(text)).finish();
+}
+
+}  // namespace
+
+void ControlService::serve() {
+  set_log_rank(tree_.rank);
+  ::pthread_setname_np(::pthread_self(), "tutti-control");
+  try {
+    tell_linked();
+    while (!finished()) turn();
+    part();
+  } catch (const std::exception& error) {
+    // Without the channel nobody would hear of anything any more.
+    const Error failure(ErrorCode::internal, cat("the control channel of ", describe(rank()),
+                                                 " failed: ", error.what()));
+    log(LogLevel::error, failure.what());
+    clients_.abort_all(failure);
+    const std::lock_guard lock(mutex_);
+    failure_ = failure;
+    linked_.notify_all();
+  }
+}
+
+void ControlService::turn() {
+  run_commands();
+  run_timers();
+  if (finished()) return;
+  set_.add(wake_fd_.get(), POLLIN, [this](short) {
+    uint64_t count = 0;
+    [[maybe_unused]] const ssize_t got = ::read(wake_fd_.get(), &count, sizeof(count));
+  });
+  membership_.acceptor.watch(
+      set_, [this](const Hello& hello) { return judge(hello); },
+      [this](const Hello& hello, Fd socket) { welcome(hello, std::move(socket)); });
+  membership_.launcher.watch(set_, [this](const RankEnd& end) { on_launcher_line(end); });
+  descriptors_.watch(set_);
+  watch_links();
+  for (const auto& [when, command] : timers_) set_.wake_at(when);
+  if (leave_by_) set_.wake_at(*leave_by_);
+  set_.run();
+}
+
+void ControlService::run_commands() {
+  std::vector<Command> commands;
+  {
+    std::lock_guard lock(mutex_);
+    commands.swap(commands_);
+  }
+  for (const Command& command : commands) command();
+}
+
+void ControlService::run_timers() {
+  const Clock::time_point now = Clock::now();
+  const auto due = std::ranges::stable_partition(
+      timers_, [now](const auto& timer) { return timer.first > now; });
+  const std::vector<std::pair<Clock::time_point, Command>> ready(due.begin(), due.end());
+  timers_.erase(due.begin(), due.end());
+  for (const auto& [when, command] : ready) command();
+}
+
+void ControlService::after(std::chrono::milliseconds delay, Command command) {
+  timers_.emplace_back(Clock::now() + delay, std::move(command));
+}
+
+// ---- links
+
+void ControlService::watch_links() {
+  for (const auto& [neighbour, link] : links_) {
+    if (!link.connected()) continue;
+    const short events = link.wants_to_write() ? POLLIN | POLLOUT : POLLIN;
+    set_.add(link.fd(), events,
+             [this, neighbour = neighbour](short revents) { on_link(neighbour, revents); });
+  }
+}
+
+Decision ControlService::judge(const Hello& hello) const {
+  switch (hello.purpose) {
+    case Purpose::bootstrap:
+      // A rank that left and starts anew tries again until this one does so, too.
+      if (tree_.rank != 0) return Decision::not_in_job;
+      return left_[hello.rank] ? Decision::ignore : Decision::duplicate;
+    case Purpose::control: {
+      if (!tree_.is_child(hello.rank)) return Decision::not_in_job;
+      return links_.at(hello.rank).connected() ? Decision::duplicate : Decision::accept;
+    }
+    case Purpose::data:
+      return hello.rank == tree_.rank ? Decision::not_in_job : Decision::accept;
+    case Purpose::descriptors:
+      break;
+  }
+  return Decision::not_in_job;
+}
+
+void ControlService::welcome(const Hello& hello, Fd socket) {
+  if (hello.purpose == Purpose::data) {
+    clients_.connection(hello.communicator, hello.rank, hello.lane, std::move(socket));
+    return;
+  }
+  set_keepalive(socket.get());
+  Link& link = links_.at(hello.rank);
+  link.connect(std::move(socket));
+  link.flush();
+  tell_linked();
+}
+
+void ControlService::tell_linked() {
+  if (!std::ranges::all_of(links_, [](const auto& entry) { return entry.second.connected(); })) {
+    return;
+  }
+  std::lock_guard lock(mutex_);
+  all_linked_ = true;
+  linked_.notify_all();
+}
+
+void ControlService::on_link(int neighbour, short revents) {
+  Link& link = links_.at(neighbour);
+  if (!link.connected()) return;
+  if ((revents & POLLOUT) != 0) link.flush();
+  if ((revents & ~POLLOUT) == 0) return;
+  const auto take = [this, neighbour](std::string_view body) { return on_frame(neighbour, body); };
+  if (!link.receive(take, kMaxFrameBytes)) on_link_end(neighbour);
+}
+
+// ---- frames
+
+void ControlService::flood(const std::string& frame, int except) {
+  for (auto& [neighbour, link] : links_) {
+    if (neighbour != except) link.send(frame);
+  }
+}
+
+void ControlService::route(int to, const std::string& frame) {
+  const auto link = links_.find(tree_.next_hop(to));
+  if (link != links_.end()) link->second.send(frame);
+}
+
+bool ControlService::on_frame(int neighbour, std::string_view body) {
+  FrameReader frame(body);
+  // The frame as it came, to be passed on.
+  const auto whole = [&] {
+    const auto length = static_cast<uint32_t>(body.size());
+    return cat(std::string_view(reinterpret_cast<const char*>(&length), sizeof(length)), body);
+  };
+  const auto in_world = [this](int rank) { return rank >= 0 && rank < tree_.size; };
+  switch (frame.type()) {
+    case FrameType::goodbye: {
+      const auto rank = frame.get<int32_t>();
+      if (!frame.ok() || !in_world(rank)) return false;
+      left_[rank] = true;
+      flood(whole(), neighbour);
+      return true;
+    }
+    case FrameType::death: {
+      const auto rank = frame.get<int32_t>();
+      const std::string text = frame.get_text();
+      if (!frame.ok() || !in_world(rank)) return false;
+      record_death(rank, text, neighbour);
+      return true;
+    }
+    case FrameType::abort: {
+      const auto communicator = frame.get<uint64_t>();
+      const auto code = static_cast<ErrorCode>(frame.get<int32_t>());
+      const std::string text = frame.get_text();
+      if (!frame.ok()) return false;
+      clients_.abort(communicator, Error(code, text));
+      flood(whole(), neighbour);
+      return true;
+    }
+    case FrameType::question:
+    case FrameType::answer: {
+      const auto communicator = frame.get<uint64_t>();
+      const auto from = frame.get<int32_t>();
+      const auto to = frame.get<int32_t>();
+      const auto call = frame.get<uint32_t>();
+      const std::string text = frame.type() == FrameType::answer ? frame.get_text() : std::string();
+      if (!frame.ok() || !in_world(from) || !in_world(to)) return false;
+      if (to != tree_.rank) {
+        route(to, whole());
+      } else if (frame.type() == FrameType::question) {
+        deliver_question(communicator, from, call);
+      } else {
+        clients_.answer(communicator, from, call, text);
+      }
+      return true;
+    }
+    default:
+      return false;
+  }
+}
+
+void ControlService::deliver_question(uint64_t communicator, int from, uint32_t call) {
+  if (const auto answer = clients_.question(communicator, from, call)) send_answer(*answer);
+}
+
+void ControlService::send_answer(const ClientTable::Answer& answer) {
+  if (answer.to == tree_.rank) {
+    clients_.answer(answer.communicator, tree_.rank, answer.call, answer.text);
+    return;
+  }
+  route(answer.to, FrameWriter(FrameType::answer)
+                       .put(answer.communicator)
+                       .put(int32_t{tree_.rank})
+                       .put(int32_t{answer.to})
+                       .put(answer.call)
+                       .put_text(cut_text(answer.text))
+                       .finish());
+}
+
+void ControlService::poison_now(uint64_t communicator, const Error& error) {
+  clients_.abort(communicator, error);
+  flood(FrameWriter(FrameType::abort)
+            .put(communicator)
+            .put(static_cast<int32_t>(error.code()))
+            .put_text(cut_text(error.what()))
+            .finish());
+}
+
+// ---- deaths
+
+void ControlService::on_link_end(int neighbour) {
+  Link& link = links_.at(neighbour);
+  const std::string how = cat("vanished: its connection broke (", explain_close(link.error()), ")");
+  link.close();
+  const auto declare = [this, neighbour, how] {
+    const auto told = ends_.find(neighbour);
+    declare_death(neighbour, told == ends_.end() ? how : told->second);
+  };
+  if (ends_.contains(neighbour) || !membership_.launcher.open()) {
+    declare();
+  } else {
+    after(kTimeToTell, declare);
+  }
+}
+
+void ControlService::on_launcher_line(const RankEnd& end) {
+  if (end.rank < 0 || end.rank >= tree_.size || end.rank == tree_.rank) return;
+  ends_[end.rank] = end.text();
+  const auto link = links_.find(end.rank);
+  const bool link_ended = link != links_.end() && !link->second.connected();
+  const auto declare = [this, end] { declare_death(end.rank, end.text()); };
+  if (end.by_signal || link_ended) {
+    declare();
+  } else {
+    after(kTimeForGoodbye, declare);
+  }
+}
+
+void ControlService::declare_death(int rank, const std::string& how) {
+  if (left_[rank]) return;
+  const Error error(ErrorCode::rank_died, cat(describe(rank), " ", how),
+                    {.remedy = "look at the output of that rank"});
+  record_death(rank, error.what(), -1);
+}
+
+void ControlService::record_death(int rank, const std::string& text, int told_by) {
+  const Error error(ErrorCode::rank_died, text);
+  if (left_[rank] || !clients_.rank_died(rank, error)) return;
+  flood(death_frame(rank, text), told_by);
+  const std::lock_guard lock(mutex_);
+  if (!all_linked_) failure_ = error;
+  linked_.notify_all();
+}
+
+// ---- leaving
+
+void ControlService::leave() {
+  leave_by_ = Clock::now() + kTimeToLeave;
+  flood(FrameWriter(FrameType::goodbye).put(int32_t{tree_.rank}).finish());
+}
+
+// A rank that leaves still serves those below it, which would be cut off from the rest, until they
+// have left or died as well.
+bool ControlService::finished() const {
+  if (!leave_by_) return false;
+  if (Clock::now() >= *leave_by_) return true;
+  return std::ranges::all_of(links_, [this](const auto& entry) {
+    const auto& [neighbour, link] = entry;
+    if (link.wants_to_write()) return false;
+    return !tree_.is_child(neighbour) || left_[neighbour] || clients_.death_of(neighbour);
+  });
+}
+
+// Closing with unread bytes would reset the connection and could lose the goodbye: so this rank
+// says that it is done, and waits a moment for the others to close.
+void ControlService::part() {
+  const Deadline deadline = Deadline::after(kTimeToPart);
+  for (auto& [neighbour, link] : links_) link.shut_down();
+  for (auto& [neighbour, link] : links_) {
+    const auto ignore = [](std::string_view) { return true; };
+    while (link.connected() && wait_for(link.fd(), POLLIN, deadline)) {
+      if (!link.receive(ignore, kMaxFrameBytes)) link.close();
+    }
+  }
+}
+
+}  // namespace tutti::bootstrap

@@ -1,0 +1,136 @@
+#include "transport/bootstrap/descriptor_service.h"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <span>
+#include <thread>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "transport/bootstrap/frame.h"
+#include "transport/bootstrap/socket.h"
+
+namespace tutti::bootstrap {
+
+namespace {
+
+// One byte that carries the descriptor; true if it went.
+bool send_descriptor(int socket, int fd) {
+  char byte = 0;
+  iovec data{.iov_base = &byte, .iov_len = 1};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+  msghdr message{};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  cmsghdr* header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(sizeof(int));
+  std::memcpy(CMSG_DATA(header), &fd, sizeof(fd));
+  return ::sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) == 1;
+}
+
+Fd receive_descriptor(int socket) {
+  char byte = 0;
+  iovec data{.iov_base = &byte, .iov_len = 1};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+  msghdr message{};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  if (::recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT) != 1) return {};
+  const cmsghdr* header = CMSG_FIRSTHDR(&message);
+  if (header == nullptr || header->cmsg_type != SCM_RIGHTS) return {};
+  int fd = -1;
+  std::memcpy(&fd, CMSG_DATA(header), sizeof(fd));
+  return Fd(fd);
+}
+
+}  // namespace
+
+DescriptorService::DescriptorService(const std::string& unix_name, int world_size)
+    : acceptor_(listen_on(unix_address(unix_name)), "", world_size) {}
+
+void DescriptorService::offer(const std::string& name, int fd) {
+  Fd copy(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
+  if (!copy) throw system_error(cat("duplicate the descriptor of '", name, "'"), errno);
+  std::lock_guard lock(mutex_);
+  offers_[name] = std::move(copy);
+}
+
+void DescriptorService::withdraw(const std::string& name) {
+  std::lock_guard lock(mutex_);
+  offers_.erase(name);
+}
+
+void DescriptorService::watch(PollSet& set) {
+  const auto judge = [](const Hello& hello) {
+    return hello.purpose == Purpose::descriptors ? Decision::accept : Decision::not_in_job;
+  };
+  acceptor_.watch(set, judge, [this](const Hello&, Fd socket) {
+    requests_.push_back({.link = Link(std::move(socket))});
+  });
+  for (Request& request : requests_) serve(request);
+  requests_.remove_if([](const Request& request) { return request.done; });
+  for (Request& request : requests_) {
+    set.add(request.link.fd(), POLLIN, [this, &request](short) { read(request); });
+  }
+}
+
+void DescriptorService::read(Request& request) {
+  const auto on_frame = [&](std::string_view body) {
+    FrameReader frame(body);
+    request.name = frame.get_text();
+    return frame.ok() && frame.type() == FrameType::fetch && !request.name.empty();
+  };
+  // An end means that whoever asked gave up.
+  if (!request.link.receive(on_frame, kMaxFrameBytes)) request.done = true;
+}
+
+void DescriptorService::serve(Request& request) {
+  std::lock_guard lock(mutex_);
+  const auto offered = offers_.find(request.name);
+  if (request.name.empty() || offered == offers_.end()) return;
+  send_descriptor(request.link.fd(), offered->second.get());
+  request.done = true;
+}
+
+Fd fetch_descriptor(const std::string& unix_name, const std::string& name, const Hello& hello,
+                    const std::string& key, const std::string& whom, const Deadline& deadline) {
+  const auto late = [&] {
+    return Error(ErrorCode::timeout, cat(whom, " did not offer '", name, "' in time"),
+                 {.cause = "that rank is stuck, slow, or makes other calls"});
+  };
+  Fd socket;
+  for (;;) {
+    const int error = try_connect(unix_address(unix_name), deadline, socket);
+    if (error == 0) break;
+    if (error != EAGAIN) {
+      throw Error(ErrorCode::connection_lost,
+                  cat("cannot reach ", whom, " for '", name, "': ", std::strerror(error)),
+                  {.cause = "that rank has ended"});
+    }
+    if (deadline.passed()) throw late();
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));  // its queue is full
+  }
+  const std::string request = FrameWriter(FrameType::fetch).put_text(name).finish();
+  const bool asked = shake_hands(socket.get(), hello, key, whom, deadline) &&
+                     write_exactly(socket.get(), std::as_bytes(std::span(request)), deadline) ==
+                         Transfer::complete;
+  if (asked && !wait_for(socket.get(), POLLIN, deadline)) throw late();
+  Fd descriptor = asked ? receive_descriptor(socket.get()) : Fd();
+  if (!descriptor) {
+    throw Error(ErrorCode::connection_lost,
+                cat(whom, " ended before it gave '", name, "' to ", "rank ", hello.rank));
+  }
+  return descriptor;
+}
+
+}  // namespace tutti::bootstrap

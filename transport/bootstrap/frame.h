@@ -1,0 +1,105 @@
+// Framed messages of the bootstrap, the control links and the descriptor service:
+//
+//     u32 length of what follows | u8 type | fields
+//
+// Fields are little-endian integers, and texts as u32 length and bytes.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+namespace tutti::bootstrap {
+
+static_assert(std::endian::native == std::endian::little, "the wire format is little-endian");
+
+enum class FrameType : uint8_t {
+  // bootstrap
+  arrival = 1,  // a rank's PeerInfo and settings, to rank 0
+  table = 2,    // the job's identity and everybody's PeerInfo, from rank 0
+  failure = 3,  // why there will be no job, from rank 0
+  // control links
+  goodbye = 10,   // rank
+  death = 11,     // rank, text
+  abort = 12,     // communicator, code, text
+  question = 13,  // communicator, from, to, call
+  answer = 14,    // communicator, from, to, call, text
+  // descriptor service
+  fetch = 20,  // name
+};
+
+// No control frame is longer; a longer one is a broken or foreign peer.
+inline constexpr size_t kMaxFrameBytes = 64 << 10;
+inline constexpr size_t kMaxTextBytes = 16 << 10;  // longer texts are cut
+// The table of all ranks.
+inline constexpr size_t kMaxTableBytes = 256 << 20;
+
+class FrameWriter {
+ public:
+  explicit FrameWriter(FrameType type) : bytes_(sizeof(uint32_t), '\0') {
+    put(static_cast<uint8_t>(type));
+  }
+  template <typename T>
+  requires std::is_integral_v<T> FrameWriter& put(T value) {
+    bytes_.append(reinterpret_cast<const char*>(&value), sizeof(value));
+    return *this;
+  }
+  FrameWriter& put_text(std::string_view text) {
+    put(static_cast<uint32_t>(text.size()));
+    bytes_.append(text);
+    return *this;
+  }
+  // The whole frame, ready to be sent.
+  std::string finish() {
+    const auto length = static_cast<uint32_t>(bytes_.size() - sizeof(uint32_t));
+    std::memcpy(bytes_.data(), &length, sizeof(length));
+    return std::move(bytes_);
+  }
+
+ private:
+  std::string bytes_;
+};
+
+// Reads a frame's body (type and fields). Reading past the end gives zeros and ok() == false.
+class FrameReader {
+ public:
+  explicit FrameReader(std::string_view body) : left_(body) {
+    type_ = static_cast<FrameType>(get<uint8_t>());
+  }
+  FrameType type() const { return type_; }
+  bool ok() const { return ok_; }
+
+  template <typename T>
+  requires std::is_integral_v<T> T get() {
+    T value{};
+    if (!take(sizeof(value))) return value;
+    std::memcpy(&value, taken_.data(), sizeof(value));
+    return value;
+  }
+  std::string get_text() {
+    const auto length = get<uint32_t>();
+    return take(length) ? std::string(taken_) : std::string();
+  }
+
+ private:
+  bool take(size_t bytes) {
+    ok_ = ok_ && bytes <= left_.size();
+    if (!ok_) return false;
+    taken_ = left_.substr(0, bytes);
+    left_.remove_prefix(bytes);
+    return true;
+  }
+
+  std::string_view left_;
+  std::string_view taken_;
+  FrameType type_{};
+  bool ok_ = true;
+};
+
+inline std::string_view cut_text(std::string_view text) { return text.substr(0, kMaxTextBytes); }
+
+}  // namespace tutti::bootstrap

@@ -1,0 +1,176 @@
+#include "transport/bootstrap/handshake.h"
+
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+#include <sys/random.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <span>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "transport/bootstrap/socket.h"
+#include "transport/message.h"
+
+namespace tutti::bootstrap {
+
+namespace {
+
+template <typename T>
+std::string_view bytes_of(const T& value) {
+  return {reinterpret_cast<const char*>(&value), sizeof(value)};
+}
+
+Digest hmac(std::string_view key, const std::string& text) {
+  Digest digest{};
+  unsigned length = 0;
+  const auto* data = reinterpret_cast<const unsigned char*>(text.data());
+  if (::HMAC(::EVP_sha256(), key.data(), static_cast<int>(key.size()), data, text.size(),
+             digest.data(), &length) == nullptr) {
+    throw Error(ErrorCode::internal, "HMAC-SHA256 failed",
+                {.cause = "libcrypto does not offer SHA-256 here"});
+  }
+  return digest;
+}
+
+[[noreturn]] void throw_refused(const Hello& hello, const Verdict& verdict,
+                                const std::string& whom) {
+  const std::string what = cat(whom, " refused this rank: ");
+  switch (verdict.refusal) {
+    case Refusal::bad_token:
+      throw Error(ErrorCode::bootstrap, what + "it was started with another token",
+                  {.cause = "the address belongs to another job, or TUTTI_TOKEN differs",
+                   .remedy = "give all ranks of a job the same TUTTI_TOKEN and another job "
+                             "another MASTER_PORT"});
+    case Refusal::wrong_size:
+      throw Error(ErrorCode::bootstrap,
+                  cat(what, "this rank says the world has ", hello.size, " ranks, ", whom, " says ",
+                      verdict.size),
+                  {.remedy = "start all ranks with the same WORLD_SIZE"});
+    case Refusal::rank_out_of_range:
+      throw Error(ErrorCode::bootstrap,
+                  cat(what, "RANK=", hello.rank, " is not in 0 to ", verdict.size - 1));
+    case Refusal::duplicate_rank:
+      throw Error(ErrorCode::bootstrap, cat(what, "it has a rank ", hello.rank, " already"),
+                  {.cause = "two processes were started with the same RANK, or two jobs use the "
+                            "same address",
+                   .remedy = "give every process its own RANK and every job its own MASTER_PORT"});
+    case Refusal::wrong_version:
+      throw Error(ErrorCode::bootstrap,
+                  cat(what, "it does not speak this rank's wire version ", kWireVersion),
+                  {.remedy = "start all ranks with the same version of Tutti"});
+    default:
+      throw Error(ErrorCode::bootstrap, what + "it is not in this job",
+                  {.cause = "the address belongs to another job now"});
+  }
+}
+
+enum class Answer { complete, closed };
+
+// Reads the acceptor's next message, knowing that it may not be one of ours.
+Answer read_answer(int socket, std::span<std::byte> into, const std::string& whom,
+                   const Deadline& deadline) {
+  std::span<std::byte> magic = into.first(kMagic.size());
+  // Byte by byte: something else may say less than a magic and wait.
+  for (size_t i = 0; i < magic.size(); ++i) {
+    switch (read_exactly(socket, magic.subspan(i, 1), deadline)) {
+      case Transfer::closed:
+        return Answer::closed;
+      case Transfer::timed_out:
+        throw Error(ErrorCode::bootstrap,
+                    whom + " took the connection but said nothing before the time was up",
+                    {.cause = "that rank has not called init yet or is stopped, or something other "
+                              "than Tutti listens there",
+                     .remedy = "look at that rank's output and at MASTER_ADDR and MASTER_PORT"});
+      case Transfer::complete:
+        break;
+    }
+    if (static_cast<char>(magic[i]) != kMagic[i]) {
+      throw Error(ErrorCode::bootstrap, whom + " is not Tutti: it answers with something else",
+                  {.cause = "another program listens on that port",
+                   .remedy = "choose another MASTER_PORT (on all ranks)"});
+    }
+  }
+  const Transfer rest = read_exactly(socket, into.subspan(magic.size()), deadline);
+  if (rest == Transfer::timed_out) {
+    throw Error(ErrorCode::bootstrap, whom + " stopped in the middle of the handshake");
+  }
+  return rest == Transfer::complete ? Answer::complete : Answer::closed;
+}
+
+}  // namespace
+
+Nonce random_nonce() {
+  Nonce nonce;
+  if (::getrandom(nonce.data(), nonce.size(), 0) != static_cast<ssize_t>(nonce.size())) {
+    throw system_error("getrandom", errno);
+  }
+  return nonce;
+}
+
+std::string to_hex(const Nonce& nonce) {
+  std::string text;
+  for (const uint8_t byte : nonce) {
+    text += "0123456789abcdef"[byte >> 4];
+    text += "0123456789abcdef"[byte & 15];
+  }
+  return text;
+}
+
+std::string session_key(std::string_view token, const Nonce& job_identity) {
+  return std::string(bytes_of(hmac(token, cat("session", bytes_of(job_identity)))));
+}
+
+Challenge make_challenge() { return {.version = kWireVersion, .nonce = random_nonce()}; }
+
+Digest prove(std::string_view key, const Challenge& challenge, const Hello& hello) {
+  Hello claim = hello;
+  claim.proof = {};
+  return hmac(key, cat("connector", bytes_of(challenge), bytes_of(claim)));
+}
+
+Digest prove(std::string_view key, const Challenge& challenge, const Hello& hello,
+             const Verdict& verdict) {
+  Verdict claim = verdict;
+  claim.proof = {};
+  return hmac(key, cat("acceptor", bytes_of(challenge), bytes_of(hello.nonce), bytes_of(claim)));
+}
+
+bool equal(const Digest& a, const Digest& b) {
+  return ::CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
+}
+
+bool shake_hands(int socket, Hello hello, std::string_view key, const std::string& whom,
+                 const Deadline& deadline) {
+  Challenge challenge;
+  if (read_answer(socket, std::as_writable_bytes(std::span(&challenge, 1)), whom, deadline) ==
+      Answer::closed) {
+    return false;
+  }
+  if (challenge.version != kWireVersion) {
+    throw Error(ErrorCode::bootstrap,
+                cat(whom, " speaks wire version ", challenge.version, ", this rank ", kWireVersion),
+                {.remedy = "start all ranks with the same version of Tutti"});
+  }
+  hello.version = kWireVersion;
+  hello.nonce = random_nonce();
+  hello.proof = prove(key, challenge, hello);
+  Verdict verdict;
+  if (write_exactly(socket, std::as_bytes(std::span(&hello, 1)), deadline) != Transfer::complete ||
+      read_answer(socket, std::as_writable_bytes(std::span(&verdict, 1)), whom, deadline) ==
+          Answer::closed) {
+    return false;
+  }
+  if (verdict.refusal != Refusal::none) throw_refused(hello, verdict, whom);
+  if (!equal(verdict.proof, prove(key, challenge, hello, verdict))) {
+    throw Error(ErrorCode::bootstrap, whom + " does not know this job's token",
+                {.cause = "another job, or someone else, listens on that address",
+                 .remedy = "give all ranks of a job the same TUTTI_TOKEN"});
+  }
+  return true;
+}
+
+}  // namespace tutti::bootstrap

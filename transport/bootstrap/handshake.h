@@ -1,0 +1,93 @@
+// How two ends of a connection prove that they know the job's token, before either parses a word of
+// what the other says.
+//
+//     acceptor                          connector
+//        | -- Challenge: magic, version, nonce -->  |
+//        | <- Hello: who I am, nonce, HMAC -------  |   over "connector", both nonces, all of Hello
+//        | -- Verdict: accepted or why not, HMAC -> |   over "acceptor", both nonces, all of
+//        Verdict
+//
+// The HMAC's key is the job's token for the bootstrap; afterwards it is derived from the token and
+// the identity that rank 0 gave the job, so that two jobs never mistake each other's ports.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/deadline.h"
+#include "base/fd.h"
+
+namespace tutti::bootstrap {
+
+using Nonce = std::array<uint8_t, 16>;
+using Digest = std::array<uint8_t, 32>;
+using Magic = std::array<char, 8>;
+
+inline constexpr Magic kMagic = {'T', 'U', 'T', 'T', 'I', 0, '\r', '\n'};
+
+enum class Purpose : uint32_t { bootstrap = 1, control = 2, data = 3, descriptors = 4 };
+
+enum class Refusal : uint32_t {
+  none = 0,
+  bad_token = 1,
+  wrong_size = 2,  // the Verdict says the right one
+  rank_out_of_range = 3,
+  duplicate_rank = 4,
+  wrong_version = 5,
+  not_in_job = 6,  // the rank is no neighbour, or the connection serves no purpose here
+};
+
+struct Challenge {
+  Magic magic = kMagic;
+  uint32_t version = 0;
+  uint32_t reserved = 0;
+  Nonce nonce = {};
+};
+static_assert(sizeof(Challenge) == 32);
+
+struct Hello {
+  Magic magic = kMagic;
+  uint32_t version = 0;
+  Purpose purpose = Purpose::bootstrap;
+  int32_t rank = 0;
+  int32_t size = 0;
+  uint64_t communicator = 0;  // data connections
+  int32_t lane = 0;           // data connections
+  uint32_t reserved = 0;
+  Nonce nonce = {};
+  Digest proof = {};
+};
+static_assert(sizeof(Hello) == 88);
+
+struct Verdict {
+  Magic magic = kMagic;
+  Refusal refusal = Refusal::none;
+  int32_t size = 0;  // the acceptor's world size
+  Digest proof = {};
+};
+static_assert(sizeof(Verdict) == 48);
+
+Nonce random_nonce();
+std::string to_hex(const Nonce& nonce);
+// The key of everything after the bootstrap.
+std::string session_key(std::string_view token, const Nonce& job_identity);
+
+Challenge make_challenge();
+Digest prove(std::string_view key, const Challenge& challenge, const Hello& hello);
+Digest prove(std::string_view key, const Challenge& challenge, const Hello& hello,
+             const Verdict& verdict);
+// In constant time.
+bool equal(const Digest& a, const Digest& b);
+
+// The connector's side, on a connected socket. `hello` says rank, size, purpose and so on; `whom`
+// is the acceptor for people ("rank 0 at 127.0.0.1:29500"). False when the other side closed the
+// connection before it gave a verdict: it is not ready yet, or on its way out. Throws
+// Error(bootstrap) when refused, when the other side is not Tutti or does not know the token, and
+// when the deadline passes.
+bool shake_hands(int socket, Hello hello, std::string_view key, const std::string& whom,
+                 const Deadline& deadline);
+
+}  // namespace tutti::bootstrap

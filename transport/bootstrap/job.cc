@@ -1,0 +1,138 @@
+#include "transport/bootstrap/job.h"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <optional>
+#include <string_view>
+
+#include "base/error.h"
+#include "base/settings.h"
+#include "base/text.h"
+
+namespace tutti {
+
+namespace {
+
+constexpr const char* kHowToStart =
+    "start the program with `tutti run -n N -- PROGRAM`, with torchrun, or set RANK, WORLD_SIZE, "
+    "MASTER_ADDR and MASTER_PORT (or TUTTI_RENDEZVOUS=file:/PATH)";
+
+std::optional<std::string> environment(const char* name) {
+  const char* value = std::getenv(name);
+  if (value == nullptr || *value == '\0') return std::nullopt;
+  return value;
+}
+
+int number(const char* name, const std::string& text, int least, int most) {
+  int value = 0;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (status != std::errc{} || end != text.data() + text.size() || value < least || value > most) {
+    throw Error(ErrorCode::bootstrap,
+                cat(name, "='", text, "' is not a whole number from ", least, " to ", most),
+                {.remedy = kHowToStart});
+  }
+  return value;
+}
+
+std::string require(const char* name, const char* given) {
+  if (auto value = environment(name)) return *value;
+  throw Error(ErrorCode::bootstrap, cat(given, " is set, but ", name, " is not"),
+              {.remedy = kHowToStart});
+}
+
+std::string read_token_file(const std::string& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) {
+    throw Error(ErrorCode::bootstrap, cat("cannot read TUTTI_TOKEN_FILE=", path, ": ",
+                                          std::strerror(errno), " (errno ", errno, ")"));
+  }
+  const unsigned mode = status.st_mode & 07777;
+  if (mode != 0600) {
+    std::string octal = "0000";
+    for (unsigned i = 0, rest = mode; i < 4; ++i, rest >>= 3) octal[3 - i] = "01234567"[rest & 7];
+    throw Error(ErrorCode::bootstrap,
+                cat("TUTTI_TOKEN_FILE=", path, " has mode ", octal, ", not 0600"),
+                {.cause = "others could read the job's secret", .remedy = cat("chmod 600 ", path)});
+  }
+  std::ifstream file(path);
+  std::string token{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  while (!token.empty() && (token.back() == '\n' || token.back() == '\r')) token.pop_back();
+  if (!file || token.empty()) {
+    throw Error(ErrorCode::bootstrap, cat("TUTTI_TOKEN_FILE=", path, " holds no token"));
+  }
+  return token;
+}
+
+std::string token_from_settings() {
+  std::string token = settings().get_string("TUTTI_TOKEN");
+  if (!token.empty()) return token;
+  const std::string path = settings().get_string("TUTTI_TOKEN_FILE");
+  return path.empty() ? "" : read_token_file(path);
+}
+
+std::string rendezvous_from_settings() {
+  const std::string text = settings().get_string("TUTTI_RENDEZVOUS");
+  constexpr std::string_view kScheme = "file:";
+  if (text.empty()) return {};
+  if (!text.starts_with(kScheme) || text.size() == kScheme.size()) {
+    throw Error(ErrorCode::bootstrap, cat("TUTTI_RENDEZVOUS='", text, "' is not file:/PATH"),
+                {.remedy = "give the path of a file on a file system that all ranks share"});
+  }
+  return text.substr(kScheme.size());
+}
+
+// A descriptor inherited from the launcher, from now on closed on exec; -1 when it is not there (a
+// child's child inherits the variable but not the descriptor).
+int inherited_fd(const char* setting) {
+  const auto fd = static_cast<int>(settings().get_int(setting));
+  if (fd < 0 || ::fcntl(fd, F_SETFD, FD_CLOEXEC) != 0) return -1;
+  return fd;
+}
+
+// torchrun's own store listens on MASTER_PORT.
+bool port_is_torchruns(const Job& job) {
+  if (job.launcher_fd >= 0 || job.listen_fd >= 0) return false;
+  const auto agent_store = environment("TORCHELASTIC_USE_AGENT_STORE");
+  return (agent_store && *agent_store == "True") || environment("TORCHELASTIC_RUN_ID");
+}
+
+}  // namespace
+
+Job job_from_environment() {
+  Job job;
+  const std::optional<std::string> rank = environment("RANK");
+  const std::optional<std::string> size = environment("WORLD_SIZE");
+  if (rank || size) {
+    job.size = number("WORLD_SIZE", require("WORLD_SIZE", "RANK"), 1, 1 << 24);
+    job.rank = number("RANK", require("RANK", "WORLD_SIZE"), 0, job.size - 1);
+  }
+  const Settings& all = settings();
+  job.token = token_from_settings();
+  job.init_timeout =
+      std::chrono::milliseconds(static_cast<int64_t>(all.get_seconds("TUTTI_INIT_TIMEOUT") * 1000));
+  job.fanout = static_cast<int>(all.get_int("TUTTI_CONTROL_FANOUT"));
+  job.wire_settings = all.wire_settings();
+  job.interface = all.get_string("TUTTI_INTERFACE");
+  job.launcher_fd = inherited_fd("TUTTI_LAUNCHER_FD");
+  if (job.rank == 0) job.listen_fd = inherited_fd("TUTTI_LISTEN_FD");
+  if (job.size == 1) return job;
+
+  job.rendezvous_file = rendezvous_from_settings();
+  if (job.rendezvous_file.empty()) {
+    job.master_address = require("MASTER_ADDR", "WORLD_SIZE");
+    const int port = number("MASTER_PORT", require("MASTER_PORT", "WORLD_SIZE"), 1, 65535);
+    job.master_port = static_cast<uint16_t>(port);
+    if (port_is_torchruns(job)) ++job.master_port;
+  }
+  return job;
+}
+
+}  // namespace tutti

@@ -1,0 +1,40 @@
+// The pipe on which the launcher tells every surviving rank how the others ended:
+//
+//     exit RANK PID CODE
+//     signal RANK PID NUMBER
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "transport/bootstrap/poll_set.h"
+
+namespace tutti::bootstrap {
+
+struct RankEnd {
+  int rank = 0;
+  int64_t pid = 0;
+  bool by_signal = false;
+  int value = 0;  // exit code or signal number
+
+  // "was killed by signal 9 (Killed)", "ended with exit code 1 without leaving the job"
+  std::string text() const;
+};
+
+class LauncherPipe {
+ public:
+  // Borrows the descriptor; -1: there is no launcher.
+  explicit LauncherPipe(int fd = -1) : fd_(fd) {}
+
+  bool open() const { return fd_ >= 0; }
+  void watch(PollSet& set, const std::function<void(const RankEnd&)>& on_end);
+
+ private:
+  void read(const std::function<void(const RankEnd&)>& on_end);
+
+  int fd_ = -1;
+  std::string incoming_;
+};
+
+}  // namespace tutti::bootstrap

@@ -1,0 +1,72 @@
+#include "transport/bootstrap/link.h"
+
+#include <sys/socket.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+
+namespace tutti::bootstrap {
+
+void Link::send(std::string_view frame) {
+  if (closed_) return;
+  outgoing_.append(frame);
+  flush();
+}
+
+void Link::flush() {
+  while (wants_to_write()) {
+    const ssize_t sent = ::send(socket_.get(), outgoing_.data() + sent_, outgoing_.size() - sent_,
+                                MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (sent >= 0) {
+      sent_ += static_cast<size_t>(sent);
+    } else if (errno == EAGAIN) {
+      return;
+    } else if (errno != EINTR) {
+      break;  // broken: nobody will read the rest
+    }
+  }
+  if (!connected()) return;
+  outgoing_.clear();
+  sent_ = 0;
+}
+
+bool Link::receive(const std::function<bool(std::string_view body)>& on_frame, size_t limit) {
+  std::array<char, 16384> block;
+  for (;;) {
+    const ssize_t got = ::recv(socket_.get(), block.data(), block.size(), MSG_DONTWAIT);
+    if (got > 0) {
+      incoming_.append(block.data(), static_cast<size_t>(got));
+      if (take_frames(on_frame, limit)) continue;
+      error_ = EPROTO;
+      return false;
+    }
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && errno == EAGAIN) return true;
+    error_ = got == 0 ? 0 : errno;
+    return false;
+  }
+}
+
+bool Link::take_frames(const std::function<bool(std::string_view body)>& on_frame, size_t limit) {
+  size_t at = 0;
+  uint32_t length = 0;
+  bool good = true;
+  while (good && incoming_.size() - at >= sizeof(length)) {
+    std::memcpy(&length, incoming_.data() + at, sizeof(length));
+    if (length == 0 || length > limit) return false;
+    if (incoming_.size() - at - sizeof(length) < length) break;
+    good = on_frame(std::string_view(incoming_).substr(at + sizeof(length), length));
+    at += sizeof(length) + length;
+  }
+  incoming_.erase(0, at);
+  return good;
+}
+
+void Link::shut_down() {
+  flush();
+  if (connected()) ::shutdown(socket_.get(), SHUT_WR);
+}
+
+}  // namespace tutti::bootstrap

@@ -1,0 +1,52 @@
+// A connection that carries frames, never blocking.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "base/fd.h"
+
+namespace tutti::bootstrap {
+
+class Link {
+ public:
+  Link() = default;  // not connected yet; frames wait
+  explicit Link(Fd socket) : socket_(std::move(socket)) {}
+
+  // Connects a link that was not; frames that were sent before go out first.
+  void connect(Fd socket) { socket_ = std::move(socket); }
+  // For good: what is sent from now on is dropped.
+  void close() {
+    socket_.reset();
+    closed_ = true;
+  }
+
+  bool connected() const { return static_cast<bool>(socket_); }
+  int fd() const { return socket_.get(); }
+  bool wants_to_write() const { return connected() && sent_ < outgoing_.size(); }
+
+  void send(std::string_view frame);
+  // Writes what goes without waiting. A broken connection is left for receive() to find.
+  void flush();
+  // Reads what is there and calls `on_frame` with the body of each complete frame (false from it:
+  // the frame is nonsense). False when the connection ended; error() then says how.
+  bool receive(const std::function<bool(std::string_view body)>& on_frame, size_t limit);
+  // errno of the end, 0 for EOF, EPROTO for a frame that is too long or nonsense.
+  int error() const { return error_; }
+  // Says that nothing more will be sent.
+  void shut_down();
+
+ private:
+  bool take_frames(const std::function<bool(std::string_view body)>& on_frame, size_t limit);
+
+  Fd socket_;
+  std::string incoming_;
+  std::string outgoing_;
+  size_t sent_ = 0;  // of outgoing_
+  bool closed_ = false;
+  int error_ = 0;
+};
+
+}  // namespace tutti::bootstrap

@@ -1,0 +1,21 @@
+// What rank 0 collects and hands out: everybody's PeerInfo.
+#pragma once
+
+#include <vector>
+
+#include "transport/bootstrap/control.h"
+#include "transport/bootstrap/frame.h"
+
+namespace tutti::bootstrap {
+
+void put(FrameWriter& frame, const PeerInfo& peer);
+PeerInfo get_peer(FrameReader& frame);
+
+// This process, without its addresses. Ranks in one network namespace of one boot of one host can
+// share memory.
+PeerInfo describe_self();
+
+// "rank 3 (node7, pid 1234)"
+std::string describe(int rank, const PeerInfo& peer);
+
+}  // namespace tutti::bootstrap

@@ -1,0 +1,33 @@
+// One poll() over the descriptors of several parts, each with its own handler.
+//
+// The set is filled anew for each turn: every part adds what it waits for now. Handlers may close
+// any descriptor and change any part; a handler that finds its object gone does nothing.
+#pragma once
+
+#include <poll.h>
+
+#include <chrono>
+#include <functional>
+#include <vector>
+
+#include "base/deadline.h"
+
+namespace tutti::bootstrap {
+
+class PollSet {
+ public:
+  using Handler = std::function<void(short revents)>;
+
+  void add(int fd, short events, Handler handler);
+  // The turn ends at `when` at the latest.
+  void wake_at(Clock::time_point when);
+  // Waits, calls the handlers of what is ready, and empties the set.
+  void run();
+
+ private:
+  std::vector<pollfd> entries_;
+  std::vector<Handler> handlers_;
+  Clock::time_point wake_at_ = Clock::time_point::max();
+};
+
+}  // namespace tutti::bootstrap

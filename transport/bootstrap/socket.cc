@@ -1,0 +1,299 @@
+#include "transport/bootstrap/socket.h"
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/un.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <optional>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace tutti::bootstrap {
+
+namespace {
+
+const sockaddr_in& v4(const SocketAddress& address) {
+  return reinterpret_cast<const sockaddr_in&>(address.storage);
+}
+const sockaddr_in6& v6(const SocketAddress& address) {
+  return reinterpret_cast<const sockaddr_in6&>(address.storage);
+}
+
+SocketAddress from_raw(const sockaddr* raw, socklen_t length) {
+  SocketAddress address;
+  std::memcpy(&address.storage, raw, length);
+  address.length = length;
+  return address;
+}
+
+socklen_t length_of(int family) {
+  return family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+}
+
+using Interfaces = std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)>;
+
+Interfaces list_interfaces() {
+  ifaddrs* list = nullptr;
+  if (::getifaddrs(&list) != 0) throw system_error("getifaddrs", errno);
+  return {list, &::freeifaddrs};
+}
+
+// The first usable address for which `wanted` is true, IPv4 before IPv6.
+template <typename Predicate>
+std::optional<SocketAddress> find_interface(Predicate wanted) {
+  const Interfaces interfaces = list_interfaces();
+  for (const int family : {AF_INET, AF_INET6}) {
+    for (const ifaddrs* entry = interfaces.get(); entry != nullptr; entry = entry->ifa_next) {
+      if (entry->ifa_addr == nullptr || entry->ifa_addr->sa_family != family) continue;
+      if ((entry->ifa_flags & IFF_UP) != 0 && wanted(*entry)) {
+        return from_raw(entry->ifa_addr, length_of(family));
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+// The source address that the kernel would take for the outer world; nothing is sent.
+std::optional<SocketAddress> default_route_address() {
+  const Fd probe(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  sockaddr_in far{};
+  far.sin_family = AF_INET;
+  far.sin_port = htons(9);
+  far.sin_addr.s_addr = htonl(0xC0000201);  // 192.0.2.1, reserved for documentation
+  if (!probe || ::connect(probe.get(), reinterpret_cast<sockaddr*>(&far), sizeof(far)) != 0) {
+    return std::nullopt;
+  }
+  SocketAddress address = local_address(probe.get());
+  address.set_port(0);
+  return address;
+}
+
+void set_option(int socket, int level, int option, int value) {
+  ::setsockopt(socket, level, option, &value, sizeof(value));
+}
+
+}  // namespace
+
+std::string SocketAddress::host() const {
+  char text[NI_MAXHOST];
+  if (::getnameinfo(get(), length, text, sizeof(text), nullptr, 0, NI_NUMERICHOST) != 0) return "?";
+  return text;
+}
+
+uint16_t SocketAddress::port() const {
+  if (family() == AF_INET) return ntohs(v4(*this).sin_port);
+  return family() == AF_INET6 ? ntohs(v6(*this).sin6_port) : 0;
+}
+
+void SocketAddress::set_port(uint16_t port) {
+  if (family() == AF_INET) reinterpret_cast<sockaddr_in&>(storage).sin_port = htons(port);
+  if (family() == AF_INET6) reinterpret_cast<sockaddr_in6&>(storage).sin6_port = htons(port);
+}
+
+bool SocketAddress::is_loopback() const {
+  if (family() == AF_INET) return ntohl(v4(*this).sin_addr.s_addr) >> 24 == 127;
+  return family() == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&v6(*this).sin6_addr);
+}
+
+bool SocketAddress::is_wildcard() const {
+  if (family() == AF_INET) return v4(*this).sin_addr.s_addr == htonl(INADDR_ANY);
+  return family() == AF_INET6 && IN6_IS_ADDR_UNSPECIFIED(&v6(*this).sin6_addr);
+}
+
+std::string SocketAddress::text() const { return endpoint_text(host(), port()); }
+
+std::string endpoint_text(const std::string& host, uint16_t port) {
+  return host.find(':') == std::string::npos ? cat(host, ":", port) : cat("[", host, "]:", port);
+}
+
+std::vector<SocketAddress> resolve(const std::string& host, uint16_t port) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* list = nullptr;
+  const int status = ::getaddrinfo(host.c_str(), cat(port).c_str(), &hints, &list);
+  if (status != 0) {
+    throw Error(ErrorCode::bootstrap, cat("cannot resolve the address '", host, "'"),
+                {.cause = status == EAI_SYSTEM ? std::strerror(errno) : ::gai_strerror(status),
+                 .remedy = "set MASTER_ADDR to a name or address that this host knows"});
+  }
+  std::vector<SocketAddress> addresses;
+  for (const addrinfo* entry = list; entry != nullptr; entry = entry->ai_next) {
+    addresses.push_back(from_raw(entry->ai_addr, entry->ai_addrlen));
+  }
+  ::freeaddrinfo(list);
+  return addresses;
+}
+
+std::vector<SocketAddress> resolve_interface(const std::string& interface_or_address,
+                                             uint16_t port) {
+  const auto found =
+      find_interface([&](const ifaddrs& entry) { return interface_or_address == entry.ifa_name; });
+  if (!found) {
+    try {
+      return resolve(interface_or_address, port);
+    } catch (const Error&) {
+      throw Error(ErrorCode::bootstrap,
+                  cat("TUTTI_INTERFACE='", interface_or_address,
+                      "' is neither a network interface that is up nor an address"),
+                  {.remedy = "see `ip address` for those of this host"});
+    }
+  }
+  std::vector<SocketAddress> addresses{*found};
+  addresses[0].set_port(port);
+  return addresses;
+}
+
+SocketAddress reachable_address() {
+  if (auto address = default_route_address()) return *address;
+  const auto usable = [](const ifaddrs& entry) { return (entry.ifa_flags & IFF_LOOPBACK) == 0; };
+  if (auto address = find_interface(usable)) return *address;
+  return resolve("127.0.0.1", 0)[0];
+}
+
+SocketAddress unix_address(std::string_view abstract_name) {
+  sockaddr_un raw{};
+  raw.sun_family = AF_UNIX;
+  const size_t length = std::min(abstract_name.size(), sizeof(raw.sun_path) - 1);
+  std::memcpy(raw.sun_path + 1, abstract_name.data(), length);  // the leading 0 makes it abstract
+  return from_raw(reinterpret_cast<sockaddr*>(&raw),
+                  static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length));
+}
+
+SocketAddress local_address(int socket) {
+  SocketAddress address;
+  address.length = sizeof(address.storage);
+  if (::getsockname(socket, reinterpret_cast<sockaddr*>(&address.storage), &address.length) != 0) {
+    throw system_error("getsockname", errno);
+  }
+  return address;
+}
+
+SocketAddress peer_address(int socket) {
+  SocketAddress address;
+  address.length = sizeof(address.storage);
+  if (::getpeername(socket, reinterpret_cast<sockaddr*>(&address.storage), &address.length) != 0) {
+    throw system_error("getpeername", errno);
+  }
+  return address;
+}
+
+Fd listen_on(const SocketAddress& address) {
+  Fd socket(::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket) throw system_error("socket", errno);
+  if (address.family() != AF_UNIX) set_option(socket.get(), SOL_SOCKET, SO_REUSEADDR, 1);
+  if (address.family() == AF_INET6) set_option(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, 1);
+  if (::bind(socket.get(), address.get(), address.length) != 0 ||
+      ::listen(socket.get(), SOMAXCONN) != 0) {
+    const int error = errno;
+    ErrorDetail detail;
+    if (error == EADDRINUSE) {
+      detail = {.cause = "another program, or another job, listens on this port",
+                .remedy = "choose another MASTER_PORT (on all ranks)"};
+    } else if (error == EADDRNOTAVAIL) {
+      detail = {.cause = "this host does not have the address",
+                .remedy =
+                    "set MASTER_ADDR to an address of rank 0's host, or TUTTI_INTERFACE on "
+                    "rank 0 to the interface to listen on"};
+    }
+    throw system_error(cat("listen on ", address.text()), error, detail);
+  }
+  return socket;
+}
+
+int try_connect(const SocketAddress& address, const Deadline& deadline, Fd& socket) {
+  Fd attempt(::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!attempt) return errno;
+  set_no_delay(attempt.get());
+  if (::connect(attempt.get(), address.get(), address.length) != 0) {
+    // A unix socket whose backlog is full says EAGAIN: whoever asked tries again.
+    if (errno != EINPROGRESS) return errno;
+    if (!wait_for(attempt.get(), POLLOUT, deadline)) return ETIMEDOUT;
+    int error = 0;
+    socklen_t length = sizeof(error);
+    ::getsockopt(attempt.get(), SOL_SOCKET, SO_ERROR, &error, &length);
+    if (error != 0) return error;
+  }
+  socket = std::move(attempt);
+  return 0;
+}
+
+bool wait_for(int fd, short events, const Deadline& deadline) {
+  for (;;) {
+    pollfd entry{.fd = fd, .events = events, .revents = 0};
+    const int ready = ::poll(&entry, 1, static_cast<int>(deadline.remaining().count()));
+    if (ready > 0) return true;
+    if (ready < 0 && errno != EINTR) throw system_error("poll", errno);
+    if (deadline.passed()) return false;
+  }
+}
+
+Transfer read_exactly(int socket, std::span<std::byte> into, const Deadline& deadline, int* error) {
+  while (!into.empty()) {
+    const ssize_t got = ::recv(socket, into.data(), into.size(), MSG_DONTWAIT);
+    if (got > 0) {
+      into = into.subspan(static_cast<size_t>(got));
+    } else if (got < 0 && errno == EAGAIN) {
+      if (!wait_for(socket, POLLIN, deadline)) return Transfer::timed_out;
+    } else if (got == 0 || errno != EINTR) {
+      if (error != nullptr) *error = got == 0 ? 0 : errno;
+      return Transfer::closed;
+    }
+  }
+  return Transfer::complete;
+}
+
+Transfer write_exactly(int socket, std::span<const std::byte> bytes, const Deadline& deadline,
+                       int* error) {
+  while (!bytes.empty()) {
+    const ssize_t sent = ::send(socket, bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (sent >= 0) {
+      bytes = bytes.subspan(static_cast<size_t>(sent));
+    } else if (errno == EAGAIN) {
+      if (!wait_for(socket, POLLOUT, deadline)) return Transfer::timed_out;
+    } else if (errno != EINTR) {
+      if (error != nullptr) *error = errno;
+      return Transfer::closed;
+    }
+  }
+  return Transfer::complete;
+}
+
+Transfer read_frame(int socket, std::string& body, size_t limit, const Deadline& deadline,
+                    int* error) {
+  uint32_t length = 0;
+  const Transfer header =
+      read_exactly(socket, std::as_writable_bytes(std::span(&length, 1)), deadline, error);
+  if (header != Transfer::complete) return header;
+  if (length == 0 || length > limit) {
+    if (error != nullptr) *error = EPROTO;
+    return Transfer::closed;
+  }
+  body.resize(length);
+  return read_exactly(socket, std::as_writable_bytes(std::span(body)), deadline, error);
+}
+
+void set_no_delay(int socket) { set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1); }
+
+void set_keepalive(int socket) {
+  set_option(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
+  set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, 1);
+  set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, 1);
+  set_option(socket, IPPROTO_TCP, TCP_KEEPCNT, 4);
+  set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, 5000);
+}
+
+std::string explain_close(int error) {
+  return error == 0 ? "closed by the other side" : std::strerror(error);
+}
+
+}  // namespace tutti::bootstrap

@@ -1,0 +1,41 @@
+// Control for a job of one rank: no sockets, no thread.
+#pragma once
+
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "transport/bootstrap/control.h"
+
+namespace tutti::bootstrap {
+
+class SoloControl final : public Control {
+ public:
+  SoloControl();
+
+  int rank() const override { return 0; }
+  int size() const override { return 1; }
+  const PeerInfo& peer(int rank) const override;
+  void attach(uint64_t communicator, std::vector<int> members, ControlClient* client) override;
+  void detach(uint64_t communicator) override;
+  // Client calls come from the caller's thread here.
+  void poison(uint64_t communicator, const Error& error) override;
+  void ask(uint64_t communicator, int rank, uint32_t call) override;
+  bool has_left(int) const override { return false; }
+  void suspect(uint64_t, int, std::string) override {}  // there is nobody to lose
+  Fd open_connection(uint64_t, int rank, int, const Deadline&) override;
+  void offer(const std::string& name, int fd) override;
+  void withdraw(const std::string& name) override;
+  Fd fetch(int rank, const std::string& name, const Deadline& deadline) override;
+
+ private:
+  const PeerInfo self_;
+  std::mutex mutex_;
+  std::condition_variable offered_;
+  std::map<uint64_t, ControlClient*> clients_;
+  std::map<std::string, Fd> offers_;
+};
+
+}  // namespace tutti::bootstrap

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <set>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/text.h"
@@ -45,15 +47,19 @@ class StepChecker {
       check_operands(step);
       check_destination(step);
       if (step.kind == StepKind::send) targets.insert(step.peers.begin(), step.peers.end());
-      require(static_cast<int64_t>(targets.size()) <= program_.fan_out,
-              cat("exceeds the declared limit: this rank sends to ", targets.size(),
-                  " ranks, fan_out is ", program_.fan_out));
+      if (static_cast<int64_t>(targets.size()) > program_.fan_out) {
+        refuse(cat("exceeds the declared limit: this rank sends to ", targets.size(),
+                   " ranks, fan_out is ", program_.fan_out));
+      }
     }
   }
 
  private:
-  void require(bool holds, const std::string& problem) const {
-    if (!holds) throw Refusal{cat(place(program_, shape_.rank, index_), ": ", problem)};
+  [[noreturn]] void refuse(std::string_view problem) const {
+    throw Refusal{cat(place(program_, shape_.rank, index_), ": ", problem)};
+  }
+  void require(bool holds, std::string_view problem) const {
+    if (!holds) refuse(problem);
   }
 
   void check_peers(const Step& step) const {
@@ -63,10 +69,11 @@ class StepChecker {
     require(step.kind == StepKind::send || step.peers.size() == 1, "receives from several peers");
     std::set<int32_t> seen;
     for (const int32_t peer : step.peers) {
-      require(peer >= 0 && peer < shape_.ranks,
-              cat("there is no rank ", peer, " among ", shape_.ranks));
+      if (peer < 0 || peer >= shape_.ranks) {
+        refuse(cat("there is no rank ", peer, " among ", shape_.ranks));
+      }
       require(peer != shape_.rank, "names its own rank as the peer");
-      require(seen.insert(peer).second, cat("names rank ", peer, " twice"));
+      require(seen.insert(peer).second, "names a rank twice");
     }
   }
 
@@ -86,8 +93,9 @@ class StepChecker {
   void check_ranges(const RangeList& ranges) const {
     for (const ChunkRange& range : ranges) {
       const int32_t limit = chunks_in(range.space);
-      require(range.first >= 0 && range.count > 0 && range.first <= limit - range.count,
-              cat("range out of bounds: this rank has ", limit, " chunks there"));
+      if (range.first < 0 || range.count <= 0 || range.first > limit - range.count) {
+        refuse(cat("range out of bounds: this rank has ", limit, " chunks there"));
+      }
     }
   }
 
@@ -102,9 +110,10 @@ class StepChecker {
     const RangeList& message = is_send ? step.src : step.dst;
     if (is_message) {
       const auto count = static_cast<int64_t>(sizes(message, 1).size());
-      require(count <= program_.chunks_per_message,
-              cat("exceeds the declared limit: a message of ", count,
-                  " chunks, chunks_per_message is ", program_.chunks_per_message));
+      if (count > program_.chunks_per_message) {
+        refuse(cat("exceeds the declared limit: a message of ", count,
+                   " chunks, chunks_per_message is ", program_.chunks_per_message));
+      }
     }
     require(!step.dst.empty() || is_send || step.kind == StepKind::recv, "writes nothing");
     require(step.dst.empty() || !is_send, "a send has a destination");

@@ -62,18 +62,24 @@ Step copy(RangeList src, RangeList dst) {
   return {.kind = StepKind::copy, .src = std::move(src), .dst = std::move(dst)};
 }
 
+std::string to_string(const ChunkRange& range) {
+  constexpr std::string_view kNames[] = {"input", "output", "scratch"};
+  std::ostringstream out;
+  out << kNames[static_cast<size_t>(range.space)] << '[' << range.first;
+  if (range.count != 1) out << '-' << range.first + range.count - 1;
+  out << ']';
+  return out.str();
+}
+
 namespace {
 
-// "input[0]", "output[2-5]+scratch[1]", "a token".
+// "output[2-5]+scratch[1]", "a token".
 std::string text(const RangeList& ranges) {
   if (ranges.empty()) return "a token";
   std::ostringstream out;
   std::string_view separator;
   for (const ChunkRange& range : ranges) {
-    constexpr std::string_view kNames[] = {"input", "output", "scratch"};
-    out << separator << kNames[static_cast<size_t>(range.space)] << '[' << range.first;
-    if (range.count != 1) out << '-' << range.first + range.count - 1;
-    out << ']';
+    out << separator << to_string(range);
     separator = "+";
   }
   return out.str();

@@ -114,6 +114,7 @@ Step recv_reduce_right(int32_t peer, RangeList src, RangeList dst);  // dst = sr
 Step reduce(RangeList a, RangeList b, RangeList dst);                // dst = a op b
 Step copy(RangeList src, RangeList dst);
 
+std::string to_string(const ChunkRange& range);  // "output[2-5]"
 std::string to_string(const Step& step);
 
 }  // namespace tutti

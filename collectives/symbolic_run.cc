@@ -1,0 +1,261 @@
+#include "collectives/symbolic_run.h"
+
+#include <algorithm>
+#include <bit>
+#include <deque>
+#include <string_view>
+#include <utility>
+
+#include "base/text.h"
+#include "collectives/form.h"
+
+namespace tutti {
+
+SymbolicRun::Rank::Rank(const Plan& plan, bool in_place)
+    : cursors(plan.queues.size(), 0),
+      done(static_cast<size_t>(plan.words), 0),
+      heard(plan.program.steps.size()) {
+  const Program& program = plan.program;
+  const int32_t own = plan.shape.rank * chunks_per_block(plan.collective, program);
+  int32_t input = 0;
+  int32_t output = program.input_chunks;
+  if (in_place) {
+    input = plan.collective == Collective::all_gather ? own : 0;
+    output = plan.collective == Collective::reduce_scatter ? own : 0;
+  }
+  const int32_t scratch = program.input_chunks + program.output_chunks;
+  base = {input, output, scratch};
+  cells.resize(static_cast<size_t>(scratch + program.scratch_chunks));
+}
+
+SymbolicRun::SymbolicRun(std::span<const Plan> plans, bool in_place, Expressions& expressions)
+    : plans_(plans), expressions_(expressions), connections_(plans.size() * plans.size()) {
+  for (const Plan& plan : plans) {
+    Rank& self = ranks_.emplace_back(plan, in_place);
+    const bool is_root = plan.shape.rank == plan.shape.root;
+    if (plan.collective == Collective::broadcast && !is_root) continue;
+    for (int32_t chunk = 0; chunk < plan.program.input_chunks; ++chunk) {
+      self.cells[self.index(Space::input, chunk)].value = expressions.leaf(plan.shape.rank, chunk);
+    }
+  }
+}
+
+const SymbolicRun::Cell& SymbolicRun::result(int32_t rank, int32_t chunk) const {
+  return ranks_[rank].cells[ranks_[rank].index(Space::output, chunk)];
+}
+
+std::vector<bool> SymbolicRun::known(int32_t rank) const {
+  return knowledge(rank, static_cast<int32_t>(plans_[rank].program.steps.size()));
+}
+
+// ---- progress
+
+void SymbolicRun::to_the_end() {
+  std::deque<int32_t> awake;
+  for (size_t rank = 0; rank < plans_.size(); ++rank) awake.push_back(static_cast<int32_t>(rank));
+  while (!awake.empty()) {
+    const int32_t rank = awake.front();
+    awake.pop_front();
+    ranks_[rank].awake = false;
+    run_as_far_as_possible(rank);
+    for (const int32_t woken : woken_) {
+      if (!std::exchange(ranks_[woken].awake, true)) awake.push_back(woken);
+    }
+    woken_.clear();
+  }
+  refuse_if_stuck();
+}
+
+void SymbolicRun::run_as_far_as_possible(int32_t rank) {
+  for (bool moved = true; std::exchange(moved, false);) {
+    for (size_t queue = 0; queue < plans_[rank].queues.size(); ++queue) {
+      while (advance(rank, queue)) moved = true;
+    }
+  }
+}
+
+bool SymbolicRun::advance(int32_t rank, size_t queue) {
+  const Plan& plan = plans_[rank];
+  Rank& self = ranks_[rank];
+  if (self.cursors[queue] == plan.queues[queue].steps.size()) return false;
+  const int32_t number = plan.queues[queue].steps[self.cursors[queue]];
+  if (!can_run(rank, number)) return false;
+  execute(rank, number);
+  self.done[number / 64] |= uint64_t{1} << (number % 64);
+  const std::vector<int32_t>& shared = plan.send_queues[number];
+  if (shared.empty()) ++self.cursors[queue];
+  for (const int32_t other : shared) ++self.cursors[other];
+  return true;
+}
+
+int32_t SymbolicRun::needed_first(int32_t rank, int32_t number) const {
+  const uint64_t* needs = plans_[rank].needs_of(number);
+  for (int32_t word = 0; word < plans_[rank].words; ++word) {
+    const uint64_t open = needs[word] & ~ranks_[rank].done[word];
+    if (open != 0) return word * 64 + std::countr_zero(open);
+  }
+  return -1;
+}
+
+bool SymbolicRun::at_head(int32_t rank, size_t queue, int32_t number) const {
+  const std::vector<int32_t>& steps = plans_[rank].queues[queue].steps;
+  const size_t cursor = ranks_[rank].cursors[queue];
+  return cursor < steps.size() && steps[cursor] == number;
+}
+
+// `number` is at the head of one of its queues.
+bool SymbolicRun::can_run(int32_t rank, int32_t number) {
+  const Plan& plan = plans_[rank];
+  const Step& step = plan.program.steps[number];
+  if (needed_first(rank, number) >= 0) return false;
+  for (const int32_t queue : plan.send_queues[number]) {
+    if (!at_head(rank, queue, number)) return false;
+  }
+  if (step.kind == StepKind::send) {
+    return std::ranges::none_of(step.peers,
+                                [&](int32_t peer) { return connection(rank, peer).has_value(); });
+  }
+  return step.peers.empty() || connection(step.peers[0], rank).has_value();
+}
+
+std::string SymbolicRun::waits_for(int32_t rank, int32_t number) {
+  const Step& step = plans_[rank].program.steps[number];
+  const int32_t first = needed_first(rank, number);
+  if (first >= 0) return cat("step ", first);
+  if (step.kind != StepKind::send) return cat("a message from rank ", step.peers[0]);
+  std::string who;
+  for (const int32_t peer : step.peers) {
+    if (connection(rank, peer)) who += cat(who.empty() ? "" : " and ", peer);
+  }
+  return cat("rank ", who, " to take the message before it");
+}
+
+// A rank's first open step is at the head of all its queues, so it waits for another step or a
+// peer.
+void SymbolicRun::refuse_if_stuck() {
+  constexpr int kShown = 8;
+  std::string all;
+  int stuck = 0;
+  for (const Plan& plan : plans_) {
+    const int32_t rank = plan.shape.rank;
+    for (int32_t word = 0; word < plan.words; ++word) {
+      const uint64_t open = plan.all[word] & ~ranks_[rank].done[word];
+      if (open == 0) continue;
+      if (++stuck > kShown) break;
+      const int32_t number = word * 64 + std::countr_zero(open);
+      all += cat(all.empty() ? "" : "; ", place(plan.program, rank, number), " waits for ",
+                 waits_for(rank, number));
+      break;
+    }
+  }
+  if (stuck == 0) return;
+  if (stuck > kShown) all += cat("; and ", stuck - kShown, " more ranks");
+  throw Refusal{cat("no progress: ", all)};
+}
+
+// ---- steps
+
+void SymbolicRun::execute(int32_t rank, int32_t number) {
+  const Step& step = plans_[rank].program.steps[number];
+  switch (step.kind) {
+    case StepKind::send:
+      return execute_send(rank, number);
+    case StepKind::recv:
+    case StepKind::recv_reduce:
+      return execute_recv(rank, number);
+    case StepKind::reduce:
+      return write(
+          rank, number, step.dst,
+          combine(rank, number, read(rank, number, step.src), read(rank, number, step.src2)));
+    case StepKind::copy:
+      return write(rank, number, step.dst, read(rank, number, step.src));
+  }
+}
+
+void SymbolicRun::execute_send(int32_t rank, int32_t number) {
+  const Step& step = plans_[rank].program.steps[number];
+  Message message{.values = read(rank, number, step.src), .known = {}};
+  if (step.src.empty()) message.known = knowledge(rank, number);
+  for (const int32_t peer : step.peers) {
+    connection(rank, peer) = message;
+    woken_.push_back(peer);
+  }
+}
+
+void SymbolicRun::execute_recv(int32_t rank, int32_t number) {
+  const Step& step = plans_[rank].program.steps[number];
+  std::optional<Message>& arrived = connection(step.peers[0], rank);
+  std::vector<Id> values = std::move(arrived->values);
+  ranks_[rank].heard[number] = std::move(arrived->known);
+  arrived.reset();
+  woken_.push_back(step.peers[0]);
+  if (step.kind == StepKind::recv_reduce) {
+    const std::vector<Id> own = read(rank, number, step.src);
+    values = step.received_on_left ? combine(rank, number, values, own)
+                                   : combine(rank, number, own, values);
+  }
+  write(rank, number, step.dst, values);
+}
+
+// ---- values
+
+std::vector<SymbolicRun::Id> SymbolicRun::read(int32_t rank, int32_t number,
+                                               const RangeList& ranges) {
+  const Rank& self = ranks_[rank];
+  std::vector<Id> values;
+  for_each_chunk(ranges, [&](Space space, int32_t chunk) {
+    values.push_back(self.cells[self.index(space, chunk)].value);
+    if (values.back() == Expressions::kNothing) {
+      refuse(rank, number,
+             cat("read before write: nothing has written ", to_string({space, chunk, 1}), " yet"));
+    }
+  });
+  return values;
+}
+
+void SymbolicRun::write(int32_t rank, int32_t number, const RangeList& ranges,
+                        const std::vector<Id>& values) {
+  Rank& self = ranks_[rank];
+  size_t i = 0;
+  for_each_chunk(ranges, [&](Space space, int32_t chunk) {
+    self.cells[self.index(space, chunk)] = {.value = values[i++], .writer = number};
+  });
+}
+
+std::vector<SymbolicRun::Id> SymbolicRun::combine(int32_t rank, int32_t number,
+                                                  const std::vector<Id>& left,
+                                                  const std::vector<Id>& right) {
+  std::vector<Id> values;
+  for (size_t i = 0; i < left.size(); ++i) {
+    const int32_t a = expressions_.chunk_of(left[i]);
+    const int32_t b = expressions_.chunk_of(right[i]);
+    if (a != b) {
+      refuse(rank, number, cat("wrong chunk: combines input chunk ", a, " with input chunk ", b));
+    }
+    if (expressions_.overlap(left[i], right[i])) {
+      refuse(rank, number,
+             cat("double count: input of rank ",
+                 rank_ranges(expressions_.in_both(left[i], right[i])), " is on both sides"));
+    }
+    values.push_back(expressions_.combine(left[i], right[i]));
+  }
+  return values;
+}
+
+std::vector<bool> SymbolicRun::knowledge(int32_t rank, int32_t end) const {
+  std::vector<bool> known(plans_.size(), false);
+  known[rank] = true;
+  for (int32_t step = 0; step < end; ++step) {
+    const std::vector<bool>& heard = ranks_[rank].heard[step];
+    for (size_t other = 0; other < heard.size(); ++other) {
+      if (heard[other]) known[other] = true;
+    }
+  }
+  return known;
+}
+
+void SymbolicRun::refuse(int32_t rank, int32_t number, const std::string& problem) const {
+  throw Refusal{cat(place(plans_[rank].program, rank, number), ": ", problem)};
+}
+
+}  // namespace tutti

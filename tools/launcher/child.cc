@@ -85,6 +85,8 @@ struct Launchpad {
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
       if (::getppid() != parent) ::_exit(127);  // it died before it could be watched
     }
+    // Before the program runs: it could start others and kill its parent at once.
+    if (spec.guard != nullptr) spec.guard->protect(::getpid());
     place(spec.in >= 0 ? spec.in : null, STDIN_FILENO);
     place(spec.out, STDOUT_FILENO);
     place(spec.err, STDERR_FILENO);

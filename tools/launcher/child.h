@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/fd.h"
+#include "tools/launcher/guard.h"
 
 namespace tutti::tool {
 
@@ -30,6 +31,7 @@ struct ChildSpec {
   int err = -1;
   std::vector<int> inherited;    // descriptors kept open under the same number
   bool die_with_parent = false;  // killed when the calling thread ends
+  const Guard* guard = nullptr;  // that shall end its process group if this process dies
 };
 
 // The command cannot be run. code() is 127 (not found) or 126 (found, but refused), as shells say.

@@ -1,14 +1,16 @@
 #include "tools/launcher/guard.h"
 
 #include <dirent.h>
-#include <sys/prctl.h>
+#include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
-#include <csignal>
+#include <charconv>
 #include <cstdlib>
+#include <string_view>
 #include <vector>
 
 #include "base/error.h"
@@ -17,45 +19,50 @@ namespace tutti::tool {
 
 namespace {
 
-constexpr pid_t kGoodbye = 0;
+constexpr const char* kScript = R"(
+while read -r group; do
+  [ "$group" = bye ] && exit
+  groups="$groups -$group"
+done
+kill -s KILL -- $groups
+)";
+constexpr std::string_view kGoodbye = "bye\n";
 
-void close_all_but(int kept) {
+// Nobody shall wait for the end of a pipe that only the guard holds.
+void close_from(int first) {
   std::vector<int> open;
   if (DIR* directory = ::opendir("/proc/self/fd")) {
     while (const dirent* entry = ::readdir(directory)) open.push_back(std::atoi(entry->d_name));
     ::closedir(directory);
   }
   for (int fd : open) {
-    if (fd != kept) ::close(fd);
+    if (fd >= first) ::close(fd);
   }
 }
 
 [[noreturn]] void stand_guard(int socket) {
   ::setsid();  // out of reach of the terminal's signals
-  ::prctl(PR_SET_NAME, "tutti-guard");
-  close_all_but(socket);  // nobody shall wait for the end of a pipe that only the guard holds
-  std::vector<pid_t> groups;
-  pid_t group = kGoodbye;
-  ssize_t got;
-  while ((got = ::read(socket, &group, sizeof group)) != 0) {
-    if (got < 0 && errno == EINTR) continue;
-    if (got != sizeof group || group == kGoodbye) ::_exit(0);
-    groups.push_back(group);
-  }
-  for (pid_t victim : groups) ::kill(-victim, SIGKILL);
-  ::_exit(0);
+  const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+  ::dup2(socket, STDIN_FILENO);
+  ::dup2(null, STDOUT_FILENO);
+  ::dup2(null, STDERR_FILENO);
+  close_from(3);
+  const std::array<char*, 1> no_environment = {nullptr};  // it holds the token
+  ::execle("/bin/sh", "sh", "-c", kScript, "guard", static_cast<char*>(nullptr),
+           no_environment.data());
+  ::_exit(127);
 }
 
 }  // namespace
 
 Guard::Guard() {
   int ends[2];
-  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
     throw system_error("socketpair", errno);
   }
   socket_ = Fd(ends[0]);
   const Fd other(ends[1]);
-  // Forked twice: the guard is nobody's child that the caller would have to wait for.
+  // Forked twice: the children of this process are the ranks and nothing else.
   const pid_t pid = ::fork();
   if (pid < 0) throw system_error("fork", errno);
   if (pid == 0) {
@@ -67,14 +74,17 @@ Guard::Guard() {
 }
 
 Guard::~Guard() {
-  ::send(socket_.get(), &kGoodbye, sizeof kGoodbye, MSG_NOSIGNAL);
-  pid_t nothing;
-  while (::read(socket_.get(), &nothing, sizeof nothing) < 0 && errno == EINTR) {
+  ::send(socket_.get(), kGoodbye.data(), kGoodbye.size(), MSG_NOSIGNAL);
+  char nothing;
+  while (::read(socket_.get(), &nothing, 1) < 0 && errno == EINTR) {
   }
 }
 
-void Guard::protect(pid_t process_group) {
-  ::send(socket_.get(), &process_group, sizeof process_group, MSG_NOSIGNAL);
+void Guard::protect(pid_t process_group) const {
+  std::array<char, 16> line;
+  char* end = std::to_chars(line.data(), line.data() + line.size() - 1, process_group).ptr;
+  *end++ = '\n';
+  ::send(socket_.get(), line.data(), static_cast<size_t>(end - line.data()), MSG_NOSIGNAL);
 }
 
 }  // namespace tutti::tool

@@ -1,7 +1,7 @@
 // Kills the ranks' process groups should this process die before it could do so itself (kill -9).
 //
 // PR_SET_PDEATHSIG reaches the ranks, but not what they started (a Python under a shell script).
-// The guard is a small forked process that holds a pipe from this one; when the pipe breaks, this
+// The guard is a shell of six lines that holds a socket from this process; when it breaks, this
 // process is gone.
 #pragma once
 
@@ -19,7 +19,8 @@ class Guard {
   Guard(const Guard&) = delete;
   Guard& operator=(const Guard&) = delete;
 
-  void protect(pid_t process_group);
+  // Async-signal-safe; also from a forked child, for itself.
+  void protect(pid_t process_group) const;
 
  private:
   Fd socket_;

@@ -81,6 +81,7 @@ ChildSpec LocalAgent::describe(int local_rank, const std::vector<int>& pus) cons
   spec.directory = job_.directory;
   spec.pus = pus;
   spec.die_with_parent = true;
+  spec.guard = &guard_;
   spec.environment["RANK"] = std::to_string(job_.first_rank + local_rank);
   spec.environment["WORLD_SIZE"] = std::to_string(job_.world_size);
   spec.environment["LOCAL_RANK"] = std::to_string(local_rank);
@@ -106,7 +107,6 @@ void LocalAgent::start_rank(int local_rank, ChildSpec spec) {
   spec.environment["TUTTI_LAUNCHER_FD"] = std::to_string(notices.read.get());
 
   const pid_t pid = start_child(spec);
-  guard_.protect(pid);
   ranks_.push_back({.number = job_.first_rank + local_rank, .pid = pid});
   Rank& rank = ranks_.back();
   rank.pidfd = Fd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));  // close-on-exec

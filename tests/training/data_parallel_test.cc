@@ -122,7 +122,7 @@ TEST(DataParallelArithmeticTest, GradientIsThatOfTheGlobalMean) {
     };
     const double slope = (at(1) - at(-1)) / (2 * step);
     std::ranges::copy(values, parameters.values().begin());
-    EXPECT_NEAR(slope, squared, 0.01 * squared) << slot.name;
+    EXPECT_NEAR(slope, squared, 0.003 * squared) << slot.name;
   }
 }
 

@@ -61,6 +61,9 @@ TEST(TrainerTest, EveryNumberOfRanksTrainsTheSameModel) {
   for (const OptimizerKind optimizer : {OptimizerKind::adamw, OptimizerKind::sgd}) {
     TrainOptions options = small_options();
     options.optimizer = optimizer;
+    // SGD's own rate is for real text. On this tiny one its loss bounces, and whatever bounces
+    // amplifies rounding, with or without communication.
+    if (optimizer == OptimizerKind::sgd) options.learning_rate = 0.05f;
     const Outcome alone = train_on(1, options).front();
     ASSERT_EQ(alone.losses.size(), 20u);
     EXPECT_LT(alone.losses.back(), 0.8 * alone.losses.front());

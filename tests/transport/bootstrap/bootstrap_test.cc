@@ -1,0 +1,293 @@
+// Ranks that find each other, and everything that may be in the way.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <filesystem>
+#include <future>
+#include <span>
+#include <thread>
+
+#include "tests/support/ranks.h"
+#include "tests/transport/bootstrap/recording_client.h"
+#include "transport/bootstrap/control.h"
+#include "transport/bootstrap/handshake.h"
+#include "transport/bootstrap/socket.h"
+
+namespace tutti::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+const auto kJoin = [](const Job& job) { Control::connect(job); };
+
+// What Control::connect() says against the job; empty if nothing.
+std::string failure_of(const Job& job) {
+  try {
+    Control::connect(job);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::bootstrap);
+    return error.what();
+  }
+  return {};
+}
+
+std::future<std::string> in_background(const Job& job) {
+  return std::async(std::launch::async, [job] { return failure_of(job); });
+}
+
+// Somebody who is not Tutti.
+class Stranger {
+ public:
+  explicit Stranger(uint16_t port) {
+    const auto addresses = bootstrap::resolve("127.0.0.1", port);
+    EXPECT_EQ(bootstrap::try_connect(addresses[0], Deadline::after(kPatience), socket_), 0);
+  }
+  void say(std::string_view text) const {
+    bootstrap::write_exactly(socket_.get(), std::as_bytes(std::span(text)),
+                             Deadline::after(kPatience));
+  }
+  // True once the other side has dropped the connection.
+  bool dropped() const {
+    std::array<std::byte, 4096> block;
+    return bootstrap::read_exactly(socket_.get(), block, Deadline::after(kPatience)) ==
+           bootstrap::Transfer::closed;
+  }
+
+ private:
+  Fd socket_;
+};
+
+TEST(Refusal, AnotherTokenFailsThatRankOnly) {
+  LocalRendezvous rendezvous;
+  auto zero = in_background(rendezvous.job(0, 2));
+  Job intruder = rendezvous.job(1, 2);
+  intruder.token = "something else";
+  EXPECT_THAT(failure_of(intruder),
+              AllOf(HasSubstr(cat("rank 0 at 127.0.0.1:", rendezvous.port())),
+                    HasSubstr("refused this rank: it was started with another token")));
+  EXPECT_EQ(failure_of(rendezvous.job(1, 2)), "");
+  EXPECT_EQ(zero.get(), "");
+}
+
+TEST(Refusal, AnotherWorldSizeIsNamedWithBoth) {
+  LocalRendezvous rendezvous;
+  auto zero = in_background(rendezvous.job(0, 2));
+  EXPECT_THAT(failure_of(rendezvous.job(1, 3)),
+              AllOf(HasSubstr("this rank says the world has 3 ranks"), HasSubstr("says 2")));
+  EXPECT_EQ(failure_of(rendezvous.job(1, 2)), "");
+  EXPECT_EQ(zero.get(), "");
+}
+
+TEST(Refusal, ADuplicateRank) {
+  LocalRendezvous rendezvous;
+  auto zero = in_background(rendezvous.job(0, 3));
+  std::promise<std::string> first_failure;
+  std::atomic<int> failures = 0;
+  std::vector<std::jthread> twins;
+  for (int i = 0; i < 2; ++i) {
+    twins.emplace_back([&] {
+      const std::string failure = failure_of(rendezvous.job(1, 3));
+      if (!failure.empty() && failures++ == 0) first_failure.set_value(failure);
+    });
+  }
+  auto failure = first_failure.get_future();
+  ASSERT_EQ(failure.wait_for(kPatience), std::future_status::ready);
+  EXPECT_THAT(failure.get(), HasSubstr("it has a rank 1 already"));
+  EXPECT_EQ(failure_of(rendezvous.job(2, 3)), "");
+  EXPECT_EQ(zero.get(), "");
+  twins.clear();
+  EXPECT_EQ(failures, 1);
+}
+
+TEST(Refusal, ARankThatDoesNotExist) {
+  Job job;
+  job.size = 2;
+  job.rank = 2;
+  EXPECT_THAT(failure_of(job), HasSubstr("rank 2 does not exist in a job of 2 ranks"));
+}
+
+TEST(Settings, ThatDifferAreNamedOnEveryRank) {
+  const auto errors = run_ranks_catching(3, [](Job job) {
+    job.wire_settings = job.rank == 2 ? "TUTTI_A=1;TUTTI_B=tcp;" : "TUTTI_A=1;TUTTI_B=shm;";
+    Control::connect(job);
+  });
+  for (const auto& error : errors) {
+    ASSERT_TRUE(error.has_value());
+    EXPECT_EQ(error->code(), ErrorCode::bootstrap);
+    EXPECT_THAT(error->what(), AllOf(HasSubstr("rank 2 ("), HasSubstr("has TUTTI_B=tcp, rank 0 "
+                                                                      "has TUTTI_B=shm")));
+  }
+}
+
+TEST(Missing, RanksAreNamed) {
+  LocalRendezvous rendezvous;
+  std::vector<Job> jobs = {rendezvous.job(0, 5), rendezvous.job(1, 5)};
+  for (Job& job : jobs) job.init_timeout = std::chrono::milliseconds(500);
+  for (const auto& error : run_jobs_catching(jobs, kJoin)) {
+    ASSERT_TRUE(error.has_value());
+    EXPECT_THAT(error->what(), HasSubstr("ranks 2-4 of 5 did not arrive within 0.5 s"));
+  }
+}
+
+TEST(Missing, RankZeroIsNamed) {
+  uint16_t port = 0;
+  {
+    const LocalRendezvous nobody_listens_any_more;
+    port = nobody_listens_any_more.port();
+  }
+  Job job = local_job(1, 2, port, "token");
+  job.init_timeout = std::chrono::milliseconds(200);
+  EXPECT_THAT(failure_of(job),
+              AllOf(HasSubstr("rank 1 did not find rank 0 within 0.2 s"),
+                    HasSubstr(cat("127.0.0.1:", port)), HasSubstr("Connection refused")));
+}
+
+TEST(Missing, ASilentRankZeroIsNamed) {
+  LocalRendezvous listens_only;
+  Job job = listens_only.job(1, 2);
+  job.init_timeout = std::chrono::milliseconds(200);
+  EXPECT_THAT(failure_of(job), HasSubstr("took the connection but said nothing"));
+}
+
+TEST(Missing, RankZeroMayComeLast) {
+  LocalRendezvous rendezvous;
+  Fd(rendezvous.release_listener()).reset();  // rank 0 binds the port itself here
+  std::vector<Job> jobs;
+  for (const int rank : {2, 1, 0}) {
+    jobs.push_back(local_job(rank, 3, rendezvous.port(), rendezvous.token()));
+  }
+  for (const auto& error : run_jobs_catching(jobs, kJoin)) {
+    EXPECT_FALSE(error.has_value()) << error->what();
+  }
+}
+
+TEST(Strangers, GarbageSilenceAndHalfAHelloStopNobody) {
+  LocalRendezvous rendezvous;
+  const Stranger early(rendezvous.port());
+  early.say("GET / HTTP/1.0\r\n\r\n");
+  const Stranger silent(rendezvous.port());
+  const Stranger half(rendezvous.port());
+  half.say(std::string_view(bootstrap::kMagic.data(), bootstrap::kMagic.size()));
+  auto zero = in_background(rendezvous.job(0, 2));
+  EXPECT_TRUE(early.dropped());
+
+  const Stranger late(rendezvous.port());
+  late.say(std::string(100'000, 'x'));
+  EXPECT_TRUE(late.dropped());
+  // The right words with a proof that is none.
+  const Stranger forger(rendezvous.port());
+  bootstrap::Hello hello{.version = 1, .rank = 1, .size = 2};
+  forger.say(std::string_view(reinterpret_cast<const char*>(&hello), sizeof(hello)));
+  EXPECT_TRUE(forger.dropped());
+
+  EXPECT_EQ(failure_of(rendezvous.job(1, 2)), "");
+  EXPECT_EQ(zero.get(), "");
+}
+
+TEST(Strangers, OnTheRunningChannelStopNobody) {
+  LocalRendezvous rendezvous;
+  Barrier step(2);
+  std::vector<Job> jobs = {rendezvous.job(0, 2), rendezvous.job(1, 2)};
+  const auto body = [&](const Job& job) {
+    const std::shared_ptr<Control> control = Control::connect(job);
+    AttachedClient client(*control, 1, everybody(2));
+    const Stranger garbage(control->peer(1 - job.rank).port);
+    garbage.say(std::string(1000, '\0'));
+    EXPECT_TRUE(garbage.dropped());
+    control->ask(1, 1 - job.rank, 1);
+    client->wait_for_answer(1 - job.rank, 1);
+    step.wait();
+  };
+  for (const auto& error : run_jobs_catching(jobs, body)) {
+    EXPECT_FALSE(error.has_value()) << error->what();
+  }
+}
+
+TEST(Strangers, ThatListenInsteadOfRankZeroAreNamed) {
+  LocalRendezvous rendezvous;
+  const Fd listener(rendezvous.release_listener());
+  auto one = in_background(local_job(1, 2, rendezvous.port(), "token"));
+  const Fd socket(::accept(listener.get(), nullptr, nullptr));
+  const std::string_view text = "220 mail.example ESMTP\r\n";
+  ASSERT_EQ(::write(socket.get(), text.data(), text.size()), static_cast<ssize_t>(text.size()));
+  EXPECT_THAT(one.get(),
+              AllOf(HasSubstr(cat("127.0.0.1:", rendezvous.port())), HasSubstr("is not Tutti")));
+}
+
+TEST(Strangers, OnThePortOfRankZeroAreSaid) {
+  const LocalRendezvous taken;
+  EXPECT_THAT(failure_of(local_job(0, 2, taken.port(), "token")),
+              AllOf(HasSubstr(cat("listen on 127.0.0.1:", taken.port())),
+                    HasSubstr("Address already in use"), HasSubstr("MASTER_PORT")));
+}
+
+TEST(Rendezvous, ThroughAFileThatIsGoneAfterwards) {
+  const std::filesystem::path folder =
+      std::filesystem::path(::testing::TempDir()) / cat("tutti-", ::getpid());
+  std::filesystem::create_directory(folder);
+  const std::string file = folder / "meet";
+  for (int round = 0; round < 2; ++round) {
+    std::vector<Job> jobs;
+    for (const int rank : {2, 1, 0}) jobs.push_back(local_job(rank, 3, file, "token"));
+    for (const auto& error : run_jobs_catching(jobs, kJoin)) {
+      EXPECT_FALSE(error.has_value()) << error->what();
+    }
+    EXPECT_TRUE(std::filesystem::is_empty(folder));
+  }
+  std::filesystem::remove_all(folder);
+}
+
+TEST(Rendezvous, InAFolderThatIsNotThereIsSaid) {
+  EXPECT_THAT(failure_of(local_job(0, 2, std::string("/nowhere/at/all"), "token")),
+              AllOf(HasSubstr("rendezvous file /nowhere/at/all"), HasSubstr("No such file")));
+}
+
+TEST(Rendezvous, OverIpv6) {
+  std::optional<LocalRendezvous> rendezvous;
+  try {
+    rendezvous.emplace("::1");
+  } catch (const Error& error) {
+    GTEST_SKIP() << "no IPv6 loopback here: " << error.what();
+  }
+  std::vector<Job> jobs;
+  for (int rank = 0; rank < 3; ++rank) jobs.push_back(rendezvous->job(rank, 3));
+  const auto body = [](Job job) {
+    job.fanout = 1;  // so that others than rank 0 listen, too
+    EXPECT_EQ(Control::connect(job)->peer(1).address, "::1");
+  };
+  for (const auto& error : run_jobs_catching(jobs, body)) {
+    EXPECT_FALSE(error.has_value()) << error->what();
+  }
+}
+
+// A rank that has left one job may be early for the next at the same address.
+TEST(Rendezvous, TwiceAtTheSameAddress) {
+  LocalRendezvous rendezvous;
+  const std::vector<Job> jobs = {rendezvous.job(0, 2), rendezvous.job(1, 2)};
+  const auto body = [](const Job& job) {
+    std::shared_ptr<Control> first = Control::connect(job);
+    const Deadline deadline = Deadline::after(kPatience);
+    while (job.rank == 0 && !first->has_left(1) && !deadline.passed()) std::this_thread::yield();
+    first.reset();
+    Control::connect(job);
+  };
+  for (const auto& error : run_jobs_catching(jobs, body)) {
+    EXPECT_FALSE(error.has_value()) << error->what();
+  }
+}
+
+TEST(Session, KeysDependOnTokenAndJob) {
+  const bootstrap::Nonce one = bootstrap::random_nonce();
+  const bootstrap::Nonce two = bootstrap::random_nonce();
+  EXPECT_NE(bootstrap::session_key("a", one), bootstrap::session_key("a", two));
+  EXPECT_NE(bootstrap::session_key("a", one), bootstrap::session_key("b", one));
+  EXPECT_EQ(bootstrap::session_key("a", one), bootstrap::session_key("a", one));
+}
+
+}  // namespace
+}  // namespace tutti::testing

@@ -1,0 +1,249 @@
+// Ranks as processes: one of them dies, and the others hear how.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tests/support/ranks.h"
+#include "tests/transport/bootstrap/recording_client.h"
+#include "transport/bootstrap/control.h"
+#include "transport/bootstrap/socket.h"
+
+namespace tutti::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr uint64_t kWorld = 1;
+
+struct Pipe {
+  Fd read_end;
+  Fd write_end;
+  Pipe() {
+    std::array<int, 2> ends{};
+    if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw system_error("pipe", errno);
+    read_end = Fd(ends[0]);
+    write_end = Fd(ends[1]);
+  }
+  void write(std::string_view text) const {
+    EXPECT_EQ(::write(write_end.get(), text.data(), text.size()),
+              static_cast<ssize_t>(text.size()));
+  }
+  // Up to the end of the line, or what there was when everybody had closed the other end.
+  std::string read_line() const {
+    std::string line;
+    char byte = 0;
+    while (bootstrap::wait_for(read_end.get(), POLLIN, Deadline::after(kPatience)) &&
+           ::read(read_end.get(), &byte, 1) == 1 && byte != '\n') {
+      line += byte;
+    }
+    return line;
+  }
+};
+
+// A job whose ranks are children of the test.
+class Processes {
+ public:
+  using Body = std::function<void(Control&, const Pipe& report, const Pipe& orders)>;
+
+  Processes(int size, int fanout, bool with_launcher, const Body& body) : size_(size) {
+    for (int rank = 0; rank < size; ++rank) {
+      reports_.emplace_back();
+      orders_.emplace_back();
+      launcher_.emplace_back();
+    }
+    LocalRendezvous rendezvous;
+    std::vector<Job> jobs;
+    for (int rank = 0; rank < size; ++rank) {
+      jobs.push_back(rendezvous.job(rank, size));
+      jobs.back().fanout = fanout;
+      if (with_launcher) jobs.back().launcher_fd = launcher_[rank].read_end.get();
+    }
+    listener_ = Fd(jobs[0].listen_fd);
+    for (int rank = 0; rank < size; ++rank) pids_.push_back(start(jobs[rank], body));
+    listener_.reset();
+  }
+  ~Processes() {
+    for (const pid_t pid : pids_) {
+      if (pid > 0) ::kill(pid, SIGKILL);
+    }
+    for (int rank = 0; rank < size_; ++rank) reap(rank);
+  }
+
+  pid_t pid(int rank) const { return pids_[rank]; }
+  std::string line_from(int rank) const { return reports_[rank].read_line(); }
+  void order(int rank) const { orders_[rank].write("go\n"); }
+  void launcher_says(int rank, const std::string& line) const { launcher_[rank].write(line); }
+  // Waits for the end of the process; its status.
+  int reap(int rank) {
+    int status = 0;
+    if (pids_[rank] > 0) ::waitpid(pids_[rank], &status, 0);
+    pids_[rank] = -1;
+    return status;
+  }
+  void wait_until_all_are_there() const {
+    for (int rank = 0; rank < size_; ++rank) EXPECT_EQ(line_from(rank), "ready");
+  }
+
+ private:
+  pid_t start(const Job& job, const Body& body) {
+    const pid_t pid = ::fork();
+    if (pid != 0) return pid;
+    if (job.rank == 0) {
+      listener_.release();  // rank 0 adopts it
+    } else {
+      listener_.reset();
+    }
+    int status = 0;
+    try {
+      const std::shared_ptr<Control> control = Control::connect(job);
+      body(*control, reports_[job.rank], orders_[job.rank]);
+    } catch (const std::exception& error) {
+      reports_[job.rank].write(cat("threw: ", error.what(), "\n"));
+      status = 1;
+    }
+    ::_exit(status);
+  }
+
+  const int size_;
+  Fd listener_;
+  std::vector<Pipe> reports_;
+  std::vector<Pipe> orders_;
+  std::vector<Pipe> launcher_;
+  std::vector<pid_t> pids_;
+};
+
+// Says when it is there, and then what it hears.
+void listen_for_abort(Control& control, const Pipe& report, const Pipe&) {
+  AttachedClient client(control, kWorld, everybody(control.size()));
+  report.write("ready\n");
+  const Error error = client->wait_for_abort();
+  report.write(cat(name(error.code()), ": ", error.what(), "\n"));
+}
+
+class DeathTest : public ::testing::TestWithParam<int> {};
+
+// Of rank 1, which has others below it where the tree has several levels.
+TEST_P(DeathTest, IsHeardByEveryRank) {
+  constexpr int kRanks = 6;
+  Processes job(kRanks, GetParam(), false, listen_for_abort);
+  job.wait_until_all_are_there();
+  const std::string pid = cat("pid ", job.pid(1), ")");
+  ::kill(job.pid(1), SIGKILL);
+  for (const int rank : {0, 2, 3, 4, 5}) {
+    EXPECT_THAT(job.line_from(rank), AllOf(HasSubstr("rank died: rank 1 ("), HasSubstr(pid),
+                                           HasSubstr("vanished: its connection broke")));
+  }
+}
+
+TEST_P(DeathTest, OfRankZeroToo) {
+  Processes job(4, GetParam(), false, listen_for_abort);
+  job.wait_until_all_are_there();
+  ::kill(job.pid(0), SIGKILL);
+  for (const int rank : {1, 2, 3}) {
+    EXPECT_THAT(job.line_from(rank), HasSubstr("rank died: rank 0 ("));
+  }
+}
+
+TEST_P(DeathTest, IsExplainedByTheLauncher) {
+  Processes job(4, GetParam(), true, listen_for_abort);
+  job.wait_until_all_are_there();
+  const pid_t pid = job.pid(1);
+  ::kill(pid, SIGKILL);
+  ASSERT_EQ(WTERMSIG(job.reap(1)), SIGKILL);
+  for (const int rank : {0, 2, 3}) job.launcher_says(rank, cat("signal 1 ", pid, " 9\n"));
+  for (const int rank : {0, 2, 3}) {
+    EXPECT_THAT(job.line_from(rank),
+                AllOf(HasSubstr("rank died: rank 1 ("),
+                      HasSubstr(cat("pid ", pid, ") was killed by signal 9 (Killed)"))));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Trees, DeathTest, ::testing::Values(1, 2, 32));
+
+TEST(Exit, WithoutLeavingIsADeath) {
+  Processes job(3, 32, true, [](Control& control, const Pipe& report, const Pipe& orders) {
+    if (control.rank() != 2) return listen_for_abort(control, report, orders);
+    report.write("ready\n");
+    ::_exit(0);
+  });
+  job.wait_until_all_are_there();
+  const pid_t pid = job.pid(2);
+  job.reap(2);
+  for (const int rank : {0, 1}) job.launcher_says(rank, cat("exit 2 ", pid, " 0\n"));
+  for (const int rank : {0, 1}) {
+    EXPECT_THAT(job.line_from(rank), HasSubstr("ended with exit code 0 without leaving the job"));
+  }
+}
+
+TEST(Exit, AfterLeavingIsNone) {
+  Processes job(4, 32, true, [](Control& control, const Pipe& report, const Pipe& orders) {
+    report.write("ready\n");
+    if (control.rank() == 3) return;  // leaves when `control` goes
+    AttachedClient client(control, kWorld, everybody(control.size()));
+    const Deadline deadline = Deadline::after(kPatience);
+    while (!control.has_left(3) && !deadline.passed()) ::usleep(1000);
+    report.write("left\n");
+    orders.read_line();
+    report.write(cat(client->wait_for_abort().what(), "\n"));
+  });
+  job.wait_until_all_are_there();
+  for (const int rank : {0, 1, 2}) EXPECT_EQ(job.line_from(rank), "left");
+  // Lines are taken in order: if the first counted, it would be the one that is heard.
+  for (const int rank : {0, 1, 2}) {
+    job.launcher_says(rank, cat("signal 3 ", job.pid(3), " 9\nsignal 1 ", job.pid(1), " 15\n"));
+    job.order(rank);
+  }
+  for (const int rank : {0, 2}) {
+    EXPECT_THAT(job.line_from(rank), AllOf(HasSubstr("rank 1 ("), HasSubstr("signal 15")));
+  }
+}
+
+TEST(Death, BeforeAttachIsToldByAttachToMembersOnly) {
+  Processes job(3, 32, false, [](Control& control, const Pipe& report, const Pipe& orders) {
+    AttachedClient first(control, kWorld, everybody(3));
+    report.write("ready\n");
+    if (control.rank() == 2) orders.read_line();
+    first->wait_for_abort();
+    RecordingClient member;
+    RecordingClient stranger;
+    control.attach(2, {0, 1, 2}, &member);
+    control.attach(3, {0, 1}, &stranger);
+    report.write(cat(member.aborted(), stranger.aborted(), "\n"));
+    control.detach(2);
+    control.detach(3);
+  });
+  job.wait_until_all_are_there();
+  ::kill(job.pid(2), SIGKILL);
+  for (const int rank : {0, 1}) EXPECT_EQ(job.line_from(rank), "10");
+}
+
+// A rank that the launcher sees die before the job is complete ends the wait.
+TEST(Death, DuringTheBootstrap) {
+  const Pipe launcher;
+  LocalRendezvous rendezvous;
+  Job job = rendezvous.job(0, 3);
+  job.launcher_fd = launcher.read_end.get();
+  launcher.write("signal 2 4711 11\n");
+  try {
+    Control::connect(job);
+    ADD_FAILURE() << "connected";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::rank_died);
+    EXPECT_THAT(error.what(),
+                HasSubstr("rank 2 (pid 4711) was killed by signal 11 (Segmentation fault)"));
+  }
+}
+
+}  // namespace
+}  // namespace tutti::testing

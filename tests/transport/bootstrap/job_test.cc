@@ -1,0 +1,133 @@
+#include "transport/bootstrap/job.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "base/error.h"
+#include "base/fd.h"
+#include "base/settings.h"
+#include "base/text.h"
+
+namespace tutti {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class JobTest : public ::testing::Test {
+ protected:
+  static constexpr std::array kVariables = {
+      "RANK",        "WORLD_SIZE",          "MASTER_ADDR",
+      "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_USE_AGENT_STORE"};
+  JobTest() { clear(); }
+  ~JobTest() override { clear(); }
+
+  static void clear() {
+    for (const char* name : kVariables) ::unsetenv(name);
+    for (const SettingInfo& setting : all_settings()) {
+      settings().set(setting.name, setting.default_value, "default");
+    }
+  }
+  static void set(const char* name, const std::string& value) { ::setenv(name, value.c_str(), 1); }
+  static void set_ranks(int rank, int size) {
+    set("RANK", cat(rank));
+    set("WORLD_SIZE", cat(size));
+    set("MASTER_ADDR", "10.0.0.1");
+    set("MASTER_PORT", "29500");
+  }
+  static std::string failure() {
+    try {
+      job_from_environment();
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return {};
+  }
+};
+
+TEST_F(JobTest, AloneWithoutAnyVariable) {
+  const Job job = job_from_environment();
+  EXPECT_EQ(job.rank, 0);
+  EXPECT_EQ(job.size, 1);
+}
+
+TEST_F(JobTest, FromVariables) {
+  set_ranks(2, 4);
+  settings().set("TUTTI_TOKEN", "secret");
+  settings().set("TUTTI_INIT_TIMEOUT", "1.5");
+  const Job job = job_from_environment();
+  EXPECT_EQ(job.rank, 2);
+  EXPECT_EQ(job.size, 4);
+  EXPECT_EQ(job.master_address, "10.0.0.1");
+  EXPECT_EQ(job.master_port, 29500);
+  EXPECT_EQ(job.token, "secret");
+  EXPECT_EQ(job.init_timeout, std::chrono::milliseconds(1500));
+  EXPECT_EQ(job.wire_settings, settings().wire_settings());
+}
+
+TEST_F(JobTest, TorchrunsStoreKeepsItsPort) {
+  set_ranks(0, 2);
+  set("TORCHELASTIC_RUN_ID", "none");
+  EXPECT_EQ(job_from_environment().master_port, 29501);
+}
+
+TEST_F(JobTest, WrongVariablesAreNamed) {
+  set_ranks(4, 4);
+  EXPECT_THAT(failure(), HasSubstr("RANK='4' is not a whole number from 0 to 3"));
+  set_ranks(0, 4);
+  set("WORLD_SIZE", "four");
+  EXPECT_THAT(failure(), HasSubstr("WORLD_SIZE='four'"));
+  ::unsetenv("WORLD_SIZE");
+  EXPECT_THAT(failure(), HasSubstr("RANK is set, but WORLD_SIZE is not"));
+  set_ranks(0, 4);
+  ::unsetenv("MASTER_PORT");
+  EXPECT_THAT(failure(), HasSubstr("WORLD_SIZE is set, but MASTER_PORT is not"));
+  set("MASTER_PORT", "70000");
+  EXPECT_THAT(failure(), HasSubstr("MASTER_PORT='70000'"));
+}
+
+TEST_F(JobTest, RendezvousFileTakesThePlaceOfTheAddress) {
+  set_ranks(0, 2);
+  ::unsetenv("MASTER_ADDR");
+  settings().set("TUTTI_RENDEZVOUS", "file:/shared/meet");
+  EXPECT_EQ(job_from_environment().rendezvous_file, "/shared/meet");
+  settings().set("TUTTI_RENDEZVOUS", "/shared/meet");
+  EXPECT_THAT(failure(), HasSubstr("is not file:/PATH"));
+}
+
+TEST_F(JobTest, TokenFileMustBePrivate) {
+  const std::string path = std::filesystem::path(::testing::TempDir()) / cat("token-", ::getpid());
+  std::ofstream(path) << "from the file\n";
+  ASSERT_EQ(::chmod(path.c_str(), 0644), 0);
+  settings().set("TUTTI_TOKEN_FILE", path);
+  EXPECT_THAT(failure(), AllOf(HasSubstr(path), HasSubstr("mode 0644, not 0600")));
+  ASSERT_EQ(::chmod(path.c_str(), 0600), 0);
+  EXPECT_EQ(job_from_environment().token, "from the file");
+  settings().set("TUTTI_TOKEN", "set directly");
+  EXPECT_EQ(job_from_environment().token, "set directly");
+  std::filesystem::remove(path);
+}
+
+TEST_F(JobTest, InheritedDescriptorsAreClosedOnExec) {
+  set_ranks(1, 2);
+  std::array<int, 2> ends;
+  ASSERT_EQ(::pipe(ends.data()), 0);
+  const Fd read_end(ends[0]);
+  const Fd write_end(ends[1]);
+  settings().set("TUTTI_LAUNCHER_FD", cat(read_end.get()));
+  EXPECT_EQ(job_from_environment().launcher_fd, read_end.get());
+  EXPECT_EQ(::fcntl(read_end.get(), F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
+  settings().set("TUTTI_LAUNCHER_FD", "99999");
+  EXPECT_EQ(job_from_environment().launcher_fd, -1);
+}
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,329 @@
+// Wrong programs of every kind are refused, with the place; right ones get the grade they earn.
+#include "collectives/verify.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace tutti {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+using Programs = std::vector<Program>;
+
+Program with(std::vector<Step> steps, int32_t chunks = 1, int32_t scratch_chunks = 0) {
+  return {.input_chunks = chunks,
+          .output_chunks = chunks,
+          .scratch_chunks = scratch_chunks,
+          .steps = std::move(steps)};
+}
+
+void expect_refused(const Verdict& verdict, const ::testing::Matcher<std::string>& problem) {
+  EXPECT_EQ(verdict.grade, Grade::wrong);
+  EXPECT_THAT(verdict.problem, problem);
+}
+
+// Two ranks swap their inputs and reduce, the lower rank on the left.
+Programs exchange() {
+  return {with({send({1}, {input(0)}), recv_reduce_right(1, {input(0)}, {output(0)})}),
+          with({send({0}, {input(0)}), recv_reduce_left(0, {input(0)}, {output(0)})})};
+}
+
+Verdict verify_all_reduce(const Programs& programs) {
+  return verify(Collective::all_reduce, programs);
+}
+
+TEST(Grades, AnExchangeIsCanonical) {
+  const Verdict verdict = verify_all_reduce(exchange());
+  EXPECT_EQ(verdict.problem, "");
+  EXPECT_EQ(verdict.grade, Grade::canonical);
+}
+
+TEST(Grades, TheSameWrongOrderEverywhereIsSameBits) {
+  Programs programs = exchange();
+  programs[0].steps[1].received_on_left = true;
+  programs[1].steps[1].received_on_left = false;
+  EXPECT_EQ(verify_all_reduce(programs).grade, Grade::same_bits);
+}
+
+TEST(Grades, AnOrderThatDependsOnTheRankIsOnlyCorrect) {
+  Programs programs;
+  for (int32_t rank = 0; rank < 3; ++rank) {  // (own op next) op previous
+    const int32_t next = (rank + 1) % 3;
+    const int32_t previous = (rank + 2) % 3;
+    programs.push_back(
+        with({send({next, previous}, {input(0)}), recv_reduce_right(next, {input(0)}, {output(0)}),
+              recv_reduce_right(previous, {output(0)}, {output(0)})}));
+    programs.back().fan_out = 2;
+  }
+  const Verdict verdict = verify_all_reduce(programs);
+  EXPECT_EQ(verdict.problem, "");
+  EXPECT_EQ(verdict.grade, Grade::correct);
+}
+
+TEST(Progress, EveryoneReceivesFirst) {
+  const Programs programs = {
+      with({recv_reduce_right(1, {input(0)}, {output(0)}), send({1}, {output(0)})}),
+      with({recv_reduce_left(0, {input(0)}, {output(0)}), send({0}, {output(0)})})};
+  expect_refused(verify_all_reduce(programs),
+                 AllOf(StartsWith("no progress: rank 0, step 0 (recv from 1, output[0] = input[0] "
+                                  "op received) waits for a message from rank 1"),
+                       HasSubstr("rank 1, step 0 (")));
+}
+
+// Rank 1 takes the first message when rank 2 has sent; rank 2 sends when it has rank 0's second
+// message, which goes to rank 1 as well: that one needs room for two on the way from 0 to 1.
+TEST(Progress, AConnectionHoldsOneMessage) {
+  Programs programs = {
+      with({send({1}, {input(0)}), send({1, 2}, {input(0)}), copy({input(0)}, {output(0)})}, 1, 2),
+      with({recv(2, {scratch(0)}), recv_reduce_left(0, {scratch(0)}, {output(0)}),
+            recv(0, {scratch(1)})},
+           1, 2),
+      with({recv(0, {scratch(0)}), send({1}, {scratch(0)}), copy({input(0)}, {output(0)})}, 1, 2)};
+  for (Program& program : programs) program.fan_out = 2;
+  expect_refused(verify_all_reduce(programs),
+                 AllOf(HasSubstr("no progress"),
+                       HasSubstr("rank 0, step 1 (send input[0] to 1, 2) waits for rank 1 to take "
+                                 "the message before it"),
+                       HasSubstr("rank 1, step 0 (recv scratch[0] from 2) waits for a message "
+                                 "from rank 2")));
+}
+
+TEST(Messages, SentButNeverReceived) {
+  Programs programs = exchange();
+  programs[1].steps.push_back(send({0}, {input(0)}));
+  expect_refused(verify_all_reduce(programs),
+                 "rank 1, step 2 (send input[0] to 0): unmatched message: rank 0 never receives "
+                 "it");
+}
+
+TEST(Messages, ReceivedButNeverSent) {
+  Programs programs = exchange();
+  programs[1].steps.erase(programs[1].steps.begin());
+  expect_refused(verify_all_reduce(programs),
+                 "rank 0, step 1 (recv from 1, output[0] = input[0] op received): unmatched "
+                 "message: rank 1 never sends it");
+}
+
+TEST(Contributions, CountedTwice) {
+  Programs programs = exchange();
+  programs[1].steps.push_back(send({0}, {input(0)}));
+  programs[0].steps.push_back(recv_reduce_right(1, {output(0)}, {output(0)}));
+  expect_refused(verify_all_reduce(programs),
+                 AllOf(StartsWith("rank 0, step 2 (recv from 1, "),
+                       HasSubstr("double count: input of rank 1 is on both sides")));
+}
+
+TEST(Contributions, Missing) {
+  Programs programs = exchange();
+  programs[0].steps[1] = recv(1, {output(0)});
+  expect_refused(verify_all_reduce(programs),
+                 "rank 0, step 1 (recv output[0] from 1): output[0]: missing contribution: it "
+                 "lacks input of rank 0");
+}
+
+TEST(Contributions, MissingChunk) {
+  Programs programs = exchange();
+  for (Program& program : programs) program.input_chunks = program.output_chunks = 2;
+  expect_refused(verify_all_reduce(programs),
+                 "rank 0: output[1]: missing contribution: nothing is written to it");
+}
+
+TEST(Contributions, OfAnotherChunk) {
+  const auto program = [](Step step, Step send_step) {
+    return Program{.input_chunks = 2, .output_chunks = 1, .steps = {send_step, step}};
+  };
+  const Programs programs = {
+      program(recv_reduce_right(1, {input(0)}, {output(0)}), send({1}, {input(1)})),
+      program(recv_reduce_left(0, {input(1)}, {output(0)}), send({0}, {input(1)}))};
+  expect_refused(verify(Collective::reduce_scatter, programs),
+                 AllOf(StartsWith("rank 0, step 1 (recv from 1"),
+                       HasSubstr("wrong chunk: combines input chunk 0 with input chunk 1")));
+}
+
+TEST(Contributions, OfAnotherRank) {
+  const auto program = [](int32_t own, int32_t other) {
+    return Program{.input_chunks = 1,
+                   .output_chunks = 2,
+                   .steps = {send({other}, {input(0)}), copy({input(0)}, {output(other)}),
+                             recv(other, {output(own)})}};
+  };
+  expect_refused(verify(Collective::all_gather, Programs{program(0, 1), program(1, 0)}),
+                 HasSubstr("output[0]: wrong chunk: it ends up with input of rank 1, not of rank "
+                           "0"));
+}
+
+TEST(Contributions, ABroadcastOfSomeoneElse) {
+  Program root = with({recv(1, {output(0)})});
+  Program other = with({copy({input(0)}, {output(0)}), send({0}, {input(0)})});
+  expect_refused(verify(Collective::broadcast, Programs{root, other}),
+                 AllOf(StartsWith("rank 1, step 0 (copy input[0] to output[0])"),
+                       HasSubstr("this rank has 0 chunks there")));
+}
+
+TEST(Contributions, ABarrierThatHearsFromOneNeighbourOnly) {
+  Programs programs;
+  for (int32_t rank = 0; rank < 3; ++rank) {
+    // The second token tells no more than the first: it is above the receives.
+    const int32_t next = (rank + 1) % 3;
+    const int32_t previous = (rank + 2) % 3;
+    programs.push_back(
+        with({send({next}, {}), send({next}, {}), recv(previous, {}), recv(previous, {})}, 0));
+  }
+  expect_refused(verify(Collective::barrier, programs),
+                 "rank 0: missing contribution: it leaves the barrier without knowing that rank 1 "
+                 "has entered");
+  for (Program& program : programs) std::swap(program.steps[1], program.steps[2]);
+  EXPECT_EQ(verify(Collective::barrier, programs).problem, "");
+}
+
+TEST(Reads, BeforeAnyWrite) {
+  Programs programs = exchange();
+  for (Program& program : programs) program.scratch_chunks = 4;
+  programs[1].steps[0] = send({0}, {scratch(3)});
+  expect_refused(verify_all_reduce(programs),
+                 "rank 1, step 0 (send scratch[3] to 0): read before write: nothing has written "
+                 "scratch[3] yet");
+}
+
+// In place the output holds the input at the start, but not every call is in place.
+TEST(Reads, OfTheOutputBeforeAnyWrite) {
+  Programs programs = exchange();
+  programs[0].steps[0] = send({1}, {output(0)});
+  expect_refused(verify_all_reduce(programs),
+                 HasSubstr("rank 0, step 0 (send output[0] to 1): read before write"));
+}
+
+// Out of place the receive and the send are independent. In place the receive writes what the send
+// reads, so the send waits for it, on both ranks.
+TEST(InPlace, DependenciesAreKept) {
+  const auto rank = [](int32_t own, int32_t other) {
+    return Program{
+        .input_chunks = 1,
+        .output_chunks = 2,
+        .steps = {recv(other, {output(own)}), send({other}, {input(0)}),
+                  copy({output(own)}, {output(other)}), copy({input(0)}, {output(own)})}};
+  };
+  expect_refused(verify(Collective::all_gather, Programs{rank(0, 1), rank(1, 0)}),
+                 StartsWith("no progress: rank 0, step 0 (recv output[0] from 1) waits for a "
+                            "message from rank 1"));
+}
+
+// Out of place the sum may be taken twice; in place the second one adds to the first.
+TEST(InPlace, InputThatWasOverwritten) {
+  const Step sum = reduce({input(0)}, {scratch(0)}, {output(0)});
+  Programs programs = {
+      with({send({1}, {input(0)}), recv(1, {scratch(0)}), sum}, 1, 1),
+      with({send({0}, {input(0)}), recv_reduce_left(0, {input(0)}, {output(0)})}, 1, 1)};
+  EXPECT_EQ(verify_all_reduce(programs).problem, "");
+  programs[0].steps.push_back(sum);
+  expect_refused(verify_all_reduce(programs),
+                 "rank 0, step 3 (reduce output[0] = input[0] op scratch[0]): double count: input "
+                 "of rank 1 is on both sides");
+}
+
+TEST(Sizes, WithinAStep) {
+  const Program program = with({copy({input(0, 2)}, {output(0)})}, 2);
+  expect_refused(verify_all_reduce({program}),
+                 "rank 0, step 0 (copy input[0-1] to output[0]): sizes do not fit: 2 chunks meet "
+                 "1");
+}
+
+TEST(Sizes, OfAMessage) {
+  Programs programs = exchange();
+  for (Program& program : programs) {
+    program.input_chunks = program.output_chunks = program.chunks_per_message = 2;
+  }
+  programs[0].steps[0] = send({1}, {input(0, 2)});
+  expect_refused(verify_all_reduce(programs),
+                 AllOf(StartsWith("rank 1, step 1 (recv from 0"),
+                       HasSubstr("sizes do not fit: 2 chunks meet 1"),
+                       HasSubstr("from rank 0, step 0 (send input[0-1] to 1)")));
+}
+
+TEST(Sizes, OfChunksAtDifferentPlaces) {
+  const Program program = with({copy({input(0)}, {output(1)}), copy({input(1)}, {output(0)})}, 2);
+  expect_refused(verify_all_reduce({program}),
+                 HasSubstr("sizes do not fit: chunks at different places of their blocks meet"));
+}
+
+TEST(Sizes, BeyondTheBuffers) {
+  expect_refused(verify_all_reduce({with({copy({input(1)}, {output(0)})})}),
+                 HasSubstr("range out of bounds: this rank has 1 chunks there"));
+  expect_refused(verify_all_reduce({with({copy({input(0, 0)}, {output(0)})})}),
+                 HasSubstr("range out of bounds"));
+  expect_refused(verify_all_reduce({with({copy({input(0)}, {scratch(0)})})}),
+                 HasSubstr("range out of bounds: this rank has 0 chunks there"));
+}
+
+TEST(Sizes, OfTheWholeProgram) {
+  Program program = with({copy({input(0)}, {output(0)})}, 1);
+  program.output_chunks = 2;
+  expect_refused(verify_all_reduce({program}),
+                 "sizes do not fit: 1 input and 2 output chunks for a all_reduce of 1 ranks");
+}
+
+TEST(Steps, NameTheirPeers) {
+  for (const auto& [peers, problem] : std::vector<std::pair<std::vector<int32_t>, std::string>>{
+           {{2}, "there is no rank 2 among 2"},
+           {{-1}, "there is no rank -1 among 2"},
+           {{0}, "names its own rank"},
+           {{1, 1}, "names a rank twice"},
+           {{}, "names no peer"}}) {
+    Programs programs = exchange();
+    programs[0].steps[0].peers = peers;
+    expect_refused(verify_all_reduce(programs),
+                   AllOf(StartsWith("rank 0, step 0 (send"), HasSubstr(problem)));
+  }
+}
+
+TEST(Steps, WriteWhereTheyMay) {
+  expect_refused(verify_all_reduce({with({copy({input(0)}, {input(0)})})}),
+                 HasSubstr("writes to the input"));
+  expect_refused(verify_all_reduce({with({copy({input(0), input(0)}, {output(0), output(0)})})}),
+                 HasSubstr("writes a chunk twice"));
+  // In place, input[0] and output[0] are one; which of the two copies comes first?
+  expect_refused(
+      verify_all_reduce({with({copy({input(0), scratch(0)}, {scratch(0), output(0)})}, 1, 1)}),
+      HasSubstr("reads a chunk that it overwrites with another one"));
+  Program root = with({recv_reduce_right(1, {input(0)}, {output(0)})});
+  Program other = with({copy({input(0)}, {output(0)}), send({0}, {input(0)})});
+  expect_refused(verify(Collective::reduce, Programs{root, other}),
+                 StartsWith("rank 1, step 0 (copy input[0] to output[0]): range out of bounds"));
+}
+
+TEST(Limits, AreKept) {
+  Programs programs = exchange();
+  for (Program& program : programs) program.fan_out = 0;
+  expect_refused(verify_all_reduce(programs),
+                 "rank 0, step 0 (send input[0] to 1): exceeds the declared limit: this rank sends "
+                 "to 1 ranks, fan_out is 0");
+  programs = exchange();
+  for (Program& program : programs) program.chunks_per_message = 0;
+  expect_refused(verify_all_reduce(programs),
+                 "rank 0, step 0 (send input[0] to 1): exceeds the declared limit: a message of 1 "
+                 "chunks, chunks_per_message is 0");
+}
+
+TEST(Limits, AreTheSameOnAllRanks) {
+  for (int32_t Program::*member :
+       {&Program::input_chunks, &Program::output_chunks, &Program::scratch_chunks,
+        &Program::chunks_per_message, &Program::fan_out}) {
+    Programs programs = exchange();
+    programs[1].*member = 3;
+    expect_refused(verify_all_reduce(programs),
+                   "rank 1 declares other chunk counts or limits than rank 0");
+  }
+}
+
+TEST(Roots, Exist) {
+  expect_refused(verify(Collective::reduce, exchange(), 2), "there is no root 2 among 2 ranks");
+  expect_refused(verify(Collective::reduce, {}, 0), "there is no root 0 among 0 ranks");
+}
+
+}  // namespace
+}  // namespace tutti

@@ -19,7 +19,14 @@ CommunicatorImpl::CommunicatorImpl(std::shared_ptr<Engine> engine, uint64_t id,
       timeout_(static_cast<int64_t>(settings().get_seconds("TUTTI_TIMEOUT") * 1e9)),
       sends_(members_.size()),
       recvs_(members_.size()) {
-  open_transport();
+  try {
+    open_transport();
+    engine_->control().attach(id_, members_, this);
+    wait_for_local_ranks();
+  } catch (...) {
+    close_transport();
+    throw;
+  }
   engine_->add(this);
 }
 

@@ -12,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -78,11 +79,13 @@ class CommunicatorImpl final : public ControlClient,
     bool made_call = false;
     uint32_t last_call = 0;
     Signature signature;
+    std::vector<int> waits_for;
   };
   struct Stall;  // of one wait; see waiting.cc
 
   // setup.cc
   void open_transport();
+  void wait_for_local_ranks();
   void close_transport();
   std::unique_ptr<Transport> open_shm(const std::vector<int>& local, int largest_group);
   std::unique_ptr<Transport> open_tcp();
@@ -108,7 +111,7 @@ class CommunicatorImpl final : public ControlClient,
   void sleep(const Deadline& deadline);
   void look_at_stall(Operation& operation, int64_t waited_ns, Stall& stall);
   std::vector<int> missing(const Operation& operation);
-  void ask_peers(const Operation& operation);
+  void ask_peers(const Operation& operation, bool again);
   void check_answers(const Operation& operation);
   void check_left(const Operation& operation);
   void time_out(const Operation& operation);
@@ -141,9 +144,12 @@ class CommunicatorImpl final : public ControlClient,
   std::vector<std::shared_ptr<Operation>> pool_;
   std::map<std::pair<int, int>, std::unique_ptr<Plan>> plans_;  // (algorithm, root)
 
-  std::mutex answers_mutex_;
-  std::map<int, PeerState> answers_;  // by rank, to the latest question
+  // What the control thread and a stalled wait tell each other.
+  std::mutex stall_mutex_;
+  std::vector<int> waits_for_;  // this rank's own, for who asks
+  std::set<int> asked_;         // ranks that the question went to
   uint32_t asked_call_ = 0;
+  std::map<int, PeerState> answers_;  // by rank
 };
 
 }  // namespace tutti::internal

@@ -66,7 +66,6 @@ void CommunicatorImpl::open_transport() {
   const Control& control = engine_->control();
   if (size() == 1) {
     limits_ = {.lanes = 1, .slots = 1, .message_bytes = 1 << 20, .p2p_message_bytes = 1 << 20};
-    engine_->control().attach(id_, members_, this);
     return;
   }
   std::map<std::string, std::vector<int>> hosts;
@@ -104,7 +103,24 @@ void CommunicatorImpl::open_transport() {
     transport_ = std::make_unique<FaultTransport>(std::move(transport_), *fault);
   }
   abort_.add_waker([this] { transport_->wake(); });
-  engine_->control().attach(id_, members_, this);
+}
+
+// Nobody goes on (and perhaps away) before all have got the memory.
+void CommunicatorImpl::wait_for_local_ranks() {
+  if (shm_ == nullptr) return;
+  const Deadline deadline = Deadline::after(kOpenTimeout);
+  while (shm_->attached() < local_ranks_) {
+    abort_.throw_if_raised();
+    if (deadline.passed()) {
+      throw Error(ErrorCode::timeout,
+                  cat("only ", shm_->attached(), " of ", local_ranks_,
+                      " ranks on this host attached to the shared memory of a new communicator"),
+                  {.cause = "not all ranks take part in making it"});
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(20));
+  }
+  if (memory_) engine_->control().withdraw(region_name(id_, members_[rank_]));
+  memory_.reset();
 }
 
 std::unique_ptr<Transport> CommunicatorImpl::open_shm(const std::vector<int>& local,
@@ -180,7 +196,7 @@ std::shared_ptr<CommunicatorImpl> CommunicatorImpl::split(int color, int key) {
   return std::make_shared<CommunicatorImpl>(engine_, id, std::move(chosen), new_rank);
 }
 
-// What was committed still goes out; whoever is to map the shared memory still gets it.
+// What was committed still goes out.
 void CommunicatorImpl::close_transport() {
   const Deadline deadline = Deadline::after(kCloseTimeout);
   const auto sent = [&] {
@@ -192,12 +208,7 @@ void CommunicatorImpl::close_transport() {
   while (transport_ && !abort_.raised() && !deadline.passed() && !sent()) {
     if (!transport_->progress()) std::this_thread::yield();
   }
-  if (memory_) {
-    while (shm_->attached() < local_ranks_ && !abort_.raised() && !deadline.passed()) {
-      std::this_thread::yield();
-    }
-    engine_->control().withdraw(region_name(id_, members_[rank_]));
-  }
+  if (memory_) engine_->control().withdraw(region_name(id_, members_[rank_]));
   engine_->control().detach(id_);
 }
 

@@ -1,6 +1,7 @@
 // Waiting for a call, and what to do when a peer does not come: ask it where it is, say who is
 // missing, give up at the deadline.
 
+#include <algorithm>
 #include <cstring>
 #include <thread>
 
@@ -25,6 +26,7 @@ struct Answer {  // on the control channel
   uint32_t last_call = 0;
   uint32_t made_call = 0;
   std::array<uint64_t, 2> signature = {};
+  std::array<int32_t, 4> waits_for = {-1, -1, -1, -1};  // the first few
 };
 
 }  // namespace
@@ -80,10 +82,9 @@ void CommunicatorImpl::look_at_stall(Operation& operation, int64_t waited_ns, St
     return;
   }
   if (waited_ns < kAskAfterNs) return;
-  if (stall.asked_ns == 0 || waited_ns - stall.asked_ns > kAskAgainNs) {
-    stall.asked_ns = waited_ns;
-    ask_peers(operation);
-  }
+  const bool again = stall.asked_ns == 0 || waited_ns - stall.asked_ns > kAskAgainNs;
+  if (again) stall.asked_ns = waited_ns;
+  ask_peers(operation, again);
   check_answers(operation);
   if (waited_ns > kLeftGraceNs) check_left(operation);
   if (waited_ns > kSayAfterNs && !stall.said) {
@@ -103,22 +104,35 @@ std::vector<int> CommunicatorImpl::missing(const Operation& operation) {
   return first->started ? first->execution.waiting_for() : std::vector<int>{};
 }
 
-void CommunicatorImpl::ask_peers(const Operation& operation) {
-  const std::vector<int> peers = missing(operation);
-  {
-    std::lock_guard lock(answers_mutex_);
-    answers_.clear();
-    asked_call_ = operation.peer < 0 ? operation.call.number : 0;
+// Asks whoever is waited for, and whoever these say that they wait for, once each.
+void CommunicatorImpl::ask_peers(const Operation& operation, bool again) {
+  std::vector<int> peers = missing(operation);
+  std::lock_guard lock(stall_mutex_);
+  const uint32_t call = operation.peer < 0 ? operation.call.number : 0;
+  if (call != asked_call_) answers_.clear();
+  if (again || call != asked_call_) asked_.clear();
+  asked_call_ = call;
+  waits_for_ = peers;
+  for (const auto& [peer, state] : answers_) {
+    peers.insert(peers.end(), state.waits_for.begin(), state.waits_for.end());
   }
-  for (const int peer : peers) engine_->control().ask(id_, members_[peer], asked_call_);
+  for (const int peer : peers) {
+    if (peer != rank_ && asked_.insert(peer).second) {
+      engine_->control().ask(id_, members_[peer], call);
+    }
+  }
 }
 
 std::string CommunicatorImpl::on_question(int, uint32_t call) {
   Answer answer{.last_call = recorder_.last_started()};
-  if (const std::optional<CallRecord> record =
-          recorder_.find(call != 0 ? call : answer.last_call)) {
+  const uint32_t wanted = call != 0 ? call : answer.last_call;
+  if (const std::optional<CallRecord> record = recorder_.find(wanted)) {
     answer.made_call = 1;
     answer.signature = encode(record->signature);
+    std::lock_guard lock(stall_mutex_);
+    const size_t count = record->finished_ns == 0 ? waits_for_.size() : 0;
+    std::copy_n(waits_for_.begin(), std::min(count, answer.waits_for.size()),
+                answer.waits_for.begin());
   }
   return {reinterpret_cast<const char*>(&answer), sizeof(answer)};
 }
@@ -127,11 +141,16 @@ void CommunicatorImpl::on_answer(int world_rank, uint32_t call, std::string_view
   Answer answer;
   if (text.size() != sizeof(answer)) return;
   std::memcpy(&answer, text.data(), sizeof(answer));
-  std::lock_guard lock(answers_mutex_);
+  std::lock_guard lock(stall_mutex_);
   if (call != asked_call_) return;
-  answers_[member(world_rank)] = {.made_call = answer.made_call != 0,
-                                  .last_call = answer.last_call,
-                                  .signature = decode(answer.signature)};
+  PeerState& state = answers_[member(world_rank)];
+  state = {.made_call = answer.made_call != 0,
+           .last_call = answer.last_call,
+           .signature = decode(answer.signature),
+           .waits_for = {}};
+  for (const int32_t peer : answer.waits_for) {
+    if (peer >= 0 && peer < size()) state.waits_for.push_back(peer);
+  }
 }
 
 // A peer that made the call with other arguments may never send the message that would tell.
@@ -139,7 +158,7 @@ void CommunicatorImpl::check_answers(const Operation& operation) {
   if (operation.peer >= 0) return;
   std::map<int, PeerState> answers;
   {
-    std::lock_guard lock(answers_mutex_);
+    std::lock_guard lock(stall_mutex_);
     answers = answers_;
   }
   const Call& call = operation.call;
@@ -175,20 +194,28 @@ void CommunicatorImpl::time_out(const Operation& operation) {
        .remedy = "look at the ranks that are named; TUTTI_TIMEOUT sets the limit in seconds"}));
 }
 
+// Follows who waits for whom: the culprit is where the chain ends.
 std::string CommunicatorImpl::explain_missing(const Operation& operation) {
+  std::vector<int> chain = missing(operation);
   std::string text;
-  const std::vector<int> peers = missing(operation);
-  std::lock_guard lock(answers_mutex_);
-  for (const int peer : peers) {
-    text += cat("; waiting for ", describe(peer));
-    const auto answer = answers_.find(peer);
+  std::lock_guard lock(stall_mutex_);
+  for (size_t i = 0; i < chain.size(); ++i) {
+    text += cat("; waiting for ", describe(chain[i]));
+    const auto answer = answers_.find(chain[i]);
     if (answer == answers_.end()) {
       text += ", which does not answer";
-    } else if (answer->second.last_call == 0) {
+      continue;
+    }
+    const PeerState& peer = answer->second;
+    if (peer.last_call == 0) {
       text += ", which has made no call yet";
     } else {
-      text += cat(", which is at call ", answer->second.last_call);
-      if (answer->second.made_call) text += cat(", ", to_string(answer->second.signature));
+      text += cat(", which is at call ", peer.last_call);
+      if (peer.made_call) text += cat(", ", to_string(peer.signature));
+    }
+    if (!peer.waits_for.empty()) text += cat(", and waits for rank ", rank_ranges(peer.waits_for));
+    for (const int next : peer.waits_for) {
+      if (next != rank_ && std::ranges::find(chain, next) == chain.end()) chain.push_back(next);
     }
   }
   return text;

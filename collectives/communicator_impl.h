@@ -110,6 +110,7 @@ class CommunicatorImpl final : public ControlClient,
   // waiting.cc
   void sleep(const Deadline& deadline);
   void look_at_stall(Operation& operation, int64_t waited_ns, Stall& stall);
+  void end_stall();
   std::vector<int> missing(const Operation& operation);
   void ask_peers(const Operation& operation, bool again);
   void check_answers(const Operation& operation);

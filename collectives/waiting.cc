@@ -15,7 +15,7 @@ namespace tutti::internal {
 namespace {
 
 constexpr int64_t kAskAfterNs = 200'000'000;
-constexpr int64_t kAskAgainNs = 1'000'000'000;
+constexpr int64_t kAskAgainNs = 1'000'000'000;  // at the latest; sooner early on
 constexpr int64_t kLeftGraceNs = 500'000'000;
 constexpr int64_t kSayAfterNs = 10'000'000'000;
 constexpr std::chrono::milliseconds kLongestSleep(50);
@@ -46,6 +46,7 @@ bool CommunicatorImpl::wait(Operation& operation, const Deadline& deadline) {
     abort_.throw_if_raised();
     if (moved) {
       backoff.reset();
+      if (stall.asked_ns != 0) end_stall();
       stall = {};
     } else if (!backoff.pause()) {
       if (deadline.passed()) return false;
@@ -53,7 +54,13 @@ bool CommunicatorImpl::wait(Operation& operation, const Deadline& deadline) {
       sleep(deadline);
     }
   }
+  if (stall.asked_ns != 0) end_stall();
   return true;
+}
+
+void CommunicatorImpl::end_stall() {
+  std::lock_guard lock(stall_mutex_);
+  waits_for_.clear();
 }
 
 void CommunicatorImpl::sleep(const Deadline& deadline) {
@@ -82,7 +89,8 @@ void CommunicatorImpl::look_at_stall(Operation& operation, int64_t waited_ns, St
     return;
   }
   if (waited_ns < kAskAfterNs) return;
-  const bool again = stall.asked_ns == 0 || waited_ns - stall.asked_ns > kAskAgainNs;
+  const int64_t interval = std::min(stall.asked_ns / 2, kAskAgainNs);
+  const bool again = stall.asked_ns == 0 || waited_ns - stall.asked_ns > interval;
   if (again) stall.asked_ns = waited_ns;
   ask_peers(operation, again);
   check_answers(operation);
@@ -129,9 +137,11 @@ std::string CommunicatorImpl::on_question(int, uint32_t call) {
   if (const std::optional<CallRecord> record = recorder_.find(wanted)) {
     answer.made_call = 1;
     answer.signature = encode(record->signature);
+  }
+  const std::optional<CallRecord> last = recorder_.find(answer.last_call);
+  if (last && last->finished_ns == 0) {
     std::lock_guard lock(stall_mutex_);
-    const size_t count = record->finished_ns == 0 ? waits_for_.size() : 0;
-    std::copy_n(waits_for_.begin(), std::min(count, answer.waits_for.size()),
+    std::copy_n(waits_for_.begin(), std::min(waits_for_.size(), answer.waits_for.size()),
                 answer.waits_for.begin());
   }
   return {reinterpret_cast<const char*>(&answer), sizeof(answer)};

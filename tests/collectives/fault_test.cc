@@ -42,7 +42,7 @@ std::string read_all(int fd) {
   try {
     settings().set("TUTTI_TRANSPORT", transport);
     settings().set("TUTTI_FAULT", fault);
-    settings().set("TUTTI_TIMEOUT", "1");
+    settings().set("TUTTI_TIMEOUT", "0.7");
     settings().set("TUTTI_LOG", "error");
     Communicator comm = Communicator::init(job);
     std::vector<float> values(999, 1);

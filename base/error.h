@@ -5,7 +5,8 @@
 // path throws.
 #pragma once
 
-#include <stdexcept>
+#include <exception>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -33,13 +34,17 @@ struct ErrorDetail {
   std::string remedy = {};  // what to do
 };
 
-class Error : public std::runtime_error {
+// Copies share the text. (Not a std::runtime_error: its shared text is counted inside libstdc++.so,
+// where the thread sanitizer cannot see it.)
+class Error : public std::exception {
  public:
   Error(ErrorCode code, std::string_view what, const ErrorDetail& detail = {});
   ErrorCode code() const noexcept { return code_; }
+  const char* what() const noexcept override { return text_->c_str(); }
 
  private:
   ErrorCode code_;
+  std::shared_ptr<const std::string> text_;
 };
 
 // An Error of code `system` that quotes errno. `what` names the call and its object: "open /a/b".

@@ -27,6 +27,8 @@ class ChunkIterator {
   int32_t offset_ = 0;
 };
 
+bool is_one_chunk(const RangeList& ranges) { return ranges.size() == 1 && ranges[0].count == 1; }
+
 }  // namespace
 
 void Execution::start(const Call& call, Transport* transport, const Limits& limits) {
@@ -41,31 +43,45 @@ void Execution::start(const Call& call, Transport* transport, const Limits& limi
                                                     : nullptr;
   chunks_ = ChunkMap(plan, signature.count, element_bytes_);
 
-  const size_t limit = call.point_to_point ? limits.p2p_message_bytes : limits.message_bytes;
-  const uint64_t chunks = std::max(1, plan.program.chunks_per_message);
-  const uint64_t line = std::max<uint64_t>(1, 64 / element_bytes_);
-  slice_elements_ = std::max(limit / (chunks * element_bytes_) / line * line, uint64_t{1});
-  const uint64_t slices = (chunks_.largest() + slice_elements_ - 1) / slice_elements_;
-  const bool has_tokens = plan.collective == Collective::barrier;
-  const auto total = static_cast<uint32_t>(has_tokens ? 1 : slices);
-
   const int fan_out = std::max(1, plan.program.fan_out);
   const int lanes = call.point_to_point ? 1 : std::clamp(limits.slots / fan_out, 1, limits.lanes);
   credit_ = call.point_to_point ? 2 : std::max(1, limits.slots / (fan_out * lanes));
+  slice_elements_ =
+      slice_size(call.point_to_point ? limits.p2p_message_bytes : limits.message_bytes, lanes);
+  const uint64_t slices = (chunks_.largest() + slice_elements_ - 1) / slice_elements_;
+  const bool has_tokens = plan.collective == Collective::barrier;
+  reset_lanes(lanes, static_cast<uint32_t>(has_tokens ? 1 : slices));
+  scratch_chunk_bytes_ = std::min(slice_elements_, chunks_.largest()) * element_bytes_;
+  scratch_.resize(scratch_chunk_bytes_ * plan.program.scratch_chunks * kWindow * lanes_.size());
+}
 
-  lanes_.resize(std::min<uint32_t>(lanes, std::max<uint32_t>(1, total)));
+// Elements of a slice: as many as a message holds, but few enough to keep every lane busy, and not
+// so few that messages cost more than their bytes. A function of what all ranks know alike.
+uint64_t Execution::slice_size(size_t message_bytes, int lanes) const {
+  constexpr uint64_t kLeastBytes = 16 << 10;
+  const uint64_t line = std::max<uint64_t>(1, 64 / element_bytes_);
+  const uint64_t chunks = std::max(1, call_.plan->program.chunks_per_message);
+  const uint64_t most =
+      std::max(message_bytes / (chunks * element_bytes_) / line * line, uint64_t{1});
+  const uint64_t least =
+      std::min(kLeastBytes / (chunks * element_bytes_) / line * line + line, most);
+  const uint64_t even = (chunks_.largest() + lanes - 1) / lanes;
+  return std::clamp((even + line - 1) / line * line, least, most);
+}
+
+void Execution::reset_lanes(int most, uint32_t slices) {
+  const Plan& plan = *call_.plan;
+  const auto count = std::clamp<uint32_t>(slices, 1, most);
+  lanes_.resize(count);
   lanes_done_ = 0;
-  for (uint32_t i = 0; i < lanes_.size(); ++i) {
+  for (uint32_t i = 0; i < count; ++i) {
     Lane& lane = lanes_[i];
-    const auto count = static_cast<uint32_t>(lanes_.size());
-    lane.turns = plan.program.steps.empty() ? 0 : total / count + (i < total % count ? 1 : 0);
+    lane.turns = plan.program.steps.empty() ? 0 : slices / count + (i < slices % count ? 1 : 0);
     lane.oldest = 0;
     lane.cursors.assign(plan.queues.size(), {});
     lane.done.assign(static_cast<size_t>(kWindow) * plan.words, 0);
     if (lane.turns == 0) ++lanes_done_;
   }
-  scratch_chunk_bytes_ = std::min(slice_elements_, chunks_.largest()) * element_bytes_;
-  scratch_.resize(scratch_chunk_bytes_ * plan.program.scratch_chunks * kWindow * lanes_.size());
 }
 
 bool Execution::progress() {
@@ -190,18 +206,24 @@ bool Execution::run_send(int lane, uint32_t turn, int32_t number, const Step& st
   const uint32_t slice = slice_of(lane, turn);
   const uint64_t bytes = message_bytes(step.src, slice);
   if (bytes == 0 && !step.src.empty()) return true;
-  std::byte* slot = transport_->reserve(step.peers, transport_lane(lane), bytes, credit_);
+  const MessageHeader header{.call = call_.number,
+                             .slice = slice,
+                             .step = static_cast<uint32_t>(number),
+                             .bytes = static_cast<uint32_t>(bytes),
+                             .signature = signature_};
+  const int wire_lane = transport_lane(lane);
+  if (step.peers.size() == 1 && is_one_chunk(step.src)) {
+    const std::byte* const src = address(step.src[0].space, step.src[0].first, lane, turn);
+    return transport_->write(step.peers[0], wire_lane, header, {src, bytes}, credit_);
+  }
+  std::byte* slot = transport_->reserve(step.peers, wire_lane, bytes, credit_);
   if (slot == nullptr) return false;
   for (ChunkIterator from(step.src); from.more(); from.next()) {
     const uint64_t length = slice_bytes(from.chunk(), slice);
     if (length > 0) std::memcpy(slot, address(from.space(), from.chunk(), lane, turn), length);
     slot += length;
   }
-  transport_->commit({.call = call_.number,
-                      .slice = slice,
-                      .step = static_cast<uint32_t>(number),
-                      .bytes = static_cast<uint32_t>(bytes),
-                      .signature = signature_});
+  transport_->commit(header);
   return true;
 }
 
@@ -218,8 +240,7 @@ bool Execution::run_recv(int lane, uint32_t turn, const Step& step) {
     unexpected_ = Unexpected{peer, *header, slice, static_cast<uint32_t>(bytes)};
     return false;
   }
-  const bool one_chunk = step.dst.size() == 1 && step.dst[0].count == 1;
-  if (step.kind == StepKind::recv && one_chunk) {
+  if (step.kind == StepKind::recv && is_one_chunk(step.dst)) {
     std::byte* const dst = address(step.dst[0].space, step.dst[0].first, lane, turn);
     if (!transport_->read(peer, wire_lane, {dst, bytes})) return false;
   } else if (bytes > 0) {

@@ -77,6 +77,8 @@ class Execution {
   };
   static constexpr uint32_t kWindow = 4;
 
+  uint64_t slice_size(size_t message_bytes, int lanes) const;
+  void reset_lanes(int most, uint32_t slices);
   bool progress_queue(Lane& lane, int number, size_t queue);
   bool ready(const Lane& lane, const Cursor& cursor, int32_t step) const;
   bool others_arrived(const Lane& lane, const Cursor& cursor, int32_t step) const;

@@ -58,6 +58,12 @@ void Router::commit(const MessageHeader& header) {
   if (far_memory_ != nullptr) far_->commit(header);
 }
 
+bool Router::write(int peer, int lane, const MessageHeader& header,
+                   std::span<const std::byte> payload, int credit) {
+  const Path p = path(peer, lane);
+  return p.transport->write(p.rank, p.lane, header, payload, credit);
+}
+
 bool Router::collectives_sent() const {
   return near_->collectives_sent() && far_->collectives_sent();
 }

@@ -22,6 +22,8 @@ class Router final : public Transport {
   int outbox_slots() const override;
   std::byte* reserve(std::span<const int> peers, int lane, size_t bytes, int credit) override;
   void commit(const MessageHeader& header) override;
+  bool write(int peer, int lane, const MessageHeader& header, std::span<const std::byte> payload,
+             int credit) override;
   bool collectives_sent() const override;
   bool p2p_sent(int peer) const override;
   const MessageHeader* front(int peer, int lane) override;

@@ -47,6 +47,11 @@ class Transport {
   // Publishes the reserved message; header.bytes is what reserve() was asked for.
   virtual void commit(const MessageHeader& header) = 0;
 
+  // reserve(), copy and commit() in one; saves the copy where it can. False: no room now.
+  // header.bytes is payload.size().
+  virtual bool write(int peer, int lane, const MessageHeader& header,
+                     std::span<const std::byte> payload, int credit);
+
   // True once every committed message has left this rank's hands: its readers get it although this
   // rank makes no further call. A call is not complete before.
   virtual bool collectives_sent() const { return true; }

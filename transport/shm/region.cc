@@ -17,8 +17,9 @@ namespace tutti::shm {
 
 namespace {
 
-// The payload memory of one rank: small enough to stay in its L2 cache.
-constexpr size_t kArenaBytes = 256 << 10;
+// The payload memory of one rank. Messages of 128 KiB are up to twice as fast as messages of 16 KiB
+// (2 ranks, 1 MiB, Zen 4: 60 against 135 us): readers do best on lines that have left the writer's L2.
+constexpr size_t kArenaBytes = 1 << 20;
 constexpr size_t kP2pArenaBytes = 64 << 10;
 
 constexpr size_t round_down(size_t bytes, size_t unit) { return bytes / unit * unit; }
@@ -31,7 +32,7 @@ size_t align_page(size_t bytes) { return (bytes + 4095) / 4096 * 4096; }
 Geometry::Geometry(int ranks, int largest_group)
     : ranks(ranks),
       lanes(largest_group <= 8 ? 4 : 2),
-      slots(std::max(16, largest_group - 1)),
+      slots(std::max(8, largest_group - 1)),
       p2p_slots(2),
       slot_bytes(std::max<size_t>(round_down(kArenaBytes / slots, 64), 1024)),
       p2p_slot_bytes(std::clamp<size_t>(

@@ -90,55 +90,58 @@ std::byte* TcpTransport::reserve(std::span<const int> peers, int lane, size_t by
     if (static_cast<int>(connection.queue.size()) >= credit) flush(index(peer, lane));
     if (static_cast<int>(connection.queue.size()) >= credit) return nullptr;
   }
-  if (free_slots_.empty()) {
-    // Point-to-point messages come on top of the collectives' slots, as many as their credits
-    // allow.
-    slots_.push_back(std::make_unique<Slot>());
-    slots_.back()->memory = std::make_unique_for_overwrite<std::byte[]>(kMessageBytes);
-    free_slots_.push_back(slots_.back().get());
-  }
   peers_ = peers;
   lane_ = lane;
-  slot_ = free_slots_.back();
-  free_slots_.pop_back();
+  slot_ = take_slot();
   return slot_->memory.get();
 }
 
 void TcpTransport::commit(const MessageHeader& header) {
-  slot_->readers_left = static_cast<int>(peers_.size());
-  queued_ += peers_.size();
-  if (lane_ == lanes_) queued_p2p_ += peers_.size();
   Slot* const slot = std::exchange(slot_, nullptr);
+  slot->readers_left = static_cast<int>(peers_.size());
   for (const int peer : peers_) {
-    Out& connection = out(peer, lane_);
-    connection.queue.push_back({{kMagic, kWireVersion, header}, slot});
-    if (connection.queue.size() == 1) flush(index(peer, lane_));
+    const size_t to = index(peer, lane_);
+    enqueue(to, {{kMagic, kWireVersion, header}, slot, 0});
+    if (out_[to].queue.size() == 1) flush(to);
   }
 }
 
-// Writes what the socket takes. True if any message left.
-bool TcpTransport::flush(size_t index) {
+bool TcpTransport::push(size_t index, Frame& frame, std::span<const std::byte> payload,
+                        size_t& sent) {
   Out& connection = out_[index];
-  bool moved = false;
-  while (!connection.queue.empty() && !connection.broken) {
-    Outgoing& message = connection.queue.front();
-    const size_t total = sizeof(Frame) + message.frame.header.bytes;
-    const size_t of_frame = std::min(message.sent, sizeof(Frame));
-    const size_t of_payload = message.sent - of_frame;
+  const size_t total = sizeof(Frame) + payload.size();
+  while (sent < total) {
+    const size_t of_frame = std::min(sent, sizeof(Frame));
+    const size_t of_payload = sent - of_frame;
     iovec parts[2] = {
-        {reinterpret_cast<std::byte*>(&message.frame) + of_frame, sizeof(Frame) - of_frame},
-        {message.slot->memory.get() + of_payload, message.frame.header.bytes - of_payload}};
+        {reinterpret_cast<std::byte*>(&frame) + of_frame, sizeof(Frame) - of_frame},
+        {const_cast<std::byte*>(payload.data()) + of_payload, payload.size() - of_payload}};
     msghdr request{};
     request.msg_iov = parts;
     request.msg_iovlen = 2;
     const ssize_t written = ::sendmsg(connection.socket.get(), &request, MSG_NOSIGNAL);
     if (written < 0) {
-      if (errno == EAGAIN || errno == EINTR) break;
-      mark_broken(connection.broken, peer_of(index), cat("sending failed: ", std::strerror(errno)));
-      break;
+      if (errno == EINTR) continue;
+      if (errno != EAGAIN) {
+        mark_broken(connection.broken, peer_of(index),
+                    cat("sending failed: ", std::strerror(errno)));
+      }
+      return false;
     }
-    message.sent += static_cast<size_t>(written);
-    if (message.sent < total) continue;
+    sent += static_cast<size_t>(written);
+  }
+  return true;
+}
+
+// Writes what the socket takes of the messages committed. True if any left.
+bool TcpTransport::flush(size_t index) {
+  Out& connection = out_[index];
+  bool moved = false;
+  while (!connection.queue.empty() && !connection.broken) {
+    Outgoing& message = connection.queue.front();
+    const std::span<const std::byte> payload(message.slot->memory.get(),
+                                             message.frame.header.bytes);
+    if (!push(index, message.frame, payload, message.sent)) break;
     if (--message.slot->readers_left == 0) free_slots_.push_back(message.slot);
     connection.queue.pop_front();
     --queued_;
@@ -146,6 +149,43 @@ bool TcpTransport::flush(size_t index) {
     moved = true;
   }
   return moved;
+}
+
+// Straight from the caller's memory as far as the socket takes it; what it does not take is kept.
+bool TcpTransport::write(int peer, int lane, const MessageHeader& header,
+                         std::span<const std::byte> payload, int credit) {
+  const size_t to = index(peer, lane);
+  Out& connection = out_[to];
+  if (connection.broken || !open(peer, lane)) return false;
+  if (!connection.queue.empty()) flush(to);
+  if (static_cast<int>(connection.queue.size()) >= credit) return false;
+  Outgoing message{{kMagic, kWireVersion, header}, nullptr, 0};
+  if (connection.queue.empty() && push(to, message.frame, payload, message.sent)) return true;
+  if (connection.broken) return false;
+  const size_t of_payload = message.sent - std::min(message.sent, sizeof(Frame));
+  message.slot = take_slot();
+  message.slot->readers_left = 1;
+  std::memcpy(message.slot->memory.get() + of_payload, payload.data() + of_payload,
+              payload.size() - of_payload);
+  enqueue(to, message);
+  return true;
+}
+
+TcpTransport::Slot* TcpTransport::take_slot() {
+  if (free_slots_.empty()) {
+    slots_.push_back(std::make_unique<Slot>());
+    slots_.back()->memory = std::make_unique_for_overwrite<std::byte[]>(kMessageBytes);
+    free_slots_.push_back(slots_.back().get());
+  }
+  Slot* slot = free_slots_.back();
+  free_slots_.pop_back();
+  return slot;
+}
+
+void TcpTransport::enqueue(size_t connection, Outgoing message) {
+  out_[connection].queue.push_back(message);
+  ++queued_;
+  if (is_p2p(connection)) ++queued_p2p_;
 }
 
 bool TcpTransport::progress() {
@@ -250,11 +290,9 @@ void TcpTransport::sleep(std::chrono::microseconds at_most) {
       wanted.push_back({connection.socket.get(), POLLIN, 0});
     }
   }
-  if (queued_ > 0) {
-    for (const Out& connection : out_) {
-      if (!connection.queue.empty() && !connection.broken) {
-        wanted.push_back({connection.socket.get(), POLLOUT, 0});
-      }
+  for (const Out& connection : out_) {
+    if (!connection.queue.empty() && !connection.broken) {
+      wanted.push_back({connection.socket.get(), POLLOUT, 0});
     }
   }
   const timespec timeout{.tv_sec = at_most.count() / 1000000,

@@ -42,6 +42,8 @@ class TcpTransport final : public Transport {
 
   std::byte* reserve(std::span<const int> peers, int lane, size_t bytes, int credit) override;
   void commit(const MessageHeader& header) override;
+  bool write(int peer, int lane, const MessageHeader& header, std::span<const std::byte> payload,
+             int credit) override;
   bool collectives_sent() const override { return queued_ == queued_p2p_; }
   bool p2p_sent(int peer) const override { return out_[index(peer, lanes_)].queue.empty(); }
   const MessageHeader* front(int peer, int lane) override;
@@ -100,7 +102,11 @@ class TcpTransport final : public Transport {
   int peer_of(size_t connection) const { return static_cast<int>(connection) / (lanes_ + 1); }
 
   bool open(int peer, int lane);
+  Slot* take_slot();
+  void enqueue(size_t connection, Outgoing message);
   bool flush(size_t connection);
+  // Writes frame and payload from byte `sent` of the two on; false: the socket is full or broken.
+  bool push(size_t connection, Frame& frame, std::span<const std::byte> payload, size_t& sent);
   void take_accepted();
   // Receives up to `limit` bytes into `memory`; 0 when nothing is there (or the connection broke).
   size_t receive(In& connection, int peer, std::byte* memory, size_t limit);

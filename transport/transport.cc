@@ -1,0 +1,16 @@
+#include "transport/transport.h"
+
+#include <cstring>
+
+namespace tutti {
+
+bool Transport::write(int peer, int lane, const MessageHeader& header,
+                      std::span<const std::byte> payload, int credit) {
+  std::byte* slot = reserve({&peer, 1}, lane, payload.size(), credit);
+  if (slot == nullptr) return false;
+  if (!payload.empty()) std::memcpy(slot, payload.data(), payload.size());
+  commit(header);
+  return true;
+}
+
+}  // namespace tutti

@@ -109,7 +109,7 @@ Decision ControlService::judge(const Hello& hello) const {
       return left_[hello.rank] ? Decision::ignore : Decision::duplicate;
     case Purpose::control: {
       if (!tree_.is_child(hello.rank)) return Decision::not_in_job;
-      return links_.at(hello.rank).connected() ? Decision::duplicate : Decision::accept;
+      return links_.at(hello.rank).was_connected() ? Decision::duplicate : Decision::accept;
     }
     case Purpose::data:
       return hello.rank == tree_.rank ? Decision::not_in_job : Decision::accept;
@@ -132,9 +132,9 @@ void ControlService::welcome(const Hello& hello, Fd socket) {
 }
 
 void ControlService::tell_linked() {
-  if (!std::ranges::all_of(links_, [](const auto& entry) { return entry.second.connected(); })) {
-    return;
-  }
+  // A child may have left again before the last one came.
+  const auto was_there = [](const auto& entry) { return entry.second.was_connected(); };
+  if (!std::ranges::all_of(links_, was_there)) return;
   std::lock_guard lock(mutex_);
   all_linked_ = true;
   linked_.notify_all();
@@ -297,14 +297,15 @@ void ControlService::leave() {
 }
 
 // A rank that leaves still serves those below it, which would be cut off from the rest, until they
-// have left or died as well.
+// have gone as well. A child that has said goodbye may still be serving its own subtree: it is gone
+// when its link is.
 bool ControlService::finished() const {
   if (!leave_by_) return false;
   if (Clock::now() >= *leave_by_) return true;
   return std::ranges::all_of(links_, [this](const auto& entry) {
     const auto& [neighbour, link] = entry;
     if (link.wants_to_write()) return false;
-    return !tree_.is_child(neighbour) || left_[neighbour] || clients_.death_of(neighbour);
+    return !tree_.is_child(neighbour) || !link.connected() || clients_.death_of(neighbour);
   });
 }
 

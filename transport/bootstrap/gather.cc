@@ -32,9 +32,7 @@ std::optional<Fd> adopt_listener(const Job& job) {
   if (job.master_port != 0 && local_address(job.listen_fd).port() != job.master_port) {
     return std::nullopt;
   }
-  // Its connections inherit this: without it their remains would keep the port from a later job.
-  const int yes = 1;
-  ::setsockopt(job.listen_fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
+  set_reuse(job.listen_fd);
   ::fcntl(job.listen_fd, F_SETFD, FD_CLOEXEC);
   ::fcntl(job.listen_fd, F_SETFL, ::fcntl(job.listen_fd, F_GETFL) | O_NONBLOCK);
   return Fd(job.listen_fd);

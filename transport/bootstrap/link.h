@@ -24,6 +24,8 @@ class Link {
   }
 
   bool connected() const { return static_cast<bool>(socket_); }
+  // Connected now or before.
+  bool was_connected() const { return connected() || closed_; }
   int fd() const { return socket_.get(); }
   bool wants_to_write() const { return connected() && sent_ < outgoing_.size(); }
 

@@ -78,6 +78,18 @@ std::optional<SocketAddress> default_route_address() {
   return address;
 }
 
+// With nobody listening, the kernel may choose the very port that is asked for as this end's own,
+// and TCP then connects the socket to itself.
+bool connected_to_itself(int socket) {
+  sockaddr_storage here{};
+  sockaddr_storage there{};
+  socklen_t here_length = sizeof(here);
+  socklen_t there_length = sizeof(there);
+  return ::getsockname(socket, reinterpret_cast<sockaddr*>(&here), &here_length) == 0 &&
+         ::getpeername(socket, reinterpret_cast<sockaddr*>(&there), &there_length) == 0 &&
+         here_length == there_length && std::memcmp(&here, &there, here_length) == 0;
+}
+
 void set_option(int socket, int level, int option, int value) {
   ::setsockopt(socket, level, option, &value, sizeof(value));
 }
@@ -190,7 +202,7 @@ SocketAddress peer_address(int socket) {
 Fd listen_on(const SocketAddress& address) {
   Fd socket(::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket) throw system_error("socket", errno);
-  if (address.family() != AF_UNIX) set_option(socket.get(), SOL_SOCKET, SO_REUSEADDR, 1);
+  if (address.family() != AF_UNIX) set_reuse(socket.get());
   if (address.family() == AF_INET6) set_option(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, 1);
   if (::bind(socket.get(), address.get(), address.length) != 0 ||
       ::listen(socket.get(), SOMAXCONN) != 0) {
@@ -223,6 +235,7 @@ int try_connect(const SocketAddress& address, const Deadline& deadline, Fd& sock
     ::getsockopt(attempt.get(), SOL_SOCKET, SO_ERROR, &error, &length);
     if (error != 0) return error;
   }
+  if (address.family() != AF_UNIX && connected_to_itself(attempt.get())) return ECONNREFUSED;
   socket = std::move(attempt);
   return 0;
 }
@@ -283,6 +296,8 @@ Transfer read_frame(int socket, std::string& body, size_t limit, const Deadline&
 }
 
 void set_no_delay(int socket) { set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1); }
+
+void set_reuse(int socket) { set_option(socket, SOL_SOCKET, SO_REUSEADDR, 1); }
 
 void set_keepalive(int socket) {
   set_option(socket, SOL_SOCKET, SO_KEEPALIVE, 1);

@@ -68,6 +68,8 @@ Transfer read_frame(int socket, std::string& body, size_t limit, const Deadline&
 bool wait_for(int fd, short events, const Deadline& deadline);
 
 void set_no_delay(int socket);
+// What remains of the connection shall not keep its port from a later listener.
+void set_reuse(int socket);
 // A dead host is noticed within about five seconds.
 void set_keepalive(int socket);
 

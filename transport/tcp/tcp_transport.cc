@@ -20,7 +20,7 @@ static_assert(std::endian::native == std::endian::little, "the wire format is li
 namespace {
 
 constexpr uint32_t kMagic = 0x49545554;  // "TUTI"
-constexpr size_t kMessageBytes = 256 << 10;
+constexpr size_t kMessageBytes = 512 << 10;
 constexpr int kSlots = 16;
 // Asked for beyond the wanted frame, so that small messages need one system call each.
 constexpr size_t kReadAhead = 4 << 10;

@@ -86,6 +86,7 @@ bool Acceptor::admit(Fd socket) {
     return false;
   }
   set_no_delay(socket.get());
+  set_keepalive(socket.get());
   set_reuse(socket.get());  // an adopted listener may not have handed it down
   Guest guest;
   guest.from = is_unix ? "this host" : from.host();

@@ -53,7 +53,7 @@ ControlService::ControlService(const Job& job)
   descriptors_.set_session_key(membership_.key);
   for (const int child : tree_.children()) links_.try_emplace(child);
   for (const auto& [neighbour, link] : links_) {
-    if (link.connected()) set_keepalive(link.fd());
+    if (link.connected()) set_user_timeout(link.fd());
   }
   const SignalsBlocked blocked;
   thread_ = std::make_unique<std::thread>([this] { serve(); });

@@ -124,7 +124,7 @@ void ControlService::welcome(const Hello& hello, Fd socket) {
     clients_.connection(hello.communicator, hello.rank, hello.lane, std::move(socket));
     return;
   }
-  set_keepalive(socket.get());
+  set_user_timeout(socket.get());
   Link& link = links_.at(hello.rank);
   link.connect(std::move(socket));
   link.flush();

@@ -225,7 +225,12 @@ Fd listen_on(const SocketAddress& address) {
 int try_connect(const SocketAddress& address, const Deadline& deadline, Fd& socket) {
   Fd attempt(::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!attempt) return errno;
-  set_no_delay(attempt.get());
+  if (address.family() != AF_UNIX) {
+    set_no_delay(attempt.get());
+    // The acceptor speaks first. A listener that was closed in the middle of the connect may leave
+    // a connection that only this side knows of; without keepalive it would wait there forever.
+    set_keepalive(attempt.get());
+  }
   if (::connect(attempt.get(), address.get(), address.length) != 0) {
     // A unix socket whose backlog is full says EAGAIN: whoever asked tries again.
     if (errno != EINPROGRESS) return errno;
@@ -304,8 +309,9 @@ void set_keepalive(int socket) {
   set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, 1);
   set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, 1);
   set_option(socket, IPPROTO_TCP, TCP_KEEPCNT, 4);
-  set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, 5000);
 }
+
+void set_user_timeout(int socket) { set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, 5000); }
 
 std::string explain_close(int error) {
   return error == 0 ? "closed by the other side" : std::strerror(error);

@@ -70,8 +70,12 @@ bool wait_for(int fd, short events, const Deadline& deadline);
 void set_no_delay(int socket);
 // What remains of the connection shall not keep its port from a later listener.
 void set_reuse(int socket);
-// A dead host is noticed within about five seconds.
+// An idle connection of which the other side knows nothing any more breaks within about five
+// seconds. Every socket of try_connect() has it.
 void set_keepalive(int socket);
+// The same for one that is not idle. Not for data connections: it would also end those whose reader
+// is merely slow.
+void set_user_timeout(int socket);
 
 // "Connection reset by peer", or "closed by the other side" for 0.
 std::string explain_close(int error);

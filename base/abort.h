@@ -1,8 +1,9 @@
 // The abort state of one communicator on one rank.
 //
-// Rules: (1) the first writer wins and its error is the one everybody sees; (2) raising never blocks
-// and may be done from any thread; (3) every wait on a peer polls raised() and every sleeper is woken
-// through the wakers; (4) there is no way back: a communicator that was aborted stays aborted.
+// Rules: (1) the first writer wins and its error is the one everybody sees; (2) raising never
+// blocks and may be done from any thread; (3) every wait on a peer polls raised() and every sleeper
+// is woken through the wakers; (4) there is no way back: a communicator that was aborted stays
+// aborted.
 #pragma once
 
 #include <atomic>

@@ -1,7 +1,8 @@
-// What a collective works on: {pointer, count, dtype, memory space}, and the stream it is ordered by.
+// What a collective works on: {pointer, count, dtype, memory space}, and the stream it is ordered
+// by.
 //
-// A Buffer does not own its memory. The caller keeps it alive and leaves it alone from the call until
-// the call's Work is done.
+// A Buffer does not own its memory. The caller keeps it alive and leaves it alone from the call
+// until the call's Work is done.
 #pragma once
 
 #include <cstddef>

@@ -25,8 +25,7 @@ class Deadline {
   bool passed() const { return when_ != Clock::time_point::max() && Clock::now() >= when_; }
 
   // Never negative; at most `cap`, so that it can be handed to poll() and friends.
-  std::chrono::milliseconds remaining(
-      std::chrono::milliseconds cap = std::chrono::hours(1)) const {
+  std::chrono::milliseconds remaining(std::chrono::milliseconds cap = std::chrono::hours(1)) const {
     if (when_ == Clock::time_point::max()) return cap;
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(when_ - Clock::now());
     return std::clamp(left, std::chrono::milliseconds(0), cap);

@@ -32,13 +32,15 @@ inline constexpr std::array kAllDTypes = {
     DType::u64, DType::f16, DType::bf16, DType::f32, DType::f64, DType::f8e4m3, DType::f8e5m2};
 
 constexpr size_t size_of(DType type) {
-  constexpr std::array<uint8_t, kAllDTypes.size()> kSizes = {1, 2, 4, 8, 1, 2, 4, 8, 2, 2, 4, 8, 1, 1};
+  constexpr std::array<uint8_t, kAllDTypes.size()> kSizes = {1, 2, 4, 8, 1, 2, 4,
+                                                             8, 2, 2, 4, 8, 1, 1};
   return kSizes[static_cast<size_t>(type)];
 }
 
 constexpr bool is_float(DType type) { return type >= DType::f16; }
 
-// "f32". parse_dtype also takes the spellings of other libraries: "float32", "float", "bfloat16" ...
+// "f32". parse_dtype also takes the spellings of other libraries: "float32", "float", "bfloat16"
+// ...
 std::string_view name(DType type);
 std::optional<DType> parse_dtype(std::string_view text);
 

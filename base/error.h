@@ -1,8 +1,8 @@
 // The one error type of the library.
 //
 // A message says what happened, where, the likely cause and the remedy, so that whoever reads it on
-// one rank of a thousand knows what to do next. Errors are thrown at the API only; nothing on the hot
-// path throws.
+// one rank of a thousand knows what to do next. Errors are thrown at the API only; nothing on the
+// hot path throws.
 #pragma once
 
 #include <exception>

@@ -21,12 +21,14 @@ constexpr std::array kSettings = {
                 "how bytes move: auto takes shared memory inside a host and TCP between hosts"},
     SettingInfo{"TUTTI_ALGORITHM", SettingType::string, "auto", "", true, false,
                 "all-reduce algorithm to use instead of the automatic choice"},
-    SettingInfo{"TUTTI_TIMEOUT", SettingType::seconds, "300", "", false, false,
-                "seconds that one collective may take before the communicator is aborted; 0 is never"},
+    SettingInfo{
+        "TUTTI_TIMEOUT", SettingType::seconds, "300", "", false, false,
+        "seconds that one collective may take before the communicator is aborted; 0 is never"},
     SettingInfo{"TUTTI_INIT_TIMEOUT", SettingType::seconds, "60", "", false, false,
                 "seconds in which all ranks must have found each other"},
-    SettingInfo{"TUTTI_TOKEN", SettingType::string, "", "", false, false,
-                "secret shared by the ranks of one job; peers prove that they know it (HMAC-SHA256)"},
+    SettingInfo{
+        "TUTTI_TOKEN", SettingType::string, "", "", false, false,
+        "secret shared by the ranks of one job; peers prove that they know it (HMAC-SHA256)"},
     SettingInfo{"TUTTI_TOKEN_FILE", SettingType::string, "", "", false, false,
                 "file of mode 0600 that holds the token, used when TUTTI_TOKEN is not set"},
     SettingInfo{"TUTTI_RENDEZVOUS", SettingType::string, "", "", false, false,
@@ -42,10 +44,11 @@ constexpr std::array kSettings = {
                 "whether `tutti run` binds local ranks to cores"},
     SettingInfo{"TUTTI_RSH", SettingType::string, "ssh", "", false, false,
                 "remote shell of `tutti run --hosts`: called as RSH HOST COMMAND"},
-    SettingInfo{"TUTTI_LOG", SettingType::string, "warning", "error|warning|info|debug", false, false,
-                "how much the library says on standard error"},
-    SettingInfo{"TUTTI_FAULT", SettingType::string, "", "", false, false,
-                "fault to inject, for tests: kill|stall|truncate:RANK:N, at RANK's n-th message (from 1)"},
+    SettingInfo{"TUTTI_LOG", SettingType::string, "warning", "error|warning|info|debug", false,
+                false, "how much the library says on standard error"},
+    SettingInfo{
+        "TUTTI_FAULT", SettingType::string, "", "", false, false,
+        "fault to inject, for tests: kill|stall|truncate:RANK:N, at RANK's n-th message (from 1)"},
     SettingInfo{"TUTTI_CPU", SettingType::string, "auto", "auto|baseline|avx2|avx512", false, false,
                 "instruction set of the reduction kernels"},
     SettingInfo{"TUTTI_LISTEN_FD", SettingType::integer, "-1", "", false, true,
@@ -154,8 +157,9 @@ Settings::Settings() {
     const std::string_view name = variable.substr(0, equals);
     if (info_of(name) == nullptr) {
       const std::string near = nearest(name, names);
-      warnings_.push_back(cat("the environment variable ", name, " is no setting of Tutti",
-                              near.empty() ? "; see `tutti info`" : cat("; did you mean ", near, "?")));
+      warnings_.push_back(
+          cat("the environment variable ", name, " is no setting of Tutti",
+              near.empty() ? "; see `tutti info`" : cat("; did you mean ", near, "?")));
     } else if (equals != std::string_view::npos) {
       set(name, variable.substr(equals + 1), "environment");
     }

@@ -1,8 +1,8 @@
 // The one registry of settings: name, type, default, meaning.
 //
-// TUTTI_* environment variables, command-line options and `tutti info` all read it. A misspelt TUTTI_
-// variable is warned about, with the nearest name. Values are read once per process; set() overrides
-// them (tests, command-line options) and must happen before threads start.
+// TUTTI_* environment variables, command-line options and `tutti info` all read it. A misspelt
+// TUTTI_ variable is warned about, with the nearest name. Values are read once per process; set()
+// overrides them (tests, command-line options) and must happen before threads start.
 #pragma once
 
 #include <cstdint>
@@ -47,7 +47,8 @@ class Settings {
   uint64_t get_bytes(std::string_view name) const;
   SettingValue value(std::string_view name) const;
 
-  // Throws Error(invalid_argument) for an unknown name (with the nearest) or a value of the wrong type.
+  // Throws Error(invalid_argument) for an unknown name (with the nearest) or a value of the wrong
+  // type.
   void set(std::string_view name, std::string_view value, std::string_view origin = "option");
 
   // One warning line for each TUTTI_ variable in the environment that no setting has.

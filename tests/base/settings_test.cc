@@ -93,7 +93,7 @@ TEST(SettingsTest, ValuesOfTheWrongTypeAreNamed) {
   EXPECT_THAT(refusal("TUTTI_TIMEOUT", "-1"), HasSubstr("seconds"));
   EXPECT_THAT(refusal("TUTTI_TIMEOUT", "soon"), HasSubstr("seconds"));
   EXPECT_THAT(refusal("TUTTI_TRANSPORT", "pigeon"), HasSubstr("auto|shm|tcp"));
-  EXPECT_EQ(settings.get_int("TUTTI_TCP_STREAMS"), 2) << "a refused value must leave the old one";
+  EXPECT_EQ(settings.get_int("TUTTI_TCP_STREAMS"), 1) << "a refused value must leave the old one";
 }
 
 TEST(SettingsTest, WrongValueInTheEnvironmentIsAnError) {
@@ -105,7 +105,7 @@ TEST(SettingsTest, WrongValueInTheEnvironmentIsAnError) {
 TEST(SettingsTest, WireSettingsHoldWhatRanksMustShare) {
   Settings settings;
   const std::string before = settings.wire_settings();
-  EXPECT_THAT(before, HasSubstr("TUTTI_TCP_STREAMS=2;"));
+  EXPECT_THAT(before, HasSubstr("TUTTI_TCP_STREAMS=1;"));
   settings.set("TUTTI_LOG", "debug");
   EXPECT_EQ(settings.wire_settings(), before);
   settings.set("TUTTI_TCP_STREAMS", "4");

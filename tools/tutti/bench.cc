@@ -188,6 +188,22 @@ void print_row(const Row& row, const bench::Case& c) {
   std::fflush(stdout);
 }
 
+std::ofstream open_for_writing(const std::string& path) {
+  std::ofstream file;
+  if (path.empty()) return file;
+  errno = 0;
+  file.open(path);
+  if (!file) {
+    throw system_error(cat("cannot write ", path), errno,
+                       {.remedy = "name a file in a directory you may write"});
+  }
+  return file;
+}
+
+void finish(std::ofstream& file, const std::string& path) {
+  if (!file.flush()) throw system_error(cat("cannot write ", path), errno);
+}
+
 void write_json(std::ofstream& file, const Communicator& comm, const bench::Case& c,
                 const Options& options, const std::vector<Row>& rows) {
   nlohmann::ordered_json document = {
@@ -206,6 +222,7 @@ void write_json(std::ofstream& file, const Communicator& comm, const bench::Case
     document["results"].push_back(std::move(result));
   }
   file << document.dump(2) << '\n';
+  finish(file, options.json);
 }
 
 void write_csv(std::ofstream& file, const Options& options, const std::vector<Row>& rows) {
@@ -218,14 +235,7 @@ void write_csv(std::ofstream& file, const Options& options, const std::vector<Ro
     for (const double peer : row.peer_us) file << ',' << peer << ',' << row.time_us / peer;
     file << '\n';
   }
-}
-
-std::ofstream open_for_writing(const std::string& path) {
-  std::ofstream file;
-  if (path.empty()) return file;
-  file.open(path);
-  if (!file) throw system_error(cat("opening ", path, " for writing"), errno);
-  return file;
+  finish(file, options.csv);
 }
 
 void print_ratios(const Options& options, const std::vector<Row>& rows) {
@@ -242,7 +252,6 @@ void print_ratios(const Options& options, const std::vector<Row>& rows) {
 }
 
 int run_rank(const Options& options, const bench::Case& c) {
-  if (!options.transport.empty()) settings().set("TUTTI_TRANSPORT", options.transport);
   Communicator comm = Communicator::init();
   if (options.ranks > 0 && options.ranks != comm.size()) {
     throw Error(ErrorCode::invalid_argument,
@@ -276,15 +285,18 @@ int run_rank(const Options& options, const bench::Case& c) {
 }
 
 int run(const Options& options) {
+  // What is wrong for every rank is said once, before there are any.
   const bench::Case c = parse_case(options);
   parse_sizes(options, c.collective);
+  if (!options.transport.empty()) settings().set("TUTTI_TRANSPORT", options.transport);
   if (!options.peers.empty() &&
       (c.collective != Collective::all_reduce || c.dtype != DType::f32 || c.op != ReduceOp::sum)) {
     throw Error(ErrorCode::unsupported, "peers are compared on all_reduce of f32, sum, only");
   }
   if (is_launched()) return run_rank(options, c);
-  if (options.ranks < 0) throw Error(ErrorCode::invalid_argument, "-n must be at least 1");
   if (options.ranks <= 1) return run_rank(options, c);
+  open_for_writing(options.json);
+  open_for_writing(options.csv);
   return launch_self(options.ranks);
 }
 
@@ -297,7 +309,8 @@ void add_bench(CLI::App& app, Action& chosen) {
       ->add_option("collective", o->collective,
                    "all_reduce, all_gather, reduce_scatter, broadcast, reduce or barrier")
       ->required();
-  bench->add_option("-n,--ranks", o->ranks, "ranks to start on this host (without a launcher)");
+  bench->add_option("-n,--ranks", o->ranks, "ranks to start on this host (without a launcher)")
+      ->check(CLI::Range(1, 1 << 20).description(""));
   bench->add_option("--min", o->min, "smallest size in bytes (K, M, G are powers of 1024)")
       ->capture_default_str();
   bench->add_option("--max", o->max, "largest size")->capture_default_str();
@@ -309,8 +322,10 @@ void add_bench(CLI::App& app, Action& chosen) {
   bench->add_option("--transport", o->transport, "auto, shm or tcp");
   bench->add_option("--peers", o->peers, "other libraries to time in turn with Tutti: openmpi")
       ->delimiter(',');
-  bench->add_option("--rounds", o->rounds, "turns per size (default: 1, with peers 5)");
-  bench->add_option("--iterations", o->iterations, "timed calls per turn (default: by size)");
+  bench->add_option("--rounds", o->rounds, "turns per size (default: 1, with peers 5)")
+      ->check(CLI::Range(1, 1 << 30).description(""));
+  bench->add_option("--iterations", o->iterations, "timed calls per turn (default: by size)")
+      ->check(CLI::Range(1, 1 << 30).description(""));
   bench->add_option("--json", o->json, "write the results to this file");
   bench->add_option("--csv", o->csv, "write the table to this file");
   bench->footer(

@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "tests/tools/launcher/process.h"
+#include "tests/tools/launcher/start.h"
 #include "tools/launcher/address.h"
 
 namespace tutti::tool {
@@ -29,8 +29,8 @@ class Hosts : public testing::Test {
 
   Process start(int ranks, const std::string& hosts, const std::string& script) {
     // Loopback, so that this runs on a machine without a network.
-    return Process(ranks, hosts, {"bash", "-c", script},
-                   {{"TUTTI_RSH", "env HOPS=1 " + shell_}, {"TUTTI_INTERFACE", "lo"}});
+    return start_launcher(ranks, hosts, {"bash", "-c", script},
+                          {{"TUTTI_RSH", "env HOPS=1 " + shell_}, {"TUTTI_INTERFACE", "lo"}});
   }
 
   std::string shell_;
@@ -112,9 +112,9 @@ TEST_F(Hosts, AHostThatCannotBeReachedIsNamed) {
 }
 
 TEST_F(Hosts, AProgramThatIsNotThereIsNamedWithTheHost) {
-  const Result result =
-      Process(2, "a,b", {"no-such-program"}, {{"TUTTI_RSH", shell_}, {"TUTTI_INTERFACE", "lo"}})
-          .finish();
+  const Result result = start_launcher(2, "a,b", {"no-such-program"},
+                                       {{"TUTTI_RSH", shell_}, {"TUTTI_INTERFACE", "lo"}})
+                            .finish();
   EXPECT_EQ(result.code, 127);
   EXPECT_THAT(result.err, HasSubstr(": cannot run 'no-such-program'"));
 }

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "base/text.h"
-#include "tests/tools/launcher/process.h"
+#include "tests/tools/launcher/start.h"
 
 namespace tutti::tool {
 namespace {
@@ -30,7 +30,7 @@ std::string last_line(const std::string& text) {
 }
 
 TEST(Launcher, RunsAProgramThatNeverHeardOfIt) {
-  const Result result = Process(2, "-", {"echo", "hi"}).finish();
+  const Result result = start_launcher(2, "-", {"echo", "hi"}).finish();
   EXPECT_EQ(result.code, 0);
   EXPECT_THAT(result.out, ::testing::AnyOf("[0,1] hi\n", "[0] hi\n[1] hi\n"));
   EXPECT_EQ(result.err, "");
@@ -132,21 +132,21 @@ TEST(Launcher, ARankThatIsDoneIsNoFailure) {
 }
 
 TEST(Launcher, AProgramThatIsNotThereIsOneClearError) {
-  const Result missing = Process(4, "-", {"no-such-program"}).finish();
+  const Result missing = start_launcher(4, "-", {"no-such-program"}).finish();
   EXPECT_EQ(missing.code, 127);
   EXPECT_THAT(missing.err, HasSubstr("cannot run 'no-such-program'"));
   EXPECT_THAT(missing.err, HasSubstr("remedy: "));
   EXPECT_EQ(std::ranges::count(missing.err, '\n'), 1);
 
-  const Result directory = Process(1, "-", {"/"}).finish();
+  const Result directory = start_launcher(1, "-", {"/"}).finish();
   EXPECT_EQ(directory.code, 126);
   EXPECT_THAT(directory.err, HasSubstr("cannot run '/'"));
 }
 
 TEST(Launcher, NonsenseIsRefused) {
-  EXPECT_THAT(Process(0, "-", {"true"}).finish().err, HasSubstr("0 ranks"));
-  EXPECT_THAT(Process(1, "a,b", {"true"}).finish().err, HasSubstr("2 hosts are too many"));
-  EXPECT_THAT(Process(1, "-", {}).finish().err, HasSubstr("no program"));
+  EXPECT_THAT(start_launcher(0, "-", {"true"}).finish().err, HasSubstr("0 ranks"));
+  EXPECT_THAT(start_launcher(1, "a,b", {"true"}).finish().err, HasSubstr("2 hosts are too many"));
+  EXPECT_THAT(start_launcher(1, "-", {}).finish().err, HasSubstr("no program"));
 }
 
 }  // namespace

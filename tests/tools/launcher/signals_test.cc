@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/text.h"
-#include "tests/tools/launcher/process.h"
+#include "tests/tools/launcher/start.h"
 
 namespace tutti::tool {
 namespace {
@@ -35,8 +35,8 @@ std::vector<Watched> watch_all(const std::vector<std::string>& lines) {
 }
 
 TEST(Signals, AnInterruptReachesTheRanks) {
-  Process launcher(2, "-",
-                   {"bash", "-c", "trap 'echo cleaned $RANK; exit 0' INT; echo $RANK; " + kWait});
+  Process launcher = start_launcher(
+      2, "-", {"bash", "-c", "trap 'echo cleaned $RANK; exit 0' INT; echo $RANK; " + kWait});
   launcher.read_lines(2);
   ::kill(launcher.pid(), SIGINT);
   const Result result = launcher.finish();
@@ -47,7 +47,8 @@ TEST(Signals, AnInterruptReachesTheRanks) {
 }
 
 TEST(Signals, ASecondInterruptKills) {
-  Process launcher(2, "-", {"bash", "-c", "trap 'echo stays $RANK' INT TERM; echo $$; " + kWait});
+  Process launcher =
+      start_launcher(2, "-", {"bash", "-c", "trap 'echo stays $RANK' INT TERM; echo $$; " + kWait});
   const std::vector<Watched> ranks = watch_all(launcher.read_lines(2));
   ASSERT_EQ(ranks.size(), 2u);
   ::kill(launcher.pid(), SIGINT);
@@ -59,7 +60,8 @@ TEST(Signals, ASecondInterruptKills) {
 }
 
 TEST(Signals, UserSignalsPassAndEndNothing) {
-  Process launcher(1, "-", {"bash", "-c", "trap 'echo got it; exit 0' USR1; echo 1; " + kWait});
+  Process launcher =
+      start_launcher(1, "-", {"bash", "-c", "trap 'echo got it; exit 0' USR1; echo 1; " + kWait});
   launcher.read_lines(1);
   ::kill(launcher.pid(), SIGUSR1);
   const Result result = launcher.finish();
@@ -68,7 +70,8 @@ TEST(Signals, UserSignalsPassAndEndNothing) {
 }
 
 TEST(Signals, ARankKilledFromOutsideEndsTheOthersThatDoNotWantTo) {
-  Process launcher(3, "-", {"bash", "-c", "trap '' TERM; sleep 1000 & echo $$ $!; wait"});
+  Process launcher =
+      start_launcher(3, "-", {"bash", "-c", "trap '' TERM; sleep 1000 & echo $$ $!; wait"});
   const std::vector<std::string> lines = launcher.read_lines(3);
   const std::vector<Watched> processes = watch_all(lines);
   ASSERT_EQ(processes.size(), 6u);
@@ -82,14 +85,14 @@ TEST(Signals, ARankKilledFromOutsideEndsTheOthersThatDoNotWantTo) {
 }
 
 TEST(Signals, WhatRanksLeaveBehindIsEnded) {
-  Process launcher(1, "-", {"bash", "-c", "sleep 1000 & echo $!"});
+  Process launcher = start_launcher(1, "-", {"bash", "-c", "sleep 1000 & echo $!"});
   const std::vector<Watched> left = watch_all(launcher.read_lines(1));
   EXPECT_EQ(launcher.finish().code, 0);
   left.at(0).wait_for_end();
 }
 
 TEST(Signals, NothingOutlivesALauncherThatIsKilled) {
-  Process launcher(2, "-", {"bash", "-c", "sleep 1000 & echo $$ $!; wait"});
+  Process launcher = start_launcher(2, "-", {"bash", "-c", "sleep 1000 & echo $$ $!; wait"});
   const std::vector<Watched> processes = watch_all(launcher.read_lines(2));
   ASSERT_EQ(processes.size(), 4u);
   for (const Watched& process : processes) EXPECT_TRUE(process.alive());

@@ -1,15 +1,20 @@
-// A launcher under test, as a process of its own.
+// A program under test, as a process of its own, with bounds on everything that is waited for: what
+// takes longer fails the test and is killed.
 #pragma once
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "base/fd.h"
 
-namespace tutti::tool {
+namespace tutti::testing {
+
+// Generous: only a hang reaches it.
+inline constexpr std::chrono::seconds kPatience{60};
 
 struct Result {
   int code = 0;  // as a shell would say it
@@ -21,27 +26,27 @@ class Process {
  public:
   using Environment = std::map<std::string, std::string>;
 
-  // The launcher with `ranks` ranks on `hosts` ("-": this one), with prefixes, each running
-  // `command`.
-  Process(int ranks, const std::string& hosts, std::vector<std::string> command,
-          Environment environment = {});
-  ~Process();
+  // In a process group of its own, with `environment` on top of this process's.
+  explicit Process(std::vector<std::string> command, Environment environment = {});
+  Process(const Process&) = delete;
+  Process& operator=(const Process&) = delete;
+  ~Process();  // kills it, unless it was finished
 
   pid_t pid() const { return pid_; }
   // Reads its standard output up to and with the `count`-th line so far; returns all lines so far.
   std::vector<std::string> read_lines(size_t count);
   // Reads everything and waits for its end.
-  Result finish();
+  Result finish(std::chrono::milliseconds limit = kPatience);
 
  private:
+  void kill_group();
+
+  std::string command_;
   pid_t pid_ = -1;
   Fd out_;
   Fd err_;
   std::string text_;
 };
-
-// One that runs `script` in bash on this host, to the end.
-Result launch_script(int ranks, const std::string& script, Process::Environment environment = {});
 
 // Something that waits for the end of any process, not only of children.
 class Watched {
@@ -54,4 +59,4 @@ class Watched {
   Fd pidfd_;
 };
 
-}  // namespace tutti::tool
+}  // namespace tutti::testing

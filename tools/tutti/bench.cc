@@ -177,6 +177,7 @@ void print_header(const Communicator& comm, const bench::Case& c, const Options&
     std::printf(" %12s %7s", (peer + " us").c_str(), "ratio");
   }
   std::printf("\n");
+  std::fflush(stdout);
 }
 
 void print_row(const Row& row, const bench::Case& c) {

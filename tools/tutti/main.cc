@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/settings.h"
+#include "base/text.h"
 #include "base/version.h"
 #include "tools/launcher/agent_process.h"
 #include "tools/tutti/commands.h"
@@ -78,7 +79,8 @@ int main(int argc, char** argv) {
   try {
     return tutti::tool::run_tool(argc, argv);
   } catch (const std::exception& error) {
-    std::cerr << "tutti: " << error.what() << '\n';
+    // In one write, so that ranks that share a standard error do not mix their words.
+    std::cerr << tutti::cat("tutti: ", error.what(), '\n');
     return tutti::tool::kFailed;
   }
 }

@@ -19,9 +19,9 @@ namespace {
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
-class Hosts : public testing::Test {
+class Hosts : public ::testing::Test {
  protected:
-  Hosts() : shell_(testing::TempDir() + "rsh" + std::to_string(::getpid())) {
+  Hosts() : shell_(::testing::TempDir() + "rsh" + std::to_string(::getpid())) {
     std::ofstream(shell_) << "#!/bin/sh\n[ \"$1\" = down ] && exit 255\nshift\nexec \"$@\"\n";
     ::chmod(shell_.c_str(), 0700);
   }

@@ -1,0 +1,116 @@
+#include "tests/tools/cli/cli.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <random>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace tutti::tool {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr const char* kMark = "CLI_TEST";
+
+std::set<std::string> files_in_dev_shm() {
+  std::set<std::string> names;
+  for (const fs::directory_entry& entry : fs::directory_iterator("/dev/shm")) {
+    const std::string name = entry.path().filename();
+    // Open MPI's, of a test that runs at the same time.
+    if (!name.starts_with("vader_segment")) names.insert(name);
+  }
+  return names;
+}
+
+// Empty where the process is gone, or not ours to look at.
+std::set<std::string> environment_of(pid_t pid) {
+  std::ifstream file(cat("/proc/", pid, "/environ"), std::ios::binary);
+  std::set<std::string> variables;
+  for (std::string variable; std::getline(file, variable, '\0');) variables.insert(variable);
+  return variables;
+}
+
+std::vector<pid_t> processes_with(const std::set<std::string>& variables) {
+  std::vector<pid_t> found;
+  for (const fs::directory_entry& entry : fs::directory_iterator("/proc")) {
+    const std::string name = entry.path().filename();
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    const pid_t pid = std::stoi(name);
+    const std::set<std::string> theirs = environment_of(pid);
+    if (std::ranges::includes(theirs, variables)) found.push_back(pid);
+  }
+  return found;
+}
+
+}  // namespace
+
+Cli::Cli() : shm_before_(files_in_dev_shm()) {
+  std::string name = ::testing::TempDir() + "/cli.XXXXXX";
+  if (::mkdtemp(name.data()) == nullptr) throw system_error(cat("mkdtemp ", name), errno);
+  directory_ = name;
+  mark_ = directory_.filename();
+}
+
+Cli::~Cli() { fs::remove_all(directory_); }
+
+void Cli::TearDown() {
+  // The launcher's guard may be about to go.
+  for (const pid_t pid : processes()) Watched(pid).wait_for_end();
+  std::set<std::string> left = files_in_dev_shm();
+  for (const std::string& name : shm_before_) left.erase(name);
+  EXPECT_THAT(left, ::testing::IsEmpty()) << "left in /dev/shm";
+}
+
+std::string Cli::tutti() {
+  const char* given = std::getenv("PROGRAM_UNDER_TEST");  // for runs outside Bazel
+  return fs::absolute(given != nullptr ? given : "tools/tutti");
+}
+
+Process Cli::start_program(Words command, Process::Environment environment) const {
+  environment[kMark] = mark_;
+  return Process(std::move(command), std::move(environment));
+}
+
+Process Cli::start(const Words& arguments, Process::Environment environment) const {
+  Words command = {tutti()};
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  return start_program(std::move(command), std::move(environment));
+}
+
+Result Cli::run(const Words& arguments, Process::Environment environment) const {
+  return start(arguments, std::move(environment)).finish();
+}
+
+std::string Cli::read(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+std::string Cli::write_text(size_t bytes) const {
+  static constexpr std::array kWords = {"the",  "whole", "orchestra", "plays", "and",
+                                        "rank", "by",    "sum",       "of",    "bytes"};
+  std::minstd_rand random(1);
+  std::string text;
+  while (text.size() < bytes) text += cat(kWords[random() % kWords.size()], ' ');
+  const std::string file = path("text");
+  std::ofstream(file) << text;
+  return file;
+}
+
+std::vector<pid_t> Cli::processes() const { return processes_with({cat(kMark, '=', mark_)}); }
+
+pid_t Cli::process_of_rank(int rank) const {
+  const std::vector<pid_t> found = processes_with({cat(kMark, '=', mark_), cat("RANK=", rank)});
+  return found.empty() ? 0 : found.front();
+}
+
+}  // namespace tutti::tool

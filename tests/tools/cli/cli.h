@@ -1,0 +1,55 @@
+// The program as a user has it, and a look at what it leaves behind.
+#pragma once
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/support/process.h"
+
+namespace tutti::tool {
+
+using testing::Process;
+using testing::Result;
+using testing::Watched;
+
+using Words = std::vector<std::string>;
+
+// How long a job may take to end after one of its ranks has died.
+inline constexpr std::chrono::seconds kEndsWithin{5};
+
+// Fails where a process or a file in /dev/shm outlives the test.
+class Cli : public ::testing::Test {
+ protected:
+  Cli();
+  ~Cli() override;
+  void TearDown() override;
+
+  // The program's absolute path.
+  static std::string tutti();
+  Process start(const Words& arguments, Process::Environment environment = {}) const;
+  Process start_program(Words command, Process::Environment environment = {}) const;
+  Result run(const Words& arguments, Process::Environment environment = {}) const;
+
+  // A path in a directory of this test's own.
+  std::string path(const std::string& name) const { return directory_ / name; }
+  static std::string read(const std::string& path);
+  // About `bytes` of words in the order of a fixed seed; returns the file's path.
+  std::string write_text(size_t bytes = 60000) const;
+
+  // Of this test: everything that start() started, and what that started.
+  std::vector<pid_t> processes() const;
+  pid_t process_of_rank(int rank) const;  // 0: there is none
+
+ private:
+  std::filesystem::path directory_;
+  std::string mark_;  // an environment variable that all processes of this test have
+  std::set<std::string> shm_before_;
+};
+
+}  // namespace tutti::tool

@@ -1,0 +1,110 @@
+// `tutti verify`, `tutti info`, and what all commands have in common.
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "base/settings.h"
+#include "base/text.h"
+#include "tests/tools/cli/cli.h"
+
+namespace tutti::tool {
+namespace {
+
+using nlohmann::json;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::MatchesRegex;
+using ::testing::Not;
+
+class Commands : public Cli {};
+
+std::string last_line(const std::string& text) {
+  const std::vector<std::string> lines = split(text, '\n');
+  return lines.empty() ? "" : lines.back();
+}
+
+TEST_F(Commands, VerifyProvesEveryAlgorithm) {
+  const Result result = run({"verify", "--max-ranks", "16"});
+  EXPECT_EQ(result.code, 0) << result.out;
+  EXPECT_THAT(result.err, IsEmpty());
+  const std::string last = last_line(result.out);
+  EXPECT_THAT(last, MatchesRegex("[0-9]+ programs proved"));
+  EXPECT_GE(std::stoi(last), 16 * 7) << "16 numbers of ranks, at least";
+  for (const char* algorithm : {"all_reduce .*ring", "all_reduce .*double_binary_tree",
+                                "all_gather .*ring", "reduce_scatter .*ring", "barrier .*dissem"}) {
+    EXPECT_THAT(result.out, ::testing::ContainsRegex(algorithm));
+  }
+  const Result more = run({"verify", "--max-ranks", "17"});
+  EXPECT_GT(std::stoi(last_line(more.out)), std::stoi(last));
+}
+
+TEST_F(Commands, VerifyNamesWhatItKnows) {
+  const Result result = run({"verify", "--algorithm", "rign"});
+  EXPECT_EQ(result.code, 1);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("\"rign\""), HasSubstr("all_reduce ring")));
+  EXPECT_EQ(run({"verify", "--max-ranks", "0"}).code, 1);
+}
+
+TEST_F(Commands, InfoShowsSettingsWithTheirOrigin) {
+  const Result result = run({"info"}, {{"TUTTI_TIMEOUT", "7"}, {"TUTTI_TOKEN", "open sesame"}});
+  EXPECT_EQ(result.code, 0);
+  EXPECT_THAT(result.err, IsEmpty());
+  EXPECT_THAT(result.out, HasSubstr("TUTTI_TIMEOUT = 7  [environment]"));
+  EXPECT_THAT(result.out, HasSubstr("TUTTI_TRANSPORT = auto  [default]"));
+  EXPECT_THAT(result.out, Not(HasSubstr("open sesame")));
+  for (const SettingInfo& setting : all_settings()) {
+    if (!setting.internal) EXPECT_THAT(result.out, HasSubstr(cat(setting.name, " = ")));
+  }
+  const json document =
+      json::parse(run({"info", "--json", "-"}, {{"TUTTI_TIMEOUT", "7"}}).out, nullptr, false);
+  ASSERT_FALSE(document.is_discarded());
+  const auto& settings = document["settings"];
+  const auto timeout = std::ranges::find_if(
+      settings, [](const json& setting) { return setting["name"] == "TUTTI_TIMEOUT"; });
+  ASSERT_NE(timeout, settings.end());
+  EXPECT_EQ((*timeout)["value"], "7");
+  EXPECT_EQ((*timeout)["origin"], "environment");
+  EXPECT_EQ((*timeout)["default"], "300");
+}
+
+TEST_F(Commands, AMisspeltSettingIsWarnedAboutOnceWithTheNearest) {
+  const Process::Environment environment = {{"TUTTI_TRANPORT", "tcp"}};
+  for (const Words& arguments :
+       {Words{"info"}, Words{"bench", "all_reduce", "-n", "3", "--max", "64"},
+        Words{"run", "-n", "2", "--", tutti(), "bench", "all_reduce", "--max", "64"}}) {
+    const Result result = run(arguments, environment);
+    EXPECT_EQ(result.code, 0) << result.err;
+    EXPECT_EQ(std::ranges::count(result.err, '\n'), 1) << result.err;
+    EXPECT_THAT(result.err, AllOf(HasSubstr("warning"), HasSubstr("TUTTI_TRANPORT"),
+                                  HasSubstr("did you mean TUTTI_TRANSPORT?")));
+  }
+}
+
+TEST_F(Commands, AWrongValueOfASettingIsRefusedOnce) {
+  const Result result = run({"bench", "all_reduce", "-n", "3"}, {{"TUTTI_TRANSPORT", "pigeon"}});
+  EXPECT_EQ(result.code, 1);
+  EXPECT_EQ(std::ranges::count(result.err, '\n'), 1) << result.err;
+  EXPECT_THAT(result.err, AllOf(HasSubstr("TUTTI_TRANSPORT='pigeon'"), HasSubstr("auto|shm|tcp")));
+}
+
+TEST_F(Commands, EveryHelpHasAnExample) {
+  for (const std::string command : {"", "run", "bench", "verify", "train", "info"}) {
+    SCOPED_TRACE(command);
+    const Result result = run(command.empty() ? Words{"--help"} : Words{command, "--help"});
+    EXPECT_EQ(result.code, 0);
+    EXPECT_THAT(result.err, IsEmpty());
+    const size_t example = result.out.find("Example");
+    ASSERT_NE(example, std::string::npos) << result.out;
+    EXPECT_THAT(result.out.substr(example), HasSubstr("tutti " + command));
+  }
+}
+
+TEST_F(Commands, AnUnknownCommandIsRefused) {
+  const Result result = run({"benhc", "all_reduce"});
+  EXPECT_EQ(result.code, 2);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("benhc"), HasSubstr("tutti --help")));
+}
+
+}  // namespace
+}  // namespace tutti::tool

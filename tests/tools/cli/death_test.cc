@@ -1,0 +1,109 @@
+// Ranks and launchers that are killed with -9.
+#include <csignal>
+#include <string>
+#include <vector>
+
+#include "base/text.h"
+#include "tests/tools/cli/cli.h"
+
+namespace tutti::tool {
+namespace {
+
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+class Death : public Cli {
+ protected:
+  // Both run for minutes unless somebody ends them.
+  Words endless_bench(int ranks, const std::string& transport) const {
+    return {"bench", "all_reduce", "-n",    cat(ranks), "--transport",  transport,
+            "--min", "1M",         "--max", "1M",       "--iterations", "1000000"};
+  }
+  Words endless_training(int ranks) const {
+    return {"train", "--data",   write_text(), "--ranks", cat(ranks),    "--steps",
+            "2000",  "--hidden", "256",        "--json",  path("losses")};
+  }
+
+  // Kills `rank` of a job of `ranks` ranks that runs, and sees how the others end.
+  void expect_a_clear_end(Process& job, int ranks, int rank) const {
+    const pid_t pid = process_of_rank(rank);
+    ASSERT_GT(pid, 0);
+    std::vector<Watched> others;
+    for (int other = 0; other < ranks; ++other) others.emplace_back(process_of_rank(other));
+    ::kill(pid, SIGKILL);
+    const Result result = job.finish(kEndsWithin);
+    EXPECT_EQ(result.code, 128 + SIGKILL);
+    for (const Watched& other : others) EXPECT_FALSE(other.alive());
+    const std::string last =
+        cat(", pid ", pid, ") was killed by signal 9 (Killed)\n");  // after the host's name
+    EXPECT_THAT(result.err, EndsWith(last));
+    EXPECT_THAT(result.err, HasSubstr(cat("tutti run: rank ", rank, " (")));
+    // Every survivor says it itself, too.
+    size_t said = 0;
+    const std::string own = cat("tutti: rank ", rank, " (");
+    for (const std::string& line : split(result.err, '\n')) {
+      if (!line.starts_with(own)) continue;
+      EXPECT_THAT(line, HasSubstr(cat(", pid ", pid, ") was killed by signal 9 (Killed)")));
+      ++said;
+    }
+    EXPECT_EQ(said, static_cast<size_t>(ranks - 1)) << result.err;
+  }
+};
+
+TEST_F(Death, OfARankEndsABench) {
+  for (const std::string transport : {"shm", "tcp"}) {
+    for (const int rank : {0, 2}) {
+      SCOPED_TRACE(cat(transport, ", rank ", rank));
+      Process job = start(endless_bench(3, transport));
+      ASSERT_THAT(job.read_lines(2), SizeIs(2)) << "the header";
+      expect_a_clear_end(job, 3, rank);
+    }
+  }
+}
+
+TEST_F(Death, OfOneOfManyRanksEndsABench) {
+  Process job = start(endless_bench(16, "shm"));
+  ASSERT_THAT(job.read_lines(2), SizeIs(2));
+  expect_a_clear_end(job, 16, 7);
+}
+
+TEST_F(Death, OfARankEndsATraining) {
+  for (const int rank : {0, 1}) {
+    SCOPED_TRACE(rank);
+    Process job = start(endless_training(3));
+    ASSERT_THAT(job.read_lines(1), SizeIs(1)) << "a tenth is done";
+    expect_a_clear_end(job, 3, rank);
+    EXPECT_THAT(read(path("losses")), HasSubstr("{\"step\":1,\"loss\":")) << "what was done stays";
+  }
+}
+
+TEST_F(Death, OfALauncherEndsTheRanks) {
+  for (const Words& arguments :
+       {endless_bench(3, "shm"), endless_bench(3, "tcp"), endless_training(3)}) {
+    SCOPED_TRACE(arguments[0]);
+    Process job = start(arguments);
+    ASSERT_FALSE(job.read_lines(1).empty());
+    std::vector<Watched> ranks;
+    for (int rank = 0; rank < 3; ++rank) {
+      const pid_t pid = process_of_rank(rank);
+      ASSERT_GT(pid, 0);
+      ranks.emplace_back(pid);
+    }
+    ::kill(job.pid(), SIGKILL);
+    for (const Watched& rank : ranks) rank.wait_for_end();
+    EXPECT_EQ(job.finish(kEndsWithin).code, 128 + SIGKILL);
+  }
+}
+
+TEST_F(Death, AnInterruptEndsTheJob) {
+  Process job = start(endless_bench(3, "shm"));
+  ASSERT_THAT(job.read_lines(2), SizeIs(2));
+  ::kill(job.pid(), SIGINT);
+  const Result result = job.finish(kEndsWithin);
+  EXPECT_EQ(result.code, 128 + SIGINT);
+  EXPECT_THAT(result.err, EndsWith("ended by signal 2 (Interrupt)\n"));
+}
+
+}  // namespace
+}  // namespace tutti::tool

@@ -1,0 +1,171 @@
+// Two network namespaces as two hosts, and a mount namespace with a tiny /dev/shm. What this
+// process may not make is skipped.
+#include <csignal>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "base/text.h"
+#include "tests/tools/cli/cli.h"
+
+namespace tutti::tool {
+namespace {
+
+using nlohmann::json;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+Result shell(const std::string& script) { return Process({"sh", "-c", script}).finish(); }
+
+// Two namespaces and a cable between them, until the test ends.
+class TwoHosts : public Cli {
+ protected:
+  void SetUp() override {
+    const std::string suffix = std::filesystem::path(path("")).parent_path().extension().string();
+    a_ = "tutti-a" + suffix;  // the directory's name is random
+    b_ = "tutti-b" + suffix;
+    const std::string script =
+        cat("set -e; command -v ip > /dev/null || { echo 'ip is not installed' >&2; exit 1; }\n"
+            "ip netns add ",
+            a_, "; ip netns add ", b_, "; ip -n ", a_,
+            " link add cable type veth peer name cable netns ", b_, "; ip -n ", a_,
+            " address add 10.199.0.1/24 dev cable"
+            "; ip -n ",
+            b_,
+            " address add 10.199.0.2/24 dev cable"
+            "; for host in ",
+            a_, " ", b_,
+            "; do ip -n $host link set lo up;"
+            "    ip -n $host link set cable up; done");
+    const Result made = shell(script);
+    if (made.code != 0) GTEST_SKIP() << "no network namespaces: " << made.err;
+  }
+
+  void TearDown() override {
+    Cli::TearDown();
+    for (const std::string& host : {a_, b_}) shell("ip netns delete " + host);
+    EXPECT_THAT(shell("ip netns list").out, ::testing::Not(HasSubstr(a_)));
+  }
+
+  Process start_on_both(int ranks, const Words& arguments) const {
+    Words words = {"run", "--hosts", a_ + "," + b_, "-n", cat(ranks), "--", tutti()};
+    words.insert(words.end(), arguments.begin(), arguments.end());
+    return start(words, {{"TUTTI_RSH", "ip netns exec"}});
+  }
+
+  std::string a_;
+  std::string b_;
+};
+
+TEST_F(TwoHosts, Bench) {
+  for (const std::string transport : {"auto", "tcp"}) {
+    for (const std::string collective : {"all_reduce", "all_gather", "barrier"}) {
+      SCOPED_TRACE(cat(collective, ' ', transport));
+      const std::string file = path("result.json");
+      const Result result = start_on_both(4, {"bench", collective, "--max", "1M", "--factor", "32",
+                                              "--transport", transport, "--json", file})
+                                .finish();
+      EXPECT_EQ(result.code, 0) << result.err;
+      EXPECT_THAT(result.err, IsEmpty());
+      const json document = json::parse(read(file), nullptr, false);
+      ASSERT_FALSE(document.is_discarded());
+      EXPECT_EQ(document["ranks"], 4);
+      EXPECT_EQ(document["transport"], transport == "auto" ? "shm+tcp" : "tcp");
+      EXPECT_EQ(document["results"].size(), collective == "barrier" ? 1u : 4u);
+      for (const json& row : document["results"]) EXPECT_EQ(row["wrong"], 0) << document;
+    }
+  }
+}
+
+TEST_F(TwoHosts, SharedMemoryAloneDoesNotReachTheOther) {
+  const Result result =
+      start_on_both(2, {"bench", "all_reduce", "--max", "64", "--transport", "shm"}).finish();
+  EXPECT_EQ(result.code, 1) << result.out;
+  EXPECT_THAT(result.err, HasSubstr("shm"));
+  EXPECT_THAT(result.err, HasSubstr("remedy"));
+}
+
+TEST_F(TwoHosts, Train) {
+  const std::string text = write_text();
+  const Words arguments = {"train",   "--data", text,       "--steps", "10",
+                           "--batch", "96",     "--hidden", "32",      "--json"};
+  const auto losses = [](const std::string& file) {
+    std::vector<double> found;
+    for (const std::string& line : split(read(file), '\n')) {
+      const json object = json::parse(line);
+      if (object.contains("step")) found.push_back(object["loss"]);
+    }
+    return found;
+  };
+  Words here = arguments;
+  here.insert(here.end(), {path("here"), "--ranks", "1"});
+  EXPECT_EQ(run(here).code, 0);
+  Words across = arguments;
+  across.push_back(path("across"));
+  const Result result = start_on_both(4, across).finish();
+  EXPECT_EQ(result.code, 0) << result.err;
+  const std::vector<double> expected = losses(path("here"));
+  const std::vector<double> found = losses(path("across"));
+  ASSERT_THAT(expected, SizeIs(10));
+  ASSERT_THAT(found, SizeIs(10));
+  for (size_t i = 0; i < 10; ++i) EXPECT_NEAR(found[i], expected[i], 1e-5 * expected[i]);
+}
+
+TEST_F(TwoHosts, ARankKilledOnOneEndsBoth) {
+  for (const int rank : {0, 3}) {
+    SCOPED_TRACE(rank);
+    Process job = start_on_both(
+        4, {"bench", "all_reduce", "--min", "1M", "--max", "1M", "--iterations", "1000000"});
+    ASSERT_THAT(job.read_lines(2), SizeIs(2)) << "the header";
+    const pid_t pid = process_of_rank(rank);
+    ASSERT_GT(pid, 0);
+    ::kill(pid, SIGKILL);
+    const Result result = job.finish(kEndsWithin);
+    EXPECT_EQ(result.code, 128 + SIGKILL);
+    const std::string& host = rank == 0 ? a_ : b_;
+    EXPECT_THAT(result.err, EndsWith(cat("tutti run: rank ", rank, " (", host, ", pid ", pid,
+                                         ") was killed by signal 9 (Killed)\n")));
+    // The survivors' own words.
+    EXPECT_THAT(result.err, HasSubstr(cat("tutti: rank ", rank, " (")));
+    EXPECT_THAT(processes(), IsEmpty());
+  }
+}
+
+TEST_F(TwoHosts, NothingOutlivesALauncherThatIsKilled) {
+  Process job = start_on_both(
+      4, {"bench", "all_reduce", "--min", "1M", "--max", "1M", "--iterations", "1000000"});
+  ASSERT_THAT(job.read_lines(2), SizeIs(2)) << "the header";
+  ASSERT_GE(processes().size(), 7u) << "4 ranks, 2 agents, the launcher";
+  ::kill(job.pid(), SIGKILL);
+  EXPECT_EQ(job.finish(kEndsWithin).code, 128 + SIGKILL);
+  for (const pid_t pid : processes()) Watched(pid).wait_for_end();
+  EXPECT_THAT(processes(), IsEmpty());
+}
+
+using SmallShm = Cli;
+
+TEST_F(SmallShm, SixtyFourKilobytesAreEnough) {
+  const std::string mount =
+      "mount -t tmpfs -o size=64k tmpfs /dev/shm && test $(df -k --output=size /dev/shm | tail -1) "
+      "-le 64";
+  const Result possible = Process({"unshare", "-m", "sh", "-c", mount}).finish();
+  if (possible.code != 0) GTEST_SKIP() << "no mount namespace: " << possible.err;
+  const Result result =
+      start_program({"unshare", "-m", "sh", "-c",
+                     mount + " && \"$0\" bench all_reduce -n 4 --transport shm --max 1M --factor 32"
+                             " --json \"$1\" > /dev/null && ls -A /dev/shm",
+                     tutti(), path("result.json")})
+          .finish();
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out, IsEmpty()) << "left in /dev/shm";
+  const json document = json::parse(read(path("result.json")), nullptr, false);
+  ASSERT_FALSE(document.is_discarded());
+  EXPECT_EQ(document["transport"], "shm");
+  ASSERT_THAT(document["results"], SizeIs(4));
+  for (const json& row : document["results"]) EXPECT_EQ(row["wrong"], 0) << document;
+}
+
+}  // namespace
+}  // namespace tutti::tool

@@ -35,8 +35,4 @@ struct Membership {
 Membership gather(const Job& job, const std::string& unix_name);  // rank 0
 Membership join(const Job& job, const std::string& unix_name);    // the others
 
-// A connection to another rank's listener, handshake done. Throws Error.
-Fd connect_to_peer(const PeerInfo& peer, const Hello& hello, const std::string& key,
-                   const std::string& whom, const Deadline& deadline);
-
 }  // namespace tutti::bootstrap

@@ -38,6 +38,11 @@ void ClientTable::detach(uint64_t communicator) {
   entries_.erase(communicator);
 }
 
+bool ClientTable::attached(uint64_t communicator) const {
+  std::lock_guard lock(mutex_);
+  return find(communicator) != nullptr;
+}
+
 void ClientTable::abort(uint64_t communicator, const Error& error) {
   std::lock_guard lock(mutex_);
   if (ControlClient* client = find(communicator)) {
@@ -86,6 +91,11 @@ void ClientTable::connection(uint64_t communicator, int from, int lane, Fd socke
   } else {
     keep({.communicator = communicator, .from = from, .lane = lane, .socket = std::move(socket)});
   }
+}
+
+void ClientTable::opened(uint64_t communicator, int to, int lane, Fd socket) {
+  std::lock_guard lock(mutex_);
+  if (ControlClient* client = find(communicator)) client->on_opened(to, lane, std::move(socket));
 }
 
 void ClientTable::abort_all(const Error& error) {

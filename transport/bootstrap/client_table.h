@@ -34,6 +34,7 @@ class ClientTable {
   std::vector<Answer> attach(uint64_t communicator, std::vector<int> members,
                              ControlClient* client);
   void detach(uint64_t communicator);
+  bool attached(uint64_t communicator) const;
 
   void abort(uint64_t communicator, const Error& error);
   // False if that was known already.
@@ -43,6 +44,7 @@ class ClientTable {
   std::optional<Answer> question(uint64_t communicator, int from, uint32_t call);
   void answer(uint64_t communicator, int from, uint32_t call, std::string_view text);
   void connection(uint64_t communicator, int from, int lane, Fd socket);
+  void opened(uint64_t communicator, int to, int lane, Fd socket);
   // For when the channel itself fails.
   void abort_all(const Error& error);
 

@@ -53,6 +53,8 @@ class ControlClient {
   virtual void on_answer(int rank, uint32_t call, std::string_view answer) = 0;
   // A data connection from `rank` (a world rank), its handshake done; blocking mode is off.
   virtual void on_connection(int rank, int lane, Fd socket) = 0;
+  // The connection that open_connection() asked for; the same in all else.
+  virtual void on_opened(int rank, int lane, Fd socket) = 0;
 };
 
 // After fork() the child has no part in the job: its calls throw Error(unsupported), except that
@@ -89,10 +91,10 @@ class Control {
   // the members' clients are aborted with Error(connection_lost, text). Never blocks.
   virtual void suspect(uint64_t communicator, int rank, std::string text) = 0;
 
-  // Opens a data connection to a member: connected, handshake done, non-blocking. Blocks up to the
-  // deadline; throws Error.
-  virtual Fd open_connection(uint64_t communicator, int rank, int lane,
-                             const Deadline& deadline) = 0;
+  // Asks for a data connection to a member. Never blocks: the client's on_opened() gets the socket
+  // when the handshake is done; if that fails, or takes ten seconds, the peer is suspected (as by
+  // suspect()). Comes to nothing when the communicator detaches meanwhile or the peer has left.
+  virtual void open_connection(uint64_t communicator, int rank, int lane) = 0;
 
   // Shared memory between ranks of one host: the owner offers a descriptor under a name, others
   // fetch it. offer() before or after fetch(): fetch waits. withdraw() ends the offer.

@@ -14,8 +14,6 @@ namespace tutti::bootstrap {
 
 namespace {
 
-constexpr std::chrono::seconds kTimeToLearnWhy{2};
-
 Membership bootstrap(const Job& job, const std::string& unix_name) {
   return job.rank == 0 ? gather(job, unix_name) : join(job, unix_name);
 }
@@ -48,6 +46,7 @@ ControlService::ControlService(const Job& job)
       clients_(job.size),
       left_(job.size),
       wake_fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      connector_(membership_.key),
       links_(std::move(membership_.links)) {
   if (!wake_fd_) throw system_error("eventfd", errno);
   descriptors_.set_session_key(membership_.key);
@@ -123,7 +122,9 @@ void ControlService::attach(uint64_t communicator, std::vector<int> members,
 }
 
 void ControlService::detach(uint64_t communicator) {
-  if (!forked()) clients_.detach(communicator);
+  if (forked()) return;
+  clients_.detach(communicator);
+  post([this, communicator] { connector_.drop(communicator); });
 }
 
 void ControlService::poison(uint64_t communicator, const Error& error) {
@@ -147,25 +148,20 @@ void ControlService::ask(uint64_t communicator, int rank, uint32_t call) {
 void ControlService::suspect(uint64_t communicator, int rank, std::string text) {
   require_own_process();
   post([this, communicator, rank, text = std::move(text)] {
-    after(kTimeToLearnWhy, [this, communicator, rank, text] {
-      if (left_[rank] || clients_.death_of(rank)) return;
-      poison_now(communicator, Error(ErrorCode::connection_lost, text));
-    });
+    suspect_later(communicator, rank, text);
   });
 }
 
-Fd ControlService::open_connection(uint64_t communicator, int rank, int lane,
-                                   const Deadline& deadline) {
+void ControlService::open_connection(uint64_t communicator, int rank, int lane) {
   require_own_process();
-  if (const std::optional<Error> death = clients_.death_of(rank)) throw *death;
-  if (has_left(rank)) {
-    throw Error(ErrorCode::connection_lost, describe(rank) + " has left the job",
-                {.cause = "the ranks made different numbers of calls"});
-  }
-  Hello hello = make_hello(Purpose::data);
-  hello.communicator = communicator;
-  hello.lane = lane;
-  return connect_to_peer(peer(rank), hello, membership_.key, describe(rank), deadline);
+  post([this, communicator, rank, lane] {
+    // The client has heard of a death, and can ask who has left.
+    if (!clients_.attached(communicator) || left_[rank] || clients_.death_of(rank)) return;
+    Hello hello = make_hello(Purpose::data);
+    hello.communicator = communicator;
+    hello.lane = lane;
+    connector_.start(peer(rank), rank, hello, describe(rank));
+  });
 }
 
 void ControlService::offer(const std::string& name, int fd) {

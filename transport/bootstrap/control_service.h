@@ -20,6 +20,7 @@
 #include "base/deadline.h"
 #include "transport/bootstrap/bootstrap.h"
 #include "transport/bootstrap/client_table.h"
+#include "transport/bootstrap/connector.h"
 #include "transport/bootstrap/control.h"
 #include "transport/bootstrap/descriptor_service.h"
 #include "transport/bootstrap/frame.h"
@@ -43,7 +44,7 @@ class ControlService final : public Control {
   void ask(uint64_t communicator, int rank, uint32_t call) override;
   bool has_left(int rank) const override { return left_.at(rank).load(); }
   void suspect(uint64_t communicator, int rank, std::string text) override;
-  Fd open_connection(uint64_t communicator, int rank, int lane, const Deadline& deadline) override;
+  void open_connection(uint64_t communicator, int rank, int lane) override;
   void offer(const std::string& name, int fd) override;
   void withdraw(const std::string& name) override;
   Fd fetch(int rank, const std::string& name, const Deadline& deadline) override;
@@ -64,6 +65,7 @@ class ControlService final : public Control {
   void run_commands();
   void run_timers();
   void after(std::chrono::milliseconds delay, Command command);
+  void watch_connector();
   void watch_links();
   Decision judge(const Hello& hello) const;
   void welcome(const Hello& hello, Fd socket);
@@ -76,6 +78,7 @@ class ControlService final : public Control {
   void deliver_question(uint64_t communicator, int from, uint32_t call);
   void send_answer(const ClientTable::Answer& answer);
   void poison_now(uint64_t communicator, const Error& error);
+  void suspect_later(uint64_t communicator, int rank, const std::string& text);
 
   void on_link_end(int neighbour);
   void on_launcher_line(const RankEnd& end);
@@ -104,6 +107,7 @@ class ControlService final : public Control {
 
   // The control thread's own.
   PollSet set_;
+  Connector connector_;
   std::map<int, Link> links_;  // to all neighbours
   std::vector<std::pair<Clock::time_point, Command>> timers_;
   std::map<int, std::string> ends_;  // what the launcher said

@@ -21,6 +21,7 @@ namespace {
 constexpr std::chrono::milliseconds kTimeToTell{500};
 // After a rank's end was told, for a goodbye that is still on its way through the tree.
 constexpr std::chrono::milliseconds kTimeForGoodbye{1000};
+constexpr std::chrono::seconds kTimeToLearnWhy{2};
 constexpr std::chrono::seconds kTimeToLeave{2};
 constexpr std::chrono::milliseconds kTimeToPart{200};
 
@@ -62,8 +63,9 @@ void ControlService::turn() {
       [this](const Hello& hello, Fd socket) { welcome(hello, std::move(socket)); });
   membership_.launcher.watch(set_, [this](const RankEnd& end) { on_launcher_line(end); });
   descriptors_.watch(set_);
+  watch_connector();
   watch_links();
-  for (const auto& [when, command] : timers_) set_.wake_at(when);
+  for (const auto& [when, command] : timers_) set_.wake_at(when);  // after all that may add some
   if (leave_by_) set_.wake_at(*leave_by_);
   set_.run();
 }
@@ -91,6 +93,17 @@ void ControlService::after(std::chrono::milliseconds delay, Command command) {
 }
 
 // ---- links
+
+void ControlService::watch_connector() {
+  connector_.watch(
+      set_,
+      [this](uint64_t communicator, int rank, int lane, Fd socket) {
+        clients_.opened(communicator, rank, lane, std::move(socket));
+      },
+      [this](uint64_t communicator, int rank, const std::string& text) {
+        if (clients_.attached(communicator)) suspect_later(communicator, rank, text);
+      });
+}
 
 void ControlService::watch_links() {
   for (const auto& [neighbour, link] : links_) {
@@ -241,6 +254,13 @@ void ControlService::poison_now(uint64_t communicator, const Error& error) {
             .put(static_cast<int32_t>(error.code()))
             .put_text(cut_text(error.what()))
             .finish());
+}
+
+void ControlService::suspect_later(uint64_t communicator, int rank, const std::string& text) {
+  after(kTimeToLearnWhy, [this, communicator, rank, text] {
+    if (left_[rank] || clients_.death_of(rank)) return;
+    poison_now(communicator, Error(ErrorCode::connection_lost, text));
+  });
 }
 
 // ---- deaths

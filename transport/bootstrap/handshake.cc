@@ -88,11 +88,7 @@ Answer read_answer(int socket, std::span<std::byte> into, const std::string& who
       case Transfer::complete:
         break;
     }
-    if (static_cast<char>(magic[i]) != kMagic[i]) {
-      throw Error(ErrorCode::bootstrap, whom + " is not Tutti: it answers with something else",
-                  {.cause = "another program listens on that port",
-                   .remedy = "choose another MASTER_PORT (on all ranks)"});
-    }
+    require_magic({reinterpret_cast<const char*>(magic.data()), i + 1}, whom);
   }
   const Transfer rest = read_exactly(socket, into.subspan(magic.size()), deadline);
   if (rest == Transfer::timed_out) {
@@ -143,13 +139,15 @@ bool equal(const Digest& a, const Digest& b) {
   return ::CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
 }
 
-bool shake_hands(int socket, Hello hello, std::string_view key, const std::string& whom,
-                 const Deadline& deadline) {
-  Challenge challenge;
-  if (read_answer(socket, std::as_writable_bytes(std::span(&challenge, 1)), whom, deadline) ==
-      Answer::closed) {
-    return false;
-  }
+void require_magic(std::string_view bytes, const std::string& whom) {
+  if (std::string_view(kMagic.data(), kMagic.size()).starts_with(bytes)) return;
+  throw Error(ErrorCode::bootstrap, whom + " is not Tutti: it answers with something else",
+              {.cause = "another program listens on that port",
+               .remedy = "choose another MASTER_PORT (on all ranks)"});
+}
+
+Hello sign_hello(Hello hello, const Challenge& challenge, std::string_view key,
+                 const std::string& whom) {
   if (challenge.version != kWireVersion) {
     throw Error(ErrorCode::bootstrap,
                 cat(whom, " speaks wire version ", challenge.version, ", this rank ", kWireVersion),
@@ -158,18 +156,52 @@ bool shake_hands(int socket, Hello hello, std::string_view key, const std::strin
   hello.version = kWireVersion;
   hello.nonce = random_nonce();
   hello.proof = prove(key, challenge, hello);
+  return hello;
+}
+
+void check_verdict(const Verdict& verdict, const Challenge& challenge, const Hello& hello,
+                   std::string_view key, const std::string& whom) {
+  if (verdict.refusal != Refusal::none) throw_refused(hello, verdict, whom);
+  if (equal(verdict.proof, prove(key, challenge, hello, verdict))) return;
+  throw Error(ErrorCode::bootstrap, whom + " does not know this job's token",
+              {.cause = "another job, or someone else, listens on that address",
+               .remedy = "give all ranks of a job the same TUTTI_TOKEN"});
+}
+
+Error connect_error(const std::string& place, int error) {
+  if (error == ETIMEDOUT) {
+    return Error(ErrorCode::timeout, cat("no connection to ", place, " in time"),
+                 {.cause = "a firewall between the hosts, or the host is down",
+                  .remedy = "open all TCP ports between the hosts, or set TUTTI_INTERFACE to a "
+                            "network that connects them"});
+  }
+  return Error(ErrorCode::connection_lost,
+               cat("connect to ", place, ": ", std::strerror(error), " (errno ", error, ")"),
+               {.cause = "that rank has ended, or its address cannot be reached from here",
+                .remedy = "look at its output; TUTTI_INTERFACE chooses the network"});
+}
+
+Error closed_in_handshake(const std::string& place, int error) {
+  return Error(ErrorCode::connection_lost,
+               cat("the connection to ", place, " ended in the handshake: ", explain_close(error)),
+               {.cause = "that rank is leaving the job or has ended"});
+}
+
+bool shake_hands(int socket, Hello hello, std::string_view key, const std::string& whom,
+                 const Deadline& deadline) {
+  Challenge challenge;
+  if (read_answer(socket, std::as_writable_bytes(std::span(&challenge, 1)), whom, deadline) ==
+      Answer::closed) {
+    return false;
+  }
+  hello = sign_hello(hello, challenge, key, whom);
   Verdict verdict;
   if (write_exactly(socket, std::as_bytes(std::span(&hello, 1)), deadline) != Transfer::complete ||
       read_answer(socket, std::as_writable_bytes(std::span(&verdict, 1)), whom, deadline) ==
           Answer::closed) {
     return false;
   }
-  if (verdict.refusal != Refusal::none) throw_refused(hello, verdict, whom);
-  if (!equal(verdict.proof, prove(key, challenge, hello, verdict))) {
-    throw Error(ErrorCode::bootstrap, whom + " does not know this job's token",
-                {.cause = "another job, or someone else, listens on that address",
-                 .remedy = "give all ranks of a job the same TUTTI_TOKEN"});
-  }
+  check_verdict(verdict, challenge, hello, key, whom);
   return true;
 }
 

@@ -18,6 +18,7 @@
 #include <string_view>
 
 #include "base/deadline.h"
+#include "base/error.h"
 #include "base/fd.h"
 
 namespace tutti::bootstrap {
@@ -82,11 +83,28 @@ Digest prove(std::string_view key, const Challenge& challenge, const Hello& hell
 // In constant time.
 bool equal(const Digest& a, const Digest& b);
 
-// The connector's side, on a connected socket. `hello` says rank, size, purpose and so on; `whom`
-// is the acceptor for people ("rank 0 at 127.0.0.1:29500"). False when the other side closed the
-// connection before it gave a verdict: it is not ready yet, or on its way out. Throws
-// Error(bootstrap) when refused, when the other side is not Tutti or does not know the token, and
-// when the deadline passes.
+// The connector's side in pieces. All throw Error(bootstrap); `whom` is the acceptor for people
+// ("rank 0 at 127.0.0.1:29500").
+//
+// `bytes` are the first of a message, up to the length of the magic.
+void require_magic(std::string_view bytes, const std::string& whom);
+// The answer to a challenge: `hello` with version, nonce and proof.
+Hello sign_hello(Hello hello, const Challenge& challenge, std::string_view key,
+                 const std::string& whom);
+// Returns when this rank was accepted by somebody who knows the key. A refusal may come from
+// anybody: it is good for a text only.
+void check_verdict(const Verdict& verdict, const Challenge& challenge, const Hello& hello,
+                   std::string_view key, const std::string& whom);
+// Errors of connecting to `place` ("rank 3 (node7, pid 1234) at 10.0.0.1:40123"): the errno of the
+// connect (ETIMEDOUT: in time, timeout; else connection_lost), and a connection that ended without
+// a verdict (errno, 0 for EOF).
+Error connect_error(const std::string& place, int error);
+Error closed_in_handshake(const std::string& place, int error);
+
+// All of it, on a connected socket. `hello` says rank, size, purpose and so on. False when the
+// other side closed the connection before it gave a verdict: it is not ready yet, or on its way
+// out. Throws Error(bootstrap) when refused, when the other side is not Tutti or does not know the
+// token, and when the deadline passes.
 bool shake_hands(int socket, Hello hello, std::string_view key, const std::string& whom,
                  const Deadline& deadline);
 

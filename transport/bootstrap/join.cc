@@ -133,6 +133,17 @@ void read_table(const Job& job, const std::string& body, Membership& membership)
   membership.key = session_key(job.token, identity);
 }
 
+// A connection to another rank's listener, handshake done. Throws Error.
+Fd connect_to_peer(const PeerInfo& peer, const Hello& hello, const std::string& key,
+                   const std::string& whom, const Deadline& deadline) {
+  const std::string place = cat(whom, " at ", endpoint_text(peer.address, peer.port));
+  Fd socket;
+  const int error = try_connect(resolve(peer.address, peer.port).front(), deadline, socket);
+  if (error != 0) throw connect_error(place, error);
+  if (!shake_hands(socket.get(), hello, key, place, deadline)) throw closed_in_handshake(place, 0);
+  return socket;
+}
+
 }  // namespace
 
 Membership join(const Job& job, const std::string& unix_name) {
@@ -170,30 +181,6 @@ Membership join(const Job& job, const std::string& unix_name) {
   }
   membership.links[parent] = Link(std::move(socket));
   return membership;
-}
-
-Fd connect_to_peer(const PeerInfo& peer, const Hello& hello, const std::string& key,
-                   const std::string& whom, const Deadline& deadline) {
-  const std::string place = cat(whom, " at ", endpoint_text(peer.address, peer.port));
-  Fd socket;
-  const int error = try_connect(resolve(peer.address, peer.port).front(), deadline, socket);
-  if (error == ETIMEDOUT) {
-    throw Error(ErrorCode::timeout, cat("no connection to ", place, " in time"),
-                {.cause = "a firewall between the hosts, or the host is down",
-                 .remedy = "open all TCP ports between the hosts, or set TUTTI_INTERFACE to a "
-                           "network that connects them"});
-  }
-  if (error != 0) {
-    throw Error(ErrorCode::connection_lost,
-                cat("connect to ", place, ": ", std::strerror(error), " (errno ", error, ")"),
-                {.cause = "that rank has ended, or its address cannot be reached from here",
-                 .remedy = "look at its output; TUTTI_INTERFACE chooses the network"});
-  }
-  if (!shake_hands(socket.get(), hello, key, place, deadline)) {
-    throw Error(ErrorCode::connection_lost, place + " closed the connection in the handshake",
-                {.cause = "that rank is leaving the job or has ended"});
-  }
-  return socket;
 }
 
 }  // namespace tutti::bootstrap

@@ -14,6 +14,7 @@
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -86,6 +87,7 @@ bool connected_to_itself(int socket) {
   socklen_t here_length = sizeof(here);
   socklen_t there_length = sizeof(there);
   return ::getsockname(socket, reinterpret_cast<sockaddr*>(&here), &here_length) == 0 &&
+         here.ss_family != AF_UNIX &&
          ::getpeername(socket, reinterpret_cast<sockaddr*>(&there), &there_length) == 0 &&
          here_length == there_length && std::memcmp(&here, &there, here_length) == 0;
 }
@@ -222,7 +224,7 @@ Fd listen_on(const SocketAddress& address) {
   return socket;
 }
 
-int try_connect(const SocketAddress& address, const Deadline& deadline, Fd& socket) {
+int begin_connect(const SocketAddress& address, Fd& socket) {
   Fd attempt(::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!attempt) return errno;
   if (address.family() != AF_UNIX) {
@@ -231,16 +233,27 @@ int try_connect(const SocketAddress& address, const Deadline& deadline, Fd& sock
     // a connection that only this side knows of; without keepalive it would wait there forever.
     set_keepalive(attempt.get());
   }
-  if (::connect(attempt.get(), address.get(), address.length) != 0) {
-    // A unix socket whose backlog is full says EAGAIN: whoever asked tries again.
-    if (errno != EINPROGRESS) return errno;
+  // A unix socket whose backlog is full says EAGAIN: whoever asked tries again.
+  const int error = ::connect(attempt.get(), address.get(), address.length) == 0 ? 0 : errno;
+  if (error == 0 || error == EINPROGRESS) socket = std::move(attempt);
+  return error;
+}
+
+int end_connect(int socket) {
+  int error = 0;
+  socklen_t length = sizeof(error);
+  if (::getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &length) != 0) return errno;
+  if (error != 0) return error;
+  return connected_to_itself(socket) ? ECONNREFUSED : 0;
+}
+
+int try_connect(const SocketAddress& address, const Deadline& deadline, Fd& socket) {
+  Fd attempt;
+  if (const int error = begin_connect(address, attempt); error != 0) {
+    if (error != EINPROGRESS) return error;
     if (!wait_for(attempt.get(), POLLOUT, deadline)) return ETIMEDOUT;
-    int error = 0;
-    socklen_t length = sizeof(error);
-    ::getsockopt(attempt.get(), SOL_SOCKET, SO_ERROR, &error, &length);
-    if (error != 0) return error;
   }
-  if (address.family() != AF_UNIX && connected_to_itself(attempt.get())) return ECONNREFUSED;
+  if (const int error = end_connect(attempt.get()); error != 0) return error;
   socket = std::move(attempt);
   return 0;
 }

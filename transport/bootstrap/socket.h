@@ -50,6 +50,11 @@ SocketAddress peer_address(int socket);
 
 Fd listen_on(const SocketAddress& address);
 
+// Starts a connection without waiting: 0 or EINPROGRESS with `socket` to be polled for POLLOUT and
+// then end_connect(), or the errno of the failure. end_connect() returns 0 or the errno.
+int begin_connect(const SocketAddress& address, Fd& socket);
+int end_connect(int socket);
+
 // One attempt. 0 with `socket` connected, or the errno of the failure; ETIMEDOUT when `deadline`
 // passed.
 int try_connect(const SocketAddress& address, const Deadline& deadline, Fd& socket);
@@ -71,7 +76,7 @@ void set_no_delay(int socket);
 // What remains of the connection shall not keep its port from a later listener.
 void set_reuse(int socket);
 // An idle connection of which the other side knows nothing any more breaks within about five
-// seconds. Every socket of try_connect() has it.
+// seconds. Every socket of begin_connect() has it.
 void set_keepalive(int socket);
 // The same for one that is not idle. Not for data connections: it would also end those whose reader
 // is merely slow.

@@ -25,7 +25,8 @@ class SoloControl final : public Control {
   void ask(uint64_t communicator, int rank, uint32_t call) override;
   bool has_left(int) const override { return false; }
   void suspect(uint64_t, int, std::string) override {}  // there is nobody to lose
-  Fd open_connection(uint64_t, int rank, int, const Deadline&) override;
+  // Throws Error(invalid_argument): there is nobody to connect to.
+  void open_connection(uint64_t communicator, int rank, int lane) override;
   void offer(const std::string& name, int fd) override;
   void withdraw(const std::string& name) override;
   Fd fetch(int rank, const std::string& name, const Deadline& deadline) override;

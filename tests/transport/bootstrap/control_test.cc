@@ -171,12 +171,14 @@ TEST(Connections, ReachTheClientAndAreKeptForOneThatComesLater) {
   std::vector<Fd> opened(2);
   run_ranks(2, [&](const Job& job) {
     const std::shared_ptr<Control> control = Control::connect(job);
-    const Deadline deadline = Deadline::after(kPatience);
     if (control->rank() == 1) {
-      opened[0] = control->open_connection(kWorld, 0, 0, deadline);
+      AttachedClient client(*control, kWorld, everybody(2));
+      control->open_connection(kWorld, 0, 0);
+      opened[0] = client->wait_for_opened(0, 0);
       step.wait();
       step.wait();
-      opened[1] = control->open_connection(kWorld, 0, 5, deadline);
+      control->open_connection(kWorld, 0, 5);
+      opened[1] = client->wait_for_opened(0, 5);
       step.wait();
     } else {
       step.wait();  // the first connection is there before the client is
@@ -189,19 +191,43 @@ TEST(Connections, ReachTheClientAndAreKeptForOneThatComesLater) {
   });
 }
 
-TEST(Connections, ToARankThatHasLeftFail) {
+TEST(Connections, OfSeveralLanesToSeveralPeersAtATime) {
+  constexpr int kRanks = 4;
+  constexpr int kLanes = 8;
+  Barrier done(kRanks);
+  run_ranks(kRanks, [&](const Job& job) {
+    const std::shared_ptr<Control> control = Control::connect(job);
+    AttachedClient client(*control, kWorld, everybody(kRanks));
+    for (int lane = 0; lane < kLanes; ++lane) {
+      for (int peer = 0; peer < kRanks; ++peer) {
+        if (peer != job.rank) control->open_connection(kWorld, peer, lane);
+      }
+    }
+    for (int lane = 0; lane < kLanes; ++lane) {
+      for (int peer = 0; peer < kRanks; ++peer) {
+        if (peer == job.rank) continue;
+        Fd opened = client->wait_for_opened(peer, lane);
+        Fd accepted = client->wait_for_connection(peer, lane);
+        expect_connected(opened, accepted);
+      }
+    }
+    done.wait();
+  });
+}
+
+// Nobody is suspected for having left: the client can ask for that.
+TEST(Connections, ToARankThatHasLeftComeToNothing) {
   run_ranks(2, [&](const Job& job) {
     const std::shared_ptr<Control> control = Control::connect(job);
     if (control->rank() == 1) return;
+    AttachedClient client(*control, kWorld, everybody(2));
     const Deadline deadline = Deadline::after(kPatience);
     while (!control->has_left(1) && !deadline.passed()) std::this_thread::yield();
-    try {
-      control->open_connection(kWorld, 1, 0, deadline);
-      ADD_FAILURE() << "connected";
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ErrorCode::connection_lost);
-      EXPECT_THAT(error.what(), HasSubstr("has left the job"));
-    }
+    ASSERT_TRUE(control->has_left(1));
+    control->open_connection(kWorld, 1, 0);
+    control->ask(kWorld, 0, 1);  // commands are taken in order
+    client->wait_for_answer(0, 1);
+    EXPECT_FALSE(client->aborted());
   });
 }
 
@@ -282,8 +308,8 @@ TEST(Leaks, NoDescriptorStaysAfterFiftyJobs) {
       AttachedClient client(*control, kWorld, everybody(3));
       control->offer("memory", memory_with("x").get());
       const Fd memory = control->fetch((job.rank + 1) % 3, "memory", Deadline::after(kPatience));
-      const Fd socket =
-          control->open_connection(kWorld, (job.rank + 1) % 3, 0, Deadline::after(kPatience));
+      control->open_connection(kWorld, (job.rank + 1) % 3, 0);
+      const Fd socket = client->wait_for_opened((job.rank + 1) % 3, 0);
       client->wait_for_connection((job.rank + 2) % 3, 0);
     });
   };

@@ -45,6 +45,12 @@ class RecordingClient final : public ControlClient {
     changed_.notify_all();
   }
 
+  void on_opened(int rank, int lane, Fd socket) override {
+    std::lock_guard lock(mutex_);
+    opened_[{rank, lane}] = std::move(socket);
+    changed_.notify_all();
+  }
+
   bool aborted() {
     std::lock_guard lock(mutex_);
     return error_.has_value();
@@ -65,6 +71,11 @@ class RecordingClient final : public ControlClient {
     wait(lock, "a connection", [&] { return connections_.contains({rank, lane}); });
     return std::move(connections_[{rank, lane}]);
   }
+  Fd wait_for_opened(int rank, int lane) {
+    std::unique_lock lock(mutex_);
+    wait(lock, "the connection it asked for", [&] { return opened_.contains({rank, lane}); });
+    return std::move(opened_[{rank, lane}]);
+  }
 
  private:
   template <typename Condition>
@@ -79,6 +90,7 @@ class RecordingClient final : public ControlClient {
   std::optional<Error> error_;
   std::map<std::pair<int, uint32_t>, std::string> answers_;
   std::map<std::pair<int, int>, Fd> connections_;
+  std::map<std::pair<int, int>, Fd> opened_;
 };
 
 // Attached for its lifetime.

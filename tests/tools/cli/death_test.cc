@@ -22,7 +22,7 @@ class Death : public Cli {
   }
   Words endless_training(int ranks) const {
     return {"train", "--data",   write_text(), "--ranks", cat(ranks),    "--steps",
-            "2000",  "--hidden", "256",        "--json",  path("losses")};
+            "2000",  "--hidden", "64",         "--json",  path("losses")};
   }
 
   // Kills `rank` of a job of `ranks` ranks that runs, and sees how the others end.

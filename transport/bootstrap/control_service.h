@@ -82,6 +82,7 @@ class ControlService final : public Control {
 
   void on_link_end(int neighbour);
   void on_launcher_line(const RankEnd& end);
+  bool cut_off_from(int rank) const;
   void declare_death(int rank, const std::string& how);
   void record_death(int rank, const std::string& text, int told_by);
 

@@ -285,12 +285,27 @@ void ControlService::on_launcher_line(const RankEnd& end) {
   ends_[end.rank] = end.text();
   const auto link = links_.find(end.rank);
   const bool link_ended = link != links_.end() && !link->second.connected();
-  const auto declare = [this, end] { declare_death(end.rank, end.text()); };
+  const auto declare = [this, end] {
+    if (!end.by_signal && end.value == 0 && cut_off_from(end.rank)) {
+      left_[end.rank] = true;
+    } else {
+      declare_death(end.rank, end.text());
+    }
+  };
   if (end.by_signal || link_ended) {
     declare();
   } else {
     after(kTimeForGoodbye, declare);
   }
+}
+
+// True when a rank on the way there has left, so that a goodbye may have had no route.
+bool ControlService::cut_off_from(int rank) const {
+  Tree at = tree_;
+  for (at.rank = at.next_hop(rank); at.rank != rank; at.rank = at.next_hop(rank)) {
+    if (left_[at.rank]) return true;
+  }
+  return false;
 }
 
 void ControlService::declare_death(int rank, const std::string& how) {

@@ -209,6 +209,28 @@ TEST(Exit, AfterLeavingIsNone) {
   }
 }
 
+// Rank 0 is gone, so rank 1's goodbye has no way to the others; the launcher tells them of its end.
+TEST(Exit, AfterLeavingIsNoneWhereNoGoodbyeArrives) {
+  Processes job(4, 32, true, [](Control& control, const Pipe& report, const Pipe& orders) {
+    report.write("ready\n");
+    if (control.rank() == 0) return;  // leaves when `control` goes
+    if (control.rank() == 1) {
+      orders.read_line();
+      return;
+    }
+    AttachedClient client(control, kWorld, everybody(control.size()));
+    report.write(cat(client->wait_for_abort().what(), "\n"));
+  });
+  job.wait_until_all_are_there();
+  EXPECT_EQ(job.reap(0), 0);  // two seconds: the others stay
+  const pid_t first = job.pid(1);
+  job.order(1);
+  EXPECT_EQ(job.reap(1), 0);
+  // The death of rank 3 would come second, were rank 1's end one: both wait equally long.
+  job.launcher_says(2, cat("exit 1 ", first, " 0\nexit 3 ", job.pid(3), " 1\n"));
+  EXPECT_THAT(job.line_from(2), AllOf(HasSubstr("rank 3 ("), HasSubstr("exit code 1")));
+}
+
 TEST(Death, BeforeAttachIsToldByAttachToMembersOnly) {
   Processes job(3, 32, false, [](Control& control, const Pipe& report, const Pipe& orders) {
     AttachedClient first(control, kWorld, everybody(3));

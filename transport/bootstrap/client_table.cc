@@ -18,11 +18,13 @@ std::vector<ClientTable::Answer> ClientTable::attach(uint64_t communicator,
     if (std::ranges::find(members, rank) != members.end()) client->on_abort(error);
   }
   entries_[communicator] = {std::move(members), client};
+  detached_.erase(communicator);
+  for (const auto& [aborted, error] : kept_aborts_) {
+    if (aborted == communicator) client->on_abort(error);
+  }
   for (Kept& kept : kept_) {
     if (kept.communicator != communicator) continue;
-    if (kept.error) {
-      client->on_abort(*kept.error);
-    } else if (kept.socket) {
+    if (kept.socket) {
       client->on_connection(kept.from, kept.lane, std::move(kept.socket));
     } else {
       answers.push_back(
@@ -30,12 +32,13 @@ std::vector<ClientTable::Answer> ClientTable::attach(uint64_t communicator,
     }
   }
   std::erase_if(kept_, [&](const Kept& kept) { return kept.communicator == communicator; });
+  std::erase_if(kept_aborts_, [&](const auto& kept) { return kept.first == communicator; });
   return answers;
 }
 
 void ClientTable::detach(uint64_t communicator) {
   std::lock_guard lock(mutex_);
-  entries_.erase(communicator);
+  if (entries_.erase(communicator) > 0) detached_.insert(communicator);
 }
 
 bool ClientTable::attached(uint64_t communicator) const {
@@ -47,8 +50,9 @@ void ClientTable::abort(uint64_t communicator, const Error& error) {
   std::lock_guard lock(mutex_);
   if (ControlClient* client = find(communicator)) {
     client->on_abort(error);
-  } else {
-    keep({.communicator = communicator, .error = error});
+  } else if (!was_detached(communicator)) {
+    kept_aborts_.emplace_back(communicator, error);
+    if (kept_aborts_.size() > max_kept_) kept_aborts_.pop_front();
   }
 }
 
@@ -75,6 +79,7 @@ std::optional<ClientTable::Answer> ClientTable::question(uint64_t communicator, 
   if (ControlClient* client = find(communicator)) {
     return Answer{communicator, from, call, client->on_question(from, call)};
   }
+  if (was_detached(communicator)) return Answer{communicator, from, call, ""};
   keep({.communicator = communicator, .from = from, .call = call});
   return std::nullopt;
 }
@@ -88,7 +93,7 @@ void ClientTable::connection(uint64_t communicator, int from, int lane, Fd socke
   std::lock_guard lock(mutex_);
   if (ControlClient* client = find(communicator)) {
     client->on_connection(from, lane, std::move(socket));
-  } else {
+  } else if (!was_detached(communicator)) {
     keep({.communicator = communicator, .from = from, .lane = lane, .socket = std::move(socket)});
   }
 }

@@ -50,6 +50,7 @@ class ControlClient {
   virtual void on_abort(const Error& error) = 0;
   // A stalled rank asks how far this one is with `call`; the answer is opaque to the channel.
   virtual std::string on_question(int asker, uint32_t call) = 0;
+  // Empty when that rank has detached the communicator.
   virtual void on_answer(int rank, uint32_t call, std::string_view answer) = 0;
   // A data connection from `rank` (a world rank), its handshake done; blocking mode is off.
   virtual void on_connection(int rank, int lane, Fd socket) = 0;
@@ -76,7 +77,8 @@ class Control {
   std::string describe(int rank) const;
 
   // `members` are world ranks. A client hears of deaths of members, and of its communicator only.
-  // Aborts, connections and questions that arrive for an id before attach() are kept for it.
+  // Aborts, connections and questions that arrive for an id before attach() are kept for it; after
+  // detach() connections are closed and questions answered with an empty text.
   virtual void attach(uint64_t communicator, std::vector<int> members, ControlClient* client) = 0;
   // When this returns no call to the client is running and none will come.
   virtual void detach(uint64_t communicator) = 0;

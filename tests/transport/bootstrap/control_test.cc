@@ -9,10 +9,13 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <span>
 #include <tuple>
 
 #include "tests/support/ranks.h"
 #include "tests/transport/bootstrap/recording_client.h"
+#include "transport/bootstrap/client_table.h"
+#include "transport/bootstrap/socket.h"
 #include "transport/bootstrap/tree.h"
 
 namespace tutti::testing {
@@ -250,6 +253,44 @@ TEST(Poison, IsKeptForAClientThatComesLater) {
     }
     step.wait();
   });
+}
+
+TEST(Detached, CommunicatorsAnswerWithNothingAndTakeNoConnections) {
+  Barrier step(2);
+  run_ranks(2, [&](const Job& job) {
+    const std::shared_ptr<Control> control = Control::connect(job);
+    if (control->rank() == 1) {
+      { const AttachedClient gone(*control, kWorld, everybody(2)); }
+      step.wait();
+      step.wait();
+      return;
+    }
+    AttachedClient client(*control, kWorld, everybody(2));
+    step.wait();
+    control->ask(kWorld, 1, 4);
+    EXPECT_EQ(client->wait_for_answer(1, 4), "");
+    control->open_connection(kWorld, 1, 0);
+    const Fd socket = client->wait_for_opened(1, 0);
+    std::byte byte{};
+    EXPECT_EQ(
+        bootstrap::read_exactly(socket.get(), std::span(&byte, 1), Deadline::after(kPatience)),
+        bootstrap::Transfer::closed);
+    step.wait();
+  });
+}
+
+TEST(Kept, ConnectionsOutliveThePoisonsOfOthersCommunicators) {
+  constexpr uint64_t kStrange = 1000;
+  bootstrap::ClientTable table(2);
+  table.connection(kWorld, 1, 3, memory_with("x"));
+  EXPECT_FALSE(table.question(kWorld, 1, 5).has_value());
+  for (uint64_t i = 0; i < 1000; ++i) table.abort(kStrange + i, Error(ErrorCode::aborted, "no"));
+  RecordingClient client;
+  const auto answers = table.attach(kWorld, everybody(2), &client);
+  ASSERT_EQ(answers.size(), 1U);
+  EXPECT_EQ(answers[0].call, 5U);
+  EXPECT_TRUE(client.wait_for_connection(1, 3));
+  EXPECT_FALSE(client.aborted());
 }
 
 TEST(Suspicion, WithoutAReasonAbortsTheCommunicator) {

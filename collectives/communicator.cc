@@ -1,6 +1,5 @@
 #include "collectives/communicator.h"
 
-#include <sched.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -20,14 +19,14 @@ using internal::Operation;
 
 // ---- Work
 
-bool Work::test() { return !operation_ || comm_->test(*operation_); }
+bool Work::test() { return !operation_ || comm_->test(*operation_, patience_); }
 
 void Work::wait() {
-  if (operation_) comm_->wait(*operation_, Deadline::never());
+  if (operation_) comm_->wait(*operation_, Deadline::never(), patience_);
 }
 
 bool Work::wait_for(std::chrono::nanoseconds timeout) {
-  return !operation_ || comm_->wait(*operation_, Deadline::after(timeout));
+  return !operation_ || comm_->wait(*operation_, Deadline::after(timeout), patience_);
 }
 
 // ---- creation
@@ -80,6 +79,12 @@ void check(const B& buffer, uint64_t count, std::string_view call, std::string_v
   }
 }
 
+uint64_t blocks(uint64_t count, int ranks, std::string_view call) {
+  uint64_t total = 0;
+  if (!__builtin_mul_overflow(count, static_cast<uint64_t>(ranks), &total)) return total;
+  throw Error(ErrorCode::invalid_argument, cat(call, ": ", count, " elements a rank are too many"));
+}
+
 void check_types(const ConstBuffer& input, const Buffer& output, std::string_view call) {
   if (input.dtype == output.dtype) return;
   throw Error(ErrorCode::invalid_argument,
@@ -119,8 +124,12 @@ Communicator Communicator::split(int color, int key) {
   return Communicator(require(impl_).split(color, key));
 }
 
-std::shared_ptr<void> Communicator::allocate_bytes(size_t bytes) {
+std::shared_ptr<void> Communicator::allocate_bytes(size_t count, size_t element_bytes) {
   require(impl_);
+  size_t bytes = 0;
+  if (__builtin_mul_overflow(count, element_bytes, &bytes)) {
+    throw Error(ErrorCode::invalid_argument, cat("allocate: ", count, " elements are too many"));
+  }
   const size_t mapped = std::max<size_t>(bytes, 1);
   void* memory =
       ::mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -144,7 +153,7 @@ Work Communicator::all_reduce_async(ConstBuffer input, Buffer output, ReduceOp o
 Work Communicator::all_gather_async(ConstBuffer input, Buffer output, const CallOptions& options) {
   require(impl_);
   check(input, input.count, "all_gather", "input");
-  check(output, input.count * size(), "all_gather", "output");
+  check(output, blocks(input.count, size(), "all_gather"), "all_gather", "output");
   check_types(input, output, "all_gather");
   return Work(impl_,
               impl_->start({Collective::all_gather, input, output, ReduceOp::sum, 0, input.count},
@@ -155,7 +164,7 @@ Work Communicator::reduce_scatter_async(ConstBuffer input, Buffer output, Reduce
                                         const CallOptions& options) {
   require(impl_);
   check(output, output.count, "reduce_scatter", "output");
-  check(input, output.count * size(), "reduce_scatter", "input");
+  check(input, blocks(output.count, size(), "reduce_scatter"), "reduce_scatter", "input");
   check_types(input, output, "reduce_scatter");
   check_op(op, output.dtype, "reduce_scatter");
   return Work(impl_, impl_->start({Collective::reduce_scatter, input, output, op, 0, output.count},

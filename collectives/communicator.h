@@ -40,12 +40,20 @@ namespace tutti {
 struct Job;
 
 namespace internal {
+// How long a handle on a call has seen no progress, and what was done about it.
+struct Patience {
+  int64_t since_ns = 0;
+  int64_t next_look_ns = 0;
+  int64_t asked_ns = 0;  // how long it had lasted when the peers were last asked
+  bool said = false;
+};
 class CommunicatorImpl;
 struct Operation;
 }  // namespace internal
 
 // A call under way. It completes, fails or is aborted, once. Copies share the call; dropping every
-// copy does not cancel it.
+// copy does not cancel it. A handle belongs to one thread at a time. Deadlines and stalled peers
+// are looked after while somebody tests or waits.
 class Work {
  public:
   Work() = default;  // a call that is already complete
@@ -64,6 +72,7 @@ class Work {
       : comm_(std::move(comm)), operation_(std::move(operation)) {}
   std::shared_ptr<internal::CommunicatorImpl> comm_;
   std::shared_ptr<internal::Operation> operation_;
+  internal::Patience patience_;
 };
 
 struct CallOptions {
@@ -101,7 +110,7 @@ class Communicator {
   template <typename T>
   Memory<T> allocate(size_t count) {
     static_assert(std::is_trivially_copyable_v<T>);
-    const std::shared_ptr<void> bytes = allocate_bytes(count * sizeof(T));
+    const std::shared_ptr<void> bytes = allocate_bytes(count, sizeof(T));
     return Memory<T>(bytes, static_cast<T*>(bytes.get()));
   }
 
@@ -162,7 +171,7 @@ class Communicator {
       : impl_(std::move(impl)) {}
 
  private:
-  std::shared_ptr<void> allocate_bytes(size_t bytes);
+  std::shared_ptr<void> allocate_bytes(size_t count, size_t element_bytes);
   std::shared_ptr<internal::CommunicatorImpl> impl_;
 };
 

@@ -1,8 +1,10 @@
 #include "collectives/communicator_impl.h"
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
+#include "base/log.h"
 #include "base/settings.h"
 #include "base/text.h"
 #include "collectives/planner.h"
@@ -31,9 +33,14 @@ CommunicatorImpl::CommunicatorImpl(std::shared_ptr<Engine> engine, uint64_t id,
 }
 
 CommunicatorImpl::~CommunicatorImpl() {
+  // Unwound by an exception: the others are told that this rank failed, not that it left.
+  if (std::uncaught_exceptions() > exceptions_ && !abort_.raised()) {
+    raise_everywhere(Error(ErrorCode::aborted, cat(describe(rank_), " failed and gave up"),
+                           {.cause = "an error of its own: see what it says"}));
+  }
   engine_->remove(this);
   close_transport();
-  for (size_t left = collectives_.size() + p2p_active_; left > 0; --left) engine_->call_ends();
+  abandon_calls();
 }
 
 // ---- calls
@@ -54,6 +61,8 @@ std::shared_ptr<Operation> CommunicatorImpl::take_operation() {
   constexpr size_t kPool = 32;
   for (const std::shared_ptr<Operation>& operation : pool_) {
     if (operation.use_count() == 1) {
+      // Whoever dropped its handle last is done with it.
+      std::atomic_thread_fence(std::memory_order_acquire);
       operation->started = false;
       operation->done.store(false, std::memory_order_relaxed);
       return operation;
@@ -165,14 +174,17 @@ bool CommunicatorImpl::progress() {
 }
 
 bool CommunicatorImpl::progress_locked() {
-  if (abort_.raised()) return false;
+  if (abort_.raised()) {
+    abandon_calls();
+    return false;
+  }
   bool moved = transport_ && transport_->progress();
   while (!collectives_.empty() && !abort_.raised()) {
     Operation& operation = *collectives_.front();
-    moved |= advance(operation);
-    if (!operation.execution.done() || (transport_ && !transport_->collectives_sent())) break;
+    moved |= advance(operation, execution_);
+    if (!execution_.done() || (transport_ && !transport_->collectives_sent())) break;
     complete(operation);
-    collectives_.pop_front();
+    collectives_.erase(collectives_.begin());
     moved = true;
   }
   if (p2p_active_ > 0) moved |= progress_streams();
@@ -185,11 +197,11 @@ bool CommunicatorImpl::progress_streams() {
     for (Stream& stream : *streams) {
       while (!stream.calls.empty() && !abort_.raised()) {
         Operation& operation = *stream.calls.front();
-        moved |= advance(operation);
-        if (!operation.execution.done()) break;
+        moved |= advance(operation, stream.execution);
+        if (!stream.execution.done()) break;
         if (operation.sends && !transport_->p2p_sent(operation.peer)) break;
         complete(operation);
-        stream.calls.pop_front();
+        stream.calls.erase(stream.calls.begin());
         --p2p_active_;
         moved = true;
       }
@@ -198,14 +210,24 @@ bool CommunicatorImpl::progress_streams() {
   return moved;
 }
 
-bool CommunicatorImpl::advance(Operation& operation) {
+bool CommunicatorImpl::advance(Operation& operation, Execution& execution) {
   if (!operation.started) {
-    operation.execution.start(operation.call, transport_.get(), limits_);
+    execution.start(operation.call, transport_.get(), limits_);
     operation.started = true;
   }
-  const bool moved = operation.execution.progress();
-  if (operation.execution.unexpected()) report_unexpected(operation);
+  const bool moved = execution.progress();
+  if (execution.unexpected()) report_unexpected(operation, *execution.unexpected());
   return moved;
+}
+
+// After an abort nothing moves any more.
+void CommunicatorImpl::abandon_calls() {
+  for (size_t left = collectives_.size() + p2p_active_; left > 0; --left) engine_->call_ends();
+  collectives_.clear();
+  p2p_active_ = 0;
+  for (std::vector<Stream>* streams : {&sends_, &recvs_}) {
+    for (Stream& stream : *streams) stream.calls.clear();
+  }
 }
 
 void CommunicatorImpl::complete(Operation& operation) {
@@ -217,27 +239,23 @@ void CommunicatorImpl::complete(Operation& operation) {
   engine_->call_ends();
 }
 
-bool CommunicatorImpl::test(Operation& operation) {
-  if (operation.done.load(std::memory_order_acquire)) return true;
-  progress();
-  if (operation.done.load(std::memory_order_acquire)) return true;
-  abort_.throw_if_raised();
-  return false;
-}
-
 // ---- failure
 
 void CommunicatorImpl::raise_everywhere(const Error& error) {
   engine_->control().poison(id_, error);
-  abort_.raise(error);
+  on_abort(error);
 }
 
 void CommunicatorImpl::abort(const Error& error) { raise_everywhere(error); }
 
-void CommunicatorImpl::on_abort(const Error& error) { abort_.raise(error); }
+void CommunicatorImpl::on_abort(const Error& error) {
+  constexpr size_t kCallsShown = 4;
+  if (!abort_.raise(error) || recorder_.last_started() == 0) return;
+  log(LogLevel::warning, cat("communicator aborted on ", describe(rank_),
+                             "; its last calls were:", recorder_.history(kCallsShown)));
+}
 
-void CommunicatorImpl::report_unexpected(const Operation& operation) {
-  const Unexpected& message = *operation.execution.unexpected();
+void CommunicatorImpl::report_unexpected(const Operation& operation, const Unexpected& message) {
   const Call& call = operation.call;
   const Signature theirs = decode(message.header.signature);
   if (message.header.call == call.number && theirs == call.signature) {

@@ -7,7 +7,7 @@
 
 #include <atomic>
 #include <chrono>
-#include <deque>
+#include <exception>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -58,19 +58,23 @@ class CommunicatorImpl final : public ControlClient,
 
   // Moves what can be moved; true if anything did. Any thread; false if another one is at it.
   bool progress();
-  bool test(Operation& operation);
+  // Both throw what the communicator was aborted with, and only when no other thread can still
+  // touch the call's buffers. `patience` belongs to the caller's handle on the call.
+  bool test(Operation& operation, Patience& patience);
   // False when `deadline` passed first.
-  bool wait(Operation& operation, const Deadline& deadline);
+  bool wait(Operation& operation, const Deadline& deadline, Patience& patience);
 
   // ControlClient
   void on_abort(const Error& error) override;
   std::string on_question(int asker, uint32_t call) override;
   void on_answer(int rank, uint32_t call, std::string_view answer) override;
   void on_connection(int rank, int lane, Fd socket) override;
+  void on_opened(int rank, int lane, Fd socket) override;
 
  private:
   struct Stream {  // point-to-point calls with one peer in one direction
-    std::deque<std::shared_ptr<Operation>> calls;
+    std::vector<std::shared_ptr<Operation>> calls;  // the first one runs
+    Execution execution;
     uint32_t made = 0;
     std::unique_ptr<Plan> plan;
   };
@@ -80,13 +84,14 @@ class CommunicatorImpl final : public ControlClient,
     uint32_t last_call = 0;
     Signature signature;
     std::vector<int> waits_for;
+    bool destroyed = false;  // its communicator; it will never call again
   };
-  struct Stall;  // of one wait; see waiting.cc
 
   // setup.cc
   void open_transport();
   void wait_for_local_ranks();
   void close_transport();
+  void withdraw_memory();
   std::unique_ptr<Transport> open_shm(const std::vector<int>& local, int largest_group);
   std::unique_ptr<Transport> open_tcp();
   int member(int world_rank) const;
@@ -100,21 +105,25 @@ class CommunicatorImpl final : public ControlClient,
   void set_deadline(Operation& operation, const CallOptions& options) const;
   bool progress_locked();
   bool progress_streams();
-  bool advance(Operation& operation);
+  bool advance(Operation& operation, Execution& execution);
   void complete(Operation& operation);
-  void report_unexpected(const Operation& operation);
+  void abandon_calls();
+  void require_own_process() const;
+  void report_unexpected(const Operation& operation, const Unexpected& message);
   void raise_mismatch(uint32_t call, const Signature& mine, int peer, uint32_t their_call,
                       const Signature& theirs);
   void raise_everywhere(const Error& error);
 
   // waiting.cc
   void sleep(const Deadline& deadline);
-  void look_at_stall(Operation& operation, int64_t waited_ns, Stall& stall);
-  void end_stall();
+  [[noreturn]] void throw_abort();
+  void look_at_stall(Operation& operation, Patience& patience);
+  void end_stall(Patience& patience);
   std::vector<int> missing(const Operation& operation);
   void ask_peers(const Operation& operation, bool again);
   void check_answers(const Operation& operation);
   void check_left(const Operation& operation);
+  void raise_gone(const Operation& operation, int peer, std::string_view how);
   void time_out(const Operation& operation);
   std::string explain_missing(const Operation& operation);
 
@@ -122,6 +131,7 @@ class CommunicatorImpl final : public ControlClient,
   const uint64_t id_;
   const std::vector<int> members_;
   const int rank_;
+  const int exceptions_ = std::uncaught_exceptions();
   const std::string all_reduce_setting_;
   const std::chrono::nanoseconds timeout_;
   AbortState abort_;
@@ -132,13 +142,14 @@ class CommunicatorImpl final : public ControlClient,
   TcpTransport* tcp_ = nullptr;  // within transport_, as is the next
   ShmTransport* shm_ = nullptr;
   int local_ranks_ = 0;          // that share shm_
-  Fd memory_;                    // of the shared memory, held by the rank that offers it
+  Fd memory_;                    // the shared memory, until all have got it
   std::atomic<int> callers_{0};  // threads that want the mutex of a sleeper
 
   std::mutex mutex_;  // guards everything below
   uint32_t calls_made_ = 0;
   uint32_t splits_made_ = 0;
-  std::deque<std::shared_ptr<Operation>> collectives_;
+  std::vector<std::shared_ptr<Operation>> collectives_;  // the first one runs
+  Execution execution_;
   std::vector<Stream> sends_;
   std::vector<Stream> recvs_;
   int p2p_active_ = 0;

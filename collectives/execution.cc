@@ -49,7 +49,9 @@ void Execution::start(const Call& call, Transport* transport, const Limits& limi
   slice_elements_ =
       slice_size(call.point_to_point ? limits.p2p_message_bytes : limits.message_bytes, lanes);
   const uint64_t slices = (chunks_.largest() + slice_elements_ - 1) / slice_elements_;
-  const bool has_tokens = plan.collective == Collective::barrier;
+  // These have something to say without data.
+  const bool has_tokens =
+      plan.collective == Collective::barrier || (call.point_to_point && signature.count == 0);
   reset_lanes(lanes, static_cast<uint32_t>(has_tokens ? 1 : slices));
   scratch_chunk_bytes_ = std::min(slice_elements_, chunks_.largest()) * element_bytes_;
   scratch_.resize(scratch_chunk_bytes_ * plan.program.scratch_chunks * kWindow * lanes_.size());
@@ -205,7 +207,7 @@ bool Execution::run(int lane, uint32_t turn, int32_t number) {
 bool Execution::run_send(int lane, uint32_t turn, int32_t number, const Step& step) {
   const uint32_t slice = slice_of(lane, turn);
   const uint64_t bytes = message_bytes(step.src, slice);
-  if (bytes == 0 && !step.src.empty()) return true;
+  if (bytes == 0 && !step.src.empty() && !call_.point_to_point) return true;
   const MessageHeader header{.call = call_.number,
                              .slice = slice,
                              .step = static_cast<uint32_t>(number),
@@ -230,7 +232,7 @@ bool Execution::run_send(int lane, uint32_t turn, int32_t number, const Step& st
 bool Execution::run_recv(int lane, uint32_t turn, const Step& step) {
   const uint32_t slice = slice_of(lane, turn);
   const uint64_t bytes = message_bytes(step.dst, slice);
-  if (bytes == 0 && !step.dst.empty()) return true;
+  if (bytes == 0 && !step.dst.empty() && !call_.point_to_point) return true;
   const int peer = step.peers[0];
   const int wire_lane = transport_lane(lane);
   const MessageHeader* header = transport_->front(peer, wire_lane);

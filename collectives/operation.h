@@ -16,9 +16,8 @@ struct Operation {
   bool sends = false;  // point-to-point: which way
   Deadline deadline = Deadline::never();
   std::chrono::nanoseconds timeout{0};
-  bool started = false;  // the execution runs; before, the call waits for the ones ahead of it
+  bool started = false;  // it runs; before, it waits for the calls ahead of it
   std::atomic<bool> done{false};
-  Execution execution;
 };
 
 }  // namespace tutti::internal

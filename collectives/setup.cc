@@ -1,7 +1,5 @@
 // How a communicator comes by its transport, and how it lets go of it.
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <map>
 #include <thread>
@@ -59,6 +57,11 @@ int CommunicatorImpl::member(int world_rank) const {
 void CommunicatorImpl::on_connection(int world_rank, int lane, Fd socket) {
   const int peer = member(world_rank);
   if (tcp_ != nullptr && peer < size()) tcp_->accept(peer, lane, std::move(socket));
+}
+
+void CommunicatorImpl::on_opened(int world_rank, int lane, Fd socket) {
+  const int peer = member(world_rank);
+  if (tcp_ != nullptr && peer < size()) tcp_->opened(peer, lane, std::move(socket));
 }
 
 // Everything here is decided from what all ranks know alike: the table of hosts and the settings.
@@ -119,6 +122,10 @@ void CommunicatorImpl::wait_for_local_ranks() {
     }
     std::this_thread::sleep_for(std::chrono::microseconds(20));
   }
+  withdraw_memory();
+}
+
+void CommunicatorImpl::withdraw_memory() {
   if (memory_) engine_->control().withdraw(region_name(id_, members_[rank_]));
   memory_.reset();
 }
@@ -127,18 +134,16 @@ std::unique_ptr<Transport> CommunicatorImpl::open_shm(const std::vector<int>& lo
                                                       int largest_group) {
   const shm::Geometry geometry(static_cast<int>(local.size()), largest_group);
   const int owner = local[0];
-  Fd memory;
   if (owner == rank_) {
-    memory = shm::Region::create(geometry);
-    memory_ = Fd(::dup(memory.get()));
+    memory_ = shm::Region::create(geometry);
     engine_->control().offer(region_name(id_, members_[owner]), memory_.get());
   } else {
-    memory = engine_->control().fetch(members_[owner], region_name(id_, members_[owner]),
-                                      Deadline::after(kOpenTimeout));
+    memory_ = engine_->control().fetch(members_[owner], region_name(id_, members_[owner]),
+                                       Deadline::after(kOpenTimeout));
   }
   const auto local_rank = static_cast<int>(std::ranges::find(local, rank_) - local.begin());
   auto transport =
-      std::make_unique<ShmTransport>(local_rank, shm::Region::map(memory, geometry), geometry);
+      std::make_unique<ShmTransport>(local_rank, shm::Region::map(memory_, geometry), geometry);
   shm_ = transport.get();
   local_ranks_ = static_cast<int>(local.size());
   return transport;
@@ -152,13 +157,17 @@ std::unique_ptr<Transport> CommunicatorImpl::open_tcp() {
   }
   TcpTransport::Hooks hooks;
   hooks.open = [this](int peer, int lane) {
-    return engine_->control().open_connection(id_, members_[peer], lane,
-                                              Deadline::after(kOpenTimeout));
+    engine_->control().open_connection(id_, members_[peer], lane);
   };
   hooks.lost = [this](int peer, const std::string& text) {
-    engine_->control().suspect(
-        id_, members_[peer],
-        cat("the connection of ", describe(rank_), " with ", describe(peer), " broke: ", text));
+    const std::string what =
+        cat("the connection of ", describe(rank_), " with ", describe(peer), " broke: ", text);
+    if (engine_->control().has_left(members_[peer])) {
+      raise_everywhere(Error(ErrorCode::mismatch, what,
+                             {.cause = "that rank has left the job: it made fewer calls"}));
+    } else {
+      engine_->control().suspect(id_, members_[peer], what);
+    }
   };
   auto transport = std::make_unique<TcpTransport>(size(), streams, std::move(hooks));
   tcp_ = transport.get();
@@ -174,14 +183,19 @@ std::shared_ptr<CommunicatorImpl> CommunicatorImpl::split(int color, int key) {
   };
   const Choice mine{color, key};
   std::vector<Choice> choices(size());
-  const uint32_t ordinal = ++splits_made_;
+  uint32_t ordinal = 0;
+  {
+    const std::unique_lock lock = lock_for_call();
+    ordinal = ++splits_made_;
+  }
   const std::shared_ptr<Operation> gathering =
       start({.collective = Collective::all_gather,
              .input = {&mine, 2, DType::i64},
              .output = {choices.data(), 2 * choices.size(), DType::i64},
              .count = 2},
             {});
-  wait(*gathering, Deadline::never());
+  Patience patience;
+  wait(*gathering, Deadline::never(), patience);
   if (color < 0) return nullptr;
 
   std::vector<int> chosen;
@@ -208,7 +222,7 @@ void CommunicatorImpl::close_transport() {
   while (transport_ && !abort_.raised() && !deadline.passed() && !sent()) {
     if (!transport_->progress()) std::this_thread::yield();
   }
-  if (memory_) engine_->control().withdraw(region_name(id_, members_[rank_]));
+  withdraw_memory();
   engine_->control().detach(id_);
 }
 

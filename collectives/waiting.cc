@@ -16,7 +16,10 @@ namespace {
 
 constexpr int64_t kAskAfterNs = 200'000'000;
 constexpr int64_t kAskAgainNs = 1'000'000'000;  // at the latest; sooner early on
+constexpr int64_t kLookAgainNs = 5'000'000;
 constexpr int64_t kLeftGraceNs = 500'000'000;
+// What a rank sent before it left may still be on the network.
+constexpr int64_t kTcpLeftGraceNs = 3'000'000'000;
 constexpr int64_t kSayAfterNs = 10'000'000'000;
 constexpr std::chrono::milliseconds kLongestSleep(50);
 constexpr std::chrono::microseconds kOthersSleep(
@@ -31,36 +34,58 @@ struct Answer {  // on the control channel
 
 }  // namespace
 
-struct CommunicatorImpl::Stall {
-  int64_t asked_ns = 0;  // how long the wait had lasted when the peers were last asked
-  bool said = false;
-};
+bool CommunicatorImpl::test(Operation& operation, Patience& patience) {
+  const bool moved = !operation.done.load(std::memory_order_acquire) && progress();
+  if (operation.done.load(std::memory_order_acquire)) return true;
+  if (abort_.raised()) throw_abort();
+  if (moved) {
+    end_stall(patience);
+  } else {
+    look_at_stall(operation, patience);
+  }
+  return false;
+}
 
-bool CommunicatorImpl::wait(Operation& operation, const Deadline& deadline) {
+bool CommunicatorImpl::wait(Operation& operation, const Deadline& deadline, Patience& patience) {
+  constexpr uint32_t kRoundsPerLook = 1024;
   Backoff backoff(engine_->oversubscribed());
-  Stall stall;
-  while (!operation.done.load(std::memory_order_acquire)) {
+  for (uint32_t round = 1; !operation.done.load(std::memory_order_acquire); ++round) {
     bool moved = progress();
     if (engine_->active() > 1) moved |= engine_->progress_others(this);
     if (operation.done.load(std::memory_order_acquire)) break;
-    abort_.throw_if_raised();
+    if (abort_.raised()) throw_abort();
     if (moved) {
       backoff.reset();
-      if (stall.asked_ns != 0) end_stall();
-      stall = {};
+      end_stall(patience);
+      if (round % kRoundsPerLook == 0) {
+        if (deadline.passed()) return false;
+        if (operation.deadline.passed()) time_out(operation);
+      }
     } else if (!backoff.pause()) {
       if (deadline.passed()) return false;
-      look_at_stall(operation, backoff.waited_ns(), stall);
+      look_at_stall(operation, patience);
       sleep(deadline);
     }
   }
-  if (stall.asked_ns != 0) end_stall();
+  end_stall(patience);
   return true;
 }
 
-void CommunicatorImpl::end_stall() {
-  std::lock_guard lock(stall_mutex_);
-  waits_for_.clear();
+// Only once nobody else is at work on the call: its buffers are the caller's again.
+void CommunicatorImpl::throw_abort() {
+  {
+    const std::unique_lock lock = lock_for_call();
+    abandon_calls();
+  }
+  throw abort_.error();
+}
+
+void CommunicatorImpl::end_stall(Patience& patience) {
+  if (patience.asked_ns != 0) {
+    std::lock_guard lock(stall_mutex_);
+    waits_for_.clear();
+  }
+  patience = {};
 }
 
 void CommunicatorImpl::sleep(const Deadline& deadline) {
@@ -71,7 +96,7 @@ void CommunicatorImpl::sleep(const Deadline& deadline) {
     return;
   }
   transport_->arm();
-  if (abort_.raised() || progress_locked()) {
+  if (callers_.load() > 0 || abort_.raised() || progress_locked()) {
     transport_->disarm();
     return;
   }
@@ -83,20 +108,25 @@ void CommunicatorImpl::sleep(const Deadline& deadline) {
       std::min<std::chrono::microseconds>(longest, deadline.remaining(kLongestSleep)));
 }
 
-void CommunicatorImpl::look_at_stall(Operation& operation, int64_t waited_ns, Stall& stall) {
+void CommunicatorImpl::look_at_stall(Operation& operation, Patience& patience) {
+  const int64_t now = now_ns();
+  if (patience.since_ns == 0) patience.since_ns = now;
+  if (now < patience.next_look_ns) return;
+  patience.next_look_ns = now + kLookAgainNs;
   if (operation.deadline.passed()) {
     time_out(operation);
     return;
   }
-  if (waited_ns < kAskAfterNs) return;
-  const int64_t interval = std::min(stall.asked_ns / 2, kAskAgainNs);
-  const bool again = stall.asked_ns == 0 || waited_ns - stall.asked_ns > interval;
-  if (again) stall.asked_ns = waited_ns;
+  const int64_t waited = now - patience.since_ns;
+  if (waited < kAskAfterNs) return;
+  const int64_t interval = std::min(patience.asked_ns / 2, kAskAgainNs);
+  const bool again = patience.asked_ns == 0 || waited - patience.asked_ns > interval;
+  if (again) patience.asked_ns = waited;
   ask_peers(operation, again);
   check_answers(operation);
-  if (waited_ns > kLeftGraceNs) check_left(operation);
-  if (waited_ns > kSayAfterNs && !stall.said) {
-    stall.said = true;
+  if (waited > (tcp_ != nullptr ? kTcpLeftGraceNs : kLeftGraceNs)) check_left(operation);
+  if (waited > kSayAfterNs && !patience.said) {
+    patience.said = true;
     log(LogLevel::warning, cat("waiting for ", kSayAfterNs / 1'000'000'000, " s in ",
                                to_string(operation.call.signature), explain_missing(operation)));
   }
@@ -104,12 +134,11 @@ void CommunicatorImpl::look_at_stall(Operation& operation, int64_t waited_ns, St
 
 // A call that waits behind others waits for whom the first one waits for.
 std::vector<int> CommunicatorImpl::missing(const Operation& operation) {
-  const std::unique_lock lock(mutex_);
-  const Operation* first = &operation;
-  if (operation.peer < 0 && !collectives_.empty()) first = collectives_.front().get();
-  if (first->done.load()) return {};
-  if (first->peer >= 0) return {first->peer};
-  return first->started ? first->execution.waiting_for() : std::vector<int>{};
+  const std::unique_lock lock = lock_for_call();
+  if (operation.done.load() || abort_.raised()) return {};
+  if (operation.peer >= 0) return {operation.peer};
+  if (collectives_.empty() || !collectives_.front()->started) return {};
+  return execution_.done() ? transport_->unsent() : execution_.waiting_for();
 }
 
 // Asks whoever is waited for, and whoever these say that they wait for, once each.
@@ -149,48 +178,58 @@ std::string CommunicatorImpl::on_question(int, uint32_t call) {
 
 void CommunicatorImpl::on_answer(int world_rank, uint32_t call, std::string_view text) {
   Answer answer;
-  if (text.size() != sizeof(answer)) return;
-  std::memcpy(&answer, text.data(), sizeof(answer));
+  const int peer = member(world_rank);
   std::lock_guard lock(stall_mutex_);
-  if (call != asked_call_) return;
-  PeerState& state = answers_[member(world_rank)];
+  if (call != asked_call_ || peer >= size()) return;
+  PeerState& state = answers_[peer];
+  if (text.size() != sizeof(answer)) {
+    state.destroyed = text.empty();
+    return;
+  }
+  std::memcpy(&answer, text.data(), sizeof(answer));
   state = {.made_call = answer.made_call != 0,
            .last_call = answer.last_call,
            .signature = decode(answer.signature),
-           .waits_for = {}};
-  for (const int32_t peer : answer.waits_for) {
-    if (peer >= 0 && peer < size()) state.waits_for.push_back(peer);
+           .waits_for = {},
+           .destroyed = false};
+  for (const int32_t next : answer.waits_for) {
+    if (next >= 0 && next < size()) state.waits_for.push_back(next);
   }
 }
 
 // A peer that made the call with other arguments may never send the message that would tell.
 void CommunicatorImpl::check_answers(const Operation& operation) {
-  if (operation.peer >= 0) return;
+  const Call& call = operation.call;
   std::map<int, PeerState> answers;
   {
     std::lock_guard lock(stall_mutex_);
+    if (asked_call_ != (operation.peer < 0 ? call.number : 0)) return;
     answers = answers_;
   }
-  const Call& call = operation.call;
   for (const auto& [peer, state] : answers) {
-    if (state.made_call && !(state.signature == call.signature)) {
+    if (state.destroyed) {
+      raise_gone(operation, peer, "has destroyed the communicator");
+    } else if (operation.peer < 0 && state.made_call && !(state.signature == call.signature)) {
       raise_mismatch(call.number, call.signature, peer, call.number, state.signature);
     }
   }
 }
 
-// Whoever has left sends nothing any more; what it sent has long arrived.
 void CommunicatorImpl::check_left(const Operation& operation) {
   for (const int peer : missing(operation)) {
-    if (!engine_->control().has_left(members_[peer])) continue;
-    raise_everywhere(Error(
-        ErrorCode::mismatch,
-        cat(describe(peer), " has left the job; ", describe(rank_), " still waits for it in ",
-            to_string(operation.call.signature)),
-        {.cause = "the ranks made different numbers of calls",
-         .remedy = "make the same calls in the same order on every rank before destroying the "
-                   "communicator"}));
+    if (engine_->control().has_left(members_[peer]))
+      raise_gone(operation, peer, "has left the job");
   }
+}
+
+// Whoever is gone sends nothing any more; what it sent has long arrived.
+void CommunicatorImpl::raise_gone(const Operation& operation, int peer, std::string_view how) {
+  raise_everywhere(Error(ErrorCode::mismatch,
+                         cat(describe(peer), " ", how, "; ", describe(rank_),
+                             " still waits for it in ", to_string(operation.call.signature)),
+                         {.cause = "the ranks made different numbers of calls",
+                          .remedy = "make the same calls in the same order on every rank before "
+                                    "destroying the communicator"}));
 }
 
 void CommunicatorImpl::time_out(const Operation& operation) {
@@ -217,6 +256,7 @@ std::string CommunicatorImpl::explain_missing(const Operation& operation) {
       continue;
     }
     const PeerState& peer = answer->second;
+    if (operation.peer >= 0) continue;  // point-to-point calls are not among those it answers for
     if (peer.last_call == 0) {
       text += ", which has made no call yet";
     } else {

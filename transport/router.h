@@ -26,6 +26,7 @@ class Router final : public Transport {
              int credit) override;
   bool collectives_sent() const override;
   bool p2p_sent(int peer) const override;
+  std::vector<int> unsent() const override { return far_->unsent(); }
   const MessageHeader* front(int peer, int lane) override;
   const std::byte* payload(int peer, int lane) override;
   bool read(int peer, int lane, std::span<std::byte> destination) override;

@@ -12,14 +12,15 @@
 //            contents, read in place; read() puts them where the caller wants them; release() gives
 //            the slot back to the sender.
 //
-// Threads: one thread at a time, except wake(). Nothing throws after
-// construction: a broken path is told to whoever
-// made the transport, and what it would have carried does not come.
+// Threads: one thread at a time, except wake() and what hands over connections. Nothing throws
+// after construction: a broken path is told to whoever made the transport, and what it would have
+// carried does not come.
 #pragma once
 
 #include <chrono>
 #include <cstddef>
 #include <span>
+#include <vector>
 
 #include "transport/message.h"
 
@@ -56,6 +57,8 @@ class Transport {
   // rank makes no further call. A call is not complete before.
   virtual bool collectives_sent() const { return true; }
   virtual bool p2p_sent(int peer) const { return true; }
+  // The readers of collectives' messages that have not left yet.
+  virtual std::vector<int> unsent() const { return {}; }
 
   // Null when nothing is there yet. The header may arrive before the payload.
   virtual const MessageHeader* front(int peer, int lane) = 0;

@@ -236,8 +236,10 @@ tutti_status_t tutti_split(tutti_comm_t* comm, int32_t color, int32_t key, tutti
 
 void tutti_destroy(tutti_comm_t* comm) {
   const std::unique_ptr<tutti_comm> owned(comm);
-  // Memory first: it may live in what the communicator has mapped.
-  if (owned != nullptr) owned->allocations.clear();
+  if (owned == nullptr) return;
+  // Calls first: until the communicator is gone one of them may still be writing to the memory.
+  owned->communicator = {};
+  owned->allocations.clear();
 }
 
 tutti_status_t tutti_abort(tutti_comm_t* comm, const char* reason) {

@@ -48,7 +48,7 @@ std::vector<std::unique_ptr<TcpTransport>> make_wired(int ranks, std::shared_ptr
         throw system_error("socketpair", errno);
       }
       wires->ends[peer]->accept(r, lane, Fd(pair[1]));
-      return Fd(pair[0]);
+      wires->ends[r]->opened(peer, lane, Fd(pair[0]));
     };
     hooks.lost = [wires](int, const std::string&) { ++wires->lost; };
     group.push_back(std::make_unique<TcpTransport>(ranks, 2, std::move(hooks)));

@@ -166,11 +166,16 @@ Row measure(Communicator& comm, const bench::Case& c, const Options& options,
   return row;
 }
 
+// A rank that is alone moves nothing; it then has the transport that was asked for.
+std::string shown_transport(const Communicator& comm, const Options& options) {
+  return comm.size() == 1 && !options.transport.empty() ? options.transport : comm.transport();
+}
+
 void print_header(const Communicator& comm, const bench::Case& c, const Options& options) {
   std::printf("# tutti bench %s: %d ranks, %s, %s, transport %s\n",
               std::string(name(c.collective)).c_str(), comm.size(),
               std::string(name(c.dtype)).c_str(), std::string(name(c.op)).c_str(),
-              comm.transport().c_str());
+              shown_transport(comm, options).c_str());
   std::printf("%12s %12s %6s %-20s %12s %12s %10s %10s %6s", "bytes", "count", "type", "algorithm",
               "time us", "min us", "algbw GB/s", "busbw GB/s", "wrong");
   for (const std::string& peer : options.peers) {
@@ -207,10 +212,12 @@ void finish(std::ofstream& file, const std::string& path) {
 
 void write_json(std::ofstream& file, const Communicator& comm, const bench::Case& c,
                 const Options& options, const std::vector<Row>& rows) {
-  nlohmann::ordered_json document = {
-      {"collective", name(c.collective)}, {"ranks", comm.size()},
-      {"dtype", name(c.dtype)},           {"op", name(c.op)},
-      {"transport", comm.transport()},    {"results", nlohmann::ordered_json::array()}};
+  nlohmann::ordered_json document = {{"collective", name(c.collective)},
+                                     {"ranks", comm.size()},
+                                     {"dtype", name(c.dtype)},
+                                     {"op", name(c.op)},
+                                     {"transport", shown_transport(comm, options)},
+                                     {"results", nlohmann::ordered_json::array()}};
   for (const Row& row : rows) {
     nlohmann::ordered_json result = {{"bytes", row.bytes},         {"count", row.count},
                                      {"algorithm", row.algorithm}, {"time_us", row.time_us},

@@ -44,6 +44,15 @@ const MessageHeader* FaultTransport::front(int peer, int lane) {
   return stalled_ ? nullptr : inner_->front(peer, lane);
 }
 
+// The message at fault goes through commit(); the others as they would without this wrapper.
+bool FaultTransport::write(int peer, int lane, const MessageHeader& header,
+                           std::span<const std::byte> payload, int credit) {
+  if (sent_ + 1 == fault_.message) return Transport::write(peer, lane, header, payload, credit);
+  if (stalled_ || !inner_->write(peer, lane, header, payload, credit)) return false;
+  ++sent_;
+  return true;
+}
+
 void FaultTransport::commit(const MessageHeader& header) {
   if (++sent_ != fault_.message) {
     inner_->commit(header);

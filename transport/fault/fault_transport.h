@@ -37,8 +37,11 @@ class FaultTransport final : public Transport {
   int outbox_slots() const override { return inner_->outbox_slots(); }
   std::byte* reserve(std::span<const int> peers, int lane, size_t bytes, int credit) override;
   void commit(const MessageHeader& header) override;
+  bool write(int peer, int lane, const MessageHeader& header, std::span<const std::byte> payload,
+             int credit) override;
   bool collectives_sent() const override { return inner_->collectives_sent(); }
   bool p2p_sent(int peer) const override { return inner_->p2p_sent(peer); }
+  std::vector<int> unsent() const override { return inner_->unsent(); }
   const MessageHeader* front(int peer, int lane) override;
   const std::byte* payload(int peer, int lane) override { return inner_->payload(peer, lane); }
   bool read(int peer, int lane, std::span<std::byte> destination) override {

@@ -174,6 +174,8 @@ void ShmTransport::ring(shm::Doorbell& bell) {
 void ShmTransport::arm() {
   armed_rings_ = bell_.rings.load(std::memory_order_seq_cst);
   bell_.asleep.store(1, std::memory_order_seq_cst);
+  // What is looked for from here on is looked for after `asleep` can be seen.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
 void ShmTransport::sleep(std::chrono::microseconds at_most) {

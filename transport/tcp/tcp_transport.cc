@@ -41,25 +41,36 @@ size_t TcpTransport::max_message_bytes() const { return kMessageBytes; }
 int TcpTransport::outbox_slots() const { return std::max(kSlots, ranks_ - 1); }
 
 void TcpTransport::accept(int peer, int lane, Fd socket) {
+  if (lane >= 0 && lane <= lanes_) hand_over(false, index(peer, lane), std::move(socket));
+}
+
+void TcpTransport::opened(int peer, int lane, Fd socket) {
+  if (lane >= 0 && lane <= lanes_) hand_over(true, index(peer, lane), std::move(socket));
+}
+
+void TcpTransport::hand_over(bool outgoing, size_t connection, Fd socket) {
   {
-    std::lock_guard lock(accepted_mutex_);
-    accepted_.emplace_back(index(peer, lane), std::move(socket));
-    has_accepted_.store(true, std::memory_order_release);
+    std::lock_guard lock(handed_over_mutex_);
+    handed_over_.push_back({outgoing, connection, std::move(socket)});
+    has_handed_over_.store(true, std::memory_order_release);
   }
   wake();
 }
 
-void TcpTransport::take_accepted() {
-  if (!has_accepted_.load(std::memory_order_acquire)) return;
-  std::lock_guard lock(accepted_mutex_);
-  for (auto& [connection, socket] : accepted_) {
-    if (connection < in_.size() && !in_[connection].socket) {
+void TcpTransport::take_handed_over() {
+  if (!has_handed_over_.load(std::memory_order_acquire)) return;
+  std::lock_guard lock(handed_over_mutex_);
+  for (auto& [outgoing, connection, socket] : handed_over_) {
+    if (outgoing) {
+      out_[connection].socket = std::move(socket);
+    } else if (!in_[connection].socket) {
       in_[connection].socket = std::move(socket);
       in_[connection].staging.resize(sizeof(Frame) + kMessageBytes + kReadAhead);
     }
   }
-  accepted_.clear();
-  has_accepted_.store(false, std::memory_order_relaxed);
+  handed_over_.clear();
+  has_handed_over_.store(false, std::memory_order_relaxed);
+  bytes_moved_ = true;
 }
 
 void TcpTransport::mark_broken(bool& broken, int peer, const std::string& text) {
@@ -70,16 +81,15 @@ void TcpTransport::mark_broken(bool& broken, int peer, const std::string& text) 
 
 // ---- outbox
 
+// True once the connection is there.
 bool TcpTransport::open(int peer, int lane) {
   Out& connection = out(peer, lane);
-  if (connection.socket) return true;
-  try {
-    connection.socket = hooks_.open(peer, lane);
-  } catch (const Error& error) {
-    mark_broken(connection.broken, peer, error.what());
-    return false;
+  if (!connection.socket && !connection.asked_for) {
+    connection.asked_for = true;
+    hooks_.open(peer, lane);
   }
-  return true;
+  if (!connection.socket) take_handed_over();
+  return static_cast<bool>(connection.socket);
 }
 
 std::byte* TcpTransport::reserve(std::span<const int> peers, int lane, size_t bytes, int credit) {
@@ -129,14 +139,14 @@ bool TcpTransport::push(size_t index, Frame& frame, std::span<const std::byte> p
       return false;
     }
     sent += static_cast<size_t>(written);
+    bytes_moved_ = true;
   }
   return true;
 }
 
-// Writes what the socket takes of the messages committed. True if any left.
-bool TcpTransport::flush(size_t index) {
+// Writes what the socket takes of the messages committed.
+void TcpTransport::flush(size_t index) {
   Out& connection = out_[index];
-  bool moved = false;
   while (!connection.queue.empty() && !connection.broken) {
     Outgoing& message = connection.queue.front();
     const std::span<const std::byte> payload(message.slot->memory.get(),
@@ -146,9 +156,7 @@ bool TcpTransport::flush(size_t index) {
     connection.queue.pop_front();
     --queued_;
     if (is_p2p(index)) --queued_p2p_;
-    moved = true;
   }
-  return moved;
 }
 
 // Straight from the caller's memory as far as the socket takes it; what it does not take is kept.
@@ -188,14 +196,24 @@ void TcpTransport::enqueue(size_t connection, Outgoing message) {
   if (is_p2p(connection)) ++queued_p2p_;
 }
 
+// Bytes that do not complete a message are progress too: whoever waits sees that the peer lives.
 bool TcpTransport::progress() {
-  take_accepted();
-  bool moved = false;
-  if (queued_ == 0) return moved;
-  for (size_t i = 0; i < out_.size(); ++i) {
-    if (!out_[i].queue.empty()) moved |= flush(i);
+  take_handed_over();
+  if (queued_ > 0) {
+    for (size_t i = 0; i < out_.size(); ++i) {
+      if (!out_[i].queue.empty()) flush(i);
+    }
   }
-  return moved;
+  return std::exchange(bytes_moved_, false);
+}
+
+std::vector<int> TcpTransport::unsent() const {
+  std::vector<int> peers;
+  for (size_t i = 0; i < out_.size(); ++i) {
+    const bool waits = !is_p2p(i) && !out_[i].queue.empty();
+    if (waits && (peers.empty() || peers.back() != peer_of(i))) peers.push_back(peer_of(i));
+  }
+  return peers;
 }
 
 // ---- inbox
@@ -207,7 +225,10 @@ size_t TcpTransport::receive(In& connection, int peer, std::byte* memory, size_t
   }
   const ssize_t received = ::recv(connection.socket.get(), memory, limit, 0);
   connection.starved = received < static_cast<ssize_t>(limit);
-  if (received > 0) return static_cast<size_t>(received);
+  if (received > 0) {
+    bytes_moved_ = true;
+    return static_cast<size_t>(received);
+  }
   if (received == 0) {
     mark_broken(connection.broken, peer, "it closed its connection");
   } else if (errno != EAGAIN && errno != EINTR) {
@@ -234,11 +255,13 @@ void TcpTransport::stage(In& connection, int peer, size_t wanted) {
 const MessageHeader* TcpTransport::front(int peer, int lane) {
   In& connection = in(peer, lane);
   if (connection.has_frame) return &connection.frame.header;
-  if (!connection.socket) take_accepted();
+  if (!connection.socket) take_handed_over();
   if (connection.end - connection.begin < sizeof(Frame)) stage(connection, peer, sizeof(Frame));
   if (connection.end - connection.begin < sizeof(Frame)) return nullptr;
   std::memcpy(&connection.frame, connection.staging.data() + connection.begin, sizeof(Frame));
-  if (connection.frame.magic != kMagic || connection.frame.header.bytes > kMessageBytes) {
+  const Frame& frame = connection.frame;
+  if (frame.magic != kMagic || frame.version != kWireVersion ||
+      frame.header.bytes > kMessageBytes) {
     mark_broken(connection.broken, peer, "what arrives is not a message of Tutti");
     connection.begin = connection.end;
     return nullptr;

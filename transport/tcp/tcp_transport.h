@@ -13,7 +13,6 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "base/fd.h"
@@ -24,16 +23,19 @@ namespace tutti {
 class TcpTransport final : public Transport {
  public:
   struct Hooks {
-    // A connected, non-blocking socket to `peer` for `lane`; throws Error.
-    std::function<Fd(int peer, int lane)> open;
+    // Asks for a connection to `peer` for `lane`: opened() hands it over when it is there. Called
+    // once for each.
+    std::function<void(int peer, int lane)> open;
     // A connection to or from `peer` broke while it was needed. Called once per connection.
     std::function<void(int peer, const std::string& text)> lost;
   };
 
   TcpTransport(int ranks, int lanes, Hooks hooks);
 
-  // Hands over a connection that `peer` opened. From any thread.
+  // Hand over a connected, non-blocking socket: one that `peer` opened, and one that was asked for.
+  // From any thread.
   void accept(int peer, int lane, Fd socket);
+  void opened(int peer, int lane, Fd socket);
 
   int lanes() const override { return lanes_; }
   size_t max_message_bytes() const override;
@@ -44,6 +46,7 @@ class TcpTransport final : public Transport {
   void commit(const MessageHeader& header) override;
   bool write(int peer, int lane, const MessageHeader& header, std::span<const std::byte> payload,
              int credit) override;
+  std::vector<int> unsent() const override;
   bool collectives_sent() const override { return queued_ == queued_p2p_; }
   bool p2p_sent(int peer) const override { return out_[index(peer, lanes_)].queue.empty(); }
   const MessageHeader* front(int peer, int lane) override;
@@ -76,6 +79,7 @@ class TcpTransport final : public Transport {
 
   struct Out {
     Fd socket;
+    bool asked_for = false;
     std::deque<Outgoing> queue;
     bool broken = false;
   };
@@ -104,10 +108,11 @@ class TcpTransport final : public Transport {
   bool open(int peer, int lane);
   Slot* take_slot();
   void enqueue(size_t connection, Outgoing message);
-  bool flush(size_t connection);
+  void flush(size_t connection);
   // Writes frame and payload from byte `sent` of the two on; false: the socket is full or broken.
   bool push(size_t connection, Frame& frame, std::span<const std::byte> payload, size_t& sent);
-  void take_accepted();
+  void hand_over(bool outgoing, size_t connection, Fd socket);
+  void take_handed_over();
   // Receives up to `limit` bytes into `memory`; 0 when nothing is there (or the connection broke).
   size_t receive(In& connection, int peer, std::byte* memory, size_t limit);
   void stage(In& connection, int peer, size_t wanted);
@@ -128,9 +133,15 @@ class TcpTransport final : public Transport {
   Slot* slot_ = nullptr;
 
   Fd wake_;  // eventfd
-  std::mutex accepted_mutex_;
-  std::vector<std::pair<size_t, Fd>> accepted_;  // connection, socket
-  std::atomic<bool> has_accepted_{false};
+  struct HandedOver {
+    bool outgoing;
+    size_t connection;
+    Fd socket;
+  };
+  std::mutex handed_over_mutex_;
+  std::vector<HandedOver> handed_over_;
+  std::atomic<bool> has_handed_over_{false};
+  bool bytes_moved_ = false;  // since the last progress()
 };
 
 }  // namespace tutti

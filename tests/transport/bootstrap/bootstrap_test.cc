@@ -1,8 +1,10 @@
 // Ranks that find each other, and everything that may be in the way.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstring>
@@ -15,7 +17,9 @@
 #include "tests/transport/bootstrap/recording_client.h"
 #include "transport/bootstrap/control.h"
 #include "transport/bootstrap/handshake.h"
+#include "transport/bootstrap/rendezvous_file.h"
 #include "transport/bootstrap/socket.h"
+#include "transport/message.h"
 
 namespace tutti::testing {
 namespace {
@@ -50,6 +54,13 @@ class Stranger {
   void say(std::string_view text) const {
     bootstrap::write_exactly(socket_.get(), std::as_bytes(std::span(text)),
                              Deadline::after(kPatience));
+  }
+  template <typename T>
+  T hear() const {
+    T message;
+    bootstrap::read_exactly(socket_.get(), std::as_writable_bytes(std::span(&message, 1)),
+                            Deadline::after(kPatience));
+    return message;
   }
   // True once the other side has dropped the connection.
   bool dropped() const {
@@ -124,6 +135,19 @@ TEST(Settings, ThatDifferAreNamedOnEveryRank) {
   }
 }
 
+TEST(Token, ThatIsNotSetIsSaidOnceByRankZero) {
+  LocalRendezvous rendezvous;
+  std::vector<Job> jobs = {rendezvous.job(0, 2), rendezvous.job(1, 2)};
+  for (Job& job : jobs) job.token.clear();
+  ::testing::internal::CaptureStderr();
+  const auto errors = run_jobs_catching(jobs, kJoin);
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  for (const auto& error : errors) EXPECT_FALSE(error.has_value());
+  EXPECT_THAT(said, AllOf(HasSubstr("[rank 0] warning: this job has no token"),
+                          HasSubstr("set TUTTI_TOKEN")));
+  EXPECT_EQ(said.find("no token"), said.rfind("no token"));
+}
+
 TEST(Missing, RanksAreNamed) {
   LocalRendezvous rendezvous;
   std::vector<Job> jobs = {rendezvous.job(0, 5), rendezvous.job(1, 5)};
@@ -181,11 +205,33 @@ TEST(Strangers, GarbageSilenceAndHalfAHelloStopNobody) {
   EXPECT_TRUE(late.dropped());
   // The right words with a proof that is none.
   const Stranger forger(rendezvous.port());
-  bootstrap::Hello hello{.version = 1, .rank = 1, .size = 2};
+  bootstrap::Hello hello{.version = kWireVersion, .rank = 1, .size = 2};
   forger.say(std::string_view(reinterpret_cast<const char*>(&hello), sizeof(hello)));
+  EXPECT_EQ(forger.hear<bootstrap::Challenge>().version, kWireVersion);
+  const auto verdict = forger.hear<bootstrap::Verdict>();
+  EXPECT_EQ(verdict.refusal, bootstrap::Refusal::bad_token);
+  EXPECT_EQ(verdict.proof, bootstrap::Digest{});  // nothing to guess the token by
   EXPECT_TRUE(forger.dropped());
 
   EXPECT_EQ(failure_of(rendezvous.job(1, 2)), "");
+  EXPECT_EQ(zero.get(), "");
+}
+
+// More than rank 0 lets wait, none of whom is late before the rank's own time is up.
+TEST(Strangers, InCrowdsStopNobody) {
+  constexpr size_t kCrowd = 700;
+  rlimit limit{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
+  if (limit.rlim_max < 4 * kCrowd) GTEST_SKIP() << "too few descriptors are allowed here";
+  limit.rlim_cur = std::max(limit.rlim_cur, static_cast<rlim_t>(4 * kCrowd));
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
+  LocalRendezvous rendezvous;
+  auto zero = in_background(rendezvous.job(0, 2));
+  std::vector<Stranger> crowd;
+  for (size_t i = 0; i < kCrowd; ++i) crowd.emplace_back(rendezvous.port());
+  Job one = rendezvous.job(1, 2);
+  one.init_timeout = std::chrono::seconds(4);
+  EXPECT_EQ(failure_of(one), "");
   EXPECT_EQ(zero.get(), "");
 }
 
@@ -242,6 +288,24 @@ TEST(Rendezvous, ThroughAFileThatIsGoneAfterwards) {
   std::filesystem::remove_all(folder);
 }
 
+// The file leads to another job until rank 0 replaces it.
+TEST(Rendezvous, ThroughAFileThatAnotherJobLeftBehind) {
+  const std::string file =
+      std::filesystem::path(::testing::TempDir()) / cat("tutti-stale-", ::getpid());
+  LocalRendezvous other;
+  auto other_zero = in_background(other.job(0, 2));
+  bootstrap::RendezvousFile left_behind(file, bootstrap::resolve("127.0.0.1", other.port())[0]);
+  Job hasty = local_job(1, 2, file, "token");
+  hasty.init_timeout = std::chrono::milliseconds(200);
+  EXPECT_THAT(failure_of(hasty), AllOf(HasSubstr("did not find rank 0 within 0.2 s"),
+                                       HasSubstr("started with another token")));
+  auto one = in_background(local_job(1, 2, file, "token"));
+  EXPECT_EQ(failure_of(local_job(0, 2, file, "token")), "");
+  EXPECT_EQ(one.get(), "");
+  EXPECT_EQ(failure_of(other.job(1, 2)), "");
+  EXPECT_EQ(other_zero.get(), "");
+}
+
 TEST(Rendezvous, InAFolderThatIsNotThereIsSaid) {
   EXPECT_THAT(failure_of(local_job(0, 2, std::string("/nowhere/at/all"), "token")),
               AllOf(HasSubstr("rendezvous file /nowhere/at/all"), HasSubstr("No such file")));
@@ -279,6 +343,21 @@ TEST(Rendezvous, TwiceAtTheSameAddress) {
   for (const auto& error : run_jobs_catching(jobs, body)) {
     EXPECT_FALSE(error.has_value()) << error->what();
   }
+}
+
+// A refusal is believed without proof, being bad news only; good news are not.
+TEST(Verdict, ThatAcceptsNeedsAProof) {
+  using namespace bootstrap;
+  const Challenge challenge = make_challenge();
+  const Hello hello = sign_hello({.rank = 1, .size = 2}, challenge, "token", "rank 0");
+  Verdict verdict{.size = 2};
+  EXPECT_THROW(check_verdict(verdict, challenge, hello, "token", "rank 0"), Error);
+  verdict.proof = prove("other token", challenge, hello, verdict);
+  EXPECT_THROW(check_verdict(verdict, challenge, hello, "token", "rank 0"), Error);
+  verdict.proof = prove("token", challenge, hello, verdict);
+  EXPECT_NO_THROW(check_verdict(verdict, challenge, hello, "token", "rank 0"));
+  verdict.refusal = Refusal::duplicate_rank;
+  EXPECT_THROW(check_verdict(verdict, challenge, hello, "token", "rank 0"), Error);
 }
 
 TEST(Session, KeysDependOnTokenAndJob) {

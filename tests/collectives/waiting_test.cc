@@ -1,0 +1,185 @@
+// How waits end when a peer does not come: by polling or waiting, whatever the peer did instead.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <numeric>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/settings.h"
+#include "collectives/communicator.h"
+#include "tests/support/ranks.h"
+
+namespace tutti {
+namespace {
+
+using std::chrono::milliseconds;
+using ::testing::HasSubstr;
+using testing::run_ranks;
+using testing::run_ranks_catching;
+
+class Waiting : public ::testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override { settings().set("TUTTI_TRANSPORT", GetParam()); }
+  void TearDown() override { settings().set("TUTTI_TRANSPORT", "auto"); }
+};
+
+INSTANTIATE_TEST_SUITE_P(Both, Waiting, ::testing::Values("shm", "tcp"),
+                         [](const auto& info) { return info.param; });
+
+// Rank 1 stays in the job, without calling, until rank 0's error has come round.
+void stay(Communicator& comm) {
+  int32_t value = 0;
+  comm.recv(std::span(&value, 1), 0);
+}
+
+TEST_P(Waiting, PollingMeetsTheDeadline) {
+  const auto errors = run_ranks_catching(2, [](const Job& job) {
+    Communicator comm = Communicator::init(job);
+    if (comm.rank() == 1) return stay(comm);
+    Work work = comm.barrier_async({.timeout = milliseconds(400)});
+    while (!work.test()) std::this_thread::yield();
+  });
+  ASSERT_TRUE(errors[0].has_value());
+  EXPECT_EQ(errors[0]->code(), ErrorCode::timeout) << errors[0]->what();
+  EXPECT_THAT(errors[0]->what(), HasSubstr("rank 1 ("));
+}
+
+TEST_P(Waiting, ShortWaitsFindAMismatch) {
+  const auto errors = run_ranks_catching(2, [](const Job& job) {
+    Communicator comm = Communicator::init(job);
+    std::vector<float> values(100, 1);
+    if (comm.rank() == 1) {
+      comm.all_reduce(std::span(values).first(0));
+      return stay(comm);
+    }
+    const Buffer buffer = buffer_of(std::span(values));
+    Work work = comm.all_reduce_async(as_const(buffer), buffer);
+    while (!work.wait_for(milliseconds(20))) {
+    }
+  });
+  for (const auto& error : errors) {
+    ASSERT_TRUE(error.has_value());
+    EXPECT_EQ(error->code(), ErrorCode::mismatch) << error->what();
+  }
+}
+
+TEST_P(Waiting, ATimeOutOfWaitForIsNoAbort) {
+  run_ranks(2, [](const Job& job) {
+    Communicator comm = Communicator::init(job);
+    if (comm.rank() == 0) {
+      Work work = comm.barrier_async();
+      EXPECT_FALSE(work.wait_for(milliseconds(5)));
+      int32_t go = 1;
+      comm.send(std::span<const int32_t>(&go, 1), 1);
+      work.wait();
+    } else {
+      stay(comm);
+      comm.barrier();
+    }
+  });
+}
+
+TEST_P(Waiting, SendOfNothingDoesNotFitARecvOfSomething) {
+  const auto errors = run_ranks_catching(2, [](const Job& job) {
+    Communicator comm = Communicator::init(job);
+    std::vector<int32_t> values(100, 1);
+    if (comm.rank() == 0) {
+      comm.send(std::span<const int32_t>(values).first(0), 1);
+      comm.barrier();
+    } else {
+      comm.recv(std::span(values), 0);
+    }
+  });
+  ASSERT_TRUE(errors[1].has_value());
+  EXPECT_EQ(errors[1]->code(), ErrorCode::mismatch) << errors[1]->what();
+}
+
+TEST_P(Waiting, ADestroyedCommunicatorIsNamed) {
+  const auto errors = run_ranks_catching(2, [](const Job& job) {
+    Communicator world = Communicator::init(job);
+    {
+      Communicator copy = world.duplicate();
+      if (copy.rank() == 0) copy.barrier();
+    }
+    stay(world);
+  });
+  ASSERT_TRUE(errors[0].has_value());
+  EXPECT_THAT(errors[0]->what(), HasSubstr("rank 1 ("));
+  EXPECT_NE(errors[0]->code(), ErrorCode::timeout) << errors[0]->what();
+}
+
+TEST_P(Waiting, SeveralThreadsOnOneCommunicator) {
+  run_ranks(3, [](const Job& job) {
+    Communicator comm = Communicator::init(job);
+    constexpr int kThreads = 4;
+    std::vector<std::vector<int64_t>> values(kThreads, std::vector<int64_t>(5000, comm.rank()));
+    std::vector<Work> works;
+    for (auto& part : values) {
+      const Buffer buffer = buffer_of(std::span(part));
+      works.push_back(comm.all_reduce_async(as_const(buffer), buffer));
+    }
+    std::vector<std::jthread> threads;
+    for (int t = 0; t < kThreads; ++t) threads.emplace_back([&, t] { works[t].wait(); });
+    threads.clear();
+    for (const auto& part : values) EXPECT_EQ(part, std::vector<int64_t>(5000, 3));
+  });
+}
+
+// After an abort was thrown nobody writes to the caller's buffers any more.
+TEST_P(Waiting, BuffersAreTheCallersAfterAnAbort) {
+  const auto errors = run_ranks_catching(2, [](const Job& job) {
+    Communicator comm = Communicator::init(job);
+    Communicator other = comm.duplicate();
+    std::vector<float> values(4'000'000, 1);
+    const Buffer buffer = buffer_of(std::span(values));
+    Work work = comm.all_reduce_async(as_const(buffer), buffer);
+    std::jthread helper([&] {
+      try {
+        other.barrier();  // moves the first communicator's call as well
+      } catch (const Error&) {
+      }
+    });
+    if (comm.rank() == 1) comm.abort("enough");
+    try {
+      work.wait();
+    } catch (const Error&) {
+      const std::vector<float> then = values;
+      std::this_thread::yield();
+      EXPECT_EQ(values, then);
+      throw;
+    }
+  });
+}
+
+TEST_P(Waiting, AChildAfterForkIsRefusedAndHarmsNothing) {
+  run_ranks(2, [](const Job& job) {
+    Communicator comm = Communicator::init(job);
+    int32_t value = 1;
+    comm.all_reduce(std::span(&value, 1));
+    if (comm.rank() == 0) {
+      const pid_t child = ::fork();
+      if (child == 0) {
+        int code = 1;
+        try {
+          comm.all_reduce(std::span(&value, 1));
+        } catch (const Error& error) {
+          code = error.code() == ErrorCode::unsupported ? 0 : 2;
+        }
+        ::_exit(code);
+      }
+      int status = 0;
+      ::waitpid(child, &status, 0);
+      EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+    }
+    value = 10;
+    comm.all_reduce(std::span(&value, 1));
+    EXPECT_EQ(value, 20);
+  });
+}
+
+}  // namespace
+}  // namespace tutti

@@ -77,7 +77,7 @@ class Gathering {
     Fd listener = open_listener(job);
     const SocketAddress address = local_address(listener.get());
     if (!job.rendezvous_file.empty()) file_.emplace(job.rendezvous_file, address);
-    if (job.token.empty() && !address.is_loopback()) {
+    if (job.token.empty()) {
       log(LogLevel::warning,
           cat("this job has no token: whoever reaches ", address.text(),
               " can join it; remedy: set TUTTI_TOKEN to the same secret on all ranks"));

@@ -19,7 +19,9 @@ namespace {
 
 constexpr std::chrono::seconds kHandshakeTime{5};
 constexpr std::chrono::milliseconds kPause{100};
-constexpr size_t kMaxGuests = 512;  // more wait in the listener's queue
+constexpr size_t kMaxGuests = 512;  // beyond it the oldest goes
+constexpr int kMostAtOnce = 64;     // accepted in one turn; the hellos of the others come next
+constexpr size_t kMaxSaid = 256;
 
 // Descriptors go to processes of this user only.
 bool same_user(int socket) {
@@ -33,7 +35,8 @@ bool same_user(int socket) {
 
 void Acceptor::watch(PollSet& set, Judge judge, Welcome welcome) {
   drop_late();
-  if (listener_ && guests_.size() < kMaxGuests) {
+  drop_too_many();
+  if (listener_) {
     if (Clock::now() >= resume_at_) {
       set.add(listener_.get(), POLLIN, [this](short) { accept_some(); });
     } else {
@@ -58,8 +61,15 @@ void Acceptor::drop_late() {
   guests_.remove_if([](const Guest& guest) { return guest.done; });
 }
 
+void Acceptor::drop_too_many() {
+  if (guests_.size() <= kMaxGuests) return;
+  say_once("many", cat("dropped a connection from ", guests_.front().from,
+                       ": too many are in the handshake; likely cause: a port scanner"));
+  while (guests_.size() > kMaxGuests) guests_.pop_front();
+}
+
 void Acceptor::accept_some() {
-  while (guests_.size() < kMaxGuests) {
+  for (int i = 0; i < kMostAtOnce; ++i) {
     Fd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (socket) {
       if (!admit(std::move(socket))) continue;
@@ -131,7 +141,10 @@ void Acceptor::read(Guest& guest, const Judge& judge, const Welcome& welcome) {
   bool ignore = false;
   Verdict verdict{.refusal = judge_hello(guest, judge, ignore), .size = world_size_};
   if (ignore) return;
-  verdict.proof = prove(key_for(guest.hello), guest.challenge, guest.hello, verdict);
+  // Nobody gets a proof who has not given one: it could be tried against guessed tokens at leisure.
+  if (verdict.refusal != Refusal::bad_token && verdict.refusal != Refusal::wrong_version) {
+    verdict.proof = prove(key_for(guest.hello), guest.challenge, guest.hello, verdict);
+  }
   const bool sent = ::send(guest.socket.get(), &verdict, sizeof(verdict), MSG_NOSIGNAL) ==
                     static_cast<ssize_t>(sizeof(verdict));
   if (sent && verdict.refusal == Refusal::none) welcome(guest.hello, std::move(guest.socket));
@@ -176,7 +189,10 @@ Refusal Acceptor::judge_hello(const Guest& guest, const Judge& judge, bool& igno
 }
 
 void Acceptor::say_once(const std::string& kind, const std::string& text) {
-  if (said_.insert(kind).second) log(LogLevel::warning, text);
+  if (said_.size() > kMaxSaid || !said_.insert(kind).second) return;
+  log(LogLevel::warning, said_.size() <= kMaxSaid
+                             ? text
+                             : "more connections were dropped or refused; no more is said");
 }
 
 }  // namespace tutti::bootstrap

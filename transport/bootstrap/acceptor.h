@@ -1,8 +1,8 @@
 // The accepting side of the handshake: a listening socket and the connections that have not proved
 // themselves yet.
 //
-// Nobody can stall it: hellos are read as they come, and whoever has not finished within five
-// seconds is dropped. Strangers and refused ranks are logged once per kind.
+// Nobody can stall it: hellos are read as they come, whoever has not finished within five seconds
+// is dropped, and of very many the oldest. Strangers and refused ranks are logged once per kind.
 #pragma once
 
 #include <functional>
@@ -63,6 +63,7 @@ class Acceptor {
   Refusal judge_hello(const Guest& guest, const Judge& judge, bool& ignore);
   void say_once(const std::string& kind, const std::string& text);
   void drop_late();
+  void drop_too_many();
 
   Fd listener_;
   std::string token_;

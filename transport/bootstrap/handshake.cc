@@ -41,10 +41,10 @@ Digest hmac(std::string_view key, const std::string& text) {
   const std::string what = cat(whom, " refused this rank: ");
   switch (verdict.refusal) {
     case Refusal::bad_token:
-      throw Error(ErrorCode::bootstrap, what + "it was started with another token",
-                  {.cause = "the address belongs to another job, or TUTTI_TOKEN differs",
-                   .remedy = "give all ranks of a job the same TUTTI_TOKEN and another job "
-                             "another MASTER_PORT"});
+      throw NotThisJob(what + "it was started with another token",
+                       {.cause = "the address belongs to another job, or TUTTI_TOKEN differs",
+                        .remedy = "give all ranks of a job the same TUTTI_TOKEN and another job "
+                                  "another MASTER_PORT"});
     case Refusal::wrong_size:
       throw Error(ErrorCode::bootstrap,
                   cat(what, "this rank says the world has ", hello.size, " ranks, ", whom, " says ",
@@ -141,9 +141,9 @@ bool equal(const Digest& a, const Digest& b) {
 
 void require_magic(std::string_view bytes, const std::string& whom) {
   if (std::string_view(kMagic.data(), kMagic.size()).starts_with(bytes)) return;
-  throw Error(ErrorCode::bootstrap, whom + " is not Tutti: it answers with something else",
-              {.cause = "another program listens on that port",
-               .remedy = "choose another MASTER_PORT (on all ranks)"});
+  throw NotThisJob(whom + " is not Tutti: it answers with something else",
+                   {.cause = "another program listens on that port",
+                    .remedy = "choose another MASTER_PORT (on all ranks)"});
 }
 
 Hello sign_hello(Hello hello, const Challenge& challenge, std::string_view key,
@@ -163,9 +163,9 @@ void check_verdict(const Verdict& verdict, const Challenge& challenge, const Hel
                    std::string_view key, const std::string& whom) {
   if (verdict.refusal != Refusal::none) throw_refused(hello, verdict, whom);
   if (equal(verdict.proof, prove(key, challenge, hello, verdict))) return;
-  throw Error(ErrorCode::bootstrap, whom + " does not know this job's token",
-              {.cause = "another job, or someone else, listens on that address",
-               .remedy = "give all ranks of a job the same TUTTI_TOKEN"});
+  throw NotThisJob(whom + " does not know this job's token",
+                   {.cause = "another job, or someone else, listens on that address",
+                    .remedy = "give all ranks of a job the same TUTTI_TOKEN"});
 }
 
 Error connect_error(const std::string& place, int error) {

@@ -5,7 +5,7 @@
 //        | -- Challenge: magic, version, nonce -->  |
 //        | <- Hello: who I am, nonce, HMAC -------  |   over "connector", both nonces, all of Hello
 //        | -- Verdict: accepted or why not, HMAC -> |   over "acceptor", both nonces, all of
-//        Verdict
+//        Verdict; no HMAC, but zeros, for a connector whose own is wrong
 //
 // The HMAC's key is the job's token for the bootstrap; afterwards it is derived from the token and
 // the identity that rank 0 gave the job, so that two jobs never mistake each other's ports.
@@ -16,6 +16,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/deadline.h"
 #include "base/error.h"
@@ -82,6 +83,13 @@ Digest prove(std::string_view key, const Challenge& challenge, const Hello& hell
              const Verdict& verdict);
 // In constant time.
 bool equal(const Digest& a, const Digest& b);
+
+// Whoever listens there is not of this job: not Tutti, or it does not know the token.
+class NotThisJob : public Error {
+ public:
+  explicit NotThisJob(std::string what, ErrorDetail detail)
+      : Error(ErrorCode::bootstrap, std::move(what), std::move(detail)) {}
+};
 
 // The connector's side in pieces. All throw Error(bootstrap); `whom` is the acceptor for people
 // ("rank 0 at 127.0.0.1:29500").

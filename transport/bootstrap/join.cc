@@ -76,14 +76,26 @@ class Search {
       if (error != 0) {
         problem_ =
             cat("connect to ", address.text(), ": ", std::strerror(error), " (errno ", error, ")");
-      } else if (shake_hands(socket.get(), make_hello(job_, Purpose::bootstrap), job_.token,
-                             rank_zero_at(address), deadline_)) {
+      } else if (greet(socket.get(), address)) {
         return socket;
-      } else {
-        problem_ = cat(address.text(), " closed the connection without an answer");
       }
     }
     return {};
+  }
+
+  bool greet(int socket, const SocketAddress& address) {
+    try {
+      if (shake_hands(socket, make_hello(job_, Purpose::bootstrap), job_.token,
+                      rank_zero_at(address), deadline_)) {
+        return true;
+      }
+      problem_ = cat(address.text(), " closed the connection without an answer");
+    } catch (const NotThisJob& error) {
+      // A file that another job left behind is written anew when this one's rank 0 starts.
+      if (job_.rendezvous_file.empty()) throw;
+      problem_ = error.what();
+    }
+    return false;
   }
 
   const Job& job_;

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "transport/bootstrap/handshake.h"
 
 namespace tutti::bootstrap {
 
@@ -20,19 +21,21 @@ constexpr const char* kMark = "tutti-rendezvous-1";
 
 RendezvousFile::RendezvousFile(std::string path, const SocketAddress& address)
     : path_(std::move(path)) {
-  const std::string draft = cat(path_, ".", ::getpid(), ".tmp");
+  const std::string draft = cat(path_, ".", to_hex(random_nonce()), ".tmp");
   const std::string text = cat(kMark, " ", address.host(), " ", address.port(), "\n");
+  bool created = false;
   const auto fail = [&](const char* what) {
     const int error = errno;
-    ::unlink(draft.c_str());
+    if (created) ::unlink(draft.c_str());
     throw Error(ErrorCode::bootstrap,
                 cat(what, " the rendezvous file ", path_, ": ", std::strerror(error), " (errno ",
                     error, ")"),
                 {.remedy = "TUTTI_RENDEZVOUS=file:/PATH needs a folder that rank 0 can write and "
                            "all ranks can read"});
   };
-  Fd file(::open(draft.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_NOFOLLOW | O_CLOEXEC, 0600));
-  if (!file) fail("cannot create");
+  Fd file(::open(draft.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600));
+  created = static_cast<bool>(file);
+  if (!created) fail("cannot create");
   if (::write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
     fail("cannot write");
   }

@@ -36,6 +36,7 @@ bool send_descriptor(int socket, int fd) {
   return ::sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) == 1;
 }
 
+// Nothing when the other side went away. Throws when this process can have no more descriptors.
 Fd receive_descriptor(int socket) {
   char byte = 0;
   iovec data{.iov_base = &byte, .iov_len = 1};
@@ -46,6 +47,12 @@ Fd receive_descriptor(int socket) {
   message.msg_control = control.data();
   message.msg_controllen = control.size();
   if (::recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT) != 1) return {};
+  if ((message.msg_flags & MSG_CTRUNC) != 0) {
+    throw Error(ErrorCode::system,
+                "the kernel could not give this process a descriptor it was sent",
+                {.cause = "this process has as many open files as it may have",
+                 .remedy = "raise the limit of open files (ulimit -n)"});
+  }
   const cmsghdr* header = CMSG_FIRSTHDR(&message);
   if (header == nullptr || header->cmsg_type != SCM_RIGHTS) return {};
   int fd = -1;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -248,6 +249,36 @@ TEST(Death, BeforeAttachIsToldByAttachToMembersOnly) {
   job.wait_until_all_are_there();
   ::kill(job.pid(2), SIGKILL);
   for (const int rank : {0, 1}) EXPECT_EQ(job.line_from(rank), "10");
+}
+
+// Room for the socket, but not for what comes through it.
+TEST(Descriptors, ThatThisProcessHasNoRoomForAreNotBlamedOnThePeer) {
+  Processes job(2, 32, false, [](Control& control, const Pipe& report, const Pipe& orders) {
+    if (control.rank() == 0) {
+      const Pipe offered;
+      control.offer("pipe", offered.read_end.get());
+      report.write("ready\n");
+      orders.read_line();
+      return;
+    }
+    report.write("ready\n");
+    orders.read_line();
+    const int lowest_free = Fd(::dup(0)).get();
+    rlimit limit{};
+    ::getrlimit(RLIMIT_NOFILE, &limit);
+    limit.rlim_cur = static_cast<rlim_t>(lowest_free) + 1;
+    ::setrlimit(RLIMIT_NOFILE, &limit);
+    try {
+      control.fetch(0, "pipe", Deadline::after(kPatience));
+    } catch (const Error& error) {
+      report.write(cat(error.what(), "\n"));
+    }
+  });
+  job.wait_until_all_are_there();
+  job.order(1);
+  EXPECT_THAT(job.line_from(1),
+              AllOf(HasSubstr("this process has as many open files"), HasSubstr("ulimit -n")));
+  job.order(0);
 }
 
 // A rank that the launcher sees die before the job is complete ends the wait.

@@ -70,6 +70,9 @@ class Control {
   // this one in the tree to leave as well, two seconds at most.
   virtual ~Control() = default;
 
+  // True in a child of the process that joined the job. Cheap: no system call.
+  virtual bool forked() const = 0;
+
   virtual int rank() const = 0;
   virtual int size() const = 0;
   virtual const PeerInfo& peer(int rank) const = 0;

@@ -37,7 +37,7 @@ class SignalsBlocked {
 }  // namespace
 
 ControlService::ControlService(const Job& job)
-    : pid_(::getpid()),
+    : pid_(current_process()),
       init_timeout_(job.init_timeout),
       unix_name_("tutti-" + to_hex(random_nonce())),
       descriptors_(unix_name_, job.size),
@@ -84,15 +84,13 @@ void ControlService::wait_until_linked() {
   }
 }
 
-bool ControlService::forked() const { return ::getpid() != pid_; }
-
 void ControlService::require_own_process() const {
   if (!forked()) return;
-  throw Error(
-      ErrorCode::unsupported,
-      cat("rank ", rank(), "'s communicators belong to process ", pid_, ", not to ", ::getpid()),
-      {.cause = "this process was made by fork() after the rank had joined the job",
-       .remedy = "call Tutti in the parent, or fork before init"});
+  throw Error(ErrorCode::unsupported,
+              cat("rank ", rank(), "'s communicators belong to process ", pid_, ", not to ",
+                  current_process()),
+              {.cause = "this process was made by fork() after the rank had joined the job",
+               .remedy = "call Tutti in the parent, or fork before init"});
 }
 
 void ControlService::post(Command command) {

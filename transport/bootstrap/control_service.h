@@ -24,6 +24,7 @@
 #include "transport/bootstrap/control.h"
 #include "transport/bootstrap/descriptor_service.h"
 #include "transport/bootstrap/frame.h"
+#include "transport/bootstrap/process.h"
 #include "transport/bootstrap/tree.h"
 
 namespace tutti::bootstrap {
@@ -35,6 +36,7 @@ class ControlService final : public Control {
   ~ControlService() override;
   void wait_until_linked();
 
+  bool forked() const override { return current_process() != pid_; }
   int rank() const override { return tree_.rank; }
   int size() const override { return tree_.size; }
   const PeerInfo& peer(int rank) const override { return membership_.peers.at(rank); }
@@ -53,7 +55,6 @@ class ControlService final : public Control {
   using Command = std::function<void()>;
 
   // --- from any thread
-  bool forked() const;
   void require_own_process() const;
   void post(Command command);
   void wake();
@@ -90,7 +91,7 @@ class ControlService final : public Control {
   bool finished() const;
   void part();
 
-  const int64_t pid_;
+  const pid_t pid_;
   const std::chrono::milliseconds init_timeout_;
   const std::string unix_name_;
   DescriptorService descriptors_;

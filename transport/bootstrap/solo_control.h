@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "transport/bootstrap/control.h"
+#include "transport/bootstrap/process.h"
 
 namespace tutti::bootstrap {
 
@@ -15,6 +16,7 @@ class SoloControl final : public Control {
  public:
   SoloControl();
 
+  bool forked() const override { return current_process() != pid_; }
   int rank() const override { return 0; }
   int size() const override { return 1; }
   const PeerInfo& peer(int rank) const override;
@@ -32,6 +34,7 @@ class SoloControl final : public Control {
   Fd fetch(int rank, const std::string& name, const Deadline& deadline) override;
 
  private:
+  const pid_t pid_ = current_process();
   const PeerInfo self_;
   std::mutex mutex_;
   std::condition_variable offered_;

@@ -14,7 +14,9 @@
 
 #include "tests/support/ranks.h"
 #include "tests/transport/bootstrap/recording_client.h"
+#include "transport/bootstrap/acceptor.h"
 #include "transport/bootstrap/client_table.h"
+#include "transport/bootstrap/connector.h"
 #include "transport/bootstrap/socket.h"
 #include "transport/bootstrap/tree.h"
 
@@ -322,6 +324,7 @@ TEST(Fork, TheChildCannotBreakTheParent) {
         } catch (const Error& error) {
           verdict = error.code() == ErrorCode::unsupported ? 0 : 2;
         }
+        if (!control->forked()) verdict = 3;
         control->detach(kWorld);
         control.reset();
         ::_exit(verdict);
@@ -330,11 +333,72 @@ TEST(Fork, TheChildCannotBreakTheParent) {
       ASSERT_EQ(::waitpid(child, &status, 0), child);
       EXPECT_EQ(status, 0);
     }
+    EXPECT_FALSE(control->forked());
     control->ask(kWorld, 1 - control->rank(), 3);
     client->wait_for_answer(1 - control->rank(), 3);
     EXPECT_FALSE(client->aborted());
     done.wait();
   });
+}
+
+TEST(Fork, IsNoticedAloneToo) {
+  const std::shared_ptr<Control> control = Control::connect(Job{});
+  EXPECT_FALSE(control->forked());
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) ::_exit(control->forked() ? 0 : 1);
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
+
+// A peer that refuses the connection is told of by the connector; so is one that is not there.
+TEST(Connector, TellsOfFailuresAndGoesOn) {
+  using namespace bootstrap;
+  const Fd listener = listen_on(resolve("127.0.0.1", 0).front());
+  Acceptor acceptor(Fd(::fcntl(listener.get(), F_DUPFD_CLOEXEC, 0)), "token", 3);
+  acceptor.set_session_key("key");
+  PeerInfo peer;
+  peer.address = "127.0.0.1";
+  peer.port = local_address(listener.get()).port();
+  PeerInfo nobody = peer;
+  {
+    const Fd closed = listen_on(resolve("127.0.0.1", 0).front());
+    nobody.port = local_address(closed.get()).port();
+  }
+  Connector right("key");
+  Connector wrong("another key");
+  const Hello hello{.purpose = Purpose::data, .rank = 0, .size = 3, .communicator = 9, .lane = 4};
+  right.start(nobody, 2, hello, "rank 2");
+  right.start(peer, 1, hello, "rank 1");
+  wrong.start(peer, 1, hello, "rank 1");
+  Hello dropped = hello;
+  dropped.communicator = 10;
+  right.start(peer, 1, dropped, "rank 1");
+  right.drop(10);
+
+  std::vector<std::string> opened;
+  std::vector<std::string> failed;
+  const auto on_opened = [&](uint64_t communicator, int rank, int lane, Fd) {
+    opened.push_back(cat(communicator, " ", rank, " ", lane));
+  };
+  const auto on_failed = [&](uint64_t communicator, int rank, const std::string& text) {
+    failed.push_back(cat(communicator, " ", rank, " ", text));
+  };
+  PollSet set;
+  const Deadline deadline = Deadline::after(kPatience);
+  while (opened.size() + failed.size() < 3 && !deadline.passed()) {
+    right.watch(set, on_opened, on_failed);
+    wrong.watch(set, on_opened, on_failed);
+    acceptor.watch(
+        set, [](const Hello&) { return Decision::accept; }, [](const Hello&, Fd) {});
+    set.wake_at(Clock::now() + std::chrono::milliseconds(50));
+    set.run();
+  }
+  EXPECT_THAT(opened, ::testing::ElementsAre("9 1 4"));
+  EXPECT_THAT(failed, ::testing::UnorderedElementsAre(
+                          HasSubstr("9 2 connect to rank 2 at 127.0.0.1:"),
+                          HasSubstr("refused this rank: it was started with another token")));
 }
 
 long open_descriptors() {

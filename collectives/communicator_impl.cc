@@ -33,6 +33,7 @@ CommunicatorImpl::CommunicatorImpl(std::shared_ptr<Engine> engine, uint64_t id,
 }
 
 CommunicatorImpl::~CommunicatorImpl() {
+  if (engine_->control().forked()) return;  // all of it is the parent's
   // Unwound by an exception: the others are told that this rank failed, not that it left.
   if (std::uncaught_exceptions() > exceptions_ && !abort_.raised()) {
     raise_everywhere(Error(ErrorCode::aborted, cat(describe(rank_), " failed and gave up"),
@@ -44,6 +45,14 @@ CommunicatorImpl::~CommunicatorImpl() {
 }
 
 // ---- calls
+
+// What a forked child has of a communicator is a copy; its counters would fight the parent's.
+void CommunicatorImpl::require_own_process() const {
+  if (!engine_->control().forked()) return;
+  throw Error(ErrorCode::unsupported,
+              cat(describe(rank_), ": the communicator was made before fork()"),
+              {.remedy = "use it in the parent only, or exec() a new program"});
+}
 
 // While a thread sleeps in the transport it holds the mutex: it is woken to let a new call in.
 std::unique_lock<std::mutex> CommunicatorImpl::lock_for_call() {
@@ -104,6 +113,7 @@ void CommunicatorImpl::set_deadline(Operation& operation, const CallOptions& opt
 
 std::shared_ptr<Operation> CommunicatorImpl::start(const Request& request,
                                                    const CallOptions& options) {
+  require_own_process();
   abort_.throw_if_raised();
   const std::unique_lock lock = lock_for_call();
   const DType dtype = request.output.dtype;
@@ -138,6 +148,7 @@ std::shared_ptr<Operation> CommunicatorImpl::start_p2p(bool sends, const std::by
                                                        std::byte* output, uint64_t count,
                                                        DType dtype, int peer,
                                                        const CallOptions& options) {
+  require_own_process();
   abort_.throw_if_raised();
   const std::unique_lock lock = lock_for_call();
   Stream& stream = (sends ? sends_ : recvs_)[peer];

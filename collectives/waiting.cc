@@ -35,6 +35,7 @@ struct Answer {  // on the control channel
 }  // namespace
 
 bool CommunicatorImpl::test(Operation& operation, Patience& patience) {
+  require_own_process();
   const bool moved = !operation.done.load(std::memory_order_acquire) && progress();
   if (operation.done.load(std::memory_order_acquire)) return true;
   if (abort_.raised()) throw_abort();
@@ -48,6 +49,7 @@ bool CommunicatorImpl::test(Operation& operation, Patience& patience) {
 
 bool CommunicatorImpl::wait(Operation& operation, const Deadline& deadline, Patience& patience) {
   constexpr uint32_t kRoundsPerLook = 1024;
+  require_own_process();
   Backoff backoff(engine_->oversubscribed());
   for (uint32_t round = 1; !operation.done.load(std::memory_order_acquire); ++round) {
     bool moved = progress();

@@ -1,0 +1,185 @@
+// Data connections, the parts that make and keep them, and communicators that have gone.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <span>
+
+#include "tests/support/ranks.h"
+#include "tests/transport/bootstrap/recording_client.h"
+#include "transport/bootstrap/acceptor.h"
+#include "transport/bootstrap/client_table.h"
+#include "transport/bootstrap/connector.h"
+#include "transport/bootstrap/control.h"
+#include "transport/bootstrap/socket.h"
+
+namespace tutti::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr uint64_t kWorld = 1;
+
+void expect_connected(const Fd& a, const Fd& b) {
+  ASSERT_EQ(::write(a.get(), "x", 1), 1);
+  ::fcntl(b.get(), F_SETFL, 0);  // blocking, for the test
+  char byte = 0;
+  ASSERT_EQ(::read(b.get(), &byte, 1), 1);
+  EXPECT_EQ(byte, 'x');
+}
+
+TEST(Connections, ReachTheClientAndAreKeptForOneThatComesLater) {
+  Barrier step(2);
+  std::vector<Fd> opened(2);
+  run_ranks(2, [&](const Job& job) {
+    const std::shared_ptr<Control> control = Control::connect(job);
+    if (control->rank() == 1) {
+      AttachedClient client(*control, kWorld, everybody(2));
+      control->open_connection(kWorld, 0, 0);
+      opened[0] = client->wait_for_opened(0, 0);
+      step.wait();
+      step.wait();
+      control->open_connection(kWorld, 0, 5);
+      opened[1] = client->wait_for_opened(0, 5);
+      step.wait();
+    } else {
+      step.wait();  // the first connection is there before the client is
+      AttachedClient client(*control, kWorld, everybody(2));
+      step.wait();
+      step.wait();
+      expect_connected(opened[0], client->wait_for_connection(1, 0));
+      expect_connected(opened[1], client->wait_for_connection(1, 5));
+    }
+  });
+}
+
+TEST(Connections, OfSeveralLanesToSeveralPeersAtATime) {
+  constexpr int kRanks = 4;
+  constexpr int kLanes = 8;
+  Barrier done(kRanks);
+  run_ranks(kRanks, [&](const Job& job) {
+    const std::shared_ptr<Control> control = Control::connect(job);
+    AttachedClient client(*control, kWorld, everybody(kRanks));
+    for (int lane = 0; lane < kLanes; ++lane) {
+      for (int peer = 0; peer < kRanks; ++peer) {
+        if (peer != job.rank) control->open_connection(kWorld, peer, lane);
+      }
+    }
+    for (int lane = 0; lane < kLanes; ++lane) {
+      for (int peer = 0; peer < kRanks; ++peer) {
+        if (peer == job.rank) continue;
+        Fd opened = client->wait_for_opened(peer, lane);
+        Fd accepted = client->wait_for_connection(peer, lane);
+        expect_connected(opened, accepted);
+      }
+    }
+    done.wait();
+  });
+}
+
+// Nobody is suspected for having left: the client can ask for that.
+TEST(Connections, ToARankThatHasLeftComeToNothing) {
+  run_ranks(2, [&](const Job& job) {
+    const std::shared_ptr<Control> control = Control::connect(job);
+    if (control->rank() == 1) return;
+    AttachedClient client(*control, kWorld, everybody(2));
+    const Deadline deadline = Deadline::after(kPatience);
+    while (!control->has_left(1) && !deadline.passed()) std::this_thread::yield();
+    ASSERT_TRUE(control->has_left(1));
+    control->open_connection(kWorld, 1, 0);
+    control->ask(kWorld, 0, 1);  // commands are taken in order
+    client->wait_for_answer(0, 1);
+    EXPECT_FALSE(client->aborted());
+  });
+}
+
+TEST(Detached, CommunicatorsAnswerWithNothingAndTakeNoConnections) {
+  Barrier step(2);
+  run_ranks(2, [&](const Job& job) {
+    const std::shared_ptr<Control> control = Control::connect(job);
+    if (control->rank() == 1) {
+      { const AttachedClient gone(*control, kWorld, everybody(2)); }
+      step.wait();
+      step.wait();
+      return;
+    }
+    AttachedClient client(*control, kWorld, everybody(2));
+    step.wait();
+    control->ask(kWorld, 1, 4);
+    EXPECT_EQ(client->wait_for_answer(1, 4), "");
+    control->open_connection(kWorld, 1, 0);
+    const Fd socket = client->wait_for_opened(1, 0);
+    std::byte byte{};
+    EXPECT_EQ(
+        bootstrap::read_exactly(socket.get(), std::span(&byte, 1), Deadline::after(kPatience)),
+        bootstrap::Transfer::closed);
+    step.wait();
+  });
+}
+
+TEST(Kept, ConnectionsOutliveThePoisonsOfOthersCommunicators) {
+  constexpr uint64_t kStrange = 1000;
+  bootstrap::ClientTable table(2);
+  table.connection(kWorld, 1, 3, Fd(::dup(STDERR_FILENO)));
+  EXPECT_FALSE(table.question(kWorld, 1, 5).has_value());
+  for (uint64_t i = 0; i < 1000; ++i) table.abort(kStrange + i, Error(ErrorCode::aborted, "no"));
+  RecordingClient client;
+  const auto answers = table.attach(kWorld, everybody(2), &client);
+  ASSERT_EQ(answers.size(), 1U);
+  EXPECT_EQ(answers[0].call, 5U);
+  EXPECT_TRUE(client.wait_for_connection(1, 3));
+  EXPECT_FALSE(client.aborted());
+}
+
+// A peer that refuses the connection is told of by the connector; so is one that is not there.
+TEST(Connector, TellsOfFailuresAndGoesOn) {
+  using namespace bootstrap;
+  const Fd listener = listen_on(resolve("127.0.0.1", 0).front());
+  Acceptor acceptor(Fd(::fcntl(listener.get(), F_DUPFD_CLOEXEC, 0)), "token", 3);
+  acceptor.set_session_key("key");
+  PeerInfo peer;
+  peer.address = "127.0.0.1";
+  peer.port = local_address(listener.get()).port();
+  PeerInfo nobody = peer;
+  {
+    const Fd closed = listen_on(resolve("127.0.0.1", 0).front());
+    nobody.port = local_address(closed.get()).port();
+  }
+  Connector right("key");
+  Connector wrong("another key");
+  const Hello hello{.purpose = Purpose::data, .rank = 0, .size = 3, .communicator = 9, .lane = 4};
+  right.start(nobody, 2, hello, "rank 2");
+  right.start(peer, 1, hello, "rank 1");
+  wrong.start(peer, 1, hello, "rank 1");
+  Hello dropped = hello;
+  dropped.communicator = 10;
+  right.start(peer, 1, dropped, "rank 1");
+  right.drop(10);
+
+  std::vector<std::string> opened;
+  std::vector<std::string> failed;
+  const auto on_opened = [&](uint64_t communicator, int rank, int lane, Fd) {
+    opened.push_back(cat(communicator, " ", rank, " ", lane));
+  };
+  const auto on_failed = [&](uint64_t communicator, int rank, const std::string& text) {
+    failed.push_back(cat(communicator, " ", rank, " ", text));
+  };
+  PollSet set;
+  const Deadline deadline = Deadline::after(kPatience);
+  while (opened.size() + failed.size() < 3 && !deadline.passed()) {
+    right.watch(set, on_opened, on_failed);
+    wrong.watch(set, on_opened, on_failed);
+    acceptor.watch(
+        set, [](const Hello&) { return Decision::accept; }, [](const Hello&, Fd) {});
+    set.wake_at(Clock::now() + std::chrono::milliseconds(50));
+    set.run();
+  }
+  EXPECT_THAT(opened, ::testing::ElementsAre("9 1 4"));
+  EXPECT_THAT(failed, ::testing::UnorderedElementsAre(
+                          HasSubstr("9 2 connect to rank 2 at 127.0.0.1:"),
+                          HasSubstr("refused this rank: it was started with another token")));
+}
+
+}  // namespace
+}  // namespace tutti::testing

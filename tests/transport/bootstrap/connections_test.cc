@@ -2,8 +2,10 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <span>
 
 #include "tests/support/ranks.h"
@@ -179,6 +181,46 @@ TEST(Connector, TellsOfFailuresAndGoesOn) {
   EXPECT_THAT(failed, ::testing::UnorderedElementsAre(
                           HasSubstr("9 2 connect to rank 2 at 127.0.0.1:"),
                           HasSubstr("refused this rank: it was started with another token")));
+}
+
+// More of them than the acceptor lets wait, all silent. The newcomer gets in long before the first
+// of them is late; turns are counted, so that a slow machine has its time.
+TEST(Acceptor, LetsNewcomersInPastACrowdOfStrangers) {
+  using namespace bootstrap;
+  constexpr rlim_t kCrowd = 600;
+  constexpr int kTurns = 200;
+  rlimit limit{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
+  if (limit.rlim_max < 3 * kCrowd) GTEST_SKIP() << "too few descriptors are allowed here";
+  limit.rlim_cur = std::max(limit.rlim_cur, 3 * kCrowd);
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
+
+  Fd listener = listen_on(resolve("127.0.0.1", 0).front());
+  const SocketAddress address = local_address(listener.get());
+  Acceptor acceptor(std::move(listener), "token", 2);
+  acceptor.set_session_key("key");
+  std::vector<Fd> crowd(kCrowd);
+  for (Fd& stranger : crowd) {
+    ASSERT_EQ(try_connect(address, Deadline::after(kPatience), stranger), 0);
+  }
+  PeerInfo peer;
+  peer.address = address.host();
+  peer.port = address.port();
+  Connector connector("key");
+  connector.start(peer, 0, {.purpose = Purpose::data, .rank = 1, .size = 2}, "rank 0");
+
+  PollSet set;
+  bool opened = false;
+  for (int turn = 0; turn < kTurns && !opened; ++turn) {
+    acceptor.watch(
+        set, [](const Hello&) { return Decision::accept; }, [](const Hello&, Fd) {});
+    connector.watch(
+        set, [&](uint64_t, int, int, Fd) { opened = true; },
+        [](uint64_t, int, const std::string& text) { ADD_FAILURE() << text; });
+    set.wake_at(Clock::now() + std::chrono::milliseconds(10));
+    set.run();
+  }
+  EXPECT_TRUE(opened);
 }
 
 }  // namespace

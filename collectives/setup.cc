@@ -89,8 +89,9 @@ void CommunicatorImpl::open_transport() {
   std::unique_ptr<Transport> far;
   if (any_tcp) far = open_tcp();
   if (any_shm && local.size() > 1) near = open_shm(local, static_cast<int>(largest));
-  if (any_shm)
+  if (any_shm) {
     limits_ = limits_of(shm::Geometry(static_cast<int>(largest), static_cast<int>(largest)));
+  }
   if (any_tcp) limits_ = any_shm ? least(limits_, limits_of(*far)) : limits_of(*far);
   transport_name_ = any_shm && any_tcp ? "shm+tcp" : (any_shm ? "shm" : "tcp");
 
@@ -220,7 +221,7 @@ void CommunicatorImpl::close_transport() {
     return transport_->collectives_sent();
   };
   while (transport_ && !abort_.raised() && !deadline.passed() && !sent()) {
-    if (!transport_->progress()) std::this_thread::yield();
+    if (!transport_->progress()) std::this_thread::sleep_for(std::chrono::microseconds(20));
   }
   withdraw_memory();
   engine_->control().detach(id_);

@@ -77,8 +77,8 @@ PeerProcess::PeerProcess(const std::string& name, int ranks, const std::string& 
   if (program.empty() || !is_on_path("mpirun")) {
     throw Error(
         ErrorCode::unsupported, "Open MPI was not there when this program was built, or is not now",
-        {.remedy = "apt-get install openmpi-bin libopenmpi-dev, then bazel sync --configure "
-                   "and build again"});
+        {.remedy = "apt-get install openmpi-bin libopenmpi-dev, then: bazel sync --configure && "
+                   "bazel build -c opt //tools:tutti"});
   }
   socket_name_ = cat("tutti-bench-", ::getpid(), "-", name);
   listener_ = Fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));

@@ -152,11 +152,18 @@ void TcpTransport::flush(size_t index) {
     const std::span<const std::byte> payload(message.slot->memory.get(),
                                              message.frame.header.bytes);
     if (!push(index, message.frame, payload, message.sent)) break;
-    if (--message.slot->readers_left == 0) free_slots_.push_back(message.slot);
-    connection.queue.pop_front();
-    --queued_;
-    if (is_p2p(index)) --queued_p2p_;
+    dequeue(index);
   }
+  // Nobody will read the rest; whoever made the transport has been told.
+  while (connection.broken && !connection.queue.empty()) dequeue(index);
+}
+
+void TcpTransport::dequeue(size_t index) {
+  std::deque<Outgoing>& queue = out_[index].queue;
+  if (--queue.front().slot->readers_left == 0) free_slots_.push_back(queue.front().slot);
+  queue.pop_front();
+  --queued_;
+  if (is_p2p(index)) --queued_p2p_;
 }
 
 // Straight from the caller's memory as far as the socket takes it; what it does not take is kept.
@@ -304,6 +311,11 @@ void TcpTransport::release(int peer, int lane) {
 }
 
 // ---- sleeping
+
+// Only what is looked for from here on may end the sleep.
+void TcpTransport::arm() {
+  for (In& connection : in_) connection.starved = false;
+}
 
 void TcpTransport::sleep(std::chrono::microseconds at_most) {
   std::vector<pollfd> wanted;

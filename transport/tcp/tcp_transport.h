@@ -54,7 +54,7 @@ class TcpTransport final : public Transport {
   bool read(int peer, int lane, std::span<std::byte> destination) override;
   void release(int peer, int lane) override;
   bool progress() override;
-  void arm() override {}
+  void arm() override;
   void disarm() override {}
   void sleep(std::chrono::microseconds at_most) override;
   void wake() override;
@@ -92,8 +92,8 @@ class TcpTransport final : public Transport {
     size_t end = 0;
     bool has_frame = false;
     Frame frame = {};
-    size_t placed = 0;  // payload bytes already copied out by read()
-    bool starved = false;
+    size_t placed = 0;     // payload bytes already copied out by read()
+    bool starved = false;  // more was wanted since arm() than had arrived
     bool broken = false;
   };
 
@@ -108,6 +108,7 @@ class TcpTransport final : public Transport {
   bool open(int peer, int lane);
   Slot* take_slot();
   void enqueue(size_t connection, Outgoing message);
+  void dequeue(size_t connection);
   void flush(size_t connection);
   // Writes frame and payload from byte `sent` of the two on; false: the socket is full or broken.
   bool push(size_t connection, Frame& frame, std::span<const std::byte> payload, size_t& sent);

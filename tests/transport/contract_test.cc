@@ -1,4 +1,5 @@
-// What every transport promises (transport/transport.h), checked on each of them with ranks as threads.
+// What every transport promises (transport/transport.h), checked on each of them with ranks as
+// threads.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
@@ -27,7 +28,8 @@ Group make_shm(int ranks) {
   const Fd memory = shm::Region::create(geometry);
   Group group;
   for (int r = 0; r < ranks; ++r) {
-    group.push_back(std::make_unique<ShmTransport>(r, shm::Region::map(memory, geometry), geometry));
+    group.push_back(
+        std::make_unique<ShmTransport>(r, shm::Region::map(memory, geometry), geometry));
   }
   return group;
 }
@@ -59,7 +61,8 @@ std::vector<std::unique_ptr<TcpTransport>> make_wired(int ranks, std::shared_ptr
 
 Group make_tcp(int ranks) {
   Group group;
-  for (auto& transport : make_wired(ranks, std::make_shared<Wires>())) group.push_back(std::move(transport));
+  for (auto& transport : make_wired(ranks, std::make_shared<Wires>()))
+    group.push_back(std::move(transport));
   return group;
 }
 
@@ -283,9 +286,9 @@ TEST(Shm, GeometryLeavesRoomForEveryReader) {
     EXPECT_EQ(geometry.p2p_slot_bytes % 64, 0);
     EXPECT_LE(geometry.slot(ranks - 1, geometry.slots - 1) + geometry.slot_bytes,
               geometry.p2p_slot(ranks - 1, 0, 0));
-    EXPECT_LE(geometry.p2p_slot(ranks - 1, ranks - 1, geometry.p2p_slots - 1) +
-                  geometry.p2p_slot_bytes,
-              geometry.total_bytes());
+    EXPECT_LE(
+        geometry.p2p_slot(ranks - 1, ranks - 1, geometry.p2p_slots - 1) + geometry.p2p_slot_bytes,
+        geometry.total_bytes());
   }
 }
 

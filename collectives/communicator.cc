@@ -15,7 +15,6 @@
 namespace tutti {
 
 using internal::CommunicatorImpl;
-using internal::Operation;
 
 // ---- Work
 

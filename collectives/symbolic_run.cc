@@ -25,7 +25,7 @@ SymbolicRun::Rank::Rank(const Plan& plan, bool in_place)
   }
   const int32_t scratch = program.input_chunks + program.output_chunks;
   base = {input, output, scratch};
-  cells.resize(static_cast<size_t>(scratch + program.scratch_chunks));
+  cells.resize(static_cast<size_t>(scratch) + program.scratch_chunks);
 }
 
 SymbolicRun::SymbolicRun(std::span<const Plan> plans, bool in_place, Expressions& expressions)

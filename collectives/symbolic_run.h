@@ -46,7 +46,7 @@ class SymbolicRun {
   struct Rank {
     Rank(const Plan& plan, bool in_place);
     size_t index(Space space, int32_t chunk) const {
-      return static_cast<size_t>(base[static_cast<size_t>(space)] + chunk);
+      return static_cast<size_t>(base[static_cast<size_t>(space)]) + chunk;
     }
 
     std::array<int32_t, 3> base = {};  // first cell of each space

@@ -114,6 +114,7 @@ Verdict verify(Collective collective, std::span<const Program> programs, int32_t
   try {
     check_steps(collective, programs, root);
     std::vector<Plan> plans;
+    plans.reserve(ranks);
     for (int32_t rank = 0; rank < ranks; ++rank) {
       plans.push_back(
           make_plan(collective, {.ranks = ranks, .rank = rank, .root = root}, programs[rank]));
@@ -130,6 +131,7 @@ Verdict verify(const Algorithm& algorithm, int32_t ranks, int32_t root) {
   const std::string reason = algorithm.supports(ranks);
   if (!reason.empty()) return {.problem = reason};
   std::vector<Program> programs;
+  programs.reserve(ranks);
   for (int32_t rank = 0; rank < ranks; ++rank) {
     programs.push_back(algorithm.emit({.ranks = ranks, .rank = rank, .root = root}));
   }

@@ -30,7 +30,7 @@ constexpr int kRunTimeoutMs = 120'000;
 bool is_on_path(const std::string& program) {
   const char* path = ::getenv("PATH");
   for (const std::string& folder : split(path != nullptr ? path : "", ':')) {
-    if (::access((folder + "/" + program).c_str(), X_OK) == 0) return true;
+    if (::access(cat(folder, "/", program).c_str(), X_OK) == 0) return true;
   }
   return false;
 }
@@ -98,6 +98,7 @@ PeerProcess::PeerProcess(const std::string& name, int ranks, const std::string& 
 
 void PeerProcess::start(const std::vector<std::string>& command) {
   std::vector<char*> arguments;
+  arguments.reserve(command.size() + 1);
   for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
   pid_ = ::fork();

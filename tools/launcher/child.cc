@@ -34,12 +34,13 @@ std::vector<std::string> merged_environment(const std::map<std::string, std::str
       merged.emplace_back(variable);
     }
   }
-  for (const auto& [name, value] : changes) merged.push_back(name + "=" + value);
+  for (const auto& [name, value] : changes) merged.push_back(cat(name, "=", value));
   return merged;
 }
 
 std::vector<char*> pointers(std::vector<std::string>& strings) {
   std::vector<char*> result;
+  result.reserve(strings.size() + 1);
   for (std::string& text : strings) result.push_back(text.data());
   result.push_back(nullptr);
   return result;

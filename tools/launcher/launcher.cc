@@ -155,7 +155,8 @@ class Launch : public AgentSink {
   }
 
   void on_listening(const std::string& address, uint16_t port) override {
-    const std::string master = address;  // the agent's own may go while it starts
+    // The agent's own may go while it starts.
+    const std::string master = address;  // NOLINT(performance-unnecessary-copy-initialization)
     started_ = true;
     for (const auto& agent : agents_) agent->start(master, port);
   }

@@ -14,7 +14,7 @@ namespace tutti::tool {
 namespace {
 
 // A longer line is cut, so that a program which never ends one costs no memory.
-constexpr size_t kLongestLine = 64 * 1024;
+constexpr size_t kLongestLine = size_t{64} << 10;
 // More lines do not wait, so that a flood of them costs little.
 constexpr size_t kMostWaiting = 1000;
 

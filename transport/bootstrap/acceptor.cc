@@ -33,7 +33,7 @@ bool same_user(int socket) {
 
 }  // namespace
 
-void Acceptor::watch(PollSet& set, Judge judge, Welcome welcome) {
+void Acceptor::watch(PollSet& set, const Judge& judge, const Welcome& welcome) {
   drop_late();
   drop_too_many();
   if (listener_) {

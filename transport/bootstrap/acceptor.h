@@ -41,7 +41,7 @@ class Acceptor {
   int listener() const { return listener_.get(); }
 
   // Adds what it waits for; `judge` and `welcome` are called from set.run().
-  void watch(PollSet& set, Judge judge, Welcome welcome);
+  void watch(PollSet& set, const Judge& judge, const Welcome& welcome);
 
  private:
   struct Guest {

@@ -60,7 +60,7 @@ ControlService::ControlService(const Job& job)
 
 ControlService::~ControlService() {
   if (forked()) {
-    thread_.release();  // it runs in the parent only; there is nothing to join
+    static_cast<void>(thread_.release());  // it runs in the parent only; there is nothing to join
     return;
   }
   post([this] { leave(); });

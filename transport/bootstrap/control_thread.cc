@@ -81,10 +81,10 @@ void ControlService::run_commands() {
 
 void ControlService::run_timers() {
   const Clock::time_point now = Clock::now();
-  const auto due = std::ranges::stable_partition(
-      timers_, [now](const auto& timer) { return timer.first > now; });
-  const std::vector<std::pair<Clock::time_point, Command>> ready(due.begin(), due.end());
-  timers_.erase(due.begin(), due.end());
+  const auto due = std::stable_partition(timers_.begin(), timers_.end(),
+                                         [now](const auto& timer) { return timer.first > now; });
+  const std::vector<std::pair<Clock::time_point, Command>> ready(due, timers_.end());
+  timers_.erase(due, timers_.end());
   for (const auto& [when, command] : ready) command();
 }
 

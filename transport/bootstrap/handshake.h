@@ -87,8 +87,8 @@ bool equal(const Digest& a, const Digest& b);
 // Whoever listens there is not of this job: not Tutti, or it does not know the token.
 class NotThisJob : public Error {
  public:
-  explicit NotThisJob(std::string what, ErrorDetail detail)
-      : Error(ErrorCode::bootstrap, std::move(what), std::move(detail)) {}
+  NotThisJob(const std::string& what, const ErrorDetail& detail)
+      : Error(ErrorCode::bootstrap, what, detail) {}
 };
 
 // The connector's side in pieces. All throw Error(bootstrap); `whom` is the acceptor for people

@@ -37,7 +37,8 @@ Geometry::Geometry(int ranks, int largest_group)
       p2p_slots(2),
       slot_bytes(std::max<size_t>(round_down(kArenaBytes / slots, 64), 1024)),
       p2p_slot_bytes(std::clamp<size_t>(
-          round_down(kP2pArenaBytes / (2 * std::max(1, largest_group - 1)), 64), 512, 16 << 10)) {}
+          round_down(kP2pArenaBytes / (size_t{2} * std::max(1, largest_group - 1)), 64), 512,
+          16 << 10)) {}
 
 size_t Geometry::doorbell(int rank) const { return sizeof(Header) + rank * sizeof(Doorbell); }
 

@@ -1,7 +1,8 @@
 #include "collectives/algorithm.h"
 
-#include <array>
 #include <cstddef>
+#include <deque>
+#include <mutex>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -9,49 +10,89 @@
 
 namespace tutti {
 
+namespace {
+
+// FNV-1a of "all_reduce/ring"; that no two are equal is tested.
+uint16_t id_of(const Algorithm& algorithm) {
+  uint32_t hash = 2166136261;
+  for (const char c : cat(name(algorithm.collective), '/', algorithm.name)) {
+    hash = (hash ^ static_cast<unsigned char>(c)) * 16777619;
+  }
+  return static_cast<uint16_t>((hash ^ hash >> 15) % kImported);
+}
+
+// A deque: what is in it never moves.
+struct Catalogue {
+  Catalogue() {
+    for (Algorithm& algorithm : algorithms::built_in()) {
+      algorithm.id = id_of(algorithm);
+      all.push_back(std::move(algorithm));
+    }
+  }
+  std::mutex mutex;
+  std::deque<Algorithm> all;
+};
+
+Catalogue& catalogue() {
+  static Catalogue instance;
+  return instance;
+}
+
+template <typename Matches>
+std::vector<const Algorithm*> select(Matches matches) {
+  std::lock_guard lock(catalogue().mutex);
+  std::vector<const Algorithm*> selected;
+  for (const Algorithm& algorithm : catalogue().all) {
+    if (matches(algorithm)) selected.push_back(&algorithm);
+  }
+  return selected;
+}
+
+const Algorithm* first(const std::vector<const Algorithm*>& algorithms) {
+  return algorithms.empty() ? nullptr : algorithms[0];
+}
+
+}  // namespace
+
 std::string_view name(Grade grade) {
   constexpr std::string_view kNames[] = {"wrong", "correct", "same bits", "canonical"};
   return kNames[static_cast<size_t>(grade)];
 }
 
-// The order is part of the wire format: add at the end.
-std::span<const Algorithm> all_algorithms() {
-  using namespace algorithms;
-  static const std::array kTable = {
-      all_reduce_naive(),
-      all_reduce_parameter_server(),
-      all_reduce_ring(),
-      all_reduce_double_binary_tree(),
-      all_reduce_recursive_doubling(),
-      all_gather_ring(),
-      reduce_scatter_ring(),
-      broadcast_binomial(),
-      reduce_binomial(),
-      barrier_dissemination(),
-  };
-  return kTable;
+std::vector<const Algorithm*> all_algorithms() {
+  return select([](const Algorithm&) { return true; });
+}
+
+std::vector<const Algorithm*> algorithms_for(Collective collective) {
+  return select([&](const Algorithm& a) { return a.collective == collective; });
 }
 
 const Algorithm* find_algorithm(Collective collective, std::string_view name) {
-  for (const Algorithm& algorithm : all_algorithms()) {
-    if (algorithm.collective == collective && algorithm.name == name) return &algorithm;
-  }
-  return nullptr;
+  return first(
+      select([&](const Algorithm& a) { return a.collective == collective && a.name == name; }));
+}
+
+const Algorithm* find_algorithm(uint16_t id) {
+  return first(select([&](const Algorithm& a) { return a.id == id; }));
 }
 
 const Algorithm& require_algorithm(Collective collective, std::string_view name) {
   if (const Algorithm* algorithm = find_algorithm(collective, name)) return *algorithm;
   std::string known = "auto";
-  for (const Algorithm& algorithm : all_algorithms()) {
-    if (algorithm.collective == collective) known += cat(", ", algorithm.name);
+  for (const Algorithm* algorithm : algorithms_for(collective)) {
+    known += cat(", ", algorithm->name);
   }
   throw Error(ErrorCode::invalid_argument,
               cat("there is no ", tutti::name(collective), " algorithm named \"", name, '"'),
               {.remedy = cat("take one of ", known)});
 }
 
-int algorithm_index(const Algorithm& algorithm) {
-  return static_cast<int>(&algorithm - all_algorithms().data());
+const Algorithm& add_algorithm(Algorithm algorithm) {
+  std::lock_guard lock(catalogue().mutex);
+  for (const Algorithm& known : catalogue().all) {
+    if (known.id == algorithm.id) return known;
+  }
+  return catalogue().all.emplace_back(std::move(algorithm));
 }
 
 }  // namespace tutti

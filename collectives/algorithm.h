@@ -1,9 +1,11 @@
 // The catalogue: every algorithm, by collective and name. One algorithm, one file in algorithms/.
 #pragma once
 
-#include <span>
+#include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "collectives/program.h"
 
@@ -14,39 +16,42 @@ enum class Grade : uint8_t {
   wrong,
   correct,    // every input is counted exactly once in every output
   same_bits,  // and all ranks build each result by the same expression tree
-  canonical,  // and that tree is the canonical one: balanced over ranks in aligned power-of-two
-              // groups, lower rank on the left (for p = 5: ((0 1) (2 3)) 4)
+  canonical,  // and that tree is the canonical one, rounded once at its end: balanced over ranks in
+              // aligned power-of-two groups, lower rank on the left (for p = 5: ((0 1) (2 3)) 4;
+              // scan on rank r: over ranks 0 to r)
 };
 std::string_view name(Grade grade);
 
-// What a call costs its busiest rank, for the planner. Volumes are in multiples of the call's bytes
-// per rank (one block, for all_gather and reduce_scatter).
-struct Cost {
-  double messages = 0;  // that follow each other, or that one rank takes one by one
-  double moved = 0;     // bytes sent or received, whichever is more
-  double reduced = 0;   // bytes of result computed
-};
-
-inline std::string any_ranks(int32_t) { return {}; }
-
 struct Algorithm {
-  Collective collective;
-  std::string_view name;    // "ring"
-  std::string_view source;  // the paper it comes from
-  Grade grade;              // what it has for every number of ranks and every root
-  Cost (*cost)(int32_t ranks);
-  Program (*emit)(const Shape& shape);
-  // Empty when it runs on so many ranks, else why not.
-  std::string (*supports)(int32_t ranks) = any_ranks;
+  Collective collective = Collective::barrier;
+  std::string name;
+  std::string source;  // the paper it comes from
+  Grade grade = Grade::wrong;  // what it has for every shape that it supports
+  // gather, scatter, all_to_all: no chunk passes through a third rank, so that each rank needs to
+  // know the lengths of its own blocks only. verify checks it.
+  bool direct = false;
+  std::function<Program(const Shape& shape)> emit;
+  // Empty when it runs on this many ranks (in such groups), else why not. Alike on every rank.
+  std::function<std::string(const Shape& shape)> supports = [](const Shape&) {
+    return std::string();
+  };
+  // What ranks compare: a hash of the collective and the name, or of what was imported.
+  uint16_t id = 0;
 };
 
-std::span<const Algorithm> all_algorithms();
+// The built-in ones, then those that were added. Pointers stay valid for good.
+std::vector<const Algorithm*> all_algorithms();
+std::vector<const Algorithm*> algorithms_for(Collective collective);
 
 // Null if there is none of that name.
 const Algorithm* find_algorithm(Collective collective, std::string_view name);
-// Throws Error(invalid_argument) that lists the names there are; its position in all_algorithms()
-// is part of the wire format.
+const Algorithm* find_algorithm(uint16_t id);
+// Throws Error(invalid_argument) that lists the names there are.
 const Algorithm& require_algorithm(Collective collective, std::string_view name);
-int algorithm_index(const Algorithm& algorithm);
+
+// Adds one at run time (imported, composed); returns the one that is there already under the same
+// id. Ids of built-in ones lie below kImported. Any thread.
+inline constexpr uint16_t kImported = 0x8000;
+const Algorithm& add_algorithm(Algorithm algorithm);
 
 }  // namespace tutti

@@ -1,73 +1,81 @@
 #include "collectives/plan.h"
 
 #include <algorithm>
+#include <map>
+#include <unordered_map>
 #include <utility>
 
 namespace tutti {
 
 namespace {
 
-// Chunks that may be the same memory get the same number: every call is treated as if in place.
-int64_t location(const Plan& plan, Space space, int32_t chunk) {
-  const int64_t input_base = 0;
-  const int64_t scratch_base = int64_t{1} << 32;
-  const int32_t own = plan.shape.rank * chunks_per_block(plan.collective, plan.program);
-  if (space == Space::scratch) return scratch_base + chunk;
-  if (plan.collective == Collective::all_gather && space == Space::input)
-    return input_base + own + chunk;
-  if (plan.collective == Collective::reduce_scatter && space == Space::output) {
-    return input_base + own + chunk;
-  }
-  return input_base + chunk;
-}
+// What was done to one place in memory so far.
+struct Past {
+  int32_t writer = -1;
+  std::vector<int32_t> readers;  // since it was written
+};
 
-using Locations = std::vector<int64_t>;
+class Dependencies {
+ public:
+  explicit Dependencies(Plan& plan) : plan_(plan) {}
 
-void add(const Plan& plan, const RangeList& ranges, Locations& locations) {
-  for (const ChunkRange& range : ranges) {
-    for (int32_t i = 0; i < range.count; ++i) {
-      locations.push_back(location(plan, range.space, range.first + i));
+  void find() {
+    const std::vector<Step>& steps = plan_.program.steps;
+    std::vector<int32_t> received;  // so far
+    plan_.first_need.assign(1, 0);
+    for (size_t i = 0; i < steps.size(); ++i) {
+      const Step& step = steps[i];
+      step_ = static_cast<int32_t>(i);
+      found_.clear();
+      // A token says "all that was received before this is done here".
+      if (step.kind == StepKind::send && step.src.empty()) found_ = received;
+      for (const RangeList* ranges : {&step.src, &step.src2}) for_each_place(*ranges, &Dependencies::read);
+      for_each_place(step.dst, &Dependencies::write);
+      std::ranges::sort(found_);
+      found_.erase(std::ranges::unique(found_).begin(), found_.end());
+      plan_.needs.insert(plan_.needs.end(), found_.begin(), found_.end());
+      plan_.first_need.push_back(static_cast<int32_t>(plan_.needs.size()));
+      if (step.kind == StepKind::recv) received.push_back(step_);
     }
   }
-}
 
-bool intersect(const Locations& a, const Locations& b) {
-  return std::ranges::any_of(a, [&](int64_t x) { return std::ranges::find(b, x) != b.end(); });
-}
-
-void find_dependencies(Plan& plan) {
-  const size_t count = plan.program.steps.size();
-  plan.words = static_cast<int32_t>(std::max<size_t>(1, (count + 63) / 64));
-  plan.needs.assign(count * plan.words, 0);
-  plan.all.assign(plan.words, 0);
-  std::vector<Locations> reads(count);
-  std::vector<Locations> writes(count);
-  for (size_t i = 0; i < count; ++i) {
-    const Step& step = plan.program.steps[i];
-    add(plan, step.src, reads[i]);
-    add(plan, step.src2, reads[i]);
-    add(plan, step.dst, writes[i]);
-    plan.all[i / 64] |= uint64_t{1} << (i % 64);
-    // A token says "all before this is done here".
-    const bool sends_token = step.kind == StepKind::send && step.src.empty();
-    for (size_t j = 0; j < i; ++j) {
-      const bool received = plan.program.steps[j].kind == StepKind::recv;
-      if ((sends_token && received) || intersect(reads[i], writes[j]) ||
-          intersect(writes[i], writes[j]) || intersect(writes[i], reads[j])) {
-        plan.needs[i * plan.words + j / 64] |= uint64_t{1} << (j % 64);
+ private:
+  void for_each_place(const RangeList& ranges, void (Dependencies::*visit)(Past&)) {
+    for (const ChunkRange& range : ranges) {
+      for (int32_t c = range.first; c < range.first + range.count; ++c) {
+        (this->*visit)(
+            past_[location(plan_.collective, plan_.program, plan_.shape, range.space, c)]);
       }
     }
   }
-}
+  void read(Past& past) {
+    need(past.writer);
+    past.readers.push_back(step_);
+  }
+  // What was read since the last write needs that write itself.
+  void write(Past& past) {
+    if (past.readers.empty()) need(past.writer);
+    for (const int32_t reader : past.readers) need(reader);
+    past.writer = step_;
+    past.readers.clear();
+  }
+  void need(int32_t step) {
+    if (step >= 0 && step != step_) found_.push_back(step);
+  }
+
+  Plan& plan_;
+  std::unordered_map<int64_t, Past> past_;
+  std::vector<int32_t> found_;  // what the step waits for
+  int32_t step_ = 0;
+};
 
 void sort_into_queues(Plan& plan) {
+  std::map<std::pair<Plan::QueueKind, int32_t>, int32_t> numbers;
   const auto queue = [&](Plan::QueueKind kind, int32_t peer) {
-    for (size_t i = 0; i < plan.queues.size(); ++i) {
-      if (plan.queues[i].kind == kind && plan.queues[i].peer == peer)
-        return static_cast<int32_t>(i);
-    }
-    plan.queues.push_back({kind, peer, {}});
-    return static_cast<int32_t>(plan.queues.size() - 1);
+    const auto [place, is_new] =
+        numbers.try_emplace({kind, peer}, static_cast<int32_t>(plan.queues.size()));
+    if (is_new) plan.queues.push_back({kind, peer, {}});
+    return place->second;
   };
   plan.send_queues.resize(plan.program.steps.size());
   for (size_t i = 0; i < plan.program.steps.size(); ++i) {
@@ -95,8 +103,15 @@ void sort_into_queues(Plan& plan) {
 
 }  // namespace
 
-int32_t chunks_per_block(Collective collective, const Program& program) {
-  return collective == Collective::reduce_scatter ? program.output_chunks : program.input_chunks;
+// Input and output overlap as the collective allows; scratch is apart.
+int64_t location(Collective collective, const Program& program, const Shape& shape, Space space,
+                 int32_t chunk) {
+  constexpr int64_t kScratch = int64_t{1} << 32;
+  if (space == Space::scratch) return kScratch + chunk;
+  const bool own_block = (space == Space::input && has_output_blocks(collective)) ||
+                         (space == Space::output && has_input_blocks(collective));
+  if (!own_block || collective == Collective::all_to_all) return chunk;
+  return shape.rank * chunks_per_block(collective, program, shape.ranks) + chunk;
 }
 
 Plan make_plan(Collective collective, const Shape& shape, Program program) {
@@ -104,7 +119,7 @@ Plan make_plan(Collective collective, const Shape& shape, Program program) {
   plan.collective = collective;
   plan.shape = shape;
   plan.program = std::move(program);
-  find_dependencies(plan);
+  Dependencies(plan).find();
   sort_into_queues(plan);
   return plan;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "collectives/program.h"
@@ -24,19 +25,21 @@ struct Plan {
   Shape shape;
   Program program;
   std::vector<Queue> queues;
-  // Bit sets over steps, `words` words each: the steps that step i waits for, and all steps.
-  int32_t words = 1;
-  std::vector<uint64_t> needs;
-  std::vector<uint64_t> all;
+  // The steps that step i waits for: needs[first_need[i]] to needs[first_need[i + 1] - 1].
+  std::vector<int32_t> first_need;
+  std::vector<int32_t> needs;
   // For each step that sends to several peers, the queues it stands in; empty for the others.
   std::vector<std::vector<int32_t>> send_queues;
 
-  const uint64_t* needs_of(int32_t step) const { return &needs[static_cast<size_t>(step) * words]; }
+  std::span<const int32_t> needs_of(int32_t step) const {
+    return {needs.data() + first_need[step], needs.data() + first_need[step + 1]};
+  }
 };
 
 Plan make_plan(Collective collective, const Shape& shape, Program program);
 
-// Chunks of one block: C for all_reduce and the rooted ones, k for all_gather and reduce_scatter.
-int32_t chunks_per_block(Collective collective, const Program& program);
+// Where a chunk lies when the call is in place: chunks with equal numbers may be the same memory.
+int64_t location(Collective collective, const Program& program, const Shape& shape, Space space,
+                 int32_t chunk);
 
 }  // namespace tutti

@@ -1,5 +1,6 @@
 #include "collectives/program.h"
 
+#include <algorithm>
 #include <sstream>
 #include <utility>
 
@@ -21,6 +22,16 @@ std::string_view name(Collective collective) {
       return "barrier";
     case Collective::send_recv:
       return "send_recv";
+    case Collective::gather:
+      return "gather";
+    case Collective::scatter:
+      return "scatter";
+    case Collective::all_to_all:
+      return "all_to_all";
+    case Collective::scan:
+      return "scan";
+    case Collective::exscan:
+      return "exscan";
   }
   return "unknown collective";
 }
@@ -29,28 +40,62 @@ ChunkRange input(int32_t first, int32_t count) { return {Space::input, first, co
 ChunkRange output(int32_t first, int32_t count) { return {Space::output, first, count}; }
 ChunkRange scratch(int32_t first, int32_t count) { return {Space::scratch, first, count}; }
 
-Step send(std::vector<int32_t> peers, RangeList src) {
-  return {.kind = StepKind::send, .peers = std::move(peers), .src = std::move(src)};
+int32_t chunks_per_block(Collective collective, const Program& program, int32_t ranks) {
+  switch (collective) {
+    case Collective::reduce_scatter:
+    case Collective::scatter:
+      return program.output_chunks;
+    case Collective::all_to_all:
+      return program.input_chunks / ranks;
+    default:
+      return program.input_chunks;
+  }
 }
 
-Step recv(int32_t peer, RangeList dst) {
-  return {.kind = StepKind::recv, .peers = {peer}, .dst = std::move(dst)};
+int32_t size_classes(Collective collective, const Program& program, int32_t ranks) {
+  const int32_t blocks =
+      collective != Collective::all_to_all &&
+              (has_input_blocks(collective) || has_output_blocks(collective))
+          ? ranks
+          : 1;
+  return std::max(1, blocks * chunks_per_block(collective, program, ranks));
 }
 
-Step recv_reduce_left(int32_t peer, RangeList src, RangeList dst) {
+int32_t size_class(Collective collective, const Program& program, const Shape& shape, Space space,
+                   int32_t chunk) {
+  // The smaller of the two buffers is this rank's block of the larger one.
+  const bool own_block = (space == Space::input && has_output_blocks(collective)) ||
+                         (space == Space::output && has_input_blocks(collective));
+  const int32_t first =
+      own_block ? shape.rank * chunks_per_block(collective, program, shape.ranks) : 0;
+  return (first + chunk) % size_classes(collective, program, shape.ranks);
+}
+
+Step send(std::vector<int32_t> peers, RangeList src, Wire wire) {
+  return {
+      .kind = StepKind::send, .peers = std::move(peers), .src = std::move(src), .wire = wire};
+}
+
+Step recv(int32_t peer, RangeList dst, Wire wire) {
+  return {.kind = StepKind::recv, .peers = {peer}, .dst = std::move(dst), .wire = wire};
+}
+
+Step recv_reduce_left(int32_t peer, RangeList src, RangeList dst, Wire wire) {
   return {.kind = StepKind::recv_reduce,
           .peers = {peer},
           .src = std::move(src),
           .dst = std::move(dst),
-          .received_on_left = true};
+          .received_on_left = true,
+          .wire = wire};
 }
 
-Step recv_reduce_right(int32_t peer, RangeList src, RangeList dst) {
+Step recv_reduce_right(int32_t peer, RangeList src, RangeList dst, Wire wire) {
   return {.kind = StepKind::recv_reduce,
           .peers = {peer},
           .src = std::move(src),
           .dst = std::move(dst),
-          .received_on_left = false};
+          .received_on_left = false,
+          .wire = wire};
 }
 
 Step reduce(RangeList a, RangeList b, RangeList dst) {
@@ -98,13 +143,14 @@ std::string text(const std::vector<int32_t>& peers) {
 }  // namespace
 
 std::string to_string(const Step& step) {
+  const std::string unrounded = step.wire == Wire::accumulator ? " unrounded" : "";
   switch (step.kind) {
     case StepKind::send:
-      return "send " + text(step.src) + " to " + text(step.peers);
+      return "send " + text(step.src) + unrounded + " to " + text(step.peers);
     case StepKind::recv:
-      return "recv " + text(step.dst) + " from " + text(step.peers);
+      return "recv " + text(step.dst) + unrounded + " from " + text(step.peers);
     case StepKind::recv_reduce:
-      return "recv from " + text(step.peers) + ", " + text(step.dst) + " = " +
+      return "recv" + unrounded + " from " + text(step.peers) + ", " + text(step.dst) + " = " +
              (step.received_on_left ? "received op " + text(step.src)
                                     : text(step.src) + " op received");
     case StepKind::reduce:

@@ -6,9 +6,15 @@
 //
 //   Input, Output    the call's buffers, cut into chunks; sizes come from the call, and uneven and
 //                    zero are normal
-//   Scratch          private chunks; chunk j is as large as the call's chunk j mod C, where C is
-//                    the number of chunks of one block (input_chunks; output_chunks for
-//                    reduce_scatter)
+//   Scratch          private chunks
+//
+// Chunks of one size class are equally long, others need not be (size_class()). So a program that
+// keeps to the classes is right for uneven blocks too: the v-variants are the same programs.
+//
+// Where a collective reduces, 16- and 8-bit floats are computed in float, the accumulator type.
+// Scratch holds accumulators, input and output hold elements, and each message declares what it
+// carries (Wire): a value is rounded where it becomes an element again. All three are the same type
+// for everything else, and in collectives that only move data.
 //
 // The executor cuts every chunk into slices. Slice s of a call is the program run on slice s of
 // every chunk: slices are independent instances of the program. Within a slice a step starts as
@@ -36,15 +42,34 @@ enum class Collective : uint8_t {
   reduce = 4,
   barrier = 5,
   send_recv = 6,  // point-to-point; has no algorithm
+  gather = 7,
+  scatter = 8,
+  all_to_all = 9,
+  scan = 10,
+  exscan = 11,
 };
 
 inline constexpr Collective kCollectivesWithAlgorithms[] = {
     Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter,
-    Collective::broadcast,  Collective::reduce,     Collective::barrier};
+    Collective::broadcast,  Collective::reduce,     Collective::gather,
+    Collective::scatter,    Collective::all_to_all, Collective::scan,
+    Collective::exscan,     Collective::barrier};
 
 std::string_view name(Collective collective);
 constexpr bool has_root(Collective c) {
-  return c == Collective::broadcast || c == Collective::reduce;
+  return c == Collective::broadcast || c == Collective::reduce || c == Collective::gather ||
+         c == Collective::scatter;
+}
+constexpr bool reduces(Collective c) {
+  return c == Collective::all_reduce || c == Collective::reduce_scatter ||
+         c == Collective::reduce || c == Collective::scan || c == Collective::exscan;
+}
+// Whether the larger of the two buffers consists of one block per rank.
+constexpr bool has_input_blocks(Collective c) {
+  return c == Collective::reduce_scatter || c == Collective::scatter || c == Collective::all_to_all;
+}
+constexpr bool has_output_blocks(Collective c) {
+  return c == Collective::all_gather || c == Collective::gather || c == Collective::all_to_all;
 }
 
 enum class Space : uint8_t { input, output, scratch };
@@ -66,7 +91,10 @@ enum class StepKind : uint8_t {
   copy,         // dst = src
 };
 
-// One step. Ranges that meet in a step have the same number of chunks, pairwise of the same size.
+// What a message carries: elements, or the accumulators of 16- and 8-bit floats unrounded.
+enum class Wire : uint8_t { element, accumulator };
+
+// One step. Ranges that meet in a step have the same number of chunks, pairwise of one size class.
 // An empty range list in send and recv is a message without data (a token); a token is sent when
 // all earlier receives of the rank are done. Operand order is part of the program: it decides the
 // bits of floating-point results.
@@ -77,17 +105,23 @@ struct Step {
   RangeList src2;
   RangeList dst;
   bool received_on_left = false;  // recv_reduce only
+  Wire wire = Wire::element;      // messages only; both ends say the same
 };
 
 // What one rank does. The chunk counts and the two limits are the same on every rank.
 //
-//   all_reduce, broadcast, reduce   input and output: C chunks, chunk i of both is the same part
-//   all_gather                      input: k chunks; output: p * k, rank r's from r * k on
-//   reduce_scatter                  input: p * k chunks, rank r's from r * k on; output: k
+//   all_reduce, broadcast, reduce,  input and output: C chunks, chunk i of both is the same part
+//     scan, exscan
+//   all_gather, gather              input: k chunks; output: p * k, rank r's from r * k on
+//   reduce_scatter, scatter         input: p * k chunks, for rank r from r * k on; output: k
+//   all_to_all                      input: p * k chunks, for rank r from r * k on;
+//                                   output: p * k chunks, from rank r from r * k on
 //   barrier                         none
 //
-// In-place calls alias input and output accordingly; programs must be right in that case too. The
-// output of reduce exists at the root only, the input of broadcast likewise.
+// In-place calls alias input and output accordingly; programs must be right in that case too: they
+// read an input chunk before (in program order) they write what may be the same memory. The output
+// of reduce and gather exists at the root only, as does the input of broadcast and scatter. exscan
+// leaves the output of rank 0 alone.
 struct Program {
   int32_t input_chunks = 1;
   int32_t output_chunks = 1;
@@ -100,19 +134,37 @@ struct Program {
 struct Shape {
   int32_t ranks = 1;
   int32_t rank = 0;
-  int32_t root = 0;  // where has_root()
+  int32_t root = 0;   // where has_root()
+  int32_t group = 1;  // ranks that share a host, consecutive and equally many on each; else 1
 };
+
+// Chunks of one block: C, or k where there are blocks.
+int32_t chunks_per_block(Collective collective, const Program& program, int32_t ranks);
+
+// Size classes: C of them, or p * k (block by block) where the larger buffer has blocks, and scratch
+// chunk j is of class j mod their number. all_to_all has k: its chunks are forwarded only when all
+// blocks are equally long.
+int32_t size_classes(Collective collective, const Program& program, int32_t ranks);
+int32_t size_class(Collective collective, const Program& program, const Shape& shape, Space space,
+                   int32_t chunk);
 
 // Builders, so that an algorithm's file reads like its description.
 ChunkRange input(int32_t first, int32_t count = 1);
 ChunkRange output(int32_t first, int32_t count = 1);
 ChunkRange scratch(int32_t first, int32_t count = 1);
-Step send(std::vector<int32_t> peers, RangeList src);
-Step recv(int32_t peer, RangeList dst);
-Step recv_reduce_left(int32_t peer, RangeList src, RangeList dst);   // dst = received op src
-Step recv_reduce_right(int32_t peer, RangeList src, RangeList dst);  // dst = src op received
-Step reduce(RangeList a, RangeList b, RangeList dst);                // dst = a op b
+Step send(std::vector<int32_t> peers, RangeList src, Wire wire = Wire::element);
+Step recv(int32_t peer, RangeList dst, Wire wire = Wire::element);
+// dst = received op src
+Step recv_reduce_left(int32_t peer, RangeList src, RangeList dst, Wire wire = Wire::element);
+// dst = src op received
+Step recv_reduce_right(int32_t peer, RangeList src, RangeList dst, Wire wire = Wire::element);
+Step reduce(RangeList a, RangeList b, RangeList dst);  // dst = a op b
 Step copy(RangeList src, RangeList dst);
+// What a partial result in this chunk travels as without a rounding: accumulators from scratch,
+// elements from elsewhere (an input, or a result that is complete).
+constexpr Wire unrounded(const ChunkRange& range) {
+  return range.space == Space::scratch ? Wire::accumulator : Wire::element;
+}
 
 std::string to_string(const ChunkRange& range);  // "output[2-5]"
 std::string to_string(const Step& step);

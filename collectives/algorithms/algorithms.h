@@ -2,12 +2,17 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <string>
 #include <vector>
 
 #include "collectives/algorithm.h"
 #include "collectives/program.h"
 
 namespace tutti::algorithms {
+
+// All of them (catalogue.cc), simplest first.
+std::vector<Algorithm> built_in();
 
 Algorithm all_reduce_naive();
 Algorithm all_reduce_parameter_server();
@@ -23,11 +28,16 @@ Algorithm barrier_dissemination();
 // Rounds of doubling until p ranks are covered: the logarithm to base 2, rounded up.
 int32_t doublings(int32_t ranks);
 
+// For Algorithm::supports.
+std::string powers_of_two_only(const Shape& shape);
+
 // Most distinct ranks that any rank sends to, for algorithms without a simple formula.
 int32_t largest_fan_out(int32_t ranks, std::vector<Step> (*steps)(int32_t ranks, int32_t rank));
 
-// Appends: receive everybody's input(0) (rank r's into scratch(r)), and reduce them all, together
-// with the own input(0), into output(0) in the canonical order.
-void receive_and_reduce_canonically(const Shape& shape, std::vector<Step>& steps);
+// Appends the reduction of one chunk of every rank's into `result`, by the canonical tree. `of(r)`
+// is where rank r's contribution lies: at most one of them is not in scratch. Partial sums overwrite
+// those that are.
+void reduce_canonically(int32_t ranks, const std::function<ChunkRange(int32_t rank)>& of,
+                        ChunkRange result, std::vector<Step>& steps);
 
 }  // namespace tutti::algorithms

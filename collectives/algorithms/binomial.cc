@@ -73,17 +73,7 @@ Program emit_reduce(const Shape& shape) {
   return program;
 }
 
-Cost broadcast_cost(int32_t ranks) {
-  const double rounds = doublings(ranks);
-  return {.messages = rounds, .moved = rounds, .reduced = 0};
-}
-
-Cost reduce_cost(int32_t ranks) {
-  const double rounds = doublings(ranks);
-  return {.messages = rounds, .moved = rounds, .reduced = rounds};
-}
-
-constexpr std::string_view kSource = "Thakur, Rabenseifner, Gropp, IJHPCA 2005";
+constexpr const char* kSource = "Thakur, Rabenseifner, Gropp, IJHPCA 2005";
 
 }  // namespace
 
@@ -92,7 +82,6 @@ Algorithm broadcast_binomial() {
           .name = "binomial",
           .source = kSource,
           .grade = Grade::canonical,
-          .cost = broadcast_cost,
           .emit = emit_broadcast};
 }
 
@@ -101,7 +90,6 @@ Algorithm reduce_binomial() {
           .name = "binomial",
           .source = kSource,
           .grade = Grade::canonical,
-          .cost = reduce_cost,
           .emit = emit_reduce};
 }
 

@@ -12,21 +12,27 @@ namespace {
 
 // Reduces the contributions of ranks first .. last - 1 and says where the result is. The canonical
 // tree splits them at the largest power of two below their number.
-ChunkRange reduce_group(const Shape& shape, int32_t first, int32_t last, std::vector<Step>& steps) {
+ChunkRange reduce_group(const std::function<ChunkRange(int32_t)>& of, int32_t first, int32_t last,
+                        const ChunkRange* result, std::vector<Step>& steps) {
   const int32_t size = last - first;
-  if (size == 1) return first == shape.rank ? input(0) : scratch(first);
+  if (size == 1) return of(first);
   const auto half = static_cast<int32_t>(std::bit_floor(static_cast<uint32_t>(size - 1)));
-  const ChunkRange lower = reduce_group(shape, first, first + half, steps);
-  const ChunkRange upper = reduce_group(shape, first + half, last, steps);
-  const ChunkRange result = size == shape.ranks ? output(0) : scratch(first);
-  steps.push_back(reduce({lower}, {upper}, {result}));
-  return result;
+  const ChunkRange lower = reduce_group(of, first, first + half, nullptr, steps);
+  const ChunkRange upper = reduce_group(of, first + half, last, nullptr, steps);
+  const ChunkRange partial = lower.space == Space::scratch ? lower : upper;
+  steps.push_back(reduce({lower}, {upper}, {result != nullptr ? *result : partial}));
+  return partial;
 }
 
 }  // namespace
 
 int32_t doublings(int32_t ranks) {
   return static_cast<int32_t>(std::bit_width(static_cast<uint32_t>(ranks - 1)));
+}
+
+std::string powers_of_two_only(const Shape& shape) {
+  const bool fits = std::has_single_bit(static_cast<uint32_t>(shape.ranks));
+  return fits ? "" : "it needs a power of two of them";
 }
 
 int32_t largest_fan_out(int32_t ranks, std::vector<Step> (*steps)(int32_t ranks, int32_t rank)) {
@@ -41,11 +47,13 @@ int32_t largest_fan_out(int32_t ranks, std::vector<Step> (*steps)(int32_t ranks,
   return static_cast<int32_t>(largest);
 }
 
-void receive_and_reduce_canonically(const Shape& shape, std::vector<Step>& steps) {
-  for (int32_t peer = 0; peer < shape.ranks; ++peer) {
-    if (peer != shape.rank) steps.push_back(recv(peer, {scratch(peer)}));
+void reduce_canonically(int32_t ranks, const std::function<ChunkRange(int32_t)>& of,
+                        ChunkRange result, std::vector<Step>& steps) {
+  if (ranks == 1) {
+    steps.push_back(copy({of(0)}, {result}));
+  } else {
+    reduce_group(of, 0, ranks, &result, steps);
   }
-  reduce_group(shape, 0, shape.ranks, steps);
 }
 
 }  // namespace tutti::algorithms

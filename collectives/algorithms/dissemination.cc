@@ -30,8 +30,6 @@ Program emit(const Shape& shape) {
   return program;
 }
 
-Cost cost(int32_t ranks) { return {.messages = static_cast<double>(doublings(ranks))}; }
-
 }  // namespace
 
 Algorithm barrier_dissemination() {
@@ -39,7 +37,6 @@ Algorithm barrier_dissemination() {
           .name = "dissemination",
           .source = "Hensgen, Finkel, Manber, IJPP 1988",
           .grade = Grade::canonical,
-          .cost = cost,
           .emit = emit};
 }
 

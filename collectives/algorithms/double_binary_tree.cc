@@ -100,15 +100,6 @@ Program emit(const Shape& shape) {
   return program;
 }
 
-// On each level two messages come up and one goes down. An inner node takes in two halves and one
-// more as a leaf of the other tree, and one comes back down in each.
-Cost cost(int32_t ranks) {
-  const double depth = std::bit_width(static_cast<uint32_t>(ranks)) - 1;
-  return {.messages = 3 * depth,
-          .moved = ranks > 1 ? std::min(ranks, 4) / 2.0 : 0,
-          .reduced = std::min(ranks - 1, 2) / 2.0};
-}
-
 }  // namespace
 
 Algorithm all_reduce_double_binary_tree() {
@@ -116,7 +107,6 @@ Algorithm all_reduce_double_binary_tree() {
           .name = "double_binary_tree",
           .source = "Sanders, Speck, Träff, Parallel Computing 2009",
           .grade = Grade::same_bits,
-          .cost = cost,
           .emit = emit};
 }
 

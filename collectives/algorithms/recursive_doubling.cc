@@ -85,13 +85,6 @@ Program emit(const Shape& shape) {
   return program;
 }
 
-// Passing on the right group's result takes volume, but hardly time before one's own is there.
-Cost cost(int32_t ranks) {
-  const double rounds = doublings(ranks);
-  const double passed_on = std::has_single_bit(static_cast<uint32_t>(ranks)) ? 0 : 1;
-  return {.messages = rounds, .moved = rounds + passed_on, .reduced = rounds};
-}
-
 }  // namespace
 
 Algorithm all_reduce_recursive_doubling() {
@@ -99,7 +92,6 @@ Algorithm all_reduce_recursive_doubling() {
           .name = "recursive_doubling",
           .source = "Thakur, Rabenseifner, Gropp, IJHPCA 2005",
           .grade = Grade::canonical,
-          .cost = cost,
           .emit = emit};
 }
 

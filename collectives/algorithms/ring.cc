@@ -90,22 +90,7 @@ Program emit_reduce_scatter(const Shape& shape) {
   return program;
 }
 
-Cost all_reduce_cost(int32_t ranks) {
-  const double hops = ranks - 1;
-  return {.messages = 2 * hops, .moved = 2 * hops / ranks, .reduced = hops / ranks};
-}
-
-Cost all_gather_cost(int32_t ranks) {
-  const double hops = ranks - 1;
-  return {.messages = hops, .moved = hops, .reduced = 0};
-}
-
-Cost reduce_scatter_cost(int32_t ranks) {
-  const double hops = ranks - 1;
-  return {.messages = hops, .moved = hops, .reduced = hops};
-}
-
-constexpr std::string_view kSource = "Patarasuk, Yuan, JPDC 2009";
+constexpr const char* kSource = "Patarasuk, Yuan, JPDC 2009";
 
 }  // namespace
 
@@ -114,7 +99,6 @@ Algorithm all_reduce_ring() {
           .name = "ring",
           .source = kSource,
           .grade = Grade::same_bits,
-          .cost = all_reduce_cost,
           .emit = emit_all_reduce};
 }
 
@@ -123,7 +107,6 @@ Algorithm all_gather_ring() {
           .name = "ring",
           .source = kSource,
           .grade = Grade::canonical,
-          .cost = all_gather_cost,
           .emit = emit_all_gather};
 }
 
@@ -132,7 +115,6 @@ Algorithm reduce_scatter_ring() {
           .name = "ring",
           .source = kSource,
           .grade = Grade::same_bits,
-          .cost = reduce_scatter_cost,
           .emit = emit_reduce_scatter};
 }
 

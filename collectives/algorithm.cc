@@ -87,6 +87,15 @@ const Algorithm& require_algorithm(Collective collective, std::string_view name)
               {.remedy = cat("take one of ", known)});
 }
 
+std::vector<Program> emit_all(const Algorithm& algorithm, Shape shape) {
+  std::vector<Program> programs;
+  programs.reserve(shape.ranks);
+  for (shape.rank = 0; shape.rank < shape.ranks; ++shape.rank) {
+    programs.push_back(algorithm.emit(shape));
+  }
+  return programs;
+}
+
 const Algorithm& add_algorithm(Algorithm algorithm) {
   std::lock_guard lock(catalogue().mutex);
   for (const Algorithm& known : catalogue().all) {

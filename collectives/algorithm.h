@@ -25,7 +25,7 @@ std::string_view name(Grade grade);
 struct Algorithm {
   Collective collective = Collective::barrier;
   std::string name;
-  std::string source;  // the paper it comes from
+  std::string source;          // the paper it comes from
   Grade grade = Grade::wrong;  // what it has for every shape that it supports
   // gather, scatter, all_to_all: no chunk passes through a third rank, so that each rank needs to
   // know the lengths of its own blocks only. verify checks it.
@@ -48,6 +48,9 @@ const Algorithm* find_algorithm(Collective collective, std::string_view name);
 const Algorithm* find_algorithm(uint16_t id);
 // Throws Error(invalid_argument) that lists the names there are.
 const Algorithm& require_algorithm(Collective collective, std::string_view name);
+
+// The programs of all ranks; shape.rank does not matter.
+std::vector<Program> emit_all(const Algorithm& algorithm, Shape shape);
 
 // Adds one at run time (imported, composed); returns the one that is there already under the same
 // id. Ids of built-in ones lie below kImported. Any thread.

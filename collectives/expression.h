@@ -1,4 +1,5 @@
-// What a chunk holds, as a formula: an input chunk of some rank, or two formulas combined.
+// What a chunk holds, as a formula: an input chunk of some rank, two formulas combined, or one
+// rounded to the element type.
 //
 // Equal formulas have equal ids (the graph is hash-consed), so comparing the order of summation on
 // two ranks is comparing two numbers.
@@ -20,39 +21,52 @@ class Expressions {
 
   // Input chunk `chunk` of `rank`.
   Id leaf(int32_t rank, int32_t chunk);
-  // left op right; both are of the same chunk.
+  // left op right; both are of the same chunk, and do not overlap.
   Id combine(Id left, Id right);
-  // The canonical tree over all ranks' chunk `chunk`.
-  Id canonical(int32_t chunk) { return canonical(chunk, 0, ranks_); }
+  // An input, and what is rounded already, stay what they are.
+  Id rounded(Id id);
+  // The canonical tree over chunk `chunk` of ranks 0 to ranks - 1, rounded at its end.
+  Id canonical(int32_t chunk, int32_t ranks) { return rounded(canonical(chunk, 0, ranks)); }
 
   int32_t chunk_of(Id id) const { return nodes_[id].chunk; }
   // The ranks whose inputs it holds, ascending.
-  std::vector<int> contributors(Id id) const { return ranks_in(id, kNothing); }
-  std::vector<int> in_both(Id a, Id b) const { return ranks_in(a, b); }
-  std::vector<int> missing(Id id) const;
+  std::vector<int> contributors(Id id) const;
+  std::vector<int> in_both(Id a, Id b) const;
   bool overlap(Id a, Id b) const;
+  bool same_contributors(Id a, Id b) const { return nodes_[a].set == nodes_[b].set; }
 
  private:
   struct Node {
     int32_t chunk;
-    Id left;   // kNothing: a leaf
-    Id right;  // a leaf's rank
+    Id left;      // kNothing: a leaf
+    Id right;     // a leaf's rank; kNothing: left, rounded
+    int32_t set;  // of contributors
   };
   static uint64_t key(int32_t a, int32_t b) {
     return uint64_t{static_cast<uint32_t>(a)} << 32 | static_cast<uint32_t>(b);
   }
   Id canonical(int32_t chunk, int32_t first, int32_t last);
-  bool holds(Id id, int32_t rank) const {
-    return (bits_[static_cast<size_t>(id) * words_ + rank / 64] >> (rank % 64) & 1) != 0;
-  }
-  // Of a, and of b where it is not kNothing.
-  std::vector<int> ranks_in(Id a, Id b) const;
-  Id add(const Node& node);
+  Id add(std::unordered_map<uint64_t, Id>& known, uint64_t key, const Node& node);
+  const uint64_t* bits(Id id) const { return &sets_[static_cast<size_t>(nodes_[id].set) * words_]; }
+  // Equal sets have equal numbers.
+  int32_t number_of(std::vector<uint64_t> set);
+  int32_t single(int32_t rank);
+  int32_t united(Id a, Id b);
+
+  struct HashSet {
+    size_t operator()(const std::vector<uint64_t>& set) const {
+      uint64_t hash = 14695981039346656037u;
+      for (const uint64_t word : set) hash = (hash ^ word ^ word >> 32) * 1099511628211u;
+      return hash;
+    }
+  };
 
   int32_t ranks_;
   int32_t words_;
   std::vector<Node> nodes_;
-  std::vector<uint64_t> bits_;  // words_ for each node: its contributors
+  std::vector<uint64_t> sets_;  // words_ each
+  std::unordered_map<std::vector<uint64_t>, int32_t, HashSet> numbers_;
+  std::unordered_map<uint64_t, int32_t> unions_;
   std::unordered_map<uint64_t, Id> leaves_;
   std::unordered_map<uint64_t, Id> inner_;
 };

@@ -13,21 +13,24 @@ namespace tutti {
 
 namespace {
 
-// The length of a chunk depends on its place in its block alone.
-std::vector<int32_t> sizes(const RangeList& ranges, int32_t per_block) {
-  std::vector<int32_t> result;
-  for_each_chunk(ranges, [&](Space, int32_t chunk) { result.push_back(chunk % per_block); });
+// Size classes of the chunks, in order.
+using Classes = std::vector<int32_t>;
+
+Classes classes(Collective collective, const Program& program, const Shape& shape,
+                const RangeList& ranges) {
+  Classes result;
+  for_each_chunk(ranges, [&](Space space, int32_t chunk) {
+    result.push_back(size_class(collective, program, shape, space, chunk));
+  });
   return result;
 }
 
 // Why ranges that meet do not fit, or "".
-std::string misfit(const RangeList& a, const RangeList& b, int32_t per_block) {
-  const std::vector<int32_t> x = sizes(a, per_block);
-  const std::vector<int32_t> y = sizes(b, per_block);
-  if (x.size() != y.size()) {
-    return cat("sizes do not fit: ", x.size(), " chunks meet ", y.size());
+std::string misfit(const Classes& a, const Classes& b) {
+  if (a.size() != b.size()) {
+    return cat("sizes do not fit: ", a.size(), " chunks meet ", b.size());
   }
-  if (x != y) return "sizes do not fit: chunks at different places of their blocks meet";
+  if (a != b) return "sizes do not fit: chunks of different size classes meet";
   return {};
 }
 
@@ -78,12 +81,12 @@ class StepChecker {
   }
 
   int32_t chunks_in(Space space) const {
-    const bool is_root = shape_.rank == shape_.root;
+    if (!has_space(collective_, shape_, space)) return 0;
     switch (space) {
       case Space::input:
-        return collective_ == Collective::broadcast && !is_root ? 0 : program_.input_chunks;
+        return program_.input_chunks;
       case Space::output:
-        return collective_ == Collective::reduce && !is_root ? 0 : program_.output_chunks;
+        return program_.output_chunks;
       case Space::scratch:
         return program_.scratch_chunks;
     }
@@ -100,21 +103,25 @@ class StepChecker {
   }
 
   void check_operands(const Step& step) const {
-    const int32_t per_block = std::max(1, chunks_per_block(collective_, program_));
+    const auto classes_of = [&](const RangeList& ranges) {
+      return classes(collective_, program_, shape_, ranges);
+    };
     const auto fit = [&](const RangeList& a, const RangeList& b) {
-      const std::string problem = misfit(a, b, per_block);
+      const std::string problem = misfit(classes_of(a), classes_of(b));
       require(problem.empty(), problem);
     };
     const bool is_send = step.kind == StepKind::send;
     const bool is_message = !step.peers.empty();
     const RangeList& message = is_send ? step.src : step.dst;
     if (is_message) {
-      const auto count = static_cast<int64_t>(sizes(message, 1).size());
+      const auto count = static_cast<int64_t>(classes_of(message).size());
       if (count > program_.chunks_per_message) {
         refuse(cat("exceeds the declared limit: a message of ", count,
                    " chunks, chunks_per_message is ", program_.chunks_per_message));
       }
     }
+    require(step.wire == Wire::element || (is_message && reduces(collective_)),
+            "carries accumulators where there are none");
     require(!step.dst.empty() || is_send || step.kind == StepKind::recv, "writes nothing");
     require(step.dst.empty() || !is_send, "a send has a destination");
     if (step.kind == StepKind::recv) return require(step.src.empty(), "a recv has a source");
@@ -126,37 +133,29 @@ class StepChecker {
   // No chunk is written twice, or read at one place and written at another one, in a single step:
   // nobody promises an order within a step.
   void check_destination(const Step& step) const {
-    std::vector<std::pair<Space, int32_t>> written;
+    std::vector<int64_t> written;
     for_each_chunk(step.dst, [&](Space space, int32_t chunk) {
       require(space != Space::input, "writes to the input");
-      written.push_back(location(space, chunk));
+      written.push_back(place_of(space, chunk));
     });
-    std::vector<std::pair<Space, int32_t>> sorted = written;
+    std::vector<int64_t> sorted = written;
     std::ranges::sort(sorted);
     require(std::ranges::adjacent_find(sorted) == sorted.end(), "writes a chunk twice");
     for (const RangeList* source : {&step.src, &step.src2}) {
       size_t i = 0;
       for_each_chunk(*source, [&](Space space, int32_t chunk) {
-        const auto found = std::ranges::find(written, location(space, chunk));
-        require(found == written.end() || found == written.begin() + static_cast<ptrdiff_t>(i),
+        const int64_t read = place_of(space, chunk);
+        const bool own = i < written.size() && written[i] == read;
+        require(own || !std::ranges::binary_search(sorted, read),
                 "reads a chunk that it overwrites with another one");
         ++i;
       });
     }
   }
 
-  // Where a chunk is when the call is in place.
-  std::pair<Space, int32_t> location(Space space, int32_t chunk) const {
-    const int32_t own = shape_.rank * chunks_per_block(collective_, program_);
-    if (collective_ == Collective::all_gather && space == Space::input) {
-      return {Space::output, own + chunk};
-    }
-    if (collective_ == Collective::reduce_scatter && space == Space::output) {
-      return {Space::input, own + chunk};
-    }
-    const bool same = collective_ != Collective::all_gather &&
-                      collective_ != Collective::reduce_scatter && space == Space::output;
-    return {same ? Space::input : space, chunk};
+  // When the call is in place.
+  int64_t place_of(Space space, int32_t chunk) const {
+    return location(collective_, program_, shape_, space, chunk);
   }
 
   Collective collective_;
@@ -166,22 +165,42 @@ class StepChecker {
 };
 
 bool counts_fit(Collective collective, const Program& program, int32_t ranks) {
-  switch (collective) {
-    case Collective::all_gather:
-      return program.input_chunks > 0 && program.output_chunks == ranks * program.input_chunks;
-    case Collective::reduce_scatter:
-      return program.output_chunks > 0 && program.input_chunks == ranks * program.output_chunks;
-    case Collective::barrier:
-      return program.input_chunks == 0 && program.output_chunks == 0;
-    default:
-      return program.input_chunks > 0 && program.output_chunks == program.input_chunks;
-  }
+  const auto input = int64_t{program.input_chunks};
+  const auto output = int64_t{program.output_chunks};
+  if (collective == Collective::barrier) return input == 0 && output == 0;
+  if (input <= 0 || output <= 0) return false;
+  const bool in_blocks = has_input_blocks(collective);
+  const bool out_blocks = has_output_blocks(collective);
+  if (in_blocks && out_blocks) return input == output && input % ranks == 0;
+  return input * (out_blocks ? ranks : 1) == output * (in_blocks ? ranks : 1);
 }
 
 }  // namespace
 
 std::string place(const Program& program, int32_t rank, int32_t step) {
   return cat("rank ", rank, ", step ", step, " (", to_string(program.steps[step]), ")");
+}
+
+bool has_space(Collective collective, const Shape& shape, Space space) {
+  if (shape.rank == shape.root || space == Space::scratch) return true;
+  if (space == Space::input) {
+    return collective != Collective::broadcast && collective != Collective::scatter;
+  }
+  return collective != Collective::reduce && collective != Collective::gather;
+}
+
+void check_direct(std::span<const Program> programs) {
+  for (size_t rank = 0; rank < programs.size(); ++rank) {
+    const std::vector<Step>& steps = programs[rank].steps;
+    for (size_t i = 0; i < steps.size(); ++i) {
+      const auto lies_in = [](const RangeList& ranges, Space space) {
+        return std::ranges::all_of(ranges, [&](const ChunkRange& r) { return r.space == space; });
+      };
+      if (lies_in(steps[i].src, Space::input) && lies_in(steps[i].dst, Space::output)) continue;
+      throw Refusal{cat(place(programs[rank], static_cast<int32_t>(rank), static_cast<int32_t>(i)),
+                        ": declared direct, but forwards what it received")};
+    }
+  }
 }
 
 void check_steps(Collective collective, std::span<const Program> programs, int32_t root) {
@@ -217,7 +236,9 @@ void check_messages(Collective collective, std::span<const Plan> plans) {
       if (queue.kind == Plan::QueueKind::recv) receives[queue.peer * ranks + rank] = &queue.steps;
     }
   }
-  const int32_t per_block = std::max(1, chunks_per_block(collective, plans[0].program));
+  const auto classes_of = [&](const Plan& plan, const RangeList& ranges) {
+    return classes(collective, plan.program, plan.shape, ranges);
+  };
   for (size_t a = 0; a < ranks; ++a) {
     for (size_t b = 0; b < ranks; ++b) {
       const std::vector<int32_t>& sent = *sends[a * ranks + b];
@@ -233,8 +254,12 @@ void check_messages(Collective collective, std::span<const Plan> plans) {
           throw Refusal{cat(place(plans[b].program, to, received[k]), ": unmatched message: rank ",
                             from, " never sends it")};
         }
-        const std::string problem = misfit(plans[a].program.steps[sent[k]].src,
-                                           plans[b].program.steps[received[k]].dst, per_block);
+        const Step& out = plans[a].program.steps[sent[k]];
+        const Step& in = plans[b].program.steps[received[k]];
+        std::string problem = misfit(classes_of(plans[a], out.src), classes_of(plans[b], in.dst));
+        if (problem.empty() && out.wire != in.wire) {
+          problem = "what one end sends as accumulators, the other end takes for elements,";
+        }
         if (!problem.empty()) {
           throw Refusal{cat(place(plans[b].program, to, received[k]), ": ", problem, " from ",
                             place(plans[a].program, from, sent[k]))};

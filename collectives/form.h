@@ -27,6 +27,13 @@ void check_steps(Collective collective, std::span<const Program> programs, int32
 // from a, and there are as many of one as of the other. Throws Refusal.
 void check_messages(Collective collective, std::span<const Plan> plans);
 
+// Whether the rank has a buffer there: some exist at the root only.
+bool has_space(Collective collective, const Shape& shape, Space space);
+
+// Programs of a direct algorithm send from input, receive into output, and nothing else. Throws
+// Refusal.
+void check_direct(std::span<const Program> programs);
+
 // Calls visit(space, chunk) for each chunk of the list, in order.
 template <typename Visit>
 void for_each_chunk(const RangeList& ranges, Visit visit) {

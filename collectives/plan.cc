@@ -29,7 +29,8 @@ class Dependencies {
       found_.clear();
       // A token says "all that was received before this is done here".
       if (step.kind == StepKind::send && step.src.empty()) found_ = received;
-      for (const RangeList* ranges : {&step.src, &step.src2}) for_each_place(*ranges, &Dependencies::read);
+      for (const RangeList* ranges : {&step.src, &step.src2})
+        for_each_place(*ranges, &Dependencies::read);
       for_each_place(step.dst, &Dependencies::write);
       std::ranges::sort(found_);
       found_.erase(std::ranges::unique(found_).begin(), found_.end());

@@ -53,11 +53,10 @@ int32_t chunks_per_block(Collective collective, const Program& program, int32_t 
 }
 
 int32_t size_classes(Collective collective, const Program& program, int32_t ranks) {
-  const int32_t blocks =
-      collective != Collective::all_to_all &&
-              (has_input_blocks(collective) || has_output_blocks(collective))
-          ? ranks
-          : 1;
+  const int32_t blocks = collective != Collective::all_to_all &&
+                                 (has_input_blocks(collective) || has_output_blocks(collective))
+                             ? ranks
+                             : 1;
   return std::max(1, blocks * chunks_per_block(collective, program, ranks));
 }
 
@@ -72,8 +71,7 @@ int32_t size_class(Collective collective, const Program& program, const Shape& s
 }
 
 Step send(std::vector<int32_t> peers, RangeList src, Wire wire) {
-  return {
-      .kind = StepKind::send, .peers = std::move(peers), .src = std::move(src), .wire = wire};
+  return {.kind = StepKind::send, .peers = std::move(peers), .src = std::move(src), .wire = wire};
 }
 
 Step recv(int32_t peer, RangeList dst, Wire wire) {

@@ -141,9 +141,9 @@ struct Shape {
 // Chunks of one block: C, or k where there are blocks.
 int32_t chunks_per_block(Collective collective, const Program& program, int32_t ranks);
 
-// Size classes: C of them, or p * k (block by block) where the larger buffer has blocks, and scratch
-// chunk j is of class j mod their number. all_to_all has k: its chunks are forwarded only when all
-// blocks are equally long.
+// Size classes: C of them, or p * k (block by block) where the larger buffer has blocks, and
+// scratch chunk j is of class j mod their number. all_to_all has k: its chunks are forwarded only
+// when all blocks are equally long.
 int32_t size_classes(Collective collective, const Program& program, int32_t ranks);
 int32_t size_class(Collective collective, const Program& program, const Shape& shape, Space space,
                    int32_t chunk);

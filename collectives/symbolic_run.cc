@@ -1,7 +1,6 @@
 #include "collectives/symbolic_run.h"
 
 #include <algorithm>
-#include <bit>
 #include <deque>
 #include <string_view>
 #include <utility>
@@ -13,18 +12,17 @@ namespace tutti {
 
 SymbolicRun::Rank::Rank(const Plan& plan, bool in_place)
     : cursors(plan.queues.size(), 0),
-      done(static_cast<size_t>(plan.words), 0),
+      done(plan.program.steps.size(), false),
       heard(plan.program.steps.size()) {
   const Program& program = plan.program;
-  const int32_t own = plan.shape.rank * chunks_per_block(plan.collective, program);
-  int32_t input = 0;
-  int32_t output = program.input_chunks;
-  if (in_place) {
-    input = plan.collective == Collective::all_gather ? own : 0;
-    output = plan.collective == Collective::reduce_scatter ? own : 0;
-  }
   const int32_t scratch = program.input_chunks + program.output_chunks;
-  base = {input, output, scratch};
+  base = {0, program.input_chunks, scratch};
+  if (in_place) {
+    for (const Space space : {Space::input, Space::output}) {
+      base[static_cast<size_t>(space)] =
+          static_cast<int32_t>(location(plan.collective, program, plan.shape, space, 0));
+    }
+  }
   cells.resize(static_cast<size_t>(scratch) + program.scratch_chunks);
 }
 
@@ -32,8 +30,7 @@ SymbolicRun::SymbolicRun(std::span<const Plan> plans, bool in_place, Expressions
     : plans_(plans), expressions_(expressions), connections_(plans.size() * plans.size()) {
   for (const Plan& plan : plans) {
     Rank& self = ranks_.emplace_back(plan, in_place);
-    const bool is_root = plan.shape.rank == plan.shape.root;
-    if (plan.collective == Collective::broadcast && !is_root) continue;
+    if (!has_space(plan.collective, plan.shape, Space::input)) continue;
     for (int32_t chunk = 0; chunk < plan.program.input_chunks; ++chunk) {
       self.cells[self.index(Space::input, chunk)].value = expressions.leaf(plan.shape.rank, chunk);
     }
@@ -81,7 +78,7 @@ bool SymbolicRun::advance(int32_t rank, size_t queue) {
   const int32_t number = plan.queues[queue].steps[self.cursors[queue]];
   if (!can_run(rank, number)) return false;
   execute(rank, number);
-  self.done[number / 64] |= uint64_t{1} << (number % 64);
+  self.done[number] = true;
   const std::vector<int32_t>& shared = plan.send_queues[number];
   if (shared.empty()) ++self.cursors[queue];
   for (const int32_t other : shared) ++self.cursors[other];
@@ -89,10 +86,8 @@ bool SymbolicRun::advance(int32_t rank, size_t queue) {
 }
 
 int32_t SymbolicRun::needed_first(int32_t rank, int32_t number) const {
-  const uint64_t* needs = plans_[rank].needs_of(number);
-  for (int32_t word = 0; word < plans_[rank].words; ++word) {
-    const uint64_t open = needs[word] & ~ranks_[rank].done[word];
-    if (open != 0) return word * 64 + std::countr_zero(open);
+  for (const int32_t needed : plans_[rank].needs_of(number)) {
+    if (!ranks_[rank].done[needed]) return needed;
   }
   return -1;
 }
@@ -138,15 +133,12 @@ void SymbolicRun::refuse_if_stuck() {
   int stuck = 0;
   for (const Plan& plan : plans_) {
     const int32_t rank = plan.shape.rank;
-    for (int32_t word = 0; word < plan.words; ++word) {
-      const uint64_t open = plan.all[word] & ~ranks_[rank].done[word];
-      if (open == 0) continue;
-      if (++stuck > kShown) break;
-      const int32_t number = word * 64 + std::countr_zero(open);
-      all += cat(all.empty() ? "" : "; ", place(plan.program, rank, number), " waits for ",
-                 waits_for(rank, number));
-      break;
-    }
+    const std::vector<bool>& done = ranks_[rank].done;
+    const auto open = std::ranges::find(done, false);
+    if (open == done.end() || ++stuck > kShown) continue;
+    const auto number = static_cast<int32_t>(open - done.begin());
+    all += cat(all.empty() ? "" : "; ", place(plan.program, rank, number), " waits for ",
+               waits_for(rank, number));
   }
   if (stuck == 0) return;
   if (stuck > kShown) all += cat("; and ", stuck - kShown, " more ranks");
@@ -175,6 +167,9 @@ void SymbolicRun::execute(int32_t rank, int32_t number) {
 void SymbolicRun::execute_send(int32_t rank, int32_t number) {
   const Step& step = plans_[rank].program.steps[number];
   Message message{.values = read(rank, number, step.src), .known = {}};
+  if (step.wire == Wire::element) {
+    for (Id& value : message.values) value = expressions_.rounded(value);
+  }
   if (step.src.empty()) message.known = knowledge(rank, number);
   for (const int32_t peer : step.peers) {
     connection(rank, peer) = message;
@@ -218,7 +213,9 @@ void SymbolicRun::write(int32_t rank, int32_t number, const RangeList& ranges,
   Rank& self = ranks_[rank];
   size_t i = 0;
   for_each_chunk(ranges, [&](Space space, int32_t chunk) {
-    self.cells[self.index(space, chunk)] = {.value = values[i++], .writer = number};
+    const Id value = values[i++];
+    self.cells[self.index(space, chunk)] = {
+        .value = space == Space::output ? expressions_.rounded(value) : value, .writer = number};
   });
 }
 

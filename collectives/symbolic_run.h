@@ -31,7 +31,8 @@ class SymbolicRun {
   // Throws Refusal: no progress, read before write, wrong chunk, double count.
   void to_the_end();
 
-  // After the end: what an output chunk holds, and whom the rank knows to have started.
+  // After the end: what an output chunk holds, and whom the rank knows to have started. Where
+  // nothing was written to it in place, that is what was there before.
   const Cell& result(int32_t rank, int32_t chunk) const;
   std::vector<bool> known(int32_t rank) const;
 
@@ -52,7 +53,7 @@ class SymbolicRun {
     std::array<int32_t, 3> base = {};  // first cell of each space
     std::vector<Cell> cells;
     std::vector<size_t> cursors;           // next step of each queue
-    std::vector<uint64_t> done;            // bit set over steps
+    std::vector<bool> done;                // by step
     std::vector<std::vector<bool>> heard;  // by step: what the token that it received said
     bool awake = true;
   };
@@ -75,6 +76,7 @@ class SymbolicRun {
   bool at_head(int32_t rank, size_t queue, int32_t number) const;
 
   std::vector<Id> read(int32_t rank, int32_t number, const RangeList& ranges);
+  // Output holds elements: what is written to it is rounded.
   void write(int32_t rank, int32_t number, const RangeList& ranges, const std::vector<Id>& values);
   std::vector<Id> combine(int32_t rank, int32_t number, const std::vector<Id>& left,
                           const std::vector<Id>& right);

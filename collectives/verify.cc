@@ -1,6 +1,7 @@
 #include "collectives/verify.h"
 
 #include <algorithm>
+#include <iterator>
 #include <vector>
 
 #include "base/text.h"
@@ -13,28 +14,25 @@ namespace tutti {
 
 namespace {
 
-bool reduces(Collective collective) {
-  return collective == Collective::all_reduce || collective == Collective::reduce_scatter ||
-         collective == Collective::reduce;
-}
-
-// The input chunk, and the rank it comes from where the collective does not reduce, that is due in
-// an output chunk.
+// What is due in an output chunk: an input chunk, of which rank where the collective does not
+// reduce, and combined over ranks 0 to `over` - 1 where it does.
 struct Due {
   int32_t chunk;
   int32_t rank;
+  int32_t over;
 };
 
 Due due_in(const Plan& plan, int32_t output_chunk) {
-  const int32_t block = chunks_per_block(plan.collective, plan.program);
-  switch (plan.collective) {
-    case Collective::all_gather:
-      return {.chunk = output_chunk % block, .rank = output_chunk / block};
-    case Collective::reduce_scatter:
-      return {.chunk = plan.shape.rank * block + output_chunk, .rank = -1};
-    default:
-      return {.chunk = output_chunk, .rank = plan.shape.root};
+  const Shape& shape = plan.shape;
+  const int32_t block = chunks_per_block(plan.collective, plan.program, shape.ranks);
+  Due due{.chunk = output_chunk, .rank = shape.root, .over = shape.ranks};
+  if (has_output_blocks(plan.collective)) {
+    due = {.chunk = output_chunk % block, .rank = output_chunk / block, .over = 0};
   }
+  if (has_input_blocks(plan.collective)) due.chunk += shape.rank * block;
+  if (plan.collective == Collective::scan) due.over = shape.rank + 1;
+  if (plan.collective == Collective::exscan) due.over = shape.rank;
+  return due;
 }
 
 // What is wrong with the result in an output chunk, or "".
@@ -47,8 +45,15 @@ std::string wrong_result(const Plan& plan, int32_t chunk, Expressions::Id value,
                due.chunk);
   }
   if (reduces(plan.collective)) {
-    const std::vector<int> missing = expressions.missing(value);
-    if (missing.empty()) return {};
+    const Expressions::Id wanted = expressions.canonical(due.chunk, due.over);
+    if (expressions.same_contributors(value, wanted)) return {};
+    const std::vector<int> there = expressions.contributors(value);
+    const std::vector<int> needed = expressions.contributors(wanted);
+    std::vector<int> missing;
+    std::vector<int> surplus;
+    std::ranges::set_difference(needed, there, std::back_inserter(missing));
+    std::ranges::set_difference(there, needed, std::back_inserter(surplus));
+    if (missing.empty()) return cat("surplus contribution: input of rank ", rank_ranges(surplus));
     return cat("missing contribution: it lacks input of rank ", rank_ranges(missing));
   }
   if (value == expressions.leaf(due.rank, due.chunk)) return {};
@@ -63,6 +68,13 @@ void check_result(const Plan& plan, int32_t chunk, const SymbolicRun::Cell& cell
   const int32_t rank = plan.shape.rank;
   throw Refusal{cat(cell.writer < 0 ? cat("rank ", rank) : place(plan.program, rank, cell.writer),
                     ": output[", chunk, "]: ", problem)};
+}
+
+// The first rank of an exscan has no result.
+void check_untouched(const Plan& plan, int32_t chunk, const SymbolicRun::Cell& cell) {
+  if (cell.writer < 0) return;
+  throw Refusal{cat(place(plan.program, plan.shape.rank, cell.writer), ": output[", chunk,
+                    "]: surplus contribution: rank 0 of an exscan has no result")};
 }
 
 void check_barrier(const SymbolicRun& run, int32_t ranks) {
@@ -89,12 +101,17 @@ Grade check_run(std::span<const Plan> plans, bool in_place) {
   Grade grade = Grade::canonical;
   for (const Plan& plan : plans) {
     const int32_t rank = plan.shape.rank;
-    if (collective == Collective::reduce && rank != plan.shape.root) continue;
+    if (!has_space(collective, plan.shape, Space::output)) continue;
     for (int32_t chunk = 0; chunk < plan.program.output_chunks; ++chunk) {
       const SymbolicRun::Cell& cell = run.result(rank, chunk);
+      if (collective == Collective::exscan && rank == 0) {
+        check_untouched(plan, chunk, cell);
+        continue;
+      }
       check_result(plan, chunk, cell, expressions);
       if (!reduces(collective)) continue;
-      if (cell.value != expressions.canonical(due_in(plan, chunk).chunk)) {
+      const Due due = due_in(plan, chunk);
+      if (cell.value != expressions.canonical(due.chunk, due.over)) {
         grade = std::min(grade, Grade::same_bits);
       }
       const bool shared = collective == Collective::all_reduce;
@@ -106,18 +123,19 @@ Grade check_run(std::span<const Plan> plans, bool in_place) {
 
 }  // namespace
 
-Verdict verify(Collective collective, std::span<const Program> programs, int32_t root) {
+Verdict verify(Collective collective, std::span<const Program> programs, const Proof& proof) {
   const auto ranks = static_cast<int32_t>(programs.size());
-  if (ranks == 0 || root < 0 || root >= ranks) {
-    return {.problem = cat("there is no root ", root, " among ", ranks, " ranks")};
+  if (ranks == 0 || proof.root < 0 || proof.root >= ranks) {
+    return {.problem = cat("there is no root ", proof.root, " among ", ranks, " ranks")};
   }
   try {
-    check_steps(collective, programs, root);
+    check_steps(collective, programs, proof.root);
+    if (proof.direct) check_direct(programs);
     std::vector<Plan> plans;
     plans.reserve(ranks);
     for (int32_t rank = 0; rank < ranks; ++rank) {
-      plans.push_back(
-          make_plan(collective, {.ranks = ranks, .rank = rank, .root = root}, programs[rank]));
+      plans.push_back(make_plan(collective, {.ranks = ranks, .rank = rank, .root = proof.root},
+                                programs[rank]));
     }
     check_messages(collective, plans);
     const Grade apart = check_run(plans, false);
@@ -127,15 +145,11 @@ Verdict verify(Collective collective, std::span<const Program> programs, int32_t
   }
 }
 
-Verdict verify(const Algorithm& algorithm, int32_t ranks, int32_t root) {
-  const std::string reason = algorithm.supports(ranks);
+Verdict verify(const Algorithm& algorithm, const Shape& shape) {
+  const std::string reason = algorithm.supports(shape);
   if (!reason.empty()) return {.problem = reason};
-  std::vector<Program> programs;
-  programs.reserve(ranks);
-  for (int32_t rank = 0; rank < ranks; ++rank) {
-    programs.push_back(algorithm.emit({.ranks = ranks, .rank = rank, .root = root}));
-  }
-  return verify(algorithm.collective, programs, root);
+  return verify(algorithm.collective, emit_all(algorithm, shape),
+                {.root = shape.root, .direct = algorithm.direct});
 }
 
 }  // namespace tutti

@@ -19,8 +19,14 @@ struct Verdict {
   std::string problem;  // empty unless wrong: "rank 2, step 5 (recv from 1): ..."
 };
 
+struct Proof {
+  int32_t root = 0;
+  bool direct = false;  // proves that no chunk passes through a third rank, too
+};
+
 // `programs[r]` is rank r's.
-Verdict verify(Collective collective, std::span<const Program> programs, int32_t root = 0);
-Verdict verify(const Algorithm& algorithm, int32_t ranks, int32_t root = 0);
+Verdict verify(Collective collective, std::span<const Program> programs, const Proof& proof = {});
+// shape.rank does not matter: all ranks' programs are proved.
+Verdict verify(const Algorithm& algorithm, const Shape& shape);
 
 }  // namespace tutti

@@ -1,12 +1,16 @@
-// tutti verify: proves every algorithm for every number of ranks and every root.
+// tutti verify: proves every algorithm for every number of ranks, every root and every grouping of
+// ranks by host; beyond --max-ranks, samples up to 1024 ranks.
 #include "collectives/verify.h"
 
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/error.h"
@@ -18,8 +22,12 @@ namespace tutti::tool {
 
 namespace {
 
+constexpr int kSampledRanks[] = {96, 127, 128, 192, 257, 512, 1000, 1024};
+constexpr int kMostSampled = 1024;
+
 struct Options {
   int max_ranks = 16;
+  bool samples = true;
   std::string collective;  // empty: all
   std::string algorithm;   // empty: all
 };
@@ -27,11 +35,11 @@ struct Options {
 std::vector<const Algorithm*> selected(const Options& options) {
   std::vector<const Algorithm*> found;
   std::string known;
-  for (const Algorithm& algorithm : all_algorithms()) {
-    known += cat(known.empty() ? "" : ", ", name(algorithm.collective), ' ', algorithm.name);
-    if (!options.collective.empty() && options.collective != name(algorithm.collective)) continue;
-    if (!options.algorithm.empty() && options.algorithm != algorithm.name) continue;
-    found.push_back(&algorithm);
+  for (const Algorithm* algorithm : all_algorithms()) {
+    known += cat(known.empty() ? "" : ", ", name(algorithm->collective), ' ', algorithm->name);
+    if (!options.collective.empty() && options.collective != name(algorithm->collective)) continue;
+    if (!options.algorithm.empty() && options.algorithm != algorithm->name) continue;
+    found.push_back(algorithm);
   }
   if (!found.empty()) return found;
   throw Error(ErrorCode::invalid_argument,
@@ -42,41 +50,115 @@ std::vector<const Algorithm*> selected(const Options& options) {
               {.remedy = cat("take one of: ", known)});
 }
 
-struct Proof {
-  std::vector<int> ranks;  // covered
-  Grade lowest = Grade::canonical;
-  long proved = 0;
-  std::vector<std::string> problems;
+// Every root up to --max-ranks, and a few beyond.
+std::vector<int> roots_of(const Algorithm& algorithm, int ranks, bool sampled) {
+  std::vector<int> roots{0};
+  if (!has_root(algorithm.collective)) return roots;
+  for (int root = 1; root < ranks; ++root) {
+    if (!sampled || root == ranks / 3 || root == ranks - 1) roots.push_back(root);
+  }
+  return roots;
+}
+
+// The groupings that make a difference to the algorithm: those with which it runs, where it does
+// not run without; else none.
+std::vector<int> groups_of(const Algorithm& algorithm, int ranks, bool sampled) {
+  if (algorithm.supports({.ranks = ranks}).empty()) return {1};
+  std::vector<int> groups;
+  for (int group = 2; group < ranks; ++group) {
+    const bool wanted = !sampled || group == 8 || group * group == ranks;
+    const Shape shape{.ranks = ranks, .group = group};
+    if (ranks % group == 0 && wanted && algorithm.supports(shape).empty()) groups.push_back(group);
+  }
+  return groups;
+}
+
+struct Task {
+  const Algorithm* algorithm = nullptr;
+  Shape shape;
+  Verdict verdict;
 };
 
-Proof prove(const Algorithm& algorithm, int max_ranks) {
-  const bool shows_progress = ::isatty(STDERR_FILENO) != 0;
-  Proof proof;
-  for (int ranks = 1; ranks <= max_ranks; ++ranks) {
-    if (!algorithm.supports(ranks).empty()) continue;
-    if (shows_progress) {
-      const std::string text = cat(name(algorithm.collective), ' ', algorithm.name);
-      std::fprintf(stderr, "\r%s: %d of %d ranks \x1b[K", text.c_str(), ranks, max_ranks);
-    }
-    proof.ranks.push_back(ranks);
-    const int roots = has_root(algorithm.collective) ? ranks : 1;
-    for (int root = 0; root < roots; ++root) {
-      const Verdict verdict = verify(algorithm, ranks, root);
-      proof.lowest = std::min(proof.lowest, verdict.grade);
-      if (verdict.grade >= algorithm.grade) {
-        ++proof.proved;
-        continue;
+std::vector<Task> tasks_for(const Algorithm& algorithm, const Options& options) {
+  std::vector<Task> tasks;
+  const auto add = [&](int ranks, bool sampled) {
+    for (const int group : groups_of(algorithm, ranks, sampled)) {
+      for (const int root : roots_of(algorithm, ranks, sampled)) {
+        tasks.push_back({&algorithm, {.ranks = ranks, .root = root, .group = group}, {}});
       }
-      const std::string problem =
-          verdict.grade != Grade::wrong
-              ? cat("is only graded ", name(verdict.grade), ", not ", name(algorithm.grade))
-              : verdict.problem;
-      proof.problems.push_back(
-          cat(ranks, " ranks", roots > 1 ? cat(", root ", root) : "", ": ", problem));
     }
+  };
+  for (int ranks = 1; ranks <= options.max_ranks; ++ranks) add(ranks, false);
+  for (const int ranks : kSampledRanks) {
+    if (options.samples && ranks > options.max_ranks) add(ranks, true);
   }
+  return tasks;
+}
+
+// On all processors: proofs are independent of each other. Large ones first.
+void prove(std::vector<Task>& tasks) {
+  const bool shows_progress = ::isatty(STDERR_FILENO) != 0;
+  std::vector<Task*> order;
+  for (Task& task : tasks) order.push_back(&task);
+  std::ranges::stable_sort(order, {}, [](const Task* task) { return -task->shape.ranks; });
+  std::atomic<size_t> next{0};
+  const auto work = [&] {
+    for (size_t i = next.fetch_add(1); i < order.size(); i = next.fetch_add(1)) {
+      order[i]->verdict = verify(*order[i]->algorithm, order[i]->shape);
+      if (shows_progress && i % 64 == 0) {
+        std::fprintf(stderr, "\r%zu of %zu programs \x1b[K", i, order.size());
+      }
+    }
+  };
+  std::vector<std::jthread> threads;
+  for (unsigned i = 1; i < std::thread::hardware_concurrency(); ++i) threads.emplace_back(work);
+  work();
+  threads.clear();
   if (shows_progress) std::fputs("\r\x1b[K", stderr);
-  return proof;
+}
+
+std::string where(const Task& task) {
+  const Shape& shape = task.shape;
+  return cat(shape.ranks, " ranks",
+             has_root(task.algorithm->collective) ? cat(", root ", shape.root) : "",
+             shape.group > 1 ? cat(", ", shape.group, " on a host") : "");
+}
+
+// What is wrong with a proof, or "".
+std::string problem_of(const Task& task) {
+  const Verdict& verdict = task.verdict;
+  if (verdict.grade >= task.algorithm->grade) return {};
+  if (verdict.grade == Grade::wrong) return verdict.problem;
+  return cat("is only graded ", name(verdict.grade), ", not ", name(task.algorithm->grade));
+}
+
+// Prints an algorithm's line; the number of programs proved.
+long report(const Algorithm& algorithm, const std::vector<Task>& tasks, bool& good) {
+  long proved = 0;
+  Grade lowest = Grade::canonical;
+  std::vector<int> ranks;
+  std::string problems;
+  for (const Task& task : tasks) {
+    if (task.algorithm != &algorithm) continue;
+    if (ranks.empty() || ranks.back() != task.shape.ranks) ranks.push_back(task.shape.ranks);
+    lowest = std::min(lowest, task.verdict.grade);
+    const std::string problem = problem_of(task);
+    if (problem.empty()) ++proved;
+    if (!problem.empty()) problems += cat("  ", where(task), ": ", problem, '\n');
+  }
+  const size_t exhaustive =
+      std::ranges::find_if(ranks, [](int p) { return p >= kSampledRanks[0]; }) - ranks.begin();
+  const std::vector<int> shown(ranks.begin(), ranks.begin() + static_cast<ptrdiff_t>(exhaustive));
+  const std::string range = cat(
+      rank_ranges(shown), exhaustive < ranks.size() ? cat(" .. ", ranks.back()) : std::string());
+  std::printf("%-15s %-24s ranks %-14s %-10s %s\n", std::string(name(algorithm.collective)).c_str(),
+              algorithm.name.c_str(),
+              range.substr(0, range.size() > 14 ? range.find(',') : range.npos).c_str(),
+              std::string(name(lowest)).c_str(), algorithm.source.c_str());
+  std::fputs(problems.c_str(), stdout);
+  std::fflush(stdout);
+  good = good && problems.empty();
+  return proved;
 }
 
 int run(const Options& options) {
@@ -84,19 +166,16 @@ int run(const Options& options) {
     throw Error(ErrorCode::invalid_argument,
                 cat("--max-ranks is ", options.max_ranks, ": it must be at least 1"));
   }
+  const std::vector<const Algorithm*> algorithms = selected(options);
+  std::vector<Task> tasks;
+  for (const Algorithm* algorithm : algorithms) {
+    const std::vector<Task> more = tasks_for(*algorithm, options);
+    tasks.insert(tasks.end(), more.begin(), more.end());
+  }
+  prove(tasks);
   long proved = 0;
   bool good = true;
-  for (const Algorithm* algorithm : selected(options)) {
-    const Proof proof = prove(*algorithm, options.max_ranks);
-    proved += proof.proved;
-    good = good && proof.problems.empty();
-    std::printf("%-15s %-19s ranks %-6s %-10s %s\n",
-                std::string(name(algorithm->collective)).c_str(),
-                std::string(algorithm->name).c_str(), rank_ranges(proof.ranks).c_str(),
-                std::string(name(proof.lowest)).c_str(), std::string(algorithm->source).c_str());
-    for (const std::string& problem : proof.problems) std::printf("  %s\n", problem.c_str());
-    std::fflush(stdout);
-  }
+  for (const Algorithm* algorithm : algorithms) proved += report(*algorithm, tasks, good);
   std::printf("%ld programs proved\n", proved);
   return good ? 0 : 1;
 }
@@ -106,10 +185,11 @@ int run(const Options& options) {
 void add_verify(CLI::App& app, Action& chosen) {
   const auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand(
-      "verify", "Prove every algorithm: progress, results and their order, on every rank");
-  command->add_option("--max-ranks", options->max_ranks, "prove 1 to P ranks")
+      "verify", "prove every algorithm: progress, results and their order, on every rank");
+  command->add_option("--max-ranks", options->max_ranks, "prove 1 to P ranks, and samples to 1024")
       ->type_name("P")
       ->capture_default_str();
+  command->add_flag("!--no-samples", options->samples, "nothing beyond --max-ranks");
   command->add_option("--collective", options->collective, "only this one")->type_name("NAME");
   command->add_option("--algorithm", options->algorithm, "only algorithms of this name")
       ->type_name("NAME");

@@ -1,5 +1,6 @@
 #include "collectives/expression.h"
 
+#include <algorithm>
 #include <bit>
 
 namespace tutti {
@@ -27,27 +28,42 @@ Expressions::Id Expressions::add(std::unordered_map<uint64_t, Id>& known, uint64
 
 Expressions::Id Expressions::leaf(int32_t rank, int32_t chunk) {
   return add(leaves_, key(rank, chunk),
-             {.chunk = chunk, .left = kNothing, .right = rank, .set = single(rank)});
+             {.chunk = chunk,
+              .left = kNothing,
+              .right = rank,
+              .set = single(rank),
+              .first = rank,
+              .last = rank + 1});
 }
 
+// The canonical tree splits its ranks at the largest power of two below their number.
 Expressions::Id Expressions::combine(Id left, Id right) {
+  const Node& a = nodes_[left];
+  const Node& b = nodes_[right];
+  const auto size = static_cast<uint32_t>(b.last - a.first);
+  const bool canonical = a.last > a.first && b.last > b.first && a.last == b.first &&
+                         a.last - a.first == static_cast<int32_t>(std::bit_floor(size - 1));
   return add(inner_, key(left, right),
-             {.chunk = chunk_of(left), .left = left, .right = right, .set = united(left, right)});
+             {.chunk = a.chunk,
+              .left = left,
+              .right = right,
+              .set = united(left, right),
+              .first = canonical ? a.first : 0,
+              .last = canonical ? b.last : 0});
 }
 
 Expressions::Id Expressions::rounded(Id id) {
   const Node node = nodes_[id];
   if (node.left == kNothing || node.right == kNothing) return id;
-  return add(inner_, key(id, kNothing),
-             {.chunk = node.chunk, .left = id, .right = kNothing, .set = node.set});
+  return add(
+      inner_, key(id, kNothing),
+      {.chunk = node.chunk, .left = id, .right = kNothing, .set = node.set, .first = 0, .last = 0});
 }
 
-Expressions::Id Expressions::canonical(int32_t chunk, int32_t first, int32_t last) {
-  if (last - first == 1) return leaf(first, chunk);
-  const auto size = static_cast<uint32_t>(last - first);
-  const auto middle = first + static_cast<int32_t>(std::bit_floor(size - 1));
-  const Id left = canonical(chunk, first, middle);
-  return combine(left, canonical(chunk, middle, last));
+bool Expressions::is_canonical(Id id, int32_t ranks) const {
+  const bool is_rounded = nodes_[id].left != kNothing && nodes_[id].right == kNothing;
+  const Node& tree = nodes_[is_rounded ? nodes_[id].left : id];
+  return tree.first == 0 && tree.last == ranks && (is_rounded || ranks == 1);
 }
 
 int32_t Expressions::number_of(std::vector<uint64_t> set) {
@@ -86,6 +102,15 @@ bool Expressions::overlap(Id a, Id b) const {
 
 std::vector<int> Expressions::contributors(Id id) const {
   return ranks_in({bits(id), bits(id) + words_});
+}
+
+bool Expressions::holds_exactly(Id id, int32_t ranks) const {
+  for (int32_t word = 0; word < words_; ++word) {
+    const int32_t in_word = std::clamp(ranks - word * 64, 0, 64);
+    const uint64_t wanted = in_word == 64 ? ~uint64_t{0} : (uint64_t{1} << in_word) - 1;
+    if (bits(id)[word] != wanted) return false;
+  }
+  return true;
 }
 
 std::vector<int> Expressions::in_both(Id a, Id b) const {

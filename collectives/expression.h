@@ -25,15 +25,15 @@ class Expressions {
   Id combine(Id left, Id right);
   // An input, and what is rounded already, stay what they are.
   Id rounded(Id id);
-  // The canonical tree over chunk `chunk` of ranks 0 to ranks - 1, rounded at its end.
-  Id canonical(int32_t chunk, int32_t ranks) { return rounded(canonical(chunk, 0, ranks)); }
+  // Whether it is the canonical tree over ranks 0 to ranks - 1, rounded at its end only.
+  bool is_canonical(Id id, int32_t ranks) const;
 
   int32_t chunk_of(Id id) const { return nodes_[id].chunk; }
   // The ranks whose inputs it holds, ascending.
   std::vector<int> contributors(Id id) const;
+  bool holds_exactly(Id id, int32_t ranks) const;  // ranks 0 to ranks - 1
   std::vector<int> in_both(Id a, Id b) const;
   bool overlap(Id a, Id b) const;
-  bool same_contributors(Id a, Id b) const { return nodes_[a].set == nodes_[b].set; }
 
  private:
   struct Node {
@@ -41,11 +41,13 @@ class Expressions {
     Id left;      // kNothing: a leaf
     Id right;     // a leaf's rank; kNothing: left, rounded
     int32_t set;  // of contributors
+    // The ranks first to last - 1 that it is the canonical tree over, unrounded; none if it is not.
+    int32_t first;
+    int32_t last;
   };
   static uint64_t key(int32_t a, int32_t b) {
     return uint64_t{static_cast<uint32_t>(a)} << 32 | static_cast<uint32_t>(b);
   }
-  Id canonical(int32_t chunk, int32_t first, int32_t last);
   Id add(std::unordered_map<uint64_t, Id>& known, uint64_t key, const Node& node);
   const uint64_t* bits(Id id) const { return &sets_[static_cast<size_t>(nodes_[id].set) * words_]; }
   // Equal sets have equal numbers.

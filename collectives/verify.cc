@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <numeric>
 #include <vector>
 
 #include "base/text.h"
@@ -45,10 +46,10 @@ std::string wrong_result(const Plan& plan, int32_t chunk, Expressions::Id value,
                due.chunk);
   }
   if (reduces(plan.collective)) {
-    const Expressions::Id wanted = expressions.canonical(due.chunk, due.over);
-    if (expressions.same_contributors(value, wanted)) return {};
+    if (expressions.holds_exactly(value, due.over)) return {};
     const std::vector<int> there = expressions.contributors(value);
-    const std::vector<int> needed = expressions.contributors(wanted);
+    std::vector<int> needed(due.over);
+    std::iota(needed.begin(), needed.end(), 0);
     std::vector<int> missing;
     std::vector<int> surplus;
     std::ranges::set_difference(needed, there, std::back_inserter(missing));
@@ -110,10 +111,8 @@ Grade check_run(std::span<const Plan> plans, bool in_place) {
       }
       check_result(plan, chunk, cell, expressions);
       if (!reduces(collective)) continue;
-      const Due due = due_in(plan, chunk);
-      if (cell.value != expressions.canonical(due.chunk, due.over)) {
-        grade = std::min(grade, Grade::same_bits);
-      }
+      const int32_t over = due_in(plan, chunk).over;
+      if (!expressions.is_canonical(cell.value, over)) grade = std::min(grade, Grade::same_bits);
       const bool shared = collective == Collective::all_reduce;
       if (shared && cell.value != run.result(0, chunk).value) grade = Grade::correct;
     }

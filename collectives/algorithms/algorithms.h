@@ -32,12 +32,28 @@ int32_t doublings(int32_t ranks);
 std::string powers_of_two_only(const Shape& shape);
 
 // Most distinct ranks that any rank sends to, for algorithms without a simple formula.
-int32_t largest_fan_out(int32_t ranks, std::vector<Step> (*steps)(int32_t ranks, int32_t rank));
+int32_t largest_fan_out(int32_t ranks,
+                        const std::function<std::vector<Step>(int32_t ranks, int32_t rank)>& steps);
 
 // Appends the reduction of one chunk of every rank's into `result`, by the canonical tree. `of(r)`
-// is where rank r's contribution lies: at most one of them is not in scratch. Partial sums overwrite
-// those that are.
+// is where rank r's contribution lies: at most one of them is not in scratch. Partial sums
+// overwrite those that are.
 void reduce_canonically(int32_t ranks, const std::function<ChunkRange(int32_t rank)>& of,
                         ChunkRange result, std::vector<Step>& steps);
+
+// A value to be reduced: it comes from `peer`, as `wire`; or, without a peer, it lies at `here`.
+struct Contribution {
+  int32_t peer = -1;
+  Wire wire = Wire::element;
+  ChunkRange here = {};
+};
+
+// Appends the reception of contributions 0 to count - 1 and their reduction into `result`, by the
+// canonical tree; there is more than one. Every second message is reduced straight from where it
+// arrives. `slot(0)` to `slot(slots_to_reduce(count) - 1)` are scratch for partial sums.
+void receive_and_reduce_canonically(int32_t count, const std::function<Contribution(int32_t i)>& of,
+                                    const std::function<ChunkRange(int32_t slot)>& slot,
+                                    ChunkRange result, std::vector<Step>& steps);
+int32_t slots_to_reduce(int32_t count);
 
 }  // namespace tutti::algorithms

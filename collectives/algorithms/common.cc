@@ -10,19 +10,55 @@ namespace tutti::algorithms {
 
 namespace {
 
-// Reduces the contributions of ranks first .. last - 1 and says where the result is. The canonical
-// tree splits them at the largest power of two below their number.
+// Where the canonical tree splits `size` contributions: at the largest power of two below it.
+int32_t split(int32_t size) {
+  return static_cast<int32_t>(std::bit_floor(static_cast<uint32_t>(size - 1)));
+}
+
+// Reduces the contributions of ranks first .. last - 1 and says where the result is.
 ChunkRange reduce_group(const std::function<ChunkRange(int32_t)>& of, int32_t first, int32_t last,
                         const ChunkRange* result, std::vector<Step>& steps) {
   const int32_t size = last - first;
   if (size == 1) return of(first);
-  const auto half = static_cast<int32_t>(std::bit_floor(static_cast<uint32_t>(size - 1)));
-  const ChunkRange lower = reduce_group(of, first, first + half, nullptr, steps);
-  const ChunkRange upper = reduce_group(of, first + half, last, nullptr, steps);
+  const int32_t middle = first + split(size);
+  const ChunkRange lower = reduce_group(of, first, middle, nullptr, steps);
+  const ChunkRange upper = reduce_group(of, middle, last, nullptr, steps);
   const ChunkRange partial = lower.space == Space::scratch ? lower : upper;
   steps.push_back(reduce({lower}, {upper}, {result != nullptr ? *result : partial}));
   return partial;
 }
+
+struct Reception {
+  const std::function<Contribution(int32_t)>& of;
+  const std::function<ChunkRange(int32_t)>& slot;
+  std::vector<Step>& steps;
+
+  // Reduces contributions first .. last - 1 and says where the result is: at `into`, but for a
+  // single one that is here already. Slots from `level` on are free.
+  ChunkRange reduce_group(int32_t first, int32_t last, int32_t level, ChunkRange into) const {
+    if (last - first == 1) {
+      const Contribution one = of(first);
+      if (one.peer < 0) return one.here;
+      steps.push_back(recv(one.peer, {into}, one.wire));
+      return into;
+    }
+    const int32_t middle = first + split(last - first);
+    const Contribution left = of(middle - 1);
+    const Contribution right = of(last - 1);
+    if (last - first == 2 && left.peer >= 0 && right.peer < 0) {
+      steps.push_back(recv_reduce_left(left.peer, {right.here}, {into}, left.wire));
+      return into;
+    }
+    const ChunkRange lower = reduce_group(first, middle, level, slot(level));
+    if (last - middle == 1 && right.peer >= 0) {
+      steps.push_back(recv_reduce_right(right.peer, {lower}, {into}, right.wire));
+    } else {
+      const ChunkRange upper = reduce_group(middle, last, level + 1, slot(level + 1));
+      steps.push_back(reduce({lower}, {upper}, {into}));
+    }
+    return into;
+  }
+};
 
 }  // namespace
 
@@ -35,7 +71,8 @@ std::string powers_of_two_only(const Shape& shape) {
   return fits ? "" : "it needs a power of two of them";
 }
 
-int32_t largest_fan_out(int32_t ranks, std::vector<Step> (*steps)(int32_t ranks, int32_t rank)) {
+int32_t largest_fan_out(
+    int32_t ranks, const std::function<std::vector<Step>(int32_t ranks, int32_t rank)>& steps) {
   size_t largest = 0;
   for (int32_t rank = 0; rank < ranks; ++rank) {
     std::set<int32_t> targets;
@@ -54,6 +91,16 @@ void reduce_canonically(int32_t ranks, const std::function<ChunkRange(int32_t)>&
   } else {
     reduce_group(of, 0, ranks, &result, steps);
   }
+}
+
+void receive_and_reduce_canonically(int32_t count, const std::function<Contribution(int32_t i)>& of,
+                                    const std::function<ChunkRange(int32_t slot)>& slot,
+                                    ChunkRange result, std::vector<Step>& steps) {
+  Reception{.of = of, .slot = slot, .steps = steps}.reduce_group(0, count, 0, result);
+}
+
+int32_t slots_to_reduce(int32_t count) {
+  return static_cast<int32_t>(std::bit_width(static_cast<uint32_t>(count))) - 1;
 }
 
 }  // namespace tutti::algorithms

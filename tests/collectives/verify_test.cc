@@ -65,6 +65,111 @@ TEST(Grades, AnOrderThatDependsOnTheRankIsOnlyCorrect) {
   EXPECT_EQ(verdict.grade, Grade::correct);
 }
 
+// Three ranks: 1 adds its part to 0's, 2 to that, and the result goes back.
+Programs chain(ChunkRange partial) {
+  Programs programs = {with({send({1}, {input(0)}), recv(2, {output(0)})}, 1, 1),
+                       with({recv_reduce_left(0, {input(0)}, {partial}),
+                             send({2}, {partial}, unrounded(partial)), recv(2, {output(0)})},
+                            1, 1),
+                       with({recv_reduce_left(1, {input(0)}, {output(0)}, unrounded(partial)),
+                             send({0, 1}, {output(0)})},
+                            1, 1)};
+  for (Program& program : programs) program.fan_out = 2;
+  return programs;
+}
+
+TEST(Grades, RoundingOnTheWayIsNotCanonical) {
+  EXPECT_EQ(verify_all_reduce(chain(scratch(0))).grade, Grade::canonical);
+  EXPECT_EQ(verify_all_reduce(chain(output(0))).grade, Grade::same_bits);
+  Programs programs = chain(scratch(0));
+  programs[1].steps[1].wire = programs[2].steps[0].wire = Wire::element;
+  EXPECT_EQ(verify_all_reduce(programs).grade, Grade::same_bits);
+}
+
+// One rank keeps the sum that it has not rounded, the other gets it rounded: bits differ.
+TEST(Grades, ARoundedAndAnUnroundedPartialAreNotTheSame) {
+  Programs programs = chain(scratch(0));
+  programs[0] = with({send({1}, {input(0)}), recv(2, {scratch(0)}), recv(1, {scratch(1)}),
+                      reduce({scratch(1)}, {scratch(0)}, {output(0)})},
+                     1, 2);
+  programs[1] = with({recv_reduce_left(0, {input(0)}, {scratch(0)}), send({0, 2}, {scratch(0)}),
+                      recv(2, {scratch(1)}), reduce({scratch(0)}, {scratch(1)}, {output(0)})},
+                     1, 2);
+  programs[2] =
+      with({send({0, 1}, {input(0)}), recv_reduce_left(1, {input(0)}, {output(0)})}, 1, 2);
+  for (Program& program : programs) program.fan_out = 2;
+  const Verdict verdict = verify_all_reduce(programs);
+  EXPECT_EQ(verdict.problem, "");
+  EXPECT_EQ(verdict.grade, Grade::correct);
+}
+
+TEST(Wires, AreTheSameAtBothEnds) {
+  Programs programs = chain(scratch(0));
+  programs[1].steps[1].wire = Wire::element;
+  expect_refused(
+      verify_all_reduce(programs),
+      AllOf(StartsWith("rank 2, step 0 (recv unrounded from 1"), HasSubstr("takes for")));
+}
+
+TEST(Wires, CarryAccumulatorsWhereThereAreAny) {
+  const Programs programs = {with({send({1}, {input(0)}, Wire::accumulator)}),
+                             with({recv(0, {output(0)}, Wire::accumulator)})};
+  expect_refused(verify(Collective::broadcast, programs),
+                 HasSubstr("carries accumulators where there are none"));
+}
+
+TEST(Scans, EndAtTheOwnRank) {
+  const Programs scan = {with({send({1}, {input(0)}), copy({input(0)}, {output(0)})}),
+                         with({recv_reduce_left(0, {input(0)}, {output(0)})})};
+  EXPECT_EQ(verify(Collective::scan, scan).grade, Grade::canonical);
+  expect_refused(verify(Collective::exscan, scan),
+                 "rank 0, step 1 (copy input[0] to output[0]): output[0]: surplus contribution: "
+                 "rank 0 of an exscan has no result");
+  Programs exscan = {with({send({1}, {input(0)})}), with({recv(0, {output(0)})})};
+  EXPECT_EQ(verify(Collective::exscan, exscan).grade, Grade::canonical);
+  expect_refused(
+      verify(Collective::scan, Programs{scan[0], exscan[1]}),
+      "rank 1, step 0 (recv output[0] from 0): output[0]: missing contribution: it lacks "
+      "input of rank 1");
+  exscan[1] = scan[1];
+  expect_refused(verify(Collective::exscan, exscan),
+                 HasSubstr("surplus contribution: input of rank 1"));
+}
+
+TEST(Direct, ForwardsNothing) {
+  const auto program = [](int32_t rank) {
+    return Program{
+        .input_chunks = 2,
+        .output_chunks = 2,
+        .steps = {send({1 - rank}, {input(1 - rank)}), copy({input(rank)}, {output(rank)}),
+                  recv(1 - rank, {output(1 - rank)})}};
+  };
+  Programs programs = {program(0), program(1)};
+  EXPECT_EQ(verify(Collective::all_to_all, programs, {.direct = true}).problem, "");
+  for (Program& p : programs) {
+    p.scratch_chunks = 1;
+    p.steps.insert(p.steps.begin(), copy(p.steps[0].src, {scratch(0)}));
+    p.steps[1].src = {scratch(0)};
+  }
+  EXPECT_EQ(verify(Collective::all_to_all, programs).problem, "");
+  expect_refused(verify(Collective::all_to_all, programs, {.direct = true}),
+                 "rank 0, step 0 (copy input[1] to scratch[0]): declared direct, but forwards what "
+                 "it received");
+}
+
+// Whose blocks are uneven, chunks of different blocks cannot meet.
+TEST(Sizes, OfDifferentBlocks) {
+  const auto program = [](int32_t own, int32_t other) {
+    return Program{.input_chunks = 1,
+                   .output_chunks = 2,
+                   .scratch_chunks = 2,
+                   .steps = {send({other}, {input(0)}), copy({input(0)}, {output(own)}),
+                             recv(other, {scratch(own)}), copy({scratch(own)}, {output(other)})}};
+  };
+  expect_refused(verify(Collective::all_gather, Programs{program(0, 1), program(1, 0)}),
+                 HasSubstr("sizes do not fit: chunks of different size classes meet"));
+}
+
 TEST(Progress, EveryoneReceivesFirst) {
   const Programs programs = {
       with({recv_reduce_right(1, {input(0)}, {output(0)}), send({1}, {output(0)})}),
@@ -142,19 +247,18 @@ TEST(Contributions, OfAnotherChunk) {
       program(recv_reduce_left(0, {input(1)}, {output(0)}), send({0}, {input(1)}))};
   expect_refused(verify(Collective::reduce_scatter, programs),
                  AllOf(StartsWith("rank 0, step 1 (recv from 1"),
-                       HasSubstr("wrong chunk: combines input chunk 0 with input chunk 1")));
+                       HasSubstr("chunks of different size classes meet")));
 }
 
 TEST(Contributions, OfAnotherRank) {
   const auto program = [](int32_t own, int32_t other) {
-    return Program{.input_chunks = 1,
+    return Program{.input_chunks = 2,
                    .output_chunks = 2,
-                   .steps = {send({other}, {input(0)}), copy({input(0)}, {output(other)}),
-                             recv(other, {output(own)})}};
+                   .steps = {send({other}, {input(own)}), copy({input(own)}, {output(own)}),
+                             recv(other, {output(other)})}};
   };
-  expect_refused(verify(Collective::all_gather, Programs{program(0, 1), program(1, 0)}),
-                 HasSubstr("output[0]: wrong chunk: it ends up with input of rank 1, not of rank "
-                           "0"));
+  expect_refused(verify(Collective::all_to_all, Programs{program(0, 1), program(1, 0)}),
+                 HasSubstr("output[1]: wrong chunk: it ends up with input chunk 1, not 0"));
 }
 
 TEST(Contributions, ABroadcastOfSomeoneElse) {
@@ -202,14 +306,13 @@ TEST(Reads, OfTheOutputBeforeAnyWrite) {
 // reads, so the send waits for it, on both ranks.
 TEST(InPlace, DependenciesAreKept) {
   const auto rank = [](int32_t own, int32_t other) {
-    return Program{
-        .input_chunks = 1,
-        .output_chunks = 2,
-        .steps = {recv(other, {output(own)}), send({other}, {input(0)}),
-                  copy({output(own)}, {output(other)}), copy({input(0)}, {output(own)})}};
+    return Program{.input_chunks = 2,
+                   .output_chunks = 2,
+                   .steps = {recv(other, {output(other)}), send({other}, {input(other)}),
+                             copy({input(own)}, {output(own)})}};
   };
-  expect_refused(verify(Collective::all_gather, Programs{rank(0, 1), rank(1, 0)}),
-                 StartsWith("no progress: rank 0, step 0 (recv output[0] from 1) waits for a "
+  expect_refused(verify(Collective::all_to_all, Programs{rank(0, 1), rank(1, 0)}),
+                 StartsWith("no progress: rank 0, step 0 (recv output[1] from 1) waits for a "
                             "message from rank 1"));
 }
 
@@ -248,7 +351,7 @@ TEST(Sizes, OfAMessage) {
 TEST(Sizes, OfChunksAtDifferentPlaces) {
   const Program program = with({copy({input(0)}, {output(1)}), copy({input(1)}, {output(0)})}, 2);
   expect_refused(verify_all_reduce({program}),
-                 HasSubstr("sizes do not fit: chunks at different places of their blocks meet"));
+                 HasSubstr("sizes do not fit: chunks of different size classes meet"));
 }
 
 TEST(Sizes, BeyondTheBuffers) {
@@ -321,8 +424,9 @@ TEST(Limits, AreTheSameOnAllRanks) {
 }
 
 TEST(Roots, Exist) {
-  expect_refused(verify(Collective::reduce, exchange(), 2), "there is no root 2 among 2 ranks");
-  expect_refused(verify(Collective::reduce, {}, 0), "there is no root 0 among 0 ranks");
+  expect_refused(verify(Collective::reduce, exchange(), {.root = 2}),
+                 "there is no root 2 among 2 ranks");
+  expect_refused(verify(Collective::reduce, {}), "there is no root 0 among 0 ranks");
 }
 
 }  // namespace

@@ -21,6 +21,8 @@ constexpr std::array kSettings = {
                 "how bytes move: auto takes shared memory inside a host and TCP between hosts"},
     SettingInfo{"TUTTI_ALGORITHM", SettingType::string, "auto", "", true, false,
                 "all-reduce algorithm to use instead of the automatic choice"},
+    SettingInfo{"TUTTI_ALGORITHM_FILES", SettingType::string, "", "", true, false,
+                "XML files in MSCCL's format, separated by colons, whose algorithms are imported"},
     SettingInfo{
         "TUTTI_TIMEOUT", SettingType::seconds, "300", "", false, false,
         "seconds that one collective may take before the communicator is aborted; 0 is never"},

@@ -120,6 +120,7 @@ _LIBS = {
     "hwloc": (["hwloc"], ["hwloc.h"], [], "libhwloc-dev", True),
     "json": (["nlohmann_json"], ["nlohmann/json.hpp"], [], "nlohmann-json3-dev", True),
     "openmpi": (["ompi"], ["mpi.h"], [], "libopenmpi-dev openmpi-bin", False),
+    "pugixml": (["pugixml"], ["pugixml.hpp"], [], "libpugixml-dev", True),
 }
 
 _system_library = repository_rule(

@@ -1,0 +1,45 @@
+// Programs as JSON, for other programs to read and write.
+//
+//   {
+//     "format": "tutti-programs", "version": 1,
+//     "collective": "all_reduce", "algorithm": "ring", "ranks": 4, "root": 0,
+//     "chunks": {"input": 4, "output": 4, "scratch": 0},
+//     "chunks_per_message": 1, "fan_out": 1,
+//     "programs": [                          one for each rank, in order: a list of steps
+//       [
+//         {"kind": "send", "peers": [1], "src": [["input", 3, 1]], "wire": "element"},
+//         {"kind": "recv_reduce", "peers": [3], "src": [["input", 2, 1]],
+//          "dst": [["output", 2, 1]], "received_on": "left", "wire": "element"},
+//         {"kind": "reduce", "src": [...], "src2": [...], "dst": [...]},      dst = src op src2
+//         {"kind": "copy", "src": [...], "dst": [...]},
+//         {"kind": "recv", "peers": [3], "dst": [...], "wire": "accumulator"} ...
+//       ] ...
+//     ]
+//   }
+//
+// A range is [space, first chunk, chunks]. program.h says what all of it means.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "collectives/program.h"
+
+namespace tutti {
+
+struct ProgramSet {
+  Collective collective = Collective::barrier;
+  std::string algorithm;
+  int32_t root = 0;
+  std::vector<Program> programs;  // by rank
+};
+
+std::string to_json(const ProgramSet& set);
+
+// The form is checked, the programs are not: verify() proves them. Throws Error(invalid_argument)
+// that says what is wrong, and where.
+ProgramSet programs_from_json(std::string_view text);
+
+}  // namespace tutti

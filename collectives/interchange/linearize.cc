@@ -1,0 +1,457 @@
+#include "collectives/interchange/linearize.h"
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <optional>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "base/text.h"
+#include "collectives/interchange/placement.h"
+
+namespace tutti {
+
+namespace {
+
+using Type = MscclStep::Type;
+
+// Half of a fused step, or all of any other one.
+struct Action {
+  StepKind kind = StepKind::copy;
+  bool is_nop = false;
+  MscclRange src;
+  MscclRange src2;
+  MscclRange dst;
+  int32_t step = 0;  // of the threadblock
+};
+
+bool receives(const Action& action) {
+  return action.kind == StepKind::recv || action.kind == StepKind::recv_reduce;
+}
+
+struct Threadblock {
+  const MscclThreadblock* source = nullptr;
+  int32_t gpu = 0;
+  std::vector<Action> actions;
+  size_t next = 0;
+  int32_t receiver = -1;           // threadblock that receives what this one sends
+  int32_t sender = -1;             // threadblock that sends what this one receives
+  std::vector<int32_t> followers;  // threadblocks with steps that wait for this one's
+  bool awake = false;
+  // Messages that came before their turn, and where they lie.
+  std::deque<MscclRange> early;
+
+  const Action* head() const { return next < actions.size() ? &actions[next] : nullptr; }
+  // Steps that are done.
+  int32_t done() const {
+    return next < actions.size() ? actions[next].step : static_cast<int32_t>(source->steps.size());
+  }
+};
+
+struct Message {
+  int32_t receiver = -1;
+  std::vector<int32_t> size_classes;
+};
+
+// What is put up with so that something moves.
+enum class Effort : uint8_t { none, send_ahead, lose_input };
+
+class Linearizer {
+ public:
+  explicit Linearizer(const MscclAlgorithm& algorithm) : algorithm_(algorithm) {
+    const auto gpus = static_cast<int32_t>(algorithm.gpus.size());
+    result_.programs.resize(gpus);
+    result_.origins.resize(gpus);
+    passing_.assign(gpus, 0);
+    for (int32_t gpu = 0; gpu < gpus; ++gpu) {
+      placements_.emplace_back(algorithm, gpu);
+      first_.push_back(static_cast<int32_t>(threadblocks_.size()));
+      for (const MscclThreadblock& tb : algorithm.gpus[gpu].threadblocks) add(gpu, tb);
+    }
+    connect();
+  }
+
+  Linearized run() {
+    for (size_t t = 0; t < threadblocks_.size(); ++t) wake(static_cast<int32_t>(t));
+    do {
+      while (!awake_.empty()) {
+        const int32_t t = awake_.front();
+        awake_.pop_front();
+        threadblocks_[t].awake = false;
+        while (advance(t, Effort::none)) continue;
+      }
+    } while (advance_any(Effort::send_ahead) || advance_any(Effort::lose_input) || receive_early());
+    refuse_if_stuck();
+    finish();
+    return std::move(result_);
+  }
+
+ private:
+  // ---- the threadblocks
+
+  void add(int32_t gpu, const MscclThreadblock& source) {
+    Threadblock tb{.source = &source, .gpu = gpu};
+    for (size_t i = 0; i < source.steps.size(); ++i) {
+      add_actions(source.steps[i], static_cast<int32_t>(i), tb);
+    }
+    for (const Action& action : tb.actions) {
+      placements_[gpu].expect_read(action.src);
+      placements_[gpu].expect_read(action.src2);
+    }
+    threadblocks_.push_back(std::move(tb));
+  }
+
+  void add_actions(const MscclStep& step, int32_t number, Threadblock& tb) {
+    const auto add = [&](StepKind kind, const MscclRange& src, const MscclRange& dst,
+                         const MscclRange& src2 = {}) {
+      tb.actions.push_back({.kind = kind, .src = src, .src2 = src2, .dst = dst, .step = number});
+    };
+    switch (step.type) {
+      case Type::nop:
+        tb.actions.push_back({.is_nop = true, .step = number});
+        break;
+      case Type::cpy:
+        add(StepKind::copy, step.src, step.dst);
+        break;
+      case Type::re:
+        add(StepKind::reduce, step.dst, step.dst, step.src);
+        break;
+      case Type::s:
+        add(StepKind::send, step.src, {});
+        break;
+      case Type::r:
+        add(StepKind::recv, {}, step.dst);
+        break;
+      case Type::rcs:
+        add(StepKind::recv, {}, step.dst);
+        add(StepKind::send, step.dst, {});
+        break;
+      case Type::rrc:
+        add(StepKind::recv_reduce, step.src, step.dst);
+        break;
+      case Type::rrcs:
+        add(StepKind::recv_reduce, step.src, step.dst);
+        add(StepKind::send, step.dst, {});
+        break;
+      case Type::rrs: {
+        const MscclRange sum = new_passing(tb.gpu, step.src.count);
+        add(StepKind::recv_reduce, step.src, sum);
+        add(StepKind::send, sum, {});
+        break;
+      }
+    }
+  }
+
+  MscclRange new_passing(int32_t gpu, int32_t count) {
+    const int32_t first = passing_[gpu];
+    passing_[gpu] += count;
+    return {.buffer = Placement::kPassing, .first = first, .count = count};
+  }
+
+  void connect() {
+    std::map<std::tuple<int32_t, int32_t, int32_t>, int32_t> receivers;
+    for (size_t t = 0; t < threadblocks_.size(); ++t) {
+      const Threadblock& tb = threadblocks_[t];
+      if (!std::ranges::any_of(tb.actions, receives_message)) continue;
+      receivers[{tb.source->recv_peer, tb.gpu, tb.source->channel}] = static_cast<int32_t>(t);
+    }
+    for (size_t t = 0; t < threadblocks_.size(); ++t) {
+      Threadblock& tb = threadblocks_[t];
+      for (const MscclStep& step : tb.source->steps) {
+        if (step.after_threadblock < 0) continue;
+        std::vector<int32_t>& followers =
+            threadblocks_[first_[tb.gpu] + step.after_threadblock].followers;
+        const auto number = static_cast<int32_t>(t);
+        if (followers.empty() || followers.back() != number) followers.push_back(number);
+      }
+      if (!std::ranges::any_of(tb.actions, sends_message)) continue;
+      tb.receiver = receivers.at({tb.gpu, tb.source->send_peer, tb.source->channel});
+      threadblocks_[tb.receiver].sender = static_cast<int32_t>(t);
+      senders_[{tb.gpu, tb.source->send_peer}].push_back(static_cast<int32_t>(t));
+    }
+  }
+  static bool receives_message(const Action& action) { return receives(action); }
+  static bool sends_message(const Action& action) { return action.kind == StepKind::send; }
+
+  // ---- progress
+
+  void wake(int32_t t) {
+    if (t < 0 || std::exchange(threadblocks_[t].awake, true)) return;
+    awake_.push_back(t);
+  }
+
+  std::optional<Message>& on_its_way(int32_t from, int32_t to) { return messages_[{from, to}]; }
+
+  // The step that it is at has its dependencies.
+  bool is_ready(const Threadblock& tb) const {
+    const Action* action = tb.head();
+    if (action == nullptr) return false;
+    const MscclStep& step = tb.source->steps[action->step];
+    if (step.after_threadblock < 0) return true;
+    return threadblocks_[first_[tb.gpu] + step.after_threadblock].done() > step.after_step;
+  }
+
+  bool spares_inputs(const Threadblock& tb) const {
+    return !placements_[tb.gpu].would_lose_input(tb.head()->dst, tb.head()->src);
+  }
+
+  bool can_send(const Threadblock& tb) {
+    return is_ready(tb) && tb.head()->kind == StepKind::send &&
+           !on_its_way(tb.gpu, tb.source->send_peer);
+  }
+
+  // It would receive the next message at once.
+  bool takes_message(const Threadblock& tb) const {
+    return is_ready(tb) && receives(*tb.head()) && tb.early.empty() && spares_inputs(tb);
+  }
+
+  bool advance(int32_t t, Effort effort) {
+    Threadblock& tb = threadblocks_[t];
+    if (!is_ready(tb)) return false;
+    const Action& action = *tb.head();
+    if (action.kind == StepKind::send) {
+      if (!can_send(tb)) return false;
+      if (effort < Effort::send_ahead && !takes_message(threadblocks_[tb.receiver])) return false;
+      execute(tb, action, [&] { send(tb, action); });
+      wake(tb.receiver);
+    } else if (effort < Effort::lose_input && !spares_inputs(tb)) {
+      return false;
+    } else if (!receives(action)) {
+      execute(tb, action, [&] { compute(tb, action); });
+    } else if (!tb.early.empty()) {
+      execute(tb, action, [&] { take_early(tb, action); });
+    } else {
+      const std::optional<Message>& message = on_its_way(tb.source->recv_peer, tb.gpu);
+      if (!message || message->receiver != t) {
+        wake_sender(tb, effort);
+        return false;
+      }
+      execute(tb, action, [&] { receive(tb, action); });
+    }
+    ++tb.next;
+    for (const int32_t follower : tb.followers) wake(follower);
+    wake(t);
+    return true;
+  }
+
+  // A sender that waits for its receiver looks again when that one has come to its turn.
+  void wake_sender(const Threadblock& tb, Effort effort) {
+    if (effort == Effort::none && tb.sender >= 0 && can_send(threadblocks_[tb.sender])) {
+      wake(tb.sender);
+    }
+  }
+
+  // One step of any threadblock; each looks for the next one where the last one was found.
+  bool advance_any(Effort effort) {
+    const size_t all = threadblocks_.size();
+    for (size_t i = 0; i < all; ++i) {
+      const size_t t = (turn_ + i) % all;
+      if (advance(static_cast<int32_t>(t), effort)) {
+        turn_ = t;
+        return true;
+      }
+    }
+    return false;
+  }
+
+  // A message whose turn has not come makes room for another one between the same two gpus.
+  bool receive_early() {
+    for (auto& [pair, message] : messages_) {
+      if (!message || !somebody_waits_to_send(pair)) continue;
+      Threadblock& tb = threadblocks_[message->receiver];
+      const std::vector<int32_t> size_classes = std::move(message->size_classes);
+      message.reset();
+      const MscclRange range = new_passing(tb.gpu, static_cast<int32_t>(size_classes.size()));
+      placements_[tb.gpu].expect_read(range);
+      std::vector<Step>& steps = result_.programs[tb.gpu].steps;
+      const auto places = placements_[tb.gpu].write(range, size_classes, nullptr, steps);
+      steps.push_back(recv(pair.first, to_ranges(places)));
+      note_origin(tb, tb.done());
+      tb.early.push_back(range);
+      for (const int32_t sender : senders_[pair]) wake(sender);
+      return true;
+    }
+    return false;
+  }
+  bool somebody_waits_to_send(const std::pair<int32_t, int32_t>& pair) {
+    return std::ranges::any_of(senders_[pair], [&](int32_t t) {
+      const Threadblock& tb = threadblocks_[t];
+      return is_ready(tb) && tb.head()->kind == StepKind::send;
+    });
+  }
+
+  // ---- steps
+
+  template <typename Body>
+  void execute(const Threadblock& tb, const Action& action, Body body) {
+    try {
+      body();
+    } catch (const Placement::Refusal& refusal) {
+      refuse(place(tb, action.step), refusal.problem);
+    }
+    note_origin(tb, action.step);
+  }
+
+  std::vector<Step>& steps_of(const Threadblock& tb) { return result_.programs[tb.gpu].steps; }
+
+  void send(const Threadblock& tb, const Action& action) {
+    const std::vector<PlacedChunk> from = placements_[tb.gpu].read(action.src);
+    steps_of(tb).push_back(tutti::send({tb.source->send_peer}, to_ranges(from)));
+    on_its_way(tb.gpu, tb.source->send_peer) =
+        Message{.receiver = tb.receiver, .size_classes = size_classes_of(from)};
+  }
+
+  void receive(const Threadblock& tb, const Action& action) {
+    std::optional<Message>& message = on_its_way(tb.source->recv_peer, tb.gpu);
+    const std::vector<int32_t> size_classes = std::move(message->size_classes);
+    message.reset();
+    for (const int32_t sender : senders_[{tb.source->recv_peer, tb.gpu}]) wake(sender);
+    Placement& placement = placements_[tb.gpu];
+    std::vector<PlacedChunk> from;
+    if (action.kind == StepKind::recv_reduce) {
+      from = placement.read(action.src);
+      check_same_parts(from, size_classes);
+    }
+    const auto to = placement.write(action.dst, size_classes, nullptr, steps_of(tb));
+    steps_of(tb).push_back(
+        action.kind == StepKind::recv_reduce
+            ? recv_reduce_right(tb.source->recv_peer, to_ranges(from), to_ranges(to))
+            : recv(tb.source->recv_peer, to_ranges(to)));
+  }
+
+  void take_early(Threadblock& tb, const Action& action) {
+    const MscclRange arrived = tb.early.front();
+    tb.early.pop_front();
+    Action local{.kind = StepKind::copy, .src = arrived, .dst = action.dst, .step = action.step};
+    if (action.kind == StepKind::recv_reduce) {
+      local.kind = StepKind::reduce;
+      local.src = action.src;
+      local.src2 = arrived;
+    }
+    compute(tb, local);
+  }
+
+  void compute(const Threadblock& tb, const Action& action) {
+    if (action.is_nop) return;
+    Placement& placement = placements_[tb.gpu];
+    const std::vector<PlacedChunk> from = placement.read(action.src);
+    if (action.kind == StepKind::copy) {
+      const auto to = placement.write(action.dst, size_classes_of(from), &from, steps_of(tb));
+      if (from != to) steps_of(tb).push_back(copy(to_ranges(from), to_ranges(to)));
+      return;
+    }
+    const std::vector<PlacedChunk> other = placement.read(action.src2);
+    check_same_parts(from, size_classes_of(other));
+    const auto to = placement.write(action.dst, size_classes_of(from), nullptr, steps_of(tb));
+    steps_of(tb).push_back(reduce(to_ranges(from), to_ranges(other), to_ranges(to)));
+  }
+
+  static void check_same_parts(const std::vector<PlacedChunk>& own,
+                               const std::vector<int32_t>& other) {
+    for (size_t i = 0; i < own.size(); ++i) {
+      if (own[i].size_class == other[i]) continue;
+      throw Placement::Refusal{cat("wrong chunk: combines part ", own[i].size_class,
+                                   " of the data with part ", other[i])};
+    }
+  }
+
+  // Of all steps that were appended since the last call.
+  void note_origin(const Threadblock& tb, int32_t step) {
+    result_.origins[tb.gpu].resize(result_.programs[tb.gpu].steps.size(), place(tb, step));
+  }
+
+  // ---- the end
+
+  MscclPlace place(const Threadblock& tb, int32_t step) const {
+    const std::vector<MscclStep>& steps = tb.source->steps;
+    const int32_t last = static_cast<int32_t>(steps.size()) - 1;
+    return {.line = steps.empty() ? tb.source->line : steps[std::min(step, last)].line,
+            .gpu = tb.gpu,
+            .threadblock = tb.source->id,
+            .step = std::min(step, last)};
+  }
+  [[noreturn]] void refuse(const MscclPlace& place, std::string_view problem) const {
+    refuse_msccl(algorithm_.file, place, problem);
+  }
+
+  void refuse_if_stuck() {
+    constexpr int kShown = 4;
+    std::string all;
+    int stuck = 0;
+    MscclPlace first;
+    for (const Threadblock& tb : threadblocks_) {
+      if (tb.head() == nullptr) continue;
+      if (stuck == 0) first = place(tb, tb.head()->step);
+      if (++stuck > kShown) continue;
+      all += cat(stuck == 1 ? "" : "; ", "gpu ", tb.gpu, ", threadblock ", tb.source->id, ", step ",
+                 tb.head()->step, " (", name(tb.source->steps[tb.head()->step].type),
+                 ") waits for ", waits_for(tb));
+    }
+    if (stuck == 0) return;
+    if (stuck > kShown) all += cat("; and ", stuck - kShown, " more threadblocks");
+    refuse(first, cat("deadlock: ", all));
+  }
+  std::string waits_for(const Threadblock& tb) const {
+    const MscclStep& step = tb.source->steps[tb.head()->step];
+    if (!is_ready(tb)) {
+      const Threadblock& other = threadblocks_[first_[tb.gpu] + step.after_threadblock];
+      return cat("step ", step.after_step, " of threadblock ", other.source->id);
+    }
+    return tb.head()->kind == StepKind::send
+               ? cat("gpu ", tb.source->send_peer, " to take the message before it")
+               : cat("a message from gpu ", tb.source->recv_peer);
+  }
+
+  void finish() {
+    Program limits{.input_chunks = algorithm_.input_chunks,
+                   .output_chunks = algorithm_.output_chunks};
+    for (size_t gpu = 0; gpu < placements_.size(); ++gpu) {
+      Program& program = result_.programs[gpu];
+      const MscclPlace place{.line = algorithm_.gpus[gpu].line, .gpu = static_cast<int32_t>(gpu)};
+      try {
+        placements_[gpu].finish(program.steps);
+      } catch (const Placement::Refusal& refusal) {
+        refuse(place, refusal.problem);
+      }
+      result_.origins[gpu].resize(program.steps.size(), place);
+      limits.scratch_chunks = std::max(limits.scratch_chunks, placements_[gpu].scratch_chunks());
+      take_limits(program, limits);
+    }
+    for (Program& program : result_.programs) {
+      std::vector<Step> steps = std::move(program.steps);
+      program = limits;
+      program.steps = std::move(steps);
+    }
+  }
+  static void take_limits(const Program& program, Program& limits) {
+    std::set<int32_t> targets;
+    for (const Step& step : program.steps) {
+      if (step.kind != StepKind::send) continue;
+      targets.insert(step.peers[0]);
+      int32_t chunks = 0;
+      for (const ChunkRange& range : step.src) chunks += range.count;
+      limits.chunks_per_message = std::max(limits.chunks_per_message, chunks);
+    }
+    limits.fan_out = std::max(limits.fan_out, static_cast<int32_t>(targets.size()));
+  }
+
+  const MscclAlgorithm& algorithm_;
+  Linearized result_;
+  std::vector<Placement> placements_;  // by gpu
+  std::vector<int32_t> passing_;       // by gpu: cells for values in fused steps so far
+  std::vector<int32_t> first_;         // by gpu: its first threadblock
+  std::vector<Threadblock> threadblocks_;
+  std::deque<int32_t> awake_;
+  size_t turn_ = 0;
+  // By sender and receiver.
+  std::map<std::pair<int32_t, int32_t>, std::optional<Message>> messages_;
+  std::map<std::pair<int32_t, int32_t>, std::vector<int32_t>> senders_;
+};
+
+}  // namespace
+
+Linearized linearize(const MscclAlgorithm& algorithm) { return Linearizer(algorithm).run(); }
+
+}  // namespace tutti

@@ -1,0 +1,148 @@
+#include "collectives/interchange/msccl_import.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "base/error.h"
+#include "base/settings.h"
+#include "base/text.h"
+#include "collectives/interchange/linearize.h"
+#include "collectives/interchange/msccl.h"
+#include "collectives/verify.h"
+
+namespace tutti {
+
+namespace {
+
+constexpr uintmax_t kMostBytes = 64 << 20;
+
+uint64_t hash_of(std::string_view text) {
+  uint64_t hash = 14695981039346656037u;  // FNV-1a
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211u;
+  return hash;
+}
+
+std::string contents_of(const std::string& path) {
+  std::error_code error;
+  const uintmax_t bytes = std::filesystem::file_size(path, error);
+  if (error) {
+    throw Error(ErrorCode::system, cat("cannot read ", path, ": ", error.message()),
+                {.remedy = "name an XML file in MSCCL's format"});
+  }
+  if (bytes > kMostBytes) {
+    throw Error(ErrorCode::invalid_argument,
+                cat(path, " has ", human_bytes(bytes), ": no algorithm is that long"));
+  }
+  errno = 0;
+  std::ifstream file(path, std::ios::binary);
+  std::string text{std::istreambuf_iterator<char>(file), {}};
+  if (!file) throw system_error(cat("read ", path), errno);
+  return text;
+}
+
+// Where the step that the proof complains of comes from: it begins "rank R, step S".
+MscclPlace origin_of(const std::string& problem, const Linearized& linearized) {
+  int rank = -1;
+  int step = -1;
+  if (std::sscanf(problem.c_str(), "rank %d, step %d", &rank, &step) < 1 || rank < 0 ||
+      rank >= static_cast<int>(linearized.origins.size())) {
+    return {};
+  }
+  const std::vector<MscclPlace>& origins = linearized.origins[rank];
+  if (step < 0 || step >= static_cast<int>(origins.size())) return {.gpu = rank};
+  return origins[step];
+}
+
+bool is_direct(const Imported& imported) {
+  if (imported.collective != Collective::all_to_all) return false;
+  return verify(imported.collective, imported.programs, {.root = imported.root, .direct = true})
+             .grade != Grade::wrong;
+}
+
+Algorithm algorithm_of(Imported imported, const std::string& path, uint64_t hash) {
+  const auto shared = std::make_shared<const Imported>(std::move(imported));
+  return {.collective = shared->collective,
+          .name = shared->name,
+          .source = cat("imported from ", path),
+          .grade = shared->grade,
+          .direct = shared->direct,
+          .emit = [shared](const Shape& shape) { return shared->programs[shape.rank]; },
+          .supports =
+              [shared](const Shape& shape) {
+                if (shape.ranks != shared->ranks) return cat("it is for ", shared->ranks, " ranks");
+                if (has_root(shared->collective) && shape.root != shared->root) {
+                  return cat("it is for root ", shared->root);
+                }
+                return std::string();
+              },
+          .id = static_cast<uint16_t>(kImported | (hash ^ hash >> 15 ^ hash >> 30) % kImported)};
+}
+
+struct Cache {
+  std::mutex mutex;
+  std::map<std::pair<std::string, uint64_t>, const Algorithm*> files;  // by path and contents
+  std::map<uint64_t, const Algorithm*> contents;
+};
+
+Cache& cache() {
+  static Cache instance;
+  return instance;
+}
+
+}  // namespace
+
+Imported read_msccl(std::string_view xml, const std::string& file) {
+  const MscclAlgorithm algorithm = parse_msccl(xml, file);
+  Linearized linearized = linearize(algorithm);
+  Imported imported{.collective = algorithm.collective,
+                    .name = std::filesystem::path(file).stem(),
+                    .ranks = static_cast<int32_t>(algorithm.gpus.size()),
+                    .root = algorithm.root,
+                    .programs = std::move(linearized.programs)};
+  const Verdict verdict = verify(imported.collective, imported.programs, {.root = imported.root});
+  if (verdict.grade == Grade::wrong) {
+    refuse_msccl(file, origin_of(verdict.problem, linearized),
+                 cat("this is no ", name(imported.collective), ": ", verdict.problem));
+  }
+  imported.grade = verdict.grade;
+  imported.direct = is_direct(imported);
+  return imported;
+}
+
+const Algorithm& import_msccl(const std::string& path) {
+  const std::string text = contents_of(path);
+  const uint64_t hash = hash_of(text);
+  std::lock_guard lock(cache().mutex);
+  const Algorithm*& known = cache().files[{path, hash}];
+  if (known != nullptr) return *known;
+  if (const auto same = cache().contents.find(hash); same != cache().contents.end()) {
+    return *(known = same->second);
+  }
+  Algorithm algorithm = algorithm_of(read_msccl(text, path), path, hash);
+  const Algorithm* other = find_algorithm(algorithm.id);
+  if (other != nullptr) {
+    throw Error(ErrorCode::invalid_argument,
+                cat("the contents of ", path, " have the same 15-bit hash as ", other->name, " (",
+                    other->source, ')'),
+                {.remedy = "change a comment in one of the files"});
+  }
+  known = &add_algorithm(std::move(algorithm));
+  cache().contents[hash] = known;
+  return *known;
+}
+
+void load_algorithm_files() {
+  for (const std::string& path : split(settings().get_string("TUTTI_ALGORITHM_FILES"), ':')) {
+    if (!path.empty()) import_msccl(path);
+  }
+}
+
+}  // namespace tutti

@@ -1,0 +1,37 @@
+// Takes MSCCL files into the catalogue: read, made into programs, proved.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "collectives/algorithm.h"
+#include "collectives/program.h"
+
+namespace tutti {
+
+struct Imported {
+  Collective collective = Collective::all_reduce;
+  std::string name;  // the file's base name without .xml
+  int32_t ranks = 1;
+  int32_t root = 0;
+  bool direct = false;
+  Grade grade = Grade::wrong;     // never wrong
+  std::vector<Program> programs;  // by rank
+};
+
+// Throws Error(invalid_argument) that says what is wrong, and where in the file; this includes
+// programs whose results are wrong. `file` is a path: for the name, and for messages.
+Imported read_msccl(std::string_view xml, const std::string& file);
+
+// The algorithm in a file, added to the catalogue: it runs on as many ranks as it was written for.
+// The same file is read once, and again when its contents have changed. Throws like read_msccl(),
+// and Error(system) where the file cannot be read. Any thread.
+const Algorithm& import_msccl(const std::string& path);
+
+// Imports the files that the setting TUTTI_ALGORITHM_FILES names, so that they are among those that
+// `auto` chooses from.
+void load_algorithm_files();
+
+}  // namespace tutti

@@ -1,0 +1,31 @@
+// A picture of an algorithm: ranks as columns, rounds downward, an arrow for each message.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "collectives/interchange/timing.h"
+#include "collectives/plan.h"
+
+namespace tutti {
+
+// What the papers count.
+struct Figures {
+  int32_t rounds = 0;
+  int64_t messages = 0;
+  // The most that any rank sends, in multiples of the larger of the call's two buffers.
+  double volume = 0;
+};
+Figures figures(std::span<const Plan> plans, const Timing& timing);
+
+// The parts of the data in a range list: "0-3,8", or "i3" and the like where chunks of one number
+// hold different data (all_to_all). Long ones are cut short.
+std::string parts(const Plan& plan, const RangeList& ranges);
+
+// A whole SVG document. `subtitle`: lines below the title.
+std::string to_svg(std::span<const Plan> plans, const Timing& timing, const std::string& title,
+                   const std::vector<std::string>& subtitle);
+
+}  // namespace tutti

@@ -15,21 +15,55 @@ namespace tutti::algorithms {
 std::vector<Algorithm> built_in();
 
 Algorithm all_reduce_naive();
+Algorithm all_reduce_one_shot();
+Algorithm all_reduce_two_shot();
 Algorithm all_reduce_parameter_server();
 Algorithm all_reduce_ring();
+Algorithm all_reduce_ring_bidirectional();
+Algorithm all_reduce_torus_bucket();
 Algorithm all_reduce_double_binary_tree();
+Algorithm all_reduce_knomial(int32_t radix);
 Algorithm all_reduce_recursive_doubling();
+Algorithm all_reduce_recursive_multiplying(int32_t radix);
+Algorithm all_reduce_halving_doubling();
+Algorithm all_reduce_circulant();
+Algorithm all_reduce_swing();
+Algorithm all_reduce_hierarchical();
 Algorithm all_gather_ring();
 Algorithm reduce_scatter_ring();
-Algorithm broadcast_binomial();
-Algorithm reduce_binomial();
-Algorithm barrier_dissemination();
+Algorithm broadcast_linear();
+Algorithm broadcast_knomial(int32_t radix);
+Algorithm broadcast_chain();
+Algorithm broadcast_scatter_all_gather();
+Algorithm broadcast_double_tree();
+Algorithm reduce_linear();
+Algorithm reduce_knomial(int32_t radix);
+Algorithm reduce_chain();
+Algorithm reduce_two_shot();
+Algorithm reduce_scatter_gather();
+Algorithm reduce_double_tree();
+Algorithm gather_linear();
+Algorithm gather_binomial();
+Algorithm scatter_linear();
+Algorithm scatter_binomial();
+Algorithm all_to_all_linear();
+Algorithm all_to_all_pairwise();
+Algorithm all_to_all_bruck();
+Algorithm all_to_all_hierarchical();
+Algorithm scan_recursive_doubling();
+Algorithm scan_chain();
+Algorithm exscan_recursive_doubling();
+Algorithm exscan_chain();
+Algorithm barrier_dissemination(int32_t radix);
 
 // Rounds of doubling until p ranks are covered: the logarithm to base 2, rounded up.
 int32_t doublings(int32_t ranks);
 
 // For Algorithm::supports.
 std::string powers_of_two_only(const Shape& shape);
+
+// All ranks but this one, the next one first.
+std::vector<int32_t> others(const Shape& shape);
 
 // Most distinct ranks that any rank sends to, for algorithms without a simple formula.
 int32_t largest_fan_out(int32_t ranks,

@@ -17,14 +17,41 @@ std::vector<Algorithm> built_in() {
       // reduce_scatter
       reduce_scatter_ring(),
       // broadcast
-      broadcast_binomial(),
+      broadcast_linear(),
+      broadcast_knomial(2),
+      broadcast_knomial(4),
+      broadcast_knomial(8),
+      broadcast_chain(),
+      broadcast_scatter_all_gather(),
+      broadcast_double_tree(),
       // reduce
-      reduce_binomial(),
+      reduce_linear(),
+      reduce_knomial(2),
+      reduce_knomial(4),
+      reduce_knomial(8),
+      reduce_two_shot(),
+      reduce_scatter_gather(),
+      reduce_chain(),
+      reduce_double_tree(),
       // gather, scatter
+      gather_linear(),
+      gather_binomial(),
+      scatter_linear(),
+      scatter_binomial(),
       // all_to_all
+      all_to_all_linear(),
+      all_to_all_pairwise(),
+      all_to_all_bruck(),
+      all_to_all_hierarchical(),
       // scan, exscan
+      scan_recursive_doubling(),
+      scan_chain(),
+      exscan_recursive_doubling(),
+      exscan_chain(),
       // barrier
-      barrier_dissemination(),
+      barrier_dissemination(2),
+      barrier_dissemination(4),
+      barrier_dissemination(8),
   };
 }
 

@@ -71,6 +71,14 @@ std::string powers_of_two_only(const Shape& shape) {
   return fits ? "" : "it needs a power of two of them";
 }
 
+std::vector<int32_t> others(const Shape& shape) {
+  std::vector<int32_t> ranks;
+  for (int32_t distance = 1; distance < shape.ranks; ++distance) {
+    ranks.push_back((shape.rank + distance) % shape.ranks);
+  }
+  return ranks;
+}
+
 int32_t largest_fan_out(
     int32_t ranks, const std::function<std::vector<Step>(int32_t ranks, int32_t rank)>& steps) {
   size_t largest = 0;

@@ -1,17 +1,22 @@
-// Dissemination barrier: in round k everyone tells the rank 2^k further that it has heard from all
-// between.
+// Dissemination barrier: in every round everyone tells others that it has heard from all between.
 //
-//   p = 5, who has heard from whom:       rank 0 knows   0    4 0    2 3 4 0    0 1 2 3 4
-//     round 0: r → r + 1                                 ──→     ──→        ──→
-//     round 1: r → r + 2                                round 0  round 1   round 2
+//   k = 2, p = 5, whom rank 0 has heard from:    0    4 0    2 3 4 0    0 1 2 3 4
+//     round 0: r → r + 1                          ──→     ──→        ──→
+//     round 1: r → r + 2                        round 0  round 1   round 2
 //     round 2: r → r + 4
 //
-// ceil(log2 p) rounds of tokens, which carry no data: a token says that all earlier receives of its
-// sender are done.
+//   k = 4: r → r + 1, r + 2, r + 3, then r + 4, r + 8, r + 12, and so on: half the rounds
+//
+// ceil(log_k p) rounds of tokens, which carry no data: a token says that all earlier receives of
+// its sender are done. Where one message reaches many, a large k is better: up to k ranks meet in a
+// single round.
 //
 // D. Hensgen, R. Finkel, U. Manber: Two Algorithms for Barrier Synchronization. IJPP 17(1), 1988.
+// T. Hoefler, T. Mehlan, F. Mietke, W. Rehm: Fast Barrier Synchronization for InfiniBand. IPDPS
+// 2006 (n-way dissemination; n = k - 1).
 
 #include <algorithm>
+#include <string>
 
 #include "collectives/algorithms/algorithms.h"
 
@@ -19,25 +24,32 @@ namespace tutti::algorithms {
 
 namespace {
 
-Program emit(const Shape& shape) {
+Program emit(const Shape& shape, int32_t radix) {
   const int32_t p = shape.ranks;
-  Program program{
-      .input_chunks = 0, .output_chunks = 0, .fan_out = std::max(1, doublings(shape.ranks))};
-  for (int32_t distance = 1; distance < p; distance *= 2) {
-    program.steps.push_back(send({(shape.rank + distance) % p}, {}));
-    program.steps.push_back(recv((shape.rank + p - distance) % p, {}));
+  Program program{.input_chunks = 0, .output_chunks = 0, .fan_out = 0};
+  for (int64_t distance = 1; distance < p; distance *= radix) {
+    std::vector<int32_t> later;
+    std::vector<int32_t> earlier;
+    for (int64_t d = distance; d < std::min<int64_t>(p, distance * radix); d += distance) {
+      later.push_back(static_cast<int32_t>((shape.rank + d) % p));
+      earlier.push_back(static_cast<int32_t>((shape.rank + p - d) % p));
+    }
+    program.fan_out += static_cast<int32_t>(later.size());
+    program.steps.push_back(send(std::move(later), {}));
+    for (const int32_t peer : earlier) program.steps.push_back(recv(peer, {}));
   }
+  program.fan_out = std::max(1, program.fan_out);
   return program;
 }
 
 }  // namespace
 
-Algorithm barrier_dissemination() {
+Algorithm barrier_dissemination(int32_t radix) {
   return {.collective = Collective::barrier,
-          .name = "dissemination",
+          .name = radix == 2 ? "dissemination" : "dissemination_" + std::to_string(radix),
           .source = "Hensgen, Finkel, Manber, IJPP 1988",
           .grade = Grade::canonical,
-          .emit = emit};
+          .emit = [radix](const Shape& shape) { return emit(shape, radix); }};
 }
 
 }  // namespace tutti::algorithms

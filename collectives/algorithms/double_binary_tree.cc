@@ -8,78 +8,48 @@
 //       ╱   ╲     ╱                            ╲     ╱   ╲
 //      0     2   4                              1   3     5
 //
-// Chunks are reduced on their way up and sent back down. The trees are in-order binary trees: the
-// leaves have the odd labels 1, 3, 5 ... A rank that is an inner node in one tree is a leaf in the
-// other (mirrored for even p, shifted by one for odd p), so both directions of every rank's link
-// are used about equally, and the depth is logarithmic.
+// Chunks are reduced on their way up and sent back down. A rank that is an inner node in one tree
+// (trees.h) is a leaf in the other, so both directions of every rank's link are used about equally,
+// and the depth is logarithmic.
 //
 // P. Sanders, J. Speck, J. L. Träff: Two-tree algorithms for full bandwidth broadcast, reduction
 // and scan. Parallel Computing 35(12), 2009. Also NCCL 2.4's trees.
 
-#include <algorithm>
-#include <bit>
-
 #include "collectives/algorithms/algorithms.h"
+#include "collectives/algorithms/trees.h"
 
 namespace tutti::algorithms {
 
 namespace {
 
-// Labels run from 1 to p. A label's lowest set bit is its height: its children are half that bit
-// to either side. Where the right one would be beyond p, the nearest one that is not takes its
-// place.
-struct Node {
-  int32_t parent = 0;  // 0: none
-  int32_t left = 0;
-  int32_t right = 0;
+// Ranks are the labels 0 to p - 1 of both trees.
+struct Place {
+  int32_t parent;  // -1: none
+  std::vector<int32_t> children;
 };
 
-Node node_of(int32_t label, int32_t ranks) {
-  const int32_t bit = label & -label;
-  Node node;
-  node.parent = (label ^ bit) | (bit << 1);
-  if (node.parent > ranks) node.parent = label ^ bit;
-  if (bit > 1) node.left = label - bit / 2;
-  for (int32_t offset = bit / 2; offset > 0 && node.right == 0; offset /= 2) {
-    if (label + offset <= ranks) node.right = label + offset;
-  }
-  return node;
-}
-
-int32_t label_of(int32_t tree, int32_t rank, int32_t ranks) {
-  if (tree == 0) return rank + 1;
-  return ranks % 2 == 0 ? ranks - rank : (rank + ranks - 1) % ranks + 1;
-}
-
-int32_t rank_of(int32_t tree, int32_t label, int32_t ranks) {
-  if (tree == 0) return label - 1;
-  return ranks % 2 == 0 ? ranks - label : label % ranks;
+Place place_of(int32_t tree, int32_t rank, int32_t ranks) {
+  const TwoTreeNode node = two_tree_node(tree, rank + 1, ranks);
+  Place place{.parent = node.parent - 1, .children = node.children()};
+  for (int32_t& child : place.children) --child;
+  return place;
 }
 
 void reduce_up(int32_t tree, int32_t rank, int32_t ranks, std::vector<Step>& steps) {
-  const Node node = node_of(label_of(tree, rank, ranks), ranks);
+  const Place place = place_of(tree, rank, ranks);
   ChunkRange mine = input(tree);
-  if (node.left != 0) {
-    steps.push_back(recv_reduce_left(rank_of(tree, node.left, ranks), {mine}, {output(tree)}));
+  for (const int32_t child : place.children) {
+    steps.push_back(child < rank ? recv_reduce_left(child, {mine}, {output(tree)})
+                                 : recv_reduce_right(child, {mine}, {output(tree)}));
     mine = output(tree);
   }
-  if (node.right != 0) {
-    steps.push_back(recv_reduce_right(rank_of(tree, node.right, ranks), {mine}, {output(tree)}));
-    mine = output(tree);
-  }
-  if (node.parent != 0) steps.push_back(send({rank_of(tree, node.parent, ranks)}, {mine}));
+  if (place.parent >= 0) steps.push_back(send({place.parent}, {mine}));
 }
 
 void broadcast_down(int32_t tree, int32_t rank, int32_t ranks, std::vector<Step>& steps) {
-  const Node node = node_of(label_of(tree, rank, ranks), ranks);
-  if (node.parent != 0) {
-    steps.push_back(recv(rank_of(tree, node.parent, ranks), {output(tree)}));
-  }
-  std::vector<int32_t> children;
-  for (const int32_t child : {node.left, node.right}) {
-    if (child != 0) children.push_back(rank_of(tree, child, ranks));
-  }
-  if (!children.empty()) steps.push_back(send(children, {output(tree)}));
+  const Place place = place_of(tree, rank, ranks);
+  if (place.parent >= 0) steps.push_back(recv(place.parent, {output(tree)}));
+  if (!place.children.empty()) steps.push_back(send(place.children, {output(tree)}));
 }
 
 std::vector<Step> steps_of(int32_t ranks, int32_t rank) {

@@ -7,9 +7,9 @@
 //                                                  all-gather along the ring: each rank passes on
 //                                                  what its neighbour lacks
 //
-// The root sends about 2n bytes and everyone else about n, whatever p, where a binomial tree's root
-// sends n log2 p; and nothing waits for the first of many slices as in a chain. log2 p + p - 1
-// rounds.
+// Nobody sends more than about 2n bytes, whatever p, where a binomial tree's root sends n log2 p;
+// and every rank but the root receives each byte once. log2 p + p - 1 rounds, all of small
+// messages, so that it needs fewer slices than a chain to be under way.
 //
 // M. Barnett, S. Gupta, D. Payne, L. Shuler, R. van de Geijn, J. Watts: Interprocessor Collective
 // Communication Library (InterCom). SHPCC 1994. MPICH's for long messages (Thakur, Rabenseifner,

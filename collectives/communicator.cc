@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "collectives/communicator_impl.h"
+#include "collectives/group.h"
 #include "transport/bootstrap/job.h"
 
 namespace tutti {
@@ -26,6 +27,11 @@ void Work::wait() {
 
 bool Work::wait_for(std::chrono::nanoseconds timeout) {
   return !operation_ || comm_->wait(*operation_, Deadline::after(timeout), patience_);
+}
+
+void Work::abort(const std::string& reason) {
+  if (!operation_ || test()) return;
+  comm_->abort(reason);
 }
 
 // ---- creation
@@ -50,7 +56,6 @@ Communicator Communicator::init(const Job& job) {
 
 namespace {
 
-// A communicator that is empty, or buffers that no call can work on, are the caller's mistakes.
 CommunicatorImpl& require(const std::shared_ptr<CommunicatorImpl>& impl) {
   if (!impl) {
     throw Error(ErrorCode::invalid_argument, "the communicator is empty",
@@ -59,65 +64,20 @@ CommunicatorImpl& require(const std::shared_ptr<CommunicatorImpl>& impl) {
   return *impl;
 }
 
-template <typename B>
-void check(const B& buffer, uint64_t count, std::string_view call, std::string_view which) {
-  if (buffer.space != MemorySpace::host) {
-    throw Error(
-        ErrorCode::unsupported, cat(call, ": ", which, " is device memory"),
-        {.cause = "this build has no device transport", .remedy = "copy it to host memory"});
-  }
-  if (static_cast<size_t>(buffer.dtype) >= kAllDTypes.size()) {
-    throw Error(ErrorCode::invalid_argument, cat(call, ": ", which, " has no known dtype"));
-  }
-  if (buffer.count != count) {
-    throw Error(ErrorCode::invalid_argument,
-                cat(call, ": ", which, " has ", buffer.count, " elements, not ", count));
-  }
-  if (buffer.data == nullptr && count > 0) {
-    throw Error(ErrorCode::invalid_argument, cat(call, ": ", which, " is null"));
-  }
-}
-
-uint64_t blocks(uint64_t count, int ranks, std::string_view call) {
-  uint64_t total = 0;
-  if (!__builtin_mul_overflow(count, static_cast<uint64_t>(ranks), &total)) return total;
-  throw Error(ErrorCode::invalid_argument, cat(call, ": ", count, " elements a rank are too many"));
-}
-
-void check_types(const ConstBuffer& input, const Buffer& output, std::string_view call) {
-  if (input.dtype == output.dtype) return;
-  throw Error(ErrorCode::invalid_argument,
-              cat(call, ": input is ", name(input.dtype), ", output is ", name(output.dtype)));
-}
-
-void check_op(ReduceOp op, DType dtype, std::string_view call) {
-  if (static_cast<size_t>(op) >= kAllReduceOps.size()) {
-    throw Error(ErrorCode::invalid_argument, cat(call, ": no such reduction operator"));
-  }
-  if (supports(op, dtype)) return;
-  throw Error(ErrorCode::invalid_argument, cat(call, ": ", name(op), " of ", name(dtype)),
-              {.cause = "bitwise operators work on integers only"});
-}
-
-void check_rank(int rank, int size, std::string_view call, std::string_view which) {
-  if (rank >= 0 && rank < size) return;
-  throw Error(ErrorCode::invalid_argument,
-              cat(call, ": ", which, " ", rank, " is not in 0 to ", size - 1));
-}
-
 }  // namespace
 
 int Communicator::rank() const { return require(impl_).rank(); }
 int Communicator::size() const { return require(impl_).size(); }
 std::string Communicator::transport() const { return require(impl_).transport_name(); }
 std::string Communicator::describe(int rank) const {
-  check_rank(rank, size(), "describe", "rank");
+  if (rank < 0 || rank >= size()) {
+    throw Error(ErrorCode::invalid_argument,
+                cat("describe: rank ", rank, " is not in 0 to ", size() - 1));
+  }
   return impl_->describe(rank);
 }
 
-void Communicator::abort(const std::string& reason) {
-  require(impl_).abort(Error(ErrorCode::aborted, cat(describe(rank()), " aborted: ", reason)));
-}
+void Communicator::abort(const std::string& reason) { require(impl_).abort(reason); }
 
 Communicator Communicator::split(int color, int key) {
   return Communicator(require(impl_).split(color, key));
@@ -138,121 +98,30 @@ std::shared_ptr<void> Communicator::allocate_bytes(size_t count, size_t element_
 
 // ---- calls
 
-Work Communicator::all_reduce_async(ConstBuffer input, Buffer output, ReduceOp op,
-                                    const CallOptions& options) {
-  require(impl_);
-  check(input, output.count, "all_reduce", "input");
-  check(output, output.count, "all_reduce", "output");
-  check_types(input, output, "all_reduce");
-  check_op(op, output.dtype, "all_reduce");
-  return Work(impl_,
-              impl_->start({Collective::all_reduce, input, output, op, 0, output.count}, options));
+Work Communicator::start(const Request& request, const CallOptions& options) {
+  Work work(impl_, require(impl_).start(request, options));
+  internal::join_group(work);
+  return work;
 }
 
-Work Communicator::all_gather_async(ConstBuffer input, Buffer output, const CallOptions& options) {
-  require(impl_);
-  check(input, input.count, "all_gather", "input");
-  check(output, blocks(input.count, size(), "all_gather"), "all_gather", "output");
-  check_types(input, output, "all_gather");
-  return Work(impl_,
-              impl_->start({Collective::all_gather, input, output, ReduceOp::sum, 0, input.count},
-                           options));
+void Communicator::run(const Request& request, const CallOptions& options) {
+  Work work(impl_, require(impl_).start(request, options));
+  if (!internal::join_group(work)) work.wait();
 }
 
-Work Communicator::reduce_scatter_async(ConstBuffer input, Buffer output, ReduceOp op,
-                                        const CallOptions& options) {
-  require(impl_);
-  check(output, output.count, "reduce_scatter", "output");
-  check(input, blocks(output.count, size(), "reduce_scatter"), "reduce_scatter", "input");
-  check_types(input, output, "reduce_scatter");
-  check_op(op, output.dtype, "reduce_scatter");
-  return Work(impl_, impl_->start({Collective::reduce_scatter, input, output, op, 0, output.count},
-                                  options));
+Prepared Communicator::prepare(const Request& request, const CallOptions& options) {
+  return {impl_, require(impl_).prepare(request, options)};
 }
 
-Work Communicator::broadcast_async(ConstBuffer input, Buffer output, int root,
-                                   const CallOptions& options) {
-  require(impl_);
-  check_rank(root, size(), "broadcast", "root");
-  check(output, output.count, "broadcast", "output");
-  if (rank() == root) {
-    check(input, output.count, "broadcast", "input");
-    check_types(input, output, "broadcast");
-  }
-  return Work(
-      impl_, impl_->start({Collective::broadcast, input, output, ReduceOp::sum, root, output.count},
-                          options));
+Work Prepared::start() {
+  require(comm_);
+  Work work(comm_, comm_->start(*call_));
+  internal::join_group(work);
+  return work;
 }
 
-Work Communicator::reduce_async(ConstBuffer input, Buffer output, ReduceOp op, int root,
-                                const CallOptions& options) {
-  require(impl_);
-  check_rank(root, size(), "reduce", "root");
-  check(input, input.count, "reduce", "input");
-  check_op(op, input.dtype, "reduce");
-  if (rank() == root) {
-    check(output, input.count, "reduce", "output");
-    check_types(input, output, "reduce");
-  }
-  output.dtype = input.dtype;
-  return Work(impl_,
-              impl_->start({Collective::reduce, input, output, op, root, input.count}, options));
-}
-
-Work Communicator::barrier_async(const CallOptions& options) {
-  require(impl_);
-  return Work(impl_, impl_->start({.collective = Collective::barrier}, options));
-}
-
-namespace {
-
-void check_peer(int peer, int rank, int size, std::string_view call) {
-  check_rank(peer, size, call, "rank");
-  if (peer != rank) return;
-  throw Error(ErrorCode::invalid_argument, cat(call, ": rank ", rank, " cannot talk to itself"));
-}
-
-}  // namespace
-
-Work Communicator::send_async(ConstBuffer buffer, int to, const CallOptions& options) {
-  check_peer(to, rank(), size(), "send");
-  check(buffer, buffer.count, "send", "buffer");
-  return Work(impl_, impl_->start_p2p(true, static_cast<const std::byte*>(buffer.data), nullptr,
-                                      buffer.count, buffer.dtype, to, options));
-}
-
-Work Communicator::recv_async(Buffer buffer, int from, const CallOptions& options) {
-  check_peer(from, rank(), size(), "recv");
-  check(buffer, buffer.count, "recv", "buffer");
-  return Work(impl_, impl_->start_p2p(false, nullptr, static_cast<std::byte*>(buffer.data),
-                                      buffer.count, buffer.dtype, from, options));
-}
-
-void Communicator::all_reduce(ConstBuffer input, Buffer output, ReduceOp op,
-                              const CallOptions& options) {
-  all_reduce_async(input, output, op, options).wait();
-}
-void Communicator::all_gather(ConstBuffer input, Buffer output, const CallOptions& options) {
-  all_gather_async(input, output, options).wait();
-}
-void Communicator::reduce_scatter(ConstBuffer input, Buffer output, ReduceOp op,
-                                  const CallOptions& options) {
-  reduce_scatter_async(input, output, op, options).wait();
-}
-void Communicator::broadcast(ConstBuffer input, Buffer output, int root,
-                             const CallOptions& options) {
-  broadcast_async(input, output, root, options).wait();
-}
-void Communicator::reduce(ConstBuffer input, Buffer output, ReduceOp op, int root,
-                          const CallOptions& options) {
-  reduce_async(input, output, op, root, options).wait();
-}
-void Communicator::barrier(const CallOptions& options) { barrier_async(options).wait(); }
-void Communicator::send(ConstBuffer buffer, int to, const CallOptions& options) {
-  send_async(buffer, to, options).wait();
-}
-void Communicator::recv(Buffer buffer, int from, const CallOptions& options) {
-  recv_async(buffer, from, options).wait();
+std::string Prepared::algorithm() const {
+  return call_ && call_->algorithm != nullptr ? call_->algorithm->name : "";
 }
 
 }  // namespace tutti

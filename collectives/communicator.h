@@ -15,10 +15,12 @@
 // communicators are independent.
 //
 // Counts are in elements. Buffers are the caller's and must stay alive and untouched until the Work
-// is done (or the communicator is destroyed, which abandons what is under way). Passing the same
-// pointer as input and output is in place: for all_gather `input` may be this rank's part of
-// `output`, for reduce_scatter `output` may be this rank's part of `input`. Other overlaps are not
-// allowed.
+// is done (or the communicator is destroyed, which abandons what is under way). What each call
+// reads, writes and allows in place is said in request.h.
+//
+// Every call comes in three forms: all_reduce() blocks, all_reduce_async() returns a Work, and
+// prepare(Request::all_reduce(...)) plans it once, to be started many times. Between group_begin()
+// and group_end() (group.h) no call blocks, whatever its form.
 #pragma once
 
 #include <chrono>
@@ -33,7 +35,7 @@
 
 #include "base/buffer.h"
 #include "base/error.h"
-#include "base/reduce_op.h"
+#include "collectives/request.h"
 
 namespace tutti {
 
@@ -49,6 +51,7 @@ struct Patience {
 };
 class CommunicatorImpl;
 struct Operation;
+struct PreparedCall;
 }  // namespace internal
 
 // A call under way. It completes, fails or is aborted, once. Copies share the call; dropping every
@@ -62,11 +65,15 @@ class Work {
   bool test();
   // Returns when the call is complete. Throws the call's Error.
   void wait();
-  // False when `timeout` passed first; that is no abort: the call goes on.
+  // False when `timeout` passed first; that is no abort: the call goes on. (CallOptions::timeout is
+  // the call's own deadline: passing it aborts.)
   bool wait_for(std::chrono::nanoseconds timeout);
+  // Aborts the call's communicator on every rank, if the call is not complete.
+  void abort(const std::string& reason);
 
  private:
   friend class Communicator;
+  friend class Prepared;
   Work(std::shared_ptr<internal::CommunicatorImpl> comm,
        std::shared_ptr<internal::Operation> operation)
       : comm_(std::move(comm)), operation_(std::move(operation)) {}
@@ -76,9 +83,33 @@ class Work {
 };
 
 struct CallOptions {
-  std::string_view algorithm;                       // empty or "auto": the library chooses
+  // Empty or "auto": the library chooses. Else a name that `tutti bench COLLECTIVE --algorithm
+  // list` shows, "hierarchical(A,B,C)", or the path of an MSCCL file (*.xml).
+  std::string_view algorithm;
   Stream stream;                                    // device buffers only
   std::optional<std::chrono::nanoseconds> timeout;  // instead of the setting TUTTI_TIMEOUT
+  // Canonical algorithms only: the bits depend on the inputs and the number of ranks, on nothing
+  // else. TUTTI_DETERMINISTIC=1 asks for it in every call.
+  bool deterministic = false;
+};
+
+// A call that is planned: start() does no more than start it. The buffers stay the same; one start
+// must be done before the next. Copies share the plan. Threads: as Communicator.
+class Prepared {
+ public:
+  Prepared() = default;
+  Work start();
+  void run() { start().wait(); }
+  // The name of the algorithm that was chosen; empty where none is needed.
+  std::string algorithm() const;
+
+ private:
+  friend class Communicator;
+  Prepared(std::shared_ptr<internal::CommunicatorImpl> comm,
+           std::shared_ptr<const internal::PreparedCall> call)
+      : comm_(std::move(comm)), call_(std::move(call)) {}
+  std::shared_ptr<internal::CommunicatorImpl> comm_;
+  std::shared_ptr<const internal::PreparedCall> call_;
 };
 
 // Memory from Communicator::allocate(). Aligned to a page; zeroed.
@@ -114,38 +145,142 @@ class Communicator {
     return Memory<T>(bytes, static_cast<T*>(bytes.get()));
   }
 
-  // input: n elements; output: n elements, the combination over all ranks.
-  Work all_reduce_async(ConstBuffer input, Buffer output, ReduceOp op = ReduceOp::sum,
-                        const CallOptions& options = {});
-  // input: n elements; output: size() * n, rank r's at r * n.
-  Work all_gather_async(ConstBuffer input, Buffer output, const CallOptions& options = {});
-  // input: size() * n elements; output: n, the combination of everybody's block rank().
-  Work reduce_scatter_async(ConstBuffer input, Buffer output, ReduceOp op = ReduceOp::sum,
-                            const CallOptions& options = {});
-  // n elements from root's input to everybody's output. input is read at the root only.
-  Work broadcast_async(ConstBuffer input, Buffer output, int root, const CallOptions& options = {});
-  // input: n elements; output: n elements, written at the root only.
-  Work reduce_async(ConstBuffer input, Buffer output, ReduceOp op, int root,
-                    const CallOptions& options = {});
-  Work barrier_async(const CallOptions& options = {});
-  // Point-to-point calls between two ranks match in the order in which they are made.
-  Work send_async(ConstBuffer buffer, int to, const CallOptions& options = {});
-  Work recv_async(Buffer buffer, int from, const CallOptions& options = {});
+  Work start(const Request& request, const CallOptions& options = {});
+  void run(const Request& request, const CallOptions& options = {});
+  Prepared prepare(const Request& request, const CallOptions& options = {});
 
-  void all_reduce(ConstBuffer input, Buffer output, ReduceOp op = ReduceOp::sum,
-                  const CallOptions& options = {});
-  void all_gather(ConstBuffer input, Buffer output, const CallOptions& options = {});
-  void reduce_scatter(ConstBuffer input, Buffer output, ReduceOp op = ReduceOp::sum,
-                      const CallOptions& options = {});
-  void broadcast(ConstBuffer input, Buffer output, int root, const CallOptions& options = {});
-  void reduce(ConstBuffer input, Buffer output, ReduceOp op, int root,
-              const CallOptions& options = {});
-  void barrier(const CallOptions& options = {});
-  void send(ConstBuffer buffer, int to, const CallOptions& options = {});
-  void recv(Buffer buffer, int from, const CallOptions& options = {});
+  void all_reduce(ConstBuffer input, Buffer output, Reduction op = ReduceOp::sum,
+                  const CallOptions& options = {}) {
+    run(Request::all_reduce(input, output, std::move(op)), options);
+  }
+  Work all_reduce_async(ConstBuffer input, Buffer output, Reduction op = ReduceOp::sum,
+                        const CallOptions& options = {}) {
+    return start(Request::all_reduce(input, output, std::move(op)), options);
+  }
+  void all_gather(ConstBuffer input, Buffer output, const CallOptions& options = {}) {
+    run(Request::all_gather(input, output), options);
+  }
+  Work all_gather_async(ConstBuffer input, Buffer output, const CallOptions& options = {}) {
+    return start(Request::all_gather(input, output), options);
+  }
+  void all_gatherv(ConstBuffer input, Buffer output, Blocks blocks,
+                   const CallOptions& options = {}) {
+    run(Request::all_gatherv(input, output, std::move(blocks)), options);
+  }
+  Work all_gatherv_async(ConstBuffer input, Buffer output, Blocks blocks,
+                         const CallOptions& options = {}) {
+    return start(Request::all_gatherv(input, output, std::move(blocks)), options);
+  }
+  void reduce_scatter(ConstBuffer input, Buffer output, Reduction op = ReduceOp::sum,
+                      const CallOptions& options = {}) {
+    run(Request::reduce_scatter(input, output, std::move(op)), options);
+  }
+  Work reduce_scatter_async(ConstBuffer input, Buffer output, Reduction op = ReduceOp::sum,
+                            const CallOptions& options = {}) {
+    return start(Request::reduce_scatter(input, output, std::move(op)), options);
+  }
+  void reduce_scatterv(ConstBuffer input, Buffer output, Blocks blocks,
+                       Reduction op = ReduceOp::sum, const CallOptions& options = {}) {
+    run(Request::reduce_scatterv(input, output, std::move(blocks), std::move(op)), options);
+  }
+  Work reduce_scatterv_async(ConstBuffer input, Buffer output, Blocks blocks,
+                             Reduction op = ReduceOp::sum, const CallOptions& options = {}) {
+    return start(Request::reduce_scatterv(input, output, std::move(blocks), std::move(op)),
+                 options);
+  }
+  void broadcast(ConstBuffer input, Buffer output, int root, const CallOptions& options = {}) {
+    run(Request::broadcast(input, output, root), options);
+  }
+  Work broadcast_async(ConstBuffer input, Buffer output, int root,
+                       const CallOptions& options = {}) {
+    return start(Request::broadcast(input, output, root), options);
+  }
+  void reduce(ConstBuffer input, Buffer output, Reduction op, int root,
+              const CallOptions& options = {}) {
+    run(Request::reduce(input, output, std::move(op), root), options);
+  }
+  Work reduce_async(ConstBuffer input, Buffer output, Reduction op, int root,
+                    const CallOptions& options = {}) {
+    return start(Request::reduce(input, output, std::move(op), root), options);
+  }
+  void gather(ConstBuffer input, Buffer output, int root, const CallOptions& options = {}) {
+    run(Request::gather(input, output, root), options);
+  }
+  Work gather_async(ConstBuffer input, Buffer output, int root, const CallOptions& options = {}) {
+    return start(Request::gather(input, output, root), options);
+  }
+  void gatherv(ConstBuffer input, Buffer output, Blocks blocks, int root,
+               const CallOptions& options = {}) {
+    run(Request::gatherv(input, output, std::move(blocks), root), options);
+  }
+  Work gatherv_async(ConstBuffer input, Buffer output, Blocks blocks, int root,
+                     const CallOptions& options = {}) {
+    return start(Request::gatherv(input, output, std::move(blocks), root), options);
+  }
+  void scatter(ConstBuffer input, Buffer output, int root, const CallOptions& options = {}) {
+    run(Request::scatter(input, output, root), options);
+  }
+  Work scatter_async(ConstBuffer input, Buffer output, int root, const CallOptions& options = {}) {
+    return start(Request::scatter(input, output, root), options);
+  }
+  void scatterv(ConstBuffer input, Blocks blocks, Buffer output, int root,
+                const CallOptions& options = {}) {
+    run(Request::scatterv(input, std::move(blocks), output, root), options);
+  }
+  Work scatterv_async(ConstBuffer input, Blocks blocks, Buffer output, int root,
+                      const CallOptions& options = {}) {
+    return start(Request::scatterv(input, std::move(blocks), output, root), options);
+  }
+  void all_to_all(ConstBuffer input, Buffer output, const CallOptions& options = {}) {
+    run(Request::all_to_all(input, output), options);
+  }
+  Work all_to_all_async(ConstBuffer input, Buffer output, const CallOptions& options = {}) {
+    return start(Request::all_to_all(input, output), options);
+  }
+  void all_to_allv(ConstBuffer input, Blocks input_blocks, Buffer output, Blocks output_blocks,
+                   const CallOptions& options = {}) {
+    run(Request::all_to_allv(input, std::move(input_blocks), output, std::move(output_blocks)),
+        options);
+  }
+  Work all_to_allv_async(ConstBuffer input, Blocks input_blocks, Buffer output,
+                         Blocks output_blocks, const CallOptions& options = {}) {
+    return start(
+        Request::all_to_allv(input, std::move(input_blocks), output, std::move(output_blocks)),
+        options);
+  }
+  void scan(ConstBuffer input, Buffer output, Reduction op = ReduceOp::sum,
+            const CallOptions& options = {}) {
+    run(Request::scan(input, output, std::move(op)), options);
+  }
+  Work scan_async(ConstBuffer input, Buffer output, Reduction op = ReduceOp::sum,
+                  const CallOptions& options = {}) {
+    return start(Request::scan(input, output, std::move(op)), options);
+  }
+  void exscan(ConstBuffer input, Buffer output, Reduction op = ReduceOp::sum,
+              const CallOptions& options = {}) {
+    run(Request::exscan(input, output, std::move(op)), options);
+  }
+  Work exscan_async(ConstBuffer input, Buffer output, Reduction op = ReduceOp::sum,
+                    const CallOptions& options = {}) {
+    return start(Request::exscan(input, output, std::move(op)), options);
+  }
+  void barrier(const CallOptions& options = {}) { run(Request::barrier(), options); }
+  Work barrier_async(const CallOptions& options = {}) { return start(Request::barrier(), options); }
+  void send(ConstBuffer buffer, int to, const CallOptions& options = {}) {
+    run(Request::send(buffer, to), options);
+  }
+  Work send_async(ConstBuffer buffer, int to, const CallOptions& options = {}) {
+    return start(Request::send(buffer, to), options);
+  }
+  void recv(Buffer buffer, int from, const CallOptions& options = {}) {
+    run(Request::recv(buffer, from), options);
+  }
+  Work recv_async(Buffer buffer, int from, const CallOptions& options = {}) {
+    return start(Request::recv(buffer, from), options);
+  }
 
   template <typename T>
-  void all_reduce(std::span<T> values, ReduceOp op = ReduceOp::sum) {
+  void all_reduce(std::span<T> values, const Reduction& op = ReduceOp::sum) {
     const Buffer buffer = buffer_of(values);
     all_reduce(as_const(buffer), buffer, op);
   }

@@ -7,7 +7,6 @@
 #include "base/log.h"
 #include "base/settings.h"
 #include "base/text.h"
-#include "collectives/planner.h"
 
 namespace tutti::internal {
 
@@ -18,6 +17,7 @@ CommunicatorImpl::CommunicatorImpl(std::shared_ptr<Engine> engine, uint64_t id,
       members_(std::move(members)),
       rank_(rank),
       all_reduce_setting_(settings().get_string("TUTTI_ALGORITHM")),
+      deterministic_(settings().get_bool("TUTTI_DETERMINISTIC")),
       timeout_(static_cast<int64_t>(settings().get_seconds("TUTTI_TIMEOUT") * 1e9)),
       sends_(members_.size()),
       recvs_(members_.size()) {
@@ -63,118 +63,6 @@ std::unique_lock<std::mutex> CommunicatorImpl::lock_for_call() {
   lock.lock();
   callers_.fetch_sub(1);
   return lock;
-}
-
-// Operations are reused, so that a call allocates nothing once the communicator is warm.
-std::shared_ptr<Operation> CommunicatorImpl::take_operation() {
-  constexpr size_t kPool = 32;
-  for (const std::shared_ptr<Operation>& operation : pool_) {
-    if (operation.use_count() == 1) {
-      // Whoever dropped its handle last is done with it.
-      std::atomic_thread_fence(std::memory_order_acquire);
-      operation->started = false;
-      operation->done.store(false, std::memory_order_relaxed);
-      return operation;
-    }
-  }
-  auto operation = std::make_shared<Operation>();
-  if (pool_.size() < kPool) pool_.push_back(operation);
-  return operation;
-}
-
-const Algorithm& CommunicatorImpl::algorithm_for(Collective collective, uint64_t bytes,
-                                                 std::string_view wanted) const {
-  if (wanted.empty() && collective == Collective::all_reduce) wanted = all_reduce_setting_;
-  if (wanted.empty() || wanted == "auto") return choose_algorithm(collective, size(), bytes);
-  const Algorithm& algorithm = require_algorithm(collective, wanted);
-  const std::string problem = algorithm.supports(size());
-  if (!problem.empty()) {
-    throw Error(ErrorCode::unsupported,
-                cat(algorithm.name, " does not run on ", size(), " ranks: ", problem),
-                {.remedy = "use algorithm auto"});
-  }
-  return algorithm;
-}
-
-const Plan& CommunicatorImpl::plan_for(const Algorithm& algorithm, int root) {
-  std::unique_ptr<Plan>& plan = plans_[{algorithm_index(algorithm), root}];
-  if (!plan) {
-    const Shape shape{.ranks = size(), .rank = rank_, .root = root};
-    plan = std::make_unique<Plan>(make_plan(algorithm.collective, shape, algorithm.emit(shape)));
-  }
-  return *plan;
-}
-
-void CommunicatorImpl::set_deadline(Operation& operation, const CallOptions& options) const {
-  operation.timeout = options.timeout.value_or(timeout_);
-  operation.deadline =
-      operation.timeout.count() == 0 ? Deadline::never() : Deadline::after(operation.timeout);
-}
-
-std::shared_ptr<Operation> CommunicatorImpl::start(const Request& request,
-                                                   const CallOptions& options) {
-  require_own_process();
-  abort_.throw_if_raised();
-  const std::unique_lock lock = lock_for_call();
-  const DType dtype = request.output.dtype;
-  const Algorithm& algorithm =
-      algorithm_for(request.collective, request.count * size_of(dtype), options.algorithm);
-  std::shared_ptr<Operation> operation = take_operation();
-  Call& call = operation->call;
-  call.plan = &plan_for(algorithm, request.root);
-  call.signature = {.collective = request.collective,
-                    .dtype = dtype,
-                    .op = request.op,
-                    .algorithm = static_cast<uint8_t>(algorithm_index(algorithm)),
-                    .root = request.root,
-                    .count = request.count};
-  call.input = static_cast<const std::byte*>(request.input.data);
-  call.output = static_cast<std::byte*>(request.output.data);
-  call.number = ++calls_made_;
-  call.point_to_point = false;
-  const bool divides = request.op == ReduceOp::avg &&
-                       (request.collective != Collective::reduce || request.root == rank_);
-  operation->result = divides ? request.output : Buffer{};
-  operation->result.count = request.count;
-  operation->peer = -1;
-  set_deadline(*operation, options);
-  recorder_.started(call.number, call.signature, now_ns());
-  collectives_.push_back(operation);
-  engine_->call_begins();
-  return operation;
-}
-
-std::shared_ptr<Operation> CommunicatorImpl::start_p2p(bool sends, const std::byte* input,
-                                                       std::byte* output, uint64_t count,
-                                                       DType dtype, int peer,
-                                                       const CallOptions& options) {
-  require_own_process();
-  abort_.throw_if_raised();
-  const std::unique_lock lock = lock_for_call();
-  Stream& stream = (sends ? sends_ : recvs_)[peer];
-  if (!stream.plan) {
-    Program program;
-    program.steps = {sends ? tutti::send({peer}, {tutti::input(0)})
-                           : tutti::recv(peer, {tutti::output(0)})};
-    stream.plan = std::make_unique<Plan>(make_plan(
-        Collective::send_recv, {.ranks = size(), .rank = rank_, .root = 0}, std::move(program)));
-  }
-  std::shared_ptr<Operation> operation = take_operation();
-  operation->call = {
-      .plan = stream.plan.get(),
-      .signature = {.collective = Collective::send_recv, .dtype = dtype, .count = count},
-      .input = input,
-      .output = output,
-      .number = ++stream.made,
-      .point_to_point = true};
-  operation->result = {};
-  operation->peer = peer;
-  operation->sends = sends;
-  set_deadline(*operation, options);
-  stream.calls.push_back(operation);
-  ++p2p_active_;
-  engine_->call_begins();
-  return operation;
 }
 
 // ---- progress
@@ -243,7 +131,8 @@ void CommunicatorImpl::abandon_calls() {
 
 void CommunicatorImpl::complete(Operation& operation) {
   if (operation.result.data != nullptr) {
-    divide_by(operation.result.data, operation.result.count, operation.result.dtype, size());
+    divide_by(operation.result.data, operation.result.count, operation.result.dtype,
+              operation.divisor);
   }
   if (operation.peer < 0) recorder_.finished(operation.call.number, now_ns());
   operation.done.store(true, std::memory_order_release);
@@ -257,7 +146,9 @@ void CommunicatorImpl::raise_everywhere(const Error& error) {
   on_abort(error);
 }
 
-void CommunicatorImpl::abort(const Error& error) { raise_everywhere(error); }
+void CommunicatorImpl::abort(const std::string& reason) {
+  raise_everywhere(Error(ErrorCode::aborted, cat(describe(rank_), " aborted: ", reason)));
+}
 
 void CommunicatorImpl::on_abort(const Error& error) {
   constexpr size_t kCallsShown = 4;
@@ -269,7 +160,7 @@ void CommunicatorImpl::on_abort(const Error& error) {
 void CommunicatorImpl::report_unexpected(const Operation& operation, const Unexpected& message) {
   const Call& call = operation.call;
   const Signature theirs = decode(message.header.signature);
-  if (message.header.call == call.number && theirs == call.signature) {
+  if (message.header.call == call.number && theirs == message.expected) {
     raise_everywhere(Error(ErrorCode::connection_lost,
                            cat(describe(message.peer), " sent ", message.header.bytes,
                                " bytes for slice ", message.header.slice, " of call ", call.number,
@@ -278,7 +169,7 @@ void CommunicatorImpl::report_unexpected(const Operation& operation, const Unexp
                            {.cause = "the message was cut off or damaged on its way"}));
     return;
   }
-  raise_mismatch(call.number, call.signature, message.peer, message.header.call, theirs);
+  raise_mismatch(call.number, message.expected, message.peer, message.header.call, theirs);
 }
 
 void CommunicatorImpl::raise_mismatch(uint32_t call, const Signature& mine, int peer,

@@ -22,6 +22,7 @@
 #include "collectives/engine.h"
 #include "collectives/flight_recorder.h"
 #include "collectives/operation.h"
+#include "collectives/planner.h"
 #include "transport/bootstrap/control.h"
 #include "transport/shm/shm_transport.h"
 #include "transport/tcp/tcp_transport.h"
@@ -41,20 +42,12 @@ class CommunicatorImpl final : public ControlClient,
   const std::string& transport_name() const { return transport_name_; }
   std::string describe(int rank) const { return engine_->control().describe(members_[rank]); }
   std::shared_ptr<CommunicatorImpl> split(int color, int key);
-  void abort(const Error& error);
+  void abort(const std::string& reason);
 
-  struct Request {
-    Collective collective = Collective::barrier;
-    ConstBuffer input;
-    Buffer output;
-    ReduceOp op = ReduceOp::sum;
-    int root = 0;
-    uint64_t count = 0;
-  };
+  std::shared_ptr<const PreparedCall> prepare(const Request& request, const CallOptions& options);
+  // Null when the call is complete at once.
   std::shared_ptr<Operation> start(const Request& request, const CallOptions& options);
-  std::shared_ptr<Operation> start_p2p(bool sends, const std::byte* input, std::byte* output,
-                                       uint64_t count, DType dtype, int peer,
-                                       const CallOptions& options);
+  std::shared_ptr<Operation> start(const PreparedCall& prepared);
 
   // Moves what can be moved; true if anything did. Any thread; false if another one is at it.
   bool progress();
@@ -76,7 +69,7 @@ class CommunicatorImpl final : public ControlClient,
     std::vector<std::shared_ptr<Operation>> calls;  // the first one runs
     Execution execution;
     uint32_t made = 0;
-    std::unique_ptr<Plan> plan;
+    std::unique_ptr<Plan> plan;  // made at the first call
   };
   // What a stalled wait has learned of a peer.
   struct PeerState {
@@ -95,14 +88,22 @@ class CommunicatorImpl final : public ControlClient,
   std::unique_ptr<Transport> open_shm(const std::vector<int>& local, int largest_group);
   std::unique_ptr<Transport> open_tcp();
   int member(int world_rank) const;
+  int find_group() const;
+
+  // calls.cc
+  PreparedCall plan(Request request, const CallOptions& options);
+  void plan_send_recv(const Request& request, PreparedCall& prepared);
+  void plan_collective(const Request& request, const CallOptions& options, PreparedCall& prepared);
+  const Algorithm& algorithm_for(const Request& request, const CallOptions& options);
+  const Plan& plan_for(const Algorithm& algorithm, int root);
+  std::shared_ptr<Operation> take_operation();
+  std::shared_ptr<Operation> start_locked(const PreparedCall& prepared);
+  Shape shape(int root) const {
+    return {.ranks = size(), .rank = rank_, .root = root, .group = group_};
+  }
 
   // communicator_impl.cc
   std::unique_lock<std::mutex> lock_for_call();
-  std::shared_ptr<Operation> take_operation();
-  const Plan& plan_for(const Algorithm& algorithm, int root);
-  const Algorithm& algorithm_for(Collective collective, uint64_t bytes,
-                                 std::string_view wanted) const;
-  void set_deadline(Operation& operation, const CallOptions& options) const;
   bool progress_locked();
   bool progress_streams();
   bool advance(Operation& operation, Execution& execution);
@@ -133,11 +134,14 @@ class CommunicatorImpl final : public ControlClient,
   const int rank_;
   const int exceptions_ = std::uncaught_exceptions();
   const std::string all_reduce_setting_;
+  const bool deterministic_;
   const std::chrono::nanoseconds timeout_;
   AbortState abort_;
   FlightRecorder recorder_;
   std::string transport_name_ = "none";
   Limits limits_;
+  int group_ = 1;  // Shape::group
+  std::unique_ptr<Planner> planner_;
   std::unique_ptr<Transport> transport_;
   TcpTransport* tcp_ = nullptr;  // within transport_, as is the next
   ShmTransport* shm_ = nullptr;
@@ -154,7 +158,7 @@ class CommunicatorImpl final : public ControlClient,
   std::vector<Stream> recvs_;
   int p2p_active_ = 0;
   std::vector<std::shared_ptr<Operation>> pool_;
-  std::map<std::pair<int, int>, std::unique_ptr<Plan>> plans_;  // (algorithm, root)
+  std::map<std::pair<uint16_t, int>, std::unique_ptr<Plan>> plans_;  // (algorithm, root)
 
   // What the control thread and a stalled wait tell each other.
   std::mutex stall_mutex_;

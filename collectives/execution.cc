@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <utility>
 
 namespace tutti {
 
@@ -32,56 +31,53 @@ bool is_one_chunk(const RangeList& ranges) { return ranges.size() == 1 && ranges
 }  // namespace
 
 void Execution::start(const Call& call, Transport* transport, const Limits& limits) {
-  call_ = call;
+  call_ = &call;
   transport_ = transport;
   unexpected_.reset();
   const Plan& plan = *call.plan;
   const Signature& signature = call.signature;
   signature_ = encode(signature);
-  element_bytes_ = size_of(signature.dtype);
-  kernel_ = supports(signature.op, signature.dtype) ? reduce_kernel(signature.dtype, signature.op)
-                                                    : nullptr;
-  chunks_ = ChunkMap(plan, signature.count, element_bytes_);
+  set_types(signature);
+  chunks_ = call.uneven ? ChunkMap(plan, call.input_blocks, call.output_blocks, call.own_count,
+                                   element_bytes_)
+                        : ChunkMap(plan, signature.count, element_bytes_);
 
-  const int fan_out = std::max(1, plan.program.fan_out);
-  const int lanes = call.point_to_point ? 1 : std::clamp(limits.slots / fan_out, 1, limits.lanes);
-  credit_ = call.point_to_point ? 2 : std::max(1, limits.slots / (fan_out * lanes));
-  slice_elements_ =
-      slice_size(call.point_to_point ? limits.p2p_message_bytes : limits.message_bytes, lanes);
-  const uint64_t slices = (chunks_.largest() + slice_elements_ - 1) / slice_elements_;
-  // These have something to say without data.
-  const bool has_tokens =
-      plan.collective == Collective::barrier || (call.point_to_point && signature.count == 0);
-  reset_lanes(lanes, static_cast<uint32_t>(has_tokens ? 1 : slices));
-  scratch_chunk_bytes_ = std::min(slice_elements_, chunks_.largest()) * element_bytes_;
-  scratch_.resize(scratch_chunk_bytes_ * plan.program.scratch_chunks * kWindow * lanes_.size());
+  const bool may_widen = accumulates_ && plan.program.scratch_chunks > 0;
+  const Slicing slicing = call.point_to_point()
+                              ? slice_p2p(signature.count, element_bytes_, limits)
+                              : slice_collective(plan.collective, plan.program, chunks_.largest(),
+                                                 width(may_widen), call.private_blocks(), limits);
+  slice_elements_ = slicing.elements;
+  credit_ = slicing.credit;
+  reset_lanes(slicing.slices, slicing.lanes);
+  scratch_chunk_bytes_ = std::min(slice_elements_, chunks_.largest()) * width(accumulates_);
+  const uint64_t scratch =
+      scratch_chunk_bytes_ * plan.program.scratch_chunks * kWindow * lanes_.size();
+  if (scratch_.size() < scratch) scratch_.resize(scratch);
 }
 
-// Elements of a slice: as many as a message holds, but few enough to keep every lane busy, and not
-// so few that messages cost more than their bytes. A function of what all ranks know alike.
-uint64_t Execution::slice_size(size_t message_bytes, int lanes) const {
-  constexpr uint64_t kLeastBytes = 16 << 10;
-  const uint64_t line = std::max<uint64_t>(1, 64 / element_bytes_);
-  const uint64_t chunks = std::max(1, call_.plan->program.chunks_per_message);
-  const uint64_t most =
-      std::max(message_bytes / (chunks * element_bytes_) / line * line, uint64_t{1});
-  const uint64_t least =
-      std::min(kLeastBytes / (chunks * element_bytes_) / line * line + line, most);
-  const uint64_t even = (chunks_.largest() + lanes - 1) / lanes;
-  return std::clamp((even + line - 1) / line * line, least, most);
+void Execution::set_types(const Signature& signature) {
+  const bool reducing = reduces(signature.collective);
+  const bool by_user = signature.op == ReduceOp::user;
+  dtype_ = signature.dtype;
+  element_bytes_ = size_of(dtype_);
+  kernel_ = reducing && !by_user ? reduce_kernel(dtype_, signature.op) : nullptr;
+  accumulates_ = reducing && !by_user && accumulator_of(dtype_) != dtype_;
 }
 
-void Execution::reset_lanes(int most, uint32_t slices) {
-  const Plan& plan = *call_.plan;
-  const auto count = std::clamp<uint32_t>(slices, 1, most);
+void Execution::reset_lanes(uint32_t slices, int lanes) {
+  const Plan& plan = *call_->plan;
+  const auto steps = static_cast<uint32_t>(plan.program.steps.size());
+  const auto count = static_cast<uint32_t>(lanes);
   lanes_.resize(count);
   lanes_done_ = 0;
   for (uint32_t i = 0; i < count; ++i) {
     Lane& lane = lanes_[i];
-    lane.turns = plan.program.steps.empty() ? 0 : slices / count + (i < slices % count ? 1 : 0);
+    lane.turns = steps == 0 ? 0 : slices / count + (i < slices % count ? 1 : 0);
     lane.oldest = 0;
     lane.cursors.assign(plan.queues.size(), {});
-    lane.done.assign(static_cast<size_t>(kWindow) * plan.words, 0);
+    lane.done.assign(static_cast<size_t>(kWindow) * steps, 0);
+    lane.left.fill(steps);
     if (lane.turns == 0) ++lanes_done_;
   }
 }
@@ -101,13 +97,13 @@ bool Execution::progress() {
 }
 
 bool Execution::progress_queue(Lane& lane, int number, size_t queue) {
-  const Plan::Queue& q = call_.plan->queues[queue];
+  const Plan::Queue& q = call_->plan->queues[queue];
   bool moved = false;
   while (true) {
     const Cursor cursor = lane.cursors[queue];
     if (cursor.turn == lane.turns || cursor.turn >= lane.oldest + kWindow) return moved;
     const int32_t step = q.steps[cursor.index];
-    const std::vector<int32_t>& shared = call_.plan->send_queues[step];
+    const std::vector<int32_t>& shared = call_->plan->send_queues[step];
     if (!shared.empty() &&
         (shared[0] != static_cast<int32_t>(queue) || !others_arrived(lane, cursor, step))) {
       return moved;
@@ -121,66 +117,84 @@ bool Execution::progress_queue(Lane& lane, int number, size_t queue) {
 }
 
 bool Execution::ready(const Lane& lane, const Cursor& cursor, int32_t step) const {
-  const Plan& plan = *call_.plan;
-  const uint64_t* needs = plan.needs_of(step);
-  const uint64_t* done = &lane.done[static_cast<size_t>(cursor.turn % kWindow) * plan.words];
-  for (int32_t word = 0; word < plan.words; ++word) {
-    if ((needs[word] & ~done[word]) != 0) return false;
-  }
-  return true;
+  const Plan& plan = *call_->plan;
+  const uint8_t* done = &lane.done[(cursor.turn % kWindow) * plan.program.steps.size()];
+  return std::ranges::all_of(plan.needs_of(step), [&](int32_t need) { return done[need] != 0; });
 }
 
 // A send to several peers goes when it is the next one to each of them.
 bool Execution::others_arrived(const Lane& lane, const Cursor& cursor, int32_t step) const {
-  return std::ranges::all_of(call_.plan->send_queues[step], [&](int32_t queue) {
+  return std::ranges::all_of(call_->plan->send_queues[step], [&](int32_t queue) {
     const Cursor& other = lane.cursors[queue];
-    return other.turn == cursor.turn && call_.plan->queues[queue].steps[other.index] == step;
+    return other.turn == cursor.turn && call_->plan->queues[queue].steps[other.index] == step;
   });
 }
 
 void Execution::advance(Lane& lane, size_t queue) {
   Cursor& cursor = lane.cursors[queue];
-  if (++cursor.index == call_.plan->queues[queue].steps.size()) cursor = {cursor.turn + 1, 0};
+  if (++cursor.index == call_->plan->queues[queue].steps.size()) cursor = {cursor.turn + 1, 0};
 }
 
 void Execution::finish_step(Lane& lane, uint32_t turn, int32_t step) {
-  const Plan& plan = *call_.plan;
-  uint64_t* done = &lane.done[static_cast<size_t>(turn % kWindow) * plan.words];
-  done[step / 64] |= uint64_t{1} << (step % 64);
-  while (lane.oldest < lane.turns) {
-    uint64_t* oldest = &lane.done[static_cast<size_t>(lane.oldest % kWindow) * plan.words];
-    if (!std::equal(plan.all.begin(), plan.all.end(), oldest)) return;
-    std::fill_n(oldest, plan.words, 0);
+  const auto steps = static_cast<uint32_t>(call_->plan->program.steps.size());
+  lane.done[static_cast<size_t>(turn % kWindow) * steps + step] = 1;
+  --lane.left[turn % kWindow];
+  while (lane.oldest < lane.turns && lane.left[lane.oldest % kWindow] == 0) {
+    const size_t slot = lane.oldest % kWindow;
+    std::fill_n(lane.done.begin() + static_cast<ptrdiff_t>(slot * steps), steps, 0);
+    lane.left[slot] = steps;
     ++lane.oldest;
   }
 }
 
-uint64_t Execution::slice_bytes(int32_t chunk, uint32_t slice) const {
-  const uint64_t length = chunks_.length(chunk);
+// ---- where things lie
+
+uint64_t Execution::slice_elements(Space space, int32_t chunk, uint32_t slice) const {
+  const uint64_t length = chunks_.length(space, chunk);
   const uint64_t start = slice * slice_elements_;
-  return start >= length ? 0 : std::min(slice_elements_, length - start) * element_bytes_;
+  return start >= length ? 0 : std::min(slice_elements_, length - start);
 }
 
-uint64_t Execution::message_bytes(const RangeList& ranges, uint32_t slice) const {
-  uint64_t bytes = 0;
-  for (ChunkIterator i(ranges); i.more(); i.next()) bytes += slice_bytes(i.chunk(), slice);
-  return bytes;
+uint64_t Execution::message_elements(const RangeList& ranges, uint32_t slice) const {
+  uint64_t elements = 0;
+  for (ChunkIterator i(ranges); i.more(); i.next()) {
+    elements += slice_elements(i.space(), i.chunk(), slice);
+  }
+  return elements;
+}
+
+// Messages without data are not sent; but tokens are, and where only the two ranks know how long a
+// block is, they tell each other in slice 0, as point-to-point calls do.
+bool Execution::is_silent(uint64_t elements, const RangeList& ranges, uint32_t slice) const {
+  if (elements > 0 || ranges.empty()) return false;
+  return !call_->point_to_point() && (!call_->private_blocks() || slice > 0);
+}
+
+// Where each rank knows its own blocks only, a message says how long its block is.
+std::array<uint64_t, 2> Execution::signature_of(const RangeList& ranges) const {
+  if (!call_->private_blocks()) return signature_;
+  uint64_t elements = 0;
+  for (ChunkIterator i(ranges); i.more(); i.next())
+    elements += chunks_.length(i.space(), i.chunk());
+  return {signature_[0], elements};
 }
 
 std::byte* Execution::address(Space space, int32_t chunk, int lane, uint32_t turn) const {
   if (space == Space::scratch) {
     const uint64_t set = static_cast<uint64_t>(lane) * kWindow + turn % kWindow;
-    const uint64_t index = set * call_.plan->program.scratch_chunks + chunk;
+    const uint64_t index = set * call_->plan->program.scratch_chunks + chunk;
     return const_cast<std::byte*>(scratch_.data()) + index * scratch_chunk_bytes_;
   }
-  const uint64_t element = chunks_.offset(chunk) + slice_of(lane, turn) * slice_elements_;
-  const std::byte* base = space == Space::input ? call_.input : call_.output;
+  const uint64_t element = chunks_.offset(space, chunk) + slice_of(lane, turn) * slice_elements_;
+  const std::byte* base = space == Space::input ? call_->input : call_->output;
   // Programs never write to input; verify checks that.
   return const_cast<std::byte*>(base) + element * element_bytes_;
 }
 
+// ---- steps
+
 bool Execution::run(int lane, uint32_t turn, int32_t number) {
-  const Step& step = call_.plan->program.steps[number];
+  const Step& step = call_->plan->program.steps[number];
   switch (step.kind) {
     case StepKind::send:
       return run_send(lane, turn, number, step);
@@ -188,42 +202,40 @@ bool Execution::run(int lane, uint32_t turn, int32_t number) {
     case StepKind::recv_reduce:
       return run_recv(lane, turn, step);
     case StepKind::reduce:
-      combine(lane, turn, step.src, step.src2, step.dst, nullptr, false);
+      run_reduce(lane, turn, step);
       return true;
-    case StepKind::copy: {
-      ChunkIterator to(step.dst);
-      for (ChunkIterator from(step.src); from.more(); from.next(), to.next()) {
-        std::byte* const dst = address(to.space(), to.chunk(), lane, turn);
-        const std::byte* const src = address(from.space(), from.chunk(), lane, turn);
-        const uint64_t bytes = slice_bytes(to.chunk(), slice_of(lane, turn));
-        if (dst != src && bytes > 0) std::memcpy(dst, src, bytes);
-      }
+    case StepKind::copy:
+      run_copy(lane, turn, step);
       return true;
-    }
   }
   return true;
 }
 
 bool Execution::run_send(int lane, uint32_t turn, int32_t number, const Step& step) {
   const uint32_t slice = slice_of(lane, turn);
-  const uint64_t bytes = message_bytes(step.src, slice);
-  if (bytes == 0 && !step.src.empty() && !call_.point_to_point) return true;
-  const MessageHeader header{.call = call_.number,
+  const uint64_t elements = message_elements(step.src, slice);
+  if (is_silent(elements, step.src, slice)) return true;
+  const bool widened = is_accumulator(step.wire);
+  const uint64_t bytes = elements * width(widened);
+  const MessageHeader header{.call = call_->number,
                              .slice = slice,
                              .step = static_cast<uint32_t>(number),
                              .bytes = static_cast<uint32_t>(bytes),
-                             .signature = signature_};
+                             .signature = signature_of(step.src)};
   const int wire_lane = transport_lane(lane);
-  if (step.peers.size() == 1 && is_one_chunk(step.src)) {
+  if (step.peers.size() == 1 && is_one_chunk(step.src) &&
+      is_accumulator(step.src[0].space) == widened) {
     const std::byte* const src = address(step.src[0].space, step.src[0].first, lane, turn);
     return transport_->write(step.peers[0], wire_lane, header, {src, bytes}, credit_);
   }
   std::byte* slot = transport_->reserve(step.peers, wire_lane, bytes, credit_);
   if (slot == nullptr) return false;
   for (ChunkIterator from(step.src); from.more(); from.next()) {
-    const uint64_t length = slice_bytes(from.chunk(), slice);
-    if (length > 0) std::memcpy(slot, address(from.space(), from.chunk(), lane, turn), length);
-    slot += length;
+    const uint64_t count = slice_elements(from.space(), from.chunk(), slice);
+    if (count == 0) continue;
+    convert(slot, widened, address(from.space(), from.chunk(), lane, turn),
+            is_accumulator(from.space()), count);
+    slot += count * width(widened);
   }
   transport_->commit(header);
   return true;
@@ -231,50 +243,100 @@ bool Execution::run_send(int lane, uint32_t turn, int32_t number, const Step& st
 
 bool Execution::run_recv(int lane, uint32_t turn, const Step& step) {
   const uint32_t slice = slice_of(lane, turn);
-  const uint64_t bytes = message_bytes(step.dst, slice);
-  if (bytes == 0 && !step.dst.empty() && !call_.point_to_point) return true;
+  const uint64_t elements = message_elements(step.dst, slice);
+  if (is_silent(elements, step.dst, slice)) return true;
+  const bool widened = is_accumulator(step.wire);
+  const uint64_t bytes = elements * width(widened);
   const int peer = step.peers[0];
   const int wire_lane = transport_lane(lane);
   const MessageHeader* header = transport_->front(peer, wire_lane);
   if (header == nullptr) return false;
-  if (header->call != call_.number || header->signature != signature_ || header->slice != slice ||
-      header->bytes != bytes) {
-    unexpected_ = Unexpected{peer, *header, slice, static_cast<uint32_t>(bytes)};
+  if (header->call != call_->number || header->signature != signature_of(step.dst) ||
+      header->slice != slice || header->bytes != bytes) {
+    unexpected_ = Unexpected{peer, *header, decode(signature_of(step.dst)), slice,
+                             static_cast<uint32_t>(bytes)};
     return false;
   }
-  if (step.kind == StepKind::recv && is_one_chunk(step.dst)) {
+  if (step.kind == StepKind::recv && is_one_chunk(step.dst) &&
+      is_accumulator(step.dst[0].space) == widened) {
     std::byte* const dst = address(step.dst[0].space, step.dst[0].first, lane, turn);
     if (!transport_->read(peer, wire_lane, {dst, bytes})) return false;
   } else if (bytes > 0) {
     const std::byte* received = transport_->payload(peer, wire_lane);
     if (received == nullptr) return false;
-    combine(lane, turn, step.src, {}, step.dst, received, step.received_on_left);
+    take(lane, turn, step, received);
   }
   transport_->release(peer, wire_lane);
   return true;
 }
 
-// dst = a op b, or with a message: dst = a op received, received op a, or (a empty) received.
-void Execution::combine(int lane, uint32_t turn, const RangeList& a, const RangeList& b,
-                        const RangeList& dst, const std::byte* received, bool received_on_left) {
+// dst = received, received op src, or src op received.
+void Execution::take(int lane, uint32_t turn, const Step& step, const std::byte* received) {
   const uint32_t slice = slice_of(lane, turn);
-  ChunkIterator left(a);
-  ChunkIterator right(b);
-  for (ChunkIterator to(dst); to.more(); to.next()) {
-    const uint64_t bytes = slice_bytes(to.chunk(), slice);
-    std::byte* const target = address(to.space(), to.chunk(), lane, turn);
-    if (bytes > 0 && a.empty()) {
-      std::memcpy(target, received, bytes);
-    } else if (bytes > 0) {
-      const std::byte* x = address(left.space(), left.chunk(), lane, turn);
-      const std::byte* y =
-          received != nullptr ? received : address(right.space(), right.chunk(), lane, turn);
-      if (received_on_left) std::swap(x, y);
-      kernel_(target, x, y, bytes / element_bytes_);
+  const bool widened = is_accumulator(step.wire);
+  ChunkIterator from(step.src);
+  for (ChunkIterator to(step.dst); to.more(); to.next()) {
+    const uint64_t count = slice_elements(to.space(), to.chunk(), slice);
+    if (count > 0) {
+      std::byte* const dst = address(to.space(), to.chunk(), lane, turn);
+      const bool to_accumulator = is_accumulator(to.space());
+      if (step.kind == StepKind::recv) {
+        convert(dst, to_accumulator, received, widened, count);
+      } else {
+        const std::byte* const own = address(from.space(), from.chunk(), lane, turn);
+        const bool own_widened = is_accumulator(from.space());
+        if (step.received_on_left) {
+          combine(dst, received, own, count, {to_accumulator, widened, own_widened});
+        } else {
+          combine(dst, own, received, count, {to_accumulator, own_widened, widened});
+        }
+      }
+      received += count * width(widened);
     }
-    if (!a.empty()) left.next();
-    if (!b.empty()) right.next();
-    if (received != nullptr) received += bytes;
+    if (step.kind == StepKind::recv_reduce) from.next();
+  }
+}
+
+void Execution::run_reduce(int lane, uint32_t turn, const Step& step) {
+  ChunkIterator a(step.src);
+  ChunkIterator b(step.src2);
+  for (ChunkIterator to(step.dst); to.more(); to.next(), a.next(), b.next()) {
+    const uint64_t count = slice_elements(to.space(), to.chunk(), slice_of(lane, turn));
+    if (count == 0) continue;
+    combine(address(to.space(), to.chunk(), lane, turn), address(a.space(), a.chunk(), lane, turn),
+            address(b.space(), b.chunk(), lane, turn), count,
+            {is_accumulator(to.space()), is_accumulator(a.space()), is_accumulator(b.space())});
+  }
+}
+
+void Execution::run_copy(int lane, uint32_t turn, const Step& step) {
+  ChunkIterator from(step.src);
+  for (ChunkIterator to(step.dst); to.more(); to.next(), from.next()) {
+    const uint64_t count = slice_elements(to.space(), to.chunk(), slice_of(lane, turn));
+    std::byte* const dst = address(to.space(), to.chunk(), lane, turn);
+    const std::byte* const src = address(from.space(), from.chunk(), lane, turn);
+    if (count == 0 || dst == src) continue;
+    convert(dst, is_accumulator(to.space()), src, is_accumulator(from.space()), count);
+  }
+}
+
+void Execution::combine(std::byte* dst, const std::byte* a, const std::byte* b, uint64_t count,
+                        Formats formats) const {
+  if (call_->function != nullptr) {
+    call_->function->combine(dst, a, b, count, dtype_);
+  } else {
+    kernel_(dst, a, b, count, formats);
+  }
+}
+
+void Execution::convert(std::byte* dst, bool to_accumulator, const std::byte* src,
+                        bool from_accumulator, uint64_t count) const {
+  if (to_accumulator == from_accumulator) {
+    std::memcpy(dst, src, count * width(to_accumulator));
+  } else if (to_accumulator) {
+    widen(dst, src, count, dtype_);
+  } else {
+    narrow(dst, src, count, dtype_);
   }
 }
 
@@ -283,7 +345,7 @@ std::vector<int> Execution::waiting_for() const {
   for (const Lane& lane : lanes_) {
     for (size_t queue = 0; queue < lane.cursors.size(); ++queue) {
       const Cursor& cursor = lane.cursors[queue];
-      const Plan::Queue& q = call_.plan->queues[queue];
+      const Plan::Queue& q = call_->plan->queues[queue];
       if (q.peer < 0 || cursor.turn == lane.turns || cursor.turn >= lane.oldest + kWindow) continue;
       if (!ready(lane, cursor, q.steps[cursor.index])) continue;
       if (std::ranges::find(peers, q.peer) == peers.end()) peers.push_back(q.peer);

@@ -22,18 +22,13 @@
 #include "base/reduce.h"
 #include "collectives/chunk_map.h"
 #include "collectives/plan.h"
+#include "collectives/reduction.h"
+#include "collectives/request.h"
 #include "collectives/signature.h"
+#include "collectives/slicing.h"
 #include "transport/transport.h"
 
 namespace tutti {
-
-// What all ranks of a communicator agree on, whatever their own transports could do beyond it.
-struct Limits {
-  int lanes = 1;
-  int slots = 1;
-  size_t message_bytes = 0;
-  size_t p2p_message_bytes = 0;
-};
 
 // A call as the executor sees it.
 struct Call {
@@ -42,20 +37,33 @@ struct Call {
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
   uint32_t number = 0;
-  bool point_to_point = false;
+  const UserOp* function = nullptr;  // ReduceOp::user
+  // The v-variants.
+  bool uneven = false;
+  uint64_t own_count = 0;  // of the buffer that is one block
+  Blocks input_blocks;
+  Blocks output_blocks;
+
+  bool point_to_point() const { return signature.collective == Collective::send_recv; }
+  // Each rank knows its own blocks only.
+  bool private_blocks() const {
+    return uneven && signature.collective != Collective::all_gather &&
+           signature.collective != Collective::reduce_scatter;
+  }
 };
 
 // A message that does not belong to the call at its place.
 struct Unexpected {
   int peer = 0;
   MessageHeader header;
+  Signature expected;
   uint32_t slice = 0;
   uint32_t bytes = 0;
 };
 
 class Execution {
  public:
-  // `transport` may be null when the program does not communicate.
+  // `transport` may be null when the program does not communicate. `call` must live until the end.
   void start(const Call& call, Transport* transport, const Limits& limits);
   // True if anything moved.
   bool progress();
@@ -65,6 +73,8 @@ class Execution {
   std::vector<int> waiting_for() const;
 
  private:
+  static constexpr uint32_t kWindow = 4;
+
   struct Cursor {
     uint32_t turn = 0;   // the how-manieth slice of the lane
     uint32_t index = 0;  // into the queue's steps
@@ -73,12 +83,11 @@ class Execution {
     uint32_t turns = 0;   // slices in all
     uint32_t oldest = 0;  // first slice that is not complete
     std::vector<Cursor> cursors;
-    std::vector<uint64_t> done;  // kWindow bit sets over steps
+    std::vector<uint8_t> done;                // by turn mod kWindow, then by step
+    std::array<uint32_t, kWindow> left = {};  // steps that are not done, by turn mod kWindow
   };
-  static constexpr uint32_t kWindow = 4;
-
-  uint64_t slice_size(size_t message_bytes, int lanes) const;
-  void reset_lanes(int most, uint32_t slices);
+  void set_types(const Signature& signature);
+  void reset_lanes(uint32_t slices, int lanes);
   bool progress_queue(Lane& lane, int number, size_t queue);
   bool ready(const Lane& lane, const Cursor& cursor, int32_t step) const;
   bool others_arrived(const Lane& lane, const Cursor& cursor, int32_t step) const;
@@ -88,23 +97,38 @@ class Execution {
 
   bool run_send(int lane, uint32_t turn, int32_t number, const Step& step);
   bool run_recv(int lane, uint32_t turn, const Step& step);
-  void combine(int lane, uint32_t turn, const RangeList& a, const RangeList& b,
-               const RangeList& dst, const std::byte* received, bool received_on_left);
+  void run_reduce(int lane, uint32_t turn, const Step& step);
+  void run_copy(int lane, uint32_t turn, const Step& step);
+  void take(int lane, uint32_t turn, const Step& step, const std::byte* received);
+  void combine(std::byte* dst, const std::byte* a, const std::byte* b, uint64_t count,
+               Formats formats) const;
+  void convert(std::byte* dst, bool to_accumulator, const std::byte* src, bool from_accumulator,
+               uint64_t count) const;
 
   uint32_t slice_of(int lane, uint32_t turn) const {
     return turn * static_cast<uint32_t>(lanes_.size()) + static_cast<uint32_t>(lane);
   }
-  uint64_t slice_bytes(int32_t chunk, uint32_t slice) const;
-  uint64_t message_bytes(const RangeList& ranges, uint32_t slice) const;
+  // Scratch holds accumulators where there are any.
+  bool is_accumulator(Space space) const { return accumulates_ && space == Space::scratch; }
+  bool is_accumulator(Wire wire) const { return accumulates_ && wire == Wire::accumulator; }
+  uint64_t width(bool accumulator) const { return accumulator ? sizeof(float) : element_bytes_; }
+  uint64_t slice_elements(Space space, int32_t chunk, uint32_t slice) const;
+  uint64_t message_elements(const RangeList& ranges, uint32_t slice) const;
+  bool is_silent(uint64_t elements, const RangeList& ranges, uint32_t slice) const;
+  std::array<uint64_t, 2> signature_of(const RangeList& ranges) const;
   std::byte* address(Space space, int32_t chunk, int lane, uint32_t turn) const;
-  int transport_lane(int lane) const { return call_.point_to_point ? transport_->lanes() : lane; }
+  int transport_lane(int lane) const {
+    return call_->point_to_point() ? transport_->lanes() : lane;
+  }
 
-  Call call_;
+  const Call* call_ = nullptr;
   Transport* transport_ = nullptr;
+  DType dtype_ = DType::u8;
   ReduceKernel kernel_ = nullptr;
+  bool accumulates_ = false;  // in float, which is not the element type
+  uint64_t element_bytes_ = 1;
   std::array<uint64_t, 2> signature_ = {};
   ChunkMap chunks_;
-  uint64_t element_bytes_ = 1;
   uint64_t slice_elements_ = 0;
   int credit_ = 1;
   std::vector<Lane> lanes_;

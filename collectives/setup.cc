@@ -64,6 +64,21 @@ void CommunicatorImpl::on_opened(int world_rank, int lane, Fd socket) {
   if (tcp_ != nullptr && peer < size()) tcp_->opened(peer, lane, std::move(socket));
 }
 
+// Ranks that share a host, where they are consecutive and equally many on each; else 1.
+int CommunicatorImpl::find_group() const {
+  const auto host = [&](int rank) { return engine_->control().peer(members_[rank]).host_id; };
+  int group = 1;
+  while (group < size() && host(group) == host(0)) ++group;
+  if (size() % group != 0) return 1;
+  for (int first = 0; first < size(); first += group) {
+    for (int r = first; r < first + group; ++r) {
+      if (host(r) != host(first)) return 1;
+    }
+    if (first > 0 && host(first) == host(first - 1)) return 1;
+  }
+  return group;
+}
+
 // Everything here is decided from what all ranks know alike: the table of hosts and the settings.
 void CommunicatorImpl::open_transport() {
   const Control& control = engine_->control();
@@ -189,14 +204,11 @@ std::shared_ptr<CommunicatorImpl> CommunicatorImpl::split(int color, int key) {
     const std::unique_lock lock = lock_for_call();
     ordinal = ++splits_made_;
   }
-  const std::shared_ptr<Operation> gathering =
-      start({.collective = Collective::all_gather,
-             .input = {&mine, 2, DType::i64},
-             .output = {choices.data(), 2 * choices.size(), DType::i64},
-             .count = 2},
-            {});
+  const std::shared_ptr<Operation> gathering = start(
+      Request::all_gather({&mine, 2, DType::i64}, {choices.data(), 2 * choices.size(), DType::i64}),
+      {});
   Patience patience;
-  wait(*gathering, Deadline::never(), patience);
+  if (gathering) wait(*gathering, Deadline::never(), patience);
   if (color < 0) return nullptr;
 
   std::vector<int> chosen;

@@ -16,8 +16,9 @@ struct Signature {
   Collective collective = Collective::barrier;
   DType dtype = DType::u8;
   ReduceOp op = ReduceOp::sum;
-  uint8_t algorithm = 0;  // algorithm_index()
-  int32_t root = 0;
+  bool uneven = false;     // a v-variant
+  uint16_t algorithm = 0;  // Algorithm::id
+  int32_t root = 0;        // or, where there is no root but there are uneven blocks, their hash
   uint64_t count = 0;
   bool operator==(const Signature&) const = default;
 };

@@ -38,6 +38,7 @@ struct PeerInfo {
   std::string address;  // numeric, of its listener
   uint16_t port = 0;
   std::string unix_name;  // abstract unix socket of its descriptor service
+  std::string note;       // Job::note
 };
 
 // One communicator's ear on the control channel. All calls come from the control thread, except for

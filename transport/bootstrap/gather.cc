@@ -86,6 +86,7 @@ class Gathering {
     self_.address = address.is_wildcard() ? job.master_address : address.host();
     self_.port = address.port();
     self_.unix_name = unix_name;
+    self_.note = job.note;
     acceptor_ = Acceptor(std::move(listener), job.token, job.size);
   }
 

@@ -24,6 +24,7 @@ struct Job {
   std::chrono::milliseconds init_timeout{60000};
   int fanout = 32;
   std::string wire_settings;  // must be equal on all ranks
+  std::string note;           // told to all ranks (PeerInfo), opaque here
   std::string interface;      // network interface or address to listen on; empty: by route
 };
 

@@ -167,6 +167,7 @@ Membership join(const Job& job, const std::string& unix_name) {
   self.address = local_address(listener.get()).host();
   self.port = local_address(listener.get()).port();
   self.unix_name = unix_name;
+  self.note = job.note;
 
   FrameWriter arrival(FrameType::arrival);
   put(arrival, self);

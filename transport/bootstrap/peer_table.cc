@@ -31,7 +31,8 @@ void put(FrameWriter& frame, const PeerInfo& peer) {
       .put(peer.pid)
       .put_text(peer.address)
       .put(peer.port)
-      .put_text(peer.unix_name);
+      .put_text(peer.unix_name)
+      .put_text(peer.note);
 }
 
 PeerInfo get_peer(FrameReader& frame) {
@@ -42,6 +43,7 @@ PeerInfo get_peer(FrameReader& frame) {
   peer.address = frame.get_text();
   peer.port = frame.get<uint16_t>();
   peer.unix_name = frame.get_text();
+  peer.note = frame.get_text();
   return peer;
 }
 

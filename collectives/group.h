@@ -1,0 +1,32 @@
+// Several calls, one progress: between group_begin() and group_end() calls on any communicators are
+// collected and none of them blocks; group_end() returns when all are complete. So a rank may name
+// its sends and receives in any order without a deadlock.
+//
+//   group_begin();
+//   comm.send(to_next, next);
+//   comm.recv(from_previous, previous);
+//   group_end();
+//
+// Threads: a group belongs to the thread that began it. Groups nest; the outermost end counts.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "collectives/communicator.h"
+
+namespace tutti {
+
+void group_begin();
+// Throws the first Error among its calls, when all have ended; Error(invalid_argument) without a
+// group_begin().
+void group_end();
+// The same without waiting: the calls are under way, and the Works belong to the caller.
+std::vector<Work> group_end_async();
+
+namespace internal {
+// Whether this thread is within a group, which then keeps the Work.
+bool join_group(const Work& work);
+}  // namespace internal
+
+}  // namespace tutti

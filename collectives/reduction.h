@@ -1,0 +1,47 @@
+// What a collective combines inputs with: an operator, and for some what it needs beside.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "base/dtype.h"
+#include "base/reduce_op.h"
+
+namespace tutti {
+
+// An operator of the caller's: dst[i] = a[i] op b[i] for `count` elements. It must be associative,
+// and the same on every rank. dst may be a or b. Called from whichever thread makes progress, for
+// any part of the buffers; must not throw. 16- and 8-bit floats come as they are, not as floats.
+struct UserOp {
+  using Function =
+      std::function<void(void* dst, const void* a, const void* b, uint64_t count, DType dtype)>;
+  Function combine;
+  // Otherwise lower ranks are always on the left, and only canonical algorithms are taken.
+  bool commutative = true;
+};
+
+struct Reduction {
+  Reduction() = default;
+  Reduction(ReduceOp op) : op(op) {}  // NOLINT: an operator is a reduction
+
+  // The sum of factor * input; each rank has a factor of its own. The product is rounded to the
+  // element type. For integers the factor is a whole number.
+  static Reduction premul_sum(double factor) {
+    Reduction reduction(ReduceOp::premul_sum);
+    reduction.factor = factor;
+    return reduction;
+  }
+  static Reduction user(std::shared_ptr<const UserOp> function) {
+    Reduction reduction(ReduceOp::user);
+    reduction.function = std::move(function);
+    return reduction;
+  }
+
+  ReduceOp op = ReduceOp::sum;
+  double factor = 1;                       // premul_sum
+  std::shared_ptr<const UserOp> function;  // user
+};
+
+}  // namespace tutti

@@ -1,0 +1,278 @@
+#include "collectives/request.h"
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "base/error.h"
+#include "base/reduce.h"
+#include "base/text.h"
+
+namespace tutti {
+
+namespace {
+
+// The checks of one call.
+class Checker {
+ public:
+  Checker(Request& request, int rank, int size)
+      : request_(request),
+        rank_(rank),
+        size_(size),
+        call_(cat(name(request.collective), request.uneven ? "v" : "")) {}
+
+  void check() {
+    if (request_.collective == Collective::barrier) return;
+    if (request_.collective == Collective::send_recv) return check_send_recv();
+    const bool rooted = has_root(request_.collective);
+    if (rooted) check_rank(request_.root, "root");
+    const bool is_root = !rooted || rank_ == request_.root;
+    const bool has_input = is_root || (request_.collective != Collective::broadcast &&
+                                       request_.collective != Collective::scatter);
+    const bool has_output = is_root || (request_.collective != Collective::reduce &&
+                                        request_.collective != Collective::gather);
+    if (!has_output) request_.output = {.dtype = request_.input.dtype};
+    request_.count = block_count();
+    if (has_input) {
+      check_buffer(request_.input, request_.input_blocks, has_input_blocks(request_.collective),
+                   "input");
+    }
+    if (has_output) {
+      check_buffer(request_.output, request_.output_blocks, has_output_blocks(request_.collective),
+                   "output");
+    }
+    if (has_input && has_output && request_.input.dtype != request_.output.dtype) {
+      refuse(cat("input is ", name(request_.input.dtype), ", output is ",
+                 name(request_.output.dtype)));
+    }
+    if (reduces(request_.collective)) check_op();
+  }
+
+ private:
+  [[noreturn]] void refuse(std::string_view problem, ErrorDetail detail = {}) const {
+    throw Error(ErrorCode::invalid_argument, cat(call_, ": ", problem), std::move(detail));
+  }
+
+  void check_rank(int rank, std::string_view which) const {
+    if (rank >= 0 && rank < size_) return;
+    refuse(cat(which, " ", rank, " is not in 0 to ", size_ - 1));
+  }
+
+  void check_send_recv() {
+    call_ = request_.sends ? "send" : "recv";
+    check_rank(request_.root, "rank");
+    if (request_.root == rank_) refuse(cat("rank ", rank_, " cannot talk to itself"));
+    request_.count = request_.sends ? request_.input.count : request_.output.count;
+    if (request_.sends) {
+      request_.output.dtype = request_.input.dtype;
+      check_memory(request_.input, "buffer");
+    } else {
+      check_memory(request_.output, "buffer");
+    }
+  }
+
+  // Elements of one block, as the buffer of the smaller size has them.
+  uint64_t block_count() const {
+    const Collective c = request_.collective;
+    if (request_.blocks_are_private()) return 0;  // not known alike
+    if (request_.uneven)
+      return total(c == Collective::all_gather ? request_.output_blocks : request_.input_blocks);
+    if (c == Collective::all_to_all) {
+      const auto p = static_cast<uint64_t>(size_);
+      if (request_.input.count % p == 0) return request_.input.count / p;
+      refuse(cat("input has ", request_.input.count, " elements, which ", size_,
+                 " ranks cannot share evenly"),
+             {.remedy = "use all_to_allv"});
+    }
+    const bool by_input = has_output_blocks(c) || c == Collective::reduce;
+    return by_input ? request_.input.count : request_.output.count;
+  }
+
+  uint64_t total(const Blocks& blocks) const {
+    uint64_t sum = 0;
+    for (const uint64_t count : blocks.counts) {
+      if (__builtin_add_overflow(sum, count, &sum)) refuse("the blocks are too long");
+    }
+    return sum;
+  }
+
+  template <typename B>
+  void check_memory(const B& buffer, std::string_view which) const {
+    if (buffer.space != MemorySpace::host) {
+      throw Error(
+          ErrorCode::unsupported, cat(call_, ": ", which, " is device memory"),
+          {.cause = "this build has no device transport", .remedy = "copy it to host memory"});
+    }
+    if (static_cast<size_t>(buffer.dtype) >= kAllDTypes.size()) {
+      refuse(cat(which, " has no known dtype"));
+    }
+    if (buffer.data == nullptr && buffer.count > 0) refuse(cat(which, " is null"));
+  }
+
+  template <typename B>
+  void check_buffer(const B& buffer, Blocks& blocks, bool in_blocks, std::string_view which) {
+    check_memory(buffer, which);
+    if (request_.uneven) return check_uneven(buffer.count, blocks, in_blocks, which);
+    uint64_t wanted = request_.count;
+    if (in_blocks && __builtin_mul_overflow(wanted, static_cast<uint64_t>(size_), &wanted)) {
+      refuse(cat(request_.count, " elements a rank are too many"));
+    }
+    if (buffer.count != wanted) {
+      refuse(cat(which, " has ", buffer.count, " elements, not ", wanted));
+    }
+  }
+
+  void check_uneven(uint64_t count, Blocks& blocks, bool in_blocks, std::string_view which) {
+    if (!in_blocks) {
+      const Blocks& others =
+          &blocks == &request_.input_blocks ? request_.output_blocks : request_.input_blocks;
+      if (others.empty() || count == others.counts[rank_]) return;
+      refuse(cat(which, " has ", count, " elements, but block ", rank_, " has ",
+                 others.counts[rank_]));
+    }
+    const auto p = static_cast<size_t>(size_);
+    if (blocks.counts.size() != p) {
+      refuse(cat(which, " has ", blocks.counts.size(), " blocks for ", size_, " ranks"));
+    }
+    fill_in(blocks);
+    if (blocks.displacements.size() != p) {
+      refuse(cat(which, " has ", blocks.displacements.size(), " displacements for ", size_,
+                 " blocks"));
+    }
+    for (size_t r = 0; r < p; ++r) {
+      uint64_t end = 0;
+      if (__builtin_add_overflow(blocks.displacements[r], blocks.counts[r], &end) || end > count) {
+        refuse(cat(which, " has ", count, " elements: block ", r, " (", blocks.counts[r],
+                   " elements from ", blocks.displacements[r], ") does not fit into it"));
+      }
+    }
+  }
+
+  void fill_in(Blocks& blocks) const {
+    if (!blocks.displacements.empty()) return;
+    total(blocks);
+    uint64_t start = 0;
+    for (const uint64_t count : blocks.counts) {
+      blocks.displacements.push_back(start);
+      start += count;
+    }
+  }
+
+  void check_op() const {
+    const Reduction& op = request_.op;
+    if (op.op != ReduceOp::user && static_cast<size_t>(op.op) >= kAllReduceOps.size()) {
+      refuse("no such reduction operator");
+    }
+    const DType dtype = request_.input.dtype;
+    if (!supports(op.op, dtype)) {
+      refuse(cat(name(op.op), " of ", name(dtype)),
+             {.cause = "bitwise operators work on integers only, minloc and maxloc on pairs only"});
+    }
+    if (op.op == ReduceOp::premul_sum) check_factor(dtype, op.factor);
+    if (op.op == ReduceOp::user && (!op.function || !op.function->combine)) {
+      refuse("the user-defined operator has no function");
+    }
+  }
+
+  Request& request_;
+  int rank_;
+  int size_;
+  std::string call_;
+};
+
+}  // namespace
+
+Blocks Blocks::of(std::span<const uint64_t> counts, std::span<const uint64_t> displacements) {
+  return {{counts.begin(), counts.end()}, {displacements.begin(), displacements.end()}};
+}
+
+Request Request::all_reduce(ConstBuffer input, Buffer output, Reduction op) {
+  return {
+      .collective = Collective::all_reduce, .input = input, .output = output, .op = std::move(op)};
+}
+Request Request::all_gather(ConstBuffer input, Buffer output) {
+  return {.collective = Collective::all_gather, .input = input, .output = output};
+}
+Request Request::all_gatherv(ConstBuffer input, Buffer output, Blocks blocks) {
+  return {.collective = Collective::all_gather,
+          .input = input,
+          .output = output,
+          .uneven = true,
+          .output_blocks = std::move(blocks)};
+}
+Request Request::reduce_scatter(ConstBuffer input, Buffer output, Reduction op) {
+  return {.collective = Collective::reduce_scatter,
+          .input = input,
+          .output = output,
+          .op = std::move(op)};
+}
+Request Request::reduce_scatterv(ConstBuffer input, Buffer output, Blocks blocks, Reduction op) {
+  return {.collective = Collective::reduce_scatter,
+          .input = input,
+          .output = output,
+          .op = std::move(op),
+          .uneven = true,
+          .input_blocks = std::move(blocks)};
+}
+Request Request::broadcast(ConstBuffer input, Buffer output, int root) {
+  return {.collective = Collective::broadcast, .input = input, .output = output, .root = root};
+}
+Request Request::reduce(ConstBuffer input, Buffer output, Reduction op, int root) {
+  return {.collective = Collective::reduce,
+          .input = input,
+          .output = output,
+          .op = std::move(op),
+          .root = root};
+}
+Request Request::gather(ConstBuffer input, Buffer output, int root) {
+  return {.collective = Collective::gather, .input = input, .output = output, .root = root};
+}
+Request Request::gatherv(ConstBuffer input, Buffer output, Blocks blocks, int root) {
+  return {.collective = Collective::gather,
+          .input = input,
+          .output = output,
+          .root = root,
+          .uneven = true,
+          .output_blocks = std::move(blocks)};
+}
+Request Request::scatter(ConstBuffer input, Buffer output, int root) {
+  return {.collective = Collective::scatter, .input = input, .output = output, .root = root};
+}
+Request Request::scatterv(ConstBuffer input, Blocks blocks, Buffer output, int root) {
+  return {.collective = Collective::scatter,
+          .input = input,
+          .output = output,
+          .root = root,
+          .uneven = true,
+          .input_blocks = std::move(blocks)};
+}
+Request Request::all_to_all(ConstBuffer input, Buffer output) {
+  return {.collective = Collective::all_to_all, .input = input, .output = output};
+}
+Request Request::all_to_allv(ConstBuffer input, Blocks input_blocks, Buffer output,
+                             Blocks output_blocks) {
+  return {.collective = Collective::all_to_all,
+          .input = input,
+          .output = output,
+          .uneven = true,
+          .input_blocks = std::move(input_blocks),
+          .output_blocks = std::move(output_blocks)};
+}
+Request Request::scan(ConstBuffer input, Buffer output, Reduction op) {
+  return {.collective = Collective::scan, .input = input, .output = output, .op = std::move(op)};
+}
+Request Request::exscan(ConstBuffer input, Buffer output, Reduction op) {
+  return {.collective = Collective::exscan, .input = input, .output = output, .op = std::move(op)};
+}
+Request Request::barrier() { return {}; }
+Request Request::send(ConstBuffer buffer, int to) {
+  return {.collective = Collective::send_recv, .input = buffer, .root = to, .sends = true};
+}
+Request Request::recv(Buffer buffer, int from) {
+  return {.collective = Collective::send_recv, .output = buffer, .root = from};
+}
+
+void complete(Request& request, int rank, int size) { Checker(request, rank, size).check(); }
+
+}  // namespace tutti

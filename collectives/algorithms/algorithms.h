@@ -47,7 +47,6 @@ Algorithm gather_binomial();
 Algorithm scatter_linear();
 Algorithm scatter_binomial();
 Algorithm all_to_all_linear();
-Algorithm all_to_all_pairwise();
 Algorithm all_to_all_bruck();
 Algorithm all_to_all_hierarchical();
 Algorithm scan_recursive_doubling();

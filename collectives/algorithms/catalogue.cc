@@ -40,7 +40,6 @@ std::vector<Algorithm> built_in() {
       scatter_binomial(),
       // all_to_all
       all_to_all_linear(),
-      all_to_all_pairwise(),
       all_to_all_bruck(),
       all_to_all_hierarchical(),
       // scan, exscan
@@ -51,7 +50,6 @@ std::vector<Algorithm> built_in() {
       // barrier
       barrier_dissemination(2),
       barrier_dissemination(4),
-      barrier_dissemination(8),
   };
 }
 

@@ -4,9 +4,10 @@
 //   reduce, p = 4, root 1:         1 ←── 2 ←── 3 ←── 0          s + 1 is on the second
 //   scan, p = 4:                   0 ──→ 1 ──→ 2 ──→ 3
 //
-// Slices of a call are independent of each other, so a chain is a pipeline: its p - 1 rounds cost p
-// - 1 slices of time once, and from then on every rank passes on what it gets at full speed. Each
-// sends the buffer once, the least that is possible: for large buffers and moderate p.
+// Slices of a call are independent of each other, so a chain is a pipeline: its p - 1 rounds are
+// paid once, for the first slice; from then on every rank passes on what it gets at full speed.
+// Each sends the buffer once, the least that is possible, and only the last rank of a host sends to
+// another host: for large buffers and moderate p.
 //
 // Sums travel as elements, rounded by every rank; the order is that of the chain. (A right-leaning
 // tree for reduce, a left-leaning one for scan, so neither is canonical.)

@@ -2,9 +2,8 @@
 //
 //   p = 7, root 0:          0                            0            The other ranks, counted from
 //              half 0       │               half 1       │            the root on, form both trees
-//                           4                            3            (trees.h). Who has children
-//                           in
-//                         ╱   ╲                        ╱   ╲          one is a leaf in the other.
+//                           4                            3            (trees.h). Inner nodes of one
+//                         ╱   ╲                        ╱   ╲          are leaves of the other.
 //                        2     6                      1     5
 //                      ╱  ╲   ╱                        ╲   ╱  ╲
 //                     1    3 5                          2 4    6

@@ -1,14 +1,13 @@
 // Without a third rank in between: broadcast, reduce, gather and scatter between the root and each
 // other rank, all-to-all between each two.
 //
-//        0                 One round. A broadcast is one send step with everybody as its peer:
-//        where
-//      ╱╱│╲╲               ranks read one copy (shared memory), nothing beats it. Elsewhere the
-//      root
-//     1 2 3 4 5            is the bottleneck; gather and scatter cannot move less in any way.
+//          0               One round. A broadcast is one send step with everybody as its peer:
+//       ╱ ╱ │ ╲ ╲          where ranks read one copy (shared memory), nothing beats it. Elsewhere
+//      1 2  3  4 5         the root is the bottleneck; in gather and scatter it always is.
 //
-// Reduce: the root combines the inputs as they come, by the canonical tree. All-to-all: every rank
-// sends to the next one first, so that they do not all start with the same receiver.
+// Reduce: the root combines the inputs as they come, by the canonical tree. All-to-all: rank r
+// sends to r + 1, r + 2 ..., so that nobody is everybody's first target. (MPICH's pairwise exchange
+// sends the same messages in the same order, but waits between rounds; here each goes when it can.)
 //
 // Folklore; "linear" or "basic" in Open MPI.
 

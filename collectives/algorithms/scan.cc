@@ -1,7 +1,7 @@
 // Scan and exscan by recursive doubling: aligned groups of ranks merge in pairs.
 //
-//   p = 6:   0 → 1   2 ⇄ 3   4 → 5       Each rank knows its group's total, and its own prefix of
-//            0 → 2   1 → 3               it. The left group's total goes in front of the prefixes
+//   p = 6:   0 ⇄ 1   2 ⇄ 3   4 → 5       Each rank knows its group's total, and its own prefix of
+//            0 ⇄ 2   1 ⇄ 3               it. The left group's total goes in front of the prefixes
 //            0 → 4   1 → 5               (and totals) on the right.
 //
 // ceil(log2 p) rounds of the whole buffer. What is in front of a rank's group is a group of the

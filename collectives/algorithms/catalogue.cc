@@ -9,9 +9,20 @@ std::vector<Algorithm> built_in() {
       // all_reduce
       all_reduce_naive(),
       all_reduce_parameter_server(),
+      all_reduce_one_shot(),
+      all_reduce_two_shot(),
       all_reduce_ring(),
+      all_reduce_ring_bidirectional(),
+      all_reduce_knomial(4),
+      all_reduce_knomial(8),
       all_reduce_double_binary_tree(),
       all_reduce_recursive_doubling(),
+      all_reduce_recursive_multiplying(3),
+      all_reduce_recursive_multiplying(4),
+      all_reduce_recursive_multiplying(8),
+      all_reduce_halving_doubling(),
+      all_reduce_circulant(),
+      all_reduce_swing(),
       // all_gather
       all_gather_ring(),
       // reduce_scatter

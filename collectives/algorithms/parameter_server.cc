@@ -10,8 +10,6 @@
 //
 // M. Li et al.: Scaling Distributed Machine Learning with the Parameter Server. OSDI 2014.
 
-#include <numeric>
-
 #include "collectives/algorithms/algorithms.h"
 
 namespace tutti::algorithms {
@@ -26,22 +24,19 @@ Program emit(const Shape& shape) {
     program.steps = {copy({input(0)}, {output(0)})};
     return program;
   }
-  program.scratch_chunks = shape.ranks;
+  program.scratch_chunks = slots_to_reduce(shape.ranks);
   program.fan_out = shape.ranks - 1;
   if (shape.rank != kManager) {
     program.steps = {send({kManager}, {input(0)}), recv(kManager, {output(0)})};
     return program;
   }
-  const auto contribution = [&](int32_t rank) {
-    return rank == shape.rank ? input(0) : scratch(rank);
+  const auto contribution = [](int32_t rank) {
+    return rank == kManager ? Contribution{.here = input(0)} : Contribution{.peer = rank};
   };
-  for (int32_t peer = 0; peer < shape.ranks; ++peer) {
-    if (peer != shape.rank) program.steps.push_back(recv(peer, {contribution(peer)}));
-  }
-  reduce_canonically(shape.ranks, contribution, output(0), program.steps);
-  std::vector<int32_t> workers(shape.ranks - 1);
-  std::iota(workers.begin(), workers.end(), kManager + 1);
-  program.steps.push_back(send(workers, {output(0)}));
+  receive_and_reduce_canonically(
+      shape.ranks, contribution, [](int32_t slot) { return scratch(slot); }, output(0),
+      program.steps);
+  program.steps.push_back(send(others(shape), {output(0)}));
   return program;
 }
 

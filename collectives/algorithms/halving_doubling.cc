@@ -1,0 +1,214 @@
+// Halving-doubling all-reduce (Rabenseifner): reduce-scatter by recursive halving, all-gather by
+// recursive doubling.
+//
+//   p = 4, which part of the buffer rank 0 works on:
+//
+//     exchange with 1, keep half      ████░░░░      the nearest partner comes first, with the most
+//     exchange with 2, keep half      ██░░              data: aligned pairs, fours, eights merge,
+//     sum complete                    ██                which is the canonical tree
+//     exchange with 2                 ████
+//     exchange with 1                 ████████
+//
+//   p = 7 = 4 + 2 + 1: such a reduce-scatter within 0-3, within 4-5, within 6. Then 6 hands its
+//   parts on to 4 and 5, who reduce them onto theirs, and these theirs to 0 ... 3: the canonical
+//   tree again. 0 ... 3 send each complete part to one rank of every team; all-gather in each.
+//
+// About 2 log2 p rounds, and 2(p-1)/p of the buffer from each rank where p is a power of two, else
+// hardly more than 2. Partial sums travel unrounded.
+//
+// R. Rabenseifner: Optimization of Collective Reduction Operations. ICCS 2004. The teams, in place
+// of its folding, keep the order.
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "collectives/algorithms/algorithms.h"
+
+namespace tutti::algorithms {
+
+namespace {
+
+// Ranks first to first + size - 1; size is a power of two. One for each bit of p, the largest
+// first.
+struct Team {
+  int32_t first;
+  int32_t size;
+};
+
+std::vector<Team> teams_of(int32_t ranks) {
+  std::vector<Team> teams;
+  for (int32_t first = 0; first < ranks; first += teams.back().size) {
+    const auto size = static_cast<int32_t>(std::bit_floor(static_cast<uint32_t>(ranks - first)));
+    teams.push_back({.first = first, .size = size});
+  }
+  return teams;
+}
+
+// Chunks that a rank has to do with.
+struct Part {
+  int32_t first;
+  int32_t count;
+
+  Part half(bool upper) const { return {first + (upper ? count / 2 : 0), count / 2}; }
+  ChunkRange in(Space space) const { return {space, first, count}; }
+};
+
+// The lowest bits of `value` (as many as doublings make `size`) in the opposite order: the first
+// partner decides about the largest half.
+int32_t mirrored(int32_t value, int32_t size) {
+  int32_t result = 0;
+  for (int32_t bit = 1; bit < size; bit *= 2) {
+    result = result * 2 + ((value & bit) != 0 ? 1 : 0);
+  }
+  return result;
+}
+
+// What is left to a rank at the end of the reduce-scatter in its team.
+Part part_of(const Team& team, int32_t rank, int32_t chunks) {
+  const int32_t count = chunks / team.size;
+  return {mirrored(rank - team.first, team.size) * count, count};
+}
+
+// The rank of the team to which this chunk is left.
+int32_t owner(const Team& team, int32_t chunk, int32_t chunks) {
+  return team.first + mirrored(chunk / (chunks / team.size), team.size);
+}
+
+class Emitter {
+ public:
+  explicit Emitter(const Shape& shape)
+      : rank_(shape.rank), teams_(teams_of(shape.ranks)), chunks_(teams_[0].size) {
+    while (rank_ >= teams_[team_].first + teams_[team_].size) ++team_;
+    mine_ = part_of(own(), rank_, chunks_);
+  }
+
+  Program program() {
+    Program program{.input_chunks = chunks_,
+                    .output_chunks = chunks_,
+                    .scratch_chunks = chunks_,
+                    .chunks_per_message = chunks_ / 2,
+                    .fan_out = fan_out()};
+    reduce_scatter();
+    take_from_next_team();
+    hand_on();
+    spread();
+    all_gather();
+    program.steps = std::move(steps_);
+    return program;
+  }
+
+ private:
+  const Team& own() const { return teams_[team_]; }
+  bool in_first() const { return team_ == 0; }
+  bool in_last() const { return team_ + 1 == teams_.size(); }
+  int32_t partner(int32_t distance) const {
+    return own().first + ((rank_ - own().first) ^ distance);
+  }
+  bool upper(int32_t distance) const { return ((rank_ - own().first) & distance) != 0; }
+
+  void reduce_scatter() {
+    Part part{0, chunks_};
+    for (int32_t distance = 1; distance < own().size; distance *= 2) {
+      const Part kept = part.half(upper(distance));
+      const ChunkRange given = part.half(!upper(distance)).in(sum_);
+      const bool complete = in_first() && in_last() && 2 * distance == own().size;
+      const ChunkRange sum = kept.in(complete ? Space::output : Space::scratch);
+      const Wire wire = unrounded(given);
+      steps_.push_back(send({partner(distance)}, {given}, wire));
+      steps_.push_back(upper(distance)
+                           ? recv_reduce_left(partner(distance), {kept.in(sum_)}, {sum}, wire)
+                           : recv_reduce_right(partner(distance), {kept.in(sum_)}, {sum}, wire));
+      sum_ = sum.space;
+      part = kept;
+    }
+  }
+
+  // The next team's parts are larger: this rank's lies within one of them.
+  void take_from_next_team() {
+    if (in_last()) return;
+    const Team& next = teams_[team_ + 1];
+    const Wire wire = next.size == 1 ? Wire::element : Wire::accumulator;
+    const ChunkRange sum = mine_.in(in_first() ? Space::output : Space::scratch);
+    steps_.push_back(
+        recv_reduce_right(owner(next, mine_.first, chunks_), {mine_.in(sum_)}, {sum}, wire));
+    sum_ = sum.space;
+  }
+
+  void hand_on() {
+    if (in_first()) return;
+    const Team& larger = teams_[team_ - 1];
+    const int32_t count = chunks_ / larger.size;
+    for (int32_t chunk = mine_.first; chunk < mine_.first + mine_.count; chunk += count) {
+      const ChunkRange part{sum_, chunk, count};
+      steps_.push_back(send({owner(larger, chunk, chunks_)}, {part}, unrounded(part)));
+    }
+  }
+
+  // Complete parts, from the first team to one rank of every other. The first partner of the
+  // all-gather gets the same.
+  void spread() {
+    if (in_first()) {
+      std::vector<int32_t> targets;
+      if (own().size > 1) targets.push_back(partner(own().size / 2));
+      for (size_t team = 1; team < teams_.size(); ++team) {
+        targets.push_back(owner(teams_[team], mine_.first, chunks_));
+      }
+      steps_.push_back(send(targets, {mine_.in(Space::output)}));
+      return;
+    }
+    for (int32_t chunk = mine_.first; chunk < mine_.first + mine_.count; ++chunk) {
+      steps_.push_back(recv(owner(teams_[0], chunk, chunks_), {output(chunk)}));
+    }
+  }
+
+  void all_gather() {
+    Part part = mine_;
+    for (int32_t distance = own().size / 2; distance > 0; distance /= 2) {
+      const bool sent = in_first() && 2 * distance == own().size;
+      if (!sent) steps_.push_back(send({partner(distance)}, {part.in(Space::output)}));
+      const int32_t first = part.first - (upper(distance) ? part.count : 0);
+      const Part others{upper(distance) ? first : first + part.count, part.count};
+      steps_.push_back(recv(partner(distance), {others.in(Space::output)}));
+      part = {first, 2 * part.count};
+    }
+  }
+
+  // In the first team: its partners, and one rank of every other team. Elsewhere: its partners, and
+  // those of the team before that share its part.
+  int32_t fan_out() const {
+    int32_t most = doublings(teams_[0].size) + static_cast<int32_t>(teams_.size()) - 1;
+    for (size_t team = 1; team < teams_.size(); ++team) {
+      most =
+          std::max(most, doublings(teams_[team].size) + teams_[team - 1].size / teams_[team].size);
+    }
+    return most;
+  }
+
+  int32_t rank_;
+  std::vector<Team> teams_;
+  int32_t chunks_;  // as many as ranks in the first team
+  size_t team_ = 0;
+  Part mine_{};
+  Space sum_ = Space::input;  // where this rank's sums are
+  std::vector<Step> steps_;
+};
+
+Program emit(const Shape& shape) {
+  if (shape.ranks > 1) return Emitter(shape).program();
+  Program program;
+  program.steps = {copy({input(0)}, {output(0)})};
+  return program;
+}
+
+}  // namespace
+
+Algorithm all_reduce_halving_doubling() {
+  return {.collective = Collective::all_reduce,
+          .name = "halving_doubling",
+          .source = "Rabenseifner, ICCS 2004",
+          .grade = Grade::canonical,
+          .emit = emit};
+}
+
+}  // namespace tutti::algorithms

@@ -1,0 +1,169 @@
+// Recursive multiplying all-reduce: in every round, groups of ranks merge k at a time. k = 2 is
+// recursive doubling.
+//
+//   k = 2, p = 6:   0 ─ 1   2 ─ 3   4 ─ 5      round 1: groups of 1 exchange their results
+//                   0 ─ 2   1 ─ 3              round 2: groups of 2; the last group has no partner
+//                   0 ─ 4   1 ─ 5   and        round 3: the last group has only 2 ranks; ranks of
+//                   0 → 2   1 → 3                       the others without a partner there get its
+//                                                       result from those who have one, on a tree
+//
+// Each rank sends its group's result to those at its own position in the k - 1 other groups, one
+// message for all, and reduces all k in the canonical order. Where k is a power of two, that makes
+// the canonical tree, for every p. ceil(log_k p) rounds of the whole buffer, for some p one more: a
+// ragged group is ready early, and its result is passed on before anything is reduced.
+//
+// M. Ruefenacht, M. Bull, S. Booth: Generalisation of Recursive Doubling for AllReduce. Parallel
+// Computing 69, 2017; the ragged group in place of their folding keeps the order. k = 2: R. Thakur,
+// R. Rabenseifner, W. Gropp, IJHPCA 19(1), 2005.
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "collectives/algorithms/algorithms.h"
+
+namespace tutti::algorithms {
+
+namespace {
+
+// Groups that merge: `count` of them, `size` ranks each from rank `first` on, but for the last one,
+// which has `ragged` ranks (1 to size).
+struct Merge {
+  int32_t first;
+  int32_t size;
+  int32_t count;
+  int32_t ragged;
+
+  int32_t ranks_in(int32_t group) const { return group + 1 == count ? ragged : size; }
+  int32_t rank(int32_t group, int32_t position) const { return first + group * size + position; }
+  // A single rank's result is its input.
+  Wire wire(int32_t group) const {
+    return ranks_in(group) == 1 ? Wire::element : Wire::accumulator;
+  }
+};
+
+constexpr int32_t kSum = 0;        // scratch chunks: the result of this rank's group,
+constexpr int32_t kPassedOn = 1;   // the ragged group's,
+constexpr int32_t kFirstSlot = 2;  // and partial sums
+
+std::vector<Merge> merges_of(int32_t radix, int32_t ranks, int32_t rank) {
+  std::vector<Merge> merges;
+  for (int32_t size = 1; size < ranks; size *= radix) {
+    const int32_t first = rank - rank % (size * radix);
+    const int32_t here = std::min(size * radix, ranks - first);
+    const int32_t count = (here + size - 1) / size;
+    if (count > 1) {
+      merges.push_back(
+          {.first = first, .size = size, .count = count, .ragged = here - (count - 1) * size});
+    }
+  }
+  return merges;
+}
+
+// What a rank of group `group` has to do with the others in a merge.
+struct Part {
+  int32_t group;
+  std::vector<int32_t> peers;  // get its group's result
+  // The ragged group's result comes from `source`, and is passed on to `passed_on`, in this group.
+  int32_t source = -1;
+  std::vector<int32_t> passed_on = {};
+};
+
+// Positions below `ragged` have a source in the ragged group itself. They pass its result on to the
+// positions `ragged` further, 2 ragged further ... (k - 1) ragged further; then all these do so.
+Part part_of(const Merge& merge, int32_t radix, int32_t rank) {
+  const int32_t position = (rank - merge.first) % merge.size;
+  const int32_t last = merge.count - 1;
+  Part part{.group = (rank - merge.first) / merge.size, .peers = {}};
+  for (int32_t group = 0; group < merge.count; ++group) {
+    if (group != part.group && position < merge.ranks_in(group)) {
+      part.peers.push_back(merge.rank(group, position));
+    }
+  }
+  if (part.group == last) return part;
+  part.source = merge.rank(last, position);
+  int32_t covered = merge.ragged;
+  for (; covered <= position; covered *= radix) {
+    part.source = merge.rank(part.group, position % covered);
+  }
+  for (; covered < merge.size; covered *= radix) {
+    for (int32_t i = 1; i < radix && position + i * covered < merge.size; ++i) {
+      part.passed_on.push_back(rank + i * covered);
+    }
+  }
+  return part;
+}
+
+void append_merge(const Merge& merge, const Part& part, int32_t rank, ChunkRange mine,
+                  ChunkRange sum, std::vector<Step>& steps) {
+  const int32_t position = (rank - merge.first) % merge.size;
+  const int32_t last = merge.count - 1;
+  if (!part.peers.empty()) steps.push_back(send(part.peers, {mine}, unrounded(mine)));
+  if (!part.passed_on.empty()) {
+    steps.push_back(recv(part.source, {scratch(kPassedOn)}, merge.wire(last)));
+    steps.push_back(send(part.passed_on, {scratch(kPassedOn)}, merge.wire(last)));
+  }
+  const auto contribution = [&](int32_t group) -> Contribution {
+    if (group == part.group) return {.here = mine};
+    if (group != last) return {.peer = merge.rank(group, position), .wire = merge.wire(group)};
+    if (!part.passed_on.empty()) return {.here = scratch(kPassedOn)};
+    return {.peer = part.source, .wire = merge.wire(last)};
+  };
+  receive_and_reduce_canonically(
+      merge.count, contribution, [](int32_t slot) { return scratch(kFirstSlot + slot); }, sum,
+      steps);
+}
+
+int32_t fan_out(int32_t radix, int32_t ranks) {
+  size_t most = 0;
+  std::vector<int32_t> targets;
+  for (int32_t rank = 0; rank < ranks; ++rank) {
+    targets.clear();
+    for (const Merge& merge : merges_of(radix, ranks, rank)) {
+      const Part part = part_of(merge, radix, rank);
+      targets.insert(targets.end(), part.peers.begin(), part.peers.end());
+      targets.insert(targets.end(), part.passed_on.begin(), part.passed_on.end());
+    }
+    std::ranges::sort(targets);
+    const auto repeated = std::ranges::unique(targets);
+    most = std::max(most, targets.size() - repeated.size());
+  }
+  return static_cast<int32_t>(most);
+}
+
+Program emit(int32_t radix, const Shape& shape) {
+  Program program;
+  if (shape.ranks == 1) {
+    program.steps = {copy({input(0)}, {output(0)})};
+    return program;
+  }
+  program.scratch_chunks = kFirstSlot + slots_to_reduce(radix);
+  program.fan_out = fan_out(radix, shape.ranks);
+  ChunkRange mine = input(0);
+  for (const Merge& merge : merges_of(radix, shape.ranks, shape.rank)) {
+    const bool all = merge.size * radix >= shape.ranks;
+    const ChunkRange sum = all ? output(0) : scratch(kSum);
+    append_merge(merge, part_of(merge, radix, shape.rank), shape.rank, mine, sum, program.steps);
+    mine = sum;
+  }
+  return program;
+}
+
+}  // namespace
+
+Algorithm all_reduce_recursive_doubling() {
+  Algorithm algorithm = all_reduce_recursive_multiplying(2);
+  algorithm.name = "recursive_doubling";
+  algorithm.source = "Thakur, Rabenseifner, Gropp, IJHPCA 2005";
+  return algorithm;
+}
+
+Algorithm all_reduce_recursive_multiplying(int32_t radix) {
+  const bool power_of_two = (radix & (radix - 1)) == 0;
+  return {.collective = Collective::all_reduce,
+          .name = cat("recursive_multiplying_", radix),
+          .source = "Ruefenacht, Bull, Booth, Parallel Computing 2017",
+          .grade = power_of_two ? Grade::canonical : Grade::same_bits,
+          .emit = [radix](const Shape& shape) { return emit(radix, shape); }};
+}
+
+}  // namespace tutti::algorithms

@@ -80,6 +80,23 @@ struct DTypeOf<double> {
   static constexpr DType value = DType::f64;
 };
 
+template <>
+struct DTypeOf<ValueIndex<float, int32_t>> {
+  static constexpr DType value = DType::f32_i32;
+};
+template <>
+struct DTypeOf<ValueIndex<double, int64_t>> {
+  static constexpr DType value = DType::f64_i64;
+};
+template <>
+struct DTypeOf<ValueIndex<int32_t, int32_t>> {
+  static constexpr DType value = DType::i32_i32;
+};
+template <>
+struct DTypeOf<ValueIndex<int64_t, int64_t>> {
+  static constexpr DType value = DType::i64_i64;
+};
+
 template <typename T>
 Buffer buffer_of(std::span<T> values) {
   return {values.data(), values.size(), DTypeOf<T>::value};

@@ -6,8 +6,8 @@ namespace tutti {
 
 std::string_view name(DType type) {
   constexpr std::array<std::string_view, kAllDTypes.size()> kNames = {
-      "i8",  "i16", "i32",  "i64", "u8",  "u16",    "u32",
-      "u64", "f16", "bf16", "f32", "f64", "f8e4m3", "f8e5m2"};
+      "i8",   "i16", "i32", "i64",    "u8",     "u16",     "u32",     "u64",     "f16",
+      "bf16", "f32", "f64", "f8e4m3", "f8e5m2", "f32_i32", "f64_i64", "i32_i32", "i64_i64"};
   return kNames[static_cast<size_t>(type)];
 }
 
@@ -45,7 +45,9 @@ std::optional<DType> parse_dtype(std::string_view text) {
                                    Alias{"fp8e5m2", DType::f8e5m2},
                                    Alias{"f8_e5m2", DType::f8e5m2},
                                    Alias{"e5m2", DType::f8e5m2},
-                                   Alias{"float8_e5m2", DType::f8e5m2}};
+                                   Alias{"float8_e5m2", DType::f8e5m2},
+                                   Alias{"float_int", DType::f32_i32},
+                                   Alias{"2int", DType::i32_i32}};
   for (const auto& [alias, type] : kAliases) {
     if (alias == text) return type;
   }

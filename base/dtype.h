@@ -25,19 +25,38 @@ enum class DType : uint8_t {
   f64 = 11,
   f8e4m3 = 12,  // OCP FP8 E4M3: no infinity, one NaN pattern, largest value 448
   f8e5m2 = 13,  // OCP FP8 E5M2: IEEE-like, largest value 57344
+  // A value and an index, for minloc and maxloc: ValueIndex<float, int32_t> and so on.
+  f32_i32 = 14,
+  f64_i64 = 15,
+  i32_i32 = 16,
+  i64_i64 = 17,
+};
+
+template <typename Value, typename Index>
+struct ValueIndex {
+  Value value;
+  Index index;
+  bool operator==(const ValueIndex&) const = default;
 };
 
 inline constexpr std::array kAllDTypes = {
-    DType::i8,  DType::i16, DType::i32,  DType::i64, DType::u8,  DType::u16,    DType::u32,
-    DType::u64, DType::f16, DType::bf16, DType::f32, DType::f64, DType::f8e4m3, DType::f8e5m2};
+    DType::i8,     DType::i16,    DType::i32,     DType::i64,     DType::u8,      DType::u16,
+    DType::u32,    DType::u64,    DType::f16,     DType::bf16,    DType::f32,     DType::f64,
+    DType::f8e4m3, DType::f8e5m2, DType::f32_i32, DType::f64_i64, DType::i32_i32, DType::i64_i64};
 
 constexpr size_t size_of(DType type) {
-  constexpr std::array<uint8_t, kAllDTypes.size()> kSizes = {1, 2, 4, 8, 1, 2, 4,
-                                                             8, 2, 2, 4, 8, 1, 1};
+  constexpr std::array<uint8_t, kAllDTypes.size()> kSizes = {1, 2, 4, 8, 1, 2, 4,  8, 2,
+                                                             2, 4, 8, 1, 1, 8, 16, 8, 16};
   return kSizes[static_cast<size_t>(type)];
 }
 
-constexpr bool is_float(DType type) { return type >= DType::f16; }
+constexpr bool is_float(DType type) { return type >= DType::f16 && type <= DType::f8e5m2; }
+constexpr bool is_pair(DType type) { return type >= DType::f32_i32; }
+
+// What values of the type are computed in: float for 16- and 8-bit floats, else the type itself.
+constexpr DType accumulator_of(DType type) {
+  return is_float(type) && size_of(type) < sizeof(float) ? DType::f32 : type;
+}
 
 // "f32". parse_dtype also takes the spellings of other libraries: "float32", "float", "bfloat16"
 // ...

@@ -1,5 +1,7 @@
 #include "base/reduce.h"
 
+#include <cmath>
+
 #include "base/error.h"
 #include "base/kernels/kernels.h"
 #include "base/settings.h"
@@ -64,51 +66,84 @@ InstructionSet selected_instruction_set() {
   return selected;
 }
 
-ReduceKernel reduce_kernel(DType type, ReduceOp op, InstructionSet set) {
-  ReduceKernel kernel = nullptr;
+namespace {
+
+const kernels::Kernels& kernels_of(InstructionSet set) {
   switch (set) {
-    case InstructionSet::baseline:
-      kernel = kernels::baseline::find_reduce(type, op);
-      break;
 #if defined(__x86_64__)
     case InstructionSet::avx2:
-      kernel = kernels::avx2::find_reduce(type, op);
-      break;
+      return kernels::avx2::kKernels;
     case InstructionSet::avx512:
-      kernel = kernels::avx512::find_reduce(type, op);
-      break;
+      return kernels::avx512::kKernels;
 #endif
     default:
-      break;
+      return kernels::baseline::kKernels;
   }
-  if (kernel == nullptr) {
-    throw Error(ErrorCode::invalid_argument, cat(name(op), " does not exist for ", name(type)),
-                {.remedy = "bitwise operations need an integer type"});
-  }
-  return kernel;
+}
+
+// The set is asked for once per process.
+const kernels::Kernels& selected_kernels() {
+  static const kernels::Kernels& selected = kernels_of(selected_instruction_set());
+  return selected;
+}
+
+ReduceKernel reduce_kernel(DType type, ReduceOp op, const kernels::Kernels& kernels) {
+  if (ReduceKernel kernel = kernels.reduce(type, op)) return kernel;
+  throw Error(
+      ErrorCode::invalid_argument, cat(name(op), " does not exist for ", name(type)),
+      {.cause = "bitwise operators work on integers only, minloc and maxloc on pairs only"});
+}
+
+}  // namespace
+
+ReduceKernel reduce_kernel(DType type, ReduceOp op, InstructionSet set) {
+  return reduce_kernel(type, op, kernels_of(set));
 }
 
 ReduceKernel reduce_kernel(DType type, ReduceOp op) {
-  return reduce_kernel(type, op, selected_instruction_set());
+  return reduce_kernel(type, op, selected_kernels());
 }
 
 void divide_by(void* data, size_t count, DType type, int ranks, InstructionSet set) {
-  switch (set) {
-    case InstructionSet::baseline:
-      return kernels::baseline::find_divide(type)(data, count, ranks);
-#if defined(__x86_64__)
-    case InstructionSet::avx2:
-      return kernels::avx2::find_divide(type)(data, count, ranks);
-    case InstructionSet::avx512:
-      return kernels::avx512::find_divide(type)(data, count, ranks);
-#endif
-    default:
-      break;
-  }
+  kernels_of(set).divide(type)(data, count, ranks);
+}
+void divide_by(void* data, size_t count, DType type, int ranks) {
+  selected_kernels().divide(type)(data, count, ranks);
 }
 
-void divide_by(void* data, size_t count, DType type, int ranks) {
-  divide_by(data, count, type, ranks, selected_instruction_set());
+void widen(void* accumulators, const void* elements, size_t count, DType type, InstructionSet set) {
+  kernels_of(set).widen(type)(accumulators, elements, count);
+}
+void widen(void* accumulators, const void* elements, size_t count, DType type) {
+  selected_kernels().widen(type)(accumulators, elements, count);
+}
+
+void narrow(void* elements, const void* accumulators, size_t count, DType type,
+            InstructionSet set) {
+  kernels_of(set).narrow(type)(elements, accumulators, count);
+}
+void narrow(void* elements, const void* accumulators, size_t count, DType type) {
+  selected_kernels().narrow(type)(elements, accumulators, count);
+}
+
+void scale(void* dst, const void* src, size_t count, DType type, double factor,
+           InstructionSet set) {
+  kernels_of(set).scale(type)(dst, src, count, factor);
+}
+void scale(void* dst, const void* src, size_t count, DType type, double factor) {
+  selected_kernels().scale(type)(dst, src, count, factor);
+}
+
+void check_factor(DType type, double factor) {
+  if (is_float(type)) return;
+  const int bits = static_cast<int>(8 * size_of(type));
+  const bool is_signed = type <= DType::i64;
+  const double limit = std::ldexp(1.0, is_signed ? bits - 1 : bits);
+  const double least = is_signed ? -limit : 0;
+  if (factor == std::trunc(factor) && factor >= least && factor < limit) return;
+  throw Error(
+      ErrorCode::invalid_argument,
+      cat("premul_sum: the factor ", factor, " is not a whole number that ", name(type), " holds"));
 }
 
 }  // namespace tutti

@@ -4,9 +4,13 @@
 // of two NaNs' payloads a float or double sum or product keeps). The best one that the processor
 // has is used; the setting TUTTI_CPU chooses another.
 //
-//   f16, bf16, f8*  computed in float, rounded to nearest even once per operation (base/half.h)
+//   f16, bf16, f8*  computed in float, rounded to nearest even when stored as an element
+//                   (base/half.h); an accumulator is the float itself
+//   floats          as IEEE 754: infinity - infinity is NaN, overflow gives infinity (f8e4m3, which
+//                   has none: NaN), -0 + 0 is 0
 //   integers        wrap around
 //   min, max        a NaN wins over any number; of equal values (-0 and 0) b's is taken
+//   minloc, maxloc  as min and max; of equal values, or two NaNs, the pair with the lower index
 //   avg             adds; whoever has the whole sum calls divide_by() at the end
 #pragma once
 
@@ -21,7 +25,13 @@ namespace tutti {
 
 // Pointers need no alignment. dst may equal a or b; it must not overlap them otherwise. `count` is
 // in elements. Safe from any thread; never throws.
-using ReduceKernel = void (*)(void* dst, const void* a, const void* b, size_t count);
+struct Formats {  // which of the three are accumulators (accumulator_of)
+  bool dst = false;
+  bool a = false;
+  bool b = false;
+};
+using ReduceKernel = void (*)(void* dst, const void* a, const void* b, size_t count,
+                              Formats formats);
 
 // Throws Error(invalid_argument) where !supports(op, type).
 ReduceKernel reduce_kernel(DType type, ReduceOp op);
@@ -29,6 +39,17 @@ ReduceKernel reduce_kernel(DType type, ReduceOp op);
 // data[i] /= ranks. 16- and 8-bit floats are divided in float and rounded once; integers truncate
 // towards zero. Data needs no alignment; ranks is at least 1.
 void divide_by(void* data, size_t count, DType type, int ranks);
+
+// Between elements and their accumulators, for types that have others (accumulator_of); rounded as
+// in base/half.h. Pointers need no alignment.
+void widen(void* accumulators, const void* elements, size_t count, DType type);
+void narrow(void* elements, const void* accumulators, size_t count, DType type);
+
+// dst[i] = factor * src[i], rounded once; dst may be src. Integers wrap around.
+void scale(void* dst, const void* src, size_t count, DType type, double factor);
+// Throws Error(invalid_argument) unless scale() can use it: integers need a whole number that the
+// type holds.
+void check_factor(DType type, double factor);
 
 // --- the instruction sets, for tests, benchmarks and `tutti info` ---
 
@@ -46,5 +67,8 @@ InstructionSet selected_instruction_set();
 // As above, for one set; it must be available.
 ReduceKernel reduce_kernel(DType type, ReduceOp op, InstructionSet set);
 void divide_by(void* data, size_t count, DType type, int ranks, InstructionSet set);
+void widen(void* accumulators, const void* elements, size_t count, DType type, InstructionSet set);
+void narrow(void* elements, const void* accumulators, size_t count, DType type, InstructionSet set);
+void scale(void* dst, const void* src, size_t count, DType type, double factor, InstructionSet set);
 
 }  // namespace tutti

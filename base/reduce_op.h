@@ -20,18 +20,29 @@ enum class ReduceOp : uint8_t {
   band = 5,  // bitwise, integers only
   bor = 6,
   bxor = 7,
+  minloc = 8,  // pairs only: the smaller value, and where it is; of equal ones the lower index
+  maxloc = 9,
+  premul_sum = 10,  // the sum of each rank's input times a factor of its own
+  user = 11,        // a function of the caller's
 };
 
-inline constexpr std::array kAllReduceOps = {ReduceOp::sum, ReduceOp::prod, ReduceOp::min,
-                                             ReduceOp::max, ReduceOp::avg,  ReduceOp::band,
-                                             ReduceOp::bor, ReduceOp::bxor};
+inline constexpr std::array kAllReduceOps = {
+    ReduceOp::sum,    ReduceOp::prod,   ReduceOp::min,        ReduceOp::max,
+    ReduceOp::avg,    ReduceOp::band,   ReduceOp::bor,        ReduceOp::bxor,
+    ReduceOp::minloc, ReduceOp::maxloc, ReduceOp::premul_sum, ReduceOp::user};
 
-constexpr bool is_bitwise(ReduceOp op) { return op >= ReduceOp::band; }
-constexpr bool supports(ReduceOp op, DType type) { return !(is_bitwise(op) && is_float(type)); }
+constexpr bool is_bitwise(ReduceOp op) { return op >= ReduceOp::band && op <= ReduceOp::bxor; }
+constexpr bool is_location(ReduceOp op) { return op == ReduceOp::minloc || op == ReduceOp::maxloc; }
+constexpr bool supports(ReduceOp op, DType type) {
+  if (op == ReduceOp::user) return true;
+  if (is_pair(type) || is_location(op)) return is_pair(type) && is_location(op);
+  return !(is_bitwise(op) && is_float(type));
+}
 
 constexpr std::string_view name(ReduceOp op) {
   constexpr std::array<std::string_view, kAllReduceOps.size()> kNames = {
-      "sum", "prod", "min", "max", "avg", "band", "bor", "bxor"};
+      "sum", "prod", "min",    "max",    "avg",        "band",
+      "bor", "bxor", "minloc", "maxloc", "premul_sum", "user"};
   return kNames[static_cast<size_t>(op)];
 }
 

@@ -2,27 +2,33 @@
 #pragma once
 
 #include "base/dtype.h"
+#include "base/reduce.h"
 #include "base/reduce_op.h"
 
 namespace tutti::kernels {
 
-using Reduce = void (*)(void* dst, const void* a, const void* b, size_t count);
+using Reduce = ReduceKernel;
 using Divide = void (*)(void* data, size_t count, int ranks);
+using Convert = void (*)(void* to, const void* from, size_t count);
+using Scale = void (*)(void* dst, const void* src, size_t count, double factor);
 
-// Null where the operation does not exist for the type. avg is sum.
+// Null where the operation does not exist for the type. avg and premul_sum are sum.
+struct Kernels {
+  Reduce (*reduce)(DType type, ReduceOp op);
+  Divide (*divide)(DType type);
+  Convert (*widen)(DType type);
+  Convert (*narrow)(DType type);
+  Scale (*scale)(DType type);
+};
+
 namespace baseline {
-Reduce find_reduce(DType type, ReduceOp op);
-Divide find_divide(DType type);
-}  // namespace baseline
-
+extern const Kernels kKernels;
+}
 namespace avx2 {
-Reduce find_reduce(DType type, ReduceOp op);
-Divide find_divide(DType type);
-}  // namespace avx2
-
+extern const Kernels kKernels;
+}
 namespace avx512 {
-Reduce find_reduce(DType type, ReduceOp op);
-Divide find_divide(DType type);
-}  // namespace avx512
+extern const Kernels kKernels;
+}
 
 }  // namespace tutti::kernels

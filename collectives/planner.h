@@ -1,39 +1,34 @@
-// Chooses the algorithm of a call.
-//
-// The choice depends on the arguments only, so all ranks choose alike without talking. Times are
-// estimated in the alpha-beta-gamma model (Hockney 1994; Thakur, Rabenseifner, Gropp 2005):
-//
-//   T = messages * alpha  +  moved * bytes * beta  +  reduced * bytes * gamma
-//
-// with each algorithm's closed form (Algorithm::cost) and the constants below.
+// Chooses the algorithm of a call. The choice depends on agreed inputs only, so all ranks choose
+// alike without talking.
 #pragma once
 
 #include <cstdint>
-#include <span>
 
+#include "base/dtype.h"
 #include "collectives/algorithm.h"
+#include "collectives/slicing.h"
 
 namespace tutti {
 
-// Seconds per message, per byte moved and per byte reduced. A message takes about 0.2 us over
-// shared memory and 10 us over loopback TCP; the choice does not know the transport, and where
-// algorithms meet they differ little over shared memory, so alpha lies between the two.
-struct CostModel {
-  double alpha = 2.5e-6;
-  double beta = 1.0 / 5e9;
-  double gamma = 1.0 / 10e9;
+// What has to be chosen for. `bytes`: of one block (of the buffer, where there are no blocks).
+struct Wanted {
+  Collective collective = Collective::barrier;
+  int root = 0;
+  uint64_t bytes = 0;
+  DType dtype = DType::f32;
+  Grade at_least = Grade::same_bits;
+  bool direct = false;  // Algorithm::direct
 };
 
-// Seconds. `bytes`: one rank's buffer (one block, for all_gather and reduce_scatter).
-double estimate(const Algorithm& algorithm, int ranks, uint64_t bytes, const CostModel& model = {});
+class Planner {
+ public:
+  Planner(const Shape& shape, const Limits& limits) : shape_(shape), limits_(limits) {}
 
-// The candidate with the lowest estimate among those of this collective that run on so many ranks
-// and have at least this grade; the first of equals. Null if there is none.
-const Algorithm* cheapest(std::span<const Algorithm> candidates, Collective collective, int ranks,
-                          uint64_t bytes, Grade at_least);
+  const Algorithm& choose(const Wanted& wanted);
 
-// What "auto" means: the cheapest of all_algorithms() that gives the same bits on all ranks.
-// Throws Error(unsupported) if there is none.
-const Algorithm& choose_algorithm(Collective collective, int ranks, uint64_t bytes);
+ private:
+  Shape shape_;
+  Limits limits_;
+};
 
 }  // namespace tutti

@@ -82,6 +82,7 @@ int CommunicatorImpl::find_group() const {
 // Everything here is decided from what all ranks know alike: the table of hosts and the settings.
 void CommunicatorImpl::open_transport() {
   const Control& control = engine_->control();
+  group_ = find_group();
   if (size() == 1) {
     limits_ = {.lanes = 1, .slots = 1, .message_bytes = 1 << 20, .p2p_message_bytes = 1 << 20};
     return;
@@ -122,6 +123,7 @@ void CommunicatorImpl::open_transport() {
     transport_ = std::make_unique<FaultTransport>(std::move(transport_), *fault);
   }
   abort_.add_waker([this] { transport_->wake(); });
+  planner_ = std::make_unique<Planner>(shape(0), limits_);
 }
 
 // Nobody goes on (and perhaps away) before all have got the memory.

@@ -10,45 +10,11 @@
 
 #include "base/text.h"
 #include "collectives/interchange/placement.h"
+#include "collectives/interchange/threadblock.h"
 
 namespace tutti {
 
 namespace {
-
-using Type = MscclStep::Type;
-
-// Half of a fused step, or all of any other one.
-struct Action {
-  StepKind kind = StepKind::copy;
-  bool is_nop = false;
-  MscclRange src;
-  MscclRange src2;
-  MscclRange dst;
-  int32_t step = 0;  // of the threadblock
-};
-
-bool receives(const Action& action) {
-  return action.kind == StepKind::recv || action.kind == StepKind::recv_reduce;
-}
-
-struct Threadblock {
-  const MscclThreadblock* source = nullptr;
-  int32_t gpu = 0;
-  std::vector<Action> actions;
-  size_t next = 0;
-  int32_t receiver = -1;           // threadblock that receives what this one sends
-  int32_t sender = -1;             // threadblock that sends what this one receives
-  std::vector<int32_t> followers;  // threadblocks with steps that wait for this one's
-  bool awake = false;
-  // Messages that came before their turn, and where they lie.
-  std::deque<MscclRange> early;
-
-  const Action* head() const { return next < actions.size() ? &actions[next] : nullptr; }
-  // Steps that are done.
-  int32_t done() const {
-    return next < actions.size() ? actions[next].step : static_cast<int32_t>(source->steps.size());
-  }
-};
 
 struct Message {
   int32_t receiver = -1;
@@ -93,61 +59,12 @@ class Linearizer {
 
   void add(int32_t gpu, const MscclThreadblock& source) {
     Threadblock tb{.source = &source, .gpu = gpu};
-    for (size_t i = 0; i < source.steps.size(); ++i) {
-      add_actions(source.steps[i], static_cast<int32_t>(i), tb);
-    }
+    tb.actions = actions_of(source, passing_[gpu]);
     for (const Action& action : tb.actions) {
       placements_[gpu].expect_read(action.src);
       placements_[gpu].expect_read(action.src2);
     }
     threadblocks_.push_back(std::move(tb));
-  }
-
-  void add_actions(const MscclStep& step, int32_t number, Threadblock& tb) {
-    const auto add = [&](StepKind kind, const MscclRange& src, const MscclRange& dst,
-                         const MscclRange& src2 = {}) {
-      tb.actions.push_back({.kind = kind, .src = src, .src2 = src2, .dst = dst, .step = number});
-    };
-    switch (step.type) {
-      case Type::nop:
-        tb.actions.push_back({.is_nop = true, .step = number});
-        break;
-      case Type::cpy:
-        add(StepKind::copy, step.src, step.dst);
-        break;
-      case Type::re:
-        add(StepKind::reduce, step.dst, step.dst, step.src);
-        break;
-      case Type::s:
-        add(StepKind::send, step.src, {});
-        break;
-      case Type::r:
-        add(StepKind::recv, {}, step.dst);
-        break;
-      case Type::rcs:
-        add(StepKind::recv, {}, step.dst);
-        add(StepKind::send, step.dst, {});
-        break;
-      case Type::rrc:
-        add(StepKind::recv_reduce, step.src, step.dst);
-        break;
-      case Type::rrcs:
-        add(StepKind::recv_reduce, step.src, step.dst);
-        add(StepKind::send, step.dst, {});
-        break;
-      case Type::rrs: {
-        const MscclRange sum = new_passing(tb.gpu, step.src.count);
-        add(StepKind::recv_reduce, step.src, sum);
-        add(StepKind::send, sum, {});
-        break;
-      }
-    }
-  }
-
-  MscclRange new_passing(int32_t gpu, int32_t count) {
-    const int32_t first = passing_[gpu];
-    passing_[gpu] += count;
-    return {.buffer = Placement::kPassing, .first = first, .count = count};
   }
 
   void connect() {
@@ -263,7 +180,8 @@ class Linearizer {
       Threadblock& tb = threadblocks_[message->receiver];
       const std::vector<int32_t> size_classes = std::move(message->size_classes);
       message.reset();
-      const MscclRange range = new_passing(tb.gpu, static_cast<int32_t>(size_classes.size()));
+      const auto count = static_cast<int32_t>(size_classes.size());
+      const MscclRange range = passing_range(passing_[tb.gpu], count);
       placements_[tb.gpu].expect_read(range);
       std::vector<Step>& steps = result_.programs[tb.gpu].steps;
       const auto places = placements_[tb.gpu].write(range, size_classes, nullptr, steps);

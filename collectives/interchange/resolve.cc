@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "collectives/algorithms/hierarchical.h"
 #include "collectives/interchange/msccl_import.h"
 
 namespace tutti {
@@ -11,11 +12,12 @@ namespace tutti {
 bool is_algorithm_file(std::string_view name) { return name.ends_with(".xml"); }
 
 const Algorithm& resolve_algorithm(Collective collective, std::string_view name) {
-  if (!is_algorithm_file(name)) return require_algorithm(collective, name);
-  const Algorithm& imported = import_msccl(std::string(name));
-  if (imported.collective == collective) return imported;
+  const Algorithm* found =
+      is_algorithm_file(name) ? &import_msccl(std::string(name)) : parse_hierarchical(name);
+  if (found == nullptr) return require_algorithm(collective, name);
+  if (found->collective == collective) return *found;
   throw Error(ErrorCode::invalid_argument,
-              cat(name, " holds an algorithm for ", tutti::name(imported.collective), ", not for ",
+              cat(name, " is an algorithm for ", tutti::name(found->collective), ", not for ",
                   tutti::name(collective)));
 }
 

@@ -70,14 +70,14 @@ std::string fixed(double value) {
 
 // Hues all round, dark enough to be read on white.
 std::string colour(int32_t part, int32_t all) {
-  const double hue = 6.0 * (part % all) / all;
+  const double hue = 12.0 * (part % all) / all;
   const auto channel = [&](double shift) {
-    const double k = std::fmod(hue + shift, 6.0);
-    const double level = 0.40 - 0.34 * std::max(-1.0, std::min({k - 3.0, 1.0, 1.0 * (5.0 - k)}));
-    return static_cast<int>(std::lround(255 * std::clamp(level, 0.0, 0.80)));
+    const double k = std::fmod(hue + shift, 12.0);
+    const double level = 0.42 - 0.34 * std::max(-1.0, std::min({k - 3.0, 9.0 - k, 1.0}));
+    return static_cast<int>(std::lround(255 * level));
   };
   char text[8];
-  std::snprintf(text, sizeof(text), "#%02x%02x%02x", channel(5), channel(3), channel(1));
+  std::snprintf(text, sizeof(text), "#%02x%02x%02x", channel(0), channel(8), channel(4));
   return text;
 }
 
@@ -86,7 +86,10 @@ class Drawing {
   Drawing(std::span<const Plan> plans, const Timing& timing) : plans_(plans), timing_(timing) {
     const auto ranks = static_cast<double>(plans.size());
     column_ = std::clamp(1500 / ranks, 84.0, 150.0);
-    row_ = std::clamp(60 + 7.0 * busiest(), 68.0, 170.0);
+    y_.assign(timing.rounds + 1, 0);
+    for (int32_t round = 0; round < timing.rounds; ++round) {
+      y_[round + 1] = y_[round] + std::clamp(54 + 14.0 * busiest(round), 68.0, 320.0);
+    }
   }
 
   std::string draw(const std::string& title, const std::vector<std::string>& subtitle) {
@@ -97,13 +100,13 @@ class Drawing {
       y += 19;
     }
     draw_legend(y + 6);
-    top_ = y + 76;
+    top_ = y + 94;
     for (const Plan& plan : plans_) draw_rank(plan);
     for (int32_t round = 0; round < timing_.rounds; ++round) draw_round(round);
     for (const TimedMessage& message : timing_.messages) draw_message(message);
-    body_ << labels_.str();  // above all lines
     draw_local_steps();
-    const double width = std::max(760.0, x(static_cast<int32_t>(plans_.size()) - 1) + kRight);
+    body_ << labels_.str() << marks_.str() << sums_.str();  // above all lines
+    const double width = std::max(930.0, x(static_cast<int32_t>(plans_.size()) - 1) + kRight);
     const double height = time_to_y(timing_.rounds) + 44;
     return cat("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n",
                "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"", fixed(width), "\" height=\"",
@@ -114,13 +117,15 @@ class Drawing {
 
  private:
   double x(int32_t rank) const { return kLeft + column_ * rank; }
-  double time_to_y(int32_t time) const { return top_ + row_ * time; }
+  double time_to_y(int32_t time) const { return top_ + y_[time]; }
 
-  // Most messages that one rank sends in one round.
-  int32_t busiest() const {
-    std::map<std::pair<int32_t, int32_t>, int32_t> sent;
+  // Most messages that one rank sends in a round.
+  int32_t busiest(int32_t round) const {
+    std::map<int32_t, int32_t> sent;
     int32_t most = 0;
-    for (const TimedMessage& m : timing_.messages) most = std::max(most, ++sent[{m.from, m.sent}]);
+    for (const TimedMessage& m : timing_.messages) {
+      if (m.sent == round) most = std::max(most, ++sent[m.from]);
+    }
     return most;
   }
 
@@ -139,9 +144,13 @@ class Drawing {
 
   void line(double x1, double y1, double x2, double y2, std::string_view colour, double width,
             bool dashed = false) {
-    body_ << "<line x1=\"" << fixed(x1) << "\" y1=\"" << fixed(y1) << "\" x2=\"" << fixed(x2)
-          << "\" y2=\"" << fixed(y2) << "\" stroke=\"" << colour << "\" stroke-width=\""
-          << fixed(width) << '"' << (dashed ? " stroke-dasharray=\"5 4\"" : "") << "/>\n";
+    write_line(body_, x1, y1, x2, y2, colour, width, dashed);
+  }
+  static void write_line(std::ostream& out, double x1, double y1, double x2, double y2,
+                         std::string_view colour, double width, bool dashed) {
+    out << "<line x1=\"" << fixed(x1) << "\" y1=\"" << fixed(y1) << "\" x2=\"" << fixed(x2)
+        << "\" y2=\"" << fixed(y2) << "\" stroke=\"" << colour << "\" stroke-width=\""
+        << fixed(width) << '"' << (dashed ? " stroke-dasharray=\"5 4\"" : "") << "/>\n";
   }
 
   void arrow(double x1, double y1, double x2, double y2, std::string_view colour, double width,
@@ -162,19 +171,20 @@ class Drawing {
   }
 
   // What a rank does with what it has: a disc with a plus reduces, an open one copies.
-  void mark(double x, double y, std::string_view colour, bool reduces, bool local) {
+  static void mark(std::ostream& out, double x, double y, std::string_view colour, bool reduces,
+                   bool local) {
     const std::string_view fill = reduces ? colour : "white";
     if (local) {
-      body_ << "<rect x=\"" << fixed(x - kMark) << "\" y=\"" << fixed(y - kMark) << "\" width=\""
-            << fixed(2 * kMark) << "\" height=\"" << fixed(2 * kMark) << '"';
+      out << "<rect x=\"" << fixed(x - kMark) << "\" y=\"" << fixed(y - kMark) << "\" width=\""
+          << fixed(2 * kMark) << "\" height=\"" << fixed(2 * kMark) << '"';
     } else {
-      body_ << "<circle cx=\"" << fixed(x) << "\" cy=\"" << fixed(y) << "\" r=\"" << fixed(kMark)
-            << '"';
+      out << "<circle cx=\"" << fixed(x) << "\" cy=\"" << fixed(y) << "\" r=\"" << fixed(kMark)
+          << '"';
     }
-    body_ << " fill=\"" << fill << "\" stroke=\"" << colour << "\" stroke-width=\"1.5\"/>\n";
+    out << " fill=\"" << fill << "\" stroke=\"" << colour << "\" stroke-width=\"1.5\"/>\n";
     if (!reduces) return;
-    line(x - 4, y, x + 4, y, "white", 1.8);
-    line(x, y - 4, x, y + 4, "white", 1.8);
+    write_line(out, x - 4, y, x + 4, y, "white", 1.8, false);
+    write_line(out, x, y - 4, x, y + 4, "white", 1.8, false);
   }
 
   // ---- the picture
@@ -187,22 +197,23 @@ class Drawing {
     };
     const std::string_view ink = kInk;
     if (reduces(plans_[0].collective)) {
-      mark(at, y, ink, true, false);
+      mark(body_, at, y, ink, true, false);
       entry("received and reduced");
     }
-    mark(at, y, ink, false, false);
+    mark(body_, at, y, ink, false, false);
     entry("received");
-    mark(at, y, ink, false, true);
+    mark(body_, at, y, ink, false, true);
     entry("own step: copy, or reduce (+)");
     line(at - 8, y, at + 8, y, ink, 3.4);
     entry("bold: accumulators, not rounded");
     line(at - 8, y, at + 8, y, ink, 1.6, true);
     entry("dashed: no data");
-    text(18, y + 26, 12, "start", kInk,
+    text(24, y + 26, 12, "start", kInk,
          plans_[0].collective == Collective::all_to_all
              ? "Arrows are labelled and coloured by the sender's chunks: i input, o output, s "
                "scratch."
              : "Arrows are labelled and coloured by the parts of the data, numbered from 0.");
+    text(24, y + 44, 12, "start", kInk, "Pointing at an arrow shows its two steps.");
   }
 
   void draw_rank(const Plan& plan) {
@@ -216,7 +227,7 @@ class Drawing {
   void draw_round(int32_t round) {
     const double y = time_to_y(round);
     line(kLeft - 40, y, x(static_cast<int32_t>(plans_.size()) - 1) + 24, y, "#eeeeee", 1);
-    text(24, y + row_ / 2 + 4, 12, "start", "#777777", cat("round ", round + 1));
+    text(24, (y + time_to_y(round + 1)) / 2 + 4, 12, "start", "#777777", cat("round ", round + 1));
   }
 
   void draw_message(const TimedMessage& message) {
@@ -233,24 +244,32 @@ class Drawing {
                          to_string(recv)))
           << "</title>\n";
     arrow(x1, y1, x2, y2, paint, send.wire == Wire::accumulator ? 3.4 : 1.6, send.src.empty());
-    mark(x2, time_to_y(message.taken), paint, recv.kind == StepKind::recv_reduce, false);
     body_ << "</g>\n";
+    const bool reduces = recv.kind == StepKind::recv_reduce;
+    mark(reduces ? sums_ : marks_, x2, time_to_y(message.taken), paint, reduces, false);
     if (send.src.empty()) return;
-    label(message, x1 + along(message) * (x2 - x1), y1 + along(message) * (y2 - y1), paint,
-          parts(sender, send.src));
+    label(x1, y1, x2, y2, paint, parts(sender, send.src));
   }
 
-  // Labels of messages to the left and to the right do not meet where the arrows cross.
-  static double along(const TimedMessage& message) {
-    return message.to > message.from ? 0.4 : 0.62;
-  }
-
-  void label(const TimedMessage& message, double x, double y, std::string_view paint,
+  // Where it is free along the arrow; nowhere, if it is not.
+  void label(double x1, double y1, double x2, double y2, std::string_view paint,
              const std::string& words) {
-    const double width = 6.4 * static_cast<double>(words.size()) + 4;
-    labels_ << "<rect x=\"" << fixed(x - width / 2) << "\" y=\"" << fixed(y - 8) << "\" width=\""
-            << fixed(width) << "\" height=\"14\" rx=\"3\" fill=\"white\" fill-opacity=\"0.85\"/>\n";
-    write_text(labels_, x, y + 3, 11, "middle", paint, words, true);
+    constexpr double kAlong[] = {0.40, 0.62, 0.31, 0.71, 0.22, 0.80, 0.50, 0.15, 0.87};
+    const double half = 3.2 * static_cast<double>(words.size()) + 2;
+    for (const double along : kAlong) {
+      const double x = x1 + along * (x2 - x1);
+      const double y = y1 + along * (y2 - y1);
+      const bool is_free = std::ranges::none_of(taken_, [&](const Label& other) {
+        return std::abs(other.x - x) < other.half + half && std::abs(other.y - y) < 13;
+      });
+      if (!is_free) continue;
+      taken_.push_back({x, y, half});
+      labels_ << "<rect x=\"" << fixed(x - half) << "\" y=\"" << fixed(y - 7) << "\" width=\""
+              << fixed(2 * half)
+              << "\" height=\"14\" rx=\"3\" fill=\"white\" fill-opacity=\"0.85\"/>\n";
+      write_text(labels_, x, y + 4, 11, "middle", paint, words, true);
+      return;
+    }
   }
 
   std::string colour_of(const Plan& plan, const ChunkRange& range) const {
@@ -275,7 +294,7 @@ class Drawing {
       for (const std::string& step : steps) body_ << escaped(step) << '\n';
       body_ << "</title>\n";
       const double at = x(rank) + (is_reduce ? 19 : -19);
-      mark(at, time_to_y(time), "#444444", is_reduce, true);
+      mark(body_, at, time_to_y(time), "#444444", is_reduce, true);
       if (steps.size() > 1) {
         text(at, time_to_y(time) + 18, 10, "middle", "#444444", cat("x", steps.size()));
       }
@@ -286,10 +305,18 @@ class Drawing {
   std::span<const Plan> plans_;
   const Timing& timing_;
   double column_ = 0;  // width
-  double row_ = 0;     // height
   double top_ = 0;
+  std::vector<double> y_;  // by round: its start, below top_
   std::ostringstream body_;
   std::ostringstream labels_;
+  std::ostringstream marks_;
+  std::ostringstream sums_;  // marks that must be seen
+  struct Label {
+    double x;
+    double y;
+    double half;  // of its width
+  };
+  std::vector<Label> taken_;
 };
 
 }  // namespace

@@ -1,0 +1,52 @@
+// A threadblock as it is run: its steps taken apart, and how far it is.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "collectives/interchange/msccl.h"
+#include "collectives/interchange/placement.h"
+#include "collectives/program.h"
+
+namespace tutti {
+
+// Half of a fused step, or all of any other one: what the steps of a program can say.
+struct Action {
+  StepKind kind = StepKind::copy;
+  bool is_nop = false;
+  MscclRange src;
+  MscclRange src2;
+  MscclRange dst;
+  int32_t step = 0;  // of the threadblock
+};
+
+inline bool receives(const Action& action) {
+  return action.kind == StepKind::recv || action.kind == StepKind::recv_reduce;
+}
+
+struct Threadblock {
+  const MscclThreadblock* source = nullptr;
+  int32_t gpu = 0;
+  std::vector<Action> actions;
+  size_t next = 0;
+  int32_t receiver = -1;           // threadblock that receives what this one sends
+  int32_t sender = -1;             // threadblock that sends what this one receives
+  std::vector<int32_t> followers;  // threadblocks with steps that wait for this one's
+  bool awake = false;
+  // Messages that came before their turn, and where they lie.
+  std::deque<MscclRange> early;
+
+  const Action* head() const { return next < actions.size() ? &actions[next] : nullptr; }
+  // Steps that are done.
+  int32_t done() const {
+    return next < actions.size() ? actions[next].step : static_cast<int32_t>(source->steps.size());
+  }
+};
+
+// `passing`: cells of the gpu for values on their way that are in use so far; grows.
+std::vector<Action> actions_of(const MscclThreadblock& threadblock, int32_t& passing);
+MscclRange passing_range(int32_t& passing, int32_t count);
+
+}  // namespace tutti

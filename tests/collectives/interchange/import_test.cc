@@ -1,0 +1,109 @@
+// Files as algorithms of the catalogue.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "base/error.h"
+#include "base/settings.h"
+#include "collectives/interchange/msccl_import.h"
+#include "collectives/interchange/resolve.h"
+#include "collectives/verify.h"
+#include "tests/collectives/interchange/xml.h"
+
+namespace tutti {
+namespace {
+
+using ::testing::HasSubstr;
+
+// An all-reduce of two gpus that move `chunks` chunks.
+std::string all_reduce(int chunks) {
+  Xml xml("allreduce", 2, chunks);
+  xml.gpu(chunks, 0, 0).tb(1, 1).step("s", "i0", "i0", chunks).step("r", "i0", "i0", chunks);
+  xml.gpu(chunks, 0, 0).tb(0, 0).step("rrcs", "i0", "i0", chunks);
+  return xml.text();
+}
+
+std::string write(const std::string& name, const std::string& text) {
+  const std::string path = ::testing::TempDir() + name;
+  std::ofstream(path, std::ios::binary) << text;
+  return path;
+}
+
+TEST(MscclImport, IsAnAlgorithmOfTheCatalogue) {
+  const Algorithm& algorithm = import_msccl(write("exchange.xml", all_reduce(1)));
+  EXPECT_EQ(algorithm.name, "exchange");
+  EXPECT_EQ(algorithm.collective, Collective::all_reduce);
+  EXPECT_EQ(algorithm.grade, Grade::same_bits);
+  EXPECT_GE(algorithm.id, kImported);
+  EXPECT_THAT(algorithm.source, HasSubstr("exchange.xml"));
+  EXPECT_EQ(find_algorithm(Collective::all_reduce, "exchange"), &algorithm);
+  EXPECT_EQ(find_algorithm(algorithm.id), &algorithm);
+  EXPECT_EQ(verify(algorithm, {.ranks = 2}).grade, Grade::same_bits);
+  EXPECT_EQ(algorithm.supports({.ranks = 2}), "");
+  EXPECT_EQ(algorithm.supports({.ranks = 3}), "it is for 2 ranks");
+}
+
+TEST(MscclImport, ReadsAFileAgainOnlyWhenItHasChanged) {
+  const std::string path = write("changing.xml", all_reduce(2));
+  const Algorithm& first = import_msccl(path);
+  EXPECT_EQ(&import_msccl(path), &first);
+  EXPECT_EQ(&import_msccl(write("copied.xml", all_reduce(2))), &first) << "the same contents";
+  write("changing.xml", all_reduce(3));
+  const Algorithm& second = import_msccl(path);
+  EXPECT_NE(&second, &first);
+  EXPECT_NE(second.id, first.id);
+  EXPECT_EQ(second.emit({.ranks = 2}).input_chunks, 3);
+}
+
+TEST(MscclImport, RootedOnesAreForTheirRoot) {
+  Xml xml("broadcast", 2, 1, "inplace=\"1\" root=\"1\"");
+  xml.gpu(1, 0, 0).tb(-1, 1).step("r", "i0", "i0");
+  xml.gpu(1, 0, 0).tb(0, -1).step("s", "i0", "i0");
+  const Algorithm& algorithm = import_msccl(write("rooted.xml", xml.text()));
+  EXPECT_EQ(algorithm.supports({.ranks = 2, .root = 1}), "");
+  EXPECT_EQ(algorithm.supports({.ranks = 2, .root = 0}), "it is for root 1");
+}
+
+TEST(MscclImport, AFileThatIsNotThereIsNamed) {
+  try {
+    import_msccl("/nowhere/at_all.xml");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("/nowhere/at_all.xml"));
+  }
+}
+
+TEST(Resolve, TakesNamesAndFiles) {
+  EXPECT_EQ(resolve_algorithm(Collective::all_gather, "ring").collective, Collective::all_gather);
+  const std::string path = write("resolved.xml", all_reduce(4));
+  EXPECT_EQ(&resolve_algorithm(Collective::all_reduce, path), &import_msccl(path));
+  EXPECT_THROW(resolve_algorithm(Collective::all_reduce, "no_such_thing"), Error);
+  const char* composed = "hierarchical(ring,ring,ring)";
+  EXPECT_EQ(resolve_algorithm(Collective::all_reduce, composed).name, composed);
+  EXPECT_THROW(resolve_algorithm(Collective::all_gather, composed), Error);
+  try {
+    resolve_algorithm(Collective::all_gather, path);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("for all_reduce, not for all_gather"));
+  }
+}
+
+TEST(LoadAlgorithmFiles, ImportsWhatTheSettingNames) {
+  const std::string a = write("setting_a.xml", all_reduce(5));
+  const std::string b = write("setting_b.xml", all_reduce(6));
+  settings().set("TUTTI_ALGORITHM_FILES", cat(a, ':', b));
+  load_algorithm_files();
+  EXPECT_NE(find_algorithm(Collective::all_reduce, "setting_a"), nullptr);
+  EXPECT_NE(find_algorithm(Collective::all_reduce, "setting_b"), nullptr);
+  settings().set("TUTTI_ALGORITHM_FILES", "/nowhere/at_all.xml");
+  EXPECT_THROW(load_algorithm_files(), Error);
+  settings().set("TUTTI_ALGORITHM_FILES", "");
+  load_algorithm_files();
+}
+
+}  // namespace
+}  // namespace tutti

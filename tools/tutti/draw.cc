@@ -1,0 +1,177 @@
+// tutti draw: shows an algorithm: as a picture, as JSON, or as a list of steps.
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "collectives/algorithm.h"
+#include "collectives/interchange/json.h"
+#include "collectives/interchange/msccl_import.h"
+#include "collectives/interchange/resolve.h"
+#include "collectives/interchange/svg.h"
+#include "collectives/interchange/timing.h"
+#include "collectives/plan.h"
+#include "collectives/verify.h"
+#include "tools/tutti/commands.h"
+
+namespace tutti::tool {
+
+namespace {
+
+struct Options {
+  std::string algorithm;
+  std::string collective;  // empty: the first that has the algorithm
+  Shape shape{.ranks = 0};
+  std::string svg;
+  std::string json;
+};
+
+Collective collective_named(const std::string& wanted) {
+  std::vector<std::string> known;
+  for (const Collective collective : kCollectivesWithAlgorithms) {
+    if (wanted == name(collective)) return collective;
+    known.emplace_back(name(collective));
+  }
+  std::string list;
+  for (const std::string& one : known) list += cat(list.empty() ? "" : ", ", one);
+  throw Error(ErrorCode::invalid_argument, cat("there is no collective \"", wanted, '"'),
+              {.remedy = cat("take one of ", list)});
+}
+
+const Algorithm& selected(const Options& options) {
+  if (!options.collective.empty()) {
+    return resolve_algorithm(collective_named(options.collective), options.algorithm);
+  }
+  if (is_algorithm_file(options.algorithm)) return import_msccl(options.algorithm);
+  std::vector<std::string> names;
+  for (const Collective collective : kCollectivesWithAlgorithms) {
+    if (const Algorithm* found = find_algorithm(collective, options.algorithm)) return *found;
+    for (const Algorithm* other : algorithms_for(collective)) names.push_back(other->name);
+  }
+  // What is composed by its name.
+  if (options.algorithm.find('(') != std::string::npos) {
+    return resolve_algorithm(Collective::all_reduce, options.algorithm);
+  }
+  std::ranges::sort(names);
+  names.erase(std::ranges::unique(names).begin(), names.end());
+  std::string list;
+  for (const std::string& one : names) list += cat(list.empty() ? "" : ", ", one);
+  throw Error(ErrorCode::invalid_argument,
+              cat("there is no algorithm named \"", options.algorithm, '"'),
+              {.remedy = cat("name an XML file, or one of ", list)});
+}
+
+void write_file(const std::string& path, const std::string& text) {
+  errno = 0;
+  std::ofstream file(path, std::ios::binary);
+  file << text;
+  file.close();
+  if (!file) {
+    throw system_error(cat("cannot write ", path), errno,
+                       {.remedy = "name a file in a directory you may write"});
+  }
+}
+
+std::string facts(const Algorithm& algorithm, const Shape& shape, const Figures& figures) {
+  const Verdict verdict = verify(algorithm, shape);
+  if (verdict.grade == Grade::wrong) {
+    throw Error(ErrorCode::invalid_argument,
+                cat(algorithm.name, " is wrong for ", shape.ranks, " ranks: ", verdict.problem));
+  }
+  char volume[32];
+  std::snprintf(volume, sizeof(volume), "%.3g", figures.volume);
+  return cat("grade: ", name(verdict.grade), "; rounds: ", figures.rounds,
+             "; messages: ", figures.messages, "; a rank sends at most ", volume,
+             " times the buffer");
+}
+
+void print_steps(const std::vector<Plan>& plans, const Timing& timing) {
+  for (const Plan& plan : plans) {
+    std::printf("\nrank %d\n", plan.shape.rank);
+    for (size_t i = 0; i < plan.program.steps.size(); ++i) {
+      std::printf("  %4zu  round %-3d  %s\n", i, timing.ended[plan.shape.rank][i],
+                  to_string(plan.program.steps[i]).c_str());
+    }
+  }
+}
+
+int draw(const Options& options) {
+  const Algorithm& algorithm = selected(options);
+  Shape shape = options.shape;
+  if (shape.ranks < 1) {
+    throw Error(ErrorCode::invalid_argument, cat("-n is ", shape.ranks, ": it must be at least 1"));
+  }
+  if (shape.root < 0 || shape.root >= shape.ranks) {
+    throw Error(ErrorCode::invalid_argument,
+                cat("there is no rank ", shape.root, " among ", shape.ranks, " for --root"));
+  }
+  if (shape.group < 1 || shape.ranks % shape.group != 0) {
+    throw Error(ErrorCode::invalid_argument,
+                cat("--group ", shape.group, " does not divide the ", shape.ranks, " ranks"));
+  }
+  const std::string reason = algorithm.supports(shape);
+  if (!reason.empty()) {
+    throw Error(ErrorCode::invalid_argument,
+                cat(algorithm.name, " does not run on ", shape.ranks, " ranks: ", reason));
+  }
+  ProgramSet set{
+      .collective = algorithm.collective, .algorithm = algorithm.name, .root = shape.root};
+  std::vector<Plan> plans;
+  for (shape.rank = 0; shape.rank < shape.ranks; ++shape.rank) {
+    set.programs.push_back(algorithm.emit(shape));
+    plans.push_back(make_plan(algorithm.collective, shape, set.programs.back()));
+  }
+  shape.rank = 0;
+  const Timing timing = time_steps(plans);
+  const std::string title =
+      cat(name(algorithm.collective), ' ', algorithm.name, ", ", shape.ranks, " ranks",
+          has_root(algorithm.collective) ? cat(", root ", shape.root) : "",
+          shape.group > 1 ? cat(", ", shape.group, " on each host") : "");
+  const std::string counted = facts(algorithm, shape, figures(plans, timing));
+  if (!options.svg.empty()) {
+    write_file(options.svg, to_svg(plans, timing, title, {algorithm.source, counted}));
+  }
+  if (!options.json.empty()) write_file(options.json, to_json(set));
+  if (options.svg.empty() && options.json.empty()) {
+    std::printf("%s\n%s\n%s\n", title.c_str(), algorithm.source.c_str(), counted.c_str());
+    print_steps(plans, timing);
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_draw(CLI::App& app, Action& chosen) {
+  const auto options = std::make_shared<Options>();
+  CLI::App* command =
+      app.add_subcommand("draw", "Show an algorithm: a picture, JSON, or every rank's steps");
+  command->add_option("algorithm", options->algorithm, "its name, or an XML file of MSCCL's format")
+      ->type_name("ALGORITHM")
+      ->required();
+  command->add_option("-n,--ranks", options->shape.ranks, "number of ranks")
+      ->type_name("P")
+      ->required();
+  command->add_option("--collective", options->collective, "default: the first that has it")
+      ->type_name("C");
+  command->add_option("--root", options->shape.root, "root rank, where there is one")
+      ->type_name("R")
+      ->capture_default_str();
+  command->add_option("--group", options->shape.group, "ranks that share a host")
+      ->type_name("G")
+      ->capture_default_str();
+  command->add_option("--svg", options->svg, "write a picture")->type_name("FILE");
+  command->add_option("--json", options->json, "write the programs")->type_name("FILE");
+  command->footer(
+      "Rounds: every message takes one, and a rank may send to several others at a time.\n"
+      "Example:\n"
+      "  tutti draw ring -n 4 --svg ring.svg");
+  command->callback([options, &chosen] { chosen = [options] { return draw(*options); }; });
+}
+
+}  // namespace tutti::tool

@@ -13,8 +13,8 @@
 //   parts on to 4 and 5, who reduce them onto theirs, and these theirs to 0 ... 3: the canonical
 //   tree again. 0 ... 3 send each complete part to one rank of every team; all-gather in each.
 //
-// About 2 log2 p rounds, and 2(p-1)/p of the buffer from each rank where p is a power of two, else
-// hardly more than 2. Partial sums travel unrounded.
+// 2 log2 p rounds (rounded down), and 2(p-1)/p of the buffer from each rank where p is a power of
+// two, else hardly more than 2. Partial sums travel unrounded.
 //
 // R. Rabenseifner: Optimization of Collective Reduction Operations. ICCS 2004. The teams, in place
 // of its folding, keep the order.

@@ -3,14 +3,13 @@
 //
 //   k = 2, p = 6:   0 ─ 1   2 ─ 3   4 ─ 5      round 1: groups of 1 exchange their results
 //                   0 ─ 2   1 ─ 3              round 2: groups of 2; the last group has no partner
-//                   0 ─ 4   1 ─ 5   and        round 3: the last group has only 2 ranks; ranks of
-//                   0 → 2   1 → 3                       the others without a partner there get its
-//                                                       result from those who have one, on a tree
+//                   0 ─ 4   1 ─ 5   and        round 3: the last group has only 2 ranks, which send
+//                   4 → 2   5 → 3                       their result to the others' partners, too
 //
 // Each rank sends its group's result to those at its own position in the k - 1 other groups, one
 // message for all, and reduces all k in the canonical order. Where k is a power of two, that makes
-// the canonical tree, for every p. ceil(log_k p) rounds of the whole buffer, for some p one more: a
-// ragged group is ready early, and its result is passed on before anything is reduced.
+// the canonical tree, for every p. ceil(log_k p) rounds of the whole buffer: a ragged group is
+// ready early, and where it has few ranks, its result spreads while the others are still at work.
 //
 // M. Ruefenacht, M. Bull, S. Booth: Generalisation of Recursive Doubling for AllReduce. Parallel
 // Computing 69, 2017; the ragged group in place of their folding keeps the order. k = 2: R. Thakur,
@@ -68,20 +67,23 @@ struct Part {
   std::vector<int32_t> passed_on = {};
 };
 
-// Positions below `ragged` have a source in the ragged group itself. They pass its result on to the
-// positions `ragged` further, 2 ragged further ... (k - 1) ragged further; then all these do so.
+// Position i of the ragged group sends its result to positions i, i + ragged ... (k of them) of
+// each other group. Then it spreads there: positions that have it serve k - 1 further ones each,
+// until all have it.
 Part part_of(const Merge& merge, int32_t radix, int32_t rank) {
   const int32_t position = (rank - merge.first) % merge.size;
   const int32_t last = merge.count - 1;
   Part part{.group = (rank - merge.first) / merge.size, .peers = {}};
+  const int32_t reach = part.group == last ? radix : 1;
   for (int32_t group = 0; group < merge.count; ++group) {
-    if (group != part.group && position < merge.ranks_in(group)) {
-      part.peers.push_back(merge.rank(group, position));
+    for (int32_t i = 0; i < reach && group != part.group; ++i) {
+      const int32_t target = position + i * merge.ragged;
+      if (target < merge.ranks_in(group)) part.peers.push_back(merge.rank(group, target));
     }
   }
   if (part.group == last) return part;
-  part.source = merge.rank(last, position);
-  int32_t covered = merge.ragged;
+  part.source = merge.rank(last, position % merge.ragged);
+  int32_t covered = merge.ragged * radix;
   for (; covered <= position; covered *= radix) {
     part.source = merge.rank(part.group, position % covered);
   }

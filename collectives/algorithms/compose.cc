@@ -1,9 +1,31 @@
 #include "collectives/algorithms/compose.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 namespace tutti::algorithms {
+
+namespace {
+
+std::vector<const Step*> sends_to(const Program& program, int32_t peer) {
+  std::vector<const Step*> sends;
+  for (const Step& step : program.steps) {
+    const bool is_one = step.kind == StepKind::send && std::ranges::count(step.peers, peer) > 0;
+    if (is_one) sends.push_back(&step);
+  }
+  return sends;
+}
+
+// What was an input is a partial sum now: messages carry it unrounded, as they do whatever is not
+// in the output (results there are complete).
+Wire wire_of(const Step& send) {
+  const bool complete = std::ranges::all_of(
+      send.src, [](const ChunkRange& range) { return range.space == Space::output; });
+  return complete ? Wire::element : Wire::accumulator;
+}
+
+}  // namespace
 
 RangeList Embedding::embed(const RangeList& ranges) const {
   RangeList embedded;
@@ -39,6 +61,26 @@ void append_embedded(const Program& inner, const Embedding& embedding, std::vect
     if (step.kind == StepKind::copy && embedded.src == embedded.dst) continue;
     steps.push_back(std::move(embedded));
   }
+}
+
+// Receivers look up what their senders send.
+Program on_partial_sums(const Algorithm& all_reduce, const Shape& shape) {
+  Program program = all_reduce.emit(shape);
+  std::map<int32_t, Program> senders;
+  std::map<int32_t, size_t> received;  // messages, by sender
+  for (Step& step : program.steps) {
+    if (step.kind == StepKind::recv || step.kind == StepKind::recv_reduce) {
+      const int32_t peer = step.peers[0];
+      const auto [sender, is_new] = senders.try_emplace(peer);
+      if (is_new) sender->second = all_reduce.emit({.ranks = shape.ranks, .rank = peer});
+      const auto sent = sends_to(sender->second, shape.rank);
+      const size_t number = received[peer]++;
+      if (number < sent.size()) step.wire = wire_of(*sent[number]);
+    } else if (step.kind == StepKind::send) {
+      step.wire = wire_of(step);
+    }
+  }
+  return program;
 }
 
 }  // namespace tutti::algorithms

@@ -6,6 +6,7 @@
 #include <functional>
 #include <vector>
 
+#include "collectives/algorithm.h"
 #include "collectives/program.h"
 
 namespace tutti::algorithms {
@@ -35,5 +36,10 @@ struct Embedding {
 
 // Appends the inner program's steps; copies of chunks onto themselves are left out.
 void append_embedded(const Program& inner, const Embedding& embedding, std::vector<Step>& steps);
+
+// A rank's program for an all_reduce whose inputs are accumulators, in scratch when embedded:
+// partial sums of another program. What the algorithm may send as elements, since it is an input,
+// is not rounded either.
+Program on_partial_sums(const Algorithm& all_reduce, const Shape& shape);
 
 }  // namespace tutti::algorithms

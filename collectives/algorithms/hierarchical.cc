@@ -18,7 +18,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <map>
 #include <numeric>
 #include <set>
 #include <string>
@@ -35,6 +34,7 @@ namespace tutti {
 namespace {
 
 using algorithms::Embedding;
+using algorithms::on_partial_sums;
 
 struct Phases {
   Algorithm reduce_scatter;
@@ -46,43 +46,6 @@ struct Phases {
     return reduce_scatter.grade == Grade::canonical && all_reduce.grade == Grade::canonical;
   }
 };
-
-std::vector<const Step*> messages(const Program& program, StepKind kind, int32_t peer) {
-  std::vector<const Step*> result;
-  for (const Step& step : program.steps) {
-    const bool fits = (kind == StepKind::send) == (step.kind == StepKind::send);
-    if (fits && std::ranges::count(step.peers, peer) > 0) result.push_back(&step);
-  }
-  return result;
-}
-
-// What was an input is a partial sum now: messages carry it unrounded, as they do whatever is not
-// in the output (results there are complete).
-Wire wire_of(const Step& send) {
-  const bool complete = std::ranges::all_of(
-      send.src, [](const ChunkRange& range) { return range.space == Space::output; });
-  return complete ? Wire::element : Wire::accumulator;
-}
-
-// The all-reduce for inputs that are accumulators. Receivers look up what their senders send.
-Program on_partial_sums(const Algorithm& all_reduce, const Shape& shape) {
-  Program program = all_reduce.emit(shape);
-  std::map<int32_t, Program> senders;
-  std::map<int32_t, size_t> received;
-  for (Step& step : program.steps) {
-    if (step.kind == StepKind::recv || step.kind == StepKind::recv_reduce) {
-      const int32_t peer = step.peers[0];
-      const auto [sender, is_new] = senders.try_emplace(peer);
-      if (is_new) sender->second = all_reduce.emit({.ranks = shape.ranks, .rank = peer});
-      const auto sent = messages(sender->second, StepKind::send, shape.rank);
-      const size_t number = received[peer]++;
-      if (number < sent.size()) step.wire = wire_of(*sent[number]);
-    } else if (step.kind == StepKind::send) {
-      step.wire = wire_of(step);
-    }
-  }
-  return program;
-}
 
 std::set<int32_t> targets(const Program& program) {
   std::set<int32_t> ranks;

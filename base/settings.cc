@@ -23,9 +23,13 @@ constexpr std::array kSettings = {
                 "all-reduce algorithm to use instead of the automatic choice"},
     SettingInfo{"TUTTI_ALGORITHM_FILES", SettingType::string, "", "", true, false,
                 "XML files in MSCCL's format, separated by colons, whose algorithms are imported"},
-    SettingInfo{"TUTTI_DETERMINISTIC", SettingType::boolean, "0", "", true, false,
-                "canonical algorithms only: the bits of a result depend on the inputs and the number "
-                "of ranks, on nothing else"},
+    SettingInfo{"TUTTI_TUNE_FILE", SettingType::string, "", "", false, false,
+                "what `tutti tune` measured, as rank 0 reads it; none: defaults; empty: a file in "
+                "the user's cache folder"},
+    SettingInfo{
+        "TUTTI_DETERMINISTIC", SettingType::boolean, "0", "", true, false,
+        "canonical algorithms only: the bits of a result depend on the inputs and the number "
+        "of ranks, on nothing else"},
     SettingInfo{
         "TUTTI_TIMEOUT", SettingType::seconds, "300", "", false, false,
         "seconds that one collective may take before the communicator is aborted; 0 is never"},

@@ -168,7 +168,6 @@ const Algorithm& CommunicatorImpl::algorithm_for(const Request& request,
     constexpr uint64_t kUnknown = 64 << 10;
     const uint64_t bytes = request.count * size_of(request.dtype());
     return planner_->choose({.collective = collective,
-                             .root = has_root(collective) ? request.root : 0,
                              .bytes = request.blocks_are_private() ? kUnknown
                                       : request.uneven             ? bytes / size()
                                                                    : bytes,

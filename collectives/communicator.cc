@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "collectives/communicator_impl.h"
 #include "collectives/group.h"
+#include "collectives/interchange/msccl_import.h"
 #include "transport/bootstrap/job.h"
 
 namespace tutti {
@@ -40,13 +41,18 @@ Communicator Communicator::init() { return init(job_from_environment()); }
 
 Communicator Communicator::init(const Job& job) {
   set_log_rank(job.size > 1 ? job.rank : -1);
-  std::shared_ptr<Control> control = Control::connect(job);
+  load_algorithm_files();
+  Job noted = job;
+  if (job.rank == 0 && job.size > 1) noted.note = to_json(load_cost_model());
+  std::shared_ptr<Control> control = Control::connect(noted);
   long local = 0;
   for (int r = 0; r < control->size(); ++r) {
     if (control->peer(r).host_id == control->peer(control->rank()).host_id) ++local;
   }
   const bool oversubscribed = local > ::sysconf(_SC_NPROCESSORS_ONLN);
-  auto engine = std::make_shared<internal::Engine>(control, oversubscribed);
+  const CostModel cost_model =
+      job.size > 1 ? parse_cost_model(control->peer(0).note) : CostModel::defaults();
+  auto engine = std::make_shared<internal::Engine>(control, oversubscribed, cost_model);
   std::vector<int> members(control->size());
   std::iota(members.begin(), members.end(), 0);
   constexpr uint64_t kWorld = 1;

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <vector>
 
+#include "collectives/cost_model.h"
 #include "transport/bootstrap/control.h"
 
 namespace tutti::internal {
@@ -15,12 +16,14 @@ class CommunicatorImpl;
 
 class Engine {
  public:
-  explicit Engine(std::shared_ptr<Control> control, bool oversubscribed)
-      : control_(std::move(control)), oversubscribed_(oversubscribed) {}
+  Engine(std::shared_ptr<Control> control, bool oversubscribed, const CostModel& cost_model)
+      : control_(std::move(control)), oversubscribed_(oversubscribed), cost_model_(cost_model) {}
 
   Control& control() const { return *control_; }
   // More ranks on this host than cores: waiting must give way at once.
   bool oversubscribed() const { return oversubscribed_; }
+  // Rank 0's, so that all ranks choose alike.
+  const CostModel& cost_model() const { return cost_model_; }
 
   void add(CommunicatorImpl* communicator);
   void remove(CommunicatorImpl* communicator);
@@ -36,6 +39,7 @@ class Engine {
  private:
   const std::shared_ptr<Control> control_;
   const bool oversubscribed_;
+  const CostModel cost_model_;
   std::atomic<int> active_{0};
   std::mutex mutex_;
   std::vector<CommunicatorImpl*> communicators_;

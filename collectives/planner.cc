@@ -1,17 +1,122 @@
 #include "collectives/planner.h"
 
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <utility>
+
 #include "base/error.h"
 #include "base/text.h"
 
 namespace tutti {
 
+namespace {
+
+// Programs with more steps, over all ranks, are priced by one rank's: by then waiting for messages
+// is small beside handling them.
+constexpr size_t kLongestWalk = 200'000;
+
+// Four size classes to a doubling.
+uint32_t size_class_of(uint64_t bytes) {
+  if (bytes < 8) return static_cast<uint32_t>(bytes);
+  const auto doublings = static_cast<uint32_t>(std::bit_width(bytes) - 1);
+  return 4 * doublings + static_cast<uint32_t>((bytes >> (doublings - 2)) & 3);
+}
+
+// The smallest size of its class.
+uint64_t representative(uint64_t bytes) {
+  if (bytes < 8) return bytes;
+  const int low_bits = std::bit_width(bytes) - 3;
+  return bytes >> low_bits << low_bits;
+}
+
+uint64_t key_of(const Wanted& wanted) {
+  return static_cast<uint64_t>(wanted.collective) | static_cast<uint64_t>(wanted.dtype) << 8 |
+         static_cast<uint64_t>(wanted.at_least) << 16 | uint64_t{wanted.direct} << 24 |
+         uint64_t{size_class_of(wanted.bytes)} << 32;
+}
+
+}  // namespace
+
 const Algorithm& Planner::choose(const Wanted& wanted) {
-  for (const Algorithm* candidate : algorithms_for(wanted.collective)) {
-    if (candidate->grade < wanted.at_least || (wanted.direct && !candidate->direct)) continue;
-    if (candidate->supports(shape_).empty()) return *candidate;
+  const Algorithm*& chosen = chosen_[key_of(wanted)];
+  if (chosen == nullptr) {
+    Wanted typical = wanted;
+    typical.bytes = representative(wanted.bytes);
+    chosen = &choose_anew(typical);
   }
-  throw Error(ErrorCode::unsupported,
-              cat("no algorithm for ", name(wanted.collective), " runs on ", shape_.ranks, " ranks"));
+  return *chosen;
+}
+
+// The promising ones first: what cannot be better than the best so far is not walked.
+const Algorithm& Planner::choose_anew(const Wanted& wanted) {
+  std::vector<std::pair<double, const Algorithm*>> candidates;
+  for (const Algorithm* algorithm : algorithms_for(wanted.collective)) {
+    if (!why_not(*algorithm, wanted).empty()) continue;
+    candidates.emplace_back(
+        lower_bound(plans_of(*algorithm, false)[0], wanted.bytes, wanted.dtype, machine_),
+        algorithm);
+  }
+  std::ranges::stable_sort(candidates, {}, [](const auto& c) { return c.first; });
+  const Algorithm* best = nullptr;
+  double least = 0;
+  for (const auto& [bound, algorithm] : candidates) {
+    if (best != nullptr && bound >= least) break;
+    const double seconds = price(*algorithm, wanted).seconds;
+    if (best == nullptr || seconds < least) {
+      best = algorithm;
+      least = seconds;
+    }
+  }
+  if (best != nullptr) return *best;
+  throw Error(ErrorCode::unsupported, cat("no algorithm for ", name(wanted.collective), " that is ",
+                                          wanted.direct ? "direct and " : "", name(wanted.at_least),
+                                          " runs on ", shape_.ranks, " ranks"));
+}
+
+std::vector<Candidate> Planner::explain(const Wanted& wanted) {
+  std::vector<Candidate> candidates;
+  for (const Algorithm* algorithm : algorithms_for(wanted.collective)) {
+    Candidate candidate{
+        .algorithm = algorithm, .excluded = why_not(*algorithm, wanted), .prediction = {}};
+    if (candidate.excluded.empty()) candidate.prediction = price(*algorithm, wanted);
+    candidates.push_back(std::move(candidate));
+  }
+  std::ranges::stable_sort(candidates, [](const Candidate& a, const Candidate& b) {
+    if (a.excluded.empty() != b.excluded.empty()) return a.excluded.empty();
+    return a.prediction.seconds < b.prediction.seconds;
+  });
+  return candidates;
+}
+
+std::string Planner::why_not(const Algorithm& algorithm, const Wanted& wanted) const {
+  if (algorithm.grade < wanted.at_least) {
+    return cat("graded ", name(algorithm.grade), ", wanted is ", name(wanted.at_least));
+  }
+  if (wanted.direct && !algorithm.direct) return "it forwards blocks whose lengths are not known";
+  const std::string reason = algorithm.supports(shape_);
+  return reason.empty() ? reason : cat("does not run on ", shape_.ranks, " ranks: ", reason);
+}
+
+Prediction Planner::price(const Algorithm& algorithm, const Wanted& wanted) {
+  const Plan& first = plans_of(algorithm, false)[0];
+  const size_t steps = first.program.steps.size() * static_cast<size_t>(shape_.ranks);
+  if (steps > kLongestWalk) {
+    return {.seconds = lower_bound(first, wanted.bytes, wanted.dtype, machine_)};
+  }
+  return predict(plans_of(algorithm, true), wanted.bytes, wanted.dtype, machine_);
+}
+
+const std::vector<Plan>& Planner::plans_of(const Algorithm& algorithm, bool all_ranks) {
+  std::vector<Plan>& plans = plans_[algorithm.id];
+  const auto needed = static_cast<size_t>(all_ranks ? shape_.ranks : 1);
+  while (plans.size() < needed) {
+    Shape shape = shape_;
+    shape.rank = static_cast<int32_t>(plans.size());
+    shape.root = 0;
+    plans.push_back(make_plan(algorithm.collective, shape, algorithm.emit(shape)));
+  }
+  return plans;
 }
 
 }  // namespace tutti

@@ -123,7 +123,11 @@ void CommunicatorImpl::open_transport() {
     transport_ = std::make_unique<FaultTransport>(std::move(transport_), *fault);
   }
   abort_.add_waker([this] { transport_->wake(); });
-  planner_ = std::make_unique<Planner>(shape(0), limits_);
+  const Machine machine{.model = engine_->cost_model(),
+                        .limits = limits_,
+                        .group = static_cast<int>(hosts.size()) > 1 ? group_ : size(),
+                        .near_shm = any_shm};
+  planner_ = std::make_unique<Planner>(shape(0), machine);
 }
 
 // Nobody goes on (and perhaps away) before all have got the memory.

@@ -1,0 +1,44 @@
+// What a program will take: all ranks' steps, walked in virtual time with a cost model's numbers.
+//
+//   rank 0  [send c0][.....][recv c1 ]            each rank's steps take its processor one after
+//   the
+//                ╲ latency ╱                      other, each as soon as its data is there; ranks
+//   rank 1  [send c1][.....][recv c0 ]            beyond a host's cores take turns on them
+//
+// Slices are walked a few at a time; once the pipeline runs, each further one takes as long as the
+// one before.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "base/dtype.h"
+#include "collectives/cost_model.h"
+#include "collectives/plan.h"
+#include "collectives/slicing.h"
+
+namespace tutti {
+
+// Where the ranks are.
+struct Machine {
+  CostModel model;
+  Limits limits;
+  int group = 1;         // ranks of one host: consecutive, and equally many on each
+  bool near_shm = true;  // ranks of one host talk over shared memory
+};
+
+struct Prediction {
+  double seconds = 0;
+  // Of the busiest rank: how its time divides. What is left of `seconds` is waiting.
+  double messages = 0;  // handling messages, whatever their size
+  double moving = 0;    // bytes sent, received and copied
+  double reducing = 0;
+};
+
+// `plans[r]` is rank r's. `bytes`: of one block (of the buffer, where there are no blocks).
+Prediction predict(std::span<const Plan> plans, uint64_t bytes, DType dtype,
+                   const Machine& machine);
+// Never more than that, at a small part of the price: one rank's own steps.
+double lower_bound(const Plan& plan, uint64_t bytes, DType dtype, const Machine& machine);
+
+}  // namespace tutti

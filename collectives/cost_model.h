@@ -1,0 +1,62 @@
+// What things cost on this machine: the numbers that the cost walk (cost.h) puts into a program.
+//
+// In the spirit of LogGP and parametrised LogP (Kielmann, Bal, Verstoep: Fast Measurement of LogP
+// Parameters for Message Passing Platforms, IPDPS 2000): every step keeps its rank's processor busy
+// for a fixed time and a time per byte, and a message is seen by its reader a latency later. What a
+// byte costs depends on how large the call's buffers are, that is, on which cache they fit into.
+//
+// `tutti tune` measures them; without it the defaults stand, taken on a two-core virtual machine.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+namespace tutti {
+
+// Seconds per byte.
+struct ByteCosts {
+  double send = 0;         // into a slot, or a socket
+  double recv = 0;         // out of it
+  double recv_reduce = 0;  // out of it, reduced on the way
+  double reduce = 0;       // two operands in local memory, per byte of the result
+  double copy = 0;
+};
+
+struct LinkCosts {
+  // Buffers of these sizes have byte costs of their own; in between they are interpolated.
+  static constexpr std::array<uint64_t, 5> kFootprints = {4 << 10, 64 << 10, 512 << 10, 4 << 20,
+                                                          32 << 20};
+  // Seconds.
+  double call = 0;     // to start and complete a call
+  double send = 0;     // per message
+  double reader = 0;   // per further reader of the same message
+  double recv = 0;     // per message
+  double latency = 0;  // from the end of the send until the reader sees it
+  double local = 0;    // per local step
+  std::array<ByteCosts, 5> bytes = {};
+
+  ByteCosts at(uint64_t footprint) const;
+};
+
+struct CostModel {
+  LinkCosts shm;
+  LinkCosts tcp;
+  double switch_time = 0;  // seconds for a core to change over to another rank
+  int32_t cores = 1;       // of each host
+
+  static CostModel defaults();
+};
+
+// JSON, on one line. parse() throws Error(invalid_argument) that says what is wrong with the text.
+std::string to_json(const CostModel& model);
+CostModel parse_cost_model(const std::string& json);
+
+// Where `tutti tune` keeps this machine's numbers: TUTTI_TUNE_FILE, or a file in the user's cache
+// folder, named by a fingerprint of the machine. Empty: there is no such folder, or "none".
+std::string cost_model_file();
+// From that file; the defaults, for this machine's number of cores, where there is none. A file
+// that cannot be used is a warning.
+CostModel load_cost_model();
+
+}  // namespace tutti

@@ -15,10 +15,10 @@ namespace {
 constexpr int kRoot = 0;
 
 uint64_t input_blocks(Collective collective, int ranks) {
-  return collective == Collective::reduce_scatter ? ranks : 1;
+  return has_input_blocks(collective) ? ranks : 1;
 }
 uint64_t output_blocks(Collective collective, int ranks) {
-  return collective == Collective::all_gather ? ranks : 1;
+  return has_output_blocks(collective) ? ranks : 1;
 }
 
 }  // namespace
@@ -43,6 +43,9 @@ double bus_factor(Collective collective, int ranks) {
       return 2 * (p - 1) / p;
     case Collective::all_gather:
     case Collective::reduce_scatter:
+    case Collective::gather:
+    case Collective::scatter:
+    case Collective::all_to_all:
       return (p - 1) / p;
     default:
       return 1;
@@ -70,26 +73,41 @@ Measurement::Measurement(Communicator& comm, const Case& c)
   output_buffer_ = {output_.get(), outputs, c.dtype};
 }
 
-void Measurement::call() {
-  const CallOptions options{.algorithm = case_.algorithm};
+Request Measurement::request() const {
   const ConstBuffer in = as_const(input_buffer_);
   switch (case_.collective) {
     case Collective::all_reduce:
-      return comm_.all_reduce(in, output_buffer_, case_.op, options);
+      return Request::all_reduce(in, output_buffer_, case_.op);
     case Collective::all_gather:
-      return comm_.all_gather(in, output_buffer_, options);
+      return Request::all_gather(in, output_buffer_);
     case Collective::reduce_scatter:
-      return comm_.reduce_scatter(in, output_buffer_, case_.op, options);
+      return Request::reduce_scatter(in, output_buffer_, case_.op);
     case Collective::broadcast:
-      return comm_.broadcast(in, output_buffer_, kRoot, options);
+      return Request::broadcast(in, output_buffer_, kRoot);
     case Collective::reduce:
-      return comm_.reduce(in, output_buffer_, case_.op, kRoot, options);
+      return Request::reduce(in, output_buffer_, case_.op, kRoot);
+    case Collective::gather:
+      return Request::gather(in, output_buffer_, kRoot);
+    case Collective::scatter:
+      return Request::scatter(in, output_buffer_, kRoot);
+    case Collective::all_to_all:
+      return Request::all_to_all(in, output_buffer_);
+    case Collective::scan:
+      return Request::scan(in, output_buffer_, case_.op);
+    case Collective::exscan:
+      return Request::exscan(in, output_buffer_, case_.op);
     case Collective::barrier:
-      return comm_.barrier(options);
+      return Request::barrier();
     case Collective::send_recv:
       break;
   }
   throw Error(ErrorCode::unsupported, cat("no benchmark for ", name(case_.collective)));
+}
+
+void Measurement::call() { comm_.run(request(), {.algorithm = case_.algorithm}); }
+
+std::string Measurement::algorithm() const {
+  return comm_.prepare(request(), {.algorithm = case_.algorithm}).algorithm();
 }
 
 std::vector<double> Measurement::run(int warm_up, int timed) {

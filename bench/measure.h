@@ -43,8 +43,11 @@ class Measurement {
   std::vector<double> run(int warm_up, int timed);
   // Wrong elements of the last call, over all ranks. Collective.
   uint64_t count_wrong();
+  // The name of the one that runs.
+  std::string algorithm() const;
 
  private:
+  Request request() const;
   void call();
 
   Communicator& comm_;

@@ -36,6 +36,13 @@ std::string_view name(Collective collective) {
   return "unknown collective";
 }
 
+std::optional<Collective> parse_collective(std::string_view text) {
+  for (const Collective collective : kCollectivesWithAlgorithms) {
+    if (name(collective) == text) return collective;
+  }
+  return std::nullopt;
+}
+
 ChunkRange input(int32_t first, int32_t count) { return {Space::input, first, count}; }
 ChunkRange output(int32_t first, int32_t count) { return {Space::output, first, count}; }
 ChunkRange scratch(int32_t first, int32_t count) { return {Space::scratch, first, count}; }

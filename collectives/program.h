@@ -27,6 +27,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -56,6 +57,7 @@ inline constexpr Collective kCollectivesWithAlgorithms[] = {
     Collective::exscan,     Collective::barrier};
 
 std::string_view name(Collective collective);
+std::optional<Collective> parse_collective(std::string_view name);
 constexpr bool has_root(Collective c) {
   return c == Collective::broadcast || c == Collective::reduce || c == Collective::gather ||
          c == Collective::scatter;

@@ -7,6 +7,7 @@
 #include "base/settings.h"
 #include "base/text.h"
 #include "collectives/communicator_impl.h"
+#include "collectives/limits.h"
 #include "transport/fault/fault_transport.h"
 #include "transport/router.h"
 
@@ -18,27 +19,6 @@ constexpr std::chrono::seconds kOpenTimeout(30);
 constexpr std::chrono::seconds kCloseTimeout(5);
 
 std::string region_name(uint64_t id, int owner) { return cat("region ", id, " of ", owner); }
-
-Limits limits_of(const shm::Geometry& geometry) {
-  return {.lanes = geometry.lanes,
-          .slots = geometry.slots,
-          .message_bytes = geometry.slot_bytes,
-          .p2p_message_bytes = geometry.p2p_slot_bytes};
-}
-
-Limits limits_of(const Transport& transport) {
-  return {.lanes = transport.lanes(),
-          .slots = transport.outbox_slots(),
-          .message_bytes = transport.max_message_bytes(),
-          .p2p_message_bytes = transport.max_p2p_message_bytes()};
-}
-
-Limits least(const Limits& a, const Limits& b) {
-  return {.lanes = std::min(a.lanes, b.lanes),
-          .slots = std::min(a.slots, b.slots),
-          .message_bytes = std::min(a.message_bytes, b.message_bytes),
-          .p2p_message_bytes = std::min(a.p2p_message_bytes, b.p2p_message_bytes)};
-}
 
 // splitmix64: ids of communicators that exist side by side do not meet by chance.
 uint64_t mix(uint64_t x) {
@@ -105,10 +85,7 @@ void CommunicatorImpl::open_transport() {
   std::unique_ptr<Transport> far;
   if (any_tcp) far = open_tcp();
   if (any_shm && local.size() > 1) near = open_shm(local, static_cast<int>(largest));
-  if (any_shm) {
-    limits_ = limits_of(shm::Geometry(static_cast<int>(largest), static_cast<int>(largest)));
-  }
-  if (any_tcp) limits_ = any_shm ? least(limits_, limits_of(*far)) : limits_of(*far);
+  limits_ = agreed_limits(static_cast<int>(largest), any_shm, far.get());
   transport_name_ = any_shm && any_tcp ? "shm+tcp" : (any_shm ? "shm" : "tcp");
 
   if (near && far) {

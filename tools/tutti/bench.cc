@@ -19,7 +19,6 @@
 #include "bench/peers/peer_process.h"
 #include "collectives/algorithm.h"
 #include "collectives/communicator.h"
-#include "collectives/planner.h"
 #include "tools/launcher/launcher.h"
 #include "tools/tutti/commands.h"
 
@@ -110,10 +109,9 @@ std::vector<uint64_t> parse_sizes(const Options& options, Collective collective)
 }
 
 int list_algorithms(Collective collective) {
-  for (const Algorithm& algorithm : all_algorithms()) {
-    if (algorithm.collective != collective) continue;
-    std::printf("%-20s %s\n", std::string(algorithm.name).c_str(),
-                std::string(algorithm.source).c_str());
+  for (const Algorithm* algorithm : algorithms_for(collective)) {
+    std::printf("%-26s %-10s %s\n", algorithm->name.c_str(),
+                std::string(name(algorithm->grade)).c_str(), algorithm->source.c_str());
   }
   return 0;
 }
@@ -147,17 +145,7 @@ Row measure(Communicator& comm, const bench::Case& c, const Options& options,
   }
   row.bytes = bench::real_bytes(c, comm.size());
   row.count = bench::element_count(c, comm.size());
-  row.algorithm = c.algorithm;
-  if (c.algorithm == "auto") {
-    const std::string forced = settings().get_string("TUTTI_ALGORITHM");
-    const bool is_forced =
-        c.collective == Collective::all_reduce && forced != "auto" && !forced.empty();
-    row.algorithm =
-        is_forced
-            ? forced
-            : std::string(
-                  choose_algorithm(c.collective, comm.size(), row.count * size_of(c.dtype)).name);
-  }
+  row.algorithm = measurement.algorithm();
   row.time_us = bench::median(times);
   row.min_us = *std::ranges::min_element(times);
   row.algbw = row.time_us > 0 ? static_cast<double>(row.bytes) / row.time_us / 1000 : 0;

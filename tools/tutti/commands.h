@@ -14,6 +14,8 @@ using Action = std::function<int()>;
 void add_run(CLI::App& app, Action& chosen);
 void add_bench(CLI::App& app, Action& chosen);
 void add_verify(CLI::App& app, Action& chosen);
+void add_explain(CLI::App& app, Action& chosen);
+void add_tune(CLI::App& app, Action& chosen);
 void add_draw(CLI::App& app, Action& chosen);
 void add_train(CLI::App& app, Action& chosen);
 void add_info(CLI::App& app, Action& chosen);

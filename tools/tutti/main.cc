@@ -49,6 +49,8 @@ int run_tool(int argc, char** argv) {
   add_run(app, chosen);
   add_bench(app, chosen);
   add_verify(app, chosen);
+  add_explain(app, chosen);
+  add_tune(app, chosen);
   add_draw(app, chosen);
   add_train(app, chosen);
   add_info(app, chosen);

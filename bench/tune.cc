@@ -1,0 +1,231 @@
+#include "bench/tune.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <sstream>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "bench/measure.h"
+#include "collectives/algorithm.h"
+#include "collectives/limits.h"
+
+namespace tutti::bench {
+
+namespace {
+
+struct Call {
+  Collective collective;
+  const char* algorithm;
+};
+
+// Between them they do every kind of step, in different proportions.
+constexpr Call kPairCalls[] = {{Collective::all_reduce, "recursive_doubling"},
+                               {Collective::all_reduce, "ring"},
+                               {Collective::all_reduce, "two_shot"},
+                               {Collective::all_reduce, "naive"},
+                               {Collective::broadcast, "linear"},
+                               {Collective::reduce, "binomial"},
+                               {Collective::all_gather, "ring"},
+                               {Collective::all_to_all, "linear"}};
+constexpr Call kCrowdCalls[] = {{Collective::all_reduce, "recursive_doubling"},
+                                {Collective::all_reduce, "naive"},
+                                {Collective::all_reduce, "ring"},
+                                {Collective::broadcast, "linear"},
+                                {Collective::broadcast, "binomial"},
+                                {Collective::barrier, "dissemination"}};
+constexpr uint64_t kSmall = 8;
+
+bool has_blocks(Collective c) { return has_input_blocks(c) || has_output_blocks(c); }
+
+double error_of(const Observation& observation, const CostModel& model) {
+  return std::abs(std::log(predict(observation, model) / observation.seconds));
+}
+
+// Moves the numbers by factors, one at a time, as long as that brings the predictions nearer.
+class Search {
+ public:
+  Search(CostModel& model, std::vector<Observation> observations, std::vector<double*> numbers)
+      : model_(model), observations_(std::move(observations)), numbers_(std::move(numbers)) {
+    for (const double* number : numbers_) start_.push_back(*number);
+  }
+
+  void run() {
+    if (observations_.empty()) return;
+    constexpr int kMostSweeps = 40;
+    double best = badness();
+    for (const double factor : {2.0, 1.3, 1.08}) {
+      bool moved = true;
+      for (int sweep = 0; moved && sweep < kMostSweeps; ++sweep) {
+        moved = false;
+        for (double* number : numbers_) {
+          for (const double by : {factor, 1 / factor}) {
+            const double before = *number;
+            *number = before * by;
+            const double now = badness();
+            if (now < best * (1 - 1e-6)) {
+              best = now;
+              moved = true;
+              break;
+            }
+            *number = before;
+          }
+        }
+      }
+    }
+  }
+
+ private:
+  // Numbers that the observations do not tell apart stay near where they began.
+  double badness() const {
+    constexpr double kPull = 0.02;
+    double sum = 0;
+    for (const Observation& observation : observations_) sum += error_of(observation, model_);
+    sum /= static_cast<double>(observations_.size());
+    for (size_t i = 0; i < numbers_.size(); ++i) {
+      sum += kPull * std::abs(std::log(*numbers_[i] / start_[i])) /
+             static_cast<double>(numbers_.size());
+    }
+    return sum;
+  }
+
+  CostModel& model_;
+  std::vector<Observation> observations_;
+  std::vector<double*> numbers_;
+  std::vector<double> start_;
+};
+
+std::vector<Observation> select(std::span<const Observation> all,
+                                const std::function<bool(const Observation&)>& wanted) {
+  std::vector<Observation> selected;
+  std::ranges::copy_if(all, std::back_inserter(selected), wanted);
+  return selected;
+}
+
+// First what does not depend on the size, then the bytes, size by size.
+void fit_link(CostModel& model, bool shm, std::span<const Observation> all) {
+  LinkCosts& link = shm ? model.shm : model.tcp;
+  Search(model,
+         select(all,
+                [&](const Observation& o) {
+                  return o.shm == shm && o.ranks == 2 && o.bytes <= 2 * kSmall;
+                }),
+         {&link.call, &link.send, &link.recv, &link.latency, &link.local})
+      .run();
+  for (size_t i = 0; i < link.bytes.size(); ++i) {
+    ByteCosts& costs = link.bytes[i];
+    if (i > 0) costs = link.bytes[i - 1];
+    Search(model,
+           select(all,
+                  [&](const Observation& o) {
+                    return o.shm == shm && o.ranks == 2 && o.bytes == LinkCosts::kFootprints[i];
+                  }),
+           {&costs.send, &costs.recv, &costs.recv_reduce, &costs.reduce, &costs.copy})
+        .run();
+  }
+}
+
+}  // namespace
+
+std::vector<Observation> pair_observations(bool shm) {
+  std::vector<Observation> observations;
+  const auto add = [&](uint64_t bytes) {
+    for (const Call& call : kPairCalls) {
+      // Two blocks need two elements.
+      const uint64_t least = has_blocks(call.collective) ? 2 * kSmall : kSmall;
+      observations.push_back({call.collective, call.algorithm, 2, shm, std::max(bytes, least), 0});
+    }
+  };
+  add(kSmall);
+  for (const uint64_t bytes : LinkCosts::kFootprints) add(bytes);
+  return observations;
+}
+
+std::vector<Observation> crowd_observations(int ranks) {
+  std::vector<Observation> observations;
+  for (const Call& call : kCrowdCalls) {
+    observations.push_back({call.collective, call.algorithm, ranks, true, kSmall, 0});
+  }
+  return observations;
+}
+
+std::vector<Observation> all_observations(int ranks, bool shm) {
+  constexpr uint64_t kLargest = 64 << 20;
+  std::vector<Observation> observations;
+  for (const Algorithm* algorithm : all_algorithms()) {
+    if (!algorithm->supports({.ranks = ranks}).empty()) continue;
+    for (uint64_t bytes = kSmall; bytes <= kLargest; bytes *= 8) {
+      const uint64_t least = has_blocks(algorithm->collective) ? kSmall * ranks : kSmall;
+      if (algorithm->collective == Collective::barrier && bytes > kSmall) break;
+      observations.push_back(
+          {algorithm->collective, algorithm->name, ranks, shm, std::max(bytes, least), 0});
+    }
+  }
+  return observations;
+}
+
+void measure(Communicator& comm, std::vector<Observation>& observations) {
+  for (Observation& o : observations) {
+    Case c;
+    c.collective = o.collective;
+    c.algorithm = o.algorithm;
+    c.bytes = o.bytes;
+    Measurement measurement(comm, c);
+    const auto calls = static_cast<int>(
+        std::clamp<uint64_t>((uint64_t{16} << 20) / std::max<uint64_t>(o.bytes, 1), 5, 200));
+    o.seconds = median(measurement.run(std::max(2, calls / 10), calls)) * 1e-6;
+  }
+}
+
+double predict(const Observation& o, const CostModel& model) {
+  const Algorithm& algorithm = require_algorithm(o.collective, o.algorithm);
+  const Machine machine = imagined_machine(o.ranks, o.ranks, o.shm, model);
+  std::vector<Plan> plans;
+  for (int rank = 0; rank < o.ranks; ++rank) {
+    const Shape shape{.ranks = o.ranks, .rank = rank};
+    plans.push_back(make_plan(o.collective, shape, algorithm.emit(shape)));
+  }
+  const uint64_t block = has_blocks(o.collective) ? o.bytes / o.ranks : o.bytes;
+  return tutti::predict(plans, block, DType::f32, machine).seconds;
+}
+
+CostModel fit(CostModel model, std::span<const Observation> observations) {
+  fit_link(model, true, observations);
+  fit_link(model, false, observations);
+  Search(model, select(observations, [](const Observation& o) { return o.ranks > 2; }),
+         {&model.switch_time, &model.shm.reader})
+      .run();
+  return model;
+}
+
+std::string write(std::span<const Observation> observations) {
+  std::string text;
+  for (const Observation& o : observations) {
+    text += cat(name(o.collective), ' ', o.algorithm, ' ', o.ranks, ' ', o.shm ? "shm" : "tcp", ' ',
+                o.bytes, ' ', o.seconds, '\n');
+  }
+  return text;
+}
+
+std::vector<Observation> read(const std::string& text) {
+  std::vector<Observation> observations;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string collective;
+    std::string transport;
+    Observation o;
+    words >> collective >> o.algorithm >> o.ranks >> transport >> o.bytes >> o.seconds;
+    const std::optional<Collective> known = parse_collective(collective);
+    if (!words || !known) {
+      throw Error(ErrorCode::invalid_argument, cat("not an observation: ", line));
+    }
+    o.collective = *known;
+    o.shm = transport == "shm";
+    observations.push_back(std::move(o));
+  }
+  return observations;
+}
+
+}  // namespace tutti::bench

@@ -1,0 +1,45 @@
+// Finds the numbers of a cost model: times a few calls, then looks for the numbers with which the
+// cost walk predicts those times best.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "collectives/communicator.h"
+#include "collectives/cost.h"
+#include "collectives/program.h"
+
+namespace tutti::bench {
+
+// One call that is, or was, timed. f32, sum.
+struct Observation {
+  Collective collective = Collective::all_reduce;
+  std::string algorithm;
+  int ranks = 2;
+  bool shm = true;     // else TCP
+  uint64_t bytes = 0;  // as `tutti bench` counts them
+  double seconds = 0;  // the median of the slowest rank's
+};
+
+// What to time to find a machine's numbers: two ranks over one transport.
+std::vector<Observation> pair_observations(bool shm);
+// And with more ranks than cores, over shared memory.
+std::vector<Observation> crowd_observations(int ranks);
+// Every algorithm of every collective, 8 B to 64 MiB: to see how well they are predicted.
+std::vector<Observation> all_observations(int ranks, bool shm);
+
+// Fills in the seconds. Collective.
+void measure(Communicator& comm, std::vector<Observation>& observations);
+
+double predict(const Observation& observation, const CostModel& model);
+
+// The numbers that fit best, beginning with those of `model`.
+CostModel fit(CostModel model, std::span<const Observation> observations);
+
+// A line each; read() throws Error(invalid_argument) where a line is none.
+std::string write(std::span<const Observation> observations);
+std::vector<Observation> read(const std::string& text);
+
+}  // namespace tutti::bench

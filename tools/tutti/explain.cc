@@ -1,0 +1,122 @@
+// tutti explain: which algorithm a call takes, what each one would take, and why.
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/error.h"
+#include "base/settings.h"
+#include "base/text.h"
+#include "collectives/interchange/msccl_import.h"
+#include "collectives/limits.h"
+#include "collectives/planner.h"
+#include "tools/tutti/commands.h"
+#include "transport/tcp/tcp_transport.h"
+
+namespace tutti::tool {
+
+namespace {
+
+struct Options {
+  std::string collective;
+  int ranks = 2;
+  int group = 0;
+  std::string bytes = "1M";
+  std::string dtype = "f32";
+  std::string transport = "shm";
+  bool deterministic = false;
+};
+
+// Of one block, when the larger buffer has so many.
+uint64_t block_bytes(Collective collective, int ranks, uint64_t bytes) {
+  const bool blocks = has_input_blocks(collective) || has_output_blocks(collective);
+  return blocks ? bytes / static_cast<uint64_t>(ranks) : bytes;
+}
+
+Wanted wanted_of(const Options& options) {
+  const std::optional<Collective> collective = parse_collective(options.collective);
+  const std::optional<DType> dtype = parse_dtype(options.dtype);
+  if (!collective) {
+    std::string names;
+    for (const Collective c : kCollectivesWithAlgorithms) names += cat(' ', name(c));
+    throw Error(ErrorCode::invalid_argument,
+                cat("there is no collective '", options.collective, "'"),
+                {.remedy = cat("use one of", names)});
+  }
+  if (!dtype) {
+    throw Error(ErrorCode::invalid_argument, cat("there is no dtype '", options.dtype, "'"));
+  }
+  const bool deterministic = options.deterministic || settings().get_bool("TUTTI_DETERMINISTIC");
+  return {.collective = *collective,
+          .bytes = block_bytes(*collective, options.ranks, parse_bytes(options.bytes)),
+          .dtype = *dtype,
+          .at_least = deterministic && reduces(*collective) ? Grade::canonical : Grade::same_bits};
+}
+
+void print(const Candidate& candidate, bool chosen) {
+  const Prediction& p = candidate.prediction;
+  const std::string name(candidate.algorithm->name);
+  const std::string grade(tutti::name(candidate.algorithm->grade));
+  if (!candidate.excluded.empty()) {
+    std::printf("    %-26s %-10s out: %s\n", name.c_str(), grade.c_str(),
+                candidate.excluded.c_str());
+    return;
+  }
+  const double busy = p.messages + p.moving + p.reducing;
+  std::printf(
+      "%s %-26s %-10s %10.2f us  = messages %8.2f  bytes %9.2f  reducing %9.2f  waiting %9.2f\n",
+      chosen ? "  >" : "   ", name.c_str(), grade.c_str(), p.seconds * 1e6, p.messages * 1e6,
+      p.moving * 1e6, p.reducing * 1e6, std::max(0.0, p.seconds - busy) * 1e6);
+}
+
+int run(const Options& options) {
+  const int group = options.group == 0 ? options.ranks : options.group;
+  if (group < 1 || options.ranks % group != 0) {
+    throw Error(ErrorCode::invalid_argument,
+                cat("--group ", group, " does not divide ", options.ranks, " ranks"));
+  }
+  load_algorithm_files();
+  const Wanted wanted = wanted_of(options);
+  const Shape shape{.ranks = options.ranks, .group = group < options.ranks ? group : 1};
+  Planner planner(
+      shape, imagined_machine(options.ranks, group, options.transport == "shm", load_cost_model()));
+  const Algorithm& chosen = planner.choose(wanted);
+  const std::string file = cost_model_file();
+  std::printf("%s of %s, %d ranks, %d on a host with %d cores, %s\n", options.collective.c_str(),
+              options.bytes.c_str(), options.ranks, group, planner.machine().model.cores,
+              options.transport.c_str());
+  std::printf("costs: %s\n\n", !file.empty() && std::filesystem::exists(file)
+                                   ? file.c_str()
+                                   : "defaults (`tutti tune` measures this machine's)");
+  for (const Candidate& candidate : planner.explain(wanted)) {
+    print(candidate, candidate.algorithm == &chosen);
+  }
+  std::printf("\nThe parts are those of the busiest rank; what is left of the time is waiting.\n");
+  return 0;
+}
+
+}  // namespace
+
+void add_explain(CLI::App& app, Action& chosen) {
+  const auto o = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand(
+      "explain", "which algorithm a call takes, what the others would take, and why");
+  command->add_option("collective", o->collective, "all_reduce, all_gather, ...")->required();
+  command->add_option("-n,--ranks", o->ranks, "ranks")
+      ->check(CLI::Range(1, 1 << 20).description(""))
+      ->capture_default_str();
+  command->add_option("--bytes", o->bytes, "size, as `tutti bench` counts it")
+      ->capture_default_str();
+  command->add_option("--dtype", o->dtype, "element type")->capture_default_str();
+  command->add_option("--transport", o->transport, "within a host: shm or tcp")
+      ->check(CLI::IsMember({"shm", "tcp"}).description(""))
+      ->capture_default_str();
+  command->add_option("--group", o->group, "ranks on each host (default: all of them)");
+  command->add_flag("--deterministic", o->deterministic, "canonical algorithms only");
+  command->footer("Example:\n  tutti explain all_reduce -n 16 --group 8 --bytes 4M");
+  command->callback([o, &chosen] { chosen = [o] { return run(*o); }; });
+}
+
+}  // namespace tutti::tool

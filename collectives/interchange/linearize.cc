@@ -178,20 +178,21 @@ class Linearizer {
     for (auto& [pair, message] : messages_) {
       if (!message || !somebody_waits_to_send(pair)) continue;
       Threadblock& tb = threadblocks_[message->receiver];
-      const std::vector<int32_t> size_classes = std::move(message->size_classes);
+      execute(tb, *tb.head(), [&] { store_early(tb, pair.first, *message); });
       message.reset();
-      const auto count = static_cast<int32_t>(size_classes.size());
-      const MscclRange range = passing_range(passing_[tb.gpu], count);
-      placements_[tb.gpu].expect_read(range);
-      std::vector<Step>& steps = result_.programs[tb.gpu].steps;
-      const auto places = placements_[tb.gpu].write(range, size_classes, nullptr, steps);
-      steps.push_back(recv(pair.first, to_ranges(places)));
-      note_origin(tb, tb.done());
-      tb.early.push_back(range);
       for (const int32_t sender : senders_[pair]) wake(sender);
       return true;
     }
     return false;
+  }
+  void store_early(Threadblock& tb, int32_t from, const Message& message) {
+    const auto count = static_cast<int32_t>(message.size_classes.size());
+    const MscclRange range = passing_range(passing_[tb.gpu], count);
+    Placement& placement = placements_[tb.gpu];
+    placement.expect_read(range);
+    const auto to = placement.write(range, message.size_classes, nullptr, steps_of(tb));
+    steps_of(tb).push_back(recv(from, to_ranges(to)));
+    tb.early.push_back(range);
   }
   bool somebody_waits_to_send(const std::pair<int32_t, int32_t>& pair) {
     return std::ranges::any_of(senders_[pair], [&](int32_t t) {

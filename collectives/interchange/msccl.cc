@@ -19,7 +19,7 @@ namespace {
 // Far beyond any real file; so that a hostile one takes neither memory nor time.
 constexpr int64_t kMostGpus = 1024;
 constexpr int64_t kMostChunks = 1 << 16;       // in one buffer
-constexpr int64_t kMostChunksInAll = 1 << 22;  // in all buffers, and in all steps
+constexpr int64_t kMostChunksInAll = 1 << 21;  // in all buffers, and in all steps
 
 constexpr std::array<std::string_view, 9> kTypes = {"s",    "r",   "rcs", "rrc", "rrs",
                                                     "rrcs", "cpy", "re",  "nop"};

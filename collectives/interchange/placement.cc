@@ -7,6 +7,13 @@
 
 namespace tutti {
 
+namespace {
+
+// On all gpus together; so that a hostile file takes no memory.
+constexpr int64_t kMostScratchChunks = 1 << 24;
+
+}  // namespace
+
 Placement::Placement(const MscclAlgorithm& algorithm, int32_t gpu)
     : collective_(algorithm.collective),
       shape_{.ranks = static_cast<int32_t>(algorithm.gpus.size()),
@@ -43,9 +50,14 @@ int32_t Placement::output_of(const Key& key) const {
 }
 
 PlacedChunk Placement::new_scratch(int32_t size_class) {
-  const int32_t chunk = size_class + classes_ * used_[size_class]++;
-  scratch_chunks_ = std::max(scratch_chunks_, chunk + 1);
-  return {Space::scratch, chunk, size_class};
+  // Only chunks of one size class may take turns, so a few of one class take room from all.
+  const int64_t chunk = size_class + int64_t{classes_} * used_[size_class]++;
+  if (chunk >= kMostScratchChunks / shape_.ranks) {
+    throw Refusal{cat("needs more than ", kMostScratchChunks / shape_.ranks, " scratch chunks")};
+  }
+  const auto number = static_cast<int32_t>(chunk);
+  scratch_chunks_ = std::max(scratch_chunks_, number + 1);
+  return {Space::scratch, number, size_class};
 }
 
 PlacedChunk Placement::home(const Key& key, int32_t size_class) {

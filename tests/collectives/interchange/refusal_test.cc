@@ -159,6 +159,17 @@ TEST(MscclRefusal, AChunkThatNothingHasWritten) {
                                                     HasSubstr("which nothing has written")));
 }
 
+// Few steps can ask for much scratch: chunks of one size class lie far apart.
+TEST(MscclRefusal, TooMuchScratch) {
+  constexpr int kSteps = 300;
+  Xml xml("broadcast", 2, 1 << 16);
+  xml.gpu(1 << 16, 0, 0).tb(1, -1);
+  for (int i = 0; i < kSteps; ++i) xml.step("s", "i0", "s0");
+  xml.gpu(1 << 16, 0, kSteps).tb(-1, 0);
+  for (int i = 0; i < kSteps; ++i) xml.step("r", "i0", cat('s', i));
+  EXPECT_THAT(refusal(xml.text()), HasSubstr("scratch chunks"));
+}
+
 TEST(MscclRefusal, ACircleOfGpus) {
   Xml xml("allreduce", 2, 1);
   for (int other : {1, 0}) {

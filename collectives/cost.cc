@@ -1,9 +1,12 @@
 #include "collectives/cost.h"
 
 #include <algorithm>
+#include <functional>
+#include <limits>
+#include <map>
 #include <queue>
-#include <unordered_map>
 #include <utility>
+#include <vector>
 
 namespace tutti {
 
@@ -41,9 +44,7 @@ class StepCosts {
     return chunk_bytes_ == 0 && !(step.src.empty() && step.dst.empty());
   }
   double latency(int32_t from, int32_t to) const { return link(from, to).latency; }
-  double call() const {
-    return (machine_.group >= ranks_ ? near_ : far_)->call;
-  }
+  double call() const { return (machine_.group >= ranks_ ? near_ : far_)->call; }
 
   Prediction of(int32_t rank, const Step& step) const {
     Prediction cost;
@@ -95,9 +96,7 @@ class StepCosts {
       cost.moving += per_byte(rank, peer).send * bytes;
     }
   }
-  bool is_near(int32_t a, int32_t b) const {
-    return a / machine_.group == b / machine_.group;
-  }
+  bool is_near(int32_t a, int32_t b) const { return a / machine_.group == b / machine_.group; }
   const LinkCosts& link(int32_t a, int32_t b) const { return *(is_near(a, b) ? near_ : far_); }
   const ByteCosts& per_byte(int32_t a, int32_t b) const {
     return is_near(a, b) ? near_bytes_ : far_bytes_;
@@ -139,133 +138,128 @@ Order order_of(const Plan& plan) {
   return order;
 }
 
-// The steps of a few slices of all ranks, in virtual time.
+// The steps of a few slices of all ranks, in virtual time. A core goes on with its rank while that
+// has something to do, and then changes over to the one that has been ready for longest.
 class Walk {
  public:
   Walk(std::span<const Plan> plans, const StepCosts& costs, const Machine& machine, int slices)
-      : plans_(plans),
-        costs_(costs),
-        machine_(machine),
-        free_(plans.size(), 0),
-        states_(plans.size()) {
+      : plans_(plans), costs_(costs), switch_time_(machine.model.switch_time) {
+    const size_t local = std::min<size_t>(machine.group, plans.size());
+    const size_t cores = std::min<size_t>(local, machine.model.cores);
+    cores_.resize(plans.size() / local * cores);
+    ranks_.resize(plans.size());
     for (size_t rank = 0; rank < plans.size(); ++rank) {
-      State& state = states_[rank];
-      state.order = order_of(plans[rank]);
-      for (int s = 0; s < slices; ++s) {
-        state.waits.insert(state.waits.end(), state.order.waits.begin(), state.order.waits.end());
-      }
-      state.ready_at.assign(state.waits.size(), 0);
-      for (const Plan::Queue& queue : plans[rank].queues) {
-        if (queue.kind == Plan::QueueKind::recv) state.receives[queue.peer] = &queue.steps;
-      }
-      state.taken.resize(slices);
+      set_up(ranks_[rank], plans[rank], slices);
+      ranks_[rank].core = rank / local * cores + rank % local % cores;
+      cores_[ranks_[rank].core].ranks.push_back(static_cast<int32_t>(rank));
     }
-    ranks_per_host_ = std::min<size_t>(machine.group, plans.size());
-    cores_per_host_ = std::min<size_t>(ranks_per_host_, machine.model.cores);
-    cores_.assign(plans.size() / ranks_per_host_ * cores_per_host_, {});
   }
 
   double run() {
-    for (size_t rank = 0; rank < states_.size(); ++rank) {
-      for (size_t i = 0; i < states_[rank].waits.size(); ++i) {
-        if (states_[rank].waits[i] == 0) push(static_cast<int32_t>(rank), static_cast<int32_t>(i));
-      }
-    }
     double end = 0;
-    while (!events_.empty()) {
-      const Event event = events_.top();
-      events_.pop();
-      const double start = earliest(event.rank, event.instance);
-      if (start > event.time) {  // somebody was faster to the processor
-        events_.push({start, event.rank, event.instance});
-        continue;
-      }
-      end = std::max(end, execute(event.rank, event.instance, start));
+    for (Core& core : cores_) look_ahead(core);
+    while (true) {
+      Core& core = *std::ranges::min_element(cores_, {}, &Core::next_start);
+      if (core.next_rank < 0) return end;
+      Rank& rank = ranks_[core.next_rank];
+      const int32_t instance = rank.ready.top().second;
+      rank.ready.pop();
+      core.last = core.next_rank;
+      core.free = execute(core.next_rank, instance, core.next_start);
+      end = std::max(end, core.free);
+      look_ahead(core);
     }
-    return end;
   }
 
  private:
-  struct Event {
-    double time;
-    int32_t rank;
-    int32_t instance;                           // slice * steps + step
-    bool operator<(const Event& other) const {  // the earliest first; slices and steps in order
-      if (time != other.time) return time > other.time;
-      if (instance != other.instance) return instance > other.instance;
-      return rank > other.rank;
-    }
-  };
-  struct State {
+  using Ready = std::pair<double, int32_t>;  // since when, and what: slice * steps + step
+  struct Rank {
     Order order;
-    std::vector<int32_t> waits;                                         // by instance
-    std::vector<double> ready_at;                                       // by instance
-    std::unordered_map<int32_t, const std::vector<int32_t>*> receives;  // by peer
-    std::vector<std::unordered_map<int32_t, size_t>> taken;             // by slice and peer
+    std::vector<int32_t> waits;    // by instance: for so many others
+    std::vector<double> ready_at;  // by instance
+    std::priority_queue<Ready, std::vector<Ready>, std::greater<>> ready;
+    std::map<int32_t, const std::vector<int32_t>*> receives;  // steps, by peer
+    std::vector<std::map<int32_t, size_t>> taken;             // of those, by slice and peer
+    size_t core = 0;
   };
   struct Core {
+    std::vector<int32_t> ranks;
     double free = 0;
-    int32_t last = -1;  // rank
+    int32_t last = -1;
+    double next_start = 0;
+    int32_t next_rank = -1;
   };
 
-  Core& core_of(int32_t rank) {
-    const auto r = static_cast<size_t>(rank);
-    return cores_[r / ranks_per_host_ * cores_per_host_ + r % ranks_per_host_ % cores_per_host_];
-  }
-
-  double earliest(int32_t rank, int32_t instance) {
-    const Core& core = core_of(rank);
-    double start = std::max(states_[rank].ready_at[instance], free_[rank]);
-    if (core.last >= 0 && core.last != rank) {
-      start = std::max(start, core.free + machine_.model.switch_time);
+  static void set_up(Rank& rank, const Plan& plan, int slices) {
+    rank.order = order_of(plan);
+    for (int slice = 0; slice < slices; ++slice) {
+      rank.waits.insert(rank.waits.end(), rank.order.waits.begin(), rank.order.waits.end());
     }
-    return start;
+    rank.ready_at.assign(rank.waits.size(), 0);
+    rank.taken.resize(slices);
+    for (const Plan::Queue& queue : plan.queues) {
+      if (queue.kind == Plan::QueueKind::recv) rank.receives[queue.peer] = &queue.steps;
+    }
+    for (size_t i = 0; i < rank.waits.size(); ++i) {
+      if (rank.waits[i] == 0) rank.ready.emplace(0, static_cast<int32_t>(i));
+    }
   }
 
-  void push(int32_t rank, int32_t instance) {
-    events_.push({earliest(rank, instance), rank, instance});
+  // What the core does next, and when.
+  void look_ahead(Core& core) const {
+    core.next_rank = -1;
+    core.next_start = std::numeric_limits<double>::infinity();
+    if (core.last >= 0 && !ranks_[core.last].ready.empty() &&
+        ranks_[core.last].ready.top().first <= core.free) {
+      core.next_rank = core.last;
+      core.next_start = core.free;
+      return;
+    }
+    for (const int32_t rank : core.ranks) {
+      if (ranks_[rank].ready.empty()) continue;
+      const bool changes = core.last >= 0 && core.last != rank;
+      const double start =
+          std::max(core.free + (changes ? switch_time_ : 0), ranks_[rank].ready.top().first);
+      if (start < core.next_start) {
+        core.next_start = start;
+        core.next_rank = rank;
+      }
+    }
   }
 
-  void release(int32_t rank, int32_t instance, double time) {
-    State& state = states_[rank];
-    state.ready_at[instance] = std::max(state.ready_at[instance], time);
-    if (--state.waits[instance] == 0) push(rank, instance);
+  void release(int32_t number, int32_t instance, double time) {
+    Rank& rank = ranks_[number];
+    rank.ready_at[instance] = std::max(rank.ready_at[instance], time);
+    if (--rank.waits[instance] == 0) rank.ready.emplace(rank.ready_at[instance], instance);
   }
 
-  double execute(int32_t rank, int32_t instance, double start) {
-    const auto steps = static_cast<int32_t>(plans_[rank].program.steps.size());
+  double execute(int32_t number, int32_t instance, double start) {
+    const auto steps = static_cast<int32_t>(plans_[number].program.steps.size());
     const int32_t slice = instance / steps;
-    const int32_t number = instance % steps;
-    const Step& step = plans_[rank].program.steps[number];
-    const double end = start + (costs_.is_silent(step) ? 0 : costs_.of(rank, step).seconds);
-    free_[rank] = end;
-    core_of(rank) = {end, rank};
-    for (const int32_t next : states_[rank].order.followers[number]) {
-      release(rank, slice * steps + next, end);
+    const Step& step = plans_[number].program.steps[instance % steps];
+    const double end = start + (costs_.is_silent(step) ? 0 : costs_.of(number, step).seconds);
+    for (const int32_t next : ranks_[number].order.followers[instance % steps]) {
+      release(number, slice * steps + next, end);
     }
     if (step.kind == StepKind::send) {
-      for (const int32_t peer : step.peers) deliver(rank, peer, slice, end);
+      for (const int32_t peer : step.peers) deliver(number, peer, slice, end);
     }
     return end;
   }
 
   void deliver(int32_t from, int32_t to, int32_t slice, double sent) {
-    State& state = states_[to];
-    const std::vector<int32_t>& receives = *state.receives[from];
-    const int32_t step = receives[state.taken[slice][from]++];
+    Rank& rank = ranks_[to];
+    const int32_t step = (*rank.receives[from])[rank.taken[slice][from]++];
     const auto steps = static_cast<int32_t>(plans_[to].program.steps.size());
     release(to, slice * steps + step, sent + costs_.latency(from, to));
+    look_ahead(cores_[rank.core]);
   }
 
   std::span<const Plan> plans_;
   const StepCosts& costs_;
-  const Machine& machine_;
-  std::vector<double> free_;  // by rank
-  std::vector<State> states_;
+  double switch_time_;
+  std::vector<Rank> ranks_;
   std::vector<Core> cores_;
-  size_t cores_per_host_ = 1;
-  size_t ranks_per_host_ = 1;
-  std::priority_queue<Event> events_;
 };
 
 // One rank's own steps, of all slices.
@@ -292,7 +286,7 @@ StepCosts costs_of(const Plan& plan, uint64_t bytes, DType dtype, const Machine&
 
 Prediction predict(std::span<const Plan> plans, uint64_t bytes, DType dtype,
                    const Machine& machine) {
-  constexpr int kWalked = 5;  // slices; enough for the pipeline to run
+  constexpr int kWalked = 4;  // slices; enough for the pipeline to run
   const StepCosts costs = costs_of(plans[0], bytes, dtype, machine);
   Prediction prediction;
   for (const Plan& plan : plans) {

@@ -145,7 +145,7 @@ CostModel CostModel::defaults() {
                .latency = 6000 * ns,
                .local = 20 * ns,
                .bytes = {}};
-  constexpr std::array kCopyGBps = {25.0, 20.0, 16.0, 10.0, 6.0};
+  constexpr std::array kCopyGBps = {30.0, 20.0, 20.0, 20.0, 12.0, 7.0, 5.0};
   for (size_t i = 0; i < kCopyGBps.size(); ++i) {
     const double copy = ns / kCopyGBps[i];
     model.shm.bytes[i] = {.send = copy,

@@ -12,21 +12,21 @@ namespace tutti {
 
 namespace {
 
-// Programs with more steps, over all ranks, are priced by one rank's: by then waiting for messages
-// is small beside handling them.
-constexpr size_t kLongestWalk = 200'000;
+// Programs with more steps, over all ranks, are priced by one rank's, as if all had as many: by then
+// waiting for messages is small beside handling them.
+constexpr size_t kLongestWalk = 40'000;
 
-// Four size classes to a doubling.
+// Two size classes to a doubling.
 uint32_t size_class_of(uint64_t bytes) {
-  if (bytes < 8) return static_cast<uint32_t>(bytes);
+  if (bytes < 4) return static_cast<uint32_t>(bytes);
   const auto doublings = static_cast<uint32_t>(std::bit_width(bytes) - 1);
-  return 4 * doublings + static_cast<uint32_t>((bytes >> (doublings - 2)) & 3);
+  return 2 * doublings + static_cast<uint32_t>((bytes >> (doublings - 1)) & 1);
 }
 
 // The smallest size of its class.
 uint64_t representative(uint64_t bytes) {
-  if (bytes < 8) return bytes;
-  const int low_bits = std::bit_width(bytes) - 3;
+  if (bytes < 4) return bytes;
+  const int low_bits = std::bit_width(bytes) - 2;
   return bytes >> low_bits << low_bits;
 }
 
@@ -102,7 +102,9 @@ Prediction Planner::price(const Algorithm& algorithm, const Wanted& wanted) {
   const Plan& first = plans_of(algorithm, false)[0];
   const size_t steps = first.program.steps.size() * static_cast<size_t>(shape_.ranks);
   if (steps > kLongestWalk) {
-    return {.seconds = lower_bound(first, wanted.bytes, wanted.dtype, machine_)};
+    const double local = std::min(machine_.group, shape_.ranks);
+    const double sharing = std::max(1.0, local / machine_.model.cores);
+    return {.seconds = sharing * lower_bound(first, wanted.bytes, wanted.dtype, machine_)};
   }
   return predict(plans_of(algorithm, true), wanted.bytes, wanted.dtype, machine_);
 }

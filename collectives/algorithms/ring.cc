@@ -75,16 +75,16 @@ Program emit_all_gather(const Shape& shape) {
   return program;
 }
 
-// Two scratch chunks in turn, so that a sum can come in while the one before it goes out.
+// The sum of block b is on its way in scratch(b).
 Program emit_reduce_scatter(const Shape& shape) {
   const Ring ring(shape);
-  Program program{.input_chunks = ring.ranks, .output_chunks = 1, .scratch_chunks = 2};
+  Program program{.input_chunks = ring.ranks, .output_chunks = 1, .scratch_chunks = ring.ranks};
   if (ring.ranks == 1) {
     program.steps = {copy({input(0)}, {output(0)})};
     return program;
   }
   const auto partial = [&](int32_t hop) {
-    return hop == ring.ranks ? output(0) : scratch(hop % 2);
+    return hop == ring.ranks ? output(0) : scratch(ring.chunk(hop));
   };
   reduce_scatter(ring, partial, program.steps);
   return program;

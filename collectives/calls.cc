@@ -89,14 +89,14 @@ void scale_input(const PreparedCall& prepared, Operation& operation) {
 
 // ---- planning
 
-std::shared_ptr<const PreparedCall> CommunicatorImpl::prepare(const Request& request,
+std::shared_ptr<const PreparedCall> CommunicatorImpl::prepare(Request&& request,
                                                               const CallOptions& options) {
   require_own_process();
   const std::unique_lock lock = lock_for_call();
-  return std::make_shared<const PreparedCall>(plan(request, options));
+  return std::make_shared<const PreparedCall>(plan(std::move(request), options));
 }
 
-PreparedCall CommunicatorImpl::plan(Request request, const CallOptions& options) {
+PreparedCall CommunicatorImpl::plan(Request&& request, const CallOptions& options) {
   tutti::complete(request, rank_, size());
   PreparedCall prepared;
   prepared.timeout = options.timeout.value_or(timeout_);
@@ -129,29 +129,26 @@ void CommunicatorImpl::plan_send_recv(const Request& request, PreparedCall& prep
   prepared.sends = request.sends;
 }
 
-void CommunicatorImpl::plan_collective(const Request& request, const CallOptions& options,
+void CommunicatorImpl::plan_collective(Request& request, const CallOptions& options,
                                        PreparedCall& prepared) {
   Call& call = prepared.call;
-  prepared.op = request.op;
-  call.function = request.op.function.get();
+  const Algorithm* algorithm = size() > 1 ? &algorithm_for(request, options) : nullptr;
+  call.signature = signature_of(request, algorithm != nullptr ? algorithm->id : uint16_t{0});
+  prepared.op = std::move(request.op);
+  call.function = prepared.op.function.get();
   if (request.uneven) {
     call.uneven = true;
     call.own_count =
         has_input_blocks(request.collective) ? request.output.count : request.input.count;
     if (request.collective == Collective::all_to_all) call.own_count = 0;
-    call.input_blocks = request.input_blocks;
-    call.output_blocks = request.output_blocks;
+    call.input_blocks = std::move(request.input_blocks);
+    call.output_blocks = std::move(request.output_blocks);
   }
-  if (size() == 1) {
-    call.signature = signature_of(request, 0);
-    return;
-  }
-  const Algorithm& algorithm = algorithm_for(request, options);
-  prepared.algorithm = &algorithm;
-  call.plan = &plan_for(algorithm, has_root(request.collective) ? request.root : 0);
-  call.signature = signature_of(request, algorithm.id);
+  if (algorithm == nullptr) return;
+  prepared.algorithm = algorithm;
+  call.plan = &plan_for(*algorithm, has_root(request.collective) ? request.root : 0);
   prepared.divisor = combined_ranks(request, rank_, size());
-  if (request.op.op == ReduceOp::avg && prepared.divisor > 0) prepared.result = request.output;
+  if (prepared.op.op == ReduceOp::avg && prepared.divisor > 0) prepared.result = request.output;
 }
 
 const Algorithm& CommunicatorImpl::algorithm_for(const Request& request,
@@ -220,30 +217,29 @@ std::shared_ptr<Operation> CommunicatorImpl::take_operation() {
   return operation;
 }
 
-std::shared_ptr<Operation> CommunicatorImpl::start(const Request& request,
-                                                   const CallOptions& options) {
+std::shared_ptr<Operation> CommunicatorImpl::start(Request&& request, const CallOptions& options) {
   require_own_process();
   abort_.throw_if_raised();
   const std::unique_lock lock = lock_for_call();
-  return start_locked(plan(request, options));
+  return start_locked(plan(std::move(request), options));
 }
 
 std::shared_ptr<Operation> CommunicatorImpl::start(const PreparedCall& prepared) {
   require_own_process();
   abort_.throw_if_raised();
   const std::unique_lock lock = lock_for_call();
-  return start_locked(prepared);
+  return start_locked(PreparedCall(prepared));
 }
 
-std::shared_ptr<Operation> CommunicatorImpl::start_locked(const PreparedCall& prepared) {
+std::shared_ptr<Operation> CommunicatorImpl::start_locked(PreparedCall&& prepared) {
   if (prepared.call.plan == nullptr) {
     run_alone(prepared);
     return nullptr;
   }
   std::shared_ptr<Operation> operation = take_operation();
   Call& call = operation->call;
-  call = prepared.call;
-  operation->function = prepared.op.function;
+  call = std::move(prepared.call);
+  operation->function = std::move(prepared.op.function);
   operation->result = prepared.result;
   operation->divisor = prepared.divisor;
   operation->peer = prepared.peer;

@@ -104,19 +104,19 @@ std::shared_ptr<void> Communicator::allocate_bytes(size_t count, size_t element_
 
 // ---- calls
 
-Work Communicator::start(const Request& request, const CallOptions& options) {
-  Work work(impl_, require(impl_).start(request, options));
+Work Communicator::start(Request request, const CallOptions& options) {
+  Work work(impl_, require(impl_).start(std::move(request), options));
   internal::join_group(work);
   return work;
 }
 
-void Communicator::run(const Request& request, const CallOptions& options) {
-  Work work(impl_, require(impl_).start(request, options));
+void Communicator::run(Request request, const CallOptions& options) {
+  Work work(impl_, require(impl_).start(std::move(request), options));
   if (!internal::join_group(work)) work.wait();
 }
 
-Prepared Communicator::prepare(const Request& request, const CallOptions& options) {
-  return {impl_, require(impl_).prepare(request, options)};
+Prepared Communicator::prepare(Request request, const CallOptions& options) {
+  return {impl_, require(impl_).prepare(std::move(request), options)};
 }
 
 Work Prepared::start() {

@@ -44,9 +44,9 @@ class CommunicatorImpl final : public ControlClient,
   std::shared_ptr<CommunicatorImpl> split(int color, int key);
   void abort(const std::string& reason);
 
-  std::shared_ptr<const PreparedCall> prepare(const Request& request, const CallOptions& options);
+  std::shared_ptr<const PreparedCall> prepare(Request&& request, const CallOptions& options);
   // Null when the call is complete at once.
-  std::shared_ptr<Operation> start(const Request& request, const CallOptions& options);
+  std::shared_ptr<Operation> start(Request&& request, const CallOptions& options);
   std::shared_ptr<Operation> start(const PreparedCall& prepared);
 
   // Moves what can be moved; true if anything did. Any thread; false if another one is at it.
@@ -91,13 +91,13 @@ class CommunicatorImpl final : public ControlClient,
   int find_group() const;
 
   // calls.cc
-  PreparedCall plan(Request request, const CallOptions& options);
+  PreparedCall plan(Request&& request, const CallOptions& options);
   void plan_send_recv(const Request& request, PreparedCall& prepared);
-  void plan_collective(const Request& request, const CallOptions& options, PreparedCall& prepared);
+  void plan_collective(Request& request, const CallOptions& options, PreparedCall& prepared);
   const Algorithm& algorithm_for(const Request& request, const CallOptions& options);
   const Plan& plan_for(const Algorithm& algorithm, int root);
   std::shared_ptr<Operation> take_operation();
-  std::shared_ptr<Operation> start_locked(const PreparedCall& prepared);
+  std::shared_ptr<Operation> start_locked(PreparedCall&& prepared);
   Shape shape(int root) const {
     return {.ranks = size(), .rank = rank_, .root = root, .group = group_};
   }

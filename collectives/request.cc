@@ -16,11 +16,7 @@ namespace {
 // The checks of one call.
 class Checker {
  public:
-  Checker(Request& request, int rank, int size)
-      : request_(request),
-        rank_(rank),
-        size_(size),
-        call_(cat(name(request.collective), request.uneven ? "v" : "")) {}
+  Checker(Request& request, int rank, int size) : request_(request), rank_(rank), size_(size) {}
 
   void check() {
     if (request_.collective == Collective::barrier) return;
@@ -51,7 +47,11 @@ class Checker {
 
  private:
   [[noreturn]] void refuse(std::string_view problem, ErrorDetail detail = {}) const {
-    throw Error(ErrorCode::invalid_argument, cat(call_, ": ", problem), std::move(detail));
+    throw Error(ErrorCode::invalid_argument, cat(call(), ": ", problem), std::move(detail));
+  }
+  std::string call() const {
+    if (request_.collective == Collective::send_recv) return request_.sends ? "send" : "recv";
+    return cat(name(request_.collective), request_.uneven ? "v" : "");
   }
 
   void check_rank(int rank, std::string_view which) const {
@@ -60,7 +60,6 @@ class Checker {
   }
 
   void check_send_recv() {
-    call_ = request_.sends ? "send" : "recv";
     check_rank(request_.root, "rank");
     if (request_.root == rank_) refuse(cat("rank ", rank_, " cannot talk to itself"));
     request_.count = request_.sends ? request_.input.count : request_.output.count;
@@ -101,7 +100,7 @@ class Checker {
   void check_memory(const B& buffer, std::string_view which) const {
     if (buffer.space != MemorySpace::host) {
       throw Error(
-          ErrorCode::unsupported, cat(call_, ": ", which, " is device memory"),
+          ErrorCode::unsupported, cat(call(), ": ", which, " is device memory"),
           {.cause = "this build has no device transport", .remedy = "copy it to host memory"});
     }
     if (static_cast<size_t>(buffer.dtype) >= kAllDTypes.size()) {
@@ -178,7 +177,6 @@ class Checker {
   Request& request_;
   int rank_;
   int size_;
-  std::string call_;
 };
 
 }  // namespace

@@ -13,6 +13,7 @@ std::vector<Algorithm> built_in() {
       all_reduce_two_shot(),
       all_reduce_ring(),
       all_reduce_ring_bidirectional(),
+      all_reduce_torus_bucket(),
       all_reduce_knomial(4),
       all_reduce_knomial(8),
       all_reduce_double_binary_tree(),
@@ -23,6 +24,7 @@ std::vector<Algorithm> built_in() {
       all_reduce_halving_doubling(),
       all_reduce_circulant(),
       all_reduce_swing(),
+      all_reduce_hierarchical(),
       // all_gather
       all_gather_ring(),
       // reduce_scatter

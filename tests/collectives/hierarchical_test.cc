@@ -11,15 +11,13 @@
 
 #include "base/error.h"
 #include "collectives/algorithm.h"
+#include "collectives/algorithms/algorithms.h"
 #include "collectives/verify.h"
 #include "tests/collectives/program_facts.h"
 
 namespace tutti {
 namespace {
 
-const Algorithm& reduce_scatter(std::string_view name) {
-  return require_algorithm(Collective::reduce_scatter, name);
-}
 const Algorithm& all_reduce(std::string_view name) {
   return require_algorithm(Collective::all_reduce, name);
 }
@@ -27,12 +25,36 @@ const Algorithm& all_gather(std::string_view name) {
   return require_algorithm(Collective::all_gather, name);
 }
 
-const Algorithm& a_canonical_reduce_scatter() {
-  for (const Algorithm* algorithm : algorithms_for(Collective::reduce_scatter)) {
-    const bool any = algorithm->supports({.ranks = 3}).empty();
-    if (any && algorithm->grade == Grade::canonical) return *algorithm;
+// Everyone sends block r to rank r, which reduces what it gets in the canonical order.
+Program emit_exchange(const Shape& shape) {
+  const int32_t p = shape.ranks;
+  Program program{.input_chunks = p, .scratch_chunks = p * p, .fan_out = p - 1};
+  for (int32_t peer = 0; peer < p; ++peer) {
+    if (peer == shape.rank) continue;
+    program.steps.push_back(send({peer}, {input(peer)}));
+    program.steps.push_back(recv(peer, {scratch(peer * p + shape.rank)}));
   }
-  throw Error(ErrorCode::internal, "no canonical reduce_scatter");
+  algorithms::reduce_canonically(
+      p,
+      [&](int32_t rank) {
+        return rank == shape.rank ? input(rank) : scratch(rank * p + shape.rank);
+      },
+      output(0), program.steps);
+  return program;
+}
+
+Algorithm canonical_reduce_scatter() {
+  return {.collective = Collective::reduce_scatter,
+          .name = "exchange",
+          .grade = Grade::canonical,
+          .emit = emit_exchange};
+}
+
+// The same, which does not claim to be canonical: sums are rounded after the first phase.
+Algorithm rounding_reduce_scatter() {
+  Algorithm algorithm = canonical_reduce_scatter();
+  algorithm.grade = Grade::same_bits;
+  return algorithm;
 }
 
 // The lowest grade over all numbers of ranks and groups that it supports; how many those are.
@@ -70,7 +92,7 @@ TEST(Hierarchical, OfAnyAllReduce) {
   for (const Algorithm* inner : algorithms_for(Collective::all_reduce)) {
     if (inner->name.starts_with("hierarchical")) continue;
     const Algorithm composed =
-        compose_hierarchical(a_canonical_reduce_scatter(), *inner, all_gather("ring"));
+        compose_hierarchical(canonical_reduce_scatter(), *inner, all_gather("ring"));
     EXPECT_EQ(composed.grade, inner->grade);
     expect_its_grade(composed);
   }
@@ -78,7 +100,8 @@ TEST(Hierarchical, OfAnyAllReduce) {
 
 TEST(Hierarchical, OfAnyAllGather) {
   for (const Algorithm* inner : algorithms_for(Collective::all_gather)) {
-    expect_its_grade(compose_hierarchical(reduce_scatter("ring"), all_reduce("two_shot"), *inner));
+    expect_its_grade(
+        compose_hierarchical(rounding_reduce_scatter(), all_reduce("two_shot"), *inner));
   }
 }
 
@@ -86,7 +109,7 @@ TEST(Hierarchical, SendsOnlyItsPartToOtherHosts) {
   for (const Shape& shape : {Shape{.ranks = 6, .group = 2}, Shape{.ranks = 24, .group = 8}}) {
     const int32_t hosts = shape.ranks / shape.group;
     const Algorithm composed =
-        compose_hierarchical(reduce_scatter("ring"), all_reduce("ring"), all_gather("ring"));
+        compose_hierarchical(rounding_reduce_scatter(), all_reduce("ring"), all_gather("ring"));
     const std::vector<Program> programs = emit_all(composed, shape);
     for (int32_t rank = 0; rank < shape.ranks; ++rank) {
       int32_t outside = 0;
@@ -103,14 +126,14 @@ TEST(Hierarchical, SendsOnlyItsPartToOtherHosts) {
       EXPECT_EQ(outside, 2 * (hosts - 1));
       EXPECT_EQ(inside, 2 * (shape.group - 1) * hosts);
     }
-    EXPECT_EQ(depth_of(composed, shape), 2 * (hosts + shape.group - 2));
+    EXPECT_EQ(depth_of(composed, shape), 1 + 2 * (hosts - 1) + shape.group - 1);
   }
 }
 
 TEST(Hierarchical, DeclaresItsLimitsExactly) {
   for (const Algorithm* inner : algorithms_for(Collective::all_gather)) {
-    const Algorithm composed =
-        compose_hierarchical(reduce_scatter("ring"), all_reduce("recursive_multiplying_4"), *inner);
+    const Algorithm composed = compose_hierarchical(rounding_reduce_scatter(),
+                                                    all_reduce("recursive_multiplying_4"), *inner);
     for (const Shape& shape : {Shape{.ranks = 12, .group = 4}, Shape{.ranks = 30, .group = 2}}) {
       if (!composed.supports(shape).empty()) continue;
       size_t fan_out = 0;
@@ -130,17 +153,17 @@ TEST(Hierarchical, DeclaresItsLimitsExactly) {
 
 TEST(Hierarchical, SaysWhereItDoesNotRun) {
   const Algorithm of_rings =
-      compose_hierarchical(reduce_scatter("ring"), all_reduce("ring"), all_gather("ring"));
+      compose_hierarchical(rounding_reduce_scatter(), all_reduce("ring"), all_gather("ring"));
   for (const Shape& shape :
        {Shape{.ranks = 1}, Shape{.ranks = 8, .group = 1}, Shape{.ranks = 8, .group = 8}}) {
     EXPECT_THAT(of_rings.supports(shape), testing::HasSubstr("several hosts"));
   }
   EXPECT_EQ(of_rings.supports({.ranks = 9, .group = 3}), "");
-  const Algorithm canonical = compose_hierarchical(a_canonical_reduce_scatter(),
-                                                   all_reduce("two_shot"), all_gather("ring"));
+  const Algorithm canonical =
+      compose_hierarchical(canonical_reduce_scatter(), all_reduce("two_shot"), all_gather("ring"));
   EXPECT_THAT(canonical.supports({.ranks = 9, .group = 3}), testing::HasSubstr("power of two"));
   const Algorithm swing =
-      compose_hierarchical(reduce_scatter("ring"), all_reduce("swing"), all_gather("ring"));
+      compose_hierarchical(rounding_reduce_scatter(), all_reduce("swing"), all_gather("ring"));
   EXPECT_THAT(swing.supports({.ranks = 6, .group = 2}),
               testing::AllOf(testing::HasSubstr("all_reduce swing among 3"),
                              testing::HasSubstr("even number")));
@@ -149,9 +172,9 @@ TEST(Hierarchical, SaysWhereItDoesNotRun) {
 TEST(Hierarchical, TakesEachKindInItsPlace) {
   EXPECT_THROW(compose_hierarchical(all_gather("ring"), all_reduce("ring"), all_gather("ring")),
                Error);
-  EXPECT_THROW(
-      compose_hierarchical(reduce_scatter("ring"), reduce_scatter("ring"), all_gather("ring")),
-      Error);
+  EXPECT_THROW(compose_hierarchical(canonical_reduce_scatter(), canonical_reduce_scatter(),
+                                    all_gather("ring")),
+               Error);
 }
 
 TEST(Hierarchical, IsFoundByItsName) {

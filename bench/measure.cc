@@ -4,36 +4,39 @@
 #include <cstring>
 
 #include "base/deadline.h"
-#include "base/error.h"
 #include "base/text.h"
 #include "bench/pattern.h"
+#include "bench/rounding.h"
+#include "collectives/group.h"
 
 namespace tutti::bench {
 
 namespace {
 
-constexpr int kRoot = 0;
-
-uint64_t input_blocks(Collective collective, int ranks) {
-  return has_input_blocks(collective) ? ranks : 1;
+uint64_t blocks_of(Collective collective, int ranks) {
+  return has_input_blocks(collective) || has_output_blocks(collective) ? ranks : 1;
 }
-uint64_t output_blocks(Collective collective, int ranks) {
-  return has_output_blocks(collective) ? ranks : 1;
+
+Layout layout_of(const Case& c, int ranks) {
+  Layout layout{
+      .collective = c.collective, .ranks = ranks, .count = element_count(c, ranks), .uneven = {}};
+  if (c.uneven) layout.uneven = uneven_blocks(c.collective, ranks, layout.count);
+  return layout;
 }
 
 }  // namespace
 
+std::string name(Collective collective, bool uneven) {
+  return cat(tutti::name(collective), uneven ? "v" : "");
+}
+
 uint64_t element_count(const Case& c, int ranks) {
   if (c.collective == Collective::barrier) return 0;
-  const uint64_t blocks =
-      std::max(input_blocks(c.collective, ranks), output_blocks(c.collective, ranks));
-  return c.bytes / (size_of(c.dtype) * blocks);
+  return c.bytes / (size_of(c.dtype) * blocks_of(c.collective, ranks));
 }
 
 uint64_t real_bytes(const Case& c, int ranks) {
-  const uint64_t blocks =
-      std::max(input_blocks(c.collective, ranks), output_blocks(c.collective, ranks));
-  return element_count(c, ranks) * blocks * size_of(c.dtype);
+  return element_count(c, ranks) * blocks_of(c.collective, ranks) * size_of(c.dtype);
 }
 
 double bus_factor(Collective collective, int ranks) {
@@ -60,54 +63,37 @@ double median(std::vector<double> values) {
 }
 
 Measurement::Measurement(Communicator& comm, const Case& c)
-    : comm_(comm), case_(c), count_(element_count(c, comm.size())) {
-  const int p = comm.size();
+    : comm_(comm), case_(c), layout_(layout_of(c, comm.size())) {
+  const int rank = comm.rank();
   const uint64_t size = size_of(c.dtype);
-  const uint64_t inputs = count_ * input_blocks(c.collective, p);
-  const uint64_t outputs = count_ * output_blocks(c.collective, p);
+  const uint64_t inputs = layout_.inputs(rank);
+  const uint64_t outputs = layout_.outputs(rank);
   pristine_.resize(inputs * size);
-  fill_pattern(c.dtype, c.op, p, comm.rank(), 0, inputs, pristine_.data());
+  fill_input(c.data, c.dtype, c.op, layout_, rank, pristine_.data());
   input_ = comm.allocate<std::byte>(inputs * size);
   output_ = comm.allocate<std::byte>(outputs * size);
-  input_buffer_ = {input_.get(), inputs, c.dtype};
-  output_buffer_ = {output_.get(), outputs, c.dtype};
+  std::fill_n(output_.get(), outputs * size, kUntouched);
+  requests_ = requests(layout_, rank, {input_.get(), inputs, c.dtype},
+                       {output_.get(), outputs, c.dtype}, reduction(c.data, c.op, rank));
 }
 
-Request Measurement::request() const {
-  const ConstBuffer in = as_const(input_buffer_);
-  switch (case_.collective) {
-    case Collective::all_reduce:
-      return Request::all_reduce(in, output_buffer_, case_.op);
-    case Collective::all_gather:
-      return Request::all_gather(in, output_buffer_);
-    case Collective::reduce_scatter:
-      return Request::reduce_scatter(in, output_buffer_, case_.op);
-    case Collective::broadcast:
-      return Request::broadcast(in, output_buffer_, kRoot);
-    case Collective::reduce:
-      return Request::reduce(in, output_buffer_, case_.op, kRoot);
-    case Collective::gather:
-      return Request::gather(in, output_buffer_, kRoot);
-    case Collective::scatter:
-      return Request::scatter(in, output_buffer_, kRoot);
-    case Collective::all_to_all:
-      return Request::all_to_all(in, output_buffer_);
-    case Collective::scan:
-      return Request::scan(in, output_buffer_, case_.op);
-    case Collective::exscan:
-      return Request::exscan(in, output_buffer_, case_.op);
-    case Collective::barrier:
-      return Request::barrier();
-    case Collective::send_recv:
-      break;
+CallOptions Measurement::options() const {
+  return {.algorithm = case_.algorithm, .deterministic = case_.deterministic};
+}
+
+void Measurement::call() {
+  if (requests_.size() == 1) return comm_.run(requests_.front(), options());
+  if (requests_.empty() && !pristine_.empty()) {  // a rank that is alone sends to itself
+    std::memcpy(output_.get(), input_.get(), pristine_.size());
   }
-  throw Error(ErrorCode::unsupported, cat("no benchmark for ", name(case_.collective)));
+  group_begin();
+  for (const Request& request : requests_) comm_.start(request, options());
+  group_end();
 }
 
-void Measurement::call() { comm_.run(request(), {.algorithm = case_.algorithm}); }
-
-std::string Measurement::algorithm() const {
-  return comm_.prepare(request(), {.algorithm = case_.algorithm}).algorithm();
+std::string Measurement::algorithm() {
+  if (requests_.size() != 1) return "";
+  return comm_.prepare(requests_.front(), options()).algorithm();
 }
 
 std::vector<double> Measurement::run(int warm_up, int timed) {
@@ -124,39 +110,35 @@ std::vector<double> Measurement::run(int warm_up, int timed) {
   return times;
 }
 
-uint64_t Measurement::count_wrong() {
-  const int p = comm_.size();
-  const uint64_t size = size_of(case_.dtype);
-  const uint64_t outputs = output_buffer_.count;
-  std::vector<std::byte> expected(outputs * size);
-  const auto rank = static_cast<uint64_t>(comm_.rank());
-  bool has_output = true;
-  switch (case_.collective) {
-    case Collective::all_reduce:
-      fill_expected(case_.dtype, case_.op, p, 0, outputs, expected.data());
-      break;
-    case Collective::reduce:
-      has_output = comm_.rank() == kRoot;
-      fill_expected(case_.dtype, case_.op, p, 0, outputs, expected.data());
-      break;
-    case Collective::reduce_scatter:
-      fill_expected(case_.dtype, case_.op, p, rank * count_, outputs, expected.data());
-      break;
-    case Collective::broadcast:
-      fill_pattern(case_.dtype, case_.op, p, kRoot, 0, outputs, expected.data());
-      break;
-    case Collective::all_gather:
-      for (int r = 0; r < p; ++r) {
-        fill_pattern(case_.dtype, case_.op, p, r, 0, count_, expected.data() + r * count_ * size);
-      }
-      break;
-    default:
-      has_output = false;
+Digest Measurement::digest() {
+  const uint64_t bytes = layout_.outputs(comm_.rank()) * size_of(case_.dtype);
+  return bench::digest(comm_, layout_, {output_.get(), bytes});
+}
+
+uint64_t Measurement::count_wrong_here() const {
+  const Case& c = case_;
+  const int rank = comm_.rank();
+  const bool rounds =
+      c.data == Data::rounding && reduces(c.collective) && order_matters(c.dtype, c.op);
+  uint64_t wrong = 0;
+  if (!rounds || c.deterministic) {
+    const std::vector<std::byte> expected = expected_output(c.data, c.dtype, c.op, layout_, rank);
+    wrong = bench::count_wrong(c.dtype, output_.get(), expected.data(), layout_.outputs(rank));
   }
-  uint64_t wrong =
-      has_output ? bench::count_wrong(case_.dtype, output_.get(), expected.data(), outputs) : 0;
+  if (!rounds) return wrong;
+  uint64_t outside = 0;
+  for (const Part& part : output_parts(layout_, rank)) {  // of a collective that reduces: one
+    outside += count_outside_bound(c.dtype, c.op, layout_.ranks, part.combined, part.first,
+                                   part.count, output_.get());
+  }
+  return std::max(wrong, outside);
+}
+
+uint64_t Measurement::count_wrong() {
+  uint64_t wrong = count_wrong_here();
   comm_.all_reduce(std::span(&wrong, 1));
-  if (outputs > 0) std::memset(output_.get(), 0xa5, outputs * size);  // the next call starts clean
+  const uint64_t bytes = layout_.outputs(comm_.rank()) * size_of(case_.dtype);
+  std::fill_n(output_.get(), bytes, kUntouched);
   return wrong;
 }
 

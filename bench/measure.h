@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "bench/digest.h"
+#include "bench/layout.h"
 #include "collectives/communicator.h"
 #include "collectives/program.h"
 
@@ -14,16 +16,17 @@ namespace tutti::bench {
 
 struct Case {
   Collective collective = Collective::all_reduce;
+  bool uneven = false;  // the v-variant, with uneven_blocks()
   DType dtype = DType::f32;
   ReduceOp op = ReduceOp::sum;
   std::string algorithm = "auto";
   uint64_t bytes = 0;  // as nccl-tests counts them: of the larger of the two buffers
+  Data data = Data::exact;
+  bool deterministic = false;
 };
 
-struct Timing {
-  std::vector<double> times_us;  // of each timed call, the slowest rank's; same on every rank
-  uint64_t wrong = 0;            // wrong elements, over all ranks
-};
+// "all_gatherv"
+std::string name(Collective collective, bool uneven);
 
 // Elements of one block (all_reduce: of the buffer) that fit into `bytes`.
 uint64_t element_count(const Case& c, int ranks);
@@ -34,30 +37,40 @@ double bus_factor(Collective collective, int ranks);
 
 double median(std::vector<double> values);
 
-// A case's buffers, filled and ready; timed in several rounds, so that peers can be timed in
-// between.
+// A case's buffers, filled and ready; timed in several rounds, so that peers, or other algorithms,
+// can be timed in between. Root is rank 0.
 class Measurement {
  public:
   Measurement(Communicator& comm, const Case& c);
-  // Untimed calls, then timed ones. Collective.
+
+  // From now on.
+  void use(const std::string& algorithm) { case_.algorithm = algorithm; }
+  // Untimed calls, then timed ones. In microseconds, of each timed call; the same on every rank.
+  // Collective.
   std::vector<double> run(int warm_up, int timed);
-  // Wrong elements of the last call, over all ranks. Collective.
+  // Of the last call. Collective.
+  Digest digest();
+  // Wrong elements of the last call, over all ranks: those that differ from the right result. Of
+  // rounding data whose result depends on the order: those outside of what roundings explain, and
+  // in a deterministic call those that differ from the canonical result. Collective; clears the
+  // output.
   uint64_t count_wrong();
-  // The name of the one that runs.
-  std::string algorithm() const;
+  // The name of the one that runs; empty where none is needed. Throws Error(unsupported) where the
+  // one that was asked for cannot run.
+  std::string algorithm();
 
  private:
-  Request request() const;
+  CallOptions options() const;
   void call();
+  uint64_t count_wrong_here() const;
 
   Communicator& comm_;
-  const Case case_;
-  const uint64_t count_;
+  Case case_;
+  const Layout layout_;
   std::vector<std::byte> pristine_;
   Memory<std::byte> input_;
   Memory<std::byte> output_;
-  Buffer input_buffer_;
-  Buffer output_buffer_;
+  std::vector<Request> requests_;
 };
 
 }  // namespace tutti::bench

@@ -132,7 +132,12 @@ void CommunicatorImpl::plan_send_recv(const Request& request, PreparedCall& prep
 void CommunicatorImpl::plan_collective(Request& request, const CallOptions& options,
                                        PreparedCall& prepared) {
   Call& call = prepared.call;
-  const Algorithm* algorithm = size() > 1 ? &algorithm_for(request, options) : nullptr;
+  const Algorithm* algorithm = nullptr;
+  if (size() > 1) {
+    algorithm = &algorithm_for(request, options);
+  } else if (!options.algorithm.empty() && options.algorithm != "auto") {
+    resolve_algorithm(request.collective, options.algorithm);  // a wrong name is wrong alone too
+  }
   call.signature = signature_of(request, algorithm != nullptr ? algorithm->id : uint16_t{0});
   prepared.op = std::move(request.op);
   call.function = prepared.op.function.get();

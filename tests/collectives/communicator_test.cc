@@ -64,7 +64,9 @@ void check_all_reduce(Communicator& comm, DType dtype, ReduceOp op, uint64_t cou
   Array output(dtype, count, shift);
   Array expected = expected_array(dtype, op, comm.size(), 0, count);
   Array& target = in_place ? input : output;
-  comm.all_reduce(as_const(input.buffer()), target.buffer(), op, {.algorithm = algorithm});
+  const Reduction reduction =
+      op == ReduceOp::premul_sum ? Reduction::premul_sum(bench::pattern_factor(comm.rank())) : op;
+  comm.all_reduce(as_const(input.buffer()), target.buffer(), reduction, {.algorithm = algorithm});
   EXPECT_EQ(count_wrong(dtype, target.data(), expected.data(), count), 0)
       << algorithm << " " << name(dtype) << " " << name(op) << " count " << count << " on "
       << comm.size() << (in_place ? " in place" : "");
@@ -144,13 +146,11 @@ INSTANTIATE_TEST_SUITE_P(All, OnLayout,
 TEST_P(OnLayout, AllReduceByEveryAlgorithm) {
   run_ranks(ranks(), [](const Job& job) {
     Communicator comm = Communicator::init(job);
-    for (const Algorithm& algorithm : all_algorithms()) {
-      if (algorithm.collective != Collective::all_reduce ||
-          !algorithm.supports(comm.size()).empty())
-        continue;
+    for (const Algorithm* algorithm : algorithms_for(Collective::all_reduce)) {
+      if (!algorithm->supports({.ranks = comm.size()}).empty()) continue;
       for (const uint64_t count : {0, 1, 2, 17, 1003, 40009}) {
         for (const bool in_place : {false, true}) {
-          check_all_reduce(comm, DType::f32, ReduceOp::sum, count, algorithm.name, in_place,
+          check_all_reduce(comm, DType::f32, ReduceOp::sum, count, algorithm->name, in_place,
                            count % 4);
         }
       }
@@ -251,7 +251,8 @@ TEST_P(OnTransport, EveryTypeAndOperator) {
     Communicator comm = Communicator::init(job);
     for (const DType dtype : kAllDTypes) {
       for (const ReduceOp op : kAllReduceOps) {
-        if (supports(op, dtype)) check_all_reduce(comm, dtype, op, 1003, "auto", false, 1);
+        if (!supports(op, dtype) || op == ReduceOp::user) continue;
+        check_all_reduce(comm, dtype, op, 1003, "auto", false, 1);
       }
     }
   });

@@ -1,0 +1,153 @@
+#include "tools/tutti/bench_options.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <optional>
+#include <tuple>
+#include <utility>
+
+#include "base/error.h"
+#include "base/settings.h"
+#include "base/text.h"
+#include "collectives/algorithm.h"
+#include "collectives/interchange/msccl_import.h"
+#include "collectives/interchange/resolve.h"
+
+namespace tutti::tool {
+
+namespace {
+
+// A collective, and whether it is the v-variant.
+using Kind = std::pair<Collective, bool>;
+
+std::vector<Kind> all_kinds() {
+  std::vector<Kind> kinds;
+  for (const Collective c : kCollectivesWithAlgorithms) kinds.emplace_back(c, false);
+  kinds.emplace_back(Collective::send_recv, false);
+  for (const Collective c : kCollectivesWithAlgorithms) {
+    if (has_input_blocks(c) || has_output_blocks(c)) kinds.emplace_back(c, true);
+  }
+  return kinds;
+}
+
+Kind parse_kind(const std::string& text) {
+  std::string names;
+  for (const Kind& kind : all_kinds()) {
+    const std::string name = bench::name(kind.first, kind.second);
+    if (name == text) return kind;
+    names += cat(names.empty() ? "" : ", ", name);
+  }
+  throw Error(ErrorCode::invalid_argument, cat("there is no collective '", text, "'"),
+              {.remedy = cat("use one of ", names)});
+}
+
+template <typename Values>
+std::string names_of(const Values& values) {
+  std::string names;
+  for (const auto value : values) names += cat(' ', name(value));
+  return names;
+}
+
+DType parse_type(const std::string& text) {
+  const std::optional<DType> dtype = parse_dtype(text);
+  if (dtype) return *dtype;
+  throw Error(ErrorCode::invalid_argument, cat("there is no dtype '", text, "'"),
+              {.remedy = cat("use one of", names_of(kAllDTypes))});
+}
+
+ReduceOp parse_op(const std::string& text) {
+  const std::optional<ReduceOp> op = parse_reduce_op(text);
+  if (op) return *op;
+  throw Error(ErrorCode::invalid_argument, cat("there is no reduce op '", text, "'"),
+              {.remedy = cat("use one of", names_of(kAllReduceOps))});
+}
+
+// Characters of UTF-8.
+size_t width(const std::string& text) {
+  return std::ranges::count_if(text, [](char c) { return (c & 0xc0) != 0x80; });
+}
+
+// "1-4, 6, 8-10, ...: why not the others", of the numbers of ranks on one host.
+std::string where_it_runs(const Algorithm& algorithm) {
+  constexpr int kShown = 16;
+  constexpr int kLast = 64;
+  std::string runs;
+  std::string reason;
+  int first = 0;
+  for (int ranks = 1; ranks <= kLast; ++ranks) {
+    const std::string problem = algorithm.supports({.ranks = ranks});
+    if (!problem.empty() && reason.empty()) reason = problem;
+    if (problem.empty() && first == 0) first = ranks;
+    const bool ends = !problem.empty() || ranks == kLast;
+    if (!ends || first == 0) continue;
+    const int last = problem.empty() ? ranks : ranks - 1;
+    if (first <= kShown) {
+      runs += cat(runs.empty() ? "" : ", ", first, last > first ? cat('-', last) : "");
+    } else if (!runs.ends_with("...")) {
+      runs += ", ...";
+    }
+    first = 0;
+  }
+  if (reason.empty()) return "any";
+  return cat(runs, runs.empty() ? "" : "; ", reason);
+}
+
+}  // namespace
+
+bench::Case parse_case(const BenchOptions& options) {
+  bench::Case c;
+  std::tie(c.collective, c.uneven) = parse_kind(options.collective);
+  c.dtype = parse_type(options.dtype);
+  c.op = parse_op(options.op);
+  if (reduces(c.collective) && !supports(c.op, c.dtype)) {
+    throw Error(ErrorCode::invalid_argument, cat(options.op, " does not work on ", options.dtype),
+                {.cause = "bitwise operators work on integers only, minloc and maxloc on pairs "
+                          "only, and no other on pairs"});
+  }
+  c.algorithm = options.all() ? "auto" : options.algorithm;
+  if (c.algorithm != "auto") resolve_algorithm(c.collective, c.algorithm);
+  c.data = options.digest ? bench::Data::rounding : bench::Data::exact;
+  c.deterministic = options.deterministic || settings().get_bool("TUTTI_DETERMINISTIC");
+  return c;
+}
+
+std::vector<uint64_t> parse_sizes(const BenchOptions& options, const bench::Case& c) {
+  if (c.collective == Collective::barrier) return {0};
+  const uint64_t min = parse_bytes(options.min);
+  const uint64_t max = parse_bytes(options.max);
+  if (min > max || options.factor < 2) {
+    throw Error(ErrorCode::invalid_argument,
+                cat("--min ", options.min, " --max ", options.max, " --factor ", options.factor,
+                    " names no sizes"),
+                {.remedy = "--min must not exceed --max, and --factor must be at least 2"});
+  }
+  std::vector<uint64_t> sizes;
+  for (uint64_t bytes = min; bytes <= max; bytes *= options.factor) {
+    sizes.push_back(bytes);
+    if (bytes == 0 || bytes > UINT64_MAX / options.factor) break;
+  }
+  return sizes;
+}
+
+void list_algorithms(const BenchOptions& options) {
+  const auto [collective, uneven] = parse_kind(options.collective);
+  load_algorithm_files();
+  std::vector<std::array<std::string, 4>> lines;
+  std::array<size_t, 4> widths = {};
+  for (const Algorithm* algorithm : algorithms_for(collective)) {
+    lines.push_back({algorithm->name, std::string(name(algorithm->grade)), algorithm->source,
+                     where_it_runs(*algorithm)});
+    for (size_t i = 0; i < widths.size(); ++i) {
+      widths[i] = std::max(widths[i], width(lines.back()[i]));
+    }
+  }
+  for (const auto& line : lines) {
+    for (size_t i = 0; i + 1 < line.size(); ++i) {
+      std::printf("%s%*s  ", line[i].c_str(), static_cast<int>(widths[i] - width(line[i])), "");
+    }
+    std::printf("ranks: %s\n", line.back().c_str());
+  }
+}
+
+}  // namespace tutti::tool

@@ -1,0 +1,40 @@
+// The command line of `tutti bench`, and what it means.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "bench/measure.h"
+
+namespace tutti::tool {
+
+struct BenchOptions {
+  std::string collective;
+  int ranks = 0;
+  std::string min = "8";
+  std::string max = "64M";
+  int factor = 2;
+  std::string dtype = "f32";
+  std::string op = "sum";
+  std::string algorithm = "auto";  // a name, "auto", "all" or "list"
+  std::string transport;
+  bool digest = false;
+  bool deterministic = false;
+  std::vector<std::string> peers;
+  int rounds = 0;      // 0: by what is timed
+  int iterations = 0;  // 0: by size
+  std::string json;
+  std::string csv;
+
+  bool all() const { return algorithm == "all"; }
+};
+
+// These throw Error(invalid_argument) that says what there is instead.
+bench::Case parse_case(const BenchOptions& options);
+std::vector<uint64_t> parse_sizes(const BenchOptions& options, const bench::Case& c);
+
+// Prints the algorithms of a collective: name, grade, source, and on how many ranks each runs.
+void list_algorithms(const BenchOptions& options);
+
+}  // namespace tutti::tool

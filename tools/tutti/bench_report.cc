@@ -1,0 +1,181 @@
+#include "tools/tutti/bench_report.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace tutti::tool {
+
+namespace {
+
+std::ofstream open_for_writing(const std::string& path) {
+  std::ofstream file;
+  if (path.empty()) return file;
+  errno = 0;
+  file.open(path);
+  if (!file) {
+    throw system_error(cat("cannot write ", path), errno,
+                       {.remedy = "name a file in a directory you may write"});
+  }
+  return file;
+}
+
+void finish_file(std::ofstream& file, const std::string& path) {
+  if (!file.flush()) throw system_error(cat("cannot write ", path), errno);
+}
+
+// A rank that is alone moves nothing; it then has the transport that was asked for.
+std::string shown_transport(const Communicator& comm, const BenchOptions& options) {
+  return comm.size() == 1 && !options.transport.empty() ? options.transport : comm.transport();
+}
+
+std::string note(const BenchRow& row) {
+  return cat(row.is_best ? "best" : "", row.is_best && row.is_auto ? " " : "",
+             row.is_auto ? "auto" : "");
+}
+
+// A composition's name has commas.
+std::string csv_cell(const std::string& text) {
+  return text.find(',') == std::string::npos ? text : cat('"', text, '"');
+}
+
+// Of factors: how large they are on average, and at worst.
+struct Factors {
+  double log_sum = 0;
+  double worst = 0;
+  int count = 0;
+
+  void add(double factor) {
+    log_sum += std::log(factor);
+    worst = std::max(worst, factor);
+    ++count;
+  }
+  double mean() const { return std::exp(log_sum / count); }
+};
+
+}  // namespace
+
+BenchReport::BenchReport(const BenchOptions& options, const bench::Case& c,
+                         const Communicator* comm)
+    : options_(options),
+      case_(c),
+      comm_(comm),
+      json_(open_for_writing(options.json)),
+      csv_(open_for_writing(options.csv)) {}
+
+void BenchReport::print_header() const {
+  std::printf("# tutti bench %s: %d ranks, %s, %s, transport %s%s\n", options_.collective.c_str(),
+              comm_->size(), std::string(name(case_.dtype)).c_str(),
+              std::string(name(case_.op)).c_str(), shown_transport(*comm_, options_).c_str(),
+              case_.deterministic ? ", deterministic" : "");
+  std::printf("%12s %12s %6s %-20s %12s %12s %10s %10s %6s", "bytes", "count", "type", "algorithm",
+              "time us", "min us", "algbw GB/s", "busbw GB/s", "wrong");
+  for (const std::string& peer : options_.peers) {
+    std::printf(" %12s %7s", (peer + " us").c_str(), "ratio");
+  }
+  if (options_.digest) std::printf(" %-64s", "digest");
+  std::printf("\n");
+  std::fflush(stdout);
+}
+
+void BenchReport::add(const BenchRow& row) {
+  if (options_.all() && !rows_.empty() && rows_.back().bytes != row.bytes) std::printf("\n");
+  rows_.push_back(row);
+  print(row);
+}
+
+void BenchReport::print(const BenchRow& row) const {
+  std::printf("%12lu %12lu %6s %-20s %12.2f %12.2f %10.3f %10.3f %6lu",
+              static_cast<unsigned long>(row.bytes), static_cast<unsigned long>(row.count),
+              std::string(name(case_.dtype)).c_str(), row.algorithm.c_str(), row.time_us,
+              row.min_us, row.algbw, row.busbw, static_cast<unsigned long>(row.wrong));
+  for (const double peer : row.peer_us) std::printf(" %12.2f %7.3f", peer, row.time_us / peer);
+  if (options_.digest) std::printf(" %s", row.digest.c_str());
+  if (row.is_best || row.is_auto) std::printf("  %s", note(row).c_str());
+  std::printf("\n");
+  std::fflush(stdout);
+}
+
+void BenchReport::finish() {
+  print_ratios();
+  print_choices();
+  if (json_.is_open()) write_json();
+  if (csv_.is_open()) write_csv();
+}
+
+void BenchReport::print_ratios() const {
+  for (size_t i = 0; i < options_.peers.size(); ++i) {
+    Factors factors;
+    for (const BenchRow& row : rows_) factors.add(row.time_us / row.peer_us[i]);
+    std::printf("# time over %s's: geometric mean %.3f, worst %.3f\n", options_.peers[i].c_str(),
+                factors.mean(), factors.worst);
+  }
+}
+
+// How well auto does.
+void BenchReport::print_choices() const {
+  if (!options_.all()) return;
+  Factors factors;
+  int best = 0;
+  for (const BenchRow& row : rows_) {
+    if (!row.is_auto) continue;
+    const auto fastest = std::ranges::find_if(
+        rows_, [&](const BenchRow& r) { return r.bytes == row.bytes && r.is_best; });
+    best += row.is_best ? 1 : 0;
+    factors.add(row.time_us / fastest->time_us);
+  }
+  if (factors.count == 0) return;
+  std::printf(
+      "# auto took the best for %d of %d sizes; its time over the best's: geometric mean "
+      "%.3f, worst %.3f\n",
+      best, factors.count, factors.mean(), factors.worst);
+}
+
+void BenchReport::write_json() {
+  nlohmann::ordered_json document = {{"collective", options_.collective},
+                                     {"ranks", comm_->size()},
+                                     {"dtype", name(case_.dtype)},
+                                     {"op", name(case_.op)},
+                                     {"transport", shown_transport(*comm_, options_)},
+                                     {"results", nlohmann::ordered_json::array()}};
+  for (const BenchRow& row : rows_) {
+    nlohmann::ordered_json result = {{"bytes", row.bytes},         {"count", row.count},
+                                     {"algorithm", row.algorithm}, {"time_us", row.time_us},
+                                     {"min_us", row.min_us},       {"algbw_GBps", row.algbw},
+                                     {"busbw_GBps", row.busbw},    {"wrong", row.wrong}};
+    if (options_.digest) result["digest"] = row.digest;
+    if (options_.all()) {
+      result["best"] = row.is_best;
+      result["auto"] = row.is_auto;
+    }
+    for (size_t i = 0; i < row.peer_us.size(); ++i) {
+      result["peers"][options_.peers[i]] = {{"time_us", row.peer_us[i]},
+                                            {"ratio", row.time_us / row.peer_us[i]}};
+    }
+    document["results"].push_back(std::move(result));
+  }
+  json_ << document.dump(2) << '\n';
+  finish_file(json_, options_.json);
+}
+
+void BenchReport::write_csv() {
+  csv_ << "bytes,count,algorithm,time_us,min_us,algbw_GBps,busbw_GBps,wrong";
+  for (const std::string& peer : options_.peers) csv_ << ',' << peer << "_us," << peer << "_ratio";
+  csv_ << (options_.digest ? ",digest" : "") << (options_.all() ? ",note" : "") << '\n';
+  for (const BenchRow& row : rows_) {
+    csv_ << row.bytes << ',' << row.count << ',' << csv_cell(row.algorithm) << ',' << row.time_us
+         << ',' << row.min_us << ',' << row.algbw << ',' << row.busbw << ',' << row.wrong;
+    for (const double peer : row.peer_us) csv_ << ',' << peer << ',' << row.time_us / peer;
+    if (options_.digest) csv_ << ',' << row.digest;
+    if (options_.all()) csv_ << ',' << note(row);
+    csv_ << '\n';
+  }
+  finish_file(csv_, options_.csv);
+}
+
+}  // namespace tutti::tool

@@ -1,0 +1,59 @@
+// What `tutti bench` shows and writes: the table, JSON and CSV.
+#pragma once
+
+#include <cstdint>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "bench/measure.h"
+#include "collectives/communicator.h"
+#include "tools/tutti/bench_options.h"
+
+namespace tutti::tool {
+
+// One size with one algorithm.
+struct BenchRow {
+  uint64_t bytes = 0;
+  uint64_t count = 0;
+  std::string algorithm;
+  double time_us = 0;  // the median
+  double min_us = 0;
+  double algbw = 0;  // GB/s
+  double busbw = 0;
+  uint64_t wrong = 0;
+  std::string digest;           // --digest
+  std::vector<double> peer_us;  // medians, in the order of the peers
+  // --algorithm all:
+  bool is_best = false;
+  bool is_auto = false;
+};
+
+// Opens the files when it is made, so that a wrong path is said before anything is timed. All throw
+// Error(system) where a file cannot be written.
+class BenchReport {
+ public:
+  // Without `comm`: only looks whether the files can be written.
+  BenchReport(const BenchOptions& options, const bench::Case& c, const Communicator* comm);
+
+  void print_header() const;
+  void add(const BenchRow& row);
+  // The summary, and the files.
+  void finish();
+
+ private:
+  void print(const BenchRow& row) const;
+  void print_ratios() const;
+  void print_choices() const;
+  void write_json();
+  void write_csv();
+
+  const BenchOptions& options_;
+  const bench::Case& case_;
+  const Communicator* comm_;
+  std::ofstream json_;
+  std::ofstream csv_;
+  std::vector<BenchRow> rows_;
+};
+
+}  // namespace tutti::tool

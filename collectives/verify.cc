@@ -122,7 +122,7 @@ Grade check_run(std::span<const Plan> plans, bool in_place) {
 
 }  // namespace
 
-Verdict verify(Collective collective, std::span<const Program> programs, const Proof& proof) {
+Verdict verify(Collective collective, std::vector<Program> programs, const Proof& proof) {
   const auto ranks = static_cast<int32_t>(programs.size());
   if (ranks == 0 || proof.root < 0 || proof.root >= ranks) {
     return {.problem = cat("there is no root ", proof.root, " among ", ranks, " ranks")};
@@ -134,7 +134,7 @@ Verdict verify(Collective collective, std::span<const Program> programs, const P
     plans.reserve(ranks);
     for (int32_t rank = 0; rank < ranks; ++rank) {
       plans.push_back(make_plan(collective, {.ranks = ranks, .rank = rank, .root = proof.root},
-                                programs[rank]));
+                                std::move(programs[rank])));
     }
     check_messages(collective, plans);
     const Grade apart = check_run(plans, false);

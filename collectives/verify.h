@@ -25,7 +25,7 @@ struct Proof {
 };
 
 // `programs[r]` is rank r's.
-Verdict verify(Collective collective, std::span<const Program> programs, const Proof& proof = {});
+Verdict verify(Collective collective, std::vector<Program> programs, const Proof& proof = {});
 // shape.rank does not matter: all ranks' programs are proved.
 Verdict verify(const Algorithm& algorithm, const Shape& shape);
 

@@ -63,10 +63,12 @@ void run_alone(const PreparedCall& prepared) {
   };
   const std::byte* const input = call.input + start(call.input_blocks);
   std::byte* const output = call.output + start(call.output_blocks);
+  const uint64_t count =
+      call.input_blocks.empty() ? prepared.input_count : call.input_blocks.counts[0];
   if (prepared.op.op == ReduceOp::premul_sum) {
-    scale(output, input, prepared.input_count, signature.dtype, prepared.op.factor);
-  } else if (output != input && prepared.input_count > 0) {
-    std::memmove(output, input, prepared.input_count * size);
+    scale(output, input, count, signature.dtype, prepared.op.factor);
+  } else if (output != input && count > 0) {
+    std::memmove(output, input, count * size);
   }
 }
 

@@ -143,7 +143,7 @@ Order order_of(const Plan& plan) {
 class Walk {
  public:
   Walk(std::span<const Plan> plans, const StepCosts& costs, const Machine& machine, int slices)
-      : plans_(plans), costs_(costs), switch_time_(machine.model.switch_time) {
+      : plans_(plans), costs_(costs), switch_time_(machine.model.switch_time), ends_(slices, 0) {
     const size_t local = std::min<size_t>(machine.group, plans.size());
     const size_t cores = std::min<size_t>(local, machine.model.cores);
     cores_.resize(plans.size() / local * cores);
@@ -155,18 +155,17 @@ class Walk {
     }
   }
 
-  double run() {
-    double end = 0;
+  // When each slice is done.
+  std::vector<double> run() {
     for (Core& core : cores_) look_ahead(core);
     while (true) {
       Core& core = *std::ranges::min_element(cores_, {}, &Core::next_start);
-      if (core.next_rank < 0) return end;
+      if (core.next_rank < 0) return ends_;
       Rank& rank = ranks_[core.next_rank];
       const int32_t instance = rank.ready.top().second;
       rank.ready.pop();
       core.last = core.next_rank;
       core.free = execute(core.next_rank, instance, core.next_start);
-      end = std::max(end, core.free);
       look_ahead(core);
     }
   }
@@ -238,6 +237,7 @@ class Walk {
     const int32_t slice = instance / steps;
     const Step& step = plans_[number].program.steps[instance % steps];
     const double end = start + (costs_.is_silent(step) ? 0 : costs_.of(number, step).seconds);
+    ends_[slice] = std::max(ends_[slice], end);
     for (const int32_t next : ranks_[number].order.followers[instance % steps]) {
       release(number, slice * steps + next, end);
     }
@@ -258,6 +258,7 @@ class Walk {
   std::span<const Plan> plans_;
   const StepCosts& costs_;
   double switch_time_;
+  std::vector<double> ends_;  // by slice
   std::vector<Rank> ranks_;
   std::vector<Core> cores_;
 };
@@ -294,11 +295,10 @@ Prediction predict(std::span<const Plan> plans, uint64_t bytes, DType dtype,
     if (busy.seconds > prediction.seconds) prediction = busy;
   }
   const int slices = static_cast<int>(std::max<uint32_t>(1, costs.slicing().slices));
-  double seconds = Walk(plans, costs, machine, std::min(slices, kWalked)).run();
-  if (slices > kWalked) {
-    const double first = Walk(plans, costs, machine, 1).run();
-    seconds += (seconds - first) / (kWalked - 1) * (slices - kWalked);
-  }
+  const std::vector<double> ends = Walk(plans, costs, machine, std::min(slices, kWalked)).run();
+  double seconds = std::ranges::max(ends);
+  // The first slices fill the pipeline; between the last two it runs.
+  if (slices > kWalked) seconds += (ends[kWalked - 1] - ends[kWalked - 2]) * (slices - kWalked);
   prediction.seconds = std::max(prediction.seconds, seconds + costs.call());
   return prediction;
 }

@@ -53,7 +53,11 @@ void Execution::start(const Call& call, Transport* transport, const Limits& limi
   scratch_chunk_bytes_ = std::min(slice_elements_, chunks_.largest()) * width(accumulates_);
   const uint64_t scratch =
       scratch_chunk_bytes_ * plan.program.scratch_chunks * kWindow * lanes_.size();
-  if (scratch_.size() < scratch) scratch_.resize(scratch);
+  if (scratch_bytes_ < scratch) {
+    scratch_.reset();
+    scratch_ = std::make_unique_for_overwrite<std::byte[]>(scratch);
+    scratch_bytes_ = scratch;
+  }
 }
 
 void Execution::set_types(const Signature& signature) {
@@ -183,7 +187,7 @@ std::byte* Execution::address(Space space, int32_t chunk, int lane, uint32_t tur
   if (space == Space::scratch) {
     const uint64_t set = static_cast<uint64_t>(lane) * kWindow + turn % kWindow;
     const uint64_t index = set * call_->plan->program.scratch_chunks + chunk;
-    return const_cast<std::byte*>(scratch_.data()) + index * scratch_chunk_bytes_;
+    return scratch_.get() + index * scratch_chunk_bytes_;
   }
   const uint64_t element = chunks_.offset(space, chunk) + slice_of(lane, turn) * slice_elements_;
   const std::byte* base = space == Space::input ? call_->input : call_->output;

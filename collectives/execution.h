@@ -15,6 +15,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -133,7 +134,10 @@ class Execution {
   int credit_ = 1;
   std::vector<Lane> lanes_;
   size_t lanes_done_ = 0;
-  std::vector<std::byte> scratch_;
+  // Not cleared: programs declare more scratch chunks than each rank touches, and untouched pages
+  // cost nothing.
+  std::unique_ptr<std::byte[]> scratch_;
+  uint64_t scratch_bytes_ = 0;
   uint64_t scratch_chunk_bytes_ = 0;
   std::optional<Unexpected> unexpected_;
 };

@@ -1,0 +1,54 @@
+// Bruck all-gather: in round k everyone sends what it has, up to 2^k blocks, 2^k ranks down.
+//
+//   p = 5, blocks at rank 0:   0            from 1:  0 1            from 2:  0 1 2 3
+//                                          from 4:  0 1 2 3 4 (one block is missing)
+//
+// ceil(log2 p) rounds for every p, and p - 1 blocks received: the fewest of both. Blocks go
+// straight to their places in the output, so there is no rotation at the end.
+//
+// J. Bruck, C. Ho, S. Kipnis, E. Upfal, D. Weathersby: Efficient Algorithms for All-to-All
+// Communications in Multiport Message-Passing Systems. TPDS 8(11), 1997.
+
+#include <algorithm>
+
+#include "collectives/algorithms/algorithms.h"
+
+namespace tutti::algorithms {
+
+namespace {
+
+// Output blocks first to first + count - 1, counted around the ranks.
+RangeList blocks(int32_t first, int32_t count, int32_t ranks) {
+  first %= ranks;
+  const int32_t until_end = std::min(count, ranks - first);
+  RangeList ranges{output(first, until_end)};
+  if (count > until_end) ranges.push_back(output(0, count - until_end));
+  return ranges;
+}
+
+Program emit(const Shape& shape) {
+  const int32_t p = shape.ranks;
+  Program program{.input_chunks = 1,
+                  .output_chunks = p,
+                  .chunks_per_message = std::max(1, p / 2),
+                  .fan_out = std::max(1, doublings(p))};
+  program.steps.push_back(copy({input(0)}, {output(shape.rank)}));
+  for (int32_t have = 1; have < p; have *= 2) {
+    const int32_t count = std::min(have, p - have);
+    program.steps.push_back(send({(shape.rank + p - have) % p}, blocks(shape.rank, count, p)));
+    program.steps.push_back(recv((shape.rank + have) % p, blocks(shape.rank + have, count, p)));
+  }
+  return program;
+}
+
+}  // namespace
+
+Algorithm all_gather_bruck() {
+  return {.collective = Collective::all_gather,
+          .name = "bruck",
+          .source = "Bruck, Ho, Kipnis, Upfal, Weathersby, TPDS 1997",
+          .grade = Grade::canonical,
+          .emit = emit};
+}
+
+}  // namespace tutti::algorithms

@@ -1,0 +1,172 @@
+// Predictions where the textbooks have a formula, with round numbers for a machine.
+#include "collectives/cost.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/settings.h"
+#include "collectives/algorithm.h"
+#include "collectives/cost_model.h"
+
+namespace tutti {
+namespace {
+
+constexpr double kAlpha = 1e-6;
+constexpr double kBeta = 1e-9;
+constexpr double kGamma = 0.25e-9;
+constexpr uint64_t kBytes = 1 << 20;
+
+// Hockney's: a message takes alpha + n beta; reducing takes n gamma. One slice, a core for each.
+Machine hockney(int ranks) {
+  Machine machine;
+  machine.model.cores = 1024;
+  machine.model.shm.latency = kAlpha;
+  machine.model.shm.bytes.fill({.send = kBeta, .recv_reduce = kGamma, .reduce = kGamma});
+  machine.limits = {.lanes = 1, .slots = 1, .message_bytes = uint64_t{1} << 40};
+  machine.group = ranks;
+  return machine;
+}
+
+double seconds(Collective collective, std::string_view name, int ranks, uint64_t bytes,
+               const Machine& machine) {
+  const Algorithm& algorithm = require_algorithm(collective, name);
+  std::vector<Plan> plans;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const Shape shape{.ranks = ranks, .rank = rank};
+    plans.push_back(make_plan(collective, shape, algorithm.emit(shape)));
+  }
+  const double bound = lower_bound(plans[0], bytes, DType::f32, machine);
+  const double predicted = predict(plans, bytes, DType::f32, machine).seconds;
+  EXPECT_LE(bound, predicted * (1 + 1e-9)) << name;
+  return predicted;
+}
+
+TEST(Cost, OfARingIsPatarasukAndYuans) {
+  for (const int p : {2, 3, 8, 33}) {
+    const double part = static_cast<double>(kBytes) / p;
+    const double expected = 2 * (p - 1) * (kAlpha + part * kBeta) + (p - 1) * part * kGamma;
+    EXPECT_NEAR(seconds(Collective::all_reduce, "ring", p, kBytes, hockney(p)), expected,
+                1e-9 * expected)
+        << p;
+  }
+}
+
+TEST(Cost, OfRecursiveDoublingIsLogarithmic) {
+  for (int rounds = 1; rounds < 7; ++rounds) {
+    const double expected = rounds * (kAlpha + kBytes * (kBeta + kGamma));
+    EXPECT_NEAR(seconds(Collective::all_reduce, "recursive_doubling", 1 << rounds, kBytes,
+                        hockney(1 << rounds)),
+                expected, 1e-9 * expected);
+  }
+}
+
+TEST(Cost, OfABarrierIsItsRounds) {
+  EXPECT_NEAR(seconds(Collective::barrier, "dissemination", 9, 0, hockney(9)), 4 * kAlpha, 1e-12);
+}
+
+// A chain takes p - 1 hops for the first slice, and after that one slice per step of a rank in the
+// middle.
+TEST(Cost, OfAChainIsItsSlowestLink) {
+  constexpr int p = 5;
+  constexpr int kSlices = 64;
+  Machine machine = hockney(p);
+  machine.limits.message_bytes = kBytes / kSlices;
+  machine.model.shm.bytes.fill({.send = kBeta, .recv = kBeta});
+  const double slice = static_cast<double>(kBytes) / kSlices * kBeta;
+  const double expected = (p - 1) * (2 * slice + kAlpha) + (kSlices - 1) * 2 * slice;
+  EXPECT_NEAR(seconds(Collective::broadcast, "chain", p, kBytes, machine), expected,
+              0.02 * expected);
+}
+
+TEST(Cost, OfSharedCoresIsAllOfTheWork) {
+  constexpr int p = 8;
+  Machine machine = hockney(p);
+  const double alone = seconds(Collective::all_reduce, "two_shot", p, kBytes, machine);
+  machine.model.cores = 1;
+  const double sharing = seconds(Collective::all_reduce, "two_shot", p, kBytes, machine);
+  const double work = p * 2.0 * (p - 1) / p * kBytes * kBeta / (p - 1);  // each piece once
+  EXPECT_GE(sharing, work);
+  EXPECT_GT(sharing, alone);
+  machine.model.switch_time = 1e-4;
+  EXPECT_GE(seconds(Collective::all_reduce, "two_shot", p, kBytes, machine), sharing + 7e-4);
+}
+
+// Shared memory publishes a message once for all its readers; sockets send it to each.
+TEST(Cost, OfManyReaders) {
+  constexpr int p = 9;
+  Machine machine = hockney(p);
+  machine.model.tcp = machine.model.shm;
+  const double published = seconds(Collective::broadcast, "linear", p, kBytes, machine);
+  machine.near_shm = false;
+  const double sent = seconds(Collective::broadcast, "linear", p, kBytes, machine);
+  EXPECT_NEAR(published, kAlpha + kBytes * kBeta, 1e-9);
+  EXPECT_NEAR(sent, kAlpha + (p - 1) * kBytes * kBeta, 1e-9);
+}
+
+TEST(Cost, OfFarLinks) {
+  Machine machine = hockney(8);
+  machine.model.tcp = machine.model.shm;
+  machine.model.tcp.latency = 100 * kAlpha;
+  const double near = seconds(Collective::all_reduce, "recursive_doubling", 8, 8, machine);
+  machine.group = 4;  // one of the three rounds leaves the host
+  EXPECT_NEAR(seconds(Collective::all_reduce, "recursive_doubling", 8, 8, machine),
+              near + 99 * kAlpha, 1e-9);
+}
+
+// ---- the numbers
+
+TEST(CostModel, IsInterpolatedBetweenSizes) {
+  LinkCosts link;
+  link.bytes[0].send = 1;
+  link.bytes[1].send = 4;
+  link.bytes.back().send = 9;
+  EXPECT_EQ(link.at(0).send, 1);
+  EXPECT_EQ(link.at(LinkCosts::kFootprints[1]).send, 4);
+  EXPECT_EQ(link.at(uint64_t{1} << 40).send, 9);
+  const double middle = link.at(LinkCosts::kFootprints[0] * 2).send;
+  EXPECT_GT(middle, 1);
+  EXPECT_LT(middle, 4);
+}
+
+TEST(CostModel, SurvivesItsText) {
+  CostModel model = CostModel::defaults();
+  model.tcp.bytes[2].recv_reduce = 1.0 / 3;
+  model.cores = 7;
+  EXPECT_EQ(to_json(parse_cost_model(to_json(model))), to_json(model));
+}
+
+TEST(CostModel, RefusesTextsThatAreNone) {
+  const std::string good = to_json(CostModel::defaults());
+  for (const std::string& bad : {std::string(), std::string("{}"), good.substr(0, good.size() / 2),
+                                 std::string(R"({"format":99})")}) {
+    EXPECT_THROW(parse_cost_model(bad), Error) << bad;
+  }
+  std::string negative = good;
+  negative.replace(negative.find("\"call\":") + 7, 1, "-1");
+  EXPECT_THROW(parse_cost_model(negative), Error);
+}
+
+TEST(CostModel, ComesFromTheFileThatTheSettingNames) {
+  const std::string path = ::testing::TempDir() + "/tutti_cost_model.json";
+  CostModel model = CostModel::defaults();
+  model.switch_time = 0.5;
+  std::ofstream(path) << to_json(model);
+  settings().set("TUTTI_TUNE_FILE", path);
+  EXPECT_EQ(load_cost_model().switch_time, 0.5);
+  std::ofstream(path) << "not JSON";  // said in the log, and not used
+  EXPECT_EQ(to_json(load_cost_model()), to_json(CostModel::defaults()));
+  settings().set("TUTTI_TUNE_FILE", "none");
+  EXPECT_EQ(cost_model_file(), "");
+  EXPECT_EQ(to_json(load_cost_model()), to_json(CostModel::defaults()));
+  std::filesystem::remove(path);
+}
+
+}  // namespace
+}  // namespace tutti

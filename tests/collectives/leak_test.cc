@@ -1,41 +1,15 @@
 // Nothing leaks: descriptors, threads and mappings are gone when a communicator is.
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <fstream>
 #include <string>
-#include <thread>
 
-#include "base/deadline.h"
 #include "base/settings.h"
 #include "collectives/communicator.h"
+#include "tests/support/leftovers.h"
 #include "tests/support/ranks.h"
 
 namespace tutti {
 namespace {
-
-size_t entries_of(const char* folder) {
-  size_t count = 0;
-  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(folder)) ++count;
-  return count;
-}
-
-size_t mappings() {
-  std::ifstream file("/proc/self/maps");
-  size_t count = 0;
-  for (std::string line; std::getline(file, line);) count += line.find("memfd:tutti") != line.npos;
-  return count;
-}
-
-// A thread that was joined may stay in /proc for a moment: the kernel wakes the joiner first.
-size_t threads_at_rest(size_t expected) {
-  const Deadline deadline = Deadline::after(std::chrono::seconds(10));
-  size_t count = 0;
-  while ((count = entries_of("/proc/self/task")) > expected && !deadline.passed()) {
-    std::this_thread::yield();
-  }
-  return count;
-}
 
 class Leaks : public ::testing::TestWithParam<std::string> {
  protected:
@@ -59,12 +33,12 @@ TEST_P(Leaks, ThousandCommunicators) {
     });
   };
   run(1);
-  const size_t descriptors = entries_of("/proc/self/fd");
-  const size_t threads = entries_of("/proc/self/task");  // the sanitizers have one of their own
+  const size_t descriptors = testing::open_descriptors();
+  const size_t threads = testing::running_threads();  // the sanitizers have one of their own
   run(1000);
-  EXPECT_EQ(entries_of("/proc/self/fd"), descriptors);
-  EXPECT_LE(threads_at_rest(threads), threads);
-  EXPECT_EQ(mappings(), 0);
+  EXPECT_EQ(testing::open_descriptors(), descriptors);
+  EXPECT_LE(testing::threads_at_rest(threads), threads);
+  EXPECT_EQ(testing::shared_mappings(), 0);
 }
 
 }  // namespace

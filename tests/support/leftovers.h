@@ -1,0 +1,40 @@
+// What a process still holds: nothing may be left of a communicator that is gone.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <thread>
+
+#include "base/deadline.h"
+
+namespace tutti::testing {
+
+inline size_t entries_of(const char* folder) {
+  size_t count = 0;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(folder)) ++count;
+  return count;
+}
+
+inline size_t open_descriptors() { return entries_of("/proc/self/fd"); }
+inline size_t running_threads() { return entries_of("/proc/self/task"); }
+
+// A thread that was joined may stay in /proc for a moment: the kernel wakes the joiner first. This
+// waits for it.
+inline size_t threads_at_rest(size_t expected) {
+  const Deadline deadline = Deadline::after(std::chrono::seconds(10));
+  size_t count = 0;
+  while ((count = running_threads()) > expected && !deadline.passed()) std::this_thread::yield();
+  return count;
+}
+
+// Of the library's shared memory.
+inline size_t shared_mappings() {
+  std::ifstream file("/proc/self/maps");
+  size_t count = 0;
+  for (std::string line; std::getline(file, line);) count += line.find("memfd:tutti") != line.npos;
+  return count;
+}
+
+}  // namespace tutti::testing

@@ -10,6 +10,7 @@
 // Communications in Multiport Message-Passing Systems. TPDS 8(11), 1997.
 
 #include <algorithm>
+#include <bit>
 
 #include "collectives/algorithms/algorithms.h"
 
@@ -28,9 +29,11 @@ RangeList blocks(int32_t first, int32_t count, int32_t ranks) {
 
 Program emit(const Shape& shape) {
   const int32_t p = shape.ranks;
+  // Blocks after the last round that doubles their number.
+  const auto whole = static_cast<int32_t>(std::bit_floor(static_cast<uint32_t>(p)));
   Program program{.input_chunks = 1,
                   .output_chunks = p,
-                  .chunks_per_message = std::max(1, p / 2),
+                  .chunks_per_message = std::max({1, whole / 2, p - whole}),
                   .fan_out = std::max(1, doublings(p))};
   program.steps.push_back(copy({input(0)}, {output(shape.rank)}));
   for (int32_t have = 1; have < p; have *= 2) {

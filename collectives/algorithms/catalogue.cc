@@ -27,11 +27,9 @@ std::vector<Algorithm> built_in() {
       all_reduce_hierarchical(),
       // all_gather
       all_gather_all_pairs(),
-      all_gather_all_pairs(),
       all_gather_ring(),
       all_gather_bruck(),
       // reduce_scatter
-      reduce_scatter_all_pairs(),
       reduce_scatter_all_pairs(),
       reduce_scatter_ring(),
       reduce_scatter_recursive_halving(),

@@ -23,8 +23,12 @@ struct Call {
 // Between them they do every kind of step, in different proportions.
 constexpr Call kPairCalls[] = {{Collective::all_reduce, "recursive_doubling"},
                                {Collective::all_reduce, "ring"},
+                               {Collective::all_reduce, "ring_bidirectional"},
                                {Collective::all_reduce, "two_shot"},
                                {Collective::all_reduce, "naive"},
+                               {Collective::all_reduce, "parameter_server"},
+                               {Collective::all_reduce, "double_binary_tree"},
+                               {Collective::reduce_scatter, "all_pairs"},
                                {Collective::broadcast, "linear"},
                                {Collective::reduce, "binomial"},
                                {Collective::all_gather, "ring"},
@@ -32,6 +36,11 @@ constexpr Call kPairCalls[] = {{Collective::all_reduce, "recursive_doubling"},
 constexpr Call kCrowdCalls[] = {{Collective::all_reduce, "recursive_doubling"},
                                 {Collective::all_reduce, "naive"},
                                 {Collective::all_reduce, "ring"},
+                                {Collective::all_reduce, "one_shot"},
+                                {Collective::all_reduce, "two_shot"},
+                                {Collective::all_reduce, "parameter_server"},
+                                {Collective::all_reduce, "knomial_4"},
+                                {Collective::all_reduce, "halving_doubling"},
                                 {Collective::broadcast, "linear"},
                                 {Collective::broadcast, "binomial"},
                                 {Collective::barrier, "dissemination"}};
@@ -145,7 +154,9 @@ std::vector<Observation> pair_observations(bool shm) {
 std::vector<Observation> crowd_observations(int ranks) {
   std::vector<Observation> observations;
   for (const Call& call : kCrowdCalls) {
-    observations.push_back({call.collective, call.algorithm, ranks, true, kSmall, 0});
+    for (const uint64_t bytes : {kSmall, 64 * kSmall}) {
+      observations.push_back({call.collective, call.algorithm, ranks, true, bytes, 0});
+    }
   }
   return observations;
 }

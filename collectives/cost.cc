@@ -216,9 +216,9 @@ class Walk {
     }
     for (const int32_t rank : core.ranks) {
       if (ranks_[rank].ready.empty()) continue;
-      const bool changes = core.last >= 0 && core.last != rank;
-      const double start =
-          std::max(core.free + (changes ? switch_time_ : 0), ranks_[rank].ready.top().first);
+      // While they wait, ranks that share a core look for messages in turn.
+      const double start = std::max(core.free, ranks_[rank].ready.top().first) +
+                           (core.ranks.size() > 1 ? switch_time_ : 0);
       if (start < core.next_start) {
         core.next_start = start;
         core.next_rank = rank;

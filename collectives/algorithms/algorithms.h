@@ -32,6 +32,7 @@ Algorithm all_reduce_hierarchical();
 Algorithm all_gather_ring();
 Algorithm all_gather_all_pairs();
 Algorithm all_gather_bruck();
+Algorithm all_gather_recursive_doubling();
 Algorithm reduce_scatter_ring();
 Algorithm reduce_scatter_all_pairs();
 Algorithm reduce_scatter_recursive_halving();

@@ -29,6 +29,7 @@ std::vector<Algorithm> built_in() {
       all_gather_all_pairs(),
       all_gather_ring(),
       all_gather_bruck(),
+      all_gather_recursive_doubling(),
       // reduce_scatter
       reduce_scatter_all_pairs(),
       reduce_scatter_ring(),

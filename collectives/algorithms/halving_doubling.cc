@@ -20,30 +20,14 @@
 // of its folding, keep the order.
 
 #include <algorithm>
-#include <bit>
 #include <utility>
 
 #include "collectives/algorithms/algorithms.h"
+#include "collectives/algorithms/trees.h"
 
 namespace tutti::algorithms {
 
 namespace {
-
-// Ranks first to first + size - 1; size is a power of two. One for each bit of p, the largest
-// first.
-struct Team {
-  int32_t first;
-  int32_t size;
-};
-
-std::vector<Team> teams_of(int32_t ranks) {
-  std::vector<Team> teams;
-  for (int32_t first = 0; first < ranks; first += teams.back().size) {
-    const auto size = static_cast<int32_t>(std::bit_floor(static_cast<uint32_t>(ranks - first)));
-    teams.push_back({.first = first, .size = size});
-  }
-  return teams;
-}
 
 // Chunks that a rank has to do with.
 struct Part {
@@ -79,7 +63,7 @@ class Emitter {
  public:
   explicit Emitter(const Shape& shape)
       : rank_(shape.rank), teams_(teams_of(shape.ranks)), chunks_(teams_[0].size) {
-    while (rank_ >= teams_[team_].first + teams_[team_].size) ++team_;
+    while (!teams_[team_].has(rank_)) ++team_;
     mine_ = part_of(own(), rank_, chunks_);
   }
 

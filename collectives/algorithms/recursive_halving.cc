@@ -1,64 +1,197 @@
-// Recursive halving reduce-scatter: log2 p exchanges, each of half the blocks that are left.
+// Recursive halving and doubling: reduce-scatter and all-gather by exchanges between partners.
 //
-//   p = 4, at rank 0:    0 1 2 3      with rank 1: sums of the blocks 0 2, gives away 1 3
-//                        0   2        with rank 2: sum of block 0, gives away 2
-//                        0
+//   p = 4, reduce-scatter,   0 1 2 3     with rank 1: sums of the blocks 0 2, gives away 1 3
+//   at rank 0:               0   2       with rank 2: sum of block 0, gives away 2
+//                            0           all-gather: the same backwards
 //
-// The nearest partner comes first, so that aligned pairs, fours, eights are summed, the lower ranks
-// on the left: the canonical tree. A rank keeps the blocks of the ranks that agree with it in the
-// bits that have been exchanged. Partial sums travel unrounded.
+//   p = 7 = 4 + 2 + 1: such a reduce-scatter of all blocks within 0-3, within 4-5, within 6. Then
+//   who has a team's sum of block b sends it to rank b: (0 1 2 3) + ((4 5) + 6). In all-gather,
+//   rank b first sends its block to one rank of every other team.
+//
+// The nearest partner comes first in reduce-scatter, with the most data, so that aligned pairs,
+// fours, eights are summed, the lower ranks on the left: the canonical tree. A rank keeps the
+// blocks whose numbers agree with its own in the bits exchanged. Partial sums travel unrounded.
+//
+// ceil(log2 p) rounds for every p. A reduce-scatter sends, and an all-gather receives, p - 1 blocks
+// at every rank: the fewest of both. Where p is far from a power of two, a small team has messages
+// for many.
 //
 // R. Thakur, R. Rabenseifner, W. Gropp: Optimization of Collective Communication Operations in
-// MPICH. IJHPCA 19(1), 2005; with distances doubling in place of halving, for the order.
+// MPICH. IJHPCA 19(1), 2005. Distances double in place of halving, for the order, and teams take
+// the place of its folding.
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "collectives/algorithms/algorithms.h"
+#include "collectives/algorithms/trees.h"
 
 namespace tutti::algorithms {
 
 namespace {
 
-// The blocks of ranks that agree with `rank` below bit `distance`.
+// The blocks whose number agrees with `rank` below bit `distance`.
 RangeList agreeing(Space space, int32_t rank, int32_t distance, int32_t ranks) {
   RangeList blocks;
   for (int32_t b = rank % distance; b < ranks; b += distance) blocks.push_back({space, b, 1});
   return blocks;
 }
 
-Program emit(const Shape& shape) {
+// Who has a team's sum of a block, or is the first of the team to get it.
+int32_t holder(const Team& team, int32_t block) { return team.first + block % team.size; }
+
+// Chunks of the last message of an all-gather, and the first one of a reduce-scatter.
+int32_t largest_message(int32_t ranks) { return (ranks + 1) / 2; }
+
+class ReduceScatter {
+ public:
+  explicit ReduceScatter(const Shape& shape)
+      : rank_(shape.rank), ranks_(shape.ranks), teams_(teams_of(shape.ranks)) {
+    while (!teams_[team_].has(rank_)) ++team_;
+  }
+
+  Program program() {
+    halve();
+    if (teams_.size() > 1) {
+      hand_out();
+      take();
+    }
+    // Sums of this rank's own block: its team's, and that of all teams after it.
+    const int32_t sums = teams_.size() > 2 ? 2 : 1;
+    return {.input_chunks = ranks_,
+            .scratch_chunks = ranks_ > 2 ? sums * ranks_ : 0,
+            .chunks_per_message = largest_message(ranks_),
+            .fan_out = fan_out(),
+            .steps = std::move(steps_)};
+  }
+
+ private:
+  const Team& own() const { return teams_[team_]; }
+
+  void halve() {
+    for (int32_t distance = 1; distance < own().size; distance *= 2) {
+      const int32_t partner = rank_ ^ distance;
+      const RangeList given = agreeing(space_, partner, 2 * distance, ranks_);
+      const RangeList kept = agreeing(space_, rank_, 2 * distance, ranks_);
+      const RangeList sums = 2 * distance == ranks_
+                                 ? RangeList{output(0)}
+                                 : agreeing(Space::scratch, rank_, 2 * distance, ranks_);
+      const Wire wire = unrounded(given[0]);
+      steps_.push_back(send({partner}, given, wire));
+      steps_.push_back(partner < rank_ ? recv_reduce_left(partner, kept, sums, wire)
+                                       : recv_reduce_right(partner, kept, sums, wire));
+      space_ = Space::scratch;
+    }
+  }
+
+  void hand_out() {
+    for (const ChunkRange& sum : agreeing(space_, rank_, own().size, ranks_)) {
+      if (sum.first != rank_) steps_.push_back(send({sum.first}, {sum}, unrounded(sum)));
+    }
+  }
+
+  // The sum of this rank's block: that of the teams after its own, then its own, then, one by one,
+  // those before it.
+  void take() {
+    const size_t last = teams_.size() - 1;
+    const ChunkRange mine{space_, rank_, 1};
+    const ChunkRange later = scratch(ranks_ + rank_);
+    const auto sum_from = [&](size_t team) { return team == 0 ? output(0) : later; };
+    ChunkRange sum = mine;
+    if (team_ < last) {
+      sum = sum_from(team_);
+      if (team_ + 1 == last) {
+        steps_.push_back(recv_reduce_right(peer(last), {mine}, {sum}, wire(last)));
+      } else {
+        steps_.push_back(recv(peer(last), {later}, wire(last)));
+        for (size_t team = last - 1; team > team_; --team) add_on_left(team, later, later);
+        steps_.push_back(reduce({mine}, {later}, {sum}));
+      }
+    }
+    for (size_t team = team_; team-- > 0;) {
+      add_on_left(team, sum, sum_from(team));
+      sum = sum_from(team);
+    }
+  }
+
+  void add_on_left(size_t team, ChunkRange to, ChunkRange result) {
+    steps_.push_back(recv_reduce_left(peer(team), {to}, {result}, wire(team)));
+  }
+  int32_t peer(size_t team) const { return holder(teams_[team], rank_); }
+  Wire wire(size_t team) const {
+    return teams_[team].size == 1 ? Wire::element : Wire::accumulator;
+  }
+
+  // Partners, and those who get a team's sum of their block.
+  int32_t fan_out() const {
+    int32_t most = 1;
+    for (const Team& team : teams_) {
+      const int32_t held = (ranks_ + team.size - 1) / team.size;
+      most = std::max(most, doublings(team.size) + held - 1);
+    }
+    return most;
+  }
+
+  int32_t rank_;
+  int32_t ranks_;
+  std::vector<Team> teams_;
+  size_t team_ = 0;
+  Space space_ = Space::input;  // where this rank's sums are
+  std::vector<Step> steps_;
+};
+
+Program emit_reduce_scatter(const Shape& shape) {
+  if (shape.ranks > 1) return ReduceScatter(shape).program();
+  Program program;
+  program.steps = {copy({input(0)}, {output(0)})};
+  return program;
+}
+
+Program emit_all_gather(const Shape& shape) {
   const int32_t p = shape.ranks;
-  Program program{.input_chunks = p,
-                  .output_chunks = 1,
-                  .scratch_chunks = p > 2 ? p : 0,
-                  .chunks_per_message = std::max(1, p / 2),
-                  .fan_out = std::max(1, doublings(p))};
-  if (p == 1) program.steps = {copy({input(0)}, {output(0)})};
-  Space space = Space::input;
-  for (int32_t distance = 1; distance < p; distance *= 2) {
+  const std::vector<Team> teams = teams_of(p);
+  Program program{
+      .output_chunks = p,
+      .chunks_per_message = largest_message(p),
+      .fan_out = std::max(1, doublings(teams[0].size) + static_cast<int32_t>(teams.size()) - 1)};
+  std::vector<Step>& steps = program.steps;
+  const Team& own = *std::ranges::find_if(teams, [&](const Team& t) { return t.has(shape.rank); });
+  steps.push_back(copy({input(0)}, {output(shape.rank)}));
+  std::vector<int32_t> holders;
+  for (const Team& team : teams) {
+    if (!team.has(shape.rank)) holders.push_back(holder(team, shape.rank));
+  }
+  if (!holders.empty()) steps.push_back(send(holders, {input(0)}));
+  for (const ChunkRange& block : agreeing(Space::output, shape.rank, own.size, p)) {
+    if (!own.has(block.first)) steps.push_back(recv(block.first, {block}));
+  }
+  for (int32_t distance = own.size / 2; distance > 0; distance /= 2) {
     const int32_t partner = shape.rank ^ distance;
-    const bool is_last = 2 * distance == p;
-    const Wire wire = space == Space::scratch ? Wire::accumulator : Wire::element;
-    const RangeList mine = agreeing(space, shape.rank, 2 * distance, p);
-    const RangeList sums =
-        is_last ? RangeList{output(0)} : agreeing(Space::scratch, shape.rank, 2 * distance, p);
-    program.steps.push_back(send({partner}, agreeing(space, partner, 2 * distance, p), wire));
-    program.steps.push_back(shape.rank < partner ? recv_reduce_right(partner, mine, sums, wire)
-                                                 : recv_reduce_left(partner, mine, sums, wire));
-    space = Space::scratch;
+    steps.push_back(send({partner}, agreeing(Space::output, shape.rank, 2 * distance, p)));
+    steps.push_back(recv(partner, agreeing(Space::output, partner, 2 * distance, p)));
   }
   return program;
 }
 
+constexpr const char* kSource = "Thakur, Rabenseifner, Gropp, IJHPCA 2005";
+
 }  // namespace
+
+Algorithm all_gather_recursive_doubling() {
+  return {.collective = Collective::all_gather,
+          .name = "recursive_doubling",
+          .source = kSource,
+          .grade = Grade::canonical,
+          .emit = emit_all_gather};
+}
 
 Algorithm reduce_scatter_recursive_halving() {
   return {.collective = Collective::reduce_scatter,
           .name = "recursive_halving",
-          .source = "Thakur, Rabenseifner, Gropp, IJHPCA 2005",
+          .source = kSource,
           .grade = Grade::canonical,
-          .emit = emit,
-          .supports = powers_of_two_only};
+          .emit = emit_reduce_scatter};
 }
 
 }  // namespace tutti::algorithms

@@ -106,4 +106,13 @@ int32_t two_tree_top(int32_t tree, int32_t n) {
   return tree == 0 ? top : in_second(top, n);
 }
 
+std::vector<Team> teams_of(int32_t ranks) {
+  std::vector<Team> teams;
+  for (int32_t first = 0; first < ranks; first += teams.back().size) {
+    const auto size = static_cast<int32_t>(std::bit_floor(static_cast<uint32_t>(ranks - first)));
+    teams.push_back({.first = first, .size = size});
+  }
+  return teams;
+}
+
 }  // namespace tutti::algorithms

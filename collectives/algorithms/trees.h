@@ -63,4 +63,17 @@ TwoTreeNode two_tree_node(int32_t tree, int32_t label, int32_t n);
 // The label without a parent.
 int32_t two_tree_top(int32_t tree, int32_t n);
 
+// Ranks first to first + size - 1, where size is a power of two. The teams of p ranks are one for
+// each bit of p, the largest first: 7 = 4 + 2 + 1. `first` is a multiple of the size, so that ranks
+// of a team may pair up by their bits. The canonical tree is that of the first team, plus that of
+// all the others.
+struct Team {
+  int32_t first;
+  int32_t size;
+
+  bool has(int32_t rank) const { return first <= rank && rank < first + size; }
+};
+
+std::vector<Team> teams_of(int32_t ranks);
+
 }  // namespace tutti::algorithms

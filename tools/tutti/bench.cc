@@ -12,6 +12,7 @@
 #include "bench/peers/peer_process.h"
 #include "collectives/algorithm.h"
 #include "collectives/communicator.h"
+#include "collectives/interchange/resolve.h"
 #include "tools/launcher/launcher.h"
 #include "tools/tutti/bench_options.h"
 #include "tools/tutti/bench_report.h"
@@ -181,6 +182,22 @@ void check_peers(const BenchOptions& options, const bench::Case& c) {
   }
 }
 
+// Of ranks on this host.
+void check_algorithm(const bench::Case& c, int ranks) {
+  if (c.algorithm == "auto" || ranks <= 1) return;
+  const Algorithm& algorithm = resolve_algorithm(c.collective, c.algorithm);
+  std::string problem = algorithm.supports({.ranks = ranks});
+  if (!problem.empty()) {
+    problem = cat("does not run on ", ranks, " ranks: ", problem);
+  } else if (c.deterministic && reduces(c.collective) && algorithm.grade < Grade::canonical) {
+    problem = cat("is graded ", name(algorithm.grade), ", not canonical, and so not deterministic");
+  }
+  if (problem.empty()) return;
+  throw Error(ErrorCode::unsupported,
+              cat(name(c.collective), " algorithm ", algorithm.name, ' ', problem),
+              {.remedy = cat("see `tutti bench ", name(c.collective), " --algorithm list`")});
+}
+
 int run(const BenchOptions& options) {
   if (options.algorithm == "list") {
     list_algorithms(options);
@@ -192,6 +209,7 @@ int run(const BenchOptions& options) {
   check_peers(options, c);
   if (!options.transport.empty()) settings().set("TUTTI_TRANSPORT", options.transport);
   if (is_launched() || options.ranks <= 1) return run_rank(options, c);
+  check_algorithm(c, options.ranks);
   const BenchReport writable(options, c, nullptr);
   return launch_self(options.ranks);
 }

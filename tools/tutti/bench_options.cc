@@ -142,6 +142,7 @@ void list_algorithms(const BenchOptions& options) {
       widths[i] = std::max(widths[i], width(lines.back()[i]));
     }
   }
+  if (lines.empty()) std::printf("%s has no algorithms\n", options.collective.c_str());
   for (const auto& line : lines) {
     for (size_t i = 0; i + 1 < line.size(); ++i) {
       std::printf("%s%*s  ", line[i].c_str(), static_cast<int>(widths[i] - width(line[i])), "");

@@ -38,6 +38,8 @@ bool CommunicatorImpl::test(Operation& operation, Patience& patience) {
   require_own_process();
   const bool moved = !operation.done.load(std::memory_order_acquire) && progress();
   if (operation.done.load(std::memory_order_acquire)) return true;
+  // A peer may be busy with another communicator until this rank does its part there.
+  if (engine_->active() > 1) engine_->progress_others(this);
   if (abort_.raised()) throw_abort();
   if (moved) {
     end_stall(patience);
@@ -52,16 +54,16 @@ bool CommunicatorImpl::wait(Operation& operation, const Deadline& deadline, Pati
   require_own_process();
   Backoff backoff(engine_->oversubscribed());
   for (uint32_t round = 1; !operation.done.load(std::memory_order_acquire); ++round) {
-    bool moved = progress();
-    if (engine_->active() > 1) moved |= engine_->progress_others(this);
+    const bool moved = progress();
+    const bool others_moved = engine_->active() > 1 && engine_->progress_others(this);
     if (operation.done.load(std::memory_order_acquire)) break;
     if (abort_.raised()) throw_abort();
-    if (moved) {
+    if (moved) end_stall(patience);
+    if (moved || others_moved) {
       backoff.reset();
-      end_stall(patience);
       if (round % kRoundsPerLook == 0) {
         if (deadline.passed()) return false;
-        if (operation.deadline.passed()) time_out(operation);
+        look_at_stall(operation, patience);
       }
     } else if (!backoff.pause()) {
       if (deadline.passed()) return false;

@@ -166,7 +166,8 @@ TEST_P(Stress, ManyCommunicatorsAtOnce) {
   testing::run_ranks(kRanks, [](const Job& job) { run_rank(job, 0, 1); });  // what stays for good
   const size_t descriptors = testing::open_descriptors();
   const size_t threads = testing::running_threads();
-  testing::run_ranks(kRanks, [&](const Job& job) { run_rank(job, rounds_of_splits, 4); });
+  testing::run_ranks(kRanks,
+                     [&](const Job& job) { run_rank(job, rounds_of_splits, shm ? 12 : 4); });
   EXPECT_EQ(testing::open_descriptors(), descriptors);
   EXPECT_LE(testing::threads_at_rest(threads), threads);
   EXPECT_EQ(testing::shared_mappings(), 0);

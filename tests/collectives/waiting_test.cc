@@ -67,6 +67,24 @@ TEST_P(Waiting, ShortWaitsFindAMismatch) {
   }
 }
 
+// Each rank polls for the call that the other one will only look at later.
+TEST_P(Waiting, PollingOneCommunicatorMovesTheOthers) {
+  run_ranks(2, [](const Job& job) {
+    Communicator world = Communicator::init(job);
+    Communicator other = world.duplicate();
+    std::vector<std::vector<int64_t>> values(2, std::vector<int64_t>(100'000, 1));
+    const Buffer first = buffer_of(std::span(values[0]));
+    const Buffer second = buffer_of(std::span(values[1]));
+    std::vector<Work> works = {world.all_reduce_async(as_const(first), first),
+                               other.all_reduce_async(as_const(second), second)};
+    if (world.rank() == 1) std::swap(works[0], works[1]);
+    for (Work& work : works) {
+      while (!work.test()) std::this_thread::yield();
+    }
+    for (const auto& part : values) EXPECT_EQ(part, std::vector<int64_t>(100'000, 2));
+  });
+}
+
 TEST_P(Waiting, ATimeOutOfWaitForIsNoAbort) {
   run_ranks(2, [](const Job& job) {
     Communicator comm = Communicator::init(job);

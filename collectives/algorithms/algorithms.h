@@ -36,6 +36,7 @@ Algorithm all_gather_recursive_doubling();
 Algorithm reduce_scatter_ring();
 Algorithm reduce_scatter_all_pairs();
 Algorithm reduce_scatter_recursive_halving();
+Algorithm reduce_scatter_circulant();
 Algorithm broadcast_linear();
 Algorithm broadcast_knomial(int32_t radix);
 Algorithm broadcast_chain();
@@ -68,6 +69,9 @@ std::string powers_of_two_only(const Shape& shape);
 
 // All ranks but this one, the next one first.
 std::vector<int32_t> others(const Shape& shape);
+
+// Chunks first to first + count - 1, where chunk 0 follows the last one: at most two ranges.
+RangeList around(Space space, int32_t first, int32_t count, int32_t chunks);
 
 // Most distinct ranks that any rank sends to, for algorithms without a simple formula.
 int32_t largest_fan_out(int32_t ranks,

@@ -18,15 +18,6 @@ namespace tutti::algorithms {
 
 namespace {
 
-// Output blocks first to first + count - 1, counted around the ranks.
-RangeList blocks(int32_t first, int32_t count, int32_t ranks) {
-  first %= ranks;
-  const int32_t until_end = std::min(count, ranks - first);
-  RangeList ranges{output(first, until_end)};
-  if (count > until_end) ranges.push_back(output(0, count - until_end));
-  return ranges;
-}
-
 Program emit(const Shape& shape) {
   const int32_t p = shape.ranks;
   // Blocks after the last round that doubles their number.
@@ -38,8 +29,10 @@ Program emit(const Shape& shape) {
   program.steps.push_back(copy({input(0)}, {output(shape.rank)}));
   for (int32_t have = 1; have < p; have *= 2) {
     const int32_t count = std::min(have, p - have);
-    program.steps.push_back(send({(shape.rank + p - have) % p}, blocks(shape.rank, count, p)));
-    program.steps.push_back(recv((shape.rank + have) % p, blocks(shape.rank + have, count, p)));
+    program.steps.push_back(
+        send({(shape.rank + p - have) % p}, around(Space::output, shape.rank, count, p)));
+    program.steps.push_back(
+        recv((shape.rank + have) % p, around(Space::output, shape.rank + have, count, p)));
   }
   return program;
 }

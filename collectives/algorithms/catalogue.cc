@@ -34,6 +34,7 @@ std::vector<Algorithm> built_in() {
       reduce_scatter_all_pairs(),
       reduce_scatter_ring(),
       reduce_scatter_recursive_halving(),
+      reduce_scatter_circulant(),
       // broadcast
       broadcast_linear(),
       broadcast_knomial(2),

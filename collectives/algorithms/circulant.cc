@@ -1,14 +1,15 @@
-// Circulant-graph all-reduce: reduce-scatter and all-gather over skips that halve, for any p.
+// Circulant-graph reduce-scatter and all-reduce: skips that halve, for any p.
 //
 //   p = 6, skips 3, 2, 1:            what rank r holds and sends, by distance from r of the block's
 //                                    owner (block b ends at rank b):
 //     round 1: r sends to r + 3      0 1 2 [3 4 5]      left: 0 1 2
 //     round 2: r sends to r + 2      0 1 [2]            left: 0 1
 //     round 3: r sends to r + 1      0 [1]              left: 0, complete
-//     and back: r sends to r - 1, r - 2, r - 3 what it has complete
+//     all-reduce, and back: r sends to r - 1, r - 2, r - 3 what it has complete
 //
-// Skips: half of p, rounded up, half of that, rounded up ... 1. 2 ceil(log2 p) rounds and 2(p-1)/p
-// of the buffer from every rank: both the least that there can be, for every p.
+// Skips: half of p, rounded up, half of that, rounded up ... 1. A reduce-scatter takes ceil(log2 p)
+// rounds and sends p - 1 blocks from every rank, an all-reduce twice that: both the least that
+// there can be, for every p. Sums are rounded at every hop.
 //
 // J. L. Träff: Optimal, Non-pipelined Reduce-scatter and Allreduce Algorithms. arXiv:2410.14234,
 // 2024.
@@ -36,20 +37,38 @@ std::vector<Round> rounds_of(int32_t ranks) {
   return rounds;
 }
 
-// The blocks of ranks `rank` + begin to `rank` + end - 1, modulo p, as at most two ranges.
-void append_blocks(Space space, const Shape& shape, int32_t begin, int32_t end, RangeList& list) {
-  while (begin < end) {
-    const int32_t first = (shape.rank + begin) % shape.ranks;
-    const int32_t count = std::min(end - begin, shape.ranks - first);
-    list.push_back({space, first, count});
-    begin += count;
+// The reduce-scatter: `space` has partial sums of the blocks up to some distance, and in the end
+// `result` has that of this rank's own.
+void reduce_scatter(const Shape& shape, Space space, ChunkRange result, std::vector<Step>& steps) {
+  const int32_t p = shape.ranks;
+  int32_t summed = 0;  // blocks up to this distance have partial sums
+  const auto partial = [&](int32_t begin, int32_t end) {
+    const int32_t middle = std::clamp(summed, begin, end);
+    RangeList list = around(space, shape.rank + begin, middle - begin, p);
+    const RangeList inputs = around(Space::input, shape.rank + middle, end - middle, p);
+    list.insert(list.end(), inputs.begin(), inputs.end());
+    return list;
+  };
+  for (const auto& [skip, reach] : rounds_of(p)) {
+    const int32_t count = reach - skip;
+    const RangeList sums = skip == 1 ? RangeList{result} : around(space, shape.rank, count, p);
+    steps.push_back(send({(shape.rank + skip) % p}, partial(skip, reach)));
+    steps.push_back(recv_reduce_left((shape.rank + p - skip) % p, partial(0, count), sums));
+    summed = std::max(summed, count);
   }
 }
 
-RangeList outputs(const Shape& shape, int32_t begin, int32_t end) {
-  RangeList list;
-  append_blocks(Space::output, shape, begin, end, list);
-  return list;
+void all_gather(const Shape& shape, std::vector<Step>& steps) {
+  const int32_t p = shape.ranks;
+  const std::vector<Round> rounds = rounds_of(p);
+  for (auto round = rounds.rbegin(); round != rounds.rend(); ++round) {
+    const auto& [skip, reach] = *round;
+    const int32_t count = reach - skip;
+    const int32_t first = shape.rank + skip;
+    steps.push_back(
+        send({(shape.rank + p - skip) % p}, around(Space::output, shape.rank, count, p)));
+    steps.push_back(recv(first % p, around(Space::output, first, count, p)));
+  }
 }
 
 int32_t fan_out(const Shape& shape) {
@@ -60,7 +79,7 @@ int32_t fan_out(const Shape& shape) {
   return static_cast<int32_t>(distances.size());
 }
 
-Program emit(const Shape& shape) {
+Program emit_all_reduce(const Shape& shape) {
   const int32_t p = shape.ranks;
   Program program{.input_chunks = p, .output_chunks = p};
   if (p == 1) {
@@ -69,36 +88,38 @@ Program emit(const Shape& shape) {
   }
   program.chunks_per_message = p / 2;
   program.fan_out = fan_out(shape);
-  int32_t summed = 0;  // blocks up to this distance have partial sums, in the output
-  const auto partial = [&](int32_t begin, int32_t end) {
-    RangeList list = outputs(shape, begin, std::min(end, summed));
-    append_blocks(Space::input, shape, std::max(begin, summed), end, list);
-    return list;
-  };
-  const std::vector<Round> rounds = rounds_of(p);
-  for (const auto& [skip, reach] : rounds) {
-    const int32_t count = reach - skip;
-    program.steps.push_back(send({(shape.rank + skip) % p}, partial(skip, reach)));
-    program.steps.push_back(
-        recv_reduce_left((shape.rank + p - skip) % p, partial(0, count), outputs(shape, 0, count)));
-    summed = std::max(summed, count);
-  }
-  for (auto round = rounds.rbegin(); round != rounds.rend(); ++round) {
-    const auto& [skip, reach] = *round;
-    program.steps.push_back(send({(shape.rank + p - skip) % p}, outputs(shape, 0, reach - skip)));
-    program.steps.push_back(recv((shape.rank + skip) % p, outputs(shape, skip, reach)));
-  }
+  reduce_scatter(shape, Space::output, output(shape.rank), program.steps);
+  all_gather(shape, program.steps);
   return program;
 }
 
-}  // namespace
+Program emit_reduce_scatter(const Shape& shape) {
+  const int32_t p = shape.ranks;
+  Program program{.input_chunks = p};
+  if (p == 1) {
+    program.steps = {copy({input(0)}, {output(0)})};
+    return program;
+  }
+  program.scratch_chunks = p > 2 ? p : 0;
+  program.chunks_per_message = p / 2;
+  program.fan_out = doublings(p);
+  reduce_scatter(shape, Space::scratch, output(0), program.steps);
+  return program;
+}
 
-Algorithm all_reduce_circulant() {
-  return {.collective = Collective::all_reduce,
+Algorithm row(Collective collective, Program (*emit)(const Shape& shape)) {
+  return {.collective = collective,
           .name = "circulant",
           .source = "Träff, arXiv 2410.14234, 2024",
           .grade = Grade::same_bits,
           .emit = emit};
+}
+
+}  // namespace
+
+Algorithm all_reduce_circulant() { return row(Collective::all_reduce, emit_all_reduce); }
+Algorithm reduce_scatter_circulant() {
+  return row(Collective::reduce_scatter, emit_reduce_scatter);
 }
 
 }  // namespace tutti::algorithms

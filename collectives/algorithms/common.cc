@@ -79,6 +79,15 @@ std::vector<int32_t> others(const Shape& shape) {
   return ranks;
 }
 
+RangeList around(Space space, int32_t first, int32_t count, int32_t chunks) {
+  first %= chunks;
+  const int32_t until_end = std::min(count, chunks - first);
+  RangeList ranges;
+  if (until_end > 0) ranges.push_back({space, first, until_end});
+  if (count > until_end) ranges.push_back({space, 0, count - until_end});
+  return ranges;
+}
+
 int32_t largest_fan_out(
     int32_t ranks, const std::function<std::vector<Step>(int32_t ranks, int32_t rank)>& steps) {
   size_t largest = 0;

@@ -28,13 +28,16 @@ std::vector<Algorithm> built_in() {
       // all_gather
       all_gather_all_pairs(),
       all_gather_ring(),
+      all_gather_neighbour_exchange(),
       all_gather_bruck(),
       all_gather_recursive_doubling(),
+      all_gather_pat(),
       // reduce_scatter
       reduce_scatter_all_pairs(),
       reduce_scatter_ring(),
       reduce_scatter_recursive_halving(),
       reduce_scatter_circulant(),
+      reduce_scatter_pat(),
       // broadcast
       broadcast_linear(),
       broadcast_knomial(2),

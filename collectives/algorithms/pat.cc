@@ -1,0 +1,137 @@
+// PAT, parallel aggregated trees: all-gather and reduce-scatter over p binomial trees at once, one
+// from every rank, with few blocks on the long ways.
+//
+//   the tree of rank r, p = 8:      r ──────────────→ r+4         round 1: 1 block to r + 4
+//                                   r ────→ r+2       r+4 ─→ r+6  round 2: 2 blocks to r + 2
+//                                   r → r+1   r+2 → r+3  ...      round 3: 4 blocks to r + 1
+//
+// In all-gather every rank is at one place of each tree: what it passes on in a round, of all
+// trees, goes to the same rank. Bruck's and recursive doubling's last round moves half of the data
+// half of the way round; here that goes to the neighbour. Reduce-scatter is the same backwards:
+// nearest first, and the sums of a rank's tree end at its root. Sums are rounded at every hop.
+//
+//   8 ranks, at most 2 blocks in a message:     round 3 is r, r+4 → r+1, r+5  then  r+2, r+6 → ...
+//
+// The paper bounds the blocks in a message, which is a bound on buffers, too. Then a round takes
+// several messages, and each of them depends on one message of the rounds before; so these overlap.
+// ceil(log2 p) rounds for every p; p - 1 blocks sent and received.
+//
+// S. Jeaugey: PAT: a new algorithm for all-gather and reduce-scatter operations at scale.
+// arXiv:2506.20252, 2025.
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "collectives/algorithms/algorithms.h"
+
+namespace tutti::algorithms {
+
+namespace {
+
+constexpr int32_t kMostBlocks = 8;  // in a message
+
+// One message of an all-gather: blocks to the rank `distance` further on. Places in trees are
+// distances from their root; those of the receiver are first, first + stride ... below p.
+struct Message {
+  int32_t distance;
+  int32_t first;
+  int32_t stride;
+};
+
+// In the order of an all-gather.
+std::vector<Message> messages(int32_t ranks) {
+  const auto padded = static_cast<int32_t>(std::bit_ceil(static_cast<uint32_t>(ranks)));
+  // Subtrees of this size are walked in parallel, at most kMostBlocks of them.
+  const int32_t subtree = std::max(2, padded / kMostBlocks);
+  std::vector<Message> all;
+  for (int32_t distance = padded / 2; distance > 0; distance /= 2) {
+    const int32_t stride = std::max(2 * distance, subtree);
+    for (int32_t first = distance; first < std::min(stride, ranks); first += 2 * distance) {
+      all.push_back({.distance = distance, .first = first, .stride = stride});
+    }
+  }
+  return all;
+}
+
+// The blocks of a message by their number, as `in(place, block)` says where they are; at the
+// receiver, or at the sender (`towards_root` is the distance then).
+template <typename In>
+RangeList blocks(const Message& message, const Shape& shape, int32_t towards_root, In in) {
+  RangeList list;
+  for (int32_t place = message.first; place < shape.ranks; place += message.stride) {
+    const int32_t here = place - towards_root;
+    list.push_back(in(here, (shape.rank - here + shape.ranks) % shape.ranks));
+  }
+  return list;
+}
+
+Program with_limits(Program program, int32_t ranks) {
+  for (const Message& message : messages(ranks)) {
+    const int32_t count = (ranks - message.first + message.stride - 1) / message.stride;
+    program.chunks_per_message = std::max(program.chunks_per_message, count);
+  }
+  program.fan_out = std::max(1, doublings(ranks));
+  return program;
+}
+
+Program emit_all_gather(const Shape& shape) {
+  const int32_t p = shape.ranks;
+  Program program = with_limits({.output_chunks = p}, p);
+  program.steps.push_back(copy({input(0)}, {output(shape.rank)}));
+  const auto in_output = [](int32_t /*place*/, int32_t block) { return output(block); };
+  for (const Message& message : messages(p)) {
+    const int32_t d = message.distance;
+    program.steps.push_back(send({(shape.rank + d) % p}, blocks(message, shape, d, in_output)));
+    program.steps.push_back(recv((shape.rank + p - d) % p, blocks(message, shape, 0, in_output)));
+  }
+  return program;
+}
+
+Program emit_reduce_scatter(const Shape& shape) {
+  const int32_t p = shape.ranks;
+  Program program = with_limits({.input_chunks = p}, p);
+  if (p == 1) {
+    program.steps = {copy({input(0)}, {output(0)})};
+    return program;
+  }
+  program.scratch_chunks = p > 2 ? p : 0;
+  std::vector<Message> backwards = messages(p);
+  std::ranges::reverse(backwards);
+  for (const Message& message : backwards) {
+    const int32_t d = message.distance;
+    // The first child is the nearest one: whoever has children has that.
+    const auto sent = [&](int32_t place, int32_t block) {
+      return place % 2 == 0 && place + 1 < p ? scratch(block) : input(block);
+    };
+    const auto before = [&](int32_t /*place*/, int32_t block) {
+      return d == 1 ? input(block) : scratch(block);
+    };
+    const auto after = [&](int32_t place, int32_t block) {
+      return place == 0 && 2 * d >= p ? output(0) : scratch(block);
+    };
+    program.steps.push_back(send({(shape.rank + p - d) % p}, blocks(message, shape, 0, sent)));
+    program.steps.push_back(recv_reduce_right(
+        (shape.rank + d) % p, blocks(message, shape, d, before), blocks(message, shape, d, after)));
+  }
+  return program;
+}
+
+Algorithm row(Collective collective, Grade grade, Program (*emit)(const Shape& shape)) {
+  return {.collective = collective,
+          .name = "pat",
+          .source = "Jeaugey, arXiv 2506.20252, 2025",
+          .grade = grade,
+          .emit = emit};
+}
+
+}  // namespace
+
+Algorithm all_gather_pat() {
+  return row(Collective::all_gather, Grade::canonical, emit_all_gather);
+}
+Algorithm reduce_scatter_pat() {
+  return row(Collective::reduce_scatter, Grade::same_bits, emit_reduce_scatter);
+}
+
+}  // namespace tutti::algorithms

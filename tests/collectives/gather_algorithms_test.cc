@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,6 +18,9 @@ namespace tutti {
 namespace {
 
 constexpr int32_t kMaxRanks = 33;
+
+int32_t log2_up(int32_t n) { return std::bit_width(static_cast<uint32_t>(n - 1)); }
+bool is_power_of_two(int32_t n) { return std::has_single_bit(static_cast<uint32_t>(n)); }
 
 std::vector<const Algorithm*> algorithms() {
   std::vector<const Algorithm*> all = algorithms_for(Collective::all_gather);
@@ -95,6 +99,155 @@ TEST_P(GatherAlgorithm, MovesTheLeastVolume) {
     for (const Program& program : emit_all(algorithm(), shape)) {
       ASSERT_EQ(gathers ? chunks_received(program) : chunks_sent(program), ranks - 1);
     }
+  }
+}
+
+const Algorithm& all_gather(std::string_view name) {
+  return require_algorithm(Collective::all_gather, name);
+}
+const Algorithm& reduce_scatter(std::string_view name) {
+  return require_algorithm(Collective::reduce_scatter, name);
+}
+
+TEST(GatherVolume, IsTheLeastInBothDirectionsWhereAllRanksDoTheSame) {
+  const std::vector<const Algorithm*> alike = {
+      &all_gather("all_pairs"),     &all_gather("ring"),          &all_gather("bruck"),
+      &all_gather("pat"),           &reduce_scatter("all_pairs"), &reduce_scatter("ring"),
+      &reduce_scatter("circulant"), &reduce_scatter("pat")};
+  for (const Algorithm* algorithm : alike) {
+    for (int32_t ranks = 2; ranks <= kMaxRanks; ++ranks) {
+      for (const Program& program : emit_all(*algorithm, {.ranks = ranks})) {
+        ASSERT_EQ(chunks_sent(program), ranks - 1) << algorithm->name;
+        ASSERT_EQ(chunks_received(program), ranks - 1) << algorithm->name;
+      }
+    }
+  }
+}
+
+TEST(GatherRounds, AreOneForAllPairs) {
+  for (int32_t ranks = 2; ranks <= kMaxRanks; ++ranks) {
+    EXPECT_EQ(depth_of(all_gather("all_pairs"), {.ranks = ranks}), 1);
+    EXPECT_EQ(depth_of(reduce_scatter("all_pairs"), {.ranks = ranks}), 1);
+    for (const Program& program : emit_all(all_gather("all_pairs"), {.ranks = ranks})) {
+      const auto sends = std::ranges::count(program.steps, StepKind::send, &Step::kind);
+      EXPECT_EQ(sends, 1) << "its block is one message for all";
+    }
+  }
+}
+
+TEST(GatherRounds, AreAsManyAsHopsOnARing) {
+  for (int32_t ranks = 2; ranks <= kMaxRanks; ++ranks) {
+    EXPECT_EQ(depth_of(all_gather("ring"), {.ranks = ranks}), ranks - 1);
+    EXPECT_EQ(depth_of(reduce_scatter("ring"), {.ranks = ranks}), ranks - 1);
+  }
+}
+
+TEST(GatherRounds, AreHalfOfThatForNeighbourExchange) {
+  const Algorithm& algorithm = all_gather("neighbour_exchange");
+  for (int32_t ranks = 2; ranks <= kMaxRanks; ranks += 2) {
+    EXPECT_EQ(depth_of(algorithm, {.ranks = ranks}), ranks / 2);
+    const std::vector<Program> programs = emit_all(algorithm, {.ranks = ranks});
+    for (int32_t rank = 0; rank < ranks; ++rank) {
+      EXPECT_EQ(messages_sent(programs[rank]), ranks / 2);
+      for (const int32_t target : targets_of(programs[rank])) {
+        EXPECT_TRUE(target == (rank + 1) % ranks || rank == (target + 1) % ranks);
+      }
+    }
+  }
+  EXPECT_NE(algorithm.supports({.ranks = 7}), "");
+}
+
+// Where p is no power of two, blocks may find shorter ways than the number of rounds.
+TEST(GatherRounds, AreLogarithmicForTheOthers) {
+  const std::vector<const Algorithm*> logarithmic = {
+      &all_gather("bruck"),         &all_gather("recursive_doubling"),
+      &all_gather("pat"),           &reduce_scatter("recursive_halving"),
+      &reduce_scatter("circulant"), &reduce_scatter("pat"),
+  };
+  for (const Algorithm* algorithm : logarithmic) {
+    for (int32_t ranks = 2; ranks <= kMaxRanks; ++ranks) {
+      const int32_t depth = depth_of(*algorithm, {.ranks = ranks});
+      EXPECT_LE(depth, log2_up(ranks)) << algorithm->name << ", " << ranks << " ranks";
+      if (is_power_of_two(ranks)) {
+        EXPECT_EQ(depth, log2_up(ranks)) << algorithm->name;
+      }
+    }
+  }
+}
+
+TEST(GatherRounds, TakeOneMessageEachInBruckAndCirculant) {
+  for (int32_t ranks = 2; ranks <= kMaxRanks; ++ranks) {
+    for (const Algorithm* algorithm : {&all_gather("bruck"), &reduce_scatter("circulant")}) {
+      for (const Program& program : emit_all(*algorithm, {.ranks = ranks})) {
+        EXPECT_EQ(messages_sent(program), log2_up(ranks)) << algorithm->name;
+      }
+    }
+  }
+}
+
+TEST(GatherRounds, TakeOneMessageEachInRecursiveHalvingOfAPowerOfTwo) {
+  for (int32_t ranks = 2; ranks <= kMaxRanks; ranks *= 2) {
+    for (const Algorithm* algorithm :
+         {&all_gather("recursive_doubling"), &reduce_scatter("recursive_halving")}) {
+      for (const Program& program : emit_all(*algorithm, {.ranks = ranks})) {
+        EXPECT_EQ(messages_sent(program), log2_up(ranks)) << algorithm->name;
+      }
+    }
+  }
+}
+
+// ---- PAT
+
+// Blocks that any rank sends over each distance.
+std::map<int32_t, int32_t> blocks_by_distance(const Algorithm& algorithm, int32_t ranks) {
+  const bool gathers = algorithm.collective == Collective::all_gather;
+  const std::vector<Program> programs = emit_all(algorithm, {.ranks = ranks});
+  std::map<int32_t, int32_t> blocks;
+  for (const Step& step : programs[0].steps) {
+    if (step.kind != StepKind::send) continue;
+    const int32_t peer = step.peers[0];
+    blocks[gathers ? peer : ranks - peer] += chunks_in(step.src);
+  }
+  return blocks;
+}
+
+TEST(Pat, SendsLittleFarAwayAndMuchToTheNeighbour) {
+  for (const Algorithm* pat : {&all_gather("pat"), &reduce_scatter("pat")}) {
+    const std::map<int32_t, int32_t> expected = {{32, 1}, {16, 2}, {8, 4},
+                                                 {4, 8},  {2, 16}, {1, 32}};
+    EXPECT_EQ(blocks_by_distance(*pat, 64), expected);
+    const std::map<int32_t, int32_t> of_seven = {{4, 1}, {2, 2}, {1, 3}};
+    EXPECT_EQ(blocks_by_distance(*pat, 7), of_seven);
+  }
+}
+
+// log2 a + p/a - 1 messages of at most `a` blocks.
+TEST(Pat, BoundsTheBlocksInAMessage) {
+  for (const Algorithm* pat : {&all_gather("pat"), &reduce_scatter("pat")}) {
+    for (const int32_t ranks : {2, 4, 8, 16, 32, 64, 128}) {
+      const std::vector<Program> programs = emit_all(*pat, {.ranks = ranks});
+      const int32_t most = std::min(8, ranks / 2);
+      EXPECT_EQ(programs[0].chunks_per_message, most);
+      EXPECT_EQ(messages_sent(programs[0]), log2_up(most) + ranks / most - 1);
+    }
+  }
+}
+
+// ---- grades
+
+TEST(ReduceScatterCatalogue, OffersACanonicalAlgorithmOfFewRoundsForAnyNumberOfRanks) {
+  for (int32_t ranks = 1; ranks <= kMaxRanks; ++ranks) {
+    for (const std::string_view name : {"all_pairs", "recursive_halving"}) {
+      EXPECT_EQ(reduce_scatter(name).supports({.ranks = ranks}), "");
+      EXPECT_EQ(reduce_scatter(name).grade, Grade::canonical);
+    }
+  }
+}
+
+// What travels is inputs only, so that a reduction in float costs no more volume.
+TEST(ReduceScatterCatalogue, AllPairsSendsElementsOnly) {
+  for (const Program& program : emit_all(reduce_scatter("all_pairs"), {.ranks = 13})) {
+    for (const Step& step : program.steps) EXPECT_EQ(step.wire, Wire::element);
   }
 }
 

@@ -25,29 +25,8 @@ const Algorithm& all_gather(std::string_view name) {
   return require_algorithm(Collective::all_gather, name);
 }
 
-// Everyone sends block r to rank r, which reduces what it gets in the canonical order.
-Program emit_exchange(const Shape& shape) {
-  const int32_t p = shape.ranks;
-  Program program{.input_chunks = p, .scratch_chunks = p * p, .fan_out = p - 1};
-  for (int32_t peer = 0; peer < p; ++peer) {
-    if (peer == shape.rank) continue;
-    program.steps.push_back(send({peer}, {input(peer)}));
-    program.steps.push_back(recv(peer, {scratch(peer * p + shape.rank)}));
-  }
-  algorithms::reduce_canonically(
-      p,
-      [&](int32_t rank) {
-        return rank == shape.rank ? input(rank) : scratch(rank * p + shape.rank);
-      },
-      output(0), program.steps);
-  return program;
-}
-
 Algorithm canonical_reduce_scatter() {
-  return {.collective = Collective::reduce_scatter,
-          .name = "exchange",
-          .grade = Grade::canonical,
-          .emit = emit_exchange};
+  return require_algorithm(Collective::reduce_scatter, "all_pairs");
 }
 
 // The same, which does not claim to be canonical: sums are rounded after the first phase.

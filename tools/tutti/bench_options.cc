@@ -135,7 +135,9 @@ void list_algorithms(const BenchOptions& options) {
   load_algorithm_files();
   std::vector<std::array<std::string, 4>> lines;
   std::array<size_t, 4> widths = {};
+  const Request request{.collective = collective, .uneven = uneven};
   for (const Algorithm* algorithm : algorithms_for(collective)) {
+    if (request.blocks_are_private() && !algorithm->direct) continue;
     lines.push_back({algorithm->name, std::string(name(algorithm->grade)), algorithm->source,
                      where_it_runs(*algorithm)});
     for (size_t i = 0; i < widths.size(); ++i) {

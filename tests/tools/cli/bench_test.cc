@@ -1,5 +1,8 @@
 // `tutti bench`: what it writes, that every result is right, and what it says to a wrong command.
 #include <algorithm>
+#include <fstream>
+#include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -17,11 +20,10 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-constexpr DType kDTypes[] = {DType::i8,  DType::i16, DType::i32,    DType::i64,   DType::u8,
-                             DType::u16, DType::u32, DType::u64,    DType::f16,   DType::bf16,
-                             DType::f32, DType::f64, DType::f8e4m3, DType::f8e5m2};
-constexpr ReduceOp kOps[] = {ReduceOp::sum, ReduceOp::prod, ReduceOp::min, ReduceOp::max,
-                             ReduceOp::avg, ReduceOp::band, ReduceOp::bor, ReduceOp::bxor};
+constexpr const char* kCollectives[] = {
+    "all_reduce",  "all_gather", "reduce_scatter", "broadcast",   "reduce",         "gather",
+    "scatter",     "all_to_all", "scan",           "exscan",      "barrier",        "send_recv",
+    "all_gatherv", "gatherv",    "scatterv",       "all_to_allv", "reduce_scatterv"};
 
 std::vector<std::string> keys(const json& object) {
   std::vector<std::string> names;
@@ -83,38 +85,67 @@ TEST_F(Bench, JsonHasItsFields) {
   }
 }
 
-TEST_F(Bench, EveryAllReduceIsRightOnEveryTransportForAnyNumberOfRanks) {
-  const Result list = run({"bench", "all_reduce", "--algorithm", "list"});
+// The names in `--algorithm list` of those that run on any number of ranks.
+Words listed(const Result& list) {
   EXPECT_EQ(list.code, 0) << list.err;
-  Words algorithms;
+  Words names;
   for (const std::string& line : split(list.out, '\n')) {
-    algorithms.push_back(line.substr(0, line.find(' ')));
+    if (line.ends_with("ranks: any")) names.push_back(line.substr(0, line.find(' ')));
   }
-  for (const char* expected :
-       {"naive", "parameter_server", "ring", "double_binary_tree", "recursive_doubling"}) {
-    EXPECT_THAT(algorithms, ::testing::Contains(expected));
-  }
-  for (const std::string& algorithm : algorithms) {
+  return names;
+}
+
+TEST_F(Bench, EveryAlgorithmIsRightOnEveryTransportForAnyNumberOfRanks) {
+  for (const std::string collective : kCollectives) {
+    const Words algorithms = listed(run({"bench", collective, "--algorithm", "list"}));
+    if (collective == "send_recv") continue;
+    EXPECT_GE(algorithms.size(), collective == "all_reduce" ? 12u : 1u) << collective;
     for (const std::string transport : {"shm", "tcp"}) {
-      for (const int ranks : {1, 2, 3, 5, 8, 16}) {
-        SCOPED_TRACE(cat(algorithm, ' ', transport, ' ', ranks));
+      for (const int ranks : {2, 3, 5, 8, 16}) {
+        SCOPED_TRACE(cat(collective, ' ', transport, ' ', ranks));
         const json document =
-            measure({"all_reduce", "-n", cat(ranks), "--algorithm", algorithm, "--transport",
-                     transport, "--max", "128K", "--factor", "128"});
+            measure({collective, "-n", cat(ranks), "--algorithm", "all", "--rounds", "1",
+                     "--transport", transport, "--min", "1K", "--max", "128K", "--factor", "128"});
         EXPECT_EQ(document["ranks"], ranks);
         EXPECT_EQ(document["transport"], transport);
-        expect_right(document, 3);
-        for (const json& result : document["results"]) EXPECT_EQ(result["algorithm"], algorithm);
+        std::map<std::string, int> sizes;
+        for (const json& result : document["results"]) {
+          EXPECT_EQ(result["wrong"], 0) << result;
+          ++sizes[result["algorithm"]];
+        }
+        for (const std::string& algorithm : algorithms) {
+          EXPECT_EQ(sizes[algorithm], collective == "barrier" ? 1 : 2) << algorithm;
+        }
       }
     }
   }
 }
 
+TEST_F(Bench, AllMarksTheBestAndAutosChoice) {
+  const json document = measure({"all_reduce", "-n", "3", "--algorithm", "all", "--rounds", "2",
+                                 "--min", "64", "--max", "64K", "--factor", "1024"});
+  std::map<uint64_t, Words> best;
+  std::map<uint64_t, Words> chosen;
+  std::map<uint64_t, std::vector<double>> times;
+  for (const json& result : document["results"]) {
+    times[result["bytes"]].push_back(result["time_us"]);
+    if (result["best"]) best[result["bytes"]].push_back(result["algorithm"]);
+    if (result["auto"]) chosen[result["bytes"]].push_back(result["algorithm"]);
+  }
+  ASSERT_EQ(times.size(), 2u);
+  for (const auto& [bytes, in_order] : times) {
+    EXPECT_TRUE(std::ranges::is_sorted(in_order)) << "the fastest first";
+    EXPECT_EQ(best[bytes].size(), 1u);
+    EXPECT_EQ(chosen[bytes].size(), 1u);
+    const json alone = measure({"all_reduce", "-n", "3", "--min", cat(bytes), "--max", cat(bytes)});
+    EXPECT_EQ(alone["results"][0]["algorithm"], chosen[bytes].front());
+  }
+}
+
 TEST_F(Bench, EveryCollectiveIsRight) {
-  for (const std::string collective :
-       {"all_gather", "reduce_scatter", "broadcast", "reduce", "barrier"}) {
+  for (const std::string collective : kCollectives) {
     for (const std::string transport : {"shm", "tcp"}) {
-      for (const int ranks : {1, 2, 3, 8}) {
+      for (const int ranks : {1, 2, 3, 4, 8}) {
         SCOPED_TRACE(cat(collective, ' ', transport, ' ', ranks));
         const json document = measure({collective, "-n", cat(ranks), "--transport", transport,
                                        "--max", "128K", "--factor", "128"});
@@ -125,10 +156,138 @@ TEST_F(Bench, EveryCollectiveIsRight) {
   }
 }
 
+TEST_F(Bench, BytesAreThoseOfTheLargerBuffer) {
+  struct Expected {
+    const char* collective;
+    uint64_t count;
+    double bus;
+  };
+  for (const auto& [collective, count, bus] : {Expected{"all_gather", 300, 0.75},
+                                               {"reduce_scatter", 300, 0.75},
+                                               {"gather", 300, 0.75},
+                                               {"scatterv", 300, 0.75},
+                                               {"all_to_allv", 300, 0.75},
+                                               {"all_reduce", 1200, 1.5},
+                                               {"broadcast", 1200, 1},
+                                               {"send_recv", 1200, 1}}) {
+    const json document = measure({collective, "-n", "4", "--min", "4800", "--max", "4800"});
+    const json& result = document["results"][0];
+    EXPECT_EQ(result["bytes"], 4800) << collective;
+    EXPECT_EQ(result["count"], count) << collective;
+    const double algbw = result["algbw_GBps"];
+    EXPECT_NEAR(result["busbw_GBps"].get<double>(), bus * algbw, 1e-6 * algbw) << collective;
+  }
+}
+
+TEST_F(Bench, TheCanonicalDigestDependsOnTheInputsAndTheNumberOfRanksOnly) {
+  for (const std::string dtype : {"f32", "bf16"}) {
+    for (const int ranks : {2, 3, 5, 8, 16}) {
+      std::map<uint64_t, std::set<std::string>> digests;
+      const auto collect = [&](const std::string& algorithm, const std::string& transport) {
+        SCOPED_TRACE(cat(dtype, ' ', ranks, ' ', algorithm, ' ', transport));
+        const json document =
+            measure({"all_reduce", "-n", cat(ranks), "--dtype", dtype, "--digest",
+                     "--deterministic", "--algorithm", algorithm, "--transport", transport, "--min",
+                     "1236", "--max", "1000000", "--factor", "611"});
+        expect_right(document, 2);
+        for (const json& result : document["results"]) {
+          const std::string digest = result["digest"];
+          EXPECT_EQ(digest.size(), 64u);
+          digests[result["bytes"]].insert(digest);
+        }
+      };
+      for (const std::string transport : {"shm", "tcp"}) {
+        for (const std::string algorithm :
+             {"auto", "recursive_doubling", "two_shot", "naive", "auto"}) {
+          collect(algorithm, transport);
+        }
+      }
+      ASSERT_EQ(digests.size(), 2u);
+      for (const auto& [bytes, found] : digests) EXPECT_EQ(found.size(), 1u) << dtype << ranks;
+    }
+  }
+}
+
+TEST_F(Bench, TheDigestShowsAnotherOrderOfSummation) {
+  for (const std::string dtype : {"f32", "bf16"}) {
+    std::set<std::string> digests;
+    for (const std::string algorithm : {"naive", "ring", "double_binary_tree"}) {
+      const json document = measure({"all_reduce", "-n", "5", "--dtype", dtype, "--digest",
+                                     "--algorithm", algorithm, "--min", "64K", "--max", "64K"});
+      expect_right(document, 1);
+      digests.insert(document["results"][0]["digest"]);
+    }
+    EXPECT_EQ(digests.size(), 3u) << dtype;
+  }
+}
+
+TEST_F(Bench, EveryCollectiveHasADigest) {
+  for (const std::string collective : kCollectives) {
+    SCOPED_TRACE(collective);
+    std::set<std::string> digests;
+    for (const std::string transport : {"shm", "tcp"}) {
+      const std::string file = path("digest.csv");
+      const Result result =
+          run({"bench", collective, "-n", "3", "--digest", "--transport", transport, "--min", "60K",
+               "--max", "60K", "--iterations", "1", "--csv", file},
+              {{"TUTTI_DETERMINISTIC", "1"}});
+      EXPECT_EQ(result.code, 0) << result.err;
+      const std::string line = split(read(file), '\n').at(1);
+      digests.insert(line.substr(line.rfind(',') + 1));
+      EXPECT_THAT(result.out, HasSubstr(*digests.begin())) << "the table has it";
+    }
+    EXPECT_EQ(digests.size(), 1u);
+    EXPECT_EQ(digests.begin()->size(), 64u);
+  }
+}
+
+TEST_F(Bench, ListSaysWhereAnAlgorithmRuns) {
+  const Result list = run({"bench", "all_reduce", "--algorithm", "list"});
+  EXPECT_THAT(list.out, HasSubstr("recursive_doubling"));
+  EXPECT_THAT(list.out, HasSubstr("canonical"));
+  EXPECT_THAT(list.out, HasSubstr("Patarasuk"));
+  EXPECT_THAT(list.out, HasSubstr("ranks: 1-2, 4, 6, 8, 10, 12, 14, 16, ...; it needs an even"));
+  EXPECT_THAT(run({"bench", "gather", "--algorithm", "list"}).out, HasSubstr("binomial"));
+  EXPECT_THAT(run({"bench", "gatherv", "--algorithm", "list"}).out, Not(HasSubstr("binomial")))
+      << "it forwards blocks of unknown length";
+}
+
+constexpr const char* kBroadcast = R"(<algo name="b" ngpus="2" nchunksperloop="1" nchannels="1"
+  coll="broadcast" inplace="1" outofplace="0">
+  <gpu id="0" i_chunks="1" o_chunks="0" s_chunks="0">
+    <tb id="0" send="1" recv="-1" chan="0">
+      <step s="0" type="s" srcbuf="i" srcoff="0" dstbuf="i" dstoff="0" cnt="1" depid="-1" deps="-1"
+        hasdep="0"/>
+    </tb>
+  </gpu>
+  <gpu id="1" i_chunks="1" o_chunks="0" s_chunks="0">
+    <tb id="0" send="-1" recv="0" chan="0">
+      <step s="0" type="r" srcbuf="i" srcoff="0" dstbuf="i" dstoff="0" cnt="1" depid="-1" deps="-1"
+        hasdep="0"/>
+    </tb>
+  </gpu>
+</algo>
+)";
+
+TEST_F(Bench, RunsImportedAlgorithms) {
+  const std::string file = path("sent.xml");
+  std::ofstream(file) << kBroadcast;
+  const json document =
+      measure({"broadcast", "-n", "2", "--algorithm", file, "--max", "64K", "--factor", "16"});
+  expect_right(document, 4);
+  EXPECT_EQ(document["results"][0]["algorithm"], "sent");
+  const Result three = run({"bench", "broadcast", "-n", "3", "--algorithm", file});
+  EXPECT_EQ(three.code, 1);
+  EXPECT_THAT(three.err, HasSubstr("does not run on 3 ranks"));
+  const Result other = run({"bench", "all_reduce", "-n", "2", "--algorithm", file});
+  EXPECT_EQ(other.code, 1);
+  EXPECT_THAT(other.err, HasSubstr("is an algorithm for broadcast, not for all_reduce"));
+}
+
 TEST_F(Bench, EveryOperatorIsRightOnEveryTypeThatHasIt) {
-  for (const DType dtype : kDTypes) {
+  for (const DType dtype : kAllDTypes) {
     const std::string bytes = cat(1003 * size_of(dtype));
-    for (const ReduceOp op : kOps) {
+    for (const ReduceOp op : kAllReduceOps) {
       if (!supports(op, dtype)) continue;
       SCOPED_TRACE(cat(name(dtype), ' ', name(op)));
       const json document =
@@ -174,76 +333,6 @@ TEST_F(Bench, ManyMoreRanksThanCoresWork) {
         {"all_reduce", "-n", "16", "--max", "1M", "--factor", "2", "--transport", transport});
     expect_right(document, 18);
   }
-}
-
-struct Mistake {
-  std::string name;
-  Words arguments;
-  std::vector<std::string> said;
-};
-
-class BenchMistake : public Cli, public ::testing::WithParamInterface<Mistake> {};
-
-TEST_P(BenchMistake, IsSaidOnceWithARemedy) {
-  Words arguments = {"bench"};
-  for (std::string word : GetParam().arguments) arguments.push_back(word);
-  const Result result = run(arguments);
-  EXPECT_THAT(result.code, ::testing::AnyOf(1, 2));
-  EXPECT_THAT(result.out, IsEmpty());
-  EXPECT_EQ(std::ranges::count(result.err, '\n'), 1) << result.err;
-  for (const std::string& part : GetParam().said) EXPECT_THAT(result.err, HasSubstr(part));
-}
-
-INSTANTIATE_TEST_SUITE_P(
-    Cli, BenchMistake,
-    ::testing::Values(
-        Mistake{"NoCollective", {}, {"collective is required", "--help"}},
-        Mistake{"Collective", {"all_redcue", "-n", "2"}, {"all_redcue", "all_reduce, all_gather"}},
-        Mistake{"Algorithm",
-                {"all_reduce", "-n", "2", "--algorithm", "rign"},
-                {"rign", "auto, naive", "ring", "recursive_doubling"}},
-        Mistake{"OtherAlgorithm",
-                {"all_gather", "-n", "2", "--algorithm", "double_binary_tree"},
-                {"all_gather", "double_binary_tree", "auto, ring"}},
-        Mistake{"DType", {"all_reduce", "-n", "2", "--dtype", "f33"}, {"f33", "f32", "bf16", "u8"}},
-        Mistake{"Op", {"all_reduce", "-n", "2", "--op", "add"}, {"add", "sum prod min max"}},
-        Mistake{"OpOfAnotherType",
-                {"all_reduce", "-n", "2", "--op", "band"},
-                {"band", "f32", "integers only"}},
-        Mistake{
-            "Transport", {"all_reduce", "-n", "2", "--transport", "udp"}, {"udp", "auto|shm|tcp"}},
-        Mistake{"Size", {"all_reduce", "-n", "2", "--min", "8Q"}, {"8Q", "K, M, G or T"}},
-        Mistake{"NegativeSize", {"all_reduce", "-n", "2", "--max", "-8"}, {"-8", "size in bytes"}},
-        Mistake{"SizesTurned",
-                {"all_reduce", "-n", "2", "--min", "2K", "--max", "1K"},
-                {"2K", "1K", "--min must not exceed --max"}},
-        Mistake{"Factor", {"all_reduce", "-n", "2", "--factor", "1"}, {"--factor", "at least 2"}},
-        Mistake{"NoRanks", {"all_reduce", "-n", "0"}, {"--ranks", "0"}},
-        Mistake{"RanksThatAreNoNumber", {"all_reduce", "-n", "two"}, {"--ranks", "two"}},
-        Mistake{"Iterations", {"all_reduce", "--iterations", "-5"}, {"--iterations", "-5"}},
-        Mistake{"Option", {"all_reduce", "--algorithmm", "ring"}, {"--algorithmm", "--help"}},
-        Mistake{"Json",
-                {"all_reduce", "-n", "2", "--json", "/nonexistent/x"},
-                {"cannot write /nonexistent/x", "No such file", "remedy"}},
-        Mistake{"Csv",
-                {"all_reduce", "-n", "2", "--csv", "/nonexistent/x"},
-                {"cannot write /nonexistent/x", "No such file", "remedy"}}),
-    [](const auto& mistake) { return mistake.param.name; });
-
-TEST_F(Bench, AFullDiskIsAnError) {
-  for (const std::string option : {"--json", "--csv"}) {
-    const Result result =
-        run({"bench", "all_reduce", "-n", "2", "--max", "64", option, "/dev/full"});
-    EXPECT_EQ(result.code, 1);
-    EXPECT_THAT(result.err, HasSubstr("cannot write /dev/full: No space left on device"));
-  }
-}
-
-TEST_F(Bench, AsManyRanksAsTheLauncherStarted) {
-  const Result result =
-      run({"run", "-n", "2", "--", tutti(), "bench", "all_reduce", "-n", "3", "--max", "64"});
-  EXPECT_EQ(result.code, 1);
-  EXPECT_THAT(result.err, HasSubstr("-n 3, but the launcher started 2 ranks"));
 }
 
 }  // namespace

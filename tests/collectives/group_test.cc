@@ -159,10 +159,11 @@ TEST_P(Group, ACallThatIsRefusedHarmsNoOther) {
 // An error comes out at the group's end (or from a call, where it is known by then), when the other
 // calls are complete.
 TEST_P(Group, FailsAtItsEnd) {
-  std::barrier all_done(3);
+  std::barrier all(3);
   const auto errors = run_ranks_catching(3, [&](const Job& job) {
     Communicator comm = Communicator::init(job);
     Communicator other = comm.duplicate();
+    all.arrive_and_wait();  // an abort of one would end the making of the other
     Values values(kCount, 1);
     Values good(kCount, 1);
     std::exception_ptr failure;
@@ -181,7 +182,7 @@ TEST_P(Group, FailsAtItsEnd) {
     attempt(group_end);
     EXPECT_EQ(good, Values(kCount, 3));
     EXPECT_THROW(group_end(), Error) << "the group is over";
-    all_done.arrive_and_wait();  // before anybody gives up its communicators
+    all.arrive_and_wait();  // before anybody gives up its communicators
     if (failure) std::rethrow_exception(failure);
   });
   for (const auto& error : errors) {

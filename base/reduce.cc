@@ -89,6 +89,10 @@ const kernels::Kernels& selected_kernels() {
 
 ReduceKernel reduce_kernel(DType type, ReduceOp op, const kernels::Kernels& kernels) {
   if (ReduceKernel kernel = kernels.reduce(type, op)) return kernel;
+  if (op == ReduceOp::user) {
+    throw Error(ErrorCode::invalid_argument, "a user-defined operator has no kernel",
+                {.cause = "it is a function of the caller's", .remedy = "call that function"});
+  }
   throw Error(
       ErrorCode::invalid_argument, cat(name(op), " does not exist for ", name(type)),
       {.cause = "bitwise operators work on integers only, minloc and maxloc on pairs only"});
@@ -136,6 +140,10 @@ void scale(void* dst, const void* src, size_t count, DType type, double factor) 
 
 void check_factor(DType type, double factor) {
   if (is_float(type)) return;
+  if (is_pair(type)) {
+    throw Error(ErrorCode::invalid_argument, cat("premul_sum does not exist for ", name(type)),
+                {.cause = "pairs of a value and an index are not added"});
+  }
   const int bits = static_cast<int>(8 * size_of(type));
   const bool is_signed = type <= DType::i64;
   const double limit = std::ldexp(1.0, is_signed ? bits - 1 : bits);
@@ -143,7 +151,9 @@ void check_factor(DType type, double factor) {
   if (factor == std::trunc(factor) && factor >= least && factor < limit) return;
   throw Error(
       ErrorCode::invalid_argument,
-      cat("premul_sum: the factor ", factor, " is not a whole number that ", name(type), " holds"));
+      cat("premul_sum: the factor ", factor, " is not a whole number that ", name(type), " holds"),
+      {.cause = "integers are multiplied as integers",
+       .remedy = "use a whole number in the type's range, or a floating-point type"});
 }
 
 }  // namespace tutti

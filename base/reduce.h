@@ -5,13 +5,16 @@
 // has is used; the setting TUTTI_CPU chooses another.
 //
 //   f16, bf16, f8*  computed in float, rounded to nearest even when stored as an element
-//                   (base/half.h); an accumulator is the float itself
-//   floats          as IEEE 754: infinity - infinity is NaN, overflow gives infinity (f8e4m3, which
-//                   has none: NaN), -0 + 0 is 0
+//                   (base/half.h); an accumulator is the float itself, unrounded
+//   floats          as IEEE 754: subnormals are kept, infinity - infinity and 0 * infinity are NaN,
+//                   -0 + 0 is 0, -0 + -0 is -0, NaN with anything is NaN; overflow gives infinity
+//                   (f8e4m3, which has none: NaN, and so does its rounding of an infinite float)
 //   integers        wrap around
 //   min, max        a NaN wins over any number; of equal values (-0 and 0) b's is taken
-//   minloc, maxloc  as min and max; of equal values, or two NaNs, the pair with the lower index
+//   minloc, maxloc  as min and max, with -0 equal to 0; of equal values, or two NaNs, the pair with
+//                   the lower index
 //   avg             adds; whoever has the whole sum calls divide_by() at the end
+//   premul_sum      adds; whoever has an input calls scale() first
 #pragma once
 
 #include <array>
@@ -23,21 +26,25 @@
 
 namespace tutti {
 
-// Pointers need no alignment. dst may equal a or b; it must not overlap them otherwise. `count` is
-// in elements. Safe from any thread; never throws.
-struct Formats {  // which of the three are accumulators (accumulator_of)
+// Which of the three are arrays of accumulators (accumulator_of) in place of elements. No
+// difference for types that are their own accumulators.
+struct Formats {
   bool dst = false;
   bool a = false;
   bool b = false;
 };
+
+// Pointers need no alignment. dst may equal a or b where both have the same format; it must not
+// overlap them otherwise. `count` is in elements. Safe from any thread; never throws.
 using ReduceKernel = void (*)(void* dst, const void* a, const void* b, size_t count,
                               Formats formats);
 
-// Throws Error(invalid_argument) where !supports(op, type).
+// Throws Error(invalid_argument) where !supports(op, type), and for ReduceOp::user, which is the
+// caller's own function.
 ReduceKernel reduce_kernel(DType type, ReduceOp op);
 
 // data[i] /= ranks. 16- and 8-bit floats are divided in float and rounded once; integers truncate
-// towards zero. Data needs no alignment; ranks is at least 1.
+// towards zero. Not for pairs. Data needs no alignment; ranks is at least 1.
 void divide_by(void* data, size_t count, DType type, int ranks);
 
 // Between elements and their accumulators, for types that have others (accumulator_of); rounded as
@@ -45,10 +52,12 @@ void divide_by(void* data, size_t count, DType type, int ranks);
 void widen(void* accumulators, const void* elements, size_t count, DType type);
 void narrow(void* elements, const void* accumulators, size_t count, DType type);
 
-// dst[i] = factor * src[i], rounded once; dst may be src. Integers wrap around.
+// dst[i] = factor * src[i], rounded once; dst may be src. f64 is multiplied in double, the other
+// floats in float by the factor rounded to float; integers wrap around. Pointers need no alignment.
+// The factor must pass check_factor().
 void scale(void* dst, const void* src, size_t count, DType type, double factor);
-// Throws Error(invalid_argument) unless scale() can use it: integers need a whole number that the
-// type holds.
+// Throws Error(invalid_argument) where scale() cannot use the factor: integers need a whole number
+// that the type holds, pairs take none.
 void check_factor(DType type, double factor);
 
 // --- the instruction sets, for tests, benchmarks and `tutti info` ---

@@ -138,6 +138,13 @@ Order order_of(const Plan& plan) {
   return order;
 }
 
+// Ranks of a host take its cores in turn.
+size_t core_of(size_t rank, size_t ranks, const Machine& machine) {
+  const size_t local = std::min<size_t>(machine.group, ranks);
+  const size_t cores = std::min<size_t>(local, machine.model.cores);
+  return rank / local * cores + rank % local % cores;
+}
+
 // The steps of a few slices of all ranks, in virtual time. A core goes on with its rank while that
 // has something to do, and then changes over to the one that has been ready for longest.
 class Walk {
@@ -145,12 +152,11 @@ class Walk {
   Walk(std::span<const Plan> plans, const StepCosts& costs, const Machine& machine, int slices)
       : plans_(plans), costs_(costs), switch_time_(machine.model.switch_time), ends_(slices, 0) {
     const size_t local = std::min<size_t>(machine.group, plans.size());
-    const size_t cores = std::min<size_t>(local, machine.model.cores);
-    cores_.resize(plans.size() / local * cores);
+    cores_.resize(plans.size() / local * std::min<size_t>(local, machine.model.cores));
     ranks_.resize(plans.size());
     for (size_t rank = 0; rank < plans.size(); ++rank) {
       set_up(ranks_[rank], plans[rank], slices);
-      ranks_[rank].core = rank / local * cores + rank % local % cores;
+      ranks_[rank].core = core_of(rank, plans.size(), machine);
       cores_[ranks_[rank].core].ranks.push_back(static_cast<int32_t>(rank));
     }
   }
@@ -290,8 +296,10 @@ Prediction predict(std::span<const Plan> plans, uint64_t bytes, DType dtype,
   constexpr int kWalked = 4;  // slices; enough for the pipeline to run
   const StepCosts costs = costs_of(plans[0], bytes, dtype, machine);
   Prediction prediction;
-  for (const Plan& plan : plans) {
-    const Prediction busy = busy_time(plan, costs);
+  std::vector<double> work(plans.size(), 0);  // by core
+  for (size_t rank = 0; rank < plans.size(); ++rank) {
+    const Prediction busy = busy_time(plans[rank], costs);
+    work[core_of(rank, plans.size(), machine)] += busy.seconds;
     if (busy.seconds > prediction.seconds) prediction = busy;
   }
   const int slices = static_cast<int>(std::max<uint32_t>(1, costs.slicing().slices));
@@ -299,7 +307,8 @@ Prediction predict(std::span<const Plan> plans, uint64_t bytes, DType dtype,
   double seconds = std::ranges::max(ends);
   // The first slices fill the pipeline; between the last two it runs.
   if (slices > kWalked) seconds += (ends[kWalked - 1] - ends[kWalked - 2]) * (slices - kWalked);
-  prediction.seconds = std::max(prediction.seconds, seconds + costs.call());
+  // No core does its work in less than the time that it takes.
+  prediction.seconds = std::max(std::ranges::max(work), seconds + costs.call());
   return prediction;
 }
 

@@ -100,7 +100,12 @@ enum {
   TUTTI_F32 = 10,
   TUTTI_F64 = 11,
   TUTTI_F8E4M3 = 12, /* OCP FP8; largest 448, no infinity: overflow gives NaN */
-  TUTTI_F8E5M2 = 13  /* OCP FP8; largest 57344 */
+  TUTTI_F8E5M2 = 13, /* OCP FP8; largest 57344 */
+  /* A value and an index, each as wide as the other: struct { float value; int32_t index; } ... */
+  TUTTI_F32_I32 = 14,
+  TUTTI_F64_I64 = 15,
+  TUTTI_I32_I32 = 16,
+  TUTTI_I64_I64 = 17
 };
 
 typedef int32_t tutti_op_t;
@@ -112,7 +117,28 @@ enum {
   TUTTI_AVG = 4,  /* the sum divided by the number of ranks; integers truncate towards zero */
   TUTTI_BAND = 5, /* bitwise: integers only */
   TUTTI_BOR = 6,
-  TUTTI_BXOR = 7
+  TUTTI_BXOR = 7,
+  TUTTI_MINLOC = 8, /* pairs only: the smaller value; of equal ones the lower index */
+  TUTTI_MAXLOC = 9,
+  TUTTI_PREMUL_SUM = 10, /* the sum of each rank's input times its factor: tutti_request_t */
+  TUTTI_USER = 11        /* a function of the caller's: tutti_request_t */
+};
+
+typedef int32_t tutti_collective_t;
+enum {
+  TUTTI_ALL_REDUCE = 0,
+  TUTTI_ALL_GATHER = 1,
+  TUTTI_REDUCE_SCATTER = 2,
+  TUTTI_BROADCAST = 3,
+  TUTTI_REDUCE = 4,
+  TUTTI_BARRIER = 5,
+  TUTTI_SEND = 6,
+  TUTTI_GATHER = 7,
+  TUTTI_SCATTER = 8,
+  TUTTI_ALL_TO_ALL = 9,
+  TUTTI_SCAN = 10,
+  TUTTI_EXSCAN = 11,
+  TUTTI_RECV = 12
 };
 
 typedef int32_t tutti_space_t;
@@ -146,9 +172,10 @@ typedef struct tutti_call_options {
   void* stream;          /* cudaStream_t that a call on device buffers is ordered by */
   const char* algorithm; /* NULL or "auto": the library chooses */
   double timeout; /* seconds after which the call aborts the communicator; 0: TUTTI_TIMEOUT */
+  int64_t deterministic; /* not 0: the bits depend on the inputs and the number of ranks only */
 } tutti_call_options_t;
 #define TUTTI_CALL_OPTIONS_INIT \
-  { sizeof(tutti_call_options_t), NULL, NULL, 0 }
+  { sizeof(tutti_call_options_t), NULL, NULL, 0, 0 }
 
 /* Who this process is in which job. */
 typedef struct tutti_init_options {
@@ -162,8 +189,43 @@ typedef struct tutti_init_options {
 #define TUTTI_INIT_OPTIONS_INIT \
   { sizeof(tutti_init_options_t), 0, 0, NULL, 0, NULL }
 
-typedef struct tutti_comm tutti_comm_t; /* a communicator */
-typedef struct tutti_work tutti_work_t; /* a call under way */
+typedef struct tutti_comm tutti_comm_t;         /* a communicator */
+typedef struct tutti_work tutti_work_t;         /* a call under way */
+typedef struct tutti_prepared tutti_prepared_t; /* a call that is planned */
+
+/* An operator of the caller's: dst[i] = a[i] op b[i] for `count` elements; dst may be a or b. It
+ * must be associative, and the same on every rank. It may run on any thread that waits. */
+typedef void (*tutti_function_t)(void* dst, const void* a, const void* b, uint64_t count,
+                                 tutti_dtype_t dtype, void* context);
+
+/* A call as a value, for every collective in every form. Members that a collective has no use for
+ * are ignored. */
+typedef struct tutti_request {
+  size_t size; /* sizeof(tutti_request_t) */
+  tutti_collective_t collective;
+  int32_t root; /* SEND, RECV: the other rank */
+  tutti_buffer_t input;
+  tutti_buffer_t output;
+  tutti_op_t op;
+  int32_t not_commutative;   /* USER: lower ranks are to stay on the left */
+  double factor;             /* PREMUL_SUM */
+  tutti_function_t function; /* USER; it and context are used until the call is complete */
+  void* context;
+  /* Not 0: blocks of unequal length (all_gatherv, reduce_scatterv, gatherv, scatterv, all_to_allv).
+   * One count per rank for a buffer that consists of blocks: all_gather, gather: the output;
+   * reduce_scatter, scatter: the input; all_to_all: both. gather and scatter need them at the root
+   * only. Without displacements (from the buffer's start) the blocks lie one behind the other. */
+  int64_t uneven;
+  const uint64_t* input_counts;
+  const uint64_t* input_displacements;
+  const uint64_t* output_counts;
+  const uint64_t* output_displacements;
+} tutti_request_t;
+#define TUTTI_REQUEST_INIT                                                                         \
+  {                                                                                                \
+    sizeof(tutti_request_t), 0, 0, {NULL, 0, 0, 0}, {NULL, 0, 0, 0}, 0, 0, 1, NULL, NULL, 0, NULL, \
+        NULL, NULL, NULL                                                                           \
+  }
 
 /* ---- the library ---- */
 
@@ -236,6 +298,29 @@ TUTTI_API tutti_status_t tutti_reduce(tutti_comm_t* comm, tutti_buffer_t input,
                                       tutti_buffer_t output, tutti_op_t op, int32_t root,
                                       const tutti_call_options_t* options);
 
+/* input: n elements; output, at the root only: size * n, rank r's input at element r * n. */
+TUTTI_API tutti_status_t tutti_gather(tutti_comm_t* comm, tutti_buffer_t input,
+                                      tutti_buffer_t output, int32_t root,
+                                      const tutti_call_options_t* options);
+
+/* input, at the root only: size * n elements, those from r * n on for rank r; output: n. */
+TUTTI_API tutti_status_t tutti_scatter(tutti_comm_t* comm, tutti_buffer_t input,
+                                       tutti_buffer_t output, int32_t root,
+                                       const tutti_call_options_t* options);
+
+/* size * n elements each: input block r goes to rank r, output block r comes from rank r. */
+TUTTI_API tutti_status_t tutti_all_to_all(tutti_comm_t* comm, tutti_buffer_t input,
+                                          tutti_buffer_t output,
+                                          const tutti_call_options_t* options);
+
+/* Output: the combination of the inputs of ranks 0 to this one (scan), or to the one below it
+ * (exscan, which leaves rank 0's output alone). */
+TUTTI_API tutti_status_t tutti_scan(tutti_comm_t* comm, tutti_buffer_t input, tutti_buffer_t output,
+                                    tutti_op_t op, const tutti_call_options_t* options);
+TUTTI_API tutti_status_t tutti_exscan(tutti_comm_t* comm, tutti_buffer_t input,
+                                      tutti_buffer_t output, tutti_op_t op,
+                                      const tutti_call_options_t* options);
+
 /* Returns when all ranks have called. */
 TUTTI_API tutti_status_t tutti_barrier(tutti_comm_t* comm, const tutti_call_options_t* options);
 
@@ -275,6 +360,28 @@ TUTTI_API tutti_status_t tutti_send_async(tutti_comm_t* comm, tutti_buffer_t buf
                                           const tutti_call_options_t* options, tutti_work_t** work);
 TUTTI_API tutti_status_t tutti_recv_async(tutti_comm_t* comm, tutti_buffer_t buffer, int32_t from,
                                           const tutti_call_options_t* options, tutti_work_t** work);
+
+/* ---- calls as values: everything above, and what it leaves out ---- */
+
+TUTTI_API tutti_status_t tutti_run(tutti_comm_t* comm, const tutti_request_t* request,
+                                   const tutti_call_options_t* options);
+TUTTI_API tutti_status_t tutti_start(tutti_comm_t* comm, const tutti_request_t* request,
+                                     const tutti_call_options_t* options, tutti_work_t** work);
+
+/* Plans a call once, to be started many times; one start must be complete before the next. */
+TUTTI_API tutti_status_t tutti_prepare(tutti_comm_t* comm, const tutti_request_t* request,
+                                       const tutti_call_options_t* options,
+                                       tutti_prepared_t** prepared);
+TUTTI_API tutti_status_t tutti_prepared_start(tutti_prepared_t* prepared, tutti_work_t** work);
+TUTTI_API void tutti_prepared_free(tutti_prepared_t* prepared);
+
+/* Between the two, no call of this thread blocks, whatever its form and communicator;
+ * tutti_group_end() returns when all of them are complete. So sends and receives may be named in
+ * any order. Groups nest. */
+TUTTI_API tutti_status_t tutti_group_begin(void);
+TUTTI_API tutti_status_t tutti_group_end(void);
+
+/* ---- work ---- */
 
 /* Returns when the call is complete: TUTTI_OK, or how it failed. Any number of times. */
 TUTTI_API tutti_status_t tutti_wait(tutti_work_t* work);

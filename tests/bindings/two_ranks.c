@@ -42,6 +42,92 @@ static void check_async(tutti_comm_t* world, int rank, int size) {
   check(tutti_free(world, all) == TUTTI_OK, "tutti_free");
 }
 
+static void check_collectives(tutti_comm_t* world, int rank, int size) {
+  int32_t mine = rank + 1;
+  int32_t sum = 0;
+  const tutti_buffer_t in = tutti_host(&mine, 1, TUTTI_I32);
+  const tutti_buffer_t out = tutti_host(&sum, 1, TUTTI_I32);
+  check(
+      tutti_scan(world, in, out, TUTTI_SUM, NULL) == TUTTI_OK && sum == (rank + 1) * (rank + 2) / 2,
+      "tutti_scan");
+  int32_t all[64];
+  check(tutti_gather(world, in, tutti_host(all, (uint64_t)size, TUTTI_I32), 0, NULL) == TUTTI_OK,
+        "tutti_gather");
+  for (int i = 0; i < size && rank == 0; ++i) check(all[i] == i + 1, "the gathered values");
+  for (int i = 0; i < size; ++i) all[i] = 100 * rank + i;
+  const tutti_buffer_t blocks = tutti_host(all, (uint64_t)size, TUTTI_I32);
+  check(tutti_all_to_all(world, blocks, blocks, NULL) == TUTTI_OK, "tutti_all_to_all in place");
+  for (int i = 0; i < size; ++i) check(all[i] == 100 * i + rank, "the exchanged values");
+}
+
+static void append(void* dst, const void* a, const void* b, uint64_t count, tutti_dtype_t dtype,
+                   void* context) {
+  (void)dtype;
+  for (uint64_t i = 0; i < count; ++i) { /* a number's digits behind the other's */
+    const int64_t base = *(const int64_t*)context;
+    const int64_t right = ((const int64_t*)b)[i];
+    int64_t left = ((const int64_t*)a)[i];
+    for (int64_t rest = right; rest > 0; rest /= base) left *= base;
+    ((int64_t*)dst)[i] = left + right;
+  }
+}
+
+static void check_requests(tutti_comm_t* world, int rank, int size) {
+  int64_t base = 10;
+  int64_t digit = rank + 1;
+  int64_t digits = 0;
+  int64_t expected = 0;
+  for (int i = 1; i <= size; ++i) expected = expected * 10 + i;
+  tutti_request_t request = TUTTI_REQUEST_INIT;
+  request.collective = TUTTI_ALL_REDUCE;
+  request.input = tutti_host(&digit, 1, TUTTI_I64);
+  request.output = tutti_host(&digits, 1, TUTTI_I64);
+  request.op = TUTTI_USER;
+  request.function = append;
+  request.context = &base;
+  request.not_commutative = 1;
+  tutti_prepared_t* prepared = NULL;
+  check(tutti_prepare(world, &request, NULL, &prepared) == TUTTI_OK, "tutti_prepare");
+  for (int turn = 0; turn < 3; ++turn) {
+    digits = 0;
+    tutti_work_t* work = NULL;
+    check(tutti_prepared_start(prepared, &work) == TUTTI_OK, "tutti_prepared_start");
+    check(tutti_wait(work) == TUTTI_OK && digits == expected, "the digits in order");
+    tutti_work_free(work);
+  }
+  tutti_prepared_free(prepared);
+
+  uint64_t counts[64]; /* rank r gives r elements */
+  float given[64];
+  float gathered[64 * 64];
+  uint64_t total = 0;
+  for (int i = 0; i < size; ++i) total += counts[i] = (uint64_t)i;
+  for (int i = 0; i < rank; ++i) given[i] = (float)rank;
+  tutti_request_t uneven = TUTTI_REQUEST_INIT;
+  uneven.collective = TUTTI_ALL_GATHER;
+  uneven.uneven = 1;
+  uneven.input = tutti_host(given, (uint64_t)rank, TUTTI_F32);
+  uneven.output = tutti_host(gathered, total, TUTTI_F32);
+  uneven.output_counts = counts;
+  check(tutti_run(world, &uneven, NULL) == TUTTI_OK, "all_gatherv");
+  for (int r = 0, i = 0; r < size; ++r) {
+    for (int k = 0; k < r; ++k) check(gathered[i++] == (float)r, "the uneven blocks");
+  }
+
+  int32_t to_next = rank;
+  int32_t from_previous = -1;
+  const int next = (rank + 1) % size;
+  const int previous = (rank + size - 1) % size;
+  if (size > 1) {
+    check(tutti_group_begin() == TUTTI_OK, "tutti_group_begin");
+    check(tutti_recv(world, tutti_host(&from_previous, 1, TUTTI_I32), previous, NULL) == TUTTI_OK &&
+              tutti_send(world, tutti_host(&to_next, 1, TUTTI_I32), next, NULL) == TUTTI_OK,
+          "a group's calls do not block");
+    check(tutti_group_end() == TUTTI_OK && from_previous == previous, "tutti_group_end");
+  }
+  check(tutti_group_end() == TUTTI_INVALID_ARGUMENT, "an end without a beginning");
+}
+
 static void check_errors(tutti_comm_t* world) {
   float value = 1;
   tutti_buffer_t buffer = tutti_host(&value, 1, TUTTI_F32);
@@ -78,6 +164,8 @@ int main(void) {
   const int size = tutti_size(world);
   check_all_reduce(world, rank, size);
   check_async(world, rank, size);
+  check_collectives(world, rank, size);
+  check_requests(world, rank, size);
   check_errors(world);
   check_split(world, rank);
   check(tutti_barrier(world, NULL) == TUTTI_OK, "tutti_barrier");

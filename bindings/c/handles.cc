@@ -1,0 +1,87 @@
+#include "bindings/c/handles.h"
+
+#include "base/dtype.h"
+#include "base/reduce_op.h"
+
+namespace tutti::c {
+
+namespace {
+
+template <typename Enum>
+constexpr bool same(int value, Enum other) {
+  return value == static_cast<int>(other);
+}
+
+static_assert(same(TUTTI_OK, ErrorCode::ok) && same(TUTTI_MISMATCH, ErrorCode::mismatch) &&
+              same(TUTTI_ABORTED, ErrorCode::aborted) && same(TUTTI_INTERNAL, ErrorCode::internal));
+static_assert(same(TUTTI_I8, DType::i8) && same(TUTTI_U64, DType::u64) &&
+              same(TUTTI_F16, DType::f16) && same(TUTTI_BF16, DType::bf16) &&
+              same(TUTTI_F32, DType::f32) && same(TUTTI_F64, DType::f64) &&
+              same(TUTTI_F8E4M3, DType::f8e4m3) && same(TUTTI_F8E5M2, DType::f8e5m2) &&
+              same(TUTTI_F32_I32, DType::f32_i32) && same(TUTTI_I64_I64, DType::i64_i64));
+static_assert(same(TUTTI_SUM, ReduceOp::sum) && same(TUTTI_PROD, ReduceOp::prod) &&
+              same(TUTTI_MIN, ReduceOp::min) && same(TUTTI_MAX, ReduceOp::max) &&
+              same(TUTTI_AVG, ReduceOp::avg) && same(TUTTI_BAND, ReduceOp::band) &&
+              same(TUTTI_BOR, ReduceOp::bor) && same(TUTTI_BXOR, ReduceOp::bxor) &&
+              same(TUTTI_MINLOC, ReduceOp::minloc) && same(TUTTI_MAXLOC, ReduceOp::maxloc) &&
+              same(TUTTI_PREMUL_SUM, ReduceOp::premul_sum) && same(TUTTI_USER, ReduceOp::user));
+static_assert(same(TUTTI_HOST, MemorySpace::host) && same(TUTTI_DEVICE, MemorySpace::device));
+static_assert(sizeof(tutti_buffer_t) == 24, "part of the ABI");
+
+}  // namespace
+
+std::string& last_error() {
+  thread_local std::string text;
+  return text;
+}
+
+tutti_status_t failed(ErrorCode code, const char* text) {
+  last_error() = text;
+  return static_cast<tutti_status_t>(code);
+}
+
+void invalid(const std::string& what) { throw Error(ErrorCode::invalid_argument, what); }
+
+Communicator& of(tutti_comm_t* comm) { return checked(comm, "the communicator").communicator; }
+
+std::chrono::nanoseconds nanoseconds_of(double seconds) {
+  constexpr double kLongest = 9e9;  // about 285 years; more does not fit
+  if (!(seconds >= 0)) invalid(cat(seconds, " is no number of seconds"));
+  return std::chrono::nanoseconds(static_cast<int64_t>(std::min(seconds, kLongest) * 1e9));
+}
+
+CallOptions options_of(const tutti_call_options_t* given) {
+  const tutti_call_options_t known = known_part(given, "tutti_call_options_t");
+  CallOptions options;
+  if (known.algorithm != nullptr) options.algorithm = known.algorithm;
+  options.stream.handle = known.stream;
+  if (known.timeout != 0) options.timeout = nanoseconds_of(known.timeout);
+  options.deterministic = known.deterministic != 0;
+  return options;
+}
+
+Buffer buffer_from(const tutti_buffer_t& given) {
+  if (given.dtype < 0 || given.dtype >= static_cast<int32_t>(kAllDTypes.size())) {
+    invalid(cat("dtype ", given.dtype, " is no tutti_dtype_t"));
+  }
+  if (given.space != TUTTI_HOST && given.space != TUTTI_DEVICE) {
+    invalid(cat("memory space ", given.space, " is no tutti_space_t"));
+  }
+  return {given.data, given.count, static_cast<DType>(given.dtype),
+          static_cast<MemorySpace>(given.space)};
+}
+
+ConstBuffer const_buffer_from(const tutti_buffer_t& given) { return as_const(buffer_from(given)); }
+
+ReduceOp op_from(tutti_op_t op) {
+  if (op < 0 || op >= static_cast<int32_t>(kAllReduceOps.size())) {
+    invalid(cat("op ", op, " is no tutti_op_t"));
+  }
+  if (op == TUTTI_PREMUL_SUM || op == TUTTI_USER) {
+    throw Error(ErrorCode::invalid_argument, cat("op ", op, " needs more than its number"),
+                {.remedy = "fill in a tutti_request_t, and use tutti_run() or tutti_start()"});
+  }
+  return static_cast<ReduceOp>(op);
+}
+
+}  // namespace tutti::c

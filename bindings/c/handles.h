@@ -1,0 +1,97 @@
+// What the files of the C interface share: handles, exceptions turned into codes, values checked,
+// options of any age.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <string>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "bindings/c/tutti.h"
+#include "collectives/communicator.h"
+
+struct tutti_comm {
+  tutti::Communicator communicator;
+  std::mutex mutex;
+  std::map<void*, tutti::Memory<std::byte>> allocations;  // guarded by mutex
+};
+
+struct tutti_work {
+  tutti::Work work;
+};
+
+namespace tutti::c {
+
+// Of the calling thread.
+std::string& last_error();
+tutti_status_t failed(ErrorCode code, const char* text);
+[[noreturn]] void invalid(const std::string& what);
+
+// No exception crosses the border.
+template <typename Action>
+tutti_status_t guarded(Action action) noexcept {
+  try {
+    action();
+    return TUTTI_OK;
+  } catch (const Error& error) {
+    return failed(error.code(), error.what());
+  } catch (const std::bad_alloc&) {
+    return failed(ErrorCode::system, "out of memory");
+  } catch (const std::exception& error) {
+    return failed(ErrorCode::internal, error.what());
+  }
+}
+
+template <typename T>
+T& checked(T* pointer, const char* what) {
+  if (pointer == nullptr) invalid(cat(what, " is NULL"));
+  return *pointer;
+}
+
+Communicator& of(tutti_comm_t* comm);
+
+// A caller compiled against an older header passes a shorter struct, whose missing members are
+// zero; a newer caller may pass a longer one, if it asks for nothing that this library has not
+// heard of.
+template <typename Options>
+Options known_part(const Options* given, const char* what) {
+  Options options{};
+  if (given == nullptr) return options;
+  const size_t size = given->size;
+  if (size < sizeof(size_t)) invalid(cat(what, "->size is ", size, ", not the size of the struct"));
+  const char* bytes = reinterpret_cast<const char*>(given);
+  std::memcpy(&options, bytes, std::min(size, sizeof(Options)));
+  for (size_t i = sizeof(Options); i < size; ++i) {
+    if (bytes[i] != 0) {
+      throw Error(ErrorCode::unsupported,
+                  cat(what, " has a member set that version ", tutti_version(), " does not know"),
+                  {.remedy = "install the version that the program was compiled against"});
+    }
+  }
+  return options;
+}
+
+std::chrono::nanoseconds nanoseconds_of(double seconds);
+CallOptions options_of(const tutti_call_options_t* given);
+Buffer buffer_from(const tutti_buffer_t& given);
+ConstBuffer const_buffer_from(const tutti_buffer_t& given);
+ReduceOp op_from(tutti_op_t op);
+
+// Begins a call and hands out its handle.
+template <typename Begin>
+tutti_status_t begin(tutti_work_t** work, Begin call) {
+  return guarded([&] {
+    checked(work, "where to put the work") = nullptr;
+    auto handle = std::make_unique<tutti_work>();
+    handle->work = call();
+    *work = handle.release();
+  });
+}
+
+}  // namespace tutti::c

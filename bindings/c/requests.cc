@@ -1,0 +1,114 @@
+// Calls as values: every collective in every form, through one struct.
+
+#include <memory>
+#include <utility>
+
+#include "bindings/c/handles.h"
+#include "collectives/group.h"
+
+struct tutti_prepared {
+  tutti::Prepared call;
+};
+
+namespace tutti::c {
+namespace {
+
+constexpr Collective kCollectives[] = {
+    Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter,
+    Collective::broadcast,  Collective::reduce,     Collective::barrier,
+    Collective::send_recv,  Collective::gather,     Collective::scatter,
+    Collective::all_to_all, Collective::scan,       Collective::exscan};
+static_assert(kCollectives[TUTTI_EXSCAN] == Collective::exscan &&
+              kCollectives[TUTTI_GATHER] == Collective::gather &&
+              static_cast<int>(Collective::send_recv) == TUTTI_SEND);
+
+Blocks blocks_of(const uint64_t* counts, const uint64_t* displacements, int size) {
+  if (counts == nullptr) return {};
+  const auto p = static_cast<size_t>(size);
+  return Blocks::of({counts, p}, displacements == nullptr ? std::span<const uint64_t>()
+                                                          : std::span(displacements, p));
+}
+
+Reduction reduction_of(const tutti_request_t& given) {
+  if (given.op == TUTTI_PREMUL_SUM) return Reduction::premul_sum(given.factor);
+  if (given.op != TUTTI_USER) return op_from(given.op);
+  if (given.function == nullptr) invalid("op TUTTI_USER without a function");
+  const auto combine = [function = given.function, context = given.context](
+                           void* dst, const void* a, const void* b, uint64_t count, DType dtype) {
+    function(dst, a, b, count, static_cast<tutti_dtype_t>(dtype), context);
+  };
+  return Reduction::user(std::make_shared<const UserOp>(
+      UserOp{.combine = combine, .commutative = given.not_commutative == 0}));
+}
+
+Request request_of(const tutti_request_t* pointer, int size) {
+  checked(pointer, "the request");
+  const tutti_request_t given = known_part(pointer, "tutti_request_t");
+  const bool receives = given.collective == TUTTI_RECV;
+  if (!receives && (given.collective < 0 || given.collective > TUTTI_EXSCAN)) {
+    invalid(cat("collective ", given.collective, " is no tutti_collective_t"));
+  }
+  Request request;
+  request.collective = receives ? Collective::send_recv : kCollectives[given.collective];
+  request.sends = given.collective == TUTTI_SEND;
+  request.root = given.root;
+  request.input = const_buffer_from(given.input);
+  request.output = buffer_from(given.output);
+  if (reduces(request.collective)) request.op = reduction_of(given);
+  request.uneven = given.uneven != 0;
+  if (request.uneven) {
+    request.input_blocks = blocks_of(given.input_counts, given.input_displacements, size);
+    request.output_blocks = blocks_of(given.output_counts, given.output_displacements, size);
+  }
+  return request;
+}
+
+}  // namespace
+}  // namespace tutti::c
+
+// NOLINTBEGIN(readability-identifier-naming): C names
+using tutti::c::begin;
+using tutti::c::checked;
+using tutti::c::guarded;
+using tutti::c::of;
+using tutti::c::options_of;
+using tutti::c::request_of;
+
+tutti_status_t tutti_run(tutti_comm_t* comm, const tutti_request_t* request,
+                         const tutti_call_options_t* options) {
+  return guarded([&] { of(comm).run(request_of(request, of(comm).size()), options_of(options)); });
+}
+
+tutti_status_t tutti_start(tutti_comm_t* comm, const tutti_request_t* request,
+                           const tutti_call_options_t* options, tutti_work_t** work) {
+  return begin(work, [&] {
+    return of(comm).start(request_of(request, of(comm).size()), options_of(options));
+  });
+}
+
+tutti_status_t tutti_prepare(tutti_comm_t* comm, const tutti_request_t* request,
+                             const tutti_call_options_t* options, tutti_prepared_t** prepared) {
+  return guarded([&] {
+    checked(prepared, "where to put the prepared call") = nullptr;
+    auto handle = std::make_unique<tutti_prepared>();
+    handle->call = of(comm).prepare(request_of(request, of(comm).size()), options_of(options));
+    *prepared = handle.release();
+  });
+}
+
+tutti_status_t tutti_prepared_start(tutti_prepared_t* prepared, tutti_work_t** work) {
+  return begin(work, [&] { return checked(prepared, "the prepared call").call.start(); });
+}
+
+void tutti_prepared_free(tutti_prepared_t* prepared) {
+  const std::unique_ptr<tutti_prepared> owned(prepared);
+}
+
+tutti_status_t tutti_group_begin(void) {
+  return guarded([] { tutti::group_begin(); });
+}
+
+tutti_status_t tutti_group_end(void) {
+  return guarded([] { tutti::group_end(); });
+}
+// NOLINTEND(readability-identifier-naming)

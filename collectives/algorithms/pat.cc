@@ -12,8 +12,10 @@
 //
 //   8 ranks, at most 2 blocks in a message:     round 3 is r, r+4 → r+1, r+5  then  r+2, r+6 → ...
 //
-// The paper bounds the blocks in a message, which is a bound on buffers, too. Then a round takes
-// several messages, and each of them depends on one message of the rounds before; so these overlap.
+// The paper bounds the blocks in a message. Then a round takes several messages, and each of them
+// depends on one message of the rounds before; so these overlap. It bounds the partial sums under
+// way, too, and walks subtrees one after the other for that; here each block has a scratch chunk of
+// its own (blocks may be uneven), p/2 of them are used, and no subtree waits for another.
 // ceil(log2 p) rounds for every p; p - 1 blocks sent and received.
 //
 // S. Jeaugey: PAT: a new algorithm for all-gather and reduce-scatter operations at scale.

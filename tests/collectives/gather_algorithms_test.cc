@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -192,6 +193,62 @@ TEST(GatherRounds, TakeOneMessageEachInRecursiveHalvingOfAPowerOfTwo) {
       for (const Program& program : emit_all(*algorithm, {.ranks = ranks})) {
         EXPECT_EQ(messages_sent(program), log2_up(ranks)) << algorithm->name;
       }
+    }
+  }
+}
+
+// ---- scratch
+
+// Scratch chunks that the program touches: what is only declared costs no memory.
+int32_t scratch_touched(const Program& program) {
+  std::set<int32_t> chunks;
+  for (const Step& step : program.steps) {
+    for (const RangeList* ranges : {&step.src, &step.src2, &step.dst}) {
+      for (const ChunkRange& range : *ranges) {
+        if (range.space != Space::scratch) continue;
+        for (int32_t i = 0; i < range.count; ++i) chunks.insert(range.first + i);
+      }
+    }
+  }
+  return static_cast<int32_t>(chunks.size());
+}
+
+int32_t most_scratch_touched(const Algorithm& algorithm, int32_t ranks) {
+  int32_t most = 0;
+  for (const Program& program : emit_all(algorithm, {.ranks = ranks})) {
+    most = std::max(most, scratch_touched(program));
+  }
+  return most;
+}
+
+TEST(GatherScratch, IsNoneForAllGather) {
+  for (const Algorithm* algorithm : algorithms_for(Collective::all_gather)) {
+    for (int32_t ranks = 1; ranks <= kMaxRanks; ++ranks) {
+      if (!algorithm->supports({.ranks = ranks}).empty()) continue;
+      for (const Program& program : emit_all(*algorithm, {.ranks = ranks})) {
+        ASSERT_EQ(program.scratch_chunks, 0) << algorithm->name;
+      }
+    }
+  }
+}
+
+// Partial sums: one for each level of the canonical tree, one for each block that passes through,
+// or for half of the blocks. Where p is no power of two, recursive halving has one more: that of
+// the teams after a rank's own.
+TEST(GatherScratch, OfReduceScatterHoldsNoMoreThanItsPartialSums) {
+  for (int32_t ranks = 2; ranks <= kMaxRanks; ++ranks) {
+    const auto most = [&](std::string_view name) {
+      return most_scratch_touched(reduce_scatter(name), ranks);
+    };
+    EXPECT_LE(most("all_pairs"), std::bit_width(static_cast<uint32_t>(ranks)) - 1) << ranks;
+    EXPECT_EQ(most("ring"), ranks - 2) << ranks;
+    const int32_t half = ranks > 2 ? ranks / 2 : 0;
+    EXPECT_EQ(most("circulant"), half) << ranks;
+    EXPECT_EQ(most("pat"), half) << ranks;
+    if (is_power_of_two(ranks)) {
+      EXPECT_EQ(most("recursive_halving"), half) << ranks;
+    } else {
+      EXPECT_LE(most("recursive_halving"), (ranks + 1) / 2 + 1) << ranks;
     }
   }
 }

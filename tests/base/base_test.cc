@@ -79,6 +79,8 @@ TEST(DTypeTest, SpellingsOfOtherLibraries) {
   EXPECT_EQ(parse_dtype("half"), DType::f16);
   EXPECT_EQ(parse_dtype("uint8"), DType::u8);
   EXPECT_EQ(parse_dtype("float8_e4m3fn"), DType::f8e4m3);
+  EXPECT_EQ(parse_dtype("float_int"), DType::f32_i32);
+  EXPECT_EQ(parse_dtype("2int"), DType::i32_i32);
   EXPECT_EQ(parse_dtype("float33"), std::nullopt);
   EXPECT_EQ(parse_reduce_op("median"), std::nullopt);
 }
@@ -88,6 +90,15 @@ TEST(DTypeTest, SizesAndKinds) {
   EXPECT_EQ(size_of(DType::bf16), 2U);
   EXPECT_EQ(size_of(DType::f64), 8U);
   EXPECT_EQ(size_of(DType::f8e5m2), 1U);
+  EXPECT_EQ(size_of(DType::f32_i32), sizeof(ValueIndex<float, int32_t>));
+  EXPECT_EQ(size_of(DType::f64_i64), sizeof(ValueIndex<double, int64_t>));
+  EXPECT_FALSE(is_float(DType::f32_i32));
+  for (DType type : {DType::f16, DType::bf16, DType::f8e4m3, DType::f8e5m2}) {
+    EXPECT_EQ(accumulator_of(type), DType::f32);
+  }
+  for (DType type : {DType::f32, DType::f64, DType::i8, DType::f32_i32}) {
+    EXPECT_EQ(accumulator_of(type), type);
+  }
   EXPECT_FALSE(is_float(DType::u64));
   EXPECT_TRUE(is_float(DType::f16));
   EXPECT_FALSE(supports(ReduceOp::bxor, DType::f32));

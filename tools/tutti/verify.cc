@@ -25,7 +25,7 @@ namespace {
 constexpr int kSampledRanks[] = {96, 128, 257, 512, 1000, 1024};
 // Beyond --max-ranks, programs of more steps than this, over all ranks, are left out: their proof
 // takes memory and time with the square of the ranks.
-constexpr size_t kMostSampledSteps = 600'000;
+constexpr size_t kMostSampledSteps = 150'000;
 
 struct Options {
   int max_ranks = 16;

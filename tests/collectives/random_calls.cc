@@ -93,10 +93,6 @@ Case draw_case(Random& random, int ranks, uint64_t largest) {
     if (supports(c.op, c.dtype)) break;
   }
   c.deterministic = random.one_in(6);
-  if (c.layout.collective == Collective::reduce_scatter) {  // HACK
-    c.deterministic = false;
-    if (c.op == ReduceOp::user) c.dtype = DType::f32, c.op = ReduceOp::sum;
-  }
   c.in_place = c.layout.collective != Collective::send_recv && random.one_in(3);
   c.input_shift = random.one_in(2) ? 0 : random.below(64);
   c.output_shift = random.one_in(2) ? 0 : random.below(64);

@@ -126,6 +126,12 @@ Work Prepared::start() {
   return work;
 }
 
+void Prepared::run() {
+  require(comm_);
+  Work work(comm_, comm_->start(*call_));
+  if (!internal::join_group(work)) work.wait();
+}
+
 std::string Prepared::algorithm() const {
   return call_ && call_->algorithm != nullptr ? call_->algorithm->name : "";
 }

@@ -99,7 +99,7 @@ class Prepared {
  public:
   Prepared() = default;
   Work start();
-  void run() { start().wait(); }
+  void run();
   // The name of the algorithm that was chosen; empty where none is needed.
   std::string algorithm() const;
 

@@ -26,8 +26,9 @@ struct Reduction {
   Reduction() = default;
   Reduction(ReduceOp op) : op(op) {}  // NOLINT: an operator is a reduction
 
-  // The sum of factor * input; each rank has a factor of its own. The product is rounded to the
-  // element type. For integers the factor is a whole number.
+  // The sum of factor * input; each rank has a factor of its own. The factor is rounded to
+  // what the type is computed in, the product to the element type. For integers the factor is a
+  // whole number.
   static Reduction premul_sum(double factor) {
     Reduction reduction(ReduceOp::premul_sum);
     reduction.factor = factor;

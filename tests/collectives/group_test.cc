@@ -246,6 +246,21 @@ TEST_P(Group, PreparedCallsAreStartedManyTimes) {
   });
 }
 
+TEST_P(Group, PreparedCallsDoNotBlockInAGroup) {
+  run_ranks(2, [](const Job& job) {
+    Communicator comm = Communicator::init(job);
+    Exchange exchange(comm);
+    const int peer = 1 - comm.rank();
+    Prepared sending = comm.prepare(
+        Request::send(const_buffer_of(std::span<const int64_t>(exchange.out[peer])), peer));
+    group_begin();
+    sending.run();
+    exchange.recv(comm, peer);
+    group_end();
+    exchange.check(comm);
+  });
+}
+
 TEST_P(Group, PreparedCallsOutliveTheCommunicatorsHandle) {
   run_ranks(2, [](const Job& job) {
     int64_t value = 1;

@@ -1,0 +1,130 @@
+// Operators of the caller's: those that do not commute see lower ranks on the left.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "collectives/algorithm.h"
+#include "collectives/communicator.h"
+#include "tests/support/ranks.h"
+
+namespace tutti {
+namespace {
+
+using testing::run_ranks;
+
+std::vector<std::string> canonical_algorithms(Collective collective, int ranks) {
+  std::vector<std::string> names = {"auto"};
+  for (const Algorithm* algorithm : algorithms_for(collective)) {
+    const bool fits = algorithm->supports({.ranks = ranks, .group = ranks}).empty();
+    if (fits && algorithm->grade == Grade::canonical) names.push_back(algorithm->name);
+  }
+  return names;
+}
+
+using Matrix = std::array<uint64_t, 2>;  // | a b |  as (a, b): maps x -> a x + b, composed
+Matrix product(const Matrix& x, const Matrix& y) { return {x[0] * y[0], x[0] * y[1] + x[1]}; }
+
+// Up to seven letters of a word, and how many in the highest byte; more are cut off.
+uint64_t append(uint64_t x, uint64_t y) {
+  constexpr uint64_t kLetters = (uint64_t{1} << 56) - 1;
+  const uint64_t length = x >> 56;
+  const uint64_t total = std::min<uint64_t>(7, length + (y >> 56));
+  const uint64_t shifted = length >= 7 ? 0 : (y & kLetters) << (8 * length) & kLetters;
+  return total << 56 | (x & kLetters) | shifted;
+}
+
+template <typename T>
+Reduction user_op(T (*combine)(T, T)) {
+  return Reduction::user(std::make_shared<const UserOp>(
+      UserOp{.combine =
+                 [combine](void* dst, const void* a, const void* b, uint64_t count, DType) {
+                   for (uint64_t i = 0; i < count; ++i) {
+                     T left;
+                     T right;
+                     std::memcpy(&left, static_cast<const T*>(a) + i, sizeof(T));
+                     std::memcpy(&right, static_cast<const T*>(b) + i, sizeof(T));
+                     const T result = combine(left, right);
+                     std::memcpy(static_cast<T*>(dst) + i, &result, sizeof(T));
+                   }
+                 },
+             .commutative = false}));
+}
+
+template <typename T>
+void check_user_op(Communicator& comm, DType dtype, T (*combine)(T, T),
+                   const std::function<T(int, uint64_t)>& value) {
+  constexpr uint64_t kElements = 3001;
+  const auto upto = [&](int end, uint64_t i) {
+    T result = value(0, i);
+    for (int r = 1; r < end; ++r) result = combine(result, value(r, i));
+    return result;
+  };
+  for (const Collective collective :
+       {Collective::all_reduce, Collective::reduce, Collective::scan, Collective::exscan}) {
+    for (const std::string& algorithm : canonical_algorithms(collective, comm.size())) {
+      std::vector<T> input(kElements);
+      std::vector<T> output(kElements);
+      for (uint64_t i = 0; i < kElements; ++i) input[i] = value(comm.rank(), i);
+      comm.run({.collective = collective,
+                .input = {input.data(), kElements, dtype},
+                .output = {output.data(), kElements, dtype},
+                .op = user_op(combine)},
+               {.algorithm = algorithm});
+      const int combined = collective == Collective::scan                         ? comm.rank() + 1
+                           : collective == Collective::exscan                     ? comm.rank()
+                           : collective == Collective::reduce && comm.rank() != 0 ? 0
+                                                                                  : comm.size();
+      uint64_t wrong = 0;
+      for (uint64_t i = 0; i < kElements && combined > 0; ++i) {
+        wrong += output[i] == upto(combined, i) ? 0 : 1;
+      }
+      EXPECT_EQ(wrong, 0) << name(collective) << " by " << algorithm;
+    }
+  }
+}
+
+class UserOperator : public ::testing::TestWithParam<int> {};
+
+INSTANTIATE_TEST_SUITE_P(Ranks, UserOperator, ::testing::Values(2, 3, 5, 8, 16),
+                         [](const auto& info) { return std::to_string(info.param); });
+
+TEST_P(UserOperator, SeesTheRanksInOrder) {
+  run_ranks(GetParam(), [](const Job& job) {
+    Communicator comm = Communicator::init(job);
+    check_user_op<uint64_t>(
+        comm, DType::u64, [](uint64_t x, uint64_t y) { return append(x, y); },
+        [](int rank, uint64_t i) {
+          const uint64_t letter = 'a' + (rank + i) % 26;
+          return i % 3 == 0 && rank % 2 == 1 ? 0 : uint64_t{1} << 56 | letter;
+        });
+    check_user_op<Matrix>(
+        comm, DType::i64_i64, [](Matrix x, Matrix y) { return product(x, y); },
+        [](int rank, uint64_t i) {
+          return Matrix{2 * i + rank + 1, 3 * i + 7 * rank};
+        });
+  });
+}
+
+TEST(OrderedOperator, TakesCanonicalAlgorithmsOnly) {
+  run_ranks(3, [](const Job& job) {
+    Communicator comm = Communicator::init(job);
+    std::vector<uint64_t> values(100, 1);
+    const Buffer buffer = buffer_of(std::span(values));
+    const Reduction ordered = user_op<uint64_t>([](uint64_t x, uint64_t y) { return x + y; });
+    EXPECT_THROW(comm.all_reduce(as_const(buffer), buffer, ordered, {.algorithm = "ring"}), Error);
+    UserOp any = *ordered.function;
+    any.commutative = true;
+    comm.all_reduce(as_const(buffer), buffer, Reduction::user(std::make_shared<const UserOp>(any)),
+                    {.algorithm = "ring"});
+    EXPECT_EQ(values, std::vector<uint64_t>(100, 3));
+  });
+}
+
+}  // namespace
+}  // namespace tutti

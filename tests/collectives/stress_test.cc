@@ -161,7 +161,7 @@ INSTANTIATE_TEST_SUITE_P(Both, Stress, ::testing::Values("shm", "tcp"),
 TEST_P(Stress, ManyCommunicatorsAtOnce) {
   // Over TCP each pair of ranks has a socket of its own in each communicator: fewer of them.
   const bool shm = GetParam() == "shm";
-  const size_t rounds_of_splits = shm ? splits().size() : 8;
+  const size_t rounds_of_splits = shm ? splits().size() : 4;
   EXPECT_EQ(communicators_in(splits().size()), 64);
   testing::run_ranks(kRanks, [](const Job& job) { run_rank(job, 0, 1); });  // what stays for good
   const size_t descriptors = testing::open_descriptors();

@@ -274,6 +274,51 @@ tutti_status_t tutti_reduce_async(tutti_comm_t* comm, tutti_buffer_t input, tutt
   });
 }
 
+tutti_status_t tutti_gather_async(tutti_comm_t* comm, tutti_buffer_t input, tutti_buffer_t output,
+                                  int32_t root, const tutti_call_options_t* options,
+                                  tutti_work_t** work) {
+  return begin(work, [&] {
+    return of(comm).gather_async(const_buffer_from(input), buffer_from(output), root,
+                                 options_of(options));
+  });
+}
+
+tutti_status_t tutti_scatter_async(tutti_comm_t* comm, tutti_buffer_t input, tutti_buffer_t output,
+                                   int32_t root, const tutti_call_options_t* options,
+                                   tutti_work_t** work) {
+  return begin(work, [&] {
+    return of(comm).scatter_async(const_buffer_from(input), buffer_from(output), root,
+                                  options_of(options));
+  });
+}
+
+tutti_status_t tutti_all_to_all_async(tutti_comm_t* comm, tutti_buffer_t input,
+                                      tutti_buffer_t output, const tutti_call_options_t* options,
+                                      tutti_work_t** work) {
+  return begin(work, [&] {
+    return of(comm).all_to_all_async(const_buffer_from(input), buffer_from(output),
+                                     options_of(options));
+  });
+}
+
+tutti_status_t tutti_scan_async(tutti_comm_t* comm, tutti_buffer_t input, tutti_buffer_t output,
+                                tutti_op_t op, const tutti_call_options_t* options,
+                                tutti_work_t** work) {
+  return begin(work, [&] {
+    return of(comm).scan_async(const_buffer_from(input), buffer_from(output), op_from(op),
+                               options_of(options));
+  });
+}
+
+tutti_status_t tutti_exscan_async(tutti_comm_t* comm, tutti_buffer_t input, tutti_buffer_t output,
+                                  tutti_op_t op, const tutti_call_options_t* options,
+                                  tutti_work_t** work) {
+  return begin(work, [&] {
+    return of(comm).exscan_async(const_buffer_from(input), buffer_from(output), op_from(op),
+                                 options_of(options));
+  });
+}
+
 tutti_status_t tutti_barrier_async(tutti_comm_t* comm, const tutti_call_options_t* options,
                                    tutti_work_t** work) {
   return begin(work, [&] { return of(comm).barrier_async(options_of(options)); });
@@ -310,6 +355,12 @@ tutti_status_t tutti_wait_for(tutti_work_t* work, double seconds, int* done) {
     checked(done, "where to put the answer") = 0;
     const auto time = tutti::c::nanoseconds_of(seconds);
     *done = checked(work, "the work").work.wait_for(time) ? 1 : 0;
+  });
+}
+
+tutti_status_t tutti_work_abort(tutti_work_t* work, const char* reason) {
+  return guarded([&] {
+    checked(work, "the work").work.abort(reason == nullptr ? "tutti_work_abort()" : reason);
   });
 }
 

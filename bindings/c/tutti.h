@@ -22,10 +22,10 @@
  * reported to the others within seconds.
  *
  * MEMORY. Buffers belong to the caller, need no alignment, and must stay alive and untouched until
- * the call is complete. Input and output may be the same memory (in place); for all_gather the
- * input may be this rank's part of the output, for reduce_scatter the output this rank's part of
- * the input. Other overlaps are not allowed. What the library hands out as tutti_comm_t* and
- * tutti_work_t* belongs to the caller, who gives it back with tutti_destroy() and
+ * the call is complete. Input and output may be the same memory (in place); for all_gather and
+ * gather the input may be this rank's part of the output, for reduce_scatter and scatter the output
+ * this rank's part of the input. Other overlaps are not allowed. What the library hands out as
+ * tutti_comm_t* and tutti_work_t* belongs to the caller, who gives it back with tutti_destroy() and
  * tutti_work_free().
  *
  * THREADS. Any thread may call. Calls on one communicator are ordered by who comes first, so
@@ -353,6 +353,25 @@ TUTTI_API tutti_status_t tutti_reduce_async(tutti_comm_t* comm, tutti_buffer_t i
                                             tutti_buffer_t output, tutti_op_t op, int32_t root,
                                             const tutti_call_options_t* options,
                                             tutti_work_t** work);
+TUTTI_API tutti_status_t tutti_gather_async(tutti_comm_t* comm, tutti_buffer_t input,
+                                            tutti_buffer_t output, int32_t root,
+                                            const tutti_call_options_t* options,
+                                            tutti_work_t** work);
+TUTTI_API tutti_status_t tutti_scatter_async(tutti_comm_t* comm, tutti_buffer_t input,
+                                             tutti_buffer_t output, int32_t root,
+                                             const tutti_call_options_t* options,
+                                             tutti_work_t** work);
+TUTTI_API tutti_status_t tutti_all_to_all_async(tutti_comm_t* comm, tutti_buffer_t input,
+                                                tutti_buffer_t output,
+                                                const tutti_call_options_t* options,
+                                                tutti_work_t** work);
+TUTTI_API tutti_status_t tutti_scan_async(tutti_comm_t* comm, tutti_buffer_t input,
+                                          tutti_buffer_t output, tutti_op_t op,
+                                          const tutti_call_options_t* options, tutti_work_t** work);
+TUTTI_API tutti_status_t tutti_exscan_async(tutti_comm_t* comm, tutti_buffer_t input,
+                                            tutti_buffer_t output, tutti_op_t op,
+                                            const tutti_call_options_t* options,
+                                            tutti_work_t** work);
 TUTTI_API tutti_status_t tutti_barrier_async(tutti_comm_t* comm,
                                              const tutti_call_options_t* options,
                                              tutti_work_t** work);
@@ -391,6 +410,9 @@ TUTTI_API tutti_status_t tutti_test(tutti_work_t* work, int* done);
 
 /* Like tutti_wait(), for at most `seconds`; then *done is 0 and the call goes on. */
 TUTTI_API tutti_status_t tutti_wait_for(tutti_work_t* work, double seconds, int* done);
+
+/* Aborts the call's communicator on all its ranks, if the call is not complete. */
+TUTTI_API tutti_status_t tutti_work_abort(tutti_work_t* work, const char* reason);
 
 /* Gives the handle back. A call that is not complete goes on; its buffers stay in use until the
  * communicator is destroyed. NULL is allowed. */

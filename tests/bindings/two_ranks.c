@@ -60,6 +60,43 @@ static void check_collectives(tutti_comm_t* world, int rank, int size) {
   for (int i = 0; i < size; ++i) check(all[i] == 100 * i + rank, "the exchanged values");
 }
 
+/* Of equal values the lower rank's pair wins; the others' are larger. */
+static void check_pairs_async(tutti_comm_t* world, int rank, int size) {
+  struct {
+    float value;
+    int32_t index;
+  } mine[2], best[2];
+  for (int i = 0; i < 2; ++i) {
+    mine[i].value = i == 0 ? 1.5F : (float)(size - rank);
+    mine[i].index = rank;
+  }
+  tutti_call_options_t options = TUTTI_CALL_OPTIONS_INIT;
+  options.deterministic = 1;
+  tutti_work_t* work = NULL;
+  check(tutti_scan_async(world, tutti_host(mine, 2, TUTTI_F32_I32),
+                         tutti_host(best, 2, TUTTI_F32_I32), TUTTI_MINLOC, &options,
+                         &work) == TUTTI_OK,
+        "tutti_scan_async");
+  check(tutti_wait(work) == TUTTI_OK, "tutti_wait");
+  check(best[0].value == 1.5F && best[0].index == 0, "the first of equal values");
+  check(best[1].value == (float)(size - rank) && best[1].index == rank, "the smallest so far");
+  check(tutti_work_abort(work, "it is complete") == TUTTI_OK, "tutti_work_abort does nothing now");
+  tutti_work_free(work);
+}
+
+static void check_premul_sum(tutti_comm_t* world, int rank, int size) {
+  double one = 1;
+  double sum = 0;
+  tutti_request_t request = TUTTI_REQUEST_INIT;
+  request.collective = TUTTI_ALL_REDUCE;
+  request.input = tutti_host(&one, 1, TUTTI_F64);
+  request.output = tutti_host(&sum, 1, TUTTI_F64);
+  request.op = TUTTI_PREMUL_SUM;
+  request.factor = rank + 0.5;
+  check(tutti_run(world, &request, NULL) == TUTTI_OK, "tutti_run");
+  check(sum == size * size / 2.0, "the sum of the factors");
+}
+
 static void append(void* dst, const void* a, const void* b, uint64_t count, tutti_dtype_t dtype,
                    void* context) {
   (void)dtype;
@@ -165,6 +202,8 @@ int main(void) {
   check_all_reduce(world, rank, size);
   check_async(world, rank, size);
   check_collectives(world, rank, size);
+  check_pairs_async(world, rank, size);
+  check_premul_sum(world, rank, size);
   check_requests(world, rank, size);
   check_errors(world);
   check_split(world, rank);

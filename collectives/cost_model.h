@@ -25,8 +25,8 @@ struct ByteCosts {
 
 struct LinkCosts {
   // Buffers of these sizes have byte costs of their own; in between they are interpolated.
-  static constexpr std::array<uint64_t, 7> kFootprints = {
-      4 << 10, 32 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20};
+  static constexpr std::array<uint64_t, 7> kFootprints = {4 << 10, 32 << 10, 256 << 10, 1 << 20,
+                                                          4 << 20, 16 << 20, 64 << 20};
   // Seconds.
   double call = 0;     // to start and complete a call
   double send = 0;     // per message

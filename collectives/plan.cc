@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <unordered_map>
 #include <utility>
 
 namespace tutti {
@@ -17,7 +16,12 @@ struct Past {
 
 class Dependencies {
  public:
-  explicit Dependencies(Plan& plan) : plan_(plan) {}
+  explicit Dependencies(Plan& plan) : plan_(plan) {
+    const Program& program = plan.program;
+    scratch_ = 1 + std::max({location_of(Space::input, program.input_chunks - 1),
+                             location_of(Space::output, program.output_chunks - 1), int64_t{-1}});
+    past_.resize(scratch_ + program.scratch_chunks);
+  }
 
   void find() {
     const std::vector<Step>& steps = plan_.program.steps;
@@ -44,10 +48,13 @@ class Dependencies {
   void for_each_place(const RangeList& ranges, void (Dependencies::*visit)(Past&)) {
     for (const ChunkRange& range : ranges) {
       for (int32_t c = range.first; c < range.first + range.count; ++c) {
-        (this->*visit)(
-            past_[location(plan_.collective, plan_.program, plan_.shape, range.space, c)]);
+        const bool scratch = range.space == Space::scratch;
+        (this->*visit)(past_[scratch ? scratch_ + c : location_of(range.space, c)]);
       }
     }
+  }
+  int64_t location_of(Space space, int32_t chunk) const {
+    return location(plan_.collective, plan_.program, plan_.shape, space, chunk);
   }
   void read(Past& past) {
     need(past.writer);
@@ -65,7 +72,8 @@ class Dependencies {
   }
 
   Plan& plan_;
-  std::unordered_map<int64_t, Past> past_;
+  int64_t scratch_ = 0;  // scratch chunks come after the places that input and output share
+  std::vector<Past> past_;
   std::vector<int32_t> found_;  // what the step waits for
   int32_t step_ = 0;
 };

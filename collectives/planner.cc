@@ -12,9 +12,8 @@ namespace tutti {
 
 namespace {
 
-// Programs with more steps, over all ranks, are priced by one rank's, as if all had as many: by then
-// waiting for messages is small beside handling them.
-constexpr size_t kLongestWalk = 40'000;
+// Programs with more steps, over all ranks, are not walked.
+constexpr size_t kLongestWalk = 20'000;
 
 // Two size classes to a doubling.
 uint32_t size_class_of(uint64_t bytes) {
@@ -48,21 +47,22 @@ const Algorithm& Planner::choose(const Wanted& wanted) {
   return *chosen;
 }
 
-// The promising ones first: what cannot be better than the best so far is not walked.
+// The promising ones first: the others are given up as soon as they take longer.
 const Algorithm& Planner::choose_anew(const Wanted& wanted) {
   std::vector<std::pair<double, const Algorithm*>> candidates;
   for (const Algorithm* algorithm : algorithms_for(wanted.collective)) {
     if (!why_not(*algorithm, wanted).empty()) continue;
     candidates.emplace_back(
-        lower_bound(plans_of(*algorithm, false)[0], wanted.bytes, wanted.dtype, machine_),
+        rough_time(plans_of(*algorithm, false)[0], wanted.bytes, wanted.dtype, machine_),
         algorithm);
   }
   std::ranges::stable_sort(candidates, {}, [](const auto& c) { return c.first; });
   const Algorithm* best = nullptr;
-  double least = 0;
-  for (const auto& [bound, algorithm] : candidates) {
-    if (best != nullptr && bound >= least) break;
-    const double seconds = price(*algorithm, wanted).seconds;
+  double least = std::numeric_limits<double>::infinity();
+  for (const auto& [rough, algorithm] : candidates) {
+    const Plan& first = plans_of(*algorithm, false)[0];
+    if (lower_bound(first, wanted.bytes, wanted.dtype, machine_) >= least) continue;
+    const double seconds = price(*algorithm, wanted, least).seconds;
     if (best == nullptr || seconds < least) {
       best = algorithm;
       least = seconds;
@@ -98,15 +98,13 @@ std::string Planner::why_not(const Algorithm& algorithm, const Wanted& wanted) c
   return reason.empty() ? reason : cat("does not run on ", shape_.ranks, " ranks: ", reason);
 }
 
-Prediction Planner::price(const Algorithm& algorithm, const Wanted& wanted) {
+Prediction Planner::price(const Algorithm& algorithm, const Wanted& wanted, double give_up) {
   const Plan& first = plans_of(algorithm, false)[0];
   const size_t steps = first.program.steps.size() * static_cast<size_t>(shape_.ranks);
   if (steps > kLongestWalk) {
-    const double local = std::min(machine_.group, shape_.ranks);
-    const double sharing = std::max(1.0, local / machine_.model.cores);
-    return {.seconds = sharing * lower_bound(first, wanted.bytes, wanted.dtype, machine_)};
+    return {.seconds = rough_time(first, wanted.bytes, wanted.dtype, machine_)};
   }
-  return predict(plans_of(algorithm, true), wanted.bytes, wanted.dtype, machine_);
+  return predict(plans_of(algorithm, true), wanted.bytes, wanted.dtype, machine_, give_up);
 }
 
 const std::vector<Plan>& Planner::plans_of(const Algorithm& algorithm, bool all_ranks) {

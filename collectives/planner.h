@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <string>
 #include <unordered_map>
@@ -49,7 +50,9 @@ class Planner {
  private:
   const Algorithm& choose_anew(const Wanted& wanted);
   std::string why_not(const Algorithm& algorithm, const Wanted& wanted) const;
-  Prediction price(const Algorithm& algorithm, const Wanted& wanted);
+  // As predict(), but for programs too long to walk.
+  Prediction price(const Algorithm& algorithm, const Wanted& wanted,
+                   double give_up = std::numeric_limits<double>::infinity());
   const std::vector<Plan>& plans_of(const Algorithm& algorithm, bool all_ranks);
 
   Shape shape_;

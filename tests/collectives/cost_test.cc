@@ -34,14 +34,19 @@ Machine hockney(int ranks) {
   return machine;
 }
 
-double seconds(Collective collective, std::string_view name, int ranks, uint64_t bytes,
-               const Machine& machine) {
+std::vector<Plan> plans_of(Collective collective, std::string_view name, int ranks) {
   const Algorithm& algorithm = require_algorithm(collective, name);
   std::vector<Plan> plans;
   for (int rank = 0; rank < ranks; ++rank) {
     const Shape shape{.ranks = ranks, .rank = rank};
     plans.push_back(make_plan(collective, shape, algorithm.emit(shape)));
   }
+  return plans;
+}
+
+double seconds(Collective collective, std::string_view name, int ranks, uint64_t bytes,
+               const Machine& machine) {
+  const std::vector<Plan> plans = plans_of(collective, name, ranks);
   const double bound = lower_bound(plans[0], bytes, DType::f32, machine);
   const double predicted = predict(plans, bytes, DType::f32, machine).seconds;
   EXPECT_LE(bound, predicted * (1 + 1e-9)) << name;
@@ -50,10 +55,14 @@ double seconds(Collective collective, std::string_view name, int ranks, uint64_t
 
 TEST(Cost, OfARingIsPatarasukAndYuans) {
   for (const int p : {2, 3, 8, 33}) {
-    const double part = static_cast<double>(kBytes) / p;
-    const double expected = 2 * (p - 1) * (kAlpha + part * kBeta) + (p - 1) * part * kGamma;
-    EXPECT_NEAR(seconds(Collective::all_reduce, "ring", p, kBytes, hockney(p)), expected,
+    constexpr uint64_t kPart = 32 << 10;
+    const double expected = 2 * (p - 1) * (kAlpha + kPart * kBeta) + (p - 1) * kPart * kGamma;
+    EXPECT_NEAR(seconds(Collective::all_reduce, "ring", p, kPart * p, hockney(p)), expected,
                 1e-9 * expected)
+        << p;
+    EXPECT_NEAR(rough_time(plans_of(Collective::all_reduce, "ring", p)[0], kPart * p, DType::f32,
+                           hockney(p)),
+                expected, 1e-9 * expected)
         << p;
   }
 }
@@ -108,6 +117,30 @@ TEST(Cost, OfManyReaders) {
   const double sent = seconds(Collective::broadcast, "linear", p, kBytes, machine);
   EXPECT_NEAR(published, kAlpha + kBytes * kBeta, 1e-9);
   EXPECT_NEAR(sent, kAlpha + (p - 1) * kBytes * kBeta, 1e-9);
+}
+
+// One cache line fills one chunk: the other ranks' parts are empty, and nobody sends them.
+TEST(Cost, OfASmallCallIsThatOfTheChunksThatItFills) {
+  constexpr int p = 9;
+  constexpr uint64_t kLine = 64;
+  Machine machine = hockney(p);
+  machine.model.shm.recv = kAlpha;
+  const double line = kLine * (kBeta + (p - 1) * kGamma);
+  EXPECT_NEAR(seconds(Collective::all_reduce, "two_shot", p, kLine, machine),
+              // To the first rank, which takes the others' one by one; and what it has to all.
+              (kAlpha + (p - 1) * kAlpha) + (kAlpha + kAlpha) + line + kLine * kBeta, 1e-9);
+  EXPECT_EQ(seconds(Collective::all_reduce, "two_shot", p, 0, machine), machine.model.shm.call);
+}
+
+TEST(Cost, OfWhatTakesTooLongIsNotWalkedToTheEnd) {
+  const std::vector<Plan> plans = plans_of(Collective::all_reduce, "ring", 8);
+  const Machine machine = hockney(8);
+  const double needed = predict(plans, kBytes, DType::f32, machine).seconds;
+  const auto within = [&](double time) {
+    return predict(plans, kBytes, DType::f32, machine, time).seconds;
+  };
+  EXPECT_EQ(within(needed * 1.001), needed);
+  EXPECT_GT(within(needed * 0.9), needed * 0.9);
 }
 
 TEST(Cost, OfFarLinks) {

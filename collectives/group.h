@@ -24,6 +24,29 @@ void group_end();
 // The same without waiting: the calls are under way, and the Works belong to the caller.
 std::vector<Work> group_end_async();
 
+// A group that ends with its scope, whatever leaves it:
+//
+//   Group group;
+//   comm.send(to_next, next);
+//   comm.recv(from_previous, previous);
+//   group.end();  // left out, or not reached: the calls go on, and nobody waits for them here
+class Group {
+ public:
+  Group() { group_begin(); }
+  Group(const Group&) = delete;
+  Group& operator=(const Group&) = delete;
+  ~Group() {
+    if (!ended_) group_end_async();
+  }
+  void end() {
+    ended_ = true;
+    group_end();
+  }
+
+ private:
+  bool ended_ = false;
+};
+
 namespace internal {
 // Whether this thread is within a group, which then keeps the Work.
 bool join_group(const Work& work);

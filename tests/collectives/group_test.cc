@@ -377,5 +377,22 @@ TEST(Alone, PartsOfLargerCommunicatorsMayBe) {
   });
 }
 
+// An exception within a group must not leave the thread in it for good.
+TEST(GroupAlone, EndsWithItsScope) {
+  testing::run_ranks(2, [](const Job& job) {
+    Communicator comm = Communicator::init(job);
+    std::vector<int32_t> values = {1, 2, 3};
+    try {
+      tutti::Group group;
+      comm.all_reduce(std::span(values));
+      throw Error(ErrorCode::invalid_argument, "on the way");
+    } catch (const Error&) {
+    }
+    EXPECT_THROW(group_end(), Error);
+    comm.barrier();  // blocks, and so comes after the all_reduce
+    EXPECT_EQ(values, (std::vector<int32_t>{2, 4, 6}));
+  });
+}
+
 }  // namespace
 }  // namespace tutti

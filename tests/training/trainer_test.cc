@@ -104,11 +104,16 @@ TEST(TrainerTest, RanksWithOtherOptionsAreFoundOut) {
     options.seed = static_cast<uint64_t>(job.rank);
     train(Communicator::init(job), text, options, [](const StepReport&) {});
   });
+  // Whoever finds out first gives up, which may reach the other before it has looked.
+  int found = 0;
   for (const std::optional<Error>& error : errors) {
     ASSERT_TRUE(error);
+    if (error->code() == ErrorCode::aborted) continue;
+    ++found;
     EXPECT_EQ(error->code(), ErrorCode::mismatch);
     EXPECT_THAT(error->what(), HasSubstr("texts or training options differ"));
   }
+  EXPECT_GE(found, 1);
 }
 
 TEST(TrainerTest, ADivergedLossIsAnError) {

@@ -12,6 +12,8 @@
 #include <memory>
 #include <sstream>
 #include <string>
+#include <system_error>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -49,6 +51,31 @@ void write_file(const std::string& path, const std::string& text) {
   file.close();
   if (!file) throw system_error(cat("cannot write ", path), errno);
 }
+
+// What is to become a file: nobody reads half of it, and that it can be written is known early.
+class Draft {
+ public:
+  explicit Draft(std::string file) : file_(std::move(file)), draft_(cat(file_, '.', ::getpid())) {
+    const std::filesystem::path parent = std::filesystem::path(file_).parent_path();
+    std::error_code failed;  // then write_file() says so
+    if (!parent.empty()) std::filesystem::create_directories(parent, failed);
+    write_file(draft_, "");
+  }
+  Draft(const Draft&) = delete;
+  Draft& operator=(const Draft&) = delete;
+  ~Draft() {
+    std::error_code gone;
+    std::filesystem::remove(draft_, gone);
+  }
+  void finish(const std::string& text) {
+    write_file(draft_, text);
+    std::filesystem::rename(draft_, file_);
+  }
+
+ private:
+  std::string file_;
+  std::string draft_;
+};
 
 // On one of the ranks.
 int measure(const Options& options) {
@@ -140,6 +167,7 @@ int tune(const Options& options) {
                 {.cause = "neither XDG_CACHE_HOME nor HOME is set, or TUTTI_TUNE_FILE is none",
                  .remedy = "name a file with --json, and set TUTTI_TUNE_FILE to it"});
   }
+  Draft file(path);
   CostModel model = CostModel::defaults();
   std::vector<Observation> all;
   for (const auto& [what, ranks] : {std::pair<const char*, int>{"shm", 2},
@@ -149,9 +177,7 @@ int tune(const Options& options) {
     all.insert(all.end(), more.begin(), more.end());
   }
   model = bench::fit(model, all);
-  const std::filesystem::path parent = std::filesystem::path(path).parent_path();
-  if (!parent.empty()) std::filesystem::create_directories(parent);
-  write_file(path, to_json(model) + "\n");
+  file.finish(to_json(model) + "\n");
   const Errors errors = errors_of(all, model, false);
   std::printf("%zu calls measured; the numbers that fit them (median error %ld%%) are in %s\n",
               all.size(), std::lround(100 * errors.median), path.c_str());

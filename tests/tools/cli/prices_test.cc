@@ -1,0 +1,94 @@
+// `tutti explain`, and what `tutti tune` refuses to do.
+#include <algorithm>
+#include <fstream>
+#include <regex>
+#include <string>
+#include <vector>
+
+#include "tests/tools/cli/cli.h"
+
+namespace tutti::tool {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+const testing::Process::Environment kDefaults = {{"TUTTI_TUNE_FILE", "none"}};
+
+class Prices : public Cli {
+ protected:
+  void expect_refused(const Words& arguments, const std::string& said,
+                      const Process::Environment& environment = kDefaults) const {
+    const Result result = run(arguments, environment);
+    EXPECT_NE(result.code, 0);
+    EXPECT_THAT(result.out, IsEmpty());
+    EXPECT_THAT(result.err, HasSubstr(said));
+  }
+};
+
+std::vector<double> times(const std::string& text) {
+  std::vector<double> found;
+  const std::regex time("([0-9.]+) us  = ");
+  for (std::sregex_iterator i(text.begin(), text.end(), time), end; i != end; ++i) {
+    found.push_back(std::stod((*i)[1]));
+  }
+  return found;
+}
+
+TEST_F(Prices, ExplainSortsCandidatesAndMarksTheChoice) {
+  const Result result = run({"explain", "all_reduce", "-n", "8", "--bytes", "1M"}, kDefaults);
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.err, IsEmpty());
+  const std::vector<double> found = times(result.out);
+  ASSERT_GT(found.size(), 5u);
+  EXPECT_TRUE(std::is_sorted(found.begin(), found.end())) << result.out;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("costs: defaults"), HasSubstr(" ring "),
+                                ContainsRegex("hierarchical .*out: does not run on 8 ranks")));
+  const size_t mark = result.out.find("\n  > ");
+  ASSERT_NE(mark, std::string::npos);
+  EXPECT_EQ(times(result.out.substr(mark))[0], found[0]);
+  EXPECT_EQ(result.out.find("\n  > ", mark + 1), std::string::npos);
+}
+
+TEST_F(Prices, ExplainSaysWhatDeterminismRulesOut) {
+  const Words question = {"explain", "all_reduce", "-n", "5", "--bytes", "64K"};
+  Words deterministic = question;
+  deterministic.push_back("--deterministic");
+  const std::string out = "out: graded same bits, wanted is canonical";
+  EXPECT_THAT(run(question, kDefaults).out, Not(HasSubstr(out)));
+  EXPECT_THAT(run(deterministic, kDefaults).out, ContainsRegex(" ring +same bits +" + out));
+  EXPECT_THAT(run(question, {{"TUTTI_TUNE_FILE", "none"}, {"TUTTI_DETERMINISTIC", "1"}}).out,
+              HasSubstr(out));
+}
+
+TEST_F(Prices, ExplainKnowsHosts) {
+  const Words question = {"explain", "all_reduce", "-n", "16", "--group", "8", "--bytes", "4M"};
+  EXPECT_THAT(run(question, kDefaults).out, ContainsRegex("hierarchical .* us  = "));
+}
+
+TEST_F(Prices, ExplainReadsTheFileOfTheSetting) {
+  std::ofstream(path("broken.json")) << "{";
+  const Result result =
+      run({"explain", "barrier", "-n", "2"}, {{"TUTTI_TUNE_FILE", path("broken.json")}});
+  EXPECT_EQ(result.code, 0);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("broken.json"), HasSubstr("run `tutti tune` again")));
+}
+
+TEST_F(Prices, MistakesAreSaid) {
+  expect_refused({"explain", "al_reduce"}, "use one of all_reduce");
+  expect_refused({"explain", "all_reduce", "--dtype", "f31"}, "f31");
+  expect_refused({"explain", "all_reduce", "-n", "4", "--group", "3"}, "does not divide 4");
+  expect_refused({"explain", "all_reduce", "--transport", "pigeon"}, "pigeon");
+}
+
+// Before anything is measured.
+TEST_F(Prices, TuneNeedsAPlaceForItsNumbers) {
+  expect_refused({"tune"}, "name a file with --json");
+  expect_refused({"tune", "--json", "/proc/nowhere/at/all.json"}, "/proc/nowhere/at/all.json");
+}
+
+}  // namespace
+}  // namespace tutti::tool

@@ -8,22 +8,12 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "tools/tutti/commands.h"
+#include "tools/tutti/commands.h"
 
 namespace tutti::tool {
 
 namespace {
-
-std::ofstream open_for_writing(const std::string& path) {
-  std::ofstream file;
-  if (path.empty()) return file;
-  errno = 0;
-  file.open(path);
-  if (!file) {
-    throw system_error(cat("cannot write ", path), errno,
-                       {.remedy = "name a file in a directory you may write"});
-  }
-  return file;
-}
 
 void finish_file(std::ofstream& file, const std::string& path) {
   if (!file.flush()) throw system_error(cat("cannot write ", path), errno);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <fstream>
 #include <functional>
 #include <string>
 #include <vector>
@@ -19,6 +20,9 @@ void add_tune(CLI::App& app, Action& chosen);
 void add_draw(CLI::App& app, Action& chosen);
 void add_train(CLI::App& app, Action& chosen);
 void add_info(CLI::App& app, Action& chosen);
+
+// Closed where the path is empty. Throws Error(system) that names the option it came from, if any.
+std::ofstream open_for_writing(const std::string& path, const std::string& option = {});
 
 // Starts this command line again, once per rank, with `more` arguments; returns the exit code. For
 // commands of which only rank 0 talks.

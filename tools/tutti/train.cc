@@ -53,18 +53,6 @@ int allowed_cores() {
 
 bool is_terminal() { return ::isatty(STDOUT_FILENO) == 1; }
 
-std::ofstream open_json(const std::string& path) {
-  std::ofstream file;
-  if (path.empty()) return file;
-  errno = 0;
-  file.open(path);
-  if (!file) {
-    throw system_error(cat("cannot write ", path), errno,
-                       {.where = "--json", .remedy = "name a file in a directory you may write"});
-  }
-  return file;
-}
-
 void write_line(std::ofstream& file, const std::string& path,
                 const nlohmann::ordered_json& object) {
   if (!file.is_open()) return;
@@ -145,7 +133,7 @@ void train_as_rank(const Options& options, const TextData& text) {
     training::train(world, text, options.training, [](const StepReport&) {});
     return;
   }
-  std::ofstream json = open_json(options.json);
+  std::ofstream json = open_for_writing(options.json, "--json");
   Progress progress(options.training.steps, options.training.batch,
                     options.on_terminal || is_terminal());
   const TrainResult result =
@@ -168,7 +156,7 @@ int train(Options options) {
   const TextData text = training::load_text(options.data);
   const int ranks = options.ranks != 0 ? options.ranks : allowed_cores();
   if (!is_launched() && ranks > 1) {
-    open_json(options.json);
+    open_for_writing(options.json, "--json");
     return launch_self(
         ranks, is_terminal() ? std::vector<std::string>{kOnTerminal} : std::vector<std::string>{});
   }

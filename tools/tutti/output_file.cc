@@ -1,0 +1,23 @@
+#include <cerrno>
+#include <fstream>
+#include <string>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "tools/tutti/commands.h"
+
+namespace tutti::tool {
+
+std::ofstream open_for_writing(const std::string& path, const std::string& option) {
+  std::ofstream file;
+  if (path.empty()) return file;
+  errno = 0;
+  file.open(path);
+  if (!file) {
+    throw system_error(cat("cannot write ", path), errno,
+                       {.where = option, .remedy = "name a file in a directory you may write"});
+  }
+  return file;
+}
+
+}  // namespace tutti::tool

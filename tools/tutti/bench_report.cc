@@ -9,7 +9,6 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "tools/tutti/commands.h"
-#include "tools/tutti/commands.h"
 
 namespace tutti::tool {
 

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "base/reduce.h"
-#include "base/settings.h"
 #include "base/text.h"
 #include "collectives/communicator_impl.h"
 #include "collectives/interchange/resolve.h"
@@ -52,38 +51,35 @@ int combined_ranks(const Request& request, int rank, int size) {
 
 // The only rank's call, there and then.
 void run_alone(const PreparedCall& prepared) {
-  const Call& call = prepared.call;
-  const Signature& signature = call.signature;
-  if (signature.collective == Collective::barrier || signature.collective == Collective::exscan) {
-    return;
-  }
-  const uint64_t size = size_of(signature.dtype);
+  const Outline& outline = *prepared.outline;
+  const Collective collective = outline.signature.collective;
+  if (collective == Collective::barrier || collective == Collective::exscan) return;
   const auto start = [&](const Blocks& blocks) {
-    return blocks.empty() ? 0 : blocks.displacements[0] * size;
+    return blocks.empty() ? 0 : blocks.displacements[0] * outline.element_bytes;
   };
-  const std::byte* const input = call.input + start(call.input_blocks);
-  std::byte* const output = call.output + start(call.output_blocks);
+  const std::byte* const input = prepared.input + start(outline.input_blocks);
+  std::byte* const output = prepared.output + start(outline.output_blocks);
   const uint64_t count =
-      call.input_blocks.empty() ? prepared.input_count : call.input_blocks.counts[0];
-  if (prepared.op.op == ReduceOp::premul_sum) {
-    scale(output, input, count, signature.dtype, prepared.op.factor);
+      outline.input_blocks.empty() ? outline.input_count : outline.input_blocks.counts[0];
+  if (outline.reduction.op == ReduceOp::premul_sum) {
+    scale(output, input, count, outline.dtype, outline.reduction.factor);
   } else if (output != input && count > 0) {
-    std::memmove(output, input, count * size);
+    std::memmove(output, input, count * outline.element_bytes);
   }
 }
 
 // Where the product may be written before anything is sent: where the result goes, else a place of
 // its own.
-void scale_input(const PreparedCall& prepared, Operation& operation) {
+void scale_input(Operation& operation) {
   Call& call = operation.call;
-  const DType dtype = call.signature.dtype;
-  const Collective collective = call.signature.collective;
+  const Outline& outline = *operation.outline;
+  const Collective collective = outline.signature.collective;
   std::byte* scaled = call.output;
   if (collective != Collective::all_reduce && collective != Collective::scan) {
-    operation.scaled.resize(prepared.input_count * size_of(dtype));
+    operation.scaled.resize(outline.input_count * outline.element_bytes);
     scaled = operation.scaled.data();
   }
-  scale(scaled, call.input, prepared.input_count, dtype, prepared.op.factor);
+  scale(scaled, call.input, outline.input_count, outline.dtype, outline.reduction.factor);
   call.input = scaled;
 }
 
@@ -91,30 +87,64 @@ void scale_input(const PreparedCall& prepared, Operation& operation) {
 
 // ---- planning
 
-std::shared_ptr<const PreparedCall> CommunicatorImpl::prepare(Request&& request,
-                                                              const CallOptions& options) {
-  require_own_process();
-  const std::unique_lock lock = lock_for_call();
-  return std::make_shared<const PreparedCall>(plan(std::move(request), options));
+CommunicatorImpl::CallKey CommunicatorImpl::key_of(const Request& request,
+                                                   const CallOptions& options) {
+  return {.input_count = request.input.count,
+          .output_count = request.output.count,
+          .root = request.root,
+          .collective = request.collective,
+          .op = request.op.op,
+          .input_dtype = request.input.dtype,
+          .output_dtype = request.output.dtype,
+          .input_space = request.input.space,
+          .output_space = request.output.space,
+          .has_input = request.input.data != nullptr,
+          .has_output = request.output.data != nullptr,
+          .sends = request.sends,
+          .deterministic = options.deterministic};
 }
 
-PreparedCall CommunicatorImpl::plan(Request&& request, const CallOptions& options) {
-  tutti::complete(request, rank_, size());
-  PreparedCall prepared;
-  prepared.timeout = options.timeout.value_or(timeout_);
-  prepared.input_count = request.input.count;
-  Call& call = prepared.call;
-  call.input = static_cast<const std::byte*>(request.input.data);
-  call.output = static_cast<std::byte*>(request.output.data);
-  if (request.collective == Collective::send_recv) {
-    plan_send_recv(request, prepared);
-  } else {
-    plan_collective(request, options, prepared);
+size_t CommunicatorImpl::slot_of(const CallKey& key) {
+  const uint64_t small = static_cast<uint64_t>(key.collective) |
+                         static_cast<uint64_t>(key.input_dtype) << 8 |
+                         static_cast<uint64_t>(key.op) << 16 | uint64_t{key.sends} << 24 |
+                         static_cast<uint64_t>(static_cast<uint32_t>(key.root)) << 32;
+  const uint64_t hash = (key.input_count * 0x9e3779b97f4a7c15 ^ key.output_count) *
+                            0x94d049bb133111eb ^ small * 0xbf58476d1ce4e5b9;
+  return hash >> (64 - kKeptBits);
+}
+
+// Calls that were made before are only looked up: what is checked of a call is in its key. Valid
+// until the next call.
+const std::shared_ptr<const Outline>& CommunicatorImpl::outline_of(const Request& request,
+                                                                   const CallOptions& options) {
+  const bool has_own = request.uneven || request.op.op >= ReduceOp::premul_sum;
+  if (has_own) return new_outline_ = make_outline(request, options);
+  const CallKey key = key_of(request, options);
+  KeptOutline& kept = kept_[slot_of(key)];
+  if (kept.outline == nullptr || !(kept.key == key) || kept.algorithm != options.algorithm) {
+    kept.outline = make_outline(request, options);  // unless it throws
+    kept.key = key;
+    kept.algorithm = options.algorithm;
   }
-  return prepared;
+  return kept.outline;
 }
 
-void CommunicatorImpl::plan_send_recv(const Request& request, PreparedCall& prepared) {
+std::shared_ptr<const Outline> CommunicatorImpl::make_outline(Request request,
+                                                              const CallOptions& options) {
+  tutti::complete(request, rank_, size());
+  Outline outline;
+  outline.input_count = request.input.count;
+  if (request.collective == Collective::send_recv) {
+    outline_send_recv(request, outline);
+  } else {
+    outline_collective(request, options, outline);
+  }
+  derive(outline, limits_);
+  return std::make_shared<const Outline>(std::move(outline));
+}
+
+void CommunicatorImpl::outline_send_recv(const Request& request, Outline& outline) {
   const int peer = request.root;
   std::unique_ptr<Plan>& plan = (request.sends ? sends_ : recvs_)[peer].plan;
   if (!plan) {
@@ -124,38 +154,37 @@ void CommunicatorImpl::plan_send_recv(const Request& request, PreparedCall& prep
     plan = std::make_unique<Plan>(
         make_plan(Collective::send_recv, {.ranks = size(), .rank = rank_}, std::move(program)));
   }
-  prepared.call.plan = plan.get();
-  prepared.call.signature = {
+  outline.plan = plan.get();
+  outline.signature = {
       .collective = Collective::send_recv, .dtype = request.dtype(), .count = request.count};
-  prepared.peer = peer;
-  prepared.sends = request.sends;
+  outline.peer = peer;
+  outline.sends = request.sends;
 }
 
-void CommunicatorImpl::plan_collective(Request& request, const CallOptions& options,
-                                       PreparedCall& prepared) {
-  Call& call = prepared.call;
+void CommunicatorImpl::outline_collective(Request& request, const CallOptions& options,
+                                          Outline& outline) {
   const Algorithm* algorithm = nullptr;
   if (size() > 1) {
     algorithm = &algorithm_for(request, options);
   } else if (!options.algorithm.empty() && options.algorithm != "auto") {
     resolve_algorithm(request.collective, options.algorithm);  // a wrong name is wrong alone too
   }
-  call.signature = signature_of(request, algorithm != nullptr ? algorithm->id : uint16_t{0});
-  prepared.op = std::move(request.op);
-  call.function = prepared.op.function.get();
+  outline.signature = signature_of(request, algorithm != nullptr ? algorithm->id : uint16_t{0});
+  outline.private_blocks = request.blocks_are_private();
+  outline.combined = combined_ranks(request, rank_, size());
+  outline.result_count = outline.combined > 0 ? request.output.count : 0;
   if (request.uneven) {
-    call.uneven = true;
-    call.own_count =
+    outline.own_count =
         has_input_blocks(request.collective) ? request.output.count : request.input.count;
-    if (request.collective == Collective::all_to_all) call.own_count = 0;
-    call.input_blocks = std::move(request.input_blocks);
-    call.output_blocks = std::move(request.output_blocks);
+    if (request.collective == Collective::all_to_all) outline.own_count = 0;
   }
-  if (algorithm == nullptr) return;
-  prepared.algorithm = algorithm;
-  call.plan = &plan_for(*algorithm, has_root(request.collective) ? request.root : 0);
-  prepared.divisor = combined_ranks(request, rank_, size());
-  if (prepared.op.op == ReduceOp::avg && prepared.divisor > 0) prepared.result = request.output;
+  if (algorithm != nullptr) {
+    outline.algorithm = algorithm;
+    outline.plan = &plan_for(*algorithm, has_root(request.collective) ? request.root : 0);
+  }
+  outline.reduction = std::move(request.op);
+  outline.input_blocks = std::move(request.input_blocks);
+  outline.output_blocks = std::move(request.output_blocks);
 }
 
 const Algorithm& CommunicatorImpl::algorithm_for(const Request& request,
@@ -207,11 +236,11 @@ const Plan& CommunicatorImpl::plan_for(const Algorithm& algorithm, int root) {
 
 // ---- starting
 
-// Operations are reused, so that a call allocates nothing once the communicator is warm.
-std::shared_ptr<Operation> CommunicatorImpl::take_operation() {
-  constexpr size_t kPool = 32;
+// Operations are reused, so that a call allocates nothing once the communicator is warm. Valid
+// until the next call.
+const std::shared_ptr<Operation>& CommunicatorImpl::take_operation() {
   for (const std::shared_ptr<Operation>& operation : pool_) {
-    if (operation.use_count() == 1) {
+    if (operation.use_count() == 1 && operation->done.load(std::memory_order_relaxed)) {
       // Whoever dropped its handle last is done with it.
       std::atomic_thread_fence(std::memory_order_acquire);
       operation->started = false;
@@ -219,16 +248,29 @@ std::shared_ptr<Operation> CommunicatorImpl::take_operation() {
       return operation;
     }
   }
-  auto operation = std::make_shared<Operation>();
-  if (pool_.size() < kPool) pool_.push_back(operation);
-  return operation;
+  return pool_.emplace_back(std::make_shared<Operation>());
 }
 
-std::shared_ptr<Operation> CommunicatorImpl::start(Request&& request, const CallOptions& options) {
+std::shared_ptr<const PreparedCall> CommunicatorImpl::prepare(const Request& request,
+                                                              const CallOptions& options) {
+  require_own_process();
+  const std::unique_lock lock = lock_for_call();
+  return std::make_shared<const PreparedCall>(plan(request, options));
+}
+
+PreparedCall CommunicatorImpl::plan(const Request& request, const CallOptions& options) {
+  return {.outline = outline_of(request, options),
+          .input = static_cast<const std::byte*>(request.input.data),
+          .output = static_cast<std::byte*>(request.output.data),
+          .timeout = options.timeout.value_or(timeout_)};
+}
+
+std::shared_ptr<Operation> CommunicatorImpl::start(const Request& request,
+                                                   const CallOptions& options) {
   require_own_process();
   abort_.throw_if_raised();
   const std::unique_lock lock = lock_for_call();
-  return start_locked(plan(std::move(request), options));
+  return start_locked(plan(request, options));
 }
 
 std::shared_ptr<Operation> CommunicatorImpl::start(const PreparedCall& prepared) {
@@ -238,32 +280,59 @@ std::shared_ptr<Operation> CommunicatorImpl::start(const PreparedCall& prepared)
   return start_locked(PreparedCall(prepared));
 }
 
-std::shared_ptr<Operation> CommunicatorImpl::start_locked(PreparedCall&& prepared) {
-  if (prepared.call.plan == nullptr) {
-    run_alone(prepared);
-    return nullptr;
+void CommunicatorImpl::run(const Request& request, const CallOptions& options) {
+  require_own_process();
+  abort_.throw_if_raised();
+  std::unique_lock lock = lock_for_call();
+  finish(start_locked(plan(request, options)), std::move(lock));
+}
+
+void CommunicatorImpl::run(const PreparedCall& prepared) {
+  require_own_process();
+  abort_.throw_if_raised();
+  std::unique_lock lock = lock_for_call();
+  finish(start_locked(PreparedCall(prepared)), std::move(lock));
+}
+
+// Most calls are over before it is worth while to let others in.
+void CommunicatorImpl::finish(const std::shared_ptr<Operation>& operation, std::unique_lock<std::mutex> lock) {
+  if (operation == nullptr) return;
+  constexpr int kRounds = 300;
+  for (int round = 0; round < kRounds; ++round) {
+    progress_locked();
+    if (operation->done.load(std::memory_order_relaxed)) return;
+    if (engine_->oversubscribed() || engine_->active() > 1 || callers_.load(std::memory_order_relaxed) > 0) break;
+    __builtin_ia32_pause();
   }
-  std::shared_ptr<Operation> operation = take_operation();
+  const std::shared_ptr<Operation> handle = operation;
+  lock.unlock();
+  Patience patience;
+  wait(*handle, Deadline::never(), patience);
+}
+
+const std::shared_ptr<Operation>& CommunicatorImpl::start_locked(PreparedCall&& prepared) {
+  static const std::shared_ptr<Operation> nothing;
+  const Outline& outline = *prepared.outline;
+  if (outline.plan == nullptr) {
+    run_alone(prepared);
+    return nothing;
+  }
+  const std::shared_ptr<Operation>& operation = take_operation();
   Call& call = operation->call;
-  call = std::move(prepared.call);
-  operation->function = std::move(prepared.op.function);
-  operation->result = prepared.result;
-  operation->divisor = prepared.divisor;
-  operation->peer = prepared.peer;
-  operation->sends = prepared.sends;
+  operation->outline = std::move(prepared.outline);
   operation->timeout = prepared.timeout;
-  operation->deadline =
-      prepared.timeout.count() == 0 ? Deadline::never() : Deadline::after(prepared.timeout);
-  if (prepared.op.op == ReduceOp::premul_sum) scale_input(prepared, *operation);
-  if (prepared.peer >= 0) {
-    Stream& stream = (prepared.sends ? sends_ : recvs_)[prepared.peer];
+  operation->begun = ticks();
+  call = {.outline = &outline, .input = prepared.input, .output = prepared.output, .number = 0};
+  if (outline.reduction.op == ReduceOp::premul_sum) scale_input(*operation);
+  if (outline.point_to_point()) {
+    Stream& stream = (outline.sends ? sends_ : recvs_)[outline.peer];
     call.number = ++stream.made;
-    stream.calls.push_back(operation);
+    stream.calls.push_back(operation.get());
     ++p2p_active_;
   } else {
     call.number = ++calls_made_;
-    recorder_.started(call.number, call.signature, now_ns());
-    collectives_.push_back(operation);
+    recorder_.started(call.number, outline.signature_words, operation->begun);
+    collectives_.push_back(operation.get());
   }
   engine_->call_begins();
   return operation;

@@ -104,19 +104,22 @@ std::shared_ptr<void> Communicator::allocate_bytes(size_t count, size_t element_
 
 // ---- calls
 
-Work Communicator::start(Request request, const CallOptions& options) {
-  Work work(impl_, require(impl_).start(std::move(request), options));
+Work Communicator::start(const Request& request, const CallOptions& options) {
+  Work work(impl_, require(impl_).start(request, options));
   internal::join_group(work);
   return work;
 }
 
-void Communicator::run(Request request, const CallOptions& options) {
-  Work work(impl_, require(impl_).start(std::move(request), options));
-  if (!internal::join_group(work)) work.wait();
+void Communicator::run(const Request& request, const CallOptions& options) {
+  if (internal::in_group()) {
+    start(request, options);
+  } else {
+    require(impl_).run(request, options);
+  }
 }
 
-Prepared Communicator::prepare(Request request, const CallOptions& options) {
-  return {impl_, require(impl_).prepare(std::move(request), options)};
+Prepared Communicator::prepare(const Request& request, const CallOptions& options) {
+  return {impl_, require(impl_).prepare(request, options)};
 }
 
 Work Prepared::start() {
@@ -127,13 +130,15 @@ Work Prepared::start() {
 }
 
 void Prepared::run() {
-  require(comm_);
-  Work work(comm_, comm_->start(*call_));
-  if (!internal::join_group(work)) work.wait();
+  if (internal::in_group()) {
+    start();
+  } else {
+    require(comm_).run(*call_);
+  }
 }
 
 std::string Prepared::algorithm() const {
-  return call_ && call_->algorithm != nullptr ? call_->algorithm->name : "";
+  return call_ && call_->outline->algorithm != nullptr ? call_->outline->algorithm->name : "";
 }
 
 }  // namespace tutti

@@ -145,9 +145,9 @@ class Communicator {
     return Memory<T>(bytes, static_cast<T*>(bytes.get()));
   }
 
-  Work start(Request request, const CallOptions& options = {});
-  void run(Request request, const CallOptions& options = {});
-  Prepared prepare(Request request, const CallOptions& options = {});
+  Work start(const Request& request, const CallOptions& options = {});
+  void run(const Request& request, const CallOptions& options = {});
+  Prepared prepare(const Request& request, const CallOptions& options = {});
 
   void all_reduce(ConstBuffer input, Buffer output, Reduction op = ReduceOp::sum,
                   const CallOptions& options = {}) {

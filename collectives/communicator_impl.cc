@@ -98,7 +98,7 @@ bool CommunicatorImpl::progress_streams() {
         Operation& operation = *stream.calls.front();
         moved |= advance(operation, stream.execution);
         if (!stream.execution.done()) break;
-        if (operation.sends && !transport_->p2p_sent(operation.peer)) break;
+        if (operation.outline->sends && !transport_->p2p_sent(operation.peer())) break;
         complete(operation);
         stream.calls.erase(stream.calls.begin());
         --p2p_active_;
@@ -111,7 +111,7 @@ bool CommunicatorImpl::progress_streams() {
 
 bool CommunicatorImpl::advance(Operation& operation, Execution& execution) {
   if (!operation.started) {
-    execution.start(operation.call, transport_.get(), limits_);
+    execution.start(operation.call, transport_.get());
     operation.started = true;
   }
   const bool moved = execution.progress();
@@ -130,11 +130,11 @@ void CommunicatorImpl::abandon_calls() {
 }
 
 void CommunicatorImpl::complete(Operation& operation) {
-  if (operation.result.data != nullptr) {
-    divide_by(operation.result.data, operation.result.count, operation.result.dtype,
-              operation.divisor);
+  const Outline& outline = *operation.outline;
+  if (outline.reduction.op == ReduceOp::avg && outline.result_count > 0) {
+    divide_by(operation.call.output, outline.result_count, outline.dtype, outline.combined);
   }
-  if (operation.peer < 0) recorder_.finished(operation.call.number, now_ns());
+  if (operation.peer() < 0) recorder_.finished(operation.call.number, ticks());
   operation.done.store(true, std::memory_order_release);
   engine_->call_ends();
 }
@@ -159,12 +159,13 @@ void CommunicatorImpl::on_abort(const Error& error) {
 
 void CommunicatorImpl::report_unexpected(const Operation& operation, const Unexpected& message) {
   const Call& call = operation.call;
+  const Signature& mine = operation.outline->signature;
   const Signature theirs = decode(message.header.signature);
   if (message.header.call == call.number && theirs == message.expected) {
     raise_everywhere(Error(ErrorCode::connection_lost,
                            cat(describe(message.peer), " sent ", message.header.bytes,
                                " bytes for slice ", message.header.slice, " of call ", call.number,
-                               " (", to_string(call.signature), ") where ", describe(rank_),
+                               " (", to_string(mine), ") where ", describe(rank_),
                                " expected ", message.bytes, " bytes for slice ", message.slice),
                            {.cause = "the message was cut off or damaged on its way"}));
     return;

@@ -5,6 +5,7 @@
 // has a point-to-point stream in each direction beside them.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <exception>
@@ -44,10 +45,13 @@ class CommunicatorImpl final : public ControlClient,
   std::shared_ptr<CommunicatorImpl> split(int color, int key);
   void abort(const std::string& reason);
 
-  std::shared_ptr<const PreparedCall> prepare(Request&& request, const CallOptions& options);
+  std::shared_ptr<const PreparedCall> prepare(const Request& request, const CallOptions& options);
   // Null when the call is complete at once.
-  std::shared_ptr<Operation> start(Request&& request, const CallOptions& options);
+  std::shared_ptr<Operation> start(const Request& request, const CallOptions& options);
   std::shared_ptr<Operation> start(const PreparedCall& prepared);
+  // Start and wait.
+  void run(const Request& request, const CallOptions& options);
+  void run(const PreparedCall& prepared);
 
   // Moves what can be moved; true if anything did. Any thread; false if another one is at it.
   bool progress();
@@ -66,11 +70,34 @@ class CommunicatorImpl final : public ControlClient,
 
  private:
   struct Stream {  // point-to-point calls with one peer in one direction
-    std::vector<std::shared_ptr<Operation>> calls;  // the first one runs
+    std::vector<Operation*> calls;  // the first one runs
     Execution execution;
     uint32_t made = 0;
     std::unique_ptr<Plan> plan;  // made at the first call
   };
+  // What the outline of a call depends on, buffers' addresses not among it.
+  struct CallKey {
+    uint64_t input_count = 0;
+    uint64_t output_count = 0;
+    int32_t root = 0;
+    Collective collective = Collective::barrier;
+    ReduceOp op = ReduceOp::sum;
+    DType input_dtype = DType::u8;
+    DType output_dtype = DType::u8;
+    MemorySpace input_space = MemorySpace::host;
+    MemorySpace output_space = MemorySpace::host;
+    bool has_input = false;
+    bool has_output = false;
+    bool sends = false;
+    bool deterministic = false;
+    bool operator==(const CallKey&) const = default;
+  };
+  struct KeptOutline {
+    CallKey key;
+    std::string algorithm;  // CallOptions::algorithm
+    std::shared_ptr<const Outline> outline;
+  };
+  static constexpr int kKeptBits = 7;
   // What a stalled wait has learned of a peer.
   struct PeerState {
     bool made_call = false;
@@ -91,13 +118,19 @@ class CommunicatorImpl final : public ControlClient,
   int find_group() const;
 
   // calls.cc
-  PreparedCall plan(Request&& request, const CallOptions& options);
-  void plan_send_recv(const Request& request, PreparedCall& prepared);
-  void plan_collective(Request& request, const CallOptions& options, PreparedCall& prepared);
+  static CallKey key_of(const Request& request, const CallOptions& options);
+  static size_t slot_of(const CallKey& key);
+  const std::shared_ptr<const Outline>& outline_of(const Request& request,
+                                                   const CallOptions& options);
+  std::shared_ptr<const Outline> make_outline(Request request, const CallOptions& options);
+  void outline_send_recv(const Request& request, Outline& outline);
+  void outline_collective(Request& request, const CallOptions& options, Outline& outline);
+  PreparedCall plan(const Request& request, const CallOptions& options);
   const Algorithm& algorithm_for(const Request& request, const CallOptions& options);
   const Plan& plan_for(const Algorithm& algorithm, int root);
-  std::shared_ptr<Operation> take_operation();
-  std::shared_ptr<Operation> start_locked(PreparedCall&& prepared);
+  const std::shared_ptr<Operation>& take_operation();
+  const std::shared_ptr<Operation>& start_locked(PreparedCall&& prepared);
+  void finish(const std::shared_ptr<Operation>& operation, std::unique_lock<std::mutex> lock);
   Shape shape(int root) const {
     return {.ranks = size(), .rank = rank_, .root = root, .group = group_};
   }
@@ -152,12 +185,14 @@ class CommunicatorImpl final : public ControlClient,
   std::mutex mutex_;  // guards everything below
   uint32_t calls_made_ = 0;
   uint32_t splits_made_ = 0;
-  std::vector<std::shared_ptr<Operation>> collectives_;  // the first one runs
+  std::vector<Operation*> collectives_;  // the first one runs; of pool_
   Execution execution_;
   std::vector<Stream> sends_;
   std::vector<Stream> recvs_;
   int p2p_active_ = 0;
-  std::vector<std::shared_ptr<Operation>> pool_;
+  std::vector<std::shared_ptr<Operation>> pool_;  // all there are
+  std::array<KeptOutline, size_t{1} << kKeptBits> kept_;
+  std::shared_ptr<const Outline> new_outline_;  // of a call that is not kept
   std::map<std::pair<uint16_t, int>, std::unique_ptr<Plan>> plans_;  // (algorithm, root)
 
   // What the control thread and a stalled wait tell each other.

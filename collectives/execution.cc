@@ -26,33 +26,27 @@ class ChunkIterator {
   int32_t offset_ = 0;
 };
 
+// Where memcmp would be called for two words.
+bool same(const std::array<uint64_t, 2>& a, const std::array<uint64_t, 2>& b) {
+  return a[0] == b[0] && a[1] == b[1];
+}
+
 bool is_one_chunk(const RangeList& ranges) { return ranges.size() == 1 && ranges[0].count == 1; }
 
 }  // namespace
 
-void Execution::start(const Call& call, Transport* transport, const Limits& limits) {
+void Execution::start(const Call& call, Transport* transport) {
   call_ = &call;
+  outline_ = call.outline;
+  plan_ = outline_->plan;
   transport_ = transport;
   unexpected_.reset();
-  const Plan& plan = *call.plan;
-  const Signature& signature = call.signature;
-  signature_ = encode(signature);
-  set_types(signature);
-  chunks_ = call.uneven ? ChunkMap(plan, call.input_blocks, call.output_blocks, call.own_count,
-                                   element_bytes_)
-                        : ChunkMap(plan, signature.count, element_bytes_);
-
-  const bool may_widen = accumulates_ && plan.program.scratch_chunks > 0;
-  const Slicing slicing = call.point_to_point()
-                              ? slice_p2p(signature.count, element_bytes_, limits)
-                              : slice_collective(plan.collective, plan.program, chunks_.largest(),
-                                                 width(may_widen), call.private_blocks(), limits);
-  slice_elements_ = slicing.elements;
-  credit_ = slicing.credit;
-  reset_lanes(slicing.slices, slicing.lanes);
-  scratch_chunk_bytes_ = std::min(slice_elements_, chunks_.largest()) * width(accumulates_);
+  reset_lanes();
+  if (plan_->program.scratch_chunks == 0) return;
+  scratch_chunk_bytes_ = std::min(outline_->slicing.elements, outline_->chunks.largest()) *
+                         width(outline_->accumulates);
   const uint64_t scratch =
-      scratch_chunk_bytes_ * plan.program.scratch_chunks * kWindow * lanes_.size();
+      scratch_chunk_bytes_ * plan_->program.scratch_chunks * kWindow * lanes_.size();
   if (scratch_bytes_ < scratch) {
     scratch_.reset();
     scratch_ = std::make_unique_for_overwrite<std::byte[]>(scratch);
@@ -60,26 +54,17 @@ void Execution::start(const Call& call, Transport* transport, const Limits& limi
   }
 }
 
-void Execution::set_types(const Signature& signature) {
-  const bool reducing = reduces(signature.collective);
-  const bool by_user = signature.op == ReduceOp::user;
-  dtype_ = signature.dtype;
-  element_bytes_ = size_of(dtype_);
-  kernel_ = reducing && !by_user ? reduce_kernel(dtype_, signature.op) : nullptr;
-  accumulates_ = reducing && !by_user && accumulator_of(dtype_) != dtype_;
-}
-
-void Execution::reset_lanes(uint32_t slices, int lanes) {
-  const Plan& plan = *call_->plan;
-  const auto steps = static_cast<uint32_t>(plan.program.steps.size());
-  const auto count = static_cast<uint32_t>(lanes);
+void Execution::reset_lanes() {
+  const auto steps = static_cast<uint32_t>(plan_->program.steps.size());
+  const uint32_t slices = outline_->slicing.slices;
+  const auto count = static_cast<uint32_t>(outline_->slicing.lanes);
   lanes_.resize(count);
   lanes_done_ = 0;
   for (uint32_t i = 0; i < count; ++i) {
     Lane& lane = lanes_[i];
     lane.turns = steps == 0 ? 0 : slices / count + (i < slices % count ? 1 : 0);
     lane.oldest = 0;
-    lane.cursors.assign(plan.queues.size(), {});
+    lane.cursors.assign(plan_->queues.size(), {});
     lane.done.assign(static_cast<size_t>(kWindow) * steps, 0);
     lane.left.fill(steps);
     if (lane.turns == 0) ++lanes_done_;
@@ -101,13 +86,13 @@ bool Execution::progress() {
 }
 
 bool Execution::progress_queue(Lane& lane, int number, size_t queue) {
-  const Plan::Queue& q = call_->plan->queues[queue];
+  const Plan::Queue& q = plan_->queues[queue];
   bool moved = false;
   while (true) {
     const Cursor cursor = lane.cursors[queue];
     if (cursor.turn == lane.turns || cursor.turn >= lane.oldest + kWindow) return moved;
     const int32_t step = q.steps[cursor.index];
-    const std::vector<int32_t>& shared = call_->plan->send_queues[step];
+    const std::vector<int32_t>& shared = plan_->send_queues[step];
     if (!shared.empty() &&
         (shared[0] != static_cast<int32_t>(queue) || !others_arrived(lane, cursor, step))) {
       return moved;
@@ -121,26 +106,25 @@ bool Execution::progress_queue(Lane& lane, int number, size_t queue) {
 }
 
 bool Execution::ready(const Lane& lane, const Cursor& cursor, int32_t step) const {
-  const Plan& plan = *call_->plan;
-  const uint8_t* done = &lane.done[(cursor.turn % kWindow) * plan.program.steps.size()];
-  return std::ranges::all_of(plan.needs_of(step), [&](int32_t need) { return done[need] != 0; });
+    const uint8_t* done = &lane.done[(cursor.turn % kWindow) * plan_->program.steps.size()];
+  return std::ranges::all_of(plan_->needs_of(step), [&](int32_t need) { return done[need] != 0; });
 }
 
 // A send to several peers goes when it is the next one to each of them.
 bool Execution::others_arrived(const Lane& lane, const Cursor& cursor, int32_t step) const {
-  return std::ranges::all_of(call_->plan->send_queues[step], [&](int32_t queue) {
+  return std::ranges::all_of(plan_->send_queues[step], [&](int32_t queue) {
     const Cursor& other = lane.cursors[queue];
-    return other.turn == cursor.turn && call_->plan->queues[queue].steps[other.index] == step;
+    return other.turn == cursor.turn && plan_->queues[queue].steps[other.index] == step;
   });
 }
 
 void Execution::advance(Lane& lane, size_t queue) {
   Cursor& cursor = lane.cursors[queue];
-  if (++cursor.index == call_->plan->queues[queue].steps.size()) cursor = {cursor.turn + 1, 0};
+  if (++cursor.index == plan_->queues[queue].steps.size()) cursor = {cursor.turn + 1, 0};
 }
 
 void Execution::finish_step(Lane& lane, uint32_t turn, int32_t step) {
-  const auto steps = static_cast<uint32_t>(call_->plan->program.steps.size());
+  const auto steps = static_cast<uint32_t>(plan_->program.steps.size());
   lane.done[static_cast<size_t>(turn % kWindow) * steps + step] = 1;
   --lane.left[turn % kWindow];
   while (lane.oldest < lane.turns && lane.left[lane.oldest % kWindow] == 0) {
@@ -154,9 +138,9 @@ void Execution::finish_step(Lane& lane, uint32_t turn, int32_t step) {
 // ---- where things lie
 
 uint64_t Execution::slice_elements(Space space, int32_t chunk, uint32_t slice) const {
-  const uint64_t length = chunks_.length(space, chunk);
-  const uint64_t start = slice * slice_elements_;
-  return start >= length ? 0 : std::min(slice_elements_, length - start);
+  const uint64_t length = outline_->chunks.at(space, chunk).length;
+  const uint64_t start = slice * outline_->slicing.elements;
+  return start >= length ? 0 : std::min(outline_->slicing.elements, length - start);
 }
 
 uint64_t Execution::message_elements(const RangeList& ranges, uint32_t slice) const {
@@ -171,34 +155,35 @@ uint64_t Execution::message_elements(const RangeList& ranges, uint32_t slice) co
 // block is, they tell each other in slice 0, as point-to-point calls do.
 bool Execution::is_silent(uint64_t elements, const RangeList& ranges, uint32_t slice) const {
   if (elements > 0 || ranges.empty()) return false;
-  return !call_->point_to_point() && (!call_->private_blocks() || slice > 0);
+  return !outline_->point_to_point() && (!outline_->private_blocks || slice > 0);
 }
 
 // Where each rank knows its own blocks only, a message says how long its block is.
 std::array<uint64_t, 2> Execution::signature_of(const RangeList& ranges) const {
-  if (!call_->private_blocks()) return signature_;
+  if (!outline_->private_blocks) return outline_->signature_words;
   uint64_t elements = 0;
   for (ChunkIterator i(ranges); i.more(); i.next())
-    elements += chunks_.length(i.space(), i.chunk());
-  return {signature_[0], elements};
+    elements += outline_->chunks.at(i.space(), i.chunk()).length;
+  return {outline_->signature_words[0], elements};
 }
 
 std::byte* Execution::address(Space space, int32_t chunk, int lane, uint32_t turn) const {
   if (space == Space::scratch) {
     const uint64_t set = static_cast<uint64_t>(lane) * kWindow + turn % kWindow;
-    const uint64_t index = set * call_->plan->program.scratch_chunks + chunk;
+    const uint64_t index = set * plan_->program.scratch_chunks + chunk;
     return scratch_.get() + index * scratch_chunk_bytes_;
   }
-  const uint64_t element = chunks_.offset(space, chunk) + slice_of(lane, turn) * slice_elements_;
+  const uint64_t element =
+      outline_->chunks.at(space, chunk).offset + slice_of(lane, turn) * outline_->slicing.elements;
   const std::byte* base = space == Space::input ? call_->input : call_->output;
   // Programs never write to input; verify checks that.
-  return const_cast<std::byte*>(base) + element * element_bytes_;
+  return const_cast<std::byte*>(base) + element * outline_->element_bytes;
 }
 
 // ---- steps
 
 bool Execution::run(int lane, uint32_t turn, int32_t number) {
-  const Step& step = call_->plan->program.steps[number];
+  const Step& step = plan_->program.steps[number];
   switch (step.kind) {
     case StepKind::send:
       return run_send(lane, turn, number, step);
@@ -230,9 +215,9 @@ bool Execution::run_send(int lane, uint32_t turn, int32_t number, const Step& st
   if (step.peers.size() == 1 && is_one_chunk(step.src) &&
       is_accumulator(step.src[0].space) == widened) {
     const std::byte* const src = address(step.src[0].space, step.src[0].first, lane, turn);
-    return transport_->write(step.peers[0], wire_lane, header, {src, bytes}, credit_);
+    return transport_->write(step.peers[0], wire_lane, header, {src, bytes}, outline_->slicing.credit);
   }
-  std::byte* slot = transport_->reserve(step.peers, wire_lane, bytes, credit_);
+  std::byte* slot = transport_->reserve(step.peers, wire_lane, bytes, outline_->slicing.credit);
   if (slot == nullptr) return false;
   for (ChunkIterator from(step.src); from.more(); from.next()) {
     const uint64_t count = slice_elements(from.space(), from.chunk(), slice);
@@ -255,7 +240,7 @@ bool Execution::run_recv(int lane, uint32_t turn, const Step& step) {
   const int wire_lane = transport_lane(lane);
   const MessageHeader* header = transport_->front(peer, wire_lane);
   if (header == nullptr) return false;
-  if (header->call != call_->number || header->signature != signature_of(step.dst) ||
+  if (header->call != call_->number || !same(header->signature, signature_of(step.dst)) ||
       header->slice != slice || header->bytes != bytes) {
     unexpected_ = Unexpected{peer, *header, decode(signature_of(step.dst)), slice,
                              static_cast<uint32_t>(bytes)};
@@ -326,10 +311,10 @@ void Execution::run_copy(int lane, uint32_t turn, const Step& step) {
 
 void Execution::combine(std::byte* dst, const std::byte* a, const std::byte* b, uint64_t count,
                         Formats formats) const {
-  if (call_->function != nullptr) {
-    call_->function->combine(dst, a, b, count, dtype_);
+  if (outline_->kernel != nullptr) {
+    outline_->kernel(dst, a, b, count, formats);
   } else {
-    kernel_(dst, a, b, count, formats);
+    outline_->reduction.function->combine(dst, a, b, count, outline_->dtype);
   }
 }
 
@@ -338,9 +323,9 @@ void Execution::convert(std::byte* dst, bool to_accumulator, const std::byte* sr
   if (to_accumulator == from_accumulator) {
     std::memcpy(dst, src, count * width(to_accumulator));
   } else if (to_accumulator) {
-    widen(dst, src, count, dtype_);
+    widen(dst, src, count, outline_->dtype);
   } else {
-    narrow(dst, src, count, dtype_);
+    narrow(dst, src, count, outline_->dtype);
   }
 }
 
@@ -349,7 +334,7 @@ std::vector<int> Execution::waiting_for() const {
   for (const Lane& lane : lanes_) {
     for (size_t queue = 0; queue < lane.cursors.size(); ++queue) {
       const Cursor& cursor = lane.cursors[queue];
-      const Plan::Queue& q = call_->plan->queues[queue];
+      const Plan::Queue& q = plan_->queues[queue];
       if (q.peer < 0 || cursor.turn == lane.turns || cursor.turn >= lane.oldest + kWindow) continue;
       if (!ready(lane, cursor, q.steps[cursor.index])) continue;
       if (std::ranges::find(peers, q.peer) == peers.end()) peers.push_back(q.peer);

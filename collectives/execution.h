@@ -19,38 +19,17 @@
 #include <optional>
 #include <vector>
 
-#include "base/buffer.h"
-#include "base/reduce.h"
-#include "collectives/chunk_map.h"
-#include "collectives/plan.h"
-#include "collectives/reduction.h"
-#include "collectives/request.h"
-#include "collectives/signature.h"
-#include "collectives/slicing.h"
+#include "collectives/outline.h"
 #include "transport/transport.h"
 
 namespace tutti {
 
 // A call as the executor sees it.
 struct Call {
-  const Plan* plan = nullptr;
-  Signature signature;
+  const Outline* outline = nullptr;
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
   uint32_t number = 0;
-  const UserOp* function = nullptr;  // ReduceOp::user
-  // The v-variants.
-  bool uneven = false;
-  uint64_t own_count = 0;  // of the buffer that is one block
-  Blocks input_blocks;
-  Blocks output_blocks;
-
-  bool point_to_point() const { return signature.collective == Collective::send_recv; }
-  // Each rank knows its own blocks only.
-  bool private_blocks() const {
-    return uneven && signature.collective != Collective::all_gather &&
-           signature.collective != Collective::reduce_scatter;
-  }
 };
 
 // A message that does not belong to the call at its place.
@@ -65,7 +44,7 @@ struct Unexpected {
 class Execution {
  public:
   // `transport` may be null when the program does not communicate. `call` must live until the end.
-  void start(const Call& call, Transport* transport, const Limits& limits);
+  void start(const Call& call, Transport* transport);
   // True if anything moved.
   bool progress();
   bool done() const { return lanes_done_ == lanes_.size(); }
@@ -87,8 +66,7 @@ class Execution {
     std::vector<uint8_t> done;                // by turn mod kWindow, then by step
     std::array<uint32_t, kWindow> left = {};  // steps that are not done, by turn mod kWindow
   };
-  void set_types(const Signature& signature);
-  void reset_lanes(uint32_t slices, int lanes);
+  void reset_lanes();
   bool progress_queue(Lane& lane, int number, size_t queue);
   bool ready(const Lane& lane, const Cursor& cursor, int32_t step) const;
   bool others_arrived(const Lane& lane, const Cursor& cursor, int32_t step) const;
@@ -110,28 +88,26 @@ class Execution {
     return turn * static_cast<uint32_t>(lanes_.size()) + static_cast<uint32_t>(lane);
   }
   // Scratch holds accumulators where there are any.
-  bool is_accumulator(Space space) const { return accumulates_ && space == Space::scratch; }
-  bool is_accumulator(Wire wire) const { return accumulates_ && wire == Wire::accumulator; }
-  uint64_t width(bool accumulator) const { return accumulator ? sizeof(float) : element_bytes_; }
+  bool is_accumulator(Space space) const { return outline_->accumulates && space == Space::scratch; }
+  bool is_accumulator(Wire wire) const {
+    return outline_->accumulates && wire == Wire::accumulator;
+  }
+  uint64_t width(bool accumulator) const {
+    return accumulator ? sizeof(float) : outline_->element_bytes;
+  }
   uint64_t slice_elements(Space space, int32_t chunk, uint32_t slice) const;
   uint64_t message_elements(const RangeList& ranges, uint32_t slice) const;
   bool is_silent(uint64_t elements, const RangeList& ranges, uint32_t slice) const;
   std::array<uint64_t, 2> signature_of(const RangeList& ranges) const;
   std::byte* address(Space space, int32_t chunk, int lane, uint32_t turn) const;
   int transport_lane(int lane) const {
-    return call_->point_to_point() ? transport_->lanes() : lane;
+    return outline_->point_to_point() ? transport_->lanes() : lane;
   }
 
   const Call* call_ = nullptr;
+  const Outline* outline_ = nullptr;  // the call's
+  const Plan* plan_ = nullptr;        // the outline's
   Transport* transport_ = nullptr;
-  DType dtype_ = DType::u8;
-  ReduceKernel kernel_ = nullptr;
-  bool accumulates_ = false;  // in float, which is not the element type
-  uint64_t element_bytes_ = 1;
-  std::array<uint64_t, 2> signature_ = {};
-  ChunkMap chunks_;
-  uint64_t slice_elements_ = 0;
-  int credit_ = 1;
   std::vector<Lane> lanes_;
   size_t lanes_done_ = 0;
   // Not cleared: programs declare more scratch chunks than each rank touches, and untouched pages

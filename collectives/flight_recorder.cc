@@ -6,9 +6,8 @@
 
 namespace tutti {
 
-void FlightRecorder::started(uint32_t call, const Signature& signature, int64_t now) {
+void FlightRecorder::started(uint32_t call, const std::array<uint64_t, 2>& words, Ticks now) {
   Entry& entry = entries_[call % kCalls];
-  const std::array<uint64_t, 2> words = encode(signature);
   const uint32_t version = entry.version.load(std::memory_order_relaxed);
   entry.version.store(version + 1, std::memory_order_release);
   entry.call.store(call, std::memory_order_release);
@@ -20,7 +19,7 @@ void FlightRecorder::started(uint32_t call, const Signature& signature, int64_t 
   last_started_.store(call, std::memory_order_release);
 }
 
-void FlightRecorder::finished(uint32_t call, int64_t now) {
+void FlightRecorder::finished(uint32_t call, Ticks now) {
   Entry& entry = entries_[call % kCalls];
   if (entry.call.load(std::memory_order_relaxed) == call) {
     entry.finished.store(now, std::memory_order_release);
@@ -33,11 +32,13 @@ std::optional<CallRecord> FlightRecorder::find(uint32_t call) const {
     const uint32_t version = entry.version.load(std::memory_order_acquire);
     CallRecord record{.call = entry.call.load(std::memory_order_acquire),
                       .signature = decode({entry.signature[0].load(std::memory_order_acquire),
-                                           entry.signature[1].load(std::memory_order_acquire)}),
-                      .started_ns = entry.started.load(std::memory_order_acquire),
-                      .finished_ns = entry.finished.load(std::memory_order_acquire)};
+                                           entry.signature[1].load(std::memory_order_acquire)})};
+    const Ticks started = entry.started.load(std::memory_order_acquire);
+    const Ticks finished = entry.finished.load(std::memory_order_acquire);
     if (version % 2 != 0 || entry.version.load(std::memory_order_acquire) != version) continue;
-    if (record.call != call || record.started_ns == 0) return std::nullopt;
+    if (record.call != call || started == 0) return std::nullopt;
+    record.finished = finished != 0;
+    if (record.finished) record.took_ns = nanoseconds_between(started, finished);
     return record;
   }
 }
@@ -50,8 +51,8 @@ std::string FlightRecorder::history(size_t count) const {
     const std::optional<CallRecord> record = find(call);
     if (!record) continue;
     text += cat("\n  call ", call, ": ", to_string(record->signature));
-    if (record->finished_ns != 0) {
-      text += cat(", took ", (record->finished_ns - record->started_ns) / 1000, " us");
+    if (record->finished) {
+      text += cat(", took ", record->took_ns / 1000, " us");
     } else {
       text += ", not finished";
     }

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/ticks.h"
 #include "collectives/signature.h"
 
 namespace tutti {
@@ -16,8 +17,8 @@ namespace tutti {
 struct CallRecord {
   uint32_t call = 0;
   Signature signature;
-  int64_t started_ns = 0;
-  int64_t finished_ns = 0;  // 0: not finished
+  int64_t took_ns = 0;
+  bool finished = false;
 };
 
 class FlightRecorder {
@@ -25,8 +26,8 @@ class FlightRecorder {
   static constexpr size_t kCalls = 64;
 
   // One writer at a time.
-  void started(uint32_t call, const Signature& signature, int64_t now);
-  void finished(uint32_t call, int64_t now);
+  void started(uint32_t call, const std::array<uint64_t, 2>& signature_words, Ticks now);
+  void finished(uint32_t call, Ticks now);
 
   // Any thread. Empty if the call was not made yet, or so long ago that it is forgotten.
   std::optional<CallRecord> find(uint32_t call) const;
@@ -40,8 +41,8 @@ class FlightRecorder {
     std::atomic<uint32_t> version{0};  // odd while being written
     std::atomic<uint32_t> call{0};
     std::array<std::atomic<uint64_t>, 2> signature{};
-    std::atomic<int64_t> started{0};
-    std::atomic<int64_t> finished{0};
+    std::atomic<Ticks> started{0};
+    std::atomic<Ticks> finished{0};  // 0: not yet
   };
   std::array<Entry, kCalls> entries_;
   std::atomic<uint32_t> last_started_{0};

@@ -21,10 +21,10 @@ Group& group() {
 
 }  // namespace
 
-bool internal::join_group(const Work& work) {
-  if (group().depth == 0) return false;
-  group().works.push_back(work);
-  return true;
+bool internal::in_group() { return group().depth > 0; }
+
+void internal::join_group(const Work& work) {
+  if (in_group()) group().works.push_back(work);
 }
 
 void group_begin() { ++group().depth; }

@@ -48,8 +48,10 @@ class Group {
 };
 
 namespace internal {
-// Whether this thread is within a group, which then keeps the Work.
-bool join_group(const Work& work);
+// Whether this thread is within a group,
+bool in_group();
+// which then keeps the Work.
+void join_group(const Work& work);
 }  // namespace internal
 
 }  // namespace tutti

@@ -117,7 +117,7 @@ void CommunicatorImpl::look_at_stall(Operation& operation, Patience& patience) {
   if (patience.since_ns == 0) patience.since_ns = now;
   if (now < patience.next_look_ns) return;
   patience.next_look_ns = now + kLookAgainNs;
-  if (operation.deadline.passed()) {
+  if (operation.timed_out()) {
     time_out(operation);
     return;
   }
@@ -132,7 +132,7 @@ void CommunicatorImpl::look_at_stall(Operation& operation, Patience& patience) {
   if (waited > kSayAfterNs && !patience.said) {
     patience.said = true;
     log(LogLevel::warning, cat("waiting for ", kSayAfterNs / 1'000'000'000, " s in ",
-                               to_string(operation.call.signature), explain_missing(operation)));
+                               to_string(operation.outline->signature), explain_missing(operation)));
   }
 }
 
@@ -140,7 +140,7 @@ void CommunicatorImpl::look_at_stall(Operation& operation, Patience& patience) {
 std::vector<int> CommunicatorImpl::missing(const Operation& operation) {
   const std::unique_lock lock = lock_for_call();
   if (operation.done.load() || abort_.raised()) return {};
-  if (operation.peer >= 0) return {operation.peer};
+  if (operation.peer() >= 0) return {operation.peer()};
   if (collectives_.empty() || !collectives_.front()->started) return {};
   return execution_.done() ? transport_->unsent() : execution_.waiting_for();
 }
@@ -149,7 +149,7 @@ std::vector<int> CommunicatorImpl::missing(const Operation& operation) {
 void CommunicatorImpl::ask_peers(const Operation& operation, bool again) {
   std::vector<int> peers = missing(operation);
   std::lock_guard lock(stall_mutex_);
-  const uint32_t call = operation.peer < 0 ? operation.call.number : 0;
+  const uint32_t call = operation.peer() < 0 ? operation.call.number : 0;
   if (call != asked_call_) answers_.clear();
   if (again || call != asked_call_) asked_.clear();
   asked_call_ = call;
@@ -172,7 +172,7 @@ std::string CommunicatorImpl::on_question(int, uint32_t call) {
     answer.signature = encode(record->signature);
   }
   const std::optional<CallRecord> last = recorder_.find(answer.last_call);
-  if (last && last->finished_ns == 0) {
+  if (last && !last->finished) {
     std::lock_guard lock(stall_mutex_);
     std::copy_n(waits_for_.begin(), std::min(waits_for_.size(), answer.waits_for.size()),
                 answer.waits_for.begin());
@@ -204,17 +204,18 @@ void CommunicatorImpl::on_answer(int world_rank, uint32_t call, std::string_view
 // A peer that made the call with other arguments may never send the message that would tell.
 void CommunicatorImpl::check_answers(const Operation& operation) {
   const Call& call = operation.call;
+  const Signature& mine = operation.outline->signature;
   std::map<int, PeerState> answers;
   {
     std::lock_guard lock(stall_mutex_);
-    if (asked_call_ != (operation.peer < 0 ? call.number : 0)) return;
+    if (asked_call_ != (operation.peer() < 0 ? call.number : 0)) return;
     answers = answers_;
   }
   for (const auto& [peer, state] : answers) {
     if (state.destroyed) {
       raise_gone(operation, peer, "has destroyed the communicator");
-    } else if (operation.peer < 0 && state.made_call && !(state.signature == call.signature)) {
-      raise_mismatch(call.number, call.signature, peer, call.number, state.signature);
+    } else if (operation.peer() < 0 && state.made_call && !(state.signature == mine)) {
+      raise_mismatch(call.number, mine, peer, call.number, state.signature);
     }
   }
 }
@@ -230,7 +231,7 @@ void CommunicatorImpl::check_left(const Operation& operation) {
 void CommunicatorImpl::raise_gone(const Operation& operation, int peer, std::string_view how) {
   raise_everywhere(Error(ErrorCode::mismatch,
                          cat(describe(peer), " ", how, "; ", describe(rank_),
-                             " still waits for it in ", to_string(operation.call.signature)),
+                             " still waits for it in ", to_string(operation.outline->signature)),
                          {.cause = "the ranks made different numbers of calls",
                           .remedy = "make the same calls in the same order on every rank before "
                                     "destroying the communicator"}));
@@ -241,8 +242,8 @@ void CommunicatorImpl::time_out(const Operation& operation) {
       ErrorCode::timeout,
       cat(describe(rank_), " gave up after ",
           std::chrono::duration<double>(operation.timeout).count(), " s in ",
-          operation.peer < 0 ? cat("call ", operation.call.number, ", ") : std::string(),
-          to_string(operation.call.signature), explain_missing(operation)),
+          operation.peer() < 0 ? cat("call ", operation.call.number, ", ") : std::string(),
+          to_string(operation.outline->signature), explain_missing(operation)),
       {.cause = "a rank is stuck, slow, or makes other calls",
        .remedy = "look at the ranks that are named; TUTTI_TIMEOUT sets the limit in seconds"}));
 }
@@ -260,7 +261,7 @@ std::string CommunicatorImpl::explain_missing(const Operation& operation) {
       continue;
     }
     const PeerState& peer = answer->second;
-    if (operation.peer >= 0) continue;  // point-to-point calls are not among those it answers for
+    if (operation.peer() >= 0) continue;  // point-to-point calls are not among those it answers for
     if (peer.last_call == 0) {
       text += ", which has made no call yet";
     } else {

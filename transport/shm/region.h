@@ -41,7 +41,8 @@ struct alignas(64) Doorbell {
 };
 
 struct alignas(64) Header {
-  std::atomic<uint32_t> attached;  // ranks that mapped the region
+  std::atomic<uint32_t> attached;     // ranks that mapped the region
+  std::atomic<uint32_t> full_fences;  // 1: some rank cannot be reached by asymmetric fences
 };
 
 // Sizes, a pure function of the number of ranks that share the region, and of the largest such

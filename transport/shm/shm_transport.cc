@@ -8,6 +8,8 @@
 #include <cstring>
 #include <ctime>
 
+#include "base/asymmetric_fence.h"
+
 namespace tutti {
 
 using shm::Cell;
@@ -34,6 +36,7 @@ ShmTransport::ShmTransport(int rank, std::shared_ptr<shm::Region> region,
     : rank_(rank),
       geometry_(geometry),
       region_(std::move(region)),
+      header_(*region_->at<shm::Header>(0)),
       bell_(*region_->at<shm::Doorbell>(geometry_.doorbell(rank))),
       out_(static_cast<size_t>(geometry_.ranks) * (geometry_.lanes + 1)),
       in_(out_.size()),
@@ -55,11 +58,12 @@ ShmTransport::ShmTransport(int rank, std::shared_ptr<shm::Region> region,
   }
   // Lowest slot last: slots are taken from the back, and the one used last is the warmest.
   for (int slot = geometry_.slots - 1; slot >= 0; --slot) free_slots_.push_back(slot);
-  region_->at<shm::Header>(0)->attached.fetch_add(1, std::memory_order_acq_rel);
+  if (!join_asymmetric_fences()) header_.full_fences.store(1, std::memory_order_relaxed);
+  header_.attached.fetch_add(1, std::memory_order_acq_rel);
 }
 
 int ShmTransport::attached() const {
-  return static_cast<int>(region_->at<shm::Header>(0)->attached.load(std::memory_order_acquire));
+  return static_cast<int>(header_.attached.load(std::memory_order_acquire));
 }
 
 // Takes back what the reader has released.
@@ -131,8 +135,7 @@ void ShmTransport::commit(const MessageHeader& header) {
     cell.slot = slot_;
     cell.header = header;
     if (slot_ < 0 && header.bytes > 0) std::memcpy(cell.payload, small_.data(), header.bytes);
-    // Sequentially consistent, as is the reader's `asleep`: either it sees this or we see that.
-    cell.sequence.store(connection.sent, std::memory_order_seq_cst);
+    cell.sequence.store(connection.sent, std::memory_order_release);
     ring(*connection.reader);
   }
   slot_ = -1;
@@ -161,21 +164,28 @@ bool ShmTransport::read(int peer, int lane, std::span<std::byte> destination) {
 
 void ShmTransport::release(int peer, int lane) {
   In& connection = in(peer, lane);
-  connection.released->store(++connection.taken, std::memory_order_seq_cst);
+  connection.released->store(++connection.taken, std::memory_order_release);
   ring(*connection.sender);
 }
 
-void ShmTransport::ring(shm::Doorbell& bell) {
-  if (bell.asleep.load(std::memory_order_seq_cst) == 0) return;
+// After what is told was written: either its owner sees that when it looks for the last time before
+// it sleeps, or it is seen here that it is asleep. A full fence would wait for the line that was
+// just written to come over from the other core, in every message.
+void ShmTransport::ring(shm::Doorbell& bell) const {
+  if (header_.full_fences.load(std::memory_order_relaxed) == 0) {
+    light_fence();
+  } else {
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+  }
+  if (bell.asleep.load(std::memory_order_relaxed) == 0) return;
   bell.rings.fetch_add(1, std::memory_order_seq_cst);
   futex_wake(bell.rings);
 }
 
 void ShmTransport::arm() {
   armed_rings_ = bell_.rings.load(std::memory_order_seq_cst);
-  bell_.asleep.store(1, std::memory_order_seq_cst);
-  // What is looked for from here on is looked for after `asleep` can be seen.
-  std::atomic_thread_fence(std::memory_order_seq_cst);
+  bell_.asleep.store(1, std::memory_order_relaxed);
+  heavy_fence();
 }
 
 void ShmTransport::sleep(std::chrono::microseconds at_most) {

@@ -65,11 +65,12 @@ class ShmTransport final : public Transport {
   void reap(Out& connection, int peer, int lane);
   int take_slot(int peer, int lane);
   void take_back();
-  static void ring(shm::Doorbell& bell);
+  void ring(shm::Doorbell& bell) const;
 
   const int rank_;
   const shm::Geometry geometry_;
   const std::shared_ptr<shm::Region> region_;
+  shm::Header& header_;
   shm::Doorbell& bell_;
   std::vector<Out> out_;
   std::vector<In> in_;

@@ -89,28 +89,27 @@ void scale_input(Operation& operation) {
 
 CommunicatorImpl::CallKey CommunicatorImpl::key_of(const Request& request,
                                                    const CallOptions& options) {
-  return {.input_count = request.input.count,
-          .output_count = request.output.count,
-          .root = request.root,
-          .collective = request.collective,
-          .op = request.op.op,
-          .input_dtype = request.input.dtype,
-          .output_dtype = request.output.dtype,
-          .input_space = request.input.space,
-          .output_space = request.output.space,
-          .has_input = request.input.data != nullptr,
-          .has_output = request.output.data != nullptr,
-          .sends = request.sends,
-          .deterministic = options.deterministic};
+  const ConstBuffer& in = request.input;
+  const Buffer& out = request.output;
+  uint64_t rest = static_cast<uint32_t>(request.root);
+  const auto add = [&](auto value, int bits) { rest = rest << bits | static_cast<uint64_t>(value); };
+  add(request.collective, 5);
+  add(request.op.op, 5);
+  add(in.dtype, 8);
+  add(out.dtype, 8);
+  add(in.space, 1);
+  add(out.space, 1);
+  add(in.data != nullptr, 1);
+  add(out.data != nullptr, 1);
+  add(request.sends, 1);
+  add(options.deterministic, 1);
+  return {in.count, out.count, rest};
 }
 
 size_t CommunicatorImpl::slot_of(const CallKey& key) {
-  const uint64_t small = static_cast<uint64_t>(key.collective) |
-                         static_cast<uint64_t>(key.input_dtype) << 8 |
-                         static_cast<uint64_t>(key.op) << 16 | uint64_t{key.sends} << 24 |
-                         static_cast<uint64_t>(static_cast<uint32_t>(key.root)) << 32;
   const uint64_t hash = (key.input_count * 0x9e3779b97f4a7c15 ^ key.output_count) *
-                            0x94d049bb133111eb ^ small * 0xbf58476d1ce4e5b9;
+                            0x94d049bb133111eb ^
+                        key.rest * 0xbf58476d1ce4e5b9;
   return hash >> (64 - kKeptBits);
 }
 
@@ -121,11 +120,12 @@ const std::shared_ptr<const Outline>& CommunicatorImpl::outline_of(const Request
   const bool has_own = request.uneven || request.op.op >= ReduceOp::premul_sum;
   if (has_own) return new_outline_ = make_outline(request, options);
   const CallKey key = key_of(request, options);
+  const std::string_view algorithm = options.algorithm == "auto" ? "" : options.algorithm;
   KeptOutline& kept = kept_[slot_of(key)];
-  if (kept.outline == nullptr || !(kept.key == key) || kept.algorithm != options.algorithm) {
+  if (kept.outline == nullptr || !(kept.key == key) || kept.algorithm != algorithm) {
     kept.outline = make_outline(request, options);  // unless it throws
     kept.key = key;
-    kept.algorithm = options.algorithm;
+    kept.algorithm = algorithm;
   }
   return kept.outline;
 }
@@ -270,14 +270,14 @@ std::shared_ptr<Operation> CommunicatorImpl::start(const Request& request,
   require_own_process();
   abort_.throw_if_raised();
   const std::unique_lock lock = lock_for_call();
-  return start_locked(plan(request, options));
+  return set_off(start_locked(plan(request, options)));
 }
 
 std::shared_ptr<Operation> CommunicatorImpl::start(const PreparedCall& prepared) {
   require_own_process();
   abort_.throw_if_raised();
   const std::unique_lock lock = lock_for_call();
-  return start_locked(PreparedCall(prepared));
+  return set_off(start_locked(PreparedCall(prepared)));
 }
 
 void CommunicatorImpl::run(const Request& request, const CallOptions& options) {
@@ -294,20 +294,52 @@ void CommunicatorImpl::run(const PreparedCall& prepared) {
   finish(start_locked(PreparedCall(prepared)), std::move(lock));
 }
 
-// Most calls are over before it is worth while to let others in.
-void CommunicatorImpl::finish(const std::shared_ptr<Operation>& operation, std::unique_lock<std::mutex> lock) {
+// What can be sent is sent before the caller turns to something else.
+std::shared_ptr<Operation> CommunicatorImpl::set_off(const std::shared_ptr<Operation>& operation) {
+  if (operation == nullptr) return nullptr;
+  announce(*operation);
+  progress_locked();
+  return operation;
+}
+
+// Most calls are over before it is worth while to let others in. The message goes out first, and
+// what others may want to know of the call is noted while it is on its way.
+void CommunicatorImpl::finish(const std::shared_ptr<Operation>& operation,
+                              std::unique_lock<std::mutex> lock) {
   if (operation == nullptr) return;
   constexpr int kRounds = 300;
-  for (int round = 0; round < kRounds; ++round) {
-    progress_locked();
-    if (operation->done.load(std::memory_order_relaxed)) return;
-    if (engine_->oversubscribed() || engine_->active() > 1 || callers_.load(std::memory_order_relaxed) > 0) break;
-    __builtin_ia32_pause();
+  progress_locked();
+  const bool at_once = operation->done.load(std::memory_order_relaxed);
+  record_start(*operation);
+  if (at_once) return record_end(*operation);
+  if (!engine_->oversubscribed()) {
+    for (int round = 0; round < kRounds && engine_->active() == 0 && callers_.load() == 0; ++round) {
+      progress_locked();
+      if (operation->done.load(std::memory_order_relaxed)) return;
+    }
   }
+  announce(*operation);
   const std::shared_ptr<Operation> handle = operation;
   lock.unlock();
   Patience patience;
   wait(*handle, Deadline::never(), patience);
+}
+
+// Other threads and other communicators must know of it from now on.
+void CommunicatorImpl::announce(Operation& operation) {
+  if (operation.begun == 0) record_start(operation);
+  operation.announced = true;
+  engine_->call_begins();
+}
+
+void CommunicatorImpl::record_start(Operation& operation) {
+  operation.begun = ticks();
+  if (operation.peer() >= 0) return;
+  recorder_.started(operation.call.number, operation.outline->signature_words, operation.begun);
+}
+
+void CommunicatorImpl::record_end(const Operation& operation) {
+  if (operation.peer() < 0) recorder_.finished(operation.call.number, ticks());
 }
 
 const std::shared_ptr<Operation>& CommunicatorImpl::start_locked(PreparedCall&& prepared) {
@@ -321,7 +353,8 @@ const std::shared_ptr<Operation>& CommunicatorImpl::start_locked(PreparedCall&& 
   Call& call = operation->call;
   operation->outline = std::move(prepared.outline);
   operation->timeout = prepared.timeout;
-  operation->begun = ticks();
+  operation->begun = 0;
+  operation->announced = false;
   call = {.outline = &outline, .input = prepared.input, .output = prepared.output, .number = 0};
   if (outline.reduction.op == ReduceOp::premul_sum) scale_input(*operation);
   if (outline.point_to_point()) {
@@ -331,10 +364,8 @@ const std::shared_ptr<Operation>& CommunicatorImpl::start_locked(PreparedCall&& 
     ++p2p_active_;
   } else {
     call.number = ++calls_made_;
-    recorder_.started(call.number, outline.signature_words, operation->begun);
     collectives_.push_back(operation.get());
   }
-  engine_->call_begins();
   return operation;
 }
 

@@ -121,11 +121,16 @@ bool CommunicatorImpl::advance(Operation& operation, Execution& execution) {
 
 // After an abort nothing moves any more.
 void CommunicatorImpl::abandon_calls() {
-  for (size_t left = collectives_.size() + p2p_active_; left > 0; --left) engine_->call_ends();
-  collectives_.clear();
+  const auto abandon = [&](std::vector<Operation*>& calls) {
+    for (const Operation* operation : calls) {
+      if (operation->announced) engine_->call_ends();
+    }
+    calls.clear();
+  };
+  abandon(collectives_);
   p2p_active_ = 0;
   for (std::vector<Stream>* streams : {&sends_, &recvs_}) {
-    for (Stream& stream : *streams) stream.calls.clear();
+    for (Stream& stream : *streams) abandon(stream.calls);
   }
 }
 
@@ -134,9 +139,9 @@ void CommunicatorImpl::complete(Operation& operation) {
   if (outline.reduction.op == ReduceOp::avg && outline.result_count > 0) {
     divide_by(operation.call.output, outline.result_count, outline.dtype, outline.combined);
   }
-  if (operation.peer() < 0) recorder_.finished(operation.call.number, ticks());
+  if (operation.begun != 0) record_end(operation);
+  if (operation.announced) engine_->call_ends();
   operation.done.store(true, std::memory_order_release);
-  engine_->call_ends();
 }
 
 // ---- failure

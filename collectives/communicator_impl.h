@@ -79,17 +79,7 @@ class CommunicatorImpl final : public ControlClient,
   struct CallKey {
     uint64_t input_count = 0;
     uint64_t output_count = 0;
-    int32_t root = 0;
-    Collective collective = Collective::barrier;
-    ReduceOp op = ReduceOp::sum;
-    DType input_dtype = DType::u8;
-    DType output_dtype = DType::u8;
-    MemorySpace input_space = MemorySpace::host;
-    MemorySpace output_space = MemorySpace::host;
-    bool has_input = false;
-    bool has_output = false;
-    bool sends = false;
-    bool deterministic = false;
+    uint64_t rest = 0;
     bool operator==(const CallKey&) const = default;
   };
   struct KeptOutline {
@@ -130,6 +120,10 @@ class CommunicatorImpl final : public ControlClient,
   const Plan& plan_for(const Algorithm& algorithm, int root);
   const std::shared_ptr<Operation>& take_operation();
   const std::shared_ptr<Operation>& start_locked(PreparedCall&& prepared);
+  std::shared_ptr<Operation> set_off(const std::shared_ptr<Operation>& operation);
+  void announce(Operation& operation);
+  void record_start(Operation& operation);
+  void record_end(const Operation& operation);
   void finish(const std::shared_ptr<Operation>& operation, std::unique_lock<std::mutex> lock);
   Shape shape(int root) const {
     return {.ranks = size(), .rank = rank_, .root = root, .group = group_};

@@ -1,37 +1,17 @@
 #include "collectives/execution.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 namespace tutti {
 
 namespace {
 
-// Chunks of a range list, one after the other.
-class ChunkIterator {
- public:
-  explicit ChunkIterator(const RangeList& ranges) : ranges_(ranges) {}
-  bool more() const { return range_ < ranges_.size(); }
-  Space space() const { return ranges_[range_].space; }
-  int32_t chunk() const { return ranges_[range_].first + offset_; }
-  void next() {
-    if (++offset_ < ranges_[range_].count) return;
-    offset_ = 0;
-    ++range_;
-  }
-
- private:
-  const RangeList& ranges_;
-  size_t range_ = 0;
-  int32_t offset_ = 0;
-};
-
 // Where memcmp would be called for two words.
 bool same(const std::array<uint64_t, 2>& a, const std::array<uint64_t, 2>& b) {
   return a[0] == b[0] && a[1] == b[1];
 }
-
-bool is_one_chunk(const RangeList& ranges) { return ranges.size() == 1 && ranges[0].count == 1; }
 
 }  // namespace
 
@@ -40,22 +20,44 @@ void Execution::start(const Call& call, Transport* transport) {
   outline_ = call.outline;
   plan_ = outline_->plan;
   transport_ = transport;
-  unexpected_.reset();
-  reset_lanes();
-  if (plan_->program.scratch_chunks == 0) return;
-  scratch_chunk_bytes_ = std::min(outline_->slicing.elements, outline_->chunks.largest()) *
-                         width(outline_->accumulates);
-  const uint64_t scratch =
-      scratch_chunk_bytes_ * plan_->program.scratch_chunks * kWindow * lanes_.size();
-  if (scratch_bytes_ < scratch) {
-    scratch_.reset();
-    scratch_ = std::make_unique_for_overwrite<std::byte[]>(scratch);
-    scratch_bytes_ = scratch;
+  if (unexpected_) unexpected_.reset();
+  const size_t steps = outline_->moves.size();
+  short_ = outline_->slicing.slices <= 1 && outline_->moves.few();
+  uint64_t sets = 1;
+  if (short_) {
+    left_ = outline_->slicing.slices == 0 || steps == 0 ? 0 : ~uint64_t{0} >> (64 - steps);
+  } else {
+    reset_lanes();
+    sets = kWindow * lanes_.size();
   }
+  if (scratch_bytes_ < outline_->scratch_bytes * sets) {
+    scratch_.reset();
+    scratch_bytes_ = outline_->scratch_bytes * sets;
+    scratch_ = std::make_unique_for_overwrite<std::byte[]>(scratch_bytes_);
+  }
+  base_ = {const_cast<std::byte*>(call.input), call.output, scratch_.get()};
 }
 
+// ---- one slice, few steps
+
+bool Execution::progress_short() {
+  const Slice slice{.lane = outline_->point_to_point() ? transport_->lanes() : 0};
+  const uint64_t before = left_;
+  for (uint64_t rest = left_; rest != 0; rest &= rest - 1) {
+    const int step = std::countr_zero(rest);
+    const Move& move = outline_->moves[static_cast<size_t>(step)];
+    if ((move.needs & left_) == 0 && run(slice, static_cast<size_t>(step))) {
+      left_ &= ~(uint64_t{1} << step);
+    }
+    if (unexpected_) break;
+  }
+  return left_ != before;
+}
+
+// ---- lanes of slices
+
 void Execution::reset_lanes() {
-  const auto steps = static_cast<uint32_t>(plan_->program.steps.size());
+  const auto steps = static_cast<uint32_t>(outline_->moves.size());
   const uint32_t slices = outline_->slicing.slices;
   const auto count = static_cast<uint32_t>(outline_->slicing.lanes);
   lanes_.resize(count);
@@ -71,7 +73,7 @@ void Execution::reset_lanes() {
   }
 }
 
-bool Execution::progress() {
+bool Execution::progress_lanes() {
   bool moved = false;
   for (size_t i = 0; i < lanes_.size(); ++i) {
     Lane& lane = lanes_[i];
@@ -97,7 +99,7 @@ bool Execution::progress_queue(Lane& lane, int number, size_t queue) {
         (shared[0] != static_cast<int32_t>(queue) || !others_arrived(lane, cursor, step))) {
       return moved;
     }
-    if (!ready(lane, cursor, step) || !run(number, cursor.turn, step)) return moved;
+    if (!ready(lane, cursor, step) || !run(slice_at(number, cursor.turn), step)) return moved;
     if (shared.empty()) advance(lane, queue);
     for (const int32_t other : shared) advance(lane, other);
     finish_step(lane, cursor.turn, step);
@@ -106,7 +108,7 @@ bool Execution::progress_queue(Lane& lane, int number, size_t queue) {
 }
 
 bool Execution::ready(const Lane& lane, const Cursor& cursor, int32_t step) const {
-    const uint8_t* done = &lane.done[(cursor.turn % kWindow) * plan_->program.steps.size()];
+  const uint8_t* done = &lane.done[(cursor.turn % kWindow) * outline_->moves.size()];
   return std::ranges::all_of(plan_->needs_of(step), [&](int32_t need) { return done[need] != 0; });
 }
 
@@ -124,7 +126,7 @@ void Execution::advance(Lane& lane, size_t queue) {
 }
 
 void Execution::finish_step(Lane& lane, uint32_t turn, int32_t step) {
-  const auto steps = static_cast<uint32_t>(plan_->program.steps.size());
+  const auto steps = static_cast<uint32_t>(outline_->moves.size());
   lane.done[static_cast<size_t>(turn % kWindow) * steps + step] = 1;
   --lane.left[turn % kWindow];
   while (lane.oldest < lane.turns && lane.left[lane.oldest % kWindow] == 0) {
@@ -135,177 +137,151 @@ void Execution::finish_step(Lane& lane, uint32_t turn, int32_t step) {
   }
 }
 
-// ---- where things lie
-
-uint64_t Execution::slice_elements(Space space, int32_t chunk, uint32_t slice) const {
-  const uint64_t length = outline_->chunks.at(space, chunk).length;
-  const uint64_t start = slice * outline_->slicing.elements;
-  return start >= length ? 0 : std::min(outline_->slicing.elements, length - start);
+Execution::Slice Execution::slice_at(int lane, uint32_t turn) const {
+  const uint32_t number =
+      turn * static_cast<uint32_t>(lanes_.size()) + static_cast<uint32_t>(lane);
+  const uint64_t first = number * outline_->slicing.elements;
+  const uint64_t shift = first * outline_->element_bytes;
+  const uint64_t set = static_cast<uint64_t>(lane) * kWindow + turn % kWindow;
+  return {.number = number,
+          .lane = outline_->point_to_point() ? transport_->lanes() : lane,
+          .first = first,
+          .shift = {shift, shift, set * outline_->scratch_bytes}};
 }
 
-uint64_t Execution::message_elements(const RangeList& ranges, uint32_t slice) const {
+// ---- steps
+
+uint64_t Execution::elements_in(const Slice& slice, const Piece& piece) const {
+  if (slice.first >= piece.length) return 0;
+  return std::min(outline_->slicing.elements, piece.length - slice.first);
+}
+
+uint64_t Execution::message_elements(const Slice& slice, const Move& move,
+                                     std::span<const Piece> message) const {
+  if (outline_->slicing.slices <= 1) return move.elements;
   uint64_t elements = 0;
-  for (ChunkIterator i(ranges); i.more(); i.next()) {
-    elements += slice_elements(i.space(), i.chunk(), slice);
-  }
+  for (const Piece& piece : message) elements += elements_in(slice, piece);
   return elements;
 }
 
 // Messages without data are not sent; but tokens are, and where only the two ranks know how long a
 // block is, they tell each other in slice 0, as point-to-point calls do.
-bool Execution::is_silent(uint64_t elements, const RangeList& ranges, uint32_t slice) const {
-  if (elements > 0 || ranges.empty()) return false;
-  return !outline_->point_to_point() && (!outline_->private_blocks || slice > 0);
+bool Execution::is_silent(uint64_t elements, std::span<const Piece> message,
+                          const Slice& slice) const {
+  if (elements > 0 || message.empty()) return false;
+  return !outline_->point_to_point() && (!outline_->private_blocks || slice.number > 0);
 }
 
-// Where each rank knows its own blocks only, a message says how long its block is.
-std::array<uint64_t, 2> Execution::signature_of(const RangeList& ranges) const {
-  if (!outline_->private_blocks) return outline_->signature_words;
-  uint64_t elements = 0;
-  for (ChunkIterator i(ranges); i.more(); i.next())
-    elements += outline_->chunks.at(i.space(), i.chunk()).length;
-  return {outline_->signature_words[0], elements};
-}
-
-std::byte* Execution::address(Space space, int32_t chunk, int lane, uint32_t turn) const {
-  if (space == Space::scratch) {
-    const uint64_t set = static_cast<uint64_t>(lane) * kWindow + turn % kWindow;
-    const uint64_t index = set * plan_->program.scratch_chunks + chunk;
-    return scratch_.get() + index * scratch_chunk_bytes_;
-  }
-  const uint64_t element =
-      outline_->chunks.at(space, chunk).offset + slice_of(lane, turn) * outline_->slicing.elements;
-  const std::byte* base = space == Space::input ? call_->input : call_->output;
-  // Programs never write to input; verify checks that.
-  return const_cast<std::byte*>(base) + element * outline_->element_bytes;
-}
-
-// ---- steps
-
-bool Execution::run(int lane, uint32_t turn, int32_t number) {
-  const Step& step = plan_->program.steps[number];
-  switch (step.kind) {
+bool Execution::run(const Slice& slice, size_t step) {
+  const Move& move = outline_->moves[step];
+  switch (move.kind) {
     case StepKind::send:
-      return run_send(lane, turn, number, step);
+      return run_send(slice, step);
     case StepKind::recv:
     case StepKind::recv_reduce:
-      return run_recv(lane, turn, step);
+      return run_recv(slice, move);
     case StepKind::reduce:
-      run_reduce(lane, turn, step);
+      run_reduce(slice, move);
       return true;
     case StepKind::copy:
-      run_copy(lane, turn, step);
+      run_copy(slice, move);
       return true;
   }
   return true;
 }
 
-bool Execution::run_send(int lane, uint32_t turn, int32_t number, const Step& step) {
-  const uint32_t slice = slice_of(lane, turn);
-  const uint64_t elements = message_elements(step.src, slice);
-  if (is_silent(elements, step.src, slice)) return true;
-  const bool widened = is_accumulator(step.wire);
-  const uint64_t bytes = elements * width(widened);
+bool Execution::run_send(const Slice& slice, size_t step) {
+  const Move& move = outline_->moves[step];
+  const uint64_t elements = message_elements(slice, move, move.src);
+  if (is_silent(elements, move.src, slice)) return true;
+  const uint64_t bytes = elements * width(move.widened);
   const MessageHeader header{.call = call_->number,
-                             .slice = slice,
-                             .step = static_cast<uint32_t>(number),
+                             .slice = slice.number,
+                             .step = static_cast<uint32_t>(step),
                              .bytes = static_cast<uint32_t>(bytes),
-                             .signature = signature_of(step.src)};
-  const int wire_lane = transport_lane(lane);
-  if (step.peers.size() == 1 && is_one_chunk(step.src) &&
-      is_accumulator(step.src[0].space) == widened) {
-    const std::byte* const src = address(step.src[0].space, step.src[0].first, lane, turn);
-    return transport_->write(step.peers[0], wire_lane, header, {src, bytes}, outline_->slicing.credit);
+                             .signature = move.signature};
+  const int credit = outline_->slicing.credit;
+  if (move.one_piece && move.peers.size() == 1) {
+    return transport_->write(move.peer, slice.lane, header, {address(slice, move.src[0]), bytes},
+                             credit);
   }
-  std::byte* slot = transport_->reserve(step.peers, wire_lane, bytes, outline_->slicing.credit);
+  std::byte* slot = transport_->reserve(move.peers, slice.lane, bytes, credit);
   if (slot == nullptr) return false;
-  for (ChunkIterator from(step.src); from.more(); from.next()) {
-    const uint64_t count = slice_elements(from.space(), from.chunk(), slice);
+  for (const Piece& piece : move.src) {
+    const uint64_t count = elements_in(slice, piece);
     if (count == 0) continue;
-    convert(slot, widened, address(from.space(), from.chunk(), lane, turn),
-            is_accumulator(from.space()), count);
-    slot += count * width(widened);
+    convert(slot, move.widened, address(slice, piece), piece.widened, count);
+    slot += count * width(move.widened);
   }
   transport_->commit(header);
   return true;
 }
 
-bool Execution::run_recv(int lane, uint32_t turn, const Step& step) {
-  const uint32_t slice = slice_of(lane, turn);
-  const uint64_t elements = message_elements(step.dst, slice);
-  if (is_silent(elements, step.dst, slice)) return true;
-  const bool widened = is_accumulator(step.wire);
-  const uint64_t bytes = elements * width(widened);
-  const int peer = step.peers[0];
-  const int wire_lane = transport_lane(lane);
-  const MessageHeader* header = transport_->front(peer, wire_lane);
+bool Execution::run_recv(const Slice& slice, const Move& move) {
+  const uint64_t elements = message_elements(slice, move, move.dst);
+  if (is_silent(elements, move.dst, slice)) return true;
+  const MessageHeader* header = transport_->front(move.peer, slice.lane);
   if (header == nullptr) return false;
-  if (header->call != call_->number || !same(header->signature, signature_of(step.dst)) ||
-      header->slice != slice || header->bytes != bytes) {
-    unexpected_ = Unexpected{peer, *header, decode(signature_of(step.dst)), slice,
+  const uint64_t bytes = elements * width(move.widened);
+  if (header->call != call_->number || !same(header->signature, move.signature) ||
+      header->slice != slice.number || header->bytes != bytes) {
+    unexpected_ = Unexpected{move.peer, *header, decode(move.signature), slice.number,
                              static_cast<uint32_t>(bytes)};
     return false;
   }
-  if (step.kind == StepKind::recv && is_one_chunk(step.dst) &&
-      is_accumulator(step.dst[0].space) == widened) {
-    std::byte* const dst = address(step.dst[0].space, step.dst[0].first, lane, turn);
-    if (!transport_->read(peer, wire_lane, {dst, bytes})) return false;
+  if (move.one_piece) {
+    if (!transport_->read(move.peer, slice.lane, {address(slice, move.dst[0]), bytes})) {
+      return false;
+    }
   } else if (bytes > 0) {
-    const std::byte* received = transport_->payload(peer, wire_lane);
+    const std::byte* received = transport_->payload(move.peer, slice.lane);
     if (received == nullptr) return false;
-    take(lane, turn, step, received);
+    take(slice, move, received);
   }
-  transport_->release(peer, wire_lane);
+  transport_->release(move.peer, slice.lane);
   return true;
 }
 
 // dst = received, received op src, or src op received.
-void Execution::take(int lane, uint32_t turn, const Step& step, const std::byte* received) {
-  const uint32_t slice = slice_of(lane, turn);
-  const bool widened = is_accumulator(step.wire);
-  ChunkIterator from(step.src);
-  for (ChunkIterator to(step.dst); to.more(); to.next()) {
-    const uint64_t count = slice_elements(to.space(), to.chunk(), slice);
-    if (count > 0) {
-      std::byte* const dst = address(to.space(), to.chunk(), lane, turn);
-      const bool to_accumulator = is_accumulator(to.space());
-      if (step.kind == StepKind::recv) {
-        convert(dst, to_accumulator, received, widened, count);
-      } else {
-        const std::byte* const own = address(from.space(), from.chunk(), lane, turn);
-        const bool own_widened = is_accumulator(from.space());
-        if (step.received_on_left) {
-          combine(dst, received, own, count, {to_accumulator, widened, own_widened});
-        } else {
-          combine(dst, own, received, count, {to_accumulator, own_widened, widened});
-        }
-      }
-      received += count * width(widened);
-    }
-    if (step.kind == StepKind::recv_reduce) from.next();
-  }
-}
-
-void Execution::run_reduce(int lane, uint32_t turn, const Step& step) {
-  ChunkIterator a(step.src);
-  ChunkIterator b(step.src2);
-  for (ChunkIterator to(step.dst); to.more(); to.next(), a.next(), b.next()) {
-    const uint64_t count = slice_elements(to.space(), to.chunk(), slice_of(lane, turn));
+void Execution::take(const Slice& slice, const Move& move, const std::byte* received) {
+  for (size_t i = 0; i < move.dst.size(); ++i) {
+    const Piece& to = move.dst[i];
+    const uint64_t count = elements_in(slice, to);
     if (count == 0) continue;
-    combine(address(to.space(), to.chunk(), lane, turn), address(a.space(), a.chunk(), lane, turn),
-            address(b.space(), b.chunk(), lane, turn), count,
-            {is_accumulator(to.space()), is_accumulator(a.space()), is_accumulator(b.space())});
+    std::byte* const dst = address(slice, to);
+    if (move.kind == StepKind::recv) {
+      convert(dst, to.widened, received, move.widened, count);
+    } else {
+      const Piece& from = move.src[i];
+      const std::byte* const own = address(slice, from);
+      if (move.received_on_left) {
+        combine(dst, received, own, count, {to.widened, move.widened, from.widened});
+      } else {
+        combine(dst, own, received, count, {to.widened, from.widened, move.widened});
+      }
+    }
+    received += count * width(move.widened);
   }
 }
 
-void Execution::run_copy(int lane, uint32_t turn, const Step& step) {
-  ChunkIterator from(step.src);
-  for (ChunkIterator to(step.dst); to.more(); to.next(), from.next()) {
-    const uint64_t count = slice_elements(to.space(), to.chunk(), slice_of(lane, turn));
-    std::byte* const dst = address(to.space(), to.chunk(), lane, turn);
-    const std::byte* const src = address(from.space(), from.chunk(), lane, turn);
+void Execution::run_reduce(const Slice& slice, const Move& move) {
+  for (size_t i = 0; i < move.dst.size(); ++i) {
+    const Piece& to = move.dst[i];
+    const uint64_t count = elements_in(slice, to);
+    if (count == 0) continue;
+    combine(address(slice, to), address(slice, move.src[i]), address(slice, move.src2[i]), count,
+            {to.widened, move.src[i].widened, move.src2[i].widened});
+  }
+}
+
+void Execution::run_copy(const Slice& slice, const Move& move) {
+  for (size_t i = 0; i < move.dst.size(); ++i) {
+    const Piece& to = move.dst[i];
+    const uint64_t count = elements_in(slice, to);
+    std::byte* const dst = address(slice, to);
+    const std::byte* const src = address(slice, move.src[i]);
     if (count == 0 || dst == src) continue;
-    convert(dst, is_accumulator(to.space()), src, is_accumulator(from.space()), count);
+    convert(dst, to.widened, src, move.src[i].widened, count);
   }
 }
 
@@ -331,13 +307,23 @@ void Execution::convert(std::byte* dst, bool to_accumulator, const std::byte* sr
 
 std::vector<int> Execution::waiting_for() const {
   std::vector<int> peers;
-  for (const Lane& lane : lanes_) {
-    for (size_t queue = 0; queue < lane.cursors.size(); ++queue) {
-      const Cursor& cursor = lane.cursors[queue];
-      const Plan::Queue& q = plan_->queues[queue];
-      if (q.peer < 0 || cursor.turn == lane.turns || cursor.turn >= lane.oldest + kWindow) continue;
-      if (!ready(lane, cursor, q.steps[cursor.index])) continue;
-      if (std::ranges::find(peers, q.peer) == peers.end()) peers.push_back(q.peer);
+  const auto add = [&](int peer) {
+    if (peer >= 0 && std::ranges::find(peers, peer) == peers.end()) peers.push_back(peer);
+  };
+  if (short_) {
+    for (uint64_t rest = left_; rest != 0; rest &= rest - 1) {
+      const Move& move = outline_->moves[static_cast<size_t>(std::countr_zero(rest))];
+      if ((move.needs & left_) != 0) continue;
+      for (const int peer : move.peers) add(peer);
+    }
+  } else {
+    for (const Lane& lane : lanes_) {
+      for (size_t queue = 0; queue < lane.cursors.size(); ++queue) {
+        const Cursor& cursor = lane.cursors[queue];
+        const Plan::Queue& q = plan_->queues[queue];
+        if (cursor.turn == lane.turns || cursor.turn >= lane.oldest + kWindow) continue;
+        if (ready(lane, cursor, q.steps[cursor.index])) add(q.peer);
+      }
     }
   }
   std::ranges::sort(peers);

@@ -10,6 +10,9 @@
 //   local    [c]       [c]                at most kWindow slices
 //
 // Older slices never wait for younger ones, so what verify proves of one slice holds for all.
+//
+// A call of one slice and few steps needs no queues: the steps that are done are bits of one word,
+// and so are the steps that each one waits for, its queue's earlier steps among them.
 #pragma once
 
 #include <array>
@@ -46,8 +49,8 @@ class Execution {
   // `transport` may be null when the program does not communicate. `call` must live until the end.
   void start(const Call& call, Transport* transport);
   // True if anything moved.
-  bool progress();
-  bool done() const { return lanes_done_ == lanes_.size(); }
+  bool progress() { return short_ ? progress_short() : progress_lanes(); }
+  bool done() const { return short_ ? left_ == 0 : lanes_done_ == lanes_.size(); }
   const std::optional<Unexpected>& unexpected() const { return unexpected_; }
   // The peers whose message, or room for whose message, is waited for.
   std::vector<int> waiting_for() const;
@@ -66,56 +69,64 @@ class Execution {
     std::vector<uint8_t> done;                // by turn mod kWindow, then by step
     std::array<uint32_t, kWindow> left = {};  // steps that are not done, by turn mod kWindow
   };
+  // One slice: where in the call, and where its data is from what a piece says.
+  struct Slice {
+    uint32_t number = 0;
+    int lane = 0;                      // of the transport
+    uint64_t first = 0;                // element of each chunk
+    std::array<uint64_t, 3> shift{};  // bytes, by space
+  };
+
+  bool progress_short();
+  bool progress_lanes();
   void reset_lanes();
   bool progress_queue(Lane& lane, int number, size_t queue);
   bool ready(const Lane& lane, const Cursor& cursor, int32_t step) const;
   bool others_arrived(const Lane& lane, const Cursor& cursor, int32_t step) const;
-  bool run(int lane, uint32_t turn, int32_t step);
   void finish_step(Lane& lane, uint32_t turn, int32_t step);
   void advance(Lane& lane, size_t queue);
+  Slice slice_at(int lane, uint32_t turn) const;
 
-  bool run_send(int lane, uint32_t turn, int32_t number, const Step& step);
-  bool run_recv(int lane, uint32_t turn, const Step& step);
-  void run_reduce(int lane, uint32_t turn, const Step& step);
-  void run_copy(int lane, uint32_t turn, const Step& step);
-  void take(int lane, uint32_t turn, const Step& step, const std::byte* received);
+  bool run(const Slice& slice, size_t step);
+  bool run_send(const Slice& slice, size_t step);
+  bool run_recv(const Slice& slice, const Move& move);
+  void run_reduce(const Slice& slice, const Move& move);
+  void run_copy(const Slice& slice, const Move& move);
+  void take(const Slice& slice, const Move& move, const std::byte* received);
   void combine(std::byte* dst, const std::byte* a, const std::byte* b, uint64_t count,
                Formats formats) const;
   void convert(std::byte* dst, bool to_accumulator, const std::byte* src, bool from_accumulator,
                uint64_t count) const;
 
-  uint32_t slice_of(int lane, uint32_t turn) const {
-    return turn * static_cast<uint32_t>(lanes_.size()) + static_cast<uint32_t>(lane);
-  }
-  // Scratch holds accumulators where there are any.
-  bool is_accumulator(Space space) const { return outline_->accumulates && space == Space::scratch; }
-  bool is_accumulator(Wire wire) const {
-    return outline_->accumulates && wire == Wire::accumulator;
-  }
+  uint64_t elements_in(const Slice& slice, const Piece& piece) const;
+  uint64_t message_elements(const Slice& slice, const Move& move,
+                            std::span<const Piece> message) const;
+  bool is_silent(uint64_t elements, std::span<const Piece> message, const Slice& slice) const;
   uint64_t width(bool accumulator) const {
     return accumulator ? sizeof(float) : outline_->element_bytes;
   }
-  uint64_t slice_elements(Space space, int32_t chunk, uint32_t slice) const;
-  uint64_t message_elements(const RangeList& ranges, uint32_t slice) const;
-  bool is_silent(uint64_t elements, const RangeList& ranges, uint32_t slice) const;
-  std::array<uint64_t, 2> signature_of(const RangeList& ranges) const;
-  std::byte* address(Space space, int32_t chunk, int lane, uint32_t turn) const;
-  int transport_lane(int lane) const {
-    return outline_->point_to_point() ? transport_->lanes() : lane;
+  std::byte* address(const Slice& slice, const Piece& piece) const {
+    const auto space = static_cast<size_t>(piece.space);
+    return base_[space] + piece.offset + slice.shift[space];
   }
 
   const Call* call_ = nullptr;
   const Outline* outline_ = nullptr;  // the call's
   const Plan* plan_ = nullptr;        // the outline's
   Transport* transport_ = nullptr;
+  std::array<std::byte*, 3> base_ = {};  // by space; programs never write to the input
+  std::optional<Unexpected> unexpected_;
+
+  bool short_ = false;  // one slice and few steps:
+  uint64_t left_ = 0;   // the steps that are not done
+  // Otherwise:
   std::vector<Lane> lanes_;
   size_t lanes_done_ = 0;
+
   // Not cleared: programs declare more scratch chunks than each rank touches, and untouched pages
   // cost nothing.
   std::unique_ptr<std::byte[]> scratch_;
   uint64_t scratch_bytes_ = 0;
-  uint64_t scratch_chunk_bytes_ = 0;
-  std::optional<Unexpected> unexpected_;
 };
 
 }  // namespace tutti

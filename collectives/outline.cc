@@ -1,5 +1,9 @@
 #include "collectives/outline.h"
 
+#include <algorithm>
+
+#include "collectives/chunk_map.h"
+
 namespace tutti {
 
 void derive(Outline& outline, const Limits& limits) {
@@ -13,18 +17,22 @@ void derive(Outline& outline, const Limits& limits) {
   if (outline.plan == nullptr) return;
 
   const Plan& plan = *outline.plan;
-  outline.chunks = signature.uneven
-                       ? ChunkMap(plan, outline.input_blocks, outline.output_blocks,
-                                  outline.own_count, outline.element_bytes)
-                       : ChunkMap(plan, signature.count, outline.element_bytes);
-  if (outline.point_to_point()) {
-    outline.slicing = slice_p2p(signature.count, outline.element_bytes, limits);
-    return;
-  }
-  const bool may_widen = outline.accumulates && plan.program.scratch_chunks > 0;
-  outline.slicing = slice_collective(plan.collective, plan.program, outline.chunks.largest(),
-                                     may_widen ? sizeof(float) : outline.element_bytes,
-                                     outline.private_blocks, limits);
+  const ChunkMap chunks = signature.uneven
+                              ? ChunkMap(plan, outline.input_blocks, outline.output_blocks,
+                                         outline.own_count, outline.element_bytes)
+                              : ChunkMap(plan, signature.count, outline.element_bytes);
+  const Program& program = plan.program;
+  const uint64_t widest = outline.accumulates && program.scratch_chunks > 0
+                              ? sizeof(float)
+                              : outline.element_bytes;
+  outline.slicing = outline.point_to_point()
+                        ? slice_p2p(signature.count, outline.element_bytes, limits)
+                        : slice_collective(plan.collective, program, chunks.largest(), widest,
+                                           outline.private_blocks, limits);
+  const uint64_t scratch_chunk = std::min(outline.slicing.elements, chunks.largest()) * widest;
+  outline.scratch_bytes = scratch_chunk * static_cast<uint64_t>(program.scratch_chunks);
+  outline.moves.make(plan, chunks, outline.element_bytes, outline.accumulates, scratch_chunk,
+                     outline.signature_words, outline.private_blocks);
 }
 
 }  // namespace tutti

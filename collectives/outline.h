@@ -9,7 +9,7 @@
 
 #include "base/reduce.h"
 #include "collectives/algorithm.h"
-#include "collectives/chunk_map.h"
+#include "collectives/moves.h"
 #include "collectives/plan.h"
 #include "collectives/reduction.h"
 #include "collectives/request.h"
@@ -39,8 +39,9 @@ struct Outline {
   ReduceKernel kernel = nullptr;
   bool accumulates = false;  // in float, which is not the element type
   uint64_t element_bytes = 1;
-  ChunkMap chunks;
   Slicing slicing;
+  Moves moves;
+  uint64_t scratch_bytes = 0;  // for one slice
 
   bool point_to_point() const { return peer >= 0; }
 };

@@ -3,8 +3,9 @@
 //   header | doorbells | acks[reader][sender] | cells[sender][reader][lane][] | arena[sender]
 //
 // A cell is one cache line and holds a whole message header, its own sequence number, and either
-// the payload itself or the number of the arena slot that has it. Every counter has a single
-// writer.
+// the payload itself or the number of the arena slot that has it. It also tells how far the sender
+// has got with the messages that came the other way, so that ranks which talk to each other need
+// not look at each other's acks. Every counter has a single writer.
 #pragma once
 
 #include <array>
@@ -24,7 +25,8 @@ inline constexpr size_t kInlineBytes = 24;  // payload that fits into a cell
 
 struct alignas(64) Cell {
   std::atomic<uint32_t> sequence;  // the n-th message on this connection has n; written last
-  int32_t slot;                    // in the sender's arena; -1: the payload is here
+  int16_t slot;                    // in the sender's arena; -1: the payload is here
+  uint16_t released;               // by the sender, of the reader's messages on this lane; the low bits
   MessageHeader header;
   std::byte payload[kInlineBytes];
 };

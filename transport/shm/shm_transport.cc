@@ -67,8 +67,7 @@ int ShmTransport::attached() const {
 }
 
 // Takes back what the reader has released.
-void ShmTransport::reap(Out& connection, int peer, int lane) {
-  const uint32_t released = connection.released->load(std::memory_order_acquire);
+void ShmTransport::reap(Out& connection, int peer, int lane, uint32_t released) {
   for (; connection.reaped != released; ++connection.reaped) {
     const int slot = connection.slot[connection.reaped % kCells];
     if (slot < 0) continue;
@@ -126,19 +125,36 @@ std::byte* ShmTransport::reserve(std::span<const int> peers, int lane, size_t by
 
 void ShmTransport::commit(const MessageHeader& header) {
   if (slot_ >= 0 && !is_p2p(lane_)) readers_left_[slot_] = static_cast<int>(peers_.size());
-  for (const int peer : peers_) {
-    Out& connection = out(peer, lane_);
-    Cell& cell = connection.cells[connection.sent % kCells];
-    connection.slot[connection.sent % kCells] = slot_;
-    connection.held += slot_ >= 0 ? 1 : 0;
-    ++connection.sent;
-    cell.slot = slot_;
-    cell.header = header;
-    if (slot_ < 0 && header.bytes > 0) std::memcpy(cell.payload, small_.data(), header.bytes);
-    cell.sequence.store(connection.sent, std::memory_order_release);
-    ring(*connection.reader);
-  }
+  for (const int peer : peers_) publish(peer, lane_, header, slot_, small_.data());
   slot_ = -1;
+}
+
+// A small message goes without what reserve() and commit() keep of it in between.
+bool ShmTransport::write(int peer, int lane, const MessageHeader& header,
+                         std::span<const std::byte> payload, int credit) {
+  if (payload.size() > kInlineBytes) return Transport::write(peer, lane, header, payload, credit);
+  Out& connection = out(peer, lane);
+  if (connection.sent - connection.reaped >= kCells) {
+    reap(connection, peer, lane);
+    if (connection.sent - connection.reaped >= kCells) return false;
+  }
+  publish(peer, lane, header, -1, payload.data());
+  return true;
+}
+
+void ShmTransport::publish(int peer, int lane, const MessageHeader& header, int slot,
+                           const std::byte* payload) {
+  Out& connection = out(peer, lane);
+  const uint32_t index = connection.sent++ % kCells;
+  Cell& cell = connection.cells[index];
+  connection.slot[index] = slot;
+  connection.held += slot >= 0 ? 1 : 0;
+  cell.slot = static_cast<int16_t>(slot);
+  cell.released = static_cast<uint16_t>(in(peer, lane).taken);
+  cell.header = header;
+  if (slot < 0 && header.bytes > 0) std::memcpy(cell.payload, payload, header.bytes);
+  cell.sequence.store(connection.sent, std::memory_order_release);
+  ring(*connection.reader);
 }
 
 const MessageHeader* ShmTransport::front(int peer, int lane) {
@@ -164,6 +180,11 @@ bool ShmTransport::read(int peer, int lane, std::span<std::byte> destination) {
 
 void ShmTransport::release(int peer, int lane) {
   In& connection = in(peer, lane);
+  Out& back = out(peer, lane);
+  const auto more = static_cast<uint16_t>(connection.cells[connection.taken % kCells].released -
+                                          static_cast<uint16_t>(back.reaped));
+  // Unless the acks have told already.
+  if (more > 0 && more <= kCells) reap(back, peer, lane, back.reaped + more);
   connection.released->store(++connection.taken, std::memory_order_release);
   ring(*connection.sender);
 }

@@ -30,6 +30,8 @@ class ShmTransport final : public Transport {
 
   std::byte* reserve(std::span<const int> peers, int lane, size_t bytes, int credit) override;
   void commit(const MessageHeader& header) override;
+  bool write(int peer, int lane, const MessageHeader& header, std::span<const std::byte> payload,
+             int credit) override;
   const MessageHeader* front(int peer, int lane) override;
   const std::byte* payload(int peer, int lane) override;
   bool read(int peer, int lane, std::span<std::byte> destination) override;
@@ -62,7 +64,12 @@ class ShmTransport final : public Transport {
   Out& out(int peer, int lane) { return out_[peer * (geometry_.lanes + 1) + lane]; }
   In& in(int peer, int lane) { return in_[peer * (geometry_.lanes + 1) + lane]; }
   bool is_p2p(int lane) const { return lane == geometry_.lanes; }
-  void reap(Out& connection, int peer, int lane);
+  void publish(int peer, int lane, const MessageHeader& header, int slot,
+               const std::byte* payload);
+  void reap(Out& connection, int peer, int lane) {
+    reap(connection, peer, lane, connection.released->load(std::memory_order_acquire));
+  }
+  void reap(Out& connection, int peer, int lane, uint32_t released);
   int take_slot(int peer, int lane);
   void take_back();
   void ring(shm::Doorbell& bell) const;

@@ -1,0 +1,45 @@
+// One rank's part of an all-reduce whose other message is there already: how many instructions it
+// takes. Run under callgrind, which counts what is executed within counted_call(); see
+// bench/micro/count_instructions.
+//
+//   hot_path BYTES CALLS
+#include <cstdio>
+#include <cstdlib>
+#include <vector>
+
+#include "bench/micro/pair.h"
+
+namespace {
+
+using tutti::Buffer;
+using tutti::Communicator;
+
+[[gnu::noinline]] void counted_call(Communicator& comm, const Buffer& input, const Buffer& output) {
+  comm.all_reduce(tutti::as_const(input), output);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 3) {
+    std::fprintf(stderr, "usage: hot_path BYTES CALLS\n");
+    return 2;
+  }
+  const size_t count = std::strtoul(argv[1], nullptr, 10) / sizeof(float);
+  const int calls = std::atoi(argv[2]);
+  auto [first, second] = tutti::bench::make_pair_of_ranks();
+  std::vector<float> values(count, 1);
+  std::vector<float> others(count, 2);
+  std::vector<float> sum(count);
+  std::vector<float> other_sum(count);
+  for (int i = 0; i < calls; ++i) {
+    const Buffer input = tutti::buffer_of(std::span(values));
+    tutti::Work work =
+        first.all_reduce_async(tutti::as_const(input), tutti::buffer_of(std::span(sum)));
+    counted_call(second, tutti::buffer_of(std::span(others)),
+                 tutti::buffer_of(std::span(other_sum)));
+    work.wait();
+    if (count > 0 && (sum.back() != 3 || other_sum.back() != 3)) return 1;
+  }
+  return 0;
+}

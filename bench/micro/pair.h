@@ -1,0 +1,13 @@
+// Two ranks in one process, both driven by the calling thread: what one rank does in a call is seen
+// without a wait for the other.
+#pragma once
+
+#include <array>
+
+#include "collectives/communicator.h"
+
+namespace tutti::bench {
+
+std::array<Communicator, 2> make_pair_of_ranks();
+
+}  // namespace tutti::bench

@@ -206,13 +206,16 @@ void CommunicatorImpl::check_answers(const Operation& operation) {
   const Call& call = operation.call;
   const Signature& mine = operation.outline->signature;
   std::map<int, PeerState> answers;
+  std::vector<int> waits_for;
   {
     std::lock_guard lock(stall_mutex_);
     if (asked_call_ != (operation.peer() < 0 ? call.number : 0)) return;
     answers = answers_;
+    waits_for = waits_for_;
   }
   for (const auto& [peer, state] : answers) {
-    if (state.destroyed) {
+    // Of others who wait for one that is gone, the first to see it is the one to say so.
+    if (state.destroyed && std::ranges::find(waits_for, peer) != waits_for.end()) {
       raise_gone(operation, peer, "has destroyed the communicator");
     } else if (operation.peer() < 0 && state.made_call && !(state.signature == mine)) {
       raise_mismatch(call.number, mine, peer, call.number, state.signature);

@@ -92,7 +92,9 @@ CommunicatorImpl::CallKey CommunicatorImpl::key_of(const Request& request,
   const ConstBuffer& in = request.input;
   const Buffer& out = request.output;
   uint64_t rest = static_cast<uint32_t>(request.root);
-  const auto add = [&](auto value, int bits) { rest = rest << bits | static_cast<uint64_t>(value); };
+  const auto add = [&](auto value, int bits) {
+    rest = rest << bits | static_cast<uint64_t>(value);
+  };
   add(request.collective, 5);
   add(request.op.op, 5);
   add(in.dtype, 8);
@@ -107,9 +109,9 @@ CommunicatorImpl::CallKey CommunicatorImpl::key_of(const Request& request,
 }
 
 size_t CommunicatorImpl::slot_of(const CallKey& key) {
-  const uint64_t hash = (key.input_count * 0x9e3779b97f4a7c15 ^ key.output_count) *
-                            0x94d049bb133111eb ^
-                        key.rest * 0xbf58476d1ce4e5b9;
+  const uint64_t hash =
+      (key.input_count * 0x9e3779b97f4a7c15 ^ key.output_count) * 0x94d049bb133111eb ^
+      key.rest * 0xbf58476d1ce4e5b9;
   return hash >> (64 - kKeptBits);
 }
 
@@ -313,7 +315,8 @@ void CommunicatorImpl::finish(const std::shared_ptr<Operation>& operation,
   record_start(*operation);
   if (at_once) return record_end(*operation);
   if (!engine_->oversubscribed()) {
-    for (int round = 0; round < kRounds && engine_->active() == 0 && callers_.load() == 0; ++round) {
+    for (int round = 0; round < kRounds && engine_->active() == 0 && callers_.load() == 0;
+         ++round) {
       progress_locked();
       if (operation->done.load(std::memory_order_relaxed)) return;
     }

@@ -167,12 +167,12 @@ void CommunicatorImpl::report_unexpected(const Operation& operation, const Unexp
   const Signature& mine = operation.outline->signature;
   const Signature theirs = decode(message.header.signature);
   if (message.header.call == call.number && theirs == message.expected) {
-    raise_everywhere(Error(ErrorCode::connection_lost,
-                           cat(describe(message.peer), " sent ", message.header.bytes,
-                               " bytes for slice ", message.header.slice, " of call ", call.number,
-                               " (", to_string(mine), ") where ", describe(rank_),
-                               " expected ", message.bytes, " bytes for slice ", message.slice),
-                           {.cause = "the message was cut off or damaged on its way"}));
+    raise_everywhere(
+        Error(ErrorCode::connection_lost,
+              cat(describe(message.peer), " sent ", message.header.bytes, " bytes for slice ",
+                  message.header.slice, " of call ", call.number, " (", to_string(mine), ") where ",
+                  describe(rank_), " expected ", message.bytes, " bytes for slice ", message.slice),
+              {.cause = "the message was cut off or damaged on its way"}));
     return;
   }
   raise_mismatch(call.number, message.expected, message.peer, message.header.call, theirs);

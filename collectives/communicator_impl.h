@@ -69,7 +69,7 @@ class CommunicatorImpl final : public ControlClient,
   void on_opened(int rank, int lane, Fd socket) override;
 
  private:
-  struct Stream {  // point-to-point calls with one peer in one direction
+  struct Stream {                   // point-to-point calls with one peer in one direction
     std::vector<Operation*> calls;  // the first one runs
     Execution execution;
     uint32_t made = 0;
@@ -186,7 +186,7 @@ class CommunicatorImpl final : public ControlClient,
   int p2p_active_ = 0;
   std::vector<std::shared_ptr<Operation>> pool_;  // all there are
   std::array<KeptOutline, size_t{1} << kKeptBits> kept_;
-  std::shared_ptr<const Outline> new_outline_;  // of a call that is not kept
+  std::shared_ptr<const Outline> new_outline_;                       // of a call that is not kept
   std::map<std::pair<uint16_t, int>, std::unique_ptr<Plan>> plans_;  // (algorithm, root)
 
   // What the control thread and a stalled wait tell each other.

@@ -8,6 +8,10 @@ namespace tutti {
 
 namespace {
 
+// What is received is reduced in parts of so many elements, each given back while it is in the
+// innermost cache.
+constexpr uint64_t kBlockElements = 256;
+
 // Where memcmp would be called for two words.
 bool same(const std::array<uint64_t, 2>& a, const std::array<uint64_t, 2>& b) {
   return a[0] == b[0] && a[1] == b[1];
@@ -138,8 +142,7 @@ void Execution::finish_step(Lane& lane, uint32_t turn, int32_t step) {
 }
 
 Execution::Slice Execution::slice_at(int lane, uint32_t turn) const {
-  const uint32_t number =
-      turn * static_cast<uint32_t>(lanes_.size()) + static_cast<uint32_t>(lane);
+  const uint32_t number = turn * static_cast<uint32_t>(lanes_.size()) + static_cast<uint32_t>(lane);
   const uint64_t first = number * outline_->slicing.elements;
   const uint64_t shift = first * outline_->element_bytes;
   const uint64_t set = static_cast<uint64_t>(lane) * kWindow + turn % kWindow;
@@ -244,23 +247,32 @@ bool Execution::run_recv(const Slice& slice, const Move& move) {
 
 // dst = received, received op src, or src op received.
 void Execution::take(const Slice& slice, const Move& move, const std::byte* received) {
+  const std::byte* const start = received;
   for (size_t i = 0; i < move.dst.size(); ++i) {
     const Piece& to = move.dst[i];
-    const uint64_t count = elements_in(slice, to);
-    if (count == 0) continue;
-    std::byte* const dst = address(slice, to);
+    uint64_t left = elements_in(slice, to);
+    if (left == 0) continue;
+    std::byte* dst = address(slice, to);
     if (move.kind == StepKind::recv) {
-      convert(dst, to.widened, received, move.widened, count);
-    } else {
-      const Piece& from = move.src[i];
-      const std::byte* const own = address(slice, from);
+      convert(dst, to.widened, received, move.widened, left);
+      received += left * width(move.widened);
+      continue;
+    }
+    const Piece& from = move.src[i];
+    const std::byte* own = address(slice, from);
+    while (left > 0) {
+      const uint64_t count = std::min(left, kBlockElements);
       if (move.received_on_left) {
         combine(dst, received, own, count, {to.widened, move.widened, from.widened});
       } else {
         combine(dst, own, received, count, {to.widened, from.widened, move.widened});
       }
+      left -= count;
+      dst += count * width(to.widened);
+      own += count * width(from.widened);
+      received += count * width(move.widened);
+      if (left > 0) transport_->used(move.peer, slice.lane, static_cast<size_t>(received - start));
     }
-    received += count * width(move.widened);
   }
 }
 

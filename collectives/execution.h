@@ -72,8 +72,8 @@ class Execution {
   // One slice: where in the call, and where its data is from what a piece says.
   struct Slice {
     uint32_t number = 0;
-    int lane = 0;                      // of the transport
-    uint64_t first = 0;                // element of each chunk
+    int lane = 0;                     // of the transport
+    uint64_t first = 0;               // element of each chunk
     std::array<uint64_t, 3> shift{};  // bytes, by space
   };
 

@@ -22,9 +22,8 @@ void derive(Outline& outline, const Limits& limits) {
                                          outline.own_count, outline.element_bytes)
                               : ChunkMap(plan, signature.count, outline.element_bytes);
   const Program& program = plan.program;
-  const uint64_t widest = outline.accumulates && program.scratch_chunks > 0
-                              ? sizeof(float)
-                              : outline.element_bytes;
+  const uint64_t widest =
+      outline.accumulates && program.scratch_chunks > 0 ? sizeof(float) : outline.element_bytes;
   outline.slicing = outline.point_to_point()
                         ? slice_p2p(signature.count, outline.element_bytes, limits)
                         : slice_collective(plan.collective, program, chunks.largest(), widest,

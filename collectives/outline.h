@@ -27,8 +27,8 @@ struct Outline {
   bool private_blocks = false;  // each rank knows its own blocks only
   Blocks input_blocks;          // of the v-variants
   Blocks output_blocks;
-  uint64_t own_count = 0;    // v-variants: of the buffer that is one block
-  uint64_t input_count = 0;  // elements of the input,
+  uint64_t own_count = 0;     // v-variants: of the buffer that is one block
+  uint64_t input_count = 0;   // elements of the input,
   uint64_t result_count = 0;  // and of the output where it has a result,
   int combined = 1;           // which combines so many ranks' inputs
 

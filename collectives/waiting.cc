@@ -131,8 +131,9 @@ void CommunicatorImpl::look_at_stall(Operation& operation, Patience& patience) {
   if (waited > (tcp_ != nullptr ? kTcpLeftGraceNs : kLeftGraceNs)) check_left(operation);
   if (waited > kSayAfterNs && !patience.said) {
     patience.said = true;
-    log(LogLevel::warning, cat("waiting for ", kSayAfterNs / 1'000'000'000, " s in ",
-                               to_string(operation.outline->signature), explain_missing(operation)));
+    log(LogLevel::warning,
+        cat("waiting for ", kSayAfterNs / 1'000'000'000, " s in ",
+            to_string(operation.outline->signature), explain_missing(operation)));
   }
 }
 

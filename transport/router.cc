@@ -88,6 +88,11 @@ bool Router::read(int peer, int lane, std::span<std::byte> destination) {
   return p.transport->read(p.rank, p.lane, destination);
 }
 
+void Router::used(int peer, int lane, size_t bytes) {
+  const Path p = path(peer, lane);
+  p.transport->used(p.rank, p.lane, bytes);
+}
+
 void Router::release(int peer, int lane) {
   const Path p = path(peer, lane);
   p.transport->release(p.rank, p.lane);

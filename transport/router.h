@@ -30,6 +30,7 @@ class Router final : public Transport {
   const MessageHeader* front(int peer, int lane) override;
   const std::byte* payload(int peer, int lane) override;
   bool read(int peer, int lane, std::span<std::byte> destination) override;
+  void used(int peer, int lane, size_t bytes) override;
   void release(int peer, int lane) override;
   bool progress() override;
   void arm() override;

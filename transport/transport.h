@@ -67,6 +67,13 @@ class Transport {
   // Places the payload (destination.size() is header.bytes); false: not complete yet, call again
   // with the same destination. Not to be mixed with payload() for one message.
   virtual bool read(int peer, int lane, std::span<std::byte> destination) = 0;
+  // The reader needs no more of the payload before `bytes`. Said block by block, while what was
+  // read is still at hand, it saves time (ShmTransport); release() says it of the rest.
+  virtual void used(int peer, int lane, size_t bytes) {
+    static_cast<void>(peer);
+    static_cast<void>(lane);
+    static_cast<void>(bytes);
+  }
   virtual void release(int peer, int lane) = 0;
 
   // Moves bytes where that takes somebody's hand (sockets). True if anything moved.

@@ -47,6 +47,7 @@ class FaultTransport final : public Transport {
   bool read(int peer, int lane, std::span<std::byte> destination) override {
     return inner_->read(peer, lane, destination);
   }
+  void used(int peer, int lane, size_t bytes) override { inner_->used(peer, lane, bytes); }
   void release(int peer, int lane) override { inner_->release(peer, lane); }
   bool progress() override { return !stalled_ && inner_->progress(); }
   void arm() override { inner_->arm(); }

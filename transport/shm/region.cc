@@ -20,7 +20,7 @@ namespace {
 // The payload memory of one rank. Messages of 128 KiB are up to twice as fast as messages of 16 KiB
 // (2 ranks, 1 MiB, Zen 4: 60 against 135 us): readers do best on lines that have left the writer's
 // L2.
-constexpr size_t kArenaBytes = 1 << 20;
+constexpr size_t kArenaBytes = 512 << 10;
 constexpr size_t kP2pArenaBytes = 64 << 10;
 
 constexpr size_t round_down(size_t bytes, size_t unit) { return bytes / unit * unit; }

@@ -22,11 +22,12 @@ namespace tutti::shm {
 inline constexpr int kMaxLanes = 15;        // collective lanes; one more is for point-to-point
 inline constexpr uint32_t kCells = 4;       // messages under way per connection
 inline constexpr size_t kInlineBytes = 24;  // payload that fits into a cell
+inline constexpr int kShared = 1 << 14;     // added to a slot's number: it has several readers
 
 struct alignas(64) Cell {
   std::atomic<uint32_t> sequence;  // the n-th message on this connection has n; written last
   int16_t slot;                    // in the sender's arena; -1: the payload is here
-  uint16_t released;               // by the sender, of the reader's messages on this lane; the low bits
+  uint16_t released;  // by the sender, of the reader's messages on this lane; the low bits
   MessageHeader header;
   std::byte payload[kInlineBytes];
 };

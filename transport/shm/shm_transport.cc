@@ -4,6 +4,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <climits>
 #include <cstring>
 #include <ctime>
@@ -17,6 +18,8 @@ using shm::kCells;
 using shm::kInlineBytes;
 
 namespace {
+
+constexpr size_t kLine = 64;
 
 void futex_wait(std::atomic<uint32_t>& word, uint32_t value, std::chrono::microseconds at_most) {
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(at_most);
@@ -125,7 +128,8 @@ std::byte* ShmTransport::reserve(std::span<const int> peers, int lane, size_t by
 
 void ShmTransport::commit(const MessageHeader& header) {
   if (slot_ >= 0 && !is_p2p(lane_)) readers_left_[slot_] = static_cast<int>(peers_.size());
-  for (const int peer : peers_) publish(peer, lane_, header, slot_, small_.data());
+  const int slot = slot_ >= 0 && peers_.size() > 1 ? slot_ | shm::kShared : slot_;
+  for (const int peer : peers_) publish(peer, lane_, header, slot, small_.data());
   slot_ = -1;
 }
 
@@ -147,7 +151,7 @@ void ShmTransport::publish(int peer, int lane, const MessageHeader& header, int 
   Out& connection = out(peer, lane);
   const uint32_t index = connection.sent++ % kCells;
   Cell& cell = connection.cells[index];
-  connection.slot[index] = slot;
+  connection.slot[index] = slot < 0 ? slot : slot & ~shm::kShared;
   connection.held += slot >= 0 ? 1 : 0;
   cell.slot = static_cast<int16_t>(slot);
   cell.released = static_cast<uint16_t>(in(peer, lane).taken);
@@ -168,18 +172,42 @@ const std::byte* ShmTransport::payload(int peer, int lane) {
   const In& connection = in(peer, lane);
   const Cell& cell = connection.cells[connection.taken % kCells];
   if (cell.slot < 0) return cell.payload;
-  return region_->at<std::byte>(is_p2p(lane) ? geometry_.p2p_slot(peer, rank_, cell.slot)
-                                             : geometry_.slot(peer, cell.slot));
+  return slot_of(cell, peer, lane);
+}
+
+std::byte* ShmTransport::slot_of(const Cell& cell, int peer, int lane) const {
+  const int slot = cell.slot & ~shm::kShared;
+  return region_->at<std::byte>(is_p2p(lane) ? geometry_.p2p_slot(peer, rank_, slot)
+                                             : geometry_.slot(peer, slot));
 }
 
 bool ShmTransport::read(int peer, int lane, std::span<std::byte> destination) {
-  if (destination.empty()) return true;
-  std::memcpy(destination.data(), payload(peer, lane), destination.size());
+  constexpr size_t kBlock = 1024;
+  const std::byte* const from = payload(peer, lane);
+  for (size_t done = 0; done < destination.size();) {
+    const size_t bytes = std::min(kBlock, destination.size() - done);
+    std::memcpy(destination.data() + done, from + done, bytes);
+    done += bytes;
+    used(peer, lane, done);
+  }
   return true;
+}
+
+// Takes the whole lines before `bytes` over.
+void ShmTransport::used(int peer, int lane, size_t bytes) {
+  In& connection = in(peer, lane);
+  const Cell& cell = connection.cells[connection.taken % kCells];
+  if (cell.slot < 0 || (cell.slot & shm::kShared) != 0) return;
+  std::byte* const slot = slot_of(cell, peer, lane);
+  for (; connection.taken_over + kLine <= bytes; connection.taken_over += kLine) {
+    *reinterpret_cast<volatile uint32_t*>(slot + connection.taken_over) = 0;
+  }
 }
 
 void ShmTransport::release(int peer, int lane) {
   In& connection = in(peer, lane);
+  used(peer, lane, connection.cells[connection.taken % kCells].header.bytes + kLine - 1);
+  connection.taken_over = 0;
   Out& back = out(peer, lane);
   const auto more = static_cast<uint16_t>(connection.cells[connection.taken % kCells].released -
                                           static_cast<uint16_t>(back.reaped));

@@ -7,6 +7,11 @@
 //           ring if it sleeps                payload: in the sender's slot, read in place
 //                                ◄───────    release: count up in its ack line
 //
+// Who reads a slot alone also writes into each of its lines, right after it has read it. The line
+// is then in the reader's cache only, and goes back to the sender's in one transfer when that
+// writes again. Else both would hold it, and every store of the sender would first have to take the
+// reader's copy away: four times as long for 32 KiB on Zen 4 (README.md).
+//
 // No system call unless a rank sleeps or must be woken, no lock, no read-modify-write atomic.
 #pragma once
 
@@ -35,6 +40,7 @@ class ShmTransport final : public Transport {
   const MessageHeader* front(int peer, int lane) override;
   const std::byte* payload(int peer, int lane) override;
   bool read(int peer, int lane, std::span<std::byte> destination) override;
+  void used(int peer, int lane, size_t bytes) override;
   void release(int peer, int lane) override;
   void arm() override;
   void disarm() override;
@@ -59,17 +65,18 @@ class ShmTransport final : public Transport {
     std::atomic<uint32_t>* released = nullptr;
     shm::Doorbell* sender = nullptr;
     uint32_t taken = 0;
+    size_t taken_over = 0;  // bytes of the front message's slot that are this rank's
   };
 
   Out& out(int peer, int lane) { return out_[peer * (geometry_.lanes + 1) + lane]; }
   In& in(int peer, int lane) { return in_[peer * (geometry_.lanes + 1) + lane]; }
   bool is_p2p(int lane) const { return lane == geometry_.lanes; }
-  void publish(int peer, int lane, const MessageHeader& header, int slot,
-               const std::byte* payload);
+  void publish(int peer, int lane, const MessageHeader& header, int slot, const std::byte* payload);
   void reap(Out& connection, int peer, int lane) {
     reap(connection, peer, lane, connection.released->load(std::memory_order_acquire));
   }
   void reap(Out& connection, int peer, int lane, uint32_t released);
+  std::byte* slot_of(const shm::Cell& cell, int peer, int lane) const;
   int take_slot(int peer, int lane);
   void take_back();
   void ring(shm::Doorbell& bell) const;

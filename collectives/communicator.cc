@@ -90,16 +90,28 @@ Communicator Communicator::split(int color, int key) {
 }
 
 std::shared_ptr<void> Communicator::allocate_bytes(size_t count, size_t element_bytes) {
-  require(impl_);
   size_t bytes = 0;
   if (__builtin_mul_overflow(count, element_bytes, &bytes)) {
     throw Error(ErrorCode::invalid_argument, cat("allocate: ", count, " elements are too many"));
+  }
+  if (const std::shared_ptr<shm::Heap> heap = require(impl_).heap()) {
+    if (std::byte* const memory = heap->allocate(bytes)) {
+      return {memory, [heap](std::byte* data) { heap->free(data); }};
+    }
   }
   const size_t mapped = std::max<size_t>(bytes, 1);
   void* memory =
       ::mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) throw system_error(cat("allocating ", bytes, " bytes"), errno);
   return {memory, [mapped](void* base) { ::munmap(base, mapped); }};
+}
+
+Registration Communicator::register_memory(void* data, size_t bytes) {
+  const std::shared_ptr<shm::Heap> heap = require(impl_).heap();
+  if (!heap) return {};
+  const std::span<std::byte> range(static_cast<std::byte*>(data), bytes);
+  heap->adopt(range);
+  return std::shared_ptr<void>(data, [heap, range](void*) { heap->release(range); });
 }
 
 // ---- calls

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "collectives/cost_model.h"
+#include "collectives/heaps.h"
 #include "transport/bootstrap/control.h"
 
 namespace tutti::internal {
@@ -17,9 +18,13 @@ class CommunicatorImpl;
 class Engine {
  public:
   Engine(std::shared_ptr<Control> control, bool oversubscribed, const CostModel& cost_model)
-      : control_(std::move(control)), oversubscribed_(oversubscribed), cost_model_(cost_model) {}
+      : control_(std::move(control)),
+        oversubscribed_(oversubscribed),
+        cost_model_(cost_model),
+        heaps_(*control_) {}
 
   Control& control() const { return *control_; }
+  HeapTable& heaps() { return heaps_; }
   // More ranks on this host than cores: waiting must give way at once.
   bool oversubscribed() const { return oversubscribed_; }
   // Rank 0's, so that all ranks choose alike.
@@ -40,6 +45,7 @@ class Engine {
   const std::shared_ptr<Control> control_;
   const bool oversubscribed_;
   const CostModel cost_model_;
+  HeapTable heaps_;
   std::atomic<int> active_{0};
   std::mutex mutex_;
   std::vector<CommunicatorImpl*> communicators_;

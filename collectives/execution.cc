@@ -12,6 +12,9 @@ namespace {
 // innermost cache.
 constexpr uint64_t kBlockElements = 256;
 
+// Less is copied sooner than it comes back.
+constexpr uint64_t kLeastLent = 4 << 10;
+
 // Where memcmp would be called for two words.
 bool same(const std::array<uint64_t, 2>& a, const std::array<uint64_t, 2>& b) {
   return a[0] == b[0] && a[1] == b[1];
@@ -25,11 +28,13 @@ void Execution::start(const Call& call, Transport* transport) {
   plan_ = outline_->plan;
   transport_ = transport;
   if (unexpected_) unexpected_.reset();
+  loans_.clear();
   const size_t steps = outline_->moves.size();
   short_ = outline_->slicing.slices <= 1 && outline_->moves.few();
   uint64_t sets = 1;
   if (short_) {
     left_ = outline_->slicing.slices == 0 || steps == 0 ? 0 : ~uint64_t{0} >> (64 - steps);
+    ahead_ = left_;
   } else {
     reset_lanes();
     sets = kWindow * lanes_.size();
@@ -46,16 +51,32 @@ void Execution::start(const Call& call, Transport* transport) {
 
 bool Execution::progress_short() {
   const Slice slice{.lane = outline_->point_to_point() ? transport_->lanes() : 0};
-  const uint64_t before = left_;
-  for (uint64_t rest = left_; rest != 0; rest &= rest - 1) {
+  const uint64_t before = ahead_;
+  for (uint64_t rest = ahead_; rest != 0; rest &= rest - 1) {
     const int step = std::countr_zero(rest);
     const Move& move = outline_->moves[static_cast<size_t>(step)];
-    if ((move.needs & left_) == 0 && run(slice, static_cast<size_t>(step))) {
-      left_ &= ~(uint64_t{1} << step);
-    }
+    if ((move.needs & left_) != 0 || (move.after & ahead_) != 0) continue;
+    const Outcome outcome = run(slice, static_cast<size_t>(step));
+    const uint64_t bit = uint64_t{1} << step;
+    if (outcome != Outcome::waits) ahead_ &= ~bit;
+    if (outcome == Outcome::done) left_ &= ~bit;
+    if (outcome == Outcome::lent) loans_.back().step = step;
     if (unexpected_) break;
   }
-  return left_ != before;
+  return ahead_ != before;
+}
+
+bool Execution::take_back() {
+  const auto is_back = [&](const Loan& loan) {
+    if (!transport_->take_back(loan.number)) return false;
+    if (short_) {
+      left_ &= ~(uint64_t{1} << loan.step);
+    } else {
+      finish_step(lanes_[static_cast<size_t>(loan.lane)], loan.turn, loan.step);
+    }
+    return true;
+  };
+  return std::erase_if(loans_, is_back) > 0;
 }
 
 // ---- lanes of slices
@@ -86,7 +107,6 @@ bool Execution::progress_lanes() {
       moved |= progress_queue(lane, static_cast<int>(i), queue);
       if (unexpected_) return moved;
     }
-    if (lane.oldest == lane.turns) ++lanes_done_;
   }
   return moved;
 }
@@ -103,10 +123,15 @@ bool Execution::progress_queue(Lane& lane, int number, size_t queue) {
         (shared[0] != static_cast<int32_t>(queue) || !others_arrived(lane, cursor, step))) {
       return moved;
     }
-    if (!ready(lane, cursor, step) || !run(slice_at(number, cursor.turn), step)) return moved;
+    if (!ready(lane, cursor, step)) return moved;
+    const Outcome outcome = run(slice_at(number, cursor.turn), step);
+    if (outcome == Outcome::waits) return moved;
     if (shared.empty()) advance(lane, queue);
     for (const int32_t other : shared) advance(lane, other);
-    finish_step(lane, cursor.turn, step);
+    if (outcome == Outcome::done) finish_step(lane, cursor.turn, step);
+    if (outcome == Outcome::lent) {
+      loans_.back() = {loans_.back().number, number, cursor.turn, step};
+    }
     moved = true;
   }
 }
@@ -137,7 +162,7 @@ void Execution::finish_step(Lane& lane, uint32_t turn, int32_t step) {
     const size_t slot = lane.oldest % kWindow;
     std::fill_n(lane.done.begin() + static_cast<ptrdiff_t>(slot * steps), steps, 0);
     lane.left[slot] = steps;
-    ++lane.oldest;
+    if (++lane.oldest == lane.turns) ++lanes_done_;
   }
 }
 
@@ -175,28 +200,28 @@ bool Execution::is_silent(uint64_t elements, std::span<const Piece> message,
   return !outline_->point_to_point() && (!outline_->private_blocks || slice.number > 0);
 }
 
-bool Execution::run(const Slice& slice, size_t step) {
+Execution::Outcome Execution::run(const Slice& slice, size_t step) {
   const Move& move = outline_->moves[step];
   switch (move.kind) {
     case StepKind::send:
       return run_send(slice, step);
     case StepKind::recv:
     case StepKind::recv_reduce:
-      return run_recv(slice, move);
+      return run_recv(slice, move) ? Outcome::done : Outcome::waits;
     case StepKind::reduce:
       run_reduce(slice, move);
-      return true;
+      break;
     case StepKind::copy:
       run_copy(slice, move);
-      return true;
+      break;
   }
-  return true;
+  return Outcome::done;
 }
 
-bool Execution::run_send(const Slice& slice, size_t step) {
+Execution::Outcome Execution::run_send(const Slice& slice, size_t step) {
   const Move& move = outline_->moves[step];
   const uint64_t elements = message_elements(slice, move, move.src);
-  if (is_silent(elements, move.src, slice)) return true;
+  if (is_silent(elements, move.src, slice)) return Outcome::done;
   const uint64_t bytes = elements * width(move.widened);
   const MessageHeader header{.call = call_->number,
                              .slice = slice.number,
@@ -204,12 +229,24 @@ bool Execution::run_send(const Slice& slice, size_t step) {
                              .bytes = static_cast<uint32_t>(bytes),
                              .signature = move.signature};
   const int credit = outline_->slicing.credit;
-  if (move.one_piece && move.peers.size() == 1) {
-    return transport_->write(move.peer, slice.lane, header, {address(slice, move.src[0]), bytes},
-                             credit);
+  if (move.one_piece) {
+    const std::span<const std::byte> payload(address(slice, move.src[0]), bytes);
+    if (move.lendable && outline_->lends && bytes >= kLeastLent &&
+        transport_->can_lend(move.peers, payload)) {
+      // Inputs stay the caller's to read.
+      const bool writable = move.src[0].space != Space::input;
+      const int loan = transport_->lend(move.peers, slice.lane, header, payload, writable);
+      if (loan < 0) return Outcome::waits;
+      loans_.push_back({.number = loan});
+      return Outcome::lent;
+    }
+    if (move.peers.size() == 1) {
+      const bool sent = transport_->write(move.peer, slice.lane, header, payload, credit);
+      return sent ? Outcome::done : Outcome::waits;
+    }
   }
   std::byte* slot = transport_->reserve(move.peers, slice.lane, bytes, credit);
-  if (slot == nullptr) return false;
+  if (slot == nullptr) return Outcome::waits;
   for (const Piece& piece : move.src) {
     const uint64_t count = elements_in(slice, piece);
     if (count == 0) continue;
@@ -217,7 +254,7 @@ bool Execution::run_send(const Slice& slice, size_t step) {
     slot += count * width(move.widened);
   }
   transport_->commit(header);
-  return true;
+  return Outcome::done;
 }
 
 bool Execution::run_recv(const Slice& slice, const Move& move) {
@@ -325,10 +362,13 @@ std::vector<int> Execution::waiting_for() const {
   if (short_) {
     for (uint64_t rest = left_; rest != 0; rest &= rest - 1) {
       const Move& move = outline_->moves[static_cast<size_t>(std::countr_zero(rest))];
-      if ((move.needs & left_) != 0) continue;
+      if ((move.needs & left_) != 0 || (move.after & ahead_) != 0) continue;
       for (const int peer : move.peers) add(peer);
     }
   } else {
+    for (const Loan& loan : loans_) {
+      for (const int peer : outline_->moves[static_cast<size_t>(loan.step)].peers) add(peer);
+    }
     for (const Lane& lane : lanes_) {
       for (size_t queue = 0; queue < lane.cursors.size(); ++queue) {
         const Cursor& cursor = lane.cursors[queue];

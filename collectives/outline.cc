@@ -28,6 +28,8 @@ void derive(Outline& outline, const Limits& limits) {
                         ? slice_p2p(signature.count, outline.element_bytes, limits)
                         : slice_collective(plan.collective, program, chunks.largest(), widest,
                                            outline.private_blocks, limits);
+  outline.lends = !outline.point_to_point() ||
+                  outline.slicing.slices > static_cast<uint32_t>(outline.slicing.credit);
   const uint64_t scratch_chunk = std::min(outline.slicing.elements, chunks.largest()) * widest;
   outline.scratch_bytes = scratch_chunk * static_cast<uint64_t>(program.scratch_chunks);
   outline.moves.make(plan, chunks, outline.element_bytes, outline.accumulates, scratch_chunk,

@@ -24,6 +24,10 @@ class Router final : public Transport {
   void commit(const MessageHeader& header) override;
   bool write(int peer, int lane, const MessageHeader& header, std::span<const std::byte> payload,
              int credit) override;
+  bool can_lend(std::span<const int> peers, std::span<const std::byte> payload) const override;
+  int lend(std::span<const int> peers, int lane, const MessageHeader& header,
+           std::span<const std::byte> payload, bool writable) override;
+  bool take_back(int loan) override { return near_->take_back(loan); }
   bool collectives_sent() const override;
   bool p2p_sent(int peer) const override;
   std::vector<int> unsent() const override { return far_->unsent(); }

@@ -53,6 +53,31 @@ class Transport {
   virtual bool write(int peer, int lane, const MessageHeader& header,
                      std::span<const std::byte> payload, int credit);
 
+  // A message whose payload is read where it lies, in memory that all of `peers` can see: nothing
+  // is copied. It belongs to its readers until take_back().
+  virtual bool can_lend(std::span<const int> peers, std::span<const std::byte> payload) const {
+    static_cast<void>(peers);
+    static_cast<void>(payload);
+    return false;
+  }
+  // Only what can be lent. `writable`: nobody else looks at it meanwhile, so that a reader may move
+  // its cache lines to itself by writing into them what they hold. A number for take_back(), or -1:
+  // no room now.
+  virtual int lend(std::span<const int> peers, int lane, const MessageHeader& header,
+                   std::span<const std::byte> payload, bool writable) {
+    static_cast<void>(peers);
+    static_cast<void>(lane);
+    static_cast<void>(header);
+    static_cast<void>(payload);
+    static_cast<void>(writable);
+    return -1;
+  }
+  // True, once, when all readers have released it.
+  virtual bool take_back(int loan) {
+    static_cast<void>(loan);
+    return true;
+  }
+
   // True once every committed message has left this rank's hands: its readers get it although this
   // rank makes no further call. A call is not complete before.
   virtual bool collectives_sent() const { return true; }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <fstream>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,11 +23,15 @@ struct BenchRow {
   double algbw = 0;  // GB/s
   double busbw = 0;
   uint64_t wrong = 0;
-  std::string digest;           // --digest
-  std::vector<double> peer_us;  // medians, in the order of the peers
+  std::string digest;  // --digest
+  // Medians, in the order of the peers; nothing where a peer does not have the collective.
+  std::vector<std::optional<double>> peer_us;
   // --algorithm all:
   bool is_best = false;
   bool is_auto = false;
+
+  // Of its time over the peer's.
+  std::optional<double> ratio(size_t peer) const;
 };
 
 // Opens the files when it is made, so that a wrong path is said before anything is timed. All throw
@@ -44,6 +49,9 @@ class BenchReport {
  private:
   void print(const BenchRow& row) const;
   void print_ratios() const;
+  void print_ratios_to_best_mpi() const;
+  // Of Tutti as it is by default, or with the algorithm that was asked for.
+  bool is_shown_for_tutti(const BenchRow& row) const { return !options_.all() || row.is_auto; }
   void print_choices() const;
   void write_json();
   void write_csv();

@@ -119,6 +119,7 @@ _LIBS = {
     "gtest": (["gmock_main", "gmock", "gtest"], ["gtest/gtest.h", "gmock/gmock.h"], [], "libgtest-dev libgmock-dev", True),
     "hwloc": (["hwloc"], ["hwloc.h"], [], "libhwloc-dev", True),
     "json": (["nlohmann_json"], ["nlohmann/json.hpp"], [], "nlohmann-json3-dev", True),
+    "mpich": (["mpich"], ["mpi.h"], [], "libmpich-dev mpich", False),
     "openmpi": (["ompi"], ["mpi.h"], [], "libopenmpi-dev openmpi-bin", False),
     # Linked in: what is installed of ours needs no more libraries than before.
     "pugixml": ([], ["pugixml.hpp"], ["-l:libpugixml.a"], "libpugixml-dev", True),

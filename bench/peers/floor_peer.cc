@@ -32,6 +32,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "bench/peers/peer_program.h"
+#include "topology/host.h"
 
 namespace tutti::bench {
 
@@ -77,9 +78,10 @@ Fd shared_memory() {
 
 // What all ranks have before they start.
 struct Shared {
-  Shared(int ranks)
+  explicit Shared(int ranks)
       : ranks(ranks),
-        crowded(is_crowded(ranks)),
+        host(load_host()),
+        crowded(ranks > host.allowed_cores()),
         data(shared_memory()),
         lines(shared_memory(), 2 * ranks * sizeof(Line)) {}
 
@@ -87,6 +89,7 @@ struct Shared {
   Line& line(int rank) const { return lines.at<Line>(0)[ranks + rank]; }
 
   const int ranks;
+  const HostTopology host;
   const bool crowded;
   const Fd data;
   const Mapping lines;
@@ -205,7 +208,7 @@ int main(int argc, char** argv) {
   const int ranks = argc == 3 ? std::atoi(argv[2]) : 0;
   if (ranks < 1) return 2;
   const Shared shared(ranks);
-  return run_ranks(ranks, [&](int rank) {
+  return run_ranks(ranks, tutti::bind_local_ranks(shared.host, ranks), [&](int rank) {
     Orders orders(argv[1], rank, ranks);
     FloorRank floor(shared, rank);
     while (const std::optional<Order> order = orders.next()) {

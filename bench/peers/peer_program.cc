@@ -16,7 +16,6 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "bench/pattern.h"
-#include "topology/host.h"
 
 namespace tutti::bench {
 
@@ -107,10 +106,8 @@ void Buffers::check(const Layout& layout, int rank) const {
                                        " elements gave ", wrong, " wrong ones"));
 }
 
-bool is_crowded(int ranks) { return ranks > load_host().allowed_cores(); }
-
-int run_ranks(int ranks, const std::function<void(int rank)>& body) {
-  const std::vector<std::vector<int>> binding = bind_local_ranks(load_host(), ranks);
+int run_ranks(int ranks, const std::vector<std::vector<int>>& binding,
+              const std::function<void(int rank)>& body) {
   std::vector<pid_t> children;
   int code = 0;
   const auto end_all = [&] {
@@ -121,7 +118,7 @@ int run_ranks(int ranks, const std::function<void(int rank)>& body) {
     const pid_t child = ::fork();
     if (child == 0) {
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-      bind_to(binding[rank]);
+      if (!binding.empty()) bind_to(binding[rank]);
       ::_exit(run_body(rank, body));
     }
     if (child < 0) {
@@ -132,7 +129,9 @@ int run_ranks(int ranks, const std::function<void(int rank)>& body) {
     children.push_back(child);
   }
   for (int status = 0; ::wait(&status) > 0;) {
-    if (status != 0 && code == 0) end_all();
+    if (status == 0 || code != 0) continue;
+    if (WIFSIGNALED(status)) std::fprintf(stderr, "a rank died: %s\n", strsignal(WTERMSIG(status)));
+    end_all();
   }
   return code;
 }

@@ -65,10 +65,9 @@ std::vector<double> time_calls(const Order& order, Rewrite rewrite, Barrier barr
   return times;
 }
 
-// For libraries without a launcher of their own: a process per rank, each bound to cores of its own
-// where there are enough. One that fails ends all. Returns the exit code.
-int run_ranks(int ranks, const std::function<void(int rank)>& body);
-// More ranks than cores: whoever waits has to let the others run.
-bool is_crowded(int ranks);
+// For libraries without a launcher of their own: a process per rank. One that fails ends all.
+// `binding`: the hardware threads of each rank; empty: no binding. Returns the exit code.
+int run_ranks(int ranks, const std::vector<std::vector<int>>& binding,
+              const std::function<void(int rank)>& body);
 
 }  // namespace tutti::bench

@@ -116,6 +116,7 @@ _LIBS = {
     "cli11": (["CLI11"], ["CLI/CLI.hpp"], [], "libcli11-dev", True),
     "crypto": (["libcrypto"], ["openssl/hmac.h"], [], "libssl-dev", True),
     "dnnl": ([], ["oneapi/dnnl/dnnl.hpp"], ["-ldnnl"], "libdnnl-dev", True),
+    "gloo": ([], ["gloo/allreduce.h"], ["-lgloo"], "libgloo-dev", False),
     "gtest": (["gmock_main", "gmock", "gtest"], ["gtest/gtest.h", "gmock/gmock.h"], [], "libgtest-dev libgmock-dev", True),
     "hwloc": (["hwloc"], ["hwloc.h"], [], "libhwloc-dev", True),
     "json": (["nlohmann_json"], ["nlohmann/json.hpp"], [], "nlohmann-json3-dev", True),

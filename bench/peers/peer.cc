@@ -7,6 +7,7 @@
 #include <initializer_list>
 
 #include "base/error.h"
+#include "base/path.h"
 #include "base/text.h"
 
 namespace tutti::bench {
@@ -74,20 +75,16 @@ const std::vector<Peer>& all_peers() {
   return peers;
 }
 
-std::string find_on_path(const Words& programs) {
-  const char* path = ::getenv("PATH");
-  for (const std::string& program : programs) {
-    for (const std::string& folder : split(path != nullptr ? path : "", ':')) {
-      if (folder.empty()) continue;
-      const std::string file = cat(folder, "/", program);
-      if (::access(file.c_str(), X_OK) == 0) return file;
-    }
-  }
-  return {};
+// The first that is there. Its name, not its path: Open MPI takes a path for a wish to find all of
+// itself there.
+std::string first_installed(const Words& programs) {
+  const auto found = std::ranges::find_if(
+      programs, [](const std::string& program) { return !find_program(program).empty(); });
+  return found == programs.end() ? "" : *found;
 }
 
 // Beside this program when installed, in the build tree otherwise.
-std::string find_program(const std::string& name) {
+std::string peer_program(const std::string& name) {
   namespace fs = std::filesystem;
   const fs::path here = fs::read_symlink("/proc/self/exe").parent_path();
   for (const fs::path& candidate :
@@ -104,7 +101,7 @@ bool Peer::has(Collective collective) const {
 }
 
 bool Peer::is_installed() const {
-  return !find_program(name).empty() && (launchers.empty() || !find_on_path(launchers).empty());
+  return !peer_program(name).empty() && (launchers.empty() || !first_installed(launchers).empty());
 }
 
 std::vector<std::string> Peer::command(int ranks, const std::string& transport) const {
@@ -119,11 +116,11 @@ std::vector<std::string> Peer::command(int ranks, const std::string& transport) 
   }
   Words words;
   if (!launchers.empty()) {
-    words.push_back(find_on_path(launchers));
+    words.push_back(first_installed(launchers));
     const Words options = launcher_options(ranks, transport);
     words.insert(words.end(), options.begin(), options.end());
   }
-  words.push_back(find_program(name));
+  words.push_back(peer_program(name));
   return words;
 }
 

@@ -14,11 +14,12 @@ struct Peer {
   std::string title;
   bool is_mpi = false;
   std::vector<std::string> launchers;  // any of them starts its ranks; none: it does so itself
-  std::string packages;                // Debian's; empty: none
+  std::string packages;                // Debian's; empty: it is ours
   std::vector<Collective> lacks;
   // Between the launcher and the program. `transport`: "shm" or "tcp".
   std::vector<std::string> (*launcher_options)(int ranks, const std::string& transport) = nullptr;
 
+  bool is_library() const { return !packages.empty(); }
   bool has(Collective collective) const;
   bool is_installed() const;
   // What starts it. Throws Error(unsupported) that says what to install where it is not.

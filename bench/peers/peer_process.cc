@@ -38,7 +38,7 @@ constexpr int kEndTimeoutMs = 5'000;
   for (const char* variable : {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"}) {
     ::unsetenv(variable);
   }
-  ::execv(arguments[0], arguments.data());
+  ::execvp(arguments[0], arguments.data());
   ::_exit(127);
 }
 

@@ -177,6 +177,11 @@ int run_rank(BenchOptions options, const bench::Case& c) {
   return wrong == 0 ? 0 : 1;
 }
 
+void check_plot(const BenchOptions& options, const bench::Case& c) {
+  if (options.plot.empty() || c.collective != Collective::barrier) return;
+  throw Error(ErrorCode::invalid_argument, "--plot draws time over bytes, and barrier has none");
+}
+
 void check_peers(const BenchOptions& options, const bench::Case& c) {
   if (options.peers.empty()) return;
   if (c.uneven || c.collective == Collective::send_recv || c.dtype != DType::f32 ||
@@ -211,6 +216,7 @@ int run(const BenchOptions& options) {
   const bench::Case c = parse_case(options);
   parse_sizes(options, c);
   check_peers(options, c);
+  check_plot(options, c);
   if (!options.transport.empty()) settings().set("TUTTI_TRANSPORT", options.transport);
   if (is_launched() || options.ranks <= 1) return run_rank(options, c);
   check_algorithm(c, options.ranks);
@@ -260,10 +266,13 @@ void add_bench(CLI::App& app, Action& chosen) {
       ->check(CLI::Range(1, 1 << 30).description(""));
   bench->add_option("--json", o->json, "write the results to this file");
   bench->add_option("--csv", o->csv, "write the table to this file");
+  bench->add_option("--plot", o->plot,
+                    "draw time over bytes into this .svg or .png file (needs gnuplot)");
   bench->footer(
       "Examples:\n"
       "  tutti bench all_reduce -n 2\n"
       "  tutti bench all_reduce -n 2 --min 1M --max 64M --peers openmpi\n"
+      "  tutti bench all_reduce -n 2 --peers all --plot all_reduce.svg\n"
       "  tutti bench broadcast -n 8 --algorithm all\n"
       "  tutti bench all_reduce -n 5 --dtype bf16 --digest --deterministic\n"
       "  tutti run --hosts a,b -n 4 -- tutti bench all_gather --transport tcp --json out.json");

@@ -81,7 +81,13 @@ BenchReport::BenchReport(const BenchOptions& options, const bench::Case& c,
       case_(c),
       comm_(comm),
       json_(open_for_writing(options.json)),
-      csv_(open_for_writing(options.csv)) {}
+      csv_(open_for_writing(options.csv)),
+      plot_(options.plot) {}
+
+bool BenchReport::stands_for_tutti(const BenchRow& row) const {
+  const bool does_something = row.count > 0 || case_.collective == Collective::barrier;
+  return does_something && (!options_.all() || row.is_auto);
+}
 
 void BenchReport::print_header() const {
   std::printf("# tutti bench %s: %d ranks, %s, %s, transport %s%s\n", options_.collective.c_str(),
@@ -124,13 +130,14 @@ void BenchReport::finish() {
   print_choices();
   if (json_.is_open()) write_json();
   if (csv_.is_open()) write_csv();
+  if (plot_.wanted()) draw_plot();
 }
 
 void BenchReport::print_ratios() const {
   for (size_t i = 0; i < options_.peers.size(); ++i) {
     Factors factors;
     for (const BenchRow& row : rows_) {
-      if (is_shown_for_tutti(row)) factors.add(row.ratio(i));
+      if (stands_for_tutti(row)) factors.add(row.ratio(i));
     }
     factors.print(options_.peers[i] + "'s");
   }
@@ -147,7 +154,7 @@ void BenchReport::print_ratios_to_best_mpi() const {
   if (libraries.size() < 2) return;
   Factors factors;
   for (const BenchRow& row : rows_) {
-    if (!is_shown_for_tutti(row)) continue;
+    if (!stands_for_tutti(row)) continue;
     std::optional<double> largest;
     for (const size_t i : libraries) largest = std::max(largest, row.ratio(i));
     factors.add(largest);
@@ -199,6 +206,27 @@ void BenchReport::write_json() {
   }
   json_ << document.dump(2) << '\n';
   finish_file(json_, options_.json);
+}
+
+void BenchReport::draw_plot() const {
+  std::vector<PlotLine> lines = {{.title = "Tutti", .points = {}}};
+  for (const std::string& peer : options_.peers) {
+    lines.push_back({.title = bench::find_peer(peer).title,
+                     .is_reference = !bench::find_peer(peer).is_library(),
+                     .points = {}});
+  }
+  for (const BenchRow& row : rows_) {
+    if (!stands_for_tutti(row)) continue;
+    lines[0].points.emplace_back(row.bytes, row.time_us);
+    for (size_t i = 0; i < row.peer_us.size(); ++i) {
+      if (row.peer_us[i]) lines[i + 1].points.emplace_back(row.bytes, *row.peer_us[i]);
+    }
+  }
+  std::erase_if(lines, [](const PlotLine& line) { return line.points.empty(); });
+  plot_.draw(cat(options_.collective, ", ", comm_->size(), " ranks, ", name(case_.dtype), ' ',
+                 reduces(case_.collective) ? cat(name(case_.op), ' ') : "", "over ",
+                 shown_transport(*comm_, options_)),
+             lines);
 }
 
 void BenchReport::write_csv() {

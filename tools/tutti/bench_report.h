@@ -1,4 +1,4 @@
-// What `tutti bench` shows and writes: the table, JSON and CSV.
+// What `tutti bench` shows and writes: the table, JSON, CSV and a plot.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +10,7 @@
 #include "bench/measure.h"
 #include "collectives/communicator.h"
 #include "tools/tutti/bench_options.h"
+#include "tools/tutti/bench_plot.h"
 
 namespace tutti::tool {
 
@@ -50,17 +51,19 @@ class BenchReport {
   void print(const BenchRow& row) const;
   void print_ratios() const;
   void print_ratios_to_best_mpi() const;
-  // Of Tutti as it is by default, or with the algorithm that was asked for.
-  bool is_shown_for_tutti(const BenchRow& row) const { return !options_.all() || row.is_auto; }
+  // Rows that stand for Tutti: with the algorithm that was asked for, and where anything is done.
+  bool stands_for_tutti(const BenchRow& row) const;
   void print_choices() const;
   void write_json();
   void write_csv();
+  void draw_plot() const;
 
   const BenchOptions& options_;
   const bench::Case& case_;
   const Communicator* comm_;
   std::ofstream json_;
   std::ofstream csv_;
+  const BenchPlot plot_;
   std::vector<BenchRow> rows_;
 };
 

@@ -12,7 +12,7 @@ std::string find_program(const std::string& name) {
   const char* path = std::getenv("PATH");
   for (const std::string& folder : split(path != nullptr ? path : "", ':')) {
     if (folder.empty()) continue;
-    const std::string file = cat(folder, '/', name);
+    std::string file = cat(folder, '/', name);
     if (::access(file.c_str(), X_OK) == 0) return file;
   }
   return {};

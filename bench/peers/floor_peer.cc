@@ -83,7 +83,7 @@ struct Shared {
         host(load_host()),
         crowded(ranks > host.allowed_cores()),
         data(shared_memory()),
-        lines(shared_memory(), 2 * ranks * sizeof(Line)) {}
+        lines(shared_memory(), sizeof(Line) * 2 * ranks) {}
 
   Line& flag(int rank) const { return lines.at<Line>(0)[rank]; }
   Line& line(int rank) const { return lines.at<Line>(0)[ranks + rank]; }

@@ -29,7 +29,7 @@ constexpr int kEndTimeoutMs = 5'000;
 // In the child.
 [[noreturn]] void become(const std::vector<char*>& arguments) {
   ::setpgid(0, 0);
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  ::prctl(PR_SET_PDEATHSIG, SIGTERM);  // at which a launcher clears away what is its own
   // This rank may be bound to a core; the peer's ranks are not to share it.
   cpu_set_t all;
   CPU_ZERO(&all);

@@ -26,6 +26,7 @@ struct BenchOptions {
   int iterations = 0;  // 0: by size
   std::string json;
   std::string csv;
+  std::string plot;
 
   bool all() const { return algorithm == "all"; }
 };

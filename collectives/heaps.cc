@@ -39,8 +39,8 @@ const shm::PeerHeap* HeapTable::of(int world_rank) {
           control_.fetch(world_rank, heap_name(world_rank), Deadline::after(kTimeout));
       entry->second = std::make_unique<shm::PeerHeap>(memory);
     } catch (const Error& error) {
-      log(LogLevel::error, cat("cannot read the buffers of ", control_.describe(world_rank), ": ",
-                               error.what()));
+      log(LogLevel::error,
+          cat("cannot read the buffers of ", control_.describe(world_rank), ": ", error.what()));
     }
   }
   return entry->second.get();

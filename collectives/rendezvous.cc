@@ -40,8 +40,8 @@ class Run {
 
  private:
   struct Rank {
-    std::vector<size_t> cursors;        // of queues
-    std::vector<size_t> readers_left;   // of sends that are under way
+    std::vector<size_t> cursors;       // of queues
+    std::vector<size_t> readers_left;  // of sends that are under way
     std::vector<bool> done;
     bool awake = false;
   };

@@ -167,9 +167,10 @@ void Heap::release(std::span<std::byte> range) {
   const std::lock_guard lock(mutex_);
   const auto found = adopted_.find(pages.data());
   if (pages.empty() || found == adopted_.end()) return;
-  void* copy = ::mmap(nullptr, pages.size(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-                      -1, 0);
-  if (copy == MAP_FAILED) throw system_error("memory for a buffer that is not shared any more", errno);
+  void* copy =
+      ::mmap(nullptr, pages.size(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (copy == MAP_FAILED)
+    throw system_error("memory for a buffer that is not shared any more", errno);
   std::memcpy(copy, pages.data(), pages.size());
   if (::mremap(copy, pages.size(), pages.size(), MREMAP_MAYMOVE | MREMAP_FIXED, pages.data()) ==
       MAP_FAILED) {
@@ -197,7 +198,8 @@ PeerHeap::PeerHeap(const Fd& memory) {
   struct stat status {};
   if (::fstat(memory.get(), &status) != 0) throw system_error("fstat of a peer's buffers", errno);
   bytes_ = static_cast<size_t>(status.st_size);
-  void* base = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, memory.get(), 0);
+  void* base =
+      ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, memory.get(), 0);
   if (base == MAP_FAILED) {
     throw system_error(cat("mapping ", bytes_, " bytes of a peer's buffers"), errno,
                        {.cause = "a limit on address space (ulimit -v)"});

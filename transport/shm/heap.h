@@ -1,11 +1,13 @@
 // Memory of one rank that the other ranks of its host can read in place.
 //
-// One sparse file in memory as large as the machine's memory, of which pages are handed out; what is
-// not handed out takes no memory. Others map the whole file once, whatever comes and goes in it.
+// One sparse file in memory as large as the machine's memory, of which pages are handed out; what
+// is not handed out takes no memory. Others map the whole file once, whatever comes and goes in it.
 //
 //   this rank    [ a a a | free | b b | c | free ...      allocate(): a range of pages
-//                                   ▲                     adopt(): pages that the caller has already
-//   its memory   ... [ v v v v v v ] ...                  got are moved into it, addresses unchanged
+//                                   ▲                     adopt(): pages that the caller has
+//                                   already
+//   its memory   ... [ v v v v v v ] ...                  got are moved into it, addresses
+//   unchanged
 #pragma once
 
 #include <atomic>
@@ -64,7 +66,8 @@ class Heap {
   std::atomic<size_t> adoptions_{0};           // adopted_.size(), to look at without the mutex
 };
 
-// Another rank's heap. To read; a write changes nothing but whose cache has it (ShmTransport::used).
+// Another rank's heap. To read; a write changes nothing but whose cache has it
+// (ShmTransport::used).
 class PeerHeap {
  public:
   explicit PeerHeap(const Fd& memory);

@@ -251,6 +251,12 @@ void add_bench(CLI::App& app, Action& chosen) {
                    "turn) or list")
       ->capture_default_str();
   bench->add_option("--transport", o->transport, "auto, shm or tcp");
+  bench
+      ->add_option(
+          "--buffers", o->buffers,
+          "user: plain memory; library: Communicator::allocate(), which the other ranks of "
+          "the host read in place; registered: plain memory made such")
+      ->capture_default_str();
   bench->add_flag("--deterministic", o->deterministic,
                   "canonical algorithms only, as with TUTTI_DETERMINISTIC=1");
   bench->add_flag("--digest", o->digest,

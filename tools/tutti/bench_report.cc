@@ -90,10 +90,10 @@ bool BenchReport::stands_for_tutti(const BenchRow& row) const {
 }
 
 void BenchReport::print_header() const {
-  std::printf("# tutti bench %s: %d ranks, %s, %s, transport %s%s\n", options_.collective.c_str(),
-              comm_->size(), std::string(name(case_.dtype)).c_str(),
+  std::printf("# tutti bench %s: %d ranks, %s, %s, transport %s, %s buffers%s\n",
+              options_.collective.c_str(), comm_->size(), std::string(name(case_.dtype)).c_str(),
               std::string(name(case_.op)).c_str(), shown_transport(*comm_, options_).c_str(),
-              case_.deterministic ? ", deterministic" : "");
+              options_.buffers.c_str(), case_.deterministic ? ", deterministic" : "");
   std::printf("%12s %12s %6s %-20s %12s %12s %10s %10s %6s", "bytes", "count", "type", "algorithm",
               "time us", "min us", "algbw GB/s", "busbw GB/s", "wrong");
   for (const std::string& peer : options_.peers) {
@@ -187,6 +187,7 @@ void BenchReport::write_json() {
                                      {"dtype", name(case_.dtype)},
                                      {"op", name(case_.op)},
                                      {"transport", shown_transport(*comm_, options_)},
+                                     {"buffers", options_.buffers},
                                      {"results", nlohmann::ordered_json::array()}};
   for (const BenchRow& row : rows_) {
     nlohmann::ordered_json result = {{"bytes", row.bytes},         {"count", row.count},

@@ -63,7 +63,8 @@ TEST(Heap, AdoptsWholePagesAndGivesThemBack) {
   const std::vector<std::byte> before = memory;
   heap.adopt(memory);
   EXPECT_EQ(memory, before);
-  EXPECT_FALSE(heap.find(memory.data(), kBytes).has_value()) << "a part of a page at each end is not";
+  EXPECT_FALSE(heap.find(memory.data(), kBytes).has_value())
+      << "a part of a page at each end is not";
   std::byte* const middle = memory.data() + kBytes / 2;
   const auto offset = heap.find(middle, 1000);
   ASSERT_TRUE(offset.has_value());
@@ -85,7 +86,8 @@ TEST(Heap, RefusesWhatIsNotPlainMemory) {
   ASSERT_NE(shared, MAP_FAILED);
   EXPECT_THROW(heap.adopt({static_cast<std::byte*>(shared), kBytes}), Error);
   ASSERT_EQ(::munmap(shared, kBytes), 0);
-  EXPECT_THROW(heap.adopt({static_cast<std::byte*>(shared), kBytes}), Error) << "not there any more";
+  EXPECT_THROW(heap.adopt({static_cast<std::byte*>(shared), kBytes}), Error)
+      << "not there any more";
   std::array<std::byte, 64> small{};
   EXPECT_NO_THROW(heap.adopt(small)) << "no whole page: nothing to do";
   heap.release(small);
@@ -127,7 +129,8 @@ TEST_F(Lending, ReadersSeeTheSendersMemoryAndItComesBackWhenAllHaveReadIt) {
     ranks_[reader]->release(0, 0);
   }
   EXPECT_TRUE(ranks_[0]->take_back(loan));
-  for (size_t i = 0; i < kBytes; ++i) EXPECT_EQ(std::to_integer<int>(data[i]), i == 123 ? 8 : 7) << i;
+  for (size_t i = 0; i < kBytes; ++i)
+    EXPECT_EQ(std::to_integer<int>(data[i]), i == 123 ? 8 : 7) << i;
 }
 
 TEST_F(Lending, TakingLinesOverChangesNothing) {

@@ -20,6 +20,7 @@
 
 #include "base/abort.h"
 #include "collectives/algorithm.h"
+#include "collectives/backoff.h"
 #include "collectives/communicator.h"
 #include "collectives/engine.h"
 #include "collectives/flight_recorder.h"
@@ -178,8 +179,9 @@ class CommunicatorImpl final : public ControlClient,
   std::unique_ptr<Transport> transport_;
   TcpTransport* tcp_ = nullptr;  // within transport_, as is the next
   ShmTransport* shm_ = nullptr;
-  int local_ranks_ = 0;          // that share shm_
-  Fd memory_;                    // the shared memory, until all have got it
+  int local_ranks_ = 0;  // that share shm_
+  Fd memory_;            // the shared memory, until all have got it
+  SpinTime spin_time_;
   std::atomic<int> callers_{0};  // threads that want the mutex of a sleeper
 
   std::mutex mutex_;  // guards everything below

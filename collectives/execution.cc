@@ -4,6 +4,8 @@
 #include <bit>
 #include <cstring>
 
+#include "base/stream_copy.h"
+
 namespace tutti {
 
 namespace {
@@ -11,6 +13,7 @@ namespace {
 // What is received is reduced in parts of so many elements, each given back while it is in the
 // innermost cache.
 constexpr uint64_t kBlockElements = 256;
+constexpr size_t kWidestElement = 16;  // a pair of 64-bit values
 
 // Less is copied sooner than it comes back.
 constexpr uint64_t kLeastLent = 4 << 10;
@@ -270,7 +273,8 @@ bool Execution::run_recv(const Slice& slice, const Move& move) {
     return false;
   }
   if (move.one_piece) {
-    if (!transport_->read(move.peer, slice.lane, {address(slice, move.dst[0]), bytes})) {
+    const Store store = outline_->streams && move.is_result ? Store::streamed : Store::cached;
+    if (!transport_->read(move.peer, slice.lane, {address(slice, move.dst[0]), bytes}, store)) {
       return false;
     }
   } else if (bytes > 0) {
@@ -297,19 +301,25 @@ void Execution::take(const Slice& slice, const Move& move, const std::byte* rece
     }
     const Piece& from = move.src[i];
     const std::byte* own = address(slice, from);
+    // A block that is streamed is made aside, in the innermost cache.
+    alignas(64) std::array<std::byte, kBlockElements * kWidestElement> aside;
+    const bool streams = outline_->streams && move.is_result;
     while (left > 0) {
       const uint64_t count = std::min(left, kBlockElements);
+      std::byte* const result = streams ? aside.data() : dst;
       if (move.received_on_left) {
-        combine(dst, received, own, count, {to.widened, move.widened, from.widened});
+        combine(result, received, own, count, {to.widened, move.widened, from.widened});
       } else {
-        combine(dst, own, received, count, {to.widened, from.widened, move.widened});
+        combine(result, own, received, count, {to.widened, from.widened, move.widened});
       }
+      if (streams) stream_copy(dst, aside.data(), count * width(to.widened));
       left -= count;
       dst += count * width(to.widened);
       own += count * width(from.widened);
       received += count * width(move.widened);
       if (left > 0) transport_->used(move.peer, slice.lane, static_cast<size_t>(received - start));
     }
+    if (streams) stream_fence();
   }
 }
 
@@ -330,6 +340,11 @@ void Execution::run_copy(const Slice& slice, const Move& move) {
     std::byte* const dst = address(slice, to);
     const std::byte* const src = address(slice, move.src[i]);
     if (count == 0 || dst == src) continue;
+    if (outline_->streams && move.is_result && to.widened == move.src[i].widened) {
+      stream_copy(dst, src, count * width(to.widened));
+      stream_fence();
+      continue;
+    }
     convert(dst, to.widened, src, move.src[i].widened, count);
   }
 }

@@ -24,6 +24,14 @@ void mark_lendable(const Plan& plan, std::vector<Move>& moves) {
   for (const int32_t need : plan.needs) moves[static_cast<size_t>(need)].lendable = false;
 }
 
+void mark_results(const Plan& plan, std::vector<Move>& moves) {
+  for (Move& move : moves) {
+    move.is_result = !move.dst.empty() && move.dst[0].space == Space::output;
+  }
+  for (const int32_t need : plan.needs) moves[static_cast<size_t>(need)].is_result = false;
+}
+
+// The order within each queue: a step begins after the one before it.
 void add_queue_order(const Plan& plan, std::vector<Move>& moves) {
   for (const Plan::Queue& queue : plan.queues) {
     if (queue.kind == Plan::QueueKind::local) continue;
@@ -80,6 +88,7 @@ void Moves::make(const Plan& plan, const ChunkMap& chunks, uint64_t element_byte
     moves_.push_back(move);
   }
   mark_lendable(plan, moves_);
+  mark_results(plan, moves_);
   if (!few()) return;
   for (size_t i = 0; i < moves_.size(); ++i) {
     for (const int32_t need : plan.needs_of(static_cast<int32_t>(i))) {

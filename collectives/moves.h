@@ -33,7 +33,8 @@ struct Move {
   std::span<const Piece> src;
   std::span<const Piece> src2;
   std::span<const Piece> dst;
-  bool lendable = false;  // a send whose payload may be read where it lies
+  bool is_result = false;  // goes to the output, and no later step looks at it
+  bool lendable = false;   // a send whose payload may be read where it lies
   // In programs of few steps, one bit each: the steps that must be done before, and those that must
   // have begun (its queues' order).
   uint64_t needs = 0;

@@ -6,6 +6,13 @@
 
 namespace tutti {
 
+namespace {
+
+// Two ranks of 8 MiB in, 8 MiB out are what a last-level cache of 32 MiB holds.
+constexpr uint64_t kLeastStreamed = 8 << 20;
+
+}  // namespace
+
 void derive(Outline& outline, const Limits& limits) {
   const Signature& signature = outline.signature;
   outline.signature_words = encode(signature);
@@ -28,6 +35,7 @@ void derive(Outline& outline, const Limits& limits) {
                         ? slice_p2p(signature.count, outline.element_bytes, limits)
                         : slice_collective(plan.collective, program, chunks.largest(), widest,
                                            outline.private_blocks, limits);
+  outline.streams = outline.result_count * outline.element_bytes >= kLeastStreamed;
   outline.lends = !outline.point_to_point() ||
                   outline.slicing.slices > static_cast<uint32_t>(outline.slicing.credit);
   const uint64_t scratch_chunk = std::min(outline.slicing.elements, chunks.largest()) * widest;

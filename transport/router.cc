@@ -99,9 +99,9 @@ const std::byte* Router::payload(int peer, int lane) {
   return p.transport->payload(p.rank, p.lane);
 }
 
-bool Router::read(int peer, int lane, std::span<std::byte> destination) {
+bool Router::read(int peer, int lane, std::span<std::byte> destination, Store store) {
   const Path p = path(peer, lane);
-  return p.transport->read(p.rank, p.lane, destination);
+  return p.transport->read(p.rank, p.lane, destination, store);
 }
 
 void Router::used(int peer, int lane, size_t bytes) {

@@ -33,7 +33,7 @@ class Router final : public Transport {
   std::vector<int> unsent() const override { return far_->unsent(); }
   const MessageHeader* front(int peer, int lane) override;
   const std::byte* payload(int peer, int lane) override;
-  bool read(int peer, int lane, std::span<std::byte> destination) override;
+  bool read(int peer, int lane, std::span<std::byte> destination, Store store) override;
   void used(int peer, int lane, size_t bytes) override;
   void release(int peer, int lane) override;
   bool progress() override;

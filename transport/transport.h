@@ -26,6 +26,10 @@
 
 namespace tutti {
 
+// How received bytes are stored: as usual, or past the caches (base/stream_copy.h) where that takes
+// a copy anyway.
+enum class Store : uint8_t { cached, streamed };
+
 class Transport {
  public:
   Transport() = default;
@@ -91,7 +95,8 @@ class Transport {
   virtual const std::byte* payload(int peer, int lane) = 0;
   // Places the payload (destination.size() is header.bytes); false: not complete yet, call again
   // with the same destination. Not to be mixed with payload() for one message.
-  virtual bool read(int peer, int lane, std::span<std::byte> destination) = 0;
+  virtual bool read(int peer, int lane, std::span<std::byte> destination,
+                    Store store = Store::cached) = 0;
   // The reader needs no more of the payload before `bytes`. Said block by block, while what was
   // read is still at hand, it saves time (ShmTransport); release() says it of the rest.
   virtual void used(int peer, int lane, size_t bytes) {

@@ -10,6 +10,7 @@
 #include <ctime>
 
 #include "base/asymmetric_fence.h"
+#include "base/stream_copy.h"
 
 namespace tutti {
 
@@ -243,16 +244,21 @@ std::byte* ShmTransport::slot_of(const Cell& cell, int peer, int lane) const {
                                              : geometry_.slot(peer, slot));
 }
 
-bool ShmTransport::read(int peer, int lane, std::span<std::byte> destination) {
+bool ShmTransport::read(int peer, int lane, std::span<std::byte> destination, Store store) {
   constexpr size_t kBlock = 1024;
   const std::byte* const from = payload(peer, lane);
   if (from == nullptr) return destination.empty();
   for (size_t done = 0; done < destination.size();) {
     const size_t bytes = std::min(kBlock, destination.size() - done);
-    std::memcpy(destination.data() + done, from + done, bytes);
+    if (store == Store::streamed) {
+      stream_copy(destination.data() + done, from + done, bytes);
+    } else {
+      std::memcpy(destination.data() + done, from + done, bytes);
+    }
     done += bytes;
     used(peer, lane, done);
   }
+  if (store == Store::streamed) stream_fence();
   return true;
 }
 

@@ -53,7 +53,7 @@ class ShmTransport final : public Transport {
   bool take_back(int loan) override;
   const MessageHeader* front(int peer, int lane) override;
   const std::byte* payload(int peer, int lane) override;
-  bool read(int peer, int lane, std::span<std::byte> destination) override;
+  bool read(int peer, int lane, std::span<std::byte> destination, Store store) override;
   void used(int peer, int lane, size_t bytes) override;
   void release(int peer, int lane) override;
   void arm() override;

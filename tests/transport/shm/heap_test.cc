@@ -144,7 +144,7 @@ TEST_F(Lending, TakingLinesOverChangesNothing) {
     ASSERT_GE(loan, 0);
     std::vector<std::byte> received(9999);
     ASSERT_NE(ranks_[1]->front(0, 0), nullptr);
-    ASSERT_TRUE(ranks_[1]->read(0, 0, received));
+    ASSERT_TRUE(ranks_[1]->read(0, 0, received, Store::cached));
     ranks_[1]->release(0, 0);
     ASSERT_TRUE(ranks_[0]->take_back(loan));
     EXPECT_EQ(std::memcmp(received.data(), before.data() + 1, 9999), 0);

@@ -71,6 +71,7 @@ void run_alone(const PreparedCall& prepared) {
 
 // Whether input and output share memory.
 bool is_in_place(const Request& request) {
+  if (request.input.data == request.output.data) return true;
   const auto in = reinterpret_cast<uintptr_t>(request.input.data);
   const auto out = reinterpret_cast<uintptr_t>(request.output.data);
   return in < out + request.output.bytes() && out < in + request.input.bytes();
@@ -337,9 +338,8 @@ void CommunicatorImpl::finish(const std::shared_ptr<Operation>& operation,
   if (operation == nullptr) return;
   constexpr int kRounds = 300;
   progress_locked();
-  const bool at_once = operation->done.load(std::memory_order_relaxed);
   record_start(*operation);
-  if (at_once) return record_end(*operation);
+  if (operation->done.load(std::memory_order_relaxed)) return record_end(*operation);
   if (!engine_->oversubscribed()) {
     for (int round = 0; round < kRounds && engine_->active() == 0 && callers_.load() == 0;
          ++round) {
@@ -367,8 +367,11 @@ void CommunicatorImpl::record_start(Operation& operation) {
   recorder_.started(operation.call.number, operation.outline->signature_words, operation.begun);
 }
 
+// The clock is not read for a brief call that nobody had to wait for.
 void CommunicatorImpl::record_end(const Operation& operation) {
-  if (operation.peer() < 0) recorder_.finished(operation.call.number, ticks());
+  if (operation.peer() >= 0) return;
+  const bool soon = operation.outline->brief && !operation.announced;
+  recorder_.finished(operation.call.number, soon ? operation.begun : ticks());
 }
 
 const std::shared_ptr<Operation>& CommunicatorImpl::start_locked(PreparedCall&& prepared) {

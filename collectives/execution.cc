@@ -291,36 +291,46 @@ void Execution::take(const Slice& slice, const Move& move, const std::byte* rece
   const std::byte* const start = received;
   for (size_t i = 0; i < move.dst.size(); ++i) {
     const Piece& to = move.dst[i];
-    uint64_t left = elements_in(slice, to);
-    if (left == 0) continue;
-    std::byte* dst = address(slice, to);
+    const uint64_t count = elements_in(slice, to);
+    if (count == 0) continue;
+    std::byte* const dst = address(slice, to);
     if (move.kind == StepKind::recv) {
-      convert(dst, to.widened, received, move.widened, left);
-      received += left * width(move.widened);
-      continue;
-    }
-    const Piece& from = move.src[i];
-    const std::byte* own = address(slice, from);
-    // A block that is streamed is made aside, in the innermost cache.
-    alignas(64) std::array<std::byte, kBlockElements * kWidestElement> aside;
-    const bool streams = outline_->streams && move.is_result;
-    while (left > 0) {
-      const uint64_t count = std::min(left, kBlockElements);
-      std::byte* const result = streams ? aside.data() : dst;
-      if (move.received_on_left) {
-        combine(result, received, own, count, {to.widened, move.widened, from.widened});
+      convert(dst, to.widened, received, move.widened, count);
+    } else {
+      const Piece& from = move.src[i];
+      const std::byte* const own = address(slice, from);
+      const Formats formats = move.received_on_left
+                                  ? Formats{to.widened, move.widened, from.widened}
+                                  : Formats{to.widened, from.widened, move.widened};
+      const std::byte* const left = move.received_on_left ? received : own;
+      const std::byte* const right = move.received_on_left ? own : received;
+      if (count <= kBlockElements) {
+        combine(dst, left, right, count, formats);
       } else {
-        combine(result, own, received, count, {to.widened, from.widened, move.widened});
+        combine_blocks(slice, move, {dst, left, right, received - start}, count, formats);
       }
-      if (streams) stream_copy(dst, aside.data(), count * width(to.widened));
-      left -= count;
-      dst += count * width(to.widened);
-      own += count * width(from.widened);
-      received += count * width(move.widened);
-      if (left > 0) transport_->used(move.peer, slice.lane, static_cast<size_t>(received - start));
     }
-    if (streams) stream_fence();
+    received += count * width(move.widened);
   }
+}
+
+void Execution::combine_blocks(const Slice& slice, const Move& move, Operands at, uint64_t count,
+                               Formats formats) {
+  const bool streams = outline_->streams && move.is_result;
+  // A block that is streamed is made aside, in the innermost cache.
+  alignas(64) std::array<std::byte, kBlockElements * kWidestElement> aside;
+  for (uint64_t left = count; left > 0;) {
+    const uint64_t block = std::min(left, kBlockElements);
+    combine(streams ? aside.data() : at.dst, at.a, at.b, block, formats);
+    if (streams) stream_copy(at.dst, aside.data(), block * width(formats.dst));
+    left -= block;
+    at.dst += block * width(formats.dst);
+    at.a += block * width(formats.a);
+    at.b += block * width(formats.b);
+    at.received += static_cast<ptrdiff_t>(block * width(move.widened));
+    if (left > 0) transport_->used(move.peer, slice.lane, static_cast<size_t>(at.received));
+  }
+  if (streams) stream_fence();
 }
 
 void Execution::run_reduce(const Slice& slice, const Move& move) {

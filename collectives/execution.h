@@ -105,6 +105,15 @@ class Execution {
   void run_reduce(const Slice& slice, const Move& move);
   void run_copy(const Slice& slice, const Move& move);
   void take(const Slice& slice, const Move& move, const std::byte* received);
+  struct Operands {
+    std::byte* dst;
+    const std::byte* a;
+    const std::byte* b;
+    ptrdiff_t received;  // bytes of the message before them
+  };
+  // Block by block, each given back to the sender while it is in the innermost cache.
+  void combine_blocks(const Slice& slice, const Move& move, Operands at, uint64_t count,
+                      Formats formats);
   void combine(std::byte* dst, const std::byte* a, const std::byte* b, uint64_t count,
                Formats formats) const;
   void convert(std::byte* dst, bool to_accumulator, const std::byte* src, bool from_accumulator,

@@ -11,6 +11,8 @@ namespace {
 // Two ranks of 8 MiB in, 8 MiB out are what a last-level cache of 32 MiB holds.
 constexpr uint64_t kLeastStreamed = 8 << 20;
 
+constexpr uint64_t kMostBrief = 4 << 10;
+
 }  // namespace
 
 void derive(Outline& outline, const Limits& limits) {
@@ -35,6 +37,8 @@ void derive(Outline& outline, const Limits& limits) {
                         ? slice_p2p(signature.count, outline.element_bytes, limits)
                         : slice_collective(plan.collective, program, chunks.largest(), widest,
                                            outline.private_blocks, limits);
+  outline.brief =
+      std::max(outline.input_count, outline.result_count) * outline.element_bytes <= kMostBrief;
   outline.streams = outline.result_count * outline.element_bytes >= kLeastStreamed;
   outline.lends = !outline.point_to_point() ||
                   outline.slicing.slices > static_cast<uint32_t>(outline.slicing.credit);

@@ -284,8 +284,10 @@ void ShmTransport::used(int peer, int lane, size_t bytes) {
 void ShmTransport::release(int peer, int lane) {
   In& connection = in(peer, lane);
   const Cell& cell = connection.cells[connection.taken % kCells];
-  used(peer, lane, cell.header.bytes + (cell.slot >= 0 ? kLine - 1 : 0));
-  connection.taken_over = 0;
+  if (cell.slot != kInline) {
+    used(peer, lane, cell.header.bytes + (cell.slot >= 0 ? kLine - 1 : 0));
+    connection.taken_over = 0;
+  }
   Out& back = out(peer, lane);
   const auto more = static_cast<uint16_t>(cell.released - static_cast<uint16_t>(back.reaped));
   // Unless the acks have told already.

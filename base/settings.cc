@@ -55,6 +55,9 @@ constexpr std::array kSettings = {
                 "TCP connections between each pair of ranks for collectives"},
     SettingInfo{"TUTTI_BIND", SettingType::string, "auto", "auto|none", false, false,
                 "whether `tutti run` binds local ranks to cores"},
+    SettingInfo{"TUTTI_TOPOLOGY", SettingType::string, "", "", false, false,
+                "host to place ranks on in this one's stead, by which they are grouped but not "
+                "bound: FILE.xml of lstopo, or synthetic:DESCRIPTION (of hwloc); empty: this one"},
     SettingInfo{"TUTTI_RSH", SettingType::string, "ssh", "", false, false,
                 "remote shell of `tutti run --hosts`: called as RSH HOST COMMAND"},
     SettingInfo{"TUTTI_LOG", SettingType::string, "warning", "error|warning|info|debug", false,
@@ -64,6 +67,8 @@ constexpr std::array kSettings = {
         "fault to inject, for tests: kill|stall|truncate:RANK:N, at RANK's n-th message (from 1)"},
     SettingInfo{"TUTTI_CPU", SettingType::string, "auto", "auto|baseline|avx2|avx512", false, false,
                 "instruction set of the reduction kernels"},
+    SettingInfo{"TUTTI_DOMAIN", SettingType::string, "", "", false, true,
+                "where on its host the launcher placed this rank: numa:N,cache:N"},
     SettingInfo{"TUTTI_LISTEN_FD", SettingType::integer, "-1", "", false, true,
                 "listening socket that rank 0 inherits from the launcher"},
     SettingInfo{"TUTTI_LAUNCHER_FD", SettingType::integer, "-1", "", false, true,

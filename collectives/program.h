@@ -136,8 +136,10 @@ struct Program {
 struct Shape {
   int32_t ranks = 1;
   int32_t rank = 0;
-  int32_t root = 0;   // where has_root()
-  int32_t group = 1;  // ranks that share a host, consecutive and equally many on each; else 1
+  int32_t root = 0;  // where has_root()
+  // Ranks that share a host, or a cache or NUMA node of the only one: consecutive, and equally many
+  // in each (topology/domain.h); else 1.
+  int32_t group = 1;
 };
 
 // Chunks of one block: C, or k where there are blocks.

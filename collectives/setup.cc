@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "collectives/communicator_impl.h"
 #include "collectives/limits.h"
+#include "topology/domain.h"
 #include "transport/fault/fault_transport.h"
 #include "transport/router.h"
 
@@ -44,19 +45,13 @@ void CommunicatorImpl::on_opened(int world_rank, int lane, Fd socket) {
   if (tcp_ != nullptr && peer < size()) tcp_->opened(peer, lane, std::move(socket));
 }
 
-// Ranks that share a host, where they are consecutive and equally many on each; else 1.
 int CommunicatorImpl::find_group() const {
-  const auto host = [&](int rank) { return engine_->control().peer(members_[rank]).host_id; };
-  int group = 1;
-  while (group < size() && host(group) == host(0)) ++group;
-  if (size() % group != 0) return 1;
-  for (int first = 0; first < size(); first += group) {
-    for (int r = first; r < first + group; ++r) {
-      if (host(r) != host(first)) return 1;
-    }
-    if (first > 0 && host(first) == host(first - 1)) return 1;
+  std::vector<Place> places;
+  for (const int rank : members_) {
+    const PeerInfo& peer = engine_->control().peer(rank);
+    places.push_back({.host = peer.host_id, .domain = peer.domain});
   }
-  return group;
+  return group_of(places);
 }
 
 // Everything here is decided from what all ranks know alike: the table of hosts and the settings.
@@ -102,7 +97,7 @@ void CommunicatorImpl::open_transport() {
   abort_.add_waker([this] { transport_->wake(); });
   const Machine machine{.model = engine_->cost_model(),
                         .limits = limits_,
-                        .group = static_cast<int>(hosts.size()) > 1 ? group_ : size(),
+                        .group = static_cast<int>(hosts.size()) > 1 ? group_ : size(),  // of hosts
                         .near_shm = any_shm};
   planner_ = std::make_unique<Planner>(shape(0), machine);
 }

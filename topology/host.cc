@@ -5,10 +5,13 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <map>
 #include <memory>
+#include <string_view>
 #include <tuple>
 
 #include "base/error.h"
+#include "base/settings.h"
 #include "base/text.h"
 
 namespace tutti {
@@ -34,9 +37,9 @@ Topology make_topology() {
   return topology;
 }
 
-void load(const Topology& topology, const std::string& source) {
+void load(const Topology& topology, const std::string& source, const ErrorDetail& detail = {}) {
   if (hwloc_topology_load(topology.get()) != 0) {
-    throw system_error(cat("hwloc cannot read the topology of ", source), errno);
+    throw system_error(cat("hwloc cannot read the topology of ", source), errno, detail);
   }
 }
 
@@ -141,6 +144,26 @@ HostTopology read(const Topology& topology) {
   return host;
 }
 
+// Caches are numbered within the last level.
+std::map<int, Domain> domains_by_pu(const HostTopology& host) {
+  int last_level = 0;
+  for (const Cache& cache : host.caches) last_level = std::max(last_level, cache.level);
+  std::vector<int> cache_of(host.cores.size(), -1);
+  int caches = 0;
+  for (const Cache& cache : host.caches) {
+    if (cache.level != last_level || cache.kind == CacheKind::instruction) continue;
+    for (const int core : cache.cores) cache_of[static_cast<size_t>(core)] = caches;
+    ++caches;
+  }
+  std::map<int, Domain> domains;
+  for (size_t i = 0; i < host.cores.size(); ++i) {
+    const Core& core = host.cores[i];
+    const int node = host.numa_nodes.empty() ? -1 : core.numa_node;
+    for (const int pu : core.pus) domains[pu] = {.numa_node = node, .cache = cache_of[i]};
+  }
+  return domains;
+}
+
 }  // namespace
 
 int HostTopology::pus() const {
@@ -176,7 +199,9 @@ HostTopology load_host_xml(const std::string& path) {
                 {.cause = "there is no such file, or it is no hwloc XML",
                  .remedy = "write one with `lstopo file.xml`"});
   }
-  load(topology, path);
+  load(topology, path,
+       {.cause = "the file may be of a later version of hwloc",
+        .remedy = cat("write it with hwloc ", HWLOC_API_VERSION >> 16)});
   return read(topology);
 }
 
@@ -189,6 +214,17 @@ HostTopology load_host_synthetic(const std::string& description) {
   }
   load(topology, description);
   return read(topology);
+}
+
+const HostTopology& this_host() {
+  static const HostTopology host = [] {
+    constexpr std::string_view kSynthetic = "synthetic:";
+    const std::string wanted = settings().get_string("TUTTI_TOPOLOGY");
+    if (wanted.empty()) return load_host();
+    return wanted.starts_with(kSynthetic) ? load_host_synthetic(wanted.substr(kSynthetic.size()))
+                                          : load_host_xml(wanted);
+  }();
+  return host;
 }
 
 std::vector<std::vector<int>> bind_local_ranks(const HostTopology& host, int local_ranks) {
@@ -204,6 +240,26 @@ std::vector<std::vector<int>> bind_local_ranks(const HostTopology& host, int loc
     ++allowed_index;
   }
   return bound;
+}
+
+std::vector<Domain> domains_of(const HostTopology& host,
+                               const std::vector<std::vector<int>>& bound) {
+  const std::map<int, Domain> by_pu = domains_by_pu(host);
+  std::vector<Domain> domains;
+  for (const std::vector<int>& rank : bound) {
+    const auto domain_of = [&](int pu) {
+      const auto found = by_pu.find(pu);
+      return found == by_pu.end() ? Domain{} : found->second;
+    };
+    Domain common = rank.empty() ? Domain{} : domain_of(rank.front());
+    for (const int pu : rank) {
+      const Domain domain = domain_of(pu);
+      if (domain.numa_node != common.numa_node) common.numa_node = -1;
+      if (domain.cache != common.cache) common.cache = -1;
+    }
+    domains.push_back(common);
+  }
+  return domains;
 }
 
 }  // namespace tutti

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "topology/domain.h"
+
 namespace tutti {
 
 struct Core {
@@ -52,18 +54,25 @@ struct HostTopology {
   int allowed_cores() const;
 };
 
-// This host. Throws Error(system) when hwloc cannot read it.
+// This host as it is now. Throws Error(system) when hwloc cannot read it.
 HostTopology load_host();
 // A host that `lstopo host.xml` described; the file says what is allowed.
 HostTopology load_host_xml(const std::string& path);
 // A host that does not exist: "package:2 numa:1 l3:2 core:4 pu:2" (hwloc's synthetic description).
 HostTopology load_host_synthetic(const std::string& description);
+// This host, or what the setting TUTTI_TOPOLOGY says in its stead; read once in a process.
+const HostTopology& this_host();
 
 // The hardware threads (operating system's numbers) to which each of `local_ranks` ranks is bound:
 // a contiguous, disjoint share of the allowed cores, as equal as possible, so that ranks spread
 // over packages, NUMA nodes and shared caches in that order. More ranks than allowed cores: no
 // binding, every set is empty. A pure function.
 std::vector<std::vector<int>> bind_local_ranks(const HostTopology& host, int local_ranks);
+
+// The domain of each rank, `bound` to these hardware threads; one that is bound to none, or to some
+// that the host does not have, is nowhere in particular. A pure function.
+std::vector<Domain> domains_of(const HostTopology& host,
+                               const std::vector<std::vector<int>>& bound);
 
 // For people; several lines, each ends with a newline.
 std::string summary(const HostTopology& host);

@@ -77,8 +77,10 @@ Algorithm all_to_all_hierarchical() {
           .grade = Grade::canonical,
           .emit = emit,
           .supports = [](const Shape& shape) -> std::string {
-            if (shape.group < 2) return "it needs hosts of several ranks, equally many on each";
-            if (shape.group >= shape.ranks) return "it needs several hosts";
+            if (shape.group < 2)
+              return "it needs groups of several ranks (on a host, or in a cache), all alike";
+            if (shape.group >= shape.ranks)
+              return "it needs several hosts, or caches or NUMA nodes of one";
             return "";
           }};
 }

@@ -7,7 +7,8 @@
 //                              1 ──────── 3 ──────── 5               the same part
 //                            0 ⇄ 1        2 ⇄ 3        4 ⇄ 5      3. all-gather
 //
-// Across hosts, each rank moves only its part: 1/g of the buffer for g ranks on a host. The program
+// On a single host, what its ranks share instead is a last-level cache, or a NUMA node. Across
+// hosts, each rank moves only its part: 1/g of the buffer for g ranks on a host. The program
 // is the three algorithms' programs, one after the other, with their ranks and chunks renumbered;
 // chunk by chunk, a phase starts as soon as the one before it is done.
 //
@@ -124,10 +125,12 @@ Program emit(const Phases& phases, const Shape& shape) {
 
 std::string supports(const Phases& phases, const Shape& shape) {
   if (shape.group < 2 || shape.group >= shape.ranks) {
-    return "it needs several hosts with several of them each, as many on each";
+    return "it needs several hosts, or caches or NUMA nodes of one, with several of them in each, "
+           "as many "
+           "in each";
   }
   if (phases.canonical() && !std::has_single_bit(static_cast<uint32_t>(shape.group))) {
-    return "it needs a power of two of them on each host";
+    return "it needs a power of two of them in each group";
   }
   const auto refusal = [](const Algorithm& algorithm, int32_t ranks) {
     const std::string reason = algorithm.supports({.ranks = ranks});

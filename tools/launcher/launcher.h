@@ -1,7 +1,7 @@
 // Starts the ranks of a job, on this host or on several, and sees them through to the end.
 //
 // Each rank gets RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT (as
-// torchrun sets them), TUTTI_TOKEN, TUTTI_LAUNCHER_FD, and rank 0 TUTTI_LISTEN_FD.
+// torchrun sets them), TUTTI_TOKEN, TUTTI_LAUNCHER_FD, TUTTI_DOMAIN, and rank 0 TUTTI_LISTEN_FD.
 #pragma once
 
 #include <string>

@@ -53,19 +53,13 @@ void LocalAgent::listen() {
 void LocalAgent::start(const std::string& master_address, uint16_t master_port) {
   master_address_ = master_address;
   master_port_ = master_port;
-  const HostTopology host = load_host();
   if (!job_.environment.contains("OMP_NUM_THREADS") && std::getenv("OMP_NUM_THREADS") == nullptr) {
-    const int threads = std::max(1, host.allowed_cores() / job_.local_ranks);
+    const int threads = std::max(1, this_host().allowed_cores() / job_.local_ranks);
     job_.environment["OMP_NUM_THREADS"] = std::to_string(threads);
   }
-  std::vector<std::vector<int>> binding(static_cast<size_t>(job_.local_ranks));
-  if (settings().get_string("TUTTI_BIND") != "none") {
-    binding = bind_local_ranks(host, job_.local_ranks);
-  }
+  const Placement placement = place_ranks(job_.local_ranks);
   try {
-    for (int i = 0; i < job_.local_ranks; ++i) {
-      start_rank(i, describe(i, binding[static_cast<size_t>(i)]));
-    }
+    for (int i = 0; i < job_.local_ranks; ++i) start_rank(i, describe(i, placement));
   } catch (const StartError& error) {
     end_process_groups();
     const std::string where = job_.host.empty() ? "" : cat("host ", job_.host, ": ");
@@ -74,12 +68,12 @@ void LocalAgent::start(const std::string& master_address, uint16_t master_port) 
   listener_.reset();  // rank 0 has it now
 }
 
-ChildSpec LocalAgent::describe(int local_rank, const std::vector<int>& pus) const {
+ChildSpec LocalAgent::describe(int local_rank, const Placement& placement) const {
   ChildSpec spec;
   spec.command = job_.command;
   spec.environment = job_.environment;
   spec.directory = job_.directory;
-  spec.pus = pus;
+  spec.pus = placement.pus[static_cast<size_t>(local_rank)];
   spec.die_with_parent = true;
   spec.guard = &guard_;
   spec.environment["RANK"] = std::to_string(job_.first_rank + local_rank);
@@ -88,6 +82,8 @@ ChildSpec LocalAgent::describe(int local_rank, const std::vector<int>& pus) cons
   spec.environment["LOCAL_WORLD_SIZE"] = std::to_string(job_.local_ranks);
   spec.environment["MASTER_ADDR"] = master_address_;
   spec.environment["MASTER_PORT"] = std::to_string(master_port_);
+  // Where it is unknown too: it may be set here, for another rank.
+  spec.environment["TUTTI_DOMAIN"] = to_text(placement.domains[static_cast<size_t>(local_rank)]);
   if (listener_ && job_.first_rank + local_rank == 0) {
     spec.inherited.push_back(listener_->socket.get());
     spec.environment["TUTTI_LISTEN_FD"] = std::to_string(listener_->socket.get());

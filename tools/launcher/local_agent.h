@@ -13,6 +13,7 @@
 #include "tools/launcher/child.h"
 #include "tools/launcher/event_loop.h"
 #include "tools/launcher/guard.h"
+#include "tools/launcher/placement.h"
 
 namespace tutti::tool {
 
@@ -42,7 +43,7 @@ class LocalAgent : public Agent {
     bool ended = false;
   };
 
-  ChildSpec describe(int local_rank, const std::vector<int>& pus) const;
+  ChildSpec describe(int local_rank, const Placement& placement) const;
   void start_rank(int local_rank, ChildSpec spec);
   void read_output(Rank& rank, Stream stream);
   void look_for_exits();

@@ -14,6 +14,7 @@
 #include "collectives/communicator.h"
 #include "collectives/interchange/resolve.h"
 #include "tools/launcher/launcher.h"
+#include "tools/launcher/placement.h"
 #include "tools/tutti/bench_options.h"
 #include "tools/tutti/bench_report.h"
 #include "tools/tutti/commands.h"
@@ -195,7 +196,7 @@ void check_peers(const BenchOptions& options, const bench::Case& c) {
 void check_algorithm(const bench::Case& c, int ranks) {
   if (c.algorithm == "auto" || ranks <= 1) return;
   const Algorithm& algorithm = resolve_algorithm(c.collective, c.algorithm);
-  std::string problem = algorithm.supports({.ranks = ranks});
+  std::string problem = algorithm.supports({.ranks = ranks, .group = group_of(place_ranks(ranks))});
   if (!problem.empty()) {
     problem = cat("does not run on ", ranks, " ranks: ", problem);
   } else if (c.deterministic && reduces(c.collective) && algorithm.grade < Grade::canonical) {

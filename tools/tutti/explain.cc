@@ -12,6 +12,7 @@
 #include "collectives/interchange/msccl_import.h"
 #include "collectives/limits.h"
 #include "collectives/planner.h"
+#include "tools/launcher/placement.h"
 #include "tools/tutti/commands.h"
 #include "transport/tcp/tcp_transport.h"
 
@@ -72,21 +73,22 @@ void print(const Candidate& candidate, bool chosen) {
 }
 
 int run(const Options& options) {
-  const int group = options.group == 0 ? options.ranks : options.group;
+  const int group = options.group == 0 ? options.ranks : options.group;  // on each host
   if (group < 1 || options.ranks % group != 0) {
     throw Error(ErrorCode::invalid_argument,
                 cat("--group ", group, " does not divide ", options.ranks, " ranks"));
   }
   load_algorithm_files();
   const Wanted wanted = wanted_of(options);
-  const Shape shape{.ranks = options.ranks, .group = group < options.ranks ? group : 1};
+  const int near = group < options.ranks ? group : group_of(place_ranks(options.ranks));
+  const Shape shape{.ranks = options.ranks, .group = near};
   Planner planner(
       shape, imagined_machine(options.ranks, group, options.transport == "shm", load_cost_model()));
   const Algorithm& chosen = planner.choose(wanted);
   const std::string file = cost_model_file();
-  std::printf("%s of %s, %d ranks, %d on a host with %d cores, %s\n", options.collective.c_str(),
+  std::printf("%s of %s, %d ranks, %d on a host with %d cores%s, %s\n", options.collective.c_str(),
               options.bytes.c_str(), options.ranks, group, planner.machine().model.cores,
-              options.transport.c_str());
+              near < group ? cat(", in groups of ", near).c_str() : "", options.transport.c_str());
   std::printf("costs: %s\n\n", !file.empty() && std::filesystem::exists(file)
                                    ? file.c_str()
                                    : "defaults (`tutti tune` measures this machine's)");

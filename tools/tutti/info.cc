@@ -2,6 +2,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -18,6 +19,7 @@
 #include "base/text.h"
 #include "base/version.h"
 #include "tools/launcher/address.h"
+#include "tools/launcher/placement.h"
 #include "tools/tutti/commands.h"
 #include "topology/host.h"
 
@@ -76,13 +78,27 @@ std::string shown(const SettingInfo& info, const SettingValue& value) {
   return value.text;
 }
 
-nlohmann::ordered_json describe() {
+// Where `tutti run -n N` puts ranks on this host. null: not known, or in several.
+nlohmann::ordered_json describe_ranks(int ranks) {
+  const Placement placement = place_ranks(ranks);
+  nlohmann::ordered_json list = nlohmann::json::array();
+  const auto index = [](int i) { return i < 0 ? nlohmann::json() : nlohmann::json(i); };
+  for (size_t r = 0; r < placement.domains.size(); ++r) {
+    list.push_back({{"bound_to", placement.pus[r]},
+                    {"numa_node", index(placement.domains[r].numa_node)},
+                    {"cache", index(placement.domains[r].cache)}});
+  }
+  return {{"group", group_of(placement)}, {"places", list}};
+}
+
+nlohmann::ordered_json describe(int ranks) {
   nlohmann::ordered_json json = {
       {"version", kVersion},
       {"compiler", kCompiler},
       {"instruction_set", name(selected_instruction_set())},
       {"transports", nlohmann::json::array()},
-      {"host", to_json(load_host())},
+      {"host", to_json(this_host())},
+      {"ranks", describe_ranks(ranks)},
       {"settings", nlohmann::json::array()},
   };
   for (const TransportState& transport : probe_transports()) {
@@ -105,6 +121,31 @@ nlohmann::ordered_json describe() {
   return json;
 }
 
+std::string place_text(const nlohmann::ordered_json& place) {
+  std::string text;
+  if (!place["numa_node"].is_null()) text += cat(", NUMA node ", place["numa_node"].get<int>());
+  if (!place["cache"].is_null()) text += cat(", last-level cache ", place["cache"].get<int>());
+  return text.empty() ? "anywhere" : text.substr(2);
+}
+
+// Neighbours in the same place on one line.
+void print_ranks(const nlohmann::ordered_json& json) {
+  const auto& places = json["places"];
+  std::cout << "\nRanks, as `tutti run -n " << places.size() << "` places them\n";
+  std::vector<int> alike;
+  for (size_t r = 0; r < places.size(); ++r) {
+    alike.push_back(static_cast<int>(r));
+    const std::string here = place_text(places[r]);
+    if (r + 1 < places.size() && place_text(places[r + 1]) == here) continue;
+    std::cout << "  " << rank_ranges(alike) << "  " << here << '\n';
+    alike.clear();
+  }
+  const auto group = json["group"].get<size_t>();
+  std::cout << "  in "
+            << (group < places.size() ? cat("groups of ", group) : std::string("one group"))
+            << ", as hierarchical algorithms see them\n";
+}
+
 void print(const nlohmann::ordered_json& json) {
   const auto text = [](const nlohmann::ordered_json& value) { return value.get<std::string>(); };
   std::cout << "tutti " << text(json["version"]) << ", " << text(json["compiler"])
@@ -115,9 +156,10 @@ void print(const nlohmann::ordered_json& json) {
               << '\n';
   }
   std::cout << "\nHost\n";
-  for (const std::string& line : split(summary(load_host()), '\n')) {
+  for (const std::string& line : split(summary(this_host()), '\n')) {
     std::cout << "  " << line << '\n';
   }
+  print_ranks(json["ranks"]);
   std::cout << "\nSettings (environment variables)\n";
   for (const auto& setting : json["settings"]) {
     const std::string value = text(setting["value"]);
@@ -128,8 +170,9 @@ void print(const nlohmann::ordered_json& json) {
   }
 }
 
-int info(const std::string& file) {
-  const nlohmann::ordered_json json = describe();
+int info(int ranks, const std::string& file) {
+  const nlohmann::ordered_json json =
+      describe(ranks > 0 ? ranks : std::max(1, this_host().allowed_cores()));
   if (file.empty()) {
     print(json);
     return 0;
@@ -153,10 +196,19 @@ void add_info(CLI::App& app, Action& chosen) {
   const auto file = std::make_shared<std::string>();
   CLI::App* command =
       app.add_subcommand("info", "Show this build, this host and every setting with its origin");
+  const auto ranks = std::make_shared<int>(0);
+  command
+      ->add_option("-n,--ranks", *ranks,
+                   "show where so many ranks on this host go (default: one for each core)")
+      ->check(CLI::Range(1, 1 << 20).description(""));
   command->add_option("--json", *file, "write it as JSON to a file (- is standard output)")
       ->type_name("FILE");
-  command->footer("Example:\n  TUTTI_LOG=info tutti info");
-  command->callback([file, &chosen] { chosen = [file] { return info(*file); }; });
+  command->footer(
+      "Examples:\n"
+      "  TUTTI_LOG=info tutti info\n"
+      "  TUTTI_TOPOLOGY='synthetic:package:2 l3:2 core:4 pu:2' tutti info -n 8");
+  command->callback(
+      [ranks, file, &chosen] { chosen = [ranks, file] { return info(*ranks, *file); }; });
 }
 
 }  // namespace tutti::tool

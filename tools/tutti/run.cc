@@ -47,7 +47,7 @@ int run(const RunOptions& options) {
                                .prefix_lines = !options.no_prefix};
   if (launch_options.ranks == 0) {
     const int hosts = std::max(1, static_cast<int>(options.hosts.size()));
-    launch_options.ranks = std::max(1, load_host().allowed_cores()) * hosts;
+    launch_options.ranks = std::max(1, this_host().allowed_cores()) * hosts;
   }
   return launch(launch_options);
 }

@@ -39,6 +39,7 @@ struct PeerInfo {
   uint16_t port = 0;
   std::string unix_name;  // abstract unix socket of its descriptor service
   std::string note;       // Job::note
+  Domain domain;          // Job::domain; compare among ranks of one host
 };
 
 // One communicator's ear on the control channel. All calls come from the control thread, except for

@@ -87,6 +87,7 @@ class Gathering {
     self_.port = address.port();
     self_.unix_name = unix_name;
     self_.note = job.note;
+    self_.domain = job.domain;
     acceptor_ = Acceptor(std::move(listener), job.token, job.size);
   }
 

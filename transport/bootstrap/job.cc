@@ -121,6 +121,7 @@ Job job_from_environment() {
   job.fanout = static_cast<int>(all.get_int("TUTTI_CONTROL_FANOUT"));
   job.wire_settings = all.wire_settings();
   job.interface = all.get_string("TUTTI_INTERFACE");
+  job.domain = parse_domain(all.get_string("TUTTI_DOMAIN"));
   job.launcher_fd = inherited_fd("TUTTI_LAUNCHER_FD");
   if (job.rank == 0) job.listen_fd = inherited_fd("TUTTI_LISTEN_FD");
   if (job.size == 1) return job;

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/fd.h"
+#include "topology/domain.h"
 
 namespace tutti {
 
@@ -25,6 +26,7 @@ struct Job {
   int fanout = 32;
   std::string wire_settings;  // must be equal on all ranks
   std::string note;           // told to all ranks (PeerInfo), opaque here
+  Domain domain;              // where the launcher placed this rank on its host
   std::string interface;      // network interface or address to listen on; empty: by route
 };
 

@@ -168,6 +168,7 @@ Membership join(const Job& job, const std::string& unix_name) {
   self.port = local_address(listener.get()).port();
   self.unix_name = unix_name;
   self.note = job.note;
+  self.domain = job.domain;
 
   FrameWriter arrival(FrameType::arrival);
   put(arrival, self);

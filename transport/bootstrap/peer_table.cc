@@ -32,7 +32,9 @@ void put(FrameWriter& frame, const PeerInfo& peer) {
       .put_text(peer.address)
       .put(peer.port)
       .put_text(peer.unix_name)
-      .put_text(peer.note);
+      .put_text(peer.note)
+      .put(int32_t{peer.domain.numa_node})
+      .put(int32_t{peer.domain.cache});
 }
 
 PeerInfo get_peer(FrameReader& frame) {
@@ -44,6 +46,8 @@ PeerInfo get_peer(FrameReader& frame) {
   peer.port = frame.get<uint16_t>();
   peer.unix_name = frame.get_text();
   peer.note = frame.get_text();
+  peer.domain.numa_node = frame.get<int32_t>();
+  peer.domain.cache = frame.get<int32_t>();
   return peer;
 }
 

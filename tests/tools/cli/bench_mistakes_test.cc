@@ -54,7 +54,7 @@ INSTANTIATE_TEST_SUITE_P(
                 {"all_reduce", "-n", "3", "--algorithm", "ring", "--deterministic"},
                 {"ring is graded same bits, not canonical", "--algorithm list"}},
         Mistake{"CompositionForOneHost",
-                {"all_reduce", "-n", "4", "--algorithm", "hierarchical(ring,ring,ring)"},
+                {"all_reduce", "-n", "3", "--algorithm", "hierarchical(ring,ring,ring)"},
                 {"hierarchical(ring,ring,ring)", "several hosts"}},
         Mistake{"CompositionForAnotherCollective",
                 {"all_gather", "-n", "4", "--algorithm", "hierarchical(ring,ring,ring)"},

@@ -1,0 +1,208 @@
+// Where ranks are on a host, and how that groups them.
+#include "topology/domain.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <hwloc.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "tests/support/test_data.h"
+#include "topology/host.h"
+
+namespace tutti {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+
+constexpr Domain kNowhere;
+
+std::vector<Domain> placed(const HostTopology& host, int ranks) {
+  return domains_of(host, bind_local_ranks(host, ranks));
+}
+
+int group_on(const HostTopology& host, int ranks) {
+  std::vector<Place> places;
+  for (const Domain& domain : placed(host, ranks)) places.push_back({"host", domain});
+  return group_of(places);
+}
+
+int group_of_caches(const std::vector<int>& caches) {
+  std::vector<Place> places;
+  for (const int cache : caches) places.push_back({"host", {.numa_node = -1, .cache = cache}});
+  return group_of(places);
+}
+
+TEST(DomainText, IsReadAsItIsWritten) {
+  for (const Domain& domain : {kNowhere, Domain{1, -1}, Domain{-1, 12}, Domain{3, 0}}) {
+    EXPECT_EQ(parse_domain(to_text(domain)), domain) << to_text(domain);
+  }
+  EXPECT_EQ(to_text({1, 2}), "numa:1,cache:2");
+  EXPECT_EQ(to_text(kNowhere), "");
+}
+
+TEST(DomainText, NonsenseIsRefused) {
+  for (const char* text :
+       {"numa", "numa:", "numa:x", "numa:1x", "numa:-1", "socket:1", "numa:99999999999"}) {
+    EXPECT_THROW(parse_domain(text), Error) << text;
+  }
+}
+
+// Two NUMA nodes with two caches each, four cores to a cache.
+class Domains : public ::testing::Test {
+ protected:
+  const HostTopology host_ = load_host_synthetic("package:2 [numa] l3:2 core:4 pu:2");
+};
+
+TEST_F(Domains, AreTheCacheAndNodeThatHoldAllOfARanksThreads) {
+  EXPECT_THAT(placed(host_, 1), ElementsAre(kNowhere)) << "it spans both packages";
+  EXPECT_THAT(placed(host_, 2), ElementsAre(Domain{0, -1}, Domain{1, -1}));
+  EXPECT_THAT(placed(host_, 4),
+              ElementsAre(Domain{0, 0}, Domain{0, 1}, Domain{1, 2}, Domain{1, 3}));
+  const auto sixteen = placed(host_, 16);
+  for (int r = 0; r < 16; ++r) {
+    EXPECT_EQ(sixteen[static_cast<size_t>(r)], (Domain{r / 8, r / 4})) << "rank " << r;
+  }
+  EXPECT_THAT(placed(host_, 17), Each(kNowhere)) << "more ranks than cores are not bound";
+}
+
+TEST_F(Domains, OfAnOddNumberOfRanks) {
+  // Cores 0-5, 6-10, 11-15.
+  EXPECT_THAT(placed(host_, 3), ElementsAre(Domain{0, -1}, kNowhere, Domain{1, -1}));
+}
+
+TEST_F(Domains, FollowAnAffinityOfAnyShape) {
+  // Hardware threads 2 i and 2 i + 1 are core i's.
+  const std::vector<std::vector<int>> bound = {{31}, {0, 2, 7}, {6, 8}, {}, {0, 1000}, {15, 16}};
+  EXPECT_THAT(domains_of(host_, bound),
+              ElementsAre(Domain{1, 3}, Domain{0, 0}, Domain{0, -1}, kNowhere, kNowhere, kNowhere));
+}
+
+// At any number of ranks each domain holds a run of neighbours, and nobody is in two.
+TEST_F(Domains, OfBoundRanksAreInOrder) {
+  for (int ranks = 1; ranks <= 32; ++ranks) {
+    const auto domains = placed(host_, ranks);
+    ASSERT_EQ(domains.size(), static_cast<size_t>(ranks));
+    Domain last{0, 0};
+    for (const Domain& domain : domains) {
+      if (domain.numa_node >= 0) {
+        EXPECT_GE(domain.numa_node, last.numa_node) << ranks;
+        last.numa_node = domain.numa_node;
+      }
+      if (domain.cache >= 0) {
+        EXPECT_GE(domain.cache, last.cache) << ranks;
+        EXPECT_EQ(domain.numa_node, domain.cache / 2) << ranks;
+        last.cache = domain.cache;
+      }
+    }
+  }
+}
+
+TEST(DomainsOfAHost, WithoutSharedCachesAreItsNodes) {
+  const HostTopology host = load_host_synthetic("package:2 [numa] core:4 pu:1");
+  EXPECT_THAT(placed(host, 4),
+              ElementsAre(Domain{0, -1}, Domain{0, -1}, Domain{1, -1}, Domain{1, -1}));
+  EXPECT_EQ(group_on(host, 4), 2);
+}
+
+TEST(DomainsOfAHost, WithOneCacheIsOneForAll) {
+  const HostTopology host = load_host_synthetic("package:1 l3:1 core:4 pu:2");
+  EXPECT_THAT(placed(host, 4), Each(Domain{0, 0}));
+  for (int ranks = 1; ranks <= 8; ++ranks) EXPECT_EQ(group_on(host, ranks), ranks);
+}
+
+TEST(Groups, OfOneHostAreCachesElseNodes) {
+  const HostTopology host = load_host_synthetic("package:2 [numa] l3:2 core:4 pu:2");
+  EXPECT_EQ(group_on(host, 16), 4);  // four ranks to a cache
+  EXPECT_EQ(group_on(host, 8), 2);
+  EXPECT_EQ(group_on(host, 4), 2);  // a cache each, so by node
+  EXPECT_EQ(group_on(host, 2), 2);  // a node each: the host
+  // Ranks of six cores each straddle caches and nodes.
+  EXPECT_EQ(group_on(host, 3), 3);
+  EXPECT_EQ(group_on(host, 1), 1);
+  EXPECT_EQ(group_on(host, 17), 17);  // unbound
+}
+
+TEST(Groups, AreConsecutiveAndEquallyMany) {
+  EXPECT_EQ(group_of_caches({0, 0, 1, 1}), 2);
+  EXPECT_EQ(group_of_caches({1, 1, 0, 0, 2, 2}), 2);
+  EXPECT_EQ(group_of_caches({0, 1, 0, 1}), 4);
+  EXPECT_EQ(group_of_caches({0, 0, 0, 1}), 4);
+  EXPECT_EQ(group_of_caches({0, 0, 1, 1, 1, 1}), 6);
+  EXPECT_EQ(group_of_caches({0, 1, 2, 3}), 4);
+  EXPECT_EQ(group_of_caches({0, 0, -1, -1}), 4) << "not all of them are known";
+  EXPECT_EQ(group_of_caches({0}), 1);
+}
+
+// As it was before ranks knew where on a host they are.
+TEST(Groups, OfSeveralHostsAreTheHosts) {
+  const Domain one{0, 0};
+  const Domain two{1, 1};
+  EXPECT_EQ(group_of(std::vector<Place>{{"a", {}}, {"a", {}}, {"b", {}}, {"b", {}}}), 2);
+  EXPECT_EQ(group_of(std::vector<Place>{{"a", {}}, {"b", {}}, {"b", {}}, {"b", {}}}), 1);
+  EXPECT_EQ(group_of(std::vector<Place>{{"a", {}}, {"a", {}}, {"b", {}}}), 1);
+  EXPECT_EQ(group_of(std::vector<Place>{{"a", {}}, {"b", {}}, {"a", {}}, {"b", {}}}), 1);
+  EXPECT_EQ(group_of(std::vector<Place>{{"a", one}, {"a", two}, {"b", one}, {"b", two}}), 2);
+  EXPECT_EQ(group_of(std::vector<Place>{{"a", {}}, {"a", {}}, {"a", {}}}), 3);
+}
+
+// Written by an hwloc of a later major version, which this one does not read.
+bool is_too_new(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  std::string head(1000, ' ');
+  file.read(head.data(), static_cast<std::streamsize>(head.size()));
+  const std::string mark = "<topology version=\"";
+  const size_t found = head.find(mark);
+  return found != std::string::npos &&
+         std::stoul(head.substr(found + mark.size())) > hwloc_get_api_version() >> 16;
+}
+
+// One rank on each core of machines that exist: every rank is in a cache that all its cores share.
+TEST(DomainsOfAHost, FromFilesOfRealMachines) {
+  const std::filesystem::path folder = testing::test_data("hwloc");
+  if (folder.empty()) GTEST_SKIP() << testing::kNoTestData;
+  int read = 0;
+  for (const auto& file : std::filesystem::recursive_directory_iterator(folder)) {
+    if (file.path().extension() != ".xml" || is_too_new(file)) continue;
+    SCOPED_TRACE(file.path());
+    const HostTopology host = load_host_xml(file.path());
+    const int cores = host.allowed_cores();
+    const auto domains = placed(host, cores);
+    ASSERT_EQ(domains.size(), static_cast<size_t>(cores));
+    for (const Domain& domain : domains) {
+      EXPECT_LT(domain.numa_node, static_cast<int>(host.numa_nodes.size()));
+      EXPECT_TRUE(domain.cache >= 0 || host.caches.empty());
+    }
+    EXPECT_EQ(cores % group_on(host, cores), 0);
+    EXPECT_THAT(placed(host, cores + 1), Each(kNowhere));
+    ++read;
+  }
+  EXPECT_GT(read, 0);
+}
+
+// The AMD EPYC 9654 has twelve L3s to a package and eight cores to an L3; the 7401 has four NUMA
+// nodes to a package, two L3s to a node and three cores to an L3.
+TEST(Groups, OfTwoEpycs) {
+  const HostTopology genoa = load_host_synthetic("package:2 [numa] l3:12 core:8 pu:2");
+  EXPECT_EQ(group_on(genoa, 192), 8);
+  EXPECT_EQ(group_on(genoa, 48), 2);
+  EXPECT_EQ(group_on(genoa, 24), 12);  // an L3 each
+  EXPECT_EQ(group_on(genoa, 2), 2);
+
+  const std::filesystem::path folder = testing::test_data("hwloc");
+  const std::filesystem::path file = folder / "mpibind_epyc-corona.xml";
+  if (folder.empty() || !std::filesystem::exists(file)) GTEST_SKIP() << testing::kNoTestData;
+  const HostTopology naples = load_host_xml(file);
+  ASSERT_EQ(naples.allowed_cores(), 48);
+  EXPECT_EQ(group_on(naples, 48), 3);
+  EXPECT_EQ(group_on(naples, 16), 2);  // an L3 each, so by NUMA node
+}
+
+}  // namespace
+}  // namespace tutti

@@ -1,6 +1,6 @@
-// What a call costs beside its bytes, by bytes: one rank's part of an all-reduce whose other message
-// is there already (hot_path.cc counts the instructions of the same), the same call prepared, and
-// the look-up of a size's algorithm.
+// What a call costs beside its bytes, by bytes: one rank's part of an all-reduce whose other
+// message is there already (hot_path.cc counts the instructions of the same), the same call
+// prepared, and the look-up of a size's algorithm.
 #include <benchmark/benchmark.h>
 
 #include <cstddef>
@@ -17,7 +17,8 @@ namespace tutti::bench {
 namespace {
 
 // Times the second rank's part; the first one's message is sent before. For sizes so small that a
-// rank sends all it has at once: else the two would wait for each other, and one thread drives both.
+// rank sends all it has at once: else the two would wait for each other, and one thread drives
+// both.
 template <typename MakeCall>
 void time_second_rank(benchmark::State& state, MakeCall make_call) {
   auto [first, second] = make_pair_of_ranks();
@@ -26,9 +27,9 @@ void time_second_rank(benchmark::State& state, MakeCall make_call) {
   std::vector<float> others(count, 2);
   std::vector<float> sum(count);
   std::vector<float> other_sum(count);
-  auto timed = make_call(second, Request::all_reduce(as_const(buffer_of(std::span(others))),
-                                                          buffer_of(std::span(other_sum)),
-                                                          ReduceOp::sum));
+  auto timed =
+      make_call(second, Request::all_reduce(as_const(buffer_of(std::span(others))),
+                                            buffer_of(std::span(other_sum)), ReduceOp::sum));
   Prepared peer = first.prepare(Request::all_reduce(as_const(buffer_of(std::span(values))),
                                                     buffer_of(std::span(sum)), ReduceOp::sum));
   for (auto _ : state) {

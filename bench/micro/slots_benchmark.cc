@@ -34,7 +34,7 @@ void send_and_receive(benchmark::State& state) {
     const bool sent = sender.write(1, kLane, header, payload, kCredit);
     const MessageHeader* found = receiver.front(0, kLane);
     if (!sent || found == nullptr || found->call != header.call ||
-        !receiver.read(0, kLane, received)) {
+        !receiver.read(0, kLane, received, Store::cached)) {
       state.SkipWithError("the message did not come through");
       break;
     }

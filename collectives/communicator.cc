@@ -113,7 +113,13 @@ Registration Communicator::register_memory(void* data, size_t bytes) {
   if (!heap) return {};
   const std::span<std::byte> range(static_cast<std::byte*>(data), bytes);
   heap->adopt(range);
-  return std::shared_ptr<void>(data, [heap, range](void*) { heap->release(range); });
+  return std::shared_ptr<void>(data, [heap, range](void*) {
+    try {
+      heap->release(range);
+    } catch (const Error& error) {  // it stays shared, and goes on to work
+      log(LogLevel::error, error.what());
+    }
+  });
 }
 
 // ---- calls

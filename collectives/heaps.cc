@@ -20,11 +20,15 @@ HeapTable::~HeapTable() {
 
 std::shared_ptr<shm::Heap> HeapTable::make_own() {
   const std::lock_guard lock(mutex_);
-  if (!kept_) {
+  if (kept_ || impossible_) return kept_;
+  try {
     auto heap = std::make_shared<shm::Heap>();
     control_.offer(heap_name(control_.rank()), heap->fd());
     kept_ = std::move(heap);
     own_.store(kept_.get(), std::memory_order_release);
+  } catch (const Error& error) {
+    impossible_ = true;
+    log(LogLevel::warning, cat("buffers are not shared, but copied: ", error.what()));
   }
   return kept_;
 }

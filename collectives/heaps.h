@@ -21,7 +21,7 @@ class HeapTable {
 
   // Any thread. Null as long as nothing was allocated or registered.
   const shm::Heap* own() const { return own_.load(std::memory_order_acquire); }
-  // Throws Error(system) where there can be none.
+  // Null, and a line in the log, where there can be none.
   std::shared_ptr<shm::Heap> make_own();
   // Asks the rank for it the first time. Null, and a line in the log, when it cannot be had.
   const shm::PeerHeap* of(int world_rank);
@@ -30,6 +30,7 @@ class HeapTable {
   Control& control_;
   std::mutex mutex_;
   std::shared_ptr<shm::Heap> kept_;
+  bool impossible_ = false;
   std::atomic<const shm::Heap*> own_{nullptr};
   std::map<int, std::unique_ptr<shm::PeerHeap>> peers_;
 };

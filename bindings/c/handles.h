@@ -20,6 +20,7 @@ struct tutti_comm {
   tutti::Communicator communicator;
   std::mutex mutex;
   std::map<void*, tutti::Memory<std::byte>> allocations;  // guarded by mutex
+  std::map<void*, tutti::Registration> registrations;     // guarded by mutex
 };
 
 struct tutti_work {

@@ -99,6 +99,7 @@ void tutti_destroy(tutti_comm_t* comm) {
   // Calls first: until the communicator is gone one of them may still be writing to the memory.
   owned->communicator = {};
   owned->allocations.clear();
+  owned->registrations.clear();
 }
 
 tutti_status_t tutti_abort(tutti_comm_t* comm, const char* reason) {
@@ -132,6 +133,28 @@ tutti_status_t tutti_free(tutti_comm_t* comm, void* data) {
     const std::lock_guard lock(comm->mutex);
     if (comm->allocations.erase(data) == 0) {
       tutti::c::invalid("the memory is not from tutti_alloc() of this communicator");
+    }
+  });
+}
+
+tutti_status_t tutti_register(tutti_comm_t* comm, void* data, size_t bytes) {
+  return guarded([&] {
+    of(comm);
+    const std::lock_guard lock(comm->mutex);
+    if (data == nullptr || comm->registrations.contains(data)) {
+      tutti::c::invalid(data == nullptr ? "there is no memory at NULL"
+                                        : "the memory is registered already");
+    }
+    comm->registrations[data] = of(comm).register_memory(data, bytes);
+  });
+}
+
+tutti_status_t tutti_deregister(tutti_comm_t* comm, void* data) {
+  return guarded([&] {
+    of(comm);
+    const std::lock_guard lock(comm->mutex);
+    if (comm->registrations.erase(data) == 0) {
+      tutti::c::invalid("the memory is not registered with this communicator");
     }
   });
 }

@@ -265,10 +265,17 @@ TUTTI_API tutti_status_t tutti_abort(tutti_comm_t* comm, const char* reason);
 TUTTI_API int32_t tutti_rank(const tutti_comm_t* comm);
 TUTTI_API int32_t tutti_size(const tutti_comm_t* comm);
 
-/* Zeroed memory on which collectives may work in place, without staging. It ends with tutti_free(),
- * or with the communicator. tutti_free() of NULL is allowed. */
+/* Zeroed memory that the other ranks of the host read where it lies: collectives copy nothing
+ * aside. It ends with tutti_free(), or with the communicator. tutti_free() of NULL is allowed. */
 TUTTI_API tutti_status_t tutti_alloc(tutti_comm_t* comm, size_t bytes, void** data);
 TUTTI_API tutti_status_t tutti_free(tutti_comm_t* comm, void* data);
+
+/* Makes the whole pages of memory that the caller has already got such memory, their addresses and
+ * contents unchanged, until tutti_deregister() of the same pointer, or until the communicator ends;
+ * the caller frees the memory only after that. Nobody may touch it during either call.
+ * TUTTI_INVALID_ARGUMENT where it is not plain private memory (malloc). */
+TUTTI_API tutti_status_t tutti_register(tutti_comm_t* comm, void* data, size_t bytes);
+TUTTI_API tutti_status_t tutti_deregister(tutti_comm_t* comm, void* data);
 
 /* ---- blocking calls: complete when they return ---- */
 

@@ -23,6 +23,24 @@ static void check_all_reduce(tutti_comm_t* world, int rank, int size) {
   for (int i = 0; i < kCount; ++i) check(output[i] == (float)(i * factor), "the sum");
 }
 
+static void check_registered(tutti_comm_t* world, int rank, int size) {
+  enum { kCount = 300000 };
+  float* values = malloc(kCount * sizeof(float));
+  check(values != NULL, "malloc");
+  for (int i = 0; i < kCount; ++i) values[i] = (float)(rank + 1);
+  check(tutti_register(world, values, kCount * sizeof(float)) == TUTTI_OK, "tutti_register");
+  check(tutti_register(world, values, kCount * sizeof(float)) == TUTTI_INVALID_ARGUMENT,
+        "tutti_register twice");
+  const tutti_buffer_t buffer = tutti_host(values, kCount, TUTTI_F32);
+  check(tutti_all_reduce(world, buffer, buffer, TUTTI_SUM, NULL) == TUTTI_OK,
+        "tutti_all_reduce of registered memory");
+  check(tutti_deregister(world, values) == TUTTI_OK, "tutti_deregister");
+  check(tutti_deregister(world, values) == TUTTI_INVALID_ARGUMENT, "tutti_deregister twice");
+  const float sum = (float)(size * (size + 1) / 2);
+  for (int i = 0; i < kCount; ++i) check(values[i] == sum, "the sum in registered memory");
+  free(values);
+}
+
 static void check_async(tutti_comm_t* world, int rank, int size) {
   const int64_t mine = rank;
   void* all = NULL;
@@ -200,6 +218,7 @@ int main(void) {
   const int rank = tutti_rank(world);
   const int size = tutti_size(world);
   check_all_reduce(world, rank, size);
+  check_registered(world, rank, size);
   check_async(world, rank, size);
   check_collectives(world, rank, size);
   check_pairs_async(world, rank, size);

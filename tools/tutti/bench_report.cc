@@ -187,8 +187,8 @@ void BenchReport::write_json() {
                                      {"dtype", name(case_.dtype)},
                                      {"op", name(case_.op)},
                                      {"transport", shown_transport(*comm_, options_)},
-                                     {"buffers", options_.buffers},
                                      {"results", nlohmann::ordered_json::array()}};
+  if (options_.buffers != "user") document["buffers"] = options_.buffers;
   for (const BenchRow& row : rows_) {
     nlohmann::ordered_json result = {{"bytes", row.bytes},         {"count", row.count},
                                      {"algorithm", row.algorithm}, {"time_us", row.time_us},

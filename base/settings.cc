@@ -31,6 +31,10 @@ constexpr std::array kSettings = {
         "canonical algorithms only: the bits of a result depend on the inputs and the number "
         "of ranks, on nothing else"},
     SettingInfo{
+        "TUTTI_PROGRESS_THREAD", SettingType::boolean, "0", "", false, false,
+        "a thread per process that moves calls while nobody waits for them, so that they overlap "
+        "with computing; it sleeps when there are none"},
+    SettingInfo{
         "TUTTI_TIMEOUT", SettingType::seconds, "300", "", false, false,
         "seconds that one collective may take before the communicator is aborted; 0 is never"},
     SettingInfo{"TUTTI_INIT_TIMEOUT", SettingType::seconds, "60", "", false, false,

@@ -1,7 +1,9 @@
 #include "bench/measure.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
+#include <new>
 
 #include "base/deadline.h"
 #include "base/text.h"
@@ -70,11 +72,25 @@ Measurement::Measurement(Communicator& comm, const Case& c)
   const uint64_t outputs = layout_.outputs(rank);
   pristine_.resize(inputs * size);
   fill_input(c.data, c.dtype, c.op, layout_, rank, pristine_.data());
-  input_ = comm.allocate<std::byte>(inputs * size);
-  output_ = comm.allocate<std::byte>(outputs * size);
+  input_ = allocate(inputs * size);
+  output_ = allocate(outputs * size);
   std::fill_n(output_.get(), outputs * size, kUntouched);
   requests_ = requests(layout_, rank, {input_.get(), inputs, c.dtype},
                        {output_.get(), outputs, c.dtype}, reduction(c.data, c.op, rank));
+}
+
+Memory<std::byte> Measurement::allocate(uint64_t bytes) {
+  if (case_.buffers == Buffers::library) return comm_.allocate<std::byte>(bytes);
+  constexpr size_t kPage = 4096;
+  const size_t pages = bytes / kPage * kPage + kPage;
+  Memory<std::byte> memory(static_cast<std::byte*>(std::aligned_alloc(kPage, pages)),
+                           [](std::byte* data) { std::free(data); });
+  if (memory == nullptr) throw std::bad_alloc();
+  std::memset(memory.get(), 0, pages);
+  if (case_.buffers == Buffers::registered) {
+    registrations_.push_back(comm_.register_memory(memory.get(), pages));
+  }
+  return memory;
 }
 
 CallOptions Measurement::options() const {

@@ -14,6 +14,10 @@
 
 namespace tutti::bench {
 
+// Whose memory the calls work on: the caller's, from the library, or the caller's registered with
+// it.
+enum class Buffers { user, library, registered };
+
 struct Case {
   Collective collective = Collective::all_reduce;
   bool uneven = false;  // the v-variant, with uneven_blocks()
@@ -23,6 +27,7 @@ struct Case {
   uint64_t bytes = 0;  // as nccl-tests counts them: of the larger of the two buffers
   Data data = Data::exact;
   bool deterministic = false;
+  Buffers buffers = Buffers::user;
 };
 
 // "all_gatherv"
@@ -60,6 +65,7 @@ class Measurement {
   std::string algorithm();
 
  private:
+  Memory<std::byte> allocate(uint64_t bytes);
   CallOptions options() const;
   void call();
   uint64_t count_wrong_here() const;
@@ -70,6 +76,7 @@ class Measurement {
   std::vector<std::byte> pristine_;
   Memory<std::byte> input_;
   Memory<std::byte> output_;
+  std::vector<Registration> registrations_;
   std::vector<Request> requests_;
 };
 

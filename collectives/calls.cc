@@ -8,6 +8,7 @@
 #include "collectives/communicator_impl.h"
 #include "collectives/interchange/resolve.h"
 #include "collectives/planner.h"
+#include "collectives/rendezvous.h"
 
 namespace tutti::internal {
 
@@ -68,6 +69,14 @@ void run_alone(const PreparedCall& prepared) {
   }
 }
 
+// Whether input and output share memory.
+bool is_in_place(const Request& request) {
+  if (request.input.data == request.output.data) return true;
+  const auto in = reinterpret_cast<uintptr_t>(request.input.data);
+  const auto out = reinterpret_cast<uintptr_t>(request.output.data);
+  return in < out + request.output.bytes() && out < in + request.input.bytes();
+}
+
 // Where the product may be written before anything is sent: where the result goes, else a place of
 // its own.
 void scale_input(Operation& operation) {
@@ -105,6 +114,7 @@ CommunicatorImpl::CallKey CommunicatorImpl::key_of(const Request& request,
   add(out.data != nullptr, 1);
   add(request.sends, 1);
   add(options.deterministic, 1);
+  add(is_in_place(request), 1);
   return {in.count, out.count, rest};
 }
 
@@ -182,7 +192,9 @@ void CommunicatorImpl::outline_collective(Request& request, const CallOptions& o
   }
   if (algorithm != nullptr) {
     outline.algorithm = algorithm;
-    outline.plan = &plan_for(*algorithm, has_root(request.collective) ? request.root : 0);
+    // premul_sum writes its products to the output.
+    const bool in_place = is_in_place(request) || request.op.op == ReduceOp::premul_sum;
+    outline.plan = &plan_for(*algorithm, has_root(request.collective) ? request.root : 0, in_place);
   }
   outline.reduction = std::move(request.op);
   outline.input_blocks = std::move(request.input_blocks);
@@ -227,13 +239,28 @@ const Algorithm& CommunicatorImpl::algorithm_for(const Request& request,
               {.remedy = "use algorithm auto"});
 }
 
-const Plan& CommunicatorImpl::plan_for(const Algorithm& algorithm, int root) {
-  std::unique_ptr<Plan>& plan = plans_[{algorithm.id, root}];
+const Plan& CommunicatorImpl::plan_for(const Algorithm& algorithm, int root, bool in_place) {
+  std::unique_ptr<Plan>& plan = plans_[{algorithm.id, root, in_place}];
   if (!plan) {
     plan = std::make_unique<Plan>(
-        make_plan(algorithm.collective, shape(root), algorithm.emit(shape(root))));
+        make_plan(algorithm.collective, shape(root), algorithm.emit(shape(root)), in_place));
+    plan->without_buffers = shm_ != nullptr && needs_no_buffers(algorithm, *plan, in_place);
   }
   return *plan;
+}
+
+// Proved for what is not too long to be run through at once.
+bool CommunicatorImpl::needs_no_buffers(const Algorithm& algorithm, const Plan& mine,
+                                        bool in_place) const {
+  constexpr size_t kMostSteps = 50'000;
+  if (mine.program.steps.size() * static_cast<size_t>(size()) > kMostSteps) return false;
+  std::vector<Plan> plans;
+  plans.reserve(static_cast<size_t>(size()));
+  Shape other = mine.shape;
+  for (other.rank = 0; other.rank < size(); ++other.rank) {
+    plans.push_back(make_plan(algorithm.collective, other, algorithm.emit(other), in_place));
+  }
+  return ends_without_buffers(plans);
 }
 
 // ---- starting
@@ -311,9 +338,8 @@ void CommunicatorImpl::finish(const std::shared_ptr<Operation>& operation,
   if (operation == nullptr) return;
   constexpr int kRounds = 300;
   progress_locked();
-  const bool at_once = operation->done.load(std::memory_order_relaxed);
   record_start(*operation);
-  if (at_once) return record_end(*operation);
+  if (operation->done.load(std::memory_order_relaxed)) return record_end(*operation);
   if (!engine_->oversubscribed()) {
     for (int round = 0; round < kRounds && engine_->active() == 0 && callers_.load() == 0;
          ++round) {
@@ -341,8 +367,11 @@ void CommunicatorImpl::record_start(Operation& operation) {
   recorder_.started(operation.call.number, operation.outline->signature_words, operation.begun);
 }
 
+// The clock is not read for a brief call that nobody had to wait for.
 void CommunicatorImpl::record_end(const Operation& operation) {
-  if (operation.peer() < 0) recorder_.finished(operation.call.number, ticks());
+  if (operation.peer() >= 0) return;
+  const bool soon = operation.outline->brief && !operation.announced;
+  recorder_.finished(operation.call.number, soon ? operation.begun : ticks());
 }
 
 const std::shared_ptr<Operation>& CommunicatorImpl::start_locked(PreparedCall&& prepared) {

@@ -1,13 +1,14 @@
 #include "collectives/communicator.h"
 
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <numeric>
 
 #include "base/log.h"
+#include "base/processors.h"
+#include "base/settings.h"
 #include "base/text.h"
 #include "collectives/communicator_impl.h"
 #include "collectives/group.h"
@@ -45,14 +46,15 @@ Communicator Communicator::init(const Job& job) {
   Job noted = job;
   if (job.rank == 0 && job.size > 1) noted.note = to_json(load_cost_model());
   std::shared_ptr<Control> control = Control::connect(noted);
-  long local = 0;
+  int local = 0;
   for (int r = 0; r < control->size(); ++r) {
     if (control->peer(r).host_id == control->peer(control->rank()).host_id) ++local;
   }
-  const bool oversubscribed = local > ::sysconf(_SC_NPROCESSORS_ONLN);
-  const CostModel cost_model =
-      job.size > 1 ? parse_cost_model(control->peer(0).note) : CostModel::defaults();
-  auto engine = std::make_shared<internal::Engine>(control, oversubscribed, cost_model);
+  const internal::EngineOptions options{
+      .oversubscribed = local > usable_processors(),
+      .progress_thread = settings().get_bool("TUTTI_PROGRESS_THREAD"),
+      .cost_model = job.size > 1 ? parse_cost_model(control->peer(0).note) : CostModel::defaults()};
+  auto engine = std::make_shared<internal::Engine>(control, options);
   std::vector<int> members(control->size());
   std::iota(members.begin(), members.end(), 0);
   constexpr uint64_t kWorld = 1;
@@ -90,16 +92,28 @@ Communicator Communicator::split(int color, int key) {
 }
 
 std::shared_ptr<void> Communicator::allocate_bytes(size_t count, size_t element_bytes) {
-  require(impl_);
   size_t bytes = 0;
   if (__builtin_mul_overflow(count, element_bytes, &bytes)) {
     throw Error(ErrorCode::invalid_argument, cat("allocate: ", count, " elements are too many"));
+  }
+  if (const std::shared_ptr<shm::Heap> heap = require(impl_).heap()) {
+    if (std::byte* const memory = heap->allocate(bytes)) {
+      return {memory, [heap](std::byte* data) { heap->free(data); }};
+    }
   }
   const size_t mapped = std::max<size_t>(bytes, 1);
   void* memory =
       ::mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) throw system_error(cat("allocating ", bytes, " bytes"), errno);
   return {memory, [mapped](void* base) { ::munmap(base, mapped); }};
+}
+
+Registration Communicator::register_memory(void* data, size_t bytes) {
+  const std::shared_ptr<shm::Heap> heap = require(impl_).heap();
+  if (!heap) return {};
+  const std::span<std::byte> range(static_cast<std::byte*>(data), bytes);
+  heap->adopt(range);
+  return std::shared_ptr<void>(data, [heap, range](void*) { heap->release(range); });
 }
 
 // ---- calls

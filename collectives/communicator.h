@@ -116,6 +116,9 @@ class Prepared {
 template <typename T>
 using Memory = std::shared_ptr<T[]>;
 
+// Memory that was registered; the last copy takes it back.
+using Registration = std::shared_ptr<void>;
+
 class Communicator {
  public:
   // The world: every rank of the job, as the environment tells (tutti run, torchrun variables, or a
@@ -137,13 +140,21 @@ class Communicator {
   Communicator duplicate() { return split(0, rank()); }
   bool valid() const { return impl_ != nullptr; }
 
-  // Library-allocated memory: collectives may work in place on it, without staging.
+  // Library-allocated memory, zeroed: the other ranks of the host read it where it lies, so that
+  // collectives copy nothing aside. Of no use to ranks on other hosts, and no loss. A child of
+  // fork() shares it with its parent.
   template <typename T>
   Memory<T> allocate(size_t count) {
     static_assert(std::is_trivially_copyable_v<T>);
     const std::shared_ptr<void> bytes = allocate_bytes(count, sizeof(T));
     return Memory<T>(bytes, static_cast<T*>(bytes.get()));
   }
+
+  // Makes memory that the caller has already got such memory, as long as the registration lives:
+  // its whole pages keep their address and contents, and are shared. Nobody may touch it during the
+  // call, nor while the registration ends. Throws Error(invalid_argument) where it is not plain
+  // private memory (malloc, new).
+  [[nodiscard]] Registration register_memory(void* data, size_t bytes);
 
   Work start(const Request& request, const CallOptions& options = {});
   void run(const Request& request, const CallOptions& options = {});

@@ -15,10 +15,12 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "base/abort.h"
 #include "collectives/algorithm.h"
+#include "collectives/backoff.h"
 #include "collectives/communicator.h"
 #include "collectives/engine.h"
 #include "collectives/flight_recorder.h"
@@ -44,6 +46,10 @@ class CommunicatorImpl final : public ControlClient,
   std::string describe(int rank) const { return engine_->control().describe(members_[rank]); }
   std::shared_ptr<CommunicatorImpl> split(int color, int key);
   void abort(const std::string& reason);
+  // Where memory that others read in place comes from; null where nobody else is on this host.
+  std::shared_ptr<shm::Heap> heap() {
+    return shm_ != nullptr ? engine_->heaps().make_own() : nullptr;
+  }
 
   std::shared_ptr<const PreparedCall> prepare(const Request& request, const CallOptions& options);
   // Null when the call is complete at once.
@@ -117,7 +123,8 @@ class CommunicatorImpl final : public ControlClient,
   void outline_collective(Request& request, const CallOptions& options, Outline& outline);
   PreparedCall plan(const Request& request, const CallOptions& options);
   const Algorithm& algorithm_for(const Request& request, const CallOptions& options);
-  const Plan& plan_for(const Algorithm& algorithm, int root);
+  const Plan& plan_for(const Algorithm& algorithm, int root, bool in_place);
+  bool needs_no_buffers(const Algorithm& algorithm, const Plan& mine, bool in_place) const;
   const std::shared_ptr<Operation>& take_operation();
   const std::shared_ptr<Operation>& start_locked(PreparedCall&& prepared);
   std::shared_ptr<Operation> set_off(const std::shared_ptr<Operation>& operation);
@@ -172,8 +179,9 @@ class CommunicatorImpl final : public ControlClient,
   std::unique_ptr<Transport> transport_;
   TcpTransport* tcp_ = nullptr;  // within transport_, as is the next
   ShmTransport* shm_ = nullptr;
-  int local_ranks_ = 0;          // that share shm_
-  Fd memory_;                    // the shared memory, until all have got it
+  int local_ranks_ = 0;  // that share shm_
+  Fd memory_;            // the shared memory, until all have got it
+  SpinTime spin_time_;
   std::atomic<int> callers_{0};  // threads that want the mutex of a sleeper
 
   std::mutex mutex_;  // guards everything below
@@ -186,8 +194,9 @@ class CommunicatorImpl final : public ControlClient,
   int p2p_active_ = 0;
   std::vector<std::shared_ptr<Operation>> pool_;  // all there are
   std::array<KeptOutline, size_t{1} << kKeptBits> kept_;
-  std::shared_ptr<const Outline> new_outline_;                       // of a call that is not kept
-  std::map<std::pair<uint16_t, int>, std::unique_ptr<Plan>> plans_;  // (algorithm, root)
+  std::shared_ptr<const Outline> new_outline_;  // of a call that is not kept
+  // By algorithm, root, and whether the call is in place.
+  std::map<std::tuple<uint16_t, int, bool>, std::unique_ptr<Plan>> plans_;
 
   // What the control thread and a stalled wait tell each other.
   std::mutex stall_mutex_;

@@ -5,31 +5,47 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <stop_token>
+#include <thread>
 #include <vector>
 
 #include "collectives/cost_model.h"
+#include "collectives/heaps.h"
 #include "transport/bootstrap/control.h"
 
 namespace tutti::internal {
 
 class CommunicatorImpl;
 
+struct EngineOptions {
+  // More ranks on this host than processors: waiting must give way at once.
+  bool oversubscribed = false;
+  // A thread of its own moves calls that nobody waits for at the moment.
+  bool progress_thread = false;
+  // Rank 0's, so that all ranks choose alike.
+  CostModel cost_model;
+};
+
 class Engine {
  public:
-  Engine(std::shared_ptr<Control> control, bool oversubscribed, const CostModel& cost_model)
-      : control_(std::move(control)), oversubscribed_(oversubscribed), cost_model_(cost_model) {}
+  Engine(std::shared_ptr<Control> control, const EngineOptions& options);
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+  ~Engine();
 
   Control& control() const { return *control_; }
-  // More ranks on this host than cores: waiting must give way at once.
-  bool oversubscribed() const { return oversubscribed_; }
-  // Rank 0's, so that all ranks choose alike.
-  const CostModel& cost_model() const { return cost_model_; }
+  HeapTable& heaps() { return heaps_; }
+  bool oversubscribed() const { return options_.oversubscribed; }
+  const CostModel& cost_model() const { return options_.cost_model; }
 
   void add(CommunicatorImpl* communicator);
   void remove(CommunicatorImpl* communicator);
 
   // Called by communicators as calls begin and end.
-  void call_begins() { active_.fetch_add(1, std::memory_order_relaxed); }
+  void call_begins() {
+    active_.fetch_add(1);
+    if (options_.progress_thread) ring();
+  }
   void call_ends() { active_.fetch_sub(1, std::memory_order_relaxed); }
   int active() const { return active_.load(std::memory_order_relaxed); }
 
@@ -37,12 +53,20 @@ class Engine {
   bool progress_others(const CommunicatorImpl* self);
 
  private:
+  void make_progress(const std::stop_token& stop);
+  void ring() {
+    rings_.fetch_add(1);
+    rings_.notify_all();
+  }
+
   const std::shared_ptr<Control> control_;
-  const bool oversubscribed_;
-  const CostModel cost_model_;
+  const EngineOptions options_;
+  HeapTable heaps_;
   std::atomic<int> active_{0};
   std::mutex mutex_;
   std::vector<CommunicatorImpl*> communicators_;
+  std::atomic<uint32_t> rings_{0};  // what the progress thread sleeps on
+  std::jthread thread_;             // last: it uses all the rest
 };
 
 }  // namespace tutti::internal

@@ -4,6 +4,8 @@
 #include <bit>
 #include <cstring>
 
+#include "base/stream_copy.h"
+
 namespace tutti {
 
 namespace {
@@ -11,6 +13,10 @@ namespace {
 // What is received is reduced in parts of so many elements, each given back while it is in the
 // innermost cache.
 constexpr uint64_t kBlockElements = 256;
+constexpr size_t kWidestElement = 16;  // a pair of 64-bit values
+
+// Less is copied sooner than it comes back.
+constexpr uint64_t kLeastLent = 4 << 10;
 
 // Where memcmp would be called for two words.
 bool same(const std::array<uint64_t, 2>& a, const std::array<uint64_t, 2>& b) {
@@ -25,11 +31,13 @@ void Execution::start(const Call& call, Transport* transport) {
   plan_ = outline_->plan;
   transport_ = transport;
   if (unexpected_) unexpected_.reset();
+  loans_.clear();
   const size_t steps = outline_->moves.size();
   short_ = outline_->slicing.slices <= 1 && outline_->moves.few();
   uint64_t sets = 1;
   if (short_) {
     left_ = outline_->slicing.slices == 0 || steps == 0 ? 0 : ~uint64_t{0} >> (64 - steps);
+    ahead_ = left_;
   } else {
     reset_lanes();
     sets = kWindow * lanes_.size();
@@ -46,16 +54,32 @@ void Execution::start(const Call& call, Transport* transport) {
 
 bool Execution::progress_short() {
   const Slice slice{.lane = outline_->point_to_point() ? transport_->lanes() : 0};
-  const uint64_t before = left_;
-  for (uint64_t rest = left_; rest != 0; rest &= rest - 1) {
+  const uint64_t before = ahead_;
+  for (uint64_t rest = ahead_; rest != 0; rest &= rest - 1) {
     const int step = std::countr_zero(rest);
     const Move& move = outline_->moves[static_cast<size_t>(step)];
-    if ((move.needs & left_) == 0 && run(slice, static_cast<size_t>(step))) {
-      left_ &= ~(uint64_t{1} << step);
-    }
+    if ((move.needs & left_) != 0 || (move.after & ahead_) != 0) continue;
+    const Outcome outcome = run(slice, static_cast<size_t>(step));
+    const uint64_t bit = uint64_t{1} << step;
+    if (outcome != Outcome::waits) ahead_ &= ~bit;
+    if (outcome == Outcome::done) left_ &= ~bit;
+    if (outcome == Outcome::lent) loans_.back().step = step;
     if (unexpected_) break;
   }
-  return left_ != before;
+  return ahead_ != before;
+}
+
+bool Execution::take_back() {
+  const auto is_back = [&](const Loan& loan) {
+    if (!transport_->take_back(loan.number)) return false;
+    if (short_) {
+      left_ &= ~(uint64_t{1} << loan.step);
+    } else {
+      finish_step(lanes_[static_cast<size_t>(loan.lane)], loan.turn, loan.step);
+    }
+    return true;
+  };
+  return std::erase_if(loans_, is_back) > 0;
 }
 
 // ---- lanes of slices
@@ -86,7 +110,6 @@ bool Execution::progress_lanes() {
       moved |= progress_queue(lane, static_cast<int>(i), queue);
       if (unexpected_) return moved;
     }
-    if (lane.oldest == lane.turns) ++lanes_done_;
   }
   return moved;
 }
@@ -103,10 +126,15 @@ bool Execution::progress_queue(Lane& lane, int number, size_t queue) {
         (shared[0] != static_cast<int32_t>(queue) || !others_arrived(lane, cursor, step))) {
       return moved;
     }
-    if (!ready(lane, cursor, step) || !run(slice_at(number, cursor.turn), step)) return moved;
+    if (!ready(lane, cursor, step)) return moved;
+    const Outcome outcome = run(slice_at(number, cursor.turn), step);
+    if (outcome == Outcome::waits) return moved;
     if (shared.empty()) advance(lane, queue);
     for (const int32_t other : shared) advance(lane, other);
-    finish_step(lane, cursor.turn, step);
+    if (outcome == Outcome::done) finish_step(lane, cursor.turn, step);
+    if (outcome == Outcome::lent) {
+      loans_.back() = {loans_.back().number, number, cursor.turn, step};
+    }
     moved = true;
   }
 }
@@ -137,7 +165,7 @@ void Execution::finish_step(Lane& lane, uint32_t turn, int32_t step) {
     const size_t slot = lane.oldest % kWindow;
     std::fill_n(lane.done.begin() + static_cast<ptrdiff_t>(slot * steps), steps, 0);
     lane.left[slot] = steps;
-    ++lane.oldest;
+    if (++lane.oldest == lane.turns) ++lanes_done_;
   }
 }
 
@@ -175,28 +203,28 @@ bool Execution::is_silent(uint64_t elements, std::span<const Piece> message,
   return !outline_->point_to_point() && (!outline_->private_blocks || slice.number > 0);
 }
 
-bool Execution::run(const Slice& slice, size_t step) {
+Execution::Outcome Execution::run(const Slice& slice, size_t step) {
   const Move& move = outline_->moves[step];
   switch (move.kind) {
     case StepKind::send:
       return run_send(slice, step);
     case StepKind::recv:
     case StepKind::recv_reduce:
-      return run_recv(slice, move);
+      return run_recv(slice, move) ? Outcome::done : Outcome::waits;
     case StepKind::reduce:
       run_reduce(slice, move);
-      return true;
+      break;
     case StepKind::copy:
       run_copy(slice, move);
-      return true;
+      break;
   }
-  return true;
+  return Outcome::done;
 }
 
-bool Execution::run_send(const Slice& slice, size_t step) {
+Execution::Outcome Execution::run_send(const Slice& slice, size_t step) {
   const Move& move = outline_->moves[step];
   const uint64_t elements = message_elements(slice, move, move.src);
-  if (is_silent(elements, move.src, slice)) return true;
+  if (is_silent(elements, move.src, slice)) return Outcome::done;
   const uint64_t bytes = elements * width(move.widened);
   const MessageHeader header{.call = call_->number,
                              .slice = slice.number,
@@ -204,12 +232,24 @@ bool Execution::run_send(const Slice& slice, size_t step) {
                              .bytes = static_cast<uint32_t>(bytes),
                              .signature = move.signature};
   const int credit = outline_->slicing.credit;
-  if (move.one_piece && move.peers.size() == 1) {
-    return transport_->write(move.peer, slice.lane, header, {address(slice, move.src[0]), bytes},
-                             credit);
+  if (move.one_piece) {
+    const std::span<const std::byte> payload(address(slice, move.src[0]), bytes);
+    if (move.lendable && outline_->lends && bytes >= kLeastLent &&
+        transport_->can_lend(move.peers, payload)) {
+      // Inputs stay the caller's to read.
+      const bool writable = move.src[0].space != Space::input;
+      const int loan = transport_->lend(move.peers, slice.lane, header, payload, writable);
+      if (loan < 0) return Outcome::waits;
+      loans_.push_back({.number = loan});
+      return Outcome::lent;
+    }
+    if (move.peers.size() == 1) {
+      const bool sent = transport_->write(move.peer, slice.lane, header, payload, credit);
+      return sent ? Outcome::done : Outcome::waits;
+    }
   }
   std::byte* slot = transport_->reserve(move.peers, slice.lane, bytes, credit);
-  if (slot == nullptr) return false;
+  if (slot == nullptr) return Outcome::waits;
   for (const Piece& piece : move.src) {
     const uint64_t count = elements_in(slice, piece);
     if (count == 0) continue;
@@ -217,7 +257,7 @@ bool Execution::run_send(const Slice& slice, size_t step) {
     slot += count * width(move.widened);
   }
   transport_->commit(header);
-  return true;
+  return Outcome::done;
 }
 
 bool Execution::run_recv(const Slice& slice, const Move& move) {
@@ -233,7 +273,8 @@ bool Execution::run_recv(const Slice& slice, const Move& move) {
     return false;
   }
   if (move.one_piece) {
-    if (!transport_->read(move.peer, slice.lane, {address(slice, move.dst[0]), bytes})) {
+    const Store store = outline_->streams && move.is_result ? Store::streamed : Store::cached;
+    if (!transport_->read(move.peer, slice.lane, {address(slice, move.dst[0]), bytes}, store)) {
       return false;
     }
   } else if (bytes > 0) {
@@ -250,30 +291,46 @@ void Execution::take(const Slice& slice, const Move& move, const std::byte* rece
   const std::byte* const start = received;
   for (size_t i = 0; i < move.dst.size(); ++i) {
     const Piece& to = move.dst[i];
-    uint64_t left = elements_in(slice, to);
-    if (left == 0) continue;
-    std::byte* dst = address(slice, to);
+    const uint64_t count = elements_in(slice, to);
+    if (count == 0) continue;
+    std::byte* const dst = address(slice, to);
     if (move.kind == StepKind::recv) {
-      convert(dst, to.widened, received, move.widened, left);
-      received += left * width(move.widened);
-      continue;
-    }
-    const Piece& from = move.src[i];
-    const std::byte* own = address(slice, from);
-    while (left > 0) {
-      const uint64_t count = std::min(left, kBlockElements);
-      if (move.received_on_left) {
-        combine(dst, received, own, count, {to.widened, move.widened, from.widened});
+      convert(dst, to.widened, received, move.widened, count);
+    } else {
+      const Piece& from = move.src[i];
+      const std::byte* const own = address(slice, from);
+      const Formats formats = move.received_on_left
+                                  ? Formats{to.widened, move.widened, from.widened}
+                                  : Formats{to.widened, from.widened, move.widened};
+      const std::byte* const left = move.received_on_left ? received : own;
+      const std::byte* const right = move.received_on_left ? own : received;
+      if (count <= kBlockElements) {
+        combine(dst, left, right, count, formats);
       } else {
-        combine(dst, own, received, count, {to.widened, from.widened, move.widened});
+        combine_blocks(slice, move, {dst, left, right, received - start}, count, formats);
       }
-      left -= count;
-      dst += count * width(to.widened);
-      own += count * width(from.widened);
-      received += count * width(move.widened);
-      if (left > 0) transport_->used(move.peer, slice.lane, static_cast<size_t>(received - start));
     }
+    received += count * width(move.widened);
   }
+}
+
+void Execution::combine_blocks(const Slice& slice, const Move& move, Operands at, uint64_t count,
+                               Formats formats) {
+  const bool streams = outline_->streams && move.is_result;
+  // A block that is streamed is made aside, in the innermost cache.
+  alignas(64) std::array<std::byte, kBlockElements * kWidestElement> aside;
+  for (uint64_t left = count; left > 0;) {
+    const uint64_t block = std::min(left, kBlockElements);
+    combine(streams ? aside.data() : at.dst, at.a, at.b, block, formats);
+    if (streams) stream_copy(at.dst, aside.data(), block * width(formats.dst));
+    left -= block;
+    at.dst += block * width(formats.dst);
+    at.a += block * width(formats.a);
+    at.b += block * width(formats.b);
+    at.received += static_cast<ptrdiff_t>(block * width(move.widened));
+    if (left > 0) transport_->used(move.peer, slice.lane, static_cast<size_t>(at.received));
+  }
+  if (streams) stream_fence();
 }
 
 void Execution::run_reduce(const Slice& slice, const Move& move) {
@@ -293,6 +350,11 @@ void Execution::run_copy(const Slice& slice, const Move& move) {
     std::byte* const dst = address(slice, to);
     const std::byte* const src = address(slice, move.src[i]);
     if (count == 0 || dst == src) continue;
+    if (outline_->streams && move.is_result && to.widened == move.src[i].widened) {
+      stream_copy(dst, src, count * width(to.widened));
+      stream_fence();
+      continue;
+    }
     convert(dst, to.widened, src, move.src[i].widened, count);
   }
 }
@@ -325,10 +387,13 @@ std::vector<int> Execution::waiting_for() const {
   if (short_) {
     for (uint64_t rest = left_; rest != 0; rest &= rest - 1) {
       const Move& move = outline_->moves[static_cast<size_t>(std::countr_zero(rest))];
-      if ((move.needs & left_) != 0) continue;
+      if ((move.needs & left_) != 0 || (move.after & ahead_) != 0) continue;
       for (const int peer : move.peers) add(peer);
     }
   } else {
+    for (const Loan& loan : loans_) {
+      for (const int peer : outline_->moves[static_cast<size_t>(loan.step)].peers) add(peer);
+    }
     for (const Lane& lane : lanes_) {
       for (size_t queue = 0; queue < lane.cursors.size(); ++queue) {
         const Cursor& cursor = lane.cursors[queue];

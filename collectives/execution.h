@@ -49,7 +49,10 @@ class Execution {
   // `transport` may be null when the program does not communicate. `call` must live until the end.
   void start(const Call& call, Transport* transport);
   // True if anything moved.
-  bool progress() { return short_ ? progress_short() : progress_lanes(); }
+  bool progress() {
+    const bool back = !loans_.empty() && take_back();
+    return (short_ ? progress_short() : progress_lanes()) || back;
+  }
   bool done() const { return short_ ? left_ == 0 : lanes_done_ == lanes_.size(); }
   const std::optional<Unexpected>& unexpected() const { return unexpected_; }
   // The peers whose message, or room for whose message, is waited for.
@@ -77,6 +80,15 @@ class Execution {
     std::array<uint64_t, 3> shift{};  // bytes, by space
   };
 
+  enum class Outcome : uint8_t { waits, done, lent };  // lent: under way, done when it is back
+  struct Loan {
+    int number = 0;  // the transport's
+    int lane = 0;
+    uint32_t turn = 0;
+    int32_t step = 0;
+  };
+
+  bool take_back();
   bool progress_short();
   bool progress_lanes();
   void reset_lanes();
@@ -87,12 +99,21 @@ class Execution {
   void advance(Lane& lane, size_t queue);
   Slice slice_at(int lane, uint32_t turn) const;
 
-  bool run(const Slice& slice, size_t step);
-  bool run_send(const Slice& slice, size_t step);
+  Outcome run(const Slice& slice, size_t step);
+  Outcome run_send(const Slice& slice, size_t step);
   bool run_recv(const Slice& slice, const Move& move);
   void run_reduce(const Slice& slice, const Move& move);
   void run_copy(const Slice& slice, const Move& move);
   void take(const Slice& slice, const Move& move, const std::byte* received);
+  struct Operands {
+    std::byte* dst;
+    const std::byte* a;
+    const std::byte* b;
+    ptrdiff_t received;  // bytes of the message before them
+  };
+  // Block by block, each given back to the sender while it is in the innermost cache.
+  void combine_blocks(const Slice& slice, const Move& move, Operands at, uint64_t count,
+                      Formats formats);
   void combine(std::byte* dst, const std::byte* a, const std::byte* b, uint64_t count,
                Formats formats) const;
   void convert(std::byte* dst, bool to_accumulator, const std::byte* src, bool from_accumulator,
@@ -118,7 +139,9 @@ class Execution {
   std::optional<Unexpected> unexpected_;
 
   bool short_ = false;  // one slice and few steps:
-  uint64_t left_ = 0;   // the steps that are not done
+  uint64_t left_ = 0;   // the steps that are not done,
+  uint64_t ahead_ = 0;  // and those of them that have not begun
+  std::vector<Loan> loans_;
   // Otherwise:
   std::vector<Lane> lanes_;
   size_t lanes_done_ = 0;

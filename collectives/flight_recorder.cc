@@ -52,7 +52,8 @@ std::string FlightRecorder::history(size_t count) const {
     if (!record) continue;
     text += cat("\n  call ", call, ": ", to_string(record->signature));
     if (record->finished) {
-      text += cat(", took ", record->took_ns / 1000, " us");
+      text += record->took_ns == 0 ? std::string(", took next to no time")
+                                   : cat(", took ", record->took_ns / 1000, " us");
     } else {
       text += ", not finished";
     }

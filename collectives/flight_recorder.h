@@ -17,7 +17,7 @@ namespace tutti {
 struct CallRecord {
   uint32_t call = 0;
   Signature signature;
-  int64_t took_ns = 0;
+  int64_t took_ns = 0;  // 0: too little to be noted
   bool finished = false;
 };
 

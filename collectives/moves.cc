@@ -16,12 +16,27 @@ uint64_t elements_in(std::span<const Piece> pieces) {
   return elements;
 }
 
-// The order within each queue, as needs: a step waits for the one before it.
+// A send that another step waits for must end without the reader's help, unless it was proved that
+// all of them help each other.
+void mark_lendable(const Plan& plan, std::vector<Move>& moves) {
+  for (Move& move : moves) move.lendable = move.kind == StepKind::send && move.one_piece;
+  if (plan.without_buffers) return;
+  for (const int32_t need : plan.needs) moves[static_cast<size_t>(need)].lendable = false;
+}
+
+void mark_results(const Plan& plan, std::vector<Move>& moves) {
+  for (Move& move : moves) {
+    move.is_result = !move.dst.empty() && move.dst[0].space == Space::output;
+  }
+  for (const int32_t need : plan.needs) moves[static_cast<size_t>(need)].is_result = false;
+}
+
+// The order within each queue: a step begins after the one before it.
 void add_queue_order(const Plan& plan, std::vector<Move>& moves) {
   for (const Plan::Queue& queue : plan.queues) {
     if (queue.kind == Plan::QueueKind::local) continue;
     for (size_t i = 1; i < queue.steps.size(); ++i) {
-      moves[static_cast<size_t>(queue.steps[i])].needs |= uint64_t{1} << queue.steps[i - 1];
+      moves[static_cast<size_t>(queue.steps[i])].after |= uint64_t{1} << queue.steps[i - 1];
     }
   }
 }
@@ -72,6 +87,8 @@ void Moves::make(const Plan& plan, const ChunkMap& chunks, uint64_t element_byte
     if (private_blocks) move.signature[1] = move.elements;
     moves_.push_back(move);
   }
+  mark_lendable(plan, moves_);
+  mark_results(plan, moves_);
   if (!few()) return;
   for (size_t i = 0; i < moves_.size(); ++i) {
     for (const int32_t need : plan.needs_of(static_cast<int32_t>(i))) {

@@ -33,8 +33,12 @@ struct Move {
   std::span<const Piece> src;
   std::span<const Piece> src2;
   std::span<const Piece> dst;
-  // In programs of few steps: the steps that must be done before, queues' order included.
+  bool is_result = false;  // goes to the output, and no later step looks at it
+  bool lendable = false;   // a send whose payload may be read where it lies
+  // In programs of few steps, one bit each: the steps that must be done before, and those that must
+  // have begun (its queues' order).
   uint64_t needs = 0;
+  uint64_t after = 0;
 };
 
 class Moves {

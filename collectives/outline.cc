@@ -6,6 +6,15 @@
 
 namespace tutti {
 
+namespace {
+
+// Two ranks of 8 MiB in, 8 MiB out are what a last-level cache of 32 MiB holds.
+constexpr uint64_t kLeastStreamed = 8 << 20;
+
+constexpr uint64_t kMostBrief = 4 << 10;
+
+}  // namespace
+
 void derive(Outline& outline, const Limits& limits) {
   const Signature& signature = outline.signature;
   outline.signature_words = encode(signature);
@@ -28,6 +37,11 @@ void derive(Outline& outline, const Limits& limits) {
                         ? slice_p2p(signature.count, outline.element_bytes, limits)
                         : slice_collective(plan.collective, program, chunks.largest(), widest,
                                            outline.private_blocks, limits);
+  outline.brief =
+      std::max(outline.input_count, outline.result_count) * outline.element_bytes <= kMostBrief;
+  outline.streams = outline.result_count * outline.element_bytes >= kLeastStreamed;
+  outline.lends = !outline.point_to_point() ||
+                  outline.slicing.slices > static_cast<uint32_t>(outline.slicing.credit);
   const uint64_t scratch_chunk = std::min(outline.slicing.elements, chunks.largest()) * widest;
   outline.scratch_bytes = scratch_chunk * static_cast<uint64_t>(program.scratch_chunks);
   outline.moves.make(plan, chunks, outline.element_bytes, outline.accumulates, scratch_chunk,

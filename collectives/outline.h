@@ -42,6 +42,11 @@ struct Outline {
   Slicing slicing;
   Moves moves;
   uint64_t scratch_bytes = 0;  // for one slice
+  // Whether messages may be read where they lie. Not short point-to-point ones: send() returns
+  // before the other rank has called recv().
+  bool lends = true;
+  bool brief = false;    // a few kilobytes: it takes no time worth noting once all are there
+  bool streams = false;  // results are too large to be found in a cache later
 
   bool point_to_point() const { return peer >= 0; }
 };

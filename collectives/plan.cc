@@ -16,8 +16,11 @@ struct Past {
 
 class Dependencies {
  public:
-  explicit Dependencies(Plan& plan) : plan_(plan) {
+  Dependencies(Plan& plan, bool in_place) : plan_(plan) {
     const Program& program = plan.program;
+    if (!in_place) {
+      output_ = 1 + std::max(location_of(Space::input, program.input_chunks - 1), int64_t{-1});
+    }
     scratch_ = 1 + std::max({location_of(Space::input, program.input_chunks - 1),
                              location_of(Space::output, program.output_chunks - 1), int64_t{-1}});
     past_.resize(scratch_ + program.scratch_chunks);
@@ -54,7 +57,8 @@ class Dependencies {
     }
   }
   int64_t location_of(Space space, int32_t chunk) const {
-    return location(plan_.collective, plan_.program, plan_.shape, space, chunk);
+    return location(plan_.collective, plan_.program, plan_.shape, space, chunk) +
+           (space == Space::output ? output_ : 0);
   }
   void read(Past& past) {
     need(past.writer);
@@ -72,7 +76,8 @@ class Dependencies {
   }
 
   Plan& plan_;
-  int64_t scratch_ = 0;  // scratch chunks come after the places that input and output share
+  int64_t output_ = 0;   // where output chunks start: they share input's places, or come after them
+  int64_t scratch_ = 0;  // scratch chunks come last
   std::vector<Past> past_;
   std::vector<int32_t> found_;  // what the step waits for
   int32_t step_ = 0;
@@ -123,12 +128,12 @@ int64_t location(Collective collective, const Program& program, const Shape& sha
   return shape.rank * chunks_per_block(collective, program, shape.ranks) + chunk;
 }
 
-Plan make_plan(Collective collective, const Shape& shape, Program program) {
+Plan make_plan(Collective collective, const Shape& shape, Program program, bool in_place) {
   Plan plan;
   plan.collective = collective;
   plan.shape = shape;
   plan.program = std::move(program);
-  Dependencies(plan).find();
+  Dependencies(plan, in_place).find();
   sort_into_queues(plan);
   return plan;
 }

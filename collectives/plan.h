@@ -28,6 +28,9 @@ struct Plan {
   // The steps that step i waits for: needs[first_need[i]] to needs[first_need[i + 1] - 1].
   std::vector<int32_t> first_need;
   std::vector<int32_t> needs;
+  // No rank needs what it sends to be copied aside (rendezvous.h). Else only what no step waits for
+  // may be read in place.
+  bool without_buffers = false;
   // For each step that sends to several peers, the queues it stands in; empty for the others.
   std::vector<std::vector<int32_t>> send_queues;
 
@@ -36,7 +39,9 @@ struct Plan {
   }
 };
 
-Plan make_plan(Collective collective, const Shape& shape, Program program);
+// `in_place`: the call's input and output may be the same memory, as the collective says; else they
+// are apart. What is planned for the first is right for both.
+Plan make_plan(Collective collective, const Shape& shape, Program program, bool in_place = true);
 
 // Where a chunk lies when the call is in place: chunks with equal numbers may be the same memory.
 int64_t location(Collective collective, const Program& program, const Shape& shape, Space space,

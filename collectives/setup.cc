@@ -143,6 +143,8 @@ std::unique_ptr<Transport> CommunicatorImpl::open_shm(const std::vector<int>& lo
   auto transport =
       std::make_unique<ShmTransport>(local_rank, shm::Region::map(memory_, geometry), geometry);
   shm_ = transport.get();
+  shm_->use({.own = [this] { return engine_->heaps().own(); },
+             .of = [this, local](int peer) { return engine_->heaps().of(members_[local[peer]]); }});
   local_ranks_ = static_cast<int>(local.size());
   return transport;
 }

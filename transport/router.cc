@@ -64,6 +64,22 @@ bool Router::write(int peer, int lane, const MessageHeader& header,
   return p.transport->write(p.rank, p.lane, header, payload, credit);
 }
 
+// Within the host only; by the numbers that ranks have there.
+bool Router::can_lend(std::span<const int> peers, std::span<const std::byte> payload) const {
+  for (const int peer : peers) {
+    if (near_rank_[peer] < 0) return false;
+  }
+  return near_->can_lend(peers, payload);
+}
+
+int Router::lend(std::span<const int> peers, int lane, const MessageHeader& header,
+                 std::span<const std::byte> payload, bool writable) {
+  near_peers_.clear();
+  for (const int peer : peers) near_peers_.push_back(near_rank_[peer]);
+  return near_->lend(near_peers_, lane == lanes() ? near_->lanes() : lane, header, payload,
+                     writable);
+}
+
 bool Router::collectives_sent() const {
   return near_->collectives_sent() && far_->collectives_sent();
 }
@@ -83,9 +99,9 @@ const std::byte* Router::payload(int peer, int lane) {
   return p.transport->payload(p.rank, p.lane);
 }
 
-bool Router::read(int peer, int lane, std::span<std::byte> destination) {
+bool Router::read(int peer, int lane, std::span<std::byte> destination, Store store) {
   const Path p = path(peer, lane);
-  return p.transport->read(p.rank, p.lane, destination);
+  return p.transport->read(p.rank, p.lane, destination, store);
 }
 
 void Router::used(int peer, int lane, size_t bytes) {

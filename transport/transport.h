@@ -26,6 +26,10 @@
 
 namespace tutti {
 
+// How received bytes are stored: as usual, or past the caches (base/stream_copy.h) where that takes
+// a copy anyway.
+enum class Store : uint8_t { cached, streamed };
+
 class Transport {
  public:
   Transport() = default;
@@ -53,6 +57,31 @@ class Transport {
   virtual bool write(int peer, int lane, const MessageHeader& header,
                      std::span<const std::byte> payload, int credit);
 
+  // A message whose payload is read where it lies, in memory that all of `peers` can see: nothing
+  // is copied. It belongs to its readers until take_back().
+  virtual bool can_lend(std::span<const int> peers, std::span<const std::byte> payload) const {
+    static_cast<void>(peers);
+    static_cast<void>(payload);
+    return false;
+  }
+  // Only what can be lent. `writable`: nobody else looks at it meanwhile, so that a reader may move
+  // its cache lines to itself by writing into them what they hold. A number for take_back(), or -1:
+  // no room now.
+  virtual int lend(std::span<const int> peers, int lane, const MessageHeader& header,
+                   std::span<const std::byte> payload, bool writable) {
+    static_cast<void>(peers);
+    static_cast<void>(lane);
+    static_cast<void>(header);
+    static_cast<void>(payload);
+    static_cast<void>(writable);
+    return -1;
+  }
+  // True, once, when all readers have released it.
+  virtual bool take_back(int loan) {
+    static_cast<void>(loan);
+    return true;
+  }
+
   // True once every committed message has left this rank's hands: its readers get it although this
   // rank makes no further call. A call is not complete before.
   virtual bool collectives_sent() const { return true; }
@@ -66,7 +95,8 @@ class Transport {
   virtual const std::byte* payload(int peer, int lane) = 0;
   // Places the payload (destination.size() is header.bytes); false: not complete yet, call again
   // with the same destination. Not to be mixed with payload() for one message.
-  virtual bool read(int peer, int lane, std::span<std::byte> destination) = 0;
+  virtual bool read(int peer, int lane, std::span<std::byte> destination,
+                    Store store = Store::cached) = 0;
   // The reader needs no more of the payload before `bytes`. Said block by block, while what was
   // read is still at hand, it saves time (ShmTransport); release() says it of the rest.
   virtual void used(int peer, int lane, size_t bytes) {

@@ -1,20 +1,18 @@
 #include "bench/peers/peer_process.h"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
-#include <filesystem>
 #include <sstream>
 
 #include "base/error.h"
@@ -25,62 +23,41 @@ namespace tutti::bench {
 namespace {
 
 constexpr int kStartTimeoutMs = 30'000;
-constexpr int kRunTimeoutMs = 120'000;
+constexpr int kRunTimeoutMs = 600'000;
+constexpr int kEndTimeoutMs = 5'000;
 
-bool is_on_path(const std::string& program) {
-  const char* path = ::getenv("PATH");
-  for (const std::string& folder : split(path != nullptr ? path : "", ':')) {
-    if (::access(cat(folder, "/", program).c_str(), X_OK) == 0) return true;
+// In the child.
+[[noreturn]] void become(const std::vector<char*>& arguments) {
+  ::setpgid(0, 0);
+  ::prctl(PR_SET_PDEATHSIG, SIGTERM);  // at which a launcher clears away what is its own
+  // This rank may be bound to a core; the peer's ranks are not to share it.
+  cpu_set_t all;
+  CPU_ZERO(&all);
+  for (int i = 0; i < ::sysconf(_SC_NPROCESSORS_CONF); ++i) CPU_SET(i, &all);
+  ::sched_setaffinity(0, sizeof(all), &all);
+  for (const char* variable : {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"}) {
+    ::unsetenv(variable);
   }
-  return false;
-}
-
-// Beside this program when installed, in the build tree otherwise.
-std::string peer_program(const std::string& name) {
-  namespace fs = std::filesystem;
-  const fs::path here = fs::read_symlink("/proc/self/exe").parent_path();
-  for (const fs::path& candidate :
-       {here / ("tutti_" + name + "_peer"), here / "../bench/peers" / (name + "_peer")}) {
-    if (::access(candidate.c_str(), X_OK) == 0) return candidate.lexically_normal().string();
-  }
-  return {};
-}
-
-std::vector<std::string> openmpi_command(const std::string& program, int ranks,
-                                         const std::string& transport) {
-  const bool crowded = ranks > ::sysconf(_SC_NPROCESSORS_ONLN);
-  std::vector<std::string> command = {
-      "mpirun",    "--allow-run-as-root",    "--oversubscribe", "-n", std::to_string(ranks),
-      "--bind-to", crowded ? "none" : "core"};
-  const auto add = [&](std::initializer_list<const char*> words) {
-    command.insert(command.end(), words.begin(), words.end());
-  };
-  if (crowded) add({"--mca", "mpi_yield_when_idle", "1"});
-  if (transport == "tcp") {
-    add({"--mca", "pml", "ob1", "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "lo"});
-  } else {
-    add({"--mca", "pml", "ob1", "--mca", "btl", "vader,self"});
-  }
-  command.push_back(program);
-  return command;
+  ::execvp(arguments[0], arguments.data());
+  ::_exit(127);
 }
 
 }  // namespace
 
-PeerProcess::PeerProcess(const std::string& name, int ranks, const std::string& transport)
-    : name_(name), ranks_(ranks) {
-  if (name != "openmpi") {
-    throw Error(ErrorCode::unsupported, cat("there is no peer '", name, "'"),
-                {.remedy = "use --peers openmpi"});
-  }
-  const std::string program = peer_program(name);
-  if (program.empty() || !is_on_path("mpirun")) {
-    throw Error(
-        ErrorCode::unsupported, "Open MPI was not there when this program was built, or is not now",
-        {.remedy = "apt-get install openmpi-bin libopenmpi-dev, then: bazel sync --configure && "
-                   "bazel build -c opt //tools:tutti"});
-  }
-  socket_name_ = cat("tutti-bench-", ::getpid(), "-", name);
+PeerProcess::PeerProcess(const Peer& peer, int ranks, const std::string& transport)
+    : peer_(peer),
+      ranks_(ranks),
+      socket_name_(cat("tutti-bench-", ::getpid(), "-", peer.name)),
+      sockets_(ranks) {
+  std::vector<std::string> command = peer.command(ranks, transport);
+  command.push_back(socket_name_);
+  command.push_back(cat(ranks));
+  listen();
+  start(command);
+  for (int arrived = 0; arrived < ranks; ++arrived) accept_rank(arrived);
+}
+
+void PeerProcess::listen() {
   listener_ = Fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -88,12 +65,9 @@ PeerProcess::PeerProcess(const std::string& name, int ranks, const std::string& 
   const auto length =
       static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + socket_name_.size());
   if (::bind(listener_.get(), reinterpret_cast<sockaddr*>(&address), length) != 0 ||
-      ::listen(listener_.get(), ranks) != 0) {
+      ::listen(listener_.get(), ranks_) != 0) {
     throw system_error("listening for the peer's ranks", errno);
   }
-  std::vector<std::string> command = openmpi_command(program, ranks, transport);
-  command.push_back(socket_name_);
-  start(command);
 }
 
 void PeerProcess::start(const std::vector<std::string>& command) {
@@ -103,65 +77,57 @@ void PeerProcess::start(const std::vector<std::string>& command) {
   arguments.push_back(nullptr);
   pid_ = ::fork();
   if (pid_ < 0) throw system_error("fork", errno);
-  if (pid_ == 0) {
-    ::setpgid(0, 0);
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    // This rank may be bound to a core; the peer's ranks are not to share it.
-    cpu_set_t all;
-    CPU_ZERO(&all);
-    for (int i = 0; i < ::sysconf(_SC_NPROCESSORS_CONF); ++i) CPU_SET(i, &all);
-    ::sched_setaffinity(0, sizeof(all), &all);
-    for (const char* variable : {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"}) {
-      ::unsetenv(variable);
-    }
-    ::execvp(arguments[0], arguments.data());
-    ::_exit(127);
+  if (pid_ == 0) become(arguments);
+  pidfd_ = Fd(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)));
+}
+
+void PeerProcess::accept_rank(int arrived) {
+  pollfd waiting[] = {{listener_.get(), POLLIN, 0}, {pidfd_.get(), POLLIN, 0}};
+  const bool in_time = ::poll(waiting, 2, kStartTimeoutMs) > 0;
+  if ((waiting[0].revents & POLLIN) == 0) {
+    throw Error(
+        in_time ? ErrorCode::connection_lost : ErrorCode::timeout,
+        cat(peer_.title, in_time ? " ended at its start" : " does not start", ": ", arrived, " of ",
+            ranks_, " ranks came up"),
+        {.remedy = cat(
+             "see whether it works without Tutti",
+             peer_.launchers.empty() ? "" : cat(": ", peer_.launchers.front(), " -n 2 hostname"))});
   }
-  sockets_.resize(ranks_);
-  for (int arrived = 0; arrived < ranks_; ++arrived) {
-    pollfd waiting{listener_.get(), POLLIN, 0};
-    if (::poll(&waiting, 1, kStartTimeoutMs) != 1) {
-      throw Error(ErrorCode::timeout,
-                  cat(name_, ": only ", arrived, " of ", ranks_, " ranks came up"),
-                  {.remedy = cat("run it by hand to see why: ", command[0], " -n 2 hostname")});
-    }
-    Fd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    const std::string hello = read_line(socket, kStartTimeoutMs);
-    const int rank = std::atoi(hello.c_str());
-    if (rank < 0 || rank >= ranks_) throw Error(ErrorCode::internal, cat(name_, " said ", hello));
-    sockets_[rank] = std::move(socket);
+  Fd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  const std::string hello = read_line(socket, kStartTimeoutMs);
+  const int rank = std::atoi(hello.c_str());
+  if (rank < 0 || rank >= ranks_) {
+    throw Error(ErrorCode::internal, cat(peer_.title, "'s program said '", hello, "'"));
   }
+  sockets_[rank] = std::move(socket);
 }
 
 PeerProcess::~PeerProcess() {
   sockets_.clear();  // its ranks see the end of their orders and finish
-  for (int i = 0; i < 100 && pid_ > 0; ++i) {
-    if (::waitpid(pid_, nullptr, WNOHANG) == pid_) return;
-    ::usleep(50'000);
-  }
-  if (pid_ > 0) {
-    ::kill(-pid_, SIGKILL);
-    ::waitpid(pid_, nullptr, 0);
-  }
+  if (pid_ < 0) return;
+  pollfd ended{pidfd_.get(), POLLIN, 0};
+  if (::poll(&ended, 1, kEndTimeoutMs) != 1) ::kill(-pid_, SIGKILL);
+  ::waitpid(pid_, nullptr, 0);
 }
 
-std::string PeerProcess::read_line(const Fd& socket, int timeout_ms) {
+std::string PeerProcess::read_line(const Fd& socket, int timeout_ms) const {
   std::string line;
   for (char c = 0;;) {
     pollfd waiting{socket.get(), POLLIN, 0};
     if (::poll(&waiting, 1, timeout_ms) != 1 || ::read(socket.get(), &c, 1) != 1) {
-      throw Error(ErrorCode::connection_lost, cat("peer ", name_, " ended or does not answer"));
+      throw Error(ErrorCode::connection_lost, cat(peer_.title, " ended or does not answer"));
     }
     if (c == '\n') return line;
     line += c;
   }
 }
 
-std::vector<double> PeerProcess::run(uint64_t bytes, int warm_up, int timed) {
-  const std::string order = cat("all_reduce ", bytes, " ", warm_up, " ", timed, "\n");
+std::vector<double> PeerProcess::run(Collective collective, uint64_t count, int warm_up,
+                                     int timed) {
+  const std::string order = cat(name(collective), " ", count, " ", warm_up, " ", timed, "\n");
   for (const Fd& socket : sockets_) {
     if (::send(socket.get(), order.data(), order.size(), MSG_NOSIGNAL) < 0) {
-      throw system_error(cat("talking to peer ", name_), errno);
+      throw system_error(cat("talking to ", peer_.title), errno);
     }
   }
   std::istringstream words(read_line(sockets_[0], kRunTimeoutMs));

@@ -72,9 +72,18 @@ void run_batch(Communicator& comm, uint64_t seed) {
   for (size_t i = 0; i < cases.size(); ++i) {
     calls.emplace_back(cases[i], comm.rank(), seed + 100 * i + comm.size());
   }
+  // Memory that is registered is read by the other ranks where it lies.
+  const bool registers = random.one_in(2);
+  std::vector<Registration> registrations;
+  for (RankCall& call : calls) {
+    for (const std::span<std::byte> memory : call.memory()) {
+      if (registers) registrations.push_back(comm.register_memory(memory.data(), memory.size()));
+    }
+  }
   const auto context = [&](size_t i) {
-    return cat("seed ", seed, ", ", kFormNames[static_cast<size_t>(form)], " call ", i + 1, " of ",
-               cases.size(), ", rank ", comm.rank(), ": ", describe(cases[i]));
+    return cat("seed ", seed, ", ", registers ? "registered, " : "",
+               kFormNames[static_cast<size_t>(form)], " call ", i + 1, " of ", cases.size(),
+               ", rank ", comm.rank(), ": ", describe(cases[i]));
   };
   try {
     make_calls(comm, form, calls, seed * 31 + comm.rank());

@@ -52,6 +52,7 @@ class Arena {
   Arena() = default;
   Arena(size_t bytes, size_t shift);
   std::byte* data() { return now_.data() + start_; }
+  std::span<std::byte> memory() { return now_; }
   void expect_as_is() { wanted_ = now_; }
   std::byte* wanted() { return wanted_.data() + start_; }
   bool right() const { return now_ == wanted_; }
@@ -76,6 +77,8 @@ class RankCall {
   }
   // The same call may be made again.
   bool repeatable() const { return !case_.in_place; }
+  // All that the call may touch, and its margins.
+  std::vector<std::span<std::byte>> memory() { return {first_.memory(), second_.memory()}; }
   // Empty when all memory is as it must be after the call.
   std::string problem() const;
 

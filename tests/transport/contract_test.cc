@@ -282,6 +282,7 @@ TEST(Shm, GeometryLeavesRoomForEveryReader) {
   for (int ranks = 1; ranks <= 128; ++ranks) {
     const shm::Geometry geometry(ranks, ranks);
     EXPECT_GE(geometry.slots, ranks - 1);
+    EXPECT_LE(geometry.total_bytes(), shm::most_bytes(ranks)) << ranks;
     EXPECT_EQ(geometry.slot_bytes % 64, 0);
     EXPECT_EQ(geometry.p2p_slot_bytes % 64, 0);
     EXPECT_LE(geometry.slot(ranks - 1, geometry.slots - 1) + geometry.slot_bytes,

@@ -79,9 +79,9 @@ void check_digest(const bench::Digest& digest, Series& series) {
 
 // One turn of each after the other, so that what else happens on the machine happens to all.
 std::vector<Series> time_in_turns(Communicator& comm, bench::Measurement& measurement,
-                                  const BenchOptions& options, uint64_t bytes,
+                                  const BenchOptions& options, const bench::Case& c,
                                   const std::vector<std::string>& algorithms, const Peers& peers) {
-  const int timed = iterations_for(options, bytes);
+  const int timed = iterations_for(options, c.bytes);
   const int warm_up = std::min(timed, 5);
   std::vector<Series> series(algorithms.size() + peers.size());
   for (int round = 0; round < rounds_for(options); ++round) {
@@ -92,7 +92,9 @@ std::vector<Series> time_in_turns(Communicator& comm, bench::Measurement& measur
       series[i].wrong += measurement.count_wrong();
     }
     for (size_t i = 0; i < peers.size(); ++i) {
-      series[algorithms.size() + i].add(peers[i]->run(bytes, warm_up, timed));
+      if (!peers[i]->peer().has(c.collective)) continue;
+      series[algorithms.size() + i].add(
+          peers[i]->run(c.collective, bench::element_count(c, comm.size()), warm_up, timed));
     }
     // Whoever waits here sleeps while the peers have their turn.
     comm.barrier();
@@ -117,7 +119,7 @@ std::vector<BenchRow> measure(Communicator& comm, const bench::Case& c, const Be
   measurement.use("auto");
   const std::string choice = options.all() ? measurement.algorithm() : "";
   const std::vector<Series> series =
-      time_in_turns(comm, measurement, options, c.bytes, algorithms, peers);
+      time_in_turns(comm, measurement, options, c, algorithms, peers);
   std::vector<BenchRow> rows;
   for (size_t i = 0; i < algorithms.size(); ++i) {
     BenchRow row;
@@ -135,7 +137,8 @@ std::vector<BenchRow> measure(Communicator& comm, const bench::Case& c, const Be
     row.digest = series[i].digest;
     row.is_auto = options.all() && row.algorithm == choice;
     for (size_t peer = algorithms.size(); peer < series.size(); ++peer) {
-      row.peer_us.push_back(bench::median(series[peer].times_us));
+      row.peer_us.emplace_back();
+      if (!series[peer].times_us.empty()) row.peer_us.back() = bench::median(series[peer].times_us);
     }
     rows.push_back(std::move(row));
   }
@@ -144,18 +147,19 @@ std::vector<BenchRow> measure(Communicator& comm, const bench::Case& c, const Be
   return rows;
 }
 
-int run_rank(const BenchOptions& options, const bench::Case& c) {
+int run_rank(BenchOptions options, const bench::Case& c) {
   Communicator comm = Communicator::init();
   if (options.ranks > 0 && options.ranks != comm.size()) {
     throw Error(ErrorCode::invalid_argument,
                 cat("-n ", options.ranks, ", but the launcher started ", comm.size(), " ranks"));
   }
+  if (comm.rank() == 0) options.peers = bench::choose_peers(options.peers);
   std::unique_ptr<BenchReport> report;  // rank 0's
   if (comm.rank() == 0) report = std::make_unique<BenchReport>(options, c, &comm);
   Peers peers;
   for (const std::string& peer : report ? options.peers : std::vector<std::string>{}) {
     peers.push_back(std::make_unique<bench::PeerProcess>(
-        peer, comm.size(), comm.transport() == "tcp" ? "tcp" : "shm"));
+        bench::find_peer(peer), comm.size(), comm.transport() == "tcp" ? "tcp" : "shm"));
   }
   if (report) report->print_header();
   uint64_t wrong = 0;
@@ -174,12 +178,17 @@ int run_rank(const BenchOptions& options, const bench::Case& c) {
   return wrong == 0 ? 0 : 1;
 }
 
+void check_plot(const BenchOptions& options, const bench::Case& c) {
+  if (options.plot.empty() || c.collective != Collective::barrier) return;
+  throw Error(ErrorCode::invalid_argument, "--plot draws time over bytes, and barrier has none");
+}
+
 void check_peers(const BenchOptions& options, const bench::Case& c) {
   if (options.peers.empty()) return;
-  if (c.collective != Collective::all_reduce || c.dtype != DType::f32 || c.op != ReduceOp::sum ||
-      options.all()) {
+  if (c.uneven || c.collective == Collective::send_recv || c.dtype != DType::f32 ||
+      c.op != ReduceOp::sum) {
     throw Error(ErrorCode::unsupported,
-                "peers are compared on all_reduce of f32, sum, with one algorithm, only");
+                "peers are compared on f32, sum, of blocks of one size, and not on send_recv");
   }
 }
 
@@ -208,9 +217,11 @@ int run(const BenchOptions& options) {
   const bench::Case c = parse_case(options);
   parse_sizes(options, c);
   check_peers(options, c);
+  check_plot(options, c);
   if (!options.transport.empty()) settings().set("TUTTI_TRANSPORT", options.transport);
   if (is_launched() || options.ranks <= 1) return run_rank(options, c);
   check_algorithm(c, options.ranks);
+  bench::choose_peers(options.peers);
   const BenchReport writable(options, c, nullptr);
   return launch_self(options.ranks);
 }
@@ -241,11 +252,20 @@ void add_bench(CLI::App& app, Action& chosen) {
                    "turn) or list")
       ->capture_default_str();
   bench->add_option("--transport", o->transport, "auto, shm or tcp");
+  bench
+      ->add_option(
+          "--buffers", o->buffers,
+          "user: plain memory; library: Communicator::allocate(), which the other ranks of "
+          "the host read in place; registered: plain memory made such")
+      ->capture_default_str();
   bench->add_flag("--deterministic", o->deterministic,
                   "canonical algorithms only, as with TUTTI_DETERMINISTIC=1");
   bench->add_flag("--digest", o->digest,
                   "inputs whose result depends on the order of summation; shows its SHA-256");
-  bench->add_option("--peers", o->peers, "other libraries to time in turn with Tutti: openmpi")
+  bench
+      ->add_option(
+          "--peers", o->peers,
+          "what to time in turn with Tutti: openmpi, mpich, gloo, floor, or all that are here")
       ->delimiter(',');
   bench->add_option("--rounds", o->rounds, "turns per size (default: 1; with peers or all: 5)")
       ->check(CLI::Range(1, 1 << 30).description(""));
@@ -253,10 +273,13 @@ void add_bench(CLI::App& app, Action& chosen) {
       ->check(CLI::Range(1, 1 << 30).description(""));
   bench->add_option("--json", o->json, "write the results to this file");
   bench->add_option("--csv", o->csv, "write the table to this file");
+  bench->add_option("--plot", o->plot,
+                    "draw time over bytes into this .svg or .png file (needs gnuplot)");
   bench->footer(
       "Examples:\n"
       "  tutti bench all_reduce -n 2\n"
       "  tutti bench all_reduce -n 2 --min 1M --max 64M --peers openmpi\n"
+      "  tutti bench all_reduce -n 2 --peers all --plot all_reduce.svg\n"
       "  tutti bench broadcast -n 8 --algorithm all\n"
       "  tutti bench all_reduce -n 5 --dtype bf16 --digest --deterministic\n"
       "  tutti run --hosts a,b -n 4 -- tutti bench all_gather --transport tcp --json out.json");

@@ -93,6 +93,14 @@ std::string where_it_runs(const Algorithm& algorithm) {
   return cat(runs, runs.empty() ? "" : "; ", reason);
 }
 
+bench::Buffers parse_buffers(const std::string& text) {
+  if (text == "user") return bench::Buffers::user;
+  if (text == "library") return bench::Buffers::library;
+  if (text == "registered") return bench::Buffers::registered;
+  throw Error(ErrorCode::invalid_argument, cat("there are no buffers '", text, "'"),
+              {.remedy = "use user, library or registered"});
+}
+
 }  // namespace
 
 bench::Case parse_case(const BenchOptions& options) {
@@ -107,6 +115,7 @@ bench::Case parse_case(const BenchOptions& options) {
   }
   c.algorithm = options.all() ? "auto" : options.algorithm;
   if (c.algorithm != "auto") resolve_algorithm(c.collective, c.algorithm);
+  c.buffers = parse_buffers(options.buffers);
   c.data = options.digest ? bench::Data::rounding : bench::Data::exact;
   c.deterministic = options.deterministic || settings().get_bool("TUTTI_DETERMINISTIC");
   return c;

@@ -19,6 +19,7 @@ struct BenchOptions {
   std::string op = "sum";
   std::string algorithm = "auto";  // a name, "auto", "all" or "list"
   std::string transport;
+  std::string buffers = "user";  // or "library", "registered"
   bool digest = false;
   bool deterministic = false;
   std::vector<std::string> peers;
@@ -26,6 +27,7 @@ struct BenchOptions {
   int iterations = 0;  // 0: by size
   std::string json;
   std::string csv;
+  std::string plot;
 
   bool all() const { return algorithm == "all"; }
 };

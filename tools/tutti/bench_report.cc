@@ -4,10 +4,13 @@
 #include <cerrno>
 #include <cmath>
 #include <cstdio>
+#include <iomanip>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "base/error.h"
 #include "base/text.h"
+#include "bench/peers/peer.h"
 #include "tools/tutti/commands.h"
 
 namespace tutti::tool {
@@ -28,9 +31,22 @@ std::string note(const BenchRow& row) {
              row.is_auto ? "auto" : "");
 }
 
+std::string fixed(std::optional<double> number, int digits) {
+  if (!number) return "-";
+  std::ostringstream text;
+  text << std::fixed << std::setprecision(digits) << *number;
+  return text.str();
+}
+
 // A composition's name has commas.
 std::string csv_cell(const std::string& text) {
   return text.find(',') == std::string::npos ? text : cat('"', text, '"');
+}
+
+std::string csv_cell(std::optional<double> number) { return number ? cat(*number) : ""; }
+
+nlohmann::ordered_json or_null(std::optional<double> number) {
+  return number ? nlohmann::ordered_json(*number) : nullptr;
 }
 
 // Of factors: how large they are on average, and at worst.
@@ -39,15 +55,25 @@ struct Factors {
   double worst = 0;
   int count = 0;
 
-  void add(double factor) {
-    log_sum += std::log(factor);
-    worst = std::max(worst, factor);
+  void add(std::optional<double> factor) {
+    if (!factor) return;
+    log_sum += std::log(*factor);
+    worst = std::max(worst, *factor);
     ++count;
   }
   double mean() const { return std::exp(log_sum / count); }
+  void print(const std::string& over) const {
+    if (count == 0) return;
+    std::printf("# time over %s: geometric mean %.3f, worst %.3f\n", over.c_str(), mean(), worst);
+  }
 };
 
 }  // namespace
+
+std::optional<double> BenchRow::ratio(size_t peer) const {
+  if (!peer_us[peer] || *peer_us[peer] <= 0) return std::nullopt;
+  return time_us / *peer_us[peer];
+}
 
 BenchReport::BenchReport(const BenchOptions& options, const bench::Case& c,
                          const Communicator* comm)
@@ -55,13 +81,19 @@ BenchReport::BenchReport(const BenchOptions& options, const bench::Case& c,
       case_(c),
       comm_(comm),
       json_(open_for_writing(options.json)),
-      csv_(open_for_writing(options.csv)) {}
+      csv_(open_for_writing(options.csv)),
+      plot_(options.plot) {}
+
+bool BenchReport::stands_for_tutti(const BenchRow& row) const {
+  const bool does_something = row.count > 0 || case_.collective == Collective::barrier;
+  return does_something && (!options_.all() || row.is_auto);
+}
 
 void BenchReport::print_header() const {
-  std::printf("# tutti bench %s: %d ranks, %s, %s, transport %s%s\n", options_.collective.c_str(),
-              comm_->size(), std::string(name(case_.dtype)).c_str(),
+  std::printf("# tutti bench %s: %d ranks, %s, %s, transport %s, %s buffers%s\n",
+              options_.collective.c_str(), comm_->size(), std::string(name(case_.dtype)).c_str(),
               std::string(name(case_.op)).c_str(), shown_transport(*comm_, options_).c_str(),
-              case_.deterministic ? ", deterministic" : "");
+              options_.buffers.c_str(), case_.deterministic ? ", deterministic" : "");
   std::printf("%12s %12s %6s %-20s %12s %12s %10s %10s %6s", "bytes", "count", "type", "algorithm",
               "time us", "min us", "algbw GB/s", "busbw GB/s", "wrong");
   for (const std::string& peer : options_.peers) {
@@ -83,7 +115,9 @@ void BenchReport::print(const BenchRow& row) const {
               static_cast<unsigned long>(row.bytes), static_cast<unsigned long>(row.count),
               std::string(name(case_.dtype)).c_str(), row.algorithm.c_str(), row.time_us,
               row.min_us, row.algbw, row.busbw, static_cast<unsigned long>(row.wrong));
-  for (const double peer : row.peer_us) std::printf(" %12.2f %7.3f", peer, row.time_us / peer);
+  for (size_t i = 0; i < row.peer_us.size(); ++i) {
+    std::printf(" %12s %7s", fixed(row.peer_us[i], 2).c_str(), fixed(row.ratio(i), 3).c_str());
+  }
   if (options_.digest) std::printf(" %s", row.digest.c_str());
   if (row.is_best || row.is_auto) std::printf("  %s", note(row).c_str());
   std::printf("\n");
@@ -92,18 +126,40 @@ void BenchReport::print(const BenchRow& row) const {
 
 void BenchReport::finish() {
   print_ratios();
+  print_ratios_to_best_mpi();
   print_choices();
   if (json_.is_open()) write_json();
   if (csv_.is_open()) write_csv();
+  if (plot_.wanted()) draw_plot();
 }
 
 void BenchReport::print_ratios() const {
   for (size_t i = 0; i < options_.peers.size(); ++i) {
     Factors factors;
-    for (const BenchRow& row : rows_) factors.add(row.time_us / row.peer_us[i]);
-    std::printf("# time over %s's: geometric mean %.3f, worst %.3f\n", options_.peers[i].c_str(),
-                factors.mean(), factors.worst);
+    for (const BenchRow& row : rows_) {
+      if (stands_for_tutti(row)) factors.add(row.ratio(i));
+    }
+    factors.print(options_.peers[i] + "'s");
   }
+}
+
+void BenchReport::print_ratios_to_best_mpi() const {
+  std::vector<size_t> libraries;
+  std::string names;
+  for (size_t i = 0; i < options_.peers.size(); ++i) {
+    if (!bench::find_peer(options_.peers[i]).is_mpi) continue;
+    names += cat(libraries.empty() ? "" : ", ", options_.peers[i]);
+    libraries.push_back(i);
+  }
+  if (libraries.size() < 2) return;
+  Factors factors;
+  for (const BenchRow& row : rows_) {
+    if (!stands_for_tutti(row)) continue;
+    std::optional<double> largest;
+    for (const size_t i : libraries) largest = std::max(largest, row.ratio(i));
+    factors.add(largest);
+  }
+  factors.print("the best of " + names);
 }
 
 // How well auto does.
@@ -131,6 +187,7 @@ void BenchReport::write_json() {
                                      {"dtype", name(case_.dtype)},
                                      {"op", name(case_.op)},
                                      {"transport", shown_transport(*comm_, options_)},
+                                     {"buffers", options_.buffers},
                                      {"results", nlohmann::ordered_json::array()}};
   for (const BenchRow& row : rows_) {
     nlohmann::ordered_json result = {{"bytes", row.bytes},         {"count", row.count},
@@ -143,13 +200,34 @@ void BenchReport::write_json() {
       result["auto"] = row.is_auto;
     }
     for (size_t i = 0; i < row.peer_us.size(); ++i) {
-      result["peers"][options_.peers[i]] = {{"time_us", row.peer_us[i]},
-                                            {"ratio", row.time_us / row.peer_us[i]}};
+      result["peers"][options_.peers[i]] = {{"time_us", or_null(row.peer_us[i])},
+                                            {"ratio", or_null(row.ratio(i))}};
     }
     document["results"].push_back(std::move(result));
   }
   json_ << document.dump(2) << '\n';
   finish_file(json_, options_.json);
+}
+
+void BenchReport::draw_plot() const {
+  std::vector<PlotLine> lines = {{.title = "Tutti", .points = {}}};
+  for (const std::string& peer : options_.peers) {
+    lines.push_back({.title = bench::find_peer(peer).title,
+                     .is_reference = !bench::find_peer(peer).is_library(),
+                     .points = {}});
+  }
+  for (const BenchRow& row : rows_) {
+    if (!stands_for_tutti(row)) continue;
+    lines[0].points.emplace_back(row.bytes, row.time_us);
+    for (size_t i = 0; i < row.peer_us.size(); ++i) {
+      if (row.peer_us[i]) lines[i + 1].points.emplace_back(row.bytes, *row.peer_us[i]);
+    }
+  }
+  std::erase_if(lines, [](const PlotLine& line) { return line.points.empty(); });
+  plot_.draw(cat(options_.collective, ", ", comm_->size(), " ranks, ", name(case_.dtype), ' ',
+                 reduces(case_.collective) ? cat(name(case_.op), ' ') : "", "over ",
+                 shown_transport(*comm_, options_)),
+             lines);
 }
 
 void BenchReport::write_csv() {
@@ -159,7 +237,9 @@ void BenchReport::write_csv() {
   for (const BenchRow& row : rows_) {
     csv_ << row.bytes << ',' << row.count << ',' << csv_cell(row.algorithm) << ',' << row.time_us
          << ',' << row.min_us << ',' << row.algbw << ',' << row.busbw << ',' << row.wrong;
-    for (const double peer : row.peer_us) csv_ << ',' << peer << ',' << row.time_us / peer;
+    for (size_t i = 0; i < row.peer_us.size(); ++i) {
+      csv_ << ',' << csv_cell(row.peer_us[i]) << ',' << csv_cell(row.ratio(i));
+    }
     if (options_.digest) csv_ << ',' << row.digest;
     if (options_.all()) csv_ << ',' << note(row);
     csv_ << '\n';

@@ -44,8 +44,8 @@ class FaultTransport final : public Transport {
   std::vector<int> unsent() const override { return inner_->unsent(); }
   const MessageHeader* front(int peer, int lane) override;
   const std::byte* payload(int peer, int lane) override { return inner_->payload(peer, lane); }
-  bool read(int peer, int lane, std::span<std::byte> destination) override {
-    return inner_->read(peer, lane, destination);
+  bool read(int peer, int lane, std::span<std::byte> destination, Store store) override {
+    return inner_->read(peer, lane, destination, store);
   }
   void used(int peer, int lane, size_t bytes) override { inner_->used(peer, lane, bytes); }
   void release(int peer, int lane) override { inner_->release(peer, lane); }

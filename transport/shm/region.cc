@@ -17,28 +17,42 @@ namespace tutti::shm {
 
 namespace {
 
-// The payload memory of one rank. Messages of 128 KiB are up to twice as fast as messages of 16 KiB
-// (2 ranks, 1 MiB, Zen 4: 60 against 135 us): readers do best on lines that have left the writer's
-// L2.
-constexpr size_t kArenaBytes = 512 << 10;
+// Slots do best when all of them stay in the cores' second-level caches, the sender's and the
+// reader's; on the other hand messages of 16 KiB are slower than longer ones.
+constexpr size_t kMostSlotBytes = 512 << 10;  // of one rank
 constexpr size_t kP2pArenaBytes = 64 << 10;
 
 constexpr size_t round_down(size_t bytes, size_t unit) { return bytes / unit * unit; }
 
-size_t align_page(size_t bytes) { return (bytes + 4095) / 4096 * 4096; }
+constexpr size_t kPage = 4096;
+
+size_t align_page(size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
 }  // namespace
+
+size_t most_bytes(int ranks) {
+  return (size_t{1} << 20) + static_cast<size_t>(ranks) * (size_t{256} << 10);
+}
 
 // At least one slot for every reader, so that a program may send to everybody at once.
 Geometry::Geometry(int ranks, int largest_group)
     : ranks(ranks),
-      lanes(largest_group <= 8 ? 4 : 2),
+      lanes(largest_group <= 8 ? 4 : (largest_group <= 64 ? 2 : 1)),
       slots(std::max(8, largest_group - 1)),
       p2p_slots(2),
-      slot_bytes(std::max<size_t>(round_down(kArenaBytes / slots, 64), 1024)),
+      slot_bytes(0),
       p2p_slot_bytes(std::clamp<size_t>(
-          round_down(kP2pArenaBytes / (size_t{2} * std::max(1, largest_group - 1)), 64), 512,
-          16 << 10)) {}
+          round_down(kP2pArenaBytes / (size_t{2} * std::max(1, largest_group - 1)), 64), 256,
+          16 << 10)) {
+  // What the largest group leaves to each of its ranks when all else is there.
+  Geometry largest = *this;
+  largest.ranks = largest_group;
+  const size_t most = most_bytes(largest_group);
+  const size_t rest = most - std::min(most, largest.total_bytes());
+  const size_t each = rest / static_cast<size_t>(largest_group);
+  const size_t arena = std::min(each - std::min<size_t>(each, kPage), kMostSlotBytes);
+  slot_bytes = std::max<size_t>(round_down(arena / static_cast<size_t>(slots), 64), 512);
+}
 
 size_t Geometry::doorbell(int rank) const { return sizeof(Header) + rank * sizeof(Doorbell); }
 

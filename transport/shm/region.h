@@ -48,6 +48,9 @@ struct alignas(64) Header {
   std::atomic<uint32_t> full_fences;  // 1: some rank cannot be reached by asymmetric fences
 };
 
+// The shared memory that so many ranks use at most, up to 128 of them.
+size_t most_bytes(int ranks);
+
 // Sizes, a pure function of the number of ranks that share the region, and of the largest such
 // number on any host: what programs see (lanes, slots, message sizes) must be the same on all
 // hosts.

@@ -10,6 +10,7 @@
 #include <ctime>
 
 #include "base/asymmetric_fence.h"
+#include "base/stream_copy.h"
 
 namespace tutti {
 
@@ -20,6 +21,18 @@ using shm::kInlineBytes;
 namespace {
 
 constexpr size_t kLine = 64;
+
+// What a cell says of a message that is lent.
+struct LentAt {
+  uint64_t offset = 0;  // in the sender's heap
+  bool writable = false;
+};
+
+LentAt lent_at(const Cell& cell) {
+  LentAt at;
+  std::memcpy(&at, cell.payload, sizeof(at));
+  return at;
+}
 
 void futex_wait(std::atomic<uint32_t>& word, uint32_t value, std::chrono::microseconds at_most) {
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(at_most);
@@ -44,7 +57,8 @@ ShmTransport::ShmTransport(int rank, std::shared_ptr<shm::Region> region,
       out_(static_cast<size_t>(geometry_.ranks) * (geometry_.lanes + 1)),
       in_(out_.size()),
       readers_left_(geometry_.slots, 0),
-      p2p_free_(geometry_.ranks) {
+      p2p_free_(geometry_.ranks),
+      peer_heaps_(geometry_.ranks, nullptr) {
   for (int peer = 0; peer < geometry_.ranks; ++peer) {
     auto* bell = region_->at<shm::Doorbell>(geometry_.doorbell(peer));
     for (int lane = 0; lane <= geometry_.lanes; ++lane) {
@@ -73,6 +87,7 @@ int ShmTransport::attached() const {
 void ShmTransport::reap(Out& connection, int peer, int lane, uint32_t released) {
   for (; connection.reaped != released; ++connection.reaped) {
     const int slot = connection.slot[connection.reaped % kCells];
+    if (slot <= kLent) --loans_[kLent - slot].readers_left;
     if (slot < 0) continue;
     --connection.held;
     if (is_p2p(lane)) {
@@ -142,7 +157,7 @@ bool ShmTransport::write(int peer, int lane, const MessageHeader& header,
     reap(connection, peer, lane);
     if (connection.sent - connection.reaped >= kCells) return false;
   }
-  publish(peer, lane, header, -1, payload.data());
+  publish(peer, lane, header, kInline, payload.data());
   return true;
 }
 
@@ -153,12 +168,59 @@ void ShmTransport::publish(int peer, int lane, const MessageHeader& header, int 
   Cell& cell = connection.cells[index];
   connection.slot[index] = slot < 0 ? slot : slot & ~shm::kShared;
   connection.held += slot >= 0 ? 1 : 0;
-  cell.slot = static_cast<int16_t>(slot);
+  cell.slot = static_cast<int16_t>(std::max(slot, kLent));
   cell.released = static_cast<uint16_t>(in(peer, lane).taken);
   cell.header = header;
-  if (slot < 0 && header.bytes > 0) std::memcpy(cell.payload, payload, header.bytes);
+  if (slot == kInline && header.bytes > 0) std::memcpy(cell.payload, payload, header.bytes);
+  if (slot <= kLent) std::memcpy(cell.payload, payload, sizeof(LentAt));
   cell.sequence.store(connection.sent, std::memory_order_release);
   ring(*connection.reader);
+}
+
+bool ShmTransport::can_lend(std::span<const int>, std::span<const std::byte> payload) const {
+  const shm::Heap* const heap = heaps_.own ? heaps_.own() : nullptr;
+  return heap != nullptr && heap->find(payload.data(), payload.size()).has_value();
+}
+
+int ShmTransport::lend(std::span<const int> peers, int lane, const MessageHeader& header,
+                       std::span<const std::byte> payload, bool writable) {
+  for (const int peer : peers) {
+    Out& connection = out(peer, lane);
+    if (connection.sent - connection.reaped >= kCells) reap(connection, peer, lane);
+    if (connection.sent - connection.reaped >= kCells) return -1;
+  }
+  if (free_loans_.empty()) {
+    free_loans_.push_back(static_cast<int>(loans_.size()));
+    loans_.emplace_back();
+  }
+  const int number = free_loans_.back();
+  free_loans_.pop_back();
+  Loan& loan = loans_[number];
+  loan.peers.assign(peers.begin(), peers.end());
+  loan.lane = lane;
+  loan.readers_left = static_cast<int>(peers.size());
+  const LentAt at{.offset = *heaps_.own()->find(payload.data(), payload.size()),
+                  .writable = writable && peers.size() == 1};
+  for (const int peer : peers) {
+    publish(peer, lane, header, kLent - number, reinterpret_cast<const std::byte*>(&at));
+  }
+  return number;
+}
+
+bool ShmTransport::take_back(int number) {
+  Loan& loan = loans_[number];
+  for (const int peer : loan.peers) {
+    if (loan.readers_left > 0) reap(out(peer, loan.lane), peer, loan.lane);
+  }
+  if (loan.readers_left > 0) return false;
+  free_loans_.push_back(number);
+  return true;
+}
+
+std::byte* ShmTransport::lent(const Cell& cell, int peer) {
+  if (peer_heaps_[peer] == nullptr) peer_heaps_[peer] = heaps_.of(peer);
+  if (peer_heaps_[peer] == nullptr) return nullptr;
+  return peer_heaps_[peer]->at(lent_at(cell).offset);
 }
 
 const MessageHeader* ShmTransport::front(int peer, int lane) {
@@ -171,7 +233,8 @@ const MessageHeader* ShmTransport::front(int peer, int lane) {
 const std::byte* ShmTransport::payload(int peer, int lane) {
   const In& connection = in(peer, lane);
   const Cell& cell = connection.cells[connection.taken % kCells];
-  if (cell.slot < 0) return cell.payload;
+  if (cell.slot == kInline) return cell.payload;
+  if (cell.slot == kLent) return lent(cell, peer);
   return slot_of(cell, peer, lane);
 }
 
@@ -181,36 +244,52 @@ std::byte* ShmTransport::slot_of(const Cell& cell, int peer, int lane) const {
                                              : geometry_.slot(peer, slot));
 }
 
-bool ShmTransport::read(int peer, int lane, std::span<std::byte> destination) {
+bool ShmTransport::read(int peer, int lane, std::span<std::byte> destination, Store store) {
   constexpr size_t kBlock = 1024;
   const std::byte* const from = payload(peer, lane);
+  if (from == nullptr) return destination.empty();
   for (size_t done = 0; done < destination.size();) {
     const size_t bytes = std::min(kBlock, destination.size() - done);
-    std::memcpy(destination.data() + done, from + done, bytes);
+    if (store == Store::streamed) {
+      stream_copy(destination.data() + done, from + done, bytes);
+    } else {
+      std::memcpy(destination.data() + done, from + done, bytes);
+    }
     done += bytes;
     used(peer, lane, done);
   }
+  if (store == Store::streamed) stream_fence();
   return true;
 }
 
-// Takes the whole lines before `bytes` over.
+// Takes the whole lines before `bytes` over. What is lent keeps its contents.
 void ShmTransport::used(int peer, int lane, size_t bytes) {
   In& connection = in(peer, lane);
   const Cell& cell = connection.cells[connection.taken % kCells];
-  if (cell.slot < 0 || (cell.slot & shm::kShared) != 0) return;
-  std::byte* const slot = slot_of(cell, peer, lane);
-  for (; connection.taken_over + kLine <= bytes; connection.taken_over += kLine) {
-    *reinterpret_cast<volatile uint32_t*>(slot + connection.taken_over) = 0;
+  size_t& done = connection.taken_over;
+  if (cell.slot >= 0 && (cell.slot & shm::kShared) == 0) {
+    std::byte* const slot = slot_of(cell, peer, lane);
+    for (; done + kLine <= bytes; done += kLine) {
+      *reinterpret_cast<volatile uint32_t*>(slot + done) = 0;
+    }
+  } else if (cell.slot == kLent && lent_at(cell).writable) {
+    std::byte* const start = lent(cell, peer);
+    for (; done + kLine <= bytes; done += kLine) {
+      auto* const word = reinterpret_cast<volatile uint32_t*>(start + done);
+      *word = *word;
+    }
   }
 }
 
 void ShmTransport::release(int peer, int lane) {
   In& connection = in(peer, lane);
-  used(peer, lane, connection.cells[connection.taken % kCells].header.bytes + kLine - 1);
-  connection.taken_over = 0;
+  const Cell& cell = connection.cells[connection.taken % kCells];
+  if (cell.slot != kInline) {
+    used(peer, lane, cell.header.bytes + (cell.slot >= 0 ? kLine - 1 : 0));
+    connection.taken_over = 0;
+  }
   Out& back = out(peer, lane);
-  const auto more = static_cast<uint16_t>(connection.cells[connection.taken % kCells].released -
-                                          static_cast<uint16_t>(back.reaped));
+  const auto more = static_cast<uint16_t>(cell.released - static_cast<uint16_t>(back.reaped));
   // Unless the acks have told already.
   if (more > 0 && more <= kCells) reap(back, peer, lane, back.reaped + more);
   connection.released->store(++connection.taken, std::memory_order_release);

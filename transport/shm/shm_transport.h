@@ -15,18 +15,28 @@
 // No system call unless a rank sleeps or must be woken, no lock, no read-modify-write atomic.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <vector>
 
+#include "transport/shm/heap.h"
 #include "transport/shm/region.h"
 #include "transport/transport.h"
 
 namespace tutti {
 
+// The memory that ranks read of each other in place.
+struct Heaps {
+  std::function<const shm::Heap*()> own;             // null: none yet
+  std::function<const shm::PeerHeap*(int peer)> of;  // null: it cannot be had
+};
+
 class ShmTransport final : public Transport {
  public:
   // `rank` of `ranks`; all of them map the same memory.
   ShmTransport(int rank, std::shared_ptr<shm::Region> region, const shm::Geometry& geometry);
+
+  void use(Heaps heaps) { heaps_ = std::move(heaps); }
 
   int lanes() const override { return geometry_.lanes; }
   size_t max_message_bytes() const override { return geometry_.slot_bytes; }
@@ -37,9 +47,13 @@ class ShmTransport final : public Transport {
   void commit(const MessageHeader& header) override;
   bool write(int peer, int lane, const MessageHeader& header, std::span<const std::byte> payload,
              int credit) override;
+  bool can_lend(std::span<const int> peers, std::span<const std::byte> payload) const override;
+  int lend(std::span<const int> peers, int lane, const MessageHeader& header,
+           std::span<const std::byte> payload, bool writable) override;
+  bool take_back(int loan) override;
   const MessageHeader* front(int peer, int lane) override;
   const std::byte* payload(int peer, int lane) override;
-  bool read(int peer, int lane, std::span<std::byte> destination) override;
+  bool read(int peer, int lane, std::span<std::byte> destination, Store store) override;
   void used(int peer, int lane, size_t bytes) override;
   void release(int peer, int lane) override;
   void arm() override;
@@ -56,9 +70,14 @@ class ShmTransport final : public Transport {
     const std::atomic<uint32_t>* released = nullptr;
     shm::Doorbell* reader = nullptr;
     uint32_t sent = 0;
-    uint32_t reaped = 0;  // messages known to be released
-    int held = 0;         // arena slots among those sent and not reaped
-    std::array<int, shm::kCells> slot = {};
+    uint32_t reaped = 0;                     // messages known to be released
+    int held = 0;                            // arena slots among those sent and not reaped
+    std::array<int, shm::kCells> slot = {};  // or what it is instead, see below
+  };
+  struct Loan {
+    std::vector<int> peers;
+    int lane = 0;
+    int readers_left = 0;
   };
   struct In {
     const shm::Cell* cells = nullptr;
@@ -70,12 +89,16 @@ class ShmTransport final : public Transport {
 
   Out& out(int peer, int lane) { return out_[peer * (geometry_.lanes + 1) + lane]; }
   In& in(int peer, int lane) { return in_[peer * (geometry_.lanes + 1) + lane]; }
+  // In place of a slot's number: the payload is in the cell, or lent.
+  static constexpr int kInline = -1;
+  static constexpr int kLent = -2;  // in Out: kLent - n for loan n
   bool is_p2p(int lane) const { return lane == geometry_.lanes; }
   void publish(int peer, int lane, const MessageHeader& header, int slot, const std::byte* payload);
   void reap(Out& connection, int peer, int lane) {
     reap(connection, peer, lane, connection.released->load(std::memory_order_acquire));
   }
   void reap(Out& connection, int peer, int lane, uint32_t released);
+  std::byte* lent(const shm::Cell& cell, int peer);
   std::byte* slot_of(const shm::Cell& cell, int peer, int lane) const;
   int take_slot(int peer, int lane);
   void take_back();
@@ -91,6 +114,10 @@ class ShmTransport final : public Transport {
   std::vector<int> free_slots_;
   std::vector<int> readers_left_;           // of each slot in use
   std::vector<std::vector<int>> p2p_free_;  // per reader
+  Heaps heaps_;
+  std::vector<const shm::PeerHeap*> peer_heaps_;  // null: not looked for yet
+  std::vector<Loan> loans_;
+  std::vector<int> free_loans_;
 
   // What reserve() has handed out and commit() has not published.
   std::span<const int> peers_;

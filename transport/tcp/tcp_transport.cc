@@ -287,7 +287,7 @@ const std::byte* TcpTransport::payload(int peer, int lane) {
   return connection.staging.data() + connection.begin;
 }
 
-bool TcpTransport::read(int peer, int lane, std::span<std::byte> destination) {
+bool TcpTransport::read(int peer, int lane, std::span<std::byte> destination, Store) {
   In& connection = in(peer, lane);
   const size_t staged =
       std::min(connection.end - connection.begin, destination.size() - connection.placed);

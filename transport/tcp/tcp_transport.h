@@ -51,7 +51,7 @@ class TcpTransport final : public Transport {
   bool p2p_sent(int peer) const override { return out_[index(peer, lanes_)].queue.empty(); }
   const MessageHeader* front(int peer, int lane) override;
   const std::byte* payload(int peer, int lane) override;
-  bool read(int peer, int lane, std::span<std::byte> destination) override;
+  bool read(int peer, int lane, std::span<std::byte> destination, Store store) override;
   void release(int peer, int lane) override;
   bool progress() override;
   void arm() override;

@@ -25,8 +25,9 @@ std::set<std::string> files_in_dev_shm() {
   std::set<std::string> names;
   for (const fs::directory_entry& entry : fs::directory_iterator("/dev/shm")) {
     const std::string name = entry.path().filename();
-    // Open MPI's, of a test that runs at the same time.
-    if (!name.starts_with("vader_segment")) names.insert(name);
+    // Open MPI's and MPICH's, of a test that runs at the same time.
+    if (name.starts_with("vader_segment") || name.starts_with("mpich_")) continue;
+    names.insert(name);
   }
   return names;
 }

@@ -116,9 +116,11 @@ _LIBS = {
     "cli11": (["CLI11"], ["CLI/CLI.hpp"], [], "libcli11-dev", True),
     "crypto": (["libcrypto"], ["openssl/hmac.h"], [], "libssl-dev", True),
     "dnnl": ([], ["oneapi/dnnl/dnnl.hpp"], ["-ldnnl"], "libdnnl-dev", True),
+    "gloo": ([], ["gloo/allreduce.h"], ["-lgloo"], "libgloo-dev", False),
     "gtest": (["gmock_main", "gmock", "gtest"], ["gtest/gtest.h", "gmock/gmock.h"], [], "libgtest-dev libgmock-dev", True),
     "hwloc": (["hwloc"], ["hwloc.h"], [], "libhwloc-dev", True),
     "json": (["nlohmann_json"], ["nlohmann/json.hpp"], [], "nlohmann-json3-dev", True),
+    "mpich": (["mpich"], ["mpi.h"], [], "libmpich-dev mpich", False),
     "openmpi": (["ompi"], ["mpi.h"], [], "libopenmpi-dev openmpi-bin", False),
     # Linked in: what is installed of ours needs no more libraries than before.
     "pugixml": ([], ["pugixml.hpp"], ["-l:libpugixml.a"], "libpugixml-dev", True),

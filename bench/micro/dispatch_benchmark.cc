@@ -1,0 +1,72 @@
+// What a call costs beside its bytes, by bytes: one rank's part of an all-reduce whose other
+// message is there already (hot_path.cc counts the instructions of the same), the same call
+// prepared, and the look-up of a size's algorithm.
+#include <benchmark/benchmark.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/ticks.h"
+#include "bench/micro/pair.h"
+#include "collectives/limits.h"
+#include "collectives/planner.h"
+
+namespace tutti::bench {
+namespace {
+
+// Times the second rank's part; the first one's message is sent before. For sizes so small that a
+// rank sends all it has at once: else the two would wait for each other, and one thread drives
+// both.
+template <typename MakeCall>
+void time_second_rank(benchmark::State& state, MakeCall make_call) {
+  auto [first, second] = make_pair_of_ranks();
+  const size_t count = static_cast<size_t>(state.range(0)) / sizeof(float);
+  std::vector<float> values(count, 1);
+  std::vector<float> others(count, 2);
+  std::vector<float> sum(count);
+  std::vector<float> other_sum(count);
+  auto timed =
+      make_call(second, Request::all_reduce(as_const(buffer_of(std::span(others))),
+                                            buffer_of(std::span(other_sum)), ReduceOp::sum));
+  Prepared peer = first.prepare(Request::all_reduce(as_const(buffer_of(std::span(values))),
+                                                    buffer_of(std::span(sum)), ReduceOp::sum));
+  for (auto _ : state) {
+    Work work = peer.start();
+    const Ticks start = ticks();
+    timed();
+    const Ticks end = ticks();
+    work.wait();
+    state.SetIterationTime(1e-9 * static_cast<double>(nanoseconds_between(start, end)));
+  }
+  if (sum.back() != 3 || other_sum.back() != 3) state.SkipWithError("the sum is wrong");
+}
+
+void call(benchmark::State& state) {
+  time_second_rank(state, [](Communicator& rank, const Request& request) {
+    return [&rank, request] { rank.all_reduce(request.input, request.output, request.op); };
+  });
+}
+BENCHMARK(call)->UseManualTime()->Arg(8)->Arg(1 << 10);
+
+void prepared_call(benchmark::State& state) {
+  time_second_rank(state, [](Communicator& rank, const Request& request) {
+    return [prepared = rank.prepare(request)]() mutable { prepared.run(); };
+  });
+}
+BENCHMARK(prepared_call)->UseManualTime()->Arg(8)->Arg(1 << 10);
+
+void choose_of_known_size(benchmark::State& state) {
+  constexpr int kRanks = 2;
+  Planner planner({.ranks = kRanks},
+                  imagined_machine(kRanks, kRanks, /*shm=*/true, CostModel::defaults()));
+  const Wanted wanted{.collective = Collective::all_reduce,
+                      .bytes = static_cast<uint64_t>(state.range(0))};
+  planner.choose(wanted);
+  for (auto _ : state) benchmark::DoNotOptimize(&planner.choose(wanted));
+}
+BENCHMARK(choose_of_known_size)->Arg(8)->Arg(1 << 20);
+
+}  // namespace
+}  // namespace tutti::bench

@@ -1,0 +1,159 @@
+#include "bench/peers/peer.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <initializer_list>
+
+#include "base/error.h"
+#include "base/path.h"
+#include "base/text.h"
+
+namespace tutti::bench {
+
+namespace {
+
+using Words = std::vector<std::string>;
+
+bool is_crowded(int ranks) { return ranks > ::sysconf(_SC_NPROCESSORS_ONLN); }
+
+Words openmpi_options(int ranks, const std::string& transport) {
+  Words options = {"--allow-run-as-root",
+                   "--oversubscribe",
+                   "-n",
+                   cat(ranks),
+                   "--bind-to",
+                   is_crowded(ranks) ? "none" : "core"};
+  const auto add = [&](std::initializer_list<const char*> words) {
+    options.insert(options.end(), words.begin(), words.end());
+  };
+  if (is_crowded(ranks)) add({"--mca", "mpi_yield_when_idle", "1"});
+  add({"--mca", "pml", "ob1", "--mca", "btl"});
+  if (transport == "tcp") {
+    add({"tcp,self", "--mca", "btl_tcp_if_include", "lo"});
+  } else {
+    add({"vader,self"});
+  }
+  return options;
+}
+
+Words mpich_options(int ranks, const std::string& transport) {
+  Words options = {"-n", cat(ranks), "-bind-to", is_crowded(ranks) ? "none" : "core"};
+  if (transport == "tcp") {
+    for (const char* word : {"-genv", "MPIR_CVAR_NOLOCAL", "1", "-genv", "UCX_TLS", "tcp,self",
+                             "-genv", "UCX_NET_DEVICES", "lo"}) {
+      options.emplace_back(word);
+    }
+  }
+  return options;
+}
+
+const std::vector<Peer>& all_peers() {
+  static const std::vector<Peer> peers = {
+      {.name = "openmpi",
+       .title = "Open MPI",
+       .is_mpi = true,
+       .launchers = {"mpirun.openmpi", "mpirun"},
+       .packages = "openmpi-bin libopenmpi-dev",
+       .lacks = {},
+       .launcher_options = openmpi_options},
+      {.name = "mpich",
+       .title = "MPICH",
+       .is_mpi = true,
+       .launchers = {"mpirun.mpich", "mpiexec.hydra", "mpiexec"},
+       .packages = "mpich libmpich-dev",
+       .lacks = {},
+       .launcher_options = mpich_options},
+      {.name = "gloo",
+       .title = "Gloo",
+       .launchers = {},
+       .packages = "libgloo-dev",
+       .lacks = {Collective::scan, Collective::exscan}},
+      {.name = "floor", .title = "the floor", .launchers = {}, .packages = "", .lacks = {}},
+  };
+  return peers;
+}
+
+// The first that is there. Its name, not its path: Open MPI takes a path for a wish to find all of
+// itself there.
+std::string first_installed(const Words& programs) {
+  const auto found = std::ranges::find_if(
+      programs, [](const std::string& program) { return !find_program(program).empty(); });
+  return found == programs.end() ? "" : *found;
+}
+
+// Beside this program when installed, in the build tree otherwise.
+std::string peer_program(const std::string& name) {
+  namespace fs = std::filesystem;
+  const fs::path here = fs::read_symlink("/proc/self/exe").parent_path();
+  for (const fs::path& candidate :
+       {here / ("tutti_" + name + "_peer"), here / "../bench/peers" / (name + "_peer")}) {
+    if (::access(candidate.c_str(), X_OK) == 0) return candidate.lexically_normal().string();
+  }
+  return {};
+}
+
+}  // namespace
+
+bool Peer::has(Collective collective) const {
+  return std::ranges::find(lacks, collective) == lacks.end();
+}
+
+bool Peer::is_installed() const {
+  return !peer_program(name).empty() && (launchers.empty() || !first_installed(launchers).empty());
+}
+
+std::vector<std::string> Peer::command(int ranks, const std::string& transport) const {
+  if (!is_installed()) {
+    const std::string install =
+        packages.empty() ? "" : cat("apt-get install ", packages, ", then: ");
+    throw Error(ErrorCode::unsupported,
+                cat(title, " was not there when this program was built, or is not now"),
+                {.remedy = cat(install,
+                               "bazel sync --configure && bazel build -c opt "
+                               "//tools:tutti")});
+  }
+  Words words;
+  if (!launchers.empty()) {
+    words.push_back(first_installed(launchers));
+    const Words options = launcher_options(ranks, transport);
+    words.insert(words.end(), options.begin(), options.end());
+  }
+  words.push_back(peer_program(name));
+  return words;
+}
+
+const Peer& find_peer(const std::string& name) {
+  std::string names;
+  for (const Peer& peer : all_peers()) {
+    if (peer.name == name) return peer;
+    names += cat(names.empty() ? "" : ", ", peer.name);
+  }
+  throw Error(ErrorCode::unsupported, cat("there is no peer '", name, "'"),
+              {.remedy = cat("use --peers with some of ", names, ", or all")});
+}
+
+std::vector<std::string> choose_peers(const std::vector<std::string>& names) {
+  std::vector<std::string> chosen;
+  const auto choose = [&](const std::string& name) {
+    if (std::ranges::find(chosen, name) == chosen.end()) chosen.push_back(name);
+  };
+  for (const std::string& name : names) {
+    if (name != "all") {
+      (void)find_peer(name).command(1, "shm");
+      choose(name);
+      continue;
+    }
+    for (const Peer& peer : all_peers()) {
+      if (peer.is_installed()) choose(peer.name);
+    }
+  }
+  if (chosen.empty() && !names.empty()) {
+    throw Error(ErrorCode::unsupported, "no peer is there",
+                {.remedy = "build it: bazel build -c opt //tools:tutti"});
+  }
+  return chosen;
+}
+
+}  // namespace tutti::bench

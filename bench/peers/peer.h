@@ -1,0 +1,36 @@
+// The libraries that `tutti bench --peers` knows, as values: what starts them, what they have, what
+// to install.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "collectives/program.h"
+
+namespace tutti::bench {
+
+struct Peer {
+  std::string name;  // on the command line; its program is NAME_peer
+  std::string title;
+  bool is_mpi = false;
+  std::vector<std::string> launchers;  // any of them starts its ranks; none: it does so itself
+  std::string packages;                // Debian's; empty: it is ours
+  std::vector<Collective> lacks;
+  // Between the launcher and the program. `transport`: "shm" or "tcp".
+  std::vector<std::string> (*launcher_options)(int ranks, const std::string& transport) = nullptr;
+
+  bool is_library() const { return !packages.empty(); }
+  bool has(Collective collective) const;
+  bool is_installed() const;
+  // What starts it. Throws Error(unsupported) that says what to install where it is not.
+  std::vector<std::string> command(int ranks, const std::string& transport) const;
+};
+
+// Throws Error(unsupported) that lists them where there is none of that name.
+const Peer& find_peer(const std::string& name);
+
+// The names, each once, with "all" replaced by all that are installed. Throws Error(unsupported)
+// where one is not known or not installed.
+std::vector<std::string> choose_peers(const std::vector<std::string>& names);
+
+}  // namespace tutti::bench

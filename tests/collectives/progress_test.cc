@@ -1,0 +1,94 @@
+// Who moves calls, and what waiting costs.
+#include <gtest/gtest.h>
+#include <time.h>
+
+#include <chrono>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/settings.h"
+#include "collectives/communicator.h"
+#include "tests/support/ranks.h"
+
+namespace tutti {
+namespace {
+
+using testing::run_ranks;
+
+double thread_cpu_seconds() {
+  timespec time{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+}
+
+class Progress : public ::testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override { settings().set("TUTTI_TRANSPORT", GetParam()); }
+  void TearDown() override {
+    settings().set("TUTTI_TRANSPORT", "auto");
+    settings().set("TUTTI_PROGRESS_THREAD", "0");
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Both, Progress, ::testing::Values("shm", "tcp"),
+                         [](const auto& info) { return info.param; });
+
+// The peer is busy for a second, which is what this measures.
+TEST_P(Progress, WaitingForABusyPeerCostsNextToNothing) {
+  constexpr auto kBusy = std::chrono::seconds(1);
+  run_ranks(2, [&](const Job& job) {
+    Communicator comm = Communicator::init(job);
+    comm.barrier();
+    if (comm.rank() == 1) std::this_thread::sleep_for(kBusy);
+    const double before = thread_cpu_seconds();
+    comm.barrier();
+    const double spent = thread_cpu_seconds() - before;
+    if (comm.rank() == 0) {
+      EXPECT_LT(spent, 0.005);
+    }
+  });
+}
+
+// Neither rank tests nor waits before it has seen the result arrive.
+TEST_P(Progress, TheThreadMovesCallsThatNobodyWaitsFor) {
+  settings().set("TUTTI_PROGRESS_THREAD", "1");
+  run_ranks(2, [&](const Job& job) {
+    Communicator comm = Communicator::init(job);
+    std::vector<float> input(1 << 20, 1);
+    std::vector<float> output(input.size(), 0);
+    for (int turn = 0; turn < 3; ++turn) {
+      std::ranges::fill(output, 0);
+      Work work = comm.all_reduce_async({input.data(), input.size(), DType::f32},
+                                        {output.data(), output.size(), DType::f32});
+      const volatile float* const last = &output.back();
+      while (*last != 2) std::this_thread::yield();
+      work.wait();
+      EXPECT_EQ(output.front(), 2);
+    }
+    // And an idle thread does not keep the communicator from ending.
+  });
+}
+
+TEST_P(Progress, TheThreadAndWaitersShareManyCalls) {
+  settings().set("TUTTI_PROGRESS_THREAD", "1");
+  run_ranks(3, [&](const Job& job) {
+    Communicator comm = Communicator::init(job);
+    Communicator other = comm.duplicate();
+    for (int turn = 0; turn < 200; ++turn) {
+      std::vector<int64_t> a(1000, turn);
+      std::vector<int64_t> b(50'000, comm.rank());
+      const Buffer first = buffer_of(std::span(a));
+      const Buffer second = buffer_of(std::span(b));
+      Work one = comm.all_reduce_async(as_const(first), first);
+      Work two = other.all_reduce_async(as_const(second), second);
+      two.wait();
+      one.wait();
+      ASSERT_EQ(a.back(), 3 * turn);
+      ASSERT_EQ(b.back(), 3);
+    }
+  });
+}
+
+}  // namespace
+}  // namespace tutti

@@ -18,6 +18,7 @@ namespace {
 
 constexpr std::chrono::seconds kOpenTimeout(30);
 constexpr std::chrono::seconds kCloseTimeout(5);
+constexpr std::chrono::microseconds kLongestPause(1000);
 
 std::string region_name(uint64_t id, int owner) { return cat("region ", id, " of ", owner); }
 
@@ -106,6 +107,7 @@ void CommunicatorImpl::open_transport() {
 void CommunicatorImpl::wait_for_local_ranks() {
   if (shm_ == nullptr) return;
   const Deadline deadline = Deadline::after(kOpenTimeout);
+  std::chrono::microseconds pause(20);
   while (shm_->attached() < local_ranks_) {
     abort_.throw_if_raised();
     if (deadline.passed()) {
@@ -114,7 +116,9 @@ void CommunicatorImpl::wait_for_local_ranks() {
                       " ranks on this host attached to the shared memory of a new communicator"),
                   {.cause = "not all ranks take part in making it"});
     }
-    std::this_thread::sleep_for(std::chrono::microseconds(20));
+    // Ever longer: many ranks on few cores would keep the last one from its work.
+    std::this_thread::sleep_for(pause);
+    pause = std::min(2 * pause, kLongestPause);
   }
   withdraw_memory();
 }

@@ -49,7 +49,7 @@ std::string to_text(const Domain& domain) {
 
 Domain parse_domain(const std::string& text) {
   const auto refuse = [&] {
-    throw Error(ErrorCode::invalid_argument, cat("'", text, "' is no place on a host"),
+    throw Error(ErrorCode::invalid_argument, cat("TUTTI_DOMAIN='", text, "' is no place on a host"),
                 {.remedy = "write it as in numa:0,cache:2, or leave it empty"});
   };
   Domain domain;

@@ -55,6 +55,7 @@ std::vector<pid_t> processes_with(const std::set<std::string>& variables) {
 }  // namespace
 
 Cli::Cli() : shm_before_(files_in_dev_shm()) {
+  ::unsetenv("TUTTI_TEST_DATA");  // other tests' own; the program would warn of it
   std::string name = ::testing::TempDir() + "/cli.XXXXXX";
   if (::mkdtemp(name.data()) == nullptr) throw system_error(cat("mkdtemp ", name), errno);
   directory_ = name;

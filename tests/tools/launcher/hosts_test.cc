@@ -27,10 +27,12 @@ class Hosts : public ::testing::Test {
   }
   ~Hosts() override { ::unlink(shell_.c_str()); }
 
-  Process start(int ranks, const std::string& hosts, const std::string& script) {
+  Process start(int ranks, const std::string& hosts, const std::string& script,
+                Process::Environment environment = {}) {
     // Loopback, so that this runs on a machine without a network.
-    return start_launcher(ranks, hosts, {"bash", "-c", script},
-                          {{"TUTTI_RSH", "env HOPS=1 " + shell_}, {"TUTTI_INTERFACE", "lo"}});
+    environment.emplace("TUTTI_RSH", "env HOPS=1 " + shell_);
+    environment.emplace("TUTTI_INTERFACE", "lo");
+    return start_launcher(ranks, hosts, {"bash", "-c", script}, std::move(environment));
   }
 
   std::string shell_;
@@ -42,6 +44,17 @@ TEST_F(Hosts, RanksAreDealtInBlocks) {
   EXPECT_EQ(result.code, 0) << result.err;
   for (const char* line : {"[0] 0/5 0/3 1\n", "[1] 1/5 1/3 1\n", "[2] 2/5 2/3 1\n",
                            "[3] 3/5 0/2 1\n", "[4] 4/5 1/2 1\n"}) {
+    EXPECT_THAT(result.out, HasSubstr(line));
+  }
+}
+
+TEST_F(Hosts, EachTellsItsRanksWhereTheyAre) {
+  const Result result = start(4, "a,b", "echo $RANK at $TUTTI_DOMAIN",
+                              {{"TUTTI_TOPOLOGY", "synthetic:package:2 [numa] core:1 pu:1"}})
+                            .finish();
+  EXPECT_EQ(result.code, 0) << result.err;
+  for (const char* line :
+       {"] 0 at numa:0\n", "] 1 at numa:1\n", "] 2 at numa:0\n", "] 3 at numa:1\n"}) {
     EXPECT_THAT(result.out, HasSubstr(line));
   }
 }

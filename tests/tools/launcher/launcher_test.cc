@@ -81,6 +81,27 @@ TEST(Launcher, BindsRanksToDisjointCoresUnlessToldNotTo) {
   EXPECT_NE(lines[0].substr(4), lines[1].substr(4));
 }
 
+TEST(Launcher, TellsRanksWhereTheyAre) {
+  const std::string script = "echo $RANK at $TUTTI_DOMAIN.";
+  const Process::Environment environment = {
+      {"TUTTI_TOPOLOGY", "synthetic:package:2 [numa] l3:2 core:1 pu:1"},
+      {"TUTTI_DOMAIN", "numa:7"}};
+  EXPECT_THAT(launch_script(4, script, environment).out,
+              AllOf(HasSubstr("] 0 at numa:0,cache:0.\n"), HasSubstr("] 1 at numa:0,cache:1.\n"),
+                    HasSubstr("] 2 at numa:1,cache:2.\n"), HasSubstr("] 3 at numa:1,cache:3.\n")));
+  EXPECT_THAT(launch_script(2, script, environment).out, HasSubstr("] 1 at numa:1.\n"));
+  EXPECT_THAT(launch_script(5, script, environment).out, HasSubstr("] 4 at .\n"));
+}
+
+TEST(Launcher, BindsNobodyToTheCoresOfAnotherHost) {
+  const std::string script = "taskset -cp $$ | sed 's/.*: //'";
+  const std::string unbound = launch_script(1, script, {{"TUTTI_BIND", "none"}}).out;
+  const std::string here = unbound.substr(unbound.find(' '));
+  const Result result =
+      launch_script(2, script, {{"TUTTI_TOPOLOGY", "synthetic:package:2 core:1 pu:1"}});
+  for (const std::string& line : split(result.out, '\n')) EXPECT_THAT(line + '\n', EndsWith(here));
+}
+
 TEST(Launcher, MoreRanksThanCoresWork) {
   const Result result = launch_script(16, "echo rank $RANK threads $OMP_NUM_THREADS");
   EXPECT_EQ(result.code, 0);

@@ -46,8 +46,13 @@ class WorldTest : public ::testing::TestWithParam<std::tuple<int, int>> {
  protected:
   int size() const { return std::get<0>(GetParam()); }
   void run(const std::function<void(Control&)>& body) const {
+    run([](Job&) {}, body);
+  }
+  void run(const std::function<void(Job&)>& prepare,
+           const std::function<void(Control&)>& body) const {
     run_ranks(size(), [&](Job job) {
       job.fanout = std::get<1>(GetParam());
+      prepare(job);
       const std::shared_ptr<Control> control = Control::connect(job);
       body(*control);
     });
@@ -55,11 +60,17 @@ class WorldTest : public ::testing::TestWithParam<std::tuple<int, int>> {
 };
 
 TEST_P(WorldTest, EveryRankKnowsAll) {
-  run([&](Control& control) {
+  const auto domain_of = [](int rank) { return Domain{.numa_node = rank % 3 - 1, .cache = rank}; };
+  const auto place = [&](Job& job) { job.domain = domain_of(job.rank); };
+  run(place, [&](Control& control) {
     EXPECT_EQ(control.size(), size());
     for (int rank = 0; rank < size(); ++rank) {
       EXPECT_EQ(control.peer(rank).pid, ::getpid());
       EXPECT_EQ(control.peer(rank).host_id, control.peer(0).host_id);
+      // A job of one rank has nobody to tell.
+      if (size() > 1) {
+        EXPECT_EQ(control.peer(rank).domain, domain_of(rank));
+      }
       EXPECT_THAT(control.describe(rank), HasSubstr(cat("rank ", rank, " (")));
     }
   });

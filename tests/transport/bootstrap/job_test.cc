@@ -73,6 +73,14 @@ TEST_F(JobTest, FromVariables) {
   EXPECT_EQ(job.wire_settings, settings().wire_settings());
 }
 
+TEST_F(JobTest, WhereTheLauncherPlacedIt) {
+  EXPECT_EQ(job_from_environment().domain, Domain{});
+  settings().set("TUTTI_DOMAIN", "numa:1,cache:3");
+  EXPECT_EQ(job_from_environment().domain, (Domain{.numa_node = 1, .cache = 3}));
+  settings().set("TUTTI_DOMAIN", "upstairs");
+  EXPECT_THAT(failure(), HasSubstr("TUTTI_DOMAIN='upstairs' is no place on a host"));
+}
+
 TEST_F(JobTest, TorchrunsStoreKeepsItsPort) {
   set_ranks(0, 2);
   set("TORCHELASTIC_RUN_ID", "none");

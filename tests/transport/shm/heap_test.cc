@@ -6,8 +6,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
+#include <span>
 #include <vector>
 
 #include "base/error.h"
@@ -58,11 +60,14 @@ TEST(Heap, FindsWhatIsInItWhole) {
 TEST(Heap, AdoptsWholePagesAndGivesThemBack) {
   shm::Heap heap;
   constexpr size_t kBytes = 64 << 10;
-  std::vector<std::byte> memory(kBytes);
+  std::vector<std::byte> room(kBytes + 4096);
+  const size_t into_page = reinterpret_cast<uintptr_t>(room.data()) % 4096;
+  // Starts and ends within a page.
+  const std::span<std::byte> memory = std::span(room).subspan(into_page == 0 ? 100 : 0, kBytes);
   for (size_t i = 0; i < kBytes; ++i) memory[i] = static_cast<std::byte>(i * 7);
-  const std::vector<std::byte> before = memory;
+  const std::vector<std::byte> before(memory.begin(), memory.end());
   heap.adopt(memory);
-  EXPECT_EQ(memory, before);
+  EXPECT_TRUE(std::ranges::equal(memory, before));
   EXPECT_FALSE(heap.find(memory.data(), kBytes).has_value())
       << "a part of a page at each end is not";
   std::byte* const middle = memory.data() + kBytes / 2;

@@ -274,8 +274,9 @@ void ShmTransport::used(int peer, int lane, size_t bytes) {
     }
   } else if (cell.slot == kLent && lent_at(cell).writable) {
     std::byte* const start = lent(cell, peer);
+    const size_t to_word = -reinterpret_cast<uintptr_t>(start) % sizeof(uint32_t);
     for (; done + kLine <= bytes; done += kLine) {
-      auto* const word = reinterpret_cast<volatile uint32_t*>(start + done);
+      auto* const word = reinterpret_cast<volatile uint32_t*>(start + to_word + done);
       *word = *word;
     }
   }

@@ -1,91 +1,106 @@
 #include "training/parameters.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
-#include <new>
-#include <set>
+#include <numbers>
 #include <utility>
 
 #include "base/error.h"
 #include "base/text.h"
+#include "training/random.h"
 
 namespace tutti::training {
 namespace {
 
-constexpr size_t kAlignmentElements = kParameterAlignment / sizeof(float);
-
-size_t aligned(size_t elements) {
-  return (elements + kAlignmentElements - 1) / kAlignmentElements * kAlignmentElements;
-}
-
-size_t element_count(const ParameterSpec& spec) {
-  constexpr size_t kMax = std::numeric_limits<int64_t>::max() / sizeof(float);
-  size_t count = 1;
-  for (int64_t dimension : spec.shape) {
-    if (dimension < 0 || (dimension > 0 && count > kMax / static_cast<size_t>(dimension))) {
+void check_shape(const ParameterSpec& spec) {
+  constexpr int64_t kMax = std::numeric_limits<int64_t>::max() / 16;
+  int64_t count = 1;
+  for (const int64_t dimension : spec.shape) {
+    if (dimension < 0 || (dimension > 0 && count > kMax / dimension)) {
       throw Error(ErrorCode::invalid_argument,
                   cat("parameter ", spec.name, " has an impossible dimension, ", dimension),
                   {.remedy = "give dimensions of 0 or more that fit into memory"});
     }
-    count *= static_cast<size_t>(dimension);
+    count *= dimension;
   }
-  return count;
+}
+
+// FNV-1a: the same on every machine.
+uint64_t hash_of(std::string_view text) {
+  uint64_t hash = 0xcbf29ce484222325u;
+  for (const char character : text) {
+    hash = (hash ^ static_cast<uint8_t>(character)) * 0x100000001b3u;
+  }
+  return hash;
+}
+
+// Box, Muller: A note on the generation of random normal deviates, 1958. Elements 2k and 2k + 1
+// come from one pair of uniform numbers.
+double normal_value(uint64_t seed, uint64_t stream, uint64_t index) {
+  const auto uniform = [&](uint64_t i) {
+    return static_cast<double>((random_bits(seed, stream, i) >> 11) + 1) * 0x1p-53;  // (0, 1]
+  };
+  const uint64_t pair = index / 2 * 2;
+  const double radius = std::sqrt(-2 * std::log(uniform(pair)));
+  const double angle = 2 * std::numbers::pi * uniform(pair + 1);
+  return radius * (index % 2 == 0 ? std::cos(angle) : std::sin(angle));
 }
 
 }  // namespace
 
-size_t ParameterLayout::parameter_count() const {
-  size_t total = 0;
-  for (const ParameterSlot& slot : slots) total += slot.count;
-  return total;
+int64_t ParameterSpec::count() const {
+  int64_t product = 1;
+  for (const int64_t dimension : shape) product *= dimension;
+  return product;
 }
 
-const ParameterSlot& ParameterLayout::find(std::string_view name) const {
-  const auto found = std::find_if(slots.begin(), slots.end(),
-                                  [name](const ParameterSlot& slot) { return slot.name == name; });
-  if (found == slots.end()) {
-    throw Error(ErrorCode::invalid_argument, cat("the layout has no parameter named ", name));
+const Parameter* ParameterTable::add(std::string name, std::vector<int64_t> shape,
+                                     Initial initial) {
+  const bool matrix = shape.size() >= 2;
+  ParameterSpec spec{std::move(name), std::move(shape), initial, unit_, matrix};
+  check_shape(spec);
+  if (std::any_of(specs_.begin(), specs_.end(),
+                  [&](const ParameterSpec& other) { return other.name == spec.name; })) {
+    throw Error(ErrorCode::invalid_argument, cat("two parameters are named ", spec.name),
+                {.remedy = "give each module its own prefix"});
   }
-  return *found;
+  specs_.push_back(std::move(spec));
+  views_.emplace_back();
+  share(&views_.back());
+  return &views_.back();
 }
 
-ParameterLayout make_layout(const std::vector<ParameterSpec>& specs) {
-  ParameterLayout layout;
-  std::set<std::string_view> names;
-  for (const ParameterSpec& spec : specs) {
-    if (!names.insert(spec.name).second) {
-      throw Error(ErrorCode::invalid_argument, cat("two parameters are named ", spec.name),
-                  {.remedy = "give each module its own prefix"});
+void ParameterTable::share(const Parameter* parameter) {
+  uses_.resize(std::max(uses_.size(), static_cast<size_t>(unit_) + 1));
+  for (int index = 0; index < size(); ++index) {
+    if (&at(index) == parameter) uses_[static_cast<size_t>(unit_)].push_back(index);
+  }
+}
+
+const std::vector<int>& ParameterTable::used_by(int unit) const {
+  static const std::vector<int> kNone;
+  return static_cast<size_t>(unit) < uses_.size() ? uses_[static_cast<size_t>(unit)] : kNone;
+}
+
+void initial_values(const ParameterSpec& spec, uint64_t seed, int64_t first,
+                    std::span<float> values) {
+  const uint64_t stream = hash_of(spec.name);
+  for (size_t i = 0; i < values.size(); ++i) {
+    const uint64_t index = static_cast<uint64_t>(first) + i;
+    switch (spec.initial.kind) {
+      case Initial::Kind::constant:
+        values[i] = static_cast<float>(spec.initial.scale);
+        break;
+      case Initial::Kind::normal:
+        values[i] = static_cast<float>(spec.initial.scale * normal_value(seed, stream, index));
+        break;
+      case Initial::Kind::uniform:
+        values[i] = scale_symmetric(random_bits(seed, stream, index),
+                                    static_cast<float>(spec.initial.scale));
+        break;
     }
-    const size_t count = element_count(spec);
-    layout.slots.push_back({spec.name, spec.shape, layout.size, count});
-    layout.size = aligned(layout.size + count);
   }
-  return layout;
 }
-
-Memory<float> allocate_host(size_t count) {
-  constexpr std::align_val_t kPage{4096};
-  const size_t bytes = std::max<size_t>(1, count) * sizeof(float);
-  auto* memory = static_cast<float*>(::operator new(bytes, kPage));
-  std::fill_n(memory, count, 0.0f);
-  return {memory, [](float* pointer) { ::operator delete(pointer, kPage); }};
-}
-
-Parameters::Parameters(ParameterLayout layout, Memory<float> values, Memory<float> gradients)
-    : layout_(std::move(layout)), values_(std::move(values)), gradients_(std::move(gradients)) {}
-
-Parameters::Parameters(ParameterLayout layout)
-    : layout_(std::move(layout)),
-      values_(allocate_host(layout_.size)),
-      gradients_(allocate_host(layout_.size)) {}
-
-Parameter Parameters::at(size_t slot) const {
-  const ParameterSlot& place = layout_.slots.at(slot);
-  return {values().subspan(place.offset, place.count),
-          gradients().subspan(place.offset, place.count)};
-}
-
-void Parameters::zero_gradients() { std::ranges::fill(gradients(), 0.0f); }
 
 }  // namespace tutti::training

@@ -1,78 +1,74 @@
-// Where a model's parameters live: one flat array, described by a layout that is a value.
+// A model's parameters by name: what they are (specs), and where they are just now (views).
 //
-// A pure function maps named parameters to offsets. Values, gradients and optimizer state are flat
-// arrays with that one layout, so a collective or an optimizer works on all of them in place, and
-// every later scheme (buckets, sharded state, checkpoints) reads the same description.
+// Modules add their parameters to the table when they are made and keep the handles. Whoever owns
+// the memory (sharding.h) points the views at it; a module reads its parameters through the handle
+// at each call, so memory may come and go between calls (ZeRO stage 3).
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
-#include <span>
+#include <deque>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "collectives/communicator.h"
+#include "training/tensor.h"
 
 namespace tutti::training {
 
-// Each parameter starts on a cache line; the gap before it holds zeros, in values and gradients.
-inline constexpr size_t kParameterAlignment = 64;  // bytes
+// How a parameter starts. Element i of the parameter named n is a function of (seed, n, i) alone,
+// so any rank can make any part of it.
+struct Initial {
+  enum class Kind { constant, normal, uniform };
+  Kind kind = Kind::constant;
+  double scale = 0;  // the constant; the standard deviation; the limit of [-scale, scale)
+};
 
 struct ParameterSpec {
   std::string name;
-  std::vector<int64_t> shape;
+  std::vector<int64_t> shape;  // first x (the product of the others) is its matrix
+  Initial initial;
+  int unit = 0;        // the first of the model's units that has it
+  bool decays = true;  // weight decay: usually matrices only
+
+  int64_t rows() const { return shape.empty() ? 1 : shape.front(); }
+  int64_t count() const;
 };
 
-struct ParameterSlot {
-  std::string name;
-  std::vector<int64_t> shape;
-  size_t offset = 0;  // elements from the start of the flat array
-  size_t count = 0;   // elements
-
-  bool is_matrix() const { return shape.size() >= 2; }
-};
-
-struct ParameterLayout {
-  std::vector<ParameterSlot> slots;  // in the order of the specs, offsets ascending
-  size_t size = 0;                   // elements of the flat array, gaps included
-
-  size_t parameter_count() const;  // elements, gaps not included
-  // Throws Error(invalid_argument) for an unknown name.
-  const ParameterSlot& find(std::string_view name) const;
-};
-
-// Throws Error(invalid_argument) for a name that is there twice or a negative dimension.
-ParameterLayout make_layout(const std::vector<ParameterSpec>& specs);
-
-// Page-aligned, zeroed memory that belongs to no communicator: for activations, and for models that
-// are alone.
-Memory<float> allocate_host(size_t count);
-
-// A module's view of one of its parameters.
+// Memory of one parameter: rows x cols. Empty while the parameter is elsewhere.
 struct Parameter {
-  std::span<float> value;
-  std::span<float> gradient;
+  Tensor value;
+  Tensor gradient;  // backward adds to it
 };
 
-// The values and gradients of one model on one rank. Shares ownership of both arrays.
-class Parameters {
+// Not copied: modules hold addresses in it.
+class ParameterTable {
  public:
-  // `values` and `gradients` have layout.size elements each, zero in the gaps. Gradients that are
-  // all-reduced should come from Communicator::allocate, so that no staging copy is needed.
-  Parameters(ParameterLayout layout, Memory<float> values, Memory<float> gradients);
-  explicit Parameters(ParameterLayout layout);  // host memory
+  ParameterTable() = default;
+  ParameterTable(const ParameterTable&) = delete;
+  ParameterTable& operator=(const ParameterTable&) = delete;
 
-  const ParameterLayout& layout() const { return layout_; }
-  std::span<float> values() const { return {values_.get(), layout_.size}; }
-  std::span<float> gradients() const { return {gradients_.get(), layout_.size}; }
-  Parameter at(size_t slot) const;
-  void zero_gradients();
+  // The unit is the one that begin_unit() named last. Throws Error(invalid_argument) for a name
+  // that is there already and for an impossible shape.
+  const Parameter* add(std::string name, std::vector<int64_t> shape, Initial initial);
+  void begin_unit(int unit) { unit_ = unit; }
+  // The present unit uses a parameter of an earlier unit too (tied embeddings).
+  void share(const Parameter* parameter);
+
+  int size() const { return static_cast<int>(specs_.size()); }
+  const std::vector<ParameterSpec>& specs() const { return specs_; }
+  Parameter& at(int index) { return views_.at(static_cast<size_t>(index)); }
+  // The parameters that a unit uses, its own and shared ones; empty for an unknown unit.
+  const std::vector<int>& used_by(int unit) const;
 
  private:
-  ParameterLayout layout_;
-  Memory<float> values_;
-  Memory<float> gradients_;
+  std::vector<ParameterSpec> specs_;
+  std::deque<Parameter> views_;  // stable addresses
+  std::vector<std::vector<int>> uses_;
+  int unit_ = 0;
 };
+
+// Writes elements [first, first + values.size()) of the parameter's initial value.
+void initial_values(const ParameterSpec& spec, uint64_t seed, int64_t first,
+                    std::span<float> values);
 
 }  // namespace tutti::training

@@ -112,6 +112,7 @@ def _system_library_impl(rctx):
 
 # name: (pkg-config packages, headers that must be there, linkopts, Debian packages, required)
 _LIBS = {
+    "blas": (["blas"], [], [], "libblas-dev", True),
     "benchmark": (["benchmark"], ["benchmark/benchmark.h"], ["-lbenchmark_main", "-lbenchmark", "-lpthread"], "libbenchmark-dev", False),
     "cli11": (["CLI11"], ["CLI/CLI.hpp"], [], "libcli11-dev", True),
     "crypto": (["libcrypto"], ["openssl/hmac.h"], [], "libssl-dev", True),

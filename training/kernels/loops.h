@@ -1,0 +1,112 @@
+// The loops behind activation.h, normalization.h, attention.h ..., as each instruction set offers
+// them for each element type. Pointers are to elements of the type, unless a name says `values`:
+// those are float, or double for f64. Out and in may be the same memory where their shapes agree.
+#pragma once
+
+#include <cstdint>
+
+#include "base/dtype.h"
+
+namespace tutti::training::kernels {
+
+// The counter of the first element's random number.
+struct RandomAt {
+  uint64_t seed = 0;
+  uint64_t stream = 0;
+  uint64_t index = 0;
+};
+
+// Heads side by side in a row: element (row, head, i) at data[row * stride + head * head_size + i].
+struct Heads {
+  int64_t rows = 0;
+  int64_t stride = 0;
+  int64_t count = 0;
+  int64_t head_size = 0;
+};
+
+struct Loops {
+  // Elementwise, on n elements.
+  void (*gelu)(const void* x, void* y, int64_t n);
+  void (*gelu_backward)(const void* x, const void* dy, void* dx, int64_t n);
+  void (*swiglu)(const void* gate, const void* up, void* y, int64_t n);
+  void (*swiglu_backward)(const void* gate, const void* up, const void* dy, void* dgate, void* dup,
+                          int64_t n);
+  void (*relu)(const void* x, void* y, int64_t n);
+  void (*relu_backward)(const void* y, const void* dy, void* dx, int64_t n);
+  void (*add)(const void* a, const void* b, void* y, int64_t n);
+  void (*scale)(const void* x, void* y, int64_t n, double factor);
+  void (*to_values)(const void* x, void* values, int64_t n);
+  void (*from_values)(const void* values, void* y, int64_t n);
+  // y += values
+  void (*add_values)(const void* values, void* y, int64_t n);
+  bool (*all_finite)(const void* x, int64_t n);
+  // y = x / (1 - p) where the element is kept, else 0. `threshold` is p * 2^32.
+  void (*dropout)(const void* x, void* y, int64_t n, uint32_t threshold, double keep_scale,
+                  RandomAt random);
+
+  // Row by row. statistics: two values a row, mean and 1 / deviation (RMSNorm: the latter only).
+  void (*layer_norm)(const void* x, const void* gain, const void* bias, void* y, void* statistics,
+                     int64_t rows, int64_t cols, double epsilon);
+  void (*layer_norm_backward)(const void* x, const void* gain, const void* dy,
+                              const void* statistics, void* dx, int64_t rows, int64_t cols);
+  // Adds to gain_values and bias_values; either may be null.
+  void (*layer_norm_gradients)(const void* x, const void* dy, const void* statistics,
+                               void* gain_values, void* bias_values, int64_t rows, int64_t cols);
+  void (*rms_norm)(const void* x, const void* gain, void* y, void* statistics, int64_t rows,
+                   int64_t cols, double epsilon);
+  void (*rms_norm_backward)(const void* x, const void* gain, const void* dy, const void* statistics,
+                            void* dx, int64_t rows, int64_t cols);
+  void (*rms_norm_gradients)(const void* x, const void* dy, const void* statistics,
+                             void* gain_values, int64_t rows, int64_t cols);
+  // sum_values[c] += sum over rows of x[r][c]
+  void (*add_column_sums)(const void* x, void* sum_values, int64_t rows, int64_t cols,
+                          int64_t stride);
+
+  // Rotates the pairs (i, i + head_size / 2) of every head; row r is at position r % context.
+  // `cos_sin` values: context x head_size / 2 cosines, then as many sines. direction: 1 or -1.
+  void (*rope)(const void* x, void* y, Heads heads, int64_t context, const void* cos_sin,
+               int direction);
+
+  // One block of online softmax: attention.cc says how they go together. `valid` is the number of
+  // columns that row 0 sees; each row sees one more than the one before.
+  void (*attention_softmax)(const void* score_values, void* probabilities, int64_t rows,
+                            int64_t cols, int64_t valid, double scale, void* max_values,
+                            void* sum_values, void* output_values, int64_t head_size);
+  void (*attention_finish)(const void* output_values, const void* max_values,
+                           const void* sum_values, void* y, int64_t y_stride, void* lse_values,
+                           int64_t rows, int64_t head_size);
+  void (*attention_recompute)(const void* score_values, const void* lse_values,
+                              void* probabilities, int64_t rows, int64_t cols, int64_t valid,
+                              double scale);
+  void (*attention_score_gradient)(const void* probabilities, const void* dp_values,
+                                   const void* delta_values, void* ds, int64_t rows, int64_t cols,
+                                   double scale);
+  // delta[r] = sum over i of dy[r][i] * y[r][i]
+  void (*attention_delta)(const void* y, const void* dy, int64_t stride, void* delta_values,
+                          int64_t rows, int64_t head_size);
+
+  // Losses in nats, one a row; statistics: maximum and log of the sum; returns how many targets had
+  // the largest logit.
+  int64_t (*cross_entropy)(const void* logits, const int32_t* targets, double* losses,
+                           void* statistics, int64_t rows, int64_t cols);
+  void (*cross_entropy_backward)(const void* logits, const int32_t* targets, const void* statistics,
+                                 void* dlogits, int64_t rows, int64_t cols, double scale);
+};
+
+// For f16, bf16, f32 or f64 on the selected instruction set (TUTTI_CPU). Throws Error(unsupported)
+// for another type.
+const Loops& loops(DType type);
+
+inline constexpr int kFloatTypes = 4;  // f16, bf16, f32, f64, in the order of DType
+
+namespace baseline {
+extern const Loops kLoops[kFloatTypes];
+}
+namespace avx2 {
+extern const Loops kLoops[kFloatTypes];
+}
+namespace avx512 {
+extern const Loops kLoops[kFloatTypes];
+}
+
+}  // namespace tutti::training::kernels

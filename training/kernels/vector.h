@@ -1,0 +1,123 @@
+// What the loops have in common: element types, exp, sums by lanes. Compiled once per instruction
+// set; all of it sits in an anonymous namespace, so that no function built with wide instructions
+// can be linked in place of a plain one.
+//
+// Plain loops, which the compiler turns into vector code. Sums run in a fixed number of lanes, so
+// their order, and their bits, depend on the instruction set at most.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/kernels/convert.h"
+
+namespace tutti::training::kernels {
+namespace {
+
+// What is in memory (Stored), and what is computed with (Value).
+template <typename Format>
+struct Small {
+  using Stored = typename Format::Bits;
+  using Value = float;
+  static inline float load(Stored bits) { return Format::widen(bits); }
+  static inline Stored store(float value) { return Format::narrow(value); }
+};
+
+template <typename T>
+struct Plain {
+  using Stored = T;
+  using Value = T;
+  static inline T load(T value) { return value; }
+  static inline T store(T value) { return value; }
+};
+
+using F16 = Small<tutti::kernels::F16>;
+using BF16 = Small<tutti::kernels::BF16>;
+using F32 = Plain<float>;
+using F64 = Plain<double>;
+
+// exp by argument reduction to [-ln2/2, ln2/2] and a polynomial (Cephes, expf): within 2 ulp; 0
+// below -87.3, infinity above 88.7, NaN for NaN.
+inline float exp_of(float x) {
+  constexpr float kLog2E = 1.44269504088896341f;
+  constexpr float kLn2High = 0.693359375f;
+  constexpr float kLn2Low = -2.12194440e-4f;
+  float bounded = x < -87.33f ? -87.33f : x;
+  bounded = bounded > 88.72f ? 88.72f : bounded;
+  const float scaled = bounded * kLog2E;
+  const int32_t whole = static_cast<int32_t>(scaled + (scaled < 0 ? -0.5f : 0.5f));
+  const float n = static_cast<float>(whole);
+  const float r = (bounded - n * kLn2High) - n * kLn2Low;
+  float p = 1.9875691500e-4f;
+  p = p * r + 1.3981999507e-3f;
+  p = p * r + 8.3334519073e-3f;
+  p = p * r + 4.1665795894e-2f;
+  p = p * r + 1.6666665459e-1f;
+  p = p * r + 5.0000001201e-1f;
+  p = (p * r) * r + r + 1.0f;
+  // 2^n in two factors: n reaches 128.
+  const int32_t half = whole >> 1;
+  const float first = __builtin_bit_cast(float, (half + 127) << 23);
+  const float second = __builtin_bit_cast(float, (whole - half + 127) << 23);
+  float result = p * first * second;
+  result = x < -87.33f ? 0.0f : result;
+  result = x > 88.72f ? __builtin_inff() : result;
+  return x == x ? result : x;
+}
+
+inline double exp_of(double x) { return __builtin_exp(x); }
+
+template <typename Value>
+inline Value tanh_of(Value x) {
+  return Value{1} - Value{2} / (exp_of(Value{2} * x) + Value{1});
+}
+
+template <typename Value>
+inline Value sigmoid_of(Value x) {
+  return Value{1} / (Value{1} + exp_of(-x));
+}
+
+// A sum in 16 lanes: term(i) for i in [0, count).
+template <typename Value, typename Term>
+inline Value sum_of(int64_t count, Term&& term) {
+  constexpr int64_t kLanes = 16;
+  Value lanes[kLanes] = {};
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    for (int64_t lane = 0; lane < kLanes; ++lane) lanes[lane] += term(i + lane);
+  }
+  Value rest{};
+  for (; i < count; ++i) rest += term(i);
+  for (int64_t width = kLanes / 2; width > 0; width /= 2) {
+    for (int64_t lane = 0; lane < width; ++lane) lanes[lane] += lanes[lane + width];
+  }
+  return lanes[0] + rest;
+}
+
+template <typename Value, typename Term>
+inline Value max_of(int64_t count, Value least, Term&& term) {
+  constexpr int64_t kLanes = 16;
+  Value lanes[kLanes];
+  for (Value& lane : lanes) lane = least;
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    for (int64_t lane = 0; lane < kLanes; ++lane) {
+      const Value value = term(i + lane);
+      lanes[lane] = value > lanes[lane] ? value : lanes[lane];
+    }
+  }
+  for (; i < count; ++i) {
+    const Value value = term(i);
+    lanes[0] = value > lanes[0] ? value : lanes[0];
+  }
+  for (int64_t width = kLanes / 2; width > 0; width /= 2) {
+    for (int64_t lane = 0; lane < width; ++lane) {
+      const Value other = lanes[lane + width];
+      lanes[lane] = other > lanes[lane] ? other : lanes[lane];
+    }
+  }
+  return lanes[0];
+}
+
+}  // namespace
+}  // namespace tutti::training::kernels

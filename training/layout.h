@@ -1,0 +1,76 @@
+// Where each parameter lies: the one description that data parallelism, every ZeRO stage,
+// optimizers and checkpoints read. A pure function makes it; it is a value.
+//
+// Parameters lie in buckets, in the order in which backward finishes them (the last layer first).
+// A bucket is cut evenly among `ranks` owners, so that reduce-scatter and all-gather work on it in
+// place:
+//
+//   bucket 0                    bucket 1                                  ...
+//   |ln_f.bias|ln_f.weight|pad| |h.1.mlp.c_proj.bias|h.1.mlp.c_proj.weight|pad|
+//   |--- rank 0 ---|-- rank 1 --| |-------- rank 0 ---------|------- rank 1 --|
+//
+// Parameters and shards start at multiples of kAlignment elements; the gaps between are zero.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "training/parameters.h"
+
+namespace tutti::training {
+
+// Elements: a cache line of 16-bit values. No aligned block of so many elements of a parameter is
+// ever cut by the end of a shard.
+inline constexpr int64_t kAlignment = 32;
+
+struct LayoutOptions {
+  int ranks = 1;                          // owners of each bucket
+  int64_t bucket_elements = 1 << 20;      // a bucket is closed when it has so many
+  int64_t first_bucket_elements = 1 << 16;  // the first one: its communication starts early
+  bool bucket_per_unit = false;           // instead: one bucket for each of the model's units
+};
+
+struct Slot {
+  int parameter = 0;  // index in the table
+  int bucket = 0;
+  int64_t offset = 0;  // elements from the bucket's start
+  int64_t count = 0;
+};
+
+struct Bucket {
+  int64_t offset = 0;         // elements from the start of a flat array of all buckets
+  int64_t size = 0;           // with gaps; a multiple of ranks * kAlignment
+  std::vector<int> parameters;  // in the order in which they lie
+};
+
+// Part of one parameter that one rank owns.
+struct Piece {
+  int parameter = 0;
+  int64_t first = 0;         // element of the parameter
+  int64_t count = 0;
+  int bucket = 0;
+  int64_t bucket_offset = 0;  // of its first element, from the bucket's start
+  int64_t owned_offset = 0;   // of its first element, in the owner's arrays
+};
+
+struct Layout {
+  int ranks = 1;
+  int64_t size = 0;           // elements of all buckets, gaps included
+  std::vector<Slot> slots;    // by parameter
+  std::vector<Bucket> buckets;
+
+  int64_t shard_size(int bucket) const;
+  int64_t owned_size() const { return size / ranks; }
+  // The owner's arrays hold its shards, bucket by bucket: where that of `bucket` starts.
+  int64_t owned_offset(int bucket) const;
+  // What `owner` has, in the order of the buckets.
+  std::vector<Piece> pieces(int owner) const;
+};
+
+// Throws Error(invalid_argument) for options that make no sense.
+Layout make_layout(const std::vector<ParameterSpec>& specs, const LayoutOptions& options);
+
+}  // namespace tutti::training

@@ -1,0 +1,55 @@
+// A model is a list of units: what is gathered (ZeRO-3), checkpointed and placed on a pipeline
+// stage as a whole. Between units goes one tensor: rows (samples, or samples x positions) x width.
+//
+//   batch -> [unit 0] -> tensor -> [unit 1] -> ... -> [last unit] -> loss
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "training/parameters.h"
+#include "training/pass.h"
+
+namespace tutti::training {
+
+class Unit {
+ public:
+  virtual ~Unit() = default;
+  virtual std::string name() const = 0;  // "h.3"
+  // The first unit takes pass.batch and leaves `input` alone; the last one sets pass.loss_sum and
+  // returns its logits.
+  virtual Tensor forward(Pass& pass, ConstTensor input) = 0;
+  // Takes dLoss/dOutput of this slot's last forward, returns dLoss/dInput (the first unit: an empty
+  // tensor). The last unit leaves `output_gradient` alone. Gradients of parameters are added to,
+  // at once or in pass.weight_work.
+  virtual Tensor backward(Pass& pass, ConstTensor output_gradient) = 0;
+};
+
+class Model {
+ public:
+  virtual ~Model() = default;
+
+  ParameterTable& parameters() { return parameters_; }
+  const std::vector<std::unique_ptr<Unit>>& units() const { return units_; }
+  // Floating-point operations of forward and backward for one sample, recomputation not counted
+  // (matrix products and attention; Narayanan et al. 2021, appendix).
+  virtual double flops_per_sample() const = 0;
+  // What of the model a checkpoint must agree with: its kind and sizes, one line.
+  virtual std::string description() const = 0;
+  // Losses per sample: the context for a language model that predicts at each position, else 1.
+  virtual int64_t targets_per_sample() const = 0;
+
+ protected:
+  // Units are added in forward order; `Made` takes (ParameterTable&, arguments...).
+  template <typename Made, typename... Arguments>
+  void add_unit(Arguments&&... arguments) {
+    parameters_.begin_unit(static_cast<int>(units_.size()));
+    units_.push_back(std::make_unique<Made>(parameters_, std::forward<Arguments>(arguments)...));
+  }
+
+  ParameterTable parameters_;
+  std::vector<std::unique_ptr<Unit>> units_;
+};
+
+}  // namespace tutti::training

@@ -25,12 +25,12 @@ struct Initial {
 
 struct ParameterSpec {
   std::string name;
-  std::vector<int64_t> shape;  // first x (the product of the others) is its matrix
+  std::vector<int64_t> shape;  // its matrix: first x product of the others; a vector is one row
   Initial initial;
   int unit = 0;        // the first of the model's units that has it
   bool decays = true;  // weight decay: usually matrices only
 
-  int64_t rows() const { return shape.empty() ? 1 : shape.front(); }
+  int64_t rows() const { return shape.size() < 2 ? 1 : shape.front(); }
   int64_t count() const;
 };
 

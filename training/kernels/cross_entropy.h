@@ -1,0 +1,21 @@
+// Softmax and the negative log likelihood of a target class, fused.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "training/tensor.h"
+
+namespace tutti::training {
+
+// logits: rows x classes, contiguous. losses: one a row, in nats. statistics: rows x 2 of
+// value_type (kept for backward). Returns how many targets had the largest logit. Throws
+// Error(invalid_argument) for a target that is no class.
+int64_t cross_entropy(ConstTensor logits, std::span<const int32_t> targets,
+                      std::span<double> losses, Tensor statistics);
+
+// scale * d(sum of losses)/dlogits = scale * (probabilities - onehot); in place is allowed.
+void cross_entropy_backward(ConstTensor logits, std::span<const int32_t> targets,
+                            ConstTensor statistics, double scale, Tensor logits_gradient);
+
+}  // namespace tutti::training

@@ -1,0 +1,50 @@
+// Elementwise kernels and sums over rows. Tensors of one call have one type, one shape, and are
+// contiguous; out and in may be the same memory.
+#pragma once
+
+#include <cstdint>
+
+#include "training/arena.h"
+#include "training/tensor.h"
+
+namespace tutti::training {
+
+// The tanh form of GELU (Hendrycks, Gimpel 2016).
+void gelu(ConstTensor x, Tensor y);
+void gelu_backward(ConstTensor x, ConstTensor dy, Tensor dx);
+
+// silu(gate) * up (Shazeer 2020).
+void swiglu(ConstTensor gate, ConstTensor up, Tensor y);
+void swiglu_backward(ConstTensor gate, ConstTensor up, ConstTensor dy, Tensor dgate, Tensor dup);
+
+void relu(ConstTensor x, Tensor y);
+void relu_backward(ConstTensor y, ConstTensor dy, Tensor dx);
+
+void add(ConstTensor a, ConstTensor b, Tensor y);
+void scale(ConstTensor x, Tensor y, double factor);
+bool all_finite(ConstTensor x);
+// Between any two floating-point types; through float, or double where both are f64.
+void convert(ConstTensor x, Tensor y);
+
+// Which random number the first element gets; the others count on from it.
+struct DropoutAt {
+  uint64_t seed = 0;
+  uint64_t stream = 0;
+  uint64_t index = 0;
+};
+// y = x / (1 - p) where an element is kept, else 0. The same call on a gradient is the backward.
+void dropout(ConstTensor x, Tensor y, double p, const DropoutAt& at);
+
+// bias_gradient (1 x cols) += the sums of dy's columns. Sums run in float (f64: double) in the
+// order of the rows. Temporaries come from the arena.
+void add_column_sums(ConstTensor dy, Tensor bias_gradient, Arena& arena);
+
+// A zeroed row of sums in the type that kernels add up in.
+Tensor zero_values(DType type, int64_t count, Arena& arena);
+// gradient (1 x count) += values from zero_values.
+void add_values(ConstTensor values, Tensor gradient);
+
+// The type of sums and statistics: f32, or f64 for f64.
+inline DType value_type(DType type) { return type == DType::f64 ? DType::f64 : DType::f32; }
+
+}  // namespace tutti::training

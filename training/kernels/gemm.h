@@ -1,0 +1,22 @@
+// Matrix products, by oneDNN (f64, for gradient checks, by BLAS).
+//
+// Each call computes on the calling thread alone; any thread may call. The bits of a result depend
+// on shapes, values and the processor's instruction set, nothing else. A failure of the library is
+// an Error(internal).
+#pragma once
+
+#include "training/tensor.h"
+
+namespace tutti::training {
+
+enum class Transpose : bool { no, yes };
+enum class GemmMode { overwrite, accumulate };
+
+// c = op(a) op(b) + bias, or c += op(a) op(b), with sums in float (f64: double). a and b have one
+// type; c has it too, or f32 where that is a 16-bit type. `bias` (1 x c.cols, of a's type) goes
+// with `overwrite` only. Strides are free. f16, and bf16 on a processor without AVX-512, are
+// converted to f32 and back.
+void gemm(ConstTensor a, Transpose transpose_a, ConstTensor b, Transpose transpose_b, Tensor c,
+          GemmMode mode = GemmMode::overwrite, ConstTensor bias = {});
+
+}  // namespace tutti::training

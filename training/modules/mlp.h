@@ -1,0 +1,52 @@
+// The transformer's feed-forward part: Linear, GELU, Linear (GPT-2), or SwiGLU (Shazeer 2020).
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "training/modules/linear.h"
+
+namespace tutti::training {
+
+enum class MlpKind { gelu, swiglu };
+
+struct MlpOptions {
+  int64_t width = 0;
+  int64_t hidden = 0;
+  MlpKind kind = MlpKind::gelu;
+  bool bias = true;
+  double output_deviation = 0.02;
+};
+
+class Mlp {
+ public:
+  struct Saved {
+    Linear::Saved in;    // c_fc, or the gate
+    Linear::Saved up;    // SwiGLU only
+    Tensor before;       // rows x hidden (SwiGLU: gate and up, one after the other)
+    Linear::Saved out;
+  };
+
+  // Parameters NAME.c_fc and NAME.c_proj; SwiGLU: NAME.w_gate, NAME.w_up and NAME.w_down.
+  Mlp(ParameterTable& table, const std::string& name, const MlpOptions& options);
+
+  // In two parts, as SelfAttention: `before` is rows x before_width().
+  void project(Pass& pass, ConstTensor input, Saved& saved, Tensor before) const;
+  void activate(Pass& pass, Saved& saved, Tensor output) const;
+  int64_t before_width() const;
+
+  // The activation that c_proj's backward needs, from `before`: sets saved.out.input.
+  void recompute(Pass& pass, Saved& saved) const;
+  // Needs saved.in.input (and .up.input) and saved.out.input.
+  Tensor backward(Pass& pass, ConstTensor output_gradient, Saved& saved) const;
+
+ private:
+  Tensor activation(Pass& pass, const Saved& saved) const;
+
+  MlpOptions options_;
+  Linear in_;
+  std::optional<Linear> up_;
+  Linear out_;
+};
+
+}  // namespace tutti::training

@@ -1,0 +1,38 @@
+// Layer normalization (Ba, Kiros, Hinton 2016) and RMSNorm (Zhang, Sennrich 2019) of each row.
+#pragma once
+
+#include <string>
+
+#include "training/parameters.h"
+#include "training/pass.h"
+
+namespace tutti::training {
+
+enum class NormKind { layer, rms };
+
+class Norm {
+ public:
+  struct Saved {
+    ConstTensor input;
+    Tensor statistics;
+    ConstTensor output_gradient;
+  };
+
+  // Parameters NAME.weight (1 at the start) and, for layer normalization, NAME.bias (0).
+  Norm(ParameterTable& table, const std::string& name, int64_t width, NormKind kind,
+       double epsilon = 1e-5);
+
+  Tensor forward(Pass& pass, ConstTensor input, Saved& saved) const;
+  Tensor backward(Pass& pass, ConstTensor output_gradient, Saved& saved) const;
+  Tensor backward_input(Pass& pass, ConstTensor output_gradient, Saved& saved) const;
+  void backward_weight(Pass& pass, const Saved& saved) const;
+
+ private:
+  int64_t width_;
+  NormKind kind_;
+  double epsilon_;
+  const Parameter* gain_;
+  const Parameter* bias_ = nullptr;
+};
+
+}  // namespace tutti::training

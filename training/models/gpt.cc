@@ -54,6 +54,7 @@ class EmbedUnit : public Unit {
 
   const Parameter* token_weight() const { return tokens_.weight(); }
   std::string name() const override { return "embed"; }
+  bool backward_needs_nothing() const override { return true; }
 
   Tensor forward(Pass& pass, ConstTensor) override {
     Saved& saved = saved_[pass.slot];

@@ -69,11 +69,15 @@ PassResult ModelRunner::train(const MicroBatch& batch, double loss_scale, UnitHo
   return result;
 }
 
-void ModelRunner::shadow(UnitHooks& hooks) const {
+void ModelRunner::shadow_evaluate(UnitHooks& hooks) const {
   for (int index = 0; index < unit_count(); ++index) {
     hooks.before_forward(index);
     hooks.after_forward(index);
   }
+}
+
+void ModelRunner::shadow_train(UnitHooks& hooks) const {
+  shadow_evaluate(hooks);
   for (int index = unit_count() - 1; index >= 0; --index) {
     hooks.before_backward(index);
     hooks.after_backward(index);

@@ -47,9 +47,10 @@ class ModelRunner {
   // Adds loss_scale * d(sum of losses)/dParameter to the gradients. With a loss that is not finite,
   // backward runs all the same: its gradients tell the other ranks.
   PassResult train(const MicroBatch& batch, double loss_scale, UnitHooks& hooks);
-  // The hooks alone, in the order of train(): for a rank that has no micro-batch left while others
+  // The hooks alone, in the order of train() or evaluate(): for a rank that has no micro-batch left while others
   // have, and must take part in their communication.
-  void shadow(UnitHooks& hooks) const;
+  void shadow_train(UnitHooks& hooks) const;
+  void shadow_evaluate(UnitHooks& hooks) const;
   PassResult evaluate(const MicroBatch& batch, UnitHooks& hooks);
   // Logits of every position, valid until the next call.
   Tensor predict(const MicroBatch& batch, UnitHooks& hooks);

@@ -5,9 +5,9 @@
     python3 bench/peers/torch_gpt.py --ranks 2 --dtype bfloat16 --bf16-mode pure
     python3 bench/peers/torch_gpt.py --profile
 
-Prints one JSON line per timed step ("step", "loss", "tokens_per_s" of all ranks together) and then a
-summary. A step is all of it: batch, forward, backward, all-reduce of the gradients, AdamW, and the
-loss's value. With two ranks or more they are processes under DistributedDataParallel over Gloo.
+Prints one JSON line per timed step ("step", "loss", "tokens_per_s" of all ranks together) and then
+a summary. A step is all of it: batch, forward, backward, all-reduce of the gradients, AdamW, and
+the loss's value. With two ranks or more they are processes under DistributedDataParallel over Gloo.
 """
 
 import argparse
@@ -76,7 +76,7 @@ class Gpt2(nn.Module):
 
 
 class MasterCopies:
-    """AdamW on float32 copies of the bfloat16 parameters (on the parameters if they are float32)."""
+    """AdamW on float32 copies of bfloat16 parameters, or on float32 parameters themselves."""
 
     def __init__(self, parameters, implementation):
         self.parameters = list(parameters)
@@ -188,7 +188,7 @@ def profile(trainer, steps):
 
 
 def keep_freed_memory():
-    """Without this each large tensor is new pages from the kernel: up to a tenth slower in bfloat16."""
+    """Without this each large tensor is new pages: up to a tenth slower in bfloat16."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # glibc has it
     if mallopt:
         mallopt(GLIBC_MMAP_THRESHOLD, 1 << 30)

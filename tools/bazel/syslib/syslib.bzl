@@ -125,6 +125,7 @@ _LIBS = {
     "openmpi": (["ompi"], ["mpi.h"], [], "libopenmpi-dev openmpi-bin", False),
     # Linked in: what is installed of ours needs no more libraries than before.
     "pugixml": ([], ["pugixml.hpp"], ["-l:libpugixml.a"], "libpugixml-dev", True),
+    "xxhash": ([], ["xxhash.h"], ["-l:libxxhash.a"], "libxxhash-dev", True),
 }
 
 _system_library = repository_rule(

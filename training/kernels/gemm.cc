@@ -2,6 +2,7 @@
 
 #include <array>
 #include <compare>
+#include <cstring>
 #include <map>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <unordered_map>
@@ -9,6 +10,7 @@
 
 #include "base/reduce.h"
 #include "base/text.h"
+#include "training/kernels/elementwise.h"
 #include "training/kernels/loops.h"
 
 // From omp.h, which not every compiler brings along; oneDNN's own OpenMP runtime defines them.
@@ -168,6 +170,17 @@ void gemm_by_f32(ConstTensor a, Transpose transpose_a, ConstTensor b, Transpose 
   for (int64_t row = 0; row < c.rows; ++row) narrow(wide.at(row, 0), c.at(row, 0), c.cols);
 }
 
+// A product without terms (oneDNN leaves c as it is, BLAS refuses the strides).
+void set_rows(Tensor c, ConstTensor bias) {
+  for (int64_t row = 0; row < c.rows; ++row) {
+    if (bias.empty()) {
+      std::memset(c.at(row, 0), 0, c.row_range(row, 1).bytes());
+    } else {
+      convert(bias, c.row_range(row, 1));
+    }
+  }
+}
+
 bool by_f32(DType type) {
   return type == DType::f16 ||
          (type == DType::bf16 && !is_available(InstructionSet::avx512));  // as oneDNN 2 has it
@@ -198,6 +211,7 @@ void gemm(ConstTensor a, Transpose transpose_a, ConstTensor b, Transpose transpo
                      !(key.bias && key.accumulate),
                  "gemm");
   if (key.m == 0 || key.n == 0 || (key.k == 0 && key.accumulate)) return;
+  if (key.k == 0) return set_rows(c, bias);
   if (a.dtype == DType::f64) return product_f64(key, a, b, c, bias);
   if (by_f32(a.dtype)) return gemm_by_f32(a, transpose_a, b, transpose_b, c, mode, bias);
   product(key, a.data, b.data, c.data, bias.data);

@@ -24,6 +24,9 @@ class Unit {
   // tensor). The last unit leaves `output_gradient` alone. Gradients of parameters are added to,
   // at once or in pass.weight_work.
   virtual Tensor backward(Pass& pass, ConstTensor output_gradient) = 0;
+  // Backward reads neither the parameters' values nor activations worth mentioning (a look-up):
+  // nothing is recomputed or gathered for it.
+  virtual bool backward_needs_nothing() const { return false; }
 };
 
 class Model {

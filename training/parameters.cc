@@ -26,15 +26,6 @@ void check_shape(const ParameterSpec& spec) {
   }
 }
 
-// FNV-1a: the same on every machine.
-uint64_t hash_of(std::string_view text) {
-  uint64_t hash = 0xcbf29ce484222325u;
-  for (const char character : text) {
-    hash = (hash ^ static_cast<uint8_t>(character)) * 0x100000001b3u;
-  }
-  return hash;
-}
-
 // Box, Muller: A note on the generation of random normal deviates, 1958. Elements 2k and 2k + 1
 // come from one pair of uniform numbers.
 double normal_value(uint64_t seed, uint64_t stream, uint64_t index) {
@@ -53,6 +44,15 @@ int64_t ParameterSpec::count() const {
   int64_t product = 1;
   for (const int64_t dimension : shape) product *= dimension;
   return product;
+}
+
+// FNV-1a.
+uint64_t ParameterSpec::stream() const {
+  uint64_t hash = 0xcbf29ce484222325u;
+  for (const char character : name) {
+    hash = (hash ^ static_cast<uint8_t>(character)) * 0x100000001b3u;
+  }
+  return hash;
 }
 
 const Parameter* ParameterTable::add(std::string name, std::vector<int64_t> shape,
@@ -85,7 +85,7 @@ const std::vector<int>& ParameterTable::used_by(int unit) const {
 
 void initial_values(const ParameterSpec& spec, uint64_t seed, int64_t first,
                     std::span<float> values) {
-  const uint64_t stream = hash_of(spec.name);
+  const uint64_t stream = spec.stream();
   for (size_t i = 0; i < values.size(); ++i) {
     const uint64_t index = static_cast<uint64_t>(first) + i;
     switch (spec.initial.kind) {

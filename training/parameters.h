@@ -32,6 +32,8 @@ struct ParameterSpec {
 
   int64_t rows() const { return shape.size() < 2 ? 1 : shape.front(); }
   int64_t count() const;
+  // Its stream of random numbers: a function of its name alone, the same on every machine.
+  uint64_t stream() const;
 };
 
 // Memory of one parameter: rows x cols. Empty while the parameter is elsewhere.

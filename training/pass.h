@@ -40,6 +40,7 @@ struct Pass {
   int slot = 0;              // which of the micro-batches under way: units keep `saved` by slot
   uint64_t seed = 0;         // of dropout
   bool training = true;      // dropout and batch statistics are on
+  bool recomputing = false;  // this forward is a repetition: running statistics stay as they are
   // backward starts with loss_scale * d(sum of the samples' losses).
   double loss_scale = 1;
   // Set by the last unit's forward: the sum of losses in nats over `targets`, in double precision,

@@ -22,7 +22,7 @@
 #include "collectives/communicator.h"
 #include "tools/launcher/launcher.h"
 #include "tools/tutti/commands.h"
-#include "training/text_data.h"
+#include "training/data/text_data.h"
 #include "training/trainer.h"
 
 namespace tutti::tool {

@@ -16,10 +16,11 @@ _FLAGS = {
     ],
 }
 
-def instruction_sets(name, main, hdrs, includes, deps):
+def instruction_sets(name, main, hdrs, includes, deps, copts = []):
     """`main` is a .inc file whose names lie in a namespace TUTTI_INSTRUCTION_SET.
 
-    `includes` are the other .inc files that it includes, `hdrs` the headers of its table.
+    `includes` are the other .inc files that it includes, `hdrs` the headers of its table, `copts`
+    options for every set: "-ffp-contract=off" where all sets must give the same bits.
     """
     for instruction_set, flags in _FLAGS.items():
         source = "%s_%s.cc" % (name, instruction_set)
@@ -32,7 +33,7 @@ def instruction_sets(name, main, hdrs, includes, deps):
         cc_library(
             name = "%s_%s" % (name, instruction_set),
             srcs = [source] + hdrs,
-            copts = ["-O3", "-fno-trapping-math", "-fno-math-errno"] + flags,
+            copts = ["-O3", "-fno-trapping-math", "-fno-math-errno"] + flags + copts,
             textual_hdrs = [main] + includes,
             visibility = ["//visibility:private"],
             deps = deps,

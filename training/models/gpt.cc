@@ -6,10 +6,10 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "training/kernels/cross_entropy.h"
 #include "training/kernels/elementwise.h"
 #include "training/modules/dropout.h"
 #include "training/modules/embedding.h"
+#include "training/modules/loss.h"
 #include "training/modules/self_attention.h"
 #include "training/modules/slots.h"
 
@@ -54,6 +54,7 @@ class EmbedUnit : public Unit {
 
   const Parameter* token_weight() const { return tokens_.weight(); }
   std::string name() const override { return "embed"; }
+  bool backward_needs_nothing() const override { return true; }
 
   Tensor forward(Pass& pass, ConstTensor) override {
     Saved& saved = saved_[pass.slot];
@@ -237,33 +238,21 @@ class HeadUnit : public Unit {
 
   Tensor forward(Pass& pass, ConstTensor input) override {
     Saved& saved = saved_[pass.slot];
-    const Tensor logits =
-        output_.forward(pass, norm_.forward(pass, input, saved.norm), saved.output);
-    saved.logits = logits;
-    const std::span<const int32_t> targets = pass.batch->targets;
-    if (targets.empty()) return logits;
-    saved.statistics = pass.arena.take(value_type(logits.dtype), logits.rows, 2);
-    saved.losses.resize(targets.size());
-    pass.correct = cross_entropy(logits, targets, saved.losses, saved.statistics);
-    pass.loss_sum = 0;
-    for (const double loss : saved.losses) pass.loss_sum += loss;
-    return logits;
+    const Tensor normal = norm_.forward(pass, input, saved.norm);
+    return saved.loss.forward(pass, output_.forward(pass, normal, saved.output));
   }
 
   Tensor backward(Pass& pass, ConstTensor) override {
     Saved& saved = saved_[pass.slot];
-    cross_entropy_backward(saved.logits, pass.batch->targets, saved.statistics, pass.loss_scale,
-                           saved.logits);
-    return norm_.backward(pass, output_.backward(pass, saved.logits, saved.output), saved.norm);
+    const Tensor gradient = output_.backward(pass, saved.loss.backward(pass), saved.output);
+    return norm_.backward(pass, gradient, saved.norm);
   }
 
  private:
   struct Saved {
     Norm::Saved norm;
     Linear::Saved output;
-    Tensor logits;
-    Tensor statistics;
-    std::vector<double> losses;
+    LossPart loss;
   };
 
   Norm norm_;

@@ -123,8 +123,10 @@ _LIBS = {
     "json": (["nlohmann_json"], ["nlohmann/json.hpp"], [], "nlohmann-json3-dev", True),
     "mpich": (["mpich"], ["mpi.h"], [], "libmpich-dev mpich", False),
     "openmpi": (["ompi"], ["mpi.h"], [], "libopenmpi-dev openmpi-bin", False),
+    "pcre2": (["libpcre2-8"], ["pcre2.h"], [], "libpcre2-dev", True),
     # Linked in: what is installed of ours needs no more libraries than before.
     "pugixml": ([], ["pugixml.hpp"], ["-l:libpugixml.a"], "libpugixml-dev", True),
+    "zlib": (["zlib"], ["zlib.h"], [], "zlib1g-dev", True),
 }
 
 _system_library = repository_rule(

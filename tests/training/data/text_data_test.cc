@@ -1,4 +1,4 @@
-#include "training/text_data.h"
+#include "training/data/text_data.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -94,39 +94,6 @@ TEST(BigramEntropyTest, OfKnownTexts) {
   EXPECT_EQ(bigram_entropy(bytes_of("abababab")), 0);
   // After a: b, c, b, c; after b and c: a.
   EXPECT_NEAR(bigram_entropy(bytes_of("abacabaca")), 0.5 * std::log(2), 1e-12);
-}
-
-TEST(BatchTest, PadsBeforeTheStartWithZeros) {
-  const std::vector<uint8_t> text = bytes_of("hello");
-  Batch batch;
-  batch.add(text, 0, 3);
-  batch.add(text, 2, 3);
-  batch.add(text, 4, 3);
-  EXPECT_THAT(batch.contexts, ElementsAre(0, 0, 0, 0, 'h', 'e', 'e', 'l', 'l'));
-  EXPECT_THAT(batch.targets, ElementsAre('h', 'l', 'o'));
-}
-
-TEST(SamplingTest, DependsOnEveryCoordinateAndCoversTheTrainingPart) {
-  const TextData text = split_text(std::vector<uint8_t>(1000, 'x'));
-  EXPECT_EQ(training_position(text, 1, 2, 3), training_position(text, 1, 2, 3));
-  std::set<size_t> seen;
-  int differs[3] = {};
-  for (uint64_t i = 0; i < 10000; ++i) {
-    const size_t position = training_position(text, 1, 2, i);
-    ASSERT_LT(position, text.training_size);
-    seen.insert(position);
-    differs[0] += position != training_position(text, 2, 2, i);
-    differs[1] += position != training_position(text, 1, 3, i);
-    differs[2] += position != training_position(text, 1, 2, i + 1);
-  }
-  EXPECT_GT(seen.size(), 890u);  // of 900; 10 000 draws leave none out but by chance
-  for (int count : differs) EXPECT_GT(count, 9900);
-}
-
-TEST(ValidationTest, SpreadsOverTheHeldOutPart) {
-  const TextData text = split_text(std::vector<uint8_t>(1000, 'x'));
-  EXPECT_THAT(validation_positions(text, 4), ElementsAre(900, 925, 950, 975));
-  EXPECT_EQ(validation_positions(text).size(), 100u);
 }
 
 TEST(FingerprintTest, TellsTextsApart) {

@@ -1,7 +1,4 @@
 // Text to train on: any files, as bytes. Nothing is tokenized.
-//
-// What a training step sees is a pure function of (seed, step, index of the sample in the global
-// batch), so it does not depend on how many ranks share the batch.
 #pragma once
 
 #include <cstdint>
@@ -35,21 +32,5 @@ TextData load_text(const std::vector<std::string>& paths);
 // H(next byte | previous byte) of the text in nats, from its own counts: what the best table of
 // byte pairs reaches. A model worth its name is well below.
 double bigram_entropy(std::span<const uint8_t> text);
-
-// Samples: each byte of the text with the `context` bytes before it (0 before the text's start).
-struct Batch {
-  std::vector<uint8_t> contexts;  // samples x context, in text order
-  std::vector<uint8_t> targets;   // one per sample
-
-  void clear();
-  void add(std::span<const uint8_t> text, size_t position, size_t context);
-  int64_t size() const { return static_cast<int64_t>(targets.size()); }
-};
-
-// The position that sample `index` of step `step` predicts: uniform over the training part.
-size_t training_position(const TextData& text, uint64_t seed, uint64_t step, uint64_t index);
-
-// At most `max_count` positions of the held-out part, evenly spread; ascending.
-std::vector<size_t> validation_positions(const TextData& text, size_t max_count = 65536);
 
 }  // namespace tutti::training

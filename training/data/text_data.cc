@@ -1,4 +1,4 @@
-#include "training/text_data.h"
+#include "training/data/text_data.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -150,32 +150,6 @@ double bigram_entropy(std::span<const uint8_t> text) {
     }
   }
   return text.size() < 2 ? 0.0 : sum / static_cast<double>(text.size() - 1);
-}
-
-void Batch::clear() {
-  contexts.clear();
-  targets.clear();
-}
-
-void Batch::add(std::span<const uint8_t> text, size_t position, size_t context) {
-  const size_t known = std::min(position, context);
-  contexts.insert(contexts.end(), context - known, uint8_t{0});
-  const auto here = text.begin() + static_cast<ptrdiff_t>(position);
-  contexts.insert(contexts.end(), here - static_cast<ptrdiff_t>(known), here);
-  targets.push_back(text[position]);
-}
-
-size_t training_position(const TextData& text, uint64_t seed, uint64_t step, uint64_t index) {
-  return scale_below(random_bits(seed, step, index), text.training_size);
-}
-
-std::vector<size_t> validation_positions(const TextData& text, size_t max_count) {
-  const size_t count = std::min(max_count, text.validation_size());
-  std::vector<size_t> positions(count);
-  for (size_t i = 0; i < count; ++i) {
-    positions[i] = text.training_size + i * text.validation_size() / count;
-  }
-  return positions;
 }
 
 }  // namespace tutti::training

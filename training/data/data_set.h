@@ -1,0 +1,102 @@
+// What a model is trained on: numbered examples that are put into batches.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "training/data/sampler.h"
+#include "training/data/token_file.h"
+#include "training/pass.h"
+#include "training/data/text_data.h"
+
+namespace tutti::training {
+
+// One micro-batch with its memory.
+struct Batch {
+  int64_t samples = 0;
+  uint64_t first_sample = 0;
+  std::vector<int32_t> tokens;
+  std::vector<float> images;
+  std::vector<int32_t> targets;
+
+  MicroBatch view() const { return {samples, first_sample, tokens, images, targets}; }
+};
+
+// Any number of threads may read one.
+class DataSet {
+ public:
+  virtual ~DataSet() = default;
+  virtual uint64_t size() const = 0;             // examples to train on, in one epoch
+  virtual uint64_t validation_size() const = 0;  // examples that are held out
+  // Appends one example; the same example of another epoch may be cut differently.
+  virtual void add(uint64_t example, uint64_t epoch, Batch& batch) const = 0;
+  virtual void add_validation(uint64_t example, Batch& batch) const = 0;
+  // The same data give the same number: ranks compare it.
+  virtual uint64_t fingerprint() const = 0;
+};
+
+// Tokens of a text: its bytes, or a token file's. The last tenth is held out unless there is a file
+// of its own for validation.
+class Tokens {
+ public:
+  explicit Tokens(TextData text);
+  // Throws Error(invalid_argument) for files that are too short to learn from.
+  explicit Tokens(TokenFile training, std::optional<TokenFile> validation = {});
+
+  uint64_t training_size() const { return training_size_; }
+  uint64_t validation_size() const;
+  int32_t training(uint64_t index) const { return text_ ? text_->bytes[index] : words_[index]; }
+  int32_t validation(uint64_t index) const;
+  uint64_t fingerprint() const;
+
+ private:
+  std::optional<TextData> text_;
+  std::optional<TokenFile> training_file_;
+  std::optional<TokenFile> validation_file_;
+  std::span<const uint16_t> words_;
+  std::span<const uint16_t> validation_words_;
+  uint64_t training_size_ = 0;
+};
+
+// For language models that predict at every position: windows of `context` tokens, each the target
+// of the one before. Windows tile the text; where the tiling begins changes from epoch to epoch.
+class TokenWindows : public DataSet {
+ public:
+  // Throws Error(invalid_argument) for a text without a single window.
+  TokenWindows(Tokens tokens, int64_t context, uint64_t seed);
+
+  uint64_t size() const override { return size_; }
+  uint64_t validation_size() const override { return validation_size_; }
+  void add(uint64_t example, uint64_t epoch, Batch& batch) const override;
+  void add_validation(uint64_t example, Batch& batch) const override;
+  uint64_t fingerprint() const override { return tokens_.fingerprint(); }
+
+ private:
+  Tokens tokens_;
+  uint64_t context_;
+  uint64_t seed_;
+  uint64_t size_ = 0;
+  uint64_t validation_size_ = 0;
+};
+
+// For models that predict one token from the `context` before it (0 before the text's start).
+class NextToken : public DataSet {
+ public:
+  NextToken(Tokens tokens, int64_t context);
+
+  uint64_t size() const override { return tokens_.training_size(); }
+  uint64_t validation_size() const override { return tokens_.validation_size(); }
+  void add(uint64_t example, uint64_t epoch, Batch& batch) const override;
+  void add_validation(uint64_t example, Batch& batch) const override;
+  uint64_t fingerprint() const override { return tokens_.fingerprint(); }
+
+ private:
+  Tokens tokens_;
+  int64_t context_;
+};
+
+}  // namespace tutti::training

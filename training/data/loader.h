@@ -1,0 +1,136 @@
+// Makes items ahead of their use, in the background.
+#pragma once
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace tutti::training {
+
+// Items make(first), make(first + 1), ... make(end - 1), made by `workers` threads and handed out
+// strictly in the order of their indices, whichever thread made them. At most `depth` items exist
+// or are being made at any time, beside those that the caller was given.
+//
+// make() is called from several threads at once, once for every index. With 0 workers next() itself
+// makes the item. next() may be called by one thread at a time. The destructor does not wait for
+// items that nobody has begun to make, only for those that are being made.
+template <typename Item>
+class Loader {
+ public:
+  using Make = std::function<Item(uint64_t index)>;
+
+  // Throws Error(invalid_argument): end before first, negative workers, depth below 1.
+  Loader(Make make, uint64_t first, uint64_t end, int workers, int depth);
+  ~Loader() { stop(); }
+  Loader(const Loader&) = delete;
+  Loader& operator=(const Loader&) = delete;
+
+  // The next item, when it is made; empty after the last. Throws what make() threw for that item;
+  // the call after goes on with the next one.
+  std::optional<Item> next();
+
+  // The index of what next() returns next: all that is needed to resume.
+  uint64_t position() const { return next_; }
+
+ private:
+  using Slot = std::variant<std::monostate, Item, std::exception_ptr>;  // empty: not yet made
+
+  Slot& slot_of(uint64_t index) { return slots_[index % slots_.size()]; }
+  bool may_begin() const { return begun_ < end_ && begun_ - next_ < slots_.size(); }
+  Slot attempt(uint64_t index) const noexcept;
+  void work();
+  void stop();
+
+  const Make make_;
+  const uint64_t end_;
+  std::mutex mutex_;                 // guards what follows; only next() changes next_
+  std::condition_variable room_;     // a worker may begin an item, or shall stop
+  std::condition_variable arrived_;  // the item that next() waits for
+  uint64_t next_;                    // first item not handed out
+  uint64_t begun_;                   // first item that no worker has begun
+  bool stopping_ = false;
+  std::vector<Slot> slots_;  // of items [next_, next_ + depth), by index modulo depth
+  std::vector<std::thread> workers_;
+};
+
+template <typename Item>
+Loader<Item>::Loader(Make make, uint64_t first, uint64_t end, int workers, int depth)
+    : make_(std::move(make)), end_(end), next_(first), begun_(first) {
+  if (end < first || workers < 0 || depth < 1) {
+    throw Error(ErrorCode::invalid_argument,
+                cat("cannot load items ", first, " to ", end, " with ", workers,
+                    " workers at depth ", depth),
+                {.remedy = "the end is not before the first, there are 0 workers or more, and the "
+                           "depth is at least 1"});
+  }
+  slots_.resize(static_cast<size_t>(depth));
+  try {
+    for (int i = 0; i < workers; ++i) workers_.emplace_back([this] { work(); });
+  } catch (...) {
+    stop();
+    throw;
+  }
+}
+
+template <typename Item>
+std::optional<Item> Loader<Item>::next() {
+  if (next_ == end_) return std::nullopt;
+  if (workers_.empty()) return make_(next_++);
+  std::unique_lock lock(mutex_);
+  Slot& slot = slot_of(next_);
+  arrived_.wait(lock, [&] { return slot.index() != 0; });
+  Slot made = std::exchange(slot, Slot());
+  ++next_;
+  lock.unlock();
+  room_.notify_one();
+  if (const auto* error = std::get_if<std::exception_ptr>(&made)) std::rethrow_exception(*error);
+  return std::get<Item>(std::move(made));
+}
+
+template <typename Item>
+typename Loader<Item>::Slot Loader<Item>::attempt(uint64_t index) const noexcept {
+  try {
+    return Slot(std::in_place_type<Item>, make_(index));
+  } catch (...) {
+    return std::current_exception();
+  }
+}
+
+template <typename Item>
+void Loader<Item>::work() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    room_.wait(lock, [&] { return stopping_ || begun_ == end_ || may_begin(); });
+    if (stopping_ || begun_ == end_) return;
+    const uint64_t index = begun_++;
+    lock.unlock();
+    Slot made = attempt(index);
+    lock.lock();
+    slot_of(index) = std::move(made);
+    if (index == next_) arrived_.notify_one();
+  }
+}
+
+template <typename Item>
+void Loader<Item>::stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  room_.notify_all();
+  for (std::thread& worker : workers_) worker.join();
+}
+
+}  // namespace tutti::training

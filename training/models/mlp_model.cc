@@ -1,0 +1,161 @@
+#include "training/models/mlp_model.h"
+
+#include <cmath>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "training/kernels/elementwise.h"
+#include "training/modules/loss.h"
+#include "training/modules/embedding.h"
+#include "training/modules/linear.h"
+#include "training/modules/slots.h"
+
+namespace tutti::training {
+namespace {
+
+// GELU halves the variance and then some; this gain keeps it through the layers.
+constexpr double kHiddenGain = 1.5;
+// Small first logits: the loss starts at the logarithm of the vocabulary.
+constexpr double kOutputGain = 0.1;
+
+const MlpModelConfig& checked(const MlpModelConfig& config) {
+  const auto require = [](std::string_view what, int64_t value) {
+    if (value >= 1) return;
+    throw Error(ErrorCode::invalid_argument, cat("the model's ", what, " cannot be ", value),
+                {.remedy = "give at least 1"});
+  };
+  require("context", config.context);
+  require("embedding width", config.embedding);
+  require("hidden width", config.hidden);
+  require("number of hidden layers", config.layers);
+  require("vocabulary", config.vocabulary);
+  return config;
+}
+
+double deviation(double gain, int64_t inputs) {
+  return gain / std::sqrt(static_cast<double>(inputs));
+}
+
+class EmbedUnit : public Unit {
+ public:
+  EmbedUnit(ParameterTable& table, const MlpModelConfig& config)
+      : config_(config), embedding_(table, "embed", config.vocabulary, config.embedding, 1) {}
+
+  std::string name() const override { return "embed"; }
+  bool backward_needs_nothing() const override { return true; }
+
+  Tensor forward(Pass& pass, ConstTensor) override {
+    const Tensor output = pass.arena.take(pass.dtype, pass.batch->samples,
+                                          config_.context * config_.embedding);
+    embedding_.forward(pass.batch->tokens, by_token(output), saved_[pass.slot]);
+    return output;
+  }
+
+  Tensor backward(Pass& pass, ConstTensor output_gradient) override {
+    Embedding::Saved& saved = saved_[pass.slot];
+    saved.output_gradient = by_token(output_gradient);
+    pass.finish([this, &pass, &saved] { embedding_.backward_weight(pass, saved); });
+    return {};
+  }
+
+ private:
+  // samples x (context * embedding) as (samples * context) x embedding
+  template <bool is_const>
+  BasicTensor<is_const> by_token(BasicTensor<is_const> rows) const {
+    return {rows.data, rows.dtype, rows.rows * config_.context, config_.embedding,
+            config_.embedding};
+  }
+
+  MlpModelConfig config_;
+  Embedding embedding_;
+  Slots<Embedding::Saved> saved_;
+};
+
+class HiddenUnit : public Unit {
+ public:
+  HiddenUnit(ParameterTable& table, int64_t layer, int64_t inputs, int64_t outputs)
+      : name_(cat("hidden.", layer)),
+        linear_(table, name_, inputs, outputs, {.deviation = deviation(kHiddenGain, inputs)}) {}
+
+  std::string name() const override { return name_; }
+
+  Tensor forward(Pass& pass, ConstTensor input) override {
+    Saved& saved = saved_[pass.slot];
+    saved.before = linear_.forward(pass, input, saved.linear);
+    const Tensor output = pass.arena.take(input.dtype, input.rows, linear_.outputs());
+    gelu(saved.before, output);
+    return output;
+  }
+
+  Tensor backward(Pass& pass, ConstTensor output_gradient) override {
+    Saved& saved = saved_[pass.slot];
+    const Tensor gradient =
+        pass.arena.take(output_gradient.dtype, output_gradient.rows, output_gradient.cols);
+    gelu_backward(saved.before, output_gradient, gradient);
+    return linear_.backward(pass, gradient, saved.linear);
+  }
+
+ private:
+  struct Saved {
+    Linear::Saved linear;
+    Tensor before;
+  };
+
+  std::string name_;
+  Linear linear_;
+  Slots<Saved> saved_;
+};
+
+class HeadUnit : public Unit {
+ public:
+  HeadUnit(ParameterTable& table, int64_t inputs, int64_t vocabulary)
+      : output_(table, "head", inputs, vocabulary,
+                {.deviation = deviation(kOutputGain, inputs)}) {}
+
+  std::string name() const override { return "head"; }
+  Tensor forward(Pass& pass, ConstTensor input) override {
+    Saved& saved = saved_[pass.slot];
+    return saved.loss.forward(pass, output_.forward(pass, input, saved.output));
+  }
+  Tensor backward(Pass& pass, ConstTensor) override {
+    Saved& saved = saved_[pass.slot];
+    return output_.backward(pass, saved.loss.backward(pass), saved.output);
+  }
+
+ private:
+  struct Saved {
+    Linear::Saved output;
+    LossPart loss;
+  };
+
+  Linear output_;
+  Slots<Saved> saved_;
+};
+
+}  // namespace
+
+MlpModel::MlpModel(const MlpModelConfig& config) : config_(checked(config)) {
+  add_unit<EmbedUnit>(config_);
+  int64_t width = config_.context * config_.embedding;
+  for (int64_t layer = 0; layer < config_.layers; ++layer) {
+    add_unit<HiddenUnit>(layer, width, config_.hidden);
+    width = config_.hidden;
+  }
+  add_unit<HeadUnit>(width, config_.vocabulary);
+}
+
+double MlpModel::flops_per_sample() const {
+  double weights = 0;
+  for (const ParameterSpec& spec : parameters_.specs()) {
+    if (spec.shape.size() >= 2 && spec.unit != 0) weights += static_cast<double>(spec.count());
+  }
+  return 6 * weights;
+}
+
+std::string MlpModel::description() const {
+  return cat("mlp context=", config_.context, " embedding=", config_.embedding,
+             " hidden=", config_.hidden, " layers=", config_.layers,
+             " vocabulary=", config_.vocabulary);
+}
+
+}  // namespace tutti::training

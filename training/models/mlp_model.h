@@ -1,0 +1,36 @@
+// A neural probabilistic language model (Bengio, Ducharme, Vincent, Jauvin, JMLR 2003): embed the
+// last tokens, hidden layers, softmax over the next one. Small and quick: what `tutti train` takes
+// unless told otherwise.
+//
+//   contexts -> [embed] -> [Linear -> GELU] x layers -> [Linear -> loss]
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "training/model.h"
+
+namespace tutti::training {
+
+struct MlpModelConfig {
+  int64_t context = 8;       // tokens
+  int64_t embedding = 32;    // values per token
+  int64_t hidden = 256;      // values per hidden layer
+  int64_t layers = 1;        // hidden layers
+  int64_t vocabulary = 256;  // kinds of tokens
+};
+
+class MlpModel : public Model {
+ public:
+  // Throws Error(invalid_argument) for sizes below 1.
+  explicit MlpModel(const MlpModelConfig& config);
+
+  double flops_per_sample() const override;
+  std::string description() const override;
+  int64_t targets_per_sample() const override { return 1; }
+
+ private:
+  MlpModelConfig config_;
+};
+
+}  // namespace tutti::training

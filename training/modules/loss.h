@@ -1,0 +1,42 @@
+// What the last unit of a classifier or language model does with its logits: softmax cross-entropy
+// of the micro-batch's targets, into the pass.
+#pragma once
+
+#include <vector>
+
+#include "training/kernels/cross_entropy.h"
+#include "training/kernels/elementwise.h"
+#include "training/pass.h"
+
+namespace tutti::training {
+
+// What it keeps is its own `saved`: one for each micro-batch under way.
+class LossPart {
+ public:
+  // Sets pass.loss_sum and pass.correct, if the micro-batch has targets. Returns the logits, which
+  // backward overwrites.
+  Tensor forward(Pass& pass, Tensor logits) {
+    logits_ = logits;
+    const std::span<const int32_t> targets = pass.batch->targets;
+    if (targets.empty()) return logits;
+    statistics_ = pass.arena.take(value_type(logits.dtype), logits.rows, 2);
+    losses_.resize(targets.size());
+    pass.correct = cross_entropy(logits, targets, losses_, statistics_);
+    pass.loss_sum = 0;
+    for (const double loss : losses_) pass.loss_sum += loss;
+    return logits;
+  }
+
+  // pass.loss_scale * d(sum of losses)/dlogits, in the logits' place.
+  Tensor backward(Pass& pass) const {
+    cross_entropy_backward(logits_, pass.batch->targets, statistics_, pass.loss_scale, logits_);
+    return logits_;
+  }
+
+ private:
+  Tensor logits_;
+  Tensor statistics_;
+  std::vector<double> losses_;
+};
+
+}  // namespace tutti::training

@@ -1,0 +1,41 @@
+// The two moments of the gradient that AdamW and LAMB keep.
+#pragma once
+
+#include <cmath>
+
+#include "training/optimizers/optimizer.h"
+#include "training/optimizers/optimizer_loops.h"
+
+namespace tutti::training {
+
+struct AdamMoments {
+  double beta1 = 0.9;     // in [0, 1)
+  double beta2 = 0.999;   // in [0, 1)
+  double epsilon = 1e-8;  // of 0 or more; added to the root, not under it
+};
+
+inline void check_moments(const AdamMoments& moments) {
+  const auto fraction = [](double beta) { return beta >= 0 && beta < 1; };
+  check_option(fraction(moments.beta1), "beta1", moments.beta1, "in [0, 1)");
+  check_option(fraction(moments.beta2), "beta2", moments.beta2, "in [0, 1)");
+  check_option(moments.epsilon >= 0, "epsilon", moments.epsilon, "of 0 or more");
+}
+
+// What a moment is divided by, since it started at 0.
+inline double bias_correction(double beta, const StepOptions& options) {
+  return 1 - std::pow(beta, static_cast<double>(options.step));
+}
+
+inline optimizer_loops::MomentFactors moment_factors(const AdamMoments& moments,
+                                                     const StepOptions& options) {
+  return {
+      .gradient = static_cast<float>(options.gradient_factor),
+      .one_minus_beta1 = static_cast<float>(1 - moments.beta1),
+      .beta2 = static_cast<float>(moments.beta2),
+      .one_minus_beta2 = static_cast<float>(1 - moments.beta2),
+      .correction1 = static_cast<float>(bias_correction(moments.beta1, options)),
+      .root_correction2 = static_cast<float>(std::sqrt(bias_correction(moments.beta2, options))),
+      .epsilon = static_cast<float>(moments.epsilon)};
+}
+
+}  // namespace tutti::training

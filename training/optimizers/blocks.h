@@ -1,0 +1,38 @@
+// Optimizers work block by block, in fp32 and in the first-level cache: whatever the types in
+// memory are, an update's arithmetic is the same few loops over floats.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <span>
+
+#include "training/optimizers/optimizer.h"
+
+namespace tutti::training {
+
+inline constexpr int64_t kUpdateBlock = 1024;  // elements; a multiple of kAlignment
+
+// Up to kUpdateBlock neighbouring elements of a piece.
+struct UpdateBlock {
+  const OwnedPiece& owned;
+  std::span<float> values;            // in fp32: the master's, or a copy of the model's
+  std::span<const float> gradients;   // in fp32, not yet multiplied by gradient_factor
+  std::array<float*, 2> states = {};  // the optimizer's, in its order; null for those it lacks
+
+  int64_t size() const { return static_cast<int64_t>(values.size()); }
+};
+
+// Calls `visit` for the pieces' blocks one after the other.
+void read_blocks(std::span<const OwnedPiece> pieces, Optimizer::States states,
+                 const std::function<void(const UpdateBlock&)>& visit);
+// Also writes the model's copy of each block when `visit` has updated its values.
+void update_blocks(std::span<const OwnedPiece> pieces, Optimizer::States states,
+                   const StepOptions& options,
+                   const std::function<void(const UpdateBlock&)>& visit);
+
+// The elements of a row, converted into `buffer` unless they are floats. Throws Error(unsupported)
+// for types other than f16, bf16 and f32.
+std::span<const float> as_floats(ConstTensor row, std::span<float> buffer);
+
+}  // namespace tutti::training

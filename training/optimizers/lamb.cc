@@ -1,0 +1,48 @@
+#include "training/optimizers/lamb.h"
+
+#include <array>
+
+#include "training/optimizers/blocks.h"
+#include "training/optimizers/layer_norms.h"
+#include "training/optimizers/optimizer_loops.h"
+
+namespace tutti::training {
+
+Lamb::Lamb(const LambOptions& options) : options_(options) {
+  check_moments(options.moments);
+  check_option(options.weight_decay >= 0, "weight decay", options.weight_decay, "of 0 or more");
+}
+
+// Two passes over memory: the direction is computed again in the second one, not kept.
+void Lamb::update(std::span<const OwnedPiece> pieces, States states, const StepOptions& options,
+                  NormReducer& reducer) {
+  const optimizer_loops::Loops& loops = optimizer_loops::loops();
+  const optimizer_loops::MomentFactors factors = moment_factors(options_.moments, options);
+  std::array<float, kUpdateBlock> buffer;
+  const auto direction = [&](const UpdateBlock& block) {
+    const bool decay = decays(*block.owned.spec, options_.decay_on);
+    loops.lamb_direction(block.values.data(), block.states[0], block.states[1], buffer.data(),
+                         block.size(), factors,
+                         static_cast<float>(decay ? options_.weight_decay : 0));
+    return std::span<const float>(buffer).first(block.values.size());
+  };
+
+  LayerNorms norms(options.parameters, pieces);
+  read_blocks(pieces, states, [&](const UpdateBlock& block) {
+    loops.moments(block.gradients.data(), block.states[0], block.states[1], block.size(), factors);
+    if (!decays(*block.owned.spec, options_.decay_on)) return;
+    norms.add(block.owned.piece.parameter, block.values, direction(block));
+  });
+  norms.reduce(reducer);
+
+  update_blocks(pieces, states, options, [&](const UpdateBlock& block) {
+    // Both are 0 for parameters that do not decay.
+    const double w = norms.value_norm(block.owned.piece.parameter);
+    const double u = norms.other_norm(block.owned.piece.parameter);
+    const double trust = w == 0 || u == 0 ? 1 : w / u;
+    loops.descend(block.values.data(), direction(block).data(), block.size(),
+                  static_cast<float>(options.learning_rate * trust));
+  });
+}
+
+}  // namespace tutti::training

@@ -1,0 +1,35 @@
+// Adam with a learning rate for each layer, for large batches.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "training/optimizers/adam_moments.h"
+#include "training/optimizers/optimizer.h"
+
+namespace tutti::training {
+
+struct LambOptions {
+  AdamMoments moments = {.epsilon = 1e-6};
+  double weight_decay = 0.01;
+  DecayOn decay_on = DecayOn::as_specified;
+};
+
+// You et al.: Large batch optimization for deep learning: training BERT in 76 minutes, ICLR 2020,
+// algorithm 2 with the identity as phi: u = Adam's direction + weight_decay w,
+// w -= rate |w| / |u| u. The trust ratio |w| / |u| is 1 where either norm is 0, and for parameters
+// that do not decay, as in the authors' program.
+class Lamb : public Optimizer {
+ public:
+  // Throws Error(invalid_argument) for options out of range.
+  explicit Lamb(const LambOptions& options = {});
+  std::vector<std::string> state_names() const override { return {"exp_avg", "exp_avg_sq"}; }
+
+ private:
+  void update(std::span<const OwnedPiece> pieces, States states, const StepOptions& options,
+              NormReducer& reducer) override;
+
+  LambOptions options_;
+};
+
+}  // namespace tutti::training

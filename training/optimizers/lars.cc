@@ -1,0 +1,45 @@
+#include "training/optimizers/lars.h"
+
+#include <cmath>
+
+#include "training/optimizers/blocks.h"
+#include "training/optimizers/layer_norms.h"
+#include "training/optimizers/optimizer_loops.h"
+
+namespace tutti::training {
+
+Lars::Lars(const LarsOptions& options) : options_(options) {
+  check_option(options.momentum >= 0 && options.momentum < 1, "momentum", options.momentum,
+               "in [0, 1)");
+  check_option(options.weight_decay >= 0, "weight decay", options.weight_decay, "of 0 or more");
+  check_option(options.trust_coefficient > 0, "trust coefficient", options.trust_coefficient,
+               "above 0");
+}
+
+void Lars::update(std::span<const OwnedPiece> pieces, States states, const StepOptions& options,
+                  NormReducer& reducer) {
+  LayerNorms norms(options.parameters, pieces);
+  read_blocks(pieces, states, [&](const UpdateBlock& block) {
+    if (!decays(*block.owned.spec, options_.decay_on)) return;
+    norms.add(block.owned.piece.parameter, block.values, block.gradients);
+  });
+  norms.reduce(reducer);
+
+  update_blocks(pieces, states, options, [&](const UpdateBlock& block) {
+    const double decay = decays(*block.owned.spec, options_.decay_on) ? options_.weight_decay : 0;
+    // Both are 0 for parameters that do not decay.
+    const double w = norms.value_norm(block.owned.piece.parameter);
+    const double g =
+        norms.other_norm(block.owned.piece.parameter) * std::abs(options.gradient_factor);
+    const double local_rate =
+        w == 0 || g == 0 ? 1 : options_.trust_coefficient * w / (g + decay * w);
+    optimizer_loops::loops().lars(block.values.data(), block.gradients.data(), block.states[0],
+                                  block.size(),
+                                  {.gradient = static_cast<float>(options.gradient_factor),
+                                   .decay = static_cast<float>(decay),
+                                   .momentum = static_cast<float>(options_.momentum),
+                                   .rate = static_cast<float>(options.learning_rate * local_rate)});
+  });
+}
+
+}  // namespace tutti::training

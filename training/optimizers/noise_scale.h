@@ -1,0 +1,51 @@
+// The gradient noise scale: about the batch size beyond which more samples a step bring little.
+#pragma once
+
+#include <limits>
+
+#include "training/optimizers/optimizer.h"
+
+namespace tutti::training {
+
+// McCandlish, Kaplan, Amodei et al.: An empirical model of large-batch training, 2018, appendix
+// A.1. From the squared norms of the gradient over a small batch (one micro-batch, or one rank's
+// share) and over the big one it is part of follow unbiased estimates of |G|^2, the true gradient's
+// squared norm, and of the trace S of its covariance per sample. Both are smoothed over the steps
+// before they are divided. Not thread-safe.
+class NoiseScale {
+ public:
+  // The share of the past in an average, in [0, 1). Throws Error(invalid_argument) for another.
+  explicit NoiseScale(double smoothing = 0.99) : smoothing_(smoothing) {
+    check_option(smoothing >= 0 && smoothing < 1, "noise scale smoothing", smoothing, "in [0, 1)");
+  }
+
+  // Gradients of the mean loss. `small_square` may itself be a mean, over the small batches of a
+  // step. Throws Error(invalid_argument) unless 0 < small_batch < big_batch.
+  void add(double small_square, double small_batch, double big_square, double big_batch) {
+    check_option(small_batch > 0 && small_batch < big_batch, "small batch", small_batch,
+                 "above 0 and below the big batch");
+    const double gradient_square =
+        (big_batch * big_square - small_batch * small_square) / (big_batch - small_batch);
+    const double noise = (small_square - big_square) / (1 / small_batch - 1 / big_batch);
+    gradient_square_ = smoothing_ * gradient_square_ + (1 - smoothing_) * gradient_square;
+    noise_ = smoothing_ * noise_ + (1 - smoothing_) * noise;
+    weight_ = smoothing_ * weight_ + (1 - smoothing_);
+  }
+
+  // Averages over the steps so far, without the bias of starting at 0; NaN before the first one.
+  double gradient_square() const { return gradient_square_ / weight_; }
+  double noise() const { return noise_ / weight_; }
+  // In samples: B_simple = S / |G|^2. NaN while |G|^2 is not known to be above 0.
+  double value() const {
+    return gradient_square_ > 0 ? noise_ / gradient_square_
+                                : std::numeric_limits<double>::quiet_NaN();
+  }
+
+ private:
+  double smoothing_;
+  double gradient_square_ = 0;
+  double noise_ = 0;
+  double weight_ = 0;
+};
+
+}  // namespace tutti::training

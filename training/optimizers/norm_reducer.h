@@ -1,0 +1,34 @@
+// How norms are added up over the ranks that own parts of the same parameters.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "training/optimizers/exact_sum.h"
+
+namespace tutti::training {
+
+// Subclasses all-reduce over the owners. A collective call: every owner makes the same ones.
+class NormReducer {
+ public:
+  virtual ~NormReducer() = default;
+  // Replaces each number by its sum over all owners. Nothing to do for one owner.
+  virtual void sum(std::span<int64_t> /*limbs*/) {}
+};
+
+// Adds up all sums in one call.
+inline void sum_over_owners(std::span<ExactSum> sums, NormReducer& reducer) {
+  std::vector<int64_t> limbs;
+  limbs.reserve(sums.size() * ExactSum::kLimbs);
+  for (ExactSum& sum : sums) limbs.insert(limbs.end(), sum.limbs().begin(), sum.limbs().end());
+  reducer.sum(limbs);
+  auto next = limbs.begin();
+  for (ExactSum& sum : sums) {
+    std::copy_n(next, ExactSum::kLimbs, sum.limbs().begin());
+    next += ExactSum::kLimbs;
+  }
+}
+
+}  // namespace tutti::training

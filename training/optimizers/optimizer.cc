@@ -1,0 +1,70 @@
+#include "training/optimizers/optimizer.h"
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace tutti::training {
+namespace {
+
+bool is_small_or_float(DType type) {
+  return type == DType::f16 || type == DType::bf16 || type == DType::f32;
+}
+
+bool is_row(const ConstTensor& tensor, int64_t count) {
+  return tensor.rows == 1 && tensor.cols == count && is_small_or_float(tensor.dtype);
+}
+
+void require(bool good, const OwnedPiece& owned, std::string_view what, std::string_view remedy) {
+  if (good) return;
+  const Piece& piece = owned.piece;
+  throw Error(ErrorCode::invalid_argument, cat("an optimizer was given ", what),
+              {.where = cat("parameter ", owned.spec ? owned.spec->name : cat(piece.parameter),
+                            ", elements ", piece.first, " to ", piece.first + piece.count),
+               .remedy = std::string(remedy)});
+}
+
+void check(const OwnedPiece& owned, Optimizer::States states) {
+  const Piece& piece = owned.piece;
+  require(owned.spec != nullptr, owned, "a piece without its specification", "set spec");
+  require(piece.first >= 0 && piece.first % kAlignment == 0, owned,
+          "a piece that starts inside of an aligned block",
+          cat("cut parameters at multiples of ", kAlignment, " elements"));
+  require(is_row(owned.gradient, piece.count), owned, "a gradient of another shape or type",
+          "give 1 x count elements of f16, bf16 or f32");
+  require(!owned.master.empty() || !owned.value.empty() || piece.count == 0, owned,
+          "neither a master nor a value", "give one of them");
+  require(owned.master.empty() || static_cast<int64_t>(owned.master.size()) == piece.count, owned,
+          "a master of another size", "give as many elements as the piece has");
+  require(owned.value.empty() || is_row(owned.value, piece.count), owned,
+          "a value of another shape or type", "give 1 x count elements of f16, bf16 or f32");
+  for (const std::span<float> state : states) {
+    require(piece.owned_offset >= 0 &&
+                piece.owned_offset + piece.count <= static_cast<int64_t>(state.size()),
+            owned, cat("a state of only ", state.size(), " elements"),
+            "give arrays of layout.owned_size() elements");
+  }
+}
+
+}  // namespace
+
+void check_option(bool good, std::string_view option, double value, std::string_view allowed) {
+  if (good) return;
+  throw Error(ErrorCode::invalid_argument, cat(option, " ", value, " makes no sense"),
+              {.remedy = cat("take a value ", allowed)});
+}
+
+void Optimizer::step(std::span<const OwnedPiece> pieces, States states, const StepOptions& options,
+                     NormReducer& reducer) {
+  check_option(options.step >= 1, "step", static_cast<double>(options.step), "of 1 or more");
+  const size_t wanted = state_names().size();
+  if (states.size() != wanted) {
+    throw Error(ErrorCode::invalid_argument,
+                cat("an optimizer of ", wanted, " states was given ", states.size()),
+                {.cause = "state of another optimizer, or of one with other options",
+                 .remedy = "give one array for each of state_names()"});
+  }
+  for (const OwnedPiece& piece : pieces) check(piece, states);
+  update(pieces, states, options, reducer);
+}
+
+}  // namespace tutti::training

@@ -1,0 +1,80 @@
+// What optimizers have in common: they update the pieces of the parameters that a rank owns.
+//
+// Every layout trains the same model: an element's new value has the same bits however its
+// parameter is cut among owners (layout.h), on every instruction set. Elementwise arithmetic is
+// done in fp32 without contraction, norms are exact sums (exact_sum.h).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "training/layout.h"
+#include "training/optimizers/norm_reducer.h"
+#include "training/parameters.h"
+#include "training/tensor.h"
+
+namespace tutti::training {
+
+// Views of one piece's memory; the arrays have piece.count elements and do not overlap.
+struct OwnedPiece {
+  Piece piece;
+  const ParameterSpec* spec = nullptr;
+  // The values that are updated. Empty: `value` itself is, in fp32 from rounding to rounding
+  // (training without masters).
+  std::span<float> master;
+  ConstTensor gradient;  // 1 x count: f16, bf16 or f32
+  // 1 x count: f16, bf16 or f32. The model's copy, written after the update. Empty where `master`
+  // is what the model reads.
+  Tensor value;
+};
+
+struct StepOptions {
+  int64_t step = 1;  // from 1: Adam corrects its moments' bias by it
+  double learning_rate = 0;
+  // Every gradient is multiplied by it: unscaling (loss_scaler.h) times clipping (gradient_norm.h).
+  double gradient_factor = 1;
+  // Parameters of the whole model: owners must agree on it. LAMB and LARS need it.
+  int parameters = 0;
+  // Values in bf16 are rounded up or down by chance, as a function of seed, step, the parameter's
+  // name and the element. Without masters this should be on: rounding to nearest loses updates
+  // below half a unit of the last place. Other types are rounded to nearest even.
+  bool stochastic_rounding = false;
+  uint64_t seed = 0;
+};
+
+// Which parameters weight decay (and the layer-wise rates of LAMB and LARS) are for: those whose
+// spec says so, usually matrices, or biases and gains too.
+enum class DecayOn { as_specified, all };
+
+inline bool decays(const ParameterSpec& spec, DecayOn on) {
+  return on == DecayOn::all || spec.decays;
+}
+
+// Throws Error(invalid_argument), naming the option, unless `good`.
+void check_option(bool good, std::string_view option, double value, std::string_view allowed);
+
+// Not thread-safe.
+class Optimizer {
+ public:
+  // Flat fp32 arrays, zero at the start and owned by the caller, one for each of state_names():
+  // state of element i of a piece is at piece.owned_offset + i.
+  using States = std::span<const std::span<float>>;
+
+  virtual ~Optimizer() = default;
+  // As PyTorch calls them; two at most.
+  virtual std::vector<std::string> state_names() const = 0;
+  // Updates states, masters and values of all pieces. LAMB and LARS call `reducer` once: a
+  // collective call. Throws Error(invalid_argument) before anything has changed if sizes or types
+  // do not fit together.
+  void step(std::span<const OwnedPiece> pieces, States states, const StepOptions& options,
+            NormReducer& reducer);
+
+ private:
+  virtual void update(std::span<const OwnedPiece> pieces, States states, const StepOptions& options,
+                      NormReducer& reducer) = 0;
+};
+
+}  // namespace tutti::training

@@ -1,0 +1,56 @@
+// Learning rates over the steps of training, and over batch sizes.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <numbers>
+
+namespace tutti::training {
+
+// A straight line from peak / warmup_steps up to `peak` (Goyal et al.: Accurate, large minibatch
+// SGD, 2017), which step max(1, warmup_steps) has; from there to final_fraction * peak at
+// total_steps and after: not at all, by a straight line, or by half a cosine (Loshchilov, Hutter:
+// SGDR, 2017).
+struct LearningRateSchedule {
+  enum class Decay { constant, linear, cosine };
+
+  Decay decay = Decay::cosine;
+  double peak = 1e-3;
+  int64_t warmup_steps = 0;
+  int64_t total_steps = 1;
+  double final_fraction = 0;
+
+  // Steps count from 1.
+  double at(int64_t step) const {
+    const int64_t top = std::max<int64_t>(1, warmup_steps);
+    if (step <= top) return peak * static_cast<double>(step) / static_cast<double>(top);
+    if (decay == Decay::constant) return peak;
+    const double progress = step >= total_steps ? 1
+                                                : static_cast<double>(step - top) /
+                                                      static_cast<double>(total_steps - top);
+    const double left =
+        decay == Decay::linear ? 1 - progress : 0.5 * (1 + std::cos(std::numbers::pi * progress));
+    return peak * (final_fraction + (1 - final_fraction) * left);
+  }
+};
+
+// How the learning rate grows with the batch: linearly (Goyal et al. 2017), or with its square
+// root, which keeps the variance of an update (Krizhevsky: One weird trick for parallelizing
+// convolutional neural networks, 2014).
+enum class BatchScaling { none, linear, sqrt };
+
+// The rate for `batch` samples a step, if `rate` is right for `base_batch`. Both are above 0.
+inline double scaled_rate(double rate, double batch, double base_batch, BatchScaling scaling) {
+  switch (scaling) {
+    case BatchScaling::linear:
+      return rate * (batch / base_batch);
+    case BatchScaling::sqrt:
+      return rate * std::sqrt(batch / base_batch);
+    case BatchScaling::none:
+      break;
+  }
+  return rate;
+}
+
+}  // namespace tutti::training

@@ -1,0 +1,292 @@
+#include "training/parallel/data_parallel.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "training/kernels/elementwise.h"
+
+namespace tutti::training {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Buckets of gradients that a stage without whole ones keeps at once, at most, while their sums are
+// under way: backward waits rather than take more memory.
+constexpr int kGradientBucketsInFlight = 2;
+
+Buffer buffer(Tensor tensor) {
+  return {tensor.data, static_cast<uint64_t>(tensor.size()), tensor.dtype};
+}
+
+}  // namespace
+
+DataParallel::DataParallel(Communicator communicator, Model& model, ParameterStorage& storage,
+                           const DataParallelOptions& options,
+                           std::unique_ptr<CommunicationHook> hook)
+    : communicator_(std::move(communicator)),
+      model_(model),
+      storage_(storage),
+      options_(options),
+      hook_(std::move(hook)),
+      unit_buckets_(model.units().size()),
+      buckets_(storage.layout().buckets.size()),
+      uses_(static_cast<size_t>(model.parameters().size())),
+      reached_(uses_.size()) {
+  if (hook_ != nullptr && storage.options().stage != 0) {
+    throw Error(ErrorCode::invalid_argument,
+                cat("gradients cannot be compressed in ZeRO stage ", storage.options().stage),
+                {.remedy = "compress with stage 0, or leave compression out"});
+  }
+  for (size_t unit = 0; unit < unit_buckets_.size(); ++unit) {
+    std::vector<int>& buckets = unit_buckets_[unit];
+    for (const int parameter : model.parameters().used_by(static_cast<int>(unit))) {
+      ++uses_[static_cast<size_t>(parameter)];
+      buckets.push_back(storage.layout().slots[static_cast<size_t>(parameter)].bucket);
+    }
+    std::ranges::sort(buckets);
+    buckets.erase(std::unique(buckets.begin(), buckets.end()), buckets.end());
+  }
+  for (BucketState& bucket : buckets_) {
+    bucket.values = holds_values() ? ValueState::present : ValueState::absent;
+  }
+}
+
+const std::vector<int>& DataParallel::buckets_of(int unit) const {
+  static const std::vector<int> kNone;
+  const bool known = unit >= 0 && unit < static_cast<int>(unit_buckets_.size());
+  return known ? unit_buckets_[static_cast<size_t>(unit)] : kNone;
+}
+
+// --- values ---
+
+void DataParallel::publish_values() {
+  if (storage_.options().stage == 0) return;
+  // Forward needs the last buckets first.
+  for (int bucket = bucket_count() - 1; bucket >= 0; --bucket) {
+    if (state(bucket).values == ValueState::gathering) finish_gather(bucket);
+    if (holds_values()) {
+      start_gather(bucket);
+    } else if (state(bucket).values == ValueState::present) {
+      storage_.release_values(bucket);  // of the step before
+      state(bucket).values = ValueState::absent;
+    }
+  }
+}
+
+void DataParallel::start_gather(int bucket) {
+  BucketState& at = state(bucket);
+  if (!holds_values()) storage_.acquire_values(bucket);
+  const Tensor all = storage_.values(bucket);
+  at.gather_started = Clock::now();
+  at.gather = communicator_.all_gather_async(as_const(buffer(storage_.own_values(bucket))),
+                                             buffer(all));
+  at.values = ValueState::gathering;
+  count_bytes(static_cast<int64_t>(all.bytes()), 1);
+}
+
+void DataParallel::finish_gather(int bucket) {
+  wait(state(bucket).gather);
+  state(bucket).values = ValueState::present;
+  report("all_gather", bucket, state(bucket).gather_started);
+}
+
+void DataParallel::need_values(int unit) {
+  prefetch(unit);
+  for (const int bucket : buckets_of(unit)) {
+    if (state(bucket).values == ValueState::gathering) finish_gather(bucket);
+  }
+}
+
+void DataParallel::prefetch(int unit) {
+  for (const int bucket : buckets_of(unit)) {
+    if (state(bucket).values == ValueState::absent) start_gather(bucket);
+  }
+}
+
+void DataParallel::let_go(int unit, int next) {
+  if (holds_values()) return;
+  for (const int bucket : buckets_of(unit)) {
+    const std::vector<int>& kept = buckets_of(next);
+    if (state(bucket).values != ValueState::present || std::ranges::count(kept, bucket) > 0) {
+      continue;
+    }
+    storage_.release_values(bucket);
+    state(bucket).values = ValueState::absent;
+  }
+}
+
+void DataParallel::before_forward(int unit) {
+  need_values(unit);
+  if (options_.overlap) prefetch(unit + 1);
+}
+
+void DataParallel::after_forward(int unit) {
+  const bool last = unit + 1 == static_cast<int>(unit_buckets_.size());
+  let_go(unit, last ? unit : unit + 1);  // backward begins with the last unit
+}
+
+// --- gradients ---
+
+void DataParallel::begin_step(int64_t passes) {
+  passes_left_ = passes;
+  next_launch_ = 0;
+  broken_.reset();
+  storage_.zero_whole_gradients();
+  for (BucketState& bucket : buckets_) {
+    bucket.ready = bucket.launched = bucket.reduced = false;
+  }
+}
+
+void DataParallel::begin_pass() {
+  --passes_left_;
+  std::ranges::fill(reached_, 0);
+  for (int bucket = 0; bucket < bucket_count(); ++bucket) {
+    state(bucket).contributions = 0;
+    for (const int parameter : storage_.layout().buckets[static_cast<size_t>(bucket)].parameters) {
+      state(bucket).contributions += uses_[static_cast<size_t>(parameter)];
+    }
+  }
+}
+
+void DataParallel::before_backward(int unit) {
+  if (!this->unit(unit).backward_needs_nothing()) need_values(unit);
+  if (options_.overlap && unit > 0 && !this->unit(unit - 1).backward_needs_nothing()) {
+    prefetch(unit - 1);
+  }
+  acquire_gradients(unit);
+}
+
+void DataParallel::acquire_gradients(int unit) {
+  if (storage_.whole_gradients()) return;
+  for (const int bucket : buckets_of(unit)) {
+    if (storage_.gradients(bucket).data != nullptr) continue;
+    int in_flight = 0;
+    for (int before = next_launch_ - 1; before >= 0; --before) {
+      if (state(before).reduced) continue;
+      if (++in_flight >= kGradientBucketsInFlight) try_finish_reduction(before, true);
+    }
+    storage_.acquire_gradients(bucket);
+  }
+}
+
+void DataParallel::after_backward(int unit) {
+  let_go(unit, unit - 1);
+  for (const int parameter : model_.parameters().used_by(unit)) {
+    const int bucket = storage_.layout().slots[static_cast<size_t>(parameter)].bucket;
+    ++reached_[static_cast<size_t>(parameter)];
+    if (--state(bucket).contributions > 0 || passes_left_ > 0) continue;
+    check_finite(bucket);
+    state(bucket).ready = true;
+  }
+  launch_ready();
+  poll();
+}
+
+void DataParallel::check_finite(int bucket) {
+  if (broken_ || all_finite(storage_.gradients(bucket))) return;
+  for (const int parameter : storage_.layout().buckets[static_cast<size_t>(bucket)].parameters) {
+    if (all_finite(model_.parameters().at(parameter).gradient)) continue;
+    broken_ = BrokenGradient{parameter};
+    return;
+  }
+}
+
+void DataParallel::launch_ready() {
+  while (next_launch_ < bucket_count() && state(next_launch_).ready) launch(next_launch_++);
+}
+
+void DataParallel::launch(int bucket) {
+  BucketState& at = state(bucket);
+  const Tensor gradients = storage_.gradients(bucket);
+  at.reduction_started = Clock::now();
+  if (hook_ != nullptr) {
+    hook_->start(communicator_, bucket, gradients);
+    count_bytes(hook_->payload_bytes(bucket, gradients), 2);
+  } else if (storage_.options().stage == 0) {
+    at.reduction = communicator_.all_reduce_async(as_const(buffer(gradients)), buffer(gradients));
+    count_bytes(static_cast<int64_t>(gradients.bytes()), 2);
+  } else {
+    at.reduction = communicator_.reduce_scatter_async(as_const(buffer(gradients)),
+                                                      buffer(storage_.own_gradients(bucket)));
+    count_bytes(static_cast<int64_t>(gradients.bytes()), 1);
+  }
+  at.launched = true;
+  if (!options_.overlap) try_finish_reduction(bucket, true);
+}
+
+bool DataParallel::try_finish_reduction(int bucket, bool blocking) {
+  BucketState& at = state(bucket);
+  if (at.reduced) return true;
+  if (!blocking && !(hook_ != nullptr ? hook_->test(bucket) : at.reduction.test())) return false;
+  if (hook_ != nullptr) {
+    const Clock::time_point start = Clock::now();
+    hook_->finish(bucket, storage_.gradients(bucket));
+    waited_ += Clock::now() - start;
+  } else {
+    wait(at.reduction);
+  }
+  at.reduced = true;
+  report(storage_.options().stage == 0 ? "all_reduce" : "reduce_scatter", bucket,
+         at.reduction_started);
+  if (!storage_.whole_gradients()) storage_.release_gradients(bucket);
+  return true;
+}
+
+// Buckets are summed in order, so the first that is not done ends the search.
+void DataParallel::poll() {
+  for (int bucket = 0; bucket < next_launch_; ++bucket) {
+    if (!try_finish_reduction(bucket, false)) return;
+  }
+}
+
+void DataParallel::finish_gradients() {
+  if (next_launch_ < bucket_count()) {
+    if (!options_.allow_unused) {
+      throw Error(ErrorCode::invalid_argument,
+                  cat("backward did not reach the parameters ", unused_parameters()),
+                  {.where = communicator_.describe(communicator_.rank()),
+                   .cause = "the model's loss does not depend on them in this step",
+                   .remedy = "leave them out of the model, or allow unused parameters"});
+    }
+    for (int bucket = 0; bucket < bucket_count(); ++bucket) {
+      if (storage_.gradients(bucket).data == nullptr && !state(bucket).launched) {
+        storage_.acquire_gradients(bucket);
+      }
+      state(bucket).ready = true;
+    }
+    launch_ready();
+  }
+  for (int bucket = 0; bucket < bucket_count(); ++bucket) try_finish_reduction(bucket, true);
+}
+
+std::string DataParallel::unused_parameters() const {
+  std::string names;
+  for (size_t parameter = 0; parameter < reached_.size(); ++parameter) {
+    if (reached_[parameter] == uses_[parameter]) continue;
+    if (!names.empty()) names += ", ";
+    names += model_.parameters().specs()[parameter].name;
+  }
+  return names;
+}
+
+// --- what it costs ---
+
+void DataParallel::wait(Work& work) {
+  if (work.test()) return;
+  const Clock::time_point start = Clock::now();
+  work.wait();
+  waited_ += Clock::now() - start;
+}
+
+void DataParallel::count_bytes(int64_t bytes, int times) {
+  const double ranks = communicator_.size();
+  bytes_sent_ += times * static_cast<double>(bytes) * (ranks - 1) / ranks;
+}
+
+void DataParallel::report(const char* what, int bucket, Time from) {
+  if (observer_) observer_(what, bucket, from, Clock::now());
+}
+
+}  // namespace tutti::training

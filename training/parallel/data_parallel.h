@@ -1,0 +1,153 @@
+// Data parallelism with every ZeRO stage: ranks compute gradients of their own micro-batches, and
+// buckets of them are summed over ranks while backward is still under way.
+//
+//   backward   |head|h.3 |h.2 |h.1 |h.0 |embed|
+//   buckets         |--0-|---1-----|----2-----|      strictly in this order on every rank
+//
+// Stage 0 sums each bucket on all ranks (all-reduce). Stages 1 to 3 sum it at its owners only
+// (reduce-scatter) and, once these have updated their shards, gather the values (all-gather): never
+// all-reduce and then scatter. Stage 3 keeps no whole values: it gathers the buckets of a unit
+// before the unit runs, those of the next one meanwhile, and lets go of them after.
+//
+// Li et al.: PyTorch distributed, 2020 (buckets); Rajbhandari et al.: ZeRO, 2020 (stages).
+//
+// Sums run over ranks in the order that the communicator has; in deterministic mode that depends on
+// nothing but the number of ranks, and so do the bits: not on stage or bucket size.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "collectives/communicator.h"
+#include "training/parallel/storage.h"
+#include "training/runner.h"
+
+namespace tutti::training {
+
+// Takes the place of the all-reduce of one bucket in stage 0: compression. start() begins to sum
+// `gradients` over ranks; finish() returns when the sum is in place.
+class CommunicationHook {
+ public:
+  virtual ~CommunicationHook() = default;
+  virtual void start(Communicator& communicator, int bucket, Tensor gradients) = 0;
+  virtual void finish(int bucket, Tensor gradients) = 0;
+  // Whether a started bucket may be finished without waiting; makes progress.
+  virtual bool test(int bucket) { return false; }
+  // What a rank sends and receives for the bucket, in elements' bytes: as for an all-reduce.
+  virtual int64_t payload_bytes(int bucket, Tensor gradients) const = 0;
+};
+
+struct DataParallelOptions {
+  bool overlap = true;  // false: wait for each bucket's sum before backward goes on
+  // A parameter that no unit's backward reached is an error that names it; or, if allowed, its
+  // gradient is zero.
+  bool allow_unused = false;
+};
+
+// A NaN or an infinity in this rank's own gradients, before any reduction.
+struct BrokenGradient {
+  int parameter = 0;  // the first in backward's order
+};
+
+// One of these for a rank's share of one model. Each call is made by all ranks, in one order.
+class DataParallel : public UnitHooks {
+ public:
+  // `model` and `storage` outlive it. The hook is for stage 0 only (else Error(invalid_argument)).
+  DataParallel(Communicator communicator, Model& model, ParameterStorage& storage,
+               const DataParallelOptions& options = {},
+               std::unique_ptr<CommunicationHook> hook = nullptr);
+
+  // Every rank's owned values become everybody's: after they were filled, loaded or updated. In
+  // stages 1 and 2 the gathers go on while the next forward begins.
+  void publish_values();
+  // Before the first of `passes` forward and backward passes, the same number on each rank (some of
+  // them shadows, runner.h). Buckets are summed during the last one.
+  void begin_step(int64_t passes);
+  void begin_pass();
+  // Returns when the gradients of owned pieces are summed over all ranks. Throws
+  // Error(invalid_argument) naming parameters that no backward reached.
+  void finish_gradients();
+
+  void before_forward(int unit) override;
+  void after_forward(int unit) override;
+  void before_backward(int unit) override;
+  void after_backward(int unit) override;
+
+  const std::optional<BrokenGradient>& broken_gradient() const { return broken_; }
+
+  // Time that this rank's own work stood still for communication, since construction.
+  std::chrono::nanoseconds waited() const { return waited_; }
+  // Bytes that this rank has sent, by the volume of each collective: (N-1)/N of a bucket for
+  // reduce-scatter and all-gather, twice that for all-reduce.
+  double bytes_sent() const { return bytes_sent_; }
+
+  // Told of each bucket's communication: name, bucket, from, to.
+  using Observer = std::function<void(const char* what, int bucket,
+                                      std::chrono::steady_clock::time_point from,
+                                      std::chrono::steady_clock::time_point to)>;
+  void observe(Observer observer) { observer_ = std::move(observer); }
+
+ private:
+  enum class ValueState { absent, gathering, present };
+  using Time = std::chrono::steady_clock::time_point;
+
+  struct BucketState {
+    ValueState values = ValueState::present;
+    Work gather;
+    Time gather_started;
+    int64_t contributions = 0;  // to its gradients, that are still to come in this pass
+    bool ready = false;         // its gradients are complete on this rank
+    bool launched = false;
+    bool reduced = false;
+    Work reduction;
+    Time reduction_started;
+  };
+
+  int bucket_count() const { return static_cast<int>(buckets_.size()); }
+  BucketState& state(int bucket) { return buckets_[static_cast<size_t>(bucket)]; }
+  Unit& unit(int index) { return *model_.units()[static_cast<size_t>(index)]; }
+  // The buckets that the unit's parameters are in; none for a unit that there is not.
+  const std::vector<int>& buckets_of(int unit) const;
+  bool holds_values() const { return storage_.whole_values(); }
+
+  void start_gather(int bucket);
+  void finish_gather(int bucket);
+  void need_values(int unit);
+  void prefetch(int unit);
+  void let_go(int unit, int next);
+
+  void acquire_gradients(int unit);
+  void check_finite(int bucket);
+  void launch_ready();
+  void launch(int bucket);
+  bool try_finish_reduction(int bucket, bool blocking);
+  void poll();
+  std::string unused_parameters() const;
+
+  void wait(Work& work);
+  void count_bytes(int64_t bytes, int times);
+  void report(const char* what, int bucket, Time from);
+
+  Communicator communicator_;
+  Model& model_;
+  ParameterStorage& storage_;
+  DataParallelOptions options_;
+  std::unique_ptr<CommunicationHook> hook_;
+  std::vector<std::vector<int>> unit_buckets_;
+  std::vector<BucketState> buckets_;
+  std::vector<int> uses_;     // by parameter: units that use it
+  std::vector<int> reached_;  // by parameter: those whose backward has run in this pass
+  int64_t passes_left_ = 0;
+  int next_launch_ = 0;
+  std::optional<BrokenGradient> broken_;
+  std::chrono::nanoseconds waited_{0};
+  double bytes_sent_ = 0;
+  Observer observer_;
+};
+
+}  // namespace tutti::training

@@ -1,0 +1,183 @@
+#include "training/parallel/storage.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "training/kernels/elementwise.h"
+
+namespace tutti::training {
+namespace {
+
+void check(const StorageOptions& options) {
+  if (options.stage < 0 || options.stage > 3) {
+    throw Error(ErrorCode::invalid_argument, cat("there is no ZeRO stage ", options.stage),
+                {.remedy = "give 0 (plain data parallelism), 1, 2 or 3"});
+  }
+  if (options.dtype != DType::f32 && options.dtype != DType::bf16 && options.dtype != DType::f16) {
+    throw Error(ErrorCode::invalid_argument,
+                cat("parameters cannot be trained in ", name(options.dtype)),
+                {.remedy = "give f32, bf16 or f16"});
+  }
+}
+
+Layout layout_for(const Communicator& communicator, const ParameterTable& table,
+                  const StorageOptions& options) {
+  check(options);
+  return make_layout(table.specs(), {.ranks = options.stage == 0 ? 1 : communicator.size(),
+                                     .bucket_elements = options.bucket_elements,
+                                     .first_bucket_elements = options.first_bucket_elements,
+                                     .bucket_per_unit = options.stage == 3});
+}
+
+Tensor row(std::byte* data, DType dtype, int64_t count) {
+  return tensor_at(data, dtype, 1, count);
+}
+
+Tensor part(Tensor whole, int64_t first, int64_t count) {
+  return row(whole.at(0, first), whole.dtype, count);
+}
+
+}  // namespace
+
+std::byte* BucketPool::acquire() {
+  if (free_.empty()) {
+    all_.push_back(communicator_.allocate<std::byte>(bytes_));
+    free_.push_back(all_.back().get());
+  }
+  std::byte* buffer = free_.back();
+  free_.pop_back();
+  return buffer;
+}
+
+ParameterStorage::ParameterStorage(Communicator communicator, ParameterTable& table,
+                                   const StorageOptions& options)
+    : communicator_(std::move(communicator)),
+      table_(table),
+      options_(options),
+      layout_(layout_for(communicator_, table, options)),
+      owner_(options.stage == 0 ? 0 : communicator_.rank()) {
+  place(values_, value_memory_, whole_values());
+  place(gradients_, gradient_memory_, whole_gradients());
+  int64_t largest = 0;
+  for (const Bucket& bucket : layout_.buckets) largest = std::max(largest, bucket.size);
+  const size_t pooled = static_cast<size_t>(largest) * size_of(options_.dtype);
+  value_pool_ = std::make_unique<BucketPool>(communicator_, pooled);
+  gradient_pool_ = std::make_unique<BucketPool>(communicator_, pooled);
+  if (options_.dtype != DType::f32) {
+    masters_ = communicator_.allocate<float>(static_cast<size_t>(layout_.owned_size()));
+  }
+  for (int b = 0; b < static_cast<int>(layout_.buckets.size()); ++b) {
+    show(b, values(b), &Parameter::value);
+    show(b, gradients(b), &Parameter::gradient);
+  }
+  make_owned();
+}
+
+void ParameterStorage::place(std::vector<Place>& places, Memory<std::byte>& memory, bool whole) {
+  const DType dtype = options_.dtype;
+  const int64_t elements = whole ? layout_.size : layout_.owned_size();
+  memory = communicator_.allocate<std::byte>(static_cast<size_t>(elements) * size_of(dtype));
+  for (int b = 0; b < static_cast<int>(layout_.buckets.size()); ++b) {
+    const Bucket& bucket = layout_.buckets[at(b)];
+    const int64_t shard = layout_.shard_size(b);
+    if (whole) {
+      const Tensor all =
+          row(memory.get() + static_cast<size_t>(bucket.offset) * size_of(dtype), dtype,
+              bucket.size);
+      places.push_back({all, part(all, owner_ * shard, shard)});
+    } else {
+      const auto offset = static_cast<size_t>(layout_.owned_offset(b)) * size_of(dtype);
+      places.push_back({{}, row(memory.get() + offset, dtype, shard)});
+    }
+  }
+}
+
+void ParameterStorage::show(int bucket, Tensor whole, Tensor Parameter::*view) {
+  for (const int parameter : layout_.buckets[at(bucket)].parameters) {
+    Tensor& shown = table_.at(parameter).*view;
+    shown = {};
+    if (whole.data == nullptr) continue;
+    const Slot& slot = layout_.slots[at(parameter)];
+    const int64_t rows = std::max<int64_t>(1, table_.specs()[at(parameter)].rows());
+    shown = tensor_at(whole.at(0, slot.offset), whole.dtype, rows, slot.count / rows);
+  }
+}
+
+void ParameterStorage::acquire_values(int bucket) {
+  values_[at(bucket)].whole =
+      row(value_pool_->acquire(), options_.dtype, layout_.buckets[at(bucket)].size);
+  show(bucket, values(bucket), &Parameter::value);
+}
+
+void ParameterStorage::release_values(int bucket) {
+  value_pool_->release(values(bucket).data);
+  values_[at(bucket)].whole = {};
+  show(bucket, values(bucket), &Parameter::value);
+}
+
+void ParameterStorage::acquire_gradients(int bucket) {
+  const Tensor whole =
+      row(gradient_pool_->acquire(), options_.dtype, layout_.buckets[at(bucket)].size);
+  std::memset(whole.data, 0, whole.bytes());
+  gradients_[at(bucket)].whole = whole;
+  show(bucket, gradients(bucket), &Parameter::gradient);
+}
+
+void ParameterStorage::release_gradients(int bucket) {
+  gradient_pool_->release(gradients(bucket).data);
+  gradients_[at(bucket)].whole = {};
+  show(bucket, gradients(bucket), &Parameter::gradient);
+}
+
+void ParameterStorage::zero_whole_gradients() {
+  if (!whole_gradients()) return;
+  std::memset(gradient_memory_.get(), 0,
+              static_cast<size_t>(layout_.size) * size_of(options_.dtype));
+}
+
+void ParameterStorage::make_owned() {
+  const bool own_masters = options_.dtype == DType::f32;
+  for (const Piece& piece : layout_.pieces(owner_)) {
+    const int64_t in_shard = piece.bucket_offset - owner_ * layout_.shard_size(piece.bucket);
+    const Tensor value = part(own_values(piece.bucket), in_shard, piece.count);
+    const Tensor gradient = part(own_gradients(piece.bucket), in_shard, piece.count);
+    float* master = own_masters ? reinterpret_cast<float*>(value.data)
+                                : masters_.get() + piece.owned_offset;
+    owned_.push_back({.piece = piece,
+                      .spec = &table_.specs()[at(piece.parameter)],
+                      .master = {master, static_cast<size_t>(piece.count)},
+                      .gradient = gradient,
+                      .value = own_masters ? Tensor{} : value});
+  }
+}
+
+StorageBytes ParameterStorage::bytes() const {
+  int64_t used = 0;
+  for (const Slot& slot : layout_.slots) used += slot.count;
+  int64_t owned = 0;
+  for (const OwnedPiece& piece : owned_) owned += piece.piece.count;
+  const auto element = static_cast<int64_t>(size_of(options_.dtype));
+  StorageBytes bytes;
+  bytes.parameters = (whole_values() ? used : owned) * element;
+  bytes.gradients = (whole_gradients() ? used : owned) * element;
+  bytes.masters = masters_ == nullptr ? 0 : owned * static_cast<int64_t>(sizeof(float));
+  const int64_t whole_gap = (layout_.size - used) * element;
+  const int64_t owned_gap = (layout_.owned_size() - owned) * element;
+  bytes.padding = (whole_values() ? whole_gap : owned_gap) +
+                  (whole_gradients() ? whole_gap : owned_gap) +
+                  (masters_ == nullptr ? 0 : (layout_.owned_size() - owned) * 4);
+  bytes.gathered = value_pool_->bytes() + gradient_pool_->bytes();
+  return bytes;
+}
+
+void store_masters(const OwnedPiece& piece) {
+  if (piece.value.empty()) return;
+  convert(tensor_at(static_cast<const void*>(piece.master.data()), DType::f32, 1,
+                    piece.piece.count),
+          piece.value);
+}
+
+}  // namespace tutti::training

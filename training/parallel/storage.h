@@ -1,0 +1,132 @@
+// The memory of a model's parameters on one rank, by ZeRO stage (Rajbhandari et al.: ZeRO, 2020):
+//
+//   stage                     0     1     2     3
+//   values                    all   all   all   shard    | in the model's type
+//   gradients                 all   all   shard shard    |
+//   masters, optimizer state  all   shard shard shard    | fp32
+//
+// What a stage keeps as shards is there as whole buckets while it is needed, in memory from a pool.
+// With values in f32 there are no masters: the values are their own.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "collectives/communicator.h"
+#include "training/layout.h"
+#include "training/optimizers/optimizer.h"
+
+namespace tutti::training {
+
+struct StorageOptions {
+  int stage = 0;                  // of ZeRO, 0 to 3
+  DType dtype = DType::f32;       // of values and gradients: f32, bf16 or f16
+  // Gradients are kept whole in stages 2 and 3 as well: micro-batches are accumulated before they
+  // are reduced.
+  bool whole_gradients = false;
+  int64_t bucket_elements = 1 << 20;
+  int64_t first_bucket_elements = 1 << 16;
+};
+
+// Bytes on this rank. `padding` is the part of the others that no parameter uses; `gathered` is the
+// most that buckets from the pools took at once.
+struct StorageBytes {
+  int64_t parameters = 0;
+  int64_t gradients = 0;
+  int64_t masters = 0;
+  int64_t padding = 0;
+  int64_t gathered = 0;
+};
+
+// Whole buckets that come and go; as many buffers as were ever in use at once.
+class BucketPool {
+ public:
+  BucketPool(Communicator communicator, size_t bytes)
+      : communicator_(std::move(communicator)), bytes_(bytes) {}
+  std::byte* acquire();
+  void release(std::byte* buffer) { free_.push_back(buffer); }
+  int64_t bytes() const { return static_cast<int64_t>(bytes_ * all_.size()); }
+
+ private:
+  Communicator communicator_;
+  size_t bytes_;
+  std::vector<Memory<std::byte>> all_;
+  std::vector<std::byte*> free_;
+};
+
+class ParameterStorage {
+ public:
+  // Points the table's views at memory that is whole; the others are empty until acquired. Both
+  // arguments outlive it. Throws Error(invalid_argument) for a stage or type that there is not.
+  ParameterStorage(Communicator communicator, ParameterTable& table, const StorageOptions& options);
+
+  const Layout& layout() const { return layout_; }
+  const StorageOptions& options() const { return options_; }
+  bool whole_values() const { return options_.stage < 3; }
+  bool whole_gradients() const { return options_.stage < 2 || options_.whole_gradients; }
+
+  // A bucket as a row, in whole memory or as acquired.
+  Tensor values(int bucket) const { return values_[at(bucket)].whole; }
+  Tensor gradients(int bucket) const { return gradients_[at(bucket)].whole; }
+  // This rank's shard of a bucket, wherever it lives: in the whole bucket, or by itself.
+  Tensor own_values(int bucket) const { return values_[at(bucket)].own; }
+  Tensor own_gradients(int bucket) const { return gradients_[at(bucket)].own; }
+
+  // Bucket memory for what is not whole; gradients are zeroed. Releasing empties the views.
+  void acquire_values(int bucket);
+  void release_values(int bucket);
+  void acquire_gradients(int bucket);
+  void release_gradients(int bucket);
+  void zero_whole_gradients();
+
+  // What this rank updates. Views of its memory, which stay where they are.
+  const std::vector<OwnedPiece>& owned() const { return owned_; }
+  // Initial values, or any others: fill(piece, values) writes fp32 values of each owned piece. The
+  // other ranks' shards are left to the caller (data_parallel.h).
+  template <typename Fill>
+  void fill_owned(Fill&& fill);
+
+  StorageBytes bytes() const;
+
+ private:
+  struct Place {
+    Tensor whole;
+    Tensor own;
+  };
+
+  static size_t at(int bucket) { return static_cast<size_t>(bucket); }
+  void place(std::vector<Place>& places, Memory<std::byte>& memory, bool whole);
+  // Points the views of the bucket's parameters into `whole`, or at nothing.
+  void show(int bucket, Tensor whole, Tensor Parameter::*view);
+  void make_owned();
+
+  Communicator communicator_;
+  ParameterTable& table_;
+  StorageOptions options_;
+  Layout layout_;
+  int owner_ = 0;
+  Memory<std::byte> value_memory_;
+  Memory<std::byte> gradient_memory_;
+  Memory<float> masters_;
+  std::vector<Place> values_;
+  std::vector<Place> gradients_;
+  std::vector<OwnedPiece> owned_;
+  std::unique_ptr<BucketPool> value_pool_;
+  std::unique_ptr<BucketPool> gradient_pool_;
+};
+
+// From masters to the model's type, where these differ.
+void store_masters(const OwnedPiece& piece);
+
+template <typename Fill>
+void ParameterStorage::fill_owned(Fill&& fill) {
+  for (const OwnedPiece& piece : owned_) {
+    fill(piece, piece.master);
+    store_masters(piece);
+  }
+}
+
+}  // namespace tutti::training

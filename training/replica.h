@@ -1,0 +1,119 @@
+// One rank's share of a model in training: parameters, gradients and optimizer state by ZeRO stage,
+// and what a step does with them.
+//
+//   micro-batches -> gradients -> summed over ranks -> scaled, clipped -> optimizer -> values
+//
+// Every layout trains the same model: at the same number of ranks and the same micro-batches, in
+// deterministic mode, all stages, bucket sizes and ways of keeping activations give the same bits.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "collectives/communicator.h"
+#include "training/model.h"
+#include "training/optimizers/loss_scaler.h"
+#include "training/optimizers/optimizer.h"
+#include "training/parallel/data_parallel.h"
+#include "training/parallel/storage.h"
+#include "training/runner.h"
+
+namespace tutti::training {
+
+struct ReplicaOptions {
+  StorageOptions storage;
+  DataParallelOptions data_parallel;
+  RunnerOptions runner;              // its type is the storage's
+  uint64_t seed = 1;                 // of initial values
+  std::optional<double> clip;        // the largest norm of all gradients together
+  bool stochastic_rounding = false;  // bf16 values, from their masters
+  // f16: the loss is scaled, and steps whose gradients overflow are left out. Without it gradients
+  // are taken as they are.
+  std::optional<LossScalerOptions> loss_scaling;
+};
+
+// The micro-batches of one step.
+struct StepBatches {
+  std::span<const MicroBatch> own;  // this rank's, in ascending order of samples
+  int64_t passes = 1;               // the most that any rank has
+  int64_t targets = 0;              // of all ranks together: the loss is their mean
+};
+
+struct StepResult {
+  double loss = 0;     // mean over the step's targets in nats, before the update
+  double correct = 0;  // the share of targets that had the largest logit
+  double gradient_norm = 0;
+  double loss_scale = 1;
+  bool skipped = false;       // an overflow: nothing was updated
+  std::string overflow;       // then: which parameter on which rank was first
+};
+
+struct Evaluation {
+  double loss = 0;
+  double correct = 0;
+  int64_t targets = 0;
+};
+
+// Bytes on this rank, by kind.
+struct MemoryReport {
+  StorageBytes storage;
+  int64_t optimizer = 0;
+  int64_t activations = 0;  // the most so far, temporaries included
+};
+
+// One of these a rank; every call is made by all ranks, in one order.
+class Replica {
+ public:
+  // Initial values are drawn. `model` outlives it.
+  Replica(Communicator communicator, Model& model, std::unique_ptr<Optimizer> optimizer,
+          const ReplicaOptions& options, std::unique_ptr<CommunicationHook> hook = nullptr);
+
+  // One step, counted from 1. Throws Error(invalid_argument) on every rank, naming step, rank and
+  // layer, at the first NaN or infinity, unless losses are scaled: then the step is skipped.
+  StepResult step(const StepBatches& batches, int64_t step, double learning_rate);
+  // The mean loss over all ranks' micro-batches; `passes` as in StepBatches.
+  Evaluation evaluate(std::span<const MicroBatch> own, int64_t passes);
+
+  // Named pieces of what this rank owns, for checkpoints: "model" and the optimizer's state names.
+  std::vector<std::string> kinds() const;
+  // The fp32 elements of a kind; they may be written, and then publish() makes them everybody's.
+  std::span<float> values_of(const OwnedPiece& piece, size_t kind) const;
+  const std::vector<OwnedPiece>& owned() const { return storage_.owned(); }
+  void publish();
+  std::optional<LossScaler>& scaler() { return scaler_; }
+
+  MemoryReport memory() const;
+  DataParallel& data_parallel() { return data_parallel_; }
+  ModelRunner& runner() { return runner_; }
+  Communicator& communicator() { return communicator_; }
+
+ private:
+  // What can go wrong on one rank; all ranks learn the first rank's.
+  struct Trouble {
+    enum Kind : int32_t { none, loss, gradient };
+    int32_t kind = none;
+    int32_t index = 0;  // of the unit, or the parameter
+  };
+
+  std::string describe(const std::vector<Trouble>& troubles) const;
+  std::vector<Trouble> gather(const Trouble& own);
+  bool update(StepResult& result, int64_t step, double learning_rate);
+  std::vector<std::span<float>> states() const;
+
+  Communicator communicator_;
+  Model& model_;
+  ReplicaOptions options_;
+  std::unique_ptr<Optimizer> optimizer_;
+  std::vector<std::string> state_names_;
+  ParameterStorage storage_;
+  DataParallel data_parallel_;
+  ModelRunner runner_;
+  std::vector<Memory<float>> states_;
+  std::optional<LossScaler> scaler_;
+};
+
+}  // namespace tutti::training

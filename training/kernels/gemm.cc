@@ -134,11 +134,12 @@ void gemm(ConstTensor a, Transpose transpose_a, ConstTensor b, Transpose transpo
   if (a.dtype == DType::f64) return product_f64(key, a, b, c, bias);
   if (!onednn::computes_in(a.dtype))
     return gemm_by_f32(a, transpose_a, b, transpose_b, c, mode, bias);
-  onednn::run(key, make_product, describe,
-              {{DNNL_ARG_SRC, a.data},
-               {DNNL_ARG_WEIGHTS, b.data},
-               {DNNL_ARG_DST, c.data},
-               {DNNL_ARG_BIAS, bias.data}});
+  onednn::run(key, make_product, describe, [&](onednn::Primitive& primitive) {
+    primitive.run({{DNNL_ARG_SRC, a.data},
+                   {DNNL_ARG_WEIGHTS, b.data},
+                   {DNNL_ARG_DST, c.data},
+                   {DNNL_ARG_BIAS, bias.data}});
+  });
 }
 
 }  // namespace tutti::training

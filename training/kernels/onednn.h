@@ -6,6 +6,7 @@
 #include <map>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <string>
+#include <type_traits>
 #include <unordered_map>
 #include <utility>
 
@@ -54,16 +55,16 @@ class Primitive {
 
 [[noreturn]] void throw_failure(const std::string& what, const dnnl::error& error);
 
-// Runs the calling thread's primitive for `key`, made by make(key) at the first call. describe(key)
-// says in an Error what failed ("a product of ...").
-template <typename Key, typename Make, typename Describe>
-void run(const Key& key, Make&& make, Describe&& describe, Primitive::Addresses addresses) {
-  thread_local std::map<Key, Primitive> primitives;
+// use(made), on the calling thread's primitive (or what holds several) for `key`, which make(key)
+// made at the first call. describe(key) says in an Error what failed ("a product of ...").
+template <typename Key, typename Make, typename Describe, typename Use>
+void run(const Key& key, Make&& make, Describe&& describe, Use&& use) {
+  thread_local std::map<Key, std::invoke_result_t<Make, const Key&>> all_made;
   const OneThread one_thread;
   try {
-    auto found = primitives.find(key);
-    if (found == primitives.end()) found = primitives.emplace(key, make(key)).first;
-    found->second.run(addresses);
+    auto found = all_made.find(key);
+    if (found == all_made.end()) found = all_made.emplace(key, make(key)).first;
+    use(found->second);
   } catch (const dnnl::error& error) {
     throw_failure(describe(key), error);
   }

@@ -1,9 +1,9 @@
 // Batch normalization (Ioffe, Szegedy 2015) of the columns of a matrix, with the ReLU that usually
 // follows it:  y = relu((x - mean) / deviation * gain + bias).
 //
-// x, y, dy, dx: rows x cols, contiguous, in one floating-point type. gain and bias: 1 x cols of that
-// type. statistics: 2 x cols of value_type: the means, and 1 / deviation. Sums run in double, in the
-// order of the rows. Temporaries come from the arena.
+// x, y, dy, dx: rows x cols, contiguous, in one floating-point type. gain and bias: 1 x cols of
+// that type. statistics: 2 x cols of value_type: the means, and 1 / deviation. Sums run in double,
+// in the order of the rows. Temporaries come from the arena.
 #pragma once
 
 #include <span>

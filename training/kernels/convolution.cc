@@ -93,10 +93,11 @@ Convolution make_convolution(const Key& key) {
       onednn::engine());
   if (key.kind == Kind::forward) {
     const Descriptor best = forward.weights_desc();
-    return {{dnnl::convolution_forward(forward),
-             {{DNNL_ARG_SRC, x}, {DNNL_ARG_WEIGHTS, best}, {DNNL_ARG_BIAS, bias}, {DNNL_ARG_DST, y}}},
-            make_reorder(plain_weights(key, type), best),
-            static_cast<int64_t>(best.get_size())};
+    return {
+        {dnnl::convolution_forward(forward),
+         {{DNNL_ARG_SRC, x}, {DNNL_ARG_WEIGHTS, best}, {DNNL_ARG_BIAS, bias}, {DNNL_ARG_DST, y}}},
+        make_reorder(plain_weights(key, type), best),
+        static_cast<int64_t>(best.get_size())};
   }
   if (key.kind == Kind::backward_input) {
     const dnnl::convolution_backward_data::primitive_desc backward(
@@ -210,11 +211,11 @@ void backward_weight_f64(const ConvolutionShape& shape, ConstTensor x, ConstTens
 
 void check(const ConvolutionShape& shape, ConstTensor x, ConstTensor y, int64_t weight_rows,
            int64_t weight_cols) {
-  require_shapes(
-      x.cols == shape.input.size() && y.cols == shape.output().size() && x.rows == y.rows &&
-          x.dtype == y.dtype && x.contiguous() && y.contiguous() && weight_rows == shape.outputs &&
-          weight_cols == shape.input.channels * shape.window.height * shape.window.width,
-      "convolution");
+  require_shapes(x.cols == shape.input.size() && y.cols == shape.output().size() &&
+                     x.rows == y.rows && x.dtype == y.dtype && x.contiguous() && y.contiguous() &&
+                     weight_rows == shape.outputs &&
+                     weight_cols == shape.input.channels * shape.window.height * shape.window.width,
+                 "convolution");
 }
 
 Tensor take_f32(ConstTensor like, Arena& arena) {

@@ -30,7 +30,7 @@ struct BatchNormOptions {
   bool relu = false;
   bool zero_gain = false;  // the gain starts at 0 instead of 1
   double epsilon = 1e-5;
-  double momentum = 0.1;  // the batch's share in the running statistics
+  double momentum = 0.1;                 // the batch's share in the running statistics
   StatisticsReducer* reducer = nullptr;  // none: each rank for itself. Outlives the module.
 };
 

@@ -24,9 +24,9 @@ Convolution::Convolution(ParameterTable& table, const std::string& name, const I
                          const ConvolutionOptions& options)
     : shape_(checked(input, options)) {
   const auto fan_in = static_cast<double>(input.channels * options.kernel * options.kernel);
-  weight_ = table.add(name + ".weight",
-                      {options.outputs, input.channels, options.kernel, options.kernel},
-                      {Initial::Kind::normal, std::sqrt(2 / fan_in)});
+  weight_ =
+      table.add(name + ".weight", {options.outputs, input.channels, options.kernel, options.kernel},
+                {Initial::Kind::normal, std::sqrt(2 / fan_in)});
   if (options.bias) bias_ = table.add(name + ".bias", {options.outputs}, {});
 }
 
@@ -55,8 +55,8 @@ void Convolution::backward_weight(Pass& pass, const Saved& saved) const {
   const ConstTensor gradient = saved.output_gradient;
   convolution_backward_weight(shape_, saved.input, gradient, weight_->gradient, pass.arena);
   if (bias_ == nullptr) return;
-  const ConstTensor pixels = tensor_at(gradient.data, gradient.dtype,
-                                       gradient.rows * output().pixels(), shape_.outputs);
+  const ConstTensor pixels =
+      tensor_at(gradient.data, gradient.dtype, gradient.rows * output().pixels(), shape_.outputs);
   add_column_sums(pixels, bias_->gradient, pass.arena);
 }
 

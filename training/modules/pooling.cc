@@ -9,10 +9,10 @@ Pooling::Pooling(PoolingKind kind, const ImageShape& input, const Window& window
     : kind_(kind), shape_{input, window} {
   static_cast<void>(shape_.output());  // throws for what does not fit
   if (kind == PoolingKind::max && window.height * window.width > 256) {
-    throw Error(ErrorCode::invalid_argument,
-                cat("max pooling by windows of ", window.height, " x ", window.width,
-                    " is too large"),
-                {.remedy = "take windows of at most 256 pixels"});
+    throw Error(
+        ErrorCode::invalid_argument,
+        cat("max pooling by windows of ", window.height, " x ", window.width, " is too large"),
+        {.remedy = "take windows of at most 256 pixels"});
   }
 }
 

@@ -83,6 +83,8 @@ class Replica {
   // The fp32 elements of a kind; they may be written, and then publish() makes them everybody's.
   std::span<float> values_of(const OwnedPiece& piece, size_t kind) const;
   const std::vector<OwnedPiece>& owned() const { return storage_.owned(); }
+  // Whether the ranks own different parts; else each owns everything.
+  bool sharded() const { return options_.storage.stage > 0; }
   void publish();
   std::optional<LossScaler>& scaler() { return scaler_; }
 

@@ -18,7 +18,9 @@ void add_verify(CLI::App& app, Action& chosen);
 void add_explain(CLI::App& app, Action& chosen);
 void add_tune(CLI::App& app, Action& chosen);
 void add_draw(CLI::App& app, Action& chosen);
+void add_tokenize(CLI::App& app, Action& chosen);
 void add_train(CLI::App& app, Action& chosen);
+void add_checkpoint(CLI::App& app, Action& chosen);
 void add_info(CLI::App& app, Action& chosen);
 
 // Closed where the path is empty. Throws Error(system) that names the option it came from, if any.

@@ -52,7 +52,9 @@ int run_tool(int argc, char** argv) {
   add_explain(app, chosen);
   add_tune(app, chosen);
   add_draw(app, chosen);
+  add_tokenize(app, chosen);
   add_train(app, chosen);
+  add_checkpoint(app, chosen);
   add_info(app, chosen);
   add_agent(app, chosen);
   try {

@@ -37,8 +37,8 @@ void Lamb::update(std::span<const OwnedPiece> pieces, States states, const StepO
 
   update_blocks(pieces, states, options, [&](const UpdateBlock& block) {
     // Both are 0 for parameters that do not decay.
-    const double w = norms.value_norm(block.owned.piece.parameter);
-    const double u = norms.other_norm(block.owned.piece.parameter);
+    const double w = norms.of_values(block.owned.piece.parameter);
+    const double u = norms.of_others(block.owned.piece.parameter);
     const double trust = w == 0 || u == 0 ? 1 : w / u;
     loops.descend(block.values.data(), direction(block).data(), block.size(),
                   static_cast<float>(options.learning_rate * trust));

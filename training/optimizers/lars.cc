@@ -28,9 +28,9 @@ void Lars::update(std::span<const OwnedPiece> pieces, States states, const StepO
   update_blocks(pieces, states, options, [&](const UpdateBlock& block) {
     const double decay = decays(*block.owned.spec, options_.decay_on) ? options_.weight_decay : 0;
     // Both are 0 for parameters that do not decay.
-    const double w = norms.value_norm(block.owned.piece.parameter);
+    const double w = norms.of_values(block.owned.piece.parameter);
     const double g =
-        norms.other_norm(block.owned.piece.parameter) * std::abs(options.gradient_factor);
+        norms.of_others(block.owned.piece.parameter) * std::abs(options.gradient_factor);
     const double local_rate =
         w == 0 || g == 0 ? 1 : options_.trust_coefficient * w / (g + decay * w);
     optimizer_loops::loops().lars(block.values.data(), block.gradients.data(), block.states[0],

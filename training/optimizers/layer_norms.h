@@ -20,27 +20,27 @@ class LayerNorms {
       check_option(owned.piece.parameter < parameters, "number of parameters", parameters,
                    "as in the model's table");
     }
-    sums_.resize(2 * static_cast<size_t>(parameters));
+    sums_.resize(index(parameters));
+    norms_.resize(index(parameters));
   }
   // A part of a parameter that starts at an aligned block, and the same part of the other.
   void add(int parameter, std::span<const float> values, std::span<const float> others) {
-    add_squares(values, sum(parameter, 0));
-    add_squares(others, sum(parameter, 1));
+    add_squares(values, sums_[index(parameter)]);
+    add_squares(others, sums_[index(parameter) + 1]);
   }
-  void reduce(NormReducer& reducer) { sum_over_owners(sums_, reducer); }
-
-  double value_norm(int parameter) const { return std::sqrt(sum(parameter, 0).value()); }
-  double other_norm(int parameter) const { return std::sqrt(sum(parameter, 1).value()); }
+  // A collective call. The norms are 0 before it, and after it where nothing was added.
+  void reduce(NormReducer& reducer) {
+    sum_over_owners(sums_, reducer);
+    for (size_t i = 0; i < sums_.size(); ++i) norms_[i] = std::sqrt(sums_[i].value());
+  }
+  double of_values(int parameter) const { return norms_[index(parameter)]; }
+  double of_others(int parameter) const { return norms_[index(parameter) + 1]; }
 
  private:
-  const ExactSum& sum(int parameter, int which) const {
-    return sums_[2 * static_cast<size_t>(parameter) + static_cast<size_t>(which)];
-  }
-  ExactSum& sum(int parameter, int which) {
-    return sums_[2 * static_cast<size_t>(parameter) + static_cast<size_t>(which)];
-  }
+  static size_t index(int parameter) { return 2 * static_cast<size_t>(parameter); }
 
   std::vector<ExactSum> sums_;
+  std::vector<double> norms_;
 };
 
 }  // namespace tutti::training

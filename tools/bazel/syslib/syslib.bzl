@@ -127,6 +127,7 @@ _LIBS = {
     # Linked in: what is installed of ours needs no more libraries than before.
     "pugixml": ([], ["pugixml.hpp"], ["-l:libpugixml.a"], "libpugixml-dev", True),
     "zlib": (["zlib"], ["zlib.h"], [], "zlib1g-dev", True),
+    "xxhash": ([], ["xxhash.h"], ["-l:libxxhash.a"], "libxxhash-dev", True),
 }
 
 _system_library = repository_rule(

@@ -1,0 +1,64 @@
+#include "training/data/text_files.h"
+
+#include <gmock/gmock.h>
+#include <sys/stat.h>
+
+#include "tests/training/data/folder.h"
+
+namespace tutti::training {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+using TextFilesTest = FolderTest;
+
+TEST_F(TextFilesTest, SortsFilesAndLooksIntoDirectories) {
+  std::filesystem::create_directory(path("b"));
+  write("b/2", "four");
+  write("b/1", std::string(3'000'000, 'x'));
+  write("b/3", std::string("a\0b", 3));
+  write("b/4", "");
+  std::filesystem::create_directory(path("b/5"));
+  std::filesystem::create_symlink(path("b/1"), path("b/6"));
+  write("c", "c");
+  write("a", "aa");
+  const std::vector<TextFile> files = find_text_files({path("c"), path("b"), path("a")});
+  ASSERT_EQ(files.size(), 4u);
+  const std::string names[] = {path("a"), path("b/1"), path("b/2"), path("c")};
+  const uint64_t bytes[] = {2, 3'000'000, 4, 1};
+  for (size_t i = 0; i < files.size(); ++i) {
+    EXPECT_EQ(files[i].path, names[i]);
+    EXPECT_EQ(files[i].bytes, bytes[i]);
+  }
+}
+
+TEST_F(TextFilesTest, ReadsAllInBlocks) {
+  std::string text;
+  for (uint32_t i = 0; text.size() < 3'000'000; ++i) text += std::to_string(i);
+  write("a", text);
+  std::string found;
+  int blocks = 0;
+  read_blocks(path("a"), [&](std::string_view block) {
+    found += block;
+    ++blocks;
+  });
+  EXPECT_EQ(found, text);
+  EXPECT_GT(blocks, 1);
+}
+
+TEST_F(TextFilesTest, SaysWhatIsWrong) {
+  const auto refusal = [](const std::string& file) {
+    return error_of([&] { find_text_files({file}); });
+  };
+  EXPECT_THAT(refusal(path("absent")), AllOf(HasSubstr(path("absent")), HasSubstr("No such file")));
+  EXPECT_THAT(refusal(write("a", "")), AllOf(HasSubstr(path("a")), HasSubstr("empty")));
+  EXPECT_THAT(refusal(write("a", std::string(9, '\0'))), HasSubstr("NUL bytes"));
+  std::filesystem::create_directory(path("bare"));
+  EXPECT_THAT(refusal(path("bare")), HasSubstr("no text in the directory"));
+  ASSERT_EQ(::mkfifo(path("pipe").c_str(), 0600), 0);
+  EXPECT_THAT(refusal(path("pipe")), HasSubstr("neither a file nor a directory"));
+}
+
+}  // namespace
+}  // namespace tutti::training

@@ -1,0 +1,119 @@
+#include "training/data/token_file.h"
+
+#include <gmock/gmock.h>
+#include <sys/stat.h>
+
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "tests/training/data/folder.h"
+
+namespace tutti::training {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+// As llm.c writes it, made by hand.
+std::string token_file(std::vector<int32_t> header, const std::vector<uint16_t>& tokens) {
+  header.resize(256);
+  std::string bytes(header.size() * 4 + tokens.size() * 2, '\0');
+  std::memcpy(bytes.data(), header.data(), header.size() * 4);
+  if (!tokens.empty()) {
+    std::memcpy(bytes.data() + header.size() * 4, tokens.data(), tokens.size() * 2);
+  }
+  return bytes;
+}
+
+class TokenFileTest : public FolderTest {
+ protected:
+  void expect_refused(const std::string& content, const std::string& cause) const {
+    const std::string file = write("wrong.bin", content);
+    EXPECT_THAT(error_of([&] { const TokenFile tokens(file); }),
+                AllOf(HasSubstr(file), HasSubstr(cause)));
+  }
+};
+
+TEST_F(TokenFileTest, ReadsTheFormatByteForByte) {
+  std::string bytes(1024, '\0');
+  const std::string head("\x88\xd8\x34\x01\x01\0\0\0\x02\0\0\0", 12);  // 0x0134d888 = 20240520
+  bytes.replace(0, head.size(), head);
+  bytes += std::string("\x34\x12\xff\xff", 4);
+  const TokenFile file(write("a.bin", bytes));
+  EXPECT_THAT(file.tokens(), ElementsAre(0x1234, 0xffff));
+}
+
+TEST_F(TokenFileTest, ReadsAFileWithoutTokens) {
+  EXPECT_THAT(TokenFile(write("a.bin", token_file({20240520, 1, 0}, {}))).tokens(), IsEmpty());
+}
+
+TEST_F(TokenFileTest, OutlivesTheFilesNameAndMoves) {
+  const std::string name = write("a.bin", token_file({20240520, 1, 3}, {7, 8, 9}));
+  TokenFile first(name);
+  std::filesystem::remove(name);
+  const TokenFile second = std::move(first);
+  EXPECT_THAT(second.tokens(), ElementsAre(7, 8, 9));
+}
+
+TEST_F(TokenFileTest, RefusesWhatIsMalformed) {
+  const std::string good = token_file({20240520, 1, 2}, {7, 8});
+  expect_refused("", "it has 0 bytes; its header alone has 1024");
+  expect_refused(good.substr(0, 1023), "it has 1023 bytes");
+  expect_refused(token_file({1, 1, 2}, {7, 8}), "its magic number is 1, not 20240520");
+  expect_refused(token_file({20240801, 7, 2}, {7, 8}), "32-bit tokens");
+  expect_refused(token_file({20240520, 2, 2}, {7, 8}), "version 2, not 1");
+  expect_refused(token_file({20240520, 1, 3}, {7, 8}), "counts 3 tokens, but there are 2");
+  expect_refused(token_file({20240520, 1, 1}, {7, 8}), "counts 1 tokens, but there are 2");
+  expect_refused(token_file({20240520, 1, -1}, {}), "counts -1 tokens, but there are 0");
+  expect_refused(good.substr(0, good.size() - 1), "an odd number");
+  EXPECT_THAT(error_of([&] { const TokenFile file(path("absent")); }),
+              AllOf(HasSubstr(path("absent")), HasSubstr("No such file")));
+  EXPECT_THAT(error_of([&] { const TokenFile file(path("")); }), HasSubstr("no regular file"));
+}
+
+TEST_F(TokenFileTest, WritesWhatLlmcReads) {
+  TokenWriter writer(path("a.bin"));
+  writer.write(std::vector<uint16_t>{1, 2});
+  writer.write({});
+  writer.write(std::vector<uint16_t>{65535});
+  EXPECT_EQ(writer.count(), 3u);
+  writer.finish();
+  EXPECT_EQ(read("a.bin"), token_file({20240520, 1, 3}, {1, 2, 65535}));
+  EXPECT_EQ(files(), 1u);
+}
+
+TEST_F(TokenFileTest, AnOlderFileStaysUntilTheEnd) {
+  write("a.bin", "older");
+  {
+    TokenWriter writer(path("a.bin"));
+    writer.write(std::vector<uint16_t>{1, 2});
+    EXPECT_EQ(read("a.bin"), "older");
+    EXPECT_THAT(error_of([&] { const TokenFile file(path("a.bin.partial")); }),
+                HasSubstr("magic number is 0"))
+        << "a kill here leaves nothing that could be taken for the whole";
+  }
+  EXPECT_EQ(read("a.bin"), "older");
+  EXPECT_EQ(files(), 1u) << "given up, so nothing is left";
+}
+
+TEST_F(TokenFileTest, TheWriterRefusesWhatIsNoFile) {
+  EXPECT_THAT(error_of([&] { TokenWriter writer(path("absent/a.bin")); }),
+              AllOf(HasSubstr(path("absent/a.bin")), HasSubstr("No such file")));
+  ASSERT_EQ(::mkfifo(path("pipe").c_str(), 0600), 0);
+  EXPECT_THAT(error_of([&] { TokenWriter writer(path("pipe")); }),
+              AllOf(HasSubstr(path("pipe")), HasSubstr("no regular file")));
+}
+
+TEST_F(TokenFileTest, TheWriterSaysThatTheDiskIsFull) {
+  // A link to the device that is always full stands for the disk.
+  std::filesystem::create_symlink("/dev/full", path("a.bin.partial"));
+  TokenWriter writer(path("a.bin"));
+  EXPECT_THAT(error_of([&] { writer.write(std::vector<uint16_t>{1}); }),
+              AllOf(HasSubstr(path("a.bin.partial")), HasSubstr("No space left")));
+}
+
+}  // namespace
+}  // namespace tutti::training

@@ -1,0 +1,89 @@
+#include "training/data/word_splitter.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "training/random.h"
+
+namespace tutti::training {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+const WordSplitter& splitter() {
+  static const WordSplitter one;
+  return one;
+}
+
+TEST(WordSplitterTest, SplitsAsGpt2Does) {
+  EXPECT_THAT(splitter().split(""), IsEmpty());
+  EXPECT_THAT(splitter().split("Hello world"), ElementsAre("Hello", " world"));
+  EXPECT_THAT(splitter().split("I'll say 'twas 42nd, he's"),
+              ElementsAre("I", "'ll", " say", " '", "twas", " 42", "nd", ",", " he", "'s"));
+  EXPECT_THAT(splitter().split("a  b \n\n c  "), ElementsAre("a", " ", " b", " \n\n", " c", "  "));
+  EXPECT_THAT(splitter().split("x!?...y_z"), ElementsAre("x", "!?...", "y", "_", "z"));
+}
+
+TEST(WordSplitterTest, KnowsUnicode) {
+  EXPECT_THAT(splitter().split("naïve Straße"), ElementsAre("naïve", " Straße"));
+  EXPECT_THAT(splitter().split("日本語、です"), ElementsAre("日本語", "、", "です"));
+  EXPECT_THAT(splitter().split("²½ 😀x"), ElementsAre("²½", " 😀", "x"));
+  // White space: U+00A0, U+3000, U+0085. None: U+180E and U+200B.
+  EXPECT_THAT(splitter().split("a\u00a0\u3000\u0085"), ElementsAre("a", "\u00a0\u3000\u0085"));
+  EXPECT_THAT(splitter().split("a \u180e\u200b"), ElementsAre("a", " \u180e\u200b"));
+}
+
+TEST(WordSplitterTest, WhatIsNotUtf8IsAWord) {
+  EXPECT_THAT(splitter().split("ab\xff\xfe cd"), ElementsAre("ab", "\xff\xfe", " cd"));
+  EXPECT_THAT(splitter().split("\xe6\x97"), ElementsAre("\xe6\x97"));
+  EXPECT_THAT(splitter().split("\xe6\x97 \x80"), ElementsAre("\xe6\x97", " ", "\x80"));
+  EXPECT_THAT(splitter().split(std::string_view("\0\0a", 3)),
+              ElementsAre(std::string_view("\0\0", 2), "a"));
+}
+
+TEST(WordSplitterTest, LongWordsTakeNoMoreThanTheirLength) {
+  for (const std::string unit : {"a", "1", "!", " ", "\xff", "é"}) {
+    std::string text;
+    while (text.size() < 1'000'000) text += unit;
+    EXPECT_THAT(splitter().split(text), ElementsAre(text)) << unit;
+  }
+}
+
+TEST(WordSplitterTest, TheLastCutIsBeforeWhiteSpaceAfterAWord) {
+  EXPECT_EQ(WordSplitter::last_cut(""), 0u);
+  EXPECT_EQ(WordSplitter::last_cut("word"), 0u);
+  EXPECT_EQ(WordSplitter::last_cut(" word"), 0u);
+  EXPECT_EQ(WordSplitter::last_cut("one two"), 3u);
+  EXPECT_EQ(WordSplitter::last_cut("one two  "), 7u);
+  EXPECT_EQ(WordSplitter::last_cut("one\u00a0 two"), 0u) << "inside a run of white space";
+  EXPECT_EQ(WordSplitter::last_cut("一。\n二"), 6u);
+}
+
+// Texts at random of what the pattern tells apart: cutting them changes nothing, whatever follows.
+TEST(WordSplitterTest, CutsDoNotChangeTheWords) {
+  const std::string parts[] = {"a", "'s", "'l", "1",    "!",    " ",    " ",      "\n",
+                               "é", "日", "。", "\xe2", "\x80", "\xff", "\u00a0", "\u3000"};
+  for (uint64_t text_number = 0; text_number < 3000; ++text_number) {
+    std::string text;
+    for (uint64_t i = 0; i < 20; ++i) {
+      text += parts[scale_below(random_bits(1, text_number, i), std::size(parts))];
+    }
+    const std::vector<std::string_view> whole = splitter().split(text);
+    std::string joined;
+    for (const std::string_view word : whole) joined += word;
+    ASSERT_EQ(joined, text);
+    for (size_t known = 0; known <= text.size(); ++known) {
+      const std::string_view all = text;
+      const size_t cut = WordSplitter::last_cut(all.substr(0, known));
+      std::vector<std::string_view> words = splitter().split(all.substr(0, cut));
+      for (const std::string_view word : splitter().split(all.substr(cut))) words.push_back(word);
+      ASSERT_EQ(words, whole) << "cut at " << cut;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tutti::training

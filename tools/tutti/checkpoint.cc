@@ -1,0 +1,192 @@
+// tutti checkpoint: shows, verifies and exports what training has saved.
+#include "training/checkpoint/checkpoint.h"
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/dtype.h"
+#include "base/error.h"
+#include "base/text.h"
+#include "tools/tutti/commands.h"
+#include "training/checkpoint/exchange.h"
+#include "training/checkpoint/step_directory.h"
+
+namespace tutti::tool {
+
+namespace {
+
+using nlohmann::json;
+using training::Checkpoint;
+using training::Manifest;
+using training::TensorEntry;
+
+struct Options {
+  std::string directory;
+  bool verify = false;
+  std::string exported;
+  std::string dtype = "f32";
+  std::string json;
+};
+
+struct Step {
+  std::string folder;
+  std::optional<Checkpoint> checkpoint;  // none where it is damaged
+  std::string problem;
+};
+
+Step looked_at(const std::string& folder, bool verify) {
+  Step step{.folder = folder, .checkpoint = {}, .problem = {}};
+  try {
+    Checkpoint checkpoint = Checkpoint::open(folder);
+    if (verify) checkpoint.verify();
+    step.checkpoint = std::move(checkpoint);
+  } catch (const Error& error) {
+    step.problem = error.what();
+  }
+  return step;
+}
+
+// Of the directory, or the one step that it is itself.
+std::vector<Step> steps_of(const Options& options) {
+  std::vector<Step> steps;
+  for (const int64_t step : training::steps_in(options.directory)) {
+    const std::filesystem::path parent(options.directory);
+    steps.push_back(looked_at(parent / training::step_name(step), options.verify));
+  }
+  if (steps.empty()) {
+    steps.push_back(looked_at(Checkpoint::open(options.directory).path(), options.verify));
+  }
+  return steps;
+}
+
+std::string shape_text(const std::vector<int64_t>& shape) {
+  std::string text;
+  for (const int64_t dimension : shape) text += cat(text.empty() ? "" : " x ", dimension);
+  return text.empty() ? "1" : text;
+}
+
+uint64_t bytes_of(const training::TensorInfo& tensor) {
+  return static_cast<uint64_t>(tensor.count()) * size_of(tensor.dtype);
+}
+
+void print_step(const Step& step, const std::string& latest, bool verified) {
+  if (!step.checkpoint) {
+    std::printf("%s  damaged: %s\n", step.folder.c_str(), step.problem.c_str());
+    return;
+  }
+  const Manifest& manifest = step.checkpoint->manifest();
+  std::printf("%s  %d file(s), %zu tensors, %s%s%s\n", step.folder.c_str(), manifest.world(),
+              manifest.tensors.size(), human_bytes(manifest.bytes()).c_str(),
+              verified ? ", whole" : "", step.checkpoint->path() == latest ? ", the latest" : "");
+}
+
+void print_tensors(const Checkpoint& checkpoint) {
+  const Manifest& manifest = checkpoint.manifest();
+  std::printf("\nstep %lld of %s\n%-48s %-5s %-18s %10s %7s\n",
+              static_cast<long long>(manifest.step), manifest.model.c_str(), "tensor", "type",
+              "shape", "size", "pieces");
+  for (const TensorEntry& tensor : manifest.tensors) {
+    std::printf("%-48s %-5s %-18s %10s %7zu\n", tensor.info.name.c_str(),
+                std::string(name(tensor.info.dtype)).c_str(), shape_text(tensor.info.shape).c_str(),
+                human_bytes(bytes_of(tensor.info)).c_str(), tensor.pieces.size());
+  }
+}
+
+json to_json(const Step& step, bool verified) {
+  json result = {{"path", step.folder}};
+  if (!step.checkpoint) {
+    result["problem"] = step.problem;
+    return result;
+  }
+  const Manifest& manifest = step.checkpoint->manifest();
+  result["step"] = manifest.step;
+  result["model"] = manifest.model;
+  result["state"] = manifest.state;
+  result["bytes"] = manifest.bytes();
+  if (verified) result["whole"] = true;
+  for (int i = 0; i < manifest.world(); ++i) {
+    const training::FileEntry& file = manifest.files[static_cast<size_t>(i)];
+    result["files"].push_back(
+        {{"name", manifest.file_name(i)}, {"bytes", file.bytes}, {"checksum", file.checksum}});
+  }
+  for (const TensorEntry& tensor : manifest.tensors) {
+    result["tensors"].push_back({{"name", tensor.info.name},
+                                 {"type", std::string(name(tensor.info.dtype))},
+                                 {"shape", tensor.info.shape},
+                                 {"bytes", bytes_of(tensor.info)},
+                                 {"pieces", tensor.pieces.size()}});
+  }
+  return result;
+}
+
+DType export_type(const std::string& text) {
+  const std::optional<DType> type = parse_dtype(text);
+  if (type) return *type;
+  throw Error(ErrorCode::invalid_argument, cat("--dtype ", text, " is no type of element"),
+              {.remedy = "take f32, bf16 or f16"});
+}
+
+int show(const Options& options) {
+  std::ofstream file = open_for_writing(options.json, "--json");
+  const DType dtype = export_type(options.dtype);
+  const std::vector<Step> steps = steps_of(options);
+  // Which one a resumed training takes; refuses where that one is damaged, as training does.
+  std::optional<Checkpoint> chosen;
+  std::string refusal;
+  try {
+    chosen = Checkpoint::open(options.directory);
+  } catch (const Error& error) {
+    refusal = error.what();
+  }
+  bool good = refusal.empty();
+  json report = {{"directory", options.directory}, {"steps", json::array()}};
+  for (const Step& step : steps) {
+    good = good && step.checkpoint;
+    print_step(step, chosen ? chosen->path() : "", options.verify);
+    report["steps"].push_back(to_json(step, options.verify));
+  }
+  if (chosen) report["latest"] = chosen->manifest().step;
+  if (file.is_open()) file << report.dump(2) << '\n';
+  if (!refusal.empty()) {
+    std::fprintf(stderr, "tutti: %s\n", refusal.c_str());
+  } else {
+    print_tensors(*chosen);
+  }
+  if (chosen && !options.exported.empty()) {
+    training::export_safetensors(*chosen, options.exported, dtype);
+    std::printf("\nwrote the model of step %lld to %s\n",
+                static_cast<long long>(chosen->manifest().step), options.exported.c_str());
+  }
+  return good ? 0 : 1;
+}
+
+}  // namespace
+
+void add_checkpoint(CLI::App& app, Action& chosen) {
+  const auto o = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand(
+      "checkpoint", "show, verify and export what `tutti train --checkpoint` has saved");
+  command->add_option("directory", o->directory, "a directory of checkpoints, or one step's folder")
+      ->type_name("DIR")
+      ->required();
+  command->add_flag("--verify", o->verify, "read all files and compare their checksums");
+  command->add_option("--export", o->exported, "write the model alone, for other programs")
+      ->type_name("FILE.safetensors");
+  command->add_option("--dtype", o->dtype, "of the exported values: f32, bf16 or f16")
+      ->type_name("T")
+      ->capture_default_str();
+  command->add_option("--json", o->json, "write all of this as JSON")->type_name("FILE");
+  command->footer(
+      "The exit code is 1 where a checkpoint is damaged.\n"
+      "Example:\n"
+      "  tutti checkpoint DIR --verify --export model.safetensors");
+  command->callback([o, &chosen] { chosen = [o] { return show(*o); }; });
+}
+
+}  // namespace tutti::tool

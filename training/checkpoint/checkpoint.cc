@@ -1,0 +1,197 @@
+#include "training/checkpoint/checkpoint.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "training/checkpoint/checksum.h"
+#include "training/checkpoint/json_text.h"
+#include "training/checkpoint/step_directory.h"
+
+namespace tutti::training {
+namespace {
+
+namespace fs = std::filesystem;
+
+Error no_checkpoint(const std::string& directory) {
+  return Error(ErrorCode::invalid_argument, cat("there is no checkpoint in ", directory),
+               {.remedy = "name a directory that holds step-... folders, or one of these"});
+}
+
+// "a/step-00000001/" is the folder step-00000001 in a.
+fs::path without_slash(const std::string& path) {
+  const fs::path normal = fs::path(path).lexically_normal();
+  return normal.has_filename() ? normal : normal.parent_path();
+}
+
+bool is_step_folder(const fs::path& path) {
+  std::error_code error;
+  return parse_step_name(path.filename().string()) || fs::exists(path / kManifestFile, error);
+}
+
+// What the header says of a piece must be what the manifest says.
+std::string disagreement(const Manifest& manifest, int file, const SafetensorsFile& stored) {
+  for (const TensorEntry& tensor : manifest.tensors) {
+    for (const StoredPiece& piece : tensor.pieces) {
+      if (piece.file != file) continue;
+      const std::string name = piece_name(tensor.info.name, piece.first, piece.count);
+      const StoredTensor* found = stored.find(name);
+      if (found == nullptr || found->info.dtype != tensor.info.dtype ||
+          found->info.count() != piece.count) {
+        return name;
+      }
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
+Checkpoint::Checkpoint(std::string path) : path_(std::move(path)) {
+  const std::string file = cat(path_, '/', kManifestFile);
+  manifest_ = parse_manifest(read_text(file), file);
+  files_.resize(manifest_.files.size());
+}
+
+Checkpoint Checkpoint::open(const std::string& directory) {
+  fs::path path = without_slash(directory);
+  if (!is_step_folder(path)) {
+    const std::optional<int64_t> step = latest_step(path);
+    if (!step) throw no_checkpoint(directory);
+    path /= step_name(*step);
+  }
+  try {
+    return Checkpoint(path);
+  } catch (const Error& error) {
+    throw refusal(path, error);
+  }
+}
+
+Checkpoint Checkpoint::open_latest_whole(const std::string& directory) {
+  const fs::path path = without_slash(directory);
+  std::vector<int64_t> steps = steps_in(path);
+  try {
+    if (const std::optional<int64_t> latest = latest_step(path)) steps.push_back(*latest);
+  } catch (const Error& error) {
+    log(LogLevel::warning, error.what());
+  }
+  for (; !steps.empty(); steps.pop_back()) {
+    try {
+      Checkpoint checkpoint(path / step_name(steps.back()));
+      checkpoint.verify_files();
+      return checkpoint;
+    } catch (const Error& error) {
+      log(LogLevel::warning, cat("passing over ", step_name(steps.back()), ": ", error.what()));
+    }
+  }
+  throw no_checkpoint(directory);
+}
+
+std::vector<std::string> Checkpoint::names() const {
+  std::vector<std::string> names;
+  for (const TensorEntry& tensor : manifest_.tensors) names.push_back(tensor.info.name);
+  return names;
+}
+
+const TensorEntry* Checkpoint::entry(std::string_view name) const {
+  const auto name_of = [](const TensorEntry& tensor) -> std::string_view {
+    return tensor.info.name;
+  };
+  const auto found = std::ranges::lower_bound(manifest_.tensors, name, {}, name_of);
+  return found != manifest_.tensors.end() && found->info.name == name ? &*found : nullptr;
+}
+
+const TensorInfo* Checkpoint::find(std::string_view name) const {
+  const TensorEntry* found = entry(name);
+  return found == nullptr ? nullptr : &found->info;
+}
+
+void Checkpoint::read(std::string_view name, int64_t first, Tensor out) const {
+  const TensorInfo& info = checked_range(*this, path_, name, first, out);
+  const int64_t end = first + out.cols;
+  for (const StoredPiece& piece : entry(name)->pieces) {
+    const int64_t from = std::max(first, piece.first);
+    const int64_t to = std::min(end, piece.first + piece.count);
+    if (from >= to) continue;
+    const StoredTensor* stored = nullptr;
+    try {
+      stored = whole_file(piece.file).find(piece_name(name, piece.first, piece.count));
+    } catch (const Error& error) {
+      throw refusal(path_, error);
+    }
+    const size_t skipped = static_cast<size_t>(from - piece.first) * size_of(info.dtype);
+    convert_elements(stored->bytes.data() + skipped, info.dtype,
+                     out.col_range(from - first, to - from));
+  }
+}
+
+void Checkpoint::verify() const {
+  try {
+    verify_files();
+  } catch (const Error& error) {
+    throw refusal(path_, error);
+  }
+}
+
+void Checkpoint::verify_files() const {
+  for (int file = 0; file < manifest_.world(); ++file) whole_file(file);
+}
+
+const SafetensorsFile& Checkpoint::whole_file(int index) const {
+  std::optional<SafetensorsFile>& file = files_[static_cast<size_t>(index)];
+  if (file) return *file;
+  const FileEntry& expected = manifest_.files[static_cast<size_t>(index)];
+  MappedFile mapped(cat(path_, '/', manifest_.file_name(index)));
+  const std::string path = mapped.path();
+  const uint64_t size = mapped.bytes().size();
+  if (size != expected.bytes) {
+    throw Error(ErrorCode::invalid_argument,
+                cat(path, " has ", size, " bytes in place of ", expected.bytes,
+                    size < expected.bytes ? ": it was cut off" : ""));
+  }
+  if (checksum_of(mapped.bytes()) != expected.checksum) {
+    throw Error(ErrorCode::invalid_argument,
+                cat(path, " is damaged: its checksum does not fit its bytes"));
+  }
+  SafetensorsFile stored(std::move(mapped));
+  const std::string piece = disagreement(manifest_, index, stored);
+  if (!piece.empty()) {
+    throw Error(ErrorCode::invalid_argument,
+                cat(path, " does not have ", quoted(piece), " as ", kManifestFile, " says"));
+  }
+  return file.emplace(std::move(stored));
+}
+
+bool Checkpoint::is_whole(const std::string& path) {
+  try {
+    Checkpoint(path).verify_files();
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+// The error, with the newest whole checkpoint beside this one as the remedy. An older one is the
+// better remedy: a later one is of a run that was given up.
+Error Checkpoint::refusal(const std::string& path, const Error& error) {
+  if (error.code() == ErrorCode::unsupported) return error;
+  const fs::path folder(path);
+  const fs::path parent = folder.has_parent_path() ? folder.parent_path() : ".";
+  const std::optional<int64_t> own = parse_step_name(folder.filename().string());
+  std::vector<int64_t> steps = own ? steps_in(parent) : std::vector<int64_t>();
+  std::erase(steps, own.value_or(-1));
+  std::ranges::stable_partition(steps, [&](int64_t step) { return step > own.value_or(-1); });
+  std::string remedy = "no other checkpoint here is whole; take a copy, or start anew";
+  for (; !steps.empty(); steps.pop_back()) {
+    const std::string other = parent / step_name(steps.back());
+    if (!is_whole(other)) continue;
+    remedy = cat("take ", other, ", which is whole");
+    break;
+  }
+  return Error(error.code(), error.what(), {.remedy = remedy});
+}
+
+}  // namespace tutti::training

@@ -1,0 +1,49 @@
+// Models as single files that other programs read and write.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "training/checkpoint/checkpoint.h"
+#include "training/checkpoint/safetensors.h"
+#include "training/checkpoint/tensor_source.h"
+
+namespace tutti::training {
+
+// Writes the model's parameters by their plain names ("wte.weight"), converted to `dtype`: f32,
+// bf16 or f16. A file of that name is replaced at once, when the new one is on the disk. Memory
+// does not grow with the model.
+void export_safetensors(const Checkpoint& checkpoint, const std::string& path,
+                        DType dtype = DType::f32);
+
+// A model from one safetensors file: its tensor X is "model.X" here.
+//
+// Hugging Face's GPT-2 files (Conv1D layers) are taken too. They are known by c_attn's weight of
+// width x 3 width: linear weights are stored as inputs x outputs there, and are transposed here;
+// the prefix "transformer." is dropped; causal masks (attn.bias, attn.masked_bias), which are no
+// parameters, are left out.
+class ImportedModel : public TensorSource {
+ public:
+  // `renamed`: from the name of a parameter here to its name in the file, where they differ. Throws
+  // as SafetensorsFile does, and Error(invalid_argument) for a renamed tensor that is not there.
+  explicit ImportedModel(const std::string& path,
+                         const std::map<std::string, std::string>& renamed = {});
+
+  std::vector<std::string> names() const override;
+  const TensorInfo* find(std::string_view name) const override;
+  void read(std::string_view name, int64_t first, Tensor out) const override;
+
+ private:
+  struct Entry {
+    TensorInfo info;  // as it is here
+    const StoredTensor* stored = nullptr;
+    bool transposed = false;
+  };
+  void add(const std::string& name, const StoredTensor& stored, bool transposed);
+
+  SafetensorsFile file_;
+  std::map<std::string, Entry, std::less<>> entries_;
+};
+
+}  // namespace tutti::training

@@ -1,0 +1,61 @@
+// What a checkpoint holds: the contents of its file checkpoint.json.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "training/checkpoint/safetensors.h"
+
+namespace tutti::training {
+
+inline constexpr const char* kManifestFile = "checkpoint.json";
+
+// Elements [first, first + count) of a tensor lie in a file as the 1-D tensor piece_name().
+struct StoredPiece {
+  int64_t first = 0;
+  int64_t count = 0;
+  int file = 0;  // index in Manifest::files
+  bool operator==(const StoredPiece&) const = default;
+};
+std::string piece_name(std::string_view tensor, int64_t first, int64_t count);
+
+struct TensorEntry {
+  TensorInfo info;
+  std::vector<StoredPiece> pieces;  // ascending; together the whole tensor
+  bool operator==(const TensorEntry&) const = default;
+};
+
+// One for each rank, in the order of ranks.
+struct FileEntry {
+  uint64_t bytes = 0;
+  std::string checksum;  // of all its bytes, as Checksum::hex()
+  bool operator==(const FileEntry&) const = default;
+};
+std::string rank_file_name(int rank, int world);
+
+struct Manifest {
+  int64_t step = 0;
+  std::string model;     // what the tensors belong to, as Model::description() says it
+  nlohmann::json state;  // the trainer's own; an object
+  std::vector<FileEntry> files;
+  std::vector<TensorEntry> tensors;  // in alphabetical order
+
+  int world() const { return static_cast<int>(files.size()); }
+  std::string file_name(int file) const { return rank_file_name(file, world()); }
+  uint64_t bytes() const;
+};
+
+// Sorts tensors and pieces. Throws Error(mismatch) that names the tensor, unless each one's pieces
+// are the whole of it, once.
+void arrange(Manifest& manifest);
+
+// The text's first line has the checksum of all that follow. Throws Error(invalid_argument) where
+// JSON cannot hold the state: NaN, infinity, text that is no UTF-8.
+std::string to_text(const Manifest& manifest);
+// Throws Error that names `path` and the cause: code unsupported for a newer format, else
+// invalid_argument.
+Manifest parse_manifest(std::string_view text, const std::string& path);
+
+}  // namespace tutti::training

@@ -1,0 +1,244 @@
+#include "training/checkpoint/safetensors.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <utility>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "training/checkpoint/json_text.h"
+
+namespace tutti::training {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kMetadata = "__metadata__";
+constexpr uint64_t kMaxHeader = 100'000'000;  // the format's own limit
+constexpr int kDepth = 3;                     // {"name": {"shape": [
+
+constexpr std::pair<const char*, DType> kTypes[] = {
+    {"F64", DType::f64},        {"F32", DType::f32},        {"F16", DType::f16},
+    {"BF16", DType::bf16},      {"I64", DType::i64},        {"I32", DType::i32},
+    {"I16", DType::i16},        {"I8", DType::i8},          {"U64", DType::u64},
+    {"U32", DType::u32},        {"U16", DType::u16},        {"U8", DType::u8},
+    {"F8_E4M3", DType::f8e4m3}, {"F8_E5M2", DType::f8e5m2}, {"BOOL", DType::u8},
+};
+
+// Reads a header; every complaint names the file and, where there is one, the tensor.
+class Header {
+ public:
+  Header(const std::string& path, std::span<const std::byte> bytes) : path_(path), bytes_(bytes) {}
+
+  void read(std::vector<StoredTensor>& tensors, std::map<std::string, std::string>& metadata) {
+    const json root = parse();
+    for (const auto& [name, entry] : root.items()) {
+      tensor_ = name;
+      if (name == kMetadata) {
+        metadata = strings(entry);
+      } else {
+        tensors.push_back(tensor(name, entry));
+      }
+    }
+    std::ranges::sort(tensors, [](const StoredTensor& a, const StoredTensor& b) {
+      return std::pair(a.bytes.data(), a.bytes.size()) < std::pair(b.bytes.data(), b.bytes.size());
+    });
+    check_that_they_adjoin(tensors);
+  }
+
+ private:
+  [[noreturn]] void refuse(const std::string& cause,
+                           ErrorCode code = ErrorCode::invalid_argument) const {
+    throw Error(code,
+                cat(path_, " is no good safetensors file: ",
+                    tensor_.empty() ? "" : cat("tensor ", quoted(tensor_), ": "), cause),
+                {.remedy = "get or write the file anew; one that was cut off in transit is the "
+                           "usual case"});
+  }
+
+  json parse() {
+    uint64_t length = 0;
+    if (bytes_.size() < sizeof length) {
+      refuse(cat("it has ", bytes_.size(), " bytes, fewer than the length of a header takes"));
+    }
+    std::memcpy(&length, bytes_.data(), sizeof length);
+    const uint64_t left = bytes_.size() - sizeof length;
+    if (length > kMaxHeader) refuse(cat("its header is said to have ", length, " bytes"));
+    if (length > left) {
+      refuse(cat("its header is said to have ", length, " bytes, but only ", left, " follow"));
+    }
+    const std::string_view text(reinterpret_cast<const char*>(bytes_.data()) + sizeof length,
+                                length);
+    data_ = bytes_.subspan(sizeof length + length);
+    if (text.empty() || text.front() != '{') refuse("its header does not start with {");
+    try {
+      return parse_strictly(text, kDepth);
+    } catch (const std::invalid_argument& error) {
+      refuse(cat("its header: ", error.what()));
+    }
+  }
+
+  std::map<std::string, std::string> strings(const json& entry) const {
+    if (!entry.is_object()) refuse("it is no object");
+    std::map<std::string, std::string> result;
+    for (const auto& [key, value] : entry.items()) {
+      if (!value.is_string()) refuse(cat("the value of ", quoted(key), " is no string"));
+      result[key] = value.get<std::string>();
+    }
+    return result;
+  }
+
+  // The array's whole numbers, none of which is negative.
+  template <typename Number>
+  std::vector<Number> numbers(const json& entry, const char* key) const {
+    if (!entry.contains(key) || !entry.at(key).is_array()) refuse(cat("it has no ", key));
+    std::vector<Number> result;
+    for (const json& one : entry.at(key)) {
+      if (!one.is_number_unsigned() ||
+          one.get<uint64_t>() > uint64_t{std::numeric_limits<int64_t>::max()}) {
+        refuse(cat("its ", key, " has ", quoted(one.dump()), ", which is no size"));
+      }
+      result.push_back(static_cast<Number>(one.get<uint64_t>()));
+    }
+    return result;
+  }
+
+  StoredTensor tensor(const std::string& name, const json& entry) const {
+    if (!entry.is_object()) refuse("it is no object");
+    for (const auto& [key, value] : entry.items()) {
+      if (key != "dtype" && key != "shape" && key != "data_offsets") {
+        refuse(cat("it has the unknown field ", quoted(key)));
+      }
+    }
+    if (!entry.contains("dtype") || !entry.at("dtype").is_string()) refuse("it has no dtype");
+    const auto type = entry.at("dtype").get<std::string>();
+    const std::optional<DType> dtype = safetensors_type(type);
+    if (!dtype) refuse(cat("its type ", quoted(type), " is unknown"), ErrorCode::unsupported);
+
+    StoredTensor result{{name, *dtype, numbers<int64_t>(entry, "shape")}, {}};
+    const std::optional<int64_t> count = count_of(result.info.shape);
+    if (!count) refuse("its shape has more elements than any memory");
+    const std::vector<uint64_t> offsets = numbers<uint64_t>(entry, "data_offsets");
+    if (offsets.size() != 2 || offsets[0] > offsets[1]) refuse("its data_offsets are no range");
+    if (offsets[1] > data_.size()) {
+      refuse(cat("it ends at byte ", offsets[1], " of the data, of which there are only ",
+                 data_.size()));
+    }
+    const uint64_t size = static_cast<uint64_t>(*count) * size_of(*dtype);
+    if (offsets[1] - offsets[0] != size) {
+      refuse(cat("it has ", offsets[1] - offsets[0], " bytes, but its shape and type take ", size));
+    }
+    result.bytes = data_.subspan(offsets[0], size);
+    return result;
+  }
+
+  // No tensor overlaps another, and nothing is hidden between them.
+  void check_that_they_adjoin(const std::vector<StoredTensor>& tensors) {
+    const std::byte* end = data_.data();
+    for (const StoredTensor& tensor : tensors) {
+      tensor_ = tensor.info.name;
+      const auto gap = tensor.bytes.data() - end;
+      if (gap < 0) refuse("it overlaps the one before it");
+      if (gap > 0) refuse(cat(gap, " bytes before it belong to none"));
+      end = tensor.bytes.data() + tensor.bytes.size();
+    }
+    tensor_.clear();
+    const auto rest = data_.data() + data_.size() - end;
+    if (rest > 0) refuse(cat(rest, " bytes at its end belong to no tensor"));
+  }
+
+  const std::string& path_;
+  std::span<const std::byte> bytes_;
+  std::span<const std::byte> data_;
+  std::string tensor_;  // the one that is looked at
+};
+
+}  // namespace
+
+int64_t TensorInfo::count() const { return count_of(shape).value_or(0); }
+
+std::optional<int64_t> count_of(const std::vector<int64_t>& shape) {
+  constexpr int64_t kMax = std::numeric_limits<int64_t>::max() / 16;  // in bytes it fits, too
+  int64_t count = 1;
+  for (const int64_t dimension : shape) {
+    if (dimension < 0 || (count > 0 && dimension > kMax / count)) return std::nullopt;
+    count *= dimension;
+  }
+  return count;
+}
+
+std::string safetensors_name(DType type) {
+  for (const auto& [name, one] : kTypes) {
+    if (one == type) return name;
+  }
+  throw Error(ErrorCode::unsupported,
+              cat("safetensors has no name for elements of type ", name(type)));
+}
+
+std::optional<DType> safetensors_type(std::string_view name) {
+  for (const auto& [one, type] : kTypes) {
+    if (one == name) return type;
+  }
+  return std::nullopt;
+}
+
+SafetensorsFile::SafetensorsFile(MappedFile file) : file_(std::move(file)) {
+  Header(path(), file_.bytes()).read(tensors_, metadata_);
+  for (size_t i = 0; i < tensors_.size(); ++i) index_[tensors_[i].info.name] = i;
+}
+
+const StoredTensor* SafetensorsFile::find(std::string_view name) const {
+  const auto found = index_.find(name);
+  return found == index_.end() ? nullptr : &tensors_[found->second];
+}
+
+SafetensorsWriter::SafetensorsWriter(const std::string& path,
+                                     const std::vector<TensorInfo>& tensors,
+                                     const std::map<std::string, std::string>& metadata)
+    : file_(path) {
+  json header = json::object();
+  if (!metadata.empty()) header[kMetadata] = metadata;
+  uint64_t offset = 0;
+  for (const TensorInfo& tensor : tensors) {
+    const std::optional<int64_t> count = count_of(tensor.shape);
+    if (!count || header.contains(tensor.name) || tensor.name == kMetadata) {
+      throw Error(ErrorCode::invalid_argument,
+                  cat("cannot write tensor ", quoted(tensor.name), " to ", path, ": ",
+                      count ? "the file has that name already" : "its shape is impossible"));
+    }
+    const uint64_t end = offset + static_cast<uint64_t>(*count) * size_of(tensor.dtype);
+    header[tensor.name] = {{"dtype", safetensors_name(tensor.dtype)},
+                           {"shape", tensor.shape},
+                           {"data_offsets", {offset, end}}};
+    offset = end;
+  }
+  std::string text;
+  try {
+    text = header.dump();
+  } catch (const json::exception& error) {
+    throw Error(ErrorCode::invalid_argument,
+                cat("cannot write ", path, ": a name in it is no UTF-8: ", error.what()));
+  }
+  text.resize((text.size() + 7) / 8 * 8, ' ');
+  if (text.size() > kMaxHeader) {
+    throw Error(ErrorCode::invalid_argument,
+                cat("cannot write ", path, ": its header would have ", text.size(), " bytes"));
+  }
+  const uint64_t length = text.size();
+  file_.write(std::as_bytes(std::span(&length, 1)));
+  file_.write(text);
+  expected_ = file_.size() + offset;
+}
+
+void SafetensorsWriter::finish() {
+  if (file_.size() != expected_) {
+    throw Error(ErrorCode::internal, cat(file_.path(), " has ", file_.size(),
+                                         " bytes, but its header says ", expected_));
+  }
+  file_.finish();
+}
+
+}  // namespace tutti::training

@@ -1,0 +1,90 @@
+// Files of named tensors in the format safetensors (https://github.com/huggingface/safetensors):
+//
+//   8 bytes   length of the header, little-endian
+//   header    JSON: {"NAME": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ...,
+//             "__metadata__": {"key": "value", ...}}, blanks at its end
+//   data      all tensors, one after the other
+//
+// The format promises no alignment of a tensor's bytes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/dtype.h"
+#include "training/checkpoint/files.h"
+
+namespace tutti::training {
+
+struct TensorInfo {
+  std::string name;
+  DType dtype = DType::f32;
+  std::vector<int64_t> shape;  // empty: one number
+
+  int64_t count() const;  // of elements
+  bool operator==(const TensorInfo&) const = default;
+};
+
+// The number of elements; none where a dimension is negative or the tensor could be in no memory.
+std::optional<int64_t> count_of(const std::vector<int64_t>& shape);
+
+// "F32", as the format calls it. Throws Error(unsupported) for types that it has no name for.
+std::string safetensors_name(DType type);
+// "BOOL" is read as u8.
+std::optional<DType> safetensors_type(std::string_view name);
+
+struct StoredTensor {
+  TensorInfo info;
+  std::span<const std::byte> bytes;
+};
+
+// Safe for files by strangers: everything that is wrong about one is an Error(invalid_argument)
+// that names the file, the tensor and the cause; a type that Tutti does not know is
+// Error(unsupported). A const object is safe from any thread.
+class SafetensorsFile {
+ public:
+  explicit SafetensorsFile(const std::string& path) : SafetensorsFile(MappedFile(path)) {}
+  explicit SafetensorsFile(MappedFile file);
+
+  const std::string& path() const { return file_.path(); }
+  // In the order of their bytes.
+  const std::vector<StoredTensor>& tensors() const { return tensors_; }
+  // Null where there is none of that name.
+  const StoredTensor* find(std::string_view name) const;
+  const std::map<std::string, std::string>& metadata() const { return metadata_; }
+
+ private:
+  MappedFile file_;
+  std::vector<StoredTensor> tensors_;
+  std::map<std::string, size_t, std::less<>> index_;
+  std::map<std::string, std::string> metadata_;
+};
+
+// Writes a file in one go: what it holds is said first, then come the bytes. Memory does not grow
+// with the file. Unless finish() returns, the file is removed.
+class SafetensorsWriter {
+ public:
+  SafetensorsWriter(const std::string& path, const std::vector<TensorInfo>& tensors,
+                    const std::map<std::string, std::string>& metadata = {});
+
+  // The next bytes of the data; ends of tensors mean nothing here.
+  void write(std::span<const std::byte> bytes) { file_.write(bytes); }
+  // Returns when the file is on the disk. Throws Error(internal) unless all bytes were written.
+  void finish();
+
+  // Of the whole file so far.
+  uint64_t size() const { return file_.size(); }
+  std::string checksum() const { return file_.checksum(); }
+
+ private:
+  OutputFile file_;
+  uint64_t expected_ = 0;
+};
+
+}  // namespace tutti::training

@@ -1,0 +1,163 @@
+#include "training/checkpoint/save.h"
+
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "training/checkpoint/json_text.h"
+#include "training/checkpoint/manifest.h"
+#include "training/checkpoint/publish.h"
+#include "training/checkpoint/safetensors.h"
+
+namespace tutti::training {
+namespace {
+
+using nlohmann::json;
+
+// An Error as text, and back.
+json to_json(const std::exception& error) {
+  const auto* ours = dynamic_cast<const Error*>(&error);
+  const ErrorCode code = ours != nullptr ? ours->code() : ErrorCode::internal;
+  return {{"error", error.what()}, {"code", static_cast<int>(code)}};
+}
+
+std::string text_of(const json& report) {
+  return report.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+void rethrow_error(const json& report, const std::string& who) {
+  if (!report.contains("error")) return;
+  throw Error(static_cast<ErrorCode>(report.at("code").get<int>()),
+              who + report.at("error").get<std::string>());
+}
+
+// Rank 0 does it; all ranks return its result, or throw what it threw.
+std::string done_by_first(const Group& group, const SaveRequest& request,
+                          const std::function<std::string()>& work) {
+  json report;
+  if (group.rank == 0) {
+    try {
+      report["result"] = work();
+    } catch (const std::exception& error) {
+      report = to_json(error);
+    }
+  }
+  report = json::parse(group.from_first(text_of(report)));
+  rethrow_error(report, cat("the checkpoint of step ", request.step, " was not saved: "));
+  return report.at("result").get<std::string>();
+}
+
+void check_piece(const TensorPiece& piece) {
+  const std::optional<int64_t> count = count_of(piece.shape);
+  const ConstTensor& data = piece.data;
+  if (count && piece.first >= 0 && data.rows == 1 && piece.first <= *count - data.cols) return;
+  throw Error(ErrorCode::invalid_argument,
+              cat("a piece of ", data.rows, " x ", data.cols, " elements from element ",
+                  piece.first, " on is no part of tensor ", quoted(piece.name), ", which has ",
+                  count.value_or(-1), " elements"));
+}
+
+json to_json(const TensorPiece& piece) {
+  return {{"name", piece.name},
+          {"dtype", safetensors_name(piece.data.dtype)},
+          {"shape", piece.shape},
+          {"first", piece.first},
+          {"count", piece.data.cols}};
+}
+
+// Returns what rank 0 needs for the manifest.
+json write_rank_file(const SaveRequest& request, const std::string& folder,
+                     std::span<const TensorPiece> pieces, const Group& group) {
+  std::vector<TensorInfo> tensors;
+  json listed = json::array();
+  for (const TensorPiece& piece : pieces) {
+    check_piece(piece);
+    listed.push_back(to_json(piece));
+    if (piece.data.empty()) continue;
+    tensors.push_back({piece_name(piece.name, piece.first, piece.data.cols),
+                       piece.data.dtype,
+                       {piece.data.cols}});
+  }
+  SafetensorsWriter file(cat(folder, '/', rank_file_name(group.rank, group.size)), tensors,
+                         {{"format", "tutti-checkpoint"}, {"step", cat(request.step)}});
+  for (const TensorPiece& piece : pieces) {
+    request.at_phase("before a piece");
+    file.write({piece.data.data, piece.data.bytes()});
+  }
+  file.finish();
+  return {{"bytes", file.size()}, {"checksum", file.checksum()}, {"pieces", std::move(listed)}};
+}
+
+void add_pieces(const json& pieces, int rank, std::map<std::string, TensorEntry>& tensors) {
+  for (const json& piece : pieces) {
+    TensorInfo info{piece.at("name").get<std::string>(),
+                    *safetensors_type(piece.at("dtype").get<std::string>()),
+                    piece.at("shape").get<std::vector<int64_t>>()};
+    TensorEntry& entry = tensors.try_emplace(info.name, TensorEntry{info, {}}).first->second;
+    if (entry.info != info) {
+      throw Error(ErrorCode::mismatch, cat("rank ", rank, " has another shape or type of tensor ",
+                                           quoted(info.name), " than a rank before it"));
+    }
+    const auto count = piece.at("count").get<int64_t>();
+    if (count > 0) entry.pieces.push_back({piece.at("first").get<int64_t>(), count, rank});
+  }
+}
+
+// Throws what a rank failed by.
+Manifest manifest_of(const SaveRequest& request, const std::vector<std::string>& reports) {
+  Manifest manifest{.step = request.step,
+                    .model = request.model,
+                    .state = request.state,
+                    .files = {},
+                    .tensors = {}};
+  std::map<std::string, TensorEntry> tensors;
+  for (int rank = 0; rank < static_cast<int>(reports.size()); ++rank) {
+    const json report = json::parse(reports[static_cast<size_t>(rank)]);
+    rethrow_error(report, cat("rank ", rank, ": "));
+    manifest.files.push_back(
+        {report.at("bytes").get<uint64_t>(), report.at("checksum").get<std::string>()});
+    add_pieces(report.at("pieces"), rank, tensors);
+  }
+  for (auto& [name, tensor] : tensors) manifest.tensors.push_back(std::move(tensor));
+  arrange(manifest);
+  return manifest;
+}
+
+}  // namespace
+
+Group group_of_one() {
+  return {.rank = 0,
+          .size = 1,
+          .gather_to_first = [](std::string text) { return std::vector{std::move(text)}; },
+          .from_first = [](std::string text) { return text; }};
+}
+
+void save_checkpoint(const SaveRequest& request, std::span<const TensorPiece> pieces,
+                     const Group& group) {
+  std::optional<Publication> publication;  // on rank 0
+  const std::string folder = done_by_first(group, request, [&] {
+    publication.emplace(request.directory, request.step);
+    return publication->folder();
+  });
+  request.at_phase("folder made");
+
+  json report;
+  try {
+    report = write_rank_file(request, folder, pieces, group);
+  } catch (const std::exception& error) {
+    report = to_json(error);
+  }
+  request.at_phase("own file written");
+  const std::vector<std::string> reports = group.gather_to_first(text_of(report));
+
+  done_by_first(group, request, [&] {
+    publication->publish(to_text(manifest_of(request, reports)), request.at_phase);
+    return std::string();
+  });
+  if (publication) publication->prune(request.keep);
+  request.at_phase("pruned");
+}
+
+}  // namespace tutti::training

@@ -1,0 +1,82 @@
+#include "training/checkpoint/step_directory.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <filesystem>
+#include <random>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "training/checkpoint/files.h"
+#include "training/checkpoint/json_text.h"
+
+namespace tutti::training {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kStep = "step-";
+constexpr std::string_view kTemporary = ".tmp-";
+
+}  // namespace
+
+std::string step_name(int64_t step) {
+  char name[32];
+  std::snprintf(name, sizeof name, "step-%08lld", static_cast<long long>(step));
+  return name;
+}
+
+std::optional<int64_t> parse_step_name(std::string_view name) {
+  if (!name.starts_with(kStep)) return std::nullopt;
+  const std::string_view digits = name.substr(kStep.size());
+  int64_t step = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), step);
+  if (error != std::errc() || step < 0 || name != step_name(step)) return std::nullopt;
+  return step;
+}
+
+std::string temporary_name(int64_t step) {
+  char random[16];
+  std::snprintf(random, sizeof random, "%08x", static_cast<unsigned>(std::random_device{}()));
+  return cat('.', step_name(step), kTemporary, random);
+}
+
+bool is_temporary_name(std::string_view name) {
+  const size_t end = name.find(kTemporary);
+  return end != name.npos && name.starts_with('.') && parse_step_name(name.substr(1, end - 1));
+}
+
+std::vector<int64_t> steps_in(const std::string& directory) {
+  std::vector<int64_t> steps;
+  std::error_code error;
+  fs::directory_iterator entry(directory, error);
+  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    const std::optional<int64_t> step = parse_step_name(entry->path().filename().string());
+    if (step) steps.push_back(*step);
+  }
+  if (error && error != std::errc::no_such_file_or_directory) {
+    throw system_error(cat("cannot list ", directory), error.value());
+  }
+  std::ranges::sort(steps);
+  return steps;
+}
+
+std::optional<int64_t> latest_step(const std::string& directory) {
+  const fs::path file = fs::path(directory) / kLatestFile;
+  std::error_code error;
+  if (!fs::exists(file, error)) {
+    const std::vector<int64_t> steps = steps_in(directory);
+    return steps.empty() ? std::nullopt : std::optional(steps.back());
+  }
+  std::string text = read_text(file);
+  while (text.ends_with('\n')) text.pop_back();
+  const std::optional<int64_t> step = parse_step_name(text);
+  if (!step) {
+    throw Error(ErrorCode::invalid_argument,
+                cat(file.string(), " names no checkpoint: it says ", quoted(text)));
+  }
+  return step;
+}
+
+}  // namespace tutti::training

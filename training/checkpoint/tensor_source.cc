@@ -1,0 +1,84 @@
+#include "training/checkpoint/tensor_source.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "base/error.h"
+#include "base/reduce.h"
+#include "base/text.h"
+#include "training/checkpoint/json_text.h"
+
+namespace tutti::training {
+namespace {
+
+constexpr size_t kBlock = 4096;
+
+// Between a type and float. A double's nearest float is taken by the processor.
+void to_floats(float* floats, const std::byte* from, DType type, size_t count) {
+  if (type == DType::f32) {
+    std::memcpy(floats, from, count * sizeof(float));
+  } else if (type == DType::f64) {
+    for (size_t i = 0; i < count; ++i) {
+      double value;
+      std::memcpy(&value, from + i * sizeof value, sizeof value);
+      floats[i] = static_cast<float>(value);
+    }
+  } else {
+    widen(floats, from, count, type);
+  }
+}
+
+void from_floats(std::byte* to, const float* floats, DType type, size_t count) {
+  if (type == DType::f32) {
+    std::memcpy(to, floats, count * sizeof(float));
+  } else if (type == DType::f64) {
+    for (size_t i = 0; i < count; ++i) {
+      const double value = floats[i];
+      std::memcpy(to + i * sizeof value, &value, sizeof value);
+    }
+  } else {
+    narrow(to, floats, count, type);
+  }
+}
+
+}  // namespace
+
+const TensorInfo& checked_range(const TensorSource& source, const std::string& where,
+                                std::string_view name, int64_t first, const Tensor& out) {
+  const TensorInfo* info = source.find(name);
+  if (info == nullptr) {
+    const std::string close = nearest(name, source.names());
+    throw Error(ErrorCode::invalid_argument, cat(where, " has no tensor ", quoted(name)),
+                {.cause = "it is of another model, or of another optimizer",
+                 .remedy = close.empty() ? "" : cat("did you mean ", quoted(close), "?")});
+  }
+  if (out.rows != 1 || first < 0 || first > info->count() - out.cols) {
+    throw Error(
+        ErrorCode::invalid_argument,
+        cat("tensor ", quoted(name), " of ", where, " has ", info->count(), " elements; [", first,
+            ", ", first + out.size(), ") in ", out.rows, " row(s) is no range of them"),
+        {.cause = "the model has other sizes"});
+  }
+  return *info;
+}
+
+void convert_elements(const std::byte* bytes, DType from, Tensor out) {
+  if (from == out.dtype) {
+    if (!out.empty()) std::memcpy(out.data, bytes, out.bytes());
+    return;
+  }
+  if (!is_float(from) || !is_float(out.dtype)) {
+    throw Error(ErrorCode::unsupported,
+                cat("elements of type ", name(from), " are not read as ", name(out.dtype)));
+  }
+  std::array<float, kBlock> floats;
+  const auto count = static_cast<size_t>(out.size());
+  for (size_t done = 0; done < count; done += kBlock) {
+    const size_t part = std::min(kBlock, count - done);
+    to_floats(floats.data(), bytes + done * size_of(from), from, part);
+    from_floats(out.data + done * size_of(out.dtype), floats.data(), out.dtype, part);
+  }
+}
+
+}  // namespace tutti::training

@@ -1,0 +1,47 @@
+// Where named tensors can be read from, whatever wrote them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "training/checkpoint/safetensors.h"
+#include "training/tensor.h"
+
+namespace tutti::training {
+
+// A model's own values are called "model.NAME", by the name of the parameter.
+inline constexpr std::string_view kModelPrefix = "model.";
+
+// One thread at a time.
+class TensorSource {
+ public:
+  virtual ~TensorSource() = default;
+
+  // In alphabetical order.
+  virtual std::vector<std::string> names() const = 0;
+  // Null where there is none of that name. Lives as long as the source.
+  virtual const TensorInfo* find(std::string_view name) const = 0;
+  // Elements [first, first + out.cols) of the tensor, counted in row-major order, into `out`, which
+  // is 1 x count of any floating-point type (other types: of the tensor's own). Narrower types are
+  // rounded to nearest even, and infinite where the value is too large for them. Throws
+  // Error(invalid_argument) for a name that is not there and for a range that goes beyond its
+  // tensor; and whatever is wrong with a file.
+  virtual void read(std::string_view name, int64_t first, Tensor out) const = 0;
+
+  bool has(std::string_view name) const { return find(name) != nullptr; }
+};
+
+// The tensor that read() is asked for, where it has these elements; else the errors above. `where`
+// is the source's path.
+const TensorInfo& checked_range(const TensorSource& source, const std::string& where,
+                                std::string_view name, int64_t first, const Tensor& out);
+
+// out = the values of type `from` at `bytes`, as many as it has, converted as read() says. `bytes`
+// needs no alignment.
+void convert_elements(const std::byte* bytes, DType from, Tensor out);
+
+}  // namespace tutti::training

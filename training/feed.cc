@@ -1,0 +1,104 @@
+#include "training/feed.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace tutti::training {
+namespace {
+
+constexpr int kStepsAhead = 2;
+
+std::vector<SampledSet> sampled(const std::vector<const DataSet*>& sets,
+                                const std::vector<double>& weights) {
+  if (!weights.empty() && weights.size() != sets.size()) {
+    throw Error(ErrorCode::invalid_argument,
+                cat(sets.size(), " data sets were given, but ", weights.size(), " weights"),
+                {.remedy = "give a weight for each data set, or none"});
+  }
+  std::vector<SampledSet> result;
+  for (size_t i = 0; i < sets.size(); ++i) {
+    const uint64_t size = sets[i]->size();
+    result.push_back({size, weights.empty() ? static_cast<double>(size) : weights[i]});
+  }
+  return result;
+}
+
+uint64_t divide_up(uint64_t count, uint64_t parts) { return (count + parts - 1) / parts; }
+
+}  // namespace
+
+Range even_part(uint64_t count, uint64_t part, uint64_t parts) {
+  const uint64_t each = count / parts;
+  const uint64_t left_over = count % parts;
+  const uint64_t begin = part * each + std::min(part, left_over);
+  return {begin, begin + each + (part < left_over ? 1 : 0)};
+}
+
+Feed::Feed(std::vector<const DataSet*> sets, const FeedOptions& options)
+    : sets_(std::move(sets)), options_(options), sampler_(sampled(sets_, options.weights),
+                                                          options.seed) {
+  if (options.batch >= 1 && options.micro_batch >= 1) return;
+  throw Error(ErrorCode::invalid_argument,
+              cat("steps of ", options.batch, " samples in micro-batches of ", options.micro_batch,
+                  " make no sense"),
+              {.remedy = "give at least 1 of each"});
+}
+
+uint64_t Feed::steps() const { return divide_up(options_.samples, options_.batch); }
+
+std::unique_ptr<Loader<StepFeed>> Feed::steps_from(uint64_t from) const {
+  return std::make_unique<Loader<StepFeed>>([this](uint64_t step) { return make(step); }, from,
+                                            steps(), options_.workers, kStepsAhead);
+}
+
+StepFeed Feed::make(uint64_t step) const {
+  const Range samples{step * options_.batch,
+                      std::min((step + 1) * options_.batch, options_.samples)};
+  const uint64_t count = divide_up(samples.size(), options_.micro_batch);
+  const auto ranks = static_cast<uint64_t>(options_.ranks);
+  const Range own = even_part(count, static_cast<uint64_t>(options_.rank), ranks);
+  StepFeed feed{.passes = divide_up(count, ranks), .samples = samples.size()};
+  for (uint64_t micro_batch = own.begin; micro_batch < own.end; ++micro_batch) {
+    Batch& batch = feed.own.emplace_back();
+    batch.first_sample = samples.begin + micro_batch * options_.micro_batch;
+    const uint64_t end = std::min(batch.first_sample + options_.micro_batch, samples.end);
+    for (uint64_t index = batch.first_sample; index < end; ++index) {
+      const Sample sample = sampler_.sample(index);
+      sets_[sample.data_set]->add(sample.example, sample.epoch, batch);
+    }
+  }
+  return feed;
+}
+
+StepFeed Feed::validation(uint64_t max_samples) const {
+  // (data set, example), every data set by its size.
+  std::vector<std::pair<size_t, uint64_t>> chosen;
+  uint64_t all = 0;
+  for (const DataSet* set : sets_) all += set->validation_size();
+  const uint64_t wanted = std::min(all, max_samples);
+  for (size_t set = 0; set < sets_.size(); ++set) {
+    const uint64_t size = sets_[set]->validation_size();
+    const uint64_t share = all == wanted ? size : std::max<uint64_t>(1, wanted * size / all);
+    for (uint64_t i = 0; i < std::min(share, size); ++i) {
+      chosen.emplace_back(set, i * size / std::min(share, size));
+    }
+  }
+  const uint64_t count = divide_up(chosen.size(), options_.micro_batch);
+  const auto ranks = static_cast<uint64_t>(options_.ranks);
+  const Range own = even_part(count, static_cast<uint64_t>(options_.rank), ranks);
+  StepFeed feed{.passes = divide_up(count, ranks), .samples = chosen.size()};
+  for (uint64_t micro_batch = own.begin; micro_batch < own.end; ++micro_batch) {
+    Batch& batch = feed.own.emplace_back();
+    const uint64_t first = micro_batch * options_.micro_batch;
+    const uint64_t end = std::min<uint64_t>(first + options_.micro_batch, chosen.size());
+    for (uint64_t i = first; i < end; ++i) {
+      sets_[chosen[i].first]->add_validation(chosen[i].second, batch);
+    }
+  }
+  return feed;
+}
+
+}  // namespace tutti::training

@@ -1,0 +1,68 @@
+// Which samples a step takes, how they are cut into micro-batches, and which rank computes which.
+//
+//   samples of a step  | 0 1 2 3 | 4 5 6 7 | 8 9 10 11 | 12 13 |     micro-batches of 4
+//   2 ranks            |----- rank 0 ------|------ rank 1 -----|     2 passes each
+//
+// Pure arithmetic on sample numbers: whatever the number of ranks, a micro-batch has the same
+// samples, the same shapes and so the same bits.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "training/data/data_set.h"
+#include "training/data/loader.h"
+#include "training/data/sampler.h"
+
+namespace tutti::training {
+
+// A range of samples or micro-batches.
+struct Range {
+  uint64_t begin = 0;
+  uint64_t end = 0;
+  uint64_t size() const { return end - begin; }
+  bool operator==(const Range&) const = default;
+};
+
+// Part `part` of `parts` of [0, count): sizes differ by at most 1, and may be 0.
+Range even_part(uint64_t count, uint64_t part, uint64_t parts);
+
+struct FeedOptions {
+  uint64_t batch = 32;        // samples a step, over all ranks
+  uint64_t micro_batch = 8;   // samples of one forward and backward pass
+  uint64_t samples = 0;       // of the whole run: the last step may be smaller
+  uint64_t seed = 1;
+  int rank = 0;
+  int ranks = 1;
+  int workers = 1;  // threads that make batches ahead; 0: when they are needed
+  std::vector<double> weights;  // of several data sets; empty: by their sizes
+};
+
+// What one rank computes in one step.
+struct StepFeed {
+  std::vector<Batch> own;
+  uint64_t passes = 0;   // the most micro-batches that any rank has
+  uint64_t samples = 0;  // of all ranks together
+};
+
+class Feed {
+ public:
+  // `sets` outlive it. Throws Error(invalid_argument) for options that make no sense.
+  Feed(std::vector<const DataSet*> sets, const FeedOptions& options);
+
+  uint64_t steps() const;  // of the whole run
+  // Steps [from, steps()) in order, made in the background.
+  std::unique_ptr<Loader<StepFeed>> steps_from(uint64_t from) const;
+  // Evenly spread over what is held out, at most max_samples; this rank's part of them.
+  StepFeed validation(uint64_t max_samples) const;
+
+ private:
+  StepFeed make(uint64_t step) const;
+
+  std::vector<const DataSet*> sets_;
+  FeedOptions options_;
+  Sampler sampler_;
+};
+
+}  // namespace tutti::training

@@ -1,0 +1,133 @@
+#include "training/snapshot.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "training/checkpoint/checkpoint.h"
+#include "training/checkpoint/save.h"
+
+namespace tutti::training {
+namespace {
+
+constexpr const char* kScaler = "loss_scaler";
+
+Tensor as_row(std::span<float> values) {
+  return tensor_at(values.data(), DType::f32, 1, std::ssize(values));
+}
+
+// Texts of any length, gathered on rank 0.
+std::vector<std::string> gather_texts(Communicator& communicator, const std::string& own) {
+  std::vector<uint64_t> sizes(static_cast<size_t>(communicator.size()));
+  const uint64_t size = own.size();
+  communicator.all_gather({&size, 1, DType::u64}, {sizes.data(), sizes.size(), DType::u64});
+  const uint64_t longest = *std::ranges::max_element(sizes);
+  std::vector<char> padded(longest), all(longest * sizes.size());
+  std::ranges::copy(own, padded.begin());
+  communicator.all_gather({padded.data(), longest, DType::u8}, {all.data(), all.size(), DType::u8});
+  std::vector<std::string> texts;
+  for (size_t rank = 0; rank < sizes.size(); ++rank) {
+    texts.emplace_back(all.data() + rank * longest, sizes[rank]);
+  }
+  return texts;
+}
+
+Group group_of(Communicator& communicator) {
+  return {.rank = communicator.rank(),
+          .size = communicator.size(),
+          .gather_to_first =
+              [&communicator](const std::string& text) {
+                std::vector<std::string> texts = gather_texts(communicator, text);
+                if (communicator.rank() != 0) texts.clear();
+                return texts;
+              },
+          .from_first =
+              [&communicator](const std::string& text) {
+                return gather_texts(communicator, text).front();
+              }};
+}
+
+// With plain data parallelism every rank has everything: the first one saves it.
+bool saves(const Replica& replica, Communicator& communicator) {
+  return replica.sharded() || communicator.rank() == 0;
+}
+
+void load_kind(Replica& replica, const TensorSource& source, size_t kind) {
+  for (const OwnedPiece& piece : replica.owned()) {
+    const std::string name = replica.kinds()[kind] + "." + piece.spec->name;
+    const TensorInfo* info = source.find(name);
+    if (info == nullptr || info->shape != piece.spec->shape) {
+      throw Error(ErrorCode::invalid_argument,
+                  cat("the checkpoint's tensor ", name, info == nullptr ? " is missing"
+                                                                       : " has another shape"),
+                  {.cause = "it was saved from another model or with another optimizer",
+                   .remedy = "give the options with which it was trained"});
+    }
+    source.read(name, piece.piece.first, as_row(replica.values_of(piece, kind)));
+  }
+}
+
+}  // namespace
+
+void save_snapshot(Replica& replica, const Model& model, const std::string& directory,
+                   int64_t step, nlohmann::json state, int keep) {
+  Communicator& communicator = replica.communicator();
+  std::vector<TensorPiece> pieces;
+  if (saves(replica, communicator)) {
+    const std::vector<std::string> kinds = replica.kinds();
+    for (size_t kind = 0; kind < kinds.size(); ++kind) {
+      for (const OwnedPiece& piece : replica.owned()) {
+        pieces.push_back({kinds[kind] + "." + piece.spec->name, piece.spec->shape,
+                          piece.piece.first, as_row(replica.values_of(piece, kind))});
+      }
+    }
+  }
+  state["step"] = step;
+  if (replica.scaler()) {
+    const LossScaler::State& scaler = replica.scaler()->state();
+    state[kScaler] = {{"scale", scaler.scale},
+                      {"good_steps", scaler.good_steps},
+                      {"overflows_left", scaler.overflows_left}};
+  }
+  save_checkpoint({.directory = directory,
+                   .step = step,
+                   .model = model.description(),
+                   .state = std::move(state),
+                   .keep = keep},
+                  pieces, group_of(communicator));
+}
+
+nlohmann::json load_snapshot(Replica& replica, const Model& model, const std::string& directory) {
+  const Checkpoint checkpoint = Checkpoint::open(directory);
+  const Manifest& manifest = checkpoint.manifest();
+  if (manifest.model != model.description()) {
+    throw Error(ErrorCode::invalid_argument,
+                cat("the checkpoint is of another model: ", manifest.model),
+                {.where = checkpoint.path(),
+                 .cause = cat("the options given here make ", model.description()),
+                 .remedy = "give the model's options as they were when it was saved"});
+  }
+  for (size_t kind = 0; kind < replica.kinds().size(); ++kind) load_kind(replica, checkpoint, kind);
+  if (replica.scaler() && manifest.state.contains(kScaler)) {
+    const nlohmann::json& scaler = manifest.state[kScaler];
+    replica.scaler()->restore({scaler.at("scale").get<double>(),
+                               scaler.at("good_steps").get<int64_t>(),
+                               scaler.at("overflows_left").get<int>()});
+  }
+  replica.publish();
+  return manifest.state;
+}
+
+void load_parameters(Replica& replica, const TensorSource& source, const std::string& path) {
+  try {
+    load_kind(replica, source, 0);
+  } catch (const Error& error) {
+    throw Error(error.code(), error.what(), {.where = path});
+  }
+  replica.publish();
+}
+
+}  // namespace tutti::training

@@ -1,0 +1,84 @@
+// The loop: from data to a trained model, with progress, validation, checkpoints and a trace.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "collectives/communicator.h"
+#include "training/data/data_set.h"
+#include "training/optimizers/schedule.h"
+#include "training/replica.h"
+
+namespace tutti::training {
+
+enum class OptimizerKind { adamw, sgd, lamb, lars };
+enum class Compression { none, bf16, f16, powersgd };
+
+struct TrainOptions {
+  // The run: steps of `batch` samples over all ranks, in micro-batches.
+  uint64_t samples = 0;
+  uint64_t batch = 32;
+  uint64_t micro_batch = 8;
+  uint64_t seed = 1;
+  int workers = 1;
+  std::vector<double> data_weights;
+
+  OptimizerKind optimizer = OptimizerKind::adamw;
+  LearningRateSchedule schedule;  // its peak is the learning rate; total_steps is filled in
+  double weight_decay = 0.01;
+  double momentum = 0.9;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+
+  ReplicaOptions replica;
+  Compression compression = Compression::none;
+  int compression_rank = 4;  // of PowerSGD
+
+  uint64_t validate_every = 0;  // steps; 0: at the end only
+  uint64_t validation_samples = 65536;
+
+  std::string checkpoint;         // a directory; empty: none
+  uint64_t checkpoint_every = 0;  // steps; 0: at the end only
+  int keep = 2;
+  bool resume = false;
+  std::string initial;  // a safetensors file with parameters to start from
+  std::string trace;    // a file for Chrome's trace format
+};
+
+struct StepReport {
+  uint64_t step = 0;  // from 1
+  uint64_t steps = 0;
+  StepResult result;
+  double learning_rate = 0;
+  double samples_per_second = 0;   // over all ranks, since training began here
+  double flops_per_second = 0;     // of the model, over all ranks
+  double waiting_share = 0;        // of this rank's time so far, waiting for communication
+  double bytes_sent = 0;           // by this rank in this step
+  std::optional<Evaluation> validation;
+  MemoryReport memory;
+  std::chrono::nanoseconds elapsed{0};
+};
+
+struct TrainResult {
+  Evaluation validation;
+  double samples_per_second = 0;
+  double waiting_share = 0;
+  MemoryReport memory;
+  uint64_t resumed_at = 0;  // the step that was loaded; 0: none
+};
+
+// Collective: every rank calls it with the same data and options. Losses are the same on every
+// rank, bit for bit. `on_step` is called after each step, on every rank. Throws Error(mismatch) on
+// all ranks when their data, model or options differ, and what Replica and checkpoints throw.
+TrainResult train(Communicator communicator, Model& model,
+                  const std::vector<const DataSet*>& data, const TrainOptions& options,
+                  const std::function<void(const StepReport&)>& on_step);
+
+std::unique_ptr<Optimizer> make_optimizer(const TrainOptions& options);
+
+}  // namespace tutti::training

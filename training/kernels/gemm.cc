@@ -2,10 +2,12 @@
 
 #include <array>
 #include <compare>
+#include <cstring>
 #include <string>
 #include <vector>
 
 #include "base/text.h"
+#include "training/kernels/elementwise.h"
 #include "training/kernels/loops.h"
 #include "training/kernels/onednn.h"
 
@@ -106,6 +108,17 @@ void gemm_by_f32(ConstTensor a, Transpose transpose_a, ConstTensor b, Transpose 
   for (int64_t row = 0; row < c.rows; ++row) narrow(wide.at(row, 0), c.at(row, 0), c.cols);
 }
 
+// A product without terms (oneDNN leaves c as it is, BLAS refuses the strides).
+void set_rows(Tensor c, ConstTensor bias) {
+  for (int64_t row = 0; row < c.rows; ++row) {
+    if (bias.empty()) {
+      std::memset(c.at(row, 0), 0, c.row_range(row, 1).bytes());
+    } else {
+      convert(bias, c.row_range(row, 1));
+    }
+  }
+}
+
 }  // namespace
 
 void gemm(ConstTensor a, Transpose transpose_a, ConstTensor b, Transpose transpose_b, Tensor c,
@@ -131,9 +144,11 @@ void gemm(ConstTensor a, Transpose transpose_a, ConstTensor b, Transpose transpo
                      !(key.bias && key.accumulate),
                  "gemm");
   if (key.m == 0 || key.n == 0 || (key.k == 0 && key.accumulate)) return;
+  if (key.k == 0) return set_rows(c, bias);
   if (a.dtype == DType::f64) return product_f64(key, a, b, c, bias);
-  if (!onednn::computes_in(a.dtype))
+  if (!onednn::computes_in(a.dtype)) {
     return gemm_by_f32(a, transpose_a, b, transpose_b, c, mode, bias);
+  }
   onednn::run(key, make_product, describe, [&](onednn::Primitive& primitive) {
     primitive.run({{DNNL_ARG_SRC, a.data},
                    {DNNL_ARG_WEIGHTS, b.data},

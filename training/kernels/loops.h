@@ -58,7 +58,7 @@ struct Loops {
                      int64_t rows, int64_t cols, double epsilon);
   void (*layer_norm_backward)(const void* x, const void* gain, const void* dy,
                               const void* statistics, void* dx, int64_t rows, int64_t cols);
-  // Adds to gain_values and bias_values; either may be null.
+  // Adds to gain_values and bias_values.
   void (*layer_norm_gradients)(const void* x, const void* dy, const void* statistics,
                                void* gain_values, void* bias_values, int64_t rows, int64_t cols);
   void (*rms_norm)(const void* x, const void* gain, void* y, void* statistics, int64_t rows,

@@ -1,7 +1,8 @@
 // Residual networks for small images (He et al.: Deep residual learning for image recognition,
 // 2016, section 4.2).
 //
-//   images -> [stem: conv 3x3, bn, relu] -> [layer1.0] ... [layerN.n] -> [head: mean of each channel,
+//   images -> [stem: conv 3x3, bn, relu] -> [layer1.0] ... [layerN.n] -> [head: mean of each
+//   channel,
 //                                                                        linear, loss]
 //   block:  relu(bn2(conv2(relu(bn1(conv1(x))))) + shortcut(x))
 //

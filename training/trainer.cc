@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <filesystem>
+#include <bit>
+#include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include "base/error.h"
@@ -26,19 +28,56 @@ double seconds(std::chrono::nanoseconds duration) {
   return std::chrono::duration<double>(duration).count();
 }
 
-// Equal on all ranks if they are about to train the same model on the same data.
+class Fingerprint {
+ public:
+  template <typename... Values>
+  void add(const Values&... values) {
+    (mix(values), ...);
+  }
+  uint64_t value() const { return hash_; }
+
+ private:
+  template <typename Value>
+  void mix(const Value& value) {
+    if constexpr (std::is_convertible_v<Value, std::string_view>) {
+      for (const char character : std::string_view(value)) mix(character);
+      mix('\0');
+    } else if constexpr (std::is_floating_point_v<Value>) {
+      mix(std::bit_cast<uint64_t>(static_cast<double>(value)));
+    } else {
+      hash_ = mix_bits(hash_ + static_cast<uint64_t>(value) + 1);
+    }
+  }
+
+  uint64_t hash_ = 0;
+};
+
+// Equal on all ranks if they are about to train the same model on the same data, with the same
+// calls to each other.
 uint64_t fingerprint(const Model& model, const std::vector<const DataSet*>& data,
                      const TrainOptions& options) {
-  const std::string settings =
-      cat(model.description(), ' ', options.samples, ' ', options.batch, ' ', options.micro_batch,
-          ' ', options.seed, ' ', static_cast<int>(options.optimizer), ' ', options.schedule.peak,
-          ' ', options.schedule.warmup_steps, ' ', options.weight_decay, ' ',
-          options.replica.storage.stage, ' ', static_cast<int>(options.replica.storage.dtype), ' ',
-          options.replica.storage.bucket_elements, ' ', options.checkpoint, ' ', options.resume);
-  uint64_t hash = 0;
-  for (const DataSet* set : data) hash = mix_bits(hash + set->fingerprint());
-  for (const char character : settings) hash = mix_bits(hash + static_cast<uint8_t>(character));
-  return hash;
+  Fingerprint print;
+  print.add(model.description());
+  for (const DataSet* set : data) print.add(set->fingerprint());
+  for (const double weight : options.data_weights) print.add(weight);
+  print.add(options.samples, options.batch, options.micro_batch, options.seed);
+  const LearningRateSchedule& schedule = options.schedule;
+  print.add(schedule.decay, schedule.peak, schedule.warmup_steps, schedule.final_fraction);
+  print.add(options.optimizer, options.weight_decay, options.momentum, options.beta1,
+            options.beta2);
+  const ReplicaOptions& replica = options.replica;
+  print.add(replica.seed, replica.runner.seed, replica.clip.value_or(0),
+            replica.stochastic_rounding);
+  const LossScalerOptions scaling = replica.loss_scaling.value_or(LossScalerOptions{});
+  print.add(replica.loss_scaling.has_value(), scaling.initial_scale, scaling.growth,
+            scaling.backoff, scaling.growth_interval, scaling.hysteresis, scaling.smallest_scale);
+  const StorageOptions& storage = replica.storage;
+  print.add(storage.stage, storage.dtype, storage.bucket_elements, storage.first_bucket_elements);
+  print.add(replica.data_parallel.overlap, replica.data_parallel.allow_unused, options.compression,
+            options.compression_rank);
+  print.add(options.validate_every, options.validation_samples, options.checkpoint,
+            options.checkpoint_every, options.resume, options.initial);
+  return print.value();
 }
 
 void check_same_everywhere(Communicator& communicator, uint64_t fingerprint) {
@@ -124,10 +163,10 @@ Evaluation Run::validate() {
 
 void Run::save(uint64_t step) {
   if (options_.checkpoint.empty()) return;
-  save_snapshot(replica_, model_, options_.checkpoint, static_cast<int64_t>(step),
-                {{"samples", std::min(step * options_.batch, options_.samples)},
-                 {"seed", options_.seed}},
-                options_.keep);
+  save_snapshot(
+      replica_, model_, options_.checkpoint, static_cast<int64_t>(step),
+      {{"samples", std::min(step * options_.batch, options_.samples)}, {"seed", options_.seed}},
+      options_.keep);
 }
 
 void Run::measure(StepReport& report, Clock::time_point start, uint64_t samples) const {
@@ -186,8 +225,7 @@ std::unique_ptr<Optimizer> make_optimizer(const TrainOptions& options) {
       return std::make_unique<AdamW>(AdamWOptions{
           .moments = {.beta1 = options.beta1, .beta2 = options.beta2}, .weight_decay = decay});
     case OptimizerKind::sgd:
-      return std::make_unique<Sgd>(
-          SgdOptions{.momentum = options.momentum, .weight_decay = decay});
+      return std::make_unique<Sgd>(SgdOptions{.momentum = options.momentum, .weight_decay = decay});
     case OptimizerKind::lamb:
       return std::make_unique<Lamb>(
           LambOptions{.moments = {.beta1 = options.beta1, .beta2 = options.beta2, .epsilon = 1e-6},
@@ -199,8 +237,8 @@ std::unique_ptr<Optimizer> make_optimizer(const TrainOptions& options) {
   throw Error(ErrorCode::internal, "unknown optimizer");
 }
 
-TrainResult train(Communicator communicator, Model& model,
-                  const std::vector<const DataSet*>& data, const TrainOptions& options,
+TrainResult train(Communicator communicator, Model& model, const std::vector<const DataSet*>& data,
+                  const TrainOptions& options,
                   const std::function<void(const StepReport&)>& on_step) {
   check_same_everywhere(communicator, fingerprint(model, data, options));
   return Run(communicator, model, data, options).train(on_step);

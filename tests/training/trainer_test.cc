@@ -1,0 +1,375 @@
+// Training from data to a checkpoint and back, on ranks that are threads.
+#include "training/trainer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <memory>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "tests/support/ranks.h"
+#include "tests/training/data/folder.h"
+#include "tests/training/support/tiny_run.h"
+#include "training/checkpoint/checkpoint.h"
+#include "training/checkpoint/exchange.h"
+#include "training/models/gpt.h"
+
+namespace tutti::training {
+namespace {
+
+using testing::Deterministic;
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::relative_difference;
+using ::testing::SizeIs;
+using tutti::testing::run_ranks;
+using tutti::testing::run_ranks_catching;
+
+constexpr uint64_t kBatch = 6;
+
+TrainOptions options_of(uint64_t steps, int stage = 0, DType dtype = DType::f32) {
+  TrainOptions options;
+  options.samples = steps * kBatch;
+  options.batch = kBatch;
+  options.micro_batch = 2;
+  options.schedule = {.peak = 3e-3, .warmup_steps = 3};
+  options.replica.storage = {.stage = stage, .dtype = dtype, .bucket_elements = 1 << 13};
+  if (dtype == DType::f16) {
+    options.replica.loss_scaling = {.initial_scale = 0x1p20, .growth_interval = 3};
+  }
+  options.replica.clip = 1;
+  options.validation_samples = 10;
+  return options;
+}
+
+// What one rank saw.
+struct Outcome {
+  std::vector<uint64_t> steps;
+  std::vector<double> losses;
+  double validation = 0;
+  uint64_t resumed_at = 0;
+
+  bool operator==(const Outcome&) const = default;
+};
+
+using OnStep = std::function<void(const StepReport&)>;
+
+Outcome train_as_rank(const Job& job, const TrainOptions& options, const OnStep& on_step = {},
+                      const GptConfig& config = testing::tiny_gpt()) {
+  Gpt model(config);
+  const std::unique_ptr<DataSet> data = testing::tiny_data();
+  Outcome outcome;
+  const TrainResult result =
+      train(Communicator::init(job), model, {data.get()}, options, [&](const StepReport& report) {
+        outcome.steps.push_back(report.step);
+        outcome.losses.push_back(report.result.loss);
+        if (on_step) on_step(report);
+      });
+  outcome.validation = result.validation.loss;
+  outcome.resumed_at = result.resumed_at;
+  return outcome;
+}
+
+// All ranks must see the same.
+Outcome train_on(int ranks, const TrainOptions& options) {
+  std::vector<Outcome> outcomes(static_cast<size_t>(ranks));
+  run_ranks(ranks, [&](const Job& job) {
+    outcomes[static_cast<size_t>(job.rank)] = train_as_rank(job, options);
+  });
+  EXPECT_THAT(outcomes, Each(outcomes.front()));
+  return outcomes.front();
+}
+
+// --- ranks ---
+
+TEST(Trainer, EveryNumberOfRanksTrainsTheSameModel) {
+  for (const OptimizerKind optimizer : {OptimizerKind::adamw, OptimizerKind::sgd}) {
+    TrainOptions options = options_of(20);
+    options.optimizer = optimizer;
+    if (optimizer == OptimizerKind::sgd) options.schedule.peak = 0.1;
+    const Outcome alone = train_on(1, options);
+    ASSERT_THAT(alone.losses, SizeIs(20));
+    EXPECT_NEAR(alone.losses.front(), std::log(256), 0.1) << "nothing is known at first";
+    EXPECT_LT(alone.losses.back(), 0.9 * alone.losses.front());
+    EXPECT_LT(alone.validation, 0.9 * alone.losses.front());
+    for (const int ranks : {2, 3, 4}) {
+      const Outcome shared = train_on(ranks, options);
+      EXPECT_LT(relative_difference(shared.losses, alone.losses), 1e-5) << ranks;
+      EXPECT_NEAR(shared.validation, alone.validation, 1e-5 * alone.validation) << ranks;
+    }
+  }
+}
+
+TEST(Trainer, MoreRanksThanMicroBatches) {
+  TrainOptions options = options_of(5);
+  options.batch = 3;
+  options.samples = 13;  // the last step has but one
+  const Outcome alone = train_on(1, options);
+  EXPECT_THAT(alone.losses, SizeIs(5));
+  EXPECT_LT(relative_difference(train_on(3, options).losses, alone.losses), 1e-5);
+}
+
+TEST(Trainer, SameSeedSameBitsAndAnotherSeedOthers) {
+  TrainOptions options = options_of(5);
+  const Outcome first = train_on(2, options);
+  EXPECT_EQ(train_on(2, options), first);
+  options.seed = 2;
+  EXPECT_NE(train_on(2, options), first);
+}
+
+TEST(Trainer, ValidatesWhenItIsTold) {
+  TrainOptions options = options_of(5);
+  options.validate_every = 2;
+  std::vector<uint64_t> validated;
+  run_ranks(1, [&](const Job& job) {
+    train_as_rank(job, options, [&](const StepReport& report) {
+      if (report.validation) validated.push_back(report.step);
+    });
+  });
+  EXPECT_THAT(validated, ElementsAre(2, 4));
+}
+
+// --- mistakes ---
+
+bool says(const Error& error, ErrorCode code, const std::string& said) {
+  return error.code() == code && std::string(error.what()).find(said) != std::string::npos;
+}
+
+// Found together: every rank must say it.
+void expect_refused_by_all(int ranks, const std::function<void(const Job&)>& body, ErrorCode code,
+                           const std::string& said) {
+  for (const std::optional<Error>& error : run_ranks_catching(ranks, body)) {
+    ASSERT_TRUE(error);
+    EXPECT_TRUE(says(*error, code, said)) << error->what();
+  }
+}
+
+// Found by each rank for itself: the first one to give up may keep others from getting there.
+void expect_refused(const std::function<void(const Job&)>& body, const std::string& said) {
+  int found = 0;
+  for (const std::optional<Error>& error : run_ranks_catching(2, body)) {
+    ASSERT_TRUE(error);
+    if (error->code() == ErrorCode::aborted) continue;
+    EXPECT_TRUE(says(*error, ErrorCode::invalid_argument, said)) << error->what();
+    ++found;
+  }
+  EXPECT_GE(found, 1) << said;
+}
+
+TEST(Trainer, RanksWithOtherOptionsAreFoundOut) {
+  for (const auto change : std::vector<void (*)(TrainOptions&)>{
+           [](TrainOptions& options) { options.seed = 7; },
+           [](TrainOptions& options) { options.micro_batch = 1; },
+           [](TrainOptions& options) { options.beta2 = 0.9; },
+           [](TrainOptions& options) { options.replica.clip.reset(); },
+           [](TrainOptions& options) { options.schedule.peak += 1e-12; },
+           [](TrainOptions& options) { options.replica.data_parallel.overlap = false; },
+           [](TrainOptions& options) { options.replica.storage.stage = 1; }}) {
+    expect_refused_by_all(
+        3,
+        [&](const Job& job) {
+          TrainOptions options = options_of(2);
+          if (job.rank == 1) change(options);
+          train_as_rank(job, options);
+        },
+        ErrorCode::mismatch, "the ranks do not train the same model");
+  }
+}
+
+TEST(Trainer, RanksWithAnotherModelOrOtherDataAreFoundOut) {
+  expect_refused_by_all(
+      2,
+      [&](const Job& job) {
+        GptConfig config = testing::tiny_gpt();
+        config.layers += job.rank;
+        train_as_rank(job, options_of(2), {}, config);
+      },
+      ErrorCode::mismatch, "their data or training options differ");
+  expect_refused_by_all(
+      2,
+      [&](const Job& job) {
+        Gpt model(testing::tiny_gpt());
+        std::vector<uint8_t> bytes(1000, static_cast<uint8_t>('a' + job.rank));
+        const TokenWindows data(Tokens(split_text(std::move(bytes))), testing::kTinyContext, 1);
+        train(Communicator::init(job), model, {&data}, options_of(2), [](const StepReport&) {});
+      },
+      ErrorCode::mismatch, "their data or training options differ");
+}
+
+TEST(Trainer, ADivergedLossIsAnErrorOfAllRanks) {
+  TrainOptions options = options_of(20);
+  options.optimizer = OptimizerKind::sgd;
+  options.schedule.peak = 1e30;
+  options.replica.clip.reset();
+  expect_refused_by_all(
+      2, [&](const Job& job) { train_as_rank(job, options); }, ErrorCode::invalid_argument,
+      "is not finite");
+}
+
+TEST(Trainer, OptionsThatMakeNoSenseAreNamed) {
+  const auto refused = [](auto change, const std::string& said) {
+    TrainOptions options = options_of(2);
+    change(options);
+    expect_refused([&](const Job& job) { train_as_rank(job, options); }, said);
+  };
+  refused([](TrainOptions& o) { o.batch = 0; }, "steps of 0 samples");
+  refused([](TrainOptions& o) { o.micro_batch = 0; }, "micro-batches of 0");
+  refused([](TrainOptions& o) { o.beta1 = 1; }, "beta1");
+  refused([](TrainOptions& o) { o.replica.storage.stage = 4; }, "ZeRO stage 4");
+  refused([](TrainOptions& o) { o.replica.storage.dtype = DType::i32; }, "i32");
+  refused([](TrainOptions& o) { o.replica.storage.bucket_elements = 0; }, "buckets of 0 elements");
+  refused([](TrainOptions& o) { o.data_weights = {1, 2}; }, "1 data sets were given");
+}
+
+// --- checkpoints ---
+
+class Checkpoints : public FolderTest {
+ protected:
+  // All tensors of the latest checkpoint: model and optimizer.
+  std::vector<std::vector<float>> tensors(const std::string& directory) const {
+    const Checkpoint checkpoint = Checkpoint::open(path(directory));
+    std::vector<std::vector<float>> tensors;
+    for (const std::string& name : checkpoint.names()) {
+      std::vector<float>& values =
+          tensors.emplace_back(static_cast<size_t>(checkpoint.find(name)->count()));
+      checkpoint.read(name, 0, tensor_at(values.data(), DType::f32, 1, std::ssize(values)));
+    }
+    return tensors;
+  }
+
+  TrainOptions saving(TrainOptions options, const std::string& directory) const {
+    options.checkpoint = path(directory);
+    return options;
+  }
+
+  const Deterministic deterministic_;
+};
+
+class Stages : public Checkpoints,
+               public ::testing::WithParamInterface<std::tuple<int, DType, double>> {};
+
+INSTANTIATE_TEST_SUITE_P(Zero, Stages,
+                         ::testing::Values(std::tuple(0, DType::f32, 0.0),
+                                           std::tuple(1, DType::bf16, 0.1),
+                                           std::tuple(2, DType::f16, 0.0),
+                                           std::tuple(3, DType::f32, 0.1),
+                                           std::tuple(3, DType::f16, 0.1)));
+
+TEST_P(Stages, AnInterruptedRunResumesToTheSameBits) {
+  const auto [stage, dtype, dropout] = GetParam();
+  GptConfig model = testing::tiny_gpt();
+  model.dropout = dropout;
+  const TrainOptions options = options_of(10, stage, dtype);
+  const auto train_as = [&](const TrainOptions& how, const OnStep& on_step = {}) {
+    Outcome first;
+    run_ranks(2, [&](const Job& job) {
+      const Outcome outcome = train_as_rank(job, how, on_step, model);
+      if (job.rank == 0) first = outcome;
+    });
+    return first;
+  };
+  const Outcome whole = train_as(saving(options, "whole"));
+
+  TrainOptions cut = saving(options, "cut");
+  cut.checkpoint_every = 5;
+  EXPECT_THROW(train_as(cut,
+                        [](const StepReport& report) {
+                          if (report.step == 7) throw Error(ErrorCode::system, "power cut");
+                        }),
+               Error);
+  cut.resume = true;
+  const Outcome resumed = train_as(cut);
+  EXPECT_EQ(resumed.resumed_at, 5u);
+  EXPECT_THAT(resumed.steps, ElementsAre(6, 7, 8, 9, 10));
+  EXPECT_EQ(resumed.losses, std::vector<double>(whole.losses.begin() + 5, whole.losses.end()));
+  EXPECT_EQ(resumed.validation, whole.validation);
+  EXPECT_TRUE(tensors("cut") == tensors("whole"));
+}
+
+TEST_F(Checkpoints, LoadAtAnyNumberOfRanksInAnyStage) {
+  TrainOptions options = options_of(5, 3);
+  options.schedule.decay = LearningRateSchedule::Decay::constant;
+  train_on(4, saving(options, "four"));
+  const auto next = [&](int ranks, int stage) {
+    // Each goes on in a copy: the end of a run is saved.
+    const std::string copy = cat("copy-", ranks, "-", stage);
+    std::filesystem::copy(path("four"), path(copy), std::filesystem::copy_options::recursive);
+    TrainOptions more = saving(options_of(8, stage), copy);
+    more.schedule = options.schedule;
+    more.resume = true;
+    const Outcome outcome = train_on(ranks, more);
+    EXPECT_EQ(outcome.resumed_at, 5u);
+    EXPECT_THAT(outcome.losses, SizeIs(3));
+    return outcome.losses;
+  };
+  const std::vector<double> expected = next(4, 3);
+  for (const int ranks : {1, 2, 3}) {
+    for (const int stage : {0, 1, 2, 3}) {
+      const std::vector<double> losses = next(ranks, stage);
+      // The loss is a sum of the same numbers in double precision.
+      EXPECT_NEAR(losses.at(0), expected.at(0), 1e-14 * expected.at(0)) << ranks << " " << stage;
+      EXPECT_LT(relative_difference(losses, expected), 1e-5) << "optimizer state, too";
+    }
+  }
+}
+
+TEST_F(Checkpoints, AFinishedRunHasNothingToResume) {
+  TrainOptions options = saving(options_of(3), "done");
+  const Outcome outcome = train_on(2, options);
+  options.resume = true;
+  const Outcome again = train_on(2, options);
+  EXPECT_THAT(again.steps, SizeIs(0));
+  EXPECT_EQ(again.validation, outcome.validation);
+}
+
+TEST_F(Checkpoints, OfSomethingElseAreRefused) {
+  TrainOptions options = saving(options_of(2), "two");
+  train_on(2, options);
+  options.resume = true;
+  options.samples = 4 * kBatch;
+  const auto refused = [&](const TrainOptions& changed, const std::string& said,
+                           const GptConfig& model = testing::tiny_gpt()) {
+    expect_refused([&](const Job& job) { train_as_rank(job, changed, {}, model); }, said);
+  };
+  GptConfig deeper = testing::tiny_gpt();
+  deeper.layers = 3;
+  refused(options, "the checkpoint is of another model: gpt layers=2", deeper);
+  TrainOptions other = options;
+  other.optimizer = OptimizerKind::sgd;
+  refused(other, "tensor optimizer.momentum.");
+  other = options;
+  other.seed = 9;
+  refused(other, "resume with the batch and the seed");
+  other = options;
+  other.batch = 5;
+  refused(other, "resume with the batch and the seed");
+  refused(saving(options, "nowhere"), "nowhere");
+}
+
+TEST_F(Checkpoints, AreExportedToStartOthersFrom) {
+  TrainOptions options = saving(options_of(5), "five");
+  const Outcome trained = train_on(2, options);
+  export_safetensors(Checkpoint::open(path("five")), path("model.safetensors"));
+  TrainOptions fresh = options_of(5);
+  fresh.initial = path("model.safetensors");
+  fresh.replica.storage.stage = 3;
+  fresh.schedule.warmup_steps = 1000;
+  fresh.schedule.peak = 1e-9;  // it stays where it is
+  const Outcome again = train_on(3, fresh);
+  EXPECT_NEAR(again.validation, trained.validation, 1e-5);
+
+  GptConfig wider = testing::tiny_gpt();
+  wider.width = 64;
+  expect_refused([&](const Job& job) { train_as_rank(job, fresh, {}, wider); },
+                 "has another shape");
+}
+
+}  // namespace
+}  // namespace tutti::training

@@ -103,9 +103,7 @@ void expect_bucket_sizes(const std::vector<ParameterSpec>& specs, const Layout& 
   for (size_t b = 0; b < layout.buckets.size(); ++b) {
     const std::vector<int>& parameters = layout.buckets[b].parameters;
     ASSERT_FALSE(parameters.empty());
-    const auto unit_of = [&](int parameter) {
-      return specs[static_cast<size_t>(parameter)].unit;
-    };
+    const auto unit_of = [&](int parameter) { return specs[static_cast<size_t>(parameter)].unit; };
     if (options.bucket_per_unit) {
       for (const int parameter : parameters) {
         EXPECT_EQ(unit_of(parameter), unit_of(parameters.front()));

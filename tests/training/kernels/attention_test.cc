@@ -39,7 +39,8 @@ Result whole_softmax(const AttentionShape& shape, ConstTensor qkv) {
       for (int64_t key = 0; key <= query; ++key) {
         double score = 0;
         for (int64_t i = 0; i < shape.head_size; ++i) {
-          score += get(qkv, first + query, col + i) * get(qkv, first + key, shape.width() + col + i);
+          score +=
+              get(qkv, first + query, col + i) * get(qkv, first + key, shape.width() + col + i);
         }
         scores.push_back(score / std::sqrt(static_cast<double>(shape.head_size)));
       }
@@ -95,7 +96,7 @@ TEST(AttentionTest, GrowingAndHugeScores) {
   for (const double step : {0.5, 1e4, -1e4}) {
     HostTensor qkv(DType::f32, 300, 6);
     for (int64_t row = 0; row < 300; ++row) {
-      set(qkv, row, 0, 1);                               // query
+      set(qkv, row, 0, 1);                                // query
       set(qkv, row, 2, step * static_cast<double>(row));  // key
       set(qkv, row, 4, static_cast<double>(row + 1));     // value
       set(qkv, row, 5, static_cast<double>(row % 7));
@@ -111,8 +112,8 @@ TEST(AttentionTest, NoLaterRowChangesAnEarlierOne) {
   const Result before = run(shape, qkv);
   randomize(qkv.view().row_range(150, 50), 9);
   const Result after = run(shape, qkv);
-  EXPECT_TRUE(same_bits(before.output.view().row_range(0, 150),
-                        after.output.view().row_range(0, 150)));
+  EXPECT_TRUE(
+      same_bits(before.output.view().row_range(0, 150), after.output.view().row_range(0, 150)));
   for (int64_t row = 150; row < 200; ++row) {
     EXPECT_FALSE(
         same_bits(before.output.view().row_range(row, 1), after.output.view().row_range(row, 1)));

@@ -29,8 +29,8 @@ TEST(CrossEntropyTest, KnownLosses) {
   for (const DType type : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
     const double tolerance = type == DType::f64 ? 1e-15 : 1e-6;
     HostTensor logits(type, 3, 4);
-    assign(logits, std::vector<double>{0, 0, 0, 0,         // all alike: log 4
-                                       100, 0, 0, 0,       // sure and right
+    assign(logits, std::vector<double>{0, 0, 0, 0,          // all alike: log 4
+                                       100, 0, 0, 0,        // sure and right
                                        100, 0, 0, 100.0});  // wrong by 100, log 2 above that
     const Result result = run(logits, std::array{2, 0, 1});
     EXPECT_NEAR(result.losses[0], std::log(4), tolerance);
@@ -87,10 +87,9 @@ TEST(CrossEntropyTest, SmallTypesAreNearTheWideOne) {
     HostTensor gradient(type, 6, 129), wide_gradient(DType::f64, 6, 129);
     cross_entropy_backward(logits, targets, narrow_result.statistics, 8, gradient);
     cross_entropy_backward(wide, targets, wide_result.statistics, 8, wide_gradient);
-    EXPECT_LT(relative_distance(gradient, wide_gradient),
-              type == DType::f32    ? 1e-6
-              : type == DType::bf16 ? 0x1p-8
-                                    : 0x1p-11)
+    EXPECT_LT(relative_distance(gradient, wide_gradient), type == DType::f32    ? 1e-6
+                                                          : type == DType::bf16 ? 0x1p-8
+                                                                                : 0x1p-11)
         << name(type);
   }
 }

@@ -126,14 +126,12 @@ TEST(ElementwiseTest, Slopes) {
   const HostTensor other = random_tensor(DType::f64, 3, 33, 7, 2);
   HostTensor unused(DType::f64, 3, 33);
   expect_slope(gelu, gelu_backward);
-  expect_slope([&](ConstTensor x, Tensor y) { swiglu(x, other, y); },
-               [&](ConstTensor x, ConstTensor dy, Tensor dx) {
-                 swiglu_backward(x, other, dy, dx, unused);
-               });
-  expect_slope([&](ConstTensor x, Tensor y) { swiglu(other, x, y); },
-               [&](ConstTensor x, ConstTensor dy, Tensor dx) {
-                 swiglu_backward(other, x, dy, unused, dx);
-               });
+  expect_slope(
+      [&](ConstTensor x, Tensor y) { swiglu(x, other, y); },
+      [&](ConstTensor x, ConstTensor dy, Tensor dx) { swiglu_backward(x, other, dy, dx, unused); });
+  expect_slope(
+      [&](ConstTensor x, Tensor y) { swiglu(other, x, y); },
+      [&](ConstTensor x, ConstTensor dy, Tensor dx) { swiglu_backward(other, x, dy, unused, dx); });
 }
 
 TEST(ElementwiseTest, ReluBackwardPassesWhatWasPositive) {

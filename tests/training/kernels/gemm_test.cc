@@ -51,10 +51,10 @@ double tolerance_of(const Problem& p) {
 
 void check(const Problem& p) {
   SCOPED_TRACE(describe(p));
-  const HostTensor a = random_tensor(p.in, p.transpose_a ? p.k : p.m, p.transpose_a ? p.m : p.k, 1,
-                                     1, p.gap);
-  const HostTensor b = random_tensor(p.in, p.transpose_b ? p.n : p.k, p.transpose_b ? p.k : p.n, 2,
-                                     1, 2 * p.gap);
+  const HostTensor a =
+      random_tensor(p.in, p.transpose_a ? p.k : p.m, p.transpose_a ? p.m : p.k, 1, 1, p.gap);
+  const HostTensor b =
+      random_tensor(p.in, p.transpose_b ? p.n : p.k, p.transpose_b ? p.k : p.n, 2, 1, 2 * p.gap);
   const HostTensor bias = random_tensor(p.in, 1, p.n, 3);
   const HostTensor c = random_tensor(p.out, p.m, p.n, 4, 1, p.gap);
   const std::vector<double> before = doubles(c);
@@ -84,7 +84,7 @@ void check(const Problem& p) {
 void check_all(int64_t m, int64_t n, int64_t k) {
   using Mode = Problem::Mode;
   const std::vector<std::pair<DType, DType>> types = {
-      {DType::f64, DType::f64},   {DType::f32, DType::f32}, {DType::bf16, DType::bf16},
+      {DType::f64, DType::f64},  {DType::f32, DType::f32}, {DType::bf16, DType::bf16},
       {DType::bf16, DType::f32}, {DType::f16, DType::f16}, {DType::f16, DType::f32}};
   for (const auto& [in, out] : types) {
     for (const bool ta : {false, true}) {

@@ -142,8 +142,8 @@ std::map<std::string, Run> row_loops() {
       {"rope",
        [](const Loops& loops, const Case& c) {
          const int64_t head_size = c.cols / 2 * 2;
-         const HostTensor x = c.in(1), y = c.in(2), table = random_tensor(value_type(c.type), 2 * 3,
-                                                                         head_size / 2, 3);
+         const HostTensor x = c.in(1), y = c.in(2),
+                          table = random_tensor(value_type(c.type), 2 * 3, head_size / 2, 3);
          loops.rope(x.view().data, y.view().data, {kRows, c.cols, 1, head_size}, 3,
                     table.view().data, -1);
          return doubles(y);
@@ -155,9 +155,9 @@ std::map<std::string, Run> row_loops() {
          const HostTensor losses(DType::f64, 1, kRows), correct(DType::f64, 1, 1);
          const std::vector<int32_t> targets(kRows, static_cast<int32_t>(c.cols / 2));
          set(correct, 0, 0,
-             static_cast<double>(loops.cross_entropy(
-                 x.view().data, targets.data(), losses.view().values<double>().data(),
-                 statistics.view().data, kRows, c.cols)));
+             static_cast<double>(loops.cross_entropy(x.view().data, targets.data(),
+                                                     losses.view().values<double>().data(),
+                                                     statistics.view().data, kRows, c.cols)));
          loops.cross_entropy_backward(x.view().data, targets.data(), statistics.view().data,
                                       dx.view().data, kRows, c.cols, 0.3);
          return joined({losses, correct, statistics, dx});

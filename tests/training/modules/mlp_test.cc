@@ -43,8 +43,7 @@ TEST(MlpTest, Gradients) {
              std::vector<std::pair<int64_t, int64_t>>{{1, 1}, {5, 7}, {7, 33}}) {
           SCOPED_TRACE(::testing::Message() << rows << " x " << width << " by " << hidden);
           ParameterTable table;
-          const Mlp mlp(table, "m",
-                        {.width = width, .hidden = hidden, .kind = kind, .bias = bias});
+          const Mlp mlp(table, "m", {.width = width, .hidden = hidden, .kind = kind, .bias = bias});
           TestPass test;
           Mlp::Saved saved;
           const HostTensor x = random_tensor(DType::f64, rows, width, 3);

@@ -60,7 +60,8 @@ TEST(NormTest, Gradients) {
 TEST(NormTest, LargeMean) {
   ParameterTable table, wide_table;
   const Norm norm(table, "n", 64, NormKind::layer), wide(wide_table, "n", 64, NormKind::layer);
-  const BoundParameters parameters(table, DType::f32, 0), wide_parameters(wide_table, DType::f64, 0);
+  const BoundParameters parameters(table, DType::f32, 0),
+      wide_parameters(wide_table, DType::f64, 0);
   HostTensor x(DType::f32, 1, 64);
   for (int64_t i = 0; i < 64; ++i) set(x, 0, i, 10000 + static_cast<double>(i % 8) / 8);
   TestPass test(DType::f32);

@@ -26,8 +26,8 @@ TEST(RopeTest, EqualsComplexRotation) {
           const int64_t col = head * kSize + i;
           const std::complex<double> before(get(x, row, col), get(x, row, col + kHalf));
           const std::complex<double> after(get(y, row, col), get(y, row, col + kHalf));
-          const double angle = static_cast<double>(row % kContext) *
-                               std::pow(100, -static_cast<double>(i) / kHalf);
+          const double angle =
+              static_cast<double>(row % kContext) * std::pow(100, -static_cast<double>(i) / kHalf);
           const auto expected = before * std::polar(1.0, head < kHeads ? angle : 0);
           const double tolerance = type == DType::f64    ? 1e-14
                                    : type == DType::f32  ? 1e-6

@@ -98,8 +98,8 @@ TEST(SelfAttentionTest, RefusesHeadsThatDoNotDivideTheWidth) {
     EXPECT_THROW(SelfAttention(table, "a", {.width = 6, .heads = heads, .context = 3}), Error);
   }
   EXPECT_EQ(table.size(), 0);
-  EXPECT_THROW(
-      SelfAttention(table, "a", {.width = 9, .heads = 3, .context = 3, .rope = true}), Error);
+  EXPECT_THROW(SelfAttention(table, "a", {.width = 9, .heads = 3, .context = 3, .rope = true}),
+               Error);
 }
 
 }  // namespace

@@ -11,7 +11,7 @@
 namespace tutti::training::testing {
 namespace {
 
-constexpr double kNoise = 1e-11;  // what differences of doubles cannot tell from 0
+constexpr double kNoise = 1e-10;  // what differences of doubles cannot tell from 0
 
 double dot(ConstTensor a, ConstTensor b) {
   const std::vector<double> left = doubles(a), right = doubles(b);
@@ -23,7 +23,7 @@ double dot(ConstTensor a, ConstTensor b) {
 
 // Fourth order: (8 (f(h) - f(-h)) - (f(2h) - f(-2h))) / 12h
 double derivative(Tensor values, int64_t row, int64_t col, const std::function<double()>& loss) {
-  constexpr double kStep = 1.0 / 1024;
+  constexpr double kStep = 1.0 / 4096;
   const double value = get(values, row, col);
   const auto at = [&](double offset) {
     set(values, row, col, value + offset);

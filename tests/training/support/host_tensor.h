@@ -40,8 +40,8 @@ class HostTensor {
   Tensor view_;
 };
 
-HostTensor random_tensor(DType dtype, int64_t rows, int64_t cols, uint64_t stream,
-                         double limit = 1, int64_t gap = 0);
+HostTensor random_tensor(DType dtype, int64_t rows, int64_t cols, uint64_t stream, double limit = 1,
+                         int64_t gap = 0);
 // The same values, rounded to another type.
 HostTensor rounded_to(DType dtype, ConstTensor source);
 

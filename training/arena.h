@@ -25,7 +25,7 @@ class Arena {
   Arena& operator=(const Arena&) = delete;
 
   // The values are unspecified; rows are contiguous; the start is aligned to a cache line. Throws
-  // Error(out_of_memory) when the range is full.
+  // Error(invalid_argument) when the range is full.
   Tensor take(DType dtype, int64_t rows, int64_t cols);
 
   size_t mark() const { return used_; }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -29,12 +30,20 @@ class Unit {
   virtual bool backward_needs_nothing() const { return false; }
 };
 
+// State that training changes and gradients do not: running statistics.
+struct NamedBuffer {
+  std::string name;
+  std::span<float> values;  // the model's memory
+};
+
 class Model {
  public:
   virtual ~Model() = default;
 
   ParameterTable& parameters() { return parameters_; }
   const std::vector<std::unique_ptr<Unit>>& units() const { return units_; }
+  // Part of checkpoints; the addresses stay.
+  virtual std::vector<NamedBuffer> buffers() { return {}; }
   // Floating-point operations of forward and backward for one sample, recomputation not counted
   // (matrix products and attention; Narayanan et al. 2021, appendix).
   virtual double flops_per_sample() const = 0;

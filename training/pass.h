@@ -28,7 +28,7 @@ struct MicroBatch {
   uint64_t first_sample = 0;  // its number among all samples since training began
   // Language models: samples x context tokens, and as many (or one per sample) to predict.
   std::span<const int32_t> tokens;
-  // Images: samples x (channels * height * width), in [0, 1].
+  // Images: samples x (height * width * channels), in [0, 1].
   std::span<const float> images;
   std::span<const int32_t> targets;
 };

@@ -15,6 +15,7 @@
 #include "base/text.h"
 #include "tools/tutti/commands.h"
 #include "training/checkpoint/exchange.h"
+#include "training/checkpoint/json_text.h"
 #include "training/checkpoint/step_directory.h"
 
 namespace tutti::tool {
@@ -65,6 +66,12 @@ std::vector<Step> steps_of(const Options& options) {
   return steps;
 }
 
+// A file may be a stranger's: nothing of it may steer the terminal.
+std::string shown(const std::string& text) {
+  const std::string quoted = training::in_quotes(text);
+  return quoted.substr(1, quoted.size() - 2);
+}
+
 std::string shape_text(const std::vector<int64_t>& shape) {
   std::string text;
   for (const int64_t dimension : shape) text += cat(text.empty() ? "" : " x ", dimension);
@@ -89,10 +96,10 @@ void print_step(const Step& step, const std::string& latest, bool verified) {
 void print_tensors(const Checkpoint& checkpoint) {
   const Manifest& manifest = checkpoint.manifest();
   std::printf("\nstep %lld of %s\n%-48s %-5s %-18s %10s %7s\n",
-              static_cast<long long>(manifest.step), manifest.model.c_str(), "tensor", "type",
-              "shape", "size", "pieces");
+              static_cast<long long>(manifest.step), shown(manifest.model).c_str(), "tensor",
+              "type", "shape", "size", "pieces");
   for (const TensorEntry& tensor : manifest.tensors) {
-    std::printf("%-48s %-5s %-18s %10s %7zu\n", tensor.info.name.c_str(),
+    std::printf("%-48s %-5s %-18s %10s %7zu\n", shown(tensor.info.name).c_str(),
                 std::string(name(tensor.info.dtype)).c_str(), shape_text(tensor.info.shape).c_str(),
                 human_bytes(bytes_of(tensor.info)).c_str(), tensor.pieces.size());
   }

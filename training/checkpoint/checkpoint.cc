@@ -160,7 +160,7 @@ const SafetensorsFile& Checkpoint::whole_file(int index) const {
   const std::string piece = disagreement(manifest_, index, stored);
   if (!piece.empty()) {
     throw Error(ErrorCode::invalid_argument,
-                cat(path, " does not have ", quoted(piece), " as ", kManifestFile, " says"));
+                cat(path, " does not have ", in_quotes(piece), " as ", kManifestFile, " says"));
   }
   return file.emplace(std::move(stored));
 }

@@ -98,8 +98,8 @@ ImportedModel::ImportedModel(const std::string& path,
   for (const auto& [here, there] : renamed) {
     const StoredTensor* stored = file_.find(there);
     if (stored == nullptr) {
-      throw Error(ErrorCode::invalid_argument, cat(path, " has no tensor ", quoted(there)),
-                  {.where = cat("renamed to ", quoted(here))});
+      throw Error(ErrorCode::invalid_argument, cat(path, " has no tensor ", in_quotes(there)),
+                  {.where = cat("renamed to ", in_quotes(here))});
     }
     used.insert(there);
     add(here, *stored, conv1d && is_conv1d(*stored));
@@ -119,7 +119,7 @@ void ImportedModel::add(const std::string& name, const StoredTensor& stored, boo
   const std::string key = info.name;
   if (!entries_.try_emplace(key, Entry{std::move(info), &stored, transposed}).second) {
     throw Error(ErrorCode::invalid_argument,
-                cat(file_.path(), " has two tensors that are ", quoted(name), " here"),
+                cat(file_.path(), " has two tensors that are ", in_quotes(name), " here"),
                 {.remedy = "rename one of them"});
   }
 }

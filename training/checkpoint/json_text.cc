@@ -23,7 +23,8 @@ json parse_strictly(std::string_view text, int max_depth) {
     } else if (event == json::parse_event_t::key) {
       // A key is one deeper than the start of its object.
       if (!keys[level - 1].insert(parsed.get<std::string>()).second) {
-        throw std::invalid_argument(cat("the key ", quoted(parsed.get<std::string>()), " twice"));
+        throw std::invalid_argument(
+            cat("the key ", in_quotes(parsed.get<std::string>()), " twice"));
       }
     }
     return true;
@@ -35,7 +36,7 @@ json parse_strictly(std::string_view text, int max_depth) {
   }
 }
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   constexpr size_t kLongest = 120;
   std::string cut(text.substr(0, kLongest));
   if (text.size() > kLongest) cut += "...";

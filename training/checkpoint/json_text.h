@@ -12,6 +12,6 @@ namespace tutti::training {
 nlohmann::json parse_strictly(std::string_view text, int max_depth);
 
 // A stranger's text for people: in quotes, in printable ASCII, cut where it is long.
-std::string quoted(std::string_view text);
+std::string in_quotes(std::string_view text);
 
 }  // namespace tutti::training

@@ -38,7 +38,7 @@ json to_json(const TensorEntry& tensor) {
 // Throws json::exception for what has another form; arrange() judges the numbers.
 TensorEntry tensor_of(const std::string& name, const json& entry) {
   const std::optional<DType> type = safetensors_type(entry.at("dtype").get<std::string>());
-  if (!type) throw std::invalid_argument(cat("tensor ", quoted(name), " has an unknown type"));
+  if (!type) throw std::invalid_argument(cat("tensor ", in_quotes(name), " has an unknown type"));
   TensorEntry tensor{{name, *type, entry.at("shape").get<std::vector<int64_t>>()}, {}};
   for (const json& piece : entry.at("pieces")) {
     tensor.pieces.push_back(
@@ -103,7 +103,7 @@ void arrange(Manifest& manifest) {
   for (TensorEntry& tensor : manifest.tensors) {
     const std::string problem = arrange_pieces(tensor, manifest.world());
     if (problem.empty()) continue;
-    throw Error(ErrorCode::mismatch, cat("tensor ", quoted(tensor.info.name), ' ', problem),
+    throw Error(ErrorCode::mismatch, cat("tensor ", in_quotes(tensor.info.name), ' ', problem),
                 {.cause = "the ranks do not agree on who has which part"});
   }
 }

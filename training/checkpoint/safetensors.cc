@@ -54,7 +54,7 @@ class Header {
                            ErrorCode code = ErrorCode::invalid_argument) const {
     throw Error(code,
                 cat(path_, " is no good safetensors file: ",
-                    tensor_.empty() ? "" : cat("tensor ", quoted(tensor_), ": "), cause),
+                    tensor_.empty() ? "" : cat("tensor ", in_quotes(tensor_), ": "), cause),
                 {.remedy = "get or write the file anew; one that was cut off in transit is the "
                            "usual case"});
   }
@@ -85,7 +85,7 @@ class Header {
     if (!entry.is_object()) refuse("it is no object");
     std::map<std::string, std::string> result;
     for (const auto& [key, value] : entry.items()) {
-      if (!value.is_string()) refuse(cat("the value of ", quoted(key), " is no string"));
+      if (!value.is_string()) refuse(cat("the value of ", in_quotes(key), " is no string"));
       result[key] = value.get<std::string>();
     }
     return result;
@@ -99,7 +99,7 @@ class Header {
     for (const json& one : entry.at(key)) {
       if (!one.is_number_unsigned() ||
           one.get<uint64_t>() > uint64_t{std::numeric_limits<int64_t>::max()}) {
-        refuse(cat("its ", key, " has ", quoted(one.dump()), ", which is no size"));
+        refuse(cat("its ", key, " has ", in_quotes(one.dump()), ", which is no size"));
       }
       result.push_back(static_cast<Number>(one.get<uint64_t>()));
     }
@@ -110,13 +110,13 @@ class Header {
     if (!entry.is_object()) refuse("it is no object");
     for (const auto& [key, value] : entry.items()) {
       if (key != "dtype" && key != "shape" && key != "data_offsets") {
-        refuse(cat("it has the unknown field ", quoted(key)));
+        refuse(cat("it has the unknown field ", in_quotes(key)));
       }
     }
     if (!entry.contains("dtype") || !entry.at("dtype").is_string()) refuse("it has no dtype");
     const auto type = entry.at("dtype").get<std::string>();
     const std::optional<DType> dtype = safetensors_type(type);
-    if (!dtype) refuse(cat("its type ", quoted(type), " is unknown"), ErrorCode::unsupported);
+    if (!dtype) refuse(cat("its type ", in_quotes(type), " is unknown"), ErrorCode::unsupported);
 
     StoredTensor result{{name, *dtype, numbers<int64_t>(entry, "shape")}, {}};
     const std::optional<int64_t> count = count_of(result.info.shape);
@@ -206,7 +206,7 @@ SafetensorsWriter::SafetensorsWriter(const std::string& path,
     const std::optional<int64_t> count = count_of(tensor.shape);
     if (!count || header.contains(tensor.name) || tensor.name == kMetadata) {
       throw Error(ErrorCode::invalid_argument,
-                  cat("cannot write tensor ", quoted(tensor.name), " to ", path, ": ",
+                  cat("cannot write tensor ", in_quotes(tensor.name), " to ", path, ": ",
                       count ? "the file has that name already" : "its shape is impossible"));
     }
     const uint64_t end = offset + static_cast<uint64_t>(*count) * size_of(tensor.dtype);

@@ -55,7 +55,7 @@ void check_piece(const TensorPiece& piece) {
   if (count && piece.first >= 0 && data.rows == 1 && piece.first <= *count - data.cols) return;
   throw Error(ErrorCode::invalid_argument,
               cat("a piece of ", data.rows, " x ", data.cols, " elements from element ",
-                  piece.first, " on is no part of tensor ", quoted(piece.name), ", which has ",
+                  piece.first, " on is no part of tensor ", in_quotes(piece.name), ", which has ",
                   count.value_or(-1), " elements"));
 }
 
@@ -98,7 +98,7 @@ void add_pieces(const json& pieces, int rank, std::map<std::string, TensorEntry>
     TensorEntry& entry = tensors.try_emplace(info.name, TensorEntry{info, {}}).first->second;
     if (entry.info != info) {
       throw Error(ErrorCode::mismatch, cat("rank ", rank, " has another shape or type of tensor ",
-                                           quoted(info.name), " than a rank before it"));
+                                           in_quotes(info.name), " than a rank before it"));
     }
     const auto count = piece.at("count").get<int64_t>();
     if (count > 0) entry.pieces.push_back({piece.at("first").get<int64_t>(), count, rank});

@@ -74,7 +74,7 @@ std::optional<int64_t> latest_step(const std::string& directory) {
   const std::optional<int64_t> step = parse_step_name(text);
   if (!step) {
     throw Error(ErrorCode::invalid_argument,
-                cat(file.string(), " names no checkpoint: it says ", quoted(text)));
+                cat(file.string(), " names no checkpoint: it says ", in_quotes(text)));
   }
   return step;
 }

@@ -49,15 +49,15 @@ const TensorInfo& checked_range(const TensorSource& source, const std::string& w
   const TensorInfo* info = source.find(name);
   if (info == nullptr) {
     const std::string close = nearest(name, source.names());
-    throw Error(ErrorCode::invalid_argument, cat(where, " has no tensor ", quoted(name)),
+    throw Error(ErrorCode::invalid_argument, cat(where, " has no tensor ", in_quotes(name)),
                 {.cause = "it is of another model, or of another optimizer",
-                 .remedy = close.empty() ? "" : cat("did you mean ", quoted(close), "?")});
+                 .remedy = close.empty() ? "" : cat("did you mean ", in_quotes(close), "?")});
   }
   if (out.rows != 1 || first < 0 || first > info->count() - out.cols) {
     throw Error(
         ErrorCode::invalid_argument,
-        cat("tensor ", quoted(name), " of ", where, " has ", info->count(), " elements; [", first,
-            ", ", first + out.size(), ") in ", out.rows, " row(s) is no range of them"),
+        cat("tensor ", in_quotes(name), " of ", where, " has ", info->count(), " elements; [",
+            first, ", ", first + out.size(), ") in ", out.rows, " row(s) is no range of them"),
         {.cause = "the model has other sizes"});
   }
   return *info;

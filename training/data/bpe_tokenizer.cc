@@ -47,12 +47,8 @@ struct Symbol {
   size_t next;
 };
 
-// The leftmost of the lowest rank is merged first.
-struct Candidate {
-  uint32_t rank;
-  size_t left;  // index of its left symbol
-  auto operator<=>(const Candidate&) const = default;
-};
+// A merge's rank and the index of its left symbol: the leftmost of the lowest rank comes first.
+using Candidate = std::pair<uint32_t, size_t>;
 
 }  // namespace
 
@@ -119,7 +115,7 @@ void BpeTokenizer::encode_word(std::string_view word, std::vector<uint16_t>& tok
   };
   std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> candidates;
   const auto consider = [&](size_t left) {
-    if (const Merge* merge = merge_at(left)) candidates.push({merge->rank, left});
+    if (const Merge* merge = merge_at(left)) candidates.emplace(merge->rank, left);
   };
   for (size_t i = 0; i < symbols.size(); ++i) consider(i);
   while (!candidates.empty()) {

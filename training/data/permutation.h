@@ -17,7 +17,7 @@ namespace tutti::training {
 // for secrets.
 constexpr uint64_t permute(uint64_t key, uint64_t index, uint64_t size) {
   constexpr uint64_t kRounds = 8;
-  const int bits = std::bit_width(size - 1);
+  const int bits = static_cast<int>(std::bit_width(size - 1));
   const int low_bits = bits / 2;
   const uint64_t low_mask = (uint64_t{1} << low_bits) - 1;
   const uint64_t high_mask = (uint64_t{1} << (bits - low_bits)) - 1;

@@ -37,6 +37,7 @@ std::vector<double> shares_of(const std::vector<SampledSet>& sets) {
   // Relative to the largest, so that no sum overflows.
   const double largest = std::ranges::max(sets, {}, &SampledSet::weight).weight;
   std::vector<double> shares;
+  shares.reserve(sets.size());
   for (const SampledSet& set : sets) shares.push_back(set.weight / largest);
   const double sum = std::accumulate(shares.begin(), shares.end(), 0.0);
   for (double& share : shares) share /= sum;
@@ -53,6 +54,7 @@ std::vector<uint32_t> count_turns(const std::vector<double>& shares) {
   };
   while (length < kLongestCycle && !std::ranges::all_of(shares, is_whole)) ++length;
   std::vector<uint32_t> turns;
+  turns.reserve(shares.size());
   for (const double share : shares) {
     turns.push_back(std::max(1u, static_cast<uint32_t>(std::lround(share * length))));
   }
@@ -94,6 +96,7 @@ Sampler::Sampler(std::vector<SampledSet> sets, uint64_t seed)
   turns_of_ = count_turns(shares_of(sets_));
   const uint64_t length = std::accumulate(turns_of_.begin(), turns_of_.end(), uint64_t{0});
   std::vector<Turns> all;
+  all.reserve(turns_of_.size());
   for (const uint32_t count : turns_of_) all.push_back({.count = count});
   for (Turns& turns : all) turns.set_window(length);
   cycle_.reserve(length);

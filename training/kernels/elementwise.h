@@ -23,7 +23,7 @@ void relu_backward(ConstTensor y, ConstTensor dy, Tensor dx);
 void add(ConstTensor a, ConstTensor b, Tensor y);
 void scale(ConstTensor x, Tensor y, double factor);
 bool all_finite(ConstTensor x);
-// Between any two floating-point types; through float, or double where both are f64.
+// Between any two of f32, bf16 and f16 (f64 to f64 only).
 void convert(ConstTensor x, Tensor y);
 
 // Which random number the first element gets; the others count on from it.

@@ -2,19 +2,16 @@
 
 #include <array>
 #include <compare>
-#include <map>
-#include <oneapi/dnnl/dnnl.hpp>
-#include <unordered_map>
+#include <cstring>
+#include <string>
 #include <vector>
 
-#include "base/reduce.h"
 #include "base/text.h"
+#include "training/kernels/elementwise.h"
 #include "training/kernels/loops.h"
+#include "training/kernels/onednn.h"
 
-// From omp.h, which not every compiler brings along; oneDNN's own OpenMP runtime defines them.
 extern "C" {
-int omp_get_max_threads();
-void omp_set_num_threads(int count);
 void dgemm_(const char* transa, const char* transb, const int* m, const int* n, const int* k,
             const double* alpha, const double* a, const int* lda, const double* b, const int* ldb,
             const double* beta, double* c, const int* ldc);
@@ -23,7 +20,6 @@ void dgemm_(const char* transa, const char* transb, const int* m, const int* n, 
 namespace tutti::training {
 namespace {
 
-using DataType = dnnl::memory::data_type;
 using Descriptor = dnnl::memory::desc;
 
 // A product as it is: what a primitive is made for.
@@ -35,89 +31,33 @@ struct Key {
   auto operator<=>(const Key&) const = default;  // NOLINT(modernize-use-nullptr): false alarm
 };
 
-const dnnl::engine& cpu_engine() {
-  static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
-  return engine;
-}
-
-// While it lives, oneDNN computes on the calling thread alone: ranks are the parallelism here, and
-// bits must not depend on OMP_NUM_THREADS.
-class OneThread {
- public:
-  OneThread() { omp_set_num_threads(1); }
-  ~OneThread() { omp_set_num_threads(before_); }
-
- private:
-  int before_ = omp_get_max_threads();
-};
-
-DataType data_type(DType type) { return type == DType::bf16 ? DataType::bf16 : DataType::f32; }
-
 // rows x cols as the product sees it; stored as its transpose or not.
 Descriptor matrix(int64_t rows, int64_t cols, int64_t stride, bool transposed, DType type) {
   using Dims = dnnl::memory::dims;
   const Dims strides = transposed ? Dims{1, stride} : Dims{stride, 1};
-  return {Dims{rows, cols}, data_type(type), strides};
+  return {Dims{rows, cols}, onednn::data_type(type), strides};
 }
 
-// A primitive with its arguments; only their addresses change from call to call.
-class Product {
- public:
-  explicit Product(const Key& key) : stream_(cpu_engine()) {
-    const Descriptor a = matrix(key.m, key.k, key.stride_a, key.transpose_a, key.in);
-    const Descriptor b = matrix(key.k, key.n, key.stride_b, key.transpose_b, key.in);
-    const Descriptor c = matrix(key.m, key.n, key.stride_c, false, key.out);
-    const Descriptor bias = matrix(1, key.n, key.n, false, key.in);
-    dnnl::primitive_attr attributes;
-    if (key.accumulate) {
-      dnnl::post_ops post;
-      post.append_sum(1.0f);
-      attributes.set_post_ops(post);
-    }
-    const auto descriptor =
-        key.bias ? dnnl::matmul::desc(a, b, bias, c) : dnnl::matmul::desc(a, b, c);
-    primitive_ = dnnl::matmul({descriptor, attributes, cpu_engine()});
-    add(DNNL_ARG_SRC, a);
-    add(DNNL_ARG_WEIGHTS, b);
-    add(DNNL_ARG_DST, c);
-    if (key.bias) add(DNNL_ARG_BIAS, bias);
+onednn::Primitive make_product(const Key& key) {
+  const Descriptor a = matrix(key.m, key.k, key.stride_a, key.transpose_a, key.in);
+  const Descriptor b = matrix(key.k, key.n, key.stride_b, key.transpose_b, key.in);
+  const Descriptor c = matrix(key.m, key.n, key.stride_c, false, key.out);
+  const Descriptor bias = key.bias ? matrix(1, key.n, key.n, false, key.in) : Descriptor();
+  dnnl::primitive_attr attributes;
+  if (key.accumulate) {
+    dnnl::post_ops post;
+    post.append_sum(1.0f);
+    attributes.set_post_ops(post);
   }
+  const auto descriptor =
+      key.bias ? dnnl::matmul::desc(a, b, bias, c) : dnnl::matmul::desc(a, b, c);
+  return {dnnl::matmul({descriptor, attributes, onednn::engine()}),
+          {{DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, b}, {DNNL_ARG_DST, c}, {DNNL_ARG_BIAS, bias}}};
+}
 
-  void run(const void* a, const void* b, void* c, const void* bias) {
-    set(DNNL_ARG_SRC, a);
-    set(DNNL_ARG_WEIGHTS, b);
-    set(DNNL_ARG_DST, c);
-    if (bias != nullptr) set(DNNL_ARG_BIAS, bias);
-    primitive_.execute(stream_, arguments_);
-    stream_.wait();
-  }
-
- private:
-  void add(int argument, const Descriptor& descriptor) {
-    arguments_.emplace(argument, dnnl::memory(descriptor, cpu_engine(), nullptr));
-  }
-  void set(int argument, const void* data) {
-    arguments_.at(argument).set_data_handle(const_cast<void*>(data));
-  }
-
-  dnnl::primitive primitive_;
-  dnnl::stream stream_;
-  std::unordered_map<int, dnnl::memory> arguments_;
-};
-
-void product(const Key& key, const void* a, const void* b, void* c, const void* bias) {
-  thread_local std::map<Key, Product> products;
-  const OneThread one_thread;
-  try {
-    auto found = products.find(key);
-    if (found == products.end()) found = products.try_emplace(key, key).first;
-    found->second.run(a, b, c, bias);
-  } catch (const dnnl::error& error) {
-    throw Error(ErrorCode::internal,
-                cat("oneDNN failed on a product of ", key.m, " x ", key.k, " and ", key.k, " x ",
-                    key.n, " in ", name(key.in)),
-                {.cause = error.what()});
-  }
+std::string describe(const Key& key) {
+  return cat("a product of ", key.m, " x ", key.k, " and ", key.k, " x ", key.n, " in ",
+             name(key.in));
 }
 
 // BLAS counts columns first: it computes the transpose of everything.
@@ -168,9 +108,15 @@ void gemm_by_f32(ConstTensor a, Transpose transpose_a, ConstTensor b, Transpose 
   for (int64_t row = 0; row < c.rows; ++row) narrow(wide.at(row, 0), c.at(row, 0), c.cols);
 }
 
-bool by_f32(DType type) {
-  return type == DType::f16 ||
-         (type == DType::bf16 && !is_available(InstructionSet::avx512));  // as oneDNN 2 has it
+// A product without terms (oneDNN leaves c as it is, BLAS refuses the strides).
+void set_rows(Tensor c, ConstTensor bias) {
+  for (int64_t row = 0; row < c.rows; ++row) {
+    if (bias.empty()) {
+      std::memset(c.at(row, 0), 0, c.row_range(row, 1).bytes());
+    } else {
+      convert(bias, c.row_range(row, 1));
+    }
+  }
 }
 
 }  // namespace
@@ -198,9 +144,17 @@ void gemm(ConstTensor a, Transpose transpose_a, ConstTensor b, Transpose transpo
                      !(key.bias && key.accumulate),
                  "gemm");
   if (key.m == 0 || key.n == 0 || (key.k == 0 && key.accumulate)) return;
+  if (key.k == 0) return set_rows(c, bias);
   if (a.dtype == DType::f64) return product_f64(key, a, b, c, bias);
-  if (by_f32(a.dtype)) return gemm_by_f32(a, transpose_a, b, transpose_b, c, mode, bias);
-  product(key, a.data, b.data, c.data, bias.data);
+  if (!onednn::computes_in(a.dtype)) {
+    return gemm_by_f32(a, transpose_a, b, transpose_b, c, mode, bias);
+  }
+  onednn::run(key, make_product, describe, [&](onednn::Primitive& primitive) {
+    primitive.run({{DNNL_ARG_SRC, a.data},
+                   {DNNL_ARG_WEIGHTS, b.data},
+                   {DNNL_ARG_DST, c.data},
+                   {DNNL_ARG_BIAS, bias.data}});
+  });
 }
 
 }  // namespace tutti::training

@@ -24,6 +24,15 @@ struct Heads {
   int64_t head_size = 0;
 };
 
+// Windows that slide over samples x height x width pixels of `channels` values; those of the
+// padding are not there.
+struct Pooling {
+  int64_t samples = 0;
+  int64_t height = 0, width = 0, channels = 0;
+  int64_t output_height = 0, output_width = 0;
+  int64_t window_height = 0, window_width = 0, stride = 0, padding = 0;
+};
+
 struct Loops {
   // Elementwise, on n elements.
   void (*gelu)(const void* x, void* y, int64_t n);
@@ -49,7 +58,7 @@ struct Loops {
                      int64_t rows, int64_t cols, double epsilon);
   void (*layer_norm_backward)(const void* x, const void* gain, const void* dy,
                               const void* statistics, void* dx, int64_t rows, int64_t cols);
-  // Adds to gain_values and bias_values; either may be null.
+  // Adds to gain_values and bias_values.
   void (*layer_norm_gradients)(const void* x, const void* dy, const void* statistics,
                                void* gain_values, void* bias_values, int64_t rows, int64_t cols);
   void (*rms_norm)(const void* x, const void* gain, void* y, void* statistics, int64_t rows,
@@ -84,6 +93,27 @@ struct Loops {
   // delta[r] = sum over i of dy[r][i] * y[r][i]
   void (*attention_delta)(const void* y, const void* dy, int64_t stride, void* delta_values,
                           int64_t rows, int64_t head_size);
+
+  // Batch normalization, by columns. sums += x, squares += x^2, in double in the rows' order.
+  void (*column_moments)(const void* x, double* sums, double* squares, int64_t rows, int64_t cols);
+  // y = (x - mean) * factor + bias, cut off at 0 if `relu`.
+  void (*batch_norm)(const void* x, const void* mean_values, const void* factor_values,
+                     const void* bias_values, bool relu, void* y, int64_t rows, int64_t cols);
+  // With g = dy, or 0 where y is not above 0 (y null: nowhere):
+  // sums += g, products += g (x - mean), in double in the rows' order.
+  void (*batch_norm_sums)(const void* x, const void* mean_values, const void* y, const void* dy,
+                          double* sums, double* products, int64_t rows, int64_t cols);
+  // dx = g * factor - (x - mean) * slope - offset
+  void (*batch_norm_backward)(const void* x, const void* mean_values, const void* y,
+                              const void* dy, const void* factor_values, const void* slope_values,
+                              const void* offset_values, void* dx, int64_t rows, int64_t cols);
+
+  // `places` says for each output which pixel of its window was the (first) largest.
+  void (*max_pool)(const Pooling& shape, const void* x, void* y, uint8_t* places);
+  void (*max_pool_backward)(const Pooling& shape, const void* dy, const uint8_t* places, void* dx);
+  // The sum over a window, times `factor`.
+  void (*average_pool)(const Pooling& shape, const void* x, void* y, double factor);
+  void (*average_pool_backward)(const Pooling& shape, const void* dy, void* dx, double factor);
 
   // Losses in nats, one a row; statistics: maximum and log of the sum; returns how many targets had
   // the largest logit.

@@ -29,7 +29,7 @@ GptConfig checked(GptConfig config) {
   require("width", config.width);
   require("context", config.context);
   require("vocabulary", config.vocabulary);
-  if (config.dropout < 0 || config.dropout >= 1) {
+  if (!(config.dropout >= 0 && config.dropout < 1)) {  // nor NaN
     throw Error(ErrorCode::invalid_argument, cat("the dropout cannot be ", config.dropout),
                 {.remedy = "give a share of at least 0 and below 1"});
   }

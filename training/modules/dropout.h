@@ -22,7 +22,7 @@ class Dropout {
 
  private:
   void apply(const Pass& pass, Tensor values) const {
-    if (!active(pass)) return;
+    if (!active(pass) || values.empty()) return;
     const auto per_sample = static_cast<uint64_t>(values.size() / pass.batch->samples);
     dropout(values, values, p_, {pass.seed, stream_, pass.batch->first_sample * per_sample});
   }

@@ -18,7 +18,10 @@ Embedding::Embedding(ParameterTable& table, const std::string& name, int64_t row
       weight_(table.add(name + ".weight", {rows, width}, {Initial::Kind::normal, deviation})) {}
 
 void Embedding::forward(std::span<const int32_t> indices, Tensor output, Saved& saved) const {
-  require_shapes(output.rows == std::ssize(indices) && output.cols == width_, "embedding");
+  const Tensor& weight = weight_->value;
+  require_shapes(output.rows == std::ssize(indices) && output.cols == width_ &&
+                     weight.rows == rows_ && weight.dtype == output.dtype,
+                 "embedding");
   saved.indices = indices;
   const size_t bytes = static_cast<size_t>(width_) * size_of(output.dtype);
   for (size_t row = 0; row < indices.size(); ++row) {
@@ -28,7 +31,7 @@ void Embedding::forward(std::span<const int32_t> indices, Tensor output, Saved& 
                   {.cause = "the model is made for another tokenizer",
                    .remedy = "give the model as many tokens (--vocabulary) as the data has"});
     }
-    std::memcpy(output.at(static_cast<int64_t>(row), 0), weight_->value.at(indices[row], 0), bytes);
+    std::memcpy(output.at(static_cast<int64_t>(row), 0), weight.at(indices[row], 0), bytes);
   }
 }
 

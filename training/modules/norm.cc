@@ -15,7 +15,10 @@ Norm::Norm(ParameterTable& table, const std::string& name, int64_t width, NormKi
 }
 
 Tensor Norm::forward(Pass& pass, ConstTensor input, Saved& saved) const {
-  require_shapes(input.cols == width_ && input.contiguous(), "norm");
+  const Tensor& gain = gain_->value;
+  require_shapes(input.cols == width_ && input.contiguous() && gain.cols == width_ &&
+                     gain.dtype == input.dtype,
+                 "norm");
   const kernels::Loops& loops = kernels::loops(input.dtype);
   const Tensor output = pass.arena.take(input.dtype, input.rows, width_);
   saved.input = input;

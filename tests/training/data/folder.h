@@ -25,12 +25,14 @@ inline std::string error_of(const std::function<void()>& call) {
 }
 
 class FolderTest : public ::testing::Test {
+ public:
+  ~FolderTest() override { std::filesystem::remove_all(folder_); }
+
  protected:
   FolderTest() {
     std::string pattern = ::testing::TempDir() + "/training_data.XXXXXX";
     folder_ = ::mkdtemp(pattern.data());
   }
-  ~FolderTest() override { std::filesystem::remove_all(folder_); }
 
   std::string path(const std::string& name) const { return folder_ / name; }
   std::string write(const std::string& name, const std::string& content) const {

@@ -88,6 +88,7 @@ TEST(SamplerTest, RandomAccessEqualsSequential) {
 // through its own epochs, whatever the others do.
 void expect_shares(const std::vector<double>& weights, uint64_t samples, double slack = 0) {
   std::vector<SampledSet> sets;
+  sets.reserve(weights.size());
   for (const double weight : weights) sets.push_back({.size = 7 + sets.size(), .weight = weight});
   const Sampler sampler(sets, 1);
   const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);

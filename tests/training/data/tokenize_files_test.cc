@@ -98,7 +98,8 @@ TEST_F(TokenizeFilesTest, PiecesDoNotCutWords) {
 }
 
 TEST_F(TokenizeFilesTest, TextWithoutAPlaceToCutIsCutAnywhere) {
-  const std::string text(40'000'000, 'x');
+  std::string text;
+  text.resize(40'000'000, 'x');
   const TokenizeResult result = run(WordTokenizer(), {write("a", text)});
   EXPECT_EQ(result.bytes, text.size());
   EXPECT_EQ(result.tokens, 3u) << "of 16 MiB, 16 MiB, and the rest";

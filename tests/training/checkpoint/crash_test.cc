@@ -1,0 +1,189 @@
+// A process that is killed at any moment of a save, and disks that refuse, leave the old
+// checkpoint.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <cstdio>
+#include <mutex>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "tests/training/checkpoint/support.h"
+#include "training/checkpoint/step_directory.h"
+
+namespace tutti::training {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::HasSubstr;
+
+// The status of a process of its own that does this and returns its exit code.
+int status_of(const std::function<int()>& work) {
+  const pid_t pid = ::fork();
+  if (pid == 0) ::_exit(work());
+  int status = -1;
+  EXPECT_EQ(::waitpid(pid, &status, 0), pid);
+  return status;
+}
+
+// Kills itself at the n-th moment between two parts of the protocol, of whichever rank.
+int save_and_die(const std::string& directory, int ranks, uint64_t step, int moment) {
+  return status_of([&] {
+    std::atomic<int> left = moment;
+    const auto at_phase = [&](std::string_view) {
+      if (left-- == 0) ::kill(::getpid(), SIGKILL);
+    };
+    for (const std::string& error :
+         save_sample({.directory = directory, .at_phase = at_phase}, ranks, step)) {
+      if (!error.empty()) return 1;
+    }
+    return 0;
+  });
+}
+
+size_t temporaries(const std::string& directory) {
+  size_t count = 0;
+  for (const auto& entry : fs::directory_iterator(directory)) {
+    count += is_temporary_name(entry.path().filename().string());
+  }
+  return count;
+}
+
+// Returns how many moments there were.
+int kill_at_every_moment(int ranks, uint64_t old_step, uint64_t new_step) {
+  int moment = 0;
+  int old_ones = 0;
+  for (bool killed = true; killed; ++moment) {
+    SCOPED_TRACE(cat("killed at moment ", moment));
+    const Scratch scratch;
+    save_sample_well(scratch.path(), 3, old_step);
+    const int status = save_and_die(scratch.path(), ranks, new_step, moment);
+    killed = WIFSIGNALED(status);
+    EXPECT_TRUE(killed ? WTERMSIG(status) == SIGKILL : WEXITSTATUS(status) == 0);
+
+    const Checkpoint found = Checkpoint::open(scratch.path());
+    found.verify();
+    // The old one, until the new one is there; never again afterwards.
+    const bool old = found.manifest().world() == 3;
+    EXPECT_TRUE(!old || old_ones == moment) << "the new one was there before";
+    old_ones += old;
+    expect_sample(found, old ? old_step : new_step);
+
+    save_sample_well(scratch.path(), 1, new_step + 1);
+    EXPECT_EQ(temporaries(scratch.path()), 0u);
+    expect_sample(Checkpoint::open(scratch.path()), new_step + 1);
+    if (::testing::Test::HasFailure()) return moment;
+  }
+  EXPECT_GT(old_ones, 5);
+  EXPECT_GT(moment, old_ones);
+  return moment;
+}
+
+TEST(Crash, AtAnyMomentTheOldOrTheNewOneIsWhole) {
+  EXPECT_GT(kill_at_every_moment(1, 1, 2), 20);
+  EXPECT_GT(kill_at_every_moment(2, 1, 2), 25);
+}
+
+TEST(Crash, NoMomentIsWithoutAStepThatIsReplaced) { EXPECT_GT(kill_at_every_moment(1, 2, 2), 20); }
+
+TEST(Crash, ADiskThatIsFullOnOneRankFailsAllAndLeavesTheOldOne) {
+  const Scratch scratch;
+  save_sample_well(scratch.path(), 2, 1);
+  const int status = status_of([&] {
+    const rlimit limit = {4096, 4096};
+    ::signal(SIGXFSZ, SIG_IGN);
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+    const std::vector<float> values(1 << 16);
+    const std::vector<std::string> errors = run_ranks(3, [&](const Group& group) {
+      const int64_t first[] = {0, 10, (1 << 16) - 10, 1 << 16};
+      const int64_t begin = first[group.rank];
+      const std::vector<TensorPiece> pieces = {
+          {"model.x",
+           {1 << 16},
+           begin,
+           tensor_at(values.data(), DType::f32, 1, first[group.rank + 1] - begin)}};
+      save_checkpoint({.directory = scratch.path(), .step = 2}, pieces, group);
+    });
+    const auto good =
+        AllOf(HasSubstr("the checkpoint of step 2 was not saved: rank 1: cannot write"),
+              HasSubstr("rank-0001-of-0003.safetensors"), HasSubstr("File too large"),
+              HasSubstr("remedy: "));
+    for (const std::string& error : errors) std::fprintf(stderr, "%s\n", error.c_str());
+    return ::testing::Matches(Each(good))(errors) ? 0 : 1;
+  });
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(temporaries(scratch.path()), 0u);
+  expect_sample(Checkpoint::open(scratch.path()), 1);
+}
+
+TEST(Crash, AManifestThatDoesNotFitLeavesTheOldOne) {
+  const Scratch scratch;
+  save_sample_well(scratch.path(), 2, 1);
+  const int status = status_of([&] {
+    const rlimit limit = {2000, 2000};
+    ::signal(SIGXFSZ, SIG_IGN);
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+    const std::string error = error_of([&] {
+      save_checkpoint(
+          {.directory = scratch.path(), .step = 2, .state = {{"a", std::string(4000, 'a')}}}, {},
+          group_of_one());
+    });
+    std::fprintf(stderr, "%s\n", error.c_str());
+    return error.find("checkpoint.json: File too large") != error.npos ? 0 : 1;
+  });
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(temporaries(scratch.path()), 0u);
+  expect_sample(Checkpoint::open(scratch.path()), 1);
+}
+
+TEST(Crash, AFileThatOneRankCannotMakeFailsAll) {
+  const Scratch scratch;
+  save_sample_well(scratch.path(), 2, 1);
+  const auto stand_in_the_way = [&] {
+    for (const auto& entry : fs::directory_iterator(scratch.path())) {
+      if (!is_temporary_name(entry.path().filename().string())) continue;
+      fs::create_directory(entry.path() / "rank-0001-of-0002.safetensors");
+    }
+  };
+  std::once_flag once;  // the other rank waits
+  const auto at_phase = [&](std::string_view phase) {
+    if (phase == "folder made") std::call_once(once, stand_in_the_way);
+  };
+  EXPECT_THAT(save_sample({.directory = scratch.path(), .at_phase = at_phase}, 2, 2),
+              Each(AllOf(HasSubstr("rank 1: cannot create"), HasSubstr("Is a directory"))));
+  EXPECT_EQ(temporaries(scratch.path()), 0u);
+  expect_sample(Checkpoint::open(scratch.path()), 1);
+}
+
+TEST(Crash, ADirectoryThatCannotBeMadeFailsAll) {
+  const Scratch scratch;
+  write_bytes(scratch.path("file"), "mine");
+  EXPECT_THAT(save_sample({.directory = scratch.path("file/run")}, 3, 1),
+              Each(AllOf(HasSubstr("file/run"), HasSubstr("remedy: "))));
+  EXPECT_THAT(save_sample({.directory = scratch.path("file")}, 2, 1), Each(HasSubstr("file")));
+  EXPECT_EQ(read_bytes(scratch.path("file")), "mine");
+}
+
+TEST(Crash, ADirectoryThatMayNotBeWrittenFailsAllAndLeavesTheOldOne) {
+  const Scratch scratch;
+  save_sample_well(scratch.path("run"), 2, 1);
+  ASSERT_EQ(::chmod(scratch.path("run").c_str(), 0555), 0);
+  if (::access(scratch.path("run").c_str(), W_OK) == 0) {
+    GTEST_SKIP() << "this user may write everywhere";
+  }
+  EXPECT_THAT(save_sample({.directory = scratch.path("run")}, 2, 2),
+              Each(AllOf(HasSubstr("Permission denied"), HasSubstr("remedy: "))));
+  expect_sample(Checkpoint::open(scratch.path("run")), 1);
+  ::chmod(scratch.path("run").c_str(), 0755);
+}
+
+}  // namespace
+}  // namespace tutti::training

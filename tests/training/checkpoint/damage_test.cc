@@ -1,0 +1,202 @@
+// What is cut off, altered or missing is refused by name, and what to take in its place is said.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "tests/training/checkpoint/support.h"
+#include "training/checkpoint/checksum.h"
+#include "training/checkpoint/manifest.h"
+
+namespace tutti::training {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+// Two whole checkpoints by two ranks; the second one's files are damaged.
+class Damage : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    save_sample_well(scratch_.path("run"), 2, 1);
+    save_sample_well(scratch_.path("run"), 2, 2);
+  }
+
+  std::string run() const { return scratch_.path("run"); }
+  std::string file(const char* name) const { return scratch_.path("run/step-00000002/") + name; }
+
+  // What a training that is taken up again meets: it reads what a rank of three has.
+  std::string resume_error() const {
+    return error_of([&] {
+      const Checkpoint checkpoint = Checkpoint::open(run());
+      for (const std::string& name : checkpoint.names()) {
+        std::vector<float> values(static_cast<size_t>(checkpoint.find(name)->count()));
+        checkpoint.read(
+            name, 0, tensor_at(values.data(), DType::f32, 1, static_cast<int64_t>(values.size())));
+      }
+    });
+  }
+
+  void expect_refused(const char* name) const {
+    EXPECT_THAT(
+        resume_error(),
+        AllOf(HasSubstr(name), HasSubstr(cat("take ", run(), "/step-00000001, which is whole"))));
+  }
+
+  Scratch scratch_;
+};
+
+constexpr const char* kFiles[] = {"checkpoint.json", "rank-0000-of-0002.safetensors",
+                                  "rank-0001-of-0002.safetensors"};
+
+TEST_F(Damage, AFileThatIsCutOffAnywhereIsRefused) {
+  for (const char* name : kFiles) {
+    const std::string whole = read_bytes(file(name));
+    for (size_t i = 0; i < 40; ++i) {
+      const size_t left = i < 20 ? i : whole.size() - 1 - (whole.size() - 20) * (i - 20) / 20;
+      SCOPED_TRACE(cat(name, " cut to ", left, " of ", whole.size(), " bytes"));
+      write_bytes(file(name), whole.substr(0, left));
+      expect_refused(name);
+    }
+    write_bytes(file(name), whole + ' ');
+    expect_refused(name);
+    write_bytes(file(name), whole);
+  }
+  EXPECT_EQ(resume_error(), "");
+}
+
+TEST_F(Damage, ASingleAlteredBitIsRefused) {
+  for (const char* name : kFiles) {
+    const std::string whole = read_bytes(file(name));
+    const size_t stride = whole.size() / 60;
+    for (size_t at = 0; at < whole.size(); at += at < 30 ? 1 : stride) {
+      SCOPED_TRACE(cat(name, ", byte ", at));
+      std::string altered = whole;
+      altered[at] = static_cast<char>(altered[at] ^ (1 << at % 8));
+      write_bytes(file(name), altered);
+      expect_refused(name);
+    }
+    write_bytes(file(name), whole);
+  }
+  EXPECT_EQ(resume_error(), "");
+}
+
+TEST_F(Damage, AMissingFileIsRefused) {
+  for (const char* name : kFiles) {
+    const std::string whole = read_bytes(file(name));
+    fs::remove(file(name));
+    expect_refused(name);
+    write_bytes(file(name), whole);
+  }
+  fs::remove_all(file(""));
+  expect_refused("step-00000002");
+}
+
+// A file of another run, of the same size, and whole.
+TEST_F(Damage, ExchangedFilesAreRefused) {
+  fs::rename(file(kFiles[1]), file("other"));
+  fs::copy_file(file(kFiles[2]), file(kFiles[1]));
+  expect_refused(kFiles[1]);
+}
+
+TEST_F(Damage, WhereNothingIsWholeNoneIsPromised) {
+  for (const char* step : {"step-00000001/", "step-00000002/"}) {
+    fs::resize_file(run() + '/' + step + kFiles[2], 100);
+  }
+  EXPECT_THAT(resume_error(), HasSubstr("no other checkpoint here is whole"));
+  EXPECT_THAT(error_of([&] { Checkpoint::open_latest_whole(run()); }),
+              HasSubstr("there is no checkpoint in"));
+}
+
+TEST_F(Damage, TheLatestWholeOneIsTakenWhenAskedFor) {
+  expect_sample(Checkpoint::open_latest_whole(run()), 2);
+  fs::resize_file(file(kFiles[2]), 100);
+  ::testing::internal::CaptureStderr();
+  expect_sample(Checkpoint::open_latest_whole(run()), 1);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              AllOf(HasSubstr("passing over step-00000002"), HasSubstr(kFiles[2])));
+}
+
+TEST_F(Damage, LatestMustNameAStep) {
+  for (const char* text : {"", "step-2", "../run/step-00000001", "step-00000002\nmore"}) {
+    write_bytes(scratch_.path("run/latest"), text);
+    EXPECT_THAT(resume_error(), HasSubstr("run/latest names no checkpoint")) << text;
+  }
+  fs::remove(scratch_.path("run/latest"));
+  expect_sample(Checkpoint::open(run()), 2);
+}
+
+TEST_F(Damage, VerifyReadsAllFiles) {
+  Checkpoint::open(run()).verify();
+  std::string altered = read_bytes(file(kFiles[2]));
+  altered.back() = static_cast<char>(altered.back() ^ 1);
+  write_bytes(file(kFiles[2]), altered);
+  const Checkpoint checkpoint = Checkpoint::open(run());  // reads none
+  EXPECT_THAT(error_of([&] { checkpoint.verify(); }), HasSubstr(kFiles[2]));
+}
+
+// --- manifests whose checksum is right: by strangers, or by a later version ---
+
+std::string with_checksum(const std::string& rest) {
+  return cat("{\"xxh3_64\": \"", checksum_of(std::as_bytes(std::span(rest))), "\",\n", rest);
+}
+
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  const size_t at = text.find(from);
+  EXPECT_NE(at, text.npos) << from;
+  return text.replace(at, from.size(), to);
+}
+
+TEST(Manifest, IsRefusedWhereItMakesNoSense) {
+  Manifest manifest{.step = 3,
+                    .model = "m",
+                    .state = nlohmann::json::object(),
+                    .files = {{64, "0000000000000000"}},
+                    .tensors = {{{"model.x", DType::f32, {16}}, {{0, 16, 0}}}}};
+  const std::string text = to_text(manifest);
+  EXPECT_EQ(parse_manifest(text, "f").tensors, manifest.tensors);
+  const std::string rest =
+      nlohmann::json::parse(text.substr(0, 1) + text.substr(text.find('\n'))).dump().substr(1);
+  EXPECT_EQ(parse_manifest(with_checksum(rest), "f").files, manifest.files);
+
+  struct Case {
+    const char* from;
+    const char* to;
+    const char* cause;
+  };
+  for (const Case& one : std::vector<Case>{
+           {"\"shape\":[16]", "\"shape\":[17]", "lacks elements [16, 17)"},
+           {"\"shape\":[16]", "\"shape\":[15]", "beyond its 15 elements"},
+           {"\"shape\":[16]", "\"shape\":[-16]", "impossible shape"},
+           {"\"shape\":[16]", "\"shape\":[4611686018427387904,4]", "impossible shape"},
+           {"\"shape\":[16]", "\"shape\":16", "type must be array"},
+           {"[[0,16,0]]", "[[0,16,1]]", "impossible piece"},
+           {"[[0,16,0]]", "[[0,16,-1]]", "impossible piece"},
+           {"[[0,16,0]]", "[[0,0,0],[0,16,0]]", "impossible piece"},
+           {"[[0,16,0]]", "[[0,9,0],[8,8,0]]", "element 8 twice"},
+           {"[[0,16,0]]", "[[-8,24,0]]", "twice"},
+           {"[[0,16,0]]", "[[0,16]]", "out of range"},
+           {"[[0,16,0]]", "[[0,9223372036854775807,0],[1,15,0]]", "beyond its 16 elements"},
+           {"\"F32\"", "\"F31\"", "unknown type"},
+           {"\"tutti-checkpoint\"", "\"other\"", "another format"},
+           {"\"version\":1", "\"version\":2", "version 2"},
+           {"\"step\":3", "\"step\":3,\"step\":4", "twice"},
+           {"\"step\":3", "\"step\":\"3\"", "must be number"},
+           {"\"step\":3", "\"stop\":3", "step"},
+           {"\"files\":[{", "\"files\":[3,{", "cannot use at()"},
+           {"}", "", "parse"},
+       }) {
+    EXPECT_THAT(error_of([&] {
+                  parse_manifest(with_checksum(replaced(rest, one.from, one.to)), "the/file");
+                }),
+                AllOf(HasSubstr("the/file"), HasSubstr(one.cause)))
+        << one.to;
+  }
+  EXPECT_THAT(
+      error_of([&] { parse_manifest(with_checksum(std::string(100000, '[')), "the/file"); }),
+      HasSubstr("the/file"));
+}
+
+}  // namespace
+}  // namespace tutti::training

@@ -1,0 +1,57 @@
+// A small model's values, saved by ranks that are threads.
+#pragma once
+
+#include <barrier>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "training/checkpoint/checkpoint.h"
+#include "training/checkpoint/save.h"
+#include "training/layout.h"
+
+namespace tutti::training {
+
+// A directory of one test's own.
+class Scratch {
+ public:
+  Scratch();
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  ~Scratch();
+
+  std::string path(const std::string& name = "") const { return root_ / name; }
+
+ private:
+  std::filesystem::path root_;
+};
+
+std::string read_bytes(const std::string& path);
+void write_bytes(const std::string& path, const std::string& bytes);
+
+// Runs on `ranks` threads; returns what each one threw, or nothing.
+std::vector<std::string> run_ranks(int ranks, const std::function<void(const Group&)>& work);
+
+// Odd shapes, among them a single number and a parameter without elements.
+std::vector<ParameterSpec> sample_specs();
+
+// Of each parameter three tensors: model., optimizer.exp_avg. and optimizer.exp_avg_sq. Element i
+// has a bit pattern that follows from (seed, tensor, i): infinities and NaNs are among them.
+std::vector<std::string> sample_names();
+std::vector<float> sample_values(uint64_t seed, const std::string& tensor, int64_t count);
+
+// The values of `seed`, shared out by a layout of so many owners, as the checkpoint of step `seed`.
+std::vector<std::string> save_sample(SaveRequest request, int ranks, uint64_t seed,
+                                     int64_t bucket_elements = 100);
+// As above; fails the test where that fails.
+void save_sample_well(const std::string& directory, int ranks, uint64_t seed);
+
+// Fails the test unless all of it is what save_sample() saved.
+void expect_sample(const Checkpoint& checkpoint, uint64_t seed);
+
+// What an Error says, or "" where none is thrown.
+std::string error_of(const std::function<void()>& work);
+
+}  // namespace tutti::training

@@ -1,0 +1,110 @@
+#include "training/kernels/cross_entropy.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <vector>
+
+#include "tests/training/support/gradient_check.h"
+#include "training/kernels/elementwise.h"
+
+namespace tutti::training::testing {
+namespace {
+
+struct Result {
+  std::vector<double> losses;
+  int64_t correct = 0;
+  HostTensor statistics;
+};
+
+Result run(ConstTensor logits, std::span<const int32_t> targets) {
+  Result result{std::vector<double>(targets.size()), 0,
+                HostTensor(value_type(logits.dtype), logits.rows, 2)};
+  result.correct = cross_entropy(logits, targets, result.losses, result.statistics);
+  return result;
+}
+
+TEST(CrossEntropyTest, KnownLosses) {
+  for (const DType type : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
+    const double tolerance = type == DType::f64 ? 1e-15 : 1e-6;
+    HostTensor logits(type, 3, 4);
+    assign(logits, std::vector<double>{0, 0, 0, 0,          // all alike: log 4
+                                       100, 0, 0, 0,        // sure and right
+                                       100, 0, 0, 100.0});  // wrong by 100, log 2 above that
+    const Result result = run(logits, std::array{2, 0, 1});
+    EXPECT_NEAR(result.losses[0], std::log(4), tolerance);
+    EXPECT_NEAR(result.losses[1], 0, tolerance);
+    EXPECT_NEAR(result.losses[2], 100 + std::log(2), 100 * tolerance);
+    EXPECT_EQ(result.correct, 2);
+  }
+}
+
+TEST(CrossEntropyTest, HugeLogitsDoNotOverflow) {
+  HostTensor logits(DType::f32, 1, 3);
+  assign(logits, std::vector<double>{3e38, -3e38, 0});
+  const Result result = run(logits, std::array{0});
+  EXPECT_EQ(result.losses[0], 0);
+  HostTensor gradient(DType::f32, 1, 3);
+  cross_entropy_backward(logits, std::array{0}, result.statistics, 1, gradient);
+  EXPECT_EQ(doubles(gradient), (std::vector<double>{0, 0, 0}));
+}
+
+TEST(CrossEntropyTest, ANaNIsNotHidden) {
+  HostTensor logits(DType::f32, 1, 40);
+  set(logits, 0, 21, NAN);
+  EXPECT_TRUE(std::isnan(run(logits, std::array{0}).losses[0]));
+}
+
+TEST(CrossEntropyTest, Gradient) {
+  for (const int64_t classes : {1, 2, 7, 33}) {
+    const HostTensor logits =
+        random_tensor(DType::f64, 5, classes, static_cast<uint64_t>(classes), 3);
+    std::vector<int32_t> targets;
+    for (int32_t i = 0; i < 5; ++i) targets.push_back(i % static_cast<int32_t>(classes));
+    const auto loss = [&] {
+      double sum = 0;
+      for (const double part : run(logits, targets).losses) sum += part;
+      return 0.25 * sum;
+    };
+    const Result result = run(logits, targets);
+    HostTensor gradient(DType::f64, 5, classes);
+    cross_entropy_backward(logits, targets, result.statistics, 0.25, gradient);
+    expect_gradient("logits", logits, gradient, loss);
+    cross_entropy_backward(logits, targets, result.statistics, 0.25, logits);  // in place
+    EXPECT_TRUE(same_bits(logits, gradient));
+  }
+}
+
+TEST(CrossEntropyTest, SmallTypesAreNearTheWideOne) {
+  for (const DType type : {DType::f32, DType::bf16, DType::f16}) {
+    const HostTensor logits = random_tensor(type, 6, 129, 5, 6);
+    const HostTensor wide = rounded_to(DType::f64, logits);
+    const std::array targets = {0, 128, 64, 1, 2, 3};
+    const Result narrow_result = run(logits, targets), wide_result = run(wide, targets);
+    EXPECT_LT(relative_distance(narrow_result.losses, wide_result.losses), 1e-6) << name(type);
+    EXPECT_EQ(narrow_result.correct, wide_result.correct);
+    HostTensor gradient(type, 6, 129), wide_gradient(DType::f64, 6, 129);
+    cross_entropy_backward(logits, targets, narrow_result.statistics, 8, gradient);
+    cross_entropy_backward(wide, targets, wide_result.statistics, 8, wide_gradient);
+    EXPECT_LT(relative_distance(gradient, wide_gradient), type == DType::f32    ? 1e-6
+                                                          : type == DType::bf16 ? 0x1p-8
+                                                                                : 0x1p-11)
+        << name(type);
+  }
+}
+
+TEST(CrossEntropyTest, RefusesTargetsThatAreNoClass) {
+  HostTensor logits(DType::f32, 2, 3);
+  for (const int32_t target : {-1, 3}) {
+    try {
+      run(logits, std::array{0, target});
+      FAIL() << target;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tutti::training::testing

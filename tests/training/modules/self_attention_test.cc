@@ -1,0 +1,106 @@
+#include "training/modules/self_attention.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "tests/training/support/gradient_check.h"
+
+namespace tutti::training::testing {
+namespace {
+
+Tensor forward(const SelfAttention& attention, Pass& pass, ConstTensor x,
+               SelfAttention::Saved& saved) {
+  const Tensor qkv = pass.arena.take(x.dtype, x.rows, attention.projected_width());
+  attention.project(pass, x, saved, qkv);
+  return attention.attend(pass, saved);
+}
+
+void check(const SelfAttentionOptions& options, int64_t samples, const GradientCheck& limits) {
+  SCOPED_TRACE(::testing::Message()
+               << "context " << options.context << ", " << options.heads << " heads, width "
+               << options.width << (options.rope ? ", rope" : ""));
+  ParameterTable table;
+  const SelfAttention attention(table, "a", options);
+  ASSERT_EQ(table.size(), options.bias ? 4 : 2);
+  TestPass test;
+  test.batch.samples = samples;
+  SelfAttention::Saved saved;
+  const HostTensor x = random_tensor(DType::f64, samples * options.context, options.width, 3);
+  expect_gradients(
+      {[&](Pass& pass, ConstTensor input) { return forward(attention, pass, input, saved); },
+       [&](Pass& pass, ConstTensor dy) { return attention.backward(pass, dy, saved); }},
+      table, test, x, limits);
+}
+
+TEST(SelfAttentionTest, Gradients) {
+  for (const int64_t context : {1, 3, 13}) {
+    for (const int64_t heads : {1, 3}) {
+      for (const bool rope : {false, true}) {
+        for (const bool bias : {false, true}) {
+          check({.width = 6, .heads = heads, .context = context, .bias = bias, .rope = rope}, 2,
+                {});
+        }
+      }
+    }
+  }
+}
+
+// Heads of an odd size.
+TEST(SelfAttentionTest, GradientsOfOddHeads) {
+  check({.width = 5, .heads = 1, .context = 4}, 3, {});
+  check({.width = 9, .heads = 3, .context = 4}, 1, {});
+  check({.width = 3, .heads = 3, .context = 4}, 1, {});
+}
+
+// Blocks are of 128 rows.
+TEST(SelfAttentionTest, GradientsOverSeveralBlocks) {
+  for (const int64_t context : {128, 129, 257}) {
+    check({.width = 6, .heads = 3, .context = context, .rope = true}, 1, {.every = 23});
+  }
+  check({.width = 4, .heads = 1, .context = 257}, 2, {.every = 61});
+}
+
+// Gradients of 16-bit types pass through roundings of probabilities and of each layer.
+TEST(SelfAttentionTest, SmallTypesAreNearTheWideOne) {
+  for (const DType type : {DType::f32, DType::bf16, DType::f16}) {
+    const double tolerance = type == DType::f32 ? 5e-6 : type == DType::bf16 ? 0.03 : 0.004;
+    const SelfAttentionOptions options{.width = 24, .heads = 3, .context = 150, .rope = true};
+    ParameterTable table, wide_table;
+    const SelfAttention attention(table, "a", options), wide(wide_table, "a", options);
+    const BoundParameters parameters(table, type, 0.3, /*wide_gradients=*/true);
+    BoundParameters wide_parameters(wide_table, DType::f64);
+    wide_parameters.copy_values(parameters);
+    TestPass test;
+    test.batch.samples = 2;
+    SelfAttention::Saved saved, wide_saved;
+    const HostTensor x = random_tensor(type, 300, 24, 3), dy = random_tensor(type, 300, 24, 4);
+    const HostTensor wide_x = rounded_to(DType::f64, x), wide_dy = rounded_to(DType::f64, dy);
+    EXPECT_LT(relative_distance(forward(attention, test.pass, x, saved),
+                                forward(wide, test.pass, wide_x, wide_saved)),
+              tolerance)
+        << name(type);
+    EXPECT_LT(relative_distance(attention.backward(test.pass, dy, saved),
+                                wide.backward(test.pass, wide_dy, wide_saved)),
+              tolerance)
+        << name(type);
+    for (int i = 0; i < parameters.size(); ++i) {
+      EXPECT_LT(relative_distance(parameters.gradient(i), wide_parameters.gradient(i)), tolerance)
+          << name(type) << " " << table.specs()[static_cast<size_t>(i)].name;
+    }
+  }
+}
+
+TEST(SelfAttentionTest, RefusesHeadsThatDoNotDivideTheWidth) {
+  ParameterTable table;
+  for (const int64_t heads : {0, -1, 4}) {
+    EXPECT_THROW(SelfAttention(table, "a", {.width = 6, .heads = heads, .context = 3}), Error);
+  }
+  EXPECT_EQ(table.size(), 0);
+  EXPECT_THROW(SelfAttention(table, "a", {.width = 9, .heads = 3, .context = 3, .rope = true}),
+               Error);
+}
+
+}  // namespace
+}  // namespace tutti::training::testing

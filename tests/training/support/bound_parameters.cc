@@ -1,0 +1,49 @@
+#include "tests/training/support/bound_parameters.h"
+
+#include "training/random.h"
+
+namespace tutti::training::testing {
+
+BoundParameters::BoundParameters(ParameterTable& table, DType dtype, double spread,
+                                 bool wide_gradients)
+    : table_(table) {
+  constexpr uint64_t kSeed = 7;
+  const DType gradient_type = wide_gradients && dtype != DType::f64 ? DType::f32 : dtype;
+  for (int index = 0; index < table.size(); ++index) {
+    const ParameterSpec& spec = table.specs()[static_cast<size_t>(index)];
+    const int64_t count = spec.count();
+    const int64_t cols = spec.rows() == 0 ? 0 : count / spec.rows();
+    std::vector<float> initial(static_cast<size_t>(count));
+    initial_values(spec, kSeed, 0, initial);
+    values_.push_back(
+        random_tensor(dtype, spec.rows(), cols, 1000 + static_cast<uint64_t>(index), spread));
+    gradients_.emplace_back(gradient_type, spec.rows(), cols);
+    std::vector<double> sums = doubles(values_.back());
+    for (size_t i = 0; i < sums.size(); ++i) sums[i] += static_cast<double>(initial[i]);
+    assign(values_.back(), sums);
+    table.at(index) = {values_.back(), gradients_.back()};
+  }
+}
+
+BoundParameters::~BoundParameters() {
+  for (int index = 0; index < size(); ++index) table_.at(index) = {};
+}
+
+void BoundParameters::clear_gradients() {
+  for (const HostTensor& gradient : gradients_) {
+    assign(gradient, std::vector<double>(static_cast<size_t>(gradient.view().size())));
+  }
+}
+
+void BoundParameters::copy_values(const BoundParameters& other) {
+  for (int index = 0; index < size(); ++index) assign(value(index), doubles(other.value(index)));
+}
+
+bool same_gradients(const BoundParameters& a, const BoundParameters& b) {
+  for (int index = 0; index < a.size(); ++index) {
+    if (!same_bits(a.gradient(index), b.gradient(index))) return false;
+  }
+  return a.size() == b.size();
+}
+
+}  // namespace tutti::training::testing

@@ -1,0 +1,53 @@
+// A table's parameters and gradients in host memory, and a pass to run modules in.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "tests/training/support/host_tensor.h"
+#include "training/parameters.h"
+#include "training/pass.h"
+
+namespace tutti::training::testing {
+
+// Points the table's views at memory of its own, while it lives.
+class BoundParameters {
+ public:
+  // initial_values(), and to each a random number in [-spread, spread): zeros and ones hide
+  // mistakes. Gradients start at 0. They are of the same type, 16-bit ones optionally in f32.
+  BoundParameters(ParameterTable& table, DType dtype, double spread = 0.5,
+                  bool wide_gradients = false);
+  ~BoundParameters();
+  BoundParameters(const BoundParameters&) = delete;
+  BoundParameters& operator=(const BoundParameters&) = delete;
+
+  int size() const { return static_cast<int>(values_.size()); }
+  Tensor value(int index) const { return values_[static_cast<size_t>(index)]; }
+  Tensor gradient(int index) const { return gradients_[static_cast<size_t>(index)]; }
+  void clear_gradients();
+  // Values of another binding of the same parameters, rounded to this one's type.
+  void copy_values(const BoundParameters& other);
+
+ private:
+  ParameterTable& table_;
+  std::vector<HostTensor> values_;
+  std::vector<HostTensor> gradients_;
+};
+
+// Bits of all gradients; the tables are alike.
+bool same_gradients(const BoundParameters& a, const BoundParameters& b);
+
+struct TestPass {
+  explicit TestPass(DType dtype = DType::f64) : pass{.arena = arena, .batch = &batch} {
+    pass.dtype = dtype;
+    batch.samples = 1;
+  }
+  TestPass(const TestPass&) = delete;
+  TestPass& operator=(const TestPass&) = delete;
+
+  Arena arena{size_t{1} << 30};
+  MicroBatch batch;
+  Pass pass;
+};
+
+}  // namespace tutti::training::testing

@@ -1,0 +1,32 @@
+// Gradients against central differences in float64.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "tests/training/support/bound_parameters.h"
+
+namespace tutti::training::testing {
+
+struct GradientCheck {
+  double tolerance = 1e-7;  // of the largest derivative
+  int64_t every = 1;        // look at each element, or each second one, ...
+};
+
+// Expects `gradient` to be the derivative of loss() with respect to `values` (f64).
+void expect_gradient(const std::string& what, Tensor values, ConstTensor gradient,
+                     const std::function<double()>& loss, const GradientCheck& check = {});
+
+// What is under test: input -> output, and output gradient -> input gradient. Whatever it saves is
+// its own.
+struct Differentiable {
+  std::function<Tensor(Pass&, ConstTensor)> forward;
+  std::function<Tensor(Pass&, ConstTensor)> backward;
+};
+
+// Expects the derivatives of sum(weights * output) with respect to the input and to every
+// parameter, and that gradients of parameters are added to.
+void expect_gradients(const Differentiable& module, ParameterTable& table, TestPass& test,
+                      Tensor input, const GradientCheck& check = {});
+
+}  // namespace tutti::training::testing

@@ -1,0 +1,28 @@
+// A model's units by hand: one micro-batch after the other, on one rank.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "training/model.h"
+
+namespace tutti::training::testing {
+
+// Random tokens and targets of a language model; owns what the micro-batch refers to.
+struct TokenBatch {
+  // Sample i is a function of first_sample + i.
+  TokenBatch(int64_t samples, int64_t context, int64_t vocabulary, uint64_t first_sample = 0);
+  TokenBatch(const TokenBatch&) = delete;
+  TokenBatch& operator=(const TokenBatch&) = delete;
+
+  std::vector<int32_t> tokens, targets;
+  MicroBatch micro_batch;
+};
+
+// Through all units; returns the logits. What the units save lies in the pass's arena.
+Tensor forward(Model& model, Pass& pass);
+// Backward of this pass's forward; put-off work is left in the pass.
+void backward(Model& model, Pass& pass);
+void finish_weights(Pass& pass);
+
+}  // namespace tutti::training::testing

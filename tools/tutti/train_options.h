@@ -1,0 +1,82 @@
+// What `tutti train` can be told, and what it makes of it.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "training/data/data_set.h"
+#include "training/model.h"
+#include "training/trainer.h"
+
+namespace tutti::tool {
+
+// Empty: the model's own default.
+struct ModelOptions {
+  std::string kind = "mlp";
+  std::optional<int64_t> context;
+  std::optional<int64_t> layers;
+  std::optional<int64_t> heads;
+  std::optional<int64_t> width;
+  std::optional<int64_t> hidden;
+  std::optional<int64_t> embedding;
+  std::optional<int64_t> vocabulary;
+  std::string norm = "layer";
+  std::string mlp = "gelu";
+  std::string positions = "learned";
+  bool untied = false;
+  bool no_bias = false;
+  double dropout = 0;
+};
+
+struct TrainCommand {
+  std::vector<std::string> data;
+  std::string validation;
+  int ranks = 0;  // 0: one per allowed core, or as many as the launcher started
+  ModelOptions model;
+  std::optional<uint64_t> steps;
+  std::optional<double> epochs;
+  std::optional<uint64_t> batch;
+  std::optional<uint64_t> micro_batch;
+  std::optional<uint64_t> accumulate;
+  std::string precision = "f32";
+  std::string loss_scale = "dynamic";
+  std::string optimizer = "adamw";
+  std::optional<double> learning_rate;
+  std::optional<double> weight_decay;
+  std::optional<double> clip;
+  std::string schedule = "cosine";
+  std::string rate_scaling = "none";
+  std::optional<uint64_t> base_batch;
+  std::string recompute = "none";
+  std::string compression = "none";
+  double bucket_mib = 4;
+  bool no_overlap = false;
+  std::string json;
+  std::string plot;
+  bool on_terminal = false;  // standard output ends on one, though through the launcher's pipe
+  training::TrainOptions training;
+};
+
+// --data ... on one command; values go to `options`, which outlives the command.
+void add_train_options(CLI::App& command, TrainCommand& options);
+struct LoadedData {
+  std::vector<std::unique_ptr<training::DataSet>> sets;
+  uint64_t text_bytes = 0;      // of texts
+  double bigram_entropy = 0;    // of one text, in nats
+
+  std::vector<const training::DataSet*> views() const;
+  uint64_t examples() const;  // to train on
+};
+
+// Throw Error for data that cannot be read and for what makes no sense. The data tell the size of
+// the vocabulary, unless an option did.
+LoadedData load_data(TrainCommand& options);
+std::unique_ptr<training::Model> make_model(const TrainCommand& options);
+// Completes options.training: sizes of the run and of steps, on so many ranks.
+void settle(TrainCommand& options, int ranks, uint64_t examples);
+
+}  // namespace tutti::tool

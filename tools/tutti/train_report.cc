@@ -1,0 +1,111 @@
+#include "tools/tutti/train_report.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+
+#include "base/text.h"
+
+namespace tutti::tool {
+namespace {
+
+using training::MemoryReport;
+using training::StepReport;
+
+std::string fixed(double value, int digits) {
+  char text[64];
+  std::snprintf(text, sizeof(text), "%.*f", digits, value);
+  return text;
+}
+
+int64_t total(const MemoryReport& memory) {
+  return memory.storage.parameters + memory.storage.gradients + memory.storage.masters +
+         memory.storage.padding + memory.storage.gathered + memory.optimizer + memory.activations;
+}
+
+std::string with_suffix(double value, const std::array<const char*, 4>& suffixes) {
+  size_t index = 0;
+  while (value >= 1000 && index + 1 < suffixes.size()) {
+    value /= 1000;
+    ++index;
+  }
+  char text[32];
+  std::snprintf(text, sizeof(text), index == 0 ? "%.0f %s" : "%.1f %s", value, suffixes[index]);
+  return text;
+}
+
+}  // namespace
+
+std::string readable_bytes(int64_t bytes) {
+  return with_suffix(static_cast<double>(bytes), {"B", "kB", "MB", "GB"});
+}
+
+bool Progress::due(const StepReport& report) {
+  if (report.step == report.steps || report.validation) return true;
+  if (!terminal_) {
+    return report.step * 10 / report.steps > (report.step - 1) * 10 / report.steps;
+  }
+  if (report.elapsed < next_) return false;
+  next_ = report.elapsed + std::chrono::milliseconds(200);
+  return true;
+}
+
+void Progress::show(const StepReport& report) {
+  if (first_ == 0) first_ = report.step;
+  if (!due(report)) return;
+  const double elapsed = std::chrono::duration<double>(report.elapsed).count();
+  const auto done = static_cast<double>(report.step - first_ + 1);
+  const double left = elapsed / done * static_cast<double>(report.steps - report.step);
+  std::string line =
+      cat("step ", report.step, "/", report.steps, "  loss ", fixed(report.result.loss, 4));
+  if (report.validation) line += cat("  validation ", fixed(report.validation->loss, 4));
+  if (report.result.skipped) line += "  (skipped: overflow)";
+  line += cat("  ", fixed(report.samples_per_second * units_per_sample_, 0), " ", unit_, "/s  MFU ",
+              fixed(100 * report.flops_per_second / peak_, 0), "%  waiting ",
+              fixed(100 * report.waiting_share, 0), "%  ", readable_bytes(total(report.memory)),
+              " a rank  ", fixed(std::ceil(left), 0), " s left");
+  const bool stays = report.step == report.steps || report.validation;
+  std::printf("%s%s%s", terminal_ ? "\r" : "", line.c_str(),
+              !terminal_ ? "\n"
+              : stays    ? "\033[K\n"
+                         : "\033[K");
+  std::fflush(stdout);
+}
+
+nlohmann::ordered_json json_of(const StepReport& report, double units_per_sample) {
+  nlohmann::ordered_json line = {{"step", report.step},
+                                 {"loss", report.result.loss},
+                                 {"lr", report.learning_rate},
+                                 {"grad_norm", report.result.gradient_norm},
+                                 {"tokens_per_s", report.samples_per_second * units_per_sample},
+                                 {"bytes_sent", report.bytes_sent}};
+  if (report.result.loss_scale != 1) line["loss_scale"] = report.result.loss_scale;
+  if (report.result.skipped) line["overflow"] = report.result.overflow;
+  if (report.validation) line["validation_loss"] = report.validation->loss;
+  return line;
+}
+
+nlohmann::ordered_json json_of(const MemoryReport& memory) {
+  return {{"parameters", memory.storage.parameters}, {"gradients", memory.storage.gradients},
+          {"masters", memory.storage.masters},       {"optimizer", memory.optimizer},
+          {"padding", memory.storage.padding},       {"gathered", memory.storage.gathered},
+          {"activations", memory.activations}};
+}
+
+void print_memory(const MemoryReport& memory) {
+  std::printf("memory of rank 0 ");
+  const auto part = [](const char* what, int64_t bytes) {
+    if (bytes > 0) std::printf(" %s %s ", what, readable_bytes(bytes).c_str());
+  };
+  part("parameters", memory.storage.parameters);
+  part("gradients", memory.storage.gradients);
+  part("masters", memory.storage.masters);
+  part("optimizer", memory.optimizer);
+  part("gathered buckets", memory.storage.gathered);
+  part("padding", memory.storage.padding);
+  part("activations", memory.activations);
+  std::printf("\n");
+}
+
+}  // namespace tutti::tool

@@ -1,0 +1,108 @@
+#include "training/kernels/batch_norm.h"
+
+#include <algorithm>
+
+#include "training/kernels/elementwise.h"
+#include "training/kernels/loops.h"
+
+namespace tutti::training {
+namespace {
+
+void check(ConstTensor x, ConstTensor statistics, ConstTensor other) {
+  require_shapes(x.contiguous() && other.contiguous() && x.rows == other.rows &&
+                     x.cols == other.cols && x.dtype == other.dtype && statistics.rows == 2 &&
+                     statistics.cols == x.cols && statistics.dtype == value_type(x.dtype),
+                 "batch_norm");
+}
+
+// Any floating-point row in double.
+std::span<double> doubles_of(ConstTensor row, Arena& arena) {
+  const Tensor copy = arena.take(DType::f64, 1, row.cols);
+  // By way of floats, if it is in a 16-bit type.
+  const Tensor values = arena.take(value_type(row.dtype), 1, row.cols);
+  kernels::loops(row.dtype).to_values(row.data, values.data, row.cols);
+  const auto result = copy.values<double>();
+  if (values.dtype == DType::f64) {
+    std::ranges::copy(values.values<double>(), result.begin());
+  } else {
+    std::ranges::copy(values.values<float>(), result.begin());
+  }
+  return result;
+}
+
+// What loops take for elements of `type`.
+Tensor values_of(std::span<const double> source, DType type, Arena& arena) {
+  const Tensor values = arena.take(value_type(type), 1, std::ssize(source));
+  if (values.dtype == DType::f64) {
+    std::ranges::copy(source, values.values<double>().begin());
+  } else {
+    std::ranges::transform(source, values.values<float>().begin(),
+                           [](double value) { return static_cast<float>(value); });
+  }
+  return values;
+}
+
+// gain / deviation
+std::span<double> factors_of(ConstTensor statistics, ConstTensor gain, Arena& arena) {
+  const auto factors = doubles_of(gain, arena);
+  const auto inverse = doubles_of(statistics.row_range(1, 1), arena);
+  for (size_t c = 0; c < factors.size(); ++c) factors[c] *= inverse[c];
+  return factors;
+}
+
+}  // namespace
+
+void column_moments(ConstTensor x, std::span<double> moments) {
+  require_shapes(x.contiguous() && std::ssize(moments) == 2 * x.cols, "column_moments");
+  kernels::loops(x.dtype).column_moments(x.data, moments.data(), moments.data() + x.cols, x.rows,
+                                         x.cols);
+}
+
+void batch_norm(ConstTensor x, ConstTensor statistics, ConstTensor gain, ConstTensor bias,
+                bool relu, Tensor y, Arena& arena) {
+  check(x, statistics, y);
+  const ArenaScope scope(arena);
+  const Tensor factors = values_of(factors_of(statistics, gain, arena), x.dtype, arena);
+  const Tensor biases = values_of(doubles_of(bias, arena), x.dtype, arena);
+  kernels::loops(x.dtype).batch_norm(x.data, statistics.data, factors.data, biases.data, relu,
+                                     y.data, x.rows, x.cols);
+}
+
+void batch_norm_sums(ConstTensor x, ConstTensor statistics, ConstTensor y, ConstTensor dy,
+                     std::span<double> sums, Arena& arena) {
+  check(x, statistics, dy);
+  require_shapes(std::ssize(sums) == 2 * x.cols, "batch_norm_sums");
+  const ArenaScope scope(arena);
+  std::ranges::fill(sums, 0);
+  const auto products = sums.subspan(static_cast<size_t>(x.cols));
+  kernels::loops(x.dtype).batch_norm_sums(x.data, statistics.data, y.data, dy.data, sums.data(),
+                                          products.data(), x.rows, x.cols);
+  const auto inverse = doubles_of(statistics.row_range(1, 1), arena);
+  for (size_t c = 0; c < products.size(); ++c) products[c] *= inverse[c];
+}
+
+// With n = (x - mean) / deviation: dx = (g - mean(g) - n mean(g n)) * gain / deviation.
+void batch_norm_backward(ConstTensor x, ConstTensor statistics, ConstTensor gain, ConstTensor y,
+                         ConstTensor dy, std::span<const double> sums, double count, Tensor dx,
+                         Arena& arena) {
+  check(x, statistics, dy);
+  check(x, statistics, dx);
+  const ArenaScope scope(arena);
+  const auto cols = static_cast<size_t>(x.cols);
+  const auto factor = factors_of(statistics, gain, arena);
+  const auto inverse = doubles_of(statistics.row_range(1, 1), arena);
+  const auto slope = arena.take(DType::f64, 1, x.cols).values<double>();
+  const auto offset = arena.take(DType::f64, 1, x.cols).values<double>();
+  for (size_t c = 0; c < cols; ++c) {
+    slope[c] = sums.empty() ? 0 : factor[c] * inverse[c] * sums[cols + c] / count;
+    offset[c] = sums.empty() ? 0 : factor[c] * sums[c] / count;
+  }
+  const auto values = [&](std::span<const double> source) {
+    return values_of(source, x.dtype, arena).data;
+  };
+  kernels::loops(x.dtype).batch_norm_backward(x.data, statistics.data, y.data, dy.data,
+                                              values(factor), values(slope), values(offset),
+                                              dx.data, x.rows, x.cols);
+}
+
+}  // namespace tutti::training

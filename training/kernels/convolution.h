@@ -1,0 +1,34 @@
+// Convolution (as the field has it: cross-correlation) of images, by oneDNN; f64, for gradient
+// checks, by im2col and a matrix product.
+//
+// x: samples x input.size(), y: samples x output().size(), contiguous, in one type (image.h).
+// weight: outputs x (inputs * window height * window width), as PyTorch has it. Each call computes
+// on the calling thread alone, any thread may call; temporaries come from the arena. f16, and bf16
+// on a processor without AVX-512, are converted to f32 and back. A failure of the library is an
+// Error(internal).
+#pragma once
+
+#include "training/arena.h"
+#include "training/kernels/image.h"
+#include "training/tensor.h"
+
+namespace tutti::training {
+
+struct ConvolutionShape {
+  ImageShape input;
+  Window window;
+  int64_t outputs = 0;  // channels
+
+  ImageShape output() const { return output_shape(input, window, outputs); }
+};
+
+// bias: 1 x outputs, or empty.
+void convolution(const ConvolutionShape& shape, ConstTensor x, ConstTensor weight, ConstTensor bias,
+                 Tensor y, Arena& arena);
+void convolution_backward_input(const ConvolutionShape& shape, ConstTensor dy, ConstTensor weight,
+                                Tensor dx, Arena& arena);
+// Adds to the gradient, of any floating-point type, sums that were made in float (f64: double).
+void convolution_backward_weight(const ConvolutionShape& shape, ConstTensor x, ConstTensor dy,
+                                 Tensor weight_gradient, Arena& arena);
+
+}  // namespace tutti::training

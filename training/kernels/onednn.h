@@ -1,0 +1,73 @@
+// What the kernels that oneDNN computes have in common: one engine, one thread, primitives that are
+// made once for each shape, and the library's failures as Error(internal).
+#pragma once
+
+#include <initializer_list>
+#include <map>
+#include <oneapi/dnnl/dnnl.hpp>
+#include <string>
+#include <type_traits>
+#include <unordered_map>
+#include <utility>
+
+#include "base/dtype.h"
+
+namespace tutti::training::onednn {
+
+const dnnl::engine& engine();
+
+// bf16 as it is, everything else as f32.
+dnnl::memory::data_type data_type(DType type);
+
+// Whether oneDNN computes in this type here. f16, and bf16 on a processor without AVX-512, are
+// to be converted to f32; f64 is not for oneDNN at all.
+bool computes_in(DType type);
+
+// While it lives, oneDNN computes on the calling thread alone: ranks are the parallelism here, and
+// bits must not depend on OMP_NUM_THREADS.
+class OneThread {
+ public:
+  OneThread();
+  ~OneThread();
+  OneThread(const OneThread&) = delete;
+  OneThread& operator=(const OneThread&) = delete;
+
+ private:
+  int before_;
+};
+
+// A primitive with its arguments (DNNL_ARG_...); only their addresses change from call to call.
+class Primitive {
+ public:
+  using Descriptors = std::initializer_list<std::pair<int, dnnl::memory::desc>>;
+  using Addresses = std::initializer_list<std::pair<int, const void*>>;
+
+  // An argument whose descriptor is empty is left out.
+  Primitive(dnnl::primitive primitive, Descriptors arguments);
+  // Returns when it is done. Arguments that the primitive was made without are ignored.
+  void run(Addresses addresses);
+
+ private:
+  dnnl::primitive primitive_;
+  dnnl::stream stream_;
+  std::unordered_map<int, dnnl::memory> arguments_;
+};
+
+[[noreturn]] void throw_failure(const std::string& what, const dnnl::error& error);
+
+// use(made), on the calling thread's primitive (or what holds several) for `key`, which make(key)
+// made at the first call. describe(key) says in an Error what failed ("a product of ...").
+template <typename Key, typename Make, typename Describe, typename Use>
+void run(const Key& key, Make&& make, Describe&& describe, Use&& use) {
+  thread_local std::map<Key, std::invoke_result_t<Make, const Key&>> all_made;
+  const OneThread one_thread;
+  try {
+    auto found = all_made.find(key);
+    if (found == all_made.end()) found = all_made.emplace(key, make(key)).first;
+    use(found->second);
+  } catch (const dnnl::error& error) {
+    throw_failure(describe(key), error);
+  }
+}
+
+}  // namespace tutti::training::onednn

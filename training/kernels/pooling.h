@@ -1,0 +1,28 @@
+// Pooling over windows of images. Each channel for itself; pixels of the padding are absent.
+//
+// x: samples x input.size(), y: samples x output().size(), contiguous, in one floating-point type
+// (image.h). Sums run in float (f64: double) and are rounded once.
+#pragma once
+
+#include "training/kernels/image.h"
+#include "training/tensor.h"
+
+namespace tutti::training {
+
+struct PoolingShape {
+  ImageShape input;
+  Window window;
+
+  ImageShape output() const { return output_shape(input, window, input.channels); }
+};
+
+// places: like y, of u8: for each output the place in its window of the (first) largest value.
+// Windows have at most 256 pixels. NaN counts as the largest.
+void max_pool(const PoolingShape& shape, ConstTensor x, Tensor y, Tensor places);
+void max_pool_backward(const PoolingShape& shape, ConstTensor dy, ConstTensor places, Tensor dx);
+
+// The mean over all of the window's places: absent pixels count as 0 (as in PyTorch).
+void average_pool(const PoolingShape& shape, ConstTensor x, Tensor y);
+void average_pool_backward(const PoolingShape& shape, ConstTensor dy, Tensor dx);
+
+}  // namespace tutti::training

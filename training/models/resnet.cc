@@ -1,0 +1,290 @@
+#include "training/models/resnet.h"
+
+#include <cmath>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "training/kernels/cross_entropy.h"
+#include "training/kernels/elementwise.h"
+#include "training/modules/convolution.h"
+#include "training/modules/linear.h"
+#include "training/modules/pooling.h"
+#include "training/modules/slots.h"
+
+namespace tutti::training {
+namespace {
+
+ResNetConfig checked(const ResNetConfig& config) {
+  const auto require = [](std::string_view what, int64_t value) {
+    if (value >= 1) return;
+    throw Error(ErrorCode::invalid_argument, cat("the model's ", what, " cannot be ", value),
+                {.remedy = "give at least 1"});
+  };
+  require("number of channels", config.channels);
+  require("images' height", config.height);
+  require("images' width", config.width);
+  require("number of classes", config.classes);
+  require("number of stages", std::ssize(config.blocks));
+  for (const int64_t blocks : config.blocks) require("number of blocks in a stage", blocks);
+  for (const int64_t width : config.widths) require("width", width);
+  if (config.blocks.size() != config.widths.size()) {
+    throw Error(ErrorCode::invalid_argument,
+                cat("the model has ", config.blocks.size(), " stages and ", config.widths.size(),
+                    " widths"),
+                {.remedy = "give each stage a number of blocks and a width"});
+  }
+  return config;
+}
+
+ImageShape image_of(const ResNetConfig& config) {
+  return {config.height, config.width, config.channels};
+}
+
+void append(std::vector<NamedBuffer>& all, std::vector<NamedBuffer> more) {
+  for (NamedBuffer& buffer : more) all.push_back(std::move(buffer));
+}
+
+// A convolution without bias and the batch normalization behind it.
+class NormalizedConvolution {
+ public:
+  struct Saved {
+    Convolution::Saved convolution;
+    BatchNorm::Saved norm;
+  };
+
+  NormalizedConvolution(ParameterTable& table, const std::string& convolution_name,
+                        const std::string& norm_name, const ImageShape& input,
+                        const ConvolutionOptions& options, const BatchNormOptions& norm)
+      : convolution_(table, convolution_name, input, options),
+        norm_(table, norm_name, options.outputs, norm) {}
+
+  const Convolution& convolution() const { return convolution_; }
+  std::vector<NamedBuffer> buffers() { return norm_.buffers(); }
+
+  Tensor forward(Pass& pass, ConstTensor input, Saved& saved) {
+    return norm_.forward(pass, convolution_.forward(pass, input, saved.convolution), saved.norm);
+  }
+  Tensor backward(Pass& pass, ConstTensor output_gradient, Saved& saved) const {
+    return convolution_.backward(pass, norm_.backward(pass, output_gradient, saved.norm),
+                                 saved.convolution);
+  }
+  void backward_first(Pass& pass, ConstTensor output_gradient, Saved& saved) const {
+    convolution_.backward_first(pass, norm_.backward(pass, output_gradient, saved.norm),
+                                saved.convolution);
+  }
+
+ private:
+  Convolution convolution_;
+  BatchNorm norm_;
+};
+
+class StemUnit : public Unit {
+ public:
+  StemUnit(ParameterTable& table, const ResNetConfig& config, StatisticsReducer* reducer)
+      : size_(image_of(config).size()),
+        layer_(table, "conv1", "bn1", image_of(config),
+               {.outputs = config.widths.front(), .padding = 1},
+               {.relu = true, .reducer = reducer}) {}
+
+  const Convolution& convolution() const { return layer_.convolution(); }
+  std::vector<NamedBuffer> buffers() { return layer_.buffers(); }
+  std::string name() const override { return "stem"; }
+
+  Tensor forward(Pass& pass, ConstTensor) override {
+    const std::span<const float> pixels = pass.batch->images;
+    if (std::ssize(pixels) != pass.batch->samples * size_) {
+      throw Error(ErrorCode::invalid_argument,
+                  cat("the micro-batch has ", pixels.size(), " values for ", pass.batch->samples,
+                      " images, the model takes ", size_, " an image"),
+                  {.cause = "the model is made for images of another size",
+                   .remedy = "give the model the data's height, width and channels"});
+    }
+    const Tensor images = pass.arena.take(pass.dtype, pass.batch->samples, size_);
+    if (pass.dtype == DType::f64) {
+      std::copy(pixels.begin(), pixels.end(), images.values<double>().begin());
+    } else {
+      convert(tensor_at(static_cast<const void*>(pixels.data()), DType::f32, images.rows, size_),
+              images);
+    }
+    return layer_.forward(pass, images, saved_[pass.slot]);
+  }
+
+  Tensor backward(Pass& pass, ConstTensor output_gradient) override {
+    layer_.backward_first(pass, output_gradient, saved_[pass.slot]);
+    return {};
+  }
+
+ private:
+  int64_t size_;
+  NormalizedConvolution layer_;
+  Slots<NormalizedConvolution::Saved> saved_;
+};
+
+struct BlockOptions {
+  int64_t width = 0;
+  int64_t stride = 1;
+  bool zero_last_gain = true;
+  StatisticsReducer* reducer = nullptr;
+};
+
+class ResidualUnit : public Unit {
+ public:
+  ResidualUnit(ParameterTable& table, const std::string& name, const ImageShape& input,
+               const BlockOptions& options)
+      : name_(name),
+        first_(table, name + ".conv1", name + ".bn1", input,
+               {.outputs = options.width, .stride = options.stride, .padding = 1},
+               {.relu = true, .reducer = options.reducer}),
+        second_(table, name + ".conv2", name + ".bn2", first_.convolution().output(),
+                {.outputs = options.width, .padding = 1},
+                {.zero_gain = options.zero_last_gain, .reducer = options.reducer}) {
+    if (output() != input) {
+      shortcut_.emplace(
+          table, name + ".downsample.0", name + ".downsample.1", input,
+          ConvolutionOptions{.outputs = options.width, .kernel = 1, .stride = options.stride},
+          BatchNormOptions{.reducer = options.reducer});
+    }
+  }
+
+  ImageShape output() const { return second_.convolution().output(); }
+  double multiplications() const {
+    return first_.convolution().multiplications() + second_.convolution().multiplications() +
+           (shortcut_ ? shortcut_->convolution().multiplications() : 0);
+  }
+  std::vector<NamedBuffer> buffers() {
+    std::vector<NamedBuffer> all = first_.buffers();
+    append(all, second_.buffers());
+    if (shortcut_) append(all, shortcut_->buffers());
+    return all;
+  }
+  std::string name() const override { return name_; }
+
+  Tensor forward(Pass& pass, ConstTensor input) override {
+    Saved& saved = saved_[pass.slot];
+    const Tensor middle = first_.forward(pass, input, saved.first);
+    const Tensor output = second_.forward(pass, middle, saved.second);
+    ConstTensor side = input;
+    if (shortcut_) side = shortcut_->forward(pass, input, saved.shortcut);
+    // In place: without a ReLU of its own, bn2 does not need its output again.
+    add(output, side, output);
+    relu(output, output);
+    saved.output = output;
+    return output;
+  }
+
+  Tensor backward(Pass& pass, ConstTensor output_gradient) override {
+    Saved& saved = saved_[pass.slot];
+    const Tensor gradient =
+        pass.arena.take(output_gradient.dtype, output_gradient.rows, output_gradient.cols);
+    relu_backward(saved.output, output_gradient, gradient);
+    const Tensor main =
+        first_.backward(pass, second_.backward(pass, gradient, saved.second), saved.first);
+    ConstTensor side = gradient;
+    if (shortcut_) side = shortcut_->backward(pass, gradient, saved.shortcut);
+    add(main, side, main);
+    return main;
+  }
+
+ private:
+  struct Saved {
+    NormalizedConvolution::Saved first;
+    NormalizedConvolution::Saved second;
+    NormalizedConvolution::Saved shortcut;
+    Tensor output;
+  };
+
+  std::string name_;
+  NormalizedConvolution first_;
+  NormalizedConvolution second_;
+  std::optional<NormalizedConvolution> shortcut_;
+  Slots<Saved> saved_;
+};
+
+class HeadUnit : public Unit {
+ public:
+  HeadUnit(ParameterTable& table, const ImageShape& input, int64_t classes)
+      : pooling_(Pooling::global_average(input)),
+        output_(table, "fc", input.channels, classes,
+                {.deviation = 1 / std::sqrt(static_cast<double>(input.channels))}) {}
+
+  std::string name() const override { return "head"; }
+
+  Tensor forward(Pass& pass, ConstTensor input) override {
+    Saved& saved = saved_[pass.slot];
+    const Tensor logits =
+        output_.forward(pass, pooling_.forward(pass, input, saved.pooling), saved.output);
+    saved.logits = logits;
+    const std::span<const int32_t> targets = pass.batch->targets;
+    if (targets.empty()) return logits;
+    saved.statistics = pass.arena.take(value_type(logits.dtype), logits.rows, 2);
+    saved.losses.resize(targets.size());
+    pass.correct = cross_entropy(logits, targets, saved.losses, saved.statistics);
+    pass.loss_sum = 0;
+    for (const double loss : saved.losses) pass.loss_sum += loss;
+    return logits;
+  }
+
+  Tensor backward(Pass& pass, ConstTensor) override {
+    Saved& saved = saved_[pass.slot];
+    cross_entropy_backward(saved.logits, pass.batch->targets, saved.statistics, pass.loss_scale,
+                           saved.logits);
+    return pooling_.backward(pass, output_.backward(pass, saved.logits, saved.output),
+                             saved.pooling);
+  }
+
+ private:
+  struct Saved {
+    Pooling::Saved pooling;
+    Linear::Saved output;
+    Tensor logits;
+    Tensor statistics;
+    std::vector<double> losses;
+  };
+
+  Pooling pooling_;
+  Linear output_;
+  Slots<Saved> saved_;
+};
+
+}  // namespace
+
+ResNet::ResNet(const ResNetConfig& config, StatisticsReducer* reducer) : config_(checked(config)) {
+  add_unit<StemUnit>(config_, reducer);
+  auto& stem = static_cast<StemUnit&>(*units_.back());
+  append(buffers_, stem.buffers());
+  multiplications_ += stem.convolution().multiplications();
+  ImageShape shape = stem.convolution().output();
+  for (size_t stage = 0; stage < config_.blocks.size(); ++stage) {
+    for (int64_t block = 0; block < config_.blocks[stage]; ++block) {
+      add_unit<ResidualUnit>(cat("layer", stage + 1, ".", block), shape,
+                             BlockOptions{.width = config_.widths[stage],
+                                          .stride = stage > 0 && block == 0 ? 2 : 1,
+                                          .zero_last_gain = config_.zero_last_gain,
+                                          .reducer = reducer});
+      auto& unit = static_cast<ResidualUnit&>(*units_.back());
+      append(buffers_, unit.buffers());
+      multiplications_ += unit.multiplications();
+      shape = unit.output();
+    }
+  }
+  add_unit<HeadUnit>(shape, config_.classes);
+  multiplications_ += static_cast<double>(shape.channels * config_.classes);
+}
+
+std::vector<NamedBuffer> ResNet::buffers() { return buffers_; }
+
+std::string ResNet::description() const {
+  const auto list = [](const std::vector<int64_t>& values) {
+    std::string text;
+    for (const int64_t value : values) text += cat(text.empty() ? "" : ",", value);
+    return text;
+  };
+  return cat("resnet channels=", config_.channels, " height=", config_.height,
+             " width=", config_.width, " classes=", config_.classes,
+             " blocks=", list(config_.blocks), " widths=", list(config_.widths));
+}
+
+}  // namespace tutti::training

@@ -1,0 +1,53 @@
+// Residual networks for small images (He et al.: Deep residual learning for image recognition,
+// 2016, section 4.2).
+//
+//   images -> [stem: conv 3x3, bn, relu] -> [layer1.0] ... [layerN.n] -> [head: mean of each
+//   channel,
+//                                                                        linear, loss]
+//   block:  relu(bn2(conv2(relu(bn1(conv1(x))))) + shortcut(x))
+//
+// The first block of each stage but the first halves height and width; where a block changes the
+// shape, its shortcut is a 1x1 convolution with a batch normalization, else x itself.
+// Names of parameters and buffers are those of torchvision's ResNets.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "training/model.h"
+#include "training/modules/batch_norm.h"
+
+namespace tutti::training {
+
+struct ResNetConfig {
+  int64_t channels = 1;  // of the images
+  int64_t height = 28;
+  int64_t width = 28;
+  int64_t classes = 10;
+  std::vector<int64_t> blocks = {1, 1, 1};  // by stage
+  std::vector<int64_t> widths = {16, 32, 64};
+  // The last gain of each block starts at 0: blocks start as their shortcuts (Goyal et al.:
+  // Accurate, large minibatch SGD, 2017, section 5.1).
+  bool zero_last_gain = true;
+};
+
+class ResNet : public Model {
+ public:
+  // With a reducer, batch statistics are those of all ranks (SyncBN); it outlives the model. Throws
+  // Error(invalid_argument) for sizes that make no sense.
+  explicit ResNet(const ResNetConfig& config, StatisticsReducer* reducer = nullptr);
+
+  const ResNetConfig& config() const { return config_; }
+  std::vector<NamedBuffer> buffers() override;
+  double flops_per_sample() const override { return 6 * multiplications_; }
+  std::string description() const override;
+  int64_t targets_per_sample() const override { return 1; }
+
+ private:
+  ResNetConfig config_;
+  double multiplications_ = 0;  // of one image's forward
+  std::vector<NamedBuffer> buffers_;
+};
+
+}  // namespace tutti::training

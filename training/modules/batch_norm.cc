@@ -1,0 +1,158 @@
+#include "training/modules/batch_norm.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "training/kernels/batch_norm.h"
+#include "training/kernels/elementwise.h"
+
+namespace tutti::training {
+namespace {
+
+// Images as a matrix of pixels.
+template <typename AnyTensor>
+AnyTensor as_pixels(AnyTensor images, int64_t channels) {
+  require_shapes(images.contiguous() && images.size() % channels == 0, "BatchNorm");
+  return {images.data, images.dtype, images.size() / channels, channels, channels};
+}
+
+std::span<double> take_doubles(Arena& arena, int64_t count) {
+  return arena.take(DType::f64, 1, count).values<double>();
+}
+
+}  // namespace
+
+BatchNorm::BatchNorm(ParameterTable& table, const std::string& name, int64_t channels,
+                     const BatchNormOptions& options)
+    : name_(name),
+      channels_(channels),
+      options_(options),
+      gain_(table.add(name + ".weight", {channels},
+                      {Initial::Kind::constant, options.zero_gain ? 0.0 : 1.0})),
+      bias_(table.add(name + ".bias", {channels}, {})),
+      running_mean_(static_cast<size_t>(channels), 0.0f),
+      running_variance_(static_cast<size_t>(channels), 1.0f) {}
+
+std::vector<NamedBuffer> BatchNorm::buffers() {
+  return {{name_ + ".running_mean", running_mean_}, {name_ + ".running_var", running_variance_}};
+}
+
+void BatchNorm::set_statistics(Tensor statistics, std::span<const double> mean,
+                               std::span<const double> variance) const {
+  const auto write = [&](auto values) {
+    using Value = typename decltype(values)::value_type;
+    for (size_t c = 0; c < mean.size(); ++c) {
+      values[c] = static_cast<Value>(mean[c]);
+      values[mean.size() + c] = static_cast<Value>(1 / std::sqrt(variance[c] + options_.epsilon));
+    }
+  };
+  if (statistics.dtype == DType::f64) {
+    write(statistics.values<double>());
+  } else {
+    write(statistics.values<float>());
+  }
+}
+
+void BatchNorm::update_running(std::span<const double> mean, std::span<const double> variance,
+                               double count) {
+  const double unbiased = count > 1 ? count / (count - 1) : 1;
+  const auto mix = [&](float& running, double batch) {
+    running = static_cast<float>((1 - options_.momentum) * static_cast<double>(running) +
+                                 options_.momentum * batch);
+  };
+  for (size_t c = 0; c < mean.size(); ++c) {
+    mix(running_mean_[c], mean[c]);
+    mix(running_variance_[c], variance[c] * unbiased);
+  }
+}
+
+void BatchNorm::take_statistics(Pass& pass, ConstTensor pixels, Saved& saved) {
+  const auto channels = static_cast<size_t>(channels_);
+  const auto mean = take_doubles(pass.arena, channels_);
+  const auto variance = take_doubles(pass.arena, channels_);
+  saved.count = 0;
+  if (pass.training) {
+    // The sums, those of the squares, and how many there are: one message.
+    const auto moments = take_doubles(pass.arena, 2 * channels_ + 1);
+    std::ranges::fill(moments, 0);
+    column_moments(pixels, moments.first(2 * channels));
+    moments.back() = static_cast<double>(pixels.rows);
+    if (options_.reducer != nullptr) options_.reducer->sum(moments);
+    saved.count = moments.back();
+    for (size_t c = 0; c < channels; ++c) {
+      mean[c] = moments[c] / saved.count;
+      // Not below 0 by rounding; a NaN stays one.
+      const double difference = moments[channels + c] / saved.count - mean[c] * mean[c];
+      variance[c] = difference < 0 ? 0 : difference;
+    }
+    if (!pass.recomputing) update_running(mean, variance, saved.count);
+  } else {
+    std::ranges::copy(running_mean_, mean.begin());
+    std::ranges::copy(running_variance_, variance.begin());
+  }
+  set_statistics(saved.statistics, mean, variance);
+}
+
+Tensor BatchNorm::forward(Pass& pass, ConstTensor input, Saved& saved) {
+  saved.input = input;
+  saved.output = pass.arena.take(input.dtype, input.rows, input.cols);
+  saved.statistics = pass.arena.take(value_type(input.dtype), 2, channels_);
+  const ArenaScope scope(pass.arena);
+  const ConstTensor pixels = as_pixels(input, channels_);
+  take_statistics(pass, pixels, saved);
+  batch_norm(pixels, saved.statistics, gain_->value, bias_->value, options_.relu,
+             as_pixels(saved.output, channels_), pass.arena);
+  return saved.output;
+}
+
+ConstTensor BatchNorm::cut_output(const Saved& saved) const {
+  return options_.relu ? ConstTensor(as_pixels(saved.output, channels_)) : ConstTensor{};
+}
+
+Tensor BatchNorm::backward_input(Pass& pass, ConstTensor output_gradient, Saved& saved) const {
+  const ConstTensor input = saved.input;
+  const Tensor input_gradient = pass.arena.take(input.dtype, input.rows, input.cols);
+  saved.sums = pass.arena.take(DType::f64, 1, 2 * channels_);
+  const ArenaScope scope(pass.arena);
+  const ConstTensor x = as_pixels(input, channels_);
+  const ConstTensor dy = as_pixels(output_gradient, channels_);
+  const ConstTensor y = cut_output(saved);
+  const auto own = saved.sums.values<double>();
+  batch_norm_sums(x, saved.statistics, y, dy, own, pass.arena);
+  std::span<double> sums;
+  if (saved.count > 0) {
+    sums = take_doubles(pass.arena, 2 * channels_);
+    std::ranges::copy(own, sums.begin());
+    if (options_.reducer != nullptr) options_.reducer->sum(sums);
+  }
+  batch_norm_backward(x, saved.statistics, gain_->value, y, dy, sums, saved.count,
+                      as_pixels(input_gradient, channels_), pass.arena);
+  return input_gradient;
+}
+
+// This rank's share only: gradients of parameters are summed over ranks like all others.
+void BatchNorm::backward_weight(Pass& pass, const Saved& saved) const {
+  const ArenaScope scope(pass.arena);
+  const auto sums = saved.sums.values<double>();
+  const auto add = [&](std::span<const double> values, const Tensor& gradient) {
+    const Tensor rounded = pass.arena.take(value_type(gradient.dtype), 1, channels_);
+    if (rounded.dtype == DType::f64) {
+      std::ranges::copy(values, rounded.values<double>().begin());
+    } else {
+      std::ranges::transform(values, rounded.values<float>().begin(),
+                             [](double value) { return static_cast<float>(value); });
+    }
+    add_values(rounded, gradient);
+  };
+  const auto channels = static_cast<size_t>(channels_);
+  add(sums.first(channels), bias_->gradient);
+  add(sums.subspan(channels), gain_->gradient);
+}
+
+Tensor BatchNorm::backward(Pass& pass, ConstTensor output_gradient, Saved& saved) const {
+  const Tensor input_gradient = backward_input(pass, output_gradient, saved);
+  pass.finish([this, &pass, &saved] { backward_weight(pass, saved); });
+  return input_gradient;
+}
+
+}  // namespace tutti::training

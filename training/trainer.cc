@@ -1,0 +1,207 @@
+#include "training/trainer.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <utility>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "training/checkpoint/exchange.h"
+#include "training/feed.h"
+#include "training/optimizers/adamw.h"
+#include "training/optimizers/lamb.h"
+#include "training/optimizers/lars.h"
+#include "training/optimizers/sgd.h"
+#include "training/random.h"
+#include "training/snapshot.h"
+
+namespace tutti::training {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds(std::chrono::nanoseconds duration) {
+  return std::chrono::duration<double>(duration).count();
+}
+
+// Equal on all ranks if they are about to train the same model on the same data.
+uint64_t fingerprint(const Model& model, const std::vector<const DataSet*>& data,
+                     const TrainOptions& options) {
+  const std::string settings =
+      cat(model.description(), ' ', options.samples, ' ', options.batch, ' ', options.micro_batch,
+          ' ', options.seed, ' ', static_cast<int>(options.optimizer), ' ', options.schedule.peak,
+          ' ', options.schedule.warmup_steps, ' ', options.weight_decay, ' ',
+          options.replica.storage.stage, ' ', static_cast<int>(options.replica.storage.dtype), ' ',
+          options.replica.storage.bucket_elements, ' ', options.checkpoint, ' ', options.resume);
+  uint64_t hash = 0;
+  for (const DataSet* set : data) hash = mix_bits(hash + set->fingerprint());
+  for (const char character : settings) hash = mix_bits(hash + static_cast<uint8_t>(character));
+  return hash;
+}
+
+void check_same_everywhere(Communicator& communicator, uint64_t fingerprint) {
+  // The maximum of the complements is the complement of the minimum.
+  std::array<uint64_t, 2> bounds = {fingerprint, ~fingerprint};
+  communicator.all_reduce(std::span<uint64_t>(bounds), ReduceOp::max);
+  if (bounds[0] == ~bounds[1]) return;
+  throw Error(ErrorCode::mismatch, "the ranks do not train the same model",
+              {.where = communicator.describe(communicator.rank()),
+               .cause = "their data or training options differ",
+               .remedy = "give every rank the same files and the same options"});
+}
+
+std::vector<MicroBatch> views(const StepFeed& feed) {
+  std::vector<MicroBatch> views;
+  for (const Batch& batch : feed.own) views.push_back(batch.view());
+  return views;
+}
+
+// One run, on one rank.
+class Run {
+ public:
+  Run(Communicator communicator, Model& model, const std::vector<const DataSet*>& data,
+      const TrainOptions& options)
+      : model_(model),
+        options_(options),
+        feed_(data, {.batch = options.batch,
+                     .micro_batch = options.micro_batch,
+                     .samples = options.samples,
+                     .seed = options.seed,
+                     .rank = communicator.rank(),
+                     .ranks = communicator.size(),
+                     .workers = options.workers,
+                     .weights = options.data_weights}),
+        replica_(communicator, model, make_optimizer(options), options.replica) {
+    options_.schedule.total_steps = static_cast<int64_t>(feed_.steps());
+  }
+
+  TrainResult train(const std::function<void(const StepReport&)>& on_step);
+
+ private:
+  uint64_t start();
+  Evaluation validate();
+  void save(uint64_t step);
+  bool due(uint64_t every, uint64_t step) const {
+    return every != 0 && step % every == 0 && step < feed_.steps();
+  }
+  void measure(StepReport& report, Clock::time_point start, uint64_t samples) const;
+
+  Model& model_;
+  TrainOptions options_;
+  Feed feed_;
+  Replica replica_;
+};
+
+// The first step to do, from 0.
+uint64_t Run::start() {
+  if (options_.resume) {
+    const nlohmann::json state = load_snapshot(replica_, model_, options_.checkpoint);
+    const auto samples = state.value("samples", uint64_t{0});
+    if (state.value("seed", options_.seed) != options_.seed || samples % options_.batch != 0) {
+      throw Error(ErrorCode::invalid_argument,
+                  cat("the checkpoint was saved after ", samples, " samples, with seed ",
+                      state.value("seed", options_.seed)),
+                  {.where = options_.checkpoint,
+                   .cause = cat("this run takes steps of ", options_.batch, " samples, with seed ",
+                                options_.seed),
+                   .remedy = "resume with the batch and the seed it was trained with"});
+    }
+    return samples / options_.batch;
+  }
+  if (!options_.initial.empty()) {
+    load_parameters(replica_, ImportedModel(options_.initial), options_.initial);
+  }
+  return 0;
+}
+
+Evaluation Run::validate() {
+  const StepFeed feed = feed_.validation(options_.validation_samples);
+  return replica_.evaluate(views(feed), static_cast<int64_t>(feed.passes));
+}
+
+void Run::save(uint64_t step) {
+  if (options_.checkpoint.empty()) return;
+  save_snapshot(replica_, model_, options_.checkpoint, static_cast<int64_t>(step),
+                {{"samples", std::min(step * options_.batch, options_.samples)},
+                 {"seed", options_.seed}},
+                options_.keep);
+}
+
+void Run::measure(StepReport& report, Clock::time_point start, uint64_t samples) const {
+  report.elapsed = Clock::now() - start;
+  report.samples_per_second = static_cast<double>(samples) / seconds(report.elapsed);
+  report.flops_per_second = report.samples_per_second * model_.flops_per_sample();
+}
+
+TrainResult Run::train(const std::function<void(const StepReport&)>& on_step) {
+  TrainResult result;
+  const uint64_t first = start();
+  result.resumed_at = first;
+  const auto steps = feed_.steps_from(first);
+  DataParallel& parallel = replica_.data_parallel();
+  const auto waited_before = parallel.waited();
+  const Clock::time_point start = Clock::now();
+  std::chrono::nanoseconds aside{0};  // validation and checkpoints
+  uint64_t samples = 0;
+  StepReport report{.steps = feed_.steps()};
+  for (uint64_t step = first + 1; const std::optional<StepFeed> feed = steps->next(); ++step) {
+    const double bytes_before = parallel.bytes_sent();
+    report.step = step;
+    report.learning_rate = options_.schedule.at(static_cast<int64_t>(step));
+    const std::vector<MicroBatch> own = views(*feed);
+    report.result = replica_.step(
+        {.own = own,
+         .passes = static_cast<int64_t>(feed->passes),
+         .targets = static_cast<int64_t>(feed->samples) * model_.targets_per_sample()},
+        static_cast<int64_t>(step), report.learning_rate);
+    samples += feed->samples;
+    report.bytes_sent = parallel.bytes_sent() - bytes_before;
+    report.memory = replica_.memory();
+    measure(report, start + aside, samples);
+    report.waiting_share = seconds(parallel.waited() - waited_before) / seconds(report.elapsed);
+    const Clock::time_point before = Clock::now();
+    report.validation.reset();
+    if (due(options_.validate_every, step)) report.validation = validate();
+    on_step(report);
+    if (due(options_.checkpoint_every, step)) save(step);
+    aside += Clock::now() - before;
+  }
+  result.samples_per_second = report.samples_per_second;
+  result.waiting_share = report.waiting_share;
+  if (report.step > first) save(feed_.steps());
+  result.validation = validate();
+  result.memory = replica_.memory();
+  return result;
+}
+
+}  // namespace
+
+std::unique_ptr<Optimizer> make_optimizer(const TrainOptions& options) {
+  const double decay = options.weight_decay;
+  switch (options.optimizer) {
+    case OptimizerKind::adamw:
+      return std::make_unique<AdamW>(AdamWOptions{
+          .moments = {.beta1 = options.beta1, .beta2 = options.beta2}, .weight_decay = decay});
+    case OptimizerKind::sgd:
+      return std::make_unique<Sgd>(
+          SgdOptions{.momentum = options.momentum, .weight_decay = decay});
+    case OptimizerKind::lamb:
+      return std::make_unique<Lamb>(
+          LambOptions{.moments = {.beta1 = options.beta1, .beta2 = options.beta2, .epsilon = 1e-6},
+                      .weight_decay = decay});
+    case OptimizerKind::lars:
+      return std::make_unique<Lars>(
+          LarsOptions{.momentum = options.momentum, .weight_decay = decay});
+  }
+  throw Error(ErrorCode::internal, "unknown optimizer");
+}
+
+TrainResult train(Communicator communicator, Model& model,
+                  const std::vector<const DataSet*>& data, const TrainOptions& options,
+                  const std::function<void(const StepReport&)>& on_step) {
+  check_same_everywhere(communicator, fingerprint(model, data, options));
+  return Run(communicator, model, data, options).train(on_step);
+}
+
+}  // namespace tutti::training

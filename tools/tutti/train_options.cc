@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "training/data/image_set.h"
 #include "training/models/gpt.h"
 #include "training/models/mlp_model.h"
 
@@ -18,6 +19,7 @@ using training::Compression;
 using training::OptimizerKind;
 using Decay = training::LearningRateSchedule::Decay;
 
+bool is_resnet(const ModelOptions& options) { return options.kind == "resnet"; }
 bool is_gpt(const ModelOptions& options) { return options.kind == "gpt2"; }
 
 // A name out of a few, and what it stands for.
@@ -37,7 +39,8 @@ void one_of(CLI::Option* option, std::vector<std::string> names) {
 
 void add_run(CLI::App& command, TrainCommand& options) {
   training::TrainOptions& training = options.training;
-  command.add_option("--data", options.data, "text files, directories of them, or token files (.bin)")
+  command.add_option("--data", options.data, "text files, directories of them, or token files (.bin); for resnet a "
+                     "directory with MNIST's four files")
       ->required()
       ->type_name("PATH");
   command.add_option("--validation", options.validation,
@@ -49,9 +52,9 @@ void add_run(CLI::App& command, TrainCommand& options) {
   command.add_option("--steps", options.steps, "optimizer steps (default: 200)");
   command.add_option("--epochs", options.epochs, "instead of --steps: times through the data");
   command.add_option("--batch", options.batch,
-                     "samples per step over all ranks (default: 1536; gpt2: 32)");
+                     "samples per step over all ranks (default: 1536; gpt2: 32; resnet: 128)");
   command.add_option("--micro-batch", options.micro_batch,
-                     "samples of one forward and backward pass (default: 32; gpt2: 8)");
+                     "samples of one forward and backward pass (default: 32; gpt2: 8; resnet: 64)");
   command.add_option("--accumulate", options.accumulate,
                      "instead of --batch: micro-batches of each rank in a step");
   command.add_option("--seed", training.seed, "of initial values, samples and dropout")
@@ -66,8 +69,8 @@ void add_optimizer(CLI::App& command, TrainCommand& options) {
   one_of(command.add_option("--optimizer", options.optimizer, "adamw, sgd, lamb or lars"),
          {"adamw", "sgd", "lamb", "lars"});
   command.add_option("--lr", options.learning_rate,
-                     "peak learning rate (default: adamw 0.006, gpt2 0.001; sgd 0.3, gpt2 0.1; "
-                     "lamb 0.01; lars 1)");
+                     "peak learning rate (default: adamw 0.006, gpt2 0.001, resnet 0.003; sgd 0.3, "
+                     "gpt2 and resnet 0.1; lamb 0.01; lars 1)");
   one_of(command.add_option("--schedule", options.schedule, "of the learning rate after warm-up"),
          {"cosine", "linear", "constant"});
   command.add_option("--warmup", training.schedule.warmup_steps, "steps of linear warm-up")
@@ -190,10 +193,10 @@ training::GptConfig gpt_config(const ModelOptions& options, bool selective) {
 
 double default_rate(const TrainCommand& options) {
   const bool gpt = is_gpt(options.model);
-  if (options.optimizer == "sgd") return gpt ? 0.1 : 0.3;
+  if (options.optimizer == "sgd") return gpt || is_resnet(options.model) ? 0.1 : 0.3;
   if (options.optimizer == "lamb") return 0.01;
   if (options.optimizer == "lars") return 1;
-  return gpt ? 1e-3 : 6e-3;
+  return gpt ? 1e-3 : is_resnet(options.model) ? 3e-3 : 6e-3;
 }
 
 double default_decay(const TrainCommand& options) {
@@ -220,13 +223,14 @@ void settle_precision(TrainCommand& options) {
 // The run's size: steps, samples, micro-batches.
 void settle_run(TrainCommand& options, int ranks, uint64_t examples) {
   training::TrainOptions& training = options.training;
-  const bool small = options.model.kind == "mlp";
-  training.micro_batch = options.micro_batch.value_or(small ? 32 : 8);
+  const bool gpt = is_gpt(options.model);
+  const bool resnet = is_resnet(options.model);
+  training.micro_batch = options.micro_batch.value_or(gpt ? 8 : resnet ? 64 : 32);
   if (options.batch && options.accumulate) {
     throw Error(ErrorCode::invalid_argument, "both --batch and --accumulate were given",
                 {.remedy = "give one: a step has ranks x accumulate x micro-batch samples"});
   }
-  training.batch = options.batch.value_or(small ? 1536 : 32);
+  training.batch = options.batch.value_or(gpt ? 32 : resnet ? 128 : 1536);
   if (options.accumulate) {
     training.batch = static_cast<uint64_t>(ranks) * *options.accumulate * training.micro_batch;
   }
@@ -247,6 +251,15 @@ void settle_run(TrainCommand& options, int ranks, uint64_t examples) {
                                                            static_cast<double>(examples)))
                          : options.steps.value_or(200) * training.batch;
   positive("number of samples", training.samples);
+  const uint64_t together = static_cast<uint64_t>(ranks) * training.micro_batch;
+  if (options.model.sync_batch_norm &&
+      (training.batch % together != 0 || training.samples % training.batch != 0)) {
+    throw Error(ErrorCode::invalid_argument,
+                cat("with --sync-bn every rank must have as many micro-batches as the others: ",
+                    training.samples, " samples in steps of ", training.batch, " on ", ranks,
+                    " ranks are not cut evenly into micro-batches of ", training.micro_batch),
+                {.remedy = "give --steps, and a --batch that is a multiple of ranks x micro-batch"});
+  }
 }
 
 void add_model_options(CLI::App& command, ModelOptions& options) {
@@ -254,7 +267,8 @@ void add_model_options(CLI::App& command, ModelOptions& options) {
   const auto add = [&](const char* name, auto& value, const char* meaning) {
     return command.add_option(name, value, meaning)->group(kGroup);
   };
-  one_of(add("--model", options.kind, "mlp (of the last tokens) or gpt2"), {"mlp", "gpt2"});
+  one_of(add("--model", options.kind, "mlp (of the last tokens), gpt2 or resnet (images)"),
+         {"mlp", "gpt2", "resnet"});
   add("--context", options.context, "tokens that the model sees (default: 8; gpt2: 128)");
   add("--layers", options.layers, "hidden layers, or blocks (default: 1; gpt2: 4)");
   add("--hidden", options.hidden, "values per hidden layer (default: 256; gpt2: 4 x width)");
@@ -269,6 +283,11 @@ void add_model_options(CLI::App& command, ModelOptions& options) {
       ->group(kGroup);
   command.add_flag("--no-bias", options.no_bias, "gpt2: linear layers without")->group(kGroup);
   add("--dropout", options.dropout, "gpt2: share of values")->capture_default_str();
+  add("--blocks", options.blocks, "resnet: of each stage (default: 1 1 1)");
+  add("--widths", options.widths, "resnet: channels of each stage (default: 16 32 64)");
+  command.add_flag("--sync-bn", options.sync_batch_norm,
+                   "resnet: batch statistics over all ranks")
+      ->group(kGroup);
 }
 
 }  // namespace
@@ -284,8 +303,15 @@ void add_train_options(CLI::App& command, TrainCommand& options) {
   add_output(command, options);
 }
 
-std::unique_ptr<training::Model> make_model(const TrainCommand& options) {
+std::unique_ptr<training::Model> make_model(const TrainCommand& options,
+                                            training::StatisticsReducer* reducer) {
   const ModelOptions& model = options.model;
+  if (is_resnet(model)) {
+    training::ResNetConfig config = model.images;
+    config.blocks = model.blocks;
+    config.widths = model.widths;
+    return std::make_unique<training::ResNet>(config, model.sync_batch_norm ? reducer : nullptr);
+  }
   if (is_gpt(model)) {
     return std::make_unique<training::Gpt>(gpt_config(model, options.recompute == "selective"));
   }
@@ -300,6 +326,16 @@ std::unique_ptr<training::Model> make_model(const TrainCommand& options) {
 
 LoadedData load_data(TrainCommand& options) {
   LoadedData loaded;
+  if (is_resnet(options.model)) {
+    for (const std::string& path : options.data) {
+      auto images = std::make_unique<training::ImageSet>(path);
+      options.model.images.height = images->height();
+      options.model.images.width = images->width();
+      options.model.images.classes = std::max(images->classes(), int64_t{2});
+      loaded.sets.push_back(std::move(images));
+    }
+    return loaded;
+  }
   int64_t vocabulary = 256;
   const auto add = [&](training::Tokens tokens) {
     const int64_t context = options.model.context.value_or(is_gpt(options.model) ? 128 : 8);

@@ -10,6 +10,7 @@
 
 #include "training/data/data_set.h"
 #include "training/model.h"
+#include "training/models/resnet.h"
 #include "training/trainer.h"
 
 namespace tutti::tool {
@@ -30,6 +31,10 @@ struct ModelOptions {
   bool untied = false;
   bool no_bias = false;
   double dropout = 0;
+  std::vector<int64_t> blocks = {1, 1, 1};
+  std::vector<int64_t> widths = {16, 32, 64};
+  bool sync_batch_norm = false;
+  training::ResNetConfig images;  // their sizes, as the data has them
 };
 
 struct TrainCommand {
@@ -75,7 +80,9 @@ struct LoadedData {
 // Throw Error for data that cannot be read and for what makes no sense. The data tell the size of
 // the vocabulary, unless an option did.
 LoadedData load_data(TrainCommand& options);
-std::unique_ptr<training::Model> make_model(const TrainCommand& options);
+// With a reducer, batch statistics are summed over ranks, if --sync-bn asks for it.
+std::unique_ptr<training::Model> make_model(const TrainCommand& options,
+                                            training::StatisticsReducer* reducer = nullptr);
 // Completes options.training: sizes of the run and of steps, on so many ranks.
 void settle(TrainCommand& options, int ranks, uint64_t examples);
 

@@ -225,32 +225,32 @@ void settle_run(TrainCommand& options, int ranks, uint64_t examples) {
   training::TrainOptions& training = options.training;
   const bool gpt = is_gpt(options.model);
   const bool resnet = is_resnet(options.model);
-  training.micro_batch = options.micro_batch.value_or(gpt ? 8 : resnet ? 64 : 32);
   if (options.batch && options.accumulate) {
     throw Error(ErrorCode::invalid_argument, "both --batch and --accumulate were given",
                 {.remedy = "give one: a step has ranks x accumulate x micro-batch samples"});
   }
-  training.batch = options.batch.value_or(gpt ? 32 : resnet ? 128 : 1536);
-  if (options.accumulate) {
-    training.batch = static_cast<uint64_t>(ranks) * *options.accumulate * training.micro_batch;
-  }
-  const auto positive = [](const char* what, uint64_t value) {
-    if (value >= 1) return;
-    throw Error(ErrorCode::invalid_argument, cat("the ", what, " cannot be 0"),
-                {.remedy = "give at least 1"});
-  };
-  positive("number of steps", options.steps.value_or(1));
-  positive("global batch", training.batch);
-  positive("micro-batch", training.micro_batch);
   if (options.epochs && options.steps) {
     throw Error(ErrorCode::invalid_argument, "both --steps and --epochs were given",
                 {.remedy = "give one of them"});
   }
-  training.samples = options.epochs
-                         ? static_cast<uint64_t>(std::ceil(*options.epochs *
-                                                           static_cast<double>(examples)))
-                         : options.steps.value_or(200) * training.batch;
-  positive("number of samples", training.samples);
+  const auto positive = [](const char* what, int64_t value) {
+    if (value >= 1) return static_cast<uint64_t>(value);
+    throw Error(ErrorCode::invalid_argument, cat("the ", what, " cannot be ", value),
+                {.remedy = "give at least 1"});
+  };
+  const auto micro_batch = options.micro_batch.value_or(gpt ? 8 : resnet ? 64 : 32);
+  training.micro_batch = positive("micro-batch", micro_batch);
+  training.batch = positive("global batch", options.batch.value_or(gpt ? 32 : resnet ? 128 : 1536));
+  if (options.accumulate) {
+    training.batch = static_cast<uint64_t>(ranks) * training.micro_batch *
+                     positive("number of micro-batches to accumulate", *options.accumulate);
+  }
+  training.samples = positive("number of steps", options.steps.value_or(200)) * training.batch;
+  if (options.epochs) {
+    const double samples = std::ceil(*options.epochs * static_cast<double>(examples));
+    training.samples = positive("number of samples", static_cast<int64_t>(samples));
+  }
+  positive("base batch", options.base_batch.value_or(1));
   const uint64_t together = static_cast<uint64_t>(ranks) * training.micro_batch;
   if (options.model.sync_batch_norm &&
       (training.batch % together != 0 || training.samples % training.batch != 0)) {
@@ -412,7 +412,8 @@ void settle(TrainCommand& options, int ranks, uint64_t examples) {
   }
   training.schedule.peak = training::scaled_rate(
       rate, static_cast<double>(training.batch),
-      static_cast<double>(options.base_batch.value_or(training.batch)), scaling);
+      options.base_batch ? static_cast<double>(*options.base_batch)
+                         : static_cast<double>(training.batch), scaling);
   training.weight_decay = options.weight_decay.value_or(default_decay(options));
   const double clip = options.clip.value_or(is_gpt(options.model) ? 1 : 0);
   if (clip > 0) replica.clip = clip;

@@ -42,11 +42,11 @@ struct TrainCommand {
   std::string validation;
   int ranks = 0;  // 0: one per allowed core, or as many as the launcher started
   ModelOptions model;
-  std::optional<uint64_t> steps;
+  std::optional<int64_t> steps;
   std::optional<double> epochs;
-  std::optional<uint64_t> batch;
-  std::optional<uint64_t> micro_batch;
-  std::optional<uint64_t> accumulate;
+  std::optional<int64_t> batch;
+  std::optional<int64_t> micro_batch;
+  std::optional<int64_t> accumulate;
   std::string precision = "f32";
   std::string loss_scale = "dynamic";
   std::string optimizer = "adamw";
@@ -55,7 +55,7 @@ struct TrainCommand {
   std::optional<double> clip;
   std::string schedule = "cosine";
   std::string rate_scaling = "none";
-  std::optional<uint64_t> base_batch;
+  std::optional<int64_t> base_batch;
   std::string recompute = "none";
   std::string compression = "none";
   double bucket_mib = 4;

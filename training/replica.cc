@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "training/optimizers/gradient_norm.h"
+#include "training/parallel/throw_on_all.h"
 
 namespace tutti::training {
 namespace {
@@ -90,12 +91,14 @@ StepResult Replica::step(const StepBatches& batches, int64_t step, double learni
   if (scaler_) {
     result.skipped = scaler_->update(overflow);
   } else if (overflow) {
-    throw Error(ErrorCode::invalid_argument,
-                cat("step ", step, ": ", result.overflow.empty() ? "the gradients' sum over ranks"
-                                                                  : result.overflow,
-                    " is not finite"),
-                {.cause = cat("the training diverged, at a learning rate of ", learning_rate),
-                 .remedy = "try a smaller learning rate, --clip or a longer warm-up"});
+    throw_on_all(
+        communicator_,
+        Error(ErrorCode::invalid_argument,
+              cat("step ", step, ": ",
+                  result.overflow.empty() ? "the gradients' sum over ranks" : result.overflow,
+                  " is not finite"),
+              {.cause = cat("the training diverged, at a learning rate of ", learning_rate),
+               .remedy = "try a smaller learning rate, --clip or a longer warm-up"}));
   }
   return result;
 }

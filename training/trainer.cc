@@ -15,6 +15,7 @@
 #include "training/optimizers/sgd.h"
 #include "training/parallel/hooks/half_compression.h"
 #include "training/parallel/hooks/powersgd.h"
+#include "training/parallel/throw_on_all.h"
 #include "training/random.h"
 #include "training/snapshot.h"
 
@@ -47,10 +48,11 @@ void check_same_everywhere(Communicator& communicator, uint64_t fingerprint) {
   std::array<uint64_t, 2> bounds = {fingerprint, ~fingerprint};
   communicator.all_reduce(std::span<uint64_t>(bounds), ReduceOp::max);
   if (bounds[0] == ~bounds[1]) return;
-  throw Error(ErrorCode::mismatch, "the ranks do not train the same model",
-              {.where = communicator.describe(communicator.rank()),
-               .cause = "their data or training options differ",
-               .remedy = "give every rank the same files and the same options"});
+  throw_on_all(communicator,
+               Error(ErrorCode::mismatch, "the ranks do not train the same model",
+                     {.where = communicator.describe(communicator.rank()),
+                      .cause = "their data or training options differ",
+                      .remedy = "give every rank the same files and the same options"}));
 }
 
 std::vector<MicroBatch> views(const StepFeed& feed) {

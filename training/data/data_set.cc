@@ -25,7 +25,10 @@ Tokens::Tokens(TextData text) : text_(std::move(text)), training_size_(text_->tr
 Tokens::Tokens(TokenFile training, std::optional<TokenFile> validation)
     : training_file_(std::move(training)), validation_file_(std::move(validation)) {
   words_ = training_file_->tokens();
-  if (words_.size() < kMinTokens || (validation_file_ && validation_file_->tokens().empty())) {
+  if (validation_file_ && validation_file_->tokens().empty()) {
+    throw Error(ErrorCode::invalid_argument, "the file to validate on has no tokens");
+  }
+  if (words_.size() < kMinTokens) {
     throw Error(ErrorCode::invalid_argument,
                 cat("a file of ", words_.size(), " tokens is too short to train on"),
                 {.remedy = cat("give at least ", kMinTokens, " tokens")});

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "training/kernels/elementwise.h"
+#include "training/parallel/throw_on_all.h"
 
 namespace tutti::training {
 namespace {
@@ -80,8 +81,8 @@ void DataParallel::start_gather(int bucket) {
   if (!holds_values()) storage_.acquire_values(bucket);
   const Tensor all = storage_.values(bucket);
   at.gather_started = Clock::now();
-  at.gather = communicator_.all_gather_async(as_const(buffer(storage_.own_values(bucket))),
-                                             buffer(all));
+  at.gather =
+      communicator_.all_gather_async(as_const(buffer(storage_.own_values(bucket))), buffer(all));
   at.values = ValueState::gathering;
   count_bytes(static_cast<int64_t>(all.bytes()), 1);
 }
@@ -244,11 +245,12 @@ void DataParallel::poll() {
 void DataParallel::finish_gradients() {
   if (next_launch_ < bucket_count()) {
     if (!options_.allow_unused) {
-      throw Error(ErrorCode::invalid_argument,
-                  cat("backward did not reach the parameters ", unused_parameters()),
-                  {.where = communicator_.describe(communicator_.rank()),
-                   .cause = "the model's loss does not depend on them in this step",
-                   .remedy = "leave them out of the model, or allow unused parameters"});
+      throw_on_all(communicator_,
+                   Error(ErrorCode::invalid_argument,
+                         cat("backward did not reach the parameters ", unused_parameters()),
+                         {.where = communicator_.describe(communicator_.rank()),
+                          .cause = "the model's loss does not depend on them in this step",
+                          .remedy = "leave them out of the model, or allow unused parameters"}));
     }
     for (int bucket = 0; bucket < bucket_count(); ++bucket) {
       if (storage_.gradients(bucket).data == nullptr && !state(bucket).launched) {

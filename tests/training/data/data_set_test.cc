@@ -1,0 +1,153 @@
+#include "training/data/data_set.h"
+
+#include <gmock/gmock.h>
+
+#include <numeric>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "tests/training/data/folder.h"
+
+namespace tutti::training {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// Bytes 0, 1, 2 ... 199: 180 to train on, 20 held out.
+Tokens counting(size_t size = 200) {
+  std::vector<uint8_t> bytes(size);
+  std::iota(bytes.begin(), bytes.end(), uint8_t{0});
+  return Tokens(split_text(std::move(bytes)));
+}
+
+Batch example(const DataSet& set, uint64_t number, uint64_t epoch = 0) {
+  Batch batch;
+  set.add(number, epoch, batch);
+  return batch;
+}
+
+Batch held_out(const DataSet& set, uint64_t number) {
+  Batch batch;
+  set.add_validation(number, batch);
+  return batch;
+}
+
+TEST(TokenWindows, EachTokenIsTheTargetOfTheOneBefore) {
+  const TokenWindows set(counting(), 8, 1);
+  Batch batch;
+  for (const uint64_t number : {3, 0, 5}) set.add(number, 2, batch);
+  EXPECT_EQ(batch.samples, 3);
+  ASSERT_EQ(batch.tokens.size(), 24u);
+  ASSERT_EQ(batch.targets.size(), 24u);
+  for (size_t i = 0; i < 24; ++i) {
+    EXPECT_EQ(batch.targets[i], batch.tokens[i] + 1);
+    EXPECT_EQ(batch.tokens[i], batch.tokens[i / 8 * 8] + static_cast<int32_t>(i % 8));
+  }
+  EXPECT_EQ(batch.tokens[0], batch.tokens[8] + 24) << "the fourth window and the first";
+  EXPECT_EQ(batch.tokens[16], batch.tokens[8] + 40);
+}
+
+TEST(TokenWindows, TileTheTextAnewInEachEpoch) {
+  const TokenWindows set(counting(), 8, 1);
+  EXPECT_EQ(set.size(), 21u) << "180 tokens: a target more, and room for the shift";
+  std::set<int32_t> starts;
+  for (uint64_t epoch = 0; epoch < 200; ++epoch) {
+    const int32_t start = example(set, 0, epoch).tokens.front();
+    starts.insert(start);
+    for (uint64_t number = 0; number < set.size(); ++number) {
+      const Batch window = example(set, number, epoch);
+      EXPECT_EQ(window.tokens.front(), start + 8 * static_cast<int32_t>(number));
+      EXPECT_LT(window.targets.back(), 180) << "what is held out is never seen";
+    }
+  }
+  EXPECT_THAT(starts, ElementsAre(0, 1, 2, 3, 4, 5, 6, 7)) << "all cuts";
+  EXPECT_EQ(example(set, 4, 7).tokens, example(TokenWindows(counting(), 8, 1), 4, 7).tokens);
+}
+
+TEST(TokenWindows, ValidateOnWhatIsHeldOut) {
+  const TokenWindows set(counting(), 8, 1);
+  ASSERT_EQ(set.validation_size(), 2u) << "20 tokens";
+  EXPECT_THAT(held_out(set, 0).tokens, ElementsAre(180, 181, 182, 183, 184, 185, 186, 187));
+  EXPECT_THAT(held_out(set, 0).targets, ElementsAre(181, 182, 183, 184, 185, 186, 187, 188));
+  EXPECT_THAT(held_out(set, 1).tokens, ElementsAre(188, 189, 190, 191, 192, 193, 194, 195));
+  EXPECT_EQ(held_out(set, 1).samples, 1);
+}
+
+TEST(TokenWindows, ATextMustHaveOne) {
+  EXPECT_EQ(TokenWindows(counting(), 19, 1).validation_size(), 1u) << "20 tokens just do";
+  EXPECT_THAT(error_of([] { const TokenWindows set(counting(), 20, 1); }),
+              AllOf(HasSubstr("180 tokens and 20 for validation has no window of 20"),
+                    HasSubstr("--context")));
+}
+
+TEST(NextToken, IsPredictedFromThoseBefore) {
+  const NextToken set(counting(), 3);
+  EXPECT_EQ(set.size(), 180u);
+  EXPECT_THAT(example(set, 50).tokens, ElementsAre(47, 48, 49));
+  EXPECT_THAT(example(set, 50).targets, ElementsAre(50));
+  EXPECT_EQ(example(set, 50).samples, 1);
+  EXPECT_EQ(example(set, 50, 9).tokens, example(set, 50).tokens) << "the same in each epoch";
+  EXPECT_THAT(example(set, 2).tokens, ElementsAre(0, 0, 1)) << "0 before the text";
+}
+
+TEST(NextToken, ValidationGoesOnWhereTheTrainingPartEnds) {
+  const NextToken set(counting(), 3);
+  EXPECT_EQ(set.validation_size(), 20u);
+  EXPECT_THAT(held_out(set, 1).tokens, ElementsAre(178, 179, 180));
+  EXPECT_THAT(held_out(set, 1).targets, ElementsAre(181));
+  EXPECT_THAT(held_out(set, 19).targets, ElementsAre(199));
+}
+
+class TokensTest : public FolderTest {
+ protected:
+  TokenFile file_of(const std::string& name, uint16_t first, size_t count) const {
+    std::vector<uint16_t> tokens(count);
+    std::iota(tokens.begin(), tokens.end(), first);
+    TokenWriter writer(path(name));
+    writer.write(tokens);
+    writer.finish();
+    return TokenFile(path(name));
+  }
+};
+
+TEST_F(TokensTest, OfAFileTheLastTenthIsHeldOut) {
+  const Tokens tokens(file_of("a.bin", 1000, 205));
+  EXPECT_EQ(tokens.training_size(), 185u);
+  EXPECT_EQ(tokens.validation_size(), 20u);
+  EXPECT_EQ(tokens.training(184), 1184);
+  EXPECT_EQ(tokens.validation(0), 1185);
+}
+
+TEST_F(TokensTest, OrAFileOfItsOwnIs) {
+  const Tokens tokens(file_of("a.bin", 1000, 200), file_of("b.bin", 5000, 7));
+  EXPECT_EQ(tokens.training_size(), 200u);
+  EXPECT_EQ(tokens.validation_size(), 7u);
+  EXPECT_EQ(tokens.validation(6), 5006);
+}
+
+TEST_F(TokensTest, TheFingerprintTellsDataApart) {
+  const auto print = [&](uint16_t first, size_t count) {
+    return Tokens(file_of("a.bin", first, count)).fingerprint();
+  };
+  EXPECT_EQ(print(1000, 200), print(1000, 200));
+  EXPECT_NE(print(1001, 200), print(1000, 200));
+  EXPECT_NE(print(1000, 201), print(1000, 200));
+  EXPECT_NE(Tokens(file_of("a.bin", 1000, 200), file_of("b.bin", 0, 7)).fingerprint(),
+            Tokens(file_of("a.bin", 1000, 200), file_of("b.bin", 1, 7)).fingerprint());
+  EXPECT_EQ(counting().fingerprint(), counting().fingerprint());
+  EXPECT_NE(counting(199).fingerprint(), counting().fingerprint());
+}
+
+TEST_F(TokensTest, ShortFilesAreRefused) {
+  EXPECT_THAT(error_of([&] { const Tokens tokens(file_of("a.bin", 0, 127)); }),
+              HasSubstr("127 tokens is too short"));
+  EXPECT_THAT(
+      error_of([&] { const Tokens tokens(file_of("a.bin", 0, 200), file_of("b.bin", 0, 0)); }),
+      HasSubstr("to validate on has no tokens"));
+}
+
+}  // namespace
+}  // namespace tutti::training

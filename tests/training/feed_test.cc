@@ -1,0 +1,246 @@
+#include "training/feed.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace tutti::training {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+// Examples that are their own numbers: token = first + example, target = epoch.
+class Numbers : public DataSet {
+ public:
+  Numbers(uint64_t size, uint64_t validation_size, int32_t first = 0)
+      : size_(size), validation_size_(validation_size), first_(first) {}
+  uint64_t size() const override { return size_; }
+  uint64_t validation_size() const override { return validation_size_; }
+  void add(uint64_t example, uint64_t epoch, Batch& batch) const override {
+    batch.tokens.push_back(first_ + static_cast<int32_t>(example));
+    batch.targets.push_back(static_cast<int32_t>(epoch));
+    ++batch.samples;
+  }
+  void add_validation(uint64_t example, Batch& batch) const override {
+    add(example, ~uint64_t{0}, batch);
+  }
+  uint64_t fingerprint() const override { return size_; }
+
+ private:
+  uint64_t size_;
+  uint64_t validation_size_;
+  int32_t first_;
+};
+
+// What all ranks' micro-batches of one step have, in the order of samples.
+using Step = std::vector<Batch>;
+
+std::vector<Step> all_steps(const DataSet& set, FeedOptions options, int ranks, uint64_t from = 0) {
+  options.ranks = ranks;
+  std::vector<Step> steps;
+  for (options.rank = 0; options.rank < ranks; ++options.rank) {
+    const Feed feed({&set}, options);
+    const auto loader = feed.steps_from(from);
+    size_t index = 0;
+    for (; std::optional<StepFeed> step = loader->next(); ++index) {
+      if (index == steps.size()) steps.emplace_back();
+      EXPECT_LE(step->own.size(), step->passes);
+      EXPECT_LE(step->passes, step->own.size() + 1) << "ranks differ by one pass at most";
+      std::ranges::move(step->own, std::back_inserter(steps[index]));
+    }
+    EXPECT_EQ(index, steps.size());
+  }
+  return steps;
+}
+
+bool same(const Batch& a, const Batch& b) {
+  return a.samples == b.samples && a.first_sample == b.first_sample && a.tokens == b.tokens &&
+         a.targets == b.targets;
+}
+
+bool same(const std::vector<Step>& a, const std::vector<Step>& b) {
+  return std::ranges::equal(a, b, [](const Step& left, const Step& right) {
+    return std::ranges::equal(left, right,
+                              [](const Batch& x, const Batch& y) { return same(x, y); });
+  });
+}
+
+TEST(EvenPart, CutsEverythingOnce) {
+  EXPECT_EQ(even_part(14, 0, 4), (Range{0, 4}));
+  EXPECT_EQ(even_part(14, 1, 4), (Range{4, 8}));
+  EXPECT_EQ(even_part(14, 2, 4), (Range{8, 11}));
+  EXPECT_EQ(even_part(14, 3, 4), (Range{11, 14}));
+  for (uint64_t count = 0; count < 20; ++count) {
+    for (uint64_t parts = 1; parts < 10; ++parts) {
+      uint64_t end = 0;
+      for (uint64_t part = 0; part < parts; ++part) {
+        const Range range = even_part(count, part, parts);
+        EXPECT_EQ(range.begin, end);
+        EXPECT_GE(range.size(), count / parts);
+        EXPECT_LE(range.size(), (count + parts - 1) / parts);
+        end = range.end;
+      }
+      EXPECT_EQ(end, count);
+    }
+  }
+}
+
+TEST(Feed, TakesEverySampleOfAnEpochOnce) {
+  const Numbers set(23, 1);
+  for (const int ranks : {1, 2, 3, 5}) {
+    // Three epochs.
+    const auto steps = all_steps(set, {.batch = 7, .micro_batch = 2, .samples = 69}, ranks);
+    EXPECT_THAT(steps, SizeIs(10));
+    std::map<int32_t, std::vector<int32_t>> by_epoch;
+    for (const Step& step : steps) {
+      for (const Batch& batch : step) {
+        for (size_t i = 0; i < batch.tokens.size(); ++i) {
+          by_epoch[batch.targets[i]].push_back(batch.tokens[i]);
+        }
+      }
+    }
+    ASSERT_THAT(by_epoch, SizeIs(3));
+    EXPECT_NE(by_epoch[0], by_epoch[1]) << "another order";
+    for (auto& [epoch, tokens] : by_epoch) {
+      EXPECT_FALSE(std::ranges::is_sorted(tokens)) << "shuffled";
+      std::ranges::sort(tokens);
+      std::vector<int32_t> all(23);
+      std::iota(all.begin(), all.end(), 0);
+      EXPECT_EQ(tokens, all) << "epoch " << epoch;
+    }
+  }
+}
+
+TEST(Feed, AMicroBatchDoesNotDependOnTheRanks) {
+  const Numbers set(100, 1);
+  const FeedOptions options{.batch = 14, .micro_batch = 4, .samples = 50};
+  const auto alone = all_steps(set, options, 1);
+  for (const int ranks : {2, 3, 4, 7}) {
+    EXPECT_TRUE(same(all_steps(set, options, ranks), alone)) << ranks;
+  }
+}
+
+TEST(Feed, TheLastMicroBatchAndStepMayBeSmaller) {
+  const Numbers set(100, 1);
+  const auto steps = all_steps(set, {.batch = 14, .micro_batch = 4, .samples = 33}, 2);
+  ASSERT_THAT(steps, SizeIs(3));
+  const auto sizes = [](const Step& step) {
+    std::vector<int64_t> sizes;
+    for (const Batch& batch : step) sizes.push_back(batch.samples);
+    return sizes;
+  };
+  EXPECT_THAT(sizes(steps[0]), ElementsAre(4, 4, 4, 2));
+  EXPECT_THAT(sizes(steps[1]), ElementsAre(4, 4, 4, 2));
+  EXPECT_THAT(sizes(steps[2]), ElementsAre(4, 1));
+  EXPECT_EQ(steps[2].front().first_sample, 28u);
+  EXPECT_EQ(steps[2].back().first_sample, 32u);
+}
+
+TEST(Feed, ARankMayHaveNothingToDo) {
+  const Numbers set(100, 1);
+  const Feed feed({&set}, {.batch = 5, .micro_batch = 4, .samples = 5, .rank = 2, .ranks = 3});
+  const auto step = feed.steps_from(0)->next();
+  ASSERT_TRUE(step);
+  EXPECT_THAT(step->own, IsEmpty());
+  EXPECT_EQ(step->passes, 1u);
+  EXPECT_EQ(step->samples, 5u) << "of all ranks";
+}
+
+TEST(Feed, ResumesAtAnyStepHoweverManyWorkersThereAre) {
+  const Numbers set(31, 1);
+  FeedOptions options{.batch = 6, .micro_batch = 2, .samples = 80, .workers = 0};
+  const auto all = all_steps(set, options, 2);
+  for (const int workers : {0, 1, 3}) {
+    options.workers = workers;
+    for (const uint64_t from : {0, 1, 9, 13, 14}) {
+      const std::vector<Step> tail(all.begin() + static_cast<std::ptrdiff_t>(from), all.end());
+      EXPECT_TRUE(same(all_steps(set, options, 2, from), tail)) << workers << " from " << from;
+    }
+  }
+}
+
+TEST(Feed, TheSeedChangesTheOrder) {
+  const Numbers set(31, 1);
+  FeedOptions options{.batch = 6, .micro_batch = 6, .samples = 30};
+  const auto first = all_steps(set, options, 1);
+  options.seed = 2;
+  EXPECT_FALSE(same(all_steps(set, options, 1), first));
+}
+
+TEST(Feed, DataSetsTakeTurnsByTheirWeights) {
+  const Numbers small(10, 1), large(30, 1, 1000);
+  const auto from_small = [&](std::vector<double> weights) {
+    const Feed feed({&small, &large},
+                    {.batch = 8, .micro_batch = 8, .samples = 8, .weights = std::move(weights)});
+    return std::ranges::count_if(feed.steps_from(0)->next()->own.at(0).tokens,
+                                 [](int32_t token) { return token < 1000; });
+  };
+  EXPECT_EQ(from_small({}), 2) << "by their sizes";
+  EXPECT_EQ(from_small({3, 1}), 6);
+  EXPECT_EQ(from_small({1, 1}), 4);
+}
+
+// --- validation ---
+
+std::vector<int32_t> validated(const std::vector<const DataSet*>& sets, int ranks, uint64_t most) {
+  std::vector<int32_t> tokens;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const Feed feed(sets, {.micro_batch = 4, .samples = 1, .rank = rank, .ranks = ranks});
+    const StepFeed part = feed.validation(most);
+    EXPECT_LE(part.own.size(), part.passes);
+    for (const Batch& batch : part.own) {
+      tokens.insert(tokens.end(), batch.tokens.begin(), batch.tokens.end());
+      EXPECT_THAT(batch.targets, Each(-1)) << "held out";
+    }
+  }
+  return tokens;
+}
+
+TEST(Feed, ValidatesOnEverythingHeldOutOrOnSomeOfIt) {
+  const Numbers set(100, 10);
+  for (const int ranks : {1, 2, 3, 4}) {
+    EXPECT_THAT(validated({&set}, ranks, 99), ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9));
+    EXPECT_THAT(validated({&set}, ranks, 5), ElementsAre(0, 2, 4, 6, 8)) << "evenly spread";
+  }
+  const Numbers other(5, 30, 1000);
+  const std::vector<int32_t> tokens = validated({&set, &other}, 2, 8);
+  EXPECT_THAT(tokens, ElementsAre(0, 5, 1000, 1005, 1010, 1015, 1020, 1025));
+}
+
+// --- options that make no sense ---
+
+std::string refusal(const FeedOptions& options, std::vector<const DataSet*> sets) {
+  try {
+    const Feed feed(std::move(sets), options);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(Feed, RefusesOptionsThatMakeNoSense) {
+  const Numbers set(10, 1), empty(0, 1);
+  EXPECT_THAT(refusal({.batch = 0}, {&set}), HasSubstr("steps of 0 samples"));
+  EXPECT_THAT(refusal({.micro_batch = 0}, {&set}), HasSubstr("micro-batches of 0"));
+  EXPECT_THAT(refusal({.weights = {1, 2}}, {&set}), HasSubstr("1 data sets were given, but 2"));
+  EXPECT_THAT(refusal({.weights = {-1}}, {&set}), HasSubstr("-1"));
+  EXPECT_NE(refusal({}, {}), "accepted");
+  EXPECT_NE(refusal({}, {&empty}), "accepted");
+}
+
+}  // namespace
+}  // namespace tutti::training

@@ -1,0 +1,158 @@
+// The grid: whatever the layout, it is the same model that is trained.
+//
+// Within a group of runs (number of ranks, micro-batches, type, dropout, optimizer) all layouts
+// (ZeRO stage, buckets, recomputation, overlap, where gradients accumulate) must give the same
+// losses, gradient norms, parameters and optimizer state, bit for bit, in deterministic mode. Of
+// the product of all of them the runs below take each pair of values at least once.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "base/text.h"
+#include "tests/training/support/tiny_run.h"
+
+namespace tutti::training {
+namespace {
+
+using testing::Deterministic;
+using testing::Outcome;
+using testing::TinyRun;
+using ::testing::Contains;
+
+enum class Recompute { none, selective, full };
+
+struct LayoutCase {
+  int stage;
+  Recompute recompute;
+  bool tiny_buckets;  // one for each parameter
+  bool overlap;
+  bool whole_gradients;
+};
+
+// Each pair of a stage and a recomputation, and each of these with each value of the others.
+constexpr std::array kLayouts = {
+    LayoutCase{0, Recompute::none, true, true, false},
+    LayoutCase{0, Recompute::selective, false, false, true},
+    LayoutCase{0, Recompute::full, true, false, true},
+    LayoutCase{1, Recompute::none, false, false, true},
+    LayoutCase{1, Recompute::selective, true, true, false},
+    LayoutCase{1, Recompute::full, false, true, false},
+    LayoutCase{2, Recompute::none, true, false, false},
+    LayoutCase{2, Recompute::selective, false, true, true},
+    LayoutCase{2, Recompute::full, true, true, true},
+    LayoutCase{3, Recompute::none, false, true, true},
+    LayoutCase{3, Recompute::selective, true, false, false},
+    LayoutCase{3, Recompute::full, false, false, false},
+};
+
+struct Group {
+  int ranks = 1;
+  DType dtype = DType::f32;
+  uint64_t batch = 1;  // in micro-batches of 1
+  OptimizerKind optimizer = OptimizerKind::adamw;
+  double dropout = 0;
+};
+
+std::string describe(const LayoutCase& layout) {
+  return cat("stage ", layout.stage, ", recompute ", static_cast<int>(layout.recompute),
+             layout.tiny_buckets ? ", tiny buckets" : "", layout.overlap ? ", overlap" : "",
+             layout.whole_gradients ? ", whole gradients" : "");
+}
+
+std::string name_of(const Group& group) {
+  constexpr std::array kOptimizers = {"Adamw", "Sgd", "Lamb", "Lars"};
+  return cat(group.ranks, "Ranks", name(group.dtype), "Batch", group.batch,
+             kOptimizers[static_cast<size_t>(group.optimizer)], group.dropout > 0 ? "Dropout" : "");
+}
+
+TinyRun plain_run(const Group& group) {
+  TinyRun run;
+  run.model.dropout = group.dropout;
+  run.replica.storage.dtype = group.dtype;
+  if (group.dtype == DType::f16) {
+    // It overflows at first and grows in between: both are the same everywhere.
+    run.replica.loss_scaling = {.initial_scale = 0x1p24, .growth_interval = 6};
+  }
+  run.replica.clip = 1;
+  run.optimizer.optimizer = group.optimizer;
+  if (group.optimizer == OptimizerKind::lamb) run.learning_rate = 0.03;
+  if (group.optimizer == OptimizerKind::lars) run.learning_rate = 3;
+  run.batch = group.batch;
+  return run;
+}
+
+TinyRun run_of(const Group& group, const LayoutCase& layout) {
+  TinyRun run = plain_run(group);
+  run.model.selective_recomputation = layout.recompute == Recompute::selective;
+  run.replica.runner.checkpoint_units = layout.recompute == Recompute::full;
+  StorageOptions& storage = run.replica.storage;
+  storage.stage = layout.stage;
+  storage.whole_gradients = layout.whole_gradients;
+  if (layout.tiny_buckets) storage.bucket_elements = storage.first_bucket_elements = 1;
+  run.replica.data_parallel.overlap = layout.overlap;
+  return run;
+}
+
+class Layouts : public ::testing::TestWithParam<Group> {
+ private:
+  Deterministic deterministic_;
+};
+
+TEST_P(Layouts, TrainTheSameBits) {
+  const Outcome expected = testing::train(GetParam().ranks, plain_run(GetParam()));
+  ASSERT_EQ(expected.losses.size(), 20u);
+  EXPECT_LT(expected.losses.back(), 0.9 * expected.losses.front()) << "it learns";
+  if (GetParam().dtype == DType::f16) EXPECT_THAT(expected.norms, Contains(0)) << "overflows";
+  for (const LayoutCase& layout : kLayouts) {
+    const Outcome outcome = testing::train(GetParam().ranks, run_of(GetParam(), layout));
+    EXPECT_EQ(outcome.losses, expected.losses) << describe(layout);
+    EXPECT_EQ(outcome.norms, expected.norms) << describe(layout);
+    EXPECT_TRUE(outcome.parameters == expected.parameters) << describe(layout);
+    EXPECT_TRUE(outcome.states == expected.states) << describe(layout);
+  }
+}
+
+// Batches that are a multiple of the ranks, once and twice, and such that are none.
+INSTANTIATE_TEST_SUITE_P(
+    Groups, Layouts,
+    ::testing::Values(Group{1, DType::f32, 2}, Group{2, DType::f32, 2}, Group{2, DType::f32, 5},
+                      Group{3, DType::f32, 5, OptimizerKind::lamb}, Group{4, DType::f32, 4},
+                      Group{2, DType::bf16, 4, OptimizerKind::lars}, Group{3, DType::bf16, 3},
+                      Group{4, DType::bf16, 8}, Group{3, DType::f16, 6},
+                      Group{2, DType::f16, 5, OptimizerKind::lamb},
+                      Group{4, DType::f32, 4, OptimizerKind::lars, 0.1},
+                      Group{2, DType::bf16, 2, OptimizerKind::adamw, 0.1},
+                      Group{3, DType::f16, 5, OptimizerKind::adamw, 0.1}),
+    [](const auto& info) { return name_of(info.param); });
+
+TEST(Ranks, DoNotMatterButForRounding) {
+  for (const double dropout : {0.0, 0.1}) {
+    const Group group{.dtype = DType::f32, .batch = 5, .dropout = dropout};
+    const Outcome alone = testing::train(1, plain_run(group));
+    for (const int ranks : {2, 3, 4}) {
+      const LayoutCase layout = kLayouts[static_cast<size_t>(3 * ranks) % kLayouts.size()];
+      const Outcome shared = testing::train(ranks, run_of(group, layout));
+      EXPECT_LT(testing::relative_difference(shared.losses, alone.losses), 1e-5) << ranks;
+      EXPECT_LT(testing::relative_difference(shared.norms, alone.norms), 1e-4) << ranks;
+    }
+  }
+}
+
+TEST(Seeds, DoMatter) {
+  const Group group{.ranks = 1, .dtype = DType::f32, .batch = 2, .dropout = 0.1};
+  const Outcome expected = testing::train(1, plain_run(group));
+  EXPECT_TRUE(testing::train(1, plain_run(group)) == expected);
+  TinyRun other = plain_run(group);
+  other.replica.runner.seed = 2;  // of dropout
+  EXPECT_EQ(testing::train(1, other).losses.size(), expected.losses.size());
+  EXPECT_FALSE(testing::train(1, other) == expected);
+  other = plain_run(group);
+  other.replica.seed = 2;  // of values
+  EXPECT_FALSE(testing::train(1, other) == expected);
+}
+
+}  // namespace
+}  // namespace tutti::training

@@ -1,0 +1,240 @@
+// One rank's share of a model: what a step does with its gradients, and what stops it.
+#include "training/replica.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "tests/training/support/tiny_run.h"
+
+namespace tutti::training {
+namespace {
+
+using ::testing::AllOf;
+using testing::Deterministic;
+using ::testing::Each;
+using ::testing::HasSubstr;
+using testing::Outcome;
+using testing::TinyRank;
+using testing::TinyRun;
+using tutti::testing::run_ranks;
+using tutti::testing::run_ranks_catching;
+
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+TinyRun run_of(int stage, DType dtype = DType::f32) {
+  TinyRun run;
+  run.replica.storage.stage = stage;
+  run.replica.storage.dtype = dtype;
+  run.replica.storage.bucket_elements = 1 << 13;
+  return run;
+}
+
+// Sets this rank's share of a parameter, if it has any.
+void set(Replica& replica, const std::string& parameter, float value) {
+  for (const OwnedPiece& piece : replica.owned()) {
+    if (piece.spec->name == parameter) replica.values_of(piece, 0)[0] = value;
+  }
+}
+
+// --- what is not finite ---
+
+class NotFinite : public ::testing::TestWithParam<int> {};
+
+TEST_P(NotFinite, AWeightIsFoundByStepRankAndLayer) {
+  for (const float poison : {kNan, kInfinity}) {
+    const auto errors = run_ranks_catching(3, [&](const Job& job) {
+      TinyRank rank(job, run_of(GetParam()));
+      rank.step();
+      // Only with whole values a rank can have others than the rest.
+      if (GetParam() > 0 || job.rank == 1) set(rank.replica, "h.1.attn.c_attn.weight", poison);
+      rank.replica.publish();
+      rank.step();
+    });
+    for (const auto& error : errors) {
+      ASSERT_TRUE(error);
+      EXPECT_EQ(error->code(), ErrorCode::invalid_argument);
+      EXPECT_THAT(error->what(), AllOf(HasSubstr("step 2: the output of h.1 on "),
+                                       HasSubstr(GetParam() > 0 ? "rank 0" : "rank 1"),
+                                       HasSubstr("is not finite"), HasSubstr("learning rate")));
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Stages, NotFinite, ::testing::Values(0, 1, 2, 3));
+
+// A model of one number w with loss w^2 / 2 in each sample, whose gradient is as it is told.
+class OneNumber : public Model {
+ public:
+  OneNumber() { add_unit<Only>(&told); }
+  double flops_per_sample() const override { return 1; }
+  std::string description() const override { return "one"; }
+  int64_t targets_per_sample() const override { return 1; }
+
+  float told = 1;
+
+ private:
+  class Only : public Unit {
+   public:
+    Only(ParameterTable& table, const float* told)
+        : weight_(table.add("w", {64}, {Initial::Kind::constant, 1})), told_(told) {}
+    std::string name() const override { return "only"; }
+    Tensor forward(Pass& pass, ConstTensor) override {
+      pass.loss_sum = 0.5;
+      return pass.arena.take(pass.dtype, 1, 1);
+    }
+    Tensor backward(Pass& pass, ConstTensor) override {
+      for (float& value : weight_->gradient.values<float>()) {
+        value += *told_ * static_cast<float>(pass.loss_scale);
+      }
+      return {};
+    }
+
+   private:
+    const Parameter* weight_;
+    const float* told_;
+  };
+};
+
+// SGD with a learning rate of 1 and the gradient told: a step takes it away from w, which is 1.
+struct OneNumberRank {
+  explicit OneNumberRank(const Job& job, ReplicaOptions options = {})
+      : replica(Communicator::init(job), model,
+                make_optimizer({.optimizer = OptimizerKind::sgd, .weight_decay = 0, .momentum = 0}),
+                options) {}
+
+  // Each rank has one sample.
+  StepResult step(int64_t number = 1) {
+    const MicroBatch batch{.samples = 1};
+    return replica.step({.own = {&batch, 1}, .targets = replica.communicator().size()}, number, 1);
+  }
+  float value() const { return replica.values_of(replica.owned().at(0), 0)[0]; }
+
+  OneNumber model;
+  Replica replica;
+};
+
+TEST(NotFiniteGradient, IsFoundByParameterBeforeAnyReduction) {
+  for (const int stage : {0, 1, 2, 3}) {
+    const auto errors = run_ranks_catching(3, [&](const Job& job) {
+      OneNumberRank rank(job, {.storage = {.stage = stage}});
+      rank.model.told = job.rank == 2 ? kInfinity : 1;
+      rank.step(7);
+    });
+    for (const auto& error : errors) {
+      ASSERT_TRUE(error);
+      EXPECT_EQ(error->code(), ErrorCode::invalid_argument);
+      EXPECT_THAT(error->what(), AllOf(HasSubstr("step 7: the gradient of w on rank 2"),
+                                       HasSubstr("before any reduction, is not finite")));
+    }
+  }
+}
+
+TEST(NotFiniteGradient, MayBeTheSumsAlone) {
+  const auto errors = run_ranks_catching(2, [&](const Job& job) {
+    OneNumberRank rank(job);
+    rank.model.told = std::numeric_limits<float>::max();
+    const MicroBatch batch{.samples = 1};
+    rank.replica.step({.own = {&batch, 1}, .targets = 1}, 3, 1);
+  });
+  for (const auto& error : errors) {
+    ASSERT_TRUE(error);
+    EXPECT_THAT(error->what(), HasSubstr("step 3: the gradients' sum over ranks is not finite"));
+  }
+}
+
+// --- overflow, with a scaled loss ---
+
+TEST(Overflow, SkipsTheStepSaysWhereAndHalvesTheScale) {
+  for (const int stage : {0, 1, 2, 3}) {
+    run_ranks(3, [&](const Job& job) {
+      OneNumberRank rank(job, {.storage = {.stage = stage},
+                               .loss_scaling = LossScalerOptions{.initial_scale = 1024}});
+      rank.model.told = job.rank == 1 ? kInfinity : 1;
+      const StepResult broken = rank.step(1);
+      EXPECT_TRUE(broken.skipped);
+      EXPECT_EQ(broken.loss_scale, 1024);
+      EXPECT_THAT(broken.overflow, HasSubstr("the gradient of w on rank 1"));
+      if (!rank.replica.owned().empty()) EXPECT_EQ(rank.value(), 1) << "nothing was updated";
+
+      rank.model.told = 0.25;
+      const StepResult good = rank.step(2);
+      EXPECT_FALSE(good.skipped);
+      EXPECT_EQ(good.loss_scale, 512);
+      EXPECT_EQ(good.overflow, "");
+      EXPECT_EQ(good.gradient_norm, 2) << "unscaled: sqrt(64) / 4";
+      if (!rank.replica.owned().empty()) EXPECT_EQ(rank.value(), 0.75);
+    });
+  }
+}
+
+// --- clipping ---
+
+TEST(Clipping, LimitsTheNormOfAllGradientsTogether) {
+  for (const int stage : {0, 1, 2, 3}) {
+    run_ranks(2, [&](const Job& job) {
+      OneNumberRank rank(job, {.storage = {.stage = stage}, .clip = 4});
+      rank.model.told = 0.25;
+      EXPECT_EQ(rank.step(1).gradient_norm, 2) << "64 times 1/4";
+      EXPECT_EQ(rank.value(), 0.75) << "below the limit nothing changes";
+      rank.model.told = 8;
+      EXPECT_EQ(rank.step(2).gradient_norm, 64) << "before clipping";
+      EXPECT_NEAR(rank.value(), 0.25, 1e-5) << "8 times 4/64";
+    });
+  }
+}
+
+TEST(GradientNorm, IsTheSameInAllStages) {
+  const Deterministic deterministic;
+  TinyRun run = run_of(0);
+  run.steps = 3;
+  const Outcome expected = testing::train(3, run);
+  EXPECT_THAT(expected.norms, Each(::testing::Gt(0.1)));
+  for (const int stage : {1, 2, 3}) {
+    run.replica.storage.stage = stage;
+    EXPECT_EQ(testing::train(3, run).norms, expected.norms);
+  }
+}
+
+// --- fp16 ---
+
+// Trains on single samples, their gradients divided as in a step of 2^22 tokens, as large models
+// have (Chowdhery et al.: PaLM, 2022, section 5). Adam does not mind the factor; f16, in which
+// everything below 2^-25 is 0, does.
+std::vector<double> losses_in_a_large_batch(DType dtype, bool scaled) {
+  TinyRun run = run_of(0, dtype);
+  run.batch = 1;
+  run.steps = 40;
+  if (scaled) run.replica.loss_scaling.emplace();
+  constexpr int64_t kTargets = 1 << 22;
+  std::vector<double> losses;
+  run_ranks(1, [&](const Job& job) {
+    TinyRank rank(job, run);
+    for (int64_t step = 1; const auto feed = rank.steps->next(); ++step) {
+      const MicroBatch batch = feed->own.at(0).view();
+      const StepResult result =
+          rank.replica.step({.own = {&batch, 1}, .targets = kTargets}, step, run.learning_rate);
+      losses.push_back(result.loss * kTargets / testing::kTinyContext);
+    }
+  });
+  return losses;
+}
+
+TEST(HalfPrecision, TrainsWithAScaledLossWhereItDoesNotWithout) {
+  const std::vector<double> wide = losses_in_a_large_batch(DType::f32, false);
+  const std::vector<double> unscaled = losses_in_a_large_batch(DType::f16, false);
+  const std::vector<double> scaled = losses_in_a_large_batch(DType::f16, true);
+  EXPECT_LT(testing::relative_difference(scaled, wide), 0.01) << "as good as f32";
+  EXPECT_LT(scaled.back(), 0.4 * scaled.front()) << "it learns";
+  EXPECT_GT(unscaled.back(), 0.8 * unscaled.front()) << "next to nothing of it is left";
+}
+
+}  // namespace
+}  // namespace tutti::training

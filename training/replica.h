@@ -50,8 +50,8 @@ struct StepResult {
   double correct = 0;  // the share of targets that had the largest logit
   double gradient_norm = 0;
   double loss_scale = 1;
-  bool skipped = false;       // an overflow: nothing was updated
-  std::string overflow;       // then: which parameter on which rank was first
+  bool skipped = false;  // an overflow: nothing was updated
+  std::string overflow;  // then: which parameter on which rank was first
 };
 
 struct Evaluation {

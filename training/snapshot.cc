@@ -60,11 +60,11 @@ const TensorInfo& stored(const TensorSource& source, const std::string& name,
                          const std::vector<int64_t>& shape) {
   const TensorInfo* info = source.find(name);
   if (info != nullptr && info->shape == shape) return *info;
-  throw Error(ErrorCode::invalid_argument,
-              cat("the checkpoint's tensor ", name,
-                  info == nullptr ? " is missing" : " has another shape"),
-              {.cause = "it was saved from another model or with another optimizer",
-               .remedy = "give the options with which it was trained"});
+  throw Error(
+      ErrorCode::invalid_argument,
+      cat("the checkpoint's tensor ", name, info == nullptr ? " is missing" : " has another shape"),
+      {.cause = "it was saved from another model or with another optimizer",
+       .remedy = "give the options with which it was trained"});
 }
 
 void load_kind(Replica& replica, const TensorSource& source, size_t kind) {
@@ -85,8 +85,8 @@ void load_buffers(Model& model, const TensorSource& source) {
 
 }  // namespace
 
-void save_snapshot(Replica& replica, Model& model, const std::string& directory,
-                   int64_t step, nlohmann::json state, int keep) {
+void save_snapshot(Replica& replica, Model& model, const std::string& directory, int64_t step,
+                   nlohmann::json state, int keep) {
   Communicator& communicator = replica.communicator();
   std::vector<TensorPiece> pieces;
   if (saves(replica, communicator)) {
@@ -101,8 +101,8 @@ void save_snapshot(Replica& replica, Model& model, const std::string& directory,
   replica.share_buffers();
   if (communicator.rank() == 0) {
     for (const NamedBuffer& buffer : model.buffers()) {
-      pieces.push_back({kBufferPrefix + buffer.name, {std::ssize(buffer.values)}, 0,
-                        as_row(buffer.values)});
+      pieces.push_back(
+          {kBufferPrefix + buffer.name, {std::ssize(buffer.values)}, 0, as_row(buffer.values)});
     }
   }
   state["step"] = step;

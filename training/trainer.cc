@@ -146,10 +146,10 @@ Evaluation Run::validate() {
 
 void Run::save(uint64_t step) {
   if (options_.checkpoint.empty()) return;
-  save_snapshot(replica_, model_, options_.checkpoint, static_cast<int64_t>(step),
-                {{"samples", std::min(step * options_.batch, options_.samples)},
-                 {"seed", options_.seed}},
-                options_.keep);
+  save_snapshot(
+      replica_, model_, options_.checkpoint, static_cast<int64_t>(step),
+      {{"samples", std::min(step * options_.batch, options_.samples)}, {"seed", options_.seed}},
+      options_.keep);
 }
 
 void Run::measure(StepReport& report, Clock::time_point start, uint64_t samples) const {
@@ -209,8 +209,7 @@ std::unique_ptr<Optimizer> make_optimizer(const TrainOptions& options) {
       return std::make_unique<AdamW>(AdamWOptions{
           .moments = {.beta1 = options.beta1, .beta2 = options.beta2}, .weight_decay = decay});
     case OptimizerKind::sgd:
-      return std::make_unique<Sgd>(
-          SgdOptions{.momentum = options.momentum, .weight_decay = decay});
+      return std::make_unique<Sgd>(SgdOptions{.momentum = options.momentum, .weight_decay = decay});
     case OptimizerKind::lamb:
       return std::make_unique<Lamb>(
           LambOptions{.moments = {.beta1 = options.beta1, .beta2 = options.beta2, .epsilon = 1e-6},
@@ -222,8 +221,8 @@ std::unique_ptr<Optimizer> make_optimizer(const TrainOptions& options) {
   throw Error(ErrorCode::internal, "unknown optimizer");
 }
 
-TrainResult train(Communicator communicator, Model& model,
-                  const std::vector<const DataSet*>& data, const TrainOptions& options,
+TrainResult train(Communicator communicator, Model& model, const std::vector<const DataSet*>& data,
+                  const TrainOptions& options,
                   const std::function<void(const StepReport&)>& on_step) {
   check_same_everywhere(communicator, fingerprint(model, data, options));
   return Run(communicator, model, data, options).train(on_step);

@@ -106,8 +106,8 @@ void train_as_rank(TrainCommand& options, const LoadedData& data) {
   const char* unit = units > 1 ? "tokens" : "samples";
   Progress progress(unit, units, training::measured_peak(options.training.replica.storage.dtype),
                     world.size(), options.on_terminal || is_terminal());
-  const TrainResult result = training::train(
-      world, *model, data.views(), options.training, [&](const StepReport& report) {
+  const TrainResult result =
+      training::train(world, *model, data.views(), options.training, [&](const StepReport& report) {
         write_line(json, options.json, json_of(report, units));
         progress.show(report);
         curves.training.emplace_back(report.step, report.result.loss);
@@ -139,7 +139,8 @@ int train(TrainCommand options) {
 
 void add_train(CLI::App& app, Action& chosen) {
   const auto options = std::make_shared<TrainCommand>();
-  CLI::App* command = app.add_subcommand("train", "Train a language model or an image classifier, data-parallel");
+  CLI::App* command =
+      app.add_subcommand("train", "Train a language model or an image classifier, data-parallel");
   add_train_options(*command, *options);
   command->add_flag(kOnTerminal, options->on_terminal)->group("");  // not in --help
   command->footer(

@@ -24,7 +24,8 @@ bool is_gpt(const ModelOptions& options) { return options.kind == "gpt2"; }
 
 // A name out of a few, and what it stands for.
 template <typename Value>
-Value named(const std::string& name, const std::vector<std::pair<std::string_view, Value>>& values) {
+Value named(const std::string& name,
+            const std::vector<std::pair<std::string_view, Value>>& values) {
   for (const auto& [known, value] : values) {
     if (known == name) return value;
   }
@@ -39,8 +40,10 @@ void one_of(CLI::Option* option, std::vector<std::string> names) {
 
 void add_run(CLI::App& command, TrainCommand& options) {
   training::TrainOptions& training = options.training;
-  command.add_option("--data", options.data, "text files, directories of them, or token files (.bin); for resnet a "
-                     "directory with MNIST's four files")
+  command
+      .add_option("--data", options.data,
+                  "text files, directories of them, or token files (.bin); for resnet a "
+                  "directory with MNIST's four files")
       ->required()
       ->type_name("PATH");
   command.add_option("--validation", options.validation,
@@ -88,9 +91,9 @@ void add_optimizer(CLI::App& command, TrainCommand& options) {
   command.add_option("--base-batch", options.base_batch, "the batch that --lr is right for");
   for (CLI::Option* option : command.get_options()) {
     const std::string name = option->get_name();
-    for (const char* own : {"--optimizer", "--lr", "--schedule", "--warmup", "--weight-decay",
-                            "--momentum", "--beta1", "--beta2", "--clip", "--rate-scaling",
-                            "--base-batch"}) {
+    for (const char* own :
+         {"--optimizer", "--lr", "--schedule", "--warmup", "--weight-decay", "--momentum",
+          "--beta1", "--beta2", "--clip", "--rate-scaling", "--base-batch"}) {
       if (name == own) option->group(kGroup);
     }
   }
@@ -129,15 +132,13 @@ void add_layout(CLI::App& command, TrainCommand& options) {
   command.add_option("--bucket-mb", options.bucket_mib, "MiB of gradients summed in one call")
       ->capture_default_str()
       ->group(kGroup);
-  command
-      .add_flag("--no-overlap", options.no_overlap, "sum gradients when backward stands still")
+  command.add_flag("--no-overlap", options.no_overlap, "sum gradients when backward stands still")
       ->group(kGroup);
-  auto* compression = command.add_option("--compression", options.compression,
-                                         "of gradients in stage 0");
+  auto* compression =
+      command.add_option("--compression", options.compression, "of gradients in stage 0");
   one_of(compression, {"none", "bf16", "fp16", "powersgd"});
   compression->group(kGroup);
-  command
-      .add_option("--compression-rank", options.training.compression_rank, "of powersgd")
+  command.add_option("--compression-rank", options.training.compression_rank, "of powersgd")
       ->capture_default_str()
       ->group(kGroup);
 }
@@ -148,9 +149,12 @@ void add_output(CLI::App& command, TrainCommand& options) {
   command.add_option("--json", options.json, "write each step and a summary, one JSON a line")
       ->type_name("FILE")
       ->group(kGroup);
-  command.add_option("--plot", options.plot, "draw the losses")->type_name("FILE.svg")->group(kGroup);
-  command.add_option("--trace", training.trace,
-                     "write what each rank did when, for Perfetto or chrome://tracing")
+  command.add_option("--plot", options.plot, "draw the losses")
+      ->type_name("FILE.svg")
+      ->group(kGroup);
+  command
+      .add_option("--trace", training.trace,
+                  "write what each rank did when, for Perfetto or chrome://tracing")
       ->type_name("FILE")
       ->group(kGroup);
   command.add_option("--validate-every", training.validate_every, "steps (default: at the end)")
@@ -163,11 +167,11 @@ void add_output(CLI::App& command, TrainCommand& options) {
   command.add_option("--keep", training.keep, "checkpoints to keep; 0: all")
       ->capture_default_str()
       ->group(kGroup);
-  command
-      .add_flag("--resume", training.resume, "go on where the latest checkpoint was saved")
+  command.add_flag("--resume", training.resume, "go on where the latest checkpoint was saved")
       ->group(kGroup);
-  command.add_option("--initial", training.initial,
-                     "parameters to start from (Hugging Face's GPT-2 files, or our own export)")
+  command
+      .add_option("--initial", training.initial,
+                  "parameters to start from (Hugging Face's GPT-2 files, or our own export)")
       ->type_name("FILE.safetensors")
       ->group(kGroup);
 }
@@ -214,8 +218,7 @@ void settle_precision(TrainCommand& options) {
   try {
     replica.loss_scaling->initial_scale = std::stod(options.loss_scale);
   } catch (const std::exception&) {
-    throw Error(ErrorCode::invalid_argument,
-                cat("the loss scale cannot be ", options.loss_scale),
+    throw Error(ErrorCode::invalid_argument, cat("the loss scale cannot be ", options.loss_scale),
                 {.where = "--loss-scale", .remedy = "give dynamic, none or a number"});
   }
 }
@@ -254,11 +257,12 @@ void settle_run(TrainCommand& options, int ranks, uint64_t examples) {
   const uint64_t together = static_cast<uint64_t>(ranks) * training.micro_batch;
   if (options.model.sync_batch_norm &&
       (training.batch % together != 0 || training.samples % training.batch != 0)) {
-    throw Error(ErrorCode::invalid_argument,
-                cat("with --sync-bn every rank must have as many micro-batches as the others: ",
-                    training.samples, " samples in steps of ", training.batch, " on ", ranks,
-                    " ranks are not cut evenly into micro-batches of ", training.micro_batch),
-                {.remedy = "give --steps, and a --batch that is a multiple of ranks x micro-batch"});
+    throw Error(
+        ErrorCode::invalid_argument,
+        cat("with --sync-bn every rank must have as many micro-batches as the others: ",
+            training.samples, " samples in steps of ", training.batch, " on ", ranks,
+            " ranks are not cut evenly into micro-batches of ", training.micro_batch),
+        {.remedy = "give --steps, and a --batch that is a multiple of ranks x micro-batch"});
   }
 }
 
@@ -285,8 +289,7 @@ void add_model_options(CLI::App& command, ModelOptions& options) {
   add("--dropout", options.dropout, "gpt2: share of values")->capture_default_str();
   add("--blocks", options.blocks, "resnet: of each stage (default: 1 1 1)");
   add("--widths", options.widths, "resnet: channels of each stage (default: 16 32 64)");
-  command.add_flag("--sync-bn", options.sync_batch_norm,
-                   "resnet: batch statistics over all ranks")
+  command.add_flag("--sync-bn", options.sync_batch_norm, "resnet: batch statistics over all ranks")
       ->group(kGroup);
 }
 
@@ -401,19 +404,19 @@ void settle(TrainCommand& options, int ranks, uint64_t examples) {
   training.schedule.decay = named<Decay>(
       options.schedule,
       {{"cosine", Decay::cosine}, {"linear", Decay::linear}, {"constant", Decay::constant}});
-  const auto scaling = named<BatchScaling>(
-      options.rate_scaling, {{"none", BatchScaling::none},
-                             {"linear", BatchScaling::linear},
-                             {"sqrt", BatchScaling::sqrt}});
+  const auto scaling = named<BatchScaling>(options.rate_scaling, {{"none", BatchScaling::none},
+                                                                  {"linear", BatchScaling::linear},
+                                                                  {"sqrt", BatchScaling::sqrt}});
   const double rate = options.learning_rate.value_or(default_rate(options));
   if (!(rate > 0)) {
     throw Error(ErrorCode::invalid_argument, cat("the learning rate cannot be ", rate),
                 {.where = "--lr", .remedy = "give a number above 0"});
   }
-  training.schedule.peak = training::scaled_rate(
-      rate, static_cast<double>(training.batch),
-      options.base_batch ? static_cast<double>(*options.base_batch)
-                         : static_cast<double>(training.batch), scaling);
+  training.schedule.peak =
+      training::scaled_rate(rate, static_cast<double>(training.batch),
+                            options.base_batch ? static_cast<double>(*options.base_batch)
+                                               : static_cast<double>(training.batch),
+                            scaling);
   training.weight_decay = options.weight_decay.value_or(default_decay(options));
   const double clip = options.clip.value_or(is_gpt(options.model) ? 1 : 0);
   if (clip > 0) replica.clip = clip;
@@ -426,13 +429,12 @@ void settle(TrainCommand& options, int ranks, uint64_t examples) {
   replica.runner.seed = training.seed;
   replica.runner.checkpoint_units = options.recompute == "full";
   replica.data_parallel.overlap = !options.no_overlap;
-  const auto bucket = options.bucket_mib * (1 << 20) /
-                      static_cast<double>(size_of(replica.storage.dtype));
+  const auto bucket =
+      options.bucket_mib * (1 << 20) / static_cast<double>(size_of(replica.storage.dtype));
   replica.storage.bucket_elements = std::max<int64_t>(1, static_cast<int64_t>(bucket));
   replica.storage.first_bucket_elements =
       std::max<int64_t>(1, std::min<int64_t>(1 << 16, replica.storage.bucket_elements));
-  const uint64_t micro_batches =
-      (training.batch + training.micro_batch - 1) / training.micro_batch;
+  const uint64_t micro_batches = (training.batch + training.micro_batch - 1) / training.micro_batch;
   replica.storage.whole_gradients = micro_batches > static_cast<uint64_t>(ranks);
   if (training.resume && training.checkpoint.empty()) {
     throw Error(ErrorCode::invalid_argument, "--resume needs a checkpoint to go on from",

@@ -70,8 +70,8 @@ struct TrainCommand {
 void add_train_options(CLI::App& command, TrainCommand& options);
 struct LoadedData {
   std::vector<std::unique_ptr<training::DataSet>> sets;
-  uint64_t text_bytes = 0;      // of texts
-  double bigram_entropy = 0;    // of one text, in nats
+  uint64_t text_bytes = 0;    // of texts
+  double bigram_entropy = 0;  // of one text, in nats
 
   std::vector<const training::DataSet*> views() const;
   uint64_t examples() const;  // to train on

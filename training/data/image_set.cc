@@ -14,7 +14,7 @@ namespace {
 std::string find_file(const std::string& directory, const std::string& name) {
   const std::string plain = directory + "/" + name;
   return std::filesystem::exists(plain + ".gz") && !std::filesystem::exists(plain) ? plain + ".gz"
-                                                                                    : plain;
+                                                                                   : plain;
 }
 
 }  // namespace

@@ -90,9 +90,9 @@ class DataParallel : public UnitHooks {
   double bytes_sent() const { return bytes_sent_; }
 
   // Told of each bucket's communication: name, bucket, from, to.
-  using Observer = std::function<void(const char* what, int bucket,
-                                      std::chrono::steady_clock::time_point from,
-                                      std::chrono::steady_clock::time_point to)>;
+  using Observer =
+      std::function<void(const char* what, int bucket, std::chrono::steady_clock::time_point from,
+                         std::chrono::steady_clock::time_point to)>;
   void observe(Observer observer) { observer_ = std::move(observer); }
 
  private:

@@ -38,8 +38,9 @@ Range even_part(uint64_t count, uint64_t part, uint64_t parts) {
 }
 
 Feed::Feed(std::vector<const DataSet*> sets, const FeedOptions& options)
-    : sets_(std::move(sets)), options_(options), sampler_(sampled(sets_, options.weights),
-                                                          options.seed) {
+    : sets_(std::move(sets)),
+      options_(options),
+      sampler_(sampled(sets_, options.weights), options.seed) {
   if (options.batch >= 1 && options.micro_batch >= 1) return;
   throw Error(ErrorCode::invalid_argument,
               cat("steps of ", options.batch, " samples in micro-batches of ", options.micro_batch,

@@ -29,13 +29,13 @@ struct Range {
 Range even_part(uint64_t count, uint64_t part, uint64_t parts);
 
 struct FeedOptions {
-  uint64_t batch = 32;        // samples a step, over all ranks
-  uint64_t micro_batch = 8;   // samples of one forward and backward pass
-  uint64_t samples = 0;       // of the whole run: the last step may be smaller
+  uint64_t batch = 32;       // samples a step, over all ranks
+  uint64_t micro_batch = 8;  // samples of one forward and backward pass
+  uint64_t samples = 0;      // of the whole run: the last step may be smaller
   uint64_t seed = 1;
   int rank = 0;
   int ranks = 1;
-  int workers = 1;  // threads that make batches ahead; 0: when they are needed
+  int workers = 1;              // threads that make batches ahead; 0: when they are needed
   std::vector<double> weights;  // of several data sets; empty: by their sizes
 };
 

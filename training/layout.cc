@@ -63,8 +63,8 @@ Layout make_layout(const std::vector<ParameterSpec>& specs, const LayoutOptions&
     const int64_t limit =
         layout.buckets.size() <= 1 ? options.first_bucket_elements : options.bucket_elements;
     const bool full =
-        !layout.buckets.empty() && (options.bucket_per_unit ? spec.unit != unit
-                                                            : layout.buckets.back().size >= limit);
+        !layout.buckets.empty() &&
+        (options.bucket_per_unit ? spec.unit != unit : layout.buckets.back().size >= limit);
     if (full) close();
     if (full || layout.buckets.empty()) layout.buckets.push_back({.offset = layout.size});
     Bucket& bucket = layout.buckets.back();

@@ -27,10 +27,10 @@ namespace tutti::training {
 inline constexpr int64_t kAlignment = 32;
 
 struct LayoutOptions {
-  int ranks = 1;                          // owners of each bucket
-  int64_t bucket_elements = 1 << 20;      // a bucket is closed when it has so many
+  int ranks = 1;                            // owners of each bucket
+  int64_t bucket_elements = 1 << 20;        // a bucket is closed when it has so many
   int64_t first_bucket_elements = 1 << 16;  // the first one: its communication starts early
-  bool bucket_per_unit = false;           // instead: one bucket for each of the model's units
+  bool bucket_per_unit = false;             // instead: one bucket for each of the model's units
 };
 
 struct Slot {
@@ -41,15 +41,15 @@ struct Slot {
 };
 
 struct Bucket {
-  int64_t offset = 0;         // elements from the start of a flat array of all buckets
-  int64_t size = 0;           // with gaps; a multiple of ranks * kAlignment
+  int64_t offset = 0;           // elements from the start of a flat array of all buckets
+  int64_t size = 0;             // with gaps; a multiple of ranks * kAlignment
   std::vector<int> parameters;  // in the order in which they lie
 };
 
 // Part of one parameter that one rank owns.
 struct Piece {
   int parameter = 0;
-  int64_t first = 0;         // element of the parameter
+  int64_t first = 0;  // element of the parameter
   int64_t count = 0;
   int bucket = 0;
   int64_t bucket_offset = 0;  // of its first element, from the bucket's start
@@ -58,8 +58,8 @@ struct Piece {
 
 struct Layout {
   int ranks = 1;
-  int64_t size = 0;           // elements of all buckets, gaps included
-  std::vector<Slot> slots;    // by parameter
+  int64_t size = 0;         // elements of all buckets, gaps included
+  std::vector<Slot> slots;  // by parameter
   std::vector<Bucket> buckets;
 
   int64_t shard_size(int bucket) const;

@@ -35,14 +35,15 @@ RunnerOptions with_type(RunnerOptions options, DType dtype) {
 }  // namespace
 
 Replica::Replica(Communicator communicator, Model& model, std::unique_ptr<Optimizer> optimizer,
-                 const ReplicaOptions& options, std::unique_ptr<CommunicationHook> hook)
+                 const ReplicaOptions& options, const HookFactory& hook)
     : communicator_(std::move(communicator)),
       model_(model),
       options_(options),
       optimizer_(std::move(optimizer)),
       state_names_(optimizer_->state_names()),
       storage_(communicator_, model.parameters(), options.storage),
-      data_parallel_(communicator_, model, storage_, options.data_parallel, std::move(hook)),
+      data_parallel_(communicator_, model, storage_, options.data_parallel,
+                     hook ? hook(storage_.layout()) : nullptr),
       runner_(model, with_type(options.runner, options.storage.dtype)) {
   const auto owned = static_cast<size_t>(storage_.layout().owned_size());
   for (size_t i = 0; i < state_names_.size(); ++i) {
@@ -64,12 +65,12 @@ StepResult Replica::step(const StepBatches& batches, int64_t step, double learni
   for (int64_t pass = 0; pass < batches.passes; ++pass) {
     data_parallel_.begin_pass();
     if (pass >= std::ssize(batches.own)) {
-      runner_.shadow_train(data_parallel_);
+      runner_.shadow_train(hooks());
       continue;
     }
     const PassResult done =
         runner_.train(batches.own[static_cast<size_t>(pass)],
-                      result.loss_scale / static_cast<double>(batches.targets), data_parallel_);
+                      result.loss_scale / static_cast<double>(batches.targets), hooks());
     sums[0] += done.loss_sum;
     sums[1] += static_cast<double>(done.correct);
     if (done.broken_unit && trouble.kind == Trouble::none) {
@@ -104,6 +105,7 @@ StepResult Replica::step(const StepBatches& batches, int64_t step, double learni
 
 // False if the gradients' norm is not finite; nothing is updated then.
 bool Replica::update(StepResult& result, int64_t step, double learning_rate) {
+  const TraceSpan span(trace_, "optimizer", TraceCategory::optimizer);
   RankReducer reducer(communicator_, options_.storage.stage > 0);
   const double norm = gradient_norm(storage_.owned(), reducer) / result.loss_scale;
   result.gradient_norm = norm;
@@ -145,14 +147,15 @@ std::string Replica::describe(const std::vector<Trouble>& troubles) const {
 }
 
 Evaluation Replica::evaluate(std::span<const MicroBatch> own, int64_t passes) {
+  share_buffers();
   std::array<double, 3> sums{};
   for (int64_t pass = 0; pass < passes; ++pass) {
     if (pass >= std::ssize(own)) {
-      runner_.shadow_evaluate(data_parallel_);
+      runner_.shadow_evaluate(hooks());
       continue;
     }
     const MicroBatch& batch = own[static_cast<size_t>(pass)];
-    const PassResult done = runner_.evaluate(batch, data_parallel_);
+    const PassResult done = runner_.evaluate(batch, hooks());
     sums[0] += done.loss_sum;
     sums[1] += static_cast<double>(done.correct);
     sums[2] += static_cast<double>(batch.targets.size());
@@ -184,6 +187,16 @@ std::span<float> Replica::values_of(const OwnedPiece& piece, size_t kind) const 
 void Replica::publish() {
   for (const OwnedPiece& piece : storage_.owned()) store_masters(piece);
   data_parallel_.publish_values();
+}
+
+void Replica::share_buffers() {
+  for (const NamedBuffer& buffer : model_.buffers()) communicator_.broadcast(buffer.values, 0);
+}
+
+void Replica::record(Trace& trace) {
+  trace_ = &trace;
+  tracing_.emplace(data_parallel_, model_, trace);
+  data_parallel_.observe(record_collectives(trace));
 }
 
 MemoryReport Replica::memory() const {

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -21,6 +22,7 @@
 #include "training/parallel/data_parallel.h"
 #include "training/parallel/storage.h"
 #include "training/runner.h"
+#include "training/tracing_hooks.h"
 
 namespace tutti::training {
 
@@ -48,8 +50,8 @@ struct StepResult {
   double correct = 0;  // the share of targets that had the largest logit
   double gradient_norm = 0;
   double loss_scale = 1;
-  bool skipped = false;       // an overflow: nothing was updated
-  std::string overflow;       // then: which parameter on which rank was first
+  bool skipped = false;  // an overflow: nothing was updated
+  std::string overflow;  // then: which parameter on which rank was first
 };
 
 struct Evaluation {
@@ -65,12 +67,15 @@ struct MemoryReport {
   int64_t activations = 0;  // the most so far, temporaries included
 };
 
+// Makes the hook for a layout, once the replica has one.
+using HookFactory = std::function<std::unique_ptr<CommunicationHook>(const Layout&)>;
+
 // One of these a rank; every call is made by all ranks, in one order.
 class Replica {
  public:
   // Initial values are drawn. `model` outlives it.
   Replica(Communicator communicator, Model& model, std::unique_ptr<Optimizer> optimizer,
-          const ReplicaOptions& options, std::unique_ptr<CommunicationHook> hook = nullptr);
+          const ReplicaOptions& options, const HookFactory& hook = nullptr);
 
   // One step, counted from 1. Throws Error(invalid_argument) on every rank, naming step, rank and
   // layer, at the first NaN or infinity, unless losses are scaled: then the step is skipped.
@@ -86,6 +91,10 @@ class Replica {
   // Whether the ranks own different parts; else each owns everything.
   bool sharded() const { return options_.storage.stage > 0; }
   void publish();
+  // Rank 0's running statistics become everybody's: before they are saved or used.
+  void share_buffers();
+  // Records what is done from now on. The trace outlives the replica.
+  void record(Trace& trace);
   std::optional<LossScaler>& scaler() { return scaler_; }
 
   MemoryReport memory() const;
@@ -105,6 +114,7 @@ class Replica {
   std::vector<Trouble> gather(const Trouble& own);
   bool update(StepResult& result, int64_t step, double learning_rate);
   std::vector<std::span<float>> states() const;
+  UnitHooks& hooks() { return tracing_ ? static_cast<UnitHooks&>(*tracing_) : data_parallel_; }
 
   Communicator communicator_;
   Model& model_;
@@ -116,6 +126,8 @@ class Replica {
   ModelRunner runner_;
   std::vector<Memory<float>> states_;
   std::optional<LossScaler> scaler_;
+  Trace* trace_ = nullptr;
+  std::optional<TracingHooks> tracing_;  // around data_parallel_
 };
 
 }  // namespace tutti::training

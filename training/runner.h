@@ -27,9 +27,9 @@ class UnitHooks {
 };
 
 struct RunnerOptions {
-  DType dtype = DType::f32;        // of activations
-  bool checkpoint_units = false;   // keep each unit's output only
-  uint64_t seed = 0;               // of dropout
+  DType dtype = DType::f32;       // of activations
+  bool checkpoint_units = false;  // keep each unit's output only
+  uint64_t seed = 0;              // of dropout
 };
 
 struct PassResult {
@@ -47,8 +47,8 @@ class ModelRunner {
   // Adds loss_scale * d(sum of losses)/dParameter to the gradients. With a loss that is not finite,
   // backward runs all the same: its gradients tell the other ranks.
   PassResult train(const MicroBatch& batch, double loss_scale, UnitHooks& hooks);
-  // The hooks alone, in the order of train() or evaluate(): for a rank that has no micro-batch left while others
-  // have, and must take part in their communication.
+  // The hooks alone, in the order of train() or evaluate(): for a rank that has no micro-batch left
+  // while others have, and must take part in their communication.
   void shadow_train(UnitHooks& hooks) const;
   void shadow_evaluate(UnitHooks& hooks) const;
   PassResult evaluate(const MicroBatch& batch, UnitHooks& hooks);
@@ -76,8 +76,8 @@ class ModelRunner {
   Model& model_;
   RunnerOptions options_;
   Arena arena_;
-  std::vector<size_t> marks_;     // where each unit's memory begins
-  std::vector<Tensor> outputs_;   // by unit
+  std::vector<size_t> marks_;    // where each unit's memory begins
+  std::vector<Tensor> outputs_;  // by unit
 };
 
 }  // namespace tutti::training

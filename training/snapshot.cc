@@ -14,6 +14,7 @@ namespace tutti::training {
 namespace {
 
 constexpr const char* kScaler = "loss_scaler";
+constexpr const char* kBufferPrefix = "buffer.";
 
 Tensor as_row(std::span<float> values) {
   return tensor_at(values.data(), DType::f32, 1, std::ssize(values));
@@ -55,25 +56,37 @@ bool saves(const Replica& replica, Communicator& communicator) {
   return replica.sharded() || communicator.rank() == 0;
 }
 
+const TensorInfo& stored(const TensorSource& source, const std::string& name,
+                         const std::vector<int64_t>& shape) {
+  const TensorInfo* info = source.find(name);
+  if (info != nullptr && info->shape == shape) return *info;
+  throw Error(
+      ErrorCode::invalid_argument,
+      cat("the checkpoint's tensor ", name, info == nullptr ? " is missing" : " has another shape"),
+      {.cause = "it was saved from another model or with another optimizer",
+       .remedy = "give the options with which it was trained"});
+}
+
 void load_kind(Replica& replica, const TensorSource& source, size_t kind) {
   for (const OwnedPiece& piece : replica.owned()) {
     const std::string name = replica.kinds()[kind] + "." + piece.spec->name;
-    const TensorInfo* info = source.find(name);
-    if (info == nullptr || info->shape != piece.spec->shape) {
-      throw Error(ErrorCode::invalid_argument,
-                  cat("the checkpoint's tensor ", name, info == nullptr ? " is missing"
-                                                                       : " has another shape"),
-                  {.cause = "it was saved from another model or with another optimizer",
-                   .remedy = "give the options with which it was trained"});
-    }
+    stored(source, name, piece.spec->shape);
     source.read(name, piece.piece.first, as_row(replica.values_of(piece, kind)));
+  }
+}
+
+void load_buffers(Model& model, const TensorSource& source) {
+  for (const NamedBuffer& buffer : model.buffers()) {
+    const std::string name = kBufferPrefix + buffer.name;
+    stored(source, name, {std::ssize(buffer.values)});
+    source.read(name, 0, as_row(buffer.values));
   }
 }
 
 }  // namespace
 
-void save_snapshot(Replica& replica, const Model& model, const std::string& directory,
-                   int64_t step, nlohmann::json state, int keep) {
+void save_snapshot(Replica& replica, Model& model, const std::string& directory, int64_t step,
+                   nlohmann::json state, int keep) {
   Communicator& communicator = replica.communicator();
   std::vector<TensorPiece> pieces;
   if (saves(replica, communicator)) {
@@ -83,6 +96,13 @@ void save_snapshot(Replica& replica, const Model& model, const std::string& dire
         pieces.push_back({kinds[kind] + "." + piece.spec->name, piece.spec->shape,
                           piece.piece.first, as_row(replica.values_of(piece, kind))});
       }
+    }
+  }
+  replica.share_buffers();
+  if (communicator.rank() == 0) {
+    for (const NamedBuffer& buffer : model.buffers()) {
+      pieces.push_back(
+          {kBufferPrefix + buffer.name, {std::ssize(buffer.values)}, 0, as_row(buffer.values)});
     }
   }
   state["step"] = step;
@@ -100,7 +120,7 @@ void save_snapshot(Replica& replica, const Model& model, const std::string& dire
                   pieces, group_of(communicator));
 }
 
-nlohmann::json load_snapshot(Replica& replica, const Model& model, const std::string& directory) {
+nlohmann::json load_snapshot(Replica& replica, Model& model, const std::string& directory) {
   const Checkpoint checkpoint = Checkpoint::open(directory);
   const Manifest& manifest = checkpoint.manifest();
   if (manifest.model != model.description()) {
@@ -111,6 +131,7 @@ nlohmann::json load_snapshot(Replica& replica, const Model& model, const std::st
                  .remedy = "give the model's options as they were when it was saved"});
   }
   for (size_t kind = 0; kind < replica.kinds().size(); ++kind) load_kind(replica, checkpoint, kind);
+  load_buffers(model, checkpoint);
   if (replica.scaler() && manifest.state.contains(kScaler)) {
     const nlohmann::json& scaler = manifest.state[kScaler];
     replica.scaler()->restore({scaler.at("scale").get<double>(),

@@ -15,6 +15,8 @@
 #include "training/optimizers/lamb.h"
 #include "training/optimizers/lars.h"
 #include "training/optimizers/sgd.h"
+#include "training/parallel/hooks/half_compression.h"
+#include "training/parallel/hooks/powersgd.h"
 #include "training/parallel/throw_on_all.h"
 #include "training/random.h"
 #include "training/snapshot.h"
@@ -98,6 +100,23 @@ std::vector<MicroBatch> views(const StepFeed& feed) {
   return views;
 }
 
+std::unique_ptr<CommunicationHook> make_hook(const TrainOptions& options, Model& model,
+                                             const Layout& layout) {
+  switch (options.compression) {
+    case Compression::none:
+      return nullptr;
+    case Compression::bf16:
+      return std::make_unique<HalfCompression>(DType::bf16);
+    case Compression::f16:
+      return std::make_unique<HalfCompression>(DType::f16);
+    case Compression::powersgd:
+      return std::make_unique<PowerSgd>(
+          layout, model.parameters().specs(),
+          PowerSgdOptions{.rank = options.compression_rank, .seed = options.seed});
+  }
+  throw Error(ErrorCode::internal, "unknown compression");
+}
+
 // One run, on one rank.
 class Run {
  public:
@@ -113,7 +132,9 @@ class Run {
                      .ranks = communicator.size(),
                      .workers = options.workers,
                      .weights = options.data_weights}),
-        replica_(communicator, model, make_optimizer(options), options.replica) {
+        replica_(communicator, model, make_optimizer(options), options.replica,
+                 [&](const Layout& layout) { return make_hook(options, model, layout); }) {
+    if (!options.trace.empty()) replica_.record(trace_);
     options_.schedule.total_steps = static_cast<int64_t>(feed_.steps());
   }
 
@@ -131,6 +152,7 @@ class Run {
   Model& model_;
   TrainOptions options_;
   Feed feed_;
+  Trace trace_;
   Replica replica_;
 };
 
@@ -210,6 +232,7 @@ TrainResult Run::train(const std::function<void(const StepReport&)>& on_step) {
   }
   result.samples_per_second = report.samples_per_second;
   result.waiting_share = report.waiting_share;
+  if (!options_.trace.empty()) write_trace(replica_.communicator(), trace_, options_.trace);
   if (report.step > first) save(feed_.steps());
   result.validation = validate();
   result.memory = replica_.memory();

@@ -55,10 +55,10 @@ struct StepReport {
   uint64_t steps = 0;
   StepResult result;
   double learning_rate = 0;
-  double samples_per_second = 0;   // over all ranks, since training began here
-  double flops_per_second = 0;     // of the model, over all ranks
-  double waiting_share = 0;        // of this rank's time so far, waiting for communication
-  double bytes_sent = 0;           // by this rank in this step
+  double samples_per_second = 0;  // over all ranks, since training began here
+  double flops_per_second = 0;    // of the model, over all ranks
+  double waiting_share = 0;       // of this rank's time so far, waiting for communication
+  double bytes_sent = 0;          // by this rank in this step
   std::optional<Evaluation> validation;
   MemoryReport memory;
   std::chrono::nanoseconds elapsed{0};
@@ -75,8 +75,8 @@ struct TrainResult {
 // Collective: every rank calls it with the same data and options. Losses are the same on every
 // rank, bit for bit. `on_step` is called after each step, on every rank. Throws Error(mismatch) on
 // all ranks when their data, model or options differ, and what Replica and checkpoints throw.
-TrainResult train(Communicator communicator, Model& model,
-                  const std::vector<const DataSet*>& data, const TrainOptions& options,
+TrainResult train(Communicator communicator, Model& model, const std::vector<const DataSet*>& data,
+                  const TrainOptions& options,
                   const std::function<void(const StepReport&)>& on_step);
 
 std::unique_ptr<Optimizer> make_optimizer(const TrainOptions& options);

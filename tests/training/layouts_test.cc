@@ -17,10 +17,10 @@
 namespace tutti::training {
 namespace {
 
+using ::testing::Contains;
 using testing::Deterministic;
 using testing::Outcome;
 using testing::TinyRun;
-using ::testing::Contains;
 
 enum class Recompute { none, selective, full };
 

@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "tools/tutti/gnuplot.h"
+
 namespace tutti::tool {
 
 struct PlotLine {
@@ -16,15 +18,14 @@ struct PlotLine {
 
 class BenchPlot {
  public:
-  // An empty path: no plot. Throws Error where the file's name does not end with .svg or .png,
-  // where it cannot be written, and where gnuplot is not installed.
-  explicit BenchPlot(std::string path);
+  // An empty path: no plot. Throws as Picture does.
+  explicit BenchPlot(std::string path) : picture_(std::move(path), "--plot") {}
 
-  bool wanted() const { return !path_.empty(); }
+  bool wanted() const { return picture_.wanted(); }
   void draw(const std::string& title, const std::vector<PlotLine>& lines) const;
 
  private:
-  std::string path_;
+  Picture picture_;
 };
 
 }  // namespace tutti::tool

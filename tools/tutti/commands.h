@@ -20,6 +20,7 @@ void add_tune(CLI::App& app, Action& chosen);
 void add_draw(CLI::App& app, Action& chosen);
 void add_tokenize(CLI::App& app, Action& chosen);
 void add_train(CLI::App& app, Action& chosen);
+void add_sample(CLI::App& app, Action& chosen);
 void add_checkpoint(CLI::App& app, Action& chosen);
 void add_info(CLI::App& app, Action& chosen);
 

@@ -54,6 +54,7 @@ int run_tool(int argc, char** argv) {
   add_draw(app, chosen);
   add_tokenize(app, chosen);
   add_train(app, chosen);
+  add_sample(app, chosen);
   add_checkpoint(app, chosen);
   add_info(app, chosen);
   add_agent(app, chosen);

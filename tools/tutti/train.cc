@@ -17,9 +17,12 @@
 #include "collectives/communicator.h"
 #include "tools/launcher/launcher.h"
 #include "tools/tutti/commands.h"
+#include "tools/tutti/gnuplot.h"
 #include "tools/tutti/train_options.h"
+#include "tools/tutti/train_plot.h"
 #include "tools/tutti/train_report.h"
 #include "training/kernels/peak.h"
+#include "training/parallel/rank_statistics.h"
 
 namespace tutti::tool {
 namespace {
@@ -48,9 +51,9 @@ void write_line(std::ofstream& file, const std::string& path,
 void print_result(const LoadedData& data, const TrainResult& result, double units_per_sample,
                   const char* unit, int ranks) {
   const training::Evaluation& validation = result.validation;
-  std::printf("validation loss  %.4f nats, %.4f bits per token (%lld held-out tokens)\n",
+  std::printf("validation loss  %.4f nats, %.4f bits (%lld held-out %s, %.2f%% right)\n",
               validation.loss, validation.loss / std::numbers::ln2,
-              static_cast<long long>(validation.targets));
+              static_cast<long long>(validation.targets), unit, 100 * validation.correct);
   if (data.bigram_entropy > 0) {
     const double below = 100.0 * (1.0 - validation.loss / data.bigram_entropy);
     std::printf("byte bigrams     %.4f nats over the text's %llu bytes; the model is %.1f%% %s\n",
@@ -69,6 +72,7 @@ nlohmann::ordered_json summary(const LoadedData& data, const TrainResult& result
   return {{"validation_loss", validation.loss},
           {"validation_bits_per_byte", validation.loss / std::numbers::ln2},
           {"validation_samples", validation.targets},
+          {"validation_accuracy", validation.correct},
           {"bigram_entropy", data.bigram_entropy},
           {"samples_per_s", result.samples_per_second},
           {"tokens_per_s", result.samples_per_second * units_per_sample},
@@ -89,21 +93,27 @@ void train_as_rank(TrainCommand& options, const LoadedData& data) {
                  .remedy = "leave --ranks out, or start as many ranks"});
   }
   settle(options, world.size(), data.examples());
-  const std::unique_ptr<training::Model> model = make_model(options);
+  training::RankStatistics statistics(world);
+  const std::unique_ptr<training::Model> model = make_model(options, &statistics);
   if (world.rank() != 0) {
     training::train(world, *model, data.views(), options.training, [](const StepReport&) {});
     return;
   }
   std::ofstream json = open_for_writing(options.json, "--json");
+  const Picture picture(options.plot, "--plot");
+  LossCurves curves;
   const auto units = static_cast<double>(model->targets_per_sample());
   const char* unit = units > 1 ? "tokens" : "samples";
   Progress progress(unit, units, training::measured_peak(options.training.replica.storage.dtype),
                     world.size(), options.on_terminal || is_terminal());
-  const TrainResult result = training::train(
-      world, *model, data.views(), options.training, [&](const StepReport& report) {
+  const TrainResult result =
+      training::train(world, *model, data.views(), options.training, [&](const StepReport& report) {
         write_line(json, options.json, json_of(report, units));
         progress.show(report);
+        curves.training.emplace_back(report.step, report.result.loss);
+        if (report.validation) curves.validation.emplace_back(report.step, report.validation->loss);
       });
+  if (picture.wanted()) plot_losses(picture, model->description(), curves);
   print_result(data, result, units, unit, world.size());
   write_line(json, options.json, summary(data, result, units, world.size()));
 }
@@ -117,6 +127,7 @@ int train(TrainCommand options) {
     TrainCommand tried = options;
     settle(tried, ranks, data.examples());
     open_for_writing(options.json, "--json");
+    Picture(options.plot, "--plot");
     return launch_self(
         ranks, is_terminal() ? std::vector<std::string>{kOnTerminal} : std::vector<std::string>{});
   }
@@ -128,7 +139,8 @@ int train(TrainCommand options) {
 
 void add_train(CLI::App& app, Action& chosen) {
   const auto options = std::make_shared<TrainCommand>();
-  CLI::App* command = app.add_subcommand("train", "Train a language model, data-parallel");
+  CLI::App* command =
+      app.add_subcommand("train", "Train a language model or an image classifier, data-parallel");
   add_train_options(*command, *options);
   command->add_flag(kOnTerminal, options->on_terminal)->group("");  // not in --help
   command->footer(

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "training/data/image_set.h"
 #include "training/models/gpt.h"
 #include "training/models/mlp_model.h"
 
@@ -18,11 +19,13 @@ using training::Compression;
 using training::OptimizerKind;
 using Decay = training::LearningRateSchedule::Decay;
 
+bool is_resnet(const ModelOptions& options) { return options.kind == "resnet"; }
 bool is_gpt(const ModelOptions& options) { return options.kind == "gpt2"; }
 
 // A name out of a few, and what it stands for.
 template <typename Value>
-Value named(const std::string& name, const std::vector<std::pair<std::string_view, Value>>& values) {
+Value named(const std::string& name,
+            const std::vector<std::pair<std::string_view, Value>>& values) {
   for (const auto& [known, value] : values) {
     if (known == name) return value;
   }
@@ -37,7 +40,10 @@ void one_of(CLI::Option* option, std::vector<std::string> names) {
 
 void add_run(CLI::App& command, TrainCommand& options) {
   training::TrainOptions& training = options.training;
-  command.add_option("--data", options.data, "text files, directories of them, or token files (.bin)")
+  command
+      .add_option("--data", options.data,
+                  "text files, directories of them, or token files (.bin); for resnet a "
+                  "directory with MNIST's four files")
       ->required()
       ->type_name("PATH");
   command.add_option("--validation", options.validation,
@@ -49,9 +55,9 @@ void add_run(CLI::App& command, TrainCommand& options) {
   command.add_option("--steps", options.steps, "optimizer steps (default: 200)");
   command.add_option("--epochs", options.epochs, "instead of --steps: times through the data");
   command.add_option("--batch", options.batch,
-                     "samples per step over all ranks (default: 1536; gpt2: 32)");
+                     "samples per step over all ranks (default: 1536; gpt2: 32; resnet: 128)");
   command.add_option("--micro-batch", options.micro_batch,
-                     "samples of one forward and backward pass (default: 32; gpt2: 8)");
+                     "samples of one forward and backward pass (default: 32; gpt2: 8; resnet: 64)");
   command.add_option("--accumulate", options.accumulate,
                      "instead of --batch: micro-batches of each rank in a step");
   command.add_option("--seed", training.seed, "of initial values, samples and dropout")
@@ -66,8 +72,8 @@ void add_optimizer(CLI::App& command, TrainCommand& options) {
   one_of(command.add_option("--optimizer", options.optimizer, "adamw, sgd, lamb or lars"),
          {"adamw", "sgd", "lamb", "lars"});
   command.add_option("--lr", options.learning_rate,
-                     "peak learning rate (default: adamw 0.006, gpt2 0.001; sgd 0.3, gpt2 0.1; "
-                     "lamb 0.01; lars 1)");
+                     "peak learning rate (default: adamw 0.006, gpt2 0.001, resnet 0.003; sgd 0.3, "
+                     "gpt2 and resnet 0.1; lamb 0.01; lars 1)");
   one_of(command.add_option("--schedule", options.schedule, "of the learning rate after warm-up"),
          {"cosine", "linear", "constant"});
   command.add_option("--warmup", training.schedule.warmup_steps, "steps of linear warm-up")
@@ -85,9 +91,9 @@ void add_optimizer(CLI::App& command, TrainCommand& options) {
   command.add_option("--base-batch", options.base_batch, "the batch that --lr is right for");
   for (CLI::Option* option : command.get_options()) {
     const std::string name = option->get_name();
-    for (const char* own : {"--optimizer", "--lr", "--schedule", "--warmup", "--weight-decay",
-                            "--momentum", "--beta1", "--beta2", "--clip", "--rate-scaling",
-                            "--base-batch"}) {
+    for (const char* own :
+         {"--optimizer", "--lr", "--schedule", "--warmup", "--weight-decay", "--momentum",
+          "--beta1", "--beta2", "--clip", "--rate-scaling", "--base-batch"}) {
       if (name == own) option->group(kGroup);
     }
   }
@@ -126,15 +132,13 @@ void add_layout(CLI::App& command, TrainCommand& options) {
   command.add_option("--bucket-mb", options.bucket_mib, "MiB of gradients summed in one call")
       ->capture_default_str()
       ->group(kGroup);
-  command
-      .add_flag("--no-overlap", options.no_overlap, "sum gradients when backward stands still")
+  command.add_flag("--no-overlap", options.no_overlap, "sum gradients when backward stands still")
       ->group(kGroup);
-  auto* compression = command.add_option("--compression", options.compression,
-                                         "of gradients in stage 0");
+  auto* compression =
+      command.add_option("--compression", options.compression, "of gradients in stage 0");
   one_of(compression, {"none", "bf16", "fp16", "powersgd"});
   compression->group(kGroup);
-  command
-      .add_option("--compression-rank", options.training.compression_rank, "of powersgd")
+  command.add_option("--compression-rank", options.training.compression_rank, "of powersgd")
       ->capture_default_str()
       ->group(kGroup);
 }
@@ -145,9 +149,12 @@ void add_output(CLI::App& command, TrainCommand& options) {
   command.add_option("--json", options.json, "write each step and a summary, one JSON a line")
       ->type_name("FILE")
       ->group(kGroup);
-  command.add_option("--plot", options.plot, "draw the losses")->type_name("FILE.svg")->group(kGroup);
-  command.add_option("--trace", training.trace,
-                     "write what each rank did when, for Perfetto or chrome://tracing")
+  command.add_option("--plot", options.plot, "draw the losses")
+      ->type_name("FILE.svg")
+      ->group(kGroup);
+  command
+      .add_option("--trace", training.trace,
+                  "write what each rank did when, for Perfetto or chrome://tracing")
       ->type_name("FILE")
       ->group(kGroup);
   command.add_option("--validate-every", training.validate_every, "steps (default: at the end)")
@@ -160,11 +167,11 @@ void add_output(CLI::App& command, TrainCommand& options) {
   command.add_option("--keep", training.keep, "checkpoints to keep; 0: all")
       ->capture_default_str()
       ->group(kGroup);
-  command
-      .add_flag("--resume", training.resume, "go on where the latest checkpoint was saved")
+  command.add_flag("--resume", training.resume, "go on where the latest checkpoint was saved")
       ->group(kGroup);
-  command.add_option("--initial", training.initial,
-                     "parameters to start from (Hugging Face's GPT-2 files, or our own export)")
+  command
+      .add_option("--initial", training.initial,
+                  "parameters to start from (Hugging Face's GPT-2 files, or our own export)")
       ->type_name("FILE.safetensors")
       ->group(kGroup);
 }
@@ -190,10 +197,10 @@ training::GptConfig gpt_config(const ModelOptions& options, bool selective) {
 
 double default_rate(const TrainCommand& options) {
   const bool gpt = is_gpt(options.model);
-  if (options.optimizer == "sgd") return gpt ? 0.1 : 0.3;
+  if (options.optimizer == "sgd") return gpt || is_resnet(options.model) ? 0.1 : 0.3;
   if (options.optimizer == "lamb") return 0.01;
   if (options.optimizer == "lars") return 1;
-  return gpt ? 1e-3 : 6e-3;
+  return gpt ? 1e-3 : is_resnet(options.model) ? 3e-3 : 6e-3;
 }
 
 double default_decay(const TrainCommand& options) {
@@ -211,8 +218,7 @@ void settle_precision(TrainCommand& options) {
   try {
     replica.loss_scaling->initial_scale = std::stod(options.loss_scale);
   } catch (const std::exception&) {
-    throw Error(ErrorCode::invalid_argument,
-                cat("the loss scale cannot be ", options.loss_scale),
+    throw Error(ErrorCode::invalid_argument, cat("the loss scale cannot be ", options.loss_scale),
                 {.where = "--loss-scale", .remedy = "give dynamic, none or a number"});
   }
 }
@@ -220,33 +226,44 @@ void settle_precision(TrainCommand& options) {
 // The run's size: steps, samples, micro-batches.
 void settle_run(TrainCommand& options, int ranks, uint64_t examples) {
   training::TrainOptions& training = options.training;
-  const bool small = options.model.kind == "mlp";
-  training.micro_batch = options.micro_batch.value_or(small ? 32 : 8);
+  const bool gpt = is_gpt(options.model);
+  const bool resnet = is_resnet(options.model);
   if (options.batch && options.accumulate) {
     throw Error(ErrorCode::invalid_argument, "both --batch and --accumulate were given",
                 {.remedy = "give one: a step has ranks x accumulate x micro-batch samples"});
   }
-  training.batch = options.batch.value_or(small ? 1536 : 32);
-  if (options.accumulate) {
-    training.batch = static_cast<uint64_t>(ranks) * *options.accumulate * training.micro_batch;
-  }
-  const auto positive = [](const char* what, uint64_t value) {
-    if (value >= 1) return;
-    throw Error(ErrorCode::invalid_argument, cat("the ", what, " cannot be 0"),
-                {.remedy = "give at least 1"});
-  };
-  positive("number of steps", options.steps.value_or(1));
-  positive("global batch", training.batch);
-  positive("micro-batch", training.micro_batch);
   if (options.epochs && options.steps) {
     throw Error(ErrorCode::invalid_argument, "both --steps and --epochs were given",
                 {.remedy = "give one of them"});
   }
-  training.samples = options.epochs
-                         ? static_cast<uint64_t>(std::ceil(*options.epochs *
-                                                           static_cast<double>(examples)))
-                         : options.steps.value_or(200) * training.batch;
-  positive("number of samples", training.samples);
+  const auto positive = [](const char* what, int64_t value) {
+    if (value >= 1) return static_cast<uint64_t>(value);
+    throw Error(ErrorCode::invalid_argument, cat("the ", what, " cannot be ", value),
+                {.remedy = "give at least 1"});
+  };
+  const auto micro_batch = options.micro_batch.value_or(gpt ? 8 : resnet ? 64 : 32);
+  training.micro_batch = positive("micro-batch", micro_batch);
+  training.batch = positive("global batch", options.batch.value_or(gpt ? 32 : resnet ? 128 : 1536));
+  if (options.accumulate) {
+    training.batch = static_cast<uint64_t>(ranks) * training.micro_batch *
+                     positive("number of micro-batches to accumulate", *options.accumulate);
+  }
+  training.samples = positive("number of steps", options.steps.value_or(200)) * training.batch;
+  if (options.epochs) {
+    const double samples = std::ceil(*options.epochs * static_cast<double>(examples));
+    training.samples = positive("number of samples", static_cast<int64_t>(samples));
+  }
+  positive("base batch", options.base_batch.value_or(1));
+  const uint64_t together = static_cast<uint64_t>(ranks) * training.micro_batch;
+  if (options.model.sync_batch_norm &&
+      (training.batch % together != 0 || training.samples % training.batch != 0)) {
+    throw Error(
+        ErrorCode::invalid_argument,
+        cat("with --sync-bn every rank must have as many micro-batches as the others: ",
+            training.samples, " samples in steps of ", training.batch, " on ", ranks,
+            " ranks are not cut evenly into micro-batches of ", training.micro_batch),
+        {.remedy = "give --steps, and a --batch that is a multiple of ranks x micro-batch"});
+  }
 }
 
 void add_model_options(CLI::App& command, ModelOptions& options) {
@@ -254,7 +271,8 @@ void add_model_options(CLI::App& command, ModelOptions& options) {
   const auto add = [&](const char* name, auto& value, const char* meaning) {
     return command.add_option(name, value, meaning)->group(kGroup);
   };
-  one_of(add("--model", options.kind, "mlp (of the last tokens) or gpt2"), {"mlp", "gpt2"});
+  one_of(add("--model", options.kind, "mlp (of the last tokens), gpt2 or resnet (images)"),
+         {"mlp", "gpt2", "resnet"});
   add("--context", options.context, "tokens that the model sees (default: 8; gpt2: 128)");
   add("--layers", options.layers, "hidden layers, or blocks (default: 1; gpt2: 4)");
   add("--hidden", options.hidden, "values per hidden layer (default: 256; gpt2: 4 x width)");
@@ -269,6 +287,10 @@ void add_model_options(CLI::App& command, ModelOptions& options) {
       ->group(kGroup);
   command.add_flag("--no-bias", options.no_bias, "gpt2: linear layers without")->group(kGroup);
   add("--dropout", options.dropout, "gpt2: share of values")->capture_default_str();
+  add("--blocks", options.blocks, "resnet: of each stage (default: 1 1 1)");
+  add("--widths", options.widths, "resnet: channels of each stage (default: 16 32 64)");
+  command.add_flag("--sync-bn", options.sync_batch_norm, "resnet: batch statistics over all ranks")
+      ->group(kGroup);
 }
 
 }  // namespace
@@ -284,8 +306,15 @@ void add_train_options(CLI::App& command, TrainCommand& options) {
   add_output(command, options);
 }
 
-std::unique_ptr<training::Model> make_model(const TrainCommand& options) {
+std::unique_ptr<training::Model> make_model(const TrainCommand& options,
+                                            training::StatisticsReducer* reducer) {
   const ModelOptions& model = options.model;
+  if (is_resnet(model)) {
+    training::ResNetConfig config = model.images;
+    config.blocks = model.blocks;
+    config.widths = model.widths;
+    return std::make_unique<training::ResNet>(config, model.sync_batch_norm ? reducer : nullptr);
+  }
   if (is_gpt(model)) {
     return std::make_unique<training::Gpt>(gpt_config(model, options.recompute == "selective"));
   }
@@ -300,6 +329,16 @@ std::unique_ptr<training::Model> make_model(const TrainCommand& options) {
 
 LoadedData load_data(TrainCommand& options) {
   LoadedData loaded;
+  if (is_resnet(options.model)) {
+    for (const std::string& path : options.data) {
+      auto images = std::make_unique<training::ImageSet>(path);
+      options.model.images.height = images->height();
+      options.model.images.width = images->width();
+      options.model.images.classes = std::max(images->classes(), int64_t{2});
+      loaded.sets.push_back(std::move(images));
+    }
+    return loaded;
+  }
   int64_t vocabulary = 256;
   const auto add = [&](training::Tokens tokens) {
     const int64_t context = options.model.context.value_or(is_gpt(options.model) ? 128 : 8);
@@ -365,18 +404,19 @@ void settle(TrainCommand& options, int ranks, uint64_t examples) {
   training.schedule.decay = named<Decay>(
       options.schedule,
       {{"cosine", Decay::cosine}, {"linear", Decay::linear}, {"constant", Decay::constant}});
-  const auto scaling = named<BatchScaling>(
-      options.rate_scaling, {{"none", BatchScaling::none},
-                             {"linear", BatchScaling::linear},
-                             {"sqrt", BatchScaling::sqrt}});
+  const auto scaling = named<BatchScaling>(options.rate_scaling, {{"none", BatchScaling::none},
+                                                                  {"linear", BatchScaling::linear},
+                                                                  {"sqrt", BatchScaling::sqrt}});
   const double rate = options.learning_rate.value_or(default_rate(options));
   if (!(rate > 0)) {
     throw Error(ErrorCode::invalid_argument, cat("the learning rate cannot be ", rate),
                 {.where = "--lr", .remedy = "give a number above 0"});
   }
-  training.schedule.peak = training::scaled_rate(
-      rate, static_cast<double>(training.batch),
-      static_cast<double>(options.base_batch.value_or(training.batch)), scaling);
+  training.schedule.peak =
+      training::scaled_rate(rate, static_cast<double>(training.batch),
+                            options.base_batch ? static_cast<double>(*options.base_batch)
+                                               : static_cast<double>(training.batch),
+                            scaling);
   training.weight_decay = options.weight_decay.value_or(default_decay(options));
   const double clip = options.clip.value_or(is_gpt(options.model) ? 1 : 0);
   if (clip > 0) replica.clip = clip;
@@ -389,13 +429,12 @@ void settle(TrainCommand& options, int ranks, uint64_t examples) {
   replica.runner.seed = training.seed;
   replica.runner.checkpoint_units = options.recompute == "full";
   replica.data_parallel.overlap = !options.no_overlap;
-  const auto bucket = options.bucket_mib * (1 << 20) /
-                      static_cast<double>(size_of(replica.storage.dtype));
+  const auto bucket =
+      options.bucket_mib * (1 << 20) / static_cast<double>(size_of(replica.storage.dtype));
   replica.storage.bucket_elements = std::max<int64_t>(1, static_cast<int64_t>(bucket));
   replica.storage.first_bucket_elements =
       std::max<int64_t>(1, std::min<int64_t>(1 << 16, replica.storage.bucket_elements));
-  const uint64_t micro_batches =
-      (training.batch + training.micro_batch - 1) / training.micro_batch;
+  const uint64_t micro_batches = (training.batch + training.micro_batch - 1) / training.micro_batch;
   replica.storage.whole_gradients = micro_batches > static_cast<uint64_t>(ranks);
   if (training.resume && training.checkpoint.empty()) {
     throw Error(ErrorCode::invalid_argument, "--resume needs a checkpoint to go on from",

@@ -10,6 +10,7 @@
 
 #include "training/data/data_set.h"
 #include "training/model.h"
+#include "training/models/resnet.h"
 #include "training/trainer.h"
 
 namespace tutti::tool {
@@ -30,6 +31,10 @@ struct ModelOptions {
   bool untied = false;
   bool no_bias = false;
   double dropout = 0;
+  std::vector<int64_t> blocks = {1, 1, 1};
+  std::vector<int64_t> widths = {16, 32, 64};
+  bool sync_batch_norm = false;
+  training::ResNetConfig images;  // their sizes, as the data has them
 };
 
 struct TrainCommand {
@@ -37,11 +42,11 @@ struct TrainCommand {
   std::string validation;
   int ranks = 0;  // 0: one per allowed core, or as many as the launcher started
   ModelOptions model;
-  std::optional<uint64_t> steps;
+  std::optional<int64_t> steps;
   std::optional<double> epochs;
-  std::optional<uint64_t> batch;
-  std::optional<uint64_t> micro_batch;
-  std::optional<uint64_t> accumulate;
+  std::optional<int64_t> batch;
+  std::optional<int64_t> micro_batch;
+  std::optional<int64_t> accumulate;
   std::string precision = "f32";
   std::string loss_scale = "dynamic";
   std::string optimizer = "adamw";
@@ -50,7 +55,7 @@ struct TrainCommand {
   std::optional<double> clip;
   std::string schedule = "cosine";
   std::string rate_scaling = "none";
-  std::optional<uint64_t> base_batch;
+  std::optional<int64_t> base_batch;
   std::string recompute = "none";
   std::string compression = "none";
   double bucket_mib = 4;
@@ -65,8 +70,8 @@ struct TrainCommand {
 void add_train_options(CLI::App& command, TrainCommand& options);
 struct LoadedData {
   std::vector<std::unique_ptr<training::DataSet>> sets;
-  uint64_t text_bytes = 0;      // of texts
-  double bigram_entropy = 0;    // of one text, in nats
+  uint64_t text_bytes = 0;    // of texts
+  double bigram_entropy = 0;  // of one text, in nats
 
   std::vector<const training::DataSet*> views() const;
   uint64_t examples() const;  // to train on
@@ -75,7 +80,9 @@ struct LoadedData {
 // Throw Error for data that cannot be read and for what makes no sense. The data tell the size of
 // the vocabulary, unless an option did.
 LoadedData load_data(TrainCommand& options);
-std::unique_ptr<training::Model> make_model(const TrainCommand& options);
+// With a reducer, batch statistics are summed over ranks, if --sync-bn asks for it.
+std::unique_ptr<training::Model> make_model(const TrainCommand& options,
+                                            training::StatisticsReducer* reducer = nullptr);
 // Completes options.training: sizes of the run and of steps, on so many ranks.
 void settle(TrainCommand& options, int ranks, uint64_t examples);
 

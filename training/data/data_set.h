@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "training/data/sampler.h"
+#include "training/data/text_data.h"
 #include "training/data/token_file.h"
 #include "training/pass.h"
-#include "training/data/text_data.h"
 
 namespace tutti::training {
 

@@ -1,6 +1,6 @@
 // Causal self-attention in blocks with an online softmax: the scores of a block at a time, never
-// the whole context x context matrix (Dao et al.: FlashAttention, 2022; Rabe, Staats: Self-attention
-// does not need O(n^2) memory, 2021).
+// the whole context x context matrix (Dao et al.: FlashAttention, 2022; Rabe, Staats:
+// Self-attention does not need O(n^2) memory, 2021).
 #pragma once
 
 #include "training/arena.h"
@@ -28,6 +28,5 @@ void causal_attention(const AttentionShape& shape, ConstTensor qkv, Tensor outpu
 void causal_attention_backward(const AttentionShape& shape, ConstTensor qkv, ConstTensor output,
                                ConstTensor lse, ConstTensor output_gradient, Tensor qkv_gradient,
                                Arena& arena);
-
 
 }  // namespace tutti::training

@@ -84,9 +84,8 @@ struct Loops {
   void (*attention_finish)(const void* output_values, const void* max_values,
                            const void* sum_values, void* y, int64_t y_stride, void* lse_values,
                            int64_t rows, int64_t head_size);
-  void (*attention_recompute)(const void* score_values, const void* lse_values,
-                              void* probabilities, int64_t rows, int64_t cols, int64_t valid,
-                              double scale);
+  void (*attention_recompute)(const void* score_values, const void* lse_values, void* probabilities,
+                              int64_t rows, int64_t cols, int64_t valid, double scale);
   void (*attention_score_gradient)(const void* probabilities, const void* dp_values,
                                    const void* delta_values, void* ds, int64_t rows, int64_t cols,
                                    double scale);
@@ -104,8 +103,8 @@ struct Loops {
   void (*batch_norm_sums)(const void* x, const void* mean_values, const void* y, const void* dy,
                           double* sums, double* products, int64_t rows, int64_t cols);
   // dx = g * factor - (x - mean) * slope - offset
-  void (*batch_norm_backward)(const void* x, const void* mean_values, const void* y,
-                              const void* dy, const void* factor_values, const void* slope_values,
+  void (*batch_norm_backward)(const void* x, const void* mean_values, const void* y, const void* dy,
+                              const void* factor_values, const void* slope_values,
                               const void* offset_values, void* dx, int64_t rows, int64_t cols);
 
   // `places` says for each output which pixel of its window was the (first) largest.

@@ -1,7 +1,6 @@
 #include "training/kernels/onednn.h"
 
 #include "base/error.h"
-#include "base/reduce.h"
 #include "base/text.h"
 
 // From omp.h, which not every compiler brings along; oneDNN's own OpenMP runtime defines them.
@@ -22,8 +21,12 @@ dnnl::memory::data_type data_type(DType type) {
 }
 
 bool computes_in(DType type) {
-  return type == DType::f32 ||
-         (type == DType::bf16 && is_available(InstructionSet::avx512));  // as oneDNN 2 has it
+  // What the library may use (ONEDNN_MAX_CPU_ISA), which may be less than what the processor has.
+  static const bool has_avx512 = [] {
+    constexpr auto kNeeded = static_cast<unsigned>(dnnl::cpu_isa::avx512_core);
+    return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & kNeeded) == kNeeded;
+  }();
+  return type == DType::f32 || (type == DType::bf16 && has_avx512);
 }
 
 OneThread::OneThread() : before_(omp_get_max_threads()) { omp_set_num_threads(1); }

@@ -6,7 +6,7 @@
 namespace tutti::training {
 
 // Floating-point operations per second of one thread in a large matrix product of this type,
-// measured in some 30 ms.
+// measured in some 100 ms.
 double measured_peak(DType type);
 
 }  // namespace tutti::training

@@ -67,8 +67,7 @@ class EmbedUnit : public Unit {
       const Tensor places = pass.arena.take(pass.dtype, rows, config_.width);
       saved.places.resize(static_cast<size_t>(rows));
       for (size_t row = 0; row < saved.places.size(); ++row) {
-        saved.places[row] =
-            static_cast<int32_t>(row % static_cast<size_t>(config_.context));
+        saved.places[row] = static_cast<int32_t>(row % static_cast<size_t>(config_.context));
       }
       positions_->forward(saved.places, places, saved.positions);
       add(output, places, output);
@@ -81,8 +80,7 @@ class EmbedUnit : public Unit {
     Saved& saved = saved_[pass.slot];
     ConstTensor gradient = output_gradient;
     if (dropout_.active(pass)) {
-      const Tensor copy =
-          pass.arena.take(gradient.dtype, gradient.rows, gradient.cols);
+      const Tensor copy = pass.arena.take(gradient.dtype, gradient.rows, gradient.cols);
       convert(gradient, copy);
       dropout_.backward(pass, copy);
       gradient = copy;
@@ -274,7 +272,8 @@ Gpt::Gpt(const GptConfig& config) : config_(checked(config)) {
 double Gpt::flops_per_sample() const {
   double weights = 0;
   for (const ParameterSpec& spec : parameters_.specs()) {
-    const bool looked_up = spec.name == "wpe.weight" || (spec.name == "wte.weight" && !config_.tied);
+    const bool looked_up =
+        spec.name == "wpe.weight" || (spec.name == "wte.weight" && !config_.tied);
     if (spec.shape.size() >= 2 && !looked_up) weights += static_cast<double>(spec.count());
   }
   const auto context = static_cast<double>(config_.context);
@@ -285,7 +284,8 @@ double Gpt::flops_per_sample() const {
 std::string Gpt::description() const {
   return cat("gpt layers=", config_.layers, " heads=", config_.heads, " width=", config_.width,
              " context=", config_.context, " vocabulary=", config_.vocabulary,
-             " hidden=", config_.hidden, " norm=", config_.norm == NormKind::layer ? "layer" : "rms",
+             " hidden=", config_.hidden,
+             " norm=", config_.norm == NormKind::layer ? "layer" : "rms",
              " mlp=", config_.mlp == MlpKind::gelu ? "gelu" : "swiglu",
              " positions=", config_.positions == Positions::learned ? "learned" : "rope",
              " tied=", config_.tied ? 1 : 0, " bias=", config_.bias ? 1 : 0);

@@ -5,9 +5,9 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "training/kernels/elementwise.h"
-#include "training/modules/loss.h"
 #include "training/modules/embedding.h"
 #include "training/modules/linear.h"
+#include "training/modules/loss.h"
 #include "training/modules/slots.h"
 
 namespace tutti::training {
@@ -45,8 +45,8 @@ class EmbedUnit : public Unit {
   bool backward_needs_nothing() const override { return true; }
 
   Tensor forward(Pass& pass, ConstTensor) override {
-    const Tensor output = pass.arena.take(pass.dtype, pass.batch->samples,
-                                          config_.context * config_.embedding);
+    const Tensor output =
+        pass.arena.take(pass.dtype, pass.batch->samples, config_.context * config_.embedding);
     embedding_.forward(pass.batch->tokens, by_token(output), saved_[pass.slot]);
     return output;
   }
@@ -109,8 +109,7 @@ class HiddenUnit : public Unit {
 class HeadUnit : public Unit {
  public:
   HeadUnit(ParameterTable& table, int64_t inputs, int64_t vocabulary)
-      : output_(table, "head", inputs, vocabulary,
-                {.deviation = deviation(kOutputGain, inputs)}) {}
+      : output_(table, "head", inputs, vocabulary, {.deviation = deviation(kOutputGain, inputs)}) {}
 
   std::string name() const override { return "head"; }
   Tensor forward(Pass& pass, ConstTensor input) override {

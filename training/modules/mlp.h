@@ -21,9 +21,9 @@ struct MlpOptions {
 class Mlp {
  public:
   struct Saved {
-    Linear::Saved in;    // c_fc, or the gate
-    Linear::Saved up;    // SwiGLU only
-    Tensor before;       // rows x hidden (SwiGLU: gate and up, one after the other)
+    Linear::Saved in;  // c_fc, or the gate
+    Linear::Saved up;  // SwiGLU only
+    Tensor before;     // rows x hidden (SwiGLU: gate and up, one after the other)
     Linear::Saved out;
   };
 

@@ -29,14 +29,17 @@
 
 namespace tutti::training {
 
-// Takes the place of the all-reduce of one bucket in stage 0: compression. start() begins to sum
-// `gradients` over ranks; finish() returns when the sum is in place.
+// Takes the place of the all-reduce of one bucket in stage 0: compression (hooks/). start() begins
+// to sum `gradients` over ranks; finish() returns when the sum is in place. Every rank starts its
+// buckets in one order and finishes them in the same order.
 class CommunicationHook {
  public:
   virtual ~CommunicationHook() = default;
   virtual void start(Communicator& communicator, int bucket, Tensor gradients) = 0;
   virtual void finish(int bucket, Tensor gradients) = 0;
-  // Whether a started bucket may be finished without waiting; makes progress.
+  // Whether a started bucket may be finished without waiting; makes progress. Buckets are then
+  // finished during backward, on each rank at its own time, so it must be false for one whose
+  // finish() begins a collective.
   virtual bool test(int bucket) { return false; }
   // What a rank sends and receives for the bucket, in elements' bytes: as for an all-reduce.
   virtual int64_t payload_bytes(int bucket, Tensor gradients) const = 0;
@@ -87,9 +90,9 @@ class DataParallel : public UnitHooks {
   double bytes_sent() const { return bytes_sent_; }
 
   // Told of each bucket's communication: name, bucket, from, to.
-  using Observer = std::function<void(const char* what, int bucket,
-                                      std::chrono::steady_clock::time_point from,
-                                      std::chrono::steady_clock::time_point to)>;
+  using Observer =
+      std::function<void(const char* what, int bucket, std::chrono::steady_clock::time_point from,
+                         std::chrono::steady_clock::time_point to)>;
   void observe(Observer observer) { observer_ = std::move(observer); }
 
  private:

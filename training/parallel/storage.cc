@@ -32,9 +32,7 @@ Layout layout_for(const Communicator& communicator, const ParameterTable& table,
                                      .bucket_per_unit = options.stage == 3});
 }
 
-Tensor row(std::byte* data, DType dtype, int64_t count) {
-  return tensor_at(data, dtype, 1, count);
-}
+Tensor row(std::byte* data, DType dtype, int64_t count) { return tensor_at(data, dtype, 1, count); }
 
 Tensor part(Tensor whole, int64_t first, int64_t count) {
   return row(whole.at(0, first), whole.dtype, count);
@@ -84,9 +82,8 @@ void ParameterStorage::place(std::vector<Place>& places, Memory<std::byte>& memo
     const Bucket& bucket = layout_.buckets[at(b)];
     const int64_t shard = layout_.shard_size(b);
     if (whole) {
-      const Tensor all =
-          row(memory.get() + static_cast<size_t>(bucket.offset) * size_of(dtype), dtype,
-              bucket.size);
+      const Tensor all = row(memory.get() + static_cast<size_t>(bucket.offset) * size_of(dtype),
+                             dtype, bucket.size);
       places.push_back({all, part(all, owner_ * shard, shard)});
     } else {
       const auto offset = static_cast<size_t>(layout_.owned_offset(b)) * size_of(dtype);
@@ -144,8 +141,8 @@ void ParameterStorage::make_owned() {
     const int64_t in_shard = piece.bucket_offset - owner_ * layout_.shard_size(piece.bucket);
     const Tensor value = part(own_values(piece.bucket), in_shard, piece.count);
     const Tensor gradient = part(own_gradients(piece.bucket), in_shard, piece.count);
-    float* master = own_masters ? reinterpret_cast<float*>(value.data)
-                                : masters_.get() + piece.owned_offset;
+    float* master =
+        own_masters ? reinterpret_cast<float*>(value.data) : masters_.get() + piece.owned_offset;
     owned_.push_back({.piece = piece,
                       .spec = &table_.specs()[at(piece.parameter)],
                       .master = {master, static_cast<size_t>(piece.count)},
@@ -175,9 +172,9 @@ StorageBytes ParameterStorage::bytes() const {
 
 void store_masters(const OwnedPiece& piece) {
   if (piece.value.empty()) return;
-  convert(tensor_at(static_cast<const void*>(piece.master.data()), DType::f32, 1,
-                    piece.piece.count),
-          piece.value);
+  convert(
+      tensor_at(static_cast<const void*>(piece.master.data()), DType::f32, 1, piece.piece.count),
+      piece.value);
 }
 
 }  // namespace tutti::training

@@ -22,8 +22,8 @@
 namespace tutti::training {
 
 struct StorageOptions {
-  int stage = 0;                  // of ZeRO, 0 to 3
-  DType dtype = DType::f32;       // of values and gradients: f32, bf16 or f16
+  int stage = 0;             // of ZeRO, 0 to 3
+  DType dtype = DType::f32;  // of values and gradients: f32, bf16 or f16
   // Gradients are kept whole in stages 2 and 3 as well: micro-batches are accumulated before they
   // are reduced.
   bool whole_gradients = false;

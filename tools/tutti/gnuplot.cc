@@ -1,0 +1,86 @@
+#include "tools/tutti/gnuplot.h"
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "base/error.h"
+#include "base/fd.h"
+#include "base/path.h"
+#include "base/text.h"
+#include "tools/tutti/commands.h"
+
+namespace tutti::tool {
+namespace {
+
+constexpr const char* kProgram = "gnuplot";
+
+// Starts gnuplot with its picture going to a file. A socket serves as the pipe to it, because
+// writing to one that nobody reads is an error and not a signal.
+pid_t start(const std::string& path, Fd& pipe) {
+  int ends[2];
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
+    throw system_error("socketpair", errno);
+  }
+  pipe = Fd(ends[0]);
+  const Fd theirs(ends[1]);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, theirs.get(), STDIN_FILENO);
+  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, path.c_str(), O_WRONLY | O_TRUNC, 0);
+  std::string name = kProgram;
+  char* arguments[] = {name.data(), nullptr};
+  pid_t pid = -1;
+  const int problem = ::posix_spawnp(&pid, kProgram, &actions, nullptr, arguments, environ);
+  posix_spawn_file_actions_destroy(&actions);
+  if (problem != 0) throw system_error(cat("starting ", kProgram), problem);
+  return pid;
+}
+
+}  // namespace
+
+std::string gnuplot_string(const std::string& text) {
+  std::string out = "'";
+  for (const char c : text) out += c == '\'' ? std::string("''") : std::string(1, c);
+  return out + "'";
+}
+
+Picture::Picture(std::string path, const std::string& option) : path_(std::move(path)) {
+  if (path_.empty()) return;
+  if (!path_.ends_with(".svg") && !path_.ends_with(".png")) {
+    throw Error(ErrorCode::invalid_argument, cat(option, ' ', path_, " is neither .svg nor .png"),
+                {.remedy = "name a file that ends with one of them"});
+  }
+  if (find_program(kProgram).empty()) {
+    throw Error(ErrorCode::unsupported, cat(option, " needs gnuplot, which is not installed"),
+                {.remedy = "apt-get install gnuplot-nox"});
+  }
+  open_for_writing(path_);
+}
+
+void Picture::draw(const std::string& script) const {
+  const std::string text =
+      cat("set encoding utf8\nset terminal ", path_.ends_with(".svg") ? "svg dynamic" : "pngcairo",
+          " size 960,640 background '#ffffff' font 'sans,14'\n", script);
+  Fd pipe;
+  const pid_t pid = start(path_, pipe);
+  for (size_t done = 0; done < text.size();) {
+    const ssize_t n = ::send(pipe.get(), text.data() + done, text.size() - done, MSG_NOSIGNAL);
+    if (n < 0) break;  // its exit code says more
+    done += n;
+  }
+  pipe.reset();
+  int status = 0;
+  ::waitpid(pid, &status, 0);
+  if (status != 0) {
+    throw Error(ErrorCode::system, cat("gnuplot could not draw ", path_),
+                {.remedy = "see what it says above"});
+  }
+}
+
+}  // namespace tutti::tool

@@ -1,0 +1,104 @@
+// tutti sample: writes text from a checkpoint.
+#include <unistd.h>
+
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "tools/tutti/commands.h"
+#include "training/checkpoint/checkpoint.h"
+#include "training/data/tokenizer.h"
+#include "training/generation.h"
+#include "training/models/gpt_description.h"
+
+namespace tutti::tool {
+namespace {
+
+struct Options {
+  std::string checkpoint;
+  std::string tokenizer;
+  std::string prompt = "\n";
+  training::GenerationOptions generation{.tokens = 500, .temperature = 0.8};
+};
+
+// The model's parameters in memory of their own.
+class LoadedModel {
+ public:
+  explicit LoadedModel(const std::string& directory)
+      : checkpoint_(training::Checkpoint::open(directory)),
+        model_(training::gpt_config_from(checkpoint_.manifest().model)) {
+    training::ParameterTable& table = model_.parameters();
+    for (int index = 0; index < table.size(); ++index) {
+      const training::ParameterSpec& spec = table.specs()[static_cast<size_t>(index)];
+      const int64_t rows = spec.rows();
+      const training::Tensor value =
+          memory_.take(DType::f32, rows, rows == 0 ? 0 : spec.count() / rows);
+      checkpoint_.read("model." + spec.name, 0,
+                       training::tensor_at(value.data, DType::f32, 1, value.size()));
+      table.at(index).value = value;
+    }
+  }
+
+  training::Gpt& model() { return model_; }
+
+ private:
+  training::Checkpoint checkpoint_;
+  training::Gpt model_;
+  training::Arena memory_;
+};
+
+int sample(const Options& options) {
+  LoadedModel loaded(options.checkpoint);
+  const auto tokenizer = training::make_tokenizer(options.tokenizer);
+  const int64_t vocabulary = loaded.model().config().vocabulary;
+  if (std::cmp_less(vocabulary, tokenizer->vocabulary_size())) {
+    throw Error(ErrorCode::invalid_argument,
+                cat("the model has ", vocabulary, " kinds of tokens, the tokenizer ",
+                    tokenizer->vocabulary_size()),
+                {.where = "--tokenizer", .remedy = "give the tokenizer of its training data"});
+  }
+  if (vocabulary > 256 && options.tokenizer.empty()) {
+    throw Error(ErrorCode::invalid_argument,
+                cat("the model has ", vocabulary, " kinds of tokens: they are not bytes"),
+                {.remedy = "give the tokenizer of its training data: --tokenizer DIR"});
+  }
+  const std::vector<uint16_t> encoded = tokenizer->encode(options.prompt);
+  const std::vector<int32_t> prompt(encoded.begin(), encoded.end());
+  std::fputs(options.prompt.c_str(), stdout);
+  training::generate(loaded.model(), DType::f32, prompt, options.generation, [&](int32_t token) {
+    const auto word = static_cast<uint16_t>(token);
+    // A model may have more outputs than there are tokens; it hardly ever takes these.
+    if (word >= tokenizer->vocabulary_size()) return;
+    const std::string text = tokenizer->decode(std::span(&word, 1));
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    std::fflush(stdout);
+  });
+  std::fputc('\n', stdout);
+  return 0;
+}
+
+}  // namespace
+
+void add_sample(CLI::App& app, Action& chosen) {
+  const auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("sample", "Write text from a checkpoint of a GPT");
+  command
+      ->add_option("checkpoint", options->checkpoint, "the directory given to train --checkpoint")
+      ->required()
+      ->type_name("DIR");
+  command->add_option("--prompt", options->prompt, "text to go on from");
+  command->add_option("--tokens", options->generation.tokens, "to write")->capture_default_str();
+  command->add_option("--temperature", options->generation.temperature, "0: the likeliest token")
+      ->capture_default_str();
+  command->add_option("--top-k", options->generation.top_k,
+                      "choose among so many likeliest tokens; 0: all");
+  command->add_option("--seed", options->generation.seed, "of the choices")->capture_default_str();
+  command->add_option("--tokenizer", options->tokenizer,
+                      "directory of the GPT-2 vocabulary (default: tokens are bytes)");
+  command->footer("Example:\n  tutti sample DIR --prompt \"ROMEO:\" --temperature 0.7");
+  command->callback([options, &chosen] { chosen = [options] { return sample(*options); }; });
+}
+
+}  // namespace tutti::tool

@@ -1,0 +1,73 @@
+#include "training/data/image_set.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "training/random.h"
+
+namespace tutti::training {
+namespace {
+
+// Plain, or with .gz; the plain name where there is neither, for the error.
+std::string find_file(const std::string& directory, const std::string& name) {
+  const std::string plain = directory + "/" + name;
+  return std::filesystem::exists(plain + ".gz") && !std::filesystem::exists(plain) ? plain + ".gz"
+                                                                                   : plain;
+}
+
+}  // namespace
+
+ImageSet::ImageSet(const std::string& directory)
+    : training_(read(directory, "train")), validation_(read(directory, "t10k")) {
+  if (training_.images.rows == validation_.images.rows &&
+      training_.images.columns == validation_.images.columns) {
+    return;
+  }
+  throw Error(ErrorCode::invalid_argument,
+              "the images to train on and those to validate on differ in size",
+              {.where = directory});
+}
+
+ImageSet::Part ImageSet::read(const std::string& directory, const std::string& prefix) {
+  Part part{read_idx_images(find_file(directory, prefix + "-images-idx3-ubyte")),
+            read_idx_labels(find_file(directory, prefix + "-labels-idx1-ubyte"))};
+  if (part.images.count == part.labels.size() && part.images.count > 0) return part;
+  throw Error(ErrorCode::invalid_argument,
+              cat("there are ", part.images.count, " images, but ", part.labels.size(), " labels"),
+              {.where = cat(directory, "/", prefix, "-*"),
+               .cause = "the two files are not of one data set"});
+}
+
+int64_t ImageSet::classes() const {
+  return 1 + std::max(*std::ranges::max_element(training_.labels),
+                      *std::ranges::max_element(validation_.labels));
+}
+
+void ImageSet::add(const Part& part, uint64_t example, Batch& batch) {
+  for (const uint8_t pixel : part.images.image(example)) {
+    batch.images.push_back(static_cast<float>(pixel) / 255.0f);
+  }
+  batch.targets.push_back(part.labels[example]);
+  ++batch.samples;
+}
+
+void ImageSet::add(uint64_t example, uint64_t, Batch& batch) const {
+  add(training_, example, batch);
+}
+
+void ImageSet::add_validation(uint64_t example, Batch& batch) const {
+  add(validation_, example, batch);
+}
+
+uint64_t ImageSet::fingerprint() const {
+  uint64_t hash = training_.images.count;
+  for (const Part* part : {&training_, &validation_}) {
+    for (const uint8_t pixel : part->images.pixels) hash = mix_bits(hash + pixel);
+    for (const uint8_t label : part->labels) hash = mix_bits(hash + label);
+  }
+  return hash;
+}
+
+}  // namespace tutti::training

@@ -1,0 +1,40 @@
+// Grey images and their classes, from IDX files as MNIST's.
+#pragma once
+
+#include <string>
+
+#include "training/data/data_set.h"
+#include "training/data/idx.h"
+
+namespace tutti::training {
+
+// A directory with train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and
+// t10k-labels-idx1-ubyte, each plain or with .gz. The latter two are for validation.
+class ImageSet : public DataSet {
+ public:
+  // Throws Error for files that are missing or do not fit together, naming them.
+  explicit ImageSet(const std::string& directory);
+
+  int64_t height() const { return static_cast<int64_t>(training_.images.rows); }
+  int64_t width() const { return static_cast<int64_t>(training_.images.columns); }
+  int64_t classes() const;
+
+  uint64_t size() const override { return training_.images.count; }
+  uint64_t validation_size() const override { return validation_.images.count; }
+  void add(uint64_t example, uint64_t epoch, Batch& batch) const override;
+  void add_validation(uint64_t example, Batch& batch) const override;
+  uint64_t fingerprint() const override;
+
+ private:
+  struct Part {
+    IdxImages images;
+    std::vector<uint8_t> labels;
+  };
+  static Part read(const std::string& directory, const std::string& prefix);
+  static void add(const Part& part, uint64_t example, Batch& batch);
+
+  Part training_;
+  Part validation_;
+};
+
+}  // namespace tutti::training

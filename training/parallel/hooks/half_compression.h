@@ -1,0 +1,42 @@
+// Gradients go over the wire in 16 bits: half the bytes of f32.
+//
+// Each rank rounds its gradients to the wire's type, these are summed in that type (sums in float,
+// rounded to the type, base/reduce.h), and the sum is converted back. Ranks' gradients are divided
+// by the global number of targets beforehand, so the sum needs no averaging.
+//
+// bf16 has the range of f32 and 8 bits of precision. f16 has 11 bits and a largest value of 65504:
+// a gradient or a sum beyond it becomes infinite, which the trainer finds in the gradients' norm,
+// and values below 6e-8 become zero.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "training/parallel/data_parallel.h"
+
+namespace tutti::training {
+
+class HalfCompression : public CommunicationHook {
+ public:
+  // `wire` is bf16 or f16 (else Error(invalid_argument)).
+  explicit HalfCompression(DType wire);
+
+  void start(Communicator& communicator, int bucket, Tensor gradients) override;
+  void finish(int bucket, Tensor gradients) override;
+  bool test(int bucket) override;
+  int64_t payload_bytes(int bucket, Tensor gradients) const override;
+
+ private:
+  struct BucketState {
+    Memory<std::byte> memory;  // the bucket in the wire's type
+    Work sum;
+  };
+
+  BucketState& state(int bucket) { return buckets_.at(static_cast<size_t>(bucket)); }
+  Tensor on_wire(int bucket, Tensor gradients);
+
+  DType wire_;
+  std::vector<BucketState> buckets_;
+};
+
+}  // namespace tutti::training

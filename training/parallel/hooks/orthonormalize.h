@@ -1,0 +1,16 @@
+// Gram-Schmidt for a few long rows.
+#pragma once
+
+#include <vector>
+
+#include "training/tensor.h"
+
+namespace tutti::training {
+
+// Makes the rows of `rows` (f32, contiguous, finite) orthonormal and returns which of them depend
+// on those before: these become zero. Modified Gram-Schmidt, run twice ("twice is enough": Giraud
+// et al.: The loss of orthogonality in the Gram-Schmidt orthogonalization process, 2005). The bits
+// depend on the values alone.
+std::vector<int> orthonormalize(Tensor rows);
+
+}  // namespace tutti::training

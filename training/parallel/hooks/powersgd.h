@@ -1,0 +1,104 @@
+// PowerSGD: matrices of gradients are summed over ranks in a factored form of low rank.
+// Vogels, Karimireddy, Jaggi: PowerSGD: Practical low-rank gradient compression for distributed
+// optimization, NeurIPS 2019, algorithms 1 and 2.
+//
+// For each matrix (n x m) of a bucket, with Q (m x r) of the step before:
+//
+//   M = gradient + error         on each rank
+//   P = sum of M Q               all-reduce of n r values   start()
+//   P = orthonormal columns of P
+//   Q = sum of M^T P             all-reduce of m r values   finish()
+//   gradient = P Q^T             the same bits on every rank
+//   error = M - P (M^T P)^T      what this rank's part of it lacks
+//
+// so that over the steps no gradient is lost: the sum of all results is the sum of all gradients
+// less the ranks' present errors. Gradients of rank r or less come out exact up to rounding.
+//
+// Vectors, and matrices for which r (n + m) >= n m, are summed as they are. A bucket takes three
+// collectives, whatever the number of its parameters: all of its P, all of its Q, all the rest.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "training/layout.h"
+#include "training/parallel/data_parallel.h"
+
+namespace tutti::training {
+
+struct PowerSgdOptions {
+  int rank = 4;       // of the factors; 1 or more
+  uint64_t seed = 1;  // of the first Q
+};
+
+// The errors and Q are this rank's and are in no checkpoint: training that is resumed begins with
+// errors of zero. When a sum is not finite, so are the bucket's gradients, and its errors become
+// zero.
+class PowerSgd : public CommunicationHook {
+ public:
+  // Throws Error(invalid_argument) for a rank below 1. Arguments are not kept.
+  PowerSgd(const Layout& layout, const std::vector<ParameterSpec>& specs,
+           const PowerSgdOptions& options = {});
+
+  // Gradients are f32 or bf16. For f16 it throws Error(invalid_argument): their loss scale changes
+  // from step to step, and errors of one step could not be added to the next.
+  void start(Communicator& communicator, int bucket, Tensor gradients) override;
+  // Begins the second all-reduce, so every rank finishes its buckets in the same order.
+  void finish(int bucket, Tensor gradients) override;
+  // True only if finish() would begin nothing: when it does so may differ from rank to rank.
+  bool test(int bucket) override;
+  int64_t payload_bytes(int bucket, Tensor gradients) const override;
+
+ private:
+  // A matrix that is compressed. P and Q are kept as their transposes: r rows.
+  struct Matrix {
+    ParameterSpec random;  // makes Q: standard normal values
+    int64_t offset = 0;    // elements from the bucket's start
+    int64_t rows = 0;
+    int64_t cols = 0;
+    int64_t p_offset = 0;
+    int64_t q_offset = 0;
+    int64_t error_offset = 0;
+    int64_t draws = 0;           // of rows of Q
+    std::vector<int> dependent;  // columns of P, in this step
+  };
+
+  struct BucketState {
+    std::vector<Matrix> matrices;
+    std::vector<Slot> others;
+    int64_t p_size = 0;
+    int64_t q_size = 0;
+    int64_t other_size = 0;
+    std::vector<float> errors;  // between start() and finish(): M
+    // Made by the first start().
+    Communicator communicator;
+    Memory<float> p;
+    Memory<float> q;      // sums: what the next step begins with
+    Memory<float> own_q;  // this rank's part
+    Memory<std::byte> other_values;
+    Work p_sum;
+    Work other_sum;
+  };
+
+  BucketState& state(int bucket) { return buckets_.at(static_cast<size_t>(bucket)); }
+  Tensor p_of(BucketState& at, const Matrix& matrix) const;
+  Tensor q_of(const Memory<float>& q, const Matrix& matrix) const;
+  static Tensor matrix_in(Tensor bucket, const Matrix& matrix);
+  static Tensor error_of(BucketState& at, const Matrix& matrix);
+  // f32 memory of the matrix's shape, until the next call.
+  Tensor scratch_for(const Matrix& matrix);
+  void add_matrix(BucketState& at, const ParameterSpec& spec, const Slot& slot);
+  void prepare(BucketState& at, Communicator& communicator, DType dtype);
+  void draw_q(BucketState& at, Matrix& matrix, int row) const;
+  // From the sum of P: false, on every rank, if the sums are not finite.
+  bool sum_q(BucketState& at);
+  void decompress(BucketState& at, Matrix& matrix, Tensor gradient);
+  void start_anew(BucketState& at, Matrix& matrix, Tensor gradient);
+
+  int rank_;
+  uint64_t seed_;
+  std::vector<BucketState> buckets_;
+  std::vector<float> scratch_;
+};
+
+}  // namespace tutti::training

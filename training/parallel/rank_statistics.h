@@ -1,0 +1,21 @@
+// Batch statistics over all ranks of a communicator: what makes batch normalization SyncBN.
+#pragma once
+
+#include <utility>
+
+#include "collectives/communicator.h"
+#include "training/modules/batch_norm.h"
+
+namespace tutti::training {
+
+// A collective call: every rank must run the same layers the same number of times in a step.
+class RankStatistics : public StatisticsReducer {
+ public:
+  explicit RankStatistics(Communicator communicator) : communicator_(std::move(communicator)) {}
+  void sum(std::span<double> values) override { communicator_.all_reduce(values); }
+
+ private:
+  Communicator communicator_;
+};
+
+}  // namespace tutti::training

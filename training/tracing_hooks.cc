@@ -1,0 +1,47 @@
+#include "training/tracing_hooks.h"
+
+#include <chrono>
+
+namespace tutti::training {
+
+using Clock = std::chrono::steady_clock;
+
+TracingHooks::TracingHooks(UnitHooks& inner, const Model& model, Trace& trace)
+    : inner_(inner), trace_(trace) {
+  for (const std::unique_ptr<Unit>& unit : model.units()) {
+    forward_names_.push_back(unit->name() + " forward");
+    backward_names_.push_back(unit->name() + " backward");
+  }
+}
+
+void TracingHooks::before_forward(int unit) {
+  inner_.before_forward(unit);
+  start_ = Clock::now();
+}
+
+void TracingHooks::after_forward(int unit) {
+  record(forward_names_[static_cast<size_t>(unit)]);
+  inner_.after_forward(unit);
+}
+
+void TracingHooks::before_backward(int unit) {
+  inner_.before_backward(unit);
+  start_ = Clock::now();
+}
+
+void TracingHooks::after_backward(int unit) {
+  record(backward_names_[static_cast<size_t>(unit)]);
+  inner_.after_backward(unit);
+}
+
+void TracingHooks::record(const std::string& name) {
+  trace_.add({name, TraceCategory::compute, start_, Clock::now(), {}});
+}
+
+DataParallel::Observer record_collectives(Trace& trace) {
+  return [&trace](const char* what, int bucket, Clock::time_point from, Clock::time_point to) {
+    trace.add({what, TraceCategory::communication, from, to, {{"bucket", bucket}}});
+  };
+}
+
+}  // namespace tutti::training

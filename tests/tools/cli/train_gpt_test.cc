@@ -1,0 +1,226 @@
+// `tutti train --model gpt2`: what it reports, in which layouts, and what kill -9 leaves.
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/deadline.h"
+#include "base/text.h"
+#include "tests/tools/cli/cli.h"
+
+namespace tutti::tool {
+namespace {
+
+using nlohmann::json;
+using ::testing::AllOf;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+Words operator+(Words words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+const Process::Environment kDeterministic = {{"TUTTI_DETERMINISTIC", "1"}};
+
+class TrainGpt : public Cli {
+ protected:
+  // About 35 000 parameters, on 2 ranks; `more` takes the place of options that are here.
+  Words command(const Words& more) const {
+    const std::vector<Words> defaults = {
+        {"--model", "gpt2"}, {"--layers", "2"},       {"--heads", "2"}, {"--width", "32"},
+        {"--context", "16"}, {"--micro-batch", "1"},  {"--ranks", "2"}, {"--data", text_},
+        {"--batch", "2"},    {"--json", path("json")}};
+    Words words = {"train"};
+    for (const Words& option : defaults) {
+      if (std::ranges::find(more, option[0]) == more.end()) words = words + option;
+    }
+    return words + more;
+  }
+  std::vector<json> lines() const {
+    std::vector<json> lines;
+    for (const std::string& line : split(read(path("json")), '\n')) {
+      lines.push_back(json::parse(line));
+    }
+    return lines;
+  }
+  // The lines of a run that must succeed.
+  std::vector<json> trained(const Words& more) const {
+    const Result result = run(command(more), kDeterministic);
+    EXPECT_EQ(result.code, 0) << result.err;
+    EXPECT_THAT(result.err, IsEmpty());
+    return lines();
+  }
+  static std::vector<double> losses(const std::vector<json>& lines) {
+    std::vector<double> losses;
+    for (const json& line : lines) {
+      if (line.contains("step")) losses.push_back(line["loss"]);
+    }
+    return losses;
+  }
+  void expect_refused(const Words& more, const std::vector<std::string>& said) const {
+    const Result result = run(command(more));
+    EXPECT_THAT(result.code, ::testing::AnyOf(1, 2));
+    for (const std::string& part : said) EXPECT_THAT(result.err, HasSubstr(part));
+  }
+  // Returns when a run has reported so many steps.
+  void await_steps(const std::string& file, int64_t steps) const {
+    const Deadline deadline = Deadline::after(testing::kPatience);
+    while (std::ranges::count(read(file), '\n') < steps) {
+      ASSERT_FALSE(deadline.passed()) << "no progress: " << read(file);
+      std::this_thread::yield();
+    }
+  }
+  // Kills one of the two ranks of a job that runs, and sees how the other ends.
+  void expect_a_clear_end(Process& job, int rank) const {
+    const pid_t pid = process_of_rank(rank);
+    ASSERT_GT(pid, 0);
+    const Watched other(process_of_rank(1 - rank));
+    ::kill(pid, SIGKILL);
+    const Result result = job.finish(kEndsWithin);
+    EXPECT_EQ(result.code, 128 + SIGKILL);
+    EXPECT_FALSE(other.alive());
+    EXPECT_THAT(result.err,
+                AllOf(HasSubstr(cat("tutti: rank ", rank, " (")),
+                      EndsWith(cat(", pid ", pid, ") was killed by signal 9 (Killed)\n"))));
+  }
+
+ private:
+  const std::string text_ = write_text();
+};
+
+TEST_F(TrainGpt, ReportsEachStepAndTheEnd) {
+  const std::vector<json> found =
+      trained({"--steps", "12", "--zero", "3", "--validate-every", "5"});
+  ASSERT_THAT(found, SizeIs(13));
+  for (size_t i = 0; i < 12; ++i) {
+    EXPECT_EQ(found[i]["step"], i + 1);
+    EXPECT_GT(found[i]["lr"], 0);
+    EXPECT_GT(found[i]["grad_norm"], 0);
+    EXPECT_GT(found[i]["tokens_per_s"], 0);
+    EXPECT_GT(found[i]["bytes_sent"], 0);
+    EXPECT_EQ(found[i].contains("validation_loss"), i == 4 || i == 9);
+  }
+  EXPECT_LT(found[11]["loss"], 0.95 * found[0]["loss"].get<double>()) << "it learns";
+  const json& summary = found.back();
+  EXPECT_LT(summary["validation_loss"], found[0]["loss"]);
+  EXPECT_EQ(summary["ranks"], 2);
+  EXPECT_EQ(summary["resumed_at"], 0);
+  EXPECT_GT(summary["tokens_per_s"], 0);
+  const json& memory = summary["memory"];
+  EXPECT_GT(memory["gathered"], 0);
+  EXPECT_GT(memory["activations"], 0);
+  // With f32 parameters there are no masters; AdamW has two states.
+  EXPECT_EQ(memory["masters"], 0);
+  EXPECT_EQ(memory["gradients"], memory["parameters"]);
+  EXPECT_EQ(memory["optimizer"], 2 * memory["parameters"].get<int64_t>());
+}
+
+TEST_F(TrainGpt, TheLayoutChangesNotABit) {
+  const std::vector<double> plain = losses(trained({"--steps", "6"}));
+  ASSERT_THAT(plain, SizeIs(6));
+  for (const Words& layout : {Words{"--zero", "1", "--recompute", "full"},
+                              Words{"--zero", "2", "--bucket-mb", "0.01", "--no-overlap"},
+                              Words{"--zero", "3", "--recompute", "selective"}}) {
+    EXPECT_EQ(losses(trained(Words{"--steps", "6"} + layout)), plain) << layout[1];
+  }
+}
+
+TEST_F(TrainGpt, EveryPrecisionLearns) {
+  for (const std::string precision : {"bf16", "fp16"}) {
+    const auto found = trained({"--steps", "25", "--zero", "2", "--precision", precision});
+    ASSERT_THAT(found, SizeIs(26));
+    EXPECT_LT(found[24]["loss"], 0.95 * found[0]["loss"].get<double>()) << precision;
+    EXPECT_EQ(found[24].contains("loss_scale"), precision == "fp16");
+    const json& memory = found.back()["memory"];
+    EXPECT_EQ(memory["masters"], 2 * memory["gradients"].get<int64_t>()) << "of the same shard";
+  }
+}
+
+TEST_F(TrainGpt, AccumulatesMicroBatches) {
+  const std::vector<double> whole = losses(trained({"--steps", "3", "--batch", "6"}));
+  const Words words = command({"--steps", "3", "--accumulate", "3"});
+  const Result refused = run(words);
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("--batch"), HasSubstr("--accumulate")));
+  Words alone = words;
+  const auto batch = std::ranges::find(alone, "--batch");
+  alone.erase(batch, batch + 2);
+  ASSERT_EQ(run(alone, kDeterministic).code, 0);
+  EXPECT_EQ(losses(lines()), whole) << "3 micro-batches of 1 on 2 ranks";
+}
+
+TEST_F(TrainGpt, ADivergedRunNamesStepRankAndLayer) {
+  expect_refused(
+      {"--steps", "50", "--lr", "1e30", "--warmup", "0", "--clip", "0", "--optimizer", "sgd"},
+      {"step ", "the output of ", "rank 0", "is not finite", "smaller learning rate"});
+}
+
+TEST_F(TrainGpt, WrongOptionsAreRefused) {
+  expect_refused({"--zero", "4"}, {"--zero", "4"});
+  expect_refused({"--heads", "5"}, {"32", "5"});
+  expect_refused({"--precision", "int8"}, {"--precision", "int8"});
+  expect_refused({"--loss-scale", "much", "--precision", "fp16"}, {"--loss-scale", "much"});
+  expect_refused({"--recompute", "some"}, {"--recompute", "some"});
+  expect_refused({"--epochs", "1", "--steps", "5"}, {"--steps", "--epochs"});
+  expect_refused({"--lr", "-1"}, {"--lr", "-1"});
+  expect_refused({"--dropout", "1"}, {"dropout", "1"});
+  expect_refused({"--context", "100000"}, {"no window of 100000", "--context"});
+  expect_refused({"--resume"}, {"--resume", "--checkpoint DIR"});
+  expect_refused({"--resume", "--checkpoint", path("none")}, {path("none")});
+  expect_refused({"--initial", path("none")}, {path("none")});
+}
+
+// --- kill -9 ---
+
+TEST_F(TrainGpt, TheDeathOfARankEndsTheOther) {
+  for (const int rank : {0, 1}) {
+    SCOPED_TRACE(rank);
+    Process job = start(command({"--steps", "1000000", "--zero", "3"}));
+    await_steps(path("json"), 20);
+    expect_a_clear_end(job, rank);
+    EXPECT_THAT(read(path("json")), HasSubstr("{\"step\":20,\"loss\":")) << "what was done stays";
+    std::filesystem::remove(path("json"));
+  }
+}
+
+// Ranks die while they save, again and again. Each time the run is taken up where the last whole
+// checkpoint is, and in the end it is as if nothing had happened.
+TEST_F(TrainGpt, AKilledRunIsResumedAndTrainsTheSameModel) {
+  const Words words = {"--steps", "200", "--zero", "3", "--dropout", "0.1"};
+  const std::vector<double> whole = losses(trained(words));
+  ASSERT_THAT(whole, SizeIs(200));
+  const auto expect_as_in_whole = [&] {
+    const std::string text = read(path("json"));
+    size_t found = 0;
+    for (const std::string& line : split(text.substr(0, text.rfind('\n')), '\n')) {
+      const json step = json::parse(line);
+      if (!step.contains("step")) continue;
+      EXPECT_EQ(step["loss"], whole.at(step["step"].get<size_t>() - 1)) << step;
+      ++found;
+    }
+    return found;
+  };
+
+  Words saving = words + Words{"--checkpoint", path("checkpoint")};
+  int64_t saved = 0;
+  for (const int64_t steps : {2, 5, 3, 7}) {
+    std::filesystem::remove(path("json"));
+    Process job = start(command(saving + Words{"--checkpoint-every", "1"}), kDeterministic);
+    await_steps(path("json"), steps);
+    expect_a_clear_end(job, steps % 2);
+    EXPECT_GE(expect_as_in_whole(), static_cast<size_t>(steps));
+    saved += steps - 1;  // at least: a step's line is written before the step is saved
+    if (saving.back() != "--resume") saving.push_back("--resume");
+  }
+  const int64_t resumed_at = trained(saving).back()["resumed_at"];
+  EXPECT_GE(resumed_at, saved);
+  EXPECT_EQ(expect_as_in_whole(), whole.size() - static_cast<size_t>(resumed_at));
+}
+
+}  // namespace
+}  // namespace tutti::tool

@@ -32,9 +32,8 @@ class Arena {
   // Everything that was taken since `mark` is given back.
   void release(size_t mark) { used_ = mark; }
 
-  // The most bytes that were in use at once, since the last reset.
+  // The most bytes that were in use at once.
   size_t high_water() const { return high_water_; }
-  void reset_high_water() { high_water_ = used_; }
 
  private:
   std::byte* base_ = nullptr;

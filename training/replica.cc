@@ -88,7 +88,7 @@ StepResult Replica::step(const StepBatches& batches, int64_t step, double learni
 
   if (sums[2] > 0) result.overflow = describe(gather(trouble));
   const bool overflow = sums[2] > 0 || !update(result, step, learning_rate);
-  if (scaler_) {
+  if (scaler_ && !(overflow && scaler_->exhausted())) {
     result.skipped = scaler_->update(overflow);
   } else if (overflow) {
     throw_on_all(
@@ -183,6 +183,8 @@ std::span<float> Replica::values_of(const OwnedPiece& piece, size_t kind) const 
   return {states_.at(kind - 1).get() + piece.piece.owned_offset,
           static_cast<size_t>(piece.piece.count)};
 }
+
+void Replica::finish_values() { data_parallel_.finish_values(); }
 
 void Replica::publish() {
   for (const OwnedPiece& piece : storage_.owned()) store_masters(piece);

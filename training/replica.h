@@ -85,11 +85,13 @@ class Replica {
 
   // Named pieces of what this rank owns, for checkpoints: "model" and the optimizer's state names.
   std::vector<std::string> kinds() const;
-  // The fp32 elements of a kind; they may be written, and then publish() makes them everybody's.
+  // The fp32 elements of a kind; they may be written between finish_values() and publish(), which
+  // makes them everybody's.
   std::span<float> values_of(const OwnedPiece& piece, size_t kind) const;
   const std::vector<OwnedPiece>& owned() const { return storage_.owned(); }
   // Whether the ranks own different parts; else each owns everything.
   bool sharded() const { return options_.storage.stage > 0; }
+  void finish_values();
   void publish();
   // Rank 0's running statistics become everybody's: before they are saved or used.
   void share_buffers();

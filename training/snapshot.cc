@@ -68,8 +68,10 @@ const TensorInfo& stored(const TensorSource& source, const std::string& name,
 }
 
 void load_kind(Replica& replica, const TensorSource& source, size_t kind) {
+  replica.finish_values();
+  const std::string prefix = replica.kinds()[kind] + ".";
   for (const OwnedPiece& piece : replica.owned()) {
-    const std::string name = replica.kinds()[kind] + "." + piece.spec->name;
+    const std::string name = prefix + piece.spec->name;
     stored(source, name, piece.spec->shape);
     source.read(name, piece.piece.first, as_row(replica.values_of(piece, kind)));
   }

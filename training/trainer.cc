@@ -79,6 +79,7 @@ uint64_t fingerprint(const Model& model, const std::vector<const DataSet*>& data
             options.compression_rank);
   print.add(options.validate_every, options.validation_samples, options.checkpoint,
             options.checkpoint_every, options.resume, options.initial);
+  print.add(options.trace.empty(), replica.runner.checkpoint_units, storage.whole_gradients);
   return print.value();
 }
 
@@ -142,6 +143,7 @@ class Run {
 
  private:
   uint64_t start();
+  uint64_t resumed_step(const nlohmann::json& state) const;
   Evaluation validate();
   void save(uint64_t step);
   bool due(uint64_t every, uint64_t step) const {
@@ -156,21 +158,36 @@ class Run {
   Replica replica_;
 };
 
+uint64_t Run::resumed_step(const nlohmann::json& state) const {
+  const auto samples = state.value("samples", uint64_t{0});
+  const auto batch = state.value("batch", options_.batch);
+  const auto seed = state.value("seed", options_.seed);
+  const auto refuse = [&](const std::string& what, const std::string& remedy) {
+    throw Error(ErrorCode::invalid_argument,
+                cat("the checkpoint was saved after ", samples, " samples in steps of ", batch,
+                    ", with seed ", seed, "; ", what),
+                {.where = options_.checkpoint, .remedy = remedy});
+  };
+  if (batch != options_.batch || seed != options_.seed) {
+    refuse(cat("this run takes steps of ", options_.batch, ", with seed ", options_.seed),
+           "resume with the batch and the seed it was trained with");
+  }
+  if (samples > options_.samples) {
+    refuse(cat("this run ends after ", options_.samples), "give more --steps or --epochs");
+  }
+  if (samples == options_.samples) return feed_.steps();
+  if (samples % batch != 0) {
+    refuse("its last step was a smaller one, at its run's end",
+           "start a new run from its export, or resume an earlier step");
+  }
+  return samples / batch;
+}
+
 // The first step to do, from 0.
 uint64_t Run::start() {
   if (options_.resume) {
     const nlohmann::json state = load_snapshot(replica_, model_, options_.checkpoint);
-    const auto samples = state.value("samples", uint64_t{0});
-    if (state.value("seed", options_.seed) != options_.seed || samples % options_.batch != 0) {
-      throw Error(ErrorCode::invalid_argument,
-                  cat("the checkpoint was saved after ", samples, " samples, with seed ",
-                      state.value("seed", options_.seed)),
-                  {.where = options_.checkpoint,
-                   .cause = cat("this run takes steps of ", options_.batch, " samples, with seed ",
-                                options_.seed),
-                   .remedy = "resume with the batch and the seed it was trained with"});
-    }
-    return samples / options_.batch;
+    return resumed_step(state);
   }
   if (!options_.initial.empty()) {
     load_parameters(replica_, ImportedModel(options_.initial), options_.initial);
@@ -185,10 +202,11 @@ Evaluation Run::validate() {
 
 void Run::save(uint64_t step) {
   if (options_.checkpoint.empty()) return;
-  save_snapshot(
-      replica_, model_, options_.checkpoint, static_cast<int64_t>(step),
-      {{"samples", std::min(step * options_.batch, options_.samples)}, {"seed", options_.seed}},
-      options_.keep);
+  save_snapshot(replica_, model_, options_.checkpoint, static_cast<int64_t>(step),
+                {{"samples", std::min(step * options_.batch, options_.samples)},
+                 {"batch", options_.batch},
+                 {"seed", options_.seed}},
+                options_.keep);
 }
 
 void Run::measure(StepReport& report, Clock::time_point start, uint64_t samples) const {
@@ -234,8 +252,8 @@ TrainResult Run::train(const std::function<void(const StepReport&)>& on_step) {
   }
   result.samples_per_second = report.samples_per_second;
   result.waiting_share = report.waiting_share;
-  if (!options_.trace.empty()) write_trace(replica_.communicator(), trace_, options_.trace);
   if (report.step > first) save(feed_.steps());
+  if (!options_.trace.empty()) write_trace(replica_.communicator(), trace_, options_.trace);
   result.validation = validate();
   result.memory = replica_.memory();
   return result;

@@ -49,8 +49,6 @@ TEST(ArenaTest, RemembersTheMostInUse) {
   arena.release(mark);
   arena.take(DType::f32, 1, 16);
   EXPECT_EQ(arena.high_water(), 11 * 64u);
-  arena.reset_high_water();
-  EXPECT_EQ(arena.high_water(), 2 * 64u);
 }
 
 TEST(ArenaTest, EmptyTensorsTakeNothing) {

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <numbers>
@@ -119,18 +120,42 @@ void train_as_rank(TrainCommand& options, const LoadedData& data) {
   write_line(json, options.json, summary(data, result, units, world.size()));
 }
 
+// A rank for each core, but none without a micro-batch in every step.
+int useful_ranks(const TrainCommand& options, const LoadedData& data) {
+  const int cores = allowed_cores();
+  TrainCommand tried = options;
+  settle(tried, cores, data.examples());
+  const uint64_t micro_batch = tried.training.micro_batch;
+  const uint64_t micro_batches = (tried.training.batch + micro_batch - 1) / micro_batch;
+  return static_cast<int>(std::min<uint64_t>(static_cast<uint64_t>(cores), micro_batches));
+}
+
+// Files that cannot be written are found before the work is done.
+void check_outputs(const TrainCommand& options) {
+  open_for_writing(options.json, "--json");
+  open_for_writing(options.training.trace, "--trace");
+  Picture(options.plot, "--plot");
+  if (options.training.checkpoint.empty()) return;
+  std::error_code code;
+  std::filesystem::create_directories(options.training.checkpoint, code);
+  if (!code) return;
+  throw system_error(cat("cannot make the directory ", options.training.checkpoint), code.value(),
+                     {.where = "--checkpoint", .remedy = "name a directory you may write to"});
+}
+
 int train(TrainCommand options) {
   // What is wrong for every rank is said once, before there are any.
   const LoadedData data = load_data(options);
-  const int ranks = options.ranks != 0 ? options.ranks : allowed_cores();
+  const int ranks = options.ranks != 0 ? options.ranks : useful_ranks(options, data);
   make_model(options);
-  if (!is_launched() && ranks > 1) {
+  if (!is_launched()) {
     TrainCommand tried = options;
     settle(tried, ranks, data.examples());
-    open_for_writing(options.json, "--json");
-    Picture(options.plot, "--plot");
-    return launch_self(
-        ranks, is_terminal() ? std::vector<std::string>{kOnTerminal} : std::vector<std::string>{});
+    check_outputs(options);
+    if (ranks > 1) {
+      return launch_self(ranks, is_terminal() ? std::vector<std::string>{kOnTerminal}
+                                              : std::vector<std::string>{});
+    }
   }
   train_as_rank(options, data);
   return 0;

@@ -134,6 +134,10 @@ void add_output(CLI::App& command, TrainCommand& options) {
       ->group(kGroup);
   command.add_option("--validate-every", training.validate_every, "steps (default: at the end)")
       ->group(kGroup);
+  command
+      .add_option("--validation-samples", options.validation_samples,
+                  "to validate on (default: 65536 predictions)")
+      ->group(kGroup);
   command.add_option("--checkpoint", training.checkpoint, "save at the end, in this directory")
       ->type_name("DIR")
       ->group(kGroup);

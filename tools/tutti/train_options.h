@@ -47,6 +47,7 @@ struct TrainCommand {
   std::optional<int64_t> batch;
   std::optional<int64_t> micro_batch;
   std::optional<int64_t> accumulate;
+  std::optional<int64_t> validation_samples;
   std::string precision = "f32";
   std::string loss_scale = "dynamic";
   std::string optimizer = "adamw";

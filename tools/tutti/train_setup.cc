@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <string_view>
 #include <utility>
 
@@ -21,6 +22,8 @@ using Decay = training::LearningRateSchedule::Decay;
 
 bool is_resnet(const ModelOptions& options) { return options.kind == "resnet"; }
 bool is_gpt(const ModelOptions& options) { return options.kind == "gpt2"; }
+
+constexpr uint64_t kValidationTargets = 65536;  // unless --validation-samples says otherwise
 
 // A name out of a few, and what it stands for.
 template <typename Value>
@@ -70,12 +73,20 @@ void settle_precision(TrainCommand& options) {
   if (replica.storage.dtype != DType::f16 || options.loss_scale == "none") return;
   replica.loss_scaling.emplace();
   if (options.loss_scale == "dynamic") return;
-  try {
-    replica.loss_scaling->initial_scale = std::stod(options.loss_scale);
-  } catch (const std::exception&) {
-    throw Error(ErrorCode::invalid_argument, cat("the loss scale cannot be ", options.loss_scale),
-                {.where = "--loss-scale", .remedy = "give dynamic, none or a number"});
+  char* end = nullptr;
+  const double scale = std::strtod(options.loss_scale.c_str(), &end);
+  replica.loss_scaling->initial_scale = scale;
+  if (*end != 0 || !(scale >= 1) || !std::isfinite(scale)) {
+    throw Error(
+        ErrorCode::invalid_argument, cat("the loss scale cannot be ", options.loss_scale),
+        {.where = "--loss-scale", .remedy = "give dynamic, none or a number of at least 1"});
   }
+}
+
+void in_range(const char* option, double value, double least, double most) {
+  if (value >= least && value <= most) return;
+  throw Error(ErrorCode::invalid_argument, cat(option, " cannot be ", value),
+              {.remedy = cat("give a number from ", least, " to ", most)});
 }
 
 // The run's size: steps, samples, micro-batches.
@@ -105,9 +116,16 @@ void settle_run(TrainCommand& options, int ranks, uint64_t examples) {
   }
   training.samples = positive("number of steps", options.steps.value_or(200)) * training.batch;
   if (options.epochs) {
+    in_range("--epochs", *options.epochs, 0, 1e9);
     const double samples = std::ceil(*options.epochs * static_cast<double>(examples));
     training.samples = positive("number of samples", static_cast<int64_t>(samples));
   }
+  // A language model's sample is a whole context.
+  const auto targets = static_cast<uint64_t>(gpt ? options.model.context.value_or(128) : 1);
+  training.validation_samples = std::max<uint64_t>(
+      1, options.validation_samples
+             ? positive("number of samples to validate on", *options.validation_samples)
+             : kValidationTargets / std::max<uint64_t>(1, targets));
   positive("base batch", options.base_batch.value_or(1));
   const uint64_t together = static_cast<uint64_t>(ranks) * training.micro_batch;
   if (options.model.sync_batch_norm &&
@@ -145,12 +163,23 @@ std::unique_ptr<training::Model> make_model(const TrainCommand& options,
 
 LoadedData load_data(TrainCommand& options) {
   LoadedData loaded;
+  if (!options.validation.empty() &&
+      (options.data.size() != 1 || !options.data.front().ends_with(".bin"))) {
+    throw Error(ErrorCode::invalid_argument, "--validation goes with one token file",
+                {.remedy = "give one --data FILE.bin, or leave --validation out"});
+  }
   if (is_resnet(options.model)) {
     for (const std::string& path : options.data) {
       auto images = std::make_unique<training::ImageSet>(path);
-      options.model.images.height = images->height();
-      options.model.images.width = images->width();
-      options.model.images.classes = std::max(images->classes(), int64_t{2});
+      training::ResNetConfig& sizes = options.model.images;
+      if (!loaded.sets.empty() &&
+          (sizes.height != images->height() || sizes.width != images->width())) {
+        throw Error(ErrorCode::invalid_argument, "the data sets' images differ in size",
+                    {.where = path, .remedy = "give data sets of one size"});
+      }
+      sizes.classes = std::max(loaded.sets.empty() ? 2 : sizes.classes, images->classes());
+      sizes.height = images->height();
+      sizes.width = images->width();
       loaded.sets.push_back(std::move(images));
     }
     return loaded;
@@ -165,8 +194,13 @@ LoadedData load_data(TrainCommand& options) {
       loaded.sets.push_back(std::make_unique<training::NextToken>(std::move(tokens), context));
     }
   };
-  const bool files = std::ranges::all_of(
+  const auto count = std::ranges::count_if(
       options.data, [](const std::string& path) { return path.ends_with(".bin"); });
+  const bool files = count == std::ssize(options.data);
+  if (count > 0 && !files) {
+    throw Error(ErrorCode::invalid_argument, "texts and token files cannot be mixed",
+                {.where = "--data", .remedy = "make token files of the texts: tutti tokenize"});
+  }
   if (!files) {
     std::vector<std::vector<std::string>> groups = {options.data};
     if (!options.training.data_weights.empty()) {
@@ -182,11 +216,13 @@ LoadedData load_data(TrainCommand& options) {
   } else {
     for (const std::string& path : options.data) {
       training::TokenFile file(path);
-      for (const uint16_t token : file.tokens()) {
-        vocabulary = std::max<int64_t>(vocabulary, token + 1);
-      }
       std::optional<training::TokenFile> validation;
       if (!options.validation.empty()) validation.emplace(options.validation);
+      const auto count_kinds = [&](std::span<const uint16_t> tokens) {
+        for (const uint16_t token : tokens) vocabulary = std::max<int64_t>(vocabulary, token + 1);
+      };
+      count_kinds(file.tokens());
+      if (validation) count_kinds(validation->tokens());
       add(training::Tokens(std::move(file), std::move(validation)));
     }
     constexpr int64_t kGpt2Tokens = 50257;
@@ -245,6 +281,13 @@ void settle(TrainCommand& options, int ranks, uint64_t examples) {
   replica.runner.seed = training.seed;
   replica.runner.checkpoint_units = options.recompute == "full";
   replica.data_parallel.overlap = !options.no_overlap;
+  in_range("--bucket-mb", options.bucket_mib, 0, 1 << 20);
+  in_range("--workers", training.workers, 0, 1024);
+  if (training.compression != Compression::none && replica.storage.stage != 0) {
+    throw Error(ErrorCode::invalid_argument,
+                cat("gradients cannot be compressed in ZeRO stage ", replica.storage.stage),
+                {.where = "--compression", .remedy = "leave out --compression or --zero"});
+  }
   const auto bucket =
       options.bucket_mib * (1 << 20) / static_cast<double>(size_of(replica.storage.dtype));
   replica.storage.bucket_elements = std::max<int64_t>(1, static_cast<int64_t>(bucket));
@@ -252,6 +295,10 @@ void settle(TrainCommand& options, int ranks, uint64_t examples) {
       std::max<int64_t>(1, std::min<int64_t>(1 << 16, replica.storage.bucket_elements));
   const uint64_t micro_batches = (training.batch + training.micro_batch - 1) / training.micro_batch;
   replica.storage.whole_gradients = micro_batches > static_cast<uint64_t>(ranks);
+  if (training.resume && !training.initial.empty()) {
+    throw Error(ErrorCode::invalid_argument, "both --resume and --initial were given",
+                {.remedy = "give one: where the parameters come from"});
+  }
   if (training.resume && training.checkpoint.empty()) {
     throw Error(ErrorCode::invalid_argument, "--resume needs a checkpoint to go on from",
                 {.remedy = "name its directory: --checkpoint DIR"});

@@ -53,6 +53,10 @@ uint64_t Tokens::fingerprint() const {
 
 TokenWindows::TokenWindows(Tokens tokens, int64_t context, uint64_t seed)
     : tokens_(std::move(tokens)), context_(static_cast<uint64_t>(context)), seed_(seed) {
+  if (context < 1) {
+    throw Error(ErrorCode::invalid_argument, cat("the model's context cannot be ", context),
+                {.remedy = "give at least 1"});
+  }
   // A window needs the token after it, and room to be moved by up to context - 1.
   const uint64_t training = tokens_.training_size();
   size_ = training < 2 * context_ ? 0 : (training - context_) / context_;

@@ -33,6 +33,8 @@ class LossScaler {
   explicit LossScaler(const LossScalerOptions& options = {});
 
   double scale() const { return state_.scale; }
+  // Whether it can shrink no more: an overflow is not its fault then.
+  bool exhausted() const { return state_.scale <= options_.smallest_scale; }
   // After each step: whether any rank's gradients were not finite. Returns whether to skip the
   // optimizer's step; the new scale is for the next one.
   bool update(bool overflow);

@@ -1,6 +1,7 @@
 #include "training/parallel/data_parallel.h"
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 #include "base/error.h"
@@ -60,7 +61,34 @@ const std::vector<int>& DataParallel::buckets_of(int unit) const {
   return known ? unit_buckets_[static_cast<size_t>(unit)] : kNone;
 }
 
+DataParallel::~DataParallel() {
+  const auto under_way = [this](int bucket) {
+    return state(bucket).values == ValueState::gathering ||
+           (bucket < next_launch_ && !state(bucket).reduced);
+  };
+  bool aborted = false;
+  for (int bucket = 0; bucket < bucket_count(); ++bucket) {
+    if (!under_way(bucket)) continue;
+    try {
+      if (std::uncaught_exceptions() > 0 && !std::exchange(aborted, true)) {
+        communicator_.abort("training was ended by an error");
+      }
+      state(bucket).gather.wait();
+      state(bucket).reduction.wait();
+      if (hook_ != nullptr) hook_->finish(bucket, storage_.gradients(bucket));
+    } catch (const std::exception&) {
+      // What failed is over.
+    }
+  }
+}
+
 // --- values ---
+
+void DataParallel::finish_values() {
+  for (int bucket = 0; bucket < bucket_count(); ++bucket) {
+    if (state(bucket).values == ValueState::gathering) finish_gather(bucket);
+  }
+}
 
 void DataParallel::publish_values() {
   if (storage_.options().stage == 0) return;
@@ -136,7 +164,7 @@ void DataParallel::begin_step(int64_t passes) {
   broken_.reset();
   storage_.zero_whole_gradients();
   for (BucketState& bucket : buckets_) {
-    bucket.ready = bucket.launched = bucket.reduced = false;
+    bucket.ready = bucket.reduced = false;
   }
 }
 
@@ -213,7 +241,6 @@ void DataParallel::launch(int bucket) {
                                                       buffer(storage_.own_gradients(bucket)));
     count_bytes(static_cast<int64_t>(gradients.bytes()), 1);
   }
-  at.launched = true;
   if (!options_.overlap) try_finish_reduction(bucket, true);
 }
 
@@ -253,7 +280,7 @@ void DataParallel::finish_gradients() {
                           .remedy = "leave them out of the model, or allow unused parameters"}));
     }
     for (int bucket = 0; bucket < bucket_count(); ++bucket) {
-      if (storage_.gradients(bucket).data == nullptr && !state(bucket).launched) {
+      if (storage_.gradients(bucket).data == nullptr && bucket >= next_launch_) {
         storage_.acquire_gradients(bucket);
       }
       state(bucket).ready = true;

@@ -65,9 +65,17 @@ class DataParallel : public UnitHooks {
                const DataParallelOptions& options = {},
                std::unique_ptr<CommunicationHook> hook = nullptr);
 
+  // Waits for what is under way. After an error nobody else may be there to wait for: then the
+  // communicator is aborted first.
+  ~DataParallel() override;
+  DataParallel(const DataParallel&) = delete;
+  DataParallel& operator=(const DataParallel&) = delete;
+
   // Every rank's owned values become everybody's: after they were filled, loaded or updated. In
   // stages 1 and 2 the gathers go on while the next forward begins.
   void publish_values();
+  // Returns when no gather is under way: owned values may be written from then on.
+  void finish_values();
   // Before the first of `passes` forward and backward passes, the same number on each rank (some of
   // them shadows, runner.h). Buckets are summed during the last one.
   void begin_step(int64_t passes);
@@ -105,7 +113,6 @@ class DataParallel : public UnitHooks {
     Time gather_started;
     int64_t contributions = 0;  // to its gradients, that are still to come in this pass
     bool ready = false;         // its gradients are complete on this rank
-    bool launched = false;
     bool reduced = false;
     Work reduction;
     Time reduction_started;

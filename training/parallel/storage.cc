@@ -40,13 +40,15 @@ Tensor part(Tensor whole, int64_t first, int64_t count) {
 
 }  // namespace
 
-std::byte* BucketPool::acquire() {
-  if (free_.empty()) {
-    all_.push_back(communicator_.allocate<std::byte>(bytes_));
-    free_.push_back(all_.back().get());
+std::byte* BucketPool::acquire(size_t bytes) {
+  std::vector<std::byte*>& free = free_[bytes];
+  if (free.empty()) {
+    all_.push_back(communicator_.allocate<std::byte>(bytes));
+    free.push_back(all_.back().get());
+    bytes_ += static_cast<int64_t>(bytes);
   }
-  std::byte* buffer = free_.back();
-  free_.pop_back();
+  std::byte* buffer = free.back();
+  free.pop_back();
   return buffer;
 }
 
@@ -56,14 +58,10 @@ ParameterStorage::ParameterStorage(Communicator communicator, ParameterTable& ta
       table_(table),
       options_(options),
       layout_(layout_for(communicator_, table, options)),
-      owner_(options.stage == 0 ? 0 : communicator_.rank()) {
+      owner_(options.stage == 0 ? 0 : communicator_.rank()),
+      pool_(communicator_) {
   place(values_, value_memory_, whole_values());
   place(gradients_, gradient_memory_, whole_gradients());
-  int64_t largest = 0;
-  for (const Bucket& bucket : layout_.buckets) largest = std::max(largest, bucket.size);
-  const size_t pooled = static_cast<size_t>(largest) * size_of(options_.dtype);
-  value_pool_ = std::make_unique<BucketPool>(communicator_, pooled);
-  gradient_pool_ = std::make_unique<BucketPool>(communicator_, pooled);
   if (options_.dtype != DType::f32) {
     masters_ = communicator_.allocate<float>(static_cast<size_t>(layout_.owned_size()));
   }
@@ -103,28 +101,32 @@ void ParameterStorage::show(int bucket, Tensor whole, Tensor Parameter::*view) {
   }
 }
 
+Tensor ParameterStorage::from_pool(int bucket) {
+  const int64_t size = layout_.buckets[at(bucket)].size;
+  return row(pool_.acquire(static_cast<size_t>(size) * size_of(options_.dtype)), options_.dtype,
+             size);
+}
+
 void ParameterStorage::acquire_values(int bucket) {
-  values_[at(bucket)].whole =
-      row(value_pool_->acquire(), options_.dtype, layout_.buckets[at(bucket)].size);
+  values_[at(bucket)].whole = from_pool(bucket);
   show(bucket, values(bucket), &Parameter::value);
 }
 
 void ParameterStorage::release_values(int bucket) {
-  value_pool_->release(values(bucket).data);
+  pool_.release(values(bucket).data, values(bucket).bytes());
   values_[at(bucket)].whole = {};
   show(bucket, values(bucket), &Parameter::value);
 }
 
 void ParameterStorage::acquire_gradients(int bucket) {
-  const Tensor whole =
-      row(gradient_pool_->acquire(), options_.dtype, layout_.buckets[at(bucket)].size);
+  const Tensor whole = from_pool(bucket);
   std::memset(whole.data, 0, whole.bytes());
   gradients_[at(bucket)].whole = whole;
   show(bucket, gradients(bucket), &Parameter::gradient);
 }
 
 void ParameterStorage::release_gradients(int bucket) {
-  gradient_pool_->release(gradients(bucket).data);
+  pool_.release(gradients(bucket).data, gradients(bucket).bytes());
   gradients_[at(bucket)].whole = {};
   show(bucket, gradients(bucket), &Parameter::gradient);
 }
@@ -166,7 +168,7 @@ StorageBytes ParameterStorage::bytes() const {
   bytes.padding = (whole_values() ? whole_gap : owned_gap) +
                   (whole_gradients() ? whole_gap : owned_gap) +
                   (masters_ == nullptr ? 0 : (layout_.owned_size() - owned) * 4);
-  bytes.gathered = value_pool_->bytes() + gradient_pool_->bytes();
+  bytes.gathered = pool_.bytes();
   return bytes;
 }
 

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -41,20 +42,19 @@ struct StorageBytes {
   int64_t gathered = 0;
 };
 
-// Whole buckets that come and go; as many buffers as were ever in use at once.
+// Whole buckets that come and go; of each size as many buffers as were ever in use at once.
 class BucketPool {
  public:
-  BucketPool(Communicator communicator, size_t bytes)
-      : communicator_(std::move(communicator)), bytes_(bytes) {}
-  std::byte* acquire();
-  void release(std::byte* buffer) { free_.push_back(buffer); }
-  int64_t bytes() const { return static_cast<int64_t>(bytes_ * all_.size()); }
+  explicit BucketPool(Communicator communicator) : communicator_(std::move(communicator)) {}
+  std::byte* acquire(size_t bytes);
+  void release(std::byte* buffer, size_t bytes) { free_[bytes].push_back(buffer); }
+  int64_t bytes() const { return bytes_; }
 
  private:
   Communicator communicator_;
-  size_t bytes_;
+  int64_t bytes_ = 0;
   std::vector<Memory<std::byte>> all_;
-  std::vector<std::byte*> free_;
+  std::map<size_t, std::vector<std::byte*>> free_;  // by size
 };
 
 class ParameterStorage {
@@ -102,6 +102,7 @@ class ParameterStorage {
   // Points the views of the bucket's parameters into `whole`, or at nothing.
   void show(int bucket, Tensor whole, Tensor Parameter::*view);
   void make_owned();
+  Tensor from_pool(int bucket);
 
   Communicator communicator_;
   ParameterTable& table_;
@@ -114,8 +115,7 @@ class ParameterStorage {
   std::vector<Place> values_;
   std::vector<Place> gradients_;
   std::vector<OwnedPiece> owned_;
-  std::unique_ptr<BucketPool> value_pool_;
-  std::unique_ptr<BucketPool> gradient_pool_;
+  BucketPool pool_;
 };
 
 // From masters to the model's type, where these differ.

@@ -1,11 +1,8 @@
 // What each ZeRO stage takes and sends: the formulas of Rajbhandari et al. (ZeRO, 2020, figure 1
 // and section 7), for Psi parameters in bf16 with AdamW on N ranks.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <memory>
-#include <mutex>
+#include <tuple>
 #include <vector>
 
 #include "base/text.h"

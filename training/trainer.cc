@@ -203,7 +203,7 @@ TrainResult Run::train(const std::function<void(const StepReport&)>& on_step) {
   result.resumed_at = first;
   const auto steps = feed_.steps_from(first);
   DataParallel& parallel = replica_.data_parallel();
-  const auto waited_before = parallel.waited();
+  auto waited_before = parallel.waited();
   const Clock::time_point start = Clock::now();
   std::chrono::nanoseconds aside{0};  // validation and checkpoints
   uint64_t samples = 0;
@@ -224,11 +224,13 @@ TrainResult Run::train(const std::function<void(const StepReport&)>& on_step) {
     measure(report, start + aside, samples);
     report.waiting_share = seconds(parallel.waited() - waited_before) / seconds(report.elapsed);
     const Clock::time_point before = Clock::now();
+    const auto waited = parallel.waited();
     report.validation.reset();
     if (due(options_.validate_every, step)) report.validation = validate();
     on_step(report);
     if (due(options_.checkpoint_every, step)) save(step);
     aside += Clock::now() - before;
+    waited_before += parallel.waited() - waited;
   }
   result.samples_per_second = report.samples_per_second;
   result.waiting_share = report.waiting_share;

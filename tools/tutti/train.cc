@@ -21,6 +21,7 @@
 #include "tools/tutti/train_options.h"
 #include "tools/tutti/train_plot.h"
 #include "tools/tutti/train_report.h"
+#include "tools/tutti/train_setup.h"
 #include "training/kernels/peak.h"
 #include "training/parallel/rank_statistics.h"
 

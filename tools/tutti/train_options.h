@@ -1,4 +1,4 @@
-// What `tutti train` can be told, and what it makes of it.
+// What `tutti train` can be told.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -68,22 +68,5 @@ struct TrainCommand {
 
 // --data ... on one command; values go to `options`, which outlives the command.
 void add_train_options(CLI::App& command, TrainCommand& options);
-struct LoadedData {
-  std::vector<std::unique_ptr<training::DataSet>> sets;
-  uint64_t text_bytes = 0;    // of texts
-  double bigram_entropy = 0;  // of one text, in nats
-
-  std::vector<const training::DataSet*> views() const;
-  uint64_t examples() const;  // to train on
-};
-
-// Throw Error for data that cannot be read and for what makes no sense. The data tell the size of
-// the vocabulary, unless an option did.
-LoadedData load_data(TrainCommand& options);
-// With a reducer, batch statistics are summed over ranks, if --sync-bn asks for it.
-std::unique_ptr<training::Model> make_model(const TrainCommand& options,
-                                            training::StatisticsReducer* reducer = nullptr);
-// Completes options.training: sizes of the run and of steps, on so many ranks.
-void settle(TrainCommand& options, int ranks, uint64_t examples);
 
 }  // namespace tutti::tool

@@ -79,7 +79,8 @@ nlohmann::ordered_json json_of(const StepReport& report, double units_per_sample
                                  {"lr", report.learning_rate},
                                  {"grad_norm", report.result.gradient_norm},
                                  {"tokens_per_s", report.samples_per_second * units_per_sample},
-                                 {"bytes_sent", report.bytes_sent}};
+                                 {"bytes_sent", report.bytes_sent},
+                                 {"waiting_share", report.waiting_share}};
   if (report.result.loss_scale != 1) line["loss_scale"] = report.result.loss_scale;
   if (report.result.skipped) line["overflow"] = report.result.overflow;
   if (report.validation) line["validation_loss"] = report.validation->loss;

@@ -1,0 +1,261 @@
+#include "tools/tutti/train_setup.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+#include <utility>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "training/data/image_set.h"
+#include "training/models/gpt.h"
+#include "training/models/mlp_model.h"
+
+namespace tutti::tool {
+namespace {
+
+using training::BatchScaling;
+using training::Compression;
+using training::OptimizerKind;
+using Decay = training::LearningRateSchedule::Decay;
+
+bool is_resnet(const ModelOptions& options) { return options.kind == "resnet"; }
+bool is_gpt(const ModelOptions& options) { return options.kind == "gpt2"; }
+
+// A name out of a few, and what it stands for.
+template <typename Value>
+Value named(const std::string& name,
+            const std::vector<std::pair<std::string_view, Value>>& values) {
+  for (const auto& [known, value] : values) {
+    if (known == name) return value;
+  }
+  throw Error(ErrorCode::internal, cat("unknown name ", name));
+}
+training::GptConfig gpt_config(const ModelOptions& options, bool selective) {
+  training::GptConfig config;
+  config.layers = options.layers.value_or(config.layers);
+  config.heads = options.heads.value_or(config.heads);
+  config.width = options.width.value_or(config.width);
+  config.context = options.context.value_or(config.context);
+  config.vocabulary = options.vocabulary.value_or(config.vocabulary);
+  config.hidden = options.hidden.value_or(config.hidden);
+  config.norm = options.norm == "rms" ? training::NormKind::rms : training::NormKind::layer;
+  config.mlp = options.mlp == "swiglu" ? training::MlpKind::swiglu : training::MlpKind::gelu;
+  config.positions =
+      options.positions == "rope" ? training::Positions::rope : training::Positions::learned;
+  config.tied = !options.untied;
+  config.bias = !options.no_bias;
+  config.dropout = options.dropout;
+  config.selective_recomputation = selective;
+  return config;
+}
+
+double default_rate(const TrainCommand& options) {
+  const bool gpt = is_gpt(options.model);
+  if (options.optimizer == "sgd") return gpt || is_resnet(options.model) ? 0.1 : 0.3;
+  if (options.optimizer == "lamb") return 0.01;
+  if (options.optimizer == "lars") return 1;
+  return gpt ? 1e-3 : is_resnet(options.model) ? 3e-3 : 6e-3;
+}
+
+double default_decay(const TrainCommand& options) {
+  if (options.optimizer == "sgd") return 0;
+  if (options.optimizer == "lars") return 1e-4;
+  return options.optimizer == "adamw" && is_gpt(options.model) ? 0.1 : 0.01;
+}
+
+void settle_precision(TrainCommand& options) {
+  training::ReplicaOptions& replica = options.training.replica;
+  replica.storage.dtype = parse_dtype(options.precision).value();
+  if (replica.storage.dtype != DType::f16 || options.loss_scale == "none") return;
+  replica.loss_scaling.emplace();
+  if (options.loss_scale == "dynamic") return;
+  try {
+    replica.loss_scaling->initial_scale = std::stod(options.loss_scale);
+  } catch (const std::exception&) {
+    throw Error(ErrorCode::invalid_argument, cat("the loss scale cannot be ", options.loss_scale),
+                {.where = "--loss-scale", .remedy = "give dynamic, none or a number"});
+  }
+}
+
+// The run's size: steps, samples, micro-batches.
+void settle_run(TrainCommand& options, int ranks, uint64_t examples) {
+  training::TrainOptions& training = options.training;
+  const bool gpt = is_gpt(options.model);
+  const bool resnet = is_resnet(options.model);
+  if (options.batch && options.accumulate) {
+    throw Error(ErrorCode::invalid_argument, "both --batch and --accumulate were given",
+                {.remedy = "give one: a step has ranks x accumulate x micro-batch samples"});
+  }
+  if (options.epochs && options.steps) {
+    throw Error(ErrorCode::invalid_argument, "both --steps and --epochs were given",
+                {.remedy = "give one of them"});
+  }
+  const auto positive = [](const char* what, int64_t value) {
+    if (value >= 1) return static_cast<uint64_t>(value);
+    throw Error(ErrorCode::invalid_argument, cat("the ", what, " cannot be ", value),
+                {.remedy = "give at least 1"});
+  };
+  const auto micro_batch = options.micro_batch.value_or(gpt ? 8 : resnet ? 64 : 32);
+  training.micro_batch = positive("micro-batch", micro_batch);
+  training.batch = positive("global batch", options.batch.value_or(gpt ? 32 : resnet ? 128 : 1536));
+  if (options.accumulate) {
+    training.batch = static_cast<uint64_t>(ranks) * training.micro_batch *
+                     positive("number of micro-batches to accumulate", *options.accumulate);
+  }
+  training.samples = positive("number of steps", options.steps.value_or(200)) * training.batch;
+  if (options.epochs) {
+    const double samples = std::ceil(*options.epochs * static_cast<double>(examples));
+    training.samples = positive("number of samples", static_cast<int64_t>(samples));
+  }
+  positive("base batch", options.base_batch.value_or(1));
+  const uint64_t together = static_cast<uint64_t>(ranks) * training.micro_batch;
+  if (options.model.sync_batch_norm &&
+      (training.batch % together != 0 || training.samples % training.batch != 0)) {
+    throw Error(
+        ErrorCode::invalid_argument,
+        cat("with --sync-bn every rank must have as many micro-batches as the others: ",
+            training.samples, " samples in steps of ", training.batch, " on ", ranks,
+            " ranks are not cut evenly into micro-batches of ", training.micro_batch),
+        {.remedy = "give --steps, and a --batch that is a multiple of ranks x micro-batch"});
+  }
+}
+}  // namespace
+
+std::unique_ptr<training::Model> make_model(const TrainCommand& options,
+                                            training::StatisticsReducer* reducer) {
+  const ModelOptions& model = options.model;
+  if (is_resnet(model)) {
+    training::ResNetConfig config = model.images;
+    config.blocks = model.blocks;
+    config.widths = model.widths;
+    return std::make_unique<training::ResNet>(config, model.sync_batch_norm ? reducer : nullptr);
+  }
+  if (is_gpt(model)) {
+    return std::make_unique<training::Gpt>(gpt_config(model, options.recompute == "selective"));
+  }
+  training::MlpModelConfig config;
+  config.context = model.context.value_or(config.context);
+  config.layers = model.layers.value_or(config.layers);
+  config.hidden = model.hidden.value_or(config.hidden);
+  config.embedding = model.embedding.value_or(config.embedding);
+  config.vocabulary = model.vocabulary.value_or(config.vocabulary);
+  return std::make_unique<training::MlpModel>(config);
+}
+
+LoadedData load_data(TrainCommand& options) {
+  LoadedData loaded;
+  if (is_resnet(options.model)) {
+    for (const std::string& path : options.data) {
+      auto images = std::make_unique<training::ImageSet>(path);
+      options.model.images.height = images->height();
+      options.model.images.width = images->width();
+      options.model.images.classes = std::max(images->classes(), int64_t{2});
+      loaded.sets.push_back(std::move(images));
+    }
+    return loaded;
+  }
+  int64_t vocabulary = 256;
+  const auto add = [&](training::Tokens tokens) {
+    const int64_t context = options.model.context.value_or(is_gpt(options.model) ? 128 : 8);
+    if (is_gpt(options.model)) {
+      loaded.sets.push_back(std::make_unique<training::TokenWindows>(std::move(tokens), context,
+                                                                     options.training.seed));
+    } else {
+      loaded.sets.push_back(std::make_unique<training::NextToken>(std::move(tokens), context));
+    }
+  };
+  const bool files = std::ranges::all_of(
+      options.data, [](const std::string& path) { return path.ends_with(".bin"); });
+  if (!files) {
+    std::vector<std::vector<std::string>> groups = {options.data};
+    if (!options.training.data_weights.empty()) {
+      groups.clear();
+      for (const std::string& path : options.data) groups.push_back({path});
+    }
+    for (const std::vector<std::string>& group : groups) {
+      training::TextData text = training::load_text(group);
+      loaded.text_bytes += text.bytes.size();
+      if (groups.size() == 1) loaded.bigram_entropy = training::bigram_entropy(text.bytes);
+      add(training::Tokens(std::move(text)));
+    }
+  } else {
+    for (const std::string& path : options.data) {
+      training::TokenFile file(path);
+      for (const uint16_t token : file.tokens()) {
+        vocabulary = std::max<int64_t>(vocabulary, token + 1);
+      }
+      std::optional<training::TokenFile> validation;
+      if (!options.validation.empty()) validation.emplace(options.validation);
+      add(training::Tokens(std::move(file), std::move(validation)));
+    }
+    constexpr int64_t kGpt2Tokens = 50257;
+    if (vocabulary > 256) vocabulary = std::max(vocabulary, kGpt2Tokens);
+  }
+  if (!options.model.vocabulary) options.model.vocabulary = vocabulary;
+  return loaded;
+}
+
+std::vector<const training::DataSet*> LoadedData::views() const {
+  std::vector<const training::DataSet*> views;
+  for (const auto& set : sets) views.push_back(set.get());
+  return views;
+}
+
+uint64_t LoadedData::examples() const {
+  uint64_t sum = 0;
+  for (const auto& set : sets) sum += set->size();
+  return sum;
+}
+
+void settle(TrainCommand& options, int ranks, uint64_t examples) {
+  training::TrainOptions& training = options.training;
+  training::ReplicaOptions& replica = training.replica;
+  settle_run(options, ranks, examples);
+  settle_precision(options);
+  training.optimizer = named<OptimizerKind>(options.optimizer, {{"adamw", OptimizerKind::adamw},
+                                                                {"sgd", OptimizerKind::sgd},
+                                                                {"lamb", OptimizerKind::lamb},
+                                                                {"lars", OptimizerKind::lars}});
+  training.schedule.decay = named<Decay>(
+      options.schedule,
+      {{"cosine", Decay::cosine}, {"linear", Decay::linear}, {"constant", Decay::constant}});
+  const auto scaling = named<BatchScaling>(options.rate_scaling, {{"none", BatchScaling::none},
+                                                                  {"linear", BatchScaling::linear},
+                                                                  {"sqrt", BatchScaling::sqrt}});
+  const double rate = options.learning_rate.value_or(default_rate(options));
+  if (!(rate > 0)) {
+    throw Error(ErrorCode::invalid_argument, cat("the learning rate cannot be ", rate),
+                {.where = "--lr", .remedy = "give a number above 0"});
+  }
+  training.schedule.peak =
+      training::scaled_rate(rate, static_cast<double>(training.batch),
+                            options.base_batch ? static_cast<double>(*options.base_batch)
+                                               : static_cast<double>(training.batch),
+                            scaling);
+  training.weight_decay = options.weight_decay.value_or(default_decay(options));
+  const double clip = options.clip.value_or(is_gpt(options.model) ? 1 : 0);
+  if (clip > 0) replica.clip = clip;
+  training.compression =
+      named<Compression>(options.compression, {{"none", Compression::none},
+                                               {"bf16", Compression::bf16},
+                                               {"fp16", Compression::f16},
+                                               {"powersgd", Compression::powersgd}});
+  replica.seed = training.seed;
+  replica.runner.seed = training.seed;
+  replica.runner.checkpoint_units = options.recompute == "full";
+  replica.data_parallel.overlap = !options.no_overlap;
+  const auto bucket =
+      options.bucket_mib * (1 << 20) / static_cast<double>(size_of(replica.storage.dtype));
+  replica.storage.bucket_elements = std::max<int64_t>(1, static_cast<int64_t>(bucket));
+  replica.storage.first_bucket_elements =
+      std::max<int64_t>(1, std::min<int64_t>(1 << 16, replica.storage.bucket_elements));
+  const uint64_t micro_batches = (training.batch + training.micro_batch - 1) / training.micro_batch;
+  replica.storage.whole_gradients = micro_batches > static_cast<uint64_t>(ranks);
+  if (training.resume && training.checkpoint.empty()) {
+    throw Error(ErrorCode::invalid_argument, "--resume needs a checkpoint to go on from",
+                {.remedy = "name its directory: --checkpoint DIR"});
+  }
+}
+
+}  // namespace tutti::tool

@@ -85,7 +85,8 @@ void add_sample(CLI::App& app, Action& chosen) {
   const auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("sample", "Write text from a checkpoint of a GPT");
   command
-      ->add_option("checkpoint,--checkpoint", options->checkpoint, "the directory given to train --checkpoint")
+      ->add_option("checkpoint,--checkpoint", options->checkpoint,
+                   "the directory given to train --checkpoint")
       ->required()
       ->type_name("DIR");
   command->add_option("--prompt", options->prompt, "text to go on from");

@@ -1,0 +1,39 @@
+// When a plan's entries run, given what each takes: the makespan, and how long ranks are idle.
+#pragma once
+
+#include <vector>
+
+#include "training/pipeline/plan.h"
+
+namespace tutti::training::pipeline {
+
+// In any one unit of time. Vectors are by chunk; of one number, it is every chunk's.
+struct Costs {
+  std::vector<double> forward = {1};
+  std::vector<double> backward_input = {1};
+  std::vector<double> backward_weight = {1};  // a whole backward takes both
+  std::vector<double> message = {0};          // from chunk c to c + 1 and back; overlaps with compute
+};
+
+struct Span {
+  int rank = 0;
+  Entry entry;
+  double start = 0;
+  double end = 0;
+};
+
+struct Timeline {
+  std::vector<Span> spans;  // of one run of the table, by rank, then by time
+  double makespan = 0;      // from the first start to the last end
+  double bubble = 0;        // idle / total over all ranks, in the makespan: ranks wait for each
+                            // other at the end of a step
+  // Steps follow one another without a barrier: each rank starts the next one when it is done with
+  // this one. The time from step to step once that is steady, and idle / total in it.
+  double period = 0;
+  double steady_bubble = 0;
+};
+
+// The plan has passed check(). Throws Error(invalid_argument) for costs that make no sense.
+Timeline simulate(const Plan& plan, const Costs& costs);
+
+}  // namespace tutti::training::pipeline

@@ -1,5 +1,7 @@
 #include "base/svg.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstdio>
 
 #include "base/text.h"
@@ -33,6 +35,19 @@ std::string escaped(std::string_view text) {
 std::string fixed(double value) {
   char text[32];
   std::snprintf(text, sizeof(text), "%.1f", value);
+  return text;
+}
+
+std::string hsl(double hue, double saturation, double lightness) {
+  const double range = saturation * std::min(lightness, 1 - lightness);
+  const auto channel = [&](double shift) {
+    const double k = std::fmod(12 * hue + shift, 12.0);
+    const double level = lightness - range * std::max(-1.0, std::min({k - 3.0, 9.0 - k, 1.0}));
+    return static_cast<int>(std::lround(255 * level));
+  };
+  char text[8];
+  std::snprintf(text, sizeof(text), "#%02x%02x%02x", channel(0) & 255, channel(8) & 255,
+                channel(4) & 255);
   return text;
 }
 

@@ -13,6 +13,9 @@ std::string escaped(std::string_view text);
 // With one decimal.
 std::string fixed(double value);
 
+// Hue in turns (0 red, 1/3 green, 2/3 blue), saturation and lightness from 0 to 1.
+std::string hsl(double hue, double saturation, double lightness);
+
 // `anchor`: the end of the words that lies at x: "start", "middle" or "end".
 void text(std::ostream& out, double x, double y, int size, const char* anchor,
           std::string_view colour, std::string_view words, bool bold = false);

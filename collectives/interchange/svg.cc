@@ -44,15 +44,7 @@ int64_t chunks_in(const RangeList& ranges) {
 
 // Hues all round, dark enough to be read on white.
 std::string colour(int32_t part, int32_t all) {
-  const double hue = 12.0 * (part % all) / all;
-  const auto channel = [&](double shift) {
-    const double k = std::fmod(hue + shift, 12.0);
-    const double level = 0.42 - 0.34 * std::max(-1.0, std::min({k - 3.0, 9.0 - k, 1.0}));
-    return static_cast<int>(std::lround(255 * level));
-  };
-  char text[8];
-  std::snprintf(text, sizeof(text), "#%02x%02x%02x", channel(0), channel(8), channel(4));
-  return text;
+  return svg::hsl(static_cast<double>(part % all) / all, 0.81, 0.42);
 }
 
 class Drawing {

@@ -32,9 +32,7 @@ constexpr std::array<Look, 4> kLooks = {{
     {Kind::backward_weight, "backward_weight", "backward of weights", 0.40},
 }};
 
-const Look& look(Kind kind) {
-  return *std::ranges::find(kLooks, kind, &Look::kind);
-}
+const Look& look(Kind kind) { return *std::ranges::find(kLooks, kind, &Look::kind); }
 
 // What tells boxes of one kind apart: see to_svg().
 class Shades {
@@ -132,9 +130,9 @@ class Drawing {
   double row(int rank) const { return top_ + kRow * rank; }
 
   void box(std::string_view kind, double left, double y, double width, std::string_view fill) {
-    body_ << "<rect class=\"" << kind << "\" x=\"" << svg::fixed(left) << "\" y=\""
-          << svg::fixed(y) << "\" width=\"" << svg::fixed(width) << "\" height=\""
-          << svg::fixed(kBox) << "\" fill=\"" << fill << "\" stroke=\"white\"/>";
+    body_ << "<rect class=\"" << kind << "\" x=\"" << svg::fixed(left) << "\" y=\"" << svg::fixed(y)
+          << "\" width=\"" << svg::fixed(width) << "\" height=\"" << svg::fixed(kBox)
+          << "\" fill=\"" << fill << "\" stroke=\"white\"/>";
   }
 
   // A square of the legend; these have no class.
@@ -146,8 +144,8 @@ class Drawing {
   // Below a row, its point at `time`.
   void triangle(std::string_view attributes, double x, double y) {
     body_ << "<polygon" << attributes << " points=\"" << svg::fixed(x) << ',' << svg::fixed(y)
-          << ' ' << svg::fixed(x - 4) << ',' << svg::fixed(y + 7) << ' ' << svg::fixed(x + 4)
-          << ',' << svg::fixed(y + 7) << "\" fill=\"" << kInk << "\">";
+          << ' ' << svg::fixed(x - 4) << ',' << svg::fixed(y + 7) << ' ' << svg::fixed(x + 4) << ','
+          << svg::fixed(y + 7) << "\" fill=\"" << kInk << "\">";
   }
 
   bool has(Kind kind) const {
@@ -255,8 +253,9 @@ class Drawing {
       if (action.kind == Action::Kind::compute && computed < ends.size()) time = ends[computed++];
       if (action.kind != Action::Kind::update) continue;
       triangle(" class=\"update\"", x(time), row(rank) + kBox);
-      body_ << "<title>" << cat("rank ", rank, ": weights of version ", action.version, " from ",
-                                number(time), " on")
+      body_ << "<title>"
+            << cat("rank ", rank, ": weights of version ", action.version, " from ", number(time),
+                   " on")
             << "</title></polygon>\n";
     }
   }

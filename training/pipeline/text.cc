@@ -84,8 +84,8 @@ std::string to_text(const Plan& plan, const Timeline& timeline) {
   std::string text;
   for (int rank = 0; rank < plan.schedule.ranks; ++rank) {
     const std::string number = cat(rank);
-    text += cat("rank ", std::string(digits - number.size(), ' '), number, "  ", table.row(rank),
-                '\n');
+    text +=
+        cat("rank ", std::string(digits - number.size(), ' '), number, "  ", table.row(rank), '\n');
   }
   return text;
 }

@@ -11,8 +11,8 @@
 
 namespace tutti::training::pipeline {
 
-// A line for each rank, a column for each slot of time; `timeline` is the plan's. Where times are no
-// small multiples of each other: each rank's entries in order alone.
+// A line for each rank, a column for each slot of time; `timeline` is the plan's. Where times are
+// no small multiples of each other: each rank's entries in order alone.
 std::string to_text(const Plan& plan, const Timeline& timeline);
 
 }  // namespace tutti::training::pipeline

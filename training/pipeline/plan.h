@@ -1,5 +1,5 @@
-// From a schedule to what each rank does: messages, slots of memory and versions of weights,
-// derived from the table by pure passes.
+// From a schedule to what each rank does: messages, slots of memory and versions of weights, derived
+// from the table by pure passes.
 //
 //   table of rank 1   F0       F1       B0 ...
 //   plan of rank 1    receive F0 | receive F1, F0, send | F1, send, receive B0 | B0, send ...
@@ -46,7 +46,8 @@ struct Plan {
 
   // Who computes the micro-batch's forward through a chunk.
   int rank_of(int micro_batch, int chunk) const {
-    return forward_rank[static_cast<size_t>(micro_batch) * static_cast<size_t>(schedule.chunks) +
+    return forward_rank[static_cast<size_t>(micro_batch) *
+                            static_cast<size_t>(schedule.chunks) +
                         static_cast<size_t>(chunk)];
   }
   std::vector<int> forward_rank;  // -1: nobody

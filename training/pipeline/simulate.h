@@ -12,7 +12,7 @@ struct Costs {
   std::vector<double> forward = {1};
   std::vector<double> backward_input = {1};
   std::vector<double> backward_weight = {1};  // a whole backward takes both
-  std::vector<double> message = {0};  // from chunk c to c + 1 and back; overlaps with compute
+  std::vector<double> message = {0};          // from chunk c to c + 1 and back; overlaps with compute
 };
 
 struct Span {

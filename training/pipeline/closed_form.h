@@ -14,7 +14,7 @@ struct ClosedForm {
   double bubble = 0;          // its value: idle / total
   bool back_to_back = false;  // of steps without a barrier (Timeline::steady_bubble)
   std::string assumes;        // "every chunk takes the same time, messages take none"
-  bool applies = false;       // to these costs
+  bool applies = false;       // to these costs and this shape: then it is exact
 };
 
 // None for what has none (PipeDream: nothing is idle once the pipeline is full).

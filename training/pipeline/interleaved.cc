@@ -1,8 +1,8 @@
 // Interleaved 1F1B: v thinner chunks on each rank, chunk c on rank c % p, so that the pipeline
 // fills and drains in thinner slices.
 //
-//   rank 0 | F0.0 F1.0 F0.2 F1.2 .... B0.2 .... B1.2 .... B0.0 B1.0      p = m = 2, v = 2; F0.2 is
-//   rank 1 |      F0.1 F1.1 F0.3 B0.3 F1.3 B1.3 B0.1 B1.1                  micro-batch 0, chunk 2
+//   rank 0 | F0.0 F1.0 F0.2 F1.2 .... B0.2 .... B1.2 B0.0 B1.0      p = m = v = 2; F0.2 is
+//   rank 1 |      F0.1 F1.1 F0.3 B0.3 F1.3 B1.3 B0.1 B1.1           micro-batch 0, chunk 2
 //
 // Idle, where m is a multiple of p: (p - 1) / (v m + p - 1).
 //

@@ -53,7 +53,7 @@ struct Schedule {
   int chunks = 1;
   Updates updates = Updates::flushed;
   int accumulated = 1;  // micro-batches of an update, if not flushed; divides micro_batches
-  std::vector<std::vector<Entry>> table;  // by rank, in order
+  std::vector<std::vector<Entry>> table = {};  // by rank, in order
 
   bool has_split_backward() const;
 };

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tutti::training::pipeline {
@@ -20,6 +21,9 @@ enum class Kind {
   backward_input,   // zero-bubble schedules take the two apart:
   backward_weight,  // nobody waits for this one
 };
+
+// "forward", "backward", "backward_input", "backward_weight".
+std::string_view name(Kind kind);
 
 struct Entry {
   Kind kind = Kind::forward;

@@ -21,15 +21,14 @@ constexpr const char* kGrey = "#777777";
 
 struct Look {
   Kind kind;
-  const char* name;  // also the class of its boxes
   const char* words;
   double hue;
 };
 constexpr std::array<Look, 4> kLooks = {{
-    {Kind::forward, "forward", "forward", 0.59},
-    {Kind::backward, "backward", "backward", 0.07},
-    {Kind::backward_input, "backward_input", "backward of inputs", 0.07},
-    {Kind::backward_weight, "backward_weight", "backward of weights", 0.40},
+    {Kind::forward, "forward", 0.59},
+    {Kind::backward, "backward", 0.07},
+    {Kind::backward_input, "backward of inputs", 0.07},
+    {Kind::backward_weight, "backward of weights", 0.40},
 }};
 
 const Look& look(Kind kind) { return *std::ranges::find(kLooks, kind, &Look::kind); }
@@ -233,7 +232,7 @@ class Drawing {
           << cat("rank ", span.rank, ": ", describe(span.entry), ", ", number(span.start), " to ",
                  number(span.end))
           << "</title>";
-    box(look(kind).name, x(span.start), row(span.rank), width, shades_.fill(kind, shade));
+    box(name(kind), x(span.start), row(span.rank), width, shades_.fill(kind, shade));
     const std::string label = cat(span.entry.micro_batch);
     if (width >= 5 + 6.2 * static_cast<double>(label.size())) {
       svg::text(body_, x(span.start) + width / 2, row(span.rank) + 17, 11, "middle",

@@ -14,10 +14,17 @@
 
 namespace tutti::training {
 
+// What a unit hands to the next one, per sample.
+struct OutputShape {
+  int64_t rows = 1;
+  int64_t cols = 0;
+};
+
 class Unit {
  public:
   virtual ~Unit() = default;
   virtual std::string name() const = 0;  // "h.3"
+  virtual OutputShape output_shape() const = 0;
   // The first unit takes pass.batch and leaves `input` alone; the last one sets pass.loss_sum and
   // returns its logits.
   virtual Tensor forward(Pass& pass, ConstTensor input) = 0;
@@ -34,6 +41,7 @@ class Unit {
 struct NamedBuffer {
   std::string name;
   std::span<float> values;  // the model's memory
+  int unit = 0;             // whose forward changes it
 };
 
 class Model {

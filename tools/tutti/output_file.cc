@@ -20,4 +20,15 @@ std::ofstream open_for_writing(const std::string& path, const std::string& optio
   return file;
 }
 
+void write_file(const std::string& path, const std::string& text) {
+  errno = 0;
+  std::ofstream file(path, std::ios::binary);
+  file << text;
+  file.close();
+  if (!file) {
+    throw system_error(cat("cannot write ", path), errno,
+                       {.remedy = "name a file in a directory you may write"});
+  }
+}
+
 }  // namespace tutti::tool

@@ -54,6 +54,7 @@ class EmbedUnit : public Unit {
 
   const Parameter* token_weight() const { return tokens_.weight(); }
   std::string name() const override { return "embed"; }
+  OutputShape output_shape() const override { return {config_.context, config_.width}; }
   bool backward_needs_nothing() const override { return true; }
 
   Tensor forward(Pass& pass, ConstTensor) override {
@@ -112,6 +113,7 @@ class BlockUnit : public Unit {
  public:
   BlockUnit(ParameterTable& table, const GptConfig& config, int64_t layer)
       : name_(cat("h.", layer)),
+        shape_{config.context, config.width},
         selective_(config.selective_recomputation),
         norm_1_(table, name_ + ".ln_1", config.width, config.norm),
         attention_(table, name_ + ".attn",
@@ -132,6 +134,7 @@ class BlockUnit : public Unit {
                  Dropout(config.dropout, static_cast<uint64_t>(2 * layer + 2))} {}
 
   std::string name() const override { return name_; }
+  OutputShape output_shape() const override { return shape_; }
 
   Tensor forward(Pass& pass, ConstTensor input) override {
     Saved& saved = saved_[pass.slot];
@@ -212,6 +215,7 @@ class BlockUnit : public Unit {
   }
 
   std::string name_;
+  OutputShape shape_;
   bool selective_;
   Norm norm_1_;
   SelfAttention attention_;
@@ -225,14 +229,14 @@ class BlockUnit : public Unit {
 class HeadUnit : public Unit {
  public:
   HeadUnit(ParameterTable& table, const GptConfig& config, const Parameter* tied)
-      : norm_(table, "ln_f", config.width, config.norm),
+      : shape_{config.context, config.vocabulary},
+        norm_(table, "ln_f", config.width, config.norm),
         output_(tied != nullptr
-                    ? Linear(tied, config.width, config.vocabulary)
-                    : Linear(table, "lm_head", config.width, config.vocabulary, {.bias = false})) {
-    if (tied != nullptr) table.share(tied);
-  }
+                    ? Linear(table.share(tied), config.width, config.vocabulary)
+                    : Linear(table, "lm_head", config.width, config.vocabulary, {.bias = false})) {}
 
   std::string name() const override { return "head"; }
+  OutputShape output_shape() const override { return shape_; }
 
   Tensor forward(Pass& pass, ConstTensor input) override {
     Saved& saved = saved_[pass.slot];
@@ -253,6 +257,7 @@ class HeadUnit : public Unit {
     LossPart loss;
   };
 
+  OutputShape shape_;
   Norm norm_;
   Linear output_;
   Slots<Saved> saved_;

@@ -42,6 +42,7 @@ class EmbedUnit : public Unit {
       : config_(config), embedding_(table, "embed", config.vocabulary, config.embedding, 1) {}
 
   std::string name() const override { return "embed"; }
+  OutputShape output_shape() const override { return {1, config_.context * config_.embedding}; }
   bool backward_needs_nothing() const override { return true; }
 
   Tensor forward(Pass& pass, ConstTensor) override {
@@ -78,6 +79,7 @@ class HiddenUnit : public Unit {
         linear_(table, name_, inputs, outputs, {.deviation = deviation(kHiddenGain, inputs)}) {}
 
   std::string name() const override { return name_; }
+  OutputShape output_shape() const override { return {1, linear_.outputs()}; }
 
   Tensor forward(Pass& pass, ConstTensor input) override {
     Saved& saved = saved_[pass.slot];
@@ -112,6 +114,7 @@ class HeadUnit : public Unit {
       : output_(table, "head", inputs, vocabulary, {.deviation = deviation(kOutputGain, inputs)}) {}
 
   std::string name() const override { return "head"; }
+  OutputShape output_shape() const override { return {1, output_.outputs()}; }
   Tensor forward(Pass& pass, ConstTensor input) override {
     Saved& saved = saved_[pass.slot];
     return saved.loss.forward(pass, output_.forward(pass, input, saved.output));

@@ -1,6 +1,8 @@
 #include "training/models/resnet.h"
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <optional>
 #include <span>
 #include <utility>
@@ -43,8 +45,11 @@ ImageShape image_of(const ResNetConfig& config) {
   return {config.height, config.width, config.channels};
 }
 
-void append(std::vector<NamedBuffer>& all, std::vector<NamedBuffer> more) {
-  for (NamedBuffer& buffer : more) all.push_back(std::move(buffer));
+void append(std::vector<NamedBuffer>& all, std::vector<NamedBuffer> more, int unit) {
+  for (NamedBuffer& buffer : more) {
+    buffer.unit = unit;
+    all.push_back(std::move(buffer));
+  }
 }
 
 // A convolution without bias and the batch normalization behind it.
@@ -92,6 +97,7 @@ class StemUnit : public Unit {
   const Convolution& convolution() const { return layer_.convolution(); }
   std::vector<NamedBuffer> buffers() { return layer_.buffers(); }
   std::string name() const override { return "stem"; }
+  OutputShape output_shape() const override { return {1, convolution().output().size()}; }
 
   Tensor forward(Pass& pass, ConstTensor) override {
     const std::span<const float> pixels = pass.batch->images;
@@ -156,11 +162,12 @@ class ResidualUnit : public Unit {
   }
   std::vector<NamedBuffer> buffers() {
     std::vector<NamedBuffer> all = first_.buffers();
-    append(all, second_.buffers());
-    if (shortcut_) append(all, shortcut_->buffers());
+    std::ranges::copy(second_.buffers(), std::back_inserter(all));
+    if (shortcut_) std::ranges::copy(shortcut_->buffers(), std::back_inserter(all));
     return all;
   }
   std::string name() const override { return name_; }
+  OutputShape output_shape() const override { return {1, output().size()}; }
 
   Tensor forward(Pass& pass, ConstTensor input) override {
     Saved& saved = saved_[pass.slot];
@@ -211,6 +218,7 @@ class HeadUnit : public Unit {
                 {.deviation = 1 / std::sqrt(static_cast<double>(input.channels))}) {}
 
   std::string name() const override { return "head"; }
+  OutputShape output_shape() const override { return {1, output_.outputs()}; }
 
   Tensor forward(Pass& pass, ConstTensor input) override {
     Saved& saved = saved_[pass.slot];
@@ -254,7 +262,7 @@ class HeadUnit : public Unit {
 ResNet::ResNet(const ResNetConfig& config, StatisticsReducer* reducer) : config_(checked(config)) {
   add_unit<StemUnit>(config_, reducer);
   auto& stem = static_cast<StemUnit&>(*units_.back());
-  append(buffers_, stem.buffers());
+  append(buffers_, stem.buffers(), 0);
   multiplications_ += stem.convolution().multiplications();
   ImageShape shape = stem.convolution().output();
   for (size_t stage = 0; stage < config_.blocks.size(); ++stage) {
@@ -265,7 +273,7 @@ ResNet::ResNet(const ResNetConfig& config, StatisticsReducer* reducer) : config_
                                           .zero_last_gain = config_.zero_last_gain,
                                           .reducer = reducer});
       auto& unit = static_cast<ResidualUnit&>(*units_.back());
-      append(buffers_, unit.buffers());
+      append(buffers_, unit.buffers(), static_cast<int>(units_.size()) - 1);
       multiplications_ += unit.multiplications();
       shape = unit.output();
     }

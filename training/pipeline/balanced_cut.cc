@@ -1,0 +1,77 @@
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "training/pipeline/partition.h"
+
+namespace tutti::training::pipeline {
+namespace {
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+constexpr double kMost = 1e100;  // that squares and sums stay finite
+
+// best[c][j]: the least value of the first j units in c chunks; last[c][j]: where the last of these
+// chunks begins, the first such place.
+struct Cuts {
+  std::vector<std::vector<double>> best;
+  std::vector<std::vector<size_t>> last;
+};
+
+// `extend` gives the value of a cut with one chunk more, from its value and that chunk's cost.
+template <typename Extend>
+Cuts best_cuts(std::span<const double> costs, size_t chunks, Extend extend) {
+  const size_t units = costs.size();
+  Cuts cuts{{chunks + 1, std::vector<double>(units + 1, kNever)},
+            {chunks + 1, std::vector<size_t>(units + 1, 0)}};
+  cuts.best[0][0] = 0;
+  for (size_t c = 1; c <= chunks; ++c) {
+    for (size_t j = c; j <= units; ++j) {
+      // From the shortest last chunk to the longest, so that its cost is summed up on the way.
+      double cost = 0;
+      for (size_t i = j; i-- >= c;) {
+        cost += costs[i];
+        const double value = extend(cuts.best[c - 1][i], cost);
+        if (value > cuts.best[c][j] || value == kNever) continue;
+        cuts.best[c][j] = value;
+        cuts.last[c][j] = i;
+      }
+    }
+  }
+  return cuts;
+}
+
+}  // namespace
+
+std::vector<int> balanced_cut(std::span<const double> unit_costs, int chunks) {
+  if (chunks < 1 || static_cast<size_t>(chunks) > unit_costs.size()) {
+    throw Error(ErrorCode::invalid_argument,
+                cat(unit_costs.size(), " units cannot be cut into ", chunks, " chunks"),
+                {.cause = "each chunk is at least one unit",
+                 .remedy = "ask for fewer chunks (ranks, virtual stages), or for more layers"});
+  }
+  for (size_t unit = 0; unit < unit_costs.size(); ++unit) {
+    if (unit_costs[unit] >= 0 && unit_costs[unit] <= kMost) continue;
+    throw Error(ErrorCode::invalid_argument,
+                cat("the cost of unit ", unit, " is ", unit_costs[unit]),
+                {.remedy = "give costs of at least 0"});
+  }
+  const auto count = static_cast<size_t>(chunks);
+  const double slowest =
+      best_cuts(unit_costs, count, [](double so_far, double cost) {
+        return std::max(so_far, cost);
+      }).best[count][unit_costs.size()];
+  const Cuts cuts = best_cuts(unit_costs, count, [&](double so_far, double cost) {
+    return cost > slowest ? kNever : so_far + cost * cost;
+  });
+  std::vector<int> firsts(count);
+  size_t end = unit_costs.size();
+  for (size_t c = count; c > 0; --c) {
+    end = cuts.last[c][end];
+    firsts[c - 1] = static_cast<int>(end);
+  }
+  return firsts;
+}
+
+}  // namespace tutti::training::pipeline

@@ -8,8 +8,8 @@
 //
 // What it asks: when the first micro-batch of update u >= 2 comes forward, number i = u a for
 // updates of a micro-batches, update u - 2 has been done, that is the backwards before (u - 1) a.
-// 1F1B has done i - (p - 1 - rank) by then: enough on every rank if a >= p - 1. With two updates in
-// all, any a does: both take the initial weights.
+// 1F1B has done i - (p - 1 - rank) by then: enough on every rank if, and only if, a >= p - 1. (Of
+// two updates in all, any a would do; a run of it that is twice as long would not.)
 //
 // D. Narayanan et al.: Memory-Efficient Pipeline-Parallel DNN Training. ICML 2021. Section 3.1,
 // figure 2.

@@ -77,7 +77,7 @@ std::string why_not_pipedream(const Shape& shape) {
 std::string why_not_pipedream_2bw(const Shape& shape) {
   if (std::string reason = why_not_pipedream(shape); !reason.empty()) return reason;
   // pipedream_2bw.cc says why.
-  if (shape.accumulated < shape.ranks - 1 && shape.micro_batches > 2 * shape.accumulated) {
+  if (shape.accumulated < shape.ranks - 1) {
     return cat("PipeDream-2BW on ", shape.ranks, " ranks needs updates of at least ",
                shape.ranks - 1, " micro-batches, not ", shape.accumulated,
                ": the third update begins before the first is done");

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "training/pipeline/plan.h"
 
 namespace tutti::training::pipeline {
 namespace {
@@ -248,14 +249,35 @@ TEST(Schedules, TwoVersionsDoExactlyWherePipedream2bwSaysSo) {
     for (int m = 1; m <= kMaxMicroBatches; ++m) {
       for (int a = 1; a <= m; ++a) {
         if (m % a != 0) continue;
+        // Three times as long: of the first two updates, nothing is asked.
         const bool is_offered = kind.why_not({p, m, 1, a}).empty();
-        EXPECT_EQ(is_offered, has_delayed_weights(pipedream_2bw(p, m, a)))
+        EXPECT_EQ(is_offered, has_delayed_weights(pipedream_2bw(p, 3 * m, a)))
             << "p=" << p << " m=" << m << " a=" << a;
         refused += !is_offered;
       }
     }
   }
   EXPECT_GT(refused, 0);
+}
+
+TEST(Schedules, AsynchronousOnesKeepAsManyVersionsAsTheirPapersSay) {
+  for_each_shape([](const ScheduleKind& kind, const Shape& shape) {
+    if (kind.updates == Updates::flushed) return;
+    const Plan plan = make_plan(kind.make(shape));
+    for (int rank = 0; rank < shape.ranks; ++rank) {
+      const int versions = plan.ranks[rank].versions;
+      if (kind.updates == Updates::delayed) {
+        ASSERT_LE(versions, 2);
+        continue;
+      }
+      const int under_way = shape.ranks - rank;
+      ASSERT_LE(versions, under_way);
+      // Each micro-batch under way has its own, once the pipeline is full.
+      if (shape.accumulated == 1 && shape.micro_batches >= 2 * under_way - 1) {
+        ASSERT_EQ(versions, under_way);
+      }
+    }
+  });
 }
 
 TEST(Schedules, RoundUpToWhatThereIsATableFor) {

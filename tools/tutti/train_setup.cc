@@ -161,7 +161,7 @@ void settle_pipeline(const TrainCommand& options) {
   if (pipeline.cut.empty()) {
     training::pipeline::balanced_cut(training::pipeline::estimated_costs(*model), plans.chunks());
   } else {
-    make_placement(plans.training(1), *model, pipeline.cut, 0);
+    make_placement(plans.layout(), *model, pipeline.cut, 0);
   }
 }
 }  // namespace

@@ -27,6 +27,8 @@ LoadedData load_data(TrainCommand& options);
 // With a reducer, batch statistics are summed over ranks, if --sync-bn asks for it.
 std::unique_ptr<training::Model> make_model(const TrainCommand& options,
                                             training::StatisticsReducer* reducer = nullptr);
+// The ranks that the options ask for; 0: any number.
+int wanted_ranks(const TrainCommand& options);
 // Completes options.training: sizes of the run and of steps, on so many ranks.
 void settle(TrainCommand& options, int ranks, uint64_t examples);
 

@@ -33,6 +33,7 @@ class Mesh {
   Mesh(Communicator world, const MeshShape& shape = {});  // NOLINT(google-explicit-constructor)
 
   Communicator& world() { return world_; }
+  const Communicator& world() const { return world_; }
   // The ranks that differ from this one in their place along `axis` only, in its order.
   Communicator& along(Axis axis) { return along_[index(axis)]; }
   int size(Axis axis) const { return sizes_[index(axis)]; }

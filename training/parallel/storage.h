@@ -85,6 +85,8 @@ class ParameterStorage {
   void fill_owned(Fill&& fill);
 
   StorageBytes bytes() const;
+  // Memory for a while, counted as gathered.
+  BufferPool& pool() { return pool_; }
 
  private:
   struct Place {

@@ -30,7 +30,7 @@ Executor::~Executor() {
   }
 }
 
-void Executor::run(const Plan& plan, Stage& stage) {
+void Executor::run(const Plan& plan, StageWork& stage) {
   plan_ = &plan;
   stage_ = &stage;
   keeps_activations_ = std::ranges::any_of(plan.schedule.table, [](const auto& entries) {

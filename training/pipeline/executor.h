@@ -17,9 +17,9 @@
 namespace tutti::training::pipeline {
 
 // What a rank computes: its chunks of a model, or a stand-in for them.
-class Stage {
+class StageWork {
  public:
-  virtual ~Stage() = default;
+  virtual ~StageWork() = default;
 
   // Whether there is this micro-batch. Tables have a fixed number of them; all ranks of a pipeline
   // leave out the same ones.
@@ -53,7 +53,7 @@ class Executor {
   // Collective: every rank of the pipeline runs its part of the same plan, which has passed
   // check(). Throws what `stage` throws, and the communicator's errors with the place added: rank,
   // stage, micro-batch.
-  void run(const Plan& plan, Stage& stage);
+  void run(const Plan& plan, StageWork& stage);
 
   // Moves messages; to be called now and then while a stage computes.
   void poll();
@@ -107,7 +107,7 @@ class Executor {
   Boundary boundary_;
   BufferPool pool_;
   const Plan* plan_ = nullptr;
-  Stage* stage_ = nullptr;
+  StageWork* stage_ = nullptr;
   bool keeps_activations_ = true;
   std::map<Place, Held> activations_;  // inputs of forward, by the chunk they are for
   std::map<Place, Held> gradients_;    // of outputs, by the chunk they are for

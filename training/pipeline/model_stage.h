@@ -12,7 +12,7 @@
 
 namespace tutti::training::pipeline {
 
-class ModelStage : public Stage {
+class ModelStage : public StageWork {
  public:
   // All outlive it.
   ModelStage(Model& model, ModelRunner& runner, const Placement& placement, DType dtype)

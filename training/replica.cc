@@ -76,6 +76,7 @@ Replica::Replica(Mesh mesh, Model& model, std::unique_ptr<Optimizer> optimizer,
       executor_(pipeline::Boundary(mesh_.along(Axis::pipeline), mesh_.along(Axis::tensor))),
       model_stage_(model, runner_, placement_, options.storage.dtype),
       versions_(storage_) {
+  check_chimera();
   if (!plans_.flushed()) check_unflushed();
   if (pipelined()) polling_.emplace(inner_hooks(), executor_);
   const auto owned = static_cast<size_t>(storage_.layout().owned_size());
@@ -87,6 +88,15 @@ Replica::Replica(Mesh mesh, Model& model, std::unique_ptr<Optimizer> optimizer,
     initial_values(*piece.spec, options_.seed, piece.piece.first, values);
   });
   data_parallel_.publish_values();
+}
+
+void Replica::check_chimera() const {
+  if (placement_.holders.size() == 1 || options_.storage.stage < 3) return;
+  throw Error(ErrorCode::invalid_argument,
+              cat("the schedule ", options_.pipeline.schedule, " does not go with ZeRO stage 3"),
+              {.cause = "a stage's weights would be gathered among ranks that need them at "
+                        "different times",
+               .remedy = "take ZeRO stage 0, 1 or 2, or another schedule"});
 }
 
 // This rank's gradients of all micro-batches, summed over the ranks of its stage.
@@ -135,10 +145,10 @@ std::array<double, 2> Replica::sums_of(size_t first, size_t count) const {
 // then one of them tells all others. Returns the number of ranks in trouble.
 double Replica::share(std::span<double> sums, double troubled) {
   std::vector<double> values(sums.begin(), sums.end());
-  if (pipelined()) {
+  if (group_.size() < world().size()) {
     if (placement_.has_loss()) group_.all_reduce(std::span<double>(values));
     const bool tells = stage() == placement_.loss_rank && mesh_.place(Axis::data) == 0 &&
-                       mesh_.place(Axis::tensor) == 0;
+                       first_of_tensor();
     if (!tells) std::ranges::fill(values, 0);
   }
   values.push_back(troubled);
@@ -184,7 +194,7 @@ bool Replica::update(StepResult& result, int64_t step, double learning_rate) {
   const TraceSpan span(trace_, "optimizer", TraceCategory::optimizer);
   // Sharded pieces lie on all ranks, else on all stages, of which some may have the same.
   RankReducer reducer(sharded() ? world() : mesh_.along(Axis::pipeline),
-                      sharded() || stage() == placement_.holders.front());
+                      sharded() ? first_of_tensor() : stage() == placement_.holders.front());
   const double norm = gradient_norm(storage_.owned(), reducer) / result.loss_scale;
   result.gradient_norm = norm;
   if (!std::isfinite(norm)) return false;

@@ -115,8 +115,9 @@ class Replica {
   std::span<float> values_of(const OwnedPiece& piece, size_t kind) const;
   const std::vector<OwnedPiece>& owned() const { return storage_.owned(); }
   // Whether this rank's pieces are nobody else's, or it is the first that has them.
-  bool saves() const { return sharded() || leads_stage(); }
-  bool leads_stage() const { return group_rank_ == 0; }
+  bool saves() const { return first_of_tensor() && (sharded() || group_rank_ == 0); }
+  // Whether it is the first of its stage.
+  bool leads_stage() const { return first_of_tensor() && group_rank_ == 0; }
   void finish_values();
   void publish();
   // The running statistics of this rank's units. The first rank's become those of all ranks of the
@@ -148,6 +149,8 @@ class Replica {
   };
 
   bool sharded() const { return options_.storage.stage > 0; }
+  // Ranks along the tensor axis all compute the same, for now.
+  bool first_of_tensor() const { return mesh_.place(Axis::tensor) == 0; }
   bool pipelined() const { return mesh_.size(Axis::pipeline) > 1; }
   int stage() const { return mesh_.place(Axis::pipeline); }
   void run_gradients(const StepBatches& batches, double loss_scale);
@@ -155,6 +158,7 @@ class Replica {
   std::vector<StepResult> run_unflushed(std::span<const StepBatches> steps, int64_t first,
                                         std::span<const double> learning_rates);
   ExactSum unflushed_update(int64_t step, double learning_rate);
+  void check_chimera() const;
   void check_unflushed() const;
   // Losses, and how many were right, of micro-batches [first, first + count), in ascending order.
   std::array<double, 2> sums_of(size_t first, size_t count) const;

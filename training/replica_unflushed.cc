@@ -45,7 +45,7 @@ ExactSum Replica::unflushed_update(int64_t step, double learning_rate) {
   for (const OwnedPiece& piece : storage_.owned()) add_squares(piece.gradient, squares);
   versions_.before_update();
   // A parameter's norm concerns its stage only, where each rank has all of it or they have shards.
-  RankReducer reducer(group_, sharded() || leads_stage());
+  RankReducer reducer(group_, sharded() || group_rank_ == 0);
   const std::vector<std::span<float>> states = this->states();
   optimizer_->step(storage_.owned(), states, step_options(step, learning_rate, 1), reducer);
   data_parallel_.publish_values();

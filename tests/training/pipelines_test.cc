@@ -34,6 +34,7 @@ struct Pipe {
   int zero = 0;
   bool recompute = false;
   bool tiny_buckets = false;  // one for each parameter
+  bool overlap = true;
   std::vector<int> cut = {};  // none: by costs
 };
 
@@ -45,12 +46,12 @@ const std::vector<Pipe>& pipes() {
       {.schedule = "gpipe", .stages = 4, .zero = 1, .tiny_buckets = true, .cut = {0, 1, 2, 3}},
       {.schedule = "1f1b", .stages = 2, .recompute = true, .tiny_buckets = true},
       {.schedule = "1f1b", .stages = 2, .zero = 2, .cut = {0, 1}},
-      {.schedule = "1f1b", .stages = 3, .zero = 1},
+      {.schedule = "1f1b", .stages = 3, .zero = 1, .overlap = false},
       {.schedule = "1f1b", .stages = 4, .zero = 0, .cut = {0, 5, 6, 7}},
       {.schedule = "interleaved", .stages = 2, .virtual_stages = 2, .zero = 1},
       {.schedule = "interleaved", .stages = 2, .virtual_stages = 3, .recompute = true},
       {.schedule = "interleaved", .stages = 3, .virtual_stages = 2, .zero = 3},
-      {.schedule = "interleaved", .stages = 4, .virtual_stages = 2, .tiny_buckets = true},
+      {.schedule = "interleaved", .stages = 4, .virtual_stages = 2, .overlap = false},
       {.schedule = "zb-h1", .stages = 2, .zero = 0, .cut = {0, 4}},
       {.schedule = "zb-h1", .stages = 2, .zero = 1, .recompute = true, .tiny_buckets = true},
       {.schedule = "zb-h1", .stages = 4, .zero = 2},
@@ -76,7 +77,8 @@ struct Group {
 std::string describe(const Pipe& pipe) {
   std::string text = cat(pipe.schedule, " of ", pipe.stages, " x ", pipe.virtual_stages, ", ZeRO ",
                          pipe.zero, pipe.recompute ? ", recompute" : "",
-                         pipe.tiny_buckets ? ", tiny buckets" : "");
+                         pipe.tiny_buckets ? ", tiny buckets" : "",
+                         pipe.overlap ? "" : ", no overlap");
   for (const int first : pipe.cut) text += cat(" ", first);
   return text;
 }
@@ -101,7 +103,7 @@ TinyRun plain_run(const Group& group) {
   run.replica.storage.dtype = group.dtype;
   if (group.dtype == DType::f16) {
     // It overflows at first and grows in between: both are the same everywhere.
-    run.replica.loss_scaling = {.initial_scale = 0x1p22, .growth_interval = 2};
+    run.replica.loss_scaling = {.initial_scale = 0x1p18, .growth_interval = 2};
   }
   run.replica.clip = 1;
   run.optimizer.optimizer = group.optimizer;
@@ -123,6 +125,7 @@ TinyRun run_of(const Group& group, const Pipe& pipe) {
   run.replica.storage.stage = pipe.zero;
   run.replica.runner.checkpoint_units = pipe.recompute;
   StorageOptions& storage = run.replica.storage;
+  run.replica.data_parallel.overlap = pipe.overlap;
   if (pipe.tiny_buckets) storage.bucket_elements = storage.first_bucket_elements = 1;
   return run;
 }
@@ -133,7 +136,7 @@ class Pipelines : public ::testing::TestWithParam<Group> {
 };
 
 TEST_P(Pipelines, TrainTheSameBits) {
-  constexpr int kMostRanks = 8;
+  constexpr int kMostRanks = 12;
   const Group& group = GetParam();
   const Outcome expected = testing::train(group.data, plain_run(group));
   ASSERT_EQ(expected.losses.size(), 5u);
@@ -164,9 +167,38 @@ INSTANTIATE_TEST_SUITE_P(
                       Group{.data = 3, .batch = 2, .optimizer = OptimizerKind::lars},
                       Group{.data = 3, .dtype = DType::bf16, .batch = 11, .last_batch = 3,
                             .dropout = 0.1, .micro_batch = 2},
+                      Group{.data = 3, .dtype = DType::f16, .batch = 4, .last_batch = 1,
+                            .optimizer = OptimizerKind::sgd, .dropout = 0.1},
+                      Group{.data = 1, .dtype = DType::f16, .batch = 27, .last_batch = 4,
+                            .optimizer = OptimizerKind::lamb, .micro_batch = 3},
+                      Group{.data = 5, .batch = 9, .last_batch = 4, .dropout = 0.1},
                       Group{.data = 4, .batch = 6, .optimizer = OptimizerKind::sgd,
                             .tied = false}),
     [](const auto& info) { return name_of(info.param); });
+
+// Ranks along the tensor axis all compute the same: the boundaries between stages are cut among
+// them, and sums over all ranks count each thing once.
+TEST(TensorRanks, ChangeNothing) {
+  const Deterministic deterministic;
+  for (const int data : {1, 2}) {
+    const Group group{.data = data, .batch = 5, .last_batch = 1, .dropout = 0.1};
+    const Outcome expected = testing::train(data, plain_run(group));
+    for (const Pipe& pipe : {Pipe{.schedule = "1f1b", .stages = 1},
+                             Pipe{.schedule = "1f1b", .stages = 1, .zero = 1},
+                             Pipe{.schedule = "1f1b", .stages = 2},
+                             Pipe{.schedule = "1f1b", .stages = 2, .zero = 1, .cut = {0, 1}},
+                             Pipe{.schedule = "interleaved", .stages = 2, .virtual_stages = 2,
+                                  .zero = 3},
+                             Pipe{.schedule = "zb-h2", .stages = 3, .zero = 2}}) {
+      TinyRun run = run_of(group, pipe);
+      for (const int tensor : {2, 3}) {
+        run.mesh.tensor = tensor;
+        EXPECT_EQ(difference(testing::train(tensor * data * pipe.stages, run), expected), "")
+            << data << " x " << tensor << " x " << describe(pipe);
+      }
+    }
+  }
+}
 
 // Chimera adds up the gradients of two replicas of each stage, in another order.
 TEST(Chimera, TrainsTheSameButForRounding) {
@@ -177,8 +209,9 @@ TEST(Chimera, TrainsTheSameButForRounding) {
       const Outcome expected = testing::train(data, plain_run(group));
       for (const Pipe& pipe : {Pipe{.schedule = "chimera", .stages = 2, .zero = 1},
                                Pipe{.schedule = "chimera", .stages = 4, .cut = {0, 1, 2, 7}},
-                               Pipe{.schedule = "chimera", .stages = 4, .zero = 1,
-                                    .recompute = true, .tiny_buckets = true}}) {
+                                               Pipe{.schedule = "chimera", .stages = 4, .zero = 1,
+                                    .recompute = true, .tiny_buckets = true},
+                               Pipe{.schedule = "chimera", .stages = 4, .zero = 2}}) {
         const Outcome outcome = testing::train(data * pipe.stages, run_of(group, pipe));
         EXPECT_LT(testing::relative_difference(outcome.losses, expected.losses), 1e-5)
             << describe(pipe);

@@ -193,6 +193,11 @@ StepResult TinyRank::step() {
       ++done, run.learning_rate);
 }
 
+void TinyRank::skip(int64_t to) {
+  done = to;
+  steps = feed.steps_from(static_cast<uint64_t>(to));
+}
+
 Evaluation TinyRank::evaluate() {
   const StepFeed batches = feed.validation(run.validation_samples);
   std::vector<MicroBatch> own;

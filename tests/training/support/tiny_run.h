@@ -77,6 +77,7 @@ struct Outcome {
 struct TinyRank {
   TinyRank(const Job& job, const TinyRun& run);
   StepResult step();  // the next one
+  void skip(int64_t to);  // goes on after step `to`
   Evaluation evaluate();
 
   TinyRun run;

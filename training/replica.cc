@@ -27,7 +27,7 @@ pipeline::Placement place_model(pipeline::Plans& plans, Model& model,
   if (cut.empty()) {
     cut = pipeline::balanced_cut(pipeline::estimated_costs(model), plans.chunks());
   }
-  return make_placement(plans.training(1), model, cut, stage);
+  return make_placement(plans.layout(), model, cut, stage);
 }
 
 // Ranks with the same units: those along the data axis, on each of the stages that hold them.
@@ -76,7 +76,7 @@ Replica::Replica(Mesh mesh, Model& model, std::unique_ptr<Optimizer> optimizer,
       executor_(pipeline::Boundary(mesh_.along(Axis::pipeline), mesh_.along(Axis::tensor))),
       model_stage_(model, runner_, placement_, options.storage.dtype),
       versions_(storage_) {
-  if (!plans_.flushed()) check_unflushed();
+  check_schedule(options, placement_);
   if (pipelined()) polling_.emplace(inner_hooks(), executor_);
   const auto owned = static_cast<size_t>(storage_.layout().owned_size());
   for (size_t i = 0; i < state_names_.size(); ++i) {

@@ -87,6 +87,10 @@ struct MemoryReport {
   int64_t boundaries = 0;   // what comes from other stages, and gradients that go to them
 };
 
+// Throws Error(invalid_argument) where the pipeline's schedule does not go with the other options,
+// or with a model that is placed like this. Every rank finds the same.
+void check_schedule(const ReplicaOptions& options, const pipeline::Placement& placement);
+
 // Makes the hook for a layout, once the replica has one.
 using HookFactory = std::function<std::unique_ptr<CommunicationHook>(const Layout&)>;
 
@@ -155,7 +159,6 @@ class Replica {
   std::vector<StepResult> run_unflushed(std::span<const StepBatches> steps, int64_t first,
                                         std::span<const double> learning_rates);
   ExactSum unflushed_update(int64_t step, double learning_rate);
-  void check_unflushed() const;
   // Losses, and how many were right, of micro-batches [first, first + count), in ascending order.
   std::array<double, 2> sums_of(size_t first, size_t count) const;
   double share(std::span<double> sums, double troubled);

@@ -12,25 +12,27 @@
 #include "training/replica.h"
 
 namespace tutti::training {
-void Replica::check_unflushed() const {
+void check_schedule(const ReplicaOptions& options, const pipeline::Placement& placement) {
+  const pipeline::ScheduleKind& kind = pipeline::schedule_named(options.pipeline.schedule);
+  if (kind.updates == pipeline::Updates::flushed) return;
   const auto refuse = [&](std::string_view what, std::string_view cause, std::string_view remedy) {
     throw Error(ErrorCode::invalid_argument,
-                cat("the schedule ", options_.pipeline.schedule, " does not go with ", what),
+                cat("the schedule ", kind.name, " does not go with ", what),
                 {.cause = std::string(cause), .remedy = std::string(remedy)});
   };
-  if (!placement_.joined.empty()) {
+  if (placement.has_shared_across) {
     refuse("tied embeddings", "the first and the last stage would wait for each other at each update",
            "untie them (--untied), or take a synchronous schedule");
   }
-  if (options_.storage.stage == 3) {
+  if (options.storage.stage == 3) {
     refuse("ZeRO stage 3", "it keeps no whole weights of which there could be versions",
            "take ZeRO stage 0, 1 or 2");
   }
-  if (options_.clip) {
+  if (options.clip) {
     refuse("clipping", "the norm of all gradients is known after all stages' last backward only",
            "leave out --clip, or take a synchronous schedule");
   }
-  if (scaler_ || options_.loss_scaling) {
+  if (options.loss_scaling) {
     refuse("loss scaling", "a stage would have to know of other stages' overflows at each update",
            "train in f32 or bf16, or give --loss-scale none");
   }

@@ -118,6 +118,8 @@ class Replica {
   // makes them everybody's.
   std::span<float> values_of(const OwnedPiece& piece, size_t kind) const;
   const std::vector<OwnedPiece>& owned() const { return storage_.owned(); }
+  // Whether the ranks of a stage own different parts; else each owns all of it.
+  bool sharded() const { return options_.storage.stage > 0; }
   // Whether this rank's pieces are nobody else's, or it is the first that has them.
   bool saves() const { return sharded() || leads_stage(); }
   bool leads_stage() const { return group_rank_ == 0; }
@@ -151,7 +153,6 @@ class Replica {
     int32_t index = 0;  // of the unit, or the parameter
   };
 
-  bool sharded() const { return options_.storage.stage > 0; }
   bool pipelined() const { return mesh_.size(Axis::pipeline) > 1; }
   int stage() const { return mesh_.place(Axis::pipeline); }
   void run_gradients(const StepBatches& batches, double loss_scale);

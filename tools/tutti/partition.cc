@@ -50,16 +50,16 @@ struct Options {
 
 // --- What is known ---
 
+// Between `ends` of something; where there is only one, there are no links.
 training::pipeline::Link link_of(const LinkOptions& options, const char* name, int ends,
                                  const char* what) {
-  if (options.bandwidth.empty()) {
-    if (ends == 1) return {};
+  const uint64_t bandwidth = options.bandwidth.empty() ? 0 : parse_bytes(options.bandwidth);
+  if (bandwidth == 0 && ends > 1) {
     throw Error(ErrorCode::invalid_argument,
-                cat("how fast are the links between ", ends, ' ', what),
+                cat("the bandwidth between ", ends, ' ', what, " is missing, or 0"),
                 {.where = name, .remedy = "give bytes per second, as in 10G"});
   }
-  const auto bandwidth = static_cast<double>(parse_bytes(options.bandwidth));
-  return {.bandwidth = bandwidth, .latency = options.latency * 1e-6};
+  return {.bandwidth = static_cast<double>(bandwidth), .latency = options.latency * 1e-6};
 }
 
 Cluster cluster_of(const Options& options) {
@@ -112,10 +112,10 @@ Profile measured(const Options& options) {
   const std::unique_ptr<training::Model> model = make_model(train);
   const int64_t samples = train.micro_batch.value_or(default_micro_batch(train.model));
   const RandomBatch random(train.model, samples, model->targets_per_sample());
-  return profile_model(*model, random.batch,
-                       {.dtype = parse_dtype(train.precision).value(),
-                        .checkpoint_units = train.recompute == "full"},
-                       options.runs);
+  return training::pipeline::profile_model(*model, random.batch,
+                                           {.dtype = parse_dtype(train.precision).value(),
+                                            .checkpoint_units = train.recompute == "full"},
+                                           options.runs);
 }
 
 // --- What is said ---

@@ -19,7 +19,7 @@ namespace tutti::training {
 class Arena {
  public:
   // Reserves `bytes` of addresses, not of memory. Throws Error(system) where even that is refused.
-  explicit Arena(size_t bytes = size_t{1} << 38);
+  explicit Arena(size_t bytes = size_t{1} << 36);
   ~Arena();
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;

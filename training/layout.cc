@@ -1,6 +1,7 @@
 #include "training/layout.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -57,8 +58,12 @@ Layout make_layout(const std::vector<ParameterSpec>& specs, const LayoutOptions&
     bucket.size = round_up(bucket.size, options.ranks * kAlignment);
     layout.size += bucket.size;
   };
+  std::vector<int> parameters(specs.size());
+  std::iota(parameters.begin(), parameters.end(), 0);
+  if (options.parameters) parameters = *options.parameters;
+  std::ranges::reverse(parameters);
   int unit = 0;
-  for (int parameter = static_cast<int>(specs.size()) - 1; parameter >= 0; --parameter) {
+  for (const int parameter : parameters) {
     const ParameterSpec& spec = specs[static_cast<size_t>(parameter)];
     const int64_t limit =
         layout.buckets.size() <= 1 ? options.first_bucket_elements : options.bucket_elements;

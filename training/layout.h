@@ -14,6 +14,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -31,10 +32,12 @@ struct LayoutOptions {
   int64_t bucket_elements = 1 << 20;        // a bucket is closed when it has so many
   int64_t first_bucket_elements = 1 << 16;  // the first one: its communication starts early
   bool bucket_per_unit = false;             // instead: one bucket for each of the model's units
+  // Only these (a pipeline stage's), ascending; the others' slots have no elements. None: all.
+  std::optional<std::vector<int>> parameters;
 };
 
 struct Slot {
-  int parameter = 0;  // index in the table
+  int parameter = -1;  // index in the table; -1: not in this layout
   int bucket = 0;
   int64_t offset = 0;  // elements from the bucket's start
   int64_t count = 0;

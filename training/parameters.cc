@@ -67,14 +67,36 @@ const Parameter* ParameterTable::add(std::string name, std::vector<int64_t> shap
   }
   specs_.push_back(std::move(spec));
   views_.emplace_back();
-  share(&views_.back());
+  use(size() - 1);
   return &views_.back();
 }
 
-void ParameterTable::share(const Parameter* parameter) {
-  uses_.resize(std::max(uses_.size(), static_cast<size_t>(unit_) + 1));
+const Parameter* ParameterTable::share(const Parameter* parameter) {
   for (int index = 0; index < size(); ++index) {
-    if (&at(index) == parameter) uses_[static_cast<size_t>(unit_)].push_back(index);
+    if (&at(index) != parameter) continue;
+    use(index);
+    shared_uses_.push_back({index, unit_, *parameter});
+    return &shared_uses_.back().view;
+  }
+  throw Error(ErrorCode::internal, "a unit shares a parameter that is not in the table");
+}
+
+void ParameterTable::use(int index) {
+  uses_.resize(std::max(uses_.size(), static_cast<size_t>(unit_) + 1));
+  uses_[static_cast<size_t>(unit_)].push_back(index);
+}
+
+void ParameterTable::set_value(int index, Tensor value) {
+  views_.at(static_cast<size_t>(index)).value = value;
+  for (SharedUse& use : shared_uses_) {
+    if (use.parameter == index) use.view.value = value;
+  }
+}
+
+void ParameterTable::set_gradient(int index, Tensor gradient) {
+  views_.at(static_cast<size_t>(index)).gradient = gradient;
+  for (SharedUse& use : shared_uses_) {
+    if (use.parameter == index) use.view.gradient = gradient;
   }
 }
 

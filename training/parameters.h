@@ -42,6 +42,14 @@ struct Parameter {
   Tensor gradient;  // backward adds to it
 };
 
+// A later unit's use of a parameter (tied embeddings). Its gradient may lie apart from the first
+// unit's, so that the two uses are added up separately: on one rank, or on two stages of a pipeline.
+struct SharedUse {
+  int parameter = 0;
+  int unit = 0;
+  Parameter view;
+};
+
 // Not copied: modules hold addresses in it.
 class ParameterTable {
  public:
@@ -53,18 +61,25 @@ class ParameterTable {
   // that is there already and for an impossible shape.
   const Parameter* add(std::string name, std::vector<int64_t> shape, Initial initial);
   void begin_unit(int unit) { unit_ = unit; }
-  // The present unit uses a parameter of an earlier unit too (tied embeddings).
-  void share(const Parameter* parameter);
+  // The present unit uses a parameter of an earlier unit too: its own handle on it.
+  const Parameter* share(const Parameter* parameter);
 
   int size() const { return static_cast<int>(specs_.size()); }
   const std::vector<ParameterSpec>& specs() const { return specs_; }
-  Parameter& at(int index) { return views_.at(static_cast<size_t>(index)); }
+  const Parameter& at(int index) const { return views_.at(static_cast<size_t>(index)); }
+  // Points all handles on a parameter at memory, or at nothing.
+  void set_value(int index, Tensor value);
+  void set_gradient(int index, Tensor gradient);
+  std::deque<SharedUse>& shared_uses() { return shared_uses_; }
   // The parameters that a unit uses, its own and shared ones; empty for an unknown unit.
   const std::vector<int>& used_by(int unit) const;
 
  private:
+  void use(int index);
+
   std::vector<ParameterSpec> specs_;
   std::deque<Parameter> views_;  // stable addresses
+  std::deque<SharedUse> shared_uses_;
   std::vector<std::vector<int>> uses_;
   int unit_ = 0;
 };

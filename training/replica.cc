@@ -1,30 +1,34 @@
 #include "training/replica.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <utility>
 
 #include "base/error.h"
 #include "base/text.h"
+#include "training/kernels/elementwise.h"
 #include "training/optimizers/gradient_norm.h"
 #include "training/parallel/throw_on_all.h"
+#include "training/pipeline/partition.h"
 
 namespace tutti::training {
 namespace {
 
-// Norms are summed over those that own parts of the parameters: all ranks, or, where each has
-// everything, none but this one.
+// Norms are summed over those that own parts of the parameters, each part once.
 class RankReducer : public NormReducer {
  public:
-  RankReducer(Communicator& communicator, bool sharded)
-      : communicator_(communicator), sharded_(sharded) {}
+  // `counts`: whether this rank's parts are nobody else's in `owners`, or it is the first.
+  RankReducer(Communicator& owners, bool counts) : owners_(owners), counts_(counts) {}
   void sum(std::span<int64_t> limbs) override {
-    if (sharded_) communicator_.all_reduce(limbs);
+    if (owners_.size() == 1) return;
+    if (!counts_) std::ranges::fill(limbs, 0);
+    owners_.all_reduce(limbs);
   }
 
  private:
-  Communicator& communicator_;
-  bool sharded_;
+  Communicator& owners_;
+  bool counts_;
 };
 
 RunnerOptions with_type(RunnerOptions options, DType dtype) {
@@ -32,22 +36,64 @@ RunnerOptions with_type(RunnerOptions options, DType dtype) {
   return options;
 }
 
+pipeline::Placement place_model(pipeline::Plans& plans, Model& model,
+                                const PipelineOptions& options, int stage) {
+  std::vector<int> cut = options.cut;
+  if (cut.empty()) {
+    cut = pipeline::balanced_cut(pipeline::estimated_costs(model), plans.chunks());
+  }
+  return make_placement(plans.training(1), model, cut, stage);
+}
+
+// Ranks with the same units: those along the data axis, on each of the stages that hold them.
+Communicator make_group(Mesh& mesh, const pipeline::Placement& placement) {
+  if (placement.holders.size() == 1) return mesh.along(Axis::data);
+  const int stage = mesh.place(Axis::pipeline);
+  const auto member = std::ranges::find(placement.holders, stage) - placement.holders.begin();
+  return mesh.world().split(
+      placement.holders.front() * mesh.size(Axis::tensor) + mesh.place(Axis::tensor),
+      static_cast<int>(member) * mesh.size(Axis::data) + mesh.place(Axis::data));
+}
+
+StorageOptions storage_options(const ReplicaOptions& options,
+                               const pipeline::Placement& placement) {
+  StorageOptions storage = options.storage;
+  storage.parameters = placement.parameters;
+  storage.copies = placement.copies;
+  return storage;
+}
+
+DataParallelOptions parallel_options(const ReplicaOptions& options,
+                                     const pipeline::Placement& placement) {
+  DataParallelOptions parallel = options.data_parallel;
+  for (const auto& joined : placement.joined) parallel.joined.push_back(joined.parameter);
+  return parallel;
+}
+
 }  // namespace
 
-Replica::Replica(Communicator communicator, Model& model, std::unique_ptr<Optimizer> optimizer,
+Replica::Replica(Mesh mesh, Model& model, std::unique_ptr<Optimizer> optimizer,
                  const ReplicaOptions& options, const HookFactory& hook)
-    : communicator_(std::move(communicator)),
+    : mesh_(std::move(mesh)),
       model_(model),
       options_(options),
+      plans_(options.pipeline.schedule, mesh_.size(Axis::pipeline),
+             options.pipeline.virtual_stages),
+      placement_(place_model(plans_, model, options.pipeline, stage())),
+      group_(make_group(mesh_, placement_)),
+      group_rank_(group_.rank()),
       optimizer_(std::move(optimizer)),
       state_names_(optimizer_->state_names()),
-      storage_(communicator_, model.parameters(), options.storage),
-      data_parallel_(communicator_, model, storage_, options.data_parallel,
+      storage_(group_, model.parameters(), storage_options(options, placement_)),
+      data_parallel_(group_, model, storage_, parallel_options(options, placement_),
                      hook ? hook(storage_.layout()) : nullptr),
-      runner_(model, with_type(options.runner, options.storage.dtype)) {
+      runner_(model, with_type(options.runner, options.storage.dtype)),
+      executor_(pipeline::Boundary(mesh_.along(Axis::pipeline), mesh_.along(Axis::tensor))),
+      model_stage_(model, runner_, placement_, options.storage.dtype) {
+  if (pipelined()) polling_.emplace(inner_hooks(), executor_);
   const auto owned = static_cast<size_t>(storage_.layout().owned_size());
   for (size_t i = 0; i < state_names_.size(); ++i) {
-    states_.push_back(communicator_.allocate<float>(owned));
+    states_.push_back(group_.allocate<float>(owned));
   }
   if (options.loss_scaling) scaler_.emplace(*options.loss_scaling);
   storage_.fill_owned([&](const OwnedPiece& piece, std::span<float> values) {
@@ -56,43 +102,81 @@ Replica::Replica(Communicator communicator, Model& model, std::unique_ptr<Optimi
   data_parallel_.publish_values();
 }
 
+// This rank's gradients of all micro-batches, summed over the ranks of its stage.
+void Replica::run_gradients(const StepBatches& batches, double loss_scale) {
+  const pipeline::Plan& plan = plans_.training(batches.passes);
+  data_parallel_.begin_step(passes_by_unit(plan, placement_, stage(),
+                                           static_cast<int>(model_.units().size())));
+  model_stage_.begin(batches.own, loss_scale / static_cast<double>(batches.targets), true, hooks());
+  executor_.run(plan, model_stage_);
+  join_tied_gradients();
+  data_parallel_.finish_gradients();
+}
+
+// Both stages that use a parameter add up their own micro-batches, then each other's sum.
+void Replica::join_tied_gradients() {
+  Communicator& stages = mesh_.along(Axis::pipeline);
+  for (const auto& [parameter, peer] : placement_.joined) {
+    const Tensor own = model_.parameters().at(parameter).gradient;
+    BufferPool& pool = storage_.pool();
+    const Tensor other = tensor_at(pool.acquire(own.bytes()), own.dtype, own.rows, own.cols);
+    const auto count = static_cast<uint64_t>(own.size());
+    Work received = stages.recv_async({other.data, count, other.dtype}, peer);
+    stages.send({own.data, count, own.dtype}, peer);
+    received.wait();
+    add(own, other, own);
+    pool.release(other.data, other.bytes());
+    data_parallel_.join(parameter);
+  }
+}
+
+// In ascending order of micro-batches.
+Replica::Sums Replica::stage_sums() const {
+  Sums sums;
+  if (!placement_.has_loss()) return sums;
+  for (const double loss : model_stage_.losses()) sums.loss += loss;
+  for (const int64_t correct : model_stage_.correct()) sums.correct += static_cast<double>(correct);
+  return sums;
+}
+
+// Over the ranks of the stage with the losses, in the order that they have without a pipeline; then
+// one of them tells all others.
+void Replica::share(Sums& sums) {
+  std::array<double, 4> values = {sums.loss, sums.correct, sums.targets, sums.troubled};
+  if (pipelined()) {
+    if (placement_.has_loss()) group_.all_reduce(std::span<double>(values).first(3));
+    if (stage() != placement_.loss_rank || mesh_.place(Axis::data) != 0 ||
+        mesh_.place(Axis::tensor) != 0) {
+      std::ranges::fill(std::span<double>(values).first(3), 0);
+    }
+  }
+  world().all_reduce(std::span<double>(values));
+  sums = {values[0], values[1], values[2], values[3]};
+}
+
 StepResult Replica::step(const StepBatches& batches, int64_t step, double learning_rate) {
   StepResult result;
   result.loss_scale = scaler_ ? scaler_->scale() : 1;
+  run_gradients(batches, result.loss_scale);
   Trouble trouble;
-  std::array<double, 3> sums{};  // loss, correct, ranks in trouble
-  data_parallel_.begin_step(batches.passes);
-  for (int64_t pass = 0; pass < batches.passes; ++pass) {
-    data_parallel_.begin_pass();
-    if (pass >= std::ssize(batches.own)) {
-      runner_.shadow_train(hooks());
-      continue;
-    }
-    const PassResult done =
-        runner_.train(batches.own[static_cast<size_t>(pass)],
-                      result.loss_scale / static_cast<double>(batches.targets), hooks());
-    sums[0] += done.loss_sum;
-    sums[1] += static_cast<double>(done.correct);
-    if (done.broken_unit && trouble.kind == Trouble::none) {
-      trouble = {Trouble::loss, *done.broken_unit};
-    }
-  }
-  data_parallel_.finish_gradients();
-  if (trouble.kind == Trouble::none && data_parallel_.broken_gradient()) {
+  if (model_stage_.broken_unit()) {
+    trouble = {Trouble::loss, *model_stage_.broken_unit()};
+  } else if (data_parallel_.broken_gradient()) {
     trouble = {Trouble::gradient, data_parallel_.broken_gradient()->parameter};
   }
-  sums[2] = trouble.kind == Trouble::none ? 0 : 1;
-  communicator_.all_reduce(std::span<double>(sums));
-  result.loss = sums[0] / static_cast<double>(batches.targets);
-  result.correct = sums[1] / static_cast<double>(batches.targets);
+  Sums sums = stage_sums();
+  sums.troubled = trouble.kind == Trouble::none ? 0 : 1;
+  share(sums);
+  result.loss = sums.loss / static_cast<double>(batches.targets);
+  result.correct = sums.correct / static_cast<double>(batches.targets);
 
-  if (sums[2] > 0) result.overflow = describe(gather(trouble));
-  const bool overflow = sums[2] > 0 || !update(result, step, learning_rate);
+  if (sums.troubled > 0) result.overflow = describe(gather(trouble));
+  const bool overflow = sums.troubled > 0 || !update(result, step, learning_rate);
   if (scaler_ && !(overflow && scaler_->exhausted())) {
     result.skipped = scaler_->update(overflow);
   } else if (overflow) {
     throw_on_all(
-        communicator_,
+        world(),
         Error(ErrorCode::invalid_argument,
               cat("step ", step, ": ",
                   result.overflow.empty() ? "the gradients' sum over ranks" : result.overflow,
@@ -106,7 +190,9 @@ StepResult Replica::step(const StepBatches& batches, int64_t step, double learni
 // False if the gradients' norm is not finite; nothing is updated then.
 bool Replica::update(StepResult& result, int64_t step, double learning_rate) {
   const TraceSpan span(trace_, "optimizer", TraceCategory::optimizer);
-  RankReducer reducer(communicator_, options_.storage.stage > 0);
+  // Sharded pieces lie on all ranks, else on all stages, of which some may have the same.
+  RankReducer reducer(sharded() ? world() : mesh_.along(Axis::pipeline),
+                      sharded() || stage() == placement_.holders.front());
   const double norm = gradient_norm(storage_.owned(), reducer) / result.loss_scale;
   result.gradient_norm = norm;
   if (!std::isfinite(norm)) return false;
@@ -125,43 +211,46 @@ bool Replica::update(StepResult& result, int64_t step, double learning_rate) {
 }
 
 std::vector<Replica::Trouble> Replica::gather(const Trouble& own) {
-  std::vector<Trouble> all(static_cast<size_t>(communicator_.size()));
-  communicator_.all_gather({&own, sizeof(own) / sizeof(int32_t), DType::i32},
-                           {all.data(), all.size() * sizeof(own) / sizeof(int32_t), DType::i32});
+  std::vector<Trouble> all(static_cast<size_t>(world().size()));
+  world().all_gather({&own, sizeof(own) / sizeof(int32_t), DType::i32},
+                     {all.data(), all.size() * sizeof(own) / sizeof(int32_t), DType::i32});
   return all;
 }
 
+// What broke first: a NaN in a stage's output goes through all later stages.
 std::string Replica::describe(const std::vector<Trouble>& troubles) const {
-  for (size_t rank = 0; rank < troubles.size(); ++rank) {
-    const auto index = static_cast<size_t>(troubles[rank].index);
-    const std::string where = communicator_.describe(static_cast<int>(rank));
-    if (troubles[rank].kind == Trouble::loss) {
-      return cat("the output of ", model_.units()[index]->name(), " on ", where);
+  const auto order = [](const Trouble& trouble) {
+    switch (trouble.kind) {
+      case Trouble::loss:
+        return std::pair(0, trouble.index);
+      case Trouble::gradient:
+        return std::pair(1, 0);
+      default:
+        return std::pair(2, 0);
     }
-    if (troubles[rank].kind == Trouble::gradient) {
-      return cat("the gradient of ", model_.parameters().specs()[index].name, " on ", where,
-                 ", before any reduction,");
-    }
+  };
+  const auto first = std::ranges::min_element(troubles, {}, order);
+  const auto index = static_cast<size_t>(first->index);
+  const std::string where =
+      mesh_.world().describe(static_cast<int>(first - troubles.begin()));
+  if (first->kind == Trouble::loss) {
+    return cat("the output of ", model_.units()[index]->name(), " on ", where);
   }
-  return {};
+  return cat("the gradient of ", model_.parameters().specs()[index].name, " on ", where,
+             ", before any reduction,");
 }
 
 Evaluation Replica::evaluate(std::span<const MicroBatch> own, int64_t passes) {
   share_buffers();
-  std::array<double, 3> sums{};
-  for (int64_t pass = 0; pass < passes; ++pass) {
-    if (pass >= std::ssize(own)) {
-      runner_.shadow_evaluate(hooks());
-      continue;
-    }
-    const MicroBatch& batch = own[static_cast<size_t>(pass)];
-    const PassResult done = runner_.evaluate(batch, hooks());
-    sums[0] += done.loss_sum;
-    sums[1] += static_cast<double>(done.correct);
-    sums[2] += static_cast<double>(batch.targets.size());
+  model_stage_.begin(own, 1, false, hooks());
+  executor_.run(plans_.evaluation(passes), model_stage_);
+  Sums sums = stage_sums();
+  if (placement_.has_loss()) {
+    for (const MicroBatch& batch : own) sums.targets += static_cast<double>(batch.targets.size());
   }
-  communicator_.all_reduce(std::span<double>(sums));
-  return {sums[0] / sums[2], sums[1] / sums[2], static_cast<int64_t>(sums[2])};
+  share(sums);
+  return {sums.loss / sums.targets, sums.correct / sums.targets,
+          static_cast<int64_t>(sums.targets)};
 }
 
 std::vector<std::span<float>> Replica::states() const {
@@ -191,19 +280,29 @@ void Replica::publish() {
   data_parallel_.publish_values();
 }
 
+std::vector<NamedBuffer> Replica::buffers() {
+  std::vector<NamedBuffer> buffers = model_.buffers();
+  std::erase_if(buffers, [&](const NamedBuffer& at) { return !placement_.has_unit(at.unit); });
+  return buffers;
+}
+
 void Replica::share_buffers() {
-  for (const NamedBuffer& buffer : model_.buffers()) communicator_.broadcast(buffer.values, 0);
+  for (const NamedBuffer& buffer : buffers()) group_.broadcast(buffer.values, 0);
 }
 
 void Replica::record(Trace& trace) {
   trace_ = &trace;
   tracing_.emplace(data_parallel_, model_, trace);
   data_parallel_.observe(record_collectives(trace));
+  if (!pipelined()) return;
+  polling_.emplace(inner_hooks(), executor_);
+  executor_.record(trace);
 }
 
 MemoryReport Replica::memory() const {
   MemoryReport report{.storage = storage_.bytes(),
-                      .activations = static_cast<int64_t>(runner_.activation_bytes())};
+                      .activations = static_cast<int64_t>(runner_.activation_bytes()),
+                      .boundaries = executor_.buffer_bytes()};
   for (const OwnedPiece& piece : storage_.owned()) {
     report.optimizer += piece.piece.count * static_cast<int64_t>(states_.size() * sizeof(float));
   }

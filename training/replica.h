@@ -1,12 +1,16 @@
-// One rank's share of a model in training: parameters, gradients and optimizer state by ZeRO stage,
-// and what a step does with them.
+// One rank's share of a model in training: a stage of its pipeline, of that stage parameters,
+// gradients and optimizer state by ZeRO stage, and what a step does with them.
 //
-//   micro-batches -> gradients -> summed over ranks -> scaled, clipped -> optimizer -> values
+//   micro-batches -> pipeline -> gradients -> summed over the stage's ranks -> scaled, clipped
+//                 -> optimizer -> values
 //
-// Every layout trains the same model: at the same number of ranks and the same micro-batches, in
-// deterministic mode, all stages, bucket sizes and ways of keeping activations give the same bits.
+// Every layout trains the same model: at the same number of data-parallel ranks and the same
+// micro-batches, in deterministic mode, all stages of ZeRO, all synchronous pipelines but Chimera,
+// bucket sizes and ways of keeping activations give the same bits. Without a pipeline it is one of
+// a single stage.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -20,13 +24,25 @@
 #include "training/optimizers/loss_scaler.h"
 #include "training/optimizers/optimizer.h"
 #include "training/parallel/data_parallel.h"
+#include "training/parallel/mesh.h"
 #include "training/parallel/storage.h"
+#include "training/pipeline/executor.h"
+#include "training/pipeline/model_stage.h"
+#include "training/pipeline/placement.h"
+#include "training/pipeline/plans.h"
 #include "training/runner.h"
 #include "training/tracing_hooks.h"
 
 namespace tutti::training {
 
+struct PipelineOptions {
+  std::string schedule = "1f1b";  // pipeline/schedules.h
+  int virtual_stages = 1;         // chunks a rank, where the schedule has them
+  std::vector<int> cut;           // the first unit of each chunk; empty: by estimated costs
+};
+
 struct ReplicaOptions {
+  PipelineOptions pipeline;  // over the mesh's pipeline axis
   StorageOptions storage;
   DataParallelOptions data_parallel;
   RunnerOptions runner;              // its type is the storage's
@@ -40,7 +56,8 @@ struct ReplicaOptions {
 
 // The micro-batches of one step.
 struct StepBatches {
-  std::span<const MicroBatch> own;  // this rank's, in ascending order of samples
+  // This data-parallel rank's, in ascending order of samples; the same on all of its stages.
+  std::span<const MicroBatch> own;
   int64_t passes = 1;               // the most that any rank has
   int64_t targets = 0;              // of all ranks together: the loss is their mean
 };
@@ -65,6 +82,7 @@ struct MemoryReport {
   StorageBytes storage;
   int64_t optimizer = 0;
   int64_t activations = 0;  // the most so far, temporaries included
+  int64_t boundaries = 0;   // what comes from other stages, and gradients that go to them
 };
 
 // Makes the hook for a layout, once the replica has one.
@@ -74,7 +92,7 @@ using HookFactory = std::function<std::unique_ptr<CommunicationHook>(const Layou
 class Replica {
  public:
   // Initial values are drawn. `model` outlives it.
-  Replica(Communicator communicator, Model& model, std::unique_ptr<Optimizer> optimizer,
+  Replica(Mesh mesh, Model& model, std::unique_ptr<Optimizer> optimizer,
           const ReplicaOptions& options, const HookFactory& hook = nullptr);
 
   // One step, counted from 1. Throws Error(invalid_argument) on every rank, naming step, rank and
@@ -89,20 +107,30 @@ class Replica {
   // makes them everybody's.
   std::span<float> values_of(const OwnedPiece& piece, size_t kind) const;
   const std::vector<OwnedPiece>& owned() const { return storage_.owned(); }
-  // Whether the ranks own different parts; else each owns everything.
-  bool sharded() const { return options_.storage.stage > 0; }
+  // Whether this rank's pieces are nobody else's, or it is the first that has them.
+  bool saves() const { return sharded() || leads_stage(); }
+  bool leads_stage() const { return group_rank_ == 0; }
   void finish_values();
   void publish();
-  // Rank 0's running statistics become everybody's: before they are saved or used.
+  // The running statistics of this rank's units. The first rank's become those of all ranks of the
+  // stage: before they are saved or used.
+  std::vector<NamedBuffer> buffers();
   void share_buffers();
   // Records what is done from now on. The trace outlives the replica.
   void record(Trace& trace);
   std::optional<LossScaler>& scaler() { return scaler_; }
 
   MemoryReport memory() const;
-  DataParallel& data_parallel() { return data_parallel_; }
-  ModelRunner& runner() { return runner_; }
-  Communicator& communicator() { return communicator_; }
+  // Time that this rank's own work stood still for others, and bytes that it has sent, since
+  // construction.
+  std::chrono::nanoseconds waited() const { return data_parallel_.waited() + executor_.waited(); }
+  double bytes_sent() const {
+    return data_parallel_.bytes_sent() + static_cast<double>(executor_.bytes_sent());
+  }
+  const pipeline::Placement& placement() const { return placement_; }
+  const pipeline::Executor& executor() const { return executor_; }
+  const ModelRunner& runner() const { return runner_; }
+  Communicator& world() { return mesh_.world(); }
 
  private:
   // What can go wrong on one rank; all ranks learn the first rank's.
@@ -112,24 +140,49 @@ class Replica {
     int32_t index = 0;  // of the unit, or the parameter
   };
 
+  // Summed over micro-batches; the same on all ranks of the mesh once they are shared.
+  struct Sums {
+    double loss = 0;
+    double correct = 0;
+    double targets = 0;
+    double troubled = 0;  // ranks
+  };
+
+  bool sharded() const { return options_.storage.stage > 0; }
+  bool pipelined() const { return mesh_.size(Axis::pipeline) > 1; }
+  int stage() const { return mesh_.place(Axis::pipeline); }
+  void run_gradients(const StepBatches& batches, double loss_scale);
+  void join_tied_gradients();
+  Sums stage_sums() const;
+  void share(Sums& sums);
   std::string describe(const std::vector<Trouble>& troubles) const;
   std::vector<Trouble> gather(const Trouble& own);
   bool update(StepResult& result, int64_t step, double learning_rate);
   std::vector<std::span<float>> states() const;
-  UnitHooks& hooks() { return tracing_ ? static_cast<UnitHooks&>(*tracing_) : data_parallel_; }
+  UnitHooks& hooks() { return polling_ ? static_cast<UnitHooks&>(*polling_) : inner_hooks(); }
+  UnitHooks& inner_hooks() {
+    return tracing_ ? static_cast<UnitHooks&>(*tracing_) : data_parallel_;
+  }
 
-  Communicator communicator_;
+  Mesh mesh_;
   Model& model_;
   ReplicaOptions options_;
+  pipeline::Plans plans_;
+  pipeline::Placement placement_;
+  Communicator group_;  // ranks with the same units: they sum gradients, and share what is sharded
+  int group_rank_ = 0;
   std::unique_ptr<Optimizer> optimizer_;
   std::vector<std::string> state_names_;
   ParameterStorage storage_;
   DataParallel data_parallel_;
   ModelRunner runner_;
+  pipeline::Executor executor_;
+  pipeline::ModelStage model_stage_;
   std::vector<Memory<float>> states_;
   std::optional<LossScaler> scaler_;
   Trace* trace_ = nullptr;
-  std::optional<TracingHooks> tracing_;  // around data_parallel_
+  std::optional<TracingHooks> tracing_;              // around data_parallel_
+  std::optional<pipeline::PollingHooks> polling_;  // around both
 };
 
 }  // namespace tutti::training

@@ -6,105 +6,203 @@
 #include "training/kernels/elementwise.h"
 
 namespace tutti::training {
+namespace {
 
-Pass ModelRunner::make_pass(const MicroBatch& batch, bool training) {
-  arena_.release(0);
-  Pass pass{.arena = arena_};
+// Puts `tensor` where the arena stood at `mark`, and forgets everything else from there on.
+Tensor move_down(ConstTensor tensor, Arena& arena, size_t mark) {
+  arena.release(mark);
+  const Tensor kept = arena.take(tensor.dtype, tensor.rows, tensor.cols);
+  if (!tensor.empty()) std::memmove(kept.data, tensor.data, tensor.bytes());
+  return kept;
+}
+
+}  // namespace
+
+ModelRunner::Slot& ModelRunner::slot(int index) {
+  const auto at = static_cast<size_t>(index);
+  while (slots_.size() <= at) slots_.emplace_back();
+  return slots_[at];
+}
+
+Pass& ModelRunner::start(Slot& slot, const Part& part, const MicroBatch& batch, ConstTensor input,
+                         bool training) {
+  slot.arena.release(0);
+  slot.units = part.units;
+  slot.input = input;
+  slot.outputs.assign(static_cast<size_t>(part.units.end - part.units.begin), {});
+  slot.pass.emplace(Pass{.arena = slot.arena});
+  Pass& pass = *slot.pass;
   pass.batch = &batch;
   pass.dtype = options_.dtype;
+  pass.slot = part.slot;
   pass.seed = options_.seed;
   pass.training = training;
   return pass;
 }
 
-Tensor ModelRunner::move_down(ConstTensor tensor, size_t mark) {
-  arena_.release(mark);
-  const Tensor kept = arena_.take(tensor.dtype, tensor.rows, tensor.cols);
-  if (!tensor.empty()) std::memmove(kept.data, tensor.data, tensor.bytes());
-  return kept;
-}
-
-void ModelRunner::forward_for_training(Pass& pass, UnitHooks& hooks) {
-  marks_.resize(model_.units().size());
-  outputs_.resize(model_.units().size());
-  ConstTensor input;
-  for (int index = 0; index < unit_count(); ++index) {
-    const auto at = static_cast<size_t>(index);
-    marks_[at] = arena_.mark();
-    hooks.before_forward(index);
-    outputs_[at] = unit(index).forward(pass, input);
-    hooks.after_forward(index);
-    if (is_checkpointed(index)) outputs_[at] = move_down(outputs_[at], marks_[at]);
-    input = outputs_[at];
-  }
-}
-
-void ModelRunner::backward(Pass& pass, UnitHooks& hooks) {
-  Tensor gradient;
-  for (int index = unit_count() - 1; index >= 0; --index) {
-    const auto at = static_cast<size_t>(index);
-    hooks.before_backward(index);
-    if (is_checkpointed(index)) {
-      pass.recomputing = true;
-      unit(index).forward(pass, index == 0 ? ConstTensor{} : ConstTensor(outputs_[at - 1]));
-      pass.recomputing = false;
-    }
-    gradient = unit(index).backward(pass, gradient);
-    hooks.after_backward(index);
-    gradient = move_down(gradient, marks_[at]);
-  }
-}
-
-PassResult ModelRunner::train(const MicroBatch& batch, double loss_scale, UnitHooks& hooks) {
-  Pass pass = make_pass(batch, true);
+Tensor ModelRunner::forward(const Part& part, const MicroBatch& batch, ConstTensor input,
+                            double loss_scale, UnitHooks& hooks) {
+  Slot& slot = this->slot(part.slot);
+  Pass& pass = start(slot, part, batch, input, true);
   pass.loss_scale = loss_scale;
-  forward_for_training(pass, hooks);
-  PassResult result{pass.loss_sum, pass.correct, std::nullopt};
-  if (!std::isfinite(pass.loss_sum)) {
-    int broken = 0;  // without an earlier one it is the last unit, whose loss it is
-    while (broken + 1 < unit_count() && all_finite(outputs_[static_cast<size_t>(broken)])) ++broken;
-    result.broken_unit = broken;
+  Tensor output;
+  for (int index = part.units.begin; index < part.units.end; ++index) {
+    const size_t mark = slot.arena.mark();
+    hooks.before_forward(index);
+    output = unit(index).forward(pass, input);
+    hooks.after_forward(index);
+    if (is_checkpointed(index)) output = move_down(output, slot.arena, mark);
+    slot.outputs[static_cast<size_t>(index - part.units.begin)] = output;
+    input = output;
   }
-  backward(pass, hooks);
+  return output;
+}
+
+PassResult ModelRunner::result(int index) {
+  const Slot& slot = this->slot(index);
+  PassResult result{slot.pass->loss_sum, slot.pass->correct, std::nullopt};
+  const bool has_loss = slot.units.end == unit_count();
+  if (has_loss ? std::isfinite(result.loss_sum) : all_finite(slot.outputs.back())) return result;
+  // Without an earlier one it is the last unit, whose loss it is.
+  size_t broken = 0;
+  while (broken + 1 < slot.outputs.size() && all_finite(slot.outputs[broken])) ++broken;
+  result.broken_unit = slot.units.begin + static_cast<int>(broken);
   return result;
 }
 
-void ModelRunner::shadow_evaluate(UnitHooks& hooks) const {
-  for (int index = 0; index < unit_count(); ++index) {
-    hooks.before_forward(index);
-    hooks.after_forward(index);
+Tensor ModelRunner::backward_unit(Slot& slot, Pass& pass, int index, ConstTensor gradient,
+                                  UnitHooks& hooks) {
+  hooks.before_backward(index);
+  if (is_checkpointed(index)) {
+    const int first = slot.units.begin;
+    const ConstTensor input = index == first
+                                  ? slot.input
+                                  : slot.outputs[static_cast<size_t>(index - first) - 1];
+    pass.recomputing = true;
+    unit(index).forward(pass, input);
+    pass.recomputing = false;
   }
+  const Tensor input_gradient = unit(index).backward(pass, gradient);
+  hooks.after_backward(index);
+  return input_gradient;
 }
 
-void ModelRunner::shadow_train(UnitHooks& hooks) const {
-  shadow_evaluate(hooks);
-  for (int index = unit_count() - 1; index >= 0; --index) {
-    hooks.before_backward(index);
-    hooks.after_backward(index);
+Tensor ModelRunner::backward(int index, ConstTensor output_gradient, UnitHooks& hooks) {
+  Slot& slot = this->slot(index);
+  Pass pass{.arena = scratch_};
+  pass.batch = slot.pass->batch;
+  pass.dtype = options_.dtype;
+  pass.slot = index;
+  pass.seed = options_.seed;
+  pass.loss_scale = slot.pass->loss_scale;
+  scratch_.release(0);
+  ConstTensor gradient = output_gradient;
+  Tensor input_gradient;
+  for (int at = slot.units.end - 1; at >= slot.units.begin; --at) {
+    input_gradient = backward_unit(slot, pass, at, gradient, hooks);
+    hooks.after_weights(at);
+    gradient = input_gradient = move_down(input_gradient, scratch_, 0);
   }
+  return input_gradient;
 }
 
-// Without backward, nothing but the last output need be kept.
-Tensor ModelRunner::forward_only(Pass& pass, UnitHooks& hooks) {
+Tensor ModelRunner::backward_input(int index, ConstTensor output_gradient, UnitHooks& hooks) {
+  Slot& slot = this->slot(index);
+  Pass& pass = *slot.pass;
+  pass.split = true;
+  slot.work_ends.assign(slot.outputs.size(), 0);
+  ConstTensor gradient = output_gradient;
+  Tensor input_gradient;
+  for (int at = slot.units.end - 1; at >= slot.units.begin; --at) {
+    gradient = input_gradient = backward_unit(slot, pass, at, gradient, hooks);
+    slot.work_ends[static_cast<size_t>(at - slot.units.begin)] = pass.weight_work.size();
+  }
+  return input_gradient;
+}
+
+void ModelRunner::backward_weight(int index, UnitHooks& hooks) {
+  Slot& slot = this->slot(index);
+  size_t next = 0;
+  for (int at = slot.units.end - 1; at >= slot.units.begin; --at) {
+    hooks.before_weights(at);
+    const size_t end = slot.work_ends[static_cast<size_t>(at - slot.units.begin)];
+    for (; next < end; ++next) slot.pass->weight_work[next]();
+    hooks.after_weights(at);
+  }
+  slot.pass->weight_work.clear();
+}
+
+Tensor ModelRunner::forward_only(const Part& part, const MicroBatch& batch, ConstTensor input,
+                                 UnitHooks& hooks) {
+  Slot& slot = this->slot(part.slot);
+  Pass& pass = start(slot, part, batch, input, false);
   Tensor values;
-  for (int index = 0; index < unit_count(); ++index) {
+  for (int index = part.units.begin; index < part.units.end; ++index) {
     hooks.before_forward(index);
-    const Tensor output = unit(index).forward(pass, values);
+    const Tensor output = unit(index).forward(pass, input);
     hooks.after_forward(index);
-    values = move_down(output, 0);
+    input = values = move_down(output, slot.arena, 0);
   }
+  slot.outputs.back() = values;
   return values;
 }
 
+PassResult ModelRunner::train(const MicroBatch& batch, double loss_scale, UnitHooks& hooks) {
+  forward({.units = all()}, batch, {}, loss_scale, hooks);
+  const PassResult found = result(0);
+  backward(0, {}, hooks);
+  return found;
+}
+
 PassResult ModelRunner::evaluate(const MicroBatch& batch, UnitHooks& hooks) {
-  Pass pass = make_pass(batch, false);
-  forward_only(pass, hooks);
+  forward_only({.units = all()}, batch, {}, hooks);
+  const Pass& pass = *slot(0).pass;
   return {pass.loss_sum, pass.correct, std::nullopt};
 }
 
 Tensor ModelRunner::predict(const MicroBatch& batch, UnitHooks& hooks) {
-  Pass pass = make_pass(batch, false);
-  return forward_only(pass, hooks);
+  return forward_only({.units = all()}, batch, {}, hooks);
+}
+
+std::vector<size_t> ModelRunner::slot_bytes() const {
+  std::vector<size_t> bytes;
+  for (const Slot& slot : slots_) bytes.push_back(slot.arena.high_water());
+  return bytes;
+}
+
+size_t ModelRunner::activation_bytes() const {
+  size_t bytes = scratch_.high_water();
+  for (const Slot& slot : slots_) bytes += slot.arena.high_water();
+  return bytes;
+}
+
+void shadow_forward(UnitRange units, UnitHooks& hooks) {
+  for (int index = units.begin; index < units.end; ++index) {
+    hooks.before_forward(index);
+    hooks.after_forward(index);
+  }
+}
+
+void shadow_backward(UnitRange units, UnitHooks& hooks) {
+  for (int index = units.end - 1; index >= units.begin; --index) {
+    hooks.before_backward(index);
+    hooks.after_backward(index);
+    hooks.after_weights(index);
+  }
+}
+
+void shadow_backward_input(UnitRange units, UnitHooks& hooks) {
+  for (int index = units.end - 1; index >= units.begin; --index) {
+    hooks.before_backward(index);
+    hooks.after_backward(index);
+  }
+}
+
+void shadow_backward_weight(UnitRange units, UnitHooks& hooks) {
+  for (int index = units.end - 1; index >= units.begin; --index) {
+    hooks.before_weights(index);
+    hooks.after_weights(index);
+  }
 }
 
 }  // namespace tutti::training

@@ -1,13 +1,16 @@
-// Runs micro-batches through a model's units, forward and backward, with or without keeping every
-// unit's activations.
+// Runs micro-batches through a model's units, or through a part of them (a stage of a pipeline),
+// forward and backward, with or without keeping every unit's activations.
 //
-//   forward   unit 0 ... unit n-1     outputs stay in the arena (checkpointed: outputs only)
+//   forward   unit 0 ... unit n-1     outputs stay in the slot's arena (checkpointed: outputs only)
 //   backward  unit n-1 ... unit 0     (checkpointed: each unit's forward once more)
+//
+// Several micro-batches may be under way, each in a slot of its own.
 //
 // Activation checkpointing: Chen et al.: Training deep nets with sublinear memory cost, 2016.
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <vector>
 
@@ -16,14 +19,17 @@
 namespace tutti::training {
 
 // What happens around a unit's calls: whoever keeps parameters elsewhere brings them and takes them
-// away (ZeRO-3), whoever sums gradients over ranks learns that a unit's are complete.
+// away (ZeRO-3), whoever sums gradients over ranks learns that a micro-batch's are added.
 class UnitHooks {
  public:
   virtual ~UnitHooks() = default;
   virtual void before_forward(int unit) {}
   virtual void after_forward(int unit) {}
   virtual void before_backward(int unit) {}
-  virtual void after_backward(int unit) {}
+  virtual void after_backward(int unit) {}  // its parameters' values are not needed any more
+  // Put-off backward_weight; without it, after_weights() alone follows after_backward().
+  virtual void before_weights(int unit) {}
+  virtual void after_weights(int unit) {}
 };
 
 struct RunnerOptions {
@@ -32,10 +38,17 @@ struct RunnerOptions {
   uint64_t seed = 0;              // of dropout
 };
 
+// Units [begin, end).
+struct UnitRange {
+  int begin = 0;
+  int end = 0;
+  bool operator==(const UnitRange&) const = default;
+};
+
 struct PassResult {
   double loss_sum = 0;  // in nats, over the micro-batch's targets
   int64_t correct = 0;  // targets that had the largest logit
-  // The first unit with a NaN or an infinity in its output, if the loss is not finite.
+  // The first of these units with a NaN or an infinity in its output.
   std::optional<int> broken_unit;
 };
 
@@ -44,40 +57,77 @@ class ModelRunner {
   // The model outlives the runner.
   ModelRunner(Model& model, const RunnerOptions& options) : model_(model), options_(options) {}
 
+  // --- the whole model, one micro-batch at a time ---
+
   // Adds loss_scale * d(sum of losses)/dParameter to the gradients. With a loss that is not finite,
   // backward runs all the same: its gradients tell the other ranks.
   PassResult train(const MicroBatch& batch, double loss_scale, UnitHooks& hooks);
-  // The hooks alone, in the order of train() or evaluate(): for a rank that has no micro-batch left
-  // while others have, and must take part in their communication.
-  void shadow_train(UnitHooks& hooks) const;
-  void shadow_evaluate(UnitHooks& hooks) const;
   PassResult evaluate(const MicroBatch& batch, UnitHooks& hooks);
   // Logits of every position, valid until the next call.
   Tensor predict(const MicroBatch& batch, UnitHooks& hooks);
 
+  // --- a part of the model ---
+  // A slot's micro-batch goes forward, then backward (at once, or in two parts), then the slot is
+  // free. The micro-batch and the input outlive that.
+
+  struct Part {
+    UnitRange units;
+    int slot = 0;
+  };
+  // The output of the last unit, valid until backward. The first unit ignores `input`.
+  Tensor forward(const Part& part, const MicroBatch& batch, ConstTensor input, double loss_scale,
+                 UnitHooks& hooks);
+  // What forward found; a part without the last unit has no loss.
+  PassResult result(int slot);
+  // The gradient of the input, valid until the next backward; empty for the model's first unit.
+  Tensor backward(int slot, ConstTensor output_gradient, UnitHooks& hooks);
+  // The same in two parts. The output's gradient outlives the second one, and what backward_input()
+  // returns is valid until then.
+  Tensor backward_input(int slot, ConstTensor output_gradient, UnitHooks& hooks);
+  void backward_weight(int slot, UnitHooks& hooks);
+  // Keeps nothing; the output is valid until the next call with this slot.
+  Tensor forward_only(const Part& part, const MicroBatch& batch, ConstTensor input,
+                      UnitHooks& hooks);
+
   // The most bytes that activations and temporaries took.
-  size_t activation_bytes() const { return arena_.high_water(); }
+  size_t activation_bytes() const;
+  // Of these, the most that each slot took between forward and backward.
+  std::vector<size_t> slot_bytes() const;
 
  private:
-  Pass make_pass(const MicroBatch& batch, bool training);
-  void forward_for_training(Pass& pass, UnitHooks& hooks);
-  void backward(Pass& pass, UnitHooks& hooks);
-  Tensor forward_only(Pass& pass, UnitHooks& hooks);
-  // Puts `tensor` where the arena stood at `mark`, and forgets everything else from there on.
-  Tensor move_down(ConstTensor tensor, size_t mark);
+  // One micro-batch under way. Its address stays: put-off work refers to the pass.
+  struct Slot {
+    Arena arena;
+    std::optional<Pass> pass;
+    UnitRange units;
+    std::vector<Tensor> outputs;     // by unit of the part
+    std::vector<size_t> work_ends;   // by unit of the part: of its put-off work
+    ConstTensor input;
+  };
 
+  Slot& slot(int index);
+  Pass& start(Slot& slot, const Part& part, const MicroBatch& batch, ConstTensor input,
+              bool training);
+  Tensor backward_unit(Slot& slot, Pass& pass, int index, ConstTensor gradient, UnitHooks& hooks);
+  UnitRange all() const { return {0, unit_count()}; }
   int unit_count() const { return static_cast<int>(model_.units().size()); }
   Unit& unit(int index) { return *model_.units()[static_cast<size_t>(index)]; }
-  bool is_checkpointed(int index) const {
+  bool is_checkpointed(int index) {
     return options_.checkpoint_units && index + 1 < unit_count() &&
-           !model_.units()[static_cast<size_t>(index)]->backward_needs_nothing();
+           !unit(index).backward_needs_nothing();
   }
 
   Model& model_;
   RunnerOptions options_;
-  Arena arena_;
-  std::vector<size_t> marks_;    // where each unit's memory begins
-  std::vector<Tensor> outputs_;  // by unit
+  Arena scratch_;  // of backwards that are done at once
+  std::deque<Slot> slots_;
 };
+
+// The hooks alone, in the order of ModelRunner's calls: for a rank that has no micro-batch left
+// while others have, and must take part in their communication.
+void shadow_forward(UnitRange units, UnitHooks& hooks);
+void shadow_backward(UnitRange units, UnitHooks& hooks);        // of both parts at once
+void shadow_backward_input(UnitRange units, UnitHooks& hooks);
+void shadow_backward_weight(UnitRange units, UnitHooks& hooks);
 
 }  // namespace tutti::training

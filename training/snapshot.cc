@@ -51,11 +51,6 @@ Group group_of(Communicator& communicator) {
               }};
 }
 
-// With plain data parallelism every rank has everything: the first one saves it.
-bool saves(const Replica& replica, Communicator& communicator) {
-  return replica.sharded() || communicator.rank() == 0;
-}
-
 const TensorInfo& stored(const TensorSource& source, const std::string& name,
                          const std::vector<int64_t>& shape) {
   const TensorInfo* info = source.find(name);
@@ -89,20 +84,20 @@ void load_buffers(Model& model, const TensorSource& source) {
 
 void save_snapshot(Replica& replica, Model& model, const std::string& directory, int64_t step,
                    nlohmann::json state, int keep) {
-  Communicator& communicator = replica.communicator();
   std::vector<TensorPiece> pieces;
-  if (saves(replica, communicator)) {
+  if (replica.saves()) {
     const std::vector<std::string> kinds = replica.kinds();
     for (size_t kind = 0; kind < kinds.size(); ++kind) {
       for (const OwnedPiece& piece : replica.owned()) {
+        if (piece.copy) continue;
         pieces.push_back({kinds[kind] + "." + piece.spec->name, piece.spec->shape,
                           piece.piece.first, as_row(replica.values_of(piece, kind))});
       }
     }
   }
   replica.share_buffers();
-  if (communicator.rank() == 0) {
-    for (const NamedBuffer& buffer : model.buffers()) {
+  if (replica.leads_stage()) {
+    for (const NamedBuffer& buffer : replica.buffers()) {
       pieces.push_back(
           {kBufferPrefix + buffer.name, {std::ssize(buffer.values)}, 0, as_row(buffer.values)});
     }
@@ -119,7 +114,7 @@ void save_snapshot(Replica& replica, Model& model, const std::string& directory,
                    .model = model.description(),
                    .state = std::move(state),
                    .keep = keep},
-                  pieces, group_of(communicator));
+                  pieces, group_of(replica.world()));
 }
 
 nlohmann::json load_snapshot(Replica& replica, Model& model, const std::string& directory) {

@@ -11,6 +11,7 @@ TracingHooks::TracingHooks(UnitHooks& inner, const Model& model, Trace& trace)
   for (const std::unique_ptr<Unit>& unit : model.units()) {
     forward_names_.push_back(unit->name() + " forward");
     backward_names_.push_back(unit->name() + " backward");
+    weights_names_.push_back(unit->name() + " weights");
   }
 }
 
@@ -32,6 +33,18 @@ void TracingHooks::before_backward(int unit) {
 void TracingHooks::after_backward(int unit) {
   record(backward_names_[static_cast<size_t>(unit)]);
   inner_.after_backward(unit);
+}
+
+void TracingHooks::before_weights(int unit) {
+  inner_.before_weights(unit);
+  in_weights_ = true;
+  start_ = Clock::now();
+}
+
+void TracingHooks::after_weights(int unit) {
+  if (in_weights_) record(weights_names_[static_cast<size_t>(unit)]);
+  in_weights_ = false;
+  inner_.after_weights(unit);
 }
 
 void TracingHooks::record(const std::string& name) {

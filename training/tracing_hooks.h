@@ -11,7 +11,7 @@
 namespace tutti::training {
 
 // Passes everything on to `inner`, and records each unit's computing: "h.3 forward", "h.3
-// backward". What `inner` does before and after, waiting for parameters say, is not counted.
+// backward", and "h.3 weights" where backward_weight was put off. What `inner` does before and after, waiting for parameters say, is not counted.
 class TracingHooks : public UnitHooks {
  public:
   // All three outlive it.
@@ -21,6 +21,8 @@ class TracingHooks : public UnitHooks {
   void after_forward(int unit) override;
   void before_backward(int unit) override;
   void after_backward(int unit) override;
+  void before_weights(int unit) override;
+  void after_weights(int unit) override;
 
  private:
   void record(const std::string& name);
@@ -29,6 +31,8 @@ class TracingHooks : public UnitHooks {
   Trace& trace_;
   std::vector<std::string> forward_names_;
   std::vector<std::string> backward_names_;
+  std::vector<std::string> weights_names_;
+  bool in_weights_ = false;
   TraceEvent::Time start_;
 };
 

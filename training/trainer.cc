@@ -80,6 +80,8 @@ uint64_t fingerprint(const Model& model, const std::vector<const DataSet*>& data
   print.add(options.validate_every, options.validation_samples, options.checkpoint,
             options.checkpoint_every, options.resume, options.initial);
   print.add(options.trace.empty(), replica.runner.checkpoint_units, storage.whole_gradients);
+  print.add(replica.pipeline.schedule, replica.pipeline.virtual_stages);
+  for (const int first : replica.pipeline.cut) print.add(first);
   return print.value();
 }
 
@@ -121,7 +123,7 @@ std::unique_ptr<CommunicationHook> make_hook(const TrainOptions& options, Model&
 // One run, on one rank.
 class Run {
  public:
-  Run(Communicator communicator, Model& model, const std::vector<const DataSet*>& data,
+  Run(const Mesh& mesh, Model& model, const std::vector<const DataSet*>& data,
       const TrainOptions& options)
       : model_(model),
         options_(options),
@@ -129,11 +131,11 @@ class Run {
                      .micro_batch = options.micro_batch,
                      .samples = options.samples,
                      .seed = options.seed,
-                     .rank = communicator.rank(),
-                     .ranks = communicator.size(),
+                     .rank = mesh.place(Axis::data),
+                     .ranks = mesh.size(Axis::data),
                      .workers = options.workers,
                      .weights = options.data_weights}),
-        replica_(communicator, model, make_optimizer(options), options.replica,
+        replica_(mesh, model, make_optimizer(options), options.replica,
                  [&](const Layout& layout) { return make_hook(options, model, layout); }) {
     if (!options.trace.empty()) replica_.record(trace_);
     options_.schedule.total_steps = static_cast<int64_t>(feed_.steps());
@@ -220,14 +222,13 @@ TrainResult Run::train(const std::function<void(const StepReport&)>& on_step) {
   const uint64_t first = start();
   result.resumed_at = first;
   const auto steps = feed_.steps_from(first);
-  DataParallel& parallel = replica_.data_parallel();
-  auto waited_before = parallel.waited();
+  auto waited_before = replica_.waited();
   const Clock::time_point start = Clock::now();
   std::chrono::nanoseconds aside{0};  // validation and checkpoints
   uint64_t samples = 0;
   StepReport report{.steps = feed_.steps()};
   for (uint64_t step = first + 1; const std::optional<StepFeed> feed = steps->next(); ++step) {
-    const double bytes_before = parallel.bytes_sent();
+    const double bytes_before = replica_.bytes_sent();
     report.step = step;
     report.learning_rate = options_.schedule.at(static_cast<int64_t>(step));
     const std::vector<MicroBatch> own = views(*feed);
@@ -237,23 +238,23 @@ TrainResult Run::train(const std::function<void(const StepReport&)>& on_step) {
          .targets = static_cast<int64_t>(feed->samples) * model_.targets_per_sample()},
         static_cast<int64_t>(step), report.learning_rate);
     samples += feed->samples;
-    report.bytes_sent = parallel.bytes_sent() - bytes_before;
+    report.bytes_sent = replica_.bytes_sent() - bytes_before;
     report.memory = replica_.memory();
     measure(report, start + aside, samples);
-    report.waiting_share = seconds(parallel.waited() - waited_before) / seconds(report.elapsed);
+    report.waiting_share = seconds(replica_.waited() - waited_before) / seconds(report.elapsed);
     const Clock::time_point before = Clock::now();
-    const auto waited = parallel.waited();
+    const auto waited = replica_.waited();
     report.validation.reset();
     if (due(options_.validate_every, step)) report.validation = validate();
     on_step(report);
     if (due(options_.checkpoint_every, step)) save(step);
     aside += Clock::now() - before;
-    waited_before += parallel.waited() - waited;
+    waited_before += replica_.waited() - waited;
   }
   result.samples_per_second = report.samples_per_second;
   result.waiting_share = report.waiting_share;
   if (report.step > first) save(feed_.steps());
-  if (!options_.trace.empty()) write_trace(replica_.communicator(), trace_, options_.trace);
+  if (!options_.trace.empty()) write_trace(replica_.world(), trace_, options_.trace);
   result.validation = validate();
   result.memory = replica_.memory();
   return result;
@@ -280,11 +281,12 @@ std::unique_ptr<Optimizer> make_optimizer(const TrainOptions& options) {
   throw Error(ErrorCode::internal, "unknown optimizer");
 }
 
-TrainResult train(Communicator communicator, Model& model, const std::vector<const DataSet*>& data,
+TrainResult train(const Mesh& mesh, Model& model, const std::vector<const DataSet*>& data,
                   const TrainOptions& options,
                   const std::function<void(const StepReport&)>& on_step) {
-  check_same_everywhere(communicator, fingerprint(model, data, options));
-  return Run(communicator, model, data, options).train(on_step);
+  Communicator world = mesh.world();
+  check_same_everywhere(world, fingerprint(model, data, options));
+  return Run(mesh, model, data, options).train(on_step);
 }
 
 }  // namespace tutti::training

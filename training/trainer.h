@@ -20,7 +20,7 @@ enum class OptimizerKind { adamw, sgd, lamb, lars };
 enum class Compression { none, bf16, f16, powersgd };
 
 struct TrainOptions {
-  // The run: steps of `batch` samples over all ranks, in micro-batches.
+  // The run: steps of `batch` samples over all data-parallel ranks, in micro-batches.
   uint64_t samples = 0;
   uint64_t batch = 32;
   uint64_t micro_batch = 8;
@@ -75,7 +75,7 @@ struct TrainResult {
 // Collective: every rank calls it with the same data and options. Losses are the same on every
 // rank, bit for bit. `on_step` is called after each step, on every rank. Throws Error(mismatch) on
 // all ranks when their data, model or options differ, and what Replica and checkpoints throw.
-TrainResult train(Communicator communicator, Model& model, const std::vector<const DataSet*>& data,
+TrainResult train(const Mesh& mesh, Model& model, const std::vector<const DataSet*>& data,
                   const TrainOptions& options,
                   const std::function<void(const StepReport&)>& on_step);
 

@@ -9,6 +9,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/svg.h"
 #include "base/text.h"
 
 namespace tutti {
@@ -20,6 +21,9 @@ constexpr double kRight = 60;
 constexpr double kMark = 7;  // radius
 constexpr const char* kInk = "#222222";
 constexpr const char* kPale = "#bbbbbb";
+
+using svg::escaped;
+using svg::fixed;
 
 // Numbers for the parts of the data: chunks of one size class hold the same part, except in
 // all_to_all.
@@ -38,47 +42,9 @@ int64_t chunks_in(const RangeList& ranges) {
   return count;
 }
 
-std::string escaped(std::string_view text) {
-  std::string result;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        result += "&amp;";
-        break;
-      case '<':
-        result += "&lt;";
-        break;
-      case '>':
-        result += "&gt;";
-        break;
-      case '"':
-        result += "&quot;";
-        break;
-      default:
-        // Control characters are no XML.
-        result += static_cast<unsigned char>(c) < ' ' ? ' ' : c;
-    }
-  }
-  return result;
-}
-
-std::string fixed(double value) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "%.1f", value);
-  return text;
-}
-
 // Hues all round, dark enough to be read on white.
 std::string colour(int32_t part, int32_t all) {
-  const double hue = 12.0 * (part % all) / all;
-  const auto channel = [&](double shift) {
-    const double k = std::fmod(hue + shift, 12.0);
-    const double level = 0.42 - 0.34 * std::max(-1.0, std::min({k - 3.0, 9.0 - k, 1.0}));
-    return static_cast<int>(std::lround(255 * level));
-  };
-  char text[8];
-  std::snprintf(text, sizeof(text), "#%02x%02x%02x", channel(0), channel(8), channel(4));
-  return text;
+  return svg::hsl(static_cast<double>(part % all) / all, 0.81, 0.42);
 }
 
 class Drawing {
@@ -108,11 +74,7 @@ class Drawing {
     body_ << labels_.str() << marks_.str() << sums_.str();  // above all lines
     const double width = std::max(930.0, x(static_cast<int32_t>(plans_.size()) - 1) + kRight);
     const double height = time_to_y(timing_.rounds) + 44;
-    return cat("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n",
-               "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"", fixed(width), "\" height=\"",
-               fixed(height), "\" viewBox=\"0 0 ", fixed(width), ' ', fixed(height),
-               "\" font-family=\"sans-serif\">\n<title>", escaped(title), "</title>\n",
-               "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n", body_.str(), "</svg>\n");
+    return svg::document(title, width, height, body_.str());
   }
 
  private:
@@ -133,24 +95,11 @@ class Drawing {
 
   void text(double x, double y, int size, const char* anchor, std::string_view colour,
             std::string_view words, bool bold = false) {
-    write_text(body_, x, y, size, anchor, colour, words, bold);
+    svg::text(body_, x, y, size, anchor, colour, words, bold);
   }
-  static void write_text(std::ostream& out, double x, double y, int size, const char* anchor,
-                         std::string_view colour, std::string_view words, bool bold) {
-    out << "<text x=\"" << fixed(x) << "\" y=\"" << fixed(y) << "\" font-size=\"" << size
-        << "\" text-anchor=\"" << anchor << "\" fill=\"" << colour << '"'
-        << (bold ? " font-weight=\"bold\"" : "") << '>' << escaped(words) << "</text>\n";
-  }
-
   void line(double x1, double y1, double x2, double y2, std::string_view colour, double width,
             bool dashed = false) {
-    write_line(body_, x1, y1, x2, y2, colour, width, dashed);
-  }
-  static void write_line(std::ostream& out, double x1, double y1, double x2, double y2,
-                         std::string_view colour, double width, bool dashed) {
-    out << "<line x1=\"" << fixed(x1) << "\" y1=\"" << fixed(y1) << "\" x2=\"" << fixed(x2)
-        << "\" y2=\"" << fixed(y2) << "\" stroke=\"" << colour << "\" stroke-width=\""
-        << fixed(width) << '"' << (dashed ? " stroke-dasharray=\"5 4\"" : "") << "/>\n";
+    svg::line(body_, x1, y1, x2, y2, colour, width, dashed);
   }
 
   void arrow(double x1, double y1, double x2, double y2, std::string_view colour, double width,
@@ -183,8 +132,8 @@ class Drawing {
     }
     out << " fill=\"" << fill << "\" stroke=\"" << colour << "\" stroke-width=\"1.5\"/>\n";
     if (!reduces) return;
-    write_line(out, x - 4, y, x + 4, y, "white", 1.8, false);
-    write_line(out, x, y - 4, x, y + 4, "white", 1.8, false);
+    svg::line(out, x - 4, y, x + 4, y, "white", 1.8);
+    svg::line(out, x, y - 4, x, y + 4, "white", 1.8);
   }
 
   // ---- the picture
@@ -267,7 +216,7 @@ class Drawing {
       labels_ << "<rect x=\"" << fixed(x - half) << "\" y=\"" << fixed(y - 7) << "\" width=\""
               << fixed(2 * half)
               << "\" height=\"14\" rx=\"3\" fill=\"white\" fill-opacity=\"0.85\"/>\n";
-      write_text(labels_, x, y + 4, 11, "middle", paint, words, true);
+      svg::text(labels_, x, y + 4, 11, "middle", paint, words, true);
       return;
     }
   }

@@ -60,9 +60,9 @@ TEST_P(Costs, FollowTheFormulas) {
   run_ranks(ranks, [&](const Job& job) {
     TinyRank rank(job, run);
     Measured& own = measured[static_cast<size_t>(job.rank)];
-    const double before = rank.replica.data_parallel().bytes_sent();
+    const double before = rank.replica.bytes_sent();
     rank.step();
-    own = {rank.replica.memory(), rank.replica.data_parallel().bytes_sent() - before};
+    own = {rank.replica.memory(), rank.replica.bytes_sent() - before};
   });
   const Formula expected = formula(stage, ranks);
   for (const Measured& rank : measured) {

@@ -114,7 +114,7 @@ struct OneNumberRank {
   // Each rank has one sample.
   StepResult step(int64_t number = 1) {
     const MicroBatch batch{.samples = 1};
-    return replica.step({.own = {&batch, 1}, .targets = replica.communicator().size()}, number, 1);
+    return replica.step({.own = {&batch, 1}, .targets = replica.world().size()}, number, 1);
   }
   float value() const { return replica.values_of(replica.owned().at(0), 0)[0]; }
 

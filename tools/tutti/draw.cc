@@ -1,8 +1,6 @@
 // tutti draw: shows an algorithm: as a picture, as JSON, or as a list of steps.
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
-#include <fstream>
 #include <iterator>
 #include <memory>
 #include <string>
@@ -65,17 +63,6 @@ const Algorithm& selected(const Options& options) {
   throw Error(ErrorCode::invalid_argument,
               cat("there is no algorithm named \"", options.algorithm, '"'),
               {.remedy = cat("name an XML file, or one of ", list)});
-}
-
-void write_file(const std::string& path, const std::string& text) {
-  errno = 0;
-  std::ofstream file(path, std::ios::binary);
-  file << text;
-  file.close();
-  if (!file) {
-    throw system_error(cat("cannot write ", path), errno,
-                       {.remedy = "name a file in a directory you may write"});
-  }
 }
 
 std::string facts(const Algorithm& algorithm, const Shape& shape, const Figures& figures) {

@@ -30,4 +30,15 @@ std::string read_file(const std::string& path) {
   return text.str();
 }
 
+void write_file(const std::string& path, const std::string& text) {
+  errno = 0;
+  std::ofstream file(path, std::ios::binary);
+  file << text;
+  file.close();
+  if (!file) {
+    throw system_error(cat("cannot write ", path), errno,
+                       {.remedy = "name a file in a directory you may write"});
+  }
+}
+
 }  // namespace tutti::tool

@@ -52,6 +52,7 @@ int run_tool(int argc, char** argv) {
   add_explain(app, chosen);
   add_tune(app, chosen);
   add_draw(app, chosen);
+  add_pipeline(app, chosen);
   add_tokenize(app, chosen);
   add_partition(app, chosen);
   add_train(app, chosen);

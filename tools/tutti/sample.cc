@@ -37,7 +37,7 @@ class LoadedModel {
           memory_.take(DType::f32, rows, rows == 0 ? 0 : spec.count() / rows);
       checkpoint_.read("model." + spec.name, 0,
                        training::tensor_at(value.data, DType::f32, 1, value.size()));
-      table.at(index).value = value;
+      table.set_value(index, value);
     }
   }
 

@@ -1,4 +1,4 @@
-// tutti train: trains a language model, data-parallel.
+// tutti train: trains a model on many ranks: data-parallel, in pipelines, or both.
 #include <sched.h>
 #include <unistd.h>
 
@@ -95,10 +95,11 @@ void train_as_rank(TrainCommand& options, const LoadedData& data) {
                  .remedy = "leave --ranks out, or start as many ranks"});
   }
   settle(options, world.size(), data.examples());
-  training::RankStatistics statistics(world);
+  training::Mesh mesh(world, options.mesh);
+  training::RankStatistics statistics(mesh.along(training::Axis::data));
   const std::unique_ptr<training::Model> model = make_model(options, &statistics);
   if (world.rank() != 0) {
-    training::train(world, *model, data.views(), options.training, [](const StepReport&) {});
+    training::train(mesh, *model, data.views(), options.training, [](const StepReport&) {});
     return;
   }
   std::ofstream json = open_for_writing(options.json, "--json");
@@ -109,7 +110,7 @@ void train_as_rank(TrainCommand& options, const LoadedData& data) {
   Progress progress(unit, units, training::measured_peak(options.training.replica.storage.dtype),
                     world.size(), options.on_terminal || is_terminal());
   const TrainResult result =
-      training::train(world, *model, data.views(), options.training, [&](const StepReport& report) {
+      training::train(mesh, *model, data.views(), options.training, [&](const StepReport& report) {
         write_line(json, options.json, json_of(report, units));
         progress.show(report);
         curves.training.emplace_back(report.step, report.result.loss);
@@ -146,7 +147,8 @@ void check_outputs(const TrainCommand& options) {
 int train(TrainCommand options) {
   // What is wrong for every rank is said once, before there are any.
   const LoadedData data = load_data(options);
-  const int ranks = options.ranks != 0 ? options.ranks : useful_ranks(options, data);
+  const int wanted = wanted_ranks(options);
+  const int ranks = wanted != 0 ? wanted : useful_ranks(options, data);
   make_model(options);
   if (!is_launched()) {
     TrainCommand tried = options;
@@ -166,7 +168,7 @@ int train(TrainCommand options) {
 void add_train(CLI::App& app, Action& chosen) {
   const auto options = std::make_shared<TrainCommand>();
   CLI::App* command =
-      app.add_subcommand("train", "Train a language model or an image classifier, data-parallel");
+      app.add_subcommand("train", "Train a language model or an image classifier on many ranks");
   add_train_options(*command, *options);
   command->add_flag(kOnTerminal, options->on_terminal)->group("");  // not in --help
   command->footer(
@@ -174,8 +176,9 @@ void add_train(CLI::App& app, Action& chosen) {
       "  tutti train --data TEXT --ranks 2 --json losses.jsonl\n"
       "  tutti train --data TEXT --model gpt2 --layers 6 --heads 6 --width 384 --context 256 \\\n"
       "    --ranks 2 --zero 2 --precision bf16 --checkpoint DIR\n"
+      "  tutti train --data TEXT --model gpt2 --dp 2 --pp 2 --schedule zb-h1 --micro-batches 8\n"
       "The losses do not depend on --ranks, but for rounding; with TUTTI_DETERMINISTIC=1 not on\n"
-      "--zero, --bucket-mb or --recompute either, not by a bit.");
+      "--zero, --pp, --schedule, --bucket-mb or --recompute either, not by a bit.");
   command->callback([options, &chosen] { chosen = [options] { return train(*options); }; });
 }
 

@@ -35,8 +35,8 @@ void add_run(CLI::App& command, TrainCommand& options) {
                      "samples per step over all ranks (default: 1536; gpt2: 32; resnet: 128)");
   command.add_option("--micro-batch", options.micro_batch,
                      "samples of one forward and backward pass (default: 32; gpt2: 8; resnet: 64)");
-  command.add_option("--accumulate", options.accumulate,
-                     "instead of --batch: micro-batches of each rank in a step");
+  command.add_option("--micro-batches,--accumulate", options.micro_batches,
+                     "instead of --batch: micro-batches of each data-parallel rank in a step");
   command.add_option("--seed", training.seed, "of initial values, samples and dropout")
       ->capture_default_str();
   command.add_option("--workers", training.workers, "threads of each rank that read data ahead")
@@ -51,7 +51,8 @@ void add_optimizer(CLI::App& command, TrainCommand& options) {
   command.add_option("--lr", options.learning_rate,
                      "peak learning rate (default: adamw 0.006, gpt2 0.001, resnet 0.003; sgd 0.3, "
                      "gpt2 and resnet 0.1; lamb 0.01; lars 1)");
-  one_of(command.add_option("--schedule", options.schedule, "of the learning rate after warm-up"),
+  one_of(command.add_option("--lr-schedule", options.rate_schedule,
+                            "of the learning rate after warm-up: cosine, linear or constant"),
          {"cosine", "linear", "constant"});
   command.add_option("--warmup", training.schedule.warmup_steps, "steps of linear warm-up")
       ->capture_default_str();
@@ -69,7 +70,7 @@ void add_optimizer(CLI::App& command, TrainCommand& options) {
   for (CLI::Option* option : command.get_options()) {
     const std::string name = option->get_name();
     for (const char* own :
-         {"--optimizer", "--lr", "--schedule", "--warmup", "--weight-decay", "--momentum",
+         {"--optimizer", "--lr", "--lr-schedule", "--warmup", "--weight-decay", "--momentum",
           "--beta1", "--beta2", "--clip", "--rate-scaling", "--base-batch"}) {
       if (name == own) option->group(kGroup);
     }
@@ -79,6 +80,32 @@ void add_optimizer(CLI::App& command, TrainCommand& options) {
 void add_layout(CLI::App& command, TrainCommand& options) {
   constexpr auto kGroup = kLayoutGroup;
   training::ReplicaOptions& replica = options.training.replica;
+  command
+      .add_option("--dp", options.mesh.data,
+                  "data-parallel ranks (default: as many as --ranks and --pp leave)")
+      ->check(CLI::Range(1, 65536).description(""))
+      ->group(kGroup);
+  command.add_option("--pp", options.mesh.pipeline, "stages of a pipeline, each on a rank")
+      ->check(CLI::Range(1, 65536).description(""))
+      ->capture_default_str()
+      ->group(kGroup);
+  command
+      .add_option("--schedule", replica.pipeline.schedule,
+                  "of the pipeline: see `tutti pipeline --list`")
+      ->type_name("NAME")
+      ->capture_default_str()
+      ->group(kGroup);
+  command
+      .add_option("--virtual", replica.pipeline.virtual_stages,
+                  "chunks of the model on each rank (interleaved)")
+      ->check(CLI::Range(1, 1024).description(""))
+      ->capture_default_str()
+      ->group(kGroup);
+  command
+      .add_option("--cut", replica.pipeline.cut,
+                  "the first unit of each chunk: 0,3,5 (default: balanced by the units' costs)")
+      ->delimiter(',')
+      ->group(kGroup);
   command
       .add_option("--zero", replica.storage.stage,
                   "ZeRO stage: 0 keeps everything on every rank; 1 cuts optimizer state into "

@@ -11,6 +11,7 @@
 #include "training/data/data_set.h"
 #include "training/model.h"
 #include "training/models/resnet.h"
+#include "training/parallel/mesh.h"
 #include "training/trainer.h"
 
 namespace tutti::tool {
@@ -41,12 +42,13 @@ struct TrainCommand {
   std::vector<std::string> data;
   std::string validation;
   int ranks = 0;  // 0: one per allowed core, or as many as the launcher started
+  training::MeshShape mesh;
   ModelOptions model;
   std::optional<int64_t> steps;
   std::optional<double> epochs;
   std::optional<int64_t> batch;
   std::optional<int64_t> micro_batch;
-  std::optional<int64_t> accumulate;
+  std::optional<int64_t> micro_batches;
   std::optional<int64_t> validation_samples;
   std::string precision = "f32";
   std::string loss_scale = "dynamic";
@@ -54,7 +56,7 @@ struct TrainCommand {
   std::optional<double> learning_rate;
   std::optional<double> weight_decay;
   std::optional<double> clip;
-  std::string schedule = "cosine";
+  std::string rate_schedule = "cosine";
   std::string rate_scaling = "none";
   std::optional<int64_t> base_batch;
   std::string recompute = "none";

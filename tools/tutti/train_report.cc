@@ -21,7 +21,8 @@ std::string fixed(double value, int digits) {
 
 int64_t total(const MemoryReport& memory) {
   return memory.storage.parameters + memory.storage.gradients + memory.storage.masters +
-         memory.storage.padding + memory.storage.gathered + memory.optimizer + memory.activations;
+         memory.storage.padding + memory.storage.gathered + memory.optimizer + memory.activations +
+         memory.boundaries;
 }
 
 std::string with_suffix(double value, const std::array<const char*, 4>& suffixes) {
@@ -91,7 +92,8 @@ nlohmann::ordered_json json_of(const MemoryReport& memory) {
   return {{"parameters", memory.storage.parameters}, {"gradients", memory.storage.gradients},
           {"masters", memory.storage.masters},       {"optimizer", memory.optimizer},
           {"padding", memory.storage.padding},       {"gathered", memory.storage.gathered},
-          {"activations", memory.activations}};
+          {"activations", memory.activations},
+          {"boundaries", memory.boundaries}};
 }
 
 void print_memory(const MemoryReport& memory) {
@@ -106,6 +108,7 @@ void print_memory(const MemoryReport& memory) {
   part("gathered buckets", memory.storage.gathered);
   part("padding", memory.storage.padding);
   part("activations", memory.activations);
+  part("stage boundaries", memory.boundaries);
   std::printf("\n");
 }
 

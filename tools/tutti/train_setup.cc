@@ -11,6 +11,10 @@
 #include "training/data/image_set.h"
 #include "training/models/gpt.h"
 #include "training/models/mlp_model.h"
+#include "training/parallel/mesh.h"
+#include "training/pipeline/partition.h"
+#include "training/pipeline/placement.h"
+#include "training/pipeline/plans.h"
 
 namespace tutti::tool {
 namespace {
@@ -94,9 +98,10 @@ void settle_run(TrainCommand& options, int ranks, uint64_t examples) {
   training::TrainOptions& training = options.training;
   const bool gpt = is_gpt(options.model);
   const bool resnet = is_resnet(options.model);
-  if (options.batch && options.accumulate) {
-    throw Error(ErrorCode::invalid_argument, "both --batch and --accumulate were given",
-                {.remedy = "give one: a step has ranks x accumulate x micro-batch samples"});
+  if (options.batch && options.micro_batches) {
+    throw Error(ErrorCode::invalid_argument, "both --batch and --micro-batches were given",
+                {.remedy = "give one: a step has data-parallel ranks x micro-batches x micro-batch "
+                           "samples"});
   }
   if (options.epochs && options.steps) {
     throw Error(ErrorCode::invalid_argument, "both --steps and --epochs were given",
@@ -110,9 +115,9 @@ void settle_run(TrainCommand& options, int ranks, uint64_t examples) {
   training.micro_batch =
       positive("micro-batch", options.micro_batch.value_or(default_micro_batch(options.model)));
   training.batch = positive("global batch", options.batch.value_or(gpt ? 32 : resnet ? 128 : 1536));
-  if (options.accumulate) {
+  if (options.micro_batches) {
     training.batch = static_cast<uint64_t>(ranks) * training.micro_batch *
-                     positive("number of micro-batches to accumulate", *options.accumulate);
+                     positive("number of micro-batches", *options.micro_batches);
   }
   training.samples = positive("number of steps", options.steps.value_or(200)) * training.batch;
   if (options.epochs) {
@@ -136,6 +141,27 @@ void settle_run(TrainCommand& options, int ranks, uint64_t examples) {
             training.samples, " samples in steps of ", training.batch, " on ", ranks,
             " ranks are not cut evenly into micro-batches of ", training.micro_batch),
         {.remedy = "give --steps, and a --batch that is a multiple of ranks x micro-batch"});
+  }
+}
+
+// What is wrong with the pipeline is said before there are ranks.
+void settle_pipeline(const TrainCommand& options) {
+  const training::PipelineOptions& pipeline = options.training.replica.pipeline;
+  if (pipeline.schedule == "cosine" || pipeline.schedule == "linear" ||
+      pipeline.schedule == "constant") {
+    throw Error(ErrorCode::invalid_argument,
+                cat("there is no pipeline schedule ", pipeline.schedule),
+                {.where = "--schedule",
+                 .cause = "it is a schedule of the learning rate",
+                 .remedy = cat("give --lr-schedule ", pipeline.schedule)});
+  }
+  training::pipeline::Plans plans(pipeline.schedule, options.mesh.pipeline,
+                                  pipeline.virtual_stages);
+  const std::unique_ptr<training::Model> model = make_model(options);
+  if (pipeline.cut.empty()) {
+    training::pipeline::balanced_cut(training::pipeline::estimated_costs(*model), plans.chunks());
+  } else {
+    make_placement(plans.training(1), *model, pipeline.cut, 0);
   }
 }
 }  // namespace
@@ -252,17 +278,26 @@ uint64_t LoadedData::examples() const {
   return sum;
 }
 
+int wanted_ranks(const TrainCommand& options) {
+  if (options.ranks != 0) return options.ranks;
+  if (options.mesh.data == 0 && options.mesh.pipeline == 1) return 0;
+  return std::max(1, options.mesh.data) * options.mesh.pipeline;
+}
+
 void settle(TrainCommand& options, int ranks, uint64_t examples) {
   training::TrainOptions& training = options.training;
   training::ReplicaOptions& replica = training.replica;
-  settle_run(options, ranks, examples);
+  const int data_ranks =
+      training::mesh_sizes(options.mesh, ranks)[static_cast<size_t>(training::Axis::data)];
+  settle_run(options, data_ranks, examples);
+  settle_pipeline(options);
   settle_precision(options);
   training.optimizer = named<OptimizerKind>(options.optimizer, {{"adamw", OptimizerKind::adamw},
                                                                 {"sgd", OptimizerKind::sgd},
                                                                 {"lamb", OptimizerKind::lamb},
                                                                 {"lars", OptimizerKind::lars}});
   training.schedule.decay = named<Decay>(
-      options.schedule,
+      options.rate_schedule,
       {{"cosine", Decay::cosine}, {"linear", Decay::linear}, {"constant", Decay::constant}});
   const auto scaling = named<BatchScaling>(options.rate_scaling, {{"none", BatchScaling::none},
                                                                   {"linear", BatchScaling::linear},
@@ -302,7 +337,7 @@ void settle(TrainCommand& options, int ranks, uint64_t examples) {
   replica.storage.first_bucket_elements =
       std::max<int64_t>(1, std::min<int64_t>(1 << 16, replica.storage.bucket_elements));
   const uint64_t micro_batches = (training.batch + training.micro_batch - 1) / training.micro_batch;
-  replica.storage.whole_gradients = micro_batches > static_cast<uint64_t>(ranks);
+  replica.storage.whole_gradients = micro_batches > static_cast<uint64_t>(data_ranks);
   if (training.resume && !training.initial.empty()) {
     throw Error(ErrorCode::invalid_argument, "both --resume and --initial were given",
                 {.remedy = "give one: where the parameters come from"});

@@ -232,10 +232,8 @@ class HeadUnit : public Unit {
       : shape_{config.context, config.vocabulary},
         norm_(table, "ln_f", config.width, config.norm),
         output_(tied != nullptr
-                    ? Linear(tied, config.width, config.vocabulary)
-                    : Linear(table, "lm_head", config.width, config.vocabulary, {.bias = false})) {
-    if (tied != nullptr) table.share(tied);
-  }
+                    ? Linear(table.share(tied), config.width, config.vocabulary)
+                    : Linear(table, "lm_head", config.width, config.vocabulary, {.bias = false})) {}
 
   std::string name() const override { return "head"; }
   OutputShape output_shape() const override { return shape_; }

@@ -8,7 +8,9 @@ namespace tutti::training {
 
 double gradient_norm(std::span<const OwnedPiece> pieces, NormReducer& reducer) {
   ExactSum sum;
-  for (const OwnedPiece& owned : pieces) add_squares(owned.gradient, sum);
+  for (const OwnedPiece& owned : pieces) {
+    if (!owned.copy) add_squares(owned.gradient, sum);
+  }
   sum_over_owners({&sum, 1}, reducer);
   return std::sqrt(sum.value());
 }

@@ -31,7 +31,7 @@ void Lamb::update(std::span<const OwnedPiece> pieces, States states, const StepO
   read_blocks(pieces, states, [&](const UpdateBlock& block) {
     loops.moments(block.gradients.data(), block.states[0], block.states[1], block.size(), factors);
     if (!decays(*block.owned.spec, options_.decay_on)) return;
-    norms.add(block.owned.piece.parameter, block.values, direction(block));
+    norms.add(block.owned, block.values, direction(block));
   });
   norms.reduce(reducer);
 

@@ -21,7 +21,7 @@ void Lars::update(std::span<const OwnedPiece> pieces, States states, const StepO
   LayerNorms norms(options.parameters, pieces);
   read_blocks(pieces, states, [&](const UpdateBlock& block) {
     if (!decays(*block.owned.spec, options_.decay_on)) return;
-    norms.add(block.owned.piece.parameter, block.values, block.gradients);
+    norms.add(block.owned, block.values, block.gradients);
   });
   norms.reduce(reducer);
 

@@ -24,9 +24,11 @@ class LayerNorms {
     norms_.resize(index(parameters));
   }
   // A part of a parameter that starts at an aligned block, and the same part of the other.
-  void add(int parameter, std::span<const float> values, std::span<const float> others) {
-    add_squares(values, sums_[index(parameter)]);
-    add_squares(others, sums_[index(parameter) + 1]);
+  void add(const OwnedPiece& owned, std::span<const float> values, std::span<const float> others) {
+    if (owned.copy) return;
+    const size_t at = index(owned.piece.parameter);
+    add_squares(values, sums_[at]);
+    add_squares(others, sums_[at + 1]);
   }
   // A collective call. The norms are 0 before it, and after it where nothing was added.
   void reduce(NormReducer& reducer) {

@@ -29,6 +29,8 @@ struct OwnedPiece {
   // 1 x count: f16, bf16 or f32. The model's copy, written after the update. Empty where `master`
   // is what the model reads.
   Tensor value;
+  // Another pipeline stage has the same piece, and counts it in norms: a tied embedding.
+  bool copy = false;
 };
 
 struct StepOptions {

@@ -34,8 +34,8 @@ DataParallel::DataParallel(Communicator communicator, Model& model, ParameterSto
       hook_(std::move(hook)),
       unit_buckets_(model.units().size()),
       buckets_(storage.layout().buckets.size()),
-      uses_(static_cast<size_t>(model.parameters().size())),
-      reached_(uses_.size()) {
+      expected_(static_cast<size_t>(model.parameters().size())),
+      reached_(expected_.size()) {
   if (hook_ != nullptr && storage.options().stage != 0) {
     throw Error(ErrorCode::invalid_argument,
                 cat("gradients cannot be compressed in ZeRO stage ", storage.options().stage),
@@ -44,8 +44,8 @@ DataParallel::DataParallel(Communicator communicator, Model& model, ParameterSto
   for (size_t unit = 0; unit < unit_buckets_.size(); ++unit) {
     std::vector<int>& buckets = unit_buckets_[unit];
     for (const int parameter : model.parameters().used_by(static_cast<int>(unit))) {
-      ++uses_[static_cast<size_t>(parameter)];
-      buckets.push_back(storage.layout().slots[static_cast<size_t>(parameter)].bucket);
+      const Slot& slot = storage.layout().slots[static_cast<size_t>(parameter)];
+      if (slot.parameter == parameter) buckets.push_back(slot.bucket);
     }
     std::ranges::sort(buckets);
     buckets.erase(std::unique(buckets.begin(), buckets.end()), buckets.end());
@@ -159,23 +159,42 @@ void DataParallel::after_forward(int unit) {
 // --- gradients ---
 
 void DataParallel::begin_step(int64_t passes) {
-  passes_left_ = passes;
+  begin_step(std::vector<int64_t>(unit_buckets_.size(), passes));
+}
+
+void DataParallel::begin_step(const std::vector<int64_t>& passes) {
   next_launch_ = 0;
   broken_.reset();
+  keep_shared_uses_apart(passes);
   storage_.zero_whole_gradients();
-  for (BucketState& bucket : buckets_) {
-    bucket.ready = bucket.reduced = false;
+  std::ranges::fill(reached_, 0);
+  std::ranges::fill(expected_, 0);
+  for (size_t unit = 0; unit < passes.size(); ++unit) {
+    for (const int parameter : model_.parameters().used_by(static_cast<int>(unit))) {
+      expected_[static_cast<size_t>(parameter)] += passes[unit];
+    }
+  }
+  for (const int parameter : options_.joined) ++expected_[static_cast<size_t>(parameter)];
+  for (int bucket = 0; bucket < bucket_count(); ++bucket) {
+    state(bucket).ready = state(bucket).reduced = false;
+    state(bucket).contributions = 0;
+    for (const int parameter : storage_.layout().buckets[static_cast<size_t>(bucket)].parameters) {
+      state(bucket).contributions += expected_[static_cast<size_t>(parameter)];
+    }
   }
 }
 
-void DataParallel::begin_pass() {
-  --passes_left_;
-  std::ranges::fill(reached_, 0);
-  for (int bucket = 0; bucket < bucket_count(); ++bucket) {
-    state(bucket).contributions = 0;
-    for (const int parameter : storage_.layout().buckets[static_cast<size_t>(bucket)].parameters) {
-      state(bucket).contributions += uses_[static_cast<size_t>(parameter)];
-    }
+// Two units on this rank that use one parameter add up their micro-batches' gradients separately,
+// as they do on two stages of a pipeline: the bits are the same. With one micro-batch there is
+// nothing to keep apart.
+void DataParallel::keep_shared_uses_apart(const std::vector<int64_t>& passes) {
+  const std::deque<SharedUse>& uses = model_.parameters().shared_uses();
+  for (size_t use = 0; use < uses.size(); ++use) {
+    const ParameterSpec& spec =
+        model_.parameters().specs()[static_cast<size_t>(uses[use].parameter)];
+    const int64_t here = passes[static_cast<size_t>(uses[use].unit)];
+    const int64_t first = passes[static_cast<size_t>(spec.unit)];
+    storage_.keep_apart(use, here > 0 && first > 0 && std::max(here, first) > 1);
   }
 }
 
@@ -202,15 +221,27 @@ void DataParallel::acquire_gradients(int unit) {
 
 void DataParallel::after_backward(int unit) {
   let_go(unit, unit - 1);
-  for (const int parameter : model_.parameters().used_by(unit)) {
-    const int bucket = storage_.layout().slots[static_cast<size_t>(parameter)].bucket;
-    ++reached_[static_cast<size_t>(parameter)];
-    if (--state(bucket).contributions > 0 || passes_left_ > 0) continue;
-    check_finite(bucket);
-    state(bucket).ready = true;
-  }
+}
+
+void DataParallel::after_weights(int unit) {
+  for (const int parameter : model_.parameters().used_by(unit)) contribute(parameter);
   launch_ready();
   poll();
+}
+
+void DataParallel::join(int parameter) {
+  contribute(parameter);
+  launch_ready();
+  poll();
+}
+
+void DataParallel::contribute(int parameter) {
+  const auto at = static_cast<size_t>(parameter);
+  if (++reached_[at] == expected_[at]) storage_.add_shared_uses(parameter);
+  const int bucket = storage_.layout().slots[at].bucket;
+  if (--state(bucket).contributions > 0) return;
+  check_finite(bucket);
+  state(bucket).ready = true;
 }
 
 void DataParallel::check_finite(int bucket) {
@@ -285,6 +316,11 @@ void DataParallel::finish_gradients() {
       }
       state(bucket).ready = true;
     }
+    for (size_t parameter = 0; parameter < reached_.size(); ++parameter) {
+      if (reached_[parameter] != expected_[parameter]) {
+        storage_.add_shared_uses(static_cast<int>(parameter));
+      }
+    }
     launch_ready();
   }
   for (int bucket = 0; bucket < bucket_count(); ++bucket) try_finish_reduction(bucket, true);
@@ -293,7 +329,7 @@ void DataParallel::finish_gradients() {
 std::string DataParallel::unused_parameters() const {
   std::string names;
   for (size_t parameter = 0; parameter < reached_.size(); ++parameter) {
-    if (reached_[parameter] == uses_[parameter]) continue;
+    if (reached_[parameter] == expected_[parameter]) continue;
     if (!names.empty()) names += ", ";
     names += model_.parameters().specs()[parameter].name;
   }

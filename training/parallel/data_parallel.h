@@ -50,6 +50,8 @@ struct DataParallelOptions {
   // A parameter that no unit's backward reached is an error that names it; or, if allowed, its
   // gradient is zero.
   bool allow_unused = false;
+  // Parameters that another pipeline stage uses too: complete only when join() was called.
+  std::vector<int> joined;
 };
 
 // A NaN or an infinity in this rank's own gradients, before any reduction.
@@ -77,9 +79,12 @@ class DataParallel : public UnitHooks {
   // Returns when no gather is under way: owned values may be written from then on.
   void finish_values();
   // Before the first of `passes` forward and backward passes, the same number on each rank (some of
-  // them shadows, runner.h). Buckets are summed during the last one.
+  // them shadows, runner.h). A bucket is summed when all backwards of its units are done.
   void begin_step(int64_t passes);
-  void begin_pass();
+  // By unit: 0 for those that lie on other stages of a pipeline.
+  void begin_step(const std::vector<int64_t>& passes);
+  // The gradient of a parameter of options.joined has got the other stage's part.
+  void join(int parameter);
   // Returns when the gradients of owned pieces are summed over all ranks. Throws
   // Error(invalid_argument) naming parameters that no backward reached.
   void finish_gradients();
@@ -88,6 +93,7 @@ class DataParallel : public UnitHooks {
   void after_forward(int unit) override;
   void before_backward(int unit) override;
   void after_backward(int unit) override;
+  void after_weights(int unit) override;
 
   const std::optional<BrokenGradient>& broken_gradient() const { return broken_; }
 
@@ -111,7 +117,7 @@ class DataParallel : public UnitHooks {
     ValueState values = ValueState::present;
     Work gather;
     Time gather_started;
-    int64_t contributions = 0;  // to its gradients, that are still to come in this pass
+    int64_t contributions = 0;  // to its gradients, that are still to come in this step
     bool ready = false;         // its gradients are complete on this rank
     bool reduced = false;
     Work reduction;
@@ -132,6 +138,8 @@ class DataParallel : public UnitHooks {
   void let_go(int unit, int next);
 
   void acquire_gradients(int unit);
+  void contribute(int parameter);
+  void keep_shared_uses_apart(const std::vector<int64_t>& passes);
   void check_finite(int bucket);
   void launch_ready();
   void launch(int bucket);
@@ -150,9 +158,8 @@ class DataParallel : public UnitHooks {
   std::unique_ptr<CommunicationHook> hook_;
   std::vector<std::vector<int>> unit_buckets_;
   std::vector<BucketState> buckets_;
-  std::vector<int> uses_;     // by parameter: units that use it
-  std::vector<int> reached_;  // by parameter: those whose backward has run in this pass
-  int64_t passes_left_ = 0;
+  std::vector<int64_t> expected_;  // by parameter: contributions to its gradient in this step
+  std::vector<int64_t> reached_;   // by parameter: those that have been made
   int next_launch_ = 0;
   std::optional<BrokenGradient> broken_;
   std::chrono::nanoseconds waited_{0};

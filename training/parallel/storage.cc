@@ -29,7 +29,8 @@ Layout layout_for(const Communicator& communicator, const ParameterTable& table,
   return make_layout(table.specs(), {.ranks = options.stage == 0 ? 1 : communicator.size(),
                                      .bucket_elements = options.bucket_elements,
                                      .first_bucket_elements = options.first_bucket_elements,
-                                     .bucket_per_unit = options.stage == 3});
+                                     .bucket_per_unit = options.stage == 3,
+                                     .parameters = options.parameters});
 }
 
 Tensor row(std::byte* data, DType dtype, int64_t count) { return tensor_at(data, dtype, 1, count); }
@@ -39,18 +40,6 @@ Tensor part(Tensor whole, int64_t first, int64_t count) {
 }
 
 }  // namespace
-
-std::byte* BucketPool::acquire(size_t bytes) {
-  std::vector<std::byte*>& free = free_[bytes];
-  if (free.empty()) {
-    all_.push_back(communicator_.allocate<std::byte>(bytes));
-    free.push_back(all_.back().get());
-    bytes_ += static_cast<int64_t>(bytes);
-  }
-  std::byte* buffer = free.back();
-  free.pop_back();
-  return buffer;
-}
 
 ParameterStorage::ParameterStorage(Communicator communicator, ParameterTable& table,
                                    const StorageOptions& options)
@@ -66,8 +55,8 @@ ParameterStorage::ParameterStorage(Communicator communicator, ParameterTable& ta
     masters_ = communicator_.allocate<float>(static_cast<size_t>(layout_.owned_size()));
   }
   for (int b = 0; b < static_cast<int>(layout_.buckets.size()); ++b) {
-    show(b, values(b), &Parameter::value);
-    show(b, gradients(b), &Parameter::gradient);
+    show_values(b);
+    show_gradients(b);
   }
   make_owned();
 }
@@ -90,14 +79,55 @@ void ParameterStorage::place(std::vector<Place>& places, Memory<std::byte>& memo
   }
 }
 
-void ParameterStorage::show(int bucket, Tensor whole, Tensor Parameter::*view) {
+// Where a parameter lies in its whole bucket; nowhere, if that is not there.
+Tensor ParameterStorage::shown(int parameter, Tensor bucket) const {
+  if (bucket.data == nullptr) return {};
+  const Slot& slot = layout_.slots[at(parameter)];
+  const int64_t rows = std::max<int64_t>(1, table_.specs()[at(parameter)].rows());
+  return tensor_at(bucket.at(0, slot.offset), bucket.dtype, rows, slot.count / rows);
+}
+
+void ParameterStorage::show_values(int bucket) {
   for (const int parameter : layout_.buckets[at(bucket)].parameters) {
-    Tensor& shown = table_.at(parameter).*view;
-    shown = {};
-    if (whole.data == nullptr) continue;
-    const Slot& slot = layout_.slots[at(parameter)];
-    const int64_t rows = std::max<int64_t>(1, table_.specs()[at(parameter)].rows());
-    shown = tensor_at(whole.at(0, slot.offset), whole.dtype, rows, slot.count / rows);
+    table_.set_value(parameter, shown(parameter, values(bucket)));
+  }
+}
+
+void ParameterStorage::show_gradients(int bucket) {
+  for (const int parameter : layout_.buckets[at(bucket)].parameters) {
+    const Tensor gradient = shown(parameter, gradients(bucket));
+    table_.set_gradient(parameter, gradient);
+    for (size_t use = 0; use < apart_.size(); ++use) {
+      SharedUse& shared = table_.shared_uses()[use];
+      if (shared.parameter != parameter || !apart_[use].used || gradient.empty()) continue;
+      shared.view.gradient =
+          tensor_at(apart_[use].memory.get(), gradient.dtype, gradient.rows, gradient.cols);
+    }
+  }
+}
+
+int64_t ParameterStorage::shared_count(size_t shared_use) const {
+  return table_.specs()[at(table_.shared_uses()[shared_use].parameter)].count();
+}
+
+void ParameterStorage::keep_apart(size_t shared_use, bool apart) {
+  apart_.resize(std::max(apart_.size(), shared_use + 1));
+  Apart& use = apart_[shared_use];
+  if (use.used == apart) return;
+  use.used = apart;
+  const int parameter = table_.shared_uses()[shared_use].parameter;
+  if (use.memory == nullptr) {
+    use.memory = communicator_.allocate<std::byte>(
+        static_cast<size_t>(shared_count(shared_use)) * size_of(options_.dtype));
+  }
+  show_gradients(layout_.slots[at(parameter)].bucket);
+}
+
+void ParameterStorage::add_shared_uses(int parameter) {
+  const Tensor sum = table_.at(parameter).gradient;
+  for (size_t use = 0; use < apart_.size(); ++use) {
+    const SharedUse& shared = table_.shared_uses()[use];
+    if (shared.parameter == parameter && apart_[use].used) add(sum, shared.view.gradient, sum);
   }
 }
 
@@ -109,29 +139,34 @@ Tensor ParameterStorage::from_pool(int bucket) {
 
 void ParameterStorage::acquire_values(int bucket) {
   values_[at(bucket)].whole = from_pool(bucket);
-  show(bucket, values(bucket), &Parameter::value);
+  show_values(bucket);
 }
 
 void ParameterStorage::release_values(int bucket) {
   pool_.release(values(bucket).data, values(bucket).bytes());
   values_[at(bucket)].whole = {};
-  show(bucket, values(bucket), &Parameter::value);
+  show_values(bucket);
 }
 
 void ParameterStorage::acquire_gradients(int bucket) {
   const Tensor whole = from_pool(bucket);
   std::memset(whole.data, 0, whole.bytes());
   gradients_[at(bucket)].whole = whole;
-  show(bucket, gradients(bucket), &Parameter::gradient);
+  show_gradients(bucket);
 }
 
 void ParameterStorage::release_gradients(int bucket) {
   pool_.release(gradients(bucket).data, gradients(bucket).bytes());
   gradients_[at(bucket)].whole = {};
-  show(bucket, gradients(bucket), &Parameter::gradient);
+  show_gradients(bucket);
 }
 
 void ParameterStorage::zero_whole_gradients() {
+  for (size_t use = 0; use < apart_.size(); ++use) {
+    if (!apart_[use].used) continue;
+    std::memset(apart_[use].memory.get(), 0,
+                static_cast<size_t>(shared_count(use)) * size_of(options_.dtype));
+  }
   if (!whole_gradients()) return;
   std::memset(gradient_memory_.get(), 0,
               static_cast<size_t>(layout_.size) * size_of(options_.dtype));
@@ -149,7 +184,8 @@ void ParameterStorage::make_owned() {
                       .spec = &table_.specs()[at(piece.parameter)],
                       .master = {master, static_cast<size_t>(piece.count)},
                       .gradient = gradient,
-                      .value = own_masters ? Tensor{} : value});
+                      .value = own_masters ? Tensor{} : value,
+                      .copy = std::ranges::count(options_.copies, piece.parameter) > 0});
   }
 }
 
@@ -169,6 +205,9 @@ StorageBytes ParameterStorage::bytes() const {
                   (whole_gradients() ? whole_gap : owned_gap) +
                   (masters_ == nullptr ? 0 : (layout_.owned_size() - owned) * 4);
   bytes.gathered = pool_.bytes();
+  for (size_t use = 0; use < apart_.size(); ++use) {
+    if (apart_[use].memory != nullptr) bytes.gradients += element * shared_count(use);
+  }
   return bytes;
 }
 

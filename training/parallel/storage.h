@@ -10,8 +10,7 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
-#include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,6 +18,7 @@
 #include "collectives/communicator.h"
 #include "training/layout.h"
 #include "training/optimizers/optimizer.h"
+#include "training/parallel/buffer_pool.h"
 
 namespace tutti::training {
 
@@ -30,6 +30,10 @@ struct StorageOptions {
   bool whole_gradients = false;
   int64_t bucket_elements = 1 << 20;
   int64_t first_bucket_elements = 1 << 16;
+  // A pipeline stage's parameters, ascending; none: all. Of these, the ones that another stage has
+  // too, and counts in norms and checkpoints.
+  std::optional<std::vector<int>> parameters;
+  std::vector<int> copies;
 };
 
 // Bytes on this rank. `padding` is the part of the others that no parameter uses; `gathered` is the
@@ -40,21 +44,6 @@ struct StorageBytes {
   int64_t masters = 0;
   int64_t padding = 0;
   int64_t gathered = 0;
-};
-
-// Whole buckets that come and go; of each size as many buffers as were ever in use at once.
-class BucketPool {
- public:
-  explicit BucketPool(Communicator communicator) : communicator_(std::move(communicator)) {}
-  std::byte* acquire(size_t bytes);
-  void release(std::byte* buffer, size_t bytes) { free_[bytes].push_back(buffer); }
-  int64_t bytes() const { return bytes_; }
-
- private:
-  Communicator communicator_;
-  int64_t bytes_ = 0;
-  std::vector<Memory<std::byte>> all_;
-  std::map<size_t, std::vector<std::byte*>> free_;  // by size
 };
 
 class ParameterStorage {
@@ -82,6 +71,12 @@ class ParameterStorage {
   void release_gradients(int bucket);
   void zero_whole_gradients();
 
+  // From now on the gradient of this shared use (ParameterTable::shared_uses) has memory of its
+  // own, zeroed with the whole ones, or is the parameter's again.
+  void keep_apart(size_t shared_use, bool apart);
+  // Adds what lies apart to the parameter's gradient.
+  void add_shared_uses(int parameter);
+
   // What this rank updates. Views of its memory, which stay where they are.
   const std::vector<OwnedPiece>& owned() const { return owned_; }
   // Initial values, or any others: fill(piece, values) writes fp32 values of each owned piece. The
@@ -90,6 +85,8 @@ class ParameterStorage {
   void fill_owned(Fill&& fill);
 
   StorageBytes bytes() const;
+  // Memory for a while, counted as gathered.
+  BufferPool& pool() { return pool_; }
 
  private:
   struct Place {
@@ -100,7 +97,10 @@ class ParameterStorage {
   static size_t at(int bucket) { return static_cast<size_t>(bucket); }
   void place(std::vector<Place>& places, Memory<std::byte>& memory, bool whole);
   // Points the views of the bucket's parameters into `whole`, or at nothing.
-  void show(int bucket, Tensor whole, Tensor Parameter::*view);
+  void show_values(int bucket);
+  void show_gradients(int bucket);
+  Tensor shown(int parameter, Tensor bucket) const;
+  int64_t shared_count(size_t shared_use) const;  // elements
   void make_owned();
   Tensor from_pool(int bucket);
 
@@ -115,7 +115,13 @@ class ParameterStorage {
   std::vector<Place> values_;
   std::vector<Place> gradients_;
   std::vector<OwnedPiece> owned_;
-  BucketPool pool_;
+  // By shared use: memory apart, and whether it is in use.
+  struct Apart {
+    Memory<std::byte> memory;
+    bool used = false;
+  };
+  std::vector<Apart> apart_;
+  BufferPool pool_;
 };
 
 // From masters to the model's type, where these differ.

@@ -1,8 +1,8 @@
-// From a schedule to what each rank does: messages, slots of memory and versions of weights, derived
-// from the table by pure passes.
+// From a schedule to what each rank does: messages, slots of memory and versions of weights,
+// derived from the table by pure passes.
 //
 //   table of rank 1   F0       F1       B0 ...
-//   plan of rank 1    receive F0 | receive F1, F0, send | F1, send, receive B0 | B0, send ...
+//   plan of rank 1    receive F0 | receive F1, F0, send | receive B0, F1, send | B0, send ...
 //
 // A receive is posted one entry before the entry that needs it, so that the message travels while
 // that one computes, and never later than its channel's order asks for: messages from one rank to
@@ -10,7 +10,7 @@
 // waited for within a step.
 #pragma once
 
-#include <string>
+#include <cstddef>
 #include <vector>
 
 #include "training/pipeline/schedule.h"
@@ -36,7 +36,8 @@ struct RankPlan {
   std::vector<Action> actions;
   std::vector<int> chunks;  // that lie on this rank, ascending
   int slots = 0;            // the most micro-batches (of any of its chunks) under way at once
-  int versions = 1;         // the most versions of its weights that are needed at once
+  int versions = 1;         // the most versions of its weights that are needed at once: each from
+                            // the update that makes it to its last use, the newest one always
 };
 
 struct Plan {
@@ -46,8 +47,7 @@ struct Plan {
 
   // Who computes the micro-batch's forward through a chunk.
   int rank_of(int micro_batch, int chunk) const {
-    return forward_rank[static_cast<size_t>(micro_batch) *
-                            static_cast<size_t>(schedule.chunks) +
+    return forward_rank[static_cast<size_t>(micro_batch) * static_cast<size_t>(schedule.chunks) +
                         static_cast<size_t>(chunk)];
   }
   std::vector<int> forward_rank;  // -1: nobody
@@ -55,12 +55,14 @@ struct Plan {
 
 // The entry whose result `entry` needs, by message or from the same rank: the chunk before for
 // forward, the chunk after for backward. None for the first chunk's forward and for
-// backward_weight; the last chunk's backward needs its own forward only.
+// backward_weight; the last chunk's backward needs its own forward only. The entry given is of the
+// same kind as `entry`: in the table, backward and backward_input may stand for each other.
 bool needs_input(const Schedule& schedule, const Entry& entry);
 Entry input_of(const Schedule& schedule, const Entry& entry);
 
-// Throws Error(invalid_argument), naming rank and entry, for a table in which a micro-batch does
-// not pass each chunk once in each direction, on one rank (forward-only tables: forward alone).
+// Pure. Throws Error(invalid_argument), naming rank and entry, for a table in which a micro-batch
+// does not pass each chunk once in each direction, on one rank (forward-only tables: forward alone;
+// there, no weights change and a slot is free again after its forward).
 Plan make_plan(const Schedule& schedule);
 
 }  // namespace tutti::training::pipeline

@@ -21,7 +21,9 @@ char letter(Kind kind) {
   return '?';
 }
 
-const char* long_name(Kind kind) {
+}  // namespace
+
+std::string_view name(Kind kind) {
   switch (kind) {
     case Kind::forward:
       return "forward";
@@ -35,15 +37,13 @@ const char* long_name(Kind kind) {
   return "?";
 }
 
-}  // namespace
-
 std::string to_string(const Entry& entry, bool with_chunk) {
   const std::string text = cat(letter(entry.kind), entry.micro_batch);
   return with_chunk ? cat(text, '.', entry.chunk) : text;
 }
 
 std::string describe(const Entry& entry) {
-  return cat(long_name(entry.kind), " of micro-batch ", entry.micro_batch, " through chunk ",
+  return cat(name(entry.kind), " of micro-batch ", entry.micro_batch, " through chunk ",
              entry.chunk);
 }
 

@@ -1,7 +1,7 @@
 // A pipeline schedule is a table: what each rank computes, in which order. Nothing else.
 //
-//   rank 0 | F0 F1 F2 B0 F3 B1 B2 B3        F: forward of a micro-batch through a chunk of the model
-//   rank 1 |    F0 F1 B0 F2 B1 F3 B2 B3     B: backward of it
+//   rank 0 | F0 F1 F2 B0 F3 B1 B2 B3        F: forward of a micro-batch through a chunk of the
+//   model rank 1 |    F0 F1 B0 F2 B1 F3 B2 B3     B: backward of it
 //
 // The model is cut into `chunks` of consecutive units; several may lie on one rank, one on several
 // ranks (Chimera): the table itself says where, by who computes what. Messages, slots of memory and
@@ -10,6 +10,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tutti::training::pipeline {
@@ -20,6 +21,9 @@ enum class Kind {
   backward_input,   // zero-bubble schedules take the two apart:
   backward_weight,  // nobody waits for this one
 };
+
+// "forward", "backward", "backward_input", "backward_weight".
+std::string_view name(Kind kind);
 
 struct Entry {
   Kind kind = Kind::forward;
@@ -49,7 +53,7 @@ struct Schedule {
   int chunks = 1;
   Updates updates = Updates::flushed;
   int accumulated = 1;  // micro-batches of an update, if not flushed; divides micro_batches
-  std::vector<std::vector<Entry>> table;  // by rank, in order
+  std::vector<std::vector<Entry>> table = {};  // by rank, in order
 
   bool has_split_backward() const;
 };

@@ -9,7 +9,7 @@
 
 namespace tutti::training::pipeline {
 
-// p ranks, m micro-batches, v chunks a rank.
+// p ranks, m micro-batches, v chunks a rank; arguments to which why_not() below has no objection.
 Schedule gpipe(int p, int m);
 Schedule one_f_one_b(int p, int m);
 Schedule interleaved(int p, int m, int v);
@@ -38,14 +38,16 @@ struct ScheduleKind {
   // Empty, or why there is no such table ("Chimera needs an even number of ranks").
   std::string (*why_not)(const Shape& shape) = nullptr;
   // The least number of micro-batches of at least `micro_batches` that this kind has a table for;
-  // the ones too many are left empty by the executor.
+  // the ones too many are left empty by the executor. Asked before why_not(), which may still
+  // object to the rest of the shape, as long as all of it is positive.
   int (*round_up)(const Shape& shape) = nullptr;
 };
 
 // gpipe, 1f1b, interleaved, zb-h1, zb-h2, chimera, pipedream, pipedream-2bw.
 std::span<const ScheduleKind> all_schedules();
 // Throws Error(invalid_argument) that lists the names. Case and '_' or '-' do not matter; also
-// known: "interleaved-1f1b", "pipedream-flush", "zbh1", "2bw", "pipedream2bw", "one_f_one_b" ...
+// known: "one_f_one_b", "pipedream-flush", "dapple", "interleaved-1f1b", "zero-bubble-h1" (and h2),
+// "2bw".
 const ScheduleKind& schedule_named(std::string_view name);
 // make(), after a why_not() that is empty; throws Error(invalid_argument) else.
 Schedule make_schedule(const ScheduleKind& kind, const Shape& shape);

@@ -12,7 +12,10 @@ struct Costs {
   std::vector<double> forward = {1};
   std::vector<double> backward_input = {1};
   std::vector<double> backward_weight = {1};  // a whole backward takes both
-  std::vector<double> message = {0};          // from chunk c to c + 1 and back; overlaps with compute
+  // From chunk c to c + 1 and back (so there may be one number less): the time from the end of an
+  // entry until its result is there on another rank. It overlaps with compute and with other
+  // messages, and is nothing between chunks of one rank.
+  std::vector<double> message = {0};
 };
 
 struct Span {

@@ -44,6 +44,7 @@ class Still : public Model {
       if (shared != nullptr) table.share(shared);
     }
     std::string name() const override { return name_; }
+    OutputShape output_shape() const override { return {}; }
     Tensor forward(Pass&, ConstTensor) override { return {}; }
     Tensor backward(Pass&, ConstTensor) override { return {}; }
 
@@ -71,6 +72,7 @@ struct Rank {
     parallel.before_backward(unit);
     add_gradients(unit, value);
     parallel.after_backward(unit);
+    parallel.after_weights(unit);
   }
   void add_gradients(int unit, float value) {
     for (const int parameter : model.parameters().used_by(unit)) {
@@ -83,6 +85,7 @@ struct Rank {
   void shadow_backward(int unit) {
     parallel.before_backward(unit);
     parallel.after_backward(unit);
+    parallel.after_weights(unit);
   }
   // The sum, of each parameter that this rank has a part of; 0 where its elements differ.
   std::vector<float> sums() const {
@@ -119,7 +122,6 @@ TEST_P(Stages, GradientsAreSummedOverRanks) {
         const auto all = static_cast<float>(ranks * (ranks + 1) / 2);
         for (int step = 0; step < 3; ++step) {
           rank.parallel.begin_step(1);
-          rank.parallel.begin_pass();
           rank.backward(kLast, own);
           rank.backward(kMiddle, 10 * own);
           rank.backward(kFirst, 100 * own);
@@ -140,7 +142,6 @@ TEST_P(Stages, PassesAreAccumulatedAndRanksMayHaveFewer) {
       Rank rank(job, options);
       rank.parallel.begin_step(2);
       for (int pass = 0; pass < 2; ++pass) {
-        rank.parallel.begin_pass();
         for (const int unit : {kLast, kMiddle, kFirst}) {
           // Rank 2 has but one micro-batch.
           if (pass == 1 && job.rank == 2) {
@@ -205,7 +206,6 @@ TEST(Stage3, KeepsNoMoreThanAUnitAndTheNext) {
     rank.parallel.after_forward(kLast);
     EXPECT_EQ(present(), "ac") << "backward begins with it";
     rank.parallel.begin_step(1);
-    rank.parallel.begin_pass();
     rank.shadow_backward(kLast);
     EXPECT_EQ(present(), "b");
     rank.shadow_backward(kMiddle);
@@ -237,7 +237,6 @@ TEST(Buckets, AreLaunchedInOrderWhateverBackwardsOrder) {
   run_ranks(1, [&](const Job& job) {
     Rank rank(job, one_bucket_each(0), {}, std::make_unique<Recorder>(started, finished));
     rank.parallel.begin_step(1);
-    rank.parallel.begin_pass();
     rank.shadow_backward(kMiddle);
     EXPECT_THAT(started, ElementsAre()) << "bucket 0 is not ready";
     rank.shadow_backward(kLast);
@@ -255,10 +254,8 @@ TEST(Buckets, WaitForTheLastPass) {
   run_ranks(1, [&](const Job& job) {
     Rank rank(job, one_bucket_each(0), {}, std::make_unique<Recorder>(started, finished));
     rank.parallel.begin_step(2);
-    rank.parallel.begin_pass();
     for (const int unit : {kLast, kMiddle, kFirst}) rank.shadow_backward(unit);
     EXPECT_THAT(started, ElementsAre());
-    rank.parallel.begin_pass();
     rank.shadow_backward(kLast);
     EXPECT_THAT(started, ElementsAre(0));
     for (const int unit : {kMiddle, kFirst}) rank.shadow_backward(unit);
@@ -273,7 +270,6 @@ TEST(Buckets, AreAwaitedAtOnceWithoutOverlap) {
     Rank rank(job, one_bucket_each(0), {.overlap = false},
               std::make_unique<Recorder>(started, finished));
     rank.parallel.begin_step(1);
-    rank.parallel.begin_pass();
     rank.shadow_backward(kLast);
     EXPECT_THAT(finished, ElementsAre(0));
     rank.shadow_backward(kMiddle);
@@ -301,7 +297,6 @@ TEST_P(Stages, UnusedParametersAreNamedOnEveryRank) {
   const auto errors = run_ranks_catching(2, [&](const Job& job) {
     Rank rank(job, one_bucket_each(GetParam()));
     rank.parallel.begin_step(1);
-    rank.parallel.begin_pass();
     rank.backward(kLast, 1);
     rank.backward(kFirst, 1);
     rank.parallel.finish_gradients();
@@ -318,7 +313,6 @@ TEST(Unused, ASharedParameterIsWhenOneOfItsUnitsIs) {
   const auto errors = run_ranks_catching(1, [&](const Job& job) {
     Rank rank(job, one_bucket_each(0));
     rank.parallel.begin_step(1);
-    rank.parallel.begin_pass();
     rank.backward(kLast, 1);
     rank.parallel.finish_gradients();
   });
@@ -331,7 +325,6 @@ TEST_P(Stages, UnusedGradientsAreZeroIfAllowed) {
     Rank rank(job, one_bucket_each(GetParam()), {.allow_unused = true});
     for (int step = 0; step < 2; ++step) {
       rank.parallel.begin_step(1);
-      rank.parallel.begin_pass();
       rank.backward(kLast, 1);
       rank.backward(kFirst, 1);
       rank.parallel.finish_gradients();

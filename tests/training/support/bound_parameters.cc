@@ -21,12 +21,16 @@ BoundParameters::BoundParameters(ParameterTable& table, DType dtype, double spre
     std::vector<double> sums = doubles(values_.back());
     for (size_t i = 0; i < sums.size(); ++i) sums[i] += static_cast<double>(initial[i]);
     assign(values_.back(), sums);
-    table.at(index) = {values_.back(), gradients_.back()};
+    table.set_value(index, values_.back());
+    table.set_gradient(index, gradients_.back());
   }
 }
 
 BoundParameters::~BoundParameters() {
-  for (int index = 0; index < size(); ++index) table_.at(index) = {};
+  for (int index = 0; index < size(); ++index) {
+    table_.set_value(index, {});
+    table_.set_gradient(index, {});
+  }
 }
 
 void BoundParameters::clear_gradients() {

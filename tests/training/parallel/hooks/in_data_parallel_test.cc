@@ -77,11 +77,11 @@ std::vector<Outcome> outcomes(int ranks, bool overlap, const MakeHook& make_hook
                                make_hook(storage.layout(), model));
     for (int step = 0; step < kSteps; ++step) {
       data_parallel.begin_step(1);
-      data_parallel.begin_pass();
       for (int unit = kUnits - 1; unit >= 0; --unit) {
         data_parallel.before_backward(unit);
         fill(model, unit, job.rank);
         data_parallel.after_backward(unit);
+        data_parallel.after_weights(unit);
       }
       data_parallel.finish_gradients();
     }

@@ -1,0 +1,29 @@
+// Shapes of SVG pictures. Coordinates and sizes are in pixels, y grows downward; colours are of
+// CSS ("#222222").
+#pragma once
+
+#include <ostream>
+#include <string>
+#include <string_view>
+
+namespace tutti::svg {
+
+// Text of an element or an attribute.
+std::string escaped(std::string_view text);
+// With one decimal.
+std::string fixed(double value);
+
+// Hue in turns (0 red, 1/3 green, 2/3 blue), saturation and lightness from 0 to 1.
+std::string hsl(double hue, double saturation, double lightness);
+
+// `anchor`: the end of the words that lies at x: "start", "middle" or "end".
+void text(std::ostream& out, double x, double y, int size, const char* anchor,
+          std::string_view colour, std::string_view words, bool bold = false);
+void line(std::ostream& out, double x1, double y1, double x2, double y2, std::string_view colour,
+          double width, bool dashed = false);
+
+// A whole document: `body` on white.
+std::string document(const std::string& title, double width, double height,
+                     const std::string& body);
+
+}  // namespace tutti::svg

@@ -1,0 +1,185 @@
+// Times that can be worked out by hand.
+#include "training/pipeline/simulate.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "base/error.h"
+#include "tests/training/pipeline/tables.h"
+
+namespace tutti::training::pipeline {
+namespace {
+
+using testing::asynchronous_table;
+using testing::empty_table;
+using testing::gpipe_table;
+using testing::looped_table;
+using testing::one_f_one_b_table;
+using testing::two_way_table;
+
+Timeline timed(const Schedule& schedule, const Costs& costs = {}) {
+  return simulate(make_plan(schedule), costs);
+}
+
+// PipeDream-flush and GPipe wait equally long, whatever a forward and a backward take.
+TEST(Simulate, BubbleOfGPipeAndOneFOneBIsTheClosedForm) {
+  const Costs costs{.forward = {2}, .backward_input = {3}, .backward_weight = {2}};
+  for (int p = 1; p <= 8; ++p) {
+    for (int m = 1; m <= 12; ++m) {
+      const double expected = static_cast<double>(p - 1) / (m + p - 1);
+      const Timeline all_first = timed(gpipe_table(p, m), costs);
+      EXPECT_DOUBLE_EQ(all_first.makespan, 7. * (m + p - 1));
+      EXPECT_NEAR(all_first.bubble, expected, 1e-12);
+      const Timeline in_turns = timed(one_f_one_b_table(p, m), costs);
+      EXPECT_DOUBLE_EQ(in_turns.makespan, 7. * (m + p - 1));
+      EXPECT_NEAR(in_turns.bubble, expected, 1e-12);
+      // Rank 0 begins and ends each step: without a barrier nothing is won.
+      EXPECT_DOUBLE_EQ(in_turns.period, in_turns.makespan);
+      EXPECT_NEAR(in_turns.steady_bubble, expected, 1e-12);
+    }
+  }
+}
+
+TEST(Simulate, SpansOfTheTableInOrder) {
+  const Timeline timeline = timed(one_f_one_b_table(2, 2));
+  const auto expect = [&](size_t i, int rank, Entry entry, double start, double end) {
+    const Span& span = timeline.spans.at(i);
+    EXPECT_EQ(span.rank, rank) << i;
+    EXPECT_EQ(span.entry, entry) << i;
+    EXPECT_EQ(span.start, start) << i;
+    EXPECT_EQ(span.end, end) << i;
+  };
+  ASSERT_EQ(timeline.spans.size(), 8U);
+  expect(0, 0, {Kind::forward, 0, 0}, 0, 1);
+  expect(1, 0, {Kind::forward, 1, 0}, 1, 2);
+  expect(2, 0, {Kind::backward, 0, 0}, 4, 6);
+  expect(3, 0, {Kind::backward, 1, 0}, 7, 9);
+  expect(4, 1, {Kind::forward, 0, 1}, 1, 2);
+  expect(5, 1, {Kind::backward, 0, 1}, 2, 4);
+  expect(6, 1, {Kind::forward, 1, 1}, 4, 5);
+  expect(7, 1, {Kind::backward, 1, 1}, 5, 7);
+  EXPECT_EQ(timeline.makespan, 9);
+  EXPECT_DOUBLE_EQ(timeline.bubble, 1. / 3);
+}
+
+// The gradient leaves after backward_input: rank 0 is one unit earlier, twice.
+TEST(Simulate, NobodyWaitsForBackwardWeight) {
+  const Timeline timeline = timed(one_f_one_b_table(2, 2, true));
+  EXPECT_EQ(timeline.spans.at(2).start, 3);  // I0 of rank 0
+  EXPECT_EQ(timeline.makespan, 8);
+}
+
+TEST(Simulate, MessagesTakeTimeButNoRank) {
+  // One micro-batch over 3 ranks: every message is waited for.
+  EXPECT_EQ(timed(gpipe_table(3, 1), {.message = {0.5}}).makespan, 9 + 4 * 0.5);
+  // By boundary, each there and back; the last chunk's has no meaning.
+  EXPECT_EQ(timed(gpipe_table(3, 1), {.message = {0.5, 2}}).makespan, 9 + 5);
+  EXPECT_EQ(timed(gpipe_table(3, 1), {.message = {0.5, 2, 100}}).makespan, 9 + 5);
+  // Many: they overlap with compute, so that only the fill and the drain grow.
+  EXPECT_EQ(timed(gpipe_table(3, 8), {.message = {0.5}}).makespan, 3 * (8 + 2) + 4 * 0.5);
+  // Several may be under way at once: each comes 5 after it is made.
+  EXPECT_EQ(timed(gpipe_table(2, 3), {.message = {5}}).makespan, 3 * (3 + 1) + 2 * 5);
+}
+
+TEST(Simulate, NoMessagesOnOneRank) {
+  Schedule schedule = empty_table("all here", 1, 1, 2);
+  schedule.table[0] = {
+      {Kind::forward, 0, 0}, {Kind::forward, 0, 1}, {Kind::backward, 0, 1}, {Kind::backward, 0, 0}};
+  const Timeline timeline = timed(schedule, {.message = {100}});
+  EXPECT_EQ(timeline.makespan, 6);
+  EXPECT_EQ(timeline.bubble, 0);
+  EXPECT_EQ(timeline.period, 6);
+}
+
+TEST(Simulate, ChunksOfDifferentLength) {
+  // The slow chunk is in the middle: 1 + 8 * 4 + 1 forward, and again backward.
+  const Costs costs{
+      .forward = {1, 4, 1}, .backward_input = {1, 2, 1}, .backward_weight = {0, 2, 0}};
+  const Timeline timeline = timed(gpipe_table(3, 8), costs);
+  EXPECT_EQ(timeline.makespan, 2 * (1 + 8 * 4 + 1));
+  EXPECT_DOUBLE_EQ(timeline.bubble, 1 - (16. + 64 + 16) / (3 * 68));
+}
+
+// Two ranks with two chunks each: the fill is one chunk, half of a rank's work.
+TEST(Simulate, TwoChunksARankHalveTheBubble) {
+  const Timeline timeline = timed(looped_table(2));
+  EXPECT_EQ(timeline.makespan, 3 * (2 * 2 + 1));
+  EXPECT_DOUBLE_EQ(timeline.bubble, 1. / 5);
+}
+
+// For 2 ranks and 2 micro-batches there is no bubble: (p - 2) / (2m + p - 2).
+TEST(Simulate, TwoDirections) {
+  const Timeline timeline = timed(two_way_table());
+  EXPECT_EQ(timeline.makespan, 6);
+  EXPECT_EQ(timeline.bubble, 0);
+}
+
+// Forward alone drains while the next one fills: idle in the makespan, but not in the long run.
+TEST(Simulate, StepsFollowWithoutABarrier) {
+  const Timeline timeline = timed(forward_only(gpipe_table(4, 5)));
+  EXPECT_EQ(timeline.makespan, 8);
+  EXPECT_DOUBLE_EQ(timeline.bubble, 3. / 8);
+  EXPECT_EQ(timeline.period, 5);
+  EXPECT_EQ(timeline.steady_bubble, 0);
+  // The slowest rank sets the pace, however far the first ones run ahead.
+  const Timeline uneven = timed(forward_only(gpipe_table(3, 2)), {.forward = {1, 3, 2}});
+  EXPECT_EQ(uneven.period, 6);
+  EXPECT_DOUBLE_EQ(uneven.steady_bubble, 1 - 12. / 18);
+}
+
+// A slanted table: each rank ends as much later as it begins later, so that no rank ever waits for
+// the other once it runs, as in ZB-H2 (Qi et al., Zero Bubble Pipeline Parallelism, section 3).
+TEST(Simulate, SlantedTableHasNoSteadyBubble) {
+  Schedule schedule = empty_table("slanted", 2, 3, 2);
+  using enum Kind;
+  schedule.table[0] = {{forward, 0, 0},         {forward, 1, 0},         {forward, 2, 0},
+                       {backward_input, 0, 0},  {backward_weight, 0, 0}, {backward_input, 1, 0},
+                       {backward_weight, 1, 0}, {backward_input, 2, 0},  {backward_weight, 2, 0}};
+  schedule.table[1] = {{forward, 0, 1},         {backward_input, 0, 1},  {forward, 1, 1},
+                       {backward_input, 1, 1},  {forward, 2, 1},         {backward_input, 2, 1},
+                       {backward_weight, 0, 1}, {backward_weight, 1, 1}, {backward_weight, 2, 1}};
+  const Timeline timeline = timed(schedule);
+  EXPECT_EQ(timeline.makespan, 10);
+  EXPECT_DOUBLE_EQ(timeline.bubble, 0.1);
+  EXPECT_EQ(timeline.period, 9);
+  EXPECT_EQ(timeline.steady_bubble, 0);
+}
+
+TEST(Simulate, UpdatesTakeNoTime) {
+  EXPECT_EQ(timed(asynchronous_table(Updates::latest, 3, 6, 1)).makespan,
+            timed(one_f_one_b_table(3, 6)).makespan);
+}
+
+TEST(Simulate, NothingTakesTime) {
+  const Timeline timeline =
+      timed(gpipe_table(2, 2), {.forward = {0}, .backward_input = {0}, .backward_weight = {0}});
+  EXPECT_EQ(timeline.makespan, 0);
+  EXPECT_EQ(timeline.bubble, 0);
+  EXPECT_EQ(timeline.steady_bubble, 0);
+}
+
+TEST(Simulate, RefusesCostsThatMakeNoSense) {
+  const Plan plan = make_plan(gpipe_table(3, 2));
+  constexpr double kInfinite = std::numeric_limits<double>::infinity();
+  EXPECT_THROW(simulate(plan, {.forward = {}}), Error);
+  EXPECT_THROW(simulate(plan, {.forward = {1, 2}}), Error);
+  EXPECT_THROW(simulate(plan, {.backward_input = {1, 2, 3, 4}}), Error);
+  EXPECT_THROW(simulate(plan, {.backward_weight = {-1}}), Error);
+  EXPECT_THROW(simulate(plan, {.message = {kInfinite}}), Error);
+  EXPECT_THROW(simulate(plan, {.message = {std::nan("")}}), Error);
+}
+
+TEST(Simulate, PlanThatWaitsForItselfIsRefused) {
+  Plan plan = make_plan(gpipe_table(2, 1));
+  for (Action& action : plan.ranks[0].actions) {
+    if (action.kind != Action::Kind::compute) continue;
+    const bool is_forward = action.entry.kind == Kind::forward;
+    action.entry.kind = is_forward ? Kind::backward : Kind::forward;
+  }
+  EXPECT_THROW(simulate(plan, {}), Error);
+}
+
+}  // namespace
+}  // namespace tutti::training::pipeline

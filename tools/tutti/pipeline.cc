@@ -1,0 +1,165 @@
+// tutti pipeline: shows, prices and proves the schedules of pipeline parallelism.
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "tools/tutti/commands.h"
+#include "tools/tutti/pipeline_prove.h"
+#include "tools/tutti/pipeline_report.h"
+#include "training/pipeline/schedules.h"
+#include "training/pipeline/svg.h"
+#include "training/pipeline/text.h"
+
+namespace tutti::tool {
+
+namespace {
+
+using training::pipeline::all_schedules;
+using training::pipeline::Costs;
+using training::pipeline::ScheduleKind;
+using training::pipeline::Updates;
+
+constexpr size_t kTerminalColumns = 100;
+
+struct Options {
+  std::string schedule;
+  // 0: not given.
+  training::pipeline::Shape shape{
+      .ranks = 0, .micro_batches = 0, .virtual_stages = 0, .accumulated = 0};
+  Costs costs;
+  std::string svg;
+  std::string json;
+  bool table = false;
+  bool list = false;
+  bool prove = false;
+  PipelineProofs proofs;
+};
+
+int list_schedules() {
+  for (const ScheduleKind& kind : all_schedules()) {
+    std::printf("%-15s %s\n", std::string(kind.name).c_str(), std::string(kind.what).c_str());
+  }
+  return 0;
+}
+
+// The least number of micro-batches an update for which there is a table; 1 if there is none.
+int least_accumulated(const ScheduleKind& kind, training::pipeline::Shape shape) {
+  for (shape.accumulated = 1; shape.accumulated <= shape.micro_batches; ++shape.accumulated) {
+    if (kind.why_not(shape).empty()) return shape.accumulated;
+  }
+  return 1;
+}
+
+training::pipeline::Shape shape_for(const ScheduleKind& kind, const Options& options) {
+  training::pipeline::Shape shape = options.shape;
+  const auto refuse = [](const std::string& what, const std::string& remedy) {
+    throw Error(ErrorCode::invalid_argument, what, {.remedy = remedy});
+  };
+  if (shape.virtual_stages > 1 && !kind.has_virtual_stages) {
+    refuse(cat(kind.name, " has one chunk a rank, not ", shape.virtual_stages),
+           "leave -v out, or take interleaved");
+  }
+  if (shape.accumulated > 0 && kind.updates == Updates::flushed) {
+    refuse(cat(kind.name, " changes the weights once a step, after all micro-batches"),
+           "leave --accumulate out, or take pipedream or pipedream-2bw");
+  }
+  if (shape.virtual_stages == 0) shape.virtual_stages = kind.has_virtual_stages ? 2 : 1;
+  if (shape.accumulated == 0) shape.accumulated = least_accumulated(kind, shape);
+  return shape;
+}
+
+bool fits_a_terminal(const std::string& text) {
+  return std::ranges::all_of(
+      split(text, '\n'), [](const std::string& line) { return line.size() <= kTerminalColumns; });
+}
+
+int show(const Options& options) {
+  const ScheduleKind& kind = training::pipeline::schedule_named(options.schedule);
+  const PipelineReport report = report_on(kind, shape_for(kind, options), options.costs);
+  const std::string title = title_of(report);
+  if (!options.svg.empty()) {
+    write_file(options.svg, to_svg(report.plan, report.timeline, title, subtitle_of(report)));
+  }
+  if (!options.json.empty()) write_file(options.json, json_of(report).dump(1) + '\n');
+  std::printf("%s\n%s\n\n%s", title.c_str(), std::string(kind.what).c_str(),
+              text_of(report).c_str());
+  const std::string table = to_text(report.plan, report.timeline);
+  if (options.table || fits_a_terminal(table)) std::printf("\n%s", table.c_str());
+  return 0;
+}
+
+int run(const Options& options) {
+  if (options.list) return list_schedules();
+  if (options.prove) return prove_pipelines(options.proofs);
+  return show(options);
+}
+
+void add_costs(CLI::App& command, Costs& costs) {
+  const auto add = [&](const char* name, std::vector<double>& times, const char* what) {
+    command.add_option(name, times, what)
+        ->type_name("T,..")
+        ->delimiter(',')
+        ->allow_extra_args(false)
+        ->group("Times: one number, or one for each chunk")
+        ->capture_default_str();
+  };
+  add("--forward", costs.forward, "of a chunk's forward (F)");
+  add("--backward-input", costs.backward_input, "of its backward for inputs (I)");
+  add("--backward-weight", costs.backward_weight, "for weights (W); a whole backward (B) is I + W");
+  add("--message", costs.message, "of a message to the next chunk and back");
+}
+
+}  // namespace
+
+void add_pipeline(CLI::App& app, Action& chosen) {
+  const auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand(
+      "pipeline", "Show a pipeline schedule: its proof, its memory, its bubble, a picture");
+  command->add_option("schedule", options->schedule, "its name (see --list)")
+      ->type_name("SCHEDULE");
+  command->add_option("-p,--ranks", options->shape.ranks, "ranks of the pipeline")->type_name("P");
+  command->add_option("-m,--micro-batches", options->shape.micro_batches, "of a step")
+      ->type_name("M");
+  command
+      ->add_option("-v,--virtual", options->shape.virtual_stages,
+                   "chunks a rank, of interleaved (default: 2)")
+      ->type_name("V");
+  command
+      ->add_option("--accumulate", options->shape.accumulated,
+                   "micro-batches an update, of schedules that are not flushed (default: the "
+                   "least there is)")
+      ->type_name("A");
+  add_costs(*command, options->costs);
+  command->add_option("--svg", options->svg, "write a picture")->type_name("FILE");
+  command->add_option("--json", options->json, "write all numbers")->type_name("FILE");
+  command->add_flag("--table", options->table,
+                    "print the timetable, also where it is wider than 100 columns");
+  command->add_flag("--list", options->list, "print all schedules");
+  CLI::Option* prove =
+      command->add_flag("--prove", options->prove, "prove all schedules in all shapes up to");
+  const auto add_limit = [&](const char* name, int& limit) {
+    command->add_option(name, limit)->needs(prove)->type_name("N")->capture_default_str();
+  };
+  add_limit("--max-ranks", options->proofs.max_ranks);
+  add_limit("--max-micro-batches", options->proofs.max_micro_batches);
+  add_limit("--max-virtual", options->proofs.max_virtual);
+  command->footer(
+      "Examples:\n"
+      "  tutti pipeline 1f1b -p 4 -m 8 --svg 1f1b.svg\n"
+      "  tutti pipeline interleaved -p 4 -m 8 -v 2 --message 0.1\n"
+      "  tutti pipeline --prove");
+  command->callback([command, options, &chosen] {
+    if (!options->list && !options->prove) {
+      for (const char* needed : {"schedule", "--ranks", "--micro-batches"}) {
+        if (command->count(needed) == 0) throw CLI::RequiredError(needed);
+      }
+    }
+    chosen = [options] { return run(*options); };
+  });
+}
+
+}  // namespace tutti::tool

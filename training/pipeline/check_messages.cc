@@ -1,0 +1,234 @@
+#include <algorithm>
+#include <utility>
+
+#include "base/text.h"
+#include "training/pipeline/census.h"
+
+namespace tutti::training::pipeline {
+namespace {
+
+// The actions of one message, from the result of an entry to the entry that needs it.
+struct Message {
+  Site send;
+  Site receive;
+};
+
+// By result: the forward ones by cell, then the backward ones.
+struct Messages {
+  const Census& census;
+  std::vector<Message> by_result;
+
+  size_t number(const Entry& result) const {
+    const size_t cell = census.cell(result);
+    return result.kind == Kind::forward ? cell : census.forward.size() + cell;
+  }
+};
+
+// `action` is about what `entry` computes on this rank, in the slot that it has there.
+void check_owner(const Census& census, const Site& site) {
+  const Action& action = census.at(site);
+  const Site& maker = census.maker(action.entry);
+  if (maker.rank != site.rank || census.at(maker).entry != action.entry) {
+    refuse(census.plan, site, cat("this rank does not compute the ", describe(action.entry)),
+           "a message of another rank");
+  }
+  const int slot = census.at(maker).slot;
+  if (action.slot != slot) {
+    refuse(census.plan, site,
+           cat("names slot ", action.slot, ", but this micro-batch is in slot ", slot),
+           "slots were given out anew for some of the actions only");
+  }
+}
+
+void check_peer(const Census& census, const Site& site, const Site& other) {
+  const int peer = census.at(site).peer;
+  if (other.rank == site.rank) {
+    refuse(census.plan, site,
+           cat("no message is needed: ", to_string(census.plan, other), " is on the same rank"),
+           "a message between chunks of one rank");
+  }
+  if (peer != other.rank) {
+    refuse(census.plan, site,
+           cat("goes to or comes from rank ", peer, "; expected rank ", other.rank, ", for ",
+               to_string(census.plan, other)),
+           "the wrong peer");
+  }
+}
+
+void record(const Census& census, Site& known, const Site& site) {
+  if (known.is_there()) {
+    refuse(census.plan, site, cat("was done already, by ", to_string(census.plan, known)),
+           "a doubled message");
+  }
+  known = site;
+}
+
+void add_receive(Messages& messages, const Site& site) {
+  const Census& census = messages.census;
+  const Action& action = census.at(site);
+  check_owner(census, site);
+  if (!needs_input(census.plan.schedule, action.entry)) {
+    refuse(census.plan, site, cat("the ", describe(action.entry), " needs no message"),
+           "a receive too many");
+  }
+  const Entry input = input_of(census.plan.schedule, action.entry);
+  check_peer(census, site, census.maker(input));
+  record(census, messages.by_result[messages.number(input)].receive, site);
+  const Site& user = census.maker(action.entry);
+  if (user.action < site.action) {
+    refuse(census.plan, site, cat("is posted after its use, ", to_string(census.plan, user)),
+           "a receive was moved");
+  }
+}
+
+// Its result is in memory that the next entry may take: a send comes before that one.
+void add_send(Messages& messages, const Site& site, int last_compute) {
+  const Census& census = messages.census;
+  const Action& action = census.at(site);
+  check_owner(census, site);
+  const bool is_forward = action.entry.kind == Kind::forward;
+  Entry user = action.entry;
+  user.chunk += is_forward ? 1 : -1;
+  if (user.chunk < 0 || user.chunk >= census.plan.schedule.chunks ||
+      action.entry.kind == Kind::backward_weight) {
+    refuse(census.plan, site, cat("nobody needs the ", describe(action.entry)), "a send too many");
+  }
+  check_peer(census, site, census.maker(user));
+  record(census, messages.by_result[messages.number(action.entry)].send, site);
+  const Site& maker = census.maker(action.entry);
+  if (maker.action != last_compute) {
+    refuse(census.plan, site, cat("does not follow its entry, ", to_string(census.plan, maker)),
+           "a send was moved: its memory is not filled yet, or used again");
+  }
+}
+
+void add_all(Messages& messages) {
+  const Plan& plan = messages.census.plan;
+  for (Site site = {0, 0}; site.rank < plan.schedule.ranks; ++site.rank) {
+    const std::vector<Action>& actions = plan.ranks[index(site.rank)].actions;
+    int last_compute = -1;
+    for (site.action = 0; index(site.action) < actions.size(); ++site.action) {
+      const Action::Kind kind = actions[index(site.action)].kind;
+      if (kind == Action::Kind::compute) last_compute = site.action;
+      if (kind == Action::Kind::receive) add_receive(messages, site);
+      if (kind == Action::Kind::send) add_send(messages, site, last_compute);
+    }
+  }
+}
+
+// What is made on one rank and needed on another is sent and received.
+void check_complete(const Messages& messages, const Site& user) {
+  const Census& census = messages.census;
+  const Entry& entry = census.at(user).entry;
+  if (!needs_input(census.plan.schedule, entry)) return;
+  const Entry input = input_of(census.plan.schedule, entry);
+  const Site& maker = census.maker(input);
+  if (maker.rank == user.rank) return;
+  const Message& message = messages.by_result[messages.number(input)];
+  if (!message.receive.is_there()) {
+    refuse(census.plan, user,
+           cat("nothing receives what it needs, from ", to_string(census.plan, maker)),
+           "a receive was left out");
+  }
+  if (!message.send.is_there()) {
+    refuse(census.plan, maker,
+           cat("nothing sends its result, which is awaited at ", to_string(census.plan, user),
+               ", by ", to_string(census.plan, message.receive)),
+           "a send was left out");
+  }
+}
+
+// Messages between two ranks come in the order in which they are sent.
+void check_order(const Messages& messages) {
+  const Census& census = messages.census;
+  const auto ranks = static_cast<size_t>(census.plan.schedule.ranks);
+  struct Channel {
+    std::vector<Site> sends;
+    size_t received = 0;
+  };
+  std::vector<Channel> channels(ranks * ranks);
+  for (const bool sending : {true, false}) {
+    for (Site site = {0, 0}; index(site.rank) < ranks; ++site.rank) {
+      const std::vector<Action>& actions = census.plan.ranks[index(site.rank)].actions;
+      for (site.action = 0; index(site.action) < actions.size(); ++site.action) {
+        const Action& action = actions[index(site.action)];
+        if (sending && action.kind == Action::Kind::send) {
+          channels[index(site.rank) * ranks + index(action.peer)].sends.push_back(site);
+        }
+        if (sending || action.kind != Action::Kind::receive) continue;
+        Channel& channel = channels[index(action.peer) * ranks + index(site.rank)];
+        const Site& first = channel.sends[channel.received++];
+        const Entry input = input_of(census.plan.schedule, action.entry);
+        if (messages.by_result[messages.number(input)].send == first) continue;
+        refuse(census.plan, site,
+               cat("another message comes first, ", to_string(census.plan, first)),
+               "two receives or two sends were swapped");
+      }
+    }
+  }
+}
+
+// Ranks wait for each other in a circle that begins at `site` or further on.
+[[noreturn]] void refuse_deadlock(const Census& census, const std::vector<Site>& next) {
+  const auto awaited = [&](const Site& site) {
+    return census.maker(input_of(census.plan.schedule, census.at(site).entry)).rank;
+  };
+  const auto is_stuck = [&](const Site& site) {
+    return index(site.action) < census.plan.ranks[index(site.rank)].actions.size();
+  };
+  Site site = *std::ranges::find_if(next, is_stuck);
+  // After as many steps as there are ranks, it is in the circle.
+  for (size_t i = 0; i < next.size(); ++i) site = next[index(awaited(site))];
+  const Site first = site;
+  std::string circle;
+  do {
+    circle += cat(circle.empty() ? "" : ", ", to_string(census.plan, site), " waits for rank ",
+                  awaited(site));
+    site = next[index(awaited(site))];
+  } while (site != first);
+  refuse(census.plan, first, cat("deadlock: ", circle),
+         "an entry comes too early on one of these ranks");
+}
+
+// Each rank goes as far as it can, in turns. Nobody waits but an entry for its input; that has come
+// when it has been sent, because its receive and all those before it in its channel are posted.
+void check_progress(const Census& census) {
+  const Plan& plan = census.plan;
+  std::vector<Site> next(plan.ranks.size());
+  for (size_t rank = 0; rank < next.size(); ++rank) next[rank] = {static_cast<int>(rank), 0};
+  const auto has_come = [&](const Action& action) {
+    if (action.kind != Action::Kind::compute || !needs_input(plan.schedule, action.entry)) {
+      return true;
+    }
+    const Site& maker = census.maker(input_of(plan.schedule, action.entry));
+    return next[index(maker.rank)].action > maker.action;
+  };
+  size_t done = 0;
+  for (bool moved = true; std::exchange(moved, false);) {
+    done = 0;
+    for (Site& site : next) {
+      const std::vector<Action>& actions = plan.ranks[index(site.rank)].actions;
+      for (; index(site.action) < actions.size() && has_come(actions[index(site.action)]);
+           ++site.action) {
+        moved = true;
+      }
+      done += index(site.action) == actions.size();
+    }
+  }
+  if (done < next.size()) refuse_deadlock(census, next);
+}
+
+}  // namespace
+
+void check_messages(const Census& census) {
+  Messages messages{census, std::vector<Message>(2 * census.forward.size())};
+  add_all(messages);
+  for (const Site& user : census.forward) check_complete(messages, user);
+  if (census.trains) {
+    for (const Site& user : census.backward) check_complete(messages, user);
+  }
+  check_order(messages);
+  check_progress(census);
+}
+
+}  // namespace tutti::training::pipeline

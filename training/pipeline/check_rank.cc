@@ -1,0 +1,220 @@
+#include <algorithm>
+#include <string>
+
+#include "base/text.h"
+#include "training/pipeline/census.h"
+
+namespace tutti::training::pipeline {
+namespace {
+
+// Goes along the actions of one rank.
+class Walk {
+ public:
+  Walk(const Census& census, int rank);
+  RankBounds run();
+
+ private:
+  void compute();
+  void take_slot();
+  void free_slot();
+  void check_version();
+  void add_gradient();
+  void update();
+  void check_end();
+
+  const Action& action() const { return census_.at(site_); }
+  const Entry& entry() const { return action().entry; }
+  const Action& forward_of_entry() const {
+    return census_.at(census_.forward[census_.cell(entry())]);
+  }
+  bool has_updates() const { return census_.trains && plan_.schedule.updates != Updates::flushed; }
+  int update_of(const Entry& entry) const { return entry.micro_batch / plan_.schedule.accumulated; }
+  [[noreturn]] void refuse_here(const std::string& what, std::string_view cause) const {
+    refuse(plan_, site_, what, cause);
+  }
+
+  const Census& census_;
+  const Plan& plan_;
+  const RankPlan& rank_;
+  Site site_;
+  RankBounds bounds_;
+
+  static constexpr int kFree = -1;
+  std::vector<int> slots_;  // who is in there: an action of this rank, or kFree
+  int activations_ = 0;
+  int received_ = 0;
+
+  int newest_ = 0;                   // version of the weights
+  int kept_ = 1;                     // versions at this time
+  std::vector<int> uses_left_;       // by version: entries that are still to come
+  std::vector<int> added_up_to_;     // by chunk: the last micro-batch whose gradient was added
+  std::vector<int> gradients_left_;  // by update
+  Entry last_gradient_{.micro_batch = -1};
+};
+
+Walk::Walk(const Census& census, int rank)
+    : census_(census), plan_(census.plan), rank_(plan_.ranks[index(rank)]), site_{rank, 0} {
+  const auto micro_batches = index(plan_.schedule.micro_batches);
+  if (rank_.slots < 0 || index(rank_.slots) > census.forward.size()) {
+    refuse(plan_, cat("rank ", rank, ": ", rank_.slots, " slots"), "a number that was not counted");
+  }
+  slots_.assign(index(rank_.slots), kFree);
+  added_up_to_.assign(index(plan_.schedule.chunks), -1);
+  uses_left_.assign(micro_batches + 1, 0);
+  gradients_left_.assign(micro_batches + 1, 0);
+  for (const Action& action : rank_.actions) {
+    if (action.kind != Action::Kind::compute) continue;
+    if (action.version >= 0 && index(action.version) < uses_left_.size()) {
+      ++uses_left_[index(action.version)];
+    }
+    if (has_updates() && makes_weight_gradient(action.entry)) {
+      ++gradients_left_[index(update_of(action.entry))];
+    }
+  }
+}
+
+RankBounds Walk::run() {
+  bounds_.versions = kept_;
+  for (; index(site_.action) < rank_.actions.size(); ++site_.action) {
+    if (action().kind == Action::Kind::receive) {
+      bounds_.received = std::max(bounds_.received, ++received_);
+    }
+    if (action().kind == Action::Kind::compute) compute();
+    if (action().kind == Action::Kind::update) update();
+  }
+  check_end();
+  return bounds_;
+}
+
+void Walk::compute() {
+  if (entry().kind == Kind::forward) take_slot();
+  if (action().slot != forward_of_entry().slot) {
+    refuse_here(cat("names slot ", action().slot, ", but its forward filled slot ",
+                    forward_of_entry().slot),
+                "slots were given out anew for some of the actions only");
+  }
+  check_version();
+  if (makes_weight_gradient(entry())) add_gradient();
+  if (makes_weight_gradient(entry()) || !census_.trains) free_slot();
+  const Schedule& schedule = plan_.schedule;
+  if (needs_input(schedule, entry()) &&
+      census_.maker(input_of(schedule, entry())).rank != site_.rank) {
+    --received_;
+  }
+}
+
+void Walk::take_slot() {
+  const int slot = action().slot;
+  if (slot < 0 || slot >= rank_.slots) {
+    refuse_here(cat("there is no slot ", slot, " of ", rank_.slots), "too few slots in the plan");
+  }
+  int& holds = slots_[index(slot)];
+  if (holds != kFree) {
+    refuse_here(cat("slot ", slot, " still holds the activations of ",
+                    to_string(plan_, {site_.rank, holds}), ", which its backward needs"),
+                "a slot is used again too early, or entries were swapped");
+  }
+  holds = site_.action;
+  bounds_.activations = std::max(bounds_.activations, ++activations_);
+}
+
+void Walk::free_slot() {
+  slots_[index(action().slot)] = kFree;
+  --activations_;
+}
+
+void Walk::check_version() {
+  const int version = action().version;
+  int expected = 0;
+  if (entry().kind != Kind::forward) {
+    expected = forward_of_entry().version;
+  } else if (has_updates()) {
+    expected =
+        plan_.schedule.updates == Updates::latest ? newest_ : std::max(0, update_of(entry()) - 1);
+  }
+  if (version != expected) {
+    refuse_here(
+        cat("takes version ", version, " of the weights; expected version ", expected,
+            entry().kind == Kind::forward ? ", by the schedule's rule" : ", as its forward did"),
+        "a wrong version, or an update at the wrong place");
+  }
+  if (version > newest_) {
+    refuse_here(cat("needs version ", version, " of the weights, but the newest one is ", newest_),
+                "fewer micro-batches between updates than are under way at once");
+  }
+  if (--uses_left_[index(version)] == 0 && version != newest_) --kept_;
+}
+
+void Walk::add_gradient() {
+  int& last = added_up_to_[index(entry().chunk)];
+  if (entry().micro_batch < last) {
+    refuse_here(cat("adds its gradient after that of micro-batch ", last),
+                "gradients are added in ascending order of micro-batches, so that sums are the "
+                "same for all schedules; two entries were swapped");
+  }
+  last = entry().micro_batch;
+  last_gradient_ = entry();
+  if (!has_updates()) return;
+  if (update_of(entry()) != newest_) {
+    refuse_here(cat("adds its gradient to those of the update to version ", newest_ + 1,
+                    "; it belongs to the one to version ", update_of(entry()) + 1),
+                "an update was left out, or an entry comes too early");
+  }
+  --gradients_left_[index(newest_)];
+}
+
+void Walk::update() {
+  if (!has_updates()) {
+    refuse_here("there is no update in this schedule", "its weights change after the last entry");
+  }
+  if (action().version != newest_ + 1 ||
+      action().version > plan_.schedule.micro_batches / plan_.schedule.accumulated) {
+    refuse_here(cat("the version before is ", newest_, "; there are ",
+                    plan_.schedule.micro_batches / plan_.schedule.accumulated, " updates"),
+                "a doubled update, or one left out before");
+  }
+  if (gradients_left_[index(newest_)] > 0 || entry() != last_gradient_) {
+    refuse_here(cat(gradients_left_[index(newest_)],
+                    " gradients are still to come; the last one "
+                    "was made by the ",
+                    describe(last_gradient_)),
+                "an update at the wrong place");
+  }
+  if (uses_left_[index(newest_)] == 0) --kept_;
+  newest_ = action().version;
+  bounds_.versions = std::max(bounds_.versions, ++kept_);
+  if (kept_ > rank_.versions) {
+    refuse_here(cat("with it ", kept_, " versions are needed, but the plan keeps ", rank_.versions),
+                "too few versions in the plan");
+  }
+}
+
+void Walk::check_end() {
+  const int updates = has_updates() && bounds_.activations > 0
+                          ? plan_.schedule.micro_batches / plan_.schedule.accumulated
+                          : 0;
+  if (newest_ != updates) {
+    refuse(plan_,
+           cat("rank ", site_.rank, ", at its end: the weights are at version ", newest_,
+               "; expected version ", updates),
+           "an update was left out");
+  }
+  if (rank_.slots != bounds_.activations) {
+    refuse(plan_,
+           cat("rank ", site_.rank, ": ", rank_.slots, " slots, but at most ", bounds_.activations,
+               " are in use at once"),
+           "a number that was not counted");
+  }
+  if (rank_.versions != bounds_.versions) {
+    refuse(plan_,
+           cat("rank ", site_.rank, ": ", rank_.versions, " versions, but at most ",
+               bounds_.versions, " are needed at once"),
+           "an extra version in the plan");
+  }
+}
+
+}  // namespace
+
+RankBounds check_rank(const Census& census, int rank) { return Walk(census, rank).run(); }
+
+}  // namespace tutti::training::pipeline

@@ -1,0 +1,58 @@
+// Chimera: two pipelines in opposite directions, each with half of the micro-batches. Every chunk
+// lies on two ranks: chunk c on rank c for the pipeline that goes down, on rank p - 1 - c for the
+// one that goes up. Where one would wait, the other has work.
+//
+//   rank 0 | F0 .. F1 F2 B2 F3 B3 B0 .. B1      m = p = 4. Down: micro-batches 0 and 1, up: 2 and 3
+//   rank 1 |    F0 F2 F1 F3 B2 B0 B3 B1
+//   rank 2 |    F2 F0 F3 F1 B0 B2 B1 B3         idle: (p - 2) / (2 m + p - 2), drawn and counted
+//   with rank 3 | F2 .. F3 F0 B0 F1 B1 B2 .. B3        a backward as long as a forward, m a
+//   multiple of p
+//
+// The place of each entry in such a picture is a formula; the table is the picture read from the
+// left. Slots of even and of odd number do not meet: on a rank, forwards down and backwards up are
+// of one kind, forwards up and backwards down of the other. A unit of p micro-batches takes every
+// second slot from the first to the last of each; the next unit follows 2p slots later with no gap
+// (the paper's direct concatenation).
+//
+// S. Li, T. Hoefler: Chimera: Efficiently Training Large-Scale Neural Networks with Bidirectional
+// Pipelines. SC 2021. Section 3, its bidirectional pipelines and its scaling to more micro-batches.
+
+#include <algorithm>
+
+#include "training/pipeline/schedules.h"
+
+namespace tutti::training::pipeline {
+namespace {
+
+struct Placed {
+  int slot = 0;  // in the picture
+  Entry entry;
+};
+
+// One direction's entries on the rank that has `chunk` of it: micro-batches [begin, end).
+void place(int p, int chunk, int begin, int end, std::vector<Placed>& placed) {
+  for (int i = 0; i < end - begin; ++i) {
+    const int unit = i / (p / 2);
+    const int slot = chunk + 2 * i + unit * p;  // a unit's i-s are 2 * (p / 2) = p of its 2p slots
+    placed.push_back({slot, {Kind::forward, begin + i, chunk}});
+    placed.push_back({slot + 2 * (p - 1 - chunk) + 1, {Kind::backward, begin + i, chunk}});
+  }
+}
+
+}  // namespace
+
+Schedule chimera(int p, int m) {
+  Schedule result{.name = "chimera", .ranks = p, .micro_batches = m, .chunks = p};
+  const int half = (m + 1) / 2;
+  for (int rank = 0; rank < p; ++rank) {
+    std::vector<Placed> placed;
+    place(p, rank, 0, half, placed);
+    place(p, p - 1 - rank, half, m, placed);
+    std::ranges::sort(placed, {}, &Placed::slot);
+    std::vector<Entry>& entries = result.table.emplace_back();
+    for (const auto& [slot, entry] : placed) entries.push_back(entry);
+  }
+  return result;
+}
+
+}  // namespace tutti::training::pipeline

@@ -1,0 +1,28 @@
+// What papers say a schedule's bubble is, where they say it.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "training/pipeline/schedules.h"
+#include "training/pipeline/simulate.h"
+
+namespace tutti::training::pipeline {
+
+struct ClosedForm {
+  std::string formula;        // "(p-1)/(m+p-1)", of p ranks, m micro-batches, v chunks a rank
+  double bubble = 0;          // its value: idle / total
+  bool back_to_back = false;  // of steps without a barrier (Timeline::steady_bubble)
+  std::string assumes;        // "every chunk takes the same time, messages take none"
+  bool applies = false;       // to these costs and this shape: then it is exact
+};
+
+// None for what has none (PipeDream: nothing is idle once the pipeline is full).
+//
+// GPipe: Huang et al. 2019, section 2.3. 1F1B and interleaved 1F1B: Narayanan et al., "Efficient
+// large-scale language model training on GPU clusters", 2021, section 2.2. ZB-H1 and ZB-H2: Qi et
+// al., "Zero bubble pipeline parallelism", 2023, table 2. Chimera: Li and Hoefler, 2021, table 2.
+std::optional<ClosedForm> closed_form(const ScheduleKind& kind, const Shape& shape,
+                                      const Costs& costs);
+
+}  // namespace tutti::training::pipeline

@@ -1,0 +1,239 @@
+#include "training/pipeline/executor.h"
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace tutti::training::pipeline {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+}  // namespace
+
+Executor::Executor(Boundary boundary)
+    : boundary_(std::move(boundary)), pool_(boundary_.stages()) {}
+
+Executor::~Executor() {
+  const bool idle = outgoing_.empty() &&
+                    std::ranges::none_of(activations_, [](auto& at) { return at.second.pending; }) &&
+                    std::ranges::none_of(gradients_, [](auto& at) { return at.second.pending; });
+  if (idle) return;
+  // A run was ended by an error: nobody may be there to wait for.
+  try {
+    boundary_.stages().abort("a pipeline was ended by an error");
+  } catch (const std::exception&) {
+    // It is over already.
+  }
+}
+
+void Executor::run(const Plan& plan, StageWork& stage) {
+  plan_ = &plan;
+  stage_ = &stage;
+  keeps_activations_ = std::ranges::any_of(plan.schedule.table, [](const auto& entries) {
+    return std::ranges::any_of(entries, [](const Entry& e) { return e.kind != Kind::forward; });
+  });
+  activations_kept_ = 0;
+  const RankPlan& own = plan.ranks[static_cast<size_t>(own_rank())];
+  for (const Action& action : own.actions) {
+    try {
+      switch (action.kind) {
+        case Action::Kind::receive:
+          receive(action);
+          break;
+        case Action::Kind::compute:
+          compute(action);
+          break;
+        case Action::Kind::send:
+          send(action);
+          break;
+        case Action::Kind::update:
+          stage.update(action);
+          break;
+      }
+    } catch (const Error& error) {
+      throw Error(error.code(), error.what(), {.where = place_of(action)});
+    }
+  }
+  finish();
+}
+
+std::string Executor::place_of(const Action& action) {
+  Communicator& stages = boundary_.stages();
+  std::string text = cat(stages.describe(own_rank()), ", stage ", own_rank(), ", in the ");
+  text += describe(action.entry);
+  if (!needs_input(plan_->schedule, action.entry)) return text;
+  const Entry source = input_of(plan_->schedule, action.entry);
+  const int from = plan_->rank_of(source.micro_batch, source.chunk);
+  if (from < 0 || from == own_rank()) return text;
+  return text + cat(", which needs the ", describe(source), " on ", stages.describe(from),
+                    ", stage ", from);
+}
+
+// --- messages ---
+
+Tensor Executor::take(const Tensor& shape) {
+  Tensor tensor = shape;
+  tensor.stride = tensor.cols;
+  tensor.data = pool_.acquire(tensor.bytes());
+  return tensor;
+}
+
+Tensor Executor::take_copy(ConstTensor tensor) {
+  const Tensor copy = take(tensor_at(static_cast<void*>(nullptr), tensor.dtype, tensor.rows,
+                                     tensor.cols));
+  if (!copy.empty()) std::memcpy(copy.data, tensor.data, copy.bytes());
+  return copy;
+}
+
+void Executor::drop(Tensor tensor, bool pooled) {
+  if (pooled) pool_.release(tensor.data, tensor.bytes());
+}
+
+void Executor::receive(const Action& action) {
+  const Entry& entry = action.entry;
+  if (!stage_->has(entry.micro_batch)) return;
+  const int chunk = entry.kind == Kind::forward ? entry.chunk - 1 : entry.chunk;
+  Held held{.tensor = take(stage_->shape_after(chunk, entry.micro_batch)),
+            .pooled = true,
+            .pending = true};
+  held.transfer = boundary_.receive(held.tensor, action.peer);
+  inputs_of(entry.kind)[{entry.micro_batch, entry.chunk}] = std::move(held);
+}
+
+void Executor::send(const Action& action) {
+  if (!stage_->has(action.entry.micro_batch)) return;
+  Outgoing message{.tensor = made_.tensor, .pooled = made_.pooled};
+  message.transfer = boundary_.send(message.tensor, action.peer);
+  outgoing_.push_back(std::move(message));
+  made_ = {};
+}
+
+void Executor::poll() {
+  std::erase_if(outgoing_, [this](Outgoing& message) {
+    if (!message.transfer.test()) return false;
+    drop(message.tensor, message.pooled);
+    return true;
+  });
+}
+
+void Executor::finish() {
+  const Clock::time_point start = Clock::now();
+  for (Outgoing& message : outgoing_) {
+    message.transfer.wait();
+    drop(message.tensor, message.pooled);
+  }
+  outgoing_.clear();
+  waited_ += Clock::now() - start;
+}
+
+ConstTensor Executor::await_input(const Action& action) {
+  const Entry& entry = action.entry;
+  if (!needs_input(plan_->schedule, entry)) return {};
+  Held& held = inputs_of(entry.kind).at({entry.micro_batch, entry.chunk});
+  if (!held.pending) return held.tensor;
+  const Clock::time_point start = Clock::now();
+  held.transfer.wait();
+  held.pending = false;
+  const Clock::time_point end = Clock::now();
+  waited_ += end - start;
+  if (trace_ != nullptr) {
+    trace_->add({cat("bubble before ", to_string(entry, false)),
+                 TraceCategory::bubble,
+                 start,
+                 end,
+                 {{"stage", own_rank()},
+                  {"micro_batch", entry.micro_batch},
+                  {"chunk", entry.chunk}}});
+  }
+  return held.tensor;
+}
+
+void Executor::forget(std::map<Place, Held>& held, const Entry& entry) {
+  const auto found = held.find({entry.micro_batch, entry.chunk});
+  if (found == held.end()) return;
+  drop(found->second.tensor, found->second.pooled);
+  held.erase(found);
+}
+
+// What was made is for an entry on this rank, or waits to be sent.
+void Executor::hand_over(const Entry& made, Tensor tensor, bool pooled) {
+  const bool forward = made.kind == Kind::forward;
+  const int to = forward ? made.chunk + 1 : made.chunk - 1;
+  Held held{.tensor = tensor, .pooled = pooled};
+  if (plan_->rank_of(made.micro_batch, to) == own_rank()) {
+    (forward ? activations_ : gradients_)[{made.micro_batch, to}] = std::move(held);
+  } else {
+    made_ = std::move(held);
+  }
+}
+
+// --- computing ---
+
+void Executor::count_activations(const Entry& entry) {
+  if (!keeps_activations_) return;
+  if (entry.kind == Kind::forward) {
+    most_activations_ = std::max(most_activations_, ++activations_kept_);
+  } else if (entry.kind != Kind::backward_input) {
+    --activations_kept_;
+  }
+}
+
+void Executor::compute(const Action& action) {
+  const Entry& entry = action.entry;
+  if (!stage_->has(entry.micro_batch)) {
+    stage_->skip(action);
+    return;
+  }
+  if (entry.kind == Kind::forward) {
+    forward(action);
+  } else {
+    backward(action);
+  }
+  poll();
+}
+
+void Executor::forward(const Action& action) {
+  const Entry& entry = action.entry;
+  const ConstTensor input = await_input(action);
+  count_activations(entry);
+  Tensor output;
+  {
+    const TraceSpan span(trace_, to_string(entry, false), TraceCategory::compute,
+                         {{"stage", own_rank()},
+                          {"micro_batch", entry.micro_batch},
+                          {"chunk", entry.chunk}});
+    output = stage_->forward(action, input);
+  }
+  if (entry.chunk + 1 < plan_->schedule.chunks) {
+    hand_over(entry, keeps_activations_ ? output : take_copy(output), !keeps_activations_);
+  }
+  if (!keeps_activations_) forget(activations_, entry);
+}
+
+void Executor::backward(const Action& action) {
+  const Entry& entry = action.entry;
+  const bool weight = entry.kind == Kind::backward_weight;
+  const ConstTensor gradient = weight ? ConstTensor{} : await_input(action);
+  {
+    const TraceSpan span(trace_, to_string(entry, false), TraceCategory::compute,
+                         {{"stage", own_rank()},
+                          {"micro_batch", entry.micro_batch},
+                          {"chunk", entry.chunk}});
+    if (weight) {
+      stage_->backward_weight(action);
+    } else {
+      const Tensor made = stage_->backward(action, gradient);
+      if (entry.chunk > 0) hand_over(entry, take_copy(made), true);
+    }
+  }
+  count_activations(entry);
+  if (entry.kind == Kind::backward_input) return;
+  forget(activations_, entry);
+  forget(gradients_, entry);
+}
+
+}  // namespace tutti::training::pipeline

@@ -1,0 +1,178 @@
+#include "training/pipeline/simulate.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <string_view>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace tutti::training::pipeline {
+namespace {
+
+constexpr int kNothing = -1;
+
+// An entry with all that matters for its time.
+struct Task {
+  Entry entry;
+  double takes = 0;
+  int needs = kNothing;  // the result it waits for
+  double message = 0;    // and how long that is on its way
+  int makes = kNothing;
+};
+
+struct Tasks {
+  std::vector<std::vector<Task>> ranks;
+  size_t results = 0;
+};
+
+size_t index(int i) { return static_cast<size_t>(i); }
+
+[[noreturn]] void refuse(std::string_view what, std::string_view cause, std::string_view remedy) {
+  throw Error(ErrorCode::invalid_argument, what,
+              {.cause = std::string(cause), .remedy = std::string(remedy)});
+}
+
+// `given` for each of `count` chunks or, if `may_lack_last`, of the boundaries between them.
+std::vector<double> spread(std::string_view name, const std::vector<double>& given, int count,
+                           bool may_lack_last = false) {
+  for (const double cost : given) {
+    if (std::isfinite(cost) && cost >= 0) continue;
+    refuse(cat("a cost of ", cost, " for ", name), "a time that was not measured",
+           "give finite numbers of at least 0");
+  }
+  if (given.size() == 1) return std::vector<double>(index(count), given[0]);
+  if (given.size() == index(count) || (may_lack_last && given.size() + 1 == index(count))) {
+    return given;
+  }
+  refuse(cat(given.size(), " costs for ", name, " of ", count, " chunks"),
+         "costs of another cut of the model", "give one number for all, or one for each chunk");
+}
+
+// Results are numbered: forward ones by micro-batch and chunk, then backward ones.
+int result_of(const Schedule& schedule, const Entry& entry) {
+  if (entry.kind == Kind::backward_weight) return kNothing;
+  const int cell = entry.micro_batch * schedule.chunks + entry.chunk;
+  const int cells = schedule.micro_batches * schedule.chunks;
+  return entry.kind == Kind::forward ? cell : cells + cell;
+}
+
+Tasks tasks_of(const Plan& plan, const Costs& costs) {
+  const Schedule& schedule = plan.schedule;
+  const auto forward = spread("forward", costs.forward, schedule.chunks);
+  const auto input = spread("backward_input", costs.backward_input, schedule.chunks);
+  const auto weight = spread("backward_weight", costs.backward_weight, schedule.chunks);
+  const auto message = spread("messages", costs.message, schedule.chunks, true);
+  Tasks tasks;
+  tasks.ranks.resize(plan.ranks.size());
+  tasks.results = 2 * index(schedule.micro_batches) * index(schedule.chunks);
+  for (size_t rank = 0; rank < plan.ranks.size(); ++rank) {
+    for (const Action& action : plan.ranks[rank].actions) {
+      if (action.kind != Action::Kind::compute) continue;
+      const Entry& entry = action.entry;
+      const size_t chunk = index(entry.chunk);
+      Task task{.entry = entry, .makes = result_of(schedule, entry)};
+      if (entry.kind == Kind::forward) task.takes = forward[chunk];
+      if (entry.kind == Kind::backward_input) task.takes = input[chunk];
+      if (entry.kind == Kind::backward_weight) task.takes = weight[chunk];
+      if (entry.kind == Kind::backward) task.takes = input[chunk] + weight[chunk];
+      if (needs_input(schedule, entry)) {
+        const Entry needed = input_of(schedule, entry);
+        task.needs = result_of(schedule, needed);
+        const bool is_here = index(plan.rank_of(needed.micro_batch, needed.chunk)) == rank;
+        if (!is_here) task.message = message[index(std::min(entry.chunk, needed.chunk))];
+      }
+      tasks.ranks[rank].push_back(task);
+    }
+  }
+  return tasks;
+}
+
+// Runs the table once. `clocks`, by rank: when it may begin; on return, when it has ended.
+std::vector<Span> run(const Tasks& tasks, std::vector<double>& clocks) {
+  constexpr double kNotYet = -1;
+  std::vector<double> made(tasks.results, kNotYet);
+  std::vector<std::vector<Span>> spans(tasks.ranks.size());
+  // Each rank goes as far as it can, in turns.
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (size_t rank = 0; rank < tasks.ranks.size(); ++rank) {
+      while (spans[rank].size() < tasks.ranks[rank].size()) {
+        const Task& task = tasks.ranks[rank][spans[rank].size()];
+        double start = clocks[rank];
+        if (task.needs != kNothing) {
+          if (made[index(task.needs)] == kNotYet) break;
+          start = std::max(start, made[index(task.needs)] + task.message);
+        }
+        clocks[rank] = start + task.takes;
+        if (task.makes != kNothing) made[index(task.makes)] = clocks[rank];
+        spans[rank].push_back({static_cast<int>(rank), task.entry, start, clocks[rank]});
+        moved = true;
+      }
+    }
+  }
+  std::vector<Span> all;
+  for (size_t rank = 0; rank < tasks.ranks.size(); ++rank) {
+    if (spans[rank].size() < tasks.ranks[rank].size()) {
+      const Task& stuck = tasks.ranks[rank][spans[rank].size()];
+      refuse(cat("rank ", rank, " waits forever at the ", describe(stuck.entry)),
+             "a plan that was not checked", "call check() first: it says what is wrong");
+    }
+    all.insert(all.end(), spans[rank].begin(), spans[rank].end());
+  }
+  return all;
+}
+
+// Runs the table again and again, after a first run that ended at `clocks`, until each rank takes
+// as long as the time before; the slowest one's time.
+double steady_period(const Tasks& tasks, std::vector<double> clocks) {
+  const size_t ranks = clocks.size();
+  const double tolerance = 1e-9 * *std::ranges::max_element(clocks);
+  const size_t most_runs = 64 + 4 * ranks;
+  constexpr int kEnough = 3;  // equal ones in succession
+  std::vector<double> times(ranks, 0);
+  double half_way = 0;
+  int equal = 0;
+  for (size_t i = 0; i < most_runs && equal < kEnough; ++i) {
+    if (i == most_runs / 2) half_way = std::ranges::max(clocks);
+    const std::vector<double> before = clocks;
+    run(tasks, clocks);
+    bool same = true;
+    for (size_t rank = 0; rank < ranks; ++rank) {
+      const double time = clocks[rank] - before[rank];
+      same = same && std::abs(time - times[rank]) <= tolerance;
+      times[rank] = time;
+    }
+    equal = same ? equal + 1 : 0;
+  }
+  if (equal == kEnough) return std::ranges::max(times);
+  // Times that come round in turns: their mean.
+  return (std::ranges::max(clocks) - half_way) / static_cast<double>(most_runs - most_runs / 2);
+}
+
+// The idle part of `total` time.
+double idle(double busy, double total) { return total > 0 ? std::max(0., 1 - busy / total) : 0; }
+
+}  // namespace
+
+Timeline simulate(const Plan& plan, const Costs& costs) {
+  const Tasks tasks = tasks_of(plan, costs);
+  std::vector<double> clocks(plan.ranks.size(), 0);
+  Timeline timeline;
+  timeline.spans = run(tasks, clocks);
+  if (timeline.spans.empty()) return timeline;
+  double busy = 0;
+  for (const std::vector<Task>& its : tasks.ranks) {
+    for (const Task& task : its) busy += task.takes;
+  }
+  const auto ranks = static_cast<double>(plan.ranks.size());
+  timeline.makespan =
+      std::ranges::max(clocks) - std::ranges::min(timeline.spans, {}, &Span::start).start;
+  timeline.bubble = idle(busy, ranks * timeline.makespan);
+  timeline.period = steady_period(tasks, clocks);
+  timeline.steady_bubble = idle(busy, ranks * timeline.period);
+  return timeline;
+}
+
+}  // namespace tutti::training::pipeline

@@ -1,0 +1,23 @@
+// The table that most schedules share: passes over the micro-batches, each some steps behind.
+#pragma once
+
+#include <initializer_list>
+#include <vector>
+
+#include "training/pipeline/schedule.h"
+
+namespace tutti::training::pipeline {
+
+struct Pass {
+  Kind kind = Kind::forward;
+  int lag = 0;  // at least 0
+};
+
+// One rank's entries for one chunk: in step k = 0, 1, ... each pass in turn takes micro-batch k -
+// lag, where there is one. So every pass takes them in ascending order.
+//
+//   forward, 0     F0 F1 F2    F3    F4              step 2: F2 B0
+//   backward, 2             B0    B1    B2 B3 B4     step 5: B3
+std::vector<Entry> staggered(int micro_batches, int chunk, std::initializer_list<Pass> passes);
+
+}  // namespace tutti::training::pipeline

@@ -106,16 +106,13 @@ struct RandomBatch {
   training::MicroBatch batch;
 };
 
-Profile measured(const Options& options) {
-  TrainCommand train = options.train;
-  train.model.vocabulary = train.model.vocabulary.value_or(256);
-  const std::unique_ptr<training::Model> model = make_model(train);
+Profile measured(training::Model& model, const TrainCommand& train, int runs) {
   const int64_t samples = train.micro_batch.value_or(default_micro_batch(train.model));
-  const RandomBatch random(train.model, samples, model->targets_per_sample());
-  return training::pipeline::profile_model(*model, random.batch,
+  const RandomBatch random(train.model, samples, model.targets_per_sample());
+  return training::pipeline::profile_model(model, random.batch,
                                            {.dtype = parse_dtype(train.precision).value(),
                                             .checkpoint_units = train.recompute == "full"},
-                                           options.runs);
+                                           runs);
 }
 
 // --- What is said ---
@@ -216,6 +213,7 @@ void write_json(std::ofstream& file, const std::string& path, const Profile& pro
 
 // --- The command ---
 
+// partition() has found nothing else wrong with them.
 std::optional<Partition> if_it_fits(Partition (*strategy)(std::span<const Layer>, const Cluster&),
                                     const Profile& profile, const Cluster& cluster) {
   try {
@@ -225,15 +223,20 @@ std::optional<Partition> if_it_fits(Partition (*strategy)(std::span<const Layer>
   }
 }
 
-int run_partition(const Options& options) {
+int run_partition(Options& options) {
+  // What is wrong is found before files are opened, and before anything takes time.
   const Cluster cluster = cluster_of(options);
-  std::optional<Profile> known;
-  if (!options.profile.empty()) {
-    known = training::pipeline::profile_from_json(read_file(options.profile), options.profile);
+  Profile profile;
+  std::unique_ptr<training::Model> model;
+  if (options.profile.empty()) {
+    options.train.model.vocabulary = options.train.model.vocabulary.value_or(256);
+    model = make_model(options.train);
+  } else {
+    profile = training::pipeline::profile_from_json(read_file(options.profile), options.profile);
   }
   std::ofstream json = open_for_writing(options.json, "--json");
   std::ofstream saved = open_for_writing(options.save_profile, "--save-profile");
-  const Profile profile = known ? *known : measured(options);
+  if (model) profile = measured(*model, options.train, options.runs);
   if (saved.is_open()) write(saved, options.save_profile, to_json(profile));
 
   const Partition plan = training::pipeline::partition(profile.layers, cluster);
@@ -275,6 +278,7 @@ void add_cluster(CLI::App& command, Options& options) {
       ->type_name("SIZE");
 }
 
+// What says how to profile.
 void add_profiling(CLI::App& command, Options& options) {
   command
       .add_option("--micro-batch", options.train.micro_batch,
@@ -285,13 +289,6 @@ void add_profiling(CLI::App& command, Options& options) {
       ->capture_default_str();
   add_model_options(command, options.train.model);
   add_pass_options(command, options.train);
-  const std::vector<CLI::Option*> measuring = command.get_options();
-  CLI::Option* profile =
-      command.add_option("--profile", options.profile, "a profile to read, instead of profiling")
-          ->type_name("FILE");
-  for (CLI::Option* option : measuring) {
-    if (option != command.get_help_ptr()) profile->excludes(option);
-  }
 }
 
 }  // namespace
@@ -301,7 +298,10 @@ void add_partition(CLI::App& app, Action& chosen) {
   CLI::App* command = app.add_subcommand(
       "partition", "Profile a model, and say which layers should be on which ranks");
   add_profiling(*command, *options);
+  const std::vector<CLI::Option*> profiling = command->get_options();
   add_cluster(*command, *options);
+  command->add_option("--profile", options->profile, "read a profile, instead of profiling a model")
+      ->type_name("FILE");
   command->add_option("--save-profile", options->save_profile, "write the profile")
       ->type_name("FILE");
   command->add_option("--json", options->json, "write the partition and what it is compared with")
@@ -311,7 +311,15 @@ void add_partition(CLI::App& app, Action& chosen) {
       "Example:\n"
       "  tutti partition --model gpt2 --layers 12 --micro-batch 4 --nodes 2 --ranks-per-node 4 \\\n"
       "    --bandwidth-inside 20G --bandwidth-between 1G");
-  command->callback([options, &chosen] { chosen = [options] { return run_partition(*options); }; });
+  command->callback([options, profiling, &chosen] {
+    for (const CLI::Option* option : profiling) {
+      if (options->profile.empty() || option->count() == 0) continue;
+      throw Error(ErrorCode::invalid_argument,
+                  cat("both --profile and ", option->get_name(), " were given"),
+                  {.remedy = "give --profile, or what to profile"});
+    }
+    chosen = [options] { return run_partition(*options); };
+  });
 }
 
 }  // namespace tutti::tool

@@ -63,11 +63,15 @@ class BoundUnit {
       });
       const Tensor gradient = arena.take(options.dtype, rows, cols);
       if (!gradient.empty()) std::memset(gradient.data, 0, gradient.bytes());
-      table.at(index) = {value, gradient};
+      table.set_value(index, value);
+      table.set_gradient(index, gradient);
     }
   }
   ~BoundUnit() {
-    for (const int index : used_) table_.at(index) = {};
+    for (const int index : used_) {
+      table_.set_value(index, {});
+      table_.set_gradient(index, {});
+    }
   }
   BoundUnit(const BoundUnit&) = delete;
   BoundUnit& operator=(const BoundUnit&) = delete;

@@ -132,7 +132,7 @@ TEST_F(PartitionCommand, SaysWhatIsWrong) {
   expect_refused({"--micro-batch", "0"}, "--micro-batch");
   expect_refused({"--model", "gpt2", "--heads", "5"}, "5");
   expect_refused({"--profile", path("none")}, path("none"));
-  expect_refused({"--profile", profile(), "--layers", "3"}, "--layers");
+  expect_refused({"--profile", profile(), "--layers", "3"}, "both --profile and --layers");
   expect_refused({"--profile", profile(), "--parameter-memory", "99K"}, "layer fc is the largest");
   expect_refused({"--profile", profile(), "--json", "/nowhere/at/all"}, "/nowhere/at/all");
   std::ofstream(path("other.json")) << "{}";

@@ -24,6 +24,7 @@ using training::pipeline::ScheduleKind;
 using training::pipeline::Updates;
 
 constexpr size_t kTerminalColumns = 100;
+constexpr int kMostForwards = 200'000;  // of a table: many more take minutes
 
 struct Options {
   std::string schedule;
@@ -66,6 +67,13 @@ training::pipeline::Shape shape_for(const ScheduleKind& kind, const Options& opt
   if (shape.accumulated > 0 && kind.updates == Updates::flushed) {
     refuse(cat(kind.name, " changes the weights once a step, after all micro-batches"),
            "leave --accumulate out, or take pipedream or pipedream-2bw");
+  }
+  const double forwards =
+      1.0 * shape.ranks * shape.micro_batches * std::max(1, shape.virtual_stages);
+  if (forwards > kMostForwards) {
+    refuse(cat("a table of ", shape.ranks, " ranks and ", shape.micro_batches,
+               " micro-batches is too large to show"),
+           cat("ask for at most ", kMostForwards, " forwards"));
   }
   if (shape.virtual_stages == 0) shape.virtual_stages = kind.has_virtual_stages ? 2 : 1;
   if (shape.accumulated == 0) shape.accumulated = least_accumulated(kind, shape);
@@ -113,14 +121,44 @@ void add_costs(CLI::App& command, Costs& costs) {
   add("--message", costs.message, "of a message to the next chunk and back");
 }
 
+void add_limits(CLI::App& command, PipelineProofs& proofs) {
+  const auto add = [&](const char* name, int& limit, const char* what) {
+    command.add_option(name, limit, what)
+        ->type_name("N")
+        ->group("Limits of --prove")
+        ->capture_default_str();
+  };
+  add("--max-ranks", proofs.max_ranks, "ranks");
+  add("--max-micro-batches", proofs.max_micro_batches, "micro-batches of a step");
+  add("--max-virtual", proofs.max_virtual, "chunks a rank");
+}
+
+// By hand: CLI11 would list them all at every option of the help.
+void refuse_what_does_not_fit(const CLI::App& command, const Options& options) {
+  for (const char* limit : {"--max-ranks", "--max-micro-batches", "--max-virtual"}) {
+    if (!options.prove && command.count(limit) > 0) throw CLI::RequiresError(limit, "--prove");
+  }
+  if (!options.prove && !options.list) {
+    for (const char* needed : {"SCHEDULE", "--ranks", "--micro-batches"}) {
+      if (command.count(needed) == 0) throw CLI::RequiredError(needed);
+    }
+    return;
+  }
+  for (const char* other :
+       {"--ranks", "--micro-batches", "--virtual", "--accumulate", "--svg", "--json", "--table"}) {
+    if (command.count(other) > 0) {
+      throw CLI::ExcludesError(options.prove ? "--prove" : "--list", other);
+    }
+  }
+}
+
 }  // namespace
 
 void add_pipeline(CLI::App& app, Action& chosen) {
   const auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand(
       "pipeline", "Show a pipeline schedule: its proof, its memory, its bubble, a picture");
-  command->add_option("schedule", options->schedule, "its name (see --list)")
-      ->type_name("SCHEDULE");
+  command->add_option("SCHEDULE", options->schedule, "its name (see --list)")->type_name("");
   command->add_option("-p,--ranks", options->shape.ranks, "ranks of the pipeline")->type_name("P");
   command->add_option("-m,--micro-batches", options->shape.micro_batches, "of a step")
       ->type_name("M");
@@ -130,34 +168,25 @@ void add_pipeline(CLI::App& app, Action& chosen) {
       ->type_name("V");
   command
       ->add_option("--accumulate", options->shape.accumulated,
-                   "micro-batches an update, of schedules that are not flushed (default: the "
-                   "least there is)")
+                   "micro-batches an update, of pipedream and pipedream-2bw (default: as few as "
+                   "can be)")
       ->type_name("A");
-  add_costs(*command, options->costs);
   command->add_option("--svg", options->svg, "write a picture")->type_name("FILE");
   command->add_option("--json", options->json, "write all numbers")->type_name("FILE");
   command->add_flag("--table", options->table,
                     "print the timetable, also where it is wider than 100 columns");
   command->add_flag("--list", options->list, "print all schedules");
-  CLI::Option* prove =
-      command->add_flag("--prove", options->prove, "prove all schedules in all shapes up to");
-  const auto add_limit = [&](const char* name, int& limit) {
-    command->add_option(name, limit)->needs(prove)->type_name("N")->capture_default_str();
-  };
-  add_limit("--max-ranks", options->proofs.max_ranks);
-  add_limit("--max-micro-batches", options->proofs.max_micro_batches);
-  add_limit("--max-virtual", options->proofs.max_virtual);
+  command->add_flag("--prove", options->prove, "prove SCHEDULE, or all, in every shape");
+  add_costs(*command, options->costs);
+  add_limits(*command, options->proofs);
   command->footer(
       "Examples:\n"
       "  tutti pipeline 1f1b -p 4 -m 8 --svg 1f1b.svg\n"
       "  tutti pipeline interleaved -p 4 -m 8 -v 2 --message 0.1\n"
       "  tutti pipeline --prove");
   command->callback([command, options, &chosen] {
-    if (!options->list && !options->prove) {
-      for (const char* needed : {"schedule", "--ranks", "--micro-batches"}) {
-        if (command->count(needed) == 0) throw CLI::RequiredError(needed);
-      }
-    }
+    refuse_what_does_not_fit(*command, *options);
+    options->proofs.schedule = options->schedule;
     chosen = [options] { return run(*options); };
   });
 }

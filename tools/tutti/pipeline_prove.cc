@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -76,9 +77,11 @@ int prove_pipelines(const PipelineProofs& limits) {
   refuse_below_one("--max-ranks", limits.max_ranks);
   refuse_below_one("--max-micro-batches", limits.max_micro_batches);
   refuse_below_one("--max-virtual", limits.max_virtual);
+  std::span<const ScheduleKind> kinds = all_schedules();
+  if (!limits.schedule.empty()) kinds = std::span(&schedule_named(limits.schedule), 1);
   size_t proved = 0;
   bool good = true;
-  for (const ScheduleKind& kind : all_schedules()) {
+  for (const ScheduleKind& kind : kinds) {
     std::vector<Task> tasks = tasks_for(kind, limits);
     prove(kind, tasks);
     const auto right = static_cast<size_t>(

@@ -1,16 +1,19 @@
 // `tutti pipeline --prove`: every schedule, for every shape that it has a table for.
 #pragma once
 
+#include <string>
+
 namespace tutti::tool {
 
 struct PipelineProofs {
+  std::string schedule;  // empty: all
   int max_ranks = 16;
   int max_micro_batches = 32;
   int max_virtual = 4;
 };
 
 // Prints a line for each kind of schedule, what is wrong, and the sum; returns the exit code.
-// Throws Error(invalid_argument) for limits below 1.
+// Throws Error(invalid_argument) for limits below 1 and for an unknown schedule.
 int prove_pipelines(const PipelineProofs& limits);
 
 }  // namespace tutti::tool

@@ -29,9 +29,11 @@ double work(const Timeline& timeline, int ranks) {
   return sum / ranks;
 }
 
-PipelineReport::Unflushed without_flushes(const ScheduleKind& kind, Shape shape, const Costs& costs,
-                                          const Timeline& once) {
+// None where there is no table for twice the micro-batches.
+std::optional<PipelineReport::Unflushed> without_flushes(const ScheduleKind& kind, Shape shape,
+                                                         const Costs& costs, const Timeline& once) {
   shape.micro_batches *= 2;
+  if (kind.updates == Updates::flushed || !kind.why_not(shape).empty()) return std::nullopt;
   const Timeline twice = simulate(make_plan(make_schedule(kind, shape)), costs);
   PipelineReport::Unflushed unflushed{.period = twice.makespan - once.makespan};
   unflushed.bubble = 1 - work(once, shape.ranks) / unflushed.period;
@@ -92,7 +94,7 @@ std::string compared(const ClosedForm& form, const Timeline& timeline) {
   std::string text = cat("closed form          bubble ", form.formula,
                          form.formula == "0" ? "" : cat(" = ", percent(form.bubble)),
                          form.back_to_back ? " back to back" : "");
-  if (!form.applies) return cat(text, ", where ", form.assumes, '\n');
+  if (!form.applies) return cat(text, " for: ", form.assumes, '\n');
   const double more = found - form.bubble;
   if (std::abs(more) < 1e-9) return cat(text, ": met\n");
   return cat(text, ": ", percent(std::abs(more)), more > 0 ? " more than that" : " less than that",
@@ -106,9 +108,7 @@ PipelineReport report_on(const ScheduleKind& kind, const Shape& shape, const Cos
   report.bounds = check(report.plan);
   report.timeline = simulate(report.plan, costs);
   report.closed_form = closed_form(kind, shape, costs);
-  if (kind.updates != Updates::flushed) {
-    report.unflushed = without_flushes(kind, shape, costs, report.timeline);
-  }
+  report.unflushed = without_flushes(kind, shape, costs, report.timeline);
   return report;
 }
 
@@ -136,7 +136,7 @@ std::vector<std::string> subtitle_of(const PipelineReport& report) {
   }
   lines.push_back(cat("activations kept at once, by rank: ",
                       listed(of_ranks(report.bounds, &RankBounds::activations))));
-  if (report.unflushed) {
+  if (report.plan.schedule.updates != Updates::flushed) {
     lines.push_back(cat("versions of the weights, by rank: ",
                         listed(of_ranks(report.bounds, &RankBounds::versions))));
   }

@@ -20,7 +20,8 @@ struct PipelineReport {
   training::pipeline::Timeline timeline;
   std::optional<training::pipeline::ClosedForm> closed_form;
 
-  // Of schedules that need no flush: how long m more micro-batches take, and idle / total then.
+  // Of schedules that are not flushed: how long m more micro-batches take in a run that goes on,
+  // and idle / total then. None also where such a run needs longer updates.
   struct Unflushed {
     double period = 0;
     double bubble = 0;

@@ -102,6 +102,12 @@ void add_layout(CLI::App& command, TrainCommand& options) {
       ->capture_default_str()
       ->group(kGroup);
   command
+      .add_option("--flush-every", options.training.flush_every,
+                  "pipedream and pipedream-2bw: steps after which the pipeline runs empty; 0: at "
+                  "checkpoints and validation only")
+      ->capture_default_str()
+      ->group(kGroup);
+  command
       .add_option("--cut", replica.pipeline.cut,
                   "the first unit of each chunk: 0,3,5 (default: balanced by the units' costs)")
       ->delimiter(',')

@@ -23,12 +23,13 @@ struct Look {
   Kind kind;
   const char* words;
   double hue;
+  double saturation;
 };
 constexpr std::array<Look, 4> kLooks = {{
-    {Kind::forward, "forward", 0.59},
-    {Kind::backward, "backward", 0.07},
-    {Kind::backward_input, "backward of inputs", 0.07},
-    {Kind::backward_weight, "backward of weights", 0.40},
+    {Kind::forward, "forward", 0.59, 0.62},
+    {Kind::backward, "backward", 0.07, 0.62},
+    {Kind::backward_input, "backward of inputs", 0.07, 0.62},
+    {Kind::backward_weight, "backward of weights", 0.41, 0.55},
 }};
 
 const Look& look(Kind kind) { return *std::ranges::find(kLooks, kind, &Look::kind); }
@@ -54,7 +55,7 @@ class Shades {
   }
 
   std::string fill(Kind kind, int shade) const {
-    return svg::hsl(look(kind).hue, 0.62, lightness(shade));
+    return svg::hsl(look(kind).hue, look(kind).saturation, lightness(shade));
   }
   const char* ink(int shade) const { return lightness(shade) < 0.6 ? "#ffffff" : kInk; }
 
@@ -81,7 +82,7 @@ class Shades {
   }
 
   double lightness(int shade) const {
-    return count() < 2 ? 0.5 : 0.40 + 0.38 * shade / (count() - 1);
+    return count() < 2 ? 0.44 : 0.38 + 0.40 * shade / (count() - 1);
   }
 
   const Plan& plan_;

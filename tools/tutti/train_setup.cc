@@ -112,8 +112,8 @@ void settle_run(TrainCommand& options, int ranks, uint64_t examples) {
     throw Error(ErrorCode::invalid_argument, cat("the ", what, " cannot be ", value),
                 {.remedy = "give at least 1"});
   };
-  const auto micro_batch = options.micro_batch.value_or(gpt ? 8 : resnet ? 64 : 32);
-  training.micro_batch = positive("micro-batch", micro_batch);
+  training.micro_batch =
+      positive("micro-batch", options.micro_batch.value_or(default_micro_batch(options.model)));
   training.batch = positive("global batch", options.batch.value_or(gpt ? 32 : resnet ? 128 : 1536));
   if (options.micro_batches) {
     training.batch = static_cast<uint64_t>(ranks) * training.micro_batch *
@@ -126,7 +126,7 @@ void settle_run(TrainCommand& options, int ranks, uint64_t examples) {
     training.samples = positive("number of samples", static_cast<int64_t>(samples));
   }
   // A language model's sample is a whole context.
-  const auto targets = static_cast<uint64_t>(gpt ? options.model.context.value_or(128) : 1);
+  const auto targets = static_cast<uint64_t>(gpt ? context_of(options.model) : 1);
   training.validation_samples = std::max<uint64_t>(
       1, options.validation_samples
              ? positive("number of samples to validate on", *options.validation_samples)
@@ -168,6 +168,14 @@ void settle_pipeline(const TrainCommand& options, int data_ranks) {
   plans.training(static_cast<int64_t>((options.training.batch + samples - 1) / samples));
 }
 }  // namespace
+
+int64_t default_micro_batch(const ModelOptions& options) {
+  return is_gpt(options) ? 8 : is_resnet(options) ? 64 : 32;
+}
+
+int64_t context_of(const ModelOptions& options) {
+  return options.context.value_or(is_gpt(options) ? 128 : 8);
+}
 
 std::unique_ptr<training::Model> make_model(const TrainCommand& options,
                                             training::StatisticsReducer* reducer) {
@@ -215,7 +223,7 @@ LoadedData load_data(TrainCommand& options) {
   }
   int64_t vocabulary = 256;
   const auto add = [&](training::Tokens tokens) {
-    const int64_t context = options.model.context.value_or(is_gpt(options.model) ? 128 : 8);
+    const int64_t context = context_of(options.model);
     if (is_gpt(options.model)) {
       loaded.sets.push_back(std::make_unique<training::TokenWindows>(std::move(tokens), context,
                                                                      options.training.seed));

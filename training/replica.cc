@@ -27,7 +27,7 @@ pipeline::Placement place_model(pipeline::Plans& plans, Model& model,
   if (cut.empty()) {
     cut = pipeline::balanced_cut(pipeline::estimated_costs(model), plans.chunks());
   }
-  return make_placement(plans.training(1), model, cut, stage);
+  return make_placement(plans.layout(), model, cut, stage);
 }
 
 // Ranks with the same units: those along the data axis, on each of the stages that hold them.
@@ -76,8 +76,7 @@ Replica::Replica(Mesh mesh, Model& model, std::unique_ptr<Optimizer> optimizer,
       executor_(pipeline::Boundary(mesh_.along(Axis::pipeline), mesh_.along(Axis::tensor))),
       model_stage_(model, runner_, placement_, options.storage.dtype),
       versions_(storage_) {
-  check_chimera();
-  if (!plans_.flushed()) check_unflushed();
+  check_schedule(options, placement_);
   if (pipelined()) polling_.emplace(inner_hooks(), executor_);
   const auto owned = static_cast<size_t>(storage_.layout().owned_size());
   for (size_t i = 0; i < state_names_.size(); ++i) {
@@ -90,20 +89,11 @@ Replica::Replica(Mesh mesh, Model& model, std::unique_ptr<Optimizer> optimizer,
   data_parallel_.publish_values();
 }
 
-void Replica::check_chimera() const {
-  if (placement_.holders.size() == 1 || options_.storage.stage < 3) return;
-  throw Error(ErrorCode::invalid_argument,
-              cat("the schedule ", options_.pipeline.schedule, " does not go with ZeRO stage 3"),
-              {.cause = "a stage's weights would be gathered among ranks that need them at "
-                        "different times",
-               .remedy = "take ZeRO stage 0, 1 or 2, or another schedule"});
-}
-
 // This rank's gradients of all micro-batches, summed over the ranks of its stage.
 void Replica::run_gradients(const StepBatches& batches, double loss_scale) {
   const pipeline::Plan& plan = plans_.training(batches.passes);
-  data_parallel_.begin_step(passes_by_unit(plan, placement_, stage(),
-                                           static_cast<int>(model_.units().size())));
+  data_parallel_.begin_step(
+      passes_by_unit(plan, placement_, stage(), static_cast<int>(model_.units().size())));
   std::vector<pipeline::StageBatch> own;
   for (const MicroBatch& batch : batches.own) {
     own.push_back({&batch, loss_scale / static_cast<double>(batches.targets)});
@@ -147,8 +137,8 @@ double Replica::share(std::span<double> sums, double troubled) {
   std::vector<double> values(sums.begin(), sums.end());
   if (group_.size() < world().size()) {
     if (placement_.has_loss()) group_.all_reduce(std::span<double>(values));
-    const bool tells = stage() == placement_.loss_rank && mesh_.place(Axis::data) == 0 &&
-                       first_of_tensor();
+    const bool tells =
+        stage() == placement_.loss_rank && mesh_.place(Axis::data) == 0 && first_of_tensor();
     if (!tells) std::ranges::fill(values, 0);
   }
   values.push_back(troubled);
@@ -247,8 +237,7 @@ std::string Replica::describe(const std::vector<Trouble>& troubles) const {
   };
   const auto first = std::ranges::min_element(troubles, {}, order);
   const auto index = static_cast<size_t>(first->index);
-  const std::string where =
-      mesh_.world().describe(static_cast<int>(first - troubles.begin()));
+  const std::string where = mesh_.world().describe(static_cast<int>(first - troubles.begin()));
   if (first->kind == Trouble::loss) {
     return cat("the output of ", model_.units()[index]->name(), " on ", where);
   }

@@ -60,8 +60,8 @@ struct ReplicaOptions {
 struct StepBatches {
   // This data-parallel rank's, in ascending order of samples; the same on all of its stages.
   std::span<const MicroBatch> own;
-  int64_t passes = 1;               // the most that any rank has
-  int64_t targets = 0;              // of all ranks together: the loss is their mean
+  int64_t passes = 1;   // the most that any rank has
+  int64_t targets = 0;  // of all ranks together: the loss is their mean
 };
 
 struct StepResult {
@@ -86,6 +86,10 @@ struct MemoryReport {
   int64_t activations = 0;  // the most so far, temporaries included
   int64_t boundaries = 0;   // what comes from other stages, and gradients that go to them
 };
+
+// Throws Error(invalid_argument) where the pipeline's schedule does not go with the other options,
+// or with a model that is placed like this. Every rank finds the same.
+void check_schedule(const ReplicaOptions& options, const pipeline::Placement& placement);
 
 // Makes the hook for a layout, once the replica has one.
 using HookFactory = std::function<std::unique_ptr<CommunicationHook>(const Layout&)>;
@@ -114,6 +118,8 @@ class Replica {
   // makes them everybody's.
   std::span<float> values_of(const OwnedPiece& piece, size_t kind) const;
   const std::vector<OwnedPiece>& owned() const { return storage_.owned(); }
+  // Whether the ranks of a stage own different parts; else each owns all of it.
+  bool sharded() const { return options_.storage.stage > 0; }
   // Whether this rank's pieces are nobody else's, or it is the first that has them.
   bool saves() const { return first_of_tensor() && (sharded() || group_rank_ == 0); }
   // Whether it is the first of its stage.
@@ -148,7 +154,6 @@ class Replica {
     int32_t index = 0;  // of the unit, or the parameter
   };
 
-  bool sharded() const { return options_.storage.stage > 0; }
   // Ranks along the tensor axis all compute the same, for now.
   bool first_of_tensor() const { return mesh_.place(Axis::tensor) == 0; }
   bool pipelined() const { return mesh_.size(Axis::pipeline) > 1; }
@@ -158,8 +163,6 @@ class Replica {
   std::vector<StepResult> run_unflushed(std::span<const StepBatches> steps, int64_t first,
                                         std::span<const double> learning_rates);
   ExactSum unflushed_update(int64_t step, double learning_rate);
-  void check_chimera() const;
-  void check_unflushed() const;
   // Losses, and how many were right, of micro-batches [first, first + count), in ascending order.
   std::array<double, 2> sums_of(size_t first, size_t count) const;
   double share(std::span<double> sums, double troubled);
@@ -191,7 +194,7 @@ class Replica {
   std::vector<Memory<float>> states_;
   std::optional<LossScaler> scaler_;
   Trace* trace_ = nullptr;
-  std::optional<TracingHooks> tracing_;              // around data_parallel_
+  std::optional<TracingHooks> tracing_;            // around data_parallel_
   std::optional<pipeline::PollingHooks> polling_;  // around both
 };
 

@@ -12,25 +12,34 @@
 #include "training/replica.h"
 
 namespace tutti::training {
-void Replica::check_unflushed() const {
+
+void check_schedule(const ReplicaOptions& options, const pipeline::Placement& placement) {
+  const pipeline::ScheduleKind& kind = pipeline::schedule_named(options.pipeline.schedule);
   const auto refuse = [&](std::string_view what, std::string_view cause, std::string_view remedy) {
     throw Error(ErrorCode::invalid_argument,
-                cat("the schedule ", options_.pipeline.schedule, " does not go with ", what),
+                cat("the schedule ", kind.name, " does not go with ", what),
                 {.cause = std::string(cause), .remedy = std::string(remedy)});
   };
-  if (!placement_.joined.empty()) {
-    refuse("tied embeddings", "the first and the last stage would wait for each other at each update",
+  if (placement.holders.size() > 1 && options.storage.stage == 3) {
+    refuse("ZeRO stage 3",
+           "weights would be gathered among ranks that need them at different times",
+           "take ZeRO stage 0, 1 or 2, or another schedule");
+  }
+  if (kind.updates == pipeline::Updates::flushed) return;
+  if (placement.has_shared_across) {
+    refuse("tied embeddings",
+           "the first and the last stage would wait for each other at each update",
            "untie them (--untied), or take a synchronous schedule");
   }
-  if (options_.storage.stage == 3) {
+  if (options.storage.stage == 3) {
     refuse("ZeRO stage 3", "it keeps no whole weights of which there could be versions",
            "take ZeRO stage 0, 1 or 2");
   }
-  if (options_.clip) {
+  if (options.clip) {
     refuse("clipping", "the norm of all gradients is known after all stages' last backward only",
            "leave out --clip, or take a synchronous schedule");
   }
-  if (scaler_ || options_.loss_scaling) {
+  if (options.loss_scaling) {
     refuse("loss scaling", "a stage would have to know of other stages' overflows at each update",
            "train in f32 or bf16, or give --loss-scale none");
   }
@@ -73,8 +82,7 @@ std::vector<StepResult> Replica::run_unflushed(std::span<const StepBatches> step
   std::vector<ExactSum> squares(steps.size());
   const auto on_update = [&](const pipeline::Action& action) {
     const auto index = static_cast<size_t>(action.version) - 1;
-    squares[index] =
-        unflushed_update(first + static_cast<int64_t>(index), learning_rates[index]);
+    squares[index] = unflushed_update(first + static_cast<int64_t>(index), learning_rates[index]);
     if (index + 1 < steps.size()) data_parallel_.begin_step(backwards);
   };
   versions_.begin(plan.ranks[static_cast<size_t>(stage())]);
@@ -100,14 +108,14 @@ std::vector<StepResult> Replica::run_unflushed(std::span<const StepBatches> step
     results[step].correct = sums[2 * step + 1] / targets;
     results[step].gradient_norm = std::sqrt(squares[step].value());
     if (std::isfinite(results[step].loss) && std::isfinite(results[step].gradient_norm)) continue;
-    throw_on_all(world(),
-                 Error(ErrorCode::invalid_argument,
-                       cat("step ", first + static_cast<int64_t>(step),
-                           ": the loss or the gradients are not finite"),
-                       {.cause = cat("the training diverged, at a learning rate of ",
-                                     learning_rates[step]),
-                        .remedy = "try a smaller learning rate, a longer warm-up or a "
-                                  "synchronous schedule"}));
+    throw_on_all(
+        world(),
+        Error(ErrorCode::invalid_argument,
+              cat("step ", first + static_cast<int64_t>(step),
+                  ": the loss or the gradients are not finite"),
+              {.cause = cat("the training diverged, at a learning rate of ", learning_rates[step]),
+               .remedy = "try a smaller learning rate, a longer warm-up or a "
+                         "synchronous schedule"}));
   }
   return results;
 }

@@ -71,12 +71,8 @@ TEST(MlpPipelines, TrainTheSameBits) {
 // 5 units, of which all but the last have running statistics.
 TinyRun image_run() {
   TinyRun run;
-  run.resnet = ResNetConfig{.channels = 2,
-                            .height = 6,
-                            .width = 5,
-                            .classes = 3,
-                            .blocks = {1, 2},
-                            .widths = {4, 6}};
+  run.resnet = ResNetConfig{
+      .channels = 2, .height = 6, .width = 5, .classes = 3, .blocks = {1, 2}, .widths = {4, 6}};
   run.optimizer.optimizer = OptimizerKind::sgd;
   run.learning_rate = 0.05;
   run.batch = 24;

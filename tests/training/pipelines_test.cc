@@ -20,10 +20,10 @@ namespace tutti::training {
 namespace {
 
 using ::testing::Contains;
-using ::testing::Each;
-using ::testing::Gt;
 using testing::Deterministic;
 using testing::difference;
+using ::testing::Each;
+using ::testing::Gt;
 using testing::Outcome;
 using testing::TinyRun;
 
@@ -75,10 +75,10 @@ struct Group {
 };
 
 std::string describe(const Pipe& pipe) {
-  std::string text = cat(pipe.schedule, " of ", pipe.stages, " x ", pipe.virtual_stages, ", ZeRO ",
-                         pipe.zero, pipe.recompute ? ", recompute" : "",
-                         pipe.tiny_buckets ? ", tiny buckets" : "",
-                         pipe.overlap ? "" : ", no overlap");
+  std::string text =
+      cat(pipe.schedule, " of ", pipe.stages, " x ", pipe.virtual_stages, ", ZeRO ", pipe.zero,
+          pipe.recompute ? ", recompute" : "", pipe.tiny_buckets ? ", tiny buckets" : "",
+          pipe.overlap ? "" : ", no overlap");
   for (const int first : pipe.cut) text += cat(" ", first);
   return text;
 }
@@ -162,18 +162,32 @@ INSTANTIATE_TEST_SUITE_P(
                       Group{.data = 1, .dtype = DType::bf16, .tied = false, .dropout = 0.1},
                       Group{.data = 2, .batch = 5, .last_batch = 1, .dropout = 0.1},
                       Group{.data = 2, .dtype = DType::f16, .batch = 6},
-                      Group{.data = 2, .dtype = DType::bf16, .batch = 3,
-                            .optimizer = OptimizerKind::lamb, .tied = false},
+                      Group{.data = 2,
+                            .dtype = DType::bf16,
+                            .batch = 3,
+                            .optimizer = OptimizerKind::lamb,
+                            .tied = false},
                       Group{.data = 3, .batch = 2, .optimizer = OptimizerKind::lars},
-                      Group{.data = 3, .dtype = DType::bf16, .batch = 11, .last_batch = 3,
-                            .dropout = 0.1, .micro_batch = 2},
-                      Group{.data = 3, .dtype = DType::f16, .batch = 4, .last_batch = 1,
-                            .optimizer = OptimizerKind::sgd, .dropout = 0.1},
-                      Group{.data = 1, .dtype = DType::f16, .batch = 27, .last_batch = 4,
-                            .optimizer = OptimizerKind::lamb, .micro_batch = 3},
+                      Group{.data = 3,
+                            .dtype = DType::bf16,
+                            .batch = 11,
+                            .last_batch = 3,
+                            .dropout = 0.1,
+                            .micro_batch = 2},
+                      Group{.data = 3,
+                            .dtype = DType::f16,
+                            .batch = 4,
+                            .last_batch = 1,
+                            .optimizer = OptimizerKind::sgd,
+                            .dropout = 0.1},
+                      Group{.data = 1,
+                            .dtype = DType::f16,
+                            .batch = 27,
+                            .last_batch = 4,
+                            .optimizer = OptimizerKind::lamb,
+                            .micro_batch = 3},
                       Group{.data = 5, .batch = 9, .last_batch = 4, .dropout = 0.1},
-                      Group{.data = 4, .batch = 6, .optimizer = OptimizerKind::sgd,
-                            .tied = false}),
+                      Group{.data = 4, .batch = 6, .optimizer = OptimizerKind::sgd, .tied = false}),
     [](const auto& info) { return name_of(info.param); });
 
 // Ranks along the tensor axis all compute the same: the boundaries between stages are cut among
@@ -183,13 +197,12 @@ TEST(TensorRanks, ChangeNothing) {
   for (const int data : {1, 2}) {
     const Group group{.data = data, .batch = 5, .last_batch = 1, .dropout = 0.1};
     const Outcome expected = testing::train(data, plain_run(group));
-    for (const Pipe& pipe : {Pipe{.schedule = "1f1b", .stages = 1},
-                             Pipe{.schedule = "1f1b", .stages = 1, .zero = 1},
-                             Pipe{.schedule = "1f1b", .stages = 2},
-                             Pipe{.schedule = "1f1b", .stages = 2, .zero = 1, .cut = {0, 1}},
-                             Pipe{.schedule = "interleaved", .stages = 2, .virtual_stages = 2,
-                                  .zero = 3},
-                             Pipe{.schedule = "zb-h2", .stages = 3, .zero = 2}}) {
+    for (const Pipe& pipe :
+         {Pipe{.schedule = "1f1b", .stages = 1}, Pipe{.schedule = "1f1b", .stages = 1, .zero = 1},
+          Pipe{.schedule = "1f1b", .stages = 2},
+          Pipe{.schedule = "1f1b", .stages = 2, .zero = 1, .cut = {0, 1}},
+          Pipe{.schedule = "interleaved", .stages = 2, .virtual_stages = 2, .zero = 3},
+          Pipe{.schedule = "zb-h2", .stages = 3, .zero = 2}}) {
       TinyRun run = run_of(group, pipe);
       for (const int tensor : {2, 3}) {
         run.mesh.tensor = tensor;
@@ -209,8 +222,11 @@ TEST(Chimera, TrainsTheSameButForRounding) {
       const Outcome expected = testing::train(data, plain_run(group));
       for (const Pipe& pipe : {Pipe{.schedule = "chimera", .stages = 2, .zero = 1},
                                Pipe{.schedule = "chimera", .stages = 4, .cut = {0, 1, 2, 7}},
-                                               Pipe{.schedule = "chimera", .stages = 4, .zero = 1,
-                                    .recompute = true, .tiny_buckets = true},
+                               Pipe{.schedule = "chimera",
+                               .stages = 4,
+                               .zero = 1,
+                               .recompute = true,
+                               .tiny_buckets = true},
                                Pipe{.schedule = "chimera", .stages = 4, .zero = 2}}) {
         const Outcome outcome = testing::train(data * pipe.stages, run_of(group, pipe));
         EXPECT_LT(testing::relative_difference(outcome.losses, expected.losses), 1e-5)

@@ -173,13 +173,13 @@ TinyRank::TinyRank(const Job& job, const TinyRun& given)
       statistics(mesh.along(Axis::data)),
       model(make_model(run, &statistics)),
       replica(mesh, *model, make_optimizer(run.optimizer), run.replica),
-      feed({data.get()},
-           {.batch = run.batch,
-            .micro_batch = run.micro_batch,
-            .samples = run.batch * run.steps - (run.last_batch > 0 ? run.batch - run.last_batch : 0),
-            .rank = mesh.place(Axis::data),
-            .ranks = mesh.size(Axis::data),
-            .workers = 0}),
+      feed({data.get()}, {.batch = run.batch,
+                          .micro_batch = run.micro_batch,
+                          .samples = run.batch * run.steps -
+                                     (run.last_batch > 0 ? run.batch - run.last_batch : 0),
+                          .rank = mesh.place(Axis::data),
+                          .ranks = mesh.size(Axis::data),
+                          .workers = 0}),
       steps(feed.steps_from(0)) {}
 
 StepResult TinyRank::step() {

@@ -50,7 +50,7 @@ struct TinyRun {
   uint64_t batch = 4;
   uint64_t micro_batch = 1;
   uint64_t steps = 20;
-  uint64_t last_batch = 0;           // of the last step; 0: as the others
+  uint64_t last_batch = 0;          // of the last step; 0: as the others
   uint64_t validation_samples = 0;  // after the last step; 0: no evaluation
 };
 
@@ -76,7 +76,7 @@ struct Outcome {
 // Everything that one rank of a run has.
 struct TinyRank {
   TinyRank(const Job& job, const TinyRun& run);
-  StepResult step();  // the next one
+  StepResult step();      // the next one
   void skip(int64_t to);  // goes on after step `to`
   Evaluation evaluate();
 

@@ -337,9 +337,8 @@ void settle(TrainCommand& options, int ranks, uint64_t examples) {
                             scaling);
   training.weight_decay = options.weight_decay.value_or(default_decay(options));
   check_is_pipeline_schedule(replica.pipeline.schedule);
-  const bool flushed =
-      training::pipeline::schedule_named(replica.pipeline.schedule).updates ==
-      training::pipeline::Updates::flushed;
+  const bool flushed = training::pipeline::schedule_named(replica.pipeline.schedule).updates ==
+                       training::pipeline::Updates::flushed;
   const double clip = options.clip.value_or(is_gpt(options.model) && flushed ? 1 : 0);
   if (clip > 0) replica.clip = clip;
   training.compression =

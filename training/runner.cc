@@ -16,6 +16,18 @@ Tensor move_down(ConstTensor tensor, Arena& arena, size_t mark) {
   return kept;
 }
 
+// The same micro-batch's pass, in other memory.
+Pass in_arena(const Pass& pass, Arena& arena) {
+  Pass other{.arena = arena};
+  other.batch = pass.batch;
+  other.dtype = pass.dtype;
+  other.slot = pass.slot;
+  other.seed = pass.seed;
+  other.training = pass.training;
+  other.loss_scale = pass.loss_scale;
+  return other;
+}
+
 }  // namespace
 
 ModelRunner::Slot& ModelRunner::slot(int index) {
@@ -47,15 +59,24 @@ Tensor ModelRunner::forward(const Part& part, const MicroBatch& batch, ConstTens
   pass.loss_scale = loss_scale;
   Tensor output;
   for (int index = part.units.begin; index < part.units.end; ++index) {
-    const size_t mark = slot.arena.mark();
     hooks.before_forward(index);
-    output = unit(index).forward(pass, input);
+    output = is_checkpointed(index) ? forward_checkpointed(slot, index, input)
+                                    : unit(index).forward(pass, input);
     hooks.after_forward(index);
-    if (is_checkpointed(index)) output = move_down(output, slot.arena, mark);
     slot.outputs[static_cast<size_t>(index - part.units.begin)] = output;
     input = output;
   }
   return output;
+}
+
+// All but the output is forgotten, so it needs no room in each slot.
+Tensor ModelRunner::forward_checkpointed(Slot& slot, int index, ConstTensor input) {
+  scratch_.release(0);
+  Pass pass = in_arena(*slot.pass, scratch_);
+  const Tensor output = unit(index).forward(pass, input);
+  const Tensor kept = slot.arena.take(output.dtype, output.rows, output.cols);
+  if (!output.empty()) std::memcpy(kept.data, output.data, output.bytes());
+  return kept;
 }
 
 PassResult ModelRunner::result(int index) {
@@ -88,13 +109,8 @@ Tensor ModelRunner::backward_unit(Slot& slot, Pass& pass, int index, ConstTensor
 
 Tensor ModelRunner::backward(int index, ConstTensor output_gradient, UnitHooks& hooks) {
   Slot& slot = this->slot(index);
-  Pass pass{.arena = scratch_};
-  pass.batch = slot.pass->batch;
-  pass.dtype = options_.dtype;
-  pass.slot = index;
-  pass.seed = options_.seed;
-  pass.loss_scale = slot.pass->loss_scale;
   scratch_.release(0);
+  Pass pass = in_arena(*slot.pass, scratch_);
   ConstTensor gradient = output_gradient;
   Tensor input_gradient;
   for (int at = slot.units.end - 1; at >= slot.units.begin; --at) {

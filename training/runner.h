@@ -79,7 +79,7 @@ class ModelRunner {
                  UnitHooks& hooks);
   // What forward found; a part without the last unit has no loss.
   PassResult result(int slot);
-  // The gradient of the input, valid until the next backward; empty for the model's first unit.
+  // The gradient of the input, valid until the next call; empty for the model's first unit.
   Tensor backward(int slot, ConstTensor output_gradient, UnitHooks& hooks);
   // The same in two parts. The output's gradient outlives the second one, and what backward_input()
   // returns is valid until then.
@@ -108,6 +108,7 @@ class ModelRunner {
   Slot& slot(int index);
   Pass& start(Slot& slot, const Part& part, const MicroBatch& batch, ConstTensor input,
               bool training);
+  Tensor forward_checkpointed(Slot& slot, int index, ConstTensor input);
   Tensor backward_unit(Slot& slot, Pass& pass, int index, ConstTensor gradient, UnitHooks& hooks);
   UnitRange all() const { return {0, unit_count()}; }
   int unit_count() const { return static_cast<int>(model_.units().size()); }

@@ -39,16 +39,15 @@ void add_shared(const Plan& plan, Model& model, Placement& placement) {
   const auto holders = [&](int unit) -> const std::vector<int>& {
     return plan.holders[static_cast<size_t>(chunk_of(placement.chunks, unit))];
   };
+  std::set<int> crossing;  // parameters, on whichever ranks: all find the same faults
   for (const SharedUse& use : model.parameters().shared_uses()) {
     const ParameterSpec& spec = model.parameters().specs()[static_cast<size_t>(use.parameter)];
     const std::vector<int>& first = holders(spec.unit);
     const std::vector<int>& second = holders(use.unit);
     if (first == second) continue;
     placement.has_shared_across = true;
-    const bool simple = first.size() == 1 && second.size() == 1 &&
-                        std::ranges::none_of(placement.joined, [&](const auto& joined) {
-                          return joined.parameter == use.parameter;
-                        });
+    const bool simple =
+        first.size() == 1 && second.size() == 1 && crossing.insert(use.parameter).second;
     if (!simple) {
       throw Error(ErrorCode::invalid_argument,
                   cat("the parameter ", spec.name, " is shared by more than two stages"),

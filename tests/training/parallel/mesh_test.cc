@@ -1,0 +1,107 @@
+// Ranks as a grid.
+#include "training/parallel/mesh.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "tests/support/ranks.h"
+
+namespace tutti::training {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using tutti::testing::run_ranks;
+using tutti::testing::run_ranks_catching;
+
+// The world ranks that this one meets along an axis, in its order.
+std::vector<int32_t> met(Mesh& mesh, Axis axis) {
+  Communicator& along = mesh.along(axis);
+  std::vector<int32_t> ranks(static_cast<size_t>(along.size()));
+  const int32_t own = mesh.world().rank();
+  along.all_gather({&own, 1, DType::i32}, {ranks.data(), ranks.size(), DType::i32});
+  EXPECT_EQ(along.rank(), mesh.place(axis));
+  EXPECT_EQ(along.size(), mesh.size(axis));
+  return ranks;
+}
+
+TEST(MeshTest, TheFirstAxisChangesFastest) {
+  run_ranks(12, [](const Job& job) {
+    Mesh mesh(Communicator::init(job), {.tensor = 2, .data = 3, .pipeline = 2});
+    const int rank = job.rank;
+    EXPECT_EQ(mesh.place(Axis::tensor), rank % 2);
+    EXPECT_EQ(mesh.place(Axis::data), rank / 2 % 3);
+    EXPECT_EQ(mesh.place(Axis::pipeline), rank / 6);
+    const int pair = rank / 2 * 2;
+    EXPECT_THAT(met(mesh, Axis::tensor), ElementsAre(pair, pair + 1));
+    const int row = rank / 6 * 6 + rank % 2;
+    EXPECT_THAT(met(mesh, Axis::data), ElementsAre(row, row + 2, row + 4));
+    EXPECT_THAT(met(mesh, Axis::pipeline), ElementsAre(rank % 6, rank % 6 + 6));
+    for (int place = 0; place < 3; ++place) {
+      EXPECT_EQ(mesh.rank_at(Axis::data, place), row + 2 * place);
+    }
+    EXPECT_EQ(mesh.rank_at(Axis::pipeline, 1), rank % 6 + 6);
+    EXPECT_EQ(mesh.rank_at(Axis::tensor, 0), pair);
+  });
+}
+
+TEST(MeshTest, AllRanksAreDataParallelByDefault) {
+  run_ranks(3, [](const Job& job) {
+    Mesh mesh(Communicator::init(job));
+    EXPECT_THAT(met(mesh, Axis::data), ElementsAre(0, 1, 2));
+    EXPECT_THAT(met(mesh, Axis::pipeline), ElementsAre(job.rank));
+    EXPECT_THAT(met(mesh, Axis::tensor), ElementsAre(job.rank));
+  });
+}
+
+TEST(MeshTest, OneAxisMayBeOpen) {
+  EXPECT_THAT(mesh_sizes({}, 6), ElementsAre(1, 6, 1));
+  EXPECT_THAT(mesh_sizes({.pipeline = 3}, 6), ElementsAre(1, 2, 3));
+  EXPECT_THAT(mesh_sizes({.data = 2, .pipeline = 0}, 6), ElementsAre(1, 2, 3));
+  EXPECT_THAT(mesh_sizes({.tensor = 0, .data = 2, .pipeline = 3}, 12), ElementsAre(2, 2, 3));
+  EXPECT_THAT(mesh_sizes({.tensor = 1, .data = 2, .pipeline = 3}, 6), ElementsAre(1, 2, 3));
+  EXPECT_THAT(mesh_sizes({}, 1), ElementsAre(1, 1, 1));
+}
+
+std::string refusal(const MeshShape& shape, int ranks) {
+  try {
+    mesh_sizes(shape, ranks);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+    return error.what();
+  }
+  return "none";
+}
+
+TEST(MeshTest, ShapesThatDoNotFitAreRefused) {
+  EXPECT_THAT(refusal({.data = 2, .pipeline = 2}, 6),
+              AllOf(HasSubstr("6 ranks do not make a mesh of tensor 1 x data 2 x pipeline 2"),
+                    HasSubstr("remedy")));
+  EXPECT_THAT(refusal({.pipeline = 4}, 6), HasSubstr("data any x pipeline 4"));
+  EXPECT_THAT(refusal({.pipeline = 2}, 1), HasSubstr("1 rank does not make a mesh"));
+  EXPECT_THAT(refusal({.data = 0, .pipeline = 0}, 6), HasSubstr("do not make a mesh"));
+  EXPECT_THAT(refusal({.data = 3, .pipeline = -2}, 6), HasSubstr("do not make a mesh"));
+  EXPECT_THAT(refusal({.tensor = -1}, 6), HasSubstr("do not make a mesh"));
+  // The product of these is 6, but for an overflow.
+  EXPECT_THAT(refusal({.tensor = 1 << 16, .data = 1 << 16, .pipeline = 6}, 6),
+              HasSubstr("do not make a mesh"));
+}
+
+TEST(MeshTest, EveryRankRefuses) {
+  for (const auto& error : run_ranks_catching(
+           3, [](const Job& job) { Mesh(Communicator::init(job), {.pipeline = 2}); })) {
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->code(), ErrorCode::invalid_argument);
+    EXPECT_THAT(error->what(), HasSubstr("3 ranks do not make a mesh"));
+  }
+}
+
+}  // namespace
+}  // namespace tutti::training

@@ -314,4 +314,19 @@ MemoryReport Replica::memory() const {
   return report;
 }
 
+PipelineReport Replica::report_pipeline() {
+  PipelineReport report;
+  if (!pipelined()) return report;
+  for (const UnitRange& units : placement_.chunks) report.cut.push_back(units.begin);
+  const auto everybodys = [&](int64_t own) {
+    std::vector<int64_t> all(static_cast<size_t>(mesh_.size(Axis::pipeline)));
+    mesh_.along(Axis::pipeline)
+        .all_gather({&own, 1, DType::i64}, {all.data(), all.size(), DType::i64});
+    return all;
+  };
+  report.activations = everybodys(executor_.most_activations());
+  report.activation_bytes = everybodys(static_cast<int64_t>(runner_.activation_bytes()));
+  return report;
+}
+
 }  // namespace tutti::training

@@ -64,6 +64,15 @@ struct StepBatches {
   int64_t targets = 0;  // of all ranks together: the loss is their mean
 };
 
+// What became of the pipeline. Empty lists without one.
+struct PipelineReport {
+  std::vector<int> cut;  // the first unit of each chunk
+  // By rank of the pipeline: the most micro-batches (of any chunk) whose activations were kept at
+  // once, and the bytes of all activations and temporaries.
+  std::vector<int64_t> activations;
+  std::vector<int64_t> activation_bytes;
+};
+
 struct StepResult {
   double loss = 0;     // mean over the step's targets in nats, before the update
   double correct = 0;  // the share of targets that had the largest logit
@@ -134,6 +143,7 @@ class Replica {
   std::optional<LossScaler>& scaler() { return scaler_; }
 
   MemoryReport memory() const;
+  PipelineReport report_pipeline();
   // Time that this rank's own work stood still for others, and bytes that it has sent, since
   // construction.
   std::chrono::nanoseconds waited() const { return data_parallel_.waited() + executor_.waited(); }

@@ -12,6 +12,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// Without backward nothing holds the first stages back: they wait when so many messages have not
+// been taken. Interleaving has no more than a few of one micro-batch group on a rank.
+constexpr size_t kMostUntaken = 4;
+
 }  // namespace
 
 Executor::Executor(Boundary boundary) : boundary_(std::move(boundary)), pool_(boundary_.stages()) {}
@@ -58,7 +62,7 @@ void Executor::run(const Plan& plan, StageWork& stage) {
       throw Error(error.code(), error.what(), {.where = place_of(action)});
     }
   }
-  finish();
+  while (!outgoing_.empty()) finish_first();
 }
 
 std::string Executor::place_of(const Action& action) {
@@ -110,6 +114,10 @@ void Executor::send(const Action& action) {
   message.transfer = boundary_.send(message.tensor, action.peer);
   outgoing_.push_back(std::move(message));
   made_ = {};
+  if (!keeps_activations_ && outgoing_.size() > kMostUntaken) {
+    finish_first();
+    poll();
+  }
 }
 
 void Executor::poll() {
@@ -120,13 +128,12 @@ void Executor::poll() {
   });
 }
 
-void Executor::finish() {
+void Executor::finish_first() {
   const Clock::time_point start = Clock::now();
-  for (Outgoing& message : outgoing_) {
-    message.transfer.wait();
-    drop(message.tensor, message.pooled);
-  }
-  outgoing_.clear();
+  Outgoing& message = outgoing_.front();
+  message.transfer.wait();
+  drop(message.tensor, message.pooled);
+  outgoing_.pop_front();
   waited_ += Clock::now() - start;
 }
 

@@ -4,10 +4,10 @@
 
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "training/parallel/buffer_pool.h"
 #include "training/pipeline/boundary.h"
@@ -89,7 +89,7 @@ class Executor {
   void forward(const Action& action);
   void backward(const Action& action);
   void send(const Action& action);
-  void finish();
+  void finish_first();
 
   std::map<Place, Held>& inputs_of(Kind kind) {
     return kind == Kind::forward ? activations_ : gradients_;
@@ -112,7 +112,7 @@ class Executor {
   std::map<Place, Held> activations_;  // inputs of forward, by the chunk they are for
   std::map<Place, Held> gradients_;    // of outputs, by the chunk they are for
   Held made_;                          // by the last entry, for another rank
-  std::vector<Outgoing> outgoing_;
+  std::deque<Outgoing> outgoing_;  // in the order of their sending
   std::chrono::nanoseconds waited_{0};
   int activations_kept_ = 0;
   int most_activations_ = 0;

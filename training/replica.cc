@@ -9,27 +9,12 @@
 #include "base/text.h"
 #include "training/kernels/elementwise.h"
 #include "training/optimizers/gradient_norm.h"
+#include "training/parallel/rank_reducer.h"
 #include "training/parallel/throw_on_all.h"
 #include "training/pipeline/partition.h"
 
 namespace tutti::training {
 namespace {
-
-// Norms are summed over those that own parts of the parameters, each part once.
-class RankReducer : public NormReducer {
- public:
-  // `counts`: whether this rank's parts are nobody else's in `owners`, or it is the first.
-  RankReducer(Communicator& owners, bool counts) : owners_(owners), counts_(counts) {}
-  void sum(std::span<int64_t> limbs) override {
-    if (owners_.size() == 1) return;
-    if (!counts_) std::ranges::fill(limbs, 0);
-    owners_.all_reduce(limbs);
-  }
-
- private:
-  Communicator& owners_;
-  bool counts_;
-};
 
 RunnerOptions with_type(RunnerOptions options, DType dtype) {
   options.dtype = dtype;
@@ -42,7 +27,7 @@ pipeline::Placement place_model(pipeline::Plans& plans, Model& model,
   if (cut.empty()) {
     cut = pipeline::balanced_cut(pipeline::estimated_costs(model), plans.chunks());
   }
-  return make_placement(plans.training(1), model, cut, stage);
+  return make_placement(plans.layout(), model, cut, stage);
 }
 
 // Ranks with the same units: those along the data axis, on each of the stages that hold them.
@@ -89,7 +74,9 @@ Replica::Replica(Mesh mesh, Model& model, std::unique_ptr<Optimizer> optimizer,
                      hook ? hook(storage_.layout()) : nullptr),
       runner_(model, with_type(options.runner, options.storage.dtype)),
       executor_(pipeline::Boundary(mesh_.along(Axis::pipeline), mesh_.along(Axis::tensor))),
-      model_stage_(model, runner_, placement_, options.storage.dtype) {
+      model_stage_(model, runner_, placement_, options.storage.dtype),
+      versions_(storage_) {
+  check_schedule(options, placement_);
   if (pipelined()) polling_.emplace(inner_hooks(), executor_);
   const auto owned = static_cast<size_t>(storage_.layout().owned_size());
   for (size_t i = 0; i < state_names_.size(); ++i) {
@@ -107,7 +94,11 @@ void Replica::run_gradients(const StepBatches& batches, double loss_scale) {
   const pipeline::Plan& plan = plans_.training(batches.passes);
   data_parallel_.begin_step(passes_by_unit(plan, placement_, stage(),
                                            static_cast<int>(model_.units().size())));
-  model_stage_.begin(batches.own, loss_scale / static_cast<double>(batches.targets), true, hooks());
+  std::vector<pipeline::StageBatch> own;
+  for (const MicroBatch& batch : batches.own) {
+    own.push_back({&batch, loss_scale / static_cast<double>(batches.targets)});
+  }
+  model_stage_.begin(std::move(own), true, hooks());
   executor_.run(plan, model_stage_);
   join_tied_gradients();
   data_parallel_.finish_gradients();
@@ -130,28 +121,30 @@ void Replica::join_tied_gradients() {
   }
 }
 
-// In ascending order of micro-batches.
-Replica::Sums Replica::stage_sums() const {
-  Sums sums;
+std::array<double, 2> Replica::sums_of(size_t first, size_t count) const {
+  std::array<double, 2> sums{};
   if (!placement_.has_loss()) return sums;
-  for (const double loss : model_stage_.losses()) sums.loss += loss;
-  for (const int64_t correct : model_stage_.correct()) sums.correct += static_cast<double>(correct);
+  for (size_t i = first; i < first + count; ++i) {
+    sums[0] += model_stage_.losses()[i];
+    sums[1] += static_cast<double>(model_stage_.correct()[i]);
+  }
   return sums;
 }
 
-// Over the ranks of the stage with the losses, in the order that they have without a pipeline; then
-// one of them tells all others.
-void Replica::share(Sums& sums) {
-  std::array<double, 4> values = {sums.loss, sums.correct, sums.targets, sums.troubled};
+// Sums over the ranks of the stage with the losses, in the order that they have without a pipeline;
+// then one of them tells all others. Returns the number of ranks in trouble.
+double Replica::share(std::span<double> sums, double troubled) {
+  std::vector<double> values(sums.begin(), sums.end());
   if (pipelined()) {
-    if (placement_.has_loss()) group_.all_reduce(std::span<double>(values).first(3));
-    if (stage() != placement_.loss_rank || mesh_.place(Axis::data) != 0 ||
-        mesh_.place(Axis::tensor) != 0) {
-      std::ranges::fill(std::span<double>(values).first(3), 0);
-    }
+    if (placement_.has_loss()) group_.all_reduce(std::span<double>(values));
+    const bool tells = stage() == placement_.loss_rank && mesh_.place(Axis::data) == 0 &&
+                       mesh_.place(Axis::tensor) == 0;
+    if (!tells) std::ranges::fill(values, 0);
   }
+  values.push_back(troubled);
   world().all_reduce(std::span<double>(values));
-  sums = {values[0], values[1], values[2], values[3]};
+  std::copy_n(values.begin(), sums.size(), sums.begin());
+  return values.back();
 }
 
 StepResult Replica::step(const StepBatches& batches, int64_t step, double learning_rate) {
@@ -164,14 +157,13 @@ StepResult Replica::step(const StepBatches& batches, int64_t step, double learni
   } else if (data_parallel_.broken_gradient()) {
     trouble = {Trouble::gradient, data_parallel_.broken_gradient()->parameter};
   }
-  Sums sums = stage_sums();
-  sums.troubled = trouble.kind == Trouble::none ? 0 : 1;
-  share(sums);
-  result.loss = sums.loss / static_cast<double>(batches.targets);
-  result.correct = sums.correct / static_cast<double>(batches.targets);
+  std::array<double, 2> sums = sums_of(0, batches.own.size());
+  const double troubled = share(sums, trouble.kind == Trouble::none ? 0 : 1);
+  result.loss = sums[0] / static_cast<double>(batches.targets);
+  result.correct = sums[1] / static_cast<double>(batches.targets);
 
-  if (sums.troubled > 0) result.overflow = describe(gather(trouble));
-  const bool overflow = sums.troubled > 0 || !update(result, step, learning_rate);
+  if (troubled > 0) result.overflow = describe(gather(trouble));
+  const bool overflow = troubled > 0 || !update(result, step, learning_rate);
   if (scaler_ && !(overflow && scaler_->exhausted())) {
     result.skipped = scaler_->update(overflow);
   } else if (overflow) {
@@ -199,15 +191,29 @@ bool Replica::update(StepResult& result, int64_t step, double learning_rate) {
   const double clipped = options_.clip ? clip_factor(norm, *options_.clip) : 1;
   const std::vector<std::span<float>> states = this->states();
   optimizer_->step(storage_.owned(), states,
-                   {.step = step,
-                    .learning_rate = learning_rate,
-                    .gradient_factor = clipped / result.loss_scale,
-                    .parameters = model_.parameters().size(),
-                    .stochastic_rounding = options_.stochastic_rounding,
-                    .seed = options_.seed},
-                   reducer);
+                   step_options(step, learning_rate, clipped / result.loss_scale), reducer);
   data_parallel_.publish_values();
   return true;
+}
+
+StepOptions Replica::step_options(int64_t step, double learning_rate,
+                                  double gradient_factor) const {
+  return {.step = step,
+          .learning_rate = learning_rate,
+          .gradient_factor = gradient_factor,
+          .parameters = model_.parameters().size(),
+          .stochastic_rounding = options_.stochastic_rounding,
+          .seed = options_.seed};
+}
+
+std::vector<StepResult> Replica::run(std::span<const StepBatches> steps, int64_t first,
+                                     std::span<const double> learning_rates) {
+  if (!plans_.flushed()) return run_unflushed(steps, first, learning_rates);
+  std::vector<StepResult> results;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    results.push_back(step(steps[i], first + static_cast<int64_t>(i), learning_rates[i]));
+  }
+  return results;
 }
 
 std::vector<Replica::Trouble> Replica::gather(const Trouble& own) {
@@ -242,15 +248,15 @@ std::string Replica::describe(const std::vector<Trouble>& troubles) const {
 
 Evaluation Replica::evaluate(std::span<const MicroBatch> own, int64_t passes) {
   share_buffers();
-  model_stage_.begin(own, 1, false, hooks());
+  std::vector<pipeline::StageBatch> batches;
+  for (const MicroBatch& batch : own) batches.push_back({.batch = &batch});
+  model_stage_.begin(std::move(batches), false, hooks());
   executor_.run(plans_.evaluation(passes), model_stage_);
-  Sums sums = stage_sums();
-  if (placement_.has_loss()) {
-    for (const MicroBatch& batch : own) sums.targets += static_cast<double>(batch.targets.size());
-  }
-  share(sums);
-  return {sums.loss / sums.targets, sums.correct / sums.targets,
-          static_cast<int64_t>(sums.targets)};
+  const auto [loss, correct] = sums_of(0, own.size());
+  std::array<double, 3> sums = {loss, correct, 0};
+  for (const MicroBatch& batch : own) sums[2] += static_cast<double>(batch.targets.size());
+  share(sums, 0);
+  return {sums[0] / sums[2], sums[1] / sums[2], static_cast<int64_t>(sums[2])};
 }
 
 std::vector<std::span<float>> Replica::states() const {

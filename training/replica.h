@@ -10,6 +10,7 @@
 // a single stage.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -21,6 +22,7 @@
 
 #include "collectives/communicator.h"
 #include "training/model.h"
+#include "training/optimizers/exact_sum.h"
 #include "training/optimizers/loss_scaler.h"
 #include "training/optimizers/optimizer.h"
 #include "training/parallel/data_parallel.h"
@@ -85,6 +87,10 @@ struct MemoryReport {
   int64_t boundaries = 0;   // what comes from other stages, and gradients that go to them
 };
 
+// Throws Error(invalid_argument) where the pipeline's schedule does not go with the other options,
+// or with a model that is placed like this. Every rank finds the same.
+void check_schedule(const ReplicaOptions& options, const pipeline::Placement& placement);
+
 // Makes the hook for a layout, once the replica has one.
 using HookFactory = std::function<std::unique_ptr<CommunicationHook>(const Layout&)>;
 
@@ -98,6 +104,11 @@ class Replica {
   // One step, counted from 1. Throws Error(invalid_argument) on every rank, naming step, rank and
   // layer, at the first NaN or infinity, unless losses are scaled: then the step is skipped.
   StepResult step(const StepBatches& batches, int64_t step, double learning_rate);
+  // Steps from `first` on, each with its learning rate. Schedules that are not flushed change
+  // weights while the next steps' micro-batches are under way, up to the last step's end; others
+  // make one step after the other.
+  std::vector<StepResult> run(std::span<const StepBatches> steps, int64_t first,
+                              std::span<const double> learning_rates);
   // The mean loss over all ranks' micro-batches; `passes` as in StepBatches.
   Evaluation evaluate(std::span<const MicroBatch> own, int64_t passes);
 
@@ -107,6 +118,8 @@ class Replica {
   // makes them everybody's.
   std::span<float> values_of(const OwnedPiece& piece, size_t kind) const;
   const std::vector<OwnedPiece>& owned() const { return storage_.owned(); }
+  // Whether the ranks of a stage own different parts; else each owns all of it.
+  bool sharded() const { return options_.storage.stage > 0; }
   // Whether this rank's pieces are nobody else's, or it is the first that has them.
   bool saves() const { return sharded() || leads_stage(); }
   bool leads_stage() const { return group_rank_ == 0; }
@@ -140,21 +153,17 @@ class Replica {
     int32_t index = 0;  // of the unit, or the parameter
   };
 
-  // Summed over micro-batches; the same on all ranks of the mesh once they are shared.
-  struct Sums {
-    double loss = 0;
-    double correct = 0;
-    double targets = 0;
-    double troubled = 0;  // ranks
-  };
-
-  bool sharded() const { return options_.storage.stage > 0; }
   bool pipelined() const { return mesh_.size(Axis::pipeline) > 1; }
   int stage() const { return mesh_.place(Axis::pipeline); }
   void run_gradients(const StepBatches& batches, double loss_scale);
   void join_tied_gradients();
-  Sums stage_sums() const;
-  void share(Sums& sums);
+  std::vector<StepResult> run_unflushed(std::span<const StepBatches> steps, int64_t first,
+                                        std::span<const double> learning_rates);
+  ExactSum unflushed_update(int64_t step, double learning_rate);
+  // Losses, and how many were right, of micro-batches [first, first + count), in ascending order.
+  std::array<double, 2> sums_of(size_t first, size_t count) const;
+  double share(std::span<double> sums, double troubled);
+  StepOptions step_options(int64_t step, double learning_rate, double gradient_factor) const;
   std::string describe(const std::vector<Trouble>& troubles) const;
   std::vector<Trouble> gather(const Trouble& own);
   bool update(StepResult& result, int64_t step, double learning_rate);
@@ -178,6 +187,7 @@ class Replica {
   ModelRunner runner_;
   pipeline::Executor executor_;
   pipeline::ModelStage model_stage_;
+  pipeline::WeightVersions versions_;
   std::vector<Memory<float>> states_;
   std::optional<LossScaler> scaler_;
   Trace* trace_ = nullptr;

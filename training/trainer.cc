@@ -82,6 +82,7 @@ uint64_t fingerprint(const Model& model, const std::vector<const DataSet*>& data
   print.add(options.trace.empty(), replica.runner.checkpoint_units, storage.whole_gradients);
   print.add(replica.pipeline.schedule, replica.pipeline.virtual_stages);
   for (const int first : replica.pipeline.cut) print.add(first);
+  print.add(options.flush_every);
   return print.value();
 }
 
@@ -148,6 +149,11 @@ class Run {
   uint64_t resumed_step(const nlohmann::json& state) const;
   Evaluation validate();
   void save(uint64_t step);
+  struct StepsDone {
+    std::vector<StepResult> results;
+    uint64_t samples = 0;
+  };
+  StepsDone run_steps(Loader<StepFeed>& feeds, uint64_t first, uint64_t last);
   bool due(uint64_t every, uint64_t step) const {
     return every != 0 && step % every == 0 && step < feed_.steps();
   }
@@ -217,6 +223,28 @@ void Run::measure(StepReport& report, Clock::time_point start, uint64_t samples)
   report.flops_per_second = report.samples_per_second * model_.flops_per_sample();
 }
 
+// Steps [first, last], counted from 1, without a flush in between.
+Run::StepsDone Run::run_steps(Loader<StepFeed>& feeds, uint64_t first, uint64_t last) {
+  StepsDone done;
+  std::vector<StepFeed> taken;
+  std::vector<std::vector<MicroBatch>> own;
+  std::vector<StepBatches> batches;
+  std::vector<double> rates;
+  for (uint64_t step = first; step <= last; ++step) {
+    taken.push_back(feeds.next().value());
+    const StepFeed& feed = taken.back();
+    own.push_back(views(feed));
+    batches.push_back(
+        {.own = own.back(),
+         .passes = static_cast<int64_t>(feed.passes),
+         .targets = static_cast<int64_t>(feed.samples) * model_.targets_per_sample()});
+    rates.push_back(options_.schedule.at(static_cast<int64_t>(step)));
+    done.samples += feed.samples;
+  }
+  done.results = replica_.run(batches, static_cast<int64_t>(first), rates);
+  return done;
+}
+
 TrainResult Run::train(const std::function<void(const StepReport&)>& on_step) {
   TrainResult result;
   const uint64_t first = start();
@@ -227,26 +255,25 @@ TrainResult Run::train(const std::function<void(const StepReport&)>& on_step) {
   std::chrono::nanoseconds aside{0};  // validation and checkpoints
   uint64_t samples = 0;
   StepReport report{.steps = feed_.steps()};
-  for (uint64_t step = first + 1; const std::optional<StepFeed> feed = steps->next(); ++step) {
+  for (uint64_t step = first; step < feed_.steps();) {
     const double bytes_before = replica_.bytes_sent();
-    report.step = step;
-    report.learning_rate = options_.schedule.at(static_cast<int64_t>(step));
-    const std::vector<MicroBatch> own = views(*feed);
-    report.result = replica_.step(
-        {.own = own,
-         .passes = static_cast<int64_t>(feed->passes),
-         .targets = static_cast<int64_t>(feed->samples) * model_.targets_per_sample()},
-        static_cast<int64_t>(step), report.learning_rate);
-    samples += feed->samples;
-    report.bytes_sent = replica_.bytes_sent() - bytes_before;
+    const uint64_t last = next_flush(options_, step + 1, feed_.steps());
+    const StepsDone done = run_steps(*steps, step + 1, last);
+    samples += done.samples;
+    report.bytes_sent = (replica_.bytes_sent() - bytes_before) / static_cast<double>(last - step);
     report.memory = replica_.memory();
     measure(report, start + aside, samples);
     report.waiting_share = seconds(replica_.waited() - waited_before) / seconds(report.elapsed);
     const Clock::time_point before = Clock::now();
     const auto waited = replica_.waited();
-    report.validation.reset();
-    if (due(options_.validate_every, step)) report.validation = validate();
-    on_step(report);
+    for (size_t i = 0; step < last; ++i) {
+      report.step = ++step;
+      report.learning_rate = options_.schedule.at(static_cast<int64_t>(step));
+      report.result = done.results[i];
+      report.validation.reset();
+      if (due(options_.validate_every, step)) report.validation = validate();
+      on_step(report);
+    }
     if (due(options_.checkpoint_every, step)) save(step);
     aside += Clock::now() - before;
     waited_before += replica_.waited() - waited;
@@ -261,6 +288,18 @@ TrainResult Run::train(const std::function<void(const StepReport&)>& on_step) {
 }
 
 }  // namespace
+
+uint64_t next_flush(const TrainOptions& options, uint64_t step, uint64_t steps) {
+  const std::string& schedule = options.replica.pipeline.schedule;
+  if (pipeline::schedule_named(schedule).updates == pipeline::Updates::flushed) return step;
+  uint64_t last = steps;
+  for (const uint64_t every :
+       {options.flush_every, options.validate_every, options.checkpoint_every}) {
+    // Steps are counted from 1, so a multiple is the last step of its run.
+    if (every != 0) last = std::min(last, (step + every - 1) / every * every);
+  }
+  return last;
+}
 
 std::unique_ptr<Optimizer> make_optimizer(const TrainOptions& options) {
   const double decay = options.weight_decay;

@@ -39,6 +39,10 @@ struct TrainOptions {
   Compression compression = Compression::none;
   int compression_rank = 4;  // of PowerSGD
 
+  // Steps between flushes, with a schedule that is not flushed at each step; before validation and
+  // checkpoints it is as well.
+  uint64_t flush_every = 16;
+
   uint64_t validate_every = 0;  // steps; 0: at the end only
   uint64_t validation_samples = 65536;
 
@@ -78,6 +82,9 @@ struct TrainResult {
 TrainResult train(const Mesh& mesh, Model& model, const std::vector<const DataSet*>& data,
                   const TrainOptions& options,
                   const std::function<void(const StepReport&)>& on_step);
+
+// The last step of the run of steps that begins with `step` and has no flush in between.
+uint64_t next_flush(const TrainOptions& options, uint64_t step, uint64_t steps);
 
 std::unique_ptr<Optimizer> make_optimizer(const TrainOptions& options);
 

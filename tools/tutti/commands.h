@@ -20,6 +20,7 @@ void add_tune(CLI::App& app, Action& chosen);
 void add_draw(CLI::App& app, Action& chosen);
 void add_pipeline(CLI::App& app, Action& chosen);
 void add_tokenize(CLI::App& app, Action& chosen);
+void add_partition(CLI::App& app, Action& chosen);
 void add_train(CLI::App& app, Action& chosen);
 void add_sample(CLI::App& app, Action& chosen);
 void add_checkpoint(CLI::App& app, Action& chosen);
@@ -28,7 +29,8 @@ void add_info(CLI::App& app, Action& chosen);
 // Closed where the path is empty. Throws Error(system) that names the option it came from, if any.
 std::ofstream open_for_writing(const std::string& path, const std::string& option = {});
 
-// Throws Error(system).
+// Throw Error(system).
+std::string read_file(const std::string& path);
 void write_file(const std::string& path, const std::string& text);
 
 // Starts this command line again, once per rank, with `more` arguments; returns the exit code. For

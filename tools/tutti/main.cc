@@ -54,6 +54,7 @@ int run_tool(int argc, char** argv) {
   add_draw(app, chosen);
   add_pipeline(app, chosen);
   add_tokenize(app, chosen);
+  add_partition(app, chosen);
   add_train(app, chosen);
   add_sample(app, chosen);
   add_checkpoint(app, chosen);

@@ -31,7 +31,8 @@ MeasuredPipeline measure(Communicator& stages, const PipelineReport& report,
 std::string text_of(const PipelineReport& report, const MeasuredPipeline& measured);
 nlohmann::ordered_json json_of(const PipelineReport& report, const MeasuredPipeline& measured);
 
-// Measures each of the reports' plans and prints a line for it; false if a bubble was not met.
+// Collective over ranks whose number all plans' divide. Measures each and prints a line for it; false
+// (on rank 0) if a bubble was not met.
 bool measure_all(Communicator& world, const std::vector<PipelineReport>& reports,
                  const training::pipeline::Costs& costs, const PipelineMeasuring& measuring);
 

@@ -7,6 +7,8 @@
 namespace tutti::tool {
 namespace {
 
+constexpr auto kLayoutGroup = "Memory and parallelism";
+
 void one_of(CLI::Option* option, std::vector<std::string> names) {
   option->check(CLI::IsMember(std::move(names)).description(""))
       ->type_name("NAME")
@@ -76,7 +78,7 @@ void add_optimizer(CLI::App& command, TrainCommand& options) {
 }
 
 void add_layout(CLI::App& command, TrainCommand& options) {
-  constexpr auto kGroup = "Memory and parallelism";
+  constexpr auto kGroup = kLayoutGroup;
   training::ReplicaOptions& replica = options.training.replica;
   command
       .add_option("--dp", options.mesh.data,
@@ -100,6 +102,12 @@ void add_layout(CLI::App& command, TrainCommand& options) {
       ->capture_default_str()
       ->group(kGroup);
   command
+      .add_option("--flush-every", options.training.flush_every,
+                  "pipedream and pipedream-2bw: steps after which the pipeline runs empty; 0: at "
+                  "checkpoints and validation only")
+      ->capture_default_str()
+      ->group(kGroup);
+  command
       .add_option("--cut", replica.pipeline.cut,
                   "the first unit of each chunk: 0,3,5 (default: balanced by the units' costs)")
       ->delimiter(',')
@@ -111,11 +119,7 @@ void add_layout(CLI::App& command, TrainCommand& options) {
       ->check(CLI::Range(0, 3).description(""))
       ->capture_default_str()
       ->group(kGroup);
-  auto* precision = command.add_option("--precision", options.precision,
-                                       "of parameters, activations and gradients; the optimizer "
-                                       "works on fp32 masters");
-  one_of(precision, {"f32", "float32", "fp32", "bf16", "bfloat16", "f16", "fp16", "float16"});
-  precision->group(kGroup);
+  add_pass_options(command, options);
   command
       .add_option("--loss-scale", options.loss_scale,
                   "of fp16: dynamic, none, or the first scale, a number")
@@ -125,12 +129,6 @@ void add_layout(CLI::App& command, TrainCommand& options) {
       .add_flag("--stochastic-rounding", replica.stochastic_rounding,
                 "round bf16 parameters up or down by chance")
       ->group(kGroup);
-  auto* recompute = command.add_option(
-      "--recompute,--activation-checkpointing", options.recompute,
-      "activations that backward computes anew: none, selective (normalizations and activation "
-      "functions), or full (all but each block's output)");
-  one_of(recompute, {"none", "selective", "full"});
-  recompute->group(kGroup);
   command.add_option("--bucket-mb", options.bucket_mib, "MiB of gradients summed in one call")
       ->capture_default_str()
       ->group(kGroup);
@@ -181,6 +179,9 @@ void add_output(CLI::App& command, TrainCommand& options) {
       ->type_name("FILE.safetensors")
       ->group(kGroup);
 }
+
+}  // namespace
+
 void add_model_options(CLI::App& command, ModelOptions& options) {
   constexpr auto kGroup = "Model";
   const auto add = [&](const char* name, auto& value, const char* meaning) {
@@ -208,7 +209,19 @@ void add_model_options(CLI::App& command, ModelOptions& options) {
       ->group(kGroup);
 }
 
-}  // namespace
+void add_pass_options(CLI::App& command, TrainCommand& options) {
+  auto* precision = command.add_option("--precision", options.precision,
+                                       "of parameters, activations and gradients; the optimizer "
+                                       "works on fp32 masters");
+  one_of(precision, {"f32", "float32", "fp32", "bf16", "bfloat16", "f16", "fp16", "float16"});
+  precision->group(kLayoutGroup);
+  auto* recompute = command.add_option(
+      "--recompute,--activation-checkpointing", options.recompute,
+      "activations that backward computes anew: none, selective (normalizations and activation "
+      "functions), or full (all but each block's output)");
+  one_of(recompute, {"none", "selective", "full"});
+  recompute->group(kLayoutGroup);
+}
 
 void add_train_options(CLI::App& command, TrainCommand& options) {
   options.training.beta2 = 0.99;  // forgets within some hundred steps: short runs profit

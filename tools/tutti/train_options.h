@@ -71,5 +71,9 @@ struct TrainCommand {
 
 // --data ... on one command; values go to `options`, which outlives the command.
 void add_train_options(CLI::App& command, TrainCommand& options);
+// Parts of it, for other commands that make models: --model ..., and how they compute: --precision
+// and --recompute.
+void add_model_options(CLI::App& command, ModelOptions& options);
+void add_pass_options(CLI::App& command, TrainCommand& options);
 
 }  // namespace tutti::tool

@@ -112,8 +112,8 @@ void settle_run(TrainCommand& options, int ranks, uint64_t examples) {
     throw Error(ErrorCode::invalid_argument, cat("the ", what, " cannot be ", value),
                 {.remedy = "give at least 1"});
   };
-  const auto micro_batch = options.micro_batch.value_or(gpt ? 8 : resnet ? 64 : 32);
-  training.micro_batch = positive("micro-batch", micro_batch);
+  training.micro_batch =
+      positive("micro-batch", options.micro_batch.value_or(default_micro_batch(options.model)));
   training.batch = positive("global batch", options.batch.value_or(gpt ? 32 : resnet ? 128 : 1536));
   if (options.micro_batches) {
     training.batch = static_cast<uint64_t>(ranks) * training.micro_batch *
@@ -126,7 +126,7 @@ void settle_run(TrainCommand& options, int ranks, uint64_t examples) {
     training.samples = positive("number of samples", static_cast<int64_t>(samples));
   }
   // A language model's sample is a whole context.
-  const auto targets = static_cast<uint64_t>(gpt ? options.model.context.value_or(128) : 1);
+  const auto targets = static_cast<uint64_t>(gpt ? context_of(options.model) : 1);
   training.validation_samples = std::max<uint64_t>(
       1, options.validation_samples
              ? positive("number of samples to validate on", *options.validation_samples)
@@ -144,27 +144,38 @@ void settle_run(TrainCommand& options, int ranks, uint64_t examples) {
   }
 }
 
+void check_is_pipeline_schedule(const std::string& schedule) {
+  if (schedule != "cosine" && schedule != "linear" && schedule != "constant") return;
+  throw Error(ErrorCode::invalid_argument, cat("there is no pipeline schedule ", schedule),
+              {.where = "--schedule",
+               .cause = "it is a schedule of the learning rate",
+               .remedy = cat("give --lr-schedule ", schedule)});
+}
+
 // What is wrong with the pipeline is said before there are ranks.
-void settle_pipeline(const TrainCommand& options) {
-  const training::PipelineOptions& pipeline = options.training.replica.pipeline;
-  if (pipeline.schedule == "cosine" || pipeline.schedule == "linear" ||
-      pipeline.schedule == "constant") {
-    throw Error(ErrorCode::invalid_argument,
-                cat("there is no pipeline schedule ", pipeline.schedule),
-                {.where = "--schedule",
-                 .cause = "it is a schedule of the learning rate",
-                 .remedy = cat("give --lr-schedule ", pipeline.schedule)});
-  }
+void settle_pipeline(const TrainCommand& options, int data_ranks) {
+  const training::ReplicaOptions& replica = options.training.replica;
+  const training::PipelineOptions& pipeline = replica.pipeline;
   training::pipeline::Plans plans(pipeline.schedule, options.mesh.pipeline,
                                   pipeline.virtual_stages);
   const std::unique_ptr<training::Model> model = make_model(options);
-  if (pipeline.cut.empty()) {
-    training::pipeline::balanced_cut(training::pipeline::estimated_costs(*model), plans.chunks());
-  } else {
-    make_placement(plans.training(1), *model, pipeline.cut, 0);
-  }
+  const std::vector<int> cut =
+      pipeline.cut.empty() ? training::pipeline::balanced_cut(
+                                 training::pipeline::estimated_costs(*model), plans.chunks())
+                           : pipeline.cut;
+  check_schedule(replica, make_placement(plans.layout(), *model, cut, 0));
+  const uint64_t samples = options.training.micro_batch * static_cast<uint64_t>(data_ranks);
+  plans.training(static_cast<int64_t>((options.training.batch + samples - 1) / samples));
 }
 }  // namespace
+
+int64_t default_micro_batch(const ModelOptions& options) {
+  return is_gpt(options) ? 8 : is_resnet(options) ? 64 : 32;
+}
+
+int64_t context_of(const ModelOptions& options) {
+  return options.context.value_or(is_gpt(options) ? 128 : 8);
+}
 
 std::unique_ptr<training::Model> make_model(const TrainCommand& options,
                                             training::StatisticsReducer* reducer) {
@@ -212,7 +223,7 @@ LoadedData load_data(TrainCommand& options) {
   }
   int64_t vocabulary = 256;
   const auto add = [&](training::Tokens tokens) {
-    const int64_t context = options.model.context.value_or(is_gpt(options.model) ? 128 : 8);
+    const int64_t context = context_of(options.model);
     if (is_gpt(options.model)) {
       loaded.sets.push_back(std::make_unique<training::TokenWindows>(std::move(tokens), context,
                                                                      options.training.seed));
@@ -282,7 +293,6 @@ void settle(TrainCommand& options, int ranks, uint64_t examples) {
   const int data_ranks =
       training::mesh_sizes(options.mesh, ranks)[static_cast<size_t>(training::Axis::data)];
   settle_run(options, data_ranks, examples);
-  settle_pipeline(options);
   settle_precision(options);
   training.optimizer = named<OptimizerKind>(options.optimizer, {{"adamw", OptimizerKind::adamw},
                                                                 {"sgd", OptimizerKind::sgd},
@@ -305,7 +315,11 @@ void settle(TrainCommand& options, int ranks, uint64_t examples) {
                                                : static_cast<double>(training.batch),
                             scaling);
   training.weight_decay = options.weight_decay.value_or(default_decay(options));
-  const double clip = options.clip.value_or(is_gpt(options.model) ? 1 : 0);
+  check_is_pipeline_schedule(replica.pipeline.schedule);
+  const bool flushed =
+      training::pipeline::schedule_named(replica.pipeline.schedule).updates ==
+      training::pipeline::Updates::flushed;
+  const double clip = options.clip.value_or(is_gpt(options.model) && flushed ? 1 : 0);
   if (clip > 0) replica.clip = clip;
   training.compression =
       named<Compression>(options.compression, {{"none", Compression::none},
@@ -338,6 +352,7 @@ void settle(TrainCommand& options, int ranks, uint64_t examples) {
     throw Error(ErrorCode::invalid_argument, "--resume needs a checkpoint to go on from",
                 {.remedy = "name its directory: --checkpoint DIR"});
   }
+  settle_pipeline(options, data_ranks);
 }
 
 }  // namespace tutti::tool

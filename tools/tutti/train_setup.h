@@ -27,6 +27,9 @@ LoadedData load_data(TrainCommand& options);
 // With a reducer, batch statistics are summed over ranks, if --sync-bn asks for it.
 std::unique_ptr<training::Model> make_model(const TrainCommand& options,
                                             training::StatisticsReducer* reducer = nullptr);
+// Samples of a micro-batch, and tokens that the model sees, where no option says otherwise.
+int64_t default_micro_batch(const ModelOptions& options);
+int64_t context_of(const ModelOptions& options);
 // The ranks that the options ask for; 0: any number.
 int wanted_ranks(const TrainCommand& options);
 // Completes options.training: sizes of the run and of steps, on so many ranks.

@@ -37,21 +37,6 @@ struct Options {
   std::string output;
 };
 
-std::string read_file(const std::string& path) {
-  std::ifstream file(path);
-  std::ostringstream text;
-  text << file.rdbuf();
-  if (!file) throw system_error(cat("cannot read ", path), errno);
-  return text.str();
-}
-
-void write_file(const std::string& path, const std::string& text) {
-  std::ofstream file(path);
-  file << text;
-  file.close();
-  if (!file) throw system_error(cat("cannot write ", path), errno);
-}
-
 // What is to become a file: nobody reads half of it, and that it can be written is known early.
 class Draft {
  public:

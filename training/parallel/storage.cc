@@ -93,6 +93,15 @@ void ParameterStorage::show_values(int bucket) {
   }
 }
 
+void ParameterStorage::show_values_in(std::byte* memory) {
+  for (const Bucket& bucket : layout_.buckets) {
+    std::byte* start = memory + static_cast<size_t>(bucket.offset) * size_of(options_.dtype);
+    for (const int parameter : bucket.parameters) {
+      table_.set_value(parameter, shown(parameter, row(start, options_.dtype, bucket.size)));
+    }
+  }
+}
+
 void ParameterStorage::show_gradients(int bucket) {
   for (const int parameter : layout_.buckets[at(bucket)].parameters) {
     const Tensor gradient = shown(parameter, gradients(bucket));

@@ -57,6 +57,14 @@ class ParameterStorage {
   bool whole_values() const { return options_.stage < 3; }
   bool whole_gradients() const { return options_.stage < 2 || options_.whole_gradients; }
 
+  // All buckets' values one after the other, where they are whole; and pointing the parameters at
+  // other memory of that layout (older weights), or at this again.
+  std::byte* whole_values_memory() const { return value_memory_.get(); }
+  size_t whole_values_bytes() const {
+    return static_cast<size_t>(layout_.size) * size_of(options_.dtype);
+  }
+  void show_values_in(std::byte* memory);
+
   // A bucket as a row, in whole memory or as acquired.
   Tensor values(int bucket) const { return values_[at(bucket)].whole; }
   Tensor gradients(int bucket) const { return gradients_[at(bucket)].whole; }

@@ -58,10 +58,9 @@ std::vector<int> balanced_cut(std::span<const double> unit_costs, int chunks) {
                 {.remedy = "give costs of at least 0"});
   }
   const auto count = static_cast<size_t>(chunks);
-  const double slowest =
-      best_cuts(unit_costs, count, [](double so_far, double cost) {
-        return std::max(so_far, cost);
-      }).best[count][unit_costs.size()];
+  const double slowest = best_cuts(unit_costs, count, [](double so_far, double cost) {
+                           return std::max(so_far, cost);
+                         }).best[count][unit_costs.size()];
   const Cuts cuts = best_cuts(unit_costs, count, [&](double so_far, double cost) {
     return cost > slowest ? kNever : so_far + cost * cost;
   });

@@ -4,9 +4,10 @@
 // it to its counterpart, and the receivers gather the whole among themselves: what crosses between
 // nodes is the tensor once, over all of a node's links, instead of t times.
 //
-//   stage 0, t = 2    |a b| --a--> |a .| \
-//                                          all_gather inside the stage: |a b| on both
-//                     |a b| --b--> |. b| /
+//   stage 0, t = 2              stage 1
+//     |a b|          --a-->     |a .| -+
+//                                      +- all_gather inside the stage: |a b| on both
+//     |a b|          --b-->     |. b| -+
 //
 // Narayanan et al.: Efficient large-scale language model training on GPU clusters using
 // Megatron-LM, 2021, section 4.1 ("scatter/gather optimization").

@@ -175,8 +175,8 @@ void check(std::span<const Layer> layers, const Cluster& cluster) {
 [[noreturn]] void refuse_size(std::span<const Layer> layers, const Cluster& cluster) {
   const Layer& largest = *std::ranges::max_element(layers, {}, &Layer::parameter_bytes);
   throw Error(ErrorCode::invalid_argument,
-              cat("the layers' parameters do not fit on ", cluster.ranks(),
-                  " ranks with room for ", cluster.parameter_memory, " bytes each"),
+              cat("the layers' parameters do not fit on ", cluster.ranks(), " ranks with room for ",
+                  cluster.parameter_memory, " bytes each"),
               {.where = "partition",
                .cause = cat("layer ", largest.name, " is the largest, with ",
                             largest.parameter_bytes, " bytes"),
@@ -208,7 +208,8 @@ Runs node_times(const Level& ranks) {
 }
 
 Runs parameter_sums(std::span<const Layer> layers) {
-  return sums(layers, [](const Layer& layer) { return static_cast<double>(layer.parameter_bytes); });
+  return sums(layers,
+              [](const Layer& layer) { return static_cast<double>(layer.parameter_bytes); });
 }
 
 // `workers` of `width` ranks each, of which it takes [first_rank, first_rank + count).

@@ -45,7 +45,7 @@ struct Cluster {
 };
 
 struct Stage {
-  int first = 0;           // its layers: [first, end)
+  int first = 0;  // its layers: [first, end)
   int end = 0;
   std::vector<int> ranks;  // ascending; as many as it has replicas
   // Seconds per micro-batch, of which the replicas have several under way at once.
@@ -57,8 +57,10 @@ struct Partition {
   std::vector<Stage> stages;
   double time = 0;  // seconds from one micro-batch to the next: of the slowest stage or boundary
 
-  double throughput() const { return 1 / time; }  // micro-batches per second; infinite if all is free
-  int ranks() const;                              // that have something to do
+  double throughput() const {
+    return 1 / time;
+  }                   // micro-batches per second; infinite if all is free
+  int ranks() const;  // that have something to do
   // How many must be under way so that no stage waits: ceil(ranks / replicas of the first stage),
   // the paper's NOAM.
   int micro_batches_in_flight() const;
@@ -68,8 +70,8 @@ struct Partition {
 // few stages rather than many.
 //
 // The paper's dynamic programme. A^k(i -> j, m) is the time per micro-batch of the best pipeline of
-// layers i to j on m workers of level k. A worker of level 1 is a rank, of level 2 a node, that runs
-// the best pipeline of level 1; B_k and L_k are the links' bandwidth and latency:
+// layers i to j on m workers of level k. A worker of level 1 is a rank, of level 2 a node, that
+// runs the best pipeline of level 1; B_k and L_k are the links' bandwidth and latency:
 //
 //   A^0(i -> j)       sum of the layers' times
 //   T^k(i -> j, m)    a stage replicated on m workers:
@@ -81,9 +83,9 @@ struct Partition {
 //
 // What that leaves out: a stage lies on whole nodes, all with the same inner stages, or inside one
 // node. Summing the gradients is priced as if the replicas' bytes went through one link, and once
-// per round of m micro-batches: a ring takes 1/m of that, and so does accumulation of gradients over
-// m rounds. A boundary is one link, however many ranks lie on either side. (Latency is not in the
-// paper: links are held to carry one message at a time.)
+// per round of m micro-batches: a ring takes 1/m of that, and so does accumulation of gradients
+// over m rounds. A boundary is one link, however many ranks lie on either side. (Latency is not in
+// the paper: links are held to carry one message at a time.)
 //
 // O(layers^3 ranks_per_node^2 + layers^2 nodes^2). Throws Error(invalid_argument) for times, sizes
 // and clusters that make no sense, and where the parameters do not fit.

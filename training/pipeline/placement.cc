@@ -45,6 +45,7 @@ void add_shared(const Plan& plan, Model& model, Placement& placement) {
     const std::vector<int>& first = holders(spec.unit);
     const std::vector<int>& second = holders(use.unit);
     if (first == second) continue;
+    placement.has_shared_across = true;
     const bool simple = first.size() == 1 && second.size() == 1 &&
                         std::ranges::none_of(placement.joined, [&](const auto& joined) {
                           return joined.parameter == use.parameter;

@@ -24,6 +24,7 @@ struct Placement {
     int peer = 0;
   };
   std::vector<Joined> joined;
+  bool has_shared_across = false;  // on any two ranks
   int loss_rank = 0;  // the first that has the last chunk
 
   bool has_unit(int unit) const;

@@ -5,38 +5,46 @@
 #include "training/pipeline/check.h"
 
 namespace tutti::training::pipeline {
+namespace {
+
+Plan checked(const Schedule& schedule) {
+  Plan plan = make_plan(schedule);
+  check(plan);
+  return plan;
+}
+
+}  // namespace
 
 Plans::Plans(const std::string& schedule, int ranks, int virtual_stages)
-    : kind_(schedule_named(schedule)), ranks_(ranks), virtual_stages_(virtual_stages) {
-  training(1);
-}
+    : kind_(schedule_named(schedule)),
+      ranks_(ranks),
+      virtual_stages_(virtual_stages),
+      layout_(make(ranks, 1)) {}
 
-int Plans::chunks() const { return training_.begin()->second.schedule.chunks; }
-
-Schedule Plans::schedule(int64_t micro_batches) const {
+Plan Plans::make(int64_t micro_batches, int64_t steps) const {
   Shape shape{.ranks = ranks_,
-              .micro_batches = static_cast<int>(std::max<int64_t>(1, micro_batches)),
+              .micro_batches = static_cast<int>(std::max<int64_t>(1, micro_batches) * steps),
               .virtual_stages = virtual_stages_};
+  if (!flushed()) shape.accumulated = static_cast<int>(std::max<int64_t>(1, micro_batches));
   shape.micro_batches = kind_.round_up(shape);
-  return make_schedule(kind_, shape);
+  return checked(make_schedule(kind_, shape));
 }
 
-const Plan& Plans::training(int64_t micro_batches) {
-  const auto [at, added] = training_.try_emplace(micro_batches);
-  if (added) {
-    at->second = make_plan(schedule(micro_batches));
-    check(at->second);
-  }
-  return at->second;
+const Plan& Plans::training(int64_t micro_batches, int64_t steps) {
+  const auto at = std::pair(micro_batches, steps);
+  if (!training_.contains(at)) training_.emplace(at, make(micro_batches, steps));
+  return training_.at(at);
 }
 
 const Plan& Plans::evaluation(int64_t micro_batches) {
-  const auto [at, added] = evaluation_.try_emplace(micro_batches);
-  if (added) {
-    at->second = make_plan(forward_only(schedule(micro_batches)));
-    check(at->second);
+  if (!evaluation_.contains(micro_batches)) {
+    // Without backward, those that are not flushed are as 1F1B.
+    const Schedule schedule =
+        flushed() ? make(micro_batches, 1).schedule
+                  : one_f_one_b(ranks_, static_cast<int>(std::max<int64_t>(1, micro_batches)));
+    evaluation_.emplace(micro_batches, checked(forward_only(schedule)));
   }
-  return at->second;
+  return evaluation_.at(micro_batches);
 }
 
 }  // namespace tutti::training::pipeline

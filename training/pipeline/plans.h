@@ -1,9 +1,10 @@
-// The plans of one training run: made, checked and kept, by number of micro-batches.
+// The plans of one training run: made, checked and kept, by numbers of steps and micro-batches.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 
 #include "training/pipeline/plan.h"
 #include "training/pipeline/schedules.h"
@@ -15,19 +16,23 @@ class Plans {
   // Throws Error(invalid_argument) where there is no such schedule for so many ranks.
   Plans(const std::string& schedule, int ranks, int virtual_stages);
 
-  const ScheduleKind& kind() const { return kind_; }
-  int chunks() const;
-  // Of at least so many micro-batches: where the schedule needs more, the last ones are empty.
-  const Plan& training(int64_t micro_batches);
+  bool flushed() const { return kind_.updates == Updates::flushed; }
+  int chunks() const { return layout_.schedule.chunks; }
+  // Any of the plans: all agree on which chunks lie on which ranks.
+  const Plan& layout() const { return layout_; }
+  // Of at least so many micro-batches a step: where the schedule needs more, the last ones are
+  // empty. Several steps only for schedules that are not flushed, which do not flush in between.
+  const Plan& training(int64_t micro_batches, int64_t steps = 1);
   const Plan& evaluation(int64_t micro_batches);
 
  private:
-  Schedule schedule(int64_t micro_batches) const;
+  Plan make(int64_t micro_batches, int64_t steps) const;
 
   const ScheduleKind& kind_;
   int ranks_;
   int virtual_stages_;
-  std::map<int64_t, Plan> training_;
+  Plan layout_;
+  std::map<std::pair<int64_t, int64_t>, Plan> training_;
   std::map<int64_t, Plan> evaluation_;
 };
 

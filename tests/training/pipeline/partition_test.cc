@@ -162,9 +162,9 @@ TEST(Partition, ReplicatesWhatHasFewParameters) {
 // The paper's VGG-16: convolutions with all the work, and fully connected layers with all the
 // parameters, which are not replicated.
 TEST(Partition, KeepsLargeParametersOnOneRank) {
-  const std::vector<Layer> layers = {
-      layer("conv1", 15, 30, 1), layer("conv2", 15, 10, 1), layer("conv3", 15, 2, 2),
-      layer("fc1", 4, 1, 100),   layer("fc2", 4, 1, 60),    layer("fc3", 1, 1, 20)};
+  const std::vector<Layer> layers = {layer("conv1", 15, 30, 1), layer("conv2", 15, 10, 1),
+                                     layer("conv3", 15, 2, 2),  layer("fc1", 4, 1, 100),
+                                     layer("fc2", 4, 1, 60),    layer("fc3", 1, 1, 20)};
   const Partition found = partition(layers, node_of(4));
   EXPECT_THAT(shape(found), ElementsAre("0-2 on 0-2", "3-5 on 3"));
   EXPECT_EQ(found.time, 15);
@@ -182,10 +182,8 @@ TEST(Partition, PrefersTheFastLinks) {
   // What the two halves hand over fits between the nodes, gradients do not.
   const std::vector<Layer> layers = {layer("a", 8, 100, 10), layer("b", 8, 1, 10),
                                      layer("c", 8, 100, 10), layer("d", 8, 1, 10)};
-  const Cluster cluster = {.nodes = 2,
-                           .ranks_per_node = 2,
-                           .inside = {.bandwidth = 100},
-                           .between = {.bandwidth = 1}};
+  const Cluster cluster = {
+      .nodes = 2, .ranks_per_node = 2, .inside = {.bandwidth = 100}, .between = {.bandwidth = 1}};
   const Partition found = partition(layers, cluster);
   EXPECT_THAT(shape(found), ElementsAre("0-1 on 0,1", "2-3 on 2,3"));
   EXPECT_EQ(found.time, 8);
@@ -239,7 +237,9 @@ TEST(Partition, StaysWithinMemory) {
 
 TEST(Partition, IsTheBestOfAll) {
   std::mt19937 random(1);
-  const auto below = [&](int bound) { return static_cast<int>(random() % static_cast<unsigned>(bound)); };
+  const auto below = [&](int bound) {
+    return static_cast<int>(random() % static_cast<unsigned>(bound));
+  };
   int split = 0;
   int replicated = 0;
   for (int round = 0; round < 400; ++round) {
@@ -275,7 +275,9 @@ TEST(Partition, IsTheBestOfAll) {
 
 TEST(Partition, NothingSlowsDownFasterParts) {
   std::mt19937 random(2);
-  const auto below = [&](int bound) { return static_cast<int>(random() % static_cast<unsigned>(bound)); };
+  const auto below = [&](int bound) {
+    return static_cast<int>(random() % static_cast<unsigned>(bound));
+  };
   for (int round = 0; round < 50; ++round) {
     SCOPED_TRACE(round);
     Cluster cluster = {.nodes = 1 + below(4), .ranks_per_node = 1 + below(4)};
@@ -302,10 +304,8 @@ TEST(Partition, NothingSlowsDownFasterParts) {
 
 TEST(Partition, TakesDeepModelsAndLargeClusters) {
   const std::vector<Layer> layers(96, layer("block", 1, 0, 1 << 20));
-  const Cluster cluster = {.nodes = 4,
-                           .ranks_per_node = 8,
-                           .inside = {.bandwidth = 1},
-                           .between = {.bandwidth = 1}};
+  const Cluster cluster = {
+      .nodes = 4, .ranks_per_node = 8, .inside = {.bandwidth = 1}, .between = {.bandwidth = 1}};
   const Partition found = partition(layers, cluster);
   EXPECT_THAT(found.stages, SizeIs(32));
   EXPECT_EQ(found.time, 3);

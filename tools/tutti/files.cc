@@ -1,5 +1,6 @@
 #include <cerrno>
 #include <fstream>
+#include <sstream>
 #include <string>
 
 #include "base/error.h"
@@ -18,6 +19,15 @@ std::ofstream open_for_writing(const std::string& path, const std::string& optio
                        {.where = option, .remedy = "name a file in a directory you may write"});
   }
   return file;
+}
+
+std::string read_file(const std::string& path) {
+  errno = 0;
+  std::ifstream file(path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  if (!file) throw system_error(cat("cannot read ", path), errno);
+  return text.str();
 }
 
 void write_file(const std::string& path, const std::string& text) {

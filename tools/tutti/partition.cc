@@ -1,0 +1,325 @@
+// tutti partition: profiles a model's layers, and says which ranks of a cluster should have which.
+#include "training/pipeline/partition.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "tools/tutti/commands.h"
+#include "tools/tutti/train_options.h"
+#include "tools/tutti/train_report.h"
+#include "tools/tutti/train_setup.h"
+#include "training/pipeline/profile.h"
+#include "training/pipeline/profile_json.h"
+#include "training/random.h"
+
+namespace tutti::tool {
+namespace {
+
+using training::pipeline::Cluster;
+using training::pipeline::Layer;
+using training::pipeline::Partition;
+using training::pipeline::Profile;
+using training::pipeline::Stage;
+
+struct LinkOptions {
+  std::string bandwidth;
+  double latency = 0;  // microseconds
+};
+
+struct Options {
+  TrainCommand train;
+  int runs = 5;
+  int nodes = 1;
+  int ranks_per_node = 1;
+  LinkOptions inside;
+  LinkOptions between;
+  std::string memory;
+  std::string profile;
+  std::string save_profile;
+  std::string json;
+};
+
+// --- What is known ---
+
+// Between `ends` of something; where there is only one, there are no links.
+training::pipeline::Link link_of(const LinkOptions& options, const char* name, int ends,
+                                 const char* what) {
+  const uint64_t bandwidth = options.bandwidth.empty() ? 0 : parse_bytes(options.bandwidth);
+  if (bandwidth == 0 && ends > 1) {
+    throw Error(ErrorCode::invalid_argument,
+                cat("the bandwidth between ", ends, ' ', what, " is missing, or 0"),
+                {.where = name, .remedy = "give bytes per second, as in 10G"});
+  }
+  return {.bandwidth = static_cast<double>(bandwidth), .latency = options.latency * 1e-6};
+}
+
+Cluster cluster_of(const Options& options) {
+  Cluster cluster{.nodes = options.nodes, .ranks_per_node = options.ranks_per_node};
+  cluster.inside =
+      link_of(options.inside, "--bandwidth-inside", cluster.ranks_per_node, "ranks of a node");
+  cluster.between = link_of(options.between, "--bandwidth-between", cluster.nodes, "nodes");
+  if (!options.memory.empty()) {
+    cluster.parameter_memory = static_cast<int64_t>(parse_bytes(options.memory));
+  }
+  return cluster;
+}
+
+// Samples that make sense for a model, and nothing more.
+struct RandomBatch {
+  RandomBatch(const ModelOptions& options, int64_t samples, int64_t targets_per_sample) {
+    const bool images_wanted = options.kind == "resnet";
+    const auto count = [&](int64_t each) { return static_cast<size_t>(samples * each); };
+    const auto number = [](size_t i, int64_t bound) {
+      const uint64_t bits = training::random_bits(1, 0, i);
+      return static_cast<int32_t>(training::scale_below(bits, static_cast<uint64_t>(bound)));
+    };
+    const training::ResNetConfig& sizes = options.images;
+    const int64_t kinds = images_wanted ? sizes.classes : options.vocabulary.value();
+    targets.resize(count(targets_per_sample));
+    for (size_t i = 0; i < targets.size(); ++i) targets[i] = number(i, kinds);
+    if (images_wanted) {
+      images.resize(count(sizes.channels * sizes.height * sizes.width));
+      for (size_t i = 0; i < images.size(); ++i) {
+        images[i] = static_cast<float>(number(i, 256)) / 255.0f;
+      }
+    } else {
+      tokens.resize(count(context_of(options)));
+      for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = number(i, kinds);
+    }
+    batch = {.samples = samples, .tokens = tokens, .images = images, .targets = targets};
+  }
+  RandomBatch(const RandomBatch&) = delete;
+  RandomBatch& operator=(const RandomBatch&) = delete;
+
+  std::vector<int32_t> tokens;
+  std::vector<float> images;
+  std::vector<int32_t> targets;
+  training::MicroBatch batch;
+};
+
+Profile measured(training::Model& model, const TrainCommand& train, int runs) {
+  const int64_t samples = train.micro_batch.value_or(default_micro_batch(train.model));
+  const RandomBatch random(train.model, samples, model.targets_per_sample());
+  return training::pipeline::profile_model(model, random.batch,
+                                           {.dtype = parse_dtype(train.precision).value(),
+                                            .checkpoint_units = train.recompute == "full"},
+                                           runs);
+}
+
+// --- What is said ---
+
+void write(std::ofstream& file, const std::string& path, const std::string& text) {
+  errno = 0;
+  file << text << std::flush;
+  if (!file) throw system_error(cat("cannot write ", path), errno);
+}
+
+std::string milliseconds(double seconds) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.3f ms", 1e3 * seconds);
+  return text;
+}
+
+void print_layers(const Profile& profile) {
+  std::printf("%s: %zu layers, micro-batches of %lld\n", profile.model.c_str(),
+              profile.layers.size(), static_cast<long long>(profile.samples));
+  std::printf("%-16s %12s %12s %12s %12s\n", "layer", "forward", "backward", "output",
+              "parameters");
+  for (const Layer& layer : profile.layers) {
+    std::printf("%-16s %12s %12s %12s %12s\n", layer.name.c_str(),
+                milliseconds(layer.forward).c_str(), milliseconds(layer.backward).c_str(),
+                readable_bytes(layer.activation_bytes).c_str(),
+                readable_bytes(layer.parameter_bytes).c_str());
+  }
+}
+
+std::string layers_of(const Profile& profile, const Stage& stage) {
+  const auto name = [&](int layer) { return profile.layers[static_cast<size_t>(layer)].name; };
+  const std::string first = name(stage.first);
+  return stage.end - stage.first == 1 ? first : cat(first, " to ", name(stage.end - 1));
+}
+
+void print_stages(const Profile& profile, const Cluster& cluster, const Partition& plan) {
+  std::printf("\n%zu stage%s on %d of %d ranks (%d x %d), %d micro-batch%s in flight\n",
+              plan.stages.size(), plan.stages.size() == 1 ? "" : "s", plan.ranks(), cluster.ranks(),
+              cluster.nodes, cluster.ranks_per_node, plan.micro_batches_in_flight(),
+              plan.micro_batches_in_flight() == 1 ? "" : "es");
+  std::printf("%-5s %-24s %8s %12s %12s  %s\n", "stage", "layers", "replicas", "time", "boundary",
+              "ranks");
+  for (size_t i = 0; i < plan.stages.size(); ++i) {
+    const Stage& stage = plan.stages[i];
+    std::printf("%-5zu %-24s %8zu %12s %12s  %s\n", i, layers_of(profile, stage).c_str(),
+                stage.ranks.size(), milliseconds(stage.time).c_str(),
+                milliseconds(stage.boundary).c_str(), rank_ranges(stage.ranks).c_str());
+  }
+}
+
+struct Rival {
+  const char* key;
+  const char* name;
+  std::optional<Partition> partition;  // none: the parameters do not fit
+};
+
+void print_rivals(const Profile& profile, const std::vector<Rival>& rivals) {
+  std::printf("\n%-24s %6s %12s %12s\n", "predicted", "ranks", "micro-batch", "samples/s");
+  for (const Rival& rival : rivals) {
+    if (!rival.partition) {
+      std::printf("%-24s the parameters do not fit\n", rival.name);
+      continue;
+    }
+    std::printf("%-24s %6d %12s %12.1f\n", rival.name, rival.partition->ranks(),
+                milliseconds(rival.partition->time).c_str(),
+                static_cast<double>(profile.samples) * rival.partition->throughput());
+  }
+}
+
+using Json = nlohmann::ordered_json;
+
+Json json_of(const Profile& profile, const Partition& partition) {
+  Json stages = Json::array();
+  for (const Stage& stage : partition.stages) {
+    stages.push_back({{"first", stage.first},
+                      {"end", stage.end},
+                      {"layers", layers_of(profile, stage)},
+                      {"ranks", stage.ranks},
+                      {"time_s", stage.time},
+                      {"boundary_s", stage.boundary}});
+  }
+  return {{"time_s", partition.time},
+          {"samples_per_s", static_cast<double>(profile.samples) * partition.throughput()},
+          {"ranks", partition.ranks()},
+          {"micro_batches_in_flight", partition.micro_batches_in_flight()},
+          {"stages", stages}};
+}
+
+void write_json(std::ofstream& file, const std::string& path, const Profile& profile,
+                const std::vector<Rival>& rivals) {
+  if (!file.is_open()) return;
+  Json document = {{"profile", Json::parse(to_json(profile))}};
+  for (const Rival& rival : rivals) {
+    document[rival.key] = rival.partition ? json_of(profile, *rival.partition) : Json();
+  }
+  write(file, path, document.dump(2) + '\n');
+}
+
+// --- The command ---
+
+// partition() has found nothing else wrong with them.
+std::optional<Partition> if_it_fits(Partition (*strategy)(std::span<const Layer>, const Cluster&),
+                                    const Profile& profile, const Cluster& cluster) {
+  try {
+    return strategy(profile.layers, cluster);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+int run_partition(Options& options) {
+  // What is wrong is found before files are opened, and before anything takes time.
+  const Cluster cluster = cluster_of(options);
+  Profile profile;
+  std::unique_ptr<training::Model> model;
+  if (options.profile.empty()) {
+    options.train.model.vocabulary = options.train.model.vocabulary.value_or(256);
+    model = make_model(options.train);
+  } else {
+    profile = training::pipeline::profile_from_json(read_file(options.profile), options.profile);
+  }
+  std::ofstream json = open_for_writing(options.json, "--json");
+  std::ofstream saved = open_for_writing(options.save_profile, "--save-profile");
+  if (model) profile = measured(*model, options.train, options.runs);
+  if (saved.is_open()) write(saved, options.save_profile, to_json(profile));
+
+  const Partition plan = training::pipeline::partition(profile.layers, cluster);
+  const std::vector<Rival> rivals = {
+      {"partition", "this partition", plan},
+      {"data_parallel", "data-parallel",
+       if_it_fits(training::pipeline::data_parallel, profile, cluster)},
+      {"pipeline", "pipeline without replicas",
+       if_it_fits(training::pipeline::unreplicated_pipeline, profile, cluster)}};
+  print_layers(profile);
+  print_stages(profile, cluster, plan);
+  print_rivals(profile, rivals);
+  write_json(json, options.json, profile, rivals);
+  return 0;
+}
+
+void add_cluster(CLI::App& command, Options& options) {
+  constexpr auto kGroup = "Cluster";
+  const auto add = [&](const char* name, auto& value, const char* meaning) {
+    return command.add_option(name, value, meaning)->group(kGroup);
+  };
+  const auto count = CLI::Range(1, 1024).description("");
+  add("--nodes", options.nodes, "how many there are")->check(count)->capture_default_str();
+  add("--ranks-per-node", options.ranks_per_node, "of each node")
+      ->check(count)
+      ->capture_default_str();
+  add("--bandwidth-inside", options.inside.bandwidth, "bytes/s between ranks of a node: 10G")
+      ->type_name("SIZE");
+  add("--bandwidth-between", options.between.bandwidth, "bytes/s between nodes")->type_name("SIZE");
+  const auto latency = CLI::Range(0.0, 1e9).description("");
+  add("--latency-inside", options.inside.latency, "microseconds")
+      ->check(latency)
+      ->capture_default_str();
+  add("--latency-between", options.between.latency, "microseconds")
+      ->check(latency)
+      ->capture_default_str();
+  add("--parameter-memory", options.memory,
+      "of a rank, for parameters alone: leave room for gradients and optimizer state")
+      ->type_name("SIZE");
+}
+
+// What says how to profile.
+void add_profiling(CLI::App& command, Options& options) {
+  command
+      .add_option("--micro-batch", options.train.micro_batch,
+                  "samples of one forward and backward pass (default: 32; gpt2: 8; resnet: 64)")
+      ->check(CLI::Range(1, 1 << 20).description(""));
+  command.add_option("--runs", options.runs, "of each layer, of which the median counts")
+      ->check(CLI::Range(1, 1000).description(""))
+      ->capture_default_str();
+  add_model_options(command, options.train.model);
+  add_pass_options(command, options.train);
+}
+
+}  // namespace
+
+void add_partition(CLI::App& app, Action& chosen) {
+  const auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand(
+      "partition", "Profile a model, and say which layers should be on which ranks");
+  add_profiling(*command, *options);
+  const std::vector<CLI::Option*> profiling = command->get_options();
+  add_cluster(*command, *options);
+  command->add_option("--profile", options->profile, "read a profile, instead of profiling a model")
+      ->type_name("FILE");
+  command->add_option("--save-profile", options->save_profile, "write the profile")
+      ->type_name("FILE");
+  command->add_option("--json", options->json, "write the partition and what it is compared with")
+      ->type_name("FILE");
+  command->footer(
+      "Predicted is the steady state, without filling and draining. Data are made up.\n"
+      "Example:\n"
+      "  tutti partition --model gpt2 --layers 12 --micro-batch 4 --nodes 2 --ranks-per-node 4 \\\n"
+      "    --bandwidth-inside 20G --bandwidth-between 1G");
+  command->callback([options, profiling, &chosen] {
+    for (const CLI::Option* option : profiling) {
+      if (options->profile.empty() || option->count() == 0) continue;
+      throw Error(ErrorCode::invalid_argument,
+                  cat("both --profile and ", option->get_name(), " were given"),
+                  {.remedy = "give --profile, or what to profile"});
+    }
+    chosen = [options] { return run_partition(*options); };
+  });
+}
+
+}  // namespace tutti::tool

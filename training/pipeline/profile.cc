@@ -1,0 +1,199 @@
+#include "training/pipeline/profile.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <typeindex>
+#include <utility>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "training/kernels/elementwise.h"
+#include "training/random.h"
+
+namespace tutti::training::pipeline {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct Times {
+  double forward = 0;  // seconds
+  double backward = 0;
+};
+
+double seconds(Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + std::ssize(values) / 2;
+  std::ranges::nth_element(values, middle);
+  return *middle;
+}
+
+// A matrix whose element i is fill(i), rounded to `dtype`.
+template <typename Fill>
+Tensor filled(Arena& arena, DType dtype, int64_t rows, int64_t cols, Fill fill) {
+  const Tensor tensor = arena.take(dtype, rows, cols);
+  const ArenaScope scope(arena);
+  const Tensor values = arena.take(DType::f32, rows, cols);
+  fill(values.values<float>());
+  convert(values, tensor);
+  return tensor;
+}
+
+Tensor random_matrix(Arena& arena, DType dtype, int64_t rows, int64_t cols, uint64_t seed) {
+  return filled(arena, dtype, rows, cols, [&](std::span<float> values) {
+    for (size_t i = 0; i < values.size(); ++i) {
+      values[i] = scale_symmetric(random_bits(seed, 0, i), 1.0f);
+    }
+  });
+}
+
+// A unit's parameters, in the arena while this lives.
+class BoundUnit {
+ public:
+  BoundUnit(ParameterTable& table, int unit, const RunnerOptions& options, Arena& arena)
+      : table_(table), used_(table.used_by(unit)) {
+    for (const int index : used_) {
+      const ParameterSpec& spec = table.specs()[static_cast<size_t>(index)];
+      const int64_t rows = spec.rows();
+      const int64_t cols = rows == 0 ? 0 : spec.count() / rows;
+      const Tensor value = filled(arena, options.dtype, rows, cols, [&](std::span<float> values) {
+        initial_values(spec, options.seed, 0, values);
+      });
+      const Tensor gradient = arena.take(options.dtype, rows, cols);
+      if (!gradient.empty()) std::memset(gradient.data, 0, gradient.bytes());
+      table.set_value(index, value);
+      table.set_gradient(index, gradient);
+    }
+  }
+  ~BoundUnit() {
+    for (const int index : used_) {
+      table_.set_value(index, {});
+      table_.set_gradient(index, {});
+    }
+  }
+  BoundUnit(const BoundUnit&) = delete;
+  BoundUnit& operator=(const BoundUnit&) = delete;
+
+ private:
+  ParameterTable& table_;
+  std::vector<int> used_;
+};
+
+// What says that two units take the same time.
+struct Kind {
+  std::type_index type;
+  std::array<int64_t, 4> shapes;  // a sample's input and output
+  std::vector<std::vector<int64_t>> parameters;
+  bool operator==(const Kind&) const = default;
+};
+
+class Profiler {
+ public:
+  Profiler(Model& model, const MicroBatch& batch, const RunnerOptions& options, int runs)
+      : model_(model), batch_(batch), options_(options), runs_(runs) {}
+
+  Layer layer(int index) {
+    const Unit& unit = unit_at(index);
+    const OutputShape shape = unit.output_shape();
+    const auto bytes = static_cast<int64_t>(size_of(options_.dtype));
+    const Times times = measured(index);
+    Layer layer{unit.name(), times.forward, times.backward};
+    layer.activation_bytes = batch_.samples * shape.rows * shape.cols * bytes;
+    for (const int parameter : model_.parameters().used_by(index)) {
+      layer.parameter_bytes += spec(parameter).count() * bytes;
+    }
+    if (options_.checkpoint_units && !is_last(index) && !unit.backward_needs_nothing()) {
+      layer.backward += layer.forward;
+    }
+    return layer;
+  }
+
+ private:
+  Unit& unit_at(int index) { return *model_.units()[static_cast<size_t>(index)]; }
+  bool is_last(int index) const { return index + 1 == std::ssize(model_.units()); }
+  const ParameterSpec& spec(int parameter) const {
+    return model_.parameters().specs()[static_cast<size_t>(parameter)];
+  }
+  // Of what unit `index` - 1 hands over; nothing comes before the first.
+  OutputShape input_shape(int index) {
+    return index == 0 ? OutputShape{0, 0} : unit_at(index - 1).output_shape();
+  }
+
+  Kind kind_of(int index) {
+    const Unit& unit = unit_at(index);
+    const OutputShape in = input_shape(index);
+    const OutputShape out = unit.output_shape();
+    Kind kind{typeid(unit), {in.rows, in.cols, out.rows, out.cols}, {}};
+    for (const int parameter : model_.parameters().used_by(index)) {
+      kind.parameters.push_back(spec(parameter).shape);
+    }
+    return kind;
+  }
+
+  Times measured(int index) {
+    const Kind kind = kind_of(index);
+    const auto known = std::ranges::find(known_, kind, &std::pair<Kind, Times>::first);
+    if (known != known_.end()) return known->second;
+    return known_.emplace_back(kind, measure(index)).second;
+  }
+
+  Times measure(int index) {
+    const ArenaScope scope(arena_);
+    const BoundUnit bound(model_.parameters(), index, options_, arena_);
+    const auto matrix = [&](const OutputShape& shape, uint64_t seed) {
+      return random_matrix(arena_, options_.dtype, batch_.samples * shape.rows, shape.cols, seed);
+    };
+    const ConstTensor input = index == 0 ? Tensor{} : matrix(input_shape(index), 1);
+    const ConstTensor gradient =
+        is_last(index) ? Tensor{} : matrix(unit_at(index).output_shape(), 2);
+    std::vector<double> forward;
+    std::vector<double> backward;
+    run(unit_at(index), input, gradient);
+    for (int i = 0; i < runs_; ++i) {
+      const Times times = run(unit_at(index), input, gradient);
+      forward.push_back(times.forward);
+      backward.push_back(times.backward);
+    }
+    return {median(forward), median(backward)};
+  }
+
+  Times run(Unit& unit, ConstTensor input, ConstTensor gradient) {
+    const ArenaScope scope(arena_);
+    Pass pass{.arena = arena_, .batch = &batch_, .dtype = options_.dtype, .seed = options_.seed};
+    pass.recomputing = true;  // leaves running statistics alone
+    const Clock::time_point start = Clock::now();
+    unit.forward(pass, input);
+    const Clock::time_point middle = Clock::now();
+    unit.backward(pass, gradient);
+    return {seconds(middle - start), seconds(Clock::now() - middle)};
+  }
+
+  Model& model_;
+  const MicroBatch& batch_;
+  RunnerOptions options_;
+  int runs_;
+  Arena arena_;
+  std::vector<std::pair<Kind, Times>> known_;
+};
+
+}  // namespace
+
+Profile profile_model(Model& model, const MicroBatch& batch, const RunnerOptions& options,
+                      int runs) {
+  if (batch.samples < 1 || runs < 1) {
+    throw Error(ErrorCode::invalid_argument,
+                cat("a model cannot be profiled with ", runs, " runs of a micro-batch of ",
+                    batch.samples, " samples"),
+                {.remedy = "give at least one of each"});
+  }
+  Profile profile{model.description(), batch.samples, {}};
+  Profiler profiler(model, batch, options, runs);
+  for (int unit = 0; unit < std::ssize(model.units()); ++unit) {
+    profile.layers.push_back(profiler.layer(unit));
+  }
+  return profile;
+}
+
+}  // namespace tutti::training::pipeline

@@ -1,0 +1,36 @@
+// What a model's units take on this machine, one unit at a time: a model that is larger than memory
+// can be profiled where its largest unit fits.
+//
+//   unit 0   |values|gradients|input|output's gradient|  forward, backward, forward, backward ...
+//   unit 1   |values|...                                 in the same memory
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "training/model.h"
+#include "training/pipeline/partition.h"
+#include "training/runner.h"
+
+namespace tutti::training::pipeline {
+
+struct Profile {
+  std::string model;          // its description
+  int64_t samples = 0;        // of the micro-batch that was timed
+  std::vector<Layer> layers;  // the model's units, in order
+};
+
+// Units get random inputs of their shape (the first and the last one also `batch`, which must make
+// sense for them) and initial parameters. Times are the medians of `runs` runs, after one that is
+// not counted; with options.checkpoint_units, backward has the repeated forward in it. Units of one
+// kind and the same shapes share one measurement. Parameters that several units share count in
+// each.
+//
+// While it lasts, the parameters' views point at memory of its own; afterwards they are empty.
+// Running statistics stay as they are. Throws Error(invalid_argument) for an empty micro-batch and
+// for no runs. Options: any dtype that `convert` knows (f32, bf16, f16).
+Profile profile_model(Model& model, const MicroBatch& batch, const RunnerOptions& options = {},
+                      int runs = 5);
+
+}  // namespace tutti::training::pipeline

@@ -1,0 +1,26 @@
+// Profiles as files: measured on one machine, partitioned on another, or written by hand.
+//
+//   {
+//     "format": "tutti-profile", "version": 1,
+//     "model": "gpt layers=4 ...", "samples": 8,          samples of the micro-batch
+//     "layers": [
+//       {"name": "h.0", "forward_s": 0.002, "backward_s": 0.004,
+//        "activation_bytes": 524288, "parameter_bytes": 792576} ...
+//     ]
+//   }
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "training/pipeline/profile.h"
+
+namespace tutti::training::pipeline {
+
+std::string to_json(const Profile& profile);
+
+// The form is checked; partition() checks the values. Throws Error(invalid_argument) that says what
+// is wrong and names `file`.
+Profile profile_from_json(std::string_view text, const std::string& file);
+
+}  // namespace tutti::training::pipeline

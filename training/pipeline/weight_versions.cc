@@ -1,0 +1,40 @@
+#include "training/pipeline/weight_versions.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace tutti::training::pipeline {
+
+void WeightVersions::begin(const RankPlan& plan) {
+  newest_ = 0;
+  uses_left_.assign(1, 0);
+  for (const Action& action : plan.actions) {
+    const auto version = static_cast<size_t>(action.version);
+    if (uses_left_.size() <= version) uses_left_.resize(version + 1);
+    if (action.kind == Action::Kind::compute) ++uses_left_[version];
+  }
+}
+
+void WeightVersions::use(int version) {
+  storage_.show_values_in(version == newest_ ? storage_.whole_values_memory()
+                                             : copies_.at(version));
+}
+
+void WeightVersions::done(int version) {
+  if (--uses_left_[static_cast<size_t>(version)] > 0 || version == newest_) return;
+  const auto copy = copies_.find(version);
+  storage_.pool().release(copy->second, storage_.whole_values_bytes());
+  copies_.erase(copy);
+}
+
+void WeightVersions::before_update() {
+  if (uses_left_[static_cast<size_t>(newest_)] > 0) {
+    std::byte* copy = storage_.pool().acquire(storage_.whole_values_bytes());
+    std::memcpy(copy, storage_.whole_values_memory(), storage_.whole_values_bytes());
+    copies_[newest_] = copy;
+  }
+  ++newest_;
+  most_versions_ = std::max(most_versions_, static_cast<int>(copies_.size()) + 1);
+}
+
+}  // namespace tutti::training::pipeline

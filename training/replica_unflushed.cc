@@ -1,0 +1,117 @@
+// Steps of schedules that change weights while micro-batches are under way (PipeDream,
+// PipeDream-2BW): each stage updates by itself, nothing is shared among stages before the last one.
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "training/optimizers/exact_sum.h"
+#include "training/parallel/rank_reducer.h"
+#include "training/parallel/throw_on_all.h"
+#include "training/replica.h"
+
+namespace tutti::training {
+void check_schedule(const ReplicaOptions& options, const pipeline::Placement& placement) {
+  const pipeline::ScheduleKind& kind = pipeline::schedule_named(options.pipeline.schedule);
+  if (kind.updates == pipeline::Updates::flushed) return;
+  const auto refuse = [&](std::string_view what, std::string_view cause, std::string_view remedy) {
+    throw Error(ErrorCode::invalid_argument,
+                cat("the schedule ", kind.name, " does not go with ", what),
+                {.cause = std::string(cause), .remedy = std::string(remedy)});
+  };
+  if (placement.has_shared_across) {
+    refuse("tied embeddings", "the first and the last stage would wait for each other at each update",
+           "untie them (--untied), or take a synchronous schedule");
+  }
+  if (options.storage.stage == 3) {
+    refuse("ZeRO stage 3", "it keeps no whole weights of which there could be versions",
+           "take ZeRO stage 0, 1 or 2");
+  }
+  if (options.clip) {
+    refuse("clipping", "the norm of all gradients is known after all stages' last backward only",
+           "leave out --clip, or take a synchronous schedule");
+  }
+  if (options.loss_scaling) {
+    refuse("loss scaling", "a stage would have to know of other stages' overflows at each update",
+           "train in f32 or bf16, or give --loss-scale none");
+  }
+}
+
+// The gradients of an update's micro-batches are complete on this stage. Returns the sum of their
+// squares, of this rank's part.
+ExactSum Replica::unflushed_update(int64_t step, double learning_rate) {
+  const TraceSpan span(trace_, "optimizer", TraceCategory::optimizer);
+  data_parallel_.finish_gradients();
+  ExactSum squares;
+  for (const OwnedPiece& piece : storage_.owned()) add_squares(piece.gradient, squares);
+  versions_.before_update();
+  // A parameter's norm concerns its stage only, where each rank has all of it or they have shards.
+  RankReducer reducer(group_, sharded() || leads_stage());
+  const std::vector<std::span<float>> states = this->states();
+  optimizer_->step(storage_.owned(), states, step_options(step, learning_rate, 1), reducer);
+  data_parallel_.publish_values();
+  data_parallel_.finish_values();
+  return squares;
+}
+
+std::vector<StepResult> Replica::run_unflushed(std::span<const StepBatches> steps, int64_t first,
+                                               std::span<const double> learning_rates) {
+  int64_t passes = 1;
+  for (const StepBatches& step : steps) passes = std::max(passes, step.passes);
+  const pipeline::Plan& plan = plans_.training(passes, std::ssize(steps));
+  const auto per_step = static_cast<size_t>(passes);
+  std::vector<pipeline::StageBatch> batches(per_step * steps.size());
+  for (size_t step = 0; step < steps.size(); ++step) {
+    const auto own = steps[step].own;
+    for (size_t i = 0; i < own.size(); ++i) {
+      batches[step * per_step + i] = {&own[i], 1 / static_cast<double>(steps[step].targets)};
+    }
+  }
+  std::vector<int64_t> backwards =
+      passes_by_unit(plan, placement_, stage(), static_cast<int>(model_.units().size()));
+  for (int64_t& count : backwards) count /= std::ssize(steps);
+
+  std::vector<ExactSum> squares(steps.size());
+  const auto on_update = [&](const pipeline::Action& action) {
+    const auto index = static_cast<size_t>(action.version) - 1;
+    squares[index] =
+        unflushed_update(first + static_cast<int64_t>(index), learning_rates[index]);
+    if (index + 1 < steps.size()) data_parallel_.begin_step(backwards);
+  };
+  versions_.begin(plan.ranks[static_cast<size_t>(stage())]);
+  data_parallel_.begin_step(backwards);
+  model_stage_.begin(std::move(batches), versions_, on_update, hooks());
+  executor_.run(plan, model_stage_);
+  versions_.end();
+
+  // What all stages learn of the steps, after the last one.
+  RankReducer reducer(world(), saves());
+  sum_over_owners(squares, reducer);
+  std::vector<double> sums;
+  for (size_t step = 0; step < steps.size(); ++step) {
+    const auto [loss, correct] = sums_of(step * per_step, per_step);
+    sums.push_back(loss);
+    sums.push_back(correct);
+  }
+  share(sums, 0);
+  std::vector<StepResult> results(steps.size());
+  for (size_t step = 0; step < steps.size(); ++step) {
+    const auto targets = static_cast<double>(steps[step].targets);
+    results[step].loss = sums[2 * step] / targets;
+    results[step].correct = sums[2 * step + 1] / targets;
+    results[step].gradient_norm = std::sqrt(squares[step].value());
+    if (std::isfinite(results[step].loss) && std::isfinite(results[step].gradient_norm)) continue;
+    throw_on_all(world(),
+                 Error(ErrorCode::invalid_argument,
+                       cat("step ", first + static_cast<int64_t>(step),
+                           ": the loss or the gradients are not finite"),
+                       {.cause = cat("the training diverged, at a learning rate of ",
+                                     learning_rates[step]),
+                        .remedy = "try a smaller learning rate, a longer warm-up or a "
+                                  "synchronous schedule"}));
+  }
+  return results;
+}
+
+}  // namespace tutti::training

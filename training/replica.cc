@@ -92,14 +92,14 @@ Replica::Replica(Mesh mesh, Model& model, std::unique_ptr<Optimizer> optimizer,
 // This rank's gradients of all micro-batches, summed over the ranks of its stage.
 void Replica::run_gradients(const StepBatches& batches, double loss_scale) {
   const pipeline::Plan& plan = plans_.training(batches.passes);
-  data_parallel_.begin_step(passes_by_unit(plan, placement_, stage(),
-                                           static_cast<int>(model_.units().size())));
+  data_parallel_.begin_step(
+      passes_by_unit(plan, placement_, stage(), static_cast<int>(model_.units().size())));
   std::vector<pipeline::StageBatch> own;
   for (const MicroBatch& batch : batches.own) {
     own.push_back({&batch, loss_scale / static_cast<double>(batches.targets)});
   }
   model_stage_.begin(std::move(own), true, hooks());
-  executor_.run(plan, model_stage_);
+  run_pipeline(plan);
   join_tied_gradients();
   data_parallel_.finish_gradients();
 }
@@ -147,7 +147,48 @@ double Replica::share(std::span<double> sums, double troubled) {
   return values.back();
 }
 
+// What is wrong with this rank's own part is told to all, also to those of other pipelines.
+void Replica::run_pipeline(const pipeline::Plan& plan) {
+  try {
+    executor_.run(plan, model_stage_);
+  } catch (const Error& error) {
+    if (!pipeline::told_by_others(error.code())) {
+      group_.abort(error.what());
+      world().abort(error.what());
+    }
+    throw;
+  }
+}
+
 StepResult Replica::step(const StepBatches& batches, int64_t step, double learning_rate) {
+  try {
+    return take_step(batches, step, learning_rate);
+  } catch (const Error& error) {
+    if (!pipelined() || !pipeline::told_by_others(error.code())) throw;
+    const std::string places = places_missing_in(error.what(), step);
+    if (places.empty()) throw;
+    throw Error(error.code(), error.what(), {.where = places});
+  }
+}
+
+// Of this rank, unless the executor has told it, and the stages of all other ranks that are named.
+std::string Replica::places_missing_in(const std::string& text, int64_t step) {
+  const auto has = [&](const std::string& part) { return text.find(part) != std::string::npos; };
+  const int own = world().rank();
+  std::string places;
+  if (!has(cat(world().describe(own), ", stage "))) {
+    places = cat(world().describe(own), ", stage ", stage(), ", at the end of step ", step);
+  }
+  for (int rank = 0; rank < world().size(); ++rank) {
+    const std::string name = world().describe(rank);
+    if (rank == own || !has(name) || has(name + ", stage ") || has(name + " is stage ")) continue;
+    const int its = rank / (world().size() / mesh_.size(Axis::pipeline));  // the slowest axis
+    places += cat(places.empty() ? "" : "; ", name, " is stage ", its);
+  }
+  return places;
+}
+
+StepResult Replica::take_step(const StepBatches& batches, int64_t step, double learning_rate) {
   StepResult result;
   result.loss_scale = scaler_ ? scaler_->scale() : 1;
   run_gradients(batches, result.loss_scale);
@@ -237,8 +278,7 @@ std::string Replica::describe(const std::vector<Trouble>& troubles) const {
   };
   const auto first = std::ranges::min_element(troubles, {}, order);
   const auto index = static_cast<size_t>(first->index);
-  const std::string where =
-      mesh_.world().describe(static_cast<int>(first - troubles.begin()));
+  const std::string where = mesh_.world().describe(static_cast<int>(first - troubles.begin()));
   if (first->kind == Trouble::loss) {
     return cat("the output of ", model_.units()[index]->name(), " on ", where);
   }
@@ -251,7 +291,7 @@ Evaluation Replica::evaluate(std::span<const MicroBatch> own, int64_t passes) {
   std::vector<pipeline::StageBatch> batches;
   for (const MicroBatch& batch : own) batches.push_back({.batch = &batch});
   model_stage_.begin(std::move(batches), false, hooks());
-  executor_.run(plans_.evaluation(passes), model_stage_);
+  run_pipeline(plans_.evaluation(passes));
   const auto [loss, correct] = sums_of(0, own.size());
   std::array<double, 3> sums = {loss, correct, 0};
   for (const MicroBatch& batch : own) sums[2] += static_cast<double>(batch.targets.size());

@@ -14,14 +14,13 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kNobody = -1;
 
-// Told by other ranks, or about them: they know.
-bool is_from_others(ErrorCode code) {
+}  // namespace
+
+bool told_by_others(ErrorCode code) {
   return code == ErrorCode::mismatch || code == ErrorCode::rank_died ||
          code == ErrorCode::connection_lost || code == ErrorCode::timeout ||
          code == ErrorCode::aborted;
 }
-
-}  // namespace
 
 Executor::Executor(Boundary boundary) : boundary_(std::move(boundary)), pool_(boundary_.stages()) {}
 
@@ -85,7 +84,7 @@ void Executor::abort(const std::string& reason) {
 
 Error Executor::placed(const Error& error, const Action& action) {
   Error placed(error.code(), error.what(), {.where = place_of(action, culprit_of(error))});
-  if (!is_from_others(error.code())) abort(placed.what());
+  if (!told_by_others(error.code())) abort(placed.what());
   return placed;
 }
 

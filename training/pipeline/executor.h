@@ -41,6 +41,9 @@ class StageWork {
   virtual void update(const Action& action) {}
 };
 
+// Whether an error was told by other ranks, or is about them; else it is this rank's own.
+bool told_by_others(ErrorCode code);
+
 // Of one rank. Threads: one at a time.
 class Executor {
  public:

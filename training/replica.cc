@@ -147,14 +147,16 @@ double Replica::share(std::span<double> sums, double troubled) {
   return values.back();
 }
 
-// What is wrong with this rank's own part is told to all, also to those of other pipelines.
+// What ended a pipeline is told to the ranks of all others, which would only see it leave. Of
+// deaths they hear by themselves.
 void Replica::run_pipeline(const pipeline::Plan& plan) {
   try {
     executor_.run(plan, model_stage_);
   } catch (const Error& error) {
-    if (!pipeline::told_by_others(error.code())) {
-      group_.abort(error.what());
-      world().abort(error.what());
+    if (error.code() != ErrorCode::rank_died) {
+      for (Communicator* reached : {&mesh_.along(Axis::pipeline), &group_, &world()}) {
+        reached->abort(error.what());
+      }
     }
     throw;
   }

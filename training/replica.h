@@ -165,7 +165,10 @@ class Replica {
 
   bool pipelined() const { return mesh_.size(Axis::pipeline) > 1; }
   int stage() const { return mesh_.place(Axis::pipeline); }
+  StepResult take_step(const StepBatches& batches, int64_t step, double learning_rate);
   void run_gradients(const StepBatches& batches, double loss_scale);
+  void run_pipeline(const pipeline::Plan& plan);
+  std::string places_missing_in(const std::string& text, int64_t step);
   void join_tied_gradients();
   std::vector<StepResult> run_unflushed(std::span<const StepBatches> steps, int64_t first,
                                         std::span<const double> learning_rates);

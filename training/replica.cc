@@ -135,10 +135,10 @@ std::array<double, 2> Replica::sums_of(size_t first, size_t count) const {
 // then one of them tells all others. Returns the number of ranks in trouble.
 double Replica::share(std::span<double> sums, double troubled) {
   std::vector<double> values(sums.begin(), sums.end());
-  if (pipelined()) {
+  if (group_.size() < world().size()) {
     if (placement_.has_loss()) group_.all_reduce(std::span<double>(values));
-    const bool tells = stage() == placement_.loss_rank && mesh_.place(Axis::data) == 0 &&
-                       mesh_.place(Axis::tensor) == 0;
+    const bool tells =
+        stage() == placement_.loss_rank && mesh_.place(Axis::data) == 0 && first_of_tensor();
     if (!tells) std::ranges::fill(values, 0);
   }
   values.push_back(troubled);
@@ -227,7 +227,7 @@ bool Replica::update(StepResult& result, int64_t step, double learning_rate) {
   const TraceSpan span(trace_, "optimizer", TraceCategory::optimizer);
   // Sharded pieces lie on all ranks, else on all stages, of which some may have the same.
   RankReducer reducer(sharded() ? world() : mesh_.along(Axis::pipeline),
-                      sharded() || stage() == placement_.holders.front());
+                      sharded() ? first_of_tensor() : stage() == placement_.holders.front());
   const double norm = gradient_norm(storage_.owned(), reducer) / result.loss_scale;
   result.gradient_norm = norm;
   if (!std::isfinite(norm)) return false;

@@ -130,8 +130,9 @@ class Replica {
   // Whether the ranks of a stage own different parts; else each owns all of it.
   bool sharded() const { return options_.storage.stage > 0; }
   // Whether this rank's pieces are nobody else's, or it is the first that has them.
-  bool saves() const { return sharded() || leads_stage(); }
-  bool leads_stage() const { return group_rank_ == 0; }
+  bool saves() const { return first_of_tensor() && (sharded() || group_rank_ == 0); }
+  // Whether it is the first of its stage.
+  bool leads_stage() const { return first_of_tensor() && group_rank_ == 0; }
   void finish_values();
   void publish();
   // The running statistics of this rank's units. The first rank's become those of all ranks of the
@@ -163,6 +164,8 @@ class Replica {
     int32_t index = 0;  // of the unit, or the parameter
   };
 
+  // Ranks along the tensor axis all compute the same, for now.
+  bool first_of_tensor() const { return mesh_.place(Axis::tensor) == 0; }
   bool pipelined() const { return mesh_.size(Axis::pipeline) > 1; }
   int stage() const { return mesh_.place(Axis::pipeline); }
   StepResult take_step(const StepBatches& batches, int64_t step, double learning_rate);

@@ -12,14 +12,20 @@
 #include "training/replica.h"
 
 namespace tutti::training {
+
 void check_schedule(const ReplicaOptions& options, const pipeline::Placement& placement) {
   const pipeline::ScheduleKind& kind = pipeline::schedule_named(options.pipeline.schedule);
-  if (kind.updates == pipeline::Updates::flushed) return;
   const auto refuse = [&](std::string_view what, std::string_view cause, std::string_view remedy) {
     throw Error(ErrorCode::invalid_argument,
                 cat("the schedule ", kind.name, " does not go with ", what),
                 {.cause = std::string(cause), .remedy = std::string(remedy)});
   };
+  if (placement.holders.size() > 1 && options.storage.stage == 3) {
+    refuse("ZeRO stage 3",
+           "weights would be gathered among ranks that need them at different times",
+           "take ZeRO stage 0, 1 or 2, or another schedule");
+  }
+  if (kind.updates == pipeline::Updates::flushed) return;
   if (placement.has_shared_across) {
     refuse("tied embeddings",
            "the first and the last stage would wait for each other at each update",
@@ -48,7 +54,7 @@ ExactSum Replica::unflushed_update(int64_t step, double learning_rate) {
   for (const OwnedPiece& piece : storage_.owned()) add_squares(piece.gradient, squares);
   versions_.before_update();
   // A parameter's norm concerns its stage only, where each rank has all of it or they have shards.
-  RankReducer reducer(group_, sharded() || leads_stage());
+  RankReducer reducer(group_, sharded() || group_rank_ == 0);
   const std::vector<std::span<float>> states = this->states();
   optimizer_->step(storage_.owned(), states, step_options(step, learning_rate, 1), reducer);
   data_parallel_.publish_values();

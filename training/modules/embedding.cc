@@ -35,6 +35,8 @@ void Embedding::forward(std::span<const int32_t> indices, Tensor output, Saved& 
   }
 }
 
+// A row's sum is rounded before it is added: if a tied output layer's gradient is there already, or
+// comes from another stage of a pipeline later, the bits are the same.
 void Embedding::backward_weight(Pass& pass, const Saved& saved) const {
   const ConstTensor dy = saved.output_gradient;
   std::vector<int32_t> order(saved.indices.size());
@@ -49,7 +51,10 @@ void Embedding::backward_weight(Pass& pass, const Saved& saved) const {
     for (; i < order.size() && index_of(order[i]) == index; ++i) {
       kernels::loops(dy.dtype).add_column_sums(dy.at(order[i], 0), sums.data, 1, width_, width_);
     }
-    add_values(sums, weight_->gradient.row_range(index, 1));
+    const Tensor gradient = weight_->gradient.row_range(index, 1);
+    const Tensor rounded = pass.arena.take(gradient.dtype, 1, width_);
+    kernels::loops(gradient.dtype).from_values(sums.data, rounded.data, width_);
+    add(gradient, rounded, gradient);
   }
 }
 

@@ -186,7 +186,7 @@ void DataParallel::begin_step(const std::vector<int64_t>& passes) {
 
 // Two units on this rank that use one parameter add up their micro-batches' gradients separately,
 // as they do on two stages of a pipeline: the bits are the same. With one micro-batch there is
-// nothing to keep apart.
+// nothing to keep apart (an embedding rounds its sum before it adds it).
 void DataParallel::keep_shared_uses_apart(const std::vector<int64_t>& passes) {
   const std::deque<SharedUse>& uses = model_.parameters().shared_uses();
   for (size_t use = 0; use < uses.size(); ++use) {

@@ -4,46 +4,129 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <string>
 #include <utility>
 
 #include "base/settings.h"
+#include "base/text.h"
+#include "training/random.h"
 
 namespace tutti::training::testing {
 namespace {
 
-Outcome train_as_rank(const Job& job, const TinyRun& run, Outcome& whole) {
+// Images of noise around a grey that tells their class.
+class TinyImages : public DataSet {
+ public:
+  explicit TinyImages(const ResNetConfig& config) : config_(config) {}
+
+  uint64_t size() const override { return 1000; }
+  uint64_t validation_size() const override { return 100; }
+  void add(uint64_t example, uint64_t, Batch& batch) const override {
+    const auto classes = static_cast<uint64_t>(config_.classes);
+    const auto target = static_cast<int32_t>(example * example % 7 % classes);
+    const float grey = static_cast<float>(target + 1) / static_cast<float>(classes + 1);
+    const auto pixels = static_cast<uint64_t>(config_.channels * config_.height * config_.width);
+    for (uint64_t i = 0; i < pixels; ++i) {
+      batch.images.push_back(grey + scale_symmetric(random_bits(1, example, i), 0.1f));
+    }
+    batch.targets.push_back(target);
+    ++batch.samples;
+  }
+  void add_validation(uint64_t example, Batch& batch) const override {
+    add(size() + example, 0, batch);
+  }
+  uint64_t fingerprint() const override { return 1; }
+
+ private:
+  ResNetConfig config_;
+};
+
+// Some elements of a parameter's values or state, or of a buffer, on one rank.
+struct Part {
+  size_t index = 0;
+  size_t first = 0;
+  std::vector<float> values;
+};
+
+// What one rank of a run saw, and has in the end.
+struct Seen {
+  Outcome same;                          // what must be the same on all ranks
+  std::vector<std::vector<Part>> parts;  // by kind (Replica::kinds), then of buffers
+};
+
+Seen train_as_rank(const Job& job, const TinyRun& run) {
   TinyRank rank(job, run);
-  Outcome seen;
+  Seen seen;
   for (uint64_t step = 0; step < run.steps; ++step) {
     const StepResult result = rank.step();
-    seen.losses.push_back(result.loss);
-    seen.norms.push_back(result.skipped ? 0 : result.gradient_norm);
+    seen.same.losses.push_back(result.loss);
+    seen.same.correct.push_back(result.correct);
+    seen.same.norms.push_back(result.skipped ? 0 : result.gradient_norm);
   }
-  const auto keep = [&](Outcome& to) {
-    copy_owned(rank.replica, rank.model, 0, to.parameters);
-    for (size_t kind = 1; kind < rank.replica.kinds().size(); ++kind) {
-      copy_owned(rank.replica, rank.model, kind, to.states[kind - 1]);
+  if (run.validation_samples > 0) seen.same.validation = rank.evaluate().loss;
+  Replica& replica = rank.replica;
+  replica.finish_values();
+  for (size_t kind = 0; kind < replica.kinds().size(); ++kind) {
+    std::vector<Part>& parts = seen.parts.emplace_back();
+    for (const OwnedPiece& piece : replica.owned()) {
+      const std::span<float> values = replica.values_of(piece, kind);
+      parts.push_back({static_cast<size_t>(piece.piece.parameter),
+                       static_cast<size_t>(piece.piece.first),
+                       {values.begin(), values.end()}});
     }
-  };
-  if (rank.replica.sharded()) {
-    keep(whole);
-    return seen;
   }
-  Whole& parameters = seen.parameters;
-  parameters.resize(whole.parameters.size());
-  for (size_t i = 0; i < parameters.size(); ++i) parameters[i].resize(whole.parameters[i].size());
-  seen.states.assign(whole.states.size(), parameters);
-  keep(seen);
+  replica.share_buffers();
+  std::vector<Part>& buffers = seen.parts.emplace_back();
+  const std::vector<NamedBuffer> all = rank.model->buffers();
+  for (const NamedBuffer& own : replica.buffers()) {
+    const auto at = std::ranges::find(all, own.name, &NamedBuffer::name) - all.begin();
+    buffers.push_back({static_cast<size_t>(at), 0, {own.values.begin(), own.values.end()}});
+  }
   return seen;
 }
 
-Whole empty_like(const ParameterTable& table) {
-  Whole whole;
-  for (const ParameterSpec& spec : table.specs()) {
-    whole.emplace_back(static_cast<size_t>(spec.count()));
+// Puts `part` into the whole, unless another rank's is there already: that must be the same.
+bool fits(const Part& part, Whole& whole) {
+  std::vector<float>& all = whole.at(part.index);
+  bool same = true;
+  for (size_t i = 0; i < part.values.size(); ++i) {
+    float& place = all.at(part.first + i);
+    same = same && (std::isnan(place) || place == part.values[i]);
+    place = part.values[i];
+  }
+  return same;
+}
+
+Whole put_together(const std::vector<Seen>& seen, size_t kind, Whole whole) {
+  for (std::vector<float>& values : whole) {
+    std::ranges::fill(values, std::numeric_limits<float>::quiet_NaN());
+  }
+  for (size_t rank = 0; rank < seen.size(); ++rank) {
+    for (const Part& part : seen[rank].parts.at(kind)) {
+      EXPECT_TRUE(fits(part, whole)) << "rank " << rank << " has another " << kind << "/"
+                                     << part.index << " than a rank before";
+    }
+  }
+  for (size_t i = 0; i < whole.size(); ++i) {
+    EXPECT_TRUE(std::ranges::none_of(whole[i], [](float x) { return std::isnan(x); }))
+        << "not every element of " << kind << "/" << i << " is somewhere";
   }
   return whole;
+}
+
+// Where two lists of lists differ first; "" if they do not.
+template <typename Number>
+std::string first_place(const std::vector<std::vector<Number>>& found,
+                        const std::vector<std::vector<Number>>& expected) {
+  if (found.size() != expected.size()) return "another number of them";
+  for (size_t i = 0; i < found.size(); ++i) {
+    if (found[i].size() != expected[i].size()) return cat(i, " has another size");
+    const auto at = std::ranges::mismatch(found[i], expected[i]);
+    if (at.in1 == found[i].end()) continue;
+    return cat(i, "[", at.in1 - found[i].begin(), "]: ", *at.in1, " instead of ", *at.in2);
+  }
+  return "";
 }
 
 }  // namespace
@@ -69,26 +152,33 @@ std::unique_ptr<DataSet> tiny_data() {
   return std::make_unique<TokenWindows>(sample_tokens(), kTinyContext, 1);
 }
 
-void copy_owned(Replica& replica, Model& model, size_t kind, Whole& whole) {
-  if (whole.empty()) whole = empty_like(model.parameters());
-  for (const OwnedPiece& piece : replica.owned()) {
-    const std::span<float> values = replica.values_of(piece, kind);
-    std::ranges::copy(
-        values, whole[static_cast<size_t>(piece.piece.parameter)].begin() + piece.piece.first);
+std::unique_ptr<Model> make_model(const TinyRun& run, StatisticsReducer* statistics) {
+  if (run.resnet) {
+    return std::make_unique<ResNet>(*run.resnet, run.sync_batch_norm ? statistics : nullptr);
   }
+  if (run.mlp) return std::make_unique<MlpModel>(*run.mlp);
+  return std::make_unique<Gpt>(run.model);
+}
+
+std::unique_ptr<DataSet> make_data(const TinyRun& run) {
+  if (run.resnet) return std::make_unique<TinyImages>(*run.resnet);
+  if (run.mlp) return std::make_unique<NextToken>(sample_tokens(), run.mlp->context);
+  return std::make_unique<TokenWindows>(sample_tokens(), run.model.context, 1);
 }
 
 TinyRank::TinyRank(const Job& job, const TinyRun& given)
     : run(given),
-      data(tiny_data()),
-      model(run.model),
-      communicator(Communicator::init(job)),
-      replica(communicator, model, make_optimizer(run.optimizer), run.replica),
+      data(make_data(run)),
+      mesh(Communicator::init(job), run.mesh),
+      statistics(mesh.along(Axis::data)),
+      model(make_model(run, &statistics)),
+      replica(mesh, *model, make_optimizer(run.optimizer), run.replica),
       feed({data.get()}, {.batch = run.batch,
                           .micro_batch = run.micro_batch,
-                          .samples = run.batch * run.steps,
-                          .rank = job.rank,
-                          .ranks = job.size,
+                          .samples = run.batch * run.steps -
+                                     (run.last_batch > 0 ? run.batch - run.last_batch : 0),
+                          .rank = mesh.place(Axis::data),
+                          .ranks = mesh.size(Axis::data),
                           .workers = 0}),
       steps(feed.steps_from(0)) {}
 
@@ -99,26 +189,65 @@ StepResult TinyRank::step() {
   return replica.step(
       {.own = own,
        .passes = static_cast<int64_t>(batches.passes),
-       .targets = static_cast<int64_t>(batches.samples) * model.targets_per_sample()},
+       .targets = static_cast<int64_t>(batches.samples) * model->targets_per_sample()},
       ++done, run.learning_rate);
 }
 
-Outcome train(int ranks, const TinyRun& run) {
-  std::vector<Outcome> seen(static_cast<size_t>(ranks));
-  Outcome whole;
-  whole.parameters = empty_like(Gpt(run.model).parameters());
-  whole.states.assign(make_optimizer(run.optimizer)->state_names().size(), whole.parameters);
-  tutti::testing::run_ranks(ranks, [&](const Job& job) {
-    seen[static_cast<size_t>(job.rank)] = train_as_rank(job, run, whole);
-  });
-  for (const Outcome& other : seen) EXPECT_TRUE(other == seen.front()) << "ranks disagree";
-  if (run.replica.storage.stage == 0) return seen.front();
-  whole.losses = seen.front().losses;
-  whole.norms = seen.front().norms;
-  return whole;
+void TinyRank::skip(int64_t to) {
+  done = to;
+  steps = feed.steps_from(static_cast<uint64_t>(to));
 }
 
-double relative_difference(const std::vector<double>& a, const std::vector<double>& b) {
+Evaluation TinyRank::evaluate() {
+  const StepFeed batches = feed.validation(run.validation_samples);
+  std::vector<MicroBatch> own;
+  for (const Batch& batch : batches.own) own.push_back(batch.view());
+  return replica.evaluate(own, static_cast<int64_t>(batches.passes));
+}
+
+Outcome train(int ranks, const TinyRun& run) {
+  std::vector<Seen> seen(static_cast<size_t>(ranks));
+  tutti::testing::run_ranks(ranks, [&](const Job& job) {
+    seen[static_cast<size_t>(job.rank)] = train_as_rank(job, run);
+  });
+  Outcome outcome = seen.front().same;
+  for (const Seen& other : seen) EXPECT_EQ(difference(other.same, outcome), "") << "ranks disagree";
+  const std::unique_ptr<Model> model = make_model(run);
+  Whole parameters;
+  for (const ParameterSpec& spec : model->parameters().specs()) {
+    parameters.emplace_back(static_cast<size_t>(spec.count()));
+  }
+  Whole buffers;
+  for (const NamedBuffer& buffer : model->buffers()) buffers.emplace_back(buffer.values.size());
+  const size_t kinds = seen.front().parts.size() - 1;
+  outcome.parameters = put_together(seen, 0, parameters);
+  for (size_t kind = 1; kind < kinds; ++kind) {
+    outcome.states.push_back(put_together(seen, kind, parameters));
+  }
+  outcome.buffers = put_together(seen, kinds, buffers);
+  return outcome;
+}
+
+std::string difference(const Outcome& found, const Outcome& expected) {
+  std::string text;
+  const auto add = [&](const char* what, const auto& a, const auto& b) {
+    const std::string place = first_place(a, b);
+    if (!place.empty()) text += cat(what, " ", place, "; ");
+  };
+  using Lists = std::vector<std::vector<double>>;
+  add("losses, shares of right ones, norms, validation",
+      Lists{found.losses, found.correct, found.norms, {found.validation}},
+      Lists{expected.losses, expected.correct, expected.norms, {expected.validation}});
+  add("parameters", found.parameters, expected.parameters);
+  if (found.states.size() != expected.states.size()) text += "another number of states; ";
+  for (size_t i = 0; i < std::min(found.states.size(), expected.states.size()); ++i) {
+    add("optimizer state", found.states[i], expected.states[i]);
+  }
+  add("buffers", found.buffers, expected.buffers);
+  return text;
+}
+
+double relative_difference(std::span<const double> a, std::span<const double> b) {
   EXPECT_EQ(a.size(), b.size());
   double largest = 0;
   for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) {

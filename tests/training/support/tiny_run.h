@@ -2,14 +2,20 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
+#include <optional>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "tests/support/ranks.h"
 #include "training/data/data_set.h"
 #include "training/feed.h"
 #include "training/models/gpt.h"
+#include "training/models/mlp_model.h"
+#include "training/models/resnet.h"
+#include "training/parallel/mesh.h"
+#include "training/parallel/rank_statistics.h"
 #include "training/replica.h"
 #include "training/trainer.h"
 
@@ -32,52 +38,67 @@ GptConfig tiny_gpt();
 std::unique_ptr<DataSet> tiny_data();
 
 struct TinyRun {
+  MeshShape mesh;
   GptConfig model = tiny_gpt();
+  // In place of it, on the same text, or on images of noise whose mean tells their class.
+  std::optional<MlpModelConfig> mlp;
+  std::optional<ResNetConfig> resnet;
+  bool sync_batch_norm = false;
   ReplicaOptions replica;
   TrainOptions optimizer;  // its kind and constants
   double learning_rate = 3e-3;
   uint64_t batch = 4;
   uint64_t micro_batch = 1;
   uint64_t steps = 20;
+  uint64_t last_batch = 0;          // of the last step; 0: as the others
+  uint64_t validation_samples = 0;  // after the last step; 0: no evaluation
 };
 
-// Of each parameter, all elements, whichever rank has them.
+std::unique_ptr<Model> make_model(const TinyRun& run, StatisticsReducer* statistics = nullptr);
+std::unique_ptr<DataSet> make_data(const TinyRun& run);
+
+// Of each parameter, or buffer, all elements, whichever rank has them.
 using Whole = std::vector<std::vector<float>>;
 
 struct Outcome {
   std::vector<double> losses;
+  std::vector<double> correct;
   std::vector<double> norms;  // of gradients; 0 in steps that were skipped
   Whole parameters;
   std::vector<Whole> states;  // of the optimizer
+  Whole buffers;
+  double validation = 0;
 
   // Bit for bit; NaN is never the same.
   bool operator==(const Outcome&) const = default;
 };
 
-// Writes what this rank has of `kind` (Replica::kinds) into `whole`, which ranks that are threads
-// share.
-void copy_owned(Replica& replica, Model& model, size_t kind, Whole& whole);
-
 // Everything that one rank of a run has.
 struct TinyRank {
   TinyRank(const Job& job, const TinyRun& run);
-  StepResult step();  // the next one
+  StepResult step();      // the next one
+  void skip(int64_t to);  // goes on after step `to`
+  Evaluation evaluate();
 
   TinyRun run;
   std::unique_ptr<DataSet> data;
-  Gpt model;
-  Communicator communicator;
+  Mesh mesh;
+  RankStatistics statistics;
+  std::unique_ptr<Model> model;
   Replica replica;
   Feed feed;
   std::unique_ptr<Loader<StepFeed>> steps;
   int64_t done = 0;
 };
 
-// Trains on `ranks` threads. Fails the test if ranks see different losses, norms or, where each has
-// them all, parameters.
+// Trains on `ranks` threads. Fails the test if ranks see different losses or norms, if two that
+// have the same parameters, states or buffers have others, or if some are nowhere.
 Outcome train(int ranks, const TinyRun& run);
 
+// The parts of an outcome that differ, and the first place: "" if none do.
+std::string difference(const Outcome& found, const Outcome& expected);
+
 // The largest |a - b| / |b| of two lists of losses.
-double relative_difference(const std::vector<double>& a, const std::vector<double>& b);
+double relative_difference(std::span<const double> a, std::span<const double> b);
 
 }  // namespace tutti::training::testing

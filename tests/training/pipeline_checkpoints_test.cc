@@ -1,0 +1,214 @@
+// Checkpoints belong to the model, not to its cut: what one mesh of ranks has saved, any other goes
+// on with.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/text.h"
+#include "tests/training/data/folder.h"
+#include "tests/training/support/tiny_run.h"
+#include "training/checkpoint/checkpoint.h"
+#include "training/snapshot.h"
+
+namespace tutti::training {
+namespace {
+
+using testing::Deterministic;
+using testing::TinyRank;
+using testing::TinyRun;
+using tutti::testing::run_ranks;
+
+struct Place {
+  int data = 1;
+  int stages = 1;
+  std::string schedule = "1f1b";
+  int virtual_stages = 1;
+  int zero = 0;
+  std::vector<int> cut = {};  // none: by costs
+  int tensor = 1;
+
+  int ranks() const { return data * stages * tensor; }
+};
+
+std::string describe(const Place& place) {
+  return cat(place.data, " x ", place.stages, " x ", place.tensor, ", ", place.schedule, " x ",
+             place.virtual_stages, ", ZeRO ", place.zero);
+}
+
+// Models of 8 units. Only the last has no dropout or running statistics.
+TinyRun gpt_run(bool tied, DType dtype) {
+  TinyRun run;
+  run.model = {.layers = 6, .heads = 2, .width = 16, .context = 8, .vocabulary = 128};
+  run.model.tied = tied;
+  run.model.dropout = 0.1;
+  run.replica.storage.dtype = dtype;
+  if (dtype == DType::f16) {
+    run.replica.loss_scaling = {.initial_scale = 0x1p18, .growth_interval = 2};
+  }
+  return run;
+}
+
+TinyRun image_run() {
+  TinyRun run;
+  run.resnet = ResNetConfig{
+      .channels = 1, .height = 6, .width = 5, .classes = 3, .blocks = {3, 3}, .widths = {4, 6}};
+  run.optimizer.optimizer = OptimizerKind::sgd;
+  run.learning_rate = 0.05;
+  run.micro_batch = 2;
+  return run;
+}
+
+TinyRun at(const Place& place, TinyRun run) {
+  run.mesh = {.tensor = place.tensor, .data = place.data, .pipeline = place.stages};
+  run.replica.pipeline = {
+      .schedule = place.schedule, .virtual_stages = place.virtual_stages, .cut = place.cut};
+  run.replica.storage.stage = place.zero;
+  run.replica.clip = 1;
+  run.batch = 10;
+  run.validation_samples = 12;
+  return run;
+}
+
+class PipelineCheckpoints : public FolderTest {
+ protected:
+  static constexpr int64_t kSavedAt = 3;
+
+  // What is seen from the checkpoint on.
+  struct Next {
+    double validation = 0;
+    std::vector<double> losses;  // of the next steps
+    std::vector<double> norms;
+  };
+  static Next go_on(TinyRank& rank) {
+    Next next{.validation = rank.evaluate().loss};
+    for (int step = 0; step < 3; ++step) {
+      const StepResult result = rank.step();
+      next.losses.push_back(result.loss);
+      next.norms.push_back(result.skipped ? 0 : result.gradient_norm);
+    }
+    return next;
+  }
+
+  Next save(const TinyRun& run, const Place& place, const std::string& directory) const {
+    Next next;
+    run_ranks(place.ranks(), [&](const Job& job) {
+      TinyRank rank(job, at(place, run));
+      while (rank.done < kSavedAt) rank.step();
+      save_snapshot(rank.replica, *rank.model, path(directory), rank.done, {{"mark", 7}}, 1);
+      const Next own = go_on(rank);
+      if (job.rank == 0) next = own;
+    });
+    return next;
+  }
+
+  // Loads what is in `from`, saves it in `again`, and goes on.
+  Next load(const TinyRun& run, const Place& place, const std::string& from,
+            const std::string& again) const {
+    Next next;
+    run_ranks(place.ranks(), [&](const Job& job) {
+      TinyRank rank(job, at(place, run));
+      const nlohmann::json state = load_snapshot(rank.replica, *rank.model, path(from));
+      EXPECT_EQ(state["step"], kSavedAt);
+      save_snapshot(rank.replica, *rank.model, path(again), kSavedAt, {{"mark", 7}}, 1);
+      rank.skip(kSavedAt);
+      const Next own = go_on(rank);
+      if (job.rank == 0) next = own;
+    });
+    return next;
+  }
+
+  struct Saved {
+    std::map<std::string, std::vector<float>> tensors;
+    nlohmann::json state;
+    bool operator==(const Saved&) const = default;
+  };
+  Saved saved(const std::string& directory) const {
+    const Checkpoint checkpoint = Checkpoint::open(path(directory));
+    Saved saved{.state = checkpoint.manifest().state};
+    for (const std::string& name : checkpoint.names()) {
+      std::vector<float>& values = saved.tensors[name];
+      values.resize(static_cast<size_t>(checkpoint.find(name)->count()));
+      checkpoint.read(name, 0, tensor_at(values.data(), DType::f32, 1, std::ssize(values)));
+    }
+    return saved;
+  }
+
+  void expect_all_go_on_with(const TinyRun& run, const Place& from) {
+    const std::string name = cat("saved-", count_++);
+    const Next expected = save(run, from, name);
+    const Saved original = saved(name);
+    for (const Place& to : kPlaces) {
+      SCOPED_TRACE(cat("from ", describe(from), " to ", describe(to)));
+      const std::string again = cat("again-", count_++);
+      const Next found = load(run, to, name, again);
+      EXPECT_TRUE(saved(again) == original) << "not a bit is lost";
+      if (to.data == from.data) {
+        EXPECT_EQ(found.losses, expected.losses);
+        EXPECT_EQ(found.norms, expected.norms);
+        EXPECT_EQ(found.validation, expected.validation);
+      } else {
+        // The first loss is a sum of the same numbers in double precision.
+        EXPECT_NEAR(found.losses[0], expected.losses[0], 1e-14 * expected.losses[0]);
+        EXPECT_NEAR(found.validation, expected.validation, 1e-14 * expected.validation);
+        const double rounding = run.replica.storage.dtype == DType::f32 ? 1e-6 : 2e-2;
+        EXPECT_LT(testing::relative_difference(found.losses, expected.losses), rounding);
+      }
+    }
+  }
+
+ private:
+  const std::vector<Place> kPlaces = {
+      {.data = 1},
+      {.data = 2, .zero = 2},
+      {.data = 4, .zero = 1},
+      {.data = 1, .stages = 4, .schedule = "gpipe"},
+      {.data = 1, .stages = 4, .schedule = "zb-h2", .zero = 1},
+      {.data = 2, .stages = 2, .schedule = "interleaved", .virtual_stages = 2},
+      {.data = 2, .stages = 4, .schedule = "zb-h1", .zero = 1, .cut = {0, 1, 2, 7}},
+      {.data = 2, .stages = 2, .zero = 3, .cut = {0, 7}},
+      {.data = 2, .stages = 2, .zero = 1, .tensor = 2},
+      {.data = 3, .stages = 2, .zero = 1},
+  };
+  int count_ = 0;
+  Deterministic deterministic_;
+};
+
+TEST_F(PipelineCheckpoints, OfGptLoadAnywhere) {
+  const TinyRun run = gpt_run(true, DType::f32);
+  expect_all_go_on_with(run, {.data = 2, .stages = 2});
+  expect_all_go_on_with(run, {.data = 2, .stages = 2, .zero = 1});
+  expect_all_go_on_with(run, {.data = 2, .stages = 2, .tensor = 2});
+  expect_all_go_on_with(run, {.data = 2});
+}
+
+TEST_F(PipelineCheckpoints, OfOtherTypesLoadAnywhere) {
+  expect_all_go_on_with(gpt_run(true, DType::bf16), {.data = 2, .stages = 2, .zero = 1});
+  expect_all_go_on_with(gpt_run(false, DType::f16),
+                        {.data = 2, .stages = 2, .schedule = "zb-h1", .zero = 2});
+}
+
+TEST_F(PipelineCheckpoints, OfResNetHaveTheRunningStatisticsOfAllStages) {
+  for (const int zero : {0, 1}) {
+    expect_all_go_on_with(image_run(), {.data = 2, .stages = 2, .zero = zero});
+  }
+}
+
+TEST_F(PipelineCheckpoints, HaveATiedEmbeddingOnce) {
+  for (const int zero : {0, 1}) {
+    const std::string name = cat("zero-", zero);
+    save(gpt_run(true, DType::f32), {.data = 2, .stages = 2, .zero = zero}, name);
+    const Checkpoint checkpoint = Checkpoint::open(path(name));
+    ASSERT_TRUE(checkpoint.has("model.wte.weight"));
+    EXPECT_FALSE(checkpoint.has("model.lm_head.weight"));
+    // Stage 0 is ranks 0 and 1; the copies on the last stage are not saved.
+    for (const TensorEntry& tensor : checkpoint.manifest().tensors) {
+      if (!tensor.info.name.ends_with("wte.weight")) continue;
+      for (const StoredPiece& piece : tensor.pieces) EXPECT_LT(piece.file, 2) << tensor.info.name;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tutti::training

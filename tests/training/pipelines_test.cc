@@ -1,0 +1,242 @@
+// The grid, grown by pipelines: however a model is cut into stages, it is the same one that is
+// trained.
+//
+// Within a group of runs (data-parallel ranks, micro-batches, type, optimizer, model) all pipelines
+// (schedule, stages, cut, ZeRO stage, buckets, recomputation) must give the same losses, gradient
+// norms, parameters and optimizer state as the run without one, bit for bit, in deterministic mode.
+// Of the product of all of them the runs below take each schedule with each of the others' values.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/text.h"
+#include "tests/training/support/tiny_run.h"
+
+namespace tutti::training {
+namespace {
+
+using ::testing::Contains;
+using testing::Deterministic;
+using testing::difference;
+using ::testing::Each;
+using ::testing::Gt;
+using testing::Outcome;
+using testing::TinyRun;
+
+struct Pipe {
+  std::string schedule;
+  int stages = 2;
+  int virtual_stages = 1;
+  int zero = 0;
+  bool recompute = false;
+  bool tiny_buckets = false;  // one for each parameter
+  bool overlap = true;
+  std::vector<int> cut = {};  // none: by costs
+};
+
+// The model has 8 units.
+const std::vector<Pipe>& pipes() {
+  static const std::vector<Pipe> kPipes = {
+      {.schedule = "gpipe", .stages = 2, .zero = 1, .cut = {0, 7}},
+      {.schedule = "gpipe", .stages = 3, .recompute = true},
+      {.schedule = "gpipe", .stages = 4, .zero = 1, .tiny_buckets = true, .cut = {0, 1, 2, 3}},
+      {.schedule = "1f1b", .stages = 2, .recompute = true, .tiny_buckets = true},
+      {.schedule = "1f1b", .stages = 2, .zero = 2, .cut = {0, 1}},
+      {.schedule = "1f1b", .stages = 3, .zero = 1, .overlap = false},
+      {.schedule = "1f1b", .stages = 4, .zero = 0, .cut = {0, 5, 6, 7}},
+      {.schedule = "interleaved", .stages = 2, .virtual_stages = 2, .zero = 1},
+      {.schedule = "interleaved", .stages = 2, .virtual_stages = 3, .recompute = true},
+      {.schedule = "interleaved", .stages = 3, .virtual_stages = 2, .zero = 3},
+      {.schedule = "interleaved", .stages = 4, .virtual_stages = 2, .overlap = false},
+      {.schedule = "zb-h1", .stages = 2, .zero = 0, .cut = {0, 4}},
+      {.schedule = "zb-h1", .stages = 2, .zero = 1, .recompute = true, .tiny_buckets = true},
+      {.schedule = "zb-h1", .stages = 4, .zero = 2},
+      {.schedule = "zb-h2", .stages = 2, .zero = 1, .tiny_buckets = true},
+      {.schedule = "zb-h2", .stages = 2, .zero = 3, .recompute = true},
+      {.schedule = "zb-h2", .stages = 3, .cut = {0, 1, 7}},
+      {.schedule = "zb-h2", .stages = 4, .zero = 1},
+  };
+  return kPipes;
+}
+
+struct Group {
+  int data = 1;  // ranks
+  DType dtype = DType::f32;
+  uint64_t batch = 4;  // samples; micro-batches are of 1
+  uint64_t last_batch = 0;
+  OptimizerKind optimizer = OptimizerKind::adamw;
+  bool tied = true;
+  double dropout = 0;
+  uint64_t micro_batch = 1;
+};
+
+std::string describe(const Pipe& pipe) {
+  std::string text =
+      cat(pipe.schedule, " of ", pipe.stages, " x ", pipe.virtual_stages, ", ZeRO ", pipe.zero,
+          pipe.recompute ? ", recompute" : "", pipe.tiny_buckets ? ", tiny buckets" : "",
+          pipe.overlap ? "" : ", no overlap");
+  for (const int first : pipe.cut) text += cat(" ", first);
+  return text;
+}
+
+std::string name_of(const Group& group) {
+  constexpr std::array kOptimizers = {"Adamw", "Sgd", "Lamb", "Lars"};
+  return cat("Data", group.data, name(group.dtype), "Batch", group.batch, "By", group.micro_batch,
+             kOptimizers[static_cast<size_t>(group.optimizer)], group.tied ? "Tied" : "Untied",
+             group.dropout > 0 ? "Dropout" : "");
+}
+
+TinyRun plain_run(const Group& group) {
+  TinyRun run;
+  run.model = {.layers = 6, .heads = 2, .width = 16, .context = 8, .vocabulary = 128};
+  run.model.tied = group.tied;
+  run.model.dropout = group.dropout;
+  if (!group.tied) {
+    run.model.norm = NormKind::rms;
+    run.model.mlp = MlpKind::swiglu;
+    run.model.positions = Positions::rope;
+  }
+  run.replica.storage.dtype = group.dtype;
+  if (group.dtype == DType::f16) {
+    // It overflows at first and grows in between: both are the same everywhere.
+    run.replica.loss_scaling = {.initial_scale = 0x1p18, .growth_interval = 2};
+  }
+  run.replica.clip = 1;
+  run.optimizer.optimizer = group.optimizer;
+  if (group.optimizer == OptimizerKind::lamb) run.learning_rate = 0.03;
+  if (group.optimizer == OptimizerKind::lars) run.learning_rate = 3;
+  run.batch = group.batch;
+  run.micro_batch = group.micro_batch;
+  run.last_batch = group.last_batch;
+  run.steps = 5;
+  run.validation_samples = 7;
+  return run;
+}
+
+TinyRun run_of(const Group& group, const Pipe& pipe) {
+  TinyRun run = plain_run(group);
+  run.mesh.pipeline = pipe.stages;
+  run.replica.pipeline = {
+      .schedule = pipe.schedule, .virtual_stages = pipe.virtual_stages, .cut = pipe.cut};
+  run.replica.storage.stage = pipe.zero;
+  run.replica.runner.checkpoint_units = pipe.recompute;
+  StorageOptions& storage = run.replica.storage;
+  run.replica.data_parallel.overlap = pipe.overlap;
+  if (pipe.tiny_buckets) storage.bucket_elements = storage.first_bucket_elements = 1;
+  return run;
+}
+
+class Pipelines : public ::testing::TestWithParam<Group> {
+ private:
+  Deterministic deterministic_;
+};
+
+TEST_P(Pipelines, TrainTheSameBits) {
+  constexpr int kMostRanks = 12;
+  const Group& group = GetParam();
+  const Outcome expected = testing::train(group.data, plain_run(group));
+  ASSERT_EQ(expected.losses.size(), 5u);
+  EXPECT_LT(expected.losses[4], expected.losses[0]) << "it learns";
+  if (group.dtype == DType::f16) {
+    EXPECT_THAT(expected.norms, Contains(0)) << "overflows";
+    EXPECT_THAT(expected.norms, Contains(Gt(0)));
+  } else {
+    EXPECT_THAT(expected.norms, Each(Gt(0)));
+  }
+  for (const Pipe& pipe : pipes()) {
+    const int ranks = group.data * pipe.stages;
+    if (ranks > kMostRanks) continue;
+    const Outcome outcome = testing::train(ranks, run_of(group, pipe));
+    EXPECT_EQ(difference(outcome, expected), "") << describe(pipe);
+  }
+}
+
+// Data-parallel ranks with as many micro-batches as the others, with fewer, and with none.
+INSTANTIATE_TEST_SUITE_P(
+    Groups, Pipelines,
+    ::testing::Values(Group{.data = 1, .batch = 5, .last_batch = 2},
+                      Group{.data = 1, .dtype = DType::bf16, .tied = false, .dropout = 0.1},
+                      Group{.data = 2, .batch = 5, .last_batch = 1, .dropout = 0.1},
+                      Group{.data = 2, .dtype = DType::f16, .batch = 6},
+                      Group{.data = 2,
+                            .dtype = DType::bf16,
+                            .batch = 3,
+                            .optimizer = OptimizerKind::lamb,
+                            .tied = false},
+                      Group{.data = 3, .batch = 2, .optimizer = OptimizerKind::lars},
+                      Group{.data = 3,
+                            .dtype = DType::bf16,
+                            .batch = 11,
+                            .last_batch = 3,
+                            .dropout = 0.1,
+                            .micro_batch = 2},
+                      Group{.data = 3,
+                            .dtype = DType::f16,
+                            .batch = 4,
+                            .last_batch = 1,
+                            .optimizer = OptimizerKind::sgd,
+                            .dropout = 0.1},
+                      Group{.data = 1,
+                            .dtype = DType::f16,
+                            .batch = 27,
+                            .last_batch = 4,
+                            .optimizer = OptimizerKind::lamb,
+                            .micro_batch = 3},
+                      Group{.data = 5, .batch = 9, .last_batch = 4, .dropout = 0.1},
+                      Group{.data = 4, .batch = 6, .optimizer = OptimizerKind::sgd, .tied = false}),
+    [](const auto& info) { return name_of(info.param); });
+
+// Ranks along the tensor axis all compute the same: the boundaries between stages are cut among
+// them, and sums over all ranks count each thing once.
+TEST(TensorRanks, ChangeNothing) {
+  const Deterministic deterministic;
+  for (const int data : {1, 2}) {
+    const Group group{.data = data, .batch = 5, .last_batch = 1, .dropout = 0.1};
+    const Outcome expected = testing::train(data, plain_run(group));
+    for (const Pipe& pipe :
+         {Pipe{.schedule = "1f1b", .stages = 1}, Pipe{.schedule = "1f1b", .stages = 1, .zero = 1},
+          Pipe{.schedule = "1f1b", .stages = 2},
+          Pipe{.schedule = "1f1b", .stages = 2, .zero = 1, .cut = {0, 1}},
+          Pipe{.schedule = "interleaved", .stages = 2, .virtual_stages = 2, .zero = 3},
+          Pipe{.schedule = "zb-h2", .stages = 3, .zero = 2}}) {
+      TinyRun run = run_of(group, pipe);
+      for (const int tensor : {2, 3}) {
+        run.mesh.tensor = tensor;
+        EXPECT_EQ(difference(testing::train(tensor * data * pipe.stages, run), expected), "")
+            << data << " x " << tensor << " x " << describe(pipe);
+      }
+    }
+  }
+}
+
+// Chimera adds up the gradients of two replicas of each stage, in another order.
+TEST(Chimera, TrainsTheSameButForRounding) {
+  const Deterministic deterministic;
+  for (const int data : {1, 2}) {
+    for (const bool tied : {true, false}) {
+      const Group group{.data = data, .batch = 7, .last_batch = 3, .tied = tied};
+      const Outcome expected = testing::train(data, plain_run(group));
+      for (const Pipe& pipe : {Pipe{.schedule = "chimera", .stages = 2, .zero = 1},
+                               Pipe{.schedule = "chimera", .stages = 4, .cut = {0, 1, 2, 7}},
+                               Pipe{.schedule = "chimera",
+                               .stages = 4,
+                               .zero = 1,
+                               .recompute = true,
+                               .tiny_buckets = true},
+                               Pipe{.schedule = "chimera", .stages = 4, .zero = 2}}) {
+        const Outcome outcome = testing::train(data * pipe.stages, run_of(group, pipe));
+        EXPECT_LT(testing::relative_difference(outcome.losses, expected.losses), 1e-5)
+            << describe(pipe);
+        EXPECT_LT(testing::relative_difference(outcome.norms, expected.norms), 1e-4)
+            << describe(pipe);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tutti::training

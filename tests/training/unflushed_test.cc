@@ -1,6 +1,5 @@
 // PipeDream and PipeDream-2BW train what they say: bit for bit what one thread trains that takes
 // late weights by the papers' closed forms (support/late_weights.h).
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,9 +22,6 @@
 namespace tutti::training {
 namespace {
 
-using ::testing::Each;
-using ::testing::ElementsAre;
-using ::testing::Le;
 using testing::Deterministic;
 using testing::Lateness;
 using testing::LateBatches;

@@ -43,7 +43,8 @@ struct Parameter {
 };
 
 // A later unit's use of a parameter (tied embeddings). Its gradient may lie apart from the first
-// unit's, so that the two uses are added up separately: on one rank, or on two stages of a pipeline.
+// unit's, so that the two uses are added up separately: on one rank, or on two stages of a
+// pipeline.
 struct SharedUse {
   int parameter = 0;
   int unit = 0;

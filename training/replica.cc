@@ -92,8 +92,8 @@ Replica::Replica(Mesh mesh, Model& model, std::unique_ptr<Optimizer> optimizer,
 // This rank's gradients of all micro-batches, summed over the ranks of its stage.
 void Replica::run_gradients(const StepBatches& batches, double loss_scale) {
   const pipeline::Plan& plan = plans_.training(batches.passes);
-  data_parallel_.begin_step(passes_by_unit(plan, placement_, stage(),
-                                           static_cast<int>(model_.units().size())));
+  data_parallel_.begin_step(
+      passes_by_unit(plan, placement_, stage(), static_cast<int>(model_.units().size())));
   std::vector<pipeline::StageBatch> own;
   for (const MicroBatch& batch : batches.own) {
     own.push_back({&batch, loss_scale / static_cast<double>(batches.targets)});
@@ -237,8 +237,7 @@ std::string Replica::describe(const std::vector<Trouble>& troubles) const {
   };
   const auto first = std::ranges::min_element(troubles, {}, order);
   const auto index = static_cast<size_t>(first->index);
-  const std::string where =
-      mesh_.world().describe(static_cast<int>(first - troubles.begin()));
+  const std::string where = mesh_.world().describe(static_cast<int>(first - troubles.begin()));
   if (first->kind == Trouble::loss) {
     return cat("the output of ", model_.units()[index]->name(), " on ", where);
   }

@@ -60,8 +60,8 @@ struct ReplicaOptions {
 struct StepBatches {
   // This data-parallel rank's, in ascending order of samples; the same on all of its stages.
   std::span<const MicroBatch> own;
-  int64_t passes = 1;               // the most that any rank has
-  int64_t targets = 0;              // of all ranks together: the loss is their mean
+  int64_t passes = 1;   // the most that any rank has
+  int64_t targets = 0;  // of all ranks together: the loss is their mean
 };
 
 struct StepResult {
@@ -192,7 +192,7 @@ class Replica {
   std::vector<Memory<float>> states_;
   std::optional<LossScaler> scaler_;
   Trace* trace_ = nullptr;
-  std::optional<TracingHooks> tracing_;              // around data_parallel_
+  std::optional<TracingHooks> tracing_;            // around data_parallel_
   std::optional<pipeline::PollingHooks> polling_;  // around both
 };
 

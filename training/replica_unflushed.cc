@@ -21,7 +21,8 @@ void check_schedule(const ReplicaOptions& options, const pipeline::Placement& pl
                 {.cause = std::string(cause), .remedy = std::string(remedy)});
   };
   if (placement.has_shared_across) {
-    refuse("tied embeddings", "the first and the last stage would wait for each other at each update",
+    refuse("tied embeddings",
+           "the first and the last stage would wait for each other at each update",
            "untie them (--untied), or take a synchronous schedule");
   }
   if (options.storage.stage == 3) {
@@ -75,8 +76,7 @@ std::vector<StepResult> Replica::run_unflushed(std::span<const StepBatches> step
   std::vector<ExactSum> squares(steps.size());
   const auto on_update = [&](const pipeline::Action& action) {
     const auto index = static_cast<size_t>(action.version) - 1;
-    squares[index] =
-        unflushed_update(first + static_cast<int64_t>(index), learning_rates[index]);
+    squares[index] = unflushed_update(first + static_cast<int64_t>(index), learning_rates[index]);
     if (index + 1 < steps.size()) data_parallel_.begin_step(backwards);
   };
   versions_.begin(plan.ranks[static_cast<size_t>(stage())]);
@@ -102,14 +102,14 @@ std::vector<StepResult> Replica::run_unflushed(std::span<const StepBatches> step
     results[step].correct = sums[2 * step + 1] / targets;
     results[step].gradient_norm = std::sqrt(squares[step].value());
     if (std::isfinite(results[step].loss) && std::isfinite(results[step].gradient_norm)) continue;
-    throw_on_all(world(),
-                 Error(ErrorCode::invalid_argument,
-                       cat("step ", first + static_cast<int64_t>(step),
-                           ": the loss or the gradients are not finite"),
-                       {.cause = cat("the training diverged, at a learning rate of ",
-                                     learning_rates[step]),
-                        .remedy = "try a smaller learning rate, a longer warm-up or a "
-                                  "synchronous schedule"}));
+    throw_on_all(
+        world(),
+        Error(ErrorCode::invalid_argument,
+              cat("step ", first + static_cast<int64_t>(step),
+                  ": the loss or the gradients are not finite"),
+              {.cause = cat("the training diverged, at a learning rate of ", learning_rates[step]),
+               .remedy = "try a smaller learning rate, a longer warm-up or a "
+                         "synchronous schedule"}));
   }
   return results;
 }

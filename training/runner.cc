@@ -75,9 +75,8 @@ Tensor ModelRunner::backward_unit(Slot& slot, Pass& pass, int index, ConstTensor
   hooks.before_backward(index);
   if (is_checkpointed(index)) {
     const int first = slot.units.begin;
-    const ConstTensor input = index == first
-                                  ? slot.input
-                                  : slot.outputs[static_cast<size_t>(index - first) - 1];
+    const ConstTensor input =
+        index == first ? slot.input : slot.outputs[static_cast<size_t>(index - first) - 1];
     pass.recomputing = true;
     unit(index).forward(pass, input);
     pass.recomputing = false;

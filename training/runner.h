@@ -100,8 +100,8 @@ class ModelRunner {
     Arena arena;
     std::optional<Pass> pass;
     UnitRange units;
-    std::vector<Tensor> outputs;     // by unit of the part
-    std::vector<size_t> work_ends;   // by unit of the part: of its put-off work
+    std::vector<Tensor> outputs;    // by unit of the part
+    std::vector<size_t> work_ends;  // by unit of the part: of its put-off work
     ConstTensor input;
   };
 
@@ -126,7 +126,7 @@ class ModelRunner {
 // The hooks alone, in the order of ModelRunner's calls: for a rank that has no micro-batch left
 // while others have, and must take part in their communication.
 void shadow_forward(UnitRange units, UnitHooks& hooks);
-void shadow_backward(UnitRange units, UnitHooks& hooks);        // of both parts at once
+void shadow_backward(UnitRange units, UnitHooks& hooks);  // of both parts at once
 void shadow_backward_input(UnitRange units, UnitHooks& hooks);
 void shadow_backward_weight(UnitRange units, UnitHooks& hooks);
 

@@ -11,7 +11,8 @@
 namespace tutti::training {
 
 // Passes everything on to `inner`, and records each unit's computing: "h.3 forward", "h.3
-// backward", and "h.3 weights" where backward_weight was put off. What `inner` does before and after, waiting for parameters say, is not counted.
+// backward", and "h.3 weights" where backward_weight was put off. What `inner` does before and
+// after, waiting for parameters say, is not counted.
 class TracingHooks : public UnitHooks {
  public:
   // All three outlive it.

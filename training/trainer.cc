@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "training/checkpoint/exchange.h"
 #include "training/feed.h"
+#include "training/measured_cut.h"
 #include "training/optimizers/adamw.h"
 #include "training/optimizers/lamb.h"
 #include "training/optimizers/lars.h"
@@ -82,7 +83,7 @@ uint64_t fingerprint(const Model& model, const std::vector<const DataSet*>& data
   print.add(options.trace.empty(), replica.runner.checkpoint_units, storage.whole_gradients);
   print.add(replica.pipeline.schedule, replica.pipeline.virtual_stages);
   for (const int first : replica.pipeline.cut) print.add(first);
-  print.add(options.flush_every);
+  print.add(options.flush_every, options.measure_cut);
   return print.value();
 }
 
@@ -325,7 +326,13 @@ TrainResult train(const Mesh& mesh, Model& model, const std::vector<const DataSe
                   const std::function<void(const StepReport&)>& on_step) {
   Communicator world = mesh.world();
   check_same_everywhere(world, fingerprint(model, data, options));
-  return Run(mesh, model, data, options).train(on_step);
+  TrainOptions settled = options;
+  if (options.measure_cut) {
+    const PipelineOptions& pipeline = options.replica.pipeline;
+    const int chunks = mesh.size(Axis::pipeline) * pipeline.virtual_stages;
+    settled.replica.pipeline.cut = measured_cut(world, model, data, options, chunks);
+  }
+  return Run(mesh, model, data, settled).train(on_step);
 }
 
 }  // namespace tutti::training

@@ -36,6 +36,7 @@ struct TrainOptions {
   double beta2 = 0.999;
 
   ReplicaOptions replica;
+  bool measure_cut = false;  // of the pipeline: by timing the model's units first
   Compression compression = Compression::none;
   int compression_rank = 4;  // of PowerSGD
 

@@ -108,9 +108,11 @@ void add_layout(CLI::App& command, TrainCommand& options) {
       ->capture_default_str()
       ->group(kGroup);
   command
-      .add_option("--cut", replica.pipeline.cut,
-                  "the first unit of each chunk: 0,3,5 (default: balanced by the units' costs)")
-      ->delimiter(',')
+      .add_option("--cut", options.cut,
+                  "where the model is cut: the first unit of each chunk (0,3,5), or balanced by "
+                  "costs that are estimated, or measured at the start")
+      ->type_name("WHERE")
+      ->capture_default_str()
       ->group(kGroup);
   command
       .add_option("--zero", replica.storage.stage,

@@ -92,8 +92,7 @@ nlohmann::ordered_json json_of(const MemoryReport& memory) {
   return {{"parameters", memory.storage.parameters}, {"gradients", memory.storage.gradients},
           {"masters", memory.storage.masters},       {"optimizer", memory.optimizer},
           {"padding", memory.storage.padding},       {"gathered", memory.storage.gathered},
-          {"activations", memory.activations},
-          {"boundaries", memory.boundaries}};
+          {"activations", memory.activations},       {"boundaries", memory.boundaries}};
 }
 
 void print_memory(const MemoryReport& memory) {

@@ -1,8 +1,11 @@
 #include "tools/tutti/train_setup.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstdlib>
+#include <sstream>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -141,6 +144,24 @@ void settle_run(TrainCommand& options, int ranks, uint64_t examples) {
             training.samples, " samples in steps of ", training.batch, " on ", ranks,
             " ranks are not cut evenly into micro-batches of ", training.micro_batch),
         {.remedy = "give --steps, and a --batch that is a multiple of ranks x micro-batch"});
+  }
+}
+
+void settle_cut(TrainCommand& options) {
+  std::vector<int>& cut = options.training.replica.pipeline.cut;
+  cut.clear();
+  options.training.measure_cut = options.cut == "measured";
+  if (options.training.measure_cut || options.cut == "estimated") return;
+  std::istringstream units(options.cut);
+  for (std::string unit; std::getline(units, unit, ',');) {
+    int first = 0;
+    const auto [end, problem] = std::from_chars(unit.data(), unit.data() + unit.size(), first);
+    if (problem != std::errc() || end != unit.data() + unit.size()) {
+      throw Error(ErrorCode::invalid_argument, cat("a model cannot be cut at \"", options.cut, '"'),
+                  {.where = "--cut",
+                   .remedy = "give estimated, measured, or the first unit of each chunk: 0,3,5"});
+    }
+    cut.push_back(first);
   }
 }
 
@@ -316,9 +337,8 @@ void settle(TrainCommand& options, int ranks, uint64_t examples) {
                             scaling);
   training.weight_decay = options.weight_decay.value_or(default_decay(options));
   check_is_pipeline_schedule(replica.pipeline.schedule);
-  const bool flushed =
-      training::pipeline::schedule_named(replica.pipeline.schedule).updates ==
-      training::pipeline::Updates::flushed;
+  const bool flushed = training::pipeline::schedule_named(replica.pipeline.schedule).updates ==
+                       training::pipeline::Updates::flushed;
   const double clip = options.clip.value_or(is_gpt(options.model) && flushed ? 1 : 0);
   if (clip > 0) replica.clip = clip;
   training.compression =
@@ -352,6 +372,7 @@ void settle(TrainCommand& options, int ranks, uint64_t examples) {
     throw Error(ErrorCode::invalid_argument, "--resume needs a checkpoint to go on from",
                 {.remedy = "name its directory: --checkpoint DIR"});
   }
+  settle_cut(options);
   settle_pipeline(options, data_ranks);
 }
 

@@ -219,9 +219,7 @@ void DataParallel::acquire_gradients(int unit) {
   }
 }
 
-void DataParallel::after_backward(int unit) {
-  let_go(unit, unit - 1);
-}
+void DataParallel::after_backward(int unit) { let_go(unit, unit - 1); }
 
 void DataParallel::after_weights(int unit) {
   for (const int parameter : model_.parameters().used_by(unit)) contribute(parameter);

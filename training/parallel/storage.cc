@@ -126,8 +126,8 @@ void ParameterStorage::keep_apart(size_t shared_use, bool apart) {
   use.used = apart;
   const int parameter = table_.shared_uses()[shared_use].parameter;
   if (use.memory == nullptr) {
-    use.memory = communicator_.allocate<std::byte>(
-        static_cast<size_t>(shared_count(shared_use)) * size_of(options_.dtype));
+    use.memory = communicator_.allocate<std::byte>(static_cast<size_t>(shared_count(shared_use)) *
+                                                   size_of(options_.dtype));
   }
   show_gradients(layout_.slots[at(parameter)].bucket);
 }

@@ -14,13 +14,13 @@ using Clock = std::chrono::steady_clock;
 
 }  // namespace
 
-Executor::Executor(Boundary boundary)
-    : boundary_(std::move(boundary)), pool_(boundary_.stages()) {}
+Executor::Executor(Boundary boundary) : boundary_(std::move(boundary)), pool_(boundary_.stages()) {}
 
 Executor::~Executor() {
-  const bool idle = outgoing_.empty() &&
-                    std::ranges::none_of(activations_, [](auto& at) { return at.second.pending; }) &&
-                    std::ranges::none_of(gradients_, [](auto& at) { return at.second.pending; });
+  const bool idle =
+      outgoing_.empty() &&
+      std::ranges::none_of(activations_, [](auto& at) { return at.second.pending; }) &&
+      std::ranges::none_of(gradients_, [](auto& at) { return at.second.pending; });
   if (idle) return;
   // A run was ended by an error: nobody may be there to wait for.
   try {
@@ -83,8 +83,8 @@ Tensor Executor::take(const Tensor& shape) {
 }
 
 Tensor Executor::take_copy(ConstTensor tensor) {
-  const Tensor copy = take(tensor_at(static_cast<void*>(nullptr), tensor.dtype, tensor.rows,
-                                     tensor.cols));
+  const Tensor copy =
+      take(tensor_at(static_cast<void*>(nullptr), tensor.dtype, tensor.rows, tensor.cols));
   if (!copy.empty()) std::memcpy(copy.data, tensor.data, copy.bytes());
   return copy;
 }
@@ -141,13 +141,12 @@ ConstTensor Executor::await_input(const Action& action) {
   const Clock::time_point end = Clock::now();
   waited_ += end - start;
   if (trace_ != nullptr) {
-    trace_->add({cat("bubble before ", to_string(entry, false)),
-                 TraceCategory::bubble,
-                 start,
-                 end,
-                 {{"stage", own_rank()},
-                  {"micro_batch", entry.micro_batch},
-                  {"chunk", entry.chunk}}});
+    trace_->add(
+        {cat("bubble before ", to_string(entry, false)),
+         TraceCategory::bubble,
+         start,
+         end,
+         {{"stage", own_rank()}, {"micro_batch", entry.micro_batch}, {"chunk", entry.chunk}}});
   }
   return held.tensor;
 }
@@ -202,10 +201,9 @@ void Executor::forward(const Action& action) {
   count_activations(entry);
   Tensor output;
   {
-    const TraceSpan span(trace_, to_string(entry, false), TraceCategory::compute,
-                         {{"stage", own_rank()},
-                          {"micro_batch", entry.micro_batch},
-                          {"chunk", entry.chunk}});
+    const TraceSpan span(
+        trace_, to_string(entry, false), TraceCategory::compute,
+        {{"stage", own_rank()}, {"micro_batch", entry.micro_batch}, {"chunk", entry.chunk}});
     output = stage_->forward(action, input);
   }
   if (entry.chunk + 1 < plan_->schedule.chunks) {
@@ -219,10 +217,9 @@ void Executor::backward(const Action& action) {
   const bool weight = entry.kind == Kind::backward_weight;
   const ConstTensor gradient = weight ? ConstTensor{} : await_input(action);
   {
-    const TraceSpan span(trace_, to_string(entry, false), TraceCategory::compute,
-                         {{"stage", own_rank()},
-                          {"micro_batch", entry.micro_batch},
-                          {"chunk", entry.chunk}});
+    const TraceSpan span(
+        trace_, to_string(entry, false), TraceCategory::compute,
+        {{"stage", own_rank()}, {"micro_batch", entry.micro_batch}, {"chunk", entry.chunk}});
     if (weight) {
       stage_->backward_weight(action);
     } else {

@@ -51,9 +51,7 @@ class ModelStage : public StageWork {
   void update(const Action& action) override { on_update_(action); }
 
  private:
-  const StageBatch& at(int micro_batch) const {
-    return batches_[static_cast<size_t>(micro_batch)];
-  }
+  const StageBatch& at(int micro_batch) const { return batches_[static_cast<size_t>(micro_batch)]; }
   // Computes with the weights of the action's version.
   template <typename Compute>
   auto with_version(const Action& action, Compute&& compute);

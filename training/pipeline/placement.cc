@@ -40,8 +40,7 @@ void add_shared(const Plan& plan, Model& model, Placement& placement) {
     return plan.holders[static_cast<size_t>(chunk_of(placement.chunks, unit))];
   };
   for (const SharedUse& use : model.parameters().shared_uses()) {
-    const ParameterSpec& spec =
-        model.parameters().specs()[static_cast<size_t>(use.parameter)];
+    const ParameterSpec& spec = model.parameters().specs()[static_cast<size_t>(use.parameter)];
     const std::vector<int>& first = holders(spec.unit);
     const std::vector<int>& second = holders(use.unit);
     if (first == second) continue;
@@ -75,8 +74,7 @@ bool Placement::has_unit(int unit) const {
 
 Placement make_placement(const Plan& plan, Model& model, const std::vector<int>& cut, int rank) {
   Placement placement;
-  placement.chunks =
-      cut_units(cut, plan.schedule.chunks, static_cast<int>(model.units().size()));
+  placement.chunks = cut_units(cut, plan.schedule.chunks, static_cast<int>(model.units().size()));
   placement.own_chunks = plan.ranks[static_cast<size_t>(rank)].chunks;
   placement.holders = plan.holders[static_cast<size_t>(placement.own_chunks.front())];
   placement.loss_rank = plan.holders.back().front();
@@ -110,8 +108,7 @@ std::vector<double> estimated_costs(Model& model) {
     double cost = 0;
     if (!model.units()[static_cast<size_t>(unit)]->backward_needs_nothing()) {
       for (const int parameter : model.parameters().used_by(unit)) {
-        const ParameterSpec& spec =
-            model.parameters().specs()[static_cast<size_t>(parameter)];
+        const ParameterSpec& spec = model.parameters().specs()[static_cast<size_t>(parameter)];
         if (spec.shape.size() >= 2) cost += static_cast<double>(spec.count());
       }
     }

@@ -1,4 +1,5 @@
-// Which part of a model a rank of a pipeline has: from a plan and the places where the model is cut.
+// Which part of a model a rank of a pipeline has: from a plan and the places where the model is
+// cut.
 #pragma once
 
 #include <vector>
@@ -25,7 +26,7 @@ struct Placement {
   };
   std::vector<Joined> joined;
   bool has_shared_across = false;  // on any two ranks
-  int loss_rank = 0;  // the first that has the last chunk
+  int loss_rank = 0;               // the first that has the last chunk
 
   bool has_unit(int unit) const;
   bool has_loss() const { return own_chunks.back() + 1 == static_cast<int>(chunks.size()); }

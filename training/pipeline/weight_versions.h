@@ -22,7 +22,8 @@ class WeightVersions {
 
   // Before a run: version 0 is what the storage has.
   void begin(const RankPlan& plan);
-  // Points the parameters at the version of an entry that is about to be computed; after it, done().
+  // Points the parameters at the version of an entry that is about to be computed; after it,
+  // done().
   void use(int version);
   void done(int version);
   // The optimizer is about to make the next version.
@@ -35,7 +36,7 @@ class WeightVersions {
 
  private:
   ParameterStorage& storage_;
-  std::vector<int> uses_left_;         // by version
+  std::vector<int> uses_left_;        // by version
   std::map<int, std::byte*> copies_;  // by version
   int newest_ = 0;
   int most_versions_ = 1;

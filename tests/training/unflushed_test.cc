@@ -23,8 +23,8 @@ namespace tutti::training {
 namespace {
 
 using testing::Deterministic;
-using testing::Lateness;
 using testing::LateBatches;
+using testing::Lateness;
 using testing::LateTraining;
 using testing::Whole;
 using tutti::testing::run_ranks;
@@ -35,8 +35,8 @@ constexpr uint64_t kSteps = 7;
 struct Conditions {
   OptimizerKind optimizer;
   DType dtype;
-  int rows;  // data-parallel ranks
-  int stage = 0;  // of ZeRO
+  int rows;                // data-parallel ranks
+  int stage = 0;           // of ZeRO
   bool small_end = false;  // the last step has a sample less
   bool recompute = false;
   double dropout = 0;
@@ -79,9 +79,7 @@ struct Case {
   Conditions conditions;
   uint64_t flush_every = kSteps;
 
-  uint64_t batch() const {
-    return static_cast<uint64_t>(pipeline.accumulated * conditions.rows);
-  }
+  uint64_t batch() const { return static_cast<uint64_t>(pipeline.accumulated * conditions.rows); }
   uint64_t samples() const {
     return kSteps * batch() - (conditions.small_end && batch() > 1 ? 1 : 0);
   }
@@ -94,8 +92,7 @@ std::string describe(const Case& c) {
              " rows, ", c.pipeline.accumulated, " an update, flushed every ", c.flush_every, ": ",
              kOptimizers[static_cast<size_t>(conditions.optimizer)], " ", name(conditions.dtype),
              " ZeRO-", conditions.stage, conditions.small_end ? ", small end" : "",
-             conditions.recompute ? ", recompute" : "",
-             conditions.dropout > 0 ? ", dropout" : "");
+             conditions.recompute ? ", recompute" : "", conditions.dropout > 0 ? ", dropout" : "");
 }
 
 // Of the model's four units: embedding, two blocks, output.
@@ -284,12 +281,11 @@ TEST_P(Unflushed, TrainsTheBitsOfItsDefinition) {
 TEST_P(Unflushed, KeepsNoMoreVersionsThanProved) {
   const Case c{GetParam(), kConditions.front(), kSteps};
   const int p = c.pipeline.stages;
-  const auto bounds =
-      check(make_plan(make_schedule(pipeline::schedule_named(c.pipeline.schedule),
-                                    {.ranks = p,
-                                     .micro_batches = static_cast<int>(kSteps) *
-                                                      c.pipeline.accumulated,
-                                     .accumulated = c.pipeline.accumulated})));
+  const auto bounds = check(
+      make_plan(make_schedule(pipeline::schedule_named(c.pipeline.schedule),
+                              {.ranks = p,
+                               .micro_batches = static_cast<int>(kSteps) * c.pipeline.accumulated,
+                               .accumulated = c.pipeline.accumulated})));
   const std::vector<int> versions = train_pipelined(c).versions;
   for (int stage = 0; stage < p; ++stage) {
     const auto at = static_cast<size_t>(stage);

@@ -70,12 +70,12 @@ LateTraining::Typed LateTraining::zeros() const {
 void LateTraining::take_weights(int64_t micro_batch, int64_t accumulated) {
   const std::vector<ParameterSpec>& specs = model_.parameters().specs();
   for (size_t s = 0; s < stages_.size(); ++s) {
-    const int64_t updates = options_.lateness(micro_batch, static_cast<int64_t>(s),
-                                              std::ssize(stages_), accumulated);
+    const int64_t updates =
+        options_.lateness(micro_batch, static_cast<int64_t>(s), std::ssize(stages_), accumulated);
     Typed& weights = stages_[s].weights.at(static_cast<size_t>(updates));
     for (const int i : stages_[s].parameters) {
-      model_.parameters().set_value(
-          i, as_matrix(tensor(weights, i), specs[static_cast<size_t>(i)]));
+      model_.parameters().set_value(i,
+                                    as_matrix(tensor(weights, i), specs[static_cast<size_t>(i)]));
     }
   }
 }
@@ -103,26 +103,23 @@ void LateTraining::make_next_weights(Stage& stage, Typed& gradients, int64_t upd
   std::vector<OwnedPiece> pieces;
   for (const int i : stage.parameters) {
     const auto at = static_cast<size_t>(i);
-    pieces.push_back({.piece = {.parameter = i,
-                                .count = std::ssize(masters_[at]),
-                                .owned_offset = offsets_[at]},
-                      .spec = &model_.parameters().specs()[at],
-                      .master = masters_[at],
-                      .gradient = tensor(gradients, i)});
+    pieces.push_back(
+        {.piece = {.parameter = i, .count = std::ssize(masters_[at]), .owned_offset = offsets_[at]},
+         .spec = &model_.parameters().specs()[at],
+         .master = masters_[at],
+         .gradient = tensor(gradients, i)});
   }
   const std::vector<std::span<float>> states(states_.begin(), states_.end());
   NormReducer alone;
-  stage.optimizer->step(pieces, states,
-                        {.step = update,
-                         .learning_rate = learning_rate,
-                         .parameters = model_.parameters().size()},
-                        alone);
+  stage.optimizer->step(
+      pieces, states,
+      {.step = update, .learning_rate = learning_rate, .parameters = model_.parameters().size()},
+      alone);
   stage.weights.push_back(rounded_masters());
 }
 
-std::vector<LateResult> LateTraining::run(std::span<const LateBatches> updates,
-                                          int64_t accumulated, int64_t first,
-                                          double learning_rate) {
+std::vector<LateResult> LateTraining::run(std::span<const LateBatches> updates, int64_t accumulated,
+                                          int64_t first, double learning_rate) {
   std::vector<LateResult> results;
   for (int64_t u = 0; u < std::ssize(updates); ++u) {
     const LateBatches& batches = updates[static_cast<size_t>(u)];

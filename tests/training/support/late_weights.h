@@ -29,9 +29,9 @@ using Lateness = int64_t (*)(int64_t i, int64_t s, int64_t p, int64_t a);
 // PipeDream (Narayanan et al. 2019, section 3.3): forward takes the newest weights of its stage,
 // backward the ones that its forward took. Stage s has p - 1 - s micro-batches under way when i
 // comes (section 3.2: the input stage admits p, each later one less, and each then alternates a
-// forward and a backward). So it has had the backwards of i - (p - 1 - s), and of each a of these it
-// has made an update. For a = 1 these are the weights w_s^(t-p+s+1) of the paper's update rule, with
-// i = t and s counted from 0.
+// forward and a backward). So it has had the backwards of i - (p - 1 - s), and of each a of these
+// it has made an update. For a = 1 these are the weights w_s^(t-p+s+1) of the paper's update rule,
+// with i = t and s counted from 0.
 int64_t pipedream_lateness(int64_t i, int64_t s, int64_t p, int64_t a);
 // PipeDream-2BW (Narayanan et al. 2021, section 3.1): W(t+1) = W(t) - rate * gradient(W(t-1)), with
 // the same delay on all stages. The micro-batches of update t = i / a take W(t-1); the first ones

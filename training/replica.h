@@ -153,6 +153,7 @@ class Replica {
   }
   const pipeline::Placement& placement() const { return placement_; }
   const pipeline::Executor& executor() const { return executor_; }
+  const pipeline::WeightVersions& weight_versions() const { return versions_; }
   const ModelRunner& runner() const { return runner_; }
   Communicator& world() { return mesh_.world(); }
 

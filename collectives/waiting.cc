@@ -88,6 +88,8 @@ void CommunicatorImpl::end_stall(Patience& patience) {
   if (patience.asked_ns != 0) {
     std::lock_guard lock(stall_mutex_);
     waits_for_.clear();
+    answers_.clear();  // of this stall; by the next one they may all wait for others
+    asked_.clear();
   }
   patience = {};
 }
@@ -173,7 +175,7 @@ std::string CommunicatorImpl::on_question(int, uint32_t call) {
     answer.signature = encode(record->signature);
   }
   const std::optional<CallRecord> last = recorder_.find(answer.last_call);
-  if (last && !last->finished) {
+  if (call == 0 || (last && !last->finished)) {  // 0: asked from a point-to-point call
     std::lock_guard lock(stall_mutex_);
     std::copy_n(waits_for_.begin(), std::min(waits_for_.size(), answer.waits_for.size()),
                 answer.waits_for.begin());
@@ -265,14 +267,18 @@ std::string CommunicatorImpl::explain_missing(const Operation& operation) {
       continue;
     }
     const PeerState& peer = answer->second;
-    if (operation.peer() >= 0) continue;  // point-to-point calls are not among those it answers for
-    if (peer.last_call == 0) {
+    if (operation.peer() >= 0) {  // point-to-point calls have no numbers
+      if (peer.waits_for.empty()) text += ", which waits for nobody";
+    } else if (peer.last_call == 0) {
       text += ", which has made no call yet";
     } else {
       text += cat(", which is at call ", peer.last_call);
       if (peer.made_call) text += cat(", ", to_string(peer.signature));
     }
-    if (!peer.waits_for.empty()) text += cat(", and waits for rank ", rank_ranges(peer.waits_for));
+    if (!peer.waits_for.empty()) {
+      text += cat(operation.peer() >= 0 ? ", which" : ", and", " waits for rank ",
+                  rank_ranges(peer.waits_for));
+    }
     for (const int next : peer.waits_for) {
       if (next != rank_ && std::ranges::find(chain, next) == chain.end()) chain.push_back(next);
     }

@@ -99,7 +99,7 @@ void Replica::run_gradients(const StepBatches& batches, double loss_scale) {
     own.push_back({&batch, loss_scale / static_cast<double>(batches.targets)});
   }
   model_stage_.begin(std::move(own), true, hooks());
-  executor_.run(plan, model_stage_);
+  run_pipeline(plan);
   join_tied_gradients();
   data_parallel_.finish_gradients();
 }
@@ -147,7 +147,50 @@ double Replica::share(std::span<double> sums, double troubled) {
   return values.back();
 }
 
+// What ended a pipeline is told to the ranks of all others, which would only see it leave. Of
+// deaths they hear by themselves.
+void Replica::run_pipeline(const pipeline::Plan& plan) {
+  try {
+    executor_.run(plan, model_stage_);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::rank_died) {
+      for (Communicator* reached : {&mesh_.along(Axis::pipeline), &group_, &world()}) {
+        reached->abort(error.what());
+      }
+    }
+    throw;
+  }
+}
+
 StepResult Replica::step(const StepBatches& batches, int64_t step, double learning_rate) {
+  try {
+    return take_step(batches, step, learning_rate);
+  } catch (const Error& error) {
+    if (!pipelined() || !pipeline::told_by_others(error.code())) throw;
+    const std::string places = places_missing_in(error.what(), step);
+    if (places.empty()) throw;
+    throw Error(error.code(), error.what(), {.where = places});
+  }
+}
+
+// Of this rank, unless the executor has told it, and the stages of all other ranks that are named.
+std::string Replica::places_missing_in(const std::string& text, int64_t step) {
+  const auto has = [&](const std::string& part) { return text.find(part) != std::string::npos; };
+  const int own = world().rank();
+  std::string places;
+  if (!has(cat(world().describe(own), ", stage "))) {
+    places = cat(world().describe(own), ", stage ", stage(), ", at the end of step ", step);
+  }
+  for (int rank = 0; rank < world().size(); ++rank) {
+    const std::string name = world().describe(rank);
+    if (rank == own || !has(name) || has(name + ", stage ") || has(name + " is stage ")) continue;
+    const int its = rank / (world().size() / mesh_.size(Axis::pipeline));  // the slowest axis
+    places += cat(places.empty() ? "" : "; ", name, " is stage ", its);
+  }
+  return places;
+}
+
+StepResult Replica::take_step(const StepBatches& batches, int64_t step, double learning_rate) {
   StepResult result;
   result.loss_scale = scaler_ ? scaler_->scale() : 1;
   run_gradients(batches, result.loss_scale);
@@ -250,7 +293,7 @@ Evaluation Replica::evaluate(std::span<const MicroBatch> own, int64_t passes) {
   std::vector<pipeline::StageBatch> batches;
   for (const MicroBatch& batch : own) batches.push_back({.batch = &batch});
   model_stage_.begin(std::move(batches), false, hooks());
-  executor_.run(plans_.evaluation(passes), model_stage_);
+  run_pipeline(plans_.evaluation(passes));
   const auto [loss, correct] = sums_of(0, own.size());
   std::array<double, 3> sums = {loss, correct, 0};
   for (const MicroBatch& batch : own) sums[2] += static_cast<double>(batch.targets.size());
@@ -311,6 +354,21 @@ MemoryReport Replica::memory() const {
   for (const OwnedPiece& piece : storage_.owned()) {
     report.optimizer += piece.piece.count * static_cast<int64_t>(states_.size() * sizeof(float));
   }
+  return report;
+}
+
+PipelineReport Replica::report_pipeline() {
+  PipelineReport report;
+  if (!pipelined()) return report;
+  for (const UnitRange& units : placement_.chunks) report.cut.push_back(units.begin);
+  const auto everybodys = [&](int64_t own) {
+    std::vector<int64_t> all(static_cast<size_t>(mesh_.size(Axis::pipeline)));
+    mesh_.along(Axis::pipeline)
+        .all_gather({&own, 1, DType::i64}, {all.data(), all.size(), DType::i64});
+    return all;
+  };
+  report.activations = everybodys(executor_.most_activations());
+  report.activation_bytes = everybodys(static_cast<int64_t>(runner_.activation_bytes()));
   return report;
 }
 

@@ -64,6 +64,15 @@ struct StepBatches {
   int64_t targets = 0;  // of all ranks together: the loss is their mean
 };
 
+// What became of the pipeline. Empty lists without one.
+struct PipelineReport {
+  std::vector<int> cut;  // the first unit of each chunk
+  // By rank of the pipeline: the most micro-batches (of any chunk) whose activations were kept at
+  // once, and the bytes of all activations and temporaries.
+  std::vector<int64_t> activations;
+  std::vector<int64_t> activation_bytes;
+};
+
 struct StepResult {
   double loss = 0;     // mean over the step's targets in nats, before the update
   double correct = 0;  // the share of targets that had the largest logit
@@ -135,6 +144,7 @@ class Replica {
   std::optional<LossScaler>& scaler() { return scaler_; }
 
   MemoryReport memory() const;
+  PipelineReport report_pipeline();
   // Time that this rank's own work stood still for others, and bytes that it has sent, since
   // construction.
   std::chrono::nanoseconds waited() const { return data_parallel_.waited() + executor_.waited(); }
@@ -143,6 +153,7 @@ class Replica {
   }
   const pipeline::Placement& placement() const { return placement_; }
   const pipeline::Executor& executor() const { return executor_; }
+  const pipeline::WeightVersions& weight_versions() const { return versions_; }
   const ModelRunner& runner() const { return runner_; }
   Communicator& world() { return mesh_.world(); }
 
@@ -158,7 +169,10 @@ class Replica {
   bool first_of_tensor() const { return mesh_.place(Axis::tensor) == 0; }
   bool pipelined() const { return mesh_.size(Axis::pipeline) > 1; }
   int stage() const { return mesh_.place(Axis::pipeline); }
+  StepResult take_step(const StepBatches& batches, int64_t step, double learning_rate);
   void run_gradients(const StepBatches& batches, double loss_scale);
+  void run_pipeline(const pipeline::Plan& plan);
+  std::string places_missing_in(const std::string& text, int64_t step);
   void join_tied_gradients();
   std::vector<StepResult> run_unflushed(std::span<const StepBatches> steps, int64_t first,
                                         std::span<const double> learning_rates);

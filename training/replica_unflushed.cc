@@ -88,7 +88,7 @@ std::vector<StepResult> Replica::run_unflushed(std::span<const StepBatches> step
   versions_.begin(plan.ranks[static_cast<size_t>(stage())]);
   data_parallel_.begin_step(backwards);
   model_stage_.begin(std::move(batches), versions_, on_update, hooks());
-  executor_.run(plan, model_stage_);
+  run_pipeline(plan);
   versions_.end();
 
   // What all stages learn of the steps, after the last one.

@@ -285,6 +285,7 @@ TrainResult Run::train(const std::function<void(const StepReport&)>& on_step) {
   if (!options_.trace.empty()) write_trace(replica_.world(), trace_, options_.trace);
   result.validation = validate();
   result.memory = replica_.memory();
+  result.pipeline = replica_.report_pipeline();
   return result;
 }
 

@@ -74,6 +74,7 @@ struct TrainResult {
   double samples_per_second = 0;
   double waiting_share = 0;
   MemoryReport memory;
+  PipelineReport pipeline;
   uint64_t resumed_at = 0;  // the step that was loaded; 0: none
 };
 

@@ -6,11 +6,13 @@
 
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
 #include "base/text.h"
+#include "tests/training/support/model_pass.h"
 #include "tests/training/support/tiny_run.h"
 
 namespace tutti::training {
@@ -173,6 +175,35 @@ TEST(Overflow, SkipsTheStepSaysWhereAndHalvesTheScale) {
       EXPECT_EQ(good.gradient_norm, 2) << "unscaled: sqrt(64) / 4";
       if (!rank.replica.owned().empty()) EXPECT_EQ(rank.value(), 0.75);
     });
+  }
+}
+
+// --- errors of one rank ---
+
+// Data 2 x pipeline 2; the replicas are destroyed half-way through a step, with nothing unwinding.
+TEST(OwnError, EndsTheRanksOfAllPipelinesWithItsCause) {
+  const auto errors = run_ranks_catching(4, [&](const Job& job) {
+    const TinyRun run = run_of(0);
+    Gpt model(run.model);
+    testing::TokenBatch batch(1, testing::kTinyContext, run.model.vocabulary);
+    if (job.rank == 1) batch.tokens[3] = 30000;
+    std::optional<Error> error;
+    {
+      Replica replica({Communicator::init(job), {.data = 2, .pipeline = 2}}, model,
+                      make_optimizer(run.optimizer), run.replica);
+      const std::vector<MicroBatch> own(4, batch.micro_batch);
+      try {
+        replica.step({.own = own, .passes = 4, .targets = 8 * testing::kTinyContext}, 1, 1e-3);
+      } catch (const Error& thrown) {
+        error = thrown;
+      }
+    }
+    if (error) throw *error;
+  });
+  for (const auto& error : errors) {
+    ASSERT_TRUE(error.has_value());
+    EXPECT_THAT(error->what(), AllOf(HasSubstr("the token 30000, "), HasSubstr("rank 1 ("),
+                                     HasSubstr(", stage 0, in the forward of micro-batch ")));
   }
 }
 

@@ -203,6 +203,7 @@ class Launch : public AgentSink {
   // A rank has failed. Does nothing after a stop signal: then ranks may clean up for longer.
   void end_soon() {
     if (stop_signal_ != 0) return;
+    signal_ranks(SIGCONT);  // one that was stopped learns that it is over
     terminate_at_ = Deadline::after(kGrace);
     kill_at_ = Deadline::after(kKillAfter);
     give_up_at_ = Deadline::after(kGiveUpAfter);

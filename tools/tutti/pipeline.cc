@@ -2,12 +2,16 @@
 #include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
 #include "base/text.h"
+#include "collectives/communicator.h"
+#include "tools/launcher/launcher.h"
 #include "tools/tutti/commands.h"
+#include "tools/tutti/pipeline_measure.h"
 #include "tools/tutti/pipeline_prove.h"
 #include "tools/tutti/pipeline_report.h"
 #include "training/pipeline/schedules.h"
@@ -38,6 +42,8 @@ struct Options {
   bool list = false;
   bool prove = false;
   PipelineProofs proofs;
+  bool measure = false;
+  PipelineMeasuring measuring;
 };
 
 int list_schedules() {
@@ -85,24 +91,72 @@ bool fits_a_terminal(const std::string& text) {
       split(text, '\n'), [](const std::string& line) { return line.size() <= kTerminalColumns; });
 }
 
-int show(const Options& options) {
-  const ScheduleKind& kind = training::pipeline::schedule_named(options.schedule);
-  const PipelineReport report = report_on(kind, shape_for(kind, options), options.costs);
+void show(const PipelineReport& report, const ScheduleKind& kind, const Options& options,
+          const std::optional<MeasuredPipeline>& measured) {
   const std::string title = title_of(report);
   if (!options.svg.empty()) {
     write_file(options.svg, to_svg(report.plan, report.timeline, title, subtitle_of(report)));
   }
-  if (!options.json.empty()) write_file(options.json, json_of(report).dump(1) + '\n');
+  if (!options.json.empty()) {
+    nlohmann::ordered_json object = json_of(report);
+    if (measured) object["measured"] = json_of(report, *measured);
+    write_file(options.json, object.dump(1) + '\n');
+  }
   std::printf("%s\n%s\n\n%s", title.c_str(), std::string(kind.what).c_str(),
               text_of(report).c_str());
+  if (measured) std::printf("%s", text_of(report, *measured).c_str());
   const std::string table = to_text(report.plan, report.timeline);
   if (options.table || fits_a_terminal(table)) std::printf("\n%s", table.c_str());
+}
+
+Communicator join_ranks(int ranks) {
+  Communicator world = Communicator::init();
+  if (world.size() == ranks) return world;
+  throw Error(ErrorCode::invalid_argument,
+              cat("the pipeline has ", ranks, " ranks, but the launcher started ", world.size()),
+              {.where = world.describe(world.rank()), .remedy = "start as many"});
+}
+
+int show(const Options& options) {
+  const ScheduleKind& kind = training::pipeline::schedule_named(options.schedule);
+  const PipelineReport report = report_on(kind, shape_for(kind, options), options.costs);
+  if (!options.measure) {
+    show(report, kind, options, std::nullopt);
+    return 0;
+  }
+  const int ranks = report.plan.schedule.ranks;
+  if (!is_launched() && ranks > 1) return launch_self(ranks);
+  Communicator world = join_ranks(ranks);
+  const MeasuredPipeline measured = measure(world, report, options.costs, options.measuring);
+  if (world.rank() == 0) show(report, kind, options, measured);
   return 0;
+}
+
+// The table that bench/README.md has.
+int measure_all(const Options& options) {
+  constexpr int kRanks[] = {2, 4};
+  constexpr int kMicroBatches[] = {4, 8, 16};
+  std::vector<PipelineReport> reports;
+  for (const ScheduleKind& kind : all_schedules()) {
+    for (const int ranks : kRanks) {
+      for (const int micro_batches : kMicroBatches) {
+        Options asked = options;
+        asked.shape.ranks = ranks;
+        asked.shape.micro_batches = micro_batches;
+        reports.push_back(report_on(kind, shape_for(kind, asked), options.costs));
+      }
+    }
+  }
+  const int ranks = *std::ranges::max_element(kRanks);
+  if (!is_launched()) return launch_self(ranks);
+  Communicator world = join_ranks(ranks);
+  return measure_all(world, reports, options.costs, options.measuring) ? 0 : 1;
 }
 
 int run(const Options& options) {
   if (options.list) return list_schedules();
   if (options.prove) return prove_pipelines(options.proofs);
+  if (options.measure && options.schedule.empty()) return measure_all(options);
   return show(options);
 }
 
@@ -133,22 +187,55 @@ void add_limits(CLI::App& command, PipelineProofs& proofs) {
   add("--max-virtual", proofs.max_virtual, "chunks a rank");
 }
 
+void add_measuring(CLI::App& command, Options& options) {
+  constexpr const char* kGroup = "Measuring";
+  command
+      .add_flag("--measure", options.measure,
+                "run it on real ranks that sleep in place of computing, and compare; without "
+                "SCHEDULE: all of them")
+      ->group(kGroup);
+  command.add_option("--sleep", options.measuring.sleep_ms, "a unit of the times below")
+      ->type_name("MS")
+      ->check(CLI::Range(0.001, 1e6))
+      ->group(kGroup)
+      ->capture_default_str();
+  command.add_option("--steps", options.measuring.steps, "to take the median of")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1'000'000))
+      ->group(kGroup)
+      ->capture_default_str();
+}
+
 // By hand: CLI11 would list them all at every option of the help.
 void refuse_what_does_not_fit(const CLI::App& command, const Options& options) {
   for (const char* limit : {"--max-ranks", "--max-micro-batches", "--max-virtual"}) {
     if (!options.prove && command.count(limit) > 0) throw CLI::RequiresError(limit, "--prove");
   }
-  if (!options.prove && !options.list) {
+  for (const char* detail : {"--sleep", "--steps"}) {
+    if (!options.measure && command.count(detail) > 0) {
+      throw CLI::RequiresError(detail, "--measure");
+    }
+  }
+  // What a message takes is then found out.
+  if (options.measure && command.count("--message") > 0) {
+    throw CLI::ExcludesError("--measure", "--message");
+  }
+  const char* of_all = nullptr;  // asked of all schedules: no one is described
+  if (options.measure && options.schedule.empty()) of_all = "--measure without SCHEDULE";
+  if (options.prove) of_all = "--prove";
+  if (options.list) of_all = "--list";
+  if (of_all == nullptr) {
     for (const char* needed : {"SCHEDULE", "--ranks", "--micro-batches"}) {
       if (command.count(needed) == 0) throw CLI::RequiredError(needed);
     }
     return;
   }
+  if (options.measure && (options.prove || options.list)) {
+    throw CLI::ExcludesError(of_all, "--measure");
+  }
   for (const char* other :
        {"--ranks", "--micro-batches", "--virtual", "--accumulate", "--svg", "--json", "--table"}) {
-    if (command.count(other) > 0) {
-      throw CLI::ExcludesError(options.prove ? "--prove" : "--list", other);
-    }
+    if (command.count(other) > 0) throw CLI::ExcludesError(of_all, other);
   }
 }
 
@@ -177,12 +264,14 @@ void add_pipeline(CLI::App& app, Action& chosen) {
                     "print the timetable, also where it is wider than 100 columns");
   command->add_flag("--list", options->list, "print all schedules");
   command->add_flag("--prove", options->prove, "prove SCHEDULE, or all, in every shape");
+  add_measuring(*command, *options);
   add_costs(*command, options->costs);
   add_limits(*command, options->proofs);
   command->footer(
       "Examples:\n"
       "  tutti pipeline 1f1b -p 4 -m 8 --svg 1f1b.svg\n"
       "  tutti pipeline interleaved -p 4 -m 8 -v 2 --message 0.1\n"
+      "  tutti pipeline zb-h1 -p 4 -m 8 --measure\n"
       "  tutti pipeline --prove");
   command->callback([command, options, &chosen] {
     refuse_what_does_not_fit(*command, *options);

@@ -118,7 +118,11 @@ void train_as_rank(TrainCommand& options, const LoadedData& data) {
       });
   if (picture.wanted()) plot_losses(picture, model->description(), curves);
   print_result(data, result, units, unit, world.size());
-  write_line(json, options.json, summary(data, result, units, world.size()));
+  const training::PipelineOptions& pipeline = options.training.replica.pipeline;
+  print_pipeline(result.pipeline, pipeline, *model);
+  nlohmann::ordered_json last = summary(data, result, units, world.size());
+  if (!result.pipeline.cut.empty()) last["pipeline"] = json_of(result.pipeline, pipeline);
+  write_line(json, options.json, last);
 }
 
 // A rank for each core, but none without a micro-batch in every step.

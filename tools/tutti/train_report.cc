@@ -111,4 +111,34 @@ void print_memory(const MemoryReport& memory) {
   std::printf("\n");
 }
 
+nlohmann::ordered_json json_of(const training::PipelineReport& report,
+                               const training::PipelineOptions& options) {
+  return {{"schedule", options.schedule},
+          {"stages", report.activations.size()},
+          {"virtual", options.virtual_stages},
+          {"cut", report.cut},
+          {"activations", report.activations},
+          {"activation_bytes", report.activation_bytes}};
+}
+
+void print_pipeline(const training::PipelineReport& report,
+                    const training::PipelineOptions& options, const training::Model& model) {
+  if (report.cut.empty()) return;
+  const auto unit = [&](int index) { return model.units()[static_cast<size_t>(index)]->name(); };
+  std::string chunks;
+  for (size_t i = 0; i < report.cut.size(); ++i) {
+    const int units = static_cast<int>(model.units().size());
+    const int first = report.cut[i];
+    const int last = (i + 1 < report.cut.size() ? report.cut[i + 1] : units) - 1;
+    chunks += cat(i == 0 ? "" : " | ", unit(first), last == first ? "" : cat(" to ", unit(last)));
+  }
+  std::string kept;
+  for (size_t rank = 0; rank < report.activations.size(); ++rank) {
+    kept += cat(rank == 0 ? "" : ", ", report.activations[rank], " (",
+                readable_bytes(report.activation_bytes[rank]), ')');
+  }
+  std::printf("pipeline         %s: %s; micro-batches' activations kept %s\n",
+              options.schedule.c_str(), chunks.c_str(), kept.c_str());
+}
+
 }  // namespace tutti::tool

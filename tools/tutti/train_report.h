@@ -39,6 +39,10 @@ class Progress {
 nlohmann::ordered_json json_of(const training::StepReport& report, double units_per_sample);
 nlohmann::ordered_json json_of(const training::MemoryReport& memory);
 void print_memory(const training::MemoryReport& memory);
+nlohmann::ordered_json json_of(const training::PipelineReport& report,
+                               const training::PipelineOptions& options);
+void print_pipeline(const training::PipelineReport& report,
+                    const training::PipelineOptions& options, const training::Model& model);
 // "1.2 MB"
 std::string readable_bytes(int64_t bytes);
 

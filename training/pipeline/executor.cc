@@ -12,7 +12,19 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// Without backward nothing holds the first stages back: they wait when so many messages have not
+// been taken. Interleaving has no more than a few of one micro-batch group on a rank.
+constexpr size_t kMostUntaken = 4;
+
+constexpr int kNobody = -1;
+
 }  // namespace
+
+bool told_by_others(ErrorCode code) {
+  return code == ErrorCode::mismatch || code == ErrorCode::rank_died ||
+         code == ErrorCode::connection_lost || code == ErrorCode::timeout ||
+         code == ErrorCode::aborted;
+}
 
 Executor::Executor(Boundary boundary) : boundary_(std::move(boundary)), pool_(boundary_.stages()) {}
 
@@ -23,11 +35,7 @@ Executor::~Executor() {
       std::ranges::none_of(gradients_, [](auto& at) { return at.second.pending; });
   if (idle) return;
   // A run was ended by an error: nobody may be there to wait for.
-  try {
-    boundary_.stages().abort("a pipeline was ended by an error");
-  } catch (const std::exception&) {
-    // It is over already.
-  }
+  abort("a pipeline was ended by an error");
 }
 
 void Executor::run(const Plan& plan, StageWork& stage) {
@@ -55,22 +63,81 @@ void Executor::run(const Plan& plan, StageWork& stage) {
           break;
       }
     } catch (const Error& error) {
-      throw Error(error.code(), error.what(), {.where = place_of(action)});
+      throw placed(error, action);
+    } catch (const std::exception& error) {
+      abort(cat(error.what(), " [", place_of(action, kNobody), "]"));
+      throw;
     }
   }
-  finish();
+  try {
+    while (!outgoing_.empty()) finish_first();
+  } catch (const Error& error) {
+    throw placed(error, own.actions.back());
+  }
 }
 
-std::string Executor::place_of(const Action& action) {
-  Communicator& stages = boundary_.stages();
-  std::string text = cat(stages.describe(own_rank()), ", stage ", own_rank(), ", in the ");
-  text += describe(action.entry);
-  if (!needs_input(plan_->schedule, action.entry)) return text;
-  const Entry source = input_of(plan_->schedule, action.entry);
-  const int from = plan_->rank_of(source.micro_batch, source.chunk);
-  if (from < 0 || from == own_rank()) return text;
-  return text + cat(", which needs the ", describe(source), " on ", stages.describe(from),
-                    ", stage ", from);
+// --- errors ---
+
+void Executor::abort(const std::string& reason) {
+  try {
+    boundary_.stages().abort(reason);
+  } catch (const std::exception&) {
+    // It is over already.
+  }
+}
+
+Error Executor::placed(const Error& error, const Action& action) {
+  Error placed(error.code(), error.what(), {.where = place_of(action, culprit_of(error))});
+  if (!told_by_others(error.code())) abort(placed.what());
+  return placed;
+}
+
+// The stage that the error is about: errors name last the rank where a chain of waiting ends.
+int Executor::culprit_of(const Error& error) {
+  const std::string_view text = error.what();
+  int culprit = kNobody;
+  size_t named = 0;
+  if (error.code() != ErrorCode::rank_died && error.code() != ErrorCode::timeout) return culprit;
+  for (int stage = 0; stage < boundary_.stages().size(); ++stage) {
+    const size_t at = text.rfind(boundary_.stages().describe(stage));
+    if (at == std::string_view::npos || (culprit != kNobody && at < named)) continue;
+    culprit = stage;
+    named = at;
+  }
+  return culprit;
+}
+
+// Where this rank is, and what it needs: from the culprit if its entry depends on that one, else
+// from the stage next to it.
+std::string Executor::place_of(const Action& action, int culprit) {
+  const auto describe_stage = [this](int stage) {
+    return cat(boundary_.stages().describe(stage), ", stage ", stage);
+  };
+  const Schedule& schedule = plan_->schedule;
+  std::string text = cat(describe_stage(own_rank()), ", in the ", describe(action.entry));
+  std::string needs;
+  Entry entry = action.entry;
+  for (;;) {
+    const bool at_loss = entry.kind != Kind::forward && entry.chunk + 1 == schedule.chunks;
+    if (at_loss) {
+      entry.kind = Kind::forward;
+    } else if (needs_input(schedule, entry)) {
+      entry = input_of(schedule, entry);
+    } else {
+      break;
+    }
+    const int from = plan_->rank_of(entry.micro_batch, entry.chunk);
+    if (from < 0 || from == own_rank()) continue;
+    if (needs.empty() || from == culprit) {
+      needs = cat(", which needs the ", describe(entry), " on ", describe_stage(from));
+    }
+    if (from == culprit || culprit == kNobody) return text + needs;
+  }
+  text += needs;
+  if (culprit != kNobody && culprit != own_rank()) {
+    text += cat("; ", boundary_.stages().describe(culprit), " is stage ", culprit);
+  }
+  return text;
 }
 
 // --- messages ---
@@ -110,6 +177,10 @@ void Executor::send(const Action& action) {
   message.transfer = boundary_.send(message.tensor, action.peer);
   outgoing_.push_back(std::move(message));
   made_ = {};
+  if (!keeps_activations_ && outgoing_.size() > kMostUntaken) {
+    finish_first();
+    poll();
+  }
 }
 
 void Executor::poll() {
@@ -120,13 +191,12 @@ void Executor::poll() {
   });
 }
 
-void Executor::finish() {
+void Executor::finish_first() {
   const Clock::time_point start = Clock::now();
-  for (Outgoing& message : outgoing_) {
-    message.transfer.wait();
-    drop(message.tensor, message.pooled);
-  }
-  outgoing_.clear();
+  Outgoing& message = outgoing_.front();
+  message.transfer.wait();
+  drop(message.tensor, message.pooled);
+  outgoing_.pop_front();
   waited_ += Clock::now() - start;
 }
 

@@ -4,11 +4,12 @@
 
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <string>
 #include <utility>
-#include <vector>
 
+#include "base/error.h"
 #include "training/parallel/buffer_pool.h"
 #include "training/pipeline/boundary.h"
 #include "training/pipeline/plan.h"
@@ -40,6 +41,9 @@ class StageWork {
   virtual void update(const Action& action) {}
 };
 
+// Whether an error was told by other ranks, or is about them; else it is this rank's own.
+bool told_by_others(ErrorCode code);
+
 // Of one rank. Threads: one at a time.
 class Executor {
  public:
@@ -51,8 +55,9 @@ class Executor {
   Executor& operator=(const Executor&) = delete;
 
   // Collective: every rank of the pipeline runs its part of the same plan, which has passed
-  // check(). Throws what `stage` throws, and the communicator's errors with the place added: rank,
-  // stage, micro-batch.
+  // check(). Throws what `stage` throws and the communicator's errors, with the place added: this
+  // rank, its stage and micro-batch, and what it needed from whoever is to blame. An error of this
+  // rank's own, such as bad input, ends the other ranks of the pipeline with its cause.
   void run(const Plan& plan, StageWork& stage);
 
   // Moves messages; to be called now and then while a stage computes.
@@ -89,7 +94,7 @@ class Executor {
   void forward(const Action& action);
   void backward(const Action& action);
   void send(const Action& action);
-  void finish();
+  void finish_first();
 
   std::map<Place, Held>& inputs_of(Kind kind) {
     return kind == Kind::forward ? activations_ : gradients_;
@@ -102,7 +107,10 @@ class Executor {
   Tensor take(const Tensor& shape);
   void count_activations(const Entry& entry);
   int own_rank() { return boundary_.stages().rank(); }
-  std::string place_of(const Action& action);
+  Error placed(const Error& error, const Action& action);
+  std::string place_of(const Action& action, int culprit);
+  int culprit_of(const Error& error);
+  void abort(const std::string& reason);
 
   Boundary boundary_;
   BufferPool pool_;
@@ -112,7 +120,7 @@ class Executor {
   std::map<Place, Held> activations_;  // inputs of forward, by the chunk they are for
   std::map<Place, Held> gradients_;    // of outputs, by the chunk they are for
   Held made_;                          // by the last entry, for another rank
-  std::vector<Outgoing> outgoing_;
+  std::deque<Outgoing> outgoing_;  // in the order of their sending
   std::chrono::nanoseconds waited_{0};
   int activations_kept_ = 0;
   int most_activations_ = 0;

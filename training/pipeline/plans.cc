@@ -25,7 +25,12 @@ Plan Plans::make(int64_t micro_batches, int64_t steps) const {
   Shape shape{.ranks = ranks_,
               .micro_batches = static_cast<int>(std::max<int64_t>(1, micro_batches) * steps),
               .virtual_stages = virtual_stages_};
-  if (!flushed()) shape.accumulated = static_cast<int>(std::max<int64_t>(1, micro_batches));
+  if (!flushed()) {
+    // A step alone is late for nobody, however few its micro-batches are (a run's last ones). The
+    // least that PipeDream-2BW takes is made up of empty ones.
+    const int64_t least = steps == 1 ? ranks_ - 1 : 1;
+    shape.accumulated = static_cast<int>(std::max({int64_t{1}, least, micro_batches}));
+  }
   shape.micro_batches = kind_.round_up(shape);
   return checked(make_schedule(kind_, shape));
 }

@@ -9,6 +9,8 @@
 namespace tutti::tool {
 namespace {
 
+using ::testing::ContainsRegex;
+using ::testing::Each;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
@@ -23,6 +25,23 @@ class Death : public Cli {
   Words endless_training(int ranks) const {
     return {"train", "--data",   write_text(), "--ranks", cat(ranks),    "--steps",
             "2000",  "--hidden", "64",         "--json",  path("losses")};
+  }
+
+  Words endless_pipeline(int stages) const {
+    return {"train", "--data",  write_text(), "--model",         "gpt2", "--layers",
+            "3",     "--width", "32",         "--heads",         "2",    "--context",
+            "16",    "--pp",    cat(stages),  "--micro-batches", "6",    "--micro-batch",
+            "1",     "--steps", "1000000"};
+  }
+
+  // Of what the ranks said themselves: the lines of those that name `pid`.
+  static Words said_of(const Result& result, pid_t pid) {
+    Words lines;
+    for (const std::string& line : split(result.err, '\n')) {
+      const bool own = line.starts_with("tutti: ");
+      if (own && line.find(cat(", pid ", pid, ")")) != line.npos) lines.push_back(line);
+    }
+    return lines;
   }
 
   // Kills `rank` of a job of `ranks` ranks that runs, and sees how the others end.
@@ -75,6 +94,59 @@ TEST_F(Death, OfARankEndsATraining) {
     ASSERT_THAT(job.read_lines(1), SizeIs(1)) << "a tenth is done";
     expect_a_clear_end(job, 3, rank);
     EXPECT_THAT(read(path("losses")), HasSubstr("{\"step\":1,\"loss\":")) << "what was done stays";
+  }
+}
+
+TEST_F(Death, OfAStageEndsAPipeline) {
+  for (const int stage : {0, 1, 3}) {
+    SCOPED_TRACE(stage);
+    Process job = start(endless_pipeline(4));
+    ASSERT_FALSE(job.read_lines(1).empty());
+    const pid_t pid = process_of_rank(stage);
+    ASSERT_GT(pid, 0);
+    ::kill(pid, SIGKILL);
+    const Result result = job.finish(kEndsWithin);
+    EXPECT_EQ(result.code, 128 + SIGKILL);
+    EXPECT_THAT(result.err, EndsWith(cat(", pid ", pid, ") was killed by signal 9 (Killed)\n")));
+    const Words said = said_of(result, pid);
+    EXPECT_THAT(said, SizeIs(3)) << result.err;
+    EXPECT_THAT(said, Each(HasSubstr(") was killed by signal 9 (Killed)")));
+    EXPECT_THAT(said, Each(ContainsRegex(cat(", pid ", pid, "\\)(,| is) stage ", stage))));
+  }
+}
+
+// At its n-th message to another stage; a step of four stages and 6 micro-batches has up to 12.
+TEST_F(Death, OfAStageIsToldByMicroBatch) {
+  for (const int message : {1, 5, 12, 30}) {
+    SCOPED_TRACE(message);
+    const Result result = run(endless_pipeline(4), {{"TUTTI_FAULT", cat("kill:1:", message)}});
+    EXPECT_EQ(result.code, 128 + SIGKILL);
+    size_t told = 0;
+    for (const std::string& line : split(result.err, '\n')) {
+      if (!line.starts_with("tutti: rank 1 (")) continue;
+      EXPECT_THAT(line, HasSubstr(") was killed by signal 9 (Killed)"));
+      told += line.find(" of micro-batch ") != line.npos ? 1 : 0;
+    }
+    EXPECT_GE(told, 1U) << result.err;
+  }
+}
+
+TEST_F(Death, AStoppedStageEndsAPipeline) {
+  for (const int stage : {0, 2}) {
+    SCOPED_TRACE(stage);
+    Process job = start(endless_pipeline(4), {{"TUTTI_TIMEOUT", "2"}});
+    ASSERT_FALSE(job.read_lines(1).empty());
+    const pid_t pid = process_of_rank(stage);
+    ASSERT_GT(pid, 0);
+    ::kill(pid, SIGSTOP);
+    const Result result = job.finish(kEndsWithin);
+    EXPECT_EQ(result.code, 1);
+    const Words said = said_of(result, pid);
+    EXPECT_GE(said.size(), 3U) << result.err;
+    EXPECT_THAT(said, Each(HasSubstr(" gave up after 2 s in ")));
+    EXPECT_THAT(said, Each(ContainsRegex(cat("waiting for rank ", stage, " \\([^,]*, pid ", pid,
+                                             "\\), which does not answer"))));
+    EXPECT_THAT(said, Each(ContainsRegex(cat(", pid ", pid, "\\)(,| is) stage ", stage))));
   }
 }
 

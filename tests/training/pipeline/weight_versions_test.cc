@@ -1,0 +1,132 @@
+// Versions of weights come, are looked at, and go, without a pipeline around them.
+#include "training/pipeline/weight_versions.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <vector>
+
+#include "collectives/communicator.h"
+#include "tests/support/ranks.h"
+
+namespace tutti::training::pipeline {
+namespace {
+
+using tutti::testing::run_ranks;
+
+// A parameter of which each version has another value in all elements.
+struct Weights {
+  explicit Weights(const Job& job)
+      : weight(table.add("w", {5}, {Initial::Kind::constant, 0})),
+        storage(Communicator::init(job), table, {}),
+        versions(storage) {
+    set(0);
+  }
+  // What the optimizer does: it writes the storage's own memory.
+  void set(float value) { std::ranges::fill(storage.owned().front().master, value); }
+  void update(float value) {
+    versions.before_update();
+    set(value);
+  }
+  // What an entry of the plan sees.
+  float compute(int version) {
+    versions.use(version);
+    const float seen = weight->value.values<float>().back();
+    versions.done(version);
+    return seen;
+  }
+
+  ParameterTable table;
+  const Parameter* weight;
+  ParameterStorage storage;
+  WeightVersions versions;
+};
+
+// Entries by the versions they take; when updates come does not matter to begin().
+RankPlan plan_of(const std::vector<int>& computed, int updates) {
+  RankPlan plan;
+  for (const int version : computed) {
+    plan.actions.push_back({.kind = Action::Kind::compute, .version = version});
+  }
+  for (int version = 1; version <= updates; ++version) {
+    plan.actions.push_back({.kind = Action::Kind::update, .version = version});
+  }
+  return plan;
+}
+
+void with_weights(const std::function<void(Weights&)>& body) {
+  run_ranks(1, [&](const Job& job) {
+    Weights weights(job);
+    body(weights);
+  });
+}
+
+TEST(WeightVersions, OldOnesAreKeptUntilTheirLastUse) {
+  with_weights([](Weights& weights) {
+    weights.versions.begin(plan_of({0, 0, 1, 0, 1, 2}, 2));
+    EXPECT_EQ(weights.compute(0), 0);
+    weights.update(1);
+    EXPECT_EQ(weights.compute(0), 0) << "stashed";
+    EXPECT_EQ(weights.compute(1), 1);
+    weights.update(2);
+    EXPECT_EQ(weights.versions.most_versions(), 3);
+    EXPECT_EQ(weights.compute(0), 0) << "for the last time";
+    EXPECT_EQ(weights.compute(1), 1);
+    EXPECT_EQ(weights.compute(2), 2);
+    EXPECT_EQ(weights.versions.most_versions(), 3);
+  });
+}
+
+TEST(WeightVersions, WhatNobodyNeedsIsNotCopied) {
+  with_weights([](Weights& weights) {
+    weights.versions.begin(plan_of({0, 1, 3}, 3));
+    EXPECT_EQ(weights.compute(0), 0);
+    weights.update(1);  // 0 has been used for the last time
+    EXPECT_EQ(weights.compute(1), 1);
+    weights.update(2);
+    weights.update(3);  // 2 is not used at all
+    EXPECT_EQ(weights.compute(3), 3);
+    EXPECT_EQ(weights.versions.most_versions(), 1);
+    EXPECT_EQ(weights.storage.pool().bytes(), 0);
+  });
+}
+
+TEST(WeightVersions, TwoBuffersAreEnoughForTwo) {
+  with_weights([](Weights& weights) {
+    const auto one = static_cast<int64_t>(weights.storage.whole_values_bytes());
+    for (int run = 0; run < 2; ++run) {
+      weights.set(0);
+      weights.versions.begin(plan_of({0, 0, 1, 2, 3}, 4));
+      EXPECT_EQ(weights.compute(0), 0);
+      for (int version = 1; version <= 4; ++version) {
+        weights.update(static_cast<float>(version));
+        EXPECT_EQ(weights.compute(version - 1), static_cast<float>(version - 1)) << "one late";
+      }
+      weights.versions.end();
+    }
+    EXPECT_EQ(weights.versions.most_versions(), 2);
+    EXPECT_EQ(weights.storage.pool().bytes(), one) << "the same buffer again and again";
+  });
+}
+
+TEST(WeightVersions, AtTheEndTheParametersAreTheStoragesOwn) {
+  with_weights([](Weights& weights) {
+    const std::byte* own = weights.weight->value.data;
+    weights.versions.begin(plan_of({0, 0}, 1));
+    weights.compute(0);
+    weights.update(7);
+    weights.versions.use(0);
+    EXPECT_NE(weights.weight->value.data, own);
+    weights.versions.done(0);
+    weights.versions.end();
+    EXPECT_EQ(weights.weight->value.data, own);
+    EXPECT_EQ(weights.weight->value.values<float>().front(), 7);
+
+    weights.versions.begin(plan_of({0}, 0));
+    EXPECT_EQ(weights.compute(0), 7) << "the next run's version 0";
+  });
+}
+
+}  // namespace
+}  // namespace tutti::training::pipeline

@@ -161,8 +161,9 @@ TEST_F(Death, AStoppedStageEndsAPipeline) {
     const Words said = said_of(result, pid);
     EXPECT_GE(said.size(), 3U) << result.err;
     EXPECT_THAT(said, Each(HasSubstr(" gave up after 2 s in ")));
-    EXPECT_THAT(said, Each(ContainsRegex(cat("waiting for rank ", stage, " \\([^,]*, pid ", pid,
-                                             "\\), which does not answer"))));
+    EXPECT_THAT(
+        said, Each(ContainsRegex(cat("(waiting for|is behind) rank ", stage, " \\([^,]*, pid ", pid,
+                                     "\\), which does not answer"))));
     EXPECT_THAT(said, Each(ContainsRegex(cat(", pid ", pid, "\\)(,| is) stage ", stage))));
   }
 }

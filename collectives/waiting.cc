@@ -148,7 +148,8 @@ std::vector<int> CommunicatorImpl::missing(const Operation& operation) {
   return execution_.done() ? transport_->unsent() : execution_.waiting_for();
 }
 
-// Asks whoever is waited for, and whoever these say that they wait for, once each.
+// Asks whoever is waited for, whoever these say that they wait for, and whoever is on the way
+// there, once each.
 void CommunicatorImpl::ask_peers(const Operation& operation, bool again) {
   std::vector<int> peers = missing(operation);
   std::lock_guard lock(stall_mutex_);
@@ -159,6 +160,11 @@ void CommunicatorImpl::ask_peers(const Operation& operation, bool again) {
   waits_for_ = peers;
   for (const auto& [peer, state] : answers_) {
     peers.insert(peers.end(), state.waits_for.begin(), state.waits_for.end());
+  }
+  for (const int peer : std::vector<int>(peers)) {
+    if (peer == rank_) continue;
+    const int on_the_way = member(engine_->control().way_to(members_[peer]));
+    if (on_the_way < size()) peers.push_back(on_the_way);
   }
   for (const int peer : peers) {
     if (peer != rank_ && asked_.insert(peer).second) {
@@ -263,7 +269,11 @@ std::string CommunicatorImpl::explain_missing(const Operation& operation) {
     text += cat("; waiting for ", describe(chain[i]));
     const auto answer = answers_.find(chain[i]);
     if (answer == answers_.end()) {
-      text += ", which does not answer";
+      const int way = engine_->control().way_to(members_[chain[i]]);
+      const bool way_is_open = way == members_[chain[i]] || answers_.contains(member(way));
+      text += way_is_open ? ", which does not answer"
+                          : cat(", which is behind ", engine_->control().describe(way),
+                                ", which does not answer");
       continue;
     }
     const PeerState& peer = answer->second;

@@ -31,7 +31,7 @@ MeasuredPipeline measure(Communicator& stages, const PipelineReport& report,
 std::string text_of(const PipelineReport& report, const MeasuredPipeline& measured);
 nlohmann::ordered_json json_of(const PipelineReport& report, const MeasuredPipeline& measured);
 
-// Collective over ranks whose number all plans' divide. Measures each and prints a line for it; false
+// Collective over ranks whose number is a multiple of each plan's. Prints a line for each; false
 // (on rank 0) if a bubble was not met.
 bool measure_all(Communicator& world, const std::vector<PipelineReport>& reports,
                  const training::pipeline::Costs& costs, const PipelineMeasuring& measuring);

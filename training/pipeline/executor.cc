@@ -127,7 +127,8 @@ std::string Executor::place_of(const Action& action, int culprit) {
       break;
     }
     const int from = plan_->rank_of(entry.micro_batch, entry.chunk);
-    if (from < 0 || from == own_rank()) continue;
+    if (from == own_rank()) break;  // done long ago, and all that it needed
+    if (from < 0) continue;
     if (needs.empty() || from == culprit) {
       needs = cat(", which needs the ", describe(entry), " on ", describe_stage(from));
     }

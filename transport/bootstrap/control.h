@@ -92,6 +92,9 @@ class Control {
   virtual void poison(uint64_t communicator, const Error& error) = 0;
   // on_answer() of this rank's client hears the answer, if one comes. Never blocks.
   virtual void ask(uint64_t communicator, int rank, uint32_t call) = 0;
+  // The rank that questions to another `rank` go through first, or that one itself: while it stands
+  // still nothing is heard of whoever is behind it.
+  virtual int way_to(int rank) const = 0;
   // True once `rank` has said goodbye: it will never call again.
   virtual bool has_left(int rank) const = 0;
   // A broken data connection to `rank` was seen: unless the channel learns why within two seconds,

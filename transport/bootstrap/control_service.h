@@ -44,6 +44,7 @@ class ControlService final : public Control {
   void detach(uint64_t communicator) override;
   void poison(uint64_t communicator, const Error& error) override;
   void ask(uint64_t communicator, int rank, uint32_t call) override;
+  int way_to(int rank) const override { return tree_.next_hop(rank); }
   bool has_left(int rank) const override { return left_.at(rank).load(); }
   void suspect(uint64_t communicator, int rank, std::string text) override;
   void open_connection(uint64_t communicator, int rank, int lane) override;

@@ -25,6 +25,7 @@ class SoloControl final : public Control {
   // Client calls come from the caller's thread here.
   void poison(uint64_t communicator, const Error& error) override;
   void ask(uint64_t communicator, int rank, uint32_t call) override;
+  int way_to(int rank) const override { return rank; }
   bool has_left(int) const override { return false; }
   void suspect(uint64_t, int, std::string) override {}  // there is nobody to lose
   // Throws Error(invalid_argument): there is nobody to connect to.

@@ -178,5 +178,35 @@ TEST_F(Pipeline, SaysWhatIsWrong) {
   expect_refused({"1f1b", "-p", "4", "-m", "4", "--max-ranks", "4"}, "requires --prove");
 }
 
+// A sleep is never too short, so that no step can be below the simulated one.
+TEST_F(Pipeline, MeasuresWithRanksThatSleep) {
+  for (const std::string schedule : {"1f1b", "zb-h2", "chimera", "pipedream-2bw"}) {
+    SCOPED_TRACE(schedule);
+    const json object =
+        numbers({schedule, "-p", "2", "-m", "4", "--measure", "--sleep", "2", "--steps", "2"});
+    const json& measured = object["measured"];
+    EXPECT_GE(measured["makespan"].get<double>(), 0.999 * object["makespan"].get<double>());
+    EXPECT_GT(measured["period"], 0);
+    EXPECT_GE(measured["bubble"], 0);
+    EXPECT_LT(measured["steady_bubble"], 1);
+  }
+}
+
+TEST_F(Pipeline, RefusesToMeasureWhatItCannot) {
+  const Words simple = {"pipeline", "1f1b", "-p", "2", "-m", "4"};
+  const auto refused = [&](Words command, const Words& more) {
+    command.insert(command.end(), more.begin(), more.end());
+    const Result result = run(command);
+    EXPECT_NE(result.code, 0);
+    return result.err;
+  };
+  EXPECT_THAT(refused(simple, {"--sleep", "5"}), HasSubstr("--measure"));
+  EXPECT_THAT(refused(simple, {"--measure", "--message", "1"}), HasSubstr("--message"));
+  EXPECT_THAT(refused({"pipeline"}, {"--measure", "-p", "2"}), HasSubstr("--ranks"));
+  EXPECT_THAT(refused({"run", "-n", "3", "--", tutti()},
+                      {"pipeline", "1f1b", "-p", "2", "-m", "4", "--measure"}),
+              HasSubstr("the pipeline has 2 ranks, but the launcher started 3"));
+}
+
 }  // namespace
 }  // namespace tutti::tool

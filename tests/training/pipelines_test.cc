@@ -105,6 +105,7 @@ TinyRun plain_run(const Group& group) {
     // It overflows at first and grows in between: both are the same everywhere.
     run.replica.loss_scaling = {.initial_scale = 0x1p18, .growth_interval = 2};
   }
+  run.replica.stochastic_rounding = group.dtype == DType::bf16;
   run.replica.clip = 1;
   run.optimizer.optimizer = group.optimizer;
   if (group.optimizer == OptimizerKind::lamb) run.learning_rate = 0.03;

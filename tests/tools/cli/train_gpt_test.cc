@@ -90,6 +90,8 @@ class TrainGpt : public Cli {
                       EndsWith(cat(", pid ", pid, ") was killed by signal 9 (Killed)\n"))));
   }
 
+  int copies_ = 0;
+
  private:
   const std::string text_ = write_text();
 };
@@ -131,6 +133,51 @@ TEST_F(TrainGpt, TheLayoutChangesNotABit) {
   }
 }
 
+TEST_F(TrainGpt, ThePipelineChangesNotABit) {
+  const Words words = {"--steps", "4", "--layers", "6", "--batch", "6"};
+  const std::vector<double> plain = losses(trained(words));
+  ASSERT_THAT(plain, SizeIs(4));
+  for (const Words& pipeline :
+       {Words{"--pp", "2", "--ranks", "4"},
+        Words{"--pp", "2", "--dp", "2", "--ranks", "4", "--zero", "1", "--schedule", "zb-h1"},
+        Words{"--pp", "4", "--dp", "2", "--ranks", "8", "--cut", "0,1,2,7"},
+        Words{"--pp", "2", "--dp", "2", "--ranks", "4", "--schedule", "interleaved", "--virtual",
+              "3", "--recompute", "full"}}) {
+    EXPECT_EQ(losses(trained(words + pipeline)), plain) << ::testing::PrintToString(pipeline);
+  }
+}
+
+TEST_F(TrainGpt, ACheckpointGoesOnInAnyPipeline) {
+  const Words words = {"--layers",  "6",  "--batch", "6", "--warmup",      "2",
+                       "--zero",    "1",  "--steps", "6", "--lr-schedule", "constant",
+                       "--dropout", "0.1"};
+  const std::vector<json> whole = trained(words);
+  const Words pipeline = {"--dp", "2", "--pp", "2", "--ranks", "4"};
+  Words half = words;
+  *(std::ranges::find(half, "--steps") + 1) = "3";
+  trained(half + pipeline + Words{"--checkpoint", path("half")});
+  for (const Words& layout :
+       {Words{"--dp", "2", "--ranks", "2"}, Words{"--dp", "1", "--pp", "4", "--ranks", "4"},
+        Words{"--dp", "4", "--ranks", "4"},
+        Words{"--dp", "2", "--pp", "4", "--ranks", "8", "--schedule", "zb-h2"}}) {
+    SCOPED_TRACE(::testing::PrintToString(layout));
+    const std::string copy = path(cat("copy-", copies_++));
+    std::filesystem::copy(path("half"), copy, std::filesystem::copy_options::recursive);
+    const std::vector<json> found =
+        trained(words + layout + Words{"--checkpoint", copy, "--resume"});
+    EXPECT_EQ(found.back()["resumed_at"], 3);
+    const std::vector<double> all = losses(whole);
+    const std::vector<double> next = losses(found);
+    ASSERT_THAT(next, SizeIs(3));
+    const bool same = layout[1] == "2";
+    for (size_t i = 0; i < 3; ++i) {
+      EXPECT_NEAR(next[i], all[3 + i], same ? 0 : 1e-6 * all[3 + i]) << "step " << 4 + i;
+    }
+    const double validation = whole.back()["validation_loss"];
+    EXPECT_NEAR(found.back()["validation_loss"], validation, same ? 0 : 1e-6 * validation);
+  }
+}
+
 TEST_F(TrainGpt, EveryPrecisionLearns) {
   for (const std::string precision : {"bf16", "fp16"}) {
     const auto found = trained({"--steps", "25", "--zero", "2", "--precision", precision});
@@ -162,6 +209,12 @@ TEST_F(TrainGpt, ADivergedRunNamesStepRankAndLayer) {
 
 TEST_F(TrainGpt, WrongOptionsAreRefused) {
   expect_refused({"--zero", "4"}, {"--zero", "4"});
+  expect_refused({"--pp", "2", "--cut", "0,9"}, {"4 units", "2 chunks", "0,9"});
+  expect_refused({"--pp", "2", "--cut", "0,x"}, {"--cut", "0,x"});
+  expect_refused({"--pp", "5", "--ranks", "5"}, {"4", "5"});
+  expect_refused({"--pp", "2", "--dp", "2", "--ranks", "3"}, {"3", "data 2 x pipeline 2"});
+  expect_refused({"--pp", "2", "--schedule", "chimera", "--zero", "3"},
+                 {"chimera", "ZeRO stage 3"});
   expect_refused({"--heads", "5"}, {"32", "5"});
   expect_refused({"--precision", "int8"}, {"--precision", "int8"});
   expect_refused({"--loss-scale", "much", "--precision", "fp16"}, {"--loss-scale", "much"});

@@ -1,0 +1,136 @@
+// What goes wrong in a pipeline is said by every rank, with its place.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "tests/training/support/tiny_run.h"
+
+namespace tutti::training {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using testing::TinyRank;
+using testing::TinyRun;
+using tutti::testing::run_ranks;
+using tutti::testing::run_ranks_catching;
+
+// Units: embed, h.0 to h.5, head.
+TinyRun run_of(const std::string& schedule, int stages, int zero) {
+  TinyRun run;
+  run.model = {.layers = 6, .heads = 2, .width = 16, .context = 8, .vocabulary = 128};
+  run.mesh.pipeline = stages;
+  run.replica.pipeline = {.schedule = schedule};
+  run.replica.storage.stage = zero;
+  return run;
+}
+
+// --- what is not finite ---
+
+// Sets a parameter's first element, where this rank has it.
+void poison(Replica& replica, const std::string& parameter) {
+  for (const OwnedPiece& piece : replica.owned()) {
+    if (piece.spec->name != parameter || piece.piece.first > 0) continue;
+    replica.values_of(piece, 0)[0] = std::nanf("");
+  }
+}
+
+TEST(PipelineNan, InAMiddleStageIsNamedByAllRanks) {
+  constexpr int kData = 2, kStages = 4;
+  for (const std::string schedule : {"gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2"}) {
+    for (const int zero : {0, 1}) {
+      SCOPED_TRACE(cat(schedule, ", ZeRO ", zero));
+      TinyRun run = run_of(schedule, kStages, zero);
+      run.replica.pipeline.cut = {0, 3, 5, 7};
+      const auto errors = run_ranks_catching(kData * kStages, [&](const Job& job) {
+        TinyRank rank(job, run);
+        rank.step();
+        rank.replica.finish_values();
+        // Without shards a rank can have other values than the rest of its stage.
+        if (zero > 0 || rank.mesh.place(Axis::data) == 1) {
+          poison(rank.replica, "h.3.attn.c_attn.weight");
+        }
+        rank.replica.publish();
+        rank.step();
+      });
+      // h.3 is unit 4: in the stage [3, 5), which is ranks 2 and 3.
+      const int expected = zero > 0 ? 2 : 3;
+      for (const auto& error : errors) {
+        ASSERT_TRUE(error);
+        EXPECT_EQ(error->code(), ErrorCode::invalid_argument);
+        EXPECT_THAT(error->what(), AllOf(HasSubstr("step 2: the output of h.3 on "),
+                                         HasSubstr(cat("rank ", expected, " (")),
+                                         HasSubstr("is not finite"), HasSubstr("learning rate")));
+      }
+    }
+  }
+}
+
+TEST(PipelineOverflow, SkipsTheStepOnAllStages) {
+  TinyRun run = run_of("1f1b", 3, 1);
+  run.replica.storage.dtype = DType::f16;
+  run.replica.loss_scaling = LossScalerOptions{.initial_scale = 0x1p30};
+  std::vector<StepResult> results(6);
+  run_ranks(6, [&](const Job& job) {
+    TinyRank rank(job, run);
+    results[static_cast<size_t>(job.rank)] = rank.step();
+    EXPECT_EQ(rank.replica.scaler()->scale(), 0x1p29);
+  });
+  for (const StepResult& result : results) {
+    EXPECT_TRUE(result.skipped);
+    EXPECT_THAT(result.overflow, AllOf(HasSubstr("the gradient of "), HasSubstr(" on rank ")));
+    EXPECT_EQ(result.overflow, results[0].overflow);
+    EXPECT_EQ(result.loss, results[0].loss);
+  }
+}
+
+// --- what does not fit ---
+
+// Found by each rank for itself: the first one to give up may keep others from getting there.
+void expect_refused(const TinyRun& run, int ranks, const std::string& said) {
+  SCOPED_TRACE(said);
+  int found = 0;
+  for (const auto& error :
+       run_ranks_catching(ranks, [&](const Job& job) { TinyRank rank(job, run); })) {
+    ASSERT_TRUE(error);
+    if (error->code() == ErrorCode::aborted || error->code() == ErrorCode::rank_died) continue;
+    EXPECT_EQ(error->code(), ErrorCode::invalid_argument);
+    EXPECT_THAT(error->what(), HasSubstr(said));
+    ++found;
+  }
+  EXPECT_GT(found, 0);
+}
+
+TEST(PipelineShapes, ThatMakeNoSenseAreRefused) {
+  TinyRun run = run_of("1f1b", 2, 0);
+  run.replica.pipeline.cut = {0, 8};
+  expect_refused(run, 2, "a model of 8 units cannot be cut into 2 chunks that begin at units 0,8");
+  run.replica.pipeline.cut = {1, 4};
+  expect_refused(run, 2, "cannot be cut into 2 chunks");
+  run.replica.pipeline.cut = {0, 2, 4};
+  expect_refused(run, 4, "cannot be cut into 2 chunks");
+
+  expect_refused(run_of("1f1b", 9, 0), 9, "9");
+  TinyRun many = run_of("interleaved", 3, 0);
+  many.replica.pipeline.virtual_stages = 3;
+  expect_refused(many, 3, "9");
+  many.replica.pipeline.schedule = "1f1b";
+  expect_refused(many, 3, "1f1b");
+
+  expect_refused(run_of("1f1b", 2, 0), 3, "3 ranks do not make a mesh");
+  TinyRun both = run_of("1f1b", 2, 0);
+  both.mesh.data = 2;
+  expect_refused(both, 6, "6 ranks do not make a mesh of tensor 1 x data 2 x pipeline 2");
+
+  expect_refused(run_of("chimera", 3, 0), 3, "even");
+  expect_refused(run_of("chimera", 2, 3), 4, "the schedule chimera does not go with ZeRO stage 3");
+  expect_refused(run_of("2f2b", 2, 0), 2, "2f2b");
+}
+
+}  // namespace
+}  // namespace tutti::training

@@ -45,13 +45,17 @@ StorageOptions storage_options(const ReplicaOptions& options,
   StorageOptions storage = options.storage;
   storage.parameters = placement.parameters;
   storage.copies = placement.copies;
+  if (placement.holders.size() > 1) storage.whole_gradients = true;
   return storage;
 }
 
+// Where several stages hold the same units (Chimera), they come to the end of a bucket at different
+// places of their tables: nobody may stand still for its sum, or for memory, before the last one.
 DataParallelOptions parallel_options(const ReplicaOptions& options,
                                      const pipeline::Placement& placement) {
   DataParallelOptions parallel = options.data_parallel;
   for (const auto& joined : placement.joined) parallel.joined.push_back(joined.parameter);
+  if (placement.holders.size() > 1) parallel.overlap = true;
   return parallel;
 }
 
@@ -77,6 +81,7 @@ Replica::Replica(Mesh mesh, Model& model, std::unique_ptr<Optimizer> optimizer,
       model_stage_(model, runner_, placement_, options.storage.dtype),
       versions_(storage_) {
   check_schedule(options, placement_);
+  if (hook) check_compression(placement_);
   if (pipelined()) polling_.emplace(inner_hooks(), executor_);
   const auto owned = static_cast<size_t>(storage_.layout().owned_size());
   for (size_t i = 0; i < state_names_.size(); ++i) {
@@ -121,12 +126,12 @@ void Replica::join_tied_gradients() {
   }
 }
 
-std::array<double, 2> Replica::sums_of(size_t first, size_t count) const {
-  std::array<double, 2> sums{};
-  if (!placement_.has_loss()) return sums;
+std::array<double, 3> Replica::sums_of(size_t first, size_t count) const {
+  std::array<double, 3> sums{};
   for (size_t i = first; i < first + count; ++i) {
     sums[0] += model_stage_.losses()[i];
     sums[1] += static_cast<double>(model_stage_.correct()[i]);
+    sums[2] += static_cast<double>(model_stage_.targets()[i]);
   }
   return sums;
 }
@@ -152,8 +157,9 @@ double Replica::share(std::span<double> sums, double troubled) {
 void Replica::run_pipeline(const pipeline::Plan& plan) {
   try {
     executor_.run(plan, model_stage_);
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::rank_died) {
+  } catch (const std::exception& error) {
+    const auto* known = dynamic_cast<const Error*>(&error);
+    if (known == nullptr || known->code() != ErrorCode::rank_died) {
       for (Communicator* reached : {&mesh_.along(Axis::pipeline), &group_, &world()}) {
         reached->abort(error.what());
       }
@@ -184,8 +190,8 @@ std::string Replica::places_missing_in(const std::string& text, int64_t step) {
   for (int rank = 0; rank < world().size(); ++rank) {
     const std::string name = world().describe(rank);
     if (rank == own || !has(name) || has(name + ", stage ") || has(name + " is stage ")) continue;
-    const int its = rank / (world().size() / mesh_.size(Axis::pipeline));  // the slowest axis
-    places += cat(places.empty() ? "" : "; ", name, " is stage ", its);
+    places += cat(places.empty() ? "" : "; ", name, " is stage ",
+                  mesh_.place_of(rank, Axis::pipeline));
   }
   return places;
 }
@@ -200,7 +206,7 @@ StepResult Replica::take_step(const StepBatches& batches, int64_t step, double l
   } else if (data_parallel_.broken_gradient()) {
     trouble = {Trouble::gradient, data_parallel_.broken_gradient()->parameter};
   }
-  std::array<double, 2> sums = sums_of(0, batches.own.size());
+  std::array<double, 3> sums = sums_of(0, batches.own.size());
   const double troubled = share(sums, trouble.kind == Trouble::none ? 0 : 1);
   result.loss = sums[0] / static_cast<double>(batches.targets);
   result.correct = sums[1] / static_cast<double>(batches.targets);
@@ -294,9 +300,7 @@ Evaluation Replica::evaluate(std::span<const MicroBatch> own, int64_t passes) {
   for (const MicroBatch& batch : own) batches.push_back({.batch = &batch});
   model_stage_.begin(std::move(batches), false, hooks());
   run_pipeline(plans_.evaluation(passes));
-  const auto [loss, correct] = sums_of(0, own.size());
-  std::array<double, 3> sums = {loss, correct, 0};
-  for (const MicroBatch& batch : own) sums[2] += static_cast<double>(batch.targets.size());
+  std::array<double, 3> sums = sums_of(0, own.size());
   share(sums, 0);
   return {sums[0] / sums[2], sums[1] / sums[2], static_cast<int64_t>(sums[2])};
 }

@@ -99,6 +99,8 @@ struct MemoryReport {
 // Throws Error(invalid_argument) where the pipeline's schedule does not go with the other options,
 // or with a model that is placed like this. Every rank finds the same.
 void check_schedule(const ReplicaOptions& options, const pipeline::Placement& placement);
+// The same for a communication hook.
+void check_compression(const pipeline::Placement& placement);
 
 // Makes the hook for a layout, once the replica has one.
 using HookFactory = std::function<std::unique_ptr<CommunicationHook>(const Layout&)>;
@@ -177,8 +179,9 @@ class Replica {
   std::vector<StepResult> run_unflushed(std::span<const StepBatches> steps, int64_t first,
                                         std::span<const double> learning_rates);
   ExactSum unflushed_update(int64_t step, double learning_rate);
-  // Losses, and how many were right, of micro-batches [first, first + count), in ascending order.
-  std::array<double, 2> sums_of(size_t first, size_t count) const;
+  // Losses, how many were right, and targets, of those of micro-batches [first, first + count) whose
+  // loss was computed here, in ascending order.
+  std::array<double, 3> sums_of(size_t first, size_t count) const;
   double share(std::span<double> sums, double troubled);
   StepOptions step_options(int64_t step, double learning_rate, double gradient_factor) const;
   std::string describe(const std::vector<Trouble>& troubles) const;

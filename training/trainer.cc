@@ -83,7 +83,7 @@ uint64_t fingerprint(const Model& model, const std::vector<const DataSet*>& data
   print.add(options.trace.empty(), replica.runner.checkpoint_units, storage.whole_gradients);
   print.add(replica.pipeline.schedule, replica.pipeline.virtual_stages);
   for (const int first : replica.pipeline.cut) print.add(first);
-  print.add(options.flush_every, options.measure_cut);
+  print.add(replica.pipeline.cut.size(), options.flush_every, options.measure_cut);
   return print.value();
 }
 
@@ -294,9 +294,12 @@ TrainResult Run::train(const std::function<void(const StepReport&)>& on_step) {
 uint64_t next_flush(const TrainOptions& options, uint64_t step, uint64_t steps) {
   const std::string& schedule = options.replica.pipeline.schedule;
   if (pipeline::schedule_named(schedule).updates == pipeline::Updates::flushed) return step;
+  // What is learned of steps is learned at a flush, and their data are in memory until then.
+  constexpr uint64_t kMostSteps = 1024;
+  const uint64_t flush_every =
+      options.flush_every == 0 ? kMostSteps : std::min(options.flush_every, kMostSteps);
   uint64_t last = steps;
-  for (const uint64_t every :
-       {options.flush_every, options.validate_every, options.checkpoint_every}) {
+  for (const uint64_t every : {flush_every, options.validate_every, options.checkpoint_every}) {
     // Steps are counted from 1, so a multiple is the last step of its run.
     if (every != 0) last = std::min(last, (step + every - 1) / every * every);
   }
@@ -329,8 +332,9 @@ TrainResult train(const Mesh& mesh, Model& model, const std::vector<const DataSe
   check_same_everywhere(world, fingerprint(model, data, options));
   TrainOptions settled = options;
   if (options.measure_cut) {
-    const PipelineOptions& pipeline = options.replica.pipeline;
-    const int chunks = mesh.size(Axis::pipeline) * pipeline.virtual_stages;
+    const auto& [schedule, virtual_stages, cut] = options.replica.pipeline;
+    const int chunks =
+        pipeline::Plans(schedule, mesh.size(Axis::pipeline), virtual_stages).chunks();
     settled.replica.pipeline.cut = measured_cut(world, model, data, options, chunks);
   }
   return Run(mesh, model, data, settled).train(on_step);

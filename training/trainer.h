@@ -41,7 +41,7 @@ struct TrainOptions {
   int compression_rank = 4;  // of PowerSGD
 
   // Steps between flushes, with a schedule that is not flushed at each step; before validation and
-  // checkpoints it is as well.
+  // checkpoints it is as well, and after 1024 steps. 0: then only.
   uint64_t flush_every = 16;
 
   uint64_t validate_every = 0;  // steps; 0: at the end only

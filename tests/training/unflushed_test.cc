@@ -113,8 +113,12 @@ std::unique_ptr<Optimizer> optimizer_of(const Case& c) {
   return make_optimizer({.optimizer = c.conditions.optimizer});
 }
 
-double rate_of(const Case& c) {
-  return c.conditions.optimizer == kAdamW ? 3e-3 : c.conditions.optimizer == kSgd ? 0.1 : 0.03;
+// Every step has another.
+double rate_of(const Case& c, uint64_t step) {
+  const double peak = c.conditions.optimizer == kAdamW ? 3e-3
+                      : c.conditions.optimizer == kSgd ? 0.1
+                                                       : 0.03;
+  return peak * (1 - 0.1 * static_cast<double>(step));
 }
 
 ReplicaOptions replica_of(const Case& c) {
@@ -180,9 +184,10 @@ Trained train_late(const Case& c, Lateness lateness) {
       LateBatches& update = updates.emplace_back();
       for (const Batches& row : rows) update.rows.push_back(row.own[step]);
       update.targets = rows.front().targets(step);
+      update.learning_rate = rate_of(c, step);
     }
-    for (const auto& result : training.run(updates, c.pipeline.accumulated,
-                                           static_cast<int64_t>(first) + 1, rate_of(c))) {
+    for (const auto& result :
+         training.run(updates, c.pipeline.accumulated, static_cast<int64_t>(first) + 1)) {
       trained.losses.push_back(result.loss);
       trained.norms.push_back(result.gradient_norm);
     }
@@ -223,12 +228,13 @@ Pipelined train_pipelined(const Case& c) {
     const Batches batches(c, mesh.place(Axis::data));
     for (uint64_t first = 0; first < kSteps; first += c.flush_every) {
       std::vector<StepBatches> steps;
+      std::vector<double> rates;
       for (uint64_t step = first; step < std::min(kSteps, first + c.flush_every); ++step) {
         steps.push_back({.own = batches.own[step],
                          .passes = static_cast<int64_t>(batches.feeds[step].passes),
                          .targets = batches.targets(step)});
+        rates.push_back(rate_of(c, step));
       }
-      const std::vector<double> rates(steps.size(), rate_of(c));
       for (const auto& step : replica.run(steps, static_cast<int64_t>(first) + 1, rates)) {
         if (job.rank != 0) continue;
         trained.losses.push_back(step.loss);

@@ -252,6 +252,7 @@ void add_pipeline(CLI::App& app, Action& chosen) {
   command
       ->add_option("-v,--virtual", options->shape.virtual_stages,
                    "chunks a rank, of interleaved (default: 2)")
+      ->check(CLI::Range(1, 1 << 20).description(""))
       ->type_name("V");
   command
       ->add_option("--accumulate", options->shape.accumulated,

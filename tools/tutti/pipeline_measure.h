@@ -9,7 +9,7 @@
 namespace tutti::tool {
 
 struct PipelineMeasuring {
-  double sleep_ms = 10;  // a unit of the costs
+  double sleep_ms = 20;  // a unit of the costs
   int steps = 4;         // of each kind
 };
 

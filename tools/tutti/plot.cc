@@ -69,9 +69,8 @@ int plot(const Options& options) {
   std::printf("%-24s %8s %10s %12s\n", "run", "steps", "training", "validation");
   for (const LossCurves& run : runs) {
     const uint64_t steps = run.training.empty() ? 0 : run.training.back().first;
-    std::printf("%-24s %8llu %10s %12s\n", run.name.c_str(),
-                static_cast<unsigned long long>(steps), number(run.training).c_str(),
-                number(run.validation).c_str());
+    std::printf("%-24s %8llu %10s %12s\n", run.name.c_str(), static_cast<unsigned long long>(steps),
+                number(run.training).c_str(), number(run.validation).c_str());
   }
   if (picture.wanted()) plot_losses(picture, options.title, runs);
   return 0;

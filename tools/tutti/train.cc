@@ -182,7 +182,8 @@ void add_train(CLI::App& app, Action& chosen) {
       "    --ranks 2 --zero 2 --precision bf16 --checkpoint DIR\n"
       "  tutti train --data TEXT --model gpt2 --dp 2 --pp 2 --schedule zb-h1 --micro-batches 8\n"
       "The losses do not depend on --ranks, but for rounding; with TUTTI_DETERMINISTIC=1 not on\n"
-      "--zero, --pp, --schedule, --bucket-mb or --recompute either, not by a bit.");
+      "--zero, --bucket-mb or --recompute either, nor on --pp with any synchronous schedule but\n"
+      "Chimera, not by a bit.");
   command->callback([options, &chosen] { chosen = [options] { return train(*options); }; });
 }
 

@@ -96,15 +96,15 @@ void add_layout(CLI::App& command, TrainCommand& options) {
       ->capture_default_str()
       ->group(kGroup);
   command
-      .add_option("--virtual", replica.pipeline.virtual_stages,
-                  "chunks of the model on each rank (interleaved)")
+      .add_option("--virtual", options.virtual_stages,
+                  "chunks of the model on each rank (default: interleaved 2)")
       ->check(CLI::Range(1, 1024).description(""))
-      ->capture_default_str()
       ->group(kGroup);
   command
       .add_option("--flush-every", options.training.flush_every,
-                  "pipedream and pipedream-2bw: steps after which the pipeline runs empty; 0: at "
-                  "checkpoints and validation only")
+                  "pipedream and pipedream-2bw: steps after which the pipeline runs empty, and tells "
+                  "its losses; 0: at checkpoints and validation, and after 1024 steps")
+      ->check(CLI::Range(0, 1024).description(""))
       ->capture_default_str()
       ->group(kGroup);
   command
@@ -160,6 +160,7 @@ void add_output(CLI::App& command, TrainCommand& options) {
       ->type_name("FILE")
       ->group(kGroup);
   command.add_option("--validate-every", training.validate_every, "steps (default: at the end)")
+      ->check(CLI::NonNegativeNumber.description(""))
       ->group(kGroup);
   command
       .add_option("--validation-samples", options.validation_samples,

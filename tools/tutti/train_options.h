@@ -57,6 +57,7 @@ struct TrainCommand {
   std::optional<double> weight_decay;
   std::optional<double> clip;
   std::string rate_schedule = "cosine";
+  std::optional<int> virtual_stages;
   std::string cut = "estimated";
   std::string rate_scaling = "none";
   std::optional<int64_t> base_batch;

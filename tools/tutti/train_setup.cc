@@ -152,7 +152,7 @@ void settle_cut(TrainCommand& options) {
   cut.clear();
   options.training.measure_cut = options.cut == "measured";
   if (options.training.measure_cut || options.cut == "estimated") return;
-  std::istringstream units(options.cut);
+  std::istringstream units(options.cut + ',');
   for (std::string unit; std::getline(units, unit, ',');) {
     int first = 0;
     const auto [end, problem] = std::from_chars(unit.data(), unit.data() + unit.size(), first);
@@ -173,18 +173,33 @@ void check_is_pipeline_schedule(const std::string& schedule) {
                .remedy = cat("give --lr-schedule ", schedule)});
 }
 
-// What is wrong with the pipeline is said before there are ranks.
-void settle_pipeline(const TrainCommand& options, int data_ranks) {
-  const training::ReplicaOptions& replica = options.training.replica;
-  const training::PipelineOptions& pipeline = replica.pipeline;
-  training::pipeline::Plans plans(pipeline.schedule, options.mesh.pipeline,
-                                  pipeline.virtual_stages);
+// Says what is wrong with the pipeline before there are ranks.
+void settle_pipeline(TrainCommand& options, int data_ranks) {
+  training::ReplicaOptions& replica = options.training.replica;
+  training::PipelineOptions& pipeline = replica.pipeline;
+  const training::pipeline::ScheduleKind& kind =
+      training::pipeline::schedule_named(pipeline.schedule);
+  const int stages = options.mesh.pipeline;
   const std::unique_ptr<training::Model> model = make_model(options);
+  pipeline.schedule = kind.name;
+  // Two chunks a rank, where the model has as many units.
+  const bool has_two = kind.has_virtual_stages && std::ssize(model->units()) >= 2 * stages;
+  pipeline.virtual_stages = options.virtual_stages.value_or(has_two ? 2 : 1);
+  training::pipeline::Plans plans(pipeline.schedule, stages, pipeline.virtual_stages);
   const std::vector<int> cut =
       pipeline.cut.empty() ? training::pipeline::balanced_cut(
                                  training::pipeline::estimated_costs(*model), plans.chunks())
                            : pipeline.cut;
-  check_schedule(replica, make_placement(plans.layout(), *model, cut, 0));
+  const auto placement = make_placement(plans.layout(), *model, cut, 0);
+  check_schedule(replica, placement);
+  if (options.training.compression != Compression::none) {
+    training::check_compression(placement);
+  }
+  if (options.training.measure_cut && options.model.sync_batch_norm) {
+    throw Error(ErrorCode::invalid_argument, "--cut measured and --sync-bn do not go together",
+                {.cause = "one rank times the model alone, whose batch statistics are everybody's",
+                 .remedy = "leave one of them out, or give the cut in units"});
+  }
   const uint64_t samples = options.training.micro_batch * static_cast<uint64_t>(data_ranks);
   // Without a flush in between: a step alone is not late, and is made with any micro-batches.
   plans.training(static_cast<int64_t>((options.training.batch + samples - 1) / samples),

@@ -50,7 +50,8 @@ struct DataParallelOptions {
   // A parameter that no unit's backward reached is an error that names it; or, if allowed, its
   // gradient is zero.
   bool allow_unused = false;
-  // Parameters that another pipeline stage uses too: complete only when join() was called.
+  // Parameters that another pipeline stage uses too: complete only when join() was called. Sums of
+  // their buckets are deterministic in any mode, so that both stages' copies stay the same.
   std::vector<int> joined;
 };
 

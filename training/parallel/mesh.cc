@@ -50,10 +50,8 @@ std::array<int, kAxes> mesh_sizes(const MeshShape& shape, int ranks) {
 
 Mesh::Mesh(Communicator world, const MeshShape& shape)
     : world_(std::move(world)), sizes_(mesh_sizes(shape, world_.size())) {
-  int rest = world_.rank();
   for (size_t axis = 0; axis < sizes_.size(); ++axis) {
-    places_[axis] = rest % sizes_[axis];
-    rest /= sizes_[axis];
+    places_[axis] = place_of(world_.rank(), static_cast<Axis>(axis));
   }
   int stride = 1;
   for (size_t axis = 0; axis < sizes_.size(); ++axis) {
@@ -65,10 +63,9 @@ Mesh::Mesh(Communicator world, const MeshShape& shape)
   }
 }
 
-int Mesh::rank_at(Axis axis, int place) const {
-  int stride = 1;
-  for (size_t before = 0; before < index(axis); ++before) stride *= sizes_[before];
-  return world_.rank() + (place - places_[index(axis)]) * stride;
+int Mesh::place_of(int rank, Axis axis) const {
+  for (size_t faster = 0; faster < index(axis); ++faster) rank /= sizes_[faster];
+  return rank % sizes_[index(axis)];
 }
 
 }  // namespace tutti::training

@@ -37,10 +37,9 @@ class Mesh {
   // The ranks that differ from this one in their place along `axis` only, in its order.
   Communicator& along(Axis axis) { return along_[index(axis)]; }
   int size(Axis axis) const { return sizes_[index(axis)]; }
-  // This rank's place.
+  // This rank's place, and that of any rank of the world.
   int place(Axis axis) const { return places_[index(axis)]; }
-  // The world rank at another place along one axis, this rank's along the others.
-  int rank_at(Axis axis, int place) const;
+  int place_of(int rank, Axis axis) const;
 
  private:
   static size_t index(Axis axis) { return static_cast<size_t>(axis); }

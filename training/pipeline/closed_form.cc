@@ -34,7 +34,8 @@ std::optional<ClosedForm> closed_form(const ScheduleKind& kind, const Shape& sha
   const double m = shape.micro_batches;
   const double v = shape.virtual_stages;
   const bool even = uniform(costs.forward) && uniform(costs.backward_input) &&
-                    uniform(costs.backward_weight) && free_of_messages(costs);
+                    uniform(costs.backward_weight) && free_of_messages(costs) &&
+                    costs.forward[0] + costs.backward_input[0] + costs.backward_weight[0] > 0;
   const double f = even ? costs.forward[0] : 0;
   const double i = even ? costs.backward_input[0] : 0;
   const double w = even ? costs.backward_weight[0] : 0;

@@ -13,6 +13,7 @@ void ModelStage::begin(std::vector<StageBatch> batches, bool training, UnitHooks
   on_update_ = nullptr;
   losses_.assign(batches_.size(), 0);
   correct_.assign(batches_.size(), 0);
+  targets_.assign(batches_.size(), 0);
   broken_unit_.reset();
 }
 
@@ -52,8 +53,11 @@ Tensor ModelStage::forward(const Action& action, ConstTensor input) {
                      : runner_.forward_only(part, *batch, input, *hooks_);
   });
   const PassResult found = runner_.result(action.slot);
-  losses_[index] = found.loss_sum;
-  correct_[index] = found.correct;
+  if (action.entry.chunk + 1 == std::ssize(placement_.chunks)) {
+    losses_[index] = found.loss_sum;
+    correct_[index] = found.correct;
+    targets_[index] = std::ssize(batch->targets);
+  }
   if (found.broken_unit && found.broken_unit < broken_unit_.value_or(part.units.end)) {
     broken_unit_ = found.broken_unit;
   }

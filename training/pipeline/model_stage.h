@@ -37,6 +37,8 @@ class ModelStage : public StageWork {
   // 0 for those that there are not.
   const std::vector<double>& losses() const { return losses_; }
   const std::vector<int64_t>& correct() const { return correct_; }
+  // How many targets they are; 0 where the loss was computed on another rank.
+  const std::vector<int64_t>& targets() const { return targets_; }
   // The first unit here with a NaN or an infinity in its output.
   const std::optional<int>& broken_unit() const { return broken_unit_; }
 
@@ -68,6 +70,7 @@ class ModelStage : public StageWork {
   UnitHooks* hooks_ = nullptr;
   std::vector<double> losses_;
   std::vector<int64_t> correct_;
+  std::vector<int64_t> targets_;
   std::optional<int> broken_unit_;
 };
 

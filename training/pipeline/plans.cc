@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/error.h"
+#include "base/text.h"
 #include "training/pipeline/check.h"
 
 namespace tutti::training::pipeline {
@@ -22,6 +24,14 @@ Plans::Plans(const std::string& schedule, int ranks, int virtual_stages)
       layout_(make(ranks, 1)) {}
 
 Plan Plans::make(int64_t micro_batches, int64_t steps) const {
+  // A table's entries are all in memory; a step of so many micro-batches is a mistake.
+  constexpr int64_t kMostForwards = 10'000'000;
+  if (micro_batches > kMostForwards / steps / ranks_ / virtual_stages_) {
+    throw Error(ErrorCode::invalid_argument,
+                cat(steps, steps == 1 ? " step" : " steps", " of ", micro_batches,
+                    " micro-batches each are too many for one pipeline schedule"),
+                {.remedy = "take larger micro-batches, smaller steps or more data-parallel ranks"});
+  }
   Shape shape{.ranks = ranks_,
               .micro_batches = static_cast<int>(std::max<int64_t>(1, micro_batches) * steps),
               .virtual_stages = virtual_stages_};

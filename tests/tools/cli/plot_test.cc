@@ -46,9 +46,8 @@ TEST_F(Plot, DrawsThemInOnePicture) {
   const Result result = run({"plot", slow(), broken(), "--out", picture, "--title", "two's runs"});
   if (result.err.find("not installed") != std::string::npos) GTEST_SKIP() << result.err;
   EXPECT_EQ(result.code, 0) << result.err;
-  EXPECT_THAT(read(picture),
-              AllOf(HasSubstr("<svg"), HasSubstr(">slow<"), HasSubstr(">broken<"),
-                    HasSubstr("two's runs"), Not(HasSubstr(">validation<"))));
+  EXPECT_THAT(read(picture), AllOf(HasSubstr("<svg"), HasSubstr(">slow<"), HasSubstr(">broken<"),
+                                   HasSubstr("two's runs"), Not(HasSubstr(">validation<"))));
 }
 
 TEST_F(Plot, OneRunIsDrawnAsTrainDoesIt) {
@@ -65,7 +64,8 @@ TEST_F(Plot, WhatIsNoRunIsRefused) {
     EXPECT_THAT(result.out, IsEmpty());
     EXPECT_THAT(result.err, AllOf(HasSubstr(file), HasSubstr(said)));
   };
-  refused(write("text", "{\"step\": 1, \"loss\": 2}\nonce upon a time\n"), "line 2 is no JSON object");
+  refused(write("text", "{\"step\": 1, \"loss\": 2}\nonce upon a time\n"),
+          "line 2 is no JSON object");
   refused(write("others", "{\"ranks\": 2}\n"), "no losses are in it");
   refused(write("empty", ""), "no losses are in it");
   refused(write("odd", "{\"step\": \"one\", \"loss\": 2}\n"), "line 1");

@@ -44,11 +44,11 @@ TEST(MeshTest, TheFirstAxisChangesFastest) {
     const int row = rank / 6 * 6 + rank % 2;
     EXPECT_THAT(met(mesh, Axis::data), ElementsAre(row, row + 2, row + 4));
     EXPECT_THAT(met(mesh, Axis::pipeline), ElementsAre(rank % 6, rank % 6 + 6));
-    for (int place = 0; place < 3; ++place) {
-      EXPECT_EQ(mesh.rank_at(Axis::data, place), row + 2 * place);
+    for (int other = 0; other < 12; ++other) {
+      EXPECT_EQ(mesh.place_of(other, Axis::tensor), other % 2);
+      EXPECT_EQ(mesh.place_of(other, Axis::data), other / 2 % 3);
+      EXPECT_EQ(mesh.place_of(other, Axis::pipeline), other / 6);
     }
-    EXPECT_EQ(mesh.rank_at(Axis::pipeline, 1), rank % 6 + 6);
-    EXPECT_EQ(mesh.rank_at(Axis::tensor, 0), pair);
   });
 }
 

@@ -119,7 +119,7 @@ void LateTraining::make_next_weights(Stage& stage, Typed& gradients, int64_t upd
 }
 
 std::vector<LateResult> LateTraining::run(std::span<const LateBatches> updates, int64_t accumulated,
-                                          int64_t first, double learning_rate) {
+                                          int64_t first) {
   std::vector<LateResult> results;
   for (int64_t u = 0; u < std::ssize(updates); ++u) {
     const LateBatches& batches = updates[static_cast<size_t>(u)];
@@ -142,7 +142,7 @@ std::vector<LateResult> LateTraining::run(std::span<const LateBatches> updates, 
       add_squares(sum, squares);
     }
     for (Stage& stage : stages_) {
-      make_next_weights(stage, gradients.front(), first + u, learning_rate);
+      make_next_weights(stage, gradients.front(), first + u, batches.learning_rate);
     }
     results.push_back({loss / targets, std::sqrt(squares.value())});
   }

@@ -51,6 +51,7 @@ struct LateOptions {
 struct LateBatches {
   std::vector<std::vector<MicroBatch>> rows;
   int64_t targets = 0;  // of all rows: the loss is their mean
+  double learning_rate = 0;
 };
 
 struct LateResult {
@@ -66,7 +67,7 @@ class LateTraining {
   // Updates between two flushes, numbered from `first`; `accumulated` micro-batches each, of which
   // the last ones may be missing.
   std::vector<LateResult> run(std::span<const LateBatches> updates, int64_t accumulated,
-                              int64_t first, double learning_rate);
+                              int64_t first);
 
   // By parameter: what is updated, and the optimizer's states.
   const std::vector<std::vector<float>>& parameters() const { return masters_; }

@@ -1,0 +1,49 @@
+// What does not go together in a replica.
+
+#include "base/error.h"
+#include "base/text.h"
+#include "training/replica.h"
+
+namespace tutti::training {
+
+void check_schedule(const ReplicaOptions& options, const pipeline::Placement& placement) {
+  const pipeline::ScheduleKind& kind = pipeline::schedule_named(options.pipeline.schedule);
+  const auto refuse = [&](std::string_view what, std::string_view cause, std::string_view remedy) {
+    throw Error(ErrorCode::invalid_argument,
+                cat("the schedule ", kind.name, " does not go with ", what),
+                {.cause = std::string(cause), .remedy = std::string(remedy)});
+  };
+  if (placement.holders.size() > 1 && options.storage.stage == 3) {
+    refuse("ZeRO stage 3",
+           "weights would be gathered among ranks that need them at different times",
+           "take ZeRO stage 0, 1 or 2, or another schedule");
+  }
+  if (kind.updates == pipeline::Updates::flushed) return;
+  if (placement.has_shared_across) {
+    refuse("tied embeddings",
+           "the first and the last stage would wait for each other at each update",
+           "untie them (--untied), or take a synchronous schedule");
+  }
+  if (options.storage.stage == 3) {
+    refuse("ZeRO stage 3", "it keeps no whole weights of which there could be versions",
+           "take ZeRO stage 0, 1 or 2");
+  }
+  if (options.clip) {
+    refuse("clipping", "the norm of all gradients is known after all stages' last backward only",
+           "leave out --clip, or take a synchronous schedule");
+  }
+  if (options.loss_scaling) {
+    refuse("loss scaling", "a stage would have to know of other stages' overflows at each update",
+           "train in f32 or bf16, or give --loss-scale none");
+  }
+}
+
+void check_compression(const pipeline::Placement& placement) {
+  if (!placement.has_shared_across) return;
+  throw Error(ErrorCode::invalid_argument,
+              "gradients of tied embeddings on two stages cannot be compressed",
+              {.cause = "what is lost would differ between the two, and so would the embeddings",
+               .remedy = "untie them (--untied), or leave out --compression"});
+}
+
+}  // namespace tutti::training

@@ -24,9 +24,9 @@ namespace tutti::training {
 namespace {
 
 using ::testing::AllOf;
+using testing::Deterministic;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using testing::Deterministic;
 using tutti::testing::run_ranks;
 using tutti::testing::run_ranks_catching;
 
@@ -204,8 +204,8 @@ TEST(Validation, ChangesNothingWhereItIsFlushedAnyhow) {
 // --- what is refused ---
 
 // Each rank finds it for itself: the first one to give up may keep others from getting there.
-void expect_refused(int ranks, const std::function<void(const Job&)>& body,
-                    const std::string& what, const std::string& remedy) {
+void expect_refused(int ranks, const std::function<void(const Job&)>& body, const std::string& what,
+                    const std::string& remedy) {
   int found = 0;
   for (const std::optional<Error>& error : run_ranks_catching(ranks, body)) {
     ASSERT_TRUE(error) << what;
@@ -219,8 +219,8 @@ void expect_refused(int ranks, const std::function<void(const Job&)>& body,
 
 class Refused : public ::testing::TestWithParam<const char*> {
  protected:
-  void expect(const std::function<void(TrainOptions&, GptConfig&)>& change,
-              const std::string& what, const std::string& remedy) const {
+  void expect(const std::function<void(TrainOptions&, GptConfig&)>& change, const std::string& what,
+              const std::string& remedy) const {
     TrainOptions options = options_of(GetParam(), 4);
     GptConfig config = untied();
     change(options, config);
@@ -237,8 +237,7 @@ TEST_P(Refused, WhatStagesWouldHaveToWaitFor) {
          "--untied");
   expect([](TrainOptions& options, GptConfig&) { options.replica.storage.stage = 3; },
          "ZeRO stage 3", "ZeRO stage 0, 1 or 2");
-  expect([](TrainOptions& options, GptConfig&) { options.replica.clip = 1; }, "clipping",
-         "--clip");
+  expect([](TrainOptions& options, GptConfig&) { options.replica.clip = 1; }, "clipping", "--clip");
   expect(
       [](TrainOptions& options, GptConfig&) {
         options.replica.storage.dtype = DType::f16;
@@ -266,13 +265,13 @@ TEST(TooFewMicroBatches, AreRefusedWithTwoBuffers) {
 // The first update makes weights that are far too large. Who sees them first depends on the delay:
 // the second step, or with two buffers the third.
 TEST(NotFinite, NamesTheStep) {
-  for (const auto& [schedule, step] : {std::pair("pipedream", "step 2: "),
-                                       std::pair("pipedream-2bw", "step 3: ")}) {
+  for (const auto& [schedule, step] :
+       {std::pair("pipedream", "step 2: "), std::pair("pipedream-2bw", "step 3: ")}) {
     TrainOptions options = options_of(schedule, 8);
     options.optimizer = OptimizerKind::sgd;
     options.schedule = {.peak = 1e38, .warmup_steps = 0};
-    for (const auto& error : run_ranks_catching(
-             kStages, [&](const Job& job) { train_as_rank(job, options); })) {
+    for (const auto& error :
+         run_ranks_catching(kStages, [&](const Job& job) { train_as_rank(job, options); })) {
       ASSERT_TRUE(error);
       EXPECT_EQ(error->code(), ErrorCode::invalid_argument);
       EXPECT_THAT(error->what(),

@@ -22,6 +22,7 @@ void add_pipeline(CLI::App& app, Action& chosen);
 void add_tokenize(CLI::App& app, Action& chosen);
 void add_partition(CLI::App& app, Action& chosen);
 void add_train(CLI::App& app, Action& chosen);
+void add_plot(CLI::App& app, Action& chosen);
 void add_sample(CLI::App& app, Action& chosen);
 void add_checkpoint(CLI::App& app, Action& chosen);
 void add_info(CLI::App& app, Action& chosen);

@@ -56,6 +56,7 @@ int run_tool(int argc, char** argv) {
   add_tokenize(app, chosen);
   add_partition(app, chosen);
   add_train(app, chosen);
+  add_plot(app, chosen);
   add_sample(app, chosen);
   add_checkpoint(app, chosen);
   add_info(app, chosen);

@@ -116,7 +116,7 @@ void train_as_rank(TrainCommand& options, const LoadedData& data) {
         curves.training.emplace_back(report.step, report.result.loss);
         if (report.validation) curves.validation.emplace_back(report.step, report.validation->loss);
       });
-  if (picture.wanted()) plot_losses(picture, model->description(), curves);
+  if (picture.wanted()) plot_losses(picture, model->description(), {&curves, 1});
   print_result(data, result, units, unit, world.size());
   const training::PipelineOptions& pipeline = options.training.replica.pipeline;
   print_pipeline(result.pipeline, pipeline, *model);

@@ -1,7 +1,8 @@
-// `tutti train --plot`: losses over steps, drawn by gnuplot.
+// Losses over steps, drawn by gnuplot: `tutti train --plot` and `tutti plot`.
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,12 +12,14 @@
 namespace tutti::tool {
 
 struct LossCurves {
+  std::string name;                                     // of the run, where there are several
   std::vector<std::pair<uint64_t, double>> training;    // step, nats
   std::vector<std::pair<uint64_t, double>> validation;  // step, nats
 };
 
-// Losses that are not finite are left out. Without any loss there is no picture. Throws as
-// Picture::draw() does.
-void plot_losses(const Picture& picture, const std::string& title, const LossCurves& curves);
+// Each run has a colour, if there are several. Losses that are not finite are left out; without any
+// loss there is no picture. Throws as Picture::draw() does.
+void plot_losses(const Picture& picture, const std::string& title,
+                 std::span<const LossCurves> runs);
 
 }  // namespace tutti::tool

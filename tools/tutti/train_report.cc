@@ -113,12 +113,9 @@ void print_memory(const MemoryReport& memory) {
 
 nlohmann::ordered_json json_of(const training::PipelineReport& report,
                                const training::PipelineOptions& options) {
-  return {{"schedule", options.schedule},
-          {"stages", report.activations.size()},
-          {"virtual", options.virtual_stages},
-          {"cut", report.cut},
-          {"activations", report.activations},
-          {"activation_bytes", report.activation_bytes}};
+  return {{"schedule", options.schedule},      {"stages", report.activations.size()},
+          {"virtual", options.virtual_stages}, {"cut", report.cut},
+          {"activations", report.activations}, {"activation_bytes", report.activation_bytes}};
 }
 
 void print_pipeline(const training::PipelineReport& report,

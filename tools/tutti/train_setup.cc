@@ -186,7 +186,9 @@ void settle_pipeline(const TrainCommand& options, int data_ranks) {
                            : pipeline.cut;
   check_schedule(replica, make_placement(plans.layout(), *model, cut, 0));
   const uint64_t samples = options.training.micro_batch * static_cast<uint64_t>(data_ranks);
-  plans.training(static_cast<int64_t>((options.training.batch + samples - 1) / samples));
+  // Without a flush in between: a step alone is not late, and is made with any micro-batches.
+  plans.training(static_cast<int64_t>((options.training.batch + samples - 1) / samples),
+                 plans.flushed() ? 1 : 2);
 }
 }  // namespace
 

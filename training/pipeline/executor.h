@@ -120,7 +120,7 @@ class Executor {
   std::map<Place, Held> activations_;  // inputs of forward, by the chunk they are for
   std::map<Place, Held> gradients_;    // of outputs, by the chunk they are for
   Held made_;                          // by the last entry, for another rank
-  std::deque<Outgoing> outgoing_;  // in the order of their sending
+  std::deque<Outgoing> outgoing_;      // in the order of their sending
   std::chrono::nanoseconds waited_{0};
   int activations_kept_ = 0;
   int most_activations_ = 0;

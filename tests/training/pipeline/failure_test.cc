@@ -3,12 +3,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <new>
 #include <stdexcept>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/settings.h"
@@ -39,11 +44,23 @@ struct Planted {
   size_t entry = 0;  // of the rank's table, instead of which it happens
 };
 
+// Ranks that have begun their plan; in memory that the processes of a run share.
+std::atomic<int>& begun() {
+  static void* const memory = ::mmap(nullptr, sizeof(std::atomic<int>), PROT_READ | PROT_WRITE,
+                                     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) throw std::runtime_error("mmap");
+  static auto* const count = new (memory) std::atomic<int>(0);
+  return *count;
+}
+
 class FaultyStage : public StageWork {
  public:
   FaultyStage(const Planted& planted, int rank) : planted_(planted), rank_(rank) {}
 
-  bool has(int) const override { return true; }
+  bool has(int) const override {
+    if (!std::exchange(has_begun_, true)) ++begun();
+    return true;
+  }
   Tensor shape_after(int, int) const override {
     return tensor_at(static_cast<float*>(nullptr), DType::f32, 1, 1);
   }
@@ -56,7 +73,9 @@ class FaultyStage : public StageWork {
     if (rank_ == planted_.rank && entries_++ == planted_.entry) fail();
     return tensor_at(&value_, DType::f32, 1, 1);
   }
+  // Not before all are where they know their place.
   void fail() const {
+    while (begun() < kRanks) std::this_thread::yield();
     switch (planted_.fault) {
       case Fault::kill:
         ::raise(SIGKILL);
@@ -73,6 +92,7 @@ class FaultyStage : public StageWork {
 
   const Planted planted_;
   const int rank_;
+  mutable bool has_begun_ = false;
   size_t entries_ = 0;
   float value_ = 0;
 };
@@ -113,6 +133,7 @@ struct Rank {
 
 // The one with the fault ends last, if need be by force.
 std::vector<Rank> run(const Planted& planted) {
+  begun() = 0;
   tutti::testing::LocalRendezvous rendezvous;
   std::vector<Rank> ranks(kRanks);
   for (int r = 0; r < kRanks; ++r) {

@@ -1,0 +1,76 @@
+// `tutti plot`: several runs' losses, as a table and as a picture.
+#include <fstream>
+#include <string>
+
+#include "base/text.h"
+#include "tests/tools/cli/cli.h"
+
+namespace tutti::tool {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+class Plot : public Cli {
+ protected:
+  std::string write(const std::string& name, const std::string& text) const {
+    std::ofstream(path(name)) << text;
+    return path(name);
+  }
+  std::string slow() const {
+    return write("slow.jsonl",
+                 "{\"step\": 1, \"loss\": 5.5}\n"
+                 "{\"step\": 2, \"loss\": 4.25, \"validation_loss\": 4.5}\n"
+                 "{\"validation_loss\": 4.125, \"ranks\": 1}\n");
+  }
+  // A run that was ended by a loss that is not finite, before its summary.
+  std::string broken() const {
+    return write("broken.jsonl",
+                 "{\"step\": 1, \"loss\": 5.5}\n"
+                 "{\"step\": 2, \"loss\": null}\n");
+  }
+};
+
+TEST_F(Plot, TellsEachRunsLastLosses) {
+  const Result result = run({"plot", slow(), broken()});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out, AllOf(ContainsRegex("slow +2 +4\\.2500 +4\\.1250\n"),
+                                ContainsRegex("broken +1 +5\\.5000 +-\n")));
+}
+
+TEST_F(Plot, DrawsThemInOnePicture) {
+  const std::string picture = path("losses.svg");
+  const Result result = run({"plot", slow(), broken(), "--out", picture, "--title", "two's runs"});
+  if (result.err.find("not installed") != std::string::npos) GTEST_SKIP() << result.err;
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(read(picture),
+              AllOf(HasSubstr("<svg"), HasSubstr(">slow<"), HasSubstr(">broken<"),
+                    HasSubstr("two's runs"), Not(HasSubstr(">validation<"))));
+}
+
+TEST_F(Plot, OneRunIsDrawnAsTrainDoesIt) {
+  const std::string picture = path("losses.svg");
+  const Result result = run({"plot", slow(), "--out", picture});
+  if (result.err.find("not installed") != std::string::npos) GTEST_SKIP() << result.err;
+  EXPECT_THAT(read(picture), AllOf(HasSubstr(">training<"), HasSubstr(">validation<")));
+}
+
+TEST_F(Plot, WhatIsNoRunIsRefused) {
+  const auto refused = [&](const std::string& file, const std::string& said) {
+    const Result result = run({"plot", file});
+    EXPECT_EQ(result.code, 1);
+    EXPECT_THAT(result.out, IsEmpty());
+    EXPECT_THAT(result.err, AllOf(HasSubstr(file), HasSubstr(said)));
+  };
+  refused(write("text", "{\"step\": 1, \"loss\": 2}\nonce upon a time\n"), "line 2 is no JSON object");
+  refused(write("others", "{\"ranks\": 2}\n"), "no losses are in it");
+  refused(write("empty", ""), "no losses are in it");
+  refused(write("odd", "{\"step\": \"one\", \"loss\": 2}\n"), "line 1");
+  refused(path("nowhere"), "nowhere");
+}
+
+}  // namespace
+}  // namespace tutti::tool

@@ -1,0 +1,98 @@
+// tutti plot: the losses of several training runs in one picture.
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "tools/tutti/commands.h"
+#include "tools/tutti/train_plot.h"
+
+namespace tutti::tool {
+namespace {
+
+struct Options {
+  std::vector<std::string> runs;
+  std::string out;
+  std::string title = "training losses";
+};
+
+nlohmann::json parse_line(const std::string& path, int number, const std::string& line) {
+  const nlohmann::json object = nlohmann::json::parse(line, nullptr, false);
+  const bool good = object.is_object();
+  if (good && (!object.contains("step") || object["step"].is_number_unsigned())) return object;
+  throw Error(ErrorCode::invalid_argument,
+              cat("line ", number, good ? " has an odd step" : " is no JSON object"),
+              {.where = path,
+               .cause = "it was not written by `tutti train --json`, or is damaged",
+               .remedy = "leave the file out, or remove the line"});
+}
+
+// Lines of steps, then maybe a summary with the validation at the end (which has no step).
+LossCurves read_run(const std::string& path) {
+  LossCurves run{.name = std::filesystem::path(path).stem().string()};
+  std::istringstream lines(read_file(path));
+  uint64_t step = 0;
+  int number = 0;
+  for (std::string line; std::getline(lines, line);) {
+    const nlohmann::json object = parse_line(path, ++number, line);
+    const auto take = [&](const char* key, auto& points) {
+      // A loss that is not finite is written as null.
+      const auto found = object.find(key);
+      if (found != object.end() && found->is_number()) points.emplace_back(step, *found);
+    };
+    if (object.contains("step")) step = object["step"];
+    take("loss", run.training);
+    take("validation_loss", run.validation);
+  }
+  if (!run.training.empty() || !run.validation.empty()) return run;
+  throw Error(ErrorCode::invalid_argument, "no losses are in it",
+              {.where = path, .remedy = "give files that `tutti train --json` has written"});
+}
+
+std::string number(const std::vector<std::pair<uint64_t, double>>& points) {
+  if (points.empty()) return "-";
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.4f", points.back().second);
+  return text;
+}
+
+int plot(const Options& options) {
+  const Picture picture(options.out, "--out");
+  std::vector<LossCurves> runs;
+  for (const std::string& path : options.runs) runs.push_back(read_run(path));
+  std::printf("%-24s %8s %10s %12s\n", "run", "steps", "training", "validation");
+  for (const LossCurves& run : runs) {
+    const uint64_t steps = run.training.empty() ? 0 : run.training.back().first;
+    std::printf("%-24s %8llu %10s %12s\n", run.name.c_str(),
+                static_cast<unsigned long long>(steps), number(run.training).c_str(),
+                number(run.validation).c_str());
+  }
+  if (picture.wanted()) plot_losses(picture, options.title, runs);
+  return 0;
+}
+
+}  // namespace
+
+void add_plot(CLI::App& app, Action& chosen) {
+  const auto options = std::make_shared<Options>();
+  CLI::App* command =
+      app.add_subcommand("plot", "Compare training runs: their last losses, and a picture of all");
+  command->add_option("runs", options->runs, "what `tutti train --json` wrote, a file for each run")
+      ->type_name("FILE.jsonl")
+      ->required();
+  command->add_option("--out", options->out, "draw the losses")->type_name("FILE.svg");
+  command->add_option("--title", options->title, "of the picture")->capture_default_str();
+  command->footer(
+      "Runs are called by their files' names. Validation is drawn as a thick line with points.\n"
+      "Example:\n"
+      "  tutti plot 1f1b.jsonl pipedream.jsonl --out losses.svg");
+  command->callback([options, &chosen] { chosen = [options] { return plot(*options); }; });
+}
+
+}  // namespace tutti::tool

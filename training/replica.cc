@@ -21,13 +21,19 @@ RunnerOptions with_type(RunnerOptions options, DType dtype) {
   return options;
 }
 
-pipeline::Placement place_model(pipeline::Plans& plans, Model& model,
-                                const PipelineOptions& options, int stage) {
-  std::vector<int> cut = options.cut;
+pipeline::Plans make_plans(const Mesh& mesh, const PipelineOptions& options) {
+  return {options.schedule, mesh.size(Axis::pipeline), options.virtual_stages};
+}
+
+pipeline::Placement place_model(pipeline::Plans& plans, Model& model, const ReplicaOptions& options,
+                                int stage) {
+  std::vector<int> cut = options.pipeline.cut;
   if (cut.empty()) {
     cut = pipeline::balanced_cut(pipeline::estimated_costs(model), plans.chunks());
   }
-  return make_placement(plans.layout(), model, cut, stage);
+  const pipeline::Placement placement = make_placement(plans.layout(), model, cut, stage);
+  check_schedule(options, placement);
+  return placement;
 }
 
 // Ranks with the same units: those along the data axis, on each of the stages that hold them.
@@ -59,6 +65,13 @@ DataParallelOptions parallel_options(const ReplicaOptions& options,
   return parallel;
 }
 
+std::unique_ptr<CommunicationHook> make_hook(const HookFactory& factory, const Layout& layout,
+                                             const pipeline::Placement& placement) {
+  std::unique_ptr<CommunicationHook> hook = factory ? factory(layout) : nullptr;
+  if (hook != nullptr) check_compression(placement);
+  return hook;
+}
+
 }  // namespace
 
 Replica::Replica(Mesh mesh, Model& model, std::unique_ptr<Optimizer> optimizer,
@@ -66,22 +79,20 @@ Replica::Replica(Mesh mesh, Model& model, std::unique_ptr<Optimizer> optimizer,
     : mesh_(std::move(mesh)),
       model_(model),
       options_(options),
-      plans_(options.pipeline.schedule, mesh_.size(Axis::pipeline),
-             options.pipeline.virtual_stages),
-      placement_(place_model(plans_, model, options.pipeline, stage())),
+      plans_(made_on_all(world(), [&] { return make_plans(mesh_, options.pipeline); })),
+      placement_(
+          made_on_all(world(), [&] { return place_model(plans_, model, options, stage()); })),
       group_(make_group(mesh_, placement_)),
       group_rank_(group_.rank()),
       optimizer_(std::move(optimizer)),
       state_names_(optimizer_->state_names()),
       storage_(group_, model.parameters(), storage_options(options, placement_)),
       data_parallel_(group_, model, storage_, parallel_options(options, placement_),
-                     hook ? hook(storage_.layout()) : nullptr),
+                     make_hook(hook, storage_.layout(), placement_)),
       runner_(model, with_type(options.runner, options.storage.dtype)),
       executor_(pipeline::Boundary(mesh_.along(Axis::pipeline), mesh_.along(Axis::tensor))),
       model_stage_(model, runner_, placement_, options.storage.dtype),
       versions_(storage_) {
-  check_schedule(options, placement_);
-  if (hook) check_compression(placement_);
   if (pipelined()) polling_.emplace(inner_hooks(), executor_);
   const auto owned = static_cast<size_t>(storage_.layout().owned_size());
   for (size_t i = 0; i < state_names_.size(); ++i) {

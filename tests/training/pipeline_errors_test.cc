@@ -91,22 +91,17 @@ TEST(PipelineOverflow, SkipsTheStepOnAllStages) {
 
 // --- what does not fit ---
 
-// Found by each rank for itself: the first one to give up may keep others from getting there.
 void expect_refused(const TinyRun& run, int ranks, const std::string& said) {
   SCOPED_TRACE(said);
-  int found = 0;
   for (const auto& error :
        run_ranks_catching(ranks, [&](const Job& job) { TinyRank rank(job, run); })) {
     ASSERT_TRUE(error);
-    if (error->code() == ErrorCode::aborted || error->code() == ErrorCode::rank_died) continue;
     EXPECT_EQ(error->code(), ErrorCode::invalid_argument);
     EXPECT_THAT(error->what(), HasSubstr(said));
-    ++found;
   }
-  EXPECT_GT(found, 0);
 }
 
-TEST(PipelineShapes, ThatMakeNoSenseAreRefused) {
+TEST(PipelineShapes, ThatMakeNoSenseAreRefusedByAllRanks) {
   TinyRun run = run_of("1f1b", 2, 0);
   run.replica.pipeline.cut = {0, 8};
   expect_refused(run, 2, "a model of 8 units cannot be cut into 2 chunks that begin at units 0,8");

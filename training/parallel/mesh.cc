@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "training/parallel/throw_on_all.h"
 
 namespace tutti::training {
 
@@ -49,7 +50,8 @@ std::array<int, kAxes> mesh_sizes(const MeshShape& shape, int ranks) {
 }
 
 Mesh::Mesh(Communicator world, const MeshShape& shape)
-    : world_(std::move(world)), sizes_(mesh_sizes(shape, world_.size())) {
+    : world_(std::move(world)),
+      sizes_(made_on_all(world_, [&] { return mesh_sizes(shape, world_.size()); })) {
   for (size_t axis = 0; axis < sizes_.size(); ++axis) {
     places_[axis] = place_of(world_.rank(), static_cast<Axis>(axis));
   }

@@ -17,4 +17,14 @@ namespace tutti::training {
   throw error;
 }
 
+// Collective: what make() returns; its Error, which all ranks find, as above.
+template <typename Make>
+auto made_on_all(Communicator& communicator, Make&& make) {
+  try {
+    return make();
+  } catch (const Error& error) {
+    throw_on_all(communicator, error);
+  }
+}
+
 }  // namespace tutti::training

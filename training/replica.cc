@@ -201,8 +201,8 @@ std::string Replica::places_missing_in(const std::string& text, int64_t step) {
   for (int rank = 0; rank < world().size(); ++rank) {
     const std::string name = world().describe(rank);
     if (rank == own || !has(name) || has(name + ", stage ") || has(name + " is stage ")) continue;
-    places += cat(places.empty() ? "" : "; ", name, " is stage ",
-                  mesh_.place_of(rank, Axis::pipeline));
+    places +=
+        cat(places.empty() ? "" : "; ", name, " is stage ", mesh_.place_of(rank, Axis::pipeline));
   }
   return places;
 }

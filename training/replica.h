@@ -179,8 +179,8 @@ class Replica {
   std::vector<StepResult> run_unflushed(std::span<const StepBatches> steps, int64_t first,
                                         std::span<const double> learning_rates);
   ExactSum unflushed_update(int64_t step, double learning_rate);
-  // Losses, how many were right, and targets, of those of micro-batches [first, first + count) whose
-  // loss was computed here, in ascending order.
+  // Losses, how many were right, and targets, of those of micro-batches [first, first + count)
+  // whose loss was computed here, in ascending order.
   std::array<double, 3> sums_of(size_t first, size_t count) const;
   double share(std::span<double> sums, double troubled);
   StepOptions step_options(int64_t step, double learning_rate, double gradient_factor) const;

@@ -101,9 +101,10 @@ void add_layout(CLI::App& command, TrainCommand& options) {
       ->check(CLI::Range(1, 1024).description(""))
       ->group(kGroup);
   command
-      .add_option("--flush-every", options.training.flush_every,
-                  "pipedream and pipedream-2bw: steps after which the pipeline runs empty, and tells "
-                  "its losses; 0: at checkpoints and validation, and after 1024 steps")
+      .add_option(
+          "--flush-every", options.training.flush_every,
+          "pipedream and pipedream-2bw: steps after which the pipeline runs empty, and tells "
+          "its losses; 0: at checkpoints and validation, and after 1024 steps")
       ->check(CLI::Range(0, 1024).description(""))
       ->capture_default_str()
       ->group(kGroup);

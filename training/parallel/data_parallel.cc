@@ -261,9 +261,9 @@ void DataParallel::launch(int bucket) {
   at.reduction_started = Clock::now();
   const std::vector<int>& parameters =
       storage_.layout().buckets[static_cast<size_t>(bucket)].parameters;
-  const CallOptions call{.deterministic = std::ranges::any_of(
-                             options_.joined,
-                             [&](int joined) { return std::ranges::count(parameters, joined) > 0; })};
+  const CallOptions call{.deterministic = std::ranges::any_of(options_.joined, [&](int joined) {
+                           return std::ranges::count(parameters, joined) > 0;
+                         })};
   if (hook_ != nullptr) {
     hook_->start(communicator_, bucket, gradients);
     count_bytes(hook_->payload_bytes(bucket, gradients), 2);
@@ -272,9 +272,8 @@ void DataParallel::launch(int bucket) {
                                                   ReduceOp::sum, call);
     count_bytes(static_cast<int64_t>(gradients.bytes()), 2);
   } else {
-    at.reduction = communicator_.reduce_scatter_async(as_const(buffer(gradients)),
-                                                      buffer(storage_.own_gradients(bucket)),
-                                                      ReduceOp::sum, call);
+    at.reduction = communicator_.reduce_scatter_async(
+        as_const(buffer(gradients)), buffer(storage_.own_gradients(bucket)), ReduceOp::sum, call);
     count_bytes(static_cast<int64_t>(gradients.bytes()), 1);
   }
   if (!options_.overlap) try_finish_reduction(bucket, true);

@@ -12,6 +12,7 @@
 #include "training/parallel/rank_reducer.h"
 #include "training/parallel/throw_on_all.h"
 #include "training/pipeline/partition.h"
+#include "training/pipeline/places.h"
 
 namespace tutti::training {
 namespace {

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "training/pipeline/places.h"
 
 namespace tutti::training::pipeline {
 namespace {
@@ -16,15 +17,7 @@ using Clock = std::chrono::steady_clock;
 // been taken. Interleaving has no more than a few of one micro-batch group on a rank.
 constexpr size_t kMostUntaken = 4;
 
-constexpr int kNobody = -1;
-
 }  // namespace
-
-bool told_by_others(ErrorCode code) {
-  return code == ErrorCode::mismatch || code == ErrorCode::rank_died ||
-         code == ErrorCode::connection_lost || code == ErrorCode::timeout ||
-         code == ErrorCode::aborted;
-}
 
 Executor::Executor(Boundary boundary) : boundary_(std::move(boundary)), pool_(boundary_.stages()) {}
 
@@ -65,7 +58,7 @@ void Executor::run(const Plan& plan, StageWork& stage) {
     } catch (const Error& error) {
       throw placed(error, action);
     } catch (const std::exception& error) {
-      abort(cat(error.what(), " [", place_of(action, kNobody), "]"));
+      abort(cat(error.what(), " [", place_of(action, *plan_, boundary_.stages()), "]"));
       throw;
     }
   }
@@ -87,58 +80,11 @@ void Executor::abort(const std::string& reason) {
 }
 
 Error Executor::placed(const Error& error, const Action& action) {
-  Error placed(error.code(), error.what(), {.where = place_of(action, culprit_of(error))});
+  Communicator& stages = boundary_.stages();
+  const std::optional<int> culprit = culprit_of(error, stages);
+  Error placed(error.code(), error.what(), {.where = place_of(action, *plan_, stages, culprit)});
   if (!told_by_others(error.code())) abort(placed.what());
   return placed;
-}
-
-// The stage that the error is about: errors name last the rank where a chain of waiting ends.
-int Executor::culprit_of(const Error& error) {
-  const std::string_view text = error.what();
-  int culprit = kNobody;
-  size_t named = 0;
-  if (error.code() != ErrorCode::rank_died && error.code() != ErrorCode::timeout) return culprit;
-  for (int stage = 0; stage < boundary_.stages().size(); ++stage) {
-    const size_t at = text.rfind(boundary_.stages().describe(stage));
-    if (at == std::string_view::npos || (culprit != kNobody && at < named)) continue;
-    culprit = stage;
-    named = at;
-  }
-  return culprit;
-}
-
-// Where this rank is, and what it needs: from the culprit if its entry depends on that one, else
-// from the stage next to it.
-std::string Executor::place_of(const Action& action, int culprit) {
-  const auto describe_stage = [this](int stage) {
-    return cat(boundary_.stages().describe(stage), ", stage ", stage);
-  };
-  const Schedule& schedule = plan_->schedule;
-  std::string text = cat(describe_stage(own_rank()), ", in the ", describe(action.entry));
-  std::string needs;
-  Entry entry = action.entry;
-  for (;;) {
-    const bool at_loss = entry.kind != Kind::forward && entry.chunk + 1 == schedule.chunks;
-    if (at_loss) {
-      entry.kind = Kind::forward;
-    } else if (needs_input(schedule, entry)) {
-      entry = input_of(schedule, entry);
-    } else {
-      break;
-    }
-    const int from = plan_->rank_of(entry.micro_batch, entry.chunk);
-    if (from == own_rank()) break;  // done long ago, and all that it needed
-    if (from < 0) continue;
-    if (needs.empty() || from == culprit) {
-      needs = cat(", which needs the ", describe(entry), " on ", describe_stage(from));
-    }
-    if (from == culprit || culprit == kNobody) return text + needs;
-  }
-  text += needs;
-  if (culprit != kNobody && culprit != own_rank()) {
-    text += cat("; ", boundary_.stages().describe(culprit), " is stage ", culprit);
-  }
-  return text;
 }
 
 // --- messages ---

@@ -41,9 +41,6 @@ class StageWork {
   virtual void update(const Action& action) {}
 };
 
-// Whether an error was told by other ranks, or is about them; else it is this rank's own.
-bool told_by_others(ErrorCode code);
-
 // Of one rank. Threads: one at a time.
 class Executor {
  public:
@@ -108,8 +105,6 @@ class Executor {
   void count_activations(const Entry& entry);
   int own_rank() { return boundary_.stages().rank(); }
   Error placed(const Error& error, const Action& action);
-  std::string place_of(const Action& action, int culprit);
-  int culprit_of(const Error& error);
   void abort(const std::string& reason);
 
   Boundary boundary_;

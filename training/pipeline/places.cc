@@ -1,0 +1,65 @@
+#include "training/pipeline/places.h"
+
+#include <string_view>
+
+#include "base/text.h"
+
+namespace tutti::training::pipeline {
+namespace {
+
+std::string describe_stage(const Communicator& stages, int stage) {
+  return cat(stages.describe(stage), ", stage ", stage);
+}
+
+// What an entry cannot be without: of the last chunk's backward, its own forward.
+std::optional<Entry> needed_by(const Entry& entry, const Schedule& schedule) {
+  if (entry.kind != Kind::forward && entry.chunk + 1 == schedule.chunks) {
+    return Entry{Kind::forward, entry.micro_batch, entry.chunk};
+  }
+  if (!needs_input(schedule, entry)) return std::nullopt;
+  return input_of(schedule, entry);
+}
+
+}  // namespace
+
+bool told_by_others(ErrorCode code) {
+  return code == ErrorCode::mismatch || code == ErrorCode::rank_died ||
+         code == ErrorCode::connection_lost || code == ErrorCode::timeout ||
+         code == ErrorCode::aborted;
+}
+
+std::optional<int> culprit_of(const Error& error, const Communicator& stages) {
+  if (error.code() != ErrorCode::rank_died && error.code() != ErrorCode::timeout) return {};
+  const std::string_view text = error.what();
+  std::optional<int> culprit;
+  size_t named = 0;
+  for (int stage = 0; stage < stages.size(); ++stage) {
+    const size_t at = text.rfind(stages.describe(stage));
+    if (at == std::string_view::npos || (culprit && at < named)) continue;
+    culprit = stage;
+    named = at;
+  }
+  return culprit;
+}
+
+std::string place_of(const Action& action, const Plan& plan, const Communicator& stages,
+                     std::optional<int> culprit) {
+  const int own = stages.rank();
+  std::string needs;
+  bool blamed = !culprit || *culprit == own;
+  for (std::optional<Entry> entry = needed_by(action.entry, plan.schedule); entry;
+       entry = needed_by(*entry, plan.schedule)) {
+    const int from = plan.rank_of(entry->micro_batch, entry->chunk);
+    if (from == own) break;  // done long ago, and all that it needed
+    if (needs.empty() || from == culprit) {
+      needs = cat(", which needs the ", describe(*entry), " on ", describe_stage(stages, from));
+    }
+    blamed = blamed || from == culprit;
+    if (blamed) break;
+  }
+  std::string text = cat(describe_stage(stages, own), ", in the ", describe(action.entry), needs);
+  if (!blamed) text += cat("; ", stages.describe(*culprit), " is stage ", *culprit);
+  return text;
+}
+
+}  // namespace tutti::training::pipeline

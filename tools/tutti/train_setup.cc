@@ -102,7 +102,8 @@ void settle_run(TrainCommand& options, int ranks, uint64_t examples) {
   const bool gpt = is_gpt(options.model);
   const bool resnet = is_resnet(options.model);
   if (options.batch && options.micro_batches) {
-    throw Error(ErrorCode::invalid_argument, "both --batch and --micro-batches were given",
+    throw Error(ErrorCode::invalid_argument,
+                "both --batch and --micro-batches (--accumulate) were given",
                 {.remedy = "give one: a step has data-parallel ranks x micro-batches x micro-batch "
                            "samples"});
   }

@@ -17,9 +17,9 @@ bool told_by_others(ErrorCode code);
 std::optional<int> culprit_of(const Error& error, const Communicator& stages);
 
 // "rank 1 (node7, pid 1234), stage 1, in the backward of micro-batch 3 through chunk 1, which needs
-// the backward of micro-batch 3 through chunk 2 on rank 2 (...), stage 2": where this rank is in its
-// plan, and what it needs, from the culprit if its entry depends on that one, else from the stage
-// next to it.
+// the backward of micro-batch 3 through chunk 2 on rank 2 (...), stage 2": where this rank is in
+// its plan, and what it needs, from the culprit if its entry depends on that one, else from the
+// stage next to it.
 std::string place_of(const Action& action, const Plan& plan, const Communicator& stages,
                      std::optional<int> culprit = std::nullopt);
 

@@ -110,6 +110,7 @@ class CommunicatorImpl final : public ControlClient,
   void withdraw_memory();
   std::unique_ptr<Transport> open_shm(const std::vector<int>& local, int largest_group);
   std::unique_ptr<Transport> open_tcp();
+  const shm::PeerHeap* heap_of(int peer);
   int member(int world_rank) const;
   int find_group() const;
 

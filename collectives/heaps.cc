@@ -33,21 +33,20 @@ std::shared_ptr<shm::Heap> HeapTable::make_own() {
   return kept_;
 }
 
-const shm::PeerHeap* HeapTable::of(int world_rank) {
+const shm::PeerHeap& HeapTable::of(int world_rank) {
   constexpr std::chrono::seconds kTimeout(10);
   const std::lock_guard lock(mutex_);
-  const auto [entry, is_new] = peers_.try_emplace(world_rank);
-  if (is_new) {
-    try {
-      const Fd memory =
-          control_.fetch(world_rank, heap_name(world_rank), Deadline::after(kTimeout));
-      entry->second = std::make_unique<shm::PeerHeap>(memory);
-    } catch (const Error& error) {
-      log(LogLevel::error,
-          cat("cannot read the buffers of ", control_.describe(world_rank), ": ", error.what()));
-    }
+  std::unique_ptr<shm::PeerHeap>& heap = peers_[world_rank];
+  if (heap != nullptr) return *heap;
+  try {
+    const Fd memory = control_.fetch(world_rank, heap_name(world_rank), Deadline::after(kTimeout));
+    heap = std::make_unique<shm::PeerHeap>(memory);
+  } catch (const Error& error) {
+    throw Error(ErrorCode::system,
+                cat(control_.describe(control_.rank()), " cannot read the buffers of ",
+                    control_.describe(world_rank), ": ", error.what()));
   }
-  return entry->second.get();
+  return *heap;
 }
 
 }  // namespace tutti::internal

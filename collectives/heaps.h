@@ -23,8 +23,9 @@ class HeapTable {
   const shm::Heap* own() const { return own_.load(std::memory_order_acquire); }
   // Null, and a line in the log, where there can be none.
   std::shared_ptr<shm::Heap> make_own();
-  // Asks the rank for it the first time. Null, and a line in the log, when it cannot be had.
-  const shm::PeerHeap* of(int world_rank);
+  // Asks the rank for it the first time. Throws Error(system) when it cannot be had: what was lent
+  // there cannot be read in any other way.
+  const shm::PeerHeap& of(int world_rank);
 
  private:
   Control& control_;

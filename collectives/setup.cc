@@ -144,9 +144,19 @@ std::unique_ptr<Transport> CommunicatorImpl::open_shm(const std::vector<int>& lo
       std::make_unique<ShmTransport>(local_rank, shm::Region::map(memory_, geometry), geometry);
   shm_ = transport.get();
   shm_->use({.own = [this] { return engine_->heaps().own(); },
-             .of = [this, local](int peer) { return engine_->heaps().of(members_[local[peer]]); }});
+             .of = [this, local](int peer) { return heap_of(local[peer]); }});
   local_ranks_ = static_cast<int>(local.size());
   return transport;
+}
+
+// Null, and the communicator is aborted, when its buffers cannot be read.
+const shm::PeerHeap* CommunicatorImpl::heap_of(int peer) {
+  try {
+    return &engine_->heaps().of(members_[peer]);
+  } catch (const Error& error) {
+    raise_everywhere(error);
+    return nullptr;
+  }
 }
 
 std::unique_ptr<Transport> CommunicatorImpl::open_tcp() {

@@ -1,6 +1,7 @@
 #include "training/arena.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -14,6 +15,11 @@ namespace {
 constexpr size_t kAlignment = 64;
 
 }  // namespace
+
+size_t physical_memory() {
+  return static_cast<size_t>(::sysconf(_SC_PHYS_PAGES)) *
+         static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+}
 
 Arena::Arena(size_t bytes) : size_(bytes) {
   void* address = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,

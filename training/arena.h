@@ -16,10 +16,13 @@
 
 namespace tutti::training {
 
+// Of this machine, in bytes: no arena can hold more.
+size_t physical_memory();
+
 class Arena {
  public:
   // Reserves `bytes` of addresses, not of memory. Throws Error(system) where even that is refused.
-  explicit Arena(size_t bytes = size_t{1} << 36);
+  explicit Arena(size_t bytes = physical_memory());
   ~Arena();
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;

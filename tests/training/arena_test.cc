@@ -72,7 +72,7 @@ TEST(ArenaTest, RefusesMoreThanThereIsAndStaysUsable) {
 
 // Far more than any machine has: addresses cost nothing.
 TEST(ArenaTest, ReservesAddressesNotMemory) {
-  Arena arena;
+  Arena arena(size_t{1} << 40);
   const Tensor huge = arena.take(DType::f32, 1 << 20, 1 << 13);
   huge.values<float>().back() = 1;
   EXPECT_EQ(huge.values<float>().back(), 1);

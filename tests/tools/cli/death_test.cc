@@ -1,4 +1,6 @@
 // Ranks and launchers that are killed with -9.
+#include <unistd.h>
+
 #include <csignal>
 #include <string>
 #include <vector>
@@ -193,6 +195,21 @@ TEST_F(Death, AnInterruptEndsTheJob) {
   const Result result = job.finish(kEndsWithin);
   EXPECT_EQ(result.code, 128 + SIGINT);
   EXPECT_THAT(result.err, EndsWith("ended by signal 2 (Interrupt)\n"));
+}
+
+// Addresses for a rank's own buffers, which are as many as the machine has memory, but not for
+// another's beside them.
+TEST_F(Death, BuffersThatCannotBeMappedEndTheJob) {
+  const int64_t memory = ::sysconf(_SC_PHYS_PAGES) * (::sysconf(_SC_PAGESIZE) / 1024);  // KiB
+  const Result result =
+      start_program({"sh", "-c",
+                     cat("ulimit -v ", memory / 2 * 3,
+                         " && \"$0\" bench all_reduce -n 2 --buffers library --min 1M --max 1M"),
+                     tutti()})
+          .finish();
+  EXPECT_NE(result.code, 0);
+  EXPECT_THAT(result.err,
+              AllOf(HasSubstr("cannot read the buffers of rank "), HasSubstr("ulimit -v")));
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/settings.h"
 #include "base/text.h"
 #include "collectives/communicator.h"
 #include "tools/launcher/launcher.h"
@@ -86,6 +87,10 @@ nlohmann::ordered_json summary(const LoadedData& data, const TrainResult& result
 
 // What one rank does.
 void train_as_rank(TrainCommand& options, const LoadedData& data) {
+  // A stage's messages must travel while it computes the next micro-batch.
+  if (options.mesh.pipeline > 1 && settings().value("TUTTI_PROGRESS_THREAD").origin == "default") {
+    settings().set("TUTTI_PROGRESS_THREAD", "1");
+  }
   Communicator world = Communicator::init();
   if (options.ranks != 0 && options.ranks != world.size()) {
     throw Error(ErrorCode::invalid_argument,

@@ -57,13 +57,6 @@ double bus_factor(Collective collective, int ranks) {
   }
 }
 
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  std::ranges::sort(values);
-  const size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-}
-
 Measurement::Measurement(Communicator& comm, const Case& c)
     : comm_(comm), case_(c), layout_(layout_of(c, comm.size())) {
   const int rank = comm.rank();

@@ -40,8 +40,6 @@ uint64_t real_bytes(const Case& c, int ranks);
 // busbw = algbw * factor, as nccl-tests defines it.
 double bus_factor(Collective collective, int ranks);
 
-double median(std::vector<double> values);
-
 // A case's buffers, filled and ready; timed in several rounds, so that peers, or other algorithms,
 // can be timed in between. Root is rank 0.
 class Measurement {

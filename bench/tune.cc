@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "base/median.h"
 #include "base/text.h"
 #include "bench/measure.h"
 #include "collectives/algorithm.h"

@@ -11,7 +11,6 @@
 #include "training/optimizers/gradient_norm.h"
 #include "training/parallel/rank_reducer.h"
 #include "training/parallel/throw_on_all.h"
-#include "training/pipeline/partition.h"
 #include "training/pipeline/places.h"
 
 namespace tutti::training {
@@ -29,9 +28,7 @@ pipeline::Plans make_plans(const Mesh& mesh, const PipelineOptions& options) {
 pipeline::Placement place_model(pipeline::Plans& plans, Model& model, const ReplicaOptions& options,
                                 int stage) {
   std::vector<int> cut = options.pipeline.cut;
-  if (cut.empty()) {
-    cut = pipeline::balanced_cut(pipeline::estimated_costs(model), plans.chunks());
-  }
+  if (cut.empty()) cut = pipeline::estimated_cut(model, plans.chunks());
   const pipeline::Placement placement = make_placement(plans.layout(), model, cut, stage);
   check_schedule(options, placement);
   return placement;

@@ -167,7 +167,7 @@ class Replica {
     int32_t index = 0;  // of the unit, or the parameter
   };
 
-  // Ranks along the tensor axis all compute the same, for now.
+  // Ranks along the tensor axis compute the same things: the first one speaks for all of them.
   bool first_of_tensor() const { return mesh_.place(Axis::tensor) == 0; }
   bool pipelined() const { return mesh_.size(Axis::pipeline) > 1; }
   int stage() const { return mesh_.place(Axis::pipeline); }

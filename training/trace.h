@@ -43,16 +43,11 @@ class Trace {
 // From construction to destruction; no trace, no event.
 class TraceSpan {
  public:
-  TraceSpan(Trace* trace, std::string name, TraceCategory category,
-            std::vector<TraceArgument> arguments = {})
-      : trace_(trace),
-        name_(std::move(name)),
-        category_(category),
-        arguments_(std::move(arguments)) {}
+  TraceSpan(Trace* trace, std::string name, TraceCategory category)
+      : trace_(trace), name_(std::move(name)), category_(category) {}
   ~TraceSpan() {
     if (trace_ == nullptr) return;
-    trace_->add({std::move(name_), category_, start_, std::chrono::steady_clock::now(),
-                 std::move(arguments_)});
+    trace_->add({std::move(name_), category_, start_, std::chrono::steady_clock::now(), {}});
   }
   TraceSpan(const TraceSpan&) = delete;
   TraceSpan& operator=(const TraceSpan&) = delete;
@@ -61,7 +56,6 @@ class TraceSpan {
   Trace* trace_;
   std::string name_;
   TraceCategory category_;
-  std::vector<TraceArgument> arguments_;
   TraceEvent::Time start_ = std::chrono::steady_clock::now();
 };
 

@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "tests/training/data/folder.h"
+#include "tests/training/support/saved_tensors.h"
 #include "tests/training/support/tiny_run.h"
 #include "training/checkpoint/checkpoint.h"
 #include "training/snapshot.h"
@@ -126,13 +127,7 @@ class PipelineCheckpoints : public FolderTest {
   };
   Saved saved(const std::string& directory) const {
     const Checkpoint checkpoint = Checkpoint::open(path(directory));
-    Saved saved{.state = checkpoint.manifest().state};
-    for (const std::string& name : checkpoint.names()) {
-      std::vector<float>& values = saved.tensors[name];
-      values.resize(static_cast<size_t>(checkpoint.find(name)->count()));
-      checkpoint.read(name, 0, tensor_at(values.data(), DType::f32, 1, std::ssize(values)));
-    }
-    return saved;
+    return {testing::saved_tensors(checkpoint), checkpoint.manifest().state};
   }
 
   void expect_all_go_on_with(const TinyRun& run, const Place& from) {

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,6 +16,7 @@
 #include "base/text.h"
 #include "tests/support/ranks.h"
 #include "tests/training/data/folder.h"
+#include "tests/training/support/saved_tensors.h"
 #include "tests/training/support/tiny_run.h"
 #include "training/checkpoint/checkpoint.h"
 #include "training/checkpoint/exchange.h"
@@ -232,16 +234,9 @@ TEST(Trainer, OptionsThatMakeNoSenseAreNamed) {
 
 class Checkpoints : public FolderTest {
  protected:
-  // All tensors of the latest checkpoint: model and optimizer.
-  std::vector<std::vector<float>> tensors(const std::string& directory) const {
-    const Checkpoint checkpoint = Checkpoint::open(path(directory));
-    std::vector<std::vector<float>> tensors;
-    for (const std::string& name : checkpoint.names()) {
-      std::vector<float>& values =
-          tensors.emplace_back(static_cast<size_t>(checkpoint.find(name)->count()));
-      checkpoint.read(name, 0, tensor_at(values.data(), DType::f32, 1, std::ssize(values)));
-    }
-    return tensors;
+  // Of the latest checkpoint.
+  std::map<std::string, std::vector<float>> tensors(const std::string& directory) const {
+    return testing::saved_tensors(Checkpoint::open(path(directory)));
   }
 
   TrainOptions saving(TrainOptions options, const std::string& directory) const {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/median.h"
 #include "base/settings.h"
 #include "base/text.h"
 #include "bench/measure.h"
@@ -129,7 +130,7 @@ std::vector<BenchRow> measure(Communicator& comm, const bench::Case& c, const Be
     row.algorithm = measurement.algorithm();
     if (row.algorithm.empty()) row.algorithm = algorithms[i] == "auto" ? "none" : algorithms[i];
     check(series[i], c, row.algorithm);
-    row.time_us = bench::median(series[i].times_us);
+    row.time_us = median(series[i].times_us);
     row.min_us = *std::ranges::min_element(series[i].times_us);
     row.algbw = row.time_us > 0 ? static_cast<double>(row.bytes) / row.time_us / 1000 : 0;
     row.busbw = row.algbw * bench::bus_factor(c.collective, comm.size());
@@ -138,7 +139,7 @@ std::vector<BenchRow> measure(Communicator& comm, const bench::Case& c, const Be
     row.is_auto = options.all() && row.algorithm == choice;
     for (size_t peer = algorithms.size(); peer < series.size(); ++peer) {
       row.peer_us.emplace_back();
-      if (!series[peer].times_us.empty()) row.peer_us.back() = bench::median(series[peer].times_us);
+      if (!series[peer].times_us.empty()) row.peer_us.back() = median(series[peer].times_us);
     }
     rows.push_back(std::move(row));
   }

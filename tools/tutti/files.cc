@@ -21,6 +21,13 @@ std::ofstream open_for_writing(const std::string& path, const std::string& optio
   return file;
 }
 
+void append(std::ofstream& file, const std::string& path, const std::string& text,
+            const std::string& option) {
+  errno = 0;
+  file << text << std::flush;
+  if (!file) throw system_error(cat("cannot write ", path), errno, {.where = option});
+}
+
 std::string read_file(const std::string& path) {
   errno = 0;
   std::ifstream file(path);

@@ -1,7 +1,6 @@
 // tutti partition: profiles a model's layers, and says which ranks of a cluster should have which.
 #include "training/pipeline/partition.h"
 
-#include <cerrno>
 #include <cstdio>
 #include <fstream>
 #include <memory>
@@ -117,12 +116,6 @@ Profile measured(training::Model& model, const TrainCommand& train, int runs) {
 
 // --- What is said ---
 
-void write(std::ofstream& file, const std::string& path, const std::string& text) {
-  errno = 0;
-  file << text << std::flush;
-  if (!file) throw system_error(cat("cannot write ", path), errno);
-}
-
 std::string milliseconds(double seconds) {
   char text[32];
   std::snprintf(text, sizeof(text), "%.3f ms", 1e3 * seconds);
@@ -208,7 +201,7 @@ void write_json(std::ofstream& file, const std::string& path, const Profile& pro
   for (const Rival& rival : rivals) {
     document[rival.key] = rival.partition ? json_of(profile, *rival.partition) : Json();
   }
-  write(file, path, document.dump(2) + '\n');
+  append(file, path, document.dump(2) + '\n');
 }
 
 // --- The command ---
@@ -237,7 +230,7 @@ int run_partition(Options& options) {
   std::ofstream json = open_for_writing(options.json, "--json");
   std::ofstream saved = open_for_writing(options.save_profile, "--save-profile");
   if (model) profile = measured(*model, options.train, options.runs);
-  if (saved.is_open()) write(saved, options.save_profile, to_json(profile));
+  if (saved.is_open()) append(saved, options.save_profile, to_json(profile));
 
   const Partition plan = training::pipeline::partition(profile.layers, cluster);
   const std::vector<Rival> rivals = {

@@ -10,6 +10,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/median.h"
 #include "base/text.h"
 #include "training/pipeline/executor.h"
 
@@ -78,12 +79,6 @@ struct Step {
   double busy = 0;
 };
 constexpr size_t kNumbers = sizeof(Step) / sizeof(double);
-
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  const size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
-}
 
 double now() { return Seconds(Clock::now().time_since_epoch()).count(); }
 

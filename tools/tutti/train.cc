@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
@@ -46,9 +45,7 @@ bool is_terminal() { return ::isatty(STDOUT_FILENO) == 1; }
 void write_line(std::ofstream& file, const std::string& path,
                 const nlohmann::ordered_json& object) {
   if (!file.is_open()) return;
-  errno = 0;
-  file << object.dump() << std::endl;  // flushed: a run that dies leaves what it did
-  if (!file) throw system_error(cat("cannot write ", path), errno, {.where = "--json"});
+  append(file, path, object.dump() + '\n', "--json");  // a run that dies leaves what it did
 }
 
 void print_result(const LoadedData& data, const TrainResult& result, double units_per_sample,

@@ -15,7 +15,6 @@
 #include "training/models/gpt.h"
 #include "training/models/mlp_model.h"
 #include "training/parallel/mesh.h"
-#include "training/pipeline/partition.h"
 #include "training/pipeline/placement.h"
 #include "training/pipeline/plans.h"
 
@@ -187,10 +186,9 @@ void settle_pipeline(TrainCommand& options, int data_ranks) {
   const bool has_two = kind.has_virtual_stages && std::ssize(model->units()) >= 2 * stages;
   pipeline.virtual_stages = options.virtual_stages.value_or(has_two ? 2 : 1);
   training::pipeline::Plans plans(pipeline.schedule, stages, pipeline.virtual_stages);
-  const std::vector<int> cut =
-      pipeline.cut.empty() ? training::pipeline::balanced_cut(
-                                 training::pipeline::estimated_costs(*model), plans.chunks())
-                           : pipeline.cut;
+  const std::vector<int> cut = pipeline.cut.empty()
+                                   ? training::pipeline::estimated_cut(*model, plans.chunks())
+                                   : pipeline.cut;
   const auto placement = make_placement(plans.layout(), *model, cut, 0);
   check_schedule(replica, placement);
   if (options.training.compression != Compression::none) {

@@ -53,6 +53,9 @@ DataParallel::DataParallel(Communicator communicator, Model& model, ParameterSto
   for (BucketState& bucket : buckets_) {
     bucket.values = holds_values() ? ValueState::present : ValueState::absent;
   }
+  for (const int parameter : options_.joined) {
+    state(storage.layout().slots[static_cast<size_t>(parameter)].bucket).joined = true;
+  }
 }
 
 const std::vector<int>& DataParallel::buckets_of(int unit) const {
@@ -259,11 +262,7 @@ void DataParallel::launch(int bucket) {
   BucketState& at = state(bucket);
   const Tensor gradients = storage_.gradients(bucket);
   at.reduction_started = Clock::now();
-  const std::vector<int>& parameters =
-      storage_.layout().buckets[static_cast<size_t>(bucket)].parameters;
-  const CallOptions call{.deterministic = std::ranges::any_of(options_.joined, [&](int joined) {
-                           return std::ranges::count(parameters, joined) > 0;
-                         })};
+  const CallOptions call{.deterministic = at.joined};
   if (hook_ != nullptr) {
     hook_->start(communicator_, bucket, gradients);
     count_bytes(hook_->payload_bytes(bucket, gradients), 2);

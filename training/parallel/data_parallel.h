@@ -115,6 +115,7 @@ class DataParallel : public UnitHooks {
   using Time = std::chrono::steady_clock::time_point;
 
   struct BucketState {
+    bool joined = false;  // it has one of options.joined
     ValueState values = ValueState::present;
     Work gather;
     Time gather_started;

@@ -99,7 +99,7 @@ void check_follows(const Plan& plan, const Site& earlier, const Site& later) {
 void check_input(const Census& census, const Site& site) {
   const Entry& entry = census.at(site).entry;
   if (!needs_input(census.plan.schedule, entry)) return;
-  const Site& input = census.maker(input_of(census.plan.schedule, entry));
+  const Site& input = census.maker(input_of(entry));
   if (input.rank == site.rank) check_follows(census.plan, input, site);
 }
 

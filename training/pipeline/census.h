@@ -21,10 +21,6 @@ struct Site {
 
 inline size_t index(int i) { return static_cast<size_t>(i); }
 
-inline bool makes_weight_gradient(const Entry& entry) {
-  return entry.kind == Kind::backward || entry.kind == Kind::backward_weight;
-}
-
 struct Census {
   const Plan& plan;
   // By cell. A whole backward stands in both of its.

@@ -71,7 +71,7 @@ void add_receive(Messages& messages, const Site& site) {
     refuse(census.plan, site, cat("the ", describe(action.entry), " needs no message"),
            "a receive too many");
   }
-  const Entry input = input_of(census.plan.schedule, action.entry);
+  const Entry input = input_of(action.entry);
   check_peer(census, site, census.maker(input));
   record(census, messages.by_result[messages.number(input)].receive, site);
   const Site& user = census.maker(action.entry);
@@ -121,7 +121,7 @@ void check_complete(const Messages& messages, const Site& user) {
   const Census& census = messages.census;
   const Entry& entry = census.at(user).entry;
   if (!needs_input(census.plan.schedule, entry)) return;
-  const Entry input = input_of(census.plan.schedule, entry);
+  const Entry input = input_of(entry);
   const Site& maker = census.maker(input);
   if (maker.rank == user.rank) return;
   const Message& message = messages.by_result[messages.number(input)];
@@ -158,7 +158,7 @@ void check_order(const Messages& messages) {
         if (sending || action.kind != Action::Kind::receive) continue;
         Channel& channel = channels[index(action.peer) * ranks + index(site.rank)];
         const Site& first = channel.sends[channel.received++];
-        const Entry input = input_of(census.plan.schedule, action.entry);
+        const Entry input = input_of(action.entry);
         if (messages.by_result[messages.number(input)].send == first) continue;
         refuse(census.plan, site,
                cat("another message comes first, ", to_string(census.plan, first)),
@@ -171,7 +171,7 @@ void check_order(const Messages& messages) {
 // Ranks wait for each other in a circle that begins at `site` or further on.
 [[noreturn]] void refuse_deadlock(const Census& census, const std::vector<Site>& next) {
   const auto awaited = [&](const Site& site) {
-    return census.maker(input_of(census.plan.schedule, census.at(site).entry)).rank;
+    return census.maker(input_of(census.at(site).entry)).rank;
   };
   const auto is_stuck = [&](const Site& site) {
     return index(site.action) < census.plan.ranks[index(site.rank)].actions.size();
@@ -200,7 +200,7 @@ void check_progress(const Census& census) {
     if (action.kind != Action::Kind::compute || !needs_input(plan.schedule, action.entry)) {
       return true;
     }
-    const Site& maker = census.maker(input_of(plan.schedule, action.entry));
+    const Site& maker = census.maker(input_of(action.entry));
     return next[index(maker.rank)].action > maker.action;
   };
   size_t done = 0;

@@ -97,8 +97,7 @@ void Walk::compute() {
   if (makes_weight_gradient(entry())) add_gradient();
   if (makes_weight_gradient(entry()) || !census_.trains) free_slot();
   const Schedule& schedule = plan_.schedule;
-  if (needs_input(schedule, entry()) &&
-      census_.maker(input_of(schedule, entry())).rank != site_.rank) {
+  if (needs_input(schedule, entry()) && census_.maker(input_of(entry())).rank != site_.rank) {
     --received_;
   }
 }

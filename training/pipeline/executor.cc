@@ -155,17 +155,20 @@ ConstTensor Executor::await_input(const Action& action) {
   const Clock::time_point start = Clock::now();
   held.transfer.wait();
   held.pending = false;
-  const Clock::time_point end = Clock::now();
-  waited_ += end - start;
-  if (trace_ != nullptr) {
-    trace_->add(
-        {cat("bubble before ", to_string(entry, false)),
-         TraceCategory::bubble,
-         start,
-         end,
-         {{"stage", own_rank()}, {"micro_batch", entry.micro_batch}, {"chunk", entry.chunk}}});
-  }
+  waited_ += Clock::now() - start;
+  record_span("bubble before ", TraceCategory::bubble, entry, start);
   return held.tensor;
+}
+
+void Executor::record_span(const char* what, TraceCategory category, const Entry& entry,
+                           Clock::time_point start) {
+  if (trace_ == nullptr) return;
+  trace_->add(
+      {cat(what, to_string(entry, false)),
+       category,
+       start,
+       Clock::now(),
+       {{"stage", own_rank()}, {"micro_batch", entry.micro_batch}, {"chunk", entry.chunk}}});
 }
 
 void Executor::forget(std::map<Place, Held>& held, const Entry& entry) {
@@ -193,7 +196,7 @@ void Executor::count_activations(const Entry& entry) {
   if (!keeps_activations_) return;
   if (entry.kind == Kind::forward) {
     most_activations_ = std::max(most_activations_, ++activations_kept_);
-  } else if (entry.kind != Kind::backward_input) {
+  } else if (makes_weight_gradient(entry)) {
     --activations_kept_;
   }
 }
@@ -216,13 +219,9 @@ void Executor::forward(const Action& action) {
   const Entry& entry = action.entry;
   const ConstTensor input = await_input(action);
   count_activations(entry);
-  Tensor output;
-  {
-    const TraceSpan span(
-        trace_, to_string(entry, false), TraceCategory::compute,
-        {{"stage", own_rank()}, {"micro_batch", entry.micro_batch}, {"chunk", entry.chunk}});
-    output = stage_->forward(action, input);
-  }
+  const Clock::time_point start = Clock::now();
+  const Tensor output = stage_->forward(action, input);
+  record_span("", TraceCategory::compute, entry, start);
   if (entry.chunk + 1 < plan_->schedule.chunks) {
     hand_over(entry, keeps_activations_ ? output : take_copy(output), !keeps_activations_);
   }
@@ -231,21 +230,17 @@ void Executor::forward(const Action& action) {
 
 void Executor::backward(const Action& action) {
   const Entry& entry = action.entry;
-  const bool weight = entry.kind == Kind::backward_weight;
-  const ConstTensor gradient = weight ? ConstTensor{} : await_input(action);
-  {
-    const TraceSpan span(
-        trace_, to_string(entry, false), TraceCategory::compute,
-        {{"stage", own_rank()}, {"micro_batch", entry.micro_batch}, {"chunk", entry.chunk}});
-    if (weight) {
-      stage_->backward_weight(action);
-    } else {
-      const Tensor made = stage_->backward(action, gradient);
-      if (entry.chunk > 0) hand_over(entry, take_copy(made), true);
-    }
+  const ConstTensor gradient = await_input(action);
+  const Clock::time_point start = Clock::now();
+  if (entry.kind == Kind::backward_weight) {
+    stage_->backward_weight(action);
+  } else {
+    const Tensor made = stage_->backward(action, gradient);
+    if (entry.chunk > 0) hand_over(entry, take_copy(made), true);
   }
+  record_span("", TraceCategory::compute, entry, start);
   count_activations(entry);
-  if (entry.kind == Kind::backward_input) return;
+  if (!makes_weight_gradient(entry)) return;
   forget(activations_, entry);
   forget(gradients_, entry);
 }

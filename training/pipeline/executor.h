@@ -103,6 +103,9 @@ class Executor {
   Tensor take_copy(ConstTensor tensor);
   Tensor take(const Tensor& shape);
   void count_activations(const Entry& entry);
+  // Up to now, if a trace is kept.
+  void record_span(const char* what, TraceCategory category, const Entry& entry,
+                   std::chrono::steady_clock::time_point start);
   int own_rank() { return boundary_.stages().rank(); }
   Error placed(const Error& error, const Action& action);
   void abort(const std::string& reason);

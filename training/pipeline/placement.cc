@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "training/pipeline/partition.h"
 
 namespace tutti::training::pipeline {
 namespace {
@@ -94,7 +95,7 @@ std::vector<int64_t> passes_by_unit(const Plan& plan, const Placement& placement
                                     int units) {
   std::vector<int64_t> passes(static_cast<size_t>(units));
   for (const Entry& entry : plan.schedule.table[static_cast<size_t>(rank)]) {
-    if (entry.kind != Kind::backward && entry.kind != Kind::backward_weight) continue;
+    if (!makes_weight_gradient(entry)) continue;
     const UnitRange& range = placement.chunks[static_cast<size_t>(entry.chunk)];
     for (int unit = range.begin; unit < range.end; ++unit) ++passes[static_cast<size_t>(unit)];
   }
@@ -114,6 +115,10 @@ std::vector<double> estimated_costs(Model& model) {
     costs.push_back(cost);
   }
   return costs;
+}
+
+std::vector<int> estimated_cut(Model& model, int chunks) {
+  return balanced_cut(estimated_costs(model), chunks);
 }
 
 }  // namespace tutti::training::pipeline

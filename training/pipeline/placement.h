@@ -40,8 +40,9 @@ Placement make_placement(const Plan& plan, Model& model, const std::vector<int>&
 std::vector<int64_t> passes_by_unit(const Plan& plan, const Placement& placement, int rank,
                                     int units);
 
-// What a unit costs, about: the elements of the matrices it multiplies with. For a cut where
-// nothing was measured.
+// What a unit costs, about: the elements of the matrices it multiplies with.
 std::vector<double> estimated_costs(Model& model);
+// A cut where nothing was measured: balanced by these (partition.h). Throws as balanced_cut() does.
+std::vector<int> estimated_cut(Model& model, int chunks);
 
 }  // namespace tutti::training::pipeline

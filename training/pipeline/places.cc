@@ -17,7 +17,7 @@ std::optional<Entry> needed_by(const Entry& entry, const Schedule& schedule) {
     return Entry{Kind::forward, entry.micro_batch, entry.chunk};
   }
   if (!needs_input(schedule, entry)) return std::nullopt;
-  return input_of(schedule, entry);
+  return input_of(entry);
 }
 
 }  // namespace

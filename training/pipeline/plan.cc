@@ -45,10 +45,6 @@ size_t cell(const Schedule& schedule, const Entry& entry) {
 
 size_t index(int i) { return static_cast<size_t>(i); }
 
-bool makes_weight_gradient(const Entry& entry) {
-  return entry.kind == Kind::backward || entry.kind == Kind::backward_weight;
-}
-
 [[noreturn]] void refuse(const Schedule& schedule, const std::string& what,
                          const std::string& cause) {
   throw Error(ErrorCode::invalid_argument, what,
@@ -222,7 +218,7 @@ std::vector<Receive> receives_of(const Schedule& schedule, const Places& places,
   for (int i = 0; index(i) < entries.size(); ++i) {
     const Entry& entry = entries[index(i)];
     if (!needs_input(schedule, entry)) continue;
-    const Entry input = input_of(schedule, entry);
+    const Entry input = input_of(entry);
     const size_t at = cell(schedule, input);
     const Place sent = input.kind == Kind::forward ? places.forward[at] : places.backward[at];
     if (sent.rank != rank) receives.push_back({std::max(0, i - 1), sent, entry});
@@ -297,7 +293,7 @@ bool needs_input(const Schedule& schedule, const Entry& entry) {
   return entry.kind == Kind::forward ? entry.chunk > 0 : entry.chunk + 1 < schedule.chunks;
 }
 
-Entry input_of(const Schedule& /*schedule*/, const Entry& entry) {
+Entry input_of(const Entry& entry) {
   Entry input = entry;
   input.chunk += entry.kind == Kind::forward ? -1 : 1;
   return input;

@@ -58,7 +58,7 @@ struct Plan {
 // backward_weight; the last chunk's backward needs its own forward only. The entry given is of the
 // same kind as `entry`: in the table, backward and backward_input may stand for each other.
 bool needs_input(const Schedule& schedule, const Entry& entry);
-Entry input_of(const Schedule& schedule, const Entry& entry);
+Entry input_of(const Entry& entry);
 
 // Pure. Throws Error(invalid_argument), naming rank and entry, for a table in which a micro-batch
 // does not pass each chunk once in each direction, on one rank (forward-only tables: forward alone;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/median.h"
 #include "base/text.h"
 #include "training/kernels/elementwise.h"
 #include "training/random.h"
@@ -23,12 +24,6 @@ struct Times {
 };
 
 double seconds(Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + std::ssize(values) / 2;
-  std::ranges::nth_element(values, middle);
-  return *middle;
-}
 
 // A matrix whose element i is fill(i), rounded to `dtype`.
 template <typename Fill>

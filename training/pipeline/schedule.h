@@ -32,6 +32,11 @@ struct Entry {
   bool operator==(const Entry&) const = default;
 };
 
+// Whether it adds to the weights' gradients: nothing needs the micro-batch's activations after it.
+inline bool makes_weight_gradient(const Entry& entry) {
+  return entry.kind == Kind::backward || entry.kind == Kind::backward_weight;
+}
+
 // "F3", "B0.2" (of chunk 2, if there are more chunks than ranks), "I4" (backward_input), "W4".
 std::string to_string(const Entry& entry, bool with_chunk);
 // "backward of micro-batch 3 through chunk 2".

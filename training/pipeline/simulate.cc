@@ -78,7 +78,7 @@ Tasks tasks_of(const Plan& plan, const Costs& costs) {
       if (entry.kind == Kind::backward_weight) task.takes = weight[chunk];
       if (entry.kind == Kind::backward) task.takes = input[chunk] + weight[chunk];
       if (needs_input(schedule, entry)) {
-        const Entry needed = input_of(schedule, entry);
+        const Entry needed = input_of(entry);
         task.needs = result_of(schedule, needed);
         const bool is_here = index(plan.rank_of(needed.micro_batch, needed.chunk)) == rank;
         if (!is_here) task.message = message[index(std::min(entry.chunk, needed.chunk))];

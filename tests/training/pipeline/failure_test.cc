@@ -174,8 +174,7 @@ std::vector<bool> in_need(const Plan& plan, const Planted& planted) {
     if (done[rank] == entries.size()) return false;
     if (static_cast<int>(rank) == planted.rank && done[rank] == planted.entry) return false;
     const Entry& entry = entries[done[rank]];
-    return !needs_input(schedule, entry) ||
-           std::ranges::find(made, input_of(schedule, entry)) != made.end();
+    return !needs_input(schedule, entry) || std::ranges::find(made, input_of(entry)) != made.end();
   };
   for (bool moved = true; moved;) {
     moved = false;

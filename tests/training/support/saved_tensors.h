@@ -1,0 +1,23 @@
+// What a checkpoint holds.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "training/checkpoint/checkpoint.h"
+
+namespace tutti::training::testing {
+
+// All tensors by name: model, optimizer and running statistics.
+inline std::map<std::string, std::vector<float>> saved_tensors(const Checkpoint& checkpoint) {
+  std::map<std::string, std::vector<float>> tensors;
+  for (const std::string& name : checkpoint.names()) {
+    std::vector<float>& values = tensors[name];
+    values.resize(static_cast<size_t>(checkpoint.find(name)->count()));
+    checkpoint.read(name, 0, tensor_at(values.data(), DType::f32, 1, std::ssize(values)));
+  }
+  return tensors;
+}
+
+}  // namespace tutti::training::testing

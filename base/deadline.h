@@ -14,6 +14,14 @@ inline int64_t now_ns() {
       .count();
 }
 
+// For times that people write: what does not fit (infinity, 300 years) is the longest there is,
+// which Deadline takes for never. Neither negative nor not a number.
+inline std::chrono::nanoseconds duration_of(double seconds) {
+  constexpr double kLongest = 9.2e9;
+  if (seconds >= kLongest) return std::chrono::nanoseconds::max();
+  return std::chrono::nanoseconds(static_cast<int64_t>(seconds * 1e9));
+}
+
 class Deadline {
  public:
   static Deadline never() { return Deadline(Clock::time_point::max()); }

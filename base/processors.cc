@@ -1,15 +1,26 @@
 #include "base/processors.h"
 
+#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
+#include <cstddef>
 #include <fstream>
-#include <string>
+#include <memory>
+#include <set>
+#include <string_view>
+#include <vector>
+
+#include "base/text.h"
 
 namespace tutti {
 
 namespace {
+
+constexpr std::string_view kQuota = " quota ";
+constexpr int kMostProcessors = 1 << 14;
 
 // In processors; 0: none.
 double quota() {
@@ -23,13 +34,60 @@ double quota() {
   return 0;
 }
 
+// Those of the calling thread; all that are online, where the system does not tell.
+std::vector<int> own_affinity() {
+  std::vector<int> own;
+  const std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> allowed(
+      CPU_ALLOC(kMostProcessors), [](cpu_set_t* set) { CPU_FREE(set); });
+  const size_t bytes = CPU_ALLOC_SIZE(kMostProcessors);
+  const bool told = allowed && ::sched_getaffinity(0, bytes, allowed.get()) == 0;
+  const int last = told ? kMostProcessors : static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
+  for (int i = 0; i < last; ++i) {
+    if (!told || CPU_ISSET_S(i, bytes, allowed.get())) own.push_back(i);
+  }
+  return own;
+}
+
+// "0-3" of "0-3,8". What is not understood (from another version) adds nothing.
+void add_range(std::string_view text, std::set<int>& processors) {
+  int first = 0;
+  const char* const end = text.data() + text.size();
+  const auto [middle, status] = std::from_chars(text.data(), end, first);
+  int last = first;
+  if (status != std::errc{}) return;
+  if (middle != end) {
+    if (*middle != '-' || std::from_chars(middle + 1, end, last).ptr != end) return;
+  }
+  for (int i = std::max(0, first); i <= std::min(last, kMostProcessors - 1); ++i) {
+    processors.insert(i);
+  }
+}
+
 }  // namespace
 
-int usable_processors() {
-  const auto online = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
+std::string own_processors() {
   const double limit = quota();
-  if (limit <= 0) return std::max(1, online);
-  return std::clamp(static_cast<int>(std::ceil(limit)), 1, std::max(1, online));
+  const std::string processors = rank_ranges(own_affinity());
+  return limit > 0 ? cat(processors, kQuota, limit) : processors;
+}
+
+int usable_processors(std::span<const std::string> processes) {
+  std::set<int> processors;
+  double limit = 0;
+  bool unlimited = processes.empty();
+  for (const std::string_view text : processes) {
+    const size_t end = text.find(kQuota);
+    for (const std::string& range : split(text.substr(0, end), ',')) add_range(range, processors);
+    double own = 0;
+    if (end != std::string_view::npos) {
+      const std::string_view number = text.substr(end + kQuota.size());
+      std::from_chars(number.data(), number.data() + number.size(), own);
+    }
+    unlimited |= own <= 0;
+    limit = std::max(limit, own);
+  }
+  const int most = std::max(1, static_cast<int>(processors.size()));
+  return unlimited ? most : std::clamp(static_cast<int>(std::ceil(limit)), 1, most);
 }
 
 }  // namespace tutti

@@ -1,10 +1,18 @@
-// How many processors this process's host really gives it.
+// How many processors the processes of a host really have.
 #pragma once
+
+#include <span>
+#include <string>
 
 namespace tutti {
 
-// Those that are online, or fewer where a container's quota allows the time of fewer (cgroups). At
-// least 1. Not what this process is bound to: the other ranks are bound elsewhere.
-int usable_processors();
+// Those that this process may run on (affinity; cpusets, such as `docker --cpuset-cpus`), and the
+// time of how many a container's quota allows (cgroups): "0-3,8", or "0-3,8 quota 1.5". To be told
+// to other processes.
+std::string own_processors();
+
+// What these processes of one host have together, from what own_processors() said in each: ranks
+// may be bound to different processors. Of quotas the largest one counts. At least 1.
+int usable_processors(std::span<const std::string> processes);
 
 }  // namespace tutti

@@ -7,6 +7,7 @@
 #include <charconv>
 #include <optional>
 
+#include "base/deadline.h"
 #include "base/error.h"
 #include "base/text.h"
 
@@ -36,7 +37,8 @@ constexpr std::array kSettings = {
         "with computing; it sleeps when there are none"},
     SettingInfo{
         "TUTTI_TIMEOUT", SettingType::seconds, "300", "", false, false,
-        "seconds that one collective may take before the communicator is aborted; 0 is never"},
+        "seconds that one collective may take before the communicator is aborted; 0 and inf are "
+        "never"},
     SettingInfo{"TUTTI_INIT_TIMEOUT", SettingType::seconds, "60", "", false, false,
                 "seconds in which all ranks must have found each other"},
     SettingInfo{
@@ -155,7 +157,7 @@ std::string_view name(SettingType type) {
     case SettingType::boolean:
       return "0 or 1";
     case SettingType::seconds:
-      return "a number of seconds";
+      return "a number of seconds (0 or more; inf)";
     case SettingType::bytes:
       return "a size in bytes";
   }
@@ -201,8 +203,8 @@ int64_t Settings::get_int(std::string_view name) const {
 bool Settings::get_bool(std::string_view name) const {
   return parse_boolean(value(name).text).value_or(false);
 }
-double Settings::get_seconds(std::string_view name) const {
-  return parse_number(value(name).text).value_or(0);
+std::chrono::nanoseconds Settings::get_duration(std::string_view name) const {
+  return duration_of(parse_number(value(name).text).value_or(0));
 }
 uint64_t Settings::get_bytes(std::string_view name) const { return parse_bytes(value(name).text); }
 

@@ -5,6 +5,7 @@
 // overrides them (tests, command-line options) and must happen before threads start.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <mutex>
@@ -43,7 +44,8 @@ class Settings {
   std::string get_string(std::string_view name) const;
   int64_t get_int(std::string_view name) const;
   bool get_bool(std::string_view name) const;
-  double get_seconds(std::string_view name) const;
+  // At most the longest there is, which Deadline takes for never.
+  std::chrono::nanoseconds get_duration(std::string_view name) const;
   uint64_t get_bytes(std::string_view name) const;
   SettingValue value(std::string_view name) const;
 

@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include "base/deadline.h"
+#include "base/relax.h"
 
 namespace tutti::internal {
 
@@ -53,7 +54,7 @@ class Backoff {
     }
     if (++rounds_ % kRoundsPerLook == 0 || spin_ns_ == 0) waited_ns_ = now_ns() - since_ns_;
     if (waited_ns_ < spin_ns_) {
-      __builtin_ia32_pause();
+      relax();
       return true;
     }
     if (waited_ns_ < kYieldNs) {

@@ -18,7 +18,7 @@ CommunicatorImpl::CommunicatorImpl(std::shared_ptr<Engine> engine, uint64_t id,
       rank_(rank),
       all_reduce_setting_(settings().get_string("TUTTI_ALGORITHM")),
       deterministic_(settings().get_bool("TUTTI_DETERMINISTIC")),
-      timeout_(static_cast<int64_t>(settings().get_seconds("TUTTI_TIMEOUT") * 1e9)),
+      timeout_(settings().get_duration("TUTTI_TIMEOUT")),
       sends_(members_.size()),
       recvs_(members_.size()) {
   try {

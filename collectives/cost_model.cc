@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/settings.h"
 #include "base/text.h"
@@ -93,10 +94,8 @@ std::string fingerprint() {
       if (line.starts_with(key)) text += line;
     }
   }
-  uint64_t hash = 14695981039346656037u;
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211u;
   std::ostringstream hex;
-  hex << std::hex << std::setw(16) << std::setfill('0') << hash;
+  hex << std::hex << std::setw(16) << std::setfill('0') << fnv(text);
   return hex.str();
 }
 

@@ -10,6 +10,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/hash.h"
+
 namespace tutti {
 
 class Expressions {
@@ -56,11 +58,7 @@ class Expressions {
   int32_t united(Id a, Id b);
 
   struct HashSet {
-    size_t operator()(const std::vector<uint64_t>& set) const {
-      uint64_t hash = 14695981039346656037u;
-      for (const uint64_t word : set) hash = (hash ^ word ^ word >> 32) * 1099511628211u;
-      return hash;
-    }
+    size_t operator()(const std::vector<uint64_t>& set) const { return fnv_of_words(set); }
   };
 
   int32_t ranks_;

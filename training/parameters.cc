@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/text.h"
 #include "training/random.h"
 
@@ -46,14 +47,7 @@ int64_t ParameterSpec::count() const {
   return product;
 }
 
-// FNV-1a.
-uint64_t ParameterSpec::stream() const {
-  uint64_t hash = 0xcbf29ce484222325u;
-  for (const char character : name) {
-    hash = (hash ^ static_cast<uint8_t>(character)) * 0x100000001b3u;
-  }
-  return hash;
-}
+uint64_t ParameterSpec::stream() const { return fnv(name); }
 
 const Parameter* ParameterTable::add(std::string name, std::vector<int64_t> shape,
                                      Initial initial) {

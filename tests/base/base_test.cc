@@ -2,7 +2,9 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
@@ -16,6 +18,9 @@
 #include "base/dtype.h"
 #include "base/error.h"
 #include "base/fd.h"
+#include "base/hash.h"
+#include "base/memory_range.h"
+#include "base/processors.h"
 #include "base/reduce_op.h"
 #include "base/text.h"
 
@@ -142,6 +147,54 @@ TEST(DeadlineTest, RemainingIsCapped) {
 TEST(DeadlineTest, NeverDoesNotPass) {
   EXPECT_FALSE(Deadline::never().passed());
   EXPECT_FALSE(Deadline::after(std::chrono::nanoseconds::max()).passed()) << "no overflow";
+}
+
+// Published values of FNV-1a.
+TEST(FnvTest, IsTheUsualOne) {
+  static_assert(fnv("") == 0xcbf29ce484222325);
+  static_assert(fnv("a") == 0xaf63dc4c8601ec8c);
+  EXPECT_EQ(fnv("foobar"), 0x85944171f73967e8);
+}
+
+TEST(MemoryRangeTest, KnowsWhatCannotBe) {
+  std::vector<char> some(100);
+  EXPECT_FALSE(wraps(some.data(), 100));
+  EXPECT_TRUE(wraps(some.data(), UINT64_MAX));
+  EXPECT_FALSE(wraps(nullptr, UINT64_MAX));
+  EXPECT_TRUE(may_be_memory(some.data(), 100));
+  EXPECT_FALSE(may_be_memory(some.data(), uint64_t{1} << 46));
+  EXPECT_FALSE(may_be_memory(some.data(), UINT64_MAX));
+  std::vector<char> large(64 << 20);
+  EXPECT_TRUE(may_be_memory(large.data(), large.size()));
+}
+
+// As `docker --cpuset-cpus` and taskset do.
+TEST(ProcessorsTest, AreThoseThatTheProcessMayRunOn) {
+  std::thread bound([] {
+    cpu_set_t set;
+    ASSERT_EQ(::sched_getaffinity(0, sizeof set, &set), 0);
+    int first = 0;
+    while (!CPU_ISSET(first, &set)) ++first;
+    CPU_ZERO(&set);
+    CPU_SET(first, &set);
+    ASSERT_EQ(::sched_setaffinity(0, sizeof set, &set), 0);
+    const std::string own = own_processors();
+    EXPECT_EQ(own.substr(0, own.find(' ')), cat(first));
+    EXPECT_EQ(usable_processors(std::array{own}), 1);
+  });
+  bound.join();
+}
+
+TEST(ProcessorsTest, OfSeveralProcessesAddUp) {
+  const auto usable = [](std::vector<std::string> processes) {
+    return usable_processors(processes);
+  };
+  EXPECT_EQ(usable({"0", "1", "2-3", "3"}), 4) << "bound to different ones";
+  EXPECT_EQ(usable({"0-7 quota 1.5", "0-7 quota 1.5"}), 2);
+  EXPECT_EQ(usable({"0-7 quota 99"}), 8);
+  EXPECT_EQ(usable({"0-7 quota 2", "0-7"}), 8);
+  EXPECT_EQ(usable({}), 1);
+  EXPECT_EQ(usable({"what", "-5", "3-1", ""}), 1) << "from another version";
 }
 
 TEST(AbortStateTest, FirstWriterWins) {

@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <string>
 
+#include "base/deadline.h"
 #include "base/error.h"
 
 namespace tutti {
@@ -55,11 +57,27 @@ TEST(SettingsTest, DefaultsAreValidAndSaySo) {
 TEST(SettingsTest, EnvironmentThenOption) {
   const Variable variable("TUTTI_TIMEOUT", "1.5");
   Settings settings;
-  EXPECT_EQ(settings.get_seconds("TUTTI_TIMEOUT"), 1.5);
+  EXPECT_EQ(settings.get_duration("TUTTI_TIMEOUT"), std::chrono::milliseconds(1500));
   EXPECT_EQ(settings.value("TUTTI_TIMEOUT").origin, "environment");
   settings.set("TUTTI_TIMEOUT", "2");
-  EXPECT_EQ(settings.get_seconds("TUTTI_TIMEOUT"), 2);
+  EXPECT_EQ(settings.get_duration("TUTTI_TIMEOUT"), std::chrono::seconds(2));
   EXPECT_EQ(settings.value("TUTTI_TIMEOUT").origin, "option");
+}
+
+TEST(SettingsTest, TimesThatDoNotFitAreTheLongest) {
+  Settings settings;
+  for (const char* forever : {"inf", "1e10", "1e300", "9300000000"}) {
+    settings.set("TUTTI_TIMEOUT", forever);
+    EXPECT_EQ(settings.get_duration("TUTTI_TIMEOUT"), std::chrono::nanoseconds::max()) << forever;
+    EXPECT_FALSE(Deadline::after(settings.get_duration("TUTTI_TIMEOUT")).passed());
+  }
+  settings.set("TUTTI_TIMEOUT", "9000000000");
+  EXPECT_EQ(settings.get_duration("TUTTI_TIMEOUT"), std::chrono::seconds(9'000'000'000));
+  for (const char* wrong : {"nan", "-1", "-inf", "1s", ""}) {
+    EXPECT_THAT(error_of([&] { settings.set("TUTTI_TIMEOUT", wrong); }),
+                AllOf(HasSubstr("TUTTI_TIMEOUT"), HasSubstr("number of seconds")))
+        << wrong;
+  }
 }
 
 TEST(SettingsTest, MisspeltVariableIsAWarningWithTheNearestName) {

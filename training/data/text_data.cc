@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/fd.h"
+#include "base/hash.h"
 #include "base/text.h"
 #include "training/random.h"
 
@@ -105,11 +106,7 @@ std::vector<uint8_t> read_path(const std::string& path) {
 
 }  // namespace
 
-uint64_t TextData::fingerprint() const {
-  uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a
-  for (uint8_t byte : bytes) hash = (hash ^ byte) * 0x100000001b3u;
-  return hash;
-}
+uint64_t TextData::fingerprint() const { return fnv(bytes); }
 
 TextData split_text(std::vector<uint8_t> bytes) {
   const size_t held_out = bytes.size() / 10;

@@ -117,8 +117,8 @@ Job job_from_environment() {
   const Settings& all = settings();
   job.token = token_from_settings();
   job.init_timeout =
-      std::chrono::milliseconds(static_cast<int64_t>(all.get_seconds("TUTTI_INIT_TIMEOUT") * 1000));
-  job.fanout = static_cast<int>(all.get_int("TUTTI_CONTROL_FANOUT"));
+      std::chrono::floor<std::chrono::milliseconds>(all.get_duration("TUTTI_INIT_TIMEOUT"));
+  job.fanout = number("TUTTI_CONTROL_FANOUT", all.get_string("TUTTI_CONTROL_FANOUT"), 1, 1 << 24);
   job.wire_settings = all.wire_settings();
   job.interface = all.get_string("TUTTI_INTERFACE");
   job.domain = parse_domain(all.get_string("TUTTI_DOMAIN"));

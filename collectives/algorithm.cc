@@ -1,10 +1,12 @@
 #include "collectives/algorithm.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <deque>
 #include <mutex>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/text.h"
 #include "collectives/algorithms/algorithms.h"
 
@@ -12,39 +14,26 @@ namespace tutti {
 
 namespace {
 
-// FNV-1a of "all_reduce/ring"; that no two are equal is tested.
-uint16_t id_of(const Algorithm& algorithm) {
-  uint32_t hash = 2166136261;
-  for (const char c : cat(name(algorithm.collective), '/', algorithm.name)) {
-    hash = (hash ^ static_cast<unsigned char>(c)) * 16777619;
-  }
-  return static_cast<uint16_t>((hash ^ hash >> 15) % kImported);
-}
-
-// A deque: what is in it never moves.
-struct Catalogue {
-  Catalogue() {
-    for (Algorithm& algorithm : algorithms::built_in()) {
-      algorithm.id = id_of(algorithm);
-      all.push_back(std::move(algorithm));
-    }
-  }
+// Those that were added. A deque: what is in it never moves.
+struct Additions {
   std::mutex mutex;
   std::deque<Algorithm> all;
 };
 
-Catalogue& catalogue() {
-  static Catalogue instance;
+Additions& additions() {
+  static Additions instance;
   return instance;
 }
 
 template <typename Matches>
 std::vector<const Algorithm*> select(Matches matches) {
-  std::lock_guard lock(catalogue().mutex);
   std::vector<const Algorithm*> selected;
-  for (const Algorithm& algorithm : catalogue().all) {
+  const auto look_at = [&](const Algorithm& algorithm) {
     if (matches(algorithm)) selected.push_back(&algorithm);
-  }
+  };
+  std::ranges::for_each(built_in_algorithms(), look_at);
+  const std::lock_guard lock(additions().mutex);
+  std::ranges::for_each(additions().all, look_at);
   return selected;
 }
 
@@ -57,6 +46,21 @@ const Algorithm* first(const std::vector<const Algorithm*>& algorithms) {
 std::string_view name(Grade grade) {
   constexpr std::string_view kNames[] = {"wrong", "correct", "same bits", "canonical"};
   return kNames[static_cast<size_t>(grade)];
+}
+
+uint64_t id_of(std::string_view identity) { return fnv(identity) >> (64 - kAlgorithmIdBits); }
+
+uint64_t id_of(Collective collective, std::string_view name) {
+  return id_of(cat(tutti::name(collective), '/', name));
+}
+
+const std::vector<Algorithm>& built_in_algorithms() {
+  static const std::vector<Algorithm> all = [] {
+    std::vector<Algorithm> made = algorithms::built_in();
+    for (Algorithm& algorithm : made) algorithm.id = id_of(algorithm.collective, algorithm.name);
+    return made;
+  }();
+  return all;
 }
 
 std::vector<const Algorithm*> all_algorithms() {
@@ -72,7 +76,7 @@ const Algorithm* find_algorithm(Collective collective, std::string_view name) {
       select([&](const Algorithm& a) { return a.collective == collective && a.name == name; }));
 }
 
-const Algorithm* find_algorithm(uint16_t id) {
+const Algorithm* find_algorithm(uint64_t id) {
   return first(select([&](const Algorithm& a) { return a.id == id; }));
 }
 
@@ -97,11 +101,23 @@ std::vector<Program> emit_all(const Algorithm& algorithm, Shape shape) {
 }
 
 const Algorithm& add_algorithm(Algorithm algorithm) {
-  std::lock_guard lock(catalogue().mutex);
-  for (const Algorithm& known : catalogue().all) {
-    if (known.id == algorithm.id) return known;
+  const std::lock_guard lock(additions().mutex);
+  const auto same_id = [&](const Algorithm& known) { return known.id == algorithm.id; };
+  const Algorithm* known = nullptr;
+  for (const Algorithm& built_in : built_in_algorithms()) {
+    if (same_id(built_in)) known = &built_in;
   }
-  return catalogue().all.emplace_back(std::move(algorithm));
+  for (const Algorithm& added : additions().all) {
+    if (same_id(added)) known = &added;
+  }
+  if (known == nullptr) return additions().all.emplace_back(std::move(algorithm));
+  if (known->collective == algorithm.collective && known->name == algorithm.name) return *known;
+  throw Error(ErrorCode::invalid_argument,
+              cat(algorithm.name, " (", algorithm.source, ") has the same number as ", known->name,
+                  " (", known->source, "), which was there before"),
+              {.cause = cat("ranks compare algorithms by a hash of ", kAlgorithmIdBits,
+                            " bits, and two of them met"),
+               .remedy = "change a comment in one of the files, or compose of other algorithms"});
 }
 
 }  // namespace tutti

@@ -35,26 +35,34 @@ struct Algorithm {
   std::function<std::string(const Shape& shape)> supports = [](const Shape&) {
     return std::string();
   };
-  // What ranks compare: a hash of the collective and the name, or of what was imported.
-  uint16_t id = 0;
+  // What ranks compare: id_of() the collective and the name, or what was imported.
+  uint64_t id = 0;
 };
 
-// The built-in ones, then those that were added. Pointers stay valid for good.
+// As many bits as a call's signature has room for. That no two algorithms of a process have the
+// same id is checked; that those of two ranks have, by chance, happens once in 70 thousand million.
+inline constexpr int kAlgorithmIdBits = 36;
+uint64_t id_of(std::string_view identity);
+uint64_t id_of(Collective collective, std::string_view name);
+
+// The built-in ones: the same in every process, at all times.
+const std::vector<Algorithm>& built_in_algorithms();
+// These, then those that were added. Pointers stay valid for good.
 std::vector<const Algorithm*> all_algorithms();
 std::vector<const Algorithm*> algorithms_for(Collective collective);
 
 // Null if there is none of that name.
 const Algorithm* find_algorithm(Collective collective, std::string_view name);
-const Algorithm* find_algorithm(uint16_t id);
+const Algorithm* find_algorithm(uint64_t id);
 // Throws Error(invalid_argument) that lists the names there are.
 const Algorithm& require_algorithm(Collective collective, std::string_view name);
 
 // The programs of all ranks; shape.rank does not matter.
 std::vector<Program> emit_all(const Algorithm& algorithm, Shape shape);
 
-// Adds one at run time (imported, composed); returns the one that is there already under the same
-// id. Ids of built-in ones lie below kImported. Any thread.
-inline constexpr uint16_t kImported = 0x8000;
+// Adds one at run time (imported, composed), so that it can be named; returns the one that is there
+// already under the same collective, name and id. Throws Error(invalid_argument) where another one
+// has its id. Any thread.
 const Algorithm& add_algorithm(Algorithm algorithm);
 
 }  // namespace tutti

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <numeric>
 
 #include "base/log.h"
+#include "base/memory_range.h"
 #include "base/processors.h"
 #include "base/settings.h"
 #include "base/text.h"
@@ -38,22 +40,52 @@ void Work::abort(const std::string& reason) {
 
 // ---- creation
 
+namespace {
+
+// What each rank tells all others, as the bootstrap carries it (Job::note).
+struct Note {
+  std::string processors;  // own_processors()
+  std::string cost_model;  // rank 0's
+
+  std::string text() const { return cat(processors, '\n', cost_model); }
+  static Note of(const std::string& text) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    return {text.substr(0, end), text.substr(std::min(end + 1, text.size()))};
+  }
+};
+
+// Of the ranks on the host of one of them.
+std::vector<std::string> processors_beside(const Control& control, int rank) {
+  std::vector<std::string> processors;
+  for (int r = 0; r < control.size(); ++r) {
+    if (control.peer(r).host_id != control.peer(rank).host_id) continue;
+    processors.push_back(Note::of(control.peer(r).note).processors);
+  }
+  return processors;
+}
+
+}  // namespace
+
 Communicator Communicator::init() { return init(job_from_environment()); }
 
 Communicator Communicator::init(const Job& job) {
   set_log_rank(job.size > 1 ? job.rank : -1);
-  load_algorithm_files();
+  AlgorithmFiles files = load_algorithm_files();
   Job noted = job;
-  if (job.rank == 0 && job.size > 1) noted.note = to_json(load_cost_model());
+  noted.wire_settings += files.digests;
+  noted.note = Note{own_processors(), job.rank == 0 ? to_json(load_cost_model()) : ""}.text();
   std::shared_ptr<Control> control = Control::connect(noted);
-  int local = 0;
-  for (int r = 0; r < control->size(); ++r) {
-    if (control->peer(r).host_id == control->peer(control->rank()).host_id) ++local;
-  }
+  // Chosen with what all ranks know alike: the first host's processors stand for those of each
+  // host.
+  CostModel model = CostModel::defaults();
+  if (job.size > 1) model = parse_cost_model(Note::of(control->peer(0).note).cost_model);
+  model.cores = std::min(model.cores, usable_processors(processors_beside(*control, 0)));
+  const std::vector<std::string> local = processors_beside(*control, control->rank());
   const internal::EngineOptions options{
-      .oversubscribed = local > usable_processors(),
+      .oversubscribed = static_cast<int>(local.size()) > usable_processors(local),
       .progress_thread = settings().get_bool("TUTTI_PROGRESS_THREAD"),
-      .cost_model = job.size > 1 ? parse_cost_model(control->peer(0).note) : CostModel::defaults()};
+      .cost_model = model,
+      .algorithms = std::move(files.algorithms)};
   auto engine = std::make_shared<internal::Engine>(control, options);
   std::vector<int> members(control->size());
   std::iota(members.begin(), members.end(), 0);
@@ -93,8 +125,11 @@ Communicator Communicator::split(int color, int key) {
 
 std::shared_ptr<void> Communicator::allocate_bytes(size_t count, size_t element_bytes) {
   size_t bytes = 0;
-  if (__builtin_mul_overflow(count, element_bytes, &bytes)) {
-    throw Error(ErrorCode::invalid_argument, cat("allocate: ", count, " elements are too many"));
+  if (__builtin_mul_overflow(count, element_bytes, &bytes) || bytes > PTRDIFF_MAX) {
+    throw Error(
+        ErrorCode::invalid_argument,
+        cat("allocate: ", count, " elements of ", element_bytes, " bytes are more than any memory"),
+        {.cause = "a negative number, or an overflow in computing it"});
   }
   if (const std::shared_ptr<shm::Heap> heap = require(impl_).heap()) {
     if (std::byte* const memory = heap->allocate(bytes)) {
@@ -109,6 +144,10 @@ std::shared_ptr<void> Communicator::allocate_bytes(size_t count, size_t element_
 }
 
 Registration Communicator::register_memory(void* data, size_t bytes) {
+  if ((data == nullptr && bytes > 0) || !may_be_memory(data, bytes)) {
+    throw Error(ErrorCode::invalid_argument,
+                cat("register_memory: there are no ", bytes, " bytes of memory at ", data));
+  }
   const std::shared_ptr<shm::Heap> heap = require(impl_).heap();
   if (!heap) return {};
   const std::span<std::byte> range(static_cast<std::byte*>(data), bytes);

@@ -26,6 +26,7 @@
 #include "collectives/flight_recorder.h"
 #include "collectives/operation.h"
 #include "collectives/planner.h"
+#include "topology/domain.h"
 #include "transport/bootstrap/control.h"
 #include "transport/shm/shm_transport.h"
 #include "transport/tcp/tcp_transport.h"
@@ -86,6 +87,7 @@ class CommunicatorImpl final : public ControlClient,
     uint64_t input_count = 0;
     uint64_t output_count = 0;
     uint64_t rest = 0;
+    int root = 0;
     bool operator==(const CallKey&) const = default;
   };
   struct KeptOutline {
@@ -112,7 +114,7 @@ class CommunicatorImpl final : public ControlClient,
   std::unique_ptr<Transport> open_tcp();
   const shm::PeerHeap* heap_of(int peer);
   int member(int world_rank) const;
-  int find_group() const;
+  std::vector<Place> places() const;
 
   // calls.cc
   static CallKey key_of(const Request& request, const CallOptions& options);
@@ -197,7 +199,7 @@ class CommunicatorImpl final : public ControlClient,
   std::array<KeptOutline, size_t{1} << kKeptBits> kept_;
   std::shared_ptr<const Outline> new_outline_;  // of a call that is not kept
   // By algorithm, root, and whether the call is in place.
-  std::map<std::tuple<uint16_t, int, bool>, std::unique_ptr<Plan>> plans_;
+  std::map<std::tuple<uint64_t, int, bool>, std::unique_ptr<Plan>> plans_;
 
   // What the control thread and a stalled wait tell each other.
   std::mutex stall_mutex_;

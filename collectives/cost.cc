@@ -38,7 +38,7 @@ class StepCosts {
     const uint64_t footprint = blocks ? bytes * static_cast<uint64_t>(ranks) : bytes;
     near_bytes_ = near_.at(footprint);
     far_bytes_ = machine.model.tcp.at(footprint);
-    call_ = machine.group >= ranks ? near_.call : machine.model.tcp.call;
+    call_ = machine.hosts.count() == 1 ? near_.call : machine.model.tcp.call;
   }
 
   double call() const { return call_; }
@@ -125,7 +125,7 @@ class StepCosts {
       cost.moving += per_byte(rank, peer).send * bytes;
     }
   }
-  bool is_near(int32_t a, int32_t b) const { return a / machine_.group == b / machine_.group; }
+  bool is_near(int32_t a, int32_t b) const { return machine_.hosts.near(a, b); }
   const LinkCosts& link(int32_t a, int32_t b) const {
     return is_near(a, b) ? near_ : machine_.model.tcp;
   }
@@ -202,10 +202,10 @@ Prediction predict(std::span<const Plan> plans, uint64_t bytes, DType dtype, con
                 .near_latency = costs.near().latency,
                 .far_latency = machine.model.tcp.latency,
                 .switch_time = machine.model.switch_time,
-                .group = std::clamp(machine.group, 1, static_cast<int>(plans.size())),
+                .hosts = &machine.hosts,
                 .cores = machine.model.cores};
   Prediction prediction;
-  std::vector<double> work(plans.size(), 0);  // by core
+  std::vector<double> work(timing.all_cores(), 0);
   for (const Plan& plan : plans) {
     const Prediction busy = busy_time(plan, costs, &timing.steps);
     work[timing.core_of(plan.shape.rank)] += busy.seconds;
@@ -232,8 +232,8 @@ double rough_time(const Plan& plan, uint64_t bytes, DType dtype, const Machine& 
   const StepCosts costs(plan, std::max(bytes, kLine * static_cast<uint64_t>(std::max(1, chunks))),
                         dtype, machine);
   const double busy = busy_time(plan, costs, nullptr).seconds;
-  const int local = std::min(machine.group, plan.shape.ranks);
-  const double sharing = std::max(1.0, static_cast<double>(local) / machine.model.cores);
+  const double sharing =
+      std::max(1.0, static_cast<double>(machine.hosts.largest()) / machine.model.cores);
   return std::max(sharing * busy, busy + waiting_time(plan, costs));
 }
 

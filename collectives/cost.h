@@ -17,6 +17,7 @@
 #include "collectives/cost_model.h"
 #include "collectives/plan.h"
 #include "collectives/slicing.h"
+#include "topology/domain.h"
 
 namespace tutti {
 
@@ -24,7 +25,7 @@ namespace tutti {
 struct Machine {
   CostModel model;
   Limits limits;
-  int group = 1;         // ranks of one host: consecutive, and equally many on each
+  Hosts hosts;
   bool near_shm = true;  // ranks of one host talk over shared memory
 };
 

@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "collectives/algorithm.h"
 #include "collectives/cost_model.h"
 #include "collectives/heaps.h"
 #include "transport/bootstrap/control.h"
@@ -24,6 +25,8 @@ struct EngineOptions {
   bool progress_thread = false;
   // Rank 0's, so that all ranks choose alike.
   CostModel cost_model;
+  // Beside the built-in ones, what is chosen from: the same on all ranks.
+  std::vector<const Algorithm*> algorithms;
 };
 
 class Engine {
@@ -37,6 +40,7 @@ class Engine {
   HeapTable& heaps() { return heaps_; }
   bool oversubscribed() const { return options_.oversubscribed; }
   const CostModel& cost_model() const { return options_.cost_model; }
+  const std::vector<const Algorithm*>& algorithms() const { return options_.algorithms; }
 
   void add(CommunicatorImpl* communicator);
   void remove(CommunicatorImpl* communicator);

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <memory>
 
+#include "base/error.h"
 #include "base/settings.h"
+#include "base/text.h"
 #include "transport/shm/region.h"
 #include "transport/tcp/tcp_transport.h"
 
@@ -38,16 +40,22 @@ Limits agreed_limits(int largest_local, bool shm, const Transport* tcp) {
           .p2p_message_bytes = std::min(near.p2p_message_bytes, far.p2p_message_bytes)};
 }
 
+int tcp_streams() {
+  const int64_t streams = settings().get_int("TUTTI_TCP_STREAMS");
+  if (streams >= 1 && streams <= shm::kMaxLanes) return static_cast<int>(streams);
+  throw Error(ErrorCode::invalid_argument,
+              cat("TUTTI_TCP_STREAMS=", streams, " is not in 1 to ", shm::kMaxLanes));
+}
+
 Machine imagined_machine(int ranks, int group, bool shm, const CostModel& model) {
   const bool near_shm = shm && group > 1;
   std::unique_ptr<TcpTransport> far;
   if (!near_shm || group < ranks) {
-    const auto streams = static_cast<int>(settings().get_int("TUTTI_TCP_STREAMS"));
-    far = std::make_unique<TcpTransport>(ranks, streams, TcpTransport::Hooks{});
+    far = std::make_unique<TcpTransport>(ranks, tcp_streams(), TcpTransport::Hooks{});
   }
   return {.model = model,
           .limits = agreed_limits(group, near_shm, far.get()),
-          .group = group,
+          .hosts = Hosts::equal(ranks, group),
           .near_shm = near_shm};
 }
 

@@ -1,5 +1,7 @@
 #include "collectives/moves.h"
 
+#include "collectives/signature.h"
+
 namespace tutti {
 
 namespace {
@@ -84,7 +86,7 @@ void Moves::make(const Plan& plan, const ChunkMap& chunks, uint64_t element_byte
     move.elements = elements_in(message);
     move.one_piece = step.kind != StepKind::recv_reduce && message.size() == 1 &&
                      message[0].widened == move.widened;
-    if (private_blocks) move.signature[1] = move.elements;
+    if (private_blocks) move.signature = with_count(signature, move.elements);
     moves_.push_back(move);
   }
   mark_lendable(plan, moves_);

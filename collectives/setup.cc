@@ -46,19 +46,20 @@ void CommunicatorImpl::on_opened(int world_rank, int lane, Fd socket) {
   if (tcp_ != nullptr && peer < size()) tcp_->opened(peer, lane, std::move(socket));
 }
 
-int CommunicatorImpl::find_group() const {
+std::vector<Place> CommunicatorImpl::places() const {
   std::vector<Place> places;
   for (const int rank : members_) {
     const PeerInfo& peer = engine_->control().peer(rank);
     places.push_back({.host = peer.host_id, .domain = peer.domain});
   }
-  return group_of(places);
+  return places;
 }
 
 // Everything here is decided from what all ranks know alike: the table of hosts and the settings.
 void CommunicatorImpl::open_transport() {
   const Control& control = engine_->control();
-  group_ = find_group();
+  const std::vector<Place> places = this->places();
+  group_ = group_of(places);
   if (size() == 1) {
     limits_ = {.lanes = 1, .slots = 1, .message_bytes = 1 << 20, .p2p_message_bytes = 1 << 20};
     return;
@@ -98,9 +99,9 @@ void CommunicatorImpl::open_transport() {
   abort_.add_waker([this] { transport_->wake(); });
   const Machine machine{.model = engine_->cost_model(),
                         .limits = limits_,
-                        .group = static_cast<int>(hosts.size()) > 1 ? group_ : size(),  // of hosts
+                        .hosts = Hosts::of(places),
                         .near_shm = any_shm};
-  planner_ = std::make_unique<Planner>(shape(0), machine);
+  planner_ = std::make_unique<Planner>(shape(0), machine, engine_->algorithms());
 }
 
 // Nobody goes on (and perhaps away) before all have got the memory.
@@ -160,11 +161,6 @@ const shm::PeerHeap* CommunicatorImpl::heap_of(int peer) {
 }
 
 std::unique_ptr<Transport> CommunicatorImpl::open_tcp() {
-  const auto streams = static_cast<int>(settings().get_int("TUTTI_TCP_STREAMS"));
-  if (streams < 1 || streams > shm::kMaxLanes) {
-    throw Error(ErrorCode::invalid_argument,
-                cat("TUTTI_TCP_STREAMS=", streams, " is not in 1 to ", shm::kMaxLanes));
-  }
   TcpTransport::Hooks hooks;
   hooks.open = [this](int peer, int lane) {
     engine_->control().open_connection(id_, members_[peer], lane);
@@ -179,7 +175,7 @@ std::unique_ptr<Transport> CommunicatorImpl::open_tcp() {
       engine_->control().suspect(id_, members_[peer], what);
     }
   };
-  auto transport = std::make_unique<TcpTransport>(size(), streams, std::move(hooks));
+  auto transport = std::make_unique<TcpTransport>(size(), tcp_streams(), std::move(hooks));
   tcp_ = transport.get();
   return transport;
 }

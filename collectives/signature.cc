@@ -5,22 +5,40 @@
 
 namespace tutti {
 
+namespace {
+
+// word 0   collective 4 | uneven 1 | dtype 5 | op 4 | root 30 | algorithm, low 20
+// word 1   count 48 | algorithm, high 16
+constexpr int kCountBits = 48;
+constexpr int kLowBits = 20;
+static_assert(kLowBits + 64 - kCountBits == kAlgorithmIdBits);
+static_assert(static_cast<int>(Collective::exscan) < 16 && kAllDTypes.size() <= 32 &&
+              kAllReduceOps.size() <= 16);
+
+constexpr uint64_t low(uint64_t word, int bits) { return word & ((uint64_t{1} << bits) - 1); }
+
+}  // namespace
+
 std::array<uint64_t, 2> encode(const Signature& s) {
-  return {static_cast<uint64_t>(s.collective) | uint64_t{s.uneven} << 7 |
-              static_cast<uint64_t>(s.dtype) << 8 | static_cast<uint64_t>(s.op) << 13 |
-              static_cast<uint64_t>(s.algorithm) << 18 |
-              static_cast<uint64_t>(static_cast<uint32_t>(s.root)) << 34,
-          s.count};
+  return {low(static_cast<uint64_t>(s.collective), 4) | uint64_t{s.uneven} << 4 |
+              low(static_cast<uint64_t>(s.dtype), 5) << 5 |
+              low(static_cast<uint64_t>(s.op), 4) << 10 |
+              low(static_cast<uint32_t>(s.root), 30) << 14 | s.algorithm << (64 - kLowBits),
+          low(s.count, kCountBits) | s.algorithm >> kLowBits << kCountBits};
+}
+
+std::array<uint64_t, 2> with_count(std::array<uint64_t, 2> words, uint64_t count) {
+  return {words[0], words[1] >> kCountBits << kCountBits | low(count, kCountBits)};
 }
 
 Signature decode(const std::array<uint64_t, 2>& words) {
-  return {.collective = static_cast<Collective>(words[0] & 0x7f),
-          .dtype = static_cast<DType>(words[0] >> 8 & 0x1f),
-          .op = static_cast<ReduceOp>(words[0] >> 13 & 0x1f),
-          .uneven = (words[0] >> 7 & 1) != 0,
-          .algorithm = static_cast<uint16_t>(words[0] >> 18 & 0xffff),
-          .root = static_cast<int32_t>(words[0] >> 34),
-          .count = words[1]};
+  return {.collective = static_cast<Collective>(low(words[0], 4)),
+          .dtype = static_cast<DType>(low(words[0] >> 5, 5)),
+          .op = static_cast<ReduceOp>(low(words[0] >> 10, 4)),
+          .uneven = low(words[0] >> 4, 1) != 0,
+          .algorithm = words[0] >> (64 - kLowBits) | words[1] >> kCountBits << kLowBits,
+          .root = static_cast<int32_t>(low(words[0] >> 14, 30)),
+          .count = low(words[1], kCountBits)};
 }
 
 std::string to_string(const Signature& s) {

@@ -81,8 +81,8 @@ class Order {
     for (size_t i = 0; i < std::min(sends.size(), receives.size()); ++i) {
       const auto& [from, to, sent] = sends[i];
       const std::vector<int32_t>& received = *std::get<2>(receives[i]);
-      const bool near = from / timing.group == to / timing.group;
-      const double latency = near ? timing.near_latency : timing.far_latency;
+      const double latency =
+          timing.hosts->near(from, to) ? timing.near_latency : timing.far_latency;
       for (size_t k = 0; k < std::min(sent->size(), received.size()); ++k) {
         edges_.push_back(
             {first_step_[from] + (*sent)[k], {first_step_[to] + received[k], latency}});

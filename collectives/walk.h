@@ -4,12 +4,14 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <span>
 #include <vector>
 
 #include "collectives/plan.h"
+#include "topology/domain.h"
 
 namespace tutti {
 
@@ -20,14 +22,15 @@ struct Timing {
   double near_latency = 0;  // from the end of a send until its reader sees it, on one host
   double far_latency = 0;   // and between hosts
   double switch_time = 0;   // for a core to change over to another rank
-  int32_t group = 1;        // ranks of one host, consecutive
-  int32_t cores = 1;        // of each host
+  const Hosts* hosts = nullptr;
+  int32_t cores = 1;  // of each host
 
+  int32_t cores_used() const { return std::clamp(cores, 1, std::max(1, hosts->largest())); }
   // Ranks of a host take its cores in turn.
   int32_t core_of(int32_t rank) const {
-    const int32_t used = std::min(group, cores);
-    return rank / group * used + rank % group % used;
+    return hosts->host_of(rank) * cores_used() + hosts->position_of(rank) % cores_used();
   }
+  size_t all_cores() const { return static_cast<size_t>(hosts->count()) * cores_used(); }
 };
 
 // When each slice is done. Empty if that is after `give_up`.

@@ -1,6 +1,8 @@
 #include "topology/domain.h"
 
+#include <algorithm>
 #include <charconv>
+#include <map>
 #include <string_view>
 #include <vector>
 
@@ -64,6 +66,28 @@ Domain parse_domain(const std::string& text) {
     if (status != std::errc{} || stop != end || index < 0) refuse();
   }
   return domain;
+}
+
+void Hosts::add(int host) {
+  if (host == count()) ranks_on_.push_back(0);
+  int& ranks = ranks_on_[static_cast<size_t>(host)];
+  spots_.push_back({.host = host, .position = ranks++});
+  largest_ = std::max(largest_, ranks);
+}
+
+Hosts Hosts::of(std::span<const Place> ranks) {
+  Hosts hosts;
+  std::map<std::string_view, int> numbers;
+  for (const Place& rank : ranks) {
+    hosts.add(numbers.try_emplace(rank.host, static_cast<int>(numbers.size())).first->second);
+  }
+  return hosts;
+}
+
+Hosts Hosts::equal(int ranks, int each) {
+  Hosts hosts;
+  for (int rank = 0; rank < ranks; ++rank) hosts.add(rank / std::max(1, each));
+  return hosts;
 }
 
 int group_of(std::span<const Place> ranks) {

@@ -3,6 +3,7 @@
 
 #include <span>
 #include <string>
+#include <vector>
 
 namespace tutti {
 
@@ -23,6 +24,34 @@ Domain parse_domain(const std::string& text);
 struct Place {
   std::string host;  // equal for ranks of one host
   Domain domain;
+};
+
+// Which ranks share a host, wherever they are placed. Hosts are numbered in the order of their
+// first ranks.
+class Hosts {
+ public:
+  Hosts() = default;  // of no ranks
+  static Hosts of(std::span<const Place> ranks);
+  // Consecutive ranks, `each` on a host; the last one may have fewer.
+  static Hosts equal(int ranks, int each);
+
+  int count() const { return static_cast<int>(ranks_on_.size()); }
+  int host_of(int rank) const { return spots_[static_cast<size_t>(rank)].host; }
+  // Among the ranks of its host, from 0.
+  int position_of(int rank) const { return spots_[static_cast<size_t>(rank)].position; }
+  int ranks_on(int host) const { return ranks_on_[static_cast<size_t>(host)]; }
+  int largest() const { return largest_; }  // ranks on the host that has most of them
+  bool near(int a, int b) const { return host_of(a) == host_of(b); }
+
+ private:
+  struct Spot {
+    int host;
+    int position;
+  };
+  void add(int host);
+  std::vector<Spot> spots_;    // by rank
+  std::vector<int> ranks_on_;  // by host
+  int largest_ = 0;
 };
 
 // Cuts ranks into groups of so many, in their order, by host; those of a single host by last-level

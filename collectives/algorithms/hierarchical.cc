@@ -143,13 +143,6 @@ std::string supports(const Phases& phases, const Shape& shape) {
   return reason;
 }
 
-// FNV-1a: the same in every process.
-uint32_t hash(std::string_view text) {
-  uint32_t value = 2166136261;
-  for (const char c : text) value = (value ^ static_cast<unsigned char>(c)) * 16777619;
-  return value ^ value >> 15;
-}
-
 void require(const Algorithm& algorithm, Collective collective) {
   if (algorithm.collective == collective) return;
   throw Error(ErrorCode::invalid_argument,
@@ -186,14 +179,8 @@ const Algorithm* parse_hierarchical(std::string_view text) {
   Algorithm composed = compose_hierarchical(require_algorithm(Collective::reduce_scatter, parts[0]),
                                             require_algorithm(Collective::all_reduce, parts[1]),
                                             require_algorithm(Collective::all_gather, parts[2]));
-  composed.id = static_cast<uint16_t>(kImported | hash(composed.name) % kImported);
-  const std::string full_name = composed.name;
-  const Algorithm& known = add_algorithm(std::move(composed));
-  if (known.name == full_name) return &known;
-  throw Error(ErrorCode::invalid_argument,
-              cat(full_name, " has the same number as ", known.name, ", which was added before"),
-              {.cause = "ranks compare algorithms by a hash of 15 bits; two names met",
-               .remedy = "compose it of other algorithms, or in a process of its own"});
+  composed.id = id_of(composed.collective, composed.name);
+  return &add_algorithm(std::move(composed));
 }
 
 namespace algorithms {

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/settings.h"
 #include "base/text.h"
 #include "collectives/interchange/linearize.h"
@@ -23,12 +24,6 @@ namespace tutti {
 namespace {
 
 constexpr uintmax_t kMostBytes = 64 << 20;
-
-uint64_t hash_of(std::string_view text) {
-  uint64_t hash = 14695981039346656037u;  // FNV-1a
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211u;
-  return hash;
-}
 
 std::string contents_of(const std::string& path) {
   std::error_code error;
@@ -67,7 +62,7 @@ bool is_direct(const Imported& imported) {
              .grade != Grade::wrong;
 }
 
-Algorithm algorithm_of(Imported imported, const std::string& path, uint64_t hash) {
+Algorithm algorithm_of(Imported imported, const std::string& path, uint64_t id) {
   const auto shared = std::make_shared<const Imported>(std::move(imported));
   return {.collective = shared->collective,
           .name = shared->name,
@@ -83,7 +78,7 @@ Algorithm algorithm_of(Imported imported, const std::string& path, uint64_t hash
                 }
                 return std::string();
               },
-          .id = static_cast<uint16_t>(kImported | (hash ^ hash >> 15 ^ hash >> 30) % kImported)};
+          .id = id};
 }
 
 struct Cache {
@@ -119,30 +114,26 @@ Imported read_msccl(std::string_view xml, const std::string& file) {
 
 const Algorithm& import_msccl(const std::string& path) {
   const std::string text = contents_of(path);
-  const uint64_t hash = hash_of(text);
+  const uint64_t hash = fnv(text);
   std::lock_guard lock(cache().mutex);
   const Algorithm*& known = cache().files[{path, hash}];
   if (known != nullptr) return *known;
   if (const auto same = cache().contents.find(hash); same != cache().contents.end()) {
     return *(known = same->second);
   }
-  Algorithm algorithm = algorithm_of(read_msccl(text, path), path, hash);
-  const Algorithm* other = find_algorithm(algorithm.id);
-  if (other != nullptr) {
-    throw Error(ErrorCode::invalid_argument,
-                cat("the contents of ", path, " have the same 15-bit hash as ", other->name, " (",
-                    other->source, ')'),
-                {.remedy = "change a comment in one of the files"});
-  }
-  known = &add_algorithm(std::move(algorithm));
+  known = &add_algorithm(algorithm_of(read_msccl(text, path), path, id_of(text)));
   cache().contents[hash] = known;
   return *known;
 }
 
-void load_algorithm_files() {
+AlgorithmFiles load_algorithm_files() {
+  AlgorithmFiles files;
   for (const std::string& path : split(settings().get_string("TUTTI_ALGORITHM_FILES"), ':')) {
-    if (!path.empty()) import_msccl(path);
+    const Algorithm& algorithm = import_msccl(path);
+    files.algorithms.push_back(&algorithm);
+    files.digests += cat("the contents of ", path, "=#", algorithm.id, ';');
   }
+  return files;
 }
 
 }  // namespace tutti

@@ -30,8 +30,12 @@ Imported read_msccl(std::string_view xml, const std::string& file);
 // and Error(system) where the file cannot be read. Any thread.
 const Algorithm& import_msccl(const std::string& path);
 
-// Imports the files that the setting TUTTI_ALGORITHM_FILES names, so that they are among those that
-// `auto` chooses from.
-void load_algorithm_files();
+// What the setting TUTTI_ALGORITHM_FILES names: beside the built-in ones, what `auto` chooses from.
+struct AlgorithmFiles {
+  std::vector<const Algorithm*> algorithms;
+  // "the contents of PATH=#123;" for each: what ranks compare when they meet, as they do settings.
+  std::string digests;
+};
+AlgorithmFiles load_algorithm_files();
 
 }  // namespace tutti

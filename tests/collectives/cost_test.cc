@@ -30,7 +30,7 @@ Machine hockney(int ranks) {
   machine.model.shm.latency = kAlpha;
   machine.model.shm.bytes.fill({.send = kBeta, .recv_reduce = kGamma, .reduce = kGamma});
   machine.limits = {.lanes = 1, .slots = 1, .message_bytes = uint64_t{1} << 40};
-  machine.group = ranks;
+  machine.hosts = Hosts::equal(ranks, ranks);
   return machine;
 }
 
@@ -148,9 +148,31 @@ TEST(Cost, OfFarLinks) {
   machine.model.tcp = machine.model.shm;
   machine.model.tcp.latency = 100 * kAlpha;
   const double near = seconds(Collective::all_reduce, "recursive_doubling", 8, 8, machine);
-  machine.group = 4;  // one of the three rounds leaves the host
+  machine.hosts = Hosts::equal(8, 4);  // one of the three rounds leaves the host
   EXPECT_NEAR(seconds(Collective::all_reduce, "recursive_doubling", 8, 8, machine),
               near + 99 * kAlpha, 1e-9);
+}
+
+// Ranks a b a b: of the three rounds of recursive doubling only the first one leaves a host; with
+// hosts a a a a b b b b it is the last one.
+TEST(Cost, OfFarLinksDependsOnWhereTheRanksAre) {
+  std::vector<Place> cyclic;
+  for (int rank = 0; rank < 8; ++rank) cyclic.push_back({.host = rank % 2 == 0 ? "a" : "b"});
+  Machine machine = hockney(8);
+  machine.model.tcp = machine.model.shm;
+  machine.model.tcp.latency = 100 * kAlpha;
+  const auto on = [&](const Hosts& hosts) {
+    machine.hosts = hosts;
+    return seconds(Collective::all_reduce, "recursive_doubling", 8, 8, machine);
+  };
+  const double one_host = on(Hosts::equal(8, 8));
+  const double all_far = on(Hosts::equal(8, 1));
+  EXPECT_NEAR(on(Hosts::of(cyclic)), one_host + 99 * kAlpha, 1e-9);
+  EXPECT_NEAR(all_far, one_host + 3 * 99 * kAlpha, 1e-9);
+  // Six on one host, two on the other: the second and third rounds leave them.
+  std::vector<Place> uneven;
+  for (int rank = 0; rank < 8; ++rank) uneven.push_back({.host = rank < 6 ? "a" : "b"});
+  EXPECT_NEAR(on(Hosts::of(uneven)), one_host + 2 * 99 * kAlpha, 1e-9);
 }
 
 // ---- the numbers

@@ -21,7 +21,7 @@ Machine network(int ranks) {
   machine.model.shm.bytes.fill(
       {.send = 1e-9, .recv = 1e-10, .recv_reduce = 2e-10, .reduce = 2e-10, .copy = 1e-10});
   machine.limits = {.lanes = 4, .slots = 8, .message_bytes = 128 << 10};
-  machine.group = ranks;
+  machine.hosts = Hosts::equal(ranks, ranks);
   return machine;
 }
 
@@ -82,22 +82,20 @@ TEST(Planner, NeverTakesWhatIsOnlyCorrectOrDoesNotRun) {
   Algorithm free = require_algorithm(Collective::all_reduce, "ring");
   free.name = "free";
   free.grade = Grade::correct;
-  free.id = kImported | 1;
+  free.id = id_of("free");
   free.emit = [](const Shape&) { return Program{}; };
   Algorithm even = free;
   even.name = "even";
   even.grade = Grade::canonical;
-  even.id = kImported | 2;
+  even.id = id_of("even");
   even.supports = [](const Shape& shape) {
     return std::string(shape.ranks % 2 == 0 ? "" : "it needs an even number of ranks");
   };
-  add_algorithm(free);
-  add_algorithm(even);
   const Wanted wanted{.collective = Collective::all_reduce, .bytes = 1 << 20};
-  Planner five = planner(5);
+  Planner five({.ranks = 5}, network(5), {&free, &even});
   EXPECT_NE(five.choose(wanted).name, "free");
   EXPECT_NE(five.choose(wanted).name, "even");
-  Planner six = planner(6);
+  Planner six({.ranks = 6}, network(6), {&free, &even});
   EXPECT_EQ(six.choose(wanted).name, "even");
   for (const Candidate& candidate : five.explain(wanted)) {
     const std::string& name = candidate.algorithm->name;
@@ -105,6 +103,83 @@ TEST(Planner, NeverTakesWhatIsOnlyCorrectOrDoesNotRun) {
   }
   EXPECT_THROW(five.choose({.collective = Collective::all_reduce, .bytes = 8, .direct = true}),
                Error);
+}
+
+// Programs for one root are not for another one.
+TEST(Planner, TakesWhatIsForTheRootOfTheCall) {
+  Algorithm free = require_algorithm(Collective::broadcast, "linear");
+  free.name = "free";
+  free.id = id_of("broadcast free");
+  free.emit = [](const Shape&) { return Program{}; };
+  free.supports = [](const Shape& shape) { return std::string(shape.root == 0 ? "" : "root 0"); };
+  Algorithm third = free;
+  third.name = "third";
+  third.id = id_of("broadcast third");
+  third.supports = [](const Shape& shape) { return std::string(shape.root == 3 ? "" : "root 3"); };
+  Planner p({.ranks = 7}, network(7), {&free, &third});
+  const auto chosen = [&](Planner& planner, int root) {
+    const Wanted wanted{.collective = Collective::broadcast, .root = root, .bytes = 1 << 20};
+    for (const Candidate& candidate : planner.explain(wanted)) {
+      if (candidate.algorithm->name != "free") continue;
+      EXPECT_EQ(candidate.excluded.empty(), root == 0);
+    }
+    return planner.choose(wanted).name;
+  };
+  EXPECT_EQ(chosen(p, 0), "free");
+  EXPECT_EQ(chosen(p, 3), "third");
+  const std::string others = chosen(p, 1);
+  EXPECT_NE(others, "free");
+  EXPECT_NE(others, "third");
+  EXPECT_EQ(chosen(p, 6), others);
+  // Whichever root comes first.
+  Planner again({.ranks = 7}, network(7), {&free, &third});
+  EXPECT_EQ(chosen(again, 6), others);
+  EXPECT_EQ(chosen(again, 3), "third");
+  EXPECT_EQ(chosen(again, 0), "free");
+}
+
+TEST(Planner, AThousandRootsAreChosenForOnce) {
+  constexpr int kRanks = 1000;
+  int emitted = 0;
+  Algorithm counting = require_algorithm(Collective::broadcast, "binomial");
+  counting.name = "counting";
+  counting.id = id_of("broadcast counting");
+  counting.emit = [&emitted, emit = counting.emit](const Shape& shape) {
+    ++emitted;
+    return emit(shape);
+  };
+  Planner p({.ranks = kRanks}, network(kRanks), {&counting});
+  for (int root = 0; root < kRanks; ++root) {
+    p.choose({.collective = Collective::broadcast, .root = root, .bytes = 8});
+  }
+  EXPECT_LE(emitted, kRanks);
+}
+
+// What is added to the catalogue while a job runs may be there on some of its ranks only.
+TEST(Planner, IsNotTouchedByWhatTheCatalogueIsGiven) {
+  const Wanted wanted{.collective = Collective::all_reduce, .bytes = 8};
+  Planner p = planner(4);
+  const size_t before = p.explain(wanted).size();
+  Algorithm added = require_algorithm(Collective::all_reduce, "ring");
+  added.name = "added";
+  added.id = id_of("added");
+  added.emit = [](const Shape&) { return Program{}; };
+  add_algorithm(added);
+  EXPECT_NE(find_algorithm(Collective::all_reduce, "added"), nullptr) << "it can be named";
+  EXPECT_EQ(p.explain(wanted).size(), before);
+  EXPECT_NE(planner(4).choose(wanted).name, "added");
+}
+
+TEST(Catalogue, RefusesTwoAlgorithmsOfOneNumber) {
+  Algorithm first = require_algorithm(Collective::all_reduce, "ring");
+  first.name = "first";
+  first.id = id_of("one number");
+  EXPECT_EQ(&add_algorithm(first), &add_algorithm(first));
+  Algorithm second = first;
+  second.name = "second";
+  EXPECT_THROW(add_algorithm(second), Error);
+  second.id = require_algorithm(Collective::all_reduce, "ring").id;
+  EXPECT_THROW(add_algorithm(second), Error);
 }
 
 }  // namespace

@@ -33,6 +33,20 @@ int group_on(const HostTopology& host, int ranks) {
   return group_of(places);
 }
 
+TEST(Hosts, KnowWhoSharesAHostWhereverTheRanksAre) {
+  const Hosts hosts = Hosts::of(std::vector<Place>{{"b", {}}, {"a", {}}, {"b", {}}, {"b", {}}});
+  EXPECT_EQ(hosts.count(), 2);
+  EXPECT_EQ(hosts.largest(), 3);
+  EXPECT_TRUE(hosts.near(0, 3));
+  EXPECT_FALSE(hosts.near(0, 1));
+  EXPECT_EQ(hosts.position_of(3), 2);
+  EXPECT_EQ(hosts.ranks_on(hosts.host_of(1)), 1);
+  const Hosts equal = Hosts::equal(5, 2);
+  EXPECT_EQ(equal.count(), 3);
+  EXPECT_TRUE(equal.near(2, 3));
+  EXPECT_FALSE(equal.near(1, 2));
+}
+
 int group_of_caches(const std::vector<int>& caches) {
   std::vector<Place> places;
   for (const int cache : caches) places.push_back({"host", {.numa_node = -1, .cache = cache}});

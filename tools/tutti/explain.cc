@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "base/error.h"
 #include "base/settings.h"
@@ -24,6 +25,7 @@ struct Options {
   std::string collective;
   int ranks = 2;
   int group = 0;
+  int root = 0;
   std::string bytes = "1M";
   std::string dtype = "f32";
   std::string transport = "shm";
@@ -50,7 +52,12 @@ Wanted wanted_of(const Options& options) {
     throw Error(ErrorCode::invalid_argument, cat("there is no dtype '", options.dtype, "'"));
   }
   const bool deterministic = options.deterministic || settings().get_bool("TUTTI_DETERMINISTIC");
+  if (options.root < 0 || options.root >= options.ranks) {
+    throw Error(ErrorCode::invalid_argument,
+                cat("--root ", options.root, " is not in 0 to ", options.ranks - 1));
+  }
   return {.collective = *collective,
+          .root = options.root,
           .bytes = block_bytes(*collective, options.ranks, parse_bytes(options.bytes)),
           .dtype = *dtype,
           .at_least = deterministic && reduces(*collective) ? Grade::canonical : Grade::same_bits};
@@ -78,12 +85,13 @@ int run(const Options& options) {
     throw Error(ErrorCode::invalid_argument,
                 cat("--group ", group, " does not divide ", options.ranks, " ranks"));
   }
-  load_algorithm_files();
+  AlgorithmFiles files = load_algorithm_files();
   const Wanted wanted = wanted_of(options);
   const int near = group < options.ranks ? group : group_of(place_ranks(options.ranks));
   const Shape shape{.ranks = options.ranks, .group = near};
   Planner planner(
-      shape, imagined_machine(options.ranks, group, options.transport == "shm", load_cost_model()));
+      shape, imagined_machine(options.ranks, group, options.transport == "shm", load_cost_model()),
+      std::move(files.algorithms));
   const Algorithm& chosen = planner.choose(wanted);
   const std::string file = cost_model_file();
   std::printf("%s of %s, %d ranks, %d on a host with %d cores%s, %s\n", options.collective.c_str(),
@@ -116,6 +124,7 @@ void add_explain(CLI::App& app, Action& chosen) {
       ->check(CLI::IsMember({"shm", "tcp"}).description(""))
       ->capture_default_str();
   command->add_option("--group", o->group, "ranks on each host (default: all of them)");
+  command->add_option("--root", o->root, "of a collective that has one")->capture_default_str();
   command->add_flag("--deterministic", o->deterministic, "canonical algorithms only");
   command->footer("Example:\n  tutti explain all_reduce -n 16 --group 8 --bytes 4M");
   command->callback([o, &chosen] { chosen = [o] { return run(*o); }; });

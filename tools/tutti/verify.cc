@@ -64,12 +64,12 @@ std::vector<int> roots_of(const Algorithm& algorithm, int ranks, bool sampled) {
 
 // The groupings that make a difference to the algorithm: those with which it runs, where it does
 // not run without; else none.
-std::vector<int> groups_of(const Algorithm& algorithm, int ranks, bool sampled) {
-  if (algorithm.supports({.ranks = ranks}).empty()) return {1};
+std::vector<int> groups_of(const Algorithm& algorithm, int ranks, int root, bool sampled) {
+  if (algorithm.supports({.ranks = ranks, .root = root}).empty()) return {1};
   std::vector<int> groups;
   for (int group = 2; group < ranks; ++group) {
     const bool wanted = !sampled || group == 8 || group * group == ranks;
-    const Shape shape{.ranks = ranks, .group = group};
+    const Shape shape{.ranks = ranks, .root = root, .group = group};
     if (ranks % group == 0 && wanted && algorithm.supports(shape).empty()) groups.push_back(group);
   }
   return groups;
@@ -94,10 +94,10 @@ struct Task {
 std::vector<Task> tasks_for(const Algorithm& algorithm, const Options& options) {
   std::vector<Task> tasks;
   const auto add = [&](int ranks, bool sampled) {
-    for (const int group : groups_of(algorithm, ranks, sampled)) {
-      if (sampled && is_too_long(algorithm, {.ranks = ranks, .group = group})) continue;
-      for (const int root : roots_of(algorithm, ranks, sampled)) {
-        tasks.push_back({&algorithm, {.ranks = ranks, .root = root, .group = group}, {}});
+    for (const int root : roots_of(algorithm, ranks, sampled)) {
+      for (const int group : groups_of(algorithm, ranks, root, sampled)) {
+        const Shape shape{.ranks = ranks, .root = root, .group = group};
+        if (!sampled || !is_too_long(algorithm, shape)) tasks.push_back({&algorithm, shape, {}});
       }
     }
   };

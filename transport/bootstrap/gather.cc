@@ -193,9 +193,10 @@ class Gathering {
       const std::string difference =
           compare_settings(describe(rank, state.peer), state.settings, job_.wire_settings);
       if (difference.empty()) continue;
-      throw Error(ErrorCode::bootstrap,
-                  cat("the ranks were started with different settings: ", difference),
-                  {.remedy = "give all ranks the same TUTTI_* variables"});
+      throw Error(
+          ErrorCode::bootstrap, cat("the ranks were started with different settings: ", difference),
+          {.remedy =
+               "give all ranks the same TUTTI_* variables, and the same files by these names"});
     }
   }
 

@@ -1,8 +1,11 @@
 // From what the caller asked for to an operation that runs: checks, choice of algorithm, plan.
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
+#include "base/error.h"
+#include "base/hash.h"
 #include "base/reduce.h"
 #include "base/text.h"
 #include "collectives/communicator_impl.h"
@@ -16,12 +19,11 @@ namespace {
 
 // 30 bits, for Signature::root: ranks that disagree about the blocks are found out.
 int32_t hash_of(const Blocks& blocks) {
-  uint64_t hash = 14695981039346656037u;
-  for (const uint64_t count : blocks.counts) hash = (hash ^ count) * 1099511628211u;
+  const uint64_t hash = fnv_of_words(blocks.counts);
   return static_cast<int32_t>((hash ^ hash >> 32) & 0x3fffffff);
 }
 
-Signature signature_of(const Request& request, uint16_t algorithm) {
+Signature signature_of(const Request& request, uint64_t algorithm) {
   Signature signature{.collective = request.collective,
                       .dtype = request.dtype(),
                       .op = request.op.op,
@@ -69,12 +71,18 @@ void run_alone(const PreparedCall& prepared) {
   }
 }
 
-// Whether input and output share memory.
-bool is_in_place(const Request& request) {
-  if (request.input.data == request.output.data) return true;
+// How the buffers lie in memory.
+struct Lie {
+  bool in_place = false;  // they share some
+  bool wraps = false;     // one of them leaves the address space
+};
+
+inline Lie lie_of(const Request& request) {
   const auto in = reinterpret_cast<uintptr_t>(request.input.data);
   const auto out = reinterpret_cast<uintptr_t>(request.output.data);
-  return in < out + request.output.bytes() && out < in + request.input.bytes();
+  const uintptr_t in_end = in + request.input.bytes();
+  const uintptr_t out_end = out + request.output.bytes();
+  return {in == out || (in < out_end && out < in_end), in_end < in || out_end < out};
 }
 
 // Where the product may be written before anything is sent: where the result goes, else a place of
@@ -100,28 +108,30 @@ CommunicatorImpl::CallKey CommunicatorImpl::key_of(const Request& request,
                                                    const CallOptions& options) {
   const ConstBuffer& in = request.input;
   const Buffer& out = request.output;
-  uint64_t rest = static_cast<uint32_t>(request.root);
+  uint64_t rest = 0;
   const auto add = [&](auto value, int bits) {
     rest = rest << bits | static_cast<uint64_t>(value);
   };
-  add(request.collective, 5);
-  add(request.op.op, 5);
+  add(request.collective, 8);
+  add(request.op.op, 8);
   add(in.dtype, 8);
   add(out.dtype, 8);
-  add(in.space, 1);
-  add(out.space, 1);
+  add(in.space, 8);
+  add(out.space, 8);
   add(in.data != nullptr, 1);
   add(out.data != nullptr, 1);
   add(request.sends, 1);
   add(options.deterministic, 1);
-  add(is_in_place(request), 1);
-  return {in.count, out.count, rest};
+  const Lie lie = lie_of(request);
+  add(lie.in_place, 1);
+  add(lie.wraps, 1);
+  return {in.count, out.count, rest, request.root};
 }
 
 size_t CommunicatorImpl::slot_of(const CallKey& key) {
   const uint64_t hash =
       (key.input_count * 0x9e3779b97f4a7c15 ^ key.output_count) * 0x94d049bb133111eb ^
-      key.rest * 0xbf58476d1ce4e5b9;
+      (key.rest ^ static_cast<uint64_t>(key.root) << 54) * 0xbf58476d1ce4e5b9;
   return hash >> (64 - kKeptBits);
 }
 
@@ -129,7 +139,10 @@ size_t CommunicatorImpl::slot_of(const CallKey& key) {
 // until the next call.
 const std::shared_ptr<const Outline>& CommunicatorImpl::outline_of(const Request& request,
                                                                    const CallOptions& options) {
-  const bool has_own = request.uneven || request.op.op >= ReduceOp::premul_sum;
+  // Nor are calls kept whose types are none.
+  const bool has_types =
+      static_cast<size_t>(std::max(request.input.dtype, request.output.dtype)) < kAllDTypes.size();
+  const bool has_own = request.uneven || request.op.op >= ReduceOp::premul_sum || !has_types;
   if (has_own) return new_outline_ = make_outline(request, options);
   const CallKey key = key_of(request, options);
   const std::string_view algorithm = options.algorithm == "auto" ? "" : options.algorithm;
@@ -181,7 +194,7 @@ void CommunicatorImpl::outline_collective(Request& request, const CallOptions& o
   } else if (!options.algorithm.empty() && options.algorithm != "auto") {
     resolve_algorithm(request.collective, options.algorithm);  // a wrong name is wrong alone too
   }
-  outline.signature = signature_of(request, algorithm != nullptr ? algorithm->id : uint16_t{0});
+  outline.signature = signature_of(request, algorithm != nullptr ? algorithm->id : 0);
   outline.private_blocks = request.blocks_are_private();
   outline.combined = combined_ranks(request, rank_, size());
   outline.result_count = outline.combined > 0 ? request.output.count : 0;
@@ -193,7 +206,7 @@ void CommunicatorImpl::outline_collective(Request& request, const CallOptions& o
   if (algorithm != nullptr) {
     outline.algorithm = algorithm;
     // premul_sum writes its products to the output.
-    const bool in_place = is_in_place(request) || request.op.op == ReduceOp::premul_sum;
+    const bool in_place = lie_of(request).in_place || request.op.op == ReduceOp::premul_sum;
     outline.plan = &plan_for(*algorithm, has_root(request.collective) ? request.root : 0, in_place);
   }
   outline.reduction = std::move(request.op);
@@ -215,6 +228,7 @@ const Algorithm& CommunicatorImpl::algorithm_for(const Request& request,
     constexpr uint64_t kUnknown = 64 << 10;
     const uint64_t bytes = request.count * size_of(request.dtype());
     return planner_->choose({.collective = collective,
+                             .root = request.root,
                              .bytes = request.blocks_are_private() ? kUnknown
                                       : request.uneven             ? bytes / size()
                                                                    : bytes,
@@ -288,6 +302,10 @@ std::shared_ptr<const PreparedCall> CommunicatorImpl::prepare(const Request& req
 }
 
 PreparedCall CommunicatorImpl::plan(const Request& request, const CallOptions& options) {
+  if (options.timeout && options.timeout->count() < 0) {
+    throw Error(ErrorCode::invalid_argument,
+                cat("a timeout of ", options.timeout->count(), " ns is in the past"));
+  }
   return {.outline = outline_of(request, options),
           .input = static_cast<const std::byte*>(request.input.data),
           .output = static_cast<std::byte*>(request.output.data),

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/error.h"
+#include "base/text.h"
 #include "collectives/chunk_map.h"
 
 namespace tutti {
@@ -12,6 +14,10 @@ namespace {
 constexpr uint64_t kLeastStreamed = 8 << 20;
 
 constexpr uint64_t kMostBrief = 4 << 10;
+
+uint64_t slices_of(const ChunkMap& chunks, const Outline& outline) {
+  return (chunks.largest() + outline.slicing.elements - 1) / outline.slicing.elements;
+}
 
 }  // namespace
 
@@ -37,6 +43,12 @@ void derive(Outline& outline, const Limits& limits) {
                         ? slice_p2p(signature.count, outline.element_bytes, limits)
                         : slice_collective(plan.collective, program, chunks.largest(), widest,
                                            outline.private_blocks, limits);
+  if (slices_of(chunks, outline) > UINT32_MAX) {
+    throw Error(
+        ErrorCode::unsupported,
+        cat(to_string(signature), " needs more than ", UINT32_MAX, " messages between two ranks"),
+        {.remedy = "make several calls, each on a part of the buffers"});
+  }
   outline.brief =
       std::max(outline.input_count, outline.result_count) * outline.element_bytes <= kMostBrief;
   outline.streams = outline.result_count * outline.element_bytes >= kLeastStreamed;

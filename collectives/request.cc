@@ -6,8 +6,10 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/memory_range.h"
 #include "base/reduce.h"
 #include "base/text.h"
+#include "collectives/signature.h"
 
 namespace tutti {
 
@@ -19,33 +21,56 @@ class Checker {
   Checker(Request& request, int rank, int size) : request_(request), rank_(rank), size_(size) {}
 
   void check() {
-    if (request_.collective == Collective::barrier) return;
-    if (request_.collective == Collective::send_recv) return check_send_recv();
-    const bool rooted = has_root(request_.collective);
-    if (rooted) check_rank(request_.root, "root");
-    const bool is_root = !rooted || rank_ == request_.root;
-    const bool has_input = is_root || (request_.collective != Collective::broadcast &&
-                                       request_.collective != Collective::scatter);
-    const bool has_output = is_root || (request_.collective != Collective::reduce &&
-                                        request_.collective != Collective::gather);
+    if (request_.collective > Collective::exscan) {
+      refuse(cat("there is no collective ", static_cast<int>(request_.collective)));
+    }
+    if (!reduces(request_.collective)) request_.op = {};
+    if (!has_variant(request_.collective)) {
+      request_.uneven = false;
+      request_.input_blocks = request_.output_blocks = {};
+    }
+    if (request_.collective == Collective::barrier) {
+      request_.input = {};
+      request_.output = {};
+    } else if (request_.collective == Collective::send_recv) {
+      check_send_recv();
+    } else {
+      check_collective();
+    }
+  }
+
+ private:
+  static bool has_variant(Collective c) {
+    return c == Collective::all_gather || c == Collective::reduce_scatter ||
+           c == Collective::gather || c == Collective::scatter || c == Collective::all_to_all;
+  }
+
+  void check_collective() {
+    const Collective c = request_.collective;
+    if (has_root(c)) check_rank(request_.root, "root");
+    const bool is_root = !has_root(c) || rank_ == request_.root;
+    const bool has_input = is_root || (c != Collective::broadcast && c != Collective::scatter);
+    const bool has_output = is_root || (c != Collective::reduce && c != Collective::gather);
+    // What this rank has no use for may hold anything.
     if (!has_output) request_.output = {.dtype = request_.input.dtype};
+    if (!has_input) request_.input = {request_.input.data, 0, request_.output.dtype};
+    settle_blocks(request_.input_blocks, has_input && has_input_blocks(c), "input");
+    settle_blocks(request_.output_blocks, has_output && has_output_blocks(c), "output");
     request_.count = block_count();
     if (has_input) {
-      check_buffer(request_.input, request_.input_blocks, has_input_blocks(request_.collective),
-                   "input");
+      check_buffer(request_.input, request_.input_blocks, has_input_blocks(c), "input");
     }
     if (has_output) {
-      check_buffer(request_.output, request_.output_blocks, has_output_blocks(request_.collective),
-                   "output");
+      check_buffer(request_.output, request_.output_blocks, has_output_blocks(c), "output");
     }
     if (has_input && has_output && request_.input.dtype != request_.output.dtype) {
       refuse(cat("input is ", name(request_.input.dtype), ", output is ",
                  name(request_.output.dtype)));
     }
-    if (reduces(request_.collective)) check_op();
+    if (request_.uneven && c == Collective::all_to_all) check_own_block();
+    if (reduces(c)) check_op();
   }
 
- private:
   [[noreturn]] void refuse(std::string_view problem, ErrorDetail detail = {}) const {
     throw Error(ErrorCode::invalid_argument, cat(call(), ": ", problem), std::move(detail));
   }
@@ -62,13 +87,14 @@ class Checker {
   void check_send_recv() {
     check_rank(request_.root, "rank");
     if (request_.root == rank_) refuse(cat("rank ", rank_, " cannot talk to itself"));
-    request_.count = request_.sends ? request_.input.count : request_.output.count;
     if (request_.sends) {
-      request_.output.dtype = request_.input.dtype;
+      request_.output = {.dtype = request_.input.dtype};
       check_memory(request_.input, "buffer");
     } else {
+      request_.input = {.dtype = request_.output.dtype};
       check_memory(request_.output, "buffer");
     }
+    request_.count = request_.sends ? request_.input.count : request_.output.count;
   }
 
   // Elements of one block, as the buffer of the smaller size has them.
@@ -91,7 +117,11 @@ class Checker {
   uint64_t total(const Blocks& blocks) const {
     uint64_t sum = 0;
     for (const uint64_t count : blocks.counts) {
-      if (__builtin_add_overflow(sum, count, &sum)) refuse("the blocks are too long");
+      if (__builtin_add_overflow(sum, count, &sum) || sum > kMostElements) {
+        refuse(cat("the blocks are too long: one of ", count, " elements makes them more than ",
+                   kMostElements),
+               {.cause = "a negative number, or an overflow in computing it"});
+      }
     }
     return sum;
   }
@@ -106,11 +136,25 @@ class Checker {
     if (static_cast<size_t>(buffer.dtype) >= kAllDTypes.size()) {
       refuse(cat(which, " has no known dtype"));
     }
-    if (buffer.data == nullptr && buffer.count > 0) refuse(cat(which, " is null"));
+    if (buffer.data == nullptr && buffer.count > 0) {
+      refuse(cat(which, " is null, but has ", buffer.count, " elements"));
+    }
+    uint64_t bytes = 0;
+    if (__builtin_mul_overflow(buffer.count, size_of(buffer.dtype), &bytes) ||
+        buffer.count > kMostElements || wraps(buffer.data, bytes)) {
+      refuse(cat(which, " has ", buffer.count, " elements of ", name(buffer.dtype),
+                 ", more than any memory"),
+             {.cause = "a negative number, or an overflow in computing it"});
+    }
+    if (!may_be_memory(buffer.data, bytes)) {
+      refuse(cat(which, " has ", buffer.count, " elements of ", name(buffer.dtype), ", but the ",
+                 bytes, " bytes at ", static_cast<const void*>(buffer.data),
+                 " are not all memory of this process"));
+    }
   }
 
   template <typename B>
-  void check_buffer(const B& buffer, Blocks& blocks, bool in_blocks, std::string_view which) {
+  void check_buffer(const B& buffer, const Blocks& blocks, bool in_blocks, std::string_view which) {
     check_memory(buffer, which);
     if (request_.uneven) return check_uneven(buffer.count, blocks, in_blocks, which);
     uint64_t wanted = request_.count;
@@ -122,7 +166,39 @@ class Checker {
     }
   }
 
-  void check_uneven(uint64_t count, Blocks& blocks, bool in_blocks, std::string_view which) {
+  // One count for each rank, and as many displacements; none where the rank has no use for them.
+  void settle_blocks(Blocks& blocks, bool used, std::string_view which) const {
+    if (!request_.uneven || !used) {
+      blocks = {};
+      return;
+    }
+    const auto p = static_cast<size_t>(size_);
+    if (blocks.counts.size() != p) {
+      refuse(cat(which, " has ", blocks.counts.size(), " blocks for ", size_, " ranks"));
+    }
+    if (blocks.displacements.empty()) {
+      total(blocks);
+      uint64_t start = 0;
+      for (const uint64_t count : blocks.counts) {
+        blocks.displacements.push_back(start);
+        start += count;
+      }
+    }
+    if (blocks.displacements.size() != p) {
+      refuse(cat(which, " has ", blocks.displacements.size(), " displacements for ", size_,
+                 " blocks"));
+    }
+  }
+
+  void check_own_block() const {
+    const uint64_t sent = request_.input_blocks.counts[rank_];
+    const uint64_t received = request_.output_blocks.counts[rank_];
+    if (sent == received) return;
+    refuse(cat("rank ", rank_, " sends itself ", sent, " elements, but receives ", received));
+  }
+
+  void check_uneven(uint64_t count, const Blocks& blocks, bool in_blocks,
+                    std::string_view which) const {
     if (!in_blocks) {
       const Blocks& others =
           &blocks == &request_.input_blocks ? request_.output_blocks : request_.input_blocks;
@@ -130,31 +206,12 @@ class Checker {
       refuse(cat(which, " has ", count, " elements, but block ", rank_, " has ",
                  others.counts[rank_]));
     }
-    const auto p = static_cast<size_t>(size_);
-    if (blocks.counts.size() != p) {
-      refuse(cat(which, " has ", blocks.counts.size(), " blocks for ", size_, " ranks"));
-    }
-    fill_in(blocks);
-    if (blocks.displacements.size() != p) {
-      refuse(cat(which, " has ", blocks.displacements.size(), " displacements for ", size_,
-                 " blocks"));
-    }
-    for (size_t r = 0; r < p; ++r) {
+    for (size_t r = 0; r < blocks.counts.size(); ++r) {
       uint64_t end = 0;
       if (__builtin_add_overflow(blocks.displacements[r], blocks.counts[r], &end) || end > count) {
         refuse(cat(which, " has ", count, " elements: block ", r, " (", blocks.counts[r],
                    " elements from ", blocks.displacements[r], ") does not fit into it"));
       }
-    }
-  }
-
-  void fill_in(Blocks& blocks) const {
-    if (!blocks.displacements.empty()) return;
-    total(blocks);
-    uint64_t start = 0;
-    for (const uint64_t count : blocks.counts) {
-      blocks.displacements.push_back(start);
-      start += count;
     }
   }
 

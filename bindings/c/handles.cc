@@ -1,5 +1,6 @@
 #include "bindings/c/handles.h"
 
+#include "base/deadline.h"
 #include "base/dtype.h"
 #include "base/reduce_op.h"
 
@@ -45,9 +46,8 @@ void invalid(const std::string& what) { throw Error(ErrorCode::invalid_argument,
 Communicator& of(tutti_comm_t* comm) { return checked(comm, "the communicator").communicator; }
 
 std::chrono::nanoseconds nanoseconds_of(double seconds) {
-  constexpr double kLongest = 9e9;  // about 285 years; more does not fit
   if (!(seconds >= 0)) invalid(cat(seconds, " is no number of seconds"));
-  return std::chrono::nanoseconds(static_cast<int64_t>(std::min(seconds, kLongest) * 1e9));
+  return duration_of(seconds);
 }
 
 CallOptions options_of(const tutti_call_options_t* given) {

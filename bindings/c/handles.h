@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <stdexcept>
 #include <string>
 
 #include "base/error.h"
@@ -44,6 +45,8 @@ tutti_status_t guarded(Action action) noexcept {
     return failed(error.code(), error.what());
   } catch (const std::bad_alloc&) {
     return failed(ErrorCode::system, "out of memory");
+  } catch (const std::length_error&) {
+    return failed(ErrorCode::system, "out of memory: the call needs more than there can be");
   } catch (const std::exception& error) {
     return failed(ErrorCode::internal, error.what());
   }
@@ -65,7 +68,10 @@ Options known_part(const Options* given, const char* what) {
   Options options{};
   if (given == nullptr) return options;
   const size_t size = given->size;
-  if (size < sizeof(size_t)) invalid(cat(what, "->size is ", size, ", not the size of the struct"));
+  constexpr size_t kMost = 4096;  // more than any version's
+  if (size < sizeof(size_t) || size > kMost) {
+    invalid(cat(what, "->size is ", size, ", not the size of the struct"));
+  }
   const char* bytes = reinterpret_cast<const char*>(given);
   std::memcpy(&options, bytes, std::min(size, sizeof(Options)));
   for (size_t i = sizeof(Options); i < size; ++i) {

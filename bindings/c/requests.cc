@@ -22,8 +22,9 @@ static_assert(kCollectives[TUTTI_EXSCAN] == Collective::exscan &&
               kCollectives[TUTTI_GATHER] == Collective::gather &&
               static_cast<int>(Collective::send_recv) == TUTTI_SEND);
 
-Blocks blocks_of(const uint64_t* counts, const uint64_t* displacements, int size) {
-  if (counts == nullptr) return {};
+// Only of a buffer that consists of blocks on this rank: elsewhere the pointers may be anything.
+Blocks blocks_of(bool used, const uint64_t* counts, const uint64_t* displacements, int size) {
+  if (!used || counts == nullptr) return {};
   const auto p = static_cast<size_t>(size);
   return Blocks::of({counts, p}, displacements == nullptr ? std::span<const uint64_t>()
                                                           : std::span(displacements, p));
@@ -41,7 +42,7 @@ Reduction reduction_of(const tutti_request_t& given) {
       UserOp{.combine = combine, .commutative = given.not_commutative == 0}));
 }
 
-Request request_of(const tutti_request_t* pointer, int size) {
+Request request_of(const tutti_request_t* pointer, const Communicator& comm) {
   checked(pointer, "the request");
   const tutti_request_t given = known_part(pointer, "tutti_request_t");
   const bool receives = given.collective == TUTTI_RECV;
@@ -52,13 +53,19 @@ Request request_of(const tutti_request_t* pointer, int size) {
   request.collective = receives ? Collective::send_recv : kCollectives[given.collective];
   request.sends = given.collective == TUTTI_SEND;
   request.root = given.root;
-  request.input = const_buffer_from(given.input);
-  request.output = buffer_from(given.output);
+  const bool point_to_point = request.collective == Collective::send_recv;
+  if (request.collective != Collective::barrier) {
+    if (!receives) request.input = const_buffer_from(given.input);
+    if (!point_to_point || receives) request.output = buffer_from(given.output);
+  }
   if (reduces(request.collective)) request.op = reduction_of(given);
   request.uneven = given.uneven != 0;
   if (request.uneven) {
-    request.input_blocks = blocks_of(given.input_counts, given.input_displacements, size);
-    request.output_blocks = blocks_of(given.output_counts, given.output_displacements, size);
+    const bool everywhere = !has_root(request.collective) || comm.rank() == request.root;
+    request.input_blocks = blocks_of(everywhere && has_input_blocks(request.collective),
+                                     given.input_counts, given.input_displacements, comm.size());
+    request.output_blocks = blocks_of(everywhere && has_output_blocks(request.collective),
+                                      given.output_counts, given.output_displacements, comm.size());
   }
   return request;
 }
@@ -76,14 +83,13 @@ using tutti::c::request_of;
 
 tutti_status_t tutti_run(tutti_comm_t* comm, const tutti_request_t* request,
                          const tutti_call_options_t* options) {
-  return guarded([&] { of(comm).run(request_of(request, of(comm).size()), options_of(options)); });
+  return guarded([&] { of(comm).run(request_of(request, of(comm)), options_of(options)); });
 }
 
 tutti_status_t tutti_start(tutti_comm_t* comm, const tutti_request_t* request,
                            const tutti_call_options_t* options, tutti_work_t** work) {
-  return begin(work, [&] {
-    return of(comm).start(request_of(request, of(comm).size()), options_of(options));
-  });
+  return begin(work,
+               [&] { return of(comm).start(request_of(request, of(comm)), options_of(options)); });
 }
 
 tutti_status_t tutti_prepare(tutti_comm_t* comm, const tutti_request_t* request,
@@ -91,7 +97,7 @@ tutti_status_t tutti_prepare(tutti_comm_t* comm, const tutti_request_t* request,
   return guarded([&] {
     checked(prepared, "where to put the prepared call") = nullptr;
     auto handle = std::make_unique<tutti_prepared>();
-    handle->call = of(comm).prepare(request_of(request, of(comm).size()), options_of(options));
+    handle->call = of(comm).prepare(request_of(request, of(comm)), options_of(options));
     *prepared = handle.release();
   });
 }

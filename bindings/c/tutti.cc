@@ -17,7 +17,9 @@ namespace {
 Job job_from(const tutti_init_options_t& options) {
   Job job = job_from_environment();
   if (options.ranks == 0) return job;
-  if (options.ranks < 0 || options.rank < 0 || options.rank >= options.ranks) {
+  constexpr int32_t kMostRanks = 1 << 24;
+  if (options.ranks < 0 || options.ranks > kMostRanks || options.rank < 0 ||
+      options.rank >= options.ranks) {
     invalid(cat("rank ", options.rank, " of ", options.ranks, " is impossible"));
   }
   if (options.master_port < 0 || options.master_port > 65535) {

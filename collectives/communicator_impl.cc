@@ -119,8 +119,9 @@ bool CommunicatorImpl::advance(Operation& operation, Execution& execution) {
   return moved;
 }
 
-// After an abort nothing moves any more.
+// After an abort nothing moves any more, and what was lent is the callers' again.
 void CommunicatorImpl::abandon_calls() {
+  if (transport_) transport_->revoke();
   const auto abandon = [&](std::vector<Operation*>& calls) {
     for (const Operation* operation : calls) {
       if (operation->announced) engine_->call_ends();

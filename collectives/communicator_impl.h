@@ -48,9 +48,7 @@ class CommunicatorImpl final : public ControlClient,
   std::shared_ptr<CommunicatorImpl> split(int color, int key);
   void abort(const std::string& reason);
   // Where memory that others read in place comes from; null where nobody else is on this host.
-  std::shared_ptr<shm::Heap> heap() {
-    return shm_ != nullptr ? engine_->heaps().make_own() : nullptr;
-  }
+  std::shared_ptr<shm::Heap> heap() { return shm_ != nullptr ? engine_->heaps().share() : nullptr; }
 
   std::shared_ptr<const PreparedCall> prepare(const Request& request, const CallOptions& options);
   // Null when the call is complete at once.
@@ -63,7 +61,8 @@ class CommunicatorImpl final : public ControlClient,
   // Moves what can be moved; true if anything did. Any thread; false if another one is at it.
   bool progress();
   // Both throw what the communicator was aborted with, and only when no other thread can still
-  // touch the call's buffers. `patience` belongs to the caller's handle on the call.
+  // touch the call's buffers, nor another rank take what it reads there for the call's. `patience`
+  // belongs to the caller's handle on the call.
   bool test(Operation& operation, Patience& patience);
   // False when `deadline` passed first.
   bool wait(Operation& operation, const Deadline& deadline, Patience& patience);
@@ -112,7 +111,6 @@ class CommunicatorImpl final : public ControlClient,
   void withdraw_memory();
   std::unique_ptr<Transport> open_shm(const std::vector<int>& local, int largest_group);
   std::unique_ptr<Transport> open_tcp();
-  const shm::PeerHeap* heap_of(int peer);
   int member(int world_rank) const;
   std::vector<Place> places() const;
 

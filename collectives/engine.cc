@@ -9,7 +9,7 @@
 namespace tutti::internal {
 
 Engine::Engine(std::shared_ptr<Control> control, const EngineOptions& options)
-    : control_(std::move(control)), options_(options), heaps_(*control_) {
+    : control_(std::move(control)), options_(options) {
   if (options.progress_thread) {
     thread_ = std::jthread([this](const std::stop_token& stop) { make_progress(stop); });
   }

@@ -236,9 +236,7 @@ Execution::Outcome Execution::run_send(const Slice& slice, size_t step) {
     const std::span<const std::byte> payload(address(slice, move.src[0]), bytes);
     if (move.lendable && outline_->lends && bytes >= kLeastLent &&
         transport_->can_lend(move.peers, payload)) {
-      // Inputs stay the caller's to read.
-      const bool writable = move.src[0].space != Space::input;
-      const int loan = transport_->lend(move.peers, slice.lane, header, payload, writable);
+      const int loan = transport_->lend(move.peers, slice.lane, header, payload);
       if (loan < 0) return Outcome::waits;
       loans_.push_back({.number = loan});
       return Outcome::lent;
@@ -282,8 +280,7 @@ bool Execution::run_recv(const Slice& slice, const Move& move) {
     if (received == nullptr) return false;
     take(slice, move, received);
   }
-  transport_->release(move.peer, slice.lane);
-  return true;
+  return transport_->release(move.peer, slice.lane);
 }
 
 // dst = received, received op src, or src op received.

@@ -1,52 +1,29 @@
 #include "collectives/heaps.h"
 
-#include <string>
+#include <fcntl.h>
+
+#include <cerrno>
 
 #include "base/error.h"
 #include "base/log.h"
-#include "base/text.h"
 
 namespace tutti::internal {
 
-namespace {
-
-std::string heap_name(int world_rank) { return cat("heap of ", world_rank); }
-
-}  // namespace
-
-HeapTable::~HeapTable() {
-  if (kept_) control_.withdraw(heap_name(control_.rank()));
+void HeapTable::join(const Fd& file, uint64_t start, int ranks, int rank) {
+  auto copy = std::make_shared<const Fd>(::fcntl(file.get(), F_DUPFD_CLOEXEC, 0));
+  if (!*copy) throw system_error("duplicate the descriptor of the shared memory", errno);
+  const shm::Extent part = shm::part_of_heaps(*copy, start, ranks, rank);
+  if (part.bytes > 0) own_ = std::make_shared<shm::Heap>(copy, part);
+  others_ = std::make_unique<shm::PeerMemory>(std::move(copy));
 }
 
-std::shared_ptr<shm::Heap> HeapTable::make_own() {
-  const std::lock_guard lock(mutex_);
-  if (kept_ || impossible_) return kept_;
-  try {
-    auto heap = std::make_shared<shm::Heap>();
-    control_.offer(heap_name(control_.rank()), heap->fd());
-    kept_ = std::move(heap);
-    own_.store(kept_.get(), std::memory_order_release);
-  } catch (const Error& error) {
-    impossible_ = true;
-    log(LogLevel::warning, cat("buffers are not shared, but copied: ", error.what()));
+std::shared_ptr<shm::Heap> HeapTable::share() const {
+  if (own_ == nullptr && joined() && !told_.exchange(true)) {
+    log(LogLevel::warning,
+        "buffers are not shared, but copied: a limit on the sizes of files (ulimit -f) leaves no "
+        "room for them");
   }
-  return kept_;
-}
-
-const shm::PeerHeap& HeapTable::of(int world_rank) {
-  constexpr std::chrono::seconds kTimeout(10);
-  const std::lock_guard lock(mutex_);
-  std::unique_ptr<shm::PeerHeap>& heap = peers_[world_rank];
-  if (heap != nullptr) return *heap;
-  try {
-    const Fd memory = control_.fetch(world_rank, heap_name(world_rank), Deadline::after(kTimeout));
-    heap = std::make_unique<shm::PeerHeap>(memory);
-  } catch (const Error& error) {
-    throw Error(ErrorCode::system,
-                cat(control_.describe(control_.rank()), " cannot read the buffers of ",
-                    control_.describe(world_rank), ": ", error.what()));
-  }
-  return *heap;
+  return own_;
 }
 
 }  // namespace tutti::internal

@@ -1,39 +1,32 @@
-// The memory of this rank that others may read in place, and theirs, once per job and process:
-// communicators share it.
+// The memory of this rank that others of its host may read in place, and theirs, once per job and
+// process: communicators share it.
 #pragma once
 
 #include <atomic>
-#include <map>
 #include <memory>
-#include <mutex>
 
-#include "transport/bootstrap/control.h"
+#include "base/fd.h"
 #include "transport/shm/heap.h"
+#include "transport/shm/peer_memory.h"
 
 namespace tutti::internal {
 
 class HeapTable {
  public:
-  explicit HeapTable(Control& control) : control_(control) {}
-  HeapTable(const HeapTable&) = delete;
-  HeapTable& operator=(const HeapTable&) = delete;
-  ~HeapTable();
+  // Once, with the first communicator: of the file behind `start` this rank, the `rank`-th of
+  // `ranks` on this host, has its part.
+  void join(const Fd& file, uint64_t start, int ranks, int rank);
+  bool joined() const { return others_ != nullptr; }
 
-  // Any thread. Null as long as nothing was allocated or registered.
-  const shm::Heap* own() const { return own_.load(std::memory_order_acquire); }
-  // Null, and a line in the log, where there can be none.
-  std::shared_ptr<shm::Heap> make_own();
-  // Asks the rank for it the first time. Throws Error(system) when it cannot be had: what was lent
-  // there cannot be read in any other way.
-  const shm::PeerHeap& of(int world_rank);
+  const shm::Heap* own() const { return own_.get(); }
+  shm::PeerMemory* others() const { return others_.get(); }
+  // To allocate and to register in. Null, and once a line in the log, where there can be none.
+  std::shared_ptr<shm::Heap> share() const;
 
  private:
-  Control& control_;
-  std::mutex mutex_;
-  std::shared_ptr<shm::Heap> kept_;
-  bool impossible_ = false;
-  std::atomic<const shm::Heap*> own_{nullptr};
-  std::map<int, std::unique_ptr<shm::PeerHeap>> peers_;
+  std::shared_ptr<shm::Heap> own_;
+  std::unique_ptr<shm::PeerMemory> others_;
+  mutable std::atomic<bool> told_{false};
 };
 
 }  // namespace tutti::internal

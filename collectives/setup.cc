@@ -133,8 +133,12 @@ std::unique_ptr<Transport> CommunicatorImpl::open_shm(const std::vector<int>& lo
                                                       int largest_group) {
   const shm::Geometry geometry(static_cast<int>(local.size()), largest_group);
   const int owner = local[0];
+  const auto ranks = static_cast<int>(local.size());
+  HeapTable& heaps = engine_->heaps();
   if (owner == rank_) {
-    memory_ = shm::Region::create(geometry);
+    const uint64_t behind =
+        heaps.joined() ? 0 : shm::bytes_for_heaps(geometry.total_bytes(), ranks);
+    memory_ = shm::Region::create(geometry, behind);
     engine_->control().offer(region_name(id_, members_[owner]), memory_.get());
   } else {
     memory_ = engine_->control().fetch(members_[owner], region_name(id_, members_[owner]),
@@ -144,20 +148,15 @@ std::unique_ptr<Transport> CommunicatorImpl::open_shm(const std::vector<int>& lo
   auto transport =
       std::make_unique<ShmTransport>(local_rank, shm::Region::map(memory_, geometry), geometry);
   shm_ = transport.get();
-  shm_->use({.own = [this] { return engine_->heaps().own(); },
-             .of = [this, local](int peer) { return heap_of(local[peer]); }});
-  local_ranks_ = static_cast<int>(local.size());
+  if (!heaps.joined()) heaps.join(memory_, geometry.total_bytes(), ranks, local_rank);
+  shm_->use({.own = heaps.own(),
+             .others = heaps.others(),
+             .unreadable = [this, local](int peer, int error) {
+               raise_everywhere(system_error(
+                   cat(describe(rank_), " reading the buffers of ", describe(local[peer])), error));
+             }});
+  local_ranks_ = ranks;
   return transport;
-}
-
-// Null, and the communicator is aborted, when its buffers cannot be read.
-const shm::PeerHeap* CommunicatorImpl::heap_of(int peer) {
-  try {
-    return &engine_->heaps().of(members_[peer]);
-  } catch (const Error& error) {
-    raise_everywhere(error);
-    return nullptr;
-  }
 }
 
 std::unique_ptr<Transport> CommunicatorImpl::open_tcp() {

@@ -73,11 +73,10 @@ bool Router::can_lend(std::span<const int> peers, std::span<const std::byte> pay
 }
 
 int Router::lend(std::span<const int> peers, int lane, const MessageHeader& header,
-                 std::span<const std::byte> payload, bool writable) {
+                 std::span<const std::byte> payload) {
   near_peers_.clear();
   for (const int peer : peers) near_peers_.push_back(near_rank_[peer]);
-  return near_->lend(near_peers_, lane == lanes() ? near_->lanes() : lane, header, payload,
-                     writable);
+  return near_->lend(near_peers_, lane == lanes() ? near_->lanes() : lane, header, payload);
 }
 
 bool Router::collectives_sent() const {
@@ -109,9 +108,9 @@ void Router::used(int peer, int lane, size_t bytes) {
   p.transport->used(p.rank, p.lane, bytes);
 }
 
-void Router::release(int peer, int lane) {
+bool Router::release(int peer, int lane) {
   const Path p = path(peer, lane);
-  p.transport->release(p.rank, p.lane);
+  return p.transport->release(p.rank, p.lane);
 }
 
 bool Router::progress() {

@@ -26,8 +26,9 @@ class Router final : public Transport {
              int credit) override;
   bool can_lend(std::span<const int> peers, std::span<const std::byte> payload) const override;
   int lend(std::span<const int> peers, int lane, const MessageHeader& header,
-           std::span<const std::byte> payload, bool writable) override;
+           std::span<const std::byte> payload) override;
   bool take_back(int loan) override { return near_->take_back(loan); }
+  void revoke() override { near_->revoke(); }
   bool collectives_sent() const override;
   bool p2p_sent(int peer) const override;
   std::vector<int> unsent() const override { return far_->unsent(); }
@@ -35,7 +36,7 @@ class Router final : public Transport {
   const std::byte* payload(int peer, int lane) override;
   bool read(int peer, int lane, std::span<std::byte> destination, Store store) override;
   void used(int peer, int lane, size_t bytes) override;
-  void release(int peer, int lane) override;
+  bool release(int peer, int lane) override;
   bool progress() override;
   void arm() override;
   void disarm() override;

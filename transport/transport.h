@@ -8,9 +8,10 @@
 //   to
 //            write into, commit() makes it visible. Slots belong to the sender. Each reader has a
 //            sequence number of its own, so a slow reader holds up nobody but the slot.
+//
 //   inbox    front() is the oldest message on a connection that was not released. payload() is its
 //            contents, read in place; read() puts them where the caller wants them; release() gives
-//            the slot back to the sender.
+//            the slot back to the sender, and tells whether what was read may be believed.
 //
 // Threads: one thread at a time, except wake() and what hands over connections. Nothing throws
 // after construction: a broken path is told to whoever made the transport, and what it would have
@@ -58,22 +59,19 @@ class Transport {
                      std::span<const std::byte> payload, int credit);
 
   // A message whose payload is read where it lies, in memory that all of `peers` can see: nothing
-  // is copied. It belongs to its readers until take_back().
+  // is copied. It must not change until take_back() or revoke().
   virtual bool can_lend(std::span<const int> peers, std::span<const std::byte> payload) const {
     static_cast<void>(peers);
     static_cast<void>(payload);
     return false;
   }
-  // Only what can be lent. `writable`: nobody else looks at it meanwhile, so that a reader may move
-  // its cache lines to itself by writing into them what they hold. A number for take_back(), or -1:
-  // no room now.
+  // Only what can be lent. A number for take_back(), or -1: no room now.
   virtual int lend(std::span<const int> peers, int lane, const MessageHeader& header,
-                   std::span<const std::byte> payload, bool writable) {
+                   std::span<const std::byte> payload) {
     static_cast<void>(peers);
     static_cast<void>(lane);
     static_cast<void>(header);
     static_cast<void>(payload);
-    static_cast<void>(writable);
     return -1;
   }
   // True, once, when all readers have released it.
@@ -81,6 +79,9 @@ class Transport {
     static_cast<void>(loan);
     return true;
   }
+  // Ends all loans without asking their readers. When this returns the memory is the lender's to
+  // write again: nobody believes what is read there later, or was read and is not released yet.
+  virtual void revoke() {}
 
   // True once every committed message has left this rank's hands: its readers get it although this
   // rank makes no further call. A call is not complete before.
@@ -104,7 +105,9 @@ class Transport {
     static_cast<void>(lane);
     static_cast<void>(bytes);
   }
-  virtual void release(int peer, int lane) = 0;
+  // False where the payload was lent and its owner has revoked it: what was read may be anything,
+  // and the message stays where it is, unreadable.
+  virtual bool release(int peer, int lane) = 0;
 
   // Moves bytes where that takes somebody's hand (sockets). True if anything moved.
   virtual bool progress() { return false; }

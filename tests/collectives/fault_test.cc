@@ -38,16 +38,21 @@ std::string read_all(int fd) {
 // One rank's life, in a process of its own.
 [[noreturn]] void be_rank(const Job& job, const std::string& transport,
                           const std::string& algorithm, const std::string& fault, int report) {
+  constexpr size_t kLeast = 999;      // staged
+  constexpr size_t kLent = 12 << 10;  // long enough to be read where it lies
   std::string text = "ok";
   try {
-    settings().set("TUTTI_TRANSPORT", transport);
+    const bool lends = transport == "lent";
+    settings().set("TUTTI_TRANSPORT", lends ? "shm" : transport);
     settings().set("TUTTI_FAULT", fault);
     settings().set("TUTTI_TIMEOUT", "0.7");
     settings().set("TUTTI_LOG", "error");
     Communicator comm = Communicator::init(job);
-    std::vector<float> values(999, 1);
+    std::vector<float> values(kLeast, 1);
+    const Memory<float> shared = comm.allocate<float>(kLent);
+    const Buffer buffer =
+        lends ? buffer_of(std::span(shared.get(), kLent)) : buffer_of(std::span(values));
     for (int i = 0; i < 3; ++i) {
-      const Buffer buffer = buffer_of(std::span(values));
       comm.all_reduce(as_const(buffer), buffer, ReduceOp::sum, {.algorithm = algorithm});
     }
   } catch (const std::exception& error) {
@@ -89,7 +94,7 @@ class Fault : public ::testing::TestWithParam<std::tuple<std::string, std::strin
 INSTANTIATE_TEST_SUITE_P(All, Fault,
                          ::testing::Combine(::testing::Values("kill", "stall", "truncate"),
                                             ::testing::Values("ring", "double_binary_tree"),
-                                            ::testing::Values("shm", "tcp")),
+                                            ::testing::Values("shm", "lent", "tcp")),
                          [](const auto& info) {
                            return cat(std::get<0>(info.param), "_", std::get<1>(info.param), "_",
                                       std::get<2>(info.param));

@@ -53,6 +53,28 @@ bool FaultTransport::write(int peer, int lane, const MessageHeader& header,
   return true;
 }
 
+int FaultTransport::lend(std::span<const int> peers, int lane, const MessageHeader& header,
+                         std::span<const std::byte> payload) {
+  if (stalled_) return -1;
+  MessageHeader cut = header;
+  if (sent_ + 1 == fault_.message) {
+    switch (fault_.kind) {
+      case FaultKind::kill:
+        std::raise(SIGKILL);
+        return -1;
+      case FaultKind::stall:
+        stalled_ = true;
+        return -1;
+      case FaultKind::truncate:
+        cut.bytes /= 2;
+        break;
+    }
+  }
+  const int loan = inner_->lend(peers, lane, cut, payload.first(cut.bytes));
+  if (loan >= 0) ++sent_;
+  return loan;
+}
+
 void FaultTransport::commit(const MessageHeader& header) {
   if (++sent_ != fault_.message) {
     inner_->commit(header);

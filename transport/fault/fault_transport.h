@@ -39,6 +39,13 @@ class FaultTransport final : public Transport {
   void commit(const MessageHeader& header) override;
   bool write(int peer, int lane, const MessageHeader& header, std::span<const std::byte> payload,
              int credit) override;
+  bool can_lend(std::span<const int> peers, std::span<const std::byte> payload) const override {
+    return inner_->can_lend(peers, payload);
+  }
+  int lend(std::span<const int> peers, int lane, const MessageHeader& header,
+           std::span<const std::byte> payload) override;
+  bool take_back(int loan) override { return inner_->take_back(loan); }
+  void revoke() override { inner_->revoke(); }
   bool collectives_sent() const override { return inner_->collectives_sent(); }
   bool p2p_sent(int peer) const override { return inner_->p2p_sent(peer); }
   std::vector<int> unsent() const override { return inner_->unsent(); }
@@ -48,7 +55,7 @@ class FaultTransport final : public Transport {
     return inner_->read(peer, lane, destination, store);
   }
   void used(int peer, int lane, size_t bytes) override { inner_->used(peer, lane, bytes); }
-  void release(int peer, int lane) override { inner_->release(peer, lane); }
+  bool release(int peer, int lane) override { return inner_->release(peer, lane); }
   bool progress() override { return !stalled_ && inner_->progress(); }
   void arm() override { inner_->arm(); }
   void disarm() override { inner_->disarm(); }

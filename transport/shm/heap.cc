@@ -12,6 +12,7 @@
 #include <cstring>
 #include <fstream>
 #include <string>
+#include <utility>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -20,27 +21,29 @@ namespace tutti::shm {
 
 namespace {
 
+// Where segments start in the file, so that the system may use huge pages.
+constexpr uint64_t kUnit = uint64_t{2} << 20;
+// More than there is memory: what is not touched costs nothing.
+constexpr uint64_t kMostPart = uint64_t{8} << 40;
+// A new segment of allocate() is as long as those before it together, so that there are few of
+// them, up to so long.
+constexpr uint64_t kLongestSegment = uint64_t{1} << 30;
+// Pages are moved so many bytes at a time: that much memory is there twice.
+constexpr size_t kMovedAtOnce = size_t{16} << 20;
+
+constexpr uint64_t round_up(uint64_t bytes, uint64_t unit) {
+  return (bytes + unit - 1) / unit * unit;
+}
+
 size_t page() {
   static const auto bytes = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
   return bytes;
 }
 
-uint64_t round_up(uint64_t bytes) { return (bytes + page() - 1) / page() * page(); }
-
-// As much as there is memory in the machine; a limit on file sizes would be a fatal signal.
-uint64_t wanted_bytes() {
-  uint64_t bytes = static_cast<uint64_t>(::sysconf(_SC_PHYS_PAGES)) * page();
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
-    bytes = std::min<uint64_t>(bytes, limit.rlim_cur);
-  }
-  return bytes / page() * page();
-}
-
 // The whole pages within.
 std::span<std::byte> whole_pages(std::span<std::byte> range) {
   const auto start = reinterpret_cast<uintptr_t>(range.data());
-  const uint64_t first = round_up(start);
+  const uint64_t first = round_up(start, page());
   const uint64_t last = (start + range.size()) / page() * page();
   if (last <= first) return {};
   return {reinterpret_cast<std::byte*>(first), last - first};
@@ -71,69 +74,146 @@ bool is_plain_memory(std::span<const std::byte> range) {
 
 }  // namespace
 
-Heap::Heap() : memory_(::memfd_create("tutti-heap", MFD_CLOEXEC)) {
-  if (!memory_) throw system_error("memfd_create of shared buffers", errno);
-  void* base = MAP_FAILED;
-  for (bytes_ = wanted_bytes(); bytes_ >= page(); bytes_ = bytes_ / 2 / page() * page()) {
-    base = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
-                  memory_.get(), 0);
-    if (base != MAP_FAILED) break;
+uint64_t bytes_for_heaps(uint64_t start, int ranks) {
+  const auto parts = static_cast<uint64_t>(ranks);
+  uint64_t most = parts * kMostPart;
+  rlimit limit{};
+  // Beyond it there is not an error, but a fatal signal.
+  if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
+    const uint64_t first = round_up(start, kUnit);
+    most = std::min(most, limit.rlim_cur - std::min<uint64_t>(limit.rlim_cur, first));
   }
-  if (base == MAP_FAILED || ::ftruncate(memory_.get(), static_cast<off_t>(bytes_)) != 0) {
-    const int error = errno;
-    if (base != MAP_FAILED) ::munmap(base, bytes_);
-    throw system_error(cat("mapping ", bytes_, " bytes for shared buffers"), error,
-                       {.cause = "a limit on address space (ulimit -v) or file size (ulimit -f)"});
-  }
-  base_ = static_cast<std::byte*>(base);
-  ::madvise(base_, bytes_, MADV_HUGEPAGE);  // where the system allows it of shared memory
-  free_[0] = bytes_;
+  const uint64_t part = most / parts / kUnit * kUnit;
+  return part == 0 ? 0 : round_up(start, kUnit) - start + parts * part;
 }
 
-Heap::~Heap() { ::munmap(base_, bytes_); }
-
-std::optional<uint64_t> Heap::take(uint64_t bytes) {
-  const auto found =
-      std::ranges::find_if(free_, [&](const auto& range) { return range.second >= bytes; });
-  if (found == free_.end()) return std::nullopt;
-  const auto [offset, length] = *found;
-  free_.erase(found);
-  if (length > bytes) free_[offset + bytes] = length - bytes;
-  return offset;
+Extent part_of_heaps(const Fd& file, uint64_t start, int ranks, int rank) {
+  struct stat status {};
+  if (::fstat(file.get(), &status) != 0) throw system_error("fstat of the shared memory", errno);
+  const auto end = static_cast<uint64_t>(status.st_size);
+  const uint64_t first = round_up(start, kUnit);
+  if (end <= first) return {};
+  const uint64_t part = (end - first) / static_cast<uint64_t>(ranks) / kUnit * kUnit;
+  return {first + static_cast<uint64_t>(rank) * part, part};
 }
+
+Heap::Heap(std::shared_ptr<const Fd> file, const Extent& part)
+    : file_(std::move(file)), owner_(::getpid()), free_(part) {}
+
+Heap::~Heap() {
+  for (const auto& [offset, segment] : segments_) {
+    ::munmap(segment.base, segment.free.all().bytes);
+    clear(segment.free.all());
+  }
+}
+
+// Null where that cannot be.
+std::byte* Heap::map(const Extent& extent) const {
+  void* const base =
+      ::mmap(nullptr, extent.bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
+             file_->get(), static_cast<off_t>(extent.offset));
+  if (base == MAP_FAILED) return nullptr;
+  ::madvise(base, extent.bytes, MADV_HUGEPAGE);  // where the system allows it of shared memory
+  return static_cast<std::byte*>(base);
+}
+
+// A child of fork() has but a copy of what is said here of memory that is its parent's, too.
+bool Heap::mine() const { return ::getpid() == owner_; }
 
 // The pages go back to the system at once, whoever else has mapped them.
-void Heap::give_back(const Range& range) {
-  ::fallocate(memory_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-              static_cast<off_t>(range.offset), static_cast<off_t>(range.bytes));
-  auto here = free_.emplace(range.offset, range.bytes).first;
-  const auto next = std::next(here);
-  if (next != free_.end() && here->first + here->second == next->first) {
-    here->second += next->second;
-    free_.erase(next);
+void Heap::clear(const Extent& extent) const {
+  if (!mine()) return;
+  ::fallocate(file_->get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+              static_cast<off_t>(extent.offset), static_cast<off_t>(extent.bytes));
+}
+
+// ---- memory of the heap's own
+
+// No longer than needed where there are few addresses left.
+Heap::Segment* Heap::add_segment(uint64_t bytes) {
+  const uint64_t least = round_up(bytes, kUnit);
+  for (const uint64_t length : {std::max(least, std::min(mapped_, kLongestSegment)), least}) {
+    const std::optional<Extent> extent = free_.take(length);
+    if (!extent) continue;
+    if (std::byte* const base = map(*extent)) {
+      mapped_ += length;
+      changed();
+      return &segments_.try_emplace(extent->offset, Segment{base, FreeExtents(*extent)})
+                  .first->second;
+    }
+    free_.give_back(*extent);
   }
-  if (here == free_.begin()) return;
-  const auto before = std::prev(here);
-  if (before->first + before->second != here->first) return;
-  before->second += here->second;
-  free_.erase(here);
+  return nullptr;
 }
 
 std::byte* Heap::allocate(size_t bytes) {
-  const uint64_t length = round_up(std::max<size_t>(bytes, 1));
   const std::lock_guard lock(mutex_);
-  const std::optional<uint64_t> offset = take(length);
-  if (!offset) return nullptr;
-  allocated_[base_ + *offset] = {*offset, length};
-  return base_ + *offset;
+  if (!mine() || bytes > free_.all().bytes) return nullptr;
+  const uint64_t length = round_up(std::max<size_t>(bytes, 1), page());
+  const auto take = [&](Segment& segment) -> std::byte* {
+    const std::optional<Extent> extent = segment.free.take(length);
+    if (!extent) return nullptr;
+    std::byte* const data = segment.at(extent->offset);
+    allocated_[data] = {segment.free.all().offset, *extent};
+    return data;
+  };
+  for (auto& [offset, segment] : segments_) {
+    if (std::byte* const data = take(segment)) return data;
+  }
+  Segment* const segment = add_segment(length);
+  return segment != nullptr ? take(*segment) : nullptr;
 }
 
 void Heap::free(std::byte* data) {
   const std::lock_guard lock(mutex_);
   const auto found = allocated_.find(data);
   if (found == allocated_.end()) return;
-  give_back(found->second);
+  const Piece piece = found->second;
   allocated_.erase(found);
+  clear(piece.extent);
+  const auto segment = segments_.find(piece.segment);
+  FreeExtents& free = segment->second.free;
+  free.give_back(piece.extent);
+  if (!free.whole()) return;
+  ::munmap(segment->second.base, free.all().bytes);
+  mapped_ -= free.all().bytes;
+  free_.give_back(free.all());
+  segments_.erase(segment);
+  changed();
+}
+
+// ---- memory of the caller's
+
+void Heap::move_in(std::span<std::byte> pages, uint64_t offset) const {
+  std::byte* const copy = map({offset, pages.size()});
+  const int error = errno;
+  if (copy == nullptr) {
+    throw system_error(cat("mapping ", pages.size(), " bytes of a registered buffer"), error,
+                       {.cause = "a limit on address space (ulimit -v)"});
+  }
+  std::memcpy(copy, pages.data(), pages.size());
+  if (::mremap(copy, pages.size(), pages.size(), MREMAP_MAYMOVE | MREMAP_FIXED, pages.data()) ==
+      MAP_FAILED) {
+    const int why = errno;
+    ::munmap(copy, pages.size());
+    throw system_error("putting a registered buffer in its place", why);
+  }
+}
+
+void Heap::move_out(std::span<std::byte> pages, uint64_t offset) const {
+  void* const copy =
+      ::mmap(nullptr, pages.size(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (copy == MAP_FAILED) {
+    throw system_error("memory for a buffer that is not shared any more", errno);
+  }
+  std::memcpy(copy, pages.data(), pages.size());
+  if (::mremap(copy, pages.size(), pages.size(), MREMAP_MAYMOVE | MREMAP_FIXED, pages.data()) ==
+      MAP_FAILED) {
+    const int error = errno;
+    ::munmap(copy, pages.size());
+    throw system_error("moving a registered buffer back", error);
+  }
+  clear({offset, pages.size()});
 }
 
 void Heap::adopt(std::span<std::byte> range) {
@@ -145,21 +225,31 @@ void Heap::adopt(std::span<std::byte> range) {
                           "there",
                  .remedy = "take memory from malloc() or new, or from the communicator"});
   }
+  if (!mine()) {
+    throw Error(ErrorCode::unsupported, "the communicator was made before fork()",
+                {.remedy = "register buffers in the parent only, or exec() a new program"});
+  }
   const std::lock_guard lock(mutex_);
-  const std::optional<uint64_t> offset = take(pages.size());
-  if (!offset) {
+  const std::optional<Extent> place = free_.take(round_up(pages.size(), kUnit));
+  if (!place) {
     throw Error(ErrorCode::system, cat("no room to register ", pages.size(), " bytes"),
-                {.cause = "all of the machine's memory is registered or allocated"});
+                {.cause = cat("a rank can share ", free_.all().bytes,
+                              " bytes; a limit on file "
+                              "sizes (ulimit -f) makes that less")});
   }
-  std::memcpy(base_ + *offset, pages.data(), pages.size());
-  if (::mmap(pages.data(), pages.size(), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
-             memory_.get(), static_cast<off_t>(*offset)) == MAP_FAILED) {
-    const int error = errno;
-    give_back({*offset, pages.size()});
-    throw system_error("mapping a registered buffer", error);
+  size_t moved = 0;
+  try {
+    for (; moved < pages.size(); moved += std::min(kMovedAtOnce, pages.size() - moved)) {
+      const size_t bytes = std::min(kMovedAtOnce, pages.size() - moved);
+      move_in(pages.subspan(moved, bytes), place->offset + moved);
+    }
+  } catch (const Error&) {
+    if (moved > 0) move_out(pages.first(moved), place->offset);
+    free_.give_back(*place);
+    throw;
   }
-  adopted_[pages.data()] = {*offset, pages.size()};
-  adoptions_ = adopted_.size();
+  adopted_[pages.data()] = {place->offset, pages.size()};
+  changed();
 }
 
 void Heap::release(std::span<std::byte> range) {
@@ -167,46 +257,38 @@ void Heap::release(std::span<std::byte> range) {
   const std::lock_guard lock(mutex_);
   const auto found = adopted_.find(pages.data());
   if (pages.empty() || found == adopted_.end()) return;
-  void* copy =
-      ::mmap(nullptr, pages.size(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (copy == MAP_FAILED)
-    throw system_error("memory for a buffer that is not shared any more", errno);
-  std::memcpy(copy, pages.data(), pages.size());
-  if (::mremap(copy, pages.size(), pages.size(), MREMAP_MAYMOVE | MREMAP_FIXED, pages.data()) ==
-      MAP_FAILED) {
-    const int error = errno;
-    ::munmap(copy, pages.size());
-    throw system_error("moving a registered buffer back", error);
-  }
-  give_back(found->second);
+  const Extent extent = found->second;
   adopted_.erase(found);
-  adoptions_ = adopted_.size();
-}
-
-std::optional<uint64_t> Heap::find(const std::byte* data, size_t bytes) const {
-  if (data >= base_ && data + bytes <= base_ + bytes_) return static_cast<uint64_t>(data - base_);
-  if (adoptions_.load(std::memory_order_relaxed) == 0) return std::nullopt;
-  const std::lock_guard lock(mutex_);
-  auto after = adopted_.upper_bound(data);
-  if (after == adopted_.begin()) return std::nullopt;
-  const auto& [start, range] = *--after;
-  if (data + bytes > start + range.bytes) return std::nullopt;
-  return range.offset + static_cast<uint64_t>(data - start);
-}
-
-PeerHeap::PeerHeap(const Fd& memory) {
-  struct stat status {};
-  if (::fstat(memory.get(), &status) != 0) throw system_error("fstat of a peer's buffers", errno);
-  bytes_ = static_cast<size_t>(status.st_size);
-  void* base =
-      ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, memory.get(), 0);
-  if (base == MAP_FAILED) {
-    throw system_error(cat("mapping ", bytes_, " bytes of a peer's buffers"), errno,
-                       {.cause = "a limit on address space (ulimit -v)"});
+  changed();
+  for (size_t moved = 0; moved < pages.size();
+       moved += std::min(kMovedAtOnce, pages.size() - moved)) {
+    const size_t bytes = std::min(kMovedAtOnce, pages.size() - moved);
+    move_out(pages.subspan(moved, bytes), extent.offset + moved);
   }
-  base_ = static_cast<std::byte*>(base);
+  free_.give_back({extent.offset, round_up(extent.bytes, kUnit)});
 }
 
-PeerHeap::~PeerHeap() { ::munmap(base_, bytes_); }
+// ---- what is where
+
+void Heap::refresh(View& view) const {
+  const std::lock_guard lock(mutex_);
+  view.version = version_.load(std::memory_order_relaxed);
+  view.entries.clear();
+  for (const auto& [offset, segment] : segments_) {
+    view.entries.push_back({segment.base, segment.free.all()});
+  }
+  for (const auto& [data, extent] : adopted_) view.entries.push_back({data, extent});
+  std::ranges::sort(view.entries, {}, &View::Entry::data);
+}
+
+std::optional<Place> Heap::find(const std::byte* data, size_t bytes, View& view) const {
+  if (view.version != version_.load(std::memory_order_acquire)) refresh(view);
+  const auto after = std::ranges::upper_bound(view.entries, data, {}, &View::Entry::data);
+  if (after == view.entries.begin()) return std::nullopt;
+  const auto& [start, segment] = *std::prev(after);
+  const auto before = static_cast<uint64_t>(data - start);
+  if (before > segment.bytes || bytes > segment.bytes - before) return std::nullopt;
+  return Place{segment.offset + before, segment};
+}
 
 }  // namespace tutti::shm

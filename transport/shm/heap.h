@@ -1,13 +1,19 @@
 // Memory of one rank that the other ranks of its host can read in place.
 //
-// One sparse file in memory as large as the machine's memory, of which pages are handed out; what
-// is not handed out takes no memory. Others map the whole file once, whatever comes and goes in it.
+// The ranks of a host share one sparse file in memory, of which each has a part to hand pages out
+// of: segments. What is not handed out takes neither memory nor addresses.
 //
-//   this rank    [ a a a | free | b b | c | free ...      allocate(): a range of pages
-//                                   ▲                     adopt(): pages that the caller has
-//                                   already
-//   its memory   ... [ v v v v v v ] ...                  got are moved into it, addresses
-//   unchanged
+//   the file     [ region | rank 0's part ................ | rank 1's part ....... | ... ]
+//                           [segment][segment]     [seg]
+//
+//   its owner    a segment of allocate() is mapped when there is no room in those before, and holds
+//                several pieces of memory; one of adopt() is put where the caller's pages were:
+//                addresses and contents stay
+//
+//   a reader     maps a segment, to read only, when it meets the first message that lies there
+//
+// A segment goes when nothing in it is in use. A reader's mapping may outlive it: there are zeros
+// then, or what has been put there since, and nobody believes it (ShmTransport::revoke).
 #pragma once
 
 #include <atomic>
@@ -18,68 +24,88 @@
 #include <mutex>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "base/fd.h"
+#include "transport/shm/extents.h"
 
 namespace tutti::shm {
 
+// How many bytes for the heaps of `ranks` ranks a file can have from `start` on: 0 where that is
+// not worth while, under a limit on the sizes of files.
+uint64_t bytes_for_heaps(uint64_t start, int ranks);
+// Each one's part of the file behind `start`. Empty where there is none.
+Extent part_of_heaps(const Fd& file, uint64_t start, int ranks, int rank);
+
+// What the others must know to read a piece of memory.
+struct Place {
+  uint64_t offset = 0;  // in the file
+  Extent segment;       // what to map
+};
+
 class Heap {
  public:
-  // Throws Error(system) when there is no room in the address space for it.
-  Heap();
+  // What is handed out, as one thread has last seen it, so that looking for something takes no
+  // lock.
+  class View {
+    friend class Heap;
+    struct Entry {
+      const std::byte* data = nullptr;
+      Extent segment;
+    };
+    uint64_t version = 0;
+    std::vector<Entry> entries;  // by address
+  };
+
+  Heap(std::shared_ptr<const Fd> file, const Extent& part);
   Heap(const Heap&) = delete;
   Heap& operator=(const Heap&) = delete;
   ~Heap();
 
-  int fd() const { return memory_.get(); }
-  size_t bytes() const { return bytes_; }
-
   // Any thread, all of these.
-  // Zeroed, starts at a page. Null when the heap is full.
+  // Zeroed, starts at a page. Null when there are no addresses for it, or the part is full.
   std::byte* allocate(size_t bytes);
   void free(std::byte* data);
   // Moves the whole pages of this range into the heap: what is in them, and where they are, stays.
   // Nobody may use them meanwhile. Throws Error(invalid_argument) where they are not plain private
-  // memory. Ranges must not overlap.
+  // memory, Error(system) where there is no room; then nothing has changed. Ranges must not
+  // overlap.
   void adopt(std::span<std::byte> range);
-  // Moves them back.
+  // Moves them back. Throws Error(system) where there is no room: the rest stays as it is, and can
+  // be used.
   void release(std::span<std::byte> range);
 
-  // Where in the heap it is, if all of it is.
-  std::optional<uint64_t> find(const std::byte* data, size_t bytes) const;
+  // Nothing unless all of it is in one segment. Of each `view` one thread at a time.
+  std::optional<Place> find(const std::byte* data, size_t bytes, View& view) const;
 
  private:
-  struct Range {
-    uint64_t offset = 0;
-    uint64_t bytes = 0;
+  struct Segment {
+    std::byte* base = nullptr;
+    FreeExtents free;
+    std::byte* at(uint64_t offset) const { return base + (offset - free.all().offset); }
   };
-  std::optional<uint64_t> take(uint64_t bytes);
-  void give_back(const Range& range);
+  struct Piece {
+    uint64_t segment = 0;  // its offset
+    Extent extent;
+  };
+  Segment* add_segment(uint64_t bytes);
+  bool mine() const;
+  std::byte* map(const Extent& extent) const;
+  void clear(const Extent& extent) const;
+  void move_in(std::span<std::byte> pages, uint64_t offset) const;
+  void move_out(std::span<std::byte> pages, uint64_t offset) const;
+  void refresh(View& view) const;
+  void changed() { version_.fetch_add(1, std::memory_order_release); }
 
-  Fd memory_;
-  std::byte* base_ = nullptr;
-  size_t bytes_ = 0;
+  const std::shared_ptr<const Fd> file_;
+  const int64_t owner_;  // the process that made it
   mutable std::mutex mutex_;
-  std::map<uint64_t, uint64_t> free_;          // bytes by offset
-  std::map<std::byte*, Range> allocated_;      // by address
-  std::map<const std::byte*, Range> adopted_;  // by address
-  std::atomic<size_t> adoptions_{0};           // adopted_.size(), to look at without the mutex
-};
-
-// Another rank's heap. To read; a write changes nothing but whose cache has it
-// (ShmTransport::used).
-class PeerHeap {
- public:
-  explicit PeerHeap(const Fd& memory);
-  PeerHeap(const PeerHeap&) = delete;
-  PeerHeap& operator=(const PeerHeap&) = delete;
-  ~PeerHeap();
-
-  std::byte* at(uint64_t offset) const { return base_ + offset; }
-
- private:
-  std::byte* base_ = nullptr;
-  size_t bytes_ = 0;
+  FreeExtents free_;                      // of the part
+  std::map<uint64_t, Segment> segments_;  // of allocate(), by offset
+  uint64_t mapped_ = 0;                   // bytes of these
+  std::map<const std::byte*, Piece> allocated_;
+  std::map<const std::byte*, Extent> adopted_;
+  std::atomic<uint64_t> version_{0};  // of what a View shows
 };
 
 }  // namespace tutti::shm

@@ -56,8 +56,10 @@ Geometry::Geometry(int ranks, int largest_group)
 
 size_t Geometry::doorbell(int rank) const { return sizeof(Header) + rank * sizeof(Doorbell); }
 
+size_t Geometry::lender(int rank) const { return doorbell(ranks) + rank * sizeof(Lender); }
+
 size_t Geometry::acks(int reader, int sender) const {
-  return doorbell(ranks) + (static_cast<size_t>(reader) * ranks + sender) * sizeof(Acks);
+  return lender(ranks) + (static_cast<size_t>(reader) * ranks + sender) * sizeof(Acks);
 }
 
 size_t Geometry::cells(int sender, int reader, int lane) const {
@@ -79,13 +81,16 @@ size_t Geometry::p2p_slot(int sender, int reader, int slot) const {
 
 size_t Geometry::total_bytes() const { return arena(ranks); }
 
-Fd Region::create(const Geometry& geometry) {
+Fd Region::create(const Geometry& geometry, uint64_t heap_bytes) {
   Fd memory(::memfd_create("tutti", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!memory) {
     throw system_error("memfd_create of the shared memory", errno,
                        {.remedy = "set TUTTI_TRANSPORT=tcp to do without shared memory"});
   }
-  if (::ftruncate(memory.get(), static_cast<off_t>(geometry.total_bytes())) != 0) {
+  const auto resize = [&](uint64_t bytes) {
+    return ::ftruncate(memory.get(), static_cast<off_t>(bytes)) == 0;
+  };
+  if (!resize(geometry.total_bytes() + heap_bytes) && !resize(geometry.total_bytes())) {
     throw system_error(cat("ftruncate of the shared memory to ", geometry.total_bytes(), " bytes"),
                        errno, {.cause = "no memory left, or a file size limit (ulimit -f)"});
   }
@@ -96,7 +101,7 @@ Fd Region::create(const Geometry& geometry) {
 std::shared_ptr<Region> Region::map(const Fd& memory, const Geometry& geometry) {
   struct stat status {};
   if (::fstat(memory.get(), &status) != 0) throw system_error("fstat of the shared memory", errno);
-  if (static_cast<size_t>(status.st_size) != geometry.total_bytes()) {
+  if (static_cast<size_t>(status.st_size) < geometry.total_bytes()) {
     throw Error(ErrorCode::internal, cat("the shared memory has ", status.st_size, " bytes, not ",
                                          geometry.total_bytes()));
   }

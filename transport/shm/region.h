@@ -1,6 +1,7 @@
 // The memory that the ranks of one host share for one communicator, and where everything is in it.
 //
-//   header | doorbells | acks[reader][sender] | cells[sender][reader][lane][] | arena[sender]
+//   header | doorbells | lenders | acks[reader][sender] | cells[sender][reader][lane][] |
+//   arena[sender]
 //
 // A cell is one cache line and holds a whole message header, its own sequence number, and either
 // the payload itself or the number of the arena slot that has it. It also tells how far the sender
@@ -43,6 +44,11 @@ struct alignas(64) Doorbell {
   std::atomic<uint32_t> asleep;  // 1: the owner wants to be rung
 };
 
+// Written by its rank only.
+struct alignas(64) Lender {
+  std::atomic<uint32_t> epoch;  // what was lent in an earlier one must not be believed any more
+};
+
 struct alignas(64) Header {
   std::atomic<uint32_t> attached;     // ranks that mapped the region
   std::atomic<uint32_t> full_fences;  // 1: some rank cannot be reached by asymmetric fences
@@ -66,6 +72,7 @@ struct Geometry {
 
   size_t total_bytes() const;
   size_t doorbell(int rank) const;
+  size_t lender(int rank) const;
   size_t acks(int reader, int sender) const;
   size_t cells(int sender, int reader, int lane) const;
   size_t slot(int sender, int slot) const;
@@ -78,7 +85,8 @@ struct Geometry {
 // A mapping of a region. Ranks that are threads of one process share one mapping.
 class Region {
  public:
-  static Fd create(const Geometry& geometry);  // a sealed memfd, all zero
+  // A sealed memfd, all zero, with room behind it for heaps (heap.h) if they can be had.
+  static Fd create(const Geometry& geometry, uint64_t heap_bytes = 0);
   static std::shared_ptr<Region> map(const Fd& memory, const Geometry& geometry);
   Region(void* base, size_t bytes) : base_(static_cast<std::byte*>(base)), bytes_(bytes) {}
   Region(const Region&) = delete;

@@ -24,9 +24,25 @@ constexpr size_t kLine = 64;
 
 // What a cell says of a message that is lent.
 struct LentAt {
-  uint64_t offset = 0;  // in the sender's heap
-  bool writable = false;
+  uint64_t offset = 0;  // in the file (heap.h)
+  uint32_t epoch = 0;   // the sender's
+  uint32_t before = 0;  // units of the segment before it
+  uint32_t units = 0;   // of the segment
 };
+static_assert(sizeof(LentAt) <= kInlineBytes);
+constexpr uint64_t kUnit = 4096;  // segments consist of pages
+
+LentAt lent_at(const shm::Place& place, uint32_t epoch) {
+  const uint64_t before = place.offset / kUnit - place.segment.offset / kUnit;
+  return {.offset = place.offset,
+          .epoch = epoch,
+          .before = static_cast<uint32_t>(before),
+          .units = static_cast<uint32_t>(place.segment.bytes / kUnit)};
+}
+
+shm::Extent segment_of(const LentAt& at) {
+  return {(at.offset / kUnit - at.before) * kUnit, at.units * kUnit};
+}
 
 LentAt lent_at(const Cell& cell) {
   LentAt at;
@@ -54,11 +70,12 @@ ShmTransport::ShmTransport(int rank, std::shared_ptr<shm::Region> region,
       region_(std::move(region)),
       header_(*region_->at<shm::Header>(0)),
       bell_(*region_->at<shm::Doorbell>(geometry_.doorbell(rank))),
+      lender_(*region_->at<shm::Lender>(geometry_.lender(rank))),
       out_(static_cast<size_t>(geometry_.ranks) * (geometry_.lanes + 1)),
       in_(out_.size()),
       readers_left_(geometry_.slots, 0),
       p2p_free_(geometry_.ranks),
-      peer_heaps_(geometry_.ranks, nullptr) {
+      mapped_(geometry_.ranks) {
   for (int peer = 0; peer < geometry_.ranks; ++peer) {
     auto* bell = region_->at<shm::Doorbell>(geometry_.doorbell(peer));
     for (int lane = 0; lane <= geometry_.lanes; ++lane) {
@@ -178,12 +195,12 @@ void ShmTransport::publish(int peer, int lane, const MessageHeader& header, int 
 }
 
 bool ShmTransport::can_lend(std::span<const int>, std::span<const std::byte> payload) const {
-  const shm::Heap* const heap = heaps_.own ? heaps_.own() : nullptr;
-  return heap != nullptr && heap->find(payload.data(), payload.size()).has_value();
+  return heaps_.own != nullptr &&
+         heaps_.own->find(payload.data(), payload.size(), view_).has_value();
 }
 
 int ShmTransport::lend(std::span<const int> peers, int lane, const MessageHeader& header,
-                       std::span<const std::byte> payload, bool writable) {
+                       std::span<const std::byte> payload) {
   for (const int peer : peers) {
     Out& connection = out(peer, lane);
     if (connection.sent - connection.reaped >= kCells) reap(connection, peer, lane);
@@ -199,8 +216,8 @@ int ShmTransport::lend(std::span<const int> peers, int lane, const MessageHeader
   loan.peers.assign(peers.begin(), peers.end());
   loan.lane = lane;
   loan.readers_left = static_cast<int>(peers.size());
-  const LentAt at{.offset = *heaps_.own()->find(payload.data(), payload.size()),
-                  .writable = writable && peers.size() == 1};
+  const LentAt at = lent_at(*heaps_.own->find(payload.data(), payload.size(), view_),
+                            lender_.epoch.load(std::memory_order_relaxed));
   for (const int peer : peers) {
     publish(peer, lane, header, kLent - number, reinterpret_cast<const std::byte*>(&at));
   }
@@ -217,10 +234,62 @@ bool ShmTransport::take_back(int number) {
   return true;
 }
 
-std::byte* ShmTransport::lent(const Cell& cell, int peer) {
-  if (peer_heaps_[peer] == nullptr) peer_heaps_[peer] = heaps_.of(peer);
-  if (peer_heaps_[peer] == nullptr) return nullptr;
-  return peer_heaps_[peer]->at(lent_at(cell).offset);
+// What is lent is under a seqlock that its owner closes once and for all:
+//
+//   owner    epoch = e + 1;  full fence;     write the memory (whoever it belongs to now)
+//   reader   read the memory; acquire fence; read epoch: believe what was read if it is still e
+//
+// A reader that saw any of the later writes sees the later epoch, too, since it looks there last.
+// The owner's fence is a full one for stores that go past the caches. Nobody waits for anybody: a
+// reader that stands still in the midst of reading finds out when it goes on. It only reads, in a
+// mapping of its own, so it does no harm to what the owner has freed or uses for something else.
+void ShmTransport::revoke() {
+  if (free_loans_.size() == loans_.size()) return;
+  lender_.epoch.fetch_add(1, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  free_loans_.clear();
+  loans_.clear();
+  for (Out& connection : out_) {
+    for (int& slot : connection.slot) slot = std::max(slot, kInline);
+  }
+}
+
+bool ShmTransport::revoked(const Cell& cell, int peer) const {
+  std::atomic_thread_fence(std::memory_order_acquire);
+  const auto* const lender = region_->at<const shm::Lender>(geometry_.lender(peer));
+  return lender->epoch.load(std::memory_order_relaxed) != lent_at(cell).epoch;
+}
+
+// Null where there are no addresses for it.
+const shm::Mapping* ShmTransport::mapping_of(const Cell& cell, int peer) {
+  const LentAt at = lent_at(cell);
+  auto& known = mapped_[peer];
+  for (const auto& mapping : known) {
+    if (mapping->extent().contains({at.offset, cell.header.bytes})) return mapping.get();
+  }
+  const shm::Extent segment = segment_of(at);
+  std::erase_if(known, [&](const auto& old) { return old->extent().overlaps(segment); });
+  std::shared_ptr<const shm::Mapping> mapping = heaps_.others->map(segment);
+  if (mapping == nullptr) return nullptr;
+  return known.emplace_back(std::move(mapping)).get();
+}
+
+// Null, too, once it is revoked: nobody reads for nothing.
+const std::byte* ShmTransport::lent(const Cell& cell, int peer, In& connection) {
+  if (revoked(cell, peer)) return nullptr;
+  if (const shm::Mapping* const mapping = mapping_of(cell, peer)) {
+    return mapping->at(lent_at(cell).offset);
+  }
+  if (connection.copied != connection.taken + 1) {
+    connection.copy.resize(cell.header.bytes);
+    const int error = heaps_.others->read(lent_at(cell).offset, connection.copy);
+    if (error != 0) {
+      heaps_.unreadable(peer, error);
+      return nullptr;
+    }
+    connection.copied = connection.taken + 1;
+  }
+  return connection.copy.data();
 }
 
 const MessageHeader* ShmTransport::front(int peer, int lane) {
@@ -231,10 +300,10 @@ const MessageHeader* ShmTransport::front(int peer, int lane) {
 }
 
 const std::byte* ShmTransport::payload(int peer, int lane) {
-  const In& connection = in(peer, lane);
+  In& connection = in(peer, lane);
   const Cell& cell = connection.cells[connection.taken % kCells];
   if (cell.slot == kInline) return cell.payload;
-  if (cell.slot == kLent) return lent(cell, peer);
+  if (cell.slot == kLent) return lent(cell, peer, connection);
   return slot_of(cell, peer, lane);
 }
 
@@ -262,7 +331,8 @@ bool ShmTransport::read(int peer, int lane, std::span<std::byte> destination, St
   return true;
 }
 
-// Takes the whole lines before `bytes` over. What is lent keeps its contents.
+// Takes the whole lines before `bytes` of a slot over. What is lent is the owner's to write at any
+// time after an abort: a reader that wrote back what it read there could undo that.
 void ShmTransport::used(int peer, int lane, size_t bytes) {
   In& connection = in(peer, lane);
   const Cell& cell = connection.cells[connection.taken % kCells];
@@ -272,21 +342,15 @@ void ShmTransport::used(int peer, int lane, size_t bytes) {
     for (; done + kLine <= bytes; done += kLine) {
       *reinterpret_cast<volatile uint32_t*>(slot + done) = 0;
     }
-  } else if (cell.slot == kLent && lent_at(cell).writable) {
-    std::byte* const start = lent(cell, peer);
-    const size_t to_word = -reinterpret_cast<uintptr_t>(start) % sizeof(uint32_t);
-    for (; done + kLine <= bytes; done += kLine) {
-      auto* const word = reinterpret_cast<volatile uint32_t*>(start + to_word + done);
-      *word = *word;
-    }
   }
 }
 
-void ShmTransport::release(int peer, int lane) {
+bool ShmTransport::release(int peer, int lane) {
   In& connection = in(peer, lane);
   const Cell& cell = connection.cells[connection.taken % kCells];
-  if (cell.slot != kInline) {
-    used(peer, lane, cell.header.bytes + (cell.slot >= 0 ? kLine - 1 : 0));
+  if (cell.slot == kLent && revoked(cell, peer)) return false;
+  if (cell.slot >= 0) {
+    used(peer, lane, cell.header.bytes + kLine - 1);
     connection.taken_over = 0;
   }
   Out& back = out(peer, lane);
@@ -295,6 +359,7 @@ void ShmTransport::release(int peer, int lane) {
   if (more > 0 && more <= kCells) reap(back, peer, lane, back.reaped + more);
   connection.released->store(++connection.taken, std::memory_order_release);
   ring(*connection.sender);
+  return true;
 }
 
 // After what is told was written: either its owner sees that when it looks for the last time before

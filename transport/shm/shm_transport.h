@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "transport/shm/heap.h"
+#include "transport/shm/peer_memory.h"
 #include "transport/shm/region.h"
 #include "transport/transport.h"
 
@@ -27,8 +28,10 @@ namespace tutti {
 
 // The memory that ranks read of each other in place.
 struct Heaps {
-  std::function<const shm::Heap*()> own;             // null: none yet
-  std::function<const shm::PeerHeap*(int peer)> of;  // null: it cannot be had
+  const shm::Heap* own = nullptr;
+  shm::PeerMemory* others = nullptr;
+  // What a peer has lent cannot be read, and never will be; `error` is the system's.
+  std::function<void(int peer, int error)> unreadable;
 };
 
 class ShmTransport final : public Transport {
@@ -49,13 +52,14 @@ class ShmTransport final : public Transport {
              int credit) override;
   bool can_lend(std::span<const int> peers, std::span<const std::byte> payload) const override;
   int lend(std::span<const int> peers, int lane, const MessageHeader& header,
-           std::span<const std::byte> payload, bool writable) override;
+           std::span<const std::byte> payload) override;
   bool take_back(int loan) override;
+  void revoke() override;
   const MessageHeader* front(int peer, int lane) override;
   const std::byte* payload(int peer, int lane) override;
   bool read(int peer, int lane, std::span<std::byte> destination, Store store) override;
   void used(int peer, int lane, size_t bytes) override;
-  void release(int peer, int lane) override;
+  bool release(int peer, int lane) override;
   void arm() override;
   void disarm() override;
   void sleep(std::chrono::microseconds at_most) override;
@@ -85,6 +89,9 @@ class ShmTransport final : public Transport {
     shm::Doorbell* sender = nullptr;
     uint32_t taken = 0;
     size_t taken_over = 0;  // bytes of the front message's slot that are this rank's
+    // Lent where it cannot be mapped: a copy, of the message with this number.
+    std::vector<std::byte> copy;
+    uint32_t copied = 0;
   };
 
   Out& out(int peer, int lane) { return out_[peer * (geometry_.lanes + 1) + lane]; }
@@ -98,7 +105,9 @@ class ShmTransport final : public Transport {
     reap(connection, peer, lane, connection.released->load(std::memory_order_acquire));
   }
   void reap(Out& connection, int peer, int lane, uint32_t released);
-  std::byte* lent(const shm::Cell& cell, int peer);
+  const std::byte* lent(const shm::Cell& cell, int peer, In& connection);
+  const shm::Mapping* mapping_of(const shm::Cell& cell, int peer);
+  bool revoked(const shm::Cell& cell, int peer) const;
   std::byte* slot_of(const shm::Cell& cell, int peer, int lane) const;
   int take_slot(int peer, int lane);
   void take_back();
@@ -109,13 +118,15 @@ class ShmTransport final : public Transport {
   const std::shared_ptr<shm::Region> region_;
   shm::Header& header_;
   shm::Doorbell& bell_;
+  shm::Lender& lender_;
   std::vector<Out> out_;
   std::vector<In> in_;
   std::vector<int> free_slots_;
   std::vector<int> readers_left_;           // of each slot in use
   std::vector<std::vector<int>> p2p_free_;  // per reader
   Heaps heaps_;
-  std::vector<const shm::PeerHeap*> peer_heaps_;  // null: not looked for yet
+  mutable shm::Heap::View view_;                                          // of the own heap
+  std::vector<std::vector<std::shared_ptr<const shm::Mapping>>> mapped_;  // by peer
   std::vector<Loan> loans_;
   std::vector<int> free_loans_;
 

@@ -304,10 +304,11 @@ bool TcpTransport::read(int peer, int lane, std::span<std::byte> destination, St
   return connection.placed == destination.size();
 }
 
-void TcpTransport::release(int peer, int lane) {
+bool TcpTransport::release(int peer, int lane) {
   In& connection = in(peer, lane);
   connection.begin += connection.frame.header.bytes - connection.placed;
   connection.has_frame = false;
+  return true;
 }
 
 // ---- sleeping

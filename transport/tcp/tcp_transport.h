@@ -52,7 +52,7 @@ class TcpTransport final : public Transport {
   const MessageHeader* front(int peer, int lane) override;
   const std::byte* payload(int peer, int lane) override;
   bool read(int peer, int lane, std::span<std::byte> destination, Store store) override;
-  void release(int peer, int lane) override;
+  bool release(int peer, int lane) override;
   bool progress() override;
   void arm() override;
   void disarm() override {}

@@ -1,174 +1,299 @@
-// Memory that others read in place: how it is handed out and taken back, and messages that lend it.
+// Memory that others read in place: how it is handed out, taken back, and found by the others.
 #include "transport/shm/heap.h"
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 #include <cstring>
+#include <fstream>
+#include <functional>
+#include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/error.h"
-#include "transport/shm/shm_transport.h"
+#include "base/text.h"
+#include "transport/shm/peer_memory.h"
 
 namespace tutti {
 namespace {
 
-uint64_t bytes_in_use(const shm::Heap& heap) {
-  struct stat status {};
-  EXPECT_EQ(::fstat(heap.fd(), &status), 0);
-  return static_cast<uint64_t>(status.st_blocks) * 512;
+constexpr uint64_t kMiB = uint64_t{1} << 20;
+constexpr uint64_t kGiB = uint64_t{1} << 30;
+
+// A file that ranks share, and what of it is mapped here.
+class SharedFile {
+ public:
+  explicit SharedFile(uint64_t bytes) {
+    static int count = 0;
+    name_ = cat("heap-test-", ++count, "-");
+    file_ = std::make_shared<const Fd>(::memfd_create(name_.c_str(), MFD_CLOEXEC));
+    EXPECT_EQ(::ftruncate(file_->get(), static_cast<off_t>(bytes)), 0);
+  }
+
+  const std::shared_ptr<const Fd>& file() const { return file_; }
+
+  uint64_t bytes_in_use() const {
+    struct stat status {};
+    EXPECT_EQ(::fstat(file_->get(), &status), 0);
+    return static_cast<uint64_t>(status.st_blocks) * 512;
+  }
+
+  struct Mapped {
+    uint64_t bytes = 0;
+    uint64_t writable = 0;
+  };
+  Mapped mapped() const {
+    Mapped mapped;
+    std::ifstream maps("/proc/self/maps");
+    for (std::string line; std::getline(maps, line);) {
+      if (line.find(name_) == std::string::npos) continue;
+      uint64_t first = 0;
+      uint64_t last = 0;
+      std::array<char, 5> access{};
+      EXPECT_EQ(std::sscanf(line.c_str(), "%lx-%lx %4s", &first, &last, access.data()), 3);
+      mapped.bytes += last - first;
+      if (access[1] == 'w') mapped.writable += last - first;
+    }
+    return mapped;
+  }
+
+ private:
+  std::string name_;
+  std::shared_ptr<const Fd> file_;
+};
+
+class HeapTest : public ::testing::Test {
+ protected:
+  std::optional<shm::Place> find(const std::byte* data, size_t bytes) {
+    return heap_.find(data, bytes, view_);
+  }
+  std::byte at_peer(const shm::Place& place) {
+    return *peers_.map(place.segment)->at(place.offset);
+  }
+
+  SharedFile shared_{kGiB};
+  shm::Heap heap_{shared_.file(), {kMiB * 64, kMiB * 64}};
+  shm::Heap::View view_;
+  shm::PeerMemory peers_{shared_.file()};
+};
+
+// Runs `body` in a process of its own with only so many bytes of address space left.
+void with_addresses(uint64_t left, const std::function<bool()>& body) {
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    std::ifstream statm("/proc/self/statm");
+    uint64_t pages = 0;
+    statm >> pages;
+    const rlim_t limit = pages * 4096 + left;
+    const rlimit wanted{.rlim_cur = limit, .rlim_max = limit};
+    ::_exit(::setrlimit(RLIMIT_AS, &wanted) == 0 && body() ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(pid, &status, 0), pid);
+  ASSERT_TRUE(WIFEXITED(status)) << status;
+  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
-TEST(Heap, TakesMemoryOnlyForWhatIsHandedOutAndTouched) {
-  shm::Heap heap;
-  EXPECT_EQ(bytes_in_use(heap), 0u);
-  std::byte* const first = heap.allocate(100'000);
-  std::byte* const second = heap.allocate(1);
+TEST_F(HeapTest, TakesMemoryOnlyForWhatIsHandedOutAndTouched) {
+  EXPECT_EQ(shared_.bytes_in_use(), 0u);
+  std::byte* const first = heap_.allocate(100'000);
+  std::byte* const second = heap_.allocate(1);
   ASSERT_NE(first, nullptr);
   ASSERT_NE(second, nullptr);
   EXPECT_EQ(reinterpret_cast<uintptr_t>(first) % 4096, 0u);
   std::memset(first, 1, 100'000);
-  EXPECT_GE(bytes_in_use(heap), 100'000u);
-  heap.free(first);
-  EXPECT_LE(bytes_in_use(heap), 4096u);
-  std::byte* const again = heap.allocate(100'000);
+  EXPECT_GE(shared_.bytes_in_use(), 100'000u);
+  heap_.free(first);
+  EXPECT_LE(shared_.bytes_in_use(), 4096u);
+  std::byte* const again = heap_.allocate(100'000);
   EXPECT_EQ(again, first);
   for (size_t i = 0; i < 100'000; i += 1000) EXPECT_EQ(again[i], std::byte{0});
-  heap.free(again);
-  heap.free(second);
-  EXPECT_NE(heap.allocate(heap.bytes()), nullptr) << "the ranges have not grown together again";
-  EXPECT_EQ(heap.allocate(1), nullptr);
+  heap_.free(again);
+  heap_.free(second);
+  std::byte* const all = heap_.allocate(64 * kMiB);
+  ASSERT_NE(all, nullptr) << "the ranges have not grown together again";
+  EXPECT_EQ(heap_.allocate(1), nullptr);
+  heap_.free(all);
 }
 
-TEST(Heap, FindsWhatIsInItWhole) {
-  shm::Heap heap;
-  std::byte* const memory = heap.allocate(8192);
-  const shm::PeerHeap peer{Fd(::dup(heap.fd()))};
+TEST_F(HeapTest, TakesAddressesOnlyForWhatIsHandedOut) {
+  EXPECT_EQ(shared_.mapped().bytes, 0u);
+  std::vector<std::byte*> pieces;
+  for (int i = 0; i < 40; ++i) pieces.push_back(heap_.allocate(kMiB));
+  EXPECT_GE(shared_.mapped().bytes, 40 * kMiB);
+  EXPECT_LE(shared_.mapped().bytes, 2 * 40 * kMiB);
+  for (std::byte* const piece : pieces) heap_.free(piece);
+  EXPECT_EQ(shared_.mapped().bytes, 0u);
+}
+
+TEST_F(HeapTest, OthersMapWhatTheyReadAndCannotWriteIt) {
+  std::byte* const memory = heap_.allocate(8192);
+  std::byte* const elsewhere = heap_.allocate(32 * kMiB);
   memory[5000] = std::byte{42};
-  const auto offset = heap.find(memory + 5000, 100);
-  ASSERT_TRUE(offset.has_value());
-  EXPECT_EQ(*peer.at(*offset), std::byte{42});
-  std::vector<std::byte> elsewhere(100);
-  EXPECT_FALSE(heap.find(elsewhere.data(), 100).has_value());
+  const uint64_t own = shared_.mapped().bytes;
+  const auto place = find(memory + 5000, 100);
+  ASSERT_TRUE(place.has_value());
+  EXPECT_EQ(at_peer(*place), std::byte{42});
+  EXPECT_EQ(shared_.mapped().bytes, own + place->segment.bytes);
+  EXPECT_EQ(shared_.mapped().writable, own);
+  heap_.free(memory);
+  heap_.free(elsewhere);
 }
 
-TEST(Heap, AdoptsWholePagesAndGivesThemBack) {
-  shm::Heap heap;
-  constexpr size_t kBytes = 64 << 10;
+TEST_F(HeapTest, FindsWhatIsInOneSegmentWhole) {
+  EXPECT_FALSE(find(nullptr, 1).has_value());
+  std::byte* const memory = heap_.allocate(32 * kMiB);
+  std::byte* const more = heap_.allocate(8192);
+  EXPECT_TRUE(find(memory, 32 * kMiB).has_value());
+  EXPECT_FALSE(find(memory, 64 * kMiB).has_value());
+  EXPECT_FALSE(find(memory, SIZE_MAX).has_value());
+  EXPECT_TRUE(find(more, 8192).has_value());
+  EXPECT_NE(find(memory, 1)->offset, find(more, 1)->offset);
+  const std::vector<std::byte> elsewhere(100);
+  EXPECT_FALSE(find(elsewhere.data(), 100).has_value());
+  heap_.free(memory);
+  EXPECT_FALSE(find(memory, 1).has_value());
+  heap_.free(more);
+}
+
+TEST_F(HeapTest, OthersSeeWhatIsThereNowWhateverWasThereBefore) {
+  for (const size_t bytes : {kMiB, 8 * kMiB, kMiB, 32 * kMiB}) {
+    std::byte* const memory = heap_.allocate(bytes);
+    memory[bytes - 1] = static_cast<std::byte>(bytes / kMiB);
+    const auto place = find(memory + bytes - 1, 1);
+    ASSERT_TRUE(place.has_value());
+    EXPECT_EQ(at_peer(*place), static_cast<std::byte>(bytes / kMiB));
+    heap_.free(memory);
+  }
+}
+
+TEST_F(HeapTest, AdoptsWholePagesAndGivesThemBack) {
+  constexpr size_t kBytes = 40 * kMiB;  // is moved in several parts
   std::vector<std::byte> room(kBytes + 4096);
   const size_t into_page = reinterpret_cast<uintptr_t>(room.data()) % 4096;
   // Starts and ends within a page.
   const std::span<std::byte> memory = std::span(room).subspan(into_page == 0 ? 100 : 0, kBytes);
-  for (size_t i = 0; i < kBytes; ++i) memory[i] = static_cast<std::byte>(i * 7);
+  for (size_t i = 0; i < kBytes; ++i) memory[i] = static_cast<std::byte>(i * 7 + (i >> 12));
   const std::vector<std::byte> before(memory.begin(), memory.end());
-  heap.adopt(memory);
+  heap_.adopt(memory);
   EXPECT_TRUE(std::ranges::equal(memory, before));
-  EXPECT_FALSE(heap.find(memory.data(), kBytes).has_value())
-      << "a part of a page at each end is not";
+  EXPECT_FALSE(find(memory.data(), kBytes).has_value()) << "a part of a page at each end is not";
   std::byte* const middle = memory.data() + kBytes / 2;
-  const auto offset = heap.find(middle, 1000);
-  ASSERT_TRUE(offset.has_value());
-  const shm::PeerHeap peer{Fd(::dup(heap.fd()))};
+  const auto place = find(middle, 1000);
+  ASSERT_TRUE(place.has_value());
   *middle = std::byte{99};
-  EXPECT_EQ(*peer.at(*offset), std::byte{99});
-  heap.release(memory);
-  EXPECT_EQ(*middle, std::byte{99});
-  EXPECT_EQ(memory.front(), before.front());
-  EXPECT_EQ(memory.back(), before.back());
-  EXPECT_FALSE(heap.find(middle, 1000).has_value());
-  EXPECT_EQ(bytes_in_use(heap), 0u);
+  EXPECT_EQ(at_peer(*place), std::byte{99});
+  heap_.release(memory);
+  EXPECT_EQ(std::exchange(*middle, before[kBytes / 2]), std::byte{99});
+  EXPECT_TRUE(std::ranges::equal(memory, before));
+  EXPECT_FALSE(find(middle, 1000).has_value());
+  EXPECT_EQ(shared_.bytes_in_use(), 0u);
+  EXPECT_EQ(shared_.mapped().writable, 0u);
 }
 
-TEST(Heap, RefusesWhatIsNotPlainMemory) {
-  shm::Heap heap;
+TEST_F(HeapTest, RefusesWhatIsNotPlainMemory) {
   constexpr size_t kBytes = 16 << 10;
   void* shared = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(shared, MAP_FAILED);
-  EXPECT_THROW(heap.adopt({static_cast<std::byte*>(shared), kBytes}), Error);
+  EXPECT_THROW(heap_.adopt({static_cast<std::byte*>(shared), kBytes}), Error);
   ASSERT_EQ(::munmap(shared, kBytes), 0);
-  EXPECT_THROW(heap.adopt({static_cast<std::byte*>(shared), kBytes}), Error)
+  EXPECT_THROW(heap_.adopt({static_cast<std::byte*>(shared), kBytes}), Error)
       << "not there any more";
   std::array<std::byte, 64> small{};
-  EXPECT_NO_THROW(heap.adopt(small)) << "no whole page: nothing to do";
-  heap.release(small);
+  EXPECT_NO_THROW(heap_.adopt(small)) << "no whole page: nothing to do";
+  heap_.release(small);
 }
 
-class Lending : public ::testing::Test {
- protected:
-  Lending() {
-    const shm::Geometry geometry(3, 3);
-    const Fd memory = shm::Region::create(geometry);
-    for (int r = 0; r < 3; ++r) {
-      ranks_.push_back(
-          std::make_unique<ShmTransport>(r, shm::Region::map(memory, geometry), geometry));
-      ranks_.back()->use({.own = [this, r] { return r == 0 ? &heap_ : nullptr; },
-                          .of = [this](int) { return &peer_; }});
+TEST_F(HeapTest, WhereAddressesEndNothingIsAllocatedNothingAdoptedAndNothingLost) {
+  constexpr size_t kBytes = 40 * kMiB;
+  std::vector<std::byte> memory(kBytes, std::byte{7});
+  with_addresses(8 * kMiB, [&] {
+    if (shm::Heap heap(shared_.file(), {0, kMiB * 64}); heap.allocate(32 * kMiB) != nullptr) {
+      return false;
     }
-  }
-
-  shm::Heap heap_;
-  shm::PeerHeap peer_{Fd(::dup(heap_.fd()))};
-  std::vector<std::unique_ptr<ShmTransport>> ranks_;
-};
-
-TEST_F(Lending, ReadersSeeTheSendersMemoryAndItComesBackWhenAllHaveReadIt) {
-  constexpr size_t kBytes = 10'000;
-  std::byte* const data = heap_.allocate(kBytes);
-  std::memset(data, 7, kBytes);
-  const std::array peers = {1, 2};
-  const std::span<const std::byte> payload(data, kBytes);
-  ASSERT_TRUE(ranks_[0]->can_lend(peers, payload));
-  const int loan = ranks_[0]->lend(peers, 0, {.call = 1, .bytes = kBytes}, payload, true);
-  ASSERT_GE(loan, 0);
-  data[123] = std::byte{8};  // not copied: what is written now is seen
-  EXPECT_FALSE(ranks_[0]->take_back(loan));
-  for (const int reader : peers) {
-    ASSERT_NE(ranks_[reader]->front(0, 0), nullptr);
-    EXPECT_EQ(ranks_[reader]->payload(0, 0)[123], std::byte{8});
-    EXPECT_FALSE(ranks_[0]->take_back(loan));
-    ranks_[reader]->release(0, 0);
-  }
-  EXPECT_TRUE(ranks_[0]->take_back(loan));
-  for (size_t i = 0; i < kBytes; ++i)
-    EXPECT_EQ(std::to_integer<int>(data[i]), i == 123 ? 8 : 7) << i;
+    shm::Heap heap(shared_.file(), {0, kMiB * 64});
+    try {
+      heap.adopt(memory);
+      return false;
+    } catch (const Error& error) {
+      const bool whole = std::ranges::count(memory, std::byte{7}) == kBytes;
+      return error.code() == ErrorCode::system && whole && shared_.mapped().bytes == 0;
+    }
+  });
 }
 
-TEST_F(Lending, TakingLinesOverChangesNothing) {
-  constexpr size_t kBytes = 10'000;
-  std::byte* const data = heap_.allocate(kBytes);
-  for (size_t i = 0; i < kBytes; ++i) data[i] = static_cast<std::byte>(i * 3);
-  const std::vector<std::byte> before(data, data + kBytes);
-  const std::array peers = {1};
-  for (int turn = 1; turn <= 20; ++turn) {  // more than a connection holds at a time
-    const int loan = ranks_[0]->lend(peers, 0, {.call = 1, .bytes = 9999}, {data + 1, 9999}, true);
-    ASSERT_GE(loan, 0);
-    std::vector<std::byte> received(9999);
-    ASSERT_NE(ranks_[1]->front(0, 0), nullptr);
-    ASSERT_TRUE(ranks_[1]->read(0, 0, received, Store::cached));
-    ranks_[1]->release(0, 0);
-    ASSERT_TRUE(ranks_[0]->take_back(loan));
-    EXPECT_EQ(std::memcmp(received.data(), before.data() + 1, 9999), 0);
-  }
-  EXPECT_EQ(std::memcmp(data, before.data(), kBytes), 0);
+TEST_F(HeapTest, WhereAddressesEndOthersReadACopy) {
+  std::byte* const memory = heap_.allocate(32 * kMiB);
+  memory[12345] = std::byte{42};
+  const auto place = find(memory + 12345, 1);
+  ASSERT_TRUE(place.has_value());
+  with_addresses(8 * kMiB, [&] {
+    std::byte value{};
+    return peers_.map(place->segment) == nullptr && peers_.read(place->offset, {&value, 1}) == 0 &&
+           value == std::byte{42};
+  });
+  heap_.free(memory);
 }
 
-TEST_F(Lending, WaitsWhereTheConnectionIsFull) {
-  std::byte* const data = heap_.allocate(4096);
-  const std::array peers = {1};
-  std::vector<int> loans;
-  for (int loan = 0; loan >= 0;) {
-    loan = ranks_[0]->lend(peers, 0, {.call = 1, .bytes = 4096}, {data, 4096}, false);
-    if (loan >= 0) loans.push_back(loan);
+TEST_F(HeapTest, AChildOfForkTakesNothingFromItsParent) {
+  std::byte* const memory = heap_.allocate(kMiB);
+  std::memset(memory, 5, kMiB);
+  with_addresses(kGiB, [&] {
+    heap_.free(memory);
+    return heap_.allocate(1) == nullptr;
+  });
+  EXPECT_EQ(std::count(memory, memory + kMiB, std::byte{5}), static_cast<ptrdiff_t>(kMiB));
+  heap_.free(memory);
+}
+
+// A thousand ranks of a host: what is reserved for them is a part of the file, not of memory nor of
+// addresses.
+TEST(Heaps, OfManyRanksHaveRoomForMoreThanMachinesHave) {
+  constexpr int kRanks = 1000;
+  constexpr uint64_t kStart = 12345;
+  const SharedFile shared(kStart + shm::bytes_for_heaps(kStart, kRanks));
+  shm::PeerMemory peers(shared.file());
+  std::vector<std::unique_ptr<shm::Heap>> heaps;
+  std::vector<std::byte*> pieces;
+  uint64_t end = kStart;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    const shm::Extent part = shm::part_of_heaps(*shared.file(), kStart, kRanks, rank);
+    EXPECT_GE(part.offset, end);
+    EXPECT_GE(part.bytes, 4096 * kGiB);
+    end = part.end();
+    heaps.push_back(std::make_unique<shm::Heap>(shared.file(), part));
+    pieces.push_back(heaps.back()->allocate(1));
+    ASSERT_NE(pieces.back(), nullptr);
+    *pieces.back() = static_cast<std::byte>(rank);
+    shm::Heap::View view;
+    const auto place = heaps.back()->find(pieces.back(), 1, view);
+    ASSERT_TRUE(place.has_value());
+    EXPECT_EQ(*peers.map(place->segment)->at(place->offset), static_cast<std::byte>(rank));
   }
-  EXPECT_EQ(loans.size(), shm::kCells);
-  ranks_[1]->release(0, 0);
-  EXPECT_TRUE(ranks_[0]->take_back(loans[0]));
-  EXPECT_GE(ranks_[0]->lend(peers, 0, {.call = 1, .bytes = 4096}, {data, 4096}, false), 0);
+  EXPECT_LE(shared.mapped().bytes, 8 * kGiB);
+}
+
+TEST(Heaps, KeepToALimitOnFiles) {
+  with_addresses(kGiB, [] {
+    const auto limit = [](uint64_t bytes) {
+      const rlimit wanted{.rlim_cur = bytes, .rlim_max = RLIM_INFINITY};
+      return ::setrlimit(RLIMIT_FSIZE, &wanted) == 0;
+    };
+    if (!limit(100 * kMiB) || shm::bytes_for_heaps(kMiB, 4) > 99 * kMiB ||
+        shm::bytes_for_heaps(kMiB, 4) < 90 * kMiB) {
+      return false;
+    }
+    return limit(2 * kMiB) && shm::bytes_for_heaps(kMiB, 4) == 0;
+  });
 }
 
 }  // namespace

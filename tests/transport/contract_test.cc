@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstring>
@@ -66,15 +67,14 @@ Group make_tcp(int ranks) {
   return group;
 }
 
-// Two hosts: the first half of the ranks on one, the rest on the other.
-Group make_router(int ranks) {
-  const int half = (ranks + 1) / 2;
+// Two hosts: the first `near` of the ranks on one, the rest on the other.
+Group make_hosts(int ranks, int near) {
   auto far = make_wired(ranks, std::make_shared<Wires>());
   Group group;
   for (int host = 0; host < 2; ++host) {
-    const int first = host * half;
-    const int count = host == 0 ? half : ranks - half;
-    const shm::Geometry geometry(count, half);
+    const int first = host * near;
+    const int count = host == 0 ? near : ranks - near;
+    const shm::Geometry geometry(count, std::max(near, ranks - near));
     const Fd memory = shm::Region::create(geometry);
     for (int r = 0; r < count; ++r) {
       std::vector<int> near_rank(ranks, -1);
@@ -87,6 +87,11 @@ Group make_router(int ranks) {
   return group;
 }
 
+Group make_router(int ranks) { return make_hosts(ranks, (ranks + 1) / 2); }
+
+// All that a test looks at are on one host, and talk through the router's near side.
+Group make_near_router(int ranks) { return make_hosts(ranks + 1, ranks); }
+
 struct Kind {
   const char* name;
   Group (*make)(int ranks);
@@ -95,7 +100,8 @@ struct Kind {
 class Contract : public ::testing::TestWithParam<Kind> {};
 INSTANTIATE_TEST_SUITE_P(All, Contract,
                          ::testing::Values(Kind{"shm", make_shm}, Kind{"tcp", make_tcp},
-                                           Kind{"router", make_router}),
+                                           Kind{"router", make_router},
+                                           Kind{"near_router", make_near_router}),
                          [](const auto& info) { return info.param.name; });
 
 bool try_send(Transport& transport, std::vector<int> peers, int lane, uint32_t number, size_t bytes,
@@ -241,15 +247,23 @@ TEST_P(Contract, SleepersAreWokenByMessagesAndByRoom) {
   sender.join();
 }
 
+// One wake is enough, however it falls: before the sleep, as it begins, or in its midst.
 TEST_P(Contract, WakeEndsASleep) {
+  constexpr int kTurns = 200;
   Group group = GetParam().make(2);
-  std::atomic<bool> done{false};
-  group[0]->arm();
+  std::atomic<int> armed{0};
   std::thread waker([&] {
-    while (!done) group[0]->wake();
+    for (int turn = 1; turn <= kTurns; ++turn) {
+      while (armed < turn) std::this_thread::yield();
+      for (int i = 0; i < turn * 100; ++i) std::atomic_signal_fence(std::memory_order_seq_cst);
+      group[0]->wake();
+    }
   });
-  group[0]->sleep(std::chrono::hours(1));
-  done = true;
+  for (int turn = 1; turn <= kTurns; ++turn) {
+    group[0]->arm();
+    armed = turn;
+    group[0]->sleep(std::chrono::hours(1));
+  }
   waker.join();
 }
 

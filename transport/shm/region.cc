@@ -59,7 +59,8 @@ size_t Geometry::doorbell(int rank) const { return sizeof(Header) + rank * sizeo
 size_t Geometry::lender(int rank) const { return doorbell(ranks) + rank * sizeof(Lender); }
 
 size_t Geometry::acks(int reader, int sender) const {
-  return lender(ranks) + (static_cast<size_t>(reader) * ranks + sender) * sizeof(Acks);
+  return sizeof(Header) + ranks * (sizeof(Doorbell) + sizeof(Lender)) +
+         (static_cast<size_t>(reader) * ranks + sender) * sizeof(Acks);
 }
 
 size_t Geometry::cells(int sender, int reader, int lane) const {

@@ -1,10 +1,12 @@
-// What a process still holds: nothing may be left of a communicator that is gone.
+// What a process still holds, or has left: nothing may be left of a communicator that is gone.
 #pragma once
 
 #include <cstddef>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <string>
+#include <system_error>
 #include <thread>
 
 #include "base/deadline.h"
@@ -35,6 +37,17 @@ inline size_t shared_mappings() {
   size_t count = 0;
   for (std::string line; std::getline(file, line);) count += line.find("memfd:tutti") != line.npos;
   return count;
+}
+
+// What Tutti's name is on in /dev/shm, where anybody may have files. (The library makes none.)
+inline std::set<std::string> files_in_dev_shm() {
+  std::set<std::string> names;
+  std::error_code none;  // such a folder
+  for (const auto& entry : std::filesystem::directory_iterator("/dev/shm", none)) {
+    const std::string name = entry.path().filename();
+    if (name.find("tutti") != name.npos) names.insert(name);
+  }
+  return names;
 }
 
 }  // namespace tutti::testing

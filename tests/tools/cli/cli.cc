@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "tests/support/leftovers.h"
 
 namespace tutti::tool {
 
@@ -20,17 +21,6 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kMark = "CLI_TEST";
-
-std::set<std::string> files_in_dev_shm() {
-  std::set<std::string> names;
-  for (const fs::directory_entry& entry : fs::directory_iterator("/dev/shm")) {
-    const std::string name = entry.path().filename();
-    // Open MPI's and MPICH's, of a test that runs at the same time.
-    if (name.starts_with("vader_segment") || name.starts_with("mpich_")) continue;
-    names.insert(name);
-  }
-  return names;
-}
 
 // Empty where the process is gone, or not ours to look at.
 std::set<std::string> environment_of(pid_t pid) {
@@ -54,7 +44,7 @@ std::vector<pid_t> processes_with(const std::set<std::string>& variables) {
 
 }  // namespace
 
-Cli::Cli() : shm_before_(files_in_dev_shm()) {
+Cli::Cli() : shm_before_(testing::files_in_dev_shm()) {
   ::unsetenv("TUTTI_TEST_DATA");  // other tests' own; the program would warn of it
   std::string name = ::testing::TempDir() + "/cli.XXXXXX";
   if (::mkdtemp(name.data()) == nullptr) throw system_error(cat("mkdtemp ", name), errno);
@@ -67,7 +57,7 @@ Cli::~Cli() { fs::remove_all(directory_); }
 void Cli::TearDown() {
   // The launcher's guard may be about to go.
   for (const pid_t pid : processes()) Watched(pid).wait_for_end();
-  std::set<std::string> left = files_in_dev_shm();
+  std::set<std::string> left = testing::files_in_dev_shm();
   for (const std::string& name : shm_before_) left.erase(name);
   EXPECT_THAT(left, ::testing::IsEmpty()) << "left in /dev/shm";
 }

@@ -23,7 +23,7 @@ using Words = std::vector<std::string>;
 // How long a job may take to end after one of its ranks has died.
 inline constexpr std::chrono::seconds kEndsWithin{5};
 
-// Fails where a process or a file in /dev/shm outlives the test.
+// Fails where a process, or a file of Tutti in /dev/shm, outlives the test.
 class Cli : public ::testing::Test {
  protected:
   Cli();

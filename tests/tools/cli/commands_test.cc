@@ -1,10 +1,15 @@
 // `tutti verify`, `tutti info`, and what all commands have in common.
+#include <unistd.h>
+
 #include <algorithm>
+#include <fstream>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "base/settings.h"
 #include "base/text.h"
+#include "tests/support/leftovers.h"
 #include "tests/tools/cli/cli.h"
 
 namespace tutti::tool {
@@ -44,6 +49,19 @@ TEST_F(Commands, VerifyNamesWhatItKnows) {
   EXPECT_EQ(result.code, 1);
   EXPECT_THAT(result.err, AllOf(HasSubstr("\"rign\""), HasSubstr("all_reduce ring")));
   EXPECT_EQ(run({"verify", "--max-ranks", "0"}).code, 1);
+}
+
+// What every test of the program looks for at its end.
+TEST_F(Commands, LeaveNoFileThatOthersMayHave) {
+  const std::string own = cat("/dev/shm/tutti-", ::getpid());
+  const std::string strange = cat("/dev/shm/strange-", ::getpid());
+  std::ofstream(own).flush();
+  std::ofstream(strange).flush();
+  const std::set<std::string> found = testing::files_in_dev_shm();
+  ::unlink(own.c_str());
+  ::unlink(strange.c_str());
+  EXPECT_TRUE(found.contains(cat("tutti-", ::getpid())));
+  EXPECT_FALSE(found.contains(cat("strange-", ::getpid())));
 }
 
 TEST_F(Commands, InfoShowsSettingsWithTheirOrigin) {

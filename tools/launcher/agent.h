@@ -6,6 +6,7 @@
 // or from within the calls themselves.
 #pragma once
 
+#include <csignal>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -33,10 +34,13 @@ struct RankExit {
   int64_t pid = 0;
   int signal = 0;  // 0: it ended by itself, with `code`
   int code = 0;
+  std::string why;  // what its host knows beyond the signal's number; mostly empty
 
   bool failed() const { return signal != 0 || code != 0; }
   // What a shell would say: 128 + N for signal N.
   int exit_code() const { return signal != 0 ? 128 + signal : code; }
+  // It ended its own life, as after an error: of its own, or because of another rank's.
+  bool by_itself() const { return signal == 0 || signal == SIGABRT; }
 };
 
 enum class Stream { out = 1, err = 2 };

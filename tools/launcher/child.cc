@@ -64,6 +64,17 @@ void place(int from, int to) {
   }
 }
 
+// Keeps errno.
+bool is_compiled(const char* program) {
+  const int before = errno;
+  char magic[4] = {};
+  const int fd = ::open(program, O_RDONLY | O_CLOEXEC);
+  const bool read_all = ::read(fd, magic, sizeof magic) == sizeof magic;
+  ::close(fd);
+  errno = before;
+  return read_all && std::memcmp(magic, "\177ELF", sizeof magic) == 0;
+}
+
 // In the new process, between fork and exec: system calls only, no allocation.
 struct Launchpad {
   const ChildSpec& spec;
@@ -98,7 +109,12 @@ struct Launchpad {
     sigset_t none;
     sigemptyset(&none);
     ::sigprocmask(SIG_SETMASK, &none, nullptr);
-    ::execvpe(arguments[0], arguments, variables);
+    const bool is_path = std::strchr(arguments[0], '/') != nullptr;
+    if (is_path) ::execve(arguments[0], arguments, variables);
+    // execvpe() takes what the kernel cannot run for a shell script, as POSIX says.
+    if (!is_path || (errno == ENOEXEC && !is_compiled(arguments[0]))) {
+      ::execvpe(arguments[0], arguments, variables);
+    }
     fail(Stage::execute);
   }
 };
@@ -118,6 +134,9 @@ StartError explain(const ChildSpec& spec, const StartFailure& failure) {
   } else if (failure.error == ENOENT) {
     detail.remedy = is_path ? "check the path" : "check the name, or give the path (./PROGRAM)";
     if (!is_path) detail.cause = "it is in no directory of PATH";
+  } else if (failure.error == ENOEXEC) {
+    detail = {.cause = "it is damaged, or built for another processor",
+              .remedy = "build it for this one"};
   } else if (failure.error == EACCES) {
     detail = {.cause = "it is a directory, or not executable",
               .remedy = cat("chmod +x ", program, ", or name its interpreter first")};

@@ -1,5 +1,6 @@
 #include "tools/launcher/launcher.h"
 
+#include <fcntl.h>
 #include <sys/random.h>
 #include <unistd.h>
 
@@ -11,7 +12,6 @@
 #include <filesystem>
 #include <map>
 #include <memory>
-#include <optional>
 
 #include "base/deadline.h"
 #include "base/error.h"
@@ -23,6 +23,7 @@
 #include "tools/launcher/output.h"
 #include "tools/launcher/remote_agent.h"
 #include "tools/launcher/signals.h"
+#include "transport/bootstrap/job.h"
 
 extern char** environ;  // NOLINT: POSIX declares it nowhere
 
@@ -89,6 +90,11 @@ void check(const LaunchOptions& options) {
                 cat(options.hosts.size(), " hosts are too many for ", options.ranks, " ranks"),
                 {.remedy = "ask for at least one rank for each host (-n), or name fewer hosts"});
   }
+  for (const std::string& host : options.hosts) {
+    if (!host.empty() && !host.starts_with('-')) continue;
+    throw Error(ErrorCode::invalid_argument, cat("'", host, "' is no name of a host"),
+                {.remedy = "give --hosts names or addresses, with commas between them"});
+  }
 }
 
 // One job for each host; ranks are dealt out in contiguous blocks, as equal as possible.
@@ -102,8 +108,8 @@ std::vector<HostJob> deal(const LaunchOptions& options) {
     job.environment = portable_environment();
     job.directory = std::filesystem::current_path().string();
   }
-  const std::string token = settings().get_string("TUTTI_TOKEN");
-  job.environment["TUTTI_TOKEN"] = token.empty() ? random_token() : token;
+  const std::string token = job_token();
+  job.environment["TUTTI_TOKEN"] = token.empty() ? random_token() : token;  // never a file's path
   std::vector<HostJob> jobs;
   const int count = static_cast<int>(hosts.size());
   for (int i = 0; i < count; ++i) {
@@ -114,6 +120,13 @@ std::vector<HostJob> deal(const LaunchOptions& options) {
     job.first_rank += job.local_ranks;
   }
   return jobs;
+}
+
+// What is opened later must not become somebody's standard output.
+void open_standard_streams() {
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(fd, F_GETFD) < 0) ::open("/dev/null", O_RDWR);  // the lowest one that is free
+  }
 }
 
 void say(const std::string& text) {
@@ -171,20 +184,22 @@ class Launch : public AgentSink {
     for (size_t i = 0; i < agents_.size(); ++i) {
       if (i != host) agents_[i]->tell(exit);  // on its own host the agent has done so
     }
-    if (!exit.failed() || failed()) return;
-    failed_exit_ = exit;
-    end_soon();
+    if (!exit.failed() || ending_) return;
+    if (failed() && exit.by_itself()) return;  // because of the first, or so it may be
+    if (!failed()) exit_code_ = exit.exit_code();
+    failed_exits_.push_back(exit);
+    if (failed_exits_.size() == 1) end_soon();
   }
 
   void on_failure(const std::string& text, int code) override {
-    if (failed()) return;
-    failure_text_ = text;
-    failure_code_ = code;
-    end_soon();
+    if (ending_) return;
+    if (!failed()) exit_code_ = code;
+    failures_.push_back(text);
+    if (failures_.size() == 1 && failed_exits_.empty()) end_soon();
   }
 
  private:
-  bool failed() const { return failed_exit_.has_value() || failure_code_ != 0; }
+  bool failed() const { return !failed_exits_.empty() || !failures_.empty(); }
 
   size_t host_of(int rank) const {
     size_t host = 0;
@@ -210,6 +225,7 @@ class Launch : public AgentSink {
   }
 
   void kill_now() {
+    ending_ = true;
     signal_ranks(SIGKILL);
     kill_at_ = Deadline::never();
     give_up_at_ = Deadline::after(kGiveUpAfter - kKillAfter);
@@ -217,6 +233,7 @@ class Launch : public AgentSink {
 
   void escalate() {
     if (terminate_at_.passed()) {
+      ending_ = true;
       signal_ranks(SIGTERM);
       terminate_at_ = Deadline::never();
     }
@@ -252,20 +269,24 @@ class Launch : public AgentSink {
       if (stop_signal_ != SIGPIPE) say(cat("ended by ", describe_signal(stop_signal_)));
       return 128 + stop_signal_;
     }
-    if (failed_exit_) {
-      const RankExit& exit = *failed_exit_;
-      const std::string tail = output_.tail(exit.rank);
-      if (!tail.empty()) {
-        say(cat("the last lines of rank ", exit.rank, " on standard error were"));
-        [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, tail.data(), tail.size());
-      }
+    for (const RankExit& exit : failed_exits_) show_tail(exit.rank);
+    for (const RankExit& exit : failed_exits_) {
       say(cat("rank ", exit.rank, " (", jobs_[host_of(exit.rank)].display, ", pid ", exit.pid, ") ",
               exit.signal != 0 ? cat("was killed by ", describe_signal(exit.signal))
-                               : cat("ended with exit code ", exit.code)));
-      return exit.exit_code();
+                               : cat("ended with exit code ", exit.code),
+              exit.why.empty() ? "" : " ", exit.why));
     }
-    if (failure_code_ != 0) say(failure_text_);
-    return failure_code_;
+    for (const std::string& text : failures_) say(text);
+    if (failed() || output_.lost() == 0) return exit_code_;
+    say(system_error("cannot write to standard output", output_.lost()).what());
+    return 1;
+  }
+
+  void show_tail(int rank) const {
+    const std::string tail = output_.tail(rank);
+    if (tail.empty()) return;
+    say(cat("the last lines of rank ", rank, " on standard error were"));
+    [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, tail.data(), tail.size());
   }
 
   std::vector<HostJob> jobs_;
@@ -277,9 +298,11 @@ class Launch : public AgentSink {
   bool started_ = false;
   bool gave_up_ = false;
   int stop_signal_ = 0;
-  std::optional<RankExit> failed_exit_;
-  std::string failure_text_;
-  int failure_code_ = 0;
+  bool ending_ = false;  // what ends from now on was made to by this process
+  // The first rank that failed, and whoever was killed while the others were ending.
+  std::vector<RankExit> failed_exits_;
+  std::vector<std::string> failures_;  // of agents
+  int exit_code_ = 0;                  // of the first of all these
   Deadline terminate_at_ = Deadline::never();
   Deadline kill_at_ = Deadline::never();
   Deadline give_up_at_ = Deadline::never();
@@ -292,6 +315,7 @@ int launch(const LaunchOptions& options) {
   // Should this process be a rank itself: what its launcher gave it is not its ranks'.
   ::unsetenv("TUTTI_LISTEN_FD");
   ::unsetenv("TUTTI_LAUNCHER_FD");
+  open_standard_streams();
   try {
     return Launch(options).run();
   } catch (const StartError& error) {  // the remote shell is not there

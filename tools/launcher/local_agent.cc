@@ -22,7 +22,8 @@ namespace {
 constexpr std::chrono::milliseconds kDrain{1000};
 
 std::string notice(const RankExit& exit) {
-  return exit.signal != 0 ? cat("signal ", exit.rank, " ", exit.pid, " ", exit.signal, "\n")
+  return exit.signal != 0 ? cat("signal ", exit.rank, " ", exit.pid, " ", exit.signal,
+                                exit.why.empty() ? "" : " ", exit.why, "\n")
                           : cat("exit ", exit.rank, " ", exit.pid, " ", exit.code, "\n");
 }
 
@@ -150,7 +151,14 @@ void LocalAgent::look_for_exits() {
     exits.push_back({.rank = rank.number,
                      .pid = rank.pid,
                      .signal = exited ? 0 : info.si_status,
-                     .code = exited ? info.si_status : 0});
+                     .code = exited ? info.si_status : 0,
+                     .why = ""});
+  }
+  const auto was_killed = [](const RankExit& exit) { return exit.signal == SIGKILL; };
+  const std::string why =
+      memory_.explain(static_cast<int>(std::ranges::count_if(exits, was_killed)));
+  for (RankExit& exit : exits) {
+    if (was_killed(exit)) exit.why = why;
   }
   std::ranges::stable_sort(exits, {}, [](const RankExit& exit) { return exit.signal == 0; });
   for (const RankExit& exit : exits) tell(exit);

@@ -13,6 +13,7 @@
 #include "tools/launcher/child.h"
 #include "tools/launcher/event_loop.h"
 #include "tools/launcher/guard.h"
+#include "tools/launcher/memory_events.h"
 #include "tools/launcher/placement.h"
 
 namespace tutti::tool {
@@ -53,6 +54,7 @@ class LocalAgent : public Agent {
   AgentSink& sink_;
   HostJob job_;
   Guard guard_;
+  OutOfMemoryWatch memory_;
   std::optional<Listener> listener_;
   std::string master_address_;
   uint16_t master_port_ = 0;

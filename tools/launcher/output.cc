@@ -171,6 +171,7 @@ void Output::write_all(Stream stream, std::string_view bytes) {
       pollfd writable{fd, POLLOUT, 0};
       ::poll(&writable, 1, -1);
     } else if (errno != EINTR) {
+      if (stream == Stream::out && lost_ == 0) lost_ = errno;
       broken_ = broken_ || (stream == Stream::out && errno == EPIPE);
       return;
     }

@@ -46,6 +46,8 @@ class Output {
 
   // Nobody reads standard output any more (`| head`).
   bool broken() const { return broken_; }
+  // Why something that ranks wrote to standard output could not be passed on (an errno), or 0.
+  int lost() const { return lost_; }
 
  private:
   struct Line {
@@ -74,6 +76,7 @@ class Output {
   int out_fd_;
   int err_fd_;
   bool broken_ = false;
+  int lost_ = 0;
   int64_t shown_ = 0;
   std::map<Source, std::string> unfinished_;
   std::map<int, std::deque<Line>> waiting_;  // of each rank, in its order; never an empty one

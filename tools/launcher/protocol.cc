@@ -67,11 +67,16 @@ HostJob job_from_json(const nlohmann::json& json) {
 }
 
 nlohmann::json to_json(const RankExit& exit) {
-  return {{"rank", exit.rank}, {"pid", exit.pid}, {"signal", exit.signal}, {"code", exit.code}};
+  return {{"rank", exit.rank},
+          {"pid", exit.pid},
+          {"signal", exit.signal},
+          {"code", exit.code},
+          {"why", to_json_text(exit.why)}};
 }
 
 RankExit exit_from_json(const nlohmann::json& json) {
-  return {json.at("rank"), json.at("pid"), json.at("signal"), json.at("code")};
+  return {json.at("rank"), json.at("pid"), json.at("signal"), json.at("code"),
+          from_json_text(json.at("why"))};
 }
 
 bool send_line(int fd, const nlohmann::json& json) {

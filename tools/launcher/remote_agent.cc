@@ -29,6 +29,16 @@ std::string this_program() {
   return {path, static_cast<size_t>(length)};
 }
 
+// A remote shell hands its words, with blanks between them, to a shell on the other host.
+std::string quoted_for_shell(const std::string& word) {
+  constexpr const char* kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-+,:=@%";
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
 // Waits for a child; kills it when it takes too long. Returns its exit code as a shell would say
 // it.
 int wait_for(pid_t pid, std::chrono::milliseconds at_most) {
@@ -52,7 +62,8 @@ RemoteAgent::RemoteAgent(EventLoop& loop, AgentSink& sink, const HostJob& job)
   if (spec.command.empty()) {
     throw Error(ErrorCode::invalid_argument, "TUTTI_RSH is empty", {.remedy = "set it to ssh"});
   }
-  for (const std::string& word : {job.host, this_program(), std::string("agent")}) {
+  for (const std::string& word :
+       {job.host, quoted_for_shell(this_program()), std::string("agent")}) {
     spec.command.push_back(word);
   }
   spec.in = to.read.get();
@@ -137,7 +148,8 @@ void RemoteAgent::on_lost() {
     detail.cause = "the host or the connection to it went down; its ranks end with it";
   } else {
     detail.cause = "the remote shell cannot reach the host, or this program is not there";
-    detail.remedy = cat("try `", shell_, " ", host_, " ", this_program(), " --version`");
+    detail.remedy =
+        cat("try `", shell_, " ", host_, " ", quoted_for_shell(this_program()), " --version`");
   }
   const Error error(ErrorCode::connection_lost,
                     cat("lost host ", host_, ": `", shell_, "` ended with code ", code), detail);

@@ -3,13 +3,12 @@
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <optional>
 #include <string_view>
 
@@ -21,6 +20,7 @@ namespace tutti {
 
 namespace {
 
+constexpr size_t kLongestToken = 4096;
 constexpr const char* kHowToStart =
     "start the program with `tutti run -n N -- PROGRAM`, with torchrun, or set RANK, WORLD_SIZE, "
     "MASTER_ADDR and MASTER_PORT (or TUTTI_RENDEZVOUS=file:/PATH)";
@@ -49,11 +49,18 @@ std::string require(const char* name, const char* given) {
 }
 
 std::string read_token_file(const std::string& path) {
+  const auto refuse = [&](const std::string& why, const std::string& remedy) {
+    return Error(ErrorCode::bootstrap, cat("cannot read TUTTI_TOKEN_FILE=", path, ": ", why),
+                 {.remedy = remedy});
+  };
+  // A pipe that nobody writes to must not hold up the job.
+  const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat status {};
-  if (::stat(path.c_str(), &status) != 0) {
-    throw Error(ErrorCode::bootstrap, cat("cannot read TUTTI_TOKEN_FILE=", path, ": ",
-                                          std::strerror(errno), " (errno ", errno, ")"));
+  if (!file || ::fstat(file.get(), &status) != 0) {
+    throw refuse(cat(std::strerror(errno), " (errno ", errno, ")"),
+                 "name a file of mode 0600 that holds the job's secret, or set TUTTI_TOKEN");
   }
+  if (!S_ISREG(status.st_mode)) throw refuse("it is no regular file", "name a file");
   const unsigned mode = status.st_mode & 07777;
   if (mode != 0600) {
     std::string octal = "0000";
@@ -62,20 +69,21 @@ std::string read_token_file(const std::string& path) {
                 cat("TUTTI_TOKEN_FILE=", path, " has mode ", octal, ", not 0600"),
                 {.cause = "others could read the job's secret", .remedy = cat("chmod 600 ", path)});
   }
-  std::ifstream file(path);
-  std::string token{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  std::string token(kLongestToken + 1, '\0');
+  const ssize_t got = ::read(file.get(), token.data(), token.size());
+  if (got < 0) throw refuse(cat(std::strerror(errno), " (errno ", errno, ")"), "");
+  token.resize(static_cast<size_t>(got));
   while (!token.empty() && (token.back() == '\n' || token.back() == '\r')) token.pop_back();
-  if (!file || token.empty()) {
-    throw Error(ErrorCode::bootstrap, cat("TUTTI_TOKEN_FILE=", path, " holds no token"));
+  const std::string write_one =
+      cat("write a secret of one line into it, as by `openssl rand -hex "
+          "16 > ",
+          path, "`");
+  if (token.empty()) throw refuse("it holds no token", write_one);
+  if (token.size() > kLongestToken || token.find('\0') != std::string::npos) {
+    throw refuse(cat("it holds more than ", kLongestToken, " bytes, or a byte of value 0"),
+                 write_one);
   }
   return token;
-}
-
-std::string token_from_settings() {
-  std::string token = settings().get_string("TUTTI_TOKEN");
-  if (!token.empty()) return token;
-  const std::string path = settings().get_string("TUTTI_TOKEN_FILE");
-  return path.empty() ? "" : read_token_file(path);
 }
 
 std::string rendezvous_from_settings() {
@@ -106,6 +114,13 @@ bool port_is_torchruns(const Job& job) {
 
 }  // namespace
 
+std::string job_token() {
+  std::string token = settings().get_string("TUTTI_TOKEN");
+  if (!token.empty()) return token;
+  const std::string path = settings().get_string("TUTTI_TOKEN_FILE");
+  return path.empty() ? "" : read_token_file(path);
+}
+
 Job job_from_environment() {
   Job job;
   const std::optional<std::string> rank = environment("RANK");
@@ -115,7 +130,7 @@ Job job_from_environment() {
     job.rank = number("RANK", require("RANK", "WORLD_SIZE"), 0, job.size - 1);
   }
   const Settings& all = settings();
-  job.token = token_from_settings();
+  job.token = job_token();
   job.init_timeout =
       std::chrono::floor<std::chrono::milliseconds>(all.get_duration("TUTTI_INIT_TIMEOUT"));
   job.fanout = number("TUTTI_CONTROL_FANOUT", all.get_string("TUTTI_CONTROL_FANOUT"), 1, 1 << 24);

@@ -35,4 +35,8 @@ struct Job {
 // that is missing or wrong.
 Job job_from_environment();
 
+// TUTTI_TOKEN, or what is in the file that TUTTI_TOKEN_FILE names; empty where neither is set.
+// Throws Error(bootstrap) when the file cannot be read, holds nothing, or can be read by others.
+std::string job_token();
+
 }  // namespace tutti

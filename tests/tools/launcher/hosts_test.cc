@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <filesystem>
 #include <fstream>
 #include <string>
 
@@ -89,6 +90,21 @@ TEST_F(Hosts, DeathsAreToldAcrossHosts) {
   EXPECT_THAT(result.out, ContainsRegex("\\[0[^\n]*signal 2 [0-9]+ 9\n"));
   EXPECT_THAT(result.err, ContainsRegex("\\[2\\] why\ntutti run: rank 2 \\(b, pid [0-9]+\\) was "
                                         "killed by signal 9 \\(Killed\\)\n$"));
+}
+
+// The real one gives its words to a shell on the other host, which takes them apart again.
+TEST_F(Hosts, TheProgramMayLieAnywhere) {
+  namespace fs = std::filesystem;
+  std::ofstream(shell_) << "#!/bin/sh\nshift\nexec sh -c \"$*\"\n";
+  const fs::path folder = ::testing::TempDir() + cat("an odd 'folder' of $HOME; \"", ::getpid());
+  fs::create_directory(folder);
+  fs::copy_file(fs::canonical(launcher_path()), folder / "launcher", fs::copy_options::none);
+  Process launcher({folder / "launcher", "2", "a,b", "1", "echo", "hi"},
+                   {{"TUTTI_RSH", shell_}, {"TUTTI_INTERFACE", "lo"}});
+  const Result result = launcher.finish();
+  fs::remove_all(folder);
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("hi\n"));
 }
 
 TEST_F(Hosts, SignalsReachEveryHost) {

@@ -4,8 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <fstream>
 #include <string>
 
 #include "base/text.h"
@@ -144,6 +147,20 @@ TEST(Launcher, TellsHowARankWasKilled) {
               AllOf(HasSubstr("rank 2 ("), EndsWith("was killed by signal 9 (Killed)")));
 }
 
+// The others fail because of these two, and so are not to blame.
+TEST(Launcher, TellsOfAllThatWereKilled) {
+  const Result result = launch_script(4, "[ $RANK = 2 ] && kill -9 $$; " + kReadNotice +
+                                             "[ $RANK = 0 ] && kill -11 $$; " + kReadNotice +
+                                             "[ $RANK = 1 ] && kill -ABRT $$; exit 1");
+  EXPECT_EQ(result.code, 137);
+  EXPECT_THAT(result.err,
+              ContainsRegex("tutti run: rank 2 \\([^)]*\\) was killed by signal 9 \\(Killed\\)\n"
+                            "tutti run: rank 0 \\([^)]*\\) was killed by signal 11 "
+                            "\\(Segmentation fault\\)\n$"));
+  EXPECT_THAT(result.err, Not(HasSubstr("tutti run: rank 1")));
+  EXPECT_THAT(result.err, Not(HasSubstr("tutti run: rank 3")));
+}
+
 TEST(Launcher, ARankThatIsDoneIsNoFailure) {
   const Result result =
       launch_script(2, "if [ $RANK = 1 ]; then exit 0; fi; " + kReadNotice + "exit 0");
@@ -164,10 +181,91 @@ TEST(Launcher, AProgramThatIsNotThereIsOneClearError) {
   EXPECT_THAT(directory.err, HasSubstr("cannot run '/'"));
 }
 
+TEST(Launcher, AProgramForAnotherProcessorIsOneClearError) {
+  const std::string path = ::testing::TempDir() + cat("foreign", ::getpid());
+  std::string program(200, '\0');  // an ELF header of 64 bits, for processor 0xfeed
+  program.replace(0, 20, std::string("\177ELF\2\1\1\0\0\0\0\0\0\0\0\0\2\0\xed\xfe", 20));
+  std::ofstream(path) << program;
+  ::chmod(path.c_str(), 0700);
+  const Result result = start_launcher(2, "-", {path}).finish();
+  ::unlink(path.c_str());
+  EXPECT_EQ(result.code, 126);
+  EXPECT_THAT(result.err, HasSubstr(cat("cannot run '", path, "': Exec format error")));
+  EXPECT_THAT(result.err, HasSubstr("another processor"));
+}
+
+// A script without a first line that names a shell is one for sh, as in any shell.
+TEST(Launcher, AScriptNeedsNoShebang) {
+  const std::string path = ::testing::TempDir() + cat("script", ::getpid());
+  std::ofstream(path) << "echo it runs\n";
+  ::chmod(path.c_str(), 0700);
+  const Result result = start_launcher(1, "-", {path}).finish();
+  ::unlink(path.c_str());
+  EXPECT_EQ(result.out, "[0] it runs\n") << result.err;
+}
+
+TEST(Launcher, OutputThatIsLostIsAFailure) {
+  Process launcher(
+      {"bash", "-c", "\"$@\" > /dev/full", "-", launcher_path(), "2", "-", "1", "echo"});
+  const Result result = launcher.finish();
+  EXPECT_EQ(result.code, 1);
+  EXPECT_THAT(result.err, HasSubstr("cannot write to standard output: No space left on device"));
+}
+
+TEST(Launcher, ClosedStreamsAreNotTakenForOthers) {
+  Process launcher({"bash", "-c", "\"$@\" 2> >(cat) <&- >&-", "-", launcher_path(), "2", "-", "1",
+                    "bash", "-c", "read -r line; echo read $? >&2; echo unseen"});
+  const Result result = launcher.finish();
+  EXPECT_EQ(result.code, 0);
+  EXPECT_EQ(result.out, "[0,1] read 1\n");
+}
+
+class TokenFile : public ::testing::Test {
+ protected:
+  TokenFile() : path_(::testing::TempDir() + cat("token", ::getpid())) {}
+  ~TokenFile() override { ::unlink(path_.c_str()); }
+
+  void write(const std::string& text, mode_t mode = 0600) const {
+    std::ofstream(path_) << text;
+    ::chmod(path_.c_str(), mode);
+  }
+  Result launch() const {
+    return launch_script(2, "echo $TUTTI_TOKEN", {{"TUTTI_TOKEN_FILE", path_}});
+  }
+  void expect_refusal(const std::string& why) const {
+    const Result result = launch();
+    EXPECT_EQ(result.code, 1);
+    EXPECT_THAT(result.err, AllOf(HasSubstr(cat("TUTTI_TOKEN_FILE=", path_)), HasSubstr(why)));
+    EXPECT_EQ(result.out, "");
+  }
+
+  const std::string path_;
+};
+
+TEST_F(TokenFile, IsReadForTheRanks) {
+  write("secret\n");
+  EXPECT_THAT(launch().out, ::testing::AnyOf("[0,1] secret\n", "[0] secret\n[1] secret\n"));
+}
+
+TEST_F(TokenFile, ThatIsOfNoUseIsNamed) {
+  expect_refusal("No such file or directory");
+  write("\n");
+  expect_refusal("holds no token");
+  write(std::string(1 << 20, 'x'));
+  expect_refusal("more than 4096 bytes");
+  write("secret", 0644);
+  expect_refusal("has mode 0644");
+  ::unlink(path_.c_str());
+  ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);
+  expect_refusal("it is no regular file");
+}
+
 TEST(Launcher, NonsenseIsRefused) {
   EXPECT_THAT(start_launcher(0, "-", {"true"}).finish().err, HasSubstr("0 ranks"));
   EXPECT_THAT(start_launcher(1, "a,b", {"true"}).finish().err, HasSubstr("2 hosts are too many"));
   EXPECT_THAT(start_launcher(1, "-", {}).finish().err, HasSubstr("no program"));
+  EXPECT_THAT(start_launcher(1, "-oProxyCommand=sh", {"true"}).finish().err,
+              HasSubstr("'-oProxyCommand=sh' is no name of a host"));
 }
 
 }  // namespace

@@ -4,11 +4,14 @@
 
 namespace tutti::tool {
 
+std::string launcher_path() {
+  const char* path = std::getenv("LAUNCHER_MAIN");  // for runs outside Bazel
+  return path != nullptr ? path : "tests/tools/launcher/launcher_main";
+}
+
 Process start_launcher(int ranks, const std::string& hosts, std::vector<std::string> command,
                        Process::Environment environment) {
-  const char* path = std::getenv("LAUNCHER_MAIN");  // for runs outside Bazel
-  std::vector<std::string> words = {path != nullptr ? path : "tests/tools/launcher/launcher_main",
-                                    std::to_string(ranks), hosts, "1"};
+  std::vector<std::string> words = {launcher_path(), std::to_string(ranks), hosts, "1"};
   words.insert(words.end(), command.begin(), command.end());
   return Process(std::move(words), std::move(environment));
 }

@@ -12,6 +12,9 @@ using testing::Process;
 using testing::Result;
 using testing::Watched;
 
+// The program under test.
+std::string launcher_path();
+
 // One with `ranks` ranks on `hosts` ("-": this one), with prefixes, each running `command`.
 Process start_launcher(int ranks, const std::string& hosts, std::vector<std::string> command,
                        Process::Environment environment = {});

@@ -36,8 +36,10 @@ CommunicatorImpl::~CommunicatorImpl() {
   if (engine_->control().forked()) return;  // all of it is the parent's
   // Unwound by an exception: the others are told that this rank failed, not that it left.
   if (std::uncaught_exceptions() > exceptions_ && !abort_.raised()) {
-    raise_everywhere(Error(ErrorCode::aborted, cat(describe(rank_), " failed and gave up"),
-                           {.cause = "an error of its own: see what it says"}));
+    const std::string why = engine_->last_failure();
+    raise_consequence(
+        Error(ErrorCode::aborted, cat(describe(rank_), " failed and gave up"),
+              {.cause = why.empty() ? "an error of its own: see what it says" : why}));
   }
   engine_->remove(this);
   close_transport();
@@ -152,15 +154,34 @@ void CommunicatorImpl::raise_everywhere(const Error& error) {
   on_abort(error);
 }
 
+// What a death brings about is told as that death: of `error` the rank is not to blame.
+void CommunicatorImpl::raise_consequence(const Error& error) {
+  raise_everywhere(engine_->control().deaths().value_or(error));
+}
+
 void CommunicatorImpl::abort(const std::string& reason) {
-  raise_everywhere(Error(ErrorCode::aborted, cat(describe(rank_), " aborted: ", reason)));
+  const std::string why = engine_->last_failure();
+  const bool told = reason.find(why) != std::string::npos;
+  raise_consequence(Error(ErrorCode::aborted, cat(describe(rank_), " aborted: ", reason),
+                          {.cause = told ? "" : why}));
 }
 
 void CommunicatorImpl::on_abort(const Error& error) {
+  if (abort_.raise(error)) tell_last_calls(error.code());
+}
+
+// Says where this rank was, where that may help: it does not where another one has just given up.
+void CommunicatorImpl::tell_last_calls(ErrorCode code) const {
   constexpr size_t kCallsShown = 4;
-  if (!abort_.raise(error) || recorder_.last_started() == 0) return;
-  log(LogLevel::warning, cat("communicator aborted on ", describe(rank_),
-                             "; its last calls were:", recorder_.history(kCallsShown)));
+  const std::optional<CallRecord> last = recorder_.find(recorder_.last_started());
+  if (!last) return;
+  const std::string what = cat("communicator aborted on ", describe(rank_));
+  if (code == ErrorCode::mismatch || code == ErrorCode::timeout) {
+    log(LogLevel::warning, cat(what, "; its last calls were:", recorder_.history(kCallsShown)));
+  } else if ((code == ErrorCode::rank_died || code == ErrorCode::connection_lost) &&
+             !last->finished) {
+    log(LogLevel::warning, cat(what, " in call ", last->call, ", ", to_string(last->signature)));
+  }
 }
 
 void CommunicatorImpl::report_unexpected(const Operation& operation, const Unexpected& message) {

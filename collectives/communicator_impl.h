@@ -149,6 +149,8 @@ class CommunicatorImpl final : public ControlClient,
   void raise_mismatch(uint32_t call, const Signature& mine, int peer, uint32_t their_call,
                       const Signature& theirs);
   void raise_everywhere(const Error& error);
+  void raise_consequence(const Error& error);
+  void tell_last_calls(ErrorCode code) const;
 
   // waiting.cc
   void sleep(const Deadline& deadline);

@@ -20,6 +20,16 @@ Engine::~Engine() {
   ring();
 }
 
+void Engine::note_failure(const Error& error) {
+  std::lock_guard lock(failure_mutex_);
+  last_failure_ = error.what();
+}
+
+std::string Engine::last_failure() const {
+  std::lock_guard lock(failure_mutex_);
+  return last_failure_;
+}
+
 void Engine::add(CommunicatorImpl* communicator) {
   std::lock_guard lock(mutex_);
   communicators_.push_back(communicator);

@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <stop_token>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -42,6 +43,11 @@ class Engine {
   const CostModel& cost_model() const { return options_.cost_model; }
   const std::vector<const Algorithm*>& algorithms() const { return options_.algorithms; }
 
+  // The last error with which a call on a communicator that was aborted ended: should this rank
+  // give up next, the others learn why. Empty: there was none.
+  void note_failure(const Error& error);
+  std::string last_failure() const;
+
   void add(CommunicatorImpl* communicator);
   void remove(CommunicatorImpl* communicator);
 
@@ -67,6 +73,8 @@ class Engine {
   const EngineOptions options_;
   HeapTable heaps_;
   std::atomic<int> active_{0};
+  mutable std::mutex failure_mutex_;
+  std::string last_failure_;
   std::mutex mutex_;
   std::vector<CommunicatorImpl*> communicators_;
   std::atomic<uint32_t> rings_{0};  // what the progress thread sleeps on

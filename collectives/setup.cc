@@ -168,8 +168,8 @@ std::unique_ptr<Transport> CommunicatorImpl::open_tcp() {
     const std::string what =
         cat("the connection of ", describe(rank_), " with ", describe(peer), " broke: ", text);
     if (engine_->control().has_left(members_[peer])) {
-      raise_everywhere(Error(ErrorCode::mismatch, what,
-                             {.cause = "that rank has left the job: it made fewer calls"}));
+      raise_consequence(Error(ErrorCode::mismatch, what,
+                              {.cause = "that rank has left the job: it made fewer calls"}));
     } else {
       engine_->control().suspect(id_, members_[peer], what);
     }
@@ -187,6 +187,7 @@ std::shared_ptr<CommunicatorImpl> CommunicatorImpl::split(int color, int key) {
     int64_t key;
   };
   const Choice mine{color, key};
+  const Control::Making making(engine_->control());  // others may be through before this rank
   std::vector<Choice> choices(size());
   uint32_t ordinal = 0;
   {

@@ -81,7 +81,9 @@ void CommunicatorImpl::throw_abort() {
     const std::unique_lock lock = lock_for_call();
     abandon_calls();
   }
-  throw abort_.error();
+  const Error error = abort_.error();
+  engine_->note_failure(error);
+  throw error;
 }
 
 void CommunicatorImpl::end_stall(Patience& patience) {
@@ -241,12 +243,12 @@ void CommunicatorImpl::check_left(const Operation& operation) {
 
 // Whoever is gone sends nothing any more; what it sent has long arrived.
 void CommunicatorImpl::raise_gone(const Operation& operation, int peer, std::string_view how) {
-  raise_everywhere(Error(ErrorCode::mismatch,
-                         cat(describe(peer), " ", how, "; ", describe(rank_),
-                             " still waits for it in ", to_string(operation.outline->signature)),
-                         {.cause = "the ranks made different numbers of calls",
-                          .remedy = "make the same calls in the same order on every rank before "
-                                    "destroying the communicator"}));
+  raise_consequence(Error(ErrorCode::mismatch,
+                          cat(describe(peer), " ", how, "; ", describe(rank_),
+                              " still waits for it in ", to_string(operation.outline->signature)),
+                          {.cause = "the ranks made different numbers of calls",
+                           .remedy = "make the same calls in the same order on every rank before "
+                                     "destroying the communicator"}));
 }
 
 void CommunicatorImpl::time_out(const Operation& operation) {

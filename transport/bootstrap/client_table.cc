@@ -14,11 +14,12 @@ std::vector<ClientTable::Answer> ClientTable::attach(uint64_t communicator,
                                                      ControlClient* client) {
   std::vector<Answer> answers;
   std::lock_guard lock(mutex_);
-  for (const auto& [rank, error] : deaths_) {
-    if (std::ranges::find(members, rank) != members.end()) client->on_abort(error);
-  }
+  const auto is_member = [&](const Death& death) {
+    return std::ranges::find(members, death.rank) != members.end();
+  };
+  if (std::ranges::any_of(deaths_, is_member)) client->on_abort(explain_deaths());
   entries_[communicator] = {std::move(members), client};
-  detached_.erase(communicator);
+  any_attached_ = true;
   for (const auto& [aborted, error] : kept_aborts_) {
     if (aborted == communicator) client->on_abort(error);
   }
@@ -38,7 +39,24 @@ std::vector<ClientTable::Answer> ClientTable::attach(uint64_t communicator,
 
 void ClientTable::detach(uint64_t communicator) {
   std::lock_guard lock(mutex_);
-  if (entries_.erase(communicator) > 0) detached_.insert(communicator);
+  entries_.erase(communicator);
+}
+
+void ClientTable::expect() {
+  std::lock_guard lock(mutex_);
+  ++making_;
+}
+
+std::vector<ClientTable::Answer> ClientTable::stop_expecting() {
+  std::vector<Answer> answers;
+  std::lock_guard lock(mutex_);
+  if (--making_ > 0) return answers;
+  for (const Kept& kept : kept_) {
+    if (!kept.socket) answers.push_back({kept.communicator, kept.from, kept.call, ""});
+  }
+  kept_.clear();
+  kept_aborts_.clear();
+  return answers;
 }
 
 bool ClientTable::attached(uint64_t communicator) const {
@@ -50,27 +68,55 @@ void ClientTable::abort(uint64_t communicator, const Error& error) {
   std::lock_guard lock(mutex_);
   if (ControlClient* client = find(communicator)) {
     client->on_abort(error);
-  } else if (!was_detached(communicator)) {
+  } else if (may_come()) {
     kept_aborts_.emplace_back(communicator, error);
     if (kept_aborts_.size() > max_kept_) kept_aborts_.pop_front();
   }
 }
 
-bool ClientTable::rank_died(int rank, const Error& error) {
+bool ClientTable::rank_died(const Death& death) {
   std::lock_guard lock(mutex_);
-  if (!deaths_.emplace(rank, error).second) return false;
-  for (const auto& [communicator, entry] : entries_) {
-    if (std::ranges::find(entry.members, rank) != entry.members.end()) {
-      entry.client->on_abort(error);
-    }
-  }
+  if (std::ranges::find(deaths_, death.rank, &Death::rank) != deaths_.end()) return false;
+  deaths_.push_back(death);
   return true;
 }
 
-std::optional<Error> ClientTable::death_of(int rank) const {
+void ClientTable::tell_deaths() {
   std::lock_guard lock(mutex_);
-  const auto found = deaths_.find(rank);
-  return found == deaths_.end() ? std::nullopt : std::optional(found->second);
+  if (deaths_told_ == deaths_.size()) return;
+  const Error error = explain_deaths();
+  for (; deaths_told_ < deaths_.size(); ++deaths_told_) {
+    const int rank = deaths_[deaths_told_].rank;
+    for (const auto& [communicator, entry] : entries_) {
+      if (std::ranges::find(entry.members, rank) != entry.members.end()) {
+        entry.client->on_abort(error);
+      }
+    }
+  }
+}
+
+bool ClientTable::is_dead(int rank) const {
+  std::lock_guard lock(mutex_);
+  return std::ranges::find(deaths_, rank, &Death::rank) != deaths_.end();
+}
+
+std::optional<Error> ClientTable::deaths() const {
+  std::lock_guard lock(mutex_);
+  return deaths_.empty() ? std::nullopt : std::optional(explain_deaths());
+}
+
+// Whoever ended its own life after another one had died did so for that reason, or may have.
+Error ClientTable::explain_deaths() const {
+  std::string text = deaths_.front().text;
+  bool several = false;
+  for (size_t i = 1; i < deaths_.size(); ++i) {
+    if (deaths_[i].by_itself) continue;
+    text += "; " + deaths_[i].text;
+    several = true;
+  }
+  return Error(ErrorCode::rank_died, text,
+               {.remedy = several ? "look at the output of those ranks"
+                                  : "look at the output of that rank"});
 }
 
 std::optional<ClientTable::Answer> ClientTable::question(uint64_t communicator, int from,
@@ -79,7 +125,7 @@ std::optional<ClientTable::Answer> ClientTable::question(uint64_t communicator, 
   if (ControlClient* client = find(communicator)) {
     return Answer{communicator, from, call, client->on_question(from, call)};
   }
-  if (was_detached(communicator)) return Answer{communicator, from, call, ""};
+  if (!may_come()) return Answer{communicator, from, call, ""};
   keep({.communicator = communicator, .from = from, .call = call});
   return std::nullopt;
 }
@@ -93,7 +139,7 @@ void ClientTable::connection(uint64_t communicator, int from, int lane, Fd socke
   std::lock_guard lock(mutex_);
   if (ControlClient* client = find(communicator)) {
     client->on_connection(from, lane, std::move(socket));
-  } else if (!was_detached(communicator)) {
+  } else if (may_come()) {
     keep({.communicator = communicator, .from = from, .lane = lane, .socket = std::move(socket)});
   }
 }
@@ -106,6 +152,11 @@ void ClientTable::opened(uint64_t communicator, int to, int lane, Fd socket) {
 void ClientTable::abort_all(const Error& error) {
   std::lock_guard lock(mutex_);
   for (const auto& [communicator, entry] : entries_) entry.client->on_abort(error);
+}
+
+size_t ClientTable::entries() const {
+  std::lock_guard lock(mutex_);
+  return entries_.size() + kept_.size() + kept_aborts_.size() + deaths_.size();
 }
 
 ControlClient* ClientTable::find(uint64_t communicator) const {

@@ -1,5 +1,10 @@
 // The communicators of this rank, and what came for them before they were there.
 //
+// What arrives for a communicator that is not attached is kept while it may come, and else answered
+// as for one that is gone. It may come before the first one of the job was attached, and while one
+// is being made: a rank that speaks of a new communicator has heard from all members that they are
+// making it. So nothing need be remembered of those that are gone.
+//
 // Thread-safe. Clients are called under the table's lock, so that detach() returns only when no
 // call is running.
 #pragma once
@@ -11,7 +16,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -20,6 +24,12 @@
 #include "transport/bootstrap/control.h"
 
 namespace tutti::bootstrap {
+
+struct Death {
+  int rank = 0;
+  std::string text;        // "rank 3 (node7, pid 1234) was killed by signal 9 (Killed)"
+  bool by_itself = false;  // it ended its own life: another one's may have been the cause
+};
 
 class ClientTable {
  public:
@@ -37,13 +47,20 @@ class ClientTable {
                              ControlClient* client);
   void detach(uint64_t communicator);
   bool attached(uint64_t communicator) const;
+  // Between these two a communicator may come. The second returns the answers to the questions that
+  // were kept for one that did not.
+  void expect();
+  std::vector<Answer> stop_expecting();
 
   void abort(uint64_t communicator, const Error& error);
-  // False if that was known already.
-  bool rank_died(int rank, const Error& error);
-  std::optional<Error> death_of(int rank) const;
-  // Nothing when the communicator is not attached yet: the question is kept. An empty text when it
-  // was detached.
+  // False if that was known already. The clients hear of it by tell_deaths().
+  bool rank_died(const Death& death);
+  // Tells the communicators of those that died of what they died.
+  void tell_deaths();
+  bool is_dead(int rank) const;
+  // Why ranks of this job died: see Control::deaths(). Nothing as long as none did.
+  std::optional<Error> deaths() const;
+  // Nothing when the communicator may come: the question is kept. An empty text when it is gone.
   std::optional<Answer> question(uint64_t communicator, int from, uint32_t call);
   void answer(uint64_t communicator, int from, uint32_t call, std::string_view text);
   // Kept like a question.
@@ -51,6 +68,8 @@ class ClientTable {
   void opened(uint64_t communicator, int to, int lane, Fd socket);
   // For when the channel itself fails.
   void abort_all(const Error& error);
+  // Everything that this table holds: for tests.
+  size_t entries() const;
 
  private:
   struct Entry {
@@ -66,14 +85,17 @@ class ClientTable {
   };
 
   ControlClient* find(uint64_t communicator) const;
-  bool was_detached(uint64_t communicator) const { return detached_.contains(communicator); }
+  bool may_come() const { return making_ > 0 || !any_attached_; }
+  Error explain_deaths() const;
   void keep(Kept kept);
 
   const size_t max_kept_;
   mutable std::mutex mutex_;
   std::map<uint64_t, Entry> entries_;
-  std::map<int, Error> deaths_;
-  std::unordered_set<uint64_t> detached_;  // for these nothing is kept: ids do not repeat
+  bool any_attached_ = false;
+  int making_ = 0;
+  std::vector<Death> deaths_;  // in the order in which they were heard of
+  size_t deaths_told_ = 0;
   // Oldest first; beyond max_kept_ the oldest goes. Aborts reach every rank, members or not, and so
   // have a queue of their own.
   std::deque<Kept> kept_;

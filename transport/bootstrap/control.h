@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -81,12 +82,32 @@ class Control {
   // "rank 3 (node7, pid 1234)"
   std::string describe(int rank) const;
 
+  // While one lives a new communicator is being made on this rank. From before the other members
+  // hear of that until it is attached, or will not be.
+  class Making {
+   public:
+    explicit Making(Control& control) : control_(control) { control_.expect_communicator(); }
+    ~Making() { control_.stop_expecting(); }
+    Making(const Making&) = delete;
+    Making& operator=(const Making&) = delete;
+
+   private:
+    Control& control_;
+  };
+
   // `members` are world ranks. A client hears of deaths of members, and of its communicator only.
-  // Aborts, connections and questions that arrive for an id before attach() are kept for it; after
-  // detach() connections are closed and questions answered with an empty text.
+  // Aborts, connections and questions that arrive for an id that is not attached are kept for it
+  // before the job's first attach() and while there is a Making; else it is gone: connections are
+  // closed and questions answered with an empty text.
   virtual void attach(uint64_t communicator, std::vector<int> members, ControlClient* client) = 0;
   // When this returns no call to the client is running and none will come.
   virtual void detach(uint64_t communicator) = 0;
+
+  // Why ranks of this job have died, members of a communicator or not: an Error(rank_died) that
+  // names the first and whoever is known to have been killed since, but none that ended by itself
+  // after it: that may be a consequence, as are peers that leave now and connections that break.
+  // Nothing as long as no rank died.
+  virtual std::optional<Error> deaths() const = 0;
 
   // Tells every member's client, this one's included. Never blocks.
   virtual void poison(uint64_t communicator, const Error& error) = 0;
@@ -111,6 +132,10 @@ class Control {
   virtual void offer(const std::string& name, int fd) = 0;
   virtual void withdraw(const std::string& name) = 0;
   virtual Fd fetch(int rank, const std::string& name, const Deadline& deadline) = 0;
+
+ private:
+  virtual void expect_communicator() = 0;
+  virtual void stop_expecting() = 0;
 };
 
 }  // namespace tutti

@@ -114,7 +114,15 @@ Hello ControlService::make_hello(Purpose purpose) const {
 void ControlService::attach(uint64_t communicator, std::vector<int> members,
                             ControlClient* client) {
   require_own_process();
-  for (ClientTable::Answer& answer : clients_.attach(communicator, std::move(members), client)) {
+  send_later(clients_.attach(communicator, std::move(members), client));
+}
+
+void ControlService::stop_expecting() {
+  if (!forked()) send_later(clients_.stop_expecting());
+}
+
+void ControlService::send_later(std::vector<ClientTable::Answer> answers) {
+  for (ClientTable::Answer& answer : answers) {
     post([this, answer = std::move(answer)] { send_answer(answer); });
   }
 }
@@ -154,7 +162,7 @@ void ControlService::open_connection(uint64_t communicator, int rank, int lane) 
   require_own_process();
   post([this, communicator, rank, lane] {
     // The client has heard of a death, and can ask who has left.
-    if (!clients_.attached(communicator) || left_[rank] || clients_.death_of(rank)) return;
+    if (!clients_.attached(communicator) || left_[rank] || clients_.is_dead(rank)) return;
     Hello hello = make_hello(Purpose::data);
     hello.communicator = communicator;
     hello.lane = lane;

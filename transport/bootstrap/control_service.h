@@ -42,6 +42,7 @@ class ControlService final : public Control {
   const PeerInfo& peer(int rank) const override { return membership_.peers.at(rank); }
   void attach(uint64_t communicator, std::vector<int> members, ControlClient* client) override;
   void detach(uint64_t communicator) override;
+  std::optional<Error> deaths() const override { return clients_.deaths(); }
   void poison(uint64_t communicator, const Error& error) override;
   void ask(uint64_t communicator, int rank, uint32_t call) override;
   int way_to(int rank) const override { return tree_.next_hop(rank); }
@@ -56,6 +57,9 @@ class ControlService final : public Control {
   using Command = std::function<void()>;
 
   // --- from any thread
+  void expect_communicator() override { clients_.expect(); }
+  void stop_expecting() override;
+  void send_later(std::vector<ClientTable::Answer> answers);
   void require_own_process() const;
   void post(Command command);
   void wake();
@@ -85,8 +89,9 @@ class ControlService final : public Control {
   void on_link_end(int neighbour);
   void on_launcher_line(const RankEnd& end);
   bool cut_off_from(int rank) const;
-  void declare_death(int rank, const std::string& how);
-  void record_death(int rank, const std::string& text, int told_by);
+  void declare_death(int rank, const std::string& how, bool by_itself);
+  void record_death(const Death& death, int told_by);
+  void tell_deaths();
 
   void leave();
   bool finished() const;
@@ -113,7 +118,8 @@ class ControlService final : public Control {
   Connector connector_;
   std::map<int, Link> links_;  // to all neighbours
   std::vector<std::pair<Clock::time_point, Command>> timers_;
-  std::map<int, std::string> ends_;  // what the launcher said
+  std::map<int, RankEnd> ends_;    // what the launcher said
+  bool gathering_deaths_ = false;  // of which clients hear soon
   std::optional<Clock::time_point> leave_by_;
 
   std::unique_ptr<std::thread> thread_;

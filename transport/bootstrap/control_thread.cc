@@ -22,11 +22,17 @@ constexpr std::chrono::milliseconds kTimeToTell{500};
 // After a rank's end was told, for a goodbye that is still on its way through the tree.
 constexpr std::chrono::milliseconds kTimeForGoodbye{1000};
 constexpr std::chrono::seconds kTimeToLearnWhy{2};
+// After a death was heard of, for those that died together with it.
+constexpr std::chrono::milliseconds kTimeForOthers{50};
 constexpr std::chrono::seconds kTimeToLeave{2};
 constexpr std::chrono::milliseconds kTimeToPart{200};
 
-std::string death_frame(int rank, std::string_view text) {
-  return FrameWriter(FrameType::death).put(int32_t{rank}).put_text(cut_text(text)).finish();
+std::string death_frame(const Death& death) {
+  return FrameWriter(FrameType::death)
+      .put(int32_t{death.rank})
+      .put(uint8_t{death.by_itself})
+      .put_text(cut_text(death.text))
+      .finish();
 }
 
 }  // namespace
@@ -193,9 +199,10 @@ bool ControlService::on_frame(int neighbour, std::string_view body) {
     }
     case FrameType::death: {
       const auto rank = frame.get<int32_t>();
+      const bool by_itself = frame.get<uint8_t>() != 0;
       const std::string text = frame.get_text();
       if (!frame.ok() || !in_world(rank)) return false;
-      record_death(rank, text, neighbour);
+      record_death({rank, text, by_itself}, neighbour);
       return true;
     }
     case FrameType::abort: {
@@ -258,8 +265,8 @@ void ControlService::poison_now(uint64_t communicator, const Error& error) {
 
 void ControlService::suspect_later(uint64_t communicator, int rank, const std::string& text) {
   after(kTimeToLearnWhy, [this, communicator, rank, text] {
-    if (left_[rank] || clients_.death_of(rank)) return;
-    poison_now(communicator, Error(ErrorCode::connection_lost, text));
+    if (left_[rank] || clients_.is_dead(rank)) return;
+    poison_now(communicator, clients_.deaths().value_or(Error(ErrorCode::connection_lost, text)));
   });
 }
 
@@ -271,7 +278,11 @@ void ControlService::on_link_end(int neighbour) {
   link.close();
   const auto declare = [this, neighbour, how] {
     const auto told = ends_.find(neighbour);
-    declare_death(neighbour, told == ends_.end() ? how : told->second);
+    if (told != ends_.end()) {
+      declare_death(neighbour, told->second.text(), told->second.by_itself());
+    } else {  // one that vanishes after a death may have ended because of it
+      declare_death(neighbour, how, clients_.deaths().has_value());
+    }
   };
   if (ends_.contains(neighbour) || !membership_.launcher.open()) {
     declare();
@@ -282,14 +293,14 @@ void ControlService::on_link_end(int neighbour) {
 
 void ControlService::on_launcher_line(const RankEnd& end) {
   if (end.rank < 0 || end.rank >= tree_.size || end.rank == tree_.rank) return;
-  ends_[end.rank] = end.text();
+  ends_[end.rank] = end;
   const auto link = links_.find(end.rank);
   const bool link_ended = link != links_.end() && !link->second.connected();
   const auto declare = [this, end] {
     if (!end.by_signal && end.value == 0 && cut_off_from(end.rank)) {
       left_[end.rank] = true;
     } else {
-      declare_death(end.rank, end.text());
+      declare_death(end.rank, end.text(), end.by_itself());
     }
   };
   if (end.by_signal || link_ended) {
@@ -299,28 +310,34 @@ void ControlService::on_launcher_line(const RankEnd& end) {
   }
 }
 
-// True when a rank on the way there has left, so that a goodbye may have had no route.
+// True when a rank on the way there has left or died, so that a goodbye may have had no route.
 bool ControlService::cut_off_from(int rank) const {
   Tree at = tree_;
   for (at.rank = at.next_hop(rank); at.rank != rank; at.rank = at.next_hop(rank)) {
-    if (left_[at.rank]) return true;
+    if (left_[at.rank] || clients_.is_dead(at.rank)) return true;
   }
   return false;
 }
 
-void ControlService::declare_death(int rank, const std::string& how) {
-  if (left_[rank]) return;
-  const Error error(ErrorCode::rank_died, cat(describe(rank), " ", how),
-                    {.remedy = "look at the output of that rank"});
-  record_death(rank, error.what(), -1);
+void ControlService::declare_death(int rank, const std::string& how, bool by_itself) {
+  record_death({rank, cat(describe(rank), " ", how), by_itself}, -1);
 }
 
-void ControlService::record_death(int rank, const std::string& text, int told_by) {
-  const Error error(ErrorCode::rank_died, text);
-  if (left_[rank] || !clients_.rank_died(rank, error)) return;
-  flood(death_frame(rank, text), told_by);
+// The death goes out before anything that this rank does because of it: along the tree nobody hears
+// of a consequence first.
+void ControlService::record_death(const Death& death, int told_by) {
+  if (left_[death.rank] || !clients_.rank_died(death)) return;
+  flood(death_frame(death), told_by);
+  if (gathering_deaths_) return;
+  gathering_deaths_ = true;
+  after(kTimeForOthers, [this] { tell_deaths(); });
+}
+
+void ControlService::tell_deaths() {
+  gathering_deaths_ = false;
+  clients_.tell_deaths();
   const std::lock_guard lock(mutex_);
-  if (!all_linked_) failure_ = error;
+  if (!all_linked_) failure_ = clients_.deaths();
   linked_.notify_all();
 }
 
@@ -340,7 +357,7 @@ bool ControlService::finished() const {
   return std::ranges::all_of(links_, [this](const auto& entry) {
     const auto& [neighbour, link] = entry;
     if (link.wants_to_write()) return false;
-    return !tree_.is_child(neighbour) || !link.connected() || clients_.death_of(neighbour);
+    return !tree_.is_child(neighbour) || !link.connected() || clients_.is_dead(neighbour);
   });
 }
 

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <sstream>
 
@@ -11,10 +12,13 @@
 
 namespace tutti::bootstrap {
 
+bool RankEnd::by_itself() const { return !by_signal || value == SIGABRT; }
+
 std::string RankEnd::text() const {
   if (!by_signal) return cat("ended with exit code ", value, " without leaving the job");
   const char* name = ::sigdescr_np(value);
-  return cat("was killed by signal ", value, name == nullptr ? "" : cat(" (", name, ")"));
+  return cat("was killed by signal ", value, name == nullptr ? "" : cat(" (", name, ")"),
+             why.empty() ? "" : " ", why);
 }
 
 void LauncherPipe::watch(PollSet& set, const std::function<void(const RankEnd&)>& on_end) {
@@ -38,6 +42,7 @@ void LauncherPipe::read(const std::function<void(const RankEnd&)>& on_end) {
     line >> kind >> rank_end.rank >> rank_end.pid >> rank_end.value;
     if (!line || (kind != "exit" && kind != "signal")) continue;
     rank_end.by_signal = kind == "signal";
+    std::getline(line >> std::ws, rank_end.why);
     on_end(rank_end);
   }
 }

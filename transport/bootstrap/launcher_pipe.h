@@ -1,7 +1,7 @@
 // The pipe on which the launcher tells every surviving rank how the others ended:
 //
 //     exit RANK PID CODE
-//     signal RANK PID NUMBER
+//     signal RANK PID NUMBER[ WHY]
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,11 @@ struct RankEnd {
   int rank = 0;
   int64_t pid = 0;
   bool by_signal = false;
-  int value = 0;  // exit code or signal number
+  int value = 0;    // exit code or signal number
+  std::string why;  // what the launcher knows beyond that: "by the kernel's out-of-memory killer"
+
+  // The process ended its own life, as after an error: of its own, or because of another rank's.
+  bool by_itself() const;
 
   // "was killed by signal 9 (Killed)", "ended with exit code 1 without leaving the job"
   std::string text() const;

@@ -23,6 +23,7 @@ class SoloControl final : public Control {
   void attach(uint64_t communicator, std::vector<int> members, ControlClient* client) override;
   void detach(uint64_t communicator) override;
   // Client calls come from the caller's thread here.
+  std::optional<Error> deaths() const override { return {}; }
   void poison(uint64_t communicator, const Error& error) override;
   void ask(uint64_t communicator, int rank, uint32_t call) override;
   int way_to(int rank) const override { return rank; }
@@ -35,6 +36,9 @@ class SoloControl final : public Control {
   Fd fetch(int rank, const std::string& name, const Deadline& deadline) override;
 
  private:
+  void expect_communicator() override {}
+  void stop_expecting() override {}
+
   const pid_t pid_ = current_process();
   const PeerInfo self_;
   std::mutex mutex_;

@@ -134,6 +134,47 @@ TEST_F(Death, OfAStageEndsAPipeline) {
   }
 }
 
+// In a mesh ranks share communicators with some of the others each, and every one is told of the
+// death, not of those that end because of it. The rank dies at its n-th message.
+TEST_F(Death, InAMeshIsToldToAll) {
+  Words training = endless_pipeline(2);
+  training.insert(training.end(), {"--dp", "2"});
+  for (int rank = 0; rank < 4; ++rank) {
+    for (const int message : {5, 38, 111}) {
+      SCOPED_TRACE(cat("rank ", rank, " at message ", message));
+      const Result result = run(training, {{"TUTTI_FAULT", cat("kill:", rank, ":", message)}});
+      EXPECT_EQ(result.code, 128 + SIGKILL);
+      const std::string last = result.err.substr(result.err.rfind("tutti run: "));
+      EXPECT_THAT(last, ContainsRegex(cat("^tutti run: rank ", rank,
+                                          " \\([^)]*\\) was killed by "
+                                          "signal 9 \\(Killed\\)\n$")));
+      Words said;
+      for (const std::string& line : split(result.err, '\n')) {
+        if (line.starts_with("tutti: ")) said.push_back(line);
+      }
+      EXPECT_THAT(said, SizeIs(3)) << result.err;
+      EXPECT_THAT(
+          said,
+          Each(ContainsRegex(cat("^tutti: rank ", rank, " \\([^)]*\\) was killed by signal 9 "))));
+    }
+  }
+}
+
+TEST_F(Death, OfTwoRanksIsToldOfBoth) {
+  Process job = start(endless_bench(4, "shm"));
+  ASSERT_THAT(job.read_lines(2), SizeIs(2)) << "the header";
+  const std::vector<pid_t> pids = {process_of_rank(1), process_of_rank(3)};
+  for (const pid_t pid : pids) ASSERT_GT(pid, 0);
+  for (const pid_t pid : pids) ::kill(pid, SIGKILL);
+  const Result result = job.finish(kEndsWithin);
+  EXPECT_EQ(result.code, 128 + SIGKILL);
+  for (const pid_t pid : pids) {
+    EXPECT_THAT(result.err, ContainsRegex(cat("\ntutti run: rank [13] \\([^)]*, pid ", pid,
+                                              "\\) was killed by signal 9 \\(Killed\\)\n")));
+    EXPECT_THAT(said_of(result, pid), SizeIs(2)) << result.err;
+  }
+}
+
 // At its n-th message to other stages, of 80 in the first step.
 TEST_F(Death, OfAStageIsToldByMicroBatch) {
   for (const int message : {20, 41, 62, 80}) {

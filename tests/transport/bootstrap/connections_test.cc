@@ -134,6 +134,44 @@ TEST(Kept, ConnectionsOutliveThePoisonsOfOthersCommunicators) {
   EXPECT_FALSE(client.aborted());
 }
 
+TEST(Kept, NothingOfCommunicatorsThatAreGone) {
+  bootstrap::ClientTable table(2);
+  RecordingClient world;
+  table.attach(kWorld, everybody(2), &world);
+  for (uint64_t id = 2; id < 100'000; ++id) {
+    RecordingClient client;
+    table.expect();
+    EXPECT_FALSE(table.question(id, 1, 5).has_value()) << "it may come";
+    EXPECT_EQ(table.attach(id, everybody(2), &client).size(), 1U);
+    EXPECT_TRUE(table.stop_expecting().empty());
+    table.detach(id);
+    const auto answer = table.question(id, 1, 6);
+    ASSERT_TRUE(answer.has_value());
+    EXPECT_EQ(answer->text, "");
+    table.abort(id, Error(ErrorCode::aborted, "late"));
+    table.connection(id, 1, 0, Fd(::dup(STDERR_FILENO)));
+    ASSERT_EQ(table.entries(), 1U) << "the world's";
+  }
+}
+
+TEST(Kept, OnlyAsLongAsACommunicatorMayCome) {
+  bootstrap::ClientTable table(2);
+  RecordingClient world;
+  table.attach(kWorld, everybody(2), &world);
+  table.expect();
+  table.expect();  // two threads split
+  EXPECT_FALSE(table.question(7, 1, 5).has_value());
+  table.connection(7, 1, 0, Fd(::dup(STDERR_FILENO)));
+  table.abort(7, Error(ErrorCode::aborted, "no"));
+  EXPECT_TRUE(table.stop_expecting().empty());
+  EXPECT_EQ(table.entries(), 4U);
+  const auto answers = table.stop_expecting();
+  ASSERT_EQ(answers.size(), 1U);
+  EXPECT_EQ(answers[0].call, 5U);
+  EXPECT_EQ(answers[0].text, "");
+  EXPECT_EQ(table.entries(), 1U);
+}
+
 // A peer that refuses the connection is told of by the connector; so is one that is not there.
 TEST(Connector, TellsOfFailuresAndGoesOn) {
   using namespace bootstrap;

@@ -181,10 +181,34 @@ TEST(Poison, IsKeptForAClientThatComesLater) {
       client->wait_for_answer(1, 1);
       step.wait();
     } else {
+      const Control::Making making(*control);
       AttachedClient world(*control, kWorld, everybody(2));
       step.wait();
       AttachedClient late(*control, 9, everybody(2));
       EXPECT_STREQ(late->wait_for_abort().what(), "no more");
+    }
+    step.wait();
+  });
+}
+
+// Nor a question: whoever asks hears that there is none, as soon as it is known.
+TEST(Poison, IsNotKeptForACommunicatorThatDoesNotCome) {
+  Barrier step(2);
+  run_ranks(2, [&](const Job& job) {
+    const std::shared_ptr<Control> control = Control::connect(job);
+    AttachedClient world(*control, kWorld, everybody(2));
+    AttachedClient one_sided(*control, 8 + control->rank(), everybody(2));
+    step.wait();
+    if (control->rank() == 0) {
+      control->poison(9, Error(ErrorCode::aborted, "no more"));
+      control->poison(10, Error(ErrorCode::aborted, "no more"));
+      control->ask(8, 1, 1);  // on the same links, so the poison has arrived when this is answered
+      EXPECT_EQ(one_sided->wait_for_answer(1, 1), "");
+    }
+    step.wait();
+    if (control->rank() == 1) {
+      EXPECT_TRUE(one_sided->aborted());
+      EXPECT_FALSE(AttachedClient(*control, 10, everybody(2))->aborted());
     }
     step.wait();
   });

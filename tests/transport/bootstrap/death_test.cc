@@ -162,11 +162,58 @@ TEST_P(DeathTest, IsExplainedByTheLauncher) {
   const pid_t pid = job.pid(1);
   ::kill(pid, SIGKILL);
   ASSERT_EQ(WTERMSIG(job.reap(1)), SIGKILL);
-  for (const int rank : {0, 2, 3}) job.launcher_says(rank, cat("signal 1 ", pid, " 9\n"));
+  for (const int rank : {0, 2, 3}) {
+    job.launcher_says(rank, cat("signal 1 ", pid, " 9 by a hand\n"));
+  }
   for (const int rank : {0, 2, 3}) {
     EXPECT_THAT(job.line_from(rank),
                 AllOf(HasSubstr("rank died: rank 1 ("),
-                      HasSubstr(cat("pid ", pid, ") was killed by signal 9 (Killed)"))));
+                      HasSubstr(cat("pid ", pid, ") was killed by signal 9 (Killed) by a hand;"))));
+  }
+}
+
+// Rank 2 and rank 3 share a communicator of their own, and rank 2 ends because rank 1 has died:
+// rank 3 hears of the cause. Without rank 0, all links are gone where the tree is flat.
+TEST_P(DeathTest, IsTheCauseOfWhatFollows) {
+  for (const int killed : {0, 1}) {
+    SCOPED_TRACE(killed);
+    Processes job(4, GetParam(), true,
+                  [](Control& control, const Pipe& report, const Pipe& orders) {
+                    if (control.rank() != 3) return listen_for_abort(control, report, orders);
+                    AttachedClient client(control, 2, {2, 3});
+                    report.write("ready\n");
+                    report.write(cat(client->wait_for_abort().what(), "\n"));
+                  });
+    job.wait_until_all_are_there();
+    const pid_t pid = job.pid(killed);
+    ::kill(pid, SIGKILL);
+    job.reap(killed);
+    job.launcher_says(3, cat("signal ", killed, " ", pid, " 9\n"));
+    ::kill(job.pid(2), SIGKILL);
+    job.reap(2);
+    job.launcher_says(3, cat("exit 2 ", job.pid(2), " 1\n"));
+    EXPECT_THAT(job.line_from(3),
+                AllOf(HasSubstr(cat("rank ", killed, " (")), HasSubstr("was killed by signal 9"),
+                      ::testing::Not(HasSubstr("rank 2 ("))));
+  }
+}
+
+// Of rank 1 as well as of rank 3, in one breath.
+TEST_P(DeathTest, OfTwoIsToldOfBoth) {
+  Processes job(4, GetParam(), true, listen_for_abort);
+  job.wait_until_all_are_there();
+  std::string lines;
+  for (const int rank : {3, 1}) {
+    ::kill(job.pid(rank), SIGKILL);
+    lines += cat("signal ", rank, " ", job.pid(rank), " 9\n");
+    job.reap(rank);
+  }
+  for (const int rank : {0, 2}) job.launcher_says(rank, lines);
+  for (const int rank : {0, 2}) {
+    EXPECT_THAT(
+        job.line_from(rank),
+        ::testing::ContainsRegex("rank 3 \\([^)]*\\) was killed by signal 9 \\(Killed\\); "
+                                 "rank 1 \\([^)]*\\) was killed by signal 9 \\(Killed\\); remedy"));
   }
 }
 

@@ -15,8 +15,7 @@ namespace tutti::c {
 namespace {
 
 Job job_from(const tutti_init_options_t& options) {
-  Job job = job_from_environment();
-  if (options.ranks == 0) return job;
+  if (options.ranks == 0) return job_from_environment();
   constexpr int32_t kMostRanks = 1 << 24;
   if (options.ranks < 0 || options.ranks > kMostRanks || options.rank < 0 ||
       options.rank >= options.ranks) {
@@ -25,14 +24,11 @@ Job job_from(const tutti_init_options_t& options) {
   if (options.master_port < 0 || options.master_port > 65535) {
     invalid(cat("master_port ", options.master_port, " is no port"));
   }
-  job.rank = options.rank;
-  job.size = options.ranks;
-  job.master_address = options.master_address == nullptr ? "" : options.master_address;
-  job.master_port = static_cast<uint16_t>(options.master_port);
-  job.rendezvous_file = options.rendezvous_file == nullptr ? "" : options.rendezvous_file;
-  job.listen_fd = -1;
-  job.launcher_fd = -1;
-  return job;
+  KnownJob known{.rank = options.rank, .size = options.ranks};
+  if (options.master_address != nullptr) known.master_address = options.master_address;
+  if (options.master_port != 0) known.master_port = static_cast<uint16_t>(options.master_port);
+  if (options.rendezvous_file != nullptr) known.rendezvous_file = options.rendezvous_file;
+  return job_from_environment(known);
 }
 
 // Misspelt variables are worth a line, once per process.

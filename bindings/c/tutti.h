@@ -181,7 +181,8 @@ typedef struct tutti_call_options {
 typedef struct tutti_init_options {
   size_t size; /* sizeof(tutti_init_options_t) */
   int32_t rank;
-  int32_t ranks;               /* in all; 0: rank, ranks and place come from the environment */
+  int32_t ranks;               /* in all; 0: rank, ranks and place come from the environment, */
+                               /* which otherwise counts for what is missing only */
   const char* master_address;  /* where rank 0 is to be found: a host name or number, ... */
   int32_t master_port;         /* ... and a free port there; */
   const char* rendezvous_file; /* or else a file, not yet there, that all ranks can reach */

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "base/descriptor_limit.h"
 #include "base/text.h"
 
 extern char** environ;  // NOLINT: POSIX declares it nowhere
@@ -103,6 +104,7 @@ struct Launchpad {
     place(spec.out, STDOUT_FILENO);
     place(spec.err, STDERR_FILENO);
     for (int fd : spec.inherited) ::fcntl(fd, F_SETFD, 0);
+    if (spec.open_files) ::setrlimit(RLIMIT_NOFILE, &*spec.open_files);
     // Refused where a container forbids it; then the rank runs unbound, which is only slower.
     if (!spec.pus.empty()) ::sched_setaffinity(0, sizeof cpus, &cpus);
     if (!spec.directory.empty() && ::chdir(spec.directory.c_str()) != 0) fail(Stage::directory);
@@ -150,7 +152,8 @@ StartError explain(const ChildSpec& spec, const StartFailure& failure) {
 Pipe make_pipe() {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) {
-    throw system_error("pipe", errno, {.remedy = "raise the limit of open files (ulimit -n)"});
+    if (is_descriptor_shortage(errno)) throw descriptor_shortage("pipe", errno);
+    throw system_error("pipe", errno);
   }
   return {Fd(ends[0]), Fd(ends[1])};
 }
@@ -166,7 +169,12 @@ pid_t start_child(const ChildSpec& spec) {
                             null.get(), ::getpid(),       report.write.get()};
   const pid_t pid = ::fork();
   if (pid < 0) {
-    throw system_error("fork", errno, {.remedy = "raise the limit of processes (ulimit -u)"});
+    throw system_error(
+        "start another process", errno,
+        {.cause = errno == ENOMEM ? "this machine has not enough memory for so many ranks"
+                                  : "the limit of processes of this user or container",
+         .remedy = "raise it (ulimit -u, pids.max of the cgroup, "
+                   "kernel.pid_max), or start fewer ranks"});
   }
   if (pid == 0) launchpad.run();
   ::setpgid(pid, pid);  // both sides do it: whoever comes first

@@ -1,9 +1,11 @@
 // Starting one process.
 #pragma once
 
+#include <sys/resource.h>
 #include <sys/types.h>
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,6 +34,8 @@ struct ChildSpec {
   std::vector<int> inherited;    // descriptors kept open under the same number
   bool die_with_parent = false;  // killed when the calling thread ends
   const Guard* guard = nullptr;  // that shall end its process group if this process dies
+  // The limit of open files that the program gets; nothing: this process's.
+  std::optional<rlimit> open_files;
 };
 
 // The command cannot be run. code() is 127 (not found) or 126 (found, but refused), as shells say.

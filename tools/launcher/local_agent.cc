@@ -1,6 +1,7 @@
 #include "tools/launcher/local_agent.h"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -10,6 +11,7 @@
 #include <csignal>
 #include <cstdlib>
 
+#include "base/descriptor_limit.h"
 #include "base/settings.h"
 #include "base/text.h"
 #include "topology/host.h"
@@ -20,6 +22,10 @@ namespace {
 
 // How long output of what the ranks left behind (a `tee` in the same group) is waited for.
 constexpr std::chrono::milliseconds kDrain{1000};
+
+// Its pidfd, output, errors and notices; and what starting one takes for a moment.
+constexpr size_t kDescriptorsPerRank = 4;
+constexpr size_t kDescriptorsToStart = 64;
 
 std::string notice(const RankExit& exit) {
   return exit.signal != 0 ? cat("signal ", exit.rank, " ", exit.pid, " ", exit.signal,
@@ -58,15 +64,38 @@ void LocalAgent::start(const std::string& master_address, uint16_t master_port) 
     const int threads = std::max(1, this_host().allowed_cores() / job_.local_ranks);
     job_.environment["OMP_NUM_THREADS"] = std::to_string(threads);
   }
-  const Placement placement = place_ranks(job_.local_ranks);
   try {
-    for (int i = 0; i < job_.local_ranks; ++i) start_rank(i, describe(i, placement));
+    start_all();
   } catch (const StartError& error) {
-    end_process_groups();
-    const std::string where = job_.host.empty() ? "" : cat("host ", job_.host, ": ");
-    sink_.on_failure(where + error.what(), error.exit_code());
+    fail(error, error.exit_code());
+  } catch (const Error& error) {
+    const std::string which = cat("rank ", job_.first_rank + static_cast<int>(ranks_.size()));
+    fail(Error(error.code(), cat("cannot start ", which, ": ", error.what())), EXIT_FAILURE);
   }
   listener_.reset();  // rank 0 has it now
+}
+
+void LocalAgent::start_all() {
+  rlimit open_files{};
+  ::getrlimit(RLIMIT_NOFILE, &open_files);
+  // A launcher needs many descriptors. Its ranks ask for those they need: a limit that is higher
+  // than a program expects breaks its select().
+  const auto ranks = static_cast<size_t>(job_.local_ranks);
+  if (!reserve_descriptors(kDescriptorsPerRank * ranks + kDescriptorsToStart)) {
+    throw descriptor_shortage(cat("the pipes of ", ranks, " ranks"), EMFILE);
+  }
+  const Placement placement = place_ranks(job_.local_ranks);
+  for (int i = 0; i < job_.local_ranks; ++i) {
+    ChildSpec spec = describe(i, placement);
+    spec.open_files = open_files;
+    start_rank(i, std::move(spec));
+  }
+}
+
+void LocalAgent::fail(const Error& error, int exit_code) {
+  end_process_groups();
+  const std::string where = job_.host.empty() ? "" : cat("host ", job_.host, ": ");
+  sink_.on_failure(where + error.what(), exit_code);
 }
 
 ChildSpec LocalAgent::describe(int local_rank, const Placement& placement) const {

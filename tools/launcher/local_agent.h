@@ -45,7 +45,9 @@ class LocalAgent : public Agent {
   };
 
   ChildSpec describe(int local_rank, const Placement& placement) const;
+  void start_all();
   void start_rank(int local_rank, ChildSpec spec);
+  void fail(const Error& error, int exit_code);
   void read_output(Rank& rank, Stream stream);
   void look_for_exits();
   void end_process_groups();

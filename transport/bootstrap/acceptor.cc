@@ -8,6 +8,8 @@
 #include <span>
 #include <utility>
 
+#include "base/descriptor_limit.h"
+#include "base/error.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "transport/bootstrap/socket.h"
@@ -18,9 +20,11 @@ namespace tutti::bootstrap {
 namespace {
 
 constexpr std::chrono::seconds kHandshakeTime{5};
+constexpr std::chrono::milliseconds kHandshakeTimePerRank{20};
 constexpr std::chrono::milliseconds kPause{100};
-constexpr size_t kMaxGuests = 512;  // beyond it the oldest goes
-constexpr int kMostAtOnce = 64;     // accepted in one turn; the hellos of the others come next
+constexpr size_t kMaxStrangers = 512;
+constexpr size_t kMoreDescriptors = 64;  // when there are too few, the limit grows by so many
+constexpr int kMostAtOnce = 64;          // accepted in one turn; the hellos of the others come next
 constexpr size_t kMaxSaid = 256;
 
 // Descriptors go to processes of this user only.
@@ -50,50 +54,62 @@ void Acceptor::watch(PollSet& set, const Judge& judge, const Welcome& welcome) {
   }
 }
 
+// Beyond it the oldest goes.
+size_t Acceptor::most_guests() const { return kMaxStrangers + static_cast<size_t>(world_size_); }
+
+std::chrono::milliseconds Acceptor::time_to_finish() const {
+  return kHandshakeTime + world_size_ * kHandshakeTimePerRank;
+}
+
 void Acceptor::drop_late() {
   for (Guest& guest : guests_) {
     if (guest.done || Clock::now() < guest.give_up) continue;
     say_once("silent", cat("dropped a connection from ", guest.from,
-                           " that did not finish the handshake within ", kHandshakeTime.count(),
-                           " s; likely cause: something other than Tutti uses this port"));
+                           " that did not finish the handshake within ", time_to_finish().count(),
+                           " ms; likely cause: something other than Tutti uses this port"));
     guest.done = true;
   }
   guests_.remove_if([](const Guest& guest) { return guest.done; });
 }
 
 void Acceptor::drop_too_many() {
-  if (guests_.size() <= kMaxGuests) return;
+  if (guests_.size() <= most_guests()) return;
   say_once("many", cat("dropped a connection from ", guests_.front().from,
                        ": too many are in the handshake; likely cause: a port scanner"));
-  while (guests_.size() > kMaxGuests) guests_.pop_front();
+  while (guests_.size() > most_guests()) guests_.pop_front();
 }
 
 void Acceptor::accept_some() {
   for (int i = 0; i < kMostAtOnce; ++i) {
     Fd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (socket) {
-      if (!admit(std::move(socket))) continue;
-    } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-      say_once("accept", cat("cannot accept connections: ", std::strerror(errno),
-                             "; remedy: raise the limit of open files (ulimit -n)"));
-      resume_at_ = Clock::now() + kPause;
-      return;
-    } else if (errno != EINTR && errno != ECONNABORTED) {
-      return;
+      admit(std::move(socket));
+      continue;
     }
+    const int error = errno;
+    if (error == EINTR || error == ECONNABORTED) continue;
+    if (error == EMFILE && reserve_descriptors(kMoreDescriptors)) continue;
+    const bool shortage = is_descriptor_shortage(error);
+    if (!shortage && error != ENOBUFS && error != ENOMEM) return;
+    // Whoever comes stays in the listener's queue until there is room.
+    const char* what = "for now this rank cannot accept connections";
+    say_once("accept",
+             (shortage ? descriptor_shortage(what, error) : system_error(what, error)).what());
+    resume_at_ = Clock::now() + kPause;
+    return;
   }
 }
 
-bool Acceptor::admit(Fd socket) {
+void Acceptor::admit(Fd socket) {
   SocketAddress from;
   from.length = sizeof(from.storage);
   if (::getpeername(socket.get(), reinterpret_cast<sockaddr*>(&from.storage), &from.length) != 0) {
-    return false;
+    return;
   }
   const bool is_unix = from.family() == AF_UNIX;
   if (is_unix && !same_user(socket.get())) {
     say_once("user", "dropped another user's process that asked for shared memory");
-    return false;
+    return;
   }
   set_no_delay(socket.get());
   set_keepalive(socket.get());
@@ -101,15 +117,14 @@ bool Acceptor::admit(Fd socket) {
   Guest guest;
   guest.from = is_unix ? "this host" : from.host();
   guest.challenge = make_challenge();
-  guest.give_up = Clock::now() + kHandshakeTime;
+  guest.give_up = Clock::now() + time_to_finish();
   // A fresh socket has room for it.
   if (::send(socket.get(), &guest.challenge, sizeof(Challenge), MSG_NOSIGNAL) !=
       sizeof(Challenge)) {
-    return false;
+    return;
   }
   guest.socket = std::move(socket);
   guests_.push_back(std::move(guest));
-  return true;
 }
 
 void Acceptor::read(Guest& guest, const Judge& judge, const Welcome& welcome) {
@@ -166,6 +181,7 @@ Refusal Acceptor::judge_hello(const Guest& guest, const Judge& judge, bool& igno
                   "it does not know this job's token; likely cause: a rank of another job");
   }
   if (hello.size != world_size_) {
+    if (other_size_) other_size_(hello, guest.from);
     return refuse(Refusal::wrong_size, cat("rank ", hello.rank, " says the world has ", hello.size,
                                            " ranks, this rank says ", world_size_));
   }

@@ -1,8 +1,10 @@
 // The accepting side of the handshake: a listening socket and the connections that have not proved
 // themselves yet.
 //
-// Nobody can stall it: hellos are read as they come, whoever has not finished within five seconds
-// is dropped, and of very many the oldest. Strangers and refused ranks are logged once per kind.
+// Nobody can stall it: hellos are read as they come, whoever is too slow is dropped, and of very
+// many the oldest. Both limits grow with the world, all of whose ranks may come at once and share a
+// few cores; a rank that is dropped nevertheless tries again. Strangers and refused ranks are
+// logged once per kind.
 #pragma once
 
 #include <functional>
@@ -31,6 +33,8 @@ class Acceptor {
   using Judge = std::function<Decision(const Hello&)>;
   // Gets every accepted connection (non-blocking).
   using Welcome = std::function<void(const Hello&, Fd)>;
+  // Hears of a rank that is refused since it thinks the world is of another size.
+  using OtherSize = std::function<void(const Hello&, const std::string& from)>;
 
   Acceptor() = default;  // listens to nobody
   Acceptor(Fd listener, std::string token, int world_size)
@@ -38,6 +42,7 @@ class Acceptor {
 
   // The key of every purpose but the bootstrap, whose key is the token.
   void set_session_key(std::string key) { session_key_ = std::move(key); }
+  void on_other_size(OtherSize other_size) { other_size_ = std::move(other_size); }
   int listener() const { return listener_.get(); }
 
   // Adds what it waits for; `judge` and `welcome` are called from set.run().
@@ -55,7 +60,7 @@ class Acceptor {
   };
 
   void accept_some();
-  bool admit(Fd socket);
+  void admit(Fd socket);
   const std::string& key_for(const Hello& hello) const {
     return hello.purpose == Purpose::bootstrap ? token_ : session_key_;
   }
@@ -64,11 +69,14 @@ class Acceptor {
   void say_once(const std::string& kind, const std::string& text);
   void drop_late();
   void drop_too_many();
+  size_t most_guests() const;
+  std::chrono::milliseconds time_to_finish() const;
 
   Fd listener_;
   std::string token_;
   std::string session_key_;
   int world_size_ = 0;
+  OtherSize other_size_;
   std::list<Guest> guests_;
   std::set<std::string> said_;
   Clock::time_point resume_at_{};  // out of descriptors: accept nobody until then

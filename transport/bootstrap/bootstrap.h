@@ -3,7 +3,10 @@
 //     rank r -> rank 0   handshake, then its PeerInfo and settings ("arrival")
 //     rank 0 -> rank r   once all are there: the job's identity and everybody's PeerInfo ("table"),
 //                        or why there will be no job ("failure")
-//     rank r -> parent   the control link; ranks whose parent is rank 0 keep the first connection
+//     rank r -> parent   the control link; ranks whose parent is rank 0 keep the first connection,
+//                        the others keep it until they have the link, and say so ("linked")
+//
+// A first connection that ends before that is a death.
 #pragma once
 
 #include <map>
@@ -22,11 +25,13 @@ namespace tutti::bootstrap {
 // A rank's place in the job.
 struct Membership {
   std::vector<PeerInfo> peers;
-  std::string key;            // of all later handshakes
-  int fanout = 32;            // rank 0's
-  Acceptor acceptor;          // for control and data connections
-  std::map<int, Link> links;  // of rank 0: to its children; of others: to their parent
+  std::string key;              // of all later handshakes
+  int fanout = 32;              // rank 0's
+  Acceptor acceptor;            // for control and data connections
+  std::map<int, Link> links;    // of rank 0: to its children; of others: to their parent
+  std::map<int, Link> joining;  // of rank 0: first connections of the ranks not yet linked
   LauncherPipe launcher;
+  std::vector<RankEnd> ends;  // that the launcher has told already
 };
 
 // Blocks until everybody is there, for a job of several ranks. `unix_name` is the name of this

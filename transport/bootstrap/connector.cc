@@ -15,6 +15,15 @@ namespace tutti::bootstrap {
 namespace {
 
 constexpr std::chrono::seconds kTimeToOpen{10};
+constexpr std::chrono::milliseconds kTimeToOpenPerRank{20};
+constexpr std::chrono::milliseconds kLongestPause{500};
+
+// The acceptor closed the connection without a verdict.
+class Dropped : public Error {
+ public:
+  using Error::Error;
+  Dropped(const Error& error) : Error(error) {}  // NOLINT
+};
 
 // Reads on into `message`, of which `received` bytes are there. True once it is whole; throws when
 // the connection ended or the other side does not speak this protocol.
@@ -23,7 +32,7 @@ bool receive(int socket, T& message, size_t& received, const std::string& place)
   auto* bytes = reinterpret_cast<char*>(&message);
   const ssize_t got = ::recv(socket, bytes + received, sizeof(T) - received, MSG_DONTWAIT);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return false;
-  if (got <= 0) throw closed_in_handshake(place, got == 0 ? 0 : errno);
+  if (got <= 0) throw Dropped(closed_in_handshake(place, got == 0 ? 0 : errno));
   received += static_cast<size_t>(got);
   require_magic({bytes, std::min(received, kMagic.size())}, place);
   if (received < sizeof(T)) return false;
@@ -33,19 +42,37 @@ bool receive(int socket, T& message, size_t& received, const std::string& place)
 
 }  // namespace
 
+std::chrono::milliseconds Connector::time_to_open() const {
+  return kTimeToOpen + world_size_ * kTimeToOpenPerRank;
+}
+
 void Connector::start(const PeerInfo& peer, int rank, const Hello& hello, const std::string& whom) {
   Attempt& attempt = attempts_.emplace_back();
   attempt.hello = hello;
   attempt.rank = rank;
   attempt.place = cat(whom, " at ", endpoint_text(peer.address, peer.port));
-  attempt.give_up = Clock::now() + kTimeToOpen;
+  attempt.give_up = Clock::now() + time_to_open();
   try {
     // The address is numeric, so this waits for no name server.
-    const int error = begin_connect(resolve(peer.address, peer.port).front(), attempt.socket);
-    if (error != 0 && error != EINPROGRESS) throw connect_error(attempt.place, error);
+    attempt.address = resolve(peer.address, peer.port).front();
+    connect(attempt);
   } catch (const Error& error) {
-    attempt.failure = error.what();
+    attempt.failure = error;
   }
+}
+
+void Connector::connect(Attempt& attempt) {
+  const int error = begin_connect(attempt.address, attempt.socket);
+  if (error != 0 && error != EINPROGRESS) throw connect_error(attempt.place, error);
+  attempt.stage = Stage::connecting;
+}
+
+void Connector::pause(Attempt& attempt) {
+  attempt.socket.reset();
+  attempt.received = 0;
+  attempt.stage = Stage::pausing;
+  attempt.resume_at = Clock::now() + attempt.pause;
+  attempt.pause = std::min(2 * attempt.pause, kLongestPause);
 }
 
 void Connector::drop(uint64_t communicator) {
@@ -57,20 +84,27 @@ void Connector::watch(PollSet& set, const Opened& opened, const Failed& failed) 
   const Clock::time_point now = Clock::now();
   for (Attempt& attempt : attempts_) {
     if (attempt.stage == Stage::done) continue;
-    if (attempt.failure.empty() && now >= attempt.give_up) {
-      attempt.failure = cat("no connection to ", attempt.place, " within ", kTimeToOpen.count(),
-                            " s; likely cause: that rank is stopped, or a firewall is between");
+    if (attempt.stage == Stage::pausing && now >= attempt.resume_at) advance(attempt, opened);
+    if (!attempt.failure && now >= attempt.give_up) {
+      attempt.failure =
+          Error(ErrorCode::connection_lost,
+                cat("no connection to ", attempt.place, " within ", time_to_open().count(), " ms"),
+                {.cause = "that rank is stopped or can open no more files (it says so then), or a "
+                          "firewall is between"});
     }
-    if (attempt.failure.empty()) continue;
+    if (!attempt.failure) continue;
     attempt.stage = Stage::done;
-    failed(attempt.hello.communicator, attempt.rank, attempt.failure);
+    failed(attempt.hello.communicator, attempt.rank, *attempt.failure);
   }
   attempts_.remove_if([](const Attempt& attempt) { return attempt.stage == Stage::done; });
   for (Attempt& attempt : attempts_) {
-    const short events = attempt.stage == Stage::connecting ? POLLOUT : POLLIN;
-    set.add(attempt.socket.get(), events,
-            [this, &attempt, opened](short) { advance(attempt, opened); });
     set.wake_at(attempt.give_up);
+    if (attempt.stage == Stage::pausing) {
+      set.wake_at(attempt.resume_at);
+    } else {
+      set.add(attempt.socket.get(), attempt.stage == Stage::connecting ? POLLOUT : POLLIN,
+              [this, &attempt, opened](short) { advance(attempt, opened); });
+    }
   }
 }
 
@@ -78,6 +112,8 @@ void Connector::advance(Attempt& attempt, const Opened& opened) {
   const int socket = attempt.socket.get();
   try {
     switch (attempt.stage) {
+      case Stage::pausing:
+        return connect(attempt);
       case Stage::connecting:
         return finish_connect(attempt);
       case Stage::reading_challenge:
@@ -92,8 +128,10 @@ void Connector::advance(Attempt& attempt, const Opened& opened) {
       case Stage::done:
         return;
     }
+  } catch (const Dropped&) {
+    pause(attempt);
   } catch (const Error& error) {
-    attempt.failure = error.what();
+    attempt.failure = error;
   }
 }
 
@@ -108,7 +146,7 @@ void Connector::answer_challenge(Attempt& attempt) {
   // A fresh socket has room for it.
   if (::send(attempt.socket.get(), &attempt.hello, sizeof(Hello), MSG_NOSIGNAL | MSG_DONTWAIT) !=
       sizeof(Hello)) {
-    throw closed_in_handshake(attempt.place, errno);
+    throw Dropped(closed_in_handshake(attempt.place, errno));
   }
   attempt.stage = Stage::reading_verdict;
 }

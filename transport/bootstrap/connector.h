@@ -1,16 +1,20 @@
-// The connecting side of the handshake for data connections: several at a time, nobody waits.
+// The connecting side of the handshake for data connections: several at a time, nobody waits. An
+// attempt that the acceptor drops (it had too many) is made again.
 //
 // The acceptor's counterpart; belongs to the control thread.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <list>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "base/deadline.h"
+#include "base/error.h"
 #include "base/fd.h"
 #include "transport/bootstrap/control.h"
 #include "transport/bootstrap/handshake.h"
@@ -21,11 +25,11 @@ namespace tutti::bootstrap {
 class Connector {
  public:
   using Opened = std::function<void(uint64_t communicator, int rank, int lane, Fd socket)>;
-  // `text` says who and why, for people.
-  using Failed = std::function<void(uint64_t communicator, int rank, const std::string& text)>;
+  // Of code `system` where the failure is this process's own, not the peer's.
+  using Failed = std::function<void(uint64_t communicator, int rank, const Error& error)>;
 
   Connector() = default;
-  explicit Connector(std::string key) : key_(std::move(key)) {}
+  Connector(std::string key, int world_size) : key_(std::move(key)), world_size_(world_size) {}
 
   // `hello` says who this rank is and names the communicator and the lane; `rank` and `whom` are
   // the peer, for the callbacks and for people. A failure is told by watch() or later.
@@ -34,29 +38,38 @@ class Connector {
   void drop(uint64_t communicator);
 
   // Adds what it waits for; the callbacks come from here and from set.run(). An attempt fails that
-  // has not succeeded within ten seconds.
+  // has not succeeded within ten seconds, or longer in a large world, whose ranks may share a few
+  // cores.
   void watch(PollSet& set, const Opened& opened, const Failed& failed);
 
  private:
-  enum class Stage { connecting, reading_challenge, reading_verdict, done };
+  enum class Stage { pausing, connecting, reading_challenge, reading_verdict, done };
   struct Attempt {
     Hello hello;
     int rank = 0;
+    SocketAddress address;
     std::string place;
     Clock::time_point give_up;
+    Clock::time_point resume_at;         // while pausing
+    std::chrono::milliseconds pause{1};  // the next one; each is longer than the last
     Fd socket;
     Stage stage = Stage::connecting;
     Challenge challenge{};
     Verdict verdict{};
     size_t received = 0;  // of the challenge or the verdict
-    std::string failure;
+    std::optional<Error> failure;
   };
 
   void advance(Attempt& attempt, const Opened& opened);
+  void connect(Attempt& attempt);
+  void pause(Attempt& attempt);
   void finish_connect(Attempt& attempt);
   void answer_challenge(Attempt& attempt);
 
+  std::chrono::milliseconds time_to_open() const;
+
   std::string key_;
+  int world_size_ = 0;
   std::list<Attempt> attempts_;  // handlers refer to them
 };
 

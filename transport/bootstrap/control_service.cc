@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <csignal>
 
+#include "base/descriptor_limit.h"
 #include "base/text.h"
 #include "transport/bootstrap/socket.h"
 
@@ -14,7 +15,13 @@ namespace tutti::bootstrap {
 
 namespace {
 
+// Of each other rank, for its connections; and of this one.
+constexpr size_t kDescriptorsPerRank = 4;
+constexpr size_t kOwnDescriptors = 128;
+
 Membership bootstrap(const Job& job, const std::string& unix_name) {
+  // So that there are some left for the program. Whoever misses one later says so.
+  reserve_descriptors(kDescriptorsPerRank * static_cast<size_t>(job.size) + kOwnDescriptors);
   return job.rank == 0 ? gather(job, unix_name) : join(job, unix_name);
 }
 
@@ -46,7 +53,7 @@ ControlService::ControlService(const Job& job)
       clients_(job.size),
       left_(job.size),
       wake_fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-      connector_(membership_.key),
+      connector_(membership_.key, job.size),
       links_(std::move(membership_.links)) {
   if (!wake_fd_) throw system_error("eventfd", errno);
   descriptors_.set_session_key(membership_.key);

@@ -73,6 +73,7 @@ class ControlService final : public Control {
   void after(std::chrono::milliseconds delay, Command command);
   void watch_connector();
   void watch_links();
+  void watch_joining();
   Decision judge(const Hello& hello) const;
   void welcome(const Hello& hello, Fd socket);
   void tell_linked();
@@ -87,6 +88,8 @@ class ControlService final : public Control {
   void suspect_later(uint64_t communicator, int rank, const std::string& text);
 
   void on_link_end(int neighbour);
+  void on_joining(int rank);
+  void on_break(int rank, int error);
   void on_launcher_line(const RankEnd& end);
   bool cut_off_from(int rank) const;
   void declare_death(int rank, const std::string& how, bool by_itself);

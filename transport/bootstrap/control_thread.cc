@@ -21,6 +21,7 @@ namespace {
 constexpr std::chrono::milliseconds kTimeToTell{500};
 // After a rank's end was told, for a goodbye that is still on its way through the tree.
 constexpr std::chrono::milliseconds kTimeForGoodbye{1000};
+constexpr std::chrono::milliseconds kTimeForGoodbyePerRank{10};
 constexpr std::chrono::seconds kTimeToLearnWhy{2};
 // After a death was heard of, for those that died together with it.
 constexpr std::chrono::milliseconds kTimeForOthers{50};
@@ -42,6 +43,7 @@ void ControlService::serve() {
   ::pthread_setname_np(::pthread_self(), "tutti-control");
   try {
     tell_linked();
+    for (const RankEnd& end : membership_.ends) on_launcher_line(end);
     while (!finished()) turn();
     part();
   } catch (const std::exception& error) {
@@ -71,6 +73,7 @@ void ControlService::turn() {
   descriptors_.watch(set_);
   watch_connector();
   watch_links();
+  watch_joining();
   for (const auto& [when, command] : timers_) set_.wake_at(when);  // after all that may add some
   if (leave_by_) set_.wake_at(*leave_by_);
   set_.run();
@@ -106,8 +109,14 @@ void ControlService::watch_connector() {
       [this](uint64_t communicator, int rank, int lane, Fd socket) {
         clients_.opened(communicator, rank, lane, std::move(socket));
       },
-      [this](uint64_t communicator, int rank, const std::string& text) {
-        if (clients_.attached(communicator)) suspect_later(communicator, rank, text);
+      [this](uint64_t communicator, int rank, const Error& error) {
+        if (!clients_.attached(communicator)) return;
+        if (error.code() != ErrorCode::system) {
+          return suspect_later(communicator, rank, error.what());
+        }
+        // This rank's own failure: the peer is not to blame, so there is nothing to wait for.
+        poison_now(communicator,
+                   Error(error.code(), cat(describe(tree_.rank), ": ", error.what())));
       });
 }
 
@@ -118,6 +127,26 @@ void ControlService::watch_links() {
     set_.add(link.fd(), events,
              [this, neighbour = neighbour](short revents) { on_link(neighbour, revents); });
   }
+}
+
+// First connections to rank 0, until their ranks have got a link to another parent.
+void ControlService::watch_joining() {
+  for (const auto& [rank, link] : membership_.joining) {
+    set_.add(link.fd(), POLLIN, [this, rank = rank](short) { on_joining(rank); });
+  }
+}
+
+void ControlService::on_joining(int rank) {
+  Link& link = membership_.joining.at(rank);
+  bool linked = false;
+  const auto take = [&](std::string_view body) {
+    linked = FrameReader(body).type() == FrameType::linked;
+    return linked;
+  };
+  const bool open = link.receive(take, kMaxFrameBytes);
+  if (open && !linked) return;
+  if (!linked) on_break(rank, link.error());
+  membership_.joining.erase(rank);
 }
 
 Decision ControlService::judge(const Hello& hello) const {
@@ -274,17 +303,22 @@ void ControlService::suspect_later(uint64_t communicator, int rank, const std::s
 
 void ControlService::on_link_end(int neighbour) {
   Link& link = links_.at(neighbour);
-  const std::string how = cat("vanished: its connection broke (", explain_close(link.error()), ")");
+  const int error = link.error();
   link.close();
-  const auto declare = [this, neighbour, how] {
-    const auto told = ends_.find(neighbour);
+  on_break(neighbour, error);
+}
+
+void ControlService::on_break(int rank, int error) {
+  const std::string how = cat("vanished: its connection broke (", explain_close(error), ")");
+  const auto declare = [this, rank, how] {
+    const auto told = ends_.find(rank);
     if (told != ends_.end()) {
-      declare_death(neighbour, told->second.text(), told->second.by_itself());
+      declare_death(rank, told->second.text(), told->second.by_itself());
     } else {  // one that vanishes after a death may have ended because of it
-      declare_death(neighbour, how, clients_.deaths().has_value());
+      declare_death(rank, how, clients_.deaths().has_value());
     }
   };
-  if (ends_.contains(neighbour) || !membership_.launcher.open()) {
+  if (ends_.contains(rank) || !membership_.launcher.open()) {
     declare();
   } else {
     after(kTimeToTell, declare);
@@ -306,7 +340,7 @@ void ControlService::on_launcher_line(const RankEnd& end) {
   if (end.by_signal || link_ended) {
     declare();
   } else {
-    after(kTimeForGoodbye, declare);
+    after(kTimeForGoodbye + tree_.size * kTimeForGoodbyePerRank, declare);
   }
 }
 

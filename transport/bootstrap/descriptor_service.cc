@@ -3,12 +3,14 @@
 #include <fcntl.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
 #include <span>
 #include <thread>
 
+#include "base/descriptor_limit.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "transport/bootstrap/frame.h"
@@ -17,6 +19,8 @@
 namespace tutti::bootstrap {
 
 namespace {
+
+constexpr std::chrono::milliseconds kLongestPause{100};
 
 // One byte that carries the descriptor; true if it went.
 bool send_descriptor(int socket, int fd) {
@@ -116,21 +120,23 @@ Fd fetch_descriptor(const std::string& unix_name, const std::string& name, const
                  {.cause = "that rank is stuck, slow, or makes other calls"});
   };
   Fd socket;
-  for (;;) {
+  for (std::chrono::milliseconds pause(1);; pause = std::min(2 * pause, kLongestPause)) {
     const int error = try_connect(unix_address(unix_name), deadline, socket);
-    if (error == 0) break;
-    if (error != EAGAIN) {
+    if (is_descriptor_shortage(error)) {
+      throw descriptor_shortage(cat("connect to ", whom, " for '", name, "'"), error);
+    }
+    if (error == 0 && shake_hands(socket.get(), hello, key, whom, deadline)) break;
+    if (error != 0 && error != EAGAIN) {
       throw Error(ErrorCode::connection_lost,
                   cat("cannot reach ", whom, " for '", name, "': ", std::strerror(error)),
                   {.cause = "that rank has ended"});
     }
     if (deadline.passed()) throw late();
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));  // its queue is full
+    std::this_thread::sleep_for(pause);  // its queue is full, or it had too many guests
   }
   const std::string request = FrameWriter(FrameType::fetch).put_text(name).finish();
-  const bool asked = shake_hands(socket.get(), hello, key, whom, deadline) &&
-                     write_exactly(socket.get(), std::as_bytes(std::span(request)), deadline) ==
-                         Transfer::complete;
+  const bool asked = write_exactly(socket.get(), std::as_bytes(std::span(request)), deadline) ==
+                     Transfer::complete;
   if (asked && !wait_for(socket.get(), POLLIN, deadline)) throw late();
   Fd descriptor = asked ? receive_descriptor(socket.get()) : Fd();
   if (!descriptor) {

@@ -22,6 +22,7 @@ enum class FrameType : uint8_t {
   arrival = 1,  // a rank's PeerInfo and settings, to rank 0
   table = 2,    // the job's identity and everybody's PeerInfo, from rank 0
   failure = 3,  // why there will be no job, from rank 0
+  linked = 4,   // a rank has got its link to a parent other than rank 0, to rank 0
   // control links
   goodbye = 10,   // rank
   death = 11,     // rank, text

@@ -1,9 +1,14 @@
 // Rank 0's side of the bootstrap.
 #include <fcntl.h>
+#include <sys/socket.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <map>
 #include <optional>
+#include <set>
 
+#include "base/descriptor_limit.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/text.h"
@@ -18,6 +23,10 @@ namespace tutti::bootstrap {
 namespace {
 
 constexpr std::chrono::seconds kSayWhoIsMissing{10};
+// After a connection broke, for the launcher to tell how the rank ended.
+constexpr std::chrono::milliseconds kTimeToTell{500};
+// For ranks that come late to hear why there will be no job.
+constexpr std::chrono::seconds kTimeToHear{1};
 
 // The launcher's listening socket, so that no other program can take the port meanwhile. A process
 // that starts a second job finds it used up, and binds the port again.
@@ -46,7 +55,7 @@ Fd open_listener(const Job& job) {
   } else if (!job.rendezvous_file.empty()) {
     addresses = {reachable_address()};
   } else {
-    addresses = resolve(job.master_address, job.master_port);
+    addresses = resolve_master(job.master_address, job.master_port, job.interface);
   }
   for (size_t i = 0;; ++i) {
     try {
@@ -89,79 +98,127 @@ class Gathering {
     self_.note = job.note;
     self_.domain = job.domain;
     acceptor_ = Acceptor(std::move(listener), job.token, job.size);
+    acceptor_.on_other_size(
+        [this](const Hello& hello, const std::string& from) { on_other_size(hello, from); });
+    // One for each rank at a time. Without them ranks would wait in vain.
+    if (!reserve_descriptors(static_cast<size_t>(job.size))) {
+      throw descriptor_shortage(cat("connections to ", job.size - 1, " ranks"), EMFILE);
+    }
   }
 
   Membership run() {
     try {
       wait_for_all();
       check_settings();
+      return complete();
     } catch (const Error& error) {
       tell_failure(error);
       throw;
     }
-    return hand_out();
   }
 
  private:
   struct Rank {
     Link link;
+    std::string from;
+    size_t sent = 0;  // of the table
     bool arrived = false;
     PeerInfo peer;
     std::string settings;
   };
 
   void wait_for_all() {
-    PollSet set;
     const Clock::time_point say_at = Clock::now() + kSayWhoIsMissing;
     bool said = false;
-    while (!missing().empty()) {
+    while (arrived_ < job_.size - 1) {
       if (deadline_.passed()) throw_missing();
       if (!said && Clock::now() >= say_at) {
         log(LogLevel::warning, cat("still waiting for ", missing_text()));
         said = true;
       }
-      set.wake_at(Clock::now() + deadline_.remaining());
-      if (!said) set.wake_at(say_at);
-      acceptor_.watch(
-          set, [this](const Hello& hello) { return judge(hello); },
-          [this](const Hello& hello, Fd socket) {
-            ranks_[hello.rank].link = Link(std::move(socket));
-          });
-      launcher_.watch(set, [this](const RankEnd& end) { on_end(end); });
-      for (auto& [rank, state] : ranks_) {
-        set.add(state.link.fd(), POLLIN, [this, rank = rank](short) { read(rank); });
-      }
-      set.run();
+      set_.wake_at(Clock::now() + deadline_.remaining());
+      if (!said) set_.wake_at(say_at);
+      watch([this](int rank) { read(rank); });
+      launcher_.watch(set_, [](const RankEnd& end) { throw death_while_joining(end); });
+      set_.run();
+      if (failure_) throw *failure_;
     }
   }
 
-  Decision judge(const Hello& hello) const {
+  // The listener and the ranks' connections.
+  void watch(const std::function<void(int rank)>& on_readable) {
+    acceptor_.watch(
+        set_, [this](const Hello& hello) { return judge(hello); },
+        [this](const Hello& hello, Fd socket) { welcome(hello.rank, std::move(socket)); });
+    for (const auto& [rank, state] : ranks_) {
+      set_.add(state.link.fd(), POLLIN, [on_readable, rank = rank](short) { on_readable(rank); });
+    }
+  }
+
+  Decision judge(const Hello& hello) {
     if (hello.purpose != Purpose::bootstrap) return Decision::not_in_job;
     const bool known = hello.rank == 0 || ranks_.contains(hello.rank);
-    return known ? Decision::duplicate : Decision::accept;
+    if (!known) return Decision::accept;
+    twice_.insert(hello.rank);
+    return Decision::duplicate;
+  }
+
+  void welcome(int rank, Fd socket) {
+    Rank& state = ranks_[rank];
+    try {
+      state.from = peer_address(socket.get()).host();
+    } catch (const Error&) {  // it has gone already; reading will tell
+      state.from = "an unknown address";
+    }
+    state.link = Link(std::move(socket));
+    if (!failure_frame_.empty()) state.link.send(failure_frame_);
+  }
+
+  // Whoever is right, there will be no job: ranks would be missing, or too many.
+  void on_other_size(const Hello& hello, const std::string& from) {
+    if (failure_ || hello.purpose != Purpose::bootstrap) return;
+    failure_ = Error(
+        ErrorCode::bootstrap,
+        cat("the ranks disagree about the size of the world: rank ", hello.rank, " (at ", from,
+            ") was started with WORLD_SIZE ", hello.size, ", ", describe(0, self_), " with ",
+            job_.size),
+        {.cause = "they were started with different numbers, or belong to different jobs that "
+                  "use the same address",
+         .remedy = "start all ranks with the same WORLD_SIZE, and every job with its own "
+                   "MASTER_PORT and TUTTI_TOKEN"});
   }
 
   void read(int rank) {
     Rank& state = ranks_.at(rank);
     const auto on_frame = [&](std::string_view body) {
       FrameReader frame(body);
+      if (state.arrived) return false;  // it has nothing more to say
       state.peer = get_peer(frame);
       state.settings = frame.get_text();
       state.arrived = frame.ok() && frame.type() == FrameType::arrival;
+      arrived_ += state.arrived ? 1 : 0;
       return state.arrived;
     };
-    if (state.link.receive(on_frame, kMaxFrameBytes)) return;
-    log(LogLevel::warning,
-        cat(state.arrived ? describe(rank, state.peer) : cat("rank ", rank),
-            " broke off before all ranks had arrived: ", explain_close(state.link.error())));
-    ranks_.erase(rank);
+    if (!state.link.receive(on_frame, kMaxFrameBytes)) throw_vanished(rank);
   }
 
-  void on_end(const RankEnd& end) const {
-    if (end.rank == job_.rank) return;
+  // The launcher, if there is one, knows more.
+  [[noreturn]] void throw_vanished(int rank) {
+    const Rank& state = ranks_.at(rank);
+    const std::string who =
+        state.arrived ? describe(rank, state.peer) : cat("rank ", rank, " (at ", state.from, ")");
+    const std::string how = explain_close(state.link.error());
+    ranks_.erase(rank);
+    ++gone_;
+    const Deadline deadline = Deadline::after(kTimeToTell);
+    while (launcher_.open() && !deadline.passed()) {
+      set_.wake_at(Clock::now() + deadline.remaining());
+      launcher_.watch(set_, [](const RankEnd& end) { throw death_while_joining(end); });
+      set_.run();
+    }
     throw Error(ErrorCode::rank_died,
-                cat("rank ", end.rank, " (pid ", end.pid, ") ", end.text(),
-                    ", before all ranks had found each other"),
+                cat(who, " vanished before all ranks had found each other: its connection broke (",
+                    how, ")"),
                 {.remedy = "look at the output of that rank"});
   }
 
@@ -179,11 +236,19 @@ class Gathering {
     return cat(ranks.size() == 1 ? "rank " : "ranks ", rank_ranges(ranks), " of ", job_.size);
   }
 
+  // Where two are the same rank another one is likely to be missing.
+  std::string twice_text() const {
+    if (twice_.empty()) return {};
+    const std::vector<int> ranks(twice_.begin(), twice_.end());
+    return cat("; of ", ranks.size() == 1 ? "rank " : "ranks ", rank_ranges(ranks),
+               " there was more than one");
+  }
+
   [[noreturn]] void throw_missing() const {
     throw Error(ErrorCode::bootstrap,
                 cat(missing_text(), " did not arrive within ",
                     std::chrono::duration<double>(job_.init_timeout).count(), " s at rank 0, ",
-                    endpoint_text(self_.address, self_.port)),
+                    endpoint_text(self_.address, self_.port), twice_text()),
                 {.cause = "they were not started, ended early, or cannot reach that address",
                  .remedy = "look at their output; TUTTI_INIT_TIMEOUT gives them more time"});
   }
@@ -200,15 +265,71 @@ class Gathering {
     }
   }
 
+  // All that are there, and for a moment those that come late. Over as soon as all have read it:
+  // they close their connections.
   void tell_failure(const Error& error) {
-    const std::string frame = FrameWriter(FrameType::failure)
-                                  .put(static_cast<int32_t>(error.code()))
-                                  .put_text(cut_text(error.what()))
-                                  .finish();
-    for (auto& [rank, state] : ranks_) state.link.send(frame);
+    failure_frame_ = FrameWriter(FrameType::failure)
+                         .put(static_cast<int32_t>(error.code()))
+                         .put_text(cut_text(error.what()))
+                         .finish();
+    for (auto& [rank, state] : ranks_) {
+      if (state.sent == 0) state.link.send(failure_frame_);  // else it would read that as a table
+    }
+    const Deadline deadline = Deadline::after(kTimeToHear);
+    while (gone_ < job_.size - 1 && !deadline.passed()) {
+      set_.wake_at(Clock::now() + deadline.remaining());
+      watch([this](int rank) {
+        const auto ignore = [](std::string_view) { return true; };
+        if (ranks_.at(rank).link.receive(ignore, kMaxFrameBytes)) return;
+        ranks_.erase(rank);
+        ++gone_;
+      });
+      set_.run();
+    }
   }
 
-  Membership hand_out() {
+  // All at a time, from one copy of the table.
+  void hand_out(const std::string& table) {
+    const Deadline deadline = Deadline::after(job_.init_timeout);
+    std::vector<int> waiting = ranks_with_less_than(table);
+    for (; !waiting.empty(); waiting = ranks_with_less_than(table)) {
+      if (deadline.passed()) {
+        throw Error(ErrorCode::bootstrap,
+                    cat(waiting.size() == 1 ? "rank " : "ranks ", rank_ranges(waiting),
+                        " did not take the table of ranks within ",
+                        std::chrono::duration<double>(job_.init_timeout).count(), " s"),
+                    {.cause = "they are stopped, or the network is very slow",
+                     .remedy = "TUTTI_INIT_TIMEOUT gives them more time"});
+      }
+      set_.wake_at(Clock::now() + deadline.remaining());
+      for (const int rank : waiting) {
+        set_.add(ranks_.at(rank).link.fd(), POLLOUT,
+                 [this, rank, &table](short) { hand_out(rank, table); });
+      }
+      set_.run();
+    }
+  }
+
+  std::vector<int> ranks_with_less_than(const std::string& table) const {
+    std::vector<int> found;
+    for (const auto& [rank, state] : ranks_) {
+      if (state.sent < table.size()) found.push_back(rank);
+    }
+    return found;
+  }
+
+  void hand_out(int rank, const std::string& table) {
+    Rank& state = ranks_.at(rank);
+    const ssize_t sent = ::send(state.link.fd(), table.data() + state.sent,
+                                table.size() - state.sent, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (sent >= 0) {
+      state.sent += static_cast<size_t>(sent);
+    } else if (errno != EAGAIN && errno != EINTR) {
+      read(rank);  // tells how the connection ended
+    }
+  }
+
+  Membership complete() {
     Membership membership;
     membership.fanout = job_.fanout;
     membership.peers.push_back(self_);
@@ -218,18 +339,15 @@ class Gathering {
     FrameWriter table(FrameType::table);
     for (const uint8_t byte : identity) table.put(byte);
     table.put(static_cast<int32_t>(job_.fanout));
-    for (const PeerInfo& peer : membership.peers) put(table, peer);
-    const std::string frame = table.finish();
-    for (auto& [rank, state] : ranks_) state.link.send(frame);
+    put(table, membership.peers);
+    hand_out(table.finish());
 
     const Tree tree{.rank = 0, .size = job_.size, .fanout = job_.fanout};
     for (auto& [rank, state] : ranks_) {
-      while (state.link.wants_to_write() && wait_for(state.link.fd(), POLLOUT, deadline_)) {
-        state.link.flush();
-      }
-      if (tree.is_child(rank)) membership.links[rank] = std::move(state.link);
+      (tree.is_child(rank) ? membership.links : membership.joining)[rank] = std::move(state.link);
     }
     membership.key = session_key(job_.token, identity);
+    acceptor_.on_other_size({});
     acceptor_.set_session_key(membership.key);
     membership.acceptor = std::move(acceptor_);
     membership.launcher = launcher_;
@@ -242,7 +360,13 @@ class Gathering {
   PeerInfo self_;
   Acceptor acceptor_;
   std::optional<RendezvousFile> file_;
+  PollSet set_;
   std::map<int, Rank> ranks_;  // that have shaken hands
+  int arrived_ = 0;            // of these
+  int gone_ = 0;               // that have died, or heard why there will be no job
+  std::set<int> twice_;        // ranks that somebody wanted to be who were there already
+  std::optional<Error> failure_;
+  std::string failure_frame_;  // once there will be no job
 };
 
 }  // namespace

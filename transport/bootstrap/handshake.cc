@@ -10,9 +10,9 @@
 #include <cstring>
 #include <span>
 
+#include "base/descriptor_limit.h"
 #include "base/error.h"
 #include "base/text.h"
-#include "transport/bootstrap/socket.h"
 #include "transport/message.h"
 
 namespace tutti::bootstrap {
@@ -72,11 +72,11 @@ enum class Answer { complete, closed };
 
 // Reads the acceptor's next message, knowing that it may not be one of ours.
 Answer read_answer(int socket, std::span<std::byte> into, const std::string& whom,
-                   const Deadline& deadline) {
+                   const Wait& wait) {
   std::span<std::byte> magic = into.first(kMagic.size());
   // Byte by byte: something else may say less than a magic and wait.
   for (size_t i = 0; i < magic.size(); ++i) {
-    switch (read_exactly(socket, magic.subspan(i, 1), deadline)) {
+    switch (read_exactly(socket, magic.subspan(i, 1), wait)) {
       case Transfer::closed:
         return Answer::closed;
       case Transfer::timed_out:
@@ -90,7 +90,7 @@ Answer read_answer(int socket, std::span<std::byte> into, const std::string& who
     }
     require_magic({reinterpret_cast<const char*>(magic.data()), i + 1}, whom);
   }
-  const Transfer rest = read_exactly(socket, into.subspan(magic.size()), deadline);
+  const Transfer rest = read_exactly(socket, into.subspan(magic.size()), wait);
   if (rest == Transfer::timed_out) {
     throw Error(ErrorCode::bootstrap, whom + " stopped in the middle of the handshake");
   }
@@ -169,6 +169,7 @@ void check_verdict(const Verdict& verdict, const Challenge& challenge, const Hel
 }
 
 Error connect_error(const std::string& place, int error) {
+  if (is_descriptor_shortage(error)) return descriptor_shortage(cat("connect to ", place), error);
   if (error == ETIMEDOUT) {
     return Error(ErrorCode::timeout, cat("no connection to ", place, " in time"),
                  {.cause = "a firewall between the hosts, or the host is down",
@@ -188,16 +189,16 @@ Error closed_in_handshake(const std::string& place, int error) {
 }
 
 bool shake_hands(int socket, Hello hello, std::string_view key, const std::string& whom,
-                 const Deadline& deadline) {
+                 const Wait& wait) {
   Challenge challenge;
-  if (read_answer(socket, std::as_writable_bytes(std::span(&challenge, 1)), whom, deadline) ==
+  if (read_answer(socket, std::as_writable_bytes(std::span(&challenge, 1)), whom, wait) ==
       Answer::closed) {
     return false;
   }
   hello = sign_hello(hello, challenge, key, whom);
   Verdict verdict;
-  if (write_exactly(socket, std::as_bytes(std::span(&hello, 1)), deadline) != Transfer::complete ||
-      read_answer(socket, std::as_writable_bytes(std::span(&verdict, 1)), whom, deadline) ==
+  if (write_exactly(socket, std::as_bytes(std::span(&hello, 1)), wait) != Transfer::complete ||
+      read_answer(socket, std::as_writable_bytes(std::span(&verdict, 1)), whom, wait) ==
           Answer::closed) {
     return false;
   }

@@ -18,9 +18,8 @@
 #include <string_view>
 #include <utility>
 
-#include "base/deadline.h"
 #include "base/error.h"
-#include "base/fd.h"
+#include "transport/bootstrap/socket.h"
 
 namespace tutti::bootstrap {
 
@@ -104,16 +103,16 @@ Hello sign_hello(Hello hello, const Challenge& challenge, std::string_view key,
 void check_verdict(const Verdict& verdict, const Challenge& challenge, const Hello& hello,
                    std::string_view key, const std::string& whom);
 // Errors of connecting to `place` ("rank 3 (node7, pid 1234) at 10.0.0.1:40123"): the errno of the
-// connect (ETIMEDOUT: in time, timeout; else connection_lost), and a connection that ended without
-// a verdict (errno, 0 for EOF).
+// connect (ETIMEDOUT: in time, timeout; a want of descriptors, which is this process's own: system;
+// else connection_lost), and a connection that ended without a verdict (errno, 0 for EOF).
 Error connect_error(const std::string& place, int error);
 Error closed_in_handshake(const std::string& place, int error);
 
 // All of it, on a connected socket. `hello` says rank, size, purpose and so on. False when the
 // other side closed the connection before it gave a verdict: it is not ready yet, or on its way
 // out. Throws Error(bootstrap) when refused, when the other side is not Tutti or does not know the
-// token, and when the deadline passes.
+// token, and when the time is up.
 bool shake_hands(int socket, Hello hello, std::string_view key, const std::string& whom,
-                 const Deadline& deadline);
+                 const Wait& wait);
 
 }  // namespace tutti::bootstrap

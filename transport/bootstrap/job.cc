@@ -112,6 +112,44 @@ bool port_is_torchruns(const Job& job) {
   return (agent_store && *agent_store == "True") || environment("TORCHELASTIC_RUN_ID");
 }
 
+void find_rank(const KnownJob& known, Job& job) {
+  if (known.rank || known.size) {
+    job.rank = known.rank.value_or(0);
+    job.size = known.size.value_or(1);
+    if (job.size < 1 || job.rank < 0 || job.rank >= job.size) {
+      throw Error(ErrorCode::bootstrap,
+                  cat("rank ", job.rank, " does not exist in a job of ", job.size, " ranks"),
+                  {.remedy = "ranks count from 0"});
+    }
+    return;
+  }
+  const std::optional<std::string> rank = environment("RANK");
+  const std::optional<std::string> size = environment("WORLD_SIZE");
+  if (!rank && !size) return;
+  job.size = number("WORLD_SIZE", require("WORLD_SIZE", "RANK"), 1, 1 << 24);
+  job.rank = number("RANK", require("RANK", "WORLD_SIZE"), 0, job.size - 1);
+}
+
+// Where the ranks meet.
+void find_place(const KnownJob& known, Job& job) {
+  job.rendezvous_file = known.rendezvous_file;
+  job.master_address = known.master_address;
+  if (!job.rendezvous_file.empty()) return;
+  if (job.master_address.empty()) {
+    job.rendezvous_file = rendezvous_from_settings();
+    if (!job.rendezvous_file.empty()) return;
+  }
+  const char* given = known.size ? "the number of ranks" : "WORLD_SIZE";
+  if (job.master_address.empty()) job.master_address = require("MASTER_ADDR", given);
+  if (known.master_port) {
+    job.master_port = *known.master_port;
+    return;
+  }
+  const int port = number("MASTER_PORT", require("MASTER_PORT", given), 1, 65535);
+  job.master_port = static_cast<uint16_t>(port);
+  if (port_is_torchruns(job)) ++job.master_port;
+}
+
 }  // namespace
 
 std::string job_token() {
@@ -121,14 +159,9 @@ std::string job_token() {
   return path.empty() ? "" : read_token_file(path);
 }
 
-Job job_from_environment() {
+Job job_from_environment(const KnownJob& known) {
   Job job;
-  const std::optional<std::string> rank = environment("RANK");
-  const std::optional<std::string> size = environment("WORLD_SIZE");
-  if (rank || size) {
-    job.size = number("WORLD_SIZE", require("WORLD_SIZE", "RANK"), 1, 1 << 24);
-    job.rank = number("RANK", require("RANK", "WORLD_SIZE"), 0, job.size - 1);
-  }
+  find_rank(known, job);
   const Settings& all = settings();
   job.token = job_token();
   job.init_timeout =
@@ -137,17 +170,11 @@ Job job_from_environment() {
   job.wire_settings = all.wire_settings();
   job.interface = all.get_string("TUTTI_INTERFACE");
   job.domain = parse_domain(all.get_string("TUTTI_DOMAIN"));
-  job.launcher_fd = inherited_fd("TUTTI_LAUNCHER_FD");
-  if (job.rank == 0) job.listen_fd = inherited_fd("TUTTI_LISTEN_FD");
-  if (job.size == 1) return job;
-
-  job.rendezvous_file = rendezvous_from_settings();
-  if (job.rendezvous_file.empty()) {
-    job.master_address = require("MASTER_ADDR", "WORLD_SIZE");
-    const int port = number("MASTER_PORT", require("MASTER_PORT", "WORLD_SIZE"), 1, 65535);
-    job.master_port = static_cast<uint16_t>(port);
-    if (port_is_torchruns(job)) ++job.master_port;
+  if (!known.rank) {  // else the launcher's ranks need not be these
+    job.launcher_fd = inherited_fd("TUTTI_LAUNCHER_FD");
+    if (job.rank == 0) job.listen_fd = inherited_fd("TUTTI_LISTEN_FD");
   }
+  if (job.size > 1) find_place(known, job);
   return job;
 }
 

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "base/fd.h"
@@ -30,10 +31,19 @@ struct Job {
   std::string interface;      // network interface or address to listen on; empty: by route
 };
 
+// What the caller knows of the job himself.
+struct KnownJob {
+  std::optional<int> rank;  // together with size
+  std::optional<int> size;
+  std::string master_address;
+  std::optional<uint16_t> master_port;
+  std::string rendezvous_file;
+};
+
 // Reads RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT (tutti run, torchrun), TUTTI_RENDEZVOUS and the
-// settings. Without any of them: a job of one rank. Throws Error(bootstrap) naming the variable
-// that is missing or wrong.
-Job job_from_environment();
+// settings; of the first five only what is not known. Without any of them: a job of one rank.
+// Throws Error(bootstrap) naming the variable that is missing or wrong.
+Job job_from_environment(const KnownJob& known = {});
 
 // TUTTI_TOKEN, or what is in the file that TUTTI_TOKEN_FILE names; empty where neither is set.
 // Throws Error(bootstrap) when the file cannot be read, holds nothing, or can be read by others.

@@ -1,10 +1,12 @@
 // The side of every rank but 0 of the bootstrap.
+#include <poll.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <span>
-#include <thread>
 
+#include "base/descriptor_limit.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/text.h"
@@ -19,10 +21,14 @@ namespace tutti::bootstrap {
 namespace {
 
 constexpr std::chrono::seconds kSayWhatIsMissing{10};
-constexpr std::chrono::milliseconds kRetry{50};
+// Between attempts: rank 0 may be there in a moment, or be started much later.
+constexpr std::chrono::milliseconds kFirstPause{1};
+constexpr std::chrono::milliseconds kLongestPause{100};
 constexpr std::chrono::seconds kAttempt{3};
 // Rank 0, whose time may be up later, is the one that knows who is missing.
 constexpr std::chrono::seconds kGrace{2};
+// After a connection broke, for the launcher to tell how the rank ended.
+constexpr std::chrono::milliseconds kTimeToTell{500};
 
 std::string rank_zero_at(const SocketAddress& address) { return "rank 0 at " + address.text(); }
 
@@ -30,21 +36,66 @@ Hello make_hello(const Job& job, Purpose purpose) {
   return {.purpose = purpose, .rank = job.rank, .size = job.size};
 }
 
+// Hears of deaths from the launcher while this rank joins the job.
+class LauncherEar final : public Aside {
+ public:
+  explicit LauncherEar(int fd) : pipe_(fd) {}
+
+  int fd() const override { return pipe_.fd(); }
+  void hear() override {
+    pipe_.read([this](const RankEnd& end) { ends_.push_back(end); });
+    // Whoever ended well may have had all that it wanted of the job; but rank 0 not before it has
+    // given out the table.
+    for (const RankEnd& end : ends_) {
+      if (end.by_signal || end.value != 0 || (end.rank == 0 && !has_table_)) {
+        throw death_while_joining(end);
+      }
+    }
+  }
+  // Throws if the launcher tells of a death in a moment: it knows more than a broken connection.
+  void hear_last_words() {
+    if (pipe_.open()) wait_for(-1, 0, {Deadline::after(kTimeToTell), this});
+  }
+  void table_is_there() { has_table_ = true; }
+  LauncherPipe pipe() { return std::move(pipe_); }
+  std::vector<RankEnd> ends() { return std::move(ends_); }
+
+ private:
+  LauncherPipe pipe_;
+  std::vector<RankEnd> ends_;
+  bool has_table_ = false;
+};
+
+// Each a quarter longer than the last, so that no more than a fifth of all the time is waited in
+// vain.
+class Pauses {
+ public:
+  void make(const Wait& until) {
+    const auto pause = std::min<std::chrono::microseconds>(next_, until.deadline.remaining());
+    wait_for(-1, 0, {Deadline::after(pause), until.aside});
+    next_ = std::min<std::chrono::microseconds>(next_ * 5 / 4, kLongestPause);
+  }
+
+ private:
+  std::chrono::microseconds next_ = kFirstPause;
+};
+
 // Looks for rank 0 until it answers; it may be started later than this rank.
 class Search {
  public:
-  Search(const Job& job, const Deadline& deadline) : job_(job), deadline_(deadline) {}
+  Search(const Job& job, const Wait& wait) : job_(job), wait_(wait) {}
 
   Fd run() {
     const Clock::time_point say_at = Clock::now() + kSayWhatIsMissing;
     bool said = false;
-    while (!deadline_.passed()) {
+    Pauses pauses;
+    while (!wait_.deadline.passed()) {
       if (Fd socket = try_once()) return socket;
       if (!said && Clock::now() >= say_at) {
         log(LogLevel::warning, "still looking for rank 0: " + problem_);
         said = true;
       }
-      std::this_thread::sleep_for(std::min(kRetry, deadline_.remaining()));
+      pauses.make(wait_);
     }
     throw Error(ErrorCode::bootstrap,
                 cat("rank ", job_.rank, " did not find rank 0 within ",
@@ -56,7 +107,9 @@ class Search {
 
  private:
   std::vector<SocketAddress> addresses() {
-    if (job_.rendezvous_file.empty()) return resolve(job_.master_address, job_.master_port);
+    if (job_.rendezvous_file.empty()) {
+      return resolve_master(job_.master_address, job_.master_port, job_.interface);
+    }
     if (auto address = read_rendezvous(job_.rendezvous_file)) return {*address};
     problem_ = cat("the rendezvous file ", job_.rendezvous_file, " is not there yet");
     return {};
@@ -71,8 +124,10 @@ class Search {
     }
     for (const SocketAddress& address : candidates) {
       Fd socket;
-      const auto attempt = std::min<std::chrono::milliseconds>(kAttempt, deadline_.remaining());
-      const int error = try_connect(address, Deadline::after(attempt), socket);
+      const auto attempt =
+          std::min<std::chrono::milliseconds>(kAttempt, wait_.deadline.remaining());
+      const int error = try_connect(address, {Deadline::after(attempt), wait_.aside}, socket);
+      if (is_descriptor_shortage(error)) throw connect_error(rank_zero_at(address), error);
       if (error != 0) {
         problem_ =
             cat("connect to ", address.text(), ": ", std::strerror(error), " (errno ", error, ")");
@@ -86,7 +141,7 @@ class Search {
   bool greet(int socket, const SocketAddress& address) {
     try {
       if (shake_hands(socket, make_hello(job_, Purpose::bootstrap), job_.token,
-                      rank_zero_at(address), deadline_)) {
+                      rank_zero_at(address), wait_)) {
         return true;
       }
       problem_ = cat(address.text(), " closed the connection without an answer");
@@ -99,7 +154,7 @@ class Search {
   }
 
   const Job& job_;
-  const Deadline& deadline_;
+  const Wait wait_;
   std::string problem_ = "no attempt was made";
 };
 
@@ -110,18 +165,29 @@ Fd open_listener(const Job& job, int bootstrap_socket) {
   return listen_on(address);
 }
 
-std::string receive_table(int socket, const std::string& rank_zero, const Deadline& deadline) {
+std::string receive_table(int socket, const Job& job, const std::string& rank_zero,
+                          const Deadline& deadline, LauncherEar& launcher) {
+  const Deadline begun_by = Deadline::after(deadline.remaining() + kGrace);
   std::string body;
   int error = 0;
-  const Transfer transfer = read_frame(socket, body, kMaxTableBytes, deadline, &error);
+  Transfer transfer = Transfer::timed_out;
+  if (wait_for(socket, POLLIN, {begun_by, &launcher})) {
+    // A large table takes its time on a slow link.
+    const Deadline complete_by = Deadline::after(job.init_timeout + kGrace);
+    transfer = read_frame(socket, body, kMaxTableBytes, {complete_by, &launcher}, &error);
+  }
   if (transfer == Transfer::timed_out) {
     throw Error(ErrorCode::bootstrap, rank_zero + " did not tell who is in the job in time",
                 {.cause = "other ranks are missing, or rank 0 is stopped",
                  .remedy = "look at the output of rank 0"});
   }
   if (transfer == Transfer::closed) {
-    throw Error(ErrorCode::bootstrap,
-                cat(rank_zero, " ended before all ranks had arrived: ", explain_close(error)),
+    launcher.hear_last_words();
+    throw Error(ErrorCode::rank_died,
+                cat(rank_zero,
+                    " vanished before all ranks had found each other: its connection "
+                    "broke (",
+                    explain_close(error), ")"),
                 {.remedy = "look at the output of rank 0"});
   }
   return body;
@@ -137,7 +203,7 @@ void read_table(const Job& job, const std::string& body, Membership& membership)
   Nonce identity;
   for (uint8_t& byte : identity) byte = frame.get<uint8_t>();
   membership.fanout = frame.get<int32_t>();
-  for (int rank = 0; rank < job.size; ++rank) membership.peers.push_back(get_peer(frame));
+  membership.peers = get_peers(frame, job.size);
   if (!frame.ok() || frame.type() != FrameType::table || membership.fanout < 1) {
     throw Error(ErrorCode::bootstrap, "rank 0 sent a table of ranks that makes no sense",
                 {.cause = "the ranks run different builds of Tutti"});
@@ -147,53 +213,73 @@ void read_table(const Job& job, const std::string& body, Membership& membership)
 
 // A connection to another rank's listener, handshake done. Throws Error.
 Fd connect_to_peer(const PeerInfo& peer, const Hello& hello, const std::string& key,
-                   const std::string& whom, const Deadline& deadline) {
+                   const std::string& whom, const Deadline& deadline, LauncherEar& launcher) {
   const std::string place = cat(whom, " at ", endpoint_text(peer.address, peer.port));
-  Fd socket;
-  const int error = try_connect(resolve(peer.address, peer.port).front(), deadline, socket);
-  if (error != 0) throw connect_error(place, error);
-  if (!shake_hands(socket.get(), hello, key, place, deadline)) throw closed_in_handshake(place, 0);
-  return socket;
+  const Wait wait{deadline, &launcher};
+  Pauses pauses;
+  while (true) {
+    Fd socket;
+    const int error = try_connect(resolve(peer.address, peer.port).front(), wait, socket);
+    if (error != 0) {
+      if (!is_descriptor_shortage(error)) launcher.hear_last_words();
+      throw connect_error(place, error);
+    }
+    if (shake_hands(socket.get(), hello, key, place, wait)) return socket;
+    if (deadline.passed()) throw closed_in_handshake(place, 0);
+    pauses.make(wait);  // it had too many guests; if it has ended, the next attempt will tell
+  }
+}
+
+PeerInfo introduce(const Job& job, int listener, const std::string& unix_name) {
+  PeerInfo self = describe_self();
+  self.address = local_address(listener).host();
+  self.port = local_address(listener).port();
+  self.unix_name = unix_name;
+  self.note = job.note;
+  self.domain = job.domain;
+  return self;
 }
 
 }  // namespace
 
 Membership join(const Job& job, const std::string& unix_name) {
   const Deadline deadline = Deadline::after(job.init_timeout);
-  Fd socket = Search(job, deadline).run();
+  LauncherEar launcher(job.launcher_fd);
+  Fd socket = Search(job, {deadline, &launcher}).run();
   const SocketAddress rank_zero = peer_address(socket.get());
   Fd listener = open_listener(job, socket.get());
-  PeerInfo self = describe_self();
-  self.address = local_address(listener.get()).host();
-  self.port = local_address(listener.get()).port();
-  self.unix_name = unix_name;
-  self.note = job.note;
-  self.domain = job.domain;
 
   FrameWriter arrival(FrameType::arrival);
-  put(arrival, self);
+  put(arrival, introduce(job, listener.get(), unix_name));
   const std::string frame = arrival.put_text(job.wire_settings).finish();
   // A failure shows when the answer is read.
-  write_exactly(socket.get(), std::as_bytes(std::span(frame)), deadline);
-  const Deadline answer_by = Deadline::after(deadline.remaining() + kGrace);
-  const std::string body = receive_table(socket.get(), rank_zero_at(rank_zero), answer_by);
+  write_exactly(socket.get(), std::as_bytes(std::span(frame)), {deadline, &launcher});
+  const std::string body =
+      receive_table(socket.get(), job, rank_zero_at(rank_zero), deadline, launcher);
 
   Membership membership;
   read_table(job, body, membership);
+  launcher.table_is_there();
   // The address that is known to work from here.
   membership.peers[0].address = rank_zero.host();
   membership.peers[0].port = rank_zero.port();
   membership.acceptor = Acceptor(std::move(listener), job.token, job.size);
   membership.acceptor.set_session_key(membership.key);
-  membership.launcher = LauncherPipe(job.launcher_fd);
 
   const Tree tree{.rank = job.rank, .size = job.size, .fanout = membership.fanout};
   const int parent = tree.parent();
   if (parent != 0) {
-    socket = connect_to_peer(membership.peers[parent], make_hello(job, Purpose::control),
-                             membership.key, describe(parent, membership.peers[parent]), deadline);
+    Fd link = connect_to_peer(membership.peers[parent], make_hello(job, Purpose::control),
+                              membership.key, describe(parent, membership.peers[parent]),
+                              Deadline::after(job.init_timeout), launcher);
+    const std::string linked = FrameWriter(FrameType::linked).finish();
+    // Rank 0 may have left by now.
+    write_exactly(socket.get(), std::as_bytes(std::span(linked)), {deadline, &launcher});
+    socket = std::move(link);
   }
   membership.links[parent] = Link(std::move(socket));
+  membership.launcher = launcher.pipe();
+  membership.ends = launcher.ends();
   return membership;
 }
 

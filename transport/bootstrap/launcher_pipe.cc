@@ -21,6 +21,13 @@ std::string RankEnd::text() const {
              why.empty() ? "" : " ", why);
 }
 
+Error death_while_joining(const RankEnd& end) {
+  return Error(ErrorCode::rank_died,
+               cat("rank ", end.rank, " (pid ", end.pid, ") ", end.text(),
+                   ", before all ranks had found each other"),
+               {.remedy = "look at the output of that rank"});
+}
+
 void LauncherPipe::watch(PollSet& set, const std::function<void(const RankEnd&)>& on_end) {
   if (open()) set.add(fd_, POLLIN, [this, on_end](short) { read(on_end); });
 }

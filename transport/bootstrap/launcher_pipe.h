@@ -8,6 +8,7 @@
 #include <functional>
 #include <string>
 
+#include "base/error.h"
 #include "transport/bootstrap/poll_set.h"
 
 namespace tutti::bootstrap {
@@ -26,17 +27,21 @@ struct RankEnd {
   std::string text() const;
 };
 
+// Error(rank_died) for an end that came before the ranks had found each other.
+Error death_while_joining(const RankEnd& end);
+
 class LauncherPipe {
  public:
   // Borrows the descriptor; -1: there is no launcher.
   explicit LauncherPipe(int fd = -1) : fd_(fd) {}
 
   bool open() const { return fd_ >= 0; }
+  int fd() const { return fd_; }
   void watch(PollSet& set, const std::function<void(const RankEnd&)>& on_end);
-
- private:
+  // Once, when it is readable.
   void read(const std::function<void(const RankEnd&)>& on_end);
 
+ private:
   int fd_ = -1;
   std::string incoming_;
 };

@@ -6,15 +6,11 @@
 #include <fstream>
 
 #include "base/text.h"
+#include "transport/bootstrap/socket.h"
 
 namespace tutti::bootstrap {
 
 namespace {
-
-std::string host_name() {
-  char name[256] = {};
-  return ::gethostname(name, sizeof(name) - 1) == 0 ? name : "unknown";
-}
 
 // Abstract unix sockets, by which descriptors travel, end at the network namespace.
 std::string network_namespace() {
@@ -23,12 +19,17 @@ std::string network_namespace() {
   return cat(status.st_dev, ":", status.st_ino);
 }
 
-}  // namespace
+void put_host(FrameWriter& frame, const PeerInfo& peer) {
+  frame.put_text(peer.host).put_text(peer.host_id);
+}
 
-void put(FrameWriter& frame, const PeerInfo& peer) {
-  frame.put_text(peer.host)
-      .put_text(peer.host_id)
-      .put(peer.pid)
+void get_host(FrameReader& frame, PeerInfo& peer) {
+  peer.host = frame.get_text();
+  peer.host_id = frame.get_text();
+}
+
+void put_rest(FrameWriter& frame, const PeerInfo& peer) {
+  frame.put(peer.pid)
       .put_text(peer.address)
       .put(peer.port)
       .put_text(peer.unix_name)
@@ -37,10 +38,7 @@ void put(FrameWriter& frame, const PeerInfo& peer) {
       .put(int32_t{peer.domain.cache});
 }
 
-PeerInfo get_peer(FrameReader& frame) {
-  PeerInfo peer;
-  peer.host = frame.get_text();
-  peer.host_id = frame.get_text();
+void get_rest(FrameReader& frame, PeerInfo& peer) {
   peer.pid = frame.get<int64_t>();
   peer.address = frame.get_text();
   peer.port = frame.get<uint16_t>();
@@ -48,7 +46,47 @@ PeerInfo get_peer(FrameReader& frame) {
   peer.note = frame.get_text();
   peer.domain.numa_node = frame.get<int32_t>();
   peer.domain.cache = frame.get<int32_t>();
+}
+
+}  // namespace
+
+void put(FrameWriter& frame, const PeerInfo& peer) {
+  put_host(frame, peer);
+  put_rest(frame, peer);
+}
+
+PeerInfo get_peer(FrameReader& frame) {
+  PeerInfo peer;
+  get_host(frame, peer);
+  get_rest(frame, peer);
   return peer;
+}
+
+void put(FrameWriter& frame, const std::vector<PeerInfo>& peers) {
+  const PeerInfo* last = nullptr;
+  for (const PeerInfo& peer : peers) {
+    const bool same = last != nullptr && peer.host == last->host && peer.host_id == last->host_id;
+    frame.put(static_cast<uint8_t>(same));
+    if (!same) put_host(frame, peer);
+    put_rest(frame, peer);
+    last = &peer;
+  }
+}
+
+std::vector<PeerInfo> get_peers(FrameReader& frame, int size) {
+  std::vector<PeerInfo> peers;
+  while (static_cast<int>(peers.size()) < size && frame.ok()) {
+    PeerInfo peer;
+    if (frame.get<uint8_t>() != 0 && !peers.empty()) {
+      peer.host = peers.back().host;
+      peer.host_id = peers.back().host_id;
+    } else {
+      get_host(frame, peer);
+    }
+    get_rest(frame, peer);
+    peers.push_back(std::move(peer));
+  }
+  return peers;
 }
 
 PeerInfo describe_self() {

@@ -10,6 +10,9 @@ namespace tutti::bootstrap {
 
 void put(FrameWriter& frame, const PeerInfo& peer);
 PeerInfo get_peer(FrameReader& frame);
+// Of all ranks; the texts of a host once for a run of its ranks.
+void put(FrameWriter& frame, const std::vector<PeerInfo>& peers);
+std::vector<PeerInfo> get_peers(FrameReader& frame, int size);
 
 // This process, without its addresses. Ranks in one network namespace of one boot of one host can
 // share memory.

@@ -8,20 +8,26 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <memory>
 #include <optional>
 #include <utility>
 
+#include "base/descriptor_limit.h"
 #include "base/error.h"
 #include "base/text.h"
 
 namespace tutti::bootstrap {
 
 namespace {
+
+// When there are too few, the limit grows by so many at a time.
+constexpr size_t kMoreDescriptors = 64;
 
 const sockaddr_in& v4(const SocketAddress& address) {
   return reinterpret_cast<const sockaddr_in&>(address.storage);
@@ -96,6 +102,15 @@ void set_option(int socket, int level, int option, int value) {
   ::setsockopt(socket, level, option, &value, sizeof(value));
 }
 
+// No descriptor, and errno, when it fails.
+Fd open_socket(int family) {
+  constexpr int kType = SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK;
+  Fd socket(::socket(family, kType, 0));
+  if (socket || errno != EMFILE) return socket;
+  reserve_descriptors(kMoreDescriptors);
+  return Fd(::socket(family, kType, 0));
+}
+
 }  // namespace
 
 std::string SocketAddress::host() const {
@@ -130,6 +145,11 @@ std::string endpoint_text(const std::string& host, uint16_t port) {
   return host.find(':') == std::string::npos ? cat(host, ":", port) : cat("[", host, "]:", port);
 }
 
+std::string host_name() {
+  char name[256] = {};
+  return ::gethostname(name, sizeof(name) - 1) == 0 ? name : "unknown";
+}
+
 std::vector<SocketAddress> resolve(const std::string& host, uint16_t port) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
@@ -145,6 +165,26 @@ std::vector<SocketAddress> resolve(const std::string& host, uint16_t port) {
     addresses.push_back(from_raw(entry->ai_addr, entry->ai_addrlen));
   }
   ::freeaddrinfo(list);
+  return addresses;
+}
+
+bool is_hidden_by_loopback(const std::string& name, const std::string& own_name,
+                           const std::vector<SocketAddress>& addresses) {
+  const auto first_label = [](const std::string& text) { return text.substr(0, text.find('.')); };
+  // "node7" and "node7.cluster" are the same host, "node7.a" and "node7.b" need not be.
+  const bool own =
+      name == own_name || name == first_label(own_name) || first_label(name) == own_name;
+  return own && first_label(name) != "localhost" &&
+         std::ranges::all_of(addresses, &SocketAddress::is_loopback);
+}
+
+std::vector<SocketAddress> resolve_master(const std::string& host, uint16_t port,
+                                          const std::string& interface) {
+  std::vector<SocketAddress> addresses = resolve(host, port);
+  if (!is_hidden_by_loopback(host, host_name(), addresses)) return addresses;
+  if (!interface.empty()) return resolve_interface(interface, port);
+  addresses = {reachable_address()};
+  addresses[0].set_port(port);
   return addresses;
 }
 
@@ -202,7 +242,8 @@ SocketAddress peer_address(int socket) {
 }
 
 Fd listen_on(const SocketAddress& address) {
-  Fd socket(::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  Fd socket = open_socket(address.family());
+  if (!socket && is_descriptor_shortage(errno)) throw descriptor_shortage("socket", errno);
   if (!socket) throw system_error("socket", errno);
   if (address.family() != AF_UNIX) set_reuse(socket.get());
   if (address.family() == AF_INET6) set_option(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, 1);
@@ -225,7 +266,7 @@ Fd listen_on(const SocketAddress& address) {
 }
 
 int begin_connect(const SocketAddress& address, Fd& socket) {
-  Fd attempt(::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  Fd attempt = open_socket(address.family());
   if (!attempt) return errno;
   if (address.family() != AF_UNIX) {
     set_no_delay(attempt.get());
@@ -247,34 +288,37 @@ int end_connect(int socket) {
   return connected_to_itself(socket) ? ECONNREFUSED : 0;
 }
 
-int try_connect(const SocketAddress& address, const Deadline& deadline, Fd& socket) {
+int try_connect(const SocketAddress& address, const Wait& wait, Fd& socket) {
   Fd attempt;
   if (const int error = begin_connect(address, attempt); error != 0) {
     if (error != EINPROGRESS) return error;
-    if (!wait_for(attempt.get(), POLLOUT, deadline)) return ETIMEDOUT;
+    if (!wait_for(attempt.get(), POLLOUT, wait)) return ETIMEDOUT;
   }
   if (const int error = end_connect(attempt.get()); error != 0) return error;
   socket = std::move(attempt);
   return 0;
 }
 
-bool wait_for(int fd, short events, const Deadline& deadline) {
+bool wait_for(int fd, short events, const Wait& wait) {
   for (;;) {
-    pollfd entry{.fd = fd, .events = events, .revents = 0};
-    const int ready = ::poll(&entry, 1, static_cast<int>(deadline.remaining().count()));
-    if (ready > 0) return true;
+    const int aside = wait.aside == nullptr ? -1 : wait.aside->fd();
+    std::array<pollfd, 2> entries{{{fd, events, 0}, {aside, POLLIN, 0}}};
+    const auto timeout = static_cast<int>(wait.deadline.remaining().count());
+    const int ready = ::poll(entries.data(), entries.size(), timeout);
     if (ready < 0 && errno != EINTR) throw system_error("poll", errno);
-    if (deadline.passed()) return false;
+    if (ready > 0 && entries[1].revents != 0) wait.aside->hear();
+    if (ready > 0 && entries[0].revents != 0) return true;
+    if (wait.deadline.passed()) return false;
   }
 }
 
-Transfer read_exactly(int socket, std::span<std::byte> into, const Deadline& deadline, int* error) {
+Transfer read_exactly(int socket, std::span<std::byte> into, const Wait& wait, int* error) {
   while (!into.empty()) {
     const ssize_t got = ::recv(socket, into.data(), into.size(), MSG_DONTWAIT);
     if (got > 0) {
       into = into.subspan(static_cast<size_t>(got));
     } else if (got < 0 && errno == EAGAIN) {
-      if (!wait_for(socket, POLLIN, deadline)) return Transfer::timed_out;
+      if (!wait_for(socket, POLLIN, wait)) return Transfer::timed_out;
     } else if (got == 0 || errno != EINTR) {
       if (error != nullptr) *error = got == 0 ? 0 : errno;
       return Transfer::closed;
@@ -283,14 +327,13 @@ Transfer read_exactly(int socket, std::span<std::byte> into, const Deadline& dea
   return Transfer::complete;
 }
 
-Transfer write_exactly(int socket, std::span<const std::byte> bytes, const Deadline& deadline,
-                       int* error) {
+Transfer write_exactly(int socket, std::span<const std::byte> bytes, const Wait& wait, int* error) {
   while (!bytes.empty()) {
     const ssize_t sent = ::send(socket, bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
     if (sent >= 0) {
       bytes = bytes.subspan(static_cast<size_t>(sent));
     } else if (errno == EAGAIN) {
-      if (!wait_for(socket, POLLOUT, deadline)) return Transfer::timed_out;
+      if (!wait_for(socket, POLLOUT, wait)) return Transfer::timed_out;
     } else if (errno != EINTR) {
       if (error != nullptr) *error = errno;
       return Transfer::closed;
@@ -299,18 +342,17 @@ Transfer write_exactly(int socket, std::span<const std::byte> bytes, const Deadl
   return Transfer::complete;
 }
 
-Transfer read_frame(int socket, std::string& body, size_t limit, const Deadline& deadline,
-                    int* error) {
+Transfer read_frame(int socket, std::string& body, size_t limit, const Wait& wait, int* error) {
   uint32_t length = 0;
   const Transfer header =
-      read_exactly(socket, std::as_writable_bytes(std::span(&length, 1)), deadline, error);
+      read_exactly(socket, std::as_writable_bytes(std::span(&length, 1)), wait, error);
   if (header != Transfer::complete) return header;
   if (length == 0 || length > limit) {
     if (error != nullptr) *error = EPROTO;
     return Transfer::closed;
   }
   body.resize(length);
-  return read_exactly(socket, std::as_writable_bytes(std::span(body)), deadline, error);
+  return read_exactly(socket, std::as_writable_bytes(std::span(body)), wait, error);
 }
 
 void set_no_delay(int socket) { set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1); }

@@ -34,8 +34,20 @@ struct SocketAddress {
 // "10.0.0.1:29500", "[::1]:29500"
 std::string endpoint_text(const std::string& host, uint16_t port);
 
+// The name of this host, for people.
+std::string host_name();
+
 // All addresses of a name or a numeric address. Throws Error(bootstrap) when there is none.
 std::vector<SocketAddress> resolve(const std::string& host, uint16_t port);
+// True where `addresses`, those of `name`, lead nowhere but back, although `name` is not one for
+// that: it is this host's own (`own_name`), which /etc/hosts maps to loopback (Debian: 127.0.1.1).
+bool is_hidden_by_loopback(const std::string& name, const std::string& own_name,
+                           const std::vector<SocketAddress>& addresses);
+// resolve() for the host of rank 0. The own name of this host means an address that other hosts can
+// reach, even where this one knows it as loopback: that of `interface`, or if that is empty
+// reachable_address(). All ranks of rank 0's host must ask so, and find the same.
+std::vector<SocketAddress> resolve_master(const std::string& host, uint16_t port,
+                                          const std::string& interface);
 // The first address of a network interface (IPv4 before IPv6), else resolve().
 std::vector<SocketAddress> resolve_interface(const std::string& interface_or_address,
                                              uint16_t port);
@@ -50,27 +62,44 @@ SocketAddress peer_address(int socket);
 
 Fd listen_on(const SocketAddress& address);
 
+// Something else to hear while one waits for a socket, such as the launcher's pipe.
+class Aside {
+ public:
+  virtual ~Aside() = default;
+  virtual int fd() const = 0;  // -1: there is nothing to hear any more
+  // Called when fd() is readable. Throws to end the wait.
+  virtual void hear() = 0;
+};
+
+// How long one waits, and what for besides.
+struct Wait {
+  Wait(const Deadline& until, Aside* besides = nullptr)
+      : deadline(until), aside(besides) {}  // NOLINT
+  Deadline deadline;
+  Aside* aside;
+};
+
 // Starts a connection without waiting: 0 or EINPROGRESS with `socket` to be polled for POLLOUT and
 // then end_connect(), or the errno of the failure. end_connect() returns 0 or the errno.
 int begin_connect(const SocketAddress& address, Fd& socket);
 int end_connect(int socket);
 
-// One attempt. 0 with `socket` connected, or the errno of the failure; ETIMEDOUT when `deadline`
-// passed.
-int try_connect(const SocketAddress& address, const Deadline& deadline, Fd& socket);
+// One attempt. 0 with `socket` connected, or the errno of the failure; ETIMEDOUT when the time is
+// up.
+int try_connect(const SocketAddress& address, const Wait& wait, Fd& socket);
 
 enum class Transfer { complete, closed, timed_out };
 // `closed` covers EOF and every socket error; `error` (if given) gets its errno, 0 for EOF.
-Transfer read_exactly(int socket, std::span<std::byte> into, const Deadline& deadline,
+Transfer read_exactly(int socket, std::span<std::byte> into, const Wait& wait,
                       int* error = nullptr);
-Transfer write_exactly(int socket, std::span<const std::byte> bytes, const Deadline& deadline,
+Transfer write_exactly(int socket, std::span<const std::byte> bytes, const Wait& wait,
                        int* error = nullptr);
 // One frame's body. An over-long frame counts as closed.
-Transfer read_frame(int socket, std::string& body, size_t limit, const Deadline& deadline,
+Transfer read_frame(int socket, std::string& body, size_t limit, const Wait& wait,
                     int* error = nullptr);
 
-// True when `events` came; false when the deadline passed.
-bool wait_for(int fd, short events, const Deadline& deadline);
+// True when `events` came; false when the time is up. Of fd -1 nothing comes.
+bool wait_for(int fd, short events, const Wait& wait);
 
 void set_no_delay(int socket);
 // What remains of the connection shall not keep its port from a later listener.

@@ -186,7 +186,7 @@ TEST_F(ByHand, AWrongWorldSizeIsNamedOnBothSides) {
   Process first = rank(0, 2, port);
   Process second = rank(1, 3, port);
   expect_failure(second, {"the world has 3 ranks", "says 2", "same WORLD_SIZE"});
-  expect_failure(first, {"rank 1 says the world has 3 ranks, this rank says 2", "did not arrive"});
+  expect_failure(first, {"rank 1 (at 127.0.0.1) was started with WORLD_SIZE 3", "with 2"});
 }
 
 TEST_F(ByHand, ARankThatIsThereTwiceIsRefused) {

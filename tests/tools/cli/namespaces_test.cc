@@ -144,6 +144,46 @@ TEST_F(TwoHosts, NothingOutlivesALauncherThatIsKilled) {
   EXPECT_THAT(processes(), IsEmpty());
 }
 
+// Debian's habit: a host's own name is 127.0.1.1 there, and its address everywhere else.
+class OwnNameIsLoopback : public TwoHosts {
+ protected:
+  void SetUp() override {
+    TwoHosts::SetUp();
+    if (IsSkipped()) return;
+    const Result named = shell(cat("set -e; for host in ", a_, " ", b_,
+                                   "; do mkdir -p /etc/netns/$host; done; own=$(hostname); "
+                                   "echo 127.0.1.1 $own > /etc/netns/",
+                                   a_, "/hosts; echo 10.199.0.1 $own > /etc/netns/", b_, "/hosts"));
+    if (named.code != 0) GTEST_SKIP() << "no names of a namespace's own: " << named.err;
+  }
+  void TearDown() override {
+    shell(cat("rm -rf /etc/netns/", a_, " /etc/netns/", b_, "; rmdir /etc/netns"));
+    TwoHosts::TearDown();
+  }
+};
+
+TEST_F(OwnNameIsLoopback, YetRanksOfBothHostsReachRankZero) {
+  std::string own = shell("hostname").out;
+  own.pop_back();
+  const auto rank = [&](const std::string& host, int number) {
+    return start_program({"ip", "netns", "exec", host, tutti(), "bench", "barrier"},
+                         {{"RANK", cat(number)},
+                          {"WORLD_SIZE", "3"},
+                          {"MASTER_ADDR", own},
+                          {"MASTER_PORT", "29500"},
+                          {"TUTTI_TOKEN", "ours"},
+                          {"TUTTI_INIT_TIMEOUT", "20"}});
+  };
+  Process zero = rank(a_, 0);
+  Process near = rank(a_, 1);
+  Process far = rank(b_, 2);
+  for (Process* process : {&zero, &near, &far}) {
+    const Result result = process->finish();
+    EXPECT_EQ(result.code, 0) << result.err;
+    EXPECT_THAT(result.err, IsEmpty());
+  }
+}
+
 using SmallShm = Cli;
 
 TEST_F(SmallShm, SixtyFourKilobytesAreEnough) {

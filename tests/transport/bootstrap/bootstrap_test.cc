@@ -83,15 +83,6 @@ TEST(Refusal, AnotherTokenFailsThatRankOnly) {
   EXPECT_EQ(zero.get(), "");
 }
 
-TEST(Refusal, AnotherWorldSizeIsNamedWithBoth) {
-  LocalRendezvous rendezvous;
-  auto zero = in_background(rendezvous.job(0, 2));
-  EXPECT_THAT(failure_of(rendezvous.job(1, 3)),
-              AllOf(HasSubstr("this rank says the world has 3 ranks"), HasSubstr("says 2")));
-  EXPECT_EQ(failure_of(rendezvous.job(1, 2)), "");
-  EXPECT_EQ(zero.get(), "");
-}
-
 TEST(Refusal, ADuplicateRank) {
   LocalRendezvous rendezvous;
   auto zero = in_background(rendezvous.job(0, 3));

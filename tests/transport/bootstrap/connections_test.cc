@@ -186,8 +186,8 @@ TEST(Connector, TellsOfFailuresAndGoesOn) {
     const Fd closed = listen_on(resolve("127.0.0.1", 0).front());
     nobody.port = local_address(closed.get()).port();
   }
-  Connector right("key");
-  Connector wrong("another key");
+  Connector right("key", 2);
+  Connector wrong("another key", 2);
   const Hello hello{.purpose = Purpose::data, .rank = 0, .size = 3, .communicator = 9, .lane = 4};
   right.start(nobody, 2, hello, "rank 2");
   right.start(peer, 1, hello, "rank 1");
@@ -202,8 +202,8 @@ TEST(Connector, TellsOfFailuresAndGoesOn) {
   const auto on_opened = [&](uint64_t communicator, int rank, int lane, Fd) {
     opened.push_back(cat(communicator, " ", rank, " ", lane));
   };
-  const auto on_failed = [&](uint64_t communicator, int rank, const std::string& text) {
-    failed.push_back(cat(communicator, " ", rank, " ", text));
+  const auto on_failed = [&](uint64_t communicator, int rank, const Error& error) {
+    failed.push_back(cat(communicator, " ", rank, " ", error.what()));
   };
   PollSet set;
   const Deadline deadline = Deadline::after(kPatience);
@@ -244,7 +244,7 @@ TEST(Acceptor, LetsNewcomersInPastACrowdOfStrangers) {
   PeerInfo peer;
   peer.address = address.host();
   peer.port = address.port();
-  Connector connector("key");
+  Connector connector("key", 2);
   connector.start(peer, 0, {.purpose = Purpose::data, .rank = 1, .size = 2}, "rank 0");
 
   PollSet set;
@@ -254,7 +254,7 @@ TEST(Acceptor, LetsNewcomersInPastACrowdOfStrangers) {
         set, [](const Hello&) { return Decision::accept; }, [](const Hello&, Fd) {});
     connector.watch(
         set, [&](uint64_t, int, int, Fd) { opened = true; },
-        [](uint64_t, int, const std::string& text) { ADD_FAILURE() << text; });
+        [](uint64_t, int, const Error& error) { ADD_FAILURE() << error.what(); });
     set.wake_at(Clock::now() + std::chrono::milliseconds(10));
     set.run();
   }

@@ -102,6 +102,43 @@ TEST_F(JobTest, WrongVariablesAreNamed) {
   EXPECT_THAT(failure(), HasSubstr("MASTER_PORT='70000'"));
 }
 
+// Half of it may be set, for something else.
+TEST_F(JobTest, WhatTheCallerKnowsIsNotLookedFor) {
+  set("WORLD_SIZE", "7");
+  set("MASTER_PORT", "nonsense");
+  const Job job = job_from_environment(
+      {.rank = 1, .size = 3, .master_address = "10.0.0.2", .master_port = uint16_t{1234}});
+  EXPECT_EQ(job.rank, 1);
+  EXPECT_EQ(job.size, 3);
+  EXPECT_EQ(job.master_address, "10.0.0.2");
+  EXPECT_EQ(job.master_port, 1234);
+  settings().set("TUTTI_RENDEZVOUS", "file:/shared/meet");
+  EXPECT_EQ(job_from_environment(
+                {.rank = 1, .size = 3, .master_address = "10.0.0.2", .master_port = uint16_t{1234}})
+                .rendezvous_file,
+            "");
+  EXPECT_EQ(
+      job_from_environment({.rank = 1, .size = 3, .rendezvous_file = "/mine"}).rendezvous_file,
+      "/mine");
+}
+
+TEST_F(JobTest, WhatTheCallerDoesNotKnowIsLookedFor) {
+  set_ranks(0, 7);
+  set("TORCHELASTIC_RUN_ID", "none");
+  const Job job = job_from_environment({.rank = 1, .size = 3});
+  EXPECT_EQ(job.rank, 1);
+  EXPECT_EQ(job.size, 3);
+  EXPECT_EQ(job.master_address, "10.0.0.1");
+  EXPECT_EQ(job.master_port, 29501);
+  ::unsetenv("MASTER_ADDR");
+  try {
+    job_from_environment({.rank = 1, .size = 3});
+    ADD_FAILURE() << "it has no address";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("the number of ranks is set, but MASTER_ADDR is not"));
+  }
+}
+
 TEST_F(JobTest, RendezvousFileTakesThePlaceOfTheAddress) {
   set_ranks(0, 2);
   ::unsetenv("MASTER_ADDR");

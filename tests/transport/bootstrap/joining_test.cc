@@ -1,0 +1,397 @@
+// What goes wrong while ranks join: deaths, disagreement, crowds, and a want of descriptors.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <future>
+#include <span>
+
+#include "base/descriptor_limit.h"
+#include "tests/support/ranks.h"
+#include "tests/transport/bootstrap/recording_client.h"
+#include "transport/bootstrap/acceptor.h"
+#include "transport/bootstrap/connector.h"
+#include "transport/bootstrap/control.h"
+#include "transport/bootstrap/descriptor_service.h"
+#include "transport/bootstrap/frame.h"
+#include "transport/bootstrap/handshake.h"
+#include "transport/bootstrap/peer_table.h"
+#include "transport/bootstrap/socket.h"
+
+namespace tutti::testing {
+namespace {
+
+using namespace bootstrap;  // NOLINT(google-build-using-namespace)
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::HasSubstr;
+
+// Longer than any of these tests may take, shorter than their patience: what is noticed only when
+// this is over fails the test.
+constexpr std::chrono::seconds kInitTimeout{20};
+constexpr std::chrono::seconds kSoon{10};
+
+struct Outcome {
+  std::string text;  // empty: joined
+  ErrorCode code = ErrorCode::ok;
+  bool soon = false;  // long before the init timeout
+};
+
+std::future<Outcome> join_in_background(Job job) {
+  job.init_timeout = kInitTimeout;
+  return std::async(std::launch::async, [job] {
+    const Deadline soon = Deadline::after(kSoon);
+    Outcome outcome;
+    try {
+      Control::connect(job);
+    } catch (const Error& error) {
+      outcome = {.text = error.what(), .code = error.code()};
+    }
+    outcome.soon = !soon.passed();
+    return outcome;
+  });
+}
+
+void expect_death(std::future<Outcome>& rank, const ::testing::Matcher<std::string>& text) {
+  const Outcome outcome = rank.get();
+  EXPECT_EQ(outcome.code, ErrorCode::rank_died);
+  EXPECT_THAT(outcome.text, text);
+  EXPECT_TRUE(outcome.soon);
+}
+
+// The words of a rank up to its arrival, by hand.
+Fd arrive(const Job& job) {
+  Fd socket;
+  const Deadline deadline = Deadline::after(kPatience);
+  const SocketAddress address = resolve(job.master_address, job.master_port).front();
+  EXPECT_EQ(try_connect(address, deadline, socket), 0);
+  EXPECT_TRUE(shake_hands(socket.get(), {.rank = job.rank, .size = job.size}, job.token, "rank 0",
+                          deadline));
+  FrameWriter arrival(FrameType::arrival);
+  PeerInfo self = describe_self();
+  self.host = "node7";
+  self.pid = 4711;
+  self.address = "127.0.0.1";
+  put(arrival, self);
+  const std::string frame = arrival.put_text(job.wire_settings).finish();
+  EXPECT_EQ(write_exactly(socket.get(), std::as_bytes(std::span(frame)), deadline),
+            Transfer::complete);
+  return socket;
+}
+
+struct LauncherPipeEnds {
+  LauncherPipeEnds() {
+    std::array<int, 2> ends{};
+    EXPECT_EQ(::pipe(ends.data()), 0);
+    read = Fd(ends[0]);
+    write = Fd(ends[1]);
+  }
+  void say(const std::string& line) const {
+    EXPECT_EQ(::write(write.get(), line.data(), line.size()), static_cast<ssize_t>(line.size()));
+  }
+  Fd read;
+  Fd write;
+};
+
+TEST(DeathWhileJoining, OfARankThatHadArrivedEndsAllOthers) {
+  LocalRendezvous rendezvous;
+  auto zero = join_in_background(rendezvous.job(0, 4));
+  auto one = join_in_background(rendezvous.job(1, 4));
+  arrive(rendezvous.job(2, 4)).reset();
+  for (auto* rank : {&zero, &one}) {
+    expect_death(*rank, AllOf(HasSubstr("rank 2 (node7, pid 4711) vanished"),
+                              HasSubstr("before all ranks had found each other")));
+  }
+}
+
+TEST(DeathWhileJoining, OfARankWithTheTableButNoParentEndsAllOthers) {
+  LocalRendezvous rendezvous;
+  std::vector<Job> jobs;
+  for (int rank = 0; rank < 4; ++rank) {
+    jobs.push_back(rendezvous.job(rank, 4));
+    jobs.back().fanout = 1;
+  }
+  std::vector<std::future<Outcome>> ranks;
+  for (int rank = 0; rank < 3; ++rank) ranks.push_back(join_in_background(jobs[rank]));
+  Fd three = arrive(jobs[3]);
+  ASSERT_TRUE(wait_for(three.get(), POLLIN, Deadline::after(kPatience)));
+  three.reset();
+  // Rank 2 waits for it; the others have all that they need.
+  expect_death(ranks[2], HasSubstr("rank 3 (node7, pid 4711) vanished"));
+}
+
+TEST(DeathWhileJoining, IsHeardFromTheLauncherWhileRankZeroIsSilent) {
+  LocalRendezvous listens_only;
+  const LauncherPipeEnds launcher;
+  Job job = listens_only.job(1, 3);
+  job.launcher_fd = launcher.read.get();
+  auto one = join_in_background(job);
+  launcher.say("exit 2 4712 0\nsignal 0 4711 9\n");
+  expect_death(one, HasSubstr("rank 0 (pid 4711) was killed by signal 9 (Killed)"));
+}
+
+TEST(DeathWhileJoining, IsHeardFromTheLauncherWhileThereIsNoRankZero) {
+  uint16_t port = 0;
+  {
+    const LocalRendezvous nobody_listens_any_more;
+    port = nobody_listens_any_more.port();
+  }
+  const LauncherPipeEnds launcher;
+  Job job = local_job(1, 3, port, "token");
+  job.launcher_fd = launcher.read.get();
+  auto one = join_in_background(job);
+  launcher.say("exit 2 4712 1\n");
+  expect_death(one, HasSubstr("rank 2 (pid 4712) ended with exit code 1"));
+}
+
+TEST(Disagreement, AboutTheSizeOfTheWorldEndsAllRanks) {
+  LocalRendezvous rendezvous;
+  auto zero = join_in_background(rendezvous.job(0, 4));
+  auto one = join_in_background(rendezvous.job(1, 4));
+  auto two = join_in_background(rendezvous.job(2, 3));
+  for (auto* rank : {&zero, &one}) {
+    const Outcome outcome = rank->get();
+    EXPECT_EQ(outcome.code, ErrorCode::bootstrap);
+    EXPECT_THAT(outcome.text,
+                AllOf(HasSubstr("rank 2 (at 127.0.0.1) was started with WORLD_SIZE 3"),
+                      HasSubstr("rank 0 ("), HasSubstr("with 4")));
+    EXPECT_TRUE(outcome.soon);
+  }
+  const Outcome outcome = two.get();
+  EXPECT_THAT(outcome.text, HasSubstr("this rank says the world has 3 ranks"));
+  EXPECT_TRUE(outcome.soon);
+}
+
+TEST(Missing, RanksOfWhichOthersCameTwiceSayIt) {
+  LocalRendezvous rendezvous;
+  Job zero = rendezvous.job(0, 3);
+  zero.init_timeout = std::chrono::milliseconds(1000);
+  auto failure = std::async(std::launch::async, [&] {
+    try {
+      Control::connect(zero);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  });
+  auto one = join_in_background(rendezvous.job(1, 3));
+  auto twin = join_in_background(rendezvous.job(1, 3));
+  EXPECT_THAT(failure.get(), AllOf(HasSubstr("rank 2 of 3 did not arrive"),
+                                   HasSubstr("of rank 1 there was more than one")));
+}
+
+// An acceptor and everybody who wants to get in, each one to be turned by hand.
+class Door {
+ public:
+  explicit Door(int world_size) : connector_("key", world_size) {
+    Fd listener = listen_on(resolve("127.0.0.1", 0).front());
+    peer_.address = local_address(listener.get()).host();
+    peer_.port = local_address(listener.get()).port();
+    acceptor_ = Acceptor(std::move(listener), "token", world_size);
+    acceptor_.set_session_key("key");
+  }
+  void knock(int rank, int world_size) {
+    connector_.start(peer_, 0, {.purpose = Purpose::data, .rank = rank, .size = world_size},
+                     "rank 0");
+  }
+  void turn_acceptor() {
+    acceptor_.watch(
+        set_, [](const Hello&) { return Decision::accept; },
+        [this](const Hello&, Fd socket) { inside_.push_back(std::move(socket)); });
+    run();
+  }
+  void turn_connector() {
+    connector_.watch(
+        set_, [this](uint64_t, int, int, Fd socket) { opened_.push_back(std::move(socket)); },
+        [this](uint64_t, int, const Error& error) { failed_.emplace_back(error.what()); });
+    run();
+  }
+  const PeerInfo& peer() const { return peer_; }
+  size_t inside() const { return inside_.size(); }
+  size_t opened() const { return opened_.size(); }
+  const std::vector<std::string>& failed() const { return failed_; }
+  void leave(size_t count) { inside_.resize(inside_.size() - count); }
+
+ private:
+  void run() {
+    set_.wake_at(Clock::now() + std::chrono::milliseconds(1));
+    set_.run();
+  }
+
+  PeerInfo peer_;
+  Acceptor acceptor_;
+  Connector connector_;
+  PollSet set_;
+  std::vector<Fd> inside_;
+  std::vector<Fd> opened_;
+  std::vector<std::string> failed_;
+};
+
+// All ranks of a large world at once: they are no strangers whose crowd has to be thinned out.
+TEST(Crowd, OfRanksGetsIn) {
+  constexpr int kWorld = 1000;
+  constexpr int kTurns = 3000;
+  if (!reserve_descriptors(3 * kWorld)) GTEST_SKIP() << "too few descriptors are allowed here";
+  Door door(kWorld);
+  for (int rank = 1; rank < kWorld; ++rank) door.knock(rank, kWorld);
+  for (int turn = 0; turn < 100; ++turn) door.turn_acceptor();  // nobody has said who he is yet
+  for (int turn = 0; turn < kTurns && door.opened() < kWorld - 1; ++turn) {
+    door.turn_connector();
+    door.turn_acceptor();
+  }
+  EXPECT_THAT(door.failed(), ::testing::IsEmpty());
+  EXPECT_EQ(door.opened(), kWorld - 1);
+}
+
+// Whoever is dropped before the verdict was too much for the acceptor, and comes again.
+TEST(Crowd, ThatDropsSomebodySeesHimAgain) {
+  Fd listener = listen_on(resolve("127.0.0.1", 0).front());
+  PeerInfo peer;
+  peer.address = local_address(listener.get()).host();
+  peer.port = local_address(listener.get()).port();
+  Connector connector("key", 2);
+  connector.start(peer, 0, {.purpose = Purpose::data, .rank = 1, .size = 2}, "rank 0");
+  ASSERT_TRUE(wait_for(listener.get(), POLLIN, Deadline::after(kPatience)));
+  Fd(::accept(listener.get(), nullptr, nullptr)).reset();
+
+  Acceptor acceptor(std::move(listener), "token", 2);
+  acceptor.set_session_key("key");
+  PollSet set;
+  bool opened = false;
+  std::string failure;
+  const Deadline deadline = Deadline::after(kPatience);
+  while (!opened && failure.empty() && !deadline.passed()) {
+    acceptor.watch(
+        set, [](const Hello&) { return Decision::accept; }, [](const Hello&, Fd) {});
+    connector.watch(
+        set, [&](uint64_t, int, int, Fd) { opened = true; },
+        [&](uint64_t, int, const Error& error) { failure = error.what(); });
+    set.wake_at(Clock::now() + std::chrono::milliseconds(10));
+    set.run();
+  }
+  EXPECT_TRUE(opened);
+  EXPECT_EQ(failure, "");
+}
+
+// Runs `body` in a process of its own with room for `free` more descriptors, which is final unless
+// `hard`; it exits with 0.
+template <typename Body>
+[[noreturn]] void with_few_descriptors(rlim_t free, bool hard, const Body& body) {
+  const auto lowest_free = static_cast<rlim_t>(Fd(::dup(0)).get());
+  rlimit limit{};
+  ::getrlimit(RLIMIT_NOFILE, &limit);
+  limit.rlim_cur = lowest_free + free;
+  if (hard) limit.rlim_max = limit.rlim_cur;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+  body();
+  std::fflush(stderr);
+  ::_exit(0);
+}
+
+class Descriptors : public ::testing::Test {
+ protected:
+  Descriptors() { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
+};
+
+TEST_F(Descriptors, OfWhichMoreAreAllowedAreGot) {
+  const auto body = [] {
+    std::vector<Fd> sockets;
+    const SocketAddress address = resolve("127.0.0.1", 0).front();
+    for (int i = 0; i < 200; ++i) sockets.push_back(listen_on(address));
+    std::fputs("all are there", stderr);
+  };
+  EXPECT_EXIT(with_few_descriptors(5, false, body), ::testing::ExitedWithCode(0), "all are there");
+}
+
+TEST_F(Descriptors, ThatAreWantingAreThisRanksOwnError) {
+  const auto body = [] {
+    Door door(2);
+    const Fd last(::dup(0));
+    door.knock(1, 2);
+    door.turn_connector();
+    std::fputs(door.failed().at(0).c_str(), stderr);
+  };
+  EXPECT_EXIT(with_few_descriptors(2, true, body), ::testing::ExitedWithCode(0),
+              "connect to rank 0 at .*Too many open files.*this process has as many files open as "
+              "it may have.*ulimit -n");
+}
+
+TEST_F(Descriptors, ThatAreWantingKeepRankZeroFromWaitingInVain) {
+  const auto body = [] {
+    LocalRendezvous rendezvous;
+    try {
+      Control::connect(rendezvous.job(0, 100));
+    } catch (const Error& error) {
+      std::fputs(error.what(), stderr);
+    }
+  };
+  EXPECT_EXIT(with_few_descriptors(50, true, body), ::testing::ExitedWithCode(0),
+              "connections to 99 ranks.*Too many open files.*ulimit -n");
+}
+
+// There is room for one at the door: the others wait in the queue, and nobody is lost.
+TEST_F(Descriptors, ThatAreWantingOnAcceptMakeNobodyFail) {
+  constexpr int kGuests = 10;
+  const auto body = [] {
+    Door door(kGuests + 1);
+    for (int rank = 1; rank <= kGuests; ++rank) door.knock(rank, kGuests + 1);
+    std::vector<Fd> rest;
+    for (Fd fd(::dup(0)); fd; fd = Fd(::dup(0))) rest.push_back(std::move(fd));
+    rest.pop_back();
+    const Deadline deadline = Deadline::after(kPatience);
+    size_t let_in = 0;
+    while (let_in < kGuests && door.failed().empty() && !deadline.passed()) {
+      door.turn_acceptor();
+      door.turn_connector();
+      let_in += door.inside();
+      door.leave(door.inside());
+    }
+    std::fprintf(stderr, "%zu came in, %zu failed", let_in, door.failed().size());
+  };
+  EXPECT_EXIT(with_few_descriptors(kGuests + 20, true, body), ::testing::ExitedWithCode(0),
+              "for now this rank cannot accept.*(.|\n)*10 came in, 0 failed");
+}
+
+TEST(Master, KnownHereAsLoopbackIsHiddenFromOthers) {
+  const auto at = [](const char* address) { return resolve(address, 0); };
+  EXPECT_TRUE(is_hidden_by_loopback("node7", "node7", at("127.0.1.1")));
+  EXPECT_TRUE(is_hidden_by_loopback("node7.cluster", "node7", at("127.0.1.1")));
+  EXPECT_TRUE(is_hidden_by_loopback("node7", "node7.cluster", at("127.0.1.1")));
+  EXPECT_FALSE(is_hidden_by_loopback("node7.a", "node7.b", at("127.0.1.1")));
+  EXPECT_FALSE(is_hidden_by_loopback("node7", "node7", at("10.0.0.1")));
+  EXPECT_FALSE(is_hidden_by_loopback("node8", "node7", at("127.0.1.1")));  // an alias on purpose
+  EXPECT_FALSE(is_hidden_by_loopback("localhost", "localhost", at("127.0.0.1")));
+  EXPECT_FALSE(is_hidden_by_loopback("127.0.0.1", "node7", at("127.0.0.1")));
+}
+
+TEST(Table, SurvivesTheWayToTheOthers) {
+  std::vector<PeerInfo> peers(5);
+  for (int rank = 0; rank < 5; ++rank) {
+    peers[rank].host = rank < 2 || rank == 4 ? "a" : "b";
+    peers[rank].host_id = cat(peers[rank].host, "/", rank == 4 ? "other boot" : "boot");
+    peers[rank].pid = 100 + rank;
+    peers[rank].address = "10.0.0.1";
+    peers[rank].port = static_cast<uint16_t>(rank);
+    peers[rank].note = rank == 0 ? "a note" : "";
+  }
+  FrameWriter writer(FrameType::table);
+  put(writer, peers);
+  const std::string frame = writer.finish();
+  FrameReader reader(std::string_view(frame).substr(sizeof(uint32_t)));
+  const std::vector<PeerInfo> read = get_peers(reader, 5);
+  ASSERT_TRUE(reader.ok());
+  ASSERT_EQ(read.size(), 5);
+  for (int rank = 0; rank < 5; ++rank) {
+    EXPECT_EQ(read[rank].host, peers[rank].host);
+    EXPECT_EQ(read[rank].host_id, peers[rank].host_id);
+    EXPECT_EQ(read[rank].pid, peers[rank].pid);
+    EXPECT_EQ(read[rank].port, peers[rank].port);
+    EXPECT_EQ(read[rank].note, peers[rank].note);
+  }
+}
+
+}  // namespace
+}  // namespace tutti::testing

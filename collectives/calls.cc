@@ -267,6 +267,7 @@ const Plan& CommunicatorImpl::plan_for(const Algorithm& algorithm, int root, boo
 bool CommunicatorImpl::needs_no_buffers(const Algorithm& algorithm, const Plan& mine,
                                         bool in_place) const {
   constexpr size_t kMostSteps = 50'000;
+  if (size() > kMostRanksWalked) return false;
   if (mine.program.steps.size() * static_cast<size_t>(size()) > kMostSteps) return false;
   std::vector<Plan> plans;
   plans.reserve(static_cast<size_t>(size()));

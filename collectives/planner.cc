@@ -132,7 +132,7 @@ std::string Planner::why_not(const Algorithm& algorithm, const Wanted& wanted) c
 Prediction Planner::price(const Algorithm& algorithm, const Wanted& wanted, double give_up) {
   const Plan& first = plans_of(algorithm, wanted.root, false)[0];
   const size_t steps = first.program.steps.size() * static_cast<size_t>(shape_.ranks);
-  if (steps > kLongestWalk) {
+  if (shape_.ranks > kMostRanksWalked || steps > kLongestWalk) {
     return {.seconds = rough_time(first, wanted.bytes, wanted.dtype, machine_)};
   }
   return predict(plans_of(algorithm, wanted.root, true), wanted.bytes, wanted.dtype, machine_,

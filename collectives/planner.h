@@ -21,6 +21,10 @@
 
 namespace tutti {
 
+// In larger worlds no rank makes the programs of all others, to walk them or to prove something of
+// them: a thousand ranks on one host would be at it for minutes.
+inline constexpr int kMostRanksWalked = 128;
+
 // What has to be chosen for. `bytes`: of one block (of the buffer, where there are no blocks).
 struct Wanted {
   Collective collective = Collective::barrier;

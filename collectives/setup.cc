@@ -16,7 +16,10 @@ namespace tutti::internal {
 
 namespace {
 
-constexpr std::chrono::seconds kOpenTimeout(30);
+// Ranks of one host that open a communicator may share a few cores.
+std::chrono::milliseconds open_timeout(size_t local_ranks) {
+  return std::chrono::seconds(30) + local_ranks * std::chrono::milliseconds(100);
+}
 constexpr std::chrono::seconds kCloseTimeout(5);
 constexpr std::chrono::microseconds kLongestPause(1000);
 
@@ -107,7 +110,7 @@ void CommunicatorImpl::open_transport() {
 // Nobody goes on (and perhaps away) before all have got the memory.
 void CommunicatorImpl::wait_for_local_ranks() {
   if (shm_ == nullptr) return;
-  const Deadline deadline = Deadline::after(kOpenTimeout);
+  const Deadline deadline = Deadline::after(open_timeout(static_cast<size_t>(local_ranks_)));
   std::chrono::microseconds pause(20);
   while (shm_->attached() < local_ranks_) {
     abort_.throw_if_raised();
@@ -142,7 +145,7 @@ std::unique_ptr<Transport> CommunicatorImpl::open_shm(const std::vector<int>& lo
     engine_->control().offer(region_name(id_, members_[owner]), memory_.get());
   } else {
     memory_ = engine_->control().fetch(members_[owner], region_name(id_, members_[owner]),
-                                       Deadline::after(kOpenTimeout));
+                                       Deadline::after(open_timeout(local.size())));
   }
   const auto local_rank = static_cast<int>(std::ranges::find(local, rank_) - local.begin());
   auto transport =

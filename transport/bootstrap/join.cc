@@ -173,7 +173,7 @@ std::string receive_table(int socket, const Job& job, const std::string& rank_ze
   Transfer transfer = Transfer::timed_out;
   if (wait_for(socket, POLLIN, {begun_by, &launcher})) {
     // A large table takes its time on a slow link.
-    const Deadline complete_by = Deadline::after(job.init_timeout + kGrace);
+    const Deadline complete_by = Deadline::after(job.init_timeout);
     transfer = read_frame(socket, body, kMaxTableBytes, {complete_by, &launcher}, &error);
   }
   if (transfer == Transfer::timed_out) {

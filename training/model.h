@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "training/parameters.h"
@@ -57,6 +58,8 @@ class Model {
   virtual double flops_per_sample() const = 0;
   // What of the model a checkpoint must agree with: its kind and sizes, one line.
   virtual std::string description() const = 0;
+  // What else changes how it trains, and is no part of what a checkpoint holds, by name: dropout.
+  virtual std::vector<std::pair<std::string, double>> training_settings() const { return {}; }
   // Losses per sample: the context for a language model that predicts at each position, else 1.
   virtual int64_t targets_per_sample() const = 0;
 

@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "training/checkpoint/checkpoint.h"
 #include "training/checkpoint/save.h"
+#include "training/texts.h"
 
 namespace tutti::training {
 namespace {
@@ -18,37 +19,6 @@ constexpr const char* kBufferPrefix = "buffer.";
 
 Tensor as_row(std::span<float> values) {
   return tensor_at(values.data(), DType::f32, 1, std::ssize(values));
-}
-
-// Texts of any length, gathered on rank 0.
-std::vector<std::string> gather_texts(Communicator& communicator, const std::string& own) {
-  std::vector<uint64_t> sizes(static_cast<size_t>(communicator.size()));
-  const uint64_t size = own.size();
-  communicator.all_gather({&size, 1, DType::u64}, {sizes.data(), sizes.size(), DType::u64});
-  const uint64_t longest = *std::ranges::max_element(sizes);
-  std::vector<char> padded(longest), all(longest * sizes.size());
-  std::ranges::copy(own, padded.begin());
-  communicator.all_gather({padded.data(), longest, DType::u8}, {all.data(), all.size(), DType::u8});
-  std::vector<std::string> texts;
-  for (size_t rank = 0; rank < sizes.size(); ++rank) {
-    texts.emplace_back(all.data() + rank * longest, sizes[rank]);
-  }
-  return texts;
-}
-
-Group group_of(Communicator& communicator) {
-  return {.rank = communicator.rank(),
-          .size = communicator.size(),
-          .gather_to_first =
-              [&communicator](const std::string& text) {
-                std::vector<std::string> texts = gather_texts(communicator, text);
-                if (communicator.rank() != 0) texts.clear();
-                return texts;
-              },
-          .from_first =
-              [&communicator](const std::string& text) {
-                return gather_texts(communicator, text).front();
-              }};
 }
 
 const TensorInfo& stored(const TensorSource& source, const std::string& name,
@@ -82,8 +52,7 @@ void load_buffers(Model& model, const TensorSource& source) {
 
 }  // namespace
 
-void save_snapshot(Replica& replica, Model& model, const std::string& directory, int64_t step,
-                   nlohmann::json state, int keep) {
+void save_snapshot(Replica& replica, Model& model, Snapshot snapshot) {
   std::vector<TensorPiece> pieces;
   if (replica.saves()) {
     const std::vector<std::string> kinds = replica.kinds();
@@ -102,18 +71,19 @@ void save_snapshot(Replica& replica, Model& model, const std::string& directory,
           {kBufferPrefix + buffer.name, {std::ssize(buffer.values)}, 0, as_row(buffer.values)});
     }
   }
-  state["step"] = step;
+  snapshot.state["step"] = snapshot.step;
   if (replica.scaler()) {
     const LossScaler::State& scaler = replica.scaler()->state();
-    state[kScaler] = {{"scale", scaler.scale},
-                      {"good_steps", scaler.good_steps},
-                      {"overflows_left", scaler.overflows_left}};
+    snapshot.state[kScaler] = {{"scale", scaler.scale},
+                               {"good_steps", scaler.good_steps},
+                               {"overflows_left", scaler.overflows_left}};
   }
-  save_checkpoint({.directory = directory,
-                   .step = step,
+  save_checkpoint({.directory = snapshot.directory,
+                   .step = snapshot.step,
                    .model = model.description(),
-                   .state = std::move(state),
-                   .keep = keep},
+                   .configuration = std::move(snapshot.configuration),
+                   .state = std::move(snapshot.state),
+                   .keep = snapshot.keep},
                   pieces, group_of(replica.world()));
 }
 

@@ -6,15 +6,22 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "training/checkpoint/run_directory.h"
 #include "training/checkpoint/tensor_source.h"
 #include "training/replica.h"
 
 namespace tutti::training {
 
-// Collective. `state` is the trainer's own (rank 0's is kept); the loss scale is added. Throws as
-// save_checkpoint() does.
-void save_snapshot(Replica& replica, Model& model, const std::string& directory, int64_t step,
-                   nlohmann::json state, int keep);
+struct Snapshot {
+  RunDirectory* directory = nullptr;  // on rank 0, null elsewhere
+  int64_t step = 0;
+  Configuration configuration;                      // rank 0's is kept
+  nlohmann::json state = nlohmann::json::object();  // the trainer's own (rank 0's is kept)
+  int keep = 2;                                     // steps; 0: all
+};
+
+// Collective. The loss scale is added to the state. Throws as save_checkpoint() does.
+void save_snapshot(Replica& replica, Model& model, Snapshot snapshot);
 
 // Opens the latest checkpoint of a directory, or one step's folder, and takes over parameters and
 // optimizer state. Collective. Returns the trainer's state; its "step" is the step that was saved.

@@ -4,6 +4,7 @@
 #include <array>
 #include <cerrno>
 #include <cstddef>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <iterator>
@@ -11,8 +12,10 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/reduce_op.h"
 #include "base/text.h"
+#include "training/texts.h"
 
 namespace tutti::training {
 namespace {
@@ -47,7 +50,7 @@ uint64_t machine_of(int rank) {
 }
 
 // What this rank's clock shows when the trace's time is 0.
-int64_t time_zero(Communicator& communicator, const std::vector<TraceEvent>& events) {
+int64_t time_zero(Communicator& communicator, const std::deque<TraceEvent>& events) {
   communicator.barrier();
   const Clock own{machine_of(communicator.rank()), nanoseconds(std::chrono::steady_clock::now())};
   std::vector<Clock> clocks(static_cast<size_t>(communicator.size()));
@@ -99,7 +102,8 @@ Json event_json(const TraceEvent& event, int rank, int thread, int64_t zero) {
 }
 
 // This rank's events, a line each, ordered by start, what is around others before these.
-std::string lines(const Communicator& communicator, std::vector<TraceEvent> events, int64_t zero) {
+std::string lines(const Communicator& communicator, const Trace& trace, int64_t zero) {
+  std::vector<TraceEvent> events(trace.events().begin(), trace.events().end());
   std::ranges::stable_sort(events, [](const TraceEvent& a, const TraceEvent& b) {
     return a.start != b.start ? a.start < b.start : a.end > b.end;
   });
@@ -110,6 +114,12 @@ std::string lines(const Communicator& communicator, std::vector<TraceEvent> even
                  {"ph", "M"},
                  {"pid", rank},
                  {"args", {{"sort_index", rank}}}});
+  if (trace.dropped() > 0) {
+    all.push_back({{"name", "process_labels"},
+                   {"ph", "M"},
+                   {"pid", rank},
+                   {"args", {{"labels", cat(trace.dropped(), " earlier events were dropped")}}}});
+  }
   Lanes lanes;
   for (const TraceEvent& event : events) {
     const bool communicates = event.category == TraceCategory::communication;
@@ -123,27 +133,7 @@ std::string lines(const Communicator& communicator, std::vector<TraceEvent> even
   return text;
 }
 
-// --- all ranks' text ---
-
-// By rank, at the root; empty elsewhere.
-std::vector<std::string> gather(Communicator& communicator, const std::string& own) {
-  const bool root = communicator.rank() == kRoot;
-  const uint64_t size = own.size();
-  std::vector<uint64_t> sizes(root ? static_cast<size_t>(communicator.size()) : 0);
-  communicator.gather({&size, 1, DType::u64}, {sizes.data(), sizes.size(), DType::u64}, kRoot);
-  uint64_t total = 0;
-  for (const uint64_t one : sizes) total += one;
-  std::string all(total, '\0');
-  communicator.gatherv({own.data(), size, DType::u8}, {all.data(), total, DType::u8},
-                       Blocks::of(sizes), kRoot);
-  std::vector<std::string> texts;
-  size_t at = 0;
-  for (const uint64_t one : sizes) {
-    texts.push_back(all.substr(at, one));
-    at += one;
-  }
-  return texts;
-}
+// --- the file ---
 
 // Zero, or why not.
 int write_file(const std::string& path, const std::vector<std::string>& texts) {
@@ -162,7 +152,7 @@ int write_file(const std::string& path, const std::vector<std::string>& texts) {
 void write_trace(Communicator& communicator, const Trace& trace, const std::string& path) {
   const int64_t zero = time_zero(communicator, trace.events());
   const std::vector<std::string> texts =
-      gather(communicator, lines(communicator, trace.events(), zero));
+      gather_texts(communicator, lines(communicator, trace, zero));
   std::array<int32_t, 1> problem = {0};
   if (communicator.rank() == kRoot) problem[0] = write_file(path, texts);
   communicator.broadcast(std::span<int32_t>(problem), kRoot);
@@ -170,6 +160,21 @@ void write_trace(Communicator& communicator, const Trace& trace, const std::stri
     throw system_error(cat("cannot write the trace ", path), problem[0],
                        {.where = communicator.describe(kRoot),
                         .remedy = "name a file in a directory you may write"});
+  }
+}
+
+void write_own_trace(const Communicator& communicator, const Trace& trace,
+                     const std::string& path) noexcept {
+  try {
+    std::filesystem::path own(path);
+    own.replace_filename(
+        cat(own.stem().string(), ".rank-", communicator.rank(), own.extension().string()));
+    const int problem = write_file(own, {lines(communicator, trace, 0)});
+    if (problem != 0) {
+      log(LogLevel::warning, system_error(cat("cannot write the trace ", own), problem).what());
+    }
+  } catch (const std::exception& error) {
+    log(LogLevel::warning, cat("cannot write the trace ", path, ": ", error.what()));
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <string>
 #include <utility>
 #include <vector>
@@ -29,15 +30,24 @@ struct TraceEvent {
   std::vector<TraceArgument> arguments;
 };
 
-// Grows by an event of about 100 bytes at each add(), which does nothing else. One thread at a
-// time.
+// The last kMost events, of about 100 bytes each: add() does nothing else. One thread at a time.
 class Trace {
  public:
-  void add(TraceEvent event) { events_.push_back(std::move(event)); }
-  const std::vector<TraceEvent>& events() const { return events_; }
+  static constexpr size_t kMost = size_t{1} << 18;
+
+  void add(TraceEvent event) {
+    if (events_.size() == kMost) {
+      events_.pop_front();
+      ++dropped_;
+    }
+    events_.push_back(std::move(event));
+  }
+  const std::deque<TraceEvent>& events() const { return events_; }
+  uint64_t dropped() const { return dropped_; }  // earlier ones
 
  private:
-  std::vector<TraceEvent> events_;
+  std::deque<TraceEvent> events_;
+  uint64_t dropped_ = 0;
 };
 
 // From construction to destruction; no trace, no event.
@@ -68,5 +78,11 @@ class TraceSpan {
 // clocks of two machines are aligned by the end of a barrier, about a message's travel time apart.
 // Throws Error(system) on every rank if the file cannot be written.
 void write_trace(Communicator& communicator, const Trace& trace, const std::string& path);
+
+// For a run that failed, when nobody may answer any more: each rank by itself writes its own events
+// to a file beside that one ("trace.json": "trace.rank-3.json"). Times are this machine's clock's.
+// What cannot be written is a warning.
+void write_own_trace(const Communicator& communicator, const Trace& trace,
+                     const std::string& path) noexcept;
 
 }  // namespace tutti::training

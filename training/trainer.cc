@@ -2,14 +2,16 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
-#include <string_view>
-#include <type_traits>
+#include <span>
 #include <utility>
 
 #include "base/error.h"
+#include "base/log.h"
+#include "base/reduce_op.h"
 #include "base/text.h"
 #include "training/checkpoint/exchange.h"
+#include "training/checkpoint/run_directory.h"
+#include "training/configuration.h"
 #include "training/feed.h"
 #include "training/measured_cut.h"
 #include "training/optimizers/adamw.h"
@@ -19,8 +21,8 @@
 #include "training/parallel/hooks/half_compression.h"
 #include "training/parallel/hooks/powersgd.h"
 #include "training/parallel/throw_on_all.h"
-#include "training/random.h"
 #include "training/snapshot.h"
+#include "training/texts.h"
 
 namespace tutti::training {
 namespace {
@@ -29,74 +31,6 @@ using Clock = std::chrono::steady_clock;
 
 double seconds(std::chrono::nanoseconds duration) {
   return std::chrono::duration<double>(duration).count();
-}
-
-class Fingerprint {
- public:
-  template <typename... Values>
-  void add(const Values&... values) {
-    (mix(values), ...);
-  }
-  uint64_t value() const { return hash_; }
-
- private:
-  template <typename Value>
-  void mix(const Value& value) {
-    if constexpr (std::is_convertible_v<Value, std::string_view>) {
-      for (const char character : std::string_view(value)) mix(character);
-      mix('\0');
-    } else if constexpr (std::is_floating_point_v<Value>) {
-      mix(std::bit_cast<uint64_t>(static_cast<double>(value)));
-    } else {
-      hash_ = mix_bits(hash_ + static_cast<uint64_t>(value) + 1);
-    }
-  }
-
-  uint64_t hash_ = 0;
-};
-
-// Equal on all ranks if they are about to train the same model on the same data, with the same
-// calls to each other.
-uint64_t fingerprint(const Model& model, const std::vector<const DataSet*>& data,
-                     const TrainOptions& options) {
-  Fingerprint print;
-  print.add(model.description());
-  for (const DataSet* set : data) print.add(set->fingerprint());
-  for (const double weight : options.data_weights) print.add(weight);
-  print.add(options.samples, options.batch, options.micro_batch, options.seed);
-  const LearningRateSchedule& schedule = options.schedule;
-  print.add(schedule.decay, schedule.peak, schedule.warmup_steps, schedule.final_fraction);
-  print.add(options.optimizer, options.weight_decay, options.momentum, options.beta1,
-            options.beta2);
-  const ReplicaOptions& replica = options.replica;
-  print.add(replica.seed, replica.runner.seed, replica.clip.value_or(0),
-            replica.stochastic_rounding);
-  const LossScalerOptions scaling = replica.loss_scaling.value_or(LossScalerOptions{});
-  print.add(replica.loss_scaling.has_value(), scaling.initial_scale, scaling.growth,
-            scaling.backoff, scaling.growth_interval, scaling.hysteresis, scaling.smallest_scale);
-  const StorageOptions& storage = replica.storage;
-  print.add(storage.stage, storage.dtype, storage.bucket_elements, storage.first_bucket_elements);
-  print.add(replica.data_parallel.overlap, replica.data_parallel.allow_unused, options.compression,
-            options.compression_rank);
-  print.add(options.validate_every, options.validation_samples, options.checkpoint,
-            options.checkpoint_every, options.resume, options.initial);
-  print.add(options.trace.empty(), replica.runner.checkpoint_units, storage.whole_gradients);
-  print.add(replica.pipeline.schedule, replica.pipeline.virtual_stages);
-  for (const int first : replica.pipeline.cut) print.add(first);
-  print.add(replica.pipeline.cut.size(), options.flush_every, options.measure_cut);
-  return print.value();
-}
-
-void check_same_everywhere(Communicator& communicator, uint64_t fingerprint) {
-  // The maximum of the complements is the complement of the minimum.
-  std::array<uint64_t, 2> bounds = {fingerprint, ~fingerprint};
-  communicator.all_reduce(std::span<uint64_t>(bounds), ReduceOp::max);
-  if (bounds[0] == ~bounds[1]) return;
-  throw_on_all(communicator,
-               Error(ErrorCode::mismatch, "the ranks do not train the same model",
-                     {.where = communicator.describe(communicator.rank()),
-                      .cause = "their data or training options differ",
-                      .remedy = "give every rank the same files and the same options"}));
 }
 
 std::vector<MicroBatch> views(const StepFeed& feed) {
@@ -126,9 +60,13 @@ std::unique_ptr<CommunicationHook> make_hook(const TrainOptions& options, Model&
 class Run {
  public:
   Run(const Mesh& mesh, Model& model, const std::vector<const DataSet*>& data,
-      const TrainOptions& options)
+      const TrainOptions& options, Configuration configuration)
       : model_(model),
         options_(options),
+        configuration_(std::move(configuration)),
+        world_(mesh.world()),
+        group_(group_of(world_)),
+        resumed_from_(open_directory()),
         feed_(data, {.batch = options.batch,
                      .micro_batch = options.micro_batch,
                      .samples = options.samples,
@@ -146,6 +84,9 @@ class Run {
   TrainResult train(const std::function<void(const StepReport&)>& on_step);
 
  private:
+  TrainResult train_steps(const std::function<void(const StepReport&)>& on_step);
+  std::string first_does(const std::function<std::string()>& work);
+  std::string open_directory();
   uint64_t start();
   uint64_t resumed_step(const nlohmann::json& state) const;
   Evaluation validate();
@@ -159,14 +100,54 @@ class Run {
     return every != 0 && step % every == 0 && step < feed_.steps();
   }
   void measure(StepReport& report, Clock::time_point start, uint64_t samples) const;
+  int agreed_stop();
 
   Model& model_;
   TrainOptions options_;
+  Configuration configuration_;
+  Communicator world_;
+  Group group_;
+  std::optional<RunDirectory> directory_;  // on rank 0, where there is one
+  std::string resumed_from_;               // the step's folder; empty: a new run
   Feed feed_;
   Trace trace_;
   Replica replica_;
 };
 
+RunStart run_start(const TrainOptions& options) {
+  return {.resume = options.resume, .step = options.resume_step, .overwrite = options.overwrite};
+}
+
+// Whether the run that was saved may go on like this. Returns what people should know.
+std::vector<std::string> check_chosen(const ChosenStep& step, const Configuration& now,
+                                      const TrainOptions& options) {
+  const Manifest& manifest = step.checkpoint.manifest();
+  if (manifest.configuration.empty()) {
+    return {
+        "the checkpoint, of an earlier format, does not say with which settings it was trained"};
+  }
+  return check_resumed(manifest.configuration, now, options.allow_changed, step.checkpoint.path());
+}
+
+std::string Run::first_does(const std::function<std::string()>& work) {
+  return made_on_all(world_, [&] { return done_by_first(group_, "", work); });
+}
+
+// Rank 0 finds out where the run goes on, before anything is computed; nothing is changed yet.
+// Returns the folder that is resumed, or "".
+std::string Run::open_directory() {
+  if (options_.checkpoint.empty()) return "";
+  return first_does([&]() -> std::string {
+    directory_.emplace(options_.checkpoint, run_start(options_));
+    if (!directory_->resumed()) return "";
+    for (const std::string& text : check_chosen(*directory_->resumed(), configuration_, options_)) {
+      log(LogLevel::warning, cat("the run goes on with other settings: ", text));
+    }
+    return directory_->resumed()->checkpoint.path();
+  });
+}
+
+// The steps that were done when it was saved.
 uint64_t Run::resumed_step(const nlohmann::json& state) const {
   const auto samples = state.value("samples", uint64_t{0});
   const auto batch = state.value("batch", options_.batch);
@@ -175,9 +156,12 @@ uint64_t Run::resumed_step(const nlohmann::json& state) const {
     throw Error(ErrorCode::invalid_argument,
                 cat("the checkpoint was saved after ", samples, " samples in steps of ", batch,
                     ", with seed ", seed, "; ", what),
-                {.where = options_.checkpoint, .remedy = remedy});
+                {.where = resumed_from_, .remedy = remedy});
   };
-  if (batch != options_.batch || seed != options_.seed) {
+  // The configuration says so too, where there is one.
+  const bool new_seed =
+      std::ranges::find(options_.allow_changed, "seed") != options_.allow_changed.end();
+  if (batch != options_.batch || (seed != options_.seed && !new_seed)) {
     refuse(cat("this run takes steps of ", options_.batch, ", with seed ", options_.seed),
            "resume with the batch and the seed it was trained with");
   }
@@ -194,14 +178,18 @@ uint64_t Run::resumed_step(const nlohmann::json& state) const {
 
 // The first step to do, from 0.
 uint64_t Run::start() {
-  if (options_.resume) {
-    const nlohmann::json state = load_snapshot(replica_, model_, options_.checkpoint);
-    return resumed_step(state);
-  }
-  if (!options_.initial.empty()) {
+  uint64_t first = 0;
+  if (!resumed_from_.empty()) {
+    first = resumed_step(load_snapshot(replica_, model_, resumed_from_));
+  } else if (!options_.initial.empty()) {
     load_parameters(replica_, ImportedModel(options_.initial), options_.initial);
   }
-  return 0;
+  if (options_.checkpoint.empty()) return first;
+  first_does([&] {
+    directory_->begin();
+    return std::string();
+  });
+  return first;
 }
 
 Evaluation Run::validate() {
@@ -211,11 +199,14 @@ Evaluation Run::validate() {
 
 void Run::save(uint64_t step) {
   if (options_.checkpoint.empty()) return;
-  save_snapshot(replica_, model_, options_.checkpoint, static_cast<int64_t>(step),
-                {{"samples", std::min(step * options_.batch, options_.samples)},
-                 {"batch", options_.batch},
-                 {"seed", options_.seed}},
-                options_.keep);
+  save_snapshot(replica_, model_,
+                {.directory = directory_ ? &*directory_ : nullptr,
+                 .step = static_cast<int64_t>(step),
+                 .configuration = configuration_,
+                 .state = {{"samples", std::min(step * options_.batch, options_.samples)},
+                           {"batch", options_.batch},
+                           {"seed", options_.seed}},
+                 .keep = options_.keep});
 }
 
 void Run::measure(StepReport& report, Clock::time_point start, uint64_t samples) const {
@@ -246,17 +237,40 @@ Run::StepsDone Run::run_steps(Loader<StepFeed>& feeds, uint64_t first, uint64_t 
   return done;
 }
 
+// What any rank was asked, the same everywhere: ranks stop after the same step.
+int Run::agreed_stop() {
+  if (!options_.stop_requested) return 0;
+  std::array<int32_t, 1> asked = {options_.stop_requested()};
+  if (world_.size() > 1) world_.all_reduce(std::span<int32_t>(asked), ReduceOp::max);
+  return asked[0];
+}
+
 TrainResult Run::train(const std::function<void(const StepReport&)>& on_step) {
+  try {
+    return train_steps(on_step);
+  } catch (...) {
+    if (!options_.trace.empty()) write_own_trace(world_, trace_, options_.trace);
+    throw;
+  }
+}
+
+TrainResult Run::train_steps(const std::function<void(const StepReport&)>& on_step) {
   TrainResult result;
   const uint64_t first = start();
   result.resumed_at = first;
+  if (directory_) result.run = directory_->run();
   const auto steps = feed_.steps_from(first);
   auto waited_before = replica_.waited();
   const Clock::time_point start = Clock::now();
   std::chrono::nanoseconds aside{0};  // validation and checkpoints
   uint64_t samples = 0;
   StepReport report{.steps = feed_.steps()};
-  for (uint64_t step = first; step < feed_.steps();) {
+  uint64_t saved = first;
+  uint64_t step = first;
+  while (step < feed_.steps()) {
+    result.stopped_by = agreed_stop();
+    if (result.stopped_by != 0) break;
+    const auto elapsed_before = report.elapsed;
     const double bytes_before = replica_.bytes_sent();
     const uint64_t last = next_flush(options_, step + 1, feed_.steps());
     const StepsDone done = run_steps(*steps, step + 1, last);
@@ -264,6 +278,8 @@ TrainResult Run::train(const std::function<void(const StepReport&)>& on_step) {
     report.bytes_sent = (replica_.bytes_sent() - bytes_before) / static_cast<double>(last - step);
     report.memory = replica_.memory();
     measure(report, start + aside, samples);
+    report.step_samples_per_second =
+        static_cast<double>(done.samples) / seconds(report.elapsed - elapsed_before);
     report.waiting_share = seconds(replica_.waited() - waited_before) / seconds(report.elapsed);
     const Clock::time_point before = Clock::now();
     const auto waited = replica_.waited();
@@ -275,21 +291,29 @@ TrainResult Run::train(const std::function<void(const StepReport&)>& on_step) {
       if (due(options_.validate_every, step)) report.validation = validate();
       on_step(report);
     }
-    if (due(options_.checkpoint_every, step)) save(step);
+    if (due(options_.checkpoint_every, step)) save(saved = step);
     aside += Clock::now() - before;
     waited_before += replica_.waited() - waited;
   }
   result.samples_per_second = report.samples_per_second;
   result.waiting_share = report.waiting_share;
-  if (report.step > first) save(feed_.steps());
-  if (!options_.trace.empty()) write_trace(replica_.world(), trace_, options_.trace);
-  result.validation = validate();
+  result.step = step;
+  if (step > saved) save(step);
+  if (!options_.trace.empty()) write_trace(world_, trace_, options_.trace);
+  if (result.stopped_by == 0) result.validation = validate();
   result.memory = replica_.memory();
   result.pipeline = replica_.report_pipeline();
   return result;
 }
 
 }  // namespace
+
+void check_directory(const Model& model, const std::vector<const DataSet*>& data,
+                     const TrainOptions& options) {
+  if (options.checkpoint.empty()) return;
+  const auto step = RunDirectory::check(options.checkpoint, run_start(options));
+  if (step) check_chosen(*step, configuration_of(model, data, options).run, options);
+}
 
 uint64_t next_flush(const TrainOptions& options, uint64_t step, uint64_t steps) {
   const std::string& schedule = options.replica.pipeline.schedule;
@@ -329,7 +353,8 @@ TrainResult train(const Mesh& mesh, Model& model, const std::vector<const DataSe
                   const TrainOptions& options,
                   const std::function<void(const StepReport&)>& on_step) {
   Communicator world = mesh.world();
-  check_same_everywhere(world, fingerprint(model, data, options));
+  RunConfiguration configuration = configuration_of(model, data, options);
+  check_same_everywhere(world, configuration);
   TrainOptions settled = options;
   if (options.measure_cut) {
     const auto& [schedule, virtual_stages, cut] = options.replica.pipeline;
@@ -337,7 +362,7 @@ TrainResult train(const Mesh& mesh, Model& model, const std::vector<const DataSe
         pipeline::Plans(schedule, mesh.size(Axis::pipeline), virtual_stages).chunks();
     settled.replica.pipeline.cut = measured_cut(world, model, data, options, chunks);
   }
-  return Run(mesh, model, data, settled).train(on_step);
+  return Run(mesh, model, data, settled, std::move(configuration.run)).train(on_step);
 }
 
 }  // namespace tutti::training

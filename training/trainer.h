@@ -50,9 +50,18 @@ struct TrainOptions {
   std::string checkpoint;         // a directory; empty: none
   uint64_t checkpoint_every = 0;  // steps; 0: at the end only
   int keep = 2;
+  // A directory belongs to one run (checkpoint/run_directory.h). A resumed run has the settings
+  // that it was saved with, but for those named here (configuration.h), as far as they are the
+  // run's and not its layout's.
   bool resume = false;
-  std::string initial;  // a safetensors file with parameters to start from
-  std::string trace;    // a file for Chrome's trace format
+  std::optional<int64_t> resume_step;  // none: the newest
+  std::vector<std::string> allow_changed;
+  bool overwrite = false;  // the run that is in the directory goes when this one has its first step
+  std::string initial;     // a safetensors file with parameters to start from
+  std::string trace;       // a file for Chrome's trace format
+  // Asked after each step: not 0 once this rank is to stop (a signal's number). Then all ranks stop
+  // after the same step, and save it. On all ranks, or on none.
+  std::function<int()> stop_requested;
 };
 
 struct StepReport {
@@ -60,12 +69,15 @@ struct StepReport {
   uint64_t steps = 0;
   StepResult result;
   double learning_rate = 0;
-  double samples_per_second = 0;  // over all ranks, since training began here
-  double flops_per_second = 0;    // of the model, over all ranks
-  double waiting_share = 0;       // of this rank's time so far, waiting for communication
-  double bytes_sent = 0;          // by this rank in this step
+  // Over all ranks, since training began here, and in this step (or since the flush before it).
+  double samples_per_second = 0;
+  double step_samples_per_second = 0;
+  double flops_per_second = 0;  // of the model, over all ranks
+  double waiting_share = 0;     // of this rank's time so far, waiting for communication
+  double bytes_sent = 0;        // by this rank in this step
   std::optional<Evaluation> validation;
   MemoryReport memory;
+  // Since training began here, without validation and checkpoints.
   std::chrono::nanoseconds elapsed{0};
 };
 
@@ -76,14 +88,23 @@ struct TrainResult {
   MemoryReport memory;
   PipelineReport pipeline;
   uint64_t resumed_at = 0;  // the step that was loaded; 0: none
+  uint64_t step = 0;        // the last one that was done
+  std::string run;          // its identity; empty without a checkpoint directory
+  int stopped_by = 0;       // what stop_requested() said; then there was no validation
 };
 
 // Collective: every rank calls it with the same data and options. Losses are the same on every
 // rank, bit for bit. `on_step` is called after each step, on every rank. Throws Error(mismatch) on
-// all ranks when their data, model or options differ, and what Replica and checkpoints throw.
+// all ranks when their data, model or options differ, and what Replica, RunDirectory,
+// check_resumed() and checkpoints throw. When it throws, each rank that has a trace writes its own.
 TrainResult train(const Mesh& mesh, Model& model, const std::vector<const DataSet*>& data,
                   const TrainOptions& options,
                   const std::function<void(const StepReport&)>& on_step);
+
+// Throws what train() would of the directory and the run in it, before there are ranks. Reads data
+// only where a run is to be resumed.
+void check_directory(const Model& model, const std::vector<const DataSet*>& data,
+                     const TrainOptions& options);
 
 // The last step of the run of steps that begins with `step` and has no flush in between.
 uint64_t next_flush(const TrainOptions& options, uint64_t step, uint64_t steps);

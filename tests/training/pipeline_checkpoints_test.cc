@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -92,12 +93,23 @@ class PipelineCheckpoints : public FolderTest {
     return next;
   }
 
+  static void save_in(const std::string& directory, TinyRank& rank, const Job& job) {
+    std::optional<RunDirectory> run;
+    if (job.rank == 0) run.emplace(directory, RunStart{});
+    save_snapshot(rank.replica, *rank.model,
+                  {.directory = run ? &*run : nullptr,
+                   .step = kSavedAt,
+                   .configuration = {},
+                   .state = {{"mark", 7}},
+                   .keep = 1});
+  }
+
   Next save(const TinyRun& run, const Place& place, const std::string& directory) const {
     Next next;
     run_ranks(place.ranks(), [&](const Job& job) {
       TinyRank rank(job, at(place, run));
       while (rank.done < kSavedAt) rank.step();
-      save_snapshot(rank.replica, *rank.model, path(directory), rank.done, {{"mark", 7}}, 1);
+      save_in(path(directory), rank, job);
       const Next own = go_on(rank);
       if (job.rank == 0) next = own;
     });
@@ -112,7 +124,7 @@ class PipelineCheckpoints : public FolderTest {
       TinyRank rank(job, at(place, run));
       const nlohmann::json state = load_snapshot(rank.replica, *rank.model, path(from));
       EXPECT_EQ(state["step"], kSavedAt);
-      save_snapshot(rank.replica, *rank.model, path(again), kSavedAt, {{"mark", 7}}, 1);
+      save_in(path(again), rank, job);
       rank.skip(kSavedAt);
       const Next own = go_on(rank);
       if (job.rank == 0) next = own;

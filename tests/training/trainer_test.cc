@@ -183,6 +183,14 @@ TEST(Trainer, RanksWithOtherOptionsAreFoundOut) {
         },
         ErrorCode::mismatch, "the ranks do not train the same model");
   }
+  expect_refused_by_all(
+      3,
+      [&](const Job& job) {
+        TrainOptions options = options_of(2);
+        if (job.rank == 1) options.schedule.peak = 0.01;
+        train_as_rank(job, options);
+      },
+      ErrorCode::mismatch, "has lr 0.01 (rank 0: 0.003)");
 }
 
 TEST(Trainer, RanksWithAnotherModelOrOtherDataAreFoundOut) {
@@ -322,30 +330,6 @@ TEST_F(Checkpoints, AFinishedRunHasNothingToResume) {
   const Outcome again = train_on(2, options);
   EXPECT_THAT(again.steps, SizeIs(0));
   EXPECT_EQ(again.validation, outcome.validation);
-}
-
-TEST_F(Checkpoints, OfSomethingElseAreRefused) {
-  TrainOptions options = saving(options_of(2), "two");
-  train_on(2, options);
-  options.resume = true;
-  options.samples = 4 * kBatch;
-  const auto refused = [&](const TrainOptions& changed, const std::string& said,
-                           const GptConfig& model = testing::tiny_gpt()) {
-    expect_refused([&](const Job& job) { train_as_rank(job, changed, {}, model); }, said);
-  };
-  GptConfig deeper = testing::tiny_gpt();
-  deeper.layers = 3;
-  refused(options, "the checkpoint is of another model: gpt layers=2", deeper);
-  TrainOptions other = options;
-  other.optimizer = OptimizerKind::sgd;
-  refused(other, "tensor optimizer.momentum.");
-  other = options;
-  other.seed = 9;
-  refused(other, "resume with the batch and the seed");
-  other = options;
-  other.batch = 5;
-  refused(other, "resume with the batch and the seed");
-  refused(saving(options, "nowhere"), "nowhere");
 }
 
 TEST_F(Checkpoints, AreExportedToStartOthersFrom) {

@@ -95,6 +95,7 @@ void print_step(const Step& step, const std::string& latest, bool verified) {
 
 void print_tensors(const Checkpoint& checkpoint) {
   const Manifest& manifest = checkpoint.manifest();
+  if (!manifest.run.empty()) std::printf("\nrun %s", shown(manifest.run).c_str());
   std::printf("\nstep %lld of %s\n%-48s %-5s %-18s %10s %7s\n",
               static_cast<long long>(manifest.step), shown(manifest.model).c_str(), "tensor",
               "type", "shape", "size", "pieces");
@@ -113,7 +114,9 @@ json to_json(const Step& step, bool verified) {
   }
   const Manifest& manifest = step.checkpoint->manifest();
   result["step"] = manifest.step;
+  result["run"] = manifest.run;
   result["model"] = manifest.model;
+  result["configuration"] = manifest.configuration;
   result["state"] = manifest.state;
   result["bytes"] = manifest.bytes();
   if (verified) result["whole"] = true;

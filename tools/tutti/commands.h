@@ -29,6 +29,8 @@ void add_info(CLI::App& app, Action& chosen);
 
 // Closed where the path is empty. Throws Error(system) that names the option it came from, if any.
 std::ofstream open_for_writing(const std::string& path, const std::string& option = {});
+// The same, and what is there already stays.
+std::ofstream open_for_appending(const std::string& path, const std::string& option = {});
 // Writes and flushes. Throws Error(system) that names the option, if any.
 void append(std::ofstream& file, const std::string& path, const std::string& text,
             const std::string& option = {});

@@ -9,16 +9,28 @@
 
 namespace tutti::tool {
 
-std::ofstream open_for_writing(const std::string& path, const std::string& option) {
+namespace {
+
+std::ofstream opened(const std::string& path, const std::string& option, std::ios::openmode mode) {
   std::ofstream file;
   if (path.empty()) return file;
   errno = 0;
-  file.open(path);
+  file.open(path, mode);
   if (!file) {
     throw system_error(cat("cannot write ", path), errno,
                        {.where = option, .remedy = "name a file in a directory you may write"});
   }
   return file;
+}
+
+}  // namespace
+
+std::ofstream open_for_writing(const std::string& path, const std::string& option) {
+  return opened(path, option, std::ios::out);
+}
+
+std::ofstream open_for_appending(const std::string& path, const std::string& option) {
+  return opened(path, option, std::ios::app);
 }
 
 void append(std::ofstream& file, const std::string& path, const std::string& text,

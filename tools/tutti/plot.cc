@@ -33,7 +33,8 @@ nlohmann::json parse_line(const std::string& path, int number, const std::string
                .remedy = "leave the file out, or remove the line"});
 }
 
-// Lines of steps, then maybe a summary with the validation at the end (which has no step).
+// Lines of steps, then maybe a summary with the validation at the end (which has no step). A run
+// that was resumed has some steps again: these count.
 LossCurves read_run(const std::string& path) {
   LossCurves run{.name = std::filesystem::path(path).stem().string()};
   std::istringstream lines(read_file(path));
@@ -46,7 +47,12 @@ LossCurves read_run(const std::string& path) {
       const auto found = object.find(key);
       if (found != object.end() && found->is_number()) points.emplace_back(step, *found);
     };
-    if (object.contains("step")) step = object["step"];
+    if (object.contains("step")) {
+      step = object["step"];
+      for (auto* points : {&run.training, &run.validation}) {
+        while (!points->empty() && points->back().first >= step) points->pop_back();
+      }
+    }
     take("loss", run.training);
     take("validation_loss", run.validation);
   }

@@ -149,7 +149,10 @@ void add_layout(CLI::App& command, TrainCommand& options) {
 void add_output(CLI::App& command, TrainCommand& options) {
   constexpr auto kGroup = "Output";
   training::TrainOptions& training = options.training;
-  command.add_option("--json", options.json, "write each step and a summary, one JSON a line")
+  command
+      .add_option(
+          "--json", options.json,
+          "write each step and a summary, one JSON a line; a run that is resumed adds to it")
       ->type_name("FILE")
       ->group(kGroup);
   command.add_option("--plot", options.plot, "draw the losses")
@@ -175,7 +178,24 @@ void add_output(CLI::App& command, TrainCommand& options) {
   command.add_option("--keep", training.keep, "checkpoints to keep; 0: all")
       ->capture_default_str()
       ->group(kGroup);
-  command.add_flag("--resume", training.resume, "go on where the latest checkpoint was saved")
+  command
+      .add_option("--resume", options.resume,
+                  "go on with the run in --checkpoint, from its newest whole step or from this one")
+      ->type_name("[STEP]")
+      ->expected(0, 1)
+      ->default_str(kNewestStep)
+      ->group(kGroup);
+  command
+      .add_option("--allow-changed", training.allow_changed,
+                  "settings in which the resumed run may differ from the one that was saved: "
+                  "lr,clip")
+      ->type_name("NAMES")
+      ->delimiter(',')
+      ->group(kGroup);
+  command
+      .add_flag("--overwrite", training.overwrite,
+                "start a new run in a directory that has one, which is removed when the new one "
+                "has saved its first step")
       ->group(kGroup);
   command
       .add_option("--initial", training.initial,

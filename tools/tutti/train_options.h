@@ -38,6 +38,8 @@ struct ModelOptions {
   training::ResNetConfig images;  // their sizes, as the data has them
 };
 
+inline constexpr const char* kNewestStep = "newest";
+
 struct TrainCommand {
   std::vector<std::string> data;
   std::string validation;
@@ -65,6 +67,7 @@ struct TrainCommand {
   std::string compression = "none";
   double bucket_mib = 4;
   bool no_overlap = false;
+  std::string resume;  // a step, or kNewestStep; empty: a new run
   std::string json;
   std::string plot;
   bool on_terminal = false;  // standard output ends on one, though through the launcher's pipe

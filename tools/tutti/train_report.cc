@@ -75,13 +75,16 @@ void Progress::show(const StepReport& report) {
 }
 
 nlohmann::ordered_json json_of(const StepReport& report, double units_per_sample) {
-  nlohmann::ordered_json line = {{"step", report.step},
-                                 {"loss", report.result.loss},
-                                 {"lr", report.learning_rate},
-                                 {"grad_norm", report.result.gradient_norm},
-                                 {"tokens_per_s", report.samples_per_second * units_per_sample},
-                                 {"bytes_sent", report.bytes_sent},
-                                 {"waiting_share", report.waiting_share}};
+  nlohmann::ordered_json line = {
+      {"step", report.step},
+      {"loss", report.result.loss},
+      {"lr", report.learning_rate},
+      {"grad_norm", report.result.gradient_norm},
+      {"tokens_per_s", report.samples_per_second * units_per_sample},
+      {"tokens_per_s_step", report.step_samples_per_second * units_per_sample},
+      {"elapsed_s", std::chrono::duration<double>(report.elapsed).count()},
+      {"bytes_sent", report.bytes_sent},
+      {"waiting_share", report.waiting_share}};
   if (report.result.loss_scale != 1) line["loss_scale"] = report.result.loss_scale;
   if (report.result.skipped) line["overflow"] = report.result.overflow;
   if (report.validation) line["validation_loss"] = report.validation->loss;

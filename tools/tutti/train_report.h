@@ -36,6 +36,9 @@ class Progress {
   std::chrono::nanoseconds next_{0};
 };
 
+// tokens_per_s is over all that was trained since this process began, in elapsed_s without
+// validation and checkpoints; tokens_per_s_step is of the step alone. (For models that predict one
+// token of a sample, or its class, "tokens" are samples.)
 nlohmann::ordered_json json_of(const training::StepReport& report, double units_per_sample);
 nlohmann::ordered_json json_of(const training::MemoryReport& memory);
 void print_memory(const training::MemoryReport& memory);

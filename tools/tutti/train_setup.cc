@@ -204,6 +204,36 @@ void settle_pipeline(TrainCommand& options, int data_ranks) {
   plans.training(static_cast<int64_t>((options.training.batch + samples - 1) / samples),
                  plans.flushed() ? 1 : 2);
 }
+
+// Where the run begins: anew, or where another one has ended.
+void settle_start(TrainCommand& options) {
+  training::TrainOptions& training = options.training;
+  training.resume = !options.resume.empty();
+  training.resume_step.reset();
+  int64_t step = 0;
+  const char* end = options.resume.data() + options.resume.size();
+  const auto [stop, problem] = std::from_chars(options.resume.data(), end, step);
+  const bool number = problem == std::errc() && stop == end && step >= 0;
+  if (number) training.resume_step = step;
+  if (training.resume && !number && options.resume != kNewestStep) {
+    throw Error(ErrorCode::invalid_argument, cat("there is no step \"", options.resume, '"'),
+                {.where = "--resume", .remedy = "give a step's number, or leave it out"});
+  }
+  const auto needs = [&](const char* option, bool given, const char* what, const char* remedy) {
+    if (given) throw Error(ErrorCode::invalid_argument, cat(option, what), {.remedy = remedy});
+  };
+  const char* directory = "name its directory: --checkpoint DIR";
+  const bool has_directory = !training.checkpoint.empty();
+  needs("--resume", training.resume && !has_directory, " needs a checkpoint to go on from",
+        directory);
+  needs("--overwrite", training.overwrite && !has_directory, " needs a run to remove", directory);
+  needs("--allow-changed", !training.allow_changed.empty() && !training.resume,
+        " is of a run that is resumed", "give --resume, or leave it out");
+  if (training.resume && !training.initial.empty()) {
+    throw Error(ErrorCode::invalid_argument, "both --resume and --initial were given",
+                {.remedy = "give one: where the parameters come from"});
+  }
+}
 }  // namespace
 
 int64_t default_micro_batch(const ModelOptions& options) {
@@ -380,14 +410,7 @@ void settle(TrainCommand& options, int ranks, uint64_t examples) {
       std::max<int64_t>(1, std::min<int64_t>(1 << 16, replica.storage.bucket_elements));
   const uint64_t micro_batches = (training.batch + training.micro_batch - 1) / training.micro_batch;
   replica.storage.whole_gradients = micro_batches > static_cast<uint64_t>(data_ranks);
-  if (training.resume && !training.initial.empty()) {
-    throw Error(ErrorCode::invalid_argument, "both --resume and --initial were given",
-                {.remedy = "give one: where the parameters come from"});
-  }
-  if (training.resume && training.checkpoint.empty()) {
-    throw Error(ErrorCode::invalid_argument, "--resume needs a checkpoint to go on from",
-                {.remedy = "name its directory: --checkpoint DIR"});
-  }
+  settle_start(options);
   settle_cut(options);
   settle_pipeline(options, data_ranks);
 }

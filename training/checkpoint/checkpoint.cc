@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/log.h"
 #include "base/text.h"
 #include "training/checkpoint/checksum.h"
 #include "training/checkpoint/json_text.h"
@@ -19,17 +18,6 @@ namespace fs = std::filesystem;
 Error no_checkpoint(const std::string& directory) {
   return Error(ErrorCode::invalid_argument, cat("there is no checkpoint in ", directory),
                {.remedy = "name a directory that holds step-... folders, or one of these"});
-}
-
-// "a/step-00000001/" is the folder step-00000001 in a.
-fs::path without_slash(const std::string& path) {
-  const fs::path normal = fs::path(path).lexically_normal();
-  return normal.has_filename() ? normal : normal.parent_path();
-}
-
-bool is_step_folder(const fs::path& path) {
-  std::error_code error;
-  return parse_step_name(path.filename().string()) || fs::exists(path / kManifestFile, error);
 }
 
 // What the header says of a piece must be what the manifest says.
@@ -57,7 +45,7 @@ Checkpoint::Checkpoint(std::string path) : path_(std::move(path)) {
 }
 
 Checkpoint Checkpoint::open(const std::string& directory) {
-  fs::path path = without_slash(directory);
+  fs::path path(without_slash(directory));
   if (!is_step_folder(path)) {
     const std::optional<int64_t> step = latest_step(path);
     if (!step) throw no_checkpoint(directory);
@@ -70,25 +58,7 @@ Checkpoint Checkpoint::open(const std::string& directory) {
   }
 }
 
-Checkpoint Checkpoint::open_latest_whole(const std::string& directory) {
-  const fs::path path = without_slash(directory);
-  std::vector<int64_t> steps = steps_in(path);
-  try {
-    if (const std::optional<int64_t> latest = latest_step(path)) steps.push_back(*latest);
-  } catch (const Error& error) {
-    log(LogLevel::warning, error.what());
-  }
-  for (; !steps.empty(); steps.pop_back()) {
-    try {
-      Checkpoint checkpoint(path / step_name(steps.back()));
-      checkpoint.verify_files();
-      return checkpoint;
-    } catch (const Error& error) {
-      log(LogLevel::warning, cat("passing over ", step_name(steps.back()), ": ", error.what()));
-    }
-  }
-  throw no_checkpoint(directory);
-}
+Checkpoint Checkpoint::open_alone(const std::string& folder) { return Checkpoint(folder); }
 
 std::vector<std::string> Checkpoint::names() const {
   std::vector<std::string> names;
@@ -130,13 +100,13 @@ void Checkpoint::read(std::string_view name, int64_t first, Tensor out) const {
 
 void Checkpoint::verify() const {
   try {
-    verify_files();
+    verify_alone();
   } catch (const Error& error) {
     throw refusal(path_, error);
   }
 }
 
-void Checkpoint::verify_files() const {
+void Checkpoint::verify_alone() const {
   for (int file = 0; file < manifest_.world(); ++file) whole_file(file);
 }
 
@@ -167,7 +137,7 @@ const SafetensorsFile& Checkpoint::whole_file(int index) const {
 
 bool Checkpoint::is_whole(const std::string& path) {
   try {
-    Checkpoint(path).verify_files();
+    Checkpoint(path).verify_alone();
     return true;
   } catch (const Error&) {
     return false;

@@ -13,16 +13,17 @@ namespace tutti::training {
 
 // A file's checksum is verified before its first value is used. What is missing, cut off or damaged
 // is an Error that names the file and, where an older checkpoint beside it is whole, that one;
-// nothing falls back to it silently. (Codes: invalid_argument; system where a file cannot be
+// nothing falls back to it silently. (A training that is resumed takes the newest step that is
+// whole, and says so: lineage.h.) (Codes: invalid_argument; system where a file cannot be
 // opened; unsupported where a newer Tutti wrote it.)
 class Checkpoint : public TensorSource {
  public:
   // A folder of one step, or a directory of them: then the one that was saved last. Throws as
   // above, and where there is none.
   static Checkpoint open(const std::string& directory);
-  // Of a directory of steps: the one that was saved last, or else the last step of which all files
-  // are whole. Those that are not are named in warnings. Reads all files.
-  static Checkpoint open_latest_whole(const std::string& directory);
+  // As open(FOLDER) and verify(); the errors say nothing of other checkpoints.
+  static Checkpoint open_alone(const std::string& folder);
+  void verify_alone() const;
 
   // The folder of the step.
   const std::string& path() const { return path_; }
@@ -36,9 +37,8 @@ class Checkpoint : public TensorSource {
 
  private:
   explicit Checkpoint(std::string path);
-  // The errors of these say nothing of other checkpoints.
+  // Its errors say nothing of other checkpoints.
   const SafetensorsFile& whole_file(int file) const;
-  void verify_files() const;
   static bool is_whole(const std::string& path);
   static Error refusal(const std::string& path, const Error& error);
 

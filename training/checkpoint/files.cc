@@ -7,9 +7,11 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <filesystem>
 #include <utility>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/text.h"
 
 namespace tutti::training {
@@ -35,11 +37,11 @@ std::string remedy_for(int errno_value) {
   }
 }
 
+}  // namespace
+
 Error file_error(const char* what, const std::string& path, int errno_value) {
   return system_error(cat(what, ' ', path), errno_value, {.remedy = remedy_for(errno_value)});
 }
-
-}  // namespace
 
 MappedFile::MappedFile(std::string path) : path_(std::move(path)) {
   // Not to wait for the writer of a pipe.
@@ -137,6 +139,12 @@ void replace_file(const std::string& path, std::string_view text) {
 std::string read_text(const std::string& path) {
   const MappedFile file(path);
   return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
+}
+
+void remove_folder(const std::string& path) {
+  std::error_code error;
+  std::filesystem::remove_all(path, error);
+  if (error) log(LogLevel::warning, cat("cannot remove ", path, ": ", error.message()));
 }
 
 }  // namespace tutti::training

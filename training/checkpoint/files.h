@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "base/fd.h"
 #include "training/checkpoint/checksum.h"
 
@@ -64,10 +65,15 @@ class OutputFile {
   bool finished_ = false;
 };
 
+// What the system says of a file, with a remedy for what it says often.
+Error file_error(const char* what, const std::string& path, int errno_value);
+
 // The names in the directory are on the disk.
 void sync_directory(const std::string& path);
 // Gives the file this content at once: whoever reads it sees the old or the new one.
 void replace_file(const std::string& path, std::string_view text);
 std::string read_text(const std::string& path);
+// Of the folder and all in it. What cannot be removed takes up space and no more: a warning.
+void remove_folder(const std::string& path);
 
 }  // namespace tutti::training

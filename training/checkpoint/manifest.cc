@@ -52,6 +52,8 @@ Manifest manifest_of(const json& root) {
   manifest.step = root.at("step").get<int64_t>();
   manifest.model = root.at("model").get<std::string>();
   manifest.state = root.at("state");
+  manifest.run = root.value("run", std::string());
+  manifest.configuration = root.value("configuration", Configuration());
   for (const json& file : root.at("files")) {
     manifest.files.push_back(
         {file.at("bytes").get<uint64_t>(), file.at(kChecksum).get<std::string>()});
@@ -112,6 +114,8 @@ std::string to_text(const Manifest& manifest) {
   json root = {{"format", kFormat},        {"version", kVersion},     {"step", manifest.step},
                {"model", manifest.model},  {"state", manifest.state}, {"files", json::array()},
                {"tensors", json::object()}};
+  if (!manifest.run.empty()) root["run"] = manifest.run;
+  if (!manifest.configuration.empty()) root["configuration"] = manifest.configuration;
   for (int i = 0; i < manifest.world(); ++i) {
     const FileEntry& file = manifest.files[static_cast<size_t>(i)];
     root["files"].push_back(

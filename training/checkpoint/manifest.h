@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -35,10 +36,15 @@ struct FileEntry {
 };
 std::string rank_file_name(int rank, int world);
 
+// What a run's values follow from, by name ("lr": "0.001").
+using Configuration = std::map<std::string, std::string>;
+
 struct Manifest {
   int64_t step = 0;
-  std::string model;     // what the tensors belong to, as Model::description() says it
-  nlohmann::json state;  // the trainer's own; an object
+  std::string run;    // the identity of the run that saved it; empty: an earlier format had none
+  std::string model;  // what the tensors belong to, as Model::description() says it
+  Configuration configuration;  // the run's; empty: an earlier format had none
+  nlohmann::json state;         // the trainer's own; an object
   std::vector<FileEntry> files;
   std::vector<TensorEntry> tensors;  // in alphabetical order
 

@@ -33,22 +33,6 @@ void rethrow_error(const json& report, const std::string& who) {
               who + report.at("error").get<std::string>());
 }
 
-// Rank 0 does it; all ranks return its result, or throw what it threw.
-std::string done_by_first(const Group& group, const SaveRequest& request,
-                          const std::function<std::string()>& work) {
-  json report;
-  if (group.rank == 0) {
-    try {
-      report["result"] = work();
-    } catch (const std::exception& error) {
-      report = to_json(error);
-    }
-  }
-  report = json::parse(group.from_first(text_of(report)));
-  rethrow_error(report, cat("the checkpoint of step ", request.step, " was not saved: "));
-  return report.at("result").get<std::string>();
-}
-
 void check_piece(const TensorPiece& piece) {
   const std::optional<int64_t> count = count_of(piece.shape);
   const ConstTensor& data = piece.data;
@@ -108,7 +92,9 @@ void add_pieces(const json& pieces, int rank, std::map<std::string, TensorEntry>
 // Throws what a rank failed by.
 Manifest manifest_of(const SaveRequest& request, const std::vector<std::string>& reports) {
   Manifest manifest{.step = request.step,
+                    .run = request.directory->run(),
                     .model = request.model,
+                    .configuration = request.configuration,
                     .state = request.state,
                     .files = {},
                     .tensors = {}};
@@ -127,18 +113,13 @@ Manifest manifest_of(const SaveRequest& request, const std::vector<std::string>&
 
 }  // namespace
 
-Group group_of_one() {
-  return {.rank = 0,
-          .size = 1,
-          .gather_to_first = [](std::string text) { return std::vector{std::move(text)}; },
-          .from_first = [](std::string text) { return text; }};
-}
-
 void save_checkpoint(const SaveRequest& request, std::span<const TensorPiece> pieces,
                      const Group& group) {
+  const std::string failed = cat("the checkpoint of step ", request.step, " was not saved: ");
   std::optional<Publication> publication;  // on rank 0
-  const std::string folder = done_by_first(group, request, [&] {
-    publication.emplace(request.directory, request.step);
+  const std::string folder = done_by_first(group, failed, [&] {
+    if (request.directory == nullptr) throw Error(ErrorCode::internal, "no directory was given");
+    publication.emplace(*request.directory, request.step);
     return publication->folder();
   });
   request.at_phase("folder made");
@@ -152,11 +133,12 @@ void save_checkpoint(const SaveRequest& request, std::span<const TensorPiece> pi
   request.at_phase("own file written");
   const std::vector<std::string> reports = group.gather_to_first(text_of(report));
 
-  done_by_first(group, request, [&] {
+  done_by_first(group, failed, [&] {
     publication->publish(to_text(manifest_of(request, reports)), request.at_phase);
+    publication.reset();
+    request.directory->prune(request.keep);
     return std::string();
   });
-  if (publication) publication->prune(request.keep);
   request.at_phase("pruned");
 }
 

@@ -13,23 +13,11 @@
 #include <string_view>
 #include <vector>
 
+#include "training/checkpoint/group.h"
+#include "training/checkpoint/run_directory.h"
 #include "training/tensor.h"
 
 namespace tutti::training {
-
-// The ranks that save together. Both functions are collective: all ranks call them in the same
-// order. What they throw, save_checkpoint() throws.
-struct Group {
-  int rank = 0;
-  int size = 1;
-  // On rank 0: every rank's text, in the order of ranks. Elsewhere: nothing.
-  std::function<std::vector<std::string>(std::string)> gather_to_first;
-  // Everywhere: the text that rank 0 gave.
-  std::function<std::string(std::string)> from_first;
-};
-
-// A process by itself.
-Group group_of_one();
 
 struct TensorPiece {
   std::string name;            // "model.h.0.ln_1.weight", "optimizer.exp_avg.h.0.ln_1.weight", ...
@@ -39,12 +27,13 @@ struct TensorPiece {
 };
 
 struct SaveRequest {
-  std::string
-      directory;  // made where it is not there; on several hosts, one that all of them share
+  // On rank 0, null elsewhere. On several hosts it is one that all of them share.
+  RunDirectory* directory = nullptr;
   int64_t step = 0;
   std::string model;                                // Model::description()
+  Configuration configuration;                      // the run's; rank 0's is stored
   nlohmann::json state = nlohmann::json::object();  // the trainer's own; rank 0's is stored
-  int keep = 2;                                     // this checkpoint and those before it; 0: all
+  int keep = 2;                                     // this step and the run's before it; 0: all
   // For tests: called between the parts of the protocol.
   std::function<void(std::string_view phase)> at_phase = [](std::string_view) {};
 };
@@ -54,13 +43,12 @@ struct SaveRequest {
 //
 // The files are written to a folder beside the older checkpoints, which gets its name when all are
 // on the disk: a process that ends at any moment leaves what was there before, or all of the new
-// one. A checkpoint of the same step is replaced. Then older ones are removed, all but `keep`, and
-// so is what runs that died have left. Later steps stay: they are of a run that was taken up again
-// at an earlier step, and are replaced when it gets there.
+// one. A step of the same name is replaced if it is the run's own, else set aside. Then the run's
+// older steps are removed, all but `keep`.
 //
 // Throws the same Error on every rank, with the older checkpoints as they were: code system where a
 // disk is full or a directory cannot be written, mismatch where pieces overlap or are missing,
-// invalid_argument for impossible pieces, and where another run is saving into this directory.
+// invalid_argument for impossible pieces.
 void save_checkpoint(const SaveRequest& request, std::span<const TensorPiece> pieces,
                      const Group& group);
 

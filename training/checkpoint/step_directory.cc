@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "training/checkpoint/files.h"
 #include "training/checkpoint/json_text.h"
+#include "training/checkpoint/manifest.h"
 
 namespace tutti::training {
 namespace {
@@ -34,6 +35,17 @@ std::optional<int64_t> parse_step_name(std::string_view name) {
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), step);
   if (error != std::errc() || step < 0 || name != step_name(step)) return std::nullopt;
   return step;
+}
+
+std::string without_slash(const std::string& path) {
+  const fs::path normal = fs::path(path).lexically_normal();
+  return normal.has_filename() ? normal : normal.parent_path();
+}
+
+bool is_step_folder(const std::string& path) {
+  std::error_code error;
+  return parse_step_name(fs::path(without_slash(path)).filename().string()) ||
+         fs::exists(fs::path(path) / kManifestFile, error);
 }
 
 std::string temporary_name(int64_t step) {
@@ -69,7 +81,9 @@ std::optional<int64_t> latest_step(const std::string& directory) {
     const std::vector<int64_t> steps = steps_in(directory);
     return steps.empty() ? std::nullopt : std::optional(steps.back());
   }
-  std::string text = read_text(file);
+  // Some people and tools make it a link to the step's folder.
+  std::string text = fs::is_directory(file, error) ? fs::canonical(file, error).filename().string()
+                                                   : read_text(file);
   while (text.ends_with('\n')) text.pop_back();
   const std::optional<int64_t> step = parse_step_name(text);
   if (!step) {

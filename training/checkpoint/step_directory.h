@@ -3,6 +3,8 @@
 //   step-00000123/                whole: nothing unfinished has such a name
 //   .step-00000124.tmp-4f1c09ab/  being written, or being removed, or left by a run that died
 //   latest                        text: the name of the step that was saved last
+//   lock                          of the job that works here: directory_lock.h
+//   set-aside-1/step-00000200/    what a resumed run did not go on from: run_directory.h
 #pragma once
 
 #include <cstdint>
@@ -16,6 +18,10 @@ namespace tutti::training {
 inline constexpr const char* kLatestFile = "latest";
 
 std::string step_name(int64_t step);  // "step-00000123"
+// Whether it is, or would be, the folder of one step and no directory of steps.
+bool is_step_folder(const std::string& path);
+// "a/step-00000001/" is the folder step-00000001 in a.
+std::string without_slash(const std::string& path);
 std::optional<int64_t> parse_step_name(std::string_view name);
 
 // A name for a folder that is not finished; another one each time.

@@ -7,6 +7,8 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "training/model.h"
 #include "training/modules/mlp.h"
@@ -42,6 +44,9 @@ class Gpt : public Model {
   const GptConfig& config() const { return config_; }
   double flops_per_sample() const override;
   std::string description() const override;
+  std::vector<std::pair<std::string, double>> training_settings() const override {
+    return {{"dropout", config_.dropout}};
+  }
   int64_t targets_per_sample() const override { return config_.context; }
 
  private:

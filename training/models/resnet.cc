@@ -259,7 +259,8 @@ class HeadUnit : public Unit {
 
 }  // namespace
 
-ResNet::ResNet(const ResNetConfig& config, StatisticsReducer* reducer) : config_(checked(config)) {
+ResNet::ResNet(const ResNetConfig& config, StatisticsReducer* reducer)
+    : config_(checked(config)), synchronized_(reducer != nullptr) {
   add_unit<StemUnit>(config_, reducer);
   auto& stem = static_cast<StemUnit&>(*units_.back());
   append(buffers_, stem.buffers(), 0);

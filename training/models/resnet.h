@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "training/model.h"
@@ -42,10 +43,14 @@ class ResNet : public Model {
   std::vector<NamedBuffer> buffers() override;
   double flops_per_sample() const override { return 6 * multiplications_; }
   std::string description() const override;
+  std::vector<std::pair<std::string, double>> training_settings() const override {
+    return {{"sync-bn", synchronized_ ? 1 : 0}};
+  }
   int64_t targets_per_sample() const override { return 1; }
 
  private:
   ResNetConfig config_;
+  bool synchronized_ = false;
   double multiplications_ = 0;  // of one image's forward
   std::vector<NamedBuffer> buffers_;
 };

@@ -163,6 +163,7 @@ TEST_F(TrainGpt, ACheckpointGoesOnInAnyPipeline) {
     SCOPED_TRACE(::testing::PrintToString(layout));
     const std::string copy = path(cat("copy-", copies_++));
     std::filesystem::copy(path("half"), copy, std::filesystem::copy_options::recursive);
+    std::filesystem::remove(path("json"));  // a run that goes on adds to it
     const std::vector<json> found =
         trained(words + layout + Words{"--checkpoint", copy, "--resume"});
     EXPECT_EQ(found.back()["resumed_at"], 3);
@@ -270,6 +271,7 @@ TEST_F(TrainGpt, AKilledRunIsResumedAndTrainsTheSameModel) {
     saved += steps - 1;  // at least: a step's line is written before the step is saved
     if (saving.back() != "--resume") saving.push_back("--resume");
   }
+  std::filesystem::remove(path("json"));
   const int64_t resumed_at = trained(saving).back()["resumed_at"];
   EXPECT_GE(resumed_at, saved);
   EXPECT_EQ(expect_as_in_whole(), whole.size() - static_cast<size_t>(resumed_at));

@@ -102,6 +102,7 @@ TEST(Crash, ADiskThatIsFullOnOneRankFailsAllAndLeavesTheOldOne) {
     ::signal(SIGXFSZ, SIG_IGN);
     ::setrlimit(RLIMIT_FSIZE, &limit);
     const std::vector<float> values(1 << 16);
+    RunDirectory directory(scratch.path(), {.resume = true});
     const std::vector<std::string> errors = run_ranks(3, [&](const Group& group) {
       const int64_t first[] = {0, 10, (1 << 16) - 10, 1 << 16};
       const int64_t begin = first[group.rank];
@@ -110,7 +111,7 @@ TEST(Crash, ADiskThatIsFullOnOneRankFailsAllAndLeavesTheOldOne) {
            {1 << 16},
            begin,
            tensor_at(values.data(), DType::f32, 1, first[group.rank + 1] - begin)}};
-      save_checkpoint({.directory = scratch.path(), .step = 2}, pieces, group);
+      save_checkpoint({.directory = &directory, .step = 2}, pieces, group);
     });
     const auto good =
         AllOf(HasSubstr("the checkpoint of step 2 was not saved: rank 1: cannot write"),
@@ -131,9 +132,10 @@ TEST(Crash, AManifestThatDoesNotFitLeavesTheOldOne) {
     const rlimit limit = {2000, 2000};
     ::signal(SIGXFSZ, SIG_IGN);
     ::setrlimit(RLIMIT_FSIZE, &limit);
+    RunDirectory directory(scratch.path(), {.resume = true});
     const std::string error = error_of([&] {
       save_checkpoint(
-          {.directory = scratch.path(), .step = 2, .state = {{"a", std::string(4000, 'a')}}}, {},
+          {.directory = &directory, .step = 2, .state = {{"a", std::string(4000, 'a')}}}, {},
           group_of_one());
     });
     std::fprintf(stderr, "%s\n", error.c_str());
@@ -161,6 +163,29 @@ TEST(Crash, AFileThatOneRankCannotMakeFailsAll) {
               Each(AllOf(HasSubstr("rank 1: cannot create"), HasSubstr("Is a directory"))));
   EXPECT_EQ(temporaries(scratch.path()), 0u);
   expect_sample(Checkpoint::open(scratch.path()), 1);
+}
+
+TEST(Crash, ADiskWithoutSpaceFailsAllAndLeavesTheOldOne) {
+  const Scratch scratch;
+  save_sample_well(scratch.path(), 2, 1);
+  const auto fill_the_disk = [&] {
+    for (const auto& entry : fs::directory_iterator(scratch.path())) {
+      if (!is_temporary_name(entry.path().filename().string())) continue;
+      fs::create_symlink("/dev/full", entry.path() / "rank-0001-of-0002.safetensors");
+    }
+  };
+  std::once_flag once;  // the other rank waits
+  const auto at_phase = [&](std::string_view phase) {
+    if (phase == "folder made") std::call_once(once, fill_the_disk);
+  };
+  EXPECT_THAT(save_sample({.directory = scratch.path(), .at_phase = at_phase}, 2, 2),
+              Each(AllOf(HasSubstr("step 2 was not saved: rank 1: cannot write"),
+                         HasSubstr("No space left on device"), HasSubstr("free some space"))));
+  EXPECT_EQ(temporaries(scratch.path()), 0u);
+  expect_sample(Checkpoint::open(scratch.path()), 1);
+  // Once there is space, the run goes on.
+  save_sample_well(scratch.path(), 2, 2);
+  expect_sample(Checkpoint::open(scratch.path()), 2);
 }
 
 TEST(Crash, ADirectoryThatCannotBeMadeFailsAll) {

@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "tests/training/checkpoint/support.h"
 #include "training/checkpoint/checksum.h"
+#include "training/checkpoint/lineage.h"
 #include "training/checkpoint/manifest.h"
 
 namespace tutti::training {
@@ -105,17 +106,19 @@ TEST_F(Damage, WhereNothingIsWholeNoneIsPromised) {
     fs::resize_file(run() + '/' + step + kFiles[2], 100);
   }
   EXPECT_THAT(resume_error(), HasSubstr("no other checkpoint here is whole"));
-  EXPECT_THAT(error_of([&] { Checkpoint::open_latest_whole(run()); }),
-              HasSubstr("there is no checkpoint in"));
+  EXPECT_THAT(error_of([&] { choose_step(run(), std::nullopt); }),
+              AllOf(HasSubstr(cat("no checkpoint in ", run(), " is whole; step 2: ")),
+                    HasSubstr("; step 1: ")));
 }
 
-TEST_F(Damage, TheLatestWholeOneIsTakenWhenAskedFor) {
-  expect_sample(Checkpoint::open_latest_whole(run()), 2);
+TEST_F(Damage, ARunGoesOnFromTheNewestWholeStep) {
+  expect_sample(choose_step(run(), std::nullopt).checkpoint, 2);
   fs::resize_file(file(kFiles[2]), 100);
-  ::testing::internal::CaptureStderr();
-  expect_sample(Checkpoint::open_latest_whole(run()), 1);
-  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
-              AllOf(HasSubstr("passing over step-00000002"), HasSubstr(kFiles[2])));
+  const ChosenStep chosen = choose_step(run(), std::nullopt);
+  expect_sample(chosen.checkpoint, 1);
+  ASSERT_EQ(chosen.skipped.size(), 1u);
+  EXPECT_EQ(chosen.skipped[0].step, 2);
+  EXPECT_THAT(chosen.skipped[0].why, HasSubstr(kFiles[2]));
 }
 
 TEST_F(Damage, LatestMustNameAStep) {

@@ -94,7 +94,8 @@ TEST(RoundTrip, HalvesAndIntegersAreStoredAsTheyAre) {
   const std::vector<TensorPiece> pieces = {
       {"model.h", {2, 2}, 0, tensor_at(halves.data(), DType::bf16, 1, 4)},
       {"trainer.counts", {3}, 0, tensor_at(whole.data(), DType::i64, 1, 3)}};
-  save_checkpoint({.directory = scratch.path(), .step = 5}, pieces, group_of_one());
+  RunDirectory directory(scratch.path(), {});
+  save_checkpoint({.directory = &directory, .step = 5}, pieces, group_of_one());
   const Checkpoint checkpoint = Checkpoint::open(scratch.path());
   EXPECT_EQ(*checkpoint.find("model.h"), (TensorInfo{"model.h", DType::bf16, {2, 2}}));
 

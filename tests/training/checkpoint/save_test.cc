@@ -30,7 +30,8 @@ std::set<std::string> entries(const std::string& directory) {
 TEST(Save, WritesOneFileARankAndTheManifest) {
   const Scratch scratch;
   save_sample_well(scratch.path("deep/run"), 3, 12);
-  EXPECT_THAT(entries(scratch.path("deep/run")), UnorderedElementsAre("latest", "step-00000012"));
+  EXPECT_THAT(entries(scratch.path("deep/run")),
+              UnorderedElementsAre("latest", "lock", "step-00000012"));
   EXPECT_THAT(
       entries(scratch.path("deep/run/step-00000012")),
       UnorderedElementsAre("checkpoint.json", "rank-0000-of-0003.safetensors",
@@ -52,14 +53,12 @@ TEST(Save, KeepsAsManyAsAreAskedFor) {
   EXPECT_THAT(steps_in(scratch.path()), ElementsAre(6));
 }
 
-// A run that was taken up again at an earlier step.
-TEST(Save, LeavesLaterStepsAndReplacesTheSameOne) {
+TEST(Save, ReplacesAStepOfTheSameRun) {
   const Scratch scratch;
-  for (const uint64_t step : {1, 2, 3})
-    save_sample({.directory = scratch.path(), .keep = 0}, 1, step);
+  for (const uint64_t step : {1, 2}) save_sample_well(scratch.path(), 1, step);
   save_sample_well(scratch.path(), 4, 2);
   EXPECT_THAT(entries(scratch.path()),
-              UnorderedElementsAre("latest", "step-00000001", "step-00000002", "step-00000003"));
+              UnorderedElementsAre("latest", "lock", "step-00000001", "step-00000002"));
   const Checkpoint latest = Checkpoint::open(scratch.path());
   EXPECT_EQ(latest.manifest().world(), 4);
   expect_sample(latest, 2);
@@ -71,28 +70,15 @@ TEST(Save, RemovesWhatDeadRunsLeftAndNothingElse) {
   fs::create_directories(scratch.path(".step-9.tmp-0badcafe"));
   fs::create_directories(scratch.path("notes.tmp-1"));
   save_sample_well(scratch.path(), 2, 1);
-  EXPECT_THAT(entries(scratch.path()), UnorderedElementsAre("latest", "step-00000001",
+  EXPECT_THAT(entries(scratch.path()), UnorderedElementsAre("latest", "lock", "step-00000001",
                                                             ".step-9.tmp-0badcafe", "notes.tmp-1"));
-}
-
-TEST(Save, RefusesASecondRunInTheSameDirectory) {
-  const Scratch scratch;
-  std::string other;
-  const auto at_phase = [&](std::string_view phase) {
-    if (phase != "manifest written") return;
-    other = error_of(
-        [&] { save_checkpoint({.directory = scratch.path(), .step = 2}, {}, group_of_one()); });
-  };
-  EXPECT_THAT(save_sample({.directory = scratch.path(), .at_phase = at_phase}, 2, 1), Each(""));
-  EXPECT_THAT(other, HasSubstr("another run is saving into"));
-  expect_sample(Checkpoint::open(scratch.path()), 1);
-  EXPECT_THAT(entries(scratch.path()), UnorderedElementsAre("latest", "step-00000001"));
 }
 
 // Two ranks that give these ranges of one tensor of ten elements.
 std::vector<std::string> save_ranges(const std::string& directory, int64_t end_of_first,
                                      int64_t start_of_second, std::vector<int64_t> second_shape) {
   const std::vector<float> values(16);
+  RunDirectory run(directory, {.resume = true});
   return run_ranks(2, [&](const Group& group) {
     const bool first = group.rank == 0;
     const int64_t start = first ? 0 : start_of_second;
@@ -100,7 +86,7 @@ std::vector<std::string> save_ranges(const std::string& directory, int64_t end_o
     const std::vector<TensorPiece> pieces = {
         {"model.x", first ? std::vector<int64_t>{10} : second_shape, start,
          tensor_at(values.data(), DType::f32, 1, count)}};
-    save_checkpoint({.directory = directory, .step = 2}, pieces, group);
+    save_checkpoint({.directory = &run, .step = 2}, pieces, group);
   });
 }
 
@@ -114,23 +100,24 @@ TEST(Save, RefusesPiecesThatAreNotTheWholeOnce) {
   EXPECT_THAT(save_ranges(scratch.path(), 5, 4, {10}), says("has element 4 twice"));
   EXPECT_THAT(save_ranges(scratch.path(), 5, 5, {2, 5}), says("another shape or type"));
   EXPECT_THAT(save_ranges(scratch.path(), 5, 5, {9}), says("rank 1: a piece of 1 x 5 elements"));
-  EXPECT_THAT(entries(scratch.path()), UnorderedElementsAre("latest", "step-00000001"));
+  EXPECT_THAT(entries(scratch.path()), UnorderedElementsAre("latest", "lock", "step-00000001"));
   expect_sample(Checkpoint::open(scratch.path()), 1);
   EXPECT_THAT(save_ranges(scratch.path(), 5, 5, {10}), Each(""));
 }
 
 TEST(Save, RefusesAStateThatJsonCannotHold) {
   const Scratch scratch;
+  RunDirectory directory(scratch.path(), {});
   const auto save = [&](const nlohmann::json& state) {
     return error_of([&] {
-      save_checkpoint({.directory = scratch.path(), .step = 1, .state = state}, {}, group_of_one());
+      save_checkpoint({.directory = &directory, .step = 1, .state = state}, {}, group_of_one());
     });
   };
   EXPECT_THAT(save({{"a", {{"loss", std::numeric_limits<double>::quiet_NaN()}}}}),
               HasSubstr("NaN or infinity"));
   EXPECT_THAT(save({{"name", "\xff"}}), HasSubstr("UTF-8"));
   EXPECT_THAT(save(nlohmann::json::array()), HasSubstr("the state of step 1"));
-  EXPECT_THAT(entries(scratch.path()), ElementsAre());
+  EXPECT_THAT(entries(scratch.path()), ElementsAre("lock"));
   const nlohmann::json exact = {{"tenth", 0.1}, {"big", 1ull << 63}, {"tiny", 5e-324}};
   EXPECT_EQ(save(exact), "");
   EXPECT_EQ(Checkpoint::open(scratch.path()).manifest().state, exact);

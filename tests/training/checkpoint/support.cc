@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "training/checkpoint/step_directory.h"
 #include "training/random.h"
 
 namespace tutti::training {
@@ -127,14 +128,25 @@ std::vector<float> sample_values(uint64_t seed, const std::string& tensor, int64
   return values;
 }
 
-std::vector<std::string> save_sample(SaveRequest request, int ranks, uint64_t seed,
+std::vector<std::string> save_sample(const SampleRequest& request, int ranks, uint64_t seed,
                                      int64_t bucket_elements) {
+  std::optional<RunDirectory> directory;
+  const std::string error = error_of([&] {
+    const RunStart as_there_is{.resume = std::filesystem::is_directory(request.directory) &&
+                                         !steps_in(request.directory).empty()};
+    directory.emplace(request.directory, request.start.value_or(as_there_is));
+    directory->begin();
+  });
+  if (!error.empty()) return std::vector(static_cast<size_t>(ranks), error);
+  return save_sample(*directory, request, ranks, seed, bucket_elements);
+}
+
+std::vector<std::string> save_sample(RunDirectory& directory, const SampleRequest& request,
+                                     int ranks, uint64_t seed, int64_t bucket_elements) {
   const std::vector<ParameterSpec> specs = sample_specs();
   const Layout layout = make_layout(
       specs, {.ranks = ranks, .bucket_elements = bucket_elements, .first_bucket_elements = 1});
-  request.step = static_cast<int64_t>(seed);
-  request.model = "sample";
-  request.state = {{"seed", seed}, {"loss", 0.1}, {"data", {{"position", 1u << 31}}}};
+  const nlohmann::json state = {{"seed", seed}, {"loss", 0.1}, {"data", {{"position", 1u << 31}}}};
   return run_ranks(ranks, [&](const Group& group) {
     std::vector<std::vector<float>> owned;  // stays where it is: pieces point into it
     std::vector<TensorPiece> pieces;
@@ -155,7 +167,14 @@ std::vector<std::string> save_sample(SaveRequest request, int ranks, uint64_t se
         if (group.rank == 0 && spec.count() == 0) add(kind + spec.name, spec, 0, 0);
       }
     }
-    save_checkpoint(request, pieces, group);
+    save_checkpoint({.directory = group.rank == 0 ? &directory : nullptr,
+                     .step = static_cast<int64_t>(seed),
+                     .model = "sample",
+                     .configuration = {},
+                     .state = state,
+                     .keep = request.keep,
+                     .at_phase = request.at_phase},
+                    pieces, group);
   });
 }
 

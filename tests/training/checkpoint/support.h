@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -42,9 +43,20 @@ std::vector<ParameterSpec> sample_specs();
 std::vector<std::string> sample_names();
 std::vector<float> sample_values(uint64_t seed, const std::string& tensor, int64_t count);
 
-// The values of `seed`, shared out by a layout of so many owners, as the checkpoint of step `seed`.
-std::vector<std::string> save_sample(SaveRequest request, int ranks, uint64_t seed,
+struct SampleRequest {
+  std::string directory;
+  std::optional<RunStart> start = {};  // none: goes on with the run that is there, if there is one
+  int keep = 2;
+  std::function<void(std::string_view phase)> at_phase = [](std::string_view) {};
+};
+
+// The values of `seed`, shared out by a layout of so many owners, as the checkpoint of step `seed`,
+// by a job of its own. Returns what each rank says.
+std::vector<std::string> save_sample(const SampleRequest& request, int ranks, uint64_t seed,
                                      int64_t bucket_elements = 100);
+// The same in a directory that is open: several steps of one job.
+std::vector<std::string> save_sample(RunDirectory& directory, const SampleRequest& request,
+                                     int ranks, uint64_t seed, int64_t bucket_elements = 100);
 // As above; fails the test where that fails.
 void save_sample_well(const std::string& directory, int ranks, uint64_t seed);
 

@@ -1,0 +1,157 @@
+#include "training/checkpoint/lineage.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <map>
+#include <random>
+#include <set>
+#include <utility>
+
+#include "base/text.h"
+#include "training/checkpoint/step_directory.h"
+
+namespace tutti::training {
+namespace {
+
+std::string folder_of(const std::string& directory, int64_t step) {
+  return cat(directory, '/', step_name(step));
+}
+
+Checkpoint opened(const std::string& directory, int64_t step) {
+  Checkpoint checkpoint = Checkpoint::open_alone(folder_of(directory, step));
+  if (checkpoint.manifest().step == step) return checkpoint;
+  throw Error(ErrorCode::invalid_argument,
+              cat(checkpoint.path(), " was renamed: it holds step ", checkpoint.manifest().step));
+}
+
+// None where the directory does not say which step was saved last.
+std::optional<int64_t> readable_latest(const std::string& directory) {
+  try {
+    return latest_step(directory);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+const StepSeen* find(const std::vector<StepSeen>& steps, std::optional<int64_t> step) {
+  const auto found = std::ranges::find_if(
+      steps, [&](const StepSeen& seen) { return step == seen.step && !seen.error; });
+  return found == steps.end() ? nullptr : &*found;
+}
+
+// The run to go on with.
+std::string run_of(const std::vector<StepSeen>& steps, const std::string& directory,
+                   std::optional<int64_t> named) {
+  if (const StepSeen* seen = find(steps, named)) return seen->run;
+  std::set<std::string> runs;
+  for (const StepSeen& seen : steps) {
+    if (!seen.run.empty()) runs.insert(seen.run);
+  }
+  if (runs.size() <= 1) return runs.empty() ? "" : *runs.begin();
+  throw Error(ErrorCode::invalid_argument,
+              cat(directory, " holds ", describe_runs(steps),
+                  ", and its file `latest` does not say which of them to go on with"),
+              {.remedy = "name a step of that run: --resume STEP"});
+}
+
+std::string listed(const std::vector<StepSeen>& steps) {
+  std::string text;
+  for (const StepSeen& seen : steps) text += cat(text.empty() ? "" : ", ", seen.step);
+  return text;
+}
+
+// In the order in which they are tried.
+std::vector<int64_t> candidates(const std::vector<StepSeen>& steps, const std::string& run,
+                                std::optional<int64_t> wanted, std::optional<int64_t> latest) {
+  std::vector<int64_t> all;
+  for (const StepSeen& seen : steps) {
+    // Of those that cannot be read nobody knows the run: they say why they are passed over.
+    const bool own = seen.error || seen.run == run || seen.run.empty();
+    if (own && seen.step <= wanted.value_or(seen.step)) all.push_back(seen.step);
+  }
+  std::ranges::reverse(all);
+  // In the earlier format steps behind the latest one were of a run that had been given up.
+  if (run.empty() && latest && !wanted) {
+    std::ranges::stable_partition(all, [&](int64_t step) { return step <= *latest; });
+  }
+  return all;
+}
+
+}  // namespace
+
+std::string new_run_identity() {
+  std::random_device random;
+  std::string identity;
+  for (int i = 0; i < 4; ++i) {
+    std::array<char, 9> word{};
+    std::snprintf(word.data(), word.size(), "%08x", static_cast<unsigned>(random()));
+    identity += word.data();
+  }
+  return identity;
+}
+
+std::vector<StepSeen> look_at_steps(const std::string& directory) {
+  std::vector<StepSeen> steps;
+  for (const int64_t step : steps_in(directory)) {
+    StepSeen seen{.step = step, .run = {}, .error = {}};
+    try {
+      seen.run = opened(directory, step).manifest().run;
+    } catch (const Error& error) {
+      seen.error = error;
+    }
+    steps.push_back(std::move(seen));
+  }
+  return steps;
+}
+
+std::string describe_runs(const std::vector<StepSeen>& steps) {
+  std::map<std::string, int64_t> last;
+  for (const StepSeen& seen : steps) {
+    const std::string name = seen.error         ? "a run whose steps cannot be read"
+                             : seen.run.empty() ? "a run without an identity, of an earlier Tutti,"
+                                                : "run " + seen.run;
+    last[name] = seen.step;
+  }
+  std::string text;
+  for (const auto& [name, step] : last) {
+    text += cat(text.empty() ? "" : " and ", name, " (its last step is ", step, ')');
+  }
+  return text;
+}
+
+ChosenStep choose_step(const std::string& directory, std::optional<int64_t> wanted, bool verify) {
+  const std::vector<StepSeen> steps = look_at_steps(directory);
+  if (steps.empty()) {
+    throw Error(ErrorCode::invalid_argument, cat("there is no checkpoint in ", directory),
+                {.remedy = "name a directory that holds step-... folders"});
+  }
+  if (wanted && std::ranges::find(steps, *wanted, &StepSeen::step) == steps.end()) {
+    throw Error(ErrorCode::invalid_argument, cat("there is no step ", *wanted, " in ", directory),
+                {.remedy = cat("name one that is there: ", listed(steps))});
+  }
+  const std::optional<int64_t> latest = readable_latest(directory);
+  const std::string run = run_of(steps, directory, wanted ? wanted : latest);
+  std::vector<ChosenStep::Skipped> skipped;
+  for (const int64_t step : candidates(steps, run, wanted, latest)) {
+    try {
+      Checkpoint checkpoint = opened(directory, step);
+      if (verify) checkpoint.verify_alone();
+      ChosenStep chosen{std::move(checkpoint), std::move(skipped), {}, {}, latest == step};
+      for (const StepSeen& seen : steps) {
+        const bool own = !seen.error && seen.step <= step && (seen.run == run || seen.run.empty());
+        (own ? chosen.own : chosen.others).push_back(seen.step);
+      }
+      return chosen;
+    } catch (const Error& error) {
+      if (error.code() == ErrorCode::unsupported) throw;
+      skipped.push_back({step, error.what()});
+    }
+  }
+  std::string why;
+  for (const ChosenStep::Skipped& one : skipped) why += cat("; step ", one.step, ": ", one.why);
+  throw Error(ErrorCode::invalid_argument, cat("no checkpoint in ", directory, " is whole", why),
+              {.remedy = "take a copy, or start anew in another directory"});
+}
+
+}  // namespace tutti::training

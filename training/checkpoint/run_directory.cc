@@ -1,0 +1,192 @@
+#include "training/checkpoint/run_directory.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <utility>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "training/checkpoint/files.h"
+#include "training/checkpoint/step_directory.h"
+
+namespace tutti::training {
+namespace {
+
+namespace fs = std::filesystem;
+
+// As the user wrote it, without a slash at its end.
+std::string checked_path(const std::string& directory) {
+  std::string path = without_slash(directory);
+  if (path.empty()) path = ".";
+  if (!is_step_folder(path)) return path;
+  const fs::path parent = fs::path(path).has_parent_path() ? fs::path(path).parent_path() : ".";
+  const std::optional<int64_t> step = parse_step_name(fs::path(path).filename().string());
+  throw Error(ErrorCode::invalid_argument,
+              cat(path, " is the folder of one step, and no directory of a run"),
+              {.remedy = cat("to go on from that step, give --checkpoint ", parent.string(),
+                             " --resume ", step ? std::to_string(*step) : "STEP")});
+}
+
+void make(const std::string& directory) {
+  std::error_code error;
+  fs::create_directories(directory, error);
+  if (!error && ::access(directory.c_str(), W_OK | X_OK) != 0) {
+    throw file_error("cannot write into the directory", directory, errno);
+  }
+  if (error) {
+    throw system_error(cat("cannot make the directory ", directory), error.value(),
+                       {.remedy = "name a directory in a place that you may write"});
+  }
+}
+
+void refuse_other_run(const std::string& directory, const std::string& run) {
+  const std::vector<StepSeen> steps = look_at_steps(directory);
+  if (steps.empty()) return;
+  throw Error(
+      ErrorCode::invalid_argument,
+      cat(directory, " holds ", describe_runs(steps), "; the new run ", run, " was not started"),
+      {.remedy = "go on with the old run by --resume, or give the new one another "
+                 "directory, or have the old one removed by --overwrite"});
+}
+
+ChosenStep chosen(const std::string& directory, const RunStart& start, bool verify) {
+  std::error_code error;
+  if (fs::is_directory(directory, error)) return choose_step(directory, start.step, verify);
+  throw Error(ErrorCode::invalid_argument, cat("there is no directory ", directory, " to resume"),
+              {.remedy = "check the path, or leave out --resume to start a new run there"});
+}
+
+void check_options(const RunStart& start) {
+  if (!start.resume || !start.overwrite) return;
+  throw Error(ErrorCode::invalid_argument, "both --resume and --overwrite were given",
+              {.remedy = "give one: go on with the run that is there, or remove it"});
+}
+
+void remove_leftovers(const std::string& directory) {
+  std::error_code error;
+  std::vector<std::string> leftovers;
+  fs::directory_iterator entry(directory, error);
+  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    if (is_temporary_name(entry->path().filename().string())) leftovers.push_back(entry->path());
+  }
+  for (const std::string& path : leftovers) remove_folder(path);
+}
+
+// A new one each time.
+std::string make_aside(const std::string& directory) {
+  for (int i = 1;; ++i) {
+    std::string path = cat(directory, "/set-aside-", i);
+    if (::mkdir(path.c_str(), 0777) == 0) return path;
+    if (errno != EEXIST) throw file_error("cannot make the directory", path, errno);
+  }
+}
+
+std::string listed(const std::vector<int64_t>& steps) {
+  std::string text;
+  for (const int64_t step : steps) text += cat(text.empty() ? "" : ", ", step_name(step));
+  return text;
+}
+
+}  // namespace
+
+RunDirectory::RunDirectory(std::string directory, const RunStart& start)
+    : path_(checked_path(directory)) {
+  check_options(start);
+  if (start.resume) {
+    // The lock names the run: which one it is, descriptions tell.
+    run_ = chosen(path_, start, false).checkpoint.manifest().run;
+  } else {
+    make(path_);
+  }
+  if (run_.empty()) run_ = new_run_identity();
+  lock_.emplace(path_, run_);
+  if (start.resume) {
+    resumed_ = chosen(path_, start, true);
+    own_ = resumed_->own;
+  } else if (start.overwrite) {
+    overwritten_ = steps_in(path_);
+  } else {
+    refuse_other_run(path_, run_);
+  }
+}
+
+std::optional<ChosenStep> RunDirectory::check(const std::string& directory, const RunStart& start) {
+  const std::string path = checked_path(directory);
+  check_options(start);
+  if (!start.resume) make(path);
+  const DirectoryLock lock(path, "about-to-start");
+  if (start.resume) return chosen(path, start, false);
+  if (!start.overwrite) refuse_other_run(path, new_run_identity());
+  return std::nullopt;
+}
+
+void RunDirectory::begin() {
+  remove_leftovers(path_);
+  if (!resumed_) return;
+  const int64_t step = resumed_->checkpoint.manifest().step;
+  for (const ChosenStep::Skipped& skipped : resumed_->skipped) {
+    log(LogLevel::warning, cat("passing over ", step_name(skipped.step), ": ", skipped.why));
+  }
+  // Whoever reads `latest` finds what it names at every moment.
+  if (!resumed_->is_latest) replace_file(cat(path_, '/', kLatestFile), step_name(step) + "\n");
+  if (resumed_->others.empty()) return;
+  set_aside(resumed_->others);
+  log(LogLevel::warning, cat("the run goes on from step ", step, "; ", listed(resumed_->others),
+                             " will not be used: moved to ", aside_));
+}
+
+bool RunDirectory::may_replace(int64_t step) const {
+  return std::ranges::binary_search(own_, step) || std::ranges::binary_search(overwritten_, step);
+}
+
+void RunDirectory::set_aside(const std::vector<int64_t>& steps) {
+  if (aside_.empty()) aside_ = make_aside(path_);
+  for (const int64_t step : steps) {
+    const std::string from = cat(path_, '/', step_name(step));
+    std::string to = cat(aside_, '/', step_name(step));
+    std::error_code error;
+    if (fs::exists(to, error)) to = cat(aside_ = make_aside(path_), '/', step_name(step));
+    if (::rename(from.c_str(), to.c_str()) != 0) {
+      throw system_error(cat("cannot move ", from, " to ", to), errno,
+                         {.remedy = "move it yourself: it is not of the run that goes on here"});
+    }
+  }
+  sync_directory(aside_);
+  sync_directory(path_);
+}
+
+void RunDirectory::has_published(int64_t step) {
+  own_.insert(std::ranges::lower_bound(own_, step), step);
+  own_.erase(std::ranges::unique(own_).begin(), own_.end());
+  for (const int64_t old : overwritten_) {
+    if (old != step) remove_step(old);
+  }
+  overwritten_.clear();
+}
+
+void RunDirectory::prune(int keep) {
+  if (keep < 1) return;
+  while (own_.size() > static_cast<size_t>(keep)) {
+    remove_step(own_.front());
+    own_.erase(own_.begin());
+  }
+}
+
+// By way of another name: no step is ever there in part.
+void RunDirectory::remove_step(int64_t step) const {
+  const std::string doomed = cat(path_, '/', temporary_name(step));
+  if (::rename(cat(path_, '/', step_name(step)).c_str(), doomed.c_str()) == 0) {
+    remove_folder(doomed);
+  } else if (errno != ENOENT) {
+    log(LogLevel::warning, cat("cannot remove ", step_name(step), " from ", path_));
+  }
+}
+
+}  // namespace tutti::training

@@ -1,0 +1,72 @@
+// The directory of one run, held for as long as a job works in it. Rank 0 has it.
+//
+//   new run             in a directory without steps; else refused
+//   --overwrite         the steps that are there are removed when the new run has its first whole
+//   one
+//   --resume [STEP]     goes on from the newest whole step [up to STEP], with its identity
+//
+// A resumed run goes on from a step, and what else is there, which is later steps of its own
+// (damaged, or of a future that was given up by --resume STEP) and steps of other runs, is set
+// aside: moved to DIR/set-aside-N/, where it stays until somebody removes it. So the steps in a
+// directory are one run's, in one line, and no whole step is ever lost but by --overwrite.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "training/checkpoint/directory_lock.h"
+#include "training/checkpoint/lineage.h"
+
+namespace tutti::training {
+
+struct RunStart {
+  bool resume = false;
+  std::optional<int64_t> step;  // to resume at; none: the newest
+  bool overwrite = false;       // of a new run
+};
+
+class RunDirectory {
+ public:
+  // Makes the directory, locks it, and says where the run goes on; changes nothing else. Throws
+  // Error(invalid_argument) where the directory is another run's, another job's, a step's own
+  // folder or has nothing to resume, and Error(system) where it cannot be written.
+  RunDirectory(std::string directory, const RunStart& start);
+  // Throws what the constructor would, but does not read the steps' files. Returns the step that
+  // would be resumed, as far as descriptions tell.
+  static std::optional<ChosenStep> check(const std::string& directory, const RunStart& start);
+
+  const std::string& path() const { return path_; }
+  const std::string& run() const { return run_; }  // its identity
+  // Where it goes on.
+  const std::optional<ChosenStep>& resumed() const { return resumed_; }
+
+  // The run has begun: from now on the directory is changed. Says what was skipped and set aside,
+  // and removes unfinished folders of jobs that died.
+  void begin();
+
+  // --- for a save (publish.h) ---
+
+  // Whether a folder of that step may be replaced: it is the run's own, or to be overwritten.
+  bool may_replace(int64_t step) const;
+  void set_aside(const std::vector<int64_t>& steps);
+  // The step is there, and `latest` names it.
+  void has_published(int64_t step);
+  // Removes the run's own steps before its last one, all but `keep` - 1 of them; 0: none. Never
+  // throws: what cannot be removed is a warning.
+  void prune(int keep);
+
+ private:
+  void remove_step(int64_t step) const;
+
+  std::string path_;
+  std::string run_;
+  std::optional<DirectoryLock> lock_;
+  std::optional<ChosenStep> resumed_;
+  std::vector<int64_t> own_;          // ascending
+  std::vector<int64_t> overwritten_;  // until the run has its first step
+  std::string aside_;                 // the folder of what was set aside; empty: none yet
+};
+
+}  // namespace tutti::training

@@ -108,6 +108,7 @@ class CommunicatorImpl final : public ControlClient,
   void open_transport();
   void wait_for_local_ranks();
   void close_transport();
+  void send_last_bytes();
   void withdraw_memory();
   std::unique_ptr<Transport> open_shm(const std::vector<int>& local, int largest_group);
   std::unique_ptr<Transport> open_tcp();
@@ -158,9 +159,10 @@ class CommunicatorImpl final : public ControlClient,
   void look_at_stall(Operation& operation, Patience& patience);
   void end_stall(Patience& patience);
   std::vector<int> missing(const Operation& operation);
+  std::vector<Want> wants(const Operation& operation);
   void ask_peers(const Operation& operation, bool again);
   void check_answers(const Operation& operation);
-  void check_left(const Operation& operation);
+  void check_gone(const Operation& operation);
   void raise_gone(const Operation& operation, int peer, std::string_view how);
   void time_out(const Operation& operation);
   std::string explain_missing(const Operation& operation);
@@ -185,6 +187,7 @@ class CommunicatorImpl final : public ControlClient,
   int local_ranks_ = 0;  // that share shm_
   Fd memory_;            // the shared memory, until all have got it
   SpinTime spin_time_;
+  std::atomic<bool> leaving_{false};
   std::atomic<int> callers_{0};  // threads that want the mutex of a sleeper
 
   std::mutex mutex_;  // guards everything below

@@ -18,6 +18,7 @@ Engine::Engine(std::shared_ptr<Control> control, const EngineOptions& options)
 Engine::~Engine() {
   thread_.request_stop();
   ring();
+  if (!control_->forked()) last_bytes_.wait();
 }
 
 void Engine::note_failure(const Error& error) {

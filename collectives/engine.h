@@ -14,6 +14,7 @@
 #include "collectives/cost_model.h"
 #include "collectives/heaps.h"
 #include "transport/bootstrap/control.h"
+#include "transport/tcp/last_bytes.h"
 
 namespace tutti::internal {
 
@@ -38,6 +39,7 @@ class Engine {
   ~Engine();
 
   Control& control() const { return *control_; }
+  LastBytes& last_bytes() { return last_bytes_; }
   HeapTable& heaps() { return heaps_; }
   bool oversubscribed() const { return options_.oversubscribed; }
   const CostModel& cost_model() const { return options_.cost_model; }
@@ -72,6 +74,7 @@ class Engine {
   const std::shared_ptr<Control> control_;
   const EngineOptions options_;
   HeapTable heaps_;
+  LastBytes last_bytes_;
   std::atomic<int> active_{0};
   mutable std::mutex failure_mutex_;
   std::string last_failure_;

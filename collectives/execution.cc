@@ -376,32 +376,36 @@ void Execution::convert(std::byte* dst, bool to_accumulator, const std::byte* sr
   }
 }
 
-std::vector<int> Execution::waiting_for() const {
-  std::vector<int> peers;
-  const auto add = [&](int peer) {
-    if (peer >= 0 && std::ranges::find(peers, peer) == peers.end()) peers.push_back(peer);
+std::vector<Want> Execution::wants() const {
+  std::vector<Want> wants;
+  const auto add = [&](int peer, int lane, const Move& move) {
+    if (peer >= 0) wants.push_back({peer, lane, move.kind == StepKind::send});
   };
+  const int p2p = outline_->point_to_point() ? transport_->lanes() : -1;
   if (short_) {
     for (uint64_t rest = left_; rest != 0; rest &= rest - 1) {
       const Move& move = outline_->moves[static_cast<size_t>(std::countr_zero(rest))];
       if ((move.needs & left_) != 0 || (move.after & ahead_) != 0) continue;
-      for (const int peer : move.peers) add(peer);
+      for (const int peer : move.peers) add(peer, std::max(p2p, 0), move);
     }
-  } else {
-    for (const Loan& loan : loans_) {
-      for (const int peer : outline_->moves[static_cast<size_t>(loan.step)].peers) add(peer);
-    }
-    for (const Lane& lane : lanes_) {
-      for (size_t queue = 0; queue < lane.cursors.size(); ++queue) {
-        const Cursor& cursor = lane.cursors[queue];
-        const Plan::Queue& q = plan_->queues[queue];
-        if (cursor.turn == lane.turns || cursor.turn >= lane.oldest + kWindow) continue;
-        if (ready(lane, cursor, q.steps[cursor.index])) add(q.peer);
-      }
+    return wants;
+  }
+  for (const Loan& loan : loans_) {
+    const Move& move = outline_->moves[static_cast<size_t>(loan.step)];
+    for (const int peer : move.peers) add(peer, loan.lane, move);
+  }
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    const Lane& lane = lanes_[i];
+    for (size_t queue = 0; queue < lane.cursors.size(); ++queue) {
+      const Cursor& cursor = lane.cursors[queue];
+      const Plan::Queue& q = plan_->queues[queue];
+      if (cursor.turn == lane.turns || cursor.turn >= lane.oldest + kWindow) continue;
+      const int32_t step = q.steps[cursor.index];
+      const Move& move = outline_->moves[static_cast<size_t>(step)];
+      if (ready(lane, cursor, step)) add(q.peer, p2p >= 0 ? p2p : static_cast<int>(i), move);
     }
   }
-  std::ranges::sort(peers);
-  return peers;
+  return wants;
 }
 
 }  // namespace tutti

@@ -35,6 +35,13 @@ struct Call {
   uint32_t number = 0;
 };
 
+// What a step waits for: a message on a connection, or that a peer takes one.
+struct Want {
+  int peer = 0;
+  int lane = 0;  // the transport's
+  bool sends = false;
+};
+
 // A message that does not belong to the call at its place.
 struct Unexpected {
   int peer = 0;
@@ -55,8 +62,7 @@ class Execution {
   }
   bool done() const { return short_ ? left_ == 0 : lanes_done_ == lanes_.size(); }
   const std::optional<Unexpected>& unexpected() const { return unexpected_; }
-  // The peers whose message, or room for whose message, is waited for.
-  std::vector<int> waiting_for() const;
+  std::vector<Want> wants() const;
 
  private:
   static constexpr uint32_t kWindow = 4;

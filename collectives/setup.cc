@@ -20,7 +20,6 @@ namespace {
 std::chrono::milliseconds open_timeout(size_t local_ranks) {
   return std::chrono::seconds(30) + local_ranks * std::chrono::milliseconds(100);
 }
-constexpr std::chrono::seconds kCloseTimeout(5);
 constexpr std::chrono::microseconds kLongestPause(1000);
 
 std::string region_name(uint64_t id, int owner) { return cat("region ", id, " of ", owner); }
@@ -167,14 +166,19 @@ std::unique_ptr<Transport> CommunicatorImpl::open_tcp() {
   hooks.open = [this](int peer, int lane) {
     engine_->control().open_connection(id_, members_[peer], lane);
   };
-  hooks.lost = [this](int peer, const std::string& text) {
+  hooks.lost = [this](int peer, bool sending, const std::string& text) {
     const std::string what =
         cat("the connection of ", describe(rank_), " with ", describe(peer), " broke: ", text);
-    if (engine_->control().has_left(members_[peer])) {
+    if (!engine_->control().has_left(members_[peer])) {
+      engine_->control().suspect(id_, members_[peer], what);
+    } else if (sending) {
       raise_consequence(Error(ErrorCode::mismatch, what,
                               {.cause = "that rank has left the job: it made fewer calls"}));
     } else {
-      engine_->control().suspect(id_, members_[peer], what);
+      raise_consequence(Error(
+          ErrorCode::connection_lost, what,
+          {.cause = "that rank has left the job, and its host or its network went away before its "
+                    "last bytes had arrived"}));
     }
   };
   auto transport = std::make_unique<TcpTransport>(size(), tcp_streams(), std::move(hooks));
@@ -216,18 +220,35 @@ std::shared_ptr<CommunicatorImpl> CommunicatorImpl::split(int color, int key) {
   return std::make_shared<CommunicatorImpl>(engine_, id, std::move(chosen), new_rank);
 }
 
-// What was committed still goes out.
-void CommunicatorImpl::close_transport() {
-  const Deadline deadline = Deadline::after(kCloseTimeout);
-  const auto sent = [&] {
+// What was committed still goes out, as long as somebody takes it. Whoever asks hears meanwhile
+// that this rank makes no more calls.
+void CommunicatorImpl::send_last_bytes() {
+  const auto give_up = [this] {
+    return timeout_.count() == 0 ? Deadline::never() : Deadline::after(timeout_);
+  };
+  const auto sent = [this] {
     for (int peer = 0; peer < size(); ++peer) {
       if (!transport_->p2p_sent(peer)) return false;
     }
     return transport_->collectives_sent();
   };
-  while (transport_ && !abort_.raised() && !deadline.passed() && !sent()) {
-    if (!transport_->progress()) std::this_thread::sleep_for(std::chrono::microseconds(20));
+  leaving_.store(true);
+  transport_->end_sending();
+  Deadline silence = give_up();
+  while (!abort_.raised() && !sent() && !silence.passed()) {
+    if (transport_->progress()) {
+      silence = give_up();
+    } else {
+      std::this_thread::sleep_for(std::chrono::microseconds(20));
+    }
   }
+  if (tcp_ != nullptr && !abort_.raised()) {
+    engine_->last_bytes().add(tcp_->release_outgoing(), timeout_);
+  }
+}
+
+void CommunicatorImpl::close_transport() {
+  if (transport_) send_last_bytes();
   withdraw_memory();
   engine_->control().detach(id_);
 }

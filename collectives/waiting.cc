@@ -17,9 +17,6 @@ namespace {
 constexpr int64_t kAskAfterNs = 200'000'000;
 constexpr int64_t kAskAgainNs = 1'000'000'000;  // at the latest; sooner early on
 constexpr int64_t kLookAgainNs = 5'000'000;
-constexpr int64_t kLeftGraceNs = 500'000'000;
-// What a rank sent before it left may still be on the network.
-constexpr int64_t kTcpLeftGraceNs = 3'000'000'000;
 constexpr int64_t kSayAfterNs = 10'000'000'000;
 constexpr std::chrono::milliseconds kLongestSleep(50);
 constexpr std::chrono::microseconds kOthersSleep(
@@ -132,7 +129,7 @@ void CommunicatorImpl::look_at_stall(Operation& operation, Patience& patience) {
   if (again) patience.asked_ns = waited;
   ask_peers(operation, again);
   check_answers(operation);
-  if (waited > (tcp_ != nullptr ? kTcpLeftGraceNs : kLeftGraceNs)) check_left(operation);
+  check_gone(operation);
   if (waited > kSayAfterNs && !patience.said) {
     patience.said = true;
     log(LogLevel::warning,
@@ -145,9 +142,21 @@ void CommunicatorImpl::look_at_stall(Operation& operation, Patience& patience) {
 std::vector<int> CommunicatorImpl::missing(const Operation& operation) {
   const std::unique_lock lock = lock_for_call();
   if (operation.done.load() || abort_.raised()) return {};
-  if (operation.peer() >= 0) return {operation.peer()};
+  std::set<int> peers;
+  for (const Want& want : wants(operation)) peers.insert(want.peer);
+  return {peers.begin(), peers.end()};
+}
+
+// Under the mutex.
+std::vector<Want> CommunicatorImpl::wants(const Operation& operation) {
+  if (operation.peer() >= 0) {
+    return {{operation.peer(), transport_->lanes(), operation.outline->sends}};
+  }
   if (collectives_.empty() || !collectives_.front()->started) return {};
-  return execution_.done() ? transport_->unsent() : execution_.waiting_for();
+  if (!execution_.done()) return execution_.wants();
+  std::vector<Want> wants;
+  for (const int peer : transport_->unsent()) wants.push_back({.peer = peer, .sends = true});
+  return wants;
 }
 
 // Asks whoever is waited for, whoever these say that they wait for, and whoever is on the way
@@ -176,6 +185,7 @@ void CommunicatorImpl::ask_peers(const Operation& operation, bool again) {
 }
 
 std::string CommunicatorImpl::on_question(int, uint32_t call) {
+  if (leaving_.load()) return {};
   Answer answer{.last_call = recorder_.last_started()};
   const uint32_t wanted = call != 0 ? call : answer.last_call;
   if (const std::optional<CallRecord> record = recorder_.find(wanted)) {
@@ -217,31 +227,46 @@ void CommunicatorImpl::check_answers(const Operation& operation) {
   const Call& call = operation.call;
   const Signature& mine = operation.outline->signature;
   std::map<int, PeerState> answers;
-  std::vector<int> waits_for;
   {
     std::lock_guard lock(stall_mutex_);
     if (asked_call_ != (operation.peer() < 0 ? call.number : 0)) return;
     answers = answers_;
-    waits_for = waits_for_;
   }
   for (const auto& [peer, state] : answers) {
-    // Of others who wait for one that is gone, the first to see it is the one to say so.
-    if (state.destroyed && std::ranges::find(waits_for, peer) != waits_for.end()) {
-      raise_gone(operation, peer, "has destroyed the communicator");
-    } else if (operation.peer() < 0 && state.made_call && !(state.signature == mine)) {
+    if (operation.peer() < 0 && state.made_call && !(state.signature == mine)) {
       raise_mismatch(call.number, mine, peer, call.number, state.signature);
     }
   }
 }
 
-void CommunicatorImpl::check_left(const Operation& operation) {
+// A peer that has destroyed its communicator, or left the job, makes no more calls; but its last
+// bytes may be on their way for as long as the network likes. So it is judged when they have come,
+// and by what this rank, then, still wants of it. Of others who wait for one that is gone, the
+// first to see it is the one to say so.
+void CommunicatorImpl::check_gone(const Operation& operation) {
+  std::map<int, std::string_view> gone;
   for (const int peer : missing(operation)) {
-    if (engine_->control().has_left(members_[peer]))
-      raise_gone(operation, peer, "has left the job");
+    if (engine_->control().has_left(members_[peer])) gone[peer] = "has left the job";
   }
+  {
+    std::lock_guard lock(stall_mutex_);
+    for (const auto& [peer, state] : answers_) {
+      if (state.destroyed) gone.try_emplace(peer, "has destroyed the communicator");
+    }
+  }
+  if (gone.empty()) return;
+  std::optional<int> judged;
+  {
+    const std::unique_lock lock = lock_for_call();
+    if (progress_locked() || operation.done.load() || abort_.raised()) return;
+    for (const Want& want : wants(operation)) {
+      const bool in_vain = want.sends || transport_->ended(want.peer, want.lane);
+      if (gone.contains(want.peer) && in_vain) judged = want.peer;
+    }
+  }
+  if (judged) raise_gone(operation, *judged, gone.at(*judged));
 }
 
-// Whoever is gone sends nothing any more; what it sent has long arrived.
 void CommunicatorImpl::raise_gone(const Operation& operation, int peer, std::string_view how) {
   raise_consequence(Error(ErrorCode::mismatch,
                           cat(describe(peer), " ", how, "; ", describe(rank_),

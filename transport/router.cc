@@ -113,6 +113,16 @@ bool Router::release(int peer, int lane) {
   return p.transport->release(p.rank, p.lane);
 }
 
+void Router::end_sending() {
+  near_->end_sending();
+  far_->end_sending();
+}
+
+bool Router::ended(int peer, int lane) const {
+  const Path p = path(peer, lane);
+  return p.transport->ended(p.rank, p.lane);
+}
+
 bool Router::progress() {
   const bool near_moved = near_->progress();
   return far_->progress() || near_moved;

@@ -37,6 +37,8 @@ class Router final : public Transport {
   bool read(int peer, int lane, std::span<std::byte> destination, Store store) override;
   void used(int peer, int lane, size_t bytes) override;
   bool release(int peer, int lane) override;
+  void end_sending() override;
+  bool ended(int peer, int lane) const override;
   bool progress() override;
   void arm() override;
   void disarm() override;

@@ -109,6 +109,12 @@ class Transport {
   // and the message stays where it is, unreadable.
   virtual bool release(int peer, int lane) = 0;
 
+  // Nothing more will be committed: each connection ends after what was.
+  virtual void end_sending() {}
+  // Of a peer that is known to send no more: true once everything that it sent on this connection
+  // has been released. Look for a message first.
+  virtual bool ended(int peer, int lane) const = 0;
+
   // Moves bytes where that takes somebody's hand (sockets). True if anything moved.
   virtual bool progress() { return false; }
   // How to sleep without missing anything: arm(), then try everything wanted once more; if

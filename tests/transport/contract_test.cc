@@ -53,7 +53,7 @@ std::vector<std::unique_ptr<TcpTransport>> make_wired(int ranks, std::shared_ptr
       wires->ends[peer]->accept(r, lane, Fd(pair[1]));
       wires->ends[r]->opened(peer, lane, Fd(pair[0]));
     };
-    hooks.lost = [wires](int, const std::string&) { ++wires->lost; };
+    hooks.lost = [wires](int, bool, const std::string&) { ++wires->lost; };
     group.push_back(std::make_unique<TcpTransport>(ranks, 2, std::move(hooks)));
     wires->ends.push_back(group.back().get());
   }
@@ -267,13 +267,45 @@ TEST_P(Contract, WakeEndsASleep) {
   waker.join();
 }
 
-TEST(Tcp, ALostConnectionIsToldOnce) {
+// However late a reader looks: a peer that has left is judged after its last byte.
+TEST_P(Contract, AConnectionEndsAfterItsLastMessage) {
+  Group group = GetParam().make(2);
+  const int p2p = group[0]->lanes();
+  ASSERT_TRUE(group[1]->ended(0, 0)) << "nothing was sent";
+  for (uint32_t i = 1; i <= 2; ++i) {
+    while (!try_send(*group[0], {1}, 0, i, group[0]->max_message_bytes())) group[0]->progress();
+    while (!try_send(*group[0], {1}, p2p, i, 100)) group[0]->progress();
+  }
+  group[0]->end_sending();
+  std::thread leaving([&] {
+    while (!group[0]->collectives_sent() || !group[0]->p2p_sent(1)) group[0]->progress();
+  });
+  group[1]->progress();
+  for (uint32_t i = 1; i <= 2; ++i) {
+    EXPECT_FALSE(group[1]->ended(0, 0)) << i;
+    EXPECT_FALSE(group[1]->ended(0, p2p)) << i;
+    expect_message(*group[1], 0, 0, i, group[0]->max_message_bytes());
+    expect_message(*group[1], 0, p2p, i, 100);
+  }
+  leaving.join();
+  for (const int lane : {0, p2p}) {
+    EXPECT_EQ(group[1]->front(0, lane), nullptr);
+    EXPECT_TRUE(group[1]->ended(0, lane));
+  }
+}
+
+TEST(Tcp, AConnectionCutInAMessageIsToldOnce) {
   auto wires = std::make_shared<Wires>();
   auto group = make_wired(2, wires);
-  ASSERT_TRUE(try_send(*group[0], {1}, 0, 1, 100));
-  expect_message(*group[1], 0, 0, 1, 100);
-  wires->ends[0] = nullptr;
-  group[0].reset();
+  int pair[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair), 0);
+  group[1]->accept(0, 0, Fd(pair[1]));
+  Fd peer(pair[0]);
+  const std::array<char, 8> part = {'T', 'U', 'T', 'I'};
+  ASSERT_EQ(::send(peer.get(), part.data(), part.size(), 0), 8);
+  EXPECT_EQ(group[1]->front(0, 0), nullptr);
+  EXPECT_EQ(wires->lost, 0);
+  peer.reset();
   EXPECT_EQ(group[1]->front(0, 0), nullptr);
   EXPECT_EQ(group[1]->front(0, 0), nullptr);
   EXPECT_EQ(wires->lost, 1);

@@ -14,7 +14,7 @@ namespace tutti::bootstrap {
 
 namespace {
 
-constexpr std::chrono::seconds kTimeToOpen{10};
+constexpr std::chrono::seconds kTimeToOpen{30};  // some SYNs may be lost on a busy link
 constexpr std::chrono::milliseconds kTimeToOpenPerRank{20};
 constexpr std::chrono::milliseconds kLongestPause{500};
 

@@ -38,7 +38,7 @@ class Connector {
   void drop(uint64_t communicator);
 
   // Adds what it waits for; the callbacks come from here and from set.run(). An attempt fails that
-  // has not succeeded within ten seconds, or longer in a large world, whose ranks may share a few
+  // has not succeeded within 30 seconds, or longer in a large world, whose ranks may share a few
   // cores.
   void watch(PollSet& set, const Opened& opened, const Failed& failed);
 

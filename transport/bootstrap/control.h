@@ -123,7 +123,7 @@ class Control {
   virtual void suspect(uint64_t communicator, int rank, std::string text) = 0;
 
   // Asks for a data connection to a member. Never blocks: the client's on_opened() gets the socket
-  // when the handshake is done; if that fails, or takes ten seconds, the peer is suspected (as by
+  // when the handshake is done; if that fails, or takes 30 seconds, the peer is suspected (as by
   // suspect()). Comes to nothing when the communicator detaches meanwhile or the peer has left.
   virtual void open_connection(uint64_t communicator, int rank, int lane) = 0;
 

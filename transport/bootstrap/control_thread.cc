@@ -19,13 +19,16 @@ namespace {
 
 // After a link broke, for the launcher to tell how the rank ended.
 constexpr std::chrono::milliseconds kTimeToTell{500};
-// After a rank's end was told, for a goodbye that is still on its way through the tree.
-constexpr std::chrono::milliseconds kTimeForGoodbye{1000};
+// After a rank's end was told, for a goodbye that is still on its way through the tree, or for the
+// word of a neighbour that saw it end without one: on busy slow links both are late.
+constexpr std::chrono::seconds kTimeForGoodbye{10};
 constexpr std::chrono::milliseconds kTimeForGoodbyePerRank{10};
 constexpr std::chrono::seconds kTimeToLearnWhy{2};
 // After a death was heard of, for those that died together with it.
 constexpr std::chrono::milliseconds kTimeForOthers{50};
 constexpr std::chrono::seconds kTimeToLeave{2};
+// For the neighbours' systems to get the goodbye, and for the neighbours to close then.
+constexpr std::chrono::seconds kTimeToArrive{5};
 constexpr std::chrono::milliseconds kTimeToPart{200};
 
 std::string death_frame(const Death& death) {
@@ -107,6 +110,7 @@ void ControlService::watch_connector() {
   connector_.watch(
       set_,
       [this](uint64_t communicator, int rank, int lane, Fd socket) {
+        clear_keepalive(socket.get());
         clients_.opened(communicator, rank, lane, std::move(socket));
       },
       [this](uint64_t communicator, int rank, const Error& error) {
@@ -169,6 +173,7 @@ Decision ControlService::judge(const Hello& hello) const {
 
 void ControlService::welcome(const Hello& hello, Fd socket) {
   if (hello.purpose == Purpose::data) {
+    clear_keepalive(socket.get());
     clients_.connection(hello.communicator, hello.rank, hello.lane, std::move(socket));
     return;
   }
@@ -396,13 +401,16 @@ bool ControlService::finished() const {
 }
 
 // Closing with unread bytes would reset the connection and could lose the goodbye: so this rank
-// says that it is done, and waits a moment for the others to close.
+// says that it is done, and waits until that has arrived, and a moment for the others to close.
 void ControlService::part() {
-  const Deadline deadline = Deadline::after(kTimeToPart);
+  constexpr std::chrono::milliseconds kLook{5};
+  const auto ignore = [](std::string_view) { return true; };
+  const Deadline arrived = Deadline::after(kTimeToArrive);
+  const Deadline closed = Deadline::after(kTimeToPart);
   for (auto& [neighbour, link] : links_) link.shut_down();
   for (auto& [neighbour, link] : links_) {
-    const auto ignore = [](std::string_view) { return true; };
-    while (link.connected() && wait_for(link.fd(), POLLIN, deadline)) {
+    while (link.connected() && !(closed.passed() && (link.arrived() || arrived.passed()))) {
+      if (!wait_for(link.fd(), POLLIN, Deadline::after(kLook))) continue;
       if (!link.receive(ignore, kMaxFrameBytes)) link.close();
     }
   }

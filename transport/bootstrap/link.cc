@@ -1,5 +1,7 @@
 #include "transport/bootstrap/link.h"
 
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include <array>
@@ -67,6 +69,11 @@ bool Link::take_frames(const std::function<bool(std::string_view body)>& on_fram
 void Link::shut_down() {
   flush();
   if (connected()) ::shutdown(socket_.get(), SHUT_WR);
+}
+
+bool Link::arrived() const {
+  int bytes = 0;
+  return ::ioctl(socket_.get(), SIOCOUTQ, &bytes) != 0 || bytes == 0;
 }
 
 }  // namespace tutti::bootstrap

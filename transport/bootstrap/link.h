@@ -39,6 +39,8 @@ class Link {
   int error() const { return error_; }
   // Says that nothing more will be sent.
   void shut_down();
+  // True when the other side's system has all that was sent.
+  bool arrived() const;
 
  private:
   bool take_frames(const std::function<bool(std::string_view body)>& on_frame, size_t limit);

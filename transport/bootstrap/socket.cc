@@ -366,7 +366,9 @@ void set_keepalive(int socket) {
   set_option(socket, IPPROTO_TCP, TCP_KEEPCNT, 4);
 }
 
-void set_user_timeout(int socket) { set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, 5000); }
+void clear_keepalive(int socket) { set_option(socket, SOL_SOCKET, SO_KEEPALIVE, 0); }
+
+void set_user_timeout(int socket) { set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, 15000); }
 
 std::string explain_close(int error) {
   return error == 0 ? "closed by the other side" : std::strerror(error);

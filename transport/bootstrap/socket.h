@@ -107,8 +107,11 @@ void set_reuse(int socket);
 // An idle connection of which the other side knows nothing any more breaks within about five
 // seconds. Every socket of begin_connect() has it.
 void set_keepalive(int socket);
-// The same for one that is not idle. Not for data connections: it would also end those whose reader
-// is merely slow.
+// Takes that back: a data connection that is idle while its link is busy with others may well miss
+// a few probes.
+void clear_keepalive(int socket);
+// What is sent, or a probe of an idle connection, may go unanswered for 15 seconds: a busy slow
+// link needs some. Not for data connections: it would also end those whose reader is merely slow.
 void set_user_timeout(int socket);
 
 // "Connection reset by peer", or "closed by the other side" for 0.

@@ -56,6 +56,8 @@ class FaultTransport final : public Transport {
   }
   void used(int peer, int lane, size_t bytes) override { inner_->used(peer, lane, bytes); }
   bool release(int peer, int lane) override { return inner_->release(peer, lane); }
+  void end_sending() override { inner_->end_sending(); }
+  bool ended(int peer, int lane) const override { return inner_->ended(peer, lane); }
   bool progress() override { return !stalled_ && inner_->progress(); }
   void arm() override { inner_->arm(); }
   void disarm() override { inner_->disarm(); }

@@ -362,6 +362,13 @@ bool ShmTransport::release(int peer, int lane) {
   return true;
 }
 
+// What was published before its sender said that it leaves is there to be seen.
+bool ShmTransport::ended(int peer, int lane) const {
+  const In& connection = in(peer, lane);
+  const Cell& cell = connection.cells[connection.taken % kCells];
+  return cell.sequence.load(std::memory_order_acquire) != connection.taken + 1;
+}
+
 // After what is told was written: either its owner sees that when it looks for the last time before
 // it sleeps, or it is seen here that it is asleep. A full fence would wait for the line that was
 // just written to come over from the other core, in every message.

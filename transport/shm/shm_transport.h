@@ -60,6 +60,7 @@ class ShmTransport final : public Transport {
   bool read(int peer, int lane, std::span<std::byte> destination, Store store) override;
   void used(int peer, int lane, size_t bytes) override;
   bool release(int peer, int lane) override;
+  bool ended(int peer, int lane) const override;
   void arm() override;
   void disarm() override;
   void sleep(std::chrono::microseconds at_most) override;
@@ -96,6 +97,7 @@ class ShmTransport final : public Transport {
 
   Out& out(int peer, int lane) { return out_[peer * (geometry_.lanes + 1) + lane]; }
   In& in(int peer, int lane) { return in_[peer * (geometry_.lanes + 1) + lane]; }
+  const In& in(int peer, int lane) const { return in_[peer * (geometry_.lanes + 1) + lane]; }
   // In place of a slot's number: the payload is in the cell, or lent.
   static constexpr int kInline = -1;
   static constexpr int kLent = -2;  // in Out: kLent - n for loan n

@@ -73,10 +73,14 @@ void TcpTransport::take_handed_over() {
   bytes_moved_ = true;
 }
 
-void TcpTransport::mark_broken(bool& broken, int peer, const std::string& text) {
-  if (broken) return;
-  broken = true;
-  hooks_.lost(peer, text);
+void TcpTransport::mark_broken(Out& connection, int peer, const std::string& text) {
+  if (std::exchange(connection.broken, true)) return;
+  hooks_.lost(peer, true, text);
+}
+
+void TcpTransport::mark_broken(In& connection, int peer, const std::string& text) {
+  if (std::exchange(connection.broken, true)) return;
+  hooks_.lost(peer, false, text);
 }
 
 // ---- outbox
@@ -133,8 +137,7 @@ bool TcpTransport::push(size_t index, Frame& frame, std::span<const std::byte> p
     if (written < 0) {
       if (errno == EINTR) continue;
       if (errno != EAGAIN) {
-        mark_broken(connection.broken, peer_of(index),
-                    cat("sending failed: ", std::strerror(errno)));
+        mark_broken(connection, peer_of(index), cat("sending failed: ", std::strerror(errno)));
       }
       return false;
     }
@@ -156,6 +159,23 @@ void TcpTransport::flush(size_t index) {
   }
   // Nobody will read the rest; whoever made the transport has been told.
   while (connection.broken && !connection.queue.empty()) dequeue(index);
+  if (ends_sending_ && connection.queue.empty() && connection.socket) {
+    ::shutdown(connection.socket.get(), SHUT_WR);
+  }
+}
+
+void TcpTransport::end_sending() {
+  ends_sending_ = true;
+  for (size_t i = 0; i < out_.size(); ++i) flush(i);
+}
+
+std::vector<Fd> TcpTransport::release_outgoing() {
+  std::vector<Fd> sockets;
+  for (Out& connection : out_) {
+    if (connection.socket && !connection.broken) sockets.push_back(std::move(connection.socket));
+    connection.broken = true;
+  }
+  return sockets;
 }
 
 void TcpTransport::dequeue(size_t index) {
@@ -226,7 +246,7 @@ std::vector<int> TcpTransport::unsent() const {
 // ---- inbox
 
 size_t TcpTransport::receive(In& connection, int peer, std::byte* memory, size_t limit) {
-  if (!connection.socket || connection.broken || limit == 0) {
+  if (!connection.socket || connection.ended || connection.broken || limit == 0) {
     connection.starved = true;
     return 0;
   }
@@ -237,9 +257,12 @@ size_t TcpTransport::receive(In& connection, int peer, std::byte* memory, size_t
     return static_cast<size_t>(received);
   }
   if (received == 0) {
-    mark_broken(connection.broken, peer, "it closed its connection");
+    connection.ended = true;
+    if (connection.has_frame || connection.begin != connection.end) {
+      mark_broken(connection, peer, "it ended in the middle of a message");
+    }
   } else if (errno != EAGAIN && errno != EINTR) {
-    mark_broken(connection.broken, peer, cat("receiving failed: ", std::strerror(errno)));
+    mark_broken(connection, peer, cat("receiving failed: ", std::strerror(errno)));
   }
   return 0;
 }
@@ -269,7 +292,7 @@ const MessageHeader* TcpTransport::front(int peer, int lane) {
   const Frame& frame = connection.frame;
   if (frame.magic != kMagic || frame.version != kWireVersion ||
       frame.header.bytes > kMessageBytes) {
-    mark_broken(connection.broken, peer, "what arrives is not a message of Tutti");
+    mark_broken(connection, peer, "what arrives is not a message of Tutti");
     connection.begin = connection.end;
     return nullptr;
   }
@@ -311,6 +334,13 @@ bool TcpTransport::release(int peer, int lane) {
   return true;
 }
 
+// A connection that its sender opened is handed over before anybody hears that the sender leaves.
+bool TcpTransport::ended(int peer, int lane) const {
+  const In& connection = in_[index(peer, lane)];
+  if (has_handed_over_.load(std::memory_order_acquire)) return false;
+  return !connection.socket || connection.ended || connection.broken;
+}
+
 // ---- sleeping
 
 // Only what is looked for from here on may end the sleep.
@@ -322,7 +352,7 @@ void TcpTransport::sleep(std::chrono::microseconds at_most) {
   std::vector<pollfd> wanted;
   wanted.push_back({wake_.get(), POLLIN, 0});
   for (const In& connection : in_) {
-    if (connection.socket && connection.starved && !connection.broken) {
+    if (connection.socket && connection.starved && !connection.ended && !connection.broken) {
       wanted.push_back({connection.socket.get(), POLLIN, 0});
     }
   }

@@ -26,8 +26,8 @@ class TcpTransport final : public Transport {
     // Asks for a connection to `peer` for `lane`: opened() hands it over when it is there. Called
     // once for each.
     std::function<void(int peer, int lane)> open;
-    // A connection to or from `peer` broke while it was needed. Called once per connection.
-    std::function<void(int peer, const std::string& text)> lost;
+    // A connection to (`sending`) or from `peer` broke while it was needed. Called once for each.
+    std::function<void(int peer, bool sending, const std::string& text)> lost;
   };
 
   TcpTransport(int ranks, int lanes, Hooks hooks);
@@ -36,6 +36,10 @@ class TcpTransport final : public Transport {
   // From any thread.
   void accept(int peer, int lane, Fd socket);
   void opened(int peer, int lane, Fd socket);
+
+  // The connections to others, which have ended; what is under way on them still arrives as long as
+  // they are kept. Nothing can be sent any more.
+  std::vector<Fd> release_outgoing();
 
   int lanes() const override { return lanes_; }
   size_t max_message_bytes() const override;
@@ -53,6 +57,8 @@ class TcpTransport final : public Transport {
   const std::byte* payload(int peer, int lane) override;
   bool read(int peer, int lane, std::span<std::byte> destination, Store store) override;
   bool release(int peer, int lane) override;
+  void end_sending() override;
+  bool ended(int peer, int lane) const override;
   bool progress() override;
   void arm() override;
   void disarm() override {}
@@ -94,6 +100,7 @@ class TcpTransport final : public Transport {
     Frame frame = {};
     size_t placed = 0;     // payload bytes already copied out by read()
     bool starved = false;  // more was wanted since arm() than had arrived
+    bool ended = false;    // by the sender, after its last message
     bool broken = false;
   };
 
@@ -117,7 +124,8 @@ class TcpTransport final : public Transport {
   // Receives up to `limit` bytes into `memory`; 0 when nothing is there (or the connection broke).
   size_t receive(In& connection, int peer, std::byte* memory, size_t limit);
   void stage(In& connection, int peer, size_t wanted);
-  void mark_broken(bool& broken, int peer, const std::string& text);
+  void mark_broken(Out& connection, int peer, const std::string& text);
+  void mark_broken(In& connection, int peer, const std::string& text);
 
   const int ranks_;
   const int lanes_;
@@ -132,6 +140,7 @@ class TcpTransport final : public Transport {
   std::span<const int> peers_;
   int lane_ = 0;
   Slot* slot_ = nullptr;
+  bool ends_sending_ = false;
 
   Fd wake_;  // eventfd
   struct HandedOver {

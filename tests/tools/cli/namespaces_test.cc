@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "tests/tools/cli/cli.h"
+#include "tests/tools/cli/two_hosts.h"
 
 namespace tutti::tool {
 namespace {
@@ -17,55 +18,13 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-Result shell(const std::string& script) { return Process({"sh", "-c", script}).finish(); }
-
-// Two namespaces and a cable between them, until the test ends.
-class TwoHosts : public Cli {
- protected:
-  void SetUp() override {
-    const std::string suffix = std::filesystem::path(path("")).parent_path().extension().string();
-    a_ = "tutti-a" + suffix;  // the directory's name is random
-    b_ = "tutti-b" + suffix;
-    const std::string script =
-        cat("set -e; command -v ip > /dev/null || { echo 'ip is not installed' >&2; exit 1; }\n"
-            "ip netns add ",
-            a_, "; ip netns add ", b_, "; ip -n ", a_,
-            " link add cable type veth peer name cable netns ", b_, "; ip -n ", a_,
-            " address add 10.199.0.1/24 dev cable"
-            "; ip -n ",
-            b_,
-            " address add 10.199.0.2/24 dev cable"
-            "; for host in ",
-            a_, " ", b_,
-            "; do ip -n $host link set lo up;"
-            "    ip -n $host link set cable up; done");
-    const Result made = shell(script);
-    if (made.code != 0) GTEST_SKIP() << "no network namespaces: " << made.err;
-  }
-
-  void TearDown() override {
-    Cli::TearDown();
-    for (const std::string& host : {a_, b_}) shell("ip netns delete " + host);
-    EXPECT_THAT(shell("ip netns list").out, ::testing::Not(HasSubstr(a_)));
-  }
-
-  Process start_on_both(int ranks, const Words& arguments) const {
-    Words words = {"run", "--hosts", a_ + "," + b_, "-n", cat(ranks), "--", tutti()};
-    words.insert(words.end(), arguments.begin(), arguments.end());
-    return start(words, {{"TUTTI_RSH", "ip netns exec"}});
-  }
-
-  std::string a_;
-  std::string b_;
-};
-
 TEST_F(TwoHosts, Bench) {
   for (const std::string transport : {"auto", "tcp"}) {
     for (const std::string collective : {"all_reduce", "all_gather", "barrier"}) {
       SCOPED_TRACE(cat(collective, ' ', transport));
       const std::string file = path("result.json");
-      const Result result = start_on_both(4, {"bench", collective, "--max", "1M", "--factor", "32",
-                                              "--transport", transport, "--json", file})
+      const Result result = start_tutti_on_both(4, {"bench", collective, "--max", "1M", "--factor",
+                                                    "32", "--transport", transport, "--json", file})
                                 .finish();
       EXPECT_EQ(result.code, 0) << result.err;
       EXPECT_THAT(result.err, IsEmpty());
@@ -81,7 +40,7 @@ TEST_F(TwoHosts, Bench) {
 
 TEST_F(TwoHosts, SharedMemoryAloneDoesNotReachTheOther) {
   const Result result =
-      start_on_both(2, {"bench", "all_reduce", "--max", "64", "--transport", "shm"}).finish();
+      start_tutti_on_both(2, {"bench", "all_reduce", "--max", "64", "--transport", "shm"}).finish();
   EXPECT_EQ(result.code, 1) << result.out;
   EXPECT_THAT(result.err, HasSubstr("shm"));
   EXPECT_THAT(result.err, HasSubstr("remedy"));
@@ -104,7 +63,7 @@ TEST_F(TwoHosts, Train) {
   EXPECT_EQ(run(here).code, 0);
   Words across = arguments;
   across.push_back(path("across"));
-  const Result result = start_on_both(4, across).finish();
+  const Result result = start_tutti_on_both(4, across).finish();
   EXPECT_EQ(result.code, 0) << result.err;
   const std::vector<double> expected = losses(path("here"));
   const std::vector<double> found = losses(path("across"));
@@ -116,7 +75,7 @@ TEST_F(TwoHosts, Train) {
 TEST_F(TwoHosts, ARankKilledOnOneEndsBoth) {
   for (const int rank : {0, 3}) {
     SCOPED_TRACE(rank);
-    Process job = start_on_both(
+    Process job = start_tutti_on_both(
         4, {"bench", "all_reduce", "--min", "1M", "--max", "1M", "--iterations", "1000000"});
     ASSERT_THAT(job.read_lines(2), SizeIs(2)) << "the header";
     const pid_t pid = process_of_rank(rank);
@@ -134,7 +93,7 @@ TEST_F(TwoHosts, ARankKilledOnOneEndsBoth) {
 }
 
 TEST_F(TwoHosts, NothingOutlivesALauncherThatIsKilled) {
-  Process job = start_on_both(
+  Process job = start_tutti_on_both(
       4, {"bench", "all_reduce", "--min", "1M", "--max", "1M", "--iterations", "1000000"});
   ASSERT_THAT(job.read_lines(2), SizeIs(2)) << "the header";
   ASSERT_GE(processes().size(), 7u) << "4 ranks, 2 agents, the launcher";

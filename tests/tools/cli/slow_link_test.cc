@@ -1,0 +1,82 @@
+// Correct programs on slow links: a rank that has done its part leaves while its last bytes are
+// still on their way, and nobody takes that for a mistake.
+#include <atomic>
+#include <string>
+#include <thread>
+
+#include "base/text.h"
+#include "tests/tools/cli/two_hosts.h"
+
+namespace tutti::tool {
+namespace {
+
+using ::testing::IsEmpty;
+
+class SlowLink : public TwoHosts, public ::testing::WithParamInterface<std::string> {
+ protected:
+  void SetUp() override {
+    TwoHosts::SetUp();
+    if (IsSkipped()) return;
+    const Result probe = shape("1mbit");
+    if (probe.code != 0) GTEST_SKIP() << "links cannot be made slow here: " << probe.err;
+  }
+
+  Result shape(const std::string& rate) const {
+    std::string script = "set -e\n";
+    for (const std::string& host : {a_, b_}) {
+      script += cat("ip netns exec ", host, " tc qdisc replace dev cable root tbf rate ", rate,
+                    " burst 16k latency 50ms\n");
+    }
+    return shell(script);
+  }
+
+  // While it lives the cable carries nothing for half a second, again and again.
+  class Blips {
+   public:
+    explicit Blips(std::string host) : host_(std::move(host)), thread_([this] { run(); }) {}
+    Blips(const Blips&) = delete;
+    Blips& operator=(const Blips&) = delete;
+    ~Blips() {
+      stop_ = true;
+      thread_.join();
+    }
+
+   private:
+    void run() const {
+      const std::string change = cat("ip -n ", host_, " neigh ");
+      while (!stop_) {
+        // To an address that nobody has.
+        shell(cat("sleep 1; ", change, "replace 10.199.0.2 lladdr 02:00:00:00:00:01 dev cable",
+                  " nud permanent; sleep 0.5; ", change, "del 10.199.0.2 dev cable"));
+      }
+    }
+
+    const std::string host_;
+    std::atomic<bool> stop_{false};
+    std::thread thread_;
+  };
+
+  void expect_right(const std::string& collective, uint64_t count) const {
+    const std::string program = std::filesystem::absolute("tests/tools/cli/one_call");
+    const Result result = start_on_both(4, {program, collective, cat(count)}).finish();
+    EXPECT_EQ(result.code, 0) << result.err;
+    EXPECT_THAT(result.err, IsEmpty());
+  }
+};
+
+TEST_F(SlowLink, ABroadcastsRootLeavesAtOnce) { expect_right("broadcast", 300'000); }
+
+INSTANTIATE_TEST_SUITE_P(Each, SlowLink,
+                         ::testing::Values("broadcast", "all_reduce", "reduce", "reduce_scatter",
+                                           "all_gather", "gather", "scatter", "all_to_all", "scan",
+                                           "exscan", "barrier", "send"),
+                         [](const auto& info) { return info.param; });
+
+TEST_P(SlowLink, WithBlips) {
+  ASSERT_EQ(shape("100mbit").code, 0);
+  const Blips blips(a_);
+  for (int turn = 0; turn < 2; ++turn) expect_right(GetParam(), 100'000);
+}
+
+}  // namespace
+}  // namespace tutti::tool

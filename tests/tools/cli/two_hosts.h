@@ -1,0 +1,27 @@
+// Two network namespaces as two hosts, with a cable between them, until the test ends. Tests are
+// skipped where this process may not make them.
+#pragma once
+
+#include <string>
+
+#include "tests/tools/cli/cli.h"
+
+namespace tutti::tool {
+
+Result shell(const std::string& script);
+
+class TwoHosts : public Cli {
+ protected:
+  void SetUp() override;
+  void TearDown() override;
+
+  // The command on `ranks` ranks, half of them on each host.
+  Process start_on_both(int ranks, const Words& command,
+                        Process::Environment environment = {}) const;
+  Process start_tutti_on_both(int ranks, const Words& arguments) const;
+
+  std::string a_;
+  std::string b_;
+};
+
+}  // namespace tutti::tool

@@ -1,0 +1,70 @@
+#include "transport/tcp/last_bytes.h"
+
+#include <linux/sockios.h>
+#include <poll.h>
+#include <sys/ioctl.h>
+
+#include <algorithm>
+#include <iterator>
+#include <thread>
+
+#include "base/deadline.h"
+#include "base/log.h"
+#include "base/text.h"
+
+namespace tutti {
+
+namespace {
+
+// The end itself counts as a byte.
+size_t not_arrived(const Fd& socket) {
+  pollfd state{.fd = socket.get(), .events = 0, .revents = 0};
+  if (::poll(&state, 1, 0) != 0) return 0;  // the reader has closed it, or it broke
+  int bytes = 0;
+  return ::ioctl(socket.get(), SIOCOUTQ, &bytes) == 0 ? static_cast<size_t>(bytes) : 0;
+}
+
+}  // namespace
+
+void LastBytes::add(std::vector<Fd> sockets, std::chrono::nanoseconds patience) {
+  const std::lock_guard lock(mutex_);
+  patience_ = patience;
+  std::ranges::move(sockets, std::back_inserter(sockets_));
+  look();
+}
+
+size_t LastBytes::look() {
+  size_t bytes = 0;
+  std::erase_if(sockets_, [&](const Fd& socket) {
+    const size_t left = not_arrived(socket);
+    bytes += left;
+    return left == 0;
+  });
+  return bytes;
+}
+
+void LastBytes::wait() {
+  constexpr std::chrono::microseconds kLongestPause(20'000);
+  const std::lock_guard lock(mutex_);
+  const auto give_up = [&] {
+    return patience_.count() == 0 ? Deadline::never() : Deadline::after(patience_);
+  };
+  Deadline silence = give_up();
+  std::chrono::microseconds pause(20);
+  for (size_t left = look(); left > 0;) {
+    if (silence.passed()) {
+      log(LogLevel::warning,
+          cat(left,
+              " bytes that were sent before this rank left the job have not arrived; likely "
+              "cause: a rank is stuck, or makes fewer calls"));
+      return;
+    }
+    std::this_thread::sleep_for(pause);
+    pause = std::min(2 * pause, kLongestPause);
+    const size_t before = left;
+    left = look();
+    if (left != before) silence = give_up();
+  }
+}
+
+}  // namespace tutti

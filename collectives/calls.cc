@@ -373,11 +373,11 @@ void CommunicatorImpl::finish(const std::shared_ptr<Operation>& operation,
   wait(*handle, Deadline::never(), patience);
 }
 
-// Other threads and other communicators must know of it from now on.
+// Other threads and other communicators must know of it from now on; unless an abort has come, with
+// which it has ended or is about to.
 void CommunicatorImpl::announce(Operation& operation) {
   if (operation.begun == 0) record_start(operation);
-  operation.announced = true;
-  engine_->call_begins();
+  if (!abort_.raised()) operation.active.begin(*engine_);
 }
 
 void CommunicatorImpl::record_start(Operation& operation) {
@@ -389,7 +389,7 @@ void CommunicatorImpl::record_start(Operation& operation) {
 // The clock is not read for a brief call that nobody had to wait for.
 void CommunicatorImpl::record_end(const Operation& operation) {
   if (operation.peer() >= 0) return;
-  const bool soon = operation.outline->brief && !operation.announced;
+  const bool soon = operation.outline->brief && !operation.active.begun();
   recorder_.finished(operation.call.number, soon ? operation.begun : ticks());
 }
 
@@ -405,7 +405,7 @@ const std::shared_ptr<Operation>& CommunicatorImpl::start_locked(PreparedCall&& 
   operation->outline = std::move(prepared.outline);
   operation->timeout = prepared.timeout;
   operation->begun = 0;
-  operation->announced = false;
+  operation->active.end();
   call = {.outline = &outline, .input = prepared.input, .output = prepared.output, .number = 0};
   if (outline.reduction.op == ReduceOp::premul_sum) scale_input(*operation);
   if (outline.point_to_point()) {

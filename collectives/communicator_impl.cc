@@ -42,6 +42,7 @@ CommunicatorImpl::~CommunicatorImpl() {
               {.cause = why.empty() ? "an error of its own: see what it says" : why}));
   }
   engine_->remove(this);
+  lock_for_call();  // whoever sleeps on it lets go
   close_transport();
   abandon_calls();
 }
@@ -61,7 +62,7 @@ std::unique_lock<std::mutex> CommunicatorImpl::lock_for_call() {
   std::unique_lock lock(mutex_, std::try_to_lock);
   if (lock) return lock;
   callers_.fetch_add(1);
-  if (transport_) transport_->wake();
+  engine_->wake();
   lock.lock();
   callers_.fetch_sub(1);
   return lock;
@@ -125,9 +126,7 @@ bool CommunicatorImpl::advance(Operation& operation, Execution& execution) {
 void CommunicatorImpl::abandon_calls() {
   if (transport_) transport_->revoke();
   const auto abandon = [&](std::vector<Operation*>& calls) {
-    for (const Operation* operation : calls) {
-      if (operation->announced) engine_->call_ends();
-    }
+    for (Operation* operation : calls) operation->active.end();
     calls.clear();
   };
   abandon(collectives_);
@@ -143,7 +142,7 @@ void CommunicatorImpl::complete(Operation& operation) {
     divide_by(operation.call.output, outline.result_count, outline.dtype, outline.combined);
   }
   if (operation.begun != 0) record_end(operation);
-  if (operation.announced) engine_->call_ends();
+  operation.active.end();
   operation.done.store(true, std::memory_order_release);
 }
 

@@ -67,6 +67,13 @@ class CommunicatorImpl final : public ControlClient,
   // False when `deadline` passed first.
   bool wait(Operation& operation, const Deadline& deadline, Patience& patience);
 
+  // For whoever sleeps on it (Engine::sleep): all under the mutex.
+  std::unique_lock<std::mutex> try_lock() { return std::unique_lock(mutex_, std::try_to_lock); }
+  int calls_under_way() const { return static_cast<int>(collectives_.size()) + p2p_active_; }
+  Transport& transport() { return *transport_; }
+  // True if anything moved, or somebody wants the mutex.
+  bool stirs_locked() { return callers_.load() > 0 || abort_.raised() || progress_locked(); }
+
   // ControlClient
   void on_abort(const Error& error) override;
   std::string on_question(int asker, uint32_t call) override;
@@ -154,7 +161,6 @@ class CommunicatorImpl final : public ControlClient,
   void tell_last_calls(ErrorCode code) const;
 
   // waiting.cc
-  void sleep(const Deadline& deadline);
   [[noreturn]] void throw_abort();
   void look_at_stall(Operation& operation, Patience& patience);
   void end_stall(Patience& patience);

@@ -1,5 +1,6 @@
 #include "collectives/engine.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -8,8 +9,22 @@
 
 namespace tutti::internal {
 
+namespace {
+
+// While another thread is at work on what would be slept on.
+constexpr std::chrono::microseconds kNap(50);
+constexpr std::chrono::milliseconds kLongestSleep(50);
+
+std::string bell_name(const PeerInfo& peer) {
+  return peer.unix_name.empty() ? std::string() : peer.unix_name + "-bell";
+}
+
+}  // namespace
+
 Engine::Engine(std::shared_ptr<Control> control, const EngineOptions& options)
-    : control_(std::move(control)), options_(options) {
+    : control_(std::move(control)),
+      options_(options),
+      wait_set_(bell_of(control_->rank())) {
   if (options.progress_thread) {
     thread_ = std::jthread([this](const std::stop_token& stop) { make_progress(stop); });
   }
@@ -51,9 +66,65 @@ bool Engine::progress_others(const CommunicatorImpl* self) {
   return moved;
 }
 
+std::string Engine::bell_of(int world_rank) const { return bell_name(control_->peer(world_rank)); }
+
+// ---- sleeping
+
+void Engine::sleep(CommunicatorImpl* self, const Deadline& deadline) {
+  const std::chrono::microseconds at_most = deadline.remaining(kLongestSleep);
+  const uint64_t turn = turns_.load();
+  const std::unique_lock sleeper(sleeper_mutex_, std::try_to_lock);
+  if (!sleeper) {
+    std::unique_lock lock(turns_mutex_);
+    turned_.wait_for(lock, at_most, [&] { return turns_.load() != turn; });
+    return;
+  }
+  wait_set_.begin();
+  const bool holds = hold(self);
+  if (holds) sleep_on_held(at_most);
+  wait_set_.end();
+  held_.clear();
+  if (!holds) std::this_thread::sleep_for(kNap);
+  const std::lock_guard lock(turns_mutex_);
+  turns_.fetch_add(1);
+  turned_.notify_all();
+}
+
+// Locks all communicators that have calls under way. False when `self` has none any more, or
+// another thread is at work on it.
+bool Engine::hold(CommunicatorImpl* self) {
+  bool sleeps = self == nullptr;
+  const std::lock_guard lock(mutex_);
+  for (CommunicatorImpl* communicator : communicators_) {
+    std::unique_lock own = communicator->try_lock();
+    if (!own || communicator->calls_under_way() == 0) continue;
+    held_.push_back({communicator, std::move(own)});
+    sleeps |= communicator == self;
+  }
+  return sleeps;
+}
+
+void Engine::sleep_on_held(std::chrono::microseconds at_most) {
+  bool on_descriptors = held_.size() != 1;
+  int calls = 0;
+  for (const Held& held : held_) {
+    on_descriptors |= held.communicator->transport().needs_descriptors();
+    calls += held.communicator->calls_under_way();
+  }
+  wait_set_.choose(on_descriptors);
+  for (const Held& held : held_) held.communicator->transport().arm(wait_set_);
+  const bool stirs = std::ranges::any_of(
+      held_, [](const Held& held) { return held.communicator->stirs_locked(); });
+  if (!stirs) {
+    for (const Held& held : held_) held.communicator->transport().watch(wait_set_);
+    wait_set_.sleep(active() > calls ? std::min<std::chrono::microseconds>(kNap, at_most)
+                                     : at_most);
+  }
+  for (const Held& held : held_) held.communicator->transport().disarm();
+}
+
 // Sleeps for good while no call is under way, and for short times while peers are waited for.
 void Engine::make_progress(const std::stop_token& stop) {
-  constexpr std::chrono::microseconds kNap(50);
   SpinTime spin;
   while (!stop.stop_requested()) {
     const uint32_t rung = rings_.load();
@@ -66,7 +137,7 @@ void Engine::make_progress(const std::stop_token& stop) {
       if (progress_others(nullptr)) {
         backoff.reset();
       } else if (!backoff.pause()) {
-        std::this_thread::sleep_for(kNap);
+        sleep(nullptr, Deadline::never());
       }
     }
   }

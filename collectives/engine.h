@@ -3,11 +3,14 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <stop_token>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "collectives/algorithm.h"
@@ -15,6 +18,7 @@
 #include "collectives/heaps.h"
 #include "transport/bootstrap/control.h"
 #include "transport/tcp/last_bytes.h"
+#include "transport/wait_set.h"
 
 namespace tutti::internal {
 
@@ -53,9 +57,10 @@ class Engine {
   void add(CommunicatorImpl* communicator);
   void remove(CommunicatorImpl* communicator);
 
-  // Called by communicators as calls begin and end.
+  // By ActiveCall.
   void call_begins() {
     active_.fetch_add(1);
+    if (wait_set_.in_use()) wait_set_.wake();  // it does not sleep on this call
     if (options_.progress_thread) ring();
   }
   void call_ends() { active_.fetch_sub(1, std::memory_order_relaxed); }
@@ -63,8 +68,22 @@ class Engine {
 
   // Moves every communicator but `self`. True if anything moved.
   bool progress_others(const CommunicatorImpl* self);
+  // Sleeps until something may move on any communicator with calls under way, `self` (if any) among
+  // them; often shorter. One thread sleeps for all; the others wait for it.
+  void sleep(CommunicatorImpl* self, const Deadline& deadline);
+  // Ends that sleep; from any thread.
+  void wake() { wait_set_.wake(); }
+  const WaitSet& wait_set() const { return wait_set_; }
+  // The name of another rank's.
+  std::string bell_of(int world_rank) const;
 
  private:
+  struct Held {
+    CommunicatorImpl* communicator;
+    std::unique_lock<std::mutex> lock;
+  };
+  bool hold(CommunicatorImpl* self);
+  void sleep_on_held(std::chrono::microseconds at_most);
   void make_progress(const std::stop_token& stop);
   void ring() {
     rings_.fetch_add(1);
@@ -80,8 +99,38 @@ class Engine {
   std::string last_failure_;
   std::mutex mutex_;
   std::vector<CommunicatorImpl*> communicators_;
+
+  std::mutex sleeper_mutex_;  // the sleeper's, with what it holds
+  WaitSet wait_set_;
+  std::vector<Held> held_;
+  std::mutex turns_mutex_;
+  std::condition_variable turned_;
+  std::atomic<uint64_t> turns_{0};  // sleeps that have ended
+
   std::atomic<uint32_t> rings_{0};  // what the progress thread sleeps on
   std::jthread thread_;             // last: it uses all the rest
+};
+
+// A call that whoever waits must reckon with, until it ends in one way or another.
+class ActiveCall {
+ public:
+  ActiveCall() = default;
+  ActiveCall(const ActiveCall&) = delete;
+  ActiveCall& operator=(const ActiveCall&) = delete;
+  ~ActiveCall() { end(); }
+
+  void begin(Engine& engine) {
+    end();
+    engine_ = &engine;
+    engine.call_begins();
+  }
+  void end() {
+    if (engine_ != nullptr) std::exchange(engine_, nullptr)->call_ends();
+  }
+  bool begun() const { return engine_ != nullptr; }
+
+ private:
+  Engine* engine_ = nullptr;
 };
 
 }  // namespace tutti::internal

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/ticks.h"
+#include "collectives/engine.h"
 #include "collectives/execution.h"
 #include "collectives/outline.h"
 
@@ -26,9 +27,9 @@ struct Operation {
   std::shared_ptr<const Outline> outline;  // call's, kept alive
   std::vector<std::byte> scaled;           // the input times its factor (premul_sum)
   std::chrono::nanoseconds timeout{0};
-  Ticks begun = 0;         // 0: not recorded yet
-  bool announced = false;  // counted among the engine's active calls
-  bool started = false;    // it runs; before, it waits for the calls ahead of it
+  Ticks begun = 0;       // 0: not recorded yet
+  ActiveCall active;     // unless it was over before others had to know of it
+  bool started = false;  // it runs; before, it waits for the calls ahead of it
   std::atomic<bool> done{false};
 
   int peer() const { return outline->peer; }  // point-to-point: the other rank; else negative

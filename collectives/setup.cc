@@ -40,12 +40,16 @@ int CommunicatorImpl::member(int world_rank) const {
 
 void CommunicatorImpl::on_connection(int world_rank, int lane, Fd socket) {
   const int peer = member(world_rank);
-  if (tcp_ != nullptr && peer < size()) tcp_->accept(peer, lane, std::move(socket));
+  if (tcp_ == nullptr || peer >= size()) return;
+  tcp_->accept(peer, lane, std::move(socket));
+  engine_->wake();
 }
 
 void CommunicatorImpl::on_opened(int world_rank, int lane, Fd socket) {
   const int peer = member(world_rank);
-  if (tcp_ != nullptr && peer < size()) tcp_->opened(peer, lane, std::move(socket));
+  if (tcp_ == nullptr || peer >= size()) return;
+  tcp_->opened(peer, lane, std::move(socket));
+  engine_->wake();
 }
 
 std::vector<Place> CommunicatorImpl::places() const {
@@ -98,7 +102,7 @@ void CommunicatorImpl::open_transport() {
   if (fault && fault->rank == members_[rank_]) {
     transport_ = std::make_unique<FaultTransport>(std::move(transport_), *fault);
   }
-  abort_.add_waker([this] { transport_->wake(); });
+  abort_.add_waker([this] { engine_->wake(); });
   const Machine machine{.model = engine_->cost_model(),
                         .limits = limits_,
                         .hosts = Hosts::of(places),
@@ -158,6 +162,9 @@ std::unique_ptr<Transport> CommunicatorImpl::open_shm(const std::vector<int>& lo
                    cat(describe(rank_), " reading the buffers of ", describe(local[peer])), error));
              }});
   local_ranks_ = ranks;
+  std::vector<std::string> bells;
+  for (const int rank : local) bells.push_back(engine_->bell_of(members_[rank]));
+  shm_->use(engine_->wait_set(), std::move(bells));
   return transport;
 }
 

@@ -18,9 +18,6 @@ constexpr int64_t kAskAfterNs = 200'000'000;
 constexpr int64_t kAskAgainNs = 1'000'000'000;  // at the latest; sooner early on
 constexpr int64_t kLookAgainNs = 5'000'000;
 constexpr int64_t kSayAfterNs = 10'000'000'000;
-constexpr std::chrono::milliseconds kLongestSleep(50);
-constexpr std::chrono::microseconds kOthersSleep(
-    50);  // while another thread or communicator is busy
 
 struct Answer {  // on the control channel
   uint32_t last_call = 0;
@@ -65,7 +62,7 @@ bool CommunicatorImpl::wait(Operation& operation, const Deadline& deadline, Pati
     } else if (!backoff.pause()) {
       if (deadline.passed()) return false;
       look_at_stall(operation, patience);
-      sleep(deadline);
+      engine_->sleep(this, deadline);
     }
   }
   end_stall(patience);
@@ -91,26 +88,6 @@ void CommunicatorImpl::end_stall(Patience& patience) {
     asked_.clear();
   }
   patience = {};
-}
-
-void CommunicatorImpl::sleep(const Deadline& deadline) {
-  std::unique_lock lock(mutex_, std::try_to_lock);
-  if (!lock || callers_.load() > 0 || !transport_) {
-    if (lock) lock.unlock();
-    std::this_thread::sleep_for(kOthersSleep);
-    return;
-  }
-  transport_->arm();
-  if (callers_.load() > 0 || abort_.raised() || progress_locked()) {
-    transport_->disarm();
-    return;
-  }
-  // With calls on other communicators under way nothing may be slept through.
-  const auto own = static_cast<int>(collectives_.size()) + p2p_active_;
-  const std::chrono::microseconds longest =
-      engine_->active() > own ? kOthersSleep : std::chrono::microseconds(kLongestSleep);
-  transport_->sleep(
-      std::min<std::chrono::microseconds>(longest, deadline.remaining(kLongestSleep)));
 }
 
 void CommunicatorImpl::look_at_stall(Operation& operation, Patience& patience) {

@@ -5,11 +5,6 @@
 
 namespace tutti {
 
-namespace {
-// Two things cannot be slept on at once: the near one is looked at again after so long.
-constexpr std::chrono::microseconds kMixedSleep(100);
-}  // namespace
-
 Router::Router(std::unique_ptr<Transport> near, std::vector<int> near_rank,
                std::unique_ptr<Transport> far)
     : near_(std::move(near)), near_rank_(std::move(near_rank)), far_(std::move(far)) {}
@@ -128,21 +123,19 @@ bool Router::progress() {
   return far_->progress() || near_moved;
 }
 
-void Router::arm() {
-  near_->arm();
-  far_->arm();
+void Router::arm(WaitSet& set) {
+  near_->arm(set);
+  far_->arm(set);
+}
+
+void Router::watch(WaitSet& set) {
+  near_->watch(set);
+  far_->watch(set);
 }
 
 void Router::disarm() {
   near_->disarm();
   far_->disarm();
 }
-
-void Router::sleep(std::chrono::microseconds at_most) {
-  near_->disarm();
-  far_->sleep(std::min(at_most, kMixedSleep));
-}
-
-void Router::wake() { far_->wake(); }
 
 }  // namespace tutti

@@ -40,10 +40,10 @@ class Router final : public Transport {
   void end_sending() override;
   bool ended(int peer, int lane) const override;
   bool progress() override;
-  void arm() override;
+  void arm(WaitSet& set) override;
+  void watch(WaitSet& set) override;
   void disarm() override;
-  void sleep(std::chrono::microseconds at_most) override;
-  void wake() override;
+  bool needs_descriptors() const override { return true; }
 
  private:
   struct Path {

@@ -13,7 +13,7 @@
 //            contents, read in place; read() puts them where the caller wants them; release() gives
 //            the slot back to the sender, and tells whether what was read may be believed.
 //
-// Threads: one thread at a time, except wake() and what hands over connections. Nothing throws
+// Threads: one thread at a time, except for what hands over connections. Nothing throws
 // after construction: a broken path is told to whoever made the transport, and what it would have
 // carried does not come.
 #pragma once
@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "transport/message.h"
+#include "transport/wait_set.h"
 
 namespace tutti {
 
@@ -117,14 +118,14 @@ class Transport {
 
   // Moves bytes where that takes somebody's hand (sockets). True if anything moved.
   virtual bool progress() { return false; }
-  // How to sleep without missing anything: arm(), then try everything wanted once more; if
-  // something moved disarm(), else sleep(), which returns when a message arrived or a slot came
-  // free since arm(), when woken, or after `at_most`. Spurious returns are fine.
-  virtual void arm() = 0;
+  // How to sleep without missing anything: arm(), then try everything wanted once more; if nothing
+  // moved, watch() adds what is to end the sleep: a message that arrives or a slot that comes free
+  // since arm(). disarm() in any case. `set` has begun; spurious wakes are fine.
+  virtual void arm(WaitSet& set) = 0;
+  virtual void watch(WaitSet& set) = 0;
   virtual void disarm() = 0;
-  virtual void sleep(std::chrono::microseconds at_most) = 0;
-  // Ends this rank's sleep(); from any thread.
-  virtual void wake() = 0;
+  // False where a word in memory does (WaitSet::add_word), as long as nothing else is slept on.
+  virtual bool needs_descriptors() const = 0;
 };
 
 }  // namespace tutti

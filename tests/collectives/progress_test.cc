@@ -3,6 +3,7 @@
 #include <time.h>
 
 #include <chrono>
+#include <functional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -47,6 +48,76 @@ TEST_P(Progress, WaitingForABusyPeerCostsNextToNothing) {
     if (comm.rank() == 0) {
       EXPECT_LT(spent, 0.005);
     }
+  });
+}
+
+// The processor time for which rank 0 waits in `call`, while rank 1 does something else for a
+// second.
+void expect_cheap(Communicator& comm, const std::function<void()>& call) {
+  comm.barrier();
+  if (comm.rank() == 1) std::this_thread::sleep_for(std::chrono::seconds(1));
+  const double before = thread_cpu_seconds();
+  call();
+  const double spent = thread_cpu_seconds() - before;
+  if (comm.rank() == 0) {
+    EXPECT_LT(spent, 0.005);
+  }
+}
+
+TEST_P(Progress, WaitingForOneOfTwoCommunicatorsCostsNextToNothing) {
+  run_ranks(2, [&](const Job& job) {
+    Communicator world = Communicator::init(job);
+    Communicator other = world.duplicate();
+    other.barrier();
+    expect_cheap(world, [&] {
+      Work work = other.barrier_async();
+      world.barrier();
+      work.wait();
+    });
+  });
+}
+
+TEST_P(Progress, WaitingCostsNextToNothingAfterACallThatWasAbortedAtOnce) {
+  run_ranks(2, [&](const Job& job) {
+    Communicator world = Communicator::init(job);
+    Communicator other = world.duplicate();
+    std::vector<int32_t> values(4, 1);
+    const Buffer buffer = buffer_of(std::span(values));
+    other.all_reduce(as_const(buffer), buffer);
+    if (world.rank() == 1) {
+      // The wrong message is there when rank 0 makes its call.
+      Work wrong = other.all_reduce_async(as_const(buffer), buffer, ReduceOp::max);
+      world.barrier();
+      EXPECT_THROW(wrong.wait(), Error);
+    } else {
+      world.barrier();
+      EXPECT_THROW(other.all_reduce(as_const(buffer), buffer), Error);
+    }
+    expect_cheap(world, [&] { world.barrier(); });
+  });
+}
+
+// Each of two threads waits on a communicator of its own, and one of them sleeps for both.
+TEST_P(Progress, ThreadsThatSleepWakeEachOther) {
+  constexpr int kTurns = 40;
+  run_ranks(2, [&](const Job& job) {
+    Communicator world = Communicator::init(job);
+    std::vector<Communicator> comms;
+    for (int i = 0; i < 2; ++i) comms.push_back(world.duplicate());
+    const auto take_part = [&](int thread) {
+      for (int turn = 0; turn < kTurns; ++turn) {
+        // One of the ranks is late, so that the other has gone to sleep.
+        if ((turn + thread) % 2 == comms[thread].rank()) {
+          std::this_thread::sleep_for(std::chrono::milliseconds(3));
+        }
+        int64_t one = 1;
+        comms[thread].all_reduce(std::span(&one, 1));
+        ASSERT_EQ(one, 2);
+      }
+    };
+    std::thread second(take_part, 1);
+    take_part(0);
+    second.join();
   });
 }
 

@@ -59,10 +59,10 @@ class FaultTransport final : public Transport {
   void end_sending() override { inner_->end_sending(); }
   bool ended(int peer, int lane) const override { return inner_->ended(peer, lane); }
   bool progress() override { return !stalled_ && inner_->progress(); }
-  void arm() override { inner_->arm(); }
+  void arm(WaitSet& set) override { inner_->arm(set); }
+  void watch(WaitSet& set) override { inner_->watch(set); }
   void disarm() override { inner_->disarm(); }
-  void sleep(std::chrono::microseconds at_most) override { inner_->sleep(at_most); }
-  void wake() override { inner_->wake(); }
+  bool needs_descriptors() const override { return inner_->needs_descriptors(); }
 
  private:
   const std::unique_ptr<Transport> inner_;

@@ -41,13 +41,18 @@ struct alignas(64) Acks {
 
 struct alignas(64) Doorbell {
   std::atomic<uint32_t> rings;   // futex word
-  std::atomic<uint32_t> asleep;  // 1: the owner wants to be rung
+  std::atomic<uint32_t> asleep;  // whether the owner wants to be rung, and how
 };
 
 // Written by its rank only.
 struct alignas(64) Lender {
   std::atomic<uint32_t> epoch;  // what was lent in an earlier one must not be believed any more
 };
+
+// Values of Doorbell::asleep. Who sleeps on other things than this region does so on descriptors.
+inline constexpr uint32_t kAwake = 0;
+inline constexpr uint32_t kSleepsOnWord = 1;
+inline constexpr uint32_t kSleepsOnSocket = 2;
 
 struct alignas(64) Header {
   std::atomic<uint32_t> attached;     // ranks that mapped the region

@@ -1,13 +1,7 @@
 #include "transport/shm/shm_transport.h"
 
-#include <linux/futex.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <climits>
 #include <cstring>
-#include <ctime>
 
 #include "base/asymmetric_fence.h"
 #include "base/stream_copy.h"
@@ -48,17 +42,6 @@ LentAt lent_at(const Cell& cell) {
   LentAt at;
   std::memcpy(&at, cell.payload, sizeof(at));
   return at;
-}
-
-void futex_wait(std::atomic<uint32_t>& word, uint32_t value, std::chrono::microseconds at_most) {
-  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(at_most);
-  const timespec timeout{.tv_sec = seconds.count(),
-                         .tv_nsec = std::chrono::nanoseconds(at_most - seconds).count()};
-  ::syscall(SYS_futex, &word, FUTEX_WAIT, value, &timeout, nullptr, 0);
-}
-
-void futex_wake(std::atomic<uint32_t>& word) {
-  ::syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
 }  // namespace
@@ -191,7 +174,7 @@ void ShmTransport::publish(int peer, int lane, const MessageHeader& header, int 
   if (slot == kInline && header.bytes > 0) std::memcpy(cell.payload, payload, header.bytes);
   if (slot <= kLent) std::memcpy(cell.payload, payload, sizeof(LentAt));
   cell.sequence.store(connection.sent, std::memory_order_release);
-  ring(*connection.reader);
+  ring(peer, *connection.reader);
 }
 
 bool ShmTransport::can_lend(std::span<const int>, std::span<const std::byte> payload) const {
@@ -358,7 +341,7 @@ bool ShmTransport::release(int peer, int lane) {
   // Unless the acks have told already.
   if (more > 0 && more <= kCells) reap(back, peer, lane, back.reaped + more);
   connection.released->store(++connection.taken, std::memory_order_release);
-  ring(*connection.sender);
+  ring(peer, *connection.sender);
   return true;
 }
 
@@ -372,34 +355,31 @@ bool ShmTransport::ended(int peer, int lane) const {
 // After what is told was written: either its owner sees that when it looks for the last time before
 // it sleeps, or it is seen here that it is asleep. A full fence would wait for the line that was
 // just written to come over from the other core, in every message.
-void ShmTransport::ring(shm::Doorbell& bell) const {
+void ShmTransport::ring(int peer, shm::Doorbell& bell) const {
   if (header_.full_fences.load(std::memory_order_relaxed) == 0) {
     light_fence();
   } else {
     std::atomic_thread_fence(std::memory_order_seq_cst);
   }
-  if (bell.asleep.load(std::memory_order_relaxed) == 0) return;
-  bell.rings.fetch_add(1, std::memory_order_seq_cst);
-  futex_wake(bell.rings);
+  const uint32_t asleep = bell.asleep.load(std::memory_order_relaxed);
+  if (asleep == shm::kAwake) return;
+  if (asleep == shm::kSleepsOnSocket) {
+    if (wait_set_ != nullptr) wait_set_->ring(bells_[peer]);
+  } else {
+    bell.rings.fetch_add(1, std::memory_order_seq_cst);
+    wake_sleepers(bell.rings);
+  }
 }
 
-void ShmTransport::arm() {
-  armed_rings_ = bell_.rings.load(std::memory_order_seq_cst);
-  bell_.asleep.store(1, std::memory_order_relaxed);
+// The bell is read first: whoever rings from here on, or wakes, ends the sleep.
+void ShmTransport::arm(WaitSet& set) {
+  const uint32_t rings = bell_.rings.load(std::memory_order_seq_cst);
+  if (!set.on_descriptors()) set.add_word(bell_.rings, rings);
+  bell_.asleep.store(set.on_descriptors() ? shm::kSleepsOnSocket : shm::kSleepsOnWord,
+                     std::memory_order_relaxed);
   heavy_fence();
 }
 
-void ShmTransport::sleep(std::chrono::microseconds at_most) {
-  futex_wait(bell_.rings, armed_rings_, at_most);
-  disarm();
-}
-
-void ShmTransport::disarm() { bell_.asleep.store(0, std::memory_order_relaxed); }
-
-// The bell is rung whether its owner sleeps or is about to: arm() has read the count before.
-void ShmTransport::wake() {
-  bell_.rings.fetch_add(1, std::memory_order_seq_cst);
-  futex_wake(bell_.rings);
-}
+void ShmTransport::disarm() { bell_.asleep.store(shm::kAwake, std::memory_order_relaxed); }
 
 }  // namespace tutti

@@ -17,6 +17,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "transport/shm/heap.h"
@@ -40,6 +41,11 @@ class ShmTransport final : public Transport {
   ShmTransport(int rank, std::shared_ptr<shm::Region> region, const shm::Geometry& geometry);
 
   void use(Heaps heaps) { heaps_ = std::move(heaps); }
+  // This rank's wait set, and the names of all ranks': for ranks that may sleep on descriptors.
+  void use(const WaitSet& wait_set, std::vector<std::string> bells) {
+    wait_set_ = &wait_set;
+    bells_ = std::move(bells);
+  }
 
   int lanes() const override { return geometry_.lanes; }
   size_t max_message_bytes() const override { return geometry_.slot_bytes; }
@@ -61,10 +67,10 @@ class ShmTransport final : public Transport {
   void used(int peer, int lane, size_t bytes) override;
   bool release(int peer, int lane) override;
   bool ended(int peer, int lane) const override;
-  void arm() override;
+  void arm(WaitSet& set) override;
+  void watch(WaitSet&) override {}
   void disarm() override;
-  void sleep(std::chrono::microseconds at_most) override;
-  void wake() override;
+  bool needs_descriptors() const override { return false; }
 
   // Ranks that have mapped the region so far.
   int attached() const;
@@ -113,9 +119,11 @@ class ShmTransport final : public Transport {
   std::byte* slot_of(const shm::Cell& cell, int peer, int lane) const;
   int take_slot(int peer, int lane);
   void take_back();
-  void ring(shm::Doorbell& bell) const;
+  void ring(int peer, shm::Doorbell& bell) const;
 
   const int rank_;
+  const WaitSet* wait_set_ = nullptr;
+  std::vector<std::string> bells_;
   const shm::Geometry geometry_;
   const std::shared_ptr<shm::Region> region_;
   shm::Header& header_;
@@ -137,7 +145,6 @@ class ShmTransport final : public Transport {
   int lane_ = 0;
   int slot_ = -1;
   alignas(64) std::array<std::byte, shm::kInlineBytes> small_;
-  uint32_t armed_rings_ = 0;
 };
 
 }  // namespace tutti

@@ -1,7 +1,5 @@
 #include "transport/tcp/tcp_transport.h"
 
-#include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
@@ -10,7 +8,6 @@
 #include <cerrno>
 #include <cstring>
 
-#include "base/error.h"
 #include "base/text.h"
 
 namespace tutti {
@@ -32,10 +29,7 @@ TcpTransport::TcpTransport(int ranks, int lanes, Hooks hooks)
       lanes_(lanes),
       hooks_(std::move(hooks)),
       out_(static_cast<size_t>(ranks) * (lanes + 1)),
-      in_(out_.size()),
-      wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  if (!wake_) throw system_error("eventfd", errno);
-}
+      in_(out_.size()) {}
 
 size_t TcpTransport::max_message_bytes() const { return kMessageBytes; }
 int TcpTransport::outbox_slots() const { return std::max(kSlots, ranks_ - 1); }
@@ -49,12 +43,9 @@ void TcpTransport::opened(int peer, int lane, Fd socket) {
 }
 
 void TcpTransport::hand_over(bool outgoing, size_t connection, Fd socket) {
-  {
-    std::lock_guard lock(handed_over_mutex_);
-    handed_over_.push_back({outgoing, connection, std::move(socket)});
-    has_handed_over_.store(true, std::memory_order_release);
-  }
-  wake();
+  std::lock_guard lock(handed_over_mutex_);
+  handed_over_.push_back({outgoing, connection, std::move(socket)});
+  has_handed_over_.store(true, std::memory_order_release);
 }
 
 void TcpTransport::take_handed_over() {
@@ -344,33 +335,21 @@ bool TcpTransport::ended(int peer, int lane) const {
 // ---- sleeping
 
 // Only what is looked for from here on may end the sleep.
-void TcpTransport::arm() {
+void TcpTransport::arm(WaitSet&) {
   for (In& connection : in_) connection.starved = false;
 }
 
-void TcpTransport::sleep(std::chrono::microseconds at_most) {
-  std::vector<pollfd> wanted;
-  wanted.push_back({wake_.get(), POLLIN, 0});
+void TcpTransport::watch(WaitSet& set) {
   for (const In& connection : in_) {
     if (connection.socket && connection.starved && !connection.ended && !connection.broken) {
-      wanted.push_back({connection.socket.get(), POLLIN, 0});
+      set.add(connection.socket.get(), POLLIN);
     }
   }
   for (const Out& connection : out_) {
-    if (!connection.queue.empty() && !connection.broken) {
-      wanted.push_back({connection.socket.get(), POLLOUT, 0});
+    if (connection.socket && !connection.queue.empty() && !connection.broken) {
+      set.add(connection.socket.get(), POLLOUT);
     }
   }
-  const timespec timeout{.tv_sec = at_most.count() / 1000000,
-                         .tv_nsec = at_most.count() % 1000000 * 1000};
-  ::ppoll(wanted.data(), wanted.size(), &timeout, nullptr);
-  uint64_t count = 0;
-  [[maybe_unused]] const ssize_t drained = ::read(wake_.get(), &count, sizeof(count));
-}
-
-void TcpTransport::wake() {
-  const uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = ::write(wake_.get(), &one, sizeof(one));
 }
 
 }  // namespace tutti

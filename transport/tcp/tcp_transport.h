@@ -33,7 +33,7 @@ class TcpTransport final : public Transport {
   TcpTransport(int ranks, int lanes, Hooks hooks);
 
   // Hand over a connected, non-blocking socket: one that `peer` opened, and one that was asked for.
-  // From any thread.
+  // From any thread; whoever sleeps is to be woken then.
   void accept(int peer, int lane, Fd socket);
   void opened(int peer, int lane, Fd socket);
 
@@ -60,10 +60,10 @@ class TcpTransport final : public Transport {
   void end_sending() override;
   bool ended(int peer, int lane) const override;
   bool progress() override;
-  void arm() override;
+  void arm(WaitSet& set) override;
+  void watch(WaitSet& set) override;
   void disarm() override {}
-  void sleep(std::chrono::microseconds at_most) override;
-  void wake() override;
+  bool needs_descriptors() const override { return true; }
 
  private:
   struct Frame {
@@ -142,7 +142,6 @@ class TcpTransport final : public Transport {
   Slot* slot_ = nullptr;
   bool ends_sending_ = false;
 
-  Fd wake_;  // eventfd
   struct HandedOver {
     bool outgoing;
     size_t connection;

@@ -2,9 +2,13 @@
 // Says nothing where all is right.
 //
 //   one_call COLLECTIVE COUNT
+#include <time.h>
+
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "collectives/communicator.h"
@@ -23,7 +27,14 @@ int32_t sum_at(int first, int end, uint64_t i) {
   return sum;
 }
 
-// The number of wrong elements.
+double thread_cpu_seconds() {
+  timespec time{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+}
+
+// The number of wrong elements. "wait": whether this rank has used much processor time to wait for
+// a second for rank 0.
 uint64_t call(const std::string& collective, uint64_t count) {
   Communicator comm = Communicator::init();
   const int rank = comm.rank();
@@ -74,6 +85,12 @@ uint64_t call(const std::string& collective, uint64_t count) {
     expect(rank == 0 ? 0 : count, [&](uint64_t i) { return sum_at(0, rank, i); });
   } else if (collective == "barrier") {
     comm.barrier();
+  } else if (collective == "wait") {
+    comm.barrier();
+    if (rank == 0) std::this_thread::sleep_for(std::chrono::seconds(1));
+    const double before = thread_cpu_seconds();
+    comm.barrier();
+    wrong = rank > 0 && thread_cpu_seconds() - before > 0.005 ? 1 : 0;
   } else if (collective == "send") {  // in a line
     if (rank > 0) comm.recv(output(count), rank - 1);
     if (rank + 1 < comm.size()) comm.send(input(count), rank + 1);

@@ -12,7 +12,17 @@ namespace {
 
 using ::testing::IsEmpty;
 
-class SlowLink : public TwoHosts, public ::testing::WithParamInterface<std::string> {
+class OneCall : public TwoHosts {
+ protected:
+  void expect_right(const std::string& collective, uint64_t count) const {
+    const std::string program = std::filesystem::absolute("tests/tools/cli/one_call");
+    const Result result = start_on_both(4, {program, collective, cat(count)}).finish();
+    EXPECT_EQ(result.code, 0) << result.err;
+    EXPECT_THAT(result.err, IsEmpty());
+  }
+};
+
+class SlowLink : public OneCall, public ::testing::WithParamInterface<std::string> {
  protected:
   void SetUp() override {
     TwoHosts::SetUp();
@@ -55,14 +65,10 @@ class SlowLink : public TwoHosts, public ::testing::WithParamInterface<std::stri
     std::atomic<bool> stop_{false};
     std::thread thread_;
   };
-
-  void expect_right(const std::string& collective, uint64_t count) const {
-    const std::string program = std::filesystem::absolute("tests/tools/cli/one_call");
-    const Result result = start_on_both(4, {program, collective, cat(count)}).finish();
-    EXPECT_EQ(result.code, 0) << result.err;
-    EXPECT_THAT(result.err, IsEmpty());
-  }
 };
+
+// On a link of full speed: shared memory and sockets at a time.
+TEST_F(OneCall, WaitingForABusyPeerCostsNextToNothing) { expect_right("wait", 1); }
 
 TEST_F(SlowLink, ABroadcastsRootLeavesAtOnce) { expect_right("broadcast", 300'000); }
 

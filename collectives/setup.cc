@@ -75,7 +75,8 @@ void CommunicatorImpl::open_transport() {
   const std::string wanted = settings().get_string("TUTTI_TRANSPORT");
   if (wanted == "shm" && hosts.size() > 1) {
     throw Error(ErrorCode::unsupported,
-                cat("TUTTI_TRANSPORT=shm, but the ranks are on ", hosts.size(), " hosts"),
+                cat("TUTTI_TRANSPORT=shm, but the ranks are on ", hosts.size(),
+                    " hosts, or of several users or containers, which share no memory"),
                 {.remedy = "set TUTTI_TRANSPORT to auto or tcp"});
   }
   size_t largest = 1;

@@ -129,7 +129,9 @@ Fd fetch_descriptor(const std::string& unix_name, const std::string& name, const
     if (error != 0 && error != EAGAIN) {
       throw Error(ErrorCode::connection_lost,
                   cat("cannot reach ", whom, " for '", name, "': ", std::strerror(error)),
-                  {.cause = "that rank has ended"});
+                  {.cause = "that rank has ended, or the system keeps the two apart (a security "
+                            "module, a sandbox)",
+                   .remedy = "set TUTTI_TRANSPORT=tcp to do without shared memory"});
     }
     if (deadline.passed()) throw late();
     std::this_thread::sleep_for(pause);  // its queue is full, or it had too many guests

@@ -12,11 +12,17 @@ namespace tutti::bootstrap {
 
 namespace {
 
-// Abstract unix sockets, by which descriptors travel, end at the network namespace.
-std::string network_namespace() {
+std::string namespace_id(const char* path) {
   struct stat status {};
-  if (::stat("/proc/self/ns/net", &status) != 0) return "?";
+  if (::stat(path, &status) != 0) return "?";
   return cat(status.st_dev, ":", status.st_ino);
+}
+
+// Descriptors travel by abstract unix sockets, which end at the network namespace, and go to
+// processes of the same user only, whose number means something in its user namespace.
+std::string who_shares_memory() {
+  return cat(namespace_id("/proc/self/ns/net"), "/", namespace_id("/proc/self/ns/user"), "/user ",
+             ::geteuid());
 }
 
 void put_host(FrameWriter& frame, const PeerInfo& peer) {
@@ -95,7 +101,7 @@ PeerInfo describe_self() {
   self.pid = ::getpid();
   std::string boot;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
-  self.host_id = cat(self.host, "/", boot, "/", network_namespace());
+  self.host_id = cat(self.host, "/", boot, "/", who_shares_memory());
   return self;
 }
 

@@ -4,6 +4,7 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <random>
@@ -84,7 +85,10 @@ class ByHand : public Cli {
                                            {"MASTER_PORT", cat(port)},
                                            {"TUTTI_TOKEN", "ours"},
                                            {"TUTTI_INIT_TIMEOUT", "2"}});
-    return start({"bench", "all_reduce", "--max", "1K", "--factor", "128"}, std::move(environment));
+    Words command = as_;
+    command.insert(command.end(),
+                   {tutti(), "bench", "all_reduce", "--max", "1K", "--factor", "128"});
+    return start_program(command, std::move(environment));
   }
 
   static void expect_success(Process& process) {
@@ -97,6 +101,7 @@ class ByHand : public Cli {
     for (const std::string& part : said) EXPECT_THAT(result.err, HasSubstr(part));
   }
 
+  Words as_;  // a program that runs the rank in its own way
   // Time for as many ranks as there are to come after what a test does first.
   const Process::Environment patient_{{"TUTTI_INIT_TIMEOUT", "30"}};
 };
@@ -111,6 +116,28 @@ TEST_F(ByHand, RanksFindEachOther) {
   EXPECT_THAT(result.out, HasSubstr("3 ranks"));
   expect_success(middle);
   expect_success(last);
+}
+
+// Who may not share memory talks over TCP.
+TEST_F(ByHand, RanksOfTwoUsersOfOneHost) {
+  const Words as_nobody = {"setpriv",        "--reuid",         "65534",
+                           "--clear-groups", "--inh-caps",      "+dac_read_search",
+                           "--ambient-caps", "+dac_read_search"};  // to read the program
+  Words probe = as_nobody;
+  probe.insert(probe.end(), {"sh", "-c", "test $(id -u) -ne " + cat(::geteuid())});
+  const Result possible = start_program(probe).finish();
+  if (possible.code != 0) GTEST_SKIP() << "cannot become another user: " << possible.err;
+  const uint16_t port = free_port();
+  Process first = rank(0, 4, port, patient_);
+  Process second = rank(1, 4, port, patient_);
+  as_ = as_nobody;
+  Process third = rank(2, 4, port, patient_);
+  Process fourth = rank(3, 4, port, patient_);
+  const Result result = first.finish();
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("transport shm+tcp"));
+  EXPECT_THAT(result.err, IsEmpty());
+  for (Process* other : {&second, &third, &fourth}) expect_success(*other);
 }
 
 TEST_F(ByHand, GarbageOnThePortIsDroppedAndLoggedOnce) {

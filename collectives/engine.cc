@@ -33,6 +33,7 @@ Engine::Engine(std::shared_ptr<Control> control, const EngineOptions& options)
 Engine::~Engine() {
   thread_.request_stop();
   ring();
+  wake();
   if (!control_->forked()) last_bytes_.wait();
 }
 

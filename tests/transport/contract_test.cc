@@ -63,7 +63,11 @@ Group make_shm(int ranks) {
 
 // The sockets that a bootstrap would open are socket pairs here.
 struct Wires {
+  void wake(int rank) const {
+    if (!sets.empty()) sets[rank]->wake();
+  }
   std::vector<TcpTransport*> ends;
+  std::vector<WaitSet*> sets;  // the ends' own, if they sleep
   std::atomic<int> lost{0};
 };
 
@@ -78,6 +82,7 @@ std::vector<std::unique_ptr<TcpTransport>> make_wired(int ranks, std::shared_ptr
       }
       wires->ends[peer]->accept(r, lane, Fd(pair[1]));
       wires->ends[r]->opened(peer, lane, Fd(pair[0]));
+      wires->wake(peer);
     };
     hooks.lost = [wires](int, bool, const std::string&) { ++wires->lost; };
     group.push_back(std::make_unique<TcpTransport>(ranks, 2, std::move(hooks)));
@@ -86,9 +91,15 @@ std::vector<std::unique_ptr<TcpTransport>> make_wired(int ranks, std::shared_ptr
   return group;
 }
 
+std::shared_ptr<Wires> wires_of(const Group& group) {
+  auto wires = std::make_shared<Wires>();
+  for (const auto& set : group.sets) wires->sets.push_back(set.get());
+  return wires;
+}
+
 Group make_tcp(int ranks) {
   Group group = make_sets(ranks);
-  for (auto& transport : make_wired(ranks, std::make_shared<Wires>())) {
+  for (auto& transport : make_wired(ranks, wires_of(group))) {
     group.transports.push_back(std::move(transport));
   }
   return group;
@@ -97,8 +108,8 @@ Group make_tcp(int ranks) {
 // Two hosts: the even ranks on one, the odd ones on the other; or all on the first, so that what
 // comes through shared memory must end a sleep on descriptors.
 Group make_router(int ranks, int hosts) {
-  auto far = make_wired(ranks, std::make_shared<Wires>());
   Group group = make_sets(ranks);
+  auto far = make_wired(ranks, wires_of(group));
   group.transports.resize(ranks);
   for (int host = 0; host < hosts; ++host) {
     const int count = (ranks - host + hosts - 1) / hosts;

@@ -7,11 +7,11 @@
 #include <cstdlib>
 #include <fstream>
 #include <iomanip>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/settings.h"
 #include "base/text.h"
@@ -21,8 +21,6 @@ namespace tutti {
 namespace {
 
 constexpr int kFormat = 1;
-
-using Json = nlohmann::ordered_json;
 
 // Calls visit(name, member) for each number of the struct.
 template <typename Costs, typename Visit>
@@ -185,7 +183,7 @@ CostModel parse_cost_model(const std::string& text) {
     model.shm = read_link(json.at("shm"));
     model.tcp = read_link(json.at("tcp"));
     return model;
-  } catch (const nlohmann::json::exception& error) {
+  } catch (const Error& error) {
     throw Error(ErrorCode::invalid_argument, cat("it is no cost model: ", error.what()));
   }
 }

@@ -5,10 +5,10 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "topology/domain.h"
 
 namespace tutti {
@@ -76,6 +76,6 @@ std::vector<Domain> domains_of(const HostTopology& host,
 
 // For people; several lines, each ends with a newline.
 std::string summary(const HostTopology& host);
-nlohmann::json to_json(const HostTopology& host);
+Json to_json(const HostTopology& host);
 
 }  // namespace tutti

@@ -1,9 +1,9 @@
 // How a host is shown: text for people, JSON for programs.
 #include <map>
-#include <nlohmann/json.hpp>
 #include <sstream>
 #include <tuple>
 
+#include "base/json.h"
 #include "base/text.h"
 #include "topology/host.h"
 
@@ -71,14 +71,14 @@ std::string summary(const HostTopology& host) {
   return out.str();
 }
 
-nlohmann::json to_json(const HostTopology& host) {
-  nlohmann::json json = {{"hostname", host.hostname},
-                         {"memory_bytes", host.memory_bytes},
-                         {"pus", host.pus()},
-                         {"allowed_pus", host.allowed_pus()},
-                         {"allowed_cores", host.allowed_cores()}};
+Json to_json(const HostTopology& host) {
+  Json json = {{"hostname", host.hostname},
+               {"memory_bytes", host.memory_bytes},
+               {"pus", host.pus()},
+               {"allowed_pus", host.allowed_pus()},
+               {"allowed_cores", host.allowed_cores()}};
   for (const char* list : {"packages", "numa_nodes", "caches", "cores"}) {
-    json[list] = nlohmann::json::array();
+    json[list] = Json::array();
   }
   for (const Package& package : host.packages) {
     json["packages"].push_back({{"model", package.model}, {"cores", package.cores}});

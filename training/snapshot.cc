@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "base/text.h"
 #include "training/checkpoint/checkpoint.h"
 #include "training/checkpoint/save.h"
@@ -87,12 +88,12 @@ void save_snapshot(Replica& replica, Model& model, Snapshot snapshot) {
                   pieces, group_of(replica.world()));
 }
 
-nlohmann::json load_snapshot(Replica& replica, Model& model, const std::string& directory) {
+Json load_snapshot(Replica& replica, Model& model, const std::string& directory) {
   const Checkpoint checkpoint = Checkpoint::open(directory);
   const Manifest& manifest = checkpoint.manifest();
   if (manifest.model != model.description()) {
     throw Error(ErrorCode::invalid_argument,
-                cat("the checkpoint is of another model: ", manifest.model),
+                cat("the checkpoint is of another model: ", printable(manifest.model, 400)),
                 {.where = checkpoint.path(),
                  .cause = cat("the options given here make ", model.description()),
                  .remedy = "give the model's options as they were when it was saved"});
@@ -100,7 +101,7 @@ nlohmann::json load_snapshot(Replica& replica, Model& model, const std::string& 
   for (size_t kind = 0; kind < replica.kinds().size(); ++kind) load_kind(replica, checkpoint, kind);
   load_buffers(model, checkpoint);
   if (replica.scaler() && manifest.state.contains(kScaler)) {
-    const nlohmann::json& scaler = manifest.state[kScaler];
+    const Json& scaler = manifest.state[kScaler];
     replica.scaler()->restore({scaler.at("scale").get<double>(),
                                scaler.at("good_steps").get<int64_t>(),
                                scaler.at("overflows_left").get<int>()});

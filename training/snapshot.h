@@ -3,9 +3,9 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <string>
 
+#include "base/json.h"
 #include "training/checkpoint/run_directory.h"
 #include "training/checkpoint/tensor_source.h"
 #include "training/replica.h"
@@ -15,9 +15,9 @@ namespace tutti::training {
 struct Snapshot {
   RunDirectory* directory = nullptr;  // on rank 0, null elsewhere
   int64_t step = 0;
-  Configuration configuration;                      // rank 0's is kept
-  nlohmann::json state = nlohmann::json::object();  // the trainer's own (rank 0's is kept)
-  int keep = 2;                                     // steps; 0: all
+  Configuration configuration;  // rank 0's is kept
+  Json state = Json::object();  // the trainer's own (rank 0's is kept)
+  int keep = 2;                 // steps; 0: all
 };
 
 // Collective. The loss scale is added to the state. Throws as save_checkpoint() does.
@@ -27,7 +27,7 @@ void save_snapshot(Replica& replica, Model& model, Snapshot snapshot);
 // optimizer state. Collective. Returns the trainer's state; its "step" is the step that was saved.
 // Throws Error(invalid_argument) for a checkpoint of another model or optimizer, and as
 // Checkpoint::open() does.
-nlohmann::json load_snapshot(Replica& replica, Model& model, const std::string& directory);
+Json load_snapshot(Replica& replica, Model& model, const std::string& directory);
 
 // Parameters alone, from any source of tensors "model.NAME".
 void load_parameters(Replica& replica, const TensorSource& source, const std::string& path);

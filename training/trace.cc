@@ -9,9 +9,9 @@
 #include <functional>
 #include <iterator>
 #include <limits>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/reduce_op.h"
 #include "base/text.h"
@@ -20,7 +20,6 @@
 namespace tutti::training {
 namespace {
 
-using Json = nlohmann::ordered_json;
 using Time = TraceEvent::Time;
 
 constexpr int kRoot = 0;

@@ -13,6 +13,7 @@
 #include "training/checkpoint/run_directory.h"
 #include "training/configuration.h"
 #include "training/feed.h"
+#include "training/initial.h"
 #include "training/measured_cut.h"
 #include "training/optimizers/adamw.h"
 #include "training/optimizers/lamb.h"
@@ -88,7 +89,7 @@ class Run {
   std::string first_does(const std::function<std::string()>& work);
   std::string open_directory();
   uint64_t start();
-  uint64_t resumed_step(const nlohmann::json& state) const;
+  uint64_t resumed_step(const Json& state) const;
   Evaluation validate();
   void save(uint64_t step);
   struct StepsDone {
@@ -148,7 +149,7 @@ std::string Run::open_directory() {
 }
 
 // The steps that were done when it was saved.
-uint64_t Run::resumed_step(const nlohmann::json& state) const {
+uint64_t Run::resumed_step(const Json& state) const {
   const auto samples = state.value("samples", uint64_t{0});
   const auto batch = state.value("batch", options_.batch);
   const auto seed = state.value("seed", options_.seed);
@@ -182,7 +183,9 @@ uint64_t Run::start() {
   if (!resumed_from_.empty()) {
     first = resumed_step(load_snapshot(replica_, model_, resumed_from_));
   } else if (!options_.initial.empty()) {
-    load_parameters(replica_, ImportedModel(options_.initial), options_.initial);
+    const ImportedModel initial(options_.initial);
+    check_initial(model_, initial, options_.initial);
+    load_parameters(replica_, initial, options_.initial);
   }
   if (options_.checkpoint.empty()) return first;
   first_does([&] {

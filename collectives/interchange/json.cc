@@ -2,18 +2,17 @@
 
 #include <algorithm>
 #include <array>
-#include <nlohmann/json.hpp>
 #include <span>
 #include <utility>
 
 #include "base/error.h"
+#include "base/json.h"
+#include "base/printable.h"
 #include "base/text.h"
 
 namespace tutti {
 
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kFormat = "tutti-programs";
 constexpr int kVersion = 1;
@@ -50,8 +49,7 @@ Json to_json(const Step& step) {
 class Reader {
  public:
   ProgramSet read(std::string_view text) {
-    const Json document = Json::parse(text, nullptr, false);
-    if (document.is_discarded()) refuse("this is not JSON, or it is cut off");
+    const Json document = parse(text);
     if (word(document, "format") != kFormat) refuse(cat("\"format\" is not \"", kFormat, '"'));
     if (number(document, "version") != kVersion) refuse(cat("\"version\" is not ", kVersion));
     ProgramSet set{.collective = collective(document), .algorithm = word(document, "algorithm")};
@@ -86,6 +84,14 @@ class Reader {
                 {.where = where_, .remedy = "collectives/interchange/json.h shows the format"});
   }
 
+  Json parse(std::string_view text) const {
+    try {
+      return Json::parse(text);
+    } catch (const Error& error) {
+      refuse(cat("this is not JSON, or it is cut off: ", error.what()));
+    }
+  }
+
   const Json& member(const Json& object, const char* key) const {
     if (!object.is_object() || !object.contains(key)) refuse(cat("\"", key, "\" is missing"));
     return object[key];
@@ -104,7 +110,7 @@ class Reader {
     return number_in(member(object, key), key);
   }
   int32_t number_in(const Json& value, const char* what) const {
-    if (!value.is_number_integer() || value < 0 || value > INT32_MAX) {
+    if (!value.is_whole_number() || value < 0 || value > INT32_MAX) {
       refuse(cat("\"", what, "\" is no whole number from 0 to ", INT32_MAX));
     }
     return value.get<int32_t>();
@@ -113,7 +119,7 @@ class Reader {
   size_t choice(const Json& object, const char* key, std::span<const std::string_view> choices) {
     const std::string found = word(object, key);
     const auto place = std::ranges::find(choices, found);
-    if (place == choices.end()) refuse(cat("\"", key, "\" is unknown: \"", found, '"'));
+    if (place == choices.end()) refuse(cat("\"", key, "\" is unknown: ", in_quotes(found)));
     return static_cast<size_t>(place - choices.begin());
   }
 
@@ -122,7 +128,7 @@ class Reader {
     for (const Collective known : kCollectivesWithAlgorithms) {
       if (wanted == name(known)) return known;
     }
-    refuse(cat("\"collective\" is unknown: \"", wanted, '"'));
+    refuse(cat("\"collective\" is unknown: ", in_quotes(wanted)));
   }
 
   RangeList ranges(const Json& object, const char* key) const {
@@ -133,7 +139,8 @@ class Reader {
       }
       const auto* space = std::ranges::find(kSpaces, range[0].get<std::string>());
       if (space == kSpaces.end()) {
-        refuse(cat("\"", key, "\" has a range in no space that exists: ", range[0].dump()));
+        refuse(cat("\"", key, "\" has a range in no space that exists: ",
+                   in_quotes(range[0].get<std::string>())));
       }
       result.push_back({static_cast<Space>(space - kSpaces.begin()), number_in(range[1], key),
                         number_in(range[2], key)});

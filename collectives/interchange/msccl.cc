@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "base/text.h"
 
 namespace tutti {
@@ -86,7 +87,7 @@ class Reader {
       if (child.type() != pugi::node_element) continue;
       if (child.name() != wanted) {
         place_.line = line_of(child);
-        refuse(cat("<", child.name(), "> where only <", wanted, "> is expected"));
+        refuse(cat("<", printable(child.name(), 40), "> where only <", wanted, "> is expected"));
       }
       found.push_back(child);
     }
@@ -105,7 +106,8 @@ class Reader {
     const auto [end, status] = std::from_chars(word.data(), word.data() + word.size(), value);
     if (status != std::errc{} || end != word.data() + word.size() || value < least ||
         value > most) {
-      refuse(cat(attribute, "=\"", word, "\" is not a whole number from ", least, " to ", most));
+      refuse(cat(attribute, "=", in_quotes(word), " is not a whole number from ", least, " to ",
+                 most));
     }
     return static_cast<int32_t>(value);
   }
@@ -115,14 +117,14 @@ class Reader {
   }
 
   void read_header(const pugi::xml_node& algo) {
-    result_.name = algo.attribute("name").value();
+    result_.name = printable(algo.attribute("name").value());  // shown wherever it is used
     const int32_t gpus = number(algo, "ngpus", 1, kMostGpus);
     const std::string_view coll = text(algo, "coll");
     const std::optional<Collective> collective = collective_of(coll);
     if (!collective) {
       refuse(coll == "custom"
                  ? "coll=\"custom\" does not say which results are due, so they cannot be proved"
-                 : cat("coll=\"", coll, "\" is no collective that can be imported"),
+                 : cat("coll=", in_quotes(coll), " is no collective that can be imported"),
              "import an allreduce, allgather, alltoall, reduce_scatter, broadcast or reduce");
     }
     result_.collective = *collective;
@@ -212,7 +214,7 @@ class Reader {
     const std::string_view type = text(node, "type");
     const auto* known = std::ranges::find(kTypes, type);
     if (known == kTypes.end()) {
-      refuse(cat("type=\"", type, "\" is none of s, r, rcs, rrc, rrs, rrcs, cpy, re, nop"));
+      refuse(cat("type=", in_quotes(type), " is none of s, r, rcs, rrc, rrs, rrcs, cpy, re, nop"));
     }
     step.type = static_cast<MscclStep::Type>(known - kTypes.begin());
     number_or(node, "hasdep", 0, 0, 1);
@@ -237,7 +239,7 @@ class Reader {
     const std::string_view letter = text(node, buffer);
     constexpr std::string_view kBuffers = "ios";
     if (letter.size() != 1 || kBuffers.find(letter) == std::string_view::npos) {
-      refuse(cat(buffer, "=\"", letter, "\" is none of i, o, s"));
+      refuse(cat(buffer, "=", in_quotes(letter), " is none of i, o, s"));
     }
     if (!is_touched) return {.buffer = letter[0]};
     const int32_t limit = limits_[kBuffers.find(letter)];

@@ -8,11 +8,11 @@
 
 #include <cstdlib>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 
 #include "base/error.h"
+#include "base/json.h"
 
 namespace tutti {
 namespace {
@@ -131,9 +131,9 @@ TEST(Report, NamesWhatIsThere) {
   const HostTopology host = load_host_synthetic("package:2 l3:1(size=4MB) core:2 pu:2");
   EXPECT_THAT(summary(host), HasSubstr("L3        2 x 3.8 MiB, each shared by 2 cores"));
   EXPECT_THAT(summary(host), HasSubstr("cores     4 (8 hardware threads), allowed 4 (8)"));
-  const nlohmann::json json = to_json(host);
+  const Json json = to_json(host);
   EXPECT_EQ(json["cores"].size(), 4u);
-  EXPECT_EQ(json["caches"][1]["cores"], nlohmann::json({2, 3}));
+  EXPECT_EQ(json["caches"][1]["cores"], Json({2, 3}));
   EXPECT_EQ(json["caches"][1]["kind"], "unified");
 }
 

@@ -122,7 +122,7 @@ class PipelineCheckpoints : public FolderTest {
     Next next;
     run_ranks(place.ranks(), [&](const Job& job) {
       TinyRank rank(job, at(place, run));
-      const nlohmann::json state = load_snapshot(rank.replica, *rank.model, path(from));
+      const Json state = load_snapshot(rank.replica, *rank.model, path(from));
       EXPECT_EQ(state["step"], kSavedAt);
       save_in(path(again), rank, job);
       rank.skip(kSavedAt);
@@ -134,7 +134,7 @@ class PipelineCheckpoints : public FolderTest {
 
   struct Saved {
     std::map<std::string, std::vector<float>> tensors;
-    nlohmann::json state;
+    Json state;
     bool operator==(const Saved&) const = default;
   };
   Saved saved(const std::string& directory) const {

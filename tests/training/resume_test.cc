@@ -6,13 +6,14 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <iterator>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "tests/support/ranks.h"
 #include "tests/training/data/folder.h"
@@ -267,7 +268,7 @@ TEST_F(Resume, ATraceOutlivesAFailure) {
               Each(Not(IsEmpty())));
   for (const int rank : {0, 1}) {
     std::ifstream file(path(cat("trace.rank-", rank, ".json")));
-    const nlohmann::json trace = nlohmann::json::parse(file);
+    const Json trace = Json::parse(std::string(std::istreambuf_iterator(file), {}));
     EXPECT_GT(trace.at("traceEvents").size(), 10u);
   }
   EXPECT_FALSE(std::filesystem::exists(path("trace.json")));

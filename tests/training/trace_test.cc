@@ -5,13 +5,14 @@
 
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "tests/support/ranks.h"
 #include "training/tracing_hooks.h"
 
@@ -19,7 +20,6 @@ namespace tutti::training {
 namespace {
 
 using namespace std::chrono_literals;  // NOLINT(google-build-using-namespace): for 5us
-using nlohmann::json;
 using tutti::testing::run_ranks;
 using tutti::testing::run_ranks_catching;
 
@@ -28,16 +28,16 @@ std::string file_path(const std::string& name) {
 }
 
 // The file's events of one phase ("X": spans, "M": names) and rank.
-std::vector<json> events_of(const json& file, const std::string& phase, int rank) {
-  std::vector<json> found;
-  for (const json& event : file.at("traceEvents")) {
+std::vector<Json> events_of(const Json& file, const std::string& phase, int rank) {
+  std::vector<Json> found;
+  for (const Json& event : file.at("traceEvents")) {
     if (event.at("ph") == phase && event.at("pid") == rank) found.push_back(event);
   }
   return found;
 }
 
 // Every rank's trace: steps that start `rank` microseconds apart. Returns the file, parsed.
-json example_file(int ranks) {
+Json example_file(int ranks) {
   const std::string path = file_path("example_trace.json");
   const TraceEvent::Time base = std::chrono::steady_clock::now() - 1s;
   run_ranks(ranks, [&](const Job& job) {
@@ -56,14 +56,14 @@ json example_file(int ranks) {
     write_trace(communicator, trace, path);
   });
   std::ifstream file(path);
-  return json::parse(file);
+  return Json::parse(std::string(std::istreambuf_iterator(file), {}));
 }
 
 TEST(TraceTest, HasEveryRanksEventsOnOneClock) {
   constexpr int kRanks = 3;
-  const json file = example_file(kRanks);
+  const Json file = example_file(kRanks);
   for (int rank = 0; rank < kRanks; ++rank) {
-    const std::vector<json> events = events_of(file, "X", rank);
+    const std::vector<Json> events = events_of(file, "X", rank);
     ASSERT_EQ(events.size(), 6u) << "rank " << rank;
     const std::vector<std::string> names = {"step",       "h.0 forward", "all_reduce",
                                             "all_reduce", "all_reduce",  "update"};
@@ -83,18 +83,18 @@ TEST(TraceTest, HasEveryRanksEventsOnOneClock) {
 
 // Viewers want the events of a thread to be nested or apart.
 TEST(TraceTest, CommunicationThatOverlapsIsOnThreadsOfItsOwn) {
-  const json file = example_file(1);
+  const Json file = example_file(1);
   std::vector<int> threads;
-  for (const json& event : events_of(file, "X", 0)) threads.push_back(event.at("tid"));
+  for (const Json& event : events_of(file, "X", 0)) threads.push_back(event.at("tid"));
   EXPECT_EQ(threads, (std::vector<int>{0, 0, 1, 2, 1, 0}));
 }
 
 TEST(TraceTest, NamesRanksAndThreads) {
-  const json file = example_file(2);
+  const Json file = example_file(2);
   for (int rank = 0; rank < 2; ++rank) {
     std::vector<std::string> names;
-    for (const json& event : events_of(file, "M", rank)) {
-      const json& arguments = event.at("args");
+    for (const Json& event : events_of(file, "M", rank)) {
+      const Json& arguments = event.at("args");
       if (arguments.contains("name")) names.push_back(arguments.at("name"));
     }
     ASSERT_EQ(names.size(), 4u);
@@ -112,7 +112,8 @@ TEST(TraceTest, MayBeEmpty) {
     write_trace(communicator, {}, path);
   });
   std::ifstream file(path);
-  EXPECT_TRUE(events_of(json::parse(file), "X", 0).empty());
+  EXPECT_TRUE(
+      events_of(Json::parse(std::string(std::istreambuf_iterator(file), {})), "X", 0).empty());
 }
 
 TEST(TraceTest, AllRanksLearnThatTheFileCannotBeWritten) {

@@ -31,7 +31,7 @@ class Reporter : public AgentSink {
             {"end", end}});
   }
   void on_exit(const RankExit& exit) override {
-    nlohmann::json event = to_json(exit);
+    Json event = to_json(exit);
     event["event"] = "exit";
     report(event);
   }
@@ -43,9 +43,7 @@ class Reporter : public AgentSink {
   bool connected() const { return connected_; }
 
  private:
-  void report(const nlohmann::json& event) {
-    connected_ = connected_ && send_line(STDOUT_FILENO, event);
-  }
+  void report(const Json& event) { connected_ = connected_ && send_line(STDOUT_FILENO, event); }
   bool connected_ = true;
 };
 
@@ -71,14 +69,14 @@ class AgentProcess {
  private:
   void obey(const std::string& line) {
     try {
-      carry_out(nlohmann::json::parse(line));
+      carry_out(Json::parse(line));
     } catch (const std::exception& error) {
       reporter_.on_failure(error.what(), 1);
       connected_ = false;
     }
   }
 
-  void carry_out(const nlohmann::json& order) {
+  void carry_out(const Json& order) {
     const std::string what = order.at("do");
     if (what == "job") {
       take_job(job_from_json(order));

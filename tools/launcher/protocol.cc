@@ -39,10 +39,10 @@ std::string from_json_text(const std::string& text) {
   return bytes;
 }
 
-nlohmann::json to_json(const HostJob& job) {
-  nlohmann::json command = nlohmann::json::array();
+Json to_json(const HostJob& job) {
+  Json command = Json::array();
   for (const std::string& word : job.command) command.push_back(to_json_text(word));
-  nlohmann::json environment = nlohmann::json::object();
+  Json environment = Json::object();
   for (const auto& [name, value] : job.environment) {
     environment[to_json_text(name)] = to_json_text(value);
   }
@@ -52,7 +52,7 @@ nlohmann::json to_json(const HostJob& job) {
           {"environment", environment},     {"directory", to_json_text(job.directory)}};
 }
 
-HostJob job_from_json(const nlohmann::json& json) {
+HostJob job_from_json(const Json& json) {
   HostJob job{.host = from_json_text(json.at("host")),
               .display = from_json_text(json.at("display")),
               .first_rank = json.at("first_rank"),
@@ -66,7 +66,7 @@ HostJob job_from_json(const nlohmann::json& json) {
   return job;
 }
 
-nlohmann::json to_json(const RankExit& exit) {
+Json to_json(const RankExit& exit) {
   return {{"rank", exit.rank},
           {"pid", exit.pid},
           {"signal", exit.signal},
@@ -74,12 +74,12 @@ nlohmann::json to_json(const RankExit& exit) {
           {"why", to_json_text(exit.why)}};
 }
 
-RankExit exit_from_json(const nlohmann::json& json) {
+RankExit exit_from_json(const Json& json) {
   return {json.at("rank"), json.at("pid"), json.at("signal"), json.at("code"),
           from_json_text(json.at("why"))};
 }
 
-bool send_line(int fd, const nlohmann::json& json) {
+bool send_line(int fd, const Json& json) {
   const std::string line = json.dump() + "\n";
   std::string_view rest(line);
   while (!rest.empty()) {

@@ -14,10 +14,10 @@
 #pragma once
 
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 
+#include "base/json.h"
 #include "tools/launcher/agent.h"
 
 namespace tutti::tool {
@@ -26,13 +26,13 @@ std::string to_json_text(std::string_view bytes);
 // Throws Error(invalid_argument) for a text that to_json_text() cannot have made.
 std::string from_json_text(const std::string& text);
 
-nlohmann::json to_json(const HostJob& job);
-HostJob job_from_json(const nlohmann::json& json);
-nlohmann::json to_json(const RankExit& exit);
-RankExit exit_from_json(const nlohmann::json& json);
+Json to_json(const HostJob& job);
+HostJob job_from_json(const Json& json);
+Json to_json(const RankExit& exit);
+RankExit exit_from_json(const Json& json);
 
 // Writes the object and a newline. False when the other side is gone.
-bool send_line(int fd, const nlohmann::json& json);
+bool send_line(int fd, const Json& json);
 
 // Cuts what comes from a descriptor into lines.
 class LineReader {

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <climits>
 #include <csignal>
+#include <optional>
 
 #include "base/error.h"
 #include "base/settings.h"
@@ -51,6 +52,16 @@ int wait_for(pid_t pid, std::chrono::milliseconds at_most) {
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
+// None in what is not the agent's: a greeting of the remote shell.
+std::optional<Json> event_in(const std::string& line) {
+  try {
+    Json json = Json::parse(line);
+    if (json.contains("event")) return json;
+  } catch (const Error&) {
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 RemoteAgent::RemoteAgent(EventLoop& loop, AgentSink& sink, const HostJob& job)
@@ -73,7 +84,7 @@ RemoteAgent::RemoteAgent(EventLoop& loop, AgentSink& sink, const HostJob& job)
   to_ = std::move(to.write);
   from_ = std::move(from.read);
   lines_ = LineReader(from_.get());
-  nlohmann::json description = to_json(job);
+  Json description = to_json(job);
   description["do"] = "job";
   send_line(to_.get(), description);
   loop_.watch(from_.get(), [this] { on_readable(); });
@@ -94,7 +105,7 @@ void RemoteAgent::start(const std::string& master_address, uint16_t master_port)
 }
 
 void RemoteAgent::tell(const RankExit& exit) {
-  nlohmann::json message = to_json(exit);
+  Json message = to_json(exit);
   message["do"] = "tell";
   send_line(to_.get(), message);
 }
@@ -109,17 +120,16 @@ void RemoteAgent::on_readable() {
 }
 
 void RemoteAgent::on_line(const std::string& line) {
-  const nlohmann::json event = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-  if (event.is_object() && event.contains("event")) {
+  if (const std::optional<Json> event = event_in(line)) {
     heard_ = true;
-    on_event(event);
+    on_event(*event);
   } else {  // a greeting of the remote shell
     const std::string text = cat("[", host_, "] ", line, "\n");
     [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
   }
 }
 
-void RemoteAgent::on_event(const nlohmann::json& event) {
+void RemoteAgent::on_event(const Json& event) {
   const std::string what = event.at("event");
   if (what == "listening") {
     sink_.on_listening(event.at("address"), event.at("port"));

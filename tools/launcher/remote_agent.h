@@ -29,7 +29,7 @@ class RemoteAgent : public Agent {
  private:
   void on_readable();
   void on_line(const std::string& line);
-  void on_event(const nlohmann::json& event);
+  void on_event(const Json& event);
   void on_lost();
 
   EventLoop& loop_;

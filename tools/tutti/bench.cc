@@ -229,54 +229,52 @@ int run(const BenchOptions& options) {
 
 }  // namespace
 
-void add_bench(CLI::App& app, Action& chosen) {
-  CLI::App* bench = app.add_subcommand("bench", "time a collective, with checked data");
+void add_bench(CommandLine& line) {
+  Command bench = line.add("bench", "time a collective, with checked data");
   auto o = std::make_shared<BenchOptions>();
   bench
-      ->add_option(
-          "collective", o->collective,
-          "all_reduce, all_gather, reduce_scatter, broadcast, reduce, gather, scatter, "
-          "all_to_all, scan, exscan, barrier or send_recv; with uneven blocks all_gatherv, "
-          "reduce_scatterv, gatherv, scatterv or all_to_allv")
-      ->required();
-  bench->add_option("-n,--ranks", o->ranks, "ranks to start on this host (without a launcher)")
-      ->check(CLI::Range(1, 1 << 20).description(""));
-  bench->add_option("--min", o->min, "smallest size in bytes (K, M, G are powers of 1024)")
-      ->capture_default_str();
-  bench->add_option("--max", o->max, "largest size")->capture_default_str();
-  bench->add_option("--factor", o->factor, "from one size to the next")->capture_default_str();
-  bench->add_option("--dtype", o->dtype, "element type")->capture_default_str();
-  bench->add_option("--op", o->op, "reduction operator")->capture_default_str();
+      .add_option("collective", o->collective,
+                  "all_reduce, all_gather, reduce_scatter, broadcast, reduce, gather, scatter, "
+                  "all_to_all, scan, exscan, barrier or send_recv; with uneven blocks all_gatherv, "
+                  "reduce_scatterv, gatherv, scatterv or all_to_allv")
+      .required();
+  bench.add_option("-n,--ranks", o->ranks, "ranks to start on this host (without a launcher)")
+      .between(1, 1 << 20);
+  bench.add_option("--min", o->min, "smallest size in bytes (K, M, G are powers of 1024)")
+      .show_default();
+  bench.add_option("--max", o->max, "largest size").show_default();
+  bench.add_option("--factor", o->factor, "from one size to the next").show_default();
+  bench.add_option("--dtype", o->dtype, "element type").show_default();
+  bench.add_option("--op", o->op, "reduction operator").show_default();
   bench
-      ->add_option("--algorithm", o->algorithm,
-                   "by name, hierarchical(A,B,C), FILE.xml (MSCCL's format), auto, all (each in "
-                   "turn) or list")
-      ->capture_default_str();
-  bench->add_option("--transport", o->transport, "auto, shm or tcp");
+      .add_option("--algorithm", o->algorithm,
+                  "by name, hierarchical(A,B,C), FILE.xml (MSCCL's format), auto, all (each in "
+                  "turn) or list")
+      .show_default();
+  bench.add_option("--transport", o->transport, "auto, shm or tcp");
   bench
-      ->add_option(
-          "--buffers", o->buffers,
-          "user: plain memory; library: Communicator::allocate(), which the other ranks of "
-          "the host read in place; registered: plain memory made such")
-      ->capture_default_str();
-  bench->add_flag("--deterministic", o->deterministic,
-                  "canonical algorithms only, as with TUTTI_DETERMINISTIC=1");
-  bench->add_flag("--digest", o->digest,
-                  "inputs whose result depends on the order of summation; shows its SHA-256");
+      .add_option("--buffers", o->buffers,
+                  "user: plain memory; library: Communicator::allocate(), which the other ranks of "
+                  "the host read in place; registered: plain memory made such")
+      .show_default();
+  bench.add_flag("--deterministic", o->deterministic,
+                 "canonical algorithms only, as with TUTTI_DETERMINISTIC=1");
+  bench.add_flag("--digest", o->digest,
+                 "inputs whose result depends on the order of summation; shows its SHA-256");
   bench
-      ->add_option(
+      .add_option(
           "--peers", o->peers,
           "what to time in turn with Tutti: openmpi, mpich, gloo, floor, or all that are here")
-      ->delimiter(',');
-  bench->add_option("--rounds", o->rounds, "turns per size (default: 1; with peers or all: 5)")
-      ->check(CLI::Range(1, 1 << 30).description(""));
-  bench->add_option("--iterations", o->iterations, "timed calls per turn (default: by size)")
-      ->check(CLI::Range(1, 1 << 30).description(""));
-  bench->add_option("--json", o->json, "write the results to this file");
-  bench->add_option("--csv", o->csv, "write the table to this file");
-  bench->add_option("--plot", o->plot,
-                    "draw time over bytes into this .svg or .png file (needs gnuplot)");
-  bench->footer(
+      .separated_by_commas();
+  bench.add_option("--rounds", o->rounds, "turns per size (default: 1; with peers or all: 5)")
+      .between(1, 1 << 30);
+  bench.add_option("--iterations", o->iterations, "timed calls per turn (default: by size)")
+      .between(1, 1 << 30);
+  bench.add_option("--json", o->json, "write the results to this file");
+  bench.add_option("--csv", o->csv, "write the table to this file");
+  bench.add_option("--plot", o->plot,
+                   "draw time over bytes into this .svg or .png file (needs gnuplot)");
+  bench.footer(
       "Examples:\n"
       "  tutti bench all_reduce -n 2\n"
       "  tutti bench all_reduce -n 2 --min 1M --max 64M --peers openmpi\n"
@@ -284,7 +282,7 @@ void add_bench(CLI::App& app, Action& chosen) {
       "  tutti bench broadcast -n 8 --algorithm all\n"
       "  tutti bench all_reduce -n 5 --dtype bf16 --digest --deterministic\n"
       "  tutti run --hosts a,b -n 4 -- tutti bench all_gather --transport tcp --json out.json");
-  bench->callback([o, &chosen] { chosen = [o] { return run(*o); }; });
+  bench.runs([o] { return run(*o); });
 }
 
 }  // namespace tutti::tool

@@ -5,10 +5,10 @@
 #include <cmath>
 #include <cstdio>
 #include <iomanip>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "bench/peers/peer.h"
 #include "tools/tutti/commands.h"
@@ -45,9 +45,7 @@ std::string csv_cell(const std::string& text) {
 
 std::string csv_cell(std::optional<double> number) { return number ? cat(*number) : ""; }
 
-nlohmann::ordered_json or_null(std::optional<double> number) {
-  return number ? nlohmann::ordered_json(*number) : nullptr;
-}
+Json or_null(std::optional<double> number) { return number ? Json(*number) : nullptr; }
 
 // Of factors: how large they are on average, and at worst.
 struct Factors {
@@ -182,18 +180,17 @@ void BenchReport::print_choices() const {
 }
 
 void BenchReport::write_json() {
-  nlohmann::ordered_json document = {{"collective", options_.collective},
-                                     {"ranks", comm_->size()},
-                                     {"dtype", name(case_.dtype)},
-                                     {"op", name(case_.op)},
-                                     {"transport", shown_transport(*comm_, options_)},
-                                     {"results", nlohmann::ordered_json::array()}};
+  Json document = {{"collective", options_.collective},
+                   {"ranks", comm_->size()},
+                   {"dtype", name(case_.dtype)},
+                   {"op", name(case_.op)},
+                   {"transport", shown_transport(*comm_, options_)},
+                   {"results", Json::array()}};
   if (options_.buffers != "user") document["buffers"] = options_.buffers;
   for (const BenchRow& row : rows_) {
-    nlohmann::ordered_json result = {{"bytes", row.bytes},         {"count", row.count},
-                                     {"algorithm", row.algorithm}, {"time_us", row.time_us},
-                                     {"min_us", row.min_us},       {"algbw_GBps", row.algbw},
-                                     {"busbw_GBps", row.busbw},    {"wrong", row.wrong}};
+    Json result = {{"bytes", row.bytes},      {"count", row.count},   {"algorithm", row.algorithm},
+                   {"time_us", row.time_us},  {"min_us", row.min_us}, {"algbw_GBps", row.algbw},
+                   {"busbw_GBps", row.busbw}, {"wrong", row.wrong}};
     if (options_.digest) result["digest"] = row.digest;
     if (options_.all()) {
       result["best"] = row.is_best;

@@ -5,24 +5,23 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/dtype.h"
 #include "base/error.h"
+#include "base/json.h"
+#include "base/printable.h"
 #include "base/text.h"
 #include "tools/tutti/commands.h"
 #include "training/checkpoint/exchange.h"
-#include "training/checkpoint/json_text.h"
 #include "training/checkpoint/step_directory.h"
 
 namespace tutti::tool {
 
 namespace {
 
-using nlohmann::json;
 using training::Checkpoint;
 using training::Manifest;
 using training::TensorEntry;
@@ -66,12 +65,6 @@ std::vector<Step> steps_of(const Options& options) {
   return steps;
 }
 
-// A file may be a stranger's: nothing of it may steer the terminal.
-std::string shown(const std::string& text) {
-  const std::string quoted = training::in_quotes(text);
-  return quoted.substr(1, quoted.size() - 2);
-}
-
 std::string shape_text(const std::vector<int64_t>& shape) {
   std::string text;
   for (const int64_t dimension : shape) text += cat(text.empty() ? "" : " x ", dimension);
@@ -97,17 +90,17 @@ void print_tensors(const Checkpoint& checkpoint) {
   const Manifest& manifest = checkpoint.manifest();
   if (!manifest.run.empty()) std::printf("\nrun %s", shown(manifest.run).c_str());
   std::printf("\nstep %lld of %s\n%-48s %-5s %-18s %10s %7s\n",
-              static_cast<long long>(manifest.step), shown(manifest.model).c_str(), "tensor",
+              static_cast<long long>(manifest.step), printable(manifest.model).c_str(), "tensor",
               "type", "shape", "size", "pieces");
   for (const TensorEntry& tensor : manifest.tensors) {
-    std::printf("%-48s %-5s %-18s %10s %7zu\n", shown(tensor.info.name).c_str(),
+    std::printf("%-48s %-5s %-18s %10s %7zu\n", printable(tensor.info.name).c_str(),
                 std::string(name(tensor.info.dtype)).c_str(), shape_text(tensor.info.shape).c_str(),
                 human_bytes(bytes_of(tensor.info)).c_str(), tensor.pieces.size());
   }
 }
 
-json to_json(const Step& step, bool verified) {
-  json result = {{"path", step.folder}};
+Json to_json(const Step& step, bool verified) {
+  Json result = {{"path", step.folder}};
   if (!step.checkpoint) {
     result["problem"] = step.problem;
     return result;
@@ -155,7 +148,7 @@ int show(const Options& options) {
     refusal = error.what();
   }
   bool good = refusal.empty();
-  json report = {{"directory", options.directory}, {"steps", json::array()}};
+  Json report = {{"directory", options.directory}, {"steps", Json::array()}};
   for (const Step& step : steps) {
     good = good && step.checkpoint;
     print_step(step, chosen ? chosen->path() : "", options.verify);
@@ -178,25 +171,25 @@ int show(const Options& options) {
 
 }  // namespace
 
-void add_checkpoint(CLI::App& app, Action& chosen) {
+void add_checkpoint(CommandLine& line) {
   const auto o = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand(
-      "checkpoint", "show, verify and export what `tutti train --checkpoint` has saved");
-  command->add_option("directory", o->directory, "a directory of checkpoints, or one step's folder")
-      ->type_name("DIR")
-      ->required();
-  command->add_flag("--verify", o->verify, "read all files and compare their checksums");
-  command->add_option("--export", o->exported, "write the model alone, for other programs")
-      ->type_name("FILE.safetensors");
-  command->add_option("--dtype", o->dtype, "of the exported values: f32, bf16 or f16")
-      ->type_name("T")
-      ->capture_default_str();
-  command->add_option("--json", o->json, "write all of this as JSON")->type_name("FILE");
-  command->footer(
+  Command command =
+      line.add("checkpoint", "show, verify and export what `tutti train --checkpoint` has saved");
+  command.add_option("directory", o->directory, "a directory of checkpoints, or one step's folder")
+      .type_name("DIR")
+      .required();
+  command.add_flag("--verify", o->verify, "read all files and compare their checksums");
+  command.add_option("--export", o->exported, "write the model alone, for other programs")
+      .type_name("FILE.safetensors");
+  command.add_option("--dtype", o->dtype, "of the exported values: f32, bf16 or f16")
+      .type_name("T")
+      .show_default();
+  command.add_option("--json", o->json, "write all of this as JSON").type_name("FILE");
+  command.footer(
       "The exit code is 1 where a checkpoint is damaged.\n"
       "Example:\n"
       "  tutti checkpoint DIR --verify --export model.safetensors");
-  command->callback([o, &chosen] { chosen = [o] { return show(*o); }; });
+  command.runs([o] { return show(*o); });
 }
 
 }  // namespace tutti::tool

@@ -1,31 +1,28 @@
-// The subcommands of `tutti`. Each add_*() declares one on the parser; when it is the one given,
-// its callback sets `chosen` to what main() shall run. An action returns the exit code, or throws.
+// The subcommands of `tutti`. Each add_*() declares one on the command line.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <fstream>
-#include <functional>
 #include <string>
 #include <vector>
 
+#include "tools/tutti/command_line.h"
+
 namespace tutti::tool {
 
-using Action = std::function<int()>;
-
-void add_run(CLI::App& app, Action& chosen);
-void add_bench(CLI::App& app, Action& chosen);
-void add_verify(CLI::App& app, Action& chosen);
-void add_explain(CLI::App& app, Action& chosen);
-void add_tune(CLI::App& app, Action& chosen);
-void add_draw(CLI::App& app, Action& chosen);
-void add_pipeline(CLI::App& app, Action& chosen);
-void add_tokenize(CLI::App& app, Action& chosen);
-void add_partition(CLI::App& app, Action& chosen);
-void add_train(CLI::App& app, Action& chosen);
-void add_plot(CLI::App& app, Action& chosen);
-void add_sample(CLI::App& app, Action& chosen);
-void add_checkpoint(CLI::App& app, Action& chosen);
-void add_info(CLI::App& app, Action& chosen);
+void add_run(CommandLine& line);
+void add_bench(CommandLine& line);
+void add_verify(CommandLine& line);
+void add_explain(CommandLine& line);
+void add_tune(CommandLine& line);
+void add_draw(CommandLine& line);
+void add_pipeline(CommandLine& line);
+void add_tokenize(CommandLine& line);
+void add_partition(CommandLine& line);
+void add_train(CommandLine& line);
+void add_plot(CommandLine& line);
+void add_sample(CommandLine& line);
+void add_checkpoint(CommandLine& line);
+void add_info(CommandLine& line);
 
 // Closed where the path is empty. Throws Error(system) that names the option it came from, if any.
 std::ofstream open_for_writing(const std::string& path, const std::string& option = {});

@@ -134,31 +134,30 @@ int draw(const Options& options) {
 
 }  // namespace
 
-void add_draw(CLI::App& app, Action& chosen) {
+void add_draw(CommandLine& line) {
   const auto options = std::make_shared<Options>();
-  CLI::App* command =
-      app.add_subcommand("draw", "Show an algorithm: a picture, JSON, or every rank's steps");
-  command->add_option("algorithm", options->algorithm, "its name, or an XML file of MSCCL's format")
-      ->type_name("ALGORITHM")
-      ->required();
-  command->add_option("-n,--ranks", options->shape.ranks, "number of ranks")
-      ->type_name("P")
-      ->required();
-  command->add_option("--collective", options->collective, "default: the first that has it")
-      ->type_name("C");
-  command->add_option("--root", options->shape.root, "root rank, where there is one")
-      ->type_name("R")
-      ->capture_default_str();
-  command->add_option("--group", options->shape.group, "ranks that share a host")
-      ->type_name("G")
-      ->capture_default_str();
-  command->add_option("--svg", options->svg, "write a picture")->type_name("FILE");
-  command->add_option("--json", options->json, "write the programs")->type_name("FILE");
-  command->footer(
+  Command command = line.add("draw", "Show an algorithm: a picture, JSON, or every rank's steps");
+  command.add_option("algorithm", options->algorithm, "its name, or an XML file of MSCCL's format")
+      .type_name("ALGORITHM")
+      .required();
+  command.add_option("-n,--ranks", options->shape.ranks, "number of ranks")
+      .type_name("P")
+      .required();
+  command.add_option("--collective", options->collective, "default: the first that has it")
+      .type_name("C");
+  command.add_option("--root", options->shape.root, "root rank, where there is one")
+      .type_name("R")
+      .show_default();
+  command.add_option("--group", options->shape.group, "ranks that share a host")
+      .type_name("G")
+      .show_default();
+  command.add_option("--svg", options->svg, "write a picture").type_name("FILE");
+  command.add_option("--json", options->json, "write the programs").type_name("FILE");
+  command.footer(
       "Rounds: every message takes one, and a rank may send to several others at a time.\n"
       "Example:\n"
       "  tutti draw ring -n 4 --svg ring.svg");
-  command->callback([options, &chosen] { chosen = [options] { return draw(*options); }; });
+  command.runs([options] { return draw(*options); });
 }
 
 }  // namespace tutti::tool

@@ -109,25 +109,22 @@ int run(const Options& options) {
 
 }  // namespace
 
-void add_explain(CLI::App& app, Action& chosen) {
+void add_explain(CommandLine& line) {
   const auto o = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand(
-      "explain", "which algorithm a call takes, what the others would take, and why");
-  command->add_option("collective", o->collective, "all_reduce, all_gather, ...")->required();
-  command->add_option("-n,--ranks", o->ranks, "ranks")
-      ->check(CLI::Range(1, 1 << 20).description(""))
-      ->capture_default_str();
-  command->add_option("--bytes", o->bytes, "size, as `tutti bench` counts it")
-      ->capture_default_str();
-  command->add_option("--dtype", o->dtype, "element type")->capture_default_str();
-  command->add_option("--transport", o->transport, "within a host: shm or tcp")
-      ->check(CLI::IsMember({"shm", "tcp"}).description(""))
-      ->capture_default_str();
-  command->add_option("--group", o->group, "ranks on each host (default: all of them)");
-  command->add_option("--root", o->root, "of a collective that has one")->capture_default_str();
-  command->add_flag("--deterministic", o->deterministic, "canonical algorithms only");
-  command->footer("Example:\n  tutti explain all_reduce -n 16 --group 8 --bytes 4M");
-  command->callback([o, &chosen] { chosen = [o] { return run(*o); }; });
+  Command command =
+      line.add("explain", "which algorithm a call takes, what the others would take, and why");
+  command.add_option("collective", o->collective, "all_reduce, all_gather, ...").required();
+  command.add_option("-n,--ranks", o->ranks, "ranks").between(1, 1 << 20).show_default();
+  command.add_option("--bytes", o->bytes, "size, as `tutti bench` counts it").show_default();
+  command.add_option("--dtype", o->dtype, "element type").show_default();
+  command.add_option("--transport", o->transport, "within a host: shm or tcp")
+      .one_of({"shm", "tcp"})
+      .show_default();
+  command.add_option("--group", o->group, "ranks on each host (default: all of them)");
+  command.add_option("--root", o->root, "of a collective that has one").show_default();
+  command.add_flag("--deterministic", o->deterministic, "canonical algorithms only");
+  command.footer("Example:\n  tutti explain all_reduce -n 16 --group 8 --bytes 4M");
+  command.runs([o] { return run(*o); });
 }
 
 }  // namespace tutti::tool

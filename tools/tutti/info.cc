@@ -8,12 +8,12 @@
 #include <fstream>
 #include <iostream>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
 #include "base/fd.h"
+#include "base/json.h"
 #include "base/reduce.h"
 #include "base/settings.h"
 #include "base/text.h"
@@ -79,10 +79,10 @@ std::string shown(const SettingInfo& info, const SettingValue& value) {
 }
 
 // Where `tutti run -n N` puts ranks on this host. null: not known, or in several.
-nlohmann::ordered_json describe_ranks(int ranks) {
+Json describe_ranks(int ranks) {
   const Placement placement = place_ranks(ranks);
-  nlohmann::ordered_json list = nlohmann::json::array();
-  const auto index = [](int i) { return i < 0 ? nlohmann::json() : nlohmann::json(i); };
+  Json list = Json::array();
+  const auto index = [](int i) { return i < 0 ? Json() : Json(i); };
   for (size_t r = 0; r < placement.domains.size(); ++r) {
     list.push_back({{"bound_to", placement.pus[r]},
                     {"numa_node", index(placement.domains[r].numa_node)},
@@ -91,15 +91,15 @@ nlohmann::ordered_json describe_ranks(int ranks) {
   return {{"group", group_of(placement)}, {"places", list}};
 }
 
-nlohmann::ordered_json describe(int ranks) {
-  nlohmann::ordered_json json = {
+Json describe(int ranks) {
+  Json json = {
       {"version", kVersion},
       {"compiler", kCompiler},
       {"instruction_set", name(selected_instruction_set())},
-      {"transports", nlohmann::json::array()},
+      {"transports", Json::array()},
       {"host", to_json(this_host())},
       {"ranks", describe_ranks(ranks)},
-      {"settings", nlohmann::json::array()},
+      {"settings", Json::array()},
   };
   for (const TransportState& transport : probe_transports()) {
     json["transports"].push_back({{"name", transport.name},
@@ -121,7 +121,7 @@ nlohmann::ordered_json describe(int ranks) {
   return json;
 }
 
-std::string place_text(const nlohmann::ordered_json& place) {
+std::string place_text(const Json& place) {
   std::string text;
   if (!place["numa_node"].is_null()) text += cat(", NUMA node ", place["numa_node"].get<int>());
   if (!place["cache"].is_null()) text += cat(", last-level cache ", place["cache"].get<int>());
@@ -129,7 +129,7 @@ std::string place_text(const nlohmann::ordered_json& place) {
 }
 
 // Neighbours in the same place on one line.
-void print_ranks(const nlohmann::ordered_json& json) {
+void print_ranks(const Json& json) {
   const auto& places = json["places"];
   std::cout << "\nRanks, as `tutti run -n " << places.size() << "` places them\n";
   std::vector<int> alike;
@@ -146,8 +146,8 @@ void print_ranks(const nlohmann::ordered_json& json) {
             << ", as hierarchical algorithms see them\n";
 }
 
-void print(const nlohmann::ordered_json& json) {
-  const auto text = [](const nlohmann::ordered_json& value) { return value.get<std::string>(); };
+void print(const Json& json) {
+  const auto text = [](const Json& value) { return value.get<std::string>(); };
   std::cout << "tutti " << text(json["version"]) << ", " << text(json["compiler"])
             << ", reduction kernels " << text(json["instruction_set"]) << "\n\nTransports\n";
   for (const auto& transport : json["transports"]) {
@@ -171,8 +171,7 @@ void print(const nlohmann::ordered_json& json) {
 }
 
 int info(int ranks, const std::string& file) {
-  const nlohmann::ordered_json json =
-      describe(ranks > 0 ? ranks : std::max(1, this_host().allowed_cores()));
+  const Json json = describe(ranks > 0 ? ranks : std::max(1, this_host().allowed_cores()));
   if (file.empty()) {
     print(json);
     return 0;
@@ -192,23 +191,22 @@ int info(int ranks, const std::string& file) {
 
 }  // namespace
 
-void add_info(CLI::App& app, Action& chosen) {
+void add_info(CommandLine& line) {
   const auto file = std::make_shared<std::string>();
-  CLI::App* command =
-      app.add_subcommand("info", "Show this build, this host and every setting with its origin");
+  Command command =
+      line.add("info", "Show this build, this host and every setting with its origin");
   const auto ranks = std::make_shared<int>(0);
   command
-      ->add_option("-n,--ranks", *ranks,
-                   "show where so many ranks on this host go (default: one for each core)")
-      ->check(CLI::Range(1, 1 << 20).description(""));
-  command->add_option("--json", *file, "write it as JSON to a file (- is standard output)")
-      ->type_name("FILE");
-  command->footer(
+      .add_option("-n,--ranks", *ranks,
+                  "show where so many ranks on this host go (default: one for each core)")
+      .between(1, 1 << 20);
+  command.add_option("--json", *file, "write it as JSON to a file (- is standard output)")
+      .type_name("FILE");
+  command.footer(
       "Examples:\n"
       "  TUTTI_LOG=info tutti info\n"
       "  TUTTI_TOPOLOGY='synthetic:package:2 l3:2 core:4 pu:2' tutti info -n 8");
-  command->callback(
-      [ranks, file, &chosen] { chosen = [ranks, file] { return info(*ranks, *file); }; });
+  command.runs([ranks, file] { return info(*ranks, *file); });
 }
 
 }  // namespace tutti::tool

@@ -1,4 +1,6 @@
 // tutti: one program, a file per subcommand.
+#include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <iostream>
 #include <string>
@@ -17,14 +19,6 @@ namespace tutti::tool {
 namespace {
 
 constexpr int kFailed = 1;
-constexpr int kWrongUsage = 2;
-
-// Not for people: `tutti run --hosts` starts it on the other hosts. An empty group hides it.
-void add_agent(CLI::App& app, Action& chosen) {
-  CLI::App* agent = app.add_subcommand("agent", "serve a `tutti run` on another host");
-  agent->group("");
-  agent->callback([&chosen] { chosen = run_agent; });
-}
 
 // A job says it once, not once per rank. An agent has the settings of the launcher.
 void log_settings_warnings() {
@@ -36,48 +30,34 @@ void log_settings_warnings() {
 }
 
 int run_tool(int argc, char** argv) {
-  CLI::App app("Collective communication and data-parallel training.", "tutti");
-  app.set_version_flag("--version", std::string(kVersion));
-  app.require_subcommand(0, 1);
-  app.footer(
-      "Examples:\n"
-      "  tutti run -n 4 -- ./program         four ranks on this host\n"
-      "  tutti bench all_reduce -n 2         a table of times and bandwidths\n"
-      "  tutti info                          this build, this host, every setting\n"
-      "`tutti COMMAND --help` tells more.");
-  Action chosen;
-  add_run(app, chosen);
-  add_bench(app, chosen);
-  add_verify(app, chosen);
-  add_explain(app, chosen);
-  add_tune(app, chosen);
-  add_draw(app, chosen);
-  add_pipeline(app, chosen);
-  add_tokenize(app, chosen);
-  add_partition(app, chosen);
-  add_train(app, chosen);
-  add_plot(app, chosen);
-  add_sample(app, chosen);
-  add_checkpoint(app, chosen);
-  add_info(app, chosen);
-  add_agent(app, chosen);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);  // --help and --version
-    const CLI::App* command = &app;
-    for (const CLI::App* sub : app.get_subcommands()) command = sub;
-    std::cerr << "tutti: " << error.what() << "; see `tutti "
-              << (command == &app ? "" : command->get_name() + " ") << "--help`\n";
-    return kWrongUsage;
+  CommandLine line("Collective communication and data-parallel training.", std::string(kVersion),
+                   "Examples:\n"
+                   "  tutti run -n 4 -- ./program         four ranks on this host\n"
+                   "  tutti bench all_reduce -n 2         a table of times and bandwidths\n"
+                   "  tutti info                          this build, this host, every setting\n"
+                   "`tutti COMMAND --help` tells more.");
+  for (const auto add :
+       {add_run, add_bench, add_verify, add_explain, add_tune, add_draw, add_pipeline, add_tokenize,
+        add_partition, add_train, add_plot, add_sample, add_checkpoint, add_info}) {
+    add(line);
   }
-  if (!chosen) {
-    std::cout << app.help();
-    return 0;
-  }
-  const bool is_agent = app.got_subcommand("agent");
+  // Not for people: `tutti run --hosts` starts it on the other hosts.
+  Command agent = line.add("agent", "serve a `tutti run` on another host");
+  agent.hide();
+  agent.runs(run_agent);
+  const bool is_agent = argc > 1 && std::string_view(argv[1]) == "agent";
   if (!is_agent) log_settings_warnings();
-  return chosen();
+  return line.run(argc, argv);
+}
+
+// What was to be shown may be all that a command is for: that it cannot be written is a failure.
+void finish_output() {
+  errno = 0;
+  const bool written = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
+  const int reason = errno;
+  if (std::cout.flush() && written) return;
+  throw system_error("cannot write to standard output", reason,
+                     {.remedy = "look at where it goes: a full disk, a closed file"});
 }
 
 }  // namespace
@@ -86,7 +66,9 @@ int run_tool(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
-    return tutti::tool::run_tool(argc, argv);
+    const int code = tutti::tool::run_tool(argc, argv);
+    tutti::tool::finish_output();
+    return code;
   } catch (const std::exception& error) {
     // In one write, so that ranks that share a standard error do not mix their words.
     std::cerr << tutti::cat("tutti: ", error.what(), '\n');

@@ -4,13 +4,13 @@
 #include <cstdio>
 #include <fstream>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "tools/tutti/commands.h"
 #include "tools/tutti/train_options.h"
@@ -175,8 +175,6 @@ void print_rivals(const Profile& profile, const std::vector<Rival>& rivals) {
   }
 }
 
-using Json = nlohmann::ordered_json;
-
 Json json_of(const Profile& profile, const Partition& partition) {
   Json stages = Json::array();
   for (const Stage& stage : partition.stages) {
@@ -246,72 +244,70 @@ int run_partition(Options& options) {
   return 0;
 }
 
-void add_cluster(CLI::App& command, Options& options) {
+void add_cluster(Command command, Options& options) {
   constexpr auto kGroup = "Cluster";
   const auto add = [&](const char* name, auto& value, const char* meaning) {
-    return command.add_option(name, value, meaning)->group(kGroup);
+    return command.add_option(name, value, meaning).group(kGroup);
   };
-  const auto count = CLI::Range(1, 1024).description("");
-  add("--nodes", options.nodes, "how many there are")->check(count)->capture_default_str();
-  add("--ranks-per-node", options.ranks_per_node, "of each node")
-      ->check(count)
-      ->capture_default_str();
+  constexpr int kMost = 1024;
+  add("--nodes", options.nodes, "how many there are").between(1, kMost).show_default();
+  add("--ranks-per-node", options.ranks_per_node, "of each node").between(1, kMost).show_default();
   add("--bandwidth-inside", options.inside.bandwidth, "bytes/s between ranks of a node: 10G")
-      ->type_name("SIZE");
-  add("--bandwidth-between", options.between.bandwidth, "bytes/s between nodes")->type_name("SIZE");
-  const auto latency = CLI::Range(0.0, 1e9).description("");
+      .type_name("SIZE");
+  add("--bandwidth-between", options.between.bandwidth, "bytes/s between nodes").type_name("SIZE");
+  constexpr double kSlowest = 1e9;
   add("--latency-inside", options.inside.latency, "microseconds")
-      ->check(latency)
-      ->capture_default_str();
+      .between(0, kSlowest)
+      .show_default();
   add("--latency-between", options.between.latency, "microseconds")
-      ->check(latency)
-      ->capture_default_str();
+      .between(0, kSlowest)
+      .show_default();
   add("--parameter-memory", options.memory,
       "of a rank, for parameters alone: leave room for gradients and optimizer state")
-      ->type_name("SIZE");
+      .type_name("SIZE");
 }
 
 // What says how to profile.
-void add_profiling(CLI::App& command, Options& options) {
+void add_profiling(Command command, Options& options) {
   command
       .add_option("--micro-batch", options.train.micro_batch,
                   "samples of one forward and backward pass (default: 32; gpt2: 8; resnet: 64)")
-      ->check(CLI::Range(1, 1 << 20).description(""));
+      .between(1, 1 << 20);
   command.add_option("--runs", options.runs, "of each layer, of which the median counts")
-      ->check(CLI::Range(1, 1000).description(""))
-      ->capture_default_str();
+      .between(1, 1000)
+      .show_default();
   add_model_options(command, options.train.model);
   add_pass_options(command, options.train);
 }
 
 }  // namespace
 
-void add_partition(CLI::App& app, Action& chosen) {
+void add_partition(CommandLine& line) {
   const auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand(
-      "partition", "Profile a model, and say which layers should be on which ranks");
-  add_profiling(*command, *options);
-  const std::vector<CLI::Option*> profiling = command->get_options();
-  add_cluster(*command, *options);
-  command->add_option("--profile", options->profile, "read a profile, instead of profiling a model")
-      ->type_name("FILE");
-  command->add_option("--save-profile", options->save_profile, "write the profile")
-      ->type_name("FILE");
-  command->add_option("--json", options->json, "write the partition and what it is compared with")
-      ->type_name("FILE");
-  command->footer(
+  Command command =
+      line.add("partition", "Profile a model, and say which layers should be on which ranks");
+  add_profiling(command, *options);
+  const std::vector<std::string> profiling = command.option_names();
+  add_cluster(command, *options);
+  command.add_option("--profile", options->profile, "read a profile, instead of profiling a model")
+      .type_name("FILE");
+  command.add_option("--save-profile", options->save_profile, "write the profile")
+      .type_name("FILE");
+  command.add_option("--json", options->json, "write the partition and what it is compared with")
+      .type_name("FILE");
+  command.footer(
       "Predicted is the steady state, without filling and draining. Data are made up.\n"
       "Example:\n"
       "  tutti partition --model gpt2 --layers 12 --micro-batch 4 --nodes 2 --ranks-per-node 4 \\\n"
       "    --bandwidth-inside 20G --bandwidth-between 1G");
-  command->callback([options, profiling, &chosen] {
-    for (const CLI::Option* option : profiling) {
-      if (options->profile.empty() || option->count() == 0) continue;
-      throw Error(ErrorCode::invalid_argument,
-                  cat("both --profile and ", option->get_name(), " were given"),
+  command.runs([options, profiling, command] {
+    for (const std::string& option : profiling) {
+      if (options->profile.empty() || command.count(option) == 0) continue;
+      throw Error(ErrorCode::invalid_argument, cat("both --profile and ", option, " were given"),
                   {.remedy = "give --profile, or what to profile"});
     }
-    chosen = [options] { return run_partition(*options); };
+    refuse_options_of_other_models(command, options->train.model);
+    return run_partition(*options);
   });
 }
 

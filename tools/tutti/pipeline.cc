@@ -98,7 +98,7 @@ void show(const PipelineReport& report, const ScheduleKind& kind, const Options&
     write_file(options.svg, to_svg(report.plan, report.timeline, title, subtitle_of(report)));
   }
   if (!options.json.empty()) {
-    nlohmann::ordered_json object = json_of(report);
+    Json object = json_of(report);
     if (measured) object["measured"] = json_of(report, *measured);
     write_file(options.json, object.dump(1) + '\n');
   }
@@ -160,14 +160,13 @@ int run(const Options& options) {
   return show(options);
 }
 
-void add_costs(CLI::App& command, Costs& costs) {
+void add_costs(Command command, Costs& costs) {
   const auto add = [&](const char* name, std::vector<double>& times, const char* what) {
     command.add_option(name, times, what)
-        ->type_name("T,..")
-        ->delimiter(',')
-        ->allow_extra_args(false)
-        ->group("Times: one number, or one for each chunk")
-        ->capture_default_str();
+        .type_name("T,..")
+        .separated_by_commas()
+        .group("Times: one number, or one for each chunk")
+        .show_default();
   };
   add("--forward", costs.forward, "of a chunk's forward (F)");
   add("--backward-input", costs.backward_input, "of its backward for inputs (I)");
@@ -175,50 +174,47 @@ void add_costs(CLI::App& command, Costs& costs) {
   add("--message", costs.message, "of a message to the next chunk and back");
 }
 
-void add_limits(CLI::App& command, PipelineProofs& proofs) {
+void add_limits(Command command, PipelineProofs& proofs) {
   const auto add = [&](const char* name, int& limit, const char* what) {
-    command.add_option(name, limit, what)
-        ->type_name("N")
-        ->group("Limits of --prove")
-        ->capture_default_str();
+    command.add_option(name, limit, what).type_name("N").group("Limits of --prove").show_default();
   };
   add("--max-ranks", proofs.max_ranks, "ranks");
   add("--max-micro-batches", proofs.max_micro_batches, "micro-batches of a step");
   add("--max-virtual", proofs.max_virtual, "chunks a rank");
 }
 
-void add_measuring(CLI::App& command, Options& options) {
+void add_measuring(Command command, Options& options) {
   constexpr const char* kGroup = "Measuring";
   command
       .add_flag("--measure", options.measure,
                 "run it on real ranks that sleep in place of computing, and compare; without "
                 "SCHEDULE: all of them")
-      ->group(kGroup);
+      .group(kGroup);
   command.add_option("--sleep", options.measuring.sleep_ms, "a unit of the times below")
-      ->type_name("MS")
-      ->check(CLI::Range(0.001, 1e6))
-      ->group(kGroup)
-      ->capture_default_str();
+      .type_name("MS")
+      .between(0.001, 1e6)
+      .group(kGroup)
+      .show_default();
   command.add_option("--steps", options.measuring.steps, "to take the median of")
-      ->type_name("N")
-      ->check(CLI::Range(1, 1'000'000))
-      ->group(kGroup)
-      ->capture_default_str();
+      .type_name("N")
+      .between(1, 1'000'000)
+      .group(kGroup)
+      .show_default();
 }
 
-// By hand: CLI11 would list them all at every option of the help.
-void refuse_what_does_not_fit(const CLI::App& command, const Options& options) {
+void refuse_what_does_not_fit(const Command& command, const Options& options) {
   for (const char* limit : {"--max-ranks", "--max-micro-batches", "--max-virtual"}) {
-    if (!options.prove && command.count(limit) > 0) throw CLI::RequiresError(limit, "--prove");
+    if (!options.prove && command.count(limit) > 0)
+      throw UsageError(cat(limit, " requires --prove"));
   }
   for (const char* detail : {"--sleep", "--steps"}) {
     if (!options.measure && command.count(detail) > 0) {
-      throw CLI::RequiresError(detail, "--measure");
+      throw UsageError(cat(detail, " requires --measure"));
     }
   }
   // What a message takes is then found out.
   if (options.measure && command.count("--message") > 0) {
-    throw CLI::ExcludesError("--measure", "--message");
+    throw UsageError("--measure excludes --message");
   }
   const char* of_all = nullptr;  // asked of all schedules: no one is described
   if (options.measure && options.schedule.empty()) of_all = "--measure without SCHEDULE";
@@ -226,58 +222,58 @@ void refuse_what_does_not_fit(const CLI::App& command, const Options& options) {
   if (options.list) of_all = "--list";
   if (of_all == nullptr) {
     for (const char* needed : {"SCHEDULE", "--ranks", "--micro-batches"}) {
-      if (command.count(needed) == 0) throw CLI::RequiredError(needed);
+      if (command.count(needed) == 0) throw UsageError(cat(needed, " is required"));
     }
     return;
   }
   if (options.measure && (options.prove || options.list)) {
-    throw CLI::ExcludesError(of_all, "--measure");
+    throw UsageError(cat(of_all, " excludes --measure"));
   }
   for (const char* other :
        {"--ranks", "--micro-batches", "--virtual", "--accumulate", "--svg", "--json", "--table"}) {
-    if (command.count(other) > 0) throw CLI::ExcludesError(of_all, other);
+    if (command.count(other) > 0) throw UsageError(cat(of_all, " excludes ", other));
   }
 }
 
 }  // namespace
 
-void add_pipeline(CLI::App& app, Action& chosen) {
+void add_pipeline(CommandLine& line) {
   const auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand(
+  Command command = line.add(
       "pipeline", "Show a pipeline schedule: its proof, its memory, its bubble, a picture");
-  command->add_option("SCHEDULE", options->schedule, "its name (see --list)")->type_name("");
-  command->add_option("-p,--ranks", options->shape.ranks, "ranks of the pipeline")->type_name("P");
-  command->add_option("-m,--micro-batches", options->shape.micro_batches, "of a step")
-      ->type_name("M");
+  command.add_option("SCHEDULE", options->schedule, "its name (see --list)").type_name("");
+  command.add_option("-p,--ranks", options->shape.ranks, "ranks of the pipeline").type_name("P");
+  command.add_option("-m,--micro-batches", options->shape.micro_batches, "of a step")
+      .type_name("M");
   command
-      ->add_option("-v,--virtual", options->shape.virtual_stages,
-                   "chunks a rank, of interleaved (default: 2)")
-      ->check(CLI::Range(1, 1 << 20).description(""))
-      ->type_name("V");
+      .add_option("-v,--virtual", options->shape.virtual_stages,
+                  "chunks a rank, of interleaved (default: 2)")
+      .between(1, 1 << 20)
+      .type_name("V");
   command
-      ->add_option("--accumulate", options->shape.accumulated,
-                   "micro-batches an update, of pipedream and pipedream-2bw (default: as few as "
-                   "can be)")
-      ->type_name("A");
-  command->add_option("--svg", options->svg, "write a picture")->type_name("FILE");
-  command->add_option("--json", options->json, "write all numbers")->type_name("FILE");
-  command->add_flag("--table", options->table,
-                    "print the timetable, also where it is wider than 100 columns");
-  command->add_flag("--list", options->list, "print all schedules");
-  command->add_flag("--prove", options->prove, "prove SCHEDULE, or all, in every shape");
-  add_measuring(*command, *options);
-  add_costs(*command, options->costs);
-  add_limits(*command, options->proofs);
-  command->footer(
+      .add_option("--accumulate", options->shape.accumulated,
+                  "micro-batches an update, of pipedream and pipedream-2bw (default: as few as "
+                  "can be)")
+      .type_name("A");
+  command.add_option("--svg", options->svg, "write a picture").type_name("FILE");
+  command.add_option("--json", options->json, "write all numbers").type_name("FILE");
+  command.add_flag("--table", options->table,
+                   "print the timetable, also where it is wider than 100 columns");
+  command.add_flag("--list", options->list, "print all schedules");
+  command.add_flag("--prove", options->prove, "prove SCHEDULE, or all, in every shape");
+  add_measuring(command, *options);
+  add_costs(command, options->costs);
+  add_limits(command, options->proofs);
+  command.footer(
       "Examples:\n"
       "  tutti pipeline 1f1b -p 4 -m 8 --svg 1f1b.svg\n"
       "  tutti pipeline interleaved -p 4 -m 8 -v 2 --message 0.1\n"
       "  tutti pipeline zb-h1 -p 4 -m 8 --measure\n"
       "  tutti pipeline --prove");
-  command->callback([command, options, &chosen] {
-    refuse_what_does_not_fit(*command, *options);
+  command.runs([command, options] {
+    refuse_what_does_not_fit(command, *options);
     options->proofs.schedule = options->schedule;
-    chosen = [options] { return run(*options); };
+    return run(*options);
   });
 }
 

@@ -196,7 +196,7 @@ std::string text_of(const PipelineReport& report, const MeasuredPipeline& measur
               measured.steady_bubble, timeline.steady_bubble);
 }
 
-nlohmann::ordered_json json_of(const PipelineReport& report, const MeasuredPipeline& measured) {
+Json json_of(const PipelineReport& report, const MeasuredPipeline& measured) {
   const Timeline& timeline = report.timeline;
   return {
       {"makespan", measured.makespan},

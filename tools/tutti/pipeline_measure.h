@@ -29,7 +29,7 @@ MeasuredPipeline measure(Communicator& stages, const PipelineReport& report,
 
 // What was measured beside what was simulated, a few lines.
 std::string text_of(const PipelineReport& report, const MeasuredPipeline& measured);
-nlohmann::ordered_json json_of(const PipelineReport& report, const MeasuredPipeline& measured);
+Json json_of(const PipelineReport& report, const MeasuredPipeline& measured);
 
 // Collective over ranks whose number is a multiple of each plan's. Prints a line for each; false
 // (on rank 0) if a bubble was not met.

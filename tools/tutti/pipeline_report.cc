@@ -158,10 +158,10 @@ std::string text_of(const PipelineReport& report) {
   return text;
 }
 
-nlohmann::ordered_json json_of(const PipelineReport& report) {
+Json json_of(const PipelineReport& report) {
   const Schedule& schedule = report.plan.schedule;
   const Timeline& timeline = report.timeline;
-  nlohmann::ordered_json object = {
+  Json object = {
       {"schedule", schedule.name},
       {"ranks", schedule.ranks},
       {"micro_batches", schedule.micro_batches},
@@ -182,7 +182,7 @@ nlohmann::ordered_json json_of(const PipelineReport& report) {
   if (report.closed_form && report.closed_form->applies) {
     object["closed_form"] = report.closed_form->bubble;
   }
-  nlohmann::ordered_json& spans = object["spans"] = nlohmann::ordered_json::array();
+  Json& spans = object["spans"] = Json::array();
   for (const Span& span : timeline.spans) {
     spans.push_back({{"rank", span.rank},
                      {"kind", name(span.entry.kind)},

@@ -1,11 +1,11 @@
 // `tutti pipeline SCHEDULE`: all that is to be told about one schedule.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "training/pipeline/check.h"
 #include "training/pipeline/closed_form.h"
 #include "training/pipeline/plan.h"
@@ -41,6 +41,6 @@ std::string title_of(const PipelineReport& report);
 std::vector<std::string> subtitle_of(const PipelineReport& report);
 // What the command prints below the title: the proof, a line for each rank, times.
 std::string text_of(const PipelineReport& report);
-nlohmann::ordered_json json_of(const PipelineReport& report);
+Json json_of(const PipelineReport& report);
 
 }  // namespace tutti::tool

@@ -2,13 +2,13 @@
 #include <cstdio>
 #include <filesystem>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "tools/tutti/commands.h"
 #include "tools/tutti/train_plot.h"
@@ -22,12 +22,19 @@ struct Options {
   std::string title = "training losses";
 };
 
-nlohmann::json parse_line(const std::string& path, int number, const std::string& line) {
-  const nlohmann::json object = nlohmann::json::parse(line, nullptr, false);
-  const bool good = object.is_object();
-  if (good && (!object.contains("step") || object["step"].is_number_unsigned())) return object;
-  throw Error(ErrorCode::invalid_argument,
-              cat("line ", number, good ? " has an odd step" : " is no JSON object"),
+Json parse_line(const std::string& path, int number, const std::string& line) {
+  std::string problem = " is no JSON object";
+  try {
+    const Json object = Json::parse(line);
+    if (object.is_object()) {
+      const Json* step = object.find("step");
+      if (step == nullptr || step->is_natural_number()) return object;
+      problem = " has an odd step";
+    }
+  } catch (const Error& error) {
+    problem += cat(" (", error.what(), ")");
+  }
+  throw Error(ErrorCode::invalid_argument, cat("line ", number, problem),
               {.where = path,
                .cause = "it was not written by `tutti train --json`, or is damaged",
                .remedy = "leave the file out, or remove the line"});
@@ -41,11 +48,11 @@ LossCurves read_run(const std::string& path) {
   uint64_t step = 0;
   int number = 0;
   for (std::string line; std::getline(lines, line);) {
-    const nlohmann::json object = parse_line(path, ++number, line);
+    const Json object = parse_line(path, ++number, line);
     const auto take = [&](const char* key, auto& points) {
       // A loss that is not finite is written as null.
-      const auto found = object.find(key);
-      if (found != object.end() && found->is_number()) points.emplace_back(step, *found);
+      const Json* found = object.find(key);
+      if (found != nullptr && found->is_number()) points.emplace_back(step, *found);
     };
     if (object.contains("step")) {
       step = object["step"];
@@ -84,20 +91,20 @@ int plot(const Options& options) {
 
 }  // namespace
 
-void add_plot(CLI::App& app, Action& chosen) {
+void add_plot(CommandLine& line) {
   const auto options = std::make_shared<Options>();
-  CLI::App* command =
-      app.add_subcommand("plot", "Compare training runs: their last losses, and a picture of all");
-  command->add_option("runs", options->runs, "what `tutti train --json` wrote, a file for each run")
-      ->type_name("FILE.jsonl")
-      ->required();
-  command->add_option("--out", options->out, "draw the losses")->type_name("FILE.svg");
-  command->add_option("--title", options->title, "of the picture")->capture_default_str();
-  command->footer(
+  Command command =
+      line.add("plot", "Compare training runs: their last losses, and a picture of all");
+  command.add_option("runs", options->runs, "what `tutti train --json` wrote, a file for each run")
+      .type_name("FILE.jsonl")
+      .required();
+  command.add_option("--out", options->out, "draw the losses").type_name("FILE.svg");
+  command.add_option("--title", options->title, "of the picture").show_default();
+  command.footer(
       "Runs are called by their files' names. Validation is drawn as a thick line with points.\n"
       "Example:\n"
       "  tutti plot 1f1b.jsonl pipedream.jsonl --out losses.svg");
-  command->callback([options, &chosen] { chosen = [options] { return plot(*options); }; });
+  command.runs([options] { return plot(*options); });
 }
 
 }  // namespace tutti::tool

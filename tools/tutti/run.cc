@@ -54,40 +54,38 @@ int run(const RunOptions& options) {
 
 }  // namespace
 
-void add_run(CLI::App& app, Action& chosen) {
+void add_run(CommandLine& line) {
   const auto options = std::make_shared<RunOptions>();
-  CLI::App* run_command = app.add_subcommand("run", "Start the ranks of a job, here or on hosts");
+  Command run_command = line.add("run", "Start the ranks of a job, here or on hosts");
   run_command
-      ->add_option("-n,--ranks", options->ranks,
-                   "ranks in all (default: the cores this process may use, for each host)")
-      ->check(CLI::Range(1, 1 << 20));
+      .add_option("-n,--ranks", options->ranks,
+                  "ranks in all (default: the cores this process may use, for each host)")
+      .between(1, 1 << 20);
   run_command
-      ->add_option("--hosts", options->hosts,
-                   "hosts to run on, reached by TUTTI_RSH; each gets an equal block of ranks")
-      ->delimiter(',')
-      ->allow_extra_args(false)
-      ->type_name("A,B,...");
-  run_command->add_flag("--no-prefix", options->no_prefix,
-                        "show output as it comes, without [rank] before each line");
+      .add_option("--hosts", options->hosts,
+                  "hosts to run on, reached by TUTTI_RSH; each gets an equal block of ranks")
+      .separated_by_commas()
+      .type_name("A,B,...");
+  run_command.add_flag("--no-prefix", options->no_prefix,
+                       "show output as it comes, without [rank] before each line");
   run_command
-      ->add_option("--set", options->settings,
-                   "a setting for the job, as if in the environment; may be repeated")
-      ->type_name("NAME=VALUE")
-      ->take_all()
-      ->allow_extra_args(false);
-  run_command->add_option("command", options->command, "program and arguments, behind --")
-      ->required()
-      ->type_name("PROGRAM ARGS...");
+      .add_option("--set", options->settings,
+                  "a setting for the job, as if in the environment; may be repeated")
+      .type_name("NAME=VALUE")
+      .one_each_time();
+  run_command.add_option("command", options->command, "program and arguments, behind --")
+      .required()
+      .type_name("PROGRAM ARGS...");
   // `tutti run -n 2 program --flag`: what follows the program is the program's.
-  run_command->positionals_at_end();
-  run_command->footer(
+  run_command.positionals_at_end();
+  run_command.footer(
       "Examples:\n"
       "  tutti run -n 4 -- ./program --its-own-option\n"
       "  tutti run -n 8 --hosts node1,node2 -- ./program\n"
       "  tutti run -n 2 --set TUTTI_TRANSPORT=tcp -- tutti bench all_reduce\n"
       "The first rank that fails ends the job: its error comes last, its exit code is returned\n"
       "(128 + N for signal N). Signals are forwarded to the ranks; a second Ctrl-C kills them.");
-  run_command->callback([options, &chosen] { chosen = [options] { return run(*options); }; });
+  run_command.runs([options] { return run(*options); });
 }
 
 }  // namespace tutti::tool

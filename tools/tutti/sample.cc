@@ -81,25 +81,25 @@ int sample(const Options& options) {
 
 }  // namespace
 
-void add_sample(CLI::App& app, Action& chosen) {
+void add_sample(CommandLine& line) {
   const auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("sample", "Write text from a checkpoint of a GPT");
+  Command command = line.add("sample", "Write text from a checkpoint of a GPT");
   command
-      ->add_option("checkpoint,--checkpoint", options->checkpoint,
-                   "the directory given to train --checkpoint")
-      ->required()
-      ->type_name("DIR");
-  command->add_option("--prompt", options->prompt, "text to go on from");
-  command->add_option("--tokens", options->generation.tokens, "to write")->capture_default_str();
-  command->add_option("--temperature", options->generation.temperature, "0: the likeliest token")
-      ->capture_default_str();
-  command->add_option("--top-k", options->generation.top_k,
-                      "choose among so many likeliest tokens; 0: all");
-  command->add_option("--seed", options->generation.seed, "of the choices")->capture_default_str();
-  command->add_option("--tokenizer", options->tokenizer,
-                      "directory of the GPT-2 vocabulary (default: tokens are bytes)");
-  command->footer("Example:\n  tutti sample DIR --prompt \"ROMEO:\" --temperature 0.7");
-  command->callback([options, &chosen] { chosen = [options] { return sample(*options); }; });
+      .add_option("checkpoint,--checkpoint", options->checkpoint,
+                  "the directory given to train --checkpoint")
+      .required()
+      .type_name("DIR");
+  command.add_option("--prompt", options->prompt, "text to go on from");
+  command.add_option("--tokens", options->generation.tokens, "to write").show_default();
+  command.add_option("--temperature", options->generation.temperature, "0: the likeliest token")
+      .show_default();
+  command.add_option("--top-k", options->generation.top_k,
+                     "choose among so many likeliest tokens; 0: all");
+  command.add_option("--seed", options->generation.seed, "of the choices").show_default();
+  command.add_option("--tokenizer", options->tokenizer,
+                     "directory of the GPT-2 vocabulary (default: tokens are bytes)");
+  command.footer("Example:\n  tutti sample DIR --prompt \"ROMEO:\" --temperature 0.7");
+  command.runs([options] { return sample(*options); });
 }
 
 }  // namespace tutti::tool

@@ -92,34 +92,31 @@ int tokenize(const Options& options) {
 
 }  // namespace
 
-void add_tokenize(CLI::App& app, Action& chosen) {
+void add_tokenize(CommandLine& line) {
   const auto options = std::make_shared<Options>();
-  CLI::App* command =
-      app.add_subcommand("tokenize", "Turn text into files of tokens, in llm.c's format");
-  command->add_option("--data", options->data, "text files, or directories of them")
-      ->required()
-      ->type_name("PATH");
+  Command command = line.add("tokenize", "Turn text into files of tokens, in llm.c's format");
+  command.add_option("--data", options->data, "text files, or directories of them")
+      .required()
+      .type_name("PATH");
   command
-      ->add_option("--tokenizer", options->tokenizer,
-                   "directory with GPT-2's encoder.json and vocab.bpe, or vocab.json and "
-                   "merges.txt (default: every byte is a token)")
-      ->type_name("DIR");
-  command->add_option("--out", options->files.out, "write the tokens")
-      ->required()
-      ->type_name("FILE");
-  CLI::Option* validation =
+      .add_option("--tokenizer", options->tokenizer,
+                  "directory with GPT-2's encoder.json and vocab.bpe, or vocab.json and "
+                  "merges.txt (default: every byte is a token)")
+      .type_name("DIR");
+  command.add_option("--out", options->files.out, "write the tokens").required().type_name("FILE");
+  const Option validation =
       command
-          ->add_option("--validation-out", options->files.validation_out,
-                       "hold out the last part of the text, and write its tokens")
-          ->type_name("FILE");
-  command->add_option("--validation-share", options->files.validation_share, "how much is held out")
-      ->type_name("SHARE")
-      ->needs(validation)
-      ->capture_default_str();
-  command->footer(
+          .add_option("--validation-out", options->files.validation_out,
+                      "hold out the last part of the text, and write its tokens")
+          .type_name("FILE");
+  command.add_option("--validation-share", options->files.validation_share, "how much is held out")
+      .type_name("SHARE")
+      .needs(validation)
+      .show_default();
+  command.footer(
       "Example:\n"
       "  tutti tokenize --data books/ --tokenizer gpt2/ --out train.bin --validation-out val.bin");
-  command->callback([options, &chosen] { chosen = [options] { return tokenize(*options); }; });
+  command.runs([options] { return tokenize(*options); });
 }
 
 }  // namespace tutti::tool

@@ -27,6 +27,8 @@
 #include "tools/tutti/train_plot.h"
 #include "tools/tutti/train_report.h"
 #include "tools/tutti/train_setup.h"
+#include "training/checkpoint/exchange.h"
+#include "training/initial.h"
 #include "training/kernels/peak.h"
 #include "training/modules/batch_norm.h"
 #include "training/parallel/rank_statistics.h"
@@ -54,7 +56,7 @@ class StepLog {
   StepLog(std::string path, bool goes_on)
       : path_(std::move(path)), goes_on_(goes_on), file_(open_for_appending(path_, kOption)) {}
 
-  void write(const nlohmann::ordered_json& object) {
+  void write(const Json& object) {
     if (!file_.is_open()) return;
     if (!std::exchange(begun_, true)) begin();
     append(file_, path_, object.dump() + '\n', kOption);  // a run that dies leaves what it did
@@ -100,10 +102,10 @@ void print_result(const LoadedData& data, const TrainResult& result, double unit
   print_memory(result.memory);
 }
 
-nlohmann::ordered_json summary(const LoadedData& data, const TrainResult& result,
-                               double units_per_sample, int ranks) {
+Json summary(const LoadedData& data, const TrainResult& result, double units_per_sample,
+             int ranks) {
   const training::Evaluation& validation = result.validation;
-  nlohmann::ordered_json all;
+  Json all;
   if (result.stopped_by == 0) {
     all = {{"validation_loss", validation.loss},
            {"validation_bits_per_byte", validation.loss / std::numbers::ln2},
@@ -169,7 +171,7 @@ int train_as_rank(TrainCommand& options, const LoadedData& data) {
                     world.size(), options.on_terminal || is_terminal());
   const TrainResult result =
       training::train(mesh, *model, data.views(), options.training, [&](const StepReport& report) {
-        nlohmann::ordered_json line = json_of(report, units);
+        Json line = json_of(report, units);
         if (curves.training.empty() && options.training.resume) {
           line["resumed_at"] = report.step - 1;  // lines of later steps before this one are void
         }
@@ -183,7 +185,7 @@ int train_as_rank(TrainCommand& options, const LoadedData& data) {
   print_result(data, result, units, unit, world.size());
   const training::PipelineOptions& pipeline = options.training.replica.pipeline;
   print_pipeline(result.pipeline, pipeline, *model);
-  nlohmann::ordered_json last = summary(data, result, units, world.size());
+  Json last = summary(data, result, units, world.size());
   if (!result.pipeline.cut.empty()) last["pipeline"] = json_of(result.pipeline, pipeline);
   log.write(last);
   return exit_code(result);
@@ -219,10 +221,13 @@ int train(TrainCommand options) {
   const LoadedData data = load_data(options);
   const int wanted = wanted_ranks(options);
   const int ranks = wanted != 0 ? wanted : useful_ranks(options, data);
-  make_model(options);
+  const std::unique_ptr<training::Model> model = make_model(options);
   if (!is_launched()) {
     TrainCommand tried = options;
     settle(tried, ranks, data.examples());
+    if (const std::string& initial = options.training.initial; !initial.empty()) {
+      check_initial(*model, training::ImportedModel(initial), initial);
+    }
     check_outputs(tried, data);
     if (ranks > 1) {
       return launch_self(ranks, is_terminal() ? std::vector<std::string>{kOnTerminal}
@@ -234,13 +239,13 @@ int train(TrainCommand options) {
 
 }  // namespace
 
-void add_train(CLI::App& app, Action& chosen) {
+void add_train(CommandLine& line) {
   const auto options = std::make_shared<TrainCommand>();
-  CLI::App* command =
-      app.add_subcommand("train", "Train a language model or an image classifier on many ranks");
-  add_train_options(*command, *options);
-  command->add_flag(kOnTerminal, options->on_terminal)->group("");  // not in --help
-  command->footer(
+  Command command =
+      line.add("train", "Train a language model or an image classifier on many ranks");
+  add_train_options(command, *options);
+  command.add_flag(kOnTerminal, options->on_terminal).group("");  // not in --help
+  command.footer(
       "Examples:\n"
       "  tutti train --data TEXT --ranks 2 --json losses.jsonl\n"
       "  tutti train --data TEXT --model gpt2 --layers 6 --heads 6 --width 384 --context 256 \\\n"
@@ -253,7 +258,10 @@ void add_train(CLI::App& app, Action& chosen) {
       "The losses do not depend on --ranks, but for rounding; with TUTTI_DETERMINISTIC=1 not on\n"
       "--zero, --bucket-mb or --recompute either, nor on --pp with any synchronous schedule but\n"
       "Chimera, not by a bit.");
-  command->callback([options, &chosen] { chosen = [options] { return train(*options); }; });
+  command.runs([options, command] {
+    refuse_what_is_ignored(command, *options);
+    return train(*options);
+  });
 }
 
 }  // namespace tutti::tool

@@ -1,253 +1,265 @@
 #include "tools/tutti/train_options.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/text.h"
+
 namespace tutti::tool {
 namespace {
 
+constexpr double kMostOfAnything = 1e9;  // steps, samples: their products are 64-bit numbers
+
+constexpr double kMostSize = 1 << 24;  // of a model's one dimension
 constexpr auto kLayoutGroup = "Memory and parallelism";
 
-void one_of(CLI::Option* option, std::vector<std::string> names) {
-  option->check(CLI::IsMember(std::move(names)).description(""))
-      ->type_name("NAME")
-      ->capture_default_str();
+void one_of(Option option, std::vector<std::string> names) {
+  option.one_of(std::move(names)).type_name("NAME").show_default();
 }
 
-void add_run(CLI::App& command, TrainCommand& options) {
+void add_run(Command command, TrainCommand& options) {
   training::TrainOptions& training = options.training;
   command
       .add_option("--data", options.data,
                   "text files, directories of them, or token files (.bin); for resnet a "
                   "directory with MNIST's four files")
-      ->required()
-      ->type_name("PATH");
+      .required()
+      .type_name("PATH");
   command.add_option("--validation", options.validation,
                      "a token file to validate on (default: the last tenth of the data)");
   command.add_option("--data-weights", training.data_weights,
                      "a weight for each --data: each is a data set of its own");
   command.add_option("--ranks,-n", options.ranks, "processes on this host (default: its cores)")
-      ->check(CLI::Range(1, 65536).description(""));
-  command.add_option("--steps", options.steps, "optimizer steps (default: 200)");
+      .between(1, 65536);
+  command.add_option("--steps", options.steps, "optimizer steps (default: 200)")
+      .between(0, kMostOfAnything);
   command.add_option("--epochs", options.epochs, "instead of --steps: times through the data");
-  command.add_option("--batch", options.batch,
-                     "samples per step over all ranks (default: 1536; gpt2: 32; resnet: 128)");
-  command.add_option("--micro-batch", options.micro_batch,
-                     "samples of one forward and backward pass (default: 32; gpt2: 8; resnet: 64)");
-  command.add_option("--micro-batches,--accumulate", options.micro_batches,
-                     "instead of --batch: micro-batches of each data-parallel rank in a step");
+  command
+      .add_option("--batch", options.batch,
+                  "samples per step over all ranks (default: 1536; gpt2: 32; resnet: 128)")
+      .between(0, kMostOfAnything);
+  command
+      .add_option("--micro-batch", options.micro_batch,
+                  "samples of one forward and backward pass (default: 32; gpt2: 8; resnet: 64)")
+      .between(0, kMostOfAnything);
+  command
+      .add_option("--micro-batches,--accumulate", options.micro_batches,
+                  "instead of --batch: micro-batches of each data-parallel rank in a step")
+      .between(0, kMostOfAnything);
   command.add_option("--seed", training.seed, "of initial values, samples and dropout")
-      ->capture_default_str();
+      .show_default();
   command.add_option("--workers", training.workers, "threads of each rank that read data ahead")
-      ->capture_default_str();
+      .show_default();
 }
 
-void add_optimizer(CLI::App& command, TrainCommand& options) {
+void add_optimizer(Command command, TrainCommand& options) {
   constexpr auto kGroup = "Optimizer";
   training::TrainOptions& training = options.training;
-  one_of(command.add_option("--optimizer", options.optimizer, "adamw, sgd, lamb or lars"),
+  const auto add = [&](const char* names, auto& value, const char* meaning) {
+    return command.add_option(names, value, meaning).group(kGroup);
+  };
+  one_of(add("--optimizer", options.optimizer, "adamw, sgd, lamb or lars"),
          {"adamw", "sgd", "lamb", "lars"});
-  command.add_option("--lr", options.learning_rate,
-                     "peak learning rate (default: adamw 0.006, gpt2 0.001, resnet 0.003; sgd 0.3, "
-                     "gpt2 and resnet 0.1; lamb 0.01; lars 1)");
-  one_of(command.add_option("--lr-schedule", options.rate_schedule,
-                            "of the learning rate after warm-up: cosine, linear or constant"),
+  add("--lr", options.learning_rate,
+      "peak learning rate (default: adamw 0.006, gpt2 0.001, resnet 0.003; sgd 0.3, "
+      "gpt2 and resnet 0.1; lamb 0.01; lars 1)");
+  one_of(add("--lr-schedule", options.rate_schedule,
+             "of the learning rate after warm-up: cosine, linear or constant"),
          {"cosine", "linear", "constant"});
-  command.add_option("--warmup", training.schedule.warmup_steps, "steps of linear warm-up")
-      ->capture_default_str();
-  command.add_option("--weight-decay", options.weight_decay,
-                     "on matrices (default: adamw 0.01, gpt2 0.1; lamb 0.01; lars 0.0001; sgd 0)");
-  command.add_option("--momentum", training.momentum, "of sgd and lars")->capture_default_str();
-  command.add_option("--beta1", training.beta1, "of adamw and lamb")->capture_default_str();
-  command.add_option("--beta2", training.beta2, "of adamw and lamb")->capture_default_str();
-  command.add_option("--clip", options.clip,
-                     "the largest norm of all gradients together (gpt2: 1; 0: none)");
-  one_of(command.add_option("--rate-scaling", options.rate_scaling,
-                            "how --lr grows with batch / --base-batch"),
+  add("--warmup", training.schedule.warmup_steps, "steps of linear warm-up")
+      .show_default()
+      .between(0, kMostOfAnything);
+  add("--weight-decay", options.weight_decay,
+      "on matrices (default: adamw 0.01, gpt2 0.1; lamb 0.01; lars 0.0001; sgd 0)");
+  add("--momentum", training.momentum, "of sgd and lars").show_default();
+  add("--beta1", training.beta1, "of adamw and lamb").show_default();
+  add("--beta2", training.beta2, "of adamw and lamb").show_default();
+  add("--clip", options.clip, "the largest norm of all gradients together (gpt2: 1; 0: none)");
+  one_of(add("--rate-scaling", options.rate_scaling, "how --lr grows with batch / --base-batch"),
          {"none", "linear", "sqrt"});
-  command.add_option("--base-batch", options.base_batch, "the batch that --lr is right for");
-  for (CLI::Option* option : command.get_options()) {
-    const std::string name = option->get_name();
-    for (const char* own :
-         {"--optimizer", "--lr", "--lr-schedule", "--warmup", "--weight-decay", "--momentum",
-          "--beta1", "--beta2", "--clip", "--rate-scaling", "--base-batch"}) {
-      if (name == own) option->group(kGroup);
-    }
-  }
+  add("--base-batch", options.base_batch, "the batch that --lr is right for")
+      .between(0, kMostOfAnything);
 }
 
-void add_layout(CLI::App& command, TrainCommand& options) {
+void add_layout(Command command, TrainCommand& options) {
   constexpr auto kGroup = kLayoutGroup;
   training::ReplicaOptions& replica = options.training.replica;
   command
       .add_option("--dp", options.mesh.data,
                   "data-parallel ranks (default: as many as --ranks and --pp leave)")
-      ->check(CLI::Range(1, 65536).description(""))
-      ->group(kGroup);
+      .between(1, 65536)
+      .group(kGroup);
   command.add_option("--pp", options.mesh.pipeline, "stages of a pipeline, each on a rank")
-      ->check(CLI::Range(1, 65536).description(""))
-      ->capture_default_str()
-      ->group(kGroup);
+      .between(1, 65536)
+      .show_default()
+      .group(kGroup);
   command
       .add_option("--schedule", replica.pipeline.schedule,
                   "of the pipeline: see `tutti pipeline --list`")
-      ->type_name("NAME")
-      ->capture_default_str()
-      ->group(kGroup);
+      .type_name("NAME")
+      .show_default()
+      .group(kGroup);
   command
       .add_option("--virtual", options.virtual_stages,
                   "chunks of the model on each rank (default: interleaved 2)")
-      ->check(CLI::Range(1, 1024).description(""))
-      ->group(kGroup);
+      .between(1, 1024)
+      .group(kGroup);
   command
       .add_option(
           "--flush-every", options.training.flush_every,
           "pipedream and pipedream-2bw: steps after which the pipeline runs empty, and tells "
           "its losses; 0: at checkpoints and validation, and after 1024 steps")
-      ->check(CLI::Range(0, 1024).description(""))
-      ->capture_default_str()
-      ->group(kGroup);
+      .between(0, 1024)
+      .show_default()
+      .group(kGroup);
   command
       .add_option("--cut", options.cut,
                   "where the model is cut: the first unit of each chunk (0,3,5), or balanced by "
                   "costs that are estimated, or measured at the start")
-      ->type_name("WHERE")
-      ->capture_default_str()
-      ->group(kGroup);
+      .type_name("WHERE")
+      .show_default()
+      .group(kGroup);
   command
       .add_option("--zero", replica.storage.stage,
                   "ZeRO stage: 0 keeps everything on every rank; 1 cuts optimizer state into "
                   "shards, 2 gradients too, 3 parameters too")
-      ->check(CLI::Range(0, 3).description(""))
-      ->capture_default_str()
-      ->group(kGroup);
+      .between(0, 3)
+      .show_default()
+      .group(kGroup);
   add_pass_options(command, options);
   command
       .add_option("--loss-scale", options.loss_scale,
                   "of fp16: dynamic, none, or the first scale, a number")
-      ->capture_default_str()
-      ->group(kGroup);
+      .show_default()
+      .group(kGroup);
   command
       .add_flag("--stochastic-rounding", replica.stochastic_rounding,
                 "round bf16 parameters up or down by chance")
-      ->group(kGroup);
+      .group(kGroup);
   command.add_option("--bucket-mb", options.bucket_mib, "MiB of gradients summed in one call")
-      ->capture_default_str()
-      ->group(kGroup);
+      .show_default()
+      .group(kGroup);
   command.add_flag("--no-overlap", options.no_overlap, "sum gradients when backward stands still")
-      ->group(kGroup);
-  auto* compression =
+      .group(kGroup);
+  const Option compression =
       command.add_option("--compression", options.compression, "of gradients in stage 0");
   one_of(compression, {"none", "bf16", "fp16", "powersgd"});
-  compression->group(kGroup);
+  compression.group(kGroup);
   command.add_option("--compression-rank", options.training.compression_rank, "of powersgd")
-      ->capture_default_str()
-      ->group(kGroup);
+      .show_default()
+      .group(kGroup);
 }
 
-void add_output(CLI::App& command, TrainCommand& options) {
+void add_output(Command command, TrainCommand& options) {
   constexpr auto kGroup = "Output";
   training::TrainOptions& training = options.training;
   command
       .add_option(
           "--json", options.json,
           "write each step and a summary, one JSON a line; a run that is resumed adds to it")
-      ->type_name("FILE")
-      ->group(kGroup);
-  command.add_option("--plot", options.plot, "draw the losses")
-      ->type_name("FILE.svg")
-      ->group(kGroup);
+      .type_name("FILE")
+      .group(kGroup);
+  command.add_option("--plot", options.plot, "draw the losses").type_name("FILE.svg").group(kGroup);
   command
       .add_option("--trace", training.trace,
                   "write what each rank did when, for Perfetto or chrome://tracing")
-      ->type_name("FILE")
-      ->group(kGroup);
+      .type_name("FILE")
+      .group(kGroup);
   command.add_option("--validate-every", training.validate_every, "steps (default: at the end)")
-      ->check(CLI::NonNegativeNumber.description(""))
-      ->group(kGroup);
+      .group(kGroup)
+      .between(0, kMostOfAnything);
   command
       .add_option("--validation-samples", options.validation_samples,
                   "to validate on (default: 65536 predictions)")
-      ->group(kGroup);
+      .group(kGroup)
+      .between(0, kMostOfAnything);
   command.add_option("--checkpoint", training.checkpoint, "save at the end, in this directory")
-      ->type_name("DIR")
-      ->group(kGroup);
+      .type_name("DIR")
+      .group(kGroup);
   command.add_option("--checkpoint-every", training.checkpoint_every, "save every so many steps")
-      ->group(kGroup);
+      .group(kGroup)
+      .between(0, kMostOfAnything);
   command.add_option("--keep", training.keep, "checkpoints to keep; 0: all")
-      ->capture_default_str()
-      ->group(kGroup);
+      .show_default()
+      .group(kGroup)
+      .between(0, kMostOfAnything);
   command
       .add_option("--resume", options.resume,
                   "go on with the run in --checkpoint, from its newest whole step or from this one")
-      ->type_name("[STEP]")
-      ->expected(0, 1)
-      ->default_str(kNewestStep)
-      ->group(kGroup);
+      .type_name("[STEP]")
+      .or_alone(kNewestStep)
+      .group(kGroup);
   command
       .add_option("--allow-changed", training.allow_changed,
                   "settings in which the resumed run may differ from the one that was saved: "
                   "lr,clip")
-      ->type_name("NAMES")
-      ->delimiter(',')
-      ->group(kGroup);
+      .type_name("NAMES")
+      .separated_by_commas()
+      .group(kGroup);
   command
       .add_flag("--overwrite", training.overwrite,
                 "start a new run in a directory that has one, which is removed when the new one "
                 "has saved its first step")
-      ->group(kGroup);
+      .group(kGroup);
   command
       .add_option("--initial", training.initial,
                   "parameters to start from (Hugging Face's GPT-2 files, or our own export)")
-      ->type_name("FILE.safetensors")
-      ->group(kGroup);
+      .type_name("FILE.safetensors")
+      .group(kGroup);
 }
 
 }  // namespace
 
-void add_model_options(CLI::App& command, ModelOptions& options) {
+void add_model_options(Command command, ModelOptions& options) {
   constexpr auto kGroup = "Model";
   const auto add = [&](const char* name, auto& value, const char* meaning) {
-    return command.add_option(name, value, meaning)->group(kGroup);
+    return command.add_option(name, value, meaning).group(kGroup);
   };
   one_of(add("--model", options.kind, "mlp (of the last tokens), gpt2 or resnet (images)"),
          {"mlp", "gpt2", "resnet"});
-  add("--context", options.context, "tokens that the model sees (default: 8; gpt2: 128)");
-  add("--layers", options.layers, "hidden layers, or blocks (default: 1; gpt2: 4)");
-  add("--hidden", options.hidden, "values per hidden layer (default: 256; gpt2: 4 x width)");
-  add("--embedding", options.embedding, "mlp: values per token (default: 32)");
-  add("--heads", options.heads, "gpt2: of the attention (default: 4)");
-  add("--width", options.width, "gpt2: values per position (default: 128)");
-  add("--vocabulary", options.vocabulary, "kinds of tokens (default: as the data has)");
+  add("--context", options.context, "tokens that the model sees (default: 8; gpt2: 128)")
+      .between(0, kMostSize);
+  add("--layers", options.layers, "hidden layers, or blocks (default: 1; gpt2: 4)")
+      .between(0, kMostSize);
+  add("--hidden", options.hidden, "values per hidden layer (default: 256; gpt2: 4 x width)")
+      .between(0, kMostSize);
+  add("--embedding", options.embedding, "mlp: values per token (default: 32)")
+      .between(0, kMostSize);
+  add("--heads", options.heads, "gpt2: of the attention (default: 4)").between(0, kMostSize);
+  add("--width", options.width, "gpt2: values per position (default: 128)").between(0, kMostSize);
+  add("--vocabulary", options.vocabulary, "kinds of tokens (default: as the data has)")
+      .between(0, kMostSize);
   one_of(add("--norm", options.norm, "gpt2: layer or rms"), {"layer", "rms"});
   one_of(add("--mlp", options.mlp, "gpt2: gelu or swiglu"), {"gelu", "swiglu"});
   one_of(add("--positions", options.positions, "gpt2: learned or rope"), {"learned", "rope"});
   command.add_flag("--untied", options.untied, "gpt2: an output layer apart from the embedding")
-      ->group(kGroup);
-  command.add_flag("--no-bias", options.no_bias, "gpt2: linear layers without")->group(kGroup);
-  add("--dropout", options.dropout, "gpt2: share of values")->capture_default_str();
+      .group(kGroup);
+  command.add_flag("--no-bias", options.no_bias, "gpt2: linear layers without").group(kGroup);
+  add("--dropout", options.dropout, "gpt2: share of values").show_default();
   add("--blocks", options.blocks, "resnet: of each stage (default: 1 1 1)");
   add("--widths", options.widths, "resnet: channels of each stage (default: 16 32 64)");
   command.add_flag("--sync-bn", options.sync_batch_norm, "resnet: batch statistics over all ranks")
-      ->group(kGroup);
+      .group(kGroup);
 }
 
-void add_pass_options(CLI::App& command, TrainCommand& options) {
-  auto* precision = command.add_option("--precision", options.precision,
-                                       "of parameters, activations and gradients; the optimizer "
-                                       "works on fp32 masters");
+void add_pass_options(Command command, TrainCommand& options) {
+  const Option precision =
+      command.add_option("--precision", options.precision,
+                         "of parameters, activations and gradients; the optimizer "
+                         "works on fp32 masters");
   one_of(precision, {"f32", "float32", "fp32", "bf16", "bfloat16", "f16", "fp16", "float16"});
-  precision->group(kLayoutGroup);
-  auto* recompute = command.add_option(
+  precision.group(kLayoutGroup);
+  const Option recompute = command.add_option(
       "--recompute,--activation-checkpointing", options.recompute,
       "activations that backward computes anew: none, selective (normalizations and activation "
       "functions), or full (all but each block's output)");
   one_of(recompute, {"none", "selective", "full"});
-  recompute->group(kLayoutGroup);
+  recompute.group(kLayoutGroup);
 }
 
-void add_train_options(CLI::App& command, TrainCommand& options) {
+void add_train_options(Command command, TrainCommand& options) {
   options.training.beta2 = 0.99;  // forgets within some hundred steps: short runs profit
   options.training.schedule.warmup_steps = 10;
   options.training.schedule.final_fraction = 0.1;
@@ -256,6 +268,51 @@ void add_train_options(CLI::App& command, TrainCommand& options) {
   add_optimizer(command, options);
   add_layout(command, options);
   add_output(command, options);
+}
+
+void refuse_options_of_other_models(const Command& command, const ModelOptions& options) {
+  const std::vector<std::pair<std::vector<const char*>, std::vector<std::string>>> owners = {
+      {{"--context", "--layers", "--hidden", "--vocabulary"}, {"mlp", "gpt2"}},
+      {{"--embedding"}, {"mlp"}},
+      {{"--heads", "--width", "--norm", "--mlp", "--positions", "--untied", "--no-bias",
+        "--dropout"},
+       {"gpt2"}},
+      {{"--blocks", "--widths", "--sync-bn"}, {"resnet"}}};
+  for (const auto& [names, models] : owners) {
+    if (std::ranges::find(models, options.kind) != models.end()) continue;
+    for (const char* name : names) {
+      if (command.count(name) == 0) continue;
+      throw UsageError(cat(name, " is an option of --model ", models.front(),
+                           models.size() > 1 ? " and " + models.back() : "", ", not of ",
+                           options.kind));
+    }
+  }
+}
+
+void refuse_what_is_ignored(const Command& command, const TrainCommand& options) {
+  refuse_options_of_other_models(command, options.model);
+  const std::string& optimizer = options.optimizer;
+  const bool has_momentum = optimizer == "sgd" || optimizer == "lars";
+  const std::string& precision = options.precision;
+  const bool is_f16 = precision == "f16" || precision == "fp16" || precision == "float16";
+  const struct {
+    const char* option;
+    bool is_used;
+    const char* needs;
+  } details[] = {
+      {"--momentum", has_momentum, "--optimizer sgd or lars"},
+      {"--beta1", !has_momentum, "--optimizer adamw or lamb"},
+      {"--beta2", !has_momentum, "--optimizer adamw or lamb"},
+      {"--base-batch", options.rate_scaling != "none", "--rate-scaling linear or sqrt"},
+      {"--loss-scale", is_f16, "--precision f16"},
+      {"--compression-rank", options.compression == "powersgd", "--compression powersgd"},
+      {"--checkpoint-every", !options.training.checkpoint.empty(), "--checkpoint DIR"},
+      {"--keep", !options.training.checkpoint.empty(), "--checkpoint DIR"},
+  };
+  for (const auto& detail : details) {
+    if (detail.is_used || command.count(detail.option) == 0) continue;
+    throw UsageError(cat(detail.option, " says nothing without ", detail.needs));
+  }
 }
 
 }  // namespace tutti::tool

@@ -1,13 +1,13 @@
 // What `tutti train` can be told.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "tools/tutti/command_line.h"
 #include "training/data/data_set.h"
 #include "training/model.h"
 #include "training/models/resnet.h"
@@ -75,10 +75,13 @@ struct TrainCommand {
 };
 
 // --data ... on one command; values go to `options`, which outlives the command.
-void add_train_options(CLI::App& command, TrainCommand& options);
+void add_train_options(Command command, TrainCommand& options);
+// Throws UsageError for an option that was given though the others leave nothing for it to say.
+void refuse_what_is_ignored(const Command& command, const TrainCommand& options);
+void refuse_options_of_other_models(const Command& command, const ModelOptions& options);
 // Parts of it, for other commands that make models: --model ..., and how they compute: --precision
 // and --recompute.
-void add_model_options(CLI::App& command, ModelOptions& options);
-void add_pass_options(CLI::App& command, TrainCommand& options);
+void add_model_options(Command command, ModelOptions& options);
+void add_pass_options(Command command, TrainCommand& options);
 
 }  // namespace tutti::tool

@@ -74,24 +74,23 @@ void Progress::show(const StepReport& report) {
   std::fflush(stdout);
 }
 
-nlohmann::ordered_json json_of(const StepReport& report, double units_per_sample) {
-  nlohmann::ordered_json line = {
-      {"step", report.step},
-      {"loss", report.result.loss},
-      {"lr", report.learning_rate},
-      {"grad_norm", report.result.gradient_norm},
-      {"tokens_per_s", report.samples_per_second * units_per_sample},
-      {"tokens_per_s_step", report.step_samples_per_second * units_per_sample},
-      {"elapsed_s", std::chrono::duration<double>(report.elapsed).count()},
-      {"bytes_sent", report.bytes_sent},
-      {"waiting_share", report.waiting_share}};
+Json json_of(const StepReport& report, double units_per_sample) {
+  Json line = {{"step", report.step},
+               {"loss", report.result.loss},
+               {"lr", report.learning_rate},
+               {"grad_norm", report.result.gradient_norm},
+               {"tokens_per_s", report.samples_per_second * units_per_sample},
+               {"tokens_per_s_step", report.step_samples_per_second * units_per_sample},
+               {"elapsed_s", std::chrono::duration<double>(report.elapsed).count()},
+               {"bytes_sent", report.bytes_sent},
+               {"waiting_share", report.waiting_share}};
   if (report.result.loss_scale != 1) line["loss_scale"] = report.result.loss_scale;
   if (report.result.skipped) line["overflow"] = report.result.overflow;
   if (report.validation) line["validation_loss"] = report.validation->loss;
   return line;
 }
 
-nlohmann::ordered_json json_of(const MemoryReport& memory) {
+Json json_of(const MemoryReport& memory) {
   return {{"parameters", memory.storage.parameters}, {"gradients", memory.storage.gradients},
           {"masters", memory.storage.masters},       {"optimizer", memory.optimizer},
           {"padding", memory.storage.padding},       {"gathered", memory.storage.gathered},
@@ -114,8 +113,7 @@ void print_memory(const MemoryReport& memory) {
   std::printf("\n");
 }
 
-nlohmann::ordered_json json_of(const training::PipelineReport& report,
-                               const training::PipelineOptions& options) {
+Json json_of(const training::PipelineReport& report, const training::PipelineOptions& options) {
   return {{"schedule", options.schedule},      {"stages", report.activations.size()},
           {"virtual", options.virtual_stages}, {"cut", report.cut},
           {"activations", report.activations}, {"activation_bytes", report.activation_bytes}};

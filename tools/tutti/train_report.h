@@ -3,10 +3,10 @@
 
 #include <chrono>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "tools/tutti/train_options.h"
 #include "training/trainer.h"
 
@@ -39,11 +39,10 @@ class Progress {
 // tokens_per_s is over all that was trained since this process began, in elapsed_s without
 // validation and checkpoints; tokens_per_s_step is of the step alone. (For models that predict one
 // token of a sample, or its class, "tokens" are samples.)
-nlohmann::ordered_json json_of(const training::StepReport& report, double units_per_sample);
-nlohmann::ordered_json json_of(const training::MemoryReport& memory);
+Json json_of(const training::StepReport& report, double units_per_sample);
+Json json_of(const training::MemoryReport& memory);
 void print_memory(const training::MemoryReport& memory);
-nlohmann::ordered_json json_of(const training::PipelineReport& report,
-                               const training::PipelineOptions& options);
+Json json_of(const training::PipelineReport& report, const training::PipelineOptions& options);
 void print_pipeline(const training::PipelineReport& report,
                     const training::PipelineOptions& options, const training::Model& model);
 // "1.2 MB"

@@ -176,19 +176,19 @@ int run(const Options& options) {
 
 }  // namespace
 
-void add_tune(CLI::App& app, Action& chosen) {
+void add_tune(CommandLine& line) {
   const auto o = std::make_shared<Options>();
-  CLI::App* command =
-      app.add_subcommand("tune", "measure this machine, so that the choice of algorithms fits it");
-  command->add_option("--json", o->json, "keep the numbers here, not in the user's cache folder");
-  command->add_flag("--check", o->check, "compare predicted with measured times instead");
-  command->add_option("--measure", o->measure)->group("");
-  command->add_option("--output", o->output)->group("");
-  command->footer(
+  Command command =
+      line.add("tune", "measure this machine, so that the choice of algorithms fits it");
+  command.add_option("--json", o->json, "keep the numbers here, not in the user's cache folder");
+  command.add_flag("--check", o->check, "compare predicted with measured times instead");
+  command.add_option("--measure", o->measure).group("");
+  command.add_option("--output", o->output).group("");
+  command.footer(
       "Rank 0 of a job reads the numbers and tells them to all. Without them defaults are used.\n"
       "Example:\n"
       "  tutti tune && tutti explain all_reduce -n 2 --bytes 1M");
-  command->callback([o, &chosen] { chosen = [o] { return run(*o); }; });
+  command.runs([o] { return run(*o); });
 }
 
 }  // namespace tutti::tool

@@ -198,23 +198,23 @@ int run(const Options& options) {
 
 }  // namespace
 
-void add_verify(CLI::App& app, Action& chosen) {
+void add_verify(CommandLine& line) {
   const auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand(
-      "verify", "prove every algorithm: progress, results and their order, on every rank");
-  command->add_option("--max-ranks", options->max_ranks, "prove 1 to P ranks, and samples to 1024")
-      ->type_name("P")
-      ->capture_default_str();
-  command->add_flag("!--no-samples", options->samples, "nothing beyond --max-ranks");
-  command->add_option("--collective", options->collective, "only this one")->type_name("NAME");
-  command->add_option("--algorithm", options->algorithm, "only algorithms of this name")
-      ->type_name("NAME");
-  command->footer(
+  Command command =
+      line.add("verify", "prove every algorithm: progress, results and their order, on every rank");
+  command.add_option("--max-ranks", options->max_ranks, "prove 1 to P ranks, and samples to 1024")
+      .type_name("P")
+      .show_default();
+  command.add_flag("!--no-samples", options->samples, "nothing beyond --max-ranks");
+  command.add_option("--collective", options->collective, "only this one").type_name("NAME");
+  command.add_option("--algorithm", options->algorithm, "only algorithms of this name")
+      .type_name("NAME");
+  command.footer(
       "Grades: correct (every input counts once), same bits (on all ranks), canonical (the bits\n"
       "depend on inputs and ranks only).\n"
       "Example:\n"
       "  tutti verify --max-ranks 64 --collective all_reduce");
-  command->callback([options, &chosen] { chosen = [options] { return run(*options); }; });
+  command.runs([options] { return run(*options); });
 }
 
 }  // namespace tutti::tool

@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "base/text.h"
 #include "training/checkpoint/checksum.h"
-#include "training/checkpoint/json_text.h"
 #include "training/checkpoint/step_directory.h"
 
 namespace tutti::training {

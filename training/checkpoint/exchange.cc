@@ -8,8 +8,8 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "base/text.h"
-#include "training/checkpoint/json_text.h"
 
 namespace tutti::training {
 namespace {

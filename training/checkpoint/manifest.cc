@@ -2,22 +2,18 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <stdexcept>
 #include <utility>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "base/text.h"
 #include "training/checkpoint/checksum.h"
-#include "training/checkpoint/json_text.h"
 
 namespace tutti::training {
 namespace {
 
-using nlohmann::json;
-
 constexpr const char* kFormat = "tutti-checkpoint";
 constexpr int kVersion = 1;
-constexpr int kMaxDepth = 64;
 constexpr const char* kChecksum = "xxh3_64";
 
 // {"xxh3_64": "0123456789abcdef",
@@ -25,8 +21,8 @@ std::string first_line(std::string_view rest) {
   return cat("{\"", kChecksum, "\": \"", checksum_of(std::as_bytes(std::span(rest))), "\",\n");
 }
 
-json to_json(const TensorEntry& tensor) {
-  json pieces = json::array();
+Json to_json(const TensorEntry& tensor) {
+  Json pieces = Json::array();
   for (const StoredPiece& piece : tensor.pieces) {
     pieces.push_back({piece.first, piece.count, piece.file});
   }
@@ -35,26 +31,29 @@ json to_json(const TensorEntry& tensor) {
           {"pieces", std::move(pieces)}};
 }
 
-// Throws json::exception for what has another form; arrange() judges the numbers.
-TensorEntry tensor_of(const std::string& name, const json& entry) {
+// Throws Error for what has another form; arrange() judges the numbers.
+TensorEntry tensor_of(const std::string& name, const Json& entry) {
   const std::optional<DType> type = safetensors_type(entry.at("dtype").get<std::string>());
-  if (!type) throw std::invalid_argument(cat("tensor ", in_quotes(name), " has an unknown type"));
+  if (!type) {
+    throw Error(ErrorCode::invalid_argument,
+                cat("tensor ", in_quotes(name), " has an unknown type"));
+  }
   TensorEntry tensor{{name, *type, entry.at("shape").get<std::vector<int64_t>>()}, {}};
-  for (const json& piece : entry.at("pieces")) {
+  for (const Json& piece : entry.at("pieces")) {
     tensor.pieces.push_back(
         {piece.at(0).get<int64_t>(), piece.at(1).get<int64_t>(), piece.at(2).get<int>()});
   }
   return tensor;
 }
 
-Manifest manifest_of(const json& root) {
+Manifest manifest_of(const Json& root) {
   Manifest manifest;
   manifest.step = root.at("step").get<int64_t>();
   manifest.model = root.at("model").get<std::string>();
   manifest.state = root.at("state");
   manifest.run = root.value("run", std::string());
   manifest.configuration = root.value("configuration", Configuration());
-  for (const json& file : root.at("files")) {
+  for (const Json& file : root.at("files")) {
     manifest.files.push_back(
         {file.at("bytes").get<uint64_t>(), file.at(kChecksum).get<std::string>()});
   }
@@ -111,9 +110,9 @@ void arrange(Manifest& manifest) {
 }
 
 std::string to_text(const Manifest& manifest) {
-  json root = {{"format", kFormat},        {"version", kVersion},     {"step", manifest.step},
-               {"model", manifest.model},  {"state", manifest.state}, {"files", json::array()},
-               {"tensors", json::object()}};
+  Json root = {{"format", kFormat},        {"version", kVersion},     {"step", manifest.step},
+               {"model", manifest.model},  {"state", manifest.state}, {"files", Json::array()},
+               {"tensors", Json::object()}};
   if (!manifest.run.empty()) root["run"] = manifest.run;
   if (!manifest.configuration.empty()) root["configuration"] = manifest.configuration;
   for (int i = 0; i < manifest.world(); ++i) {
@@ -127,10 +126,10 @@ std::string to_text(const Manifest& manifest) {
   std::string problem = "NaN or infinity";
   try {
     std::string rest = root.dump(1).substr(1) + "\n";  // without the {
-    if (manifest.state.is_object() && parse_strictly("{" + rest, kMaxDepth) == root) {
+    if (manifest.state.is_object() && Json::parse("{" + rest) == root) {
       return first_line(rest) + rest;
     }
-  } catch (const std::exception& error) {  // of either function
+  } catch (const Error& error) {  // of either function
     problem = error.what();
   }
   throw Error(ErrorCode::invalid_argument, cat("the state of step ", manifest.step,
@@ -147,8 +146,8 @@ Manifest parse_manifest(std::string_view text, const std::string& path) {
     throw refuse("its checksum does not fit what it says, so it is damaged or was cut off");
   }
   try {
-    const json root = parse_strictly(text, kMaxDepth);
-    if (root.at("format") != kFormat) throw std::invalid_argument("it has another format");
+    const Json root = Json::parse(text);
+    if (root.at("format") != kFormat) throw refuse("it has another format");
     if (const int version = root.at("version").get<int>(); version != kVersion) {
       throw refuse(cat("it has version ", version, " of the format; this Tutti reads ", kVersion),
                    ErrorCode::unsupported);
@@ -159,8 +158,6 @@ Manifest parse_manifest(std::string_view text, const std::string& path) {
   } catch (const Error& error) {
     if (error.code() == ErrorCode::unsupported) throw;
     throw refuse(error.what());
-  } catch (const std::exception& error) {  // json's, and std::invalid_argument
-    throw refuse(std::string(error.what()).substr(0, 300));
   }
 }
 

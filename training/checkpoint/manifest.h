@@ -3,10 +3,10 @@
 
 #include <cstdint>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "training/checkpoint/safetensors.h"
 
 namespace tutti::training {
@@ -44,7 +44,7 @@ struct Manifest {
   std::string run;    // the identity of the run that saved it; empty: an earlier format had none
   std::string model;  // what the tensors belong to, as Model::description() says it
   Configuration configuration;  // the run's; empty: an earlier format had none
-  nlohmann::json state;         // the trainer's own; an object
+  Json state;                   // the trainer's own; an object
   std::vector<FileEntry> files;
   std::vector<TensorEntry> tensors;  // in alphabetical order
 

@@ -3,22 +3,19 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <utility>
 
 #include "base/error.h"
+#include "base/json.h"
+#include "base/printable.h"
 #include "base/text.h"
-#include "training/checkpoint/json_text.h"
 
 namespace tutti::training {
 namespace {
 
-using nlohmann::json;
-
 constexpr const char* kMetadata = "__metadata__";
 constexpr uint64_t kMaxHeader = 100'000'000;  // the format's own limit
-constexpr int kDepth = 3;                     // {"name": {"shape": [
 
 constexpr std::pair<const char*, DType> kTypes[] = {
     {"F64", DType::f64},        {"F32", DType::f32},        {"F16", DType::f16},
@@ -34,7 +31,7 @@ class Header {
   Header(const std::string& path, std::span<const std::byte> bytes) : path_(path), bytes_(bytes) {}
 
   void read(std::vector<StoredTensor>& tensors, std::map<std::string, std::string>& metadata) {
-    const json root = parse();
+    const Json root = parse();
     for (const auto& [name, entry] : root.items()) {
       tensor_ = name;
       if (name == kMetadata) {
@@ -59,7 +56,7 @@ class Header {
                            "usual case"});
   }
 
-  json parse() {
+  Json parse() {
     uint64_t length = 0;
     if (bytes_.size() < sizeof length) {
       refuse(cat("it has ", bytes_.size(), " bytes, fewer than the length of a header takes"));
@@ -75,13 +72,13 @@ class Header {
     data_ = bytes_.subspan(sizeof length + length);
     if (text.empty() || text.front() != '{') refuse("its header does not start with {");
     try {
-      return parse_strictly(text, kDepth);
-    } catch (const std::invalid_argument& error) {
+      return Json::parse(text);
+    } catch (const Error& error) {
       refuse(cat("its header: ", error.what()));
     }
   }
 
-  std::map<std::string, std::string> strings(const json& entry) const {
+  std::map<std::string, std::string> strings(const Json& entry) const {
     if (!entry.is_object()) refuse("it is no object");
     std::map<std::string, std::string> result;
     for (const auto& [key, value] : entry.items()) {
@@ -93,20 +90,20 @@ class Header {
 
   // The array's whole numbers, none of which is negative.
   template <typename Number>
-  std::vector<Number> numbers(const json& entry, const char* key) const {
+  std::vector<Number> numbers(const Json& entry, const char* key) const {
     if (!entry.contains(key) || !entry.at(key).is_array()) refuse(cat("it has no ", key));
     std::vector<Number> result;
-    for (const json& one : entry.at(key)) {
-      if (!one.is_number_unsigned() ||
+    for (const Json& one : entry.at(key)) {
+      if (!one.is_natural_number() ||
           one.get<uint64_t>() > uint64_t{std::numeric_limits<int64_t>::max()}) {
-        refuse(cat("its ", key, " has ", in_quotes(one.dump()), ", which is no size"));
+        refuse(cat("its ", key, " has ", one.words(), ", which is no size"));
       }
       result.push_back(static_cast<Number>(one.get<uint64_t>()));
     }
     return result;
   }
 
-  StoredTensor tensor(const std::string& name, const json& entry) const {
+  StoredTensor tensor(const std::string& name, const Json& entry) const {
     if (!entry.is_object()) refuse("it is no object");
     for (const auto& [key, value] : entry.items()) {
       if (key != "dtype" && key != "shape" && key != "data_offsets") {
@@ -199,8 +196,8 @@ SafetensorsWriter::SafetensorsWriter(const std::string& path,
                                      const std::vector<TensorInfo>& tensors,
                                      const std::map<std::string, std::string>& metadata)
     : file_(path) {
-  json header = json::object();
-  if (!metadata.empty()) header[kMetadata] = metadata;
+  Json header = Json::object();
+  for (const auto& [key, value] : metadata) header[kMetadata][key] = value;
   uint64_t offset = 0;
   for (const TensorInfo& tensor : tensors) {
     const std::optional<int64_t> count = count_of(tensor.shape);
@@ -218,7 +215,7 @@ SafetensorsWriter::SafetensorsWriter(const std::string& path,
   std::string text;
   try {
     text = header.dump();
-  } catch (const json::exception& error) {
+  } catch (const Error& error) {
     throw Error(ErrorCode::invalid_argument,
                 cat("cannot write ", path, ": a name in it is no UTF-8: ", error.what()));
   }

@@ -5,8 +5,8 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "base/text.h"
-#include "training/checkpoint/json_text.h"
 #include "training/checkpoint/manifest.h"
 #include "training/checkpoint/publish.h"
 #include "training/checkpoint/safetensors.h"
@@ -14,20 +14,16 @@
 namespace tutti::training {
 namespace {
 
-using nlohmann::json;
-
 // An Error as text, and back.
-json to_json(const std::exception& error) {
+Json to_json(const std::exception& error) {
   const auto* ours = dynamic_cast<const Error*>(&error);
   const ErrorCode code = ours != nullptr ? ours->code() : ErrorCode::internal;
   return {{"error", error.what()}, {"code", static_cast<int>(code)}};
 }
 
-std::string text_of(const json& report) {
-  return report.dump(-1, ' ', false, json::error_handler_t::replace);
-}
+std::string text_of(const Json& report) { return report.dump(-1, Json::BadText::replace); }
 
-void rethrow_error(const json& report, const std::string& who) {
+void rethrow_error(const Json& report, const std::string& who) {
   if (!report.contains("error")) return;
   throw Error(static_cast<ErrorCode>(report.at("code").get<int>()),
               who + report.at("error").get<std::string>());
@@ -43,7 +39,7 @@ void check_piece(const TensorPiece& piece) {
                   count.value_or(-1), " elements"));
 }
 
-json to_json(const TensorPiece& piece) {
+Json to_json(const TensorPiece& piece) {
   return {{"name", piece.name},
           {"dtype", safetensors_name(piece.data.dtype)},
           {"shape", piece.shape},
@@ -52,10 +48,10 @@ json to_json(const TensorPiece& piece) {
 }
 
 // Returns what rank 0 needs for the manifest.
-json write_rank_file(const SaveRequest& request, const std::string& folder,
+Json write_rank_file(const SaveRequest& request, const std::string& folder,
                      std::span<const TensorPiece> pieces, const Group& group) {
   std::vector<TensorInfo> tensors;
-  json listed = json::array();
+  Json listed = Json::array();
   for (const TensorPiece& piece : pieces) {
     check_piece(piece);
     listed.push_back(to_json(piece));
@@ -74,8 +70,8 @@ json write_rank_file(const SaveRequest& request, const std::string& folder,
   return {{"bytes", file.size()}, {"checksum", file.checksum()}, {"pieces", std::move(listed)}};
 }
 
-void add_pieces(const json& pieces, int rank, std::map<std::string, TensorEntry>& tensors) {
-  for (const json& piece : pieces) {
+void add_pieces(const Json& pieces, int rank, std::map<std::string, TensorEntry>& tensors) {
+  for (const Json& piece : pieces) {
     TensorInfo info{piece.at("name").get<std::string>(),
                     *safetensors_type(piece.at("dtype").get<std::string>()),
                     piece.at("shape").get<std::vector<int64_t>>()};
@@ -100,7 +96,7 @@ Manifest manifest_of(const SaveRequest& request, const std::vector<std::string>&
                     .tensors = {}};
   std::map<std::string, TensorEntry> tensors;
   for (int rank = 0; rank < static_cast<int>(reports.size()); ++rank) {
-    const json report = json::parse(reports[static_cast<size_t>(rank)]);
+    const Json report = Json::parse(reports[static_cast<size_t>(rank)]);
     rethrow_error(report, cat("rank ", rank, ": "));
     manifest.files.push_back(
         {report.at("bytes").get<uint64_t>(), report.at("checksum").get<std::string>()});
@@ -124,7 +120,7 @@ void save_checkpoint(const SaveRequest& request, std::span<const TensorPiece> pi
   });
   request.at_phase("folder made");
 
-  json report;
+  Json report;
   try {
     report = write_rank_file(request, folder, pieces, group);
   } catch (const std::exception& error) {

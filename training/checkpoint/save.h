@@ -7,12 +7,12 @@
 
 #include <cstdint>
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/json.h"
 #include "training/checkpoint/group.h"
 #include "training/checkpoint/run_directory.h"
 #include "training/tensor.h"
@@ -30,10 +30,10 @@ struct SaveRequest {
   // On rank 0, null elsewhere. On several hosts it is one that all of them share.
   RunDirectory* directory = nullptr;
   int64_t step = 0;
-  std::string model;                                // Model::description()
-  Configuration configuration;                      // the run's; rank 0's is stored
-  nlohmann::json state = nlohmann::json::object();  // the trainer's own; rank 0's is stored
-  int keep = 2;                                     // this step and the run's before it; 0: all
+  std::string model;            // Model::description()
+  Configuration configuration;  // the run's; rank 0's is stored
+  Json state = Json::object();  // the trainer's own; rank 0's is stored
+  int keep = 2;                 // this step and the run's before it; 0: all
   // For tests: called between the parts of the protocol.
   std::function<void(std::string_view phase)> at_phase = [](std::string_view) {};
 };

@@ -7,9 +7,9 @@
 #include <random>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "base/text.h"
 #include "training/checkpoint/files.h"
-#include "training/checkpoint/json_text.h"
 #include "training/checkpoint/manifest.h"
 
 namespace tutti::training {

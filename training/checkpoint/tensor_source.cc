@@ -5,9 +5,9 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "base/reduce.h"
 #include "base/text.h"
-#include "training/checkpoint/json_text.h"
 
 namespace tutti::training {
 namespace {

@@ -5,9 +5,11 @@
 #include <cerrno>
 #include <cstdint>
 #include <fstream>
-#include <nlohmann/json.hpp>
+#include <iterator>
 
 #include "base/error.h"
+#include "base/json.h"
+#include "base/printable.h"
 #include "base/text.h"
 
 namespace tutti::training {
@@ -34,7 +36,7 @@ std::array<int16_t, kCharacters> make_byte_of_character() {
               {.cause = cause, .remedy = "take the encoder.json or vocab.json of a GPT-2 model"});
 }
 
-nlohmann::json read_json(const std::string& path) {
+Json read_json(const std::string& path) {
   errno = 0;
   std::ifstream file(path, std::ios::binary);
   if (!file) {
@@ -42,8 +44,8 @@ nlohmann::json read_json(const std::string& path) {
                        {.remedy = "check the path and its permissions"});
   }
   try {
-    return nlohmann::json::parse(file);
-  } catch (const nlohmann::json::exception& error) {
+    return Json::parse(std::string(std::istreambuf_iterator(file), {}));
+  } catch (const Error& error) {
     refuse(path, error.what());
   }
 }
@@ -67,23 +69,25 @@ std::optional<std::string> bytes_of_symbol(std::string_view symbol) {
 }
 
 std::vector<std::string> read_vocabulary(const std::string& path) {
-  const nlohmann::json entries = read_json(path);
+  const Json entries = read_json(path);
   if (!entries.is_object() || entries.empty()) refuse(path, "it is no JSON object of tokens");
   if (entries.size() > kMaxTokens) {
     refuse(path, cat("it has ", entries.size(), " tokens; 16 bits number ", kMaxTokens));
   }
   std::vector<std::string> texts(entries.size());
   for (const auto& [symbol, id] : entries.items()) {
-    if (!id.is_number_unsigned() || id.get<uint64_t>() >= texts.size()) {
-      refuse(path, cat("the id of \"", symbol, "\" is ", id.dump(), ", not a whole number below ",
-                       texts.size(), ", which is how many tokens there are"));
+    if (!id.is_natural_number() || id.get<uint64_t>() >= texts.size()) {
+      refuse(path,
+             cat("the id of ", in_quotes(symbol), " is ", id.words(), ", not a whole number below ",
+                 texts.size(), ", which is how many tokens there are"));
     }
     const std::optional<std::string> bytes = bytes_of_symbol(symbol);
     if (!bytes || bytes->empty()) {
-      refuse(path, cat("the token \"", symbol, "\" has a character that stands for no byte"));
+      refuse(path,
+             cat("the token ", in_quotes(symbol), " has a character that stands for no byte"));
     }
     std::string& text = texts[id.get<size_t>()];
-    if (!text.empty()) refuse(path, cat("two tokens have the id ", id.dump()));
+    if (!text.empty()) refuse(path, cat("two tokens have the id ", id.words()));
     text = *bytes;
   }
   return texts;

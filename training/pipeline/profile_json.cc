@@ -1,14 +1,11 @@
 #include "training/pipeline/profile_json.h"
 
-#include <nlohmann/json.hpp>
-
 #include "base/error.h"
+#include "base/json.h"
 #include "base/text.h"
 
 namespace tutti::training::pipeline {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr const char* kFormat = "tutti-profile";
 constexpr int kVersion = 1;
@@ -54,7 +51,7 @@ Profile profile_from_json(std::string_view text, const std::string& file) {
     if (profile.samples < 1) refuse(file, "\"samples\" must be at least 1");
     for (const Json& layer : document.at("layers")) profile.layers.push_back(layer_of(layer));
     return profile;
-  } catch (const Json::exception& error) {
+  } catch (const Error& error) {
     refuse(file, error.what());
   }
 }

@@ -10,7 +10,6 @@
 namespace tutti::tool {
 namespace {
 
-using nlohmann::json;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
@@ -30,13 +29,11 @@ class BenchPeers : public Cli {
   }
 
   // What it wrote about its one size; fails where it did not end well.
-  json measure(const std::string& collective, int ranks, const Words& more,
+  Json measure(const std::string& collective, int ranks, const Words& more,
                const Process::Environment& environment = {}) const {
     const Result result = bench(collective, ranks, more, environment);
     EXPECT_EQ(result.code, 0) << result.out << result.err;
-    const json document = json::parse(read(path("json")), nullptr, false);
-    if (document.is_discarded()) return {};
-    return document["results"][0];
+    return Json::parse(read(path("json")))["results"][0];
   }
 
   // Why it cannot be timed; empty where it can.
@@ -46,7 +43,7 @@ class BenchPeers : public Cli {
     return absent ? result.err : "";
   }
 
-  static void expect_times(const json& peer) {
+  static void expect_times(const Json& peer) {
     ASSERT_TRUE(peer.contains("time_us")) << peer;
     EXPECT_GT(peer["time_us"], 0);
     EXPECT_GT(peer["ratio"], 0);
@@ -60,7 +57,7 @@ TEST_P(EachPeer, IsTimedInTurn) {
   if (const std::string reason = why_not(peer); !reason.empty()) GTEST_SKIP() << reason;
   for (const std::string collective : {"all_reduce", "all_to_all"}) {
     SCOPED_TRACE(collective);
-    const json result = measure(collective, 2, {"--peers", peer});
+    const Json result = measure(collective, 2, {"--peers", peer});
     EXPECT_EQ(result["wrong"], 0);
     EXPECT_EQ(result["peers"].size(), 1u);
     expect_times(result["peers"][peer]);
@@ -73,7 +70,7 @@ TEST_P(EachPeer, HasEveryCollectiveOrSaysSo) {
   for (const std::string collective : {"all_gather", "reduce_scatter", "broadcast", "reduce",
                                        "gather", "scatter", "scan", "exscan", "barrier"}) {
     SCOPED_TRACE(collective);
-    const json result = measure(collective, 3, {"--peers", peer})["peers"][peer];
+    const Json result = measure(collective, 3, {"--peers", peer})["peers"][peer];
     if (peer == "gloo" && collective.ends_with("scan")) {
       EXPECT_TRUE(result["time_us"].is_null() && result["ratio"].is_null()) << result;
       const Result shown = bench(collective, 3, {"--peers", peer});
@@ -99,7 +96,7 @@ TEST_F(BenchPeers, AnAbsentOneIsAnErrorThatSaysWhatToInstall) {
 }
 
 TEST_F(BenchPeers, AllAreThoseThatAreInstalled) {
-  const json peers = measure("all_reduce", 2, {"--peers", "all,floor"}, kNothingOnPath)["peers"];
+  const Json peers = measure("all_reduce", 2, {"--peers", "all,floor"}, kNothingOnPath)["peers"];
   expect_times(peers["floor"]);
   EXPECT_FALSE(peers.contains("openmpi") || peers.contains("mpich")) << peers;
 }
@@ -118,9 +115,9 @@ TEST_F(BenchPeers, TheSummaryComparesWithTheBestOfSeveralMpis) {
 TEST_F(BenchPeers, EveryAlgorithmIsCompared) {
   const std::string csv = path("csv");
   measure("all_gather", 2, {"--peers", "floor", "--algorithm", "all", "--csv", csv});
-  const json results = json::parse(read(path("json")))["results"];
+  const Json results = Json::parse(read(path("json")))["results"];
   EXPECT_GT(results.size(), 1u);
-  for (const json& result : results) expect_times(result["peers"]["floor"]);
+  for (const Json& result : results) expect_times(result["peers"]["floor"]);
   EXPECT_THAT(read(csv), HasSubstr(",floor_us,floor_ratio,note\n"));
 }
 

@@ -26,7 +26,7 @@ TEST_F(CheckpointCommand, ListsStepsAndTensors) {
                     HasSubstr("step-00000002  3 file(s), 18 tensors, "), HasSubstr(", the latest"),
                     HasSubstr("step 2 of sample"), HasSubstr("model.h.0.mlp.weight"),
                     HasSubstr("3 x 5 x 29"), Not(HasSubstr("whole"))));
-  const auto report = nlohmann::json::parse(read(path("report.json")));
+  const auto report = Json::parse(read(path("report.json")));
   EXPECT_EQ(report.at("latest"), 2);
   EXPECT_EQ(report.at("steps").at(1).at("state").at("seed"), 2);
   EXPECT_EQ(report.at("steps").at(1).at("tensors").size(), 18u);

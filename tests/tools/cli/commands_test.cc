@@ -15,7 +15,6 @@
 namespace tutti::tool {
 namespace {
 
-using nlohmann::json;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -75,12 +74,10 @@ TEST_F(Commands, InfoShowsSettingsWithTheirOrigin) {
     if (setting.internal) continue;
     EXPECT_THAT(result.out, HasSubstr(cat(setting.name, " = ")));
   }
-  const json document =
-      json::parse(run({"info", "--json", "-"}, {{"TUTTI_TIMEOUT", "7"}}).out, nullptr, false);
-  ASSERT_FALSE(document.is_discarded());
+  const Json document = Json::parse(run({"info", "--json", "-"}, {{"TUTTI_TIMEOUT", "7"}}).out);
   const auto& settings = document["settings"];
   const auto timeout = std::ranges::find_if(
-      settings, [](const json& setting) { return setting["name"] == "TUTTI_TIMEOUT"; });
+      settings, [](const Json& setting) { return setting["name"] == "TUTTI_TIMEOUT"; });
   ASSERT_NE(timeout, settings.end());
   EXPECT_EQ((*timeout)["value"], "7");
   EXPECT_EQ((*timeout)["origin"], "environment");

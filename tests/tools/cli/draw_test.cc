@@ -8,7 +8,6 @@
 namespace tutti::tool {
 namespace {
 
-using nlohmann::json;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -58,7 +57,7 @@ TEST_F(Draw, WritesAPictureAndJson) {
   ASSERT_TRUE(document.load_file(svg.c_str()));
   EXPECT_STREQ(document.child("svg").child("title").child_value(), "all_gather ring, 4 ranks");
   EXPECT_EQ(document.select_nodes("//polygon").size(), 4u * 3) << "an arrow for each message";
-  const json object = json::parse(read(programs));
+  const Json object = Json::parse(read(programs));
   EXPECT_EQ(object["collective"], "all_gather");
   EXPECT_EQ(object["ranks"], 4);
   EXPECT_EQ(object["programs"].size(), 4u);

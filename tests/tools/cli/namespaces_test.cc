@@ -12,7 +12,6 @@
 namespace tutti::tool {
 namespace {
 
-using nlohmann::json;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -28,12 +27,11 @@ TEST_F(TwoHosts, Bench) {
                                 .finish();
       EXPECT_EQ(result.code, 0) << result.err;
       EXPECT_THAT(result.err, IsEmpty());
-      const json document = json::parse(read(file), nullptr, false);
-      ASSERT_FALSE(document.is_discarded());
+      const Json document = Json::parse(read(file));
       EXPECT_EQ(document["ranks"], 4);
       EXPECT_EQ(document["transport"], transport == "auto" ? "shm+tcp" : "tcp");
       EXPECT_EQ(document["results"].size(), collective == "barrier" ? 1u : 4u);
-      for (const json& row : document["results"]) EXPECT_EQ(row["wrong"], 0) << document;
+      for (const Json& row : document["results"]) EXPECT_EQ(row["wrong"], 0) << document;
     }
   }
 }
@@ -53,7 +51,7 @@ TEST_F(TwoHosts, Train) {
   const auto losses = [](const std::string& file) {
     std::vector<double> found;
     for (const std::string& line : split(read(file), '\n')) {
-      const json object = json::parse(line);
+      const Json object = Json::parse(line);
       if (object.contains("step")) found.push_back(object["loss"]);
     }
     return found;
@@ -159,11 +157,10 @@ TEST_F(SmallShm, SixtyFourKilobytesAreEnough) {
           .finish();
   EXPECT_EQ(result.code, 0) << result.err;
   EXPECT_THAT(result.out, IsEmpty()) << "left in /dev/shm";
-  const json document = json::parse(read(path("result.json")), nullptr, false);
-  ASSERT_FALSE(document.is_discarded());
+  const Json document = Json::parse(read(path("result.json")));
   EXPECT_EQ(document["transport"], "shm");
   ASSERT_THAT(document["results"], SizeIs(4));
-  for (const json& row : document["results"]) EXPECT_EQ(row["wrong"], 0) << document;
+  for (const Json& row : document["results"]) EXPECT_EQ(row["wrong"], 0) << document;
 }
 
 }  // namespace

@@ -7,7 +7,6 @@
 namespace tutti::tool {
 namespace {
 
-using nlohmann::json;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -42,18 +41,18 @@ TEST_F(PartitionCommand, ReadsAProfile) {
   EXPECT_THAT(result.out, AllOf(HasSubstr("by hand: 3 layers, micro-batches of 10"),
                                 HasSubstr("conv1 to conv2"), HasSubstr("2 micro-batches in flight"),
                                 HasSubstr("2 stages on 4 of 4 ranks")));
-  const json document = json::parse(read(path("json")));
-  const json& found = document["partition"];
+  const Json document = Json::parse(read(path("json")));
+  const Json& found = document["partition"];
   ASSERT_THAT(found["stages"], SizeIs(2));
-  EXPECT_EQ(found["stages"][0]["ranks"], json({0, 1, 2}));
+  EXPECT_EQ(found["stages"][0]["ranks"], Json({0, 1, 2}));
   EXPECT_EQ(found["stages"][0]["end"], 2);
   EXPECT_EQ(found["stages"][0]["time_s"], 15);
   EXPECT_EQ(found["stages"][0]["boundary_s"], 4);
-  EXPECT_EQ(found["stages"][1]["ranks"], json({3}));
+  EXPECT_EQ(found["stages"][1]["ranks"], Json({3}));
   EXPECT_EQ(found["samples_per_s"], 10.0 / 15);
   EXPECT_EQ(document["data_parallel"]["time_s"], 2 * 3 * 102.0 / 4);
   EXPECT_EQ(document["pipeline"]["time_s"], 45) << "conv1's activations would take 60";
-  EXPECT_EQ(document["profile"], json::parse(kProfile));
+  EXPECT_EQ(document["profile"], Json::parse(kProfile));
 }
 
 TEST_F(PartitionCommand, KnowsNodesLatencyAndMemory) {
@@ -64,17 +63,17 @@ TEST_F(PartitionCommand, KnowsNodesLatencyAndMemory) {
     words.insert(words.end(), more.begin(), more.end());
     const Result result = run(words);
     EXPECT_EQ(result.code, 0) << result.err;
-    return json::parse(read(path("json")));
+    return Json::parse(read(path("json")));
   };
-  json found = partition({})["partition"];
+  Json found = partition({})["partition"];
   EXPECT_EQ(found["time_s"], 45) << "conv1 and conv2 | fc";
   EXPECT_EQ(found["stages"][0]["boundary_s"], 4);
   found = partition({"--latency-between", "3e7"})["partition"];
   EXPECT_EQ(found["time_s"], 54) << "all on a node: less than 2 (30 + 2) s between two";
   EXPECT_EQ(found["ranks"], 1);
-  const json small = partition({"--latency-between", "3e7", "--parameter-memory", "101K"});
+  const Json small = partition({"--latency-between", "3e7", "--parameter-memory", "101K"});
   EXPECT_EQ(small["partition"]["time_s"], 64) << "it does not fit on one";
-  EXPECT_EQ(small["data_parallel"], json());
+  EXPECT_EQ(small["data_parallel"], Json());
 }
 
 TEST_F(PartitionCommand, ProfilesAModel) {
@@ -89,7 +88,7 @@ TEST_F(PartitionCommand, ProfilesAModel) {
     const Result result = run(words);
     EXPECT_EQ(result.code, 0) << result.err;
     EXPECT_THAT(result.err, IsEmpty());
-    return json::parse(read(path("json")));
+    return Json::parse(read(path("json")));
   };
   const Words gpt = {"--model",   "gpt2", "--layers", "3", "--heads",       "2", "--width", "32",
                      "--context", "16",   "--runs",   "2", "--micro-batch", "3"};
@@ -97,11 +96,11 @@ TEST_F(PartitionCommand, ProfilesAModel) {
        {gpt, Words{"--model", "mlp", "--layers", "2", "--runs", "1"},
         Words{"--model", "resnet", "--micro-batch", "2", "--runs", "1", "--precision", "bf16"}}) {
     SCOPED_TRACE(model[1]);
-    const json document = partition(model, {"--save-profile", path("profile")});
-    EXPECT_EQ(document["profile"], json::parse(read(path("profile"))));
-    const json& layers = document["profile"]["layers"];
+    const Json document = partition(model, {"--save-profile", path("profile")});
+    EXPECT_EQ(document["profile"], Json::parse(read(path("profile"))));
+    const Json& layers = document["profile"]["layers"];
     EXPECT_GE(layers.size(), 4u);
-    for (const json& layer : layers) EXPECT_GT(layer["forward_s"], 0) << layer;
+    for (const Json& layer : layers) EXPECT_GT(layer["forward_s"], 0) << layer;
     const double best = document["partition"]["time_s"];
     EXPECT_GT(best, 0);
     EXPECT_LE(best, document["data_parallel"]["time_s"]);
@@ -110,7 +109,7 @@ TEST_F(PartitionCommand, ProfilesAModel) {
     // The saved profile gives the same answer.
     EXPECT_EQ(partition({"--profile", path("profile")}, {}), document);
   }
-  const json document = partition(gpt, {});
+  const Json document = partition(gpt, {});
   EXPECT_EQ(document["profile"]["samples"], 3);
   EXPECT_EQ(document["profile"]["layers"][1]["activation_bytes"], 3 * 16 * 32 * 4);
 }

@@ -10,7 +10,6 @@
 namespace tutti::tool {
 namespace {
 
-using nlohmann::json;
 using ::testing::AllOf;
 using ::testing::ContainsRegex;
 using ::testing::ElementsAre;
@@ -23,14 +22,14 @@ using ::testing::StartsWith;
 class Pipeline : public Cli {
  protected:
   // Of one schedule, with these further words.
-  json numbers(Words arguments) const {
+  Json numbers(Words arguments) const {
     const std::string file = path("numbers.json");
     arguments.insert(arguments.begin(), "pipeline");
     arguments.insert(arguments.end(), {"--json", file});
     const Result result = run(arguments);
     EXPECT_EQ(result.code, 0) << result.err;
     EXPECT_THAT(result.err, IsEmpty());
-    return json::parse(read(file), nullptr, false);
+    return Json::parse(read(file));
   }
 };
 
@@ -76,7 +75,7 @@ TEST_F(Pipeline, WritesAPicture) {
 }
 
 TEST_F(Pipeline, WritesAllNumbers) {
-  const json object = numbers({"interleaved", "-p", "2", "-m", "4", "-v", "3", "--forward", "2",
+  const Json object = numbers({"interleaved", "-p", "2", "-m", "4", "-v", "3", "--forward", "2",
                                "--backward-input", "3", "--backward-weight", "1"});
   EXPECT_EQ(object["schedule"], "interleaved");
   EXPECT_EQ(object["ranks"], 2);
@@ -85,10 +84,10 @@ TEST_F(Pipeline, WritesAllNumbers) {
   EXPECT_EQ(object["makespan"], (3 * 4 + 1) * (2 + 3 + 1));
   EXPECT_NEAR(object["bubble"], 1.0 / (3 * 4 + 1), 1e-12);
   EXPECT_EQ(object["activations"].size(), 2u);
-  EXPECT_EQ(object["versions"], json({1, 1}));
+  EXPECT_EQ(object["versions"], Json({1, 1}));
   ASSERT_EQ(object["spans"].size(), 2u * 4 * 6);
   double busy = 0;
-  for (const json& span : object["spans"]) {
+  for (const Json& span : object["spans"]) {
     const double time = span["end"].get<double>() - span["start"].get<double>();
     EXPECT_EQ(time, span["kind"] == "forward" ? 2 : 4) << span;
     EXPECT_EQ(span["chunk"].get<int>() % 2, span["rank"]) << span;
@@ -114,14 +113,14 @@ TEST_F(Pipeline, MeetsTheClosedForms) {
 }
 
 TEST_F(Pipeline, ShowsAsynchronousSchedulesWithoutFlushes) {
-  const json pipedream = numbers({"pipedream", "-p", "4", "-m", "8"});
+  const Json pipedream = numbers({"pipedream", "-p", "4", "-m", "8"});
   EXPECT_EQ(pipedream["accumulated"], 1);
-  EXPECT_EQ(pipedream["versions"], json({4, 3, 2, 1}));
+  EXPECT_EQ(pipedream["versions"], Json({4, 3, 2, 1}));
   EXPECT_EQ(pipedream["unflushed_period"], 8 * 3);
   EXPECT_EQ(pipedream["unflushed_bubble"], 0);
-  const json delayed = numbers({"2bw", "-p", "4", "-m", "8", "--accumulate", "4"});
+  const Json delayed = numbers({"2bw", "-p", "4", "-m", "8", "--accumulate", "4"});
   EXPECT_EQ(delayed["schedule"], "pipedream-2bw");
-  for (const json& versions : delayed["versions"]) EXPECT_LE(versions, 2);
+  for (const Json& versions : delayed["versions"]) EXPECT_LE(versions, 2);
   EXPECT_EQ(delayed["unflushed_bubble"], 0);
   EXPECT_FALSE(numbers({"1f1b", "-p", "4", "-m", "8"}).contains("unflushed_bubble"));
 }
@@ -182,9 +181,9 @@ TEST_F(Pipeline, SaysWhatIsWrong) {
 TEST_F(Pipeline, MeasuresWithRanksThatSleep) {
   for (const std::string schedule : {"1f1b", "zb-h2", "chimera", "pipedream-2bw"}) {
     SCOPED_TRACE(schedule);
-    const json object =
+    const Json object =
         numbers({schedule, "-p", "2", "-m", "4", "--measure", "--sleep", "2", "--steps", "2"});
-    const json& measured = object["measured"];
+    const Json& measured = object["measured"];
     EXPECT_GE(measured["makespan"].get<double>(), 0.999 * object["makespan"].get<double>());
     EXPECT_GT(measured["period"], 0);
     EXPECT_GE(measured["bubble"], 0);

@@ -8,7 +8,6 @@
 namespace tutti::tool {
 namespace {
 
-using nlohmann::json;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -31,10 +30,9 @@ TEST_F(Placement, HierarchicalAlgorithmsRunInTheCachesOfOneHost) {
     const Result result = run(words, kTwoCaches);
     EXPECT_EQ(result.code, 0) << result.out << result.err;
     EXPECT_THAT(result.err, IsEmpty());
-    const json document = json::parse(read(file), nullptr, false);
-    ASSERT_FALSE(document.is_discarded());
+    const Json document = Json::parse(read(file));
     EXPECT_GT(document["results"].size(), 2u);
-    for (const json& row : document["results"]) {
+    for (const Json& row : document["results"]) {
       EXPECT_EQ(row["wrong"], 0) << row;
       EXPECT_EQ(row["algorithm"], call[1]);
     }
@@ -69,13 +67,11 @@ TEST_F(Placement, IsShown) {
   const Result five = run({"info", "-n", "5"}, kTwoCaches);
   EXPECT_THAT(five.out, AllOf(HasSubstr("0-4  anywhere\n"), HasSubstr("in one group,")));
 
-  const json document =
-      json::parse(run({"info", "-n", "2", "--json", "-"}, kTwoCaches).out, nullptr, false);
-  ASSERT_FALSE(document.is_discarded());
-  const json& ranks = document["ranks"];
+  const Json document = Json::parse(run({"info", "-n", "2", "--json", "-"}, kTwoCaches).out);
+  const Json& ranks = document["ranks"];
   EXPECT_EQ(ranks["group"], 2);
   EXPECT_EQ(ranks["places"][1]["cache"], 1);
-  EXPECT_EQ(ranks["places"][1]["bound_to"], json::array()) << "that is another host";
+  EXPECT_EQ(ranks["places"][1]["bound_to"], Json::array()) << "that is another host";
 }
 
 TEST_F(Placement, IsExplained) {

@@ -14,7 +14,6 @@
 namespace tutti::tool {
 namespace {
 
-using nlohmann::json;
 using ::testing::AllOf;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
@@ -42,23 +41,23 @@ class TrainGpt : public Cli {
     }
     return words + more;
   }
-  std::vector<json> lines() const {
-    std::vector<json> lines;
+  std::vector<Json> lines() const {
+    std::vector<Json> lines;
     for (const std::string& line : split(read(path("json")), '\n')) {
-      lines.push_back(json::parse(line));
+      lines.push_back(Json::parse(line));
     }
     return lines;
   }
   // The lines of a run that must succeed.
-  std::vector<json> trained(const Words& more) const {
+  std::vector<Json> trained(const Words& more) const {
     const Result result = run(command(more), kDeterministic);
     EXPECT_EQ(result.code, 0) << result.err;
     EXPECT_THAT(result.err, IsEmpty());
     return lines();
   }
-  static std::vector<double> losses(const std::vector<json>& lines) {
+  static std::vector<double> losses(const std::vector<Json>& lines) {
     std::vector<double> losses;
-    for (const json& line : lines) {
+    for (const Json& line : lines) {
       if (line.contains("step")) losses.push_back(line["loss"]);
     }
     return losses;
@@ -97,7 +96,7 @@ class TrainGpt : public Cli {
 };
 
 TEST_F(TrainGpt, ReportsEachStepAndTheEnd) {
-  const std::vector<json> found =
+  const std::vector<Json> found =
       trained({"--steps", "12", "--zero", "3", "--validate-every", "5"});
   ASSERT_THAT(found, SizeIs(13));
   for (size_t i = 0; i < 12; ++i) {
@@ -109,12 +108,12 @@ TEST_F(TrainGpt, ReportsEachStepAndTheEnd) {
     EXPECT_EQ(found[i].contains("validation_loss"), i == 4 || i == 9);
   }
   EXPECT_LT(found[11]["loss"], 0.95 * found[0]["loss"].get<double>()) << "it learns";
-  const json& summary = found.back();
+  const Json& summary = found.back();
   EXPECT_LT(summary["validation_loss"], found[0]["loss"]);
   EXPECT_EQ(summary["ranks"], 2);
   EXPECT_EQ(summary["resumed_at"], 0);
   EXPECT_GT(summary["tokens_per_s"], 0);
-  const json& memory = summary["memory"];
+  const Json& memory = summary["memory"];
   EXPECT_GT(memory["gathered"], 0);
   EXPECT_GT(memory["activations"], 0);
   // With f32 parameters there are no masters; AdamW has two states.
@@ -151,7 +150,7 @@ TEST_F(TrainGpt, ACheckpointGoesOnInAnyPipeline) {
   const Words words = {"--layers",  "6",  "--batch", "6", "--warmup",      "2",
                        "--zero",    "1",  "--steps", "6", "--lr-schedule", "constant",
                        "--dropout", "0.1"};
-  const std::vector<json> whole = trained(words);
+  const std::vector<Json> whole = trained(words);
   const Words pipeline = {"--dp", "2", "--pp", "2", "--ranks", "4"};
   Words half = words;
   *(std::ranges::find(half, "--steps") + 1) = "3";
@@ -164,7 +163,7 @@ TEST_F(TrainGpt, ACheckpointGoesOnInAnyPipeline) {
     const std::string copy = path(cat("copy-", copies_++));
     std::filesystem::copy(path("half"), copy, std::filesystem::copy_options::recursive);
     std::filesystem::remove(path("json"));  // a run that goes on adds to it
-    const std::vector<json> found =
+    const std::vector<Json> found =
         trained(words + layout + Words{"--checkpoint", copy, "--resume"});
     EXPECT_EQ(found.back()["resumed_at"], 3);
     const std::vector<double> all = losses(whole);
@@ -185,7 +184,7 @@ TEST_F(TrainGpt, EveryPrecisionLearns) {
     ASSERT_THAT(found, SizeIs(26));
     EXPECT_LT(found[24]["loss"], 0.95 * found[0]["loss"].get<double>()) << precision;
     EXPECT_EQ(found[24].contains("loss_scale"), precision == "fp16");
-    const json& memory = found.back()["memory"];
+    const Json& memory = found.back()["memory"];
     EXPECT_EQ(memory["masters"], 2 * memory["gradients"].get<int64_t>()) << "of the same shard";
   }
 }
@@ -252,7 +251,7 @@ TEST_F(TrainGpt, AKilledRunIsResumedAndTrainsTheSameModel) {
     const std::string text = read(path("json"));
     size_t found = 0;
     for (const std::string& line : split(text.substr(0, text.rfind('\n')), '\n')) {
-      const json step = json::parse(line);
+      const Json step = Json::parse(line);
       if (!step.contains("step")) continue;
       EXPECT_EQ(step["loss"], whole.at(step["step"].get<size_t>() - 1)) << step;
       ++found;

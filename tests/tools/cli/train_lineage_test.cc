@@ -15,7 +15,6 @@
 namespace tutti::tool {
 namespace {
 
-using nlohmann::json;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -57,16 +56,16 @@ class TrainLineage : public Cli {
     EXPECT_EQ(std::ranges::count(result.err, '\n'), 1) << result.err;
     for (const std::string& part : said) EXPECT_THAT(result.err, HasSubstr(part));
   }
-  std::vector<json> lines() const {
-    std::vector<json> lines;
+  std::vector<Json> lines() const {
+    std::vector<Json> lines;
     for (const std::string& line : split(read(path("json")), '\n')) {
-      lines.push_back(json::parse(line));
+      lines.push_back(Json::parse(line));
     }
     return lines;
   }
   std::vector<int64_t> steps() const {
     std::vector<int64_t> steps;
-    for (const json& line : lines()) {
+    for (const Json& line : lines()) {
       if (line.contains("step")) steps.push_back(line["step"]);
     }
     return steps;
@@ -74,7 +73,7 @@ class TrainLineage : public Cli {
   // Of the steps that count.
   std::map<int64_t, double> losses() const {
     std::map<int64_t, double> losses;
-    for (const json& line : lines()) {
+    for (const Json& line : lines()) {
       if (line.contains("step")) losses[line["step"]] = line["loss"];
     }
     return losses;
@@ -187,7 +186,7 @@ TEST_F(TrainLineage, ASignalEndsARunAfterAStepThatIsSaved) {
     EXPECT_EQ(stopped.code, 128 + sent) << stopped.err;
     EXPECT_THAT(stopped.out, AllOf(HasSubstr(cat("stopped          by signal ", sent)),
                                    HasSubstr("go on with --resume")));
-    const json last = lines().back();
+    const Json last = lines().back();
     EXPECT_EQ(last["stopped_by_signal"], sent);
     const int64_t step = last["stopped_at"];
     EXPECT_GE(step, 5);

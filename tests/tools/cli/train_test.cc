@@ -14,7 +14,6 @@
 namespace tutti::tool {
 namespace {
 
-using nlohmann::json;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
@@ -33,12 +32,12 @@ class Train : public Cli {
     const std::vector<std::string> lines = split(read(file), '\n');
     EXPECT_EQ(lines.size(), 21u) << "a line each step, and a summary";
     for (const std::string& line : lines) {
-      const json object = json::parse(line);
+      const Json object = Json::parse(line);
       if (!object.contains("step")) continue;
       EXPECT_EQ(object["step"], found.size() + 1);
       found.push_back(object["loss"]);
     }
-    const json summary = json::parse(lines.back());
+    const Json summary = Json::parse(lines.back());
     EXPECT_GT(summary["validation_loss"], 0);
     EXPECT_EQ(summary["ranks"], ranks);
     return found;

@@ -147,8 +147,8 @@ TEST_F(OutputTest, AFloodDoesNotWait) {
 TEST(Protocol, AnyBytesTravel) {
   std::string bytes;
   for (int i = 0; i < 256; ++i) bytes += static_cast<char>(i);
-  const nlohmann::json json = {{"text", to_json_text(bytes)}};
-  EXPECT_EQ(from_json_text(nlohmann::json::parse(json.dump())["text"]), bytes);
+  const Json json = {{"text", to_json_text(bytes)}};
+  EXPECT_EQ(from_json_text(Json::parse(json.dump())["text"]), bytes);
   EXPECT_THROW(from_json_text("\xe2\x82\xac"), Error);
 }
 

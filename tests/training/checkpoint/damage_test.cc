@@ -154,13 +154,13 @@ std::string replaced(std::string text, const std::string& from, const std::strin
 TEST(Manifest, IsRefusedWhereItMakesNoSense) {
   Manifest manifest{.step = 3,
                     .model = "m",
-                    .state = nlohmann::json::object(),
+                    .state = Json::object(),
                     .files = {{64, "0000000000000000"}},
                     .tensors = {{{"model.x", DType::f32, {16}}, {{0, 16, 0}}}}};
   const std::string text = to_text(manifest);
   EXPECT_EQ(parse_manifest(text, "f").tensors, manifest.tensors);
   const std::string rest =
-      nlohmann::json::parse(text.substr(0, 1) + text.substr(text.find('\n'))).dump().substr(1);
+      Json::parse(text.substr(0, 1) + text.substr(text.find('\n'))).dump().substr(1);
   EXPECT_EQ(parse_manifest(with_checksum(rest), "f").files, manifest.files);
 
   struct Case {

@@ -266,7 +266,7 @@ TEST_F(Directory, NothingToResumeIsSaid) {
 void forget_the_run(const std::string& folder) {
   const std::string file = folder + "/" + kManifestFile;
   const std::string text = read_bytes(file);
-  nlohmann::json root = nlohmann::json::parse("{" + text.substr(text.find('\n')));
+  Json root = Json::parse("{" + text.substr(text.find('\n')));
   root.erase("run");
   const std::string rest = root.dump(1).substr(1) + "\n";
   write_bytes(file,

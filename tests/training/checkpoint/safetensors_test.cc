@@ -158,7 +158,7 @@ TEST_F(Safetensors, HostileHeadersAreRefusedByName) {
       {with(f32, "[-2]", "[0,8]"), 8, "no size"},
       {with(f32, "[\"2\"]", "[0,8]"), 8, "no size"},
       {with(f32, "[null]", "[0,8]"), 8, "no size"},
-      {with(f32, "[[2]]", "[0,8]"), 8, "brackets"},
+      {with(f32, "[[2]]", "[0,8]"), 8, "no size"},
       {with(f32, "[3]", "[0,8]"), 8, "take 12"},
       {with(f32, "[18446744073709551615]", "[0,8]"), 8, "no size"},
       {with(f32, "[99999999999999999999999]", "[0,8]"), 8, "no size"},
@@ -181,7 +181,7 @@ TEST_F(Safetensors, HostileHeadersAreRefusedByName) {
       {"{" + x + R"(,"__metadata__":{"a":1}})", 8, "no string"},
       {"{" + x + R"(,"__metadata__":"a"})", 8, "no object"},
       {"{\"a\":" + std::string(100000, '['), 0, "brackets"},
-      {R"({"__metadata__":{"a":{"b":{"c":1}}}})", 0, "brackets"},
+      {R"({"__metadata__":{"a":{"b":{"c":1}}}})", 0, "no string"},
   };
   for (const Hostile& one : cases) {
     EXPECT_THAT(header_error(one.header, one.data),
@@ -211,7 +211,7 @@ TEST_F(Safetensors, HostileLengthsAreRefused) {
 TEST_F(Safetensors, ControlCharactersOfStrangersAreNotPrinted) {
   const std::string said = header_error("{\"\\u001b[2Jname" + std::string(5000, 'n') + "\":7}", 0);
   EXPECT_EQ(said.find('\x1b'), said.npos);
-  EXPECT_THAT(said, HasSubstr("\\u001b[2Jname"));
+  EXPECT_THAT(said, HasSubstr("\\x1b[2Jname"));
   EXPECT_LT(said.size(), 1000u);
 }
 

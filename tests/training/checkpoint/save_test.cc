@@ -108,7 +108,7 @@ TEST(Save, RefusesPiecesThatAreNotTheWholeOnce) {
 TEST(Save, RefusesAStateThatJsonCannotHold) {
   const Scratch scratch;
   RunDirectory directory(scratch.path(), {});
-  const auto save = [&](const nlohmann::json& state) {
+  const auto save = [&](const Json& state) {
     return error_of([&] {
       save_checkpoint({.directory = &directory, .step = 1, .state = state}, {}, group_of_one());
     });
@@ -116,9 +116,9 @@ TEST(Save, RefusesAStateThatJsonCannotHold) {
   EXPECT_THAT(save({{"a", {{"loss", std::numeric_limits<double>::quiet_NaN()}}}}),
               HasSubstr("NaN or infinity"));
   EXPECT_THAT(save({{"name", "\xff"}}), HasSubstr("UTF-8"));
-  EXPECT_THAT(save(nlohmann::json::array()), HasSubstr("the state of step 1"));
+  EXPECT_THAT(save(Json::array()), HasSubstr("the state of step 1"));
   EXPECT_THAT(entries(scratch.path()), ElementsAre("lock"));
-  const nlohmann::json exact = {{"tenth", 0.1}, {"big", 1ull << 63}, {"tiny", 5e-324}};
+  const Json exact = {{"tenth", 0.1}, {"big", 1ull << 63}, {"tiny", 5e-324}};
   EXPECT_EQ(save(exact), "");
   EXPECT_EQ(Checkpoint::open(scratch.path()).manifest().state, exact);
 }

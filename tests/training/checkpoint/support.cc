@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstdlib>
 #include <cstring>
@@ -146,7 +147,7 @@ std::vector<std::string> save_sample(RunDirectory& directory, const SampleReques
   const std::vector<ParameterSpec> specs = sample_specs();
   const Layout layout = make_layout(
       specs, {.ranks = ranks, .bucket_elements = bucket_elements, .first_bucket_elements = 1});
-  const nlohmann::json state = {{"seed", seed}, {"loss", 0.1}, {"data", {{"position", 1u << 31}}}};
+  const Json state = {{"seed", seed}, {"loss", 0.1}, {"data", {{"position", 1u << 31}}}};
   return run_ranks(ranks, [&](const Group& group) {
     std::vector<std::vector<float>> owned;  // stays where it is: pieces point into it
     std::vector<TensorPiece> pieces;
@@ -188,7 +189,7 @@ void expect_sample(const Checkpoint& checkpoint, uint64_t seed) {
   EXPECT_EQ(checkpoint.manifest().step, static_cast<int64_t>(seed));
   EXPECT_EQ(checkpoint.manifest().model, "sample");
   EXPECT_EQ(checkpoint.manifest().state,
-            nlohmann::json({{"seed", seed}, {"loss", 0.1}, {"data", {{"position", 1u << 31}}}}));
+            Json({{"seed", seed}, {"loss", 0.1}, {"data", {{"position", 1u << 31}}}}));
   ASSERT_EQ(checkpoint.names(), sample_names());
   for (const std::string& name : checkpoint.names()) {
     const std::vector<float> expected = sample_values(seed, name, checkpoint.find(name)->count());

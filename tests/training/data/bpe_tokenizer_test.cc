@@ -2,8 +2,7 @@
 
 #include <gmock/gmock.h>
 
-#include <nlohmann/json.hpp>
-
+#include "base/json.h"
 #include "tests/support/test_data.h"
 #include "tests/training/data/folder.h"
 #include "tests/training/data/tiny_vocabulary.h"
@@ -24,7 +23,7 @@ class BpeTokenizerTest : public FolderTest {
     write("vocab.bpe", kMerges);
     return BpeTokenizer(path(""));
   }
-  void expect_refused(const nlohmann::json& vocabulary, const std::string& merges,
+  void expect_refused(const Json& vocabulary, const std::string& merges,
                       const std::string& cause) const {
     const std::string text =
         vocabulary.is_string() ? vocabulary.get<std::string>() : vocabulary.dump();
@@ -85,8 +84,8 @@ TEST_F(BpeTokenizerTest, RefusesFilesThatDoNotFit) {
   EXPECT_THAT(error_of([&] { const BpeTokenizer tokenizer(path("")); }),
               AllOf(HasSubstr(path("")), HasSubstr("encoder.json"), HasSubstr("merges.txt")));
   expect_refused("{\"a\": 1", kMerges, "parse error");
-  expect_refused(nlohmann::json::array({1}), kMerges, "no JSON object");
-  nlohmann::json wrong = tiny_vocabulary();
+  expect_refused(Json::array({1}), kMerges, "no JSON object");
+  Json wrong = tiny_vocabulary();
   wrong["lo"] = 263;
   expect_refused(wrong, kMerges, "the id of \"lo\" is 263");
   wrong["lo"] = -1;

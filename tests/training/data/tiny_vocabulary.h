@@ -1,9 +1,10 @@
 // A GPT-2 tokenizer of 263 tokens, for tests that cannot count on the real one.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
+
+#include "base/json.h"
 
 namespace tutti::training {
 
@@ -27,8 +28,8 @@ inline std::string character_of(int byte) {
 inline const std::vector<std::string> kMore = {"he", "ll", "hell", "Ġw", "or", "aa", "lo"};
 inline constexpr const char* kMerges = "#version: 0.2\nh e\nl l\nhe ll\nĠ w\no r\na a\nl o\n";
 
-inline nlohmann::json tiny_vocabulary() {
-  nlohmann::json ids;
+inline Json tiny_vocabulary() {
+  Json ids;
   for (int byte = 0; byte < 256; ++byte) ids[character_of(byte)] = byte;
   for (size_t i = 0; i < kMore.size(); ++i) ids[kMore[i]] = 256 + i;
   return ids;

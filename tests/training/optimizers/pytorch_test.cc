@@ -7,11 +7,11 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "training/optimizers/adamw.h"
 #include "training/optimizers/lamb.h"
 #include "training/optimizers/lars.h"
@@ -40,7 +40,7 @@ std::map<std::string, std::vector<double>> read_fixture() {
   file.read(header.data(), static_cast<std::streamsize>(header_bytes));
   const auto data_start = file.tellg();
   std::map<std::string, std::vector<double>> tensors;
-  const nlohmann::json entries = nlohmann::json::parse(header);
+  const Json entries = Json::parse(header);
   for (const auto& [name, entry] : entries.items()) {
     if (name == "__metadata__") continue;
     const size_t begin = entry["data_offsets"][0], end = entry["data_offsets"][1];

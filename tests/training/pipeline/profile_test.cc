@@ -274,7 +274,7 @@ TEST(ProfileJson, RefusesOtherFiles) {
   expect_refused(without("\"samples\": 8", "\"samples\": 0"), "samples");
   expect_refused(without("forward_s", "forward"), "forward_s");
   expect_refused(without("\"one\"", "1"), "string");
-  expect_refused(without("\"layers\": [", "\"layers\": [1,"), "number");
+  expect_refused(without("\"layers\": [", "\"layers\": [1,"), "an object");
 }
 
 }  // namespace

@@ -1,0 +1,284 @@
+#include "tools/tutti/command_line.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <iostream>
+#include <limits>
+#include <type_traits>
+
+#include "base/printable.h"
+#include "base/text.h"
+
+namespace tutti::tool {
+
+namespace {
+
+constexpr int kWrongUsage = 2;
+
+// What is wrong with a number, or nothing.
+std::string out_of_range(const Option::Range& range, const std::string& word) {
+  double number = 0;
+  const auto [end, status] = std::from_chars(word.data(), word.data() + word.size(), number);
+  if (end != word.data() + word.size() || status == std::errc::invalid_argument) {
+    return cat("a number is wanted, not ", in_quotes(word));
+  }
+  if (status == std::errc() && number >= range.low && number <= range.high) return "";
+  const bool bounded = range.high < 1e15;
+  return cat("the number must be ", bounded ? "from " : "at least ", range.low,
+             bounded ? cat(" to ", static_cast<int64_t>(range.high)) : "", ", not ",
+             printable(word, 40));
+}
+
+// Throws CLI::ConversionError, as what is no number does.
+template <typename Number>
+bool read(const std::string& word, Number& number) {
+  const auto [end, status] = std::from_chars(word.data(), word.data() + word.size(), number);
+  return status == std::errc() && end == word.data() + word.size();
+}
+bool read(const std::string& word, std::string& text) {
+  text = word;
+  return true;
+}
+
+std::string shown(double number) { return cat(number); }
+std::string shown(int64_t number) { return cat(number); }
+std::string shown(const std::string& text) { return text; }
+
+template <typename T>
+constexpr const char* kTypeName = std::is_same_v<T, std::string> ? "TEXT"
+                                  : std::is_floating_point_v<T>  ? "FLOAT"
+                                  : std::is_unsigned_v<T>        ? "UINT"
+                                                                 : "INT";
+
+template <typename T>
+Option declared(CLI::Option* option) {
+  option->type_name(kTypeName<T>);
+  auto range =
+      std::make_shared<Option::Range>(Option::Range{0, std::numeric_limits<double>::max()});
+  if constexpr (!std::is_same_v<T, std::string>) {
+    range->high = static_cast<double>(std::numeric_limits<T>::max());
+    option->check(CLI::Validator(
+        [range](const std::string& word) { return out_of_range(*range, word); }, ""));
+  }
+  return Option(option, range);
+}
+
+template <typename T>
+Option add_one(CLI::App& app, const std::string& names, T& value, const std::string& meaning) {
+  return declared<T>(app.add_option(
+      names, [&value](const CLI::results_t& words) { return read(words.at(0), value); }, meaning,
+      false,
+      [&value] {
+        if constexpr (std::is_integral_v<T>)
+          return cat(value);
+        else
+          return shown(value);
+      }));
+}
+
+template <typename T>
+Option add_optional(CLI::App& app, const std::string& names, std::optional<T>& value,
+                    const std::string& meaning) {
+  return declared<T>(app.add_option(
+      names, [&value](const CLI::results_t& words) { return read(words.at(0), value.emplace()); },
+      meaning));
+}
+
+template <typename T>
+Option add_list(CLI::App& app, const std::string& names, std::vector<T>& values,
+                const std::string& meaning) {
+  CLI::Option* option = app.add_option(
+      names,
+      [&values](const CLI::results_t& words) {
+        values.clear();
+        return std::ranges::all_of(
+            words, [&](const std::string& word) { return read(word, values.emplace_back()); });
+      },
+      meaning, false,
+      [&values] {
+        std::string text;
+        for (const T& value : values) text += cat(text.empty() ? "[" : ",", shown(value));
+        return text.empty() ? text : text + "]";
+      });
+  option->expected(1, CLI::detail::expected_max_vector_size);
+  return declared<T>(option);
+}
+
+}  // namespace
+
+Option Option::required() const {
+  option_->required();
+  return *this;
+}
+
+Option Option::type_name(const std::string& name) const {
+  option_->type_name(name);
+  return *this;
+}
+
+Option Option::group(const std::string& name) const {
+  option_->group(name);
+  return *this;
+}
+
+Option Option::show_default() const {
+  option_->capture_default_str();
+  return *this;
+}
+
+Option Option::between(double low, double high) const {
+  *range_ = {low, high};
+  return *this;
+}
+
+Option Option::at_least(double low) const { return between(low, range_->high); }
+
+Option Option::one_of(std::vector<std::string> words) const {
+  option_->check(CLI::IsMember(std::move(words)).description(""));
+  return *this;
+}
+
+Option Option::needs(const Option& other) const {
+  option_->needs(other.option_);
+  return *this;
+}
+
+Option Option::separated_by_commas() const {
+  option_->delimiter(',')->allow_extra_args(false);
+  return *this;
+}
+
+Option Option::one_each_time() const {
+  option_->take_all()->allow_extra_args(false);
+  return *this;
+}
+
+Option Option::or_alone(const std::string& value) const {
+  option_->expected(0, 1)->default_str(value);
+  return *this;
+}
+
+Option Command::add_option(const std::string& names, std::string& value,
+                           const std::string& meaning) {
+  return add_one(*app_, names, value, meaning);
+}
+Option Command::add_option(const std::string& names, int& value, const std::string& meaning) {
+  return add_one(*app_, names, value, meaning);
+}
+Option Command::add_option(const std::string& names, int64_t& value, const std::string& meaning) {
+  return add_one(*app_, names, value, meaning);
+}
+Option Command::add_option(const std::string& names, uint64_t& value, const std::string& meaning) {
+  return add_one(*app_, names, value, meaning);
+}
+Option Command::add_option(const std::string& names, double& value, const std::string& meaning) {
+  return add_one(*app_, names, value, meaning);
+}
+Option Command::add_option(const std::string& names, std::optional<int>& value,
+                           const std::string& meaning) {
+  return add_optional(*app_, names, value, meaning);
+}
+Option Command::add_option(const std::string& names, std::optional<int64_t>& value,
+                           const std::string& meaning) {
+  return add_optional(*app_, names, value, meaning);
+}
+Option Command::add_option(const std::string& names, std::optional<double>& value,
+                           const std::string& meaning) {
+  return add_optional(*app_, names, value, meaning);
+}
+Option Command::add_option(const std::string& names, std::vector<std::string>& value,
+                           const std::string& meaning) {
+  return add_list(*app_, names, value, meaning);
+}
+Option Command::add_option(const std::string& names, std::vector<int64_t>& value,
+                           const std::string& meaning) {
+  return add_list(*app_, names, value, meaning);
+}
+Option Command::add_option(const std::string& names, std::vector<double>& value,
+                           const std::string& meaning) {
+  return add_list(*app_, names, value, meaning);
+}
+
+Option Command::add_flag(const std::string& names, bool& value, const std::string& meaning) {
+  return Option(app_->add_flag(names, value, meaning), nullptr);
+}
+
+void Command::footer(const std::string& text) { app_->footer(text); }
+void Command::hide() { app_->group(""); }
+void Command::positionals_at_end() { app_->positionals_at_end(); }
+void Command::runs(Action action) {
+  app_->callback([chosen = chosen_, action = std::move(action)] { *chosen = action; });
+}
+size_t Command::count(const std::string& name) const { return app_->count(name); }
+
+std::vector<std::string> Command::option_names() const {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app_->get_options()) names.push_back(option->get_name());
+  return names;
+}
+
+CommandLine::CommandLine(const std::string& what, const std::string& version,
+                         const std::string& footer)
+    : app_(std::make_unique<CLI::App>(what, "tutti")) {
+  app_->set_version_flag("--version", version);
+  app_->require_subcommand(0, 1);
+  app_->footer(footer);
+}
+
+CommandLine::~CommandLine() = default;
+
+Command CommandLine::add(const std::string& name, const std::string& what) {
+  return {app_->add_subcommand(name, what), &chosen_};
+}
+
+std::string CommandLine::suggestion(const std::string& word) const {
+  const CLI::App* asked = app_.get();
+  for (const CLI::App* sub : app_->get_subcommands()) asked = sub;
+  std::vector<std::string> names;
+  if (word.starts_with("-")) {
+    for (const CLI::Option* option : asked->get_options()) {
+      for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+    }
+  } else if (asked == app_.get()) {
+    for (const CLI::App* sub : app_->get_subcommands({})) names.push_back(sub->get_name());
+  }
+  const std::string found = nearest(word.substr(0, word.find('=')), names);
+  return found.empty() ? "" : cat(" (did you mean ", found, "?)");
+}
+
+int CommandLine::complain(const std::string& problem) const {
+  std::string command;
+  for (const CLI::App* sub : app_->get_subcommands()) command = sub->get_name() + " ";
+  std::cerr << cat("tutti: ", problem, "; see `tutti ", command, "--help`\n");
+  return kWrongUsage;
+}
+
+int CommandLine::run(int argc, const char* const* argv) {
+  try {
+    app_->parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app_->exit(error);  // --help and --version
+    // That a word is unknown says more than that another is missing.
+    const std::vector<std::string> unknown = app_->remaining(true);
+    if (unknown.empty()) return complain(error.what());
+    const auto option = std::ranges::find_if(
+        unknown, [](const std::string& word) { return word.starts_with("-"); });
+    const bool is_option = option != unknown.end();
+    const std::string& word = is_option ? *option : unknown.front();
+    return complain(cat("there is no ", is_option ? "option " : "command or argument ",
+                        printable(word), suggestion(word)));
+  }
+  if (!chosen_) {
+    std::cout << app_->help();
+    return 0;
+  }
+  try {
+    return chosen_();
+  } catch (const UsageError& error) {
+    return complain(error.what());
+  }
+}
+
+}  // namespace tutti::tool

@@ -1,0 +1,125 @@
+// The command line: subcommands, their options and their help. The only user of CLI11, whose header
+// takes ten seconds to compile, is command_line.cc.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
+
+namespace tutti::tool {
+
+// Returns the exit code, or throws.
+using Action = std::function<int()>;
+
+// Options that do not fit together. It is told with where to find help; the exit code is 2.
+class UsageError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// An option that was declared; all of these say more about it.
+class Option {
+ public:
+  struct Range {
+    double low;
+    double high;
+  };
+  Option(CLI::Option* option, std::shared_ptr<Range> range)
+      : option_(option), range_(std::move(range)) {}
+
+  Option required() const;
+  Option type_name(const std::string& name) const;  // of the value, for the help
+  Option group(const std::string& name) const;      // heading in the help; hidden where empty
+  Option show_default() const;
+  // Limits of a number, or of each in a list. Without: from 0, which is a default that few options
+  // want otherwise.
+  Option between(double low, double high) const;
+  Option at_least(double low) const;
+  Option one_of(std::vector<std::string> words) const;
+  Option needs(const Option& other) const;
+  // Of lists: "A,B" in one argument, or one value each time that the option is given.
+  Option separated_by_commas() const;
+  Option one_each_time() const;
+  // May be given without a value, which is this one then.
+  Option or_alone(const std::string& value) const;
+
+ private:
+  CLI::Option* option_;
+  std::shared_ptr<Range> range_;
+};
+
+// A subcommand.
+class Command {
+ public:
+  Command(CLI::App* app, Action* chosen) : app_(app), chosen_(chosen) {}
+
+  // `names`: "--ranks,-n", or "file" for what stands without a name. The value has its default, and
+  // outlives the command.
+  Option add_option(const std::string& names, std::string& value, const std::string& meaning = {});
+  Option add_option(const std::string& names, int& value, const std::string& meaning);
+  Option add_option(const std::string& names, int64_t& value, const std::string& meaning);
+  Option add_option(const std::string& names, uint64_t& value, const std::string& meaning);
+  Option add_option(const std::string& names, double& value, const std::string& meaning);
+  Option add_option(const std::string& names, std::optional<int>& value,
+                    const std::string& meaning);
+  Option add_option(const std::string& names, std::optional<int64_t>& value,
+                    const std::string& meaning);
+  Option add_option(const std::string& names, std::optional<double>& value,
+                    const std::string& meaning);
+  Option add_option(const std::string& names, std::vector<std::string>& value,
+                    const std::string& meaning);
+  Option add_option(const std::string& names, std::vector<int64_t>& value,
+                    const std::string& meaning);
+  Option add_option(const std::string& names, std::vector<double>& value,
+                    const std::string& meaning);
+  // "!--name" sets it to false.
+  Option add_flag(const std::string& names, bool& value, const std::string& meaning = {});
+
+  void footer(const std::string& text);
+  void hide();
+  // What follows the words without a name belongs to these: `tutti run program --flag`.
+  void positionals_at_end();
+  // What it does when it is the one given.
+  void runs(Action action);
+
+  // How often an option was given.
+  size_t count(const std::string& name) const;
+  std::vector<std::string> option_names() const;
+
+ private:
+  CLI::App* app_;
+  Action* chosen_;
+};
+
+class CommandLine {
+ public:
+  CommandLine(const std::string& what, const std::string& version, const std::string& footer);
+  ~CommandLine();
+  CommandLine(const CommandLine&) = delete;
+  CommandLine& operator=(const CommandLine&) = delete;
+
+  Command add(const std::string& name, const std::string& what);
+  // Does what the words say; returns the exit code, 2 for words that make no sense.
+  int run(int argc, const char* const* argv);
+
+ private:
+  int complain(const std::string& problem) const;
+  // " (did you mean --data?)" where an option or a command has such a name.
+  std::string suggestion(const std::string& word) const;
+
+  std::unique_ptr<CLI::App> app_;
+  Action chosen_;
+};
+
+}  // namespace tutti::tool

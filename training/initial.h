@@ -1,0 +1,17 @@
+// Parameters to start from: does a file fit the model?
+#pragma once
+
+#include <string>
+
+#include "training/checkpoint/tensor_source.h"
+#include "training/model.h"
+
+namespace tutti::training {
+
+// Reads all of the source, "model.NAME" for each parameter. Throws Error(invalid_argument) that
+// names what is missing, what the model does not have, what has another shape, and what has values
+// that are not finite. An output layer that repeats the embedding of a model that shares the two
+// (as some files of GPT-2 have) is no surplus.
+void check_initial(Model& model, const TensorSource& source, const std::string& path);
+
+}  // namespace tutti::training

@@ -322,11 +322,13 @@ LoadedData load_data(TrainCommand& options) {
       training::TokenFile file(path);
       std::optional<training::TokenFile> validation;
       if (!options.validation.empty()) validation.emplace(options.validation);
-      const auto count_kinds = [&](std::span<const uint16_t> tokens) {
-        for (const uint16_t token : tokens) vocabulary = std::max<int64_t>(vocabulary, token + 1);
+      const auto count_kinds = [&](const training::TokenFile& tokens) {
+        tokens.read_blocks(0, tokens.size(), [&](std::span<const uint16_t> block) {
+          vocabulary = std::max<int64_t>(vocabulary, std::ranges::max(block) + 1);
+        });
       };
-      count_kinds(file.tokens());
-      if (validation) count_kinds(validation->tokens());
+      count_kinds(file);
+      if (validation) count_kinds(*validation);
       add(training::Tokens(std::move(file), std::move(validation)));
     }
     constexpr int64_t kGpt2Tokens = 50257;

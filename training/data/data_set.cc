@@ -12,10 +12,32 @@ namespace {
 
 constexpr size_t kMinTokens = 128;  // fewer are nothing to learn from
 
-uint64_t hash_of(std::span<const uint16_t> tokens) {
-  uint64_t hash = tokens.size();
-  for (const uint16_t token : tokens) hash = mix_bits(hash + token);
+uint64_t hash_of(const TokenFile& file, uint64_t first, uint64_t end) {
+  uint64_t hash = end - first;
+  file.read_blocks(first, end, [&](std::span<const uint16_t> tokens) {
+    for (const uint16_t token : tokens) hash = mix_bits(hash + token);
+  });
   return hash;
+}
+
+// Each token but the first is the target of the one before.
+void add_window(std::span<const int32_t> window, Batch& batch) {
+  batch.tokens.insert(batch.tokens.end(), window.begin(), window.end() - 1);
+  batch.targets.insert(batch.targets.end(), window.begin() + 1, window.end());
+  ++batch.samples;
+}
+
+// The last token alone is a target.
+void add_last(std::span<const int32_t> window, Batch& batch) {
+  batch.tokens.insert(batch.tokens.end(), window.begin(), window.end() - 1);
+  batch.targets.push_back(window.back());
+  ++batch.samples;
+}
+
+void read_file(const TokenFile& file, uint64_t first, std::span<int32_t> tokens) {
+  std::vector<uint16_t> words(tokens.size());
+  file.read(first, words);
+  std::ranges::copy(words, tokens.begin());
 }
 
 }  // namespace
@@ -24,31 +46,39 @@ Tokens::Tokens(TextData text) : text_(std::move(text)), training_size_(text_->tr
 
 Tokens::Tokens(TokenFile training, std::optional<TokenFile> validation)
     : training_file_(std::move(training)), validation_file_(std::move(validation)) {
-  words_ = training_file_->tokens();
-  if (validation_file_ && validation_file_->tokens().empty()) {
+  const uint64_t size = training_file_->size();
+  if (validation_file_ && validation_file_->size() == 0) {
     throw Error(ErrorCode::invalid_argument, "the file to validate on has no tokens");
   }
-  if (words_.size() < kMinTokens) {
+  if (size < kMinTokens) {
     throw Error(ErrorCode::invalid_argument,
-                cat("a file of ", words_.size(), " tokens is too short to train on"),
+                cat("a file of ", size, " tokens is too short to train on"),
                 {.remedy = cat("give at least ", kMinTokens, " tokens")});
   }
-  training_size_ = validation_file_ ? words_.size() : words_.size() - words_.size() / 10;
-  validation_words_ =
-      validation_file_ ? validation_file_->tokens() : words_.subspan(training_size_);
+  training_size_ = validation_file_ ? size : size - size / 10;
 }
 
 uint64_t Tokens::validation_size() const {
-  return text_ ? text_->validation_size() : validation_words_.size();
+  if (text_) return text_->validation_size();
+  return validation_file_ ? validation_file_->size() : training_file_->size() - training_size_;
 }
 
-int32_t Tokens::validation(uint64_t index) const {
-  return text_ ? text_->bytes[text_->training_size + index] : validation_words_[index];
+void Tokens::training(uint64_t first, std::span<int32_t> tokens) const {
+  if (!text_) return read_file(*training_file_, first, tokens);
+  std::ranges::copy(std::span(text_->bytes).subspan(first, tokens.size()), tokens.begin());
+}
+
+void Tokens::validation(uint64_t first, std::span<int32_t> tokens) const {
+  if (validation_file_) return read_file(*validation_file_, first, tokens);
+  training(training_size_ + first, tokens);  // the last part of the same tokens
 }
 
 uint64_t Tokens::fingerprint() const {
   if (text_) return text_->fingerprint();
-  return mix_bits(hash_of(words_) ^ mix_bits(hash_of(validation_words_)));
+  const uint64_t held_out = validation_file_
+                                ? hash_of(*validation_file_, 0, validation_file_->size())
+                                : hash_of(*training_file_, training_size_, training_file_->size());
+  return mix_bits(hash_of(*training_file_, 0, training_file_->size()) ^ mix_bits(held_out));
 }
 
 TokenWindows::TokenWindows(Tokens tokens, int64_t context, uint64_t seed)
@@ -70,45 +100,38 @@ TokenWindows::TokenWindows(Tokens tokens, int64_t context, uint64_t seed)
 
 void TokenWindows::add(uint64_t example, uint64_t epoch, Batch& batch) const {
   const uint64_t shift = scale_below(random_bits(seed_, ~uint64_t{0}, epoch), context_);
-  const uint64_t start = example * context_ + shift;
-  for (uint64_t i = 0; i < context_; ++i) {
-    batch.tokens.push_back(tokens_.training(start + i));
-    batch.targets.push_back(tokens_.training(start + i + 1));
-  }
-  ++batch.samples;
+  std::vector<int32_t> window(context_ + 1);
+  tokens_.training(example * context_ + shift, window);
+  add_window(window, batch);
 }
 
 void TokenWindows::add_validation(uint64_t example, Batch& batch) const {
-  for (uint64_t i = example * context_; i < (example + 1) * context_; ++i) {
-    batch.tokens.push_back(tokens_.validation(i));
-    batch.targets.push_back(tokens_.validation(i + 1));
-  }
-  ++batch.samples;
+  std::vector<int32_t> window(context_ + 1);
+  tokens_.validation(example * context_, window);
+  add_window(window, batch);
 }
 
 NextToken::NextToken(Tokens tokens, int64_t context)
     : tokens_(std::move(tokens)), context_(context) {}
 
+// The window's last token is the target.
 void NextToken::add(uint64_t example, uint64_t, Batch& batch) const {
-  const auto position = static_cast<int64_t>(example);
-  for (int64_t i = position - context_; i < position; ++i) {
-    batch.tokens.push_back(i < 0 ? 0 : tokens_.training(static_cast<uint64_t>(i)));
-  }
-  batch.targets.push_back(tokens_.training(example));
-  ++batch.samples;
+  const uint64_t known = std::min(example, static_cast<uint64_t>(context_));
+  std::vector<int32_t> window(static_cast<size_t>(context_) + 1);
+  tokens_.training(example - known, std::span(window).last(known + 1));
+  add_last(window, batch);
 }
 
 void NextToken::add_validation(uint64_t example, Batch& batch) const {
-  const auto position = static_cast<int64_t>(example);
-  for (int64_t i = position - context_; i < position; ++i) {
-    // What is held out goes on where the training part ends.
-    const int64_t in_training = static_cast<int64_t>(tokens_.training_size()) + i;
-    batch.tokens.push_back(i >= 0             ? tokens_.validation(static_cast<uint64_t>(i))
-                           : in_training >= 0 ? tokens_.training(static_cast<uint64_t>(in_training))
-                                              : 0);
-  }
-  batch.targets.push_back(tokens_.validation(example));
-  ++batch.samples;
+  // What is held out goes on where the training part ends.
+  const uint64_t known = std::min(example, static_cast<uint64_t>(context_));
+  const uint64_t before =
+      std::min(tokens_.training_size(), static_cast<uint64_t>(context_) - known);
+  std::vector<int32_t> window(static_cast<size_t>(context_) + 1);
+  const std::span<int32_t> found = std::span(window).last(before + known + 1);
+  tokens_.training(tokens_.training_size() - before, found.first(before));
+  tokens_.validation(example - known, found.subspan(before));
+  add_last(window, batch);
 }
 
 }  // namespace tutti::training

@@ -49,16 +49,15 @@ class Tokens {
 
   uint64_t training_size() const { return training_size_; }
   uint64_t validation_size() const;
-  int32_t training(uint64_t index) const { return text_ ? text_->bytes[index] : words_[index]; }
-  int32_t validation(uint64_t index) const;
+  // Fill `tokens` from the one at `first` on. Throw Error where a file no longer has them.
+  void training(uint64_t first, std::span<int32_t> tokens) const;
+  void validation(uint64_t first, std::span<int32_t> tokens) const;
   uint64_t fingerprint() const;
 
  private:
   std::optional<TextData> text_;
   std::optional<TokenFile> training_file_;
   std::optional<TokenFile> validation_file_;
-  std::span<const uint16_t> words_;
-  std::span<const uint16_t> validation_words_;
   uint64_t training_size_ = 0;
 };
 

@@ -23,10 +23,8 @@ inline constexpr size_t kMinTextBytes = 128;
 
 TextData split_text(std::vector<uint8_t> bytes);
 
-// Reads files and concatenates them in sorted order. A directory stands for the text files directly
-// in it; symbolic links and files with NUL bytes in it are passed over. Throws Error naming the
-// path: missing or unreadable, binary, not a regular file, a directory without text, empty, too
-// short.
+// The texts of the files that the paths stand for (text_files.h), one after the other. Throws Error
+// naming the path, as find_text_files() does, and for a text that is too short.
 TextData load_text(const std::vector<std::string>& paths);
 
 // H(next byte | previous byte) of the text in nats, from its own counts: what the best table of

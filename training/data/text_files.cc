@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/fd.h"
+#include "base/json.h"
 #include "base/text.h"
 
 namespace tutti::training {
@@ -21,6 +22,50 @@ constexpr size_t kBlock = size_t{1} << 20;
 Error unreadable(const std::string& path, int errno_value) {
   return system_error(cat("cannot read the text ", path), errno_value,
                       {.remedy = "check the path and its permissions"});
+}
+
+void read_bytes(const std::string& path, const std::function<void(std::string_view)>& use) {
+  const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file) throw unreadable(path, errno);
+  std::string block(kBlock, '\0');
+  while (true) {
+    const ssize_t count = ::read(file.get(), block.data(), block.size());
+    if (count == 0) return;
+    if (count > 0) use(std::string_view(block).substr(0, static_cast<size_t>(count)));
+    if (count < 0 && errno != EINTR) throw unreadable(path, errno);
+  }
+}
+
+std::string text_of_line(const std::string& path, uint64_t number, std::string_view line) {
+  try {
+    return Json::parse(line).at("text").get<std::string>() + '\n';
+  } catch (const Error& error) {
+    throw Error(ErrorCode::invalid_argument,
+                cat("line ", number, " of ", path, " is no JSON object with a \"text\""),
+                {.cause = error.what(),
+                 .remedy = "write every line as {\"text\": \"...\"}; or give the file a name "
+                           "without .jsonl, to take it as plain text, braces and all"});
+  }
+}
+
+void read_texts_of_lines(const std::string& path,
+                         const std::function<void(std::string_view)>& use) {
+  std::string line;
+  uint64_t number = 0;
+  const auto end_line = [&] {
+    ++number;
+    if (line.find_first_not_of(" \t\r") != line.npos) use(text_of_line(path, number, line));
+    line.clear();
+  };
+  read_bytes(path, [&](std::string_view block) {
+    for (size_t end = block.find('\n'); end != block.npos; end = block.find('\n')) {
+      line += block.substr(0, end);
+      block.remove_prefix(end + 1);
+      end_line();
+    }
+    line += block;
+  });
+  if (!line.empty()) end_line();
 }
 
 struct Scan {
@@ -73,15 +118,8 @@ void add_file(const std::string& path, std::vector<TextFile>& files) {
 }  // namespace
 
 void read_blocks(const std::string& path, const std::function<void(std::string_view)>& use) {
-  const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file) throw unreadable(path, errno);
-  std::string block(kBlock, '\0');
-  while (true) {
-    const ssize_t count = ::read(file.get(), block.data(), block.size());
-    if (count == 0) return;
-    if (count > 0) use(std::string_view(block).substr(0, static_cast<size_t>(count)));
-    if (count < 0 && errno != EINTR) throw unreadable(path, errno);
-  }
+  if (path.ends_with(".jsonl")) return read_texts_of_lines(path, use);
+  read_bytes(path, use);
 }
 
 std::vector<TextFile> find_text_files(std::vector<std::string> paths) {

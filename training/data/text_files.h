@@ -20,7 +20,9 @@ struct TextFile {
 // regular file, empty, a directory without text.
 std::vector<TextFile> find_text_files(std::vector<std::string> paths);
 
-// Calls `use` with one block after the other; a block is valid during the call.
+// Calls `use` with one block after the other; a block is valid during the call. Of a file whose
+// name ends in .jsonl the text is what the lines, objects of JSON, have under "text", each with a
+// newline behind it. Throws Error naming the path and the line.
 void read_blocks(const std::string& path, const std::function<void(std::string_view)>& use);
 
 }  // namespace tutti::training

@@ -1,9 +1,10 @@
 #include "training/data/token_file.h"
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cerrno>
@@ -18,7 +19,7 @@
 namespace tutti::training {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "the file is mapped as it is");
+static_assert(std::endian::native == std::endian::little, "the file is read as it is");
 
 using Header = std::array<int32_t, 256>;
 constexpr int32_t kMagic = 20240520;
@@ -52,36 +53,65 @@ void check(const std::string& path, const Header& header, uint64_t bytes) {
   }
 }
 
+void read_exactly(const std::string& path, int file, uint64_t offset, std::span<std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t count = ::pread(file, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (count == 0) {
+      throw Error(
+          ErrorCode::invalid_argument, cat("the token file ", path, " has become shorter"),
+          {.cause = "another program has cut or rewritten it while it was read",
+           .remedy = "leave the data alone during the run; write new data to another file"});
+    }
+    if (count < 0) {
+      if (errno == EINTR) continue;
+      throw system_error(cat("cannot read the token file ", path), errno);
+    }
+    bytes = bytes.subspan(static_cast<size_t>(count));
+    offset += static_cast<uint64_t>(count);
+  }
+}
+
 }  // namespace
 
-void TokenFile::Unmap::operator()(const std::byte* start) const {
-  ::munmap(const_cast<std::byte*>(start), bytes);
-}
-
-TokenFile::TokenFile(const std::string& path) {
-  const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+TokenFile::TokenFile(std::string path) : path_(std::move(path)) {
+  file_ = Fd(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
   struct stat status {};
-  if (!file || ::fstat(file.get(), &status) != 0) {
-    throw system_error(cat("cannot read the token file ", path), errno,
+  if (!file_ || ::fstat(file_.get(), &status) != 0) {
+    throw system_error(cat("cannot read the token file ", path_), errno,
                        {.remedy = "check the path and its permissions"});
   }
-  if (!S_ISREG(status.st_mode)) refuse(path, "it is no regular file");
+  if (!S_ISREG(status.st_mode)) refuse(path_, "it is no regular file");
   const auto bytes = static_cast<uint64_t>(status.st_size);
   if (bytes < sizeof(Header)) {
-    refuse(path, cat("it has ", bytes, " bytes; its header alone has ", sizeof(Header)));
+    refuse(path_, cat("it has ", bytes, " bytes; its header alone has ", sizeof(Header)));
   }
-  void* start = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, file.get(), 0);
-  if (start == MAP_FAILED) throw system_error(cat("cannot map the token file ", path), errno);
-  map_ = {static_cast<const std::byte*>(start), Unmap{bytes}};
   Header header;
-  std::memcpy(header.data(), start, sizeof(header));
-  check(path, header, bytes);
+  read_exactly(path_, file_.get(), 0, std::as_writable_bytes(std::span(header)));
+  check(path_, header, bytes);
+  size_ = (bytes - sizeof(Header)) / sizeof(uint16_t);
 }
 
-std::span<const uint16_t> TokenFile::tokens() const {
-  const std::byte* first = map_.get() + sizeof(Header);
-  return {reinterpret_cast<const uint16_t*>(first),
-          (map_.get_deleter().bytes - sizeof(Header)) / sizeof(uint16_t)};
+void TokenFile::read(uint64_t first, std::span<uint16_t> tokens) const {
+  read_exactly(path_, file_.get(), sizeof(Header) + first * sizeof(uint16_t),
+               std::as_writable_bytes(tokens));
+}
+
+void TokenFile::read_blocks(uint64_t first, uint64_t end,
+                            const std::function<void(std::span<const uint16_t>)>& use) const {
+  constexpr uint64_t kBlock = 1 << 19;
+  std::vector<uint16_t> block(std::min(kBlock, end - first));
+  while (first < end) {
+    const std::span<uint16_t> part = std::span(block).first(std::min(kBlock, end - first));
+    read(first, part);
+    use(part);
+    first += part.size();
+  }
+}
+
+std::vector<uint16_t> TokenFile::tokens() const {
+  std::vector<uint16_t> all(size_);
+  read(0, all);
+  return all;
 }
 
 TokenWriter::TokenWriter(std::string path) : path_(std::move(path)), partial_(path_ + ".partial") {

@@ -5,31 +5,36 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
+#include <functional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/fd.h"
 
 namespace tutti::training {
 
-// Maps a token file into memory; pages are read when they are first touched, and are shared by all
-// ranks of the host. The file must not be cut short while it is mapped. Any number of threads may
+// Reads a token file a piece at a time: it may be larger than memory. (It is not mapped, since
+// whoever touches a page of a file that somebody has cut dies of SIGBUS.) Any number of threads may
 // read.
 class TokenFile {
  public:
   // Throws Error naming the path and what is wrong with the file; nothing malformed is accepted.
-  explicit TokenFile(const std::string& path);
+  explicit TokenFile(std::string path);
 
-  // Valid as long as this object, or the one it is moved to, lives.
-  std::span<const uint16_t> tokens() const;
+  uint64_t size() const { return size_; }  // tokens
+  // Fills `tokens` from the one at `first` on. Throws Error naming the path where the file no
+  // longer has them, or cannot be read.
+  void read(uint64_t first, std::span<uint16_t> tokens) const;
+  // Hands [first, end) over, a block at a time.
+  void read_blocks(uint64_t first, uint64_t end,
+                   const std::function<void(std::span<const uint16_t>)>& use) const;
+  std::vector<uint16_t> tokens() const;  // all of them
 
  private:
-  struct Unmap {
-    size_t bytes;
-    void operator()(const std::byte* start) const;
-  };
-  std::unique_ptr<const std::byte, Unmap> map_;
+  std::string path_;
+  Fd file_;
+  uint64_t size_ = 0;
 };
 
 // Writes a token file. Until finish() the tokens are in PATH.partial, whose header is zeros: nobody

@@ -25,7 +25,7 @@ class Tokenize : public Cli {
   }
   static std::vector<uint16_t> tokens(const std::string& path) {
     const training::TokenFile file(path);
-    return {file.tokens().begin(), file.tokens().end()};
+    return file.tokens();
   }
   void expect_refused(Words more, const std::vector<std::string>& said) const {
     Words arguments = {"tokenize", "--out", path("out.bin")};

@@ -47,6 +47,34 @@ TEST_F(TextFilesTest, ReadsAllInBlocks) {
   EXPECT_GT(blocks, 1);
 }
 
+std::string text_in(const std::string& path) {
+  std::string text;
+  read_blocks(path, [&](std::string_view block) { text += block; });
+  return text;
+}
+
+TEST_F(TextFilesTest, TakesTheTextsOutOfJsonLines) {
+  const std::string file = write(
+      "a.jsonl", "{\"id\": 1, \"text\": \"one\\ntwo\"}\n\n{\"text\": \"é\"}\r\n{\"text\":\"\"}");
+  EXPECT_EQ(text_in(file), "one\ntwo\né\n\n");
+  EXPECT_EQ(find_text_files({file}).front().bytes, 12u);
+  // Lines longer than a block.
+  const std::string longest(3'000'000, 'x');
+  EXPECT_EQ(text_in(write("b.jsonl", "{\"text\":\"" + longest + "\"}\n")), longest + "\n");
+}
+
+TEST_F(TextFilesTest, SaysWhichJsonLineHasNoText) {
+  const auto refusal = [&](const std::string& content) {
+    const std::string file = write("a.jsonl", content);
+    return error_of([&] { find_text_files({file}); });
+  };
+  for (const char* second : {"{\"content\": \"x\"}", "{\"text\": 7}", "[1]", "plain", "{\"text"}) {
+    EXPECT_THAT(refusal(std::string("{\"text\":\"good\"}\n") + second),
+                AllOf(HasSubstr("line 2 of"), HasSubstr("a.jsonl"), HasSubstr("without .jsonl")))
+        << second;
+  }
+}
+
 TEST_F(TextFilesTest, SaysWhatIsWrong) {
   const auto refusal = [](const std::string& file) {
     return error_of([&] { find_text_files({file}); });

@@ -58,6 +58,22 @@ TEST_F(TokenFileTest, OutlivesTheFilesNameAndMoves) {
   EXPECT_THAT(second.tokens(), ElementsAre(7, 8, 9));
 }
 
+TEST_F(TokenFileTest, SaysThatAFileWasCutWhileItWasRead) {
+  const std::string name =
+      write("a.bin", token_file({20240520, 1, 5000}, std::vector<uint16_t>(5000, 7)));
+  const TokenFile file(name);
+  std::vector<uint16_t> tokens(10);
+  file.read(4990, tokens);
+  EXPECT_THAT(tokens, ::testing::Each(7));
+  std::filesystem::resize_file(name, 1024 + 2 * 1000 + 1);
+  EXPECT_THAT(
+      error_of([&] { file.read(4990, tokens); }),
+      AllOf(HasSubstr(name), HasSubstr("has become shorter"), HasSubstr("cut or rewritten")));
+  EXPECT_THAT(error_of([&] { file.read(995, tokens); }), HasSubstr("has become shorter"));
+  EXPECT_THAT(error_of([&] { (void)file.tokens(); }), HasSubstr("has become shorter"));
+  file.read(990, tokens);
+}
+
 TEST_F(TokenFileTest, RefusesWhatIsMalformed) {
   const std::string good = token_file({20240520, 1, 2}, {7, 8});
   expect_refused("", "it has 0 bytes; its header alone has 1024");

@@ -26,7 +26,7 @@ class TokenizeFilesTest : public FolderTest {
   }
   std::vector<uint16_t> tokens(const std::string& name) const {
     const TokenFile file(path(name));
-    return {file.tokens().begin(), file.tokens().end()};
+    return file.tokens();
   }
 
   std::vector<uint64_t> shown_;  // progress

@@ -1,0 +1,246 @@
+// What is typed wrong, read from a damaged file or written to a full disk ends in one clear error.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/deadline.h"
+#include "base/text.h"
+#include "tests/tools/cli/cli.h"
+#include "training/data/token_file.h"
+
+namespace tutti::tool {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class Mistakes : public Cli {
+ protected:
+  // It fails with these words, in few printable characters.
+  void expect_refused(const Words& arguments, const Words& words) const {
+    SCOPED_TRACE(arguments.front() + " " + arguments.back());
+    const Result result = run(arguments);
+    EXPECT_GT(result.code, 0) << result.out;
+    EXPECT_LT(result.code, 3) << result.err;
+    for (const std::string& word : words) EXPECT_THAT(result.err, HasSubstr(word));
+    EXPECT_LT(result.err.size(), 2000u);
+    for (const char c : result.err) {
+      EXPECT_TRUE(c == '\n' || (c >= ' ' && c <= '~')) << static_cast<int>(c) << result.err;
+    }
+  }
+  std::string write(const std::string& name, const std::string& content) const {
+    std::ofstream(path(name), std::ios::binary) << content;
+    return path(name);
+  }
+  // Little enough to be trained on in a moment.
+  static Words train(const Words& more) {
+    Words words = {"train", "--ranks", "1", "--steps", "2", "--batch", "4", "--micro-batch", "4"};
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+};
+
+TEST_F(Mistakes, OutputThatCannotBeWrittenIsAFailure) {
+  const std::string text = write_text();
+  for (const std::string& words :
+       {std::string("info"), std::string("--help"), std::string("--version"),
+        std::string("explain all_reduce"), std::string("draw ring -n 2"),
+        std::string("pipeline --list"), std::string("bench all_reduce -n 1 --max 64"),
+        std::string("bench all_reduce -n 2 --max 64"), std::string("run -n 2 -- echo"),
+        "train --ranks 1 --steps 2 --data " + text, "train --ranks 2 --steps 2 --data " + text}) {
+    const Result result =
+        start_program({"sh", "-c", cat(tutti(), ' ', words, " > /dev/full")}).finish();
+    EXPECT_EQ(result.code, 1) << words;
+    EXPECT_THAT(result.err, AllOf(HasSubstr("standard output"), HasSubstr("No space left")))
+        << words;
+  }
+}
+
+TEST_F(Mistakes, UnknownWordsGetASuggestion) {
+  expect_refused({"benhc", "all_reduce"}, {"benhc", "did you mean bench?"});
+  expect_refused({"--versoin"}, {"--versoin", "did you mean --version?"});
+  expect_refused({"bench", "all_reduce", "--tranport", "tcp"}, {"did you mean --transport?"});
+  expect_refused({"train", "--dta", "x"}, {"--dta", "did you mean --data?", "tutti train --help"});
+  expect_refused({"info", "--jsn=x"}, {"did you mean --json?"});
+  const Result result = run({"info", "--zzzzzzzzzzzz"});
+  EXPECT_EQ(result.code, 2);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("--zzzzzzzzzzzz"), Not(HasSubstr("did you mean"))));
+}
+
+TEST_F(Mistakes, NumbersHaveLimits) {
+  const std::string text = write_text();
+  for (const char* option : {"--validate-every", "--steps", "--batch", "--micro-batch", "--warmup",
+                             "--validation-samples", "--workers", "--checkpoint-every", "--keep",
+                             "--seed", "--lr", "--weight-decay", "--clip", "--bucket-mb",
+                             "--epochs", "--context", "--layers", "--flush-every", "--ranks"}) {
+    for (const char* value : {"-1", "nan", "1e999", "99999999999999999999999", "x"}) {
+      if (std::string(value) == "nan" || std::string(value) == "x" || value[0] == '-' ||
+          std::string(option) != "--lr") {
+        const Result result = run({"train", "--data", text, option, value});
+        EXPECT_NE(result.code, 0) << option << ' ' << value;
+        EXPECT_LT(result.err.size(), 400u) << result.err;
+      }
+    }
+  }
+  expect_refused({"train", "--data", text, "--validate-every", "-1"},
+                 {"--validate-every", "from 0 to 1000000000", "not -1"});
+  expect_refused({"sample", "x", "--tokens", "-5"}, {"--tokens", "not -5"});
+  expect_refused({"verify", "--max-ranks", "-5"}, {"--max-ranks", "not -5"});
+  expect_refused({"draw", "ring", "-n", "-5"}, {"--ranks", "not -5"});
+  expect_refused({"explain", "all_reduce", "--group", "-5"}, {"--group", "not -5"});
+  expect_refused({"bench", "all_reduce", "--factor", "-5"}, {"--factor", "not -5"});
+  expect_refused({"pipeline", "1f1b", "-p", "2", "-m", "2", "--forward", "nan"}, {"--forward"});
+}
+
+TEST_F(Mistakes, OptionsThatSayNothingAreRefused) {
+  const std::string text = write_text();
+  expect_refused(train({"--data", text, "--model", "mlp", "--heads", "4"}),
+                 {"--heads", "--model gpt2", "mlp"});
+  expect_refused(train({"--data", text, "--model", "gpt2", "--blocks", "1"}),
+                 {"--blocks", "--model resnet", "gpt2"});
+  expect_refused(train({"--data", text, "--no-bias"}), {"--no-bias", "gpt2"});
+  expect_refused({"partition", "--model", "mlp", "--width", "64"}, {"--width", "gpt2"});
+  expect_refused(train({"--data", text, "--momentum", "0.5"}), {"--momentum", "sgd"});
+  expect_refused(train({"--data", text, "--optimizer", "sgd", "--beta1", "0.5"}), {"--beta1"});
+  expect_refused(train({"--data", text, "--keep", "3"}), {"--keep", "--checkpoint DIR"});
+}
+
+// Every kind of JSON file that a command reads.
+TEST_F(Mistakes, FilesOfDeepBracketsAreRefused) {
+  const std::string text = write_text();
+  const std::string deep(1'000'000, '[');
+  std::filesystem::create_directory(path("gpt2"));
+  write("gpt2/vocab.json", deep);
+  write("gpt2/merges.txt", "#version: 0.2\n");
+  expect_refused({"tokenize", "--data", text, "--tokenizer", path("gpt2"), "--out", path("o.bin")},
+                 {"vocab.json", "brackets"});
+  write("gpt2/vocab.json", "{\"a\":" + std::string(60, '[') + std::string(60, ']') + "}");
+  expect_refused({"tokenize", "--data", text, "--tokenizer", path("gpt2"), "--out", path("o.bin")},
+                 {"vocab.json", "\"a\" is an array"});
+  expect_refused({"partition", "--profile", write("profile", deep)}, {"profile", "brackets"});
+  expect_refused({"plot", write("a.jsonl", deep)}, {"a.jsonl", "brackets"});
+  const std::string header = "{\"a\":" + deep;
+  std::string length(8, '\0');
+  for (size_t i = 0; i < 8; ++i) length[i] = static_cast<char>(header.size() >> (8 * i));
+  expect_refused(train({"--data", text, "--initial", write("i.safetensors", length + header)}),
+                 {"i.safetensors", "brackets"});
+  std::string xml;
+  for (int i = 0; i < 100'000; ++i) xml += "<algo>";
+  expect_refused({"draw", write("deep.xml", xml), "-n", "2"}, {"deep.xml"});
+}
+
+TEST_F(Mistakes, WhatAFileSaysCannotSteerTheTerminal) {
+  const std::string evil = "\x1b]0;owned\x07" + std::string(100'000, 'x');
+  expect_refused({"plot", write("a.jsonl", "{\"step\": \"" + evil)}, {"a.jsonl"});
+  expect_refused({"partition", "--profile", write("p", "{\"format\":\"" + evil + "\"}")},
+                 {"format"});
+  const std::string algorithm = "<algo name=\"" + evil + "\" proto=\"Simple\" nchannels=\"1\" " +
+                                "nchunksperloop=\"1\" ngpus=\"2\" coll=\"" + evil + "\"></algo>";
+  expect_refused({"draw", write("a.xml", algorithm), "-n", "2"}, {"a.xml"});
+  const std::string attribute = "<algo name=\"a\" proto=\"Simple\" nchannels=\"" + evil +
+                                "\" nchunksperloop=\"1\" ngpus=\"2\" coll=\"allreduce\"></algo>";
+  expect_refused({"draw", write("b.xml", attribute), "-n", "2"}, {"b.xml"});
+}
+
+TEST_F(Mistakes, JsonLinesAreTrainedOnForTheirTexts) {
+  std::string lines;
+  for (int i = 0; i < 200; ++i) lines += "{\"text\": \"the " + std::to_string(i) + "th line\"}\n";
+  const Result result = run(train({"--data", write("a.jsonl", lines)}));
+  EXPECT_EQ(result.code, 0) << result.err;
+  expect_refused(train({"--data", write("b.jsonl", lines + "{\"body\": 1}\n")}),
+                 {"line 201 of", "b.jsonl", "\"text\""});
+}
+
+// --- Parameters to start from ---
+
+class Initial : public Mistakes {
+ protected:
+  static Words gpt(const Words& more) {
+    Words words = train({"--model", "gpt2", "--layers", "1", "--heads", "1", "--width", "8",
+                         "--context", "8", "--vocabulary", "256"});
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+  // The parameters of two steps, as `checkpoint --export` writes them.
+  std::string exported(const Words& more) const {
+    Words words = gpt({"--data", text_, "--checkpoint", path("run")});
+    words.insert(words.end(), more.begin(), more.end());
+    const Result trained = run(words);
+    EXPECT_EQ(trained.code, 0) << trained.err;
+    const std::string file = path("model.safetensors");
+    const Result result = run({"checkpoint", path("run"), "--export", file});
+    EXPECT_EQ(result.code, 0) << result.err;
+    std::filesystem::remove_all(path("run"));
+    return file;
+  }
+  std::string text_ = write_text();
+};
+
+TEST_F(Initial, FitsTheModelOrIsRefusedByName) {
+  const std::string file = exported({});
+  EXPECT_EQ(run(gpt({"--data", text_, "--initial", file})).code, 0);
+  expect_refused(gpt({"--data", text_, "--initial", file, "--no-bias"}),
+                 {file, "the model has no ", "bias", "do not fit"});
+  expect_refused(gpt({"--data", text_, "--initial", file, "--untied"}),
+                 {file, "it lacks lm_head.weight"});
+  expect_refused(gpt({"--data", text_, "--initial", file, "--context", "16"}),
+                 {file, "of another shape are wpe.weight"});
+}
+
+TEST_F(Initial, OfMoreLayersIsRefusedOnceForAllRanks) {
+  Words words = gpt({"--data", text_, "--checkpoint", path("run")});
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (words[i] == "--layers") words[i + 1] = "2";
+  }
+  ASSERT_EQ(run(words).code, 0);
+  const std::string file = path("two.safetensors");
+  ASSERT_EQ(run({"checkpoint", path("run"), "--export", file}).code, 0);
+  words = gpt({"--data", text_, "--initial", file});
+  words[2] = "2";  // ranks
+  const Result result = run(words);
+  EXPECT_NE(result.code, 0);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("the model has no h.1."), HasSubstr(" more")));
+  EXPECT_EQ(result.err.find("do not fit"), result.err.rfind("do not fit")) << result.err;
+  EXPECT_THAT(result.err, Not(HasSubstr("last calls"))) << "a log of calls helps nobody here";
+}
+
+TEST_F(Initial, OfNaNsIsToldAsSuch) {
+  const std::string file = exported({});
+  std::string bytes = read(file);
+  bytes.replace(bytes.size() - 4, 4, std::string("\0\0\xc0\x7f", 4));
+  std::ofstream(file, std::ios::binary) << bytes;
+  expect_refused(gpt({"--data", text_, "--initial", file}), {file, "not all finite", "NaN"});
+}
+
+// --- A file of tokens that changes ---
+
+TEST_F(Mistakes, ATokenFileThatIsCutEndsTrainingWithItsName) {
+  const std::string file = path("a.bin");
+  training::TokenWriter writer(file);
+  for (int i = 0; i < 100; ++i)
+    writer.write(std::vector<uint16_t>(10'000, static_cast<uint16_t>(i)));
+  writer.finish();
+  Process job = start({"train", "--ranks", "2", "--steps", "1000000", "--batch", "8",
+                       "--micro-batch", "4", "--data", file, "--json", path("log")});
+  const Deadline deadline = Deadline::after(testing::kPatience);
+  while (!std::filesystem::exists(path("log")) || read(path("log")).empty()) {
+    ASSERT_FALSE(deadline.passed()) << "it does not train";
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  std::filesystem::resize_file(file, 4096);
+  const Result result = job.finish();
+  EXPECT_NE(result.code, 0);
+  EXPECT_THAT(result.err, AllOf(HasSubstr(file), HasSubstr("has become shorter")));
+  EXPECT_THAT(result.err, Not(HasSubstr("SIGBUS")));
+}
+
+}  // namespace
+}  // namespace tutti::tool

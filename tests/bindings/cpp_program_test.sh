@@ -1,0 +1,57 @@
+#!/bin/bash
+# Unpacks the installed tree into an empty folder, compiles the C++ program of the project's README
+# there with nothing but pkg-config's flags, and runs it on two ranks.
+#
+# usage: cpp_program_test.sh INSTALL_TARBALL README.md TUTTI
+set -euo pipefail
+
+fail() {
+  echo "FAILED: $*" >&2
+  exit 1
+}
+
+tutti=$(realpath "$3")
+readonly tarball=$1 readme=$2 tutti
+work=$(mktemp -d "${TEST_TMPDIR:-/tmp}/cpp_program.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+mkdir "$work/prefix"
+tar -C "$work/prefix" -xzf "$tarball"
+snippet=$(sed -n '/^```cpp$/,/^```$/p' "$readme" | sed '/^```$/q' | sed '/^```/d')
+[ -n "$snippet" ] || fail "the README has no C++ program"
+cat >"$work/program.cc" <<END
+#include "collectives/communicator.h"
+
+#include <cstdio>
+#include <span>
+#include <vector>
+
+int main() {
+  constexpr size_t n = 1000;
+  const std::vector<float> mine(n, 2);
+  std::vector<float> largest(n);
+  const tutti::ConstBuffer in{mine.data(), n, tutti::DType::f32};
+  const tutti::Buffer out{largest.data(), n, tutti::DType::f32};
+$snippet
+  try {
+    world.broadcast(std::span(gradients), 99);
+    return 1;
+  } catch (const tutti::Error& error) {  // its type is the library's
+    if (error.code() != tutti::ErrorCode::invalid_argument) return 2;
+  }
+  if (largest[n - 1] != 2) return 3;
+  std::printf("rank %d of %d: ok\n", world.rank(), world.size());
+}
+END
+cd "$work"
+
+export PKG_CONFIG_PATH=$work/prefix/lib/pkgconfig
+# shellcheck disable=SC2046  # the flags are words
+c++ -std=c++20 -Wall -Wextra -Werror -Wno-missing-field-initializers program.cc -o program \
+  $(pkg-config --cflags --libs tutti)
+
+export LD_LIBRARY_PATH=$work/prefix/lib
+timeout 60 "$tutti" run -n 2 --set TUTTI_TIMEOUT=30 -- ./program >output.txt 2>&1 ||
+  fail "exit code $?: $(cat output.txt)"
+cat output.txt
+grep -q "rank 0 of 2: ok" output.txt || fail "rank 0 did not finish"
+grep -q "rank 1 of 2: ok" output.txt || fail "rank 1 did not finish"

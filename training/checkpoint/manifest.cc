@@ -147,7 +147,9 @@ Manifest parse_manifest(std::string_view text, const std::string& path) {
   }
   try {
     const Json root = Json::parse(text);
-    if (root.at("format") != kFormat) throw refuse("it has another format");
+    if (root.at("format") != kFormat) {
+      throw Error(ErrorCode::invalid_argument, "it has another format");
+    }
     if (const int version = root.at("version").get<int>(); version != kVersion) {
       throw refuse(cat("it has version ", version, " of the format; this Tutti reads ", kVersion),
                    ErrorCode::unsupported);

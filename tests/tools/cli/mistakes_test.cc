@@ -81,15 +81,13 @@ TEST_F(Mistakes, NumbersHaveLimits) {
                              "--validation-samples", "--workers", "--checkpoint-every", "--keep",
                              "--seed", "--lr", "--weight-decay", "--clip", "--bucket-mb",
                              "--epochs", "--context", "--layers", "--flush-every", "--ranks"}) {
-    for (const char* value : {"-1", "nan", "1e999", "99999999999999999999999", "x"}) {
-      if (std::string(value) == "nan" || std::string(value) == "x" || value[0] == '-' ||
-          std::string(option) != "--lr") {
-        const Result result = run({"train", "--data", text, option, value});
-        EXPECT_NE(result.code, 0) << option << ' ' << value;
-        EXPECT_LT(result.err.size(), 400u) << result.err;
-      }
+    for (const char* value : {"-1", "nan", "1e999", "x"}) {
+      const Result result = run({"train", "--data", text, option, value});
+      EXPECT_NE(result.code, 0) << option << ' ' << value;
+      EXPECT_LT(result.err.size(), 400u) << result.err;
     }
   }
+  expect_refused({"train", "--data", text, "--seed", "99999999999999999999999"}, {"--seed"});
   expect_refused({"train", "--data", text, "--validate-every", "-1"},
                  {"--validate-every", "from 0 to 1000000000", "not -1"});
   expect_refused({"sample", "x", "--tokens", "-5"}, {"--tokens", "not -5"});

@@ -1,46 +1,60 @@
-// Memory for activations and temporaries: one reserved range of addresses that is filled from its
-// start and emptied from its end.
+// Memory for activations and temporaries: filled from its start and emptied from its end.
 //
-//   |input|...saved by layer 0...|...saved by layer 1...|temporaries|        reserved, untouched |
-//                                                                    ^ used          ^ high_water
+//   |input|...saved by layer 0...|...saved by layer 1...|temporaries|              |
+//                                                                    ^ mark()
 //
-// Nothing moves and nothing fragments: what a training step leaves behind is the same range for the
-// next one ("contiguous memory", Rajbhandari et al., ZeRO, 2020, section 6.3). Pages are the
-// kernel's until they are first touched.
+// Nothing moves and nothing fragments: what a training step leaves behind is the same memory for
+// the next one ("contiguous memory", Rajbhandari et al., ZeRO, 2020, section 6.3). Addresses are
+// reserved chunk by chunk, as they are needed; pages are the kernel's until they are first touched.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "training/tensor.h"
 
 namespace tutti::training {
 
-// Of this machine, in bytes: no arena can hold more.
-size_t physical_memory();
+// The bytes of memory that this process may use: the machine's, or fewer where a container has
+// fewer. `cgroups` is where the kernel tells of them.
+size_t usable_memory(const std::string& cgroups = "/sys/fs/cgroup");
 
 class Arena {
  public:
-  // Reserves `bytes` of addresses, not of memory. Throws Error(system) where even that is refused.
-  explicit Arena(size_t bytes = physical_memory());
+  // Holds `limit` bytes at most, and reserves none before they are asked for.
+  explicit Arena(size_t limit = usable_memory()) : limit_(limit) {}
   ~Arena();
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
   // The values are unspecified; rows are contiguous; the start is aligned to a cache line. Throws
-  // Error(invalid_argument) when the range is full.
+  // Error(invalid_argument) beyond the limit, Error(system) where addresses are refused.
   Tensor take(DType dtype, int64_t rows, int64_t cols);
 
+  // The bytes in use.
   size_t mark() const { return used_; }
   // Everything that was taken since `mark` is given back.
-  void release(size_t mark) { used_ = mark; }
+  void release(size_t mark);
 
   // The most bytes that were in use at once.
   size_t high_water() const { return high_water_; }
 
  private:
-  std::byte* base_ = nullptr;
-  size_t size_ = 0;
+  // Chunks are filled in order. What does not fit into the rest of one goes to the next.
+  struct Chunk {
+    std::byte* memory = nullptr;
+    size_t size = 0;
+    size_t used_before = 0;  // bytes in use in the chunks before, when this one was begun
+  };
+
+  void begin_chunk(size_t bytes);
+
+  size_t limit_;
+  std::vector<Chunk> chunks_;
+  size_t current_ = 0;   // the chunk that is being filled; there may be none yet
+  size_t reserved_ = 0;  // bytes of all chunks
   size_t used_ = 0;
   size_t high_water_ = 0;
 };

@@ -1,8 +1,15 @@
 #include "training/arena.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <cstring>
+#include <deque>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
 
 namespace tutti::training {
 namespace {
@@ -68,6 +75,77 @@ TEST(ArenaTest, RefusesMoreThanThereIsAndStaysUsable) {
   }
   EXPECT_NO_THROW(arena.take(DType::f32, 1, 16));
   EXPECT_THROW(arena.take(DType::f32, 1, 1), Error);
+}
+
+// Each begins in memory of its own as soon as the one before is full; nothing that is in use moves.
+TEST(ArenaTest, GrowsByChunksAndGivesThemBackInOrder) {
+  Arena arena(size_t{1} << 30);
+  constexpr int64_t kRow = 1000 * 1000;  // floats: no two of them fit into the first chunk
+  std::vector<Tensor> taken;
+  std::vector<size_t> marks;
+  for (int i = 0; i < 40; ++i) {
+    marks.push_back(arena.mark());
+    taken.push_back(arena.take(DType::f32, 1, kRow));
+    const auto values = taken.back().values<float>();
+    values.front() = values.back() = static_cast<float>(i);
+  }
+  EXPECT_EQ(arena.mark(), 40 * kRow * sizeof(float)) << "gaps at the ends of chunks do not count";
+  for (int i = 0; i < 40; ++i) {
+    const auto values = taken[static_cast<size_t>(i)].values<float>();
+    EXPECT_EQ(values.front(), static_cast<float>(i));
+    EXPECT_EQ(values.back(), static_cast<float>(i));
+  }
+  for (const size_t kept : {size_t{17}, size_t{1}, size_t{0}}) {
+    arena.release(marks[kept]);
+    EXPECT_EQ(arena.mark(), marks[kept]);
+    for (size_t i = kept; i < taken.size(); ++i) {
+      EXPECT_EQ(arena.take(DType::f32, 1, kRow).data, taken[i].data) << "no new memory";
+    }
+  }
+  // Something larger than the chunks that are there passes over them, and back.
+  arena.release(marks[3]);
+  const Tensor large = arena.take(DType::f32, 100, kRow);
+  large.values<float>().back() = 1;
+  arena.release(marks[3]);
+  EXPECT_EQ(arena.take(DType::f32, 1, kRow).data, taken[3].data);
+}
+
+// As many micro-batches as may be under way in a pipeline, where addresses are scarce.
+TEST(ArenaTest, ManyTakeNoMoreAddressesThanTheyNeed) {
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_AS, &before), 0);
+  size_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  const rlim_t room =
+      static_cast<rlim_t>(pages) * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE)) + (rlim_t{6} << 30);
+  const rlimit scarce{.rlim_cur = room, .rlim_max = before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_AS, &scarce), 0);
+  std::deque<Arena> arenas;
+  EXPECT_NO_THROW({
+    for (int i = 0; i < 1024; ++i) {
+      arenas.emplace_back();
+      arenas.back().take(DType::f32, 1, 1000);
+    }
+  });
+  EXPECT_EQ(arenas.size(), 1024u);
+  ::setrlimit(RLIMIT_AS, &before);
+}
+
+TEST(ArenaTest, AContainersMemoryIsTheLimit) {
+  const std::string folder = ::testing::TempDir() + "arena-cgroups-" + std::to_string(::getpid());
+  const auto limit_with = [&](const std::string& file, const std::string& text) {
+    std::filesystem::create_directories(std::filesystem::path(folder + file).parent_path());
+    std::ofstream(folder + file) << text;
+    const size_t bytes = usable_memory(folder);
+    std::filesystem::remove_all(folder);
+    return bytes;
+  };
+  const size_t machine = usable_memory(folder);
+  EXPECT_GT(machine, size_t{1} << 28);
+  EXPECT_EQ(limit_with("/memory.max", "max\n"), machine);
+  EXPECT_EQ(limit_with("/memory.max", "104857600\n"), 104857600u);
+  EXPECT_EQ(limit_with("/memory/memory.limit_in_bytes", "104857600\n"), 104857600u);
+  EXPECT_EQ(limit_with("/memory/memory.limit_in_bytes", "9223372036854771712\n"), machine);
 }
 
 // Far more than any machine has: addresses cost nothing.

@@ -2,6 +2,9 @@
 // made once for each shape, and the library's failures as Error(internal).
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <initializer_list>
 #include <map>
 #include <oneapi/dnnl/dnnl.hpp>
@@ -53,18 +56,54 @@ class Primitive {
   std::unordered_map<int, dnnl::memory> arguments_;
 };
 
+// What was made, by key: the `most` that were used last.
+template <typename Key, typename Made>
+class Cache {
+ public:
+  explicit Cache(size_t most) : most_(most) {}
+
+  // What make(key) made, now or at an earlier call; valid until the next one.
+  template <typename Make>
+  Made& get(const Key& key, Make&& make) {
+    auto found = all_.find(key);
+    if (found == all_.end()) {
+      Made made = make(key);
+      if (all_.size() >= most_) all_.erase(least_recently_used());
+      found = all_.emplace(key, Entry{std::move(made)}).first;
+    }
+    found->second.used = ++uses_;
+    return found->second.made;
+  }
+  size_t size() const { return all_.size(); }
+
+ private:
+  struct Entry {
+    Made made;
+    uint64_t used = 0;  // the number of the last call for it
+  };
+  auto least_recently_used() {
+    return std::ranges::min_element(all_, {}, [](const auto& at) { return at.second.used; });
+  }
+
+  size_t most_;
+  std::map<Key, Entry> all_;
+  uint64_t uses_ = 0;
+};
+
+// A model has a few hundred shapes of each kind of primitive at most.
+inline constexpr size_t kMostPrimitives = 512;
+
 [[noreturn]] void throw_failure(const std::string& what, const dnnl::error& error);
 
 // use(made), on the calling thread's primitive (or what holds several) for `key`, which make(key)
-// made at the first call. describe(key) says in an Error what failed ("a product of ...").
+// made at the first call, or anew after many others. describe(key) says in an Error what failed ("a
+// product of ...").
 template <typename Key, typename Make, typename Describe, typename Use>
 void run(const Key& key, Make&& make, Describe&& describe, Use&& use) {
-  thread_local std::map<Key, std::invoke_result_t<Make, const Key&>> all_made;
+  thread_local Cache<Key, std::invoke_result_t<Make, const Key&>> all_made(kMostPrimitives);
   const OneThread one_thread;
   try {
-    auto found = all_made.find(key);
-    if (found == all_made.end()) found = all_made.emplace(key, make(key)).first;
-    use(found->second);
+    use(all_made.get(key, make));
   } catch (const dnnl::error& error) {
     throw_failure(describe(key), error);
   }

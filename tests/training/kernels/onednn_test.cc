@@ -1,0 +1,59 @@
+#include "training/kernels/onednn.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "tests/training/support/host_tensor.h"
+#include "training/kernels/gemm.h"
+
+namespace tutti::training {
+namespace {
+
+TEST(Cache, KeepsWhatWasUsedLast) {
+  onednn::Cache<int, int> cache(3);
+  std::vector<int> made;
+  const auto get = [&](int key) {
+    return cache.get(key, [&](int number) {
+      made.push_back(number);
+      return 10 * number;
+    });
+  };
+  for (const int key : {1, 2, 3, 1, 2, 3}) EXPECT_EQ(get(key), 10 * key);
+  EXPECT_EQ(made, (std::vector{1, 2, 3})) << "once each";
+  get(1);
+  get(4);  // in the place of 2
+  EXPECT_EQ(cache.size(), 3u);
+  for (const int key : {1, 3, 4}) get(key);
+  EXPECT_EQ(made, (std::vector{1, 2, 3, 4}));
+  EXPECT_EQ(get(2), 20);
+  EXPECT_EQ(made, (std::vector{1, 2, 3, 4, 2}));
+}
+
+TEST(Cache, IsAsItWasAfterAFailure) {
+  onednn::Cache<int, int> cache(1);
+  const auto ten = [](int) { return 10; };
+  cache.get(1, ten);
+  EXPECT_THROW(cache.get(2, [](int) -> int { throw Error(ErrorCode::internal, "no"); }), Error);
+  EXPECT_EQ(cache.get(1, [](int) { return 11; }), 10);
+}
+
+// More shapes than there is room for: those that were made before are made anew, with the same
+// bits.
+TEST(Primitives, OfAnyNumberOfShapesGiveTheSameBits) {
+  const auto product = [](int64_t rows) {
+    const testing::HostTensor a = testing::random_tensor(DType::f32, rows, 3, 1);
+    const testing::HostTensor b = testing::random_tensor(DType::f32, 3, 2, 2);
+    testing::HostTensor c(DType::f32, rows, 2);
+    gemm(a, Transpose::no, b, Transpose::no, c);
+    return testing::doubles(c);
+  };
+  const std::vector<double> before = product(1);
+  for (int64_t rows = 2; rows < static_cast<int64_t>(onednn::kMostPrimitives) + 10; ++rows) {
+    product(rows);
+  }
+  EXPECT_EQ(product(1), before);
+}
+
+}  // namespace
+}  // namespace tutti::training

@@ -1,5 +1,7 @@
 #include "training/data/data_set.h"
 
+#include <xxhash.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -12,12 +14,19 @@ namespace {
 
 constexpr size_t kMinTokens = 128;  // fewer are nothing to learn from
 
-uint64_t hash_of(const TokenFile& file, uint64_t first, uint64_t end) {
-  uint64_t hash = end - first;
-  file.read_blocks(first, end, [&](std::span<const uint16_t> tokens) {
-    for (const uint16_t token : tokens) hash = mix_bits(hash + token);
+// What is to be known of all tokens, in one pass over the file.
+struct Scan {
+  uint64_t hash = 0;
+  uint16_t largest = 0;
+};
+
+Scan scan(const TokenFile& file) {
+  Scan found{.hash = file.size()};
+  file.read_blocks(0, file.size(), [&](std::span<const uint16_t> block) {
+    found.hash = XXH3_64bits_withSeed(block.data(), block.size_bytes(), found.hash);
+    for (const uint16_t token : block) found.largest = std::max(found.largest, token);
   });
-  return hash;
+  return found;
 }
 
 // Each token but the first is the target of the one before.
@@ -42,7 +51,11 @@ void read_file(const TokenFile& file, uint64_t first, std::span<int32_t> tokens)
 
 }  // namespace
 
-Tokens::Tokens(TextData text) : text_(std::move(text)), training_size_(text_->training_size) {}
+Tokens::Tokens(TextData text)
+    : text_(std::move(text)),
+      training_size_(text_->training_size),
+      kinds_(256),
+      fingerprint_(text_->fingerprint()) {}
 
 Tokens::Tokens(TokenFile training, std::optional<TokenFile> validation)
     : training_file_(std::move(training)), validation_file_(std::move(validation)) {
@@ -56,6 +69,10 @@ Tokens::Tokens(TokenFile training, std::optional<TokenFile> validation)
                 {.remedy = cat("give at least ", kMinTokens, " tokens")});
   }
   training_size_ = validation_file_ ? size : size - size / 10;
+  const Scan all = scan(*training_file_);
+  const Scan own = validation_file_ ? scan(*validation_file_) : Scan{};
+  kinds_ = std::max(all.largest, own.largest) + 1;
+  fingerprint_ = mix_bits(all.hash ^ mix_bits(own.hash ^ validation_size()));
 }
 
 uint64_t Tokens::validation_size() const {
@@ -71,14 +88,6 @@ void Tokens::training(uint64_t first, std::span<int32_t> tokens) const {
 void Tokens::validation(uint64_t first, std::span<int32_t> tokens) const {
   if (validation_file_) return read_file(*validation_file_, first, tokens);
   training(training_size_ + first, tokens);  // the last part of the same tokens
-}
-
-uint64_t Tokens::fingerprint() const {
-  if (text_) return text_->fingerprint();
-  const uint64_t held_out = validation_file_
-                                ? hash_of(*validation_file_, 0, validation_file_->size())
-                                : hash_of(*training_file_, training_size_, training_file_->size());
-  return mix_bits(hash_of(*training_file_, 0, training_file_->size()) ^ mix_bits(held_out));
 }
 
 TokenWindows::TokenWindows(Tokens tokens, int64_t context, uint64_t seed)

@@ -40,7 +40,7 @@ class DataSet {
 };
 
 // Tokens of a text: its bytes, or a token file's. The last tenth is held out unless there is a file
-// of its own for validation.
+// of its own for validation. All of them are read once, when it is made.
 class Tokens {
  public:
   explicit Tokens(TextData text);
@@ -52,13 +52,16 @@ class Tokens {
   // Fill `tokens` from the one at `first` on. Throw Error where a file no longer has them.
   void training(uint64_t first, std::span<int32_t> tokens) const;
   void validation(uint64_t first, std::span<int32_t> tokens) const;
-  uint64_t fingerprint() const;
+  int64_t kinds() const { return kinds_; }  // above every token
+  uint64_t fingerprint() const { return fingerprint_; }
 
  private:
   std::optional<TextData> text_;
   std::optional<TokenFile> training_file_;
   std::optional<TokenFile> validation_file_;
   uint64_t training_size_ = 0;
+  int64_t kinds_ = 0;
+  uint64_t fingerprint_ = 0;
 };
 
 // For language models that predict at every position: windows of `context` tokens, each the target

@@ -1,17 +1,18 @@
 #include "training/data/text_data.h"
 
+#include <xxhash.h>
+
 #include <cmath>
 #include <utility>
 
 #include "base/error.h"
-#include "base/hash.h"
 #include "base/text.h"
 #include "training/data/text_files.h"
 #include "training/random.h"
 
 namespace tutti::training {
 
-uint64_t TextData::fingerprint() const { return fnv(bytes); }
+uint64_t TextData::fingerprint() const { return XXH3_64bits(bytes.data(), bytes.size()); }
 
 TextData split_text(std::vector<uint8_t> bytes) {
   const size_t held_out = bytes.size() / 10;

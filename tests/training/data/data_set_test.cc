@@ -134,6 +134,13 @@ TEST_F(TokensTest, OrAFileOfItsOwnIs) {
   EXPECT_EQ(one(tokens, &Tokens::validation, 6), 5006);
 }
 
+TEST_F(TokensTest, KnowTheLargest) {
+  EXPECT_EQ(Tokens(file_of("a.bin", 1000, 200)).kinds(), 1200);
+  EXPECT_EQ(Tokens(file_of("a.bin", 1000, 200), file_of("b.bin", 5000, 7)).kinds(), 5007);
+  EXPECT_EQ(Tokens(file_of("a.bin", 0, 65536)).kinds(), 65536);
+  EXPECT_EQ(counting().kinds(), 256);
+}
+
 TEST_F(TokensTest, TheFingerprintTellsDataApart) {
   const auto print = [&](uint16_t first, size_t count) {
     return Tokens(file_of("a.bin", first, count)).fingerprint();
@@ -145,6 +152,7 @@ TEST_F(TokensTest, TheFingerprintTellsDataApart) {
             Tokens(file_of("a.bin", 1000, 200), file_of("b.bin", 1, 7)).fingerprint());
   EXPECT_EQ(counting().fingerprint(), counting().fingerprint());
   EXPECT_NE(counting(199).fingerprint(), counting().fingerprint());
+  EXPECT_NE(print(0, 100000), print(1, 100000)) << "of several blocks";
 }
 
 TEST_F(TokensTest, ShortFilesAreRefused) {

@@ -118,7 +118,6 @@ void add_layout(Configuration& layout, const TrainOptions& options) {
   layout["zero"] = std::to_string(storage.stage);
   layout["bucket-mb"] =
       cat(storage.bucket_elements, " elements, the first ", storage.first_bucket_elements);
-  layout["whole-gradients"] = storage.whole_gradients ? "yes" : "no";
   layout["no-overlap"] = replica.data_parallel.overlap ? "no" : "yes";
   layout["allow-unused"] = replica.data_parallel.allow_unused ? "yes" : "no";
   layout["recompute"] = replica.runner.checkpoint_units ? "full" : "none or selective";

@@ -50,6 +50,11 @@ Feed::Feed(std::vector<const DataSet*> sets, const FeedOptions& options)
 
 uint64_t Feed::steps() const { return divide_up(options_.samples, options_.batch); }
 
+uint64_t Feed::passes() const {
+  return divide_up(divide_up(std::min(options_.batch, options_.samples), options_.micro_batch),
+                   static_cast<uint64_t>(options_.ranks));
+}
+
 std::unique_ptr<Loader<StepFeed>> Feed::steps_from(uint64_t from) const {
   return std::make_unique<Loader<StepFeed>>([this](uint64_t step) { return make(step); }, from,
                                             steps(), options_.workers, kStepsAhead);

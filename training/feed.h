@@ -51,7 +51,8 @@ class Feed {
   // `sets` outlive it. Throws Error(invalid_argument) for options that make no sense.
   Feed(std::vector<const DataSet*> sets, const FeedOptions& options);
 
-  uint64_t steps() const;  // of the whole run
+  uint64_t steps() const;   // of the whole run
+  uint64_t passes() const;  // the most micro-batches that any rank has in any step
   // Steps [from, steps()) in order, made in the background.
   std::unique_ptr<Loader<StepFeed>> steps_from(uint64_t from) const;
   // Evenly spread over what is held out, at most max_samples; this rank's part of them.

@@ -27,6 +27,7 @@ pipeline::Plans make_plans(const Mesh& mesh, const PipelineOptions& options) {
 
 pipeline::Placement place_model(pipeline::Plans& plans, Model& model, const ReplicaOptions& options,
                                 int stage) {
+  check_rounding(options);
   std::vector<int> cut = options.pipeline.cut;
   if (cut.empty()) cut = pipeline::estimated_cut(model, plans.chunks());
   const pipeline::Placement placement = make_placement(plans.layout(), model, cut, stage);
@@ -49,7 +50,8 @@ StorageOptions storage_options(const ReplicaOptions& options,
   StorageOptions storage = options.storage;
   storage.parameters = placement.parameters;
   storage.copies = placement.copies;
-  if (placement.holders.size() > 1) storage.whole_gradients = true;
+  storage.masters = !options.stochastic_rounding;
+  if (placement.holders.size() > 1) storage.one_pass = false;
   return storage;
 }
 
@@ -64,9 +66,12 @@ DataParallelOptions parallel_options(const ReplicaOptions& options,
 }
 
 std::unique_ptr<CommunicationHook> make_hook(const HookFactory& factory, const Layout& layout,
+                                             const ReplicaOptions& options,
                                              const pipeline::Placement& placement) {
   std::unique_ptr<CommunicationHook> hook = factory ? factory(layout) : nullptr;
-  if (hook != nullptr) check_compression(placement);
+  if (hook == nullptr) return hook;
+  check_compression(placement);
+  check_scale(*hook, options);
   return hook;
 }
 
@@ -86,7 +91,7 @@ Replica::Replica(Mesh mesh, Model& model, std::unique_ptr<Optimizer> optimizer,
       state_names_(optimizer_->state_names()),
       storage_(group_, model.parameters(), storage_options(options, placement_)),
       data_parallel_(group_, model, storage_, parallel_options(options, placement_),
-                     make_hook(hook, storage_.layout(), placement_)),
+                     make_hook(hook, storage_.layout(), options, placement_)),
       runner_(model, with_type(options.runner, options.storage.dtype)),
       executor_(pipeline::Boundary(mesh_.along(Axis::pipeline), mesh_.along(Axis::tensor))),
       model_stage_(model, runner_, placement_, options.storage.dtype),
@@ -221,7 +226,7 @@ StepResult Replica::take_step(const StepBatches& batches, int64_t step, double l
   result.correct = sums[1] / static_cast<double>(batches.targets);
 
   if (troubled > 0) result.overflow = describe(gather(trouble));
-  const bool overflow = troubled > 0 || !update(result, step, learning_rate);
+  const bool overflow = troubled > 0 || !update(result, learning_rate);
   if (scaler_ && !(overflow && scaler_->exhausted())) {
     result.skipped = scaler_->update(overflow);
   } else if (overflow) {
@@ -238,7 +243,7 @@ StepResult Replica::take_step(const StepBatches& batches, int64_t step, double l
 }
 
 // False if the gradients' norm is not finite; nothing is updated then.
-bool Replica::update(StepResult& result, int64_t step, double learning_rate) {
+bool Replica::update(StepResult& result, double learning_rate) {
   const TraceSpan span(trace_, "optimizer", TraceCategory::optimizer);
   // Sharded pieces lie on all ranks, else on all stages, of which some may have the same.
   RankReducer reducer(sharded() ? world() : mesh_.along(Axis::pipeline),
@@ -249,14 +254,14 @@ bool Replica::update(StepResult& result, int64_t step, double learning_rate) {
   const double clipped = options_.clip ? clip_factor(norm, *options_.clip) : 1;
   const std::vector<std::span<float>> states = this->states();
   optimizer_->step(storage_.owned(), states,
-                   step_options(step, learning_rate, clipped / result.loss_scale), reducer);
+                   next_update(learning_rate, clipped / result.loss_scale), reducer);
   data_parallel_.publish_values();
   return true;
 }
 
-StepOptions Replica::step_options(int64_t step, double learning_rate,
-                                  double gradient_factor) const {
-  return {.step = step,
+// Counts the update that it is for.
+StepOptions Replica::next_update(double learning_rate, double gradient_factor) {
+  return {.step = ++updates_,
           .learning_rate = learning_rate,
           .gradient_factor = gradient_factor,
           .parameters = model_.parameters().size(),
@@ -328,10 +333,10 @@ std::vector<std::string> Replica::kinds() const {
   return kinds;
 }
 
-std::span<float> Replica::values_of(const OwnedPiece& piece, size_t kind) const {
-  if (kind == 0) return piece.master;
-  return {states_.at(kind - 1).get() + piece.piece.owned_offset,
-          static_cast<size_t>(piece.piece.count)};
+Tensor Replica::values_of(const OwnedPiece& piece, size_t kind) const {
+  if (kind == 0) return piece.updated();
+  return tensor_at(states_.at(kind - 1).get() + piece.piece.owned_offset, DType::f32, 1,
+                   piece.piece.count);
 }
 
 void Replica::finish_values() { data_parallel_.finish_values(); }
@@ -363,7 +368,8 @@ void Replica::record(Trace& trace) {
 MemoryReport Replica::memory() const {
   MemoryReport report{.storage = storage_.bytes(),
                       .activations = static_cast<int64_t>(runner_.activation_bytes()),
-                      .boundaries = executor_.buffer_bytes()};
+                      .boundaries = executor_.buffer_bytes(),
+                      .compression = data_parallel_.hook_bytes()};
   for (const OwnedPiece& piece : storage_.owned()) {
     report.optimizer += piece.piece.count * static_cast<int64_t>(states_.size() * sizeof(float));
   }

@@ -50,7 +50,7 @@ struct ReplicaOptions {
   RunnerOptions runner;              // its type is the storage's
   uint64_t seed = 1;                 // of initial values
   std::optional<double> clip;        // the largest norm of all gradients together
-  bool stochastic_rounding = false;  // bf16 values, from their masters
+  bool stochastic_rounding = false;  // bf16 values are updated themselves: they have no masters
   // f16: the loss is scaled, and steps whose gradients overflow are left out. Without it gradients
   // are taken as they are.
   std::optional<LossScalerOptions> loss_scaling;
@@ -94,13 +94,17 @@ struct MemoryReport {
   int64_t optimizer = 0;
   int64_t activations = 0;  // the most so far, temporaries included
   int64_t boundaries = 0;   // what comes from other stages, and gradients that go to them
+  int64_t compression =
+      0;  // of sums over ranks: what is sent in place of gradients, and remembered
 };
 
 // Throws Error(invalid_argument) where the pipeline's schedule does not go with the other options,
 // or with a model that is placed like this. Every rank finds the same.
 void check_schedule(const ReplicaOptions& options, const pipeline::Placement& placement);
-// The same for a communication hook.
+// The same for a communication hook, for the scale of what it sums, and for rounding.
 void check_compression(const pipeline::Placement& placement);
+void check_scale(const CommunicationHook& hook, const ReplicaOptions& options);
+void check_rounding(const ReplicaOptions& options);
 
 // Makes the hook for a layout, once the replica has one.
 using HookFactory = std::function<std::unique_ptr<CommunicationHook>(const Layout&)>;
@@ -125,9 +129,9 @@ class Replica {
 
   // Named pieces of what this rank owns, for checkpoints: "model" and the optimizer's state names.
   std::vector<std::string> kinds() const;
-  // The fp32 elements of a kind; they may be written between finish_values() and publish(), which
-  // makes them everybody's.
-  std::span<float> values_of(const OwnedPiece& piece, size_t kind) const;
+  // The elements of a kind, 1 x count in fp32 (a model without masters: in its type); they may be
+  // written between finish_values() and publish(), which makes them everybody's.
+  Tensor values_of(const OwnedPiece& piece, size_t kind) const;
   const std::vector<OwnedPiece>& owned() const { return storage_.owned(); }
   // Whether the ranks of a stage own different parts; else each owns all of it.
   bool sharded() const { return options_.storage.stage > 0; }
@@ -141,9 +145,19 @@ class Replica {
   // stage: before they are saved or used.
   std::vector<NamedBuffer> buffers();
   void share_buffers();
+  // What the sums over ranks remember (compression). States that are each rank's own: of how many,
+  // and which one this is.
+  std::vector<HookState> hook_states() { return data_parallel_.hook_states(); }
+  int group_size() const { return group_.size(); }
+  int group_rank() const { return group_rank_; }
+  // Whether this rank speaks for those along the tensor axis, which compute the same.
+  bool first_of_tensor() const { return mesh_.place(Axis::tensor) == 0; }
   // Records what is done from now on. The trace outlives the replica.
   void record(Trace& trace);
   std::optional<LossScaler>& scaler() { return scaler_; }
+  // How many updates were made: steps without those that were skipped. Checkpoints keep it.
+  int64_t updates() const { return updates_; }
+  void restore_updates(int64_t updates) { updates_ = updates; }
 
   MemoryReport memory() const;
   PipelineReport report_pipeline();
@@ -167,8 +181,6 @@ class Replica {
     int32_t index = 0;  // of the unit, or the parameter
   };
 
-  // Ranks along the tensor axis compute the same things: the first one speaks for all of them.
-  bool first_of_tensor() const { return mesh_.place(Axis::tensor) == 0; }
   bool pipelined() const { return mesh_.size(Axis::pipeline) > 1; }
   int stage() const { return mesh_.place(Axis::pipeline); }
   StepResult take_step(const StepBatches& batches, int64_t step, double learning_rate);
@@ -178,15 +190,15 @@ class Replica {
   void join_tied_gradients();
   std::vector<StepResult> run_unflushed(std::span<const StepBatches> steps, int64_t first,
                                         std::span<const double> learning_rates);
-  ExactSum unflushed_update(int64_t step, double learning_rate);
+  ExactSum unflushed_update(double learning_rate);
   // Losses, how many were right, and targets, of those of micro-batches [first, first + count)
   // whose loss was computed here, in ascending order.
   std::array<double, 3> sums_of(size_t first, size_t count) const;
   double share(std::span<double> sums, double troubled);
-  StepOptions step_options(int64_t step, double learning_rate, double gradient_factor) const;
+  StepOptions next_update(double learning_rate, double gradient_factor);
   std::string describe(const std::vector<Trouble>& troubles) const;
   std::vector<Trouble> gather(const Trouble& own);
-  bool update(StepResult& result, int64_t step, double learning_rate);
+  bool update(StepResult& result, double learning_rate);
   std::vector<std::span<float>> states() const;
   UnitHooks& hooks() { return polling_ ? static_cast<UnitHooks&>(*polling_) : inner_hooks(); }
   UnitHooks& inner_hooks() {
@@ -210,6 +222,7 @@ class Replica {
   pipeline::WeightVersions versions_;
   std::vector<Memory<float>> states_;
   std::optional<LossScaler> scaler_;
+  int64_t updates_ = 0;
   Trace* trace_ = nullptr;
   std::optional<TracingHooks> tracing_;            // around data_parallel_
   std::optional<pipeline::PollingHooks> polling_;  // around both

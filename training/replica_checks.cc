@@ -38,6 +38,22 @@ void check_schedule(const ReplicaOptions& options, const pipeline::Placement& pl
   }
 }
 
+void check_rounding(const ReplicaOptions& options) {
+  if (!options.stochastic_rounding || options.storage.dtype == DType::bf16) return;
+  throw Error(ErrorCode::invalid_argument,
+              cat("values in ", name(options.storage.dtype), " are not rounded stochastically"),
+              {.cause = "it takes the place of bf16 values' fp32 masters",
+               .remedy = "train in bf16, or leave out --stochastic-rounding"});
+}
+
+void check_scale(const CommunicationHook& hook, const ReplicaOptions& options) {
+  if (!hook.remembers() || !options.loss_scaling) return;
+  throw Error(ErrorCode::invalid_argument,
+              "PowerSGD cannot compress gradients whose loss is scaled",
+              {.cause = "it remembers parts of them, and their scale changes",
+               .remedy = "train in f32 or bf16, or compress to f16 instead"});
+}
+
 void check_compression(const pipeline::Placement& placement) {
   if (!placement.has_shared_across) return;
   throw Error(ErrorCode::invalid_argument,

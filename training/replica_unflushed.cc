@@ -15,7 +15,7 @@ namespace tutti::training {
 
 // The gradients of an update's micro-batches are complete on this stage. Returns the sum of their
 // squares, of this rank's part.
-ExactSum Replica::unflushed_update(int64_t step, double learning_rate) {
+ExactSum Replica::unflushed_update(double learning_rate) {
   const TraceSpan span(trace_, "optimizer", TraceCategory::optimizer);
   data_parallel_.finish_gradients();
   ExactSum squares;
@@ -24,7 +24,7 @@ ExactSum Replica::unflushed_update(int64_t step, double learning_rate) {
   // A parameter's norm concerns its stage only, where each rank has all of it or they have shards.
   RankReducer reducer(group_, sharded() || group_rank_ == 0);
   const std::vector<std::span<float>> states = this->states();
-  optimizer_->step(storage_.owned(), states, step_options(step, learning_rate, 1), reducer);
+  optimizer_->step(storage_.owned(), states, next_update(learning_rate, 1), reducer);
   data_parallel_.publish_values();
   data_parallel_.finish_values();
   return squares;
@@ -50,7 +50,7 @@ std::vector<StepResult> Replica::run_unflushed(std::span<const StepBatches> step
   std::vector<ExactSum> squares(steps.size());
   const auto on_update = [&](const pipeline::Action& action) {
     const auto index = static_cast<size_t>(action.version) - 1;
-    squares[index] = unflushed_update(first + static_cast<int64_t>(index), learning_rates[index]);
+    squares[index] = unflushed_update(learning_rates[index]);
     if (index + 1 < steps.size()) data_parallel_.begin_step(backwards);
   };
   versions_.begin(plan.ranks[static_cast<size_t>(stage())]);

@@ -12,7 +12,6 @@
 #include "training/checkpoint/exchange.h"
 #include "training/checkpoint/run_directory.h"
 #include "training/configuration.h"
-#include "training/feed.h"
 #include "training/initial.h"
 #include "training/measured_cut.h"
 #include "training/optimizers/adamw.h"
@@ -22,6 +21,7 @@
 #include "training/parallel/hooks/half_compression.h"
 #include "training/parallel/hooks/powersgd.h"
 #include "training/parallel/throw_on_all.h"
+#include "training/process_memory.h"
 #include "training/snapshot.h"
 #include "training/texts.h"
 
@@ -76,7 +76,7 @@ class Run {
                      .ranks = mesh.size(Axis::data),
                      .workers = options.workers,
                      .weights = options.data_weights}),
-        replica_(mesh, model, make_optimizer(options), options.replica,
+        replica_(mesh, model, make_optimizer(options), replica_options(options.replica, feed_),
                  [&](const Layout& layout) { return make_hook(options, model, layout); }) {
     if (!options.trace.empty()) replica_.record(trace_);
     options_.schedule.total_steps = static_cast<int64_t>(feed_.steps());
@@ -305,6 +305,7 @@ TrainResult Run::train_steps(const std::function<void(const StepReport&)>& on_st
   if (!options_.trace.empty()) write_trace(world_, trace_, options_.trace);
   if (result.stopped_by == 0) result.validation = validate();
   result.memory = replica_.memory();
+  result.process_bytes = proportional_set_size();
   result.pipeline = replica_.report_pipeline();
   return result;
 }
@@ -316,6 +317,11 @@ void check_directory(const Model& model, const std::vector<const DataSet*>& data
   if (options.checkpoint.empty()) return;
   const auto step = RunDirectory::check(options.checkpoint, run_start(options));
   if (step) check_chosen(*step, configuration_of(model, data, options).run, options);
+}
+
+ReplicaOptions replica_options(ReplicaOptions options, const Feed& feed) {
+  options.storage.one_pass = feed.passes() == 1;
+  return options;
 }
 
 uint64_t next_flush(const TrainOptions& options, uint64_t step, uint64_t steps) {

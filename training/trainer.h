@@ -11,6 +11,7 @@
 
 #include "collectives/communicator.h"
 #include "training/data/data_set.h"
+#include "training/feed.h"
 #include "training/optimizers/schedule.h"
 #include "training/replica.h"
 
@@ -35,7 +36,7 @@ struct TrainOptions {
   double beta1 = 0.9;
   double beta2 = 0.999;
 
-  ReplicaOptions replica;
+  ReplicaOptions replica;    // storage.one_pass follows from the batch
   bool measure_cut = false;  // of the pipeline: by timing the model's units first
   Compression compression = Compression::none;
   int compression_rank = 4;  // of PowerSGD
@@ -86,6 +87,8 @@ struct TrainResult {
   double samples_per_second = 0;
   double waiting_share = 0;
   MemoryReport memory;
+  int64_t process_bytes =
+      0;  // of this rank's process, with the libraries' memory: process_memory.h
   PipelineReport pipeline;
   uint64_t resumed_at = 0;  // the step that was loaded; 0: none
   uint64_t step = 0;        // the last one that was done
@@ -110,5 +113,7 @@ void check_directory(const Model& model, const std::vector<const DataSet*>& data
 uint64_t next_flush(const TrainOptions& options, uint64_t step, uint64_t steps);
 
 std::unique_ptr<Optimizer> make_optimizer(const TrainOptions& options);
+// With what a replica must know of the steps that it will take.
+ReplicaOptions replica_options(ReplicaOptions options, const Feed& feed);
 
 }  // namespace tutti::training

@@ -1,7 +1,7 @@
 // The grid: whatever the layout, it is the same model that is trained.
 //
 // Within a group of runs (number of ranks, micro-batches, type, dropout, optimizer) all layouts
-// (ZeRO stage, buckets, recomputation, overlap, where gradients accumulate) must give the same
+// (ZeRO stage, buckets, recomputation, overlap, whole gradients or shards) must give the same
 // losses, gradient norms, parameters and optimizer state, bit for bit, in deterministic mode. Of
 // the product of all of them the runs below take each pair of values at least once.
 #include <gmock/gmock.h>
@@ -90,7 +90,8 @@ TinyRun run_of(const Group& group, const LayoutCase& layout) {
   run.replica.runner.checkpoint_units = layout.recompute == Recompute::full;
   StorageOptions& storage = run.replica.storage;
   storage.stage = layout.stage;
-  storage.whole_gradients = layout.whole_gradients;
+  // In 16 bits it is f32 that whole gradients are in, which rounds otherwise.
+  run.whole_gradients = layout.whole_gradients && group.dtype == DType::f32;
   if (layout.tiny_buckets) storage.bucket_elements = storage.first_bucket_elements = 1;
   run.replica.data_parallel.overlap = layout.overlap;
   return run;

@@ -36,7 +36,7 @@ TinyRun run_of(const std::string& schedule, int stages, int zero) {
 void poison(Replica& replica, const std::string& parameter) {
   for (const OwnedPiece& piece : replica.owned()) {
     if (piece.spec->name != parameter || piece.piece.first > 0) continue;
-    replica.values_of(piece, 0)[0] = std::nanf("");
+    replica.values_of(piece, 0).values<float>()[0] = std::nanf("");
   }
 }
 

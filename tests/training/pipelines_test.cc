@@ -103,7 +103,7 @@ TinyRun plain_run(const Group& group) {
   run.replica.storage.dtype = group.dtype;
   if (group.dtype == DType::f16) {
     // It overflows at first and grows in between: both are the same everywhere.
-    run.replica.loss_scaling = {.initial_scale = 0x1p18, .growth_interval = 2};
+    run.replica.loss_scaling = {.initial_scale = 0x1p22, .growth_interval = 2};
   }
   run.replica.stochastic_rounding = group.dtype == DType::bf16;
   run.replica.clip = 1;

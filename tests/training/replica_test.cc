@@ -42,7 +42,7 @@ TinyRun run_of(int stage, DType dtype = DType::f32) {
 // Sets this rank's share of a parameter, if it has any.
 void set(Replica& replica, const std::string& parameter, float value) {
   for (const OwnedPiece& piece : replica.owned()) {
-    if (piece.spec->name == parameter) replica.values_of(piece, 0)[0] = value;
+    if (piece.spec->name == parameter) replica.values_of(piece, 0).values<float>()[0] = value;
   }
 }
 
@@ -108,9 +108,10 @@ class OneNumber : public Model {
 
 // SGD with a learning rate of 1 and the gradient told: a step takes it away from w, which is 1.
 struct OneNumberRank {
-  explicit OneNumberRank(const Job& job, ReplicaOptions options = {})
+  explicit OneNumberRank(const Job& job, ReplicaOptions options = {},
+                         OptimizerKind optimizer = OptimizerKind::sgd)
       : replica(Communicator::init(job), model,
-                make_optimizer({.optimizer = OptimizerKind::sgd, .weight_decay = 0, .momentum = 0}),
+                make_optimizer({.optimizer = optimizer, .weight_decay = 0, .momentum = 0}),
                 options) {}
 
   // Each rank has one sample.
@@ -118,7 +119,7 @@ struct OneNumberRank {
     const MicroBatch batch{.samples = 1};
     return replica.step({.own = {&batch, 1}, .targets = replica.world().size()}, number, 1);
   }
-  float value() const { return replica.values_of(replica.owned().at(0), 0)[0]; }
+  float value() const { return replica.values_of(replica.owned().at(0), 0).values<float>()[0]; }
 
   OneNumber model;
   Replica replica;
@@ -175,6 +176,91 @@ TEST(Overflow, SkipsTheStepSaysWhereAndHalvesTheScale) {
       EXPECT_EQ(good.gradient_norm, 2) << "unscaled: sqrt(64) / 4";
       if (!rank.replica.owned().empty()) EXPECT_EQ(rank.value(), 0.75);
     });
+  }
+}
+
+// Adam's first update goes one learning rate far, whatever the gradient: its moments are corrected
+// for what they lack since the first update, not since the first step.
+TEST(Overflow, SkippedStepsAreNoUpdatesOfAdam) {
+  for (const OptimizerKind optimizer : {OptimizerKind::adamw, OptimizerKind::lamb}) {
+    const auto values_after = [&](int skipped) {
+      std::vector<float> values;
+      run_ranks(1, [&](const Job& job) {
+        OneNumberRank rank(
+            job, {.loss_scaling = LossScalerOptions{.initial_scale = 1024, .hysteresis = 100}},
+            optimizer);
+        rank.model.told = kInfinity;
+        for (int step = 1; step <= skipped; ++step) EXPECT_TRUE(rank.step(step).skipped);
+        EXPECT_EQ(rank.replica.updates(), 0);
+        for (const float told : {0.25f, 0.5f, -1.0f}) {
+          rank.model.told = told;
+          EXPECT_FALSE(rank.step(skipped + 1).skipped);
+          values.push_back(rank.value());
+        }
+        EXPECT_EQ(rank.replica.updates(), 3);
+      });
+      return values;
+    };
+    const std::vector<float> expected = values_after(0);
+    if (optimizer == OptimizerKind::adamw) EXPECT_NEAR(expected.at(0), 0, 1e-6);
+    EXPECT_EQ(values_after(4), expected);
+  }
+}
+
+// --- rounding ---
+
+TEST(StochasticRounding, TakesThePlaceOfMasters) {
+  for (const int stage : {0, 1, 2, 3}) {
+    TinyRun run = run_of(stage, DType::bf16);
+    run.replica.stochastic_rounding = true;
+    run_ranks(2, [&](const Job& job) {
+      TinyRank rank(job, run);
+      rank.step();
+      EXPECT_EQ(rank.replica.memory().storage.masters, 0);
+      for (const OwnedPiece& piece : rank.replica.owned()) {
+        EXPECT_EQ(rank.replica.values_of(piece, 0).dtype, DType::bf16);
+      }
+    });
+  }
+}
+
+// Updates that are far below half a unit of a value's last place are lost by rounding to nearest.
+TEST(StochasticRounding, LearnsAsWellAsMastersDo) {
+  const auto losses = [](bool rounded) {
+    TinyRun run = run_of(0, DType::bf16);
+    run.replica.stochastic_rounding = rounded;
+    run.steps = 60;
+    return testing::train(1, run).losses;
+  };
+  const std::vector<double> masters = losses(false);
+  const std::vector<double> rounded = losses(true);
+  EXPECT_LT(masters.back(), 0.7 * masters.front()) << "it learns";
+  EXPECT_NEAR(rounded.back(), masters.back(), 0.05 * masters.back());
+}
+
+TEST(StochasticRounding, IsForBf16Only) {
+  for (const DType dtype : {DType::f32, DType::f16}) {
+    TinyRun run = run_of(0, dtype);
+    run.replica.stochastic_rounding = true;
+    for (const auto& error :
+         run_ranks_catching(2, [&](const Job& job) { TinyRank rank(job, run); })) {
+      ASSERT_TRUE(error);
+      EXPECT_EQ(error->code(), ErrorCode::invalid_argument);
+      EXPECT_THAT(error->what(), AllOf(HasSubstr(std::string(name(dtype))),
+                                       HasSubstr("leave out --stochastic-rounding")));
+    }
+  }
+}
+
+TEST(Compression, ThatRemembersGradientsRefusesAScaleThatChanges) {
+  TinyRun run = run_of(0, DType::f16);
+  run.replica.loss_scaling.emplace();
+  run.powersgd.emplace();
+  for (const auto& error :
+       run_ranks_catching(2, [&](const Job& job) { TinyRank rank(job, run); })) {
+    ASSERT_TRUE(error);
+    EXPECT_THAT(error->what(),
+                HasSubstr("PowerSGD cannot compress gradients whose loss is scaled"));
   }
 }
 

@@ -4,9 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -20,7 +23,9 @@
 #include "tests/training/support/tiny_run.h"
 #include "training/checkpoint/checkpoint.h"
 #include "training/checkpoint/exchange.h"
+#include "training/checkpoint/run_directory.h"
 #include "training/models/gpt.h"
+#include "training/snapshot.h"
 
 namespace tutti::training {
 namespace {
@@ -247,6 +252,35 @@ class Checkpoints : public FolderTest {
     return testing::saved_tensors(Checkpoint::open(path(directory)));
   }
 
+  // Two ranks that are cut short at step 7 of 10, and resumed from step 5.
+  void expect_to_resume(const TrainOptions& options,
+                        const GptConfig& model = testing::tiny_gpt()) const {
+    const auto train_as = [&](const TrainOptions& how, const OnStep& on_step = {}) {
+      Outcome first;
+      run_ranks(2, [&](const Job& job) {
+        const Outcome outcome = train_as_rank(job, how, on_step, model);
+        if (job.rank == 0) first = outcome;
+      });
+      return first;
+    };
+    const Outcome whole = train_as(saving(options, "whole"));
+
+    TrainOptions cut = saving(options, "cut");
+    cut.checkpoint_every = 5;
+    EXPECT_THROW(train_as(cut,
+                          [](const StepReport& report) {
+                            if (report.step == 7) throw Error(ErrorCode::system, "power cut");
+                          }),
+                 Error);
+    cut.resume = true;
+    const Outcome resumed = train_as(cut);
+    EXPECT_EQ(resumed.resumed_at, 5u);
+    EXPECT_THAT(resumed.steps, ElementsAre(6, 7, 8, 9, 10));
+    EXPECT_EQ(resumed.losses, std::vector<double>(whole.losses.begin() + 5, whole.losses.end()));
+    EXPECT_EQ(resumed.validation, whole.validation);
+    EXPECT_TRUE(tensors("cut") == tensors("whole"));
+  }
+
   TrainOptions saving(TrainOptions options, const std::string& directory) const {
     options.checkpoint = path(directory);
     return options;
@@ -269,31 +303,73 @@ TEST_P(Stages, AnInterruptedRunResumesToTheSameBits) {
   const auto [stage, dtype, dropout] = GetParam();
   GptConfig model = testing::tiny_gpt();
   model.dropout = dropout;
-  const TrainOptions options = options_of(10, stage, dtype);
-  const auto train_as = [&](const TrainOptions& how, const OnStep& on_step = {}) {
-    Outcome first;
-    run_ranks(2, [&](const Job& job) {
-      const Outcome outcome = train_as_rank(job, how, on_step, model);
-      if (job.rank == 0) first = outcome;
-    });
-    return first;
-  };
-  const Outcome whole = train_as(saving(options, "whole"));
+  expect_to_resume(options_of(10, stage, dtype), model);
+}
 
-  TrainOptions cut = saving(options, "cut");
-  cut.checkpoint_every = 5;
-  EXPECT_THROW(train_as(cut,
-                        [](const StepReport& report) {
-                          if (report.step == 7) throw Error(ErrorCode::system, "power cut");
-                        }),
-               Error);
-  cut.resume = true;
-  const Outcome resumed = train_as(cut);
-  EXPECT_EQ(resumed.resumed_at, 5u);
-  EXPECT_THAT(resumed.steps, ElementsAre(6, 7, 8, 9, 10));
-  EXPECT_EQ(resumed.losses, std::vector<double>(whole.losses.begin() + 5, whole.losses.end()));
-  EXPECT_EQ(resumed.validation, whole.validation);
-  EXPECT_TRUE(tensors("cut") == tensors("whole"));
+class RoundedStages : public Checkpoints, public ::testing::WithParamInterface<int> {};
+INSTANTIATE_TEST_SUITE_P(Zero, RoundedStages, ::testing::Values(0, 1, 3));
+
+TEST_P(RoundedStages, ARunWithoutMastersResumesToTheSameBits) {
+  TrainOptions options = options_of(10, GetParam(), DType::bf16);
+  options.replica.stochastic_rounding = true;
+  expect_to_resume(options);
+  const Checkpoint checkpoint = Checkpoint::open(path("whole"));
+  EXPECT_EQ(checkpoint.find("model.wte.weight")->dtype, DType::bf16);
+}
+
+class CompressedTypes : public Checkpoints, public ::testing::WithParamInterface<DType> {};
+INSTANTIATE_TEST_SUITE_P(Types, CompressedTypes, ::testing::Values(DType::f32, DType::bf16),
+                         [](const auto& info) { return std::string(name(info.param)); });
+
+TEST_P(CompressedTypes, ACompressedRunResumesToTheSameBits) {
+  TrainOptions options = options_of(10, 0, GetParam());
+  options.replica.stochastic_rounding = GetParam() == DType::bf16;
+  options.compression = Compression::powersgd;
+  expect_to_resume(options);
+  EXPECT_TRUE(tensors("whole").contains("powersgd.error.wte.weight"));
+}
+
+// Of what PowerSGD's ranks remember only the sum matters: other ranks share it.
+TEST_F(Checkpoints, OtherRanksShareWhatCompressionRemembers) {
+  testing::TinyRun run;
+  run.powersgd = PowerSgdOptions{.rank = 2};
+  run_ranks(2, [&](const Job& job) {
+    testing::TinyRank rank(job, run);
+    for (int step = 0; step < 3; ++step) rank.step();
+    std::optional<RunDirectory> directory;
+    if (job.rank == 0) directory.emplace(path("two"), RunStart{}).begin();
+    save_snapshot(rank.replica, *rank.model,
+                  {.directory = directory ? &*directory : nullptr, .step = 3});
+  });
+  const auto saved = tensors("two");
+  std::map<std::string, std::vector<double>> sums;
+  std::mutex mutex;
+  run_ranks(3, [&](const Job& job) {
+    testing::TinyRank rank(job, run);
+    load_snapshot(rank.replica, *rank.model, path("two"));
+    const std::scoped_lock lock(mutex);
+    for (const HookState& state : rank.replica.hook_states()) {
+      const auto values = state.values.values<float>();
+      if (!state.own) {
+        EXPECT_EQ(saved.at(state.name), std::vector<float>(values.begin(), values.end()));
+        continue;
+      }
+      std::vector<double>& sum = sums[state.name];
+      sum.resize(values.size());
+      std::ranges::transform(sum, values, sum.begin(), std::plus<double>());
+    }
+  });
+  ASSERT_TRUE(sums.contains("powersgd.error.wte.weight"));
+  for (const auto& [name, sum] : sums) {
+    const std::vector<float>& two = saved.at(name);
+    ASSERT_EQ(two.size(), 2 * sum.size());
+    EXPECT_TRUE(std::ranges::any_of(sum, [](double value) { return value != 0; })) << name;
+    for (size_t i = 0; i < sum.size(); ++i) {
+      const double expected =
+          static_cast<double>(two[i]) + static_cast<double>(two[i + sum.size()]);
+      ASSERT_NEAR(sum[i], expected, 1e-6 * std::abs(expected)) << name;
+    }
+  }
 }
 
 TEST_F(Checkpoints, LoadAtAnyNumberOfRanksInAnyStage) {

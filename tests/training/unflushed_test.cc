@@ -201,7 +201,7 @@ Trained train_late(const Case& c, Lateness lateness) {
 
 void copy(const Replica& replica, size_t kind, Whole& to) {
   for (const OwnedPiece& piece : replica.owned()) {
-    std::ranges::copy(replica.values_of(piece, kind),
+    std::ranges::copy(replica.values_of(piece, kind).values<float>(),
                       to[static_cast<size_t>(piece.piece.parameter)].begin() + piece.piece.first);
   }
 }

@@ -99,7 +99,7 @@ void print_result(const LoadedData& data, const TrainResult& result, double unit
   std::printf("speed            %.0f %s/s on %d rank%s, %.1f%% of the time waiting for others\n",
               result.samples_per_second * units_per_sample, unit, ranks, ranks == 1 ? "" : "s",
               100.0 * result.waiting_share);
-  print_memory(result.memory);
+  print_memory(result.memory, result.process_bytes);
 }
 
 Json summary(const LoadedData& data, const TrainResult& result, double units_per_sample,
@@ -122,6 +122,7 @@ Json summary(const LoadedData& data, const TrainResult& result, double units_per
   all["resumed_at"] = result.resumed_at;
   if (!result.run.empty()) all["run"] = result.run;
   all["memory"] = json_of(result.memory);
+  all["process_bytes"] = result.process_bytes;
   return all;
 }
 
@@ -218,7 +219,7 @@ void check_outputs(const TrainCommand& options, const LoadedData& data) {
 
 int train(TrainCommand options) {
   // What is wrong for every rank is said once, before there are any.
-  const LoadedData data = load_data(options);
+  LoadedData data = load_data(options);
   const int wanted = wanted_ranks(options);
   const int ranks = wanted != 0 ? wanted : useful_ranks(options, data);
   const std::unique_ptr<training::Model> model = make_model(options);
@@ -230,6 +231,7 @@ int train(TrainCommand options) {
     }
     check_outputs(tried, data);
     if (ranks > 1) {
+      data = {};  // the ranks have their own
       return launch_self(ranks, is_terminal() ? std::vector<std::string>{kOnTerminal}
                                               : std::vector<std::string>{});
     }

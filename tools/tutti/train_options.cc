@@ -135,8 +135,10 @@ void add_layout(Command command, TrainCommand& options) {
       .show_default()
       .group(kGroup);
   command
-      .add_flag("--stochastic-rounding", replica.stochastic_rounding,
-                "round bf16 parameters up or down by chance")
+      .add_flag(
+          "--stochastic-rounding", replica.stochastic_rounding,
+          "bf16 without fp32 masters: update the parameters themselves, rounded up or down by "
+          "chance")
       .group(kGroup);
   command.add_option("--bucket-mb", options.bucket_mib, "MiB of gradients summed in one call")
       .show_default()

@@ -22,7 +22,7 @@ std::string fixed(double value, int digits) {
 int64_t total(const MemoryReport& memory) {
   return memory.storage.parameters + memory.storage.gradients + memory.storage.masters +
          memory.storage.padding + memory.storage.gathered + memory.optimizer + memory.activations +
-         memory.boundaries;
+         memory.boundaries + memory.compression;
 }
 
 std::string with_suffix(double value, const std::array<const char*, 4>& suffixes) {
@@ -94,10 +94,11 @@ Json json_of(const MemoryReport& memory) {
   return {{"parameters", memory.storage.parameters}, {"gradients", memory.storage.gradients},
           {"masters", memory.storage.masters},       {"optimizer", memory.optimizer},
           {"padding", memory.storage.padding},       {"gathered", memory.storage.gathered},
-          {"activations", memory.activations},       {"boundaries", memory.boundaries}};
+          {"activations", memory.activations},       {"boundaries", memory.boundaries},
+          {"compression", memory.compression}};
 }
 
-void print_memory(const MemoryReport& memory) {
+void print_memory(const MemoryReport& memory, int64_t process_bytes) {
   std::printf("memory of rank 0 ");
   const auto part = [](const char* what, int64_t bytes) {
     if (bytes > 0) std::printf(" %s %s ", what, readable_bytes(bytes).c_str());
@@ -110,6 +111,8 @@ void print_memory(const MemoryReport& memory) {
   part("padding", memory.storage.padding);
   part("activations", memory.activations);
   part("stage boundaries", memory.boundaries);
+  part("compression", memory.compression);
+  part("(the whole process, PSS)", process_bytes);
   std::printf("\n");
 }
 

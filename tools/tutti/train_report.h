@@ -41,7 +41,8 @@ class Progress {
 // token of a sample, or its class, "tokens" are samples.)
 Json json_of(const training::StepReport& report, double units_per_sample);
 Json json_of(const training::MemoryReport& memory);
-void print_memory(const training::MemoryReport& memory);
+// `process_bytes`: of the process, by proportional set size.
+void print_memory(const training::MemoryReport& memory, int64_t process_bytes);
 Json json_of(const training::PipelineReport& report, const training::PipelineOptions& options);
 void print_pipeline(const training::PipelineReport& report,
                     const training::PipelineOptions& options, const training::Model& model);

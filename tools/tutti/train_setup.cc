@@ -322,14 +322,9 @@ LoadedData load_data(TrainCommand& options) {
       training::TokenFile file(path);
       std::optional<training::TokenFile> validation;
       if (!options.validation.empty()) validation.emplace(options.validation);
-      const auto count_kinds = [&](const training::TokenFile& tokens) {
-        tokens.read_blocks(0, tokens.size(), [&](std::span<const uint16_t> block) {
-          vocabulary = std::max<int64_t>(vocabulary, std::ranges::max(block) + 1);
-        });
-      };
-      count_kinds(file);
-      if (validation) count_kinds(*validation);
-      add(training::Tokens(std::move(file), std::move(validation)));
+      training::Tokens tokens(std::move(file), std::move(validation));
+      vocabulary = std::max(vocabulary, tokens.kinds());
+      add(std::move(tokens));
     }
     constexpr int64_t kGpt2Tokens = 50257;
     if (vocabulary > 256) vocabulary = std::max(vocabulary, kGpt2Tokens);
@@ -363,6 +358,7 @@ void settle(TrainCommand& options, int ranks, uint64_t examples) {
       training::mesh_sizes(options.mesh, ranks)[static_cast<size_t>(training::Axis::data)];
   settle_run(options, data_ranks, examples);
   settle_precision(options);
+  training::check_rounding(replica);
   training.optimizer = named<OptimizerKind>(options.optimizer, {{"adamw", OptimizerKind::adamw},
                                                                 {"sgd", OptimizerKind::sgd},
                                                                 {"lamb", OptimizerKind::lamb},
@@ -410,8 +406,6 @@ void settle(TrainCommand& options, int ranks, uint64_t examples) {
   replica.storage.bucket_elements = std::max<int64_t>(1, static_cast<int64_t>(bucket));
   replica.storage.first_bucket_elements =
       std::max<int64_t>(1, std::min<int64_t>(1 << 16, replica.storage.bucket_elements));
-  const uint64_t micro_batches = (training.batch + training.micro_batch - 1) / training.micro_batch;
-  replica.storage.whole_gradients = micro_batches > static_cast<uint64_t>(data_ranks);
   settle_start(options);
   settle_cut(options);
   settle_pipeline(options, data_ranks);

@@ -31,10 +31,15 @@ struct OwnedPiece {
   Tensor value;
   // Another pipeline stage has the same piece, and counts it in norms: a tied embedding.
   bool copy = false;
+
+  // What is updated: the masters, or the values themselves.
+  Tensor updated() const {
+    return master.empty() ? value : tensor_at(master.data(), DType::f32, 1, std::ssize(master));
+  }
 };
 
 struct StepOptions {
-  int64_t step = 1;  // from 1: Adam corrects its moments' bias by it
+  int64_t step = 1;  // of the updates that were made, from 1: Adam corrects its moments' bias by it
   double learning_rate = 0;
   // Every gradient is multiplied by it: unscaling (loss_scaler.h) times clipping (gradient_norm.h).
   double gradient_factor = 1;

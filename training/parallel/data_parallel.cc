@@ -166,6 +166,13 @@ void DataParallel::begin_step(int64_t passes) {
 }
 
 void DataParallel::begin_step(const std::vector<int64_t>& passes) {
+  const int64_t most = passes.empty() ? 0 : std::ranges::max(passes);
+  if (most > 1 && storage_.options().one_pass) {
+    throw Error(ErrorCode::invalid_argument,
+                cat("a step of ", most, " micro-batches a rank, where there is memory for one"),
+                {.cause = "gradients of one micro-batch take less: they are no sums",
+                 .remedy = "leave StorageOptions::one_pass out"});
+  }
   next_launch_ = 0;
   broken_.reset();
   keep_shared_uses_apart(passes);
@@ -337,6 +344,11 @@ std::string DataParallel::unused_parameters() const {
     names += model_.parameters().specs()[parameter].name;
   }
   return names;
+}
+
+std::vector<HookState> DataParallel::hook_states() {
+  if (hook_ == nullptr) return {};
+  return hook_->states(communicator_, storage_.gradient_type());
 }
 
 // --- what it costs ---

@@ -29,6 +29,13 @@
 
 namespace tutti::training {
 
+// What a hook remembers from step to step, for checkpoints.
+struct HookState {
+  std::string name;
+  Tensor values;     // 1 x count in f32: the hook's memory
+  bool own = false;  // each rank has others, of which the sum matters; else all have the same
+};
+
 // Takes the place of the all-reduce of one bucket in stage 0: compression (hooks/). start() begins
 // to sum `gradients` over ranks; finish() returns when the sum is in place. Every rank starts its
 // buckets in one order and finishes them in the same order.
@@ -41,6 +48,11 @@ class CommunicationHook {
   // finished during backward, on each rank at its own time, so it must be false for one whose
   // finish() begins a collective.
   virtual bool test(int bucket) { return false; }
+  // Whether a step's sums depend on those before. Then all gradients are of one scale, and states()
+  // tells what is remembered; between two steps it may be written. The arguments are start()'s.
+  virtual bool remembers() const { return false; }
+  virtual std::vector<HookState> states(Communicator& communicator, DType gradients) { return {}; }
+  virtual int64_t bytes() const = 0;  // of memory that it holds
   // What a rank sends and receives for the bucket, in elements' bytes: as for an all-reduce.
   virtual int64_t payload_bytes(int bucket, Tensor gradients) const = 0;
 };
@@ -97,6 +109,9 @@ class DataParallel : public UnitHooks {
   void after_weights(int unit) override;
 
   const std::optional<BrokenGradient>& broken_gradient() const { return broken_; }
+  // What the hook remembers; none without one. Not in the middle of a step.
+  std::vector<HookState> hook_states();
+  int64_t hook_bytes() const { return hook_ == nullptr ? 0 : hook_->bytes(); }
 
   // Time that this rank's own work stood still for communication, since construction.
   std::chrono::nanoseconds waited() const { return waited_; }

@@ -6,7 +6,6 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "training/kernels/elementwise.h"
 
 namespace tutti::training {
 namespace {
@@ -49,9 +48,9 @@ ParameterStorage::ParameterStorage(Communicator communicator, ParameterTable& ta
       layout_(layout_for(communicator_, table, options)),
       owner_(options.stage == 0 ? 0 : communicator_.rank()),
       pool_(communicator_) {
-  place(values_, value_memory_, whole_values());
-  place(gradients_, gradient_memory_, whole_gradients());
-  if (options_.dtype != DType::f32) {
+  place(values_, value_memory_, options_.dtype, whole_values());
+  place(gradients_, gradient_memory_, gradient_type(), whole_gradients());
+  if (options_.dtype != DType::f32 && options_.masters) {
     masters_ = communicator_.allocate<float>(static_cast<size_t>(layout_.owned_size()));
   }
   for (int b = 0; b < static_cast<int>(layout_.buckets.size()); ++b) {
@@ -61,8 +60,8 @@ ParameterStorage::ParameterStorage(Communicator communicator, ParameterTable& ta
   make_owned();
 }
 
-void ParameterStorage::place(std::vector<Place>& places, Memory<std::byte>& memory, bool whole) {
-  const DType dtype = options_.dtype;
+void ParameterStorage::place(std::vector<Place>& places, Memory<std::byte>& memory, DType dtype,
+                             bool whole) {
   const int64_t elements = whole ? layout_.size : layout_.owned_size();
   memory = communicator_.allocate<std::byte>(static_cast<size_t>(elements) * size_of(dtype));
   for (int b = 0; b < static_cast<int>(layout_.buckets.size()); ++b) {
@@ -127,7 +126,7 @@ void ParameterStorage::keep_apart(size_t shared_use, bool apart) {
   const int parameter = table_.shared_uses()[shared_use].parameter;
   if (use.memory == nullptr) {
     use.memory = communicator_.allocate<std::byte>(static_cast<size_t>(shared_count(shared_use)) *
-                                                   size_of(options_.dtype));
+                                                   size_of(gradient_type()));
   }
   show_gradients(layout_.slots[at(parameter)].bucket);
 }
@@ -140,14 +139,13 @@ void ParameterStorage::add_shared_uses(int parameter) {
   }
 }
 
-Tensor ParameterStorage::from_pool(int bucket) {
+Tensor ParameterStorage::from_pool(int bucket, DType dtype) {
   const int64_t size = layout_.buckets[at(bucket)].size;
-  return row(pool_.acquire(static_cast<size_t>(size) * size_of(options_.dtype)), options_.dtype,
-             size);
+  return row(pool_.acquire(static_cast<size_t>(size) * size_of(dtype)), dtype, size);
 }
 
 void ParameterStorage::acquire_values(int bucket) {
-  values_[at(bucket)].whole = from_pool(bucket);
+  values_[at(bucket)].whole = from_pool(bucket, options_.dtype);
   show_values(bucket);
 }
 
@@ -158,7 +156,7 @@ void ParameterStorage::release_values(int bucket) {
 }
 
 void ParameterStorage::acquire_gradients(int bucket) {
-  const Tensor whole = from_pool(bucket);
+  const Tensor whole = from_pool(bucket, gradient_type());
   std::memset(whole.data, 0, whole.bytes());
   gradients_[at(bucket)].whole = whole;
   show_gradients(bucket);
@@ -174,11 +172,11 @@ void ParameterStorage::zero_whole_gradients() {
   for (size_t use = 0; use < apart_.size(); ++use) {
     if (!apart_[use].used) continue;
     std::memset(apart_[use].memory.get(), 0,
-                static_cast<size_t>(shared_count(use)) * size_of(options_.dtype));
+                static_cast<size_t>(shared_count(use)) * size_of(gradient_type()));
   }
   if (!whole_gradients()) return;
   std::memset(gradient_memory_.get(), 0,
-              static_cast<size_t>(layout_.size) * size_of(options_.dtype));
+              static_cast<size_t>(layout_.size) * size_of(gradient_type()));
 }
 
 void ParameterStorage::make_owned() {
@@ -187,11 +185,15 @@ void ParameterStorage::make_owned() {
     const int64_t in_shard = piece.bucket_offset - owner_ * layout_.shard_size(piece.bucket);
     const Tensor value = part(own_values(piece.bucket), in_shard, piece.count);
     const Tensor gradient = part(own_gradients(piece.bucket), in_shard, piece.count);
-    float* master =
-        own_masters ? reinterpret_cast<float*>(value.data) : masters_.get() + piece.owned_offset;
+    std::span<float> master;
+    if (own_masters) {
+      master = value.values<float>();
+    } else if (masters_ != nullptr) {
+      master = {masters_.get() + piece.owned_offset, static_cast<size_t>(piece.count)};
+    }
     owned_.push_back({.piece = piece,
                       .spec = &table_.specs()[at(piece.parameter)],
-                      .master = {master, static_cast<size_t>(piece.count)},
+                      .master = master,
                       .gradient = gradient,
                       .value = own_masters ? Tensor{} : value,
                       .copy = std::ranges::count(options_.copies, piece.parameter) > 0});
@@ -203,25 +205,24 @@ StorageBytes ParameterStorage::bytes() const {
   for (const Slot& slot : layout_.slots) used += slot.count;
   int64_t owned = 0;
   for (const OwnedPiece& piece : owned_) owned += piece.piece.count;
-  const auto element = static_cast<int64_t>(size_of(options_.dtype));
-  StorageBytes bytes;
-  bytes.parameters = (whole_values() ? used : owned) * element;
-  bytes.gradients = (whole_gradients() ? used : owned) * element;
-  bytes.masters = masters_ == nullptr ? 0 : owned * static_cast<int64_t>(sizeof(float));
-  const int64_t whole_gap = (layout_.size - used) * element;
-  const int64_t owned_gap = (layout_.owned_size() - owned) * element;
-  bytes.padding = (whole_values() ? whole_gap : owned_gap) +
-                  (whole_gradients() ? whole_gap : owned_gap) +
-                  (masters_ == nullptr ? 0 : (layout_.owned_size() - owned) * 4);
-  bytes.gathered = pool_.bytes();
+  StorageBytes bytes{.gathered = pool_.bytes()};
+  const auto add = [&](int64_t& kind, bool whole, DType dtype) {
+    const auto element = static_cast<int64_t>(size_of(dtype));
+    kind = (whole ? used : owned) * element;
+    bytes.padding += ((whole ? layout_.size - used : layout_.owned_size() - owned)) * element;
+  };
+  add(bytes.parameters, whole_values(), options_.dtype);
+  add(bytes.gradients, whole_gradients(), gradient_type());
+  if (masters_ != nullptr) add(bytes.masters, false, DType::f32);
   for (size_t use = 0; use < apart_.size(); ++use) {
-    if (apart_[use].memory != nullptr) bytes.gradients += element * shared_count(use);
+    if (apart_[use].memory == nullptr) continue;
+    bytes.gradients += static_cast<int64_t>(size_of(gradient_type())) * shared_count(use);
   }
   return bytes;
 }
 
 void store_masters(const OwnedPiece& piece) {
-  if (piece.value.empty()) return;
+  if (piece.value.empty() || piece.master.empty()) return;
   convert(
       tensor_at(static_cast<const void*>(piece.master.data()), DType::f32, 1, piece.piece.count),
       piece.value);

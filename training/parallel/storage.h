@@ -2,11 +2,13 @@
 //
 //   stage                     0     1     2     3
 //   values                    all   all   all   shard    | in the model's type
-//   gradients                 all   all   shard shard    |
+//   gradients                 all   all   shard shard    | in the model's type: one micro-batch's
 //   masters, optimizer state  all   shard shard shard    | fp32
 //
 // What a stage keeps as shards is there as whole buckets while it is needed, in memory from a pool.
-// With values in f32 there are no masters: the values are their own.
+// Gradients that are the sums of several micro-batches are whole in every stage, and in f32: 16
+// bits would lose what is small against the sum so far. With values in f32 there are no masters:
+// the values are their own.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +18,7 @@
 #include <vector>
 
 #include "collectives/communicator.h"
+#include "training/kernels/elementwise.h"
 #include "training/layout.h"
 #include "training/optimizers/optimizer.h"
 #include "training/parallel/buffer_pool.h"
@@ -24,10 +27,13 @@ namespace tutti::training {
 
 struct StorageOptions {
   int stage = 0;             // of ZeRO, 0 to 3
-  DType dtype = DType::f32;  // of values and gradients: f32, bf16 or f16
-  // Gradients are kept whole in stages 2 and 3 as well: micro-batches are accumulated before they
-  // are reduced.
-  bool whole_gradients = false;
+  DType dtype = DType::f32;  // of values: f32, bf16 or f16
+  // Each step's gradients are those of one micro-batch a rank: they are rounded once, to the
+  // values' type, and stages 2 and 3 keep shards of them.
+  bool one_pass = false;
+  // 16-bit values have masters in fp32. Without them the values themselves are updated, which takes
+  // stochastic rounding.
+  bool masters = true;
   int64_t bucket_elements = 1 << 20;
   int64_t first_bucket_elements = 1 << 16;
   // A pipeline stage's parameters, ascending; none: all. Of these, the ones that another stage has
@@ -55,7 +61,8 @@ class ParameterStorage {
   const Layout& layout() const { return layout_; }
   const StorageOptions& options() const { return options_; }
   bool whole_values() const { return options_.stage < 3; }
-  bool whole_gradients() const { return options_.stage < 2 || options_.whole_gradients; }
+  bool whole_gradients() const { return options_.stage < 2 || !options_.one_pass; }
+  DType gradient_type() const { return options_.one_pass ? options_.dtype : DType::f32; }
 
   // All buckets' values one after the other, where they are whole; and pointing the parameters at
   // other memory of that layout (older weights), or at this again.
@@ -103,14 +110,14 @@ class ParameterStorage {
   };
 
   static size_t at(int bucket) { return static_cast<size_t>(bucket); }
-  void place(std::vector<Place>& places, Memory<std::byte>& memory, bool whole);
+  void place(std::vector<Place>& places, Memory<std::byte>& memory, DType dtype, bool whole);
   // Points the views of the bucket's parameters into `whole`, or at nothing.
   void show_values(int bucket);
   void show_gradients(int bucket);
   Tensor shown(int parameter, Tensor bucket) const;
   int64_t shared_count(size_t shared_use) const;  // elements
   void make_owned();
-  Tensor from_pool(int bucket);
+  Tensor from_pool(int bucket, DType dtype);
 
   Communicator communicator_;
   ParameterTable& table_;
@@ -132,13 +139,17 @@ class ParameterStorage {
   BufferPool pool_;
 };
 
-// From masters to the model's type, where these differ.
+// From masters to the model's type, where there are both.
 void store_masters(const OwnedPiece& piece);
 
 template <typename Fill>
 void ParameterStorage::fill_owned(Fill&& fill) {
+  std::vector<float> filled;
   for (const OwnedPiece& piece : owned_) {
-    fill(piece, piece.master);
+    filled.resize(static_cast<size_t>(piece.piece.count));
+    fill(piece, std::span<float>(filled));
+    convert(tensor_at(static_cast<const void*>(filled.data()), DType::f32, 1, piece.piece.count),
+            piece.updated());
     store_masters(piece);
   }
 }

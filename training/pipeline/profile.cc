@@ -56,7 +56,7 @@ class BoundUnit {
       const Tensor value = filled(arena, options.dtype, rows, cols, [&](std::span<float> values) {
         initial_values(spec, options.seed, 0, values);
       });
-      const Tensor gradient = arena.take(options.dtype, rows, cols);
+      const Tensor gradient = arena.take(DType::f32, rows, cols);  // sums of micro-batches
       if (!gradient.empty()) std::memset(gradient.data, 0, gradient.bytes());
       table.set_value(index, value);
       table.set_gradient(index, gradient);

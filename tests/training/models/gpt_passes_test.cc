@@ -42,8 +42,7 @@ std::vector<Case> cases() {
 
 // A model with gradients.
 struct Rig {
-  explicit Rig(const Case& c)
-      : model(c.config), parameters(model.parameters(), c.dtype, 0.2, /*wide_gradients=*/true) {}
+  explicit Rig(const Case& c) : model(c.config), parameters(model.parameters(), c.dtype, 0.2) {}
 
   Gpt model;
   BoundParameters parameters;

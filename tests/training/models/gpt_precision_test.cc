@@ -29,10 +29,13 @@ Tolerance tolerance_of(DType type) {
   }
 }
 
-void check(const GptConfig& config, DType type) {
-  SCOPED_TRACE(std::string(name(type)) + ": " + Gpt(config).description());
+// One micro-batch, whose gradients are added to f32 ones, or rounded once to the model's type.
+void check(const GptConfig& config, DType type, bool one_pass) {
+  SCOPED_TRACE(std::string(name(type)) + (one_pass ? ", gradients too: " : ": ") +
+               Gpt(config).description());
   Gpt model(config), wide_model(config);
-  const BoundParameters parameters(model.parameters(), type, 0.15, /*wide_gradients=*/true);
+  const BoundParameters parameters(model.parameters(), type, 0.15, one_pass);
+  EXPECT_EQ(parameters.gradient(0).dtype, one_pass ? type : DType::f32);
   BoundParameters wide_parameters(wide_model.parameters(), DType::f64);
   wide_parameters.copy_values(parameters);
   const TokenBatch batch(3, config.context, config.vocabulary);
@@ -57,6 +60,10 @@ void check(const GptConfig& config, DType type) {
               tolerance.gradients)
         << model.parameters().specs()[static_cast<size_t>(i)].name;
   }
+}
+
+void check(const GptConfig& config, DType type) {
+  for (const bool one_pass : {false, true}) check(config, type, one_pass);
 }
 
 class GptPrecisionTest : public ::testing::TestWithParam<DType> {};

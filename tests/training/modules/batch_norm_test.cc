@@ -20,11 +20,8 @@ Differentiable differentiable(BatchNorm& norm, BatchNorm::Saved& saved) {
 
 // A table and a module, bound to parameters: weight, then bias.
 struct Bound {
-  Bound(int64_t channels, DType dtype, const BatchNormOptions& options = {},
-        bool wide_gradients = false)
-      : norm(table, "bn", channels, options),
-        parameters(table, dtype, 0.5, wide_gradients),
-        test(dtype) {}
+  Bound(int64_t channels, DType dtype, const BatchNormOptions& options = {})
+      : norm(table, "bn", channels, options), parameters(table, dtype), test(dtype) {}
 
   std::vector<float> buffer(size_t index) {
     const auto values = norm.buffers().at(index).values;
@@ -175,7 +172,7 @@ TEST(BatchNormTest, OtherTypesEqualDoubles) {
         Tolerance{DType::f16, 2e-6, 0.00051}}) {
     for (const int64_t channels : {3, 16, 19}) {
       SCOPED_TRACE(::testing::Message() << channels << " channels in " << name(tolerance.dtype));
-      Bound bound(channels, tolerance.dtype, {}, true), exact(channels, DType::f64);
+      Bound bound(channels, tolerance.dtype), exact(channels, DType::f64);
       exact.parameters.copy_values(bound.parameters);
       const HostTensor x = random_tensor(tolerance.dtype, 3, 35 * channels, 3);
       const HostTensor dy = random_tensor(tolerance.dtype, 3, 35 * channels, 4);

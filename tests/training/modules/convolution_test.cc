@@ -103,7 +103,7 @@ TEST(ConvolutionTest, OtherTypesEqualDoubles) {
       ParameterTable table, exact_table;
       const Convolution convolution(table, "c", c.input, c.options);
       const Convolution exact(exact_table, "c", c.input, c.options);
-      const BoundParameters parameters(table, tolerance.dtype, 0.5, true);
+      const BoundParameters parameters(table, tolerance.dtype);
       BoundParameters exact_parameters(exact_table, DType::f64);
       exact_parameters.copy_values(parameters);
       TestPass test(tolerance.dtype), exact_test;

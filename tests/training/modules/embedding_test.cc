@@ -54,7 +54,7 @@ TEST(EmbeddingTest, Gradients) {
 TEST(EmbeddingTest, RepeatedTokensAreAddedUpInFloat) {
   ParameterTable table;
   const Embedding embedding(table, "e", 2, 1, 0.02);
-  const BoundParameters parameters(table, DType::bf16);
+  const BoundParameters parameters(table, DType::bf16, 0.5, /*one_pass=*/true);
   TestPass test(DType::bf16);
   const std::vector<int32_t> tokens(1024, 1);
   const HostTensor dy(DType::bf16, 1024, 1);

@@ -78,7 +78,7 @@ TEST(NormTest, SmallTypesAreNearTheWideOne) {
       const double tolerance = type == DType::f32 ? 2e-6 : type == DType::bf16 ? 0x1p-7 : 0x1p-10;
       ParameterTable table, wide_table;
       const Norm norm(table, "n", 33, kind), wide_norm(wide_table, "n", 33, kind);
-      const BoundParameters parameters(table, type, 0.5, /*wide_gradients=*/true);
+      const BoundParameters parameters(table, type);
       BoundParameters wide_parameters(wide_table, DType::f64);
       wide_parameters.copy_values(parameters);
       TestPass test;

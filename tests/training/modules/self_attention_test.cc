@@ -69,7 +69,7 @@ TEST(SelfAttentionTest, SmallTypesAreNearTheWideOne) {
     const SelfAttentionOptions options{.width = 24, .heads = 3, .context = 150, .rope = true};
     ParameterTable table, wide_table;
     const SelfAttention attention(table, "a", options), wide(wide_table, "a", options);
-    const BoundParameters parameters(table, type, 0.3, /*wide_gradients=*/true);
+    const BoundParameters parameters(table, type, 0.3);
     BoundParameters wide_parameters(wide_table, DType::f64);
     wide_parameters.copy_values(parameters);
     TestPass test;

@@ -57,7 +57,7 @@ enum Unit : int { kFirst, kMiddle, kLast };
 
 // Buckets are numbered as backward finishes them: c, b, a.
 StorageOptions one_bucket_each(int stage) {
-  return {.stage = stage, .bucket_elements = 1, .first_bucket_elements = 1};
+  return {.stage = stage, .one_pass = true, .bucket_elements = 1, .first_bucket_elements = 1};
 }
 
 struct Rank {
@@ -135,26 +135,48 @@ TEST_P(Stages, GradientsAreSummedOverRanks) {
 }
 
 TEST_P(Stages, PassesAreAccumulatedAndRanksMayHaveFewer) {
-  for (const bool whole : {true, false}) {
-    run_ranks(3, [&](const Job& job) {
-      StorageOptions options = one_bucket_each(GetParam());
-      options.whole_gradients = whole;
-      Rank rank(job, options);
-      rank.parallel.begin_step(2);
-      for (int pass = 0; pass < 2; ++pass) {
-        for (const int unit : {kLast, kMiddle, kFirst}) {
-          // Rank 2 has but one micro-batch.
-          if (pass == 1 && job.rank == 2) {
-            rank.shadow_backward(unit);
-          } else {
-            rank.backward(unit, static_cast<float>(job.rank + 1));
-          }
+  run_ranks(3, [&](const Job& job) {
+    StorageOptions options = one_bucket_each(GetParam());
+    options.one_pass = false;
+    Rank rank(job, options);
+    rank.parallel.begin_step(2);
+    for (int pass = 0; pass < 2; ++pass) {
+      for (const int unit : {kLast, kMiddle, kFirst}) {
+        // Rank 2 has but one micro-batch.
+        if (pass == 1 && job.rank == 2) {
+          rank.shadow_backward(unit);
+        } else {
+          rank.backward(unit, static_cast<float>(job.rank + 1));
         }
       }
-      rank.parallel.finish_gradients();
-      EXPECT_TRUE(equal_where_owned(rank.sums(), {18, 9, 9}))
-          << ::testing::PrintToString(rank.sums());
+    }
+    rank.parallel.finish_gradients();
+    EXPECT_TRUE(equal_where_owned(rank.sums(), {18, 9, 9}))
+        << ::testing::PrintToString(rank.sums());
+  });
+}
+
+TEST_P(Stages, SumsAreInF32) {
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    run_ranks(2, [&](const Job& job) {
+      Rank rank(job, {.stage = GetParam(), .dtype = dtype});
+      for (const OwnedPiece& piece : rank.storage.owned()) {
+        EXPECT_EQ(piece.gradient.dtype, DType::f32);
+        EXPECT_EQ(piece.value.dtype, dtype);
+      }
     });
+  }
+}
+
+TEST_P(Stages, MemoryForOnePassTakesNoSecond) {
+  const auto errors = run_ranks_catching(2, [&](const Job& job) {
+    Rank rank(job, one_bucket_each(GetParam()));
+    rank.parallel.begin_step(2);
+  });
+  for (const auto& error : errors) {
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->code(), ErrorCode::invalid_argument);
+    EXPECT_THAT(error->what(), HasSubstr("2 micro-batches a rank, where there is memory for one"));
   }
 }
 
@@ -225,6 +247,7 @@ class Recorder : public CommunicationHook {
       : started_(started), finished_(finished) {}
   void start(Communicator&, int bucket, Tensor) override { started_.push_back(bucket); }
   void finish(int bucket, Tensor) override { finished_.push_back(bucket); }
+  int64_t bytes() const override { return 0; }
   int64_t payload_bytes(int, Tensor) const override { return 500; }
 
  private:
@@ -251,8 +274,10 @@ TEST(Buckets, AreLaunchedInOrderWhateverBackwardsOrder) {
 
 TEST(Buckets, WaitForTheLastPass) {
   std::vector<int> started, finished;
+  StorageOptions options = one_bucket_each(0);
+  options.one_pass = false;
   run_ranks(1, [&](const Job& job) {
-    Rank rank(job, one_bucket_each(0), {}, std::make_unique<Recorder>(started, finished));
+    Rank rank(job, options, {}, std::make_unique<Recorder>(started, finished));
     rank.parallel.begin_step(2);
     for (const int unit : {kLast, kMiddle, kFirst}) rank.shadow_backward(unit);
     EXPECT_THAT(started, ElementsAre());

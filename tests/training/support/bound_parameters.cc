@@ -4,11 +4,10 @@
 
 namespace tutti::training::testing {
 
-BoundParameters::BoundParameters(ParameterTable& table, DType dtype, double spread,
-                                 bool wide_gradients)
+BoundParameters::BoundParameters(ParameterTable& table, DType dtype, double spread, bool one_pass)
     : table_(table) {
   constexpr uint64_t kSeed = 7;
-  const DType gradient_type = wide_gradients && dtype != DType::f64 ? DType::f32 : dtype;
+  const DType gradient_type = one_pass || dtype == DType::f64 ? dtype : DType::f32;
   for (int index = 0; index < table.size(); ++index) {
     const ParameterSpec& spec = table.specs()[static_cast<size_t>(index)];
     const int64_t count = spec.count();

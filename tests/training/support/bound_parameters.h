@@ -14,9 +14,9 @@ namespace tutti::training::testing {
 class BoundParameters {
  public:
   // initial_values(), and to each a random number in [-spread, spread): zeros and ones hide
-  // mistakes. Gradients start at 0. They are of the same type, 16-bit ones optionally in f32.
-  BoundParameters(ParameterTable& table, DType dtype, double spread = 0.5,
-                  bool wide_gradients = false);
+  // mistakes. Gradients start at 0. As in training (StorageOptions::one_pass), they are in f32, or
+  // in the values' type where one micro-batch is all that is added to them.
+  BoundParameters(ParameterTable& table, DType dtype, double spread = 0.5, bool one_pass = false);
   ~BoundParameters();
   BoundParameters(const BoundParameters&) = delete;
   BoundParameters& operator=(const BoundParameters&) = delete;

@@ -46,23 +46,23 @@ LateTraining::LateTraining(Model& model, const LateOptions& options)
 }
 
 LateTraining::Typed LateTraining::rounded_masters() {
-  Typed weights = zeros();
+  Typed weights = zeros(options_.dtype);
   for (size_t i = 0; i < masters_.size(); ++i) {
     convert(tensor_at(masters_[i].data(), DType::f32, 1, std::ssize(masters_[i])),
-            tensor(weights, static_cast<int>(i)));
+            weight(weights, static_cast<int>(i)));
   }
   return weights;
 }
 
-Tensor LateTraining::tensor(Typed& of, int parameter) const {
+Tensor LateTraining::tensor(Typed& of, int parameter, DType dtype) const {
   const int64_t count = model_.parameters().specs()[static_cast<size_t>(parameter)].count();
-  return tensor_at(of[static_cast<size_t>(parameter)].data(), options_.dtype, 1, count);
+  return tensor_at(of[static_cast<size_t>(parameter)].data(), dtype, 1, count);
 }
 
-LateTraining::Typed LateTraining::zeros() const {
+LateTraining::Typed LateTraining::zeros(DType dtype) const {
   Typed all;
   for (const ParameterSpec& spec : model_.parameters().specs()) {
-    all.emplace_back(static_cast<size_t>(spec.count()) * size_of(options_.dtype));
+    all.emplace_back(static_cast<size_t>(spec.count()) * size_of(dtype));
   }
   return all;
 }
@@ -75,7 +75,7 @@ void LateTraining::take_weights(int64_t micro_batch, int64_t accumulated) {
     Typed& weights = stages_[s].weights.at(static_cast<size_t>(updates));
     for (const int i : stages_[s].parameters) {
       model_.parameters().set_value(i,
-                                    as_matrix(tensor(weights, i), specs[static_cast<size_t>(i)]));
+                                    as_matrix(weight(weights, i), specs[static_cast<size_t>(i)]));
     }
   }
 }
@@ -85,7 +85,7 @@ double LateTraining::train(const MicroBatch& batch, double loss_scale, Typed& gr
   const std::vector<ParameterSpec>& specs = model_.parameters().specs();
   for (int i = 0; i < std::ssize(specs); ++i) {
     model_.parameters().set_gradient(
-        i, as_matrix(tensor(gradients, i), specs[static_cast<size_t>(i)]));
+        i, as_matrix(gradient(gradients, i), specs[static_cast<size_t>(i)]));
   }
   const ArenaScope scope(arena_);
   Pass pass{.arena = arena_};
@@ -107,7 +107,7 @@ void LateTraining::make_next_weights(Stage& stage, Typed& gradients, int64_t upd
         {.piece = {.parameter = i, .count = std::ssize(masters_[at]), .owned_offset = offsets_[at]},
          .spec = &model_.parameters().specs()[at],
          .master = masters_[at],
-         .gradient = tensor(gradients, i)});
+         .gradient = gradient(gradients, i)});
   }
   const std::vector<std::span<float>> states(states_.begin(), states_.end());
   NormReducer alone;
@@ -127,7 +127,7 @@ std::vector<LateResult> LateTraining::run(std::span<const LateBatches> updates, 
     double loss = 0;
     std::vector<Typed> gradients;
     for (const std::vector<MicroBatch>& row : batches.rows) {
-      gradients.push_back(zeros());
+      gradients.push_back(zeros(DType::f32));
       double row_loss = 0;
       for (int64_t j = 0; j < std::ssize(row); ++j) {
         take_weights(u * accumulated + j, accumulated);
@@ -137,8 +137,9 @@ std::vector<LateResult> LateTraining::run(std::span<const LateBatches> updates, 
     }
     ExactSum squares;
     for (int i = 0; i < model_.parameters().size(); ++i) {
-      const Tensor sum = tensor(gradients.front(), i);
-      for (size_t row = 1; row < gradients.size(); ++row) add(sum, tensor(gradients[row], i), sum);
+      const Tensor sum = gradient(gradients.front(), i);
+      for (size_t row = 1; row < gradients.size(); ++row)
+        add(sum, gradient(gradients[row], i), sum);
       add_squares(sum, squares);
     }
     for (Stage& stage : stages_) {

@@ -74,7 +74,7 @@ class LateTraining {
   std::vector<std::vector<std::vector<float>>> states() const;
 
  private:
-  // One for each parameter, in the model's type.
+  // One for each parameter: weights in the model's type, or gradients in f32.
   using Typed = std::vector<std::vector<std::byte>>;
   struct Stage {
     std::vector<int> parameters;
@@ -83,8 +83,10 @@ class LateTraining {
     std::vector<Typed> weights;
   };
 
-  Tensor tensor(Typed& of, int parameter) const;
-  Typed zeros() const;
+  Tensor tensor(Typed& of, int parameter, DType dtype) const;
+  Tensor weight(Typed& of, int parameter) const { return tensor(of, parameter, options_.dtype); }
+  Tensor gradient(Typed& of, int parameter) const { return tensor(of, parameter, DType::f32); }
+  Typed zeros(DType dtype) const;
   Typed rounded_masters();
   void take_weights(int64_t micro_batch, int64_t accumulated);
   double train(const MicroBatch& batch, double loss_scale, Typed& gradients);

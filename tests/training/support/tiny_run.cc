@@ -10,6 +10,7 @@
 
 #include "base/settings.h"
 #include "base/text.h"
+#include "training/kernels/elementwise.h"
 #include "training/random.h"
 
 namespace tutti::training::testing {
@@ -70,10 +71,11 @@ Seen train_as_rank(const Job& job, const TinyRun& run) {
   for (size_t kind = 0; kind < replica.kinds().size(); ++kind) {
     std::vector<Part>& parts = seen.parts.emplace_back();
     for (const OwnedPiece& piece : replica.owned()) {
-      const std::span<float> values = replica.values_of(piece, kind);
+      const Tensor values = replica.values_of(piece, kind);
+      std::vector<float> floats(static_cast<size_t>(values.size()));
+      convert(values, tensor_at(floats.data(), DType::f32, 1, values.size()));
       parts.push_back({static_cast<size_t>(piece.piece.parameter),
-                       static_cast<size_t>(piece.piece.first),
-                       {values.begin(), values.end()}});
+                       static_cast<size_t>(piece.piece.first), std::move(floats)});
     }
   }
   replica.share_buffers();
@@ -129,6 +131,19 @@ std::string first_place(const std::vector<std::vector<Number>>& found,
   return "";
 }
 
+ReplicaOptions replica_options_of(const TinyRun& run, const Feed& feed) {
+  ReplicaOptions options = replica_options(run.replica, feed);
+  if (run.whole_gradients) options.storage.one_pass = false;
+  return options;
+}
+
+HookFactory hook_factory(const TinyRun& run, Model& model) {
+  if (!run.powersgd) return nullptr;
+  return [&run, &model](const Layout& layout) {
+    return std::make_unique<PowerSgd>(layout, model.parameters().specs(), *run.powersgd);
+  };
+}
+
 }  // namespace
 
 Deterministic::Deterministic() { settings().set("TUTTI_DETERMINISTIC", "1"); }
@@ -172,7 +187,6 @@ TinyRank::TinyRank(const Job& job, const TinyRun& given)
       mesh(Communicator::init(job), run.mesh),
       statistics(mesh.along(Axis::data)),
       model(make_model(run, &statistics)),
-      replica(mesh, *model, make_optimizer(run.optimizer), run.replica),
       feed({data.get()}, {.batch = run.batch,
                           .micro_batch = run.micro_batch,
                           .samples = run.batch * run.steps -
@@ -180,6 +194,8 @@ TinyRank::TinyRank(const Job& job, const TinyRun& given)
                           .rank = mesh.place(Axis::data),
                           .ranks = mesh.size(Axis::data),
                           .workers = 0}),
+      replica(mesh, *model, make_optimizer(run.optimizer), replica_options_of(run, feed),
+              hook_factory(run, *model)),
       steps(feed.steps_from(0)) {}
 
 StepResult TinyRank::step() {

@@ -14,6 +14,7 @@
 #include "training/models/gpt.h"
 #include "training/models/mlp_model.h"
 #include "training/models/resnet.h"
+#include "training/parallel/hooks/powersgd.h"
 #include "training/parallel/mesh.h"
 #include "training/parallel/rank_statistics.h"
 #include "training/replica.h"
@@ -44,7 +45,9 @@ struct TinyRun {
   std::optional<MlpModelConfig> mlp;
   std::optional<ResNetConfig> resnet;
   bool sync_batch_norm = false;
-  ReplicaOptions replica;
+  ReplicaOptions replica;        // storage.one_pass follows from the batch
+  bool whole_gradients = false;  // of one micro-batch too
+  std::optional<PowerSgdOptions> powersgd;
   TrainOptions optimizer;  // its kind and constants
   double learning_rate = 3e-3;
   uint64_t batch = 4;
@@ -85,8 +88,8 @@ struct TinyRank {
   Mesh mesh;
   RankStatistics statistics;
   std::unique_ptr<Model> model;
-  Replica replica;
   Feed feed;
+  Replica replica;
   std::unique_ptr<Loader<StepFeed>> steps;
   int64_t done = 0;
 };

@@ -23,7 +23,10 @@ void HalfCompression::start(Communicator& communicator, int bucket, Tensor gradi
   buckets_.resize(std::max(buckets_.size(), static_cast<size_t>(bucket) + 1));
   BucketState& at = state(bucket);
   const auto bytes = static_cast<size_t>(payload_bytes(bucket, gradients));
-  if (at.memory == nullptr) at.memory = communicator.allocate<std::byte>(bytes);
+  if (at.memory == nullptr) {
+    at.memory = communicator.allocate<std::byte>(bytes);
+    bytes_ += static_cast<int64_t>(bytes);
+  }
   const Tensor sent = on_wire(bucket, gradients);
   convert(gradients, sent);
   const Buffer buffer{sent.data, static_cast<uint64_t>(sent.size()), wire_};

@@ -25,6 +25,7 @@ class HalfCompression : public CommunicationHook {
   void finish(int bucket, Tensor gradients) override;
   bool test(int bucket) override;
   int64_t payload_bytes(int bucket, Tensor gradients) const override;
+  int64_t bytes() const override { return bytes_; }
 
  private:
   struct BucketState {
@@ -37,6 +38,7 @@ class HalfCompression : public CommunicationHook {
 
   DType wire_;
   std::vector<BucketState> buckets_;
+  int64_t bytes_ = 0;
 };
 
 }  // namespace tutti::training

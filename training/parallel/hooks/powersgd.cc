@@ -114,8 +114,8 @@ void PowerSgd::prepare(BucketState& at, Communicator& communicator, DType dtype)
   at.p = communicator.allocate<float>(static_cast<size_t>(at.p_size));
   at.q = communicator.allocate<float>(static_cast<size_t>(at.q_size));
   at.own_q = communicator.allocate<float>(static_cast<size_t>(at.q_size));
-  at.other_values =
-      communicator.allocate<std::byte>(static_cast<size_t>(at.other_size) * size_of(dtype));
+  at.other_bytes = at.other_size * static_cast<int64_t>(size_of(dtype));
+  at.other_values = communicator.allocate<std::byte>(static_cast<size_t>(at.other_bytes));
   for (Matrix& matrix : at.matrices) {
     for (int row = 0; row < rank_; ++row) draw_q(at, matrix, row);
   }
@@ -123,7 +123,26 @@ void PowerSgd::prepare(BucketState& at, Communicator& communicator, DType dtype)
 
 void PowerSgd::draw_q(BucketState& at, Matrix& matrix, int row) const {
   const Tensor values = q_of(at.q, matrix).row_range(row, 1);
-  initial_values(matrix.random, seed_, matrix.draws++ * matrix.cols, values.values<float>());
+  initial_values(matrix.random, seed_, static_cast<int64_t>(matrix.draws) * matrix.cols,
+                 values.values<float>());
+  ++matrix.draws;
+}
+
+std::vector<HookState> PowerSgd::states(Communicator& communicator, DType gradients) {
+  std::vector<HookState> states;
+  for (BucketState& at : buckets_) {
+    if (!at.communicator.valid()) prepare(at, communicator, gradients);
+    for (Matrix& matrix : at.matrices) {
+      const auto add = [&](const char* what, float* values, int64_t count, bool own) {
+        states.push_back({cat("powersgd.", what, ".", matrix.random.name),
+                          tensor_at(values, DType::f32, 1, count), own});
+      };
+      add("error", error_of(at, matrix).values<float>().data(), matrix.rows * matrix.cols, true);
+      add("q", at.q.get() + matrix.q_offset, rank_ * matrix.cols, false);
+      add("draws", &matrix.draws, 1, false);
+    }
+  }
+  return states;
 }
 
 void PowerSgd::start(Communicator& communicator, int bucket, Tensor gradients) {
@@ -199,6 +218,16 @@ void PowerSgd::start_anew(BucketState& at, Matrix& matrix, Tensor gradient) {
   convert(sum, gradient);
   std::ranges::fill(error_of(at, matrix).values<float>(), 0.0f);
   for (int row = 0; row < rank_; ++row) draw_q(at, matrix, row);
+}
+
+int64_t PowerSgd::bytes() const {
+  int64_t floats = std::ssize(scratch_);
+  int64_t bytes = 0;
+  for (const BucketState& at : buckets_) {
+    floats += std::ssize(at.errors) + at.p_size + 2 * at.q_size;
+    bytes += at.other_bytes;
+  }
+  return bytes + floats * static_cast<int64_t>(sizeof(float));
 }
 
 int64_t PowerSgd::payload_bytes(int bucket, Tensor gradients) const {

@@ -31,9 +31,9 @@ struct PowerSgdOptions {
   uint64_t seed = 1;  // of the first Q
 };
 
-// The errors and Q are this rank's and are in no checkpoint: training that is resumed begins with
-// errors of zero. When a sum is not finite, so are the bucket's gradients, and its errors become
-// zero.
+// The errors are this rank's, Q is everybody's; both are in checkpoints. Only the sum of all ranks'
+// errors matters, so another number of ranks may share it out anew. When a sum is not finite, so
+// are the bucket's gradients, and its errors become zero.
 class PowerSgd : public CommunicationHook {
  public:
   // Throws Error(invalid_argument) for a rank below 1. Arguments are not kept.
@@ -48,6 +48,9 @@ class PowerSgd : public CommunicationHook {
   // True only if finish() would begin nothing: when it does so may differ from rank to rank.
   bool test(int bucket) override;
   int64_t payload_bytes(int bucket, Tensor gradients) const override;
+  int64_t bytes() const override;
+  bool remembers() const override { return true; }
+  std::vector<HookState> states(Communicator& communicator, DType gradients) override;
 
  private:
   // A matrix that is compressed. P and Q are kept as their transposes: r rows.
@@ -59,7 +62,7 @@ class PowerSgd : public CommunicationHook {
     int64_t p_offset = 0;
     int64_t q_offset = 0;
     int64_t error_offset = 0;
-    int64_t draws = 0;           // of rows of Q
+    float draws = 0;             // of rows of Q: a state like the others, exact to 2^24
     std::vector<int> dependent;  // columns of P, in this step
   };
 
@@ -69,6 +72,7 @@ class PowerSgd : public CommunicationHook {
     int64_t p_size = 0;
     int64_t q_size = 0;
     int64_t other_size = 0;
+    int64_t other_bytes = 0;
     std::vector<float> errors;  // between start() and finish(): M
     // Made by the first start().
     Communicator communicator;

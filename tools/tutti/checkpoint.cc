@@ -88,7 +88,7 @@ void print_step(const Step& step, const std::string& latest, bool verified) {
 
 void print_tensors(const Checkpoint& checkpoint) {
   const Manifest& manifest = checkpoint.manifest();
-  if (!manifest.run.empty()) std::printf("\nrun %s", shown(manifest.run).c_str());
+  if (!manifest.run.empty()) std::printf("\nrun %s", printable(manifest.run).c_str());
   std::printf("\nstep %lld of %s\n%-48s %-5s %-18s %10s %7s\n",
               static_cast<long long>(manifest.step), printable(manifest.model).c_str(), "tensor",
               "type", "shape", "size", "pieces");

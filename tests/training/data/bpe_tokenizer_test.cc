@@ -98,7 +98,7 @@ TEST_F(BpeTokenizerTest, RefusesFilesThatDoNotFit) {
   expect_refused(wrong, kMerges, "stands for no byte");
   wrong = tiny_vocabulary();
   wrong.erase("a");
-  wrong["ab"] = 'a';
+  wrong["ab"] = 97;
   expect_refused(wrong, kMerges, "no token for byte 97");
   expect_refused(tiny_vocabulary(), "h e\nl\n", "\"l\" is not two tokens");
   expect_refused(tiny_vocabulary(), "h e\nh l\n", "line 2 of ");

@@ -242,13 +242,11 @@ TEST(StochasticRounding, IsForBf16Only) {
   for (const DType dtype : {DType::f32, DType::f16}) {
     TinyRun run = run_of(0, dtype);
     run.replica.stochastic_rounding = true;
-    for (const auto& error :
-         run_ranks_catching(2, [&](const Job& job) { TinyRank rank(job, run); })) {
-      ASSERT_TRUE(error);
-      EXPECT_EQ(error->code(), ErrorCode::invalid_argument);
-      EXPECT_THAT(error->what(), AllOf(HasSubstr(std::string(name(dtype))),
-                                       HasSubstr("leave out --stochastic-rounding")));
-    }
+    const auto errors = run_ranks_catching(1, [&](const Job& job) { TinyRank rank(job, run); });
+    ASSERT_TRUE(errors[0]);
+    EXPECT_EQ(errors[0]->code(), ErrorCode::invalid_argument);
+    EXPECT_THAT(errors[0]->what(), AllOf(HasSubstr(std::string(name(dtype))),
+                                         HasSubstr("leave out --stochastic-rounding")));
   }
 }
 
@@ -256,12 +254,11 @@ TEST(Compression, ThatRemembersGradientsRefusesAScaleThatChanges) {
   TinyRun run = run_of(0, DType::f16);
   run.replica.loss_scaling.emplace();
   run.powersgd.emplace();
-  for (const auto& error :
-       run_ranks_catching(2, [&](const Job& job) { TinyRank rank(job, run); })) {
-    ASSERT_TRUE(error);
-    EXPECT_THAT(error->what(),
-                HasSubstr("PowerSGD cannot compress gradients whose loss is scaled"));
-  }
+  // Whoever throws first ends the other, which may not have come to the check.
+  const auto errors = run_ranks_catching(2, [&](const Job& job) { TinyRank rank(job, run); });
+  for (const auto& error : errors) ASSERT_TRUE(error);
+  EXPECT_THAT(cat(errors[0]->what(), errors[1]->what()),
+              HasSubstr("PowerSGD cannot compress gradients whose loss is scaled"));
 }
 
 // --- errors of one rank ---

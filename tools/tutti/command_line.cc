@@ -102,7 +102,7 @@ Option add_list(CLI::App& app, const std::string& names, std::vector<T>& values,
         for (const T& value : values) text += cat(text.empty() ? "[" : ",", shown(value));
         return text.empty() ? text : text + "]";
       });
-  option->expected(1, CLI::detail::expected_max_vector_size);
+  option->expected(CLI::detail::expected_max_vector_size);  // one or more
   return declared<T>(option);
 }
 
@@ -261,7 +261,8 @@ int CommandLine::run(int argc, const char* const* argv) {
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app_->exit(error);  // --help and --version
     // That a word is unknown says more than that another is missing.
-    const std::vector<std::string> unknown = app_->remaining(true);
+    std::vector<std::string> unknown = app_->remaining(true);
+    std::erase(unknown, "--");
     if (unknown.empty()) return complain(error.what());
     const auto option = std::ranges::find_if(
         unknown, [](const std::string& word) { return word.starts_with("-"); });

@@ -56,8 +56,10 @@ void finish_output() {
   const bool written = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
   const int reason = errno;
   if (std::cout.flush() && written) return;
-  throw system_error("cannot write to standard output", reason,
-                     {.remedy = "look at where it goes: a full disk, a closed file"});
+  const ErrorDetail context = {.remedy = "look at where it goes: a full disk, a closed file"};
+  const std::string what = "cannot write to standard output";
+  if (reason != 0) throw system_error(what, reason, context);
+  throw Error(ErrorCode::system, what, context);  // an earlier write failed: why is not known now
 }
 
 }  // namespace

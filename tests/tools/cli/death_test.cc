@@ -242,9 +242,8 @@ TEST_F(Death, AnInterruptEndsTheJob) {
   EXPECT_THAT(result.err, EndsWith("ended by signal 2 (Interrupt)\n"));
 }
 
-// Addresses for a rank's own buffers, which are as many as the machine has memory, but not for
-// another's beside them.
-TEST_F(Death, BuffersThatCannotBeMappedEndTheJob) {
+// There are addresses for what a rank has, but not for as much as the machine has memory.
+TEST_F(Death, IsNotWhatFewAddressesBring) {
   const int64_t memory = ::sysconf(_SC_PHYS_PAGES) * (::sysconf(_SC_PAGESIZE) / 1024);  // KiB
   const Result result =
       start_program({"sh", "-c",
@@ -252,9 +251,7 @@ TEST_F(Death, BuffersThatCannotBeMappedEndTheJob) {
                          " && \"$0\" bench all_reduce -n 2 --buffers library --min 1M --max 1M"),
                      tutti()})
           .finish();
-  EXPECT_NE(result.code, 0);
-  EXPECT_THAT(result.err,
-              AllOf(HasSubstr("cannot read the buffers of rank "), HasSubstr("ulimit -v")));
+  EXPECT_EQ(result.code, 0) << result.err;
 }
 
 }  // namespace

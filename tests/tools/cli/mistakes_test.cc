@@ -59,7 +59,7 @@ TEST_F(Mistakes, OutputThatCannotBeWrittenIsAFailure) {
     const Result result =
         start_program({"sh", "-c", cat(tutti(), ' ', words, " > /dev/full")}).finish();
     EXPECT_EQ(result.code, 1) << words;
-    EXPECT_THAT(result.err, AllOf(HasSubstr("standard output"), HasSubstr("No space left")))
+    EXPECT_THAT(result.err, AllOf(HasSubstr("standard output"), Not(HasSubstr("errno 0"))))
         << words;
   }
 }
@@ -139,7 +139,7 @@ TEST_F(Mistakes, WhatAFileSaysCannotSteerTheTerminal) {
   const std::string evil = "\x1b]0;owned\x07" + std::string(100'000, 'x');
   expect_refused({"plot", write("a.jsonl", "{\"step\": \"" + evil)}, {"a.jsonl"});
   expect_refused({"partition", "--profile", write("p", "{\"format\":\"" + evil + "\"}")},
-                 {"format"});
+                 {"/p is not a profile"});
   const std::string algorithm = "<algo name=\"" + evil + "\" proto=\"Simple\" nchannels=\"1\" " +
                                 "nchunksperloop=\"1\" ngpus=\"2\" coll=\"" + evil + "\"></algo>";
   expect_refused({"draw", write("a.xml", algorithm), "-n", "2"}, {"a.xml"});
@@ -161,9 +161,9 @@ TEST_F(Mistakes, JsonLinesAreTrainedOnForTheirTexts) {
 
 class Initial : public Mistakes {
  protected:
-  static Words gpt(const Words& more) {
+  static Words gpt(const Words& more, const std::string& context = "8") {
     Words words = train({"--model", "gpt2", "--layers", "1", "--heads", "1", "--width", "8",
-                         "--context", "8", "--vocabulary", "256"});
+                         "--context", context, "--vocabulary", "256"});
     words.insert(words.end(), more.begin(), more.end());
     return words;
   }
@@ -189,7 +189,7 @@ TEST_F(Initial, FitsTheModelOrIsRefusedByName) {
                  {file, "the model has no ", "bias", "do not fit"});
   expect_refused(gpt({"--data", text_, "--initial", file, "--untied"}),
                  {file, "it lacks lm_head.weight"});
-  expect_refused(gpt({"--data", text_, "--initial", file, "--context", "16"}),
+  expect_refused(gpt({"--data", text_, "--initial", file}, "16"),
                  {file, "of another shape are wpe.weight"});
 }
 

@@ -98,7 +98,7 @@ TEST_F(Train, ADirectoryIsRead) {
 
 TEST_F(Train, BadDataIsRefused) {
   expect_refused(path("absent"), {"cannot read the text", path("absent"), "No such file"});
-  expect_refused(write("empty", ""), {"the text", path("empty"), "is empty"});
+  expect_refused(write("empty", ""), {"is not text", path("empty"), "is empty"});
   expect_refused(write("tiny", "hi\n"), {"too short", "3 bytes", path("tiny")});
   expect_refused("/dev/null", {"/dev/null", "neither a file nor a directory"});
   std::filesystem::create_directory(path("binary"));

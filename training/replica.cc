@@ -182,15 +182,29 @@ void Replica::run_pipeline(const pipeline::Plan& plan) {
   }
 }
 
-StepResult Replica::step(const StepBatches& batches, int64_t step, double learning_rate) {
+// What goes wrong meanwhile is told with the stages of the ranks that it names.
+template <typename Work>
+auto Replica::with_places(int64_t step, const Work& work) {
   try {
-    return take_step(batches, step, learning_rate);
+    return work();
   } catch (const Error& error) {
     if (!pipelined() || !pipeline::told_by_others(error.code())) throw;
     const std::string places = places_missing_in(error.what(), step);
     if (places.empty()) throw;
     throw Error(error.code(), error.what(), {.where = places});
   }
+}
+
+StepResult Replica::step(const StepBatches& batches, int64_t step, double learning_rate) {
+  return with_places(step, [&] { return take_step(batches, step, learning_rate); });
+}
+
+int32_t Replica::largest_on_any_rank(int32_t value, int64_t step) {
+  if (world().size() == 1) return value;
+  return with_places(step, [&] {
+    world().all_reduce(std::span(&value, 1), ReduceOp::max);
+    return value;
+  });
 }
 
 // Of this rank, unless the executor has told it, and the stages of all other ranks that are named.

@@ -119,6 +119,8 @@ class Replica {
   // One step, counted from 1. Throws Error(invalid_argument) on every rank, naming step, rank and
   // layer, at the first NaN or infinity, unless losses are scaled: then the step is skipped.
   StepResult step(const StepBatches& batches, int64_t step, double learning_rate);
+  // The largest of all ranks' values, after `step`.
+  int32_t largest_on_any_rank(int32_t value, int64_t step);
   // Steps from `first` on, each with its learning rate. Schedules that are not flushed change
   // weights while the next steps' micro-batches are under way, up to the last step's end; others
   // make one step after the other.
@@ -183,6 +185,8 @@ class Replica {
 
   bool pipelined() const { return mesh_.size(Axis::pipeline) > 1; }
   int stage() const { return mesh_.place(Axis::pipeline); }
+  template <typename Work>
+  auto with_places(int64_t step, const Work& work);
   StepResult take_step(const StepBatches& batches, int64_t step, double learning_rate);
   void run_gradients(const StepBatches& batches, double loss_scale);
   void run_pipeline(const pipeline::Plan& plan);

@@ -1,7 +1,6 @@
 #include "training/trainer.h"
 
 #include <algorithm>
-#include <array>
 #include <span>
 #include <utility>
 
@@ -101,7 +100,7 @@ class Run {
     return every != 0 && step % every == 0 && step < feed_.steps();
   }
   void measure(StepReport& report, Clock::time_point start, uint64_t samples) const;
-  int agreed_stop();
+  int agreed_stop(uint64_t step);
 
   Model& model_;
   TrainOptions options_;
@@ -241,11 +240,9 @@ Run::StepsDone Run::run_steps(Loader<StepFeed>& feeds, uint64_t first, uint64_t 
 }
 
 // What any rank was asked, the same everywhere: ranks stop after the same step.
-int Run::agreed_stop() {
+int Run::agreed_stop(uint64_t step) {
   if (!options_.stop_requested) return 0;
-  std::array<int32_t, 1> asked = {options_.stop_requested()};
-  if (world_.size() > 1) world_.all_reduce(std::span<int32_t>(asked), ReduceOp::max);
-  return asked[0];
+  return replica_.largest_on_any_rank(options_.stop_requested(), static_cast<int64_t>(step));
 }
 
 TrainResult Run::train(const std::function<void(const StepReport&)>& on_step) {
@@ -271,7 +268,7 @@ TrainResult Run::train_steps(const std::function<void(const StepReport&)>& on_st
   uint64_t saved = first;
   uint64_t step = first;
   while (step < feed_.steps()) {
-    result.stopped_by = agreed_stop();
+    result.stopped_by = agreed_stop(step);
     if (result.stopped_by != 0) break;
     const auto elapsed_before = report.elapsed;
     const double bytes_before = replica_.bytes_sent();

@@ -21,7 +21,7 @@ namespace {
 constexpr std::chrono::milliseconds kTimeToTell{500};
 // After a rank's end was told, for a goodbye that is still on its way through the tree, or for the
 // word of a neighbour that saw it end without one: on busy slow links both are late.
-constexpr std::chrono::seconds kTimeForGoodbye{10};
+constexpr std::chrono::seconds kTimeForGoodbye{60};
 constexpr std::chrono::milliseconds kTimeForGoodbyePerRank{10};
 constexpr std::chrono::seconds kTimeToLearnWhy{2};
 // After a death was heard of, for those that died together with it.

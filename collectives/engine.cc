@@ -22,9 +22,7 @@ std::string bell_name(const PeerInfo& peer) {
 }  // namespace
 
 Engine::Engine(std::shared_ptr<Control> control, const EngineOptions& options)
-    : control_(std::move(control)),
-      options_(options),
-      wait_set_(bell_of(control_->rank())) {
+    : control_(std::move(control)), options_(options), wait_set_(bell_of(control_->rank())) {
   if (options.progress_thread) {
     thread_ = std::jthread([this](const std::stop_token& stop) { make_progress(stop); });
   }

@@ -20,8 +20,10 @@ namespace {
 // After a link broke, for the launcher to tell how the rank ended.
 constexpr std::chrono::milliseconds kTimeToTell{500};
 // After a rank's end was told, for a goodbye that is still on its way through the tree, or for the
-// word of a neighbour that saw it end without one: on busy slow links both are late.
+// word of a neighbour that saw it end without one: on busy slow links both are late. One that
+// failed has hardly said goodbye.
 constexpr std::chrono::seconds kTimeForGoodbye{60};
+constexpr std::chrono::seconds kTimeForFailure{10};
 constexpr std::chrono::milliseconds kTimeForGoodbyePerRank{10};
 constexpr std::chrono::seconds kTimeToLearnWhy{2};
 // After a death was heard of, for those that died together with it.
@@ -345,7 +347,8 @@ void ControlService::on_launcher_line(const RankEnd& end) {
   if (end.by_signal || link_ended) {
     declare();
   } else {
-    after(kTimeForGoodbye + tree_.size * kTimeForGoodbyePerRank, declare);
+    const auto time = end.value == 0 ? kTimeForGoodbye : kTimeForFailure;
+    after(time + tree_.size * kTimeForGoodbyePerRank, declare);
   }
 }
 

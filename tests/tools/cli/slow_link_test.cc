@@ -70,10 +70,8 @@ class SlowLink : public OneCall, public ::testing::WithParamInterface<std::strin
 // On a link of full speed: shared memory and sockets at a time.
 TEST_F(OneCall, WaitingForABusyPeerCostsNextToNothing) { expect_right("wait", 1); }
 
-TEST_F(SlowLink, ABroadcastsRootLeavesAtOnce) {
-  const Blips blips(a_);
-  expect_right("broadcast", 300'000);
-}
+// Six seconds' worth of bytes.
+TEST_F(SlowLink, ABroadcastsRootLeavesAtOnce) { expect_right("broadcast", 200'000); }
 
 INSTANTIATE_TEST_SUITE_P(Each, SlowLink,
                          ::testing::Values("broadcast", "all_reduce", "reduce", "reduce_scatter",

@@ -71,18 +71,22 @@ void run_alone(const PreparedCall& prepared) {
   }
 }
 
-// How the buffers lie in memory.
-struct Lie {
-  bool in_place = false;  // they share some
-  bool wraps = false;     // one of them leaves the address space
-};
+// Apart from the check, which every call makes.
+[[noreturn, gnu::noinline]] void refuse_timeout(std::chrono::nanoseconds timeout) {
+  throw Error(ErrorCode::invalid_argument,
+              cat("a timeout of ", timeout.count(), " ns is in the past"));
+}
+
+// How the two buffers lie in memory; beyond: one of them leaves the address space.
+enum class Lie : uint8_t { apart, in_place, beyond };
 
 inline Lie lie_of(const Request& request) {
   const auto in = reinterpret_cast<uintptr_t>(request.input.data);
   const auto out = reinterpret_cast<uintptr_t>(request.output.data);
   const uintptr_t in_end = in + request.input.bytes();
   const uintptr_t out_end = out + request.output.bytes();
-  return {in == out || (in < out_end && out < in_end), in_end < in || out_end < out};
+  if (in_end < in || out_end < out) return Lie::beyond;
+  return in == out || (in < out_end && out < in_end) ? Lie::in_place : Lie::apart;
 }
 
 // Where the product may be written before anything is sent: where the result goes, else a place of
@@ -122,9 +126,7 @@ CommunicatorImpl::CallKey CommunicatorImpl::key_of(const Request& request,
   add(out.data != nullptr, 1);
   add(request.sends, 1);
   add(options.deterministic, 1);
-  const Lie lie = lie_of(request);
-  add(lie.in_place, 1);
-  add(lie.wraps, 1);
+  add(lie_of(request), 2);
   return {in.count, out.count, rest, request.root};
 }
 
@@ -206,7 +208,7 @@ void CommunicatorImpl::outline_collective(Request& request, const CallOptions& o
   if (algorithm != nullptr) {
     outline.algorithm = algorithm;
     // premul_sum writes its products to the output.
-    const bool in_place = lie_of(request).in_place || request.op.op == ReduceOp::premul_sum;
+    const bool in_place = lie_of(request) == Lie::in_place || request.op.op == ReduceOp::premul_sum;
     outline.plan = &plan_for(*algorithm, has_root(request.collective) ? request.root : 0, in_place);
   }
   outline.reduction = std::move(request.op);
@@ -303,10 +305,7 @@ std::shared_ptr<const PreparedCall> CommunicatorImpl::prepare(const Request& req
 }
 
 PreparedCall CommunicatorImpl::plan(const Request& request, const CallOptions& options) {
-  if (options.timeout && options.timeout->count() < 0) {
-    throw Error(ErrorCode::invalid_argument,
-                cat("a timeout of ", options.timeout->count(), " ns is in the past"));
-  }
+  if (options.timeout && options.timeout->count() < 0) refuse_timeout(*options.timeout);
   return {.outline = outline_of(request, options),
           .input = static_cast<const std::byte*>(request.input.data),
           .output = static_cast<std::byte*>(request.output.data),

@@ -96,11 +96,13 @@ Communicator Communicator::init(const Job& job) {
 
 namespace {
 
+[[noreturn]] void refuse_empty() {
+  throw Error(ErrorCode::invalid_argument, "the communicator is empty",
+              {.cause = "this rank gave split() a negative colour, or never called init()"});
+}
+
 CommunicatorImpl& require(const std::shared_ptr<CommunicatorImpl>& impl) {
-  if (!impl) {
-    throw Error(ErrorCode::invalid_argument, "the communicator is empty",
-                {.cause = "this rank gave split() a negative colour, or never called init()"});
-  }
+  if (!impl) refuse_empty();
   return *impl;
 }
 

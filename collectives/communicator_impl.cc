@@ -51,7 +51,11 @@ CommunicatorImpl::~CommunicatorImpl() {
 
 // What a forked child has of a communicator is a copy; its counters would fight the parent's.
 void CommunicatorImpl::require_own_process() const {
-  if (!engine_->control().forked()) return;
+  if (engine_->control().forked()) refuse_forked_child();
+}
+
+// Apart from the check, which every call makes.
+void CommunicatorImpl::refuse_forked_child() const {
   throw Error(ErrorCode::unsupported,
               cat(describe(rank_), ": the communicator was made before fork()"),
               {.remedy = "use it in the parent only, or exec() a new program"});

@@ -153,6 +153,7 @@ class CommunicatorImpl final : public ControlClient,
   void complete(Operation& operation);
   void abandon_calls();
   void require_own_process() const;
+  [[noreturn]] void refuse_forked_child() const;
   void report_unexpected(const Operation& operation, const Unexpected& message);
   void raise_mismatch(uint32_t call, const Signature& mine, int peer, uint32_t their_call,
                       const Signature& theirs);

@@ -231,6 +231,8 @@ std::shared_ptr<CommunicatorImpl> CommunicatorImpl::split(int color, int key) {
 // What was committed still goes out, as long as somebody takes it. Whoever asks hears meanwhile
 // that this rank makes no more calls.
 void CommunicatorImpl::send_last_bytes() {
+  constexpr std::chrono::microseconds kShortestNap(20);
+  constexpr std::chrono::microseconds kLongestNap(1000);  // the kernel has bytes to send meanwhile
   const auto give_up = [this] {
     return timeout_.count() == 0 ? Deadline::never() : Deadline::after(timeout_);
   };
@@ -243,11 +245,14 @@ void CommunicatorImpl::send_last_bytes() {
   leaving_.store(true);
   transport_->end_sending();
   Deadline silence = give_up();
+  auto nap = kShortestNap;
   while (!abort_.raised() && !sent() && !silence.passed()) {
     if (transport_->progress()) {
       silence = give_up();
+      nap = kShortestNap;
     } else {
-      std::this_thread::sleep_for(std::chrono::microseconds(20));
+      std::this_thread::sleep_for(nap);
+      nap = std::min(2 * nap, kLongestNap);
     }
   }
   if (tcp_ != nullptr && !abort_.raised()) {

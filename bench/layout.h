@@ -9,7 +9,7 @@
 #include "base/buffer.h"
 #include "base/dtype.h"
 #include "base/reduce_op.h"
-#include "collectives/program.h"
+#include "collectives/program/program.h"
 #include "collectives/request.h"
 
 namespace tutti::bench {

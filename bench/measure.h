@@ -10,7 +10,7 @@
 #include "bench/digest.h"
 #include "bench/layout.h"
 #include "collectives/communicator.h"
-#include "collectives/program.h"
+#include "collectives/program/program.h"
 
 namespace tutti::bench {
 

@@ -9,8 +9,8 @@
 #include "base/median.h"
 #include "base/text.h"
 #include "bench/measure.h"
-#include "collectives/algorithm.h"
-#include "collectives/limits.h"
+#include "collectives/cost/imagined_machine.h"
+#include "collectives/program/algorithm.h"
 
 namespace tutti::bench {
 

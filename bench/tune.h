@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "collectives/communicator.h"
-#include "collectives/cost.h"
-#include "collectives/program.h"
+#include "collectives/cost/cost.h"
+#include "collectives/program/program.h"
 
 namespace tutti::bench {
 

@@ -12,9 +12,9 @@
 #include "base/processors.h"
 #include "base/settings.h"
 #include "base/text.h"
-#include "collectives/communicator_impl.h"
 #include "collectives/group.h"
 #include "collectives/interchange/msccl_import.h"
+#include "collectives/runtime/communicator_impl.h"
 #include "transport/bootstrap/job.h"
 
 namespace tutti {
@@ -133,10 +133,8 @@ std::shared_ptr<void> Communicator::allocate_bytes(size_t count, size_t element_
         cat("allocate: ", count, " elements of ", element_bytes, " bytes are more than any memory"),
         {.cause = "a negative number, or an overflow in computing it"});
   }
-  if (const std::shared_ptr<shm::Heap> heap = require(impl_).heap()) {
-    if (std::byte* const memory = heap->allocate(bytes)) {
-      return {memory, [heap](std::byte* data) { heap->free(data); }};
-    }
+  if (Paths* const paths = require(impl_).paths()) {
+    if (std::shared_ptr<void> memory = paths->allocate(bytes)) return memory;
   }
   const size_t mapped = std::max<size_t>(bytes, 1);
   void* memory =
@@ -150,17 +148,9 @@ Registration Communicator::register_memory(void* data, size_t bytes) {
     throw Error(ErrorCode::invalid_argument,
                 cat("register_memory: there are no ", bytes, " bytes of memory at ", data));
   }
-  const std::shared_ptr<shm::Heap> heap = require(impl_).heap();
-  if (!heap) return {};
-  const std::span<std::byte> range(static_cast<std::byte*>(data), bytes);
-  heap->adopt(range);
-  return std::shared_ptr<void>(data, [heap, range](void*) {
-    try {
-      heap->release(range);
-    } catch (const Error& error) {  // it stays shared, and goes on to work
-      log(LogLevel::error, error.what());
-    }
-  });
+  Paths* const paths = require(impl_).paths();
+  if (paths == nullptr) return {};
+  return paths->register_memory({static_cast<std::byte*>(data), bytes});
 }
 
 // ---- calls

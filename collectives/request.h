@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/buffer.h"
-#include "collectives/program.h"
+#include "collectives/program/program.h"
 #include "collectives/reduction.h"
 
 namespace tutti {

@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/reduce_op.h"
 #include "base/text.h"
+#include "training/parallel/throw_on_all.h"
 #include "training/texts.h"
 
 namespace tutti::training {
@@ -156,9 +157,10 @@ void write_trace(Communicator& communicator, const Trace& trace, const std::stri
   if (communicator.rank() == kRoot) problem[0] = write_file(path, texts);
   communicator.broadcast(std::span<int32_t>(problem), kRoot);
   if (problem[0] != 0) {
-    throw system_error(cat("cannot write the trace ", path), problem[0],
-                       {.where = communicator.describe(kRoot),
-                        .remedy = "name a file in a directory you may write"});
+    throw_on_all(communicator,
+                 system_error(cat("cannot write the trace ", path), problem[0],
+                              {.where = communicator.describe(kRoot),
+                               .remedy = "name a file in a directory you may write"}));
   }
 }
 

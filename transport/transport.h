@@ -4,18 +4,19 @@
 // its own: 0 .. lanes() - 1 carry collectives, lane lanes() carries point-to-point calls. A
 // connection is one lane from one rank to another; it opens on first use.
 //
-//   outbox   A sender publishes a message once, for one reader or several: reserve() gives memory
-//   to
-//            write into, commit() makes it visible. Slots belong to the sender. Each reader has a
-//            sequence number of its own, so a slow reader holds up nobody but the slot.
+// Outbox: a sender publishes a message once, for one reader or several. reserve() gives memory to
+// write into, commit() makes it visible. Slots belong to the sender. Each reader has a sequence
+// number of its own, so a slow reader holds up nobody but the slot.
 //
-//   inbox    front() is the oldest message on a connection that was not released. payload() is its
-//            contents, read in place; read() puts them where the caller wants them; release() gives
-//            the slot back to the sender, and tells whether what was read may be believed.
+// Inbox: front() is the oldest message on a connection that was not released. payload() is its
+// contents, read in place; read() puts them where the caller wants them; release() gives the slot
+// back to the sender, and tells whether what was read may be believed.
 //
-// Threads: one thread at a time, except for what hands over connections. Nothing throws
-// after construction: a broken path is told to whoever made the transport, and what it would have
-// carried does not come.
+// Threads: all calls from one thread at a time; which one may change.
+//
+// Failure: nothing throws after construction. A broken path is told once to whoever made the
+// transport (Paths::Events); from then on its messages do not come, reserve() and the like may go
+// on to succeed, and nothing that they publish arrives.
 #pragma once
 
 #include <chrono>
@@ -46,21 +47,23 @@ class Transport {
   // Collective messages that can be under way from this rank at a time, over all connections.
   virtual int outbox_slots() const = 0;
 
-  // Memory for one message to every one of `peers` on `lane`, valid until commit(); null when there
-  // is no room now. Reserving again without a commit takes the first one back. A connection never
-  // holds more than `credit` slots, so that whoever divides outbox_slots() among its connections
-  // can rely on its share.
+  // Memory for one message to every one of `peers` on `lane`; null when there is no room now. It is
+  // the transport's, and the caller's to write into until commit(). Reserving again without a
+  // commit takes the first one back. A connection never holds more than `credit` slots, so that
+  // whoever divides outbox_slots() among its connections can rely on its share.
   virtual std::byte* reserve(std::span<const int> peers, int lane, size_t bytes, int credit) = 0;
-  // Publishes the reserved message; header.bytes is what reserve() was asked for.
+  // Publishes the reserved message, whose memory is the readers' from here on; header.bytes is what
+  // reserve() was asked for.
   virtual void commit(const MessageHeader& header) = 0;
 
-  // reserve(), copy and commit() in one; saves the copy where it can. False: no room now.
-  // header.bytes is payload.size().
+  // reserve(), copy and commit() in one; saves the copy where it can. The payload is the caller's
+  // again on return. False: no room now, and nothing was sent. header.bytes is payload.size().
   virtual bool write(int peer, int lane, const MessageHeader& header,
                      std::span<const std::byte> payload, int credit);
 
   // A message whose payload is read where it lies, in memory that all of `peers` can see: nothing
-  // is copied. It must not change until take_back() or revoke().
+  // is copied. The memory is lent: it must neither change nor be freed until take_back() has said
+  // true or revoke() has returned.
   virtual bool can_lend(std::span<const int> peers, std::span<const std::byte> payload) const {
     static_cast<void>(peers);
     static_cast<void>(payload);
@@ -96,7 +99,8 @@ class Transport {
   // Null until all of it is there. Valid until release().
   virtual const std::byte* payload(int peer, int lane) = 0;
   // Places the payload (destination.size() is header.bytes); false: not complete yet, call again
-  // with the same destination. Not to be mixed with payload() for one message.
+  // with the same destination, which may have been written to in part and must live until then. Not
+  // to be mixed with payload() for one message.
   virtual bool read(int peer, int lane, std::span<std::byte> destination,
                     Store store = Store::cached) = 0;
   // The reader needs no more of the payload before `bytes`. Said block by block, while what was

@@ -10,8 +10,8 @@
 
 #include "base/ticks.h"
 #include "bench/micro/pair.h"
-#include "collectives/limits.h"
-#include "collectives/planner.h"
+#include "collectives/cost/imagined_machine.h"
+#include "collectives/cost/planner.h"
 
 namespace tutti::bench {
 namespace {

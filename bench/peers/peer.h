@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "collectives/program.h"
+#include "collectives/program/program.h"
 
 namespace tutti::bench {
 

@@ -1,4 +1,4 @@
-// One function per algorithm: its row of the catalogue (collectives/algorithm.cc).
+// One function per algorithm: its row of the catalogue (collectives/program/algorithm.cc).
 #pragma once
 
 #include <cstdint>
@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "collectives/algorithm.h"
-#include "collectives/program.h"
+#include "collectives/program/algorithm.h"
+#include "collectives/program/program.h"
 
 namespace tutti::algorithms {
 

@@ -6,8 +6,8 @@
 #include <functional>
 #include <vector>
 
-#include "collectives/algorithm.h"
-#include "collectives/program.h"
+#include "collectives/program/algorithm.h"
+#include "collectives/program/program.h"
 
 namespace tutti::algorithms {
 

@@ -4,7 +4,7 @@
 
 #include <string_view>
 
-#include "collectives/algorithm.h"
+#include "collectives/program/algorithm.h"
 
 namespace tutti {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "collectives/program.h"
+#include "collectives/program/program.h"
 
 namespace tutti::algorithms {
 

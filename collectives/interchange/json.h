@@ -25,7 +25,7 @@
 #include <string_view>
 #include <vector>
 
-#include "collectives/program.h"
+#include "collectives/program/program.h"
 
 namespace tutti {
 

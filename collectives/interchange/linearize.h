@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "collectives/interchange/msccl.h"
-#include "collectives/program.h"
+#include "collectives/program/program.h"
 
 namespace tutti {
 

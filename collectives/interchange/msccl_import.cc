@@ -17,7 +17,7 @@
 #include "base/text.h"
 #include "collectives/interchange/linearize.h"
 #include "collectives/interchange/msccl.h"
-#include "collectives/verify.h"
+#include "collectives/proof/verify.h"
 
 namespace tutti {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/text.h"
-#include "collectives/plan.h"
+#include "collectives/program/plan.h"
 
 namespace tutti {
 

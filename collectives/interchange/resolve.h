@@ -3,8 +3,8 @@
 
 #include <string_view>
 
-#include "collectives/algorithm.h"
-#include "collectives/program.h"
+#include "collectives/program/algorithm.h"
+#include "collectives/program/program.h"
 
 namespace tutti {
 

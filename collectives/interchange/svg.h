@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "collectives/interchange/timing.h"
-#include "collectives/plan.h"
+#include "collectives/program/plan.h"
 
 namespace tutti {
 

@@ -8,7 +8,7 @@
 
 #include "collectives/interchange/msccl.h"
 #include "collectives/interchange/placement.h"
-#include "collectives/program.h"
+#include "collectives/program/program.h"
 
 namespace tutti {
 

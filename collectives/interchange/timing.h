@@ -6,8 +6,8 @@
 #include <span>
 #include <vector>
 
-#include "collectives/plan.h"
-#include "collectives/program.h"
+#include "collectives/program/plan.h"
+#include "collectives/program/program.h"
 
 namespace tutti {
 

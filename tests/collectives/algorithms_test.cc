@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "base/error.h"
-#include "collectives/algorithm.h"
-#include "collectives/verify.h"
+#include "collectives/program/algorithm.h"
+#include "collectives/proof/verify.h"
 #include "tests/collectives/program_facts.h"
 
 namespace tutti {

@@ -13,7 +13,7 @@
 
 #include "base/settings.h"
 #include "bench/pattern.h"
-#include "collectives/algorithm.h"
+#include "collectives/program/algorithm.h"
 #include "tests/support/ranks.h"
 
 namespace tutti {

@@ -1,5 +1,5 @@
 // Predictions where the textbooks have a formula, with round numbers for a machine.
-#include "collectives/cost.h"
+#include "collectives/cost/cost.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,8 +12,8 @@
 
 #include "base/error.h"
 #include "base/settings.h"
-#include "collectives/algorithm.h"
-#include "collectives/cost_model.h"
+#include "collectives/cost/cost_model.h"
+#include "collectives/program/algorithm.h"
 
 namespace tutti {
 namespace {

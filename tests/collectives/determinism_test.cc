@@ -1,8 +1,8 @@
 // The bits of results whose value depends on the order of operations: canonical algorithms give the
 // canonical tree's, rounded once, and those of the grade same_bits the same on every rank.
 //
-// The reference is written from the definitions (collectives/algorithm.h), not from the library's
-// kernels.
+// The reference is written from the definitions (collectives/program/algorithm.h), not from the
+// library's kernels.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -20,8 +20,8 @@
 #include "base/half.h"
 #include "base/settings.h"
 #include "base/text.h"
-#include "collectives/algorithm.h"
 #include "collectives/communicator.h"
+#include "collectives/program/algorithm.h"
 #include "tests/support/ranks.h"
 
 namespace tutti {

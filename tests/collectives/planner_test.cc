@@ -1,5 +1,5 @@
 // The choice of algorithms.
-#include "collectives/planner.h"
+#include "collectives/cost/planner.h"
 
 #include <gtest/gtest.h>
 

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "collectives/algorithm.h"
-#include "collectives/plan.h"
+#include "collectives/program/algorithm.h"
+#include "collectives/program/plan.h"
 
 namespace tutti {
 

@@ -2,8 +2,10 @@
 #include <gtest/gtest.h>
 #include <time.h>
 
+#include <algorithm>
 #include <chrono>
 #include <functional>
+#include <limits>
 #include <string>
 #include <thread>
 #include <vector>
@@ -35,33 +37,28 @@ class Progress : public ::testing::TestWithParam<std::string> {
 INSTANTIATE_TEST_SUITE_P(Both, Progress, ::testing::Values("shm", "tcp"),
                          [](const auto& info) { return info.param; });
 
-// The peer is busy for a second, which is what this measures.
-TEST_P(Progress, WaitingForABusyPeerCostsNextToNothing) {
-  constexpr auto kBusy = std::chrono::seconds(1);
-  run_ranks(2, [&](const Job& job) {
-    Communicator comm = Communicator::init(job);
+// The processor time for which rank 0 waits in `call`, while rank 1 does something else for a
+// second. The least of several: with other programs on the machine the same work takes longer.
+void expect_cheap(Communicator& comm, const std::function<void()>& call) {
+  constexpr int kTries = 3;
+  double least = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < kTries; ++i) {
     comm.barrier();
-    if (comm.rank() == 1) std::this_thread::sleep_for(kBusy);
+    if (comm.rank() == 1) std::this_thread::sleep_for(std::chrono::seconds(1));
     const double before = thread_cpu_seconds();
-    comm.barrier();
-    const double spent = thread_cpu_seconds() - before;
-    if (comm.rank() == 0) {
-      EXPECT_LT(spent, 0.005);
-    }
-  });
+    call();
+    least = std::min(least, thread_cpu_seconds() - before);
+  }
+  if (comm.rank() == 0) {
+    EXPECT_LT(least, 0.005);
+  }
 }
 
-// The processor time for which rank 0 waits in `call`, while rank 1 does something else for a
-// second.
-void expect_cheap(Communicator& comm, const std::function<void()>& call) {
-  comm.barrier();
-  if (comm.rank() == 1) std::this_thread::sleep_for(std::chrono::seconds(1));
-  const double before = thread_cpu_seconds();
-  call();
-  const double spent = thread_cpu_seconds() - before;
-  if (comm.rank() == 0) {
-    EXPECT_LT(spent, 0.005);
-  }
+TEST_P(Progress, WaitingForABusyPeerCostsNextToNothing) {
+  run_ranks(2, [](const Job& job) {
+    Communicator comm = Communicator::init(job);
+    expect_cheap(comm, [&] { comm.barrier(); });
+  });
 }
 
 TEST_P(Progress, WaitingForOneOfTwoCommunicatorsCostsNextToNothing) {

@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "base/text.h"
-#include "collectives/algorithm.h"
+#include "collectives/program/algorithm.h"
 
 namespace tutti::testing {
 

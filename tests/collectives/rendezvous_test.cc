@@ -1,5 +1,5 @@
 // Which programs come to their end when nothing is copied aside.
-#include "collectives/rendezvous.h"
+#include "collectives/proof/rendezvous.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/text.h"
-#include "collectives/algorithm.h"
+#include "collectives/program/algorithm.h"
 
 namespace tutti {
 namespace {

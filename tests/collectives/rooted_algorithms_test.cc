@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "collectives/algorithm.h"
-#include "collectives/verify.h"
+#include "collectives/program/algorithm.h"
+#include "collectives/proof/verify.h"
 #include "tests/collectives/program_facts.h"
 
 namespace tutti {

@@ -1,10 +1,10 @@
 // What rides in every message's header.
-#include "collectives/signature.h"
+#include "collectives/runtime/signature.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "collectives/algorithm.h"
+#include "collectives/program/algorithm.h"
 
 namespace tutti {
 namespace {

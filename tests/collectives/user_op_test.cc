@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "collectives/algorithm.h"
 #include "collectives/communicator.h"
+#include "collectives/program/algorithm.h"
 #include "tests/support/ranks.h"
 
 namespace tutti {

@@ -1,5 +1,5 @@
 // Wrong programs of every kind are refused, with the place; right ones get the grade they earn.
-#include "collectives/verify.h"
+#include "collectives/proof/verify.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

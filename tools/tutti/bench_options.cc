@@ -10,9 +10,9 @@
 #include "base/error.h"
 #include "base/settings.h"
 #include "base/text.h"
-#include "collectives/algorithm.h"
 #include "collectives/interchange/msccl_import.h"
 #include "collectives/interchange/resolve.h"
+#include "collectives/program/algorithm.h"
 
 namespace tutti::tool {
 

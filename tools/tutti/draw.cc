@@ -8,14 +8,14 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "collectives/algorithm.h"
 #include "collectives/interchange/json.h"
 #include "collectives/interchange/msccl_import.h"
 #include "collectives/interchange/resolve.h"
 #include "collectives/interchange/svg.h"
 #include "collectives/interchange/timing.h"
-#include "collectives/plan.h"
-#include "collectives/verify.h"
+#include "collectives/program/algorithm.h"
+#include "collectives/program/plan.h"
+#include "collectives/proof/verify.h"
 #include "tools/tutti/commands.h"
 
 namespace tutti::tool {

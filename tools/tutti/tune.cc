@@ -20,7 +20,7 @@
 #include "base/settings.h"
 #include "base/text.h"
 #include "collectives/communicator.h"
-#include "collectives/cost_model.h"
+#include "collectives/cost/cost_model.h"
 #include "tools/launcher/launcher.h"
 #include "tools/tutti/commands.h"
 

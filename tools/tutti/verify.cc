@@ -1,6 +1,6 @@
 // tutti verify: proves every algorithm for every number of ranks, every root and every grouping of
 // ranks by host; beyond --max-ranks, samples up to 1024 ranks.
-#include "collectives/verify.h"
+#include "collectives/proof/verify.h"
 
 #include <unistd.h>
 
@@ -15,7 +15,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "collectives/algorithm.h"
+#include "collectives/program/algorithm.h"
 #include "tools/tutti/commands.h"
 
 namespace tutti::tool {

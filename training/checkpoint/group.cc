@@ -21,6 +21,17 @@ std::string outcome_of(const std::function<std::string()>& work) {
   }
 }
 
+// Before an error that all have found: the first one to leave would take the others' communicator
+// along, and they would learn of that instead.
+void wait_for_all(const Group& group) {
+  try {
+    group.gather_to_first("");
+    group.from_first("");
+  } catch (const Error&) {
+    // Somebody is gone by now: at that time all were here, or it died of something else.
+  }
+}
+
 }  // namespace
 
 Group group_of_one() {
@@ -34,6 +45,7 @@ std::string done_by_first(const Group& group, const std::string& failed,
                           const std::function<std::string()>& work) {
   const std::string outcome = group.from_first(group.rank == 0 ? outcome_of(work) : "");
   if (outcome.starts_with(kGood)) return outcome.substr(kGood.size());
+  wait_for_all(group);
   int code = static_cast<int>(ErrorCode::internal);
   std::from_chars(outcome.data(), outcome.data() + outcome.size(), code);
   throw Error(static_cast<ErrorCode>(code), failed + outcome.substr(outcome.find(' ') + 1));

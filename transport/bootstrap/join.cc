@@ -149,6 +149,10 @@ class Search {
       // A file that another job left behind is written anew when this one's rank 0 starts.
       if (job_.rendezvous_file.empty()) throw;
       problem_ = error.what();
+      refused_ = true;
+    } catch (const Error&) {
+      // An attempt that the deadline cut short tells less than a refusal before it.
+      if (!refused_ || !wait_.deadline.passed()) throw;
     }
     return false;
   }
@@ -156,6 +160,7 @@ class Search {
   const Job& job_;
   const Wait wait_;
   std::string problem_ = "no attempt was made";
+  bool refused_ = false;  // by another job
 };
 
 Fd open_listener(const Job& job, int bootstrap_socket) {

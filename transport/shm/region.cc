@@ -80,6 +80,13 @@ size_t Geometry::p2p_slot(int sender, int reader, int slot) const {
          (static_cast<size_t>(reader) * p2p_slots + slot) * p2p_slot_bytes;
 }
 
+Limits Geometry::limits() const {
+  return {.lanes = lanes,
+          .slots = slots,
+          .message_bytes = slot_bytes,
+          .p2p_message_bytes = p2p_slot_bytes};
+}
+
 size_t Geometry::total_bytes() const { return arena(ranks); }
 
 Fd Region::create(const Geometry& geometry, uint64_t heap_bytes) {

@@ -16,6 +16,7 @@
 #include <memory>
 
 #include "base/fd.h"
+#include "transport/limits.h"
 #include "transport/message.h"
 
 namespace tutti::shm {
@@ -75,6 +76,7 @@ struct Geometry {
   size_t slot_bytes;
   size_t p2p_slot_bytes;
 
+  Limits limits() const;
   size_t total_bytes() const;
   size_t doorbell(int rank) const;
   size_t lender(int rank) const;

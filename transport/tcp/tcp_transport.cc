@@ -31,8 +31,12 @@ TcpTransport::TcpTransport(int ranks, int lanes, Hooks hooks)
       out_(static_cast<size_t>(ranks) * (lanes + 1)),
       in_(out_.size()) {}
 
-size_t TcpTransport::max_message_bytes() const { return kMessageBytes; }
-int TcpTransport::outbox_slots() const { return std::max(kSlots, ranks_ - 1); }
+Limits TcpTransport::limits(int ranks, int lanes) {
+  return {.lanes = lanes,
+          .slots = std::max(kSlots, ranks - 1),
+          .message_bytes = kMessageBytes,
+          .p2p_message_bytes = kMessageBytes};
+}
 
 void TcpTransport::accept(int peer, int lane, Fd socket) {
   if (lane >= 0 && lane <= lanes_) hand_over(false, index(peer, lane), std::move(socket));

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/fd.h"
+#include "transport/limits.h"
 #include "transport/transport.h"
 
 namespace tutti {
@@ -31,6 +32,7 @@ class TcpTransport final : public Transport {
   };
 
   TcpTransport(int ranks, int lanes, Hooks hooks);
+  static Limits limits(int ranks, int lanes);
 
   // Hand over a connected, non-blocking socket: one that `peer` opened, and one that was asked for.
   // From any thread; whoever sleeps is to be woken then.
@@ -42,9 +44,9 @@ class TcpTransport final : public Transport {
   std::vector<Fd> release_outgoing();
 
   int lanes() const override { return lanes_; }
-  size_t max_message_bytes() const override;
+  size_t max_message_bytes() const override { return limits(ranks_, lanes_).message_bytes; }
   size_t max_p2p_message_bytes() const override { return max_message_bytes(); }
-  int outbox_slots() const override;
+  int outbox_slots() const override { return limits(ranks_, lanes_).slots; }
 
   std::byte* reserve(std::span<const int> peers, int lane, size_t bytes, int credit) override;
   void commit(const MessageHeader& header) override;

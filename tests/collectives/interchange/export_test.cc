@@ -8,11 +8,11 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "collectives/algorithm.h"
 #include "collectives/interchange/json.h"
 #include "collectives/interchange/svg.h"
 #include "collectives/interchange/timing.h"
-#include "collectives/verify.h"
+#include "collectives/program/algorithm.h"
+#include "collectives/proof/verify.h"
 
 namespace tutti {
 namespace {

@@ -10,7 +10,7 @@
 #include "base/settings.h"
 #include "collectives/interchange/msccl_import.h"
 #include "collectives/interchange/resolve.h"
-#include "collectives/verify.h"
+#include "collectives/proof/verify.h"
 #include "tests/collectives/interchange/xml.h"
 
 namespace tutti {

@@ -4,9 +4,11 @@
 //   one_call COLLECTIVE COUNT
 #include <time.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <limits>
 #include <string>
 #include <thread>
 #include <vector>
@@ -33,8 +35,22 @@ double thread_cpu_seconds() {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
 }
 
-// The number of wrong elements. "wait": whether this rank has used much processor time to wait for
-// a second for rank 0.
+// The processor time in which this rank waits for a second for rank 0. The least of several: with
+// other programs on the machine the same work takes longer.
+double waiting_seconds(Communicator& comm) {
+  constexpr int kTries = 3;
+  double least = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < kTries; ++i) {
+    comm.barrier();
+    if (comm.rank() == 0) std::this_thread::sleep_for(std::chrono::seconds(1));
+    const double before = thread_cpu_seconds();
+    comm.barrier();
+    least = std::min(least, thread_cpu_seconds() - before);
+  }
+  return least;
+}
+
+// The number of wrong elements. "wait": whether waiting took much processor time.
 uint64_t call(const std::string& collective, uint64_t count) {
   Communicator comm = Communicator::init();
   const int rank = comm.rank();
@@ -86,11 +102,8 @@ uint64_t call(const std::string& collective, uint64_t count) {
   } else if (collective == "barrier") {
     comm.barrier();
   } else if (collective == "wait") {
-    comm.barrier();
-    if (rank == 0) std::this_thread::sleep_for(std::chrono::seconds(1));
-    const double before = thread_cpu_seconds();
-    comm.barrier();
-    wrong = rank > 0 && thread_cpu_seconds() - before > 0.005 ? 1 : 0;
+    const double spent = waiting_seconds(comm);
+    wrong = rank > 0 && spent > 0.005 ? 1 : 0;
   } else if (collective == "send") {  // in a line
     if (rank > 0) comm.recv(output(count), rank - 1);
     if (rank + 1 < comm.size()) comm.send(input(count), rank + 1);

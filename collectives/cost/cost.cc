@@ -1,0 +1,244 @@
+#include "collectives/cost/cost.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+#include <vector>
+
+#include "collectives/cost/walk.h"
+
+namespace tutti {
+
+namespace {
+
+// What a step of a rank costs its processor. Slices that are walked are as the executor cuts them
+// (chunk_map.h): small calls fill only the first chunks.
+class StepCosts {
+ public:
+  StepCosts(const Plan& plan, uint64_t bytes, DType dtype, const Machine& machine)
+      : machine_(machine), near_(machine.near_shm ? machine.model.shm : machine.model.tcp) {
+    const Collective collective = plan.collective;
+    const int32_t ranks = plan.shape.ranks;
+    element_ = size_of(dtype);
+    widens_ = reduces(collective) && accumulator_of(dtype) != dtype;
+    per_block_ =
+        static_cast<uint64_t>(std::max(1, chunks_per_block(collective, plan.program, ranks)));
+    count_ = bytes / element_;
+    const uint64_t line = std::max<uint64_t>(1, 64 / element_);
+    const uint64_t even = (count_ + per_block_ - 1) / per_block_;
+    chunk_ = std::max<uint64_t>(1, (even + line - 1) / line * line);
+    const uint64_t largest = std::min(chunk_, count_);
+    const bool wide = widens_ && plan.program.scratch_chunks > 0;
+    slicing_ = slice_collective(collective, plan.program, largest, wide ? sizeof(float) : element_,
+                                false, machine.limits);
+    // All but the last one are alike.
+    slices_ = std::max(static_cast<double>(std::min<uint32_t>(slicing_.slices, 1)),
+                       static_cast<double>(largest) / static_cast<double>(slicing_.elements));
+    const bool blocks = has_input_blocks(collective) || has_output_blocks(collective);
+    const uint64_t footprint = blocks ? bytes * static_cast<uint64_t>(ranks) : bytes;
+    near_bytes_ = near_.at(footprint);
+    far_bytes_ = machine.model.tcp.at(footprint);
+    call_ = machine.hosts.count() == 1 ? near_.call : machine.model.tcp.call;
+  }
+
+  double call() const { return call_; }
+  double latency(int32_t from, int32_t to) const { return link(from, to).latency; }
+  const LinkCosts& near() const { return near_; }
+  // The slices to walk, and how many more there are like the last of them.
+  int walked() const { return std::min<int>(static_cast<int>(slicing_.slices), kWalked); }
+  double others() const { return std::max(0.0, slices_ - kWalked); }
+
+  Prediction of(int32_t rank, const Step& step, int slice) const {
+    const bool local = step.kind == StepKind::copy || step.kind == StepKind::reduce;
+    const uint64_t elements = count(step.kind == StepKind::send ? step.src : step.dst, slice);
+    Prediction cost;
+    // Messages without data are not sent, except tokens.
+    if (elements == 0 && !(step.src.empty() && step.dst.empty())) return cost;
+    const auto bytes_as = [&](bool accumulators) {
+      return static_cast<double>(elements * (accumulators ? sizeof(float) : element_));
+    };
+    const double wire = bytes_as(widens_ && step.wire == Wire::accumulator);
+    if (local) {
+      cost.messages = near_.local;
+    } else if (step.kind != StepKind::send) {
+      cost.messages = link(rank, step.peers[0]).recv;
+      cost.moving = per_byte(rank, step.peers[0]).recv * wire;
+    }
+    switch (step.kind) {
+      case StepKind::send:
+        add_send(rank, step, wire, cost);
+        break;
+      case StepKind::recv_reduce:
+        cost.reducing =
+            std::max(0.0, per_byte(rank, step.peers[0]).recv_reduce * wire - cost.moving);
+        break;
+      case StepKind::reduce:
+        cost.reducing = near_bytes_.reduce * bytes_as(widens_);
+        break;
+      case StepKind::copy:
+        cost.moving = near_bytes_.copy * bytes_as(false);
+        break;
+      case StepKind::recv:
+        break;
+    }
+    cost.seconds = cost.messages + cost.moving + cost.reducing;
+    return cost;
+  }
+
+ private:
+  static constexpr int kWalked = 4;  // enough for the pipeline to run
+
+  // Elements of the ranges' chunks that are in a slice.
+  uint64_t count(const RangeList& ranges, int slice) const {
+    const uint64_t start = static_cast<uint64_t>(slice) * slicing_.elements;
+    const auto in_slice = [&](uint64_t length) {
+      return length <= start ? 0 : std::min(slicing_.elements, length - start);
+    };
+    const uint64_t whole = std::min(count_ / chunk_, per_block_);  // chunks of a block
+    const uint64_t each = in_slice(chunk_);
+    const uint64_t rest = whole < per_block_ ? in_slice(count_ - whole * chunk_) : 0;
+    const auto up_to = [&](uint64_t chunk) {
+      const uint64_t blocks =
+          per_block_ == 1 ? chunk : (chunk < per_block_ ? 0 : chunk / per_block_);
+      const uint64_t within = chunk - blocks * per_block_;
+      return blocks * (whole * each + rest) + std::min(within, whole) * each +
+             (within > whole ? rest : 0);
+    };
+    uint64_t elements = 0;
+    for (const ChunkRange& range : ranges) {
+      const auto first = static_cast<uint64_t>(range.first);
+      elements += up_to(first + static_cast<uint64_t>(range.count)) - up_to(first);
+    }
+    return elements;
+  }
+
+  // Shared memory publishes a message once for all its readers; sockets take one each.
+  void add_send(int32_t rank, const Step& step, double bytes, Prediction& cost) const {
+    bool published = false;
+    for (const int32_t peer : step.peers) {
+      const bool shared = is_near(rank, peer) && machine_.near_shm;
+      if (shared && std::exchange(published, true)) {
+        cost.messages += near_.reader;
+        continue;
+      }
+      cost.messages += link(rank, peer).send;
+      cost.moving += per_byte(rank, peer).send * bytes;
+    }
+  }
+  bool is_near(int32_t a, int32_t b) const { return machine_.hosts.near(a, b); }
+  const LinkCosts& link(int32_t a, int32_t b) const {
+    return is_near(a, b) ? near_ : machine_.model.tcp;
+  }
+  const ByteCosts& per_byte(int32_t a, int32_t b) const {
+    return is_near(a, b) ? near_bytes_ : far_bytes_;
+  }
+
+  const Machine& machine_;
+  const LinkCosts& near_;
+  bool widens_ = false;  // computes in an accumulator type of its own
+  uint64_t element_ = 1;
+  uint64_t per_block_ = 1;  // chunks
+  uint64_t count_ = 0;      // elements of a block,
+  uint64_t chunk_ = 1;      // and of its chunks, but for the last ones
+  Slicing slicing_;
+  double slices_ = 0;
+  ByteCosts near_bytes_;
+  ByteCosts far_bytes_;
+  double call_ = 0;
+};
+
+// One rank's own steps, of all slices. Appends what each takes, by slice.
+Prediction busy_time(const Plan& plan, const StepCosts& costs,
+                     std::vector<std::vector<double>>* steps) {
+  Prediction busy;
+  for (int slice = 0; slice < costs.walked(); ++slice) {
+    const double times = slice + 1 < costs.walked() ? 1 : 1 + costs.others();
+    for (const Step& step : plan.program.steps) {
+      const Prediction cost = costs.of(plan.shape.rank, step, slice);
+      busy.messages += cost.messages * times;
+      busy.moving += cost.moving * times;
+      busy.reducing += cost.reducing * times;
+      if (steps != nullptr) (*steps)[slice].push_back(cost.seconds);
+    }
+  }
+  busy.messages += costs.call();
+  busy.seconds = busy.messages + busy.moving + busy.reducing;
+  return busy;
+}
+
+// How long a rank waits for messages in one slice, if its k-th message comes from a rank that sent
+// it when this one sent its own k-th.
+double waiting_time(const Plan& plan, const StepCosts& costs) {
+  std::vector<double> done;  // by step
+  std::vector<double> sent;
+  size_t received = 0;
+  double free = 0;
+  double waiting = 0;
+  for (const Step& step : plan.program.steps) {
+    double start = free;
+    for (const int32_t need : plan.needs_of(static_cast<int32_t>(done.size()))) {
+      start = std::max(start, done[need]);
+    }
+    const bool receives = step.kind == StepKind::recv || step.kind == StepKind::recv_reduce;
+    if (receives && !sent.empty()) {
+      const double arrival = sent[std::min(received++, sent.size() - 1)] +
+                             costs.latency(step.peers[0], plan.shape.rank);
+      start = std::max(start, arrival);
+    }
+    waiting += start - free;
+    free = start + costs.of(plan.shape.rank, step, 0).seconds;
+    done.push_back(free);
+    if (step.kind == StepKind::send) sent.push_back(free);
+  }
+  return waiting;
+}
+
+}  // namespace
+
+Prediction predict(std::span<const Plan> plans, uint64_t bytes, DType dtype, const Machine& machine,
+                   double give_up) {
+  const StepCosts costs(plans[0], bytes, dtype, machine);
+  Timing timing{.steps = std::vector<std::vector<double>>(costs.walked()),
+                .near_latency = costs.near().latency,
+                .far_latency = machine.model.tcp.latency,
+                .switch_time = machine.model.switch_time,
+                .hosts = &machine.hosts,
+                .cores = machine.model.cores};
+  Prediction prediction;
+  std::vector<double> work(timing.all_cores(), 0);
+  for (const Plan& plan : plans) {
+    const Prediction busy = busy_time(plan, costs, &timing.steps);
+    work[timing.core_of(plan.shape.rank)] += busy.seconds;
+    if (busy.seconds > prediction.seconds) prediction = busy;
+  }
+  // No core does its work in less than the time that it takes.
+  prediction.seconds = std::ranges::max(work);
+  if (timing.steps.empty() || prediction.seconds > give_up) return prediction;
+  const std::vector<double> ends = walk(plans, timing, give_up - costs.call());
+  if (ends.empty()) {
+    prediction.seconds = std::numeric_limits<double>::infinity();
+    return prediction;
+  }
+  double seconds = std::ranges::max(ends) + costs.call();
+  // The first slices fill the pipeline; between the last two it runs.
+  if (costs.others() > 0) seconds += (ends.back() - ends[ends.size() - 2]) * costs.others();
+  prediction.seconds = std::max(prediction.seconds, seconds);
+  return prediction;
+}
+
+double rough_time(const Plan& plan, uint64_t bytes, DType dtype, const Machine& machine) {
+  constexpr uint64_t kLine = 64;
+  const auto chunks = chunks_per_block(plan.collective, plan.program, plan.shape.ranks);
+  const StepCosts costs(plan, std::max(bytes, kLine * static_cast<uint64_t>(std::max(1, chunks))),
+                        dtype, machine);
+  const double busy = busy_time(plan, costs, nullptr).seconds;
+  const double sharing =
+      std::max(1.0, static_cast<double>(machine.hosts.largest()) / machine.model.cores);
+  return std::max(sharing * busy, busy + waiting_time(plan, costs));
+}
+
+double lower_bound(const Plan& plan, uint64_t bytes, DType dtype, const Machine& machine) {
+  return busy_time(plan, StepCosts(plan, bytes, dtype, machine), nullptr).seconds;
+}
+
+}  // namespace tutti

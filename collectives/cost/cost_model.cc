@@ -1,0 +1,220 @@
+#include "collectives/cost/cost_model.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <fstream>
+#include <iomanip>
+#include <sstream>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/settings.h"
+#include "base/text.h"
+
+namespace tutti {
+
+namespace {
+
+constexpr int kFormat = 1;
+
+// Calls visit(name, member) for each number of the struct.
+template <typename Costs, typename Visit>
+void for_each_member(Costs& c, Visit visit) requires requires {
+  c.recv_reduce;
+}
+{
+  visit("send", c.send);
+  visit("recv", c.recv);
+  visit("recv_reduce", c.recv_reduce);
+  visit("reduce", c.reduce);
+  visit("copy", c.copy);
+}
+
+template <typename Link, typename Visit>
+void for_each_member(Link& l, Visit visit) requires requires {
+  l.latency;
+}
+{
+  visit("call", l.call);
+  visit("send", l.send);
+  visit("reader", l.reader);
+  visit("recv", l.recv);
+  visit("latency", l.latency);
+  visit("local", l.local);
+}
+
+template <typename Costs>
+Json members(const Costs& costs) {
+  Json json = Json::object();
+  for_each_member(costs, [&](const char* name, double value) { json[name] = value; });
+  return json;
+}
+
+Json link_json(const LinkCosts& link) {
+  Json json = members(link);
+  for (const ByteCosts& costs : link.bytes) json["bytes"].push_back(members(costs));
+  return json;
+}
+
+template <typename Costs>
+void read_members(const Json& json, Costs& costs) {
+  for_each_member(costs, [&](const char* name, double& value) {
+    value = json.at(name).get<double>();
+    if (!std::isfinite(value) || value < 0) {
+      throw Error(ErrorCode::invalid_argument, cat("\"", name, "\" is ", value));
+    }
+  });
+}
+
+LinkCosts read_link(const Json& json) {
+  LinkCosts link;
+  read_members(json, link);
+  const Json& bytes = json.at("bytes");
+  if (bytes.size() != link.bytes.size()) {
+    throw Error(ErrorCode::invalid_argument,
+                cat("\"bytes\" has ", bytes.size(), " entries, not ", link.bytes.size()));
+  }
+  for (size_t i = 0; i < link.bytes.size(); ++i) read_members(bytes[i], link.bytes[i]);
+  return link;
+}
+
+// What the numbers depend on: the processor, how many of them, and what is measured.
+std::string fingerprint() {
+  std::string text = cat("format ", kFormat, ", ", ::sysconf(_SC_NPROCESSORS_ONLN), " cores, ");
+  std::ifstream cpuinfo("/proc/cpuinfo");
+  for (std::string line; std::getline(cpuinfo, line) && !line.empty();) {
+    for (const std::string_view key : {"model name", "cache size", "CPU part", "flags"}) {
+      if (line.starts_with(key)) text += line;
+    }
+  }
+  std::ostringstream hex;
+  hex << std::hex << std::setw(16) << std::setfill('0') << fnv(text);
+  return hex.str();
+}
+
+std::string cache_folder() {
+  if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && *cache == '/') {
+    return cat(cache, "/tutti");
+  }
+  const char* home = std::getenv("HOME");
+  return home != nullptr && *home == '/' ? cat(home, "/.cache/tutti") : "";
+}
+
+}  // namespace
+
+// Linear in the logarithm of the size.
+ByteCosts LinkCosts::at(uint64_t footprint) const {
+  if (footprint <= kFootprints.front()) return bytes.front();
+  if (footprint >= kFootprints.back()) return bytes.back();
+  const size_t upper = std::ranges::upper_bound(kFootprints, footprint) - kFootprints.begin();
+  const double low = std::log2(static_cast<double>(kFootprints[upper - 1]));
+  const double high = std::log2(static_cast<double>(kFootprints[upper]));
+  const double part = (std::log2(static_cast<double>(footprint)) - low) / (high - low);
+  const ByteCosts& a = bytes[upper - 1];
+  const ByteCosts& b = bytes[upper];
+  const auto between = [&](double x, double y) { return x + part * (y - x); };
+  return {.send = between(a.send, b.send),
+          .recv = between(a.recv, b.recv),
+          .recv_reduce = between(a.recv_reduce, b.recv_reduce),
+          .reduce = between(a.reduce, b.reduce),
+          .copy = between(a.copy, b.copy)};
+}
+
+CostModel CostModel::defaults() {
+  constexpr double ns = 1e-9;
+  CostModel model;
+  model.shm = {.call = 150 * ns,
+               .send = 60 * ns,
+               .reader = 20 * ns,
+               .recv = 60 * ns,
+               .latency = 80 * ns,
+               .local = 20 * ns,
+               .bytes = {}};
+  model.tcp = {.call = 2000 * ns,
+               .send = 4000 * ns,
+               .reader = 4000 * ns,
+               .recv = 3000 * ns,
+               .latency = 6000 * ns,
+               .local = 20 * ns,
+               .bytes = {}};
+  constexpr std::array kCopyGBps = {30.0, 20.0, 20.0, 20.0, 12.0, 7.0, 5.0};
+  for (size_t i = 0; i < kCopyGBps.size(); ++i) {
+    const double copy = ns / kCopyGBps[i];
+    model.shm.bytes[i] = {.send = copy,
+                          .recv = 1.5 * copy,
+                          .recv_reduce = 1.8 * copy,
+                          .reduce = 1.5 * copy,
+                          .copy = copy};
+    model.tcp.bytes[i] = {.send = 0.25 * ns + copy,
+                          .recv = 0.25 * ns + copy,
+                          .recv_reduce = 0.3 * ns + 2 * copy,
+                          .reduce = 1.5 * copy,
+                          .copy = copy};
+  }
+  model.switch_time = 1500 * ns;
+  model.cores = static_cast<int32_t>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));
+  return model;
+}
+
+std::string to_json(const CostModel& model) {
+  const Json json = {{"format", kFormat},
+                     {"cores", model.cores},
+                     {"switch_time", model.switch_time},
+                     {"shm", link_json(model.shm)},
+                     {"tcp", link_json(model.tcp)}};
+  return json.dump();
+}
+
+CostModel parse_cost_model(const std::string& text) {
+  try {
+    const Json json = Json::parse(text);
+    if (json.at("format") != kFormat) {
+      throw Error(ErrorCode::invalid_argument, cat("it is of format ", json.at("format").dump(),
+                                                   ", this build reads format ", kFormat));
+    }
+    CostModel model;
+    model.cores = std::max(1, json.at("cores").get<int32_t>());
+    model.switch_time = std::max(0.0, json.at("switch_time").get<double>());
+    model.shm = read_link(json.at("shm"));
+    model.tcp = read_link(json.at("tcp"));
+    return model;
+  } catch (const Error& error) {
+    throw Error(ErrorCode::invalid_argument, cat("it is no cost model: ", error.what()));
+  }
+}
+
+std::string cost_model_file() {
+  const std::string wanted = settings().get_string("TUTTI_TUNE_FILE");
+  if (wanted == "none") return {};
+  if (!wanted.empty()) return wanted;
+  const std::string folder = cache_folder();
+  return folder.empty() ? folder : cat(folder, "/tune-", fingerprint(), ".json");
+}
+
+CostModel load_cost_model() {
+  const std::string path = cost_model_file();
+  if (path.empty()) return CostModel::defaults();
+  std::ifstream file(path);
+  if (!file) {
+    if (!settings().get_string("TUTTI_TUNE_FILE").empty()) {
+      log(LogLevel::warning, cat("TUTTI_TUNE_FILE=", path, " cannot be read; using defaults"));
+    }
+    return CostModel::defaults();
+  }
+  std::ostringstream text;
+  text << file.rdbuf();
+  try {
+    return parse_cost_model(text.str());
+  } catch (const Error& error) {
+    log(LogLevel::warning, cat("not using ", path, ": ", error.what(),
+                               "; remedy: run `tutti tune` again, or remove the file"));
+    return CostModel::defaults();
+  }
+}
+
+}  // namespace tutti

@@ -1,0 +1,154 @@
+#include "collectives/cost/planner.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <utility>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace tutti {
+
+namespace {
+
+// Programs with more steps, over all ranks, are not walked.
+constexpr size_t kLongestWalk = 20'000;
+
+// Two size classes to a doubling.
+uint32_t size_class_of(uint64_t bytes) {
+  if (bytes < 4) return static_cast<uint32_t>(bytes);
+  const auto doublings = static_cast<uint32_t>(std::bit_width(bytes) - 1);
+  return 2 * doublings + static_cast<uint32_t>((bytes >> (doublings - 1)) & 1);
+}
+
+// The smallest size of its class.
+uint64_t representative(uint64_t bytes) {
+  if (bytes < 4) return bytes;
+  const int low_bits = std::bit_width(bytes) - 2;
+  return bytes >> low_bits << low_bits;
+}
+
+uint64_t key_of(const Wanted& wanted) {
+  return static_cast<uint64_t>(wanted.collective) | static_cast<uint64_t>(wanted.dtype) << 8 |
+         static_cast<uint64_t>(wanted.at_least) << 16 | uint64_t{wanted.direct} << 23 |
+         uint64_t{size_class_of(wanted.bytes)} << 24 |
+         uint64_t{static_cast<uint32_t>(wanted.root)} << 32;
+}
+
+}  // namespace
+
+const Algorithm& Planner::choose(const Wanted& wanted) {
+  Wanted typical = wanted;
+  typical.bytes = representative(wanted.bytes);
+  typical.root = typical_root(wanted.collective, wanted.root);
+  const Algorithm*& chosen = chosen_[key_of(typical)];
+  if (chosen == nullptr) chosen = &choose_anew(typical);
+  return *chosen;
+}
+
+std::vector<const Algorithm*> Planner::algorithms_for(Collective collective) const {
+  std::vector<const Algorithm*> found;
+  for (const Algorithm& algorithm : built_in_algorithms()) {
+    if (algorithm.collective == collective) found.push_back(&algorithm);
+  }
+  for (const Algorithm* algorithm : more_) {
+    if (algorithm->collective == collective) found.push_back(algorithm);
+  }
+  return found;
+}
+
+int Planner::typical_root(Collective collective, int root) {
+  if (!has_root(collective)) return 0;
+  const auto [known, is_new] = typical_roots_.try_emplace({collective, root}, 0);
+  if (!is_new) return known->second;
+  const std::vector<const Algorithm*> algorithms = algorithms_for(collective);
+  const auto supported = [&](int of) {
+    Shape shape = shape_;
+    shape.root = of;
+    std::vector<bool> by_algorithm;
+    for (const Algorithm* a : algorithms) by_algorithm.push_back(a->supports(shape).empty());
+    return by_algorithm;
+  };
+  const std::vector<bool> wanted = supported(root);
+  while (known->second < root && supported(known->second) != wanted) ++known->second;
+  return known->second;
+}
+
+// The promising ones first: the others are given up as soon as they take longer.
+const Algorithm& Planner::choose_anew(const Wanted& wanted) {
+  std::vector<std::pair<double, const Algorithm*>> candidates;
+  for (const Algorithm* algorithm : algorithms_for(wanted.collective)) {
+    if (!why_not(*algorithm, wanted).empty()) continue;
+    const Plan& first = plans_of(*algorithm, wanted.root, false)[0];
+    candidates.emplace_back(rough_time(first, wanted.bytes, wanted.dtype, machine_), algorithm);
+  }
+  std::ranges::stable_sort(candidates, {}, [](const auto& c) { return c.first; });
+  const Algorithm* best = nullptr;
+  double least = std::numeric_limits<double>::infinity();
+  for (const auto& [rough, algorithm] : candidates) {
+    const Plan& first = plans_of(*algorithm, wanted.root, false)[0];
+    if (lower_bound(first, wanted.bytes, wanted.dtype, machine_) >= least) continue;
+    const double seconds = price(*algorithm, wanted, least).seconds;
+    if (best == nullptr || seconds < least) {
+      best = algorithm;
+      least = seconds;
+    }
+  }
+  if (best != nullptr) return *best;
+  throw Error(
+      ErrorCode::unsupported,
+      cat("no algorithm for ", name(wanted.collective), " that is ",
+          wanted.direct ? "direct and " : "", name(wanted.at_least), " runs on ", shape_.ranks,
+          " ranks", has_root(wanted.collective) ? cat(" from root ", wanted.root) : ""));
+}
+
+std::vector<Candidate> Planner::explain(const Wanted& wanted) {
+  std::vector<Candidate> candidates;
+  for (const Algorithm* algorithm : algorithms_for(wanted.collective)) {
+    Candidate candidate{
+        .algorithm = algorithm, .excluded = why_not(*algorithm, wanted), .prediction = {}};
+    if (candidate.excluded.empty()) candidate.prediction = price(*algorithm, wanted);
+    candidates.push_back(std::move(candidate));
+  }
+  std::ranges::stable_sort(candidates, [](const Candidate& a, const Candidate& b) {
+    if (a.excluded.empty() != b.excluded.empty()) return a.excluded.empty();
+    return a.prediction.seconds < b.prediction.seconds;
+  });
+  return candidates;
+}
+
+std::string Planner::why_not(const Algorithm& algorithm, const Wanted& wanted) const {
+  if (algorithm.grade < wanted.at_least) {
+    return cat("graded ", name(algorithm.grade), ", wanted is ", name(wanted.at_least));
+  }
+  if (wanted.direct && !algorithm.direct) return "it forwards blocks whose lengths are not known";
+  Shape shape = shape_;
+  shape.root = has_root(wanted.collective) ? wanted.root : 0;
+  const std::string reason = algorithm.supports(shape);
+  return reason.empty() ? reason : cat("does not run on ", shape_.ranks, " ranks: ", reason);
+}
+
+Prediction Planner::price(const Algorithm& algorithm, const Wanted& wanted, double give_up) {
+  const Plan& first = plans_of(algorithm, wanted.root, false)[0];
+  const size_t steps = first.program.steps.size() * static_cast<size_t>(shape_.ranks);
+  if (shape_.ranks > kMostRanksWalked || steps > kLongestWalk) {
+    return {.seconds = rough_time(first, wanted.bytes, wanted.dtype, machine_)};
+  }
+  return predict(plans_of(algorithm, wanted.root, true), wanted.bytes, wanted.dtype, machine_,
+                 give_up);
+}
+
+const std::vector<Plan>& Planner::plans_of(const Algorithm& algorithm, int root, bool all_ranks) {
+  std::vector<Plan>& plans = plans_[{algorithm.id, root}];
+  const auto needed = static_cast<size_t>(all_ranks ? shape_.ranks : 1);
+  while (plans.size() < needed) {
+    Shape shape = shape_;
+    shape.rank = static_cast<int32_t>(plans.size());
+    shape.root = root;
+    plans.push_back(make_plan(algorithm.collective, shape, algorithm.emit(shape)));
+  }
+  return plans;
+}
+
+}  // namespace tutti

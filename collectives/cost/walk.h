@@ -1,0 +1,40 @@
+// All ranks' steps in virtual time: each rank does its steps one after the other, each as soon as
+// the steps that it needs are done and its message is there; ranks beyond a host's cores take
+// turns. Knows nothing of bytes: cost.h says how long the steps take.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "collectives/program/plan.h"
+#include "topology/domain.h"
+
+namespace tutti {
+
+// In seconds.
+struct Timing {
+  // By slice, then by step: rank 0's, then rank 1's, and so on.
+  std::vector<std::vector<double>> steps;
+  double near_latency = 0;  // from the end of a send until its reader sees it, on one host
+  double far_latency = 0;   // and between hosts
+  double switch_time = 0;   // for a core to change over to another rank
+  const Hosts* hosts = nullptr;
+  int32_t cores = 1;  // of each host
+
+  int32_t cores_used() const { return std::clamp(cores, 1, std::max(1, hosts->largest())); }
+  // Ranks of a host take its cores in turn.
+  int32_t core_of(int32_t rank) const {
+    return hosts->host_of(rank) * cores_used() + hosts->position_of(rank) % cores_used();
+  }
+  size_t all_cores() const { return static_cast<size_t>(hosts->count()) * cores_used(); }
+};
+
+// When each slice is done. Empty if that is after `give_up`.
+std::vector<double> walk(std::span<const Plan> plans, const Timing& timing,
+                         double give_up = std::numeric_limits<double>::infinity());
+
+}  // namespace tutti

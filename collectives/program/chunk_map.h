@@ -1,0 +1,96 @@
+// Where each chunk of a program lies in the buffers of one call, and how long it is, in elements.
+//
+// A block of n elements is cut into C chunks of equal size, rounded up so that chunks start at
+// cache lines (of a buffer that does); the last ones may be shorter, or empty. Blocks of the
+// v-variants have lengths and places of their own.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "collectives/program/plan.h"
+#include "collectives/request.h"
+
+namespace tutti {
+
+// Scratch chunks have a length but no place in a buffer of the caller's.
+struct Extent {
+  uint64_t offset = 0;
+  uint64_t length = 0;
+};
+
+class ChunkMap {
+ public:
+  ChunkMap() = default;
+  // `count`: elements of one block (all_reduce: the whole buffer). All blocks are of this length.
+  ChunkMap(const Plan& plan, uint64_t count, uint64_t element_bytes)
+      : ChunkMap(plan, count, element_bytes, {}) {}
+
+  // The v-variants: the blocks of the buffers that have them, and the length of the buffer that is
+  // one block.
+  ChunkMap(const Plan& plan, const Blocks& input, const Blocks& output, uint64_t own,
+           uint64_t element_bytes)
+      : ChunkMap(plan, own, element_bytes,
+                 {input.empty() ? nullptr : &input, output.empty() ? nullptr : &output,
+                  // As scratch has them:
+                  !output.empty()  ? &output
+                  : !input.empty() ? &input
+                                   : nullptr}) {}
+
+  const Extent& at(Space space, int32_t chunk) const {
+    return extents_[static_cast<size_t>(space)][static_cast<size_t>(chunk)];
+  }
+  // Elements of the largest chunk that this rank knows.
+  uint64_t largest() const { return largest_; }
+
+ private:
+  using BlocksOfSpaces = std::array<const Blocks*, 3>;
+
+  ChunkMap(const Plan& plan, uint64_t count, uint64_t element_bytes, const BlocksOfSpaces& blocks)
+      : per_block_(static_cast<uint64_t>(
+            std::max(1, chunks_per_block(plan.collective, plan.program, plan.shape.ranks)))),
+        line_(std::max<uint64_t>(1, 64 / element_bytes)) {
+    const Program& program = plan.program;
+    const std::array<int32_t, 3> chunks = {program.input_chunks, program.output_chunks,
+                                           program.scratch_chunks};
+    uint64_t longest_block = count;
+    for (size_t space = 0; space < chunks.size(); ++space) {
+      extents_[space].reserve(static_cast<size_t>(chunks[space]));
+      for (uint64_t i = 0; i < static_cast<uint64_t>(chunks[space]); ++i) {
+        extents_[space].push_back(blocks[space] == nullptr ? even(i, count)
+                                                           : uneven(i, *blocks[space]));
+      }
+      if (blocks[space] != nullptr) {
+        longest_block = std::max(longest_block, std::ranges::max(blocks[space]->counts));
+      }
+    }
+    largest_ = std::min(chunk_of(longest_block), longest_block);
+  }
+
+  Extent even(uint64_t chunk, uint64_t count) const {
+    return within(chunk / per_block_ * count, count, chunk % per_block_);
+  }
+  Extent uneven(uint64_t chunk, const Blocks& blocks) const {
+    const uint64_t index = chunk / per_block_ % blocks.counts.size();
+    return within(blocks.displacements[index], blocks.counts[index], chunk % per_block_);
+  }
+  // The n-th chunk of a block.
+  Extent within(uint64_t start, uint64_t length, uint64_t n) const {
+    const uint64_t chunk = chunk_of(length);
+    const uint64_t first = std::min(length, n * chunk);
+    return {start + first, std::min(chunk, length - first)};
+  }
+  uint64_t chunk_of(uint64_t block) const {
+    const uint64_t even = (block + per_block_ - 1) / per_block_;
+    return (even + line_ - 1) / line_ * line_;
+  }
+
+  uint64_t per_block_ = 1;
+  uint64_t line_ = 1;
+  uint64_t largest_ = 0;
+  std::array<std::vector<Extent>, 3> extents_;  // by space
+};
+
+}  // namespace tutti

@@ -1,0 +1,141 @@
+#include "collectives/program/plan.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+namespace tutti {
+
+namespace {
+
+// What was done to one place in memory so far.
+struct Past {
+  int32_t writer = -1;
+  std::vector<int32_t> readers;  // since it was written
+};
+
+class Dependencies {
+ public:
+  Dependencies(Plan& plan, bool in_place) : plan_(plan) {
+    const Program& program = plan.program;
+    if (!in_place) {
+      output_ = 1 + std::max(location_of(Space::input, program.input_chunks - 1), int64_t{-1});
+    }
+    scratch_ = 1 + std::max({location_of(Space::input, program.input_chunks - 1),
+                             location_of(Space::output, program.output_chunks - 1), int64_t{-1}});
+    past_.resize(scratch_ + program.scratch_chunks);
+  }
+
+  void find() {
+    const std::vector<Step>& steps = plan_.program.steps;
+    std::vector<int32_t> received;  // so far
+    plan_.first_need.assign(1, 0);
+    for (size_t i = 0; i < steps.size(); ++i) {
+      const Step& step = steps[i];
+      step_ = static_cast<int32_t>(i);
+      found_.clear();
+      // A token says "all that was received before this is done here".
+      if (step.kind == StepKind::send && step.src.empty()) found_ = received;
+      for (const RangeList* ranges : {&step.src, &step.src2})
+        for_each_place(*ranges, &Dependencies::read);
+      for_each_place(step.dst, &Dependencies::write);
+      std::ranges::sort(found_);
+      found_.erase(std::ranges::unique(found_).begin(), found_.end());
+      plan_.needs.insert(plan_.needs.end(), found_.begin(), found_.end());
+      plan_.first_need.push_back(static_cast<int32_t>(plan_.needs.size()));
+      if (step.kind == StepKind::recv) received.push_back(step_);
+    }
+  }
+
+ private:
+  void for_each_place(const RangeList& ranges, void (Dependencies::*visit)(Past&)) {
+    for (const ChunkRange& range : ranges) {
+      for (int32_t c = range.first; c < range.first + range.count; ++c) {
+        const bool scratch = range.space == Space::scratch;
+        (this->*visit)(past_[scratch ? scratch_ + c : location_of(range.space, c)]);
+      }
+    }
+  }
+  int64_t location_of(Space space, int32_t chunk) const {
+    return location(plan_.collective, plan_.program, plan_.shape, space, chunk) +
+           (space == Space::output ? output_ : 0);
+  }
+  void read(Past& past) {
+    need(past.writer);
+    past.readers.push_back(step_);
+  }
+  // What was read since the last write needs that write itself.
+  void write(Past& past) {
+    if (past.readers.empty()) need(past.writer);
+    for (const int32_t reader : past.readers) need(reader);
+    past.writer = step_;
+    past.readers.clear();
+  }
+  void need(int32_t step) {
+    if (step >= 0 && step != step_) found_.push_back(step);
+  }
+
+  Plan& plan_;
+  int64_t output_ = 0;   // where output chunks start: they share input's places, or come after them
+  int64_t scratch_ = 0;  // scratch chunks come last
+  std::vector<Past> past_;
+  std::vector<int32_t> found_;  // what the step waits for
+  int32_t step_ = 0;
+};
+
+void sort_into_queues(Plan& plan) {
+  std::map<std::pair<Plan::QueueKind, int32_t>, int32_t> numbers;
+  const auto queue = [&](Plan::QueueKind kind, int32_t peer) {
+    const auto [place, is_new] =
+        numbers.try_emplace({kind, peer}, static_cast<int32_t>(plan.queues.size()));
+    if (is_new) plan.queues.push_back({kind, peer, {}});
+    return place->second;
+  };
+  plan.send_queues.resize(plan.program.steps.size());
+  for (size_t i = 0; i < plan.program.steps.size(); ++i) {
+    const Step& step = plan.program.steps[i];
+    const auto number = static_cast<int32_t>(i);
+    switch (step.kind) {
+      case StepKind::send:
+        for (const int32_t peer : step.peers) {
+          const int32_t q = queue(Plan::QueueKind::send, peer);
+          plan.queues[q].steps.push_back(number);
+          if (step.peers.size() > 1) plan.send_queues[i].push_back(q);
+        }
+        break;
+      case StepKind::recv:
+      case StepKind::recv_reduce:
+        plan.queues[queue(Plan::QueueKind::recv, step.peers[0])].steps.push_back(number);
+        break;
+      case StepKind::reduce:
+      case StepKind::copy:
+        plan.queues[queue(Plan::QueueKind::local, -1)].steps.push_back(number);
+        break;
+    }
+  }
+}
+
+}  // namespace
+
+// Input and output overlap as the collective allows; scratch is apart.
+int64_t location(Collective collective, const Program& program, const Shape& shape, Space space,
+                 int32_t chunk) {
+  constexpr int64_t kScratch = int64_t{1} << 32;
+  if (space == Space::scratch) return kScratch + chunk;
+  const bool own_block = (space == Space::input && has_output_blocks(collective)) ||
+                         (space == Space::output && has_input_blocks(collective));
+  if (!own_block || collective == Collective::all_to_all) return chunk;
+  return shape.rank * chunks_per_block(collective, program, shape.ranks) + chunk;
+}
+
+Plan make_plan(Collective collective, const Shape& shape, Program program, bool in_place) {
+  Plan plan;
+  plan.collective = collective;
+  plan.shape = shape;
+  plan.program = std::move(program);
+  Dependencies(plan, in_place).find();
+  sort_into_queues(plan);
+  return plan;
+}
+
+}  // namespace tutti

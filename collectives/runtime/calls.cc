@@ -1,0 +1,422 @@
+// From what the caller asked for to an operation that runs: checks, choice of algorithm, plan.
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/reduce.h"
+#include "base/text.h"
+#include "collectives/cost/planner.h"
+#include "collectives/interchange/resolve.h"
+#include "collectives/proof/rendezvous.h"
+#include "collectives/runtime/communicator_impl.h"
+
+namespace tutti::internal {
+
+namespace {
+
+// 30 bits, for Signature::root: ranks that disagree about the blocks are found out.
+int32_t hash_of(const Blocks& blocks) {
+  const uint64_t hash = fnv_of_words(blocks.counts);
+  return static_cast<int32_t>((hash ^ hash >> 32) & 0x3fffffff);
+}
+
+Signature signature_of(const Request& request, uint64_t algorithm) {
+  Signature signature{.collective = request.collective,
+                      .dtype = request.dtype(),
+                      .op = request.op.op,
+                      .uneven = request.uneven,
+                      .algorithm = algorithm,
+                      .count = request.count};
+  if (has_root(request.collective)) signature.root = request.root;
+  if (request.uneven && !request.blocks_are_private()) {
+    signature.root =
+        hash_of(request.input_blocks.empty() ? request.output_blocks : request.input_blocks);
+  }
+  return signature;
+}
+
+// How many ranks' inputs the result on `rank` combines; 0: there is no result.
+int combined_ranks(const Request& request, int rank, int size) {
+  switch (request.collective) {
+    case Collective::scan:
+      return rank + 1;
+    case Collective::exscan:
+      return rank;
+    case Collective::reduce:
+      return rank == request.root ? size : 0;
+    default:
+      return size;
+  }
+}
+
+// The only rank's call, there and then.
+void run_alone(const PreparedCall& prepared) {
+  const Outline& outline = *prepared.outline;
+  const Collective collective = outline.signature.collective;
+  if (collective == Collective::barrier || collective == Collective::exscan) return;
+  const auto start = [&](const Blocks& blocks) {
+    return blocks.empty() ? 0 : blocks.displacements[0] * outline.element_bytes;
+  };
+  const std::byte* const input = prepared.input + start(outline.input_blocks);
+  std::byte* const output = prepared.output + start(outline.output_blocks);
+  const uint64_t count =
+      outline.input_blocks.empty() ? outline.input_count : outline.input_blocks.counts[0];
+  if (outline.reduction.op == ReduceOp::premul_sum) {
+    scale(output, input, count, outline.dtype, outline.reduction.factor);
+  } else if (output != input && count > 0) {
+    std::memmove(output, input, count * outline.element_bytes);
+  }
+}
+
+// Apart from the check, which every call makes.
+[[noreturn, gnu::noinline]] void refuse_timeout(std::chrono::nanoseconds timeout) {
+  throw Error(ErrorCode::invalid_argument,
+              cat("a timeout of ", timeout.count(), " ns is in the past"));
+}
+
+// How the two buffers lie in memory; beyond: one of them leaves the address space.
+enum class Lie : uint8_t { apart, in_place, beyond };
+
+inline Lie lie_of(const Request& request) {
+  const auto in = reinterpret_cast<uintptr_t>(request.input.data);
+  const auto out = reinterpret_cast<uintptr_t>(request.output.data);
+  const uintptr_t in_end = in + request.input.bytes();
+  const uintptr_t out_end = out + request.output.bytes();
+  if (in_end < in || out_end < out) return Lie::beyond;
+  return in == out || (in < out_end && out < in_end) ? Lie::in_place : Lie::apart;
+}
+
+// Where the product may be written before anything is sent: where the result goes, else a place of
+// its own.
+void scale_input(Operation& operation) {
+  Call& call = operation.call;
+  const Outline& outline = *operation.outline;
+  const Collective collective = outline.signature.collective;
+  std::byte* scaled = call.output;
+  if (collective != Collective::all_reduce && collective != Collective::scan) {
+    operation.scaled.resize(outline.input_count * outline.element_bytes);
+    scaled = operation.scaled.data();
+  }
+  scale(scaled, call.input, outline.input_count, outline.dtype, outline.reduction.factor);
+  call.input = scaled;
+}
+
+}  // namespace
+
+// ---- planning
+
+CommunicatorImpl::CallKey CommunicatorImpl::key_of(const Request& request,
+                                                   const CallOptions& options) {
+  const ConstBuffer& in = request.input;
+  const Buffer& out = request.output;
+  uint64_t rest = 0;
+  const auto add = [&](auto value, int bits) {
+    rest = rest << bits | static_cast<uint64_t>(value);
+  };
+  add(request.collective, 8);
+  add(request.op.op, 8);
+  add(in.dtype, 8);
+  add(out.dtype, 8);
+  add(in.space, 8);
+  add(out.space, 8);
+  add(in.data != nullptr, 1);
+  add(out.data != nullptr, 1);
+  add(request.sends, 1);
+  add(options.deterministic, 1);
+  add(lie_of(request), 2);
+  return {in.count, out.count, rest, request.root};
+}
+
+size_t CommunicatorImpl::slot_of(const CallKey& key) {
+  const uint64_t hash =
+      (key.input_count * 0x9e3779b97f4a7c15 ^ key.output_count) * 0x94d049bb133111eb ^
+      (key.rest ^ static_cast<uint64_t>(key.root) << 54) * 0xbf58476d1ce4e5b9;
+  return hash >> (64 - kKeptBits);
+}
+
+// Calls that were made before are only looked up: what is checked of a call is in its key. Valid
+// until the next call.
+const std::shared_ptr<const Outline>& CommunicatorImpl::outline_of(const Request& request,
+                                                                   const CallOptions& options) {
+  // Nor are calls kept whose types are none.
+  const bool has_types =
+      static_cast<size_t>(std::max(request.input.dtype, request.output.dtype)) < kAllDTypes.size();
+  const bool has_own = request.uneven || request.op.op >= ReduceOp::premul_sum || !has_types;
+  if (has_own) return new_outline_ = make_outline(request, options);
+  const CallKey key = key_of(request, options);
+  const std::string_view algorithm = options.algorithm == "auto" ? "" : options.algorithm;
+  KeptOutline& kept = kept_[slot_of(key)];
+  if (kept.outline == nullptr || !(kept.key == key) || kept.algorithm != algorithm) {
+    kept.outline = make_outline(request, options);  // unless it throws
+    kept.key = key;
+    kept.algorithm = algorithm;
+  }
+  return kept.outline;
+}
+
+std::shared_ptr<const Outline> CommunicatorImpl::make_outline(Request request,
+                                                              const CallOptions& options) {
+  tutti::complete(request, rank_, size());
+  Outline outline;
+  outline.input_count = request.input.count;
+  if (request.collective == Collective::send_recv) {
+    outline_send_recv(request, outline);
+  } else {
+    outline_collective(request, options, outline);
+  }
+  derive(outline, limits_);
+  return std::make_shared<const Outline>(std::move(outline));
+}
+
+void CommunicatorImpl::outline_send_recv(const Request& request, Outline& outline) {
+  const int peer = request.root;
+  std::unique_ptr<Plan>& plan = (request.sends ? sends_ : recvs_)[peer].plan;
+  if (!plan) {
+    Program program;
+    program.steps = {request.sends ? tutti::send({peer}, {tutti::input(0)})
+                                   : tutti::recv(peer, {tutti::output(0)})};
+    plan = std::make_unique<Plan>(
+        make_plan(Collective::send_recv, {.ranks = size(), .rank = rank_}, std::move(program)));
+  }
+  outline.plan = plan.get();
+  outline.signature = {
+      .collective = Collective::send_recv, .dtype = request.dtype(), .count = request.count};
+  outline.peer = peer;
+  outline.sends = request.sends;
+}
+
+void CommunicatorImpl::outline_collective(Request& request, const CallOptions& options,
+                                          Outline& outline) {
+  const Algorithm* algorithm = nullptr;
+  if (size() > 1) {
+    algorithm = &algorithm_for(request, options);
+  } else if (!options.algorithm.empty() && options.algorithm != "auto") {
+    resolve_algorithm(request.collective, options.algorithm);  // a wrong name is wrong alone too
+  }
+  outline.signature = signature_of(request, algorithm != nullptr ? algorithm->id : 0);
+  outline.private_blocks = request.blocks_are_private();
+  outline.combined = combined_ranks(request, rank_, size());
+  outline.result_count = outline.combined > 0 ? request.output.count : 0;
+  if (request.uneven) {
+    outline.own_count =
+        has_input_blocks(request.collective) ? request.output.count : request.input.count;
+    if (request.collective == Collective::all_to_all) outline.own_count = 0;
+  }
+  if (algorithm != nullptr) {
+    outline.algorithm = algorithm;
+    // premul_sum writes its products to the output.
+    const bool in_place = lie_of(request) == Lie::in_place || request.op.op == ReduceOp::premul_sum;
+    outline.plan = &plan_for(*algorithm, has_root(request.collective) ? request.root : 0, in_place);
+  }
+  outline.reduction = std::move(request.op);
+  outline.input_blocks = std::move(request.input_blocks);
+  outline.output_blocks = std::move(request.output_blocks);
+}
+
+const Algorithm& CommunicatorImpl::algorithm_for(const Request& request,
+                                                 const CallOptions& options) {
+  const Collective collective = request.collective;
+  const bool ordered = request.op.op == ReduceOp::user && !request.op.function->commutative;
+  const bool canonical =
+      reduces(collective) && (ordered || options.deterministic || deterministic_);
+  const Grade at_least = canonical ? Grade::canonical : Grade::same_bits;
+  std::string_view wanted = options.algorithm;
+  if (wanted.empty() && collective == Collective::all_reduce) wanted = all_reduce_setting_;
+  if (wanted.empty() || wanted == "auto") {
+    // What each rank knows of its own blocks only must not decide.
+    constexpr uint64_t kUnknown = 64 << 10;
+    const uint64_t bytes = request.count * size_of(request.dtype());
+    return planner_->choose({.collective = collective,
+                             .root = request.root,
+                             .bytes = request.blocks_are_private() ? kUnknown
+                                      : request.uneven             ? bytes / size()
+                                                                   : bytes,
+                             .dtype = request.dtype(),
+                             .at_least = at_least,
+                             .direct = request.blocks_are_private()});
+  }
+  const Algorithm& algorithm = resolve_algorithm(collective, wanted);
+  std::string problem = algorithm.supports(shape(request.root));
+  if (!problem.empty()) {
+    problem = cat("does not run on ", size(), " ranks: ", problem);
+  } else if (algorithm.grade < Grade::canonical && canonical) {
+    problem = cat("is graded ", name(algorithm.grade), ", but ",
+                  ordered ? "an operator that does not commute" : "a deterministic call",
+                  " needs a canonical algorithm");
+  } else if (request.blocks_are_private() && !algorithm.direct) {
+    problem = "forwards blocks, but only their owners know how long they are";
+  }
+  if (problem.empty()) return algorithm;
+  throw Error(ErrorCode::unsupported,
+              cat(name(collective), " algorithm ", algorithm.name, ' ', problem),
+              {.remedy = "use algorithm auto"});
+}
+
+const Plan& CommunicatorImpl::plan_for(const Algorithm& algorithm, int root, bool in_place) {
+  std::unique_ptr<Plan>& plan = plans_[{algorithm.id, root, in_place}];
+  if (!plan) {
+    plan = std::make_unique<Plan>(
+        make_plan(algorithm.collective, shape(root), algorithm.emit(shape(root)), in_place));
+    plan->without_buffers = paths_->shares_memory() && needs_no_buffers(algorithm, *plan, in_place);
+  }
+  return *plan;
+}
+
+// Proved for what is not too long to be run through at once.
+bool CommunicatorImpl::needs_no_buffers(const Algorithm& algorithm, const Plan& mine,
+                                        bool in_place) const {
+  constexpr size_t kMostSteps = 50'000;
+  if (size() > kMostRanksWalked) return false;
+  if (mine.program.steps.size() * static_cast<size_t>(size()) > kMostSteps) return false;
+  std::vector<Plan> plans;
+  plans.reserve(static_cast<size_t>(size()));
+  Shape other = mine.shape;
+  for (other.rank = 0; other.rank < size(); ++other.rank) {
+    plans.push_back(make_plan(algorithm.collective, other, algorithm.emit(other), in_place));
+  }
+  return ends_without_buffers(plans);
+}
+
+// ---- starting
+
+// Operations are reused, so that a call allocates nothing once the communicator is warm. Valid
+// until the next call.
+const std::shared_ptr<Operation>& CommunicatorImpl::take_operation() {
+  for (const std::shared_ptr<Operation>& operation : pool_) {
+    if (operation.use_count() == 1 && operation->done.load(std::memory_order_relaxed)) {
+      // Whoever dropped its handle last is done with it.
+      std::atomic_thread_fence(std::memory_order_acquire);
+      operation->started = false;
+      operation->done.store(false, std::memory_order_relaxed);
+      return operation;
+    }
+  }
+  return pool_.emplace_back(std::make_shared<Operation>());
+}
+
+std::shared_ptr<const PreparedCall> CommunicatorImpl::prepare(const Request& request,
+                                                              const CallOptions& options) {
+  require_own_process();
+  const std::unique_lock lock = lock_for_call();
+  return std::make_shared<const PreparedCall>(plan(request, options));
+}
+
+PreparedCall CommunicatorImpl::plan(const Request& request, const CallOptions& options) {
+  if (options.timeout && options.timeout->count() < 0) refuse_timeout(*options.timeout);
+  return {.outline = outline_of(request, options),
+          .input = static_cast<const std::byte*>(request.input.data),
+          .output = static_cast<std::byte*>(request.output.data),
+          .timeout = options.timeout.value_or(timeout_)};
+}
+
+std::shared_ptr<Operation> CommunicatorImpl::start(const Request& request,
+                                                   const CallOptions& options) {
+  require_own_process();
+  abort_.throw_if_raised();
+  const std::unique_lock lock = lock_for_call();
+  return set_off(start_locked(plan(request, options)));
+}
+
+std::shared_ptr<Operation> CommunicatorImpl::start(const PreparedCall& prepared) {
+  require_own_process();
+  abort_.throw_if_raised();
+  const std::unique_lock lock = lock_for_call();
+  return set_off(start_locked(PreparedCall(prepared)));
+}
+
+void CommunicatorImpl::run(const Request& request, const CallOptions& options) {
+  require_own_process();
+  abort_.throw_if_raised();
+  std::unique_lock lock = lock_for_call();
+  finish(start_locked(plan(request, options)), std::move(lock));
+}
+
+void CommunicatorImpl::run(const PreparedCall& prepared) {
+  require_own_process();
+  abort_.throw_if_raised();
+  std::unique_lock lock = lock_for_call();
+  finish(start_locked(PreparedCall(prepared)), std::move(lock));
+}
+
+// What can be sent is sent before the caller turns to something else.
+std::shared_ptr<Operation> CommunicatorImpl::set_off(const std::shared_ptr<Operation>& operation) {
+  if (operation == nullptr) return nullptr;
+  announce(*operation);
+  progress_locked();
+  return operation;
+}
+
+// Most calls are over before it is worth while to let others in. The message goes out first, and
+// what others may want to know of the call is noted while it is on its way.
+void CommunicatorImpl::finish(const std::shared_ptr<Operation>& operation,
+                              std::unique_lock<std::mutex> lock) {
+  if (operation == nullptr) return;
+  constexpr int kRounds = 300;
+  progress_locked();
+  record_start(*operation);
+  if (operation->done.load(std::memory_order_relaxed)) return record_end(*operation);
+  if (!engine_->oversubscribed()) {
+    for (int round = 0; round < kRounds && engine_->active() == 0 && callers_.load() == 0;
+         ++round) {
+      progress_locked();
+      if (operation->done.load(std::memory_order_relaxed)) return;
+    }
+  }
+  announce(*operation);
+  const std::shared_ptr<Operation> handle = operation;
+  lock.unlock();
+  Patience patience;
+  wait(*handle, Deadline::never(), patience);
+}
+
+// Other threads and other communicators must know of it from now on; unless an abort has come, with
+// which it has ended or is about to.
+void CommunicatorImpl::announce(Operation& operation) {
+  if (operation.begun == 0) record_start(operation);
+  if (!abort_.raised()) operation.active.begin(*engine_);
+}
+
+void CommunicatorImpl::record_start(Operation& operation) {
+  operation.begun = ticks();
+  if (operation.peer() >= 0) return;
+  recorder_.started(operation.call.number, operation.outline->signature_words, operation.begun);
+}
+
+// The clock is not read for a brief call that nobody had to wait for.
+void CommunicatorImpl::record_end(const Operation& operation) {
+  if (operation.peer() >= 0) return;
+  const bool soon = operation.outline->brief && !operation.active.begun();
+  recorder_.finished(operation.call.number, soon ? operation.begun : ticks());
+}
+
+const std::shared_ptr<Operation>& CommunicatorImpl::start_locked(PreparedCall&& prepared) {
+  static const std::shared_ptr<Operation> nothing;
+  const Outline& outline = *prepared.outline;
+  if (outline.plan == nullptr) {
+    run_alone(prepared);
+    return nothing;
+  }
+  const std::shared_ptr<Operation>& operation = take_operation();
+  Call& call = operation->call;
+  operation->outline = std::move(prepared.outline);
+  operation->timeout = prepared.timeout;
+  operation->begun = 0;
+  operation->active.end();
+  call = {.outline = &outline, .input = prepared.input, .output = prepared.output, .number = 0};
+  if (outline.reduction.op == ReduceOp::premul_sum) scale_input(*operation);
+  if (outline.point_to_point()) {
+    Stream& stream = (outline.sends ? sends_ : recvs_)[outline.peer];
+    call.number = ++stream.made;
+    stream.calls.push_back(operation.get());
+    ++p2p_active_;
+  } else {
+    call.number = ++calls_made_;
+    collectives_.push_back(operation.get());
+  }
+  return operation;
+}
+
+}  // namespace tutti::internal

@@ -1,0 +1,219 @@
+#include "collectives/runtime/communicator_impl.h"
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+#include "base/log.h"
+#include "base/settings.h"
+#include "base/text.h"
+
+namespace tutti::internal {
+
+CommunicatorImpl::CommunicatorImpl(std::shared_ptr<Engine> engine, uint64_t id,
+                                   std::vector<int> members, int rank)
+    : engine_(std::move(engine)),
+      id_(id),
+      members_(std::move(members)),
+      rank_(rank),
+      all_reduce_setting_(settings().get_string("TUTTI_ALGORITHM")),
+      deterministic_(settings().get_bool("TUTTI_DETERMINISTIC")),
+      timeout_(settings().get_duration("TUTTI_TIMEOUT")),
+      sends_(members_.size()),
+      recvs_(members_.size()) {
+  try {
+    open_transport();
+    engine_->control().attach(id_, members_, this);
+    if (paths_) paths_->wait_for_host(abort_);
+  } catch (...) {
+    close_transport();
+    throw;
+  }
+  engine_->add(this);
+}
+
+CommunicatorImpl::~CommunicatorImpl() {
+  if (engine_->control().forked()) return;  // all of it is the parent's
+  // Unwound by an exception: the others are told that this rank failed, not that it left.
+  if (std::uncaught_exceptions() > exceptions_ && !abort_.raised()) {
+    const std::string why = engine_->last_failure();
+    raise_consequence(
+        Error(ErrorCode::aborted, cat(describe(rank_), " failed and gave up"),
+              {.cause = why.empty() ? "an error of its own: see what it says" : why}));
+  }
+  engine_->remove(this);
+  lock_for_call();  // whoever sleeps on it lets go
+  close_transport();
+  abandon_calls();
+}
+
+// ---- calls
+
+// What a forked child has of a communicator is a copy; its counters would fight the parent's.
+void CommunicatorImpl::require_own_process() const {
+  if (engine_->control().forked()) refuse_forked_child();
+}
+
+// Apart from the check, which every call makes.
+void CommunicatorImpl::refuse_forked_child() const {
+  throw Error(ErrorCode::unsupported,
+              cat(describe(rank_), ": the communicator was made before fork()"),
+              {.remedy = "use it in the parent only, or exec() a new program"});
+}
+
+// While a thread sleeps in the transport it holds the mutex: it is woken to let a new call in.
+std::unique_lock<std::mutex> CommunicatorImpl::lock_for_call() {
+  std::unique_lock lock(mutex_, std::try_to_lock);
+  if (lock) return lock;
+  callers_.fetch_add(1);
+  engine_->wake();
+  lock.lock();
+  callers_.fetch_sub(1);
+  return lock;
+}
+
+// ---- progress
+
+bool CommunicatorImpl::progress() {
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  return lock && progress_locked();
+}
+
+bool CommunicatorImpl::progress_locked() {
+  if (abort_.raised()) {
+    abandon_calls();
+    return false;
+  }
+  bool moved = transport_ && transport_->progress();
+  while (!collectives_.empty() && !abort_.raised()) {
+    Operation& operation = *collectives_.front();
+    moved |= advance(operation, execution_);
+    if (!execution_.done() || (transport_ && !transport_->collectives_sent())) break;
+    complete(operation);
+    collectives_.erase(collectives_.begin());
+    moved = true;
+  }
+  if (p2p_active_ > 0) moved |= progress_streams();
+  return moved;
+}
+
+bool CommunicatorImpl::progress_streams() {
+  bool moved = false;
+  for (std::vector<Stream>* streams : {&sends_, &recvs_}) {
+    for (Stream& stream : *streams) {
+      while (!stream.calls.empty() && !abort_.raised()) {
+        Operation& operation = *stream.calls.front();
+        moved |= advance(operation, stream.execution);
+        if (!stream.execution.done()) break;
+        if (operation.outline->sends && !transport_->p2p_sent(operation.peer())) break;
+        complete(operation);
+        stream.calls.erase(stream.calls.begin());
+        --p2p_active_;
+        moved = true;
+      }
+    }
+  }
+  return moved;
+}
+
+bool CommunicatorImpl::advance(Operation& operation, Execution& execution) {
+  if (!operation.started) {
+    execution.start(operation.call, transport_);
+    operation.started = true;
+  }
+  const bool moved = execution.progress();
+  if (execution.unexpected()) report_unexpected(operation, *execution.unexpected());
+  return moved;
+}
+
+// After an abort nothing moves any more, and what was lent is the callers' again.
+void CommunicatorImpl::abandon_calls() {
+  if (transport_) transport_->revoke();
+  const auto abandon = [&](std::vector<Operation*>& calls) {
+    for (Operation* operation : calls) operation->active.end();
+    calls.clear();
+  };
+  abandon(collectives_);
+  p2p_active_ = 0;
+  for (std::vector<Stream>* streams : {&sends_, &recvs_}) {
+    for (Stream& stream : *streams) abandon(stream.calls);
+  }
+}
+
+void CommunicatorImpl::complete(Operation& operation) {
+  const Outline& outline = *operation.outline;
+  if (outline.reduction.op == ReduceOp::avg && outline.result_count > 0) {
+    divide_by(operation.call.output, outline.result_count, outline.dtype, outline.combined);
+  }
+  if (operation.begun != 0) record_end(operation);
+  operation.active.end();
+  operation.done.store(true, std::memory_order_release);
+}
+
+// ---- failure
+
+void CommunicatorImpl::raise_everywhere(const Error& error) {
+  engine_->control().poison(id_, error);
+  on_abort(error);
+}
+
+// What a death brings about is told as that death: of `error` the rank is not to blame.
+void CommunicatorImpl::raise_consequence(const Error& error) {
+  raise_everywhere(engine_->control().deaths().value_or(error));
+}
+
+void CommunicatorImpl::abort(const std::string& reason) {
+  const std::string why = engine_->last_failure();
+  const bool told = reason.find(why) != std::string::npos;
+  raise_consequence(Error(ErrorCode::aborted, cat(describe(rank_), " aborted: ", reason),
+                          {.cause = told ? "" : why}));
+}
+
+void CommunicatorImpl::on_abort(const Error& error) {
+  if (abort_.raise(error)) tell_last_calls(error.code());
+}
+
+// Says where this rank was, where that may help: it does not where another one has just given up.
+void CommunicatorImpl::tell_last_calls(ErrorCode code) const {
+  constexpr size_t kCallsShown = 4;
+  const std::optional<CallRecord> last = recorder_.find(recorder_.last_started());
+  if (!last) return;
+  const std::string what = cat("communicator aborted on ", describe(rank_));
+  if (code == ErrorCode::mismatch || code == ErrorCode::timeout) {
+    log(LogLevel::warning, cat(what, "; its last calls were:", recorder_.history(kCallsShown)));
+  } else if ((code == ErrorCode::rank_died || code == ErrorCode::connection_lost) &&
+             !last->finished) {
+    log(LogLevel::warning, cat(what, " in call ", last->call, ", ", to_string(last->signature)));
+  }
+}
+
+void CommunicatorImpl::report_unexpected(const Operation& operation, const Unexpected& message) {
+  const Call& call = operation.call;
+  const Signature& mine = operation.outline->signature;
+  const Signature theirs = decode(message.header.signature);
+  if (message.header.call == call.number && theirs == message.expected) {
+    raise_everywhere(
+        Error(ErrorCode::connection_lost,
+              cat(describe(message.peer), " sent ", message.header.bytes, " bytes for slice ",
+                  message.header.slice, " of call ", call.number, " (", to_string(mine), ") where ",
+                  describe(rank_), " expected ", message.bytes, " bytes for slice ", message.slice),
+              {.cause = "the message was cut off or damaged on its way"}));
+    return;
+  }
+  raise_mismatch(call.number, message.expected, message.peer, message.header.call, theirs);
+}
+
+void CommunicatorImpl::raise_mismatch(uint32_t call, const Signature& mine, int peer,
+                                      uint32_t their_call, const Signature& theirs) {
+  raise_everywhere(Error(
+      ErrorCode::mismatch,
+      cat("the calls of two ranks do not fit together: in its call ", call, " ", describe(rank_),
+          " called ", to_string(mine), "; in its call ", their_call, " ", describe(peer),
+          " called ", to_string(theirs)),
+      {.cause = call == their_call
+                    ? "the ranks passed different arguments"
+                    : "one of the ranks made a call that the other did not, or in another order",
+       .remedy = "make the same calls with the same arguments, in the same order, on every rank"}));
+}
+
+}  // namespace tutti::internal

@@ -1,0 +1,138 @@
+#include "collectives/runtime/engine.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "collectives/runtime/backoff.h"
+#include "collectives/runtime/communicator_impl.h"
+
+namespace tutti::internal {
+
+namespace {
+
+// While another thread is at work on what would be slept on.
+constexpr std::chrono::microseconds kNap(50);
+constexpr std::chrono::milliseconds kLongestSleep(50);
+
+}  // namespace
+
+Engine::Engine(std::shared_ptr<Control> control, const EngineOptions& options)
+    : options_(options), endpoint_(std::move(control)) {
+  if (options.progress_thread) {
+    thread_ = std::jthread([this](const std::stop_token& stop) { make_progress(stop); });
+  }
+}
+
+Engine::~Engine() {
+  thread_.request_stop();
+  ring();
+  wake();
+}
+
+void Engine::note_failure(const Error& error) {
+  std::lock_guard lock(failure_mutex_);
+  last_failure_ = error.what();
+}
+
+std::string Engine::last_failure() const {
+  std::lock_guard lock(failure_mutex_);
+  return last_failure_;
+}
+
+void Engine::add(CommunicatorImpl* communicator) {
+  std::lock_guard lock(mutex_);
+  communicators_.push_back(communicator);
+}
+
+void Engine::remove(CommunicatorImpl* communicator) {
+  std::lock_guard lock(mutex_);
+  std::erase(communicators_, communicator);
+}
+
+bool Engine::progress_others(const CommunicatorImpl* self) {
+  std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock) return false;
+  bool moved = false;
+  for (CommunicatorImpl* communicator : communicators_) {
+    if (communicator != self) moved |= communicator->progress();
+  }
+  return moved;
+}
+
+// ---- sleeping
+
+void Engine::sleep(CommunicatorImpl* self, const Deadline& deadline) {
+  const std::chrono::microseconds at_most = deadline.remaining(kLongestSleep);
+  const uint64_t turn = turns_.load();
+  const std::unique_lock sleeper(sleeper_mutex_, std::try_to_lock);
+  if (!sleeper) {
+    std::unique_lock lock(turns_mutex_);
+    turned_.wait_for(lock, at_most, [&] { return turns_.load() != turn; });
+    return;
+  }
+  endpoint_.wait_set().begin();
+  const bool holds = hold(self);
+  if (holds) sleep_on_held(at_most);
+  endpoint_.wait_set().end();
+  held_.clear();
+  if (!holds) std::this_thread::sleep_for(kNap);
+  const std::lock_guard lock(turns_mutex_);
+  turns_.fetch_add(1);
+  turned_.notify_all();
+}
+
+// Locks all communicators that have calls under way. False when `self` has none any more, or
+// another thread is at work on it.
+bool Engine::hold(CommunicatorImpl* self) {
+  bool sleeps = self == nullptr;
+  const std::lock_guard lock(mutex_);
+  for (CommunicatorImpl* communicator : communicators_) {
+    std::unique_lock own = communicator->try_lock();
+    if (!own || communicator->calls_under_way() == 0) continue;
+    held_.push_back({communicator, std::move(own)});
+    sleeps |= communicator == self;
+  }
+  return sleeps;
+}
+
+void Engine::sleep_on_held(std::chrono::microseconds at_most) {
+  bool on_descriptors = held_.size() != 1;
+  int calls = 0;
+  for (const Held& held : held_) {
+    on_descriptors |= held.communicator->transport().needs_descriptors();
+    calls += held.communicator->calls_under_way();
+  }
+  endpoint_.wait_set().choose(on_descriptors);
+  for (const Held& held : held_) held.communicator->transport().arm(endpoint_.wait_set());
+  const bool stirs = std::ranges::any_of(
+      held_, [](const Held& held) { return held.communicator->stirs_locked(); });
+  if (!stirs) {
+    for (const Held& held : held_) held.communicator->transport().watch(endpoint_.wait_set());
+    endpoint_.wait_set().sleep(active() > calls ? std::min<std::chrono::microseconds>(kNap, at_most)
+                                                : at_most);
+  }
+  for (const Held& held : held_) held.communicator->transport().disarm();
+}
+
+// Sleeps for good while no call is under way, and for short times while peers are waited for.
+void Engine::make_progress(const std::stop_token& stop) {
+  SpinTime spin;
+  while (!stop.stop_requested()) {
+    const uint32_t rung = rings_.load();
+    if (active() == 0) {
+      rings_.wait(rung);
+      continue;
+    }
+    Backoff backoff(oversubscribed(), spin);
+    while (active() > 0 && !stop.stop_requested()) {
+      if (progress_others(nullptr)) {
+        backoff.reset();
+      } else if (!backoff.pause()) {
+        sleep(nullptr, Deadline::never());
+      }
+    }
+  }
+}
+
+}  // namespace tutti::internal

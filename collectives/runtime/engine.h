@@ -1,0 +1,127 @@
+// All communicators of one job in this process: whoever waits for one call moves the others' too,
+// so that calls on several communicators cannot wait for each other in a circle.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "collectives/cost/cost_model.h"
+#include "collectives/program/algorithm.h"
+#include "transport/paths/endpoint.h"
+
+namespace tutti::internal {
+
+class CommunicatorImpl;
+
+struct EngineOptions {
+  // More ranks on this host than processors: waiting must give way at once.
+  bool oversubscribed = false;
+  // A thread of its own moves calls that nobody waits for at the moment.
+  bool progress_thread = false;
+  // Rank 0's, so that all ranks choose alike.
+  CostModel cost_model;
+  // Beside the built-in ones, what is chosen from: the same on all ranks.
+  std::vector<const Algorithm*> algorithms;
+};
+
+class Engine {
+ public:
+  Engine(std::shared_ptr<Control> control, const EngineOptions& options);
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+  ~Engine();
+
+  Endpoint& endpoint() { return endpoint_; }
+  Control& control() const { return endpoint_.control(); }
+  bool oversubscribed() const { return options_.oversubscribed; }
+  const CostModel& cost_model() const { return options_.cost_model; }
+  const std::vector<const Algorithm*>& algorithms() const { return options_.algorithms; }
+
+  // The last error with which a call on a communicator that was aborted ended: should this rank
+  // give up next, the others learn why. Empty: there was none.
+  void note_failure(const Error& error);
+  std::string last_failure() const;
+
+  void add(CommunicatorImpl* communicator);
+  void remove(CommunicatorImpl* communicator);
+
+  // By ActiveCall.
+  void call_begins() {
+    active_.fetch_add(1);
+    WaitSet& wait_set = endpoint_.wait_set();
+    if (wait_set.in_use()) wait_set.wake();  // it does not sleep on this call
+    if (options_.progress_thread) ring();
+  }
+  void call_ends() { active_.fetch_sub(1, std::memory_order_relaxed); }
+  int active() const { return active_.load(std::memory_order_relaxed); }
+
+  // Moves every communicator but `self`. True if anything moved.
+  bool progress_others(const CommunicatorImpl* self);
+  // Sleeps until something may move on any communicator with calls under way, `self` (if any) among
+  // them; often shorter. One thread sleeps for all; the others wait for it.
+  void sleep(CommunicatorImpl* self, const Deadline& deadline);
+  // Ends that sleep; from any thread.
+  void wake() { endpoint_.wait_set().wake(); }
+
+ private:
+  struct Held {
+    CommunicatorImpl* communicator;
+    std::unique_lock<std::mutex> lock;
+  };
+  bool hold(CommunicatorImpl* self);
+  void sleep_on_held(std::chrono::microseconds at_most);
+  void make_progress(const std::stop_token& stop);
+  void ring() {
+    rings_.fetch_add(1);
+    rings_.notify_all();
+  }
+
+  const EngineOptions options_;
+  Endpoint endpoint_;
+  std::atomic<int> active_{0};
+  mutable std::mutex failure_mutex_;
+  std::string last_failure_;
+  std::mutex mutex_;
+  std::vector<CommunicatorImpl*> communicators_;
+
+  std::mutex sleeper_mutex_;  // the sleeper's, with what it holds
+  std::vector<Held> held_;
+  std::mutex turns_mutex_;
+  std::condition_variable turned_;
+  std::atomic<uint64_t> turns_{0};  // sleeps that have ended
+
+  std::atomic<uint32_t> rings_{0};  // what the progress thread sleeps on
+  std::jthread thread_;             // last: it uses all the rest
+};
+
+// A call that whoever waits must reckon with, until it ends in one way or another.
+class ActiveCall {
+ public:
+  ActiveCall() = default;
+  ActiveCall(const ActiveCall&) = delete;
+  ActiveCall& operator=(const ActiveCall&) = delete;
+  ~ActiveCall() { end(); }
+
+  void begin(Engine& engine) {
+    end();
+    engine_ = &engine;
+    engine.call_begins();
+  }
+  void end() {
+    if (engine_ != nullptr) std::exchange(engine_, nullptr)->call_ends();
+  }
+  bool begun() const { return engine_ != nullptr; }
+
+ private:
+  Engine* engine_ = nullptr;
+};
+
+}  // namespace tutti::internal

@@ -1,0 +1,368 @@
+#include "collectives/runtime/execution.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "base/stream_copy.h"
+
+namespace tutti {
+
+namespace {
+
+// What is received is reduced in parts of so many elements, each given back while it is in the
+// innermost cache.
+constexpr uint64_t kBlockElements = 256;
+constexpr size_t kWidestElement = 16;  // a pair of 64-bit values
+
+// Less is copied sooner than it comes back.
+constexpr uint64_t kLeastLent = 4 << 10;
+
+// Where memcmp would be called for two words.
+bool same(const std::array<uint64_t, 2>& a, const std::array<uint64_t, 2>& b) {
+  return a[0] == b[0] && a[1] == b[1];
+}
+
+}  // namespace
+
+void Execution::start(const Call& call, Transport* transport) {
+  call_ = &call;
+  outline_ = call.outline;
+  plan_ = outline_->plan;
+  transport_ = transport;
+  if (unexpected_) unexpected_.reset();
+  loans_.clear();
+  const size_t steps = outline_->moves.size();
+  short_ = outline_->slicing.slices <= 1 && outline_->moves.few();
+  uint64_t sets = 1;
+  if (short_) {
+    left_ = outline_->slicing.slices == 0 || steps == 0 ? 0 : ~uint64_t{0} >> (64 - steps);
+    ahead_ = left_;
+  } else {
+    reset_lanes();
+    sets = QueueWalk::kWindow * lanes_.size();
+  }
+  if (scratch_bytes_ < outline_->scratch_bytes * sets) {
+    scratch_.reset();
+    scratch_bytes_ = outline_->scratch_bytes * sets;
+    scratch_ = std::make_unique_for_overwrite<std::byte[]>(scratch_bytes_);
+  }
+  base_ = {const_cast<std::byte*>(call.input), call.output, scratch_.get()};
+}
+
+// ---- one slice, few steps
+
+bool Execution::progress_short() {
+  const Slice slice{.lane = outline_->point_to_point() ? transport_->lanes() : 0};
+  const uint64_t before = ahead_;
+  for (uint64_t rest = ahead_; rest != 0; rest &= rest - 1) {
+    const int step = std::countr_zero(rest);
+    const Move& move = outline_->moves[static_cast<size_t>(step)];
+    if ((move.needs & left_) != 0 || (move.after & ahead_) != 0) continue;
+    const Outcome outcome = run(slice, static_cast<size_t>(step));
+    const uint64_t bit = uint64_t{1} << step;
+    if (outcome != Outcome::waits) ahead_ &= ~bit;
+    if (outcome == Outcome::done) left_ &= ~bit;
+    if (outcome == Outcome::lent) loans_.back().step = step;
+    if (unexpected_) break;
+  }
+  return ahead_ != before;
+}
+
+bool Execution::take_back() {
+  const auto is_back = [&](const Loan& loan) {
+    if (!transport_->take_back(loan.number)) return false;
+    if (short_) {
+      left_ &= ~(uint64_t{1} << loan.step);
+    } else {
+      finish_step(loan.lane, loan.turn, loan.step);
+    }
+    return true;
+  };
+  return std::erase_if(loans_, is_back) > 0;
+}
+
+// ---- lanes of slices
+
+void Execution::reset_lanes() {
+  const uint32_t slices = outline_->slicing.slices;
+  const auto count = static_cast<uint32_t>(outline_->slicing.lanes);
+  lanes_.resize(count);
+  lanes_done_ = 0;
+  for (uint32_t i = 0; i < count; ++i) {
+    lanes_[i].reset(*plan_, slices / count + (i < slices % count ? 1 : 0));
+    if (lanes_[i].ended()) ++lanes_done_;
+  }
+}
+
+bool Execution::progress_lanes() {
+  bool moved = false;
+  for (size_t lane = 0; lane < lanes_.size(); ++lane) {
+    if (lanes_[lane].ended()) continue;
+    for (size_t queue = 0; queue < lanes_[lane].queues(); ++queue) {
+      moved |= progress_queue(static_cast<int>(lane), queue);
+      if (unexpected_) return moved;
+    }
+  }
+  return moved;
+}
+
+bool Execution::progress_queue(int lane, size_t queue) {
+  QueueWalk& walk = lanes_[static_cast<size_t>(lane)];
+  bool moved = false;
+  while (const std::optional<QueueWalk::Next> next = walk.next(queue)) {
+    const Outcome outcome = run(slice_at(lane, next->turn), static_cast<size_t>(next->step));
+    if (outcome == Outcome::waits) break;
+    walk.begin(*next);
+    if (outcome == Outcome::done) finish_step(lane, next->turn, next->step);
+    if (outcome == Outcome::lent) {
+      loans_.back() = {loans_.back().number, lane, next->turn, next->step};
+    }
+    moved = true;
+  }
+  return moved;
+}
+
+void Execution::finish_step(int lane, uint32_t turn, int32_t step) {
+  QueueWalk& walk = lanes_[static_cast<size_t>(lane)];
+  walk.finish(turn, step);
+  if (walk.ended()) ++lanes_done_;
+}
+
+Execution::Slice Execution::slice_at(int lane, uint32_t turn) const {
+  const uint32_t number = turn * static_cast<uint32_t>(lanes_.size()) + static_cast<uint32_t>(lane);
+  const uint64_t first = number * outline_->slicing.elements;
+  const uint64_t shift = first * outline_->element_bytes;
+  const uint64_t set = static_cast<uint64_t>(lane) * QueueWalk::kWindow + turn % QueueWalk::kWindow;
+  return {.number = number,
+          .lane = outline_->point_to_point() ? transport_->lanes() : lane,
+          .first = first,
+          .shift = {shift, shift, set * outline_->scratch_bytes}};
+}
+
+// ---- steps
+
+uint64_t Execution::elements_in(const Slice& slice, const Piece& piece) const {
+  if (slice.first >= piece.length) return 0;
+  return std::min(outline_->slicing.elements, piece.length - slice.first);
+}
+
+uint64_t Execution::message_elements(const Slice& slice, const Move& move,
+                                     std::span<const Piece> message) const {
+  if (outline_->slicing.slices <= 1) return move.elements;
+  uint64_t elements = 0;
+  for (const Piece& piece : message) elements += elements_in(slice, piece);
+  return elements;
+}
+
+// Messages without data are not sent; but tokens are, and where only the two ranks know how long a
+// block is, they tell each other in slice 0, as point-to-point calls do.
+bool Execution::is_silent(uint64_t elements, std::span<const Piece> message,
+                          const Slice& slice) const {
+  if (elements > 0 || message.empty()) return false;
+  return !outline_->point_to_point() && (!outline_->private_blocks || slice.number > 0);
+}
+
+Execution::Outcome Execution::run(const Slice& slice, size_t step) {
+  const Move& move = outline_->moves[step];
+  switch (move.kind) {
+    case StepKind::send:
+      return run_send(slice, step);
+    case StepKind::recv:
+    case StepKind::recv_reduce:
+      return run_recv(slice, move) ? Outcome::done : Outcome::waits;
+    case StepKind::reduce:
+      run_reduce(slice, move);
+      break;
+    case StepKind::copy:
+      run_copy(slice, move);
+      break;
+  }
+  return Outcome::done;
+}
+
+Execution::Outcome Execution::run_send(const Slice& slice, size_t step) {
+  const Move& move = outline_->moves[step];
+  const uint64_t elements = message_elements(slice, move, move.src);
+  if (is_silent(elements, move.src, slice)) return Outcome::done;
+  const uint64_t bytes = elements * width(move.widened);
+  const MessageHeader header{.call = call_->number,
+                             .slice = slice.number,
+                             .step = static_cast<uint32_t>(step),
+                             .bytes = static_cast<uint32_t>(bytes),
+                             .signature = move.signature};
+  const int credit = outline_->slicing.credit;
+  if (move.one_piece) {
+    const std::span<const std::byte> payload(address(slice, move.src[0]), bytes);
+    if (move.lendable && outline_->lends && bytes >= kLeastLent &&
+        transport_->can_lend(move.peers, payload)) {
+      const int loan = transport_->lend(move.peers, slice.lane, header, payload);
+      if (loan < 0) return Outcome::waits;
+      loans_.push_back({.number = loan});
+      return Outcome::lent;
+    }
+    if (move.peers.size() == 1) {
+      const bool sent = transport_->write(move.peer, slice.lane, header, payload, credit);
+      return sent ? Outcome::done : Outcome::waits;
+    }
+  }
+  std::byte* slot = transport_->reserve(move.peers, slice.lane, bytes, credit);
+  if (slot == nullptr) return Outcome::waits;
+  for (const Piece& piece : move.src) {
+    const uint64_t count = elements_in(slice, piece);
+    if (count == 0) continue;
+    convert(slot, move.widened, address(slice, piece), piece.widened, count);
+    slot += count * width(move.widened);
+  }
+  transport_->commit(header);
+  return Outcome::done;
+}
+
+bool Execution::run_recv(const Slice& slice, const Move& move) {
+  const uint64_t elements = message_elements(slice, move, move.dst);
+  if (is_silent(elements, move.dst, slice)) return true;
+  const MessageHeader* header = transport_->front(move.peer, slice.lane);
+  if (header == nullptr) return false;
+  const uint64_t bytes = elements * width(move.widened);
+  if (header->call != call_->number || !same(header->signature, move.signature) ||
+      header->slice != slice.number || header->bytes != bytes) {
+    unexpected_ = Unexpected{move.peer, *header, decode(move.signature), slice.number,
+                             static_cast<uint32_t>(bytes)};
+    return false;
+  }
+  if (move.one_piece) {
+    const Store store = outline_->streams && move.is_result ? Store::streamed : Store::cached;
+    if (!transport_->read(move.peer, slice.lane, {address(slice, move.dst[0]), bytes}, store)) {
+      return false;
+    }
+  } else if (bytes > 0) {
+    const std::byte* received = transport_->payload(move.peer, slice.lane);
+    if (received == nullptr) return false;
+    take(slice, move, received);
+  }
+  return transport_->release(move.peer, slice.lane);
+}
+
+// dst = received, received op src, or src op received.
+void Execution::take(const Slice& slice, const Move& move, const std::byte* received) {
+  const std::byte* const start = received;
+  for (size_t i = 0; i < move.dst.size(); ++i) {
+    const Piece& to = move.dst[i];
+    const uint64_t count = elements_in(slice, to);
+    if (count == 0) continue;
+    std::byte* const dst = address(slice, to);
+    if (move.kind == StepKind::recv) {
+      convert(dst, to.widened, received, move.widened, count);
+    } else {
+      const Piece& from = move.src[i];
+      const std::byte* const own = address(slice, from);
+      const Formats formats = move.received_on_left
+                                  ? Formats{to.widened, move.widened, from.widened}
+                                  : Formats{to.widened, from.widened, move.widened};
+      const std::byte* const left = move.received_on_left ? received : own;
+      const std::byte* const right = move.received_on_left ? own : received;
+      if (count <= kBlockElements) {
+        combine(dst, left, right, count, formats);
+      } else {
+        combine_blocks(slice, move, {dst, left, right, received - start}, count, formats);
+      }
+    }
+    received += count * width(move.widened);
+  }
+}
+
+void Execution::combine_blocks(const Slice& slice, const Move& move, Operands at, uint64_t count,
+                               Formats formats) {
+  const bool streams = outline_->streams && move.is_result;
+  // A block that is streamed is made aside, in the innermost cache.
+  alignas(64) std::array<std::byte, kBlockElements * kWidestElement> aside;
+  for (uint64_t left = count; left > 0;) {
+    const uint64_t block = std::min(left, kBlockElements);
+    combine(streams ? aside.data() : at.dst, at.a, at.b, block, formats);
+    if (streams) stream_copy(at.dst, aside.data(), block * width(formats.dst));
+    left -= block;
+    at.dst += block * width(formats.dst);
+    at.a += block * width(formats.a);
+    at.b += block * width(formats.b);
+    at.received += static_cast<ptrdiff_t>(block * width(move.widened));
+    if (left > 0) transport_->used(move.peer, slice.lane, static_cast<size_t>(at.received));
+  }
+  if (streams) stream_fence();
+}
+
+void Execution::run_reduce(const Slice& slice, const Move& move) {
+  for (size_t i = 0; i < move.dst.size(); ++i) {
+    const Piece& to = move.dst[i];
+    const uint64_t count = elements_in(slice, to);
+    if (count == 0) continue;
+    combine(address(slice, to), address(slice, move.src[i]), address(slice, move.src2[i]), count,
+            {to.widened, move.src[i].widened, move.src2[i].widened});
+  }
+}
+
+void Execution::run_copy(const Slice& slice, const Move& move) {
+  for (size_t i = 0; i < move.dst.size(); ++i) {
+    const Piece& to = move.dst[i];
+    const uint64_t count = elements_in(slice, to);
+    std::byte* const dst = address(slice, to);
+    const std::byte* const src = address(slice, move.src[i]);
+    if (count == 0 || dst == src) continue;
+    if (outline_->streams && move.is_result && to.widened == move.src[i].widened) {
+      stream_copy(dst, src, count * width(to.widened));
+      stream_fence();
+      continue;
+    }
+    convert(dst, to.widened, src, move.src[i].widened, count);
+  }
+}
+
+void Execution::combine(std::byte* dst, const std::byte* a, const std::byte* b, uint64_t count,
+                        Formats formats) const {
+  if (outline_->kernel != nullptr) {
+    outline_->kernel(dst, a, b, count, formats);
+  } else {
+    outline_->reduction.function->combine(dst, a, b, count, outline_->dtype);
+  }
+}
+
+void Execution::convert(std::byte* dst, bool to_accumulator, const std::byte* src,
+                        bool from_accumulator, uint64_t count) const {
+  if (to_accumulator == from_accumulator) {
+    std::memcpy(dst, src, count * width(to_accumulator));
+  } else if (to_accumulator) {
+    widen(dst, src, count, outline_->dtype);
+  } else {
+    narrow(dst, src, count, outline_->dtype);
+  }
+}
+
+std::vector<Want> Execution::wants() const {
+  std::vector<Want> wants;
+  const auto add = [&](int peer, int lane, const Move& move) {
+    if (peer >= 0) wants.push_back({peer, lane, move.kind == StepKind::send});
+  };
+  const int p2p = outline_->point_to_point() ? transport_->lanes() : -1;
+  if (short_) {
+    for (uint64_t rest = left_; rest != 0; rest &= rest - 1) {
+      const Move& move = outline_->moves[static_cast<size_t>(std::countr_zero(rest))];
+      if ((move.needs & left_) != 0 || (move.after & ahead_) != 0) continue;
+      for (const int peer : move.peers) add(peer, std::max(p2p, 0), move);
+    }
+    return wants;
+  }
+  for (const Loan& loan : loans_) {
+    const Move& move = outline_->moves[static_cast<size_t>(loan.step)];
+    for (const int peer : move.peers) add(peer, loan.lane, move);
+  }
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    for (size_t queue = 0; queue < lanes_[i].queues(); ++queue) {
+      const std::optional<QueueWalk::Next> next = lanes_[i].next(queue);
+      if (!next) continue;
+      const Move& move = outline_->moves[static_cast<size_t>(next->step)];
+      for (const int peer : move.peers) add(peer, p2p >= 0 ? p2p : static_cast<int>(i), move);
+    }
+  }
+  return wants;
+}
+
+}  // namespace tutti

@@ -1,0 +1,57 @@
+// What stays the same when a call is made again with other buffers: the plan, where chunks lie, how
+// they are cut into slices. Made once per kind of call and kept, so that making the call again is a
+// look-up.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+
+#include "base/reduce.h"
+#include "collectives/program/algorithm.h"
+#include "collectives/program/plan.h"
+#include "collectives/program/slicing.h"
+#include "collectives/reduction.h"
+#include "collectives/request.h"
+#include "collectives/runtime/moves.h"
+#include "collectives/runtime/signature.h"
+
+namespace tutti {
+
+struct Outline {
+  const Plan* plan = nullptr;            // null: nobody to talk to
+  const Algorithm* algorithm = nullptr;  // null for point-to-point calls, and alone
+  Signature signature;
+  std::array<uint64_t, 2> signature_words = {};  // encoded
+  Reduction reduction;
+  bool private_blocks = false;  // each rank knows its own blocks only
+  Blocks input_blocks;          // of the v-variants
+  Blocks output_blocks;
+  uint64_t own_count = 0;     // v-variants: of the buffer that is one block
+  uint64_t input_count = 0;   // elements of the input,
+  uint64_t result_count = 0;  // and of the output where it has a result,
+  int combined = 1;           // which combines so many ranks' inputs
+
+  int peer = -1;       // point-to-point: the other rank
+  bool sends = false;  // point-to-point: which way
+
+  DType dtype = DType::u8;
+  ReduceKernel kernel = nullptr;
+  bool accumulates = false;  // in float, which is not the element type
+  uint64_t element_bytes = 1;
+  Slicing slicing;
+  Moves moves;
+  uint64_t scratch_bytes = 0;  // for one slice
+  // Whether messages may be read where they lie. Not short point-to-point ones: send() returns
+  // before the other rank has called recv().
+  bool lends = true;
+  bool brief = false;    // a few kilobytes: it takes no time worth noting once all are there
+  bool streams = false;  // results are too large to be found in a cache later
+
+  bool point_to_point() const { return peer >= 0; }
+};
+
+// Fills in what follows from the plan and from what the call is: from `dtype` on.
+void derive(Outline& outline, const Limits& limits);
+
+}  // namespace tutti

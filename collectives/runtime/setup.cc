@@ -1,0 +1,129 @@
+// How a communicator comes by its paths to the other ranks, and how it lets go of them.
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "collectives/runtime/communicator_impl.h"
+#include "topology/domain.h"
+
+namespace tutti::internal {
+
+namespace {
+
+// splitmix64: ids of communicators that exist side by side do not meet by chance.
+uint64_t mix(uint64_t x) {
+  x += 0x9e3779b97f4a7c15;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+  return x ^ (x >> 31);
+}
+
+}  // namespace
+
+int CommunicatorImpl::member(int world_rank) const {
+  return static_cast<int>(std::ranges::find(members_, world_rank) - members_.begin());
+}
+
+void CommunicatorImpl::on_connection(int world_rank, int lane, Fd socket) {
+  const int peer = member(world_rank);
+  if (paths_ && peer < size()) paths_->accept(peer, lane, std::move(socket));
+}
+
+void CommunicatorImpl::on_opened(int world_rank, int lane, Fd socket) {
+  const int peer = member(world_rank);
+  if (paths_ && peer < size()) paths_->opened(peer, lane, std::move(socket));
+}
+
+std::vector<Place> CommunicatorImpl::places() const {
+  std::vector<Place> places;
+  for (const int rank : members_) {
+    const PeerInfo& peer = engine_->control().peer(rank);
+    places.push_back({.host = peer.host_id, .domain = peer.domain});
+  }
+  return places;
+}
+
+void CommunicatorImpl::open_transport() {
+  const std::vector<Place> places = this->places();
+  group_ = group_of(places);
+  if (size() == 1) {
+    limits_ = {.lanes = 1, .slots = 1, .message_bytes = 1 << 20, .p2p_message_bytes = 1 << 20};
+    return;
+  }
+  paths_ = std::make_unique<Paths>(engine_->endpoint(), id_, members_, rank_, path_events());
+  transport_ = &paths_->transport();
+  limits_ = paths_->limits();
+  abort_.add_waker([this] { engine_->wake(); });
+  const Machine machine{.model = engine_->cost_model(),
+                        .limits = limits_,
+                        .hosts = Hosts::of(places),
+                        .near_shm = paths_->any_shm()};
+  planner_ = std::make_unique<Planner>(shape(0), machine, engine_->algorithms());
+}
+
+Paths::Events CommunicatorImpl::path_events() {
+  Paths::Events events;
+  events.unreadable = [this](int peer, int error) {
+    raise_everywhere(
+        system_error(cat(describe(rank_), " reading the buffers of ", describe(peer)), error));
+  };
+  events.lost = [this](int peer, bool sending, const std::string& text) {
+    const std::string what =
+        cat("the connection of ", describe(rank_), " with ", describe(peer), " broke: ", text);
+    if (!engine_->control().has_left(members_[peer])) {
+      engine_->control().suspect(id_, members_[peer], what);
+    } else if (sending) {
+      raise_consequence(Error(ErrorCode::mismatch, what,
+                              {.cause = "that rank has left the job: it made fewer calls"}));
+    } else {
+      raise_consequence(Error(
+          ErrorCode::connection_lost, what,
+          {.cause = "that rank has left the job, and its host or its network went away before its "
+                    "last bytes had arrived"}));
+    }
+  };
+  return events;
+}
+
+// All members make the same splits of a communicator in the same order, so the new one's id is the
+// same everywhere without a word.
+std::shared_ptr<CommunicatorImpl> CommunicatorImpl::split(int color, int key) {
+  struct Choice {
+    int64_t color;
+    int64_t key;
+  };
+  const Choice mine{color, key};
+  const Control::Making making(engine_->control());  // others may be through before this rank
+  std::vector<Choice> choices(size());
+  uint32_t ordinal = 0;
+  {
+    const std::unique_lock lock = lock_for_call();
+    ordinal = ++splits_made_;
+  }
+  const std::shared_ptr<Operation> gathering = start(
+      Request::all_gather({&mine, 2, DType::i64}, {choices.data(), 2 * choices.size(), DType::i64}),
+      {});
+  Patience patience;
+  if (gathering) wait(*gathering, Deadline::never(), patience);
+  if (color < 0) return nullptr;
+
+  std::vector<int> chosen;
+  for (int r = 0; r < size(); ++r) {
+    if (choices[r].color == color) chosen.push_back(r);
+  }
+  std::ranges::stable_sort(chosen, {}, [&](int r) { return choices[r].key; });
+  const auto new_rank = static_cast<int>(std::ranges::find(chosen, rank_) - chosen.begin());
+  for (int& r : chosen) r = members_[r];
+  uint64_t id = id_;
+  for (const uint64_t part : {uint64_t{ordinal}, static_cast<uint64_t>(color)}) id = mix(id + part);
+  return std::make_shared<CommunicatorImpl>(engine_, id, std::move(chosen), new_rank);
+}
+
+// Whoever asks hears meanwhile that this rank makes no more calls.
+void CommunicatorImpl::close_transport() {
+  leaving_.store(true);
+  if (paths_) paths_->send_last_bytes(abort_, timeout_);
+  engine_->control().detach(id_);
+}
+
+}  // namespace tutti::internal

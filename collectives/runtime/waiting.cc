@@ -1,0 +1,303 @@
+// Waiting for a call, and what to do when a peer does not come: ask it where it is, say who is
+// missing, give up at the deadline.
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+
+#include "base/log.h"
+#include "base/text.h"
+#include "collectives/runtime/backoff.h"
+#include "collectives/runtime/communicator_impl.h"
+
+namespace tutti::internal {
+
+namespace {
+
+constexpr int64_t kAskAfterNs = 200'000'000;
+constexpr int64_t kAskAgainNs = 1'000'000'000;  // at the latest; sooner early on
+constexpr int64_t kLookAgainNs = 5'000'000;
+constexpr int64_t kSayAfterNs = 10'000'000'000;
+
+struct Answer {  // on the control channel
+  uint32_t last_call = 0;
+  uint32_t made_call = 0;
+  std::array<uint64_t, 2> signature = {};
+  std::array<int32_t, 4> waits_for = {-1, -1, -1, -1};  // the first few
+};
+
+}  // namespace
+
+bool CommunicatorImpl::test(Operation& operation, Patience& patience) {
+  require_own_process();
+  const bool moved = !operation.done.load(std::memory_order_acquire) && progress();
+  if (operation.done.load(std::memory_order_acquire)) return true;
+  // A peer may be busy with another communicator until this rank does its part there.
+  if (engine_->active() > 1) engine_->progress_others(this);
+  if (abort_.raised()) throw_abort();
+  if (moved) {
+    end_stall(patience);
+  } else {
+    look_at_stall(operation, patience);
+  }
+  return false;
+}
+
+bool CommunicatorImpl::wait(Operation& operation, const Deadline& deadline, Patience& patience) {
+  constexpr uint32_t kRoundsPerLook = 1024;
+  require_own_process();
+  Backoff backoff(engine_->oversubscribed(), spin_time_);
+  for (uint32_t round = 1; !operation.done.load(std::memory_order_acquire); ++round) {
+    const bool moved = progress();
+    const bool others_moved = engine_->active() > 1 && engine_->progress_others(this);
+    if (operation.done.load(std::memory_order_acquire)) break;
+    if (abort_.raised()) throw_abort();
+    if (moved) end_stall(patience);
+    if (moved || others_moved) {
+      backoff.reset();
+      if (round % kRoundsPerLook == 0) {
+        if (deadline.passed()) return false;
+        look_at_stall(operation, patience);
+      }
+    } else if (!backoff.pause()) {
+      if (deadline.passed()) return false;
+      look_at_stall(operation, patience);
+      engine_->sleep(this, deadline);
+    }
+  }
+  end_stall(patience);
+  return true;
+}
+
+// Only once nobody else is at work on the call: its buffers are the caller's again.
+void CommunicatorImpl::throw_abort() {
+  {
+    const std::unique_lock lock = lock_for_call();
+    abandon_calls();
+  }
+  const Error error = abort_.error();
+  engine_->note_failure(error);
+  throw error;
+}
+
+void CommunicatorImpl::end_stall(Patience& patience) {
+  if (patience.asked_ns != 0) {
+    std::lock_guard lock(stall_mutex_);
+    waits_for_.clear();
+    answers_.clear();  // of this stall; by the next one they may all wait for others
+    asked_.clear();
+  }
+  patience = {};
+}
+
+void CommunicatorImpl::look_at_stall(Operation& operation, Patience& patience) {
+  const int64_t now = now_ns();
+  if (patience.since_ns == 0) patience.since_ns = now;
+  if (now < patience.next_look_ns) return;
+  patience.next_look_ns = now + kLookAgainNs;
+  if (operation.timed_out()) {
+    time_out(operation);
+    return;
+  }
+  const int64_t waited = now - patience.since_ns;
+  if (waited < kAskAfterNs) return;
+  const int64_t interval = std::min(patience.asked_ns / 2, kAskAgainNs);
+  const bool again = patience.asked_ns == 0 || waited - patience.asked_ns > interval;
+  if (again) patience.asked_ns = waited;
+  ask_peers(operation, again);
+  check_answers(operation);
+  check_gone(operation);
+  if (waited > kSayAfterNs && !patience.said) {
+    patience.said = true;
+    log(LogLevel::warning,
+        cat("waiting for ", kSayAfterNs / 1'000'000'000, " s in ",
+            to_string(operation.outline->signature), explain_missing(operation)));
+  }
+}
+
+// A call that waits behind others waits for whom the first one waits for.
+std::vector<int> CommunicatorImpl::missing(const Operation& operation) {
+  const std::unique_lock lock = lock_for_call();
+  if (operation.done.load() || abort_.raised()) return {};
+  std::set<int> peers;
+  for (const Want& want : wants(operation)) peers.insert(want.peer);
+  return {peers.begin(), peers.end()};
+}
+
+// Under the mutex.
+std::vector<Want> CommunicatorImpl::wants(const Operation& operation) {
+  if (operation.peer() >= 0) {
+    return {{operation.peer(), transport_->lanes(), operation.outline->sends}};
+  }
+  if (collectives_.empty() || !collectives_.front()->started) return {};
+  if (!execution_.done()) return execution_.wants();
+  std::vector<Want> wants;
+  for (const int peer : transport_->unsent()) wants.push_back({.peer = peer, .sends = true});
+  return wants;
+}
+
+// Asks whoever is waited for, whoever these say that they wait for, and whoever is on the way
+// there, once each.
+void CommunicatorImpl::ask_peers(const Operation& operation, bool again) {
+  std::vector<int> peers = missing(operation);
+  std::lock_guard lock(stall_mutex_);
+  const uint32_t call = operation.peer() < 0 ? operation.call.number : 0;
+  if (call != asked_call_) answers_.clear();
+  if (again || call != asked_call_) asked_.clear();
+  asked_call_ = call;
+  waits_for_ = peers;
+  for (const auto& [peer, state] : answers_) {
+    peers.insert(peers.end(), state.waits_for.begin(), state.waits_for.end());
+  }
+  for (const int peer : std::vector<int>(peers)) {
+    if (peer == rank_) continue;
+    const int on_the_way = member(engine_->control().way_to(members_[peer]));
+    if (on_the_way < size()) peers.push_back(on_the_way);
+  }
+  for (const int peer : peers) {
+    if (peer != rank_ && asked_.insert(peer).second) {
+      engine_->control().ask(id_, members_[peer], call);
+    }
+  }
+}
+
+std::string CommunicatorImpl::on_question(int, uint32_t call) {
+  if (leaving_.load()) return {};
+  Answer answer{.last_call = recorder_.last_started()};
+  const uint32_t wanted = call != 0 ? call : answer.last_call;
+  if (const std::optional<CallRecord> record = recorder_.find(wanted)) {
+    answer.made_call = 1;
+    answer.signature = encode(record->signature);
+  }
+  const std::optional<CallRecord> last = recorder_.find(answer.last_call);
+  if (call == 0 || (last && !last->finished)) {  // 0: asked from a point-to-point call
+    std::lock_guard lock(stall_mutex_);
+    std::copy_n(waits_for_.begin(), std::min(waits_for_.size(), answer.waits_for.size()),
+                answer.waits_for.begin());
+  }
+  return {reinterpret_cast<const char*>(&answer), sizeof(answer)};
+}
+
+void CommunicatorImpl::on_answer(int world_rank, uint32_t call, std::string_view text) {
+  Answer answer;
+  const int peer = member(world_rank);
+  std::lock_guard lock(stall_mutex_);
+  if (call != asked_call_ || peer >= size()) return;
+  PeerState& state = answers_[peer];
+  if (text.size() != sizeof(answer)) {
+    state.destroyed = text.empty();
+    return;
+  }
+  std::memcpy(&answer, text.data(), sizeof(answer));
+  state = {.made_call = answer.made_call != 0,
+           .last_call = answer.last_call,
+           .signature = decode(answer.signature),
+           .waits_for = {},
+           .destroyed = false};
+  for (const int32_t next : answer.waits_for) {
+    if (next >= 0 && next < size()) state.waits_for.push_back(next);
+  }
+}
+
+// A peer that made the call with other arguments may never send the message that would tell.
+void CommunicatorImpl::check_answers(const Operation& operation) {
+  const Call& call = operation.call;
+  const Signature& mine = operation.outline->signature;
+  std::map<int, PeerState> answers;
+  {
+    std::lock_guard lock(stall_mutex_);
+    if (asked_call_ != (operation.peer() < 0 ? call.number : 0)) return;
+    answers = answers_;
+  }
+  for (const auto& [peer, state] : answers) {
+    if (operation.peer() < 0 && state.made_call && !(state.signature == mine)) {
+      raise_mismatch(call.number, mine, peer, call.number, state.signature);
+    }
+  }
+}
+
+// A peer that has destroyed its communicator, or left the job, makes no more calls; but its last
+// bytes may be on their way for as long as the network likes. So it is judged when they have come,
+// and by what this rank, then, still wants of it. Of others who wait for one that is gone, the
+// first to see it is the one to say so.
+void CommunicatorImpl::check_gone(const Operation& operation) {
+  std::map<int, std::string_view> gone;
+  for (const int peer : missing(operation)) {
+    if (engine_->control().has_left(members_[peer])) gone[peer] = "has left the job";
+  }
+  {
+    std::lock_guard lock(stall_mutex_);
+    for (const auto& [peer, state] : answers_) {
+      if (state.destroyed) gone.try_emplace(peer, "has destroyed the communicator");
+    }
+  }
+  if (gone.empty()) return;
+  std::optional<int> judged;
+  {
+    const std::unique_lock lock = lock_for_call();
+    if (progress_locked() || operation.done.load() || abort_.raised()) return;
+    for (const Want& want : wants(operation)) {
+      const bool in_vain = want.sends || transport_->ended(want.peer, want.lane);
+      if (gone.contains(want.peer) && in_vain) judged = want.peer;
+    }
+  }
+  if (judged) raise_gone(operation, *judged, gone.at(*judged));
+}
+
+void CommunicatorImpl::raise_gone(const Operation& operation, int peer, std::string_view how) {
+  raise_consequence(Error(ErrorCode::mismatch,
+                          cat(describe(peer), " ", how, "; ", describe(rank_),
+                              " still waits for it in ", to_string(operation.outline->signature)),
+                          {.cause = "the ranks made different numbers of calls",
+                           .remedy = "make the same calls in the same order on every rank before "
+                                     "destroying the communicator"}));
+}
+
+void CommunicatorImpl::time_out(const Operation& operation) {
+  raise_everywhere(Error(
+      ErrorCode::timeout,
+      cat(describe(rank_), " gave up after ",
+          std::chrono::duration<double>(operation.timeout).count(), " s in ",
+          operation.peer() < 0 ? cat("call ", operation.call.number, ", ") : std::string(),
+          to_string(operation.outline->signature), explain_missing(operation)),
+      {.cause = "a rank is stuck, slow, or makes other calls",
+       .remedy = "look at the ranks that are named; TUTTI_TIMEOUT sets the limit in seconds"}));
+}
+
+// Follows who waits for whom: the culprit is where the chain ends.
+std::string CommunicatorImpl::explain_missing(const Operation& operation) {
+  std::vector<int> chain = missing(operation);
+  std::string text;
+  std::lock_guard lock(stall_mutex_);
+  for (size_t i = 0; i < chain.size(); ++i) {
+    text += cat("; waiting for ", describe(chain[i]));
+    const auto answer = answers_.find(chain[i]);
+    if (answer == answers_.end()) {
+      const int way = engine_->control().way_to(members_[chain[i]]);
+      const bool way_is_open = way == members_[chain[i]] || answers_.contains(member(way));
+      text += way_is_open ? ", which does not answer"
+                          : cat(", which is behind ", engine_->control().describe(way),
+                                ", which does not answer");
+      continue;
+    }
+    const PeerState& peer = answer->second;
+    if (operation.peer() >= 0) {  // point-to-point calls have no numbers
+      if (peer.waits_for.empty()) text += ", which waits for nobody";
+    } else if (peer.last_call == 0) {
+      text += ", which has made no call yet";
+    } else {
+      text += cat(", which is at call ", peer.last_call);
+      if (peer.made_call) text += cat(", ", to_string(peer.signature));
+    }
+    if (!peer.waits_for.empty()) {
+      text += cat(operation.peer() >= 0 ? ", which" : ", and", " waits for rank ",
+                  rank_ranges(peer.waits_for));
+    }
+    for (const int next : peer.waits_for) {
+      if (next != rank_ && std::ranges::find(chain, next) == chain.end()) chain.push_back(next);
+    }
+  }
+  return text;
+}
+
+}  // namespace tutti::internal

@@ -1,0 +1,38 @@
+// What all communicators of this process share in order to reach the other ranks: the control
+// channel, what to sleep on, the memory that others of its host read in place, and the connections
+// whose last bytes are on their way.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "transport/bootstrap/control.h"
+#include "transport/shm/heap_table.h"
+#include "transport/tcp/last_bytes.h"
+#include "transport/wait_set.h"
+
+namespace tutti {
+
+class Endpoint {
+ public:
+  explicit Endpoint(std::shared_ptr<Control> control);
+  Endpoint(const Endpoint&) = delete;
+  Endpoint& operator=(const Endpoint&) = delete;
+  // Waits until the last bytes of all communicators have arrived.
+  ~Endpoint();
+
+  Control& control() const { return *control_; }
+  WaitSet& wait_set() { return wait_set_; }
+  shm::HeapTable& heaps() { return heaps_; }
+  LastBytes& last_bytes() { return last_bytes_; }
+  // The name of another rank's wait set.
+  std::string bell_of(int world_rank) const;
+
+ private:
+  const std::shared_ptr<Control> control_;
+  WaitSet wait_set_;
+  shm::HeapTable heaps_;
+  LastBytes last_bytes_;
+};
+
+}  // namespace tutti

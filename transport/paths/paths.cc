@@ -1,0 +1,238 @@
+#include "transport/paths/paths.h"
+
+#include <algorithm>
+#include <map>
+#include <thread>
+#include <utility>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/settings.h"
+#include "base/text.h"
+#include "transport/fault/fault_transport.h"
+#include "transport/router.h"
+#include "transport/shm/shm_transport.h"
+#include "transport/tcp/tcp_transport.h"
+
+namespace tutti {
+
+namespace {
+
+// Ranks of one host that open a communicator may share a few cores.
+std::chrono::milliseconds open_timeout(size_t local_ranks) {
+  return std::chrono::seconds(30) + local_ranks * std::chrono::milliseconds(100);
+}
+
+std::string region_name(uint64_t id, int owner) { return cat("region ", id, " of ", owner); }
+
+// The members by host, as ranks of the communicator.
+std::map<std::string, std::vector<int>> by_host(const Control& control,
+                                                std::span<const int> members) {
+  std::map<std::string, std::vector<int>> hosts;
+  for (size_t r = 0; r < members.size(); ++r) {
+    hosts[control.peer(members[r]).host_id].push_back(static_cast<int>(r));
+  }
+  return hosts;
+}
+
+std::unique_ptr<Transport> route(std::unique_ptr<Transport> near, const std::vector<int>& local,
+                                 std::unique_ptr<Transport> far, size_t ranks) {
+  if (!near || !far) return near ? std::move(near) : std::move(far);
+  std::vector<int> near_rank(ranks, -1);
+  for (size_t i = 0; i < local.size(); ++i) near_rank[local[i]] = static_cast<int>(i);
+  return std::make_unique<Router>(std::move(near), std::move(near_rank), std::move(far));
+}
+
+}  // namespace
+
+OfferedMemory::OfferedMemory(Control& control, std::string name, Fd memory)
+    : control_(control), name_(std::move(name)), memory_(std::move(memory)) {
+  control_.offer(name_, memory_.get());
+}
+
+OfferedMemory::~OfferedMemory() { control_.withdraw(name_); }
+
+// Everything here is decided from what all ranks know alike: the table of hosts and the settings.
+Paths::Paths(Endpoint& endpoint, uint64_t id, std::span<const int> members, int rank, Events events)
+    : endpoint_(endpoint),
+      id_(id),
+      members_(members.begin(), members.end()),
+      rank_(rank),
+      events_(std::move(events)) {
+  const Control& control = endpoint_.control();
+  const auto hosts = by_host(control, members_);
+  const std::string wanted = settings().get_string("TUTTI_TRANSPORT");
+  if (wanted == "shm" && hosts.size() > 1) {
+    throw Error(ErrorCode::unsupported,
+                cat("TUTTI_TRANSPORT=shm, but the ranks are on ", hosts.size(),
+                    " hosts, or of several users or containers, which share no memory"),
+                {.remedy = "set TUTTI_TRANSPORT to auto or tcp"});
+  }
+  size_t largest = 1;
+  for (const auto& [host, ranks] : hosts) largest = std::max(largest, ranks.size());
+  const std::vector<int>& local = hosts.at(control.peer(members_[rank_]).host_id);
+  any_shm_ = wanted != "tcp" && largest > 1;
+  const bool any_tcp = wanted == "tcp" || hosts.size() > 1;
+  name_ = any_shm_ && any_tcp ? "shm+tcp" : (any_shm_ ? "shm" : "tcp");
+  limits_ = agreed_limits(static_cast<int>(members_.size()), static_cast<int>(largest), any_shm_,
+                          any_tcp);
+  std::unique_ptr<Transport> near;
+  std::unique_ptr<Transport> far;
+  if (any_tcp) far = open_tcp();
+  if (any_shm_ && local.size() > 1) near = open_shm(local, static_cast<int>(largest));
+  transport_ = route(std::move(near), local, std::move(far), members_.size());
+  const std::optional<Fault> fault = parse_fault(settings().get_string("TUTTI_FAULT"));
+  if (fault && fault->rank == members_[rank_]) {
+    transport_ = std::make_unique<FaultTransport>(std::move(transport_), *fault);
+  }
+}
+
+std::unique_ptr<Transport> Paths::open_shm(const std::vector<int>& local, int largest_local) {
+  const shm::Geometry geometry(static_cast<int>(local.size()), largest_local);
+  const int owner = local[0];
+  local_ranks_ = static_cast<int>(local.size());
+  Control& control = endpoint_.control();
+  shm::HeapTable& heaps = endpoint_.heaps();
+  const std::string name = region_name(id_, members_[owner]);
+  Fd fetched;
+  if (owner == rank_) {
+    const uint64_t behind =
+        heaps.joined() ? 0 : shm::bytes_for_heaps(geometry.total_bytes(), local_ranks_);
+    offered_.emplace(control, name, shm::Region::create(geometry, behind));
+  } else {
+    fetched = control.fetch(members_[owner], name, Deadline::after(open_timeout(local.size())));
+  }
+  const Fd& memory = offered_ ? offered_->memory() : fetched;
+  const auto local_rank = static_cast<int>(std::ranges::find(local, rank_) - local.begin());
+  auto transport =
+      std::make_unique<ShmTransport>(local_rank, shm::Region::map(memory, geometry), geometry);
+  shm_ = transport.get();
+  if (!heaps.joined()) heaps.join(memory, geometry.total_bytes(), local_ranks_, local_rank);
+  shm_->use({.own = heaps.own(),
+             .others = heaps.others(),
+             .unreadable = [this, local](int peer, int error) {
+               events_.unreadable(local[peer], error);
+             }});
+  std::vector<std::string> bells;
+  for (const int rank : local) bells.push_back(endpoint_.bell_of(members_[rank]));
+  shm_->use(endpoint_.wait_set(), std::move(bells));
+  return transport;
+}
+
+std::unique_ptr<Transport> Paths::open_tcp() {
+  TcpTransport::Hooks hooks;
+  hooks.open = [this](int peer, int lane) {
+    endpoint_.control().open_connection(id_, members_[peer], lane);
+  };
+  hooks.lost = events_.lost;
+  auto transport = std::make_unique<TcpTransport>(static_cast<int>(members_.size()), tcp_streams(),
+                                                  std::move(hooks));
+  tcp_ = transport.get();
+  return transport;
+}
+
+void Paths::wait_for_host(const AbortState& abort) {
+  constexpr std::chrono::microseconds kShortestPause(20);
+  constexpr std::chrono::microseconds kLongestPause(1000);
+  if (shm_ == nullptr) return;
+  const Deadline deadline = Deadline::after(open_timeout(static_cast<size_t>(local_ranks_)));
+  auto pause = kShortestPause;
+  while (shm_->attached() < local_ranks_) {
+    abort.throw_if_raised();
+    if (deadline.passed()) {
+      throw Error(ErrorCode::timeout,
+                  cat("only ", shm_->attached(), " of ", local_ranks_,
+                      " ranks on this host attached to the shared memory of a new communicator"),
+                  {.cause = "not all ranks take part in making it"});
+    }
+    // Ever longer: many ranks on few cores would keep the last one from its work.
+    std::this_thread::sleep_for(pause);
+    pause = std::min(2 * pause, kLongestPause);
+  }
+  offered_.reset();
+}
+
+void Paths::send_last_bytes(const AbortState& abort, std::chrono::nanoseconds patience) {
+  constexpr std::chrono::microseconds kShortestNap(20);
+  constexpr std::chrono::microseconds kLongestNap(1000);  // the kernel has bytes to send meanwhile
+  const auto give_up = [&] {
+    return patience.count() == 0 ? Deadline::never() : Deadline::after(patience);
+  };
+  const auto sent = [&] {
+    for (size_t peer = 0; peer < members_.size(); ++peer) {
+      if (!transport_->p2p_sent(static_cast<int>(peer))) return false;
+    }
+    return transport_->collectives_sent();
+  };
+  transport_->end_sending();
+  Deadline silence = give_up();
+  auto nap = kShortestNap;
+  while (!abort.raised() && !sent() && !silence.passed()) {
+    if (transport_->progress()) {
+      silence = give_up();
+      nap = kShortestNap;
+    } else {
+      std::this_thread::sleep_for(nap);
+      nap = std::min(2 * nap, kLongestNap);
+    }
+  }
+  if (tcp_ != nullptr && !abort.raised()) {
+    endpoint_.last_bytes().add(tcp_->release_outgoing(), patience);
+  }
+}
+
+void Paths::accept(int peer, int lane, Fd socket) {
+  if (tcp_ == nullptr) return;
+  tcp_->accept(peer, lane, std::move(socket));
+  endpoint_.wait_set().wake();
+}
+
+void Paths::opened(int peer, int lane, Fd socket) {
+  if (tcp_ == nullptr) return;
+  tcp_->opened(peer, lane, std::move(socket));
+  endpoint_.wait_set().wake();
+}
+
+// ---- memory
+
+std::shared_ptr<void> Paths::allocate(size_t bytes) {
+  const std::shared_ptr<shm::Heap> heap = shm_ != nullptr ? endpoint_.heaps().share() : nullptr;
+  std::byte* const memory = heap ? heap->allocate(bytes) : nullptr;
+  if (memory == nullptr) return nullptr;
+  return {memory, [heap](std::byte* data) { heap->free(data); }};
+}
+
+std::shared_ptr<void> Paths::register_memory(std::span<std::byte> range) {
+  const std::shared_ptr<shm::Heap> heap = shm_ != nullptr ? endpoint_.heaps().share() : nullptr;
+  if (!heap) return nullptr;
+  heap->adopt(range);
+  return {range.data(), [heap, range](void*) {
+            try {
+              heap->release(range);
+            } catch (const Error& error) {  // it stays shared, and goes on to work
+              log(LogLevel::error, error.what());
+            }
+          }};
+}
+
+// ---- limits
+
+int tcp_streams() {
+  const int64_t streams = settings().get_int("TUTTI_TCP_STREAMS");
+  if (streams >= 1 && streams <= shm::kMaxLanes) return static_cast<int>(streams);
+  throw Error(ErrorCode::invalid_argument,
+              cat("TUTTI_TCP_STREAMS=", streams, " is not in 1 to ", shm::kMaxLanes));
+}
+
+Limits agreed_limits(int ranks, int largest_local, bool any_shm, bool any_tcp) {
+  if (!any_shm) return TcpTransport::limits(ranks, tcp_streams());
+  const Limits near = shm::Geometry(largest_local, largest_local).limits();
+  if (!any_tcp) return near;
+  const Limits far = TcpTransport::limits(ranks, tcp_streams());
+  return {.lanes = std::min(near.lanes, far.lanes),
+          .slots = std::min(near.slots, far.slots),
+          .message_bytes = std::min(near.message_bytes, far.message_bytes),
+          .p2p_message_bytes = std::min(near.p2p_message_bytes, far.p2p_message_bytes)};
+}
+
+}  // namespace tutti

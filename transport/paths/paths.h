@@ -1,0 +1,112 @@
+// How the members of one communicator reach each other: through shared memory within a host, by TCP
+// between hosts, as the table of hosts and the settings have it, which all of them know alike.
+//
+// Threads: one at a time, but for accept(), opened() and the memory calls.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/abort.h"
+#include "base/fd.h"
+#include "transport/limits.h"
+#include "transport/paths/endpoint.h"
+#include "transport/transport.h"
+
+namespace tutti {
+
+class ShmTransport;
+class TcpTransport;
+
+// A descriptor that other ranks of the host may fetch under a name, until this goes.
+class OfferedMemory {
+ public:
+  OfferedMemory(Control& control, std::string name, Fd memory);
+  OfferedMemory(const OfferedMemory&) = delete;
+  OfferedMemory& operator=(const OfferedMemory&) = delete;
+  ~OfferedMemory();
+  const Fd& memory() const { return memory_; }
+
+ private:
+  Control& control_;
+  const std::string name_;
+  const Fd memory_;
+};
+
+class Paths {
+ public:
+  // What breaks, by the peers' ranks in the communicator. Called while the transport is at work.
+  struct Events {
+    // The connection to (`sending`) or from `peer` broke while it was needed.
+    std::function<void(int peer, bool sending, const std::string& text)> lost;
+    // What `peer` has lent cannot be read, and never will be; `error` is the system's.
+    std::function<void(int peer, int error)> unreadable;
+  };
+
+  // Collective among `members` (world ranks), of which this is number `rank`; two or more. `id` is
+  // the communicator's. Throws Error: unsupported, timeout, system.
+  Paths(Endpoint& endpoint, uint64_t id, std::span<const int> members, int rank, Events events);
+  Paths(const Paths&) = delete;
+  Paths& operator=(const Paths&) = delete;
+
+  Transport& transport() { return *transport_; }
+  // The same on all members.
+  const Limits& limits() const { return limits_; }
+  std::string_view name() const { return name_; }  // "shm", "tcp", "shm+tcp"
+  bool any_shm() const { return any_shm_; }        // members of one host share memory
+  // This rank shares memory with others.
+  bool shares_memory() const { return shm_ != nullptr; }
+
+  // Returns when all members of this host have got its shared memory: from then on each may go
+  // away. Throws Error: timeout, or what `abort` was raised with.
+  void wait_for_host(const AbortState& abort);
+  // What was committed still goes out, as long as somebody takes some of it within `patience` (0:
+  // for ever); what the system has then taken is the endpoint's to see off. Nothing can be sent any
+  // more.
+  void send_last_bytes(const AbortState& abort, std::chrono::nanoseconds patience);
+
+  // Any thread: connections that `peer` made, and that were asked for.
+  void accept(int peer, int lane, Fd socket);
+  void opened(int peer, int lane, Fd socket);
+
+  // Zeroed memory that others of the host can read in place; freed with the last copy. Null where
+  // there is none to be had, or nobody to read it.
+  std::shared_ptr<void> allocate(size_t bytes);
+  // Lets others of the host read this memory in place, until the last copy goes (shm::Heap::adopt).
+  // Null where nobody could.
+  std::shared_ptr<void> register_memory(std::span<std::byte> range);
+
+ private:
+  std::unique_ptr<Transport> open_shm(const std::vector<int>& local, int largest_local);
+  std::unique_ptr<Transport> open_tcp();
+
+  Endpoint& endpoint_;
+  const uint64_t id_;
+  const std::vector<int> members_;
+  const int rank_;
+  const Events events_;
+  bool any_shm_ = false;
+  std::string name_;
+  Limits limits_;
+  std::unique_ptr<Transport> transport_;
+  TcpTransport* tcp_ = nullptr;  // within transport_, as is the next
+  ShmTransport* shm_ = nullptr;
+  int local_ranks_ = 0;                   // that share shm_
+  std::optional<OfferedMemory> offered_;  // until all have got it
+};
+
+// TUTTI_TCP_STREAMS. Throws Error(invalid_argument) where it is out of range.
+int tcp_streams();
+
+// What the members of a communicator of `ranks` would agree on, without them: `largest_local` on
+// the host that has most of them.
+Limits agreed_limits(int ranks, int largest_local, bool any_shm, bool any_tcp);
+
+}  // namespace tutti

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
@@ -105,33 +106,46 @@ Group make_tcp(int ranks) {
   return group;
 }
 
-// Two hosts: the even ranks on one, the odd ones on the other; or all on the first, so that what
-// comes through shared memory must end a sleep on descriptors.
-Group make_router(int ranks, int hosts) {
+// Where each rank is. Who has company on its host reaches that through shared memory.
+Group make_placed(const std::vector<int>& host_of) {
+  const auto ranks = static_cast<int>(host_of.size());
   Group group = make_sets(ranks);
   auto far = make_wired(ranks, wires_of(group));
   group.transports.resize(ranks);
-  for (int host = 0; host < hosts; ++host) {
-    const int count = (ranks - host + hosts - 1) / hosts;
-    const shm::Geometry geometry(count, (ranks + hosts - 1) / hosts);
+  std::map<int, std::vector<int>> hosts;
+  for (int r = 0; r < ranks; ++r) hosts[host_of[r]].push_back(r);
+  size_t largest = 0;
+  for (const auto& [host, members] : hosts) largest = std::max(largest, members.size());
+  for (const auto& [host, members] : hosts) {
+    if (members.size() == 1) {
+      group[members[0]] = std::move(far[members[0]]);
+      continue;
+    }
+    const shm::Geometry geometry(static_cast<int>(members.size()), static_cast<int>(largest));
     const Fd memory = shm::Region::create(geometry);
     std::vector<int> near_rank(ranks, -1);
     std::vector<std::string> bells;
-    for (int i = 0; i < count; ++i) {
-      near_rank[host + i * hosts] = i;
-      bells.push_back(group.sets[host + i * hosts]->name());
+    for (const int r : members) {
+      near_rank[r] = static_cast<int>(bells.size());
+      bells.push_back(group.sets[r]->name());
     }
-    for (int i = 0; i < count; ++i) {
-      const int r = host + i * hosts;
-      group[r] = std::make_unique<Router>(make_one(i, memory, geometry, *group.sets[r], bells),
-                                          near_rank, std::move(far[r]));
+    for (const int r : members) {
+      group[r] =
+          std::make_unique<Router>(make_one(near_rank[r], memory, geometry, *group.sets[r], bells),
+                                   near_rank, std::move(far[r]));
     }
   }
   return group;
 }
 
-Group make_near(int ranks) { return make_router(ranks, 1); }
-Group make_mixed(int ranks) { return make_router(ranks, 2); }
+// All on one host, so that what comes through shared memory must end a sleep on descriptors.
+Group make_near(int ranks) { return make_placed(std::vector<int>(ranks, 0)); }
+// Two hosts: the even ranks on one, the odd ones on the other, each with one more for company.
+Group make_mixed(int ranks) {
+  std::vector<int> host_of(ranks + 2);
+  for (int r = 0; r < ranks + 2; ++r) host_of[r] = r % 2;
+  return make_placed(host_of);
+}
 
 struct Kind {
   const char* name;
@@ -345,6 +359,55 @@ TEST_P(Contract, AConnectionEndsAfterItsLastMessage) {
     EXPECT_EQ(group[1]->front(0, lane), nullptr);
     EXPECT_TRUE(group[1]->ended(0, lane));
   }
+}
+
+class Placement : public ::testing::TestWithParam<std::vector<int>> {};
+INSTANTIATE_TEST_SUITE_P(Hosts, Placement,
+                         ::testing::Values(std::vector{0, 0, 1, 1}, std::vector{0, 1, 0, 1},
+                                           std::vector{0, 0, 0, 1}, std::vector{0, 1, 1, 1},
+                                           std::vector{0, 1, 2}, std::vector{0, 0, 1, 2, 2}),
+                         [](const auto& info) {
+                           std::string name = "at";
+                           for (const int host : info.param) name += cat(host);
+                           return name;
+                         });
+
+// Each rank in turn to all others at once, and to each of them.
+TEST_P(Placement, EveryRankReachesEveryOther) {
+  Group group = make_placed(GetParam());
+  const auto ranks = static_cast<int>(GetParam().size());
+  constexpr uint32_t kMessages = 20;
+  std::vector<std::thread> threads;
+  for (int r = 0; r < ranks; ++r) {
+    threads.emplace_back([&, r] {
+      Transport& own = *group[r];
+      for (int from = 0; from < ranks; ++from) {
+        std::vector<int> others;
+        for (int peer = 0; peer < ranks; ++peer) {
+          if (peer != from) others.push_back(peer);
+        }
+        for (uint32_t i = 1; i <= kMessages; ++i) {
+          if (r != from) {
+            expect_message(own, from, 0, 2 * i, 3000);
+            expect_message(own, from, own.lanes(), 2 * i + 1, own.max_p2p_message_bytes());
+            continue;
+          }
+          while (!try_send(own, others, 0, 2 * i, 3000)) own.progress();
+          for (const int peer : others) {
+            while (!try_send(own, {peer}, own.lanes(), 2 * i + 1, own.max_p2p_message_bytes())) {
+              own.progress();
+            }
+          }
+        }
+        const auto all_sent = [&] {
+          return own.collectives_sent() &&
+                 std::ranges::all_of(others, [&](int peer) { return own.p2p_sent(peer); });
+        };
+        while (r == from && !all_sent()) own.progress();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
 }
 
 TEST(Tcp, AConnectionCutInAMessageIsToldOnce) {

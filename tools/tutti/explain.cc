@@ -15,7 +15,6 @@
 #include "collectives/interchange/msccl_import.h"
 #include "tools/launcher/placement.h"
 #include "tools/tutti/commands.h"
-#include "transport/tcp/tcp_transport.h"
 
 namespace tutti::tool {
 

@@ -67,9 +67,9 @@ class Paths {
   // Returns when all members of this host have got its shared memory: from then on each may go
   // away. Throws Error: timeout, or what `abort` was raised with.
   void wait_for_host(const AbortState& abort);
-  // What was committed still goes out, as long as somebody takes some of it within `patience` (0:
-  // for ever); what the system has then taken is the endpoint's to see off. Nothing can be sent any
-  // more.
+  // Sends what was committed, as long as some of it is taken within each `patience` (0: for ever).
+  // The endpoint then waits for what the operating system still has to deliver. Nothing can be sent
+  // after this.
   void send_last_bytes(const AbortState& abort, std::chrono::nanoseconds patience);
 
   // Any thread: connections that `peer` made, and that were asked for.

@@ -24,6 +24,8 @@ constexpr size_t kReadAhead = 4 << 10;
 
 }  // namespace
 
+const size_t TcpTransport::kStagingBytes = sizeof(Frame) + kMessageBytes + kReadAhead;
+
 TcpTransport::TcpTransport(int ranks, int lanes, Hooks hooks)
     : ranks_(ranks),
       lanes_(lanes),
@@ -60,7 +62,7 @@ void TcpTransport::take_handed_over() {
       out_[connection].socket = std::move(socket);
     } else if (!in_[connection].socket) {
       in_[connection].socket = std::move(socket);
-      in_[connection].staging.resize(sizeof(Frame) + kMessageBytes + kReadAhead);
+      in_[connection].staging = std::make_unique_for_overwrite<std::byte[]>(kStagingBytes);
     }
   }
   handed_over_.clear();
@@ -264,17 +266,16 @@ size_t TcpTransport::receive(In& connection, int peer, std::byte* memory, size_t
 
 // Receives once, aiming at `wanted` bytes from the start of the oldest message.
 void TcpTransport::stage(In& connection, int peer, size_t wanted) {
-  if (connection.staging.empty()) return;
+  if (!connection.staging) return;
   if (connection.begin == connection.end) connection.begin = connection.end = 0;
-  if (connection.begin + wanted > connection.staging.size()) {
-    std::memmove(connection.staging.data(), connection.staging.data() + connection.begin,
-                 connection.end - connection.begin);
+  std::byte* const staging = connection.staging.get();
+  if (connection.begin + wanted > kStagingBytes) {
+    std::memmove(staging, staging + connection.begin, connection.end - connection.begin);
     connection.end -= connection.begin;
     connection.begin = 0;
   }
-  const size_t limit = std::min(connection.begin + wanted + kReadAhead, connection.staging.size());
-  connection.end +=
-      receive(connection, peer, connection.staging.data() + connection.end, limit - connection.end);
+  const size_t limit = std::min(connection.begin + wanted + kReadAhead, kStagingBytes);
+  connection.end += receive(connection, peer, staging + connection.end, limit - connection.end);
 }
 
 const MessageHeader* TcpTransport::front(int peer, int lane) {
@@ -283,7 +284,7 @@ const MessageHeader* TcpTransport::front(int peer, int lane) {
   if (!connection.socket) take_handed_over();
   if (connection.end - connection.begin < sizeof(Frame)) stage(connection, peer, sizeof(Frame));
   if (connection.end - connection.begin < sizeof(Frame)) return nullptr;
-  std::memcpy(&connection.frame, connection.staging.data() + connection.begin, sizeof(Frame));
+  std::memcpy(&connection.frame, connection.staging.get() + connection.begin, sizeof(Frame));
   const Frame& frame = connection.frame;
   if (frame.magic != kMagic || frame.version != kWireVersion ||
       frame.header.bytes > kMessageBytes) {
@@ -302,7 +303,7 @@ const std::byte* TcpTransport::payload(int peer, int lane) {
   const size_t bytes = connection.frame.header.bytes;
   if (connection.end - connection.begin < bytes) stage(connection, peer, bytes);
   if (connection.end - connection.begin < bytes) return nullptr;
-  return connection.staging.data() + connection.begin;
+  return connection.staging.get() + connection.begin;
 }
 
 bool TcpTransport::read(int peer, int lane, std::span<std::byte> destination, Store) {
@@ -310,8 +311,8 @@ bool TcpTransport::read(int peer, int lane, std::span<std::byte> destination, St
   const size_t staged =
       std::min(connection.end - connection.begin, destination.size() - connection.placed);
   if (staged > 0) {
-    std::memcpy(destination.data() + connection.placed,
-                connection.staging.data() + connection.begin, staged);
+    std::memcpy(destination.data() + connection.placed, connection.staging.get() + connection.begin,
+                staged);
     connection.begin += staged;
     connection.placed += staged;
   }

@@ -73,6 +73,7 @@ class TcpTransport final : public Transport {
     uint32_t version;
     MessageHeader header;
   };
+  static const size_t kStagingBytes;  // of each incoming connection
 
   struct Slot {
     std::unique_ptr<std::byte[]> memory;  // the frame's header is written in front of each send
@@ -92,10 +93,11 @@ class TcpTransport final : public Transport {
     bool broken = false;
   };
 
-  // Bytes are received into `staging` from `end` on; the oldest message starts at `begin`.
+  // Bytes are received into `staging` from `end` on; the oldest message starts at `begin`. It is as
+  // large as any message, but pages that none has reached take no memory.
   struct In {
     Fd socket;
-    std::vector<std::byte> staging;
+    std::unique_ptr<std::byte[]> staging;
     size_t begin = 0;
     size_t end = 0;
     bool has_frame = false;

@@ -86,7 +86,6 @@ class Checker {
 
   void check_send_recv() {
     check_rank(request_.root, "rank");
-    if (request_.root == rank_) refuse(cat("rank ", rank_, " cannot talk to itself"));
     if (request_.sends) {
       request_.output = {.dtype = request_.input.dtype};
       check_memory(request_.input, "buffer");

@@ -70,7 +70,11 @@ struct Request {
   // The combination over ranks 0 to rank() - 1; rank 0's output is left alone.
   static Request exscan(ConstBuffer input, Buffer output, Reduction op);
   static Request barrier();
-  // Point-to-point calls between two ranks match in the order in which they are made.
+  // Point-to-point calls between two ranks match in the order in which they are made. A rank may
+  // send to itself: never blocks, the message is kept until it is received.
+  // A long message from memory of Communicator::allocate() or register_memory() is read there by a
+  // receiver of the same host, without any help of the sender; one from other memory needs the
+  // sender to test or wait, or TUTTI_PROGRESS_THREAD.
   static Request send(ConstBuffer buffer, int to);
   static Request recv(Buffer buffer, int from);
 

@@ -332,8 +332,9 @@ TUTTI_API tutti_status_t tutti_exscan(tutti_comm_t* comm, tutti_buffer_t input,
 /* Returns when all ranks have called. */
 TUTTI_API tutti_status_t tutti_barrier(tutti_comm_t* comm, const tutti_call_options_t* options);
 
-/* From one rank to another. Calls between two ranks match in the order in which they are made;
- * count and dtype must be equal. */
+/* From one rank to another, or to itself (which never blocks: the message is kept until it is
+ * received). Calls between two ranks match in the order in which they are made; count and dtype
+ * must be equal. */
 TUTTI_API tutti_status_t tutti_send(tutti_comm_t* comm, tutti_buffer_t buffer, int32_t to,
                                     const tutti_call_options_t* options);
 TUTTI_API tutti_status_t tutti_recv(tutti_comm_t* comm, tutti_buffer_t buffer, int32_t from,

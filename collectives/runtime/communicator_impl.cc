@@ -103,6 +103,7 @@ bool CommunicatorImpl::progress_streams() {
     for (Stream& stream : *streams) {
       while (!stream.calls.empty() && !abort_.raised()) {
         Operation& operation = *stream.calls.front();
+        if (operation.peer() == rank_) break;  // whoever sends ends it
         moved |= advance(operation, stream.execution);
         if (!stream.execution.done()) break;
         if (operation.outline->sends && !transport_->p2p_sent(operation.peer())) break;
@@ -134,6 +135,7 @@ void CommunicatorImpl::abandon_calls() {
     calls.clear();
   };
   abandon(collectives_);
+  own_messages_.clear();
   p2p_active_ = 0;
   for (std::vector<Stream>* streams : {&sends_, &recvs_}) {
     for (Stream& stream : *streams) abandon(stream.calls);

@@ -8,6 +8,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <deque>
 #include <exception>
 #include <map>
 #include <memory>
@@ -69,7 +70,7 @@ class CommunicatorImpl final : public ControlClient,
   // For whoever sleeps on it (Engine::sleep): all under the mutex.
   std::unique_lock<std::mutex> try_lock() { return std::unique_lock(mutex_, std::try_to_lock); }
   int calls_under_way() const { return static_cast<int>(collectives_.size()) + p2p_active_; }
-  Transport& transport() { return *transport_; }
+  Transport* transport() { return transport_; }  // null where there is only one rank
   // True if anything moved, or somebody wants the mutex.
   bool stirs_locked() { return callers_.load() > 0 || abort_.raised() || progress_locked(); }
 
@@ -86,6 +87,10 @@ class CommunicatorImpl final : public ControlClient,
     Execution execution;
     uint32_t made = 0;
     std::unique_ptr<Plan> plan;  // made at the first call
+  };
+  struct OwnMessage {  // sent to this rank by itself, and not received yet
+    std::array<uint64_t, 2> signature = {};
+    std::vector<std::byte> payload;
   };
   // What the outline of a call depends on, buffers' addresses not among it.
   struct CallKey {
@@ -125,20 +130,27 @@ class CommunicatorImpl final : public ControlClient,
   std::shared_ptr<const Outline> make_outline(Request request, const CallOptions& options);
   void outline_send_recv(const Request& request, Outline& outline);
   void outline_collective(Request& request, const CallOptions& options, Outline& outline);
-  PreparedCall plan(const Request& request, const CallOptions& options);
   const Algorithm& algorithm_for(const Request& request, const CallOptions& options);
   const Plan& plan_for(const Algorithm& algorithm, int root, bool in_place);
   bool needs_no_buffers(const Algorithm& algorithm, const Plan& mine, bool in_place) const;
+  Shape shape(int root) const {
+    return {.ranks = size(), .rank = rank_, .root = root, .group = group_};
+  }
+
+  // start.cc
+  PreparedCall plan(const Request& request, const CallOptions& options);
   const std::shared_ptr<Operation>& take_operation();
   const std::shared_ptr<Operation>& start_locked(PreparedCall&& prepared);
+  const std::shared_ptr<Operation>& start_alone(PreparedCall&& prepared);
+  const std::shared_ptr<Operation>& enqueue(PreparedCall&& prepared);
+  void send_to_self(const PreparedCall& prepared);
+  void receive_from_self(const Outline& receive, std::byte* output,
+                         const std::array<uint64_t, 2>& sent, std::span<const std::byte> payload);
   std::shared_ptr<Operation> set_off(const std::shared_ptr<Operation>& operation);
   void announce(Operation& operation);
   void record_start(Operation& operation);
   void record_end(const Operation& operation);
   void finish(const std::shared_ptr<Operation>& operation, std::unique_lock<std::mutex> lock);
-  Shape shape(int root) const {
-    return {.ranks = size(), .rank = rank_, .root = root, .group = group_};
-  }
 
   // communicator_impl.cc
   std::unique_lock<std::mutex> lock_for_call();
@@ -196,6 +208,7 @@ class CommunicatorImpl final : public ControlClient,
   std::vector<Stream> sends_;
   std::vector<Stream> recvs_;
   int p2p_active_ = 0;
+  std::deque<OwnMessage> own_messages_;
   std::vector<std::shared_ptr<Operation>> pool_;  // all there are
   std::array<KeptOutline, size_t{1} << kKeptBits> kept_;
   std::shared_ptr<const Outline> new_outline_;  // of a call that is not kept

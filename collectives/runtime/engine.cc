@@ -97,22 +97,25 @@ bool Engine::hold(CommunicatorImpl* self) {
 }
 
 void Engine::sleep_on_held(std::chrono::microseconds at_most) {
-  bool on_descriptors = held_.size() != 1;
   int calls = 0;
+  std::vector<Transport*> transports;
   for (const Held& held : held_) {
-    on_descriptors |= held.communicator->transport().needs_descriptors();
     calls += held.communicator->calls_under_way();
+    // A rank that is alone waits for nobody but itself.
+    if (Transport* const own = held.communicator->transport()) transports.push_back(own);
   }
-  endpoint_.wait_set().choose(on_descriptors);
-  for (const Held& held : held_) held.communicator->transport().arm(endpoint_.wait_set());
+  const bool on_word =
+      held_.size() == 1 && transports.size() == 1 && !transports[0]->needs_descriptors();
+  endpoint_.wait_set().choose(!on_word);
+  for (Transport* const transport : transports) transport->arm(endpoint_.wait_set());
   const bool stirs = std::ranges::any_of(
       held_, [](const Held& held) { return held.communicator->stirs_locked(); });
   if (!stirs) {
-    for (const Held& held : held_) held.communicator->transport().watch(endpoint_.wait_set());
+    for (Transport* const transport : transports) transport->watch(endpoint_.wait_set());
     endpoint_.wait_set().sleep(active() > calls ? std::min<std::chrono::microseconds>(kNap, at_most)
                                                 : at_most);
   }
-  for (const Held& held : held_) held.communicator->transport().disarm();
+  for (Transport* const transport : transports) transport->disarm();
 }
 
 // Sleeps for good while no call is under way, and for short times while peers are waited for.

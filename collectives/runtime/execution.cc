@@ -32,6 +32,7 @@ void Execution::start(const Call& call, Transport* transport) {
   transport_ = transport;
   if (unexpected_) unexpected_.reset();
   loans_.clear();
+  base_ = {const_cast<std::byte*>(call.input), call.output, nullptr};
   const size_t steps = outline_->moves.size();
   short_ = outline_->slicing.slices <= 1 && outline_->moves.few();
   uint64_t sets = 1;
@@ -41,13 +42,40 @@ void Execution::start(const Call& call, Transport* transport) {
   } else {
     reset_lanes();
     sets = QueueWalk::kWindow * lanes_.size();
+    form_unknown_ = outline_->point_to_point() && !outline_->sends;
+    if (outline_->point_to_point() && outline_->sends && can_send_whole()) go_whole();
   }
   if (scratch_bytes_ < outline_->scratch_bytes * sets) {
     scratch_.reset();
     scratch_bytes_ = outline_->scratch_bytes * sets;
     scratch_ = std::make_unique_for_overwrite<std::byte[]>(scratch_bytes_);
   }
-  base_ = {const_cast<std::byte*>(call.input), call.output, scratch_.get()};
+  base_[static_cast<size_t>(Space::scratch)] = scratch_.get();
+}
+
+// ---- a point-to-point message as a whole
+
+bool Execution::can_send_whole() const {
+  const Move& move = outline_->moves[0];
+  const uint64_t bytes = move.elements * outline_->element_bytes;
+  return outline_->lends && bytes <= UINT32_MAX &&
+         transport_->can_lend(move.peers, {address(Slice{}, move.src[0]), bytes});
+}
+
+void Execution::go_whole() {
+  short_ = true;
+  left_ = 1;
+  ahead_ = 1;
+}
+
+// False while the sender has not said it.
+bool Execution::learn_form() {
+  const Move& move = outline_->moves[0];
+  const MessageHeader* const first = transport_->front(move.peer, transport_->lanes());
+  if (first == nullptr) return false;
+  form_unknown_ = false;
+  if (first->bytes == move.elements * outline_->element_bytes) go_whole();
+  return true;
 }
 
 // ---- one slice, few steps
@@ -96,6 +124,10 @@ void Execution::reset_lanes() {
 }
 
 bool Execution::progress_lanes() {
+  if (form_unknown_) {
+    if (!learn_form()) return false;
+    if (short_) return progress_short();
+  }
   bool moved = false;
   for (size_t lane = 0; lane < lanes_.size(); ++lane) {
     if (lanes_[lane].ended()) continue;
@@ -149,7 +181,7 @@ uint64_t Execution::elements_in(const Slice& slice, const Piece& piece) const {
 
 uint64_t Execution::message_elements(const Slice& slice, const Move& move,
                                      std::span<const Piece> message) const {
-  if (outline_->slicing.slices <= 1) return move.elements;
+  if (short_ || outline_->slicing.slices <= 1) return move.elements;
   uint64_t elements = 0;
   for (const Piece& piece : message) elements += elements_in(slice, piece);
   return elements;
@@ -194,12 +226,17 @@ Execution::Outcome Execution::run_send(const Slice& slice, size_t step) {
   const int credit = outline_->slicing.credit;
   if (move.one_piece) {
     const std::span<const std::byte> payload(address(slice, move.src[0]), bytes);
-    if (move.lendable && outline_->lends && bytes >= kLeastLent &&
-        transport_->can_lend(move.peers, payload)) {
-      const int loan = transport_->lend(move.peers, slice.lane, header, payload);
-      if (loan < 0) return Outcome::waits;
-      loans_.push_back({.number = loan});
-      return Outcome::lent;
+    if (move.lendable && outline_->lends && bytes >= kLeastLent) {
+      if (transport_->can_lend(move.peers, payload)) {
+        const int loan = transport_->lend(move.peers, slice.lane, header, payload);
+        if (loan < 0) return Outcome::waits;
+        loans_.push_back({.number = loan});
+        return Outcome::lent;
+      }
+      if (is_whole()) {  // its registration has ended since
+        short_ = false;
+        return Outcome::waits;
+      }
     }
     if (move.peers.size() == 1) {
       const bool sent = transport_->write(move.peer, slice.lane, header, payload, credit);

@@ -13,6 +13,10 @@
 //
 // A call of one slice and few steps needs no queues: the steps that are done are bits of one word,
 // and so are the steps that each one waits for, its queue's earlier steps among them.
+//
+// A long point-to-point message whose buffer the reader can reach goes whole (rendezvous): one
+// message names the buffer, and the reader takes it from there when it likes, so that a sender that
+// computes holds up nobody. Else it goes in slices (eager). The first message tells which.
 #pragma once
 
 #include <array>
@@ -83,6 +87,10 @@ class Execution {
   };
 
   bool take_back();
+  bool can_send_whole() const;
+  void go_whole();
+  bool is_whole() const { return short_ && outline_->slicing.slices > 1; }
+  bool learn_form();
   bool progress_short();
   bool progress_lanes();
   void reset_lanes();
@@ -129,13 +137,14 @@ class Execution {
   std::array<std::byte*, 3> base_ = {};  // by space; programs never write to the input
   std::optional<Unexpected> unexpected_;
 
-  bool short_ = false;  // one slice and few steps:
+  bool short_ = false;  // one slice, or all of them as one, and few steps:
   uint64_t left_ = 0;   // the steps that are not done,
   uint64_t ahead_ = 0;  // and those of them that have not begun
   std::vector<Loan> loans_;
   // Otherwise:
   std::vector<QueueWalk> lanes_;  // their turns are slices
   size_t lanes_done_ = 0;
+  bool form_unknown_ = false;  // point-to-point: the sender may send the message whole
 
   // Not cleared: programs declare more scratch chunks than each rank touches, and untouched pages
   // cost nothing.

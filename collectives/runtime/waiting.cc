@@ -127,7 +127,8 @@ std::vector<int> CommunicatorImpl::missing(const Operation& operation) {
 // Under the mutex.
 std::vector<Want> CommunicatorImpl::wants(const Operation& operation) {
   if (operation.peer() >= 0) {
-    return {{operation.peer(), transport_->lanes(), operation.outline->sends}};
+    const int lane = transport_ != nullptr ? transport_->lanes() : 0;
+    return {{operation.peer(), lane, operation.outline->sends}};
   }
   if (collectives_.empty() || !collectives_.front()->started) return {};
   if (!execution_.done()) return execution_.wants();
@@ -237,8 +238,8 @@ void CommunicatorImpl::check_gone(const Operation& operation) {
     const std::unique_lock lock = lock_for_call();
     if (progress_locked() || operation.done.load() || abort_.raised()) return;
     for (const Want& want : wants(operation)) {
-      const bool in_vain = want.sends || transport_->ended(want.peer, want.lane);
-      if (gone.contains(want.peer) && in_vain) judged = want.peer;
+      if (!gone.contains(want.peer)) continue;
+      if (want.sends || transport_->ended(want.peer, want.lane)) judged = want.peer;
     }
   }
   if (judged) raise_gone(operation, *judged, gone.at(*judged));
@@ -270,6 +271,10 @@ std::string CommunicatorImpl::explain_missing(const Operation& operation) {
   std::string text;
   std::lock_guard lock(stall_mutex_);
   for (size_t i = 0; i < chain.size(); ++i) {
+    if (chain[i] == rank_) {
+      text += "; waiting for a message to itself that it has not sent";
+      continue;
+    }
     text += cat("; waiting for ", describe(chain[i]));
     const auto answer = answers_.find(chain[i]);
     if (answer == answers_.end()) {

@@ -103,10 +103,6 @@ Tensor Executor::take_copy(ConstTensor tensor) {
   return copy;
 }
 
-void Executor::drop(Tensor tensor, bool pooled) {
-  if (pooled) pool_.release(tensor.data, tensor.bytes());
-}
-
 void Executor::receive(const Action& action) {
   const Entry& entry = action.entry;
   if (!stage_->has(entry.micro_batch)) return;
@@ -120,7 +116,7 @@ void Executor::receive(const Action& action) {
 
 void Executor::send(const Action& action) {
   if (!stage_->has(action.entry.micro_batch)) return;
-  Outgoing message{.tensor = made_.tensor, .pooled = made_.pooled};
+  Outgoing message{.tensor = made_};
   message.transfer = boundary_.send(message.tensor, action.peer);
   outgoing_.push_back(std::move(message));
   made_ = {};
@@ -133,7 +129,7 @@ void Executor::send(const Action& action) {
 void Executor::poll() {
   std::erase_if(outgoing_, [this](Outgoing& message) {
     if (!message.transfer.test()) return false;
-    drop(message.tensor, message.pooled);
+    drop(message.tensor);
     return true;
   });
 }
@@ -142,7 +138,7 @@ void Executor::finish_first() {
   const Clock::time_point start = Clock::now();
   Outgoing& message = outgoing_.front();
   message.transfer.wait();
-  drop(message.tensor, message.pooled);
+  drop(message.tensor);
   outgoing_.pop_front();
   waited_ += Clock::now() - start;
 }
@@ -174,19 +170,22 @@ void Executor::record_span(const char* what, TraceCategory category, const Entry
 void Executor::forget(std::map<Place, Held>& held, const Entry& entry) {
   const auto found = held.find({entry.micro_batch, entry.chunk});
   if (found == held.end()) return;
-  drop(found->second.tensor, found->second.pooled);
+  if (found->second.pooled) drop(found->second.tensor);
   held.erase(found);
 }
 
-// What was made is for an entry on this rank, or waits to be sent.
-void Executor::hand_over(const Entry& made, Tensor tensor, bool pooled) {
+// What was made is for an entry on this rank, or waits to be sent. `stays`: its memory does.
+void Executor::hand_over(const Entry& made, Tensor tensor, bool stays) {
   const bool forward = made.kind == Kind::forward;
   const int to = forward ? made.chunk + 1 : made.chunk - 1;
-  Held held{.tensor = tensor, .pooled = pooled};
-  if (plan_->rank_of(made.micro_batch, to) == own_rank()) {
-    (forward ? activations_ : gradients_)[{made.micro_batch, to}] = std::move(held);
+  const bool here = plan_->rank_of(made.micro_batch, to) == own_rank();
+  const bool copied = !here || !stays;
+  if (copied) tensor = take_copy(tensor);
+  if (here) {
+    (forward ? activations_ : gradients_)[{made.micro_batch, to}] = {.tensor = tensor,
+                                                                     .pooled = copied};
   } else {
-    made_ = std::move(held);
+    made_ = tensor;
   }
 }
 
@@ -223,7 +222,7 @@ void Executor::forward(const Action& action) {
   const Tensor output = stage_->forward(action, input);
   record_span("", TraceCategory::compute, entry, start);
   if (entry.chunk + 1 < plan_->schedule.chunks) {
-    hand_over(entry, keeps_activations_ ? output : take_copy(output), !keeps_activations_);
+    hand_over(entry, output, keeps_activations_);
   }
   if (!keeps_activations_) forget(activations_, entry);
 }
@@ -236,7 +235,7 @@ void Executor::backward(const Action& action) {
     stage_->backward_weight(action);
   } else {
     const Tensor made = stage_->backward(action, gradient);
-    if (entry.chunk > 0) hand_over(entry, take_copy(made), true);
+    if (entry.chunk > 0) hand_over(entry, made, false);
   }
   record_span("", TraceCategory::compute, entry, start);
   count_activations(entry);

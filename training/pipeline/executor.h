@@ -66,7 +66,8 @@ class Executor {
   // Time that this rank stood still for other stages, since construction.
   std::chrono::nanoseconds waited() const { return waited_; }
   int64_t bytes_sent() const { return boundary_.bytes_sent(); }
-  // Memory of what comes from other stages and of gradients that go to them.
+  // Memory of what comes from other stages and goes to them: the library's, so that a message needs
+  // nobody's help on its way (Communicator::allocate).
   int64_t buffer_bytes() const { return pool_.bytes(); }
   // The most micro-batches (of any chunk) whose activations were kept at once.
   int most_activations() const { return most_activations_; }
@@ -80,8 +81,7 @@ class Executor {
     Boundary::Transfer transfer;
   };
   struct Outgoing {
-    Tensor tensor;
-    bool pooled = false;
+    Tensor tensor;  // of the pool
     Boundary::Transfer transfer;
   };
   using Place = std::pair<int, int>;  // micro-batch, chunk
@@ -97,9 +97,9 @@ class Executor {
     return kind == Kind::forward ? activations_ : gradients_;
   }
   ConstTensor await_input(const Action& action);
-  void hand_over(const Entry& made, Tensor tensor, bool pooled);
+  void hand_over(const Entry& made, Tensor tensor, bool stays);
   void forget(std::map<Place, Held>& held, const Entry& entry);
-  void drop(Tensor tensor, bool pooled);
+  void drop(Tensor tensor) { pool_.release(tensor.data, tensor.bytes()); }
   Tensor take_copy(ConstTensor tensor);
   Tensor take(const Tensor& shape);
   void count_activations(const Entry& entry);
@@ -117,7 +117,7 @@ class Executor {
   bool keeps_activations_ = true;
   std::map<Place, Held> activations_;  // inputs of forward, by the chunk they are for
   std::map<Place, Held> gradients_;    // of outputs, by the chunk they are for
-  Held made_;                          // by the last entry, for another rank
+  Tensor made_;                        // by the last entry, for another rank; of the pool
   std::deque<Outgoing> outgoing_;      // in the order of their sending
   std::chrono::nanoseconds waited_{0};
   int activations_kept_ = 0;

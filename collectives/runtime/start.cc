@@ -1,0 +1,238 @@
+// From the outline of a call to an operation that runs.
+
+#include <cstring>
+#include <utility>
+
+#include "base/error.h"
+#include "base/reduce.h"
+#include "base/text.h"
+#include "collectives/runtime/communicator_impl.h"
+
+namespace tutti::internal {
+
+namespace {
+
+// The only rank's call, there and then.
+void run_alone(const PreparedCall& prepared) {
+  const Outline& outline = *prepared.outline;
+  const Collective collective = outline.signature.collective;
+  if (collective == Collective::barrier || collective == Collective::exscan) return;
+  const auto start = [&](const Blocks& blocks) {
+    return blocks.empty() ? 0 : blocks.displacements[0] * outline.element_bytes;
+  };
+  const std::byte* const input = prepared.input + start(outline.input_blocks);
+  std::byte* const output = prepared.output + start(outline.output_blocks);
+  const uint64_t count =
+      outline.input_blocks.empty() ? outline.input_count : outline.input_blocks.counts[0];
+  if (outline.reduction.op == ReduceOp::premul_sum) {
+    scale(output, input, count, outline.dtype, outline.reduction.factor);
+  } else if (output != input && count > 0) {
+    std::memmove(output, input, count * outline.element_bytes);
+  }
+}
+
+// Apart from the check, which every call makes.
+[[noreturn, gnu::noinline]] void refuse_timeout(std::chrono::nanoseconds timeout) {
+  throw Error(ErrorCode::invalid_argument,
+              cat("a timeout of ", timeout.count(), " ns is in the past"));
+}
+
+// Where the product may be written before anything is sent: where the result goes, else a place of
+// its own.
+void scale_input(Operation& operation) {
+  Call& call = operation.call;
+  const Outline& outline = *operation.outline;
+  const Collective collective = outline.signature.collective;
+  std::byte* scaled = call.output;
+  if (collective != Collective::all_reduce && collective != Collective::scan) {
+    operation.scaled.resize(outline.input_count * outline.element_bytes);
+    scaled = operation.scaled.data();
+  }
+  scale(scaled, call.input, outline.input_count, outline.dtype, outline.reduction.factor);
+  call.input = scaled;
+}
+
+}  // namespace
+
+// Operations are reused, so that a call allocates nothing once the communicator is warm. Valid
+// until the next call.
+const std::shared_ptr<Operation>& CommunicatorImpl::take_operation() {
+  for (const std::shared_ptr<Operation>& operation : pool_) {
+    if (operation.use_count() == 1 && operation->done.load(std::memory_order_relaxed)) {
+      // Whoever dropped its handle last is done with it.
+      std::atomic_thread_fence(std::memory_order_acquire);
+      operation->started = false;
+      operation->done.store(false, std::memory_order_relaxed);
+      return operation;
+    }
+  }
+  return pool_.emplace_back(std::make_shared<Operation>());
+}
+
+std::shared_ptr<const PreparedCall> CommunicatorImpl::prepare(const Request& request,
+                                                              const CallOptions& options) {
+  require_own_process();
+  const std::unique_lock lock = lock_for_call();
+  return std::make_shared<const PreparedCall>(plan(request, options));
+}
+
+PreparedCall CommunicatorImpl::plan(const Request& request, const CallOptions& options) {
+  if (options.timeout && options.timeout->count() < 0) refuse_timeout(*options.timeout);
+  return {.outline = outline_of(request, options),
+          .input = static_cast<const std::byte*>(request.input.data),
+          .output = static_cast<std::byte*>(request.output.data),
+          .timeout = options.timeout.value_or(timeout_)};
+}
+
+std::shared_ptr<Operation> CommunicatorImpl::start(const Request& request,
+                                                   const CallOptions& options) {
+  require_own_process();
+  abort_.throw_if_raised();
+  const std::unique_lock lock = lock_for_call();
+  return set_off(start_locked(plan(request, options)));
+}
+
+std::shared_ptr<Operation> CommunicatorImpl::start(const PreparedCall& prepared) {
+  require_own_process();
+  abort_.throw_if_raised();
+  const std::unique_lock lock = lock_for_call();
+  return set_off(start_locked(PreparedCall(prepared)));
+}
+
+void CommunicatorImpl::run(const Request& request, const CallOptions& options) {
+  require_own_process();
+  abort_.throw_if_raised();
+  std::unique_lock lock = lock_for_call();
+  finish(start_locked(plan(request, options)), std::move(lock));
+}
+
+void CommunicatorImpl::run(const PreparedCall& prepared) {
+  require_own_process();
+  abort_.throw_if_raised();
+  std::unique_lock lock = lock_for_call();
+  finish(start_locked(PreparedCall(prepared)), std::move(lock));
+}
+
+// What can be sent is sent before the caller turns to something else.
+std::shared_ptr<Operation> CommunicatorImpl::set_off(const std::shared_ptr<Operation>& operation) {
+  if (operation == nullptr) return nullptr;
+  announce(*operation);
+  progress_locked();
+  return operation;
+}
+
+// Most calls are over before it is worth while to let others in. The message goes out first, and
+// what others may want to know of the call is noted while it is on its way.
+void CommunicatorImpl::finish(const std::shared_ptr<Operation>& operation,
+                              std::unique_lock<std::mutex> lock) {
+  if (operation == nullptr) return;
+  constexpr int kRounds = 300;
+  progress_locked();
+  record_start(*operation);
+  if (operation->done.load(std::memory_order_relaxed)) return record_end(*operation);
+  if (!engine_->oversubscribed()) {
+    for (int round = 0; round < kRounds && engine_->active() == 0 && callers_.load() == 0;
+         ++round) {
+      progress_locked();
+      if (operation->done.load(std::memory_order_relaxed)) return;
+    }
+  }
+  announce(*operation);
+  const std::shared_ptr<Operation> handle = operation;
+  lock.unlock();
+  Patience patience;
+  wait(*handle, Deadline::never(), patience);
+}
+
+// Other threads and other communicators must know of it from now on; unless an abort has come, with
+// which it has ended or is about to.
+void CommunicatorImpl::announce(Operation& operation) {
+  if (operation.begun == 0) record_start(operation);
+  if (!abort_.raised()) operation.active.begin(*engine_);
+}
+
+void CommunicatorImpl::record_start(Operation& operation) {
+  operation.begun = ticks();
+  if (operation.peer() >= 0) return;
+  recorder_.started(operation.call.number, operation.outline->signature_words, operation.begun);
+}
+
+// The clock is not read for a brief call that nobody had to wait for.
+void CommunicatorImpl::record_end(const Operation& operation) {
+  if (operation.peer() >= 0) return;
+  const bool soon = operation.outline->brief && !operation.active.begun();
+  recorder_.finished(operation.call.number, soon ? operation.begun : ticks());
+}
+
+const std::shared_ptr<Operation>& CommunicatorImpl::start_locked(PreparedCall&& prepared) {
+  if (prepared.outline->plan == nullptr) return start_alone(std::move(prepared));
+  return enqueue(std::move(prepared));
+}
+
+const std::shared_ptr<Operation>& CommunicatorImpl::enqueue(PreparedCall&& prepared) {
+  const Outline& outline = *prepared.outline;
+  const std::shared_ptr<Operation>& operation = take_operation();
+  Call& call = operation->call;
+  operation->outline = std::move(prepared.outline);
+  operation->timeout = prepared.timeout;
+  operation->begun = 0;
+  operation->active.end();
+  call = {.outline = &outline, .input = prepared.input, .output = prepared.output, .number = 0};
+  if (outline.reduction.op == ReduceOp::premul_sum) scale_input(*operation);
+  if (outline.point_to_point()) {
+    Stream& stream = (outline.sends ? sends_ : recvs_)[outline.peer];
+    call.number = ++stream.made;
+    stream.calls.push_back(operation.get());
+    ++p2p_active_;
+  } else {
+    call.number = ++calls_made_;
+    collectives_.push_back(operation.get());
+  }
+  return operation;
+}
+
+// What takes no other rank. Only receiving from oneself what is not sent yet is not over at once.
+const std::shared_ptr<Operation>& CommunicatorImpl::start_alone(PreparedCall&& prepared) {
+  static const std::shared_ptr<Operation> nothing;
+  const Outline& outline = *prepared.outline;
+  if (!outline.point_to_point()) {
+    run_alone(prepared);
+  } else if (outline.sends) {
+    send_to_self(prepared);
+  } else if (!own_messages_.empty()) {
+    const OwnMessage message = std::move(own_messages_.front());
+    own_messages_.pop_front();
+    receive_from_self(outline, prepared.output, message.signature, message.payload);
+  } else {
+    return enqueue(std::move(prepared));
+  }
+  return nothing;
+}
+
+// Copied aside unless it is waited for: a rank that blocks here could never receive it.
+void CommunicatorImpl::send_to_self(const PreparedCall& prepared) {
+  const Outline& outline = *prepared.outline;
+  const std::span payload(prepared.input, outline.input_count * outline.element_bytes);
+  std::vector<Operation*>& waiting = recvs_[static_cast<size_t>(rank_)].calls;
+  if (waiting.empty()) {
+    own_messages_.push_back({outline.signature_words, {payload.begin(), payload.end()}});
+    return;
+  }
+  Operation& operation = *waiting.front();
+  receive_from_self(*operation.outline, operation.call.output, outline.signature_words, payload);
+  waiting.erase(waiting.begin());
+  --p2p_active_;
+  complete(operation);
+}
+
+void CommunicatorImpl::receive_from_self(const Outline& receive, std::byte* output,
+                                         const std::array<uint64_t, 2>& sent,
+                                         std::span<const std::byte> payload) {
+  if (sent != receive.signature_words) {
+    raise_mismatch(0, receive.signature, rank_, 0, decode(sent));
+    abort_.throw_if_raised();
+  }
+  if (!payload.empty()) std::memmove(output, payload.data(), payload.size());
+}
+
+}  // namespace tutti::internal

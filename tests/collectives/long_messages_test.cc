@@ -1,0 +1,139 @@
+// Point-to-point messages that are longer than a transport's slots: whole where the reader can reach
+// the sender's buffer, in slices elsewhere, in any order.
+#include <gtest/gtest.h>
+
+#include <future>
+#include <memory>
+#include <numeric>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/settings.h"
+#include "collectives/communicator.h"
+#include "tests/support/ranks.h"
+
+namespace tutti {
+namespace {
+
+constexpr size_t kLong = 1 << 20;  // elements
+
+int32_t value(size_t i, int message) { return static_cast<int32_t>(i * 3) + message; }
+
+void fill(std::span<int32_t> values, int message) {
+  for (size_t i = 0; i < values.size(); ++i) values[i] = value(i, message);
+}
+
+bool is_filled(std::span<const int32_t> values, int message) {
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (values[i] != value(i, message)) return false;
+  }
+  return true;
+}
+
+// The sender starts its messages and does nothing more before all have been received: a test that
+// needs its help never ends.
+void expect_received_without_the_sender(Communicator& comm, std::span<const std::span<int32_t>> out,
+                                        std::promise<void>& received) {
+  if (comm.rank() == 0) {
+    std::vector<Work> works;
+    for (size_t i = 0; i < out.size(); ++i) {
+      fill(out[i], static_cast<int>(i));
+      works.push_back(comm.send_async(const_buffer_of(std::span<const int32_t>(out[i])), 1));
+    }
+    received.get_future().wait();
+    for (Work& work : works) work.wait();
+  } else {
+    for (size_t i = 0; i < out.size(); ++i) {
+      std::vector<int32_t> in(out[i].size());
+      comm.recv(std::span(in), 0);
+      EXPECT_TRUE(is_filled(in, static_cast<int>(i)));
+    }
+    received.set_value();
+  }
+}
+
+TEST(LongMessages, OfLibraryMemoryNeedNoHelpOfTheirSender) {
+  std::promise<void> received;
+  testing::run_ranks(2, [&](const Job& job) {
+    Communicator comm = Communicator::init(job);
+    const Memory<int32_t> memory = comm.allocate<int32_t>(kLong);
+    const std::span<int32_t> out[] = {{memory.get(), kLong}};
+    expect_received_without_the_sender(comm, out, received);
+  });
+}
+
+TEST(LongMessages, OfRegisteredMemoryNeitherAtAnOddPlace) {
+  std::promise<void> received;
+  testing::run_ranks(2, [&](const Job& job) {
+    Communicator comm = Communicator::init(job);
+    std::vector<int32_t> memory(kLong);
+    const Registration registration =
+        comm.register_memory(memory.data(), memory.size() * sizeof(int32_t));
+    // Its first and last pages are whole only within.
+    const std::span<int32_t> out[] = {std::span(memory).subspan(2049, kLong - 5000)};
+    expect_received_without_the_sender(comm, out, received);
+  });
+}
+
+class LongMessagesOver : public ::testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override { settings().set("TUTTI_TRANSPORT", GetParam()); }
+  void TearDown() override { settings().set("TUTTI_TRANSPORT", "auto"); }
+};
+
+INSTANTIATE_TEST_SUITE_P(Both, LongMessagesOver, ::testing::Values("shm", "tcp"),
+                         [](const auto& info) { return info.param; });
+
+// Every second one from memory that the reader can reach; the receiver's is of either kind.
+TEST_P(LongMessagesOver, KeepTheirOrderWhateverTheirMemory) {
+  const std::vector<size_t> counts = {1, kLong, 3 * 4096 - 1, 0, 70'000, 4096, 200'001, kLong, 16};
+  testing::run_ranks(3, [&](const Job& job) {
+    Communicator comm = Communicator::init(job);
+    const size_t total = std::accumulate(counts.begin(), counts.end(), size_t{0});
+    const Memory<int32_t> own = comm.allocate<int32_t>(total);
+    std::vector<int32_t> plain(total);
+    const int next = (comm.rank() + 1) % comm.size();
+    const int previous = (comm.rank() + comm.size() - 1) % comm.size();
+    std::vector<Work> works;
+    std::vector<std::vector<int32_t>> received;
+    for (const size_t count : counts) received.emplace_back(count, -1);
+    size_t offset = 0;
+    for (size_t i = 0; i < counts.size(); ++i) {
+      std::span<int32_t> out(i % 2 == 0 ? plain.data() : own.get(), total);
+      out = out.subspan(offset, counts[i]);
+      offset += counts[i];
+      fill(out, static_cast<int>(i));
+      works.push_back(comm.send_async(const_buffer_of(std::span<const int32_t>(out)), next));
+      works.push_back(comm.recv_async(buffer_of(std::span(received[i])), previous));
+    }
+    for (Work& work : works) work.wait();
+    for (size_t i = 0; i < counts.size(); ++i) {
+      EXPECT_TRUE(is_filled(received[i], static_cast<int>(i))) << "message " << i;
+    }
+  });
+}
+
+TEST_P(LongMessagesOver, OfTheWrongSizeAreRefused) {
+  for (const size_t expected : {size_t{100}, kLong / 2, 2 * kLong}) {
+    const auto errors = testing::run_ranks_catching(2, [&](const Job& job) {
+      Communicator comm = Communicator::init(job);
+      if (comm.rank() == 0) {
+        const Memory<int32_t> out = comm.allocate<int32_t>(kLong);
+        comm.send(std::span<const int32_t>(out.get(), kLong), 1);
+        comm.barrier();
+      } else {
+        std::vector<int32_t> in(expected);
+        comm.recv(std::span(in), 0);
+        comm.barrier();
+      }
+    });
+    for (const auto& error : errors) {
+      ASSERT_TRUE(error) << expected;
+      EXPECT_EQ(error->code(), ErrorCode::mismatch) << error->what();
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tutti

@@ -1,5 +1,5 @@
-// Point-to-point messages that are longer than a transport's slots: whole where the reader can reach
-// the sender's buffer, in slices elsewhere, in any order.
+// Point-to-point messages that are longer than a transport's slots: whole where the reader can
+// reach the sender's buffer, in slices elsewhere, in any order.
 #include <gtest/gtest.h>
 
 #include <future>

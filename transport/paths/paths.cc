@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <map>
-#include <thread>
 #include <utility>
 
 #include "base/error.h"
+#include "base/growing_pause.h"
 #include "base/log.h"
 #include "base/settings.h"
 #include "base/text.h"
@@ -132,11 +132,9 @@ std::unique_ptr<Transport> Paths::open_tcp() {
 }
 
 void Paths::wait_for_host(const AbortState& abort) {
-  constexpr std::chrono::microseconds kShortestPause(20);
-  constexpr std::chrono::microseconds kLongestPause(1000);
   if (shm_ == nullptr) return;
   const Deadline deadline = Deadline::after(open_timeout(static_cast<size_t>(local_ranks_)));
-  auto pause = kShortestPause;
+  GrowingPause pause(std::chrono::milliseconds(1));
   while (shm_->attached() < local_ranks_) {
     abort.throw_if_raised();
     if (deadline.passed()) {
@@ -145,16 +143,13 @@ void Paths::wait_for_host(const AbortState& abort) {
                       " ranks on this host attached to the shared memory of a new communicator"),
                   {.cause = "not all ranks take part in making it"});
     }
-    // Ever longer: many ranks on few cores would keep the last one from its work.
-    std::this_thread::sleep_for(pause);
-    pause = std::min(2 * pause, kLongestPause);
+    pause.sleep();
   }
   offered_.reset();
 }
 
 void Paths::send_last_bytes(const AbortState& abort, std::chrono::nanoseconds patience) {
-  constexpr std::chrono::microseconds kShortestNap(20);
-  constexpr std::chrono::microseconds kLongestNap(1000);  // the kernel has bytes to send meanwhile
+  constexpr std::chrono::milliseconds kLongestPause(1);  // the kernel has bytes to send meanwhile
   const auto give_up = [&] {
     return patience.count() == 0 ? Deadline::never() : Deadline::after(patience);
   };
@@ -166,14 +161,13 @@ void Paths::send_last_bytes(const AbortState& abort, std::chrono::nanoseconds pa
   };
   transport_->end_sending();
   Deadline silence = give_up();
-  auto nap = kShortestNap;
+  GrowingPause pause(kLongestPause);
   while (!abort.raised() && !sent() && !silence.passed()) {
     if (transport_->progress()) {
       silence = give_up();
-      nap = kShortestNap;
+      pause.reset();
     } else {
-      std::this_thread::sleep_for(nap);
-      nap = std::min(2 * nap, kLongestNap);
+      pause.sleep();
     }
   }
   if (tcp_ != nullptr && !abort.raised()) {
@@ -195,15 +189,20 @@ void Paths::opened(int peer, int lane, Fd socket) {
 
 // ---- memory
 
+// Null where nobody could read it.
+std::shared_ptr<shm::Heap> Paths::heap() {
+  return shm_ != nullptr ? endpoint_.heaps().share() : nullptr;
+}
+
 std::shared_ptr<void> Paths::allocate(size_t bytes) {
-  const std::shared_ptr<shm::Heap> heap = shm_ != nullptr ? endpoint_.heaps().share() : nullptr;
+  const std::shared_ptr<shm::Heap> heap = this->heap();
   std::byte* const memory = heap ? heap->allocate(bytes) : nullptr;
   if (memory == nullptr) return nullptr;
   return {memory, [heap](std::byte* data) { heap->free(data); }};
 }
 
 std::shared_ptr<void> Paths::register_memory(std::span<std::byte> range) {
-  const std::shared_ptr<shm::Heap> heap = shm_ != nullptr ? endpoint_.heaps().share() : nullptr;
+  const std::shared_ptr<shm::Heap> heap = this->heap();
   if (!heap) return nullptr;
   heap->adopt(range);
   return {range.data(), [heap, range](void*) {

@@ -86,6 +86,7 @@ class Paths {
  private:
   std::unique_ptr<Transport> open_shm(const std::vector<int>& local, int largest_local);
   std::unique_ptr<Transport> open_tcp();
+  std::shared_ptr<shm::Heap> heap();
 
   Endpoint& endpoint_;
   const uint64_t id_;

@@ -4,11 +4,10 @@
 #include <poll.h>
 #include <sys/ioctl.h>
 
-#include <algorithm>
 #include <iterator>
-#include <thread>
 
 #include "base/deadline.h"
+#include "base/growing_pause.h"
 #include "base/log.h"
 #include "base/text.h"
 
@@ -44,13 +43,12 @@ size_t LastBytes::look() {
 }
 
 void LastBytes::wait() {
-  constexpr std::chrono::microseconds kLongestPause(20'000);
   const std::lock_guard lock(mutex_);
   const auto give_up = [&] {
     return patience_.count() == 0 ? Deadline::never() : Deadline::after(patience_);
   };
   Deadline silence = give_up();
-  std::chrono::microseconds pause(20);
+  GrowingPause pause(std::chrono::milliseconds(20));
   for (size_t left = look(); left > 0;) {
     if (silence.passed()) {
       log(LogLevel::warning,
@@ -59,8 +57,7 @@ void LastBytes::wait() {
               "cause: a rank is stuck, or makes fewer calls"));
       return;
     }
-    std::this_thread::sleep_for(pause);
-    pause = std::min(2 * pause, kLongestPause);
+    pause.sleep();
     const size_t before = left;
     left = look();
     if (left != before) silence = give_up();

@@ -43,10 +43,13 @@ class Hosts {
   int largest() const { return largest_; }  // ranks on the host that has most of them
   bool near(int a, int b) const { return host_of(a) == host_of(b); }
 
+  bool operator==(const Hosts&) const = default;
+
  private:
   struct Spot {
     int host;
     int position;
+    bool operator==(const Spot&) const = default;
   };
   void add(int host);
   std::vector<Spot> spots_;    // by rank

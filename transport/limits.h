@@ -11,6 +11,8 @@ struct Limits {
   int slots = 1;
   size_t message_bytes = 0;
   size_t p2p_message_bytes = 0;
+
+  bool operator==(const Limits&) const = default;
 };
 
 }  // namespace tutti

@@ -140,6 +140,8 @@ struct Shape {
   // Ranks that share a host, or a cache or NUMA node of the only one: consecutive, and equally many
   // in each (topology/domain.h); else 1.
   int32_t group = 1;
+
+  bool operator==(const Shape&) const = default;
 };
 
 // Chunks of one block: C, or k where there are blocks.

@@ -7,9 +7,7 @@
 #include "base/hash.h"
 #include "base/reduce.h"
 #include "base/text.h"
-#include "collectives/cost/planner.h"
 #include "collectives/interchange/resolve.h"
-#include "collectives/proof/rendezvous.h"
 #include "collectives/runtime/communicator_impl.h"
 
 namespace tutti::internal {
@@ -166,7 +164,8 @@ void CommunicatorImpl::outline_collective(Request& request, const CallOptions& o
     outline.algorithm = algorithm;
     // premul_sum writes its products to the output.
     const bool in_place = lie_of(request) == Lie::in_place || request.op.op == ReduceOp::premul_sum;
-    outline.plan = &plan_for(*algorithm, has_root(request.collective) ? request.root : 0, in_place);
+    outline.plan =
+        &plans_->plan(*algorithm, has_root(request.collective) ? request.root : 0, in_place);
   }
   outline.reduction = std::move(request.op);
   outline.input_blocks = std::move(request.input_blocks);
@@ -186,7 +185,7 @@ const Algorithm& CommunicatorImpl::algorithm_for(const Request& request,
     // What each rank knows of its own blocks only must not decide.
     constexpr uint64_t kUnknown = 64 << 10;
     const uint64_t bytes = request.count * size_of(request.dtype());
-    return planner_->choose({.collective = collective,
+    return plans_->choose({.collective = collective,
                              .root = request.root,
                              .bytes = request.blocks_are_private() ? kUnknown
                                       : request.uneven             ? bytes / size()
@@ -196,7 +195,7 @@ const Algorithm& CommunicatorImpl::algorithm_for(const Request& request,
                              .direct = request.blocks_are_private()});
   }
   const Algorithm& algorithm = resolve_algorithm(collective, wanted);
-  std::string problem = algorithm.supports(shape(request.root));
+  std::string problem = algorithm.supports(plans_->shape(request.root));
   if (!problem.empty()) {
     problem = cat("does not run on ", size(), " ranks: ", problem);
   } else if (algorithm.grade < Grade::canonical && canonical) {
@@ -210,31 +209,6 @@ const Algorithm& CommunicatorImpl::algorithm_for(const Request& request,
   throw Error(ErrorCode::unsupported,
               cat(name(collective), " algorithm ", algorithm.name, ' ', problem),
               {.remedy = "use algorithm auto"});
-}
-
-const Plan& CommunicatorImpl::plan_for(const Algorithm& algorithm, int root, bool in_place) {
-  std::unique_ptr<Plan>& plan = plans_[{algorithm.id, root, in_place}];
-  if (!plan) {
-    plan = std::make_unique<Plan>(
-        make_plan(algorithm.collective, shape(root), algorithm.emit(shape(root)), in_place));
-    plan->without_buffers = paths_->shares_memory() && needs_no_buffers(algorithm, *plan, in_place);
-  }
-  return *plan;
-}
-
-// Proved for what is not too long to be run through at once.
-bool CommunicatorImpl::needs_no_buffers(const Algorithm& algorithm, const Plan& mine,
-                                        bool in_place) const {
-  constexpr size_t kMostSteps = 50'000;
-  if (size() > kMostRanksWalked) return false;
-  if (mine.program.steps.size() * static_cast<size_t>(size()) > kMostSteps) return false;
-  std::vector<Plan> plans;
-  plans.reserve(static_cast<size_t>(size()));
-  Shape other = mine.shape;
-  for (other.rank = 0; other.rank < size(); ++other.rank) {
-    plans.push_back(make_plan(algorithm.collective, other, algorithm.emit(other), in_place));
-  }
-  return ends_without_buffers(plans);
 }
 
 }  // namespace tutti::internal

@@ -16,17 +16,16 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "base/abort.h"
 #include "collectives/communicator.h"
-#include "collectives/cost/planner.h"
 #include "collectives/program/algorithm.h"
 #include "collectives/runtime/backoff.h"
 #include "collectives/runtime/engine.h"
 #include "collectives/runtime/flight_recorder.h"
 #include "collectives/runtime/operation.h"
+#include "collectives/runtime/plans.h"
 #include "topology/domain.h"
 #include "transport/bootstrap/control.h"
 #include "transport/paths/paths.h"
@@ -131,11 +130,6 @@ class CommunicatorImpl final : public ControlClient,
   void outline_send_recv(const Request& request, Outline& outline);
   void outline_collective(Request& request, const CallOptions& options, Outline& outline);
   const Algorithm& algorithm_for(const Request& request, const CallOptions& options);
-  const Plan& plan_for(const Algorithm& algorithm, int root, bool in_place);
-  bool needs_no_buffers(const Algorithm& algorithm, const Plan& mine, bool in_place) const;
-  Shape shape(int root) const {
-    return {.ranks = size(), .rank = rank_, .root = root, .group = group_};
-  }
 
   // start.cc
   PreparedCall plan(const Request& request, const CallOptions& options);
@@ -192,8 +186,7 @@ class CommunicatorImpl final : public ControlClient,
   AbortState abort_;
   FlightRecorder recorder_;
   Limits limits_;
-  int group_ = 1;  // Shape::group
-  std::unique_ptr<Planner> planner_;
+  std::shared_ptr<Plans> plans_;  // null where there is only one rank
   std::unique_ptr<Paths> paths_;
   Transport* transport_ = nullptr;  // that of paths_
   SpinTime spin_time_;
@@ -212,8 +205,6 @@ class CommunicatorImpl final : public ControlClient,
   std::vector<std::shared_ptr<Operation>> pool_;  // all there are
   std::array<KeptOutline, size_t{1} << kKeptBits> kept_;
   std::shared_ptr<const Outline> new_outline_;  // of a call that is not kept
-  // By algorithm, root, and whether the call is in place.
-  std::map<std::tuple<uint64_t, int, bool>, std::unique_ptr<Plan>> plans_;
 
   // What the control thread and a stalled wait tell each other.
   std::mutex stall_mutex_;

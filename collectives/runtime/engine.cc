@@ -18,7 +18,9 @@ constexpr std::chrono::milliseconds kLongestSleep(50);
 }  // namespace
 
 Engine::Engine(std::shared_ptr<Control> control, const EngineOptions& options)
-    : options_(options), endpoint_(std::move(control)) {
+    : options_(options),
+      plans_(options.cost_model, options.algorithms),
+      endpoint_(std::move(control)) {
   if (options.progress_thread) {
     thread_ = std::jthread([this](const std::stop_token& stop) { make_progress(stop); });
   }

@@ -15,6 +15,7 @@
 
 #include "collectives/cost/cost_model.h"
 #include "collectives/program/algorithm.h"
+#include "collectives/runtime/plans.h"
 #include "transport/paths/endpoint.h"
 
 namespace tutti::internal {
@@ -42,8 +43,7 @@ class Engine {
   Endpoint& endpoint() { return endpoint_; }
   Control& control() const { return endpoint_.control(); }
   bool oversubscribed() const { return options_.oversubscribed; }
-  const CostModel& cost_model() const { return options_.cost_model; }
-  const std::vector<const Algorithm*>& algorithms() const { return options_.algorithms; }
+  PlanCache& plans() { return plans_; }
 
   // The last error with which a call on a communicator that was aborted ended: should this rank
   // give up next, the others learn why. Empty: there was none.
@@ -85,6 +85,7 @@ class Engine {
   }
 
   const EngineOptions options_;
+  PlanCache plans_;
   Endpoint endpoint_;
   std::atomic<int> active_{0};
   mutable std::mutex failure_mutex_;

@@ -44,8 +44,6 @@ std::vector<Place> CommunicatorImpl::places() const {
 }
 
 void CommunicatorImpl::open_transport() {
-  const std::vector<Place> places = this->places();
-  group_ = group_of(places);
   if (size() == 1) {
     limits_ = {.lanes = 1, .slots = 1, .message_bytes = 1 << 20, .p2p_message_bytes = 1 << 20};
     return;
@@ -54,11 +52,13 @@ void CommunicatorImpl::open_transport() {
   transport_ = &paths_->transport();
   limits_ = paths_->limits();
   abort_.add_waker([this] { engine_->wake(); });
-  const Machine machine{.model = engine_->cost_model(),
-                        .limits = limits_,
-                        .hosts = Hosts::of(places),
-                        .near_shm = paths_->any_shm()};
-  planner_ = std::make_unique<Planner>(shape(0), machine, engine_->algorithms());
+  const std::vector<Place> places = this->places();
+  plans_ = engine_->plans().plans_for(
+      {.shape = {.ranks = size(), .rank = rank_, .group = group_of(places)},
+       .hosts = Hosts::of(places),
+       .limits = limits_,
+       .any_shm = paths_->any_shm(),
+       .shares_memory = paths_->shares_memory()});
 }
 
 Paths::Events CommunicatorImpl::path_events() {

@@ -1,0 +1,73 @@
+#include "collectives/runtime/plans.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "collectives/proof/rendezvous.h"
+
+namespace tutti {
+
+Plans::Plans(const Kind& kind, const CostModel& model, std::vector<const Algorithm*> more)
+    : kind_(kind),
+      planner_(kind.shape,
+               {.model = model,
+                .limits = kind.limits,
+                .hosts = kind.hosts,
+                .near_shm = kind.any_shm},
+               std::move(more)) {}
+
+Shape Plans::shape(int root) const {
+  Shape shape = kind_.shape;
+  shape.root = root;
+  return shape;
+}
+
+const Algorithm& Plans::choose(const Wanted& wanted) {
+  const std::lock_guard lock(mutex_);
+  return planner_.choose(wanted);
+}
+
+const Plan& Plans::plan(const Algorithm& algorithm, int root, bool in_place) {
+  const std::lock_guard lock(mutex_);
+  std::unique_ptr<Plan>& plan = plans_[{algorithm.id, root, in_place}];
+  if (!plan) {
+    const Shape shape = this->shape(root);
+    plan = std::make_unique<Plan>(
+        make_plan(algorithm.collective, shape, algorithm.emit(shape), in_place));
+    plan->without_buffers = kind_.shares_memory && needs_no_buffers(algorithm, *plan, in_place);
+  }
+  return *plan;
+}
+
+// Proved for what is not too long to be run through at once.
+bool Plans::needs_no_buffers(const Algorithm& algorithm, const Plan& mine, bool in_place) const {
+  constexpr size_t kMostSteps = 50'000;
+  const int ranks = mine.shape.ranks;
+  if (ranks > kMostRanksWalked) return false;
+  if (mine.program.steps.size() * static_cast<size_t>(ranks) > kMostSteps) return false;
+  std::vector<Plan> plans;
+  plans.reserve(static_cast<size_t>(ranks));
+  Shape other = mine.shape;
+  for (other.rank = 0; other.rank < ranks; ++other.rank) {
+    plans.push_back(make_plan(algorithm.collective, other, algorithm.emit(other), in_place));
+  }
+  return ends_without_buffers(plans);
+}
+
+PlanCache::PlanCache(const CostModel& model, std::vector<const Algorithm*> more)
+    : model_(model), more_(std::move(more)) {}
+
+std::shared_ptr<Plans> PlanCache::plans_for(const Plans::Kind& kind) {
+  constexpr size_t kMostKept = 16;
+  const std::lock_guard lock(mutex_);
+  const auto known = std::ranges::find_if(kept_, [&](const auto& p) { return p->kind() == kind; });
+  if (known != kept_.end()) {
+    std::rotate(known, known + 1, kept_.end());
+  } else {
+    if (kept_.size() == kMostKept) kept_.erase(kept_.begin());
+    kept_.push_back(std::make_shared<Plans>(kind, model_, more_));
+  }
+  return kept_.back();
+}
+
+}  // namespace tutti

@@ -1,5 +1,5 @@
-// Sleeps between looks at something that others bring about: each twice as long as the last, so that
-// many ranks on few cores do not keep the last one from its work.
+// Sleeps between looks at something that others bring about: each twice as long as the last, so
+// that many ranks on few cores do not keep the last one from its work.
 #pragma once
 
 #include <algorithm>

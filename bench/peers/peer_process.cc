@@ -13,7 +13,9 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <random>
 #include <sstream>
+#include <string_view>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -42,13 +44,16 @@ constexpr int kEndTimeoutMs = 5'000;
   ::_exit(127);
 }
 
+// By chance: a process of another container may have the same id on the same network.
+std::string unused_name(std::string_view peer) {
+  std::random_device random;
+  return cat("tutti-bench-", random(), "-", random(), "-", peer);
+}
+
 }  // namespace
 
 PeerProcess::PeerProcess(const Peer& peer, int ranks, const std::string& transport)
-    : peer_(peer),
-      ranks_(ranks),
-      socket_name_(cat("tutti-bench-", ::getpid(), "-", peer.name)),
-      sockets_(ranks) {
+    : peer_(peer), ranks_(ranks), socket_name_(unused_name(peer.name)), sockets_(ranks) {
   std::vector<std::string> command = peer.command(ranks, transport);
   command.push_back(socket_name_);
   command.push_back(cat(ranks));

@@ -186,13 +186,13 @@ const Algorithm& CommunicatorImpl::algorithm_for(const Request& request,
     constexpr uint64_t kUnknown = 64 << 10;
     const uint64_t bytes = request.count * size_of(request.dtype());
     return plans_->choose({.collective = collective,
-                             .root = request.root,
-                             .bytes = request.blocks_are_private() ? kUnknown
-                                      : request.uneven             ? bytes / size()
-                                                                   : bytes,
-                             .dtype = request.dtype(),
-                             .at_least = at_least,
-                             .direct = request.blocks_are_private()});
+                           .root = request.root,
+                           .bytes = request.blocks_are_private() ? kUnknown
+                                    : request.uneven             ? bytes / size()
+                                                                 : bytes,
+                           .dtype = request.dtype(),
+                           .at_least = at_least,
+                           .direct = request.blocks_are_private()});
   }
   const Algorithm& algorithm = resolve_algorithm(collective, wanted);
   std::string problem = algorithm.supports(plans_->shape(request.root));

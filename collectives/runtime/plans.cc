@@ -9,12 +9,10 @@ namespace tutti {
 
 Plans::Plans(const Kind& kind, const CostModel& model, std::vector<const Algorithm*> more)
     : kind_(kind),
-      planner_(kind.shape,
-               {.model = model,
-                .limits = kind.limits,
-                .hosts = kind.hosts,
-                .near_shm = kind.any_shm},
-               std::move(more)) {}
+      planner_(
+          kind.shape,
+          {.model = model, .limits = kind.limits, .hosts = kind.hosts, .near_shm = kind.any_shm},
+          std::move(more)) {}
 
 Shape Plans::shape(int root) const {
   Shape shape = kind_.shape;

@@ -11,6 +11,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <random>
 #include <string>
 #include <thread>
 #include <vector>
@@ -32,12 +33,13 @@ struct Group {
   std::vector<std::unique_ptr<Transport>> transports;
 };
 
+// Process ids are no names: those of another sandbox on this network are the same.
 Group make_sets(int ranks) {
-  static std::atomic<int> made{0};
   Group group;
+  std::random_device random;
   for (int r = 0; r < ranks; ++r) {
     group.sets.push_back(
-        std::make_unique<WaitSet>(cat("tutti-contract-", ::getpid(), "-", ++made)));
+        std::make_unique<WaitSet>(cat("tutti-contract-", random(), "-", random())));
   }
   return group;
 }

@@ -323,7 +323,7 @@ TEST(Arguments, BadOnesAreRefusedAndHarmNothing) {
   EXPECT_THROW(comm.all_reduce(as_const(buffer), buffer, ReduceOp::sum, {.algorithm = "rign"}),
                Error);
   EXPECT_THROW(comm.broadcast(as_const(buffer), buffer, 1), Error);
-  EXPECT_THROW(comm.send(as_const(buffer), 0), Error);
+  EXPECT_THROW(comm.send(as_const(buffer), 1), Error);
   EXPECT_THROW(comm.all_reduce({values.data(), 4, DType::f32, MemorySpace::device}, buffer), Error);
   EXPECT_THROW(Communicator().barrier(), Error);
   comm.all_reduce(std::span(values));

@@ -118,6 +118,8 @@ class Control {
   virtual int way_to(int rank) const = 0;
   // True once `rank` has said goodbye: it will never call again.
   virtual bool has_left(int rank) const = 0;
+  // True once it is known that `rank` has died; deaths() then says of what.
+  virtual bool has_died(int rank) const = 0;
   // A broken data connection to `rank` was seen: unless the channel learns why within two seconds,
   // the members' clients are aborted with Error(connection_lost, text). Never blocks.
   virtual void suspect(uint64_t communicator, int rank, std::string text) = 0;

@@ -47,6 +47,7 @@ class ControlService final : public Control {
   void ask(uint64_t communicator, int rank, uint32_t call) override;
   int way_to(int rank) const override { return tree_.next_hop(rank); }
   bool has_left(int rank) const override { return left_.at(rank).load(); }
+  bool has_died(int rank) const override { return clients_.is_dead(rank); }
   void suspect(uint64_t communicator, int rank, std::string text) override;
   void open_connection(uint64_t communicator, int rank, int lane) override;
   void offer(const std::string& name, int fd) override;

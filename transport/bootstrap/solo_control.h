@@ -28,6 +28,7 @@ class SoloControl final : public Control {
   void ask(uint64_t communicator, int rank, uint32_t call) override;
   int way_to(int rank) const override { return rank; }
   bool has_left(int) const override { return false; }
+  bool has_died(int) const override { return false; }
   void suspect(uint64_t, int, std::string) override {}  // there is nobody to lose
   // Throws Error(invalid_argument): there is nobody to connect to.
   void open_connection(uint64_t communicator, int rank, int lane) override;

@@ -18,6 +18,8 @@ namespace tutti {
 
 namespace {
 
+constexpr std::chrono::milliseconds kLongestPause(1);
+
 // Ranks of one host that open a communicator may share a few cores.
 std::chrono::milliseconds open_timeout(size_t local_ranks) {
   return std::chrono::seconds(30) + local_ranks * std::chrono::milliseconds(100);
@@ -44,13 +46,6 @@ std::unique_ptr<Transport> route(std::unique_ptr<Transport> near, const std::vec
 }
 
 }  // namespace
-
-OfferedMemory::OfferedMemory(Control& control, std::string name, Fd memory)
-    : control_(control), name_(std::move(name)), memory_(std::move(memory)) {
-  control_.offer(name_, memory_.get());
-}
-
-OfferedMemory::~OfferedMemory() { control_.withdraw(name_); }
 
 // Everything here is decided from what all ranks know alike: the table of hosts and the settings.
 Paths::Paths(Endpoint& endpoint, uint64_t id, std::span<const int> members, int rank, Events events)
@@ -89,25 +84,16 @@ Paths::Paths(Endpoint& endpoint, uint64_t id, std::span<const int> members, int 
 
 std::unique_ptr<Transport> Paths::open_shm(const std::vector<int>& local, int largest_local) {
   const shm::Geometry geometry(static_cast<int>(local.size()), largest_local);
-  const int owner = local[0];
   local_ranks_ = static_cast<int>(local.size());
-  Control& control = endpoint_.control();
-  shm::HeapTable& heaps = endpoint_.heaps();
-  const std::string name = region_name(id_, members_[owner]);
-  Fd fetched;
-  if (owner == rank_) {
-    const uint64_t behind =
-        heaps.joined() ? 0 : shm::bytes_for_heaps(geometry.total_bytes(), local_ranks_);
-    offered_.emplace(control, name, shm::Region::create(geometry, behind));
-  } else {
-    fetched = control.fetch(members_[owner], name, Deadline::after(open_timeout(local.size())));
-  }
-  const Fd& memory = offered_ ? offered_->memory() : fetched;
+  const shm::HeapTable& heaps = endpoint_.heaps();
+  std::vector<int> host;
+  for (const int rank : local) host.push_back(members_[rank]);
+  std::shared_ptr<shm::Region> region = heaps.regions() != nullptr
+                                            ? region_in_table(host[0], geometry)
+                                            : region_by_descriptor(host, geometry);
   const auto local_rank = static_cast<int>(std::ranges::find(local, rank_) - local.begin());
-  auto transport =
-      std::make_unique<ShmTransport>(local_rank, shm::Region::map(memory, geometry), geometry);
+  auto transport = std::make_unique<ShmTransport>(local_rank, std::move(region), geometry);
   shm_ = transport.get();
-  if (!heaps.joined()) heaps.join(memory, geometry.total_bytes(), local_ranks_, local_rank);
   shm_->use({.own = heaps.own(),
              .others = heaps.others(),
              .unreadable = [this, local](int peer, int error) {
@@ -117,6 +103,50 @@ std::unique_ptr<Transport> Paths::open_shm(const std::vector<int>& local, int la
   for (const int rank : local) bells.push_back(endpoint_.bell_of(members_[rank]));
   shm_->use(endpoint_.wait_set(), std::move(bells));
   return transport;
+}
+
+// The first communicator's, with room behind it for heaps and for all further regions; and every
+// one's where there can be no such room.
+std::shared_ptr<shm::Region> Paths::region_by_descriptor(std::span<const int> host,
+                                                         const shm::Geometry& geometry) {
+  Control& control = endpoint_.control();
+  shm::HeapTable& heaps = endpoint_.heaps();
+  const std::string name = region_name(id_, host[0]);
+  Fd memory;
+  if (host[0] == members_[rank_]) {
+    const uint64_t behind =
+        heaps.joined() ? 0 : shm::bytes_for_heaps(geometry.total_bytes(), local_ranks_);
+    memory = shm::Region::create(geometry, behind);
+    control.offer(name, memory.get());
+    offer_ = Cleanup([&control, name] { control.withdraw(name); });
+  } else {
+    memory = control.fetch(host[0], name, Deadline::after(open_timeout(host.size())));
+  }
+  std::shared_ptr<shm::Region> region = shm::Region::map(memory, geometry);
+  if (!heaps.joined()) heaps.join(memory, geometry.total_bytes(), host, members_[rank_]);
+  return region;
+}
+
+std::shared_ptr<shm::Region> Paths::region_in_table(int owner, const shm::Geometry& geometry) {
+  shm::RegionTable& table = *endpoint_.heaps().regions();
+  if (owner == members_[rank_]) {
+    std::shared_ptr<shm::Region> region = table.create(id_, geometry);
+    room_ = Cleanup([&table, id = id_] { table.give_back(id); });
+    offer_ = Cleanup([&table, id = id_] { table.withdraw(id); });
+    return region;
+  }
+  const Control& control = endpoint_.control();
+  const Deadline deadline = Deadline::after(open_timeout(static_cast<size_t>(local_ranks_)));
+  for (GrowingPause pause(kLongestPause);; pause.sleep()) {
+    if (std::shared_ptr<shm::Region> region = table.find(id_, owner, geometry)) return region;
+    if (control.has_died(owner)) throw Error(*control.deaths());
+    const bool late = deadline.passed();
+    if (!late && !control.has_left(owner)) continue;
+    throw Error(late ? ErrorCode::timeout : ErrorCode::connection_lost,
+                cat(control.describe(owner), late ? " did not make" : " ended before it had made",
+                    " the shared memory of a new communicator", late ? " in time" : ""),
+                {.cause = "that rank is stuck, slow, or makes other calls"});
+  }
 }
 
 std::unique_ptr<Transport> Paths::open_tcp() {
@@ -134,7 +164,7 @@ std::unique_ptr<Transport> Paths::open_tcp() {
 void Paths::wait_for_host(const AbortState& abort) {
   if (shm_ == nullptr) return;
   const Deadline deadline = Deadline::after(open_timeout(static_cast<size_t>(local_ranks_)));
-  GrowingPause pause(std::chrono::milliseconds(1));
+  GrowingPause pause(kLongestPause);
   while (shm_->attached() < local_ranks_) {
     abort.throw_if_raised();
     if (deadline.passed()) {
@@ -145,11 +175,10 @@ void Paths::wait_for_host(const AbortState& abort) {
     }
     pause.sleep();
   }
-  offered_.reset();
+  offer_.run();
 }
 
 void Paths::send_last_bytes(const AbortState& abort, std::chrono::nanoseconds patience) {
-  constexpr std::chrono::milliseconds kLongestPause(1);  // the kernel has bytes to send meanwhile
   const auto give_up = [&] {
     return patience.count() == 0 ? Deadline::never() : Deadline::after(patience);
   };

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/abort.h"
+#include "base/cleanup.h"
 #include "base/fd.h"
 #include "transport/limits.h"
 #include "transport/paths/endpoint.h"
@@ -24,21 +25,6 @@ namespace tutti {
 
 class ShmTransport;
 class TcpTransport;
-
-// A descriptor that other ranks of the host may fetch under a name, until this goes.
-class OfferedMemory {
- public:
-  OfferedMemory(Control& control, std::string name, Fd memory);
-  OfferedMemory(const OfferedMemory&) = delete;
-  OfferedMemory& operator=(const OfferedMemory&) = delete;
-  ~OfferedMemory();
-  const Fd& memory() const { return memory_; }
-
- private:
-  Control& control_;
-  const std::string name_;
-  const Fd memory_;
-};
 
 class Paths {
  public:
@@ -85,6 +71,9 @@ class Paths {
 
  private:
   std::unique_ptr<Transport> open_shm(const std::vector<int>& local, int largest_local);
+  std::shared_ptr<shm::Region> region_by_descriptor(std::span<const int> host,
+                                                    const shm::Geometry& geometry);
+  std::shared_ptr<shm::Region> region_in_table(int owner, const shm::Geometry& geometry);
   std::unique_ptr<Transport> open_tcp();
   std::shared_ptr<shm::Heap> heap();
 
@@ -96,11 +85,12 @@ class Paths {
   bool any_shm_ = false;
   std::string name_;
   Limits limits_;
+  Cleanup room_;   // of a region of this rank's making: given back after the transport
+  Cleanup offer_;  // of that region, until all have got it
   std::unique_ptr<Transport> transport_;
   TcpTransport* tcp_ = nullptr;  // within transport_, as is the next
   ShmTransport* shm_ = nullptr;
-  int local_ranks_ = 0;                   // that share shm_
-  std::optional<OfferedMemory> offered_;  // until all have got it
+  int local_ranks_ = 0;  // that share shm_
 };
 
 // TUTTI_TCP_STREAMS. Throws Error(invalid_argument) where it is out of range.

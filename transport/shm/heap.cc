@@ -268,6 +268,19 @@ void Heap::release(std::span<std::byte> range) {
   free_.give_back({extent.offset, round_up(extent.bytes, kUnit)});
 }
 
+// ---- room for others
+
+std::optional<Extent> Heap::take_room(uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  return mine() ? free_.take(round_up(bytes, kUnit)) : std::nullopt;
+}
+
+void Heap::give_room_back(const Extent& room) {
+  const std::lock_guard lock(mutex_);
+  clear(room);
+  free_.give_back(room);
+}
+
 // ---- what is where
 
 void Heap::refresh(View& view) const {

@@ -75,6 +75,10 @@ class Heap {
   // be used.
   void release(std::span<std::byte> range);
 
+  // Room in the file for others to map and write, all zero; nothing where the part is full.
+  std::optional<Extent> take_room(uint64_t bytes);
+  void give_room_back(const Extent& room);
+
   // Nothing unless all of it is in one segment. Of each `view` one thread at a time.
   std::optional<Place> find(const std::byte* data, size_t bytes, View& view) const;
 

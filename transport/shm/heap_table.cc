@@ -3,17 +3,28 @@
 #include <fcntl.h>
 
 #include <cerrno>
+#include <map>
+#include <utility>
 
 #include "base/error.h"
 #include "base/log.h"
 
 namespace tutti::shm {
 
-void HeapTable::join(const Fd& file, uint64_t start, int ranks, int rank) {
+void HeapTable::join(const Fd& file, uint64_t start, std::span<const int> ranks, int own) {
   auto copy = std::make_shared<const Fd>(::fcntl(file.get(), F_DUPFD_CLOEXEC, 0));
   if (!*copy) throw system_error("duplicate the descriptor of the shared memory", errno);
-  const Extent part = part_of_heaps(*copy, start, ranks, rank);
-  if (part.bytes > 0) own_ = std::make_shared<Heap>(copy, part);
+  std::map<int, Extent> parts;
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    parts[ranks[i]] =
+        part_of_heaps(*copy, start, static_cast<int>(ranks.size()), static_cast<int>(i));
+  }
+  const Extent& part = parts.at(own);
+  if (part.bytes > kDirectoryBytes) {
+    own_ = std::make_shared<Heap>(
+        copy, Extent{part.offset + kDirectoryBytes, part.bytes - kDirectoryBytes});
+    regions_ = std::make_unique<RegionTable>(copy, std::move(parts), own, own_);
+  }
   others_ = std::make_unique<PeerMemory>(std::move(copy));
 }
 

@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <map>
 #include <mutex>
-#include <utility>
+#include <tuple>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -106,27 +106,29 @@ Fd Region::create(const Geometry& geometry, uint64_t heap_bytes) {
   return memory;
 }
 
-std::shared_ptr<Region> Region::map(const Fd& memory, const Geometry& geometry) {
+std::shared_ptr<Region> Region::map(const Fd& memory, const Geometry& geometry, uint64_t offset) {
+  const size_t bytes = geometry.total_bytes();
   struct stat status {};
   if (::fstat(memory.get(), &status) != 0) throw system_error("fstat of the shared memory", errno);
-  if (static_cast<size_t>(status.st_size) < geometry.total_bytes()) {
-    throw Error(ErrorCode::internal, cat("the shared memory has ", status.st_size, " bytes, not ",
-                                         geometry.total_bytes()));
+  if (static_cast<uint64_t>(status.st_size) < offset + bytes) {
+    throw Error(ErrorCode::internal,
+                cat("the shared memory has ", status.st_size, " bytes, not ", offset + bytes));
   }
   static std::mutex mutex;
-  static std::map<std::pair<dev_t, ino_t>, std::weak_ptr<Region>> mapped;
+  static std::map<std::tuple<dev_t, ino_t, uint64_t>, std::weak_ptr<Region>> mapped;
   std::lock_guard lock(mutex);
-  std::weak_ptr<Region>& known = mapped[{status.st_dev, status.st_ino}];
-  if (std::shared_ptr<Region> region = known.lock()) return region;
-  void* base =
-      ::mmap(nullptr, geometry.total_bytes(), PROT_READ | PROT_WRITE, MAP_SHARED, memory.get(), 0);
+  const std::tuple place(status.st_dev, status.st_ino, offset);
+  const std::shared_ptr<Region> known = mapped[place].lock();
+  if (known != nullptr && known->bytes() == bytes) return known;
+  void* base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory.get(),
+                      static_cast<off_t>(offset));
   if (base == MAP_FAILED) {
-    throw system_error(cat("mmap of ", geometry.total_bytes(), " bytes of shared memory"), errno,
+    throw system_error(cat("mmap of ", bytes, " bytes of shared memory"), errno,
                        {.cause = "a limit on address space (ulimit -v)"});
   }
   std::erase_if(mapped, [](const auto& entry) { return entry.second.expired(); });
-  auto region = std::make_shared<Region>(base, geometry.total_bytes());
-  mapped[{status.st_dev, status.st_ino}] = region;
+  auto region = std::make_shared<Region>(base, bytes);
+  mapped[place] = region;
   return region;
 }
 

@@ -56,7 +56,8 @@ inline constexpr uint32_t kSleepsOnWord = 1;
 inline constexpr uint32_t kSleepsOnSocket = 2;
 
 struct alignas(64) Header {
-  std::atomic<uint32_t> attached;     // ranks that mapped the region
+  std::atomic<uint32_t> attached;     // ranks that mapped the region,
+  std::atomic<uint32_t> detached;     // and that will not touch it any more
   std::atomic<uint32_t> full_fences;  // 1: some rank cannot be reached by asymmetric fences
 };
 
@@ -94,7 +95,8 @@ class Region {
  public:
   // A sealed memfd, all zero, with room behind it for heaps (heap.h) if they can be had.
   static Fd create(const Geometry& geometry, uint64_t heap_bytes = 0);
-  static std::shared_ptr<Region> map(const Fd& memory, const Geometry& geometry);
+  static std::shared_ptr<Region> map(const Fd& memory, const Geometry& geometry,
+                                     uint64_t offset = 0);
   Region(void* base, size_t bytes) : base_(static_cast<std::byte*>(base)), bytes_(bytes) {}
   Region(const Region&) = delete;
   Region& operator=(const Region&) = delete;
@@ -104,6 +106,7 @@ class Region {
   T* at(size_t offset) const {
     return reinterpret_cast<T*>(base_ + offset);
   }
+  size_t bytes() const { return bytes_; }
 
  private:
   std::byte* base_;

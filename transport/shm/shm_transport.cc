@@ -1,5 +1,7 @@
 #include "transport/shm/shm_transport.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -49,6 +51,7 @@ LentAt lent_at(const Cell& cell) {
 ShmTransport::ShmTransport(int rank, std::shared_ptr<shm::Region> region,
                            const shm::Geometry& geometry)
     : rank_(rank),
+      process_(::getpid()),
       geometry_(geometry),
       region_(std::move(region)),
       header_(*region_->at<shm::Header>(0)),
@@ -77,6 +80,11 @@ ShmTransport::ShmTransport(int rank, std::shared_ptr<shm::Region> region,
   for (int slot = geometry_.slots - 1; slot >= 0; --slot) free_slots_.push_back(slot);
   if (!join_asymmetric_fences()) header_.full_fences.store(1, std::memory_order_relaxed);
   header_.attached.fetch_add(1, std::memory_order_acq_rel);
+}
+
+// A child of fork() has but a copy: the region is its parent's.
+ShmTransport::~ShmTransport() {
+  if (::getpid() == process_) header_.detached.fetch_add(1, std::memory_order_acq_rel);
 }
 
 int ShmTransport::attached() const {

@@ -39,6 +39,7 @@ class ShmTransport final : public Transport {
  public:
   // `rank` of `ranks`; all of them map the same memory.
   ShmTransport(int rank, std::shared_ptr<shm::Region> region, const shm::Geometry& geometry);
+  ~ShmTransport() override;
 
   void use(Heaps heaps) { heaps_ = std::move(heaps); }
   // This rank's wait set, and the names of all ranks': for ranks that may sleep on descriptors.
@@ -122,6 +123,7 @@ class ShmTransport final : public Transport {
   void ring(int peer, shm::Doorbell& bell) const;
 
   const int rank_;
+  const int64_t process_;
   const WaitSet* wait_set_ = nullptr;
   std::vector<std::string> bells_;
   const shm::Geometry geometry_;

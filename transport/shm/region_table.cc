@@ -1,0 +1,107 @@
+#include "transport/shm/region_table.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <optional>
+#include <utility>
+
+#include "base/error.h"
+
+namespace tutti::shm {
+
+// Written by its rank only.
+struct RegionTable::Directory {
+  struct Entry {
+    std::atomic<uint64_t> id;
+    std::atomic<uint64_t> offset;  // in the file; 0: the entry is free
+  };
+  std::array<Entry, 256> entries;  // of communicators that are being made
+};
+
+RegionTable::RegionTable(std::shared_ptr<const Fd> file, std::map<int, Extent> parts, int own,
+                         std::shared_ptr<Heap> heap)
+    : file_(std::move(file)),
+      parts_(std::move(parts)),
+      own_(own),
+      heap_(std::move(heap)),
+      process_(::getpid()) {}
+
+RegionTable::~RegionTable() {
+  for (const auto& [rank, directory] : directories_) ::munmap(directory, sizeof(Directory));
+}
+
+RegionTable::Directory* RegionTable::directory_of(int rank) {
+  Directory*& known = directories_[rank];
+  if (known != nullptr) return known;
+  const int access = rank == own_ ? PROT_READ | PROT_WRITE : PROT_READ;
+  void* const base = ::mmap(nullptr, sizeof(Directory), access, MAP_SHARED, file_->get(),
+                            static_cast<off_t>(parts_.at(rank).offset));
+  if (base == MAP_FAILED) {
+    directories_.erase(rank);
+    throw system_error("mmap of the directory of shared memory", errno,
+                       {.cause = "a limit on address space (ulimit -v)"});
+  }
+  return known = static_cast<Directory*>(base);
+}
+
+std::shared_ptr<Region> RegionTable::create(uint64_t id, const Geometry& geometry) {
+  const std::lock_guard lock(mutex_);
+  reuse();
+  for (Directory::Entry& entry : directory_of(own_)->entries) {
+    if (entry.offset.load() != 0) continue;
+    const std::optional<Extent> extent = heap_->take_room(geometry.total_bytes());
+    if (!extent) break;
+    const auto region = Region::map(*file_, geometry, extent->offset);
+    regions_[id] = {region, *extent, static_cast<uint32_t>(geometry.ranks)};
+    entry.id.store(id);
+    entry.offset.store(extent->offset);
+    return region;
+  }
+  throw Error(ErrorCode::system, "no room for the shared memory of another communicator",
+              {.cause = "too many are being made at once, or a limit on file sizes (ulimit -f)"});
+}
+
+void RegionTable::withdraw(uint64_t id) {
+  if (::getpid() != process_) return;  // a child of fork() has but a copy of what is said here
+  const std::lock_guard lock(mutex_);
+  for (Directory::Entry& entry : directory_of(own_)->entries) {
+    if (entry.offset.load() != 0 && entry.id.load() == id) entry.offset.store(0);
+  }
+}
+
+void RegionTable::give_back(uint64_t id) {
+  if (::getpid() != process_) return;
+  const std::lock_guard lock(mutex_);
+  const auto found = regions_.find(id);
+  if (found != regions_.end()) found->second.given_back = true;
+  reuse();
+}
+
+// The entry is read between two looks at its offset: it may become another's meanwhile.
+std::shared_ptr<Region> RegionTable::find(uint64_t id, int owner, const Geometry& geometry) {
+  const std::lock_guard lock(mutex_);
+  for (const Directory::Entry& entry : directory_of(owner)->entries) {
+    const uint64_t offset = entry.offset.load();
+    if (offset == 0 || entry.id.load() != id || entry.offset.load() != offset) continue;
+    return Region::map(*file_, geometry, offset);
+  }
+  return nullptr;
+}
+
+// A region of which a rank died, or that not all ranks got, is never free.
+void RegionTable::reuse() {
+  std::erase_if(regions_, [&](const auto& made) {
+    const Own& own = made.second;
+    if (!own.given_back || own.region->template at<Header>(0)->detached.load() < own.ranks) {
+      return false;
+    }
+    heap_->give_room_back(own.extent);
+    return true;
+  });
+}
+
+}  // namespace tutti::shm

@@ -1,4 +1,5 @@
-// What making a communicator, the first call on it, and freeing it take, all ranks doing so at once:
+// What making a communicator, the first call on it, and freeing it take, all ranks doing so at
+// once:
 //
 //   tutti run -n 8 bazel-bin/bench/micro/communicators
 #include <cstdint>
@@ -40,8 +41,9 @@ void run() {
     freeing.push_back(microseconds_since(time));
   }
   if (world.rank() != 0) return;
-  std::printf("%d ranks: %.0f us to make a communicator, %.0f its first all-reduce, %.0f to free it\n",
-              world.size(), median(making), median(first_call), median(freeing));
+  std::printf(
+      "%d ranks: %.0f us to make a communicator, %.0f its first all-reduce, %.0f to free it\n",
+      world.size(), median(making), median(first_call), median(freeing));
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 //
 //   the file     [ region | rank 0's part ................ | rank 1's part ....... | ... ]
 //                           [segment][segment]     [seg]
+//                  (a part begins with the directory of region_table.h)
 //
 //   its owner    a segment of allocate() is mapped when there is no room in those before, and holds
 //                several pieces of memory; one of adopt() is put where the caller's pages were:

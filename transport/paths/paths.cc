@@ -19,6 +19,7 @@ namespace tutti {
 namespace {
 
 constexpr std::chrono::milliseconds kLongestPause(1);
+constexpr std::chrono::seconds kTimeToTell(2);  // of a death that made others leave
 
 // Ranks of one host that open a communicator may share a few cores.
 std::chrono::milliseconds open_timeout(size_t local_ranks) {
@@ -136,16 +137,22 @@ std::shared_ptr<shm::Region> Paths::region_in_table(int owner, const shm::Geomet
     return region;
   }
   const Control& control = endpoint_.control();
-  const Deadline deadline = Deadline::after(open_timeout(static_cast<size_t>(local_ranks_)));
+  Deadline deadline = Deadline::after(open_timeout(static_cast<size_t>(local_ranks_)));
+  bool gone = false;
   for (GrowingPause pause(kLongestPause);; pause.sleep()) {
     if (std::shared_ptr<shm::Region> region = table.find(id_, owner, geometry)) return region;
-    if (control.has_died(owner)) throw Error(*control.deaths());
-    const bool late = deadline.passed();
-    if (!late && !control.has_left(owner)) continue;
-    throw Error(late ? ErrorCode::timeout : ErrorCode::connection_lost,
-                cat(control.describe(owner), late ? " did not make" : " ended before it had made",
-                    " the shared memory of a new communicator", late ? " in time" : ""),
-                {.cause = "that rank is stuck, slow, or makes other calls"});
+    if (control.has_died(owner) || control.has_left(owner)) {
+      // It may have left because of a death that is still to be heard of.
+      if (const std::optional<Error> death = control.deaths()) throw Error(*death);
+      if (!gone) deadline = Deadline::after(kTimeToTell);
+      gone = true;
+    }
+    if (!deadline.passed()) continue;
+    throw Error(
+        gone ? ErrorCode::connection_lost : ErrorCode::timeout,
+        cat(control.describe(owner), gone ? " has left the job before it made" : " did not make",
+            " the shared memory of a new communicator", gone ? "" : " in time"),
+        {.cause = "that rank is stuck, slow, or makes other calls"});
   }
 }
 

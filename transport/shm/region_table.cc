@@ -55,7 +55,13 @@ std::shared_ptr<Region> RegionTable::create(uint64_t id, const Geometry& geometr
     if (entry.offset.load() != 0) continue;
     const std::optional<Extent> extent = heap_->take_room(geometry.total_bytes());
     if (!extent) break;
-    const auto region = Region::map(*file_, geometry, extent->offset);
+    std::shared_ptr<Region> region;
+    try {
+      region = Region::map(*file_, geometry, extent->offset);
+    } catch (const Error&) {
+      heap_->give_room_back(*extent);
+      throw;
+    }
     regions_[id] = {region, *extent, static_cast<uint32_t>(geometry.ranks)};
     entry.id.store(id);
     entry.offset.store(extent->offset);

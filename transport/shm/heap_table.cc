@@ -11,6 +11,14 @@
 
 namespace tutti::shm {
 
+namespace {
+
+// With less room for each rank, regions are files of their own: a few hundred communicators must
+// not be too many, nor leave nothing to allocate.
+constexpr uint64_t kLeastForRegions = uint64_t{4} << 30;
+
+}  // namespace
+
 void HeapTable::join(const Fd& file, uint64_t start, std::span<const int> ranks, int own) {
   auto copy = std::make_shared<const Fd>(::fcntl(file.get(), F_DUPFD_CLOEXEC, 0));
   if (!*copy) throw system_error("duplicate the descriptor of the shared memory", errno);
@@ -20,10 +28,12 @@ void HeapTable::join(const Fd& file, uint64_t start, std::span<const int> ranks,
         part_of_heaps(*copy, start, static_cast<int>(ranks.size()), static_cast<int>(i));
   }
   const Extent& part = parts.at(own);
-  if (part.bytes > kDirectoryBytes) {
+  if (part.bytes >= kLeastForRegions) {
     own_ = std::make_shared<Heap>(
         copy, Extent{part.offset + kDirectoryBytes, part.bytes - kDirectoryBytes});
     regions_ = std::make_unique<RegionTable>(copy, std::move(parts), own, own_);
+  } else if (part.bytes > 0) {
+    own_ = std::make_shared<Heap>(copy, part);
   }
   others_ = std::make_unique<PeerMemory>(std::move(copy));
 }

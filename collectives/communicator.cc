@@ -33,6 +33,8 @@ bool Work::wait_for(std::chrono::nanoseconds timeout) {
   return !operation_ || comm_->wait(*operation_, Deadline::after(timeout), patience_);
 }
 
+MessageInfo Work::received() const { return operation_ ? operation_->received : MessageInfo{}; }
+
 void Work::abort(const std::string& reason) {
   if (!operation_ || test()) return;
   comm_->abort(reason);
@@ -167,6 +169,21 @@ void Communicator::run(const Request& request, const CallOptions& options) {
   } else {
     require(impl_).run(request, options);
   }
+}
+
+MessageInfo Communicator::recv(Buffer buffer, int from, const CallOptions& options) {
+  const Request request = Request::recv(buffer, from);
+  if (!internal::in_group()) return require(impl_).receive(request, options);
+  start(request, options);
+  return {};
+}
+
+std::optional<MessageInfo> Communicator::probe(int from, int tag) {
+  return require(impl_).probe(from, tag);
+}
+
+MessageInfo Communicator::await_message(int from, int tag) {
+  return require(impl_).await_message(from, tag);
 }
 
 Prepared Communicator::prepare(const Request& request, const CallOptions& options) {

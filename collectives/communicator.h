@@ -68,6 +68,8 @@ class Work {
   // False when `timeout` passed first; that is no abort: the call goes on. (CallOptions::timeout is
   // the call's own deadline: passing it aborts.)
   bool wait_for(std::chrono::nanoseconds timeout);
+  // What a receive that is complete has received.
+  MessageInfo received() const;
   // Aborts the call's communicator on every rank, if the call is not complete.
   void abort(const std::string& reason);
 
@@ -91,6 +93,10 @@ struct CallOptions {
   // Canonical algorithms only: the bits depend on the inputs and the number of ranks, on nothing
   // else. TUTTI_DETERMINISTIC=1 asks for it in every call.
   bool deterministic = false;
+  // Of messages: from 0 to kLargestTag, of a receive also kAnyTag.
+  int tag = 0;
+  // Of a receive: than its buffer. Else that is an Error(mismatch), as a longer one always is.
+  bool may_be_shorter = false;
 };
 
 // A call that is planned: start() does no more than start it. The buffers stay the same; one start
@@ -283,12 +289,15 @@ class Communicator {
   Work send_async(ConstBuffer buffer, int to, const CallOptions& options = {}) {
     return start(Request::send(buffer, to), options);
   }
-  void recv(Buffer buffer, int from, const CallOptions& options = {}) {
-    run(Request::recv(buffer, from), options);
-  }
+  // Returns what has come (in a group nothing, which is told by group_end_async()'s Work).
+  MessageInfo recv(Buffer buffer, int from, const CallOptions& options = {});
   Work recv_async(Buffer buffer, int from, const CallOptions& options = {}) {
     return start(Request::recv(buffer, from), options);
   }
+  // The message that the next receive of this kind would take; nothing where none is there yet.
+  std::optional<MessageInfo> probe(int from = kAnySource, int tag = kAnyTag);
+  // Blocks until it is there.
+  MessageInfo await_message(int from = kAnySource, int tag = kAnyTag);
 
   template <typename T>
   void all_reduce(std::span<T> values, const Reduction& op = ReduceOp::sum) {
@@ -305,8 +314,8 @@ class Communicator {
     send(const_buffer_of(values), to);
   }
   template <typename T>
-  void recv(std::span<T> values, int from) {
-    recv(buffer_of(values), from);
+  MessageInfo recv(std::span<T> values, int from) {
+    return recv(buffer_of(values), from);
   }
 
   // Aborts the communicator on every rank with Error(aborted, reason).

@@ -23,6 +23,21 @@ struct Blocks {
   bool operator==(const Blocks&) const = default;
 };
 
+// Of receives: a message from whichever rank comes first, and with any tag.
+inline constexpr int kAnySource = -1;
+inline constexpr int kAnyTag = -1;
+inline constexpr int kLargestTag = (1 << 30) - 2;
+
+// What is known of a message.
+struct MessageInfo {
+  int source = 0;
+  int tag = 0;
+  DType dtype = DType::u8;
+  uint64_t count = 0;  // elements
+
+  bool operator==(const MessageInfo&) const = default;
+};
+
 // In place: the same pointer as input and output. Where one of the two is a block of the other's
 // size (all_gather, gather: input; reduce_scatter, scatter: output), it is this rank's block of the
 // larger one. Other overlaps are not allowed.
@@ -31,7 +46,7 @@ struct Request {
   ConstBuffer input;
   Buffer output;
   Reduction op;
-  int root = 0;         // send_recv: the other rank
+  int root = 0;         // send_recv: the other rank; of a receive also kAnySource
   bool sends = false;   // send_recv
   uint64_t count = 0;   // elements of one block (of the buffer, where there are no blocks)
   bool uneven = false;  // a v-variant, with blocks that are not all of one length:
@@ -70,11 +85,14 @@ struct Request {
   // The combination over ranks 0 to rank() - 1; rank 0's output is left alone.
   static Request exscan(ConstBuffer input, Buffer output, Reduction op);
   static Request barrier();
-  // Point-to-point calls between two ranks match in the order in which they are made. A rank may
-  // send to itself: never blocks, the message is kept until it is received.
-  // A long message from memory of Communicator::allocate() or register_memory() is read there by a
-  // receiver of the same host, without any help of the sender; one from other memory needs the
-  // sender to test or wait, or TUTTI_PROGRESS_THREAD.
+  // A receive takes the oldest message from its source, or from any, whose tag it accepts
+  // (CallOptions::tag); a message goes to the oldest receive that accepts it. Messages of one
+  // source keep their order; a receive that asks for a later one has those before it kept aside.
+  // dtypes must be equal, and counts unless CallOptions::may_be_shorter says otherwise. A rank may
+  // send to itself: never blocks, the message is kept until it is received. A long message from
+  // memory of Communicator::allocate() or register_memory() is read there by a receiver of the same
+  // host, without any help of the sender; one from other memory needs the sender to test or wait,
+  // or TUTTI_PROGRESS_THREAD.
   static Request send(ConstBuffer buffer, int to);
   static Request recv(Buffer buffer, int from);
 

@@ -27,6 +27,8 @@ static_assert(same(TUTTI_SUM, ReduceOp::sum) && same(TUTTI_PROD, ReduceOp::prod)
               same(TUTTI_MINLOC, ReduceOp::minloc) && same(TUTTI_MAXLOC, ReduceOp::maxloc) &&
               same(TUTTI_PREMUL_SUM, ReduceOp::premul_sum) && same(TUTTI_USER, ReduceOp::user));
 static_assert(same(TUTTI_HOST, MemorySpace::host) && same(TUTTI_DEVICE, MemorySpace::device));
+static_assert(TUTTI_ANY_SOURCE == kAnySource && TUTTI_ANY_TAG == kAnyTag &&
+              TUTTI_LARGEST_TAG == kLargestTag);
 static_assert(sizeof(tutti_buffer_t) == 24, "part of the ABI");
 
 }  // namespace
@@ -57,7 +59,25 @@ CallOptions options_of(const tutti_call_options_t* given) {
   options.stream.handle = known.stream;
   if (known.timeout != 0) options.timeout = nanoseconds_of(known.timeout);
   options.deterministic = known.deterministic != 0;
+  options.tag = known.tag;
+  options.may_be_shorter = known.may_be_shorter != 0;
   return options;
+}
+
+tutti_message_t& checked_message(tutti_message_t* message) {
+  tutti_message_t& checked = c::checked(message, "where to tell the message");
+  known_part(message, "tutti_message_t");
+  if (checked.size < sizeof(tutti_message_t)) {
+    invalid(cat("tutti_message_t->size is ", checked.size, ", not the size of the struct"));
+  }
+  return checked;
+}
+
+void tell(const MessageInfo& info, tutti_message_t& message) {
+  message.source = info.source;
+  message.tag = info.tag;
+  message.dtype = static_cast<tutti_dtype_t>(info.dtype);
+  message.count = info.count;
 }
 
 Buffer buffer_from(const tutti_buffer_t& given) {

@@ -86,6 +86,9 @@ Options known_part(const Options* given, const char* what) {
 
 std::chrono::nanoseconds nanoseconds_of(double seconds);
 CallOptions options_of(const tutti_call_options_t* given);
+// Where a message is to be told. Throws Error(invalid_argument, unsupported).
+tutti_message_t& checked_message(tutti_message_t* message);
+void tell(const MessageInfo& info, tutti_message_t& message);
 Buffer buffer_from(const tutti_buffer_t& given);
 ConstBuffer const_buffer_from(const tutti_buffer_t& given);
 ReduceOp op_from(tutti_op_t op);

@@ -172,10 +172,28 @@ typedef struct tutti_call_options {
   void* stream;          /* cudaStream_t that a call on device buffers is ordered by */
   const char* algorithm; /* NULL or "auto": the library chooses */
   double timeout; /* seconds after which the call aborts the communicator; 0: TUTTI_TIMEOUT */
-  int64_t deterministic; /* not 0: the bits depend on the inputs and the number of ranks only */
+  int64_t deterministic;  /* not 0: the bits depend on the inputs and the number of ranks only */
+  int32_t tag;            /* of messages: 0 to TUTTI_LARGEST_TAG, of a receive also TUTTI_ANY_TAG */
+  int32_t may_be_shorter; /* of a receive: not 0: the message may be shorter than the buffer */
 } tutti_call_options_t;
 #define TUTTI_CALL_OPTIONS_INIT \
-  { sizeof(tutti_call_options_t), NULL, NULL, 0, 0 }
+  { sizeof(tutti_call_options_t), NULL, NULL, 0, 0, 0, 0 }
+
+/* Of receives: a message from whichever rank comes first, and with any tag. */
+#define TUTTI_ANY_SOURCE (-1)
+#define TUTTI_ANY_TAG (-1)
+#define TUTTI_LARGEST_TAG 1073741822
+
+/* What is known of a message. */
+typedef struct tutti_message {
+  size_t size; /* sizeof(tutti_message_t) */
+  int32_t source;
+  int32_t tag;
+  tutti_dtype_t dtype;
+  uint64_t count; /* elements */
+} tutti_message_t;
+#define TUTTI_MESSAGE_INIT \
+  { sizeof(tutti_message_t), 0, 0, 0, 0 }
 
 /* Who this process is in which job. */
 typedef struct tutti_init_options {
@@ -333,12 +351,25 @@ TUTTI_API tutti_status_t tutti_exscan(tutti_comm_t* comm, tutti_buffer_t input,
 TUTTI_API tutti_status_t tutti_barrier(tutti_comm_t* comm, const tutti_call_options_t* options);
 
 /* From one rank to another, or to itself (which never blocks: the message is kept until it is
- * received). Calls between two ranks match in the order in which they are made; count and dtype
- * must be equal. */
+ * received). A receive takes the oldest message from its source (or TUTTI_ANY_SOURCE) that has its
+ * tag (options->tag; or TUTTI_ANY_TAG); a message goes to the oldest receive that accepts it.
+ * dtypes must be equal, and counts unless options->may_be_shorter is set. */
 TUTTI_API tutti_status_t tutti_send(tutti_comm_t* comm, tutti_buffer_t buffer, int32_t to,
                                     const tutti_call_options_t* options);
 TUTTI_API tutti_status_t tutti_recv(tutti_comm_t* comm, tutti_buffer_t buffer, int32_t from,
                                     const tutti_call_options_t* options);
+
+/* The same, and tells in *message what has come. Not between tutti_group_begin() and _end(). */
+TUTTI_API tutti_status_t tutti_recv_message(tutti_comm_t* comm, tutti_buffer_t buffer, int32_t from,
+                                            const tutti_call_options_t* options,
+                                            tutti_message_t* message);
+/* Waits until there is a message that a receive from this source with this tag would take, tells it
+ * in *message, and leaves it there. */
+TUTTI_API tutti_status_t tutti_probe(tutti_comm_t* comm, int32_t from, int32_t tag,
+                                     tutti_message_t* message);
+/* Does not wait: *found says whether there is one. */
+TUTTI_API tutti_status_t tutti_probe_now(tutti_comm_t* comm, int32_t from, int32_t tag, int* found,
+                                         tutti_message_t* message);
 
 /* ---- asynchronous calls: the same, begun only; *work is then a call under way ---- */
 
@@ -416,6 +447,9 @@ TUTTI_API tutti_status_t tutti_wait(tutti_work_t* work);
 
 /* Makes progress; *done says whether the call is complete. */
 TUTTI_API tutti_status_t tutti_test(tutti_work_t* work, int* done);
+
+/* What a receive that is complete has received. */
+TUTTI_API tutti_status_t tutti_work_message(const tutti_work_t* work, tutti_message_t* message);
 
 /* Like tutti_wait(), for at most `seconds`; then *done is 0 and the call goes on. */
 TUTTI_API tutti_status_t tutti_wait_for(tutti_work_t* work, double seconds, int* done);

@@ -81,14 +81,16 @@ CommunicatorImpl::CallKey CommunicatorImpl::key_of(const Request& request,
   add(out.data != nullptr, 1);
   add(request.sends, 1);
   add(options.deterministic, 1);
+  add(options.may_be_shorter, 1);
   add(lie_of(request), 2);
-  return {in.count, out.count, rest, request.root};
+  const auto whom = static_cast<uint64_t>(request.root) << 32 | static_cast<uint32_t>(options.tag);
+  return {in.count, out.count, rest, whom};
 }
 
 size_t CommunicatorImpl::slot_of(const CallKey& key) {
   const uint64_t hash =
       (key.input_count * 0x9e3779b97f4a7c15 ^ key.output_count) * 0x94d049bb133111eb ^
-      (key.rest ^ static_cast<uint64_t>(key.root) << 54) * 0xbf58476d1ce4e5b9;
+      (key.rest ^ key.whom << 22 ^ key.whom) * 0xbf58476d1ce4e5b9;
   return hash >> (64 - kKeptBits);
 }
 
@@ -118,7 +120,7 @@ std::shared_ptr<const Outline> CommunicatorImpl::make_outline(Request request,
   Outline outline;
   outline.input_count = request.input.count;
   if (request.collective == Collective::send_recv) {
-    outline_send_recv(request, outline);
+    outline_send_recv(request, options, outline);
   } else {
     outline_collective(request, options, outline);
   }
@@ -126,21 +128,23 @@ std::shared_ptr<const Outline> CommunicatorImpl::make_outline(Request request,
   return std::make_shared<const Outline>(std::move(outline));
 }
 
-void CommunicatorImpl::outline_send_recv(const Request& request, Outline& outline) {
-  const int peer = request.root;
-  std::unique_ptr<Plan>& plan = (request.sends ? sends_ : recvs_)[peer].plan;
-  if (!plan && peer != rank_) {
-    Program program;
-    program.steps = {request.sends ? tutti::send({peer}, {tutti::input(0)})
-                                   : tutti::recv(peer, {tutti::output(0)})};
-    plan = std::make_unique<Plan>(
-        make_plan(Collective::send_recv, {.ranks = size(), .rank = rank_}, std::move(program)));
+void CommunicatorImpl::outline_send_recv(const Request& request, const CallOptions& options,
+                                         Outline& outline) {
+  const int lowest = request.sends ? 0 : kAnyTag;
+  if (options.tag < lowest || options.tag > kLargestTag) {
+    throw Error(ErrorCode::invalid_argument,
+                cat(request.sends ? "send" : "recv", ": tag ", options.tag, " is not in 0 to ",
+                    kLargestTag, request.sends ? "" : ", nor kAnyTag"));
   }
-  outline.plan = plan.get();
-  outline.signature = {
-      .collective = Collective::send_recv, .dtype = request.dtype(), .count = request.count};
-  outline.peer = peer;
+  outline.plan = messages_.plan(request.root, request.sends);
+  outline.signature = {.collective = Collective::send_recv,
+                       .dtype = request.dtype(),
+                       .root = options.tag,
+                       .count = request.count};
+  outline.peer = request.root;
+  outline.tag = options.tag;
   outline.sends = request.sends;
+  outline.may_be_shorter = options.may_be_shorter;
 }
 
 void CommunicatorImpl::outline_collective(Request& request, const CallOptions& options,

@@ -19,8 +19,7 @@ CommunicatorImpl::CommunicatorImpl(std::shared_ptr<Engine> engine, uint64_t id,
       all_reduce_setting_(settings().get_string("TUTTI_ALGORITHM")),
       deterministic_(settings().get_bool("TUTTI_DETERMINISTIC")),
       timeout_(settings().get_duration("TUTTI_TIMEOUT")),
-      sends_(members_.size()),
-      recvs_(members_.size()) {
+      messages_(rank_, size(), owner_of_messages()) {
   try {
     open_transport();
     engine_->control().attach(id_, members_, this);
@@ -93,27 +92,7 @@ bool CommunicatorImpl::progress_locked() {
     collectives_.erase(collectives_.begin());
     moved = true;
   }
-  if (p2p_active_ > 0) moved |= progress_streams();
-  return moved;
-}
-
-bool CommunicatorImpl::progress_streams() {
-  bool moved = false;
-  for (std::vector<Stream>* streams : {&sends_, &recvs_}) {
-    for (Stream& stream : *streams) {
-      while (!stream.calls.empty() && !abort_.raised()) {
-        Operation& operation = *stream.calls.front();
-        if (operation.peer() == rank_) break;  // whoever sends ends it
-        moved |= advance(operation, stream.execution);
-        if (!stream.execution.done()) break;
-        if (operation.outline->sends && !transport_->p2p_sent(operation.peer())) break;
-        complete(operation);
-        stream.calls.erase(stream.calls.begin());
-        --p2p_active_;
-        moved = true;
-      }
-    }
-  }
+  if (messages_.under_way() > 0) moved |= messages_.progress();
   return moved;
 }
 
@@ -130,16 +109,9 @@ bool CommunicatorImpl::advance(Operation& operation, Execution& execution) {
 // After an abort nothing moves any more, and what was lent is the callers' again.
 void CommunicatorImpl::abandon_calls() {
   if (transport_) transport_->revoke();
-  const auto abandon = [&](std::vector<Operation*>& calls) {
-    for (Operation* operation : calls) operation->active.end();
-    calls.clear();
-  };
-  abandon(collectives_);
-  own_messages_.clear();
-  p2p_active_ = 0;
-  for (std::vector<Stream>* streams : {&sends_, &recvs_}) {
-    for (Stream& stream : *streams) abandon(stream.calls);
-  }
+  for (Operation* const operation : collectives_) operation->active.end();
+  collectives_.clear();
+  messages_.abandon();
 }
 
 void CommunicatorImpl::complete(Operation& operation) {

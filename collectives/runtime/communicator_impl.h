@@ -1,14 +1,13 @@
 // The inside of a communicator: calls in, progress, waiting, and what happens when a peer does not
 // come. Public face: communicator.h.
 //
-// Collectives run one after the other, in the order in which they were called; each pair of ranks
-// has a point-to-point stream in each direction beside them.
+// Collectives run one after the other, in the order in which they were called; messages between two
+// ranks go beside them (point_to_point.h).
 #pragma once
 
 #include <array>
 #include <atomic>
 #include <chrono>
-#include <deque>
 #include <exception>
 #include <map>
 #include <memory>
@@ -26,6 +25,7 @@
 #include "collectives/runtime/flight_recorder.h"
 #include "collectives/runtime/operation.h"
 #include "collectives/runtime/plans.h"
+#include "collectives/runtime/point_to_point.h"
 #include "topology/domain.h"
 #include "transport/bootstrap/control.h"
 #include "transport/paths/paths.h"
@@ -56,6 +56,10 @@ class CommunicatorImpl final : public ControlClient,
   // Start and wait.
   void run(const Request& request, const CallOptions& options);
   void run(const PreparedCall& prepared);
+  MessageInfo receive(const Request& request, const CallOptions& options);
+  // Blocks until there is a message from `source` with `tag`, and leaves it.
+  MessageInfo await_message(int source, int tag);
+  std::optional<MessageInfo> probe(int source, int tag);
 
   // Moves what can be moved; true if anything did. Any thread; false if another one is at it.
   bool progress();
@@ -68,7 +72,9 @@ class CommunicatorImpl final : public ControlClient,
 
   // For whoever sleeps on it (Engine::sleep): all under the mutex.
   std::unique_lock<std::mutex> try_lock() { return std::unique_lock(mutex_, std::try_to_lock); }
-  int calls_under_way() const { return static_cast<int>(collectives_.size()) + p2p_active_; }
+  int calls_under_way() const {
+    return static_cast<int>(collectives_.size()) + messages_.under_way();
+  }
   Transport* transport() { return transport_; }  // null where there is only one rank
   // True if anything moved, or somebody wants the mutex.
   bool stirs_locked() { return callers_.load() > 0 || abort_.raised() || progress_locked(); }
@@ -81,22 +87,12 @@ class CommunicatorImpl final : public ControlClient,
   void on_opened(int rank, int lane, Fd socket) override;
 
  private:
-  struct Stream {                   // point-to-point calls with one peer in one direction
-    std::vector<Operation*> calls;  // the first one runs
-    Execution execution;
-    uint32_t made = 0;
-    std::unique_ptr<Plan> plan;  // made at the first call
-  };
-  struct OwnMessage {  // sent to this rank by itself, and not received yet
-    std::array<uint64_t, 2> signature = {};
-    std::vector<std::byte> payload;
-  };
   // What the outline of a call depends on, buffers' addresses not among it.
   struct CallKey {
     uint64_t input_count = 0;
     uint64_t output_count = 0;
     uint64_t rest = 0;
-    int root = 0;
+    uint64_t whom = 0;  // the root and the tag
     bool operator==(const CallKey&) const = default;
   };
   struct KeptOutline {
@@ -118,6 +114,7 @@ class CommunicatorImpl final : public ControlClient,
   void open_transport();
   void close_transport();
   Paths::Events path_events();
+  PointToPoint::Owner owner_of_messages();
   int member(int world_rank) const;
   std::vector<Place> places() const;
 
@@ -127,7 +124,7 @@ class CommunicatorImpl final : public ControlClient,
   const std::shared_ptr<const Outline>& outline_of(const Request& request,
                                                    const CallOptions& options);
   std::shared_ptr<const Outline> make_outline(Request request, const CallOptions& options);
-  void outline_send_recv(const Request& request, Outline& outline);
+  void outline_send_recv(const Request& request, const CallOptions& options, Outline& outline);
   void outline_collective(Request& request, const CallOptions& options, Outline& outline);
   const Algorithm& algorithm_for(const Request& request, const CallOptions& options);
 
@@ -135,11 +132,8 @@ class CommunicatorImpl final : public ControlClient,
   PreparedCall plan(const Request& request, const CallOptions& options);
   const std::shared_ptr<Operation>& take_operation();
   const std::shared_ptr<Operation>& start_locked(PreparedCall&& prepared);
-  const std::shared_ptr<Operation>& start_alone(PreparedCall&& prepared);
   const std::shared_ptr<Operation>& enqueue(PreparedCall&& prepared);
-  void send_to_self(const PreparedCall& prepared);
-  void receive_from_self(const Outline& receive, std::byte* output,
-                         const std::array<uint64_t, 2>& sent, std::span<const std::byte> payload);
+  const std::shared_ptr<Operation>& start_probe(int source, int tag);
   std::shared_ptr<Operation> set_off(const std::shared_ptr<Operation>& operation);
   void announce(Operation& operation);
   void record_start(Operation& operation);
@@ -149,7 +143,6 @@ class CommunicatorImpl final : public ControlClient,
   // communicator_impl.cc
   std::unique_lock<std::mutex> lock_for_call();
   bool progress_locked();
-  bool progress_streams();
   bool advance(Operation& operation, Execution& execution);
   void complete(Operation& operation);
   void abandon_calls();
@@ -173,6 +166,7 @@ class CommunicatorImpl final : public ControlClient,
   void check_gone(const Operation& operation);
   void raise_gone(const Operation& operation, int peer, std::string_view how);
   void time_out(const Operation& operation);
+  std::string explain_unclaimed();
   std::string explain_missing(const Operation& operation);
 
   const std::shared_ptr<Engine> engine_;
@@ -198,10 +192,7 @@ class CommunicatorImpl final : public ControlClient,
   uint32_t splits_made_ = 0;
   std::vector<Operation*> collectives_;  // the first one runs; of pool_
   Execution execution_;
-  std::vector<Stream> sends_;
-  std::vector<Stream> recvs_;
-  int p2p_active_ = 0;
-  std::deque<OwnMessage> own_messages_;
+  PointToPoint messages_;
   std::vector<std::shared_ptr<Operation>> pool_;  // all there are
   std::array<KeptOutline, size_t{1} << kKeptBits> kept_;
   std::shared_ptr<const Outline> new_outline_;  // of a call that is not kept

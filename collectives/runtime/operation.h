@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/ticks.h"
+#include "collectives/request.h"
 #include "collectives/runtime/engine.h"
 #include "collectives/runtime/execution.h"
 #include "collectives/runtime/outline.h"
@@ -27,12 +28,18 @@ struct Operation {
   std::shared_ptr<const Outline> outline;  // call's, kept alive
   std::vector<std::byte> scaled;           // the input times its factor (premul_sum)
   std::chrono::nanoseconds timeout{0};
-  Ticks begun = 0;       // 0: not recorded yet
-  ActiveCall active;     // unless it was over before others had to know of it
+  Ticks begun = 0;    // 0: not recorded yet
+  ActiveCall active;  // unless it was over before others had to know of it
+  // Of receives (point_to_point.h):
+  std::shared_ptr<const Outline> matched;  // the message's, where it is not what was asked for
+  MessageInfo received;
+  uint64_t order = 0;    // in which they were called
+  bool probes = false;   // ends when there is a message, and leaves it
   bool started = false;  // it runs; before, it waits for the calls ahead of it
   std::atomic<bool> done{false};
 
-  int peer() const { return outline->peer; }  // point-to-point: the other rank; else negative
+  bool point_to_point() const { return outline->point_to_point(); }
+  int peer() const { return outline->peer; }  // point-to-point: the other rank, or kAnySource
   bool timed_out() const {
     return timeout.count() != 0 && nanoseconds_between(begun, ticks()) > timeout.count();
   }

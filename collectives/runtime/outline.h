@@ -19,7 +19,7 @@
 namespace tutti {
 
 struct Outline {
-  const Plan* plan = nullptr;            // null: nobody to talk to
+  const Plan* plan = nullptr;            // null: nobody to talk to, or nobody knows yet to whom
   const Algorithm* algorithm = nullptr;  // null for point-to-point calls, and alone
   Signature signature;
   std::array<uint64_t, 2> signature_words = {};  // encoded
@@ -32,8 +32,11 @@ struct Outline {
   uint64_t result_count = 0;  // and of the output where it has a result,
   int combined = 1;           // which combines so many ranks' inputs
 
-  int peer = -1;       // point-to-point: the other rank
-  bool sends = false;  // point-to-point: which way
+  // Of point-to-point calls:
+  int peer = 0;  // the other rank, or kAnySource
+  int tag = 0;   // or kAnyTag
+  bool sends = false;
+  bool may_be_shorter = false;  // a receive, than its buffer
 
   DType dtype = DType::u8;
   ReduceKernel kernel = nullptr;
@@ -48,7 +51,7 @@ struct Outline {
   bool brief = false;    // a few kilobytes: it takes no time worth noting once all are there
   bool streams = false;  // results are too large to be found in a cache later
 
-  bool point_to_point() const { return peer >= 0; }
+  bool point_to_point() const { return signature.collective == Collective::send_recv; }
 };
 
 // Fills in what follows from the plan and from what the call is: from `dtype` on.

@@ -50,6 +50,7 @@ void CommunicatorImpl::open_transport() {
   }
   paths_ = std::make_unique<Paths>(engine_->endpoint(), id_, members_, rank_, path_events());
   transport_ = &paths_->transport();
+  messages_.use(transport_);
   limits_ = paths_->limits();
   abort_.add_waker([this] { engine_->wake(); });
   const std::vector<Place> places = this->places();
@@ -83,6 +84,22 @@ Paths::Events CommunicatorImpl::path_events() {
     }
   };
   return events;
+}
+
+PointToPoint::Owner CommunicatorImpl::owner_of_messages() {
+  return {
+      .abort = abort_,
+      .completed = [this](Operation& operation) { complete(operation); },
+      .failed = [this](const Error& error) { raise_everywhere(error); },
+      .unexpected = [this](const Operation& operation,
+                           const Unexpected& message) { report_unexpected(operation, message); },
+      .misfit =
+          [this](const Operation& receive, int source, uint32_t call, const Signature& theirs) {
+            raise_mismatch(receive.call.number, receive.outline->signature, source, call, theirs);
+          },
+      .outline = [this](
+                     Buffer buffer, int source,
+                     int tag) { return outline_of(Request::recv(buffer, source), {.tag = tag}); }};
 }
 
 // All members make the same splits of a communicator in the same order, so the new one's id is the

@@ -2,6 +2,7 @@
 
 #include "base/text.h"
 #include "collectives/program/algorithm.h"
+#include "collectives/request.h"
 
 namespace tutti {
 
@@ -13,7 +14,7 @@ constexpr int kCountBits = 48;
 constexpr int kLowBits = 20;
 static_assert(kLowBits + 64 - kCountBits == kAlgorithmIdBits);
 static_assert(static_cast<int>(Collective::exscan) < 16 && kAllDTypes.size() <= 32 &&
-              kAllReduceOps.size() <= 16);
+              kAllReduceOps.size() <= 16 && kLargestTag < (1 << 30) - 1);
 
 constexpr uint64_t low(uint64_t word, int bits) { return word & ((uint64_t{1} << bits) - 1); }
 
@@ -46,8 +47,12 @@ std::string to_string(const Signature& s) {
       static_cast<size_t>(s.op) >= kAllReduceOps.size()) {
     return "a garbled call";
   }
-  if (s.collective == Collective::send_recv)
-    return cat("send/recv of ", s.count, " ", name(s.dtype));
+  if (s.collective == Collective::send_recv) {
+    const std::string tag = s.root == 0                          ? ""
+                            : s.root > kLargestTag || s.root < 0 ? ", any tag"
+                                                                 : cat(", tag ", s.root);
+    return cat("send/recv of ", s.count, " ", name(s.dtype), tag);
+  }
   std::string text = cat(name(s.collective), s.uneven ? "v" : "");
   if (s.collective != Collective::barrier) text += cat(" of ", s.count, " ", name(s.dtype));
   if (reduces(s.collective)) text += cat(", ", name(s.op));

@@ -18,7 +18,8 @@ struct Signature {
   ReduceOp op = ReduceOp::sum;
   bool uneven = false;     // a v-variant
   uint64_t algorithm = 0;  // Algorithm::id
-  int32_t root = 0;        // or, where there is no root but there are uneven blocks, their hash
+  // Of messages the tag; where there is no root but there are uneven blocks, their hash.
+  int32_t root = 0;
   uint64_t count = 0;
   bool operator==(const Signature&) const = default;
 };

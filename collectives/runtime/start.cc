@@ -115,7 +115,7 @@ void CommunicatorImpl::run(const PreparedCall& prepared) {
 
 // What can be sent is sent before the caller turns to something else.
 std::shared_ptr<Operation> CommunicatorImpl::set_off(const std::shared_ptr<Operation>& operation) {
-  if (operation == nullptr) return nullptr;
+  if (operation == nullptr || operation->done.load(std::memory_order_relaxed)) return operation;
   announce(*operation);
   progress_locked();
   return operation;
@@ -153,20 +153,24 @@ void CommunicatorImpl::announce(Operation& operation) {
 
 void CommunicatorImpl::record_start(Operation& operation) {
   operation.begun = ticks();
-  if (operation.peer() >= 0) return;
+  if (operation.point_to_point()) return;
   recorder_.started(operation.call.number, operation.outline->signature_words, operation.begun);
 }
 
 // The clock is not read for a brief call that nobody had to wait for.
 void CommunicatorImpl::record_end(const Operation& operation) {
-  if (operation.peer() >= 0) return;
+  if (operation.point_to_point()) return;
   const bool soon = operation.outline->brief && !operation.active.begun();
   recorder_.finished(operation.call.number, soon ? operation.begun : ticks());
 }
 
 const std::shared_ptr<Operation>& CommunicatorImpl::start_locked(PreparedCall&& prepared) {
-  if (prepared.outline->plan == nullptr) return start_alone(std::move(prepared));
-  return enqueue(std::move(prepared));
+  if (prepared.outline->plan != nullptr || prepared.outline->point_to_point()) {
+    return enqueue(std::move(prepared));
+  }
+  static const std::shared_ptr<Operation> nothing;
+  run_alone(prepared);
+  return nothing;
 }
 
 const std::shared_ptr<Operation>& CommunicatorImpl::enqueue(PreparedCall&& prepared) {
@@ -179,60 +183,62 @@ const std::shared_ptr<Operation>& CommunicatorImpl::enqueue(PreparedCall&& prepa
   operation->active.end();
   call = {.outline = &outline, .input = prepared.input, .output = prepared.output, .number = 0};
   if (outline.reduction.op == ReduceOp::premul_sum) scale_input(*operation);
-  if (outline.point_to_point()) {
-    Stream& stream = (outline.sends ? sends_ : recvs_)[outline.peer];
-    call.number = ++stream.made;
-    stream.calls.push_back(operation.get());
-    ++p2p_active_;
-  } else {
+  if (!outline.point_to_point()) {
     call.number = ++calls_made_;
     collectives_.push_back(operation.get());
+  } else if (outline.sends) {
+    messages_.send(*operation);
+  } else {
+    operation->probes = false;
+    messages_.receive(*operation);
   }
   return operation;
 }
 
-// What takes no other rank. Only receiving from oneself what is not sent yet is not over at once.
-const std::shared_ptr<Operation>& CommunicatorImpl::start_alone(PreparedCall&& prepared) {
-  static const std::shared_ptr<Operation> nothing;
-  const Outline& outline = *prepared.outline;
-  if (!outline.point_to_point()) {
-    run_alone(prepared);
-  } else if (outline.sends) {
-    send_to_self(prepared);
-  } else if (!own_messages_.empty()) {
-    const OwnMessage message = std::move(own_messages_.front());
-    own_messages_.pop_front();
-    receive_from_self(outline, prepared.output, message.signature, message.payload);
-  } else {
-    return enqueue(std::move(prepared));
-  }
-  return nothing;
+// ---- messages
+
+MessageInfo CommunicatorImpl::receive(const Request& request, const CallOptions& options) {
+  require_own_process();
+  abort_.throw_if_raised();
+  std::unique_lock lock = lock_for_call();
+  const std::shared_ptr<Operation> operation = start_locked(plan(request, options));
+  finish(operation, std::move(lock));
+  return operation->received;
 }
 
-// Copied aside unless it is waited for: a rank that blocks here could never receive it.
-void CommunicatorImpl::send_to_self(const PreparedCall& prepared) {
-  const Outline& outline = *prepared.outline;
-  const std::span payload(prepared.input, outline.input_count * outline.element_bytes);
-  std::vector<Operation*>& waiting = recvs_[static_cast<size_t>(rank_)].calls;
-  if (waiting.empty()) {
-    own_messages_.push_back({outline.signature_words, {payload.begin(), payload.end()}});
-    return;
-  }
-  Operation& operation = *waiting.front();
-  receive_from_self(*operation.outline, operation.call.output, outline.signature_words, payload);
-  waiting.erase(waiting.begin());
-  --p2p_active_;
-  complete(operation);
+const std::shared_ptr<Operation>& CommunicatorImpl::start_probe(int source, int tag) {
+  const Request request = Request::recv({}, source);
+  PreparedCall prepared = plan(request, {.tag = tag});
+  const std::shared_ptr<Operation>& operation = take_operation();
+  operation->outline = std::move(prepared.outline);
+  operation->timeout = prepared.timeout;
+  operation->begun = 0;
+  operation->active.end();
+  operation->call = {};
+  operation->probes = true;
+  messages_.receive(*operation);
+  return operation;
 }
 
-void CommunicatorImpl::receive_from_self(const Outline& receive, std::byte* output,
-                                         const std::array<uint64_t, 2>& sent,
-                                         std::span<const std::byte> payload) {
-  if (sent != receive.signature_words) {
-    raise_mismatch(0, receive.signature, rank_, 0, decode(sent));
-    abort_.throw_if_raised();
-  }
-  if (!payload.empty()) std::memmove(output, payload.data(), payload.size());
+MessageInfo CommunicatorImpl::await_message(int source, int tag) {
+  require_own_process();
+  abort_.throw_if_raised();
+  std::unique_lock lock = lock_for_call();
+  const std::shared_ptr<Operation> operation = start_probe(source, tag);
+  finish(operation, std::move(lock));
+  return operation->received;
+}
+
+std::optional<MessageInfo> CommunicatorImpl::probe(int source, int tag) {
+  require_own_process();
+  abort_.throw_if_raised();
+  const std::unique_lock lock = lock_for_call();
+  const std::shared_ptr<Operation>& operation = start_probe(source, tag);
+  progress_locked();
+  abort_.throw_if_raised();
+  if (operation->done.load(std::memory_order_relaxed)) return operation->received;
+  messages_.withdraw(*operation);
+  return std::nullopt;
 }
 
 }  // namespace tutti::internal

@@ -126,10 +126,7 @@ std::vector<int> CommunicatorImpl::missing(const Operation& operation) {
 
 // Under the mutex.
 std::vector<Want> CommunicatorImpl::wants(const Operation& operation) {
-  if (operation.peer() >= 0) {
-    const int lane = transport_ != nullptr ? transport_->lanes() : 0;
-    return {{operation.peer(), lane, operation.outline->sends}};
-  }
+  if (operation.point_to_point()) return messages_.wants(operation);
   if (collectives_.empty() || !collectives_.front()->started) return {};
   if (!execution_.done()) return execution_.wants();
   std::vector<Want> wants;
@@ -142,7 +139,7 @@ std::vector<Want> CommunicatorImpl::wants(const Operation& operation) {
 void CommunicatorImpl::ask_peers(const Operation& operation, bool again) {
   std::vector<int> peers = missing(operation);
   std::lock_guard lock(stall_mutex_);
-  const uint32_t call = operation.peer() < 0 ? operation.call.number : 0;
+  const uint32_t call = !operation.point_to_point() ? operation.call.number : 0;
   if (call != asked_call_) answers_.clear();
   if (again || call != asked_call_) asked_.clear();
   asked_call_ = call;
@@ -207,11 +204,11 @@ void CommunicatorImpl::check_answers(const Operation& operation) {
   std::map<int, PeerState> answers;
   {
     std::lock_guard lock(stall_mutex_);
-    if (asked_call_ != (operation.peer() < 0 ? call.number : 0)) return;
+    if (asked_call_ != (!operation.point_to_point() ? call.number : 0)) return;
     answers = answers_;
   }
   for (const auto& [peer, state] : answers) {
-    if (operation.peer() < 0 && state.made_call && !(state.signature == mine)) {
+    if (!operation.point_to_point() && state.made_call && !(state.signature == mine)) {
       raise_mismatch(call.number, mine, peer, call.number, state.signature);
     }
   }
@@ -237,9 +234,13 @@ void CommunicatorImpl::check_gone(const Operation& operation) {
   {
     const std::unique_lock lock = lock_for_call();
     if (progress_locked() || operation.done.load() || abort_.raised()) return;
+    const bool from_any = operation.point_to_point() && operation.peer() == kAnySource;
     for (const Want& want : wants(operation)) {
-      if (!gone.contains(want.peer)) continue;
-      if (want.sends || transport_->ended(want.peer, want.lane)) judged = want.peer;
+      if (gone.contains(want.peer) && (want.sends || transport_->ended(want.peer, want.lane))) {
+        judged = want.peer;
+      } else if (from_any) {  // this one may still send
+        return;
+      }
     }
   }
   if (judged) raise_gone(operation, *judged, gone.at(*judged));
@@ -259,16 +260,27 @@ void CommunicatorImpl::time_out(const Operation& operation) {
       ErrorCode::timeout,
       cat(describe(rank_), " gave up after ",
           std::chrono::duration<double>(operation.timeout).count(), " s in ",
-          operation.peer() < 0 ? cat("call ", operation.call.number, ", ") : std::string(),
+          !operation.point_to_point() ? cat("call ", operation.call.number, ", ") : std::string(),
           to_string(operation.outline->signature), explain_missing(operation)),
       {.cause = "a rank is stuck, slow, or makes other calls",
        .remedy = "look at the ranks that are named; TUTTI_TIMEOUT sets the limit in seconds"}));
 }
 
+// A wrong tag shows in what came instead.
+std::string CommunicatorImpl::explain_unclaimed() {
+  const std::unique_lock lock = lock_for_call();
+  std::string text;
+  for (const MessageInfo& message : messages_.unclaimed()) {
+    text += cat("; ", describe(message.source), " has sent ", message.count, ' ',
+                name(message.dtype), ", tag ", message.tag, ", which nobody receives");
+  }
+  return text;
+}
+
 // Follows who waits for whom: the culprit is where the chain ends.
 std::string CommunicatorImpl::explain_missing(const Operation& operation) {
   std::vector<int> chain = missing(operation);
-  std::string text;
+  std::string text = operation.point_to_point() ? explain_unclaimed() : "";
   std::lock_guard lock(stall_mutex_);
   for (size_t i = 0; i < chain.size(); ++i) {
     if (chain[i] == rank_) {
@@ -286,7 +298,7 @@ std::string CommunicatorImpl::explain_missing(const Operation& operation) {
       continue;
     }
     const PeerState& peer = answer->second;
-    if (operation.peer() >= 0) {  // point-to-point calls have no numbers
+    if (operation.point_to_point()) {  // point-to-point calls have no numbers
       if (peer.waits_for.empty()) text += ", which waits for nobody";
     } else if (peer.last_call == 0) {
       text += ", which has made no call yet";
@@ -295,7 +307,7 @@ std::string CommunicatorImpl::explain_missing(const Operation& operation) {
       if (peer.made_call) text += cat(", ", to_string(peer.signature));
     }
     if (!peer.waits_for.empty()) {
-      text += cat(operation.peer() >= 0 ? ", which" : ", and", " waits for rank ",
+      text += cat(operation.point_to_point() ? ", which" : ", and", " waits for rank ",
                   rank_ranges(peer.waits_for));
     }
     for (const int next : peer.waits_for) {

@@ -183,6 +183,48 @@ static void check_requests(tutti_comm_t* world, int rank, int size) {
   check(tutti_group_end() == TUTTI_INVALID_ARGUMENT, "an end without a beginning");
 }
 
+static void check_messages(tutti_comm_t* world) {
+  const int rank = tutti_rank(world);
+  const int next = (rank + 1) % tutti_size(world);
+  int32_t values[3] = {rank, rank + 1, rank + 2};
+  int32_t got[5] = {0};
+  int found = 1;
+  tutti_call_options_t options = TUTTI_CALL_OPTIONS_INIT;
+  tutti_message_t message = TUTTI_MESSAGE_INIT;
+  tutti_work_t* works[2];
+  check(tutti_probe_now(world, TUTTI_ANY_SOURCE, 7, &found, &message) == TUTTI_OK && found == 0,
+        "no message is there yet");
+  check(tutti_barrier(world, NULL) == TUTTI_OK, "tutti_barrier");
+  for (int tag = 6; tag < 8; ++tag) {
+    options.tag = tag;
+    check(tutti_send_async(world, tutti_host(values, (uint64_t)tag - 4, TUTTI_I32), next, &options,
+                           &works[tag - 6]) == TUTTI_OK,
+          "tutti_send_async");
+  }
+  check(tutti_probe(world, TUTTI_ANY_SOURCE, 7, &message) == TUTTI_OK && message.count == 3 &&
+            message.tag == 7 && message.dtype == TUTTI_I32,
+        "tutti_probe");
+  options.tag = 7;
+  options.may_be_shorter = 1;
+  check(tutti_recv_message(world, tutti_host(got, 5, TUTTI_I32), message.source, &options,
+                           &message) == TUTTI_OK &&
+            message.count == 3 && got[2] == message.source + 2 && got[3] == 0,
+        "tutti_recv_message");
+  tutti_work_t* receive = NULL;
+  options.tag = TUTTI_ANY_TAG;
+  check(tutti_recv_async(world, tutti_host(got, 5, TUTTI_I32), TUTTI_ANY_SOURCE, &options,
+                         &receive) == TUTTI_OK &&
+            tutti_wait(receive) == TUTTI_OK && tutti_work_message(receive, &message) == TUTTI_OK &&
+            message.tag == 6 && message.count == 2,
+        "tutti_work_message");
+  tutti_work_free(receive);
+  for (int i = 0; i < 2; ++i) {
+    check(tutti_wait(works[i]) == TUTTI_OK, "tutti_wait");
+    tutti_work_free(works[i]);
+  }
+  check(tutti_probe(world, next, 7, NULL) == TUTTI_INVALID_ARGUMENT, "nowhere to tell the message");
+}
+
 static void check_errors(tutti_comm_t* world) {
   float value = 1;
   tutti_buffer_t buffer = tutti_host(&value, 1, TUTTI_F32);
@@ -224,6 +266,7 @@ int main(void) {
   check_pairs_async(world, rank, size);
   check_premul_sum(world, rank, size);
   check_requests(world, rank, size);
+  check_messages(world);
   check_errors(world);
   check_split(world, rank);
   check(tutti_barrier(world, NULL) == TUTTI_OK, "tutti_barrier");

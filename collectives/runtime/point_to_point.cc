@@ -1,0 +1,335 @@
+#include "collectives/runtime/point_to_point.h"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <span>
+#include <utility>
+
+#include "base/text.h"
+
+namespace tutti::internal {
+
+namespace {
+
+uint64_t bytes_of(const Signature& message) { return message.count * size_of(message.dtype); }
+
+bool is_message(const std::array<uint64_t, 2>& words) {
+  const Signature signature = decode(words);
+  return signature.collective == Collective::send_recv &&
+         static_cast<size_t>(signature.dtype) < kAllDTypes.size();
+}
+
+bool accepts_tag(const Operation& receive, int tag) {
+  return receive.outline->tag == kAnyTag || receive.outline->tag == tag;
+}
+
+bool accepts(const Operation& receive, int source, int tag) {
+  return (receive.peer() == kAnySource || receive.peer() == source) && accepts_tag(receive, tag);
+}
+
+Operation* first_accepting(const std::vector<Operation*>& receives, int tag) {
+  const auto found = std::ranges::find_if(
+      receives, [&](const Operation* receive) { return accepts_tag(*receive, tag); });
+  return found == receives.end() ? nullptr : *found;
+}
+
+MessageInfo describe(int source, const Signature& message) {
+  return {.source = source, .tag = message.root, .dtype = message.dtype, .count = message.count};
+}
+
+}  // namespace
+
+PointToPoint::PointToPoint(int rank, int size, Owner owner)
+    : rank_(rank),
+      owner_(std::move(owner)),
+      outgoing_(static_cast<size_t>(size)),
+      incoming_(static_cast<size_t>(size)) {}
+
+const Plan* PointToPoint::plan(int peer, bool sends) {
+  if (peer == rank_ || peer == kAnySource) return nullptr;
+  const auto at = static_cast<size_t>(peer);
+  std::unique_ptr<Plan>& plan = sends ? outgoing_[at].plan : incoming_[at].plan;
+  if (!plan) {
+    Program program;
+    program.steps = {sends ? tutti::send({peer}, {tutti::input(0)})
+                           : tutti::recv(peer, {tutti::output(0)})};
+    const Shape shape{.ranks = static_cast<int>(outgoing_.size()), .rank = rank_};
+    plan = std::make_unique<Plan>(make_plan(Collective::send_recv, shape, std::move(program)));
+  }
+  return plan.get();
+}
+
+// ---- sends
+
+void PointToPoint::send(Operation& operation) {
+  Outgoing& out = outgoing_[static_cast<size_t>(operation.peer())];
+  operation.call.number = ++out.made;
+  ++under_way_;
+  if (operation.peer() != rank_) {
+    out.calls.push_back(&operation);
+    return;
+  }
+  const Message message{rank_, operation.call.number, operation.outline->signature_words};
+  Operation* const receive = taker_of(message);
+  const std::span payload(operation.call.input, bytes_of(operation.outline->signature));
+  if (receive == nullptr) {
+    // Copied aside unless it is waited for: a rank that blocks here could never receive it.
+    std::unique_ptr<std::byte[]> copy = room_for(message);
+    if (copy == nullptr) return;
+    std::ranges::copy(payload, copy.get());
+    kept_.push_back({.message = message, .payload = std::move(copy)});
+  } else {
+    if (!fits(*receive, message)) return;
+    if (!payload.empty()) std::memmove(receive->call.output, payload.data(), payload.size());
+    complete(*receive);
+  }
+  complete(operation);
+}
+
+bool PointToPoint::progress_sends(int peer) {
+  Outgoing& out = outgoing_[static_cast<size_t>(peer)];
+  bool moved = false;
+  while (!out.calls.empty() && !owner_.abort.raised()) {
+    Operation& operation = *out.calls.front();
+    moved |= advance(operation, out.execution);
+    if (!out.execution.done() || !transport_->p2p_sent(peer)) break;
+    complete(operation);
+    out.calls.erase(out.calls.begin());
+    moved = true;
+  }
+  return moved;
+}
+
+// ---- receives
+
+std::vector<Operation*>& PointToPoint::list_of(const Operation& receive) {
+  if (receive.peer() == kAnySource) return from_any_;
+  return incoming_[static_cast<size_t>(receive.peer())].receives;
+}
+
+void PointToPoint::receive(Operation& operation) {
+  operation.order = ++receives_;
+  operation.matched.reset();
+  ++under_way_;
+  if (!found_kept(operation)) list_of(operation).push_back(&operation);
+}
+
+void PointToPoint::withdraw(Operation& operation) {
+  std::erase(list_of(operation), &operation);
+  complete(operation);
+}
+
+// The oldest one that accepts it. Probes that do end; the message is still to be taken.
+Operation* PointToPoint::taker_of(const Message& message) {
+  const Signature signature = decode(message.signature);
+  while (true) {
+    Operation* named =
+        first_accepting(incoming_[static_cast<size_t>(message.source)].receives, signature.root);
+    Operation* any = first_accepting(from_any_, signature.root);
+    Operation* taker = named;
+    if (named == nullptr || (any != nullptr && any->order < named->order)) taker = any;
+    if (taker == nullptr) return nullptr;
+    std::erase(list_of(*taker), taker);
+    if (!taker->probes) return taker;
+    taker->received = describe(message.source, signature);
+    complete(*taker);
+  }
+}
+
+bool PointToPoint::fits(Operation& receive, const Message& message) {
+  const Outline& wanted = *receive.outline;
+  const Signature signature = decode(message.signature);
+  receive.received = describe(message.source, signature);
+  receive.call.number = message.call;
+  const uint64_t room = wanted.signature.count;
+  const bool right_length =
+      wanted.may_be_shorter ? signature.count <= room : signature.count == room;
+  if (signature.dtype != wanted.dtype || !right_length) {
+    receive.active.end();
+    owner_.misfit(receive, message.source, message.call, signature);
+    return false;
+  }
+  if (message.signature != wanted.signature_words || message.source != wanted.peer) {
+    receive.matched = owner_.outline({receive.call.output, signature.count, signature.dtype},
+                                     message.source, signature.root);
+    receive.call.outline = receive.matched.get();
+  }
+  return true;
+}
+
+// Looks at the message that comes next from this source. True if there is somebody to take it.
+bool PointToPoint::match(int source) {
+  Incoming& in = incoming_[static_cast<size_t>(source)];
+  if (in.receives.empty() && from_any_.empty()) return false;
+  const MessageHeader* const header = transport_->front(source, transport_->lanes());
+  if (header == nullptr) return false;
+  const Message message{source, header->call, header->signature};
+  if (header->call != in.taken + 1 || header->slice != 0 || !is_message(header->signature)) {
+    Operation& waiting = in.receives.empty() ? *from_any_.front() : *in.receives.front();
+    waiting.call.number = in.taken + 1;
+    owner_.unexpected(waiting, {source, *header, waiting.outline->signature, 0, header->bytes});
+    return false;
+  }
+  if (Operation* const taker = taker_of(message)) {
+    if (!fits(*taker, message)) return false;
+    in.taker = taker;
+  } else if (in.receives.empty() && from_any_.empty()) {
+    return false;  // only probes waited for it
+  } else if (!keep(message)) {
+    return false;
+  }
+  ++in.taken;
+  return true;
+}
+
+bool PointToPoint::progress_from(int source) {
+  Incoming& in = incoming_[static_cast<size_t>(source)];
+  bool moved = false;
+  while (!owner_.abort.raised() && (in.taker != nullptr || match(source))) {
+    Operation& operation = *in.taker;
+    moved |= advance(operation, in.execution);
+    if (!in.execution.done()) break;
+    in.taker = nullptr;
+    arrived(operation);
+    moved = true;
+  }
+  return moved;
+}
+
+bool PointToPoint::advance(Operation& operation, Execution& execution) {
+  if (!operation.started) {
+    execution.start(operation.call, transport_);
+    operation.started = true;
+  }
+  const bool moved = execution.progress();
+  if (execution.unexpected()) owner_.unexpected(operation, *execution.unexpected());
+  return moved;
+}
+
+bool PointToPoint::progress() {
+  bool moved = false;
+  for (int peer = 0; peer < static_cast<int>(outgoing_.size()); ++peer) {
+    if (peer == rank_) continue;
+    moved |= progress_sends(peer);
+    moved |= progress_from(peer);
+  }
+  return moved;
+}
+
+// ---- messages that came before their receives
+
+// Null, and the end of the communicator, where there is none.
+std::unique_ptr<std::byte[]> PointToPoint::room_for(const Message& message) {
+  const Signature signature = decode(message.signature);
+  try {
+    return std::make_unique_for_overwrite<std::byte[]>(bytes_of(signature));
+  } catch (const std::bad_alloc&) {
+    owner_.failed(Error(ErrorCode::system,
+                        cat("there is no memory to keep a message, ", to_string(signature),
+                            ", of rank ", message.source, " that came before its receive"),
+                        {.remedy = "receive messages in the order in which they are sent"}));
+    return nullptr;
+  }
+}
+
+// Received by an operation of its own into memory of its own.
+bool PointToPoint::keep(const Message& message) {
+  const Signature signature = decode(message.signature);
+  std::unique_ptr<std::byte[]> payload = room_for(message);
+  if (payload == nullptr) return false;
+  Kept& kept = kept_.emplace_back(Kept{.message = message, .payload = std::move(payload)});
+  kept.arriving = std::make_unique<Operation>();
+  Operation& operation = *kept.arriving;
+  operation.outline = owner_.outline({kept.payload.get(), signature.count, signature.dtype},
+                                     message.source, signature.root);
+  operation.call = {
+      .outline = operation.outline.get(), .output = kept.payload.get(), .number = message.call};
+  incoming_[static_cast<size_t>(message.source)].taker = &operation;
+  return true;
+}
+
+// True if a message that is kept is the receive's: its own order decides.
+bool PointToPoint::found_kept(Operation& receive) {
+  for (auto kept = kept_.begin(); kept != kept_.end(); ++kept) {
+    const Signature signature = decode(kept->message.signature);
+    if (kept->taker != nullptr || !accepts(receive, kept->message.source, signature.root)) continue;
+    if (receive.probes) {
+      receive.received = describe(kept->message.source, signature);
+      complete(receive);
+    } else if (fits(receive, kept->message)) {
+      kept->taker = &receive;
+      if (kept->arriving == nullptr) deliver(kept);
+    }
+    return true;
+  }
+  return false;
+}
+
+void PointToPoint::arrived(Operation& operation) {
+  const auto kept = std::ranges::find_if(
+      kept_, [&](const Kept& kept) { return kept.arriving.get() == &operation; });
+  if (kept == kept_.end()) {
+    complete(operation);
+    return;
+  }
+  kept->arriving = nullptr;
+  if (kept->taker != nullptr) deliver(kept);
+}
+
+void PointToPoint::deliver(std::list<Kept>::iterator kept) {
+  const uint64_t bytes = bytes_of(decode(kept->message.signature));
+  Operation& receive = *kept->taker;
+  if (bytes > 0) std::memcpy(receive.call.output, kept->payload.get(), bytes);
+  kept_.erase(kept);
+  complete(receive);
+}
+
+// ---- ends
+
+void PointToPoint::complete(Operation& operation) {
+  --under_way_;
+  owner_.completed(operation);
+}
+
+void PointToPoint::abandon() {
+  const auto end = [](std::vector<Operation*>& calls) {
+    for (Operation* const operation : calls) operation->active.end();
+    calls.clear();
+  };
+  for (Outgoing& out : outgoing_) end(out.calls);
+  for (Incoming& in : incoming_) {
+    end(in.receives);
+    if (in.taker != nullptr) std::exchange(in.taker, nullptr)->active.end();
+  }
+  end(from_any_);
+  for (Kept& kept : kept_) {
+    if (kept.taker != nullptr) kept.taker->active.end();
+  }
+  kept_.clear();
+  under_way_ = 0;
+}
+
+std::vector<Want> PointToPoint::wants(const Operation& operation) const {
+  const int lane = transport_ != nullptr ? transport_->lanes() : 0;
+  const bool sends = operation.outline->sends;
+  if (operation.peer() != kAnySource) return {{operation.peer(), lane, sends}};
+  if (operation.matched) return {{operation.received.source, lane, false}};
+  std::vector<Want> wants;
+  for (int peer = 0; peer < static_cast<int>(incoming_.size()); ++peer) {
+    if (peer != rank_) wants.push_back({peer, lane, false});
+  }
+  return wants;
+}
+
+std::vector<MessageInfo> PointToPoint::unclaimed() const {
+  constexpr size_t kMost = 4;
+  std::vector<MessageInfo> found;
+  for (const Kept& kept : kept_) {
+    if (kept.taker != nullptr || found.size() == kMost) continue;
+    found.push_back(describe(kept.message.source, decode(kept.message.signature)));
+  }
+  return found;
+}
+
+}  // namespace tutti::internal

@@ -1,0 +1,121 @@
+// Point-to-point messages of one communicator: which receive takes which message.
+//
+// Messages between two ranks arrive in the order in which they were sent. A receive names a source
+// or none, and a tag or none; a message goes to the oldest receive that accepts it. A message that
+// no receive accepts stays with the transport, so that its sender is held up, until a receive of
+// another tag waits for what is behind it: then it is kept aside.
+//
+//     front of the stream of rank 2:  tag 5 | tag 7        receives: (from 2, tag 7)
+//                                       |      `------------------------^
+//                                       `--> kept, for whoever asks for tag 5
+//
+// Messages of a rank to itself never see a transport: they are kept at once.
+//
+// Threads: one at a time, as the communicator's mutex has it.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+#include <vector>
+
+#include "base/abort.h"
+#include "base/error.h"
+#include "collectives/program/plan.h"
+#include "collectives/runtime/execution.h"
+#include "collectives/runtime/operation.h"
+
+namespace tutti::internal {
+
+class PointToPoint {
+ public:
+  // What this asks of the communicator.
+  struct Owner {
+    const AbortState& abort;
+    std::function<void(Operation&)> completed;
+    std::function<void(const Error&)> failed;
+    std::function<void(const Operation&, const Unexpected&)> unexpected;
+    // The message of `source`, its call `their_call`, does not fit the receive that it goes to.
+    std::function<void(const Operation&, int source, uint32_t their_call, const Signature&)> misfit;
+    // Of the receive of one message.
+    std::function<std::shared_ptr<const Outline>(Buffer, int source, int tag)> outline;
+  };
+
+  PointToPoint(int rank, int size, Owner owner);
+  // Before anything else; null where there is only one rank.
+  void use(Transport* transport) { transport_ = transport; }
+  // The program of a message in one direction.
+  const Plan* plan(int peer, bool sends);
+
+  void send(Operation& operation);
+  // A receive, or a probe: that ends as soon as there is a message that it accepts, and leaves the
+  // message where it is.
+  void receive(Operation& operation);
+  // A receive or probe that no message was found for is forgotten; it is done then.
+  void withdraw(Operation& operation);
+
+  // True if anything moved.
+  bool progress();
+  // After an abort: nothing moves any more.
+  void abandon();
+  int under_way() const { return under_way_; }
+  // Whom the operation waits for; of a receive from any source, every one of them may end it.
+  std::vector<Want> wants(const Operation& operation) const;
+  // Messages that came, and that nobody has asked for: the first few.
+  std::vector<MessageInfo> unclaimed() const;
+
+ private:
+  struct Outgoing {
+    std::vector<Operation*> calls;  // the first one runs
+    Execution execution;
+    uint32_t made = 0;
+    std::unique_ptr<Plan> plan;  // made at the first call, as is the next
+  };
+  struct Incoming {
+    std::vector<Operation*> receives;  // from this source, oldest first
+    Operation* taker = nullptr;        // of the message that arrives now
+    Execution execution;
+    uint32_t taken = 0;
+    std::unique_ptr<Plan> plan;
+  };
+  struct Message {
+    int source = 0;
+    uint32_t call = 0;
+    std::array<uint64_t, 2> signature = {};
+  };
+  struct Kept {
+    Message message;
+    std::unique_ptr<std::byte[]> payload;
+    std::unique_ptr<Operation> arriving;  // null once all of it is there
+    Operation* taker = nullptr;
+  };
+
+  bool progress_sends(int peer);
+  bool progress_from(int source);
+  bool advance(Operation& operation, Execution& execution);
+  bool match(int source);
+  Operation* taker_of(const Message& message);
+  bool fits(Operation& receive, const Message& message);
+  bool found_kept(Operation& receive);
+  std::unique_ptr<std::byte[]> room_for(const Message& message);
+  bool keep(const Message& message);
+  void arrived(Operation& operation);
+  void deliver(std::list<Kept>::iterator kept);
+  void complete(Operation& operation);
+  std::vector<Operation*>& list_of(const Operation& receive);
+
+  const int rank_;
+  const Owner owner_;
+  Transport* transport_ = nullptr;
+  std::vector<Outgoing> outgoing_;
+  std::vector<Incoming> incoming_;
+  std::vector<Operation*> from_any_;  // receives, oldest first
+  std::list<Kept> kept_;              // in the order of their arrival
+  uint64_t receives_ = 0;
+  int under_way_ = 0;
+};
+
+}  // namespace tutti::internal

@@ -23,7 +23,27 @@ using internal::CommunicatorImpl;
 
 // ---- Work
 
-bool Work::test() { return !operation_ || comm_->test(*operation_, patience_); }
+WorkState Work::poll() {
+  return operation_ ? comm_->poll(*operation_, patience_) : WorkState::complete;
+}
+
+bool Work::test() {
+  const WorkState state = poll();
+  if (state == WorkState::failed) throw Error(*error());
+  return state == WorkState::complete;
+}
+
+std::optional<Error> Work::error() const {
+  return operation_ ? comm_->error_of(*operation_) : std::nullopt;
+}
+
+void Work::on_end(std::function<void(const Error*)> callback) {
+  if (operation_) {
+    comm_->on_end(*operation_, std::move(callback));
+  } else {
+    callback(nullptr);
+  }
+}
 
 void Work::wait() {
   if (operation_) comm_->wait(*operation_, Deadline::never(), patience_);
@@ -121,10 +141,18 @@ std::string Communicator::describe(int rank) const {
   return impl_->describe(rank);
 }
 
+void Communicator::while_waiting(std::function<void()> hook) {
+  require(impl_).while_waiting(std::move(hook));
+}
+
 void Communicator::abort(const std::string& reason) { require(impl_).abort(reason); }
 
 Communicator Communicator::split(int color, int key) {
   return Communicator(require(impl_).split(color, key));
+}
+
+Communicator Communicator::create(std::span<const int> ranks, int tag) {
+  return Communicator(require(impl_).create(ranks, tag));
 }
 
 std::shared_ptr<void> Communicator::allocate_bytes(size_t count, size_t element_bytes) {

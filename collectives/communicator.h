@@ -25,6 +25,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -54,6 +55,8 @@ struct Operation;
 struct PreparedCall;
 }  // namespace internal
 
+enum class WorkState : uint8_t { under_way, complete, failed };
+
 // A call under way. It completes, fails or is aborted, once. Copies share the call; dropping every
 // copy does not cancel it. A handle belongs to one thread at a time. Deadlines and stalled peers
 // are looked after while somebody tests or waits.
@@ -61,6 +64,9 @@ class Work {
  public:
   Work() = default;  // a call that is already complete
 
+  // Makes progress, and says how the call stands, without an exception; error() is why it failed.
+  WorkState poll();
+  std::optional<Error> error() const;
   // Makes progress; true once the call is complete. Throws the call's Error.
   bool test();
   // Returns when the call is complete. Throws the call's Error.
@@ -68,6 +74,11 @@ class Work {
   // False when `timeout` passed first; that is no abort: the call goes on. (CallOptions::timeout is
   // the call's own deadline: passing it aborts.)
   bool wait_for(std::chrono::nanoseconds timeout);
+  // Calls `callback` once, when the call has ended: with null, or with why it failed. By a thread
+  // that tests or waits, for whatever call of the job, or by the progress thread; from within
+  // on_end() if the call is over already. It may make calls, but must neither wait nor throw. One
+  // for each call: a second takes the place of the first.
+  void on_end(std::function<void(const Error*)> callback);
   // What a receive that is complete has received.
   MessageInfo received() const;
   // Aborts the call's communicator on every rank, if the call is not complete.
@@ -76,6 +87,7 @@ class Work {
  private:
   friend class Communicator;
   friend class Prepared;
+  friend class internal::CommunicatorImpl;
   Work(std::shared_ptr<internal::CommunicatorImpl> comm,
        std::shared_ptr<internal::Operation> operation)
       : comm_(std::move(comm)), operation_(std::move(operation)) {}
@@ -93,6 +105,10 @@ struct CallOptions {
   // Canonical algorithms only: the bits depend on the inputs and the number of ranks, on nothing
   // else. TUTTI_DETERMINISTIC=1 asks for it in every call.
   bool deterministic = false;
+  // The call starts when these are complete, on whatever communicator: they may write its input. If
+  // one of them fails, this one does. A message counts as sent or received from then on. Alike on
+  // all ranks, or else such that no rank waits for itself.
+  std::span<const Work> after;
   // Of messages: from 0 to kLargestTag, of a receive also kAnyTag.
   int tag = 0;
   // Of a receive: than its buffer. Else that is an Error(mismatch), as a longer one always is.
@@ -143,6 +159,10 @@ class Communicator {
   // negative colour joins none; the returned communicator is then empty: only valid() may be
   // called.
   Communicator split(int color, int key = 0);
+  // A new communicator of these ranks of this one, in this order: called by them only, without a
+  // word from the others. A `tag` from 0 to kLargestTag tells apart what threads make of the same
+  // ranks at the same time.
+  Communicator create(std::span<const int> ranks, int tag = 0);
   Communicator duplicate() { return split(0, rank()); }
   bool valid() const { return impl_ != nullptr; }
 
@@ -317,6 +337,11 @@ class Communicator {
   MessageInfo recv(std::span<T> values, int from) {
     return recv(buffer_of(values), from);
   }
+
+  // Calls `hook` again and again while a thread waits for a call of this process's and nothing
+  // moves, at least every millisecond: for programs whose peers depend on more than Tutti. It must
+  // not wait for long, nor throw. Of all communicators of the job; empty takes it back.
+  void while_waiting(std::function<void()> hook);
 
   // Aborts the communicator on every rank with Error(aborted, reason).
   void abort(const std::string& reason);

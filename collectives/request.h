@@ -48,6 +48,7 @@ struct Request {
   Reduction op;
   int root = 0;         // send_recv: the other rank; of a receive also kAnySource
   bool sends = false;   // send_recv
+  bool own = false;     // send_recv: the library's, apart from those of callers
   uint64_t count = 0;   // elements of one block (of the buffer, where there are no blocks)
   bool uneven = false;  // a v-variant, with blocks that are not all of one length:
   Blocks input_blocks;

@@ -80,6 +80,7 @@ CommunicatorImpl::CallKey CommunicatorImpl::key_of(const Request& request,
   add(in.data != nullptr, 1);
   add(out.data != nullptr, 1);
   add(request.sends, 1);
+  add(request.own, 1);
   add(options.deterministic, 1);
   add(options.may_be_shorter, 1);
   add(lie_of(request), 2);
@@ -139,6 +140,7 @@ void CommunicatorImpl::outline_send_recv(const Request& request, const CallOptio
   outline.plan = messages_.plan(request.root, request.sends);
   outline.signature = {.collective = Collective::send_recv,
                        .dtype = request.dtype(),
+                       .own = request.own,
                        .root = options.tag,
                        .count = request.count};
   outline.peer = request.root;

@@ -10,6 +10,25 @@
 
 namespace tutti::internal {
 
+namespace {
+
+// Where the product may be written before anything is sent: where the result goes, else a place of
+// its own.
+void scale_input(Operation& operation) {
+  Call& call = operation.call;
+  const Outline& outline = *operation.outline;
+  const Collective collective = outline.signature.collective;
+  std::byte* scaled = call.output;
+  if (collective != Collective::all_reduce && collective != Collective::scan) {
+    operation.scaled.resize(outline.input_count * outline.element_bytes);
+    scaled = operation.scaled.data();
+  }
+  scale(scaled, call.input, outline.input_count, outline.dtype, outline.reduction.factor);
+  call.input = scaled;
+}
+
+}  // namespace
+
 CommunicatorImpl::CommunicatorImpl(std::shared_ptr<Engine> engine, uint64_t id,
                                    std::vector<int> members, int rank)
     : engine_(std::move(engine)),
@@ -44,6 +63,7 @@ CommunicatorImpl::~CommunicatorImpl() {
   lock_for_call();  // whoever sleeps on it lets go
   close_transport();
   abandon_calls();
+  engine_->callbacks().run();
 }
 
 // ---- calls
@@ -86,6 +106,7 @@ bool CommunicatorImpl::progress_locked() {
   bool moved = transport_ && transport_->progress();
   while (!collectives_.empty() && !abort_.raised()) {
     Operation& operation = *collectives_.front();
+    if (!operation.started && !may_start(operation)) break;
     moved |= advance(operation, execution_);
     if (!execution_.done() || (transport_ && !transport_->collectives_sent())) break;
     complete(operation);
@@ -96,8 +117,25 @@ bool CommunicatorImpl::progress_locked() {
   return moved;
 }
 
+// A call fails with those that it follows.
+bool CommunicatorImpl::may_start(Operation& operation) {
+  for (const auto& [communicator, before] : operation.after) {
+    if (before->done.load(std::memory_order_acquire)) continue;
+    if (communicator->abort_.raised()) {
+      raise_consequence(Error(ErrorCode::aborted,
+                              cat(describe(rank_), ": a call that ",
+                                  to_string(operation.outline->signature), " follows has failed"),
+                              {.cause = communicator->abort_.error().what()}));
+    }
+    return false;
+  }
+  operation.after.clear();
+  return true;
+}
+
 bool CommunicatorImpl::advance(Operation& operation, Execution& execution) {
   if (!operation.started) {
+    if (operation.outline->reduction.op == ReduceOp::premul_sum) scale_input(operation);
     execution.start(operation.call, transport_);
     operation.started = true;
   }
@@ -109,7 +147,7 @@ bool CommunicatorImpl::advance(Operation& operation, Execution& execution) {
 // After an abort nothing moves any more, and what was lent is the callers' again.
 void CommunicatorImpl::abandon_calls() {
   if (transport_) transport_->revoke();
-  for (Operation* const operation : collectives_) operation->active.end();
+  for (Operation* const operation : collectives_) abandon(*operation);
   collectives_.clear();
   messages_.abandon();
 }
@@ -122,6 +160,40 @@ void CommunicatorImpl::complete(Operation& operation) {
   if (operation.begun != 0) record_end(operation);
   operation.active.end();
   operation.done.store(true, std::memory_order_release);
+  if (operation.on_end) {
+    engine_->callbacks().add(
+        [callback = std::exchange(operation.on_end, nullptr)] { callback(nullptr); });
+  }
+}
+
+void CommunicatorImpl::abandon(Operation& operation) {
+  operation.active.end();
+  operation.after.clear();
+  if (!operation.on_end) return;
+  // Without an abort the communicator is destroyed with the call under way.
+  const Error error = abort_.raised()
+                          ? abort_.error()
+                          : Error(ErrorCode::aborted, cat(describe(rank_), " has destroyed the ",
+                                                          "communicator with a call under way"));
+  engine_->callbacks().add(
+      [callback = std::exchange(operation.on_end, nullptr), error] { callback(&error); });
+}
+
+void CommunicatorImpl::on_end(Operation& operation, std::function<void(const Error*)> callback) {
+  {
+    const std::unique_lock lock = lock_for_call();
+    if (!operation.done.load(std::memory_order_relaxed)) {
+      operation.on_end = std::move(callback);
+      if (abort_.raised()) abandon(operation);
+    } else {
+      engine_->callbacks().add([callback = std::move(callback)] { callback(nullptr); });
+    }
+  }
+  engine_->callbacks().run();
+}
+
+void CommunicatorImpl::while_waiting(std::function<void()> hook) {
+  engine_->callbacks().while_waiting(std::move(hook));
 }
 
 // ---- failure

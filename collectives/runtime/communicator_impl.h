@@ -14,6 +14,7 @@
 #include <mutex>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -45,6 +46,7 @@ class CommunicatorImpl final : public ControlClient,
   std::string transport_name() const { return paths_ ? std::string(paths_->name()) : "none"; }
   std::string describe(int rank) const { return engine_->control().describe(members_[rank]); }
   std::shared_ptr<CommunicatorImpl> split(int color, int key);
+  std::shared_ptr<CommunicatorImpl> create(std::span<const int> ranks, int tag);
   void abort(const std::string& reason);
   // How the ranks reach each other; null where there is only one.
   Paths* paths() { return paths_.get(); }
@@ -63,12 +65,16 @@ class CommunicatorImpl final : public ControlClient,
 
   // Moves what can be moved; true if anything did. Any thread; false if another one is at it.
   bool progress();
-  // Both throw what the communicator was aborted with, and only when no other thread can still
-  // touch the call's buffers, nor another rank take what it reads there for the call's. `patience`
-  // belongs to the caller's handle on the call.
-  bool test(Operation& operation, Patience& patience);
+  // Both tell of an abort (the second by throwing it) only when no other thread can still touch the
+  // call's buffers, nor another rank take what it reads there for the call's. `patience` belongs to
+  // the caller's handle on the call.
+  WorkState poll(Operation& operation, Patience& patience);
+  std::optional<Error> error_of(const Operation& operation) const;
   // False when `deadline` passed first.
   bool wait(Operation& operation, const Deadline& deadline, Patience& patience);
+
+  void on_end(Operation& operation, std::function<void(const Error*)> callback);
+  void while_waiting(std::function<void()> hook);
 
   // For whoever sleeps on it (Engine::sleep): all under the mutex.
   std::unique_lock<std::mutex> try_lock() { return std::unique_lock(mutex_, std::try_to_lock); }
@@ -115,6 +121,8 @@ class CommunicatorImpl final : public ControlClient,
   void close_transport();
   Paths::Events path_events();
   PointToPoint::Owner owner_of_messages();
+  void check_group(std::span<const int> ranks) const;
+  void meet(int next, int previous, int tag, uint64_t id);
   int member(int world_rank) const;
   std::vector<Place> places() const;
 
@@ -130,6 +138,7 @@ class CommunicatorImpl final : public ControlClient,
 
   // start.cc
   PreparedCall plan(const Request& request, const CallOptions& options);
+  static std::vector<Predecessor> predecessors(std::span<const Work> works);
   const std::shared_ptr<Operation>& take_operation();
   const std::shared_ptr<Operation>& start_locked(PreparedCall&& prepared);
   const std::shared_ptr<Operation>& enqueue(PreparedCall&& prepared);
@@ -144,7 +153,9 @@ class CommunicatorImpl final : public ControlClient,
   std::unique_lock<std::mutex> lock_for_call();
   bool progress_locked();
   bool advance(Operation& operation, Execution& execution);
+  bool may_start(Operation& operation);
   void complete(Operation& operation);
+  void abandon(Operation& operation);
   void abandon_calls();
   void require_own_process() const;
   [[noreturn]] void refuse_forked_child() const;
@@ -156,7 +167,7 @@ class CommunicatorImpl final : public ControlClient,
   void tell_last_calls(ErrorCode code) const;
 
   // waiting.cc
-  [[noreturn]] void throw_abort();
+  Error end_by_abort();
   void look_at_stall(Operation& operation, Patience& patience);
   void end_stall(Patience& patience);
   std::vector<int> missing(const Operation& operation);
@@ -190,7 +201,8 @@ class CommunicatorImpl final : public ControlClient,
   std::mutex mutex_;  // guards everything below
   uint32_t calls_made_ = 0;
   uint32_t splits_made_ = 0;
-  std::vector<Operation*> collectives_;  // the first one runs; of pool_
+  std::map<uint64_t, uint64_t> groups_made_;  // by members and tag: how many
+  std::vector<Operation*> collectives_;       // the first one runs; of pool_
   Execution execution_;
   PointToPoint messages_;
   std::vector<std::shared_ptr<Operation>> pool_;  // all there are

@@ -131,7 +131,9 @@ void Engine::make_progress(const std::stop_token& stop) {
     }
     Backoff backoff(oversubscribed(), spin);
     while (active() > 0 && !stop.stop_requested()) {
-      if (progress_others(nullptr)) {
+      const bool moved = progress_others(nullptr);
+      callbacks_.run();
+      if (moved) {
         backoff.reset();
       } else if (!backoff.pause()) {
         sleep(nullptr, Deadline::never());

@@ -15,6 +15,7 @@
 
 #include "collectives/cost/cost_model.h"
 #include "collectives/program/algorithm.h"
+#include "collectives/runtime/callbacks.h"
 #include "collectives/runtime/plans.h"
 #include "transport/paths/endpoint.h"
 
@@ -44,6 +45,7 @@ class Engine {
   Control& control() const { return endpoint_.control(); }
   bool oversubscribed() const { return options_.oversubscribed; }
   PlanCache& plans() { return plans_; }
+  Callbacks& callbacks() { return callbacks_; }
 
   // The last error with which a call on a communicator that was aborted ended: should this rank
   // give up next, the others learn why. Empty: there was none.
@@ -86,6 +88,7 @@ class Engine {
 
   const EngineOptions options_;
   PlanCache plans_;
+  Callbacks callbacks_;
   Endpoint endpoint_;
   std::atomic<int> active_{0};
   mutable std::mutex failure_mutex_;

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -15,12 +16,22 @@
 
 namespace tutti::internal {
 
+class CommunicatorImpl;
+struct Operation;
+
+// A call that another one follows.
+struct Predecessor {
+  std::shared_ptr<CommunicatorImpl> communicator;
+  std::shared_ptr<Operation> operation;
+};
+
 // All of a call but its number and its time.
 struct PreparedCall {
   std::shared_ptr<const Outline> outline;
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
   std::chrono::nanoseconds timeout{0};  // 0: never
+  std::vector<Predecessor> after;
 };
 
 struct Operation {
@@ -33,9 +44,11 @@ struct Operation {
   // Of receives (point_to_point.h):
   std::shared_ptr<const Outline> matched;  // the message's, where it is not what was asked for
   MessageInfo received;
-  uint64_t order = 0;    // in which they were called
-  bool probes = false;   // ends when there is a message, and leaves it
-  bool started = false;  // it runs; before, it waits for the calls ahead of it
+  uint64_t order = 0;              // in which they were called
+  bool probes = false;             // ends when there is a message, and leaves it
+  bool started = false;            // it runs; before, it waits for the calls ahead of it,
+  std::vector<Predecessor> after;  // and for these
+  std::function<void(const Error*)> on_end;
   std::atomic<bool> done{false};
 
   bool point_to_point() const { return outline->point_to_point(); }

@@ -20,17 +20,19 @@ bool is_message(const std::array<uint64_t, 2>& words) {
          static_cast<size_t>(signature.dtype) < kAllDTypes.size();
 }
 
-bool accepts_tag(const Operation& receive, int tag) {
-  return receive.outline->tag == kAnyTag || receive.outline->tag == tag;
+bool accepts(const Operation& receive, const Signature& message) {
+  const Outline& wanted = *receive.outline;
+  return (wanted.tag == kAnyTag || wanted.tag == message.root) &&
+         wanted.signature.own == message.own;
 }
 
-bool accepts(const Operation& receive, int source, int tag) {
-  return (receive.peer() == kAnySource || receive.peer() == source) && accepts_tag(receive, tag);
+bool accepts(const Operation& receive, int source, const Signature& message) {
+  return (receive.peer() == kAnySource || receive.peer() == source) && accepts(receive, message);
 }
 
-Operation* first_accepting(const std::vector<Operation*>& receives, int tag) {
+Operation* first_accepting(const std::vector<Operation*>& receives, const Signature& message) {
   const auto found = std::ranges::find_if(
-      receives, [&](const Operation* receive) { return accepts_tag(*receive, tag); });
+      receives, [&](const Operation* receive) { return accepts(*receive, message); });
   return found == receives.end() ? nullptr : *found;
 }
 
@@ -60,12 +62,36 @@ const Plan* PointToPoint::plan(int peer, bool sends) {
   return plan.get();
 }
 
+// ---- calls that follow others
+
+bool PointToPoint::is_early(Operation& operation) {
+  if (operation.after.empty() || owner_.may_start(operation)) return false;
+  early_.push_back(&operation);
+  return true;
+}
+
+bool PointToPoint::progress_early() {
+  bool moved = false;
+  for (Operation* const operation : std::exchange(early_, {})) {
+    --under_way_;  // counted anew
+    const size_t before = early_.size();
+    if (operation->outline->sends) {
+      send(*operation);
+    } else {
+      receive(*operation);
+    }
+    moved |= early_.size() == before;
+  }
+  return moved;
+}
+
 // ---- sends
 
 void PointToPoint::send(Operation& operation) {
+  ++under_way_;
+  if (is_early(operation)) return;
   Outgoing& out = outgoing_[static_cast<size_t>(operation.peer())];
   operation.call.number = ++out.made;
-  ++under_way_;
   if (operation.peer() != rank_) {
     out.calls.push_back(&operation);
     return;
@@ -109,9 +135,10 @@ std::vector<Operation*>& PointToPoint::list_of(const Operation& receive) {
 }
 
 void PointToPoint::receive(Operation& operation) {
-  operation.order = ++receives_;
   operation.matched.reset();
   ++under_way_;
+  if (is_early(operation)) return;
+  operation.order = ++receives_;
   if (!found_kept(operation)) list_of(operation).push_back(&operation);
 }
 
@@ -125,8 +152,8 @@ Operation* PointToPoint::taker_of(const Message& message) {
   const Signature signature = decode(message.signature);
   while (true) {
     Operation* named =
-        first_accepting(incoming_[static_cast<size_t>(message.source)].receives, signature.root);
-    Operation* any = first_accepting(from_any_, signature.root);
+        first_accepting(incoming_[static_cast<size_t>(message.source)].receives, signature);
+    Operation* any = first_accepting(from_any_, signature);
     Operation* taker = named;
     if (named == nullptr || (any != nullptr && any->order < named->order)) taker = any;
     if (taker == nullptr) return nullptr;
@@ -146,13 +173,13 @@ bool PointToPoint::fits(Operation& receive, const Message& message) {
   const bool right_length =
       wanted.may_be_shorter ? signature.count <= room : signature.count == room;
   if (signature.dtype != wanted.dtype || !right_length) {
-    receive.active.end();
     owner_.misfit(receive, message.source, message.call, signature);
+    owner_.abandoned(receive);
     return false;
   }
   if (message.signature != wanted.signature_words || message.source != wanted.peer) {
     receive.matched = owner_.outline({receive.call.output, signature.count, signature.dtype},
-                                     message.source, signature.root);
+                                     message.source, signature);
     receive.call.outline = receive.matched.get();
   }
   return true;
@@ -208,7 +235,7 @@ bool PointToPoint::advance(Operation& operation, Execution& execution) {
 }
 
 bool PointToPoint::progress() {
-  bool moved = false;
+  bool moved = !early_.empty() && progress_early();
   for (int peer = 0; peer < static_cast<int>(outgoing_.size()); ++peer) {
     if (peer == rank_) continue;
     moved |= progress_sends(peer);
@@ -242,7 +269,7 @@ bool PointToPoint::keep(const Message& message) {
   kept.arriving = std::make_unique<Operation>();
   Operation& operation = *kept.arriving;
   operation.outline = owner_.outline({kept.payload.get(), signature.count, signature.dtype},
-                                     message.source, signature.root);
+                                     message.source, signature);
   operation.call = {
       .outline = operation.outline.get(), .output = kept.payload.get(), .number = message.call};
   incoming_[static_cast<size_t>(message.source)].taker = &operation;
@@ -253,7 +280,7 @@ bool PointToPoint::keep(const Message& message) {
 bool PointToPoint::found_kept(Operation& receive) {
   for (auto kept = kept_.begin(); kept != kept_.end(); ++kept) {
     const Signature signature = decode(kept->message.signature);
-    if (kept->taker != nullptr || !accepts(receive, kept->message.source, signature.root)) continue;
+    if (kept->taker != nullptr || !accepts(receive, kept->message.source, signature)) continue;
     if (receive.probes) {
       receive.received = describe(kept->message.source, signature);
       complete(receive);
@@ -293,18 +320,19 @@ void PointToPoint::complete(Operation& operation) {
 }
 
 void PointToPoint::abandon() {
-  const auto end = [](std::vector<Operation*>& calls) {
-    for (Operation* const operation : calls) operation->active.end();
+  const auto end = [&](std::vector<Operation*>& calls) {
+    for (Operation* const operation : calls) owner_.abandoned(*operation);
     calls.clear();
   };
   for (Outgoing& out : outgoing_) end(out.calls);
   for (Incoming& in : incoming_) {
     end(in.receives);
-    if (in.taker != nullptr) std::exchange(in.taker, nullptr)->active.end();
+    if (in.taker != nullptr) owner_.abandoned(*std::exchange(in.taker, nullptr));
   }
   end(from_any_);
+  end(early_);
   for (Kept& kept : kept_) {
-    if (kept.taker != nullptr) kept.taker->active.end();
+    if (kept.taker != nullptr) owner_.abandoned(*kept.taker);
   }
   kept_.clear();
   under_way_ = 0;

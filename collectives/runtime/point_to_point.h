@@ -11,6 +11,8 @@
 //
 // Messages of a rank to itself never see a transport: they are kept at once.
 //
+// The library's own messages (Request::own) and the callers' know nothing of each other.
+//
 // Threads: one at a time, as the communicator's mutex has it.
 #pragma once
 
@@ -35,13 +37,15 @@ class PointToPoint {
   // What this asks of the communicator.
   struct Owner {
     const AbortState& abort;
+    std::function<bool(Operation&)> may_start;  // what it follows is complete
     std::function<void(Operation&)> completed;
+    std::function<void(Operation&)> abandoned;
     std::function<void(const Error&)> failed;
     std::function<void(const Operation&, const Unexpected&)> unexpected;
     // The message of `source`, its call `their_call`, does not fit the receive that it goes to.
     std::function<void(const Operation&, int source, uint32_t their_call, const Signature&)> misfit;
     // Of the receive of one message.
-    std::function<std::shared_ptr<const Outline>(Buffer, int source, int tag)> outline;
+    std::function<std::shared_ptr<const Outline>(Buffer, int source, const Signature&)> outline;
   };
 
   PointToPoint(int rank, int size, Owner owner);
@@ -50,6 +54,7 @@ class PointToPoint {
   // The program of a message in one direction.
   const Plan* plan(int peer, bool sends);
 
+  // Both count from when what they follow is complete.
   void send(Operation& operation);
   // A receive, or a probe: that ends as soon as there is a message that it accepts, and leaves the
   // message where it is.
@@ -93,6 +98,8 @@ class PointToPoint {
     Operation* taker = nullptr;
   };
 
+  bool is_early(Operation& operation);
+  bool progress_early();
   bool progress_sends(int peer);
   bool progress_from(int source);
   bool advance(Operation& operation, Execution& execution);
@@ -113,6 +120,7 @@ class PointToPoint {
   std::vector<Outgoing> outgoing_;
   std::vector<Incoming> incoming_;
   std::vector<Operation*> from_any_;  // receives, oldest first
+  std::vector<Operation*> early_;     // what they follow is not complete
   std::list<Kept> kept_;              // in the order of their arrival
   uint64_t receives_ = 0;
   int under_way_ = 0;

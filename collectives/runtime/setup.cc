@@ -1,7 +1,9 @@
 // How a communicator comes by its paths to the other ranks, and how it lets go of them.
 
 #include <algorithm>
+#include <set>
 
+#include "base/hash.h"
 #include "base/text.h"
 #include "collectives/runtime/communicator_impl.h"
 #include "topology/domain.h"
@@ -89,7 +91,9 @@ Paths::Events CommunicatorImpl::path_events() {
 PointToPoint::Owner CommunicatorImpl::owner_of_messages() {
   return {
       .abort = abort_,
+      .may_start = [this](Operation& operation) { return may_start(operation); },
       .completed = [this](Operation& operation) { complete(operation); },
+      .abandoned = [this](Operation& operation) { abandon(operation); },
       .failed = [this](const Error& error) { raise_everywhere(error); },
       .unexpected = [this](const Operation& operation,
                            const Unexpected& message) { report_unexpected(operation, message); },
@@ -97,9 +101,12 @@ PointToPoint::Owner CommunicatorImpl::owner_of_messages() {
           [this](const Operation& receive, int source, uint32_t call, const Signature& theirs) {
             raise_mismatch(receive.call.number, receive.outline->signature, source, call, theirs);
           },
-      .outline = [this](
-                     Buffer buffer, int source,
-                     int tag) { return outline_of(Request::recv(buffer, source), {.tag = tag}); }};
+      .outline =
+          [this](Buffer buffer, int source, const Signature& message) {
+            Request request = Request::recv(buffer, source);
+            request.own = message.own;
+            return outline_of(request, {.tag = message.root});
+          }};
 }
 
 // All members make the same splits of a communicator in the same order, so the new one's id is the
@@ -134,6 +141,62 @@ std::shared_ptr<CommunicatorImpl> CommunicatorImpl::split(int color, int key) {
   uint64_t id = id_;
   for (const uint64_t part : {uint64_t{ordinal}, static_cast<uint64_t>(color)}) id = mix(id + part);
   return std::make_shared<CommunicatorImpl>(engine_, id, std::move(chosen), new_rank);
+}
+
+// Without a word from other ranks, or all of them would have to call. The members must have begun,
+// each, before anything of the new communicator reaches them.
+std::shared_ptr<CommunicatorImpl> CommunicatorImpl::create(std::span<const int> ranks, int tag) {
+  check_group(ranks);
+  const Control::Making making(engine_->control());
+  std::vector<uint64_t> words(ranks.begin(), ranks.end());
+  words.push_back(static_cast<uint64_t>(tag));
+  const uint64_t group = fnv_of_words(words);
+  uint64_t id = mix(mix(id_) + group);  // no split's
+  {
+    const std::unique_lock lock = lock_for_call();
+    id = mix(id + ++groups_made_[group]);
+  }
+  const auto mine = static_cast<size_t>(std::ranges::find(ranks, rank_) - ranks.begin());
+  for (size_t distance = 1; distance < ranks.size(); distance *= 2) {
+    meet(ranks[(mine + distance) % ranks.size()],
+         ranks[(mine + ranks.size() - distance) % ranks.size()], tag, id);
+  }
+  std::vector<int> chosen;
+  for (const int r : ranks) chosen.push_back(members_[static_cast<size_t>(r)]);
+  return std::make_shared<CommunicatorImpl>(engine_, id, std::move(chosen), static_cast<int>(mine));
+}
+
+void CommunicatorImpl::check_group(std::span<const int> ranks) const {
+  const auto refuse = [](const std::string& problem) {
+    throw Error(ErrorCode::invalid_argument, "create: " + problem,
+                {.remedy = "let exactly the members call, each with the same list"});
+  };
+  std::set<int> seen;
+  for (const int r : ranks) {
+    if (r < 0 || r >= size()) refuse(cat("rank ", r, " is not in 0 to ", size() - 1));
+    if (!seen.insert(r).second) refuse(cat("rank ", r, " is in the list of members twice"));
+  }
+  if (!seen.contains(rank_)) refuse(cat("rank ", rank_, " calls, but is not in the list"));
+}
+
+// A round of a dissemination barrier, which tells whether all make the same communicator.
+void CommunicatorImpl::meet(int next, int previous, int tag, uint64_t id) {
+  uint64_t theirs = 0;
+  Request receive = Request::recv({&theirs, 1, DType::u64}, previous);
+  Request send = Request::send({&id, 1, DType::u64}, next);
+  receive.own = send.own = true;
+  const std::shared_ptr<Operation> receiving = start(receive, {.tag = tag});
+  run(send, {.tag = tag});
+  Patience patience;
+  wait(*receiving, Deadline::never(), patience);
+  if (theirs == id) return;
+  raise_everywhere(
+      Error(ErrorCode::mismatch,
+            cat(describe(rank_), " and ", describe(previous),
+                " make a communicator of different members, or not in the same order"),
+            {.remedy = "give create() the same list on all members; a tag tells apart what several "
+                       "threads make at a time"}));
+  abort_.throw_if_raised();
 }
 
 // Whoever asks hears meanwhile that this rank makes no more calls.

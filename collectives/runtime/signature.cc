@@ -8,7 +8,7 @@ namespace tutti {
 
 namespace {
 
-// word 0   collective 4 | uneven 1 | dtype 5 | op 4 | root 30 | algorithm, low 20
+// word 0   collective 4 | uneven or own 1 | dtype 5 | op 4 | root 30 | algorithm, low 20
 // word 1   count 48 | algorithm, high 16
 constexpr int kCountBits = 48;
 constexpr int kLowBits = 20;
@@ -21,7 +21,7 @@ constexpr uint64_t low(uint64_t word, int bits) { return word & ((uint64_t{1} <<
 }  // namespace
 
 std::array<uint64_t, 2> encode(const Signature& s) {
-  return {low(static_cast<uint64_t>(s.collective), 4) | uint64_t{s.uneven} << 4 |
+  return {low(static_cast<uint64_t>(s.collective), 4) | uint64_t{s.uneven || s.own} << 4 |
               low(static_cast<uint64_t>(s.dtype), 5) << 5 |
               low(static_cast<uint64_t>(s.op), 4) << 10 |
               low(static_cast<uint32_t>(s.root), 30) << 14 | s.algorithm << (64 - kLowBits),
@@ -33,10 +33,13 @@ std::array<uint64_t, 2> with_count(std::array<uint64_t, 2> words, uint64_t count
 }
 
 Signature decode(const std::array<uint64_t, 2>& words) {
-  return {.collective = static_cast<Collective>(low(words[0], 4)),
+  const auto collective = static_cast<Collective>(low(words[0], 4));
+  const bool flag = low(words[0] >> 4, 1) != 0;
+  return {.collective = collective,
           .dtype = static_cast<DType>(low(words[0] >> 5, 5)),
           .op = static_cast<ReduceOp>(low(words[0] >> 10, 4)),
-          .uneven = low(words[0] >> 4, 1) != 0,
+          .uneven = flag && collective != Collective::send_recv,
+          .own = flag && collective == Collective::send_recv,
           .algorithm = words[0] >> (64 - kLowBits) | words[1] >> kCountBits << kLowBits,
           .root = static_cast<int32_t>(low(words[0] >> 14, 30)),
           .count = low(words[1], kCountBits)};

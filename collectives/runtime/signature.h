@@ -17,6 +17,7 @@ struct Signature {
   DType dtype = DType::u8;
   ReduceOp op = ReduceOp::sum;
   bool uneven = false;     // a v-variant
+  bool own = false;        // a message of the library's own; messages are never uneven
   uint64_t algorithm = 0;  // Algorithm::id
   // Of messages the tag; where there is no root but there are uneven blocks, their hash.
   int32_t root = 0;

@@ -37,21 +37,6 @@ void run_alone(const PreparedCall& prepared) {
               cat("a timeout of ", timeout.count(), " ns is in the past"));
 }
 
-// Where the product may be written before anything is sent: where the result goes, else a place of
-// its own.
-void scale_input(Operation& operation) {
-  Call& call = operation.call;
-  const Outline& outline = *operation.outline;
-  const Collective collective = outline.signature.collective;
-  std::byte* scaled = call.output;
-  if (collective != Collective::all_reduce && collective != Collective::scan) {
-    operation.scaled.resize(outline.input_count * outline.element_bytes);
-    scaled = operation.scaled.data();
-  }
-  scale(scaled, call.input, outline.input_count, outline.dtype, outline.reduction.factor);
-  call.input = scaled;
-}
-
 }  // namespace
 
 // Operations are reused, so that a call allocates nothing once the communicator is warm. Valid
@@ -81,22 +66,40 @@ PreparedCall CommunicatorImpl::plan(const Request& request, const CallOptions& o
   return {.outline = outline_of(request, options),
           .input = static_cast<const std::byte*>(request.input.data),
           .output = static_cast<std::byte*>(request.output.data),
-          .timeout = options.timeout.value_or(timeout_)};
+          .timeout = options.timeout.value_or(timeout_),
+          .after = predecessors(options.after)};
+}
+
+// Those that are not complete yet.
+std::vector<Predecessor> CommunicatorImpl::predecessors(std::span<const Work> works) {
+  std::vector<Predecessor> found;
+  for (const Work& work : works) {
+    if (work.operation_ && !work.operation_->done.load(std::memory_order_acquire)) {
+      found.push_back({work.comm_, work.operation_});
+    }
+  }
+  return found;
 }
 
 std::shared_ptr<Operation> CommunicatorImpl::start(const Request& request,
                                                    const CallOptions& options) {
   require_own_process();
   abort_.throw_if_raised();
-  const std::unique_lock lock = lock_for_call();
-  return set_off(start_locked(plan(request, options)));
+  std::unique_lock lock = lock_for_call();
+  std::shared_ptr<Operation> operation = set_off(start_locked(plan(request, options)));
+  lock.unlock();
+  engine_->callbacks().run();
+  return operation;
 }
 
 std::shared_ptr<Operation> CommunicatorImpl::start(const PreparedCall& prepared) {
   require_own_process();
   abort_.throw_if_raised();
-  const std::unique_lock lock = lock_for_call();
-  return set_off(start_locked(PreparedCall(prepared)));
+  std::unique_lock lock = lock_for_call();
+  std::shared_ptr<Operation> operation = set_off(start_locked(PreparedCall(prepared)));
+  lock.unlock();
+  engine_->callbacks().run();
+  return operation;
 }
 
 void CommunicatorImpl::run(const Request& request, const CallOptions& options) {
@@ -181,8 +184,8 @@ const std::shared_ptr<Operation>& CommunicatorImpl::enqueue(PreparedCall&& prepa
   operation->timeout = prepared.timeout;
   operation->begun = 0;
   operation->active.end();
+  operation->after = std::move(prepared.after);
   call = {.outline = &outline, .input = prepared.input, .output = prepared.output, .number = 0};
-  if (outline.reduction.op == ReduceOp::premul_sum) scale_input(*operation);
   if (!outline.point_to_point()) {
     call.number = ++calls_made_;
     collectives_.push_back(operation.get());
@@ -215,6 +218,7 @@ const std::shared_ptr<Operation>& CommunicatorImpl::start_probe(int source, int 
   operation->begun = 0;
   operation->active.end();
   operation->call = {};
+  operation->after.clear();
   operation->probes = true;
   messages_.receive(*operation);
   return operation;

@@ -19,6 +19,12 @@ constexpr int64_t kAskAgainNs = 1'000'000'000;  // at the latest; sooner early o
 constexpr int64_t kLookAgainNs = 5'000'000;
 constexpr int64_t kSayAfterNs = 10'000'000'000;
 
+constexpr std::chrono::milliseconds kBetweenHooks(1);
+
+Deadline sooner(const Deadline& deadline, std::chrono::milliseconds at_most) {
+  return Deadline::after(deadline.remaining(at_most));
+}
+
 struct Answer {  // on the control channel
   uint32_t last_call = 0;
   uint32_t made_call = 0;
@@ -28,19 +34,27 @@ struct Answer {  // on the control channel
 
 }  // namespace
 
-bool CommunicatorImpl::test(Operation& operation, Patience& patience) {
+WorkState CommunicatorImpl::poll(Operation& operation, Patience& patience) {
   require_own_process();
   const bool moved = !operation.done.load(std::memory_order_acquire) && progress();
-  if (operation.done.load(std::memory_order_acquire)) return true;
+  const bool done = operation.done.load(std::memory_order_acquire);
   // A peer may be busy with another communicator until this rank does its part there.
-  if (engine_->active() > 1) engine_->progress_others(this);
-  if (abort_.raised()) throw_abort();
+  if (!done && engine_->active() > 1) engine_->progress_others(this);
+  const bool failed = !done && abort_.raised();
+  if (failed) end_by_abort();
+  engine_->callbacks().run();
+  if (done || failed) return done ? WorkState::complete : WorkState::failed;
   if (moved) {
     end_stall(patience);
   } else {
     look_at_stall(operation, patience);
   }
-  return false;
+  return WorkState::under_way;
+}
+
+std::optional<Error> CommunicatorImpl::error_of(const Operation& operation) const {
+  if (operation.done.load(std::memory_order_acquire) || !abort_.raised()) return std::nullopt;
+  return abort_.error();
 }
 
 bool CommunicatorImpl::wait(Operation& operation, const Deadline& deadline, Patience& patience) {
@@ -50,8 +64,13 @@ bool CommunicatorImpl::wait(Operation& operation, const Deadline& deadline, Pati
   for (uint32_t round = 1; !operation.done.load(std::memory_order_acquire); ++round) {
     const bool moved = progress();
     const bool others_moved = engine_->active() > 1 && engine_->progress_others(this);
+    engine_->callbacks().run();
     if (operation.done.load(std::memory_order_acquire)) break;
-    if (abort_.raised()) throw_abort();
+    if (abort_.raised()) {
+      const Error error = end_by_abort();
+      engine_->callbacks().run();
+      throw Error(error);
+    }
     if (moved) end_stall(patience);
     if (moved || others_moved) {
       backoff.reset();
@@ -59,25 +78,30 @@ bool CommunicatorImpl::wait(Operation& operation, const Deadline& deadline, Pati
         if (deadline.passed()) return false;
         look_at_stall(operation, patience);
       }
-    } else if (!backoff.pause()) {
+      continue;
+    }
+    const bool has_hook = engine_->callbacks().has_hook();
+    if (has_hook) engine_->callbacks().call_hook();
+    if (!backoff.pause()) {
       if (deadline.passed()) return false;
       look_at_stall(operation, patience);
-      engine_->sleep(this, deadline);
+      engine_->sleep(this, has_hook ? sooner(deadline, kBetweenHooks) : deadline);
     }
   }
+  engine_->callbacks().run();
   end_stall(patience);
   return true;
 }
 
 // Only once nobody else is at work on the call: its buffers are the caller's again.
-void CommunicatorImpl::throw_abort() {
+Error CommunicatorImpl::end_by_abort() {
   {
     const std::unique_lock lock = lock_for_call();
     abandon_calls();
   }
   const Error error = abort_.error();
   engine_->note_failure(error);
-  throw error;
+  return error;
 }
 
 void CommunicatorImpl::end_stall(Patience& patience) {

@@ -220,7 +220,7 @@ class Side {
         refused_ = call_.reduces();
         return;
       case Wrong::root:
-        request_.root = number % 3 == 0   ? -1
+        request_.root = number % 3 == 0   ? -2  // -1 is any source
                         : number % 3 == 1 ? p_ + small
                                           : INT32_MIN + request_.root;
         refused_ = call_.rooted() || (call_.collective == TUTTI_SEND && talks);

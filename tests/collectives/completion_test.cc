@@ -1,0 +1,259 @@
+// How calls end and are told of: states without exceptions, callbacks, calls that follow others,
+// and what is called while a rank waits.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <future>
+#include <latch>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/settings.h"
+#include "collectives/communicator.h"
+#include "tests/support/ranks.h"
+
+namespace tutti {
+namespace {
+
+using Values = std::vector<int64_t>;
+
+ConstBuffer from(const Values& values) { return const_buffer_of(std::span<const int64_t>(values)); }
+Buffer into(Values& values) { return buffer_of(std::span(values)); }
+
+TEST(Completion, IsToldWithoutExceptions) {
+  std::latch both(2);
+  testing::run_ranks(2, [&](const Job& job) {
+    Communicator comm = Communicator::init(job);
+    Values values = {comm.rank() + 1};
+    Work never_started;
+    EXPECT_EQ(never_started.poll(), WorkState::complete);
+    Work work = comm.all_reduce_async(from(values), into(values));
+    WorkState state = work.poll();
+    while (state == WorkState::under_way) state = work.poll();
+    EXPECT_EQ(state, WorkState::complete);
+    EXPECT_FALSE(work.error());
+    EXPECT_EQ(values, Values({3}));
+
+    Work stuck = comm.recv_async(into(values), 1 - comm.rank());
+    EXPECT_EQ(stuck.poll(), WorkState::under_way);
+    both.arrive_and_wait();
+    if (comm.rank() == 0) comm.abort("enough");
+    while (state != WorkState::failed) state = stuck.poll();
+    ASSERT_TRUE(stuck.error());
+    EXPECT_EQ(stuck.error()->code(), ErrorCode::aborted);
+    EXPECT_THROW(comm.barrier(), Error);
+  });
+}
+
+TEST(Completion, CallsBackOnceForEachCall) {
+  for (const char* thread : {"0", "1"}) {
+    settings().set("TUTTI_PROGRESS_THREAD", thread);
+    testing::run_ranks(3, [](const Job& job) {
+      Communicator comm = Communicator::init(job);
+      constexpr int kCalls = 20;
+      std::atomic<int> ended{0};
+      std::vector<Values> values(kCalls, Values(1000, comm.rank()));
+      std::vector<Work> works;
+      for (Values& value : values) {
+        works.push_back(comm.all_reduce_async(from(value), into(value)));
+        works.back().on_end([&](const Error* error) {
+          EXPECT_EQ(error, nullptr);
+          ended.fetch_add(1);
+        });
+      }
+      for (Work& work : works) work.wait();
+      // Another thread may be about to call the last ones.
+      while (ended.load() < kCalls) works.back().wait();
+      int after_the_end = 0;
+      works[0].on_end([&](const Error* error) { after_the_end += error == nullptr ? 1 : 100; });
+      while (after_the_end == 0) works[0].wait();
+      EXPECT_EQ(after_the_end, 1);
+      EXPECT_EQ(ended.load(), kCalls);
+      comm.barrier();
+    });
+  }
+  settings().set("TUTTI_PROGRESS_THREAD", "0");
+}
+
+// A chain of calls, each made by the callback of the one before it; nobody waits for them.
+TEST(Completion, LetsCallbacksMakeCalls) {
+  settings().set("TUTTI_PROGRESS_THREAD", "1");
+  testing::run_ranks(2, [](const Job& job) {
+    Communicator comm = Communicator::init(job);
+    constexpr int kLinks = 50;
+    Values value = {1};
+    int links = 0;
+    std::promise<void> last;
+    std::function<void(const Error*)> next = [&](const Error* error) {
+      ASSERT_EQ(error, nullptr);
+      if (++links == kLinks) return last.set_value();
+      comm.all_reduce_async(from(value), into(value)).on_end(next);
+    };
+    comm.all_reduce_async(from(value), into(value), ReduceOp::max).on_end(next);
+    last.get_future().wait();
+    EXPECT_EQ(value, Values({int64_t{1} << (kLinks - 1)}));
+    comm.barrier();
+  });
+  settings().set("TUTTI_PROGRESS_THREAD", "0");
+}
+
+TEST(Completion, TellsCallbacksOfFailures) {
+  std::latch both(2);
+  testing::run_ranks(2, [&](const Job& job) {
+    Communicator comm = Communicator::init(job);
+    Values value(1);
+    std::optional<Error> seen;
+    int calls = 0;
+    const auto note = [&](const Error* error) {
+      ++calls;
+      if (error != nullptr) seen = *error;
+    };
+    Work receive = comm.recv_async(into(value), 1 - comm.rank());
+    receive.on_end(note);
+    both.arrive_and_wait();
+    if (comm.rank() == 0) comm.abort("no more");
+    while (receive.poll() == WorkState::under_way) {
+    }
+    EXPECT_EQ(calls, 1);
+    ASSERT_TRUE(seen);
+    EXPECT_EQ(seen->code(), ErrorCode::aborted);
+    receive.on_end(note);
+    EXPECT_EQ(calls, 2);
+  });
+}
+
+TEST(Completion, TellsCallbacksOfTheCommunicatorsEnd) {
+  testing::run_ranks(1, [](const Job& job) {
+    Values value(1);
+    std::optional<Error> seen;
+    {
+      Communicator comm = Communicator::init(job);
+      comm.recv_async(into(value), 0).on_end([&](const Error* error) {
+        ASSERT_NE(error, nullptr);
+        seen = *error;
+      });
+    }
+    ASSERT_TRUE(seen);
+    EXPECT_EQ(seen->code(), ErrorCode::aborted);
+  });
+}
+
+// reduce_scatter on one communicator, all_gather of the result on another.
+TEST(Following, StartsWhenWhatItFollowsIsComplete) {
+  for (const int ranks : {1, 2, 4}) {
+    testing::run_ranks(ranks, [](const Job& job) {
+      Communicator first = Communicator::init(job);
+      Communicator second = first.duplicate();
+      const auto p = static_cast<size_t>(first.size());
+      for (const size_t count : {1, 1000, 100'000}) {
+        const Values input(count * p, first.rank() + 1);
+        Values mine(count);
+        Values all(count * p);
+        const Work scattered = first.reduce_scatter_async(from(input), into(mine));
+        const Work before[] = {scattered};
+        Work gathered = second.all_gather_async(from(mine), into(all), {.after = before});
+        gathered.wait();
+        EXPECT_EQ(all, Values(count * p, static_cast<int64_t>(p * (p + 1) / 2)));
+      }
+    });
+  }
+}
+
+TEST(Following, OrdersMessagesByWhatTheyFollow) {
+  for (const char* transport : {"shm", "tcp"}) {
+    settings().set("TUTTI_TRANSPORT", transport);
+    testing::run_ranks(2, [](const Job& job) {
+      Communicator comm = Communicator::init(job);
+      Communicator other = comm.duplicate();
+      Values sum = {comm.rank() + 1};
+      Values in(1);
+      Values late(1);
+      const Work reduced = other.all_reduce_async(from(sum), into(sum));
+      const Work before[] = {reduced};
+      if (comm.rank() == 0) {
+        // The message has what the reduction wrote, and comes after the one that waits for nothing.
+        Work following = comm.send_async(from(sum), 1, {.after = before});
+        const Values second = {7};
+        Work plain = comm.send_async(from(second), 1);
+        plain.wait();
+        following.wait();
+      } else {
+        Work receive = comm.recv_async(into(late), 0, {.after = before, .tag = kAnyTag});
+        comm.recv(into(in), 0);
+        receive.wait();
+        // Whichever of the two receives was first.
+        EXPECT_EQ(in[0] + late[0], 10);
+
+      }
+    });
+  }
+  settings().set("TUTTI_TRANSPORT", "auto");
+}
+
+TEST(Following, ScalesItsInputOnceThatIsThere) {
+  testing::run_ranks(2, [](const Job& job) {
+    Communicator comm = Communicator::init(job);
+    Communicator other = comm.duplicate();
+    std::vector<double> value = {1.0};
+    std::vector<double> out(1);
+    const Work reduced = other.all_reduce_async(const_buffer_of(std::span<const double>(value)),
+                                                buffer_of(std::span(value)));
+    const Work before[] = {reduced};
+    Work work = comm.all_reduce_async(const_buffer_of(std::span<const double>(value)),
+                                      buffer_of(std::span(out)), Reduction::premul_sum(10.0),
+                                      {.after = before});
+    work.wait();
+    EXPECT_EQ(out[0], 40.0);
+  });
+}
+
+TEST(Following, FailsWithWhatItFollows) {
+  const auto errors = testing::run_ranks_catching(2, [](const Job& job) {
+    Communicator comm = Communicator::init(job);
+    Communicator other = comm.duplicate();
+    Values value(1);
+    Values sum(1);
+    const Work receive = other.recv_async(into(value), 1 - comm.rank());
+    const Work before[] = {receive};
+    Work work = comm.all_reduce_async(from(sum), into(sum), ReduceOp::sum, {.after = before});
+    comm.valid();
+    if (comm.rank() == 0) other.abort("broken");
+    work.wait();
+  });
+  for (const auto& error : errors) {
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->code(), ErrorCode::aborted);
+    EXPECT_NE(std::string(error->what()).find("broken"), std::string::npos) << error->what();
+  }
+}
+
+// The second rank's message depends on something that is no call of Tutti's: the first one's hook.
+TEST(WhileWaiting, TheHookIsCalled) {
+  std::promise<void> stirred;
+  testing::run_ranks(2, [&](const Job& job) {
+    Communicator comm = Communicator::init(job);
+    Values value(1);
+    if (comm.rank() == 0) {
+      int calls = 0;
+      comm.while_waiting([&] {
+        if (++calls == 100) stirred.set_value();
+      });
+      comm.recv(into(value), 1);
+      EXPECT_GE(calls, 100);
+      comm.while_waiting({});
+    } else {
+      stirred.get_future().wait();
+      comm.send(from(value), 0);
+    }
+    comm.barrier();
+  });
+}
+
+}  // namespace
+}  // namespace tutti

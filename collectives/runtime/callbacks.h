@@ -22,9 +22,10 @@ class Callbacks {
     ready_.push_back(std::move(callback));
     any_.store(true, std::memory_order_release);
   }
+  bool any() const { return any_.load(std::memory_order_acquire); }
   // Without any lock held.
   void run() {
-    if (any_.load(std::memory_order_acquire)) run_all();
+    if (any()) run_all();
   }
 
   // Called by threads that wait while nothing moves, one at a time or several; empty: nothing is.

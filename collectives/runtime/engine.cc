@@ -30,6 +30,8 @@ Engine::~Engine() {
   thread_.request_stop();
   ring();
   wake();
+  // A callback has dropped the last handle on the job: the thread ends when that returns.
+  if (thread_.get_id() == std::this_thread::get_id()) thread_.detach();
 }
 
 void Engine::note_failure(const Error& error) {
@@ -124,6 +126,8 @@ void Engine::sleep_on_held(std::chrono::microseconds at_most) {
 void Engine::make_progress(const std::stop_token& stop) {
   SpinTime spin;
   while (!stop.stop_requested()) {
+    callbacks_.run();
+    if (stop.stop_requested()) return;  // the engine may be gone
     const uint32_t rung = rings_.load();
     if (active() == 0) {
       rings_.wait(rung);
@@ -132,7 +136,7 @@ void Engine::make_progress(const std::stop_token& stop) {
     Backoff backoff(oversubscribed(), spin);
     while (active() > 0 && !stop.stop_requested()) {
       const bool moved = progress_others(nullptr);
-      callbacks_.run();
+      if (callbacks_.any()) break;
       if (moved) {
         backoff.reset();
       } else if (!backoff.pause()) {

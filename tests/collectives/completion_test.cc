@@ -189,7 +189,6 @@ TEST(Following, OrdersMessagesByWhatTheyFollow) {
         receive.wait();
         // Whichever of the two receives was first.
         EXPECT_EQ(in[0] + late[0], 10);
-
       }
     });
   }

@@ -50,11 +50,19 @@ void Connector::start(const PeerInfo& peer, int rank, const Hello& hello, const 
   Attempt& attempt = attempts_.emplace_back();
   attempt.hello = hello;
   attempt.rank = rank;
-  attempt.place = cat(whom, " at ", endpoint_text(peer.address, peer.port));
+  const size_t rails = std::min(own_.size(), peer.rails());
+  const size_t rail = rails > 1 ? static_cast<size_t>(hello.lane) % rails : 0;
+  const RailAddress there =
+      rail == 0 ? RailAddress{peer.address, peer.port} : peer.more_rails[rail - 1];
+  attempt.place = cat(whom, " at ", endpoint_text(there.address, there.port));
   attempt.give_up = Clock::now() + time_to_open();
   try {
     // The address is numeric, so this waits for no name server.
-    attempt.address = resolve(peer.address, peer.port).front();
+    attempt.address = resolve(there.address, there.port).front();
+    if (rails > 1 && own_[rail].family() == attempt.address.family()) {
+      attempt.own = &own_[rail];
+      attempt.place += cat(" from ", own_[rail].host(), " (rail ", rail, " of ", rails, ")");
+    }
     connect(attempt);
   } catch (const Error& error) {
     attempt.failure = error;
@@ -62,7 +70,7 @@ void Connector::start(const PeerInfo& peer, int rank, const Hello& hello, const 
 }
 
 void Connector::connect(Attempt& attempt) {
-  const int error = begin_connect(attempt.address, attempt.socket);
+  const int error = begin_connect(attempt.address, attempt.socket, attempt.own);
   if (error != 0 && error != EINPROGRESS) throw connect_error(attempt.place, error);
   attempt.stage = Stage::connecting;
 }

@@ -265,7 +265,7 @@ Fd listen_on(const SocketAddress& address) {
   return socket;
 }
 
-int begin_connect(const SocketAddress& address, Fd& socket) {
+int begin_connect(const SocketAddress& address, Fd& socket, const SocketAddress* own) {
   Fd attempt = open_socket(address.family());
   if (!attempt) return errno;
   if (address.family() != AF_UNIX) {
@@ -273,6 +273,11 @@ int begin_connect(const SocketAddress& address, Fd& socket) {
     // The acceptor speaks first. A listener that was closed in the middle of the connect may leave
     // a connection that only this side knows of; without keepalive it would wait there forever.
     set_keepalive(attempt.get());
+  }
+  if (own != nullptr) {
+    // A port is found for the pair of addresses later: one alone has fewer of them.
+    set_option(attempt.get(), IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1);
+    if (::bind(attempt.get(), own->get(), own->length) != 0) return errno;
   }
   // A unix socket whose backlog is full says EAGAIN: whoever asked tries again.
   const int error = ::connect(attempt.get(), address.get(), address.length) == 0 ? 0 : errno;

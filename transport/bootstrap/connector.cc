@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/descriptor_limit.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "transport/bootstrap/socket.h"
@@ -69,9 +70,23 @@ void Connector::start(const PeerInfo& peer, int rank, const Hello& hello, const 
   }
 }
 
+// Where a rail leads is this side's own choice, so that may be the mistake.
+Error Connector::unreachable(const Attempt& attempt, int error) {
+  if (attempt.own == nullptr || error == ECONNREFUSED || is_descriptor_shortage(error)) {
+    return connect_error(attempt.place, error);
+  }
+  return {
+      ErrorCode::connection_lost,
+      cat("no connection to ", attempt.place, ": ", std::strerror(error), " (errno ", error, ")"),
+      {.cause = "no network or a firewall is between these two addresses, or TUTTI_INTERFACE "
+                "lists the interfaces in another order there",
+       .remedy = "let TUTTI_INTERFACE list, in the same order on all hosts, only interfaces "
+                 "whose networks reach all of them"}};
+}
+
 void Connector::connect(Attempt& attempt) {
   const int error = begin_connect(attempt.address, attempt.socket, attempt.own);
-  if (error != 0 && error != EINPROGRESS) throw connect_error(attempt.place, error);
+  if (error != 0 && error != EINPROGRESS) throw unreachable(attempt, error);
   attempt.stage = Stage::connecting;
 }
 
@@ -98,7 +113,9 @@ void Connector::watch(PollSet& set, const Opened& opened, const Failed& failed) 
           Error(ErrorCode::connection_lost,
                 cat("no connection to ", attempt.place, " within ", time_to_open().count(), " ms"),
                 {.cause = "that rank is stopped or can open no more files (it says so then), or a "
-                          "firewall is between"});
+                          "firewall is between",
+                 .remedy = "open all TCP ports between the hosts; TUTTI_INTERFACE chooses the "
+                           "networks"});
     }
     if (!attempt.failure) continue;
     attempt.stage = Stage::done;
@@ -145,7 +162,7 @@ void Connector::advance(Attempt& attempt, const Opened& opened) {
 
 void Connector::finish_connect(Attempt& attempt) {
   const int error = end_connect(attempt.socket.get());
-  if (error != 0) throw connect_error(attempt.place, error);
+  if (error != 0) throw unreachable(attempt, error);
   attempt.stage = Stage::reading_challenge;
 }
 

@@ -69,6 +69,7 @@ class Connector {
 
   void advance(Attempt& attempt, const Opened& opened);
   void connect(Attempt& attempt);
+  static Error unreachable(const Attempt& attempt, int error);
   void pause(Attempt& attempt);
   void finish_connect(Attempt& attempt);
   void answer_challenge(Attempt& attempt);

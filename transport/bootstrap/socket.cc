@@ -70,6 +70,24 @@ std::optional<SocketAddress> find_interface(Predicate wanted) {
   return std::nullopt;
 }
 
+// For a name that leads to no address.
+Error unusable_interface(const std::string& name) {
+  const std::string what = cat("TUTTI_INTERFACE names '", name, "', which ");
+  const Interfaces interfaces = list_interfaces();
+  for (const ifaddrs* entry = interfaces.get(); entry != nullptr; entry = entry->ifa_next) {
+    if (name != entry->ifa_name) continue;
+    const bool up = (entry->ifa_flags & IFF_UP) != 0;
+    return {
+        ErrorCode::bootstrap,
+        cat(what, up ? "has no address" : "is down", " on host ", host_name()),
+        {.remedy = cat(up ? "give it one" : "set it up", ", or name another interface; see `ip ",
+                       "address` for those of this host")}};
+  }
+  return {ErrorCode::bootstrap,
+          cat(what, "is neither a network interface nor an address of host ", host_name()),
+          {.remedy = "see `ip address` for those of this host"}};
+}
+
 // The source address that the kernel would take for the outer world; nothing is sent.
 std::optional<SocketAddress> default_route_address() {
   const Fd probe(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
@@ -196,10 +214,7 @@ std::vector<SocketAddress> resolve_interface(const std::string& interface_or_add
     try {
       return resolve(interface_or_address, port);
     } catch (const Error&) {
-      throw Error(ErrorCode::bootstrap,
-                  cat("TUTTI_INTERFACE='", interface_or_address,
-                      "' is neither a network interface that is up nor an address"),
-                  {.remedy = "see `ip address` for those of this host"});
+      throw unusable_interface(interface_or_address);
     }
   }
   std::vector<SocketAddress> addresses{*found};

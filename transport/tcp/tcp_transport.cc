@@ -1,9 +1,11 @@
 #include "transport/tcp/tcp_transport.h"
 
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cerrno>
 #include <cstring>
@@ -21,6 +23,8 @@ constexpr size_t kMessageBytes = 512 << 10;
 constexpr int kSlots = 16;
 // Asked for beyond the wanted frame, so that small messages need one system call each.
 constexpr size_t kReadAhead = 4 << 10;
+// Up to so many incoming connections are cheaper to try one by one.
+constexpr size_t kFewConnections = 8;
 
 }  // namespace
 
@@ -63,11 +67,39 @@ void TcpTransport::take_handed_over() {
     } else if (!in_[connection].socket) {
       in_[connection].socket = std::move(socket);
       in_[connection].staging = std::make_unique_for_overwrite<std::byte[]>(kStagingBytes);
+      watch_speakers(connection);
     }
   }
   handed_over_.clear();
   has_handed_over_.store(false, std::memory_order_relaxed);
   bytes_moved_ = true;
+}
+
+// One that cannot be watched, for want of descriptors, is tried each time as if they were few.
+void TcpTransport::watch_speakers(size_t connection) {
+  if (++incoming_ <= kFewConnections) return;
+  const auto add = [this](size_t index) {
+    epoll_event event{.events = EPOLLIN, .data = {.u64 = index}};
+    In& in = in_[index];
+    in.watched = ::epoll_ctl(speakers_.get(), EPOLL_CTL_ADD, in.socket.get(), &event) == 0;
+  };
+  if (speakers_) return add(connection);
+  speakers_ = Fd(::epoll_create1(EPOLL_CLOEXEC));
+  for (size_t i = 0; speakers_ && i < in_.size(); ++i) {
+    if (in_[i].socket) add(i);
+  }
+}
+
+// All are asked when one is wanted for the second time since they were last.
+bool TcpTransport::has_spoken(In& connection) {
+  if (connection.looked == looks_) {
+    ++looks_;
+    std::array<epoll_event, 64> events;
+    const int count = ::epoll_wait(speakers_.get(), events.data(), events.size(), 0);
+    for (int i = 0; i < count; ++i) in_[events[i].data.u64].silent = false;
+  }
+  connection.looked = looks_;
+  return !connection.silent;
 }
 
 void TcpTransport::mark_broken(Out& connection, int peer, const std::string& text) {
@@ -243,18 +275,23 @@ std::vector<int> TcpTransport::unsent() const {
 // ---- inbox
 
 size_t TcpTransport::receive(In& connection, int peer, std::byte* memory, size_t limit) {
-  if (!connection.socket || connection.ended || connection.broken || limit == 0) {
+  if (!connection.socket || connection.ended || connection.broken || limit == 0 ||
+      (connection.silent && !has_spoken(connection))) {
     connection.starved = true;
     return 0;
   }
   const ssize_t received = ::recv(connection.socket.get(), memory, limit, 0);
   connection.starved = received < static_cast<ssize_t>(limit);
+  connection.silent = connection.watched && connection.starved;
   if (received > 0) {
     bytes_moved_ = true;
     return static_cast<size_t>(received);
   }
   if (received == 0) {
     connection.ended = true;
+    if (connection.watched) {  // it would count as speaking for ever
+      ::epoll_ctl(speakers_.get(), EPOLL_CTL_DEL, connection.socket.get(), nullptr);
+    }
     if (connection.has_frame || connection.begin != connection.end) {
       mark_broken(connection, peer, "it ended in the middle of a message");
     }

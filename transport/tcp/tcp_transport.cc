@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/deadline.h"
 #include "base/text.h"
 
 namespace tutti {
@@ -23,6 +24,7 @@ constexpr size_t kMessageBytes = 512 << 10;
 constexpr int kSlots = 16;
 // Asked for beyond the wanted frame, so that small messages need one system call each.
 constexpr size_t kReadAhead = 4 << 10;
+constexpr int64_t kLookAgainNs = 1'000'000'000;
 // Up to so many incoming connections are cheaper to try one by one.
 constexpr size_t kFewConnections = 8;
 
@@ -255,6 +257,7 @@ void TcpTransport::enqueue(size_t connection, Outgoing message) {
 // Bytes that do not complete a message are progress too: whoever waits sees that the peer lives.
 bool TcpTransport::progress() {
   take_handed_over();
+  if (look_is_due_) look_for_outages();
   if (queued_ > 0) {
     for (size_t i = 0; i < out_.size(); ++i) {
       if (!out_[i].queue.empty()) flush(i);
@@ -376,8 +379,21 @@ bool TcpTransport::ended(int peer, int lane) const {
 
 // ---- sleeping
 
-// Only what is looked for from here on may end the sleep.
+void TcpTransport::look_for_outages() {
+  const int64_t now = now_ns();
+  next_look_ns_ = now + kLookAgainNs;
+  look_is_due_ = false;
+  for (size_t i = 0; i < out_.size(); ++i) {
+    if (!out_[i].socket || out_[i].broken) continue;
+    const std::string outage = out_[i].outage.look(out_[i].socket.get(), now);
+    if (!outage.empty()) mark_broken(out_[i], peer_of(i), outage);
+  }
+}
+
+// Only what is looked for from here on may end the sleep. Whoever sleeps has time to read the
+// clock.
 void TcpTransport::arm(WaitSet&) {
+  look_is_due_ = now_ns() >= next_look_ns_;
   for (In& connection : in_) connection.starved = false;
 }
 

@@ -17,6 +17,7 @@
 
 #include "base/fd.h"
 #include "transport/limits.h"
+#include "transport/tcp/outage.h"
 #include "transport/transport.h"
 
 namespace tutti {
@@ -89,6 +90,7 @@ class TcpTransport final : public Transport {
   struct Out {
     Fd socket;
     bool asked_for = false;
+    Outage outage;
     std::deque<Outgoing> queue;
     bool broken = false;
   };
@@ -130,6 +132,7 @@ class TcpTransport final : public Transport {
   void take_handed_over();
   void watch_speakers(size_t connection);
   bool has_spoken(In& connection);
+  void look_for_outages();
   // Receives up to `limit` bytes into `memory`; 0 when nothing is there (or the connection broke).
   size_t receive(In& connection, int peer, std::byte* memory, size_t limit);
   void stage(In& connection, int peer, size_t wanted);
@@ -163,6 +166,8 @@ class TcpTransport final : public Transport {
   std::mutex handed_over_mutex_;
   std::vector<HandedOver> handed_over_;
   std::atomic<bool> has_handed_over_{false};
+  int64_t next_look_ns_ = 0;  // for outages
+  bool look_is_due_ = false;
   bool bytes_moved_ = false;  // since the last progress()
 };
 

@@ -13,6 +13,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::SizeIs;
 
 class Rails : public TwoHosts {
  protected:
@@ -92,6 +93,19 @@ TEST_F(Rails, ThatCannotBeReachedAreLostConnections) {
               AllOf(HasSubstr("no connection to rank "), HasSubstr("10.199.1.1"),
                     HasSubstr("10.199.2.2"), HasSubstr("(rail 1 of 2): Network is unreachable"),
                     HasSubstr("remedy: let TUTTI_INTERFACE list")));
+}
+
+TEST_F(Rails, ThatGoDownLaterAreLostConnectionsToo) {
+  Process job = start_on_both(
+      2, {tutti(), "bench", "all_reduce", "--min", "8M", "--max", "8M", "--iterations", "1000000"},
+      {{"TUTTI_INTERFACE", "cable,second"}});
+  ASSERT_THAT(job.read_lines(2), SizeIs(2)) << "the header";
+  ASSERT_EQ(shell(cat("ip -n ", b_, " link set second down")).code, 0);
+  const Result result = job.finish();
+  EXPECT_EQ(result.code, 1);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("broke: nothing sent from 10.199.1."),
+                                HasSubstr(" has been confirmed for 15 s"),
+                                HasSubstr("the network between these two addresses is down")));
 }
 
 TEST_F(Rails, OnInterfacesThatAreDownOrHaveNoAddressAreNamed) {

@@ -1,11 +1,9 @@
 #include "transport/tcp/tcp_transport.h"
 
-#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cerrno>
 #include <cstring>
@@ -25,7 +23,6 @@ constexpr int kSlots = 16;
 // Asked for beyond the wanted frame, so that small messages need one system call each.
 constexpr size_t kReadAhead = 4 << 10;
 constexpr int64_t kLookAgainNs = 1'000'000'000;
-// Up to so many incoming connections are cheaper to try one by one.
 constexpr size_t kFewConnections = 8;
 
 }  // namespace
@@ -77,31 +74,15 @@ void TcpTransport::take_handed_over() {
   bytes_moved_ = true;
 }
 
-// One that cannot be watched, for want of descriptors, is tried each time as if they were few.
+// A few connections are cheaper to try one by one.
 void TcpTransport::watch_speakers(size_t connection) {
   if (++incoming_ <= kFewConnections) return;
-  const auto add = [this](size_t index) {
-    epoll_event event{.events = EPOLLIN, .data = {.u64 = index}};
-    In& in = in_[index];
-    in.watched = ::epoll_ctl(speakers_.get(), EPOLL_CTL_ADD, in.socket.get(), &event) == 0;
-  };
-  if (speakers_) return add(connection);
-  speakers_ = Fd(::epoll_create1(EPOLL_CLOEXEC));
-  for (size_t i = 0; speakers_ && i < in_.size(); ++i) {
-    if (in_[i].socket) add(i);
+  if (incoming_ > kFewConnections + 1) {
+    return speakers_.watch(in_[connection].socket.get(), in_[connection].speaker);
   }
-}
-
-// All are asked when one is wanted for the second time since they were last.
-bool TcpTransport::has_spoken(In& connection) {
-  if (connection.looked == looks_) {
-    ++looks_;
-    std::array<epoll_event, 64> events;
-    const int count = ::epoll_wait(speakers_.get(), events.data(), events.size(), 0);
-    for (int i = 0; i < count; ++i) in_[events[i].data.u64].silent = false;
+  for (In& in : in_) {
+    if (in.socket) speakers_.watch(in.socket.get(), in.speaker);
   }
-  connection.looked = looks_;
-  return !connection.silent;
 }
 
 void TcpTransport::mark_broken(Out& connection, int peer, const std::string& text) {
@@ -279,22 +260,20 @@ std::vector<int> TcpTransport::unsent() const {
 
 size_t TcpTransport::receive(In& connection, int peer, std::byte* memory, size_t limit) {
   if (!connection.socket || connection.ended || connection.broken || limit == 0 ||
-      (connection.silent && !has_spoken(connection))) {
+      speakers_.is_silent(connection.speaker)) {
     connection.starved = true;
     return 0;
   }
   const ssize_t received = ::recv(connection.socket.get(), memory, limit, 0);
   connection.starved = received < static_cast<ssize_t>(limit);
-  connection.silent = connection.watched && connection.starved;
+  connection.speaker.silent = connection.speaker.watched && connection.starved;
   if (received > 0) {
     bytes_moved_ = true;
     return static_cast<size_t>(received);
   }
   if (received == 0) {
     connection.ended = true;
-    if (connection.watched) {  // it would count as speaking for ever
-      ::epoll_ctl(speakers_.get(), EPOLL_CTL_DEL, connection.socket.get(), nullptr);
-    }
+    speakers_.forget(connection.socket.get(), connection.speaker);
     if (connection.has_frame || connection.begin != connection.end) {
       mark_broken(connection, peer, "it ended in the middle of a message");
     }

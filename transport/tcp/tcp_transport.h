@@ -18,6 +18,7 @@
 #include "base/fd.h"
 #include "transport/limits.h"
 #include "transport/tcp/outage.h"
+#include "transport/tcp/speakers.h"
 #include "transport/transport.h"
 
 namespace tutti {
@@ -106,10 +107,8 @@ class TcpTransport final : public Transport {
     Frame frame = {};
     size_t placed = 0;     // payload bytes already copied out by read()
     bool starved = false;  // more was wanted since arm() than had arrived
-    bool watched = false;  // by speakers_
-    bool silent = false;   // a watched one: nothing more has come since it was last received from
-    uint32_t looked = 0;   // looks_ when it was wanted last while silent
-    bool ended = false;    // by the sender, after its last message
+    Speakers::Speaker speaker;
+    bool ended = false;  // by the sender, after its last message
     bool broken = false;
   };
 
@@ -131,7 +130,6 @@ class TcpTransport final : public Transport {
   void hand_over(bool outgoing, size_t connection, Fd socket);
   void take_handed_over();
   void watch_speakers(size_t connection);
-  bool has_spoken(In& connection);
   void look_for_outages();
   // Receives up to `limit` bytes into `memory`; 0 when nothing is there (or the connection broke).
   size_t receive(In& connection, int peer, std::byte* memory, size_t limit);
@@ -144,10 +142,8 @@ class TcpTransport final : public Transport {
   const Hooks hooks_;
   std::vector<Out> out_;
   std::vector<In> in_;
-  // Where many peers may send, one call asks for all of them who has, instead of one call each.
-  Fd speakers_;
+  Speakers speakers_;
   size_t incoming_ = 0;
-  uint32_t looks_ = 0;  // how often it was asked
   std::vector<std::unique_ptr<Slot>> slots_;
   std::vector<Slot*> free_slots_;
   size_t queued_ = 0;      // messages in all queues

@@ -46,7 +46,8 @@ std::string Outage::look(int socket, int64_t now_ns) {
   if (std::chrono::nanoseconds(now_ns - since_ns_) < kLongest || unconfirmed < kLongest) return {};
   return cat("nothing sent from ", address(socket, ::getsockname), " to ",
              address(socket, ::getpeername), " has been confirmed for ", kLongest.count(),
-             " s; likely cause: the network between these two addresses is down");
+             " s; likely cause: the network between these two addresses is down; "
+             "remedy: repair it, or choose others by TUTTI_INTERFACE");
 }
 
 }  // namespace tutti

@@ -50,11 +50,14 @@ constexpr std::array kSettings = {
                 "file:/PATH: a shared file through which rank 0 tells its address, instead of "
                 "MASTER_ADDR and MASTER_PORT"},
     SettingInfo{"TUTTI_INTERFACE", SettingType::string, "", "", false, false,
-                "network interface or address to listen on; empty: the one that routes to rank 0"},
+                "network interface or address to listen on, or several (eth0,eth1), over which the "
+                "TCP streams are spread: the first also carries the control channel; empty: the "
+                "one that routes to rank 0"},
     SettingInfo{"TUTTI_CONTROL_FANOUT", SettingType::integer, "32", "", true, false,
                 "children of each rank in the tree of the control channel"},
-    SettingInfo{"TUTTI_TCP_STREAMS", SettingType::integer, "1", "", true, false,
-                "TCP connections between each pair of ranks for collectives"},
+    SettingInfo{"TUTTI_TCP_STREAMS", SettingType::integer, "0", "", true, false,
+                "TCP connections between each pair of ranks for collectives; 0: one for each "
+                "interface in TUTTI_INTERFACE"},
     SettingInfo{"TUTTI_BIND", SettingType::string, "auto", "auto|none", false, false,
                 "whether `tutti run` binds local ranks to cores"},
     SettingInfo{"TUTTI_TOPOLOGY", SettingType::string, "", "", false, false,

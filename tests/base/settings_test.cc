@@ -111,7 +111,7 @@ TEST(SettingsTest, ValuesOfTheWrongTypeAreNamed) {
   EXPECT_THAT(refusal("TUTTI_TIMEOUT", "-1"), HasSubstr("seconds"));
   EXPECT_THAT(refusal("TUTTI_TIMEOUT", "soon"), HasSubstr("seconds"));
   EXPECT_THAT(refusal("TUTTI_TRANSPORT", "pigeon"), HasSubstr("auto|shm|tcp"));
-  EXPECT_EQ(settings.get_int("TUTTI_TCP_STREAMS"), 1) << "a refused value must leave the old one";
+  EXPECT_EQ(settings.get_int("TUTTI_TCP_STREAMS"), 0) << "a refused value must leave the old one";
 }
 
 TEST(SettingsTest, WrongValueInTheEnvironmentIsAnError) {
@@ -123,7 +123,7 @@ TEST(SettingsTest, WrongValueInTheEnvironmentIsAnError) {
 TEST(SettingsTest, WireSettingsHoldWhatRanksMustShare) {
   Settings settings;
   const std::string before = settings.wire_settings();
-  EXPECT_THAT(before, HasSubstr("TUTTI_TCP_STREAMS=1;"));
+  EXPECT_THAT(before, HasSubstr("TUTTI_TCP_STREAMS=0;"));
   settings.set("TUTTI_LOG", "debug");
   EXPECT_EQ(settings.wire_settings(), before);
   settings.set("TUTTI_TCP_STREAMS", "4");

@@ -50,9 +50,10 @@ LocalAgent::~LocalAgent() {
 }
 
 void LocalAgent::listen() {
+  std::vector<std::string> interfaces = split(settings().get_string("TUTTI_INTERFACE"), ',');
+  interfaces.resize(1);  // the first is the one of the bootstrap
   const std::string address =
-      job_.host.empty() ? "127.0.0.1"
-                        : reachable_address(job_.host, settings().get_string("TUTTI_INTERFACE"));
+      job_.host.empty() ? "127.0.0.1" : reachable_address(job_.host, interfaces[0]);
   listener_ = listen_on(address);
   sink_.on_listening(listener_->address, listener_->port);
 }

@@ -37,15 +37,33 @@ bool same_user(int socket) {
 
 }  // namespace
 
+std::vector<RailAddress> Acceptor::listen_on_rails(const std::vector<std::string>& interfaces) {
+  std::vector<RailAddress> rails;
+  for (const std::string& interface : interfaces) {
+    Fd& listener = listeners_.emplace_back(listen_on(resolve_interface(interface, 0).front()));
+    const SocketAddress address = local_address(listener.get());
+    rails.push_back({address.host(), address.port()});
+  }
+  return rails;
+}
+
+std::vector<SocketAddress> Acceptor::own_addresses() const {
+  std::vector<SocketAddress> addresses;
+  for (const Fd& listener : listeners_) {
+    addresses.push_back(local_address(listener.get()));
+    addresses.back().set_port(0);
+  }
+  return addresses;
+}
+
 void Acceptor::watch(PollSet& set, const Judge& judge, const Welcome& welcome) {
   drop_late();
   drop_too_many();
-  if (listener_) {
-    if (Clock::now() >= resume_at_) {
-      set.add(listener_.get(), POLLIN, [this](short) { accept_some(); });
-    } else {
-      set.wake_at(resume_at_);
-    }
+  const bool accepts = Clock::now() >= resume_at_;
+  if (!accepts) set.wake_at(resume_at_);
+  for (const Fd& listener : listeners_) {
+    if (!accepts) break;
+    set.add(listener.get(), POLLIN, [this, fd = listener.get()](short) { accept_some(fd); });
   }
   for (Guest& guest : guests_) {
     set.wake_at(guest.give_up);
@@ -79,9 +97,9 @@ void Acceptor::drop_too_many() {
   while (guests_.size() > most_guests()) guests_.pop_front();
 }
 
-void Acceptor::accept_some() {
+void Acceptor::accept_some(int listener) {
   for (int i = 0; i < kMostAtOnce; ++i) {
-    Fd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    Fd socket(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (socket) {
       admit(std::move(socket));
       continue;

@@ -1,5 +1,5 @@
-// The accepting side of the handshake: a listening socket and the connections that have not proved
-// themselves yet.
+// The accepting side of the handshake: listening sockets, one for each rail, and the connections
+// that have not proved themselves yet.
 //
 // Nobody can stall it: hellos are read as they come, whoever is too slow is dropped, and of very
 // many the oldest. Both limits grow with the world, all of whose ranks may come at once and share a
@@ -11,11 +11,14 @@
 #include <list>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "base/deadline.h"
 #include "base/fd.h"
+#include "transport/bootstrap/control.h"
 #include "transport/bootstrap/handshake.h"
 #include "transport/bootstrap/poll_set.h"
+#include "transport/bootstrap/socket.h"
 
 namespace tutti::bootstrap {
 
@@ -38,12 +41,18 @@ class Acceptor {
 
   Acceptor() = default;  // listens to nobody
   Acceptor(Fd listener, std::string token, int world_size)
-      : listener_(std::move(listener)), token_(std::move(token)), world_size_(world_size) {}
+      : token_(std::move(token)), world_size_(world_size) {
+    listeners_.push_back(std::move(listener));
+  }
+  // Listens on further interfaces (Job::more_interfaces), to their addresses only, and tells where.
+  // Throws Error(bootstrap).
+  std::vector<RailAddress> listen_on_rails(const std::vector<std::string>& interfaces);
+  // This rank's own addresses, by rail; their ports are 0.
+  std::vector<SocketAddress> own_addresses() const;
 
   // The key of every purpose but the bootstrap, whose key is the token.
   void set_session_key(std::string key) { session_key_ = std::move(key); }
   void on_other_size(OtherSize other_size) { other_size_ = std::move(other_size); }
-  int listener() const { return listener_.get(); }
 
   // Adds what it waits for; `judge` and `welcome` are called from set.run().
   void watch(PollSet& set, const Judge& judge, const Welcome& welcome);
@@ -59,7 +68,7 @@ class Acceptor {
     bool done = false;
   };
 
-  void accept_some();
+  void accept_some(int listener);
   void admit(Fd socket);
   const std::string& key_for(const Hello& hello) const {
     return hello.purpose == Purpose::bootstrap ? token_ : session_key_;
@@ -72,7 +81,7 @@ class Acceptor {
   size_t most_guests() const;
   std::chrono::milliseconds time_to_finish() const;
 
-  Fd listener_;
+  std::vector<Fd> listeners_;  // by rail
   std::string token_;
   std::string session_key_;
   int world_size_ = 0;

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/descriptor_limit.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "transport/bootstrap/socket.h"
@@ -50,20 +51,42 @@ void Connector::start(const PeerInfo& peer, int rank, const Hello& hello, const 
   Attempt& attempt = attempts_.emplace_back();
   attempt.hello = hello;
   attempt.rank = rank;
-  attempt.place = cat(whom, " at ", endpoint_text(peer.address, peer.port));
+  const size_t rails = std::min(own_.size(), peer.rails());
+  const size_t rail = rails > 1 ? static_cast<size_t>(hello.lane) % rails : 0;
+  const RailAddress there =
+      rail == 0 ? RailAddress{peer.address, peer.port} : peer.more_rails[rail - 1];
+  attempt.place = cat(whom, " at ", endpoint_text(there.address, there.port));
   attempt.give_up = Clock::now() + time_to_open();
   try {
     // The address is numeric, so this waits for no name server.
-    attempt.address = resolve(peer.address, peer.port).front();
+    attempt.address = resolve(there.address, there.port).front();
+    if (rails > 1 && own_[rail].family() == attempt.address.family()) {
+      attempt.own = &own_[rail];
+      attempt.place += cat(" from ", own_[rail].host(), " (rail ", rail, " of ", rails, ")");
+    }
     connect(attempt);
   } catch (const Error& error) {
     attempt.failure = error;
   }
 }
 
+// Where a rail leads is this side's own choice, so that may be the mistake.
+Error Connector::unreachable(const Attempt& attempt, int error) {
+  if (attempt.own == nullptr || error == ECONNREFUSED || is_descriptor_shortage(error)) {
+    return connect_error(attempt.place, error);
+  }
+  return {
+      ErrorCode::connection_lost,
+      cat("no connection to ", attempt.place, ": ", std::strerror(error), " (errno ", error, ")"),
+      {.cause = "no network or a firewall is between these two addresses, or TUTTI_INTERFACE "
+                "lists the interfaces in another order there",
+       .remedy = "let TUTTI_INTERFACE list, in the same order on all hosts, only interfaces "
+                 "whose networks reach all of them"}};
+}
+
 void Connector::connect(Attempt& attempt) {
-  const int error = begin_connect(attempt.address, attempt.socket);
-  if (error != 0 && error != EINPROGRESS) throw connect_error(attempt.place, error);
+  const int error = begin_connect(attempt.address, attempt.socket, attempt.own);
+  if (error != 0 && error != EINPROGRESS) throw unreachable(attempt, error);
   attempt.stage = Stage::connecting;
 }
 
@@ -90,7 +113,9 @@ void Connector::watch(PollSet& set, const Opened& opened, const Failed& failed) 
           Error(ErrorCode::connection_lost,
                 cat("no connection to ", attempt.place, " within ", time_to_open().count(), " ms"),
                 {.cause = "that rank is stopped or can open no more files (it says so then), or a "
-                          "firewall is between"});
+                          "firewall is between",
+                 .remedy = "open all TCP ports between the hosts; TUTTI_INTERFACE chooses the "
+                           "networks"});
     }
     if (!attempt.failure) continue;
     attempt.stage = Stage::done;
@@ -137,7 +162,7 @@ void Connector::advance(Attempt& attempt, const Opened& opened) {
 
 void Connector::finish_connect(Attempt& attempt) {
   const int error = end_connect(attempt.socket.get());
-  if (error != 0) throw connect_error(attempt.place, error);
+  if (error != 0) throw unreachable(attempt, error);
   attempt.stage = Stage::reading_challenge;
 }
 

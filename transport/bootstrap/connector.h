@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/deadline.h"
 #include "base/error.h"
@@ -19,6 +20,7 @@
 #include "transport/bootstrap/control.h"
 #include "transport/bootstrap/handshake.h"
 #include "transport/bootstrap/poll_set.h"
+#include "transport/bootstrap/socket.h"
 
 namespace tutti::bootstrap {
 
@@ -29,10 +31,14 @@ class Connector {
   using Failed = std::function<void(uint64_t communicator, int rank, const Error& error)>;
 
   Connector() = default;
-  Connector(std::string key, int world_size) : key_(std::move(key)), world_size_(world_size) {}
+  // `own`: this rank's addresses, by rail (Acceptor::own_addresses()).
+  Connector(std::string key, int world_size, std::vector<SocketAddress> own = {})
+      : key_(std::move(key)), world_size_(world_size), own_(std::move(own)) {}
 
   // `hello` says who this rank is and names the communicator and the lane; `rank` and `whom` are
-  // the peer, for the callbacks and for people. A failure is told by watch() or later.
+  // the peer, for the callbacks and for people. The lane says which of the rails that both have it
+  // takes; where there are several, the connection comes from this rank's own address on it. A
+  // failure is told by watch() or later.
   void start(const PeerInfo& peer, int rank, const Hello& hello, const std::string& whom);
   // Ends a communicator's attempts without a word.
   void drop(uint64_t communicator);
@@ -48,6 +54,7 @@ class Connector {
     Hello hello;
     int rank = 0;
     SocketAddress address;
+    const SocketAddress* own = nullptr;  // to connect from; null: any
     std::string place;
     Clock::time_point give_up;
     Clock::time_point resume_at;         // while pausing
@@ -62,6 +69,7 @@ class Connector {
 
   void advance(Attempt& attempt, const Opened& opened);
   void connect(Attempt& attempt);
+  static Error unreachable(const Attempt& attempt, int error);
   void pause(Attempt& attempt);
   void finish_connect(Attempt& attempt);
   void answer_challenge(Attempt& attempt);
@@ -70,6 +78,7 @@ class Connector {
 
   std::string key_;
   int world_size_ = 0;
+  std::vector<SocketAddress> own_;
   std::list<Attempt> attempts_;  // handlers refer to them
 };
 

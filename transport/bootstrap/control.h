@@ -31,6 +31,11 @@
 
 namespace tutti {
 
+struct RailAddress {
+  std::string address;  // numeric
+  uint16_t port = 0;
+};
+
 // What every rank knows of every other after the bootstrap.
 struct PeerInfo {
   std::string host;     // name, for people
@@ -38,9 +43,14 @@ struct PeerInfo {
   int64_t pid = 0;
   std::string address;  // numeric, of its listener
   uint16_t port = 0;
+  // Of its listeners for data on further interfaces (Job::more_interfaces): rail 1 and so on. Rail
+  // 0 is the listener above.
+  std::vector<RailAddress> more_rails;
   std::string unix_name;  // abstract unix socket of its descriptor service
   std::string note;       // Job::note
   Domain domain;          // Job::domain; compare among ranks of one host
+
+  size_t rails() const { return 1 + more_rails.size(); }
 };
 
 // One communicator's ear on the control channel. All calls come from the control thread, except for
@@ -127,6 +137,8 @@ class Control {
   // Asks for a data connection to a member. Never blocks: the client's on_opened() gets the socket
   // when the handshake is done; if that fails, or takes 30 seconds, the peer is suspected (as by
   // suspect()). Comes to nothing when the communicator detaches meanwhile or the peer has left.
+  // Lanes take turns with the rails that both ranks have: it runs over rail `lane` mod their
+  // number.
   virtual void open_connection(uint64_t communicator, int rank, int lane) = 0;
 
   // Shared memory between ranks of one host: the owner offers a descriptor under a name, others

@@ -53,7 +53,7 @@ ControlService::ControlService(const Job& job)
       clients_(job.size),
       left_(job.size),
       wake_fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-      connector_(membership_.key, job.size),
+      connector_(membership_.key, job.size, membership_.acceptor.own_addresses()),
       links_(std::move(membership_.links)) {
   if (!wake_fd_) throw system_error("eventfd", errno);
   descriptors_.set_session_key(membership_.key);

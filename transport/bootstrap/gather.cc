@@ -98,6 +98,7 @@ class Gathering {
     self_.note = job.note;
     self_.domain = job.domain;
     acceptor_ = Acceptor(std::move(listener), job.token, job.size);
+    self_.more_rails = acceptor_.listen_on_rails(job.more_interfaces);
     acceptor_.on_other_size(
         [this](const Hello& hello, const std::string& from) { on_other_size(hello, from); });
     // One for each rank at a time. Without them ranks would wait in vain.

@@ -21,6 +21,7 @@ namespace tutti {
 namespace {
 
 constexpr size_t kLongestToken = 4096;
+constexpr size_t kMostRails = 15;  // as many as there are lanes
 constexpr const char* kHowToStart =
     "start the program with `tutti run -n N -- PROGRAM`, with torchrun, or set RANK, WORLD_SIZE, "
     "MASTER_ADDR and MASTER_PORT (or TUTTI_RENDEZVOUS=file:/PATH)";
@@ -150,6 +151,19 @@ void find_place(const KnownJob& known, Job& job) {
   if (port_is_torchruns(job)) ++job.master_port;
 }
 
+// The first is the one of the bootstrap.
+void find_interfaces(const std::string& text, Job& job) {
+  std::vector<std::string> names = split(text, ',');
+  if (names.size() > kMostRails) {
+    throw Error(ErrorCode::bootstrap,
+                cat("TUTTI_INTERFACE='", text, "' names ", names.size(), " interfaces"),
+                {.remedy = cat("name at most ", kMostRails)});
+  }
+  if (names.empty()) return;
+  job.interface = names.front();
+  job.more_interfaces.assign(names.begin() + 1, names.end());
+}
+
 }  // namespace
 
 std::string job_token() {
@@ -168,7 +182,7 @@ Job job_from_environment(const KnownJob& known) {
       std::chrono::floor<std::chrono::milliseconds>(all.get_duration("TUTTI_INIT_TIMEOUT"));
   job.fanout = number("TUTTI_CONTROL_FANOUT", all.get_string("TUTTI_CONTROL_FANOUT"), 1, 1 << 24);
   job.wire_settings = all.wire_settings();
-  job.interface = all.get_string("TUTTI_INTERFACE");
+  find_interfaces(all.get_string("TUTTI_INTERFACE"), job);
   job.domain = parse_domain(all.get_string("TUTTI_DOMAIN"));
   if (!known.rank) {  // else the launcher's ranks need not be these
     job.launcher_fd = inherited_fd("TUTTI_LAUNCHER_FD");

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/fd.h"
 #include "topology/domain.h"
@@ -29,6 +30,7 @@ struct Job {
   std::string note;           // told to all ranks (PeerInfo), opaque here
   Domain domain;              // where the launcher placed this rank on its host
   std::string interface;      // network interface or address to listen on; empty: by route
+  std::vector<std::string> more_interfaces;  // to listen on for data, too
 };
 
 // What the caller knows of the job himself.

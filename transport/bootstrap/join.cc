@@ -253,9 +253,12 @@ Membership join(const Job& job, const std::string& unix_name) {
   Fd socket = Search(job, {deadline, &launcher}).run();
   const SocketAddress rank_zero = peer_address(socket.get());
   Fd listener = open_listener(job, socket.get());
+  PeerInfo self = introduce(job, listener.get(), unix_name);
+  Acceptor acceptor(std::move(listener), job.token, job.size);
+  self.more_rails = acceptor.listen_on_rails(job.more_interfaces);
 
   FrameWriter arrival(FrameType::arrival);
-  put(arrival, introduce(job, listener.get(), unix_name));
+  put(arrival, self);
   const std::string frame = arrival.put_text(job.wire_settings).finish();
   // A failure shows when the answer is read.
   write_exactly(socket.get(), std::as_bytes(std::span(frame)), {deadline, &launcher});
@@ -268,7 +271,7 @@ Membership join(const Job& job, const std::string& unix_name) {
   // The address that is known to work from here.
   membership.peers[0].address = rank_zero.host();
   membership.peers[0].port = rank_zero.port();
-  membership.acceptor = Acceptor(std::move(listener), job.token, job.size);
+  membership.acceptor = std::move(acceptor);
   membership.acceptor.set_session_key(membership.key);
 
   const Tree tree{.rank = job.rank, .size = job.size, .fanout = membership.fanout};

@@ -35,10 +35,10 @@ void get_host(FrameReader& frame, PeerInfo& peer) {
 }
 
 void put_rest(FrameWriter& frame, const PeerInfo& peer) {
-  frame.put(peer.pid)
-      .put_text(peer.address)
-      .put(peer.port)
-      .put_text(peer.unix_name)
+  frame.put(peer.pid).put_text(peer.address).put(peer.port);
+  frame.put(static_cast<uint8_t>(peer.more_rails.size()));
+  for (const RailAddress& rail : peer.more_rails) frame.put_text(rail.address).put(rail.port);
+  frame.put_text(peer.unix_name)
       .put_text(peer.note)
       .put(int32_t{peer.domain.numa_node})
       .put(int32_t{peer.domain.cache});
@@ -48,6 +48,11 @@ void get_rest(FrameReader& frame, PeerInfo& peer) {
   peer.pid = frame.get<int64_t>();
   peer.address = frame.get_text();
   peer.port = frame.get<uint16_t>();
+  peer.more_rails.resize(frame.get<uint8_t>());
+  for (RailAddress& rail : peer.more_rails) {
+    rail.address = frame.get_text();
+    rail.port = frame.get<uint16_t>();
+  }
   peer.unix_name = frame.get_text();
   peer.note = frame.get_text();
   peer.domain.numa_node = frame.get<int32_t>();

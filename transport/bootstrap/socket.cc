@@ -70,6 +70,24 @@ std::optional<SocketAddress> find_interface(Predicate wanted) {
   return std::nullopt;
 }
 
+// For a name that leads to no address.
+Error unusable_interface(const std::string& name) {
+  const std::string what = cat("TUTTI_INTERFACE names '", name, "', which ");
+  const Interfaces interfaces = list_interfaces();
+  for (const ifaddrs* entry = interfaces.get(); entry != nullptr; entry = entry->ifa_next) {
+    if (name != entry->ifa_name) continue;
+    const bool up = (entry->ifa_flags & IFF_UP) != 0;
+    return {
+        ErrorCode::bootstrap,
+        cat(what, up ? "has no address" : "is down", " on host ", host_name()),
+        {.remedy = cat(up ? "give it one" : "set it up", ", or name another interface; see `ip ",
+                       "address` for those of this host")}};
+  }
+  return {ErrorCode::bootstrap,
+          cat(what, "is neither a network interface nor an address of host ", host_name()),
+          {.remedy = "see `ip address` for those of this host"}};
+}
+
 // The source address that the kernel would take for the outer world; nothing is sent.
 std::optional<SocketAddress> default_route_address() {
   const Fd probe(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
@@ -196,10 +214,7 @@ std::vector<SocketAddress> resolve_interface(const std::string& interface_or_add
     try {
       return resolve(interface_or_address, port);
     } catch (const Error&) {
-      throw Error(ErrorCode::bootstrap,
-                  cat("TUTTI_INTERFACE='", interface_or_address,
-                      "' is neither a network interface that is up nor an address"),
-                  {.remedy = "see `ip address` for those of this host"});
+      throw unusable_interface(interface_or_address);
     }
   }
   std::vector<SocketAddress> addresses{*found};
@@ -265,7 +280,7 @@ Fd listen_on(const SocketAddress& address) {
   return socket;
 }
 
-int begin_connect(const SocketAddress& address, Fd& socket) {
+int begin_connect(const SocketAddress& address, Fd& socket, const SocketAddress* own) {
   Fd attempt = open_socket(address.family());
   if (!attempt) return errno;
   if (address.family() != AF_UNIX) {
@@ -273,6 +288,11 @@ int begin_connect(const SocketAddress& address, Fd& socket) {
     // The acceptor speaks first. A listener that was closed in the middle of the connect may leave
     // a connection that only this side knows of; without keepalive it would wait there forever.
     set_keepalive(attempt.get());
+  }
+  if (own != nullptr) {
+    // A port is found for the pair of addresses later: one alone has fewer of them.
+    set_option(attempt.get(), IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1);
+    if (::bind(attempt.get(), own->get(), own->length) != 0) return errno;
   }
   // A unix socket whose backlog is full says EAGAIN: whoever asked tries again.
   const int error = ::connect(attempt.get(), address.get(), address.length) == 0 ? 0 : errno;

@@ -81,7 +81,8 @@ struct Wait {
 
 // Starts a connection without waiting: 0 or EINPROGRESS with `socket` to be polled for POLLOUT and
 // then end_connect(), or the errno of the failure. end_connect() returns 0 or the errno.
-int begin_connect(const SocketAddress& address, Fd& socket);
+// From `own`, or if that is null from the address that routes there.
+int begin_connect(const SocketAddress& address, Fd& socket, const SocketAddress* own = nullptr);
 int end_connect(int socket);
 
 // One attempt. 0 with `socket` connected, or the errno of the failure; ETIMEDOUT when the time is

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <ranges>
 #include <utility>
 
 #include "base/error.h"
@@ -70,9 +71,11 @@ Paths::Paths(Endpoint& endpoint, uint64_t id, std::span<const int> members, int 
   const std::vector<int>& local = hosts.at(control.peer(members_[rank_]).host_id);
   any_shm_ = wanted != "tcp" && largest > 1;
   const bool any_tcp = wanted == "tcp" || hosts.size() > 1;
+  const auto rails_of = [&](int member) { return control.peer(member).rails(); };
+  rails_ = static_cast<int>(std::ranges::min(members_ | std::views::transform(rails_of)));
   name_ = any_shm_ && any_tcp ? "shm+tcp" : (any_shm_ ? "shm" : "tcp");
   limits_ = agreed_limits(static_cast<int>(members_.size()), static_cast<int>(largest), any_shm_,
-                          any_tcp);
+                          any_tcp, rails_);
   std::unique_ptr<Transport> near;
   std::unique_ptr<Transport> far;
   if (any_tcp) far = open_tcp();
@@ -163,8 +166,8 @@ std::unique_ptr<Transport> Paths::open_tcp() {
     endpoint_.control().open_connection(id_, members_[peer], lane);
   };
   hooks.lost = events_.lost;
-  auto transport = std::make_unique<TcpTransport>(static_cast<int>(members_.size()), tcp_streams(),
-                                                  std::move(hooks));
+  auto transport = std::make_unique<TcpTransport>(static_cast<int>(members_.size()),
+                                                  tcp_streams(rails_), std::move(hooks));
   tcp_ = transport.get();
   return transport;
 }
@@ -253,18 +256,19 @@ std::shared_ptr<void> Paths::register_memory(std::span<std::byte> range) {
 
 // ---- limits
 
-int tcp_streams() {
+int tcp_streams(int rails) {
   const int64_t streams = settings().get_int("TUTTI_TCP_STREAMS");
+  if (streams == 0) return std::min(rails, shm::kMaxLanes);
   if (streams >= 1 && streams <= shm::kMaxLanes) return static_cast<int>(streams);
   throw Error(ErrorCode::invalid_argument,
-              cat("TUTTI_TCP_STREAMS=", streams, " is not in 1 to ", shm::kMaxLanes));
+              cat("TUTTI_TCP_STREAMS=", streams, " is not in 0 to ", shm::kMaxLanes));
 }
 
-Limits agreed_limits(int ranks, int largest_local, bool any_shm, bool any_tcp) {
-  if (!any_shm) return TcpTransport::limits(ranks, tcp_streams());
+Limits agreed_limits(int ranks, int largest_local, bool any_shm, bool any_tcp, int rails) {
+  if (!any_shm) return TcpTransport::limits(ranks, tcp_streams(rails));
   const Limits near = shm::Geometry(largest_local, largest_local).limits();
   if (!any_tcp) return near;
-  const Limits far = TcpTransport::limits(ranks, tcp_streams());
+  const Limits far = TcpTransport::limits(ranks, tcp_streams(rails));
   return {.lanes = std::min(near.lanes, far.lanes),
           .slots = std::min(near.slots, far.slots),
           .message_bytes = std::min(near.message_bytes, far.message_bytes),

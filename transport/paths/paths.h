@@ -83,6 +83,7 @@ class Paths {
   const Events events_;
   bool any_shm_ = false;
   std::string name_;
+  int rails_ = 1;  // that all members have
   Limits limits_;
   Cleanup room_;   // of a region of this rank's making: given back after the transport
   Cleanup offer_;  // of that region, until all have got it
@@ -92,11 +93,12 @@ class Paths {
   int local_ranks_ = 0;  // that share shm_
 };
 
-// TUTTI_TCP_STREAMS. Throws Error(invalid_argument) where it is out of range.
-int tcp_streams();
+// TUTTI_TCP_STREAMS, of ranks that have so many rails. Throws Error(invalid_argument) where it is
+// out of range.
+int tcp_streams(int rails);
 
 // What the members of a communicator of `ranks` would agree on, without them: `largest_local` on
 // the host that has most of them.
-Limits agreed_limits(int ranks, int largest_local, bool any_shm, bool any_tcp);
+Limits agreed_limits(int ranks, int largest_local, bool any_shm, bool any_tcp, int rails = 1);
 
 }  // namespace tutti

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/deadline.h"
 #include "base/text.h"
 
 namespace tutti {
@@ -21,6 +22,8 @@ constexpr size_t kMessageBytes = 512 << 10;
 constexpr int kSlots = 16;
 // Asked for beyond the wanted frame, so that small messages need one system call each.
 constexpr size_t kReadAhead = 4 << 10;
+constexpr int64_t kLookAgainNs = 1'000'000'000;
+constexpr size_t kFewConnections = 8;
 
 }  // namespace
 
@@ -63,11 +66,23 @@ void TcpTransport::take_handed_over() {
     } else if (!in_[connection].socket) {
       in_[connection].socket = std::move(socket);
       in_[connection].staging = std::make_unique_for_overwrite<std::byte[]>(kStagingBytes);
+      watch_speakers(connection);
     }
   }
   handed_over_.clear();
   has_handed_over_.store(false, std::memory_order_relaxed);
   bytes_moved_ = true;
+}
+
+// A few connections are cheaper to try one by one.
+void TcpTransport::watch_speakers(size_t connection) {
+  if (++incoming_ <= kFewConnections) return;
+  if (incoming_ > kFewConnections + 1) {
+    return speakers_.watch(in_[connection].socket.get(), in_[connection].speaker);
+  }
+  for (In& in : in_) {
+    if (in.socket) speakers_.watch(in.socket.get(), in.speaker);
+  }
 }
 
 void TcpTransport::mark_broken(Out& connection, int peer, const std::string& text) {
@@ -223,6 +238,7 @@ void TcpTransport::enqueue(size_t connection, Outgoing message) {
 // Bytes that do not complete a message are progress too: whoever waits sees that the peer lives.
 bool TcpTransport::progress() {
   take_handed_over();
+  if (look_is_due_) look_for_outages();
   if (queued_ > 0) {
     for (size_t i = 0; i < out_.size(); ++i) {
       if (!out_[i].queue.empty()) flush(i);
@@ -243,18 +259,21 @@ std::vector<int> TcpTransport::unsent() const {
 // ---- inbox
 
 size_t TcpTransport::receive(In& connection, int peer, std::byte* memory, size_t limit) {
-  if (!connection.socket || connection.ended || connection.broken || limit == 0) {
+  if (!connection.socket || connection.ended || connection.broken || limit == 0 ||
+      speakers_.is_silent(connection.speaker)) {
     connection.starved = true;
     return 0;
   }
   const ssize_t received = ::recv(connection.socket.get(), memory, limit, 0);
   connection.starved = received < static_cast<ssize_t>(limit);
+  connection.speaker.silent = connection.speaker.watched && connection.starved;
   if (received > 0) {
     bytes_moved_ = true;
     return static_cast<size_t>(received);
   }
   if (received == 0) {
     connection.ended = true;
+    speakers_.forget(connection.socket.get(), connection.speaker);
     if (connection.has_frame || connection.begin != connection.end) {
       mark_broken(connection, peer, "it ended in the middle of a message");
     }
@@ -339,8 +358,21 @@ bool TcpTransport::ended(int peer, int lane) const {
 
 // ---- sleeping
 
-// Only what is looked for from here on may end the sleep.
+void TcpTransport::look_for_outages() {
+  const int64_t now = now_ns();
+  next_look_ns_ = now + kLookAgainNs;
+  look_is_due_ = false;
+  for (size_t i = 0; i < out_.size(); ++i) {
+    if (!out_[i].socket || out_[i].broken) continue;
+    const std::string outage = out_[i].outage.look(out_[i].socket.get(), now);
+    if (!outage.empty()) mark_broken(out_[i], peer_of(i), outage);
+  }
+}
+
+// Only what is looked for from here on may end the sleep. Whoever sleeps has time to read the
+// clock.
 void TcpTransport::arm(WaitSet&) {
+  look_is_due_ = now_ns() >= next_look_ns_;
   for (In& connection : in_) connection.starved = false;
 }
 

@@ -17,6 +17,8 @@
 
 #include "base/fd.h"
 #include "transport/limits.h"
+#include "transport/tcp/outage.h"
+#include "transport/tcp/speakers.h"
 #include "transport/transport.h"
 
 namespace tutti {
@@ -89,6 +91,7 @@ class TcpTransport final : public Transport {
   struct Out {
     Fd socket;
     bool asked_for = false;
+    Outage outage;
     std::deque<Outgoing> queue;
     bool broken = false;
   };
@@ -104,7 +107,8 @@ class TcpTransport final : public Transport {
     Frame frame = {};
     size_t placed = 0;     // payload bytes already copied out by read()
     bool starved = false;  // more was wanted since arm() than had arrived
-    bool ended = false;    // by the sender, after its last message
+    Speakers::Speaker speaker;
+    bool ended = false;  // by the sender, after its last message
     bool broken = false;
   };
 
@@ -125,6 +129,8 @@ class TcpTransport final : public Transport {
   bool push(size_t connection, Frame& frame, std::span<const std::byte> payload, size_t& sent);
   void hand_over(bool outgoing, size_t connection, Fd socket);
   void take_handed_over();
+  void watch_speakers(size_t connection);
+  void look_for_outages();
   // Receives up to `limit` bytes into `memory`; 0 when nothing is there (or the connection broke).
   size_t receive(In& connection, int peer, std::byte* memory, size_t limit);
   void stage(In& connection, int peer, size_t wanted);
@@ -136,6 +142,8 @@ class TcpTransport final : public Transport {
   const Hooks hooks_;
   std::vector<Out> out_;
   std::vector<In> in_;
+  Speakers speakers_;
+  size_t incoming_ = 0;
   std::vector<std::unique_ptr<Slot>> slots_;
   std::vector<Slot*> free_slots_;
   size_t queued_ = 0;      // messages in all queues
@@ -154,6 +162,8 @@ class TcpTransport final : public Transport {
   std::mutex handed_over_mutex_;
   std::vector<HandedOver> handed_over_;
   std::atomic<bool> has_handed_over_{false};
+  int64_t next_look_ns_ = 0;  // for outages
+  bool look_is_due_ = false;
   bool bytes_moved_ = false;  // since the last progress()
 };
 

@@ -20,7 +20,9 @@ namespace tutti {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 class JobTest : public ::testing::Test {
  protected:
@@ -85,6 +87,18 @@ TEST_F(JobTest, TorchrunsStoreKeepsItsPort) {
   set_ranks(0, 2);
   set("TORCHELASTIC_RUN_ID", "none");
   EXPECT_EQ(job_from_environment().master_port, 29501);
+}
+
+TEST_F(JobTest, TheFirstInterfaceIsTheBootstraps) {
+  EXPECT_EQ(job_from_environment().interface, "");
+  settings().set("TUTTI_INTERFACE", "eth0");
+  EXPECT_EQ(job_from_environment().interface, "eth0");
+  EXPECT_THAT(job_from_environment().more_interfaces, IsEmpty());
+  settings().set("TUTTI_INTERFACE", "eth0,10.0.1.1,fd00::1");
+  EXPECT_EQ(job_from_environment().interface, "eth0");
+  EXPECT_THAT(job_from_environment().more_interfaces, ElementsAre("10.0.1.1", "fd00::1"));
+  settings().set("TUTTI_INTERFACE", "a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p");
+  EXPECT_THAT(failure(), AllOf(HasSubstr("names 16 interfaces"), HasSubstr("at most 15")));
 }
 
 TEST_F(JobTest, WrongVariablesAreNamed) {

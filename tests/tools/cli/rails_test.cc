@@ -1,0 +1,129 @@
+// Two network namespaces as two hosts with two cables between them, over both of which ranks send.
+#include <algorithm>
+#include <map>
+#include <string>
+
+#include "base/deadline.h"
+#include "base/text.h"
+#include "tests/tools/cli/cli.h"
+#include "tests/tools/cli/two_hosts.h"
+
+namespace tutti::tool {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::kPatience;
+
+class Rails : public TwoHosts {
+ protected:
+  void SetUp() override {
+    TwoHosts::SetUp();
+    if (IsSkipped()) return;
+    const Result made =
+        shell(cat("set -e; ip -n ", a_, " link add second type veth peer name second netns ", b_,
+                  "; ip -n ", a_, " address add 10.199.1.1/24 dev second; ip -n ", b_,
+                  " address add 10.199.1.2/24 dev second; for host in ", a_, " ", b_,
+                  "; do ip -n $host link set second up; done"));
+    if (made.code != 0) GTEST_SKIP() << "no second cable: " << made.err;
+  }
+
+  // What has left the host that way.
+  uint64_t sent(const std::string& host, const std::string& interface) const {
+    const std::string file = cat("/sys/class/net/", interface, "/statistics/tx_bytes");
+    return std::stoull(shell(cat("ip netns exec ", host, " cat ", file)).out);
+  }
+
+  // Several of 8 MiB.
+  Result all_reduce(int ranks, const std::string& interfaces,
+                    Process::Environment environment = {}) const {
+    environment["TUTTI_INTERFACE"] = interfaces;
+    environment["TUTTI_TIMEOUT"] = "60";
+    const Words command = {tutti(), "bench",  "all_reduce",        "--min",        "8M", "--max",
+                           "8M",    "--json", path("result.json"), "--iterations", "3"};
+    return start_on_both(ranks, command, std::move(environment)).finish();
+  }
+
+  void expect_right() const {
+    const Json document = Json::parse(read(path("result.json")));
+    for (const Json& row : document["results"]) {
+      EXPECT_EQ(row["wrong"], 0) << row;
+    }
+  }
+};
+
+TEST_F(Rails, CarryHalfOfALargeAllReduceEach) {
+  for (const int ranks : {2, 4}) {
+    SCOPED_TRACE(ranks);
+    std::map<std::string, uint64_t> before;
+    for (const std::string& host : {a_, b_}) {
+      before[host + "cable"] = sent(host, "cable");
+      before[host + "second"] = sent(host, "second");
+    }
+    const Result result = all_reduce(ranks, "cable,second");
+    EXPECT_EQ(result.code, 0) << result.err;
+    EXPECT_THAT(result.err, IsEmpty());
+    expect_right();
+    for (const std::string& host : {a_, b_}) {
+      const uint64_t first = sent(host, "cable") - before[host + "cable"];
+      const uint64_t second = sent(host, "second") - before[host + "second"];
+      EXPECT_GT(std::min(first, second), uint64_t{8} << 20) << host;
+      EXPECT_LT(std::max(first, second), std::min(first, second) * 5 / 4) << host;
+    }
+  }
+}
+
+TEST_F(Rails, WithOneStreamLeaveTheSecondAlone) {
+  const uint64_t before = sent(a_, "second");
+  const Result result = all_reduce(2, "cable,second", {{"TUTTI_TCP_STREAMS", "1"}});
+  EXPECT_EQ(result.code, 0) << result.err;
+  expect_right();
+  EXPECT_LT(sent(a_, "second") - before, uint64_t{1} << 20);
+}
+
+TEST_F(Rails, ThatCannotBeReachedAreLostConnections) {
+  // The addresses of one network on one side, of another on the other.
+  ASSERT_EQ(shell(cat("ip -n ", b_, " address flush dev second && ip -n ", b_,
+                      " address add 10.199.2.2/24 dev second"))
+                .code,
+            0);
+  const Result result = all_reduce(2, "cable,second");
+  EXPECT_EQ(result.code, 1);
+  EXPECT_THAT(result.err,
+              AllOf(HasSubstr("no connection to rank "), HasSubstr("10.199.1.1"),
+                    HasSubstr("10.199.2.2"), HasSubstr("(rail 1 of 2): Network is unreachable"),
+                    HasSubstr("remedy: let TUTTI_INTERFACE list")));
+}
+
+TEST_F(Rails, ThatGoDownLaterAreLostConnectionsToo) {
+  Process job = start_on_both(
+      2, {tutti(), "bench", "all_reduce", "--min", "8M", "--max", "8M", "--iterations", "1000000"},
+      {{"TUTTI_INTERFACE", "cable,second"}});
+  const Deadline deadline = Deadline::after(kPatience);
+  for (const std::string& host : {a_, b_}) {  // until both have their connection over it
+    while (sent(host, "second") < uint64_t{16} << 20 && !deadline.passed()) {
+    }
+  }
+  ASSERT_EQ(shell(cat("ip -n ", b_, " link set second down")).code, 0);
+  const Result result = job.finish();
+  EXPECT_EQ(result.code, 1);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("broke: nothing sent from 10.199.1."),
+                                HasSubstr(" has been confirmed for 15 s"),
+                                HasSubstr("the network between these two addresses is down")));
+}
+
+TEST_F(Rails, OnInterfacesThatAreDownOrHaveNoAddressAreNamed) {
+  const auto refusal = [&] {
+    const Result result = all_reduce(2, "cable,second");
+    EXPECT_EQ(result.code, 1);
+    return result.err;
+  };
+  ASSERT_EQ(shell(cat("ip -n ", b_, " address flush dev second")).code, 0);
+  EXPECT_THAT(refusal(), HasSubstr("TUTTI_INTERFACE names 'second', which has no address on host"));
+  ASSERT_EQ(shell(cat("ip -n ", b_, " link set second down")).code, 0);
+  EXPECT_THAT(refusal(), HasSubstr("TUTTI_INTERFACE names 'second', which is down on host"));
+}
+
+}  // namespace
+}  // namespace tutti::tool

@@ -1,0 +1,53 @@
+#include "transport/tcp/outage.h"
+
+#include <linux/tcp.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <chrono>
+
+#include "base/text.h"
+
+namespace tutti {
+
+namespace {
+
+constexpr std::chrono::seconds kLongest{15};  // as long as a control link waits
+
+using GetName = int (*)(int, sockaddr*, socklen_t*);
+
+std::string address(int socket, GetName get_name) {
+  sockaddr_storage raw{};
+  socklen_t length = sizeof(raw);
+  auto* const name = reinterpret_cast<sockaddr*>(&raw);
+  char host[NI_MAXHOST];
+  char port[NI_MAXSERV];
+  if (get_name(socket, name, &length) != 0 ||
+      ::getnameinfo(name, length, host, sizeof(host), port, sizeof(port),
+                    NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
+    return "?";
+  }
+  return raw.ss_family == AF_INET6 ? cat("[", host, "]:", port) : cat(host, ":", port);
+}
+
+}  // namespace
+
+std::string Outage::look(int socket, int64_t now_ns) {
+  tcp_info info{};
+  socklen_t length = sizeof(info);
+  if (::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &length) != 0 || info.tcpi_unacked == 0 ||
+      info.tcpi_retransmits == 0) {
+    since_ns_ = 0;
+    return {};
+  }
+  if (since_ns_ == 0) since_ns_ = now_ns;
+  const std::chrono::milliseconds unconfirmed(info.tcpi_last_ack_recv);
+  if (std::chrono::nanoseconds(now_ns - since_ns_) < kLongest || unconfirmed < kLongest) return {};
+  return cat("nothing sent from ", address(socket, ::getsockname), " to ",
+             address(socket, ::getpeername), " has been confirmed for ", kLongest.count(),
+             " s; likely cause: the network between these two addresses is down; "
+             "remedy: repair it, or choose others by TUTTI_INTERFACE");
+}
+
+}  // namespace tutti

@@ -1,0 +1,21 @@
+// A connection whose network has gone away: what is sent on it is confirmed by nobody. The
+// operating system takes a quarter of an hour to say so, and where other networks between the same
+// two ranks still work, no control link breaks either.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace tutti {
+
+class Outage {
+ public:
+  // Asked now and then. Empty, or what is wrong with the connection for good: for 15 seconds, in
+  // which it was sent again, nothing has been confirmed. A reader that is merely slow confirms.
+  std::string look(int socket, int64_t now_ns);
+
+ private:
+  int64_t since_ns_ = 0;  // when something that was sent again was seen first; 0: nothing is
+};
+
+}  // namespace tutti

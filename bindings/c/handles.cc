@@ -1,5 +1,8 @@
 #include "bindings/c/handles.h"
 
+#include <span>
+#include <vector>
+
 #include "base/deadline.h"
 #include "base/dtype.h"
 #include "base/reduce_op.h"
@@ -52,9 +55,26 @@ std::chrono::nanoseconds nanoseconds_of(double seconds) {
   return duration_of(seconds);
 }
 
+namespace {
+
+// Lives until the thread's next call: CallOptions only points to them.
+std::span<const Work> works_of(const tutti_call_options_t& given) {
+  thread_local std::vector<Work> works;
+  works.clear();
+  if (given.after_count == 0) return {};
+  checked(given.after, "the list of works to follow");
+  for (size_t i = 0; i < given.after_count; ++i) {
+    works.push_back(checked(given.after[i], "a work to follow").work);
+  }
+  return works;
+}
+
+}  // namespace
+
 CallOptions options_of(const tutti_call_options_t* given) {
   const tutti_call_options_t known = known_part(given, "tutti_call_options_t");
   CallOptions options;
+  options.after = works_of(known);
   if (known.algorithm != nullptr) options.algorithm = known.algorithm;
   options.stream.handle = known.stream;
   if (known.timeout != 0) options.timeout = nanoseconds_of(known.timeout);

@@ -5,6 +5,7 @@
 #include <mutex>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/log.h"
 #include "base/settings.h"
@@ -55,6 +56,7 @@ using tutti::c::checked;
 using tutti::c::checked_message;
 using tutti::c::const_buffer_from;
 using tutti::c::guarded;
+using tutti::c::invalid;
 using tutti::c::of;
 using tutti::c::op_from;
 using tutti::c::options_of;
@@ -100,6 +102,25 @@ void tutti_destroy(tutti_comm_t* comm) {
   owned->communicator = {};
   owned->allocations.clear();
   owned->registrations.clear();
+}
+
+tutti_status_t tutti_create(tutti_comm_t* comm, const int32_t* ranks, size_t count, int32_t tag,
+                            tutti_comm_t** created) {
+  return guarded([&] {
+    checked(created, "where to put the communicator") = nullptr;
+    if (count > 0) checked(ranks, "the list of ranks");
+    const std::vector<int> members(ranks, ranks + count);
+    auto handle = std::make_unique<tutti_comm>();
+    handle->communicator = of(comm).create(members, tag);
+    *created = handle.release();
+  });
+}
+
+tutti_status_t tutti_while_waiting(tutti_comm_t* comm, tutti_hook_t hook, void* context) {
+  return guarded([&] {
+    if (hook == nullptr) return of(comm).while_waiting({});
+    of(comm).while_waiting([hook, context] { hook(context); });
+  });
 }
 
 tutti_status_t tutti_abort(tutti_comm_t* comm, const char* reason) {
@@ -406,6 +427,16 @@ tutti_status_t tutti_wait_for(tutti_work_t* work, double seconds, int* done) {
     checked(done, "where to put the answer") = 0;
     const auto time = tutti::c::nanoseconds_of(seconds);
     *done = checked(work, "the work").work.wait_for(time) ? 1 : 0;
+  });
+}
+
+tutti_status_t tutti_work_on_end(tutti_work_t* work, tutti_end_function_t callback, void* context) {
+  return guarded([&] {
+    if (callback == nullptr) invalid("the callback is NULL");
+    checked(work, "the work").work.on_end([callback, context](const tutti::Error* error) {
+      if (error == nullptr) return callback(TUTTI_OK, "", context);
+      callback(static_cast<tutti_status_t>(error->code()), error->what(), context);
+    });
   });
 }
 

@@ -166,6 +166,10 @@ static inline tutti_buffer_t tutti_host(const void* data, uint64_t count, tutti_
   return buffer;
 }
 
+typedef struct tutti_comm tutti_comm_t;         /* a communicator */
+typedef struct tutti_work tutti_work_t;         /* a call under way */
+typedef struct tutti_prepared tutti_prepared_t; /* a call that is planned */
+
 /* How one call is made. Wherever it is taken, NULL stands for the defaults. */
 typedef struct tutti_call_options {
   size_t size;           /* sizeof(tutti_call_options_t) */
@@ -175,9 +179,11 @@ typedef struct tutti_call_options {
   int64_t deterministic;  /* not 0: the bits depend on the inputs and the number of ranks only */
   int32_t tag;            /* of messages: 0 to TUTTI_LARGEST_TAG, of a receive also TUTTI_ANY_TAG */
   int32_t may_be_shorter; /* of a receive: not 0: the message may be shorter than the buffer */
+  tutti_work_t* const* after; /* the call starts when these are complete, on whatever communicator, */
+  size_t after_count;         /* and fails if one of them does */
 } tutti_call_options_t;
 #define TUTTI_CALL_OPTIONS_INIT \
-  { sizeof(tutti_call_options_t), NULL, NULL, 0, 0, 0, 0 }
+  { sizeof(tutti_call_options_t), NULL, NULL, 0, 0, 0, 0, NULL, 0 }
 
 /* Of receives: a message from whichever rank comes first, and with any tag. */
 #define TUTTI_ANY_SOURCE (-1)
@@ -207,10 +213,6 @@ typedef struct tutti_init_options {
 } tutti_init_options_t;
 #define TUTTI_INIT_OPTIONS_INIT \
   { sizeof(tutti_init_options_t), 0, 0, NULL, 0, NULL }
-
-typedef struct tutti_comm tutti_comm_t;         /* a communicator */
-typedef struct tutti_work tutti_work_t;         /* a call under way */
-typedef struct tutti_prepared tutti_prepared_t; /* a call that is planned */
 
 /* An operator of the caller's: dst[i] = a[i] op b[i] for `count` elements; dst may be a or b. It
  * must be associative, and the same on every rank. It may run on any thread that waits. */
@@ -275,6 +277,17 @@ TUTTI_API tutti_status_t tutti_split(tutti_comm_t* comm, int32_t color, int32_t 
 /* Leaves the communicator and frees it and its tutti_alloc() memory; calls under way are abandoned.
  * No other thread may be inside a call on it, its works must have been freed. NULL is allowed. */
 TUTTI_API void tutti_destroy(tutti_comm_t* comm);
+
+/* A new communicator of `count` ranks of this one, in this order: called by them only, without a word
+ * from the others. A tag tells apart what threads make of the same ranks at the same time. */
+TUTTI_API tutti_status_t tutti_create(tutti_comm_t* comm, const int32_t* ranks, size_t count,
+                                      int32_t tag, tutti_comm_t** created);
+
+/* Calls `hook` again and again while a thread waits for a call of this process's and nothing moves, at
+ * least every millisecond: for programs whose peers depend on more than this library. It must not wait
+ * for long. Of all communicators of the job; NULL takes it back. */
+typedef void (*tutti_hook_t)(void* context);
+TUTTI_API tutti_status_t tutti_while_waiting(tutti_comm_t* comm, tutti_hook_t hook, void* context);
 
 /* Aborts the communicator on all its ranks, whose calls then fail with TUTTI_ABORTED and the
  * reason. */
@@ -447,6 +460,14 @@ TUTTI_API tutti_status_t tutti_wait(tutti_work_t* work);
 
 /* Makes progress; *done says whether the call is complete. */
 TUTTI_API tutti_status_t tutti_test(tutti_work_t* work, int* done);
+
+/* Calls `callback` once, when the call has ended: with TUTTI_OK, or with how it failed and a text that
+ * is there during the call. By a thread that tests or waits, for whatever call of the job, or by the
+ * progress thread (TUTTI_PROGRESS_THREAD); at once if the call is over. It may make calls, but must not
+ * wait. The work may be freed meanwhile. */
+typedef void (*tutti_end_function_t)(tutti_status_t status, const char* text, void* context);
+TUTTI_API tutti_status_t tutti_work_on_end(tutti_work_t* work, tutti_end_function_t callback,
+                                           void* context);
 
 /* What a receive that is complete has received. */
 TUTTI_API tutti_status_t tutti_work_message(const tutti_work_t* work, tutti_message_t* message);

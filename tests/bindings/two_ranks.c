@@ -225,6 +225,53 @@ static void check_messages(tutti_comm_t* world) {
   check(tutti_probe(world, next, 7, NULL) == TUTTI_INVALID_ARGUMENT, "nowhere to tell the message");
 }
 
+static void count_call(tutti_status_t status, const char* text, void* context) {
+  check(status == TUTTI_OK && *text == '\0', "a call that ends well");
+  ++*(int*)context;
+}
+
+static void count_turn(void* context) { ++*(int*)context; }
+
+static void check_completion(tutti_comm_t* world) {
+  const int rank = tutti_rank(world);
+  const int size = tutti_size(world);
+  float sum = 1;
+  float product = 0;
+  int ends = 0;
+  int turns = 0;
+  int32_t backwards[64];
+  for (int r = 0; r < size; ++r) backwards[r] = size - 1 - r;
+  tutti_comm_t* group = NULL;
+  check(tutti_create(world, backwards, (size_t)size, 3, &group) == TUTTI_OK &&
+            tutti_rank(group) == size - 1 - rank,
+        "tutti_create");
+  check(tutti_create(world, NULL, 1, 0, &group) == TUTTI_INVALID_ARGUMENT && group == NULL,
+        "no list of ranks");
+  check(tutti_create(world, backwards, (size_t)size, 3, &group) == TUTTI_OK, "tutti_create again");
+  check(tutti_while_waiting(world, count_turn, &turns) == TUTTI_OK, "tutti_while_waiting");
+  tutti_work_t* first = NULL;
+  tutti_work_t* second = NULL;
+  check(tutti_all_reduce_async(world, tutti_host(&sum, 1, TUTTI_F32),
+                               tutti_host(&sum, 1, TUTTI_F32), TUTTI_SUM, NULL, &first) == TUTTI_OK,
+        "tutti_all_reduce_async");
+  tutti_call_options_t options = TUTTI_CALL_OPTIONS_INIT;
+  options.after = &first;
+  options.after_count = 1;
+  check(tutti_all_reduce_async(group, tutti_host(&sum, 1, TUTTI_F32),
+                               tutti_host(&product, 1, TUTTI_F32), TUTTI_PROD, &options,
+                               &second) == TUTTI_OK,
+        "a call that follows another");
+  check(tutti_work_on_end(second, count_call, &ends) == TUTTI_OK, "tutti_work_on_end");
+  check(tutti_wait(second) == TUTTI_OK && tutti_wait(first) == TUTTI_OK, "tutti_wait");
+  float expected = 1;
+  for (int r = 0; r < size; ++r) expected *= (float)size;
+  check(product == expected && ends == 1, "what follows sees the sum, and its end is told");
+  check(tutti_while_waiting(world, NULL, NULL) == TUTTI_OK, "tutti_while_waiting ends");
+  tutti_work_free(first);
+  tutti_work_free(second);
+  tutti_destroy(group);
+}
+
 static void check_errors(tutti_comm_t* world) {
   float value = 1;
   tutti_buffer_t buffer = tutti_host(&value, 1, TUTTI_F32);
@@ -267,6 +314,7 @@ int main(void) {
   check_premul_sum(world, rank, size);
   check_requests(world, rank, size);
   check_messages(world);
+  check_completion(world);
   check_errors(world);
   check_split(world, rank);
   check(tutti_barrier(world, NULL) == TUTTI_OK, "tutti_barrier");

@@ -25,6 +25,9 @@ struct Job {
   int launcher_fd = -1;
   std::chrono::milliseconds init_timeout{60000};
   int fanout = 32;
+  // Rank 0: first connections that it holds besides its children's. A rank beyond them is told to
+  // wait at its own listener.
+  int most_held = 256;
   std::string wire_settings;  // must be equal on all ranks
   std::string note;           // told to all ranks (PeerInfo), opaque here
   Domain domain;              // where the launcher placed this rank on its host

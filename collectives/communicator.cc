@@ -119,6 +119,8 @@ std::string Communicator::describe(int rank) const {
   return impl_->describe(rank);
 }
 
+const InitStats& Communicator::init_stats() const { return require(impl_).init_stats(); }
+
 void Communicator::abort(const std::string& reason) { require(impl_).abort(reason); }
 
 Communicator Communicator::split(int color, int key) {

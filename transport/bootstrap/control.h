@@ -27,6 +27,7 @@
 #include "base/deadline.h"
 #include "base/error.h"
 #include "base/fd.h"
+#include "transport/bootstrap/init_stats.h"
 #include "transport/bootstrap/job.h"
 
 namespace tutti {
@@ -41,26 +42,6 @@ struct PeerInfo {
   std::string unix_name;  // abstract unix socket of its descriptor service
   std::string note;       // Job::note
   Domain domain;          // Job::domain; compare among ranks of one host
-};
-
-// What finding each other took: seconds until this rank was ready, and the messages of the
-// bootstrap.
-struct InitStats {
-  struct Count {
-    uint64_t messages = 0;
-    uint64_t bytes = 0;
-    void add(uint64_t size, uint64_t times = 1) {
-      messages += times;
-      bytes += size * times;
-    }
-  };
-  double seconds = 0;
-  Count sent;  // by this rank
-  Count received;
-  // Known to rank 0: what all ranks sent together, but for what had to be tried again, and how many
-  // connections of ranks that had arrived it held at a time.
-  Count all;
-  int most_held = 0;
 };
 
 // One communicator's ear on the control channel. All calls come from the control thread, except for
@@ -96,6 +77,7 @@ class Control {
   // True in a child of the process that joined the job. Cheap: no system call.
   virtual bool forked() const = 0;
 
+  // Once connect() has returned.
   virtual const InitStats& init_stats() const = 0;
 
   virtual int rank() const = 0;

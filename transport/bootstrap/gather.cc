@@ -1,7 +1,4 @@
 // Rank 0's side of the bootstrap.
-#include <fcntl.h>
-#include <sys/socket.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <map>
@@ -14,8 +11,8 @@
 #include "base/text.h"
 #include "transport/bootstrap/bootstrap.h"
 #include "transport/bootstrap/connector.h"
+#include "transport/bootstrap/meeting.h"
 #include "transport/bootstrap/peer_table.h"
-#include "transport/bootstrap/rendezvous_file.h"
 #include "transport/bootstrap/socket.h"
 #include "transport/bootstrap/tree.h"
 
@@ -33,44 +30,6 @@ constexpr std::chrono::milliseconds kTimeToHearPerRank{1};
 constexpr int kMostTold = 64;
 // Ranks that have shaken hands and not said yet who they are; more are not let in meanwhile.
 constexpr int kMostArriving = 256;
-
-// The launcher's listening socket, so that no other program can take the port meanwhile. A process
-// that starts a second job finds it used up, and binds the port again.
-std::optional<Fd> adopt_listener(const Job& job) {
-  int listening = 0;
-  socklen_t length = sizeof(listening);
-  if (job.listen_fd < 0 ||
-      ::getsockopt(job.listen_fd, SOL_SOCKET, SO_ACCEPTCONN, &listening, &length) != 0 ||
-      listening == 0) {
-    return std::nullopt;
-  }
-  if (job.master_port != 0 && local_address(job.listen_fd).port() != job.master_port) {
-    return std::nullopt;
-  }
-  set_reuse(job.listen_fd);
-  ::fcntl(job.listen_fd, F_SETFD, FD_CLOEXEC);
-  ::fcntl(job.listen_fd, F_SETFL, ::fcntl(job.listen_fd, F_GETFL) | O_NONBLOCK);
-  return Fd(job.listen_fd);
-}
-
-Fd open_listener(const Job& job) {
-  if (std::optional<Fd> adopted = adopt_listener(job)) return std::move(*adopted);
-  std::vector<SocketAddress> addresses;
-  if (!job.interface.empty()) {
-    addresses = resolve_interface(job.interface, job.master_port);
-  } else if (!job.rendezvous_file.empty()) {
-    addresses = {reachable_address()};
-  } else {
-    addresses = resolve_master(job.master_address, job.master_port, job.interface);
-  }
-  for (size_t i = 0;; ++i) {
-    try {
-      return listen_on(addresses[i]);
-    } catch (const Error& error) {
-      if (i + 1 == addresses.size()) throw Error(ErrorCode::bootstrap, error.what());
-    }
-  }
-}
 
 // "rank 2 (node7, pid 12) has TUTTI_TRANSPORT=tcp, rank 0 has TUTTI_TRANSPORT=shm"
 std::string compare_settings(const std::string& whom, const std::string& theirs,
@@ -92,9 +51,11 @@ class Gathering {
         deadline_(Deadline::after(job.init_timeout)),
         tree_{.rank = 0, .size = job.size, .fanout = job.fanout},
         launcher_(job.launcher_fd) {
-    Fd listener = open_listener(job);
+    Fd listener = listen_as_rank_zero(job);
     const SocketAddress address = local_address(listener.get());
-    if (!job.rendezvous_file.empty()) file_.emplace(job.rendezvous_file, address);
+    if (const auto rendezvous = rendezvous_of(job)) {
+      published_.emplace(rendezvous, kRankZeroKey, rank_zero_value(address));
+    }
     if (job.token.empty()) {
       log(LogLevel::warning,
           cat("this job has no token: whoever reaches ", address.text(),
@@ -390,7 +351,7 @@ class Gathering {
   LauncherPipe launcher_;
   PeerInfo self_;
   Acceptor acceptor_;
-  std::optional<RendezvousFile> file_;
+  std::optional<Published> published_;
   PollSet set_;
   std::map<int, Rank> ranks_;  // that have shaken hands
   int arriving_ = 0;           // of these: that have not said yet who they are

@@ -3,21 +3,24 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 
 #include "base/fd.h"
 #include "topology/domain.h"
+#include "transport/bootstrap/rendezvous.h"
 
 namespace tutti {
 
 struct Job {
   int rank = 0;
   int size = 1;
-  std::string master_address;  // empty with a rendezvous file, or when size is 1
+  std::string master_address;  // empty with a rendezvous, or when size is 1
   uint16_t master_port = 0;
-  std::string rendezvous_file;  // empty: use the address
-  std::string token;            // empty: peers are not checked
+  std::string rendezvous_file;             // empty: use the address
+  std::shared_ptr<Rendezvous> rendezvous;  // the caller's own, instead of file and address
+  std::string token;                       // empty: peers are not checked
   // Rank 0: a listening socket to adopt (Control closes it), else -1. One that is no listening
   // socket on master_port any more is passed over, and the port bound.
   int listen_fd = -1;

@@ -11,8 +11,8 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "transport/bootstrap/bootstrap.h"
+#include "transport/bootstrap/meeting.h"
 #include "transport/bootstrap/peer_table.h"
-#include "transport/bootstrap/rendezvous_file.h"
 #include "transport/bootstrap/socket.h"
 #include "transport/bootstrap/tree.h"
 
@@ -103,11 +103,11 @@ class Search {
 
  private:
   std::vector<SocketAddress> addresses() {
-    if (job_.rendezvous_file.empty()) {
+    if (!rendezvous_) {
       return resolve_master(job_.master_address, job_.master_port, job_.interface);
     }
-    if (auto address = read_rendezvous(job_.rendezvous_file)) return {*address};
-    problem_ = cat("the rendezvous file ", job_.rendezvous_file, " is not there yet");
+    if (const auto value = rendezvous_->get(kRankZeroKey)) return {parse_rank_zero(*value)};
+    problem_ = rendezvous_->name() + " does not tell yet where rank 0 is";
     return {};
   }
 
@@ -142,8 +142,8 @@ class Search {
       }
       problem_ = cat(address.text(), " closed the connection without an answer");
     } catch (const NotThisJob& error) {
-      // A file that another job left behind is written anew when this one's rank 0 starts.
-      if (job_.rendezvous_file.empty()) throw;
+      // What another job left behind is written anew when this one's rank 0 starts.
+      if (!rendezvous_) throw;
       problem_ = error.what();
       refused_ = true;
     } catch (const Error&) {
@@ -154,6 +154,7 @@ class Search {
   }
 
   const Job& job_;
+  const std::shared_ptr<Rendezvous> rendezvous_ = rendezvous_of(job_);
   const Wait wait_;
   std::string problem_ = "no attempt was made";
   bool refused_ = false;  // by another job

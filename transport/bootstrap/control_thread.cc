@@ -359,7 +359,8 @@ bool ControlService::finished() const {
   if (!cut_off_.empty()) return false;
   return std::ranges::all_of(links_, [this](const auto& entry) {
     const auto& [neighbour, link] = entry;
-    if (link.wants_to_write()) return false;
+    // One that is not connected yet has not heard why the job ends before it has begun.
+    if (link.wants_to_write() || !link.was_connected()) return false;
     return !tree_.is_child(neighbour) || !link.connected() || clients_.is_dead(neighbour);
   });
 }

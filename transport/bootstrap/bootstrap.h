@@ -4,6 +4,7 @@
 //     rank 0 -> rank r     the job's identity ("released"), and the end of this first connection
 //     parent -> its child  the control link: handshake, then the job's identity and everybody's
 //                          PeerInfo ("table"), which the child passes on to its own children
+//     child -> its parent  all below it have the table ("linked"); leaves need not say it
 //
 // Rank 0's children are not released: their first connections become their control links. The
 // others are when all have arrived, or as soon as rank 0 holds Job::most_held of them; from then

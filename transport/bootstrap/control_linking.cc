@@ -46,13 +46,24 @@ void ControlService::watch_linking() {
 
 void ControlService::tell_linked() {
   // A child may have left again before the last one came.
-  const auto is_there = [](const auto& entry) {
-    return entry.second.was_connected() && !entry.second.wants_to_write();
+  const auto is_there = [this](const auto& entry) {
+    const auto& [neighbour, link] = entry;
+    return link.was_connected() && !link.wants_to_write() && all_linked_below(neighbour);
   };
-  if (!std::ranges::all_of(links_, is_there)) return;
-  std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
+  if (all_linked_ || !std::ranges::all_of(links_, is_there)) return;
+  if (tree_.rank != 0 && !tree_.children().empty()) {  // of leaves it is known
+    const std::string frame = FrameWriter(FrameType::linked).finish();
+    links_.at(tree_.parent()).send(frame);
+    membership_.stats.sent.add(frame.size());
+  }
   all_linked_ = true;
   linked_.notify_all();
+}
+
+bool ControlService::all_linked_below(int child) const {
+  const Tree below{.rank = child, .size = tree_.size, .fanout = tree_.fanout};
+  return !tree_.is_child(child) || below.children().empty() || linked_children_.contains(child);
 }
 
 // A child that has arrived, but does not take the connection.
@@ -64,14 +75,14 @@ void ControlService::on_unreachable(int child, const Error& error) {
     return;
   }
   links_.at(child).close();
-  unreachable_.insert(child);
   const bool gone = error.code() == ErrorCode::connection_lost;
   on_break(child, cat(gone ? "vanished: " : "cannot be reached: ", error.what()));
 }
 
-// Those below a child that never had the table have none either, and hear of its end from nobody.
+// Those below a child that has not handed the table down wait for it, and hear of its end from
+// nobody else. Whoever has got it closes the connection.
 void ControlService::connect_cut_off(int child) {
-  if (unreachable_.erase(child) == 0) return;
+  if (all_linked_below(child)) return;
   for (int rank = child + 1; rank < tree_.size; ++rank) {
     if (tree_.next_hop(rank) != child) continue;
     cut_off_.insert(rank);

@@ -85,6 +85,7 @@ class ControlService final : public Control {
   void watch_linking();
   void tell_linked();
   void on_unreachable(int child, const Error& error);
+  bool all_linked_below(int child) const;
   void connect_cut_off(int child);
   void tell_cut_off(Link link) const;
 
@@ -128,10 +129,10 @@ class ControlService final : public Control {
 
   // The control thread's own.
   PollSet set_;
-  Connector connector_;        // of data connections
-  Connector link_connector_;   // of links to children
-  std::set<int> unreachable_;  // children, until that is told as their deaths
-  std::set<int> cut_off_;      // ranks below those, until they have been told
+  Connector connector_;            // of data connections
+  Connector link_connector_;       // of links to children
+  std::set<int> linked_children_;  // that have said so
+  std::set<int> cut_off_;      // ranks below a child that died before, until they have been told
   std::map<int, Link> links_;  // to all neighbours
   std::vector<std::pair<Clock::time_point, Command>> timers_;
   std::map<int, RankEnd> ends_;    // what the launcher said

@@ -145,7 +145,8 @@ Decision ControlService::judge(const Hello& hello) const {
       return left_[hello.rank] ? Decision::ignore : Decision::duplicate;
     case Purpose::data:
       return hello.rank == tree_.rank ? Decision::not_in_job : Decision::accept;
-    case Purpose::control:  // this rank has its link
+    case Purpose::control:  // it tells of a death, of which this rank hears on its links
+      return Decision::accept;
     case Purpose::descriptors:
       break;
   }
@@ -153,6 +154,7 @@ Decision ControlService::judge(const Hello& hello) const {
 }
 
 void ControlService::welcome(const Hello& hello, Fd socket) {
+  if (hello.purpose != Purpose::data) return;
   clear_keepalive(socket.get());
   clients_.connection(hello.communicator, hello.rank, hello.lane, std::move(socket));
 }
@@ -186,6 +188,12 @@ bool ControlService::on_frame(int neighbour, std::string_view body) {
   FrameReader frame(body);
   const auto in_world = [this](int rank) { return rank >= 0 && rank < tree_.size; };
   switch (frame.type()) {
+    case FrameType::linked: {
+      linked_children_.insert(neighbour);
+      membership_.stats.received.add(sizeof(uint32_t) + body.size());
+      tell_linked();
+      return tree_.is_child(neighbour);
+    }
     case FrameType::goodbye: {
       const auto rank = frame.get<int32_t>();
       if (!frame.ok() || !in_world(rank)) return false;

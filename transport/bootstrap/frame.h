@@ -25,6 +25,7 @@ enum class FrameType : uint8_t {
   released = 2,  // the job's identity; more comes to the rank's own listener; from rank 0
   table = 3,     // the job's identity and everybody's PeerInfo, from the parent in the tree
   failure = 4,   // why there will be no job
+  linked = 5,    // all ranks below have their links, to the parent; the first frame to go up
   // control links
   goodbye = 10,   // rank
   death = 11,     // rank, text

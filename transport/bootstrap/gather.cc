@@ -24,9 +24,10 @@ constexpr std::chrono::seconds kSayWhoIsMissing{10};
 // After a connection broke, for the launcher to tell how the rank ended.
 constexpr std::chrono::milliseconds kTimeToTell{500};
 // For ranks that come late to hear why there will be no job.
-constexpr std::chrono::milliseconds kTimeToHear{1000};
-constexpr std::chrono::milliseconds kTimeToHearPerRank{1};
-// Ranks to which that is told at a time by new connections.
+constexpr std::chrono::seconds kTimeToHear{1};
+// For released ranks to take the connection by which they hear it, and for so many at a time.
+constexpr std::chrono::seconds kTimeToReach{5};
+constexpr std::chrono::milliseconds kTimeToReachPerRank{1};
 constexpr int kMostTold = 64;
 // Ranks that have shaken hands and not said yet who they are; more are not let in meanwhile.
 constexpr int kMostArriving = 256;
@@ -276,9 +277,17 @@ class Gathering {
     }
     Connector connector(session_key(job_.token, identity_), job_.size);
     int being_told = 0;
-    const auto told = [&] { --being_told, ++gone_; };
-    const Deadline deadline = Deadline::after(kTimeToHear + job_.size * kTimeToHearPerRank);
-    while (gone_ < job_.size - 1 && !deadline.passed()) {
+    const auto told = [&] {
+      --being_told;
+      ++gone_;
+      set_.wake_at(Clock::now());  // for the next one
+    };
+    const Deadline late = Deadline::after(kTimeToHear);
+    const Deadline reached = Deadline::after(kTimeToReach + job_.size * kTimeToReachPerRank);
+    const auto some_may_hear = [&] {
+      return !late.passed() || (being_told + untold.size() > 0 && !reached.passed());
+    };
+    while (gone_ < job_.size - 1 && some_may_hear()) {
       for (; !untold.empty() && being_told < kMostTold; untold.pop_back(), ++being_told) {
         const int rank = untold.back();
         connector.start(ranks_.at(rank).peer, rank,
@@ -292,7 +301,7 @@ class Gathering {
             told();
           },
           [&](uint64_t, int, const Error&) { told(); });  // it has ended
-      set_.wake_at(Clock::now() + deadline.remaining());
+      set_.wake_at(Clock::now() + (late.passed() ? reached : late).remaining());
       watch([this](int rank) {
         const auto ignore = [](std::string_view) { return true; };
         if (!ranks_.at(rank).link.receive(ignore, kMaxFrameBytes)) forget(rank);
@@ -341,6 +350,8 @@ class Gathering {
     stats_.all.add(sizeof(Hello), links);
     stats_.all.add(sizeof(Verdict), links);
     stats_.all.add(table_bytes, links);
+    const int inner = (job_.size - 2) / job_.fanout;  // that have a parent and children
+    stats_.all.add(FrameWriter(FrameType::linked).finish().size(), inner);
   }
 
   const Job& job_;

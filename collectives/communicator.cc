@@ -145,6 +145,8 @@ void Communicator::while_waiting(std::function<void()> hook) {
   require(impl_).while_waiting(std::move(hook));
 }
 
+const InitStats& Communicator::init_stats() const { return require(impl_).init_stats(); }
+
 void Communicator::abort(const std::string& reason) { require(impl_).abort(reason); }
 
 Communicator Communicator::split(int color, int key) {

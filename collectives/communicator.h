@@ -40,6 +40,7 @@
 
 namespace tutti {
 
+struct InitStats;  // transport/bootstrap/init_stats.h
 struct Job;
 
 namespace internal {
@@ -154,6 +155,8 @@ class Communicator {
   std::string transport() const;  // "shm", "tcp", "shm+tcp", "none" (one rank)
   // "rank 3 (node7, pid 1234)"
   std::string describe(int rank) const;
+  // What it took the ranks of the job to find each other.
+  const InitStats& init_stats() const;
 
   // Ranks with the same colour form a new communicator, ordered by (key, rank). Collective. A
   // negative colour joins none; the returned communicator is then empty: only valid() may be

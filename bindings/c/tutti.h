@@ -179,8 +179,9 @@ typedef struct tutti_call_options {
   int64_t deterministic;  /* not 0: the bits depend on the inputs and the number of ranks only */
   int32_t tag;            /* of messages: 0 to TUTTI_LARGEST_TAG, of a receive also TUTTI_ANY_TAG */
   int32_t may_be_shorter; /* of a receive: not 0: the message may be shorter than the buffer */
-  tutti_work_t* const* after; /* the call starts when these are complete, on whatever communicator, */
-  size_t after_count;         /* and fails if one of them does */
+  /* The call starts when these are complete, on whatever communicator, and fails if one does. */
+  tutti_work_t* const* after;
+  size_t after_count;
 } tutti_call_options_t;
 #define TUTTI_CALL_OPTIONS_INIT \
   { sizeof(tutti_call_options_t), NULL, NULL, 0, 0, 0, 0, NULL, 0 }
@@ -278,14 +279,14 @@ TUTTI_API tutti_status_t tutti_split(tutti_comm_t* comm, int32_t color, int32_t 
  * No other thread may be inside a call on it, its works must have been freed. NULL is allowed. */
 TUTTI_API void tutti_destroy(tutti_comm_t* comm);
 
-/* A new communicator of `count` ranks of this one, in this order: called by them only, without a word
- * from the others. A tag tells apart what threads make of the same ranks at the same time. */
+/* A new communicator of `count` ranks of this one, in this order: called by them only, without a
+ * word from the others. A tag tells apart what threads make of the same ranks at the same time. */
 TUTTI_API tutti_status_t tutti_create(tutti_comm_t* comm, const int32_t* ranks, size_t count,
                                       int32_t tag, tutti_comm_t** created);
 
-/* Calls `hook` again and again while a thread waits for a call of this process's and nothing moves, at
- * least every millisecond: for programs whose peers depend on more than this library. It must not wait
- * for long. Of all communicators of the job; NULL takes it back. */
+/* Calls `hook` again and again while a thread waits for a call of this process's and nothing moves,
+ * at least every millisecond: for programs whose peers depend on more than this library. It must
+ * not wait for long. Of all communicators of the job; NULL takes it back. */
 typedef void (*tutti_hook_t)(void* context);
 TUTTI_API tutti_status_t tutti_while_waiting(tutti_comm_t* comm, tutti_hook_t hook, void* context);
 
@@ -461,10 +462,10 @@ TUTTI_API tutti_status_t tutti_wait(tutti_work_t* work);
 /* Makes progress; *done says whether the call is complete. */
 TUTTI_API tutti_status_t tutti_test(tutti_work_t* work, int* done);
 
-/* Calls `callback` once, when the call has ended: with TUTTI_OK, or with how it failed and a text that
- * is there during the call. By a thread that tests or waits, for whatever call of the job, or by the
- * progress thread (TUTTI_PROGRESS_THREAD); at once if the call is over. It may make calls, but must not
- * wait. The work may be freed meanwhile. */
+/* Calls `callback` once, when the call has ended: with TUTTI_OK, or with how it failed and a text
+ * that is there during the call. By a thread that tests or waits, for whatever call of the job, or
+ * by the progress thread (TUTTI_PROGRESS_THREAD); at once if the call is over. It may make calls,
+ * but must not wait. The work may be freed meanwhile. */
 typedef void (*tutti_end_function_t)(tutti_status_t status, const char* text, void* context);
 TUTTI_API tutti_status_t tutti_work_on_end(tutti_work_t* work, tutti_end_function_t callback,
                                            void* context);

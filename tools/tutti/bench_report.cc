@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "bench/peers/peer.h"
 #include "tools/tutti/commands.h"
+#include "transport/bootstrap/init_stats.h"
 
 namespace tutti::tool {
 
@@ -186,6 +187,11 @@ void BenchReport::write_json() {
                    {"op", name(case_.op)},
                    {"transport", shown_transport(*comm_, options_)},
                    {"results", Json::array()}};
+  const InitStats& init = comm_->init_stats();
+  document["init"] = {{"seconds", init.seconds},
+                      {"messages", init.all.messages},
+                      {"bytes", init.all.bytes},
+                      {"rank0_connections", init.most_held}};
   if (options_.buffers != "user") document["buffers"] = options_.buffers;
   for (const BenchRow& row : rows_) {
     Json result = {{"bytes", row.bytes},      {"count", row.count},   {"algorithm", row.algorithm},

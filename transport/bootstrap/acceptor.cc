@@ -3,6 +3,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <span>
@@ -23,6 +24,7 @@ constexpr std::chrono::seconds kHandshakeTime{5};
 constexpr std::chrono::milliseconds kHandshakeTimePerRank{20};
 constexpr std::chrono::milliseconds kPause{100};
 constexpr size_t kMaxStrangers = 512;
+constexpr int kMaxRanks = 1024;          // in the handshake at a time
 constexpr size_t kMoreDescriptors = 64;  // when there are too few, the limit grows by so many
 constexpr int kMostAtOnce = 64;          // accepted in one turn; the hellos of the others come next
 constexpr size_t kMaxSaid = 256;
@@ -73,7 +75,9 @@ void Acceptor::watch(PollSet& set, const Judge& judge, const Welcome& welcome) {
 }
 
 // Beyond it the oldest goes.
-size_t Acceptor::most_guests() const { return kMaxStrangers + static_cast<size_t>(world_size_); }
+size_t Acceptor::most_guests() const {
+  return kMaxStrangers + static_cast<size_t>(std::min(world_size_, kMaxRanks));
+}
 
 std::chrono::milliseconds Acceptor::time_to_finish() const {
   return kHandshakeTime + world_size_ * kHandshakeTimePerRank;

@@ -3,8 +3,8 @@
 //
 // Nobody can stall it: hellos are read as they come, whoever is too slow is dropped, and of very
 // many the oldest. Both limits grow with the world, all of whose ranks may come at once and share a
-// few cores; a rank that is dropped nevertheless tries again. Strangers and refused ranks are
-// logged once per kind.
+// few cores, the number up to a bound; a rank that is dropped nevertheless tries again. Strangers
+// and refused ranks are logged once per kind.
 #pragma once
 
 #include <functional>

@@ -27,6 +27,7 @@
 #include "base/deadline.h"
 #include "base/error.h"
 #include "base/fd.h"
+#include "transport/bootstrap/init_stats.h"
 #include "transport/bootstrap/job.h"
 
 namespace tutti {
@@ -85,6 +86,9 @@ class Control {
 
   // True in a child of the process that joined the job. Cheap: no system call.
   virtual bool forked() const = 0;
+
+  // Once connect() has returned.
+  virtual const InitStats& init_stats() const = 0;
 
   virtual int rank() const = 0;
   virtual int size() const = 0;

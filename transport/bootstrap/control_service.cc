@@ -8,6 +8,7 @@
 #include <csignal>
 
 #include "base/descriptor_limit.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "transport/bootstrap/socket.h"
 
@@ -54,13 +55,11 @@ ControlService::ControlService(const Job& job)
       left_(job.size),
       wake_fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       connector_(membership_.key, job.size, membership_.acceptor.own_addresses()),
+      link_connector_(membership_.key, job.size),
       links_(std::move(membership_.links)) {
   if (!wake_fd_) throw system_error("eventfd", errno);
   descriptors_.set_session_key(membership_.key);
-  for (const int child : tree_.children()) links_.try_emplace(child);
-  for (const auto& [neighbour, link] : links_) {
-    if (link.connected()) set_user_timeout(link.fd());
-  }
+  start_linking();
   const SignalsBlocked blocked;
   thread_ = std::make_unique<std::thread>([this] { serve(); });
 }
@@ -83,12 +82,26 @@ void ControlService::wait_until_linked() {
     throw Error(ErrorCode::bootstrap,
                 cat("not all ranks below ", describe(rank()),
                     " in the tree of the control channel "
-                    "connected to it within ",
+                    "took its connection within ",
                     std::chrono::duration<double>(init_timeout_).count(), " s"),
                 {.cause = "they are stopped, or a firewall blocks the connection",
                  .remedy = "open all TCP ports between the hosts, or set TUTTI_INTERFACE to a "
                            "network that connects them"});
   }
+  lock.unlock();
+  membership_.stats.seconds = std::chrono::duration<double>(Clock::now() - started_).count();
+  if (tree_.rank == 0) log_stats();
+}
+
+void ControlService::log_stats() const {
+  if (!log_enabled(LogLevel::info)) return;
+  const InitStats& stats = membership_.stats;
+  const auto text = [](const InitStats::Count& count) {
+    return cat(count.bytes, " bytes in ", count.messages, " messages");
+  };
+  log(LogLevel::info, cat("init: ", tree_.size, " ranks in ", stats.seconds, " s; rank 0 sent ",
+                          text(stats.sent), ", received ", text(stats.received), ", held at most ",
+                          stats.most_held, " connections; all ranks together ", text(stats.all)));
 }
 
 void ControlService::require_own_process() const {

@@ -12,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -37,6 +38,7 @@ class ControlService final : public Control {
   void wait_until_linked();
 
   bool forked() const override { return current_process() != pid_; }
+  const InitStats& init_stats() const override { return membership_.stats; }
   int rank() const override { return tree_.rank; }
   int size() const override { return tree_.size; }
   const PeerInfo& peer(int rank) const override { return membership_.peers.at(rank); }
@@ -62,6 +64,7 @@ class ControlService final : public Control {
   void stop_expecting() override;
   void send_later(std::vector<ClientTable::Answer> answers);
   void require_own_process() const;
+  void log_stats() const;
   void post(Command command);
   void wake();
   Hello make_hello(Purpose purpose) const;
@@ -74,10 +77,17 @@ class ControlService final : public Control {
   void after(std::chrono::milliseconds delay, Command command);
   void watch_connector();
   void watch_links();
-  void watch_joining();
   Decision judge(const Hello& hello) const;
   void welcome(const Hello& hello, Fd socket);
+
+  void start_linking();
+  void connect_link(int rank);
+  void watch_linking();
   void tell_linked();
+  void on_unreachable(int child, const Error& error);
+  bool all_linked_below(int child) const;
+  void connect_cut_off(int child);
+  void tell_cut_off(Link link) const;
 
   void on_link(int neighbour, short revents);
   bool on_frame(int neighbour, std::string_view body);
@@ -89,8 +99,7 @@ class ControlService final : public Control {
   void suspect_later(uint64_t communicator, int rank, const std::string& text);
 
   void on_link_end(int neighbour);
-  void on_joining(int rank);
-  void on_break(int rank, int error);
+  void on_break(int rank, const std::string& how);
   void on_launcher_line(const RankEnd& end);
   bool cut_off_from(int rank) const;
   void declare_death(int rank, const std::string& how, bool by_itself);
@@ -102,6 +111,7 @@ class ControlService final : public Control {
   void part();
 
   const pid_t pid_;
+  const Clock::time_point started_ = Clock::now();
   const std::chrono::milliseconds init_timeout_;
   const std::string unix_name_;
   DescriptorService descriptors_;
@@ -119,7 +129,10 @@ class ControlService final : public Control {
 
   // The control thread's own.
   PollSet set_;
-  Connector connector_;
+  Connector connector_;            // of data connections
+  Connector link_connector_;       // of links to children
+  std::set<int> linked_children_;  // that have said so
+  std::set<int> cut_off_;      // ranks below a child that died before, until they have been told
   std::map<int, Link> links_;  // to all neighbours
   std::vector<std::pair<Clock::time_point, Command>> timers_;
   std::map<int, RankEnd> ends_;    // what the launcher said

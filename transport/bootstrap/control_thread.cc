@@ -48,6 +48,8 @@ void ControlService::serve() {
   ::pthread_setname_np(::pthread_self(), "tutti-control");
   try {
     tell_linked();
+    for (auto& [hello, socket] : membership_.early) welcome(hello, std::move(socket));
+    membership_.early.clear();
     for (const RankEnd& end : membership_.ends) on_launcher_line(end);
     while (!finished()) turn();
     part();
@@ -77,8 +79,8 @@ void ControlService::turn() {
   membership_.launcher.watch(set_, [this](const RankEnd& end) { on_launcher_line(end); });
   descriptors_.watch(set_);
   watch_connector();
+  watch_linking();
   watch_links();
-  watch_joining();
   for (const auto& [when, command] : timers_) set_.wake_at(when);  // after all that may add some
   if (leave_by_) set_.wake_at(*leave_by_);
   set_.run();
@@ -135,38 +137,16 @@ void ControlService::watch_links() {
   }
 }
 
-// First connections to rank 0, until their ranks have got a link to another parent.
-void ControlService::watch_joining() {
-  for (const auto& [rank, link] : membership_.joining) {
-    set_.add(link.fd(), POLLIN, [this, rank = rank](short) { on_joining(rank); });
-  }
-}
-
-void ControlService::on_joining(int rank) {
-  Link& link = membership_.joining.at(rank);
-  bool linked = false;
-  const auto take = [&](std::string_view body) {
-    linked = FrameReader(body).type() == FrameType::linked;
-    return linked;
-  };
-  const bool open = link.receive(take, kMaxFrameBytes);
-  if (open && !linked) return;
-  if (!linked) on_break(rank, link.error());
-  membership_.joining.erase(rank);
-}
-
 Decision ControlService::judge(const Hello& hello) const {
   switch (hello.purpose) {
     case Purpose::bootstrap:
       // A rank that left and starts anew tries again until this one does so, too.
       if (tree_.rank != 0) return Decision::not_in_job;
       return left_[hello.rank] ? Decision::ignore : Decision::duplicate;
-    case Purpose::control: {
-      if (!tree_.is_child(hello.rank)) return Decision::not_in_job;
-      return links_.at(hello.rank).was_connected() ? Decision::duplicate : Decision::accept;
-    }
     case Purpose::data:
       return hello.rank == tree_.rank ? Decision::not_in_job : Decision::accept;
+    case Purpose::control:  // it tells of a death, of which this rank hears on its links
+      return Decision::accept;
     case Purpose::descriptors:
       break;
   }
@@ -174,31 +154,18 @@ Decision ControlService::judge(const Hello& hello) const {
 }
 
 void ControlService::welcome(const Hello& hello, Fd socket) {
-  if (hello.purpose == Purpose::data) {
-    clear_keepalive(socket.get());
-    clients_.connection(hello.communicator, hello.rank, hello.lane, std::move(socket));
-    return;
-  }
-  set_user_timeout(socket.get());
-  Link& link = links_.at(hello.rank);
-  link.connect(std::move(socket));
-  link.flush();
-  tell_linked();
-}
-
-void ControlService::tell_linked() {
-  // A child may have left again before the last one came.
-  const auto was_there = [](const auto& entry) { return entry.second.was_connected(); };
-  if (!std::ranges::all_of(links_, was_there)) return;
-  std::lock_guard lock(mutex_);
-  all_linked_ = true;
-  linked_.notify_all();
+  if (hello.purpose != Purpose::data) return;
+  clear_keepalive(socket.get());
+  clients_.connection(hello.communicator, hello.rank, hello.lane, std::move(socket));
 }
 
 void ControlService::on_link(int neighbour, short revents) {
   Link& link = links_.at(neighbour);
   if (!link.connected()) return;
-  if ((revents & POLLOUT) != 0) link.flush();
+  if ((revents & POLLOUT) != 0) {
+    link.flush();
+    tell_linked();
+  }
   if ((revents & ~POLLOUT) == 0) return;
   const auto take = [this, neighbour](std::string_view body) { return on_frame(neighbour, body); };
   if (!link.receive(take, kMaxFrameBytes)) on_link_end(neighbour);
@@ -219,18 +186,19 @@ void ControlService::route(int to, const std::string& frame) {
 
 bool ControlService::on_frame(int neighbour, std::string_view body) {
   FrameReader frame(body);
-  // The frame as it came, to be passed on.
-  const auto whole = [&] {
-    const auto length = static_cast<uint32_t>(body.size());
-    return cat(std::string_view(reinterpret_cast<const char*>(&length), sizeof(length)), body);
-  };
   const auto in_world = [this](int rank) { return rank >= 0 && rank < tree_.size; };
   switch (frame.type()) {
+    case FrameType::linked: {
+      linked_children_.insert(neighbour);
+      membership_.stats.received.add(sizeof(uint32_t) + body.size());
+      tell_linked();
+      return tree_.is_child(neighbour);
+    }
     case FrameType::goodbye: {
       const auto rank = frame.get<int32_t>();
       if (!frame.ok() || !in_world(rank)) return false;
       left_[rank] = true;
-      flood(whole(), neighbour);
+      flood(whole_frame(body), neighbour);
       return true;
     }
     case FrameType::death: {
@@ -247,7 +215,7 @@ bool ControlService::on_frame(int neighbour, std::string_view body) {
       const std::string text = frame.get_text();
       if (!frame.ok()) return false;
       clients_.abort(communicator, Error(code, text));
-      flood(whole(), neighbour);
+      flood(whole_frame(body), neighbour);
       return true;
     }
     case FrameType::question:
@@ -259,7 +227,7 @@ bool ControlService::on_frame(int neighbour, std::string_view body) {
       const std::string text = frame.type() == FrameType::answer ? frame.get_text() : std::string();
       if (!frame.ok() || !in_world(from) || !in_world(to)) return false;
       if (to != tree_.rank) {
-        route(to, whole());
+        route(to, whole_frame(body));
       } else if (frame.type() == FrameType::question) {
         deliver_question(communicator, from, call);
       } else {
@@ -312,11 +280,10 @@ void ControlService::on_link_end(int neighbour) {
   Link& link = links_.at(neighbour);
   const int error = link.error();
   link.close();
-  on_break(neighbour, error);
+  on_break(neighbour, cat("vanished: its connection broke (", explain_close(error), ")"));
 }
 
-void ControlService::on_break(int rank, int error) {
-  const std::string how = cat("vanished: its connection broke (", explain_close(error), ")");
+void ControlService::on_break(int rank, const std::string& how) {
   const auto declare = [this, rank, how] {
     const auto told = ends_.find(rank);
     if (told != ends_.end()) {
@@ -370,6 +337,7 @@ void ControlService::declare_death(int rank, const std::string& how, bool by_its
 void ControlService::record_death(const Death& death, int told_by) {
   if (left_[death.rank] || !clients_.rank_died(death)) return;
   flood(death_frame(death), told_by);
+  connect_cut_off(death.rank);
   if (gathering_deaths_) return;
   gathering_deaths_ = true;
   after(kTimeForOthers, [this] { tell_deaths(); });
@@ -396,9 +364,11 @@ void ControlService::leave() {
 bool ControlService::finished() const {
   if (!leave_by_) return false;
   if (Clock::now() >= *leave_by_) return true;
+  if (!cut_off_.empty()) return false;
   return std::ranges::all_of(links_, [this](const auto& entry) {
     const auto& [neighbour, link] = entry;
-    if (link.wants_to_write()) return false;
+    // One that is not connected yet has not heard why the job ends before it has begun.
+    if (link.wants_to_write() || !link.was_connected()) return false;
     return !tree_.is_child(neighbour) || !link.connected() || clients_.is_dead(neighbour);
   });
 }

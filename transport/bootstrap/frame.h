@@ -13,16 +13,19 @@
 #include <string_view>
 #include <type_traits>
 
+#include "base/error.h"
+
 namespace tutti::bootstrap {
 
 static_assert(std::endian::native == std::endian::little, "the wire format is little-endian");
 
 enum class FrameType : uint8_t {
   // bootstrap
-  arrival = 1,  // a rank's PeerInfo and settings, to rank 0
-  table = 2,    // the job's identity and everybody's PeerInfo, from rank 0
-  failure = 3,  // why there will be no job, from rank 0
-  linked = 4,   // a rank has got its link to a parent other than rank 0, to rank 0
+  arrival = 1,   // a rank's PeerInfo and settings, to rank 0
+  released = 2,  // the job's identity; more comes to the rank's own listener; from rank 0
+  table = 3,     // the job's identity and everybody's PeerInfo, from the parent in the tree
+  failure = 4,   // why there will be no job
+  linked = 5,    // all ranks below have their links, to the parent; the first frame to go up
   // control links
   goodbye = 10,   // rank
   death = 11,     // rank, text
@@ -101,6 +104,20 @@ class FrameReader {
   bool ok_ = true;
 };
 
+// The frame whose body this is, to be passed on.
+inline std::string whole_frame(std::string_view body) {
+  const auto length = static_cast<uint32_t>(body.size());
+  std::string frame(reinterpret_cast<const char*>(&length), sizeof(length));
+  return frame.append(body);
+}
+
 inline std::string_view cut_text(std::string_view text) { return text.substr(0, kMaxTextBytes); }
+
+inline std::string failure_frame(const Error& error) {
+  return FrameWriter(FrameType::failure)
+      .put(static_cast<int32_t>(error.code()))
+      .put_text(cut_text(error.what()))
+      .finish();
+}
 
 }  // namespace tutti::bootstrap

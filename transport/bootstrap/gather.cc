@@ -1,7 +1,4 @@
 // Rank 0's side of the bootstrap.
-#include <fcntl.h>
-#include <sys/socket.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <map>
@@ -13,8 +10,9 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "transport/bootstrap/bootstrap.h"
+#include "transport/bootstrap/connector.h"
+#include "transport/bootstrap/meeting.h"
 #include "transport/bootstrap/peer_table.h"
-#include "transport/bootstrap/rendezvous_file.h"
 #include "transport/bootstrap/socket.h"
 #include "transport/bootstrap/tree.h"
 
@@ -27,44 +25,12 @@ constexpr std::chrono::seconds kSayWhoIsMissing{10};
 constexpr std::chrono::milliseconds kTimeToTell{500};
 // For ranks that come late to hear why there will be no job.
 constexpr std::chrono::seconds kTimeToHear{1};
-
-// The launcher's listening socket, so that no other program can take the port meanwhile. A process
-// that starts a second job finds it used up, and binds the port again.
-std::optional<Fd> adopt_listener(const Job& job) {
-  int listening = 0;
-  socklen_t length = sizeof(listening);
-  if (job.listen_fd < 0 ||
-      ::getsockopt(job.listen_fd, SOL_SOCKET, SO_ACCEPTCONN, &listening, &length) != 0 ||
-      listening == 0) {
-    return std::nullopt;
-  }
-  if (job.master_port != 0 && local_address(job.listen_fd).port() != job.master_port) {
-    return std::nullopt;
-  }
-  set_reuse(job.listen_fd);
-  ::fcntl(job.listen_fd, F_SETFD, FD_CLOEXEC);
-  ::fcntl(job.listen_fd, F_SETFL, ::fcntl(job.listen_fd, F_GETFL) | O_NONBLOCK);
-  return Fd(job.listen_fd);
-}
-
-Fd open_listener(const Job& job) {
-  if (std::optional<Fd> adopted = adopt_listener(job)) return std::move(*adopted);
-  std::vector<SocketAddress> addresses;
-  if (!job.interface.empty()) {
-    addresses = resolve_interface(job.interface, job.master_port);
-  } else if (!job.rendezvous_file.empty()) {
-    addresses = {reachable_address()};
-  } else {
-    addresses = resolve_master(job.master_address, job.master_port, job.interface);
-  }
-  for (size_t i = 0;; ++i) {
-    try {
-      return listen_on(addresses[i]);
-    } catch (const Error& error) {
-      if (i + 1 == addresses.size()) throw Error(ErrorCode::bootstrap, error.what());
-    }
-  }
-}
+// For released ranks to take the connection by which they hear it, and for so many at a time.
+constexpr std::chrono::seconds kTimeToReach{5};
+constexpr std::chrono::milliseconds kTimeToReachPerRank{1};
+constexpr int kMostTold = 64;
+// Ranks that have shaken hands and not said yet who they are; more are not let in meanwhile.
+constexpr int kMostArriving = 256;
 
 // "rank 2 (node7, pid 12) has TUTTI_TRANSPORT=tcp, rank 0 has TUTTI_TRANSPORT=shm"
 std::string compare_settings(const std::string& whom, const std::string& theirs,
@@ -82,10 +48,15 @@ std::string compare_settings(const std::string& whom, const std::string& theirs,
 class Gathering {
  public:
   Gathering(const Job& job, const std::string& unix_name)
-      : job_(job), deadline_(Deadline::after(job.init_timeout)), launcher_(job.launcher_fd) {
-    Fd listener = open_listener(job);
+      : job_(job),
+        deadline_(Deadline::after(job.init_timeout)),
+        tree_{.rank = 0, .size = job.size, .fanout = job.fanout},
+        launcher_(job.launcher_fd) {
+    Fd listener = listen_as_rank_zero(job);
     const SocketAddress address = local_address(listener.get());
-    if (!job.rendezvous_file.empty()) file_.emplace(job.rendezvous_file, address);
+    if (const auto rendezvous = rendezvous_of(job)) {
+      published_.emplace(rendezvous, kRankZeroKey, rank_zero_value(address));
+    }
     if (job.token.empty()) {
       log(LogLevel::warning,
           cat("this job has no token: whoever reaches ", address.text(),
@@ -101,9 +72,10 @@ class Gathering {
     self_.more_rails = acceptor_.listen_on_rails(job.more_interfaces);
     acceptor_.on_other_size(
         [this](const Hello& hello, const std::string& from) { on_other_size(hello, from); });
-    // One for each rank at a time. Without them ranks would wait in vain.
-    if (!reserve_descriptors(static_cast<size_t>(job.size))) {
-      throw descriptor_shortage(cat("connections to ", job.size - 1, " ranks"), EMFILE);
+    // Without them ranks would wait in vain.
+    const int64_t held = std::min<int64_t>(job.size - 1, int64_t{job.fanout} + job.most_held);
+    if (!reserve_descriptors(static_cast<size_t>(held + 1))) {
+      throw descriptor_shortage(cat("connections to ", held, " ranks"), EMFILE);
     }
   }
 
@@ -122,7 +94,6 @@ class Gathering {
   struct Rank {
     Link link;
     std::string from;
-    size_t sent = 0;  // of the table
     bool arrived = false;
     PeerInfo peer;
     std::string settings;
@@ -148,10 +119,13 @@ class Gathering {
 
   // The listener and the ranks' connections.
   void watch(const std::function<void(int rank)>& on_readable) {
-    acceptor_.watch(
-        set_, [this](const Hello& hello) { return judge(hello); },
-        [this](const Hello& hello, Fd socket) { welcome(hello.rank, std::move(socket)); });
+    if (arriving_ < kMostArriving) {
+      acceptor_.watch(
+          set_, [this](const Hello& hello) { return judge(hello); },
+          [this](const Hello& hello, Fd socket) { welcome(hello.rank, std::move(socket)); });
+    }
     for (const auto& [rank, state] : ranks_) {
+      if (!state.link.connected()) continue;
       set_.add(state.link.fd(), POLLIN, [on_readable, rank = rank](short) { on_readable(rank); });
     }
   }
@@ -172,6 +146,8 @@ class Gathering {
       state.from = "an unknown address";
     }
     state.link = Link(std::move(socket));
+    ++arriving_;
+    count_accepted(stats_);
     if (!failure_frame_.empty()) state.link.send(failure_frame_);
   }
 
@@ -197,10 +173,36 @@ class Gathering {
       state.peer = get_peer(frame);
       state.settings = frame.get_text();
       state.arrived = frame.ok() && frame.type() == FrameType::arrival;
-      arrived_ += state.arrived ? 1 : 0;
+      stats_.received.add(sizeof(uint32_t) + body.size());
       return state.arrived;
     };
+    const bool had_arrived = state.arrived;
     if (!state.link.receive(on_frame, kMaxFrameBytes)) throw_vanished(rank);
+    if (state.arrived && !had_arrived) hold_or_release(rank);
+  }
+
+  void hold_or_release(int rank) {
+    ++arrived_;
+    --arriving_;
+    if (!tree_.is_child(rank) && held_ >= job_.most_held) return release(ranks_.at(rank));
+    if (!tree_.is_child(rank)) ++held_;
+    stats_.most_held = std::max(stats_.most_held, held_ + children_);
+  }
+
+  // The frame finds room in the socket, which holds nothing else yet.
+  void release(Rank& state) {
+    FrameWriter released(FrameType::released);
+    for (const uint8_t byte : identity_) released.put(byte);
+    const std::string frame = released.finish();
+    state.link.send(frame);
+    state.link.close();
+    stats_.sent.add(frame.size());
+  }
+
+  void forget(int rank) {
+    if (!ranks_.at(rank).arrived) --arriving_;
+    ranks_.erase(rank);
+    ++gone_;
   }
 
   // The launcher, if there is one, knows more.
@@ -209,8 +211,7 @@ class Gathering {
     const std::string who =
         state.arrived ? describe(rank, state.peer) : cat("rank ", rank, " (at ", state.from, ")");
     const std::string how = explain_close(state.link.error());
-    ranks_.erase(rank);
-    ++gone_;
+    forget(rank);
     const Deadline deadline = Deadline::after(kTimeToTell);
     while (launcher_.open() && !deadline.passed()) {
       set_.wake_at(Clock::now() + deadline.remaining());
@@ -266,67 +267,47 @@ class Gathering {
     }
   }
 
-  // All that are there, and for a moment those that come late. Over as soon as all have read it:
+  // All that have arrived, and for a moment those that come late. Over as soon as all have heard:
   // they close their connections.
   void tell_failure(const Error& error) {
-    failure_frame_ = FrameWriter(FrameType::failure)
-                         .put(static_cast<int32_t>(error.code()))
-                         .put_text(cut_text(error.what()))
-                         .finish();
+    failure_frame_ = failure_frame(error);
+    std::vector<int> untold;  // whose connections have ended
     for (auto& [rank, state] : ranks_) {
-      if (state.sent == 0) state.link.send(failure_frame_);  // else it would read that as a table
+      state.link.send(failure_frame_);
+      if (!state.link.connected()) untold.push_back(rank);
     }
-    const Deadline deadline = Deadline::after(kTimeToHear);
-    while (gone_ < job_.size - 1 && !deadline.passed()) {
-      set_.wake_at(Clock::now() + deadline.remaining());
+    Connector connector(session_key(job_.token, identity_), job_.size);
+    int being_told = 0;
+    const auto told = [&] {
+      --being_told;
+      ++gone_;
+      set_.wake_at(Clock::now());  // for the next one
+    };
+    const Deadline late = Deadline::after(kTimeToHear);
+    const Deadline reached = Deadline::after(kTimeToReach + job_.size * kTimeToReachPerRank);
+    const auto some_may_hear = [&] {
+      return !late.passed() || (being_told + untold.size() > 0 && !reached.passed());
+    };
+    while (gone_ < job_.size - 1 && some_may_hear()) {
+      for (; !untold.empty() && being_told < kMostTold; untold.pop_back(), ++being_told) {
+        const int rank = untold.back();
+        connector.start(ranks_.at(rank).peer, rank,
+                        {.purpose = Purpose::control, .rank = 0, .size = job_.size},
+                        describe(rank, ranks_.at(rank).peer));
+      }
+      connector.watch(
+          set_,
+          [&](uint64_t, int, int, Fd socket) {
+            Link(std::move(socket)).send(failure_frame_);
+            told();
+          },
+          [&](uint64_t, int, const Error&) { told(); });  // it has ended
+      set_.wake_at(Clock::now() + (late.passed() ? reached : late).remaining());
       watch([this](int rank) {
         const auto ignore = [](std::string_view) { return true; };
-        if (ranks_.at(rank).link.receive(ignore, kMaxFrameBytes)) return;
-        ranks_.erase(rank);
-        ++gone_;
+        if (!ranks_.at(rank).link.receive(ignore, kMaxFrameBytes)) forget(rank);
       });
       set_.run();
-    }
-  }
-
-  // All at a time, from one copy of the table.
-  void hand_out(const std::string& table) {
-    const Deadline deadline = Deadline::after(job_.init_timeout);
-    std::vector<int> waiting = ranks_with_less_than(table);
-    for (; !waiting.empty(); waiting = ranks_with_less_than(table)) {
-      if (deadline.passed()) {
-        throw Error(ErrorCode::bootstrap,
-                    cat(waiting.size() == 1 ? "rank " : "ranks ", rank_ranges(waiting),
-                        " did not take the table of ranks within ",
-                        std::chrono::duration<double>(job_.init_timeout).count(), " s"),
-                    {.cause = "they are stopped, or the network is very slow",
-                     .remedy = "TUTTI_INIT_TIMEOUT gives them more time"});
-      }
-      set_.wake_at(Clock::now() + deadline.remaining());
-      for (const int rank : waiting) {
-        set_.add(ranks_.at(rank).link.fd(), POLLOUT,
-                 [this, rank, &table](short) { hand_out(rank, table); });
-      }
-      set_.run();
-    }
-  }
-
-  std::vector<int> ranks_with_less_than(const std::string& table) const {
-    std::vector<int> found;
-    for (const auto& [rank, state] : ranks_) {
-      if (state.sent < table.size()) found.push_back(rank);
-    }
-    return found;
-  }
-
-  void hand_out(int rank, const std::string& table) {
-    Rank& state = ranks_.at(rank);
-    const ssize_t sent = ::send(state.link.fd(), table.data() + state.sent,
-                                table.size() - state.sent, MSG_DONTWAIT | MSG_NOSIGNAL);
-    if (sent >= 0) {
-      state.sent += static_cast<size_t>(sent);
-    } else if (errno != EAGAIN && errno != EINTR) {
-      read(rank);  // tells how the connection ended
     }
   }
 
@@ -336,38 +317,63 @@ class Gathering {
     membership.peers.push_back(self_);
     for (const auto& [rank, state] : ranks_) membership.peers.push_back(state.peer);
 
-    const Nonce identity = random_nonce();
     FrameWriter table(FrameType::table);
-    for (const uint8_t byte : identity) table.put(byte);
+    for (const uint8_t byte : identity_) table.put(byte);
     table.put(static_cast<int32_t>(job_.fanout));
     put(table, membership.peers);
-    hand_out(table.finish());
+    membership.table = std::make_shared<const std::string>(table.finish());
 
-    const Tree tree{.rank = 0, .size = job_.size, .fanout = job_.fanout};
     for (auto& [rank, state] : ranks_) {
-      (tree.is_child(rank) ? membership.links : membership.joining)[rank] = std::move(state.link);
+      if (tree_.is_child(rank)) {
+        membership.links[rank] = std::move(state.link);
+      } else if (state.link.connected()) {
+        release(state);
+      }
     }
-    membership.key = session_key(job_.token, identity);
+    membership.key = session_key(job_.token, identity_);
     acceptor_.on_other_size({});
     acceptor_.set_session_key(membership.key);
     membership.acceptor = std::move(acceptor_);
     membership.launcher = launcher_;
+    count_all(membership.table->size());
+    membership.stats = stats_;
     return membership;
+  }
+
+  // The links below rank 0's are told of by arithmetic: nobody need report them.
+  void count_all(size_t table_bytes) {
+    const auto links = static_cast<uint64_t>(job_.size - 1 - children_);
+    stats_.sent.add(table_bytes, children_);
+    stats_.all = stats_.sent;
+    stats_.all.messages += stats_.received.messages;
+    stats_.all.bytes += stats_.received.bytes;
+    stats_.all.add(sizeof(Challenge), links);
+    stats_.all.add(sizeof(Hello), links);
+    stats_.all.add(sizeof(Verdict), links);
+    stats_.all.add(table_bytes, links);
+    const int inner = (job_.size - 2) / job_.fanout;  // that have a parent and children
+    stats_.all.add(FrameWriter(FrameType::linked).finish().size(), inner);
   }
 
   const Job& job_;
   const Deadline deadline_;
+  const Tree tree_;
+  const int children_ = static_cast<int>(tree_.children().size());
+  const Nonce identity_ = random_nonce();  // of the job
   LauncherPipe launcher_;
   PeerInfo self_;
   Acceptor acceptor_;
-  std::optional<RendezvousFile> file_;
+  std::optional<Published> published_;
   PollSet set_;
   std::map<int, Rank> ranks_;  // that have shaken hands
-  int arrived_ = 0;            // of these
+  int arriving_ = 0;           // of these: that have not said yet who they are
+  int arrived_ = 0;            // and that have
+  int held_ = 0;               // first connections of those that have, but for the children's
   int gone_ = 0;               // that have died, or heard why there will be no job
   std::set<int> twice_;        // ranks that somebody wanted to be who were there already
   std::optional<Error> failure_;
   std::string failure_frame_;  // once there will be no job
+  InitStats stats_;
 };
 
 }  // namespace

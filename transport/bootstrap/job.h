@@ -3,22 +3,25 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/fd.h"
 #include "topology/domain.h"
+#include "transport/bootstrap/rendezvous.h"
 
 namespace tutti {
 
 struct Job {
   int rank = 0;
   int size = 1;
-  std::string master_address;  // empty with a rendezvous file, or when size is 1
+  std::string master_address;  // empty with a rendezvous, or when size is 1
   uint16_t master_port = 0;
-  std::string rendezvous_file;  // empty: use the address
-  std::string token;            // empty: peers are not checked
+  std::string rendezvous_file;             // empty: use the address
+  std::shared_ptr<Rendezvous> rendezvous;  // the caller's own, instead of file and address
+  std::string token;                       // empty: peers are not checked
   // Rank 0: a listening socket to adopt (Control closes it), else -1. One that is no listening
   // socket on master_port any more is passed over, and the port bound.
   int listen_fd = -1;
@@ -26,6 +29,9 @@ struct Job {
   int launcher_fd = -1;
   std::chrono::milliseconds init_timeout{60000};
   int fanout = 32;
+  // Rank 0: first connections that it holds besides its children's. A rank beyond them is told to
+  // wait at its own listener.
+  int most_held = 256;
   std::string wire_settings;  // must be equal on all ranks
   std::string note;           // told to all ranks (PeerInfo), opaque here
   Domain domain;              // where the launcher placed this rank on its host

@@ -11,8 +11,8 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "transport/bootstrap/bootstrap.h"
+#include "transport/bootstrap/meeting.h"
 #include "transport/bootstrap/peer_table.h"
-#include "transport/bootstrap/rendezvous_file.h"
 #include "transport/bootstrap/socket.h"
 #include "transport/bootstrap/tree.h"
 
@@ -47,23 +47,19 @@ class LauncherEar final : public Aside {
     // Whoever ended well may have had all that it wanted of the job; but rank 0 not before it has
     // given out the table.
     for (const RankEnd& end : ends_) {
-      if (end.by_signal || end.value != 0 || (end.rank == 0 && !has_table_)) {
-        throw death_while_joining(end);
-      }
+      if (end.by_signal || end.value != 0 || end.rank == 0) throw death_while_joining(end);
     }
   }
   // Throws if the launcher tells of a death in a moment: it knows more than a broken connection.
   void hear_last_words() {
     if (pipe_.open()) wait_for(-1, 0, {Deadline::after(kTimeToTell), this});
   }
-  void table_is_there() { has_table_ = true; }
   LauncherPipe pipe() { return std::move(pipe_); }
   std::vector<RankEnd> ends() { return std::move(ends_); }
 
  private:
   LauncherPipe pipe_;
   std::vector<RankEnd> ends_;
-  bool has_table_ = false;
 };
 
 // Each a quarter longer than the last, so that no more than a fifth of all the time is waited in
@@ -107,11 +103,11 @@ class Search {
 
  private:
   std::vector<SocketAddress> addresses() {
-    if (job_.rendezvous_file.empty()) {
+    if (!rendezvous_) {
       return resolve_master(job_.master_address, job_.master_port, job_.interface);
     }
-    if (auto address = read_rendezvous(job_.rendezvous_file)) return {*address};
-    problem_ = cat("the rendezvous file ", job_.rendezvous_file, " is not there yet");
+    if (const auto value = rendezvous_->get(kRankZeroKey)) return {parse_rank_zero(*value)};
+    problem_ = rendezvous_->name() + " does not tell yet where rank 0 is";
     return {};
   }
 
@@ -146,8 +142,8 @@ class Search {
       }
       problem_ = cat(address.text(), " closed the connection without an answer");
     } catch (const NotThisJob& error) {
-      // A file that another job left behind is written anew when this one's rank 0 starts.
-      if (job_.rendezvous_file.empty()) throw;
+      // What another job left behind is written anew when this one's rank 0 starts.
+      if (!rendezvous_) throw;
       problem_ = error.what();
       refused_ = true;
     } catch (const Error&) {
@@ -158,6 +154,7 @@ class Search {
   }
 
   const Job& job_;
+  const std::shared_ptr<Rendezvous> rendezvous_ = rendezvous_of(job_);
   const Wait wait_;
   std::string problem_ = "no attempt was made";
   bool refused_ = false;  // by another job
@@ -170,9 +167,21 @@ Fd open_listener(const Job& job, int bootstrap_socket) {
   return listen_on(address);
 }
 
-std::string receive_table(int socket, const Job& job, const std::string& rank_zero,
-                          const Deadline& deadline, LauncherEar& launcher) {
-  const Deadline begun_by = Deadline::after(deadline.remaining() + kGrace);
+Error not_told(const std::string& by) {
+  return Error(ErrorCode::bootstrap, by + " did not tell who is in the job in time",
+               {.cause = "other ranks are missing, or rank 0 is stopped",
+                .remedy = "look at the output of rank 0"});
+}
+
+[[noreturn]] void throw_failure(std::string_view body) {
+  FrameReader frame(body);
+  const auto code = static_cast<ErrorCode>(frame.get<int32_t>());
+  throw Error(code, frame.get_text());
+}
+
+// What rank 0 or the parent has to tell, but for a failure, which it throws.
+std::string receive(int socket, const Job& job, const std::string& whom, const Deadline& begun_by,
+                    LauncherEar& launcher, InitStats& stats) {
   std::string body;
   int error = 0;
   Transfer transfer = Transfer::timed_out;
@@ -181,58 +190,79 @@ std::string receive_table(int socket, const Job& job, const std::string& rank_ze
     const Deadline complete_by = Deadline::after(job.init_timeout);
     transfer = read_frame(socket, body, kMaxTableBytes, {complete_by, &launcher}, &error);
   }
-  if (transfer == Transfer::timed_out) {
-    throw Error(ErrorCode::bootstrap, rank_zero + " did not tell who is in the job in time",
-                {.cause = "other ranks are missing, or rank 0 is stopped",
-                 .remedy = "look at the output of rank 0"});
-  }
+  if (transfer == Transfer::timed_out) throw not_told(whom);
   if (transfer == Transfer::closed) {
     launcher.hear_last_words();
     throw Error(ErrorCode::rank_died,
-                cat(rank_zero,
+                cat(whom,
                     " vanished before all ranks had found each other: its connection "
                     "broke (",
                     explain_close(error), ")"),
                 {.remedy = "look at the output of rank 0"});
   }
+  stats.received.add(sizeof(uint32_t) + body.size());
+  if (FrameReader(body).type() == FrameType::failure) throw_failure(body);
   return body;
 }
 
-// Fills in peers, key and fanout.
-void read_table(const Job& job, const std::string& body, Membership& membership) {
-  FrameReader frame(body);
-  if (frame.type() == FrameType::failure) {
-    const auto code = static_cast<ErrorCode>(frame.get<int32_t>());
-    throw Error(code, frame.get_text());
-  }
+Nonce get_identity(FrameReader& frame) {
   Nonce identity;
   for (uint8_t& byte : identity) byte = frame.get<uint8_t>();
-  membership.fanout = frame.get<int32_t>();
-  membership.peers = get_peers(frame, job.size);
-  if (!frame.ok() || frame.type() != FrameType::table || membership.fanout < 1) {
-    throw Error(ErrorCode::bootstrap, "rank 0 sent a table of ranks that makes no sense",
-                {.cause = "the ranks run different builds of Tutti"});
-  }
-  membership.key = session_key(job.token, identity);
+  return identity;
 }
 
-// A connection to another rank's listener, handshake done. Throws Error.
-Fd connect_to_peer(const PeerInfo& peer, const Hello& hello, const std::string& key,
-                   const std::string& whom, const Deadline& deadline, LauncherEar& launcher) {
-  const std::string place = cat(whom, " at ", endpoint_text(peer.address, peer.port));
-  const Wait wait{deadline, &launcher};
-  Pauses pauses;
-  while (true) {
-    Fd socket;
-    const int error = try_connect(resolve(peer.address, peer.port).front(), wait, socket);
-    if (error != 0) {
-      if (!is_descriptor_shortage(error)) launcher.hear_last_words();
-      throw connect_error(place, error);
-    }
-    if (shake_hands(socket.get(), hello, key, place, wait)) return socket;
-    if (deadline.passed()) throw closed_in_handshake(place, 0);
-    pauses.make(wait);  // it had too many guests; if it has ended, the next attempt will tell
+Error no_sense() {
+  return Error(ErrorCode::bootstrap, "rank 0 sent a table of ranks that makes no sense",
+               {.cause = "the ranks run different builds of Tutti"});
+}
+
+// Fills in peers, key, fanout and what goes to this rank's children.
+void read_table(const Job& job, const std::string& body, int parent, Membership& membership) {
+  FrameReader frame(body);
+  if (frame.type() != FrameType::table) throw no_sense();
+  membership.key = session_key(job.token, get_identity(frame));
+  membership.fanout = frame.get<int32_t>();
+  membership.peers = get_peers(frame, job.size);
+  if (!frame.ok() || membership.fanout < 1) throw no_sense();
+  const Tree tree{.rank = job.rank, .size = job.size, .fanout = membership.fanout};
+  if (tree.parent() != parent) throw no_sense();
+  if (!tree.children().empty()) {
+    membership.table = std::make_shared<const std::string>(whole_frame(body));
   }
+}
+
+struct Parent {
+  int rank = 0;
+  Fd socket;
+};
+
+// Until somebody of this job comes to tell. Data connections of ranks that know the table already
+// are kept.
+Parent wait_for_parent(const Job& job, Membership& membership, const std::string& rank_zero,
+                       const Deadline& deadline, LauncherEar& launcher) {
+  Parent parent;
+  const auto judge = [&](const Hello& hello) {
+    if (hello.purpose == Purpose::data && hello.rank != job.rank) return Decision::accept;
+    if (hello.purpose != Purpose::control) return Decision::not_in_job;
+    return parent.socket ? Decision::duplicate : Decision::accept;
+  };
+  const auto welcome = [&](const Hello& hello, Fd socket) {
+    if (hello.purpose == Purpose::data) {
+      membership.early.emplace_back(hello, std::move(socket));
+    } else {
+      parent = {hello.rank, std::move(socket)};
+      count_accepted(membership.stats);
+    }
+  };
+  PollSet set;
+  while (!parent.socket) {
+    if (deadline.passed()) throw not_told(rank_zero);
+    membership.acceptor.watch(set, judge, welcome);
+    if (launcher.fd() >= 0) set.add(launcher.fd(), POLLIN, [&](short) { launcher.hear(); });
+    set.wake_at(Clock::now() + deadline.remaining());
+    set.run();
+  }
+  return parent;
 }
 
 PeerInfo introduce(const Job& job, int listener, const std::string& unix_name) {
@@ -253,39 +283,36 @@ Membership join(const Job& job, const std::string& unix_name) {
   Fd socket = Search(job, {deadline, &launcher}).run();
   const SocketAddress rank_zero = peer_address(socket.get());
   Fd listener = open_listener(job, socket.get());
+  Membership membership;
+  InitStats& stats = membership.stats;
+  count_connected(stats);
   PeerInfo self = introduce(job, listener.get(), unix_name);
-  Acceptor acceptor(std::move(listener), job.token, job.size);
-  self.more_rails = acceptor.listen_on_rails(job.more_interfaces);
-
+  membership.acceptor = Acceptor(std::move(listener), job.token, job.size);
+  self.more_rails = membership.acceptor.listen_on_rails(job.more_interfaces);
   FrameWriter arrival(FrameType::arrival);
   put(arrival, self);
   const std::string frame = arrival.put_text(job.wire_settings).finish();
   // A failure shows when the answer is read.
   write_exactly(socket.get(), std::as_bytes(std::span(frame)), {deadline, &launcher});
-  const std::string body =
-      receive_table(socket.get(), job, rank_zero_at(rank_zero), deadline, launcher);
+  stats.sent.add(frame.size());
 
-  Membership membership;
-  read_table(job, body, membership);
-  launcher.table_is_there();
+  const std::string whom = rank_zero_at(rank_zero);
+  const Deadline told_by = Deadline::after(deadline.remaining() + kGrace);
+  std::string body = receive(socket.get(), job, whom, told_by, launcher, stats);
+  Parent parent{0, std::move(socket)};
+  FrameReader released(body);
+  if (released.type() == FrameType::released) {
+    membership.acceptor.set_session_key(session_key(job.token, get_identity(released)));
+    parent.socket.reset();
+    parent = wait_for_parent(job, membership, whom, told_by, launcher);
+    body = receive(parent.socket.get(), job, cat("rank ", parent.rank), told_by, launcher, stats);
+  }
+  read_table(job, body, parent.rank, membership);
+  membership.acceptor.set_session_key(membership.key);
   // The address that is known to work from here.
   membership.peers[0].address = rank_zero.host();
   membership.peers[0].port = rank_zero.port();
-  membership.acceptor = std::move(acceptor);
-  membership.acceptor.set_session_key(membership.key);
-
-  const Tree tree{.rank = job.rank, .size = job.size, .fanout = membership.fanout};
-  const int parent = tree.parent();
-  if (parent != 0) {
-    Fd link = connect_to_peer(membership.peers[parent], make_hello(job, Purpose::control),
-                              membership.key, describe(parent, membership.peers[parent]),
-                              Deadline::after(job.init_timeout), launcher);
-    const std::string linked = FrameWriter(FrameType::linked).finish();
-    // Rank 0 may have left by now.
-    write_exactly(socket.get(), std::as_bytes(std::span(linked)), {deadline, &launcher});
-    socket = std::move(link);
-  }
-  membership.links[parent] = Link(std::move(socket));
+  membership.links[parent.rank] = Link(std::move(parent.socket));
   membership.launcher = launcher.pipe();
   membership.ends = launcher.ends();
   return membership;

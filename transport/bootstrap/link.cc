@@ -19,10 +19,15 @@ void Link::send(std::string_view frame) {
 
 void Link::flush() {
   while (wants_to_write()) {
-    const ssize_t sent = ::send(socket_.get(), outgoing_.data() + sent_, outgoing_.size() - sent_,
+    const std::string& frames = first_ ? *first_ : outgoing_;
+    const ssize_t sent = ::send(socket_.get(), frames.data() + sent_, frames.size() - sent_,
                                 MSG_DONTWAIT | MSG_NOSIGNAL);
     if (sent >= 0) {
       sent_ += static_cast<size_t>(sent);
+      if (first_ && sent_ == first_->size()) {
+        first_.reset();
+        sent_ = 0;
+      }
     } else if (errno == EAGAIN) {
       return;
     } else if (errno != EINTR) {
@@ -30,6 +35,7 @@ void Link::flush() {
     }
   }
   if (!connected()) return;
+  first_.reset();
   outgoing_.clear();
   sent_ = 0;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -20,6 +21,7 @@ class Link {
   // For good: what is sent from now on is dropped.
   void close() {
     socket_.reset();
+    first_.reset();
     closed_ = true;
   }
 
@@ -27,8 +29,10 @@ class Link {
   // Connected now or before.
   bool was_connected() const { return connected() || closed_; }
   int fd() const { return socket_.get(); }
-  bool wants_to_write() const { return connected() && sent_ < outgoing_.size(); }
+  bool wants_to_write() const { return connected() && (first_ || sent_ < outgoing_.size()); }
 
+  // Before all else. Several links may share one that is large.
+  void send_first(std::shared_ptr<const std::string> frame) { first_ = std::move(frame); }
   void send(std::string_view frame);
   // Writes what goes without waiting. A broken connection is left for receive() to find.
   void flush();
@@ -47,8 +51,9 @@ class Link {
 
   Fd socket_;
   std::string incoming_;
+  std::shared_ptr<const std::string> first_;  // until it is sent
   std::string outgoing_;
-  size_t sent_ = 0;  // of outgoing_
+  size_t sent_ = 0;  // of first_, and then of outgoing_
   bool closed_ = false;
   int error_ = 0;
 };

@@ -8,6 +8,8 @@
 #include <cstring>
 #include <filesystem>
 #include <future>
+#include <map>
+#include <mutex>
 #include <span>
 #include <thread>
 
@@ -15,7 +17,8 @@
 #include "tests/transport/bootstrap/recording_client.h"
 #include "transport/bootstrap/control.h"
 #include "transport/bootstrap/handshake.h"
-#include "transport/bootstrap/rendezvous_file.h"
+#include "transport/bootstrap/meeting.h"
+#include "transport/bootstrap/rendezvous.h"
 #include "transport/bootstrap/socket.h"
 #include "transport/message.h"
 
@@ -265,7 +268,9 @@ TEST(Rendezvous, ThroughAFileThatAnotherJobLeftBehind) {
       std::filesystem::path(::testing::TempDir()) / cat("tutti-stale-", ::getpid());
   LocalRendezvous other;
   auto other_zero = in_background(other.job(0, 2));
-  bootstrap::RendezvousFile left_behind(file, bootstrap::resolve("127.0.0.1", other.port())[0]);
+  const bootstrap::Published left_behind(
+      std::make_shared<bootstrap::FileRendezvous>(file), bootstrap::kRankZeroKey,
+      bootstrap::rank_zero_value(bootstrap::resolve("127.0.0.1", other.port())[0]));
   Job hasty = local_job(1, 2, file, "token");
   hasty.init_timeout = std::chrono::milliseconds(200);
   EXPECT_THAT(failure_of(hasty), AllOf(HasSubstr("did not find rank 0 within 0.2 s"),
@@ -275,6 +280,55 @@ TEST(Rendezvous, ThroughAFileThatAnotherJobLeftBehind) {
   EXPECT_EQ(one.get(), "");
   EXPECT_EQ(failure_of(other.job(1, 2)), "");
   EXPECT_EQ(other_zero.get(), "");
+}
+
+// As of a caller that has a store of its own.
+class StoreInMemory final : public Rendezvous {
+ public:
+  void set(const std::string& key, const std::string& value) override {
+    const std::lock_guard lock(mutex_);
+    values_[key] = value;
+    ++times_set_;
+  }
+  void remove(const std::string& key) override {
+    const std::lock_guard lock(mutex_);
+    values_.erase(key);
+  }
+  std::optional<std::string> get(const std::string& key) override {
+    const std::lock_guard lock(mutex_);
+    const auto found = values_.find(key);
+    return found == values_.end() ? std::nullopt : std::optional(found->second);
+  }
+  bool empty() const { return values_.empty(); }
+  int times_set() const { return times_set_; }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::string, std::string> values_;
+  int times_set_ = 0;
+};
+
+TEST(Rendezvous, ThroughTheCallersStore) {
+  const auto store = std::make_shared<StoreInMemory>();
+  std::vector<Job> jobs;
+  for (const int rank : {2, 1, 0}) {
+    jobs.push_back(local_job(rank, 3, std::string(), "token"));
+    jobs.back().rendezvous = store;
+  }
+  for (const auto& error : run_jobs_catching(jobs, kJoin)) {
+    EXPECT_FALSE(error.has_value()) << error->what();
+  }
+  EXPECT_EQ(store->times_set(), 1);
+  EXPECT_TRUE(store->empty());
+}
+
+TEST(Rendezvous, ThatTellsNothingIsSaid) {
+  Job job = local_job(1, 2, std::string(), "token");
+  job.rendezvous = std::make_shared<StoreInMemory>();
+  job.init_timeout = std::chrono::milliseconds(100);
+  EXPECT_THAT(failure_of(job), HasSubstr("the rendezvous does not tell yet where rank 0 is"));
+  job.rendezvous->set(bootstrap::kRankZeroKey, "nonsense");
+  EXPECT_THAT(failure_of(job), HasSubstr("'nonsense' is no address of rank 0"));
 }
 
 TEST(Rendezvous, InAFolderThatIsNotThereIsSaid) {

@@ -52,6 +52,7 @@ class WorldTest : public ::testing::TestWithParam<std::tuple<int, int>> {
            const std::function<void(Control&)>& body) const {
     run_ranks(size(), [&](Job job) {
       job.fanout = std::get<1>(GetParam());
+      job.most_held = job.fanout / 2;  // so that some are released early, and some late
       prepare(job);
       const std::shared_ptr<Control> control = Control::connect(job);
       body(*control);

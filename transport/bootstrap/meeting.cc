@@ -1,0 +1,75 @@
+#include "transport/bootstrap/meeting.h"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+
+#include <optional>
+#include <sstream>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace tutti::bootstrap {
+
+namespace {
+
+// The launcher's listening socket, so that no other program can take the port meanwhile. A process
+// that starts a second job finds it used up, and binds the port again.
+std::optional<Fd> adopt_listener(const Job& job) {
+  int listening = 0;
+  socklen_t length = sizeof(listening);
+  if (job.listen_fd < 0 ||
+      ::getsockopt(job.listen_fd, SOL_SOCKET, SO_ACCEPTCONN, &listening, &length) != 0 ||
+      listening == 0) {
+    return std::nullopt;
+  }
+  if (job.master_port != 0 && local_address(job.listen_fd).port() != job.master_port) {
+    return std::nullopt;
+  }
+  set_reuse(job.listen_fd);
+  ::fcntl(job.listen_fd, F_SETFD, FD_CLOEXEC);
+  ::fcntl(job.listen_fd, F_SETFL, ::fcntl(job.listen_fd, F_GETFL) | O_NONBLOCK);
+  return Fd(job.listen_fd);
+}
+
+}  // namespace
+
+std::string rank_zero_value(const SocketAddress& address) {
+  return cat(address.host(), " ", address.port());
+}
+
+SocketAddress parse_rank_zero(const std::string& value) {
+  std::istringstream text(value);
+  std::string host;
+  uint16_t port = 0;
+  if (text >> host >> port) return resolve(host, port).front();
+  throw Error(ErrorCode::bootstrap, cat("'", value, "' is no address of rank 0"),
+              {.cause = "something else uses the same rendezvous"});
+}
+
+std::shared_ptr<Rendezvous> rendezvous_of(const Job& job) {
+  if (job.rendezvous) return job.rendezvous;
+  if (job.rendezvous_file.empty()) return nullptr;
+  return std::make_shared<FileRendezvous>(job.rendezvous_file);
+}
+
+Fd listen_as_rank_zero(const Job& job) {
+  if (std::optional<Fd> adopted = adopt_listener(job)) return std::move(*adopted);
+  std::vector<SocketAddress> addresses;
+  if (!job.interface.empty()) {
+    addresses = resolve_interface(job.interface, job.master_port);
+  } else if (rendezvous_of(job)) {
+    addresses = {reachable_address()};
+  } else {
+    addresses = resolve_master(job.master_address, job.master_port, job.interface);
+  }
+  for (size_t i = 0;; ++i) {
+    try {
+      return listen_on(addresses[i]);
+    } catch (const Error& error) {
+      if (i + 1 == addresses.size()) throw Error(ErrorCode::bootstrap, error.what());
+    }
+  }
+}
+
+}  // namespace tutti::bootstrap

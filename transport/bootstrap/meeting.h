@@ -1,0 +1,28 @@
+// How the other ranks find rank 0: where it listens, and how that is told and learned.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/fd.h"
+#include "transport/bootstrap/job.h"
+#include "transport/bootstrap/rendezvous.h"
+#include "transport/bootstrap/socket.h"
+
+namespace tutti::bootstrap {
+
+// Under which rank 0 tells where it listens: "10.0.0.1 29500".
+inline constexpr const char* kRankZeroKey = "rank0";
+std::string rank_zero_value(const SocketAddress& address);
+// Throws Error(bootstrap) for nonsense.
+SocketAddress parse_rank_zero(const std::string& value);
+
+// The caller's or the file. Null where all know rank 0's address: there is nothing to tell.
+std::shared_ptr<Rendezvous> rendezvous_of(const Job& job);
+
+// Rank 0's: the launcher's, or one of its own at the address that the job names. Throws
+// Error(bootstrap).
+Fd listen_as_rank_zero(const Job& job);
+
+}  // namespace tutti::bootstrap

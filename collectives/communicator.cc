@@ -236,7 +236,7 @@ void Prepared::run() {
 }
 
 std::string Prepared::algorithm() const {
-  return call_ && call_->outline->algorithm != nullptr ? call_->outline->algorithm->name : "";
+  return call_ && call_->compiled->algorithm != nullptr ? call_->compiled->algorithm->name : "";
 }
 
 }  // namespace tutti

@@ -1,4 +1,4 @@
-// From what the caller asked for to the outline of a call: checks, choice of algorithm, plan.
+// From what the caller asked for to a compiled call: checks, choice of algorithm, plan.
 
 #include <algorithm>
 #include <utility>
@@ -97,85 +97,85 @@ size_t CommunicatorImpl::slot_of(const CallKey& key) {
 
 // Calls that were made before are only looked up: what is checked of a call is in its key. Valid
 // until the next call.
-const std::shared_ptr<const Outline>& CommunicatorImpl::outline_of(const Request& request,
-                                                                   const CallOptions& options) {
+const std::shared_ptr<const CompiledCall>& CommunicatorImpl::compiled_call_of(
+    const Request& request, const CallOptions& options) {
   // Nor are calls kept whose types are none.
   const bool has_types =
       static_cast<size_t>(std::max(request.input.dtype, request.output.dtype)) < kAllDTypes.size();
   const bool has_own = request.uneven || request.op.op >= ReduceOp::premul_sum || !has_types;
-  if (has_own) return new_outline_ = make_outline(request, options);
+  if (has_own) return new_call_ = compile(request, options);
   const CallKey key = key_of(request, options);
   const std::string_view algorithm = options.algorithm == "auto" ? "" : options.algorithm;
-  KeptOutline& kept = kept_[slot_of(key)];
-  if (kept.outline == nullptr || !(kept.key == key) || kept.algorithm != algorithm) {
-    kept.outline = make_outline(request, options);  // unless it throws
+  KeptCall& kept = kept_[slot_of(key)];
+  if (kept.compiled == nullptr || !(kept.key == key) || kept.algorithm != algorithm) {
+    kept.compiled = compile(request, options);  // unless it throws
     kept.key = key;
     kept.algorithm = algorithm;
   }
-  return kept.outline;
+  return kept.compiled;
 }
 
-std::shared_ptr<const Outline> CommunicatorImpl::make_outline(Request request,
+std::shared_ptr<const CompiledCall> CommunicatorImpl::compile(Request request,
                                                               const CallOptions& options) {
   tutti::complete(request, rank_, size());
-  Outline outline;
-  outline.input_count = request.input.count;
+  CompiledCall compiled;
+  compiled.input_count = request.input.count;
   if (request.collective == Collective::send_recv) {
-    outline_send_recv(request, options, outline);
+    compile_send_recv(request, options, compiled);
   } else {
-    outline_collective(request, options, outline);
+    compile_collective(request, options, compiled);
   }
-  derive(outline, limits_);
-  return std::make_shared<const Outline>(std::move(outline));
+  derive(compiled, limits_);
+  return std::make_shared<const CompiledCall>(std::move(compiled));
 }
 
-void CommunicatorImpl::outline_send_recv(const Request& request, const CallOptions& options,
-                                         Outline& outline) {
+void CommunicatorImpl::compile_send_recv(const Request& request, const CallOptions& options,
+                                         CompiledCall& compiled) {
   const int lowest = request.sends ? 0 : kAnyTag;
   if (options.tag < lowest || options.tag > kLargestTag) {
     throw Error(ErrorCode::invalid_argument,
                 cat(request.sends ? "send" : "recv", ": tag ", options.tag, " is not in 0 to ",
                     kLargestTag, request.sends ? "" : ", nor kAnyTag"));
   }
-  outline.plan = messages_.plan(request.root, request.sends);
-  outline.signature = {.collective = Collective::send_recv,
-                       .dtype = request.dtype(),
-                       .own = request.own,
-                       .root = options.tag,
-                       .count = request.count};
-  outline.peer = request.root;
-  outline.tag = options.tag;
-  outline.sends = request.sends;
-  outline.may_be_shorter = options.may_be_shorter;
+  compiled.plan = messages_.plan(request.root, request.sends);
+  compiled.signature = {.collective = Collective::send_recv,
+                        .dtype = request.dtype(),
+                        .own = request.own,
+                        .root = options.tag,
+                        .count = request.count};
+  compiled.peer = request.root;
+  compiled.tag = options.tag;
+  compiled.sends = request.sends;
+  compiled.may_be_shorter = options.may_be_shorter;
 }
 
-void CommunicatorImpl::outline_collective(Request& request, const CallOptions& options,
-                                          Outline& outline) {
+void CommunicatorImpl::compile_collective(Request& request, const CallOptions& options,
+                                          CompiledCall& compiled) {
   const Algorithm* algorithm = nullptr;
   if (size() > 1) {
     algorithm = &algorithm_for(request, options);
   } else if (!options.algorithm.empty() && options.algorithm != "auto") {
     resolve_algorithm(request.collective, options.algorithm);  // a wrong name is wrong alone too
   }
-  outline.signature = signature_of(request, algorithm != nullptr ? algorithm->id : 0);
-  outline.private_blocks = request.blocks_are_private();
-  outline.combined = combined_ranks(request, rank_, size());
-  outline.result_count = outline.combined > 0 ? request.output.count : 0;
+  compiled.signature = signature_of(request, algorithm != nullptr ? algorithm->id : 0);
+  compiled.private_blocks = request.blocks_are_private();
+  compiled.combined = combined_ranks(request, rank_, size());
+  compiled.result_count = compiled.combined > 0 ? request.output.count : 0;
   if (request.uneven) {
-    outline.own_count =
+    compiled.own_count =
         has_input_blocks(request.collective) ? request.output.count : request.input.count;
-    if (request.collective == Collective::all_to_all) outline.own_count = 0;
+    if (request.collective == Collective::all_to_all) compiled.own_count = 0;
   }
   if (algorithm != nullptr) {
-    outline.algorithm = algorithm;
+    compiled.algorithm = algorithm;
     // premul_sum writes its products to the output.
     const bool in_place = lie_of(request) == Lie::in_place || request.op.op == ReduceOp::premul_sum;
-    outline.plan =
+    compiled.plan =
         &plans_->plan(*algorithm, has_root(request.collective) ? request.root : 0, in_place);
   }
-  outline.reduction = std::move(request.op);
-  outline.input_blocks = std::move(request.input_blocks);
-  outline.output_blocks = std::move(request.output_blocks);
+  compiled.reduction = std::move(request.op);
+  compiled.input_blocks = std::move(request.input_blocks);
+  compiled.output_blocks = std::move(request.output_blocks);
 }
 
 const Algorithm& CommunicatorImpl::algorithm_for(const Request& request,

@@ -16,14 +16,14 @@ namespace {
 // its own.
 void scale_input(Operation& operation) {
   Call& call = operation.call;
-  const Outline& outline = *operation.outline;
-  const Collective collective = outline.signature.collective;
+  const CompiledCall& compiled = *operation.compiled;
+  const Collective collective = compiled.signature.collective;
   std::byte* scaled = call.output;
   if (collective != Collective::all_reduce && collective != Collective::scan) {
-    operation.scaled.resize(outline.input_count * outline.element_bytes);
+    operation.scaled.resize(compiled.input_count * compiled.element_bytes);
     scaled = operation.scaled.data();
   }
-  scale(scaled, call.input, outline.input_count, outline.dtype, outline.reduction.factor);
+  scale(scaled, call.input, compiled.input_count, compiled.dtype, compiled.reduction.factor);
   call.input = scaled;
 }
 
@@ -124,7 +124,7 @@ bool CommunicatorImpl::may_start(Operation& operation) {
     if (communicator->abort_.raised()) {
       raise_consequence(Error(ErrorCode::aborted,
                               cat(describe(rank_), ": a call that ",
-                                  to_string(operation.outline->signature), " follows has failed"),
+                                  to_string(operation.compiled->signature), " follows has failed"),
                               {.cause = communicator->abort_.error().what()}));
     }
     return false;
@@ -135,7 +135,7 @@ bool CommunicatorImpl::may_start(Operation& operation) {
 
 bool CommunicatorImpl::advance(Operation& operation, Execution& execution) {
   if (!operation.started) {
-    if (operation.outline->reduction.op == ReduceOp::premul_sum) scale_input(operation);
+    if (operation.compiled->reduction.op == ReduceOp::premul_sum) scale_input(operation);
     execution.start(operation.call, transport_);
     operation.started = true;
   }
@@ -153,9 +153,9 @@ void CommunicatorImpl::abandon_calls() {
 }
 
 void CommunicatorImpl::complete(Operation& operation) {
-  const Outline& outline = *operation.outline;
-  if (outline.reduction.op == ReduceOp::avg && outline.result_count > 0) {
-    divide_by(operation.call.output, outline.result_count, outline.dtype, outline.combined);
+  const CompiledCall& compiled = *operation.compiled;
+  if (compiled.reduction.op == ReduceOp::avg && compiled.result_count > 0) {
+    divide_by(operation.call.output, compiled.result_count, compiled.dtype, compiled.combined);
   }
   if (operation.begun != 0) record_end(operation);
   operation.active.end();
@@ -235,7 +235,7 @@ void CommunicatorImpl::tell_last_calls(ErrorCode code) const {
 
 void CommunicatorImpl::report_unexpected(const Operation& operation, const Unexpected& message) {
   const Call& call = operation.call;
-  const Signature& mine = operation.outline->signature;
+  const Signature& mine = operation.compiled->signature;
   const Signature theirs = decode(message.header.signature);
   if (message.header.call == call.number && theirs == message.expected) {
     raise_everywhere(

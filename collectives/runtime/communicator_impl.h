@@ -94,7 +94,7 @@ class CommunicatorImpl final : public ControlClient,
   void on_opened(int rank, int lane, Fd socket) override;
 
  private:
-  // What the outline of a call depends on, buffers' addresses not among it.
+  // What a compiled call depends on, buffers' addresses not among it.
   struct CallKey {
     uint64_t input_count = 0;
     uint64_t output_count = 0;
@@ -102,10 +102,10 @@ class CommunicatorImpl final : public ControlClient,
     uint64_t whom = 0;  // the root and the tag
     bool operator==(const CallKey&) const = default;
   };
-  struct KeptOutline {
+  struct KeptCall {
     CallKey key;
     std::string algorithm;  // CallOptions::algorithm
-    std::shared_ptr<const Outline> outline;
+    std::shared_ptr<const CompiledCall> compiled;
   };
   static constexpr int kKeptBits = 7;
   // What a stalled wait has learned of a peer.
@@ -130,11 +130,12 @@ class CommunicatorImpl final : public ControlClient,
   // calls.cc
   static CallKey key_of(const Request& request, const CallOptions& options);
   static size_t slot_of(const CallKey& key);
-  const std::shared_ptr<const Outline>& outline_of(const Request& request,
-                                                   const CallOptions& options);
-  std::shared_ptr<const Outline> make_outline(Request request, const CallOptions& options);
-  void outline_send_recv(const Request& request, const CallOptions& options, Outline& outline);
-  void outline_collective(Request& request, const CallOptions& options, Outline& outline);
+  const std::shared_ptr<const CompiledCall>& compiled_call_of(const Request& request,
+                                                              const CallOptions& options);
+  std::shared_ptr<const CompiledCall> compile(Request request, const CallOptions& options);
+  void compile_send_recv(const Request& request, const CallOptions& options,
+                         CompiledCall& compiled);
+  void compile_collective(Request& request, const CallOptions& options, CompiledCall& compiled);
   const Algorithm& algorithm_for(const Request& request, const CallOptions& options);
 
   // start.cc
@@ -207,8 +208,8 @@ class CommunicatorImpl final : public ControlClient,
   Execution execution_;
   PointToPoint messages_;
   std::vector<std::shared_ptr<Operation>> pool_;  // all there are
-  std::array<KeptOutline, size_t{1} << kKeptBits> kept_;
-  std::shared_ptr<const Outline> new_outline_;  // of a call that is not kept
+  std::array<KeptCall, size_t{1} << kKeptBits> kept_;
+  std::shared_ptr<const CompiledCall> new_call_;  // of a call that is not kept
 
   // What the control thread and a stalled wait tell each other.
   std::mutex stall_mutex_;

@@ -27,27 +27,27 @@ bool same(const std::array<uint64_t, 2>& a, const std::array<uint64_t, 2>& b) {
 
 void Execution::start(const Call& call, Transport* transport) {
   call_ = &call;
-  outline_ = call.outline;
-  plan_ = outline_->plan;
+  compiled_ = call.compiled;
+  plan_ = compiled_->plan;
   transport_ = transport;
   if (unexpected_) unexpected_.reset();
   loans_.clear();
   base_ = {const_cast<std::byte*>(call.input), call.output, nullptr};
-  const size_t steps = outline_->moves.size();
-  short_ = outline_->slicing.slices <= 1 && outline_->moves.few();
+  const size_t steps = compiled_->moves.size();
+  short_ = compiled_->slicing.slices <= 1 && compiled_->moves.few();
   uint64_t sets = 1;
   if (short_) {
-    left_ = outline_->slicing.slices == 0 || steps == 0 ? 0 : ~uint64_t{0} >> (64 - steps);
+    left_ = compiled_->slicing.slices == 0 || steps == 0 ? 0 : ~uint64_t{0} >> (64 - steps);
     ahead_ = left_;
   } else {
     reset_lanes();
     sets = QueueWalk::kWindow * lanes_.size();
-    form_unknown_ = outline_->point_to_point() && !outline_->sends;
-    if (outline_->point_to_point() && outline_->sends && can_send_whole()) go_whole();
+    form_unknown_ = compiled_->point_to_point() && !compiled_->sends;
+    if (compiled_->point_to_point() && compiled_->sends && can_send_whole()) go_whole();
   }
-  if (scratch_bytes_ < outline_->scratch_bytes * sets) {
+  if (scratch_bytes_ < compiled_->scratch_bytes * sets) {
     scratch_.reset();
-    scratch_bytes_ = outline_->scratch_bytes * sets;
+    scratch_bytes_ = compiled_->scratch_bytes * sets;
     scratch_ = std::make_unique_for_overwrite<std::byte[]>(scratch_bytes_);
   }
   base_[static_cast<size_t>(Space::scratch)] = scratch_.get();
@@ -56,9 +56,9 @@ void Execution::start(const Call& call, Transport* transport) {
 // ---- a point-to-point message as a whole
 
 bool Execution::can_send_whole() const {
-  const Move& move = outline_->moves[0];
-  const uint64_t bytes = move.elements * outline_->element_bytes;
-  return outline_->lends && bytes <= UINT32_MAX &&
+  const Move& move = compiled_->moves[0];
+  const uint64_t bytes = move.elements * compiled_->element_bytes;
+  return compiled_->lends && bytes <= UINT32_MAX &&
          transport_->can_lend(move.peers, {address(Slice{}, move.src[0]), bytes});
 }
 
@@ -70,22 +70,22 @@ void Execution::go_whole() {
 
 // False while the sender has not said it.
 bool Execution::learn_form() {
-  const Move& move = outline_->moves[0];
+  const Move& move = compiled_->moves[0];
   const MessageHeader* const first = transport_->front(move.peer, transport_->lanes());
   if (first == nullptr) return false;
   form_unknown_ = false;
-  if (first->bytes == move.elements * outline_->element_bytes) go_whole();
+  if (first->bytes == move.elements * compiled_->element_bytes) go_whole();
   return true;
 }
 
 // ---- one slice, few steps
 
 bool Execution::progress_short() {
-  const Slice slice{.lane = outline_->point_to_point() ? transport_->lanes() : 0};
+  const Slice slice{.lane = compiled_->point_to_point() ? transport_->lanes() : 0};
   const uint64_t before = ahead_;
   for (uint64_t rest = ahead_; rest != 0; rest &= rest - 1) {
     const int step = std::countr_zero(rest);
-    const Move& move = outline_->moves[static_cast<size_t>(step)];
+    const Move& move = compiled_->moves[static_cast<size_t>(step)];
     if ((move.needs & left_) != 0 || (move.after & ahead_) != 0) continue;
     const Outcome outcome = run(slice, static_cast<size_t>(step));
     const uint64_t bit = uint64_t{1} << step;
@@ -113,8 +113,8 @@ bool Execution::take_back() {
 // ---- lanes of slices
 
 void Execution::reset_lanes() {
-  const uint32_t slices = outline_->slicing.slices;
-  const auto count = static_cast<uint32_t>(outline_->slicing.lanes);
+  const uint32_t slices = compiled_->slicing.slices;
+  const auto count = static_cast<uint32_t>(compiled_->slicing.lanes);
   lanes_.resize(count);
   lanes_done_ = 0;
   for (uint32_t i = 0; i < count; ++i) {
@@ -163,25 +163,25 @@ void Execution::finish_step(int lane, uint32_t turn, int32_t step) {
 
 Execution::Slice Execution::slice_at(int lane, uint32_t turn) const {
   const uint32_t number = turn * static_cast<uint32_t>(lanes_.size()) + static_cast<uint32_t>(lane);
-  const uint64_t first = number * outline_->slicing.elements;
-  const uint64_t shift = first * outline_->element_bytes;
+  const uint64_t first = number * compiled_->slicing.elements;
+  const uint64_t shift = first * compiled_->element_bytes;
   const uint64_t set = static_cast<uint64_t>(lane) * QueueWalk::kWindow + turn % QueueWalk::kWindow;
   return {.number = number,
-          .lane = outline_->point_to_point() ? transport_->lanes() : lane,
+          .lane = compiled_->point_to_point() ? transport_->lanes() : lane,
           .first = first,
-          .shift = {shift, shift, set * outline_->scratch_bytes}};
+          .shift = {shift, shift, set * compiled_->scratch_bytes}};
 }
 
 // ---- steps
 
 uint64_t Execution::elements_in(const Slice& slice, const Piece& piece) const {
   if (slice.first >= piece.length) return 0;
-  return std::min(outline_->slicing.elements, piece.length - slice.first);
+  return std::min(compiled_->slicing.elements, piece.length - slice.first);
 }
 
 uint64_t Execution::message_elements(const Slice& slice, const Move& move,
                                      std::span<const Piece> message) const {
-  if (short_ || outline_->slicing.slices <= 1) return move.elements;
+  if (short_ || compiled_->slicing.slices <= 1) return move.elements;
   uint64_t elements = 0;
   for (const Piece& piece : message) elements += elements_in(slice, piece);
   return elements;
@@ -192,11 +192,11 @@ uint64_t Execution::message_elements(const Slice& slice, const Move& move,
 bool Execution::is_silent(uint64_t elements, std::span<const Piece> message,
                           const Slice& slice) const {
   if (elements > 0 || message.empty()) return false;
-  return !outline_->point_to_point() && (!outline_->private_blocks || slice.number > 0);
+  return !compiled_->point_to_point() && (!compiled_->private_blocks || slice.number > 0);
 }
 
 Execution::Outcome Execution::run(const Slice& slice, size_t step) {
-  const Move& move = outline_->moves[step];
+  const Move& move = compiled_->moves[step];
   switch (move.kind) {
     case StepKind::send:
       return run_send(slice, step);
@@ -214,7 +214,7 @@ Execution::Outcome Execution::run(const Slice& slice, size_t step) {
 }
 
 Execution::Outcome Execution::run_send(const Slice& slice, size_t step) {
-  const Move& move = outline_->moves[step];
+  const Move& move = compiled_->moves[step];
   const uint64_t elements = message_elements(slice, move, move.src);
   if (is_silent(elements, move.src, slice)) return Outcome::done;
   const uint64_t bytes = elements * width(move.widened);
@@ -223,10 +223,10 @@ Execution::Outcome Execution::run_send(const Slice& slice, size_t step) {
                              .step = static_cast<uint32_t>(step),
                              .bytes = static_cast<uint32_t>(bytes),
                              .signature = move.signature};
-  const int credit = outline_->slicing.credit;
+  const int credit = compiled_->slicing.credit;
   if (move.one_piece) {
     const std::span<const std::byte> payload(address(slice, move.src[0]), bytes);
-    if (move.lendable && outline_->lends && bytes >= kLeastLent) {
+    if (move.lendable && compiled_->lends && bytes >= kLeastLent) {
       if (transport_->can_lend(move.peers, payload)) {
         const int loan = transport_->lend(move.peers, slice.lane, header, payload);
         if (loan < 0) return Outcome::waits;
@@ -268,7 +268,7 @@ bool Execution::run_recv(const Slice& slice, const Move& move) {
     return false;
   }
   if (move.one_piece) {
-    const Store store = outline_->streams && move.is_result ? Store::streamed : Store::cached;
+    const Store store = compiled_->streams && move.is_result ? Store::streamed : Store::cached;
     if (!transport_->read(move.peer, slice.lane, {address(slice, move.dst[0]), bytes}, store)) {
       return false;
     }
@@ -310,7 +310,7 @@ void Execution::take(const Slice& slice, const Move& move, const std::byte* rece
 
 void Execution::combine_blocks(const Slice& slice, const Move& move, Operands at, uint64_t count,
                                Formats formats) {
-  const bool streams = outline_->streams && move.is_result;
+  const bool streams = compiled_->streams && move.is_result;
   // A block that is streamed is made aside, in the innermost cache.
   alignas(64) std::array<std::byte, kBlockElements * kWidestElement> aside;
   for (uint64_t left = count; left > 0;) {
@@ -344,7 +344,7 @@ void Execution::run_copy(const Slice& slice, const Move& move) {
     std::byte* const dst = address(slice, to);
     const std::byte* const src = address(slice, move.src[i]);
     if (count == 0 || dst == src) continue;
-    if (outline_->streams && move.is_result && to.widened == move.src[i].widened) {
+    if (compiled_->streams && move.is_result && to.widened == move.src[i].widened) {
       stream_copy(dst, src, count * width(to.widened));
       stream_fence();
       continue;
@@ -355,10 +355,10 @@ void Execution::run_copy(const Slice& slice, const Move& move) {
 
 void Execution::combine(std::byte* dst, const std::byte* a, const std::byte* b, uint64_t count,
                         Formats formats) const {
-  if (outline_->kernel != nullptr) {
-    outline_->kernel(dst, a, b, count, formats);
+  if (compiled_->kernel != nullptr) {
+    compiled_->kernel(dst, a, b, count, formats);
   } else {
-    outline_->reduction.function->combine(dst, a, b, count, outline_->dtype);
+    compiled_->reduction.function->combine(dst, a, b, count, compiled_->dtype);
   }
 }
 
@@ -367,9 +367,9 @@ void Execution::convert(std::byte* dst, bool to_accumulator, const std::byte* sr
   if (to_accumulator == from_accumulator) {
     std::memcpy(dst, src, count * width(to_accumulator));
   } else if (to_accumulator) {
-    widen(dst, src, count, outline_->dtype);
+    widen(dst, src, count, compiled_->dtype);
   } else {
-    narrow(dst, src, count, outline_->dtype);
+    narrow(dst, src, count, compiled_->dtype);
   }
 }
 
@@ -378,24 +378,24 @@ std::vector<Want> Execution::wants() const {
   const auto add = [&](int peer, int lane, const Move& move) {
     if (peer >= 0) wants.push_back({peer, lane, move.kind == StepKind::send});
   };
-  const int p2p = outline_->point_to_point() ? transport_->lanes() : -1;
+  const int p2p = compiled_->point_to_point() ? transport_->lanes() : -1;
   if (short_) {
     for (uint64_t rest = left_; rest != 0; rest &= rest - 1) {
-      const Move& move = outline_->moves[static_cast<size_t>(std::countr_zero(rest))];
+      const Move& move = compiled_->moves[static_cast<size_t>(std::countr_zero(rest))];
       if ((move.needs & left_) != 0 || (move.after & ahead_) != 0) continue;
       for (const int peer : move.peers) add(peer, std::max(p2p, 0), move);
     }
     return wants;
   }
   for (const Loan& loan : loans_) {
-    const Move& move = outline_->moves[static_cast<size_t>(loan.step)];
+    const Move& move = compiled_->moves[static_cast<size_t>(loan.step)];
     for (const int peer : move.peers) add(peer, loan.lane, move);
   }
   for (size_t i = 0; i < lanes_.size(); ++i) {
     for (size_t queue = 0; queue < lanes_[i].queues(); ++queue) {
       const std::optional<QueueWalk::Next> next = lanes_[i].next(queue);
       if (!next) continue;
-      const Move& move = outline_->moves[static_cast<size_t>(next->step)];
+      const Move& move = compiled_->moves[static_cast<size_t>(next->step)];
       for (const int peer : move.peers) add(peer, p2p >= 0 ? p2p : static_cast<int>(i), move);
     }
   }

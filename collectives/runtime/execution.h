@@ -27,14 +27,14 @@
 #include <vector>
 
 #include "collectives/program/queue_walk.h"
-#include "collectives/runtime/outline.h"
+#include "collectives/runtime/compiled_call.h"
 #include "transport/transport.h"
 
 namespace tutti {
 
 // A call as the executor sees it.
 struct Call {
-  const Outline* outline = nullptr;
+  const CompiledCall* compiled = nullptr;
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
   uint32_t number = 0;
@@ -89,7 +89,7 @@ class Execution {
   bool take_back();
   bool can_send_whole() const;
   void go_whole();
-  bool is_whole() const { return short_ && outline_->slicing.slices > 1; }
+  bool is_whole() const { return short_ && compiled_->slicing.slices > 1; }
   bool learn_form();
   bool progress_short();
   bool progress_lanes();
@@ -123,7 +123,7 @@ class Execution {
                             std::span<const Piece> message) const;
   bool is_silent(uint64_t elements, std::span<const Piece> message, const Slice& slice) const;
   uint64_t width(bool accumulator) const {
-    return accumulator ? sizeof(float) : outline_->element_bytes;
+    return accumulator ? sizeof(float) : compiled_->element_bytes;
   }
   std::byte* address(const Slice& slice, const Piece& piece) const {
     const auto space = static_cast<size_t>(piece.space);
@@ -131,8 +131,8 @@ class Execution {
   }
 
   const Call* call_ = nullptr;
-  const Outline* outline_ = nullptr;  // the call's
-  const Plan* plan_ = nullptr;        // the outline's
+  const CompiledCall* compiled_ = nullptr;  // the call's
+  const Plan* plan_ = nullptr;              // the compiled call's
   Transport* transport_ = nullptr;
   std::array<std::byte*, 3> base_ = {};  // by space; programs never write to the input
   std::optional<Unexpected> unexpected_;

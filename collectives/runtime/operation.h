@@ -10,9 +10,9 @@
 
 #include "base/ticks.h"
 #include "collectives/request.h"
+#include "collectives/runtime/compiled_call.h"
 #include "collectives/runtime/engine.h"
 #include "collectives/runtime/execution.h"
-#include "collectives/runtime/outline.h"
 
 namespace tutti::internal {
 
@@ -27,7 +27,7 @@ struct Predecessor {
 
 // All of a call but its number and its time.
 struct PreparedCall {
-  std::shared_ptr<const Outline> outline;
+  std::shared_ptr<const CompiledCall> compiled;
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
   std::chrono::nanoseconds timeout{0};  // 0: never
@@ -36,13 +36,13 @@ struct PreparedCall {
 
 struct Operation {
   Call call;
-  std::shared_ptr<const Outline> outline;  // call's, kept alive
-  std::vector<std::byte> scaled;           // the input times its factor (premul_sum)
+  std::shared_ptr<const CompiledCall> compiled;  // call's, kept alive
+  std::vector<std::byte> scaled;                 // the input times its factor (premul_sum)
   std::chrono::nanoseconds timeout{0};
   Ticks begun = 0;    // 0: not recorded yet
   ActiveCall active;  // unless it was over before others had to know of it
   // Of receives (point_to_point.h):
-  std::shared_ptr<const Outline> matched;  // the message's, where it is not what was asked for
+  std::shared_ptr<const CompiledCall> matched;  // the message's, where it is not what was asked for
   MessageInfo received;
   uint64_t order = 0;              // in which they were called
   bool probes = false;             // ends when there is a message, and leaves it
@@ -51,8 +51,8 @@ struct Operation {
   std::function<void(const Error*)> on_end;
   std::atomic<bool> done{false};
 
-  bool point_to_point() const { return outline->point_to_point(); }
-  int peer() const { return outline->peer; }  // point-to-point: the other rank, or kAnySource
+  bool point_to_point() const { return compiled->point_to_point(); }
+  int peer() const { return compiled->peer; }  // point-to-point: the other rank, or kAnySource
   bool timed_out() const {
     return timeout.count() != 0 && nanoseconds_between(begun, ticks()) > timeout.count();
   }

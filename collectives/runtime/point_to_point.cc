@@ -21,7 +21,7 @@ bool is_message(const std::array<uint64_t, 2>& words) {
 }
 
 bool accepts(const Operation& receive, const Signature& message) {
-  const Outline& wanted = *receive.outline;
+  const CompiledCall& wanted = *receive.compiled;
   return (wanted.tag == kAnyTag || wanted.tag == message.root) &&
          wanted.signature.own == message.own;
 }
@@ -75,7 +75,7 @@ bool PointToPoint::progress_early() {
   for (Operation* const operation : std::exchange(early_, {})) {
     --under_way_;  // counted anew
     const size_t before = early_.size();
-    if (operation->outline->sends) {
+    if (operation->compiled->sends) {
       send(*operation);
     } else {
       receive(*operation);
@@ -96,9 +96,9 @@ void PointToPoint::send(Operation& operation) {
     out.calls.push_back(&operation);
     return;
   }
-  const Message message{rank_, operation.call.number, operation.outline->signature_words};
+  const Message message{rank_, operation.call.number, operation.compiled->signature_words};
   Operation* const receive = taker_of(message);
-  const std::span payload(operation.call.input, bytes_of(operation.outline->signature));
+  const std::span payload(operation.call.input, bytes_of(operation.compiled->signature));
   if (receive == nullptr) {
     // Copied aside unless it is waited for: a rank that blocks here could never receive it.
     std::unique_ptr<std::byte[]> copy = room_for(message);
@@ -165,7 +165,7 @@ Operation* PointToPoint::taker_of(const Message& message) {
 }
 
 bool PointToPoint::fits(Operation& receive, const Message& message) {
-  const Outline& wanted = *receive.outline;
+  const CompiledCall& wanted = *receive.compiled;
   const Signature signature = decode(message.signature);
   receive.received = describe(message.source, signature);
   receive.call.number = message.call;
@@ -178,9 +178,9 @@ bool PointToPoint::fits(Operation& receive, const Message& message) {
     return false;
   }
   if (message.signature != wanted.signature_words || message.source != wanted.peer) {
-    receive.matched = owner_.outline({receive.call.output, signature.count, signature.dtype},
-                                     message.source, signature);
-    receive.call.outline = receive.matched.get();
+    receive.matched = owner_.compiled({receive.call.output, signature.count, signature.dtype},
+                                      message.source, signature);
+    receive.call.compiled = receive.matched.get();
   }
   return true;
 }
@@ -195,7 +195,7 @@ bool PointToPoint::match(int source) {
   if (header->call != in.taken + 1 || header->slice != 0 || !is_message(header->signature)) {
     Operation& waiting = in.receives.empty() ? *from_any_.front() : *in.receives.front();
     waiting.call.number = in.taken + 1;
-    owner_.unexpected(waiting, {source, *header, waiting.outline->signature, 0, header->bytes});
+    owner_.unexpected(waiting, {source, *header, waiting.compiled->signature, 0, header->bytes});
     return false;
   }
   if (Operation* const taker = taker_of(message)) {
@@ -268,10 +268,10 @@ bool PointToPoint::keep(const Message& message) {
   Kept& kept = kept_.emplace_back(Kept{.message = message, .payload = std::move(payload)});
   kept.arriving = std::make_unique<Operation>();
   Operation& operation = *kept.arriving;
-  operation.outline = owner_.outline({kept.payload.get(), signature.count, signature.dtype},
-                                     message.source, signature);
+  operation.compiled = owner_.compiled({kept.payload.get(), signature.count, signature.dtype},
+                                       message.source, signature);
   operation.call = {
-      .outline = operation.outline.get(), .output = kept.payload.get(), .number = message.call};
+      .compiled = operation.compiled.get(), .output = kept.payload.get(), .number = message.call};
   incoming_[static_cast<size_t>(message.source)].taker = &operation;
   return true;
 }
@@ -340,7 +340,7 @@ void PointToPoint::abandon() {
 
 std::vector<Want> PointToPoint::wants(const Operation& operation) const {
   const int lane = transport_ != nullptr ? transport_->lanes() : 0;
-  const bool sends = operation.outline->sends;
+  const bool sends = operation.compiled->sends;
   if (operation.peer() != kAnySource) return {{operation.peer(), lane, sends}};
   if (operation.matched) return {{operation.received.source, lane, false}};
   std::vector<Want> wants;

@@ -45,7 +45,8 @@ class PointToPoint {
     // The message of `source`, its call `their_call`, does not fit the receive that it goes to.
     std::function<void(const Operation&, int source, uint32_t their_call, const Signature&)> misfit;
     // Of the receive of one message.
-    std::function<std::shared_ptr<const Outline>(Buffer, int source, const Signature&)> outline;
+    std::function<std::shared_ptr<const CompiledCall>(Buffer, int source, const Signature&)>
+        compiled;
   };
 
   PointToPoint(int rank, int size, Owner owner);

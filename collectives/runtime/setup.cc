@@ -99,13 +99,13 @@ PointToPoint::Owner CommunicatorImpl::owner_of_messages() {
                            const Unexpected& message) { report_unexpected(operation, message); },
       .misfit =
           [this](const Operation& receive, int source, uint32_t call, const Signature& theirs) {
-            raise_mismatch(receive.call.number, receive.outline->signature, source, call, theirs);
+            raise_mismatch(receive.call.number, receive.compiled->signature, source, call, theirs);
           },
-      .outline =
+      .compiled =
           [this](Buffer buffer, int source, const Signature& message) {
             Request request = Request::recv(buffer, source);
             request.own = message.own;
-            return outline_of(request, {.tag = message.root});
+            return compiled_call_of(request, {.tag = message.root});
           }};
 }
 

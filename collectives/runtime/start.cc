@@ -1,4 +1,4 @@
-// From the outline of a call to an operation that runs.
+// From a compiled call to an operation that runs.
 
 #include <cstring>
 #include <utility>
@@ -14,20 +14,20 @@ namespace {
 
 // The only rank's call, there and then.
 void run_alone(const PreparedCall& prepared) {
-  const Outline& outline = *prepared.outline;
-  const Collective collective = outline.signature.collective;
+  const CompiledCall& compiled = *prepared.compiled;
+  const Collective collective = compiled.signature.collective;
   if (collective == Collective::barrier || collective == Collective::exscan) return;
   const auto start = [&](const Blocks& blocks) {
-    return blocks.empty() ? 0 : blocks.displacements[0] * outline.element_bytes;
+    return blocks.empty() ? 0 : blocks.displacements[0] * compiled.element_bytes;
   };
-  const std::byte* const input = prepared.input + start(outline.input_blocks);
-  std::byte* const output = prepared.output + start(outline.output_blocks);
+  const std::byte* const input = prepared.input + start(compiled.input_blocks);
+  std::byte* const output = prepared.output + start(compiled.output_blocks);
   const uint64_t count =
-      outline.input_blocks.empty() ? outline.input_count : outline.input_blocks.counts[0];
-  if (outline.reduction.op == ReduceOp::premul_sum) {
-    scale(output, input, count, outline.dtype, outline.reduction.factor);
+      compiled.input_blocks.empty() ? compiled.input_count : compiled.input_blocks.counts[0];
+  if (compiled.reduction.op == ReduceOp::premul_sum) {
+    scale(output, input, count, compiled.dtype, compiled.reduction.factor);
   } else if (output != input && count > 0) {
-    std::memmove(output, input, count * outline.element_bytes);
+    std::memmove(output, input, count * compiled.element_bytes);
   }
 }
 
@@ -63,7 +63,7 @@ std::shared_ptr<const PreparedCall> CommunicatorImpl::prepare(const Request& req
 
 PreparedCall CommunicatorImpl::plan(const Request& request, const CallOptions& options) {
   if (options.timeout && options.timeout->count() < 0) refuse_timeout(*options.timeout);
-  return {.outline = outline_of(request, options),
+  return {.compiled = compiled_call_of(request, options),
           .input = static_cast<const std::byte*>(request.input.data),
           .output = static_cast<std::byte*>(request.output.data),
           .timeout = options.timeout.value_or(timeout_),
@@ -157,18 +157,18 @@ void CommunicatorImpl::announce(Operation& operation) {
 void CommunicatorImpl::record_start(Operation& operation) {
   operation.begun = ticks();
   if (operation.point_to_point()) return;
-  recorder_.started(operation.call.number, operation.outline->signature_words, operation.begun);
+  recorder_.started(operation.call.number, operation.compiled->signature_words, operation.begun);
 }
 
 // The clock is not read for a brief call that nobody had to wait for.
 void CommunicatorImpl::record_end(const Operation& operation) {
   if (operation.point_to_point()) return;
-  const bool soon = operation.outline->brief && !operation.active.begun();
+  const bool soon = operation.compiled->brief && !operation.active.begun();
   recorder_.finished(operation.call.number, soon ? operation.begun : ticks());
 }
 
 const std::shared_ptr<Operation>& CommunicatorImpl::start_locked(PreparedCall&& prepared) {
-  if (prepared.outline->plan != nullptr || prepared.outline->point_to_point()) {
+  if (prepared.compiled->plan != nullptr || prepared.compiled->point_to_point()) {
     return enqueue(std::move(prepared));
   }
   static const std::shared_ptr<Operation> nothing;
@@ -177,19 +177,19 @@ const std::shared_ptr<Operation>& CommunicatorImpl::start_locked(PreparedCall&& 
 }
 
 const std::shared_ptr<Operation>& CommunicatorImpl::enqueue(PreparedCall&& prepared) {
-  const Outline& outline = *prepared.outline;
+  const CompiledCall& compiled = *prepared.compiled;
   const std::shared_ptr<Operation>& operation = take_operation();
   Call& call = operation->call;
-  operation->outline = std::move(prepared.outline);
+  operation->compiled = std::move(prepared.compiled);
   operation->timeout = prepared.timeout;
   operation->begun = 0;
   operation->active.end();
   operation->after = std::move(prepared.after);
-  call = {.outline = &outline, .input = prepared.input, .output = prepared.output, .number = 0};
-  if (!outline.point_to_point()) {
+  call = {.compiled = &compiled, .input = prepared.input, .output = prepared.output, .number = 0};
+  if (!compiled.point_to_point()) {
     call.number = ++calls_made_;
     collectives_.push_back(operation.get());
-  } else if (outline.sends) {
+  } else if (compiled.sends) {
     messages_.send(*operation);
   } else {
     operation->probes = false;
@@ -213,7 +213,7 @@ const std::shared_ptr<Operation>& CommunicatorImpl::start_probe(int source, int 
   const Request request = Request::recv({}, source);
   PreparedCall prepared = plan(request, {.tag = tag});
   const std::shared_ptr<Operation>& operation = take_operation();
-  operation->outline = std::move(prepared.outline);
+  operation->compiled = std::move(prepared.compiled);
   operation->timeout = prepared.timeout;
   operation->begun = 0;
   operation->active.end();

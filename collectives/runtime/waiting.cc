@@ -135,7 +135,7 @@ void CommunicatorImpl::look_at_stall(Operation& operation, Patience& patience) {
     patience.said = true;
     log(LogLevel::warning,
         cat("waiting for ", kSayAfterNs / 1'000'000'000, " s in ",
-            to_string(operation.outline->signature), explain_missing(operation)));
+            to_string(operation.compiled->signature), explain_missing(operation)));
   }
 }
 
@@ -224,7 +224,7 @@ void CommunicatorImpl::on_answer(int world_rank, uint32_t call, std::string_view
 // A peer that made the call with other arguments may never send the message that would tell.
 void CommunicatorImpl::check_answers(const Operation& operation) {
   const Call& call = operation.call;
-  const Signature& mine = operation.outline->signature;
+  const Signature& mine = operation.compiled->signature;
   std::map<int, PeerState> answers;
   {
     std::lock_guard lock(stall_mutex_);
@@ -273,7 +273,7 @@ void CommunicatorImpl::check_gone(const Operation& operation) {
 void CommunicatorImpl::raise_gone(const Operation& operation, int peer, std::string_view how) {
   raise_consequence(Error(ErrorCode::mismatch,
                           cat(describe(peer), " ", how, "; ", describe(rank_),
-                              " still waits for it in ", to_string(operation.outline->signature)),
+                              " still waits for it in ", to_string(operation.compiled->signature)),
                           {.cause = "the ranks made different numbers of calls",
                            .remedy = "make the same calls in the same order on every rank before "
                                      "destroying the communicator"}));
@@ -285,7 +285,7 @@ void CommunicatorImpl::time_out(const Operation& operation) {
       cat(describe(rank_), " gave up after ",
           std::chrono::duration<double>(operation.timeout).count(), " s in ",
           !operation.point_to_point() ? cat("call ", operation.call.number, ", ") : std::string(),
-          to_string(operation.outline->signature), explain_missing(operation)),
+          to_string(operation.compiled->signature), explain_missing(operation)),
       {.cause = "a rank is stuck, slow, or makes other calls",
        .remedy = "look at the ranks that are named; TUTTI_TIMEOUT sets the limit in seconds"}));
 }

@@ -18,7 +18,7 @@
 
 namespace tutti {
 
-struct Outline {
+struct CompiledCall {
   const Plan* plan = nullptr;            // null: nobody to talk to, or nobody knows yet to whom
   const Algorithm* algorithm = nullptr;  // null for point-to-point calls, and alone
   Signature signature;
@@ -55,6 +55,6 @@ struct Outline {
 };
 
 // Fills in what follows from the plan and from what the call is: from `dtype` on.
-void derive(Outline& outline, const Limits& limits);
+void derive(CompiledCall& compiled, const Limits& limits);
 
 }  // namespace tutti

@@ -1,0 +1,63 @@
+#include "collectives/runtime/compiled_call.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "collectives/program/chunk_map.h"
+
+namespace tutti {
+
+namespace {
+
+// Two ranks of 8 MiB in, 8 MiB out are what a last-level cache of 32 MiB holds.
+constexpr uint64_t kLeastStreamed = 8 << 20;
+
+constexpr uint64_t kMostBrief = 4 << 10;
+
+uint64_t slices_of(const ChunkMap& chunks, const CompiledCall& compiled) {
+  return (chunks.largest() + compiled.slicing.elements - 1) / compiled.slicing.elements;
+}
+
+}  // namespace
+
+void derive(CompiledCall& compiled, const Limits& limits) {
+  const Signature& signature = compiled.signature;
+  compiled.signature_words = encode(signature);
+  compiled.dtype = signature.dtype;
+  compiled.element_bytes = size_of(signature.dtype);
+  const bool by_kernel = reduces(signature.collective) && signature.op != ReduceOp::user;
+  compiled.kernel = by_kernel ? reduce_kernel(signature.dtype, signature.op) : nullptr;
+  compiled.accumulates = by_kernel && accumulator_of(signature.dtype) != signature.dtype;
+  if (compiled.plan == nullptr) return;
+
+  const Plan& plan = *compiled.plan;
+  const ChunkMap chunks = signature.uneven
+                              ? ChunkMap(plan, compiled.input_blocks, compiled.output_blocks,
+                                         compiled.own_count, compiled.element_bytes)
+                              : ChunkMap(plan, signature.count, compiled.element_bytes);
+  const Program& program = plan.program;
+  const uint64_t widest =
+      compiled.accumulates && program.scratch_chunks > 0 ? sizeof(float) : compiled.element_bytes;
+  compiled.slicing = compiled.point_to_point()
+                         ? slice_p2p(signature.count, compiled.element_bytes, limits)
+                         : slice_collective(plan.collective, program, chunks.largest(), widest,
+                                            compiled.private_blocks, limits);
+  if (slices_of(chunks, compiled) > UINT32_MAX) {
+    throw Error(
+        ErrorCode::unsupported,
+        cat(to_string(signature), " needs more than ", UINT32_MAX, " messages between two ranks"),
+        {.remedy = "make several calls, each on a part of the buffers"});
+  }
+  compiled.brief =
+      std::max(compiled.input_count, compiled.result_count) * compiled.element_bytes <= kMostBrief;
+  compiled.streams = compiled.result_count * compiled.element_bytes >= kLeastStreamed;
+  compiled.lends = !compiled.point_to_point() ||
+                   compiled.slicing.slices > static_cast<uint32_t>(compiled.slicing.credit);
+  const uint64_t scratch_chunk = std::min(compiled.slicing.elements, chunks.largest()) * widest;
+  compiled.scratch_bytes = scratch_chunk * static_cast<uint64_t>(program.scratch_chunks);
+  compiled.moves.make(plan, chunks, compiled.element_bytes, compiled.accumulates, scratch_chunk,
+                      compiled.signature_words, compiled.private_blocks);
+}
+
+}  // namespace tutti

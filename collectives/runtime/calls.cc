@@ -80,11 +80,14 @@ CommunicatorImpl::CallKey CommunicatorImpl::key_of(const Request& request,
   add(in.data != nullptr, 1);
   add(out.data != nullptr, 1);
   add(request.sends, 1);
-  add(request.own, 1);
   add(options.deterministic, 1);
-  add(options.may_be_shorter, 1);
   add(lie_of(request), 2);
-  const auto whom = static_cast<uint64_t>(request.root) << 32 | static_cast<uint32_t>(options.tag);
+  auto whom = static_cast<uint64_t>(request.root);
+  if (request.collective == Collective::send_recv) {
+    add(request.own, 1);
+    add(options.may_be_shorter, 1);
+    whom = whom << 32 | static_cast<uint32_t>(options.tag);
+  }
   return {in.count, out.count, rest, whom};
 }
 

@@ -14,7 +14,7 @@ namespace {
 
 // Where the product may be written before anything is sent: where the result goes, else a place of
 // its own.
-void scale_input(Operation& operation) {
+[[gnu::noinline]] void scale_input(Operation& operation) {
   Call& call = operation.call;
   const CompiledCall& compiled = *operation.compiled;
   const Collective collective = compiled.signature.collective;
@@ -106,7 +106,7 @@ bool CommunicatorImpl::progress_locked() {
   bool moved = transport_ && transport_->progress();
   while (!collectives_.empty() && !abort_.raised()) {
     Operation& operation = *collectives_.front();
-    if (!operation.started && !may_start(operation)) break;
+    if (operation.after && !may_start(operation)) break;
     moved |= advance(operation, execution_);
     if (!execution_.done() || (transport_ && !transport_->collectives_sent())) break;
     complete(operation);
@@ -119,7 +119,7 @@ bool CommunicatorImpl::progress_locked() {
 
 // A call fails with those that it follows.
 bool CommunicatorImpl::may_start(Operation& operation) {
-  for (const auto& [communicator, before] : operation.after) {
+  for (const auto& [communicator, before] : *operation.after) {
     if (before->done.load(std::memory_order_acquire)) continue;
     if (communicator->abort_.raised()) {
       raise_consequence(Error(ErrorCode::aborted,
@@ -129,14 +129,19 @@ bool CommunicatorImpl::may_start(Operation& operation) {
     }
     return false;
   }
-  operation.after.clear();
+  operation.after.reset();
   return true;
 }
 
 bool CommunicatorImpl::advance(Operation& operation, Execution& execution) {
   if (!operation.started) {
-    if (operation.compiled->reduction.op == ReduceOp::premul_sum) scale_input(operation);
-    execution.start(operation.call, transport_);
+    const CompiledCall& compiled = *operation.compiled;
+    if (compiled.plan == nullptr) {
+      run_alone(compiled, operation.call.input, operation.call.output);
+    } else {
+      if (compiled.reduction.op == ReduceOp::premul_sum) scale_input(operation);
+      execution.start(operation.call, transport_);
+    }
     operation.started = true;
   }
   const bool moved = execution.progress();
@@ -160,15 +165,18 @@ void CommunicatorImpl::complete(Operation& operation) {
   if (operation.begun != 0) record_end(operation);
   operation.active.end();
   operation.done.store(true, std::memory_order_release);
-  if (operation.on_end) {
-    engine_->callbacks().add(
-        [callback = std::exchange(operation.on_end, nullptr)] { callback(nullptr); });
-  }
+  if (operation.on_end) call_back(operation);
+}
+
+// Apart from the check, which every call makes.
+void CommunicatorImpl::call_back(Operation& operation) {
+  engine_->callbacks().add(
+      [callback = std::exchange(operation.on_end, nullptr)] { callback(nullptr); });
 }
 
 void CommunicatorImpl::abandon(Operation& operation) {
   operation.active.end();
-  operation.after.clear();
+  operation.after.reset();
   if (!operation.on_end) return;
   // Without an abort the communicator is destroyed with the call under way.
   const Error error = abort_.raised()

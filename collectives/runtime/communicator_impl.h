@@ -140,9 +140,12 @@ class CommunicatorImpl final : public ControlClient,
 
   // start.cc
   PreparedCall plan(const Request& request, const CallOptions& options);
-  static std::vector<Predecessor> predecessors(std::span<const Work> works);
+  [[gnu::noinline]] void follow(std::span<const Work> works);
   const std::shared_ptr<Operation>& take_operation();
-  const std::shared_ptr<Operation>& start_locked(PreparedCall&& prepared);
+  const std::shared_ptr<Operation>& start_locked(PreparedCall&& prepared,
+                                                 std::span<const Work> after = {});
+  [[gnu::noinline]] static void run_alone(const CompiledCall& compiled, const std::byte* input,
+                                          std::byte* output);
   const std::shared_ptr<Operation>& enqueue(PreparedCall&& prepared);
   const std::shared_ptr<Operation>& start_probe(int source, int tag);
   std::shared_ptr<Operation> set_off(const std::shared_ptr<Operation>& operation);
@@ -157,6 +160,7 @@ class CommunicatorImpl final : public ControlClient,
   bool advance(Operation& operation, Execution& execution);
   bool may_start(Operation& operation);
   void complete(Operation& operation);
+  [[gnu::noinline]] void call_back(Operation& operation);
   void abandon(Operation& operation);
   void abandon_calls();
   void require_own_process() const;
@@ -202,6 +206,7 @@ class CommunicatorImpl final : public ControlClient,
 
   std::mutex mutex_;  // guards everything below
   uint32_t calls_made_ = 0;
+  Predecessors following_;  // of the call that is about to start
   uint32_t splits_made_ = 0;
   std::map<uint64_t, uint64_t> groups_made_;  // by members and tag: how many
   std::vector<Operation*> collectives_;       // the first one runs; of pool_

@@ -24,6 +24,7 @@ struct Predecessor {
   std::shared_ptr<CommunicatorImpl> communicator;
   std::shared_ptr<Operation> operation;
 };
+using Predecessors = std::unique_ptr<std::vector<Predecessor>>;  // null: none
 
 // All of a call but its number and its time.
 struct PreparedCall {
@@ -31,7 +32,6 @@ struct PreparedCall {
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
   std::chrono::nanoseconds timeout{0};  // 0: never
-  std::vector<Predecessor> after;
 };
 
 struct Operation {
@@ -44,10 +44,10 @@ struct Operation {
   // Of receives (point_to_point.h):
   std::shared_ptr<const CompiledCall> matched;  // the message's, where it is not what was asked for
   MessageInfo received;
-  uint64_t order = 0;              // in which they were called
-  bool probes = false;             // ends when there is a message, and leaves it
-  bool started = false;            // it runs; before, it waits for the calls ahead of it,
-  std::vector<Predecessor> after;  // and for these
+  uint64_t order = 0;    // in which they were called
+  bool probes = false;   // ends when there is a message, and leaves it
+  bool started = false;  // it runs; before, it waits for the calls ahead of it,
+  Predecessors after;    // and for these
   std::function<void(const Error*)> on_end;
   std::atomic<bool> done{false};
 

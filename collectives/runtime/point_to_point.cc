@@ -65,7 +65,7 @@ const Plan* PointToPoint::plan(int peer, bool sends) {
 // ---- calls that follow others
 
 bool PointToPoint::is_early(Operation& operation) {
-  if (operation.after.empty() || owner_.may_start(operation)) return false;
+  if (operation.after == nullptr || owner_.may_start(operation)) return false;
   early_.push_back(&operation);
   return true;
 }

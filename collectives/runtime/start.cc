@@ -12,25 +12,6 @@ namespace tutti::internal {
 
 namespace {
 
-// The only rank's call, there and then.
-void run_alone(const PreparedCall& prepared) {
-  const CompiledCall& compiled = *prepared.compiled;
-  const Collective collective = compiled.signature.collective;
-  if (collective == Collective::barrier || collective == Collective::exscan) return;
-  const auto start = [&](const Blocks& blocks) {
-    return blocks.empty() ? 0 : blocks.displacements[0] * compiled.element_bytes;
-  };
-  const std::byte* const input = prepared.input + start(compiled.input_blocks);
-  std::byte* const output = prepared.output + start(compiled.output_blocks);
-  const uint64_t count =
-      compiled.input_blocks.empty() ? compiled.input_count : compiled.input_blocks.counts[0];
-  if (compiled.reduction.op == ReduceOp::premul_sum) {
-    scale(output, input, count, compiled.dtype, compiled.reduction.factor);
-  } else if (output != input && count > 0) {
-    std::memmove(output, input, count * compiled.element_bytes);
-  }
-}
-
 // Apart from the check, which every call makes.
 [[noreturn, gnu::noinline]] void refuse_timeout(std::chrono::nanoseconds timeout) {
   throw Error(ErrorCode::invalid_argument,
@@ -57,6 +38,10 @@ const std::shared_ptr<Operation>& CommunicatorImpl::take_operation() {
 std::shared_ptr<const PreparedCall> CommunicatorImpl::prepare(const Request& request,
                                                               const CallOptions& options) {
   require_own_process();
+  if (!options.after.empty()) {
+    throw Error(ErrorCode::invalid_argument, "prepare: a prepared call follows no others",
+                {.remedy = "give CallOptions::after to calls that are started at once"});
+  }
   const std::unique_lock lock = lock_for_call();
   return std::make_shared<const PreparedCall>(plan(request, options));
 }
@@ -66,19 +51,18 @@ PreparedCall CommunicatorImpl::plan(const Request& request, const CallOptions& o
   return {.compiled = compiled_call_of(request, options),
           .input = static_cast<const std::byte*>(request.input.data),
           .output = static_cast<std::byte*>(request.output.data),
-          .timeout = options.timeout.value_or(timeout_),
-          .after = predecessors(options.after)};
+          .timeout = options.timeout.value_or(timeout_)};
 }
 
-// Those that are not complete yet.
-std::vector<Predecessor> CommunicatorImpl::predecessors(std::span<const Work> works) {
+// The next call to start follows those of `works` that are not complete yet.
+void CommunicatorImpl::follow(std::span<const Work> works) {
   std::vector<Predecessor> found;
   for (const Work& work : works) {
     if (work.operation_ && !work.operation_->done.load(std::memory_order_acquire)) {
       found.push_back({work.comm_, work.operation_});
     }
   }
-  return found;
+  if (!found.empty()) following_ = std::make_unique<std::vector<Predecessor>>(std::move(found));
 }
 
 std::shared_ptr<Operation> CommunicatorImpl::start(const Request& request,
@@ -86,7 +70,8 @@ std::shared_ptr<Operation> CommunicatorImpl::start(const Request& request,
   require_own_process();
   abort_.throw_if_raised();
   std::unique_lock lock = lock_for_call();
-  std::shared_ptr<Operation> operation = set_off(start_locked(plan(request, options)));
+  std::shared_ptr<Operation> operation =
+      set_off(start_locked(plan(request, options), options.after));
   lock.unlock();
   engine_->callbacks().run();
   return operation;
@@ -106,7 +91,7 @@ void CommunicatorImpl::run(const Request& request, const CallOptions& options) {
   require_own_process();
   abort_.throw_if_raised();
   std::unique_lock lock = lock_for_call();
-  finish(start_locked(plan(request, options)), std::move(lock));
+  finish(start_locked(plan(request, options), options.after), std::move(lock));
 }
 
 void CommunicatorImpl::run(const PreparedCall& prepared) {
@@ -167,12 +152,33 @@ void CommunicatorImpl::record_end(const Operation& operation) {
   recorder_.finished(operation.call.number, soon ? operation.begun : ticks());
 }
 
-const std::shared_ptr<Operation>& CommunicatorImpl::start_locked(PreparedCall&& prepared) {
-  if (prepared.compiled->plan != nullptr || prepared.compiled->point_to_point()) {
+// The only rank's call, there and then.
+void CommunicatorImpl::run_alone(const CompiledCall& compiled, const std::byte* input,
+                                 std::byte* output) {
+  const Collective collective = compiled.signature.collective;
+  if (collective == Collective::barrier || collective == Collective::exscan) return;
+  const auto start = [&](const Blocks& blocks) {
+    return blocks.empty() ? 0 : blocks.displacements[0] * compiled.element_bytes;
+  };
+  input += start(compiled.input_blocks);
+  output += start(compiled.output_blocks);
+  const uint64_t count =
+      compiled.input_blocks.empty() ? compiled.input_count : compiled.input_blocks.counts[0];
+  if (compiled.reduction.op == ReduceOp::premul_sum) {
+    scale(output, input, count, compiled.dtype, compiled.reduction.factor);
+  } else if (output != input && count > 0) {
+    std::memmove(output, input, count * compiled.element_bytes);
+  }
+}
+
+const std::shared_ptr<Operation>& CommunicatorImpl::start_locked(PreparedCall&& prepared,
+                                                                 std::span<const Work> after) {
+  if (!after.empty()) follow(after);
+  if (prepared.compiled->plan != nullptr || prepared.compiled->point_to_point() || following_) {
     return enqueue(std::move(prepared));
   }
   static const std::shared_ptr<Operation> nothing;
-  run_alone(prepared);
+  run_alone(*prepared.compiled, prepared.input, prepared.output);
   return nothing;
 }
 
@@ -184,7 +190,7 @@ const std::shared_ptr<Operation>& CommunicatorImpl::enqueue(PreparedCall&& prepa
   operation->timeout = prepared.timeout;
   operation->begun = 0;
   operation->active.end();
-  operation->after = std::move(prepared.after);
+  if (following_) operation->after = std::move(following_);
   call = {.compiled = &compiled, .input = prepared.input, .output = prepared.output, .number = 0};
   if (!compiled.point_to_point()) {
     call.number = ++calls_made_;
@@ -204,7 +210,7 @@ MessageInfo CommunicatorImpl::receive(const Request& request, const CallOptions&
   require_own_process();
   abort_.throw_if_raised();
   std::unique_lock lock = lock_for_call();
-  const std::shared_ptr<Operation> operation = start_locked(plan(request, options));
+  const std::shared_ptr<Operation> operation = start_locked(plan(request, options), options.after);
   finish(operation, std::move(lock));
   return operation->received;
 }
@@ -218,7 +224,7 @@ const std::shared_ptr<Operation>& CommunicatorImpl::start_probe(int source, int 
   operation->begun = 0;
   operation->active.end();
   operation->call = {};
-  operation->after.clear();
+  operation->after.reset();
   operation->probes = true;
   messages_.receive(*operation);
   return operation;

@@ -212,6 +212,22 @@ TEST(Following, ScalesItsInputOnceThatIsThere) {
   });
 }
 
+TEST(Following, HoldsForARankThatIsAlone) {
+  testing::run_ranks(1, [](const Job& job) {
+    Communicator comm = Communicator::init(job);
+    Values in(1);
+    Values out(1);
+    const Work receive = comm.recv_async(into(in), 0);
+    const Work before[] = {receive};
+    Work copy = comm.all_reduce_async(from(in), into(out), ReduceOp::avg, {.after = before});
+    EXPECT_FALSE(copy.test());
+    comm.send(from({7}), 0);
+    copy.wait();
+    EXPECT_EQ(out, Values({7}));
+    EXPECT_THROW(comm.prepare(Request::barrier(), {.after = before}), Error);
+  });
+}
+
 TEST(Following, FailsWithWhatItFollows) {
   const auto errors = testing::run_ranks_catching(2, [](const Job& job) {
     Communicator comm = Communicator::init(job);

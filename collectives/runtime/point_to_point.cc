@@ -201,10 +201,9 @@ bool PointToPoint::match(int source) {
   if (Operation* const taker = taker_of(message)) {
     if (!fits(*taker, message)) return false;
     in.taker = taker;
-  } else if (in.receives.empty() && from_any_.empty()) {
-    return false;  // only probes waited for it
-  } else if (!keep(message)) {
-    return false;
+  } else {
+    const bool only_probes_waited = in.receives.empty() && from_any_.empty();
+    if (only_probes_waited || !keep(message)) return false;
   }
   ++in.taken;
   return true;

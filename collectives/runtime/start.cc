@@ -126,6 +126,7 @@ void CommunicatorImpl::finish(const std::shared_ptr<Operation>& operation,
     }
   }
   announce(*operation);
+  // Other calls may let the pool grow. NOLINTNEXTLINE(performance-unnecessary-copy-initialization)
   const std::shared_ptr<Operation> handle = operation;
   lock.unlock();
   Patience patience;

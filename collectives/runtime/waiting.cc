@@ -99,7 +99,7 @@ Error CommunicatorImpl::end_by_abort() {
     const std::unique_lock lock = lock_for_call();
     abandon_calls();
   }
-  const Error error = abort_.error();
+  Error error = abort_.error();
   engine_->note_failure(error);
   return error;
 }

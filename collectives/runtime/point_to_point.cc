@@ -139,7 +139,8 @@ void PointToPoint::receive(Operation& operation) {
   ++under_way_;
   if (is_early(operation)) return;
   operation.order = ++receives_;
-  if (!found_kept(operation)) list_of(operation).push_back(&operation);
+  if (!kept_.empty() && found_kept(operation)) return;
+  list_of(operation).push_back(&operation);
 }
 
 void PointToPoint::withdraw(Operation& operation) {
@@ -185,12 +186,41 @@ bool PointToPoint::fits(Operation& receive, const Message& message) {
   return true;
 }
 
+// For the message that will most likely come: what can be done before it is there.
+void PointToPoint::get_ready(Incoming& in) {
+  if (in.receives.empty() || in.ready == in.receives.front() || in.receives.front()->probes) return;
+  in.ready = in.receives.front();
+  in.execution.start(in.ready->call, transport_);
+}
+
+// The usual case: exactly what the oldest receive asks for.
+bool PointToPoint::take_expected(Incoming& in, const MessageHeader& header) {
+  if (in.receives.empty() || !from_any_.empty()) return false;
+  Operation& receive = *in.receives.front();
+  const CompiledCall& wanted = *receive.compiled;
+  const std::array<uint64_t, 2>& words = wanted.signature_words;
+  if (header.signature[0] != words[0] || header.signature[1] != words[1] ||
+      header.call != in.taken + 1 || header.slice != 0 || receive.probes) {
+    return false;
+  }
+  receive.received = describe(wanted.peer, wanted.signature);
+  receive.call.number = header.call;
+  in.receives.erase(in.receives.begin());
+  in.taker = &receive;
+  ++in.taken;
+  return true;
+}
+
 // Looks at the message that comes next from this source. True if there is somebody to take it.
 bool PointToPoint::match(int source) {
   Incoming& in = incoming_[static_cast<size_t>(source)];
-  if (in.receives.empty() && from_any_.empty()) return false;
+  if (!is_wanted(in)) return false;
   const MessageHeader* const header = transport_->front(source, transport_->lanes());
-  if (header == nullptr) return false;
+  if (header == nullptr) {
+    get_ready(in);
+    return false;
+  }
+  if (take_expected(in, *header)) return true;
   const Message message{source, header->call, header->signature};
   if (header->call != in.taken + 1 || header->slice != 0 || !is_message(header->signature)) {
     Operation& waiting = in.receives.empty() ? *from_any_.front() : *in.receives.front();
@@ -214,6 +244,8 @@ bool PointToPoint::progress_from(int source) {
   bool moved = false;
   while (!owner_.abort.raised() && (in.taker != nullptr || match(source))) {
     Operation& operation = *in.taker;
+    if (in.ready == &operation && operation.matched == nullptr) operation.started = true;
+    in.ready = nullptr;
     moved |= advance(operation, in.execution);
     if (!in.execution.done()) break;
     in.taker = nullptr;
@@ -237,8 +269,9 @@ bool PointToPoint::progress() {
   bool moved = !early_.empty() && progress_early();
   for (int peer = 0; peer < static_cast<int>(outgoing_.size()); ++peer) {
     if (peer == rank_) continue;
-    moved |= progress_sends(peer);
-    moved |= progress_from(peer);
+    const auto at = static_cast<size_t>(peer);
+    if (!outgoing_[at].calls.empty()) moved |= progress_sends(peer);
+    if (is_wanted(incoming_[at])) moved |= progress_from(peer);
   }
   return moved;
 }
@@ -293,6 +326,7 @@ bool PointToPoint::found_kept(Operation& receive) {
 }
 
 void PointToPoint::arrived(Operation& operation) {
+  if (kept_.empty()) return complete(operation);
   const auto kept = std::ranges::find_if(
       kept_, [&](const Kept& kept) { return kept.arriving.get() == &operation; });
   if (kept == kept_.end()) {
@@ -326,6 +360,7 @@ void PointToPoint::abandon() {
   for (Outgoing& out : outgoing_) end(out.calls);
   for (Incoming& in : incoming_) {
     end(in.receives);
+    in.ready = nullptr;
     if (in.taker != nullptr) owner_.abandoned(*std::exchange(in.taker, nullptr));
   }
   end(from_any_);

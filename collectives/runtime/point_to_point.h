@@ -83,6 +83,7 @@ class PointToPoint {
   struct Incoming {
     std::vector<Operation*> receives;  // from this source, oldest first
     Operation* taker = nullptr;        // of the message that arrives now
+    Operation* ready = nullptr;        // the oldest one, if the execution has been started for it
     Execution execution;
     uint32_t taken = 0;
     std::unique_ptr<Plan> plan;
@@ -101,10 +102,15 @@ class PointToPoint {
 
   bool is_early(Operation& operation);
   bool progress_early();
+  bool is_wanted(const Incoming& in) const {
+    return in.taker != nullptr || !in.receives.empty() || !from_any_.empty();
+  }
   bool progress_sends(int peer);
   bool progress_from(int source);
   bool advance(Operation& operation, Execution& execution);
   bool match(int source);
+  void get_ready(Incoming& in);
+  bool take_expected(Incoming& in, const MessageHeader& header);
   Operation* taker_of(const Message& message);
   bool fits(Operation& receive, const Message& message);
   bool found_kept(Operation& receive);

@@ -49,7 +49,7 @@ class StepCosts {
   double others() const { return std::max(0.0, slices_ - kWalked); }
 
   Prediction of(int32_t rank, const Step& step, int slice) const {
-    const bool local = step.kind == StepKind::copy || step.kind == StepKind::reduce;
+    const bool local = is_local(step.kind);
     const uint64_t elements = count(step.kind == StepKind::send ? step.src : step.dst, slice);
     Prediction cost;
     // Messages without data are not sent, except tokens.
@@ -77,6 +77,10 @@ class StepCosts {
         break;
       case StepKind::copy:
         cost.moving = near_bytes_.copy * bytes_as(false);
+        break;
+      case StepKind::divide:
+      case StepKind::scale:
+        cost.reducing = near_bytes_.copy * bytes_as(false);
         break;
       case StepKind::recv:
         break;

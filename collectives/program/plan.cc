@@ -109,6 +109,8 @@ void sort_into_queues(Plan& plan) {
         break;
       case StepKind::reduce:
       case StepKind::copy:
+      case StepKind::divide:
+      case StepKind::scale:
         plan.queues[queue(Plan::QueueKind::local, -1)].steps.push_back(number);
         break;
     }

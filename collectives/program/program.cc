@@ -112,6 +112,14 @@ Step copy(RangeList src, RangeList dst) {
   return {.kind = StepKind::copy, .src = std::move(src), .dst = std::move(dst)};
 }
 
+Step divide(const RangeList& chunks) {
+  return {.kind = StepKind::divide, .src = chunks, .dst = chunks};
+}
+
+Step scale(RangeList src, RangeList dst) {
+  return {.kind = StepKind::scale, .src = std::move(src), .dst = std::move(dst)};
+}
+
 std::string to_string(const ChunkRange& range) {
   constexpr std::string_view kNames[] = {"input", "output", "scratch"};
   std::ostringstream out;
@@ -162,6 +170,10 @@ std::string to_string(const Step& step) {
       return "reduce " + text(step.dst) + " = " + text(step.src) + " op " + text(step.src2);
     case StepKind::copy:
       return "copy " + text(step.src) + " to " + text(step.dst);
+    case StepKind::divide:
+      return "divide " + text(step.dst);
+    case StepKind::scale:
+      return "scale " + text(step.src) + " to " + text(step.dst);
   }
   return "unknown step";
 }

@@ -91,6 +91,8 @@ enum class StepKind : uint8_t {
   recv_reduce,  // dst = received op src, or src op received
   reduce,       // dst = src op src2
   copy,         // dst = src
+  divide,       // dst = src, the same chunks, by the number of ranks whose inputs they combine
+  scale,        // dst (scratch) = src (input) times this rank's factor, rounded to an element
 };
 
 // What a message carries: elements, or the accumulators of 16- and 8-bit floats unrounded.
@@ -166,6 +168,13 @@ Step recv_reduce_left(int32_t peer, RangeList src, RangeList dst, Wire wire = Wi
 Step recv_reduce_right(int32_t peer, RangeList src, RangeList dst, Wire wire = Wire::element);
 Step reduce(RangeList a, RangeList b, RangeList dst);  // dst = a op b
 Step copy(RangeList src, RangeList dst);
+Step divide(const RangeList& chunks);  // complete results, in place
+Step scale(RangeList src, RangeList dst);
+// Neither sends nor receives.
+constexpr bool is_local(StepKind kind) {
+  return kind == StepKind::reduce || kind == StepKind::copy || kind == StepKind::divide ||
+         kind == StepKind::scale;
+}
 // What a partial result in this chunk travels as without a rounding: accumulators from scratch,
 // elements from elsewhere (an input, or a result that is complete).
 constexpr Wire unrounded(const ChunkRange& range) {

@@ -53,14 +53,22 @@ Expressions::Id Expressions::combine(Id left, Id right) {
 }
 
 Expressions::Id Expressions::rounded(Id id) {
+  const Node& node = nodes_[id];
+  return node.left == kNothing || node.right < 0 ? id : marked(id, kNothing);
+}
+
+Expressions::Id Expressions::mean(Id id) { return marked(id, kMean); }
+Expressions::Id Expressions::unscaled(Id leaf) { return marked(leaf, kUnscaled); }
+
+Expressions::Id Expressions::marked(Id id, Id mark) {
   const Node node = nodes_[id];
-  if (node.left == kNothing || node.right == kNothing) return id;
   return add(
-      inner_, key(id, kNothing),
-      {.chunk = node.chunk, .left = id, .right = kNothing, .set = node.set, .first = 0, .last = 0});
+      inner_, key(id, mark),
+      {.chunk = node.chunk, .left = id, .right = mark, .set = node.set, .first = 0, .last = 0});
 }
 
 bool Expressions::is_canonical(Id id, int32_t ranks) const {
+  if (is_mean(id)) id = nodes_[id].left;
   const bool is_rounded = nodes_[id].left != kNothing && nodes_[id].right == kNothing;
   const Node& tree = nodes_[is_rounded ? nodes_[id].left : id];
   return tree.first == 0 && tree.last == ranks && (is_rounded || ranks == 1);

@@ -1,5 +1,6 @@
-// What a chunk holds, as a formula: an input chunk of some rank, two formulas combined, or one
-// rounded to the element type.
+// What a chunk holds, as a formula: an input chunk of some rank, two formulas combined, one rounded
+// to the element type, one divided by the number of ranks that it combines, or an input chunk that
+// is still to be scaled.
 //
 // Equal formulas have equal ids (the graph is hash-consed), so comparing the order of summation on
 // two ranks is comparing two numbers.
@@ -27,7 +28,15 @@ class Expressions {
   Id combine(Id left, Id right);
   // An input, and what is rounded already, stay what they are.
   Id rounded(Id id);
-  // Whether it is the canonical tree over ranks 0 to ranks - 1, rounded at its end only.
+  // Divided, and rounded once with what it is the mean of.
+  Id mean(Id id);
+  bool is_mean(Id id) const { return has_mark(id, kMean); }
+  // An input that must not be used before it is scaled; what it is when it has been.
+  Id unscaled(Id leaf);
+  bool is_unscaled(Id id) const { return has_mark(id, kUnscaled); }
+  Id scaled(Id id) const { return nodes_[id].left; }
+  // Whether it (or what it is the mean of) is the canonical tree over ranks 0 to ranks - 1, rounded
+  // at its end only.
   bool is_canonical(Id id, int32_t ranks) const;
 
   int32_t chunk_of(Id id) const { return nodes_[id].chunk; }
@@ -38,10 +47,12 @@ class Expressions {
   bool overlap(Id a, Id b) const;
 
  private:
+  static constexpr Id kMean = -2;
+  static constexpr Id kUnscaled = -3;
   struct Node {
     int32_t chunk;
     Id left;      // kNothing: a leaf
-    Id right;     // a leaf's rank; kNothing: left, rounded
+    Id right;     // a leaf's rank; kNothing: left, rounded; kMean: left, divided; kUnscaled
     int32_t set;  // of contributors
     // The ranks first to last - 1 that it is the canonical tree over, unrounded; none if it is not.
     int32_t first;
@@ -50,6 +61,10 @@ class Expressions {
   static uint64_t key(int32_t a, int32_t b) {
     return uint64_t{static_cast<uint32_t>(a)} << 32 | static_cast<uint32_t>(b);
   }
+  bool has_mark(Id id, Id mark) const {
+    return nodes_[id].left != kNothing && nodes_[id].right == mark;
+  }
+  Id marked(Id id, Id mark);
   Id add(std::unordered_map<uint64_t, Id>& known, uint64_t key, const Node& node);
   const uint64_t* bits(Id id) const { return &sets_[static_cast<size_t>(nodes_[id].set) * words_]; }
   // Equal sets have equal numbers.

@@ -66,8 +66,7 @@ class StepChecker {
   }
 
   void check_peers(const Step& step) const {
-    const bool local = step.kind == StepKind::reduce || step.kind == StepKind::copy;
-    if (local) return require(step.peers.empty(), "a local step names a peer");
+    if (is_local(step.kind)) return require(step.peers.empty(), "a local step names a peer");
     require(!step.peers.empty(), "names no peer");
     require(step.kind == StepKind::send || step.peers.size() == 1, "receives from several peers");
     std::set<int32_t> seen;
@@ -127,6 +126,18 @@ class StepChecker {
     if (step.kind == StepKind::recv) return require(step.src.empty(), "a recv has a source");
     if (is_send) return;
     fit(step.src, step.dst);
+    const auto all_in = [](const RangeList& ranges, Space space) {
+      return std::ranges::all_of(ranges, [&](const ChunkRange& r) { return r.space == space; });
+    };
+    if (step.kind == StepKind::divide) {
+      require(reduces(collective_) && step.src == step.dst && all_in(step.dst, Space::output),
+              "divides what is no result in its place");
+    }
+    if (step.kind == StepKind::scale) {
+      require(reduces(collective_) && all_in(step.src, Space::input) &&
+                  all_in(step.dst, Space::scratch),
+              "scales what is no input, or not into scratch");
+    }
     if (step.kind == StepKind::reduce) fit(step.src2, step.dst);
   }
 

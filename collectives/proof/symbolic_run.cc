@@ -22,7 +22,8 @@ SymbolicRun::Rank::Rank(const Plan& plan, bool in_place) : heard(plan.program.st
   cells.resize(static_cast<size_t>(scratch) + program.scratch_chunks);
 }
 
-SymbolicRun::SymbolicRun(std::span<const Plan> plans, bool in_place, Expressions& expressions)
+SymbolicRun::SymbolicRun(std::span<const Plan> plans, bool in_place, Arithmetic arithmetic,
+                         Expressions& expressions)
     : plans_(plans),
       expressions_(expressions),
       walk_(plans),
@@ -31,7 +32,9 @@ SymbolicRun::SymbolicRun(std::span<const Plan> plans, bool in_place, Expressions
     Rank& self = ranks_.emplace_back(plan, in_place);
     if (!has_space(plan.collective, plan.shape, Space::input)) continue;
     for (int32_t chunk = 0; chunk < plan.program.input_chunks; ++chunk) {
-      self.cells[self.index(Space::input, chunk)].value = expressions.leaf(plan.shape.rank, chunk);
+      const Id leaf = expressions.leaf(plan.shape.rank, chunk);
+      self.cells[self.index(Space::input, chunk)].value =
+          arithmetic == Arithmetic::scaled ? expressions.unscaled(leaf) : leaf;
     }
   }
 }
@@ -120,6 +123,10 @@ void SymbolicRun::execute(int32_t rank, int32_t number) {
           combine(rank, number, read(rank, number, step.src), read(rank, number, step.src2)));
     case StepKind::copy:
       return write(rank, number, step.dst, read(rank, number, step.src));
+    case StepKind::divide:
+      return execute_divide(rank, number);
+    case StepKind::scale:
+      return execute_scale(rank, number);
   }
 }
 
@@ -151,6 +158,30 @@ void SymbolicRun::execute_recv(int32_t rank, int32_t number) {
   write(rank, number, step.dst, values);
 }
 
+void SymbolicRun::execute_divide(int32_t rank, int32_t number) {
+  const Step& step = plans_[rank].program.steps[number];
+  std::vector<Id> values = read(rank, number, step.src);
+  for (Id& value : values) {
+    if (expressions_.is_mean(value)) refuse(rank, number, "divides what is divided already");
+    value = expressions_.mean(value);
+  }
+  write(rank, number, step.dst, values);
+}
+
+void SymbolicRun::execute_scale(int32_t rank, int32_t number) {
+  const Step& step = plans_[rank].program.steps[number];
+  std::vector<Id> values;
+  for_each_chunk(step.src, [&](Space space, int32_t chunk) {
+    const Rank& self = ranks_[rank];
+    const Id value = self.cells[self.index(space, chunk)].value;
+    if (value == Expressions::kNothing || !expressions_.is_unscaled(value)) {
+      refuse(rank, number, "scales what is not to be scaled, or not any more");
+    }
+    values.push_back(expressions_.scaled(value));
+  });
+  write(rank, number, step.dst, values);
+}
+
 // ---- values
 
 std::vector<SymbolicRun::Id> SymbolicRun::read(int32_t rank, int32_t number,
@@ -162,6 +193,9 @@ std::vector<SymbolicRun::Id> SymbolicRun::read(int32_t rank, int32_t number,
     if (values.back() == Expressions::kNothing) {
       refuse(rank, number,
              cat("read before write: nothing has written ", to_string({space, chunk, 1}), " yet"));
+    }
+    if (expressions_.is_unscaled(values.back())) {
+      refuse(rank, number, cat("uses ", to_string({space, chunk, 1}), ", which is not scaled yet"));
     }
   });
   return values;
@@ -187,6 +221,9 @@ std::vector<SymbolicRun::Id> SymbolicRun::combine(int32_t rank, int32_t number,
     const int32_t b = expressions_.chunk_of(right[i]);
     if (a != b) {
       refuse(rank, number, cat("wrong chunk: combines input chunk ", a, " with input chunk ", b));
+    }
+    if (expressions_.is_mean(left[i]) || expressions_.is_mean(right[i])) {
+      refuse(rank, number, "combines what is divided already");
     }
     if (expressions_.overlap(left[i], right[i])) {
       refuse(rank, number,

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "collectives/program/arithmetic.h"
 #include "collectives/program/joint_walk.h"
 #include "collectives/program/plan.h"
 #include "collectives/proof/expression.h"
@@ -27,7 +28,8 @@ class SymbolicRun {
   };
 
   // In place: input and output are the same memory, as the collective says.
-  SymbolicRun(std::span<const Plan> plans, bool in_place, Expressions& expressions);
+  SymbolicRun(std::span<const Plan> plans, bool in_place, Arithmetic arithmetic,
+              Expressions& expressions);
 
   // Throws Refusal: no progress, read before write, wrong chunk, double count.
   void to_the_end();
@@ -63,6 +65,8 @@ class SymbolicRun {
   void execute(int32_t rank, int32_t number);
   void execute_send(int32_t rank, int32_t number);
   void execute_recv(int32_t rank, int32_t number);
+  void execute_divide(int32_t rank, int32_t number);
+  void execute_scale(int32_t rank, int32_t number);
 
   bool can_run(int32_t rank, int32_t number);
   // In words; of a step that cannot run.

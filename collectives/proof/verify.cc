@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <iterator>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "base/text.h"
+#include "collectives/program/arithmetic.h"
 #include "collectives/program/plan.h"
 #include "collectives/proof/expression.h"
 #include "collectives/proof/form.h"
@@ -37,13 +39,16 @@ Due due_in(const Plan& plan, int32_t output_chunk) {
 }
 
 // What is wrong with the result in an output chunk, or "".
-std::string wrong_result(const Plan& plan, int32_t chunk, Expressions::Id value,
+std::string wrong_result(const Plan& plan, int32_t chunk, Expressions::Id value, bool means,
                          Expressions& expressions) {
   const Due due = due_in(plan, chunk);
   if (value == Expressions::kNothing) return "missing contribution: nothing is written to it";
   if (expressions.chunk_of(value) != due.chunk) {
     return cat("wrong chunk: it ends up with input chunk ", expressions.chunk_of(value), ", not ",
                due.chunk);
+  }
+  if (expressions.is_mean(value) != means) {
+    return means ? "the result is not divided" : "the result is divided, which nobody asked for";
   }
   if (reduces(plan.collective)) {
     if (expressions.holds_exactly(value, due.over)) return {};
@@ -62,9 +67,9 @@ std::string wrong_result(const Plan& plan, int32_t chunk, Expressions::Id value,
              rank_ranges(expressions.contributors(value)), ", not of rank ", due.rank);
 }
 
-void check_result(const Plan& plan, int32_t chunk, const SymbolicRun::Cell& cell,
+void check_result(const Plan& plan, int32_t chunk, const SymbolicRun::Cell& cell, bool means,
                   Expressions& expressions) {
-  const std::string problem = wrong_result(plan, chunk, cell.value, expressions);
+  const std::string problem = wrong_result(plan, chunk, cell.value, means, expressions);
   if (problem.empty()) return;
   const int32_t rank = plan.shape.rank;
   throw Refusal{cat(cell.writer < 0 ? cat("rank ", rank) : place(plan.program, rank, cell.writer),
@@ -90,10 +95,10 @@ void check_barrier(const SymbolicRun& run, int32_t ranks) {
   }
 }
 
-Grade check_run(std::span<const Plan> plans, bool in_place) {
+Grade check_run(std::span<const Plan> plans, bool in_place, Arithmetic arithmetic) {
   const Collective collective = plans[0].collective;
   Expressions expressions(static_cast<int32_t>(plans.size()));
-  SymbolicRun run(plans, in_place, expressions);
+  SymbolicRun run(plans, in_place, arithmetic, expressions);
   run.to_the_end();
   if (collective == Collective::barrier) {
     check_barrier(run, static_cast<int32_t>(plans.size()));
@@ -109,7 +114,7 @@ Grade check_run(std::span<const Plan> plans, bool in_place) {
         check_untouched(plan, chunk, cell);
         continue;
       }
-      check_result(plan, chunk, cell, expressions);
+      check_result(plan, chunk, cell, arithmetic == Arithmetic::means, expressions);
       if (!reduces(collective)) continue;
       const int32_t over = due_in(plan, chunk).over;
       if (!expressions.is_canonical(cell.value, over)) grade = std::min(grade, Grade::same_bits);
@@ -137,18 +142,24 @@ Verdict verify(Collective collective, std::vector<Program> programs, const Proof
                                 std::move(programs[rank])));
     }
     check_messages(collective, plans);
-    const Grade apart = check_run(plans, false);
-    return {.grade = std::min(apart, check_run(plans, true))};
+    const Grade apart = check_run(plans, false, proof.arithmetic);
+    return {.grade = std::min(apart, check_run(plans, true, proof.arithmetic))};
   } catch (const Refusal& refusal) {
     return {.problem = refusal.problem};
   }
 }
 
-Verdict verify(const Algorithm& algorithm, const Shape& shape) {
+Verdict verify(const Algorithm& algorithm, const Shape& shape, Arithmetic arithmetic) {
   const std::string reason = algorithm.supports(shape);
   if (!reason.empty()) return {.problem = reason};
-  return verify(algorithm.collective, emit_all(algorithm, shape),
-                {.root = shape.root, .direct = algorithm.direct});
+  std::vector<Program> programs = emit_all(algorithm, shape);
+  Shape own = shape;
+  for (own.rank = 0; own.rank < own.ranks; ++own.rank) {
+    Program& program = programs[static_cast<size_t>(own.rank)];
+    program = with_arithmetic(arithmetic, algorithm.collective, own, std::move(program));
+  }
+  return verify(algorithm.collective, std::move(programs),
+                {.root = shape.root, .direct = algorithm.direct, .arithmetic = arithmetic});
 }
 
 }  // namespace tutti

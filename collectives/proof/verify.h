@@ -10,6 +10,7 @@
 #include <string>
 
 #include "collectives/program/algorithm.h"
+#include "collectives/program/arithmetic.h"
 #include "collectives/program/program.h"
 
 namespace tutti {
@@ -22,11 +23,14 @@ struct Verdict {
 struct Proof {
   int32_t root = 0;
   bool direct = false;  // proves that no chunk passes through a third rank, too
+  Arithmetic arithmetic = Arithmetic::none;  // that the programs are to do
 };
 
 // `programs[r]` is rank r's.
 Verdict verify(Collective collective, std::vector<Program> programs, const Proof& proof = {});
 // shape.rank does not matter: all ranks' programs are proved.
-Verdict verify(const Algorithm& algorithm, const Shape& shape);
+// With the steps of `arithmetic`.
+Verdict verify(const Algorithm& algorithm, const Shape& shape,
+               Arithmetic arithmetic = Arithmetic::none);
 
 }  // namespace tutti

@@ -49,6 +49,11 @@ int combined_ranks(const Request& request, int rank, int size) {
   }
 }
 
+Arithmetic arithmetic_of(ReduceOp op) {
+  if (op == ReduceOp::avg) return Arithmetic::means;
+  return op == ReduceOp::premul_sum ? Arithmetic::scaled : Arithmetic::none;
+}
+
 // How the two buffers lie in memory; beyond: one of them leaves the address space.
 enum class Lie : uint8_t { apart, in_place, beyond };
 
@@ -171,10 +176,8 @@ void CommunicatorImpl::compile_collective(Request& request, const CallOptions& o
   }
   if (algorithm != nullptr) {
     compiled.algorithm = algorithm;
-    // premul_sum writes its products to the output.
-    const bool in_place = lie_of(request) == Lie::in_place || request.op.op == ReduceOp::premul_sum;
-    compiled.plan =
-        &plans_->plan(*algorithm, has_root(request.collective) ? request.root : 0, in_place);
+    compiled.plan = &plans_->plan(*algorithm, has_root(request.collective) ? request.root : 0,
+                                  lie_of(request) == Lie::in_place, arithmetic_of(request.op.op));
   }
   compiled.reduction = std::move(request.op);
   compiled.input_blocks = std::move(request.input_blocks);

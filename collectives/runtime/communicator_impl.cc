@@ -10,25 +10,6 @@
 
 namespace tutti::internal {
 
-namespace {
-
-// Where the product may be written before anything is sent: where the result goes, else a place of
-// its own.
-[[gnu::noinline]] void scale_input(Operation& operation) {
-  Call& call = operation.call;
-  const CompiledCall& compiled = *operation.compiled;
-  const Collective collective = compiled.signature.collective;
-  std::byte* scaled = call.output;
-  if (collective != Collective::all_reduce && collective != Collective::scan) {
-    operation.scaled.resize(compiled.input_count * compiled.element_bytes);
-    scaled = operation.scaled.data();
-  }
-  scale(scaled, call.input, compiled.input_count, compiled.dtype, compiled.reduction.factor);
-  call.input = scaled;
-}
-
-}  // namespace
-
 CommunicatorImpl::CommunicatorImpl(std::shared_ptr<Engine> engine, uint64_t id,
                                    std::vector<int> members, int rank)
     : engine_(std::move(engine)),
@@ -139,7 +120,6 @@ bool CommunicatorImpl::advance(Operation& operation, Execution& execution) {
     if (compiled.plan == nullptr) {
       run_alone(compiled, operation.call.input, operation.call.output);
     } else {
-      if (compiled.reduction.op == ReduceOp::premul_sum) scale_input(operation);
       execution.start(operation.call, transport_);
     }
     operation.started = true;
@@ -158,10 +138,6 @@ void CommunicatorImpl::abandon_calls() {
 }
 
 void CommunicatorImpl::complete(Operation& operation) {
-  const CompiledCall& compiled = *operation.compiled;
-  if (compiled.reduction.op == ReduceOp::avg && compiled.result_count > 0) {
-    divide_by(operation.call.output, compiled.result_count, compiled.dtype, compiled.combined);
-  }
   if (operation.begun != 0) record_end(operation);
   operation.active.end();
   operation.done.store(true, std::memory_order_release);

@@ -209,6 +209,12 @@ Execution::Outcome Execution::run(const Slice& slice, size_t step) {
     case StepKind::copy:
       run_copy(slice, move);
       break;
+    case StepKind::divide:
+      run_divide(slice, move);
+      break;
+    case StepKind::scale:
+      run_scale(slice, move);
+      break;
   }
   return Outcome::done;
 }
@@ -350,6 +356,39 @@ void Execution::run_copy(const Slice& slice, const Move& move) {
       continue;
     }
     convert(dst, to.widened, src, move.src[i].widened, count);
+  }
+}
+
+void Execution::run_divide(const Slice& slice, const Move& move) {
+  for (const Piece& piece : move.dst) {
+    const uint64_t count = elements_in(slice, piece);
+    if (count == 0) continue;
+    divide_by(address(slice, piece), count, compiled_->dtype, compiled_->combined);
+  }
+}
+
+// Products are elements, wherever they are kept.
+void Execution::run_scale(const Slice& slice, const Move& move) {
+  const auto product = [&](std::byte* dst, const std::byte* src, uint64_t count) {
+    scale(dst, src, count, compiled_->dtype, compiled_->reduction.factor);
+  };
+  alignas(64) std::array<std::byte, kBlockElements * kWidestElement> elements;
+  for (size_t i = 0; i < move.dst.size(); ++i) {
+    const Piece& to = move.dst[i];
+    std::byte* dst = address(slice, to);
+    const std::byte* src = address(slice, move.src[i]);
+    uint64_t left = elements_in(slice, to);
+    if (!to.widened) {
+      product(dst, src, left);
+      continue;
+    }
+    for (uint64_t block = 0; left > 0; left -= block) {
+      block = std::min(left, kBlockElements);
+      product(elements.data(), src, block);
+      widen(dst, elements.data(), block, compiled_->dtype);
+      dst += block * width(true);
+      src += block * width(false);
+    }
   }
 }
 

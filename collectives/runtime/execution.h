@@ -103,6 +103,8 @@ class Execution {
   bool run_recv(const Slice& slice, const Move& move);
   void run_reduce(const Slice& slice, const Move& move);
   void run_copy(const Slice& slice, const Move& move);
+  void run_divide(const Slice& slice, const Move& move);
+  void run_scale(const Slice& slice, const Move& move);
   void take(const Slice& slice, const Move& move, const std::byte* received);
   struct Operands {
     std::byte* dst;

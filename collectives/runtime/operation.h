@@ -37,7 +37,6 @@ struct PreparedCall {
 struct Operation {
   Call call;
   std::shared_ptr<const CompiledCall> compiled;  // call's, kept alive
-  std::vector<std::byte> scaled;                 // the input times its factor (premul_sum)
   std::chrono::nanoseconds timeout{0};
   Ticks begun = 0;    // 0: not recorded yet
   ActiveCall active;  // unless it was over before others had to know of it

@@ -3,9 +3,20 @@
 #include <algorithm>
 #include <utility>
 
+#include "collectives/program/arithmetic.h"
 #include "collectives/proof/rendezvous.h"
 
 namespace tutti {
+
+namespace {
+
+Plan plan_of(const Algorithm& algorithm, const Shape& shape, bool in_place, Arithmetic arithmetic) {
+  const Collective collective = algorithm.collective;
+  return make_plan(collective, shape,
+                   with_arithmetic(arithmetic, collective, shape, algorithm.emit(shape)), in_place);
+}
+
+}  // namespace
 
 Plans::Plans(const Kind& kind, const CostModel& model, std::vector<const Algorithm*> more)
     : kind_(kind),
@@ -25,20 +36,21 @@ const Algorithm& Plans::choose(const Wanted& wanted) {
   return planner_.choose(wanted);
 }
 
-const Plan& Plans::plan(const Algorithm& algorithm, int root, bool in_place) {
+const Plan& Plans::plan(const Algorithm& algorithm, int root, bool in_place,
+                        Arithmetic arithmetic) {
   const std::lock_guard lock(mutex_);
-  std::unique_ptr<Plan>& plan = plans_[{algorithm.id, root, in_place}];
+  std::unique_ptr<Plan>& plan = plans_[{algorithm.id, root, in_place, arithmetic}];
   if (!plan) {
-    const Shape shape = this->shape(root);
-    plan = std::make_unique<Plan>(
-        make_plan(algorithm.collective, shape, algorithm.emit(shape), in_place));
-    plan->without_buffers = kind_.shares_memory && needs_no_buffers(algorithm, *plan, in_place);
+    plan = std::make_unique<Plan>(plan_of(algorithm, shape(root), in_place, arithmetic));
+    plan->without_buffers =
+        kind_.shares_memory && needs_no_buffers(algorithm, *plan, in_place, arithmetic);
   }
   return *plan;
 }
 
 // Proved for what is not too long to be run through at once.
-bool Plans::needs_no_buffers(const Algorithm& algorithm, const Plan& mine, bool in_place) const {
+bool Plans::needs_no_buffers(const Algorithm& algorithm, const Plan& mine, bool in_place,
+                             Arithmetic arithmetic) const {
   constexpr size_t kMostSteps = 50'000;
   const int ranks = mine.shape.ranks;
   if (ranks > kMostRanksWalked) return false;
@@ -47,7 +59,7 @@ bool Plans::needs_no_buffers(const Algorithm& algorithm, const Plan& mine, bool 
   plans.reserve(static_cast<size_t>(ranks));
   Shape other = mine.shape;
   for (other.rank = 0; other.rank < ranks; ++other.rank) {
-    plans.push_back(make_plan(algorithm.collective, other, algorithm.emit(other), in_place));
+    plans.push_back(plan_of(algorithm, other, in_place, arithmetic));
   }
   return ends_without_buffers(plans);
 }

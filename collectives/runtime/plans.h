@@ -13,6 +13,7 @@
 #include "collectives/cost/cost_model.h"
 #include "collectives/cost/planner.h"
 #include "collectives/program/algorithm.h"
+#include "collectives/program/arithmetic.h"
 #include "collectives/program/plan.h"
 #include "topology/domain.h"
 #include "transport/limits.h"
@@ -40,16 +41,17 @@ class Plans {
   // Throws Error(unsupported) if there is none.
   const Algorithm& choose(const Wanted& wanted);
   // This rank's part of an algorithm that supports the shape. Lives as long as this.
-  const Plan& plan(const Algorithm& algorithm, int root, bool in_place);
+  const Plan& plan(const Algorithm& algorithm, int root, bool in_place, Arithmetic arithmetic);
 
  private:
-  bool needs_no_buffers(const Algorithm& algorithm, const Plan& mine, bool in_place) const;
+  bool needs_no_buffers(const Algorithm& algorithm, const Plan& mine, bool in_place,
+                        Arithmetic arithmetic) const;
 
   const Kind kind_;
   std::mutex mutex_;  // guards everything below
   Planner planner_;
-  // By algorithm, root, and whether the call is in place.
-  std::map<std::tuple<uint64_t, int, bool>, std::unique_ptr<Plan>> plans_;
+  // By algorithm, root, whether the call is in place, and arithmetic.
+  std::map<std::tuple<uint64_t, int, bool, Arithmetic>, std::unique_ptr<Plan>> plans_;
 };
 
 // Those of the last kinds of communicators that were made.

@@ -10,12 +10,12 @@ namespace tutti {
 
 class Outage {
  public:
-  // Asked now and then. Empty, or what is wrong with the connection for good: for 15 seconds, in
-  // which it was sent again, nothing has been confirmed. A reader that is merely slow confirms.
+  // Asked now and then. Empty, or what is wrong with the connection for good: for 15 seconds nothing
+  // of what is under way has been confirmed. A reader that is merely slow confirms.
   std::string look(int socket, int64_t now_ns);
 
  private:
-  int64_t since_ns_ = 0;  // when something that was sent again was seen first; 0: nothing is
+  int64_t since_ns_ = 0;  // when something unconfirmed was seen first; 0: nothing is
 };
 
 }  // namespace tutti

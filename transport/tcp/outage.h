@@ -10,8 +10,8 @@ namespace tutti {
 
 class Outage {
  public:
-  // Asked now and then. Empty, or what is wrong with the connection for good: for 15 seconds nothing
-  // of what is under way has been confirmed. A reader that is merely slow confirms.
+  // Asked now and then. Empty, or what is wrong with the connection for good: for 15 seconds
+  // nothing of what is under way has been confirmed. A reader that is merely slow confirms.
   std::string look(int socket, int64_t now_ns);
 
  private:

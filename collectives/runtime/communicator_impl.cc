@@ -100,13 +100,13 @@ bool CommunicatorImpl::progress_locked() {
 
 // A call fails with those that it follows.
 bool CommunicatorImpl::may_start(Operation& operation) {
-  for (const auto& [communicator, before] : *operation.after) {
+  for (const std::shared_ptr<Operation>& before : *operation.after) {
     if (before->done.load(std::memory_order_acquire)) continue;
-    if (communicator->abort_.raised()) {
+    if (before->failed.load(std::memory_order_acquire)) {
       raise_consequence(Error(ErrorCode::aborted,
                               cat(describe(rank_), ": a call that ",
                                   to_string(operation.compiled->signature), " follows has failed"),
-                              {.cause = communicator->abort_.error().what()}));
+                              {.cause = before->failure->what()}));
     }
     return false;
   }
@@ -153,14 +153,17 @@ void CommunicatorImpl::call_back(Operation& operation) {
 void CommunicatorImpl::abandon(Operation& operation) {
   operation.active.end();
   operation.after.reset();
+  if (!operation.failed.load(std::memory_order_relaxed)) {
+    // Without an abort the communicator is destroyed with the call under way.
+    operation.failure = abort_.raised()
+                            ? abort_.error()
+                            : Error(ErrorCode::aborted, cat(describe(rank_), " has destroyed the ",
+                                                            "communicator with a call under way"));
+    operation.failed.store(true, std::memory_order_release);
+  }
   if (!operation.on_end) return;
-  // Without an abort the communicator is destroyed with the call under way.
-  const Error error = abort_.raised()
-                          ? abort_.error()
-                          : Error(ErrorCode::aborted, cat(describe(rank_), " has destroyed the ",
-                                                          "communicator with a call under way"));
-  engine_->callbacks().add(
-      [callback = std::exchange(operation.on_end, nullptr), error] { callback(&error); });
+  engine_->callbacks().add([callback = std::exchange(operation.on_end, nullptr),
+                            error = *operation.failure] { callback(&error); });
 }
 
 void CommunicatorImpl::on_end(Operation& operation, std::function<void(const Error*)> callback) {

@@ -6,8 +6,10 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
+#include "base/error.h"
 #include "base/ticks.h"
 #include "collectives/request.h"
 #include "collectives/runtime/compiled_call.h"
@@ -16,15 +18,9 @@
 
 namespace tutti::internal {
 
-class CommunicatorImpl;
 struct Operation;
-
-// A call that another one follows.
-struct Predecessor {
-  std::shared_ptr<CommunicatorImpl> communicator;
-  std::shared_ptr<Operation> operation;
-};
-using Predecessors = std::unique_ptr<std::vector<Predecessor>>;  // null: none
+// The calls that another one follows; null: none.
+using Predecessors = std::unique_ptr<std::vector<std::shared_ptr<Operation>>>;
 
 // All of a call but its number and its time.
 struct PreparedCall {
@@ -49,6 +45,8 @@ struct Operation {
   Predecessors after;    // and for these
   std::function<void(const Error*)> on_end;
   std::atomic<bool> done{false};
+  std::atomic<bool> failed{false};  // it will never be done:
+  std::optional<Error> failure;     // why; written before
 
   bool point_to_point() const { return compiled->point_to_point(); }
   int peer() const { return compiled->peer; }  // point-to-point: the other rank, or kAnySource

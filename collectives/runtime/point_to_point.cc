@@ -102,11 +102,11 @@ void PointToPoint::send(Operation& operation) {
   if (receive == nullptr) {
     // Copied aside unless it is waited for: a rank that blocks here could never receive it.
     std::unique_ptr<std::byte[]> copy = room_for(message);
-    if (copy == nullptr) return;
+    if (copy == nullptr) return owner_.abandoned(operation);
     std::ranges::copy(payload, copy.get());
     kept_.push_back({.message = message, .payload = std::move(copy)});
   } else {
-    if (!fits(*receive, message)) return;
+    if (!fits(*receive, message)) return owner_.abandoned(operation);
     if (!payload.empty()) std::memmove(receive->call.output, payload.data(), payload.size());
     complete(*receive);
   }

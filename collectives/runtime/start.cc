@@ -56,13 +56,13 @@ PreparedCall CommunicatorImpl::plan(const Request& request, const CallOptions& o
 
 // The next call to start follows those of `works` that are not complete yet.
 void CommunicatorImpl::follow(std::span<const Work> works) {
-  std::vector<Predecessor> found;
+  std::vector<std::shared_ptr<Operation>> found;
   for (const Work& work : works) {
     if (work.operation_ && !work.operation_->done.load(std::memory_order_acquire)) {
-      found.push_back({work.comm_, work.operation_});
+      found.push_back(work.operation_);
     }
   }
-  if (!found.empty()) following_ = std::make_unique<std::vector<Predecessor>>(std::move(found));
+  if (!found.empty()) following_ = std::make_unique<Predecessors::element_type>(std::move(found));
 }
 
 std::shared_ptr<Operation> CommunicatorImpl::start(const Request& request,

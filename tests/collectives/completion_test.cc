@@ -248,6 +248,29 @@ TEST(Following, FailsWithWhatItFollows) {
   }
 }
 
+// Nobody holds what is under way any more: the communicator ends, and says so to what follows.
+TEST(Following, FailsWithACommunicatorThatIsDestroyed) {
+  testing::run_ranks(1, [](const Job& job) {
+    Communicator comm = Communicator::init(job);
+    Values in(1);
+    Values out(1);
+    std::optional<Error> seen;
+    {
+      Communicator other = comm.duplicate();
+      const Work receive = other.recv_async(into(in), 0);
+      const Work before[] = {receive};
+      // One that follows on the same communicator does not keep it either.
+      other.all_reduce_async(from(in), into(out), ReduceOp::sum, {.after = before});
+      comm.all_reduce_async(from(in), into(out), ReduceOp::sum, {.after = before})
+          .on_end([&](const Error* error) { seen = *error; });
+    }
+    EXPECT_THROW(comm.await_message(0), Error);
+    ASSERT_TRUE(seen);
+    EXPECT_NE(std::string(seen->what()).find("has destroyed the communicator"), std::string::npos)
+        << seen->what();
+  });
+}
+
 // The second rank's message depends on something that is no call of Tutti's: the first one's hook.
 TEST(WhileWaiting, TheHookIsCalled) {
   std::promise<void> stirred;

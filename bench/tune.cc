@@ -192,11 +192,11 @@ void measure(Communicator& comm, std::vector<Observation>& observations) {
 
 double predict(const Observation& o, const CostModel& model) {
   const Algorithm& algorithm = require_algorithm(o.collective, o.algorithm);
-  const Machine machine = imagined_machine(o.ranks, o.ranks, o.shm, model);
+  const Machine machine = imagined_machine(Hosts::equal(o.ranks, o.ranks), o.shm, model);
   std::vector<Plan> plans;
   for (int rank = 0; rank < o.ranks; ++rank) {
     const Shape shape{.ranks = o.ranks, .rank = rank};
-    plans.push_back(make_plan(o.collective, shape, algorithm.emit(shape)));
+    plans.push_back(make_plan(o.collective, shape, program_of(algorithm, shape)));
   }
   const uint64_t block = has_blocks(o.collective) ? o.bytes / o.ranks : o.bytes;
   return tutti::predict(plans, block, DType::f32, machine).seconds;

@@ -36,6 +36,7 @@ class Hosts {
   static Hosts equal(int ranks, int each);
 
   int count() const { return static_cast<int>(ranks_on_.size()); }
+  int ranks() const { return static_cast<int>(spots_.size()); }
   int host_of(int rank) const { return spots_[static_cast<size_t>(rank)].host; }
   // Among the ranks of its host, from 0.
   int position_of(int rank) const { return spots_[static_cast<size_t>(rank)].position; }
@@ -56,13 +57,5 @@ class Hosts {
   std::vector<int> ranks_on_;  // by host
   int largest_ = 0;
 };
-
-// Cuts ranks into groups of so many, in their order, by host; those of a single host by last-level
-// cache or, where that makes no groups, by NUMA node. Groups are consecutive ranks in one place,
-// equally many in each.
-//
-//   hosts   a a b b      2        caches  0 0 1 1    2        caches  0 0 0 1    the host: 4
-//           a b b b      1                0 1 2 3    by NUMA node      (none known)         4
-int group_of(std::span<const Place> ranks);
 
 }  // namespace tutti

@@ -22,7 +22,7 @@ namespace {
 
 Program emit(const Shape& shape) {
   const int32_t p = shape.ranks;
-  const int32_t g = shape.group;
+  const int32_t g = shape.layout.smallest(0);
   const int32_t hosts = p / g;
   const int32_t host = shape.rank / g;
   const int32_t self = shape.rank % g;
@@ -77,10 +77,10 @@ Algorithm all_to_all_hierarchical() {
           .grade = Grade::canonical,
           .emit = emit,
           .supports = [](const Shape& shape) -> std::string {
-            if (shape.group < 2)
-              return "it needs groups of several ranks (on a host, or in a cache), all alike";
-            if (shape.group >= shape.ranks)
-              return "it needs several hosts, or caches or NUMA nodes of one";
+            if (shape.layout.levels() == 0 || !shape.layout.even(0)) {
+              return "it needs several hosts, or caches or NUMA nodes of one, with equally many "
+                     "ranks in each, more than one";
+            }
             return "";
           }};
 }

@@ -72,7 +72,11 @@ Program on_partial_sums(const Algorithm& all_reduce, const Shape& shape) {
     if (step.kind == StepKind::recv || step.kind == StepKind::recv_reduce) {
       const int32_t peer = step.peers[0];
       const auto [sender, is_new] = senders.try_emplace(peer);
-      if (is_new) sender->second = all_reduce.emit({.ranks = shape.ranks, .rank = peer});
+      if (is_new) {
+        Shape other = shape;
+        other.rank = peer;
+        sender->second = all_reduce.emit(other);
+      }
       const auto sent = sends_to(sender->second, shape.rank);
       const size_t number = received[peer]++;
       if (number < sent.size()) step.wire = wire_of(*sent[number]);

@@ -7,8 +7,15 @@
 //                              1 ──────── 3 ──────── 5               the same part
 //                            0 ⇄ 1        2 ⇄ 3        4 ⇄ 5      3. all-gather
 //
-// On a single host, what its ranks share instead is a last-level cache, or a NUMA node. Across
-// hosts, each rank moves only its part: 1/g of the buffer for g ranks on a host. The program
+// Where hosts have unequally many ranks, as many of each take part as the smallest one has. The
+// others give their inputs to one of these before, and get the results from it afterwards.
+//
+//   hosts of 2 and 3:        0 ⇄ 1        2 ⇄ 3
+//                                         4 ⇡⇣
+//
+// On a single host, what its ranks share instead is a NUMA node, or a last-level cache. Where the
+// phase across is hierarchical itself, the groups of this one are those of a level further inside.
+// Across hosts, each rank moves only its part: 1/g of the buffer for g ranks on a host. The program
 // is the three algorithms' programs, one after the other, with their ranks and chunks renumbered;
 // chunk by chunk, a phase starts as soon as the one before it is done.
 //
@@ -46,6 +53,34 @@ struct Phases {
   bool canonical() const {
     return reduce_scatter.grade == Grade::canonical && all_reduce.grade == Grade::canonical;
   }
+  // Whose groups are "hosts" here; those outside it are the second phase's.
+  int32_t level() const { return all_reduce.levels; }
+};
+
+// Where a rank is.
+struct Spot {
+  Spot(const Layout& layout, int32_t level, int32_t rank)
+      : host(layout.group_of(level, rank)),
+        first(layout.first(level, host)),
+        size(layout.size(level, host)),
+        columns(layout.smallest(level)),
+        position(rank - first) {}
+
+  int32_t host;
+  int32_t first;    // rank of the host
+  int32_t size;     // ranks of the host
+  int32_t columns;  // ranks of each host that take part in the phases
+  int32_t position;
+
+  bool takes_part() const { return position < columns; }
+  // Of one that does not: the rank that it gives its input to.
+  int32_t helper() const { return first + position % columns; }
+  // Of one that does: those that give theirs to it.
+  std::vector<int32_t> helped() const {
+    std::vector<int32_t> ranks;
+    for (int32_t i = position + columns; i < size; i += columns) ranks.push_back(first + i);
+    return ranks;
+  }
 };
 
 std::set<int32_t> targets(const Program& program) {
@@ -57,10 +92,10 @@ std::set<int32_t> targets(const Program& program) {
 }
 
 // Most ranks that one sends to within its host, in the first and the last phase.
-int32_t fan_out_inside(const Phases& phases, int32_t group) {
+int32_t fan_out_inside(const Phases& phases, int32_t columns) {
   size_t most = 0;
-  for (int32_t rank = 0; rank < group; ++rank) {
-    const Shape shape{.ranks = group, .rank = rank};
+  for (int32_t rank = 0; rank < columns; ++rank) {
+    const Shape shape{.ranks = columns, .rank = rank};
     std::set<int32_t> ranks = targets(phases.reduce_scatter.emit(shape));
     ranks.merge(targets(phases.all_gather.emit(shape)));
     most = std::max(most, ranks.size());
@@ -68,78 +103,152 @@ int32_t fan_out_inside(const Phases& phases, int32_t group) {
   return static_cast<int32_t>(most);
 }
 
-Program emit(const Phases& phases, const Shape& shape) {
-  const int32_t group = shape.group;
-  const int32_t position = shape.rank % group;  // in the host
-  const int32_t host = shape.rank / group;
-  const Shape inside{.ranks = group, .rank = position};
-  const Shape across{.ranks = shape.ranks / group, .rank = host};
-  const Program scatter = phases.reduce_scatter.emit(inside);
-  const Program reduce = phases.canonical() ? on_partial_sums(phases.all_reduce, across)
-                                            : phases.all_reduce.emit(across);
-  const Program gather = phases.all_gather.emit(inside);
+// One rank's program. What is the same on all ranks is counted on those too that do not take part.
+class Composer {
+ public:
+  Composer(const Phases& phases, const Shape& shape)
+      : layout_(shape.layout),
+        level_(phases.level()),
+        canonical_(phases.canonical()),
+        spot_(layout_, level_, shape.rank),
+        most_helped_((layout_.largest(level_) - 1) / spot_.columns) {
+    const int32_t position = spot_.position % spot_.columns;
+    const Shape inside{.ranks = spot_.columns, .rank = position};
+    const Shape across{
+        .ranks = layout_.groups(level_), .rank = spot_.host, .layout = layout_.outside(level_)};
+    scatter_ = phases.reduce_scatter.emit(inside);
+    reduce_ =
+        canonical_ ? on_partial_sums(phases.all_reduce, across) : phases.all_reduce.emit(across);
+    gather_ = phases.all_gather.emit(inside);
+    // A rank's part has so many chunks that each phase's chunks are whole numbers of them.
+    part_ = std::lcm(std::lcm(scatter_.output_chunks, reduce_.input_chunks), gather_.input_chunks);
+    mine_ = position * part_;
+    program_.input_chunks = program_.output_chunks = spot_.columns * part_;
+    program_.fan_out = fan_out_inside(phases, spot_.columns) + reduce_.fan_out + most_helped_;
+    if (most_helped_ > 0) program_.chunks_per_message = part_;
+  }
 
-  // A rank's part has so many chunks that each phase's chunks are whole numbers of them.
-  const int32_t part =
-      std::lcm(std::lcm(scatter.output_chunks, reduce.input_chunks), gather.input_chunks);
-  const int32_t chunks = group * part;
-  const int32_t mine = position * part;
-  Program program{.input_chunks = chunks, .output_chunks = chunks};
-  program.fan_out = fan_out_inside(phases, group) + reduce.fan_out;
+  Program compose() {
+    const Embedding::Place sums{.space = Space::scratch, .first = take_scratch(most_helped_ > 0)};
+    const std::vector<int32_t> helped = spot_.helped();
+    if (!spot_.takes_part()) give_input();
+    if (spot_.takes_part()) take_inputs(helped, sums.first);
+    run_phases(helped.empty() ? Embedding::Place{Space::input, 0} : sums);
+    if (!spot_.takes_part()) take_result();
+    if (spot_.takes_part() && !helped.empty()) give_result(helped);
+    return std::move(program_);
+  }
 
-  const Embedding::Place sum{phases.canonical() ? Space::scratch : Space::output, mine};
-  if (phases.canonical()) program.scratch_chunks = chunks;
-  const auto append = [&](const Program& inner, Embedding embedding, int32_t scratch_offset) {
-    embedding.scratch = {Space::scratch, program.scratch_chunks + scratch_offset};
-    embedding.outer_classes = chunks;
-    program.scratch_chunks += embedding.scratch_chunks(inner);
-    program.chunks_per_message =
-        std::max(program.chunks_per_message, inner.chunks_per_message * embedding.scale);
-    append_embedded(inner, embedding, program.steps);
-  };
-  const auto neighbour = [&](int32_t other) { return host * group + other; };
-  const auto counterpart = [&](int32_t other) { return other * group + position; };
-  append(scatter,
-         {.rank_of = neighbour,
-          .input = {Space::input, 0},
-          .output = sum,
-          .scale = part / scatter.output_chunks,
-          .inner_classes = scatter.input_chunks},
-         0);
-  append(reduce,
-         {.rank_of = counterpart,
-          .input = sum,
-          .output = {Space::output, mine},
-          .scale = part / reduce.input_chunks,
-          .inner_classes = reduce.input_chunks},
-         mine);
-  append(gather,
-         {.rank_of = neighbour,
-          .input = {Space::output, mine},
-          .output = {Space::output, 0},
-          .scale = part / gather.input_chunks,
-          .inner_classes = gather.output_chunks},
-         0);
-  return program;
-}
+ private:
+  // A scratch chunk of each size class, so many times; the first one's number.
+  int32_t take_scratch(int32_t times) {
+    const int32_t first = program_.scratch_chunks;
+    program_.scratch_chunks += times * program_.input_chunks;
+    return first;
+  }
+
+  template <typename Add>
+  void each_part(const Add& add) {
+    for (int32_t i = 0; i < spot_.columns; ++i) program_.steps.push_back(add(i * part_));
+  }
+  void give_input() {
+    each_part([&](int32_t i) { return send({spot_.helper()}, {input(i, part_)}); });
+  }
+  void take_inputs(const std::vector<int32_t>& helped, int32_t sums) {
+    for (const int32_t rank : helped) {
+      each_part([&](int32_t i) {
+        const ChunkRange sum = scratch(sums + i, part_);
+        const ChunkRange so_far = rank == helped[0] ? input(i, part_) : sum;
+        return recv_reduce_right(rank, {so_far}, {sum});
+      });
+    }
+  }
+  void give_result(const std::vector<int32_t>& helped) {
+    each_part([&](int32_t i) { return send(helped, {output(i, part_)}); });
+  }
+  void take_result() {
+    each_part([&](int32_t i) { return recv(spot_.helper(), {output(i, part_)}); });
+  }
+
+  void run_phases(Embedding::Place inputs) {
+    Embedding::Place sum{.space = Space::output, .first = mine_};
+    if (canonical_) sum = {.space = Space::scratch, .first = take_scratch(1) + mine_};
+    const auto neighbour = [this](int32_t other) { return spot_.first + other; };
+    const auto counterpart = [this](int32_t host) {
+      return layout_.first(level_, host) + spot_.position;
+    };
+    append(scatter_,
+           {.rank_of = neighbour,
+            .input = inputs,
+            .output = sum,
+            .scale = part_ / scatter_.output_chunks,
+            .inner_classes = scatter_.input_chunks},
+           0);
+    append(reduce_,
+           {.rank_of = counterpart,
+            .input = sum,
+            .output = {Space::output, mine_},
+            .scale = part_ / reduce_.input_chunks,
+            .inner_classes = reduce_.input_chunks},
+           mine_);
+    append(gather_,
+           {.rank_of = neighbour,
+            .input = {Space::output, mine_},
+            .output = {Space::output, 0},
+            .scale = part_ / gather_.input_chunks,
+            .inner_classes = gather_.output_chunks},
+           0);
+  }
+
+  void append(const Program& inner, Embedding embedding, int32_t scratch_offset) {
+    embedding.scratch = {Space::scratch, program_.scratch_chunks + scratch_offset};
+    embedding.outer_classes = program_.input_chunks;
+    program_.scratch_chunks += embedding.scratch_chunks(inner);
+    program_.chunks_per_message =
+        std::max(program_.chunks_per_message, inner.chunks_per_message * embedding.scale);
+    if (spot_.takes_part()) append_embedded(inner, embedding, program_.steps);
+  }
+
+  const Layout layout_;
+  const int32_t level_;
+  const bool canonical_;
+  const Spot spot_;
+  const int32_t most_helped_;  // by one rank
+  Program scatter_;
+  Program reduce_;
+  Program gather_;
+  int32_t part_ = 1;  // chunks of a rank's part
+  int32_t mine_ = 0;  // the first of this rank's
+  Program program_;
+};
 
 std::string supports(const Phases& phases, const Shape& shape) {
-  if (shape.group < 2 || shape.group >= shape.ranks) {
-    return "it needs several hosts, or caches or NUMA nodes of one, with several of them in each, "
-           "as many "
-           "in each";
+  const int32_t level = phases.level();
+  if (shape.layout.levels() <= level) {
+    return cat(
+        "it needs ", level == 0 ? "" : cat(level + 1, " levels of "),
+        "several hosts, or caches or NUMA nodes of one, with several of them in one of each");
   }
-  if (phases.canonical() && !std::has_single_bit(static_cast<uint32_t>(shape.group))) {
+  const int32_t columns = shape.layout.smallest(level);
+  if (phases.canonical() && !shape.layout.even(level)) {
+    return "it needs equally many of them in each group";
+  }
+  if (phases.canonical() && !std::has_single_bit(static_cast<uint32_t>(columns))) {
     return "it needs a power of two of them in each group";
   }
-  const auto refusal = [](const Algorithm& algorithm, int32_t ranks) {
-    const std::string reason = algorithm.supports({.ranks = ranks});
+  const auto refusal = [](const Algorithm& algorithm, const Shape& inner) {
+    const std::string reason = algorithm.supports(inner);
     if (reason.empty()) return reason;
-    return cat(name(algorithm.collective), ' ', algorithm.name, " among ", ranks, ": ", reason);
+    return cat(name(algorithm.collective), ' ', algorithm.name, " among ", inner.ranks, ": ",
+               reason);
   };
-  std::string reason = refusal(phases.reduce_scatter, shape.group);
-  if (reason.empty()) reason = refusal(phases.all_reduce, shape.ranks / shape.group);
-  if (reason.empty()) reason = refusal(phases.all_gather, shape.group);
+  const Shape inside{.ranks = columns};
+  std::string reason = refusal(phases.reduce_scatter, inside);
+  if (reason.empty()) {
+    reason = refusal(phases.all_reduce,
+                     {.ranks = shape.layout.groups(level), .layout = shape.layout.outside(level)});
+  }
+  if (reason.empty()) reason = refusal(phases.all_gather, inside);
   return reason;
 }
 
@@ -165,7 +274,8 @@ Algorithm compose_hierarchical(const Algorithm& reduce_scatter, const Algorithm&
                   ')'),
       .source = "hierarchy, Cho et al., BlueConnect, SysML 2019",
       .grade = phases.canonical() ? Grade::canonical : std::min(all_reduce.grade, Grade::same_bits),
-      .emit = [phases](const Shape& shape) { return emit(phases, shape); },
+      .levels = phases.level() + 1,
+      .emit = [phases](const Shape& shape) { return Composer(phases, shape).compose(); },
       .supports = [phases](const Shape& shape) { return supports(phases, shape); }};
 }
 
@@ -174,21 +284,43 @@ const Algorithm* parse_hierarchical(std::string_view text) {
   if (!text.starts_with(kStart) || !text.ends_with(')')) return nullptr;
   text.remove_prefix(kStart.size());
   text.remove_suffix(1);
-  const std::vector<std::string> parts = split(text, ',');
-  if (parts.size() != 3) return nullptr;
-  Algorithm composed = compose_hierarchical(require_algorithm(Collective::reduce_scatter, parts[0]),
-                                            require_algorithm(Collective::all_reduce, parts[1]),
-                                            require_algorithm(Collective::all_gather, parts[2]));
+  const size_t comma = text.find(',');  // the phase between may have commas of its own
+  const size_t last = text.rfind(',');
+  if (comma == last) return nullptr;
+  const std::string_view scatter = text.substr(0, comma);
+  const std::string_view across = text.substr(comma + 1, last - comma - 1);
+  const std::string_view gather = text.substr(last + 1);
+  const Algorithm* all_reduce = parse_hierarchical(across);
+  if (all_reduce == nullptr && across.find(',') != across.npos) return nullptr;
+  if (all_reduce == nullptr) all_reduce = &require_algorithm(Collective::all_reduce, across);
+  Algorithm composed =
+      compose_hierarchical(require_algorithm(Collective::reduce_scatter, scatter), *all_reduce,
+                           require_algorithm(Collective::all_gather, gather));
   composed.id = id_of(composed.collective, composed.name);
   return &add_algorithm(std::move(composed));
 }
 
 namespace algorithms {
 
+namespace {
+
+// Of so many levels, one inside the other.
+Algorithm nested(int32_t levels) {
+  return compose_hierarchical(reduce_scatter_ring(),
+                              levels > 1 ? nested(levels - 1) : all_reduce_halving_doubling(),
+                              all_gather_ring());
+}
+
+}  // namespace
+
+// Over all levels of a layout.
 Algorithm all_reduce_hierarchical() {
-  Algorithm algorithm =
-      compose_hierarchical(reduce_scatter_ring(), all_reduce_halving_doubling(), all_gather_ring());
+  Algorithm algorithm = nested(1);
   algorithm.name = "hierarchical";
+  algorithm.emit = [](const Shape& shape) { return nested(shape.layout.levels()).emit(shape); };
+  algorithm.supports = [](const Shape& shape) {
+    return nested(shape.layout.levels()).supports(shape);
+  };
   return algorithm;
 }
 

@@ -1,5 +1,5 @@
-// All-reduce in three phases: within hosts, across hosts, within hosts; each by any algorithm of
-// the catalogue.
+// All-reduce in three phases: within groups of a layout, across them, within them; each by any
+// algorithm of the catalogue.
 #pragma once
 
 #include <string_view>
@@ -8,10 +8,12 @@
 
 namespace tutti {
 
-// "hierarchical(ring,recursive_doubling,ring)". Canonical where both reducing ones are (then hosts
-// need a power of two of ranks: the tree over a host is a part of the tree over all); else partial
-// sums are rounded after the first phase, and all ranks have the same bits if `all_reduce` gives
-// them. Throws Error(invalid_argument) for algorithms of other collectives.
+// "hierarchical(ring,recursive_doubling,ring)". `all_reduce` may be hierarchical itself: then it is
+// among the groups of the layout's outer levels, and these phases are for the next level inside.
+// Canonical where both reducing ones are (then groups need a power of two of ranks, all alike: the
+// tree over a group is a part of the tree over all); else partial sums are rounded after the first
+// phase, and all ranks have the same bits if `all_reduce` gives them. Throws
+// Error(invalid_argument) for algorithms of other collectives.
 Algorithm compose_hierarchical(const Algorithm& reduce_scatter, const Algorithm& all_reduce,
                                const Algorithm& all_gather);
 

@@ -29,7 +29,7 @@ int32_t rows_of(int32_t ranks) {
 
 Program emit(const Algorithm& rows_and_columns, Shape shape) {
   if (shape.ranks > 1) {
-    shape.group = shape.ranks / rows_of(shape.ranks);
+    shape.layout = Layout::equal(shape.ranks, shape.ranks / rows_of(shape.ranks));
     return rows_and_columns.emit(shape);
   }
   Program program;

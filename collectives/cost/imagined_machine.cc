@@ -4,11 +4,12 @@
 
 namespace tutti {
 
-Machine imagined_machine(int ranks, int group, bool shm, const CostModel& model) {
-  const bool near_shm = shm && group > 1;
+Machine imagined_machine(const Hosts& hosts, bool shm, const CostModel& model) {
+  const bool near_shm = shm && hosts.largest() > 1;
   return {.model = model,
-          .limits = agreed_limits(ranks, group, near_shm, !near_shm || group < ranks),
-          .hosts = Hosts::equal(ranks, group),
+          .limits = agreed_limits(hosts.ranks(), hosts.largest(), near_shm,
+                                  !near_shm || hosts.count() > 1),
+          .hosts = hosts,
           .near_shm = near_shm};
 }
 

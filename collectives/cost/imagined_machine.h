@@ -5,7 +5,7 @@
 
 namespace tutti {
 
-// `group` of the ranks on each host, which use shared memory (`shm`) or TCP there.
-Machine imagined_machine(int ranks, int group, bool shm, const CostModel& model);
+// Ranks of one host use shared memory (`shm`) or TCP.
+Machine imagined_machine(const Hosts& hosts, bool shm, const CostModel& model);
 
 }  // namespace tutti

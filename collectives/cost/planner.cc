@@ -67,7 +67,8 @@ int Planner::typical_root(Collective collective, int root) {
     Shape shape = shape_;
     shape.root = of;
     std::vector<bool> by_algorithm;
-    for (const Algorithm* a : algorithms) by_algorithm.push_back(a->supports(shape).empty());
+    for (const Algorithm* a : algorithms)
+      by_algorithm.push_back(why_unsupported(*a, shape).empty());
     return by_algorithm;
   };
   const std::vector<bool> wanted = supported(root);
@@ -119,13 +120,14 @@ std::vector<Candidate> Planner::explain(const Wanted& wanted) {
 }
 
 std::string Planner::why_not(const Algorithm& algorithm, const Wanted& wanted) const {
-  if (algorithm.grade < wanted.at_least) {
-    return cat("graded ", name(algorithm.grade), ", wanted is ", name(wanted.at_least));
+  const Grade grade = grade_of(algorithm, shape_);
+  if (grade < wanted.at_least) {
+    return cat("graded ", name(grade), ", wanted is ", name(wanted.at_least));
   }
   if (wanted.direct && !algorithm.direct) return "it forwards blocks whose lengths are not known";
   Shape shape = shape_;
   shape.root = has_root(wanted.collective) ? wanted.root : 0;
-  const std::string reason = algorithm.supports(shape);
+  const std::string reason = why_unsupported(algorithm, shape);
   return reason.empty() ? reason : cat("does not run on ", shape_.ranks, " ranks: ", reason);
 }
 
@@ -146,7 +148,7 @@ const std::vector<Plan>& Planner::plans_of(const Algorithm& algorithm, int root,
     Shape shape = shape_;
     shape.rank = static_cast<int32_t>(plans.size());
     shape.root = root;
-    plans.push_back(make_plan(algorithm.collective, shape, algorithm.emit(shape)));
+    plans.push_back(make_plan(algorithm.collective, shape, program_of(algorithm, shape)));
   }
   return plans;
 }

@@ -69,6 +69,7 @@ Algorithm algorithm_of(Imported imported, const std::string& path, uint64_t id) 
           .source = cat("imported from ", path),
           .grade = shared->grade,
           .direct = shared->direct,
+          .over_positions = false,
           .emit = [shared](const Shape& shape) { return shared->programs[shape.rank]; },
           .supports =
               [shared](const Shape& shape) {

@@ -95,7 +95,7 @@ std::vector<Program> emit_all(const Algorithm& algorithm, Shape shape) {
   std::vector<Program> programs;
   programs.reserve(shape.ranks);
   for (shape.rank = 0; shape.rank < shape.ranks; ++shape.rank) {
-    programs.push_back(algorithm.emit(shape));
+    programs.push_back(program_of(algorithm, shape));
   }
   return programs;
 }

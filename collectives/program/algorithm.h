@@ -30,6 +30,12 @@ struct Algorithm {
   // gather, scatter, all_to_all: no chunk passes through a third rank, so that each rank needs to
   // know the lengths of its own blocks only. verify checks it.
   bool direct = false;
+  // What emit() calls a rank is a position in a layout. Else it is the rank, wherever that is:
+  // programs that were made for a machine.
+  bool over_positions = true;
+  // How many levels of the layout it is made for.
+  int32_t levels = 0;
+  // For layouts that are in order: run over others by program_of().
   std::function<Program(const Shape& shape)> emit;
   // Empty when it runs on this many ranks (in such groups), else why not. Alike on every rank.
   std::function<std::string(const Shape& shape)> supports = [](const Shape&) {
@@ -57,7 +63,12 @@ const Algorithm* find_algorithm(uint64_t id);
 // Throws Error(invalid_argument) that lists the names there are.
 const Algorithm& require_algorithm(Collective collective, std::string_view name);
 
-// The programs of all ranks; shape.rank does not matter.
+// The program of shape.rank over shape.layout, in order or not.
+Program program_of(const Algorithm& algorithm, const Shape& shape);
+// As Algorithm::supports, and its grade: sums over a layout that is out of order are not canonical.
+std::string why_unsupported(const Algorithm& algorithm, const Shape& shape);
+Grade grade_of(const Algorithm& algorithm, const Shape& shape);
+// Of all ranks; shape.rank does not matter.
 std::vector<Program> emit_all(const Algorithm& algorithm, Shape shape);
 
 // Adds one at run time (imported, composed), so that it can be named; returns the one that is there

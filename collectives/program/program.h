@@ -32,6 +32,8 @@
 #include <string_view>
 #include <vector>
 
+#include "topology/layout.h"
+
 namespace tutti {
 
 // The values are part of the wire format.
@@ -139,9 +141,7 @@ struct Shape {
   int32_t ranks = 1;
   int32_t rank = 0;
   int32_t root = 0;  // where has_root()
-  // Ranks that share a host, or a cache or NUMA node of the only one: consecutive, and equally many
-  // in each (topology/domain.h); else 1.
-  int32_t group = 1;
+  Layout layout;     // of these ranks
 
   bool operator==(const Shape&) const = default;
 };

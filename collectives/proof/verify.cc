@@ -150,7 +150,7 @@ Verdict verify(Collective collective, std::vector<Program> programs, const Proof
 }
 
 Verdict verify(const Algorithm& algorithm, const Shape& shape, Arithmetic arithmetic) {
-  const std::string reason = algorithm.supports(shape);
+  const std::string reason = why_unsupported(algorithm, shape);
   if (!reason.empty()) return {.problem = reason};
   std::vector<Program> programs = emit_all(algorithm, shape);
   Shape own = shape;

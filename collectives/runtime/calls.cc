@@ -49,6 +49,10 @@ int combined_ranks(const Request& request, int rank, int size) {
   }
 }
 
+bool is_ordered(const Reduction& reduction) {
+  return reduction.op == ReduceOp::user && !reduction.function->commutative;
+}
+
 Arithmetic arithmetic_of(ReduceOp op) {
   if (op == ReduceOp::avg) return Arithmetic::means;
   return op == ReduceOp::premul_sum ? Arithmetic::scaled : Arithmetic::none;
@@ -160,8 +164,10 @@ void CommunicatorImpl::compile_send_recv(const Request& request, const CallOptio
 void CommunicatorImpl::compile_collective(Request& request, const CallOptions& options,
                                           CompiledCall& compiled) {
   const Algorithm* algorithm = nullptr;
-  if (size() > 1) {
-    algorithm = &algorithm_for(request, options);
+  const bool canonical = must_be_canonical(request, options);
+  Plans* const plans = (canonical ? plans_in_rank_order_ : plans_).get();
+  if (plans != nullptr) {
+    algorithm = &algorithm_for(request, options, canonical, *plans);
   } else if (!options.algorithm.empty() && options.algorithm != "auto") {
     resolve_algorithm(request.collective, options.algorithm);  // a wrong name is wrong alone too
   }
@@ -176,20 +182,22 @@ void CommunicatorImpl::compile_collective(Request& request, const CallOptions& o
   }
   if (algorithm != nullptr) {
     compiled.algorithm = algorithm;
-    compiled.plan = &plans_->plan(*algorithm, has_root(request.collective) ? request.root : 0,
-                                  lie_of(request) == Lie::in_place, arithmetic_of(request.op.op));
+    compiled.plan = &plans->plan(*algorithm, has_root(request.collective) ? request.root : 0,
+                                 lie_of(request) == Lie::in_place, arithmetic_of(request.op.op));
   }
   compiled.reduction = std::move(request.op);
   compiled.input_blocks = std::move(request.input_blocks);
   compiled.output_blocks = std::move(request.output_blocks);
 }
 
-const Algorithm& CommunicatorImpl::algorithm_for(const Request& request,
-                                                 const CallOptions& options) {
+bool CommunicatorImpl::must_be_canonical(const Request& request, const CallOptions& options) const {
+  return reduces(request.collective) &&
+         (is_ordered(request.op) || options.deterministic || deterministic_);
+}
+
+const Algorithm& CommunicatorImpl::algorithm_for(const Request& request, const CallOptions& options,
+                                                 bool canonical, Plans& plans) {
   const Collective collective = request.collective;
-  const bool ordered = request.op.op == ReduceOp::user && !request.op.function->commutative;
-  const bool canonical =
-      reduces(collective) && (ordered || options.deterministic || deterministic_);
   const Grade at_least = canonical ? Grade::canonical : Grade::same_bits;
   std::string_view wanted = options.algorithm;
   if (wanted.empty() && collective == Collective::all_reduce) wanted = all_reduce_setting_;
@@ -197,23 +205,24 @@ const Algorithm& CommunicatorImpl::algorithm_for(const Request& request,
     // What each rank knows of its own blocks only must not decide.
     constexpr uint64_t kUnknown = 64 << 10;
     const uint64_t bytes = request.count * size_of(request.dtype());
-    return plans_->choose({.collective = collective,
-                           .root = request.root,
-                           .bytes = request.blocks_are_private() ? kUnknown
-                                    : request.uneven             ? bytes / size()
-                                                                 : bytes,
-                           .dtype = request.dtype(),
-                           .at_least = at_least,
-                           .direct = request.blocks_are_private()});
+    return plans.choose({.collective = collective,
+                         .root = request.root,
+                         .bytes = request.blocks_are_private() ? kUnknown
+                                  : request.uneven             ? bytes / size()
+                                                               : bytes,
+                         .dtype = request.dtype(),
+                         .at_least = at_least,
+                         .direct = request.blocks_are_private()});
   }
   const Algorithm& algorithm = resolve_algorithm(collective, wanted);
-  std::string problem = algorithm.supports(plans_->shape(request.root));
+  std::string problem = why_unsupported(algorithm, plans.shape(request.root));
   if (!problem.empty()) {
     problem = cat("does not run on ", size(), " ranks: ", problem);
   } else if (algorithm.grade < Grade::canonical && canonical) {
-    problem = cat("is graded ", name(algorithm.grade), ", but ",
-                  ordered ? "an operator that does not commute" : "a deterministic call",
-                  " needs a canonical algorithm");
+    problem =
+        cat("is graded ", name(algorithm.grade), ", but ",
+            is_ordered(request.op) ? "an operator that does not commute" : "a deterministic call",
+            " needs a canonical algorithm");
   } else if (request.blocks_are_private() && !algorithm.direct) {
     problem = "forwards blocks, but only their owners know how long they are";
   }

@@ -136,7 +136,9 @@ class CommunicatorImpl final : public ControlClient,
   void compile_send_recv(const Request& request, const CallOptions& options,
                          CompiledCall& compiled);
   void compile_collective(Request& request, const CallOptions& options, CompiledCall& compiled);
-  const Algorithm& algorithm_for(const Request& request, const CallOptions& options);
+  bool must_be_canonical(const Request& request, const CallOptions& options) const;
+  const Algorithm& algorithm_for(const Request& request, const CallOptions& options, bool canonical,
+                                 Plans& plans);
 
   // start.cc
   PreparedCall plan(const Request& request, const CallOptions& options);
@@ -197,7 +199,10 @@ class CommunicatorImpl final : public ControlClient,
   AbortState abort_;
   FlightRecorder recorder_;
   Limits limits_;
-  std::shared_ptr<Plans> plans_;  // null where there is only one rank
+  // Over the layout of the ranks, and in the order of their numbers, which canonical sums are in.
+  // Null where there is only one rank.
+  std::shared_ptr<Plans> plans_;
+  std::shared_ptr<Plans> plans_in_rank_order_;
   std::unique_ptr<Paths> paths_;
   Transport* transport_ = nullptr;  // that of paths_
   SpinTime spin_time_;

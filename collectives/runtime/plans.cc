@@ -13,7 +13,8 @@ namespace {
 Plan plan_of(const Algorithm& algorithm, const Shape& shape, bool in_place, Arithmetic arithmetic) {
   const Collective collective = algorithm.collective;
   return make_plan(collective, shape,
-                   with_arithmetic(arithmetic, collective, shape, algorithm.emit(shape)), in_place);
+                   with_arithmetic(arithmetic, collective, shape, program_of(algorithm, shape)),
+                   in_place);
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 #include "base/hash.h"
 #include "base/text.h"
 #include "collectives/runtime/communicator_impl.h"
-#include "topology/domain.h"
+#include "topology/layout.h"
 
 namespace tutti::internal {
 
@@ -56,12 +56,15 @@ void CommunicatorImpl::open_transport() {
   limits_ = paths_->limits();
   abort_.add_waker([this] { engine_->wake(); });
   const std::vector<Place> places = this->places();
-  plans_ = engine_->plans().plans_for(
-      {.shape = {.ranks = size(), .rank = rank_, .group = group_of(places)},
-       .hosts = Hosts::of(places),
-       .limits = limits_,
-       .any_shm = paths_->any_shm(),
-       .shares_memory = paths_->shares_memory()});
+  const Layout layout = Layout::of(places);
+  Plans::Kind kind{.shape = {.ranks = size(), .rank = rank_, .layout = layout},
+                   .hosts = Hosts::of(places),
+                   .limits = limits_,
+                   .any_shm = paths_->any_shm(),
+                   .shares_memory = paths_->shares_memory()};
+  plans_ = engine_->plans().plans_for(kind);
+  kind.shape.layout = layout.in_rank_order();
+  plans_in_rank_order_ = engine_->plans().plans_for(kind);
 }
 
 Paths::Events CommunicatorImpl::path_events() {

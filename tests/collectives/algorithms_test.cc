@@ -82,7 +82,7 @@ class AllReduce : public testing::TestWithParam<const Algorithm*> {
   std::vector<Shape> shapes(int32_t ranks) const {
     std::vector<Shape> shapes;
     for (int32_t group = 1; group <= ranks; ++group) {
-      const Shape shape{.ranks = ranks, .group = group};
+      const Shape shape{.ranks = ranks, .layout = Layout::equal(ranks, group)};
       if (ranks % group == 0 && algorithm().supports(shape).empty()) shapes.push_back(shape);
       if (!algorithm().name.starts_with("hierarchical")) break;
     }
@@ -102,7 +102,7 @@ TEST_P(AllReduce, HasTheGradeThatItClaims) {
     for (const Shape& shape : shapes(ranks)) {
       const Verdict verdict = verify(algorithm(), shape);
       ASSERT_NE(verdict.grade, Grade::wrong)
-          << ranks << " ranks, groups of " << shape.group << ": " << verdict.problem;
+          << ranks << " ranks, " << to_text(shape.layout) << ": " << verdict.problem;
       lowest = std::min(lowest, verdict.grade);
     }
   }
@@ -114,7 +114,7 @@ TEST_P(AllReduce, IsProvedForManyRanks) {
     for (const Shape& shape : shapes(ranks)) {
       const Verdict verdict = verify(algorithm(), shape);
       EXPECT_GE(verdict.grade, algorithm().grade)
-          << ranks << " ranks, groups of " << shape.group << ": " << verdict.problem;
+          << ranks << " ranks, " << to_text(shape.layout) << ": " << verdict.problem;
     }
   }
 }

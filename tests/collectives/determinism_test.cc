@@ -162,7 +162,7 @@ Bytes expected(const Sum& sum, int rank, int ranks) {
 std::vector<const Algorithm*> algorithms_on(Collective collective, int ranks) {
   std::vector<const Algorithm*> fit;
   for (const Algorithm* algorithm : algorithms_for(collective)) {
-    if (algorithm->supports({.ranks = ranks, .group = ranks}).empty()) fit.push_back(algorithm);
+    if (algorithm->supports({.ranks = ranks, .layout = Layout()}).empty()) fit.push_back(algorithm);
   }
   return fit;
 }

@@ -41,7 +41,7 @@ Grade lowest_grade(const Algorithm& algorithm, int32_t max_ranks, int32_t& shape
   Grade lowest = Grade::canonical;
   for (int32_t ranks = 1; ranks <= max_ranks; ++ranks) {
     for (int32_t group = 1; group <= ranks; ++group) {
-      const Shape shape{.ranks = ranks, .group = group};
+      const Shape shape{.ranks = ranks, .layout = Layout::equal(ranks, group)};
       if (ranks % group != 0 || !algorithm.supports(shape).empty()) continue;
       const Verdict verdict = verify(algorithm, shape);
       EXPECT_EQ(verdict.problem, "")
@@ -85,8 +85,10 @@ TEST(Hierarchical, OfAnyAllGather) {
 }
 
 TEST(Hierarchical, SendsOnlyItsPartToOtherHosts) {
-  for (const Shape& shape : {Shape{.ranks = 6, .group = 2}, Shape{.ranks = 24, .group = 8}}) {
-    const int32_t hosts = shape.ranks / shape.group;
+  for (const Shape& shape : {Shape{.ranks = 6, .layout = Layout::equal(6, 2)},
+                             Shape{.ranks = 24, .layout = Layout::equal(24, 8)}}) {
+    const int32_t group = shape.layout.smallest(0);
+    const int32_t hosts = shape.ranks / group;
     const Algorithm composed =
         compose_hierarchical(rounding_reduce_scatter(), all_reduce("ring"), all_gather("ring"));
     const std::vector<Program> programs = emit_all(composed, shape);
@@ -95,17 +97,17 @@ TEST(Hierarchical, SendsOnlyItsPartToOtherHosts) {
       int32_t inside = 0;
       for (const Step& step : programs[rank].steps) {
         if (step.kind != StepKind::send) continue;
-        const bool same_host = step.peers[0] / shape.group == rank / shape.group;
+        const bool same_host = step.peers[0] / group == rank / group;
         (same_host ? inside : outside) += chunks_in(step.src);
         if (!same_host) {
-          EXPECT_EQ(step.peers[0] % shape.group, rank % shape.group);
+          EXPECT_EQ(step.peers[0] % group, rank % group);
         }
       }
       EXPECT_EQ(programs[rank].input_chunks, shape.ranks);
       EXPECT_EQ(outside, 2 * (hosts - 1));
-      EXPECT_EQ(inside, 2 * (shape.group - 1) * hosts);
+      EXPECT_EQ(inside, 2 * (group - 1) * hosts);
     }
-    EXPECT_EQ(depth_of(composed, shape), 1 + 2 * (hosts - 1) + shape.group - 1);
+    EXPECT_EQ(depth_of(composed, shape), 1 + 2 * (hosts - 1) + group - 1);
   }
 }
 
@@ -113,7 +115,8 @@ TEST(Hierarchical, DeclaresItsLimitsExactly) {
   for (const Algorithm* inner : algorithms_for(Collective::all_gather)) {
     const Algorithm composed = compose_hierarchical(rounding_reduce_scatter(),
                                                     all_reduce("recursive_multiplying_4"), *inner);
-    for (const Shape& shape : {Shape{.ranks = 12, .group = 4}, Shape{.ranks = 30, .group = 2}}) {
+    for (const Shape& shape : {Shape{.ranks = 12, .layout = Layout::equal(12, 4)},
+                               Shape{.ranks = 30, .layout = Layout::equal(30, 2)}}) {
       if (!composed.supports(shape).empty()) continue;
       size_t fan_out = 0;
       int32_t chunks = 1;
@@ -133,17 +136,18 @@ TEST(Hierarchical, DeclaresItsLimitsExactly) {
 TEST(Hierarchical, SaysWhereItDoesNotRun) {
   const Algorithm of_rings =
       compose_hierarchical(rounding_reduce_scatter(), all_reduce("ring"), all_gather("ring"));
-  for (const Shape& shape :
-       {Shape{.ranks = 1}, Shape{.ranks = 8, .group = 1}, Shape{.ranks = 8, .group = 8}}) {
+  for (const Shape& shape : {Shape{.ranks = 1}, Shape{.ranks = 8, .layout = Layout::equal(8, 1)},
+                             Shape{.ranks = 8, .layout = Layout::equal(8, 8)}}) {
     EXPECT_THAT(of_rings.supports(shape), testing::HasSubstr("several hosts"));
   }
-  EXPECT_EQ(of_rings.supports({.ranks = 9, .group = 3}), "");
+  EXPECT_EQ(of_rings.supports({.ranks = 9, .layout = Layout::equal(9, 3)}), "");
   const Algorithm canonical =
       compose_hierarchical(canonical_reduce_scatter(), all_reduce("two_shot"), all_gather("ring"));
-  EXPECT_THAT(canonical.supports({.ranks = 9, .group = 3}), testing::HasSubstr("power of two"));
+  EXPECT_THAT(canonical.supports({.ranks = 9, .layout = Layout::equal(9, 3)}),
+              testing::HasSubstr("power of two"));
   const Algorithm swing =
       compose_hierarchical(rounding_reduce_scatter(), all_reduce("swing"), all_gather("ring"));
-  EXPECT_THAT(swing.supports({.ranks = 6, .group = 2}),
+  EXPECT_THAT(swing.supports({.ranks = 6, .layout = Layout::equal(6, 2)}),
               testing::AllOf(testing::HasSubstr("all_reduce swing among 3"),
                              testing::HasSubstr("even number")));
 }

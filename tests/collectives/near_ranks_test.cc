@@ -49,12 +49,20 @@ TEST(NearRanks, OfOneHostAreThoseThatShareACacheElseANode) {
   EXPECT_TRUE(has_groups({{0, 2}, {0, 2}, {0, 2}, {0, 4}, {0, 4}, {0, 4}}));
 }
 
+TEST(NearRanks, MayBeUnequallyMany) {
+  EXPECT_TRUE(has_groups({{0, 0}, {0, 0}, {0, 0}, {1, 1}}));
+  EXPECT_TRUE(has_groups({{0, 0}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, {1, 2}, {1, 2}}));
+}
+
+TEST(NearRanks, NeedNotBeNeighbours) {
+  EXPECT_TRUE(has_groups({{0, 0}, {1, 1}, {0, 0}, {1, 1}}));
+  EXPECT_TRUE(has_groups({{1, 3}, {0, 0}, {1, 2}, {0, 1}, {0, 0}, {1, 3}, {1, 2}}));
+}
+
 TEST(NearRanks, AreAllWhereNothingTellsThemApart) {
   EXPECT_FALSE(has_groups({{}, {}, {}, {}}));
   EXPECT_FALSE(has_groups({{0, 0}, {0, 0}, {0, 0}, {0, 0}}));
   EXPECT_FALSE(has_groups({{0, 0}, {0, 0}, {}, {}}));
-  EXPECT_FALSE(has_groups({{0, 0}, {1, 1}, {0, 0}, {1, 1}}));
-  EXPECT_FALSE(has_groups({{0, 0}, {0, 0}, {0, 0}, {1, 1}}));
 }
 
 TEST(NearRanks, AreFoundAnewInASplit) {

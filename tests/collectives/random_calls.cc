@@ -68,7 +68,7 @@ std::string draw_algorithm(Random& random, const Case& c) {
   std::vector<std::string> fit = {"auto"};
   const int p = c.layout.ranks;
   for (const Algorithm* algorithm : algorithms_for(collective)) {
-    if (p > 1 && algorithm->supports({.ranks = p, .root = c.layout.root, .group = p}).empty() &&
+    if (p > 1 && algorithm->supports({.ranks = p, .root = c.layout.root}).empty() &&
         (!ordered || algorithm->grade == Grade::canonical) && (!is_private || algorithm->direct)) {
       fit.push_back(algorithm->name);
     }

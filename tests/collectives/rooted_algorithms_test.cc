@@ -47,7 +47,7 @@ std::vector<Shape> shapes_of(const Algorithm& algorithm, int32_t ranks) {
   const int32_t roots = has_root(algorithm.collective) ? ranks : 1;
   for (int32_t root = 0; root < roots; ++root) {
     for (int32_t group = 1; group <= ranks; ++group) {
-      const Shape shape{.ranks = ranks, .root = root, .group = group};
+      const Shape shape{.ranks = ranks, .root = root, .layout = Layout::equal(ranks, group)};
       if (ranks % group == 0 && algorithm.supports(shape).empty()) shapes.push_back(shape);
       if (algorithm.name != "hierarchical") break;
     }
@@ -56,8 +56,8 @@ std::vector<Shape> shapes_of(const Algorithm& algorithm, int32_t ranks) {
 }
 
 std::string text(const Shape& shape) {
-  return std::to_string(shape.ranks) + " ranks, root " + std::to_string(shape.root) +
-         ", groups of " + std::to_string(shape.group);
+  return std::to_string(shape.ranks) + " ranks, root " + std::to_string(shape.root) + ", " +
+         to_text(shape.layout);
 }
 
 int32_t depth_of(Collective collective, std::string_view name, int32_t ranks, int32_t root = 0) {
@@ -96,9 +96,10 @@ TEST_P(RootedAlgorithm, IsProvedWithTheGradeThatItClaims) {
 
 TEST_P(RootedAlgorithm, IsProvedForSomeRootsOfManyRanks) {
   for (const int32_t ranks : {48, 64, 100, 128}) {
-    for (Shape shape : {Shape{.ranks = ranks, .root = 0, .group = 4},
-                        Shape{.ranks = ranks, .root = ranks / 2 + 1, .group = ranks / 2},
-                        Shape{.ranks = ranks, .root = ranks - 1, .group = 2}}) {
+    for (Shape shape :
+         {Shape{.ranks = ranks, .root = 0, .layout = Layout::equal(ranks, 4)},
+          Shape{.ranks = ranks, .root = ranks / 2 + 1, .layout = Layout::equal(ranks, ranks / 2)},
+          Shape{.ranks = ranks, .root = ranks - 1, .layout = Layout::equal(ranks, 2)}}) {
       if (!has_root(algorithm().collective)) shape.root = 0;
       if (!algorithm().supports(shape).empty()) continue;
       const Verdict verdict = verify(algorithm(), shape);
@@ -358,7 +359,7 @@ TEST(AllToAllBruck, SendsHalfOfTheBlocksInLogarithmicallyManyMessages) {
 TEST(AllToAllHierarchical, SendsOneBundleToEachOtherHost) {
   const Algorithm& algorithm = require_algorithm(Collective::all_to_all, "hierarchical");
   for (const auto& [p, group] : {std::pair{4, 2}, {6, 2}, {6, 3}, {16, 4}, {32, 8}}) {
-    const Shape shape{.ranks = p, .group = group};
+    const Shape shape{.ranks = p, .layout = Layout::equal(p, group)};
     EXPECT_EQ(depth_of(algorithm, shape), 2);
     const std::vector<Program> programs = emit_all(algorithm, shape);
     for (int32_t rank = 0; rank < p; ++rank) {
@@ -373,7 +374,8 @@ TEST(AllToAllHierarchical, SendsOneBundleToEachOtherHost) {
       EXPECT_EQ(messages_sent(programs[rank]), group - 1 + p / group - 1);
     }
   }
-  for (const Shape& shape : {Shape{.ranks = 8, .group = 1}, Shape{.ranks = 8, .group = 8}}) {
+  for (const Shape& shape : {Shape{.ranks = 8, .layout = Layout::equal(8, 1)},
+                             Shape{.ranks = 8, .layout = Layout::equal(8, 8)}}) {
     EXPECT_NE(algorithm.supports(shape), "");
   }
 }

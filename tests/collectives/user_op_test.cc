@@ -21,7 +21,7 @@ using testing::run_ranks;
 std::vector<std::string> canonical_algorithms(Collective collective, int ranks) {
   std::vector<std::string> names = {"auto"};
   for (const Algorithm* algorithm : algorithms_for(collective)) {
-    const bool fits = algorithm->supports({.ranks = ranks, .group = ranks}).empty();
+    const bool fits = algorithm->supports({.ranks = ranks, .layout = Layout()}).empty();
     if (fits && algorithm->grade == Grade::canonical) names.push_back(algorithm->name);
   }
   return names;

@@ -27,12 +27,6 @@ std::vector<Domain> placed(const HostTopology& host, int ranks) {
   return domains_of(host, bind_local_ranks(host, ranks));
 }
 
-int group_on(const HostTopology& host, int ranks) {
-  std::vector<Place> places;
-  for (const Domain& domain : placed(host, ranks)) places.push_back({"host", domain});
-  return group_of(places);
-}
-
 TEST(Hosts, KnowWhoSharesAHostWhereverTheRanksAre) {
   const Hosts hosts = Hosts::of(std::vector<Place>{{"b", {}}, {"a", {}}, {"b", {}}, {"b", {}}});
   EXPECT_EQ(hosts.count(), 2);
@@ -45,12 +39,6 @@ TEST(Hosts, KnowWhoSharesAHostWhereverTheRanksAre) {
   EXPECT_EQ(equal.count(), 3);
   EXPECT_TRUE(equal.near(2, 3));
   EXPECT_FALSE(equal.near(1, 2));
-}
-
-int group_of_caches(const std::vector<int>& caches) {
-  std::vector<Place> places;
-  for (const int cache : caches) places.push_back({"host", {.numa_node = -1, .cache = cache}});
-  return group_of(places);
 }
 
 TEST(DomainText, IsReadAsItIsWritten) {
@@ -122,48 +110,11 @@ TEST(DomainsOfAHost, WithoutSharedCachesAreItsNodes) {
   const HostTopology host = load_host_synthetic("package:2 [numa] core:4 pu:1");
   EXPECT_THAT(placed(host, 4),
               ElementsAre(Domain{0, -1}, Domain{0, -1}, Domain{1, -1}, Domain{1, -1}));
-  EXPECT_EQ(group_on(host, 4), 2);
 }
 
 TEST(DomainsOfAHost, WithOneCacheIsOneForAll) {
   const HostTopology host = load_host_synthetic("package:1 l3:1 core:4 pu:2");
   EXPECT_THAT(placed(host, 4), Each(Domain{0, 0}));
-  for (int ranks = 1; ranks <= 8; ++ranks) EXPECT_EQ(group_on(host, ranks), ranks);
-}
-
-TEST(Groups, OfOneHostAreCachesElseNodes) {
-  const HostTopology host = load_host_synthetic("package:2 [numa] l3:2 core:4 pu:2");
-  EXPECT_EQ(group_on(host, 16), 4);  // four ranks to a cache
-  EXPECT_EQ(group_on(host, 8), 2);
-  EXPECT_EQ(group_on(host, 4), 2);  // a cache each, so by node
-  EXPECT_EQ(group_on(host, 2), 2);  // a node each: the host
-  // Ranks of six cores each straddle caches and nodes.
-  EXPECT_EQ(group_on(host, 3), 3);
-  EXPECT_EQ(group_on(host, 1), 1);
-  EXPECT_EQ(group_on(host, 17), 17);  // unbound
-}
-
-TEST(Groups, AreConsecutiveAndEquallyMany) {
-  EXPECT_EQ(group_of_caches({0, 0, 1, 1}), 2);
-  EXPECT_EQ(group_of_caches({1, 1, 0, 0, 2, 2}), 2);
-  EXPECT_EQ(group_of_caches({0, 1, 0, 1}), 4);
-  EXPECT_EQ(group_of_caches({0, 0, 0, 1}), 4);
-  EXPECT_EQ(group_of_caches({0, 0, 1, 1, 1, 1}), 6);
-  EXPECT_EQ(group_of_caches({0, 1, 2, 3}), 4);
-  EXPECT_EQ(group_of_caches({0, 0, -1, -1}), 4) << "not all of them are known";
-  EXPECT_EQ(group_of_caches({0}), 1);
-}
-
-// As it was before ranks knew where on a host they are.
-TEST(Groups, OfSeveralHostsAreTheHosts) {
-  const Domain one{0, 0};
-  const Domain two{1, 1};
-  EXPECT_EQ(group_of(std::vector<Place>{{"a", {}}, {"a", {}}, {"b", {}}, {"b", {}}}), 2);
-  EXPECT_EQ(group_of(std::vector<Place>{{"a", {}}, {"b", {}}, {"b", {}}, {"b", {}}}), 1);
-  EXPECT_EQ(group_of(std::vector<Place>{{"a", {}}, {"a", {}}, {"b", {}}}), 1);
-  EXPECT_EQ(group_of(std::vector<Place>{{"a", {}}, {"b", {}}, {"a", {}}, {"b", {}}}), 1);
-  EXPECT_EQ(group_of(std::vector<Place>{{"a", one}, {"a", two}, {"b", one}, {"b", two}}), 2);
-  EXPECT_EQ(group_of(std::vector<Place>{{"a", {}}, {"a", {}}, {"a", {}}}), 3);
 }
 
 // Written by an hwloc of a later major version, which this one does not read.
@@ -193,29 +144,10 @@ TEST(DomainsOfAHost, FromFilesOfRealMachines) {
       EXPECT_LT(domain.numa_node, static_cast<int>(host.numa_nodes.size()));
       EXPECT_TRUE(domain.cache >= 0 || host.caches.empty());
     }
-    EXPECT_EQ(cores % group_on(host, cores), 0);
     EXPECT_THAT(placed(host, cores + 1), Each(kNowhere));
     ++read;
   }
   EXPECT_GT(read, 0);
-}
-
-// The AMD EPYC 9654 has twelve L3s to a package and eight cores to an L3; the 7401 has four NUMA
-// nodes to a package, two L3s to a node and three cores to an L3.
-TEST(Groups, OfTwoEpycs) {
-  const HostTopology genoa = load_host_synthetic("package:2 [numa] l3:12 core:8 pu:2");
-  EXPECT_EQ(group_on(genoa, 192), 8);
-  EXPECT_EQ(group_on(genoa, 48), 2);
-  EXPECT_EQ(group_on(genoa, 24), 12);  // an L3 each
-  EXPECT_EQ(group_on(genoa, 2), 2);
-
-  const std::filesystem::path folder = testing::test_data("hwloc");
-  const std::filesystem::path file = folder / "mpibind_epyc-corona.xml";
-  if (folder.empty() || !std::filesystem::exists(file)) GTEST_SKIP() << testing::kNoTestData;
-  const HostTopology naples = load_host_xml(file);
-  ASSERT_EQ(naples.allowed_cores(), 48);
-  EXPECT_EQ(group_on(naples, 48), 3);
-  EXPECT_EQ(group_on(naples, 16), 2);  // an L3 each, so by NUMA node
 }
 
 }  // namespace

@@ -18,10 +18,10 @@ Placement place_ranks(int local_ranks) {
   return placement;
 }
 
-int group_of(const Placement& placement) {
+Layout layout_of(const Placement& placement) {
   std::vector<Place> places;
   for (const Domain& domain : placement.domains) places.push_back({.host = {}, .domain = domain});
-  return group_of(places);
+  return Layout::of(places);
 }
 
 }  // namespace tutti::tool

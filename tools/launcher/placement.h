@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "topology/domain.h"
+#include "topology/layout.h"
 
 namespace tutti::tool {
 
@@ -17,7 +17,7 @@ struct Placement {
 // to be.
 Placement place_ranks(int local_ranks);
 
-// In which groups the communicator of these ranks, alone on this host, sees them.
-int group_of(const Placement& placement);
+// As the communicator of these ranks, alone on this host, sees them.
+Layout layout_of(const Placement& placement);
 
 }  // namespace tutti::tool

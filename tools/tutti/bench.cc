@@ -197,7 +197,8 @@ void check_peers(const BenchOptions& options, const bench::Case& c) {
 void check_algorithm(const bench::Case& c, int ranks) {
   if (c.algorithm == "auto" || ranks <= 1) return;
   const Algorithm& algorithm = resolve_algorithm(c.collective, c.algorithm);
-  std::string problem = algorithm.supports({.ranks = ranks, .group = group_of(place_ranks(ranks))});
+  std::string problem =
+      why_unsupported(algorithm, {.ranks = ranks, .layout = layout_of(place_ranks(ranks))});
   if (!problem.empty()) {
     problem = cat("does not run on ", ranks, " ranks: ", problem);
   } else if (c.deterministic && reduces(c.collective) && algorithm.grade < Grade::canonical) {

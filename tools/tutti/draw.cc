@@ -17,6 +17,7 @@
 #include "collectives/program/plan.h"
 #include "collectives/proof/verify.h"
 #include "tools/tutti/commands.h"
+#include "tools/tutti/groups.h"
 
 namespace tutti::tool {
 
@@ -26,6 +27,7 @@ struct Options {
   std::string algorithm;
   std::string collective;  // empty: the first that has the algorithm
   Shape shape{.ranks = 0};
+  std::string group;  // empty: none
   std::string svg;
   std::string json;
 };
@@ -98,9 +100,8 @@ int draw(const Options& options) {
     throw Error(ErrorCode::invalid_argument,
                 cat("there is no rank ", shape.root, " among ", shape.ranks, " for --root"));
   }
-  if (shape.group < 1 || shape.ranks % shape.group != 0) {
-    throw Error(ErrorCode::invalid_argument,
-                cat("--group ", shape.group, " does not divide the ", shape.ranks, " ranks"));
+  if (!options.group.empty()) {
+    shape.layout = Layout::of_sizes(parse_groups(options.group, shape.ranks));
   }
   const std::string reason = algorithm.supports(shape);
   if (!reason.empty()) {
@@ -111,7 +112,7 @@ int draw(const Options& options) {
       .collective = algorithm.collective, .algorithm = algorithm.name, .root = shape.root};
   std::vector<Plan> plans;
   for (shape.rank = 0; shape.rank < shape.ranks; ++shape.rank) {
-    set.programs.push_back(algorithm.emit(shape));
+    set.programs.push_back(program_of(algorithm, shape));
     plans.push_back(make_plan(algorithm.collective, shape, set.programs.back()));
   }
   shape.rank = 0;
@@ -119,7 +120,7 @@ int draw(const Options& options) {
   const std::string title =
       cat(name(algorithm.collective), ' ', algorithm.name, ", ", shape.ranks, " ranks",
           has_root(algorithm.collective) ? cat(", root ", shape.root) : "",
-          shape.group > 1 ? cat(", ", shape.group, " on each host") : "");
+          shape.layout.levels() > 0 ? cat(", in ", to_text(shape.layout)) : "");
   const std::string counted = facts(algorithm, shape, figures(plans, timing));
   if (!options.svg.empty()) {
     write_file(options.svg, to_svg(plans, timing, title, {algorithm.source, counted}));
@@ -148,9 +149,7 @@ void add_draw(CommandLine& line) {
   command.add_option("--root", options->shape.root, "root rank, where there is one")
       .type_name("R")
       .show_default();
-  command.add_option("--group", options->shape.group, "ranks that share a host")
-      .type_name("G")
-      .show_default();
+  command.add_option("--group", options->group, kGroupHelp).type_name("G").show_default();
   command.add_option("--svg", options->svg, "write a picture").type_name("FILE");
   command.add_option("--json", options->json, "write the programs").type_name("FILE");
   command.footer(

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "base/settings.h"
@@ -15,6 +16,8 @@
 #include "collectives/interchange/msccl_import.h"
 #include "tools/launcher/placement.h"
 #include "tools/tutti/commands.h"
+#include "tools/tutti/groups.h"
+#include "topology/layout.h"
 
 namespace tutti::tool {
 
@@ -23,7 +26,7 @@ namespace {
 struct Options {
   std::string collective;
   int ranks = 2;
-  int group = 0;
+  std::string group;  // empty: all on one host
   int root = 0;
   std::string bytes = "1M";
   std::string dtype = "f32";
@@ -62,6 +65,20 @@ Wanted wanted_of(const Options& options) {
           .at_least = deterministic && reduces(*collective) ? Grade::canonical : Grade::same_bits};
 }
 
+// On hosts of these groups; the ranks of a single host are placed as on this one.
+std::vector<Place> places_of(const Options& options) {
+  std::vector<Place> places;
+  if (options.group.empty()) {
+    for (const Domain& domain : place_ranks(options.ranks).domains) places.push_back({"", domain});
+    return places;
+  }
+  const std::vector<int> groups = parse_groups(options.group, options.ranks);
+  for (size_t host = 0; host < groups.size(); ++host) {
+    places.insert(places.end(), static_cast<size_t>(groups[host]), {std::to_string(host), {}});
+  }
+  return places;
+}
+
 void print(const Candidate& candidate, bool chosen) {
   const Prediction& p = candidate.prediction;
   const std::string name(candidate.algorithm->name);
@@ -79,23 +96,21 @@ void print(const Candidate& candidate, bool chosen) {
 }
 
 int run(const Options& options) {
-  const int group = options.group == 0 ? options.ranks : options.group;  // on each host
-  if (group < 1 || options.ranks % group != 0) {
-    throw Error(ErrorCode::invalid_argument,
-                cat("--group ", group, " does not divide ", options.ranks, " ranks"));
-  }
+  const std::vector<Place> places = places_of(options);
+  const Hosts hosts = Hosts::of(places);
   AlgorithmFiles files = load_algorithm_files();
   const Wanted wanted = wanted_of(options);
-  const int near = group < options.ranks ? group : group_of(place_ranks(options.ranks));
-  const Shape shape{.ranks = options.ranks, .group = near};
-  Planner planner(
-      shape, imagined_machine(options.ranks, group, options.transport == "shm", load_cost_model()),
-      std::move(files.algorithms));
+  const Shape shape{.ranks = options.ranks, .layout = Layout::of(places)};
+  Planner planner(shape, imagined_machine(hosts, options.transport == "shm", load_cost_model()),
+                  std::move(files.algorithms));
   const Algorithm& chosen = planner.choose(wanted);
   const std::string file = cost_model_file();
-  std::printf("%s of %s, %d ranks, %d on a host with %d cores%s, %s\n", options.collective.c_str(),
-              options.bytes.c_str(), options.ranks, group, planner.machine().model.cores,
-              near < group ? cat(", in groups of ", near).c_str() : "", options.transport.c_str());
+  const std::string groups = to_text(shape.layout);
+  std::printf("%s of %s, %d ranks, %s on a host with %d cores%s, %s\n", options.collective.c_str(),
+              options.bytes.c_str(), options.ranks,
+              options.group.empty() ? std::to_string(options.ranks).c_str() : options.group.c_str(),
+              planner.machine().model.cores, groups.empty() ? "" : cat(", in ", groups).c_str(),
+              options.transport.c_str());
   std::printf("costs: %s\n\n", !file.empty() && std::filesystem::exists(file)
                                    ? file.c_str()
                                    : "defaults (`tutti tune` measures this machine's)");
@@ -119,7 +134,7 @@ void add_explain(CommandLine& line) {
   command.add_option("--transport", o->transport, "within a host: shm or tcp")
       .one_of({"shm", "tcp"})
       .show_default();
-  command.add_option("--group", o->group, "ranks on each host (default: all of them)");
+  command.add_option("--group", o->group, kGroupHelp).type_name("N");
   command.add_option("--root", o->root, "of a collective that has one").show_default();
   command.add_flag("--deterministic", o->deterministic, "canonical algorithms only");
   command.footer("Example:\n  tutti explain all_reduce -n 16 --group 8 --bytes 4M");

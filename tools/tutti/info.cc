@@ -88,7 +88,18 @@ Json describe_ranks(int ranks) {
                     {"numa_node", index(placement.domains[r].numa_node)},
                     {"cache", index(placement.domains[r].cache)}});
   }
-  return {{"group", group_of(placement)}, {"places", list}};
+  // From the outermost groups to the innermost.
+  const Layout layout = layout_of(placement);
+  Json levels = Json::array();
+  for (int level = 0; level < layout.levels(); ++level) {
+    Json sizes = Json::array();
+    for (int g = 0; g < layout.groups(level); ++g) sizes.push_back(layout.size(level, g));
+    levels.push_back(std::move(sizes));
+  }
+  return {{"group", layout.levels() > 0 ? layout.largest(0) : ranks},
+          {"groups", levels},
+          {"layout", to_text(layout)},
+          {"places", list}};
 }
 
 Json describe(int ranks) {
@@ -140,9 +151,8 @@ void print_ranks(const Json& json) {
     std::cout << "  " << rank_ranges(alike) << "  " << here << '\n';
     alike.clear();
   }
-  const auto group = json["group"].get<size_t>();
-  std::cout << "  in "
-            << (group < places.size() ? cat("groups of ", group) : std::string("one group"))
+  const auto groups = json["layout"].get<std::string>();
+  std::cout << "  in " << (groups.empty() ? "one group" : groups)
             << ", as hierarchical algorithms see them\n";
 }
 

@@ -1,5 +1,5 @@
-// tutti verify: proves every algorithm for every number of ranks, every root and every grouping of
-// ranks by host; beyond --max-ranks, samples up to 1024 ranks.
+// tutti verify: proves every algorithm for every number of ranks, every root and groupings of ranks
+// by host, even and uneven, in order and out of it; beyond --max-ranks, samples up to 1024 ranks.
 #include "collectives/proof/verify.h"
 
 #include <unistd.h>
@@ -62,17 +62,40 @@ std::vector<int> roots_of(const Algorithm& algorithm, int ranks, bool sampled) {
   return roots;
 }
 
+// The ranks dealt to so many hosts one after another.
+Layout cyclic(int ranks, int hosts) {
+  std::vector<Place> places;
+  for (int rank = 0; rank < ranks; ++rank) places.push_back({std::to_string(rank % hosts), {}});
+  return Layout::of(places);
+}
+
 // The groupings that make a difference to the algorithm: those with which it runs, where it does
 // not run without; else none.
-std::vector<int> groups_of(const Algorithm& algorithm, int ranks, int root, bool sampled) {
-  if (algorithm.supports({.ranks = ranks, .root = root}).empty()) return {1};
-  std::vector<int> groups;
+std::vector<Layout> groups_for(const Algorithm& algorithm, int ranks, int root, bool sampled) {
+  if (algorithm.supports({.ranks = ranks, .root = root}).empty()) return {Layout()};
+  std::vector<Layout> wanted;
   for (int group = 2; group < ranks; ++group) {
-    const bool wanted = !sampled || group == 8 || group * group == ranks;
-    const Shape shape{.ranks = ranks, .root = root, .group = group};
-    if (ranks % group == 0 && wanted && algorithm.supports(shape).empty()) groups.push_back(group);
+    const bool is_sample = group == 8 || group * group == ranks;
+    if (ranks % group == 0 && (!sampled || is_sample)) {
+      wanted.push_back(Layout::equal(ranks, group));
+    } else if (!sampled) {
+      wanted.push_back(Layout::equal(ranks, group));  // the last one is smaller
+      wanted.push_back(Layout::of_sizes(std::vector{ranks - group, group}));
+    }
   }
-  return groups;
+  std::erase_if(wanted, [&](const Layout& layout) {
+    const Shape shape{.ranks = ranks, .root = root, .layout = layout};
+    return layout.levels() == 0 || !algorithm.supports(shape).empty();
+  });
+  return wanted;
+}
+
+std::vector<Layout> layouts_for(const Algorithm& algorithm, int ranks, int root, bool sampled) {
+  std::vector<Layout> layouts = groups_for(algorithm, ranks, root, sampled);
+  if (sampled || ranks < 3) return layouts;
+  const Shape shape{.ranks = ranks, .root = root, .layout = cyclic(ranks, 2)};
+  if (why_unsupported(algorithm, shape).empty()) layouts.push_back(shape.layout);
+  return layouts;
 }
 
 bool is_too_long(const Algorithm& algorithm, const Shape& shape) {
@@ -80,7 +103,7 @@ bool is_too_long(const Algorithm& algorithm, const Shape& shape) {
   for (const int rank : {0, 1, shape.ranks / 2, shape.ranks - 1}) {
     Shape one = shape;
     one.rank = rank;
-    steps += algorithm.emit(one).steps.size();
+    steps += program_of(algorithm, one).steps.size();
   }
   return steps / 4 * static_cast<size_t>(shape.ranks) > kMostSampledSteps;
 }
@@ -95,8 +118,8 @@ std::vector<Task> tasks_for(const Algorithm& algorithm, const Options& options) 
   std::vector<Task> tasks;
   const auto add = [&](int ranks, bool sampled) {
     for (const int root : roots_of(algorithm, ranks, sampled)) {
-      for (const int group : groups_of(algorithm, ranks, root, sampled)) {
-        const Shape shape{.ranks = ranks, .root = root, .group = group};
+      for (const Layout& layout : layouts_for(algorithm, ranks, root, sampled)) {
+        const Shape shape{.ranks = ranks, .root = root, .layout = layout};
         if (!sampled || !is_too_long(algorithm, shape)) tasks.push_back({&algorithm, shape, {}});
       }
     }
@@ -134,15 +157,17 @@ std::string where(const Task& task) {
   const Shape& shape = task.shape;
   return cat(shape.ranks, " ranks",
              has_root(task.algorithm->collective) ? cat(", root ", shape.root) : "",
-             shape.group > 1 ? cat(", ", shape.group, " on a host") : "");
+             shape.layout.levels() > 0 ? cat(", in ", to_text(shape.layout)) : "",
+             shape.layout.in_order() ? "" : ", out of order");
 }
 
 // What is wrong with a proof, or "".
 std::string problem_of(const Task& task) {
   const Verdict& verdict = task.verdict;
-  if (verdict.grade >= task.algorithm->grade) return {};
+  const Grade promised = grade_of(*task.algorithm, task.shape);
+  if (verdict.grade >= promised) return {};
   if (verdict.grade == Grade::wrong) return verdict.problem;
-  return cat("is only graded ", name(verdict.grade), ", not ", name(task.algorithm->grade));
+  return cat("is only graded ", name(verdict.grade), ", not ", name(promised));
 }
 
 // Prints an algorithm's line; the number of programs proved.
@@ -154,7 +179,7 @@ long report(const Algorithm& algorithm, const std::vector<Task>& tasks, int max_
   for (const Task& task : tasks) {
     if (task.algorithm != &algorithm) continue;
     if (ranks.empty() || ranks.back() != task.shape.ranks) ranks.push_back(task.shape.ranks);
-    lowest = std::min(lowest, task.verdict.grade);
+    if (task.shape.layout.in_order()) lowest = std::min(lowest, task.verdict.grade);
     const std::string problem = problem_of(task);
     if (problem.empty()) ++proved;
     if (!problem.empty()) problems += cat("  ", where(task), ": ", problem, '\n');

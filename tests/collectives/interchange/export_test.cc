@@ -30,7 +30,7 @@ std::vector<Case> cases() {
   for (const Algorithm* algorithm : all_algorithms()) {
     for (const int32_t ranks : {1, 3, 8}) {
       for (const int32_t group : {1, 4}) {
-        const Shape shape{.ranks = ranks, .root = ranks / 2, .group = group};
+        const Shape shape{.ranks = ranks, .root = ranks / 2, .layout = Layout::equal(ranks, group)};
         if (ranks % group == 0 && algorithm->supports(shape).empty()) {
           all.push_back({algorithm, shape});
         }

@@ -9,6 +9,7 @@ namespace tutti::tool {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
@@ -48,8 +49,8 @@ TEST_F(Placement, IsNotNeededForTheOtherAlgorithms) {
 }
 
 TEST_F(Placement, GoesByTheLauncherNotByTheRank) {
-  // The ranks' own parent is `tutti run`; four of them have groups, three do not.
-  for (const auto& [ranks, code] : {std::pair("4", 0), std::pair("3", 1)}) {
+  // The ranks' own parent is `tutti run`; four of them have groups, two do not.
+  for (const auto& [ranks, code] : {std::pair("4", 0), std::pair("3", 0), std::pair("2", 1)}) {
     const Result result = run({"run", "-n", ranks, "--no-prefix", "--", tutti(), "bench",
                                "all_reduce", "--algorithm", "hierarchical", "--max", "1K"},
                               kTwoCaches);
@@ -78,10 +79,14 @@ TEST_F(Placement, IsExplained) {
   const Words words = {"explain", "all_reduce", "-n", "4", "--bytes", "1M"};
   EXPECT_THAT(run(words, kTwoCaches).out,
               AllOf(HasSubstr("in groups of 2"), Not(HasSubstr("several hosts"))));
-  Words three = words;
-  three[3] = "3";
-  EXPECT_THAT(run(three, kTwoCaches).out,
-              AllOf(HasSubstr("several hosts"), Not(HasSubstr("in groups of"))));
+  const auto with_ranks = [&](const std::string& ranks) {
+    Words other = words;
+    other[3] = ranks;
+    return run(other, kTwoCaches).out;
+  };
+  EXPECT_THAT(with_ranks("3"),
+              AllOf(HasSubstr("in groups of 1, 2"), ContainsRegex("hierarchical .* us  = ")));
+  EXPECT_THAT(with_ranks("2"), AllOf(HasSubstr("several hosts"), Not(HasSubstr("in groups of"))));
 }
 
 TEST_F(Placement, OnAHostThatNobodyCanRead) {

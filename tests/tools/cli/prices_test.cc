@@ -67,6 +67,10 @@ TEST_F(Prices, ExplainSaysWhatDeterminismRulesOut) {
 TEST_F(Prices, ExplainKnowsHosts) {
   const Words question = {"explain", "all_reduce", "-n", "16", "--group", "8", "--bytes", "4M"};
   EXPECT_THAT(run(question, kDefaults).out, ContainsRegex("hierarchical .* us  = "));
+  Words uneven = question;
+  uneven[5] = "8,5,3";
+  EXPECT_THAT(run(uneven, kDefaults).out,
+              AllOf(HasSubstr("in groups of 8, 5, 3"), ContainsRegex("hierarchical .* us  = ")));
 }
 
 TEST_F(Prices, ExplainReadsTheFileOfTheSetting) {
@@ -81,6 +85,8 @@ TEST_F(Prices, MistakesAreSaid) {
   expect_refused({"explain", "al_reduce"}, "use one of all_reduce");
   expect_refused({"explain", "all_reduce", "--dtype", "f31"}, "f31");
   expect_refused({"explain", "all_reduce", "-n", "4", "--group", "3"}, "does not divide 4");
+  expect_refused({"explain", "all_reduce", "-n", "4", "--group", "3,2"}, "is of 5 ranks in all");
+  expect_refused({"explain", "all_reduce", "-n", "4", "--group", "4,0"}, "is no number of ranks");
   expect_refused({"explain", "all_reduce", "--transport", "pigeon"}, "pigeon");
 }
 

@@ -1,0 +1,33 @@
+#include "tools/tutti/groups.h"
+
+#include <charconv>
+#include <numeric>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace tutti::tool {
+
+std::vector<int> parse_groups(const std::string& text, int ranks) {
+  const auto refuse = [&](const std::string& problem) {
+    throw Error(ErrorCode::invalid_argument, cat("--group ", text, ' ', problem),
+                {.remedy = "write it as in 4, so many on each host, or 3,3,2, of each one"});
+  };
+  std::vector<int> sizes;
+  for (const std::string& part : split(text, ',')) {
+    int size = 0;
+    const char* const end = part.data() + part.size();
+    const auto [stop, status] = std::from_chars(part.data(), end, size);
+    if (status != std::errc{} || stop != end || size < 1) refuse("is no number of ranks");
+    sizes.push_back(size);
+  }
+  if (sizes.size() == 1) {
+    if (ranks % sizes[0] != 0) refuse(cat("does not divide ", ranks, " ranks"));
+    return std::vector<int>(static_cast<size_t>(ranks / sizes[0]), sizes[0]);
+  }
+  const auto sum = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
+  if (sum != ranks) refuse(cat("is of ", sum, " ranks in all, not of ", ranks));
+  return sizes;
+}
+
+}  // namespace tutti::tool

@@ -1,0 +1,190 @@
+#include "topology/layout.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <string_view>
+#include <tuple>
+#include <utility>
+
+#include "base/text.h"
+
+namespace tutti {
+
+namespace {
+
+using Positions = std::vector<int>;
+
+// Numbers in the order in which keys first come.
+template <typename Key>
+class Numbers {
+ public:
+  int of(const Key& key) {
+    return known_.try_emplace(key, static_cast<int>(known_.size())).first->second;
+  }
+
+ private:
+  std::map<Key, int> known_;
+};
+
+// What a rank's host, node and cache are numbered; the same number where nothing tells apart.
+struct Numbered {
+  std::vector<int> host;
+  std::vector<int> node;
+  std::vector<int> cache;
+};
+
+// On hosts where all ranks know theirs. A node holds its caches, so these are numbered within it.
+std::vector<int> number_domains(std::span<const Place> ranks, const std::vector<int>& host,
+                                int Domain::*member) {
+  std::map<int, bool> known;  // by host
+  for (size_t r = 0; r < ranks.size(); ++r) {
+    const auto entry = known.try_emplace(host[r], true).first;
+    entry->second = entry->second && ranks[r].domain.*member >= 0;
+  }
+  Numbers<std::pair<int, int>> numbers;
+  std::vector<int> numbered;
+  for (size_t r = 0; r < ranks.size(); ++r) {
+    const int which = known[host[r]] ? ranks[r].domain.*member : -1;
+    numbered.push_back(numbers.of({host[r], which}));
+  }
+  return numbered;
+}
+
+Numbered number_places(std::span<const Place> ranks) {
+  Numbered numbered;
+  Numbers<std::string_view> hosts;
+  for (const Place& rank : ranks) numbered.host.push_back(hosts.of(rank.host));
+  numbered.node = number_domains(ranks, numbered.host, &Domain::numa_node);
+  numbered.cache = number_domains(ranks, numbered.host, &Domain::cache);
+  return numbered;
+}
+
+std::vector<int> sorted_by(const Numbered& numbered) {
+  std::vector<int> rank_at(numbered.host.size());
+  std::iota(rank_at.begin(), rank_at.end(), 0);
+  std::ranges::stable_sort(rank_at, {}, [&](int rank) {
+    const auto r = static_cast<size_t>(rank);
+    return std::tuple(numbered.host[r], numbered.node[r], numbered.cache[r]);
+  });
+  return rank_at;
+}
+
+// Where the number changes along the order, or a group of the level outside ends.
+Positions starts_of(const std::vector<int>& rank_at, const std::vector<int>& number,
+                    const Positions& outside) {
+  Positions starts;
+  for (size_t position = 0; position < rank_at.size(); ++position) {
+    const auto at = [&](size_t p) { return number[static_cast<size_t>(rank_at[p])]; };
+    const bool first = position == 0 || at(position) != at(position - 1) ||
+                       std::ranges::binary_search(outside, static_cast<int>(position));
+    if (first) starts.push_back(static_cast<int>(position));
+  }
+  starts.push_back(static_cast<int>(rank_at.size()));
+  return starts;
+}
+
+// Appends a level unless it tells nothing that the one outside does not, or each is alone in it.
+void add_level(std::vector<Positions>& levels, Positions starts) {
+  const size_t ranks = static_cast<size_t>(starts.back());
+  const size_t groups = starts.size() - 1;
+  const size_t outside = levels.empty() ? 1 : levels.back().size() - 1;
+  if (groups > outside && groups < ranks) levels.push_back(std::move(starts));
+}
+
+}  // namespace
+
+Layout Layout::from(Tree tree) {
+  Layout layout;
+  if (std::ranges::is_sorted(tree.rank_at)) tree.rank_at.clear();
+  tree.position_of.resize(tree.rank_at.size());
+  for (size_t i = 0; i < tree.rank_at.size(); ++i) {
+    tree.position_of[static_cast<size_t>(tree.rank_at[i])] = static_cast<int>(i);
+  }
+  const bool tells = !tree.rank_at.empty() || !tree.starts.empty();
+  if (tells) layout.tree_ = std::make_shared<const Tree>(std::move(tree));
+  return layout;
+}
+
+Layout Layout::of(std::span<const Place> ranks) {
+  const Numbered numbered = number_places(ranks);
+  Tree tree;
+  tree.rank_at = sorted_by(numbered);
+  Positions outside;
+  for (const std::vector<int>* number : {&numbered.host, &numbered.node, &numbered.cache}) {
+    outside = starts_of(tree.rank_at, *number, outside);
+    add_level(tree.starts, outside);
+  }
+  return from(std::move(tree));
+}
+
+Layout Layout::equal(int ranks, int each) {
+  std::vector<int> sizes;
+  for (int left = ranks; left > 0; left -= sizes.back()) sizes.push_back(std::min(each, left));
+  return of_sizes(sizes);
+}
+
+Layout Layout::of_sizes(std::span<const int> sizes) {
+  Positions starts{0};
+  for (const int size : sizes) starts.push_back(starts.back() + size);
+  Tree tree;
+  add_level(tree.starts, std::move(starts));
+  return from(std::move(tree));
+}
+
+Layout Layout::of_positions() const {
+  Layout layout;
+  if (levels() > 0) layout = from({.rank_at = {}, .position_of = {}, .starts = tree_->starts});
+  return layout;
+}
+
+int Layout::group_of(int level, int position) const {
+  const Positions& all = starts(level);
+  return static_cast<int>(std::ranges::upper_bound(all, position) - all.begin()) - 1;
+}
+
+int Layout::smallest(int level) const {
+  int least = size(level, 0);
+  for (int group = 1; group < groups(level); ++group) least = std::min(least, size(level, group));
+  return least;
+}
+
+int Layout::largest(int level) const {
+  int most = 0;
+  for (int group = 0; group < groups(level); ++group) most = std::max(most, size(level, group));
+  return most;
+}
+
+Layout Layout::outside(int level) const {
+  Tree tree;
+  for (int outer = 0; outer < level; ++outer) {
+    Positions positions;
+    for (const int start : starts(outer)) {
+      const Positions& all = starts(level);
+      positions.push_back(static_cast<int>(std::ranges::lower_bound(all, start) - all.begin()));
+    }
+    add_level(tree.starts, std::move(positions));
+  }
+  return from(std::move(tree));
+}
+
+bool Layout::operator==(const Layout& other) const {
+  return tree_ == other.tree_ || (tree_ && other.tree_ && *tree_ == *other.tree_);
+}
+
+std::string to_text(const Layout& layout) {
+  std::string text;
+  for (int level = layout.levels() - 1; level >= 0; --level) {
+    text += cat(text.empty() ? "" : " in ", "groups of ");
+    if (layout.even(level)) {
+      text += cat(layout.smallest(level));
+      continue;
+    }
+    for (int group = 0; group < layout.groups(level); ++group) {
+      text += cat(group == 0 ? "" : ", ", layout.size(level, group));
+    }
+  }
+  return text;
+}
+
+}  // namespace tutti

@@ -53,6 +53,10 @@ bool Work::wait_for(std::chrono::nanoseconds timeout) {
   return !operation_ || comm_->wait(*operation_, Deadline::after(timeout), patience_);
 }
 
+const void* internal::rank_behind(const Work& work) {
+  return work.operation_ ? work.comm_->engine() : nullptr;
+}
+
 MessageInfo Work::received() const { return operation_ ? operation_->received : MessageInfo{}; }
 
 void Work::abort(const std::string& reason) {
@@ -89,6 +93,10 @@ std::vector<std::string> processors_beside(const Control& control, int rank) {
 }  // namespace
 
 Communicator Communicator::init() { return init(job_from_environment()); }
+
+std::future<Communicator> Communicator::init_async(const Job& job) {
+  return std::async(std::launch::async, [job] { return init(job); });
+}
 
 Communicator Communicator::init(const Job& job) {
   set_log_rank(job.size > 1 ? job.rank : -1);

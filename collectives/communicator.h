@@ -26,6 +26,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <future>
 #include <memory>
 #include <optional>
 #include <span>
@@ -42,6 +43,7 @@ namespace tutti {
 
 struct InitStats;  // transport/bootstrap/init_stats.h
 struct Job;
+class Work;
 
 namespace internal {
 // How long a handle on a call has seen no progress, and what was done about it.
@@ -54,6 +56,8 @@ struct Patience {
 class CommunicatorImpl;
 struct Operation;
 struct PreparedCall;
+// Tells apart the ranks whose calls progress by themselves; null: a call of none.
+const void* rank_behind(const Work& work);
 }  // namespace internal
 
 enum class WorkState : uint8_t { under_way, complete, failed };
@@ -89,6 +93,7 @@ class Work {
   friend class Communicator;
   friend class Prepared;
   friend class internal::CommunicatorImpl;
+  friend const void* internal::rank_behind(const Work& work);
   Work(std::shared_ptr<internal::CommunicatorImpl> comm,
        std::shared_ptr<internal::Operation> operation)
       : comm_(std::move(comm)), operation_(std::move(operation)) {}
@@ -149,6 +154,11 @@ class Communicator {
   static Communicator init();
   // The same for a job described by the caller (transport/bootstrap/job.h); ranks may be threads.
   static Communicator init(const Job& job);
+  // The same in a thread of its own, so that the caller does not block: get() gives the
+  // communicator, or throws. So one thread can be several ranks, whose calls it makes in one group
+  // (group.h). It lets go of the last ranks first: a rank that leaves waits for those below it in
+  // the tree of ranks, two seconds at most. To let go of the future waits for what comes of it.
+  [[nodiscard]] static std::future<Communicator> init_async(const Job& job);
 
   int rank() const;
   int size() const;

@@ -1,9 +1,12 @@
 #include "collectives/group.h"
 
+#include <algorithm>
+#include <chrono>
 #include <exception>
 #include <utility>
 
 #include "base/error.h"
+#include "base/growing_pause.h"
 
 namespace tutti {
 
@@ -38,10 +41,29 @@ std::vector<Work> group_end_async() {
   return std::exchange(group().works, {});
 }
 
+// Calls of several ranks wait for each other: whoever waited for one alone would hold up the rest.
+void progress_in_turn(std::vector<Work>& works) {
+  constexpr std::chrono::microseconds kLongestPause{200};
+  GrowingPause pause(kLongestPause);
+  const auto under_way = [](Work& work) { return work.poll() == WorkState::under_way; };
+  size_t left = works.size();
+  while (left > 0) {
+    const auto still = static_cast<size_t>(std::ranges::count_if(works, under_way));
+    if (still < left) pause.reset();
+    if (still > 0) pause.sleep();
+    left = still;
+  }
+}
+
 // All of them are waited for, so that no buffer is in use any more when an error is thrown.
 void group_end() {
   std::exception_ptr failure;
-  for (Work& work : group_end_async()) {
+  std::vector<Work> works = group_end_async();
+  const auto other_rank = [&](const Work& work) {
+    return internal::rank_behind(work) != internal::rank_behind(works.front());
+  };
+  if (std::ranges::any_of(works, other_rank)) progress_in_turn(works);
+  for (Work& work : works) {
     try {
       work.wait();
     } catch (const Error&) {

@@ -7,6 +7,9 @@
 //   comm.recv(from_previous, previous);
 //   group_end();
 //
+// One thread that is several ranks (Communicator::init_async) makes the calls of all of them in one
+// group.
+//
 // Threads: a group belongs to the thread that began it. Groups nest; the outermost end counts.
 #pragma once
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <future>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -22,6 +23,10 @@ struct tutti_comm {
   std::mutex mutex;
   std::map<void*, tutti::Memory<std::byte>> allocations;  // guarded by mutex
   std::map<void*, tutti::Registration> registrations;     // guarded by mutex
+};
+
+struct tutti_joining {
+  std::future<tutti::Communicator> communicator;
 };
 
 struct tutti_work {

@@ -85,6 +85,25 @@ tutti_status_t tutti_init(tutti_comm_t** comm, const tutti_init_options_t* optio
   });
 }
 
+tutti_status_t tutti_init_begin(tutti_joining_t** joining, const tutti_init_options_t* options) {
+  return guarded([&] {
+    checked(joining, "where to put the handle") = nullptr;
+    const auto known = tutti::c::known_part(options, "tutti_init_options_t");
+    tutti::c::log_settings_warnings();
+    auto handle = std::make_unique<tutti_joining>();
+    handle->communicator = tutti::Communicator::init_async(tutti::c::job_from(known));
+    *joining = handle.release();
+  });
+}
+
+tutti_status_t tutti_init_end(tutti_joining_t* joining, tutti_comm_t** comm) {
+  const std::unique_ptr<tutti_joining> owned(joining);
+  return guarded([&] {
+    checked(comm, "where to put the communicator") = nullptr;
+    *comm = tutti::c::handle_of(checked(owned.get(), "the handle").communicator.get());
+  });
+}
+
 tutti_status_t tutti_split(tutti_comm_t* comm, int32_t color, int32_t key, tutti_comm_t** result) {
   return guarded([&] {
     checked(result, "where to put the communicator") = nullptr;

@@ -270,6 +270,15 @@ TUTTI_API const char* tutti_error_name(tutti_status_t status);
  * *comm is NULL. */
 TUTTI_API tutti_status_t tutti_init(tutti_comm_t** comm, const tutti_init_options_t* options);
 
+/* The same without blocking, so that one thread can be several ranks: it begins for each of them,
+ * ends each, and makes their calls in groups. tutti_init_end() blocks, takes the handle, and makes
+ * *comm what tutti_init() would, or NULL with the error. Each handle must be ended. Destroy the
+ * last rank first: one that leaves waits for ranks above it, two seconds at most. */
+typedef struct tutti_joining tutti_joining_t;
+TUTTI_API tutti_status_t tutti_init_begin(tutti_joining_t** joining,
+                                          const tutti_init_options_t* options);
+TUTTI_API tutti_status_t tutti_init_end(tutti_joining_t* joining, tutti_comm_t** comm);
+
 /* Ranks with the same color form a new communicator, ordered by key and then by rank. Collective.
  * With a negative color this rank joins none, and *result is NULL. */
 TUTTI_API tutti_status_t tutti_split(tutti_comm_t* comm, int32_t color, int32_t key,

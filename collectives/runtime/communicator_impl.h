@@ -45,6 +45,7 @@ class CommunicatorImpl final : public ControlClient,
   int size() const { return static_cast<int>(members_.size()); }
   std::string transport_name() const { return paths_ ? std::string(paths_->name()) : "none"; }
   std::string describe(int rank) const { return engine_->control().describe(members_[rank]); }
+  const Engine* engine() const { return engine_.get(); }
   const InitStats& init_stats() const { return engine_->control().init_stats(); }
   std::shared_ptr<CommunicatorImpl> split(int color, int key);
   std::shared_ptr<CommunicatorImpl> create(std::span<const int> ranks, int tag);

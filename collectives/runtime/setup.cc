@@ -57,14 +57,17 @@ void CommunicatorImpl::open_transport() {
   abort_.add_waker([this] { engine_->wake(); });
   const std::vector<Place> places = this->places();
   const Layout layout = Layout::of(places);
-  Plans::Kind kind{.shape = {.ranks = size(), .rank = rank_, .layout = layout},
-                   .hosts = Hosts::of(places),
-                   .limits = limits_,
-                   .any_shm = paths_->any_shm(),
-                   .shares_memory = paths_->shares_memory()};
-  plans_ = engine_->plans().plans_for(kind);
-  kind.shape.layout = layout.in_rank_order();
-  plans_in_rank_order_ = engine_->plans().plans_for(kind);
+  const auto plans_over = [&](const Layout& over) {
+    Plans::Kind kind;
+    kind.shape = {.ranks = size(), .rank = rank_, .root = 0, .layout = over};
+    kind.hosts = Hosts::of(places);
+    kind.limits = limits_;
+    kind.any_shm = paths_->any_shm();
+    kind.shares_memory = paths_->shares_memory();
+    return engine_->plans().plans_for(kind);
+  };
+  plans_ = plans_over(layout);
+  plans_in_rank_order_ = plans_over(layout.in_rank_order());
 }
 
 Paths::Events CommunicatorImpl::path_events() {

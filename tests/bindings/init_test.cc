@@ -16,6 +16,7 @@ class InitTest : public ::testing::Test {
  protected:
   InitTest() { ::setenv("WORLD_SIZE", "5", 1); }  // and no RANK
   ~InitTest() override { ::unsetenv("WORLD_SIZE"); }
+  static void SetUpTestSuite() { ::setenv("TUTTI_INIT_TIMEOUT", "4", 1); }
 };
 
 TEST_F(InitTest, OptionsWinOverTheEnvironment) {
@@ -35,6 +36,49 @@ TEST_F(InitTest, OptionsWinOverTheEnvironment) {
       tutti_destroy(world);
     });
   }
+}
+
+// One thread.
+TEST_F(InitTest, SeveralRanksCanBegin) {
+  constexpr int kRanks = 3;
+  const std::string file =
+      std::filesystem::path(::testing::TempDir()) / ("tutti-begin-" + std::to_string(::getpid()));
+  std::vector<tutti_joining_t*> joining(kRanks);
+  for (int rank = 0; rank < kRanks; ++rank) {
+    tutti_init_options_t options = TUTTI_INIT_OPTIONS_INIT;
+    options.rank = rank;
+    options.ranks = kRanks;
+    options.rendezvous_file = file.c_str();
+    ASSERT_EQ(tutti_init_begin(&joining[rank], &options), TUTTI_OK) << tutti_error_text();
+  }
+  std::vector<tutti_comm_t*> ranks(kRanks);
+  for (int rank = 0; rank < kRanks; ++rank) {
+    ASSERT_EQ(tutti_init_end(joining[rank], &ranks[rank]), TUTTI_OK) << tutti_error_text();
+  }
+  std::vector<int32_t> values = {1, 10, 100};
+  ASSERT_EQ(tutti_group_begin(), TUTTI_OK);
+  for (int rank = 0; rank < kRanks; ++rank) {
+    const tutti_buffer_t buffer = tutti_host(&values[rank], 1, TUTTI_I32);
+    ASSERT_EQ(tutti_all_reduce(ranks[rank], buffer, buffer, TUTTI_SUM, nullptr), TUTTI_OK);
+  }
+  ASSERT_EQ(tutti_group_end(), TUTTI_OK) << tutti_error_text();
+  EXPECT_EQ(values, (std::vector<int32_t>{111, 111, 111}));
+  for (int rank = kRanks - 1; rank >= 0; --rank) tutti_destroy(ranks[rank]);
+}
+
+TEST_F(InitTest, WhatBeginsWrongEndsWithItsError) {
+  tutti_init_options_t options = TUTTI_INIT_OPTIONS_INIT;
+  options.ranks = 2;
+  options.rank = 1;
+  options.master_address = "not a host name";
+  options.master_port = 1;
+  tutti_joining_t* joining = nullptr;
+  ASSERT_EQ(tutti_init_begin(&joining, &options), TUTTI_OK) << tutti_error_text();
+  tutti_comm_t* world = nullptr;
+  EXPECT_EQ(tutti_init_end(joining, &world), TUTTI_BOOTSTRAP);
+  EXPECT_EQ(world, nullptr);
+  EXPECT_NE(std::string(tutti_error_text()).find("not a host name"), std::string::npos);
+  EXPECT_EQ(tutti_init_end(nullptr, &world), TUTTI_INVALID_ARGUMENT);
 }
 
 TEST_F(InitTest, AloneNeedsNoPlace) {

@@ -91,11 +91,16 @@ const Algorithm& require_algorithm(Collective collective, std::string_view name)
               {.remedy = cat("take one of ", known)});
 }
 
-std::vector<Program> emit_all(const Algorithm& algorithm, Shape shape) {
+Program emit(const Algorithm& algorithm, const Shape& shape, Arithmetic arithmetic) {
+  return with_arithmetic(arithmetic, algorithm.means, algorithm.collective, shape,
+                         algorithm.emit(shape));
+}
+
+std::vector<Program> emit_all(const Algorithm& algorithm, Shape shape, Arithmetic arithmetic) {
   std::vector<Program> programs;
   programs.reserve(shape.ranks);
   for (shape.rank = 0; shape.rank < shape.ranks; ++shape.rank) {
-    programs.push_back(algorithm.emit(shape));
+    programs.push_back(emit(algorithm, shape, arithmetic));
   }
   return programs;
 }

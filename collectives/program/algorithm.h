@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "collectives/program/arithmetic.h"
 #include "collectives/program/program.h"
 
 namespace tutti {
@@ -30,6 +31,7 @@ struct Algorithm {
   // gather, scatter, all_to_all: no chunk passes through a third rank, so that each rank needs to
   // know the lengths of its own blocks only. verify checks it.
   bool direct = false;
+  Means means = Means::shared;  // who divides, for ReduceOp::avg
   std::function<Program(const Shape& shape)> emit;
   // Empty when it runs on this many ranks (in such groups), else why not. Alike on every rank.
   std::function<std::string(const Shape& shape)> supports = [](const Shape&) {
@@ -57,8 +59,11 @@ const Algorithm* find_algorithm(uint64_t id);
 // Throws Error(invalid_argument) that lists the names there are.
 const Algorithm& require_algorithm(Collective collective, std::string_view name);
 
+// One rank's program, with what the operator adds to it.
+Program emit(const Algorithm& algorithm, const Shape& shape, Arithmetic arithmetic);
 // The programs of all ranks; shape.rank does not matter.
-std::vector<Program> emit_all(const Algorithm& algorithm, Shape shape);
+std::vector<Program> emit_all(const Algorithm& algorithm, Shape shape,
+                              Arithmetic arithmetic = Arithmetic::none);
 
 // Adds one at run time (imported, composed), so that it can be named; returns the one that is there
 // already under the same collective, name and id. Throws Error(invalid_argument) where another one

@@ -12,8 +12,8 @@ namespace tutti {
 namespace {
 
 // What a step of a rank costs its processor; what it multiplies or divides on the way is in the
-// innermost cache then, and costs next to nothing. Slices that are walked are as the executor cuts them
-// (chunk_map.h): small calls fill only the first chunks.
+// innermost cache then, and costs next to nothing. Slices that are walked are as the executor cuts
+// them (chunk_map.h): small calls fill only the first chunks.
 class StepCosts {
  public:
   StepCosts(const Plan& plan, uint64_t bytes, DType dtype, const Machine& machine)

@@ -73,8 +73,7 @@ Means means_of(const Imported& imported) {
     ++shape.rank;
   }
   const Proof proof{.root = imported.root, .arithmetic = Arithmetic::means};
-  const bool right =
-      verify(imported.collective, std::move(programs), proof).grade != Grade::wrong;
+  const bool right = verify(imported.collective, std::move(programs), proof).grade != Grade::wrong;
   return right ? Means::shared : Means::own;
 }
 

@@ -134,9 +134,9 @@ class StepChecker {
     const auto is_in = [](Space space) {
       return [=](const ChunkRange& range) { return range.space == space; };
     };
-    require(!step.scales || (reduces(collective_) &&
-                             (std::ranges::any_of(step.src, is_in(Space::input)) ||
-                              std::ranges::any_of(step.src2, is_in(Space::input)))),
+    require(!step.scales ||
+                (reduces(collective_) && (std::ranges::any_of(step.src, is_in(Space::input)) ||
+                                          std::ranges::any_of(step.src2, is_in(Space::input)))),
             "scales, but reads no input");
     require(!step.divides || (reduces(collective_) && !step.dst.empty() &&
                               std::ranges::all_of(step.dst, is_in(Space::output))),

@@ -116,7 +116,8 @@ const std::shared_ptr<const CompiledCall>& CommunicatorImpl::compiled_call_of(
   const std::string_view algorithm = options.algorithm == "auto" ? "" : options.algorithm;
   KeptCall& kept = kept_[slot_of(key)];
   if (kept.compiled == nullptr || !(kept.key == key) || kept.algorithm != algorithm ||
-      kept.compiled->reduction.factor != request.op.factor) {
+      (request.op.op == ReduceOp::premul_sum &&
+       kept.compiled->reduction.factor != request.op.factor)) {
     kept.compiled = compile(request, options);  // unless it throws
     kept.key = key;
     kept.algorithm = algorithm;

@@ -183,9 +183,7 @@ uint64_t Execution::elements_in(const Slice& slice, const Piece& piece) const {
   return std::min(compiled_->slicing.elements, piece.length - slice.first);
 }
 
-uint64_t Execution::message_elements(const Slice& slice, const Move& move,
-                                     std::span<const Piece> message) const {
-  if (short_ || compiled_->slicing.slices <= 1) return move.elements;
+uint64_t Execution::elements_in(const Slice& slice, std::span<const Piece> message) const {
   uint64_t elements = 0;
   for (const Piece& piece : message) elements += elements_in(slice, piece);
   return elements;
@@ -291,14 +289,22 @@ void Execution::take(const Slice& slice, const Move& move, const std::byte* rece
     const Piece& to = move.dst[i];
     const uint64_t count = elements_in(slice, to);
     if (count == 0) continue;
+    std::byte* const dst = address(slice, to);
     const Operand message{received, move.widened};
-    Operands at{address(slice, to), to.widened, message, {}, count, received - start};
-    if (move.kind == StepKind::recv_reduce) {
-      const Operand own = operand(slice, move.src[i]);
-      if (!move.received_on_left) at.a = own;
-      at.b = move.received_on_left ? own : message;
+    const auto reduce = [&](const Operand& a, const Operand& b) {
+      if (count <= kBlockElements && !move.computes) {
+        combine(dst, a.at, b.at, count, {to.widened, a.widened, b.widened});
+      } else {
+        compute_blocks(slice, move, {dst, to.widened, a, b, count, received - start});
+      }
+    };
+    if (move.kind == StepKind::recv) {
+      compute(slice, move, {dst, to.widened, message, {}, count, received - start});
+    } else if (move.received_on_left) {
+      reduce(message, operand(slice, move.src[i]));
+    } else {
+      reduce(operand(slice, move.src[i]), message);
     }
-    compute(slice, move, at);
     received += count * width(move.widened);
   }
 }
@@ -331,12 +337,10 @@ void Execution::run_copy(const Slice& slice, const Move& move) {
 }
 
 void Execution::compute(const Slice& slice, const Move& move, const Operands& at) {
-  const bool combines = at.b.at != nullptr;
-  if (move.computes || (combines && at.received >= 0 && at.count > kBlockElements)) {
+  if (move.computes) {
     compute_blocks(slice, move, at);
-  } else if (combines) {
-    combine(at.dst, at.a.at, at.b.at, at.count,
-            {at.widened, at.a.widened, at.b.widened});
+  } else if (at.b.at != nullptr) {
+    combine(at.dst, at.a.at, at.b.at, at.count, {at.widened, at.a.widened, at.b.widened});
   } else {
     convert(at.dst, at.widened, at.a.at, at.a.widened, at.count);
   }
@@ -378,15 +382,6 @@ void Execution::compute_block(std::byte* dst, const Operands& at, uint64_t count
   }
   const std::byte* const a = factor_applied(at.a, at.widened ? product.bytes : dst);
   if (a != dst) convert(dst, at.widened, a, at.a.widened, count);
-}
-
-void Execution::combine(std::byte* dst, const std::byte* a, const std::byte* b, uint64_t count,
-                        Formats formats) const {
-  if (compiled_->kernel != nullptr) {
-    compiled_->kernel(dst, a, b, count, formats);
-  } else {
-    compiled_->reduction.function->combine(dst, a, b, count, compiled_->dtype);
-  }
 }
 
 void Execution::convert(std::byte* dst, bool to_accumulator, const std::byte* src,

@@ -126,13 +126,20 @@ class Execution {
   void compute_blocks(const Slice& slice, const Move& move, Operands at);
   void compute_block(std::byte* dst, const Operands& at, uint64_t count) const;
   void combine(std::byte* dst, const std::byte* a, const std::byte* b, uint64_t count,
-               Formats formats) const;
+               Formats formats) const {
+    if (compiled_->kernel != nullptr) return compiled_->kernel(dst, a, b, count, formats);
+    compiled_->reduction.function->combine(dst, a, b, count, compiled_->dtype);
+  }
   void convert(std::byte* dst, bool to_accumulator, const std::byte* src, bool from_accumulator,
                uint64_t count) const;
 
   uint64_t elements_in(const Slice& slice, const Piece& piece) const;
+  uint64_t elements_in(const Slice& slice, std::span<const Piece> message) const;
   uint64_t message_elements(const Slice& slice, const Move& move,
-                            std::span<const Piece> message) const;
+                            std::span<const Piece> message) const {
+    const bool whole = short_ || compiled_->slicing.slices <= 1;
+    return whole ? move.elements : elements_in(slice, message);
+  }
   bool is_silent(uint64_t elements, std::span<const Piece> message, const Slice& slice) const;
   uint64_t width(bool accumulator) const {
     return accumulator ? sizeof(float) : compiled_->element_bytes;

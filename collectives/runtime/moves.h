@@ -29,7 +29,7 @@ struct Move {
   bool one_piece = false;  // what travels is one piece as it is: nothing to compute or collect
   bool computes = false;   // scales or divides
   bool divides = false;
-  int32_t peer = -1;       // the first one
+  int32_t peer = -1;  // the first one
   std::span<const int32_t> peers;
   uint64_t elements = 0;  // of the message, over all slices
   std::array<uint64_t, 2> signature = {};

@@ -20,8 +20,11 @@ uint64_t blocks_of(Collective collective, int ranks) {
 }
 
 Layout layout_of(const Case& c, int ranks) {
-  Layout layout{
-      .collective = c.collective, .ranks = ranks, .count = element_count(c, ranks), .uneven = {}};
+  Layout layout{.collective = c.collective,
+                .ranks = ranks,
+                .root = c.root,
+                .count = element_count(c, ranks),
+                .uneven = {}};
   if (c.uneven) layout.uneven = uneven_blocks(c.collective, ranks, layout.count);
   return layout;
 }

@@ -23,6 +23,7 @@ struct Case {
   bool uneven = false;  // the v-variant, with uneven_blocks()
   DType dtype = DType::f32;
   ReduceOp op = ReduceOp::sum;
+  int root = 0;  // where has_root()
   std::string algorithm = "auto";
   uint64_t bytes = 0;  // as nccl-tests counts them: of the larger of the two buffers
   Data data = Data::exact;

@@ -11,8 +11,9 @@ namespace tutti {
 
 namespace {
 
-// What a step of a rank costs its processor. Slices that are walked are as the executor cuts them
-// (chunk_map.h): small calls fill only the first chunks.
+// What a step of a rank costs its processor; what it multiplies or divides on the way is in the
+// innermost cache then, and costs next to nothing. Slices that are walked are as the executor cuts
+// them (chunk_map.h): small calls fill only the first chunks.
 class StepCosts {
  public:
   StepCosts(const Plan& plan, uint64_t bytes, DType dtype, const Machine& machine)
@@ -77,10 +78,6 @@ class StepCosts {
         break;
       case StepKind::copy:
         cost.moving = near_bytes_.copy * bytes_as(false);
-        break;
-      case StepKind::divide:
-      case StepKind::scale:
-        cost.reducing = near_bytes_.copy * bytes_as(false);
         break;
       case StepKind::recv:
         break;

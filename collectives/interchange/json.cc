@@ -18,8 +18,8 @@ constexpr std::string_view kFormat = "tutti-programs";
 constexpr int kVersion = 1;
 
 constexpr std::array<std::string_view, 3> kSpaces = {"input", "output", "scratch"};
-constexpr std::array<std::string_view, 7> kKinds = {"send", "recv",   "recv_reduce", "reduce",
-                                                    "copy", "divide", "scale"};
+constexpr std::array<std::string_view, 5> kKinds = {"send", "recv", "recv_reduce", "reduce",
+                                                    "copy"};
 constexpr std::array<std::string_view, 2> kWires = {"element", "accumulator"};
 
 Json to_json(const RangeList& ranges) {

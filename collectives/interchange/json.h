@@ -17,7 +17,8 @@
 //     ]
 //   }
 //
-// A range is [space, first chunk, chunks]. program.h says what all of it means.
+// A range is [space, first chunk, chunks]. program.h says what all of it means. What a call's
+// operator adds to the steps (arithmetic.h) is no part of an algorithm, nor of this.
 #pragma once
 
 #include <cstdint>

@@ -62,6 +62,21 @@ bool is_direct(const Imported& imported) {
              .grade != Grade::wrong;
 }
 
+// Who divides results is shared where that is proved: a program may send one on from scratch, or
+// through somebody's scratch.
+Means means_of(const Imported& imported) {
+  std::vector<Program> programs = imported.programs;
+  Shape shape{.ranks = imported.ranks, .root = imported.root};
+  for (Program& program : programs) {
+    program = with_arithmetic(Arithmetic::means, Means::shared, imported.collective, shape,
+                              std::move(program));
+    ++shape.rank;
+  }
+  const Proof proof{.root = imported.root, .arithmetic = Arithmetic::means};
+  const bool right = verify(imported.collective, std::move(programs), proof).grade != Grade::wrong;
+  return right ? Means::shared : Means::own;
+}
+
 Algorithm algorithm_of(Imported imported, const std::string& path, uint64_t id) {
   const auto shared = std::make_shared<const Imported>(std::move(imported));
   return {.collective = shared->collective,
@@ -70,6 +85,7 @@ Algorithm algorithm_of(Imported imported, const std::string& path, uint64_t id) 
           .grade = shared->grade,
           .direct = shared->direct,
           .over_positions = false,
+          .means = shared->means,
           .emit = [shared](const Shape& shape) { return shared->programs[shape.rank]; },
           .supports =
               [shared](const Shape& shape) {
@@ -110,6 +126,7 @@ Imported read_msccl(std::string_view xml, const std::string& file) {
   }
   imported.grade = verdict.grade;
   imported.direct = is_direct(imported);
+  if (imported.collective == Collective::all_reduce) imported.means = means_of(imported);
   return imported;
 }
 

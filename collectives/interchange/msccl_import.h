@@ -17,6 +17,7 @@ struct Imported {
   int32_t ranks = 1;
   int32_t root = 0;
   bool direct = false;
+  Means means = Means::shared;
   Grade grade = Grade::wrong;     // never wrong
   std::vector<Program> programs;  // by rank
 };

@@ -91,11 +91,11 @@ const Algorithm& require_algorithm(Collective collective, std::string_view name)
               {.remedy = cat("take one of ", known)});
 }
 
-std::vector<Program> emit_all(const Algorithm& algorithm, Shape shape) {
+std::vector<Program> emit_all(const Algorithm& algorithm, Shape shape, Arithmetic arithmetic) {
   std::vector<Program> programs;
   programs.reserve(shape.ranks);
   for (shape.rank = 0; shape.rank < shape.ranks; ++shape.rank) {
-    programs.push_back(program_of(algorithm, shape));
+    programs.push_back(program_of(algorithm, shape, arithmetic));
   }
   return programs;
 }

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "collectives/program/arithmetic.h"
 #include "collectives/program/program.h"
 
 namespace tutti {
@@ -35,6 +36,7 @@ struct Algorithm {
   bool over_positions = true;
   // How many levels of the layout it is made for.
   int32_t levels = 0;
+  Means means = Means::shared;  // who divides, for ReduceOp::avg
   // For layouts that are in order: run over others by program_of().
   std::function<Program(const Shape& shape)> emit;
   // Empty when it runs on this many ranks (in such groups), else why not. Alike on every rank.
@@ -63,13 +65,15 @@ const Algorithm* find_algorithm(uint64_t id);
 // Throws Error(invalid_argument) that lists the names there are.
 const Algorithm& require_algorithm(Collective collective, std::string_view name);
 
-// The program of shape.rank over shape.layout, in order or not.
-Program program_of(const Algorithm& algorithm, const Shape& shape);
+// The program of shape.rank over shape.layout, in order or not, with what the operator adds to it.
+Program program_of(const Algorithm& algorithm, const Shape& shape,
+                   Arithmetic arithmetic = Arithmetic::none);
 // As Algorithm::supports, and its grade: sums over a layout that is out of order are not canonical.
 std::string why_unsupported(const Algorithm& algorithm, const Shape& shape);
 Grade grade_of(const Algorithm& algorithm, const Shape& shape);
 // Of all ranks; shape.rank does not matter.
-std::vector<Program> emit_all(const Algorithm& algorithm, Shape shape);
+std::vector<Program> emit_all(const Algorithm& algorithm, Shape shape,
+                              Arithmetic arithmetic = Arithmetic::none);
 
 // Adds one at run time (imported, composed), so that it can be named; returns the one that is there
 // already under the same collective, name and id. Throws Error(invalid_argument) where another one

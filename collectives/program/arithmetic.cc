@@ -9,85 +9,119 @@ namespace tutti {
 
 namespace {
 
-constexpr int32_t kNoStep = -1;
+bool is_input(const ChunkRange& range) { return range.space == Space::input; }
+bool is_output(const ChunkRange& range) { return range.space == Space::output; }
 
-bool has_result(Collective collective, const Shape& shape) {
-  if (collective == Collective::reduce) return shape.rank == shape.root;
-  return collective != Collective::exscan || shape.rank > 0;
-}
-
-// For each chunk of one space a step, as lists of chunks for each step.
-std::vector<RangeList> by_step(const std::vector<int32_t>& step_of, Space space, size_t steps) {
-  std::vector<RangeList> lists(steps);
-  for (size_t i = 0; i < step_of.size(); ++i) {
-    if (step_of[i] == kNoStep) continue;
-    const auto chunk = static_cast<int32_t>(i);
-    RangeList& list = lists[static_cast<size_t>(step_of[i])];
-    if (!list.empty() && list.back().first + list.back().count == chunk) {
-      ++list.back().count;
-    } else {
-      list.push_back({.space = space, .first = chunk});
-    }
+void append(Space space, int32_t chunk, RangeList& list) {
+  if (list.empty() || list.back().space != space ||
+      list.back().first + list.back().count != chunk) {
+    list.push_back({.space = space, .first = chunk, .count = 0});
   }
-  return lists;
+  ++list.back().count;
 }
 
-// Chunks that one step writes last are divided by one, in the order of those steps.
-Program with_means(Program program) {
-  std::vector<int32_t> writer(static_cast<size_t>(program.output_chunks), kNoStep);
+// In a call in place, input chunk i may be the same memory as output chunk i + shift.
+int32_t shift_in_place(Collective collective, const Shape& shape, const Program& program) {
+  const auto start = [&](Space space) { return location(collective, program, shape, space, 0); };
+  return static_cast<int32_t>(start(Space::input) - start(Space::output));
+}
+
+// The end of a chunk of the output.
+struct End {
+  int32_t writer = -1;      // the step that writes it last
+  bool read_later = false;  // it, or what may be the same memory
+};
+
+std::vector<End> ends_of(Collective collective, const Shape& shape, const Program& program) {
+  std::vector<End> ends(static_cast<size_t>(program.output_chunks));
+  const int32_t shift = shift_in_place(collective, shape, program);
+  const auto note_read = [&](Space space, int32_t chunk) {
+    if (space == Space::scratch) return;
+    const int32_t place = chunk + (space == Space::input ? shift : 0);
+    if (place >= 0 && place < program.output_chunks) ends[place].read_later = true;
+  };
   for (size_t i = 0; i < program.steps.size(); ++i) {
-    for (const ChunkRange& range : program.steps[i].dst) {
-      if (range.space != Space::output) continue;
-      std::fill_n(writer.begin() + range.first, range.count, static_cast<int32_t>(i));
-    }
+    for_each_chunk(program.steps[i].src, note_read);
+    for_each_chunk(program.steps[i].src2, note_read);
+    for_each_chunk(program.steps[i].dst, [&](Space space, int32_t chunk) {
+      if (space == Space::output) ends[chunk] = {.writer = static_cast<int32_t>(i)};
+    });
   }
-  for (const RangeList& list : by_step(writer, Space::output, program.steps.size())) {
-    if (!list.empty()) program.steps.push_back(divide(list));
+  return ends;
+}
+
+// Of means that are shared: what the step stores is divided already.
+bool takes_means(const Step& step) {
+  if (step.kind == StepKind::recv) return step.wire == Wire::element;
+  return step.kind == StepKind::copy && std::ranges::any_of(step.src, is_output);
+}
+
+// Only an all-reduce has the same result everywhere.
+Program with_means(Means means, Collective collective, const Shape& shape, Program program) {
+  const std::vector<End> ends = ends_of(collective, shape, program);
+  const bool shared = means == Means::shared && collective == Collective::all_reduce;
+  const size_t steps = program.steps.size();
+  for (size_t i = 0; i < steps; ++i) {
+    Step& step = program.steps[i];
+    RangeList last;  // what is not written again
+    bool all_last = true;
+    bool any_read = false;
+    for_each_chunk(step.dst, [&](Space space, int32_t chunk) {
+      if (space != Space::output || ends[chunk].writer != static_cast<int32_t>(i)) {
+        all_last = false;
+        return;
+      }
+      any_read |= ends[chunk].read_later;
+      append(space, chunk, last);
+    });
+    if (last.empty()) continue;
+    if (shared) {
+      step.divides = all_last && !takes_means(step);
+    } else if (all_last && !any_read) {
+      step.divides = true;
+    } else {
+      program.steps.push_back(copy(last, last));
+      program.steps.back().divides = true;
+    }
   }
   return program;
 }
 
-// Chunks that one step reads first are scaled by one, in the order of those steps. The scratch
-// chunks are of the inputs' size classes.
+// What was copied to its own place in the output was scaled then, and is read there: in a call in
+// place its input is no more.
 Program with_scaled_inputs(Collective collective, const Shape& shape, Program program) {
-  const int32_t classes = size_classes(collective, program, shape.ranks);
-  const int32_t base = (program.scratch_chunks + classes - 1) / classes * classes;
-  std::vector<int32_t> reader(static_cast<size_t>(program.input_chunks), kNoStep);
-  for (size_t i = 0; i < program.steps.size(); ++i) {
-    for (RangeList* const ranges : {&program.steps[i].src, &program.steps[i].src2}) {
-      for (ChunkRange& range : *ranges) {
-        if (range.space != Space::input) continue;
-        for (int32_t chunk = range.first; chunk < range.first + range.count; ++chunk) {
-          int32_t& first = reader[static_cast<size_t>(chunk)];
-          if (first == kNoStep) first = static_cast<int32_t>(i);
-        }
-        range = scratch(base + range.first, range.count);
-      }
+  const int32_t shift = shift_in_place(collective, shape, program);
+  std::vector<bool> written(static_cast<size_t>(program.output_chunks), false);
+  for (Step& step : program.steps) {
+    for (RangeList* const ranges : {&step.src, &step.src2}) {
+      RangeList found;
+      for_each_chunk(*ranges, [&](Space space, int32_t chunk) {
+        const int32_t place = chunk + shift;
+        const bool moved = space == Space::input && place >= 0 && place < program.output_chunks &&
+                           written[static_cast<size_t>(place)];
+        append(moved ? Space::output : space, moved ? place : chunk, found);
+      });
+      *ranges = std::move(found);
+      step.scales |= std::ranges::any_of(*ranges, is_input);
     }
+    for_each_chunk(step.dst, [&](Space space, int32_t chunk) {
+      if (space == Space::output) written[static_cast<size_t>(chunk)] = true;
+    });
   }
-  std::vector<Step> steps;
-  for (const RangeList& list : by_step(reader, Space::input, program.steps.size())) {
-    if (list.empty()) continue;
-    RangeList products;
-    for (const ChunkRange& range : list)
-      products.push_back(scratch(base + range.first, range.count));
-    steps.push_back(scale(list, std::move(products)));
-  }
-  steps.insert(steps.end(), program.steps.begin(), program.steps.end());
-  program.steps = std::move(steps);
-  program.scratch_chunks = base + program.input_chunks;
   return program;
 }
 
 }  // namespace
 
-Program with_arithmetic(Arithmetic arithmetic, Collective collective, const Shape& shape,
-                        Program program) {
-  if (arithmetic == Arithmetic::means && has_result(collective, shape)) {
-    return with_means(std::move(program));
-  }
-  if (arithmetic == Arithmetic::scaled) {
-    return with_scaled_inputs(collective, shape, std::move(program));
+Program with_arithmetic(Arithmetic arithmetic, Means means, Collective collective,
+                        const Shape& shape, Program program) {
+  switch (arithmetic) {
+    case Arithmetic::none:
+      break;
+    case Arithmetic::means:
+      return with_means(means, collective, shape, std::move(program));
+    case Arithmetic::scaled:
+      return with_scaled_inputs(collective, shape, std::move(program));
   }
   return program;
 }

@@ -1,5 +1,7 @@
-// What a call does to the numbers besides combining them, as steps of its program: so an executor
-// adds nothing of its own, and what is proved is what runs.
+// What a call does to the numbers besides combining them, as part of its program's steps: so an
+// executor adds nothing of its own, and what is proved is what runs. No step is added for it, and
+// nothing passes through memory once more, as long as the step that reads an input, or completes a
+// result, can do it.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +16,19 @@ enum class Arithmetic : uint8_t {
   scaled,  // inputs are multiplied by this rank's factor (ReduceOp::premul_sum)
 };
 
-// means:   at the end of the program, a step for each part of this rank's result that divides it in
-//          place. So parts that are done are divided while others are under way, and what is sent
-//          is what was before.
-// scaled:  at its beginning, a step for each part of this rank's input that puts the product into
-//          scratch, where the other steps read it.
-Program with_arithmetic(Arithmetic arithmetic, Collective collective, const Shape& shape,
-                        Program program);
+// Who divides results.
+enum class Means : uint8_t {
+  // Each rank its own results: the step that writes one last, or, where the rank reads it after
+  // that, a copy onto itself at the end of the program. What is sent was not divided.
+  own,
+  // In an all-reduce, whoever completes a result divides it, before it is sent to others: the last
+  // step to write it, unless that receives elements or copies from the output, which are divided
+  // already.
+  shared,
+};
+
+// scaled: every step that reads an input chunk scales it.
+Program with_arithmetic(Arithmetic arithmetic, Means means, Collective collective,
+                        const Shape& shape, Program program);
 
 }  // namespace tutti

@@ -74,12 +74,14 @@ class Renumbering {
 
 }  // namespace
 
-Program program_of(const Algorithm& algorithm, const Shape& shape) {
+Program program_of(const Algorithm& algorithm, const Shape& shape, Arithmetic arithmetic) {
   Program program = algorithm.emit(shape_for(algorithm, shape));
-  if (shape.layout.in_order() || !takes_positions(algorithm)) return program;
-  const Renumbering renumbering(algorithm.collective, program, shape);
-  for (Step& step : program.steps) renumbering.apply(step);
-  return program;
+  if (!shape.layout.in_order() && takes_positions(algorithm)) {
+    const Renumbering renumbering(algorithm.collective, program, shape);
+    for (Step& step : program.steps) renumbering.apply(step);
+  }
+  return with_arithmetic(arithmetic, algorithm.means, algorithm.collective, shape,
+                         std::move(program));
 }
 
 std::string why_unsupported(const Algorithm& algorithm, const Shape& shape) {

@@ -109,8 +109,6 @@ void sort_into_queues(Plan& plan) {
         break;
       case StepKind::reduce:
       case StepKind::copy:
-      case StepKind::divide:
-      case StepKind::scale:
         plan.queues[queue(Plan::QueueKind::local, -1)].steps.push_back(number);
         break;
     }
@@ -118,17 +116,6 @@ void sort_into_queues(Plan& plan) {
 }
 
 }  // namespace
-
-// Input and output overlap as the collective allows; scratch is apart.
-int64_t location(Collective collective, const Program& program, const Shape& shape, Space space,
-                 int32_t chunk) {
-  constexpr int64_t kScratch = int64_t{1} << 32;
-  if (space == Space::scratch) return kScratch + chunk;
-  const bool own_block = (space == Space::input && has_output_blocks(collective)) ||
-                         (space == Space::output && has_input_blocks(collective));
-  if (!own_block || collective == Collective::all_to_all) return chunk;
-  return shape.rank * chunks_per_block(collective, program, shape.ranks) + chunk;
-}
 
 Plan make_plan(Collective collective, const Shape& shape, Program program, bool in_place) {
   Plan plan;

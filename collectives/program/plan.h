@@ -43,8 +43,4 @@ struct Plan {
 // are apart. What is planned for the first is right for both.
 Plan make_plan(Collective collective, const Shape& shape, Program program, bool in_place = true);
 
-// Where a chunk lies when the call is in place: chunks with equal numbers may be the same memory.
-int64_t location(Collective collective, const Program& program, const Shape& shape, Space space,
-                 int32_t chunk);
-
 }  // namespace tutti

@@ -77,6 +77,17 @@ int32_t size_class(Collective collective, const Program& program, const Shape& s
   return (first + chunk) % size_classes(collective, program, shape.ranks);
 }
 
+// Input and output overlap as the collective allows; scratch is apart.
+int64_t location(Collective collective, const Program& program, const Shape& shape, Space space,
+                 int32_t chunk) {
+  constexpr int64_t kScratch = int64_t{1} << 32;
+  if (space == Space::scratch) return kScratch + chunk;
+  const bool own_block = (space == Space::input && has_output_blocks(collective)) ||
+                         (space == Space::output && has_input_blocks(collective));
+  if (!own_block || collective == Collective::all_to_all) return chunk;
+  return shape.rank * chunks_per_block(collective, program, shape.ranks) + chunk;
+}
+
 Step send(std::vector<int32_t> peers, RangeList src, Wire wire) {
   return {.kind = StepKind::send, .peers = std::move(peers), .src = std::move(src), .wire = wire};
 }
@@ -112,14 +123,6 @@ Step copy(RangeList src, RangeList dst) {
   return {.kind = StepKind::copy, .src = std::move(src), .dst = std::move(dst)};
 }
 
-Step divide(const RangeList& chunks) {
-  return {.kind = StepKind::divide, .src = chunks, .dst = chunks};
-}
-
-Step scale(RangeList src, RangeList dst) {
-  return {.kind = StepKind::scale, .src = std::move(src), .dst = std::move(dst)};
-}
-
 std::string to_string(const ChunkRange& range) {
   constexpr std::string_view kNames[] = {"input", "output", "scratch"};
   std::ostringstream out;
@@ -153,9 +156,7 @@ std::string text(const std::vector<int32_t>& peers) {
   return out.str();
 }
 
-}  // namespace
-
-std::string to_string(const Step& step) {
+std::string without_arithmetic(const Step& step) {
   const std::string unrounded = step.wire == Wire::accumulator ? " unrounded" : "";
   switch (step.kind) {
     case StepKind::send:
@@ -170,12 +171,15 @@ std::string to_string(const Step& step) {
       return "reduce " + text(step.dst) + " = " + text(step.src) + " op " + text(step.src2);
     case StepKind::copy:
       return "copy " + text(step.src) + " to " + text(step.dst);
-    case StepKind::divide:
-      return "divide " + text(step.dst);
-    case StepKind::scale:
-      return "scale " + text(step.src) + " to " + text(step.dst);
   }
   return "unknown step";
+}
+
+}  // namespace
+
+std::string to_string(const Step& step) {
+  return without_arithmetic(step) + (step.scales ? ", scaled" : "") +
+         (step.divides ? ", divided" : "");
 }
 
 }  // namespace tutti

@@ -93,8 +93,6 @@ enum class StepKind : uint8_t {
   recv_reduce,  // dst = received op src, or src op received
   reduce,       // dst = src op src2
   copy,         // dst = src
-  divide,       // dst = src, the same chunks, by the number of ranks whose inputs they combine
-  scale,        // dst (scratch) = src (input) times this rank's factor, rounded to an element
 };
 
 // What a message carries: elements, or the accumulators of 16- and 8-bit floats unrounded.
@@ -112,6 +110,11 @@ struct Step {
   RangeList dst;
   bool received_on_left = false;  // recv_reduce only
   Wire wire = Wire::element;      // messages only; both ends say the same
+  // What is read of the input is multiplied by this rank's factor, and rounded to an element.
+  bool scales = false;
+  // What is written, to the output, is rounded to an element and then divided by the number of
+  // ranks whose inputs it combines.
+  bool divides = false;
 };
 
 // What one rank does. The chunk counts and the two limits are the same on every rank.
@@ -156,6 +159,18 @@ int32_t size_classes(Collective collective, const Program& program, int32_t rank
 int32_t size_class(Collective collective, const Program& program, const Shape& shape, Space space,
                    int32_t chunk);
 
+// Where a chunk lies when the call is in place: chunks with equal numbers may be the same memory.
+int64_t location(Collective collective, const Program& program, const Shape& shape, Space space,
+                 int32_t chunk);
+
+// Calls visit(space, chunk) for each chunk of the list, in order.
+template <typename Visit>
+void for_each_chunk(const RangeList& ranges, Visit visit) {
+  for (const ChunkRange& range : ranges) {
+    for (int32_t i = 0; i < range.count; ++i) visit(range.space, range.first + i);
+  }
+}
+
 // Builders, so that an algorithm's file reads like its description.
 ChunkRange input(int32_t first, int32_t count = 1);
 ChunkRange output(int32_t first, int32_t count = 1);
@@ -168,12 +183,9 @@ Step recv_reduce_left(int32_t peer, RangeList src, RangeList dst, Wire wire = Wi
 Step recv_reduce_right(int32_t peer, RangeList src, RangeList dst, Wire wire = Wire::element);
 Step reduce(RangeList a, RangeList b, RangeList dst);  // dst = a op b
 Step copy(RangeList src, RangeList dst);
-Step divide(const RangeList& chunks);  // complete results, in place
-Step scale(RangeList src, RangeList dst);
 // Neither sends nor receives.
 constexpr bool is_local(StepKind kind) {
-  return kind == StepKind::reduce || kind == StepKind::copy || kind == StepKind::divide ||
-         kind == StepKind::scale;
+  return kind == StepKind::reduce || kind == StepKind::copy;
 }
 // What a partial result in this chunk travels as without a rounding: accumulators from scratch,
 // elements from elsewhere (an input, or a result that is complete).

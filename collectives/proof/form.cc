@@ -48,6 +48,7 @@ class StepChecker {
       check_peers(step);
       for (const RangeList* ranges : {&step.src, &step.src2, &step.dst}) check_ranges(*ranges);
       check_operands(step);
+      check_arithmetic(step);
       check_destination(step);
       if (step.kind == StepKind::send) targets.insert(step.peers.begin(), step.peers.end());
       if (static_cast<int64_t>(targets.size()) > program_.fan_out) {
@@ -126,19 +127,20 @@ class StepChecker {
     if (step.kind == StepKind::recv) return require(step.src.empty(), "a recv has a source");
     if (is_send) return;
     fit(step.src, step.dst);
-    const auto all_in = [](const RangeList& ranges, Space space) {
-      return std::ranges::all_of(ranges, [&](const ChunkRange& r) { return r.space == space; });
-    };
-    if (step.kind == StepKind::divide) {
-      require(reduces(collective_) && step.src == step.dst && all_in(step.dst, Space::output),
-              "divides what is no result in its place");
-    }
-    if (step.kind == StepKind::scale) {
-      require(reduces(collective_) && all_in(step.src, Space::input) &&
-                  all_in(step.dst, Space::scratch),
-              "scales what is no input, or not into scratch");
-    }
     if (step.kind == StepKind::reduce) fit(step.src2, step.dst);
+  }
+
+  void check_arithmetic(const Step& step) const {
+    const auto is_in = [](Space space) {
+      return [=](const ChunkRange& range) { return range.space == space; };
+    };
+    require(!step.scales ||
+                (reduces(collective_) && (std::ranges::any_of(step.src, is_in(Space::input)) ||
+                                          std::ranges::any_of(step.src2, is_in(Space::input)))),
+            "scales, but reads no input");
+    require(!step.divides || (reduces(collective_) && !step.dst.empty() &&
+                              std::ranges::all_of(step.dst, is_in(Space::output))),
+            "divides what is no result");
   }
 
   // No chunk is written twice, or read at one place and written at another one, in a single step:

@@ -34,12 +34,4 @@ bool has_space(Collective collective, const Shape& shape, Space space);
 // Refusal.
 void check_direct(std::span<const Program> programs);
 
-// Calls visit(space, chunk) for each chunk of the list, in order.
-template <typename Visit>
-void for_each_chunk(const RangeList& ranges, Visit visit) {
-  for (const ChunkRange& range : ranges) {
-    for (int32_t i = 0; i < range.count; ++i) visit(range.space, range.first + i);
-  }
-}
-
 }  // namespace tutti

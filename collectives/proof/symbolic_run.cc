@@ -123,10 +123,6 @@ void SymbolicRun::execute(int32_t rank, int32_t number) {
           combine(rank, number, read(rank, number, step.src), read(rank, number, step.src2)));
     case StepKind::copy:
       return write(rank, number, step.dst, read(rank, number, step.src));
-    case StepKind::divide:
-      return execute_divide(rank, number);
-    case StepKind::scale:
-      return execute_scale(rank, number);
   }
 }
 
@@ -158,57 +154,48 @@ void SymbolicRun::execute_recv(int32_t rank, int32_t number) {
   write(rank, number, step.dst, values);
 }
 
-void SymbolicRun::execute_divide(int32_t rank, int32_t number) {
-  const Step& step = plans_[rank].program.steps[number];
-  std::vector<Id> values = read(rank, number, step.src);
-  for (Id& value : values) {
-    if (expressions_.is_mean(value)) refuse(rank, number, "divides what is divided already");
-    value = expressions_.mean(value);
-  }
-  write(rank, number, step.dst, values);
-}
-
-void SymbolicRun::execute_scale(int32_t rank, int32_t number) {
-  const Step& step = plans_[rank].program.steps[number];
-  std::vector<Id> values;
-  for_each_chunk(step.src, [&](Space space, int32_t chunk) {
-    const Rank& self = ranks_[rank];
-    const Id value = self.cells[self.index(space, chunk)].value;
-    if (value == Expressions::kNothing || !expressions_.is_unscaled(value)) {
-      refuse(rank, number, "scales what is not to be scaled, or not any more");
-    }
-    values.push_back(expressions_.scaled(value));
-  });
-  write(rank, number, step.dst, values);
-}
-
 // ---- values
 
 std::vector<SymbolicRun::Id> SymbolicRun::read(int32_t rank, int32_t number,
                                                const RangeList& ranges) {
   const Rank& self = ranks_[rank];
+  const bool scales = plans_[rank].program.steps[number].scales;
   std::vector<Id> values;
   for_each_chunk(ranges, [&](Space space, int32_t chunk) {
-    values.push_back(self.cells[self.index(space, chunk)].value);
-    if (values.back() == Expressions::kNothing) {
+    Id value = self.cells[self.index(space, chunk)].value;
+    if (value == Expressions::kNothing) {
       refuse(rank, number,
              cat("read before write: nothing has written ", to_string({space, chunk, 1}), " yet"));
     }
-    if (expressions_.is_unscaled(values.back())) {
+    if (scales && space == Space::input) value = scaled(rank, number, value);
+    if (expressions_.is_unscaled(value)) {
       refuse(rank, number, cat("uses ", to_string({space, chunk, 1}), ", which is not scaled yet"));
     }
+    values.push_back(value);
   });
   return values;
+}
+
+SymbolicRun::Id SymbolicRun::scaled(int32_t rank, int32_t number, Id value) const {
+  if (!expressions_.is_unscaled(value)) {
+    refuse(rank, number, "scales what is not to be scaled, or not any more");
+  }
+  return expressions_.scaled(value);
 }
 
 void SymbolicRun::write(int32_t rank, int32_t number, const RangeList& ranges,
                         const std::vector<Id>& values) {
   Rank& self = ranks_[rank];
+  const bool divides = plans_[rank].program.steps[number].divides;
   size_t i = 0;
   for_each_chunk(ranges, [&](Space space, int32_t chunk) {
-    const Id value = values[i++];
-    self.cells[self.index(space, chunk)] = {
-        .value = space == Space::output ? expressions_.rounded(value) : value, .writer = number};
+    Id value = values[i++];
+    if (space == Space::output) value = expressions_.rounded(value);
+    if (divides) {
+      if (expressions_.is_mean(value)) refuse(rank, number, "divides what is divided already");
+      value = expressions_.mean(value);
+    }
+    self.cells[self.index(space, chunk)] = {.value = value, .writer = number};
   });
 }
 

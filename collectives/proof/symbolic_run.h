@@ -65,8 +65,6 @@ class SymbolicRun {
   void execute(int32_t rank, int32_t number);
   void execute_send(int32_t rank, int32_t number);
   void execute_recv(int32_t rank, int32_t number);
-  void execute_divide(int32_t rank, int32_t number);
-  void execute_scale(int32_t rank, int32_t number);
 
   bool can_run(int32_t rank, int32_t number);
   // In words; of a step that cannot run.
@@ -75,7 +73,9 @@ class SymbolicRun {
   int32_t needed_first(int32_t rank, int32_t number) const;
 
   std::vector<Id> read(int32_t rank, int32_t number, const RangeList& ranges);
-  // Output holds elements: what is written to it is rounded.
+  // What is in a chunk of the input, once the step has scaled it.
+  Id scaled(int32_t rank, int32_t number, Id value) const;
+  // Output holds elements: what is written to it is rounded, and divided where the step divides.
   void write(int32_t rank, int32_t number, const RangeList& ranges, const std::vector<Id>& values);
   std::vector<Id> combine(int32_t rank, int32_t number, const std::vector<Id>& left,
                           const std::vector<Id>& right);

@@ -152,13 +152,7 @@ Verdict verify(Collective collective, std::vector<Program> programs, const Proof
 Verdict verify(const Algorithm& algorithm, const Shape& shape, Arithmetic arithmetic) {
   const std::string reason = why_unsupported(algorithm, shape);
   if (!reason.empty()) return {.problem = reason};
-  std::vector<Program> programs = emit_all(algorithm, shape);
-  Shape own = shape;
-  for (own.rank = 0; own.rank < own.ranks; ++own.rank) {
-    Program& program = programs[static_cast<size_t>(own.rank)];
-    program = with_arithmetic(arithmetic, algorithm.collective, own, std::move(program));
-  }
-  return verify(algorithm.collective, std::move(programs),
+  return verify(algorithm.collective, emit_all(algorithm, shape, arithmetic),
                 {.root = shape.root, .direct = algorithm.direct, .arithmetic = arithmetic});
 }
 

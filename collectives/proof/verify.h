@@ -29,7 +29,7 @@ struct Proof {
 // `programs[r]` is rank r's.
 Verdict verify(Collective collective, std::vector<Program> programs, const Proof& proof = {});
 // shape.rank does not matter: all ranks' programs are proved.
-// With the steps of `arithmetic`.
+// With what `arithmetic` adds to them.
 Verdict verify(const Algorithm& algorithm, const Shape& shape,
                Arithmetic arithmetic = Arithmetic::none);
 

@@ -114,12 +114,14 @@ const std::shared_ptr<const CompiledCall>& CommunicatorImpl::compiled_call_of(
   // Nor are calls kept whose types are none.
   const bool has_types =
       static_cast<size_t>(std::max(request.input.dtype, request.output.dtype)) < kAllDTypes.size();
-  const bool has_own = request.uneven || request.op.op >= ReduceOp::premul_sum || !has_types;
+  const bool has_own = request.uneven || request.op.op == ReduceOp::user || !has_types;
   if (has_own) return new_call_ = compile(request, options);
   const CallKey key = key_of(request, options);
   const std::string_view algorithm = options.algorithm == "auto" ? "" : options.algorithm;
   KeptCall& kept = kept_[slot_of(key)];
-  if (kept.compiled == nullptr || !(kept.key == key) || kept.algorithm != algorithm) {
+  if (kept.compiled == nullptr || !(kept.key == key) || kept.algorithm != algorithm ||
+      (request.op.op == ReduceOp::premul_sum &&
+       kept.compiled->reduction.factor != request.op.factor)) {
     kept.compiled = compile(request, options);  // unless it throws
     kept.key = key;
     kept.algorithm = algorithm;

@@ -149,7 +149,8 @@ class CommunicatorImpl final : public ControlClient,
                                                  std::span<const Work> after = {});
   [[gnu::noinline]] static void run_alone(const CompiledCall& compiled, const std::byte* input,
                                           std::byte* output);
-  const std::shared_ptr<Operation>& enqueue(PreparedCall&& prepared);
+  // `probes`: a receive that leaves its message where it is.
+  const std::shared_ptr<Operation>& enqueue(PreparedCall&& prepared, bool probes = false);
   const std::shared_ptr<Operation>& start_probe(int source, int tag);
   std::shared_ptr<Operation> set_off(const std::shared_ptr<Operation>& operation);
   void announce(Operation& operation);

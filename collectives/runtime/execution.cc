@@ -15,6 +15,10 @@ namespace {
 constexpr uint64_t kBlockElements = 256;
 constexpr size_t kWidestElement = 16;  // a pair of 64-bit values
 
+struct alignas(64) Block {
+  std::byte bytes[kBlockElements * kWidestElement];
+};
+
 // Less is copied sooner than it comes back.
 constexpr uint64_t kLeastLent = 4 << 10;
 
@@ -179,9 +183,7 @@ uint64_t Execution::elements_in(const Slice& slice, const Piece& piece) const {
   return std::min(compiled_->slicing.elements, piece.length - slice.first);
 }
 
-uint64_t Execution::message_elements(const Slice& slice, const Move& move,
-                                     std::span<const Piece> message) const {
-  if (short_ || compiled_->slicing.slices <= 1) return move.elements;
+uint64_t Execution::elements_in(const Slice& slice, std::span<const Piece> message) const {
   uint64_t elements = 0;
   for (const Piece& piece : message) elements += elements_in(slice, piece);
   return elements;
@@ -208,12 +210,6 @@ Execution::Outcome Execution::run(const Slice& slice, size_t step) {
       break;
     case StepKind::copy:
       run_copy(slice, move);
-      break;
-    case StepKind::divide:
-      run_divide(slice, move);
-      break;
-    case StepKind::scale:
-      run_scale(slice, move);
       break;
   }
   return Outcome::done;
@@ -254,7 +250,7 @@ Execution::Outcome Execution::run_send(const Slice& slice, size_t step) {
   for (const Piece& piece : move.src) {
     const uint64_t count = elements_in(slice, piece);
     if (count == 0) continue;
-    convert(slot, move.widened, address(slice, piece), piece.widened, count);
+    compute(slice, move, {slot, move.widened, operand(slice, piece), {}, count});
     slot += count * width(move.widened);
   }
   transport_->commit(header);
@@ -294,43 +290,23 @@ void Execution::take(const Slice& slice, const Move& move, const std::byte* rece
     const uint64_t count = elements_in(slice, to);
     if (count == 0) continue;
     std::byte* const dst = address(slice, to);
-    if (move.kind == StepKind::recv) {
-      convert(dst, to.widened, received, move.widened, count);
-    } else {
-      const Piece& from = move.src[i];
-      const std::byte* const own = address(slice, from);
-      const Formats formats = move.received_on_left
-                                  ? Formats{to.widened, move.widened, from.widened}
-                                  : Formats{to.widened, from.widened, move.widened};
-      const std::byte* const left = move.received_on_left ? received : own;
-      const std::byte* const right = move.received_on_left ? own : received;
-      if (count <= kBlockElements) {
-        combine(dst, left, right, count, formats);
+    const Operand message{received, move.widened};
+    const auto reduce = [&](const Operand& a, const Operand& b) {
+      if (count <= kBlockElements && !move.computes) {
+        combine(dst, a.at, b.at, count, {to.widened, a.widened, b.widened});
       } else {
-        combine_blocks(slice, move, {dst, left, right, received - start}, count, formats);
+        compute_blocks(slice, move, {dst, to.widened, a, b, count, received - start});
       }
+    };
+    if (move.kind == StepKind::recv) {
+      compute(slice, move, {dst, to.widened, message, {}, count, received - start});
+    } else if (move.received_on_left) {
+      reduce(message, operand(slice, move.src[i]));
+    } else {
+      reduce(operand(slice, move.src[i]), message);
     }
     received += count * width(move.widened);
   }
-}
-
-void Execution::combine_blocks(const Slice& slice, const Move& move, Operands at, uint64_t count,
-                               Formats formats) {
-  const bool streams = compiled_->streams && move.is_result;
-  // A block that is streamed is made aside, in the innermost cache.
-  alignas(64) std::array<std::byte, kBlockElements * kWidestElement> aside;
-  for (uint64_t left = count; left > 0;) {
-    const uint64_t block = std::min(left, kBlockElements);
-    combine(streams ? aside.data() : at.dst, at.a, at.b, block, formats);
-    if (streams) stream_copy(at.dst, aside.data(), block * width(formats.dst));
-    left -= block;
-    at.dst += block * width(formats.dst);
-    at.a += block * width(formats.a);
-    at.b += block * width(formats.b);
-    at.received += static_cast<ptrdiff_t>(block * width(move.widened));
-    if (left > 0) transport_->used(move.peer, slice.lane, static_cast<size_t>(at.received));
-  }
-  if (streams) stream_fence();
 }
 
 void Execution::run_reduce(const Slice& slice, const Move& move) {
@@ -338,8 +314,9 @@ void Execution::run_reduce(const Slice& slice, const Move& move) {
     const Piece& to = move.dst[i];
     const uint64_t count = elements_in(slice, to);
     if (count == 0) continue;
-    combine(address(slice, to), address(slice, move.src[i]), address(slice, move.src2[i]), count,
-            {to.widened, move.src[i].widened, move.src2[i].widened});
+    compute(slice, move,
+            {address(slice, to), to.widened, operand(slice, move.src[i]),
+             operand(slice, move.src2[i]), count});
   }
 }
 
@@ -348,57 +325,63 @@ void Execution::run_copy(const Slice& slice, const Move& move) {
     const Piece& to = move.dst[i];
     const uint64_t count = elements_in(slice, to);
     std::byte* const dst = address(slice, to);
-    const std::byte* const src = address(slice, move.src[i]);
-    if (count == 0 || dst == src) continue;
-    if (compiled_->streams && move.is_result && to.widened == move.src[i].widened) {
-      stream_copy(dst, src, count * width(to.widened));
+    const Operand src = operand(slice, move.src[i]);
+    if (count == 0 || (dst == src.at && !move.computes)) continue;
+    if (compiled_->streams && move.is_result && to.widened == src.widened && !move.computes) {
+      stream_copy(dst, src.at, count * width(to.widened));
       stream_fence();
       continue;
     }
-    convert(dst, to.widened, src, move.src[i].widened, count);
+    compute(slice, move, {dst, to.widened, src, {}, count});
   }
 }
 
-void Execution::run_divide(const Slice& slice, const Move& move) {
-  for (const Piece& piece : move.dst) {
-    const uint64_t count = elements_in(slice, piece);
-    if (count == 0) continue;
-    divide_by(address(slice, piece), count, compiled_->dtype, compiled_->combined);
-  }
-}
-
-// Products are elements, wherever they are kept.
-void Execution::run_scale(const Slice& slice, const Move& move) {
-  const auto product = [&](std::byte* dst, const std::byte* src, uint64_t count) {
-    scale(dst, src, count, compiled_->dtype, compiled_->reduction.factor);
-  };
-  alignas(64) std::array<std::byte, kBlockElements * kWidestElement> elements;
-  for (size_t i = 0; i < move.dst.size(); ++i) {
-    const Piece& to = move.dst[i];
-    std::byte* dst = address(slice, to);
-    const std::byte* src = address(slice, move.src[i]);
-    uint64_t left = elements_in(slice, to);
-    if (!to.widened) {
-      product(dst, src, left);
-      continue;
-    }
-    for (uint64_t block = 0; left > 0; left -= block) {
-      block = std::min(left, kBlockElements);
-      product(elements.data(), src, block);
-      widen(dst, elements.data(), block, compiled_->dtype);
-      dst += block * width(true);
-      src += block * width(false);
-    }
-  }
-}
-
-void Execution::combine(std::byte* dst, const std::byte* a, const std::byte* b, uint64_t count,
-                        Formats formats) const {
-  if (compiled_->kernel != nullptr) {
-    compiled_->kernel(dst, a, b, count, formats);
+void Execution::compute(const Slice& slice, const Move& move, const Operands& at) {
+  if (move.computes) {
+    compute_blocks(slice, move, at);
+  } else if (at.b.at != nullptr) {
+    combine(at.dst, at.a.at, at.b.at, at.count, {at.widened, at.a.widened, at.b.widened});
   } else {
-    compiled_->reduction.function->combine(dst, a, b, count, compiled_->dtype);
+    convert(at.dst, at.widened, at.a.at, at.a.widened, at.count);
   }
+}
+
+void Execution::compute_blocks(const Slice& slice, const Move& move, Operands at) {
+  const bool in_its_place = at.b.at == nullptr && at.dst == at.a.at;
+  const bool streams = compiled_->streams && move.is_result && !in_its_place;
+  Block aside;  // what is streamed is made there
+  while (at.count > 0) {
+    const uint64_t block = std::min(at.count, kBlockElements);
+    std::byte* const dst = streams ? aside.bytes : at.dst;
+    compute_block(dst, at, block);
+    if (move.divides) divide_by(dst, block, compiled_->dtype, compiled_->combined);
+    if (streams) stream_copy(at.dst, dst, block * width(at.widened));
+    at.count -= block;
+    at.dst += block * width(at.widened);
+    at.a.at += block * width(at.a.widened);
+    if (at.b.at != nullptr) at.b.at += block * width(at.b.widened);
+    if (at.received < 0) continue;
+    at.received += static_cast<ptrdiff_t>(block * width(move.widened));
+    if (at.count > 0) transport_->used(move.peer, slice.lane, static_cast<size_t>(at.received));
+  }
+  if (streams) stream_fence();
+}
+
+void Execution::compute_block(std::byte* dst, const Operands& at, uint64_t count) const {
+  Block product;
+  const auto factor_applied = [&](const Operand& operand, std::byte* to) {
+    if (!operand.scales) return operand.at;
+    scale(to, operand.at, count, compiled_->dtype, compiled_->reduction.factor);
+    return static_cast<const std::byte*>(to);
+  };
+  if (at.b.at != nullptr) {
+    const std::byte* const a = factor_applied(at.a, product.bytes);
+    const std::byte* const b = factor_applied(at.b, product.bytes);  // not both
+    combine(dst, a, b, count, {at.widened, at.a.widened, at.b.widened});
+    return;
+  }
+  const std::byte* const a = factor_applied(at.a, at.widened ? product.bytes : dst);
+  if (a != dst) convert(dst, at.widened, a, at.a.widened, count);
 }
 
 void Execution::convert(std::byte* dst, bool to_accumulator, const std::byte* src,

@@ -103,26 +103,43 @@ class Execution {
   bool run_recv(const Slice& slice, const Move& move);
   void run_reduce(const Slice& slice, const Move& move);
   void run_copy(const Slice& slice, const Move& move);
-  void run_divide(const Slice& slice, const Move& move);
-  void run_scale(const Slice& slice, const Move& move);
   void take(const Slice& slice, const Move& move, const std::byte* received);
-  struct Operands {
-    std::byte* dst;
-    const std::byte* a;
-    const std::byte* b;
-    ptrdiff_t received;  // bytes of the message before them
+  struct Operand {
+    const std::byte* at = nullptr;
+    bool widened = false;  // accumulators
+    bool scales = false;
   };
+  struct Operands {
+    std::byte* dst = nullptr;
+    bool widened = false;
+    Operand a;
+    Operand b;  // nowhere: dst = a
+    uint64_t count = 0;
+    ptrdiff_t received = -1;  // bytes of the message before it; -1: there is none
+  };
+  Operand operand(const Slice& slice, const Piece& piece) const {
+    return {address(slice, piece), piece.widened, piece.scales};
+  }
+  // dst = a op b, or a, with all that the move computes besides.
+  void compute(const Slice& slice, const Move& move, const Operands& at);
   // Block by block, each given back to the sender while it is in the innermost cache.
-  void combine_blocks(const Slice& slice, const Move& move, Operands at, uint64_t count,
-                      Formats formats);
+  void compute_blocks(const Slice& slice, const Move& move, Operands at);
+  void compute_block(std::byte* dst, const Operands& at, uint64_t count) const;
   void combine(std::byte* dst, const std::byte* a, const std::byte* b, uint64_t count,
-               Formats formats) const;
+               Formats formats) const {
+    if (compiled_->kernel != nullptr) return compiled_->kernel(dst, a, b, count, formats);
+    compiled_->reduction.function->combine(dst, a, b, count, compiled_->dtype);
+  }
   void convert(std::byte* dst, bool to_accumulator, const std::byte* src, bool from_accumulator,
                uint64_t count) const;
 
   uint64_t elements_in(const Slice& slice, const Piece& piece) const;
+  uint64_t elements_in(const Slice& slice, std::span<const Piece> message) const;
   uint64_t message_elements(const Slice& slice, const Move& move,
-                            std::span<const Piece> message) const;
+                            std::span<const Piece> message) const {
+    const bool whole = short_ || compiled_->slicing.slices <= 1;
+    return whole ? move.elements : elements_in(slice, message);
+  }
   bool is_silent(uint64_t elements, std::span<const Piece> message, const Slice& slice) const;
   uint64_t width(bool accumulator) const {
     return accumulator ? sizeof(float) : compiled_->element_bytes;

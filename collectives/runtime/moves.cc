@@ -55,7 +55,7 @@ void Moves::make(const Plan& plan, const ChunkMap& chunks, uint64_t element_byte
   }
   pieces_.clear();
   pieces_.reserve(total);  // spans into it stay valid
-  const auto pieces_of = [&](const RangeList& ranges) {
+  const auto pieces_of = [&](const RangeList& ranges, bool scales = false) {
     const size_t first = pieces_.size();
     for (const ChunkRange& range : ranges) {
       for (int32_t chunk = range.first; chunk < range.first + range.count; ++chunk) {
@@ -63,6 +63,7 @@ void Moves::make(const Plan& plan, const ChunkMap& chunks, uint64_t element_byte
         const bool scratch = range.space == Space::scratch;
         pieces_.push_back({.space = range.space,
                            .widened = accumulates && scratch,
+                           .scales = scales && range.space == Space::input,
                            .offset = scratch ? static_cast<uint64_t>(chunk) * scratch_chunk_bytes
                                              : extent.offset * element_bytes,
                            .length = extent.length});
@@ -76,15 +77,17 @@ void Moves::make(const Plan& plan, const ChunkMap& chunks, uint64_t element_byte
     Move move{.kind = step.kind,
               .received_on_left = step.received_on_left,
               .widened = accumulates && step.wire == Wire::accumulator,
+              .computes = step.scales || step.divides,
+              .divides = step.divides,
               .peer = step.peers.empty() ? -1 : step.peers[0],
               .peers = step.peers,
               .signature = signature,
-              .src = pieces_of(step.src),
-              .src2 = pieces_of(step.src2),
+              .src = pieces_of(step.src, step.scales),
+              .src2 = pieces_of(step.src2, step.scales),
               .dst = pieces_of(step.dst)};
     const std::span<const Piece> message = step.kind == StepKind::send ? move.src : move.dst;
     move.elements = elements_in(message);
-    move.one_piece = step.kind != StepKind::recv_reduce && message.size() == 1 &&
+    move.one_piece = step.kind != StepKind::recv_reduce && !move.computes && message.size() == 1 &&
                      message[0].widened == move.widened;
     if (private_blocks) move.signature = with_count(signature, move.elements);
     moves_.push_back(move);

@@ -17,6 +17,7 @@ namespace tutti {
 struct Piece {
   Space space = Space::input;
   bool widened = false;  // accumulators, not elements
+  bool scales = false;   // to be scaled when it is read
   uint64_t offset = 0;   // bytes
   uint64_t length = 0;   // elements
 };
@@ -25,8 +26,10 @@ struct Move {
   StepKind kind = StepKind::copy;
   bool received_on_left = false;
   bool widened = false;    // what travels are accumulators
-  bool one_piece = false;  // what travels is one piece as it is: nothing to convert or collect
-  int32_t peer = -1;       // the first one
+  bool one_piece = false;  // what travels is one piece as it is: nothing to compute or collect
+  bool computes = false;   // scales or divides
+  bool divides = false;
+  int32_t peer = -1;  // the first one
   std::span<const int32_t> peers;
   uint64_t elements = 0;  // of the message, over all slices
   std::array<uint64_t, 2> signature = {};

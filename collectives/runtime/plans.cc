@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "collectives/program/arithmetic.h"
 #include "collectives/proof/rendezvous.h"
 
 namespace tutti {
@@ -11,10 +10,7 @@ namespace tutti {
 namespace {
 
 Plan plan_of(const Algorithm& algorithm, const Shape& shape, bool in_place, Arithmetic arithmetic) {
-  const Collective collective = algorithm.collective;
-  return make_plan(collective, shape,
-                   with_arithmetic(arithmetic, collective, shape, program_of(algorithm, shape)),
-                   in_place);
+  return make_plan(algorithm.collective, shape, program_of(algorithm, shape, arithmetic), in_place);
 }
 
 }  // namespace

@@ -183,7 +183,7 @@ const std::shared_ptr<Operation>& CommunicatorImpl::start_locked(PreparedCall&& 
   return nothing;
 }
 
-const std::shared_ptr<Operation>& CommunicatorImpl::enqueue(PreparedCall&& prepared) {
+const std::shared_ptr<Operation>& CommunicatorImpl::enqueue(PreparedCall&& prepared, bool probes) {
   const CompiledCall& compiled = *prepared.compiled;
   const std::shared_ptr<Operation>& operation = take_operation();
   Call& call = operation->call;
@@ -199,7 +199,7 @@ const std::shared_ptr<Operation>& CommunicatorImpl::enqueue(PreparedCall&& prepa
   } else if (compiled.sends) {
     messages_.send(*operation);
   } else {
-    operation->probes = false;
+    operation->probes = probes;
     messages_.receive(*operation);
   }
   return operation;
@@ -217,18 +217,7 @@ MessageInfo CommunicatorImpl::receive(const Request& request, const CallOptions&
 }
 
 const std::shared_ptr<Operation>& CommunicatorImpl::start_probe(int source, int tag) {
-  const Request request = Request::recv({}, source);
-  PreparedCall prepared = plan(request, {.tag = tag});
-  const std::shared_ptr<Operation>& operation = take_operation();
-  operation->compiled = std::move(prepared.compiled);
-  operation->timeout = prepared.timeout;
-  operation->begun = 0;
-  operation->active.end();
-  operation->call = {};
-  operation->after.reset();
-  operation->probes = true;
-  messages_.receive(*operation);
-  return operation;
+  return enqueue(plan(Request::recv({}, source), {.tag = tag}), true);
 }
 
 MessageInfo CommunicatorImpl::await_message(int source, int tag) {

@@ -341,5 +341,17 @@ TEST(AllReduce, TinyCallsAreManyAndRight) {
   });
 }
 
+// A call like the one before but for its factor is another call.
+TEST(AllReduce, ScalesByTheFactorOfEachCall) {
+  run_ranks(2, [](const Job& job) {
+    Communicator comm = Communicator::init(job);
+    for (const float factor : {2.0F, 3.0F, 3.0F, -1.0F}) {
+      std::vector<float> values(8, static_cast<float>(comm.rank() + 1));
+      comm.all_reduce(std::span(values), Reduction::premul_sum(factor));
+      EXPECT_EQ(values, std::vector<float>(8, 3 * factor));
+    }
+  });
+}
+
 }  // namespace
 }  // namespace tutti

@@ -46,6 +46,14 @@ Grade lowest_grade(const Algorithm& algorithm, int32_t max_ranks, int32_t& shape
       const Verdict verdict = verify(algorithm, shape);
       EXPECT_EQ(verdict.problem, "")
           << algorithm.name << ", " << ranks << " ranks, groups of " << group;
+      if (ranks <= 16) {
+        for (const Arithmetic arithmetic : {Arithmetic::means, Arithmetic::scaled}) {
+          const Verdict with = verify(algorithm, shape, arithmetic);
+          EXPECT_EQ(with.problem, "")
+              << algorithm.name << ", " << ranks << " in groups of " << group;
+          EXPECT_EQ(with.grade, verdict.grade) << algorithm.name;
+        }
+      }
       lowest = std::min(lowest, verdict.grade);
       ++shapes;
     }

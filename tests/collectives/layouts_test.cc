@@ -39,6 +39,13 @@ int expect_grades(const Algorithm& algorithm, int32_t ranks, const Layout& layou
     EXPECT_GE(verdict.grade, grade_of(algorithm, shape))
         << name(algorithm.collective) << ' ' << algorithm.name << ", " << ranks << " ranks, root "
         << root << ", " << to_text(layout);
+    if (reduces(algorithm.collective)) {
+      for (const Arithmetic arithmetic : {Arithmetic::means, Arithmetic::scaled}) {
+        const Verdict with = verify(algorithm, shape, arithmetic);
+        EXPECT_EQ(with.problem, "") << algorithm.name << ", " << to_text(layout);
+        EXPECT_GE(with.grade, grade_of(algorithm, shape)) << algorithm.name;
+      }
+    }
     ++proved;
   }
   return proved;

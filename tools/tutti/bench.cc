@@ -154,6 +154,7 @@ int run_rank(BenchOptions options, const bench::Case& c) {
     throw Error(ErrorCode::invalid_argument,
                 cat("-n ", options.ranks, ", but the launcher started ", comm.size(), " ranks"));
   }
+  check_root(c, comm.size());
   if (comm.rank() == 0) options.peers = bench::choose_peers(options.peers);
   std::unique_ptr<BenchReport> report;  // rank 0's
   if (comm.rank() == 0) report = std::make_unique<BenchReport>(options, c, &comm);
@@ -187,9 +188,10 @@ void check_plot(const BenchOptions& options, const bench::Case& c) {
 void check_peers(const BenchOptions& options, const bench::Case& c) {
   if (options.peers.empty()) return;
   if (c.uneven || c.collective == Collective::send_recv || c.dtype != DType::f32 ||
-      c.op != ReduceOp::sum) {
+      c.op != ReduceOp::sum || c.root != 0) {
     throw Error(ErrorCode::unsupported,
-                "peers are compared on f32, sum, of blocks of one size, and not on send_recv");
+                "peers are compared on f32, sum, from or to root 0, of blocks of one size, and not "
+                "on send_recv");
   }
 }
 
@@ -197,8 +199,8 @@ void check_peers(const BenchOptions& options, const bench::Case& c) {
 void check_algorithm(const bench::Case& c, int ranks) {
   if (c.algorithm == "auto" || ranks <= 1) return;
   const Algorithm& algorithm = resolve_algorithm(c.collective, c.algorithm);
-  std::string problem =
-      why_unsupported(algorithm, {.ranks = ranks, .layout = layout_of(place_ranks(ranks))});
+  std::string problem = why_unsupported(
+      algorithm, {.ranks = ranks, .root = c.root, .layout = layout_of(place_ranks(ranks))});
   if (!problem.empty()) {
     problem = cat("does not run on ", ranks, " ranks: ", problem);
   } else if (c.deterministic && reduces(c.collective) && algorithm.grade < Grade::canonical) {
@@ -217,6 +219,7 @@ int run(const BenchOptions& options) {
   }
   // What is wrong for every rank is said once, before there are any.
   const bench::Case c = parse_case(options);
+  if (!is_launched()) check_root(c, std::max(1, options.ranks));
   parse_sizes(options, c);
   check_peers(options, c);
   check_plot(options, c);
@@ -247,6 +250,10 @@ void add_bench(CommandLine& line) {
   bench.add_option("--factor", o->factor, "from one size to the next").show_default();
   bench.add_option("--dtype", o->dtype, "element type").show_default();
   bench.add_option("--op", o->op, "reduction operator").show_default();
+  bench
+      .add_option("--root", o->root,
+                  "of broadcast, reduce, gather and scatter: the rank from or to which it goes")
+      .show_default();
   bench
       .add_option("--algorithm", o->algorithm,
                   "by name, hierarchical(A,B,C), FILE.xml (MSCCL's format), auto, all (each in "

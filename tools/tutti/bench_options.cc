@@ -108,6 +108,7 @@ bench::Case parse_case(const BenchOptions& options) {
   std::tie(c.collective, c.uneven) = parse_kind(options.collective);
   c.dtype = parse_type(options.dtype);
   c.op = parse_op(options.op);
+  c.root = options.root;
   if (reduces(c.collective) && !supports(c.op, c.dtype)) {
     throw Error(ErrorCode::invalid_argument, cat(options.op, " does not work on ", options.dtype),
                 {.cause = "bitwise operators work on integers only, minloc and maxloc on pairs "
@@ -119,6 +120,18 @@ bench::Case parse_case(const BenchOptions& options) {
   c.data = options.digest ? bench::Data::rounding : bench::Data::exact;
   c.deterministic = options.deterministic || settings().get_bool("TUTTI_DETERMINISTIC");
   return c;
+}
+
+void check_root(const bench::Case& c, int ranks) {
+  if (c.root != 0 && !has_root(c.collective)) {
+    throw Error(ErrorCode::invalid_argument,
+                cat("--root ", c.root, ": ", bench::name(c.collective, c.uneven), " has no root"),
+                {.remedy = "broadcast, reduce, gather and scatter have one"});
+  }
+  if (c.root >= 0 && c.root < ranks) return;
+  throw Error(ErrorCode::invalid_argument,
+              cat("--root ", c.root, " is none of the ", ranks, " ranks"),
+              {.remedy = cat("ranks are numbered from 0 to ", ranks - 1)});
 }
 
 std::vector<uint64_t> parse_sizes(const BenchOptions& options, const bench::Case& c) {

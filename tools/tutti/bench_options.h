@@ -17,6 +17,7 @@ struct BenchOptions {
   int factor = 2;
   std::string dtype = "f32";
   std::string op = "sum";
+  int root = 0;
   std::string algorithm = "auto";  // a name, "auto", "all" or "list"
   std::string transport;
   std::string buffers = "user";  // or "library", "registered"
@@ -34,6 +35,7 @@ struct BenchOptions {
 
 // These throw Error(invalid_argument) that says what there is instead.
 bench::Case parse_case(const BenchOptions& options);
+void check_root(const bench::Case& c, int ranks);
 std::vector<uint64_t> parse_sizes(const BenchOptions& options, const bench::Case& c);
 
 // Prints the algorithms of a collective: name, grade, source, and on how many ranks each runs.

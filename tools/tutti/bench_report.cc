@@ -89,10 +89,12 @@ bool BenchReport::stands_for_tutti(const BenchRow& row) const {
 }
 
 void BenchReport::print_header() const {
-  std::printf("# tutti bench %s: %d ranks, %s, %s, transport %s, %s buffers%s\n",
-              options_.collective.c_str(), comm_->size(), std::string(name(case_.dtype)).c_str(),
-              std::string(name(case_.op)).c_str(), shown_transport(*comm_, options_).c_str(),
-              options_.buffers.c_str(), case_.deterministic ? ", deterministic" : "");
+  std::printf("# tutti bench %s: %d ranks, %s%s, %s, transport %s, %s buffers%s\n",
+              options_.collective.c_str(), comm_->size(),
+              has_root(case_.collective) ? cat("root ", case_.root, ", ").c_str() : "",
+              std::string(name(case_.dtype)).c_str(), std::string(name(case_.op)).c_str(),
+              shown_transport(*comm_, options_).c_str(), options_.buffers.c_str(),
+              case_.deterministic ? ", deterministic" : "");
   std::printf("%12s %12s %6s %-20s %12s %12s %10s %10s %6s", "bytes", "count", "type", "algorithm",
               "time us", "min us", "algbw GB/s", "busbw GB/s", "wrong");
   for (const std::string& peer : options_.peers) {
@@ -192,6 +194,7 @@ void BenchReport::write_json() {
                       {"messages", init.all.messages},
                       {"bytes", init.all.bytes},
                       {"rank0_connections", init.most_held}};
+  if (has_root(case_.collective)) document["root"] = case_.root;
   if (options_.buffers != "user") document["buffers"] = options_.buffers;
   for (const BenchRow& row : rows_) {
     Json result = {{"bytes", row.bytes},      {"count", row.count},   {"algorithm", row.algorithm},

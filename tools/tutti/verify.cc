@@ -26,6 +26,8 @@ constexpr int kSampledRanks[] = {96, 128, 257, 512, 1000, 1024};
 // Beyond --max-ranks, programs of more steps than this, over all ranks, are left out: their proof
 // takes memory and time with the square of the ranks.
 constexpr size_t kMostSampledSteps = 150'000;
+// Uneven groups, and orders other than the ranks', make no difference that grows with their number.
+constexpr int kMostUneven = 16;
 
 struct Options {
   int max_ranks = 16;
@@ -78,7 +80,7 @@ std::vector<Layout> groups_for(const Algorithm& algorithm, int ranks, int root, 
     const bool is_sample = group == 8 || group * group == ranks;
     if (ranks % group == 0 && (!sampled || is_sample)) {
       wanted.push_back(Layout::equal(ranks, group));
-    } else if (!sampled) {
+    } else if (ranks <= kMostUneven) {
       wanted.push_back(Layout::equal(ranks, group));  // the last one is smaller
       wanted.push_back(Layout::of_sizes(std::vector{ranks - group, group}));
     }
@@ -92,7 +94,7 @@ std::vector<Layout> groups_for(const Algorithm& algorithm, int ranks, int root, 
 
 std::vector<Layout> layouts_for(const Algorithm& algorithm, int ranks, int root, bool sampled) {
   std::vector<Layout> layouts = groups_for(algorithm, ranks, root, sampled);
-  if (sampled || ranks < 3) return layouts;
+  if (ranks < 3 || ranks > kMostUneven) return layouts;
   const Shape shape{.ranks = ranks, .root = root, .layout = cyclic(ranks, 2)};
   if (why_unsupported(algorithm, shape).empty()) layouts.push_back(shape.layout);
   return layouts;

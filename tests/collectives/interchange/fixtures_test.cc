@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "collectives/interchange/msccl_import.h"
+#include "collectives/proof/verify.h"
 #include "tests/support/test_data.h"
 
 namespace tutti {
@@ -44,6 +45,13 @@ TEST_F(MscclFixtures, AreAllProved) {
     EXPECT_EQ(static_cast<size_t>(imported.ranks), imported.programs.size());
     const Algorithm& algorithm = import_msccl(file);
     EXPECT_EQ(algorithm.grade, imported.grade);
+    if (!reduces(imported.collective)) continue;
+    for (const Arithmetic arithmetic : {Arithmetic::means, Arithmetic::scaled}) {
+      const Shape shape{.ranks = imported.ranks, .root = imported.root};
+      const Verdict verdict = verify(algorithm, shape, arithmetic);
+      EXPECT_EQ(verdict.problem, "");
+      EXPECT_EQ(verdict.grade, imported.grade);
+    }
   }
 }
 

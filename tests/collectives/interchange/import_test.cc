@@ -46,6 +46,26 @@ TEST(MscclImport, IsAnAlgorithmOfTheCatalogue) {
   EXPECT_EQ(algorithm.supports({.ranks = 3}), "it is for 2 ranks");
 }
 
+// Where results pass through scratch on their way, each rank divides its own.
+TEST(MscclImport, MeansAreSharedWhereThatIsProved) {
+  Xml through_scratch("allreduce", 2, 1);
+  through_scratch.gpu(1, 0, 0).tb(1, 1).step("s", "i0", "s0").step("r", "s0", "i0");
+  through_scratch.gpu(1, 0, 1)
+      .tb(0, 0)
+      .step("rrc", "i0", "s0")
+      .step("s", "s0", "i0")
+      .step("cpy", "s0", "i0");
+  const Algorithm& own = import_msccl(write("through_scratch.xml", through_scratch.text()));
+  EXPECT_EQ(own.means, Means::own);
+  const Algorithm& shared = import_msccl(write("exchange.xml", all_reduce(1)));
+  EXPECT_EQ(shared.means, Means::shared);
+  for (const Algorithm* algorithm : {&own, &shared}) {
+    for (const Arithmetic arithmetic : {Arithmetic::none, Arithmetic::means, Arithmetic::scaled}) {
+      EXPECT_EQ(verify(*algorithm, {.ranks = 2}, arithmetic).problem, "") << algorithm->name;
+    }
+  }
+}
+
 TEST(MscclImport, ReadsAFileAgainOnlyWhenItHasChanged) {
   const std::string path = write("changing.xml", all_reduce(2));
   const Algorithm& first = import_msccl(path);

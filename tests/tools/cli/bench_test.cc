@@ -83,6 +83,20 @@ TEST_F(Bench, JsonHasItsFields) {
   }
 }
 
+TEST_F(Bench, RootedCollectivesAreRightForEveryRoot) {
+  for (const std::string collective :
+       {"broadcast", "reduce", "gather", "scatter", "gatherv", "scatterv"}) {
+    for (int root = 0; root < 3; ++root) {
+      SCOPED_TRACE(cat(collective, ' ', root));
+      const Json document = measure({collective, "-n", "3", "--root", cat(root), "--min", "64",
+                                     "--max", "64K", "--factor", "1024"});
+      EXPECT_EQ(document["root"], root);
+      expect_right(document, 2);
+    }
+  }
+  EXPECT_EQ(measure({"broadcast", "-n", "2", "--max", "8"})["root"], 0);
+}
+
 // The names in `--algorithm list` of those that run on any number of ranks.
 Words listed(const Result& list) {
   EXPECT_EQ(list.code, 0) << list.err;

@@ -25,7 +25,6 @@ Endpoints::Peer& Endpoints::peer(int rank) {
 ucp_ep_h Endpoints::open(int rank) {
   Peer& peer = this->peer(rank);
   if (peer.broken) return nullptr;
-  peer.unflushed = true;
   if (peer.endpoint != nullptr) return peer.endpoint;
   ucp_ep_params_t params{};
   params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
@@ -63,30 +62,6 @@ bool Endpoints::broken(int rank) const {
 std::string Endpoints::why(int rank) const {
   const auto found = peers_.find(rank);
   return found != peers_.end() ? found->second.why : "";
-}
-
-bool Endpoints::flushed(int rank) {
-  const auto found = peers_.find(rank);
-  if (found == peers_.end()) return true;
-  Peer& peer = found->second;
-  if (peer.broken || (!peer.unflushed && !peer.flushing)) return true;
-  if (peer.flushing) return false;
-  peer.unflushed = false;
-  ucp_request_param_t param{};
-  param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
-  param.cb.send = on_flushed;
-  param.user_data = &peer;
-  void* const request = library().ep_flush_nbx(peer.endpoint, &param);
-  peer.flushing = UCS_PTR_IS_PTR(request);
-  if (UCS_PTR_IS_ERR(request)) {
-    mark_broken(peer, library().status_string(UCS_PTR_RAW_STATUS(request)));
-  }
-  return !peer.flushing;
-}
-
-void Endpoints::on_flushed(void* request, ucs_status_t, void* peer) {
-  static_cast<Peer*>(peer)->flushing = false;
-  library().request_free(request);
 }
 
 // ---- closing

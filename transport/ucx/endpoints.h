@@ -29,9 +29,6 @@ class Endpoints {
 
   // To send to a rank now; null where the way there is broken.
   ucp_ep_h open(int rank);
-  // True once all that was sent to it has left this process: what there still is to be done for it
-  // is the system's, or the network card's. Asks UCX for that where need be.
-  bool flushed(int rank);
 
   bool broken(int rank) const;
   std::string why(int rank) const;  // it is broken
@@ -47,14 +44,11 @@ class Endpoints {
   struct Peer {
     Endpoints* owner = nullptr;
     ucp_ep_h endpoint = nullptr;
-    bool unflushed = false;  // something was sent since the last flush began
-    bool flushing = false;
     bool broken = false;
     std::string why;
   };
   Peer& peer(int rank);
   static void on_error(void* peer, ucp_ep_h endpoint, ucs_status_t status);
-  static void on_flushed(void* request, ucs_status_t status, void* peer);
   static void mark_broken(Peer& peer, const std::string& why);
   ucs_status_ptr_t begin_to_close(Peer& peer) const;
   void finish_closing(ucs_status_ptr_t request) const;

@@ -26,16 +26,18 @@ void find(void* handle, const char* name, Call& call) {
   if (call == nullptr) throw absent(cat("its library lacks ", name));
 }
 
-// What it reads as it is loaded: it would catch the signals of crashes, and log what is told here
-// as an error of Tutti's.
-void quieten() {
+// What UCX reads as it is loaded. It would catch the signals of crashes, and log what is told here
+// as an error of Tutti's. Over TCP it would put where it can send, which is slower, and ends only
+// with the help of a reader that may have gone on to other things.
+void choose_defaults() {
   ::setenv("UCX_ERROR_SIGNALS", "", 0);
   ::setenv("UCX_LOG_LEVEL", "fatal", 0);
   ::setenv("UCX_WARN_UNUSED_ENV_VARS", "n", 0);
+  ::setenv("UCX_TCP_PUT_ENABLE", "n", 0);
 }
 
 Library load() {
-  quieten();
+  choose_defaults();
   void* const handle = ::dlopen("libucp.so.0", RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) throw absent(::dlerror());
   Library library;

@@ -12,7 +12,7 @@ namespace tutti::ucx {
       call(context_print_info) call(worker_create) call(worker_destroy) call(worker_get_address)   \
           call(worker_release_address) call(worker_query) call(worker_get_efd) call(worker_arm)    \
               call(worker_progress) call(worker_set_am_recv_handler) call(ep_create)               \
-                  call(ep_close_nbx) call(ep_flush_nbx) call(am_send_nbx) call(am_recv_data_nbx)   \
+                  call(ep_close_nbx) call(am_send_nbx) call(am_recv_data_nbx)                      \
                       call(am_data_release) call(request_free) call(request_check_status)
 
 struct Library {

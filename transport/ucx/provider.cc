@@ -115,10 +115,14 @@ bool Provider::progress_locked() {
   return moved;
 }
 
-// Whoever arms is about to sleep, and looks once more before.
+// Whoever arms is about to sleep, and looks once more before. UCX may have work to do of which the
+// descriptor does not tell.
 void Provider::arm() {
   const std::unique_lock lock = this->lock();
-  while (!worker_.arm()) step();
+  do {
+    while (step()) {
+    }
+  } while (!worker_.arm());
   heard_ = false;
 }
 

@@ -102,10 +102,7 @@ void UcxTransport::commit(const MessageHeader& header) {
     whole.sequence = ++connection.sent;
     whole.message = header;
     ++connection.held;
-    if (lane_ < kLanes) {
-      collectives_held_.fetch_add(1, std::memory_order_relaxed);
-      if (!std::exchange(connection.unflushed, true)) unflushed_.push_back(index(peer, lane_));
-    }
+    if (lane_ < kLanes) collectives_held_.fetch_add(1, std::memory_order_relaxed);
     provider_.send(members_[peer], whole, slot, this, index(peer, lane_));
   }
   if (--slot->sends == 0) provider_.give_back(slot);
@@ -113,36 +110,29 @@ void UcxTransport::commit(const MessageHeader& header) {
 
 void UcxTransport::sent(size_t connection, bool well) {
   --out_[connection].held;
-  if (!is_p2p(connection)) collectives_held_.fetch_sub(1, std::memory_order_relaxed);
+  if (!is_p2p(connection)) collectives_held_.fetch_sub(1, std::memory_order_release);
   if (well) return;
   out_[connection].failed = true;
   any_failed_.store(true, std::memory_order_relaxed);
 }
 
+// UCX says that a send is through when the network card or the system has it, or the reader took
+// it. (Its flush waits for the reader to make progress where UCX runs over TCP.)
 bool UcxTransport::collectives_sent() const {
-  if (collectives_held_.load(std::memory_order_relaxed) > 0) return false;
-  if (!unflushed_.empty()) {
-    const auto lock = provider_.lock();
-    std::erase_if(unflushed_, [&](size_t connection) {
-      Out& out = out_[connection];
-      out.unflushed = !provider_.endpoints().flushed(members_[peer_of(connection)]);
-      return !out.unflushed;
-    });
-  }
-  return unflushed_.empty() && ends_sent_ == ends_sending_;
+  return collectives_held_.load(std::memory_order_acquire) == 0 && ends_sent_ == ends_sending_;
 }
 
 bool UcxTransport::p2p_sent(int peer) const {
   const auto lock = provider_.lock();
-  return out_[index(peer, kLanes)].held == 0 && provider_.endpoints().flushed(members_[peer]);
+  return out_[index(peer, kLanes)].held == 0;
 }
 
 std::vector<int> UcxTransport::unsent() const {
+  const auto lock = provider_.lock();
   std::vector<int> peers;
-  for (const size_t connection : unflushed_) peers.push_back(peer_of(connection));
-  std::ranges::sort(peers);
-  const auto [first, last] = std::ranges::unique(peers);
-  peers.erase(first, last);
+  for (size_t i = 0; i < out_.size(); ++i) {
+    if (!is_p2p(i) && out_[i].held > 0) peers.push_back(peer_of(i));
+  }
   return peers;
 }
 
@@ -151,19 +141,13 @@ void UcxTransport::end_sending() {
   send_ends();
 }
 
-// After everything else has left: a reader that has seen the end need not wait for what it counts.
+// After everything else.
 void UcxTransport::send_ends() {
   const auto lock = provider_.lock();
-  const auto is_through = [&](const Out& connection) { return connection.held == 0; };
+  const auto is_through = [](const Out& connection) { return connection.held == 0; };
   if (!std::ranges::all_of(out_, is_through)) return;
-  std::vector<int> readers;
-  for (size_t peer = 0; peer < members_.size(); ++peer) {
-    const Out* const lanes = &out_[index(static_cast<int>(peer), 0)];
-    if (lanes[0].sent == 0 && lanes[kLanes].sent == 0) continue;
-    if (!provider_.endpoints().flushed(members_[peer])) return;
-    readers.push_back(static_cast<int>(peer));
-  }
-  for (const int peer : readers) {
+  for (int peer = 0; peer < static_cast<int>(members_.size()); ++peer) {
+    if (out(peer, 0).sent == 0 && out(peer, kLanes).sent == 0) continue;
     Header end = header_for(peer, 0, Kind::end);
     for (int lane = 0; lane <= kLanes; ++lane) end.message.signature[lane] = out(peer, lane).sent;
     provider_.send_end(members_[peer], end);

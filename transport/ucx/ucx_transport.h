@@ -71,10 +71,9 @@ class UcxTransport final : public Transport, private ucx::Listener {
   // Locked, as is all that is sent.
   struct Out {
     uint32_t sent = 0;
-    uint32_t released = 0;   // by the reader, as far as it has told
-    int held = 0;            // slots
-    bool unflushed = false;  // in unflushed_
-    bool failed = false;     // something was or would have been sent, and never comes
+    uint32_t released = 0;  // by the reader, as far as it has told
+    int held = 0;           // slots
+    bool failed = false;    // something was or would have been sent, and never comes
   };
 
   // The n-th message of a connection is in cell n mod kCells. Written by whoever makes progress, up
@@ -115,12 +114,10 @@ class UcxTransport final : public Transport, private ucx::Listener {
   const std::vector<int> members_;
   const int rank_;
   const Lost lost_;
-  mutable std::vector<Out> out_;
+  std::vector<Out> out_;
   std::vector<In> in_;
   std::vector<std::unique_ptr<Cell[]>> cells_;
   std::atomic<int> collectives_held_{0};
-  // Connections that collectives' messages went to. Looking whether they have left changes it.
-  mutable std::vector<size_t> unflushed_;
   std::vector<Cell*> receiving_;  // rendezvous that were begun and are not released
 
   std::span<const int> peers_;

@@ -20,10 +20,10 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/text.h"
+#include "tests/support/ucx.h"
 #include "transport/router.h"
 #include "transport/shm/shm_transport.h"
 #include "transport/tcp/tcp_transport.h"
-#include "transport/ucx/library.h"
 #include "transport/ucx/ucx_transport.h"
 
 namespace tutti {
@@ -202,21 +202,11 @@ struct Kind {
   Group (*make)(int ranks);
 };
 
-// Why there is no UCX to test; empty: there is.
-std::string lacks_ucx() {
-  try {
-    ucx::library();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
-
 class Contract : public ::testing::TestWithParam<Kind> {
  protected:
   void SetUp() override {
     if (!std::string_view(GetParam().name).ends_with("ucx")) return;
-    const std::string problem = lacks_ucx();
+    const std::string problem = testing::lacks_ucx();
     if (!problem.empty()) GTEST_SKIP() << problem;
   }
 };

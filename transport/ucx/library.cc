@@ -28,12 +28,15 @@ void find(void* handle, const char* name, Call& call) {
 
 // What UCX reads as it is loaded. It would catch the signals of crashes, and log what is told here
 // as an error of Tutti's. Over TCP it would put where it can send, which is slower, and ends only
-// with the help of a reader that may have gone on to other things.
+// with the help of a reader that may have gone on to other things. As it closes queue pairs it may
+// take two events of one card for the same queue pair, and ends the process (1.13, soft-RoCE);
+// without the events it needs no more than the card's own order.
 void choose_defaults() {
   ::setenv("UCX_ERROR_SIGNALS", "", 0);
   ::setenv("UCX_LOG_LEVEL", "fatal", 0);
   ::setenv("UCX_WARN_UNUSED_ENV_VARS", "n", 0);
   ::setenv("UCX_TCP_PUT_ENABLE", "n", 0);
+  ::setenv("UCX_IB_ASYNC_EVENTS", "n", 0);
 }
 
 Library load() {

@@ -18,8 +18,11 @@ namespace tutti {
 namespace {
 
 constexpr std::array kSettings = {
-    SettingInfo{"TUTTI_TRANSPORT", SettingType::string, "auto", "auto|shm|tcp", true, false,
-                "how bytes move: auto takes shared memory inside a host and TCP between hosts"},
+    SettingInfo{"TUTTI_TRANSPORT", SettingType::string, "auto", "auto|shm|tcp|ucx|shm+ucx", true,
+                false,
+                "how bytes move: auto takes shared memory inside a host and TCP between hosts; ucx "
+                "(InfiniBand, RoCE; its own settings begin with UCX_) between all ranks; shm+ucx "
+                "between hosts only"},
     SettingInfo{"TUTTI_ALGORITHM", SettingType::string, "auto", "", true, false,
                 "all-reduce algorithm to use instead of the automatic choice"},
     SettingInfo{"TUTTI_ALGORITHM_FILES", SettingType::string, "", "", true, false,

@@ -104,24 +104,25 @@ Communicator Communicator::init(const Job& job) {
   Job noted = job;
   noted.wire_settings += files.digests;
   noted.note = Note{own_processors(), job.rank == 0 ? to_json(load_cost_model()) : ""}.text();
-  std::shared_ptr<Control> control = Control::connect(noted);
+  auto endpoint = std::make_unique<Endpoint>(noted);
+  const Control& control = endpoint->control();
   // Chosen with what all ranks know alike: the first host's processors stand for those of each
   // host.
   CostModel model = CostModel::defaults();
-  if (job.size > 1) model = parse_cost_model(Note::of(control->peer(0).note).cost_model);
-  model.cores = std::min(model.cores, usable_processors(processors_beside(*control, 0)));
-  const std::vector<std::string> local = processors_beside(*control, control->rank());
+  if (job.size > 1) model = parse_cost_model(Note::of(control.peer(0).note).cost_model);
+  model.cores = std::min(model.cores, usable_processors(processors_beside(control, 0)));
+  const std::vector<std::string> local = processors_beside(control, control.rank());
   const internal::EngineOptions options{
       .oversubscribed = static_cast<int>(local.size()) > usable_processors(local),
       .progress_thread = settings().get_bool("TUTTI_PROGRESS_THREAD"),
       .cost_model = model,
       .algorithms = std::move(files.algorithms)};
-  auto engine = std::make_shared<internal::Engine>(control, options);
-  std::vector<int> members(control->size());
+  auto engine = std::make_shared<internal::Engine>(std::move(endpoint), options);
+  std::vector<int> members(control.size());
   std::iota(members.begin(), members.end(), 0);
   constexpr uint64_t kWorld = 1;
   return Communicator(
-      std::make_shared<CommunicatorImpl>(engine, kWorld, std::move(members), control->rank()));
+      std::make_shared<CommunicatorImpl>(engine, kWorld, std::move(members), control.rank()));
 }
 
 namespace {

@@ -17,10 +17,10 @@ constexpr std::chrono::milliseconds kLongestSleep(50);
 
 }  // namespace
 
-Engine::Engine(std::shared_ptr<Control> control, const EngineOptions& options)
+Engine::Engine(std::unique_ptr<Endpoint> endpoint, const EngineOptions& options)
     : options_(options),
       plans_(options.cost_model, options.algorithms),
-      endpoint_(std::move(control)) {
+      endpoint_(std::move(endpoint)) {
   if (options.progress_thread) {
     thread_ = std::jthread([this](const std::stop_token& stop) { make_progress(stop); });
   }
@@ -75,10 +75,10 @@ void Engine::sleep(CommunicatorImpl* self, const Deadline& deadline) {
     turned_.wait_for(lock, at_most, [&] { return turns_.load() != turn; });
     return;
   }
-  endpoint_.wait_set().begin();
+  endpoint_->wait_set().begin();
   const bool holds = hold(self);
   if (holds) sleep_on_held(at_most);
-  endpoint_.wait_set().end();
+  endpoint_->wait_set().end();
   held_.clear();
   if (!holds) std::this_thread::sleep_for(kNap);
   const std::lock_guard lock(turns_mutex_);
@@ -110,14 +110,14 @@ void Engine::sleep_on_held(std::chrono::microseconds at_most) {
   }
   const bool on_word =
       held_.size() == 1 && transports.size() == 1 && !transports[0]->needs_descriptors();
-  endpoint_.wait_set().choose(!on_word);
-  for (Transport* const transport : transports) transport->arm(endpoint_.wait_set());
+  endpoint_->wait_set().choose(!on_word);
+  for (Transport* const transport : transports) transport->arm(endpoint_->wait_set());
   const bool stirs = std::ranges::any_of(
       held_, [](const Held& held) { return held.communicator->stirs_locked(); });
   if (!stirs) {
-    for (Transport* const transport : transports) transport->watch(endpoint_.wait_set());
-    endpoint_.wait_set().sleep(active() > calls ? std::min<std::chrono::microseconds>(kNap, at_most)
-                                                : at_most);
+    for (Transport* const transport : transports) transport->watch(endpoint_->wait_set());
+    endpoint_->wait_set().sleep(
+        active() > calls ? std::min<std::chrono::microseconds>(kNap, at_most) : at_most);
   }
   for (Transport* const transport : transports) transport->disarm();
 }

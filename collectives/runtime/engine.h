@@ -36,13 +36,13 @@ struct EngineOptions {
 
 class Engine {
  public:
-  Engine(std::shared_ptr<Control> control, const EngineOptions& options);
+  Engine(std::unique_ptr<Endpoint> endpoint, const EngineOptions& options);
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
   ~Engine();
 
-  Endpoint& endpoint() { return endpoint_; }
-  Control& control() const { return endpoint_.control(); }
+  Endpoint& endpoint() { return *endpoint_; }
+  Control& control() const { return endpoint_->control(); }
   bool oversubscribed() const { return options_.oversubscribed; }
   PlanCache& plans() { return plans_; }
   Callbacks& callbacks() { return callbacks_; }
@@ -58,7 +58,7 @@ class Engine {
   // By ActiveCall.
   void call_begins() {
     active_.fetch_add(1);
-    WaitSet& wait_set = endpoint_.wait_set();
+    WaitSet& wait_set = endpoint_->wait_set();
     if (wait_set.in_use()) wait_set.wake();  // it does not sleep on this call
     if (options_.progress_thread) ring();
   }
@@ -71,7 +71,7 @@ class Engine {
   // them; often shorter. One thread sleeps for all; the others wait for it.
   void sleep(CommunicatorImpl* self, const Deadline& deadline);
   // Ends that sleep; from any thread.
-  void wake() { endpoint_.wait_set().wake(); }
+  void wake() { endpoint_->wait_set().wake(); }
 
  private:
   struct Held {
@@ -89,7 +89,7 @@ class Engine {
   const EngineOptions options_;
   PlanCache plans_;
   Callbacks callbacks_;
-  Endpoint endpoint_;
+  const std::unique_ptr<Endpoint> endpoint_;
   std::atomic<int> active_{0};
   mutable std::mutex failure_mutex_;
   std::string last_failure_;

@@ -13,6 +13,7 @@
 #include "base/settings.h"
 #include "collectives/communicator.h"
 #include "tests/support/ranks.h"
+#include "tests/support/ucx.h"
 
 namespace tutti {
 namespace {
@@ -25,11 +26,17 @@ int64_t sum_over(Communicator& comm, int64_t value) {
 
 class Create : public ::testing::TestWithParam<std::string> {
  protected:
-  void SetUp() override { settings().set("TUTTI_TRANSPORT", GetParam()); }
+  void SetUp() override {
+    if (GetParam() == "ucx") {
+      const std::string problem = testing::lacks_ucx();
+      if (!problem.empty()) GTEST_SKIP() << problem;
+    }
+    settings().set("TUTTI_TRANSPORT", GetParam());
+  }
   void TearDown() override { settings().set("TUTTI_TRANSPORT", "auto"); }
 };
 
-INSTANTIATE_TEST_SUITE_P(Both, Create, ::testing::Values("shm", "tcp"),
+INSTANTIATE_TEST_SUITE_P(All, Create, ::testing::Values("shm", "tcp", "ucx"),
                          [](const auto& info) { return info.param; });
 
 // The others are not even in the library.

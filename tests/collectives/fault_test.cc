@@ -15,6 +15,7 @@
 #include "base/text.h"
 #include "collectives/communicator.h"
 #include "tests/support/ranks.h"
+#include "tests/support/ucx.h"
 
 namespace tutti {
 namespace {
@@ -100,7 +101,16 @@ INSTANTIATE_TEST_SUITE_P(All, Fault,
                                       std::get<2>(info.param));
                          });
 
+INSTANTIATE_TEST_SUITE_P(Ucx, Fault,
+                         ::testing::Combine(::testing::Values("kill", "stall", "truncate"),
+                                            ::testing::Values("ring"), ::testing::Values("ucx")),
+                         [](const auto& info) { return std::get<0>(info.param); });
+
 TEST_P(Fault, AtEveryMessage) {
+  if (const std::string problem = testing::lacks_ucx();
+      std::get<2>(GetParam()) == "ucx" && !problem.empty()) {
+    GTEST_SKIP() << problem;
+  }
   const auto& [kind, algorithm, transport] = GetParam();
   int faults = 0;
   for (int message = 1;; ++message) {

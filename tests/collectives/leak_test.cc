@@ -7,17 +7,24 @@
 #include "collectives/communicator.h"
 #include "tests/support/leftovers.h"
 #include "tests/support/ranks.h"
+#include "tests/support/ucx.h"
 
 namespace tutti {
 namespace {
 
 class Leaks : public ::testing::TestWithParam<std::string> {
  protected:
-  void SetUp() override { settings().set("TUTTI_TRANSPORT", GetParam()); }
+  void SetUp() override {
+    if (GetParam() == "ucx") {
+      const std::string problem = testing::lacks_ucx();
+      if (!problem.empty()) GTEST_SKIP() << problem;
+    }
+    settings().set("TUTTI_TRANSPORT", GetParam());
+  }
   void TearDown() override { settings().set("TUTTI_TRANSPORT", "auto"); }
 };
 
-INSTANTIATE_TEST_SUITE_P(Both, Leaks, ::testing::Values("shm", "tcp"),
+INSTANTIATE_TEST_SUITE_P(All, Leaks, ::testing::Values("shm", "tcp", "ucx"),
                          [](const auto& info) { return info.param; });
 
 TEST_P(Leaks, ThousandCommunicators) {

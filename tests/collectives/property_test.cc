@@ -17,6 +17,7 @@
 #include "collectives/group.h"
 #include "tests/collectives/random_calls.h"
 #include "tests/support/ranks.h"
+#include "tests/support/ucx.h"
 
 namespace tutti {
 namespace {
@@ -98,13 +99,27 @@ void run_batch(Communicator& comm, uint64_t seed) {
 
 class Property : public ::testing::TestWithParam<std::tuple<std::string, int>> {
  protected:
-  void SetUp() override { settings().set("TUTTI_TRANSPORT", std::get<0>(GetParam())); }
+  void SetUp() override {
+    if (std::get<0>(GetParam()) == "ucx") {
+      const std::string problem = testing::lacks_ucx();
+      if (!problem.empty()) GTEST_SKIP() << problem;
+    }
+    settings().set("TUTTI_TRANSPORT", std::get<0>(GetParam()));
+  }
   void TearDown() override { settings().set("TUTTI_TRANSPORT", "auto"); }
 };
 
 INSTANTIATE_TEST_SUITE_P(All, Property,
                          ::testing::Combine(::testing::Values("shm", "tcp"),
                                             ::testing::Values(1, 2, 3, 4, 5, 7, 8, 16)),
+                         [](const auto& info) {
+                           return std::get<0>(info.param) + std::to_string(std::get<1>(info.param));
+                         });
+
+// Init takes longer than with the others.
+INSTANTIATE_TEST_SUITE_P(Ucx, Property,
+                         ::testing::Combine(::testing::Values("ucx"),
+                                            ::testing::Values(2, 3, 5, 8)),
                          [](const auto& info) {
                            return std::get<0>(info.param) + std::to_string(std::get<1>(info.param));
                          });

@@ -19,6 +19,7 @@
 #include "base/settings.h"
 #include "collectives/communicator.h"
 #include "tests/support/ranks.h"
+#include "tests/support/ucx.h"
 
 namespace tutti {
 namespace {
@@ -41,11 +42,17 @@ MessageInfo info(int source, int tag, uint64_t count) {
 
 class Tags : public ::testing::TestWithParam<std::string> {
  protected:
-  void SetUp() override { settings().set("TUTTI_TRANSPORT", GetParam()); }
+  void SetUp() override {
+    if (GetParam() == "ucx") {
+      const std::string problem = testing::lacks_ucx();
+      if (!problem.empty()) GTEST_SKIP() << problem;
+    }
+    settings().set("TUTTI_TRANSPORT", GetParam());
+  }
   void TearDown() override { settings().set("TUTTI_TRANSPORT", "auto"); }
 };
 
-INSTANTIATE_TEST_SUITE_P(Both, Tags, ::testing::Values("shm", "tcp"),
+INSTANTIATE_TEST_SUITE_P(All, Tags, ::testing::Values("shm", "tcp", "ucx"),
                          [](const auto& info) { return info.param; });
 
 // A few kilobytes, and what goes in many slices.

@@ -22,6 +22,7 @@
 #include "tools/launcher/placement.h"
 #include "tools/tutti/commands.h"
 #include "topology/host.h"
+#include "transport/paths/fabrics.h"
 
 namespace tutti::tool {
 
@@ -36,6 +37,7 @@ constexpr const char* kCompiler = "gcc " __VERSION__;
 struct TransportState {
   std::string name;
   std::string problem;  // empty: usable
+  std::string detail;   // what it is made of
 };
 
 // An anonymous shared memory file, as the transport makes them, really mapped and written.
@@ -69,7 +71,13 @@ std::string tcp_problem() {
 }
 
 std::vector<TransportState> probe_transports() {
-  return {{"shm", shm_problem()}, {"tcp", tcp_problem()}};
+  std::vector<TransportState> states = {{"shm", shm_problem(), ""}, {"tcp", tcp_problem(), ""}};
+  for (const Fabric& fabric : probe_fabrics()) {
+    std::string detail = cat("version ", fabric.version);
+    for (const std::string& device : fabric.devices) detail += cat(", ", device);
+    states.push_back({fabric.name, fabric.problem, fabric.problem.empty() ? detail : ""});
+  }
+  return states;
 }
 
 // A secret stays one.
@@ -115,7 +123,8 @@ Json describe(int ranks) {
   for (const TransportState& transport : probe_transports()) {
     json["transports"].push_back({{"name", transport.name},
                                   {"usable", transport.problem.empty()},
-                                  {"problem", transport.problem}});
+                                  {"problem", transport.problem},
+                                  {"detail", transport.detail}});
   }
   for (const SettingInfo& info : all_settings()) {
     if (info.internal) continue;
@@ -161,9 +170,10 @@ void print(const Json& json) {
   std::cout << "tutti " << text(json["version"]) << ", " << text(json["compiler"])
             << ", reduction kernels " << text(json["instruction_set"]) << "\n\nTransports\n";
   for (const auto& transport : json["transports"]) {
+    const std::string detail = text(transport["detail"]);
     std::cout << "  " << text(transport["name"]) << "  "
               << (transport["usable"] ? "usable" : "not usable: " + text(transport["problem"]))
-              << '\n';
+              << (detail.empty() ? "" : cat(" (", detail, ")")) << '\n';
   }
   std::cout << "\nHost\n";
   for (const std::string& line : split(summary(this_host()), '\n')) {

@@ -49,6 +49,7 @@ struct PeerInfo {
   std::vector<RailAddress> more_rails;
   std::string unix_name;  // abstract unix socket of its descriptor service
   std::string note;       // Job::note
+  std::string fabric;     // Job::fabric
   Domain domain;          // Job::domain; compare among ranks of one host
 
   size_t rails() const { return 1 + more_rails.size(); }

@@ -67,6 +67,7 @@ class Gathering {
     self_.port = address.port();
     self_.unix_name = unix_name;
     self_.note = job.note;
+    self_.fabric = job.fabric;
     self_.domain = job.domain;
     acceptor_ = Acceptor(std::move(listener), job.token, job.size);
     self_.more_rails = acceptor_.listen_on_rails(job.more_interfaces);

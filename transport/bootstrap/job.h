@@ -34,6 +34,7 @@ struct Job {
   int most_held = 256;
   std::string wire_settings;  // must be equal on all ranks
   std::string note;           // told to all ranks (PeerInfo), opaque here
+  std::string fabric;         // its address on a fabric besides TCP, if any; as the note
   Domain domain;              // where the launcher placed this rank on its host
   std::string interface;      // network interface or address to listen on; empty: by route
   std::vector<std::string> more_interfaces;  // to listen on for data, too

@@ -271,6 +271,7 @@ PeerInfo introduce(const Job& job, int listener, const std::string& unix_name) {
   self.port = local_address(listener).port();
   self.unix_name = unix_name;
   self.note = job.note;
+  self.fabric = job.fabric;
   self.domain = job.domain;
   return self;
 }

@@ -40,6 +40,7 @@ void put_rest(FrameWriter& frame, const PeerInfo& peer) {
   for (const RailAddress& rail : peer.more_rails) frame.put_text(rail.address).put(rail.port);
   frame.put_text(peer.unix_name)
       .put_text(peer.note)
+      .put_text(peer.fabric)
       .put(int32_t{peer.domain.numa_node})
       .put(int32_t{peer.domain.cache});
 }
@@ -55,6 +56,7 @@ void get_rest(FrameReader& frame, PeerInfo& peer) {
   }
   peer.unix_name = frame.get_text();
   peer.note = frame.get_text();
+  peer.fabric = frame.get_text();
   peer.domain.numa_node = frame.get<int32_t>();
   peer.domain.cache = frame.get<int32_t>();
 }

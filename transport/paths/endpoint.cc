@@ -2,13 +2,44 @@
 
 #include <utility>
 
+#include "base/settings.h"
+#include "transport/ucx/provider.h"
+
 namespace tutti {
 
-Endpoint::Endpoint(std::shared_ptr<Control> control)
-    : control_(std::move(control)), wait_set_(bell_of(control_->rank())) {}
+namespace {
+
+std::unique_ptr<ucx::Provider> open_ucx(const Job& job) {
+  const bool wanted = settings().get_string("TUTTI_TRANSPORT").ends_with("ucx");
+  return wanted && job.size > 1 ? std::make_unique<ucx::Provider>() : nullptr;
+}
+
+Job with_address(Job job, const ucx::Provider* ucx) {
+  if (ucx != nullptr) job.fabric = ucx->address();
+  return job;
+}
+
+}  // namespace
+
+Endpoint::Endpoint(const Job& job) : Endpoint(job, open_ucx(job)) {}
+
+Endpoint::Endpoint(const Job& job, std::unique_ptr<ucx::Provider> ucx)
+    : control_(Control::connect(with_address(job, ucx.get()))),
+      wait_set_(bell_of(control_->rank())),
+      ucx_(std::move(ucx)) {
+  if (ucx_ == nullptr) return;
+  const auto address_of = [this](int rank) -> std::string_view {
+    return control_->peer(rank).fabric;
+  };
+  ucx_->join(control_->rank(), control_->size(), address_of, wait_set_);
+}
 
 Endpoint::~Endpoint() {
-  if (!control_->forked()) last_bytes_.wait();
+  if (control_->forked()) return;
+  if (ucx_ != nullptr) {
+    ucx_->leave([this](int rank) { return control_->has_left(rank) || control_->has_died(rank); });
+  }
+  last_bytes_.wait();
 }
 
 std::string Endpoint::bell_of(int world_rank) const {

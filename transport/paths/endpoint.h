@@ -1,6 +1,6 @@
 // What all communicators of this process share in order to reach the other ranks: the control
-// channel, what to sleep on, the memory that others of its host read in place, and the connections
-// whose last bytes are on their way.
+// channel, what to sleep on, the memory that others of its host read in place, the connections
+// whose last bytes are on their way, and UCX where the settings want it.
 #pragma once
 
 #include <memory>
@@ -13,9 +13,15 @@
 
 namespace tutti {
 
+namespace ucx {
+class Provider;
+}
+
 class Endpoint {
  public:
-  explicit Endpoint(std::shared_ptr<Control> control);
+  // Joins the job: Control::connect() with what others need to know of this process. Throws Error
+  // as that does, and unsupported, system.
+  explicit Endpoint(const Job& job);
   Endpoint(const Endpoint&) = delete;
   Endpoint& operator=(const Endpoint&) = delete;
   // Waits until the last bytes of all communicators have arrived.
@@ -25,14 +31,18 @@ class Endpoint {
   WaitSet& wait_set() { return wait_set_; }
   shm::HeapTable& heaps() { return heaps_; }
   LastBytes& last_bytes() { return last_bytes_; }
+  ucx::Provider* ucx() { return ucx_.get(); }  // null: the settings do without
   // The name of another rank's wait set.
   std::string bell_of(int world_rank) const;
 
  private:
+  Endpoint(const Job& job, std::unique_ptr<ucx::Provider> ucx);
+
   const std::shared_ptr<Control> control_;
   WaitSet wait_set_;
   shm::HeapTable heaps_;
   LastBytes last_bytes_;
+  const std::unique_ptr<ucx::Provider> ucx_;
 };
 
 }  // namespace tutti

@@ -15,6 +15,7 @@
 #include "transport/router.h"
 #include "transport/shm/shm_transport.h"
 #include "transport/tcp/tcp_transport.h"
+#include "transport/ucx/ucx_transport.h"
 
 namespace tutti {
 
@@ -38,6 +39,13 @@ std::map<std::string, std::vector<int>> by_host(const Control& control,
     hosts[control.peer(members[r]).host_id].push_back(static_cast<int>(r));
   }
   return hosts;
+}
+
+Limits smaller(const Limits& a, const Limits& b) {
+  return {.lanes = std::min(a.lanes, b.lanes),
+          .slots = std::min(a.slots, b.slots),
+          .message_bytes = std::min(a.message_bytes, b.message_bytes),
+          .p2p_message_bytes = std::min(a.p2p_message_bytes, b.p2p_message_bytes)};
 }
 
 std::unique_ptr<Transport> route(std::unique_ptr<Transport> near, const std::vector<int>& local,
@@ -64,21 +72,29 @@ Paths::Paths(Endpoint& endpoint, uint64_t id, std::span<const int> members, int 
     throw Error(ErrorCode::unsupported,
                 cat("TUTTI_TRANSPORT=shm, but the ranks are on ", hosts.size(),
                     " hosts, or of several users or containers, which share no memory"),
-                {.remedy = "set TUTTI_TRANSPORT to auto or tcp"});
+                {.remedy = "set TUTTI_TRANSPORT to auto, tcp or shm+ucx"});
   }
   size_t largest = 1;
   for (const auto& [host, ranks] : hosts) largest = std::max(largest, ranks.size());
   const std::vector<int>& local = hosts.at(control.peer(members_[rank_]).host_id);
-  any_shm_ = wanted != "tcp" && largest > 1;
-  const bool any_tcp = wanted == "tcp" || hosts.size() > 1;
+  const bool by_ucx = endpoint_.ucx() != nullptr;
+  const bool all_far = wanted == "tcp" || wanted == "ucx";
+  const bool any_far = all_far || hosts.size() > 1;
+  any_shm_ = !all_far && largest > 1;
   const auto rails_of = [&](int member) { return control.peer(member).rails(); };
   rails_ = static_cast<int>(std::ranges::min(members_ | std::views::transform(rails_of)));
-  name_ = any_shm_ && any_tcp ? "shm+tcp" : (any_shm_ ? "shm" : "tcp");
-  limits_ = agreed_limits(static_cast<int>(members_.size()), static_cast<int>(largest), any_shm_,
-                          any_tcp, rails_);
+  name_ = cat(any_shm_ ? "shm" : "", any_shm_ && any_far ? "+" : "",
+              any_far ? (by_ucx ? "ucx" : "tcp") : "");
+  const auto ranks = static_cast<int>(members_.size());
+  const bool any_tcp = any_far && !by_ucx;
+  limits_ = agreed_limits(ranks, static_cast<int>(largest), any_shm_, any_tcp, rails_);
+  if (any_far && by_ucx) {
+    const Limits far = UcxTransport::limits(ranks);
+    limits_ = any_shm_ ? smaller(limits_, far) : far;
+  }
   std::unique_ptr<Transport> near;
   std::unique_ptr<Transport> far;
-  if (any_tcp) far = open_tcp();
+  if (any_far) far = by_ucx ? open_ucx() : open_tcp();
   if (any_shm_ && local.size() > 1) near = open_shm(local, static_cast<int>(largest));
   transport_ = route(std::move(near), local, std::move(far), members_.size());
   const std::optional<Fault> fault = parse_fault(settings().get_string("TUTTI_FAULT"));
@@ -172,6 +188,13 @@ std::unique_ptr<Transport> Paths::open_tcp() {
   return transport;
 }
 
+std::unique_ptr<Transport> Paths::open_ucx() {
+  auto transport =
+      std::make_unique<UcxTransport>(*endpoint_.ucx(), id_, members_, rank_, events_.lost);
+  ucx_ = transport.get();
+  return transport;
+}
+
 void Paths::wait_for_host(const AbortState& abort) {
   if (shm_ == nullptr) return;
   const Deadline deadline = Deadline::after(open_timeout(static_cast<size_t>(local_ranks_)));
@@ -209,6 +232,10 @@ void Paths::send_last_bytes(const AbortState& abort, std::chrono::nanoseconds pa
     } else {
       pause.sleep();
     }
+  }
+  if (ucx_ != nullptr) {
+    if (abort.raised()) ucx_->forget_readers();
+    ucx_->wait_for_readers(patience);
   }
   if (tcp_ != nullptr && !abort.raised()) {
     endpoint_.last_bytes().add(tcp_->release_outgoing(), patience);
@@ -269,10 +296,7 @@ Limits agreed_limits(int ranks, int largest_local, bool any_shm, bool any_tcp, i
   const Limits near = shm::Geometry(largest_local, largest_local).limits();
   if (!any_tcp) return near;
   const Limits far = TcpTransport::limits(ranks, tcp_streams(rails));
-  return {.lanes = std::min(near.lanes, far.lanes),
-          .slots = std::min(near.slots, far.slots),
-          .message_bytes = std::min(near.message_bytes, far.message_bytes),
-          .p2p_message_bytes = std::min(near.p2p_message_bytes, far.p2p_message_bytes)};
+  return smaller(near, far);
 }
 
 }  // namespace tutti

@@ -1,5 +1,6 @@
 // How the members of one communicator reach each other: through shared memory within a host, by TCP
-// between hosts, as the table of hosts and the settings have it, which all of them know alike.
+// or UCX between hosts, as the table of hosts and the settings have it, which all of them know
+// alike.
 //
 // Threads: one at a time, but for accept(), opened() and the memory calls.
 #pragma once
@@ -24,6 +25,7 @@ namespace tutti {
 
 class ShmTransport;
 class TcpTransport;
+class UcxTransport;
 
 class Paths {
  public:
@@ -44,7 +46,7 @@ class Paths {
   Transport& transport() { return *transport_; }
   // The same on all members.
   const Limits& limits() const { return limits_; }
-  std::string_view name() const { return name_; }  // "shm", "tcp", "shm+tcp"
+  std::string_view name() const { return name_; }  // "shm", "tcp", "ucx", "shm+tcp", "shm+ucx"
   bool any_shm() const { return any_shm_; }        // members of one host share memory
   // This rank shares memory with others.
   bool shares_memory() const { return shm_ != nullptr; }
@@ -74,6 +76,7 @@ class Paths {
                                                     const shm::Geometry& geometry);
   std::shared_ptr<shm::Region> region_in_table(int owner, const shm::Geometry& geometry);
   std::unique_ptr<Transport> open_tcp();
+  std::unique_ptr<Transport> open_ucx();
   std::shared_ptr<shm::Heap> heap();
 
   Endpoint& endpoint_;
@@ -88,7 +91,8 @@ class Paths {
   Cleanup room_;   // of a region of this rank's making: given back after the transport
   Cleanup offer_;  // of that region, until all have got it
   std::unique_ptr<Transport> transport_;
-  TcpTransport* tcp_ = nullptr;  // within transport_, as is the next
+  TcpTransport* tcp_ = nullptr;  // within transport_, as are the next
+  UcxTransport* ucx_ = nullptr;
   ShmTransport* shm_ = nullptr;
   int local_ranks_ = 0;  // that share shm_
 };

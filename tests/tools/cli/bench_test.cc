@@ -9,6 +9,7 @@
 #include "base/dtype.h"
 #include "base/reduce_op.h"
 #include "base/text.h"
+#include "tests/support/ucx.h"
 #include "tests/tools/cli/cli.h"
 
 namespace tutti::tool {
@@ -237,7 +238,7 @@ TEST_F(Bench, EveryCollectiveHasADigest) {
   for (const std::string collective : kCollectives) {
     SCOPED_TRACE(collective);
     std::set<std::string> digests;
-    for (const std::string transport : {"shm", "tcp"}) {
+    for (const std::string& transport : testing::transports()) {
       const std::string file = path("digest.csv");
       const Result result =
           run({"bench", collective, "-n", "3", "--digest", "--transport", transport, "--min", "60K",

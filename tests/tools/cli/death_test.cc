@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "tests/support/ucx.h"
 #include "tests/tools/cli/cli.h"
 
 namespace tutti::tool {
@@ -91,7 +92,7 @@ class Death : public Cli {
 };
 
 TEST_F(Death, OfARankEndsABench) {
-  for (const std::string transport : {"shm", "tcp"}) {
+  for (const std::string& transport : testing::transports()) {
     for (const int rank : {0, 2}) {
       SCOPED_TRACE(cat(transport, ", rank ", rank));
       Process job = start(endless_bench(3, transport));

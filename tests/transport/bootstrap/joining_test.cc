@@ -233,6 +233,7 @@ TEST(Table, SurvivesTheWayToTheOthers) {
     peers[rank].address = "10.0.0.1";
     peers[rank].port = static_cast<uint16_t>(rank);
     peers[rank].note = rank == 0 ? "a note" : "";
+    peers[rank].fabric = rank == 3 ? std::string("\0opaque", 7) : "";
   }
   FrameWriter writer(FrameType::table);
   put(writer, peers);
@@ -247,6 +248,7 @@ TEST(Table, SurvivesTheWayToTheOthers) {
     EXPECT_EQ(read[rank].pid, peers[rank].pid);
     EXPECT_EQ(read[rank].port, peers[rank].port);
     EXPECT_EQ(read[rank].note, peers[rank].note);
+    EXPECT_EQ(read[rank].fabric, peers[rank].fabric);
   }
 }
 

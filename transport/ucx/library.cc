@@ -1,0 +1,68 @@
+#include "transport/ucx/library.h"
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace tutti::ucx {
+
+namespace {
+
+Error absent(const std::string& what) {
+  return Error(ErrorCode::unsupported, "UCX cannot be used: " + what,
+               {.cause = "it is not installed, or is older than 1.13",
+                .remedy = "install UCX (Debian and Ubuntu: apt-get install libucx0), or give the "
+                          "folder of the cluster's own in LD_LIBRARY_PATH; TUTTI_TRANSPORT=auto "
+                          "does without"});
+}
+
+template <typename Call>
+void find(void* handle, const char* name, Call& call) {
+  call = reinterpret_cast<Call>(::dlsym(handle, name));
+  if (call == nullptr) throw absent(cat("its library lacks ", name));
+}
+
+// What UCX reads as it is loaded. It would catch the signals of crashes, and log what is told here
+// as an error of Tutti's. Over TCP it would put where it can send, which is slower, and ends only
+// with the help of a reader that may have gone on to other things. As it closes queue pairs it may
+// take two events of one card for the same queue pair, and ends the process (1.13, soft-RoCE);
+// without the events it needs no more than the card's own order.
+void choose_defaults() {
+  ::setenv("UCX_ERROR_SIGNALS", "", 0);
+  ::setenv("UCX_LOG_LEVEL", "fatal", 0);
+  ::setenv("UCX_WARN_UNUSED_ENV_VARS", "n", 0);
+  ::setenv("UCX_TCP_PUT_ENABLE", "n", 0);
+  ::setenv("UCX_IB_ASYNC_EVENTS", "n", 0);
+}
+
+Library load() {
+  choose_defaults();
+  void* const handle = ::dlopen("libucp.so.0", RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr) throw absent(::dlerror());
+  Library library;
+#define TUTTI_FIND(name) find(handle, "ucp_" #name, library.name);
+  TUTTI_UCP_CALLS(TUTTI_FIND)
+#undef TUTTI_FIND
+  find(handle, "ucs_status_string", library.status_string);
+  return library;
+}
+
+}  // namespace
+
+const Library& library() {
+  static const Library loaded = load();
+  return loaded;
+}
+
+void require_ok(ucs_status_t status, const char* call) {
+  if (status == UCS_OK) return;
+  throw Error(ErrorCode::system, cat("UCX: ", call, ": ", library().status_string(status)),
+              {.cause = "UCX finds no device that it may use, or a UCX_ variable excludes it",
+               .remedy = "see `tutti info`; UCX_LOG_LEVEL=info makes UCX say more"});
+}
+
+}  // namespace tutti::ucx

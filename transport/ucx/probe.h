@@ -1,0 +1,13 @@
+// What UCX offers on this machine, for people.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace tutti::ucx {
+
+// Both throw Error: unsupported (no UCX), system.
+std::string version();               // "1.13.1"
+std::vector<std::string> devices();  // "tcp/eth0", "rc_verbs/mlx5_0:1" ...
+
+}  // namespace tutti::ucx

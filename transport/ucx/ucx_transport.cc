@@ -1,0 +1,363 @@
+#include "transport/ucx/ucx_transport.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/deadline.h"
+#include "base/stream_copy.h"
+#include "base/text.h"
+
+namespace tutti {
+
+using ucx::Arrival;
+using ucx::Coming;
+using ucx::Header;
+using ucx::Kind;
+
+namespace {
+
+constexpr int kSlots = 16;
+// After an abort, for rendezvous that were begun; most end by themselves.
+constexpr std::chrono::milliseconds kTimeToEnd(200);
+
+}  // namespace
+
+UcxTransport::UcxTransport(ucx::Provider& provider, uint64_t id, std::vector<int> members, int rank,
+                           Lost lost)
+    : provider_(provider),
+      id_(id),
+      members_(std::move(members)),
+      rank_(rank),
+      lost_(std::move(lost)),
+      out_(members_.size() * (kLanes + 1)),
+      in_(out_.size()),
+      told_lost_(members_.size()) {
+  const auto lock = provider_.lock();
+  provider_.attach(id_, *this);
+}
+
+UcxTransport::~UcxTransport() {
+  if (provider_.forked()) return;
+  revoke();
+  const auto lock = provider_.lock();
+  provider_.detach(id_);
+  for (const auto& cells : cells_) {
+    for (uint32_t i = 0; i < kCells; ++i) {
+      if (cells[i].arrival.data != nullptr) provider_.drop(cells[i].arrival);
+      if (cells[i].slot != nullptr) provider_.give_back(cells[i].slot);
+    }
+  }
+  if (slot_ != nullptr) provider_.give_back(slot_);
+}
+
+Limits UcxTransport::limits(int ranks) {
+  return {.lanes = kLanes,
+          .slots = std::max(kSlots, ranks - 1),
+          .message_bytes = ucx::kMessageBytes,
+          .p2p_message_bytes = ucx::kMessageBytes};
+}
+
+// ---- outbox
+
+Header UcxTransport::header_for(int peer, int lane, Kind kind) {
+  In& back = in(peer, lane);
+  back.told = back.taken.load(std::memory_order_relaxed);
+  return {.communicator = id_,
+          .sender = rank_,
+          .lane = static_cast<uint16_t>(lane),
+          .kind = kind,
+          .released = back.told};
+}
+
+bool UcxTransport::has_room(int peer, int lane, int credit) {
+  Out& connection = out(peer, lane);
+  if (provider_.endpoints().broken(members_[peer])) {
+    connection.failed = true;
+    any_failed_.store(true, std::memory_order_relaxed);
+    return false;
+  }
+  return connection.held < credit && connection.sent - connection.released < kCells;
+}
+
+std::byte* UcxTransport::reserve(std::span<const int> peers, int lane, size_t, int credit) {
+  const auto lock = provider_.lock();
+  if (slot_ != nullptr) provider_.give_back(std::exchange(slot_, nullptr));
+  for (const int peer : peers) {
+    if (!has_room(peer, lane, credit)) return nullptr;
+  }
+  peers_ = peers;
+  lane_ = lane;
+  slot_ = provider_.take_slot();
+  return slot_->memory.get();
+}
+
+void UcxTransport::commit(const MessageHeader& header) {
+  const auto lock = provider_.lock();
+  ucx::Slot* const slot = std::exchange(slot_, nullptr);
+  ++slot->sends;  // the first may be through before the last is begun
+  for (const int peer : peers_) {
+    Out& connection = out(peer, lane_);
+    Header whole = header_for(peer, lane_, Kind::message);
+    whole.sequence = ++connection.sent;
+    whole.message = header;
+    ++connection.held;
+    if (lane_ < kLanes) collectives_held_.fetch_add(1, std::memory_order_relaxed);
+    provider_.send(members_[peer], whole, slot, this, index(peer, lane_));
+  }
+  if (--slot->sends == 0) provider_.give_back(slot);
+}
+
+void UcxTransport::sent(size_t connection, bool well) {
+  --out_[connection].held;
+  if (!is_p2p(connection)) collectives_held_.fetch_sub(1, std::memory_order_release);
+  if (well) return;
+  out_[connection].failed = true;
+  any_failed_.store(true, std::memory_order_relaxed);
+}
+
+// UCX says that a send is through when the network card or the system has it, or the reader took
+// it. (Its flush waits for the reader to make progress where UCX runs over TCP.)
+bool UcxTransport::collectives_sent() const {
+  return collectives_held_.load(std::memory_order_acquire) == 0 && ends_sent_ == ends_sending_;
+}
+
+bool UcxTransport::p2p_sent(int peer) const {
+  const auto lock = provider_.lock();
+  return out_[index(peer, kLanes)].held == 0;
+}
+
+std::vector<int> UcxTransport::unsent() const {
+  const auto lock = provider_.lock();
+  std::vector<int> peers;
+  for (size_t i = 0; i < out_.size(); ++i) {
+    if (!is_p2p(i) && out_[i].held > 0) peers.push_back(peer_of(i));
+  }
+  return peers;
+}
+
+void UcxTransport::end_sending() {
+  ends_sending_ = true;
+  send_ends();
+}
+
+// After everything else.
+void UcxTransport::send_ends() {
+  const auto lock = provider_.lock();
+  const auto is_through = [](const Out& connection) { return connection.held == 0; };
+  if (!std::ranges::all_of(out_, is_through)) return;
+  for (int peer = 0; peer < static_cast<int>(members_.size()); ++peer) {
+    if (out(peer, 0).sent == 0 && out(peer, kLanes).sent == 0) continue;
+    Header end = header_for(peer, 0, Kind::end);
+    for (int lane = 0; lane <= kLanes; ++lane) end.message.signature[lane] = out(peer, lane).sent;
+    provider_.send_end(members_[peer], end);
+  }
+  ends_sent_ = true;
+}
+
+void UcxTransport::wait_for_readers(std::chrono::nanoseconds patience) {
+  const auto lock = provider_.lock();
+  provider_.set_patience(patience);
+}
+
+void UcxTransport::forget_readers() {
+  const auto lock = provider_.lock();
+  provider_.forget_ends(id_);
+}
+
+// ---- inbox
+
+// By the provider, which is locked.
+bool UcxTransport::hear(const Arrival& arrival) {
+  const Header& header = arrival.header;
+  if (header.sender < 0 || header.sender >= static_cast<int>(members_.size()) ||
+      header.lane > kLanes) {
+    return false;
+  }
+  uint32_t& released = out(header.sender, header.lane).released;
+  if (static_cast<int32_t>(header.released - released) > 0) released = header.released;
+  switch (header.kind) {
+    case Kind::message:
+      return keep(arrival, in(header.sender, header.lane));
+    case Kind::end:
+      for (int lane = 0; lane <= kLanes; ++lane) {
+        in(header.sender, lane)
+            .total.store(static_cast<int64_t>(header.message.signature[lane]),
+                         std::memory_order_release);
+      }
+      return false;
+    default:
+      return false;
+  }
+}
+
+bool UcxTransport::keep(const Arrival& arrival, In& connection) {
+  const uint32_t ahead =
+      arrival.header.sequence - 1 - connection.taken.load(std::memory_order_acquire);
+  if (ahead >= kCells) return false;
+  if (connection.cells.load(std::memory_order_relaxed) == nullptr) {
+    cells_.push_back(std::make_unique<Cell[]>(kCells));
+    connection.cells.store(cells_.back().get(), std::memory_order_release);
+  }
+  Cell& cell =
+      connection.cells.load(std::memory_order_relaxed)[(arrival.header.sequence - 1) % kCells];
+  cell.arrival = arrival;
+  cell.sequence.store(arrival.header.sequence, std::memory_order_release);
+  return true;
+}
+
+UcxTransport::Cell& UcxTransport::cell(const In& connection) const {
+  return connection.cells.load(
+      std::memory_order_relaxed)[connection.taken.load(std::memory_order_relaxed) % kCells];
+}
+
+const MessageHeader* UcxTransport::front(int peer, int lane) {
+  const In& connection = in(peer, lane);
+  if (connection.cells.load(std::memory_order_acquire) == nullptr) return nullptr;
+  const Cell& oldest = cell(connection);
+  const uint32_t next = connection.taken.load(std::memory_order_relaxed) + 1;
+  if (oldest.sequence.load(std::memory_order_acquire) != next) return nullptr;
+  return &oldest.arrival.header.message;
+}
+
+// Begins to take a rendezvous' payload; the arrival's data is UCX's again.
+void UcxTransport::begin(Cell& cell, std::byte* destination) {
+  provider_.receive(cell.arrival, destination, cell.coming);
+  cell.arrival.data = nullptr;
+  receiving_.push_back(&cell);
+}
+
+const std::byte* UcxTransport::payload(int peer, int lane) {
+  Cell& oldest = cell(in(peer, lane));
+  if (!oldest.arrival.rendezvous) {
+    return oldest.arrival.data != nullptr ? static_cast<const std::byte*>(oldest.arrival.data)
+                                          : oldest.arrival.small.data();
+  }
+  if (oldest.coming.load(std::memory_order_acquire) == Coming::no) {
+    const auto lock = provider_.lock();
+    oldest.slot = provider_.take_slot();
+    begin(oldest, oldest.slot->memory.get());
+  }
+  const bool is_here = oldest.coming.load(std::memory_order_acquire) == Coming::here;
+  return is_here ? oldest.slot->memory.get() : nullptr;
+}
+
+bool UcxTransport::read(int peer, int lane, std::span<std::byte> destination, Store store) {
+  if (destination.empty()) return true;
+  Cell& oldest = cell(in(peer, lane));
+  if (oldest.arrival.rendezvous) {
+    if (oldest.coming.load(std::memory_order_acquire) == Coming::no) {
+      const auto lock = provider_.lock();
+      begin(oldest, destination.data());
+    }
+    return oldest.coming.load(std::memory_order_acquire) == Coming::here;
+  }
+  const std::byte* const from = payload(peer, lane);
+  if (store == Store::streamed) {
+    stream_copy(destination.data(), from, destination.size());
+    stream_fence();
+  } else {
+    std::memcpy(destination.data(), from, destination.size());
+  }
+  return true;
+}
+
+bool UcxTransport::release(int peer, int lane) {
+  In& connection = in(peer, lane);
+  Cell& oldest = cell(connection);
+  if (oldest.arrival.data != nullptr || oldest.arrival.rendezvous) {
+    const auto lock = provider_.lock();
+    provider_.drop(oldest.arrival);
+    oldest.arrival.data = nullptr;
+    if (oldest.slot != nullptr) provider_.give_back(std::exchange(oldest.slot, nullptr));
+    std::erase(receiving_, &oldest);
+    oldest.coming.store(Coming::no, std::memory_order_relaxed);
+  }
+  const uint32_t taken = connection.taken.load(std::memory_order_relaxed) + 1;
+  connection.taken.store(taken, std::memory_order_release);
+  if (taken - connection.told >= kCells / 2) {
+    const auto lock = provider_.lock();
+    provider_.send(members_[peer], header_for(peer, lane, Kind::released), nullptr, nullptr, 0);
+  }
+  return true;
+}
+
+// A way that breaks ends them; of one that does not, and whose other end does nothing, it is cut.
+void UcxTransport::revoke() {
+  if (receiving_.empty()) return;
+  const Deadline deadline = Deadline::after(kTimeToEnd);
+  const auto lock = provider_.lock();
+  const auto is_under_way = [](const Cell* cell) {
+    return cell->coming.load(std::memory_order_acquire) == Coming::under_way;
+  };
+  while (std::ranges::any_of(receiving_, is_under_way) && !deadline.passed()) {
+    provider_.progress_locked();
+  }
+  for (const Cell* const cell : receiving_) {
+    if (is_under_way(cell)) {
+      provider_.endpoints().cut(members_[static_cast<size_t>(cell->arrival.header.sender)]);
+    }
+  }
+  receiving_.clear();
+}
+
+bool UcxTransport::has_spoken(int peer) const {
+  const In* const lanes = &in_[index(peer, 0)];
+  return lanes[0].cells.load(std::memory_order_acquire) != nullptr ||
+         lanes[kLanes].cells.load(std::memory_order_acquire) != nullptr;
+}
+
+// Whoever leaves the job has waited until its end is known to all to whom it has sent something.
+bool UcxTransport::ended(int peer, int lane) const {
+  const In& connection = in_[index(peer, lane)];
+  const int64_t total = connection.total.load(std::memory_order_acquire);
+  if (total >= 0) {
+    return static_cast<uint32_t>(total) == connection.taken.load(std::memory_order_relaxed);
+  }
+  if (!has_spoken(peer)) return true;
+  const auto lock = provider_.lock();
+  return provider_.endpoints().broken(members_[static_cast<size_t>(peer)]);
+}
+
+// ---- progress, sleeping
+
+bool UcxTransport::progress() {
+  const bool moved = provider_.progress();
+  if (ends_sending_ && !ends_sent_) send_ends();
+  if (any_failed_.load(std::memory_order_relaxed) || provider_.breaks() != breaks_seen_) {
+    look_for_breaks();
+  }
+  return moved;
+}
+
+// Tells of what was needed: where something was to be sent, or more was to come.
+void UcxTransport::look_for_breaks() {
+  struct Break {
+    int peer;
+    bool sending;
+    std::string why;
+  };
+  std::vector<Break> found;
+  {
+    const auto lock = provider_.lock();
+    any_failed_.store(false, std::memory_order_relaxed);
+    breaks_seen_ = provider_.breaks();
+    for (size_t i = 0; i < out_.size(); ++i) {
+      const int peer = peer_of(i);
+      if (!provider_.endpoints().broken(members_[peer])) continue;
+      const std::string why = provider_.endpoints().why(members_[peer]);
+      if (out_[i].failed) found.push_back({peer, true, why});
+      const bool more_to_come = in_[i].total.load(std::memory_order_acquire) < 0;
+      if (more_to_come && has_spoken(peer)) found.push_back({peer, false, why});
+    }
+  }
+  for (const auto& [peer, sending, why] : found) {
+    if (!std::exchange(told_lost_[peer][sending ? 1 : 0], true)) lost_(peer, sending, why);
+  }
+}
+
+void UcxTransport::arm(WaitSet&) { provider_.arm(); }
+
+void UcxTransport::watch(WaitSet& set) { set.add(provider_.event_fd(), POLLIN); }
+
+}  // namespace tutti

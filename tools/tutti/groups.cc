@@ -1,6 +1,8 @@
 #include "tools/tutti/groups.h"
 
+#include <algorithm>
 #include <charconv>
+#include <cstdint>
 #include <numeric>
 
 #include "base/error.h"
@@ -14,7 +16,10 @@ std::vector<int> parse_groups(const std::string& text, int ranks) {
                 {.remedy = "write it as in 4, so many on each host, or 3,3,2, of each one"});
   };
   std::vector<int> sizes;
-  for (const std::string& part : split(text, ',')) {
+  const std::vector<std::string> parts = split(text, ',');
+  const auto commas = static_cast<size_t>(std::ranges::count(text, ','));
+  if (parts.size() != commas + 1) refuse("has nothing before or behind a comma");
+  for (const std::string& part : parts) {
     int size = 0;
     const char* const end = part.data() + part.size();
     const auto [stop, status] = std::from_chars(part.data(), end, size);

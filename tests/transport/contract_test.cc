@@ -35,7 +35,7 @@ struct Group {
   // Returns when all others know how much this rank has sent, which they need to know of one that
   // leaves; where sending alone does not tell them.
   void let_know(size_t rank) const {
-    if (!providers.empty()) providers[rank]->leave([](int) { return false; });
+    if (!providers.empty()) providers[rank]->leave();
   }
   std::vector<std::unique_ptr<WaitSet>> sets;
   std::vector<std::unique_ptr<ucx::Provider>> providers;
@@ -121,10 +121,12 @@ std::vector<std::unique_ptr<Transport>> make_by_ucx(Group& group) {
   std::iota(members.begin(), members.end(), 0);
   std::vector<std::unique_ptr<Transport>> transports;
   for (int r = 0; r < ranks; ++r) {
-    const auto address_of = [addresses](int rank) -> std::string_view {
-      return addresses->at(rank);
-    };
-    group.providers[r]->join(r, ranks, address_of, *group.sets[r]);
+    group.providers[r]->join(
+        {.own = r,
+         .count = ranks,
+         .address_of = [addresses](int rank) -> std::string_view { return addresses->at(rank); },
+         .gone = [](int) { return false; }},
+        *group.sets[r]);
     const auto lost = [](int peer, bool, const std::string& why) {
       ADD_FAILURE() << "lost " << peer << ": " << why;
     };

@@ -21,6 +21,7 @@ namespace {
 // What comes for a communicator that was destroyed comes soon after.
 constexpr size_t kDetachedKnown = 1024;
 constexpr std::chrono::milliseconds kLongestPause(1);
+constexpr std::chrono::milliseconds kTimeToConnect(200);
 
 uint64_t random_key() {
   uint64_t key = 0;
@@ -64,10 +65,13 @@ Provider::~Provider() {
     return;
   }
   const std::unique_lock lock = this->lock();
+  // UCX 1.13 may end a process that cuts a connection in the making.
+  const Deadline deadline = Deadline::after(kTimeToConnect);
+  while (free_sends_.size() < sends_.size() && !deadline.passed()) worker_.progress();
+  endpoints_.cut_all();
   for (const auto& [communicator, arrivals] : early_) {
     for (const Arrival& arrival : arrivals) drop(arrival);
   }
-  endpoints_.cut_all();
 }
 
 void Provider::leave() {

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <map>
@@ -141,6 +142,16 @@ Group make_ucx(int ranks) {
   return group;
 }
 
+// UCX reads what it is to do as a provider is made.
+Group make_rendezvous_ucx(int ranks) {
+  const char* const before = std::getenv("UCX_RNDV_THRESH");
+  const std::string old = before != nullptr ? before : "auto";
+  ::setenv("UCX_RNDV_THRESH", "8192", 1);
+  Group group = make_ucx(ranks);
+  ::setenv("UCX_RNDV_THRESH", old.c_str(), 1);
+  return group;
+}
+
 std::vector<std::unique_ptr<Transport>> make_by_tcp(Group& group) {
   std::vector<std::unique_ptr<Transport>> transports;
   for (auto& one : make_wired(static_cast<int>(group.sets.size()), wires_of(group))) {
@@ -215,8 +226,8 @@ class Contract : public ::testing::TestWithParam<Kind> {
 INSTANTIATE_TEST_SUITE_P(All, Contract,
                          ::testing::Values(Kind{"shm", make_shm}, Kind{"tcp", make_tcp},
                                            Kind{"near", make_near}, Kind{"mixed", make_mixed},
-                                           Kind{"ucx", make_ucx},
-                                           Kind{"mixed_ucx", make_mixed_ucx}),
+                                           Kind{"ucx", make_ucx}, Kind{"mixed_ucx", make_mixed_ucx},
+                                           Kind{"rendezvous_ucx", make_rendezvous_ucx}),
                          [](const auto& info) { return info.param.name; });
 
 bool try_send(Transport& transport, std::vector<int> peers, int lane, uint32_t number, size_t bytes,

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <map>
@@ -35,7 +36,7 @@ struct Group {
   // Returns when all others know how much this rank has sent, which they need to know of one that
   // leaves; where sending alone does not tell them.
   void let_know(size_t rank) const {
-    if (!providers.empty()) providers[rank]->leave([](int) { return false; });
+    if (!providers.empty()) providers[rank]->leave();
   }
   std::vector<std::unique_ptr<WaitSet>> sets;
   std::vector<std::unique_ptr<ucx::Provider>> providers;
@@ -121,10 +122,12 @@ std::vector<std::unique_ptr<Transport>> make_by_ucx(Group& group) {
   std::iota(members.begin(), members.end(), 0);
   std::vector<std::unique_ptr<Transport>> transports;
   for (int r = 0; r < ranks; ++r) {
-    const auto address_of = [addresses](int rank) -> std::string_view {
-      return addresses->at(rank);
-    };
-    group.providers[r]->join(r, ranks, address_of, *group.sets[r]);
+    group.providers[r]->join(
+        {.own = r,
+         .count = ranks,
+         .address_of = [addresses](int rank) -> std::string_view { return addresses->at(rank); },
+         .gone = [](int) { return false; }},
+        *group.sets[r]);
     const auto lost = [](int peer, bool, const std::string& why) {
       ADD_FAILURE() << "lost " << peer << ": " << why;
     };
@@ -136,6 +139,16 @@ std::vector<std::unique_ptr<Transport>> make_by_ucx(Group& group) {
 Group make_ucx(int ranks) {
   Group group = make_sets(ranks);
   group.transports = make_by_ucx(group);
+  return group;
+}
+
+// UCX reads what it is to do as a provider is made.
+Group make_rendezvous_ucx(int ranks) {
+  const char* const before = std::getenv("UCX_RNDV_THRESH");
+  const std::string old = before != nullptr ? before : "auto";
+  ::setenv("UCX_RNDV_THRESH", "8192", 1);
+  Group group = make_ucx(ranks);
+  ::setenv("UCX_RNDV_THRESH", old.c_str(), 1);
   return group;
 }
 
@@ -213,8 +226,8 @@ class Contract : public ::testing::TestWithParam<Kind> {
 INSTANTIATE_TEST_SUITE_P(All, Contract,
                          ::testing::Values(Kind{"shm", make_shm}, Kind{"tcp", make_tcp},
                                            Kind{"near", make_near}, Kind{"mixed", make_mixed},
-                                           Kind{"ucx", make_ucx},
-                                           Kind{"mixed_ucx", make_mixed_ucx}),
+                                           Kind{"ucx", make_ucx}, Kind{"mixed_ucx", make_mixed_ucx},
+                                           Kind{"rendezvous_ucx", make_rendezvous_ucx}),
                          [](const auto& info) { return info.param.name; });
 
 bool try_send(Transport& transport, std::vector<int> peers, int lane, uint32_t number, size_t bytes,

@@ -24,21 +24,21 @@ Job with_address(Job job, const ucx::Provider* ucx) {
 Endpoint::Endpoint(const Job& job) : Endpoint(job, open_ucx(job)) {}
 
 Endpoint::Endpoint(const Job& job, std::unique_ptr<ucx::Provider> ucx)
-    : control_(Control::connect(with_address(job, ucx.get()))),
-      wait_set_(bell_of(control_->rank())),
-      ucx_(std::move(ucx)) {
+    : ucx_(std::move(ucx)),
+      control_(Control::connect(with_address(job, ucx_.get()))),
+      wait_set_(bell_of(control_->rank())) {
   if (ucx_ == nullptr) return;
-  const auto address_of = [this](int rank) -> std::string_view {
-    return control_->peer(rank).fabric;
-  };
-  ucx_->join(control_->rank(), control_->size(), address_of, wait_set_);
+  ucx_->join(
+      {.own = control_->rank(),
+       .count = control_->size(),
+       .address_of = [this](int rank) -> std::string_view { return control_->peer(rank).fabric; },
+       .gone = [this](int rank) { return control_->has_left(rank) || control_->has_died(rank); }},
+      wait_set_);
 }
 
 Endpoint::~Endpoint() {
   if (control_->forked()) return;
-  if (ucx_ != nullptr) {
-    ucx_->leave([this](int rank) { return control_->has_left(rank) || control_->has_died(rank); });
-  }
+  if (ucx_ != nullptr) ucx_->leave();
   last_bytes_.wait();
 }
 

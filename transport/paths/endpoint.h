@@ -38,11 +38,12 @@ class Endpoint {
  private:
   Endpoint(const Job& job, std::unique_ptr<ucx::Provider> ucx);
 
+  // Others can reach it until they have heard that this rank leaves.
+  const std::unique_ptr<ucx::Provider> ucx_;
   const std::shared_ptr<Control> control_;
   WaitSet wait_set_;
   shm::HeapTable heaps_;
   LastBytes last_bytes_;
-  const std::unique_ptr<ucx::Provider> ucx_;
 };
 
 }  // namespace tutti

@@ -26,10 +26,15 @@ ucp_ep_h Endpoints::open(int rank) {
   Peer& peer = this->peer(rank);
   if (peer.broken) return nullptr;
   if (peer.endpoint != nullptr) return peer.endpoint;
+  const std::string_view address = address_of_(rank);
+  if (address.empty()) {
+    mark_broken(peer, "that rank is gone");
+    return nullptr;
+  }
   ucp_ep_params_t params{};
   params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
                       UCP_EP_PARAM_FIELD_ERR_HANDLER;
-  params.address = reinterpret_cast<const ucp_address_t*>(address_of_(rank).data());
+  params.address = reinterpret_cast<const ucp_address_t*>(address.data());
   // Only so can an endpoint to a dead process be closed.
   params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
   params.err_handler = {.cb = on_error, .arg = &peer};

@@ -22,7 +22,8 @@ class Endpoints {
   Endpoints(const Endpoints&) = delete;
   Endpoints& operator=(const Endpoints&) = delete;
 
-  // Where the ranks of the job are: Worker::address(). Before anything is sent.
+  // Where the ranks of the job are: Worker::address(); empty of one that is known to be gone.
+  // Before anything is sent.
   void find_by(std::function<std::string_view(int rank)> address_of) {
     address_of_ = std::move(address_of);
   }

@@ -21,6 +21,7 @@ namespace {
 // What comes for a communicator that was destroyed comes soon after.
 constexpr size_t kDetachedKnown = 1024;
 constexpr std::chrono::milliseconds kLongestPause(1);
+constexpr std::chrono::milliseconds kTimeToConnect(200);
 
 uint64_t random_key() {
   uint64_t key = 0;
@@ -45,13 +46,15 @@ Provider::Provider()
   worker_.on_message(kMessageId, on_message, this);
 }
 
-void Provider::join(int rank, int ranks, std::function<std::string_view(int rank)> address_of,
-                    WaitSet& wait_set) {
-  rank_ = rank;
-  ranks_ = ranks;
+// UCX 1.13 may end a process that connects to one that is not there any more.
+void Provider::join(Ranks ranks, WaitSet& wait_set) {
+  ranks_ = std::move(ranks);
   wait_set_ = &wait_set;
-  key_of_ = [address_of](int to) { return key_in(address_of(to)); };
-  endpoints_.find_by([address_of](int to) { return address_of(to).substr(sizeof(uint64_t)); });
+  endpoints_.find_by([this](int to) {
+    const std::string_view address = ranks_.address_of(to);
+    if (address.size() < sizeof(uint64_t) || ranks_.gone(to)) return std::string_view();
+    return address.substr(sizeof(uint64_t));
+  });
 }
 
 bool Provider::forked() const { return ::getpid() != process_; }
@@ -62,13 +65,16 @@ Provider::~Provider() {
     return;
   }
   const std::unique_lock lock = this->lock();
+  // UCX 1.13 may end a process that cuts a connection in the making.
+  const Deadline deadline = Deadline::after(kTimeToConnect);
+  while (free_sends_.size() < sends_.size() && !deadline.passed()) worker_.progress();
+  endpoints_.cut_all();
   for (const auto& [communicator, arrivals] : early_) {
     for (const Arrival& arrival : arrivals) drop(arrival);
   }
-  endpoints_.cut_all();
 }
 
-void Provider::leave(const std::function<bool(int rank)>& gone) {
+void Provider::leave() {
   const auto give_up = [&] {
     return patience_.count() == 0 ? Deadline::never() : Deadline::after(patience_);
   };
@@ -78,7 +84,7 @@ void Provider::leave(const std::function<bool(int rank)>& gone) {
     const size_t before = unacknowledged_.size();
     while (progress_locked()) pause.reset();
     std::erase_if(unacknowledged_, [&](const auto& end) {
-      return gone(end.second) || endpoints_.broken(end.second);
+      return ranks_.gone(end.second) || endpoints_.broken(end.second);
     });
     if (unacknowledged_.empty()) return;
     if (unacknowledged_.size() < before) silence = give_up();
@@ -102,7 +108,8 @@ bool Provider::progress() {
 bool Provider::step() {
   const bool moved = worker_.progress();
   for (const auto& [communicator, rank] : std::exchange(to_acknowledge_, {})) {
-    const Header answer{.communicator = communicator, .sender = rank_, .kind = Kind::acknowledged};
+    const Header answer{
+        .communicator = communicator, .sender = ranks_.own, .kind = Kind::acknowledged};
     send(rank, answer, nullptr, nullptr, 0);
   }
   return moved;
@@ -149,7 +156,7 @@ void Provider::send(int to, const Header& header, Slot* slot, Listener* from, si
   Send& send = *free_sends_.back();
   free_sends_.pop_back();
   send = {this, header, slot, from, connection, to};
-  send.header.key = key_of_(to);
+  send.header.key = key_in(ranks_.address_of(to));
   if (slot != nullptr) ++slot->sends;
   ucp_ep_h const endpoint = endpoints_.open(to);
   if (endpoint == nullptr) return finish(send, UCS_ERR_UNREACHABLE);
@@ -180,7 +187,7 @@ void Provider::finish(Send& send, ucs_status_t status) {
 
 void Provider::send_end(int to, Header header) {
   header.kind = Kind::end;
-  header.message.call = static_cast<uint32_t>(rank_);
+  header.message.call = static_cast<uint32_t>(ranks_.own);
   unacknowledged_.insert({header.communicator, to});
   send(to, header, nullptr, nullptr, 0);
 }
@@ -219,7 +226,7 @@ bool Provider::hear(const Arrival& arrival) {
   }
   if (arrival.header.kind == Kind::end) {
     const auto from = static_cast<int>(arrival.header.message.call);
-    if (from < 0 || from >= ranks_) return false;
+    if (from < 0 || from >= ranks_.count) return false;
     to_acknowledge_.emplace_back(communicator, from);
   }
   const auto listener = listeners_.find(communicator);

@@ -75,13 +75,18 @@ class Provider {
 
   // Opaque; others reach this process by it.
   const std::string& address() const { return address_; }
-  // This rank of so many, the addresses of all of them, and what to wake when something came.
-  // Before the first attach().
-  void join(int rank, int ranks, std::function<std::string_view(int rank)> address_of,
-            WaitSet& wait_set);
-  // Waits until all ends are acknowledged by ranks that are not `gone`, but no longer than the last
+  // What to know of the job that this process has joined.
+  struct Ranks {
+    int own = 0;
+    int count = 0;
+    std::function<std::string_view(int rank)> address_of;
+    std::function<bool(int rank)> gone;  // it has left, or died
+  };
+  // `wait_set` is woken when something came. Before the first attach().
+  void join(Ranks ranks, WaitSet& wait_set);
+  // Waits until all ends are acknowledged by ranks that are not gone, but no longer than the last
   // one's patience without any being.
-  void leave(const std::function<bool(int rank)>& gone);
+  void leave();
 
   std::unique_lock<std::mutex> lock() { return std::unique_lock(mutex_); }
   // True if anything moved. Does nothing where another thread is at it.
@@ -139,9 +144,7 @@ class Provider {
   Worker worker_;
   Endpoints endpoints_{worker_};
   std::string address_;
-  int rank_ = 0;
-  int ranks_ = 0;
-  std::function<uint64_t(int rank)> key_of_;
+  Ranks ranks_;
   WaitSet* wait_set_ = nullptr;
 
   std::mutex mutex_;  // guards UCX and what follows

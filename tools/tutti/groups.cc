@@ -12,26 +12,28 @@ namespace tutti::tool {
 
 std::vector<int> parse_groups(const std::string& text, int ranks) {
   const auto refuse = [&](const std::string& problem) {
-    throw Error(ErrorCode::invalid_argument, cat("--group ", text, ' ', problem),
+    throw Error(ErrorCode::invalid_argument, cat("--group ", problem),
                 {.remedy = "write it as in 4, so many on each host, or 3,3,2, of each one"});
   };
   std::vector<int> sizes;
   const std::vector<std::string> parts = split(text, ',');
   const auto commas = static_cast<size_t>(std::ranges::count(text, ','));
-  if (parts.size() != commas + 1) refuse("has nothing before or behind a comma");
+  if (parts.size() != commas + 1) refuse(cat(text, " has nothing before or behind a comma"));
   for (const std::string& part : parts) {
     int size = 0;
     const char* const end = part.data() + part.size();
     const auto [stop, status] = std::from_chars(part.data(), end, size);
-    if (status != std::errc{} || stop != end || size < 1) refuse("is no number of ranks");
+    if (status != std::errc{} || stop != end || size < 1) {
+      refuse(cat("takes numbers of ranks from 1 on, not ", part));
+    }
     sizes.push_back(size);
   }
   if (sizes.size() == 1) {
-    if (ranks % sizes[0] != 0) refuse(cat("does not divide ", ranks, " ranks"));
+    if (ranks % sizes[0] != 0) refuse(cat(text, " does not divide ", ranks, " ranks"));
     return std::vector<int>(static_cast<size_t>(ranks / sizes[0]), sizes[0]);
   }
   const auto sum = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
-  if (sum != ranks) refuse(cat("is of ", sum, " ranks in all, not of ", ranks));
+  if (sum != ranks) refuse(cat(text, " is of ", sum, " ranks in all, not of ", ranks));
   return sizes;
 }
 

@@ -70,7 +70,8 @@ class Provider {
   Provider();
   Provider(const Provider&) = delete;
   Provider& operator=(const Provider&) = delete;
-  // Cuts what is under way. leave() comes first.
+  // leave() comes first. After a failure UCX's worker and what it may read stay for good: UCX 1.13
+  // ends the process where it destroys a worker whose connections are still in the making.
   ~Provider();
 
   // Opaque; others reach this process by it.
@@ -131,6 +132,13 @@ class Provider {
     size_t connection = 0;
     int to = 0;
   };
+  // What must outlive this after a failure.
+  struct Remains {
+    Worker worker;
+    std::vector<std::unique_ptr<Slot>> slots;
+    std::vector<std::unique_ptr<Send>> sends;
+  };
+  static void keep_for_good(Remains remains);
   static ucs_status_t on_message(void* provider, const void* header, size_t header_bytes,
                                  void* data, size_t bytes, const ucp_am_recv_param_t* param);
   static void on_sent(void* request, ucs_status_t status, void* send);
@@ -149,6 +157,7 @@ class Provider {
 
   std::mutex mutex_;  // guards UCX and what follows
   bool heard_ = false;
+  bool failed_ = false;  // some rank may not have heard all that this one said, or the other way
   std::chrono::nanoseconds patience_{0};
   std::unordered_map<uint64_t, Listener*> listeners_;
   std::unordered_map<uint64_t, std::vector<Arrival>> early_;  // by communicators not attached yet

@@ -86,7 +86,7 @@ TEST_F(Prices, MistakesAreSaid) {
   expect_refused({"explain", "all_reduce", "--dtype", "f31"}, "f31");
   expect_refused({"explain", "all_reduce", "-n", "4", "--group", "3"}, "does not divide 4");
   expect_refused({"explain", "all_reduce", "-n", "4", "--group", "3,2"}, "is of 5 ranks in all");
-  expect_refused({"explain", "all_reduce", "-n", "4", "--group", "4,0"}, "is no number of ranks");
+  expect_refused({"explain", "all_reduce", "-n", "4", "--group", "4,0"}, "from 1 on, not 0");
   expect_refused({"explain", "all_reduce", "-n", "4", "--group", "2,2,"}, "behind a comma");
   expect_refused({"explain", "all_reduce", "--transport", "pigeon"}, "pigeon");
 }

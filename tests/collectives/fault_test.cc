@@ -101,8 +101,7 @@ INSTANTIATE_TEST_SUITE_P(All, Fault,
                                       std::get<2>(info.param));
                          });
 
-// Deaths are tools/cli:death_test's, in the middle of a run: at the first messages, while UCX 1.13
-// connects two ranks, it ends one when the other dies (transport/README.md).
+// Without deaths: UCX 1.13 may end the others itself (transport/README.md).
 INSTANTIATE_TEST_SUITE_P(Ucx, Fault,
                          ::testing::Combine(::testing::Values("truncate"),
                                             ::testing::Values("ring"), ::testing::Values("ucx")),

@@ -94,10 +94,11 @@ void Provider::leave() {
     const std::unique_lock lock = this->lock();
     const size_t before = unacknowledged_.size();
     while (progress_locked()) pause.reset();
-    const size_t given_up = std::erase_if(unacknowledged_, [&](const auto& end) {
-      return ranks_.gone(end.second) || endpoints_.broken(end.second);
+    std::erase_if(unacknowledged_, [&](const auto& end) {
+      const bool broken = endpoints_.broken(end.second);
+      failed_ |= broken;
+      return broken || ranks_.gone(end.second);
     });
-    failed_ |= given_up > 0;
     if (unacknowledged_.empty()) return;
     if (unacknowledged_.size() < before) silence = give_up();
     if (!silence.passed()) continue;

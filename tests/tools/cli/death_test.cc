@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "base/text.h"
-#include "tests/support/ucx.h"
 #include "tests/tools/cli/cli.h"
 
 namespace tutti::tool {
@@ -91,8 +90,9 @@ class Death : public Cli {
   }
 };
 
+// Not over UCX: 1.13 may end the others itself (transport/README.md).
 TEST_F(Death, OfARankEndsABench) {
-  for (const std::string& transport : testing::transports()) {
+  for (const std::string transport : {"shm", "tcp"}) {
     for (const int rank : {0, 2}) {
       SCOPED_TRACE(cat(transport, ", rank ", rank));
       Process job = start(endless_bench(3, transport));

@@ -18,11 +18,13 @@ namespace tutti {
 namespace {
 
 constexpr std::array kSettings = {
-    SettingInfo{"TUTTI_TRANSPORT", SettingType::string, "auto", "auto|shm|tcp|ucx|shm+ucx", true,
-                false,
-                "how bytes move: auto takes shared memory inside a host and TCP between hosts; ucx "
-                "(InfiniBand, RoCE; its own settings begin with UCX_) between all ranks; shm+ucx "
-                "between hosts only"},
+    SettingInfo{
+        "TUTTI_TRANSPORT", SettingType::string, "auto",
+        "auto|shm|tcp|ucx|ofi|shm+tcp|shm+ucx|shm+ofi", true, false,
+        "how bytes move: auto takes shared memory inside a host, and between hosts UCX or "
+        "libfabric (ofi) where all have a network card for it, else TCP; a name alone takes "
+        "that between all ranks, behind shm+ between hosts only. UCX's own settings begin "
+        "with UCX_, libfabric's with FI_"},
     SettingInfo{"TUTTI_ALGORITHM", SettingType::string, "auto", "", true, false,
                 "all-reduce algorithm to use instead of the automatic choice"},
     SettingInfo{"TUTTI_ALGORITHM_FILES", SettingType::string, "", "", true, false,

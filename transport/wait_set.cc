@@ -62,6 +62,7 @@ void WaitSet::begin() {
   }
   on_descriptors_ = true;
   descriptors_.assign(1, {bell_.get(), POLLIN, 0});
+  longest_ = std::chrono::microseconds::max();
   in_use_.store(true);
   // What others did before they looked whether anybody sleeps is seen from here on.
   std::atomic_thread_fence(std::memory_order_seq_cst);
@@ -80,6 +81,8 @@ bool WaitSet::sleep(std::chrono::microseconds at_most) {
     if (woken_) return true;
     on_word = word_ != nullptr;
   }
+  // What ends early by no_longer_than() is a spurious wake.
+  if (longest_ < at_most) return sleep_on_descriptors(longest_) || true;
   return on_word ? sleep_on_word(at_most) : sleep_on_descriptors(at_most);
 }
 

@@ -10,6 +10,7 @@
 
 #include <poll.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -35,6 +36,8 @@ class WaitSet {
   void choose(bool on_descriptors) { on_descriptors_ = on_descriptors; }
   bool on_descriptors() const { return on_descriptors_; }
   void add(int fd, short events) { descriptors_.push_back({fd, events, 0}); }
+  // For what has no descriptor.
+  void no_longer_than(std::chrono::microseconds time) { longest_ = std::min(longest_, time); }
   // Sleeps on nothing else; whoever wakes adds one to the word.
   void add_word(std::atomic<uint32_t>& word, uint32_t value);
   // False when `at_most` passed before anything came.
@@ -56,6 +59,7 @@ class WaitSet {
   std::atomic<bool> in_use_{false};
   bool on_descriptors_ = true;  // the sleeper's, as is the next
   std::vector<pollfd> descriptors_;
+  std::chrono::microseconds longest_ = std::chrono::microseconds::max();
 
   std::mutex mutex_;  // guards what follows
   bool woken_ = false;

@@ -39,8 +39,7 @@ const Plan& Plans::plan(const Algorithm& algorithm, int root, bool in_place,
   std::unique_ptr<Plan>& plan = plans_[{algorithm.id, root, in_place, arithmetic}];
   if (!plan) {
     plan = std::make_unique<Plan>(plan_of(algorithm, shape(root), in_place, arithmetic));
-    plan->without_buffers =
-        kind_.shares_memory && needs_no_buffers(algorithm, *plan, in_place, arithmetic);
+    plan->without_buffers = kind_.lends && needs_no_buffers(algorithm, *plan, in_place, arithmetic);
   }
   return *plan;
 }

@@ -2,43 +2,77 @@
 
 #include <utility>
 
+#include "base/log.h"
 #include "base/settings.h"
-#include "transport/ucx/provider.h"
+#include "base/text.h"
+#include "transport/fabric/provider.h"
+#include "transport/paths/fabrics.h"
 
 namespace tutti {
 
 namespace {
 
-std::unique_ptr<ucx::Provider> open_ucx(const Job& job) {
-  const bool wanted = settings().get_string("TUTTI_TRANSPORT").ends_with("ucx");
-  return wanted && job.size > 1 ? std::make_unique<ucx::Provider>() : nullptr;
+std::unique_ptr<fabric::Provider> provider_of(std::unique_ptr<fabric::Driver> driver) {
+  return driver ? std::make_unique<fabric::Provider>(std::move(driver)) : nullptr;
 }
 
-Job with_address(Job job, const ucx::Provider* ucx) {
-  if (ucx != nullptr) job.fabric = ucx->address();
-  return job;
-}
+// In the table of ranks a fabric's address is behind its name.
+std::string prefix_of(std::string_view fabric) { return cat(fabric, ":"); }
 
 }  // namespace
 
-Endpoint::Endpoint(const Job& job) : Endpoint(job, open_ucx(job)) {}
+Endpoint::Endpoint(const Job& job)
+    : Endpoint(job, open_fabric(parse_transports(settings().get_string("TUTTI_TRANSPORT")).fabric,
+                                job)) {}
 
-Endpoint::Endpoint(const Job& job, std::unique_ptr<ucx::Provider> ucx)
-    : ucx_(std::move(ucx)),
-      control_(Control::connect(with_address(job, ucx_.get()))),
+Endpoint::Endpoint(const Job& job, OpenedFabric fabric)
+    : fabric_name_(std::move(fabric.name)),
+      fabric_(provider_of(std::move(fabric.driver))),
+      control_(Control::connect(with_address(job))),
       wait_set_(bell_of(control_->rank())) {
-  if (ucx_ == nullptr) return;
-  ucx_->join(
+  join_fabric();
+}
+
+Job Endpoint::with_address(Job job) const {
+  if (fabric_ != nullptr) job.fabric = prefix_of(fabric_name_) + fabric_->address();
+  return job;
+}
+
+// Only what all ranks have is used; by the table, so that all decide alike.
+void Endpoint::join_fabric() {
+  int with = 0;
+  int without = -1;
+  std::string_view name;
+  for (int rank = 0; rank < control_->size(); ++rank) {
+    const std::string_view address = control_->peer(rank).fabric;
+    const std::string_view of = address.substr(0, address.find(':'));
+    if (rank == 0) name = of;
+    with += of.empty() ? 0 : 1;
+    if (without < 0 && (of.empty() || of != name)) without = rank;
+  }
+  uses_fabric_ = fabric_ != nullptr && without < 0;
+  if (with > 0 && !uses_fabric_ && control_->rank() == 0) {
+    log(LogLevel::warning,
+        cat(control_->describe(without), " lacks the fabric that other ranks have (", with, " of ",
+            control_->size(),
+            " have one), so that TCP is taken between hosts; `tutti info` tells "
+            "why on each host"));
+  }
+  if (!uses_fabric_) return;
+  const size_t prefix = prefix_of(fabric_name_).size();
+  fabric_->join(
       {.own = control_->rank(),
        .count = control_->size(),
-       .address_of = [this](int rank) -> std::string_view { return control_->peer(rank).fabric; },
+       .address_of = [this, prefix](int rank) -> std::string_view {
+         return std::string_view(control_->peer(rank).fabric).substr(prefix);
+       },
        .gone = [this](int rank) { return control_->has_left(rank) || control_->has_died(rank); }},
       wait_set_);
 }
 
 Endpoint::~Endpoint() {
   if (control_->forked()) return;
-  if (ucx_ != nullptr) ucx_->leave();
+  if (uses_fabric_) fabric_->leave();
   last_bytes_.wait();
 }
 

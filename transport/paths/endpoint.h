@@ -1,10 +1,11 @@
 // What all communicators of this process share in order to reach the other ranks: the control
 // channel, what to sleep on, the memory that others of its host read in place, the connections
-// whose last bytes are on their way, and UCX where the settings want it.
+// whose last bytes are on their way, and a fabric (UCX, libfabric) where the job uses one.
 #pragma once
 
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "transport/bootstrap/control.h"
 #include "transport/shm/heap_table.h"
@@ -13,9 +14,10 @@
 
 namespace tutti {
 
-namespace ucx {
+namespace fabric {
 class Provider;
 }
+struct OpenedFabric;
 
 class Endpoint {
  public:
@@ -31,15 +33,21 @@ class Endpoint {
   WaitSet& wait_set() { return wait_set_; }
   shm::HeapTable& heaps() { return heaps_; }
   LastBytes& last_bytes() { return last_bytes_; }
-  ucx::Provider* ucx() { return ucx_.get(); }  // null: the settings do without
+  // What all ranks of the job reach each other by between hosts. Null: TCP.
+  fabric::Provider* fabric() { return uses_fabric_ ? fabric_.get() : nullptr; }
+  std::string_view fabric_name() const { return fabric_name_; }  // as in TUTTI_TRANSPORT
   // The name of another rank's wait set.
   std::string bell_of(int world_rank) const;
 
  private:
-  Endpoint(const Job& job, std::unique_ptr<ucx::Provider> ucx);
+  Endpoint(const Job& job, OpenedFabric fabric);
+  Job with_address(Job job) const;
+  void join_fabric();
 
+  const std::string fabric_name_;
   // Others can reach it until they have heard that this rank leaves.
-  const std::unique_ptr<ucx::Provider> ucx_;
+  const std::unique_ptr<fabric::Provider> fabric_;
+  bool uses_fabric_ = false;
   const std::shared_ptr<Control> control_;
   WaitSet wait_set_;
   shm::HeapTable heaps_;

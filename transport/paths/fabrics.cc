@@ -1,19 +1,130 @@
 #include "transport/paths/fabrics.h"
 
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <system_error>
+#include <utility>
+
 #include "base/error.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "transport/bootstrap/socket.h"
+#include "transport/ofi/ofi_driver.h"
+#include "transport/ofi/probe.h"
 #include "transport/ucx/probe.h"
+#include "transport/ucx/ucx_driver.h"
 
 namespace tutti {
 
-std::vector<Fabric> probe_fabrics() {
-  Fabric ucx{.name = "ucx"};
-  try {
-    ucx.version = ucx::version();
-    ucx.devices = ucx::devices();
-  } catch (const Error& error) {
-    ucx.problem = error.what();
+namespace {
+
+namespace fs = std::filesystem;
+
+// Empty where it cannot be told: libfabric takes the first interface that is not loopback.
+std::string own_address(const Job& job) {
+  if (!job.interface.empty()) {
+    return bootstrap::resolve_interface(job.interface, 0).front().host();
   }
-  return {ucx};
+  if (job.master_address.empty()) return "";
+  const bootstrap::SocketAddress master =
+      bootstrap::resolve_master(job.master_address, job.master_port, "").front();
+  if (master.is_loopback()) return master.host();
+  // No datagram is sent: to connect but chooses the route.
+  const Fd probe(::socket(master.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!probe || ::connect(probe.get(), master.get(), master.length) != 0) return "";
+  return bootstrap::local_address(probe.get()).host();
+}
+
+std::unique_ptr<fabric::Driver> open_driver(const std::string& name, const Job& job) {
+  if (name == "ucx") return std::make_unique<ucx::UcxDriver>();
+  return std::make_unique<ofi::OfiDriver>(own_address(job));
+}
+
+std::string first_word(const fs::path& path) {
+  std::ifstream file(path);
+  std::string number;
+  std::string word;
+  file >> number >> word;  // "4: ACTIVE"
+  return word;
+}
+
+bool has_active_port(const fs::path& card) {
+  std::error_code problem;
+  for (const fs::directory_entry& port : fs::directory_iterator(card / "ports", problem)) {
+    if (first_word(port.path() / "state") == "ACTIVE") return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+Transports parse_transports(const std::string& text) {
+  if (text == "shm") return {.only_shm = true, .fabric = "tcp"};
+  const bool with_shm = text.starts_with("shm+");
+  const std::string fabric = with_shm ? text.substr(4) : text;
+  if (fabric == "tcp" || fabric == "ucx" || fabric == "ofi") {
+    return {.near_by_shm = with_shm, .fabric = fabric};
+  }
+  return {.fabric = "auto"};  // the settings know which words there are
+}
+
+std::vector<std::string> fabric_candidates(const std::string& sys) {
+  std::error_code problem;
+  bool verbs = false;
+  bool only_libfabric = fs::exists(fs::path(sys) / "class/cxi", problem);
+  for (const fs::directory_entry& card :
+       fs::directory_iterator(fs::path(sys) / "class/infiniband", problem)) {
+    const bool is_software = !fs::exists(card.path() / "device", problem);
+    if (is_software || !has_active_port(card.path())) continue;
+    const bool is_efa = card.path().filename().string().starts_with("efa");
+    (is_efa ? only_libfabric : verbs) = true;
+  }
+  if (verbs) return {"ucx", "ofi"};
+  if (only_libfabric) return {"ofi"};
+  return {};
+}
+
+OpenedFabric open_fabric(const std::string& fabric, const Job& job) {
+  if (fabric == "tcp" || job.size == 1) return {};
+  if (fabric != "auto") return {fabric, open_driver(fabric, job)};
+  std::string problems;
+  for (const std::string& name : fabric_candidates()) {
+    try {
+      return {name, open_driver(name, job)};
+    } catch (const Error& error) {
+      problems += cat(problems.empty() ? "" : "; ", error.what());
+    }
+  }
+  if (!problems.empty()) {
+    log(LogLevel::warning, cat("rank ", job.rank,
+                               " has a network card that reads memory, but no "
+                               "library for it, so that TCP is taken between hosts: ",
+                               problems));
+  }
+  return {};
+}
+
+namespace {
+
+Fabric probe(const std::string& name, std::string (*version)(),
+             std::vector<std::string> (*devices)()) {
+  Fabric fabric{.name = name};
+  try {
+    fabric.version = version();
+    fabric.devices = devices();
+  } catch (const Error& error) {
+    fabric.problem = error.what();
+  }
+  return fabric;
+}
+
+}  // namespace
+
+std::vector<Fabric> probe_fabrics() {
+  return {probe("ucx", ucx::version, ucx::devices), probe("ofi", ofi::version, ofi::devices)};
 }
 
 }  // namespace tutti

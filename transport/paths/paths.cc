@@ -11,11 +11,12 @@
 #include "base/log.h"
 #include "base/settings.h"
 #include "base/text.h"
+#include "transport/fabric/fabric_transport.h"
 #include "transport/fault/fault_transport.h"
+#include "transport/paths/fabrics.h"
 #include "transport/router.h"
 #include "transport/shm/shm_transport.h"
 #include "transport/tcp/tcp_transport.h"
-#include "transport/ucx/ucx_transport.h"
 
 namespace tutti {
 
@@ -67,34 +68,34 @@ Paths::Paths(Endpoint& endpoint, uint64_t id, std::span<const int> members, int 
       events_(std::move(events)) {
   const Control& control = endpoint_.control();
   const auto hosts = by_host(control, members_);
-  const std::string wanted = settings().get_string("TUTTI_TRANSPORT");
-  if (wanted == "shm" && hosts.size() > 1) {
+  const Transports wanted = parse_transports(settings().get_string("TUTTI_TRANSPORT"));
+  if (wanted.only_shm && hosts.size() > 1) {
     throw Error(ErrorCode::unsupported,
                 cat("TUTTI_TRANSPORT=shm, but the ranks are on ", hosts.size(),
                     " hosts, or of several users or containers, which share no memory"),
-                {.remedy = "set TUTTI_TRANSPORT to auto, tcp or shm+ucx"});
+                {.remedy = "set TUTTI_TRANSPORT to auto, or to shm+tcp, shm+ucx or shm+ofi"});
   }
   size_t largest = 1;
   for (const auto& [host, ranks] : hosts) largest = std::max(largest, ranks.size());
   const std::vector<int>& local = hosts.at(control.peer(members_[rank_]).host_id);
-  const bool by_ucx = endpoint_.ucx() != nullptr;
-  const bool all_far = wanted == "tcp" || wanted == "ucx";
+  const bool by_fabric = endpoint_.fabric() != nullptr;
+  const bool all_far = !wanted.near_by_shm;
   const bool any_far = all_far || hosts.size() > 1;
   any_shm_ = !all_far && largest > 1;
   const auto rails_of = [&](int member) { return control.peer(member).rails(); };
   rails_ = static_cast<int>(std::ranges::min(members_ | std::views::transform(rails_of)));
   name_ = cat(any_shm_ ? "shm" : "", any_shm_ && any_far ? "+" : "",
-              any_far ? (by_ucx ? "ucx" : "tcp") : "");
+              any_far ? (by_fabric ? endpoint_.fabric_name() : "tcp") : "");
   const auto ranks = static_cast<int>(members_.size());
-  const bool any_tcp = any_far && !by_ucx;
+  const bool any_tcp = any_far && !by_fabric;
   limits_ = agreed_limits(ranks, static_cast<int>(largest), any_shm_, any_tcp, rails_);
-  if (any_far && by_ucx) {
-    const Limits far = UcxTransport::limits(ranks);
+  if (any_far && by_fabric) {
+    const Limits far = FabricTransport::limits(ranks);
     limits_ = any_shm_ ? smaller(limits_, far) : far;
   }
   std::unique_ptr<Transport> near;
   std::unique_ptr<Transport> far;
-  if (any_far) far = by_ucx ? open_ucx() : open_tcp();
+  if (any_far) far = by_fabric ? open_fabric() : open_tcp();
   if (any_shm_ && local.size() > 1) near = open_shm(local, static_cast<int>(largest));
   transport_ = route(std::move(near), local, std::move(far), members_.size());
   const std::optional<Fault> fault = parse_fault(settings().get_string("TUTTI_FAULT"));
@@ -188,10 +189,10 @@ std::unique_ptr<Transport> Paths::open_tcp() {
   return transport;
 }
 
-std::unique_ptr<Transport> Paths::open_ucx() {
+std::unique_ptr<Transport> Paths::open_fabric() {
   auto transport =
-      std::make_unique<UcxTransport>(*endpoint_.ucx(), id_, members_, rank_, events_.lost);
-  ucx_ = transport.get();
+      std::make_unique<FabricTransport>(*endpoint_.fabric(), id_, members_, rank_, events_.lost);
+  fabric_ = transport.get();
   return transport;
 }
 
@@ -233,9 +234,9 @@ void Paths::send_last_bytes(const AbortState& abort, std::chrono::nanoseconds pa
       pause.sleep();
     }
   }
-  if (ucx_ != nullptr) {
-    if (abort.raised()) ucx_->forget_readers();
-    ucx_->wait_for_readers(patience);
+  if (fabric_ != nullptr) {
+    if (abort.raised()) fabric_->forget_readers();
+    fabric_->wait_for_readers(patience);
   }
   if (tcp_ != nullptr && !abort.raised()) {
     endpoint_.last_bytes().add(tcp_->release_outgoing(), patience);

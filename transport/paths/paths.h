@@ -1,5 +1,5 @@
 // How the members of one communicator reach each other: through shared memory within a host, by TCP
-// or UCX between hosts, as the table of hosts and the settings have it, which all of them know
+// or a fabric between hosts, as the table of hosts and the settings have it, which all of them know
 // alike.
 //
 // Threads: one at a time, but for accept(), opened() and the memory calls.
@@ -23,9 +23,9 @@
 
 namespace tutti {
 
+class FabricTransport;
 class ShmTransport;
 class TcpTransport;
-class UcxTransport;
 
 class Paths {
  public:
@@ -46,10 +46,10 @@ class Paths {
   Transport& transport() { return *transport_; }
   // The same on all members.
   const Limits& limits() const { return limits_; }
-  std::string_view name() const { return name_; }  // "shm", "tcp", "ucx", "shm+tcp", "shm+ucx"
+  std::string_view name() const { return name_; }  // "shm", "tcp", "ucx", "shm+ofi" ...
   bool any_shm() const { return any_shm_; }        // members of one host share memory
-  // This rank shares memory with others.
-  bool shares_memory() const { return shm_ != nullptr; }
+  // Some messages need not be copied aside (Transport::can_lend).
+  bool lends() const { return shm_ != nullptr || (fabric_ != nullptr && !any_shm_); }
 
   // Returns when all members of this host have got its shared memory: from then on each may go
   // away. Throws Error: timeout, or what `abort` was raised with.
@@ -76,7 +76,7 @@ class Paths {
                                                     const shm::Geometry& geometry);
   std::shared_ptr<shm::Region> region_in_table(int owner, const shm::Geometry& geometry);
   std::unique_ptr<Transport> open_tcp();
-  std::unique_ptr<Transport> open_ucx();
+  std::unique_ptr<Transport> open_fabric();
   std::shared_ptr<shm::Heap> heap();
 
   Endpoint& endpoint_;
@@ -92,7 +92,7 @@ class Paths {
   Cleanup offer_;  // of that region, until all have got it
   std::unique_ptr<Transport> transport_;
   TcpTransport* tcp_ = nullptr;  // within transport_, as are the next
-  UcxTransport* ucx_ = nullptr;
+  FabricTransport* fabric_ = nullptr;
   ShmTransport* shm_ = nullptr;
   int local_ranks_ = 0;  // that share shm_
 };

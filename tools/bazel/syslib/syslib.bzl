@@ -121,6 +121,8 @@ _LIBS = {
     "gtest": (["gmock_main", "gmock", "gtest"], ["gtest/gtest.h", "gmock/gmock.h"], [], "libgtest-dev libgmock-dev", True),
     "hwloc": (["hwloc"], ["hwloc.h"], [], "libhwloc-dev", True),
     "json": (["nlohmann_json"], ["nlohmann/json.hpp"], [], "nlohmann-json3-dev", True),
+    # Its headers only: the library is loaded at run time, where there is one.
+    "libfabric": ([], ["rdma/fabric.h"], [], "libfabric-dev", True),
     "mpich": (["mpich"], ["mpi.h"], [], "libmpich-dev mpich", False),
     "openmpi": (["ompi"], ["mpi.h"], [], "libopenmpi-dev openmpi-bin", False),
     "pcre2": (["libpcre2-8"], ["pcre2.h"], [], "libpcre2-dev", True),

@@ -1,10 +1,9 @@
-// UCX between the ranks of a communicator: InfiniBand, RoCE, and all else that UCX drives.
+// A fabric (UCX, libfabric) between the ranks of a communicator.
 //
-// A message is one active message: {Header, payload}. Its place in the order of its connection is
-// our own sequence number, since UCX promises none across its protocols. A small payload is kept in
-// the cell that its number gives it, a larger one in UCX's buffer, both read in place; of one that
-// UCX sends by rendezvous the header comes first, and the payload goes straight to where read()
-// wants it.
+// The place of a message in the order of its connection is our own sequence number, since a fabric
+// promises none across its protocols. A small payload is kept in the cell that its number gives it,
+// a larger one in the driver's buffer, both read in place; of one that comes by rendezvous the
+// header comes first, and the payload goes straight to where read() wants it.
 //
 // Credit: a sender has at most kCells messages on a connection that the reader has not released. It
 // hears of releases with what the reader sends to it, or by a message of their own for every few.
@@ -18,21 +17,22 @@
 #include <string>
 #include <vector>
 
+#include "transport/fabric/provider.h"
 #include "transport/limits.h"
 #include "transport/transport.h"
-#include "transport/ucx/provider.h"
 
 namespace tutti {
 
-class UcxTransport final : public Transport, private ucx::Listener {
+class FabricTransport final : public Transport, private fabric::Listener {
  public:
   // The connection to (`sending`) or from `peer` broke while it was needed. Called once for each.
   using Lost = std::function<void(int peer, bool sending, const std::string& text)>;
 
   // `members` are world ranks, this one number `rank` among them. `provider` outlives this.
-  UcxTransport(ucx::Provider& provider, uint64_t id, std::vector<int> members, int rank, Lost lost);
+  FabricTransport(fabric::Provider& provider, uint64_t id, std::vector<int> members, int rank,
+                  Lost lost);
   // Returns when nothing of it is under way that touches memory of others'.
-  ~UcxTransport() override;
+  ~FabricTransport() override;
   static Limits limits(int ranks);
 
   // When this rank leaves the job it waits so long for others to take what it sent here; after an
@@ -41,13 +41,18 @@ class UcxTransport final : public Transport, private ucx::Listener {
   void forget_readers();
 
   int lanes() const override { return kLanes; }
-  size_t max_message_bytes() const override { return ucx::kMessageBytes; }
-  size_t max_p2p_message_bytes() const override { return ucx::kMessageBytes; }
+  size_t max_message_bytes() const override { return fabric::kMessageBytes; }
+  size_t max_p2p_message_bytes() const override { return fabric::kMessageBytes; }
   int outbox_slots() const override { return limits(static_cast<int>(members_.size())).slots; }
 
   std::byte* reserve(std::span<const int> peers, int lane, size_t bytes, int credit) override;
   void commit(const MessageHeader& header) override;
-  // Ends what is being received, since its destination is the caller's again.
+  // Large payloads are sent from where they lie.
+  bool can_lend(std::span<const int> peers, std::span<const std::byte> payload) const override;
+  int lend(std::span<const int> peers, int lane, const MessageHeader& header,
+           std::span<const std::byte> payload) override;
+  bool take_back(int loan) override;
+  // Ends what is being received, too, since its destination is the caller's again.
   void revoke() override;
   bool collectives_sent() const override;
   bool p2p_sent(int peer) const override;
@@ -80,10 +85,14 @@ class UcxTransport final : public Transport, private ucx::Listener {
   // to `sequence`; then the reader's until it is released.
   struct Cell {
     std::atomic<uint32_t> sequence{0};
-    std::atomic<ucx::Coming> coming{ucx::Coming::no};
-    ucx::Arrival arrival;
-    ucx::Slot* slot = nullptr;  // of a rendezvous' payload that is read in place
+    std::atomic<fabric::Coming> coming{fabric::Coming::no};
+    fabric::Arrival arrival;
+    fabric::Slot* slot = nullptr;  // of a rendezvous' payload that is read in place
   };
+
+  static bool is_under_way(const Cell& cell) {
+    return cell.coming.load(std::memory_order_acquire) == fabric::Coming::under_way;
+  }
 
   struct In {
     std::atomic<Cell*> cells{nullptr};  // made when the first message comes
@@ -99,30 +108,39 @@ class UcxTransport final : public Transport, private ucx::Listener {
   In& in(int peer, int lane) { return in_[index(peer, lane)]; }
   Cell& cell(const In& connection) const;
 
-  bool hear(const ucx::Arrival& arrival) override;
+  struct Loan {
+    fabric::Slot slot;
+    bool taken = false;
+    std::vector<int> peers;
+  };
+
+  bool hear(const fabric::Arrival& arrival) override;
   void sent(size_t connection, bool well) override;
-  bool keep(const ucx::Arrival& arrival, In& connection);
+  bool keep(const fabric::Arrival& arrival, In& connection);
   bool has_room(int peer, int lane, int credit);
-  ucx::Header header_for(int peer, int lane, ucx::Kind kind);
+  fabric::Header header_for(int peer, int lane, fabric::Kind kind);
   bool has_spoken(int peer) const;
   void begin(Cell& cell, std::byte* destination);
+  void send(std::span<const int> peers, int lane, const MessageHeader& header, fabric::Slot& slot);
+  bool any_under_way() const;
   void send_ends();
   void look_for_breaks();
 
-  ucx::Provider& provider_;
+  fabric::Provider& provider_;
   const uint64_t id_;
   const std::vector<int> members_;
   const int rank_;
   const Lost lost_;
   std::vector<Out> out_;
   std::vector<In> in_;
+  std::vector<std::unique_ptr<Loan>> loans_;  // locked
   std::vector<std::unique_ptr<Cell[]>> cells_;
   std::atomic<int> collectives_held_{0};
   std::vector<Cell*> receiving_;  // rendezvous that were begun and are not released
 
   std::span<const int> peers_;
   int lane_ = 0;
-  ucx::Slot* slot_ = nullptr;
+  fabric::Slot* slot_ = nullptr;
   bool ends_sending_ = false;
   bool ends_sent_ = false;
 

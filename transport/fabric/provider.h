@@ -1,26 +1,27 @@
-// UCX in this process: one worker that sends and receives for all communicators, and the messages
-// that are under way. A communicator's UcxTransport is a Listener on it.
+// A fabric in this process: one driver that sends and receives for all communicators, and the
+// messages that are under way. A communicator's FabricTransport is a Listener on it.
 //
 //     a message   -> its communicator's listener; kept, where that is not there yet
 //     an end      -> too, and is acknowledged: a rank leaves the job when its ends have been
 //
 // So of a rank that has left it is known how much it sent, and to whom.
 //
-// Memory: a slot is its taker's until the last send from it is through, then the provider's again.
-// What UCX has received (Arrival::data) is UCX's, and the listener's to read until drop().
+// Memory: a slot is its taker's until the last send from it is through, then the provider's again,
+// unless its memory was lent: then it stays with whoever made it. What has come (Arrival::data) is
+// the driver's, and the listener's to read until drop().
 //
 // Threads: any, but what is marked "locked" under lock(). Listeners are called under it.
 #pragma once
 
 #include <sys/types.h>
 
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -30,30 +31,17 @@
 #include <utility>
 #include <vector>
 
-#include "transport/ucx/endpoints.h"
-#include "transport/ucx/wire.h"
-#include "transport/ucx/worker.h"
+#include "transport/fabric/driver.h"
 #include "transport/wait_set.h"
 
-namespace tutti::ucx {
+namespace tutti::fabric {
 
-inline constexpr size_t kMessageBytes = 512 << 10;
-inline constexpr size_t kSmallBytes = 64;  // of a payload that is not worth keeping UCX's buffer
-
+// What is sent from: kMessageBytes of the provider's, or memory that was lent.
 struct Slot {
-  std::unique_ptr<std::byte[]> memory;  // kMessageBytes
-  int sends = 0;                        // from it, under way
+  std::unique_ptr<std::byte[]> own;
+  std::byte* memory = nullptr;
+  int sends = 0;  // from it, under way
 };
-
-struct Arrival {
-  Header header;
-  void* data = nullptr;     // UCX's; null: the payload is in `small`
-  bool rendezvous = false;  // `data` is but what receive() takes; the payload is at the sender
-  std::array<std::byte, kSmallBytes> small;
-};
-
-// How far a rendezvous is.
-enum class Coming : uint8_t { no, under_way, here, lost };
 
 class Listener {
  public:
@@ -64,15 +52,17 @@ class Listener {
   virtual void sent(size_t connection, bool well) = 0;
 };
 
-class Provider {
+class Provider final : private Events {
  public:
-  // Throws Error: unsupported (no UCX), system.
-  Provider();
+  explicit Provider(std::unique_ptr<Driver> driver);
   Provider(const Provider&) = delete;
   Provider& operator=(const Provider&) = delete;
-  // leave() comes first. After a failure UCX's worker and what it may read stay for good: UCX 1.13
+  // leave() comes first. After a failure the driver and what it may read stay for good: UCX 1.13
   // ends the process where it destroys a worker whose connections are still in the making.
-  ~Provider();
+  ~Provider() override;
+
+  // How the library is called, for people.
+  std::string name() const { return driver_->name(); }
 
   // Opaque; others reach this process by it.
   const std::string& address() const { return address_; }
@@ -94,15 +84,20 @@ class Provider {
   bool progress();
   // From here on event_fd() tells of what comes.
   void arm();
-  int event_fd() const { return worker_.event_fd(); }
-  uint32_t breaks() const { return endpoints_.breaks(); }
+  // What to sleep on after arm().
+  void watch(WaitSet& set);
+  // To how many ranks there is no way any more.
+  uint32_t breaks() const { return breaks_.load(std::memory_order_acquire); }
   // Not after fork(): all of it is the parent's.
   bool forked() const;
 
   // ---- locked
 
-  Endpoints& endpoints() { return endpoints_; }
   bool progress_locked();
+  bool broken(int rank) const { return broken_.contains(rank); }
+  std::string why(int rank) const;  // it is broken
+  // Driver::cut().
+  void cut(int rank) { driver_->cut(rank); }
   void attach(uint64_t communicator, Listener& listener);
   void detach(uint64_t communicator);
 
@@ -117,46 +112,48 @@ class Provider {
   void set_patience(std::chrono::nanoseconds patience) { patience_ = patience; }
   // Nobody need acknowledge this communicator's ends: it was aborted.
   void forget_ends(uint64_t communicator);
-  // Takes a rendezvous' payload into `memory`, and says in `coming` when it is there. Both must
-  // live as long as it is under way.
-  void receive(const Arrival& arrival, std::byte* memory, std::atomic<Coming>& coming);
+  // Driver::receive().
+  void receive(const Arrival& arrival, std::byte* memory, std::atomic<Coming>& coming) {
+    driver_->receive(arrival, memory, coming);
+  }
   // The payload is not needed any more, or not at all.
-  void drop(const Arrival& arrival);
+  void drop(const Arrival& arrival) {
+    if (arrival.data != nullptr) driver_->drop(arrival);
+  }
 
  private:
-  struct Send {
-    Provider* provider = nullptr;
-    Header header;
+  struct Sending : Send {
     Slot* slot = nullptr;
     Listener* from = nullptr;
     size_t connection = 0;
-    int to = 0;
   };
   // What must outlive this after a failure.
   struct Remains {
-    Worker worker;
+    std::unique_ptr<Driver> driver;
     std::vector<std::unique_ptr<Slot>> slots;
-    std::vector<std::unique_ptr<Send>> sends;
+    std::vector<std::unique_ptr<Sending>> sends;
   };
+  // The driver's events while nobody is left to hear them.
   static void keep_for_good(Remains remains);
-  static ucs_status_t on_message(void* provider, const void* header, size_t header_bytes,
-                                 void* data, size_t bytes, const ucp_am_recv_param_t* param);
-  static void on_sent(void* request, ucs_status_t status, void* send);
-  static void on_received(void* request, ucs_status_t status, size_t bytes, void* coming);
-  bool hear(const Arrival& arrival);
+
+  bool is_ours(const Header& header) const override { return header.key == key_; }
+  uint64_t key_of(int rank) const override;
+  bool arrived(const Arrival& arrival) override;
+  void through(Send& send, bool well) override;
+  void broke(int rank, const std::string& why) override;
   bool step();
-  void finish(Send& send, ucs_status_t status);
 
   const pid_t process_;
   const uint64_t key_;
-  Worker worker_;
-  Endpoints endpoints_{worker_};
+  std::unique_ptr<Driver> driver_;
   std::string address_;
   Ranks ranks_;
   WaitSet* wait_set_ = nullptr;
+  std::atomic<uint32_t> breaks_{0};
 
-  std::mutex mutex_;  // guards UCX and what follows
+  std::mutex mutex_;  // guards the driver and what follows
   bool heard_ = false;
+  std::map<int, std::string> broken_;  // ranks to which there is no way, and why
   bool failed_ = false;  // some rank may not have heard all that this one said, or the other way
   std::chrono::nanoseconds patience_{0};
   std::unordered_map<uint64_t, Listener*> listeners_;
@@ -166,8 +163,8 @@ class Provider {
   std::vector<std::pair<uint64_t, int>> to_acknowledge_;      // the same, of others
   std::vector<std::unique_ptr<Slot>> slots_;
   std::vector<Slot*> free_slots_;
-  std::vector<std::unique_ptr<Send>> sends_;
-  std::vector<Send*> free_sends_;
+  std::vector<std::unique_ptr<Sending>> sends_;
+  std::vector<Sending*> free_sends_;
 };
 
-}  // namespace tutti::ucx
+}  // namespace tutti::fabric

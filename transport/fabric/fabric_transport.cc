@@ -1,4 +1,4 @@
-#include "transport/ucx/ucx_transport.h"
+#include "transport/fabric/fabric_transport.h"
 
 #include <algorithm>
 #include <cstring>
@@ -10,10 +10,10 @@
 
 namespace tutti {
 
-using ucx::Arrival;
-using ucx::Coming;
-using ucx::Header;
-using ucx::Kind;
+using fabric::Arrival;
+using fabric::Coming;
+using fabric::Header;
+using fabric::Kind;
 
 namespace {
 
@@ -21,10 +21,13 @@ constexpr int kSlots = 16;
 // After an abort, for rendezvous that were begun; most end by themselves.
 constexpr std::chrono::milliseconds kTimeToEnd(200);
 
+// Less is copied sooner than it is sent from where it lies.
+constexpr size_t kLeastLent = 32 << 10;
+
 }  // namespace
 
-UcxTransport::UcxTransport(ucx::Provider& provider, uint64_t id, std::vector<int> members, int rank,
-                           Lost lost)
+FabricTransport::FabricTransport(fabric::Provider& provider, uint64_t id, std::vector<int> members,
+                                 int rank, Lost lost)
     : provider_(provider),
       id_(id),
       members_(std::move(members)),
@@ -37,7 +40,7 @@ UcxTransport::UcxTransport(ucx::Provider& provider, uint64_t id, std::vector<int
   provider_.attach(id_, *this);
 }
 
-UcxTransport::~UcxTransport() {
+FabricTransport::~FabricTransport() {
   if (provider_.forked()) return;
   revoke();
   const auto lock = provider_.lock();
@@ -51,16 +54,16 @@ UcxTransport::~UcxTransport() {
   if (slot_ != nullptr) provider_.give_back(slot_);
 }
 
-Limits UcxTransport::limits(int ranks) {
+Limits FabricTransport::limits(int ranks) {
   return {.lanes = kLanes,
           .slots = std::max(kSlots, ranks - 1),
-          .message_bytes = ucx::kMessageBytes,
-          .p2p_message_bytes = ucx::kMessageBytes};
+          .message_bytes = fabric::kMessageBytes,
+          .p2p_message_bytes = fabric::kMessageBytes};
 }
 
 // ---- outbox
 
-Header UcxTransport::header_for(int peer, int lane, Kind kind) {
+Header FabricTransport::header_for(int peer, int lane, Kind kind) {
   In& back = in(peer, lane);
   back.told = back.taken.load(std::memory_order_relaxed);
   return {.communicator = id_,
@@ -70,9 +73,9 @@ Header UcxTransport::header_for(int peer, int lane, Kind kind) {
           .released = back.told};
 }
 
-bool UcxTransport::has_room(int peer, int lane, int credit) {
+bool FabricTransport::has_room(int peer, int lane, int credit) {
   Out& connection = out(peer, lane);
-  if (provider_.endpoints().broken(members_[peer])) {
+  if (provider_.broken(members_[peer])) {
     connection.failed = true;
     any_failed_.store(true, std::memory_order_relaxed);
     return false;
@@ -80,7 +83,7 @@ bool UcxTransport::has_room(int peer, int lane, int credit) {
   return connection.held < credit && connection.sent - connection.released < kCells;
 }
 
-std::byte* UcxTransport::reserve(std::span<const int> peers, int lane, size_t, int credit) {
+std::byte* FabricTransport::reserve(std::span<const int> peers, int lane, size_t, int credit) {
   const auto lock = provider_.lock();
   if (slot_ != nullptr) provider_.give_back(std::exchange(slot_, nullptr));
   for (const int peer : peers) {
@@ -89,26 +92,58 @@ std::byte* UcxTransport::reserve(std::span<const int> peers, int lane, size_t, i
   peers_ = peers;
   lane_ = lane;
   slot_ = provider_.take_slot();
-  return slot_->memory.get();
+  return slot_->memory;
 }
 
-void UcxTransport::commit(const MessageHeader& header) {
+void FabricTransport::commit(const MessageHeader& header) {
   const auto lock = provider_.lock();
-  ucx::Slot* const slot = std::exchange(slot_, nullptr);
-  ++slot->sends;  // the first may be through before the last is begun
-  for (const int peer : peers_) {
-    Out& connection = out(peer, lane_);
-    Header whole = header_for(peer, lane_, Kind::message);
+  send(peers_, lane_, header, *std::exchange(slot_, nullptr));
+}
+
+void FabricTransport::send(std::span<const int> peers, int lane, const MessageHeader& header,
+                           fabric::Slot& slot) {
+  ++slot.sends;  // the first may be through before the last is begun
+  for (const int peer : peers) {
+    Out& connection = out(peer, lane);
+    Header whole = header_for(peer, lane, Kind::message);
     whole.sequence = ++connection.sent;
     whole.message = header;
     ++connection.held;
-    if (lane_ < kLanes) collectives_held_.fetch_add(1, std::memory_order_relaxed);
-    provider_.send(members_[peer], whole, slot, this, index(peer, lane_));
+    if (lane < kLanes) collectives_held_.fetch_add(1, std::memory_order_relaxed);
+    provider_.send(members_[peer], whole, &slot, this, index(peer, lane));
   }
-  if (--slot->sends == 0) provider_.give_back(slot);
+  if (--slot.sends == 0) provider_.give_back(&slot);
 }
 
-void UcxTransport::sent(size_t connection, bool well) {
+bool FabricTransport::can_lend(std::span<const int>, std::span<const std::byte> payload) const {
+  return payload.size() >= kLeastLent && payload.size() <= fabric::kMessageBytes;
+}
+
+int FabricTransport::lend(std::span<const int> peers, int lane, const MessageHeader& header,
+                          std::span<const std::byte> payload) {
+  const auto lock = provider_.lock();
+  for (const int peer : peers) {
+    if (!has_room(peer, lane, static_cast<int>(kCells))) return -1;
+  }
+  auto free = std::ranges::find(loans_, false, [](const auto& loan) { return loan->taken; });
+  if (free == loans_.end()) free = loans_.insert(free, std::make_unique<Loan>());
+  Loan& loan = **free;
+  loan.taken = true;
+  loan.peers.assign(peers.begin(), peers.end());
+  loan.slot.memory = const_cast<std::byte*>(payload.data());  // only read
+  send(peers, lane, header, loan.slot);
+  return static_cast<int>(free - loans_.begin());
+}
+
+bool FabricTransport::take_back(int loan) {
+  const auto lock = provider_.lock();
+  Loan& lent = *loans_[static_cast<size_t>(loan)];
+  if (lent.slot.sends > 0) return false;
+  lent.taken = false;
+  return true;
+}
+
+void FabricTransport::sent(size_t connection, bool well) {
   --out_[connection].held;
   if (!is_p2p(connection)) collectives_held_.fetch_sub(1, std::memory_order_release);
   if (well) return;
@@ -116,18 +151,17 @@ void UcxTransport::sent(size_t connection, bool well) {
   any_failed_.store(true, std::memory_order_relaxed);
 }
 
-// UCX says that a send is through when the network card or the system has it, or the reader took
-// it. (Its flush waits for the reader to make progress where UCX runs over TCP.)
-bool UcxTransport::collectives_sent() const {
+// A send is through when the network card or the system has it, or the reader took it.
+bool FabricTransport::collectives_sent() const {
   return collectives_held_.load(std::memory_order_acquire) == 0 && ends_sent_ == ends_sending_;
 }
 
-bool UcxTransport::p2p_sent(int peer) const {
+bool FabricTransport::p2p_sent(int peer) const {
   const auto lock = provider_.lock();
   return out_[index(peer, kLanes)].held == 0;
 }
 
-std::vector<int> UcxTransport::unsent() const {
+std::vector<int> FabricTransport::unsent() const {
   const auto lock = provider_.lock();
   std::vector<int> peers;
   for (size_t i = 0; i < out_.size(); ++i) {
@@ -136,13 +170,13 @@ std::vector<int> UcxTransport::unsent() const {
   return peers;
 }
 
-void UcxTransport::end_sending() {
+void FabricTransport::end_sending() {
   ends_sending_ = true;
   send_ends();
 }
 
 // After everything else.
-void UcxTransport::send_ends() {
+void FabricTransport::send_ends() {
   const auto lock = provider_.lock();
   const auto is_through = [](const Out& connection) { return connection.held == 0; };
   if (!std::ranges::all_of(out_, is_through)) return;
@@ -155,12 +189,12 @@ void UcxTransport::send_ends() {
   ends_sent_ = true;
 }
 
-void UcxTransport::wait_for_readers(std::chrono::nanoseconds patience) {
+void FabricTransport::wait_for_readers(std::chrono::nanoseconds patience) {
   const auto lock = provider_.lock();
   provider_.set_patience(patience);
 }
 
-void UcxTransport::forget_readers() {
+void FabricTransport::forget_readers() {
   const auto lock = provider_.lock();
   provider_.forget_ends(id_);
 }
@@ -168,7 +202,7 @@ void UcxTransport::forget_readers() {
 // ---- inbox
 
 // By the provider, which is locked.
-bool UcxTransport::hear(const Arrival& arrival) {
+bool FabricTransport::hear(const Arrival& arrival) {
   const Header& header = arrival.header;
   if (header.sender < 0 || header.sender >= static_cast<int>(members_.size()) ||
       header.lane > kLanes) {
@@ -191,7 +225,7 @@ bool UcxTransport::hear(const Arrival& arrival) {
   }
 }
 
-bool UcxTransport::keep(const Arrival& arrival, In& connection) {
+bool FabricTransport::keep(const Arrival& arrival, In& connection) {
   const uint32_t ahead =
       arrival.header.sequence - 1 - connection.taken.load(std::memory_order_acquire);
   if (ahead >= kCells) return false;
@@ -206,12 +240,12 @@ bool UcxTransport::keep(const Arrival& arrival, In& connection) {
   return true;
 }
 
-UcxTransport::Cell& UcxTransport::cell(const In& connection) const {
+FabricTransport::Cell& FabricTransport::cell(const In& connection) const {
   return connection.cells.load(
       std::memory_order_relaxed)[connection.taken.load(std::memory_order_relaxed) % kCells];
 }
 
-const MessageHeader* UcxTransport::front(int peer, int lane) {
+const MessageHeader* FabricTransport::front(int peer, int lane) {
   const In& connection = in(peer, lane);
   if (connection.cells.load(std::memory_order_acquire) == nullptr) return nullptr;
   const Cell& oldest = cell(connection);
@@ -220,14 +254,14 @@ const MessageHeader* UcxTransport::front(int peer, int lane) {
   return &oldest.arrival.header.message;
 }
 
-// Begins to take a rendezvous' payload; the arrival's data is UCX's again.
-void UcxTransport::begin(Cell& cell, std::byte* destination) {
+// Begins to take a rendezvous' payload; the arrival's data is the driver's again.
+void FabricTransport::begin(Cell& cell, std::byte* destination) {
   provider_.receive(cell.arrival, destination, cell.coming);
   cell.arrival.data = nullptr;
   receiving_.push_back(&cell);
 }
 
-const std::byte* UcxTransport::payload(int peer, int lane) {
+const std::byte* FabricTransport::payload(int peer, int lane) {
   Cell& oldest = cell(in(peer, lane));
   if (!oldest.arrival.rendezvous) {
     return oldest.arrival.data != nullptr ? static_cast<const std::byte*>(oldest.arrival.data)
@@ -236,13 +270,13 @@ const std::byte* UcxTransport::payload(int peer, int lane) {
   if (oldest.coming.load(std::memory_order_acquire) == Coming::no) {
     const auto lock = provider_.lock();
     oldest.slot = provider_.take_slot();
-    begin(oldest, oldest.slot->memory.get());
+    begin(oldest, oldest.slot->memory);
   }
   const bool is_here = oldest.coming.load(std::memory_order_acquire) == Coming::here;
-  return is_here ? oldest.slot->memory.get() : nullptr;
+  return is_here ? oldest.slot->memory : nullptr;
 }
 
-bool UcxTransport::read(int peer, int lane, std::span<std::byte> destination, Store store) {
+bool FabricTransport::read(int peer, int lane, std::span<std::byte> destination, Store store) {
   if (destination.empty()) return true;
   Cell& oldest = cell(in(peer, lane));
   if (oldest.arrival.rendezvous) {
@@ -262,7 +296,7 @@ bool UcxTransport::read(int peer, int lane, std::span<std::byte> destination, St
   return true;
 }
 
-bool UcxTransport::release(int peer, int lane) {
+bool FabricTransport::release(int peer, int lane) {
   In& connection = in(peer, lane);
   Cell& oldest = cell(connection);
   if (oldest.arrival.data != nullptr || oldest.arrival.rendezvous) {
@@ -283,32 +317,34 @@ bool UcxTransport::release(int peer, int lane) {
 }
 
 // A way that breaks ends them; of one that does not, and whose other end does nothing, it is cut.
-void UcxTransport::revoke() {
-  if (receiving_.empty()) return;
-  const Deadline deadline = Deadline::after(kTimeToEnd);
+void FabricTransport::revoke() {
   const auto lock = provider_.lock();
-  const auto is_under_way = [](const Cell* cell) {
-    return cell->coming.load(std::memory_order_acquire) == Coming::under_way;
-  };
-  while (std::ranges::any_of(receiving_, is_under_way) && !deadline.passed()) {
-    provider_.progress_locked();
-  }
+  const Deadline deadline = Deadline::after(kTimeToEnd);
+  while (any_under_way() && !deadline.passed()) provider_.progress_locked();
+  const auto cut = [this](int peer) { provider_.cut(members_[static_cast<size_t>(peer)]); };
   for (const Cell* const cell : receiving_) {
-    if (is_under_way(cell)) {
-      provider_.endpoints().cut(members_[static_cast<size_t>(cell->arrival.header.sender)]);
-    }
+    if (is_under_way(*cell)) cut(cell->arrival.header.sender);
+  }
+  for (const auto& loan : loans_) {
+    if (loan->slot.sends > 0) std::ranges::for_each(loan->peers, cut);
+    loan->taken = false;
   }
   receiving_.clear();
 }
 
-bool UcxTransport::has_spoken(int peer) const {
+bool FabricTransport::any_under_way() const {
+  return std::ranges::any_of(receiving_, [](const Cell* cell) { return is_under_way(*cell); }) ||
+         std::ranges::any_of(loans_, [](const auto& loan) { return loan->slot.sends > 0; });
+}
+
+bool FabricTransport::has_spoken(int peer) const {
   const In* const lanes = &in_[index(peer, 0)];
   return lanes[0].cells.load(std::memory_order_acquire) != nullptr ||
          lanes[kLanes].cells.load(std::memory_order_acquire) != nullptr;
 }
 
 // Whoever leaves the job has waited until its end is known to all to whom it has sent something.
-bool UcxTransport::ended(int peer, int lane) const {
+bool FabricTransport::ended(int peer, int lane) const {
   const In& connection = in_[index(peer, lane)];
   const int64_t total = connection.total.load(std::memory_order_acquire);
   if (total >= 0) {
@@ -316,12 +352,12 @@ bool UcxTransport::ended(int peer, int lane) const {
   }
   if (!has_spoken(peer)) return true;
   const auto lock = provider_.lock();
-  return provider_.endpoints().broken(members_[static_cast<size_t>(peer)]);
+  return provider_.broken(members_[static_cast<size_t>(peer)]);
 }
 
 // ---- progress, sleeping
 
-bool UcxTransport::progress() {
+bool FabricTransport::progress() {
   const bool moved = provider_.progress();
   if (ends_sending_ && !ends_sent_) send_ends();
   if (any_failed_.load(std::memory_order_relaxed) || provider_.breaks() != breaks_seen_) {
@@ -331,7 +367,7 @@ bool UcxTransport::progress() {
 }
 
 // Tells of what was needed: where something was to be sent, or more was to come.
-void UcxTransport::look_for_breaks() {
+void FabricTransport::look_for_breaks() {
   struct Break {
     int peer;
     bool sending;
@@ -344,8 +380,8 @@ void UcxTransport::look_for_breaks() {
     breaks_seen_ = provider_.breaks();
     for (size_t i = 0; i < out_.size(); ++i) {
       const int peer = peer_of(i);
-      if (!provider_.endpoints().broken(members_[peer])) continue;
-      const std::string why = provider_.endpoints().why(members_[peer]);
+      if (!provider_.broken(members_[peer])) continue;
+      const std::string why = provider_.why(members_[peer]);
       if (out_[i].failed) found.push_back({peer, true, why});
       const bool more_to_come = in_[i].total.load(std::memory_order_acquire) < 0;
       if (more_to_come && has_spoken(peer)) found.push_back({peer, false, why});
@@ -356,8 +392,8 @@ void UcxTransport::look_for_breaks() {
   }
 }
 
-void UcxTransport::arm(WaitSet&) { provider_.arm(); }
+void FabricTransport::arm(WaitSet&) { provider_.arm(); }
 
-void UcxTransport::watch(WaitSet& set) { set.add(provider_.event_fd(), POLLIN); }
+void FabricTransport::watch(WaitSet& set) { provider_.watch(set); }
 
 }  // namespace tutti

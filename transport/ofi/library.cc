@@ -1,0 +1,60 @@
+#include "transport/ofi/library.h"
+
+#include <dlfcn.h>
+
+#include <string>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace tutti::ofi {
+
+namespace {
+
+Error absent(const std::string& what) {
+  return Error(
+      ErrorCode::unsupported, cat("libfabric cannot be used: ", what),
+      {.cause = "it is not installed, or is older than 1.17",
+       .remedy = "install libfabric (Debian and Ubuntu: apt-get install libfabric1), or give the "
+                 "folder of the cluster's own in LD_LIBRARY_PATH; TUTTI_TRANSPORT=auto does "
+                 "without"});
+}
+
+// By the versions of the headers: what newer ones return has another layout.
+template <typename Call>
+void find(void* handle, const char* name, const char* version, Call& call) {
+  call = reinterpret_cast<Call>(::dlvsym(handle, name, version));
+  if (call == nullptr) throw absent(cat("its library lacks ", name, " of ", version));
+}
+
+Library load() {
+  void* const handle = ::dlopen("libfabric.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr) throw absent(::dlerror());
+  Library library;
+  find(handle, "fi_getinfo", "FABRIC_1.3", library.getinfo);
+  find(handle, "fi_freeinfo", "FABRIC_1.3", library.freeinfo);
+  find(handle, "fi_dupinfo", "FABRIC_1.3", library.dupinfo);
+  find(handle, "fi_fabric", "FABRIC_1.1", library.fabric);
+  find(handle, "fi_strerror", "FABRIC_1.0", library.strerror);
+  find(handle, "fi_version", "FABRIC_1.0", library.version);
+  if (library.version() < kVersion) throw absent("its library is older than 1.17");
+  return library;
+}
+
+}  // namespace
+
+const Library& library() {
+  static const Library loaded = load();
+  return loaded;
+}
+
+void require_ok(ssize_t result, const char* call) {
+  if (result >= 0) return;
+  throw Error(ErrorCode::system,
+              cat("libfabric: ", call, ": ", library().strerror(static_cast<int>(-result))),
+              {.cause = "libfabric finds no device that it may use, or a FI_ variable excludes it",
+               .remedy = "see `tutti info` and `fi_info`; FI_LOG_LEVEL=warn makes libfabric say "
+                         "more"});
+}
+
+}  // namespace tutti::ofi

@@ -1,0 +1,427 @@
+#include "transport/ofi/ofi_driver.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "transport/ofi/library.h"
+
+namespace tutti::ofi {
+
+using fabric::Arrival;
+using fabric::Coming;
+using fabric::Header;
+using fabric::Kind;
+using fabric::Send;
+
+namespace {
+
+constexpr size_t kEagerBytes = 16 << 10;  // of a payload that is copied
+constexpr size_t kBufferBytes = sizeof(Header) + kEagerBytes;
+constexpr size_t kBuffersPerBlock = 64;
+constexpr size_t kPosted = 64;  // buffers that await messages
+constexpr size_t kCompletionsAtATime = 16;
+constexpr size_t kLongestName = 512;
+
+}  // namespace
+
+OfiDriver::OfiDriver(const std::string& near)
+    : fabric_(near), local_(fabric_.wants(FI_MR_LOCAL)) {
+  const size_t most = std::max(kBufferBytes, fabric::kMessageBytes);
+  if (fabric_.info->ep_attr->max_msg_size < most) {
+    throw Error(ErrorCode::unsupported,
+                cat("libfabric's provider ", fabric_.provider(), " carries messages of at most ",
+                    fabric_.info->ep_attr->max_msg_size, " bytes; ", most, " are needed"),
+                {.remedy = "name another provider in FI_PROVIDER"});
+  }
+  for (size_t i = 0; i < kPosted; ++i) post_receive(take_buffer());
+}
+
+OfiDriver::~OfiDriver() = default;
+
+// The providers of two ranks must be the same.
+std::string OfiDriver::address() const {
+  std::string name(kLongestName, '\0');
+  size_t bytes = name.size();
+  require_ok(::fi_getname(&fabric_.endpoint->fid, name.data(), &bytes), "fi_getname");
+  return fabric_.provider() + '\0' + name.substr(0, bytes);
+}
+
+fi_addr_t OfiDriver::address_of(int rank) {
+  const auto known = peers_.find(rank);
+  if (known != peers_.end()) return known->second;
+  const std::string_view address = ranks_.address_of(rank);
+  const std::string own = fabric_.provider() + '\0';
+  fi_addr_t peer = FI_ADDR_NOTAVAIL;
+  if (address.empty()) {
+    events().broke(rank, "that rank is gone");
+  } else if (!address.starts_with(own)) {
+    events().broke(rank, cat("that rank uses the provider ", address.data(), ", this one ",
+                             fabric_.provider(), "; name one that both have in FI_PROVIDER"));
+  } else {
+    const std::string name(address.substr(own.size()));
+    if (::fi_av_insert(fabric_.addresses.get(), name.data(), 1, &peer, 0, nullptr) != 1) {
+      peer = FI_ADDR_NOTAVAIL;
+      events().broke(rank, "its address is not accepted (fi_av_insert)");
+    }
+  }
+  peers_[rank] = peer;
+  return peer;
+}
+
+// ---- memory
+
+// Empty where the system does not allow it.
+Registration OfiDriver::registered(std::span<const std::byte> memory, uint64_t access) {
+  return Registration(fabric_, memory, access, next_key_++);
+}
+
+void OfiDriver::will_use(std::span<std::byte> memory) {
+  Registration registration = registered(memory, FI_READ | FI_REMOTE_READ);
+  if (registration) kept_.emplace(memory.data(), std::move(registration));
+}
+
+const Registration* OfiDriver::kept(const std::byte* memory) const {
+  const auto found = kept_.find(memory);
+  return found != kept_.end() ? &found->second : nullptr;
+}
+
+// As the readers name what lies there: memory is registered from its beginning on.
+uint64_t OfiDriver::address_in(const std::byte* memory) const {
+  return fabric_.wants(FI_MR_VIRT_ADDR) ? reinterpret_cast<uint64_t>(memory) : 0;
+}
+
+void OfiDriver::make_buffers() {
+  const size_t bytes = kBuffersPerBlock * kBufferBytes;
+  blocks_.push_back(std::make_unique<std::byte[]>(bytes));
+  std::byte* const memory = blocks_.back().get();
+  void* descriptor = nullptr;
+  if (local_) {
+    block_registrations_.push_back(registered({memory, bytes}, FI_SEND | FI_RECV));
+    descriptor = block_registrations_.back().descriptor();
+  }
+  for (size_t i = 0; i < kBuffersPerBlock; ++i) {
+    Buffer& buffer = buffers_.emplace_back();
+    buffer.memory = memory + i * kBufferBytes;
+    buffer.descriptor = descriptor;
+    free_.push_back(&buffer);
+  }
+}
+
+OfiDriver::Buffer& OfiDriver::take_buffer() {
+  if (free_.empty()) make_buffers();
+  Buffer& buffer = *free_.back();
+  free_.pop_back();
+  return buffer;
+}
+
+// ---- operations
+
+ssize_t OfiDriver::try_to_begin(Operation& operation) {
+  fid_ep* const endpoint = fabric_.endpoint.get();
+  void* const context = &operation.context;
+  if (operation.what == Operation::What::read) {
+    auto& read = static_cast<Read&>(operation);
+    return ::fi_read(endpoint, read.memory, read.bytes, read.descriptor, address_of(read.rank),
+                     read.from.address, read.from.key, context);
+  }
+  auto& buffer = static_cast<Buffer&>(operation);
+  if (operation.what == Operation::What::receive) {
+    return ::fi_recv(endpoint, buffer.memory, kBufferBytes, buffer.descriptor, FI_ADDR_UNSPEC,
+                     context);
+  }
+  return ::fi_send(endpoint, buffer.memory, buffer.bytes, buffer.descriptor,
+                   address_of(buffer.rank), context);
+}
+
+void OfiDriver::begin(Operation& operation) {
+  const bool is_receive = operation.what == Operation::What::receive;
+  if (!is_receive && address_of(operation.rank) == FI_ADDR_NOTAVAIL) {
+    return failed(operation, "no way to that rank");
+  }
+  const ssize_t result = try_to_begin(operation);
+  if (result == -FI_EAGAIN) {
+    waiting_.push_back(&operation);
+  } else if (result != 0) {
+    failed(operation, library().strerror(static_cast<int>(-result)));
+  }
+}
+
+// One rank that takes nothing must not hold up the others.
+bool OfiDriver::begin_waiting() {
+  if (waiting_.empty()) return false;
+  const std::vector<Operation*> before = std::exchange(waiting_, {});
+  for (Operation* const operation : before) begin(*operation);
+  return waiting_.size() < before.size();
+}
+
+void OfiDriver::post_receive(Buffer& buffer) {
+  buffer.what = Operation::What::receive;
+  buffer.send = nullptr;
+  begin(buffer);
+}
+
+// ---- sending
+
+void OfiDriver::send(Send& send) {
+  if (closed_) return events().through(send, false);
+  Buffer& buffer = take_buffer();
+  buffer.what = Operation::What::send;
+  buffer.rank = send.to;
+  buffer.send = nullptr;
+  std::memcpy(buffer.memory, &send.header, sizeof(Header));
+  if (send.bytes > kEagerBytes) return lend(send, buffer);
+  if (send.bytes > 0) std::memcpy(buffer.memory + sizeof(Header), send.payload, send.bytes);
+  buffer.bytes = sizeof(Header) + send.bytes;
+  buffer.send = &send;
+  begin(buffer);
+}
+
+void OfiDriver::lend(Send& send, Buffer& buffer) {
+  const uint64_t id = next_loan_++;
+  Loan& loan = loans_[id];
+  loan.send = &send;
+  const Registration* region = kept(send.payload);
+  if (region == nullptr) {
+    loan.registration = registered({send.payload, send.bytes}, FI_REMOTE_READ);
+    if (!loan.registration) {
+      free_.push_back(&buffer);
+      return end_sends(send.to, "memory cannot be registered (ulimit -l)");
+    }
+    region = &loan.registration;
+  }
+  const Remote remote{region->key(), address_in(send.payload), id, ranks_.own};
+  std::memcpy(buffer.memory + sizeof(Header), &remote, sizeof(remote));
+  buffer.bytes = sizeof(Header) + sizeof(remote);
+  begin(buffer);
+}
+
+void OfiDriver::end_loan(uint64_t id, int rank, bool well) {
+  const auto found = loans_.find(id);
+  if (found == loans_.end() || found->second.send->to != rank) return;
+  Send& send = *found->second.send;
+  loans_.erase(found);  // first, since the payload is its owner's again after through()
+  events().through(send, well);
+}
+
+// ---- receiving
+
+void OfiDriver::hear(Buffer& buffer, size_t bytes) {
+  Arrival arrival;
+  Header& header = arrival.header;
+  if (bytes < sizeof(Header)) return post_receive(buffer);
+  std::memcpy(&header, buffer.memory, sizeof(Header));
+  if (!events().is_ours(header)) return post_receive(buffer);
+  std::byte* const payload = buffer.memory + sizeof(Header);
+  const size_t payload_bytes = header.kind == Kind::message ? header.message.bytes : 0;
+  arrival.rendezvous = payload_bytes > kEagerBytes;
+  const size_t follows = arrival.rendezvous ? sizeof(Remote) : payload_bytes;
+  const bool fits = bytes == sizeof(Header) + follows && payload_bytes <= fabric::kMessageBytes;
+  bool keeps = false;
+  if (fits && header.kind == Kind::taken) {
+    end_loan(header.communicator, header.sender, true);
+  } else if (fits) {
+    if (follows > fabric::kSmallBytes || arrival.rendezvous) {
+      arrival.data = payload;
+    } else {
+      std::memcpy(arrival.small.data(), payload, follows);
+    }
+    keeps = events().arrived(arrival) && arrival.data != nullptr;
+  }
+  if (!keeps) return post_receive(buffer);
+  // drop() finds the buffer by what it holds in place of the header.
+  Buffer* const self = &buffer;
+  std::memcpy(buffer.memory, &self, sizeof(self));
+  post_receive(take_buffer());
+}
+
+namespace {
+
+// What hear() has left before a payload.
+template <typename Buffer>
+Buffer& buffer_of(const Arrival& arrival) {
+  Buffer* buffer = nullptr;
+  std::memcpy(&buffer, static_cast<const std::byte*>(arrival.data) - sizeof(Header),
+              sizeof(buffer));
+  return *buffer;
+}
+
+}  // namespace
+
+void OfiDriver::receive(const Arrival& arrival, std::byte* memory, std::atomic<Coming>& coming) {
+  const auto idle = std::ranges::find(reads_, nullptr, &Read::coming);
+  Read& read = idle != reads_.end() ? *idle : reads_.emplace_back();
+  read.what = Operation::What::read;
+  std::memcpy(&read.from, arrival.data, sizeof(read.from));
+  free_.push_back(&buffer_of<Buffer>(arrival));
+  read.rank = read.from.rank;
+  read.memory = memory;
+  read.bytes = arrival.header.message.bytes;
+  read.coming = &coming;
+  coming.store(Coming::under_way, std::memory_order_relaxed);
+  if (closed_ || read.rank < 0 || read.rank >= ranks_.count) {
+    return failed(read, "nothing can be read from that rank");
+  }
+  read.descriptor = nullptr;
+  if (local_) {
+    const Registration* region = kept(memory);
+    if (region == nullptr) {
+      read.own = registered({memory, read.bytes}, FI_READ);
+      if (!read.own) return failed(read, "memory cannot be registered (ulimit -l)");
+      region = &read.own;
+    }
+    read.descriptor = region->descriptor();
+  }
+  begin(read);
+}
+
+void OfiDriver::drop(const Arrival& arrival) {
+  if (arrival.rendezvous) {
+    Remote remote;
+    std::memcpy(&remote, arrival.data, sizeof(remote));
+    notify_taken(remote);
+  }
+  free_.push_back(&buffer_of<Buffer>(arrival));
+}
+
+void OfiDriver::notify_taken(const Remote& remote) {
+  if (closed_ || remote.rank < 0 || remote.rank >= ranks_.count) return;
+  const Header header{.key = events().key_of(remote.rank),
+                      .communicator = remote.id,
+                      .sender = ranks_.own,
+                      .kind = Kind::taken};
+  Buffer& buffer = take_buffer();
+  buffer.what = Operation::What::send;
+  buffer.rank = remote.rank;
+  buffer.send = nullptr;
+  buffer.bytes = sizeof(header);
+  std::memcpy(buffer.memory, &header, sizeof(header));
+  begin(buffer);
+}
+
+// ---- progress
+
+bool OfiDriver::progress() {
+  if (closed_) return false;
+  bool moved = begin_waiting();
+  std::array<fi_cq_msg_entry, kCompletionsAtATime> entries;
+  const ssize_t count = ::fi_cq_read(fabric_.completions.get(), entries.data(), entries.size());
+  if (count == -FI_EAVAIL) return take_error() || moved;
+  for (ssize_t i = 0; i < count; ++i) {
+    completed(*static_cast<Operation*>(entries[i].op_context), entries[i].len);
+  }
+  return count > 0 || moved;
+}
+
+void OfiDriver::completed(Operation& operation, size_t bytes) {
+  switch (operation.what) {
+    case Operation::What::receive:
+      return hear(static_cast<Buffer&>(operation), bytes);
+    case Operation::What::send: {
+      auto& buffer = static_cast<Buffer&>(operation);
+      free_.push_back(&buffer);
+      if (Send* const send = std::exchange(buffer.send, nullptr)) events().through(*send, true);
+      return;
+    }
+    case Operation::What::read: {
+      auto& read = static_cast<Read&>(operation);
+      read.own = {};
+      notify_taken(read.from);
+      std::exchange(read.coming, nullptr)->store(Coming::here, std::memory_order_release);
+      return;
+    }
+  }
+}
+
+bool OfiDriver::take_error() {
+  fi_cq_err_entry error{};
+  if (::fi_cq_readerr(fabric_.completions.get(), &error, 0) < 1) return false;
+  if (error.op_context == nullptr) return true;
+  failed(*static_cast<Operation*>(error.op_context), library().strerror(error.err));
+  return true;
+}
+
+void OfiDriver::failed(Operation& operation, const std::string& why) {
+  if (operation.what == Operation::What::receive) {  // too long: a stranger's
+    if (!closed_) post_receive(static_cast<Buffer&>(operation));
+    return;
+  }
+  events().broke(operation.rank, why);
+  if (operation.what == Operation::What::read) {
+    auto& read = static_cast<Read&>(operation);
+    read.own = {};
+    std::exchange(read.coming, nullptr)->store(Coming::lost, std::memory_order_release);
+  } else {
+    auto& buffer = static_cast<Buffer&>(operation);
+    free_.push_back(&buffer);
+    if (Send* const send = std::exchange(buffer.send, nullptr)) events().through(*send, false);
+  }
+  end_sends(operation.rank, why);
+}
+
+bool OfiDriver::arm() {
+  if (closed_ || fabric_.event_fd < 0) return true;
+  fid* const all = &fabric_.completions->fid;
+  std::array<fid*, 1> one = {all};
+  return ::fi_trywait(fabric_.fabric.get(), one.data(), 1) != -FI_EAGAIN;
+}
+
+// ---- breaking
+
+// Of what is in a buffer of ours the provider may go on to make use.
+void OfiDriver::end_sends(int rank, const std::string& why) {
+  events().broke(rank, why);
+  for (Buffer& buffer : buffers_) {
+    if (buffer.rank != rank || buffer.send == nullptr) continue;
+    events().through(*std::exchange(buffer.send, nullptr), false);
+  }
+  std::vector<uint64_t> ids;
+  for (const auto& [id, loan] : loans_) {
+    if (loan.send->to == rank) ids.push_back(id);
+  }
+  for (const uint64_t id : ids) end_loan(id, rank, false);
+}
+
+// libfabric has no way to end what one peer was asked for, other than to close the endpoint: all
+// ranks are lost with it.
+void OfiDriver::cut(int rank) {
+  const std::string why = "the connection was cut to end a call that was aborted";
+  end_sends(rank, why);
+  const bool reads = std::ranges::any_of(reads_, [rank](const Read& read) {
+    return read.coming != nullptr && read.rank == rank;
+  });
+  if (reads) close();
+}
+
+void OfiDriver::cut_all() { close(); }
+
+void OfiDriver::close() {
+  if (std::exchange(closed_, true)) return;
+  for (int rank = 0; rank < ranks_.count; ++rank) {
+    if (rank != ranks_.own) end_sends(rank, "this process has closed its endpoint");
+  }
+  waiting_.clear();
+  fabric_.endpoint.reset();
+  for (Read& read : reads_) {
+    if (read.coming == nullptr) continue;
+    read.own = {};
+    std::exchange(read.coming, nullptr)->store(Coming::lost, std::memory_order_release);
+  }
+}
+
+void OfiDriver::abandon() {
+  static_cast<void>(fabric_.endpoint.release());
+  static_cast<void>(fabric_.completions.release());
+  static_cast<void>(fabric_.addresses.release());
+  static_cast<void>(fabric_.domain.release());
+  static_cast<void>(fabric_.fabric.release());
+  for (auto& [memory, registration] : kept_) registration.abandon();
+  for (Registration& registration : block_registrations_) registration.abandon();
+  for (auto& [id, loan] : loans_) loan.registration.abandon();
+  for (Read& read : reads_) read.own.abandon();
+}
+
+}  // namespace tutti::ofi

@@ -1,0 +1,151 @@
+#include "transport/ofi/resources.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <cstdlib>
+#include <string_view>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "transport/ofi/library.h"
+
+namespace tutti::ofi {
+
+namespace {
+
+// Best first. `net` is what became `tcp` in 1.18. Not among them: shm (one host only), sockets,
+// udp;ofi_rxd and the like, which are there to be compatible.
+constexpr std::array<std::string_view, 8> kProviders = {
+    "efa", "cxi", "opx", "psm3", "verbs;ofi_rxm", "net", "tcp", "tcp;ofi_rxm"};
+
+// What is asked for. The registration modes are those that OfiDriver obeys.
+Owned<fi_info> hints() {
+  Owned<fi_info> hints(library().dupinfo(nullptr));
+  if (hints == nullptr) require_ok(-FI_ENOMEM, "fi_allocinfo");
+  hints->caps = FI_MSG | FI_RMA;
+  hints->mode = FI_CONTEXT | FI_CONTEXT2;
+  hints->ep_attr->type = FI_EP_RDM;
+  hints->domain_attr->threading = FI_THREAD_DOMAIN;
+  hints->domain_attr->mr_mode =
+      FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
+  hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
+  return hints;
+}
+
+// Of an interface whose addresses are those of IP; else "".
+std::string ip_of(const fi_info& info) {
+  std::array<char, INET6_ADDRSTRLEN> text{};
+  const auto* const address = static_cast<const sockaddr*>(info.src_addr);
+  if (address == nullptr) return "";
+  if (info.addr_format == FI_SOCKADDR_IN ||
+      (info.addr_format == FI_SOCKADDR && address->sa_family == AF_INET)) {
+    const auto& of = *static_cast<const sockaddr_in*>(info.src_addr);
+    ::inet_ntop(AF_INET, &of.sin_addr, text.data(), text.size());
+  } else if (info.addr_format == FI_SOCKADDR_IN6 ||
+             (info.addr_format == FI_SOCKADDR && address->sa_family == AF_INET6)) {
+    const auto& of = *static_cast<const sockaddr_in6*>(info.src_addr);
+    ::inet_ntop(AF_INET6, &of.sin6_addr, text.data(), text.size());
+  }
+  return text.data();
+}
+
+// Less is better.
+int rank_of_provider(const fi_info& info) {
+  const std::string_view name = info.fabric_attr->prov_name;
+  for (size_t i = 0; i < kProviders.size(); ++i) {
+    if (name == kProviders[i]) return static_cast<int>(i);
+  }
+  return std::getenv("FI_PROVIDER") != nullptr ? static_cast<int>(kProviders.size()) : -1;
+}
+
+int rank_of_interface(const fi_info& info, const std::string& near) {
+  const std::string ip = ip_of(info);
+  if (ip.empty()) return 1;
+  if (ip == near) return 0;
+  const bool loopback = ip.starts_with("127.") || ip == "::1";
+  const bool link_local = ip.starts_with("fe80:");
+  return loopback ? 4 : link_local ? 3 : info.addr_format == FI_SOCKADDR_IN6 ? 2 : 1;
+}
+
+}  // namespace
+
+void Close::operator()(fi_info* info) const { library().freeinfo(info); }
+
+Owned<fi_info> usable() {
+  fi_info* found = nullptr;
+  const int result = library().getinfo(kVersion, nullptr, nullptr, 0, hints().get(), &found);
+  if (result == -FI_ENODATA) return nullptr;
+  require_ok(result, "fi_getinfo");
+  return Owned<fi_info>(found);
+}
+
+Owned<fi_info> choose(const std::string& near) {
+  const Owned<fi_info> all = usable();
+  const fi_info* best = nullptr;
+  std::pair<int, int> best_rank;
+  for (const fi_info* info = all.get(); info != nullptr; info = info->next) {
+    const std::pair rank(rank_of_provider(*info), rank_of_interface(*info, near));
+    if (rank.first < 0 || (best != nullptr && best_rank <= rank)) continue;
+    best = info;
+    best_rank = rank;
+  }
+  if (best != nullptr) return Owned<fi_info>(library().dupinfo(best));
+  const char* const only = std::getenv("FI_PROVIDER");
+  throw Error(ErrorCode::unsupported,
+              cat("libfabric has no provider that can be used",
+                  only != nullptr ? cat(" (FI_PROVIDER=", only, ")") : ""),
+              {.cause = "none of those that are there carries reliable datagrams (FI_EP_RDM) with "
+                        "messages and reads of remote memory",
+               .remedy = "see `fi_info -t FI_EP_RDM`; unset FI_PROVIDER, or name another"});
+}
+
+Endpoint::Endpoint(const std::string& near) : info(choose(near)) {
+  fid_fabric* a_fabric = nullptr;
+  require_ok(library().fabric(info->fabric_attr, &a_fabric, nullptr), "fi_fabric");
+  fabric.reset(a_fabric);
+  fid_domain* a_domain = nullptr;
+  require_ok(::fi_domain(a_fabric, info.get(), &a_domain, nullptr), "fi_domain");
+  domain.reset(a_domain);
+  fi_av_attr of_addresses{};
+  of_addresses.type = info->domain_attr->av_type;
+  fid_av* an_av = nullptr;
+  require_ok(::fi_av_open(a_domain, &of_addresses, &an_av, nullptr), "fi_av_open");
+  addresses.reset(an_av);
+  fi_cq_attr of_completions{};
+  of_completions.format = FI_CQ_FORMAT_MSG;
+  of_completions.wait_obj = FI_WAIT_FD;
+  fid_cq* a_cq = nullptr;
+  if (::fi_cq_open(a_domain, &of_completions, &a_cq, nullptr) == 0) {
+    completions.reset(a_cq);
+    if (::fi_control(&a_cq->fid, FI_GETWAIT, &event_fd) != 0) event_fd = -1;
+  } else {
+    of_completions.wait_obj = FI_WAIT_NONE;
+    require_ok(::fi_cq_open(a_domain, &of_completions, &a_cq, nullptr), "fi_cq_open");
+    completions.reset(a_cq);
+  }
+  fid_ep* an_endpoint = nullptr;
+  require_ok(::fi_endpoint(a_domain, info.get(), &an_endpoint, nullptr), "fi_endpoint");
+  endpoint.reset(an_endpoint);
+  require_ok(::fi_ep_bind(an_endpoint, &an_av->fid, 0), "fi_ep_bind");
+  require_ok(::fi_ep_bind(an_endpoint, &a_cq->fid, FI_TRANSMIT | FI_RECV), "fi_ep_bind");
+  require_ok(::fi_enable(an_endpoint), "fi_enable");
+}
+
+Registration::Registration(const Endpoint& endpoint, std::span<const std::byte> memory,
+                           uint64_t access, uint64_t key) {
+  fid_mr* region = nullptr;
+  if (::fi_mr_reg(endpoint.domain.get(), memory.data(), memory.size(), access, 0, key, 0, &region,
+                  nullptr) != 0) {
+    return;
+  }
+  region_.reset(region);
+  if (!endpoint.wants(FI_MR_ENDPOINT)) return;
+  if (::fi_mr_bind(region, &endpoint.endpoint->fid, 0) != 0 || ::fi_mr_enable(region) != 0) {
+    region_.reset();
+  }
+}
+
+}  // namespace tutti::ofi

@@ -1,0 +1,71 @@
+// libfabric's objects as values that close themselves, and which of its providers is taken.
+#pragma once
+
+#include <rdma/fabric.h>
+#include <rdma/fi_cm.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_eq.h>
+#include <rdma/fi_rma.h>
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+
+namespace tutti::ofi {
+
+struct Close {
+  template <typename Object>
+  void operator()(Object* object) const {
+    ::fi_close(&object->fid);
+  }
+  void operator()(fi_info* info) const;
+};
+template <typename Object>
+using Owned = std::unique_ptr<Object, Close>;
+
+// All that carries reliable datagrams and reads other processes' memory, best first.
+Owned<fi_info> usable();
+
+// Providers that only connect the ranks of a host, or are slower than sockets, are not taken unless
+// FI_PROVIDER names them. Among the interfaces of one provider: that of address `near` (numeric;
+// may be empty), else one that is not loopback. Throws Error(unsupported) where there is none.
+Owned<fi_info> choose(const std::string& near);
+
+// A fabric, and what a process sends and receives with on it.
+struct Endpoint {
+  // Throws Error(system).
+  explicit Endpoint(const std::string& near);
+
+  std::string provider() const { return info->fabric_attr->prov_name; }
+  bool wants(int mode) const { return (info->domain_attr->mr_mode & mode) != 0; }
+
+  Owned<fi_info> info;
+  Owned<fid_fabric> fabric;
+  Owned<fid_domain> domain;
+  Owned<fid_av> addresses;
+  Owned<fid_cq> completions;
+  Owned<fid_ep> endpoint;
+  int event_fd = -1;  // of completions; -1: the provider has none
+};
+
+// Memory that a network card may read or write.
+class Registration {
+ public:
+  Registration() = default;
+  // `key` is taken where the provider has none of its own. Empty where the provider refuses, as it
+  // does at the limit of locked memory.
+  Registration(const Endpoint& endpoint, std::span<const std::byte> memory, uint64_t access,
+               uint64_t key);
+
+  explicit operator bool() const { return region_ != nullptr; }
+  void* descriptor() const { return region_ ? ::fi_mr_desc(region_.get()) : nullptr; }
+  uint64_t key() const { return ::fi_mr_key(region_.get()); }
+  void abandon() { static_cast<void>(region_.release()); }
+
+ private:
+  Owned<fid_mr> region_;
+};
+
+}  // namespace tutti::ofi

@@ -1,0 +1,173 @@
+#include "transport/ucx/ucx_driver.h"
+
+#include <cstring>
+#include <utility>
+
+#include "base/deadline.h"
+#include "base/text.h"
+#include "transport/ucx/library.h"
+
+namespace tutti::ucx {
+
+using fabric::Arrival;
+using fabric::Coming;
+using fabric::Header;
+using fabric::Send;
+
+namespace {
+
+constexpr unsigned kMessageId = 0;  // of active messages
+// To close what is broken takes no word from the other side.
+constexpr std::chrono::seconds kTimeToClose(1);
+
+}  // namespace
+
+UcxDriver::UcxDriver() { worker_.on_message(kMessageId, on_message, this); }
+
+// ---- sending
+
+ucp_ep_h UcxDriver::open(int rank) {
+  Peer& peer = peers_[rank];
+  peer.driver = this;
+  peer.rank = rank;
+  if (peer.broken) return nullptr;
+  if (peer.endpoint != nullptr) return peer.endpoint;
+  const std::string_view address = ranks_.address_of(rank);
+  if (address.empty()) {
+    mark_broken(peer, "that rank is gone");
+    return nullptr;
+  }
+  ucp_ep_params_t params{};
+  params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
+                      UCP_EP_PARAM_FIELD_ERR_HANDLER;
+  params.address = reinterpret_cast<const ucp_address_t*>(address.data());
+  // Only so can an endpoint to a dead process be closed.
+  params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
+  params.err_handler = {.cb = on_error, .arg = &peer};
+  const ucs_status_t status = library().ep_create(worker_.get(), &params, &peer.endpoint);
+  if (status == UCS_OK) return peer.endpoint;
+  peer.endpoint = nullptr;
+  mark_broken(peer, cat("no connection: ", library().status_string(status)));
+  return nullptr;
+}
+
+void UcxDriver::send(Send& send) {
+  if (free_.empty()) free_.push_back(&under_way_.emplace_back(UnderWay{this, nullptr}));
+  UnderWay& under_way = *free_.back();
+  free_.pop_back();
+  under_way.send = &send;
+  ucp_ep_h const endpoint = open(send.to);
+  if (endpoint == nullptr) return end(under_way, UCS_ERR_UNREACHABLE);
+  ucp_request_param_t param{};
+  param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
+  param.cb.send = on_sent;
+  param.user_data = &under_way;
+  void* const request =
+      library().am_send_nbx(endpoint, kMessageId, &send.header, sizeof(Header),
+                            send.bytes > 0 ? send.payload : nullptr, send.bytes, &param);
+  if (!UCS_PTR_IS_PTR(request)) end(under_way, UCS_PTR_RAW_STATUS(request));
+}
+
+void UcxDriver::on_sent(void* request, ucs_status_t status, void* under_way) {
+  library().request_free(request);
+  auto& of = *static_cast<UnderWay*>(under_way);
+  of.driver->end(of, status);
+}
+
+void UcxDriver::end(UnderWay& under_way, ucs_status_t status) {
+  Send& send = *std::exchange(under_way.send, nullptr);
+  free_.push_back(&under_way);
+  if (status != UCS_OK) mark_broken(peers_[send.to], library().status_string(status));
+  events().through(send, status == UCS_OK);
+}
+
+// ---- receiving
+
+ucs_status_t UcxDriver::on_message(void* driver, const void* header, size_t header_bytes,
+                                   void* data, size_t bytes, const ucp_am_recv_param_t* param) {
+  fabric::Events& events = static_cast<UcxDriver*>(driver)->events();
+  Arrival arrival;
+  if (header_bytes != sizeof(Header)) return UCS_OK;
+  std::memcpy(&arrival.header, header, sizeof(Header));
+  if (!events.is_ours(arrival.header)) return UCS_OK;  // a stranger's
+  const bool is_message = arrival.header.kind == fabric::Kind::message;
+  if (bytes != (is_message ? arrival.header.message.bytes : 0)) return UCS_OK;
+  if (bytes > fabric::kMessageBytes) return UCS_OK;
+  arrival.rendezvous = (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0;
+  if (arrival.rendezvous || bytes > fabric::kSmallBytes) {
+    arrival.data = data;
+  } else if (bytes > 0) {
+    std::memcpy(arrival.small.data(), data, bytes);
+  }
+  return events.arrived(arrival) && arrival.data != nullptr ? UCS_INPROGRESS : UCS_OK;
+}
+
+void UcxDriver::receive(const Arrival& arrival, std::byte* memory, std::atomic<Coming>& coming) {
+  coming.store(Coming::under_way, std::memory_order_relaxed);
+  ucp_request_param_t param{};
+  param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
+  param.cb.recv_am = on_received;
+  param.user_data = &coming;
+  void* const request = library().am_recv_data_nbx(worker_.get(), arrival.data, memory,
+                                                   arrival.header.message.bytes, &param);
+  if (UCS_PTR_IS_PTR(request)) return;
+  coming.store(request == nullptr ? Coming::here : Coming::lost, std::memory_order_relaxed);
+}
+
+// The last to touch `coming`.
+void UcxDriver::on_received(void* request, ucs_status_t status, size_t, void* coming) {
+  library().request_free(request);
+  static_cast<std::atomic<Coming>*>(coming)->store(status == UCS_OK ? Coming::here : Coming::lost,
+                                                   std::memory_order_release);
+}
+
+void UcxDriver::drop(const Arrival& arrival) {
+  library().am_data_release(worker_.get(), arrival.data);
+}
+
+// ---- breaking
+
+void UcxDriver::on_error(void* peer, ucp_ep_h, ucs_status_t status) {
+  auto& broken = *static_cast<Peer*>(peer);
+  broken.driver->mark_broken(broken, library().status_string(status));
+}
+
+void UcxDriver::mark_broken(Peer& peer, const std::string& why) {
+  peer.broken = true;
+  events().broke(peer.rank, why);
+}
+
+ucs_status_ptr_t UcxDriver::begin_to_close(Peer& peer) const {
+  if (peer.endpoint == nullptr) return nullptr;
+  ucp_request_param_t param{};
+  param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+  param.flags = UCP_EP_CLOSE_FLAG_FORCE;
+  return library().ep_close_nbx(std::exchange(peer.endpoint, nullptr), &param);
+}
+
+void UcxDriver::finish_closing(ucs_status_ptr_t request) const {
+  if (!UCS_PTR_IS_PTR(request)) return;
+  const Deadline deadline = Deadline::after(kTimeToClose);
+  while (library().request_check_status(request) == UCS_INPROGRESS && !deadline.passed()) {
+    worker_.progress();
+  }
+  library().request_free(request);
+}
+
+void UcxDriver::cut(int rank) {
+  Peer& peer = peers_[rank];
+  peer.rank = rank;
+  mark_broken(peer, "the connection was cut to end a call that was aborted");
+  finish_closing(begin_to_close(peer));
+}
+
+void UcxDriver::cut_all() {
+  std::vector<ucs_status_ptr_t> requests;
+  for (auto& [rank, peer] : peers_) {
+    mark_broken(peer, "this rank is leaving the job");
+    requests.push_back(begin_to_close(peer));
+  }
+  for (ucs_status_ptr_t request : requests) finish_closing(request);
+}
+
+}  // namespace tutti::ucx

@@ -1,0 +1,70 @@
+// UCX as a fabric's driver: InfiniBand, RoCE, and all else that UCX drives. A message is one active
+// message: {Header, payload}, which UCX sends eagerly or by a rendezvous of its own. One worker
+// serves all; one endpoint for each rank that something was sent to.
+#pragma once
+
+#include <ucp/api/ucp.h>
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "transport/fabric/driver.h"
+#include "transport/ucx/worker.h"
+
+namespace tutti::ucx {
+
+class UcxDriver final : public fabric::Driver {
+ public:
+  // Throws Error: unsupported (no UCX), system.
+  UcxDriver();
+
+  std::string name() const override { return "UCX"; }
+  std::string address() const override { return worker_.address(); }
+  void join(Ranks ranks) override { ranks_ = std::move(ranks); }
+  void send(fabric::Send& send) override;
+  void receive(const fabric::Arrival& arrival, std::byte* memory,
+               std::atomic<fabric::Coming>& coming) override;
+  void drop(const fabric::Arrival& arrival) override;
+  bool progress() override { return worker_.progress(); }
+  int event_fd() const override { return worker_.event_fd(); }
+  bool arm() override { return worker_.arm(); }
+  void cut(int rank) override;
+  void cut_all() override;
+  void abandon() override { worker_.abandon(); }
+
+ private:
+  struct Peer {
+    UcxDriver* driver = nullptr;
+    int rank = 0;
+    ucp_ep_h endpoint = nullptr;
+    bool broken = false;
+  };
+  // What a send's callback is to know.
+  struct UnderWay {
+    UcxDriver* driver = nullptr;
+    fabric::Send* send = nullptr;
+  };
+
+  static ucs_status_t on_message(void* driver, const void* header, size_t header_bytes, void* data,
+                                 size_t bytes, const ucp_am_recv_param_t* param);
+  static void on_sent(void* request, ucs_status_t status, void* under_way);
+  static void on_received(void* request, ucs_status_t status, size_t bytes, void* coming);
+  static void on_error(void* peer, ucp_ep_h endpoint, ucs_status_t status);
+
+  ucp_ep_h open(int rank);
+  void end(UnderWay& under_way, ucs_status_t status);
+  void mark_broken(Peer& peer, const std::string& why);
+  ucs_status_ptr_t begin_to_close(Peer& peer) const;
+  void finish_closing(ucs_status_ptr_t request) const;
+
+  Worker worker_;
+  Ranks ranks_;
+  std::map<int, Peer> peers_;
+  std::deque<UnderWay> under_way_;
+  std::vector<UnderWay*> free_;
+};
+
+}  // namespace tutti::ucx

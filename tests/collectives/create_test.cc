@@ -12,8 +12,8 @@
 #include "base/error.h"
 #include "base/settings.h"
 #include "collectives/communicator.h"
+#include "tests/support/fabrics.h"
 #include "tests/support/ranks.h"
-#include "tests/support/ucx.h"
 
 namespace tutti {
 namespace {
@@ -27,16 +27,14 @@ int64_t sum_over(Communicator& comm, int64_t value) {
 class Create : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
-    if (GetParam() == "ucx") {
-      const std::string problem = testing::lacks_ucx();
-      if (!problem.empty()) GTEST_SKIP() << problem;
-    }
+    const std::string problem = testing::lacks(GetParam());
+    if (!problem.empty()) GTEST_SKIP() << problem;
     settings().set("TUTTI_TRANSPORT", GetParam());
   }
   void TearDown() override { settings().set("TUTTI_TRANSPORT", "auto"); }
 };
 
-INSTANTIATE_TEST_SUITE_P(All, Create, ::testing::Values("shm", "tcp", "ucx"),
+INSTANTIATE_TEST_SUITE_P(All, Create, ::testing::Values("shm", "tcp", "ucx", "ofi"),
                          [](const auto& info) { return info.param; });
 
 // The others are not even in the library.

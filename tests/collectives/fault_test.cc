@@ -14,8 +14,8 @@
 #include "base/settings.h"
 #include "base/text.h"
 #include "collectives/communicator.h"
+#include "tests/support/fabrics.h"
 #include "tests/support/ranks.h"
-#include "tests/support/ucx.h"
 
 namespace tutti {
 namespace {
@@ -107,12 +107,15 @@ INSTANTIATE_TEST_SUITE_P(Ucx, Fault,
                                             ::testing::Values("ring"), ::testing::Values("ucx")),
                          [](const auto& info) { return std::get<0>(info.param); });
 
+INSTANTIATE_TEST_SUITE_P(Ofi, Fault,
+                         ::testing::Combine(::testing::Values("kill", "stall", "truncate"),
+                                            ::testing::Values("ring"), ::testing::Values("ofi")),
+                         [](const auto& info) { return std::get<0>(info.param); });
+
 TEST_P(Fault, AtEveryMessage) {
-  if (const std::string problem = testing::lacks_ucx();
-      std::get<2>(GetParam()) == "ucx" && !problem.empty()) {
-    GTEST_SKIP() << problem;
-  }
   const auto& [kind, algorithm, transport] = GetParam();
+  const std::string problem = testing::lacks(transport);
+  if (!problem.empty()) GTEST_SKIP() << problem;
   int faults = 0;
   for (int message = 1;; ++message) {
     const std::string fault = cat(kind, ":", kFaulty, ":", message);

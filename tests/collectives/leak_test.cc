@@ -5,9 +5,9 @@
 
 #include "base/settings.h"
 #include "collectives/communicator.h"
+#include "tests/support/fabrics.h"
 #include "tests/support/leftovers.h"
 #include "tests/support/ranks.h"
-#include "tests/support/ucx.h"
 
 namespace tutti {
 namespace {
@@ -15,16 +15,14 @@ namespace {
 class Leaks : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
-    if (GetParam() == "ucx") {
-      const std::string problem = testing::lacks_ucx();
-      if (!problem.empty()) GTEST_SKIP() << problem;
-    }
+    const std::string problem = testing::lacks(GetParam());
+    if (!problem.empty()) GTEST_SKIP() << problem;
     settings().set("TUTTI_TRANSPORT", GetParam());
   }
   void TearDown() override { settings().set("TUTTI_TRANSPORT", "auto"); }
 };
 
-INSTANTIATE_TEST_SUITE_P(All, Leaks, ::testing::Values("shm", "tcp", "ucx"),
+INSTANTIATE_TEST_SUITE_P(All, Leaks, ::testing::Values("shm", "tcp", "ucx", "ofi"),
                          [](const auto& info) { return info.param; });
 
 TEST_P(Leaks, ThousandCommunicators) {

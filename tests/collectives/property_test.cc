@@ -16,8 +16,8 @@
 #include "collectives/communicator.h"
 #include "collectives/group.h"
 #include "tests/collectives/random_calls.h"
+#include "tests/support/fabrics.h"
 #include "tests/support/ranks.h"
-#include "tests/support/ucx.h"
 
 namespace tutti {
 namespace {
@@ -100,10 +100,8 @@ void run_batch(Communicator& comm, uint64_t seed) {
 class Property : public ::testing::TestWithParam<std::tuple<std::string, int>> {
  protected:
   void SetUp() override {
-    if (std::get<0>(GetParam()) == "ucx") {
-      const std::string problem = testing::lacks_ucx();
-      if (!problem.empty()) GTEST_SKIP() << problem;
-    }
+    const std::string problem = testing::lacks(std::get<0>(GetParam()));
+    if (!problem.empty()) GTEST_SKIP() << problem;
     settings().set("TUTTI_TRANSPORT", std::get<0>(GetParam()));
   }
   void TearDown() override { settings().set("TUTTI_TRANSPORT", "auto"); }
@@ -117,8 +115,8 @@ INSTANTIATE_TEST_SUITE_P(All, Property,
                          });
 
 // Init takes longer than with the others.
-INSTANTIATE_TEST_SUITE_P(Ucx, Property,
-                         ::testing::Combine(::testing::Values("ucx"),
+INSTANTIATE_TEST_SUITE_P(Fabrics, Property,
+                         ::testing::Combine(::testing::Values("ucx", "ofi"),
                                             ::testing::Values(2, 3, 5, 8)),
                          [](const auto& info) {
                            return std::get<0>(info.param) + std::to_string(std::get<1>(info.param));

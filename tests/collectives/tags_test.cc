@@ -18,8 +18,8 @@
 #include "base/error.h"
 #include "base/settings.h"
 #include "collectives/communicator.h"
+#include "tests/support/fabrics.h"
 #include "tests/support/ranks.h"
-#include "tests/support/ucx.h"
 
 namespace tutti {
 namespace {
@@ -43,16 +43,14 @@ MessageInfo info(int source, int tag, uint64_t count) {
 class Tags : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
-    if (GetParam() == "ucx") {
-      const std::string problem = testing::lacks_ucx();
-      if (!problem.empty()) GTEST_SKIP() << problem;
-    }
+    const std::string problem = testing::lacks(GetParam());
+    if (!problem.empty()) GTEST_SKIP() << problem;
     settings().set("TUTTI_TRANSPORT", GetParam());
   }
   void TearDown() override { settings().set("TUTTI_TRANSPORT", "auto"); }
 };
 
-INSTANTIATE_TEST_SUITE_P(All, Tags, ::testing::Values("shm", "tcp", "ucx"),
+INSTANTIATE_TEST_SUITE_P(All, Tags, ::testing::Values("shm", "tcp", "ucx", "ofi"),
                          [](const auto& info) { return info.param; });
 
 // A few kilobytes, and what goes in many slices.

@@ -7,13 +7,8 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <cstdlib>
 #include <cstring>
-#include <functional>
-#include <map>
 #include <memory>
-#include <numeric>
-#include <random>
 #include <string>
 #include <thread>
 #include <vector>
@@ -21,194 +16,16 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/text.h"
-#include "tests/support/ucx.h"
-#include "transport/router.h"
+#include "tests/support/fabrics.h"
+#include "tests/transport/groups.h"
 #include "transport/shm/shm_transport.h"
 #include "transport/tcp/tcp_transport.h"
-#include "transport/ucx/ucx_transport.h"
+#include "transport/transport.h"
 
 namespace tutti {
 namespace {
 
-// The ranks of one communicator, and what each of them sleeps on.
-struct Group {
-  std::unique_ptr<Transport>& operator[](size_t rank) { return transports[rank]; }
-  // Returns when all others know how much this rank has sent, which they need to know of one that
-  // leaves; where sending alone does not tell them.
-  void let_know(size_t rank) const {
-    if (!providers.empty()) providers[rank]->leave();
-  }
-  std::vector<std::unique_ptr<WaitSet>> sets;
-  std::vector<std::unique_ptr<ucx::Provider>> providers;
-  std::vector<std::unique_ptr<Transport>> transports;
-};
-
-// Process ids are no names: those of another sandbox on this network are the same.
-Group make_sets(int ranks) {
-  Group group;
-  std::random_device random;
-  for (int r = 0; r < ranks; ++r) {
-    group.sets.push_back(
-        std::make_unique<WaitSet>(cat("tutti-contract-", random(), "-", random())));
-  }
-  return group;
-}
-
-std::unique_ptr<ShmTransport> make_one(int rank, const Fd& memory, const shm::Geometry& geometry,
-                                       const WaitSet& set, const std::vector<std::string>& bells) {
-  auto transport =
-      std::make_unique<ShmTransport>(rank, shm::Region::map(memory, geometry), geometry);
-  transport->use(set, bells);
-  return transport;
-}
-
-Group make_shm(int ranks) {
-  const shm::Geometry geometry(ranks, ranks);
-  const Fd memory = shm::Region::create(geometry);
-  Group group = make_sets(ranks);
-  std::vector<std::string> bells;
-  for (const auto& set : group.sets) bells.push_back(set->name());
-  for (int r = 0; r < ranks; ++r) {
-    group.transports.push_back(make_one(r, memory, geometry, *group.sets[r], bells));
-  }
-  return group;
-}
-
-// The sockets that a bootstrap would open are socket pairs here.
-struct Wires {
-  void wake(int rank) const {
-    if (!sets.empty()) sets[rank]->wake();
-  }
-  std::vector<TcpTransport*> ends;
-  std::vector<WaitSet*> sets;  // the ends' own, if they sleep
-  std::atomic<int> lost{0};
-};
-
-std::vector<std::unique_ptr<TcpTransport>> make_wired(int ranks, std::shared_ptr<Wires> wires) {
-  std::vector<std::unique_ptr<TcpTransport>> group;
-  for (int r = 0; r < ranks; ++r) {
-    TcpTransport::Hooks hooks;
-    hooks.open = [wires, r](int peer, int lane) {
-      int pair[2];
-      if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair) != 0) {
-        throw system_error("socketpair", errno);
-      }
-      wires->ends[peer]->accept(r, lane, Fd(pair[1]));
-      wires->ends[r]->opened(peer, lane, Fd(pair[0]));
-      wires->wake(peer);
-    };
-    hooks.lost = [wires](int, bool, const std::string&) { ++wires->lost; };
-    group.push_back(std::make_unique<TcpTransport>(ranks, 2, std::move(hooks)));
-    wires->ends.push_back(group.back().get());
-  }
-  return group;
-}
-
-std::shared_ptr<Wires> wires_of(const Group& group) {
-  auto wires = std::make_shared<Wires>();
-  for (const auto& set : group.sets) wires->sets.push_back(set.get());
-  return wires;
-}
-
-// Each rank as if it were a process of its own.
-std::vector<std::unique_ptr<Transport>> make_by_ucx(Group& group) {
-  const auto ranks = static_cast<int>(group.sets.size());
-  auto addresses = std::make_shared<std::vector<std::string>>();
-  for (int r = 0; r < ranks; ++r) {
-    group.providers.push_back(std::make_unique<ucx::Provider>());
-    addresses->push_back(group.providers[r]->address());
-  }
-  std::vector<int> members(ranks);
-  std::iota(members.begin(), members.end(), 0);
-  std::vector<std::unique_ptr<Transport>> transports;
-  for (int r = 0; r < ranks; ++r) {
-    group.providers[r]->join(
-        {.own = r,
-         .count = ranks,
-         .address_of = [addresses](int rank) -> std::string_view { return addresses->at(rank); },
-         .gone = [](int) { return false; }},
-        *group.sets[r]);
-    const auto lost = [](int peer, bool, const std::string& why) {
-      ADD_FAILURE() << "lost " << peer << ": " << why;
-    };
-    transports.push_back(std::make_unique<UcxTransport>(*group.providers[r], 7, members, r, lost));
-  }
-  return transports;
-}
-
-Group make_ucx(int ranks) {
-  Group group = make_sets(ranks);
-  group.transports = make_by_ucx(group);
-  return group;
-}
-
-// UCX reads what it is to do as a provider is made.
-Group make_rendezvous_ucx(int ranks) {
-  const char* const before = std::getenv("UCX_RNDV_THRESH");
-  const std::string old = before != nullptr ? before : "auto";
-  ::setenv("UCX_RNDV_THRESH", "8192", 1);
-  Group group = make_ucx(ranks);
-  ::setenv("UCX_RNDV_THRESH", old.c_str(), 1);
-  return group;
-}
-
-std::vector<std::unique_ptr<Transport>> make_by_tcp(Group& group) {
-  std::vector<std::unique_ptr<Transport>> transports;
-  for (auto& one : make_wired(static_cast<int>(group.sets.size()), wires_of(group))) {
-    transports.push_back(std::move(one));
-  }
-  return transports;
-}
-
-Group make_tcp(int ranks) {
-  Group group = make_sets(ranks);
-  group.transports = make_by_tcp(group);
-  return group;
-}
-
-// Where each rank is. Who has company on its host reaches that through shared memory.
-Group make_placed(const std::vector<int>& host_of,
-                  std::vector<std::unique_ptr<Transport>> (*make_far)(Group&) = make_by_tcp) {
-  const auto ranks = static_cast<int>(host_of.size());
-  Group group = make_sets(ranks);
-  auto far = make_far(group);
-  group.transports.resize(ranks);
-  std::map<int, std::vector<int>> hosts;
-  for (int r = 0; r < ranks; ++r) hosts[host_of[r]].push_back(r);
-  size_t largest = 0;
-  for (const auto& [host, members] : hosts) largest = std::max(largest, members.size());
-  for (const auto& [host, members] : hosts) {
-    if (members.size() == 1) {
-      group[members[0]] = std::move(far[members[0]]);
-      continue;
-    }
-    const shm::Geometry geometry(static_cast<int>(members.size()), static_cast<int>(largest));
-    const Fd memory = shm::Region::create(geometry);
-    std::vector<int> near_rank(ranks, -1);
-    std::vector<std::string> bells;
-    for (const int r : members) {
-      near_rank[r] = static_cast<int>(bells.size());
-      bells.push_back(group.sets[r]->name());
-    }
-    for (const int r : members) {
-      group[r] =
-          std::make_unique<Router>(make_one(near_rank[r], memory, geometry, *group.sets[r], bells),
-                                   near_rank, std::move(far[r]));
-    }
-  }
-  return group;
-}
-
-// All on one host, so that what comes through shared memory must end a sleep on descriptors.
-Group make_near(int ranks) { return make_placed(std::vector<int>(ranks, 0)); }
-// Two hosts: the even ranks on one, the odd ones on the other, each with one more for company.
-std::vector<int> on_two_hosts(int ranks) {
-  std::vector<int> host_of(ranks + 2);
-  for (int r = 0; r < ranks + 2; ++r) host_of[r] = r % 2;
-  return host_of;
-}
-Group make_mixed(int ranks) { return make_placed(on_two_hosts(ranks)); }
-Group make_mixed_ucx(int ranks) { return make_placed(on_two_hosts(ranks), make_by_ucx); }
+using namespace testing;  // NOLINT(google-build-using-namespace): the makers of groups
 
 struct Kind {
   const char* name;
@@ -218,8 +35,7 @@ struct Kind {
 class Contract : public ::testing::TestWithParam<Kind> {
  protected:
   void SetUp() override {
-    if (!std::string_view(GetParam().name).ends_with("ucx")) return;
-    const std::string problem = testing::lacks_ucx();
+    const std::string problem = lacks(GetParam().name);
     if (!problem.empty()) GTEST_SKIP() << problem;
   }
 };
@@ -227,7 +43,9 @@ INSTANTIATE_TEST_SUITE_P(All, Contract,
                          ::testing::Values(Kind{"shm", make_shm}, Kind{"tcp", make_tcp},
                                            Kind{"near", make_near}, Kind{"mixed", make_mixed},
                                            Kind{"ucx", make_ucx}, Kind{"mixed_ucx", make_mixed_ucx},
-                                           Kind{"rendezvous_ucx", make_rendezvous_ucx}),
+                                           Kind{"rendezvous_ucx", make_rendezvous_ucx},
+                                           Kind{"ofi", make_ofi}, Kind{"mixed_ofi", make_mixed_ofi},
+                                           Kind{"rxm_ofi", make_rxm_ofi}),
                          [](const auto& info) { return info.param.name; });
 
 bool try_send(Transport& transport, std::vector<int> peers, int lane, uint32_t number, size_t bytes,

@@ -28,8 +28,8 @@ constexpr size_t kLongestName = 512;
 
 }  // namespace
 
-OfiDriver::OfiDriver(const std::string& near)
-    : fabric_(near), local_(fabric_.wants(FI_MR_LOCAL)) {
+OfiDriver::OfiDriver(const std::string& near, const std::string& provider)
+    : fabric_(near, provider), local_(fabric_.wants(FI_MR_LOCAL)) {
   const size_t most = std::max(kBufferBytes, fabric::kMessageBytes);
   if (fabric_.info->ep_attr->max_msg_size < most) {
     throw Error(ErrorCode::unsupported,
@@ -390,9 +390,8 @@ void OfiDriver::end_sends(int rank, const std::string& why) {
 void OfiDriver::cut(int rank) {
   const std::string why = "the connection was cut to end a call that was aborted";
   end_sends(rank, why);
-  const bool reads = std::ranges::any_of(reads_, [rank](const Read& read) {
-    return read.coming != nullptr && read.rank == rank;
-  });
+  const bool reads = std::ranges::any_of(
+      reads_, [rank](const Read& read) { return read.coming != nullptr && read.rank == rank; });
   if (reads) close();
 }
 

@@ -22,8 +22,8 @@ namespace tutti::ofi {
 
 class OfiDriver final : public fabric::Driver {
  public:
-  // `near`: as in choose(). Throws Error: unsupported, system.
-  explicit OfiDriver(const std::string& near);
+  // As choose(). Throws Error: unsupported, system.
+  explicit OfiDriver(const std::string& near, const std::string& provider = "");
   ~OfiDriver() override;
 
   std::string name() const override { return "libfabric (" + fabric_.provider() + ")"; }
@@ -106,7 +106,7 @@ class OfiDriver final : public fabric::Driver {
   std::map<int, fi_addr_t> peers_;
   uint64_t next_key_ = 1;
   uint64_t next_loan_ = 1;
-  std::map<const std::byte*, Registration> kept_;  // by where the memory begins
+  std::map<const std::byte*, Registration> kept_;     // by where the memory begins
   std::vector<std::unique_ptr<std::byte[]>> blocks_;  // of buffers' memory
   std::vector<Registration> block_registrations_;
   std::deque<Buffer> buffers_;

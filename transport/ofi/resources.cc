@@ -82,11 +82,12 @@ Owned<fi_info> usable() {
   return Owned<fi_info>(found);
 }
 
-Owned<fi_info> choose(const std::string& near) {
+Owned<fi_info> choose(const std::string& near, const std::string& provider) {
   const Owned<fi_info> all = usable();
   const fi_info* best = nullptr;
   std::pair<int, int> best_rank;
   for (const fi_info* info = all.get(); info != nullptr; info = info->next) {
+    if (!provider.empty() && provider != info->fabric_attr->prov_name) continue;
     const std::pair rank(rank_of_provider(*info), rank_of_interface(*info, near));
     if (rank.first < 0 || (best != nullptr && best_rank <= rank)) continue;
     best = info;
@@ -102,7 +103,8 @@ Owned<fi_info> choose(const std::string& near) {
                .remedy = "see `fi_info -t FI_EP_RDM`; unset FI_PROVIDER, or name another"});
 }
 
-Endpoint::Endpoint(const std::string& near) : info(choose(near)) {
+Endpoint::Endpoint(const std::string& near, const std::string& provider)
+    : info(choose(near, provider)) {
   fid_fabric* a_fabric = nullptr;
   require_ok(library().fabric(info->fabric_attr, &a_fabric, nullptr), "fi_fabric");
   fabric.reset(a_fabric);

@@ -29,14 +29,15 @@ using Owned = std::unique_ptr<Object, Close>;
 Owned<fi_info> usable();
 
 // Providers that only connect the ranks of a host, or are slower than sockets, are not taken unless
-// FI_PROVIDER names them. Among the interfaces of one provider: that of address `near` (numeric;
-// may be empty), else one that is not loopback. Throws Error(unsupported) where there is none.
-Owned<fi_info> choose(const std::string& near);
+// FI_PROVIDER or `provider` names them. Among the interfaces of one provider: that of address
+// `near` (numeric; may be empty), else one that is not loopback. Throws Error(unsupported) where
+// there is none.
+Owned<fi_info> choose(const std::string& near, const std::string& provider);
 
 // A fabric, and what a process sends and receives with on it.
 struct Endpoint {
-  // Throws Error(system).
-  explicit Endpoint(const std::string& near);
+  // Throws Error: unsupported, system.
+  Endpoint(const std::string& near, const std::string& provider);
 
   std::string provider() const { return info->fabric_attr->prov_name; }
   bool wants(int mode) const { return (info->domain_attr->mr_mode & mode) != 0; }

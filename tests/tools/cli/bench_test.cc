@@ -9,7 +9,7 @@
 #include "base/dtype.h"
 #include "base/reduce_op.h"
 #include "base/text.h"
-#include "tests/support/ucx.h"
+#include "tests/support/fabrics.h"
 #include "tests/tools/cli/cli.h"
 
 namespace tutti::tool {

@@ -1,20 +1,22 @@
-#include "tests/support/ucx.h"
+#include "tests/support/fabrics.h"
 
 #include <cstdlib>
 
 #include "base/error.h"
+#include "transport/ofi/library.h"
 #include "transport/ucx/library.h"
 
 namespace tutti::testing {
 
 // The hooks by which UCX hears of memory that is freed run where a thread has left the thread
 // sanitizer, and crash there.
-std::string lacks_ucx() {
+std::string lacks(std::string_view transport) {
 #ifdef __SANITIZE_THREAD__
   ::setenv("UCX_MEM_EVENTS", "n", 0);
 #endif
   try {
-    ucx::library();
+    if (transport.ends_with("ucx")) ucx::library();
+    if (transport.ends_with("ofi")) ofi::library();
   } catch (const Error& error) {
     return error.what();
   }
@@ -22,13 +24,16 @@ std::string lacks_ucx() {
 }
 
 std::vector<std::string> transports() {
-  if (!lacks_ucx().empty()) return {"shm", "tcp"};
-  return {"shm", "tcp", "ucx"};
+  std::vector<std::string> found;
+  for (const char* transport : {"shm", "tcp", "ucx", "ofi"}) {
+    if (lacks(transport).empty()) found.emplace_back(transport);
+  }
+  return found;
 }
 
 }  // namespace tutti::testing
 
-// What UCX's worker holds stays after a failure (transport/ucx/provider.h), where the leak
+// What a fabric's driver holds stays after a failure (transport/fabric/provider.h), where the leak
 // sanitizer does not see who points to it.
 extern "C" const char* __lsan_default_suppressions();  // NOLINT(bugprone-reserved-identifier)
-const char* __lsan_default_suppressions() { return "leak:libucs.so"; }
+const char* __lsan_default_suppressions() { return "leak:libucs.so\nleak:libfabric.so"; }

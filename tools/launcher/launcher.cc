@@ -69,7 +69,8 @@ std::map<std::string, std::string> portable_environment() {
     const size_t equals = variable.find('=');
     const std::string_view name = variable.substr(0, equals);
     if (equals != std::string_view::npos &&
-        (name.starts_with("TUTTI_") || name == "OMP_NUM_THREADS")) {
+        (name.starts_with("TUTTI_") || name.starts_with("UCX_") || name.starts_with("FI_") ||
+         name == "OMP_NUM_THREADS")) {
       result[std::string(name)] = variable.substr(equals + 1);
     }
   }

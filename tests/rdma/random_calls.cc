@@ -1,0 +1,24 @@
+// What property_test.cc does, in the job that this process belongs to.
+//
+//   RANDOM_BATCHES=N in the environment: how many.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "collectives/communicator.h"
+#include "tests/collectives/random_batch.h"
+
+namespace tutti {
+namespace {
+
+TEST(RandomCalls, MatchASerialReference) {
+  constexpr uint64_t kSeed = 20261122;
+  const char* const text = std::getenv("RANDOM_BATCHES");
+  ASSERT_NE(text, nullptr) << "RANDOM_BATCHES says how many";
+  Communicator comm = Communicator::init();
+  ASSERT_GT(comm.size(), 1);
+  for (int batch = 0; batch < std::atoi(text); ++batch) testing::run_batch(comm, kSeed + batch);
+}
+
+}  // namespace
+}  // namespace tutti

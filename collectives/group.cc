@@ -22,25 +22,6 @@ Group& group() {
   return instance;
 }
 
-}  // namespace
-
-bool internal::in_group() { return group().depth > 0; }
-
-void internal::join_group(const Work& work) {
-  if (in_group()) group().works.push_back(work);
-}
-
-void group_begin() { ++group().depth; }
-
-std::vector<Work> group_end_async() {
-  if (group().depth == 0) {
-    throw Error(ErrorCode::invalid_argument, "group_end() without a group_begin()",
-                {.cause = "a group belongs to the thread that began it"});
-  }
-  if (--group().depth > 0) return {};
-  return std::exchange(group().works, {});
-}
-
 // Calls of several ranks wait for each other: whoever waited for one alone would hold up the rest.
 void progress_in_turn(std::vector<Work>& works) {
   constexpr std::chrono::microseconds kLongestPause{200};
@@ -55,14 +36,41 @@ void progress_in_turn(std::vector<Work>& works) {
   }
 }
 
+}  // namespace
+
+bool internal::in_group() { return group().depth > 0; }
+
+void internal::join_group(const Work& work) {
+  if (in_group()) group().works.push_back(work);
+}
+
+bool internal::of_several_ranks(const std::vector<Work>& works) {
+  const void* first = nullptr;
+  for (const Work& work : works) {
+    const void* const rank = rank_behind(work);
+    if (rank == nullptr) continue;
+    if (first != nullptr && rank != first) return true;
+    first = rank;
+  }
+  return false;
+}
+
+void group_begin() { ++group().depth; }
+
+std::vector<Work> group_end_async() {
+  if (group().depth == 0) {
+    throw Error(ErrorCode::invalid_argument, "group_end() without a group_begin()",
+                {.cause = "a group belongs to the thread that began it"});
+  }
+  if (--group().depth > 0) return {};
+  return std::exchange(group().works, {});
+}
+
 // All of them are waited for, so that no buffer is in use any more when an error is thrown.
 void group_end() {
   std::exception_ptr failure;
   std::vector<Work> works = group_end_async();
-  const auto other_rank = [&](const Work& work) {
-    return internal::rank_behind(work) != internal::rank_behind(works.front());
-  };
-  if (std::ranges::any_of(works, other_rank)) progress_in_turn(works);
+  if (internal::of_several_ranks(works)) progress_in_turn(works);
   for (Work& work : works) {
     try {
       work.wait();

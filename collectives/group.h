@@ -55,6 +55,9 @@ namespace internal {
 bool in_group();
 // which then keeps the Work.
 void join_group(const Work& work);
+// Whether they are calls of more than one rank, which must be moved in turn. A call that was over
+// at once is of none.
+bool of_several_ranks(const std::vector<Work>& works);
 }  // namespace internal
 
 }  // namespace tutti

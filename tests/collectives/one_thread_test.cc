@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <future>
@@ -94,6 +95,22 @@ TEST_P(OneThread, SendsToItself) {
 }
 
 // The rank that differs, and all others: none of them is waited for without end.
+TEST_P(OneThread, KnowsCallsOfSeveralRanks) {
+  Ranks ranks = join_all(2);
+  Ranks alone = join_all(1);
+  std::vector<Values> values(3, Values(1000, 1));
+  group_begin();
+  alone[0].all_reduce(std::span(values[2]));
+  for (size_t r = 0; r < 2; ++r) ranks[r].all_reduce(std::span(values[r]));
+  std::vector<Work> works = group_end_async();
+  ASSERT_EQ(works.size(), 3);
+  EXPECT_TRUE(internal::of_several_ranks(works));
+  EXPECT_FALSE(internal::of_several_ranks({works[0], works[1]})) << "the first is of no rank";
+  const auto under_way = [](Work& work) { return work.poll() == WorkState::under_way; };
+  while (std::ranges::count_if(works, under_way) > 0) {
+  }
+}
+
 TEST_P(OneThread, HearsOfMismatches) {
   Ranks ranks = join_all(4);
   std::vector<Values> values(4, Values(100, 1));

@@ -48,7 +48,8 @@ std::vector<Camp> camps(const Hosts& hosts,
     if (camp == found.end()) camp = found.insert(found.end(), {its, {}});
     camp->hosts.push_back(&host);
   }
-  std::ranges::stable_sort(found, std::greater(), [](const Camp& camp) { return camp.hosts.size(); });
+  std::ranges::stable_sort(found, std::greater(),
+                           [](const Camp& camp) { return camp.hosts.size(); });
   return found;
 }
 
@@ -92,16 +93,16 @@ void check_versions(const Hosts& hosts, Findings& findings) {
                         cat("Tutti's version is ", who_has_what(version)), minority(version),
                         "two versions of Tutti are installed", remedy});
   } else if (build.size() > 1 && wire.size() == 1) {
-    findings.push_back({check::kVersions, Severity::warning,
-                        cat("the program is not the same on all hosts: SHA-256 ",
-                            who_has_what(build)),
-                        minority(build), "two builds of one version, or for two processors",
-                        remedy});
+    findings.push_back(
+        {check::kVersions, Severity::warning,
+         cat("the program is not the same on all hosts: SHA-256 ", who_has_what(build)),
+         minority(build), "two builds of one version, or for two processors", remedy});
   }
   const auto kernel = camps(hosts, [](const HostFacts& h) { return h.kernel; });
   if (kernel.size() > 1) {
-    findings.push_back({check::kVersions, Severity::note, cat("the kernel is ", who_has_what(kernel)),
-                        minority(kernel), "", "nothing, as long as all else is well"});
+    findings.push_back({check::kVersions, Severity::note,
+                        cat("the kernel is ", who_has_what(kernel)), minority(kernel), "",
+                        "nothing, as long as all else is well"});
   }
 }
 
@@ -184,10 +185,10 @@ void check_tokens(const Hosts& hosts, const TokenFacts& here, Findings& findings
   } else if (hosts_with_token > 0 && hosts_with_token < hosts.size() && here.source.empty()) {
     std::vector<const HostFacts*> have;
     for (const HostFacts& host : with_token) have.push_back(&host);
-    findings.push_back({check::kToken, Severity::warning,
-                        cat("only ", names(have), " has a token (", with_token[0].token.source, ")"),
-                        names(have), "a left-over in the environment there",
-                        "unset it there, or give it to all hosts"});
+    findings.push_back(
+        {check::kToken, Severity::warning,
+         cat("only ", names(have), " has a token (", with_token[0].token.source, ")"), names(have),
+         "a left-over in the environment there", "unset it there, or give it to all hosts"});
   }
 }
 
@@ -204,7 +205,8 @@ void check_rendezvous(const HostFacts& host, Findings& findings) {
          cat("the rendezvous file leads to ", meeting.address,
              meeting.answers ? ", where another job runs" : ", where nobody listens"),
          cat(host.name, ", ", meeting.file, ".rank0"),
-         meeting.answers ? "two jobs use one rendezvous file" : "left over from a job that was killed",
+         meeting.answers ? "two jobs use one rendezvous file"
+                         : "left over from a job that was killed",
          meeting.answers ? "give every job a file of its own" : "remove it"});
   }
 }
@@ -212,15 +214,13 @@ void check_rendezvous(const HostFacts& host, Findings& findings) {
 void check_cores(const HostFacts& host, Findings& findings) {
   if (host.ranks <= host.cores) return;
   const bool narrowed = host.cores < host.all_cores;
-  findings.push_back({check::kCores, Severity::warning,
-                      cat(host.ranks, " ranks share ", host.cores, " core",
-                          host.cores == 1 ? "" : "s"),
-                      host.name,
-                      narrowed ? cat("a container, a batch system or taskset leaves this process ",
-                                     host.cores, " of ", host.all_cores, " cores")
-                               : "more ranks than cores were asked for",
-                      narrowed ? "ask for more cores, or start fewer ranks (-n)"
-                               : "start fewer ranks (-n)"});
+  findings.push_back(
+      {check::kCores, Severity::warning,
+       cat(host.ranks, " ranks share ", host.cores, " core", host.cores == 1 ? "" : "s"), host.name,
+       narrowed ? cat("a container, a batch system or taskset leaves this process ", host.cores,
+                      " of ", host.all_cores, " cores")
+                : "more ranks than cores were asked for",
+       narrowed ? "ask for more cores, or start fewer ranks (-n)" : "start fewer ranks (-n)"});
 }
 
 void check_memory(const HostFacts& host, Findings& findings) {
@@ -234,10 +234,10 @@ void check_memory(const HostFacts& host, Findings& findings) {
                             ", and what the program needs; beyond it ranks are killed")});
   }
   if (host.memory_available > 0 && host.memory_available < wanted) {
-    findings.push_back({check::kMemory, Severity::warning,
-                        cat(human_bytes(host.memory_available), " of memory are left for ",
-                            host.ranks, " ranks"),
-                        host.name, "other programs use the rest", "end them, or start fewer ranks"});
+    findings.push_back(
+        {check::kMemory, Severity::warning,
+         cat(human_bytes(host.memory_available), " of memory are left for ", host.ranks, " ranks"),
+         host.name, "other programs use the rest", "end them, or start fewer ranks"});
   }
 }
 
@@ -248,16 +248,17 @@ void check_open_files(const HostFacts& host, uint64_t all_ranks, Findings& findi
                       cat("a process may open ", host.open_files, " files; a rank of ", all_ranks,
                           " needs up to ", wanted),
                       host.name, "the hard limit (ulimit -Hn)",
-                      cat("raise it to ", wanted, " or more: /etc/security/limits.conf, LimitNOFILE "
-                                                  "of the service, --ulimit of the container")});
+                      cat("raise it to ", wanted,
+                          " or more: /etc/security/limits.conf, LimitNOFILE "
+                          "of the service, --ulimit of the container")});
 }
 
 void check_memlock(const HostFacts& host, Findings& findings) {
   const bool rdma = !host.rdma_devices.empty();
   if (host.memlock >= (rdma ? kMemlockForRdma : kUsualMemlock)) return;
-  const std::string what =
-      cat("a process may lock ", human_bytes(host.memlock), " of memory (memlock is too small for "
-                                                            "RDMA)");
+  const std::string what = cat("a process may lock ", human_bytes(host.memlock),
+                               " of memory (memlock is too small for "
+                               "RDMA)");
   findings.push_back(
       {check::kMemlock, rdma ? Severity::error : Severity::note, what, host.name,
        rdma ? cat("the limit (ulimit -l), and there are RDMA devices (", host.rdma_devices[0],
@@ -300,7 +301,8 @@ void check_clocks(const Hosts& hosts, Findings& findings) {
   std::vector<double> offsets;
   for (const HostFacts& host : hosts) offsets.push_back(host.clock_offset);
   const auto nearer = [](double a, double b) { return std::abs(a) < std::abs(b); };
-  const double middle = hosts.size() > 2 ? median(offsets) : *std::ranges::min_element(offsets, nearer);
+  const double middle =
+      hosts.size() > 2 ? median(offsets) : *std::ranges::min_element(offsets, nearer);
   for (const HostFacts& host : hosts) {
     const double off = host.clock_offset - middle;
     if (std::abs(off) - host.clock_error < kClocksDiffer) continue;

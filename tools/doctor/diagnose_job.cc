@@ -132,9 +132,8 @@ Findings diagnose(const Hosts& hosts, const JobResult& result) {
 }
 
 bool rules_out_a_job(const Findings& findings) {
-  static const std::set<std::string> kNeeded = {check::kHosts,      check::kVersions,
-                                                check::kSettings,   check::kReach,
-                                                check::kInterfaces, check::kMtu};
+  static const std::set<std::string> kNeeded = {check::kHosts, check::kVersions,   check::kSettings,
+                                                check::kReach, check::kInterfaces, check::kMtu};
   return std::ranges::any_of(findings, [](const Finding& finding) {
     return finding.severity == Severity::error && kNeeded.contains(finding.check);
   });

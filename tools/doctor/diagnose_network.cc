@@ -148,10 +148,9 @@ class Network {
     Finding finding{.check = wrong_interface ? check::kInterfaces : check::kReach,
                     .severity = Severity::error,
                     .where = pair(reach)};
-    finding.what = cat(from(reach).name, " cannot connect to ", to(reach).name, " at ",
-                       reach.address, ": ",
-                       reach.connect_error == 0 ? "not the doctor's answer"
-                                                : std::strerror(reach.connect_error));
+    finding.what = cat(
+        from(reach).name, " cannot connect to ", to(reach).name, " at ", reach.address, ": ",
+        reach.connect_error == 0 ? "not the doctor's answer" : std::strerror(reach.connect_error));
     if (is_loopback(reach.address)) {
       finding.cause = cat("that is the loopback address of ", to(reach).name,
                           ", under which no other host reaches it");
@@ -166,8 +165,9 @@ class Network {
     if (wrong_interface) {
       const std::string& setting = far_setting.empty() ? near_setting : far_setting;
       finding.cause += cat("; TUTTI_INTERFACE=", setting, " chose this network");
-      finding.remedy = cat("name an interface of a network that joins the hosts: ",
-                           interfaces_of(from(reach)), "; ", interfaces_of(to(reach)));
+      finding.remedy =
+          cat("name an interface of a network that joins the hosts: ", interfaces_of(from(reach)),
+              "; ", interfaces_of(to(reach)));
     }
     findings_.push_back(finding);
   }
@@ -192,18 +192,20 @@ class Network {
     } else if (reach.full_arrived && reach.bulk) {
       return;
     } else if (reach.common_arrived && reach.common_packet < reach.packet) {
-      finding.what = cat("packets of ", reach.packet, " bytes, the MTU of ", from(reach).name,
-                         ", do not reach ", to(reach).name, ", whose MTU is ",
-                         reach.common_packet, copes);
+      finding.what =
+          cat("packets of ", reach.packet, " bytes, the MTU of ", from(reach).name,
+              ", do not reach ", to(reach).name, ", whose MTU is ", reach.common_packet, copes);
       finding.cause = "the MTU of one of the two interfaces is wrong";
       finding.remedy = "give both ends one MTU: ip link set dev INTERFACE mtu N";
     } else {
       const int lost = reach.common_arrived ? reach.packet : reach.common_packet;
       finding.what = cat("packets of ", lost, " bytes, which both interfaces take, get lost",
                          reach.bulk ? "; TCP copes, as it finds the path's own limit" : copes);
-      finding.cause = "an MTU on the way (a switch, a tunnel) is smaller than that of the interfaces";
-      finding.remedy = "raise it there, or lower the MTU of the interfaces to what passes: "
-                       "ping -M do -s N finds it";
+      finding.cause =
+          "an MTU on the way (a switch, a tunnel) is smaller than that of the interfaces";
+      finding.remedy =
+          "raise it there, or lower the MTU of the interfaces to what passes: "
+          "ping -M do -s N finds it";
     }
     findings_.push_back(finding);
   }

@@ -7,8 +7,9 @@ namespace {
 using Texts = std::vector<std::string>;
 
 Json to_json(const Interface& one) {
-  return {{"name", one.name},         {"addresses", one.addresses}, {"mtu", one.mtu},
-          {"megabits", one.megabits}, {"up", one.up},               {"loopback", one.loopback}};
+  return {{"name", one.name}, {"addresses", one.addresses},
+          {"mtu", one.mtu},   {"megabits", one.megabits},
+          {"up", one.up},     {"loopback", one.loopback}};
 }
 
 Interface interface_from_json(const Json& json) {
@@ -102,15 +103,13 @@ Json to_json(const HostFacts& facts) {
       {"settings", Json(facts.settings)},
       {"setting_problems", facts.setting_problems},
       {"setting_warnings", facts.setting_warnings},
-      {"token",
-       Json{{"source", facts.token.source},
-            {"fingerprint", facts.token.fingerprint},
-            {"problem", facts.token.problem}}},
-      {"rendezvous",
-       Json{{"file", facts.rendezvous.file},
-            {"address", facts.rendezvous.address},
-            {"answers", facts.rendezvous.answers},
-            {"problem", facts.rendezvous.problem}}},
+      {"token", Json{{"source", facts.token.source},
+                     {"fingerprint", facts.token.fingerprint},
+                     {"problem", facts.token.problem}}},
+      {"rendezvous", Json{{"file", facts.rendezvous.file},
+                          {"address", facts.rendezvous.address},
+                          {"answers", facts.rendezvous.answers},
+                          {"problem", facts.rendezvous.problem}}},
       {"fabrics", list_of(facts.fabrics)},
       {"clock_offset", facts.clock_offset},
       {"clock_error", facts.clock_error},
@@ -140,7 +139,8 @@ HostFacts facts_from_json(const Json& json) {
   facts.shm_size = json.at("shm_size");
   facts.shm_free = json.at("shm_free");
   facts.rdma_devices = json.at("rdma_devices").get<Texts>();
-  for (const Json& one : json.at("interfaces")) facts.interfaces.push_back(interface_from_json(one));
+  for (const Json& one : json.at("interfaces"))
+    facts.interfaces.push_back(interface_from_json(one));
   facts.settings = json.at("settings").get<std::map<std::string, std::string>>();
   facts.setting_problems = json.at("setting_problems").get<Texts>();
   facts.setting_warnings = json.at("setting_warnings").get<Texts>();

@@ -36,10 +36,10 @@ struct TokenFacts {
 };
 
 struct RendezvousFacts {
-  std::string file;     // empty: none is set
-  std::string address;  // what is in it already: rank 0 of some job
+  std::string file;      // empty: none is set
+  std::string address;   // what is in it already: rank 0 of some job
   bool answers = false;  // somebody listens there
-  std::string problem;  // why ranks could not meet there
+  std::string problem;   // why ranks could not meet there
 };
 
 struct FabricFacts {
@@ -67,10 +67,10 @@ struct HostFacts {
   uint64_t open_files = kUnlimited;  // the hard limit, to which Tutti raises its own
   int cores = 1;                     // that ranks may use
   int all_cores = 1;
-  uint64_t memory = 0;                      // of the machine
-  uint64_t memory_available = 0;            // 0: not known
+  uint64_t memory = 0;                     // of the machine
+  uint64_t memory_available = 0;           // 0: not known
   uint64_t container_memory = kUnlimited;  // of its control group, the least from here up
-  uint64_t shm_size = 0;                    // of /dev/shm; 0: there is none
+  uint64_t shm_size = 0;                   // of /dev/shm; 0: there is none
   uint64_t shm_free = 0;
   std::vector<std::string> rdma_devices;
 
@@ -99,9 +99,9 @@ struct Reach {
   int from = 0;  // indices of hosts
   int to = 0;
   int rail = 0;
-  std::string address;   // of the other
-  std::string own;       // from which this host's routes would lead there; empty: no route
-  int route_error = 0;   // errno of looking for a route
+  std::string address;    // of the other
+  std::string own;        // from which this host's routes would lead there; empty: no route
+  int route_error = 0;    // errno of looking for a route
   int connect_error = 0;  // errno; ETIMEDOUT when nothing came
   bool answered = false;  // the doctor there proved to be the one
   bool bulk = false;      // and has got more than fits into a few packets
@@ -128,8 +128,8 @@ struct Link {
 
 // What came of the job that the doctor started.
 struct JobResult {
-  bool ran = false;      // to its end
-  std::string problem;   // else: its own last words
+  bool ran = false;     // to its end
+  std::string problem;  // else: its own last words
   std::string transport;
   int cases = 0;                   // collectives with known answers
   std::vector<std::string> wrong;  // which of them gave another

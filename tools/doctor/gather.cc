@@ -195,8 +195,7 @@ void Hosts::listen() {
     for (const Json& rail : answer.at("rails")) facts_[i].rails.push_back(rail_from_json(rail));
   };
   const auto question = [&](size_t i, const std::string& towards, uint16_t port) {
-    return Json{
-        {"do", "listen"}, {"host", facts_[i].name}, {"towards", towards}, {"port", port}};
+    return Json{{"do", "listen"}, {"host", facts_[i].name}, {"towards", towards}, {"port", port}};
   };
   ask_all(
       [&](size_t i) -> std::optional<Json> {

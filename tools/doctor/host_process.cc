@@ -11,8 +11,8 @@
 #include "tools/doctor/facts.h"
 #include "tools/doctor/local.h"
 #include "tools/doctor/reach.h"
-#include "tools/launcher/protocol.h"
 #include "tools/doctor/wall_clock.h"
+#include "tools/launcher/protocol.h"
 
 namespace tutti::tool {
 
@@ -46,11 +46,11 @@ class HostProcess {
   }
 
   Json look(const Json& order) {
-    Question question{.name = order.at("name"),
-                      .ranks = order.at("ranks"),
-                      .nonce = order.at("nonce"),
-                      .environment =
-                          order.at("environment").get<std::map<std::string, std::string>>()};
+    Question question{
+        .name = order.at("name"),
+        .ranks = order.at("ranks"),
+        .nonce = order.at("nonce"),
+        .environment = order.at("environment").get<std::map<std::string, std::string>>()};
     nonce_ = question.nonce;
     const HostFacts facts = look_at_this_host(question);
     interfaces_ = facts.interfaces;

@@ -170,14 +170,15 @@ void check_tokens(const Hosts& hosts, const TokenFacts& here, Findings& findings
   if (found.size() > 1) {
     std::string text;
     for (const Camp& camp : found) {
+      text += &camp == &found.front() ? "one on " : "; another on ";
       for (const HostFacts* host : camp.hosts) {
-        text += cat(text.empty() ? "" : ", ", host->name, " (", host->token.source, ")");
+        text +=
+            cat(host == camp.hosts.front() ? "" : ", ", host->name, " (", host->token.source, ")");
       }
-      if (&camp != &found.back()) text += "; another on ";
     }
     const bool tie = found[0].hosts.size() == found[1].hosts.size();
     findings.push_back({check::kToken, Severity::error,
-                        cat("not all hosts have the same token: one on ", text),
+                        cat("not all hosts have the same token: ", text),
                         tie ? cat(names(found[0].hosts), ", ", minority(found)) : minority(found),
                         "a stale token: another job's, or an old copy of the file",
                         "copy the file to all hosts, or unset both settings there: `tutti run` "
@@ -356,10 +357,12 @@ Findings diagnose(const Hosts& hosts, const TokenFacts& here) {
       known.push_back(host);
       continue;
     }
-    findings.push_back({check::kHosts, Severity::error, host.problem, host.name,
-                        "the host is down, the remote shell (TUTTI_RSH) cannot log in there "
-                        "without a question, or this program is not there at the same path",
-                        "try the same by hand: `ssh HOST PATH/tutti --version`"});
+    findings.push_back(
+        {check::kHosts, Severity::error, host.problem, host.name,
+         "the host is down, the remote shell (TUTTI_RSH) cannot log in there "
+         "without a question, or this program is not there at the same path",
+         "try the same by hand: `ssh HOST PATH/tutti --version`, or what TUTTI_RSH says in "
+         "place of ssh"});
   }
   check_versions(known, findings);
   check_settings(known, findings);

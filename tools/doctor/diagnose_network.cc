@@ -73,9 +73,14 @@ class Network {
   void check_rails(const HostFacts& host) {
     if (host.rail_problem.empty()) return;
     const std::string setting = interface_setting(host);
+    if (setting.empty()) {
+      findings_.push_back({check::kReach, Severity::error, host.rail_problem, host.name, "",
+                           "free the address and the port (MASTER_PORT)"});
+      return;
+    }
     findings_.push_back(
         {check::kInterfaces, Severity::error, host.rail_problem, host.name,
-         setting.empty() ? "" : cat("TUTTI_INTERFACE=", setting),
+         cat("TUTTI_INTERFACE=", setting, " chooses where ranks listen"),
          cat("let TUTTI_INTERFACE name an interface of the network that joins the hosts, or none: ",
              interfaces_of(host))});
   }

@@ -200,11 +200,18 @@ std::vector<Check> checks_of(const Examination& e) {
   });
   each(check::kShm, [](const HostFacts& h) { return human_bytes(h.shm_size); });
   each(check::kFabrics, fabrics_text);
-  if (e.hosts.size() > 1) add(check::kClock, clock_text(e.hosts));
-  if (e.reaches) {
-    add(check::kInterfaces, on_each(e.hosts, interfaces_text));
-    add(check::kReach, reach_text(*e.reaches));
-    add(check::kMtu, mtu_text(*e.reaches));
+  for (const char* check : {check::kClock, check::kInterfaces, check::kReach, check::kMtu}) {
+    if (e.hosts.size() == 1) {
+      skip(check, "one host only");
+    } else if (answering < 2) {
+      skip(check, "fewer than two hosts answer");
+    } else if (check == check::kClock) {
+      add(check, clock_text(e.hosts));
+    } else if (check == check::kInterfaces) {
+      each(check, interfaces_text);
+    } else {
+      add(check, check == check::kReach ? reach_text(e.reaches) : mtu_text(e.reaches));
+    }
   }
   for (const char* check : {check::kJob, check::kAnswers, check::kLinks}) {
     if (!e.job) {

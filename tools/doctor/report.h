@@ -16,9 +16,8 @@ namespace tutti::tool {
 struct Examination {
   std::vector<HostFacts> hosts;
   TokenFacts token;  // of the doctor itself
-  // Nothing where that was not tried.
-  std::optional<std::vector<Reach>> reaches;
-  std::optional<JobResult> job;
+  std::vector<Reach> reaches;
+  std::optional<JobResult> job;  // nothing where none was tried
   std::vector<Finding> findings;
 
   bool ok() const;  // no error

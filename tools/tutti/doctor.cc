@@ -1,4 +1,6 @@
 // tutti doctor: what is wrong with hosts, network and settings, before a job finds out.
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <csignal>
@@ -51,28 +53,38 @@ uint16_t master_port() {
   return port > 0 && port < 65536 ? static_cast<uint16_t>(port) : 0;
 }
 
+// On a terminal it is told what takes so long.
+void progress(const std::string& what) {
+  if (::isatty(STDERR_FILENO) == 1) std::cerr << "tutti doctor: " << what << " ...\n";
+}
+
 Examination examine(const DoctorOptions& options) {
   const size_t count = std::max<size_t>(1, options.hosts.size());
   const int ranks = options.ranks > 0
                         ? options.ranks
                         : std::max(1, load_host().allowed_cores()) * static_cast<int>(count);
   Examination found;
-  const auto add = [&](const std::vector<Finding>& more) {
-    found.findings.insert(found.findings.end(), more.begin(), more.end());
-  };
   {
+    progress(cat("asking ", count, count == 1 ? " host" : " hosts"));
     Hosts hosts({.hosts = options.hosts,
                  .ranks = ranks_of_hosts(ranks, count),
                  .patience = std::chrono::seconds(options.patience),
                  .port = master_port()});
     hosts.look();
     found.token = look_at_token(hosts.nonce());
-    add(diagnose(hosts.facts(), found.token));
-    if (count > 1) found.reaches = hosts.reach();
+    if (count > 1) {
+      progress("letting them try each other");
+      found.reaches = hosts.reach();
+    }
     found.hosts = hosts.facts();
   }
-  if (found.reaches) add(diagnose(found.hosts, *found.reaches));
+  found.findings = diagnose(found.hosts, found.token);
+  const auto add = [&](const std::vector<Finding>& more) {
+    found.findings.insert(found.findings.end(), more.begin(), more.end());
+  };
+  add(diagnose(found.hosts, found.reaches));
   if (rules_out_a_job(found.findings)) return found;
+  progress(cat("running a job of ", ranks, " ranks"));
   found.job = run_job(ranks, options.hosts);
   add(diagnose(found.hosts, *found.job));
   return found;

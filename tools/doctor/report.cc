@@ -152,6 +152,99 @@ std::string count_of(const Examination& examination, Severity severity) {
   return cat(count == 0 ? "no" : cat(count), " ", name(severity), count == 1 ? "" : "s");
 }
 
+class CheckList {
+ public:
+  explicit CheckList(const Examination& examination)
+      : e_(examination), answering_(std::ranges::count_if(e_.hosts, [](const HostFacts& host) {
+          return host.problem.empty();
+        })) {}
+
+  std::vector<Check> make() {
+    add(check::kHosts, cat(answering_, " of ", e_.hosts.size(), " answer"));
+    add_programs();
+    add_limits();
+    add_network();
+    add_job();
+    return std::move(checks_);
+  }
+
+ private:
+  void add(const char* check, const std::string& detail) {
+    checks_.push_back({check, state_of(e_, check), detail});
+  }
+  void skip(const char* check, const std::string& why) {
+    checks_.push_back({check, "skipped", why});
+  }
+  void each(const char* check, const std::function<std::string(const HostFacts&)>& value) {
+    if (answering_ == 0) return skip(check, "no host answers");
+    add(check, on_each(e_.hosts, value));
+  }
+
+  void add_programs() {
+    each(check::kVersions, [](const HostFacts& h) {
+      return cat("tutti ", h.version, ", wire ", h.wire_version, ", ", h.processor, ", Linux ",
+                 h.kernel);
+    });
+    each(check::kSettings, settings_text);
+    each(check::kToken, [](const HostFacts& h) {
+      return h.token.source.empty() ? "none is set; `tutti run` makes one" : h.token.source;
+    });
+    each(check::kRendezvous, [](const HostFacts& h) {
+      return h.rendezvous.file.empty() ? "no file is set" : h.rendezvous.file;
+    });
+    each(check::kFabrics, fabrics_text);
+  }
+
+  void add_limits() {
+    each(check::kCores, [](const HostFacts& h) {
+      return cat(h.ranks, " rank", h.ranks == 1 ? "" : "s", " on ", h.cores, " cores");
+    });
+    each(check::kMemory, [](const HostFacts& h) {
+      return cat(human_bytes(h.memory), ", the container's limit is ",
+                 bytes_or_unlimited(h.container_memory));
+    });
+    each(check::kOpenFiles, [](const HostFacts& h) {
+      return h.open_files == HostFacts::kUnlimited ? "unlimited" : cat(h.open_files);
+    });
+    each(check::kMemlock, [](const HostFacts& h) {
+      return cat(bytes_or_unlimited(h.memlock), h.rdma_devices.empty() ? ", no RDMA device" : "");
+    });
+    each(check::kShm, [](const HostFacts& h) { return human_bytes(h.shm_size); });
+  }
+
+  void add_network() {
+    if (e_.hosts.size() == 1 || answering_ < 2) {
+      for (const char* check : {check::kClock, check::kInterfaces, check::kReach, check::kMtu}) {
+        skip(check, e_.hosts.size() == 1 ? "one host only" : "fewer than two hosts answer");
+      }
+      return;
+    }
+    add(check::kClock, clock_text(e_.hosts));
+    add(check::kInterfaces, on_each(e_.hosts, interfaces_text));
+    add(check::kReach, reach_text(e_.reaches));
+    add(check::kMtu, mtu_text(e_.reaches));
+  }
+
+  void add_job() {
+    if (!e_.job || !e_.job->ran) {
+      const char* why = e_.job ? "the job failed" : "because of the errors above";
+      e_.job ? add(check::kJob, why) : skip(check::kJob, why);
+      skip(check::kAnswers, why);
+      skip(check::kLinks, why);
+      return;
+    }
+    const auto cases = static_cast<size_t>(e_.job->cases);
+    add(check::kJob, cat("runs, over ", e_.job->transport));
+    add(check::kAnswers,
+        cat(cases - e_.job->wrong.size(), " of ", cases, " collectives are right"));
+    add(check::kLinks, links_text(e_.job->links));
+  }
+
+  const Examination& e_;
+  const std::ptrdiff_t answering_;
+  std::vector<Check> checks_;
+};
+
 }  // namespace
 
 bool Examination::ok() const {
@@ -159,75 +252,8 @@ bool Examination::ok() const {
       findings, [](const Finding& finding) { return finding.severity == Severity::error; });
 }
 
-std::vector<Check> checks_of(const Examination& e) {
-  std::vector<Check> checks;
-  const auto add = [&](const char* check, const std::string& detail) {
-    checks.push_back({check, state_of(e, check), detail});
-  };
-  const auto skip = [&](const char* check, const std::string& why) {
-    checks.push_back({check, "skipped", why});
-  };
-  const auto each = [&](const char* check,
-                        const std::function<std::string(const HostFacts&)>& value) {
-    add(check, on_each(e.hosts, value));
-  };
-  add(check::kHosts,
-      cat(std::ranges::count_if(e.hosts, [](const HostFacts& h) { return h.problem.empty(); }),
-          " of ", e.hosts.size(), " answer"));
-  each(check::kVersions, [](const HostFacts& h) {
-    return cat("tutti ", h.version, ", wire ", h.wire_version, ", ", h.processor, ", Linux ",
-               h.kernel);
-  });
-  each(check::kSettings, settings_text);
-  each(check::kToken, [](const HostFacts& h) {
-    return h.token.source.empty() ? "none is set; `tutti run` makes one" : h.token.source;
-  });
-  each(check::kRendezvous, [](const HostFacts& h) {
-    return h.rendezvous.file.empty() ? "no file is set" : h.rendezvous.file;
-  });
-  each(check::kCores, [](const HostFacts& h) {
-    return cat(h.ranks, " rank", h.ranks == 1 ? "" : "s", " on ", h.cores, " cores");
-  });
-  each(check::kMemory, [](const HostFacts& h) {
-    return cat(human_bytes(h.memory), ", the container's limit is ",
-               bytes_or_unlimited(h.container_memory));
-  });
-  each(check::kOpenFiles, [](const HostFacts& h) {
-    return h.open_files == HostFacts::kUnlimited ? "unlimited" : cat(h.open_files);
-  });
-  each(check::kMemlock, [](const HostFacts& h) {
-    return cat(bytes_or_unlimited(h.memlock), h.rdma_devices.empty() ? ", no RDMA device" : "");
-  });
-  each(check::kShm, [](const HostFacts& h) { return human_bytes(h.shm_size); });
-  each(check::kFabrics, fabrics_text);
-  for (const char* check : {check::kClock, check::kInterfaces, check::kReach, check::kMtu}) {
-    if (e.hosts.size() == 1) {
-      skip(check, "one host only");
-    } else if (answering < 2) {
-      skip(check, "fewer than two hosts answer");
-    } else if (check == check::kClock) {
-      add(check, clock_text(e.hosts));
-    } else if (check == check::kInterfaces) {
-      each(check, interfaces_text);
-    } else {
-      add(check, check == check::kReach ? reach_text(e.reaches) : mtu_text(e.reaches));
-    }
-  }
-  for (const char* check : {check::kJob, check::kAnswers, check::kLinks}) {
-    if (!e.job) {
-      skip(check, "because of the errors above");
-    } else if (!e.job->ran && check != check::kJob) {
-      skip(check, "the job failed");
-    } else if (check == check::kJob) {
-      add(check, e.job->ran ? cat("runs, over ", e.job->transport) : "failed");
-    } else if (check == check::kAnswers) {
-      add(check, cat(static_cast<size_t>(e.job->cases) - e.job->wrong.size(), " of ", e.job->cases,
-                     " collectives are right"));
-    } else {
-      add(check, links_text(e.job->links));
-    }
-  }
-  return checks;
+std::vector<Check> checks_of(const Examination& examination) {
+  return CheckList(examination).make();
 }
 
 void print(std::ostream& out, const Examination& examination) {

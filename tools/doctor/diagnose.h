@@ -49,11 +49,11 @@ inline constexpr const char* kLinks = "links";
 std::vector<Finding> diagnose(const std::vector<HostFacts>& hosts, const TokenFacts& here = {});
 
 // Whether they reach each other.
-std::vector<Finding> diagnose(const std::vector<HostFacts>& hosts,
-                              const std::vector<Reach>& reaches);
+std::vector<Finding> diagnose_network(const std::vector<HostFacts>& hosts,
+                                      const std::vector<Reach>& reaches);
 
 // What the job found.
-std::vector<Finding> diagnose(const std::vector<HostFacts>& hosts, const JobResult& result);
+std::vector<Finding> diagnose_job(const std::vector<HostFacts>& hosts, const JobResult& result);
 
 // Whether a job cannot start, or would hang, because of one of these.
 bool rules_out_a_job(const std::vector<Finding>& findings);

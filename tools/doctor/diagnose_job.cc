@@ -114,7 +114,7 @@ void check_links(const Hosts& hosts, const std::vector<Link>& links, Findings& f
 
 }  // namespace
 
-Findings diagnose(const Hosts& hosts, const JobResult& result) {
+Findings diagnose_job(const Hosts& hosts, const JobResult& result) {
   Findings findings;
   if (!result.ran) {
     findings.push_back({check::kJob, Severity::error, cat("a job does not work: ", result.problem),

@@ -223,7 +223,7 @@ class Network {
 
 }  // namespace
 
-Findings diagnose(const Hosts& hosts, const std::vector<Reach>& reaches) {
+Findings diagnose_network(const Hosts& hosts, const std::vector<Reach>& reaches) {
   return Network(hosts, reaches).diagnose();
 }
 

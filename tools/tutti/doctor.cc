@@ -82,11 +82,11 @@ Examination examine(const DoctorOptions& options) {
   const auto add = [&](const std::vector<Finding>& more) {
     found.findings.insert(found.findings.end(), more.begin(), more.end());
   };
-  add(diagnose(found.hosts, found.reaches));
+  add(diagnose_network(found.hosts, found.reaches));
   if (rules_out_a_job(found.findings)) return found;
   progress(cat("running a job of ", ranks, " ranks"));
   found.job = run_job(ranks, options.hosts);
-  add(diagnose(found.hosts, *found.job));
+  add(diagnose_job(found.hosts, *found.job));
   return found;
 }
 

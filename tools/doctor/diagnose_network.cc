@@ -74,8 +74,10 @@ class Network {
     if (host.rail_problem.empty()) return;
     const std::string setting = interface_setting(host);
     if (setting.empty()) {
-      findings_.push_back({check::kReach, Severity::error, host.rail_problem, host.name, "",
-                           "free the address and the port (MASTER_PORT)"});
+      findings_.push_back(
+          {check::kReach, Severity::error, host.rail_problem, host.name, "",
+           "bring up the network that joins the hosts; where a port is taken, choose "
+           "another MASTER_PORT"});
       return;
     }
     findings_.push_back(

@@ -29,13 +29,14 @@ constexpr milliseconds kAndForEachRank{200};
 constexpr const char* kCallWithin = "30";
 constexpr size_t kMostShown = 1500;
 // Of a group of n, n - 1 rounds are all pairs.
-constexpr int kMostRounds = 64;
+constexpr int kMostRoundsBetween = 64;
+constexpr int kMostRoundsWithin = 16;
 
 // Everybody with everybody in rounds, as a chess tournament has it: one stays, the others turn.
-std::vector<Round> tournament(int players) {
+std::vector<Round> tournament(int players, int most_rounds) {
   const int even = players + players % 2;
   std::vector<Round> rounds;
-  for (int turn = 0; turn < std::min(even - 1, kMostRounds); ++turn) {
+  for (int turn = 0; turn < std::min(even - 1, most_rounds); ++turn) {
     Round& round = rounds.emplace_back();
     const auto seat = [&](int i) { return i == 0 ? 0 : 1 + (i - 1 + turn) % (even - 1); };
     for (int i = 0; i < even / 2; ++i) {
@@ -101,7 +102,8 @@ std::vector<int> ranks_of_hosts(int ranks, size_t hosts) {
 std::vector<Round> rounds_of_pairs(const std::vector<int>& ranks_of_hosts) {
   std::vector<int> first = {0};
   for (const int ranks : ranks_of_hosts) first.push_back(first.back() + ranks);
-  std::vector<Round> rounds = tournament(static_cast<int>(ranks_of_hosts.size()));
+  std::vector<Round> rounds =
+      tournament(static_cast<int>(ranks_of_hosts.size()), kMostRoundsBetween);
   for (Round& round : rounds) {
     for (auto& [low, high] : round) {
       low = first[static_cast<size_t>(low)];
@@ -110,7 +112,7 @@ std::vector<Round> rounds_of_pairs(const std::vector<int>& ranks_of_hosts) {
   }
   const size_t between = rounds.size();
   for (size_t host = 0; host < ranks_of_hosts.size(); ++host) {
-    const std::vector<Round> within = tournament(ranks_of_hosts[host]);
+    const std::vector<Round> within = tournament(ranks_of_hosts[host], kMostRoundsWithin);
     if (rounds.size() < between + within.size()) rounds.resize(between + within.size());
     for (size_t i = 0; i < within.size(); ++i) {
       for (const auto& [low, high] : within[i]) {
@@ -118,6 +120,7 @@ std::vector<Round> rounds_of_pairs(const std::vector<int>& ranks_of_hosts) {
       }
     }
   }
+  std::erase_if(rounds, [](const Round& round) { return round.empty(); });
   return rounds;
 }
 

@@ -65,7 +65,8 @@ Fd whole_datagrams(int family) {
   if (!socket) throw system_error("socket", errno);
   const int level = family == AF_INET ? IPPROTO_IP : IPPROTO_IPV6;
   const int option = family == AF_INET ? IP_MTU_DISCOVER : IPV6_MTU_DISCOVER;
-  const int value = family == AF_INET ? IP_PMTUDISC_PROBE : IPV6_PMTUDISC_PROBE;
+  static_assert(IP_PMTUDISC_PROBE == IPV6_PMTUDISC_PROBE);
+  const int value = IP_PMTUDISC_PROBE;
   ::setsockopt(socket.get(), level, option, &value, sizeof value);
   return socket;
 }

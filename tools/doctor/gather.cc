@@ -27,7 +27,7 @@ constexpr size_t kMostSaid = 1000;  // of what is shown of a remote shell's word
 constexpr int kLooksAtClock = 8;
 constexpr milliseconds kClockAnswersWithin{2000};
 // Of one batch of tries (reach.h).
-constexpr milliseconds kReachWithin{20000};
+constexpr milliseconds kReachWithin{25000};
 
 std::optional<Json> answer_in(const std::string& line) {
   try {

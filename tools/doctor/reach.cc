@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstring>
 #include <list>
+#include <random>
 #include <span>
 
 #include "base/error.h"
@@ -32,8 +33,11 @@ constexpr milliseconds kAnswerWithin{3000};
 constexpr size_t kBulkBytes = 64 << 10;
 constexpr size_t kMostGuests = 1024;
 constexpr size_t kMostAtATime = 32;
-constexpr int kDatagrams = 4;  // of which one must arrive
-constexpr milliseconds kDatagramAnswersWithin{250};
+constexpr int kDatagrams = 8;  // of which one must arrive
+// Between two of them. Chance decides, since many hosts that send at one moment would fill the
+// receiver's buffer each time.
+constexpr int kShortestPause_ms = 60;
+constexpr int kLongestPause_ms = 190;
 constexpr size_t kSmallPacket = 256;
 constexpr size_t kLargestPacket = 65535;  // of IP
 
@@ -91,10 +95,12 @@ bool packet_arrives(const SocketAddress& there, const std::string& own, size_t p
   const std::string expected = mark(nonce, bytes);
   std::string datagram = expected;
   datagram.resize(bytes, '.');
+  std::random_device random;
+  std::uniform_int_distribution<int> pause(kShortestPause_ms, kLongestPause_ms);
   for (int i = 0; i < kDatagrams; ++i) {
     // A refusal of the one before is told here, and takes nothing away from this one.
     if (::send(socket.get(), datagram.data(), bytes, 0) < 0 && errno == EMSGSIZE) return false;
-    const Deadline deadline = Deadline::after(kDatagramAnswersWithin);
+    const Deadline deadline = Deadline::after(milliseconds(pause(random)));
     while (bootstrap::wait_for(socket.get(), POLLIN, deadline)) {
       std::array<char, 128> answer;
       const ssize_t got = ::recv(socket.get(), answer.data(), answer.size(), 0);

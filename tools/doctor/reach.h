@@ -51,7 +51,7 @@ struct Target {
   std::string own;  // the address to use; empty: the one that routes there
 };
 
-// All at a time; takes some 10 s at most for each 32 of them. `from` is this host's index.
+// All at a time; takes some 20 s at most for each 32 of them. `from` is this host's index.
 std::vector<Reach> try_all(int from, const std::vector<Target>& targets,
                            const std::vector<Interface>& interfaces, std::string_view nonce);
 

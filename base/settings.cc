@@ -68,8 +68,9 @@ constexpr std::array kSettings = {
     SettingInfo{"TUTTI_TOPOLOGY", SettingType::string, "", "", false, false,
                 "host to place ranks on in this one's stead, by which they are grouped but not "
                 "bound: FILE.xml of lstopo, or synthetic:DESCRIPTION (of hwloc); empty: this one"},
-    SettingInfo{"TUTTI_RSH", SettingType::string, "ssh", "", false, false,
-                "remote shell of `tutti run --hosts`: called as RSH HOST COMMAND"},
+    SettingInfo{
+        "TUTTI_RSH", SettingType::string, "ssh", "", false, false,
+        "remote shell of `tutti run` and `tutti doctor --hosts`: called as RSH HOST COMMAND"},
     SettingInfo{"TUTTI_LOG", SettingType::string, "warning", "error|warning|info|debug", false,
                 false, "how much the library says on standard error"},
     SettingInfo{

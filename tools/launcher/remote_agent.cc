@@ -1,20 +1,15 @@
 #include "tools/launcher/remote_agent.h"
 
-#include <poll.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <chrono>
-#include <climits>
-#include <csignal>
 #include <optional>
 
 #include "base/error.h"
 #include "base/settings.h"
 #include "base/text.h"
 #include "tools/launcher/child.h"
+#include "tools/launcher/remote_shell.h"
 
 namespace tutti::tool {
 
@@ -22,35 +17,6 @@ namespace {
 
 // How long a remote shell may take to go once its agent has no more to do.
 constexpr std::chrono::milliseconds kFarewell{1000};
-
-std::string this_program() {
-  char path[PATH_MAX];
-  const ssize_t length = ::readlink("/proc/self/exe", path, sizeof path);
-  if (length < 0) throw system_error("readlink /proc/self/exe", errno);
-  return {path, static_cast<size_t>(length)};
-}
-
-// A remote shell hands its words, with blanks between them, to a shell on the other host.
-std::string quoted_for_shell(const std::string& word) {
-  constexpr const char* kPlain =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-+,:=@%";
-  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
-  std::string quoted = "'";
-  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
-}
-
-// Waits for a child; kills it when it takes too long. Returns its exit code as a shell would say
-// it.
-int wait_for(pid_t pid, std::chrono::milliseconds at_most) {
-  const Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
-  pollfd ended{pidfd.get(), POLLIN, 0};
-  if (::poll(&ended, 1, static_cast<int>(at_most.count())) == 0) ::kill(-pid, SIGKILL);
-  int status = 0;
-  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
-  }
-  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-}
 
 // None in what is not the agent's: a greeting of the remote shell.
 std::optional<Json> event_in(const std::string& line) {
@@ -69,14 +35,7 @@ RemoteAgent::RemoteAgent(EventLoop& loop, AgentSink& sink, const HostJob& job)
   Pipe to = make_pipe();
   Pipe from = make_pipe();
   ChildSpec spec;
-  spec.command = split(shell_, ' ');
-  if (spec.command.empty()) {
-    throw Error(ErrorCode::invalid_argument, "TUTTI_RSH is empty", {.remedy = "set it to ssh"});
-  }
-  for (const std::string& word :
-       {job.host, quoted_for_shell(this_program()), std::string("agent")}) {
-    spec.command.push_back(word);
-  }
+  spec.command = remote_command(job.host, {"agent"});
   spec.in = to.read.get();
   spec.out = from.write.get();
   // In a process group of its own the terminal's Ctrl-C does not cut the line to the agent.
@@ -94,7 +53,7 @@ RemoteAgent::~RemoteAgent() {
   to_.reset();
   if (from_) loop_.unwatch(from_.get());
   from_.reset();
-  if (pid_ >= 0) wait_for(pid_, kFarewell);
+  if (pid_ >= 0) wait_for_child(pid_, kFarewell);
 }
 
 // A failed send needs no answer here: the end of the agent's output tells the same.
@@ -149,7 +108,7 @@ void RemoteAgent::on_lost() {
   loop_.unwatch(from_.get());
   from_.reset();
   to_.reset();
-  const int code = wait_for(pid_, kFarewell);
+  const int code = wait_for_child(pid_, kFarewell);
   pid_ = -1;
   if (finished_) return;
   finished_ = true;

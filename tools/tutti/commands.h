@@ -22,6 +22,7 @@ void add_train(CommandLine& line);
 void add_plot(CommandLine& line);
 void add_sample(CommandLine& line);
 void add_checkpoint(CommandLine& line);
+void add_doctor(CommandLine& line);
 void add_info(CommandLine& line);
 
 // Closed where the path is empty. Throws Error(system) that names the option it came from, if any.

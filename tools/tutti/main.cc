@@ -30,22 +30,26 @@ void log_settings_warnings() {
 }
 
 int run_tool(int argc, char** argv) {
-  CommandLine line("Collective communication and data-parallel training.", std::string(kVersion),
-                   "Examples:\n"
-                   "  tutti run -n 4 -- ./program         four ranks on this host\n"
-                   "  tutti bench all_reduce -n 2         a table of times and bandwidths\n"
-                   "  tutti info                          this build, this host, every setting\n"
-                   "`tutti COMMAND --help` tells more.");
+  CommandLine line(
+      "Collective communication and data-parallel training.", std::string(kVersion),
+      "Examples:\n"
+      "  tutti run -n 4 -- ./program         four ranks on this host\n"
+      "  tutti bench all_reduce -n 2         a table of times and bandwidths\n"
+      "  tutti doctor                        what is wrong with this host, or with several\n"
+      "  tutti info                          this build, this host, every setting\n"
+      "`tutti COMMAND --help` tells more.");
   for (const auto add :
        {add_run, add_bench, add_verify, add_explain, add_tune, add_draw, add_pipeline, add_tokenize,
-        add_partition, add_train, add_plot, add_sample, add_checkpoint, add_info}) {
+        add_partition, add_train, add_plot, add_sample, add_checkpoint, add_doctor, add_info}) {
     add(line);
   }
   // Not for people: `tutti run --hosts` starts it on the other hosts.
   Command agent = line.add("agent", "serve a `tutti run` on another host");
   agent.hide();
   agent.runs(run_agent);
-  const bool is_agent = argc > 1 && std::string_view(argv[1]) == "agent";
+  // Both are told what is set, and report what is wrong with it.
+  const bool is_agent = argc > 1 && (std::string_view(argv[1]) == "agent" ||
+                                     std::string_view(argv[1]) == "doctor-host");
   if (!is_agent) log_settings_warnings();
   return line.run(argc, argv);
 }

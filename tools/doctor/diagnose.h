@@ -1,0 +1,61 @@
+// From what was found to what is wrong, where, why, and what to do. Pure functions.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tools/doctor/facts.h"
+
+namespace tutti::tool {
+
+// An error: jobs fail, hang or are wrong. A warning: they may, or are slow. A note: good to know.
+enum class Severity { note, warning, error };
+
+std::string_view name(Severity severity);
+
+struct Finding {
+  std::string check;
+  Severity severity = Severity::note;
+  std::string what;
+  std::string where;  // host, rank, interface, pair
+  std::string cause;
+  std::string remedy;
+};
+
+// The checks, in the order of the report.
+namespace check {
+inline constexpr const char* kHosts = "hosts";
+inline constexpr const char* kVersions = "versions";
+inline constexpr const char* kSettings = "settings";
+inline constexpr const char* kToken = "token";
+inline constexpr const char* kRendezvous = "rendezvous";
+inline constexpr const char* kCores = "cores";
+inline constexpr const char* kMemory = "memory";
+inline constexpr const char* kOpenFiles = "open files";
+inline constexpr const char* kMemlock = "locked memory";
+inline constexpr const char* kShm = "/dev/shm";
+inline constexpr const char* kClock = "clock";
+inline constexpr const char* kFabrics = "fabrics";
+inline constexpr const char* kInterfaces = "interfaces";
+inline constexpr const char* kReach = "connections";
+inline constexpr const char* kMtu = "MTU";
+inline constexpr const char* kJob = "job";
+inline constexpr const char* kAnswers = "known answers";
+inline constexpr const char* kLinks = "links";
+}  // namespace check
+
+// What each host told of itself; also in comparison. `here`: the token of the doctor itself.
+std::vector<Finding> diagnose(const std::vector<HostFacts>& hosts, const TokenFacts& here = {});
+
+// Whether they reach each other.
+std::vector<Finding> diagnose_network(const std::vector<HostFacts>& hosts,
+                                      const std::vector<Reach>& reaches);
+
+// What the job found.
+std::vector<Finding> diagnose_job(const std::vector<HostFacts>& hosts, const JobResult& result);
+
+// Whether a job cannot start, or would hang, because of one of these.
+bool rules_out_a_job(const std::vector<Finding>& findings);
+
+}  // namespace tutti::tool

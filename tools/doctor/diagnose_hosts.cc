@@ -1,0 +1,383 @@
+// What hosts tell of themselves.
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <functional>
+#include <map>
+#include <set>
+
+#include "base/median.h"
+#include "base/settings.h"
+#include "base/text.h"
+#include "tools/doctor/diagnose.h"
+
+namespace tutti::tool {
+
+namespace {
+
+constexpr uint64_t kMiB = 1 << 20;
+// Registered with a network card all at once: an RDMA library's own pools alone take some.
+constexpr uint64_t kMemlockForRdma = 1024 * kMiB;
+constexpr uint64_t kUsualMemlock = 8 * kMiB;  // Linux's own default
+// A rank's buffers, its share of the shared memory, and a small program.
+constexpr uint64_t kMemoryOfARank = 64 * kMiB;
+// Docker's /dev/shm has 64 MiB, which is where complaints begin.
+constexpr uint64_t kLittleShm = 64 * kMiB;
+constexpr uint64_t kShmOfARank = 16 * kMiB;
+// Descriptors of a job: those of a rank for each other rank, and those of the program.
+constexpr uint64_t kDescriptorsOfARank = 4;
+constexpr uint64_t kDescriptorsBesides = 128;
+constexpr double kClocksDiffer = 0.1;  // seconds; traces and logs no longer fit together
+constexpr double kClocksWrong = 5;     // build tools, tickets and file servers refuse
+
+using Findings = std::vector<Finding>;
+using Hosts = std::vector<HostFacts>;
+
+// Which hosts have which value, the commonest first.
+struct Camp {
+  std::string value;
+  std::vector<const HostFacts*> hosts;
+};
+
+std::vector<Camp> camps(const Hosts& hosts,
+                        const std::function<std::string(const HostFacts&)>& value) {
+  std::vector<Camp> found;
+  for (const HostFacts& host : hosts) {
+    const std::string its = value(host);
+    auto camp = std::ranges::find(found, its, &Camp::value);
+    if (camp == found.end()) camp = found.insert(found.end(), {its, {}});
+    camp->hosts.push_back(&host);
+  }
+  std::ranges::stable_sort(found, std::greater(),
+                           [](const Camp& camp) { return camp.hosts.size(); });
+  return found;
+}
+
+std::string names(const std::vector<const HostFacts*>& hosts) {
+  std::string text;
+  for (const HostFacts* host : hosts) text += cat(text.empty() ? "" : ", ", host->name);
+  return text;
+}
+
+// "1 on a, b; 2 on c"
+std::string who_has_what(const std::vector<Camp>& camps) {
+  std::string text;
+  for (const Camp& camp : camps) {
+    text += cat(text.empty() ? "" : "; ", camp.value.empty() ? "(empty)" : camp.value, " on ",
+                names(camp.hosts));
+  }
+  return text;
+}
+
+// Those that differ from most.
+std::string minority(const std::vector<Camp>& camps) {
+  std::vector<const HostFacts*> others;
+  for (size_t i = 1; i < camps.size(); ++i) {
+    others.insert(others.end(), camps[i].hosts.begin(), camps[i].hosts.end());
+  }
+  return names(others);
+}
+
+void check_versions(const Hosts& hosts, Findings& findings) {
+  const auto wire = camps(hosts, [](const HostFacts& h) { return cat(h.wire_version); });
+  const auto version = camps(hosts, [](const HostFacts& h) { return h.version; });
+  const auto build = camps(hosts, [](const HostFacts& h) { return h.build.substr(0, 12); });
+  const std::string remedy = "install the same build of Tutti on all hosts, at the same path";
+  if (wire.size() > 1) {
+    findings.push_back({check::kVersions, Severity::error,
+                        cat("ranks would refuse each other: wire version ", who_has_what(wire)),
+                        minority(wire), "two versions of Tutti are installed", remedy});
+  }
+  if (version.size() > 1) {
+    findings.push_back({check::kVersions, wire.size() > 1 ? Severity::error : Severity::warning,
+                        cat("Tutti's version is ", who_has_what(version)), minority(version),
+                        "two versions of Tutti are installed", remedy});
+  } else if (build.size() > 1 && wire.size() == 1) {
+    findings.push_back(
+        {check::kVersions, Severity::warning,
+         cat("the program is not the same on all hosts: SHA-256 ", who_has_what(build)),
+         minority(build), "two builds of one version, or for two processors", remedy});
+  }
+  const auto kernel = camps(hosts, [](const HostFacts& h) { return h.kernel; });
+  if (kernel.size() > 1) {
+    findings.push_back({check::kVersions, Severity::note,
+                        cat("the kernel is ", who_has_what(kernel)), minority(kernel), "",
+                        "nothing, as long as all else is well"});
+  }
+}
+
+// Ranks compare these when they meet, and end where they differ.
+void compare_setting(const Hosts& hosts, const SettingInfo& info, Findings& findings) {
+  const std::string name(info.name);
+  const auto found = camps(hosts, [&](const HostFacts& host) {
+    const auto value = host.settings.find(name);
+    return value == host.settings.end() ? std::string(info.default_value) : value->second;
+  });
+  if (found.size() < 2) return;
+  findings.push_back(
+      {check::kSettings, info.wire ? Severity::error : Severity::warning,
+       cat(name, " is ", who_has_what(found)), minority(found),
+       "it is set in the environment that a shell has there (its profile, a container's image)",
+       cat("remove it there, or set it here: `tutti run` hands the settings of this shell to all "
+           "hosts")});
+}
+
+void check_settings(const Hosts& hosts, Findings& findings) {
+  for (const HostFacts& host : hosts) {
+    for (const std::string& problem : host.setting_problems) {
+      findings.push_back({check::kSettings, Severity::error, problem, host.name, "",
+                          "correct it in the environment of that host, or here"});
+    }
+    for (const std::string& warning : host.setting_warnings) {
+      findings.push_back({check::kSettings, Severity::warning, warning, host.name,
+                          "a misspelt name: it has no effect", "correct it, or remove it"});
+    }
+  }
+  // These belong to a host, or have no effect on others.
+  const std::set<std::string_view> kOwn = {"TUTTI_TOKEN_FILE", "TUTTI_INTERFACE", "TUTTI_TOPOLOGY",
+                                           "TUTTI_RSH",        "TUTTI_LOG",       "TUTTI_TUNE_FILE",
+                                           "TUTTI_TOKEN"};
+  for (const SettingInfo& info : all_settings()) {
+    if (!info.internal && !kOwn.contains(info.name)) compare_setting(hosts, info, findings);
+  }
+  for (const HostFacts& host : hosts) {
+    if (!host.settings.contains("TUTTI_FAULT")) continue;
+    findings.push_back({check::kSettings, Severity::error,
+                        "TUTTI_FAULT makes ranks fail on purpose", host.name,
+                        "it is left over from a test", "unset TUTTI_FAULT"});
+  }
+}
+
+void check_tokens(const Hosts& hosts, const TokenFacts& here, Findings& findings) {
+  Hosts with_token;
+  for (const HostFacts& host : hosts) {
+    if (!host.token.problem.empty()) {
+      findings.push_back({check::kToken, Severity::error, host.token.problem, host.name, "",
+                          "repair the file, or unset TUTTI_TOKEN_FILE there"});
+    } else if (!host.token.source.empty()) {
+      with_token.push_back(host);
+    }
+  }
+  const size_t hosts_with_token = with_token.size();
+  if (!here.fingerprint.empty()) {
+    HostFacts doctor;
+    doctor.name = "here";
+    doctor.token = here;
+    with_token.push_back(doctor);
+  }
+  const auto found =
+      camps(with_token, [](const HostFacts& host) { return host.token.fingerprint; });
+  if (found.size() > 1) {
+    std::string text;
+    for (const Camp& camp : found) {
+      text += &camp == &found.front() ? "one on " : "; another on ";
+      for (const HostFacts* host : camp.hosts) {
+        text +=
+            cat(host == camp.hosts.front() ? "" : ", ", host->name, " (", host->token.source, ")");
+      }
+    }
+    const bool tie = found[0].hosts.size() == found[1].hosts.size();
+    findings.push_back({check::kToken, Severity::error,
+                        cat("not all hosts have the same token: ", text),
+                        tie ? cat(names(found[0].hosts), ", ", minority(found)) : minority(found),
+                        "a stale token: another job's, or an old copy of the file",
+                        "copy the file to all hosts, or unset both settings there: `tutti run` "
+                        "hands a token to all its ranks, other launchers do not"});
+  } else if (hosts_with_token > 0 && hosts_with_token < hosts.size() && here.source.empty()) {
+    std::vector<const HostFacts*> have;
+    for (const HostFacts& host : with_token) have.push_back(&host);
+    findings.push_back(
+        {check::kToken, Severity::warning,
+         cat("only ", names(have), " has a token (", with_token[0].token.source, ")"), names(have),
+         "a left-over in the environment there", "unset it there, or give it to all hosts"});
+  }
+}
+
+void check_rendezvous(const HostFacts& host, Findings& findings) {
+  const RendezvousFacts& meeting = host.rendezvous;
+  if (!meeting.problem.empty()) {
+    findings.push_back({check::kRendezvous, Severity::error, meeting.problem,
+                        cat(host.name, ", TUTTI_RENDEZVOUS=file:", meeting.file),
+                        "the path is wrong there, or its file system is not mounted",
+                        "name a file in a folder that all hosts share and may write"});
+  } else if (!meeting.address.empty()) {
+    findings.push_back(
+        {check::kRendezvous, meeting.answers ? Severity::error : Severity::warning,
+         cat("the rendezvous file leads to ", meeting.address,
+             meeting.answers ? ", where another job runs" : ", where nobody listens"),
+         cat(host.name, ", ", meeting.file, ".rank0"),
+         meeting.answers ? "two jobs use one rendezvous file"
+                         : "left over from a job that was killed",
+         meeting.answers ? "give every job a file of its own" : "remove it"});
+  }
+}
+
+void check_cores(const HostFacts& host, Findings& findings) {
+  if (host.ranks <= host.cores) return;
+  const bool narrowed = host.cores < host.all_cores;
+  findings.push_back(
+      {check::kCores, Severity::warning,
+       cat(host.ranks, " ranks share ", host.cores, " core", host.cores == 1 ? "" : "s"), host.name,
+       narrowed ? cat("a container, a batch system or taskset leaves this process ", host.cores,
+                      " of ", host.all_cores, " cores")
+                : "more ranks than cores were asked for",
+       narrowed ? "ask for more cores, or start fewer ranks (-n)" : "start fewer ranks (-n)"});
+}
+
+void check_memory(const HostFacts& host, Findings& findings) {
+  const uint64_t wanted = kMemoryOfARank * static_cast<uint64_t>(host.ranks);
+  if (host.container_memory < wanted) {
+    findings.push_back({check::kMemory, Severity::warning,
+                        cat("the container may use ", human_bytes(host.container_memory), " for ",
+                            host.ranks, " ranks"),
+                        host.name, "a limit of its control group, which shared memory counts to",
+                        cat("raise it to at least ", human_bytes(wanted),
+                            ", and what the program needs; beyond it ranks are killed")});
+  }
+  if (host.memory_available > 0 && host.memory_available < wanted) {
+    findings.push_back(
+        {check::kMemory, Severity::warning,
+         cat(human_bytes(host.memory_available), " of memory are left for ", host.ranks, " ranks"),
+         host.name, "other programs use the rest", "end them, or start fewer ranks"});
+  }
+}
+
+void check_open_files(const HostFacts& host, uint64_t all_ranks, Findings& findings) {
+  const uint64_t wanted = kDescriptorsOfARank * all_ranks + kDescriptorsBesides;
+  if (host.open_files >= wanted) return;
+  findings.push_back({check::kOpenFiles, Severity::error,
+                      cat("a process may open ", host.open_files, " files; a rank of ", all_ranks,
+                          " needs up to ", wanted),
+                      host.name, "the hard limit (ulimit -Hn)",
+                      cat("raise it to ", wanted,
+                          " or more: /etc/security/limits.conf, LimitNOFILE "
+                          "of the service, --ulimit of the container")});
+}
+
+void check_memlock(const HostFacts& host, Findings& findings) {
+  const bool rdma = !host.rdma_devices.empty();
+  if (host.memlock >= (rdma ? kMemlockForRdma : kUsualMemlock)) return;
+  const std::string what = cat("a process may lock ", human_bytes(host.memlock),
+                               " of memory (memlock is too small for "
+                               "RDMA)");
+  findings.push_back(
+      {check::kMemlock, rdma ? Severity::error : Severity::note, what, host.name,
+       rdma ? cat("the limit (ulimit -l), and there are RDMA devices (", host.rdma_devices[0],
+                  "): their memory is registered, and so locked")
+            : "the limit (ulimit -l); there is no RDMA device, so nothing needs it now",
+       "ulimit -l unlimited: memlock in /etc/security/limits.conf, LimitMEMLOCK of the service "
+       "(of sshd's, too), --ulimit memlock=-1 of the container"});
+}
+
+void check_shm(const HostFacts& host, Findings& findings) {
+  const std::string remedy = "mount -o remount,size=N /dev/shm; --shm-size of the container";
+  const std::string cause =
+      "Tutti itself needs none of it, but UCX, MPI libraries and PyTorch's data loaders do";
+  if (host.shm_size == 0) {
+    findings.push_back({check::kShm, Severity::warning, "there is no /dev/shm", host.name, cause,
+                        "mount a tmpfs there"});
+  } else if (host.shm_size <= kLittleShm) {
+    findings.push_back({check::kShm, Severity::warning,
+                        cat("/dev/shm has only ", human_bytes(host.shm_size)), host.name,
+                        cause + "; a container's default is 64 MiB", remedy});
+  } else if (host.shm_free < kShmOfARank * static_cast<uint64_t>(host.ranks)) {
+    findings.push_back({check::kShm, Severity::warning,
+                        cat("/dev/shm has only ", human_bytes(host.shm_free), " left of ",
+                            human_bytes(host.shm_size)),
+                        host.name, cause + "; files of programs that were killed stay there",
+                        "look at `ls -l /dev/shm`, and remove what nobody uses"});
+  }
+}
+
+std::string seconds(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3f s", value);
+  return text;
+}
+
+// Against the median, so that it is the odd one that is named; of two, against the one that agrees
+// better with the doctor's.
+void check_clocks(const Hosts& hosts, Findings& findings) {
+  if (hosts.size() < 2) return;
+  std::vector<double> offsets;
+  for (const HostFacts& host : hosts) offsets.push_back(host.clock_offset);
+  const auto nearer = [](double a, double b) { return std::abs(a) < std::abs(b); };
+  const double middle =
+      hosts.size() > 2 ? median(offsets) : *std::ranges::min_element(offsets, nearer);
+  for (const HostFacts& host : hosts) {
+    const double off = host.clock_offset - middle;
+    if (std::abs(off) - host.clock_error < kClocksDiffer) continue;
+    const bool wrong = std::abs(off) - host.clock_error > kClocksWrong;
+    findings.push_back({check::kClock, wrong ? Severity::error : Severity::warning,
+                        cat("the clock is ", seconds(std::abs(off)), off > 0 ? " ahead" : " behind",
+                            " (give or take ", seconds(host.clock_error), ")"),
+                        host.name, "no time service keeps it right",
+                        "start chrony, ntpd or systemd-timesyncd there; logs and traces of ranks "
+                        "do not fit together until then"});
+  }
+}
+
+void check_fabrics(const HostFacts& host, Findings& findings) {
+  for (const FabricFacts& fabric : host.fabrics) {
+    if (fabric.problem.empty()) continue;
+    // Asked for, it is needed; else nobody may miss it.
+    const auto transport = host.settings.find("TUTTI_TRANSPORT");
+    const bool wanted = transport != host.settings.end() &&
+                        transport->second.find(fabric.name) != std::string::npos;
+    if (!wanted && host.rdma_devices.empty()) continue;
+    findings.push_back({check::kFabrics, wanted ? Severity::error : Severity::note,
+                        cat(fabric.name, " cannot be used: ", fabric.problem), host.name,
+                        wanted ? cat("TUTTI_TRANSPORT=", transport->second, " asks for it")
+                               : "there are RDMA devices, which only a fabric drives",
+                        "install its library there"});
+  }
+}
+
+}  // namespace
+
+std::string_view name(Severity severity) {
+  switch (severity) {
+    case Severity::note:
+      return "note";
+    case Severity::warning:
+      return "warning";
+    case Severity::error:
+      return "error";
+  }
+  return "?";
+}
+
+Findings diagnose(const Hosts& hosts, const TokenFacts& here) {
+  Findings findings;
+  Hosts known;
+  uint64_t all_ranks = 0;
+  for (const HostFacts& host : hosts) {
+    all_ranks += static_cast<uint64_t>(host.ranks);
+    if (host.problem.empty()) {
+      known.push_back(host);
+      continue;
+    }
+    findings.push_back(
+        {check::kHosts, Severity::error, host.problem, host.name,
+         "the host is down, the remote shell (TUTTI_RSH) cannot log in there "
+         "without a question, or this program is not there at the same path",
+         "try the same by hand: `ssh HOST PATH/tutti --version`, or what TUTTI_RSH says in "
+         "place of ssh"});
+  }
+  check_versions(known, findings);
+  check_settings(known, findings);
+  check_tokens(known, here, findings);
+  for (const HostFacts& host : known) {
+    check_rendezvous(host, findings);
+    check_cores(host, findings);
+    check_memory(host, findings);
+    check_open_files(host, all_ranks, findings);
+    check_memlock(host, findings);
+    check_shm(host, findings);
+    check_fabrics(host, findings);
+  }
+  check_clocks(known, findings);
+  return findings;
+}
+
+}  // namespace tutti::tool

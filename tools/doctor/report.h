@@ -1,0 +1,37 @@
+// What the doctor says: a line for each check, then the findings with their remedies; or JSON.
+#pragma once
+
+#include <iosfwd>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "tools/doctor/diagnose.h"
+#include "tools/doctor/facts.h"
+
+namespace tutti::tool {
+
+// All that the doctor has found.
+struct Examination {
+  std::vector<HostFacts> hosts;
+  TokenFacts token;  // of the doctor itself
+  std::vector<Reach> reaches;
+  std::optional<JobResult> job;  // nothing where none was tried
+  std::vector<Finding> findings;
+
+  bool ok() const;  // no error
+};
+
+struct Check {
+  std::string name;
+  std::string state;  // "ok", "warning", "error", "skipped"
+  std::string detail;
+};
+
+std::vector<Check> checks_of(const Examination& examination);
+
+void print(std::ostream& out, const Examination& examination);
+Json to_json(const Examination& examination);
+
+}  // namespace tutti::tool

@@ -1,0 +1,161 @@
+// tutti doctor: what is wrong with hosts, network and settings, before a job finds out.
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <iostream>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "tools/doctor/diagnose.h"
+#include "tools/doctor/gather.h"
+#include "tools/doctor/host_process.h"
+#include "tools/doctor/job_check.h"
+#include "tools/doctor/local.h"
+#include "tools/doctor/report.h"
+#include "tools/tutti/commands.h"
+#include "topology/host.h"
+
+namespace tutti::tool {
+
+namespace {
+
+struct DoctorOptions {
+  int ranks = 0;  // 0: as many as cores
+  std::vector<std::string> hosts;
+  std::string json;
+  int patience = 20;  // seconds
+};
+
+void check(const DoctorOptions& options) {
+  std::set<std::string> names;
+  for (const std::string& host : options.hosts) {
+    if (host.empty() || host.starts_with('-')) {
+      throw UsageError(cat("'", host, "' is no name of a host"));
+    }
+    if (!names.insert(host).second) throw UsageError(cat("--hosts names ", host, " twice"));
+  }
+  if (options.ranks > 0 && options.ranks < static_cast<int>(options.hosts.size())) {
+    throw UsageError(cat(options.ranks, " ranks are too few for ", options.hosts.size(), " hosts"));
+  }
+}
+
+// What jobs that are started without `tutti run` would use on rank 0's host.
+uint16_t master_port() {
+  const char* text = std::getenv("MASTER_PORT");
+  const int port = text == nullptr ? 0 : std::atoi(text);
+  return port > 0 && port < 65536 ? static_cast<uint16_t>(port) : 0;
+}
+
+// On a terminal it is told what takes so long.
+void progress(const std::string& what) {
+  if (::isatty(STDERR_FILENO) == 1) std::cerr << "tutti doctor: " << what << " ...\n";
+}
+
+Examination examine(const DoctorOptions& options) {
+  const size_t count = std::max<size_t>(1, options.hosts.size());
+  const int ranks = options.ranks > 0
+                        ? options.ranks
+                        : std::max(1, load_host().allowed_cores()) * static_cast<int>(count);
+  Examination found;
+  {
+    progress(cat("asking ", count, count == 1 ? " host" : " hosts"));
+    Hosts hosts({.hosts = options.hosts,
+                 .ranks = ranks_of_hosts(ranks, count),
+                 .patience = std::chrono::seconds(options.patience),
+                 .port = master_port()});
+    hosts.look();
+    found.token = look_at_token(hosts.nonce());
+    if (count > 1) {
+      progress("letting them try each other");
+      found.reaches = hosts.reach();
+    }
+    found.hosts = hosts.facts();
+  }
+  found.findings = diagnose(found.hosts, found.token);
+  const auto add = [&](const std::vector<Finding>& more) {
+    found.findings.insert(found.findings.end(), more.begin(), more.end());
+  };
+  add(diagnose_network(found.hosts, found.reaches));
+  if (rules_out_a_job(found.findings)) return found;
+  progress(cat("running a job of ", ranks, " ranks"));
+  found.job = run_job(ranks, options.hosts);
+  add(diagnose_job(found.hosts, *found.job));
+  return found;
+}
+
+int doctor(const DoctorOptions& options) {
+  check(options);
+  // A host that goes away while it is spoken to is a finding. Blocked, not ignored: what is started
+  // from here has it as it was.
+  sigset_t broken_pipe;
+  sigemptyset(&broken_pipe);
+  sigaddset(&broken_pipe, SIGPIPE);
+  ::pthread_sigmask(SIG_BLOCK, &broken_pipe, nullptr);
+  std::ofstream file;
+  if (options.json != "-") file = open_for_writing(options.json, "--json");
+  const Examination found = examine(options);
+  if (options.json == "-") {
+    std::cout << to_json(found).dump(2, Json::BadText::replace) << '\n';
+  } else {
+    print(std::cout, found);
+    if (file.is_open()) {
+      append(file, options.json, to_json(found).dump(2, Json::BadText::replace) + "\n", "--json");
+    }
+  }
+  return found.ok() ? 0 : 1;
+}
+
+}  // namespace
+
+void add_doctor(CommandLine& line) {
+  const auto options = std::make_shared<DoctorOptions>();
+  Command command = line.add("doctor", "Find what is wrong with hosts, network and settings");
+  command
+      .add_option("-n,--ranks", options->ranks,
+                  "ranks in all of the job to prepare for (default: the cores of this host, for "
+                  "each host)")
+      .between(1, 1 << 20);
+  command
+      .add_option("--hosts", options->hosts,
+                  "hosts to look at, reached by TUTTI_RSH; the first gets rank 0")
+      .separated_by_commas()
+      .type_name("A,B,...");
+  command.add_option("--json", options->json, "write it as JSON to a file (- is standard output)")
+      .type_name("FILE");
+  command.add_option("--patience", options->patience, "seconds in which a host must answer")
+      .between(1, 3600)
+      .show_default();
+  command.footer(
+      "Examples:\n"
+      "  tutti doctor                        this host, with a rank for each core\n"
+      "  tutti doctor -n 16 --hosts a,b      two hosts, as `tutti run -n 16 --hosts a,b` uses "
+      "them\n"
+      "  TUTTI_INTERFACE=ib0 tutti doctor --hosts a,b --json report.json\n"
+      "It asks each host for itself (limits, versions, settings, clock, token), then lets all try\n"
+      "to reach each other, with small and full-size packets, then runs a job of its own: every\n"
+      "collective, type and operator with known answers, latency and bandwidth of pairs of ranks.\n"
+      "A stage that cannot work because of what was found is skipped. Needs no special rights.\n"
+      "The exit code is 1 if there is an error, else 0; warnings and notes do not count.");
+  command.runs([options] { return doctor(*options); });
+
+  // Not for people: what `tutti doctor` starts on each host, and the ranks of its job.
+  Command host = line.add("doctor-host", "answer a `tutti doctor`");
+  host.hide();
+  host.runs(run_doctor_host);
+  const auto hosts = std::make_shared<std::vector<std::string>>();
+  Command rank = line.add("doctor-rank", "be a rank of a `tutti doctor`");
+  rank.hide();
+  rank.add_option("hosts", *hosts, "on which ranks run, in order").separated_by_commas();
+  rank.runs([hosts] {
+    return run_doctor_rank(hosts->empty() ? std::vector<std::string>{"this host"} : *hosts);
+  });
+}
+
+}  // namespace tutti::tool

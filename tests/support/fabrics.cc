@@ -37,3 +37,7 @@ std::vector<std::string> transports() {
 // sanitizer does not see who points to it.
 extern "C" const char* __lsan_default_suppressions();  // NOLINT(bugprone-reserved-identifier)
 const char* __lsan_default_suppressions() { return "leak:libucs.so\nleak:libfabric.so"; }
+// Now and then it crashes over the thread-local memory of the thread that a driver which was kept
+// has.
+extern "C" const char* __lsan_default_options();  // NOLINT(bugprone-reserved-identifier)
+const char* __lsan_default_options() { return "use_tls=0"; }

@@ -34,8 +34,8 @@ std::optional<Fd> adopt_listener(const Job& job) {
 
 }  // namespace
 
-std::string rank_zero_value(const SocketAddress& address) {
-  return cat(address.host(), " ", address.port());
+std::string rank_zero_value(const SocketAddress& address, const std::string& token) {
+  return cat(address.host(), " ", address.port(), token.empty() ? "" : " ", token);
 }
 
 SocketAddress parse_rank_zero(const std::string& value) {
@@ -45,6 +45,13 @@ SocketAddress parse_rank_zero(const std::string& value) {
   if (text >> host >> port) return resolve(host, port).front();
   throw Error(ErrorCode::bootstrap, cat("'", value, "' is no address of rank 0"),
               {.cause = "something else uses the same rendezvous"});
+}
+
+std::string token_in_rank_zero(const std::string& value) {
+  std::istringstream text(value);
+  std::string word;
+  text >> word >> word >> word;
+  return text ? word : "";
 }
 
 std::shared_ptr<Rendezvous> rendezvous_of(const Job& job) {

@@ -194,6 +194,12 @@ std::vector<std::vector<int>> deal_ranks(int ranks, const std::vector<Host>& hos
   const int count = static_cast<int>(hosts.size());
   const int slots = total_slots(hosts);
   if (slots > 0 && ranks > slots) throw_too_many(ranks, slots);
+  if (slots == 0 && ranks < count) {
+    throw Error(ErrorCode::invalid_argument,
+                cat(count, " hosts are too many for ", ranks, " ranks"),
+                {.remedy = "ask for at least one rank for each host (-n), name fewer hosts, or say "
+                           "how many ranks each may take (host:N)"});
+  }
   const auto room = [&](int i) {
     if (slots > 0) return hosts[static_cast<size_t>(i)].slots;
     return ranks / count + (i < ranks % count ? 1 : 0);

@@ -6,7 +6,9 @@
 #include <optional>
 #include <sstream>
 
+#include "base/deadline.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "base/text.h"
 
 namespace tutti::bootstrap {
@@ -30,6 +32,26 @@ std::optional<Fd> adopt_listener(const Job& job) {
   ::fcntl(job.listen_fd, F_SETFD, FD_CLOEXEC);
   ::fcntl(job.listen_fd, F_SETFL, ::fcntl(job.listen_fd, F_GETFL) | O_NONBLOCK);
   return Fd(job.listen_fd);
+}
+
+constexpr std::chrono::seconds kSayWhatIsMissing{10};
+constexpr std::chrono::milliseconds kPause{100};
+
+// This host's own name, as the others know it, may be in the cluster's directory only a while after
+// the process has started: Kubernetes enters pods when they run.
+std::vector<SocketAddress> resolve_patiently(const Job& job) {
+  const Deadline deadline = Deadline::after(job.init_timeout);
+  const Deadline say_at = Deadline::after(kSayWhatIsMissing);
+  for (bool said = false;;) {
+    try {
+      return resolve_master(job.master_address, job.master_port, job.interface);
+    } catch (const Error& error) {
+      if (deadline.passed()) throw;
+      if (!said && say_at.passed()) log(LogLevel::warning, cat("still trying: ", error.what()));
+      said = said || say_at.passed();
+    }
+    wait_for(-1, 0, {Deadline::after(kPause)});
+  }
 }
 
 }  // namespace
@@ -68,7 +90,7 @@ Fd listen_as_rank_zero(const Job& job) {
   } else if (rendezvous_of(job)) {
     addresses = {reachable_address()};
   } else {
-    addresses = resolve_master(job.master_address, job.master_port, job.interface);
+    addresses = resolve_patiently(job);
   }
   for (size_t i = 0;; ++i) {
     try {

@@ -84,6 +84,7 @@ class Slurm : public Cli {
 
   Process job(Words command, Process::Environment environment = {}) const {
     environment["SLURM_CONF"] = folder_ / "slurm.conf";
+    environment.emplace("TUTTI_INIT_TIMEOUT", "30");
     if (!resolves(host_name())) environment["MASTER_ADDR"] = "127.0.0.1";
     return start_program(std::move(command), std::move(environment));
   }
@@ -241,6 +242,17 @@ TEST_F(Slurm, TuttiRunTakesTheHostsOfTheAllocation) {
                            .finish();
   EXPECT_THAT(hosts.out, HasSubstr(cat("] ", second_, "\n")));
   EXPECT_THAT(hosts.out, HasSubstr(cat("] ", host_name(), "\n")));
+}
+
+// The template, unchanged: 4 tasks on each of 2 nodes.
+TEST_F(Slurm, TheTemplateOfABatchJob) {
+  const Result result =
+      job(joined({"sbatch", "--wait", "-Q", "-o", path("out"), "tools/jobs/slurm/job.sbatch"},
+                 bench("result")))
+          .finish();
+  ASSERT_EQ(result.code, 0) << result.out << result.err << read(path("out"));
+  EXPECT_THAT(read(path("out")), Not(HasSubstr("warning")));
+  expect_right("result", 8);
 }
 
 TEST_F(Slurm, ARankThatIsKilledEndsAll) {

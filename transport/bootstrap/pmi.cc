@@ -1,10 +1,12 @@
 #include "transport/bootstrap/pmi.h"
 
+#include <dlfcn.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <memory>
@@ -31,6 +33,14 @@ Error failed(const std::string& what) {
                 .remedy = "set MASTER_ADDR and MASTER_PORT: then PMI tells the rank only"});
 }
 
+// MPICH in the same process says the farewell itself, which must be said once.
+bool mpi_says_farewell() {
+  using Initialized = int (*)(int*);
+  const auto ask = reinterpret_cast<Initialized>(::dlsym(RTLD_DEFAULT, "MPI_Initialized"));
+  int yes = 0;
+  return ask != nullptr && ask(&yes) == 0 && yes != 0;
+}
+
 // One for the life of the process: after a farewell Hydra hears no more of it, and without one it
 // takes an end for a crash.
 class PmiClient {
@@ -42,7 +52,7 @@ class PmiClient {
   PmiClient(const PmiClient&) = delete;
   PmiClient& operator=(const PmiClient&) = delete;
   ~PmiClient() {
-    if (::getpid() != pid_) return;  // a child that inherited it
+    if (::getpid() != pid_ || mpi_says_farewell()) return;  // in a child it is the parent's
     try {
       send("cmd=finalize");
       while (!read_line(Deadline::after(kFarewell)).starts_with("cmd=finalize_ack")) {
@@ -59,9 +69,13 @@ class PmiClient {
     return value_of(ask(cat("cmd=get kvsname=", space_, " key=", key), "get_result"), "value");
   }
   void enter_barrier() {
-    while (barrier_) note(read_line(Deadline::after(kAnswersWithin)));  // the last one
+    leave_barrier(Deadline::after(kAnswersWithin));  // the last one
     send("cmd=barrier_in");
     barrier_ = true;
+  }
+  // Reads what tells that it is over: MPI in the same process would not understand it.
+  void leave_barrier(const Deadline& deadline) {
+    while (barrier_) note(read_line(deadline));
   }
   // Does not wait.
   bool barrier_is_over() {
@@ -140,7 +154,7 @@ PmiClient& client() {
 }
 
 int next_generation() {
-  static int generation = 0;
+  static std::atomic<int> generation = 0;
   return ++generation;
 }
 
@@ -157,6 +171,11 @@ void PmiRendezvous::set(const std::string& key, const std::string& value) {
   std::ranges::replace(word, ' ', kBlank);
   client().put(unique(key), word);
   client().enter_barrier();
+}
+
+// All ranks have been through the barrier, or there will be no job.
+void PmiRendezvous::remove(const std::string&) {
+  client().leave_barrier(Deadline::after(kFarewell));
 }
 
 std::optional<std::string> PmiRendezvous::get(const std::string& key) {

@@ -17,7 +17,8 @@ class PmiRendezvous final : public Rendezvous {
   PmiRendezvous();
   std::string name() const override { return "the launcher's PMI"; }
   void set(const std::string& key, const std::string& value) override;
-  void remove(const std::string&) override {}  // PMI cannot; a later one has other keys
+  // PMI cannot; a later one has other keys.
+  void remove(const std::string& key) override;
   std::optional<std::string> get(const std::string& key) override;
 
  private:

@@ -1,6 +1,7 @@
 #include "transport/bootstrap/pmix.h"
 
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstdint>
@@ -100,6 +101,35 @@ Proc proc_of(const std::string& name, uint32_t rank) {
   return proc;
 }
 
+// One for the life of the process: PMIx counts its users, of whom MPI may be one, but does not
+// begin again after the last of them.
+class PmixClient {
+ public:
+  PmixClient() {
+    Proc self{};
+    require_success(library().init(&self, nullptr, 0), "PMIx_Init");
+    name_ = self.nspace;
+  }
+  PmixClient(const PmixClient&) = delete;
+  PmixClient& operator=(const PmixClient&) = delete;
+  // Without it the launcher takes the end for a crash. What is still asked for is answered with an
+  // error, or not at all.
+  ~PmixClient() {
+    if (::getpid() == pid_) library().finalize(nullptr, 0);  // in a child it is the parent's
+  }
+
+  const std::string& name() const { return name_; }
+
+ private:
+  const pid_t pid_ = ::getpid();
+  std::string name_;
+};
+
+PmixClient& client() {
+  static PmixClient instance;
+  return instance;
+}
+
 int next_generation() {
   static std::atomic<int> generation = 0;
   return ++generation;
@@ -125,14 +155,7 @@ struct PmixRendezvous::Answer {
   }
 };
 
-PmixRendezvous::PmixRendezvous() : generation_(next_generation()) {
-  Proc self{};
-  require_success(library().init(&self, nullptr, 0), "PMIx_Init");
-  namespace_ = self.nspace;
-}
-
-// What is still asked for then is answered with an error, or not at all.
-PmixRendezvous::~PmixRendezvous() { library().finalize(nullptr, 0); }
+PmixRendezvous::PmixRendezvous() : namespace_(client().name()), generation_(next_generation()) {}
 
 int PmixRendezvous::job_size() const {
   const Proc all = proc_of(namespace_, kAllRanks);

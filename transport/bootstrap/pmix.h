@@ -17,9 +17,6 @@ class PmixRendezvous final : public Rendezvous {
  public:
   // Throws Error(bootstrap) that says what is missing.
   PmixRendezvous();
-  ~PmixRendezvous() override;
-  PmixRendezvous(const PmixRendezvous&) = delete;
-  PmixRendezvous& operator=(const PmixRendezvous&) = delete;
 
   int job_size() const;
 

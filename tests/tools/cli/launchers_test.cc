@@ -20,6 +20,7 @@ struct Launcher {
   std::string rank;  // the variable that tells it
   std::string source;
   std::string package;
+  std::string beside;  // a program that uses its library, too
 };
 
 const Launcher kLaunchers[] = {
@@ -27,8 +28,9 @@ const Launcher kLaunchers[] = {
      {"mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n"},
      "OMPI_COMM_WORLD_RANK",
      "Open MPI",
-     "openmpi-bin"},
-    {"Hydra", {"mpiexec.hydra", "-n"}, "PMI_RANK", "PMI", "mpich"},
+     "openmpi-bin",
+     "beside_openmpi"},
+    {"Hydra", {"mpiexec.hydra", "-n"}, "PMI_RANK", "PMI", "mpich", "beside_mpich"},
 };
 
 void PrintTo(const Launcher& launcher, std::ostream* out) { *out << launcher.name; }
@@ -92,6 +94,18 @@ TEST_P(Launchers, MayBeAskedTwice) {
       launch(3, {std::filesystem::absolute("tests/tools/cli/two_worlds")}).finish();
   EXPECT_EQ(result.code, 0) << result.err;
   EXPECT_EQ(result.out, "6\n");
+}
+
+TEST_P(Launchers, MayBeAskedByMpiToo) {
+  const auto program = std::filesystem::absolute("tests/tools/cli/" + GetParam().beside);
+  if (!std::filesystem::exists(program)) {
+    GTEST_SKIP() << "its library is not installed: " << GetParam().package;
+  }
+  for (const char* first : {"tutti", "mpi"}) {
+    const Result result = launch(3, {program, first}).finish();
+    EXPECT_EQ(result.code, 0) << first << result.err;
+    EXPECT_EQ(result.out, "3 3\n") << first;
+  }
 }
 
 TEST_P(Launchers, LeaveTheMeetingToAnAddressThatIsSet) {

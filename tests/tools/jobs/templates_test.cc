@@ -1,5 +1,5 @@
-// The templates of tools/jobs: that manifests hold together, and that ranks with the environments that pods
-// and Ray's actors get form a job.
+// The templates of tools/jobs: that manifests hold together, and that ranks with the environments
+// that pods and Ray's actors get form a job.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -43,8 +43,8 @@ class Templates : public Cli {
     const std::string file = path("result.json");
     std::vector<std::unique_ptr<Process>> ranks;
     for (const Process::Environment& environment : environments) {
-      Words command = {tutti(), "bench", "all_reduce", "--max", "1K", "--factor", "16",
-                       "--json", file};
+      Words command = {tutti(),    "bench", "all_reduce", "--max", "1K",
+                       "--factor", "16",    "--json",     file};
       ranks.push_back(std::make_unique<Process>(std::move(command), environment));
     }
     for (const auto& rank : ranks) {

@@ -169,6 +169,22 @@ TEST_F(Told, ByHalves) {
               HasSubstr("WORLD_SIZE is set, but RANK is not"));
 }
 
+// As in a container, whose first process has no default actions for signals.
+TEST_F(Told, ToEndAsTheFirstProcess) {
+  const Words first = {"unshare", "--pid", "--fork", "--kill-child"};
+  Words probe = first;
+  probe.emplace_back("true");
+  if (const Result possible = start_program(probe).finish(); possible.code != 0) {
+    GTEST_SKIP() << "no process namespaces: " << possible.err;
+  }
+  // The shell is the second process and asks the first to end; it does when it may.
+  const std::string command = cat("(while :; do kill -TERM 1 || exit; done) & exec ", tutti(),
+                                  " bench all_reduce --min 1M --max 1M --iterations 100000000");
+  Words words = first;
+  words.insert(words.end(), {"sh", "-c", command});
+  EXPECT_EQ(start_program(words).finish().code, 128 + SIGTERM);
+}
+
 // Where it is installed.
 TEST_F(Told, ByTorchrunItself) {
   if (find_program("torchrun").empty()) GTEST_SKIP() << "torchrun is not installed";

@@ -71,6 +71,9 @@ constexpr std::array kSettings = {
     SettingInfo{
         "TUTTI_RSH", SettingType::string, "ssh", "", false, false,
         "remote shell of `tutti run` and `tutti doctor --hosts`: called as RSH HOST COMMAND"},
+    SettingInfo{"TUTTI_LAUNCH_FANOUT", SettingType::integer, "16", "", false, false,
+                "the most hosts that `tutti run`, and then each of these hosts, reaches by itself: "
+                "what is beyond them is reached through them"},
     SettingInfo{"TUTTI_LOG", SettingType::string, "warning", "error|warning|info|debug", false,
                 false, "how much the library says on standard error"},
     SettingInfo{

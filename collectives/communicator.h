@@ -149,8 +149,8 @@ using Registration = std::shared_ptr<void>;
 
 class Communicator {
  public:
-  // The world: every rank of the job, as the environment tells (tutti run, torchrun variables, or a
-  // shared file; alone without any). Blocks until all ranks are there.
+  // The world: every rank of the job, as whatever launcher started it tells
+  // (transport/bootstrap/job_sources.h; alone without any). Blocks until all ranks are there.
   static Communicator init();
   // The same for a job described by the caller (transport/bootstrap/job.h); ranks may be threads.
   static Communicator init(const Job& job);

@@ -266,8 +266,9 @@ TUTTI_API const char* tutti_error_name(tutti_status_t status);
 /* Joins the job and makes *comm the communicator of all its ranks. Blocks until all are there, at
  * most TUTTI_INIT_TIMEOUT seconds. With NULL, or ranks = 0, the environment tells who this is:
  * RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT (as `tutti run` and torchrun set them), or RANK,
- * WORLD_SIZE and TUTTI_RENDEZVOUS=file:/PATH; without any of them, a job of one rank. On error
- * *comm is NULL. */
+ * WORLD_SIZE and TUTTI_RENDEZVOUS=file:/PATH, or what Slurm, Open MPI, MPICH, PMIx or Kubernetes
+ * set (`tutti info` says who did); without any of them, a job of one rank. On error *comm is
+ * NULL. */
 TUTTI_API tutti_status_t tutti_init(tutti_comm_t** comm, const tutti_init_options_t* options);
 
 /* The same without blocking, so that one thread can be several ranks: it begins for each of them,

@@ -1,5 +1,6 @@
-// The ranks of one host, seen from the launcher: the same contract for this host (LocalAgent) and
-// for another one reached through a remote shell (RemoteAgent).
+// The ranks of one host, seen from the launcher: the same contract for this host (LocalAgent), for
+// another one reached through a remote shell, with those behind it (RemoteAgent), and for several
+// (Agents).
 //
 // Order of calls: listen() on the agent of rank 0, then start() on every agent with the address
 // that on_listening() brought. Everything is reported to the sink from within EventLoop::run_once()
@@ -19,14 +20,15 @@ namespace tutti::tool {
 struct HostJob {
   std::string host;     // as the user wrote it; empty: this host alone, over the loopback address
   std::string display;  // the host's name in messages
-  int first_rank = 0;
-  int local_ranks = 1;
+  std::vector<int> ranks;  // of this host, ascending
   int world_size = 1;
   std::vector<std::string> command;
   std::map<std::string, std::string> environment;  // set on top of what the agent itself has
   std::string directory;                           // to work in; empty: the agent's own
   // Ranks write to this process's standard output themselves, and so see that it is a terminal.
   bool share_stdout = false;
+  // Of other hosts, whose agents this host's agent starts: so no process starts them all.
+  std::vector<HostJob> below;
 };
 
 struct RankExit {

@@ -8,8 +8,9 @@
 
 #include "base/error.h"
 #include "base/settings.h"
+#include "tools/launcher/agents.h"
+#include "tools/launcher/child.h"
 #include "tools/launcher/event_loop.h"
-#include "tools/launcher/local_agent.h"
 #include "tools/launcher/protocol.h"
 #include "tools/launcher/signals.h"
 
@@ -17,7 +18,7 @@ namespace tutti::tool {
 
 namespace {
 
-// Says everything that the local agent reports to the launcher.
+// Says everything that the agents report to whoever started this one.
 class Reporter : public AgentSink {
  public:
   void on_listening(const std::string& address, uint16_t port) override {
@@ -58,10 +59,10 @@ class AgentProcess {
     loop_.watch(STDIN_FILENO, [this] {
       connected_ = connected_ && lines_.read([this](const std::string& line) { obey(line); });
     });
-    while (connected_ && reporter_.connected() && !(started_ && agent_->finished())) {
+    while (connected_ && reporter_.connected() && !(started_ && agents_->finished())) {
       loop_.run_once(std::chrono::milliseconds(100));
     }
-    agent_.reset();
+    agents_.reset();
     reporter_.on_finished();
     return 0;
   }
@@ -70,6 +71,9 @@ class AgentProcess {
   void obey(const std::string& line) {
     try {
       carry_out(Json::parse(line));
+    } catch (const StartError& error) {  // the remote shell is not there
+      reporter_.on_failure(error.what(), error.exit_code());
+      connected_ = false;
     } catch (const std::exception& error) {
       reporter_.on_failure(error.what(), 1);
       connected_ = false;
@@ -80,30 +84,31 @@ class AgentProcess {
     const std::string what = order.at("do");
     if (what == "job") {
       take_job(job_from_json(order));
-    } else if (!agent_) {
+    } else if (!agents_) {
       throw Error(ErrorCode::internal, "the agent got an order before its job");
     } else if (what == "listen") {
-      agent_->listen();
+      agents_->listen();
     } else if (what == "start") {
-      agent_->start(order.at("address"), order.at("port"));
+      agents_->start(order.at("address"), order.at("port"));
       started_ = true;
     } else if (what == "tell") {
-      agent_->tell(exit_from_json(order));
+      agents_->tell(exit_from_json(order));
     } else if (what == "signal") {
-      agent_->signal_ranks(order.at("number"));
+      agents_->signal_ranks(order.at("number"));
     }
   }
 
   void take_job(HostJob job) {
     // Before anybody reads the settings: they come from the launcher's environment.
     for (const auto& [name, value] : job.environment) ::setenv(name.c_str(), value.c_str(), 1);
-    agent_.emplace(loop_, reporter_, std::move(job));
+    agents_.emplace(loop_, reporter_);
+    agents_->add_local(std::move(job));
   }
 
   EventLoop loop_;
   Reporter reporter_;
   LineReader lines_{STDIN_FILENO};
-  std::optional<LocalAgent> agent_;
+  std::optional<Agents> agents_;
   bool started_ = false;
   bool connected_ = true;
 };

@@ -11,19 +11,19 @@
 #include <cstring>
 #include <filesystem>
 #include <map>
-#include <memory>
+#include <optional>
 
 #include "base/deadline.h"
 #include "base/error.h"
 #include "base/settings.h"
 #include "base/text.h"
-#include "tools/launcher/agent.h"
+#include "tools/launcher/agents.h"
+#include "tools/launcher/child.h"
 #include "tools/launcher/event_loop.h"
-#include "tools/launcher/local_agent.h"
 #include "tools/launcher/output.h"
-#include "tools/launcher/remote_agent.h"
 #include "tools/launcher/signals.h"
 #include "transport/bootstrap/job.h"
+#include "transport/bootstrap/job_sources.h"
 
 extern char** environ;  // NOLINT: POSIX declares it nowhere
 
@@ -86,22 +86,15 @@ void check(const LaunchOptions& options) {
     throw Error(ErrorCode::invalid_argument, cat(options.ranks, " ranks cannot be started"),
                 {.remedy = "ask for at least one"});
   }
-  if (options.ranks < static_cast<int>(options.hosts.size())) {
-    throw Error(ErrorCode::invalid_argument,
-                cat(options.hosts.size(), " hosts are too many for ", options.ranks, " ranks"),
-                {.remedy = "ask for at least one rank for each host (-n), or name fewer hosts"});
-  }
-  for (const std::string& host : options.hosts) {
-    if (!host.empty() && !host.starts_with('-')) continue;
-    throw Error(ErrorCode::invalid_argument, cat("'", host, "' is no name of a host"),
-                {.remedy = "give --hosts names or addresses, with commas between them"});
-  }
 }
 
-// One job for each host; ranks are dealt out in contiguous blocks, as equal as possible.
+// One job for each host that gets ranks.
 std::vector<HostJob> deal(const LaunchOptions& options) {
-  HostJob job{.display = host_name(), .world_size = options.ranks, .command = options.command};
-  std::vector<std::string> hosts = options.hosts;
+  HostJob job;
+  job.display = host_name();
+  job.world_size = options.ranks;
+  job.command = options.command;
+  std::vector<Host> hosts = options.hosts;
   if (hosts.empty()) {
     hosts.emplace_back();
     job.share_stdout = !options.prefix_lines && ::isatty(STDOUT_FILENO) == 1;
@@ -111,14 +104,14 @@ std::vector<HostJob> deal(const LaunchOptions& options) {
   }
   const std::string token = job_token();
   job.environment["TUTTI_TOKEN"] = token.empty() ? random_token() : token;  // never a file's path
+  const std::vector<std::vector<int>> ranks = deal_ranks(options.ranks, hosts, options.map);
   std::vector<HostJob> jobs;
-  const int count = static_cast<int>(hosts.size());
-  for (int i = 0; i < count; ++i) {
-    job.host = hosts[static_cast<size_t>(i)];
+  for (size_t i = 0; i < hosts.size(); ++i) {
+    if (ranks[i].empty()) continue;
+    job.host = hosts[i].name;
     if (!job.host.empty()) job.display = job.host;
-    job.local_ranks = options.ranks / count + (i < options.ranks % count ? 1 : 0);
+    job.ranks = ranks[i];
     jobs.push_back(job);
-    job.first_rank += job.local_ranks;
   }
   return jobs;
 }
@@ -142,37 +135,38 @@ std::string describe_signal(int number) {
 class Launch : public AgentSink {
  public:
   explicit Launch(const LaunchOptions& options)
-      : jobs_(deal(options)), output_(options.ranks, options.prefix_lines) {
-    for (const HostJob& job : jobs_) {
-      if (job.host.empty()) {
-        agents_.push_back(std::make_unique<LocalAgent>(loop_, *this, job));
-      } else {
-        agents_.push_back(std::make_unique<RemoteAgent>(loop_, *this, job));
-      }
+      : output_(options.ranks, options.prefix_lines), display_(static_cast<size_t>(options.ranks)) {
+    std::vector<HostJob> jobs = deal(options);
+    for (const HostJob& job : jobs) {
+      for (const int rank : job.ranks) display_[static_cast<size_t>(rank)] = job.display;
     }
+    if (options.hosts.empty()) {
+      agents_->add_local(std::move(jobs.front()));
+      return;
+    }
+    const auto fanout = static_cast<int>(settings().get_int("TUTTI_LAUNCH_FANOUT"));
+    for (const HostJob& job : make_tree(std::move(jobs), fanout)) agents_->add_remote(job);
   }
 
   int run() {
     loop_.watch(signals_.fd(), [this] {
       for (int number : signals_.take()) on_signal(number);
     });
-    agents_.front()->listen();
+    agents_->listen();
     while (!over()) {
       loop_.run_once(output_.until_due(milliseconds(100)));
       output_.show_due();
       if (output_.broken()) on_signal(SIGPIPE);
       escalate();
     }
-    agents_.clear();
+    agents_.reset();
     output_.finish();
     return conclude();
   }
 
   void on_listening(const std::string& address, uint16_t port) override {
-    // The agent's own may go while it starts.
-    const std::string master = address;  // NOLINT(performance-unnecessary-copy-initialization)
     started_ = true;
-    for (const auto& agent : agents_) agent->start(master, port);
+    agents_->start(address, port);
   }
 
   void on_output(int rank, Stream stream, std::string_view bytes, bool end) override {
@@ -181,10 +175,6 @@ class Launch : public AgentSink {
   }
 
   void on_exit(const RankExit& exit) override {
-    const size_t host = host_of(exit.rank);
-    for (size_t i = 0; i < agents_.size(); ++i) {
-      if (i != host) agents_[i]->tell(exit);  // on its own host the agent has done so
-    }
     if (!exit.failed() || ending_) return;
     if (failed() && exit.by_itself()) return;  // because of the first, or so it may be
     if (!failed()) exit_code_ = exit.exit_code();
@@ -202,18 +192,9 @@ class Launch : public AgentSink {
  private:
   bool failed() const { return !failed_exits_.empty() || !failures_.empty(); }
 
-  size_t host_of(int rank) const {
-    size_t host = 0;
-    while (rank >= jobs_[host].first_rank + jobs_[host].local_ranks) ++host;
-    return host;
-  }
-
   bool over() {
     if (gave_up_ || (!started_ && failed())) return true;
-    for (const auto& agent : agents_) {
-      if (!agent->finished()) return false;
-    }
-    return true;
+    return agents_->finished();
   }
 
   // A rank has failed. Does nothing after a stop signal: then ranks may clean up for longer.
@@ -260,9 +241,7 @@ class Launch : public AgentSink {
     give_up_at_ = Deadline::never();
   }
 
-  void signal_ranks(int number) {
-    for (const auto& agent : agents_) agent->signal_ranks(number);
-  }
+  void signal_ranks(int number) { agents_->signal_ranks(number); }
 
   // The last words, and the exit code.
   int conclude() const {
@@ -272,7 +251,8 @@ class Launch : public AgentSink {
     }
     for (const RankExit& exit : failed_exits_) show_tail(exit.rank);
     for (const RankExit& exit : failed_exits_) {
-      say(cat("rank ", exit.rank, " (", jobs_[host_of(exit.rank)].display, ", pid ", exit.pid, ") ",
+      say(cat("rank ", exit.rank, " (", display_[static_cast<size_t>(exit.rank)], ", pid ",
+              exit.pid, ") ",
               exit.signal != 0 ? cat("was killed by ", describe_signal(exit.signal))
                                : cat("ended with exit code ", exit.code),
               exit.why.empty() ? "" : " ", exit.why));
@@ -290,12 +270,12 @@ class Launch : public AgentSink {
     [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, tail.data(), tail.size());
   }
 
-  std::vector<HostJob> jobs_;
   Output output_;
+  std::vector<std::string> display_;  // the host of each rank, for people
   EventLoop loop_;
   // Before the agents: what they start must not take the signals of a terminal itself.
   SignalInbox signals_{{SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGPIPE}};
-  std::vector<std::unique_ptr<Agent>> agents_;
+  std::optional<Agents> agents_{std::in_place, loop_, *this};
   bool started_ = false;
   bool gave_up_ = false;
   int stop_signal_ = 0;
@@ -326,7 +306,9 @@ int launch(const LaunchOptions& options) {
 }
 
 bool is_launched() {
-  return std::getenv("RANK") != nullptr && std::getenv("WORLD_SIZE") != nullptr;
+  const std::optional<FoundJob> found = find_job(own_environment);
+  // An interactive step of Slurm, say, is a job of one rank in which people start others.
+  return found && (found->explicit_ranks || found->size != 1);
 }
 
 }  // namespace tutti::tool

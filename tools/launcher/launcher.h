@@ -7,11 +7,14 @@
 #include <string>
 #include <vector>
 
+#include "tools/launcher/hosts.h"
+
 namespace tutti::tool {
 
 struct LaunchOptions {
-  int ranks = 1;                     // in all
-  std::vector<std::string> hosts;    // empty: this host; else ranks are dealt out in equal blocks
+  int ranks = 1;            // in all
+  std::vector<Host> hosts;  // empty: this host
+  MapBy map = MapBy::slot;
   std::vector<std::string> command;  // program and arguments
   // How ranks' output is shown: with a "[rank] " before each line and identical lines of several
   // ranks collapsed into one, or as it comes (for programs of which only rank 0 talks).
@@ -21,7 +24,8 @@ struct LaunchOptions {
 // Returns the exit code of the first rank that failed (128 + N for signal N), or 0.
 int launch(const LaunchOptions& options);
 
-// True in a process that a launcher started (RANK and WORLD_SIZE are set).
+// True in a process that is a rank of a job already, whatever launcher started it: it shall join
+// that job, and start no ranks of its own. Throws Error(bootstrap) where it is told by halves.
 bool is_launched();
 
 }  // namespace tutti::tool

@@ -37,7 +37,7 @@ std::string notice(const RankExit& exit) {
 
 LocalAgent::LocalAgent(EventLoop& loop, AgentSink& sink, HostJob job)
     : loop_(loop), sink_(sink), job_(std::move(job)) {
-  ranks_.reserve(static_cast<size_t>(job_.local_ranks));  // callbacks point into it
+  ranks_.reserve(job_.ranks.size());  // callbacks point into it
 }
 
 LocalAgent::~LocalAgent() {
@@ -62,7 +62,7 @@ void LocalAgent::start(const std::string& master_address, uint16_t master_port) 
   master_address_ = master_address;
   master_port_ = master_port;
   if (!job_.environment.contains("OMP_NUM_THREADS") && std::getenv("OMP_NUM_THREADS") == nullptr) {
-    const int threads = std::max(1, this_host().allowed_cores() / job_.local_ranks);
+    const int threads = std::max(1, this_host().allowed_cores() / local_ranks());
     job_.environment["OMP_NUM_THREADS"] = std::to_string(threads);
   }
   try {
@@ -70,7 +70,7 @@ void LocalAgent::start(const std::string& master_address, uint16_t master_port) 
   } catch (const StartError& error) {
     fail(error, error.exit_code());
   } catch (const Error& error) {
-    const std::string which = cat("rank ", job_.first_rank + static_cast<int>(ranks_.size()));
+    const std::string which = cat("rank ", job_.ranks[ranks_.size()]);
     fail(Error(error.code(), cat("cannot start ", which, ": ", error.what())), EXIT_FAILURE);
   }
   listener_.reset();  // rank 0 has it now
@@ -81,12 +81,12 @@ void LocalAgent::start_all() {
   ::getrlimit(RLIMIT_NOFILE, &open_files);
   // A launcher needs many descriptors. Its ranks ask for those they need: a limit that is higher
   // than a program expects breaks its select().
-  const auto ranks = static_cast<size_t>(job_.local_ranks);
+  const size_t ranks = job_.ranks.size();
   if (!reserve_descriptors(kDescriptorsPerRank * ranks + kDescriptorsToStart)) {
     throw descriptor_shortage(cat("the pipes of ", ranks, " ranks"), EMFILE);
   }
-  const Placement placement = place_ranks(job_.local_ranks);
-  for (int i = 0; i < job_.local_ranks; ++i) {
+  const Placement placement = place_ranks(local_ranks());
+  for (int i = 0; i < local_ranks(); ++i) {
     ChildSpec spec = describe(i, placement);
     spec.open_files = open_files;
     start_rank(i, std::move(spec));
@@ -100,6 +100,7 @@ void LocalAgent::fail(const Error& error, int exit_code) {
 }
 
 ChildSpec LocalAgent::describe(int local_rank, const Placement& placement) const {
+  const int rank = job_.ranks[static_cast<size_t>(local_rank)];
   ChildSpec spec;
   spec.command = job_.command;
   spec.environment = job_.environment;
@@ -107,15 +108,15 @@ ChildSpec LocalAgent::describe(int local_rank, const Placement& placement) const
   spec.pus = placement.pus[static_cast<size_t>(local_rank)];
   spec.die_with_parent = true;
   spec.guard = &guard_;
-  spec.environment["RANK"] = std::to_string(job_.first_rank + local_rank);
+  spec.environment["RANK"] = std::to_string(rank);
   spec.environment["WORLD_SIZE"] = std::to_string(job_.world_size);
   spec.environment["LOCAL_RANK"] = std::to_string(local_rank);
-  spec.environment["LOCAL_WORLD_SIZE"] = std::to_string(job_.local_ranks);
+  spec.environment["LOCAL_WORLD_SIZE"] = std::to_string(local_ranks());
   spec.environment["MASTER_ADDR"] = master_address_;
   spec.environment["MASTER_PORT"] = std::to_string(master_port_);
   // Where it is unknown too: it may be set here, for another rank.
   spec.environment["TUTTI_DOMAIN"] = to_text(placement.domains[static_cast<size_t>(local_rank)]);
-  if (listener_ && job_.first_rank + local_rank == 0) {
+  if (listener_ && rank == 0) {
     spec.inherited.push_back(listener_->socket.get());
     spec.environment["TUTTI_LISTEN_FD"] = std::to_string(listener_->socket.get());
   }
@@ -134,7 +135,7 @@ void LocalAgent::start_rank(int local_rank, ChildSpec spec) {
   spec.environment["TUTTI_LAUNCHER_FD"] = std::to_string(notices.read.get());
 
   const pid_t pid = start_child(spec);
-  ranks_.push_back({.number = job_.first_rank + local_rank, .pid = pid});
+  ranks_.push_back({.number = job_.ranks[static_cast<size_t>(local_rank)], .pid = pid});
   Rank& rank = ranks_.back();
   rank.pidfd = Fd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));  // close-on-exec
   if (!rank.pidfd) {

@@ -44,6 +44,7 @@ class LocalAgent : public Agent {
     bool ended = false;
   };
 
+  int local_ranks() const { return static_cast<int>(job_.ranks.size()); }
   ChildSpec describe(int local_rank, const Placement& placement) const;
   void start_all();
   void start_rank(int local_rank, ChildSpec spec);

@@ -39,6 +39,33 @@ std::string from_json_text(const std::string& text) {
   return bytes;
 }
 
+namespace {
+
+// What differs between the hosts of a tree; all else of `job` goes to those below it.
+void read_hosts(const Json& json, HostJob& job) {
+  for (const auto& one : json.at("below")) {
+    HostJob below = job;
+    below.below.clear();
+    read_hosts(one, below);
+    job.below.push_back(std::move(below));
+  }
+  job.host = from_json_text(json.at("host"));
+  job.display = from_json_text(json.at("display"));
+  job.ranks = json.at("ranks").get<std::vector<int>>();
+}
+
+// The same, to be said once for all of them.
+Json hosts_to_json(const HostJob& job) {
+  Json below = Json::array();
+  for (const HostJob& one : job.below) below.push_back(hosts_to_json(one));
+  return {{"host", to_json_text(job.host)},
+          {"display", to_json_text(job.display)},
+          {"ranks", job.ranks},
+          {"below", below}};
+}
+
+}  // namespace
+
 Json to_json(const HostJob& job) {
   Json command = Json::array();
   for (const std::string& word : job.command) command.push_back(to_json_text(word));
@@ -46,23 +73,23 @@ Json to_json(const HostJob& job) {
   for (const auto& [name, value] : job.environment) {
     environment[to_json_text(name)] = to_json_text(value);
   }
-  return {{"host", to_json_text(job.host)}, {"display", to_json_text(job.display)},
-          {"first_rank", job.first_rank},   {"local_ranks", job.local_ranks},
-          {"world_size", job.world_size},   {"command", command},
-          {"environment", environment},     {"directory", to_json_text(job.directory)}};
+  Json json = hosts_to_json(job);
+  json["world_size"] = job.world_size;
+  json["command"] = command;
+  json["environment"] = environment;
+  json["directory"] = to_json_text(job.directory);
+  return json;
 }
 
 HostJob job_from_json(const Json& json) {
-  HostJob job{.host = from_json_text(json.at("host")),
-              .display = from_json_text(json.at("display")),
-              .first_rank = json.at("first_rank"),
-              .local_ranks = json.at("local_ranks"),
-              .world_size = json.at("world_size"),
-              .directory = from_json_text(json.at("directory"))};
+  HostJob job;
+  job.world_size = json.at("world_size");
+  job.directory = from_json_text(json.at("directory"));
   for (const auto& word : json.at("command")) job.command.push_back(from_json_text(word));
   for (const auto& [name, value] : json.at("environment").items()) {
     job.environment[from_json_text(name)] = from_json_text(value);
   }
+  read_hosts(json, job);
   return job;
 }
 

@@ -31,7 +31,11 @@ std::optional<Json> event_in(const std::string& line) {
 }  // namespace
 
 RemoteAgent::RemoteAgent(EventLoop& loop, AgentSink& sink, const HostJob& job)
-    : loop_(loop), sink_(sink), host_(job.host), shell_(settings().get_string("TUTTI_RSH")) {
+    : loop_(loop),
+      sink_(sink),
+      host_(job.host),
+      shell_(settings().get_string("TUTTI_RSH")),
+      is_alone_(job.below.empty()) {
   Pipe to = make_pipe();
   Pipe from = make_pipe();
   ChildSpec spec;
@@ -120,8 +124,11 @@ void RemoteAgent::on_lost() {
     detail.remedy =
         cat("try `", shell_, " ", host_, " ", quoted_for_shell(this_program()), " --version`");
   }
-  const Error error(ErrorCode::connection_lost,
-                    cat("lost host ", host_, ": `", shell_, "` ended with code ", code), detail);
+  const Error error(
+      ErrorCode::connection_lost,
+      cat("lost host ", host_, is_alone_ ? "" : " and those that are reached through it", ": `",
+          shell_, "` ended with code ", code),
+      detail);
   sink_.on_failure(error.what(), code != 0 ? code : 1);
 }
 

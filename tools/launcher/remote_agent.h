@@ -36,6 +36,7 @@ class RemoteAgent : public Agent {
   AgentSink& sink_;
   std::string host_;
   std::string shell_;  // for messages
+  bool is_alone_;      // no hosts are reached through it
   pid_t pid_ = -1;
   Fd to_;
   Fd from_;

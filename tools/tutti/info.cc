@@ -8,6 +8,7 @@
 #include <fstream>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,8 @@
 #include "tools/launcher/placement.h"
 #include "tools/tutti/commands.h"
 #include "topology/host.h"
+#include "transport/bootstrap/job.h"
+#include "transport/bootstrap/job_sources.h"
 #include "transport/paths/fabrics.h"
 
 namespace tutti::tool {
@@ -110,6 +113,27 @@ Json describe_ranks(int ranks) {
           {"places", list}};
 }
 
+// Who this process would be, as Communicator::init() finds out; "problem" where it would fail.
+Json describe_job() {
+  Json json = {
+      {"source", nullptr},     {"rank", 0},           {"size", 1},    {"local_rank", nullptr},
+      {"local_size", nullptr}, {"meets_at", nullptr}, {"problem", ""}};
+  try {
+    const std::optional<FoundJob> found = find_job(own_environment);
+    if (!found) return json;
+    json["source"] = found->source;
+    if (found->local_rank) json["local_rank"] = *found->local_rank;
+    if (found->local_size) json["local_size"] = *found->local_size;
+    const Job job = job_from_environment();
+    json["rank"] = job.rank;
+    json["size"] = job.size;
+    if (job.size > 1) json["meets_at"] = meeting_place(job);
+  } catch (const Error& error) {
+    json["problem"] = error.what();
+  }
+  return json;
+}
+
 Json describe(int ranks) {
   Json json = {
       {"version", kVersion},
@@ -117,6 +141,7 @@ Json describe(int ranks) {
       {"instruction_set", name(selected_instruction_set())},
       {"transports", Json::array()},
       {"host", to_json(this_host())},
+      {"job", describe_job()},
       {"ranks", describe_ranks(ranks)},
       {"settings", Json::array()},
   };
@@ -139,6 +164,22 @@ Json describe(int ranks) {
                                 {"meaning", info.meaning}});
   }
   return json;
+}
+
+// "rank 1 of 4, told by Slurm; ranks meet at node1:15123".
+std::string job_text(const Json& job) {
+  if (const auto problem = job["problem"].get<std::string>(); !problem.empty()) return problem;
+  if (job["source"].is_null()) return "none: a rank of its own";
+  std::string text = cat("rank ", job["rank"].get<int>(), " of ", job["size"].get<int>());
+  if (!job["local_rank"].is_null()) {
+    text += cat(", on its host ", job["local_rank"].get<int>());
+    if (!job["local_size"].is_null()) text += cat(" of ", job["local_size"].get<int>());
+  }
+  text += cat(", told by ", job["source"].get<std::string>());
+  if (!job["meets_at"].is_null()) {
+    text += cat("; ranks meet at ", job["meets_at"].get<std::string>());
+  }
+  return text;
 }
 
 std::string place_text(const Json& place) {
@@ -179,6 +220,7 @@ void print(const Json& json) {
   for (const std::string& line : split(summary(this_host()), '\n')) {
     std::cout << "  " << line << '\n';
   }
+  std::cout << "\nJob of this process\n  " << job_text(json["job"]) << '\n';
   print_ranks(json["ranks"]);
   std::cout << "\nSettings (environment variables)\n";
   for (const auto& setting : json["settings"]) {

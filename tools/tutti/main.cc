@@ -1,8 +1,11 @@
 // tutti: one program, a file per subcommand.
+#include <unistd.h>
+
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
-#include <cstdlib>
 #include <iostream>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -13,6 +16,7 @@
 #include "base/version.h"
 #include "tools/launcher/agent_process.h"
 #include "tools/tutti/commands.h"
+#include "transport/bootstrap/job_sources.h"
 
 namespace tutti::tool {
 
@@ -22,11 +26,23 @@ constexpr int kFailed = 1;
 
 // A job says it once, not once per rank. An agent has the settings of the launcher.
 void log_settings_warnings() {
-  const char* rank = std::getenv("RANK");
-  if (rank != nullptr && std::string_view(rank) != "0") return;
-  // Under `tutti run` the launcher has said it.
-  if (rank != nullptr && settings().value("TUTTI_LAUNCHER_FD").origin == "environment") return;
+  try {
+    const std::optional<FoundJob> found = find_job(own_environment);
+    if (found && found->rank != 0) return;
+    // Under `tutti run` the launcher has said it.
+    if (found && settings().value("TUTTI_LAUNCHER_FD").origin == "environment") return;
+  } catch (const Error&) {  // who needs to know will say it
+  }
   for (const std::string& warning : settings().warnings()) log(LogLevel::warning, warning);
+}
+
+// The first process of a container has no default actions: without a handler it would not end when
+// it is asked to.
+void end_when_asked_to() {
+  if (::getpid() != 1) return;
+  for (const int number : {SIGTERM, SIGINT, SIGHUP}) {
+    std::signal(number, [](int got) { ::_exit(128 + got); });
+  }
 }
 
 int run_tool(int argc, char** argv) {
@@ -72,6 +88,7 @@ void finish_output() {
 
 int main(int argc, char** argv) {
   try {
+    tutti::tool::end_when_asked_to();
     const int code = tutti::tool::run_tool(argc, argv);
     tutti::tool::finish_output();
     return code;

@@ -2,12 +2,14 @@
 #include <algorithm>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
 #include "base/settings.h"
 #include "base/text.h"
+#include "tools/launcher/hosts.h"
 #include "tools/launcher/launcher.h"
 #include "tools/tutti/commands.h"
 #include "topology/host.h"
@@ -19,6 +21,8 @@ namespace {
 struct RunOptions {
   int ranks = 0;  // 0: as many as cores
   std::vector<std::string> hosts;
+  std::string host_file;
+  std::string map_by = "slot";
   bool no_prefix = false;
   std::vector<std::string> settings;
   std::vector<std::string> command;
@@ -39,14 +43,33 @@ void apply_settings(const std::vector<std::string>& assignments) {
   }
 }
 
+// The hosts that are named, or else those that a batch system has given; none: this one.
+std::vector<Host> find_hosts(const RunOptions& options) {
+  if (!options.hosts.empty() && !options.host_file.empty()) {
+    throw Error(ErrorCode::invalid_argument, "--hosts and --hostfile both name the hosts",
+                {.remedy = "give one of them"});
+  }
+  if (!options.hosts.empty()) return parse_hosts(options.hosts);
+  if (!options.host_file.empty()) return read_host_file(options.host_file);
+  const std::optional<Allocation> allocation = find_allocation(own_environment);
+  if (!allocation || allocation->only_here) return {};
+  if (!allocation->remote_shell.empty() && settings().value("TUTTI_RSH").origin == "default") {
+    settings().set("TUTTI_RSH", allocation->remote_shell, allocation->source);
+    ::setenv("TUTTI_RSH", allocation->remote_shell.c_str(), 1);  // for those who start others
+  }
+  return allocation->hosts;
+}
+
 int run(const RunOptions& options) {
   apply_settings(options.settings);
   LaunchOptions launch_options{.ranks = options.ranks,
-                               .hosts = options.hosts,
+                               .hosts = find_hosts(options),
+                               .map = options.map_by == "node" ? MapBy::node : MapBy::slot,
                                .command = options.command,
                                .prefix_lines = !options.no_prefix};
+  if (launch_options.ranks == 0) launch_options.ranks = total_slots(launch_options.hosts);
   if (launch_options.ranks == 0) {
-    const int hosts = std::max(1, static_cast<int>(options.hosts.size()));
+    const int hosts = std::max(1, static_cast<int>(launch_options.hosts.size()));
     launch_options.ranks = std::max(1, this_host().allowed_cores()) * hosts;
   }
   return launch(launch_options);
@@ -59,13 +82,25 @@ void add_run(CommandLine& line) {
   Command run_command = line.add("run", "Start the ranks of a job, here or on hosts");
   run_command
       .add_option("-n,--ranks", options->ranks,
-                  "ranks in all (default: the cores this process may use, for each host)")
+                  "ranks in all (default: the slots of all hosts, or else for each host the cores "
+                  "that this process may use)")
       .between(1, 1 << 20);
   run_command
       .add_option("--hosts", options->hosts,
-                  "hosts to run on, reached by TUTTI_RSH; each gets an equal block of ranks")
+                  "hosts to run on, reached by TUTTI_RSH, with the most ranks that each takes; "
+                  "without any number all get equally many (default: those of the Slurm, LSF or "
+                  "PBS job that this runs in, or this one)")
       .separated_by_commas()
-      .type_name("A,B,...");
+      .type_name("A[:N],B[:N],...");
+  run_command
+      .add_option("--hostfile", options->host_file,
+                  "the same in a file, a host a line: `host`, `host slots=N` or `host:N`")
+      .type_name("FILE");
+  run_command
+      .add_option("--map-by", options->map_by,
+                  "slot: a block of neighbouring ranks on each host; node: one rank a host in turn")
+      .one_of({"slot", "node"})
+      .show_default();
   run_command.add_flag("--no-prefix", options->no_prefix,
                        "show output as it comes, without [rank] before each line");
   run_command
@@ -82,6 +117,9 @@ void add_run(CommandLine& line) {
       "Examples:\n"
       "  tutti run -n 4 -- ./program --its-own-option\n"
       "  tutti run -n 8 --hosts node1,node2 -- ./program\n"
+      "  tutti run --hosts node1:4,node2:2 --map-by node -- ./program\n"
+      "  tutti run --hostfile hosts -- ./program\n"
+      "  salloc -N 2 --ntasks-per-node=4 tutti run -- ./program      # or in an sbatch script\n"
       "  tutti run -n 2 --set TUTTI_TRANSPORT=tcp -- tutti bench all_reduce\n"
       "The first rank that fails ends the job: its error comes last, its exit code is returned\n"
       "(128 + N for signal N). Signals are forwarded to the ranks; a second Ctrl-C kills them.");

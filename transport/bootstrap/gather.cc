@@ -55,12 +55,14 @@ class Gathering {
     Fd listener = listen_as_rank_zero(job);
     const SocketAddress address = local_address(listener.get());
     if (const auto rendezvous = rendezvous_of(job)) {
-      published_.emplace(rendezvous, kRankZeroKey, rank_zero_value(address));
+      published_.emplace(rendezvous, kRankZeroKey,
+                         rank_zero_value(address, job.token_by_rendezvous ? job.token : ""));
     }
     if (job.token.empty()) {
       log(LogLevel::warning,
           cat("this job has no token: whoever reaches ", address.text(),
-              " can join it; remedy: set TUTTI_TOKEN to the same secret on all ranks"));
+              " can join it; remedy: set TUTTI_TOKEN to the same secret on all ranks, or "
+              "TUTTI_TOKEN_FILE to a file of mode 0600 that all can read"));
     }
     self_ = describe_self();
     self_.address = address.is_wildcard() ? job.master_address : address.host();
@@ -379,7 +381,9 @@ class Gathering {
 
 }  // namespace
 
-Membership gather(const Job& job, const std::string& unix_name) {
+Membership gather(const Job& given, const std::string& unix_name) {
+  Job job = given;
+  if (job.token_by_rendezvous) job.token = to_hex(random_nonce());
   return Gathering(job, unix_name).run();
 }
 

@@ -6,8 +6,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <charconv>
-#include <cstdlib>
 #include <cstring>
 #include <optional>
 #include <string_view>
@@ -15,6 +13,9 @@
 #include "base/error.h"
 #include "base/settings.h"
 #include "base/text.h"
+#include "transport/bootstrap/job_sources.h"
+#include "transport/bootstrap/pmi.h"
+#include "transport/bootstrap/pmix.h"
 
 namespace tutti {
 
@@ -22,31 +23,10 @@ namespace {
 
 constexpr size_t kLongestToken = 4096;
 constexpr size_t kMostRails = 15;  // as many as there are lanes
-constexpr const char* kHowToStart =
-    "start the program with `tutti run -n N -- PROGRAM`, with torchrun, or set RANK, WORLD_SIZE, "
-    "MASTER_ADDR and MASTER_PORT (or TUTTI_RENDEZVOUS=file:/PATH)";
-
-std::optional<std::string> environment(const char* name) {
-  const char* value = std::getenv(name);
-  if (value == nullptr || *value == '\0') return std::nullopt;
-  return value;
-}
-
-int number(const char* name, const std::string& text, int least, int most) {
-  int value = 0;
-  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (status != std::errc{} || end != text.data() + text.size() || value < least || value > most) {
-    throw Error(ErrorCode::bootstrap,
-                cat(name, "='", text, "' is not a whole number from ", least, " to ", most),
-                {.remedy = kHowToStart});
-  }
-  return value;
-}
-
 std::string require(const char* name, const char* given) {
-  if (auto value = environment(name)) return *value;
+  if (auto value = own_environment(name)) return *value;
   throw Error(ErrorCode::bootstrap, cat(given, " is set, but ", name, " is not"),
-              {.remedy = kHowToStart});
+              {.remedy = std::string(how_to_start())});
 }
 
 std::string read_token_file(const std::string& path) {
@@ -109,11 +89,12 @@ int inherited_fd(const char* setting) {
 // torchrun's own store listens on MASTER_PORT.
 bool port_is_torchruns(const Job& job) {
   if (job.launcher_fd >= 0 || job.listen_fd >= 0) return false;
-  const auto agent_store = environment("TORCHELASTIC_USE_AGENT_STORE");
-  return (agent_store && *agent_store == "True") || environment("TORCHELASTIC_RUN_ID");
+  const auto agent_store = own_environment("TORCHELASTIC_USE_AGENT_STORE");
+  return (agent_store && *agent_store == "True") || own_environment("TORCHELASTIC_RUN_ID");
 }
 
-void find_rank(const KnownJob& known, Job& job) {
+// What the caller knows comes before what started the process tells.
+std::optional<FoundJob> find_rank(const KnownJob& known, Job& job) {
   if (known.rank || known.size) {
     job.rank = known.rank.value_or(0);
     job.size = known.size.value_or(1);
@@ -122,33 +103,68 @@ void find_rank(const KnownJob& known, Job& job) {
                   cat("rank ", job.rank, " does not exist in a job of ", job.size, " ranks"),
                   {.remedy = "ranks count from 0"});
     }
-    return;
+    return std::nullopt;
   }
-  const std::optional<std::string> rank = environment("RANK");
-  const std::optional<std::string> size = environment("WORLD_SIZE");
-  if (!rank && !size) return;
-  job.size = number("WORLD_SIZE", require("WORLD_SIZE", "RANK"), 1, 1 << 24);
-  job.rank = number("RANK", require("RANK", "WORLD_SIZE"), 0, job.size - 1);
+  std::optional<FoundJob> found = find_job(own_environment);
+  if (!found) return found;
+  job.source = found->source;
+  job.rank = found->rank;
+  job.size = found->size;
+  if (job.size > 0) return found;
+  const auto pmix = std::make_shared<bootstrap::PmixRendezvous>();
+  job.size = pmix->job_size();
+  job.rendezvous = pmix;
+  return found;
 }
 
-// Where the ranks meet.
-void find_place(const KnownJob& known, Job& job) {
+// A place that people name, in words or in variables. False: they name none.
+bool find_named_place(const KnownJob& known, bool required, Job& job) {
   job.rendezvous_file = known.rendezvous_file;
   job.master_address = known.master_address;
-  if (!job.rendezvous_file.empty()) return;
+  if (!job.rendezvous_file.empty()) return true;
   if (job.master_address.empty()) {
     job.rendezvous_file = rendezvous_from_settings();
-    if (!job.rendezvous_file.empty()) return;
+    if (!job.rendezvous_file.empty()) return true;
   }
+  const bool named = !job.master_address.empty() || own_environment("MASTER_ADDR");
+  if (!named && !required) return false;
   const char* given = known.size ? "the number of ranks" : "WORLD_SIZE";
+  if (!required) given = "MASTER_ADDR";
   if (job.master_address.empty()) job.master_address = require("MASTER_ADDR", given);
   if (known.master_port) {
     job.master_port = *known.master_port;
-    return;
+    return true;
   }
-  const int port = number("MASTER_PORT", require("MASTER_PORT", given), 1, 65535);
+  const int port = job_number("MASTER_PORT", require("MASTER_PORT", given), 1, 65535);
   job.master_port = static_cast<uint16_t>(port);
   if (port_is_torchruns(job)) ++job.master_port;
+  return true;
+}
+
+// Where the source lets them meet: at an address, of which either part may be set otherwise.
+void find_address(const FoundJob& found, Job& job) {
+  job.master_address = own_environment("MASTER_ADDR").value_or(found.address);
+  const auto port = own_environment("MASTER_PORT");
+  job.master_port =
+      port ? static_cast<uint16_t>(job_number("MASTER_PORT", *port, 1, 65535)) : found.port;
+}
+
+void find_place(const KnownJob& known, const std::optional<FoundJob>& found, Job& job) {
+  if (found && !found->address.empty() && known.master_address.empty() &&
+      known.rendezvous_file.empty() && settings().get_string("TUTTI_RENDEZVOUS").empty()) {
+    return find_address(*found, job);
+  }
+  const bool has_store = found && found->store != JobStore::none;
+  if (find_named_place(known, !has_store, job)) {
+    job.rendezvous.reset();
+    return;
+  }
+  if (found->store == JobStore::pmi) {
+    job.rendezvous = std::make_shared<bootstrap::PmiRendezvous>();
+  } else if (!job.rendezvous) {
+    job.rendezvous = std::make_shared<bootstrap::PmixRendezvous>();
+  }
+  job.token_by_rendezvous = job.token.empty();
 }
 
 // The first is the one of the bootstrap.
@@ -173,14 +189,21 @@ std::string job_token() {
   return path.empty() ? "" : read_token_file(path);
 }
 
+std::string meeting_place(const Job& job) {
+  if (job.rendezvous) return job.rendezvous->name();
+  if (!job.rendezvous_file.empty()) return cat("the rendezvous file ", job.rendezvous_file);
+  return cat(job.master_address, ":", job.master_port);
+}
+
 Job job_from_environment(const KnownJob& known) {
   Job job;
-  find_rank(known, job);
+  const std::optional<FoundJob> found = find_rank(known, job);
   const Settings& all = settings();
   job.token = job_token();
   job.init_timeout =
       std::chrono::floor<std::chrono::milliseconds>(all.get_duration("TUTTI_INIT_TIMEOUT"));
-  job.fanout = number("TUTTI_CONTROL_FANOUT", all.get_string("TUTTI_CONTROL_FANOUT"), 1, 1 << 24);
+  job.fanout =
+      job_number("TUTTI_CONTROL_FANOUT", all.get_string("TUTTI_CONTROL_FANOUT"), 1, 1 << 24);
   job.wire_settings = all.wire_settings();
   find_interfaces(all.get_string("TUTTI_INTERFACE"), job);
   job.domain = parse_domain(all.get_string("TUTTI_DOMAIN"));
@@ -188,7 +211,7 @@ Job job_from_environment(const KnownJob& known) {
     job.launcher_fd = inherited_fd("TUTTI_LAUNCHER_FD");
     if (job.rank == 0) job.listen_fd = inherited_fd("TUTTI_LISTEN_FD");
   }
-  if (job.size > 1) find_place(known, job);
+  if (job.size > 1) find_place(known, found, job);
   return job;
 }
 

@@ -38,6 +38,9 @@ struct Job {
   Domain domain;              // where the launcher placed this rank on its host
   std::string interface;      // network interface or address to listen on; empty: by route
   std::vector<std::string> more_interfaces;  // to listen on for data, too
+  // Rank 0 makes the token and tells it by the rendezvous, which none but the job's ranks can read.
+  bool token_by_rendezvous = false;
+  std::string source;  // what told who this is (job_sources.h); empty: the caller, or nobody
 };
 
 // What the caller knows of the job himself.
@@ -49,10 +52,14 @@ struct KnownJob {
   std::string rendezvous_file;
 };
 
-// Reads RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT (tutti run, torchrun), TUTTI_RENDEZVOUS and the
-// settings; of the first five only what is not known. Without any of them: a job of one rank.
-// Throws Error(bootstrap) naming the variable that is missing or wrong.
+// Reads what the program's launcher told it (job_sources.h), where ranks meet (MASTER_ADDR,
+// MASTER_PORT, TUTTI_RENDEZVOUS, or what the launcher offers), and the settings; only what is not
+// known. Without any of these: a job of one rank. Throws Error(bootstrap) naming the variable that
+// is missing or wrong.
 Job job_from_environment(const KnownJob& known = {});
+
+// Where the ranks of a job of several meet, for people: "10.0.0.1:29500", "the launcher's PMIx".
+std::string meeting_place(const Job& job);
 
 // TUTTI_TOKEN, or what is in the file that TUTTI_TOKEN_FILE names; empty where neither is set.
 // Throws Error(bootstrap) when the file cannot be read, holds nothing, or can be read by others.

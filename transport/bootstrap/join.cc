@@ -79,7 +79,10 @@ class Pauses {
 // Looks for rank 0 until it answers; it may be started later than this rank.
 class Search {
  public:
-  Search(const Job& job, const Wait& wait) : job_(job), wait_(wait) {}
+  Search(const Job& job, const Wait& wait) : job_(job), wait_(wait), token_(job.token) {}
+
+  // The job's: rank 0 may be the one who tells it.
+  const std::string& token() const { return token_; }
 
   Fd run() {
     const Clock::time_point say_at = Clock::now() + kSayWhatIsMissing;
@@ -106,7 +109,10 @@ class Search {
     if (!rendezvous_) {
       return resolve_master(job_.master_address, job_.master_port, job_.interface);
     }
-    if (const auto value = rendezvous_->get(kRankZeroKey)) return {parse_rank_zero(*value)};
+    if (const auto value = rendezvous_->get(kRankZeroKey)) {
+      if (job_.token_by_rendezvous) token_ = token_in_rank_zero(*value);
+      return {parse_rank_zero(*value)};
+    }
     problem_ = rendezvous_->name() + " does not tell yet where rank 0 is";
     return {};
   }
@@ -136,8 +142,8 @@ class Search {
 
   bool greet(int socket, const SocketAddress& address) {
     try {
-      if (shake_hands(socket, make_hello(job_, Purpose::bootstrap), job_.token,
-                      rank_zero_at(address), wait_)) {
+      if (shake_hands(socket, make_hello(job_, Purpose::bootstrap), token_, rank_zero_at(address),
+                      wait_)) {
         return true;
       }
       problem_ = cat(address.text(), " closed the connection without an answer");
@@ -156,6 +162,7 @@ class Search {
   const Job& job_;
   const std::shared_ptr<Rendezvous> rendezvous_ = rendezvous_of(job_);
   const Wait wait_;
+  std::string token_;
   std::string problem_ = "no attempt was made";
   bool refused_ = false;  // by another job
 };
@@ -278,10 +285,13 @@ PeerInfo introduce(const Job& job, int listener, const std::string& unix_name) {
 
 }  // namespace
 
-Membership join(const Job& job, const std::string& unix_name) {
+Membership join(const Job& given, const std::string& unix_name) {
+  Job job = given;
   const Deadline deadline = Deadline::after(job.init_timeout);
   LauncherEar launcher(job.launcher_fd);
-  Fd socket = Search(job, {deadline, &launcher}).run();
+  Search search(given, {deadline, &launcher});
+  Fd socket = search.run();
+  job.token = search.token();
   const SocketAddress rank_zero = peer_address(socket.get());
   Fd listener = open_listener(job, socket.get());
   Membership membership;

@@ -6,7 +6,9 @@
 #include <optional>
 #include <sstream>
 
+#include "base/deadline.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "base/text.h"
 
 namespace tutti::bootstrap {
@@ -32,10 +34,30 @@ std::optional<Fd> adopt_listener(const Job& job) {
   return Fd(job.listen_fd);
 }
 
+constexpr std::chrono::seconds kSayWhatIsMissing{10};
+constexpr std::chrono::milliseconds kPause{100};
+
+// This host's own name, as the others know it, may be in the cluster's directory only a while after
+// the process has started: Kubernetes enters pods when they run.
+std::vector<SocketAddress> resolve_patiently(const Job& job) {
+  const Deadline deadline = Deadline::after(job.init_timeout);
+  const Deadline say_at = Deadline::after(kSayWhatIsMissing);
+  for (bool said = false;;) {
+    try {
+      return resolve_master(job.master_address, job.master_port, job.interface);
+    } catch (const Error& error) {
+      if (deadline.passed()) throw;
+      if (!said && say_at.passed()) log(LogLevel::warning, cat("still trying: ", error.what()));
+      said = said || say_at.passed();
+    }
+    wait_for(-1, 0, {Deadline::after(kPause)});
+  }
+}
+
 }  // namespace
 
-std::string rank_zero_value(const SocketAddress& address) {
-  return cat(address.host(), " ", address.port());
+std::string rank_zero_value(const SocketAddress& address, const std::string& token) {
+  return cat(address.host(), " ", address.port(), token.empty() ? "" : " ", token);
 }
 
 SocketAddress parse_rank_zero(const std::string& value) {
@@ -45,6 +67,13 @@ SocketAddress parse_rank_zero(const std::string& value) {
   if (text >> host >> port) return resolve(host, port).front();
   throw Error(ErrorCode::bootstrap, cat("'", value, "' is no address of rank 0"),
               {.cause = "something else uses the same rendezvous"});
+}
+
+std::string token_in_rank_zero(const std::string& value) {
+  std::istringstream text(value);
+  std::string word;
+  text >> word >> word >> word;
+  return text ? word : "";
 }
 
 std::shared_ptr<Rendezvous> rendezvous_of(const Job& job) {
@@ -61,7 +90,7 @@ Fd listen_as_rank_zero(const Job& job) {
   } else if (rendezvous_of(job)) {
     addresses = {reachable_address()};
   } else {
-    addresses = resolve_master(job.master_address, job.master_port, job.interface);
+    addresses = resolve_patiently(job);
   }
   for (size_t i = 0;; ++i) {
     try {

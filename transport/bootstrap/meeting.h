@@ -12,11 +12,14 @@
 
 namespace tutti::bootstrap {
 
-// Under which rank 0 tells where it listens: "10.0.0.1 29500".
+// Under which rank 0 tells where it listens: "10.0.0.1 29500", and the token where that is told
+// there as well (Job::token_by_rendezvous).
 inline constexpr const char* kRankZeroKey = "rank0";
-std::string rank_zero_value(const SocketAddress& address);
+std::string rank_zero_value(const SocketAddress& address, const std::string& token = {});
 // Throws Error(bootstrap) for nonsense.
 SocketAddress parse_rank_zero(const std::string& value);
+// Empty where there is none.
+std::string token_in_rank_zero(const std::string& value);
 
 // The caller's or the file. Null where all know rank 0's address: there is nothing to tell.
 std::shared_ptr<Rendezvous> rendezvous_of(const Job& job);

@@ -42,6 +42,9 @@ class Cli : public ::testing::Test {
   // About `bytes` of words in the order of a fixed seed; returns the file's path.
   std::string write_text(size_t bytes = 60000) const;
 
+  // The value of CLI_TEST for processes that are started otherwise.
+  const std::string& mark() const { return mark_; }
+
   // Of this test: everything that start() started, and what that started.
   std::vector<pid_t> processes() const;
   pid_t process_of_rank(int rank) const;  // 0: there is none

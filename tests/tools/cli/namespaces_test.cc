@@ -2,9 +2,12 @@
 // process may not make is skipped.
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
+#include "base/path.h"
 #include "base/text.h"
 #include "tests/tools/cli/cli.h"
 #include "tests/tools/cli/two_hosts.h"
@@ -33,6 +36,48 @@ TEST_F(TwoHosts, Bench) {
       EXPECT_EQ(document["results"].size(), collective == "barrier" ? 1u : 4u);
       for (const Json& row : document["results"]) EXPECT_EQ(row["wrong"], 0) << document;
     }
+  }
+}
+
+TEST_F(TwoHosts, RanksInTurn) {
+  const std::string file = path("result.json");
+  const Result result =
+      start({"run", "--hosts", a_ + ":2," + b_ + ":2", "--map-by", "node", "--", tutti(), "bench",
+             "all_reduce", "--max", "64K", "--factor", "128", "--json", file},
+            {{"TUTTI_RSH", "ip netns exec"}})
+          .finish();
+  ASSERT_EQ(result.code, 0) << result.err;
+  const Json document = Json::parse(read(file));
+  EXPECT_EQ(document["ranks"], 4);
+  for (const Json& row : document["results"]) EXPECT_EQ(row["wrong"], 0) << document;
+}
+
+// mpirun and mpiexec start a daemon of theirs on each host, and these pass on what ranks tell.
+TEST_F(TwoHosts, OtherLaunchers) {
+  const std::string shell = path("rsh");
+  std::ofstream(shell)
+      << "#!/bin/sh\nwhile [ \"${1#-}\" != \"$1\" ]; do shift; done\nhost=$1; shift\n"
+         "exec ip netns exec $host sh -c \"$*\"\n";
+  std::filesystem::permissions(shell, std::filesystem::perms::owner_all);
+  const std::vector<Words> launchers = {
+      {"mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "--mca", "plm_rsh_agent", shell,
+       "--mca", "oob_tcp_if_include", "cable", "--mca", "orte_keep_fqdn_hostnames", "1", "--host",
+       a_ + ":2," + b_ + ":2", "-n", "4"},
+      {"mpiexec.hydra", "-launcher", "ssh", "-launcher-exec", shell, "-iface", "cable", "-hosts",
+       a_ + "," + b_, "-n", "4"}};
+  for (const Words& launcher : launchers) {
+    if (find_program(launcher.front()).empty()) continue;
+    SCOPED_TRACE(launcher.front());
+    const std::string file = path("result.json");
+    Words words = {"ip", "netns", "exec", a_};
+    words.insert(words.end(), launcher.begin(), launcher.end());
+    words.insert(words.end(), {tutti(), "bench", "all_reduce", "--max", "1K", "--json", file});
+    const Result result = start_program(words).finish();
+    ASSERT_EQ(result.code, 0) << result.err;
+    const Json document = Json::parse(read(file));
+    EXPECT_EQ(document["ranks"], 4);
+    EXPECT_EQ(document["transport"], "shm+tcp");
+    for (const Json& row : document["results"]) EXPECT_EQ(row["wrong"], 0) << document;
   }
 }
 

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -90,6 +91,82 @@ TEST_F(Hosts, DeathsAreToldAcrossHosts) {
   EXPECT_THAT(result.out, ContainsRegex("\\[0[^\n]*signal 2 [0-9]+ 9\n"));
   EXPECT_THAT(result.err, ContainsRegex("\\[2\\] why\ntutti run: rank 2 \\(b, pid [0-9]+\\) was "
                                         "killed by signal 9 \\(Killed\\)\n$"));
+}
+
+// 40 hosts, of which nobody reaches more than 3 by himself.
+std::string many_hosts(const std::string& more = "") {
+  std::string hosts = "h0";
+  for (int i = 1; i < 40; ++i) hosts += cat(",h", i);
+  return hosts + more;
+}
+const Process::Environment kTree = {{"TUTTI_LAUNCH_FANOUT", "3"}};
+
+TEST_F(Hosts, AreReachedThroughEachOther) {
+  // Each agent's parent is another agent, but for the first three.
+  const Result result =
+      start(40, many_hosts(), "ps -o args= -p $(ps -o ppid= -p $PPID)", kTree).finish();
+  EXPECT_EQ(result.code, 0) << result.err;
+  const std::vector<std::string> lines = split(result.out, '\n');
+  const auto holds = [&](const std::string& end) {
+    return std::ranges::count_if(lines, [&](const std::string& l) { return l.ends_with(end); });
+  };
+  EXPECT_GE(holds(" agent"), 1) << result.out;
+  EXPECT_GE(holds("$PPID)"), 1) << result.out;
+}
+
+TEST_F(Hosts, ATreeOfThemIsOneJob) {
+  const Result result =
+      start(80, many_hosts(), "echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE", kTree)
+          .finish();
+  EXPECT_EQ(result.code, 0) << result.err;
+  for (int rank = 0; rank < 80; ++rank) {
+    EXPECT_THAT(result.out, HasSubstr(cat("[", rank, "] ", rank, "/80 ", rank % 2, "/2\n")));
+  }
+}
+
+TEST_F(Hosts, DeathsAreToldThroughTheTree) {
+  const Result result = start(40, many_hosts(),
+                              "if [ $RANK = 39 ]; then kill -9 $$; fi;"
+                              "read -r -u $TUTTI_LAUNCHER_FD notice; echo \"$notice\"; exit 4",
+                              kTree)
+                            .finish();
+  EXPECT_EQ(result.code, 137);
+  EXPECT_THAT(result.out, ContainsRegex("\\[0-38\\] signal 39 [0-9]+ 9\n"));
+  EXPECT_THAT(result.err, ContainsRegex("rank 39 \\(h39, pid [0-9]+\\) was killed by signal 9"));
+}
+
+TEST_F(Hosts, SignalsReachTheWholeTree) {
+  Process launcher =
+      start(40, many_hosts(), "trap 'exit 0' TERM; echo $RANK; sleep 1000 & wait", kTree);
+  launcher.read_lines(40);
+  ::kill(launcher.pid(), SIGTERM);
+  EXPECT_EQ(launcher.finish().code, 128 + SIGTERM);
+}
+
+TEST_F(Hosts, NothingOutlivesATreeWhoseLauncherIsKilled) {
+  Process launcher = start(40, many_hosts(), "echo $$; exec sleep 1000", kTree);
+  std::vector<Watched> processes;
+  for (const std::string& line : launcher.read_lines(40)) {
+    processes.emplace_back(std::stoi(line.substr(line.find(']') + 1)));
+  }
+  ::kill(launcher.pid(), SIGKILL);
+  for (const Watched& process : processes) process.wait_for_end();
+  EXPECT_EQ(launcher.finish().code, 137);
+}
+
+// The agent of the first host, through which others are reached.
+TEST_F(Hosts, AHostThatTakesOthersWithItIsNamedSo) {
+  const Result result =
+      start(40, many_hosts(), "[ $RANK = 0 ] && kill -9 $PPID; sleep 1000 & wait", kTree).finish();
+  EXPECT_EQ(result.code, 137);
+  EXPECT_THAT(result.err, HasSubstr("lost host h0 and those that are reached through it"));
+}
+
+TEST_F(Hosts, AHostThatCannotBeReachedThroughTheTreeIsNamed) {
+  const Result result =
+      start(41, many_hosts(",down"), "read -r -u $TUTTI_LAUNCHER_FD notice", kTree).finish();
+  EXPECT_EQ(result.code, 255);
+  EXPECT_THAT(result.err, HasSubstr("lost host down"));
 }
 
 // The real one gives its words to a shell on the other host, which takes them apart again.

@@ -15,7 +15,7 @@ int main(int argc, char** argv) {
   if (argc < 4) return 2;
   tool::LaunchOptions options;
   options.ranks = std::atoi(argv[1]);
-  if (std::string_view(argv[2]) != "-") options.hosts = split(argv[2], ',');
+  if (std::string_view(argv[2]) != "-") options.hosts = tool::parse_hosts(split(argv[2], ','));
   options.prefix_lines = argv[3][0] == '1';
   options.command.assign(argv + 4, argv + argc);
   try {

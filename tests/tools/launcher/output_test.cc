@@ -155,15 +155,13 @@ TEST(Protocol, AnyBytesTravel) {
 TEST(Protocol, JobsAndExitsTravel) {
   const HostJob job{.host = "b",
                     .display = "b",
-                    .first_rank = 2,
-                    .local_ranks = 3,
+                    .ranks = {2, 3, 7},
                     .world_size = 7,
                     .command = {"echo", "\xff"},
                     .environment = {{"TUTTI_LOG", "info"}},
                     .directory = "/tmp"};
   const HostJob same = job_from_json(to_json(job));
-  EXPECT_EQ(same.first_rank, 2);
-  EXPECT_EQ(same.local_ranks, 3);
+  EXPECT_EQ(same.ranks, job.ranks);
   EXPECT_EQ(same.world_size, 7);
   EXPECT_EQ(same.command, job.command);
   EXPECT_EQ(same.environment, job.environment);

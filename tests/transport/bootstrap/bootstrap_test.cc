@@ -322,6 +322,31 @@ TEST(Rendezvous, ThroughTheCallersStore) {
   EXPECT_TRUE(store->empty());
 }
 
+// Who cannot read the store is still a stranger.
+TEST(Rendezvous, ThatTellsTheTokenToo) {
+  const auto store = std::make_shared<StoreInMemory>();
+  std::vector<Job> jobs;
+  for (const int rank : {0, 1, 2}) {
+    jobs.push_back(local_job(rank, 3, std::string(), ""));
+    jobs.back().rendezvous = store;
+    jobs.back().token_by_rendezvous = true;
+    jobs.back().fanout = 1;
+  }
+  auto zero = in_background(jobs[0]);
+  auto one = in_background(jobs[1]);
+  std::optional<std::string> told;
+  while (!(told = store->get(bootstrap::kRankZeroKey))) std::this_thread::yield();
+  Job guessing = jobs[2];
+  guessing.rendezvous = std::make_shared<StoreInMemory>();
+  guessing.rendezvous->set(bootstrap::kRankZeroKey,
+                           bootstrap::rank_zero_value(bootstrap::parse_rank_zero(*told), "guess"));
+  guessing.init_timeout = std::chrono::milliseconds(200);
+  EXPECT_THAT(failure_of(guessing), HasSubstr("another token"));
+  EXPECT_EQ(failure_of(jobs[2]), "");
+  EXPECT_EQ(one.get(), "");
+  EXPECT_EQ(zero.get(), "");
+}
+
 TEST(Rendezvous, ThatTellsNothingIsSaid) {
   Job job = local_job(1, 2, std::string(), "token");
   job.rendezvous = std::make_shared<StoreInMemory>();

@@ -26,9 +26,25 @@ using ::testing::IsEmpty;
 
 class JobTest : public ::testing::Test {
  protected:
-  static constexpr std::array kVariables = {
-      "RANK",        "WORLD_SIZE",          "MASTER_ADDR",
-      "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_USE_AGENT_STORE"};
+  static constexpr std::array kVariables = {"RANK",
+                                            "WORLD_SIZE",
+                                            "MASTER_ADDR",
+                                            "MASTER_PORT",
+                                            "TORCHELASTIC_RUN_ID",
+                                            "TORCHELASTIC_USE_AGENT_STORE",
+                                            "OMPI_COMM_WORLD_RANK",
+                                            "OMPI_COMM_WORLD_SIZE",
+                                            "PMIX_NAMESPACE",
+                                            "PMIX_RANK",
+                                            "PMI_RANK",
+                                            "PMI_SIZE",
+                                            "PMI_FD",
+                                            "SLURM_PROCID",
+                                            "SLURM_STEP_ID",
+                                            "SLURM_STEP_NUM_TASKS",
+                                            "SLURM_STEP_NODELIST",
+                                            "SLURM_JOB_ID",
+                                            "JOB_COMPLETION_INDEX"};
   JobTest() { clear(); }
   ~JobTest() override { clear(); }
 
@@ -73,6 +89,56 @@ TEST_F(JobTest, FromVariables) {
   EXPECT_EQ(job.token, "secret");
   EXPECT_EQ(job.init_timeout, std::chrono::milliseconds(1500));
   EXPECT_EQ(job.wire_settings, settings().wire_settings());
+}
+
+void set_slurms_step() {
+  ::setenv("SLURM_PROCID", "1", 1);
+  ::setenv("SLURM_STEP_ID", "0", 1);
+  ::setenv("SLURM_STEP_NUM_TASKS", "4", 1);
+  ::setenv("SLURM_STEP_NODELIST", "n[3-4]", 1);
+  ::setenv("SLURM_JOB_ID", "7", 1);
+}
+
+TEST_F(JobTest, SlurmTellsWhereRanksMeet) {
+  set_slurms_step();
+  const Job job = job_from_environment();
+  EXPECT_EQ(job.source, "Slurm");
+  EXPECT_EQ(job.rank, 1);
+  EXPECT_EQ(job.size, 4);
+  EXPECT_EQ(meeting_place(job), "n3:15007");
+  EXPECT_FALSE(job.token_by_rendezvous);
+}
+
+TEST_F(JobTest, WhereRanksMeetMayBeSetOtherwise) {
+  set_slurms_step();
+  set("MASTER_PORT", "1234");
+  EXPECT_EQ(meeting_place(job_from_environment()), "n3:1234");
+  set("MASTER_ADDR", "n9-ib");
+  EXPECT_EQ(meeting_place(job_from_environment()), "n9-ib:1234");
+  ::unsetenv("MASTER_PORT");
+  EXPECT_EQ(meeting_place(job_from_environment()), "n9-ib:15007");
+  settings().set("TUTTI_RENDEZVOUS", "file:/shared/meet");
+  EXPECT_EQ(meeting_place(job_from_environment()), "the rendezvous file /shared/meet");
+}
+
+TEST_F(JobTest, AnAddressSparesTheLaunchersStore) {
+  set("PMI_RANK", "1");
+  set("PMI_SIZE", "2");
+  set("PMI_FD", "99999");
+  EXPECT_THAT(failure(), AllOf(HasSubstr("PMI (PMI_FD) cannot be used"), HasSubstr("MASTER_ADDR")));
+  set("MASTER_ADDR", "10.0.0.1");
+  EXPECT_THAT(failure(), HasSubstr("MASTER_ADDR is set, but MASTER_PORT is not"));
+  set("MASTER_PORT", "1234");
+  EXPECT_EQ(meeting_place(job_from_environment()), "10.0.0.1:1234");
+}
+
+TEST_F(JobTest, KubernetesNeedsAnAddress) {
+  set("JOB_COMPLETION_INDEX", "1");
+  set("WORLD_SIZE", "2");
+  EXPECT_THAT(failure(), HasSubstr("WORLD_SIZE is set, but MASTER_ADDR is not"));
+  set("MASTER_ADDR", "job-0.svc");
+  set("MASTER_PORT", "1234");
+  EXPECT_EQ(job_from_environment().rank, 1);
 }
 
 TEST_F(JobTest, WhereTheLauncherPlacedIt) {

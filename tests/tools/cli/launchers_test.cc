@@ -1,0 +1,200 @@
+// The program unchanged under other launchers: Open MPI's and MPICH's for real, torchrun's and
+// Kubernetes' by the variables that they set.
+#include <csignal>
+#include <string>
+#include <vector>
+
+#include "base/path.h"
+#include "base/text.h"
+#include "tests/tools/cli/cli.h"
+
+namespace tutti::tool {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+struct Launcher {
+  std::string name;
+  Words command;     // before the number of ranks
+  std::string rank;  // the variable that tells it
+  std::string source;
+  std::string package;
+  std::string beside;  // a program that uses its library, too
+};
+
+const Launcher kLaunchers[] = {
+    {"OpenMpi",
+     {"mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n"},
+     "OMPI_COMM_WORLD_RANK",
+     "Open MPI",
+     "openmpi-bin",
+     "beside_openmpi"},
+    {"Hydra", {"mpiexec.hydra", "-n"}, "PMI_RANK", "PMI", "mpich", "beside_mpich"},
+};
+
+void PrintTo(const Launcher& launcher, std::ostream* out) { *out << launcher.name; }
+
+class Launchers : public Cli, public ::testing::WithParamInterface<Launcher> {
+ protected:
+  void SetUp() override {
+    if (find_program(GetParam().command.front()).empty()) {
+      GTEST_SKIP() << GetParam().command.front() << " is not installed: " << GetParam().package;
+    }
+  }
+
+  Process launch(int ranks, const Words& program, Process::Environment environment = {}) const {
+    Words words = GetParam().command;
+    words.push_back(cat(ranks));
+    words.insert(words.end(), program.begin(), program.end());
+    environment["OMPI_MCA_rmaps_base_oversubscribe"] = "1";
+    return start_program(words, std::move(environment));
+  }
+};
+
+TEST_P(Launchers, StartABenchmark) {
+  const std::string file = path("result.json");
+  const Result result = launch(3, {tutti(), "bench", "all_reduce", "--max", "64K", "--factor",
+                                   "128", "--iterations", "2", "--json", file})
+                            .finish();
+  ASSERT_EQ(result.code, 0) << result.out << result.err;
+  EXPECT_THAT(result.err, IsEmpty()) << "it has a token, too";
+  const Json document = Json::parse(read(file));
+  EXPECT_EQ(document["ranks"], 3);
+  for (const Json& size : document["results"]) EXPECT_EQ(size["wrong"], 0);
+}
+
+TEST_P(Launchers, StartATraining) {
+  const std::string file = path("losses");
+  const Result result = launch(2, {tutti(), "train", "--data", write_text(), "--steps", "3",
+                                   "--hidden", "16", "--json", file})
+                            .finish();
+  ASSERT_EQ(result.code, 0) << result.out << result.err;
+  EXPECT_THAT(read(file), HasSubstr("\"step\":3"));
+}
+
+TEST_P(Launchers, AreNamedByInfo) {
+  const std::string info =
+      cat("exec ", tutti(), " info --json ", path("info"), ".$", GetParam().rank);
+  const Result result = launch(2, {"sh", "-c", info}).finish();
+  ASSERT_EQ(result.code, 0) << result.err;
+  for (int rank = 0; rank < 2; ++rank) {
+    const Json job = Json::parse(read(path(cat("info.", rank))))["job"];
+    EXPECT_EQ(job["source"], GetParam().source);
+    EXPECT_EQ(job["rank"], rank);
+    EXPECT_EQ(job["size"], 2);
+    EXPECT_EQ(job["local_rank"], rank);
+    EXPECT_EQ(job["local_size"], 2);
+    EXPECT_EQ(job["problem"], "");
+  }
+}
+
+TEST_P(Launchers, MayBeAskedTwice) {
+  const Result result =
+      launch(3, {std::filesystem::absolute("tests/tools/cli/two_worlds")}).finish();
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(result.out, "6\n");
+}
+
+TEST_P(Launchers, MayBeAskedByMpiToo) {
+  const auto program = std::filesystem::absolute("tests/tools/cli/" + GetParam().beside);
+  if (!std::filesystem::exists(program)) {
+    GTEST_SKIP() << "its library is not installed: " << GetParam().package;
+  }
+  for (const char* first : {"tutti", "mpi"}) {
+    const Result result = launch(3, {program, first}).finish();
+    EXPECT_EQ(result.code, 0) << first << result.err;
+    EXPECT_EQ(result.out, "3 3\n") << first;
+  }
+}
+
+TEST_P(Launchers, LeaveTheMeetingToAnAddressThatIsSet) {
+  const Result result =
+      launch(2, {tutti(), "info"}, {{"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "29555"}})
+          .finish();
+  EXPECT_THAT(result.out, HasSubstr("ranks meet at 127.0.0.1:29555"));
+}
+
+TEST_P(Launchers, EndAllWhenARankDies) {
+  Process job = launch(
+      3, {tutti(), "bench", "all_reduce", "--min", "1M", "--max", "1M", "--iterations", "1000000"},
+      {{"TUTTI_FAULT", "kill:1:9"}, {"TUTTI_TRANSPORT", "tcp"}});
+  const Result result = job.finish();
+  EXPECT_NE(result.code, 0) << result.out << result.err;
+}
+
+TEST_P(Launchers, EndAllOnSigterm) {
+  Process job = launch(
+      2, {tutti(), "bench", "all_reduce", "--min", "1M", "--max", "1M", "--iterations", "1000000"});
+  job.read_lines(1);
+  ::kill(job.pid(), SIGTERM);
+  EXPECT_NE(job.finish().code, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Real, Launchers, ::testing::ValuesIn(kLaunchers),
+                         [](const auto& info) { return info.param.name; });
+
+class Told : public Cli {
+ protected:
+  Json job(Process::Environment environment) const {
+    const Result result = run({"info", "--json", "-"}, std::move(environment));
+    EXPECT_EQ(result.code, 0) << result.err;
+    return Json::parse(result.out)["job"];
+  }
+};
+
+TEST_F(Told, NothingAtAll) {
+  const Json found = job({});
+  EXPECT_TRUE(found["source"].is_null());
+  EXPECT_EQ(found["size"], 1);
+}
+
+TEST_F(Told, ByTorchrunAndByKubernetes) {
+  const Process::Environment place = {{"MASTER_ADDR", "pod-0"}, {"MASTER_PORT", "29500"}};
+  Process::Environment torchrun = {
+      {"RANK", "1"}, {"WORLD_SIZE", "2"}, {"TORCHELASTIC_RUN_ID", "none"}};
+  torchrun.insert(place.begin(), place.end());
+  EXPECT_EQ(job(torchrun)["source"], "torchrun");
+  EXPECT_EQ(job(torchrun)["meets_at"], "pod-0:29501");
+  Process::Environment pod = {{"JOB_COMPLETION_INDEX", "1"}, {"WORLD_SIZE", "2"}};
+  pod.insert(place.begin(), place.end());
+  EXPECT_EQ(job(pod)["source"], "Kubernetes");
+  EXPECT_EQ(job(pod)["rank"], 1);
+}
+
+TEST_F(Told, ByHalves) {
+  EXPECT_THAT(job({{"RANK", "1"}})["problem"].get<std::string>(),
+              HasSubstr("RANK is set, but WORLD_SIZE is not"));
+  EXPECT_THAT(run({"bench", "all_reduce"}, {{"WORLD_SIZE", "2"}}).err,
+              HasSubstr("WORLD_SIZE is set, but RANK is not"));
+}
+
+// As in a container, whose first process has no default actions for signals.
+TEST_F(Told, ToEndAsTheFirstProcess) {
+  const Words first = {"unshare", "--pid", "--fork", "--kill-child"};
+  Words probe = first;
+  probe.emplace_back("true");
+  if (const Result possible = start_program(probe).finish(); possible.code != 0) {
+    GTEST_SKIP() << "no process namespaces: " << possible.err;
+  }
+  // The shell is the second process and asks the first to end; it does when it may.
+  const std::string command = cat("(while :; do kill -TERM 1 || exit; done) & exec ", tutti(),
+                                  " bench all_reduce --min 1M --max 1M --iterations 100000000");
+  Words words = first;
+  words.insert(words.end(), {"sh", "-c", command});
+  EXPECT_EQ(start_program(words).finish().code, 128 + SIGTERM);
+}
+
+// Where it is installed.
+TEST_F(Told, ByTorchrunItself) {
+  if (find_program("torchrun").empty()) GTEST_SKIP() << "torchrun is not installed";
+  const std::string file = path("result.json");
+  const Result result = start_program({"torchrun", "--nproc-per-node", "2", "--no-python", tutti(),
+                                       "bench", "all_reduce", "--max", "1K", "--json", file})
+                            .finish();
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(Json::parse(read(file))["ranks"], 2);
+}
+
+}  // namespace
+}  // namespace tutti::tool

@@ -1,0 +1,276 @@
+// A real Slurm: its controller, and two nodes that are both this host, until the test ends. Skipped
+// where it is not installed or cannot be started.
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/deadline.h"
+#include "base/error.h"
+#include "base/fd.h"
+#include "base/path.h"
+#include "base/text.h"
+#include "tests/tools/cli/cli.h"
+
+namespace tutti::tool {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+// Nobody listens there now.
+uint16_t free_port() {
+  const Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  socklen_t length = sizeof address;
+  auto* raw = reinterpret_cast<sockaddr*>(&address);
+  if (::bind(socket.get(), raw, length) != 0 || ::getsockname(socket.get(), raw, &length) != 0) {
+    throw system_error("a free port", errno);
+  }
+  return ntohs(address.sin_port);
+}
+
+std::string host_name() {
+  char name[256] = {};
+  ::gethostname(name, sizeof name - 1);
+  return name;
+}
+
+bool resolves(const std::string& host) {
+  addrinfo* found = nullptr;
+  if (::getaddrinfo(host.c_str(), nullptr, nullptr, &found) != 0) return false;
+  ::freeaddrinfo(found);
+  return true;
+}
+
+class Slurm : public Cli {
+ protected:
+  void SetUp() override {
+    const char* path = std::getenv("PATH");
+    ::setenv("PATH", cat(path != nullptr ? path : "/usr/bin:/bin", ":/usr/sbin:/sbin").c_str(), 1);
+    for (const char* program : {"slurmctld", "slurmd", "srun", "salloc", "sbatch", "sinfo"}) {
+      if (find_program(program).empty()) GTEST_SKIP() << program << " is not installed: slurm-wlm";
+    }
+    if (::geteuid() != 0) GTEST_SKIP() << "only root can start a slurmd";
+    std::string name = "/tmp/tutti-slurm.XXXXXX";  // slurmd's sockets have short names only
+    if (::mkdtemp(name.data()) == nullptr) throw system_error(cat("mkdtemp ", name), errno);
+    folder_ = name;
+    write_configuration();
+    daemons_.push_back(daemon({"slurmctld", "-D", "-c"}));
+    for (const std::string& node : {host_name(), second_}) {
+      daemons_.push_back(daemon({"slurmd", "-D", "-N", node}));
+    }
+    if (!wait_until_idle()) GTEST_SKIP() << "Slurm does not start: " << sinfo().out << sinfo().err;
+  }
+
+  void TearDown() override {
+    for (const auto& daemon : daemons_) ::kill(daemon->pid(), SIGTERM);
+    for (const auto& daemon : daemons_) daemon->finish();
+    Cli::TearDown();
+    std::error_code ignored;
+    if (!folder_.empty()) std::filesystem::remove_all(folder_, ignored);
+  }
+
+  Process job(Words command, Process::Environment environment = {}) const {
+    environment["SLURM_CONF"] = folder_ / "slurm.conf";
+    environment.emplace("TUTTI_INIT_TIMEOUT", "30");
+    if (!resolves(host_name())) environment["MASTER_ADDR"] = "127.0.0.1";
+    return start_program(std::move(command), std::move(environment));
+  }
+
+  Words bench(const std::string& file) const {
+    return {tutti(), "bench",        "all_reduce", "--max",  "64K",     "--factor",
+            "128",   "--iterations", "2",          "--json", path(file)};
+  }
+  Words endless_bench() const {
+    return {tutti(), "bench", "all_reduce",   "--min",  "1M",
+            "--max", "1M",    "--iterations", "1000000"};
+  }
+
+  void expect_right(const std::string& file, int ranks) const {
+    const Json document = Json::parse(read(path(file)));
+    EXPECT_EQ(document["ranks"], ranks);
+    for (const Json& result : document["results"]) EXPECT_EQ(result["wrong"], 0);
+  }
+
+  static Words joined(Words words, const Words& more) {
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+
+  // Behind the first in the order of names, in which Slurm keeps nodes: it leads nowhere.
+  const std::string second_ = host_name() + "-b";
+
+ private:
+  void write_configuration() const {
+    const std::string folder = folder_;
+    std::ofstream file(folder_ / "slurm.conf");
+    file << "ClusterName=tutti\nSlurmctldHost=" << host_name() << "(127.0.0.1)\n"
+         << "SlurmUser=root\nSlurmdUser=root\nSlurmctldPort=" << free_port() << '\n'
+         << "AuthType=auth/none\nCredType=cred/none\nMpiDefault=none\n"
+         << "ProctrackType=proctrack/linuxproc\nTaskPlugin=task/none\n"
+         << "SelectType=select/cons_tres\nSelectTypeParameters=CR_Core\nReturnToService=2\n"
+         << "SlurmdParameters=config_overrides\nSchedulerParameters=bf_interval=1\n"
+         << "KillWait=5\nMailProg=/bin/true\n"
+         << "SlurmctldPidFile=" << folder << "/slurmctld.pid\nSlurmdPidFile=" << folder
+         << "/%n.pid\nSlurmdSpoolDir=" << folder << "/%n\nStateSaveLocation=" << folder
+         << "/state\nSlurmctldLogFile=" << folder << "/slurmctld.log\nSlurmdLogFile=" << folder
+         << "/%n.log\n";
+    for (const std::string& node : {host_name(), second_}) {
+      file << "NodeName=" << node << " NodeHostname=" << host_name()
+           << " NodeAddr=127.0.0.1 Port=" << free_port() << " CPUs=8 CoresPerSocket=8\n";
+      std::filesystem::create_directory(folder_ / node);
+    }
+    file << "PartitionName=all Nodes=ALL Default=YES State=UP\n";
+    std::filesystem::create_directory(folder_ / "state");
+  }
+
+  std::unique_ptr<Process> daemon(Words command) const {
+    command.front() = find_program(command.front());
+    return std::make_unique<Process>(
+        std::move(command),
+        Process::Environment{{"SLURM_CONF", folder_ / "slurm.conf"}, {"CLI_TEST", mark()}});
+  }
+
+  Result sinfo() const { return job({"sinfo", "-h", "-N", "-o", "%t"}).finish(); }
+
+  bool wait_until_idle() const {
+    for (const Deadline deadline = Deadline::after(testing::kPatience); !deadline.passed();) {
+      if (sinfo().out == "idle\nidle\n") return true;
+    }
+    return false;
+  }
+
+  std::filesystem::path folder_;
+  std::vector<std::unique_ptr<Process>> daemons_;
+};
+
+TEST_F(Slurm, SrunStartsRanksOnBothNodes) {
+  const Result result =
+      job(joined({"srun", "-n", "4", "-N", "2"}, bench("result")), {{"TUTTI_TOKEN", "ours"}})
+          .finish();
+  ASSERT_EQ(result.code, 0) << result.out << result.err;
+  EXPECT_THAT(result.err, IsEmpty());
+  expect_right("result", 4);
+}
+
+TEST_F(Slurm, AJobWithoutATokenIsWarnedOf) {
+  const Result result = job(joined({"srun", "-n", "2", "-N", "2"}, bench("result"))).finish();
+  ASSERT_EQ(result.code, 0) << result.out << result.err;
+  EXPECT_THAT(result.err, AllOf(HasSubstr("no token"), HasSubstr("TUTTI_TOKEN_FILE")));
+}
+
+TEST_F(Slurm, InfoTellsTheSource) {
+  const Result result =
+      job({"srun", "-n", "3", "-N", "2", "sh", "-c",
+           cat("exec ", tutti(), " info --json ", path("info"), ".$SLURM_PROCID")})
+          .finish();
+  ASSERT_EQ(result.code, 0) << result.err;
+  for (int rank = 0; rank < 3; ++rank) {
+    const Json found = Json::parse(read(path(cat("info.", rank))))["job"];
+    EXPECT_EQ(found["source"], "Slurm");
+    EXPECT_EQ(found["rank"], rank);
+    EXPECT_EQ(found["size"], 3);
+    EXPECT_EQ(found["local_size"], rank < 2 ? 2 : 1);
+  }
+}
+
+// It has a token of its own then.
+TEST_F(Slurm, WithPmix) {
+  const Result types = job({"srun", "--mpi=list"}).finish();
+  if ((types.out + types.err).find("pmix") == std::string::npos) {
+    GTEST_SKIP() << "this Slurm was built without PMIx";
+  }
+  // Two of its servers on one host would want the same socket.
+  const Result result =
+      job(joined({"srun", "--mpi=pmix", "-n", "3", "-N", "1"}, bench("result"))).finish();
+  ASSERT_EQ(result.code, 0) << result.out << result.err;
+  EXPECT_THAT(result.err, IsEmpty());
+  expect_right("result", 3);
+}
+
+TEST_F(Slurm, WithPmi) {
+  const Result result =
+      job(joined({"srun", "--mpi=pmi2", "-n", "4", "-N", "2"}, bench("result"))).finish();
+  ASSERT_EQ(result.code, 0) << result.out << result.err;
+  EXPECT_THAT(result.err, IsEmpty());
+  expect_right("result", 4);
+}
+
+TEST_F(Slurm, StepsOfOneAllocationDoNotMeet) {
+  std::string step = "srun --exact -n 2 -N 2";
+  for (const std::string& word : bench("result")) step += ' ' + word;
+  const Result result = job({"salloc", "-Q", "-n", "4", "-N", "2", "sh", "-c",
+                             cat(step, ".1 & ", step, ".2; code=$?; wait $! && exit $code")},
+                            {{"TUTTI_TOKEN", "ours"}})
+                            .finish();
+  ASSERT_EQ(result.code, 0) << result.out << result.err;
+  expect_right("result.1", 2);
+  expect_right("result.2", 2);
+}
+
+TEST_F(Slurm, AHeterogeneousJobIsOneWorld) {
+  const Result result =
+      job(joined({"srun", "-Q", "-n", "1", "-N", "1", tutti(), "info", ":", "-n", "2", "-N", "1"},
+                 {tutti(), "info"}))
+          .finish();
+  ASSERT_EQ(result.code, 0) << result.err;
+  for (int rank = 0; rank < 3; ++rank) {
+    EXPECT_THAT(result.out, HasSubstr(cat("rank ", rank, " of 3")));
+  }
+}
+
+TEST_F(Slurm, TuttiRunTakesTheHostsOfTheAllocation) {
+  const Result result =
+      job(joined({"salloc", "-Q", "-N", "2", "-n", "3", tutti(), "run", "--"}, bench("result")))
+          .finish();
+  ASSERT_EQ(result.code, 0) << result.out << result.err;
+  expect_right("result", 3);
+  const Result hosts = job({"salloc", "-Q", "-N", "2", "-n", "3", tutti(), "run", "--", "sh", "-c",
+                            "echo $SLURMD_NODENAME"})
+                           .finish();
+  EXPECT_THAT(hosts.out, HasSubstr(cat("] ", second_, "\n")));
+  EXPECT_THAT(hosts.out, HasSubstr(cat("] ", host_name(), "\n")));
+}
+
+// The template, unchanged: 4 tasks on each of 2 nodes.
+TEST_F(Slurm, TheTemplateOfABatchJob) {
+  const Result result =
+      job(joined({"sbatch", "--wait", "-Q", "-o", path("out"), "tools/jobs/slurm/job.sbatch"},
+                 bench("result")))
+          .finish();
+  ASSERT_EQ(result.code, 0) << result.out << result.err << read(path("out"));
+  EXPECT_THAT(read(path("out")), Not(HasSubstr("warning")));
+  expect_right("result", 8);
+}
+
+TEST_F(Slurm, ARankThatIsKilledEndsAll) {
+  const Result result = job(joined({"srun", "-n", "4", "-N", "2"}, endless_bench()),
+                            {{"TUTTI_FAULT", "kill:3:9"}, {"TUTTI_TRANSPORT", "tcp"}})
+                            .finish();
+  EXPECT_NE(result.code, 0);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("rank 3"), HasSubstr("task 3: Killed")));
+}
+
+TEST_F(Slurm, ScancelEndsAll) {
+  Process running = job(joined({"srun", "-J", "endless", "-n", "4", "-N", "2"}, endless_bench()));
+  running.read_lines(1);
+  EXPECT_EQ(job({"scancel", "-n", "endless"}).finish().code, 0);
+  const Result result = running.finish();
+  EXPECT_NE(result.code, 0);
+  EXPECT_THAT(result.err, Not(HasSubstr("internal")));
+}
+
+}  // namespace
+}  // namespace tutti::tool

@@ -1,0 +1,108 @@
+// The templates of tools/jobs: that manifests hold together, and that ranks with the environments
+// that pods and Ray's actors get form a job.
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/fd.h"
+#include "base/path.h"
+#include "base/text.h"
+#include "tests/tools/cli/cli.h"
+
+namespace tutti::tool {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+std::string free_port() {
+  const Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  socklen_t length = sizeof address;
+  auto* raw = reinterpret_cast<sockaddr*>(&address);
+  if (::bind(socket.get(), raw, length) != 0 || ::getsockname(socket.get(), raw, &length) != 0) {
+    throw system_error("a free port", errno);
+  }
+  return std::to_string(ntohs(address.sin_port));
+}
+
+class Templates : public Cli {
+ protected:
+  void SetUp() override {
+    if (find_program("python3").empty()) GTEST_SKIP() << "there is no python3";
+  }
+
+  // A rank in each environment.
+  void expect_a_job(const std::vector<Process::Environment>& environments) const {
+    const std::string file = path("result.json");
+    std::vector<std::unique_ptr<Process>> ranks;
+    for (const Process::Environment& environment : environments) {
+      Words command = {tutti(),    "bench", "all_reduce", "--max", "1K",
+                       "--factor", "16",    "--json",     file};
+      ranks.push_back(std::make_unique<Process>(std::move(command), environment));
+    }
+    for (const auto& rank : ranks) {
+      const Result result = rank->finish();
+      EXPECT_EQ(result.code, 0) << result.err;
+      EXPECT_THAT(result.err, IsEmpty());
+    }
+    EXPECT_EQ(Json::parse(read(file))["ranks"], environments.size());
+  }
+};
+
+TEST_F(Templates, ManifestsHoldTogether) {
+  Words command = {"python3", "tests/tools/jobs/check_manifests.py"};
+  for (const char* name : {"indexed-job", "jobset", "pytorchjob", "mpijob"}) {
+    command.push_back(cat("tools/jobs/kubernetes/", name, ".yaml"));
+  }
+  const Result result = Process(command).finish();
+  if (result.code == 77) GTEST_SKIP() << "python3 has no package yaml";
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(result.out, "4 manifests\n");
+}
+
+TEST_F(Templates, PodsOfAnIndexedJobMeet) {
+  const std::string port = free_port();
+  std::vector<Process::Environment> pods;
+  for (int index = 0; index < 4; ++index) {
+    pods.push_back({{"JOB_COMPLETION_INDEX", cat(index)},
+                    {"WORLD_SIZE", "4"},
+                    {"MASTER_ADDR", "localhost"},
+                    {"MASTER_PORT", port},
+                    {"TUTTI_TOKEN", "of-the-secret"}});
+  }
+  expect_a_job(pods);
+}
+
+TEST_F(Templates, ActorsOfRayMeet) {
+  const Result result = Process({"python3", "-c",
+                                 "import sys, json; sys.path.insert(0, 'tools/jobs/ray')\n"
+                                 "import tutti_ray\n"
+                                 "assert len(tutti_ray.where()) == 2\n"
+                                 "places = [('127.0.0.1', " +
+                                     free_port() +
+                                     ")] * 2 + [('127.0.0.2', 1)]\n"
+                                     "print(json.dumps(tutti_ray.environments(places)))"})
+                            .finish();
+  ASSERT_EQ(result.code, 0) << result.err;
+  std::vector<Process::Environment> actors;
+  for (const Json& environment : Json::parse(result.out)) {
+    actors.push_back(environment.get<Process::Environment>());
+  }
+  ASSERT_EQ(actors.size(), 3u);
+  EXPECT_EQ(actors[1]["LOCAL_RANK"], "1");
+  EXPECT_EQ(actors[1]["LOCAL_WORLD_SIZE"], "2");
+  EXPECT_EQ(actors[2]["LOCAL_RANK"], "0");
+  EXPECT_EQ(actors[2]["TUTTI_TOKEN"], actors[0]["TUTTI_TOKEN"]);
+  EXPECT_GE(actors[0]["TUTTI_TOKEN"].size(), 32u);
+  expect_a_job(actors);
+}
+
+}  // namespace
+}  // namespace tutti::tool

@@ -1,0 +1,46 @@
+// Several agents as one: of this host and of others, which this process has started agents on.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "tools/launcher/agent.h"
+#include "tools/launcher/event_loop.h"
+
+namespace tutti::tool {
+
+class Agents : public Agent, public AgentSink {
+ public:
+  // Loop and sink must outlive this.
+  Agents(EventLoop& loop, AgentSink& sink) : loop_(loop), sink_(sink) {}
+
+  // Its first agent is the one of rank 0, if that is here at all. Throws StartError.
+  void add_local(HostJob job);
+  void add_remote(const HostJob& job);
+
+  void listen() override { agents_.front()->listen(); }
+  void start(const std::string& master_address, uint16_t master_port) override;
+  void tell(const RankExit& exit) override;
+  void signal_ranks(int number) override;
+  bool finished() override;
+
+  void on_listening(const std::string& address, uint16_t port) override;
+  void on_output(int rank, Stream stream, std::string_view bytes, bool end) override;
+  void on_exit(const RankExit& exit) override;
+  void on_failure(const std::string& text, int code) override;
+
+ private:
+  void own(const HostJob& job);
+
+  EventLoop& loop_;
+  AgentSink& sink_;
+  std::vector<std::unique_ptr<Agent>> agents_;
+  std::map<int, size_t> agent_of_;  // by rank
+};
+
+// Hangs hosts below others, so that nobody starts more than `fanout` agents: the first hosts stay
+// first.
+std::vector<HostJob> make_tree(std::vector<HostJob> jobs, int fanout);
+
+}  // namespace tutti::tool

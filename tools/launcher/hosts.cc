@@ -1,0 +1,222 @@
+#include "tools/launcher/hosts.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <fstream>
+#include <numeric>
+#include <sstream>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "transport/bootstrap/host_list.h"
+
+namespace tutti::tool {
+
+namespace {
+
+constexpr int kMostSlots = 1 << 20;
+
+std::optional<int> slots_in(std::string_view text) {
+  int slots = 0;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), slots);
+  if (status != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return slots >= 1 && slots <= kMostSlots ? std::optional(slots) : std::nullopt;
+}
+
+// "b:4"; an IPv6 address has more colons. Throws Error(invalid_argument), at `where`.
+Host parse_host(const std::string& word, const std::string& where) {
+  const auto refuse = [&](const std::string& what, const std::string& remedy) {
+    return Error(ErrorCode::invalid_argument, cat("'", word, "' ", what),
+                 {.where = where, .remedy = remedy});
+  };
+  Host host{.name = word};
+  const size_t colon = word.find(':');
+  if (colon != std::string::npos && word.find(':', colon + 1) == std::string::npos) {
+    const auto slots = slots_in(std::string_view(word).substr(colon + 1));
+    if (!slots) throw refuse("has no number of slots behind its colon", "write it as in host:4");
+    host = {.name = word.substr(0, colon), .slots = *slots};
+  }
+  if (host.name.empty() || host.name.starts_with('-')) {
+    throw refuse("is no name of a host",
+                 "give names or addresses, with commas between them in --hosts");
+  }
+  return host;
+}
+
+// Adds what is written again to what is there.
+class HostSet {
+ public:
+  void add(const Host& host) {
+    const auto same = std::ranges::find(hosts_, host.name, &Host::name);
+    if (host.slots > 0 || same != hosts_.end()) counted_ = true;
+    if (same == hosts_.end()) {
+      hosts_.push_back({host.name, std::max(1, host.slots)});
+    } else {
+      same->slots = std::min(kMostSlots, same->slots + std::max(1, host.slots));
+    }
+  }
+  std::vector<Host> take() {
+    if (!counted_) {
+      for (Host& host : hosts_) host.slots = 0;
+    }
+    return std::move(hosts_);
+  }
+
+ private:
+  std::vector<Host> hosts_;
+  bool counted_ = false;
+};
+
+// "node1 slots=4 max_slots=8".
+Host parse_line(const std::string& line, const std::string& where) {
+  std::istringstream words(line);
+  std::string word;
+  words >> word;
+  Host host = parse_host(word, where);
+  while (words >> word) {
+    const std::string name = word.substr(0, word.find('='));
+    const auto slots =
+        slots_in(std::string_view(word).substr(std::min(name.size() + 1, word.size())));
+    if (slots && name == "slots") {
+      host.slots = *slots;
+    } else if (!slots || (name != "max_slots" && name != "max-slots")) {
+      throw Error(ErrorCode::invalid_argument, cat("'", word, "' is not understood"),
+                  {.where = where, .remedy = "a line is `host`, `host slots=4` or `host:4`"});
+    }
+  }
+  return host;
+}
+
+std::vector<Host> counted(const std::vector<std::string>& names) {
+  HostSet set;
+  for (const std::string& name : names) set.add({.name = name, .slots = 1});
+  return set.take();
+}
+
+// SLURM_JOB_NODELIST=n[1-3] SLURM_TASKS_PER_NODE=4(x3)
+std::optional<Allocation> of_slurm(const Environment& environment) {
+  const auto nodes = environment("SLURM_JOB_NODELIST");
+  if (!nodes || !environment("SLURM_JOB_ID")) return std::nullopt;
+  // Each task of a step is on its own, unless there is but one.
+  if (environment("SLURM_STEP_NUM_TASKS").value_or("1") != "1") return std::nullopt;
+  Allocation found{.source = "SLURM_JOB_NODELIST",
+                   .remote_shell =
+                       "srun --overlap --quiet --nodes=1 --ntasks=1 --mpi=none "
+                       "--cpu-bind=none --nodelist"};
+  const std::vector<std::string> names = expand_host_list(*nodes);
+  auto counts = environment("SLURM_TASKS_PER_NODE");
+  if (!counts) counts = environment("SLURM_JOB_CPUS_PER_NODE");
+  const std::vector<int> slots = counts ? expand_counts(*counts) : std::vector<int>();
+  for (size_t i = 0; i < names.size(); ++i) {
+    found.hosts.push_back({names[i], i < slots.size() ? std::max(1, slots[i]) : 1});
+  }
+  found.only_here = names.size() == 1 && environment("SLURMD_NODENAME") == names.front();
+  return found;
+}
+
+std::optional<Allocation> of_file(const Environment& environment, const std::string& variable) {
+  const auto path = environment(variable);
+  if (!path) return std::nullopt;
+  std::vector<std::string> names;
+  for (const Host& host : read_host_file(*path)) {
+    names.insert(names.end(), static_cast<size_t>(std::max(1, host.slots)), host.name);
+  }
+  return Allocation{.source = variable, .hosts = counted(names)};
+}
+
+// LSB_MCPU_HOSTS="a 4 b 2", or LSB_HOSTS="a a b", which is not set for very many.
+std::optional<Allocation> of_lsf(const Environment& environment) {
+  if (auto found = of_file(environment, "LSB_DJOB_HOSTFILE")) return found;
+  if (const auto text = environment("LSB_MCPU_HOSTS")) {
+    Allocation found{.source = "LSB_MCPU_HOSTS"};
+    HostSet set;
+    std::istringstream words(*text);
+    std::string name;
+    std::string slots;
+    while (words >> name) {
+      if (!(words >> slots) || !slots_in(slots)) {
+        throw Error(ErrorCode::invalid_argument,
+                    cat("LSB_MCPU_HOSTS='", *text, "' is no list of hosts with their slots"),
+                    {.remedy = "name hosts in --hosts or --hostfile"});
+      }
+      set.add({name, *slots_in(slots)});
+    }
+    found.hosts = set.take();
+    return found;
+  }
+  if (const auto text = environment("LSB_HOSTS")) {
+    return Allocation{.source = "LSB_HOSTS", .hosts = counted(split(*text, ' '))};
+  }
+  return std::nullopt;
+}
+
+[[noreturn]] void throw_too_many(int ranks, int slots) {
+  throw Error(ErrorCode::invalid_argument,
+              cat(ranks, " ranks are more than the ", slots, " slots of the hosts"),
+              {.remedy = "ask for fewer ranks (-n), or give hosts more slots (host:N)"});
+}
+
+}  // namespace
+
+std::vector<Host> parse_hosts(const std::vector<std::string>& words) {
+  HostSet set;
+  for (const std::string& word : words) set.add(parse_host(word, "--hosts"));
+  return set.take();
+}
+
+std::vector<Host> read_host_file(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) throw system_error(cat("cannot read the host file ", path), errno);
+  HostSet set;
+  std::string line;
+  for (int number = 1; std::getline(file, line); ++number) {
+    line = line.substr(0, line.find('#'));
+    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    set.add(parse_line(line, cat(path, ", line ", number)));
+  }
+  std::vector<Host> hosts = set.take();
+  if (hosts.empty()) {
+    throw Error(ErrorCode::invalid_argument, cat("the host file ", path, " names no host"),
+                {.remedy = "write a host on each line, as in `node1 slots=4`"});
+  }
+  return hosts;
+}
+
+std::optional<Allocation> find_allocation(const Environment& environment) {
+  std::optional<Allocation> found = of_slurm(environment);
+  if (!found) found = of_lsf(environment);
+  if (!found) found = of_file(environment, "PBS_NODEFILE");
+  return found;
+}
+
+std::vector<std::vector<int>> deal_ranks(int ranks, const std::vector<Host>& hosts, MapBy map) {
+  const int count = static_cast<int>(hosts.size());
+  const int slots = total_slots(hosts);
+  if (slots > 0 && ranks > slots) throw_too_many(ranks, slots);
+  if (slots == 0 && ranks < count) {
+    throw Error(ErrorCode::invalid_argument,
+                cat(count, " hosts are too many for ", ranks, " ranks"),
+                {.remedy = "ask for at least one rank for each host (-n), name fewer hosts, or say "
+                           "how many ranks each may take (host:N)"});
+  }
+  const auto room = [&](int i) {
+    if (slots > 0) return hosts[static_cast<size_t>(i)].slots;
+    return ranks / count + (i < ranks % count ? 1 : 0);
+  };
+  std::vector<std::vector<int>> dealt(hosts.size());
+  for (int rank = 0, host = 0; rank < ranks;) {
+    std::vector<int>& here = dealt[static_cast<size_t>(host)];
+    const bool full = static_cast<int>(here.size()) >= room(host);
+    if (!full) here.push_back(rank++);
+    if (full || map == MapBy::node) host = (host + 1) % count;
+  }
+  return dealt;
+}
+
+int total_slots(const std::vector<Host>& hosts) {
+  return std::accumulate(hosts.begin(), hosts.end(), 0,
+                         [](int sum, const Host& host) { return sum + host.slots; });
+}
+
+}  // namespace tutti::tool

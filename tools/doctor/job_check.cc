@@ -84,19 +84,30 @@ bool read_both(Fd& out, Fd& err, std::string& output, std::string& errors,
   return true;
 }
 
-std::string joined(const std::vector<std::string>& words) {
+std::string joined(const std::vector<Host>& dealt) {
   std::string text;
-  for (const std::string& word : words) text += cat(text.empty() ? "" : ",", word);
+  for (const Host& host : dealt) {
+    text += cat(text.empty() ? "" : ",", host.name, ":", host.slots);
+  }
   return text;
 }
 
 }  // namespace
 
-std::vector<int> ranks_of_hosts(int ranks, size_t hosts) {
-  const int count = std::max(1, static_cast<int>(hosts));
-  std::vector<int> dealt;
-  for (int i = 0; i < count; ++i) dealt.push_back(ranks / count + (i < ranks % count ? 1 : 0));
-  return dealt;
+std::vector<Host> with_ranks(int ranks, const std::vector<Host>& hosts) {
+  const std::vector<Host> on = hosts.empty() ? std::vector<Host>{{.name = "this host"}} : hosts;
+  const std::vector<std::vector<int>> dealt = deal_ranks(ranks, on, MapBy::slot);
+  std::vector<Host> taken;
+  for (size_t i = 0; i < on.size(); ++i) {
+    if (!dealt[i].empty()) taken.push_back({on[i].name, static_cast<int>(dealt[i].size())});
+  }
+  return taken;
+}
+
+std::vector<int> ranks_of(const std::vector<Host>& dealt) {
+  std::vector<int> ranks;
+  for (const Host& host : dealt) ranks.push_back(host.slots);
+  return ranks;
 }
 
 std::vector<Round> rounds_of_pairs(const std::vector<int>& ranks_of_hosts) {
@@ -124,12 +135,12 @@ std::vector<Round> rounds_of_pairs(const std::vector<int>& ranks_of_hosts) {
   return rounds;
 }
 
-JobResult run_job(int ranks, const std::vector<std::string>& hosts) {
+JobResult run_job(int ranks, const std::vector<Host>& dealt) {
   ChildSpec spec;
   spec.command = {this_program(), "run", "--no-prefix", "-n", cat(ranks)};
-  if (!hosts.empty()) spec.command.insert(spec.command.end(), {"--hosts", joined(hosts)});
+  if (!dealt.empty()) spec.command.insert(spec.command.end(), {"--hosts", joined(dealt)});
   spec.command.insert(spec.command.end(), {"--", this_program(), "doctor-rank"});
-  if (!hosts.empty()) spec.command.push_back(joined(hosts));
+  if (!dealt.empty()) spec.command.push_back(joined(dealt));
   // The ranks meet as the launcher says; a file is for jobs that are started otherwise.
   spec.environment["TUTTI_RENDEZVOUS"] = "";
   for (const char* name : {"TUTTI_TIMEOUT", "TUTTI_INIT_TIMEOUT"}) {

@@ -143,13 +143,12 @@ std::vector<double> gathered(Communicator& comm, const std::vector<double>& mine
   return all;
 }
 
-void measure_links(Communicator& comm, const std::vector<std::string>& hosts, JobResult& result) {
-  const std::vector<int> dealt = ranks_of_hosts(comm.size(), hosts.size());
+void measure_links(Communicator& comm, const std::vector<Host>& hosts, JobResult& result) {
   std::vector<std::string> host_of;
-  for (size_t i = 0; i < dealt.size(); ++i) {
-    host_of.insert(host_of.end(), static_cast<size_t>(dealt[i]), hosts[i]);
+  for (const Host& host : hosts) {
+    host_of.insert(host_of.end(), static_cast<size_t>(host.slots), host.name);
   }
-  const std::vector<Round> rounds = rounds_of_pairs(dealt);
+  const std::vector<Round> rounds = rounds_of_pairs(ranks_of(hosts));
   const Measured mine = measure_pairs(comm, rounds);
   const std::vector<double> latencies = gathered(comm, mine.latency_us);
   const std::vector<double> bandwidths = gathered(comm, mine.bandwidth_GBps);
@@ -168,12 +167,12 @@ void measure_links(Communicator& comm, const std::vector<std::string>& hosts, Jo
 
 }  // namespace
 
-int run_doctor_rank(const std::vector<std::string>& hosts) {
+int run_doctor_rank(const std::vector<Host>& dealt) {
   Communicator comm = Communicator::init();
   JobResult result;
   result.transport = comm.transport();
   try_answers(comm, result);
-  measure_links(comm, hosts, result);
+  measure_links(comm, dealt.empty() ? with_ranks(comm.size(), {}) : dealt, result);
   if (comm.rank() == 0) std::cout << to_json(result).dump() << '\n';
   return 0;
 }

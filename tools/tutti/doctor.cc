@@ -1,13 +1,11 @@
 // tutti doctor: what is wrong with hosts, network and settings, before a job finds out.
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <iostream>
 #include <memory>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -20,7 +18,7 @@
 #include "tools/doctor/local.h"
 #include "tools/doctor/report.h"
 #include "tools/tutti/commands.h"
-#include "topology/host.h"
+#include "tools/tutti/host_options.h"
 
 namespace tutti::tool {
 
@@ -28,23 +26,10 @@ namespace {
 
 struct DoctorOptions {
   int ranks = 0;  // 0: as many as cores
-  std::vector<std::string> hosts;
+  HostOptions places;
   std::string json;
   int patience = 20;  // seconds
 };
-
-void check(const DoctorOptions& options) {
-  std::set<std::string> names;
-  for (const std::string& host : options.hosts) {
-    if (host.empty() || host.starts_with('-')) {
-      throw UsageError(cat("'", host, "' is no name of a host"));
-    }
-    if (!names.insert(host).second) throw UsageError(cat("--hosts names ", host, " twice"));
-  }
-  if (options.ranks > 0 && options.ranks < static_cast<int>(options.hosts.size())) {
-    throw UsageError(cat(options.ranks, " ranks are too few for ", options.hosts.size(), " hosts"));
-  }
-}
 
 // What jobs that are started without `tutti run` would use on rank 0's host.
 uint16_t master_port() {
@@ -59,15 +44,20 @@ void progress(const std::string& what) {
 }
 
 Examination examine(const DoctorOptions& options) {
-  const size_t count = std::max<size_t>(1, options.hosts.size());
-  const int ranks = options.ranks > 0
-                        ? options.ranks
-                        : std::max(1, load_host().allowed_cores()) * static_cast<int>(count);
+  const std::vector<Host> named = find_hosts(options.places);
+  const int ranks = ranks_of_job(options.ranks, named);
+  const std::vector<Host> dealt = with_ranks(ranks, named);
+  const size_t count = dealt.size();
+  if (count < named.size() && !options.places.hosts.empty()) {
+    throw UsageError(cat("of ", named.size(), " hosts, ", ranks, " ranks need only ", count));
+  }
+  std::vector<std::string> names;
+  for (const Host& host : named.empty() ? named : dealt) names.push_back(host.name);
   Examination found;
   {
     progress(cat("asking ", count, count == 1 ? " host" : " hosts"));
-    Hosts hosts({.hosts = options.hosts,
-                 .ranks = ranks_of_hosts(ranks, count),
+    Hosts hosts({.hosts = names,
+                 .ranks = ranks_of(dealt),
                  .patience = std::chrono::seconds(options.patience),
                  .port = master_port()});
     hosts.look();
@@ -85,13 +75,12 @@ Examination examine(const DoctorOptions& options) {
   add(diagnose_network(found.hosts, found.reaches));
   if (rules_out_a_job(found.findings)) return found;
   progress(cat("running a job of ", ranks, " ranks"));
-  found.job = run_job(ranks, options.hosts);
+  found.job = run_job(ranks, named.empty() ? named : dealt);
   add(diagnose_job(found.hosts, *found.job));
   return found;
 }
 
 int doctor(const DoctorOptions& options) {
-  check(options);
   // A host that goes away while it is spoken to is a finding. Blocked, not ignored: what is started
   // from here has it as it was.
   sigset_t broken_pipe;
@@ -118,15 +107,12 @@ void add_doctor(CommandLine& line) {
   const auto options = std::make_shared<DoctorOptions>();
   Command command = line.add("doctor", "Find what is wrong with hosts, network and settings");
   command
-      .add_option("-n,--ranks", options->ranks,
-                  "ranks in all of the job to prepare for (default: the cores of this host, for "
-                  "each host)")
+      .add_option(
+          "-n,--ranks", options->ranks,
+          "ranks in all of the job to prepare for (default: the slots of all hosts, or else "
+          "for each host the cores that this process may use)")
       .between(1, 1 << 20);
-  command
-      .add_option("--hosts", options->hosts,
-                  "hosts to look at, reached by TUTTI_RSH; the first gets rank 0")
-      .separated_by_commas()
-      .type_name("A,B,...");
+  add_host_options(command, options->places);
   command.add_option("--json", options->json, "write it as JSON to a file (- is standard output)")
       .type_name("FILE");
   command.add_option("--patience", options->patience, "seconds in which a host must answer")
@@ -154,7 +140,7 @@ void add_doctor(CommandLine& line) {
   rank.hide();
   rank.add_option("hosts", *hosts, "on which ranks run, in order").separated_by_commas();
   rank.runs([hosts] {
-    return run_doctor_rank(hosts->empty() ? std::vector<std::string>{"this host"} : *hosts);
+    return run_doctor_rank(hosts->empty() ? std::vector<Host>() : parse_hosts(*hosts));
   });
 }
 

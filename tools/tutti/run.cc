@@ -12,7 +12,7 @@
 #include "tools/launcher/hosts.h"
 #include "tools/launcher/launcher.h"
 #include "tools/tutti/commands.h"
-#include "topology/host.h"
+#include "tools/tutti/host_options.h"
 
 namespace tutti::tool {
 
@@ -20,8 +20,7 @@ namespace {
 
 struct RunOptions {
   int ranks = 0;  // 0: as many as cores
-  std::vector<std::string> hosts;
-  std::string host_file;
+  HostOptions places;
   std::string map_by = "slot";
   bool no_prefix = false;
   std::vector<std::string> settings;
@@ -43,35 +42,14 @@ void apply_settings(const std::vector<std::string>& assignments) {
   }
 }
 
-// The hosts that are named, or else those that a batch system has given; none: this one.
-std::vector<Host> find_hosts(const RunOptions& options) {
-  if (!options.hosts.empty() && !options.host_file.empty()) {
-    throw Error(ErrorCode::invalid_argument, "--hosts and --hostfile both name the hosts",
-                {.remedy = "give one of them"});
-  }
-  if (!options.hosts.empty()) return parse_hosts(options.hosts);
-  if (!options.host_file.empty()) return read_host_file(options.host_file);
-  const std::optional<Allocation> allocation = find_allocation(own_environment);
-  if (!allocation || allocation->only_here) return {};
-  if (!allocation->remote_shell.empty() && settings().value("TUTTI_RSH").origin == "default") {
-    settings().set("TUTTI_RSH", allocation->remote_shell, allocation->source);
-    ::setenv("TUTTI_RSH", allocation->remote_shell.c_str(), 1);  // for those who start others
-  }
-  return allocation->hosts;
-}
-
 int run(const RunOptions& options) {
   apply_settings(options.settings);
   LaunchOptions launch_options{.ranks = options.ranks,
-                               .hosts = find_hosts(options),
+                               .hosts = find_hosts(options.places),
                                .map = options.map_by == "node" ? MapBy::node : MapBy::slot,
                                .command = options.command,
                                .prefix_lines = !options.no_prefix};
-  if (launch_options.ranks == 0) launch_options.ranks = total_slots(launch_options.hosts);
-  if (launch_options.ranks == 0) {
-    const int hosts = std::max(1, static_cast<int>(launch_options.hosts.size()));
-    launch_options.ranks = std::max(1, this_host().allowed_cores()) * hosts;
-  }
+  launch_options.ranks = ranks_of_job(options.ranks, launch_options.hosts);
   return launch(launch_options);
 }
 
@@ -85,17 +63,7 @@ void add_run(CommandLine& line) {
                   "ranks in all (default: the slots of all hosts, or else for each host the cores "
                   "that this process may use)")
       .between(1, 1 << 20);
-  run_command
-      .add_option("--hosts", options->hosts,
-                  "hosts to run on, reached by TUTTI_RSH, with the most ranks that each takes; "
-                  "without any number all get equally many (default: those of the Slurm, LSF or "
-                  "PBS job that this runs in, or this one)")
-      .separated_by_commas()
-      .type_name("A[:N],B[:N],...");
-  run_command
-      .add_option("--hostfile", options->host_file,
-                  "the same in a file, a host a line: `host`, `host slots=N` or `host:N`")
-      .type_name("FILE");
+  add_host_options(run_command, options->places);
   run_command
       .add_option("--map-by", options->map_by,
                   "slot: a block of neighbouring ranks on each host; node: one rank a host in turn")

@@ -128,7 +128,7 @@ TEST_P(Launchers, EndAllOnSigterm) {
       2, {tutti(), "bench", "all_reduce", "--min", "1M", "--max", "1M", "--iterations", "1000000"});
   job.read_lines(1);
   ::kill(job.pid(), SIGTERM);
-  EXPECT_NE(job.finish().code, 0);
+  job.finish();  // with a code of the launcher's choice; Hydra's may be 0
 }
 
 INSTANTIATE_TEST_SUITE_P(Real, Launchers, ::testing::ValuesIn(kLaunchers),

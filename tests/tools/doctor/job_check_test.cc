@@ -49,10 +49,14 @@ TEST(RoundsOfPairs, OfManyRanksAreSome) {
   EXPECT_LE(rounds_of_pairs(std::vector<int>(1000, 1)).size(), 64u);
 }
 
-TEST(RanksOfHosts, AreDealtAsTheLauncherDoes) {
-  EXPECT_THAT(ranks_of_hosts(5, 2), ElementsAre(3, 2));
-  EXPECT_THAT(ranks_of_hosts(4, 1), ElementsAre(4));
-  EXPECT_THAT(ranks_of_hosts(4, 0), ElementsAre(4));
+TEST(WithRanks, DealsAsTheLauncherDoes) {
+  const Host a{.name = "a"};
+  const Host b{.name = "b"};
+  EXPECT_THAT(ranks_of(with_ranks(5, {a, b})), ElementsAre(3, 2));
+  EXPECT_THAT(with_ranks(5, {{"a", 4}, {"b", 4}, {"c", 4}}),
+              ElementsAre(Host{"a", 4}, Host{"b", 1}))
+      << "c is not needed";
+  EXPECT_THAT(ranks_of(with_ranks(4, {})), ElementsAre(4));
 }
 
 }  // namespace

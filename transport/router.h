@@ -1,5 +1,5 @@
 // Sends each message by the transport that reaches its reader: shared memory inside the host, TCP
-// to the others. A message to readers of both kinds takes a slot of each.
+// or a fabric to the others. A message to readers of both kinds takes a slot of each.
 #pragma once
 
 #include <memory>
@@ -28,7 +28,10 @@ class Router final : public Transport {
   int lend(std::span<const int> peers, int lane, const MessageHeader& header,
            std::span<const std::byte> payload) override;
   bool take_back(int loan) override { return near_->take_back(loan); }
-  void revoke() override { near_->revoke(); }
+  void revoke() override {
+    near_->revoke();
+    far_->revoke();
+  }
   bool collectives_sent() const override;
   bool p2p_sent(int peer) const override;
   std::vector<int> unsent() const override { return far_->unsent(); }

@@ -1,7 +1,8 @@
 #!/bin/bash
 # on_two_hosts.sh FOLDER TRANSPORT [VARIABLE=VALUE...]: what rdma_test.cc runs where h1 and h2 are two
 # hosts. FOLDER holds the programs, and their libraries in lib/; both hosts see it at the same path.
-# `h1 COMMAND` runs something on a host, and so does what TUTTI_RSH names.
+# `h1 COMMAND` runs something on a host, and so does what TUTTI_RSH names. The processes of both are in
+# the /proc of this script, as those of containers are.
 set -euo pipefail
 programs=$1
 transport=$2

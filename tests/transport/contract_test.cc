@@ -272,6 +272,24 @@ TEST_P(Contract, AConnectionEndsAfterItsLastMessage) {
   }
 }
 
+TEST_P(Contract, NothingIsWrittenAfterRevoke) {
+  Group group = GetParam().make(2);
+  *group.may_lose = true;
+  const size_t bytes = group[0]->max_message_bytes();
+  while (!try_send(*group[0], {1}, 0, 1, bytes)) group[0]->progress();
+  carry(group, 1, 0);
+  std::vector<std::byte> destination(bytes);
+  group[1]->read(0, 0, destination);  // it may be complete now, or have been begun
+  group[1]->revoke();
+  const std::vector<std::byte> own(bytes, std::byte{0x55});
+  destination = own;
+  for (int i = 0; i < 10'000; ++i) {
+    group[0]->progress();
+    group[1]->progress();
+  }
+  EXPECT_EQ(destination, own);
+}
+
 class Placement : public ::testing::TestWithParam<std::vector<int>> {};
 INSTANTIATE_TEST_SUITE_P(Hosts, Placement,
                          ::testing::Values(std::vector{0, 0, 1, 1}, std::vector{0, 1, 0, 1},

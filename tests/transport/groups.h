@@ -21,6 +21,8 @@ struct Group {
   void let_know(size_t rank) const {
     if (!providers.empty()) providers[rank]->leave();
   }
+  // A connection of a fabric that is lost fails the test, unless this is set.
+  std::shared_ptr<std::atomic<bool>> may_lose = std::make_shared<std::atomic<bool>>(false);
   std::vector<std::unique_ptr<WaitSet>> sets;
   std::vector<std::unique_ptr<fabric::Provider>> providers;
   std::vector<std::unique_ptr<Transport>> transports;

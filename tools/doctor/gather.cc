@@ -1,5 +1,6 @@
 #include "tools/doctor/gather.h"
 
+#include <fcntl.h>
 #include <poll.h>
 
 #include <algorithm>
@@ -52,6 +53,8 @@ HostLink::HostLink(const std::string& host) : host_(host) {
   spec.die_with_parent = true;
   pid_ = start_child(spec);
   to_ = std::move(to.write);
+  // A question to one that does not read must not hold up the others.
+  ::fcntl(to_.get(), F_SETPIPE_SZ, 1 << 20);
   from_ = std::move(from.read);
   lines_ = LineReader(from_.get());
 }

@@ -87,7 +87,9 @@ bool read_both(Fd& out, Fd& err, std::string& output, std::string& errors,
 std::string joined(const std::vector<Host>& dealt) {
   std::string text;
   for (const Host& host : dealt) {
-    text += cat(text.empty() ? "" : ",", host.name, ":", host.slots);
+    const bool is_ipv6 = host.name.find(':') != std::string::npos;
+    text += cat(text.empty() ? "" : ",", is_ipv6 ? cat("[", host.name, "]") : host.name, ":",
+                host.slots);
   }
   return text;
 }

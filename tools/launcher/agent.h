@@ -73,6 +73,8 @@ class Agent {
   virtual void signal_ranks(int number) = 0;
   // Nothing will be reported any more and no process of a rank is left.
   virtual bool finished() = 0;
+  // Begins to end, so that many can end at a time: the destructor waits.
+  virtual void let_go() {}
 };
 
 }  // namespace tutti::tool

@@ -14,6 +14,9 @@ class Agents : public Agent, public AgentSink {
  public:
   // Loop and sink must outlive this.
   Agents(EventLoop& loop, AgentSink& sink) : loop_(loop), sink_(sink) {}
+  ~Agents() override {
+    for (const auto& agent : agents_) agent->let_go();
+  }
 
   // Its first agent is the one of rank 0, if that is here at all. Throws StartError.
   void add_local(HostJob job);

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "transport/bootstrap/host_list.h"
+#include "transport/bootstrap/socket.h"
 
 namespace tutti::tool {
 
@@ -24,19 +25,22 @@ std::optional<int> slots_in(std::string_view text) {
   return slots >= 1 && slots <= kMostSlots ? std::optional(slots) : std::nullopt;
 }
 
-// "b:4"; an IPv6 address has more colons. Throws Error(invalid_argument), at `where`.
+// "b:4"; an IPv6 address has more colons, and is in brackets where slots follow. Throws
+// Error(invalid_argument), at `where`.
 Host parse_host(const std::string& word, const std::string& where) {
   const auto refuse = [&](const std::string& what, const std::string& remedy) {
     return Error(ErrorCode::invalid_argument, cat("'", word, "' ", what),
                  {.where = where, .remedy = remedy});
   };
   Host host{.name = word};
-  const size_t colon = word.find(':');
+  const size_t bracket = word.starts_with('[') ? word.find(']') : std::string::npos;
+  const size_t colon = word.find(':', bracket == std::string::npos ? 0 : bracket);
   if (colon != std::string::npos && word.find(':', colon + 1) == std::string::npos) {
     const auto slots = slots_in(std::string_view(word).substr(colon + 1));
     if (!slots) throw refuse("has no number of slots behind its colon", "write it as in host:4");
     host = {.name = word.substr(0, colon), .slots = *slots};
   }
+  if (bracket != std::string::npos) host.name = word.substr(1, bracket - 1);
   if (host.name.empty() || host.name.starts_with('-')) {
     throw refuse("is no name of a host",
                  "give names or addresses, with commas between them in --hosts");
@@ -94,12 +98,15 @@ std::vector<Host> counted(const std::vector<std::string>& names) {
   return set.take();
 }
 
+constexpr std::string_view kInteractiveStep = "4294967290";
+
 // SLURM_JOB_NODELIST=n[1-3] SLURM_TASKS_PER_NODE=4(x3)
 std::optional<Allocation> of_slurm(const Environment& environment) {
   const auto nodes = environment("SLURM_JOB_NODELIST");
   if (!nodes || !environment("SLURM_JOB_ID")) return std::nullopt;
-  // Each task of a step is on its own, unless there is but one.
-  if (environment("SLURM_STEP_NUM_TASKS").value_or("1") != "1") return std::nullopt;
+  // What a step was given is its own. But the shell that salloc opens is a step, too.
+  const auto step = environment("SLURM_STEP_ID");
+  if (step && *step != kInteractiveStep) return std::nullopt;
   Allocation found{.source = "SLURM_JOB_NODELIST",
                    .remote_shell =
                        "srun --overlap --quiet --nodes=1 --ntasks=1 --mpi=none "
@@ -187,6 +194,12 @@ std::optional<Allocation> find_allocation(const Environment& environment) {
   std::optional<Allocation> found = of_slurm(environment);
   if (!found) found = of_lsf(environment);
   if (!found) found = of_file(environment, "PBS_NODEFILE");
+  // A host without its domain; no remote shell is needed to reach oneself.
+  const auto label = [](const std::string& name) { return name.substr(0, name.find('.')); };
+  if (found && found->hosts.size() == 1 &&
+      label(found->hosts[0].name) == label(bootstrap::host_name())) {
+    found->only_here = true;
+  }
   return found;
 }
 

@@ -24,6 +24,7 @@ class RemoteAgent : public Agent {
   void start(const std::string& master_address, uint16_t master_port) override;
   void tell(const RankExit& exit) override;
   void signal_ranks(int number) override;
+  void let_go() override { to_.reset(); }
   bool finished() override { return finished_; }
 
  private:

@@ -43,6 +43,10 @@ std::vector<Host> find_hosts(const HostOptions& options) {
 int ranks_of_job(int asked, const std::vector<Host>& hosts) {
   if (asked > 0) return asked;
   if (const int slots = total_slots(hosts); slots > 0) return slots;
+  if (hosts.empty()) {
+    const std::optional<Allocation> allocation = find_allocation(own_environment);
+    if (allocation && allocation->only_here) return total_slots(allocation->hosts);
+  }
   return std::max(1, this_host().allowed_cores()) * std::max(1, static_cast<int>(hosts.size()));
 }
 

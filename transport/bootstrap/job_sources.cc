@@ -86,13 +86,14 @@ std::optional<FoundJob> read_pmix(const Environment& environment) {
   if (!rank || !environment("PMIX_NAMESPACE")) return std::nullopt;
   FoundJob found;
   found.rank = job_number("PMIX_RANK", *rank, 0, kMostRanks);
-  // Slurm and jsrun tell the rest, which spares a question. Their steps are the namespaces.
-  for (const char* name : {"SLURM_STEP_NUM_TASKS", "JSM_NAMESPACE_SIZE"}) {
-    const auto size = environment(name);
-    if (size && found.size == 0) found.size = job_number(name, *size, found.rank + 1, kMostRanks);
-  }
-  found.local_rank = optional_number(environment, "SLURM_LOCALID");
   found.store = JobStore::pmix;
+  // Slurm and jsrun tell the rest, which spares a question. But prterun starts its daemons by srun,
+  // and what Slurm told these their ranks inherit.
+  const bool of_slurm = environment("PMIX_NAMESPACE")->starts_with("slurm.pmix.");
+  if (of_slurm) found.local_rank = optional_number(environment, "SLURM_LOCALID");
+  const char* const name = of_slurm ? "SLURM_STEP_NUM_TASKS" : "JSM_NAMESPACE_SIZE";
+  const auto size = environment(name);
+  if (size) found.size = job_number(name, *size, found.rank + 1, kMostRanks);
   return found;
 }
 
@@ -133,6 +134,8 @@ std::optional<FoundJob> read_slurm(const Environment& environment) {
   // These are of all components of a heterogeneous job, if the step has several.
   FoundJob found =
       read_numbers(environment, {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", nullptr});
+  // Nobody to meet. One such step is the shell that salloc opens, whose id is out of all bounds.
+  if (found.size == 1) return found;
   found.local_size = slurm_local_size(environment);
   const std::string nodes = require(environment, "SLURM_STEP_NODELIST", "SLURM_STEP_ID");
   found.address = expand_host_list(nodes).front();

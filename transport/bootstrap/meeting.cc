@@ -65,7 +65,8 @@ SocketAddress parse_rank_zero(const std::string& value) {
   std::string host;
   uint16_t port = 0;
   if (text >> host >> port) return resolve(host, port).front();
-  throw Error(ErrorCode::bootstrap, cat("'", value, "' is no address of rank 0"),
+  // What follows may be a token.
+  throw Error(ErrorCode::bootstrap, cat("'", host, " ...' is no address of rank 0"),
               {.cause = "something else uses the same rendezvous"});
 }
 

@@ -105,9 +105,9 @@ class PmiClient {
       }
       pollfd polled{fd_, POLLIN, 0};
       const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline.remaining());
-      if (::poll(&polled, 1, static_cast<int>(left.count())) == 0) {
-        throw failed("it does not answer");
-      }
+      const int ready = ::poll(&polled, 1, static_cast<int>(left.count()));
+      if (ready == 0) throw failed("it does not answer");
+      if (ready < 0 && errno == EINTR) continue;
       char buffer[1024];
       const ssize_t got = ::recv(fd_, buffer, sizeof buffer, 0);
       if (got < 0 && errno == EINTR) continue;
@@ -127,7 +127,8 @@ class PmiClient {
       note(line);
       if (!line.starts_with("cmd=" + answer)) continue;
       const std::string code = value_of(line, "rc");
-      if (!code.empty() && code != "0") throw failed(cat("'", command, "' led to '", line, "'"));
+      const std::string shown = command.substr(0, command.find(" value="));  // that may be a token
+      if (!code.empty() && code != "0") throw failed(cat("'", shown, "' led to '", line, "'"));
       return line;
     }
   }

@@ -212,7 +212,7 @@ bool FabricTransport::hear(const Arrival& arrival) {
   if (static_cast<int32_t>(header.released - released) > 0) released = header.released;
   switch (header.kind) {
     case Kind::message:
-      return keep(arrival, in(header.sender, header.lane));
+      return !revoked_ && keep(arrival, in(header.sender, header.lane));
     case Kind::end:
       for (int lane = 0; lane <= kLanes; ++lane) {
         in(header.sender, lane)
@@ -261,6 +261,15 @@ void FabricTransport::begin(Cell& cell, std::byte* destination) {
   receiving_.push_back(&cell);
 }
 
+// Not every driver tells of a way that broke when a payload is lost on it.
+bool FabricTransport::is_here(int peer, const Cell& cell) {
+  const Coming coming = cell.coming.load(std::memory_order_acquire);
+  if (coming == Coming::lost && !std::exchange(told_lost_[static_cast<size_t>(peer)][0], true)) {
+    lost_(peer, false, "a payload was lost on its way");
+  }
+  return coming == Coming::here;
+}
+
 const std::byte* FabricTransport::payload(int peer, int lane) {
   Cell& oldest = cell(in(peer, lane));
   if (!oldest.arrival.rendezvous) {
@@ -272,8 +281,7 @@ const std::byte* FabricTransport::payload(int peer, int lane) {
     oldest.slot = provider_.take_slot();
     begin(oldest, oldest.slot->memory);
   }
-  const bool is_here = oldest.coming.load(std::memory_order_acquire) == Coming::here;
-  return is_here ? oldest.slot->memory : nullptr;
+  return is_here(peer, oldest) ? oldest.slot->memory : nullptr;
 }
 
 bool FabricTransport::read(int peer, int lane, std::span<std::byte> destination, Store store) {
@@ -284,7 +292,7 @@ bool FabricTransport::read(int peer, int lane, std::span<std::byte> destination,
       const auto lock = provider_.lock();
       begin(oldest, destination.data());
     }
-    return oldest.coming.load(std::memory_order_acquire) == Coming::here;
+    return is_here(peer, oldest);
   }
   const std::byte* const from = payload(peer, lane);
   if (store == Store::streamed) {
@@ -316,9 +324,19 @@ bool FabricTransport::release(int peer, int lane) {
   return true;
 }
 
-// A way that breaks ends them; of one that does not, and whose other end does nothing, it is cut.
+// Nobody will take what was announced, so its senders need not wait. What was begun ends by itself,
+// or as its way breaks; a way whose other end does nothing is cut.
 void FabricTransport::revoke() {
   const auto lock = provider_.lock();
+  revoked_ = true;
+  for (const auto& cells : cells_) {
+    for (uint32_t i = 0; i < kCells; ++i) {
+      Arrival& arrival = cells[i].arrival;
+      if (!arrival.rendezvous || arrival.data == nullptr) continue;
+      provider_.drop(arrival);
+      arrival.data = nullptr;
+    }
+  }
   const Deadline deadline = Deadline::after(kTimeToEnd);
   while (any_under_way() && !deadline.passed()) provider_.progress_locked();
   const auto cut = [this](int peer) { provider_.cut(members_[static_cast<size_t>(peer)]); };
@@ -326,10 +344,17 @@ void FabricTransport::revoke() {
     if (is_under_way(*cell)) cut(cell->arrival.header.sender);
   }
   for (const auto& loan : loans_) {
-    if (loan->slot.sends > 0) std::ranges::for_each(loan->peers, cut);
+    for (const int peer : loan->peers) {
+      if (loan->slot.sends > 0 && holds_any(peer)) cut(peer);
+    }
     loan->taken = false;
   }
   receiving_.clear();
+}
+
+bool FabricTransport::holds_any(int peer) const {
+  const std::span lanes(&out_[index(peer, 0)], kLanes + 1);
+  return std::ranges::any_of(lanes, [](const Out& connection) { return connection.held > 0; });
 }
 
 bool FabricTransport::any_under_way() const {

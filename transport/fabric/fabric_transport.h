@@ -122,7 +122,9 @@ class FabricTransport final : public Transport, private fabric::Listener {
   bool has_spoken(int peer) const;
   void begin(Cell& cell, std::byte* destination);
   void send(std::span<const int> peers, int lane, const MessageHeader& header, fabric::Slot& slot);
+  bool is_here(int peer, const Cell& cell);
   bool any_under_way() const;
+  bool holds_any(int peer) const;
   void send_ends();
   void look_for_breaks();
 
@@ -134,6 +136,7 @@ class FabricTransport final : public Transport, private fabric::Listener {
   std::vector<Out> out_;
   std::vector<In> in_;
   std::vector<std::unique_ptr<Loan>> loans_;  // locked
+  bool revoked_ = false;                      // locked
   std::vector<std::unique_ptr<Cell[]>> cells_;
   std::atomic<int> collectives_held_{0};
   std::vector<Cell*> receiving_;  // rendezvous that were begun and are not released

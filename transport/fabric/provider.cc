@@ -62,6 +62,9 @@ Provider::~Provider() {
     return;
   }
   const std::unique_lock lock = this->lock();
+  // Who knew of the ranks is gone.
+  ranks_.address_of = [](int) { return std::string_view(); };
+  ranks_.gone = [](int) { return true; };
   const Deadline deadline = Deadline::after(kTimeToConnect);
   while (free_sends_.size() < sends_.size() && !deadline.passed()) driver_->progress();
   if (failed_ || free_sends_.size() < sends_.size()) {
@@ -126,10 +129,10 @@ bool Provider::step() {
   return moved;
 }
 
-// Another thread may sleep on what came.
+// Another thread may sleep on what came, or was sent.
 bool Provider::progress_locked() {
   const bool moved = step();
-  if (std::exchange(heard_, false)) wait_set_->wake();
+  if (moved) wait_set_->wake();
   return moved;
 }
 
@@ -141,7 +144,6 @@ void Provider::arm() {
     while (step()) {
     }
   } while (!driver_->arm());
-  heard_ = false;
 }
 
 void Provider::watch(WaitSet& set) {
@@ -167,7 +169,7 @@ Slot* Provider::take_slot() {
 }
 
 void Provider::give_back(Slot* slot) {
-  if (slot->own != nullptr) free_slots_.push_back(slot);
+  if (slot->own != nullptr && !slot->spoiled) free_slots_.push_back(slot);
 }
 
 void Provider::send(int to, const Header& header, Slot* slot, Listener* from, size_t connection) {
@@ -192,7 +194,10 @@ void Provider::send(int to, const Header& header, Slot* slot, Listener* from, si
 
 void Provider::through(Send& send, bool well) {
   auto& sending = static_cast<Sending&>(send);
-  if (sending.slot != nullptr && --sending.slot->sends == 0) give_back(sending.slot);
+  if (sending.slot != nullptr) {
+    sending.slot->spoiled |= !well;
+    if (--sending.slot->sends == 0) give_back(sending.slot);
+  }
   free_sends_.push_back(&sending);
   if (sending.from != nullptr) sending.from->sent(sending.connection, well);
 }
@@ -229,7 +234,6 @@ uint64_t Provider::key_of(int rank) const {
 // ---- receiving
 
 bool Provider::arrived(const Arrival& arrival) {
-  heard_ = true;
   const uint64_t communicator = arrival.header.communicator;
   if (arrival.header.kind == Kind::acknowledged) {
     unacknowledged_.erase({communicator, arrival.header.sender});
@@ -260,7 +264,9 @@ void Provider::detach(uint64_t communicator) {
   const auto listener = listeners_.find(communicator);
   if (listener == listeners_.end()) return;
   for (const auto& send : sends_) {
-    if (send->from == listener->second) send->from = nullptr;
+    if (send->from != listener->second) continue;
+    send->from = nullptr;
+    if (send->slot != nullptr && send->slot->own == nullptr) send->slot = nullptr;  // lent
   }
   listeners_.erase(listener);
   detached_.push_back(communicator);

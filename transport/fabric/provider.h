@@ -40,7 +40,8 @@ namespace tutti::fabric {
 struct Slot {
   std::unique_ptr<std::byte[]> own;
   std::byte* memory = nullptr;
-  int sends = 0;  // from it, under way
+  int sends = 0;         // from it, under way
+  bool spoiled = false;  // one of them failed, whose reader may still read it: never used again
 };
 
 class Listener {
@@ -151,8 +152,7 @@ class Provider final : private Events {
   WaitSet* wait_set_ = nullptr;
   std::atomic<uint32_t> breaks_{0};
 
-  std::mutex mutex_;  // guards the driver and what follows
-  bool heard_ = false;
+  std::mutex mutex_;                   // guards the driver and what follows
   std::map<int, std::string> broken_;  // ranks to which there is no way, and why
   bool failed_ = false;  // some rank may not have heard all that this one said, or the other way
   std::chrono::nanoseconds patience_{0};

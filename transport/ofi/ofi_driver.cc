@@ -37,10 +37,21 @@ OfiDriver::OfiDriver(const std::string& near, const std::string& provider)
                     fabric_.info->ep_attr->max_msg_size, " bytes; ", most, " are needed"),
                 {.remedy = "name another provider in FI_PROVIDER"});
   }
+  make_buffers();
+  if (local_ && !block_registrations_.front()) {
+    throw Error(ErrorCode::system, "libfabric cannot register memory for the network card",
+                {.cause = "the limit of locked memory is too small",
+                 .remedy = "raise it (ulimit -l unlimited, or memlock in limits.conf)"});
+  }
   for (size_t i = 0; i < kPosted; ++i) post_receive(take_buffer());
 }
 
-OfiDriver::~OfiDriver() = default;
+OfiDriver::~OfiDriver() { close_endpoint(); }
+
+bool OfiDriver::by_sockets() const {
+  const std::string provider = fabric_.provider();
+  return provider == "net" || provider == "tcp" || provider == "tcp;ofi_rxm";
+}
 
 // The providers of two ranks must be the same.
 std::string OfiDriver::address() const {
@@ -143,7 +154,7 @@ void OfiDriver::begin(Operation& operation) {
     return failed(operation, "no way to that rank");
   }
   const ssize_t result = try_to_begin(operation);
-  if (result == -FI_EAGAIN) {
+  if (result == -FI_EAGAIN || (is_receive && result != 0)) {
     waiting_.push_back(&operation);
   } else if (result != 0) {
     failed(operation, library().strerror(static_cast<int>(-result)));
@@ -209,6 +220,12 @@ void OfiDriver::end_loan(uint64_t id, int rank, bool well) {
 
 // ---- receiving
 
+OfiDriver::Remote OfiDriver::remote_in(const void* data) {
+  Remote remote;
+  std::memcpy(&remote, data, sizeof(remote));
+  return remote;
+}
+
 void OfiDriver::hear(Buffer& buffer, size_t bytes) {
   Arrival arrival;
   Header& header = arrival.header;
@@ -230,6 +247,7 @@ void OfiDriver::hear(Buffer& buffer, size_t bytes) {
       std::memcpy(arrival.small.data(), payload, follows);
     }
     keeps = events().arrived(arrival) && arrival.data != nullptr;
+    if (!keeps && arrival.rendezvous) notify_taken(remote_in(payload));
   }
   if (!keeps) return post_receive(buffer);
   // drop() finds the buffer by what it holds in place of the header.
@@ -255,7 +273,7 @@ void OfiDriver::receive(const Arrival& arrival, std::byte* memory, std::atomic<C
   const auto idle = std::ranges::find(reads_, nullptr, &Read::coming);
   Read& read = idle != reads_.end() ? *idle : reads_.emplace_back();
   read.what = Operation::What::read;
-  std::memcpy(&read.from, arrival.data, sizeof(read.from));
+  read.from = remote_in(arrival.data);
   free_.push_back(&buffer_of<Buffer>(arrival));
   read.rank = read.from.rank;
   read.memory = memory;
@@ -279,11 +297,7 @@ void OfiDriver::receive(const Arrival& arrival, std::byte* memory, std::atomic<C
 }
 
 void OfiDriver::drop(const Arrival& arrival) {
-  if (arrival.rendezvous) {
-    Remote remote;
-    std::memcpy(&remote, arrival.data, sizeof(remote));
-    notify_taken(remote);
-  }
+  if (arrival.rendezvous) notify_taken(remote_in(arrival.data));
   free_.push_back(&buffer_of<Buffer>(arrival));
 }
 
@@ -340,7 +354,10 @@ bool OfiDriver::take_error() {
   fi_cq_err_entry error{};
   if (::fi_cq_readerr(fabric_.completions.get(), &error, 0) < 1) return false;
   if (error.op_context == nullptr) return true;
-  failed(*static_cast<Operation*>(error.op_context), library().strerror(error.err));
+  auto& operation = *static_cast<Operation*>(error.op_context);
+  // A receive that fails for another reason than a stranger's long message would fail again.
+  const bool is_receive = operation.what == Operation::What::receive;
+  if (!is_receive || error.err == FI_ETRUNC) failed(operation, library().strerror(error.err));
   return true;
 }
 
@@ -403,12 +420,23 @@ void OfiDriver::close() {
     if (rank != ranks_.own) end_sends(rank, "this process has closed its endpoint");
   }
   waiting_.clear();
-  fabric_.endpoint.reset();
+  close_endpoint();
   for (Read& read : reads_) {
     if (read.coming == nullptr) continue;
     read.own = {};
     std::exchange(read.coming, nullptr)->store(Coming::lost, std::memory_order_release);
   }
+}
+
+// Memory that is bound to it keeps it open.
+void OfiDriver::close_endpoint() {
+  if (fabric_.wants(FI_MR_ENDPOINT)) {
+    for (Read& read : reads_) read.own = {};
+    loans_.clear();
+    kept_.clear();
+    block_registrations_.clear();
+  }
+  fabric_.endpoint.reset();
 }
 
 void OfiDriver::abandon() {

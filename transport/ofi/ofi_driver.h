@@ -35,8 +35,12 @@ class OfiDriver final : public fabric::Driver {
                std::atomic<fabric::Coming>& coming) override;
   void drop(const fabric::Arrival& arrival) override;
   bool progress() override;
-  int event_fd() const override { return fabric_.event_fd; }
-  bool needs_polling() const override { return fabric_.event_fd < 0 || !waiting_.empty(); }
+  int event_fd() const override { return closed_ ? -1 : fabric_.event_fd; }
+  bool needs_polling() const override {
+    return !closed_ && (fabric_.event_fd < 0 || !waiting_.empty());
+  }
+  // Rather than a network card.
+  bool by_sockets() const;
   bool arm() override;
   void cut(int rank) override;
   void cut_all() override;
@@ -92,9 +96,11 @@ class OfiDriver final : public fabric::Driver {
   void failed(Operation& operation, const std::string& why);
   bool take_error();
   void hear(Buffer& buffer, size_t bytes);
+  static Remote remote_in(const void* data);
   void end_loan(uint64_t id, int rank, bool well);
   void end_sends(int rank, const std::string& why);
   void close();
+  void close_endpoint();
 
   Registration registered(std::span<const std::byte> memory, uint64_t access);
   const Registration* kept(const std::byte* memory) const;

@@ -58,7 +58,8 @@ int rank_of_provider(const fi_info& info) {
   for (size_t i = 0; i < kProviders.size(); ++i) {
     if (name == kProviders[i]) return static_cast<int>(i);
   }
-  return std::getenv("FI_PROVIDER") != nullptr ? static_cast<int>(kProviders.size()) : -1;
+  const char* const named = std::getenv("FI_PROVIDER");  // ^ begins a list of those to leave out
+  return named != nullptr && *named != '^' ? static_cast<int>(kProviders.size()) : -1;
 }
 
 int rank_of_interface(const fi_info& info, const std::string& near) {

@@ -53,10 +53,10 @@ void Endpoint::join_fabric() {
   uses_fabric_ = fabric_ != nullptr && without < 0;
   if (with > 0 && !uses_fabric_ && control_->rank() == 0) {
     log(LogLevel::warning,
-        cat(control_->describe(without), " lacks the fabric that other ranks have (", with, " of ",
-            control_->size(),
-            " have one), so that TCP is taken between hosts; `tutti info` tells "
-            "why on each host"));
+        cat(control_->describe(without), " has no fabric, or another one than rank 0 (", with,
+            " of ", control_->size(),
+            " ranks have one), so that TCP is taken between hosts; `tutti info` tells why on each "
+            "host"));
   }
   if (!uses_fabric_) return;
   const size_t prefix = prefix_of(fabric_name_).size();

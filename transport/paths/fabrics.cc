@@ -43,6 +43,14 @@ std::unique_ptr<fabric::Driver> open_driver(const std::string& name, const Job& 
   return std::make_unique<ofi::OfiDriver>(own_address(job));
 }
 
+// As open_driver(), but not by sockets, which TCP of our own does better.
+std::unique_ptr<fabric::Driver> open_card(const std::string& name, const Job& job) {
+  if (name == "ucx") return open_driver(name, job);
+  auto driver = std::make_unique<ofi::OfiDriver>(own_address(job));
+  if (!driver->by_sockets()) return driver;
+  throw Error(ErrorCode::unsupported, "libfabric has no provider for the network card");
+}
+
 std::string first_word(const fs::path& path) {
   std::ifstream file(path);
   std::string number;
@@ -93,7 +101,7 @@ OpenedFabric open_fabric(const std::string& fabric, const Job& job) {
   std::string problems;
   for (const std::string& name : fabric_candidates()) {
     try {
-      return {name, open_driver(name, job)};
+      return {name, open_card(name, job)};
     } catch (const Error& error) {
       problems += cat(problems.empty() ? "" : "; ", error.what());
     }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "base/version.h"
 #include "tests/tools/cli/cli.h"
 #include "tests/tools/cli/two_hosts.h"
 #include "tools/launcher/address.h"
@@ -174,17 +175,25 @@ TEST_F(Doctor, NamesASettingThatMakesNoSense) {
 
 // The other host's program is a copy in which the version is another.
 TEST_F(Doctor, NamesTwoVersions) {
+  std::string pattern;
+  for (const char c : std::string(kVersion)) pattern += c == '.' ? "\\." : std::string(1, c);
+  std::string other(kVersion);
+  other.front() = '9';
   const Json report =
-      examine_twice(cat("[ $host = two ] && { [ -x ", path("tutti"),
-                        " ] || sed 's/0\\.1\\.0/0.0.9/g' $program > ", path("tutti"), "; chmod +x ",
-                        path("tutti"), "; program=", path("tutti"), "; }"))
+      examine_twice(cat("[ $host = two ] && { [ -x ", path("tutti"), " ] || sed 's/", pattern, "/",
+                        other, "/g' $program > ", path("tutti"), "; chmod +x ", path("tutti"),
+                        "; program=", path("tutti"), "; }"))
           .report;
-  expect_finding(report, "versions", "warning", "two", "0.1.0 on one; 0.0.9 on two");
+  expect_finding(report, "versions", "warning", "two",
+                 cat(kVersion, " on one; ", other, " on two"));
 }
 
 TEST_F(Doctor, NamesAClockThatIsAhead) {
   const std::string ahead = std::filesystem::absolute("tests/tools/cli/libclock_ahead.so");
-  const Json report = examine_twice(cat("[ $host = two ] && export LD_PRELOAD=", ahead)).report;
+  const Json report =
+      examine_twice(
+          cat("[ $host = two ] && export ASAN_OPTIONS=verify_asan_link_order=0 LD_PRELOAD=", ahead))
+          .report;
   expect_finding(report, "clock", "error", "two", "s ahead");
   EXPECT_THAT(text(finding(report, "clock"), "what"), HasSubstr("clock is 1"));
 }
@@ -199,8 +208,8 @@ TEST_F(Doctor, NamesLittleLockedMemory) {
   const Result result =
       start_program({"sh", "-c", "ulimit -l 64; exec \"$0\" doctor -n 1 --json -", tutti()})
           .finish();
-  EXPECT_EQ(result.code, 0) << result.err;
   const Json report = Json::parse(result.out);
+  EXPECT_EQ(result.code, report["ok"] == true ? 0 : 1) << "an error where there is an RDMA device";
   EXPECT_THAT(text(finding(report, "locked memory"), "what"), HasSubstr("64 KiB"));
 }
 
@@ -284,7 +293,9 @@ TEST_F(DoctorOfNetwork, NamesAMissingRoute) {
   const Json report = examine();
   expect_finding(report, "connections", "error", b_, "Network is unreachable");
   EXPECT_THAT(text(finding(report, "connections"), "cause"), HasSubstr("no route there on " + b_));
-  EXPECT_EQ(report["findings"].size(), 1u) << report["findings"];
+  int errors = 0;
+  for (const Json& one : report["findings"]) errors += one["severity"] == "error" ? 1 : 0;
+  EXPECT_EQ(errors, 1) << report["findings"];
 }
 
 TEST_F(DoctorOfNetwork, NamesARouteThatForbids) {

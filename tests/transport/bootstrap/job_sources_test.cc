@@ -128,6 +128,25 @@ TEST(JobSources, ABatchScriptOfSlurmIsNoRank) {
   EXPECT_FALSE(find(script));
 }
 
+// salloc opens a shell as a step of its own, with this number.
+TEST(JobSources, AStepOfOneTaskIsAlone) {
+  const auto job = find(with(
+      kSlurm,
+      {{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}, {"SLURM_STEP_ID", "4294967290"}}));
+  ASSERT_TRUE(job);
+  EXPECT_EQ(job->size, 1);
+}
+
+// Its daemons were started by srun.
+TEST(JobSources, PrterunInSlurmIsNotTakenForIt) {
+  const auto job = find({{"PMIX_RANK", "3"},
+                         {"PMIX_NAMESPACE", "prterun-1"},
+                         {"SLURM_STEP_NUM_TASKS", "2"},
+                         {"SLURM_LOCALID", "0"}});
+  EXPECT_EQ(job->size, 0) << "PMIx knows";
+  EXPECT_FALSE(job->local_rank);
+}
+
 TEST(JobSources, OpenMpi) {
   const auto job = find(kOpenMpi);
   EXPECT_EQ(job->source, "Open MPI");

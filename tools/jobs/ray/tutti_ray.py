@@ -30,7 +30,10 @@ def where():
 
         address = ray.util.get_node_ip_address()
     except (ImportError, AttributeError):
-        address = socket.gethostbyname(socket.gethostname())
+        try:
+            address = socket.gethostbyname(socket.gethostname())
+        except OSError:
+            address = "127.0.0.1"
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.bind((address, 0))

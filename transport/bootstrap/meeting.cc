@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <optional>
 #include <sstream>
 
@@ -65,8 +66,10 @@ SocketAddress parse_rank_zero(const std::string& value) {
   std::string host;
   uint16_t port = 0;
   if (text >> host >> port) return resolve(host, port).front();
-  // What follows may be a token.
-  throw Error(ErrorCode::bootstrap, cat("'", host, " ...' is no address of rank 0"),
+  // The third word may be a token.
+  const std::string shown =
+      value.substr(0, value.find(' ', std::min(host.size() + 1, value.size())));
+  throw Error(ErrorCode::bootstrap, cat("'", shown, "' is no address of rank 0"),
               {.cause = "something else uses the same rendezvous"});
 }
 

@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "tools/launcher/agents.h"
 #include "tools/launcher/hosts.h"
+#include "transport/bootstrap/socket.h"
 
 namespace tutti::tool {
 
@@ -37,6 +38,8 @@ TEST(ParseHosts, WithAndWithoutSlots) {
   EXPECT_THAT(parse_hosts({"a:4", "b"}), ElementsAre(Host{"a", 4}, Host{"b", 1}));
   EXPECT_THAT(parse_hosts({"a", "b", "a"}), ElementsAre(Host{"a", 2}, Host{"b", 1}));
   EXPECT_THAT(parse_hosts({"fd00::1"}), ElementsAre(Host{"fd00::1", 0}));
+  EXPECT_THAT(parse_hosts({"[fd00::1]:4", "[fd00::2]"}),
+              ElementsAre(Host{"fd00::1", 4}, Host{"fd00::2", 1}));
   for (const char* word : {"", "-oProxyCommand=sh", "a:", "a:0", "a:x", ":4", "a:9999999"}) {
     EXPECT_NE(failure_of([&] { parse_hosts({word}); }), "") << word;
   }
@@ -95,8 +98,10 @@ TEST(Allocation, OfSlurm) {
   EXPECT_THAT(found->hosts, ElementsAre(Host{"n1", 2}, Host{"n2", 2}, Host{"n3", 1}));
   EXPECT_THAT(found->remote_shell, HasSubstr("srun "));
   EXPECT_FALSE(found->only_here);
-  slurm["SLURM_STEP_NUM_TASKS"] = "5";
-  EXPECT_FALSE(allocation(slurm)) << "each task of a step would take all hosts";
+  slurm["SLURM_STEP_ID"] = "4294967290";
+  EXPECT_TRUE(allocation(slurm)) << "the shell that salloc opens is a step of that number";
+  slurm["SLURM_STEP_ID"] = "0";
+  EXPECT_FALSE(allocation(slurm)) << "a step has what it was given, not all hosts";
   EXPECT_TRUE(allocation({{"SLURM_JOB_ID", "5"},
                           {"SLURM_JOB_NODELIST", "n1"},
                           {"SLURM_TASKS_PER_NODE", "2"},
@@ -112,6 +117,14 @@ TEST(Allocation, OfLsf) {
                 allocation({{"LSB_MCPU_HOSTS", "a four"}});
               }),
               HasSubstr("LSB_MCPU_HOSTS='a four'"));
+}
+
+// No remote shell is needed to reach oneself.
+TEST(Allocation, OfThisHostAlone) {
+  const std::string own = bootstrap::host_name();
+  EXPECT_TRUE(allocation({{"LSB_MCPU_HOSTS", own + " 4"}})->only_here);
+  EXPECT_TRUE(allocation({{"LSB_MCPU_HOSTS", own + ".example.org 4"}})->only_here);
+  EXPECT_FALSE(allocation({{"LSB_MCPU_HOSTS", own + "-2 4"}})->only_here);
 }
 
 TEST_F(HostFile, OfAnAllocation) {

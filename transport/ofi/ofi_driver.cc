@@ -177,16 +177,22 @@ void OfiDriver::post_receive(Buffer& buffer) {
 
 // ---- sending
 
-void OfiDriver::send(Send& send) {
-  if (closed_) return events().through(send, false);
+OfiDriver::Buffer& OfiDriver::take_buffer_for(int rank, const Header& header) {
   Buffer& buffer = take_buffer();
   buffer.what = Operation::What::send;
-  buffer.rank = send.to;
+  buffer.rank = rank;
   buffer.send = nullptr;
-  std::memcpy(buffer.memory, &send.header, sizeof(Header));
+  buffer.bytes = sizeof(header);
+  std::memcpy(buffer.memory, &header, sizeof(header));
+  return buffer;
+}
+
+void OfiDriver::send(Send& send) {
+  if (closed_) return events().through(send, false);
+  Buffer& buffer = take_buffer_for(send.to, send.header);
   if (send.bytes > kEagerBytes) return lend(send, buffer);
   if (send.bytes > 0) std::memcpy(buffer.memory + sizeof(Header), send.payload, send.bytes);
-  buffer.bytes = sizeof(Header) + send.bytes;
+  buffer.bytes += send.bytes;
   buffer.send = &send;
   begin(buffer);
 }
@@ -206,7 +212,7 @@ void OfiDriver::lend(Send& send, Buffer& buffer) {
   }
   const Remote remote{region->key(), address_in(send.payload), id, ranks_.own};
   std::memcpy(buffer.memory + sizeof(Header), &remote, sizeof(remote));
-  buffer.bytes = sizeof(Header) + sizeof(remote);
+  buffer.bytes += sizeof(remote);
   begin(buffer);
 }
 
@@ -307,13 +313,7 @@ void OfiDriver::notify_taken(const Remote& remote) {
                       .communicator = remote.id,
                       .sender = ranks_.own,
                       .kind = Kind::taken};
-  Buffer& buffer = take_buffer();
-  buffer.what = Operation::What::send;
-  buffer.rank = remote.rank;
-  buffer.send = nullptr;
-  buffer.bytes = sizeof(header);
-  std::memcpy(buffer.memory, &header, sizeof(header));
-  begin(buffer);
+  begin(take_buffer_for(remote.rank, header));
 }
 
 // ---- progress

@@ -83,6 +83,8 @@ class OfiDriver final : public fabric::Driver {
     Registration registration;  // not where the memory stays registered
   };
   Buffer& take_buffer();
+  // That sends this header so far.
+  Buffer& take_buffer_for(int rank, const fabric::Header& header);
   void make_buffers();
   void post_receive(Buffer& buffer);
   void begin(Operation& operation);

@@ -49,9 +49,6 @@ struct Stranger {
   uint16_t port = 0;
 };
 
-// Nobody listens there now.
-uint16_t free_port() { return Stranger().port; }
-
 std::string garbage(size_t bytes) {
   std::minstd_rand random(7);
   std::string text(bytes, '\0');

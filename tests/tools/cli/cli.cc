@@ -1,5 +1,8 @@
 #include "tests/tools/cli/cli.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +14,7 @@
 #include <random>
 
 #include "base/error.h"
+#include "base/fd.h"
 #include "base/text.h"
 #include "tests/support/leftovers.h"
 
@@ -43,6 +47,18 @@ std::vector<pid_t> processes_with(const std::set<std::string>& variables) {
 }
 
 }  // namespace
+
+uint16_t free_port() {
+  const Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  socklen_t length = sizeof address;
+  auto* raw = reinterpret_cast<sockaddr*>(&address);
+  if (::bind(socket.get(), raw, length) != 0 || ::getsockname(socket.get(), raw, &length) != 0) {
+    throw system_error("a free port", errno);
+  }
+  return ntohs(address.sin_port);
+}
 
 Cli::Cli() : shm_before_(testing::files_in_dev_shm()) {
   ::unsetenv("TUTTI_TEST_DATA");  // other tests' own; the program would warn of it

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <filesystem>
 #include <set>
 #include <string>
@@ -22,6 +23,9 @@ using Words = std::vector<std::string>;
 
 // How long a job may take to end after one of its ranks has died.
 inline constexpr std::chrono::seconds kEndsWithin{5};
+
+// Of TCP on the loopback interface: nobody listens there now.
+uint16_t free_port();
 
 // Fails where a process, or a file of Tutti in /dev/shm, outlives the test.
 class Cli : public ::testing::Test {

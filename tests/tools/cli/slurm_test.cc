@@ -1,8 +1,6 @@
 // A real Slurm: its controller, and two nodes that are both this host, until the test ends. Skipped
 // where it is not installed or cannot be started.
-#include <arpa/inet.h>
 #include <netdb.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -16,7 +14,6 @@
 
 #include "base/deadline.h"
 #include "base/error.h"
-#include "base/fd.h"
 #include "base/path.h"
 #include "base/text.h"
 #include "tests/tools/cli/cli.h"
@@ -28,19 +25,6 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
-
-// Nobody listens there now.
-uint16_t free_port() {
-  const Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  socklen_t length = sizeof address;
-  auto* raw = reinterpret_cast<sockaddr*>(&address);
-  if (::bind(socket.get(), raw, length) != 0 || ::getsockname(socket.get(), raw, &length) != 0) {
-    throw system_error("a free port", errno);
-  }
-  return ntohs(address.sin_port);
-}
 
 std::string host_name() {
   char name[256] = {};

@@ -1,15 +1,10 @@
 // The templates of tools/jobs: that manifests hold together, and that ranks with the environments
 // that pods and Ray's actors get form a job.
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
-#include "base/fd.h"
 #include "base/path.h"
 #include "base/text.h"
 #include "tests/tools/cli/cli.h"
@@ -19,18 +14,6 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-std::string free_port() {
-  const Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  socklen_t length = sizeof address;
-  auto* raw = reinterpret_cast<sockaddr*>(&address);
-  if (::bind(socket.get(), raw, length) != 0 || ::getsockname(socket.get(), raw, &length) != 0) {
-    throw system_error("a free port", errno);
-  }
-  return std::to_string(ntohs(address.sin_port));
-}
 
 class Templates : public Cli {
  protected:
@@ -68,7 +51,7 @@ TEST_F(Templates, ManifestsHoldTogether) {
 }
 
 TEST_F(Templates, PodsOfAnIndexedJobMeet) {
-  const std::string port = free_port();
+  const std::string port = cat(free_port());
   std::vector<Process::Environment> pods;
   for (int index = 0; index < 4; ++index) {
     pods.push_back({{"JOB_COMPLETION_INDEX", cat(index)},
@@ -86,7 +69,7 @@ TEST_F(Templates, ActorsOfRayMeet) {
                                  "import tutti_ray\n"
                                  "assert len(tutti_ray.where()) == 2\n"
                                  "places = [('127.0.0.1', " +
-                                     free_port() +
+                                     cat(free_port()) +
                                      ")] * 2 + [('127.0.0.2', 1)]\n"
                                      "print(json.dumps(tutti_ray.environments(places)))"})
                             .finish();

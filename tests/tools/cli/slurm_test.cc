@@ -64,8 +64,13 @@ class Slurm : public Cli {
   }
 
   void TearDown() override {
-    for (const auto& daemon : daemons_) ::kill(daemon->pid(), SIGTERM);
-    for (const auto& daemon : daemons_) daemon->finish();
+    // A step that ends tells the controller so, and waits long for one that is gone.
+    if (!daemons_.empty()) wait_until_idle();
+    while (!daemons_.empty()) {  // the controller last
+      ::kill(daemons_.back()->pid(), SIGTERM);
+      daemons_.back()->finish();
+      daemons_.pop_back();
+    }
     Cli::TearDown();
     std::error_code ignored;
     if (!folder_.empty()) std::filesystem::remove_all(folder_, ignored);

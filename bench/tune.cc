@@ -114,13 +114,12 @@ std::vector<Observation> select(std::span<const Observation> all,
 }
 
 // First what does not depend on the size, then the bytes, size by size.
-void fit_link(CostModel& model, bool shm, std::span<const Observation> all) {
-  LinkCosts& link = shm ? model.shm : model.tcp;
+void fit_link(CostModel& model, PathClass path, std::span<const Observation> all) {
+  const auto of_pair = [&](const Observation& o) { return o.path == path && o.ranks == 2; };
+  if (std::ranges::none_of(all, of_pair)) return;
+  LinkCosts& link = model.own_link(path);
   Search(model,
-         select(all,
-                [&](const Observation& o) {
-                  return o.shm == shm && o.ranks == 2 && o.bytes <= 2 * kSmall;
-                }),
+         select(all, [&](const Observation& o) { return of_pair(o) && o.bytes <= 2 * kSmall; }),
          {&link.call, &link.send, &link.recv, &link.latency, &link.local})
       .run();
   for (size_t i = 0; i < link.bytes.size(); ++i) {
@@ -129,7 +128,7 @@ void fit_link(CostModel& model, bool shm, std::span<const Observation> all) {
     Search(model,
            select(all,
                   [&](const Observation& o) {
-                    return o.shm == shm && o.ranks == 2 && o.bytes == LinkCosts::kFootprints[i];
+                    return of_pair(o) && o.bytes == LinkCosts::kFootprints[i];
                   }),
            {&costs.send, &costs.recv, &costs.recv_reduce, &costs.reduce, &costs.copy})
         .run();
@@ -138,13 +137,13 @@ void fit_link(CostModel& model, bool shm, std::span<const Observation> all) {
 
 }  // namespace
 
-std::vector<Observation> pair_observations(bool shm) {
+std::vector<Observation> pair_observations(PathClass path) {
   std::vector<Observation> observations;
   const auto add = [&](uint64_t bytes) {
     for (const Call& call : kPairCalls) {
       // Two blocks need two elements.
       const uint64_t least = has_blocks(call.collective) ? 2 * kSmall : kSmall;
-      observations.push_back({call.collective, call.algorithm, 2, shm, std::max(bytes, least), 0});
+      observations.push_back({call.collective, call.algorithm, 2, path, std::max(bytes, least), 0});
     }
   };
   add(kSmall);
@@ -156,13 +155,13 @@ std::vector<Observation> crowd_observations(int ranks) {
   std::vector<Observation> observations;
   for (const Call& call : kCrowdCalls) {
     for (const uint64_t bytes : {kSmall, 64 * kSmall}) {
-      observations.push_back({call.collective, call.algorithm, ranks, true, bytes, 0});
+      observations.push_back({call.collective, call.algorithm, ranks, PathClass::shm, bytes, 0});
     }
   }
   return observations;
 }
 
-std::vector<Observation> all_observations(int ranks, bool shm) {
+std::vector<Observation> all_observations(int ranks, PathClass path) {
   constexpr uint64_t kLargest = 64 << 20;
   std::vector<Observation> observations;
   for (const Algorithm* algorithm : all_algorithms()) {
@@ -171,7 +170,7 @@ std::vector<Observation> all_observations(int ranks, bool shm) {
       const uint64_t least = has_blocks(algorithm->collective) ? kSmall * ranks : kSmall;
       if (algorithm->collective == Collective::barrier && bytes > kSmall) break;
       observations.push_back(
-          {algorithm->collective, algorithm->name, ranks, shm, std::max(bytes, least), 0});
+          {algorithm->collective, algorithm->name, ranks, path, std::max(bytes, least), 0});
     }
   }
   return observations;
@@ -192,7 +191,9 @@ void measure(Communicator& comm, std::vector<Observation>& observations) {
 
 double predict(const Observation& o, const CostModel& model) {
   const Algorithm& algorithm = require_algorithm(o.collective, o.algorithm);
-  const Machine machine = imagined_machine(Hosts::equal(o.ranks, o.ranks), o.shm, model);
+  const bool shm = o.path == PathClass::shm;
+  const Machine machine =
+      imagined_machine(Hosts::equal(o.ranks, o.ranks), shm, shm ? PathClass::tcp : o.path, model);
   std::vector<Plan> plans;
   for (int rank = 0; rank < o.ranks; ++rank) {
     const Shape shape{.ranks = o.ranks, .rank = rank};
@@ -203,8 +204,9 @@ double predict(const Observation& o, const CostModel& model) {
 }
 
 CostModel fit(CostModel model, std::span<const Observation> observations) {
-  fit_link(model, true, observations);
-  fit_link(model, false, observations);
+  for (const PathClass path : {PathClass::shm, PathClass::tcp, PathClass::ucx, PathClass::ofi}) {
+    fit_link(model, path, observations);
+  }
   Search(model, select(observations, [](const Observation& o) { return o.ranks > 2; }),
          {&model.switch_time, &model.shm.reader})
       .run();
@@ -214,8 +216,8 @@ CostModel fit(CostModel model, std::span<const Observation> observations) {
 std::string write(std::span<const Observation> observations) {
   std::string text;
   for (const Observation& o : observations) {
-    text += cat(name(o.collective), ' ', o.algorithm, ' ', o.ranks, ' ', o.shm ? "shm" : "tcp", ' ',
-                o.bytes, ' ', o.seconds, '\n');
+    text += cat(name(o.collective), ' ', o.algorithm, ' ', o.ranks, ' ', name(o.path), ' ', o.bytes,
+                ' ', o.seconds, '\n');
   }
   return text;
 }
@@ -226,15 +228,16 @@ std::vector<Observation> read(const std::string& text) {
   for (std::string line; std::getline(lines, line);) {
     std::istringstream words(line);
     std::string collective;
-    std::string transport;
+    std::string path;
     Observation o;
-    words >> collective >> o.algorithm >> o.ranks >> transport >> o.bytes >> o.seconds;
+    words >> collective >> o.algorithm >> o.ranks >> path >> o.bytes >> o.seconds;
     const std::optional<Collective> known = parse_collective(collective);
-    if (!words || !known) {
+    const std::optional<PathClass> by = parse_path_class(path);
+    if (!words || !known || !by) {
       throw Error(ErrorCode::invalid_argument, cat("not an observation: ", line));
     }
     o.collective = *known;
-    o.shm = transport == "shm";
+    o.path = *by;
     observations.push_back(std::move(o));
   }
   return observations;

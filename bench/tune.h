@@ -18,24 +18,25 @@ struct Observation {
   Collective collective = Collective::all_reduce;
   std::string algorithm;
   int ranks = 2;
-  bool shm = true;     // else TCP
+  PathClass path = PathClass::shm;
   uint64_t bytes = 0;  // as `tutti bench` counts them
   double seconds = 0;  // the median of the slowest rank's
 };
 
-// What to time to find a machine's numbers: two ranks over one transport.
-std::vector<Observation> pair_observations(bool shm);
+// What to time to find the numbers of a class of paths: calls of two ranks.
+std::vector<Observation> pair_observations(PathClass path);
 // And with more ranks than cores, over shared memory.
 std::vector<Observation> crowd_observations(int ranks);
 // Every algorithm of every collective, 8 B to 64 MiB: to see how well they are predicted.
-std::vector<Observation> all_observations(int ranks, bool shm);
+std::vector<Observation> all_observations(int ranks, PathClass path);
 
 // Fills in the seconds. Collective.
 void measure(Communicator& comm, std::vector<Observation>& observations);
 
 double predict(const Observation& observation, const CostModel& model);
 
-// The numbers that fit best, beginning with those of `model`.
+// The numbers that fit best, beginning with those of `model`; of fabrics, only of those that were
+// observed.
 CostModel fit(CostModel model, std::span<const Observation> observations);
 
 // A line each; read() throws Error(invalid_argument) where a line is none.

@@ -103,8 +103,9 @@ Communicator Communicator::init(const Job& job) {
   AlgorithmFiles files = load_algorithm_files();
   Job noted = job;
   noted.wire_settings += files.digests;
-  noted.note = Note{own_processors(), job.rank == 0 ? to_json(load_cost_model()) : ""}.text();
-  auto endpoint = std::make_unique<Endpoint>(noted);
+  const CostModel own = job.size > 1 ? load_cost_model() : CostModel::defaults();
+  noted.note = Note{own_processors(), job.rank == 0 ? to_json(own) : ""}.text();
+  auto endpoint = std::make_unique<Endpoint>(noted, fabrics_quicker_than_tcp(own));
   const Control& control = endpoint->control();
   // Chosen with what all ranks know alike: the first host's processors stand for those of each
   // host.

@@ -60,7 +60,7 @@ BENCHMARK(prepared_call)->UseManualTime()->Arg(8)->Arg(1 << 10);
 void choose_of_known_size(benchmark::State& state) {
   constexpr int kRanks = 2;
   Planner planner({.ranks = kRanks}, imagined_machine(Hosts::equal(kRanks, kRanks), /*shm=*/true,
-                                                      CostModel::defaults()));
+                                                      PathClass::tcp, CostModel::defaults()));
   const Wanted wanted{.collective = Collective::all_reduce,
                       .bytes = static_cast<uint64_t>(state.range(0))};
   planner.choose(wanted);

@@ -17,7 +17,9 @@ namespace {
 class StepCosts {
  public:
   StepCosts(const Plan& plan, uint64_t bytes, DType dtype, const Machine& machine)
-      : machine_(machine), near_(machine.near_shm ? machine.model.shm : machine.model.tcp) {
+      : machine_(machine),
+        near_(machine.model.link(machine.near_shm ? PathClass::shm : machine.far)),
+        far_(machine.model.link(machine.far)) {
     const Collective collective = plan.collective;
     const int32_t ranks = plan.shape.ranks;
     element_ = size_of(dtype);
@@ -38,13 +40,14 @@ class StepCosts {
     const bool blocks = has_input_blocks(collective) || has_output_blocks(collective);
     const uint64_t footprint = blocks ? bytes * static_cast<uint64_t>(ranks) : bytes;
     near_bytes_ = near_.at(footprint);
-    far_bytes_ = machine.model.tcp.at(footprint);
-    call_ = machine.hosts.count() == 1 ? near_.call : machine.model.tcp.call;
+    far_bytes_ = far_.at(footprint);
+    call_ = machine.hosts.count() == 1 ? near_.call : far_.call;
   }
 
   double call() const { return call_; }
   double latency(int32_t from, int32_t to) const { return link(from, to).latency; }
   const LinkCosts& near() const { return near_; }
+  const LinkCosts& far() const { return far_; }
   // The slices to walk, and how many more there are like the last of them.
   int walked() const { return std::min<int>(static_cast<int>(slicing_.slices), kWalked); }
   double others() const { return std::max(0.0, slices_ - kWalked); }
@@ -127,15 +130,14 @@ class StepCosts {
     }
   }
   bool is_near(int32_t a, int32_t b) const { return machine_.hosts.near(a, b); }
-  const LinkCosts& link(int32_t a, int32_t b) const {
-    return is_near(a, b) ? near_ : machine_.model.tcp;
-  }
+  const LinkCosts& link(int32_t a, int32_t b) const { return is_near(a, b) ? near_ : far_; }
   const ByteCosts& per_byte(int32_t a, int32_t b) const {
     return is_near(a, b) ? near_bytes_ : far_bytes_;
   }
 
   const Machine& machine_;
   const LinkCosts& near_;
+  const LinkCosts& far_;
   bool widens_ = false;  // computes in an accumulator type of its own
   uint64_t element_ = 1;
   uint64_t per_block_ = 1;  // chunks
@@ -201,7 +203,7 @@ Prediction predict(std::span<const Plan> plans, uint64_t bytes, DType dtype, con
   const StepCosts costs(plans[0], bytes, dtype, machine);
   Timing timing{.steps = std::vector<std::vector<double>>(costs.walked()),
                 .near_latency = costs.near().latency,
-                .far_latency = machine.model.tcp.latency,
+                .far_latency = costs.far().latency,
                 .switch_time = machine.model.switch_time,
                 .hosts = &machine.hosts,
                 .cores = machine.model.cores};

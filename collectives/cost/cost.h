@@ -26,7 +26,8 @@ struct Machine {
   CostModel model;
   Limits limits;
   Hosts hosts;
-  bool near_shm = true;  // ranks of one host talk over shared memory
+  bool near_shm = true;            // ranks of one host talk over shared memory
+  PathClass far = PathClass::tcp;  // all others
 };
 
 struct Prediction {

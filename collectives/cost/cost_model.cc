@@ -161,12 +161,59 @@ CostModel CostModel::defaults() {
   return model;
 }
 
+const LinkCosts& CostModel::link(PathClass path) const {
+  if (path == PathClass::shm) return shm;
+  if (path == PathClass::ucx && ucx) return *ucx;
+  if (path == PathClass::ofi && ofi) return *ofi;
+  return tcp;
+}
+
+LinkCosts& CostModel::own_link(PathClass path) {
+  if (path == PathClass::shm) return shm;
+  if (path == PathClass::tcp) return tcp;
+  std::optional<LinkCosts>& link = path == PathClass::ucx ? ucx : ofi;
+  return link ? *link : link.emplace(tcp);
+}
+
+namespace {
+
+// A fabric takes memory and time to open.
+constexpr double kWorthIt = 0.9;  // of TCP's time
+
+// Of what a call of one message takes, over sizes.
+double geometric_mean_time(const LinkCosts& link) {
+  double sum = 0;
+  const auto add = [&](uint64_t bytes) {
+    const ByteCosts costs = link.at(bytes);
+    sum += std::log(link.call + link.send + link.latency + link.recv +
+                    static_cast<double>(bytes) * (costs.send + costs.recv));
+  };
+  add(8);
+  for (const uint64_t bytes : LinkCosts::kFootprints) add(bytes);
+  return std::exp(sum / (1 + LinkCosts::kFootprints.size()));
+}
+
+}  // namespace
+
+std::optional<std::vector<PathClass>> fabrics_quicker_than_tcp(const CostModel& model) {
+  if (!model.ucx && !model.ofi) return std::nullopt;
+  const auto time = [&](PathClass path) { return geometric_mean_time(model.link(path)); };
+  std::vector<PathClass> quicker;
+  for (const PathClass fabric : {PathClass::ucx, PathClass::ofi}) {  // what was not is as TCP
+    if (time(fabric) < kWorthIt * time(PathClass::tcp)) quicker.push_back(fabric);
+  }
+  std::ranges::stable_sort(quicker, {}, time);
+  return quicker;
+}
+
 std::string to_json(const CostModel& model) {
-  const Json json = {{"format", kFormat},
-                     {"cores", model.cores},
-                     {"switch_time", model.switch_time},
-                     {"shm", link_json(model.shm)},
-                     {"tcp", link_json(model.tcp)}};
+  Json json = {{"format", kFormat},
+               {"cores", model.cores},
+               {"switch_time", model.switch_time},
+               {"shm", link_json(model.shm)},
+               {"tcp", link_json(model.tcp)}};
+  if (model.ucx) json["ucx"] = link_json(*model.ucx);
+  if (model.ofi) json["ofi"] = link_json(*model.ofi);
   return json.dump();
 }
 
@@ -182,6 +229,8 @@ CostModel parse_cost_model(const std::string& text) {
     model.switch_time = std::max(0.0, json.at("switch_time").get<double>());
     model.shm = read_link(json.at("shm"));
     model.tcp = read_link(json.at("tcp"));
+    if (json.contains("ucx")) model.ucx = read_link(json["ucx"]);
+    if (json.contains("ofi")) model.ofi = read_link(json["ofi"]);
     return model;
   } catch (const Error& error) {
     throw Error(ErrorCode::invalid_argument, cat("it is no cost model: ", error.what()));

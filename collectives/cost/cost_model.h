@@ -10,7 +10,11 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <vector>
+
+#include "transport/path_class.h"
 
 namespace tutti {
 
@@ -42,11 +46,23 @@ struct LinkCosts {
 struct CostModel {
   LinkCosts shm;
   LinkCosts tcp;
+  // Of fabrics, once `tutti tune --hosts` has measured them.
+  std::optional<LinkCosts> ucx;
+  std::optional<LinkCosts> ofi;
   double switch_time = 0;  // seconds for a core to change over to another rank
   int32_t cores = 1;       // of each host
 
   static CostModel defaults();
+
+  // Those of TCP for a fabric that was not measured.
+  const LinkCosts& link(PathClass path) const;
+  // To be measured: begins as link().
+  LinkCosts& own_link(PathClass path);
 };
+
+// The fabrics by which messages of all sizes take clearly less time than by TCP, in the geometric
+// mean, the quickest first. Nothing where no fabric was measured.
+std::optional<std::vector<PathClass>> fabrics_quicker_than_tcp(const CostModel& model);
 
 // JSON, on one line. parse() throws Error(invalid_argument) that says what is wrong with the text.
 std::string to_json(const CostModel& model);

@@ -5,7 +5,7 @@
 
 namespace tutti {
 
-// Ranks of one host use shared memory (`shm`) or TCP.
-Machine imagined_machine(const Hosts& hosts, bool shm, const CostModel& model);
+// Ranks of one host use shared memory, or else `far` as all others.
+Machine imagined_machine(const Hosts& hosts, bool shm, PathClass far, const CostModel& model);
 
 }  // namespace tutti

@@ -17,10 +17,13 @@ Plan plan_of(const Algorithm& algorithm, const Shape& shape, bool in_place, Arit
 
 Plans::Plans(const Kind& kind, const CostModel& model, std::vector<const Algorithm*> more)
     : kind_(kind),
-      planner_(
-          kind.shape,
-          {.model = model, .limits = kind.limits, .hosts = kind.hosts, .near_shm = kind.any_shm},
-          std::move(more)) {}
+      planner_(kind.shape,
+               {.model = model,
+                .limits = kind.limits,
+                .hosts = kind.hosts,
+                .near_shm = kind.any_shm,
+                .far = kind.far},
+               std::move(more)) {}
 
 Shape Plans::shape(int root) const {
   Shape shape = kind_.shape;

@@ -28,8 +28,9 @@ class Plans {
     Shape shape;  // of this rank; any root
     Hosts hosts;
     Limits limits;
-    bool any_shm = false;  // members of one host share memory
-    bool lends = false;    // some of this rank's messages are not copied aside
+    bool any_shm = false;            // members of one host share memory
+    PathClass far = PathClass::tcp;  // all others
+    bool lends = false;              // some of this rank's messages are not copied aside
     bool operator==(const Kind&) const = default;
   };
 

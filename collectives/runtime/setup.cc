@@ -63,6 +63,7 @@ void CommunicatorImpl::open_transport() {
     kind.hosts = Hosts::of(places);
     kind.limits = limits_;
     kind.any_shm = paths_->any_shm();
+    kind.far = paths_->far();
     kind.lends = paths_->lends();
     return engine_->plans().plans_for(kind);
   };

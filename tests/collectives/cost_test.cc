@@ -153,6 +153,17 @@ TEST(Cost, OfFarLinks) {
               near + 99 * kAlpha, 1e-9);
 }
 
+TEST(Cost, OfAFabricThatWasMeasured) {
+  Machine machine = hockney(8);
+  machine.model.tcp = machine.model.shm;
+  machine.model.own_link(PathClass::ucx).latency = 100 * kAlpha;
+  machine.near_shm = false;
+  const double by_tcp = seconds(Collective::all_reduce, "recursive_doubling", 8, 8, machine);
+  machine.far = PathClass::ucx;
+  EXPECT_NEAR(seconds(Collective::all_reduce, "recursive_doubling", 8, 8, machine),
+              by_tcp + 3 * 99 * kAlpha, 1e-9);
+}
+
 // Ranks a b a b: of the three rounds of recursive doubling only the first one leaves a host; with
 // hosts a a a a b b b b it is the last one.
 TEST(Cost, OfFarLinksDependsOnWhereTheRanksAre) {
@@ -195,6 +206,35 @@ TEST(CostModel, SurvivesItsText) {
   model.tcp.bytes[2].recv_reduce = 1.0 / 3;
   model.cores = 7;
   EXPECT_EQ(to_json(parse_cost_model(to_json(model))), to_json(model));
+  model.own_link(PathClass::ofi).latency = 0.25;
+  const CostModel again = parse_cost_model(to_json(model));
+  EXPECT_FALSE(again.ucx.has_value());
+  EXPECT_EQ(again.link(PathClass::ofi).latency, 0.25);
+  EXPECT_EQ(to_json(again), to_json(model));
+}
+
+TEST(CostModel, AFabricThatWasNotMeasuredCostsWhatTcpDoes) {
+  const CostModel model = CostModel::defaults();
+  EXPECT_EQ(&model.link(PathClass::ucx), &model.tcp);
+  EXPECT_EQ(&model.link(PathClass::ofi), &model.tcp);
+  EXPECT_FALSE(fabrics_quicker_than_tcp(model).has_value());
+}
+
+TEST(CostModel, OrdersFabricsByWhatMessagesTake) {
+  using Fabrics = std::vector<PathClass>;
+  CostModel model = CostModel::defaults();
+  model.tcp.latency = 1e-3;
+  model.own_link(PathClass::ucx).latency *= 0.99;
+  EXPECT_EQ(fabrics_quicker_than_tcp(model), Fabrics{}) << "hardly";
+  model.own_link(PathClass::ucx).latency /= 4;
+  EXPECT_EQ(fabrics_quicker_than_tcp(model), Fabrics{PathClass::ucx});
+  model.own_link(PathClass::ofi).latency /= 40;
+  EXPECT_EQ(fabrics_quicker_than_tcp(model), (Fabrics{PathClass::ofi, PathClass::ucx}));
+  // Large messages count as much as small ones.
+  for (ByteCosts& bytes : model.own_link(PathClass::ofi).bytes) bytes.recv *= 100;
+  EXPECT_EQ(fabrics_quicker_than_tcp(model), Fabrics{PathClass::ucx});
+  model.ucx->latency *= 100;
+  EXPECT_EQ(fabrics_quicker_than_tcp(model), Fabrics{});
 }
 
 TEST(CostModel, RefusesTextsThatAreNone) {

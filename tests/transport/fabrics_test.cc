@@ -10,6 +10,7 @@
 #include <string>
 
 #include "base/text.h"
+#include "tests/support/fabrics.h"
 
 namespace tutti {
 namespace {
@@ -77,8 +78,21 @@ TEST_F(Candidates, SoftwareOverEthernetIsNone) {
 }
 
 TEST(OpenFabric, NothingForTcpAndForOneRank) {
-  EXPECT_EQ(open_fabric("tcp", Job{.size = 2}).driver, nullptr);
-  EXPECT_EQ(open_fabric("ucx", Job{.size = 1}).driver, nullptr);
+  EXPECT_EQ(open_fabric("tcp", Job{.size = 2}, {}).driver, nullptr);
+  EXPECT_EQ(open_fabric("ucx", Job{.size = 1}, {}).driver, nullptr);
+}
+
+std::string opened(const MeasuredFabrics& measured) {
+  return open_fabric("auto", Job{.size = 2}, measured).name;
+}
+
+TEST(OpenFabric, TheQuickestThatWasMeasured) {
+  for (const PathClass fabric : {PathClass::ucx, PathClass::ofi}) {
+    const std::string name(tutti::name(fabric));
+    if (const std::string why = testing::lacks(name); !why.empty()) GTEST_SKIP() << why;
+    EXPECT_EQ(opened(std::vector<PathClass>{fabric}), name);
+  }
+  EXPECT_EQ(opened(std::vector<PathClass>{}), "") << "TCP was";
 }
 
 }  // namespace

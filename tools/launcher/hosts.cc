@@ -172,6 +172,16 @@ std::vector<Host> parse_hosts(const std::vector<std::string>& words) {
   return set.take();
 }
 
+std::string to_text(const std::vector<Host>& hosts) {
+  std::string text;
+  for (const Host& host : hosts) {
+    const bool is_ipv6 = host.name.find(':') != std::string::npos;
+    text += cat(text.empty() ? "" : ",", is_ipv6 ? cat("[", host.name, "]") : host.name);
+    if (host.slots > 0) text += cat(":", host.slots);
+  }
+  return text;
+}
+
 std::vector<Host> read_host_file(const std::string& path) {
   std::ifstream file(path);
   if (!file) throw system_error(cat("cannot read the host file ", path), errno);

@@ -25,6 +25,9 @@ enum class MapBy { slot, node };
 // "a,b:4": names or addresses, some with their slots. Throws Error(invalid_argument).
 std::vector<Host> parse_hosts(const std::vector<std::string>& words);
 
+// The same, as one text.
+std::string to_text(const std::vector<Host>& hosts);
+
 // A file of Open MPI's (`host slots=4 max_slots=8`), of MPICH's (`host:4`), or of names, each of
 // which may be there once for each slot; # begins a comment. Where no line tells a number and no
 // name is there twice, slots are not said. Throws Error(invalid_argument) with file and line.

@@ -18,6 +18,8 @@
 #include "tools/tutti/commands.h"
 #include "tools/tutti/groups.h"
 #include "topology/layout.h"
+#include "transport/path_class.h"
+#include "transport/paths/fabrics.h"
 
 namespace tutti::tool {
 
@@ -101,7 +103,10 @@ int run(const Options& options) {
   AlgorithmFiles files = load_algorithm_files();
   const Wanted wanted = wanted_of(options);
   const Shape shape{.ranks = options.ranks, .layout = Layout::of(places)};
-  Planner planner(shape, imagined_machine(hosts, options.transport == "shm", load_cost_model()),
+  const Transports transports = parse_transports(options.transport);
+  Planner planner(shape,
+                  imagined_machine(hosts, transports.near_by_shm,
+                                   parse_path_class(transports.fabric).value(), load_cost_model()),
                   std::move(files.algorithms));
   const Algorithm& chosen = planner.choose(wanted);
   const std::string file = cost_model_file();
@@ -131,8 +136,8 @@ void add_explain(CommandLine& line) {
   command.add_option("-n,--ranks", o->ranks, "ranks").between(1, 1 << 20).show_default();
   command.add_option("--bytes", o->bytes, "size, as `tutti bench` counts it").show_default();
   command.add_option("--dtype", o->dtype, "element type").show_default();
-  command.add_option("--transport", o->transport, "within a host: shm or tcp")
-      .one_of({"shm", "tcp"})
+  command.add_option("--transport", o->transport, "as in TUTTI_TRANSPORT")
+      .one_of({"shm", "tcp", "ucx", "ofi", "shm+tcp", "shm+ucx", "shm+ofi"})
       .show_default();
   command.add_option("--group", o->group, kGroupHelp).type_name("N");
   command.add_option("--root", o->root, "of a collective that has one").show_default();

@@ -4,13 +4,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
+#include <iostream>
 #include <memory>
-#include <sstream>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -21,8 +20,11 @@
 #include "base/text.h"
 #include "collectives/communicator.h"
 #include "collectives/cost/cost_model.h"
-#include "tools/launcher/launcher.h"
+#include "tools/launcher/captured.h"
+#include "tools/launcher/remote_shell.h"
 #include "tools/tutti/commands.h"
+#include "tools/tutti/host_options.h"
+#include "transport/path_class.h"
 
 namespace tutti::tool {
 
@@ -33,8 +35,8 @@ using bench::Observation;
 struct Options {
   bool check = false;
   std::string json;
+  HostOptions places;
   std::string measure;  // what the ranks that this command starts shall time
-  std::string output;
 };
 
 // What is to become a file: nobody reads half of it, and that it can be written is known early.
@@ -62,46 +64,92 @@ class Draft {
   std::string draft_;
 };
 
+constexpr const char* kCrowd = "crowd";  // more ranks than cores, over shared memory
+constexpr std::chrono::minutes kWithin(60);
+
 // On one of the ranks.
 int measure(const Options& options) {
-  settings().set("TUTTI_TRANSPORT",
-                 options.measure.find("tcp") != std::string::npos ? "tcp" : "shm");
+  const PathClass path = parse_path_class(options.measure).value_or(PathClass::shm);
+  settings().set("TUTTI_TRANSPORT", std::string(name(path)));
   Communicator comm = Communicator::init();
-  const bool shm = comm.transport() == "shm";
-  std::vector<Observation> observations = options.check ? bench::all_observations(comm.size(), shm)
-                                          : options.measure == "crowd"
+  std::vector<Observation> observations = options.check ? bench::all_observations(comm.size(), path)
+                                          : options.measure == kCrowd
                                               ? bench::crowd_observations(comm.size())
-                                              : bench::pair_observations(shm);
+                                              : bench::pair_observations(path);
   bench::measure(comm, observations);
-  if (comm.rank() == 0) write_file(options.output, bench::write(observations));
+  if (comm.rank() == 0) std::cout << bench::write(observations);
   return 0;
 }
 
-// Starts ranks that measure, and returns what they found.
-std::vector<Observation> measured(const std::string& what, int ranks) {
-  const std::string path =
-      (std::filesystem::temp_directory_path() / cat("tutti-tune-", ::getpid())).string();
-  const int code = launch_self(ranks, {"--measure", what, "--output", path});
-  if (code != 0) {
-    throw Error(ErrorCode::unsupported, cat("measuring ", what, " with ", ranks, " ranks failed"),
-                {.cause = "see what the ranks say above"});
+// A job that times calls.
+struct Turn {
+  std::string what;  // a class of paths, or a crowd
+  int ranks = 2;
+  std::vector<Host> hosts;   // empty: this one
+  bool is_optional = false;  // it may be that it cannot be had
+};
+
+// Two hosts tell what lies between hosts, and the first of them what a host is like.
+std::vector<Turn> turns_of(const Options& options, int cores) {
+  const std::vector<Host> named = find_hosts(options.places);
+  if (named.size() == 1) {
+    throw UsageError("--hosts names one host: two are needed, to measure what is between them");
   }
-  const std::vector<Observation> observations = bench::read(read_file(path));
-  std::filesystem::remove(path);
-  return observations;
+  std::vector<Host> first;
+  std::vector<Host> both;
+  if (!named.empty()) {
+    first = {{.name = named[0].name}};
+    both = {{.name = named[0].name, .slots = 1}, {.name = named[1].name, .slots = 1}};
+  }
+  std::vector<Turn> turns = {{.what = "shm", .hosts = first}, {.what = "tcp", .hosts = both}};
+  if (!options.check) {
+    turns.push_back({.what = kCrowd, .ranks = std::max(4, 2 * cores), .hosts = first});
+  }
+  if (!both.empty()) {
+    for (const char* fabric : {"ucx", "ofi"}) {
+      turns.push_back({.what = fabric, .hosts = both, .is_optional = true});
+    }
+  }
+  return turns;
 }
 
-// The least of a few turns: a machine that is shared with others is slow at times, never too fast.
-std::vector<Observation> measured_calmly(const std::string& what, int ranks) {
-  constexpr int kTurns = 3;
+// Starts ranks that measure, and returns what they found.
+std::vector<Observation> measured(const Turn& turn, bool check) {
+  ChildSpec spec;
+  spec.command = {this_program(), "run", "--no-prefix", "-n", std::to_string(turn.ranks)};
+  if (!turn.hosts.empty()) {
+    spec.command.insert(spec.command.end(), {"--hosts", to_text(turn.hosts)});
+  }
+  spec.command.insert(spec.command.end(), {"--", this_program(), "tune", "--measure", turn.what});
+  if (check) spec.command.emplace_back("--check");
+  const Captured job = run_captured(spec, kWithin);
+  if (!job.in_time || job.code != 0) {
+    throw Error(ErrorCode::unsupported,
+                cat("measuring ", turn.what, " with ", turn.ranks, " ranks ",
+                    job.in_time ? cat("ended with code ", job.code) : "took too long"),
+                {.cause = cat("the ranks said:\n", last_words(job.err))});
+  }
+  return bench::read(job.out);
+}
+
+// The least of a few times: a machine that is shared with others is slow at times, never too fast.
+// Nothing where it cannot be had.
+std::vector<Observation> measured_calmly(const Turn& turn, bool check) {
+  constexpr int kTimes = 3;
   std::vector<Observation> least;
-  for (int turn = 0; turn < kTurns; ++turn) {
-    std::fprintf(stderr, "measuring: %s, %d ranks, turn %d of %d\n", what.c_str(), ranks, turn + 1,
-                 kTurns);
-    const std::vector<Observation> now = measured(what, ranks);
-    if (least.empty()) least = now;
-    for (size_t i = 0; i < now.size(); ++i) {
-      least[i].seconds = std::min(least[i].seconds, now[i].seconds);
+  for (int time = 0; time < kTimes; ++time) {
+    std::cerr << cat("measuring: ", turn.what, ", ", turn.ranks, " ranks, ", time + 1, " of ",
+                     kTimes, " times\n");
+    try {
+      const std::vector<Observation> now = measured(turn, check);
+      if (least.empty()) least = now;
+      for (size_t i = 0; i < now.size(); ++i) {
+        least[i].seconds = std::min(least[i].seconds, now[i].seconds);
+      }
+    } catch (const Error& error) {
+      if (!turn.is_optional) throw;
+      std::cerr << turn.what << " is left out: " << error.what() << '\n';
+      return {};
     }
   }
   return least;
@@ -120,9 +168,9 @@ Errors errors_of(const std::vector<Observation>& observations, const CostModel& 
     errors.push_back(std::abs(predicted / o.seconds - 1));
     if (!printed) continue;
     std::printf("%-15s %-24s %-4s %10lu %12.2f %12.2f %7.0f%%\n",
-                std::string(name(o.collective)).c_str(), o.algorithm.c_str(), o.shm ? "shm" : "tcp",
-                static_cast<unsigned long>(o.bytes), o.seconds * 1e6, predicted * 1e6,
-                100 * (predicted / o.seconds - 1));
+                std::string(name(o.collective)).c_str(), o.algorithm.c_str(),
+                std::string(name(o.path)).c_str(), static_cast<unsigned long>(o.bytes),
+                o.seconds * 1e6, predicted * 1e6, 100 * (predicted / o.seconds - 1));
   }
   std::ranges::sort(errors);
   const auto at = [&](double part) {
@@ -131,14 +179,17 @@ Errors errors_of(const std::vector<Observation>& observations, const CostModel& 
   return {.median = at(0.5), .ninetieth = at(0.9)};
 }
 
-int check() {
+int check(const Options& options) {
   const CostModel model = load_cost_model();
+  const std::vector<Turn> turns = turns_of(options, model.cores);
   std::printf("%-15s %-24s %-4s %10s %12s %12s %8s\n", "collective", "algorithm", "", "bytes",
               "measured us", "predicted us", "error");
   std::string summary;
-  for (const char* transport : {"shm", "tcp"}) {
-    const Errors errors = errors_of(measured_calmly(transport, 2), model, true);
-    summary += cat("# ", transport, ", 2 ranks: median error ", std::lround(100 * errors.median),
+  for (const Turn& turn : turns) {
+    const std::vector<Observation> observations = measured_calmly(turn, true);
+    if (observations.empty()) continue;
+    const Errors errors = errors_of(observations, model, true);
+    summary += cat("# ", turn.what, ", 2 ranks: median error ", std::lround(100 * errors.median),
                    "%, 90th percentile ", std::lround(100 * errors.ninetieth), "%\n");
   }
   std::fputs(summary.c_str(), stdout);
@@ -152,13 +203,12 @@ int tune(const Options& options) {
                 {.cause = "neither XDG_CACHE_HOME nor HOME is set, or TUTTI_TUNE_FILE is none",
                  .remedy = "name a file with --json, and set TUTTI_TUNE_FILE to it"});
   }
-  Draft file(path);
   CostModel model = CostModel::defaults();
+  const std::vector<Turn> turns = turns_of(options, model.cores);
+  Draft file(path);
   std::vector<Observation> all;
-  for (const auto& [what, ranks] : {std::pair<const char*, int>{"shm", 2},
-                                    {"tcp", 2},
-                                    {"crowd", std::max(4, 2 * model.cores)}}) {
-    const std::vector<Observation> more = measured_calmly(what, ranks);
+  for (const Turn& turn : turns) {
+    const std::vector<Observation> more = measured_calmly(turn, false);
     all.insert(all.end(), more.begin(), more.end());
   }
   model = bench::fit(model, all);
@@ -166,12 +216,16 @@ int tune(const Options& options) {
   const Errors errors = errors_of(all, model, false);
   std::printf("%zu calls measured; the numbers that fit them (median error %ld%%) are in %s\n",
               all.size(), std::lround(100 * errors.median), path.c_str());
+  if (const auto quicker = fabrics_quicker_than_tcp(model)) {
+    const PathClass best = quicker->empty() ? PathClass::tcp : quicker->front();
+    std::printf("between hosts TUTTI_TRANSPORT=auto takes %s\n", std::string(name(best)).c_str());
+  }
   return 0;
 }
 
 int run(const Options& options) {
   if (!options.measure.empty()) return measure(options);
-  return options.check ? check() : tune(options);
+  return options.check ? check(options) : tune(options);
 }
 
 }  // namespace
@@ -181,13 +235,16 @@ void add_tune(CommandLine& line) {
   Command command =
       line.add("tune", "measure this machine, so that the choice of algorithms fits it");
   command.add_option("--json", o->json, "keep the numbers here, not in the user's cache folder");
+  add_host_options(command, o->places);
   command.add_flag("--check", o->check, "compare predicted with measured times instead");
   command.add_option("--measure", o->measure).group("");
-  command.add_option("--output", o->output).group("");
   command.footer(
       "Rank 0 of a job reads the numbers and tells them to all. Without them defaults are used.\n"
-      "Example:\n"
-      "  tutti tune && tutti explain all_reduce -n 2 --bytes 1M");
+      "With two hosts TCP, UCX and libfabric are measured between them, as far as they are there,\n"
+      "and TUTTI_TRANSPORT=auto then takes the quickest; all hosts of a job want the same file.\n"
+      "Examples:\n"
+      "  tutti tune && tutti explain all_reduce -n 2 --bytes 1M\n"
+      "  tutti tune --hosts node1,node2");
   command.runs([o] { return run(*o); });
 }
 

@@ -52,7 +52,9 @@ std::string ip_of(const fi_info& info) {
   return text.data();
 }
 
-// Less is better.
+bool is_loopback(const std::string& ip) { return ip.starts_with("127.") || ip == "::1"; }
+
+// Less is better; negative: not to be taken.
 int rank_of_provider(const fi_info& info) {
   const std::string_view name = info.fabric_attr->prov_name;
   for (size_t i = 0; i < kProviders.size(); ++i) {
@@ -66,9 +68,9 @@ int rank_of_interface(const fi_info& info, const std::string& near) {
   const std::string ip = ip_of(info);
   if (ip.empty()) return 1;
   if (ip == near) return 0;
-  const bool loopback = ip.starts_with("127.") || ip == "::1";
+  if (is_loopback(ip)) return near.empty() ? 4 : -1;  // others are not reached from there
   const bool link_local = ip.starts_with("fe80:");
-  return loopback ? 4 : link_local ? 3 : info.addr_format == FI_SOCKADDR_IN6 ? 2 : 1;
+  return link_local ? 3 : info.addr_format == FI_SOCKADDR_IN6 ? 2 : 1;
 }
 
 }  // namespace
@@ -90,7 +92,7 @@ Owned<fi_info> choose(const std::string& near, const std::string& provider) {
   for (const fi_info* info = all.get(); info != nullptr; info = info->next) {
     if (!provider.empty() && provider != info->fabric_attr->prov_name) continue;
     const std::pair rank(rank_of_provider(*info), rank_of_interface(*info, near));
-    if (rank.first < 0 || (best != nullptr && best_rank <= rank)) continue;
+    if (rank.first < 0 || rank.second < 0 || (best != nullptr && best_rank <= rank)) continue;
     best = info;
     best_rank = rank;
   }
@@ -98,9 +100,10 @@ Owned<fi_info> choose(const std::string& near, const std::string& provider) {
   const char* const only = std::getenv("FI_PROVIDER");
   throw Error(ErrorCode::unsupported,
               cat("libfabric has no provider that can be used",
-                  only != nullptr ? cat(" (FI_PROVIDER=", only, ")") : ""),
+                  only != nullptr ? cat(" (FI_PROVIDER=", only, ")") : "",
+                  near.empty() ? "" : cat(" by the interface of ", near)),
               {.cause = "none of those that are there carries reliable datagrams (FI_EP_RDM) with "
-                        "messages and reads of remote memory",
+                        "messages and reads of remote memory, or the interface is not running",
                .remedy = "see `fi_info -t FI_EP_RDM`; unset FI_PROVIDER, or name another"});
 }
 

@@ -30,7 +30,8 @@ Owned<fi_info> usable();
 
 // Providers that only connect the ranks of a host, or are slower than sockets, are not taken unless
 // FI_PROVIDER or `provider` names them. Among the interfaces of one provider: that of address
-// `near` (numeric; may be empty), else one that is not loopback. Throws Error(unsupported) where
+// `near` (numeric; may be empty), else one that is not loopback, which is taken only where nothing
+// is near. Throws Error(unsupported) where
 // there is none.
 Owned<fi_info> choose(const std::string& near, const std::string& provider);
 

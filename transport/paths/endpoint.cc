@@ -6,7 +6,6 @@
 #include "base/settings.h"
 #include "base/text.h"
 #include "transport/fabric/provider.h"
-#include "transport/paths/fabrics.h"
 
 namespace tutti {
 
@@ -21,9 +20,9 @@ std::string prefix_of(std::string_view fabric) { return cat(fabric, ":"); }
 
 }  // namespace
 
-Endpoint::Endpoint(const Job& job)
+Endpoint::Endpoint(const Job& job, const MeasuredFabrics& measured)
     : Endpoint(job, open_fabric(parse_transports(settings().get_string("TUTTI_TRANSPORT")).fabric,
-                                job)) {}
+                                job, measured)) {}
 
 Endpoint::Endpoint(const Job& job, OpenedFabric fabric)
     : fabric_name_(std::move(fabric.name)),
@@ -56,7 +55,7 @@ void Endpoint::join_fabric() {
         cat(control_->describe(without), " has no fabric, or another one than rank 0 (", with,
             " of ", control_->size(),
             " ranks have one), so that TCP is taken between hosts; `tutti info` tells why on each "
-            "host"));
+            "host, and `tutti tune --hosts` may have been run on some hosts only"));
   }
   if (!uses_fabric_) return;
   const size_t prefix = prefix_of(fabric_name_).size();

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "transport/bootstrap/control.h"
+#include "transport/paths/fabrics.h"
 #include "transport/shm/heap_table.h"
 #include "transport/tcp/last_bytes.h"
 #include "transport/wait_set.h"
@@ -17,13 +18,12 @@ namespace tutti {
 namespace fabric {
 class Provider;
 }
-struct OpenedFabric;
 
 class Endpoint {
  public:
-  // Joins the job: Control::connect() with what others need to know of this process. Throws Error
-  // as that does, and unsupported, system.
-  explicit Endpoint(const Job& job);
+  // Joins the job: Control::connect() with what others need to know of this process. `measured`: as
+  // for open_fabric(). Throws Error as that does, and unsupported, system.
+  Endpoint(const Job& job, const MeasuredFabrics& measured);
   Endpoint(const Endpoint&) = delete;
   Endpoint& operator=(const Endpoint&) = delete;
   // Waits until the last bytes of all communicators have arrived.

@@ -51,6 +51,12 @@ std::unique_ptr<fabric::Driver> open_card(const std::string& name, const Job& jo
   throw Error(ErrorCode::unsupported, "libfabric has no provider for the network card");
 }
 
+std::vector<std::string> names(const std::vector<PathClass>& fabrics) {
+  std::vector<std::string> names;
+  for (const PathClass fabric : fabrics) names.emplace_back(name(fabric));
+  return names;
+}
+
 std::string first_word(const fs::path& path) {
   std::ifstream file(path);
   std::string number;
@@ -95,22 +101,24 @@ std::vector<std::string> fabric_candidates(const std::string& sys) {
   return {};
 }
 
-OpenedFabric open_fabric(const std::string& fabric, const Job& job) {
+OpenedFabric open_fabric(const std::string& fabric, const Job& job,
+                         const MeasuredFabrics& measured) {
   if (fabric == "tcp" || job.size == 1) return {};
   if (fabric != "auto") return {fabric, open_driver(fabric, job)};
   std::string problems;
-  for (const std::string& name : fabric_candidates()) {
+  for (const std::string& name : measured ? names(*measured) : fabric_candidates()) {
     try {
-      return {name, open_card(name, job)};
+      return {name, measured ? open_driver(name, job) : open_card(name, job)};
     } catch (const Error& error) {
       problems += cat(problems.empty() ? "" : "; ", error.what());
     }
   }
   if (!problems.empty()) {
     log(LogLevel::warning, cat("rank ", job.rank,
-                               " has a network card that reads memory, but no "
-                               "library for it, so that TCP is taken between hosts: ",
-                               problems));
+                               measured ? " cannot open the fabric that was measured to be quicker"
+                                        : " has a network card that reads memory, but no library "
+                                          "for it",
+                               ", so that TCP is taken between hosts: ", problems));
   }
   return {};
 }

@@ -3,12 +3,14 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "transport/bootstrap/job.h"
 #include "transport/fabric/driver.h"
+#include "transport/path_class.h"
 
 namespace tutti {
 
@@ -28,10 +30,15 @@ struct OpenedFabric {
   std::unique_ptr<fabric::Driver> driver;
 };
 
-// For a job that asks for `fabric`. By name it must be there; "auto" opens what candidates() has
-// and works, or nothing, with a warning where there is a network card for it. Throws Error:
-// unsupported, system.
-OpenedFabric open_fabric(const std::string& fabric, const Job& job);
+// The fabrics that are quicker than TCP between these hosts, the quickest first. Nothing where none
+// was measured.
+using MeasuredFabrics = std::optional<std::vector<PathClass>>;
+
+// For a job that asks for `fabric`. By name it must be there; "auto" opens the first that works of
+// those that were measured, or else of fabric_candidates(), or nothing, with a warning where there
+// was one to open. Throws Error: unsupported, system.
+OpenedFabric open_fabric(const std::string& fabric, const Job& job,
+                         const MeasuredFabrics& measured);
 
 // The fabrics for which this host has a network card in working order, best first: those of
 // InfiniBand and RoCE by UCX, else by libfabric; EFA and Slingshot by libfabric. One that is but

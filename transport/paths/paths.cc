@@ -79,20 +79,17 @@ Paths::Paths(Endpoint& endpoint, uint64_t id, std::span<const int> members, int 
   for (const auto& [host, ranks] : hosts) largest = std::max(largest, ranks.size());
   const std::vector<int>& local = hosts.at(control.peer(members_[rank_]).host_id);
   const bool by_fabric = endpoint_.fabric() != nullptr;
+  if (by_fabric) far_ = parse_path_class(endpoint_.fabric_name()).value();
   const bool all_far = !wanted.near_by_shm;
   const bool any_far = all_far || hosts.size() > 1;
   any_shm_ = !all_far && largest > 1;
   const auto rails_of = [&](int member) { return control.peer(member).rails(); };
   rails_ = static_cast<int>(std::ranges::min(members_ | std::views::transform(rails_of)));
-  name_ = cat(any_shm_ ? "shm" : "", any_shm_ && any_far ? "+" : "",
-              any_far ? (by_fabric ? endpoint_.fabric_name() : "tcp") : "");
+  name_ =
+      cat(any_shm_ ? "shm" : "", any_shm_ && any_far ? "+" : "", any_far ? tutti::name(far_) : "");
   const auto ranks = static_cast<int>(members_.size());
-  const bool any_tcp = any_far && !by_fabric;
-  limits_ = agreed_limits(ranks, static_cast<int>(largest), any_shm_, any_tcp, rails_);
-  if (any_far && by_fabric) {
-    const Limits far = FabricTransport::limits(ranks);
-    limits_ = any_shm_ ? smaller(limits_, far) : far;
-  }
+  limits_ = agreed_limits(ranks, static_cast<int>(largest), any_shm_,
+                          any_far ? std::optional<PathClass>(far_) : std::nullopt, rails_);
   std::unique_ptr<Transport> near;
   std::unique_ptr<Transport> far;
   if (any_far) far = by_fabric ? open_fabric() : open_tcp();
@@ -292,12 +289,13 @@ int tcp_streams(int rails) {
               cat("TUTTI_TCP_STREAMS=", streams, " is not in 0 to ", shm::kMaxLanes));
 }
 
-Limits agreed_limits(int ranks, int largest_local, bool any_shm, bool any_tcp, int rails) {
-  if (!any_shm) return TcpTransport::limits(ranks, tcp_streams(rails));
-  const Limits near = shm::Geometry(largest_local, largest_local).limits();
-  if (!any_tcp) return near;
-  const Limits far = TcpTransport::limits(ranks, tcp_streams(rails));
-  return smaller(near, far);
+Limits agreed_limits(int ranks, int largest_local, bool any_shm, std::optional<PathClass> far,
+                     int rails) {
+  const auto near = [&] { return shm::Geometry(largest_local, largest_local).limits(); };
+  if (!far) return near();
+  const Limits beyond = *far == PathClass::tcp ? TcpTransport::limits(ranks, tcp_streams(rails))
+                                               : FabricTransport::limits(ranks);
+  return any_shm ? smaller(near(), beyond) : beyond;
 }
 
 }  // namespace tutti

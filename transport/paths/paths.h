@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -18,6 +19,7 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "transport/limits.h"
+#include "transport/path_class.h"
 #include "transport/paths/endpoint.h"
 #include "transport/transport.h"
 
@@ -47,6 +49,7 @@ class Paths {
   // The same on all members.
   const Limits& limits() const { return limits_; }
   std::string_view name() const { return name_; }  // "shm", "tcp", "ucx", "shm+ofi" ...
+  PathClass far() const { return far_; }           // between those that share no memory
   bool any_shm() const { return any_shm_; }        // members of one host share memory
   // Some messages need not be copied aside (Transport::can_lend).
   bool lends() const { return shm_ != nullptr || (fabric_ != nullptr && !any_shm_); }
@@ -85,6 +88,7 @@ class Paths {
   const int rank_;
   const Events events_;
   bool any_shm_ = false;
+  PathClass far_ = PathClass::tcp;
   std::string name_;
   int rails_ = 1;  // that all members have
   Limits limits_;
@@ -102,7 +106,8 @@ class Paths {
 int tcp_streams(int rails);
 
 // What the members of a communicator of `ranks` would agree on, without them: `largest_local` on
-// the host that has most of them.
-Limits agreed_limits(int ranks, int largest_local, bool any_shm, bool any_tcp, int rails = 1);
+// the host that has most of them. `far`: between those that share no memory, if there are such.
+Limits agreed_limits(int ranks, int largest_local, bool any_shm, std::optional<PathClass> far,
+                     int rails = 1);
 
 }  // namespace tutti

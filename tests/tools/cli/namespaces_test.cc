@@ -9,6 +9,8 @@
 
 #include "base/path.h"
 #include "base/text.h"
+#include "collectives/cost/cost_model.h"
+#include "tests/support/fabrics.h"
 #include "tests/tools/cli/cli.h"
 #include "tests/tools/cli/two_hosts.h"
 
@@ -50,6 +52,30 @@ TEST_F(TwoHosts, RanksInTurn) {
   const Json document = Json::parse(read(file));
   EXPECT_EQ(document["ranks"], 4);
   for (const Json& row : document["results"]) EXPECT_EQ(row["wrong"], 0) << document;
+}
+
+// As `tutti tune --hosts` would have found it.
+TEST_F(TwoHosts, AutoTakesTheFabricThatWasMeasuredToBeQuickest) {
+  if (const std::string why = testing::lacks("ofi"); !why.empty()) GTEST_SKIP() << why;
+  CostModel model = CostModel::defaults();
+  LinkCosts& ofi = model.own_link(PathClass::ofi);
+  for (double* const cost : {&ofi.call, &ofi.send, &ofi.recv, &ofi.latency}) *cost /= 10;
+  std::ofstream(path("tune.json")) << to_json(model);
+  const auto transport = [&](Process::Environment environment) {
+    const std::string file = path("result.json");
+    environment["TUTTI_RSH"] = "ip netns exec";
+    const Result result = start({"run", "--hosts", a_ + "," + b_, "-n", "2", "--", tutti(), "bench",
+                                 "all_reduce", "--max", "1K", "--json", file},
+                                environment)
+                              .finish();
+    EXPECT_EQ(result.code, 0) << result.err;
+    EXPECT_THAT(result.err, IsEmpty());
+    const Json document = Json::parse(read(file));
+    for (const Json& row : document["results"]) EXPECT_EQ(row["wrong"], 0) << document;
+    return document["transport"].get<std::string>();
+  };
+  EXPECT_EQ(transport({{"TUTTI_TUNE_FILE", path("tune.json")}}), "ofi");
+  EXPECT_EQ(transport({{"TUTTI_TUNE_FILE", "none"}}), "tcp");
 }
 
 // mpirun and mpiexec start a daemon of theirs on each host, and these pass on what ranks tell.

@@ -91,6 +91,21 @@ TEST_F(Prices, MistakesAreSaid) {
   expect_refused({"explain", "all_reduce", "--transport", "pigeon"}, "pigeon");
 }
 
+TEST_F(Prices, TuneNeedsTwoHostsToMeasureBetween) {
+  expect_refused({"tune", "--json", path("tune.json"), "--hosts", "nowhere"}, "two are needed");
+}
+
+TEST_F(Prices, ExplainPricesEveryTransport) {
+  const auto price = [&](const char* transport) {
+    const Result result =
+        run({"explain", "all_reduce", "-n", "4", "--transport", transport}, kDefaults);
+    EXPECT_EQ(result.code, 0) << result.err;
+    return times(result.out).at(0);
+  };
+  EXPECT_LT(price("shm"), price("tcp"));
+  EXPECT_LT(price("shm+ofi"), price("ofi"));
+}
+
 // Before anything is measured.
 TEST_F(Prices, TuneNeedsAPlaceForItsNumbers) {
   expect_refused({"tune"}, "name a file with --json");

@@ -16,7 +16,10 @@ void TwoHosts::SetUp() {
       a_, "; ip netns add ", b_, "; ip -n ", a_, " link add cable type veth peer name cable netns ",
       b_, "; ip -n ", a_, " address add 10.199.0.1/24 dev cable; ip -n ", b_,
       " address add 10.199.0.2/24 dev cable; for host in ", a_, " ", b_,
-      "; do ip -n $host link set lo up; ip -n $host link set cable up; done");
+      "; do ip -n $host link set lo up; ip -n $host link set cable up; done; for host in ", a_, " ",
+      b_,
+      // libfabric knows an interface from then on.
+      "; do until ip -n $host link show cable | grep -q 'state UP'; do :; done; done");
   const Result made = shell(script);
   if (made.code != 0) GTEST_SKIP() << "no network namespaces: " << made.err;
 }

@@ -107,13 +107,13 @@ std::vector<std::unique_ptr<Transport>> make_by_ucx(Group& group) {
 
 std::vector<std::unique_ptr<Transport>> make_by_net(Group& group) {
   return make_by(group, []() -> std::unique_ptr<fabric::Driver> {
-    return std::make_unique<ofi::OfiDriver>("127.0.0.1", "net");
+    return std::make_unique<ofi::OfiDriver>(ofi::Near{.address = "127.0.0.1"}, "net");
   });
 }
 
 std::vector<std::unique_ptr<Transport>> make_by_rxm(Group& group) {
   return make_by(group, []() -> std::unique_ptr<fabric::Driver> {
-    return std::make_unique<ofi::OfiDriver>("127.0.0.1", "tcp;ofi_rxm");
+    return std::make_unique<ofi::OfiDriver>(ofi::Near{.address = "127.0.0.1"}, "tcp;ofi_rxm");
   });
 }
 

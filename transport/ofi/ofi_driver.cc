@@ -28,7 +28,7 @@ constexpr size_t kLongestName = 512;
 
 }  // namespace
 
-OfiDriver::OfiDriver(const std::string& near, const std::string& provider)
+OfiDriver::OfiDriver(const Near& near, const std::string& provider)
     : fabric_(near, provider), local_(fabric_.wants(FI_MR_LOCAL)) {
   const size_t most = std::max(kBufferBytes, fabric::kMessageBytes);
   if (fabric_.info->ep_attr->max_msg_size < most) {

@@ -22,8 +22,8 @@ namespace tutti::ofi {
 
 class OfiDriver final : public fabric::Driver {
  public:
-  // As choose(). Throws Error: unsupported, system.
-  explicit OfiDriver(const std::string& near, const std::string& provider = "");
+  // As choose() in cards.h. Throws Error: unsupported, system.
+  explicit OfiDriver(const Near& near, const std::string& provider = "");
   ~OfiDriver() override;
 
   std::string name() const override { return "libfabric (" + fabric_.provider() + ")"; }

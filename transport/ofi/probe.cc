@@ -42,7 +42,7 @@ std::string version() {
 }
 
 std::vector<std::string> devices() {
-  std::vector<std::string> found = {describe(*choose("", ""))};
+  std::vector<std::string> found = {describe(*choose(Near{}, ""))};
   const Owned<fi_info> all = usable();
   for (const fi_info* info = all.get(); info != nullptr; info = info->next) {
     const std::string text = describe(*info);

@@ -1,12 +1,6 @@
 #include "transport/ofi/resources.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-
-#include <array>
 #include <cstdlib>
-#include <string_view>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -15,11 +9,6 @@
 namespace tutti::ofi {
 
 namespace {
-
-// Best first. `net` is what became `tcp` in 1.18. Not among them: shm (one host only), sockets,
-// udp;ofi_rxd and the like, which are there to be compatible.
-constexpr std::array<std::string_view, 8> kProviders = {
-    "efa", "cxi", "opx", "psm3", "verbs;ofi_rxm", "net", "tcp", "tcp;ofi_rxm"};
 
 // What is asked for. The registration modes are those that OfiDriver obeys.
 Owned<fi_info> hints() {
@@ -35,44 +24,6 @@ Owned<fi_info> hints() {
   return hints;
 }
 
-// Of an interface whose addresses are those of IP; else "".
-std::string ip_of(const fi_info& info) {
-  std::array<char, INET6_ADDRSTRLEN> text{};
-  const auto* const address = static_cast<const sockaddr*>(info.src_addr);
-  if (address == nullptr) return "";
-  if (info.addr_format == FI_SOCKADDR_IN ||
-      (info.addr_format == FI_SOCKADDR && address->sa_family == AF_INET)) {
-    const auto& of = *static_cast<const sockaddr_in*>(info.src_addr);
-    ::inet_ntop(AF_INET, &of.sin_addr, text.data(), text.size());
-  } else if (info.addr_format == FI_SOCKADDR_IN6 ||
-             (info.addr_format == FI_SOCKADDR && address->sa_family == AF_INET6)) {
-    const auto& of = *static_cast<const sockaddr_in6*>(info.src_addr);
-    ::inet_ntop(AF_INET6, &of.sin6_addr, text.data(), text.size());
-  }
-  return text.data();
-}
-
-bool is_loopback(const std::string& ip) { return ip.starts_with("127.") || ip == "::1"; }
-
-// Less is better; negative: not to be taken.
-int rank_of_provider(const fi_info& info) {
-  const std::string_view name = info.fabric_attr->prov_name;
-  for (size_t i = 0; i < kProviders.size(); ++i) {
-    if (name == kProviders[i]) return static_cast<int>(i);
-  }
-  const char* const named = std::getenv("FI_PROVIDER");  // ^ begins a list of those to leave out
-  return named != nullptr && *named != '^' ? static_cast<int>(kProviders.size()) : -1;
-}
-
-int rank_of_interface(const fi_info& info, const std::string& near) {
-  const std::string ip = ip_of(info);
-  if (ip.empty()) return 1;
-  if (ip == near) return 0;
-  if (is_loopback(ip)) return near.empty() ? 4 : -1;  // others are not reached from there
-  const bool link_local = ip.starts_with("fe80:");
-  return link_local ? 3 : info.addr_format == FI_SOCKADDR_IN6 ? 2 : 1;
-}
-
 }  // namespace
 
 void Close::operator()(fi_info* info) const { library().freeinfo(info); }
@@ -85,29 +36,21 @@ Owned<fi_info> usable() {
   return Owned<fi_info>(found);
 }
 
-Owned<fi_info> choose(const std::string& near, const std::string& provider) {
+Owned<fi_info> choose(const Near& near, const std::string& provider) {
   const Owned<fi_info> all = usable();
-  const fi_info* best = nullptr;
-  std::pair<int, int> best_rank;
-  for (const fi_info* info = all.get(); info != nullptr; info = info->next) {
-    if (!provider.empty() && provider != info->fabric_attr->prov_name) continue;
-    const std::pair rank(rank_of_provider(*info), rank_of_interface(*info, near));
-    if (rank.first < 0 || rank.second < 0 || (best != nullptr && best_rank <= rank)) continue;
-    best = info;
-    best_rank = rank;
-  }
+  const fi_info* const best = choose(all.get(), near, provider);
   if (best != nullptr) return Owned<fi_info>(library().dupinfo(best));
   const char* const only = std::getenv("FI_PROVIDER");
   throw Error(ErrorCode::unsupported,
               cat("libfabric has no provider that can be used",
                   only != nullptr ? cat(" (FI_PROVIDER=", only, ")") : "",
-                  near.empty() ? "" : cat(" by the interface of ", near)),
+                  near.address.empty() ? "" : cat(" by the interface of ", near.address)),
               {.cause = "none of those that are there carries reliable datagrams (FI_EP_RDM) with "
                         "messages and reads of remote memory, or the interface is not running",
                .remedy = "see `fi_info -t FI_EP_RDM`; unset FI_PROVIDER, or name another"});
 }
 
-Endpoint::Endpoint(const std::string& near, const std::string& provider)
+Endpoint::Endpoint(const Near& near, const std::string& provider)
     : info(choose(near, provider)) {
   fid_fabric* a_fabric = nullptr;
   require_ok(library().fabric(info->fabric_attr, &a_fabric, nullptr), "fi_fabric");

@@ -1,4 +1,4 @@
-// libfabric's objects as values that close themselves, and which of its providers is taken.
+// libfabric's objects as values that close themselves.
 #pragma once
 
 #include <rdma/fabric.h>
@@ -12,6 +12,8 @@
 #include <memory>
 #include <span>
 #include <string>
+
+#include "transport/ofi/cards.h"
 
 namespace tutti::ofi {
 
@@ -28,17 +30,13 @@ using Owned = std::unique_ptr<Object, Close>;
 // All that carries reliable datagrams and reads other processes' memory, best first.
 Owned<fi_info> usable();
 
-// Providers that only connect the ranks of a host, or are slower than sockets, are not taken unless
-// FI_PROVIDER or `provider` names them. Among the interfaces of one provider: that of address
-// `near` (numeric; may be empty), else one that is not loopback, which is taken only where nothing
-// is near. Throws Error(unsupported) where
-// there is none.
-Owned<fi_info> choose(const std::string& near, const std::string& provider);
+// The one to take (cards.h). Throws Error(unsupported) where there is none.
+Owned<fi_info> choose(const Near& near, const std::string& provider);
 
 // A fabric, and what a process sends and receives with on it.
 struct Endpoint {
   // Throws Error: unsupported, system.
-  Endpoint(const std::string& near, const std::string& provider);
+  Endpoint(const Near& near, const std::string& provider);
 
   std::string provider() const { return info->fabric_attr->prov_name; }
   bool wants(int mode) const { return (info->domain_attr->mr_mode & mode) != 0; }

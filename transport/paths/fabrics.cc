@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "transport/bootstrap/job_sources.h"
 #include "transport/bootstrap/socket.h"
 #include "transport/ofi/ofi_driver.h"
 #include "transport/ofi/probe.h"
@@ -38,15 +39,26 @@ std::string own_address(const Job& job) {
   return bootstrap::local_address(probe.get()).host();
 }
 
+// The number among all where the launcher does not tell that on this host.
+ofi::Near place_of(const Job& job) {
+  ofi::Near near{.address = own_address(job), .local_rank = job.rank};
+  try {
+    const std::optional<FoundJob> found = find_job(own_environment);
+    if (found && found->rank == job.rank) near.local_rank = found->local_rank.value_or(job.rank);
+  } catch (const Error&) {  // the caller knows the job himself
+  }
+  return near;
+}
+
 std::unique_ptr<fabric::Driver> open_driver(const std::string& name, const Job& job) {
   if (name == "ucx") return std::make_unique<ucx::UcxDriver>();
-  return std::make_unique<ofi::OfiDriver>(own_address(job));
+  return std::make_unique<ofi::OfiDriver>(place_of(job));
 }
 
 // As open_driver(), but not by sockets, which TCP of our own does better.
 std::unique_ptr<fabric::Driver> open_card(const std::string& name, const Job& job) {
   if (name == "ucx") return open_driver(name, job);
-  auto driver = std::make_unique<ofi::OfiDriver>(own_address(job));
+  auto driver = std::make_unique<ofi::OfiDriver>(place_of(job));
   if (!driver->by_sockets()) return driver;
   throw Error(ErrorCode::unsupported, "libfabric has no provider for the network card");
 }

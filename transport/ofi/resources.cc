@@ -50,8 +50,7 @@ Owned<fi_info> choose(const Near& near, const std::string& provider) {
                .remedy = "see `fi_info -t FI_EP_RDM`; unset FI_PROVIDER, or name another"});
 }
 
-Endpoint::Endpoint(const Near& near, const std::string& provider)
-    : info(choose(near, provider)) {
+Endpoint::Endpoint(const Near& near, const std::string& provider) : info(choose(near, provider)) {
   fid_fabric* a_fabric = nullptr;
   require_ok(library().fabric(info->fabric_attr, &a_fabric, nullptr), "fi_fabric");
   fabric.reset(a_fabric);

@@ -62,6 +62,7 @@ class Launchers : public Cli, public ::testing::WithParamInterface<Launcher> {
     Words words = command_;
     words.push_back(cat(ranks));
     words.insert(words.end(), program.begin(), program.end());
+    environment.emplace("HOME", path(""));  // PRRTE crashes where there is none
     environment["OMPI_MCA_rmaps_base_oversubscribe"] = "1";
     return start_program(words, std::move(environment));
   }

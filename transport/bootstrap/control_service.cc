@@ -47,7 +47,7 @@ class SignalsBlocked {
 ControlService::ControlService(const Job& job)
     : pid_(current_process()),
       init_timeout_(job.init_timeout),
-      unix_name_("tutti-" + to_hex(random_nonce())),
+      unix_name_("tutti-" + to_hex(random_nonce()).substr(0, 16)),
       descriptors_(unix_name_, job.size),
       membership_(bootstrap(job, unix_name_)),
       tree_{.rank = job.rank, .size = job.size, .fanout = membership_.fanout},

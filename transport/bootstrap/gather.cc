@@ -49,6 +49,7 @@ class Gathering {
  public:
   Gathering(const Job& job, const std::string& unix_name)
       : job_(job),
+        key_(bootstrap_key(job.token, job.incarnation)),
         deadline_(Deadline::after(job.init_timeout)),
         tree_{.rank = 0, .size = job.size, .fanout = job.fanout},
         launcher_(job.launcher_fd) {
@@ -71,7 +72,7 @@ class Gathering {
     self_.note = job.note;
     self_.fabric = job.fabric;
     self_.domain = job.domain;
-    acceptor_ = Acceptor(std::move(listener), job.token, job.size);
+    acceptor_ = Acceptor(std::move(listener), key_, job.size);
     self_.more_rails = acceptor_.listen_on_rails(job.more_interfaces);
     acceptor_.on_other_size(
         [this](const Hello& hello, const std::string& from) { on_other_size(hello, from); });
@@ -279,7 +280,7 @@ class Gathering {
       state.link.send(failure_frame_);
       if (!state.link.connected()) untold.push_back(rank);
     }
-    Connector connector(session_key(job_.token, identity_), job_.size);
+    Connector connector(session_key(key_, identity_), job_.size);
     int being_told = 0;
     const auto told = [&] {
       --being_told;
@@ -333,7 +334,7 @@ class Gathering {
         release(state);
       }
     }
-    membership.key = session_key(job_.token, identity_);
+    membership.key = session_key(key_, identity_);
     acceptor_.on_other_size({});
     acceptor_.set_session_key(membership.key);
     membership.acceptor = std::move(acceptor_);
@@ -359,6 +360,7 @@ class Gathering {
   }
 
   const Job& job_;
+  const std::string key_;
   const Deadline deadline_;
   const Tree tree_;
   const int children_ = static_cast<int>(tree_.children().size());

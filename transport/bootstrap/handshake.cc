@@ -42,7 +42,8 @@ Digest hmac(std::string_view key, const std::string& text) {
   switch (verdict.refusal) {
     case Refusal::bad_token:
       throw NotThisJob(what + "it was started with another token",
-                       {.cause = "the address belongs to another job, or TUTTI_TOKEN differs",
+                       {.cause = "the address belongs to another job or to an earlier start of "
+                                 "this one, or TUTTI_TOKEN differs",
                         .remedy = "give all ranks of a job the same TUTTI_TOKEN and another job "
                                   "another MASTER_PORT"});
     case Refusal::wrong_size:
@@ -116,8 +117,13 @@ std::string to_hex(const Nonce& nonce) {
   return text;
 }
 
-std::string session_key(std::string_view token, const Nonce& job_identity) {
-  return std::string(bytes_of(hmac(token, cat("session", bytes_of(job_identity)))));
+std::string bootstrap_key(std::string_view token, std::string_view incarnation) {
+  if (incarnation.empty()) return std::string(token);
+  return std::string(bytes_of(hmac(token, cat("incarnation", incarnation))));
+}
+
+std::string session_key(std::string_view bootstrap_key, const Nonce& job_identity) {
+  return std::string(bytes_of(hmac(bootstrap_key, cat("session", bytes_of(job_identity)))));
 }
 
 Challenge make_challenge() { return {.version = kWireVersion, .nonce = random_nonce()}; }

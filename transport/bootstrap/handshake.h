@@ -7,8 +7,9 @@
 //        | -- Verdict: accepted or why not, HMAC -> |   over "acceptor", both nonces, all of
 //        Verdict; no HMAC, but zeros, for a connector whose own is wrong
 //
-// The HMAC's key is the job's token for the bootstrap; afterwards it is derived from the token and
-// the identity that rank 0 gave the job, so that two jobs never mistake each other's ports.
+// The HMAC's key is the job's token for the bootstrap, with the incarnation where there is one;
+// afterwards it is derived from that key and the identity that rank 0 gave the job, so that two
+// jobs never mistake each other's ports.
 #pragma once
 
 #include <array>
@@ -73,8 +74,11 @@ static_assert(sizeof(Verdict) == 48);
 
 Nonce random_nonce();
 std::string to_hex(const Nonce& nonce);
+// The key of the bootstrap: the token, which may be empty, and which start of the job this is
+// (Job::incarnation). So ranks of different starts do not know each other's keys.
+std::string bootstrap_key(std::string_view token, std::string_view incarnation);
 // The key of everything after the bootstrap.
-std::string session_key(std::string_view token, const Nonce& job_identity);
+std::string session_key(std::string_view bootstrap_key, const Nonce& job_identity);
 
 Challenge make_challenge();
 Digest prove(std::string_view key, const Challenge& challenge, const Hello& hello);

@@ -108,6 +108,7 @@ std::optional<FoundJob> find_rank(const KnownJob& known, Job& job) {
   std::optional<FoundJob> found = find_job(own_environment);
   if (!found) return found;
   job.source = found->source;
+  job.incarnation = found->incarnation;
   job.rank = found->rank;
   job.size = found->size;
   if (job.size > 0) return found;

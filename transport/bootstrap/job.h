@@ -22,6 +22,7 @@ struct Job {
   std::string rendezvous_file;             // empty: use the address
   std::shared_ptr<Rendezvous> rendezvous;  // the caller's own, instead of file and address
   std::string token;                       // empty: peers are not checked
+  std::string incarnation;  // ranks that were given different ones never meet; no secret
   // Rank 0: a listening socket to adopt (Control closes it), else -1. One that is no listening
   // socket on master_port any more is passed over, and the port bound.
   int listen_fd = -1;

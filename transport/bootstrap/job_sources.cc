@@ -64,7 +64,14 @@ std::optional<FoundJob> read_torchrun(const Environment& environment) {
   if (!environment("TORCHELASTIC_RUN_ID") && !environment("TORCHELASTIC_USE_AGENT_STORE")) {
     return std::nullopt;
   }
-  return read_variables(environment);
+  FoundJob found = read_variables(environment);
+  found.incarnation = cat("torchrun ", environment("TORCHELASTIC_RUN_ID").value_or(""));
+  // Each agent counts the restarts that its own ranks were the cause of. So the agents of several
+  // nodes may have different counts for one start, and only the count of a lone one says which.
+  if (environment("GROUP_WORLD_SIZE") == "1") {
+    found.incarnation += cat(" ", environment("TORCHELASTIC_RESTART_COUNT").value_or("0"));
+  }
+  return found;
 }
 
 std::optional<FoundJob> read_by_hand(const Environment& environment) {

@@ -29,6 +29,8 @@ struct FoundJob {
   std::string address;
   uint16_t port = 0;
   JobStore store = JobStore::none;
+  // Which start of which job this is, where launchers start ranks anew at one address and say so.
+  std::string incarnation;
   // The user's own words (RANK and WORLD_SIZE): MASTER_ADDR and MASTER_PORT must be there as well.
   bool explicit_ranks = false;
 };

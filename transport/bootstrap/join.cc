@@ -81,8 +81,8 @@ class Search {
  public:
   Search(const Job& job, const Wait& wait) : job_(job), wait_(wait), token_(job.token) {}
 
-  // The job's: rank 0 may be the one who tells it.
-  const std::string& token() const { return token_; }
+  // The job's bootstrap key: rank 0 may be the one who tells the token.
+  std::string key() const { return bootstrap_key(token_, job_.incarnation); }
 
   Fd run() {
     const Clock::time_point say_at = Clock::now() + kSayWhatIsMissing;
@@ -142,7 +142,7 @@ class Search {
 
   bool greet(int socket, const SocketAddress& address) {
     try {
-      if (shake_hands(socket, make_hello(job_, Purpose::bootstrap), token_, rank_zero_at(address),
+      if (shake_hands(socket, make_hello(job_, Purpose::bootstrap), key(), rank_zero_at(address),
                       wait_)) {
         return true;
       }
@@ -224,10 +224,11 @@ Error no_sense() {
 }
 
 // Fills in peers, key, fanout and what goes to this rank's children.
-void read_table(const Job& job, const std::string& body, int parent, Membership& membership) {
+void read_table(const Job& job, const std::string& key, const std::string& body, int parent,
+                Membership& membership) {
   FrameReader frame(body);
   if (frame.type() != FrameType::table) throw no_sense();
-  membership.key = session_key(job.token, get_identity(frame));
+  membership.key = session_key(key, get_identity(frame));
   membership.fanout = frame.get<int32_t>();
   membership.peers = get_peers(frame, job.size);
   if (!frame.ok() || membership.fanout < 1) throw no_sense();
@@ -285,20 +286,19 @@ PeerInfo introduce(const Job& job, int listener, const std::string& unix_name) {
 
 }  // namespace
 
-Membership join(const Job& given, const std::string& unix_name) {
-  Job job = given;
+Membership join(const Job& job, const std::string& unix_name) {
   const Deadline deadline = Deadline::after(job.init_timeout);
   LauncherEar launcher(job.launcher_fd);
-  Search search(given, {deadline, &launcher});
+  Search search(job, {deadline, &launcher});
   Fd socket = search.run();
-  job.token = search.token();
+  const std::string key = search.key();
   const SocketAddress rank_zero = peer_address(socket.get());
   Fd listener = open_listener(job, socket.get());
   Membership membership;
   InitStats& stats = membership.stats;
   count_connected(stats);
   PeerInfo self = introduce(job, listener.get(), unix_name);
-  membership.acceptor = Acceptor(std::move(listener), job.token, job.size);
+  membership.acceptor = Acceptor(std::move(listener), key, job.size);
   self.more_rails = membership.acceptor.listen_on_rails(job.more_interfaces);
   FrameWriter arrival(FrameType::arrival);
   put(arrival, self);
@@ -313,12 +313,12 @@ Membership join(const Job& given, const std::string& unix_name) {
   Parent parent{0, std::move(socket)};
   FrameReader released(body);
   if (released.type() == FrameType::released) {
-    membership.acceptor.set_session_key(session_key(job.token, get_identity(released)));
+    membership.acceptor.set_session_key(session_key(key, get_identity(released)));
     parent.socket.reset();
     parent = wait_for_parent(job, membership, whom, told_by, launcher);
     body = receive(parent.socket.get(), job, cat("rank ", parent.rank), told_by, launcher, stats);
   }
-  read_table(job, body, parent.rank, membership);
+  read_table(job, key, body, parent.rank, membership);
   membership.acceptor.set_session_key(membership.key);
   // The address that is known to work from here.
   membership.peers[0].address = rank_zero.host();

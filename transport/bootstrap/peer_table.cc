@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 
 #include "base/text.h"
@@ -25,63 +26,84 @@ std::string who_shares_memory() {
              ::geteuid());
 }
 
-void put_host(FrameWriter& frame, const PeerInfo& peer) {
-  frame.put_text(peer.host).put_text(peer.host_id);
+// What consecutive ranks are likely to have in common; in a table only what differs from the last
+// rank's is written.
+enum Part : uint8_t { host = 1, address = 2, rails = 4, note = 8, fabric = 16, domain = 32 };
+constexpr uint8_t kAllParts = 63;
+
+bool same_rail(const RailAddress& a, const RailAddress& b) {
+  return a.address == b.address && a.port == b.port;
 }
 
-void get_host(FrameReader& frame, PeerInfo& peer) {
-  peer.host = frame.get_text();
-  peer.host_id = frame.get_text();
-}
-
-void put_rest(FrameWriter& frame, const PeerInfo& peer) {
-  frame.put(peer.pid).put_text(peer.address).put(peer.port);
-  frame.put(static_cast<uint8_t>(peer.more_rails.size()));
-  for (const RailAddress& rail : peer.more_rails) frame.put_text(rail.address).put(rail.port);
-  frame.put_text(peer.unix_name)
-      .put_text(peer.note)
-      .put_text(peer.fabric)
-      .put(int32_t{peer.domain.numa_node})
-      .put(int32_t{peer.domain.cache});
-}
-
-void get_rest(FrameReader& frame, PeerInfo& peer) {
-  peer.pid = frame.get<int64_t>();
-  peer.address = frame.get_text();
-  peer.port = frame.get<uint16_t>();
-  peer.more_rails.resize(frame.get<uint8_t>());
-  for (RailAddress& rail : peer.more_rails) {
-    rail.address = frame.get_text();
-    rail.port = frame.get<uint16_t>();
+uint8_t parts_that_differ(const PeerInfo& a, const PeerInfo& b) {
+  int parts = 0;
+  if (a.host != b.host || a.host_id != b.host_id) parts |= Part::host;
+  if (a.address != b.address) parts |= Part::address;
+  if (!std::ranges::equal(a.more_rails, b.more_rails, same_rail)) parts |= Part::rails;
+  if (a.note != b.note) parts |= Part::note;
+  if (a.fabric != b.fabric) parts |= Part::fabric;
+  if (a.domain.numa_node != b.domain.numa_node || a.domain.cache != b.domain.cache) {
+    parts |= Part::domain;
   }
+  return static_cast<uint8_t>(parts);
+}
+
+void put_parts(FrameWriter& frame, const PeerInfo& peer, uint8_t parts) {
+  frame.put(peer.pid).put(peer.port).put_text(peer.unix_name);
+  if (parts & Part::host) frame.put_text(peer.host).put_text(peer.host_id);
+  if (parts & Part::address) frame.put_text(peer.address);
+  if (parts & Part::rails) {
+    frame.put(static_cast<uint8_t>(peer.more_rails.size()));
+    for (const RailAddress& rail : peer.more_rails) frame.put_text(rail.address).put(rail.port);
+  }
+  if (parts & Part::note) frame.put_text(peer.note);
+  if (parts & Part::fabric) frame.put_text(peer.fabric);
+  if (parts & Part::domain) {
+    frame.put(int32_t{peer.domain.numa_node}).put(int32_t{peer.domain.cache});
+  }
+}
+
+void get_parts(FrameReader& frame, PeerInfo& peer, uint8_t parts) {
+  peer.pid = frame.get<int64_t>();
+  peer.port = frame.get<uint16_t>();
   peer.unix_name = frame.get_text();
-  peer.note = frame.get_text();
-  peer.fabric = frame.get_text();
-  peer.domain.numa_node = frame.get<int32_t>();
-  peer.domain.cache = frame.get<int32_t>();
+  if (parts & Part::host) {
+    peer.host = frame.get_text();
+    peer.host_id = frame.get_text();
+  }
+  if (parts & Part::address) peer.address = frame.get_text();
+  if (parts & Part::rails) {
+    peer.more_rails.resize(frame.get<uint8_t>());
+    for (RailAddress& rail : peer.more_rails) {
+      rail.address = frame.get_text();
+      rail.port = frame.get<uint16_t>();
+    }
+  }
+  if (parts & Part::note) peer.note = frame.get_text();
+  if (parts & Part::fabric) peer.fabric = frame.get_text();
+  if (parts & Part::domain) {
+    peer.domain.numa_node = frame.get<int32_t>();
+    peer.domain.cache = frame.get<int32_t>();
+  }
 }
 
 }  // namespace
 
-void put(FrameWriter& frame, const PeerInfo& peer) {
-  put_host(frame, peer);
-  put_rest(frame, peer);
-}
+void put(FrameWriter& frame, const PeerInfo& peer) { put_parts(frame, peer, kAllParts); }
 
 PeerInfo get_peer(FrameReader& frame) {
   PeerInfo peer;
-  get_host(frame, peer);
-  get_rest(frame, peer);
+  get_parts(frame, peer, kAllParts);
   return peer;
 }
 
 void put(FrameWriter& frame, const std::vector<PeerInfo>& peers) {
-  const PeerInfo* last = nullptr;
+  const PeerInfo nobody;
+  const PeerInfo* last = &nobody;
   for (const PeerInfo& peer : peers) {
-    const bool same = last != nullptr && peer.host == last->host && peer.host_id == last->host_id;
-    frame.put(static_cast<uint8_t>(same));
-    if (!same) put_host(frame, peer);
-    put_rest(frame, peer);
+    const uint8_t parts = parts_that_differ(peer, *last);
+    frame.put(parts);
+    put_parts(frame, peer, parts);
     last = &peer;
   }
 }
@@ -89,14 +111,8 @@ void put(FrameWriter& frame, const std::vector<PeerInfo>& peers) {
 std::vector<PeerInfo> get_peers(FrameReader& frame, int size) {
   std::vector<PeerInfo> peers;
   while (static_cast<int>(peers.size()) < size && frame.ok()) {
-    PeerInfo peer;
-    if (frame.get<uint8_t>() != 0 && !peers.empty()) {
-      peer.host = peers.back().host;
-      peer.host_id = peers.back().host_id;
-    } else {
-      get_host(frame, peer);
-    }
-    get_rest(frame, peer);
+    PeerInfo peer = peers.empty() ? PeerInfo{} : peers.back();
+    get_parts(frame, peer, frame.get<uint8_t>());
     peers.push_back(std::move(peer));
   }
   return peers;

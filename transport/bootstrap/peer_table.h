@@ -10,7 +10,7 @@ namespace tutti::bootstrap {
 
 void put(FrameWriter& frame, const PeerInfo& peer);
 PeerInfo get_peer(FrameReader& frame);
-// Of all ranks; the texts of a host once for a run of its ranks.
+// Of all ranks; of each only what differs from the rank before it.
 void put(FrameWriter& frame, const std::vector<PeerInfo>& peers);
 std::vector<PeerInfo> get_peers(FrameReader& frame, int size);
 

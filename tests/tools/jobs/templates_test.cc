@@ -1,5 +1,6 @@
 // The templates of tools/jobs: that manifests hold together, and that ranks with the environments
 // that pods and Ray's actors get form a job.
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,6 +15,9 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+
+// A cluster starts within seconds, and later on a busy machine.
+constexpr std::chrono::seconds kRaysPatience{150};
 
 class Templates : public Cli {
  protected:
@@ -85,6 +89,21 @@ TEST_F(Templates, ActorsOfRayMeet) {
   EXPECT_EQ(actors[2]["TUTTI_TOKEN"], actors[0]["TUTTI_TOKEN"]);
   EXPECT_GE(actors[0]["TUTTI_TOKEN"].size(), 32u);
   expect_a_job(actors);
+}
+
+// RAY_PYTHON=PATH names an interpreter that has Ray.
+TEST_F(Templates, ActorsOfARealClusterOfRay) {
+  const char* given = std::getenv("RAY_PYTHON");
+  const std::string python = given != nullptr ? given : "python3";
+  const Result result =
+      start_program({python, "tests/tools/jobs/ray_cluster.py", tutti(), path("result")})
+          .finish(kRaysPatience);
+  if (result.code == 77) GTEST_SKIP() << python << " has no Ray (pip install ray): set RAY_PYTHON";
+  ASSERT_EQ(result.code, 0) << result.out << result.err;
+  EXPECT_THAT(result.out, HasSubstr("right"));
+  const Json document = Json::parse(read(path("result")));
+  EXPECT_EQ(document["ranks"], 4);
+  for (const Json& size : document["results"]) EXPECT_EQ(size["wrong"], 0);
 }
 
 }  // namespace

@@ -86,6 +86,23 @@ TEST(Refusal, AnotherTokenFailsThatRankOnly) {
   EXPECT_EQ(zero.get(), "");
 }
 
+TEST(Refusal, ARankOfAnotherStartOfTheJob) {
+  for (const char* token : {"secret", ""}) {
+    LocalRendezvous rendezvous;
+    const auto job = [&](int rank, const char* incarnation) {
+      Job job = rendezvous.job(rank, 2);
+      job.token = token;
+      job.incarnation = incarnation;
+      return job;
+    };
+    auto zero = in_background(job(0, "second"));
+    EXPECT_THAT(failure_of(job(1, "first")), HasSubstr("an earlier start of this one"));
+    EXPECT_THAT(failure_of(job(1, "")), HasSubstr("another token"));
+    EXPECT_EQ(failure_of(job(1, "second")), "");
+    EXPECT_EQ(zero.get(), "");
+  }
+}
+
 TEST(Refusal, ADuplicateRank) {
   LocalRendezvous rendezvous;
   auto zero = in_background(rendezvous.job(0, 3));

@@ -93,6 +93,20 @@ TEST(JobSources, TuttiRunAndTorchrun) {
   EXPECT_EQ(job->local_size, 2);
 }
 
+// The agents of two nodes may count the restarts differently.
+TEST(JobSources, TorchrunTellsWhichStartThisIs) {
+  const auto start = [](const Variables& more) { return find(with(kTorchrun, more))->incarnation; };
+  const Variables lone = {{"GROUP_WORLD_SIZE", "1"}};
+  const Variables again = {{"TORCHELASTIC_RESTART_COUNT", "1"}};
+  const Variables other = {{"TORCHELASTIC_RUN_ID", "other"}};
+  EXPECT_NE(start(lone), start(with(lone, again)));
+  EXPECT_NE(start(lone), start(with(lone, other)));
+  const Variables two = {{"GROUP_WORLD_SIZE", "2"}};
+  EXPECT_EQ(start(two), start(with(two, again)));
+  EXPECT_NE(start(two), start(with(two, other)));
+  EXPECT_EQ(find(kByHand)->incarnation, "");
+}
+
 TEST(JobSources, Slurm) {
   const auto job = find(kSlurm);
   ASSERT_TRUE(job);

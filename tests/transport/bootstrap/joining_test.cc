@@ -224,14 +224,28 @@ TEST(Master, KnownHereAsLoopbackIsHiddenFromOthers) {
   EXPECT_FALSE(is_hidden_by_loopback("127.0.0.1", "node7", at("127.0.0.1")));
 }
 
+TEST(Table, HoldsOfARankOnlyWhatTheOneBeforeItHasNot) {
+  const auto bytes = [](int ranks) {
+    PeerInfo peer{.host = "node7", .host_id = std::string(100, 'x'), .address = "10.0.0.1"};
+    peer.unix_name = std::string(20, 'u');
+    FrameWriter writer(FrameType::table);
+    put(writer, std::vector<PeerInfo>(static_cast<size_t>(ranks), peer));
+    return writer.finish().size();
+  };
+  EXPECT_LE(bytes(11) - bytes(1), 10 * 40);
+}
+
 TEST(Table, SurvivesTheWayToTheOthers) {
   std::vector<PeerInfo> peers(5);
   for (int rank = 0; rank < 5; ++rank) {
     peers[rank].host = rank < 2 || rank == 4 ? "a" : "b";
     peers[rank].host_id = cat(peers[rank].host, "/", rank == 4 ? "other boot" : "boot");
     peers[rank].pid = 100 + rank;
-    peers[rank].address = "10.0.0.1";
+    peers[rank].address = rank < 2 ? "10.0.0.1" : "10.0.0.2";
     peers[rank].port = static_cast<uint16_t>(rank);
+    peers[rank].unix_name = cat("socket ", rank);
+    if (rank == 1 || rank == 2) peers[rank].more_rails = {{"10.1.0.1", 7}};
+    peers[rank].domain.cache = rank / 2;
     peers[rank].note = rank == 0 ? "a note" : "";
     peers[rank].fabric = rank == 3 ? std::string("\0opaque", 7) : "";
   }
@@ -246,7 +260,11 @@ TEST(Table, SurvivesTheWayToTheOthers) {
     EXPECT_EQ(read[rank].host, peers[rank].host);
     EXPECT_EQ(read[rank].host_id, peers[rank].host_id);
     EXPECT_EQ(read[rank].pid, peers[rank].pid);
+    EXPECT_EQ(read[rank].address, peers[rank].address);
     EXPECT_EQ(read[rank].port, peers[rank].port);
+    EXPECT_EQ(read[rank].unix_name, peers[rank].unix_name);
+    EXPECT_EQ(read[rank].rails(), peers[rank].rails());
+    EXPECT_EQ(read[rank].domain.cache, peers[rank].domain.cache);
     EXPECT_EQ(read[rank].note, peers[rank].note);
     EXPECT_EQ(read[rank].fabric, peers[rank].fabric);
   }

@@ -59,7 +59,7 @@ void expect_few_messages(const InitStats& stats, const Job& job) {
   // First connections: a handshake of three, arrival and release. Links: a handshake, the table,
   // which is each one's only message that grows with the job, and word that it went all the way.
   EXPECT_LE(stats.all.messages, 10 * (kRanks - 1));
-  EXPECT_LE(stats.all.bytes, kRanks * (kRanks * 120 + 2000));
+  EXPECT_LE(stats.all.bytes, kRanks * (kRanks * 50 + 2000));
   EXPECT_LE(stats.most_held, job.fanout + kMostHeld);
 }
 

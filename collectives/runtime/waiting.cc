@@ -60,7 +60,7 @@ std::optional<Error> CommunicatorImpl::error_of(const Operation& operation) cons
 bool CommunicatorImpl::wait(Operation& operation, const Deadline& deadline, Patience& patience) {
   constexpr uint32_t kRoundsPerLook = 1024;
   require_own_process();
-  Backoff backoff(engine_->oversubscribed(), spin_time_);
+  Backoff backoff(engine_->oversubscribed(), transport_ && transport_->wakes_slowly(), spin_time_);
   for (uint32_t round = 1; !operation.done.load(std::memory_order_acquire); ++round) {
     const bool moved = progress();
     const bool others_moved = engine_->active() > 1 && engine_->progress_others(this);

@@ -52,6 +52,7 @@ struct Patience {
   int64_t next_look_ns = 0;
   int64_t asked_ns = 0;  // how long it had lasted when the peers were last asked
   bool said = false;
+  bool has_asked = false;  // in this call, before what moved last
 };
 class CommunicatorImpl;
 struct Operation;

@@ -47,6 +47,7 @@ class Router final : public Transport {
   void watch(WaitSet& set) override;
   void disarm() override;
   bool needs_descriptors() const override { return true; }
+  bool wakes_slowly() const override { return far_->wakes_slowly(); }
 
  private:
   struct Path {

@@ -130,6 +130,8 @@ class Transport {
   virtual void disarm() = 0;
   // False where a word in memory does (WaitSet::add_word), as long as nothing else is slept on.
   virtual bool needs_descriptors() const = 0;
+  // To be woken takes longer than most messages do: worth looking for them a little longer.
+  virtual bool wakes_slowly() const { return false; }
 };
 
 }  // namespace tutti

@@ -2,7 +2,9 @@
 //
 // Spinning answers fastest, yielding lets another rank have the core (with more ranks than cores it
 // is done at once), sleeping costs nothing. All times count from the last progress. How long it is
-// worth spinning is learned: where the last waits were long, the next one will be.
+// worth spinning is learned: where the last waits were long, the next one will be. So is yielding,
+// where the transport wakes slowly: a network card has to interrupt, and that may take longer than
+// the message.
 #pragma once
 
 #include <sched.h>
@@ -25,17 +27,33 @@ class SpinTime {
     ns_.store(spun_enough ? std::min(2 * ns(), kMost) : std::max(ns() / 2, kLeast),
               std::memory_order_relaxed);
   }
+  // Of yielding, the spinning before it included.
+  int64_t yield_ns() const { return yield_ns_.load(std::memory_order_relaxed); }
+  // A wait outlasted the yielding, and took so long.
+  void learn_from_sleep(int64_t waited_ns) {
+    yield_ns_.store(waited_ns < kMostYield
+                        ? std::max(yield_ns(), std::min(2 * waited_ns, kMostYield))
+                        : kLeastYield,
+                    std::memory_order_relaxed);
+  }
 
  private:
   static constexpr int64_t kLeast = 1'000;
   static constexpr int64_t kMost = 20'000;
+  static constexpr int64_t kLeastYield = 200'000;
+  static constexpr int64_t kMostYield = 3'000'000;
   std::atomic<int64_t> ns_{kMost};
+  std::atomic<int64_t> yield_ns_{kLeastYield};
 };
 
 class Backoff {
  public:
-  Backoff(bool oversubscribed, SpinTime& spin)
-      : oversubscribed_(oversubscribed), spin_(spin), spin_ns_(oversubscribed ? 0 : spin.ns()) {}
+  Backoff(bool oversubscribed, bool wakes_slowly, SpinTime& spin)
+      : oversubscribed_(oversubscribed),
+        wakes_slowly_(wakes_slowly && !oversubscribed),
+        spin_(spin),
+        spin_ns_(oversubscribed ? 0 : spin.ns()),
+        yield_ns_(wakes_slowly_ ? spin.yield_ns() : kYieldNs) {}
   ~Backoff() { learn(); }
   Backoff(const Backoff&) = delete;
   Backoff& operator=(const Backoff&) = delete;
@@ -57,7 +75,7 @@ class Backoff {
       relax();
       return true;
     }
-    if (waited_ns_ < kYieldNs) {
+    if (waited_ns_ < yield_ns_) {
       ::sched_yield();
       waited_ns_ = now_ns() - since_ns_;
       return true;
@@ -73,11 +91,16 @@ class Backoff {
     if (since_ns_ == 0 || oversubscribed_) return;
     spin_.learn(waited_ns_ < spin_ns_);
     spin_ns_ = spin_.ns();
+    if (!wakes_slowly_ || waited_ns_ < yield_ns_) return;
+    spin_.learn_from_sleep(now_ns() - since_ns_);
+    yield_ns_ = spin_.yield_ns();
   }
 
   const bool oversubscribed_;
+  const bool wakes_slowly_;
   SpinTime& spin_;
   int64_t spin_ns_;
+  int64_t yield_ns_;
   int64_t since_ns_ = 0;  // 0: not waiting
   int64_t waited_ns_ = 0;
   uint32_t rounds_ = 0;

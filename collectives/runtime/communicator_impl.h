@@ -180,6 +180,8 @@ class CommunicatorImpl final : public ControlClient,
   Error end_by_abort();
   void look_at_stall(Operation& operation, Patience& patience);
   void end_stall(Patience& patience);
+  void interrupt_stall(Patience& patience);
+  void forget_answers();
   std::vector<int> missing(const Operation& operation);
   std::vector<Want> wants(const Operation& operation);
   void ask_peers(const Operation& operation, bool again);

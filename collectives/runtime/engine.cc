@@ -133,7 +133,7 @@ void Engine::make_progress(const std::stop_token& stop) {
       rings_.wait(rung);
       continue;
     }
-    Backoff backoff(oversubscribed(), spin);
+    Backoff backoff(oversubscribed(), false, spin);
     while (active() > 0 && !stop.stop_requested()) {
       const bool moved = progress_others(nullptr);
       if (callbacks_.any()) break;

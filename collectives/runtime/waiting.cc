@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <thread>
+#include <utility>
 
 #include "base/log.h"
 #include "base/text.h"
@@ -60,7 +61,7 @@ std::optional<Error> CommunicatorImpl::error_of(const Operation& operation) cons
 bool CommunicatorImpl::wait(Operation& operation, const Deadline& deadline, Patience& patience) {
   constexpr uint32_t kRoundsPerLook = 1024;
   require_own_process();
-  Backoff backoff(engine_->oversubscribed(), spin_time_);
+  Backoff backoff(engine_->oversubscribed(), transport_ && transport_->wakes_slowly(), spin_time_);
   for (uint32_t round = 1; !operation.done.load(std::memory_order_acquire); ++round) {
     const bool moved = progress();
     const bool others_moved = engine_->active() > 1 && engine_->progress_others(this);
@@ -71,7 +72,7 @@ bool CommunicatorImpl::wait(Operation& operation, const Deadline& deadline, Pati
       engine_->callbacks().run();
       throw Error(error);
     }
-    if (moved) end_stall(patience);
+    if (moved) interrupt_stall(patience);
     if (moved || others_moved) {
       backoff.reset();
       if (round % kRoundsPerLook == 0) {
@@ -105,13 +106,27 @@ Error CommunicatorImpl::end_by_abort() {
 }
 
 void CommunicatorImpl::end_stall(Patience& patience) {
+  interrupt_stall(patience);
+  if (std::exchange(patience.has_asked, false)) forget_answers();
+}
+
+// What moved may be no more than a peer that gave up and has closed its connections: should this
+// call end before it asks again, the answers are still the best that is known.
+void CommunicatorImpl::interrupt_stall(Patience& patience) {
+  const bool has_asked = patience.has_asked || patience.asked_ns != 0;
   if (patience.asked_ns != 0) {
     std::lock_guard lock(stall_mutex_);
     waits_for_.clear();
-    answers_.clear();  // of this stall; by the next one they may all wait for others
     asked_.clear();
   }
   patience = {};
+  patience.has_asked = has_asked;
+}
+
+// By the next stall they may all wait for others.
+void CommunicatorImpl::forget_answers() {
+  std::lock_guard lock(stall_mutex_);
+  answers_.clear();
 }
 
 void CommunicatorImpl::look_at_stall(Operation& operation, Patience& patience) {
@@ -127,6 +142,7 @@ void CommunicatorImpl::look_at_stall(Operation& operation, Patience& patience) {
   if (waited < kAskAfterNs) return;
   const int64_t interval = std::min(patience.asked_ns / 2, kAskAgainNs);
   const bool again = patience.asked_ns == 0 || waited - patience.asked_ns > interval;
+  if (patience.asked_ns == 0) forget_answers();
   if (again) patience.asked_ns = waited;
   ask_peers(operation, again);
   check_answers(operation);

@@ -101,7 +101,8 @@ INSTANTIATE_TEST_SUITE_P(All, Fault,
                                       std::get<2>(info.param));
                          });
 
-// Without deaths: UCX 1.13 may end the others itself (transport/README.md).
+// Without deaths: while ranks connect, UCX 1.13 may end the others itself (transport/README.md).
+// Later ones, and ranks that stop: fabric_death_test.cc.
 INSTANTIATE_TEST_SUITE_P(Ucx, Fault,
                          ::testing::Combine(::testing::Values("truncate"),
                                             ::testing::Values("ring"), ::testing::Values("ucx")),

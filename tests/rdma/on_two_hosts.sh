@@ -2,12 +2,15 @@
 # on_two_hosts.sh FOLDER TRANSPORT [VARIABLE=VALUE...]: what rdma_test.cc runs where h1 and h2 are two
 # hosts. FOLDER holds the programs, and their libraries in lib/; both hosts see it at the same path.
 # `h1 COMMAND` runs something on a host, and so does what TUTTI_RSH names. The processes of both are in
-# the /proc of this script, as those of containers are.
+# the /proc of this script, as those of containers are. TUTTI_RDMA_LINK is the interface of h2 that
+# carries everything, where it may be taken down.
 set -euo pipefail
 programs=$1
 transport=$2
 shift 2
 for assignment in "$@"; do export "${assignment?}"; done
+link=${TUTTI_RDMA_LINK:-}
+unset TUTTI_RDMA_LINK  # no setting of the programs
 export TUTTI_RSH=${TUTTI_RSH:-nsrsh} LD_LIBRARY_PATH=$programs/lib RANDOM_BATCHES=${RANDOM_BATCHES:-25}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -55,14 +58,42 @@ on 2 "${train[@]}" --json "$work/far.jsonl"
 near 2 "${train[@]}" --json "$work/near.jsonl"
 same losses "$work/far.jsonl" "$work/near.jsonl"
 
-echo "== a death ends all"
-on 2 "$programs/tutti" bench all_reduce --min 64K --max 64K --iterations 1000000 >out.txt 2>err.txt &
-job=$!
+# An endless job of two ranks runs in the background, as $job.
+start_endless() {
+  : >out.txt  # not the last job's
+  on 2 "$programs/tutti" bench all_reduce --min 64K --max 64K --iterations 1000000 >out.txt 2>err.txt &
+  job=$!
+  until grep -q transport out.txt && [ -n "$(rank_1)" ]; do kill -0 $job; done
+}
 rank_1() { grep -lzx RANK=1 /proc/[0-9]*/environ 2>/dev/null | cut -d/ -f3 | head -1; }
-until grep -q transport out.txt && [ -n "$(rank_1)" ]; do kill -0 $job; done
+# ended_with CODE: the job is over, and so is rank 1's process.
+ended_with() {
+  local code=0
+  wait $job || code=$?
+  cat err.txt
+  [ $code -eq "$1" ]
+  [ -z "$(rank_1)" ]
+}
+
+echo "== a death ends all"
+start_endless
 kill -9 "$(rank_1)"
-code=0
-wait $job || code=$?
-cat err.txt
-[ $code -eq 137 ]
+ended_with 137
 grep -q "rank 1" err.txt
+
+echo "== a stopped rank is told of at the deadline"
+export TUTTI_TIMEOUT=5
+start_endless
+kill -STOP "$(rank_1)"
+ended_with 1
+grep -q "tutti: rank 0 .* gave up after 5 s .* waiting for rank 1 .* which does not answer" err.txt
+unset TUTTI_TIMEOUT
+
+if [ -n "$link" ]; then
+  echo "== a link that goes down ends all"
+  export TUTTI_TIMEOUT=60
+  start_endless
+  h2 ip link set "$link" down
+  ended_with 1
+  grep -q "^tutti: .*rank 1 (" err.txt
+fi

@@ -2,7 +2,7 @@
 //
 // TUTTI_RDMA_RUN is a command that runs its arguments where h1 and h2 are such hosts (see
 // on_two_hosts.sh); without it, one beside the repository that emulates them is used, if it is
-// there.
+// there. TUTTI_RDMA_LINK is the interface of h2 that may be taken down.
 #include <gtest/gtest.h>
 #include <pwd.h>
 #include <unistd.h>
@@ -75,8 +75,11 @@ TEST_P(Rdma, TwoHosts) {
   stage("tools/tutti", folder);
   stage("tests/rdma/random_calls", folder);
   fs::copy_file("tests/rdma/on_two_hosts.sh", folder / "on_two_hosts.sh");
+  const char* const own_hosts = std::getenv("TUTTI_RDMA_RUN");
+  const char* const named_link = std::getenv("TUTTI_RDMA_LINK");
+  const std::string link = named_link != nullptr ? named_link : own_hosts != nullptr ? "" : "e2";
   command.insert(command.end(), {"bash", folder / "on_two_hosts.sh", folder, GetParam().transport,
-                                 GetParam().settings});
+                                 GetParam().settings, cat("TUTTI_RDMA_LINK=", link)});
   const passwd* const user = ::getpwuid(::getuid());
   const testing::Result result =
       testing::Process(command, {{"HOME", user != nullptr ? user->pw_dir : "/"},

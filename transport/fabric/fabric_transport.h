@@ -68,6 +68,7 @@ class FabricTransport final : public Transport, private fabric::Listener {
   void watch(WaitSet& set) override;
   void disarm() override {}
   bool needs_descriptors() const override { return true; }
+  bool wakes_slowly() const override { return true; }
 
  private:
   static constexpr int kLanes = 1;

@@ -63,6 +63,7 @@ class FaultTransport final : public Transport {
   void watch(WaitSet& set) override { inner_->watch(set); }
   void disarm() override { inner_->disarm(); }
   bool needs_descriptors() const override { return inner_->needs_descriptors(); }
+  bool wakes_slowly() const override { return inner_->wakes_slowly(); }
 
  private:
   const std::unique_ptr<Transport> inner_;

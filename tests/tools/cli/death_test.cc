@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/text.h"
-#include "tests/tools/cli/cli.h"
+#include "tests/tools/cli/deaths.h"
 
 namespace tutti::tool {
 namespace {
@@ -17,13 +17,9 @@ using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-class Death : public Cli {
+class Death : public Deaths {
  protected:
   // Both run for minutes unless somebody ends them.
-  Words endless_bench(int ranks, const std::string& transport) const {
-    return {"bench", "all_reduce", "-n",    cat(ranks), "--transport",  transport,
-            "--min", "1M",         "--max", "1M",       "--iterations", "1000000"};
-  }
   Words endless_training(int ranks) const {
     return {"train", "--data",   write_text(), "--ranks", cat(ranks),    "--steps",
             "2000",  "--hidden", "64",         "--json",  path("losses")};
@@ -52,45 +48,9 @@ class Death : public Cli {
             "--steps",
             "2000"};
   }
-
-  // Of what the ranks said themselves: the lines of those that name `pid`.
-  static Words said_of(const Result& result, pid_t pid) {
-    Words lines;
-    for (const std::string& line : split(result.err, '\n')) {
-      const bool own = line.starts_with("tutti: ");
-      if (own && line.find(cat(", pid ", pid, ")")) != line.npos) lines.push_back(line);
-    }
-    return lines;
-  }
-
-  // Kills `rank` of a job of `ranks` ranks that runs, and sees how the others end.
-  void expect_a_clear_end(Process& job, int ranks, int rank) const {
-    const pid_t pid = process_of_rank(rank);
-    ASSERT_GT(pid, 0);
-    std::vector<Watched> others;
-    for (int other = 0; other < ranks; ++other) others.emplace_back(process_of_rank(other));
-    ::kill(pid, SIGKILL);
-    const Result result = job.finish(kEndsWithin);
-    EXPECT_EQ(result.code, 128 + SIGKILL);
-    for (const Watched& other : others) EXPECT_FALSE(other.alive());
-    const std::string last =
-        cat(", pid ", pid, ") was killed by signal 9 (Killed)\n");  // after the host's name
-    EXPECT_THAT(result.err, EndsWith(last));
-    EXPECT_THAT(result.err, HasSubstr(cat("tutti run: rank ", rank, " (")));
-    // Every survivor says it itself, too.
-    size_t said = 0;
-    const std::string own = cat("tutti: rank ", rank, " (");
-    for (const std::string& line : split(result.err, '\n')) {
-      if (!line.starts_with(own)) continue;
-      // One that has not heard yet of all others knows no host's name.
-      EXPECT_THAT(line, HasSubstr(cat("pid ", pid, ") was killed by signal 9 (Killed)")));
-      ++said;
-    }
-    EXPECT_EQ(said, static_cast<size_t>(ranks - 1)) << result.err;
-  }
 };
 
-// Not over UCX: 1.13 may end the others itself (transport/README.md).
+// Over fabrics: fabric_death_test.cc.
 TEST_F(Death, OfARankEndsABench) {
   for (const std::string transport : {"shm", "tcp"}) {
     for (const int rank : {0, 2}) {

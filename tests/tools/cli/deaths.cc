@@ -1,0 +1,52 @@
+#include "tests/tools/cli/deaths.h"
+
+#include <csignal>
+#include <vector>
+
+#include "base/text.h"
+
+namespace tutti::tool {
+
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+
+Words Deaths::endless_bench(int ranks, const std::string& transport, const std::string& bytes) {
+  return {"bench", "all_reduce", "-n",    cat(ranks), "--transport",  transport,
+          "--min", bytes,        "--max", bytes,      "--iterations", "1000000"};
+}
+
+Words Deaths::said_of(const Result& result, pid_t pid) {
+  Words lines;
+  for (const std::string& line : split(result.err, '\n')) {
+    const bool own = line.starts_with("tutti: ");
+    if (own && line.find(cat(", pid ", pid, ")")) != line.npos) lines.push_back(line);
+  }
+  return lines;
+}
+
+void Deaths::expect_a_clear_end(Process& job, int ranks, int rank) const {
+  const pid_t pid = process_of_rank(rank);
+  ASSERT_GT(pid, 0);
+  std::vector<Watched> others;
+  for (int other = 0; other < ranks; ++other) others.emplace_back(process_of_rank(other));
+  ::kill(pid, SIGKILL);
+  const Result result = job.finish(kEndsWithin);
+  EXPECT_EQ(result.code, 128 + SIGKILL);
+  for (const Watched& other : others) EXPECT_FALSE(other.alive());
+  const std::string last =
+      cat(", pid ", pid, ") was killed by signal 9 (Killed)\n");  // after the host's name
+  EXPECT_THAT(result.err, EndsWith(last));
+  EXPECT_THAT(result.err, HasSubstr(cat("tutti run: rank ", rank, " (")));
+  // Every survivor says it itself, too.
+  size_t said = 0;
+  const std::string own = cat("tutti: rank ", rank, " (");
+  for (const std::string& line : split(result.err, '\n')) {
+    if (!line.starts_with(own)) continue;
+    // One that has not heard yet of all others knows no host's name.
+    EXPECT_THAT(line, HasSubstr(cat("pid ", pid, ") was killed by signal 9 (Killed)")));
+    ++said;
+  }
+  EXPECT_EQ(said, static_cast<size_t>(ranks - 1)) << result.err;
+}
+
+}  // namespace tutti::tool

@@ -92,7 +92,7 @@ TEST_P(FabricDeath, ARankIsStopped) {
     SCOPED_TRACE(cat("round ", round));
     const int rank = round % kRanks;
     Process job = start(endless_bench(kRanks, GetParam(), round % 2 == 0 ? "64K" : "4M"),
-                        {{"TUTTI_TIMEOUT", "1"}});
+                        {{"TUTTI_TIMEOUT", "3"}});
     ASSERT_THAT(job.read_lines(2), SizeIs(2)) << "the header";
     const pid_t pid = process_of_rank(rank);
     ASSERT_GT(pid, 0);
@@ -105,7 +105,7 @@ TEST_P(FabricDeath, ARankIsStopped) {
       return line.starts_with(cat("tutti: rank ", rank, " ("));
     });
     EXPECT_GE(said.size(), static_cast<size_t>(kRanks - 1)) << result.err;
-    EXPECT_THAT(said, Each(HasSubstr(" gave up after 1 s in ")));
+    EXPECT_THAT(said, Each(HasSubstr(" gave up after 3 s in ")));
     EXPECT_THAT(
         said, Each(ContainsRegex(cat("(waiting for|is behind) rank ", rank, " \\([^,]*, pid ", pid,
                                      "\\), which does not answer"))))
@@ -117,7 +117,7 @@ TEST_P(FabricDeath, ARankIsStopped) {
 // What the fabric has between ranks 1 and 2; the control channel of three ranks goes by rank 0.
 TEST_P(FabricDeath, AConnectionBreaks) {
   if (GetParam() == "ofi") {
-    GTEST_SKIP() << "libfabric's provider for sockets connects again where nothing was under way";
+    GTEST_SKIP() << "libfabric's provider for sockets may connect again, and the job goes on";
   }
   for (int round = 0; round < deaths(); ++round) {
     SCOPED_TRACE(cat("round ", round));

@@ -77,7 +77,9 @@ TEST_P(Rdma, TwoHosts) {
   fs::copy_file("tests/rdma/on_two_hosts.sh", folder / "on_two_hosts.sh");
   const char* const own_hosts = std::getenv("TUTTI_RDMA_RUN");
   const char* const named_link = std::getenv("TUTTI_RDMA_LINK");
-  const std::string link = named_link != nullptr ? named_link : own_hosts != nullptr ? "" : "e2";
+  std::string link = named_link != nullptr ? named_link : own_hosts != nullptr ? "" : "e2";
+  // UCX 1.13 ends a process itself (SIGABRT) whose datagrams come back from a link that is down.
+  if (GetParam().settings.find("ud_v") != std::string::npos) link.clear();
   command.insert(command.end(), {"bash", folder / "on_two_hosts.sh", folder, GetParam().transport,
                                  GetParam().settings, cat("TUTTI_RDMA_LINK=", link)});
   const passwd* const user = ::getpwuid(::getuid());

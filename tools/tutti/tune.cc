@@ -89,23 +89,20 @@ struct Turn {
   bool is_optional = false;  // it may be that it cannot be had
 };
 
-// Two hosts tell what lies between hosts, and the first of them what a host is like.
+// The first host tells what a host is like, with the second what lies between hosts.
 std::vector<Turn> turns_of(const Options& options, int cores) {
   const std::vector<Host> named = find_hosts(options.places);
-  if (named.size() == 1) {
-    throw UsageError("--hosts names one host: two are needed, to measure what is between them");
-  }
   std::vector<Host> first;
-  std::vector<Host> both;
-  if (!named.empty()) {
-    first = {{.name = named[0].name}};
+  if (!named.empty()) first = {{.name = named[0].name}};
+  std::vector<Host> both = first;
+  if (named.size() > 1) {
     both = {{.name = named[0].name, .slots = 1}, {.name = named[1].name, .slots = 1}};
   }
   std::vector<Turn> turns = {{.what = "shm", .hosts = first}, {.what = "tcp", .hosts = both}};
   if (!options.check) {
     turns.push_back({.what = kCrowd, .ranks = std::max(4, 2 * cores), .hosts = first});
   }
-  if (!both.empty()) {
+  if (both.size() > 1) {
     for (const char* fabric : {"ucx", "ofi"}) {
       turns.push_back({.what = fabric, .hosts = both, .is_optional = true});
     }

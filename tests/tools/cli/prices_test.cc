@@ -91,10 +91,6 @@ TEST_F(Prices, MistakesAreSaid) {
   expect_refused({"explain", "all_reduce", "--transport", "pigeon"}, "pigeon");
 }
 
-TEST_F(Prices, TuneNeedsTwoHostsToMeasureBetween) {
-  expect_refused({"tune", "--json", path("tune.json"), "--hosts", "nowhere"}, "two are needed");
-}
-
 TEST_F(Prices, ExplainPricesEveryTransport) {
   const auto price = [&](const char* transport) {
     const Result result =

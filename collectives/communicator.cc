@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
+#include <filesystem>
 #include <numeric>
 
 #include "base/log.h"
@@ -92,6 +93,17 @@ std::vector<std::string> processors_beside(const Control& control, int rank) {
 
 }  // namespace
 
+namespace {
+
+// Rank 0's are told to all; the others may open a fabric by their own.
+bool needs_own_costs(const Job& job) {
+  if (job.rank == 0 || job.size == 1) return job.rank == 0;
+  const std::string file = cost_model_file();
+  return settings().get_string("TUTTI_TRANSPORT") == "auto" && std::filesystem::exists(file);
+}
+
+}  // namespace
+
 Communicator Communicator::init() { return init(job_from_environment()); }
 
 std::future<Communicator> Communicator::init_async(const Job& job) {
@@ -103,7 +115,7 @@ Communicator Communicator::init(const Job& job) {
   AlgorithmFiles files = load_algorithm_files();
   Job noted = job;
   noted.wire_settings += files.digests;
-  const CostModel own = job.size > 1 ? load_cost_model() : CostModel::defaults();
+  const CostModel own = needs_own_costs(job) ? load_cost_model() : CostModel::defaults();
   noted.note = Note{own_processors(), job.rank == 0 ? to_json(own) : ""}.text();
   auto endpoint = std::make_unique<Endpoint>(noted, fabrics_quicker_than_tcp(own));
   const Control& control = endpoint->control();

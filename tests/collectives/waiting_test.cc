@@ -11,6 +11,7 @@
 
 #include "base/settings.h"
 #include "collectives/communicator.h"
+#include "collectives/runtime/backoff.h"
 #include "tests/support/ranks.h"
 
 namespace tutti {
@@ -34,6 +35,21 @@ INSTANTIATE_TEST_SUITE_P(Both, Waiting, ::testing::Values("shm", "tcp"),
 void stay(Communicator& comm) {
   int32_t value = 0;
   comm.recv(std::span(&value, 1), 0);
+}
+
+TEST(SpinTime, LearnsHowLongYieldingIsWorthIt) {
+  constexpr int64_t kMillisecond = 1'000'000;
+  internal::SpinTime time;
+  const int64_t least = time.yield_ns();
+  EXPECT_LT(least, kMillisecond);
+  time.learn_from_sleep(kMillisecond);
+  EXPECT_EQ(time.yield_ns(), 2 * kMillisecond);
+  time.learn_from_sleep(kMillisecond / 2);
+  EXPECT_EQ(time.yield_ns(), 2 * kMillisecond) << "a shorter one would have been caught";
+  time.learn_from_sleep(5 * kMillisecond / 2);
+  EXPECT_EQ(time.yield_ns(), 3 * kMillisecond) << "no longer than that";
+  time.learn_from_sleep(1000 * kMillisecond);
+  EXPECT_EQ(time.yield_ns(), least) << "nothing would have caught this one";
 }
 
 TEST_P(Waiting, PollingMeetsTheDeadline) {

@@ -89,7 +89,7 @@ std::string opened(const MeasuredFabrics& measured) {
 TEST(OpenFabric, TheQuickestThatWasMeasured) {
   for (const PathClass fabric : {PathClass::ucx, PathClass::ofi}) {
     const std::string name(tutti::name(fabric));
-    if (const std::string why = testing::lacks(name); !why.empty()) GTEST_SKIP() << why;
+    if (!testing::lacks(name).empty()) continue;
     EXPECT_EQ(opened(std::vector<PathClass>{fabric}), name);
   }
   EXPECT_EQ(opened(std::vector<PathClass>{}), "") << "TCP was";

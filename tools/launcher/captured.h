@@ -15,8 +15,8 @@ struct Captured {
   std::string err;
 };
 
-// Waits until it ends; kills its process group when that takes longer than `within`. It dies with
-// this thread. Throws StartError.
+// Waits until it and whoever else holds its output has ended; kills it when that takes longer than
+// `within`. It dies with this thread. Throws StartError.
 Captured run_captured(ChildSpec spec, std::chrono::milliseconds within);
 
 // The last of what it said on standard error, for an error's text.

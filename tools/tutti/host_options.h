@@ -1,4 +1,4 @@
-// The options by which `tutti run` and `tutti doctor` learn on which hosts a job runs.
+// The options by which `tutti run`, `doctor` and `tune` learn on which hosts a job runs.
 #pragma once
 
 #include <string>

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <iostream>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -39,7 +40,7 @@ struct Options {
   std::string measure;  // what the ranks that this command starts shall time
 };
 
-// What is to become a file: nobody reads half of it, and that it can be written is known early.
+// What is to become a file: nobody reads half of it.
 class Draft {
  public:
   explicit Draft(std::string file) : file_(std::move(file)), draft_(cat(file_, '.', ::getpid())) {
@@ -65,10 +66,15 @@ class Draft {
 };
 
 constexpr const char* kCrowd = "crowd";  // more ranks than cores, over shared memory
+constexpr const char* kHost = "host";    // what it is, and where it looks for its numbers
 constexpr std::chrono::minutes kWithin(60);
 
 // On one of the ranks.
 int measure(const Options& options) {
+  if (options.measure == kHost) {
+    std::cout << cat(kHost, ' ', CostModel::defaults().cores, ' ', cost_model_file(), '\n');
+    return 0;
+  }
   const PathClass path = parse_path_class(options.measure).value_or(PathClass::shm);
   settings().set("TUTTI_TRANSPORT", std::string(name(path)));
   Communicator comm = Communicator::init();
@@ -90,8 +96,7 @@ struct Turn {
 };
 
 // The first host tells what a host is like, with the second what lies between hosts.
-std::vector<Turn> turns_of(const Options& options, int cores) {
-  const std::vector<Host> named = find_hosts(options.places);
+std::vector<Turn> turns_of(const std::vector<Host>& named, bool check, int cores) {
   std::vector<Host> first;
   if (!named.empty()) first = {{.name = named[0].name}};
   std::vector<Host> both = first;
@@ -99,7 +104,7 @@ std::vector<Turn> turns_of(const Options& options, int cores) {
     both = {{.name = named[0].name, .slots = 1}, {.name = named[1].name, .slots = 1}};
   }
   std::vector<Turn> turns = {{.what = "shm", .hosts = first}, {.what = "tcp", .hosts = both}};
-  if (!options.check) {
+  if (!check) {
     turns.push_back({.what = kCrowd, .ranks = std::max(4, 2 * cores), .hosts = first});
   }
   if (both.size() > 1) {
@@ -110,8 +115,17 @@ std::vector<Turn> turns_of(const Options& options, int cores) {
   return turns;
 }
 
-// Starts ranks that measure, and returns what they found.
-std::vector<Observation> measured(const Turn& turn, bool check) {
+// Without what a library or a remote shell has to say.
+std::string lines_of_ranks(const std::string& output) {
+  std::string lines;
+  for (const std::string& line : split(output, '\n')) {
+    if (parse_collective(line.substr(0, line.find(' ')))) lines += line + '\n';
+  }
+  return lines;
+}
+
+// What the ranks of a turn say.
+std::string output_of(const Turn& turn, bool check) {
   ChildSpec spec;
   spec.command = {this_program(), "run", "--no-prefix", "-n", std::to_string(turn.ranks)};
   if (!turn.hosts.empty()) {
@@ -121,16 +135,45 @@ std::vector<Observation> measured(const Turn& turn, bool check) {
   if (check) spec.command.emplace_back("--check");
   const Captured job = run_captured(spec, kWithin);
   if (!job.in_time || job.code != 0) {
-    throw Error(ErrorCode::unsupported,
-                cat("measuring ", turn.what, " with ", turn.ranks, " ranks ",
-                    job.in_time ? cat("ended with code ", job.code) : "took too long"),
-                {.cause = cat("the ranks said:\n", last_words(job.err))});
+    throw Error(
+        ErrorCode::unsupported,
+        cat("measuring ", turn.what, " with ", turn.ranks, " ranks ",
+            job.in_time ? cat("ended with code ", job.code) : "took too long"),
+        {.cause = cat("the ranks said:\n", last_words(job.err.empty() ? job.out : job.err))});
   }
-  return bench::read(job.out);
+  return job.out;
+}
+
+std::vector<Observation> measured(const Turn& turn, bool check) {
+  return bench::read(lines_of_ranks(output_of(turn, check)));
+}
+
+// A host that measures: how many cores it has, and where its ranks look for the numbers.
+struct Place {
+  int cores = CostModel::defaults().cores;
+  std::string file = cost_model_file();
+};
+
+Place place_of(const std::vector<Host>& named) {
+  if (named.empty()) return {};
+  const Turn turn{.what = kHost, .ranks = 1, .hosts = {{.name = named[0].name}}};
+  const std::string output = output_of(turn, false);
+  for (const std::string& line : split(output, '\n')) {
+    std::istringstream words(line);
+    std::string word;
+    Place place;
+    if (words >> word >> place.cores && word == kHost) {
+      place.file.clear();  // and stays so where the host has no place for it
+      std::getline(words >> std::ws, place.file);
+      return place;
+    }
+  }
+  throw Error(ErrorCode::unsupported, cat(named[0].name, " did not say what it is"),
+              {.cause = cat("it said: ", last_words(output))});
 }
 
 // The least of a few times: a machine that is shared with others is slow at times, never too fast.
-// Nothing where it cannot be had.
+// Nothing where it cannot be had at all.
 std::vector<Observation> measured_calmly(const Turn& turn, bool check) {
   constexpr int kTimes = 3;
   std::vector<Observation> least;
@@ -140,13 +183,14 @@ std::vector<Observation> measured_calmly(const Turn& turn, bool check) {
     try {
       const std::vector<Observation> now = measured(turn, check);
       if (least.empty()) least = now;
+      if (now.size() != least.size()) throw Error(ErrorCode::unsupported, "it was cut short");
       for (size_t i = 0; i < now.size(); ++i) {
         least[i].seconds = std::min(least[i].seconds, now[i].seconds);
       }
     } catch (const Error& error) {
       if (!turn.is_optional) throw;
-      std::cerr << turn.what << " is left out: " << error.what() << '\n';
-      return {};
+      if (least.empty()) std::cerr << turn.what << " is left out: " << error.what() << '\n';
+      return least;
     }
   }
   return least;
@@ -178,7 +222,7 @@ Errors errors_of(const std::vector<Observation>& observations, const CostModel& 
 
 int check(const Options& options) {
   const CostModel model = load_cost_model();
-  const std::vector<Turn> turns = turns_of(options, model.cores);
+  const std::vector<Turn> turns = turns_of(find_hosts(options.places), true, model.cores);
   std::printf("%-15s %-24s %-4s %10s %12s %12s %8s\n", "collective", "algorithm", "", "bytes",
               "measured us", "predicted us", "error");
   std::string summary;
@@ -194,22 +238,25 @@ int check(const Options& options) {
 }
 
 int tune(const Options& options) {
-  const std::string path = options.json.empty() ? cost_model_file() : options.json;
+  const std::vector<Host> named = find_hosts(options.places);
+  const Place place = place_of(named);
+  const std::string path = options.json.empty() ? place.file : options.json;
   if (path.empty()) {
     throw Error(ErrorCode::invalid_argument, "there is no place to keep what is measured",
                 {.cause = "neither XDG_CACHE_HOME nor HOME is set, or TUTTI_TUNE_FILE is none",
                  .remedy = "name a file with --json, and set TUTTI_TUNE_FILE to it"});
   }
   CostModel model = CostModel::defaults();
-  const std::vector<Turn> turns = turns_of(options, model.cores);
-  Draft file(path);
+  model.cores = place.cores;
+  const std::vector<Turn> turns = turns_of(named, false, model.cores);
+  static_cast<void>(Draft(path));  // that it can be written is known early
   std::vector<Observation> all;
   for (const Turn& turn : turns) {
     const std::vector<Observation> more = measured_calmly(turn, false);
     all.insert(all.end(), more.begin(), more.end());
   }
   model = bench::fit(model, all);
-  file.finish(to_json(model) + "\n");
+  Draft(path).finish(to_json(model) + "\n");
   const Errors errors = errors_of(all, model, false);
   std::printf("%zu calls measured; the numbers that fit them (median error %ld%%) are in %s\n",
               all.size(), std::lround(100 * errors.median), path.c_str());
@@ -238,7 +285,8 @@ void add_tune(CommandLine& line) {
   command.footer(
       "Rank 0 of a job reads the numbers and tells them to all. Without them defaults are used.\n"
       "With two hosts TCP, UCX and libfabric are measured between them, as far as they are there,\n"
-      "and TUTTI_TRANSPORT=auto then takes the quickest; all hosts of a job want the same file.\n"
+      "and TUTTI_TRANSPORT=auto then takes the quickest; all hosts of a job want the same file "
+      "(TUTTI_TUNE_FILE).\n"
       "Examples:\n"
       "  tutti tune && tutti explain all_reduce -n 2 --bytes 1M\n"
       "  tutti tune --hosts node1,node2");

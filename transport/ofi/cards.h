@@ -10,7 +10,7 @@ namespace tutti::ofi {
 // Where a rank is.
 struct Near {
   std::string address;  // of the interface that leads to the others: numeric, or empty
-  int local_rank = 0;   // ranks that have several cards equally near take them in turn
+  int local_rank = 0;   // of cards that are equally near to it, it takes that number modulo theirs
 };
 
 // Providers that only connect the ranks of a host, or are slower than sockets, are not taken unless

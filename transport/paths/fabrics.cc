@@ -39,15 +39,26 @@ std::string own_address(const Job& job) {
   return bootstrap::local_address(probe.get()).host();
 }
 
-// The number among all where the launcher does not tell that on this host.
-ofi::Near place_of(const Job& job) {
-  ofi::Near near{.address = own_address(job), .local_rank = job.rank};
+// What the launcher told of this job, unless the caller knows the job himself.
+std::optional<FoundJob> told_by_launcher(const Job& job) {
   try {
     const std::optional<FoundJob> found = find_job(own_environment);
-    if (found && found->rank == job.rank) near.local_rank = found->local_rank.value_or(job.rank);
-  } catch (const Error&) {  // the caller knows the job himself
+    if (found && found->rank == job.rank && found->size == job.size) return found;
+  } catch (const Error&) {
   }
-  return near;
+  return std::nullopt;
+}
+
+bool is_on_one_host(const Job& job) {
+  const std::optional<FoundJob> told = told_by_launcher(job);
+  return told && told->local_size == job.size;
+}
+
+// The number among all where the launcher does not tell that on this host.
+ofi::Near place_of(const Job& job) {
+  const std::optional<FoundJob> told = told_by_launcher(job);
+  return {.address = own_address(job),
+          .local_rank = told ? told->local_rank.value_or(job.rank) : job.rank};
 }
 
 std::unique_ptr<fabric::Driver> open_driver(const std::string& name, const Job& job) {
@@ -117,6 +128,7 @@ OpenedFabric open_fabric(const std::string& fabric, const Job& job,
                          const MeasuredFabrics& measured) {
   if (fabric == "tcp" || job.size == 1) return {};
   if (fabric != "auto") return {fabric, open_driver(fabric, job)};
+  if (is_on_one_host(job)) return {};
   std::string problems;
   for (const std::string& name : measured ? names(*measured) : fabric_candidates()) {
     try {

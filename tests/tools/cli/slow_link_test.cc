@@ -40,7 +40,9 @@ class SlowLink : public OneCall, public ::testing::WithParamInterface<std::strin
     return shell(script);
   }
 
-  // While it lives the cable carries nothing for half a second, again and again.
+  // While it lives the cable carries nothing for half a second, again and again, and something for
+  // longer than a second in between: else all keepalive probes of a link, one a second, may get
+  // lost.
   class Blips {
    public:
     explicit Blips(std::string host) : host_(std::move(host)), thread_([this] { run(); }) {}
@@ -56,8 +58,8 @@ class SlowLink : public OneCall, public ::testing::WithParamInterface<std::strin
       const std::string change = cat("ip -n ", host_, " neigh ");
       while (!stop_) {
         // To an address that nobody has.
-        shell(cat("sleep 0.4; ", change, "replace 10.199.0.2 lladdr 02:00:00:00:00:01 dev cable",
-                  " nud permanent; sleep 0.5; ", change, "del 10.199.0.2 dev cable"));
+        shell(cat("sleep 0.3; ", change, "replace 10.199.0.2 lladdr 02:00:00:00:00:01 dev cable",
+                  " nud permanent; sleep 0.5; ", change, "del 10.199.0.2 dev cable; sleep 0.8"));
       }
     }
 

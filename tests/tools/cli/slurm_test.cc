@@ -60,6 +60,7 @@ class Slurm : public Cli {
     }
     if (wait_until_idle()) return;
     cannot_start = sinfo().out + sinfo().err;
+    daemons_.clear();
     GTEST_SKIP() << "Slurm does not start: " << cannot_start;
   }
 

@@ -63,7 +63,18 @@ void add_range(std::string_view text, std::set<int>& processors) {
   }
 }
 
+std::set<int> processors_in(std::string_view ranges) {
+  std::set<int> processors;
+  for (const std::string& range : split(ranges, ',')) add_range(range, processors);
+  return processors;
+}
+
 }  // namespace
+
+bool may_run_on(std::string_view processors) {
+  const std::set<int> wanted = processors_in(processors);
+  return std::ranges::any_of(own_affinity(), [&](int own) { return wanted.contains(own); });
+}
 
 std::string own_processors() {
   const double limit = quota();
@@ -77,7 +88,7 @@ int usable_processors(std::span<const std::string> processes) {
   bool unlimited = processes.empty();
   for (const std::string_view text : processes) {
     const size_t end = text.find(kQuota);
-    for (const std::string& range : split(text.substr(0, end), ',')) add_range(range, processors);
+    processors.merge(processors_in(text.substr(0, end)));
     double own = 0;
     if (end != std::string_view::npos) {
       const std::string_view number = text.substr(end + kQuota.size());

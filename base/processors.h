@@ -3,6 +3,7 @@
 
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace tutti {
 
@@ -10,6 +11,9 @@ namespace tutti {
 // time of how many a container's quota allows (cgroups): "0-3,8", or "0-3,8 quota 1.5". To be told
 // to other processes.
 std::string own_processors();
+
+// Whether this process may run on one of these: "0-3,8", as sysfs writes them.
+bool may_run_on(std::string_view processors);
 
 // What these processes of one host have together, from what own_processors() said in each: ranks
 // may be bound to different processors. Of quotas the largest one counts. At least 1.

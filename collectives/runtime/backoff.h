@@ -21,6 +21,8 @@ namespace tutti::internal {
 // What the waits on one communicator have taught. Any thread.
 class SpinTime {
  public:
+  static constexpr int64_t kLeastYield = 200'000;
+
   int64_t ns() const { return ns_.load(std::memory_order_relaxed); }
   // A wait ended while spinning, or after.
   void learn(bool spun_enough) {
@@ -40,7 +42,6 @@ class SpinTime {
  private:
   static constexpr int64_t kLeast = 1'000;
   static constexpr int64_t kMost = 20'000;
-  static constexpr int64_t kLeastYield = 200'000;
   static constexpr int64_t kMostYield = 3'000'000;
   std::atomic<int64_t> ns_{kMost};
   std::atomic<int64_t> yield_ns_{kLeastYield};
@@ -53,7 +54,7 @@ class Backoff {
         wakes_slowly_(wakes_slowly && !oversubscribed),
         spin_(spin),
         spin_ns_(oversubscribed ? 0 : spin.ns()),
-        yield_ns_(wakes_slowly_ ? spin.yield_ns() : kYieldNs) {}
+        yield_ns_(wakes_slowly_ ? spin.yield_ns() : SpinTime::kLeastYield) {}
   ~Backoff() { learn(); }
   Backoff(const Backoff&) = delete;
   Backoff& operator=(const Backoff&) = delete;
@@ -84,7 +85,6 @@ class Backoff {
   }
 
  private:
-  static constexpr int64_t kYieldNs = 200'000;
   static constexpr uint32_t kRoundsPerLook = 16;
 
   void learn() {

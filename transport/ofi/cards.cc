@@ -2,12 +2,10 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
-#include <sched.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -15,6 +13,7 @@
 #include <tuple>
 #include <vector>
 
+#include "base/processors.h"
 #include "base/text.h"
 
 namespace tutti::ofi {
@@ -62,25 +61,6 @@ int rank_of_interface(const fi_info& info, const std::string& near) {
   if (is_loopback(ip)) return near.empty() ? 4 : -1;  // others are not reached from there
   const bool link_local = ip.starts_with("fe80:");
   return link_local ? 3 : info.addr_format == FI_SOCKADDR_IN6 ? 2 : 1;
-}
-
-// "0-3,8": whether this process may run on one of these. False where it says nothing.
-bool may_run_on(const std::string& processors) {
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
-  if (::sched_getaffinity(0, sizeof allowed, &allowed) != 0) return false;
-  for (const std::string& range : split(processors, ',')) {
-    int first = 0;
-    const char* const end = range.data() + range.size();
-    const auto [behind, status] = std::from_chars(range.data(), end, first);
-    if (status != std::errc{}) continue;
-    int last = first;
-    if (behind < end) std::from_chars(behind + 1, end, last);
-    for (int cpu = first; cpu <= last && cpu < CPU_SETSIZE; ++cpu) {
-      if (CPU_ISSET(static_cast<size_t>(cpu), &allowed)) return true;
-    }
-  }
-  return false;
 }
 
 // 0: next to this process, 1: not known, 2: elsewhere in the host.

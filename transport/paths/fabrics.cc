@@ -43,7 +43,9 @@ std::string own_address(const Job& job) {
 std::optional<FoundJob> told_by_launcher(const Job& job) {
   try {
     const std::optional<FoundJob> found = find_job(own_environment);
-    if (found && found->rank == job.rank && found->size == job.size) return found;
+    const bool is_this_job =
+        found && found->rank == job.rank && (found->size == 0 || found->size == job.size);
+    if (is_this_job) return found;
   } catch (const Error&) {
   }
   return std::nullopt;

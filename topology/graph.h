@@ -1,0 +1,99 @@
+// The machine, or a whole cluster, as a graph: what there is, and what connects it.
+//
+//   host0                                      host1
+//     numa_node0 ---- system ---- numa_node1     ...
+//       | pci            | pci
+//     pci_switch       pci_switch
+//      |      |         |      |
+//     gpu0   nic0      gpu1   nic1 --- network --- network_switch --- nic0 of host1
+//      `---- nvlink ----'
+//
+// A value that everything reads: routes (route.h) and channels (channels.h) are found on it, it is
+// drawn, priced and simulated. It comes from probing, from files, or from a description
+// (graph_sources.h), and is the same on all ranks that read the same.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tutti {
+
+enum class NodeKind : uint8_t {
+  host,  // as a whole: in clusters of which no more is known
+  package,
+  numa_node,
+  core,
+  pci_switch,
+  gpu,
+  nvlink_switch,
+  nic,
+  network_switch,
+};
+
+enum class LinkClass : uint8_t {
+  nvlink,
+  xgmi,
+  c2c,      // between a processor and the GPU beside it
+  pci,      //
+  system,   // between NUMA nodes and packages: UPI, Infinity Fabric
+  memory,   // between a core and its NUMA node
+  network,  // between hosts and switches
+};
+
+std::string_view name(NodeKind kind);
+std::string_view name(LinkClass kind);
+std::optional<NodeKind> parse_node_kind(std::string_view name);
+std::optional<LinkClass> parse_link_class(std::string_view name);
+
+struct GraphNode {
+  NodeKind kind = NodeKind::host;
+  int host = 0;      // from 0; -1: between hosts
+  int number = -1;   // among those of its kind on its host, as the source counts them
+  std::string name;  // for people, and for naming it: "gpu3", "mlx5_0", "leaf2"
+};
+
+// A cable, or what stands for several alike. Both directions carry `GBps` at the same time.
+struct GraphLink {
+  int from = 0;  // nodes
+  int to = 0;
+  LinkClass kind = LinkClass::network;
+  double GBps = 0;  // 1e9 bytes per second that can be had, in each direction
+  double latency_us = 0;
+};
+
+// One direction of a link: 2 * link leads from `from` to `to`, 2 * link + 1 back.
+using Arc = int;
+
+class Graph {
+ public:
+  // Return the index of what was added. Nodes must exist, and differ, before they are linked;
+  // bandwidth must be positive. Throws Error(invalid_argument).
+  int add(GraphNode node);
+  int connect(GraphLink link);
+
+  std::span<const GraphNode> nodes() const { return nodes_; }
+  std::span<const GraphLink> links() const { return links_; }
+  const GraphNode& node(int index) const { return nodes_[static_cast<size_t>(index)]; }
+  const GraphLink& link_of(Arc arc) const { return links_[static_cast<size_t>(arc / 2)]; }
+  int arcs() const { return 2 * static_cast<int>(links_.size()); }
+  int tail(Arc arc) const { return arc % 2 == 0 ? link_of(arc).from : link_of(arc).to; }
+  int head(Arc arc) const { return arc % 2 == 0 ? link_of(arc).to : link_of(arc).from; }
+  // That lead away from a node, in the order in which they were connected.
+  std::span<const Arc> arcs_from(int node) const { return out_[static_cast<size_t>(node)]; }
+
+  int hosts() const { return hosts_; }
+  // Where ranks run, by rank: the GPUs, by host and number; or else the cores, or else the hosts.
+  std::vector<int> rank_nodes() const;
+
+ private:
+  std::vector<GraphNode> nodes_;
+  std::vector<GraphLink> links_;
+  std::vector<std::vector<Arc>> out_;  // by node
+  int hosts_ = 0;
+};
+
+}  // namespace tutti

@@ -1,0 +1,42 @@
+// Ways through a graph, and how near two nodes are by them.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "topology/graph.h"
+
+namespace tutti {
+
+// How near two nodes are by a route: the farthest thing that it crosses. The names, and their
+// order, are those of `nvidia-smi topo -m` and NCCL.
+enum class PathType : uint8_t {
+  LOC,  // the same node
+  NVL,  // NVLink or xGMI, also through an NVLink switch
+  C2C,  // the link between a processor and its GPU
+  PIX,  // at most one PCI switch
+  PXB,  // several PCI switches, no host bridge
+  PHB,  // a host bridge: through the processor
+  SYS,  // between NUMA nodes or packages
+  NET,  // between hosts
+  DIS,  // not connected
+};
+std::string_view name(PathType type);
+
+struct Route {
+  std::vector<Arc> arcs;  // in order; empty from a node to itself, and where there is no way
+  PathType type = PathType::DIS;
+  double GBps = 0;  // of the narrowest link; infinite to itself
+  double latency_us = 0;
+};
+
+PathType path_type(const Graph& graph, int from, std::span<const Arc> arcs);
+
+// From one node to every node, by index: over the fewest links, then the widest, then the first.
+// Routes do not go through GPUs, cards, cores or hosts, which do not forward for others.
+std::vector<Route> routes_from(const Graph& graph, int from);
+// One of those.
+Route route(const Graph& graph, int from, int to);
+
+}  // namespace tutti

@@ -63,6 +63,12 @@ int Graph::connect(GraphLink link) {
   return index;
 }
 
+void Graph::rename(int node, int number, std::string name) {
+  GraphNode& renamed = nodes_[static_cast<size_t>(node)];
+  renamed.number = number;
+  renamed.name = std::move(name);
+}
+
 std::vector<int> Graph::rank_nodes() const {
   for (const NodeKind kind : {NodeKind::gpu, NodeKind::core, NodeKind::host}) {
     std::vector<int> found;

@@ -74,6 +74,8 @@ class Graph {
   // bandwidth must be positive. Throws Error(invalid_argument).
   int add(GraphNode node);
   int connect(GraphLink link);
+  // Of a node whose number is known only when all are there.
+  void rename(int node, int number, std::string name);
 
   std::span<const GraphNode> nodes() const { return nodes_; }
   std::span<const GraphLink> links() const { return links_; }

@@ -25,9 +25,13 @@ bool forwards(NodeKind kind) {
   return false;
 }
 
-// A card leads from its host into the network and back, not between two parts of its host.
+// A card leads from its host into the network and back, not between two parts of its host; and
+// what has left a host stays away from it.
 bool may_pass(const Graph& graph, int from, Arc in, Arc out) {
   const int node = graph.tail(out);
+  if (graph.node(node).host < 0 && graph.node(graph.head(out)).host == graph.node(from).host) {
+    return false;
+  }
   if (node == from || forwards(graph.node(node).kind)) return true;
   return graph.node(node).kind == NodeKind::nic &&
          (graph.link_of(in).kind == LinkClass::network) !=

@@ -5,13 +5,13 @@
 #include <charconv>
 #include <map>
 #include <optional>
-#include <pugixml.hpp>
 #include <tuple>
 #include <utility>
 
 #include "base/error.h"
 #include "base/printable.h"
 #include "base/text.h"
+#include "base/xml_file.h"
 
 namespace tutti {
 
@@ -37,24 +37,15 @@ std::optional<Collective> collective_of(std::string_view coll) {
 
 class Reader {
  public:
-  Reader(std::string_view xml, const std::string& file) : xml_(xml) { result_.file = file; }
+  Reader(std::string_view xml, const std::string& file) : xml_(xml, file) { result_.file = file; }
 
   MscclAlgorithm read() {
-    for (size_t i = 0; i < xml_.size(); ++i) {
-      if (xml_[i] == '\n') line_ends_.push_back(i);
-    }
-    pugi::xml_document document;
-    const pugi::xml_parse_result parsed = document.load_buffer(xml_.data(), xml_.size());
-    if (!parsed) {
-      place_ = {.line = line_at(static_cast<size_t>(std::max<ptrdiff_t>(parsed.offset, 0)))};
-      refuse(cat("this is not XML, or it is cut off: ", parsed.description()));
-    }
-    const pugi::xml_node algo = document.child("algo");
+    const pugi::xml_node algo = xml_.child("algo");
     enter(algo, {});
     if (!algo) refuse("there is no <algo>", "name a file of MSCCL's format");
     read_header(algo);
     for (const pugi::xml_node& gpu : children(algo, "gpu")) read_gpu(gpu);
-    place_ = {.line = line_of(algo)};
+    place_ = {.line = xml_.line_of(algo)};
     if (gpus_read_ != static_cast<int64_t>(result_.gpus.size())) {
       refuse(cat("ngpus is ", result_.gpus.size(), ", but there are ", gpus_read_, " <gpu>"));
     }
@@ -67,17 +58,10 @@ class Reader {
     refuse_msccl(result_.file, place_, problem, remedy);
   }
 
-  int32_t line_at(size_t offset) const {
-    return static_cast<int32_t>(std::ranges::lower_bound(line_ends_, offset) - line_ends_.begin()) +
-           1;
-  }
-  int32_t line_of(const pugi::xml_node& node) const {
-    return line_at(static_cast<size_t>(std::max<ptrdiff_t>(node.offset_debug(), 0)));
-  }
   // From here on, refusals name this place.
   void enter(const pugi::xml_node& node, MscclPlace place) {
     place_ = place;
-    place_.line = line_of(node);
+    place_.line = xml_.line_of(node);
   }
 
   // All elements among the children, of which none may be another one.
@@ -86,7 +70,7 @@ class Reader {
     for (const pugi::xml_node& child : node.children()) {
       if (child.type() != pugi::node_element) continue;
       if (child.name() != wanted) {
-        place_.line = line_of(child);
+        place_.line = xml_.line_of(child);
         refuse(cat("<", printable(child.name(), 40), "> where only <", wanted, "> is expected"));
       }
       found.push_back(child);
@@ -349,8 +333,7 @@ class Reader {
               .step = step};
   }
 
-  std::string_view xml_;
-  std::vector<size_t> line_ends_;
+  XmlFile xml_;
   MscclAlgorithm result_;
   MscclPlace place_;
   std::array<int32_t, 3> limits_ = {};  // of i, o, s on this gpu

@@ -1,0 +1,36 @@
+// An XML file that comes from a stranger: parsed, with the line of every element, for refusals that
+// name the place.
+#pragma once
+
+#include <cstdint>
+#include <pugixml.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tutti {
+
+class XmlFile {
+ public:
+  // `file` is its name, for messages. Throws Error(invalid_argument) that names the line: no XML,
+  // or cut off.
+  XmlFile(std::string_view xml, std::string file);
+
+  const std::string& name() const { return file_; }
+  pugi::xml_node child(const char* name) const { return document_.child(name); }
+  // From 1.
+  int32_t line_of(const pugi::xml_node& node) const;
+
+  // Throws Error(invalid_argument) that names file and line.
+  [[noreturn]] void refuse(const pugi::xml_node& node, std::string_view problem,
+                           std::string_view remedy = {}) const;
+
+ private:
+  int32_t line_at(ptrdiff_t offset) const;
+
+  std::string file_;
+  std::vector<ptrdiff_t> line_ends_;
+  pugi::xml_document document_;
+};
+
+}  // namespace tutti

@@ -1,317 +1,247 @@
 #include "topology/channels.h"
 
 #include <algorithm>
-#include <cmath>
-#include <cstdint>
-#include <limits>
+#include <functional>
+#include <map>
 #include <set>
-#include <tuple>
+#include <string>
 
-#include "base/error.h"
 #include "base/text.h"
+#include "topology/channel_packing.h"
 
 namespace tutti {
 namespace {
 
-constexpr int kMostChannels = 32;
-constexpr int kMostRankOrders = 48;      // tries of one bandwidth, each with other preferences
-constexpr int kStepsOfAnOrder = 4096;    // of backtracking, for one channel
-constexpr int64_t kStepsInAll = 100000;  // of one search
-constexpr double kRounding = 1e-6;       // GB/s
-// A farther path has to be worth it.
+constexpr int kMostParts = 16;  // into which a link's bandwidth is divided
+// A farther path, or more channels, have to be worth it.
 constexpr double kBetter = 1.001;
-// Inside one GPU (NCCL's LOC_BW): what a channel of a single rank has.
+// Inside of one GPU (NCCL's LOC_BW): what a channel of a single rank has.
 constexpr double kLocalGBps = 5000;
 
-uint64_t mix(uint64_t value) {  // splitmix64
-  value += 0x9e3779b97f4a7c15ull;
-  value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9ull;
-  value = (value ^ (value >> 27)) * 0x94d049bb133111ebull;
-  return value ^ (value >> 31);
+// What a host is, whatever its number and wherever its nodes are in the graph.
+std::string likeness(const Graph& graph, int host) {
+  std::map<int, size_t> index;
+  std::string text;
+  for (size_t i = 0; i < graph.nodes().size(); ++i) {
+    const GraphNode& node = graph.nodes()[i];
+    if (node.host != host && node.host >= 0) continue;
+    index.emplace(static_cast<int>(i), index.size());
+    text += cat(name(node.kind), node.number, ' ');
+  }
+  for (const GraphLink& link : graph.links()) {
+    const auto from = index.find(link.from);
+    const auto to = index.find(link.to);
+    if (from == index.end() || to == index.end()) continue;
+    text += cat(from->second, '-', to->second, name(link.kind), link.GBps, ' ');
+  }
+  return text;
 }
 
-// All routes between ranks.
-class Ways {
- public:
-  explicit Ways(const Graph& graph) : nodes_(graph.rank_nodes()) {
-    for (const int from : nodes_) {
-      std::vector<Route> all = routes_from(graph, from);
-      std::vector<Route>& kept = routes_.emplace_back();
-      for (const int to : nodes_) kept.push_back(std::move(all[static_cast<size_t>(to)]));
-      for (size_t to = 0; to < nodes_.size(); ++to) {
-        if (kept[to].type != PathType::DIS) continue;
-        throw Error(ErrorCode::invalid_argument,
-                    cat("there is no way from ", graph.node(from).name, " to ",
-                        graph.node(nodes_[to]).name),
-                    {.remedy = "links that are missing may be added to the file"});
-      }
-    }
-  }
-  int ranks() const { return static_cast<int>(nodes_.size()); }
-  const Route& operator()(int from, int to) const {
-    return routes_[static_cast<size_t>(from)][static_cast<size_t>(to)];
-  }
-
- private:
-  std::vector<int> nodes_;
-  std::vector<std::vector<Route>> routes_;
-};
-
-std::vector<double> capacities(const Graph& graph) {
-  std::vector<double> capacity(static_cast<size_t>(graph.arcs()));
-  for (size_t arc = 0; arc < capacity.size(); ++arc) {
-    capacity[arc] = graph.link_of(static_cast<Arc>(arc)).GBps;
-  }
-  return capacity;
+// A binary tree of which every host with an odd number is a leaf; -1: the root, which is 0.
+//
+//   0------------4
+//              /   \
+//             2     6
+//            / \   /
+//           1   3 5
+int parent_of(int host, int hosts) {
+  if (host == 0) return -1;
+  const int bit = host & -host;
+  const int above = (host ^ bit) | (bit << 1);
+  return above < hosts ? above : host ^ bit;
 }
 
-// As many channels of one bandwidth as fit.
-class Packing {
- public:
-  Packing(const Ways& ways, const std::vector<double>& capacity, ChannelKind kind, PathType allowed,
-          double GBps, int64_t& steps)
-      : ways_(ways), left_(capacity), kind_(kind), allowed_(allowed), GBps_(GBps), steps_(steps) {}
-
-  std::vector<std::vector<int>> run(int order, int most) {
-    preference_ = order;
-    std::vector<std::vector<int>> channels;
-    while (static_cast<int>(channels.size()) < most) {
-      // Links carry both directions: what goes one way goes the other way, too.
-      if (channels.size() % 2 == 1 && preference_ % 2 == 0 && take_reverse(channels.back())) {
-        channels.push_back(order_);
-        continue;
-      }
-      if (!find_one(static_cast<int>(channels.size()))) break;
-      channels.push_back(order_);
-    }
-    return channels;
-  }
-
- private:
-  bool fits(const Route& route) const {
-    return route.type <= allowed_ && std::ranges::all_of(route.arcs, [&](Arc arc) {
-             return left_[static_cast<size_t>(arc)] >= GBps_ - kRounding;
-           });
-  }
-  // A route may use a link once only, so taking is the same as checking each link.
-  void take(const Route& route, double sign = 1) {
-    for (const Arc arc : route.arcs) left_[static_cast<size_t>(arc)] -= sign * GBps_;
-  }
-
-  bool take_reverse(const std::vector<int>& channel) {
-    order_.assign(channel.rbegin(), channel.rend());
-    size_t taken = 0;
-    const size_t hops = order_.size() - (kind_ == ChannelKind::ring ? 0 : 1);
-    const auto hop = [&](size_t i) -> const Route& {
-      return ways_(order_[i], order_[(i + 1) % order_.size()]);
+// The second one has those as its leaves that are inside of the first: turned around, or shifted by
+// one where that would leave leaves where they are.
+std::vector<int> tree_of_hosts(int hosts, bool second) {
+  std::vector<int> parents;
+  for (int host = 0; host < hosts; ++host) {
+    const auto image = [&](int number) {
+      if (!second || number < 0) return number;
+      return hosts % 2 == 0 ? hosts - 1 - number : (number + 1) % hosts;
     };
-    while (taken < hops && fits(hop(taken))) take(hop(taken++));
-    if (taken == hops) {
-      if (kind_ == ChannelKind::ring) std::ranges::rotate(order_, std::ranges::find(order_, 0));
-      return true;
-    }
-    while (taken > 0) take(hop(--taken), -1);
-    return false;
+    const int original = !second          ? host
+                         : hosts % 2 == 0 ? hosts - 1 - host
+                                          : (host + hosts - 1) % hosts;
+    parents.push_back(image(parent_of(original, hosts)));
   }
-
-  bool find_one(int channel) {
-    const int ranks = ways_.ranks();
-    // A ring passes everybody, so it may start anywhere; a chain's ends matter.
-    const int starts = kind_ == ChannelKind::ring ? 1 : ranks;
-    for (int i = 0; i < starts; ++i) {
-      const int first = kind_ == ChannelKind::ring ? 0 : (i + channel) % ranks;
-      order_.assign(1, first);
-      visited_.assign(static_cast<size_t>(ranks), 0);
-      visited_[static_cast<size_t>(first)] = 1;
-      budget_ = kStepsOfAnOrder;
-      if (extend()) return true;
-    }
-    return false;
-  }
-
-  bool extend() {
-    const int last = order_.back();
-    if (static_cast<int>(order_.size()) == ways_.ranks()) {
-      if (kind_ == ChannelKind::tree) return true;
-      const Route& closing = ways_(last, order_.front());
-      if (!fits(closing)) return false;
-      take(closing);
-      return true;
-    }
-    for (const int next : candidates(last)) {
-      if (--budget_ < 0 || --steps_ < 0) return false;
-      const Route& route = ways_(last, next);
-      take(route);
-      order_.push_back(next);
-      visited_[static_cast<size_t>(next)] = 1;
-      if (extend()) return true;
-      visited_[static_cast<size_t>(next)] = 0;
-      order_.pop_back();
-      take(route, -1);
-    }
-    return false;
-  }
-
-  // Near before far; then where the most is left, and by an order that differs from try to try.
-  std::vector<int> candidates(int last) const {
-    std::vector<std::tuple<PathType, double, uint64_t, int>> sorted;
-    const int ranks = ways_.ranks();
-    for (int next = 0; next < ranks; ++next) {
-      if (visited_[static_cast<size_t>(next)] != 0) continue;
-      const Route& route = ways_(last, next);
-      if (!fits(route)) continue;
-      double narrowest = std::numeric_limits<double>::infinity();
-      for (const Arc arc : route.arcs) {
-        narrowest = std::min(narrowest, left_[static_cast<size_t>(arc)]);
-      }
-      const auto distance = static_cast<uint64_t>((next - last + ranks) % ranks);
-      // The first tries go by what is left and by number, the later ones by chance.
-      const bool by_rest = preference_ < 4 && preference_ % 4 < 2;
-      const uint64_t place =
-          preference_ < 4 ? distance
-                          : mix((static_cast<uint64_t>(preference_) << 32) ^
-                                (static_cast<uint64_t>(order_.size()) << 16) ^
-                                static_cast<uint64_t>(last * 1024 + next));
-      sorted.emplace_back(route.type, by_rest ? -narrowest : 0, place, next);
-    }
-    std::ranges::sort(sorted);
-    std::vector<int> result;
-    for (const auto& entry : sorted) result.push_back(std::get<3>(entry));
-    return result;
-  }
-
-  const Ways& ways_;
-  std::vector<double> left_;  // by arc
-  ChannelKind kind_;
-  PathType allowed_;
-  double GBps_;
-  int preference_ = 0;
-  std::vector<int> order_;
-  std::vector<char> visited_;
-  int budget_ = 0;
-  int64_t& steps_;
-};
+  return parents;
+}
 
 class Search {
  public:
-  Search(const Graph& graph, ChannelKind kind)
-      : ways_(graph), capacity_(capacities(graph)), kind_(kind) {}
+  Search(const Graph& graph, std::span<const int> ranks, ChannelKind kind)
+      : graph_(graph), ranks_(ranks), kind_(kind) {
+    for (Arc arc = 0; arc < graph.arcs(); ++arc) capacity_.push_back(graph.link_of(arc).GBps);
+    divide();
+  }
 
   ChannelSearch run() {
     result_.found.kind = kind_;
-    if (ways_.ranks() == 0) return result_;
-    if (ways_.ranks() == 1) {
-      result_.found.orders = {{0}};
+    if (ranks_.empty()) return result_;
+    if (ranks_.size() == 1) {
       result_.found.GBps = kLocalGBps;
+      result_.found.channels = {{.order = {0}}};
+      if (kind_ == ChannelKind::tree) result_.found.channels[0].parents = {-1};
       return result_;
     }
     std::set<PathType> types;
-    for_each_pair([&](const Route& route) { types.insert(route.type); });
-    for (const PathType allowed : types) try_paths(allowed);
-    finish();
+    for_each_route([&](const Route& route) { types.insert(route.type); });
+    for (const PathType allowed : types) relax_to(allowed);
+    assemble();
     return result_;
   }
 
  private:
-  template <typename Visit>
-  void for_each_pair(Visit visit) const {
-    for (int from = 0; from < ways_.ranks(); ++from) {
-      for (int to = 0; to < ways_.ranks(); ++to) {
-        if (from != to) visit(ways_(from, to));
+  // Which ranks a host has, and which part is like it.
+  struct HostRanks {
+    std::vector<int> ranks;  // by number
+    size_t part = 0;
+  };
+
+  bool has_card(int host) const {
+    return std::ranges::any_of(graph_.nodes(), [&](const GraphNode& node) {
+      return node.host == host && node.kind == NodeKind::nic;
+    });
+  }
+
+  // By host, where each has a card; else all ranks are one part. Hosts that are alike are searched
+  // once.
+  void divide() {
+    std::map<int, std::vector<int>> by_host;
+    for (size_t rank = 0; rank < ranks_.size(); ++rank) {
+      by_host[graph_.node(ranks_[rank]).host].push_back(static_cast<int>(rank));
+    }
+    const bool by_cards = by_host.size() > 1 && std::ranges::all_of(by_host, [&](const auto& host) {
+                            return has_card(host.first);
+                          });
+    if (!by_cards) {
+      by_host.clear();
+      for (size_t rank = 0; rank < ranks_.size(); ++rank) {
+        by_host[0].push_back(static_cast<int>(rank));
       }
+    }
+    std::map<std::string, size_t> known;
+    for (const auto& [host, numbers] : by_host) {
+      const auto [place, is_new] = known.try_emplace(
+          by_cards ? cat(likeness(graph_, host), numbers.size()) : "", parts_.size());
+      hosts_.push_back({numbers, place->second});
+      if (!is_new) continue;
+      std::vector<int> nodes;
+      for (const int rank : numbers) nodes.push_back(ranks_[static_cast<size_t>(rank)]);
+      parts_.emplace_back(graph_, nodes);
+      if (by_cards) parts_.back().add_cards(graph_);
     }
   }
 
-  void try_paths(PathType allowed) {
-    Relaxation best_here{.allowed = allowed};
-    for (const double GBps : bandwidths(allowed)) {
-      const int most = most_channels(allowed, GBps);
-      const double total = result_.found.total_GBps();
-      if (most * GBps <= total * kBetter) continue;
-      const std::vector<std::vector<int>> channels = pack(allowed, GBps, most);
-      const double found = GBps * static_cast<double>(channels.size());
-      if (found > best_here.GBps * best_here.channels * kBetter) {
-        best_here.channels = static_cast<int>(channels.size());
-        best_here.GBps = GBps;
-      }
-      if (found > total * kBetter) {
-        result_.found.orders = channels;
-        result_.found.GBps = GBps;
-        best_here.taken = true;
+  template <typename Visit>
+  void for_each_route(Visit visit) const {
+    for (const Part& part : parts_) {
+      part.for_each_route(visit);
+      for (const Card& card : part.cards()) {
+        for (const Route& route : card.to) visit(route);
       }
     }
-    if (best_here.taken) {
-      for (Relaxation& earlier : result_.tries) earlier.taken = false;
-    }
-    result_.tries.push_back(best_here);
   }
 
   // Of each link that these paths use: what it carries, or an equal part of it; the widest first.
-  std::vector<double> bandwidths(PathType allowed) const {
+  std::set<double, std::greater<>> bandwidths(PathType allowed) const {
     std::set<double> carried;
-    for_each_pair([&](const Route& route) {
-      if (route.type > allowed) return;
-      for (const Arc arc : route.arcs) carried.insert(capacity_[static_cast<size_t>(arc)]);
+    const auto add = [&](Arc arc) { carried.insert(capacity_[static_cast<size_t>(arc)]); };
+    for_each_route([&](const Route& route) {
+      if (route.type <= allowed) std::ranges::for_each(route.arcs, add);
     });
+    for (const Part& part : parts_) {
+      for (const Card& card : part.cards()) add(card.out);
+    }
     std::set<double, std::greater<>> parts;
     for (const double GBps : carried) {
-      for (int part = 1; part <= kMostChannels / 2; ++part) parts.insert(GBps / part);
+      for (int part = 1; part <= kMostParts; ++part) parts.insert(GBps / part);
     }
-    return {parts.begin(), parts.end()};
+    return parts;
   }
 
-  // However they run: each rank's links carry so many away from it, and to it.
-  int most_channels(PathType allowed, double GBps) const {
-    int fewest = kMostChannels;
-    int64_t in_all = 0;
-    for (int rank = 0; rank < ways_.ranks(); ++rank) {
-      std::set<Arc> out;
-      std::set<Arc> in;
-      for (int other = 0; other < ways_.ranks(); ++other) {
-        if (other == rank) continue;
-        if (ways_(rank, other).type <= allowed) out.insert(ways_(rank, other).arcs.front());
-        if (ways_(other, rank).type <= allowed) in.insert(ways_(other, rank).arcs.back());
+  void relax_to(PathType allowed) {
+    Relaxation& here = result_.relaxations.emplace_back(Relaxation{.allowed = allowed});
+    for (const double GBps : bandwidths(allowed)) {
+      PackingTask task{.kind = kind_, .allowed = allowed, .GBps = GBps, .most = 32};
+      for (const Part& part : parts_) {
+        task.most = std::min(task.most, most_channels(part, capacity_, task));
       }
-      const auto carries = [&](const std::set<Arc>& arcs) {
-        int channels = 0;
-        for (const Arc arc : arcs) {
-          channels += static_cast<int>((capacity_[static_cast<size_t>(arc)] + kRounding) / GBps);
+      const double best = result_.found.GBps * static_cast<double>(channels_);
+      if (task.most * GBps <= best * kBetter) continue;
+      std::vector<std::vector<PackedChannel>> packed;
+      for (const Part& part : parts_) {
+        packed.push_back(pack_channels(part, capacity_, task));
+        task.most = std::min(task.most, static_cast<int>(packed.back().size()));
+      }
+      if (task.most * GBps <= best * kBetter) continue;
+      here.channels = channels_ = task.most;
+      here.GBps = result_.found.GBps = GBps;
+      result_.found.allowed = allowed;
+      packed_ = std::move(packed);
+    }
+  }
+
+  void assemble() {
+    for (int i = 0; i < channels_; ++i) {
+      Channel& channel = result_.found.channels.emplace_back();
+      std::vector<int> roots;  // the first ranks of each host
+      if (kind_ == ChannelKind::tree) channel.parents.assign(ranks_.size(), -1);
+      for (const HostRanks& host : hosts_) add_host(channel, host, i, roots);
+      if (kind_ == ChannelKind::ring) continue;
+      const std::vector<int> tree = tree_of_hosts(static_cast<int>(hosts_.size()), i % 2 == 1);
+      for (size_t host = 0; host < tree.size(); ++host) {
+        if (tree[host] >= 0) {
+          channel.parents[static_cast<size_t>(roots[host])] =
+              roots[static_cast<size_t>(tree[host])];
         }
-        return channels;
-      };
-      const int both = std::min(carries(out), carries(in));
-      in_all += both;
-      fewest = std::min(fewest, both);
-    }
-    // A chain leaves every rank but its last one.
-    if (kind_ == ChannelKind::ring) return fewest;
-    return static_cast<int>(std::min<int64_t>(kMostChannels, in_all / (ways_.ranks() - 1)));
-  }
-
-  std::vector<std::vector<int>> pack(PathType allowed, double GBps, int most) {
-    std::vector<std::vector<int>> best;
-    int64_t steps = kStepsInAll;
-    for (int order = 0; order < kMostRankOrders && steps > 0; ++order) {
-      Packing packing(ways_, capacity_, kind_, allowed, GBps, steps);
-      std::vector<std::vector<int>> channels = packing.run(order, most);
-      if (channels.size() > best.size()) best = std::move(channels);
-      if (static_cast<int>(best.size()) == most) break;
-    }
-    return best;
-  }
-
-  void finish() {
-    for (const std::vector<int>& order : result_.found.orders) {
-      for (size_t i = 0; i + (kind_ == ChannelKind::tree ? 1 : 0) < order.size(); ++i) {
-        result_.found.farthest = std::max(
-            result_.found.farthest, ways_(order[i], order[(i + 1) % order.size()]).type);
       }
     }
   }
 
-  Ways ways_;
-  std::vector<double> capacity_;
+  void add_host(Channel& channel, const HostRanks& host, int index, std::vector<int>& roots) {
+    const PackedChannel& packed = packed_[host.part][static_cast<size_t>(index)];
+    const auto rank = [&](size_t place) {
+      return host.ranks[static_cast<size_t>(packed.order[place])];
+    };
+    for (size_t place = 0; place < packed.order.size(); ++place) {
+      channel.order.push_back(rank(place));
+      if (kind_ == ChannelKind::tree && place > 0) {
+        channel.parents[static_cast<size_t>(rank(place))] = rank(place - 1);
+      }
+    }
+    roots.push_back(rank(0));
+    if (packed.card >= 0) add_card(channel, host, packed);
+    // Of hosts that are alike, the first one's links stand for all.
+    const bool is_first = &host == &*std::ranges::find(hosts_, host.part, &HostRanks::part);
+    if (is_first) {
+      channel.arcs.insert(channel.arcs.end(), packed.arcs.begin(), packed.arcs.end());
+    }
+  }
+
+  // The card of this host that is like the one that was found.
+  void add_card(Channel& channel, const HostRanks& host, const PackedChannel& packed) {
+    const int number =
+        graph_.node(parts_[host.part].cards()[static_cast<size_t>(packed.card)].node).number;
+    const int own = graph_.node(ranks_[static_cast<size_t>(host.ranks.front())]).host;
+    for (size_t node = 0; node < graph_.nodes().size(); ++node) {
+      const GraphNode& card = graph_.nodes()[node];
+      if (card.host == own && card.kind == NodeKind::nic && card.number == number) {
+        channel.cards.push_back(static_cast<int>(node));
+        return;
+      }
+    }
+  }
+
+  const Graph& graph_;
+  std::span<const int> ranks_;
   ChannelKind kind_;
+  std::vector<double> capacity_;  // by arc
+  std::vector<Part> parts_;
+  std::vector<HostRanks> hosts_;
+  int channels_ = 0;                                // of the best so far
+  std::vector<std::vector<PackedChannel>> packed_;  // by part
   ChannelSearch result_;
 };
 
@@ -319,36 +249,28 @@ class Search {
 
 std::string_view name(ChannelKind kind) { return kind == ChannelKind::ring ? "ring" : "tree"; }
 
-ChannelSearch find_channels(const Graph& graph, ChannelKind kind) {
-  return Search(graph, kind).run();
+ChannelSearch find_channels(const Graph& graph, std::span<const int> ranks, ChannelKind kind) {
+  return Search(graph, ranks, kind).run();
 }
 
 std::string to_text(const ChannelSearch& search) {
-  const std::string kind(name(search.found.kind));
   std::string text;
-  for (const Relaxation& one : search.tries) {
+  for (const Relaxation& one : search.relaxations) {
     text += cat("paths up to ", name(one.allowed), ": ");
     if (one.channels == 0) {
-      text += "nothing more";
+      text += "nothing better\n";
     } else {
-      text += cat(one.channels, ' ', kind, one.channels == 1 ? "" : "s", " of ", one.GBps,
-                  " GB/s, ", one.channels * one.GBps, " in all", one.taken ? "; taken" : "");
+      text += cat(one.channels, ' ', name(search.found.kind), one.channels == 1 ? "" : "s", " of ",
+                  one.GBps, " GB/s, ", one.channels * one.GBps, " in all\n");
     }
-    text += '\n';
   }
   return text;
 }
 
 std::vector<double> use_of_arcs(const Graph& graph, const Channels& channels) {
   std::vector<double> use(static_cast<size_t>(graph.arcs()));
-  const Ways ways(graph);
-  for (const std::vector<int>& order : channels.orders) {
-    const size_t hops = channels.kind == ChannelKind::ring ? order.size() : order.size() - 1;
-    for (size_t i = 0; order.size() > 1 && i < hops; ++i) {
-      for (const Arc arc : ways(order[i], order[(i + 1) % order.size()]).arcs) {
-        use[static_cast<size_t>(arc)] += channels.GBps;
-      }
-    }
+  for (const Channel& channel : channels.channels) {
+    for (const Arc arc : channel.arcs) use[static_cast<size_t>(arc)] += channels.GBps;
   }
   return use;
 }

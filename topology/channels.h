@@ -1,17 +1,25 @@
-// Rings and trees that fit a graph: each channel is an order of the ranks, and all channels together
-// use no link beyond what it carries.
+// Rings and trees that fit a graph: each is a channel, and all channels together use no link beyond
+// what it carries.
 //
-//      ring 0: 0 1 2 3          a ring sends from each rank to the next, and from the last to the
-//      ring 1: 0 3 2 1          first; a tree is a chain here: the reduction goes along it, towards
-//      tree 0: 0 1 2 3          its last rank, and the result comes back the other way
+//      ring   0 -> 1 -> 2 -> 3 -> 0    each rank sends to the next
+//      tree   0 -> 1 -> 2 -> 3         on one host a chain from its root: results go along it, what
+//                                      is reduced comes the other way
 //
-// Found as NCCL finds them (src/graph/search.cc): one bandwidth is tried after the other, and ever
-// farther paths are allowed; of each try, as many channels as fit are found by a bounded search with
-// backtracking, which takes their bandwidth from the links they use. What has the most bandwidth in
-// all is taken. Deterministic: all ranks that search the same graph find the same.
+// Over hosts, a ring enters and leaves each host by a card near the ranks at its ends, and the
+// chains of a tree hang on a binary tree of the hosts. Every second tree is mirrored, so that the
+// hosts that are leaves of one are inside the other (Sanders, Speck, Traeff: Two-tree algorithms
+// for full bandwidth broadcast, reduction and scan, 2009).
+//
+// Found as NCCL finds them (src/graph/search.cc): ever farther paths are allowed, and one bandwidth
+// is tried after the other; of each try, as many channels as fit are found by a bounded search with
+// backtracking that takes their bandwidth from the links they use (channel_packing.h). What has the
+// most bandwidth in all is taken. Deterministic: all ranks that search the same graph find the
+// same.
 #pragma once
 
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "topology/graph.h"
@@ -22,33 +30,39 @@ namespace tutti {
 enum class ChannelKind { ring, tree };
 std::string_view name(ChannelKind kind);
 
-struct Channels {
-  ChannelKind kind = ChannelKind::ring;
-  std::vector<std::vector<int>> orders;  // of ranks (Graph::rank_nodes()), one for each channel
-  double GBps = 0;                       // of each of them
-  PathType farthest = PathType::LOC;     // path that they use
-
-  double total_GBps() const { return GBps * static_cast<double>(orders.size()); }
+struct Channel {
+  std::vector<int> order;    // of ranks; a host's come together
+  std::vector<int> parents;  // of trees, by rank; -1: the root
+  std::vector<int> cards;    // nodes, by host; empty on one host
+  std::vector<Arc> arcs;     // each as often as it is used, in the direction of the results
 };
 
-// One try of the search that was better than all before it, or that ended a kind of paths.
+struct Channels {
+  ChannelKind kind = ChannelKind::ring;
+  std::vector<Channel> channels;
+  double GBps = 0;                   // of each of them
+  PathType allowed = PathType::LOC;  // the farthest path inside of hosts
+
+  double total_GBps() const { return GBps * static_cast<double>(channels.size()); }
+};
+
+// What the search found where it allowed so far a path.
 struct Relaxation {
   PathType allowed = PathType::LOC;
-  int channels = 0;
-  double GBps = 0;  // of each
-  bool taken = false;
+  int channels = 0;  // 0: no more bandwidth than with nearer paths
+  double GBps = 0;   // of each
 };
 
 struct ChannelSearch {
   Channels found;
-  std::vector<Relaxation> tries;
+  std::vector<Relaxation> relaxations;  // the last one with channels was taken
 };
 
-// Of a graph whose ranks are all connected; of no ranks, none. At most 32 channels.
-// Throws Error(invalid_argument) that names two ranks between which there is no way.
-ChannelSearch find_channels(const Graph& graph, ChannelKind kind);
+// `ranks`: their nodes (Graph::rank_nodes()). At most 32 channels. Throws Error(invalid_argument)
+// that names two ranks between which there is no way.
+ChannelSearch find_channels(const Graph& graph, std::span<const int> ranks, ChannelKind kind);
 
-// For people: what each try found, and why the next was made. Lines that end with a newline.
+// For people: what was found at each relaxation, and why the next followed; lines.
 std::string to_text(const ChannelSearch& search);
 
 // What each direction of a link carries when all channels run at their bandwidth, by arc.

@@ -1,50 +1,29 @@
 #include "topology/host.h"
 
-#include <hwloc.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <map>
 #include <memory>
 #include <string_view>
 #include <tuple>
 
-#include "base/error.h"
+#include "base/file_text.h"
 #include "base/settings.h"
 #include "base/text.h"
+#include "topology/hwloc_topology.h"
 
 namespace tutti {
 
 namespace {
-
-struct TopologyDeleter {
-  void operator()(hwloc_topology_t topology) const { hwloc_topology_destroy(topology); }
-};
-using Topology = std::unique_ptr<hwloc_topology, TopologyDeleter>;
 
 struct BitmapDeleter {
   void operator()(hwloc_bitmap_t bitmap) const { hwloc_bitmap_free(bitmap); }
 };
 using Bitmap = std::unique_ptr<hwloc_bitmap_s, BitmapDeleter>;
 
-Topology make_topology() {
-  hwloc_topology_t raw = nullptr;
-  if (hwloc_topology_init(&raw) != 0) throw system_error("hwloc_topology_init", errno);
-  Topology topology(raw);
-  // The whole machine is shown; what is allowed is told apart below.
-  hwloc_topology_set_flags(raw, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED);
-  return topology;
-}
-
-void load(const Topology& topology, const std::string& source, const ErrorDetail& detail = {}) {
-  if (hwloc_topology_load(topology.get()) != 0) {
-    throw system_error(cat("hwloc cannot read the topology of ", source), errno, detail);
-  }
-}
-
 // What cgroups (which hwloc asks) and, on the real host, this process's affinity leave.
-Bitmap allowed_set(const Topology& topology) {
+Bitmap allowed_set(const HwlocTopology& topology) {
   Bitmap allowed(hwloc_bitmap_dup(hwloc_topology_get_allowed_cpuset(topology.get())));
   if (hwloc_topology_is_thissystem(topology.get())) {
     Bitmap affinity(hwloc_bitmap_alloc());
@@ -63,7 +42,7 @@ std::vector<int> members(hwloc_const_bitmap_t set) {
 
 // Index in its own kind's order of the first object of `type` that shares hardware threads with
 // `object`; 0 when the topology has none.
-int index_above(const Topology& topology, hwloc_obj_t object, hwloc_obj_type_t type) {
+int index_above(const HwlocTopology& topology, hwloc_obj_t object, hwloc_obj_type_t type) {
   hwloc_obj_t found =
       hwloc_get_next_obj_covering_cpuset_by_type(topology.get(), object->cpuset, type, nullptr);
   return found != nullptr ? static_cast<int>(found->logical_index) : 0;
@@ -79,15 +58,6 @@ std::vector<int> cores_of(const std::vector<hwloc_obj_t>& cores, hwloc_obj_t obj
   return indices;
 }
 
-std::vector<hwloc_obj_t> objects(const Topology& topology, hwloc_obj_type_t type) {
-  std::vector<hwloc_obj_t> found;
-  hwloc_obj_t object = nullptr;
-  while ((object = hwloc_get_next_obj_by_type(topology.get(), type, object)) != nullptr) {
-    found.push_back(object);
-  }
-  return found;
-}
-
 CacheKind kind_of(hwloc_obj_t cache) {
   switch (cache->attr->cache.type) {
     case HWLOC_OBJ_CACHE_DATA:
@@ -99,7 +69,8 @@ CacheKind kind_of(hwloc_obj_t cache) {
   }
 }
 
-std::vector<Cache> read_caches(const Topology& topology, const std::vector<hwloc_obj_t>& cores) {
+std::vector<Cache> read_caches(const HwlocTopology& topology,
+                               const std::vector<hwloc_obj_t>& cores) {
   std::vector<Cache> caches;
   const int depth = hwloc_topology_get_depth(topology.get());
   for (int level = 0; level < depth; ++level) {
@@ -115,7 +86,7 @@ std::vector<Cache> read_caches(const Topology& topology, const std::vector<hwloc
   return caches;
 }
 
-HostTopology read(const Topology& topology) {
+HostTopology read(const HwlocTopology& topology) {
   HostTopology host;
   // Some virtual machines describe no cores; then every hardware thread is one.
   std::vector<hwloc_obj_t> cores = objects(topology, HWLOC_OBJ_CORE);
@@ -184,36 +155,18 @@ int HostTopology::allowed_cores() const {
 }
 
 HostTopology load_host() {
-  const Topology topology = make_topology();
-  load(topology, "this host");
-  HostTopology host = read(topology);
+  HostTopology host = read(open_this_host());
   char name[256] = {};
   if (::gethostname(name, sizeof name - 1) == 0) host.hostname = name;
   return host;
 }
 
 HostTopology load_host_xml(const std::string& path) {
-  const Topology topology = make_topology();
-  if (hwloc_topology_set_xml(topology.get(), path.c_str()) != 0) {
-    throw Error(ErrorCode::invalid_argument, cat("cannot read the topology file ", path),
-                {.cause = "there is no such file, or it is no hwloc XML",
-                 .remedy = "write one with `lstopo file.xml`"});
-  }
-  load(topology, path,
-       {.cause = "the file may be of a later version of hwloc",
-        .remedy = cat("write it with hwloc ", HWLOC_API_VERSION >> 16)});
-  return read(topology);
+  return read(open_hwloc_xml(file_text(path), path));
 }
 
 HostTopology load_host_synthetic(const std::string& description) {
-  const Topology topology = make_topology();
-  if (hwloc_topology_set_synthetic(topology.get(), description.c_str()) != 0) {
-    throw Error(ErrorCode::invalid_argument,
-                cat("'", description, "' is no synthetic topology of hwloc"),
-                {.remedy = "write it as in 'package:2 l3:2 core:4 pu:2'"});
-  }
-  load(topology, description);
-  return read(topology);
+  return read(open_synthetic_host(description));
 }
 
 const HostTopology& this_host() {

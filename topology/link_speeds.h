@@ -1,5 +1,5 @@
-// What links of a kind carry, in 1e9 bytes per second and direction, as can be had rather than as is
-// printed on the box. The numbers are NCCL's (src/graph/topo.h) and RCCL's, which were measured.
+// What links of a kind carry, in 1e9 bytes per second and direction, as can be had rather than as
+// is printed on the box. The numbers are NCCL's (src/graph/topo.h) and RCCL's, which were measured.
 #pragma once
 
 #include <string>

@@ -106,8 +106,7 @@ class Reader {
     if (graph_.nodes().size() >= kMostNodes) {
       xml_.refuse(element, cat("more than ", kMostNodes, " devices"));
     }
-    return graph_.add(
-        {.kind = kind, .host = host, .number = number, .name = printable(name, 60)});
+    return graph_.add({.kind = kind, .host = host, .number = number, .name = printable(name, 60)});
   }
   void connect(int a, int b, LinkClass kind, double GBps) {
     graph_.connect({a, b, kind, GBps, usual_latency_us(kind)});

@@ -1,17 +1,15 @@
 #include "collectives/interchange/msccl_import.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <utility>
 
 #include "base/error.h"
+#include "base/file_text.h"
 #include "base/hash.h"
 #include "base/settings.h"
 #include "base/text.h"
@@ -24,24 +22,6 @@ namespace tutti {
 namespace {
 
 constexpr uintmax_t kMostBytes = 64 << 20;
-
-std::string contents_of(const std::string& path) {
-  std::error_code error;
-  const uintmax_t bytes = std::filesystem::file_size(path, error);
-  if (error) {
-    throw Error(ErrorCode::system, cat("cannot read ", path, ": ", error.message()),
-                {.remedy = "name an XML file in MSCCL's format"});
-  }
-  if (bytes > kMostBytes) {
-    throw Error(ErrorCode::invalid_argument,
-                cat(path, " has ", human_bytes(bytes), ": no algorithm is that long"));
-  }
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(file), {}};
-  if (!file) throw system_error(cat("read ", path), errno);
-  return text;
-}
 
 // Where the step that the proof complains of comes from: it begins "rank R, step S".
 MscclPlace origin_of(const std::string& problem, const Linearized& linearized) {
@@ -131,7 +111,8 @@ Imported read_msccl(std::string_view xml, const std::string& file) {
 }
 
 const Algorithm& import_msccl(const std::string& path) {
-  const std::string text = contents_of(path);
+  const std::string text =
+      file_text(path, kMostBytes, {.remedy = "name an XML file in MSCCL's format"});
   const uint64_t hash = fnv(text);
   std::lock_guard lock(cache().mutex);
   const Algorithm*& known = cache().files[{path, hash}];

@@ -14,6 +14,7 @@ void add_bench(CommandLine& line);
 void add_verify(CommandLine& line);
 void add_explain(CommandLine& line);
 void add_tune(CommandLine& line);
+void add_topo(CommandLine& line);
 void add_draw(CommandLine& line);
 void add_pipeline(CommandLine& line);
 void add_tokenize(CommandLine& line);
@@ -33,8 +34,7 @@ std::ofstream open_for_appending(const std::string& path, const std::string& opt
 void append(std::ofstream& file, const std::string& path, const std::string& text,
             const std::string& option = {});
 
-// Throw Error(system).
-std::string read_file(const std::string& path);
+// Throws Error(system).
 void write_file(const std::string& path, const std::string& text);
 
 // Starts this command line again, once per rank, with `more` arguments; returns the exit code. For

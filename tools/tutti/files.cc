@@ -1,6 +1,5 @@
 #include <cerrno>
 #include <fstream>
-#include <sstream>
 #include <string>
 
 #include "base/error.h"
@@ -38,15 +37,6 @@ void append(std::ofstream& file, const std::string& path, const std::string& tex
   errno = 0;
   file << text << std::flush;
   if (!file) throw system_error(cat("cannot write ", path), errno, {.where = option});
-}
-
-std::string read_file(const std::string& path) {
-  errno = 0;
-  std::ifstream file(path);
-  std::ostringstream text;
-  text << file.rdbuf();
-  if (!file) throw system_error(cat("cannot read ", path), errno);
-  return text.str();
 }
 
 void write_file(const std::string& path, const std::string& text) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/file_text.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "tools/tutti/commands.h"
@@ -223,7 +224,7 @@ int run_partition(Options& options) {
     options.train.model.vocabulary = options.train.model.vocabulary.value_or(256);
     model = make_model(options.train);
   } else {
-    profile = training::pipeline::profile_from_json(read_file(options.profile), options.profile);
+    profile = training::pipeline::profile_from_json(file_text(options.profile), options.profile);
   }
   std::ofstream json = open_for_writing(options.json, "--json");
   std::ofstream saved = open_for_writing(options.save_profile, "--save-profile");

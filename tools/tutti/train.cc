@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/file_text.h"
 #include "base/settings.h"
 #include "base/text.h"
 #include "collectives/communicator.h"
@@ -71,7 +72,7 @@ class StepLog {
       return;
     }
     // A process that was killed may have left half a line.
-    const std::string text = read_file(path_);
+    const std::string text = file_text(path_);
     const size_t whole = text.rfind('\n') + 1;  // 0 where there is none
     if (whole != text.size()) std::filesystem::resize_file(path_, whole);
   }

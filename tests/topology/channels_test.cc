@@ -1,0 +1,301 @@
+#include "topology/channels.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <numeric>
+#include <pugixml.hpp>
+#include <random>
+#include <set>
+#include <string>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "tests/support/test_data.h"
+#include "topology/graph_sources.h"
+#include "topology/graph_text.h"
+
+namespace tutti {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// Follows every message of a channel over the graph's own routes; by arc.
+std::vector<double> recounted(const Graph& graph, const std::vector<int>& ranks,
+                              const Channels& found) {
+  std::vector<double> use(static_cast<size_t>(graph.arcs()));
+  for (const Channel& channel : found.channels) {
+    for (size_t i = 0; i < channel.order.size(); ++i) {
+      const int to = channel.order[i];
+      const int from = found.kind == ChannelKind::tree
+                           ? channel.parents[static_cast<size_t>(to)]
+                           : channel.order[(i + channel.order.size() - 1) % channel.order.size()];
+      if (from < 0) continue;
+      const Route way = route(graph, ranks[static_cast<size_t>(from)], ranks[static_cast<size_t>(to)]);
+      for (const Arc arc : way.arcs) use[static_cast<size_t>(arc)] += found.GBps;
+    }
+  }
+  return use;
+}
+
+// Every ring a permutation, every tree spanning, no link beyond what it carries.
+void expect_sound(const Graph& graph, const ChannelKind kind, const std::string& what) {
+  const std::vector<int> ranks = graph.rank_nodes();
+  const ChannelSearch search = find_channels(graph, ranks, kind);
+  const Channels& found = search.found;
+  ASSERT_FALSE(found.channels.empty()) << what;
+  EXPECT_GT(found.GBps, 0) << what;
+  std::vector<int> all(ranks.size());
+  std::iota(all.begin(), all.end(), 0);
+  for (const Channel& channel : found.channels) {
+    EXPECT_TRUE(std::ranges::is_permutation(channel.order, all)) << what;
+    if (kind == ChannelKind::ring) continue;
+    ASSERT_EQ(channel.parents.size(), ranks.size()) << what;
+    EXPECT_EQ(std::ranges::count(channel.parents, -1), 1) << what;
+    for (size_t rank = 0; rank < ranks.size(); ++rank) {
+      size_t steps = 0;
+      for (int at = static_cast<int>(rank); at >= 0 && steps <= ranks.size(); ++steps) {
+        at = channel.parents[static_cast<size_t>(at)];
+      }
+      EXPECT_LE(steps, ranks.size()) << what << ": rank " << rank << " is in a circle";
+    }
+  }
+  const std::vector<double> use = use_of_arcs(graph, found);
+  for (Arc arc = 0; arc < graph.arcs(); ++arc) {
+    EXPECT_LE(use[static_cast<size_t>(arc)], graph.link_of(arc).GBps + 1e-3) << what << " " << arc;
+  }
+  if (graph.hosts() == 1 && ranks.size() > 1) {
+    const std::vector<double> again = recounted(graph, ranks, found);
+    for (size_t arc = 0; arc < use.size(); ++arc) {
+      EXPECT_NEAR(again[arc], use[arc], 1e-3) << what << " " << arc;
+    }
+  }
+  // All ranks find the same.
+  const ChannelSearch again = find_channels(graph, ranks, kind);
+  ASSERT_EQ(again.found.channels.size(), found.channels.size()) << what;
+  for (size_t i = 0; i < found.channels.size(); ++i) {
+    EXPECT_EQ(again.found.channels[i].order, found.channels[i].order) << what;
+  }
+}
+
+void expect_sound(const Graph& graph, const std::string& what) {
+  expect_sound(graph, ChannelKind::ring, what + " rings");
+  expect_sound(graph, ChannelKind::tree, what + " trees");
+}
+
+ChannelSearch rings_of(const Graph& graph) {
+  return find_channels(graph, graph.rank_nodes(), ChannelKind::ring);
+}
+
+// GPUs that are all linked to each other, by so many links.
+Graph full_mesh(int gpus, int links) {
+  Graph graph;
+  for (int i = 0; i < gpus; ++i) {
+    graph.add({.kind = NodeKind::gpu, .number = i, .name = cat("gpu", i)});
+  }
+  for (int i = 0; i < gpus; ++i) {
+    for (int j = 0; j < i; ++j) graph.connect({i, j, LinkClass::nvlink, 20.0 * links, 0.5});
+  }
+  return graph;
+}
+
+TEST(Channels, UseEveryLinkOfAFullMesh) {
+  for (const int gpus : {3, 4, 5, 7, 8}) {
+    const ChannelSearch search = rings_of(full_mesh(gpus, 1));
+    // Each GPU has gpus - 1 links, so no more rings can be; for 4 and 6 vertices the complete
+    // directed graph has no such decomposition with whole links, but halves of them do.
+    const double most = 20.0 * (gpus - 1);
+    EXPECT_GE(search.found.total_GBps(), gpus == 4 ? 0.66 * most : most * 0.99) << gpus;
+    expect_sound(full_mesh(gpus, 1), cat("mesh ", gpus));
+  }
+}
+
+TEST(Channels, OverASwitchAreBoundedByTheLinksToIt) {
+  Graph graph;
+  const int nvlink_switch = graph.add({.kind = NodeKind::nvlink_switch, .name = "switch"});
+  for (int i = 0; i < 8; ++i) {
+    const int gpu = graph.add({.kind = NodeKind::gpu, .number = i, .name = cat("gpu", i)});
+    graph.connect({gpu, nvlink_switch, LinkClass::nvlink, 360, 0.5});
+  }
+  EXPECT_DOUBLE_EQ(rings_of(graph).found.total_GBps(), 360);
+  expect_sound(graph, "switch");
+}
+
+TEST(Channels, CrossWhatIsNarrowOnce) {
+  // Two sockets of four GPUs, dealt out in turn: a ring in the order of numbers would cross eight
+  // times.
+  std::string text = "node numa0 numa_node\nnode numa1 numa_node\nlink numa0 numa1 system 10GB/s\n";
+  for (int i = 0; i < 8; ++i) {
+    text += cat("node gpu", i, " gpu\nlink gpu", i, " numa", i % 2, " pci 12GB/s\n");
+  }
+  const Graph graph = parse_graph_text(text, "dealt");
+  const ChannelSearch search = rings_of(graph);
+  ASSERT_EQ(search.found.channels.size(), 1u);
+  EXPECT_DOUBLE_EQ(search.found.GBps, 10);
+  int crossings = 0;
+  const std::vector<int>& order = search.found.channels[0].order;
+  for (size_t i = 0; i < order.size(); ++i) {
+    crossings += order[i] % 2 != order[(i + 1) % order.size()] % 2 ? 1 : 0;
+  }
+  EXPECT_EQ(crossings, 2);
+}
+
+TEST(Channels, OfOneRankAndOfTwo) {
+  expect_sound(parse_graph_text("node a gpu\n", "one"), "one");
+  expect_sound(full_mesh(2, 1), "two");
+  EXPECT_DOUBLE_EQ(rings_of(full_mesh(2, 3)).found.total_GBps(), 60);
+}
+
+TEST(Channels, NameRanksBetweenWhichThereIsNoWay) {
+  const Graph graph = parse_graph_text("node a gpu\nnode b gpu\n", "apart");
+  try {
+    (void)rings_of(graph);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("no way from a to b"));
+  }
+}
+
+// Two hosts of four GPUs, each with a card of its own beside it.
+Graph two_hosts_of_rails() {
+  std::string text = "node net network_switch\n";
+  for (int host = 0; host < 2; ++host) {
+    text += cat("node numa", host, " numa_node host=", host, "\nnode nvs", host,
+                " nvlink_switch host=", host, "\n");
+    for (int i = 0; i < 4; ++i) {
+      const std::string id = cat(host, "_", i);
+      text += cat("node sw", id, " pci_switch host=", host, "\nnode gpu", id, " gpu host=", host,
+                  "\nnode card", id, " nic host=", host, "\nlink sw", id, " numa", host,
+                  " pci 24GB/s\nlink gpu", id, " sw", id, " pci 24GB/s\nlink card", id, " sw", id,
+                  " pci 24GB/s\nlink gpu", id, " nvs", host, " nvlink 240GB/s\nlink card", id,
+                  " net network 200Gbit/s\n");
+    }
+  }
+  return parse_graph_text(text, "rails");
+}
+
+TEST(Channels, OverHostsTakeTheCardBesideARankAndKeepToItsRail) {
+  const Graph graph = two_hosts_of_rails();
+  const ChannelSearch search = rings_of(graph);
+  EXPECT_DOUBLE_EQ(search.found.total_GBps(), 4 * 24);
+  std::set<int> cards;
+  for (const Channel& channel : search.found.channels) {
+    ASSERT_EQ(channel.cards.size(), 2u);
+    EXPECT_EQ(graph.node(channel.cards[0]).number, graph.node(channel.cards[1]).number);
+    cards.insert(graph.node(channel.cards[0]).number);
+  }
+  EXPECT_EQ(cards.size(), 4u);
+  expect_sound(graph, "rails");
+}
+
+TEST(Channels, TreesOverHostsAreMirrored) {
+  const Graph graph = repeat_host(two_hosts_of_rails(), 7);
+  const std::vector<int> ranks = graph.rank_nodes();
+  const ChannelSearch search = find_channels(graph, ranks, ChannelKind::tree);
+  ASSERT_GE(search.found.channels.size(), 2u);
+  // A host that is inside of one tree is a leaf of the next, all but one of them.
+  const auto inside = [&](const Channel& channel) {
+    std::set<int> hosts;
+    for (size_t rank = 0; rank < ranks.size(); ++rank) {
+      const int parent = channel.parents[rank];
+      if (parent < 0) continue;
+      const int host = graph.node(ranks[static_cast<size_t>(parent)]).host;
+      if (host != graph.node(ranks[rank]).host) hosts.insert(host);
+    }
+    return hosts;
+  };
+  const std::set<int> first = inside(search.found.channels[0]);
+  const std::set<int> second = inside(search.found.channels[1]);
+  std::vector<int> both;
+  std::ranges::set_intersection(first, second, std::back_inserter(both));
+  EXPECT_LE(both.size(), 1u);
+  expect_sound(graph, "mirrored");
+}
+
+TEST(Channels, OfRandomMachinesAreSound) {
+  std::mt19937 random(16);
+  for (int round = 0; round < 30; ++round) {
+    const int numa_nodes = 1 + static_cast<int>(random() % 4);
+    const int gpus = 1 + static_cast<int>(random() % 9);
+    Graph graph;
+    std::vector<int> above;
+    for (int i = 0; i < numa_nodes; ++i) {
+      above.push_back(graph.add({.kind = NodeKind::numa_node, .number = i, .name = cat("n", i)}));
+      for (int j = 0; j < i; ++j) {
+        // A tree at least; some pairs only are linked directly.
+        if (j != i - 1 && random() % 2 == 0) continue;
+        graph.connect({above[static_cast<size_t>(i)], above[static_cast<size_t>(j)],
+                       LinkClass::system, 6.0 + static_cast<double>(random() % 5), 0.5});
+      }
+    }
+    for (int i = 0; i < static_cast<int>(random() % 4); ++i) {
+      const int node = graph.add({.kind = NodeKind::pci_switch, .name = cat("s", i)});
+      graph.connect({above[random() % above.size()], node, LinkClass::pci, 24, 0.3});
+      above.push_back(node);
+    }
+    std::vector<int> nodes;
+    for (int i = 0; i < gpus; ++i) {
+      const int node = graph.add({.kind = NodeKind::gpu, .number = i, .name = cat("g", i)});
+      graph.connect({node, above[random() % above.size()], LinkClass::pci, 12, 0.3});
+      for (const int other : nodes) {
+        if (random() % 3 == 0) {
+          graph.connect({node, other, LinkClass::nvlink, 20.0 * (1 + static_cast<double>(random() % 3)), 0.5});
+        }
+      }
+      nodes.push_back(node);
+    }
+    expect_sound(graph, cat("round ", round));
+  }
+}
+
+// What NCCL itself found, in files beside some topologies.
+struct Known {
+  const char* name;
+  double share;  // of NCCL's bandwidth that can be had
+  const char* why;
+};
+constexpr Known kKnown[] = {
+    {"ucb_dgx1v_8xV100", 1, ""},
+    {"panlichen_topo", 1, ""},
+    {"simllm_perlmutter_a100_4x_slingshot", 1, ""},
+    {"simllm_vastai_hgx_b200_8x", 1, ""},
+    {"azure_ncv4", 0.6, "trees forced by hand, of twice what the slots in the file carry"},
+};
+
+TEST(Channels, HaveTheBandwidthOfNcclsOwn) {
+  const std::filesystem::path topologies = testing::test_data("nccl_topo");
+  const std::filesystem::path graphs = testing::test_data("nccl_graph");
+  if (topologies.empty() || graphs.empty()) GTEST_SKIP() << testing::kNoTestData;
+  for (const Known& known : kKnown) {
+    const Graph graph = load_graph((topologies / cat(known.name, ".xml")).string());
+    pugi::xml_document file;
+    ASSERT_TRUE(file.load_file((graphs / cat(known.name, ".graph.xml")).c_str())) << known.name;
+    for (const pugi::xml_node& found : file.child("graphs").children("graph")) {
+      const int pattern = found.attribute("pattern").as_int();
+      if (pattern != 4 && pattern != 1) continue;
+      const double nccl =
+          found.attribute("nchannels").as_int() * found.attribute("speedintra").as_double();
+      const ChannelKind kind = pattern == 4 ? ChannelKind::ring : ChannelKind::tree;
+      const double ours = find_channels(graph, graph.rank_nodes(), kind).found.total_GBps();
+      const double share = kind == ChannelKind::tree ? known.share : 1;
+      EXPECT_GE(ours, share * nccl * 0.999) << known.name << ' ' << name(kind) << ' ' << known.why;
+      std::printf("%-40s %s  NCCL %6.1f  here %6.1f GB/s\n", known.name, name(kind).data(), nccl,
+                  ours);
+    }
+  }
+}
+
+TEST(Channels, OfOtherPeoplesMachinesAreSound) {
+  const std::filesystem::path folder = testing::test_data("nccl_topo");
+  if (folder.empty()) GTEST_SKIP() << testing::kNoTestData;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    const Graph graph = load_graph(entry.path().string());
+    expect_sound(graph, entry.path().filename().string());
+  }
+}
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,277 @@
+#include "topology/graph_sources.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "tests/support/test_data.h"
+#include "topology/graph_json.h"
+#include "topology/graph_text.h"
+#include "topology/hwloc_graph.h"
+#include "topology/nccl_xml.h"
+#include "topology/route.h"
+
+namespace tutti {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+int count(const Graph& graph, NodeKind kind) {
+  return static_cast<int>(std::ranges::count(graph.nodes(), kind, &GraphNode::kind));
+}
+
+template <typename Read>
+std::string refusal(Read read) {
+  try {
+    read();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+    return error.what();
+  }
+  return "it was taken";
+}
+
+// ---- NCCL
+
+constexpr const char* kTwoGpus = R"(<system version="1">
+  <cpu numaid="0" arch="x86_64" vendor="GenuineIntel" familyid="6" modelid="85">
+    <pci busid="0000:10:00.0" class="0x060400" link_speed="8 GT/s" link_width="16">
+      <pci busid="0000:11:00.0" class="0x030200" link_speed="16.0 GT/s PCIe" link_width="16">
+        <gpu dev="1" sm="80">
+          <nvlink target="0000:21:00.0" count="4" tclass="0x030200"/>
+        </gpu>
+      </pci>
+      <pci busid="0000:12:00.0" class="0x020700" link_speed="8 GT/s" link_width="8">
+        <nic><net name="mlx5_0" dev="0" speed="100000" latency="1.5"/></nic>
+      </pci>
+    </pci>
+  </cpu>
+  <cpu numaid="1" arch="x86_64" vendor="GenuineIntel" familyid="6" modelid="85">
+    <pci busid="0000:21:00.0" class="0x030200" link_speed="" link_width="0">
+      <gpu dev="0" sm="80">
+        <nvlink target="0000:11:00.0" count="4" tclass="0x030200"/>
+      </gpu>
+    </pci>
+  </cpu>
+</system>
+)";
+
+TEST(NcclXml, ReadsGpusCardsAndTheirLinks) {
+  const Graph graph = parse_nccl_topology(kTwoGpus, "two.xml");
+  EXPECT_EQ(count(graph, NodeKind::numa_node), 2);
+  EXPECT_EQ(count(graph, NodeKind::pci_switch), 1);
+  ASSERT_THAT(graph.rank_nodes(), SizeIs(2));
+  const int gpu0 = graph.rank_nodes()[0];
+  const int gpu1 = graph.rank_nodes()[1];
+  EXPECT_EQ(graph.node(gpu0).name, "gpu0");
+  const Route nvlink = route(graph, gpu0, gpu1);
+  EXPECT_EQ(nvlink.type, PathType::NVL);
+  EXPECT_DOUBLE_EQ(nvlink.GBps, 80);  // told from both ends, there once
+  double network = 0;
+  double between = 0;
+  double slot = 0;
+  for (const GraphLink& link : graph.links()) {
+    if (link.kind == LinkClass::network) network = link.GBps;
+    if (link.kind == LinkClass::system) between = link.GBps;
+    if (link.kind == LinkClass::pci && (link.from == gpu0 || link.to == gpu0)) slot = link.GBps;
+  }
+  EXPECT_DOUBLE_EQ(network, 12.5);
+  EXPECT_DOUBLE_EQ(between, 10);
+  EXPECT_DOUBLE_EQ(slot, 24) << "what is not told is what such a GPU is made for";
+}
+
+TEST(NcclXml, NumbersGpusByBusWhereTheFileDoesNot) {
+  const Graph graph = parse_nccl_topology(
+      R"(<system version="1"><cpu numaid="0">
+        <pci busid="0000:90:00.0" class="0x030200"/><pci busid="0000:20:00.0" class="0x030200"/>
+        <pci busid="0000:30:00.0" class="0x010802"/></cpu></system>)",
+      "cloud.xml");
+  ASSERT_THAT(graph.rank_nodes(), SizeIs(2));
+  EXPECT_EQ(graph.node(graph.rank_nodes()[0]).name, "gpu0");
+  EXPECT_EQ(graph.rank_nodes()[0], graph.rank_nodes()[1] + 1) << "the later one in the file";
+}
+
+TEST(NcclXml, RefusesBadFilesWithTheirLine) {
+  const auto refused = [](const std::string& what, const std::string& instead) {
+    std::string xml = kTwoGpus;
+    xml.replace(xml.find(what), what.size(), instead);
+    return refusal([&] { (void)parse_nccl_topology(xml, "bad.xml"); });
+  };
+  EXPECT_THAT(refused("8 GT/s\" link_width=\"16\"", "fast\" link_width=\"16\""),
+              AllOf(HasSubstr("fast"), HasSubstr("bad.xml, line 3")));
+  EXPECT_THAT(refused("count=\"4\"", "count=\"four\""),
+              AllOf(HasSubstr("count"), HasSubstr("line 6")));
+  EXPECT_THAT(refused("count=\"4\"", "count=\"-1\""), HasSubstr("line 6"));
+  EXPECT_THAT(refused("dev=\"0\" sm", "dev=\"1\" sm"), AllOf(HasSubstr("dev"), HasSubstr("line 16")));
+  EXPECT_THAT(refused("0000:21:00.0\" class", "0000:11:00.0\" class"),
+              AllOf(HasSubstr("two GPUs"), HasSubstr("line 15")));
+  EXPECT_THAT(refused("numaid=\"1\"", "numaid=\"0\""),
+              AllOf(HasSubstr("twice"), HasSubstr("line 14")));
+  EXPECT_THAT(refused("speed=\"100000\"", "speed=\"-3\""), HasSubstr("line 10"));
+  EXPECT_THAT(refused("busid=\"0000:10:00.0\"", ""), AllOf(HasSubstr("busid"), HasSubstr("line 3")));
+  EXPECT_THAT(refused("</cpu>", ""), AllOf(HasSubstr("XML"), HasSubstr("line")));
+  EXPECT_THAT(refusal([] { (void)parse_nccl_topology("<graphs/>", "bad.xml"); }),
+              HasSubstr("<system>"));
+}
+
+TEST(NcclXml, FilesCutAnywhereAreRefused) {
+  const std::string xml = kTwoGpus;
+  for (size_t length = 0; length + 2 < xml.size(); length += 7) {
+    EXPECT_THROW((void)parse_nccl_topology(xml.substr(0, length), "cut.xml"), Error) << length;
+  }
+}
+
+// ---- hwloc
+
+TEST(HwlocGraph, DescribesHostsThatDoNotExist) {
+  const Graph graph = synthetic_host_graph("package:2 numa:2 core:3 pu:2");
+  EXPECT_EQ(count(graph, NodeKind::numa_node), 4);
+  EXPECT_EQ(count(graph, NodeKind::package), 2);
+  ASSERT_THAT(graph.rank_nodes(), SizeIs(12));
+  const auto type = [&](int from, int to) {
+    return route(graph, graph.rank_nodes()[static_cast<size_t>(from)],
+                 graph.rank_nodes()[static_cast<size_t>(to)])
+        .type;
+  };
+  EXPECT_EQ(type(0, 2), PathType::PHB);
+  EXPECT_EQ(type(0, 3), PathType::SYS);
+  EXPECT_EQ(type(0, 11), PathType::SYS);
+}
+
+TEST(HwlocGraph, HasThisHostsCores) {
+  const Graph graph = graph_of_this_host();
+  EXPECT_GE(graph.rank_nodes().size(), 1u);
+  EXPECT_GE(count(graph, NodeKind::core), 1);
+}
+
+TEST(HwlocGraph, RefusesBadFilesWithTheirLine) {
+  const auto refused = [](const std::string& xml) {
+    return refusal([&] { (void)parse_hwloc_xml(xml, "bad.xml"); });
+  };
+  EXPECT_THAT(refused("<topology version=\"2.0\">\n<object"), HasSubstr("bad.xml, line"));
+  EXPECT_THAT(refused("<topology version=\"2.0\">\n</topology>"), HasSubstr("no <object>"));
+  EXPECT_THAT(refused("<topology version=\"2.0\">\n<object os_index=\"0\"/>\n</topology>"),
+              AllOf(HasSubstr("no type"), HasSubstr("line 2")));
+  EXPECT_THAT(refused("<topology version=\"3.0\">\n\n<object type=\"Planet\"/>\n</topology>"),
+              AllOf(HasSubstr("Planet"), HasSubstr("line 3")));
+}
+
+// ---- text and JSON
+
+TEST(GraphText, ReadsUnitsAndCounts) {
+  EXPECT_EQ(parse_bandwidth("24GB/s"), 24);
+  EXPECT_EQ(parse_bandwidth("100Gbit/s"), 12.5);
+  EXPECT_EQ(parse_bandwidth("4x20GB/s"), 80);
+  EXPECT_EQ(parse_bandwidth("200Mbit/s"), 0.025);
+  EXPECT_EQ(parse_bandwidth("24"), std::nullopt);
+  EXPECT_EQ(parse_bandwidth("xGB/s"), std::nullopt);
+  EXPECT_EQ(parse_latency_us("500ns"), 0.5);
+  EXPECT_EQ(parse_latency_us("-1us"), std::nullopt);
+}
+
+TEST(GraphText, RefusesBadFilesWithTheirLine) {
+  const auto refused = [](const std::string& text) {
+    return refusal([&] { (void)parse_graph_text(text, "bad.txt"); });
+  };
+  EXPECT_THAT(refused("# a\nnode a gpu\nnode a gpu\n"),
+              AllOf(HasSubstr("twice"), HasSubstr("bad.txt, line 3")));
+  EXPECT_THAT(refused("node a planet\n"), AllOf(HasSubstr("planet"), HasSubstr("line 1")));
+  EXPECT_THAT(refused("node a gpu\nlink a b nvlink 20GB/s\n"),
+              AllOf(HasSubstr("no node"), HasSubstr("line 2")));
+  EXPECT_THAT(refused("node a gpu\nlink a a nvlink 20GB/s\n"), HasSubstr("line 2"));
+  EXPECT_THAT(refused("node a gpu\nnode b gpu\nlink a b nvlink fast\n"), HasSubstr("line 3"));
+  EXPECT_THAT(refused("node a gpu\nnode b gpu\nlink a b nvlink 0GB/s\n"), HasSubstr("line 3"));
+  EXPECT_THAT(refused("node a gpu host=x\n"), HasSubstr("line 1"));
+  EXPECT_THAT(refused("edge a b\n"), HasSubstr("line 1"));
+}
+
+TEST(GraphJson, ReadsWhatItWrites) {
+  const Graph graph = parse_nccl_topology(kTwoGpus, "two.xml");
+  const std::string json = to_json(graph).dump();
+  EXPECT_EQ(to_json(parse_graph_json(json, "two.json")).dump(), json);
+}
+
+TEST(GraphJson, RefusesBadFilesWithTheirPlace) {
+  const auto refused = [](const std::string& json) {
+    return refusal([&] { (void)parse_graph_json(json, "bad.json"); });
+  };
+  EXPECT_THAT(refused("{"), HasSubstr("bad.json"));
+  EXPECT_THAT(refused("[]"), HasSubstr("\"nodes\""));
+  EXPECT_THAT(refused(R"({"nodes": [{"kind": "sun"}], "links": []})"),
+              AllOf(HasSubstr("sun"), HasSubstr("nodes[0]")));
+  EXPECT_THAT(refused(R"({"nodes": [{"kind": "gpu"}], "links": [{"from": 0, "to": 1,
+                          "class": "pci", "bandwidth_GBps": 1}]})"),
+              HasSubstr("links[0]"));
+  EXPECT_THAT(refused(R"({"nodes": [{"kind": "gpu"}, {"kind": "gpu"}], "links": [{"from": 0,
+                          "to": 1, "class": "pci", "bandwidth_GBps": -1}]})"),
+              HasSubstr("links[0]"));
+}
+
+// ---- files by what is in them
+
+TEST(LoadGraph, TellsTheKindOfAFileByItsContents) {
+  const std::filesystem::path folder = ::testing::TempDir();
+  const auto written = [&](const std::string& name, const std::string& text) {
+    std::ofstream(folder / name) << text;
+    return (folder / name).string();
+  };
+  EXPECT_THAT(load_graph(written("a", cat("<!-- topology -->\n", kTwoGpus))).rank_nodes(),
+              SizeIs(2));
+  EXPECT_THAT(load_graph(written("b", "# mine\nnode x gpu\n")).rank_nodes(), SizeIs(1));
+  EXPECT_THAT(load_graph(written("c", R"({"nodes": [{"kind": "gpu"}], "links": []})")).rank_nodes(),
+              SizeIs(1));
+  EXPECT_THAT(load_graph("synthetic:package:2 core:2 pu:1").rank_nodes(), SizeIs(4));
+  EXPECT_THAT(refusal([&] { (void)load_graph(written("d", "  \n")); }), HasSubstr("empty"));
+  EXPECT_THROW((void)load_graph((folder / "none").string()), Error);
+}
+
+TEST(LoadGraph, RepeatsAHost) {
+  const Graph one = parse_nccl_topology(kTwoGpus, "two.xml");
+  const Graph three = repeat_host(one, 3);
+  EXPECT_EQ(three.hosts(), 3);
+  EXPECT_THAT(three.rank_nodes(), SizeIs(6));
+  EXPECT_EQ(count(three, NodeKind::network_switch), 1);
+  EXPECT_EQ(route(three, three.rank_nodes()[0], three.rank_nodes()[5]).type, PathType::NET);
+}
+
+void expect_all_load(const std::filesystem::path& folder) {
+  int files = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+    if (entry.path().extension() != ".xml") continue;
+    ++files;
+    try {
+      const Graph graph = load_graph(entry.path().string());
+      EXPECT_GE(graph.rank_nodes().size(), 1u) << entry.path();
+      const std::vector<Route> routes = routes_from(graph, graph.rank_nodes()[0]);
+      for (const int rank : graph.rank_nodes()) {
+        EXPECT_NE(routes[static_cast<size_t>(rank)].type, PathType::DIS) << entry.path();
+      }
+    } catch (const Error& error) {
+      ADD_FAILURE() << entry.path() << ": " << error.what();
+    }
+  }
+  EXPECT_GE(files, 10) << folder;
+}
+
+TEST(LoadGraph, ReadsOtherPeoplesNcclFiles) {
+  const std::filesystem::path folder = testing::test_data("nccl_topo");
+  if (folder.empty()) GTEST_SKIP() << testing::kNoTestData;
+  expect_all_load(folder);
+}
+
+TEST(LoadGraph, ReadsOtherPeoplesHwlocFiles) {
+  const std::filesystem::path folder = testing::test_data("hwloc");
+  if (folder.empty()) GTEST_SKIP() << testing::kNoTestData;
+  expect_all_load(folder);
+}
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,325 @@
+#include "topology/channel_packing.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace tutti {
+namespace {
+
+constexpr int kMostChannels = 32;
+constexpr int kTries = 48;             // of one bandwidth, each with other preferences
+constexpr int kStepsOfAChannel = 1024;  // of backtracking
+constexpr double kRounding = 1e-6;  // GB/s
+
+uint64_t mixed(uint64_t value) {  // splitmix64
+  value += 0x9e3779b97f4a7c15ULL;
+  value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9ULL;
+  value = (value ^ (value >> 27)) * 0x94d049bb133111ebULL;
+  return value ^ (value >> 31);
+}
+
+class Packing {
+ public:
+  Packing(const Part& part, std::span<const double> capacity, const PackingTask& task,
+          uint64_t preference, int64_t& steps)
+      : part_(part),
+        left_(capacity.begin(), capacity.end()),
+        task_(task),
+        preference_(preference),
+        steps_(steps) {}
+
+  std::vector<PackedChannel> run() {
+    std::vector<PackedChannel> channels;
+    while (static_cast<int>(channels.size()) < task_.most) {
+      // Links carry both directions: where there is one ring, its reverse may fit, too.
+      const bool try_reverse = channels.size() % 2 == 1 && preference_ % 2 == 0;
+      if (!(try_reverse && take_reverse(channels.back())) && !find(channels.size())) break;
+      channels.push_back(now_);
+    }
+    return channels;
+  }
+
+ private:
+  bool is_ring() const { return task_.kind == ChannelKind::ring; }
+
+  // ---- what is left
+
+  bool fits(const Route& route) const {
+    return route.type <= task_.allowed && std::ranges::all_of(route.arcs, [&](Arc arc) {
+             return left_[static_cast<size_t>(arc)] >= task_.GBps - kRounding;
+           });
+  }
+  void take(std::span<const Arc> arcs) {
+    for (const Arc arc : arcs) left_[static_cast<size_t>(arc)] -= task_.GBps;
+    now_.arcs.insert(now_.arcs.end(), arcs.begin(), arcs.end());
+  }
+  // What was taken last.
+  void give_back(size_t arcs) {
+    for (size_t i = 0; i < arcs; ++i) {
+      left_[static_cast<size_t>(now_.arcs.back())] += task_.GBps;
+      now_.arcs.pop_back();
+    }
+  }
+  bool fits_and_takes(const Route& route) {
+    if (!fits(route)) return false;
+    take(route.arcs);
+    return true;
+  }
+
+  // ---- one channel
+
+  bool find(size_t channel) {
+    if (part_.cards().empty()) {
+      // A ring passes everybody, so it may start anywhere; a chain's ends matter.
+      for (int i = 0; i < (is_ring() ? 1 : part_.ranks()); ++i) {
+        if (try_from(is_ring() ? 0 : (i + static_cast<int>(channel)) % part_.ranks())) return true;
+      }
+      return false;
+    }
+    for (const int card : cards_by_rest()) {
+      for (const int first : ranks_by_nearness(part_.cards()[static_cast<size_t>(card)])) {
+        if (try_by(card, first)) return true;
+      }
+    }
+    return false;
+  }
+
+  void start_at(int first, int card) {
+    now_ = {.order = {first}, .card = card};
+    visited_.assign(static_cast<size_t>(part_.ranks()), 0);
+    visited_[static_cast<size_t>(first)] = 1;
+    budget_ = kStepsOfAChannel;
+  }
+
+  bool try_from(int first) {
+    start_at(first, -1);
+    return extend();
+  }
+
+  // In by a card, and out by the same: rails are kept, as all hosts have the same cards.
+  bool try_by(int index, int first) {
+    start_at(first, index);
+    const Card& card = part_.cards()[static_cast<size_t>(index)];
+    const Route way_in = joined({{card.in}, card.to[static_cast<size_t>(first)].type},
+                                card.to[static_cast<size_t>(first)]);
+    if (!fits_and_takes(way_in)) return false;
+    if (!is_ring()) {
+      // Results come in by the chain's first rank, and go on to other hosts from there.
+      if (fits_and_takes(way_out(card, first)) && extend()) return true;
+    } else if (extend()) {
+      return true;
+    }
+    give_back(now_.arcs.size());
+    return false;
+  }
+
+  static Route joined(Route first, const Route& second) {
+    first.arcs.insert(first.arcs.end(), second.arcs.begin(), second.arcs.end());
+    return first;
+  }
+  static Route way_out(const Card& card, int rank) {
+    return joined(card.from[static_cast<size_t>(rank)], {{card.out}});
+  }
+
+  bool extend() {
+    const int last = now_.order.back();
+    if (static_cast<int>(now_.order.size()) == part_.ranks()) return close(last);
+    for (const int next : candidates(last)) {
+      if (--budget_ < 0 || --steps_ < 0) return false;
+      const Route& route = part_.route(last, next);
+      take(route.arcs);
+      now_.order.push_back(next);
+      visited_[static_cast<size_t>(next)] = 1;
+      if (extend()) return true;
+      visited_[static_cast<size_t>(next)] = 0;
+      now_.order.pop_back();
+      give_back(route.arcs.size());
+    }
+    return false;
+  }
+
+  bool close(int last) {
+    if (!is_ring()) return true;
+    if (now_.card >= 0) {
+      return fits_and_takes(way_out(part_.cards()[static_cast<size_t>(now_.card)], last));
+    }
+    return part_.ranks() == 1 || fits_and_takes(part_.route(last, now_.order.front()));
+  }
+
+  bool take_reverse(const PackedChannel& channel) {
+    if (channel.card >= 0 || part_.ranks() == 1) return false;
+    now_ = {.order = {channel.order.rbegin(), channel.order.rend()}};
+    const size_t hops = now_.order.size() - (is_ring() ? 0 : 1);
+    for (size_t i = 0; i < hops; ++i) {
+      if (fits_and_takes(part_.route(now_.order[i], now_.order[(i + 1) % now_.order.size()]))) {
+        continue;
+      }
+      give_back(now_.arcs.size());
+      return false;
+    }
+    if (is_ring()) std::ranges::rotate(now_.order, std::ranges::find(now_.order, 0));
+    return true;
+  }
+
+  // ---- preferences
+
+  uint64_t by_chance(uint64_t what) const { return mixed((preference_ << 48) ^ what); }
+
+  // Near before far; then where the most is left, and by an order that differs from try to try.
+  std::vector<int> candidates(int last) const {
+    std::vector<std::tuple<PathType, double, uint64_t, int>> sorted;
+    const int ranks = part_.ranks();
+    for (int next = 0; next < ranks; ++next) {
+      const Route& route = part_.route(last, next);
+      if (visited_[static_cast<size_t>(next)] != 0 || !fits(route)) continue;
+      double narrowest = std::numeric_limits<double>::infinity();
+      for (const Arc arc : route.arcs) {
+        narrowest = std::min(narrowest, left_[static_cast<size_t>(arc)]);
+      }
+      // The first tries go by what is left and by number, the later ones by chance.
+      const bool by_rest = preference_ < 2;
+      const auto distance = static_cast<uint64_t>((next - last + ranks) % ranks);
+      const auto step = static_cast<uint64_t>((last * ranks + next) * ranks) + now_.order.size();
+      sorted.emplace_back(route.type, by_rest ? -narrowest : 0,
+                          preference_ < 4 ? distance : by_chance(step), next);
+    }
+    std::ranges::sort(sorted);
+    std::vector<int> result;
+    for (const auto& entry : sorted) result.push_back(std::get<3>(entry));
+    return result;
+  }
+
+  std::vector<int> cards_by_rest() const {
+    std::vector<std::pair<double, int>> sorted;
+    for (size_t i = 0; i < part_.cards().size(); ++i) {
+      const Card& card = part_.cards()[i];
+      sorted.emplace_back(-std::min(left_[static_cast<size_t>(card.in)],
+                                    left_[static_cast<size_t>(card.out)]),
+                          static_cast<int>(i));
+    }
+    std::ranges::sort(sorted);
+    std::vector<int> result;
+    for (const auto& entry : sorted) result.push_back(entry.second);
+    return result;
+  }
+
+  std::vector<int> ranks_by_nearness(const Card& card) const {
+    std::vector<std::tuple<PathType, uint64_t, int>> sorted;
+    for (int rank = 0; rank < part_.ranks(); ++rank) {
+      const auto number = static_cast<uint64_t>(rank);
+      sorted.emplace_back(card.to[number].type, preference_ < 4 ? number : by_chance(number), rank);
+    }
+    std::ranges::sort(sorted);
+    std::vector<int> result;
+    for (const auto& entry : sorted) result.push_back(std::get<2>(entry));
+    return result;
+  }
+
+  const Part& part_;
+  std::vector<double> left_;  // by arc
+  PackingTask task_;
+  uint64_t preference_;
+  PackedChannel now_;
+  std::vector<char> visited_;
+  int budget_ = 0;
+  int64_t& steps_;
+};
+
+}  // namespace
+
+Part::Part(const Graph& graph, std::span<const int> ranks) : nodes_(ranks.begin(), ranks.end()) {
+  for (const int from : nodes_) {
+    std::vector<Route> all = routes_from(graph, from);
+    std::vector<Route>& kept = routes_.emplace_back();
+    for (const int to : nodes_) {
+      kept.push_back(std::move(all[static_cast<size_t>(to)]));
+      if (kept.back().type != PathType::DIS) continue;
+      throw Error(ErrorCode::invalid_argument,
+                  cat("there is no way from ", graph.node(from).name, " to ", graph.node(to).name),
+                  {.cause = "links are missing in what the machine was read from"});
+    }
+  }
+}
+
+void Part::add_cards(const Graph& graph) {
+  const int host = graph.node(nodes_.front()).host;
+  for (size_t node = 0; node < graph.nodes().size(); ++node) {
+    if (graph.nodes()[node].kind != NodeKind::nic || graph.nodes()[node].host != host) continue;
+    Card card{.node = static_cast<int>(node), .out = -1};
+    for (const Arc arc : graph.arcs_from(card.node)) {
+      if (graph.link_of(arc).kind == LinkClass::network) card.out = arc;
+    }
+    if (card.out < 0) continue;
+    card.in = card.out ^ 1;
+    const std::vector<Route> routes = routes_from(graph, card.node);
+    for (const int rank : nodes_) {
+      card.to.push_back(routes[static_cast<size_t>(rank)]);
+      card.from.push_back(tutti::route(graph, rank, card.node));
+    }
+    cards_.push_back(std::move(card));
+  }
+}
+
+int most_channels(const Part& part, std::span<const double> capacity, const PackingTask& task) {
+  const auto carries = [&](const std::set<Arc>& arcs) {
+    double channels = 0;
+    for (const Arc arc : arcs) {
+      channels += std::floor((capacity[static_cast<size_t>(arc)] + kRounding) / task.GBps);
+    }
+    return static_cast<int>(std::min<double>(channels, kMostChannels));
+  };
+  int most = kMostChannels;
+  if (!part.cards().empty()) {
+    std::set<Arc> out;
+    for (const Card& card : part.cards()) out.insert(card.out);
+    most = std::min(most, carries(out));
+  }
+  if (part.ranks() == 1) return most;
+  int in_all = 0;
+  int fewest = most;
+  for (int rank = 0; rank < part.ranks(); ++rank) {
+    std::set<Arc> out;
+    std::set<Arc> in;
+    for (int other = 0; other < part.ranks(); ++other) {
+      if (other == rank) continue;
+      const Route& there = part.route(rank, other);
+      const Route& back = part.route(other, rank);
+      if (there.type <= task.allowed) out.insert(there.arcs.front());
+      if (back.type <= task.allowed) in.insert(back.arcs.back());
+    }
+    for (const Card& card : part.cards()) {
+      const Route& there = card.from[static_cast<size_t>(rank)];
+      const Route& back = card.to[static_cast<size_t>(rank)];
+      if (there.type <= task.allowed) out.insert(there.arcs.front());
+      if (back.type <= task.allowed) in.insert(back.arcs.back());
+    }
+    const int both = std::min(carries(out), carries(in));
+    in_all += both;
+    fewest = std::min(fewest, both);
+  }
+  // A chain leaves every rank but its last one.
+  return task.kind == ChannelKind::ring ? fewest : std::min(most, in_all / (part.ranks() - 1));
+}
+
+std::vector<PackedChannel> pack_channels(const Part& part, std::span<const double> capacity,
+                                         const PackingTask& task) {
+  std::vector<PackedChannel> best;
+  // A step looks at every rank, and at every link on the way to it.
+  const auto ranks = static_cast<int64_t>(part.ranks());
+  int64_t steps = std::max(4 * ranks, 2000000 / (ranks * ranks));
+  for (uint64_t preference = 0; preference < kTries && steps > 0; ++preference) {
+    std::vector<PackedChannel> channels = Packing(part, capacity, task, preference, steps).run();
+    if (channels.size() > best.size()) best = std::move(channels);
+    if (static_cast<int>(best.size()) == task.most) break;
+  }
+  return best;
+}
+
+}  // namespace tutti

@@ -1,0 +1,73 @@
+// The inside of the search for channels: as many orders of the ranks of one host as fit, of one
+// bandwidth.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "topology/channels.h"
+#include "topology/graph.h"
+#include "topology/route.h"
+
+namespace tutti {
+
+// By which a channel enters and leaves a host.
+struct Card {
+  int node = 0;
+  Arc out = 0;  // into the network
+  Arc in = 0;
+  std::vector<Route> to;    // by rank
+  std::vector<Route> from;  // by rank
+};
+
+// The ranks among which a channel runs before it goes on elsewhere, and all routes between them.
+class Part {
+ public:
+  // `ranks`: their nodes. Throws Error(invalid_argument) where two are not connected.
+  Part(const Graph& graph, std::span<const int> ranks);
+  // With the cards of their host.
+  void add_cards(const Graph& graph);
+
+  int ranks() const { return static_cast<int>(routes_.size()); }
+  const Route& route(int from, int to) const {
+    return routes_[static_cast<size_t>(from)][static_cast<size_t>(to)];
+  }
+  const std::vector<Card>& cards() const { return cards_; }
+  template <typename Visit>
+  void for_each_route(Visit visit) const {
+    for (int from = 0; from < ranks(); ++from) {
+      for (int to = 0; to < ranks(); ++to) {
+        if (from != to) visit(route(from, to));
+      }
+    }
+  }
+
+ private:
+  std::vector<int> nodes_;
+  std::vector<std::vector<Route>> routes_;
+  std::vector<Card> cards_;
+};
+
+struct PackedChannel {
+  std::vector<int> order;  // of the part's ranks
+  int card = -1;           // of the part's
+  std::vector<Arc> arcs;
+};
+
+struct PackingTask {
+  ChannelKind kind = ChannelKind::ring;
+  PathType allowed = PathType::LOC;  // between ranks, and to cards
+  double GBps = 0;                   // of each channel
+  int most = 1;                      // channels that are wanted
+};
+
+// However they run: no more than this fit, of each rank's links and of the cards.
+int most_channels(const Part& part, std::span<const double> capacity, const PackingTask& task);
+
+// `capacity`: of each arc. A bounded search that does not always find the most.
+std::vector<PackedChannel> pack_channels(const Part& part, std::span<const double> capacity,
+                                         const PackingTask& task);
+
+}  // namespace tutti

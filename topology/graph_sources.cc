@@ -1,0 +1,79 @@
+#include "topology/graph_sources.h"
+
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/file_text.h"
+#include "base/text.h"
+#include "topology/graph_json.h"
+#include "topology/graph_text.h"
+#include "topology/hwloc_graph.h"
+#include "topology/nccl_xml.h"
+
+namespace tutti {
+namespace {
+
+constexpr uintmax_t kMostBytes = 256 << 20;
+
+Graph parse_xml(const std::string& text, const std::string& file) {
+  // The name of the first element tells whose it is; comments and headers come before it.
+  const size_t system = text.find("<system");
+  const size_t topology = text.find("<topology");
+  return topology < system ? parse_hwloc_xml(text, file) : parse_nccl_topology(text, file);
+}
+
+}  // namespace
+
+Graph load_graph(const std::string& source) {
+  constexpr std::string_view kSynthetic = "synthetic:";
+  if (source.empty()) return graph_of_this_host();
+  if (source.starts_with(kSynthetic)) return synthetic_host_graph(source.substr(kSynthetic.size()));
+  const std::string text = file_text(source, kMostBytes);
+  const size_t start = text.find_first_not_of(" \t\r\n\xEF\xBB\xBF");
+  Graph graph;
+  if (start == std::string::npos) {
+    throw Error(ErrorCode::invalid_argument, "the file is empty", {.where = source});
+  }
+  if (text[start] == '<') {
+    graph = parse_xml(text, source);
+  } else if (text[start] == '{') {
+    graph = parse_graph_json(text, source);
+  } else {
+    graph = parse_graph_text(text, source);
+  }
+  if (graph.nodes().empty()) {
+    throw Error(ErrorCode::invalid_argument, "the file describes nothing", {.where = source});
+  }
+  return graph;
+}
+
+Graph repeat_host(const Graph& host, int hosts) {
+  Graph all;
+  std::vector<int> shared(host.nodes().size(), -1);  // what is between hosts
+  for (int h = 0; h < hosts; ++h) {
+    std::vector<int> copies(host.nodes().size(), -1);
+    for (size_t i = 0; i < copies.size(); ++i) {
+      GraphNode node = host.nodes()[i];
+      if (node.host > 0) continue;
+      if (node.host < 0) {
+        if (h == 0) shared[i] = all.add(std::move(node));
+        copies[i] = shared[i];
+        continue;
+      }
+      node.host = h;
+      if (hosts > 1) node.name = cat("host", h, ".", node.name);
+      copies[i] = all.add(std::move(node));
+    }
+    for (GraphLink link : host.links()) {
+      const bool is_shared = host.node(link.from).host < 0 && host.node(link.to).host < 0;
+      link.from = copies[static_cast<size_t>(link.from)];
+      link.to = copies[static_cast<size_t>(link.to)];
+      if (link.from >= 0 && link.to >= 0 && (h == 0 || !is_shared)) all.connect(link);
+    }
+  }
+  return all;
+}
+
+}  // namespace tutti

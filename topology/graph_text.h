@@ -1,0 +1,32 @@
+// Graphs written by hand:
+//
+//   # two GPUs behind a switch
+//   node numa0 numa_node
+//   node switch0 pci_switch
+//   node gpu0 gpu
+//   node gpu1 gpu
+//   node there gpu host=1
+//   link numa0 switch0 pci 24GB/s
+//   link gpu0 switch0 pci 24GB/s 0.3us
+//   link gpu0 gpu1 nvlink 4x20GB/s
+//   link gpu0 there network 100Gbit/s 2us
+//
+// A node's number counts those of its kind on its host, in the order of the file.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "topology/graph.h"
+
+namespace tutti {
+
+// `file` is the name for messages. Throws Error(invalid_argument) that names the line.
+Graph parse_graph_text(std::string_view text, const std::string& file);
+
+// "12.5GB/s", "100Gbit/s", "200Mbit/s", "4x20GB/s" -> 1e9 bytes per second; nothing for other texts.
+std::optional<double> parse_bandwidth(std::string_view text);
+// "0.5us", "300ns", "2ms" -> microseconds.
+std::optional<double> parse_latency_us(std::string_view text);
+
+}  // namespace tutti

@@ -1,0 +1,115 @@
+#include "topology/hwloc_topology.h"
+
+#include <cerrno>
+#include <sstream>
+
+#include "base/error.h"
+#include "base/printable.h"
+#include "base/text.h"
+#include "base/xml_file.h"
+
+namespace tutti {
+namespace {
+
+HwlocTopology make_topology() {
+  hwloc_topology_t raw = nullptr;
+  if (hwloc_topology_init(&raw) != 0) throw system_error("hwloc_topology_init", errno);
+  HwlocTopology topology(raw);
+  // The whole machine is shown; what is allowed is told apart later.
+  hwloc_topology_set_flags(raw, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED);
+  hwloc_topology_set_io_types_filter(raw, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
+  return topology;
+}
+
+void load(const HwlocTopology& topology, const std::string& source,
+          const ErrorDetail& detail = {}) {
+  if (hwloc_topology_load(topology.get()) != 0) {
+    throw system_error(cat("hwloc cannot read the topology of ", source), errno, detail);
+  }
+}
+
+// hwloc 3 tells an OS device's types by bits, hwloc 2 by one number.
+int osdev_type_of_2(unsigned bits) {
+  if ((bits & 32) != 0) return 3;  // OpenFabrics
+  if ((bits & 16) != 0) return 2;  // network
+  if ((bits & 4) != 0) return 1;   // GPU
+  if ((bits & 8) != 0) return 5;   // coprocessor
+  if ((bits & 64) != 0) return 4;  // DMA engine
+  return 0;                        // storage
+}
+
+void check_and_convert(const XmlFile& file, pugi::xml_node above, bool of_3, int depth) {
+  if (depth > 64) file.refuse(above, "more than 64 objects inside each other");
+  for (pugi::xml_node object : above.children("object")) {
+    const std::string_view type = object.attribute("type").value();
+    if (type.empty()) file.refuse(object, "an <object> has no type");
+    hwloc_obj_type_t known{};
+    // Before hwloc 2 there were types that have other names now.
+    if (of_3 && hwloc_type_sscanf(object.attribute("type").value(), &known, nullptr, 0) != 0) {
+      file.refuse(object, cat("there are no objects of type ", in_quotes(type)));
+    }
+    if (pugi::xml_attribute bits = object.attribute("osdev_type"); of_3 && bits) {
+      bits.set_value(osdev_type_of_2(bits.as_uint()));
+    }
+    check_and_convert(file, object, of_3, depth + 1);
+  }
+}
+
+}  // namespace
+
+HwlocTopology open_this_host() {
+  HwlocTopology topology = make_topology();
+  load(topology, "this host");
+  return topology;
+}
+
+HwlocTopology open_hwloc_xml(std::string_view xml, const std::string& file) {
+  const XmlFile parsed(xml, file);
+  pugi::xml_node root = parsed.child("topology");
+  if (!root) {
+    parsed.refuse(root, "there is no <topology>", "write a file of hwloc's with `lstopo file.xml`");
+  }
+  if (root.children("object").empty()) parsed.refuse(root, "<topology> has no <object>");
+  pugi::xml_attribute version = root.attribute("version");
+  const bool of_3 = std::string_view(version.value()).starts_with("3.");
+  check_and_convert(parsed, root, of_3, 0);
+  std::string text(xml);
+  if (of_3 && HWLOC_API_VERSION < 0x30000) {
+    version.set_value("2.0");
+    std::ostringstream converted;
+    root.root().print(converted);
+    text = converted.str();
+  }
+  HwlocTopology topology = make_topology();
+  if (hwloc_topology_set_xmlbuffer(topology.get(), text.c_str(),
+                                   static_cast<int>(text.size()) + 1) != 0) {
+    throw Error(ErrorCode::invalid_argument, cat("hwloc does not take the file ", file),
+                {.remedy = "write one with `lstopo file.xml`"});
+  }
+  load(topology, file,
+       {.cause = "the file may be damaged, or of a later version of hwloc",
+        .remedy = cat("write it with hwloc ", HWLOC_API_VERSION >> 16)});
+  return topology;
+}
+
+HwlocTopology open_synthetic_host(const std::string& description) {
+  HwlocTopology topology = make_topology();
+  if (hwloc_topology_set_synthetic(topology.get(), description.c_str()) != 0) {
+    throw Error(ErrorCode::invalid_argument,
+                cat("'", description, "' is no synthetic topology of hwloc"),
+                {.remedy = "write it as in 'package:2 l3:2 core:4 pu:2'"});
+  }
+  load(topology, description);
+  return topology;
+}
+
+std::vector<hwloc_obj_t> objects(const HwlocTopology& topology, hwloc_obj_type_t type) {
+  std::vector<hwloc_obj_t> found;
+  hwloc_obj_t object = nullptr;
+  while ((object = hwloc_get_next_obj_by_type(topology.get(), type, object)) != nullptr) {
+    found.push_back(object);
+  }
+  return found;
+}
+
+}  // namespace tutti

@@ -14,9 +14,9 @@ namespace tutti {
 namespace {
 
 constexpr int kMostChannels = 32;
-constexpr int kTries = 48;             // of one bandwidth, each with other preferences
+constexpr int kTries = 48;              // of one bandwidth, each with other preferences
 constexpr int kStepsOfAChannel = 1024;  // of backtracking
-constexpr double kRounding = 1e-6;  // GB/s
+constexpr double kRounding = 1e-6;      // GB/s
 
 uint64_t mixed(uint64_t value) {  // splitmix64
   value += 0x9e3779b97f4a7c15ULL;
@@ -200,9 +200,9 @@ class Packing {
     std::vector<std::pair<double, int>> sorted;
     for (size_t i = 0; i < part_.cards().size(); ++i) {
       const Card& card = part_.cards()[i];
-      sorted.emplace_back(-std::min(left_[static_cast<size_t>(card.in)],
-                                    left_[static_cast<size_t>(card.out)]),
-                          static_cast<int>(i));
+      sorted.emplace_back(
+          -std::min(left_[static_cast<size_t>(card.in)], left_[static_cast<size_t>(card.out)]),
+          static_cast<int>(i));
     }
     std::ranges::sort(sorted);
     std::vector<int> result;

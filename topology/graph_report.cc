@@ -1,3 +1,5 @@
+#include "topology/graph_report.h"
+
 #include <algorithm>
 #include <cstdio>
 #include <map>
@@ -5,7 +7,6 @@
 #include <vector>
 
 #include "base/text.h"
-#include "topology/graph_report.h"
 #include "topology/route.h"
 
 namespace tutti {
@@ -90,7 +91,8 @@ std::string summary(const Graph& graph) {
   if (!first.empty()) {
     text += cat(graph.hosts() == 1 ? ": " : alike ? ", each with " : ", the first with ", first);
   }
-  if (graph.hosts() > 1 && switches > 0) text += cat("; ", counted(switches, "network switch", "network switches"));
+  if (graph.hosts() > 1 && switches > 0)
+    text += cat("; ", counted(switches, "network switch", "network switches"));
   return text;
 }
 

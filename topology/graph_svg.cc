@@ -17,6 +17,8 @@ constexpr size_t kMostCores = 32;  // drawn one by one
 constexpr double kColumn = 78;
 constexpr double kRow = 62;
 constexpr double kMargin = 24;
+constexpr double kTop =
+    118;  // of the first row; above it are titles and the arcs between NUMA nodes
 constexpr double kBoxWidth = 70;
 constexpr double kBoxHeight = 26;
 constexpr double kLane = 30;
@@ -91,6 +93,10 @@ class Picture {
     svg::text(body_, kMargin, 40, 11, "start", "#555555", summary(graph_));
     for (const GraphLink& link : graph_.links()) draw_link(link);
     for (const auto& [node, spot] : spots_) draw_node(node, spot);
+    for (size_t host = 0; hosts_.size() > 1 && host < hosts_.size(); ++host) {
+      svg::text(body_, hosts_[host].first, kTop - kRow + 4, 11, "start", "#222222",
+                cat("host ", host), true);
+    }
     double y = bottom_ + kRow;
     y = draw_lanes(rings, "rings", y);
     y = draw_lanes(trees, "trees", y);
@@ -136,11 +142,10 @@ class Picture {
     for (const auto& [node, spot] : spots_) deepest = std::max(deepest, spot.row);
     for (auto& [node, spot] : spots_) {
       const NodeKind kind = graph_.node(node).kind;
-      const bool is_leaf =
-          kind == NodeKind::gpu || kind == NodeKind::nic || kind == NodeKind::core;
-      spot.y = 70 + kRow * (is_leaf ? deepest : spot.row);
+      const bool is_leaf = kind == NodeKind::gpu || kind == NodeKind::nic || kind == NodeKind::core;
+      spot.y = kTop + kRow * (is_leaf ? deepest : spot.row);
     }
-    bottom_ = 70 + kRow * deepest;
+    bottom_ = kTop + kRow * deepest;
   }
 
   // Gives a node the middle of what hangs on it, and moves x on behind that.
@@ -151,10 +156,10 @@ class Picture {
       const LinkClass kind = graph_.link_of(arc).kind;
       const int child = graph_.head(arc);
       const NodeKind child_kind = graph_.node(child).kind;
-      const bool hangs = kind == LinkClass::pci || kind == LinkClass::memory ||
-                         (kind == LinkClass::system &&
-                          graph_.node(node).kind == NodeKind::package &&
-                          child_kind == NodeKind::numa_node);
+      const bool hangs =
+          kind == LinkClass::pci || kind == LinkClass::memory ||
+          (kind == LinkClass::system && graph_.node(node).kind == NodeKind::package &&
+           child_kind == NodeKind::numa_node);
       if (hangs && is_shown(child) && !spots_.contains(child)) place(child, row + 1, x);
     }
     if (x == start) x += kColumn;
@@ -180,8 +185,8 @@ class Picture {
     double x = kMargin + kBoxWidth;
     for (size_t i = 0; i < graph_.nodes().size(); ++i) {
       if (graph_.nodes()[i].kind != NodeKind::network_switch || in_row[0]++ > 12) continue;
-      spots_[static_cast<int>(i)] = {std::max(x, in_row[0] == 1 ? right_ / 2 : x),
-                                     bottom_ + kRow, 0};
+      spots_[static_cast<int>(i)] = {std::max(x, in_row[0] == 1 ? right_ / 2 : x), bottom_ + kRow,
+                                     0};
       x = spots_[static_cast<int>(i)].x + 2 * kColumn;
       any_network = true;
     }
@@ -203,7 +208,8 @@ class Picture {
     }
     // Nodes of one row: an arc, below for GPUs, above for NUMA nodes.
     const bool above = link.kind == LinkClass::system;
-    const double depth = (above ? -1 : 1) * std::min(kRow * 0.9, 18 + std::abs(a.x - b.x) / 8);
+    const double deepest = above ? kRow / 2 : kRow * 0.9;
+    const double depth = (above ? -1 : 1) * std::min(deepest, 14 + std::abs(a.x - b.x) / 10);
     arc(a.x, b.x, a.y + (above ? -kBoxHeight / 2 : kBoxHeight / 2), depth, stroke.colour,
         stroke.width);
   }
@@ -228,12 +234,14 @@ class Picture {
           << "\" height=\"" << svg::fixed(kBoxHeight) << "\" rx=\"4\" fill=\"" << colour_of(it.kind)
           << "\" stroke=\"#555555\"><title>" << svg::escaped(it.name) << "</title></rect>\n";
     std::string label = it.name.substr(0, it.name.find(' '));
+    label.erase(0, label.rfind('.') + 1);  // the host is written above
     if (label.size() > 11) label = label.substr(label.size() - 11);
     const auto rank = rank_of_.find(node);
     svg::text(body_, spot.x, spot.y + (rank == rank_of_.end() ? 4 : -1), 10, "middle", "#222222",
               label);
     if (rank == rank_of_.end()) return;
-    svg::text(body_, spot.x, spot.y + 10, 10, "middle", "#222222", cat("rank ", rank->second), true);
+    svg::text(body_, spot.x, spot.y + 10, 10, "middle", "#222222", cat("rank ", rank->second),
+              true);
   }
 
   // ---- channels: a lane for each, with an arrow for each message
@@ -246,7 +254,8 @@ class Picture {
     for (size_t i = 0; i < std::min(channels.channels.size(), kMostLanes); ++i) {
       y += kLane;
       const std::string colour =
-          svg::hsl(static_cast<double>(i) / static_cast<double>(std::min(channels.channels.size(), kMostLanes)),
+          svg::hsl(static_cast<double>(i) /
+                       static_cast<double>(std::min(channels.channels.size(), kMostLanes)),
                    0.65, 0.42);
       draw_lane(channels.channels[i], channels.kind, y, colour);
     }
@@ -298,8 +307,8 @@ class Picture {
   const Graph& graph_;
   std::span<const int> ranks_;
   bool hide_cores_ = false;
-  std::map<int, int> rank_of_;  // by node
-  std::map<int, Spot> spots_;   // by node
+  std::map<int, int> rank_of_;                    // by node
+  std::map<int, Spot> spots_;                     // by node
   std::vector<std::pair<double, double>> hosts_;  // from x to x
   double right_ = 0;
   double bottom_ = 0;

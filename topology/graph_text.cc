@@ -131,7 +131,7 @@ class Reader {
 }  // namespace
 
 std::optional<double> parse_bandwidth(std::string_view text) {
-  constexpr Unit kUnits[] = {{"GB/s", 1},       {"MB/s", 1e-3},      {"Tbit/s", 125},
+  constexpr Unit kUnits[] = {{"GB/s", 1},       {"MB/s", 1e-3},       {"Tbit/s", 125},
                              {"Gbit/s", 0.125}, {"Mbit/s", 0.125e-3}, {"Gbps", 0.125},
                              {"Mbps", 0.125e-3}};
   int count = 1;

@@ -24,7 +24,8 @@ namespace tutti {
 // `file` is the name for messages. Throws Error(invalid_argument) that names the line.
 Graph parse_graph_text(std::string_view text, const std::string& file);
 
-// "12.5GB/s", "100Gbit/s", "200Mbit/s", "4x20GB/s" -> 1e9 bytes per second; nothing for other texts.
+// "12.5GB/s", "100Gbit/s", "200Mbit/s", "4x20GB/s" -> 1e9 bytes per second; nothing for other
+// texts.
 std::optional<double> parse_bandwidth(std::string_view text);
 // "0.5us", "300ns", "2ms" -> microseconds.
 std::optional<double> parse_latency_us(std::string_view text);

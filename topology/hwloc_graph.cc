@@ -1,7 +1,8 @@
 #include "topology/hwloc_graph.h"
 
 #include <algorithm>
-#include <charconv>
+#include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -11,6 +12,7 @@
 #include "base/text.h"
 #include "topology/hwloc_topology.h"
 #include "topology/link_speeds.h"
+#include "topology/nvml.h"
 
 namespace tutti {
 namespace {
@@ -33,7 +35,9 @@ Processor processor_of(hwloc_obj_t root, hwloc_obj_t package) {
   };
   const std::string arch = info("Architecture");
   const bool is_power = arch.starts_with("ppc64") || info("CPUModel").starts_with("POWER");
-  return {.arch = is_power ? "ppc64" : arch == "aarch64" ? "arm64" : "x86_64",
+  return {.arch = is_power            ? "ppc64"
+                  : arch == "aarch64" ? "arm64"
+                                      : "x86_64",
           .vendor = info("CPUVendor"),
           .family = std::atoi(info("CPUFamilyNumber").c_str()),
           .model = std::atoi(info("CPUModelNumber").c_str())};
@@ -111,14 +115,12 @@ class Builder {
     std::map<hwloc_obj_t, std::vector<int>> inside;  // places by package
     std::vector<hwloc_obj_t> packages;               // in order
     for (hwloc_obj_t object : place_objects()) {
-      const int number = static_cast<int>(object->type == HWLOC_OBJ_NUMANODE
-                                              ? object->os_index
-                                              : object->logical_index);
+      const int number = static_cast<int>(
+          object->type == HWLOC_OBJ_NUMANODE ? object->os_index : object->logical_index);
       const bool is_package = object->type == HWLOC_OBJ_PACKAGE;
-      const int node =
-          graph_.add({.kind = is_package ? NodeKind::package : NodeKind::numa_node,
-                      .number = number,
-                      .name = cat(is_package ? "package" : "numa_node", number)});
+      const int node = graph_.add({.kind = is_package ? NodeKind::package : NodeKind::numa_node,
+                                   .number = number,
+                                   .name = cat(is_package ? "package" : "numa_node", number)});
       places_.push_back({node, object});
       hwloc_obj_t package = package_above(object);
       if (!inside.contains(package)) packages.push_back(package);
@@ -199,7 +201,8 @@ class Builder {
           continue;
         }
         const auto& pci = child->attr->bridge.upstream.pci;
-        const int node = graph_.add({.kind = NodeKind::pci_switch, .name = cat("pci_switch ", address(pci))});
+        const int node =
+            graph_.add({.kind = NodeKind::pci_switch, .name = cat("pci_switch ", address(pci))});
         connect(above, node, LinkClass::pci, GBps_of(pci.linkspeed));
         add_below(child, node);
       }
@@ -267,7 +270,11 @@ class Builder {
     if (object->type == HWLOC_OBJ_OS_DEVICE) object = object->parent;
     if (const auto found = by_object_.find(object); found != by_object_.end()) return found->second;
     if (object->type != HWLOC_OBJ_PCI_DEVICE) return place_of(object);
-    // All switches of a host are one fabric, to which a GPU has as many links as to all of them.
+    return nvlink_switch();
+  }
+
+  // All switches of a host are one fabric, to which a GPU has as many links as to all of them.
+  int nvlink_switch() {
     if (nvlink_switch_ < 0) {
       nvlink_switch_ =
           graph_.add({.kind = NodeKind::nvlink_switch, .number = 0, .name = "nvlink_switch"});
@@ -275,9 +282,38 @@ class Builder {
     return nvlink_switch_;
   }
 
+  // -1: hwloc did not see it.
+  int gpu_at(const std::string& bus) const {
+    for (const auto& [object, node] : by_object_) {
+      if (graph_.node(node).kind == NodeKind::gpu && address(object->attr->pcidev) == bus) {
+        return node;
+      }
+    }
+    return -1;
+  }
+
+  bool add_links_of_nvml() {
+    std::map<std::pair<int, int>, double> links;  // told from both ends
+    for (const NvmlGpu& gpu : probe_nvml()) {
+      const int node = gpu_at(gpu.bus);
+      for (const NvmlLink& link : gpu.links) {
+        const int other = link.peer == NvmlPeer::gpu             ? gpu_at(link.bus)
+                          : link.peer == NvmlPeer::nvlink_switch ? nvlink_switch()
+                                                                 : -1;
+        if (node < 0 || other < 0 || node == other) continue;
+        links[std::minmax(node, other)] = link.count * nvlink_GBps(gpu.compute_capability);
+      }
+    }
+    for (const auto& [ends, GBps] : links) {
+      connect(ends.first, ends.second, LinkClass::nvlink, GBps);
+    }
+    return !links.empty();
+  }
+
   void add_nvlinks() {
     unsigned count = 1;
     hwloc_distances_s* matrix = nullptr;
+    if (is_this_host_ && add_links_of_nvml()) return;
     if (hwloc_distances_get_by_name(topology_.get(), "NVLinkBandwidth", &count, &matrix, 0) != 0 ||
         count == 0) {
       return;
@@ -285,8 +321,8 @@ class Builder {
     std::map<std::pair<int, int>, double> links;
     for (unsigned i = 0; i < matrix->nbobjs; ++i) {
       for (unsigned j = i + 1; j < matrix->nbobjs; ++j) {
-        const auto megabytes =
-            std::max(matrix->values[i * matrix->nbobjs + j], matrix->values[j * matrix->nbobjs + i]);
+        const auto megabytes = std::max(matrix->values[i * matrix->nbobjs + j],
+                                        matrix->values[j * matrix->nbobjs + i]);
         if (megabytes == 0 || matrix->objs[i] == nullptr || matrix->objs[j] == nullptr) continue;
         const int a = end_of(matrix->objs[i]);
         const int b = end_of(matrix->objs[j]);

@@ -34,7 +34,8 @@ std::vector<double> recounted(const Graph& graph, const std::vector<int>& ranks,
                            ? channel.parents[static_cast<size_t>(to)]
                            : channel.order[(i + channel.order.size() - 1) % channel.order.size()];
       if (from < 0) continue;
-      const Route way = route(graph, ranks[static_cast<size_t>(from)], ranks[static_cast<size_t>(to)]);
+      const Route way =
+          route(graph, ranks[static_cast<size_t>(from)], ranks[static_cast<size_t>(to)]);
       for (const Arc arc : way.arcs) use[static_cast<size_t>(arc)] += found.GBps;
     }
   }
@@ -242,7 +243,8 @@ TEST(Channels, OfRandomMachinesAreSound) {
       graph.connect({node, above[random() % above.size()], LinkClass::pci, 12, 0.3});
       for (const int other : nodes) {
         if (random() % 3 == 0) {
-          graph.connect({node, other, LinkClass::nvlink, 20.0 * (1 + static_cast<double>(random() % 3)), 0.5});
+          graph.connect({node, other, LinkClass::nvlink,
+                         20.0 * (1 + static_cast<double>(random() % 3)), 0.5});
         }
       }
       nodes.push_back(node);

@@ -110,13 +110,15 @@ TEST(NcclXml, RefusesBadFilesWithTheirLine) {
   EXPECT_THAT(refused("count=\"4\"", "count=\"four\""),
               AllOf(HasSubstr("count"), HasSubstr("line 6")));
   EXPECT_THAT(refused("count=\"4\"", "count=\"-1\""), HasSubstr("line 6"));
-  EXPECT_THAT(refused("dev=\"0\" sm", "dev=\"1\" sm"), AllOf(HasSubstr("dev"), HasSubstr("line 16")));
+  EXPECT_THAT(refused("dev=\"0\" sm", "dev=\"1\" sm"),
+              AllOf(HasSubstr("dev"), HasSubstr("line 16")));
   EXPECT_THAT(refused("0000:21:00.0\" class", "0000:11:00.0\" class"),
               AllOf(HasSubstr("two GPUs"), HasSubstr("line 15")));
   EXPECT_THAT(refused("numaid=\"1\"", "numaid=\"0\""),
               AllOf(HasSubstr("twice"), HasSubstr("line 14")));
   EXPECT_THAT(refused("speed=\"100000\"", "speed=\"-3\""), HasSubstr("line 10"));
-  EXPECT_THAT(refused("busid=\"0000:10:00.0\"", ""), AllOf(HasSubstr("busid"), HasSubstr("line 3")));
+  EXPECT_THAT(refused("busid=\"0000:10:00.0\"", ""),
+              AllOf(HasSubstr("busid"), HasSubstr("line 3")));
   EXPECT_THAT(refused("</cpu>", ""), AllOf(HasSubstr("XML"), HasSubstr("line")));
   EXPECT_THAT(refusal([] { (void)parse_nccl_topology("<graphs/>", "bad.xml"); }),
               HasSubstr("<system>"));

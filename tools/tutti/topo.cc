@@ -139,7 +139,8 @@ void add_topo(CommandLine& line) {
   command.add_option("--json", o->json, "write graph, rings and trees").type_name("FILE");
   command.add_option("--svg", o->svg, "write a picture").type_name("FILE");
   command.footer(
-      "A file of JSON is an object with \"nodes\" and \"links\", as --json writes it. In a text file\n"
+      "A file of JSON is an object with \"nodes\" and \"links\", as --json writes it. In a text "
+      "file\n"
       "each line is one of them: node gpu0 gpu; link gpu0 gpu1 nvlink 4x20GB/s 0.5us.\n"
       "Example:\n"
       "  tutti topo --from nccl_topo.xml --hosts 2 --svg topo.svg");

@@ -1,0 +1,135 @@
+// `tutti topo`: graphs from files and from this host, with the rings and trees that fit them.
+#include <algorithm>
+#include <fstream>
+#include <numeric>
+#include <pugixml.hpp>
+#include <string>
+
+#include "tests/tools/cli/cli.h"
+
+namespace tutti::tool {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+// Two GPUs behind a switch of each of two NUMA nodes, with a card; NVLinks in pairs.
+constexpr const char* kFour = R"(
+node numa0 numa_node
+node numa1 numa_node
+node switch0 pci_switch
+node switch1 pci_switch
+node gpu0 gpu
+node gpu1 gpu
+node gpu2 gpu
+node gpu3 gpu
+node card0 nic
+node card1 nic
+node net network_switch
+link numa0 numa1 system 10GB/s 0.5us
+link numa0 switch0 pci 24GB/s 0.3us
+link numa1 switch1 pci 24GB/s 0.3us
+link gpu0 switch0 pci 24GB/s 0.3us
+link gpu1 switch0 pci 24GB/s 0.3us
+link gpu2 switch1 pci 24GB/s 0.3us
+link gpu3 switch1 pci 24GB/s 0.3us
+link card0 switch0 pci 24GB/s 0.3us
+link card1 switch1 pci 24GB/s 0.3us
+link card0 net network 100Gbit/s 1us
+link card1 net network 100Gbit/s 1us
+link gpu0 gpu1 nvlink 4x20GB/s 0.5us
+link gpu2 gpu3 nvlink 4x20GB/s 0.5us
+)";
+
+class Topo : public Cli {
+ protected:
+  std::string write(const std::string& name, const std::string& text) const {
+    std::ofstream(path(name), std::ios::binary) << text;
+    return path(name);
+  }
+};
+
+TEST_F(Topo, ShowsAMachineFromAFile) {
+  const std::string json = path("out.json");
+  const std::string svg = path("out.svg");
+  const Result result =
+      run({"topo", "--from", write("four.txt", kFour), "--json", json, "--svg", svg});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.err, IsEmpty());
+  EXPECT_THAT(result.out,
+              AllOf(HasSubstr("2 NUMA nodes, 4 GPUs, 2 cards"), HasSubstr("1 ring of 10 GB/s"),
+                    HasSubstr("paths up to NVL: nothing better"), HasSubstr("card0 (PIX)"),
+                    HasSubstr("bounded by 2 directions of system links of 10 GB/s")));
+  const Json report = Json::parse(read(json));
+  EXPECT_EQ(report["nodes"].size(), 11u);
+  EXPECT_EQ(report["links"].size(), 13u);
+  ASSERT_EQ(report["rings"].size(), 1u);
+  auto ring = report["rings"][0].get<std::vector<int>>();
+  std::ranges::sort(ring);
+  EXPECT_THAT(ring, ElementsAre(0, 1, 2, 3));
+  EXPECT_EQ(report["bandwidth_GBps"][0], 10.0);
+  EXPECT_EQ(report["paths"][0][1], "NVL");
+  EXPECT_EQ(report["paths"][0][2], "SYS");
+  for (const Json& tree : report["trees"]) {
+    const auto parents = tree.get<std::vector<int>>();
+    EXPECT_EQ(std::ranges::count(parents, -1), 1);
+  }
+  pugi::xml_document picture;
+  ASSERT_TRUE(picture.load_file(svg.c_str()));
+  EXPECT_GE(picture.select_nodes("//rect").size(), 11u);
+}
+
+TEST_F(Topo, ReadsWhatItWrote) {
+  const std::string first = path("first.json");
+  const std::string second = path("second.json");
+  ASSERT_EQ(run({"topo", "--from", write("four.txt", kFour), "--json", first}).code, 0);
+  ASSERT_EQ(run({"topo", "--from", first, "--json", second}).code, 0);
+  EXPECT_EQ(read(first), read(second));
+}
+
+TEST_F(Topo, ConnectsHostsByTheirCards) {
+  const std::string json = path("out.json");
+  const Result result =
+      run({"topo", "--from", write("four.txt", kFour), "--hosts", "3", "--json", json});
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("3 hosts, each with 2 NUMA nodes, 4 GPUs, 2 cards"));
+  const Json report = Json::parse(read(json));
+  EXPECT_EQ(report["ranks"].size(), 12u);
+  for (const Json& ring : report["rings"]) EXPECT_EQ(ring.size(), 12u);
+  for (const Json& cards : report["ring_cards"]) EXPECT_EQ(cards.size(), 3u);
+}
+
+TEST_F(Topo, ShowsThisHost) {
+  const Result result = run({"topo"});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("1 host"), HasSubstr("ring 0: 0")));
+}
+
+TEST_F(Topo, ShowsAsManyRanksAsAreWanted) {
+  const Result result =
+      run({"topo", "--from", "synthetic:package:2 core:8 pu:1", "-n", "4"});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("core12"), HasSubstr("ring 0: ")));
+}
+
+TEST_F(Topo, RefusesBadFiles) {
+  const auto refused = [&](const std::string& text) {
+    const Result result = run({"topo", "--from", write("bad", text), "--json", path("none.json")});
+    EXPECT_EQ(result.code, 1);
+    EXPECT_THAT(result.out, IsEmpty());
+    EXPECT_FALSE(std::filesystem::exists(path("none.json")));
+    return result.err;
+  };
+  EXPECT_THAT(refused("<system version=\"1\">\n<gpu/>\n</system>"), HasSubstr("line 2"));
+  EXPECT_THAT(refused("node a gpu\nlink a b pci 1GB/s\n"), HasSubstr("line 2"));
+  EXPECT_THAT(refused("{}"), HasSubstr("nodes"));
+  EXPECT_THAT(refused(""), HasSubstr("empty"));
+  EXPECT_THAT(refused("node a gpu\nnode b gpu\n"), HasSubstr("no way from a to b"));
+  EXPECT_THAT(run({"topo", "--from", path("nowhere.xml")}).err, HasSubstr("nowhere.xml"));
+  EXPECT_THAT(run({"topo", "--from", "synthetic:nonsense:9"}).err, HasSubstr("synthetic"));
+}
+
+}  // namespace
+}  // namespace tutti::tool

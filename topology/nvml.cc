@@ -118,8 +118,8 @@ std::vector<NvmlGpu> probe_nvml(const std::string& library) {
       gpus.push_back(gpu_of(nvml, device, pci));
     }
   }
-  // Drivers that do not tell what is at the other end tell its address: if that is none of the GPUs,
-  // it is a switch.
+  // Drivers that do not tell what is at the other end tell its address: if that is none of the
+  // GPUs, it is a switch.
   for (NvmlGpu& gpu : gpus) {
     for (NvmlLink& link : gpu.links) {
       const bool is_known = std::ranges::find(gpus, link.bus, &NvmlGpu::bus) != gpus.end();

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "bench/pairs.h"
 #include "tools/doctor/facts.h"
 #include "tools/launcher/hosts.h"
 
@@ -18,7 +19,7 @@ std::vector<int> ranks_of(const std::vector<Host>& dealt);
 
 // Which pairs are measured: each round's at a time, since they share nobody. Between hosts a rank
 // of each; within a host each with each. Of very many only some.
-using Round = std::vector<std::pair<int, int>>;
+using bench::Round;
 std::vector<Round> rounds_of_pairs(const std::vector<int>& ranks_of_hosts);
 
 // Starts `tutti run ... -- tutti doctor-rank` and hears what comes of it. Ends it when it takes far

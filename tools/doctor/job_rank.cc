@@ -1,13 +1,10 @@
 // What each rank of the doctor's job does.
-#include <algorithm>
 #include <iostream>
 #include <map>
 
-#include "base/buffer.h"
-#include "base/deadline.h"
-#include "base/median.h"
 #include "base/text.h"
 #include "bench/measure.h"
+#include "bench/pairs.h"
 #include "collectives/communicator.h"
 #include "tools/doctor/job_check.h"
 
@@ -15,16 +12,7 @@ namespace tutti::tool {
 
 namespace {
 
-using std::chrono::milliseconds;
-
 constexpr uint64_t kAnswerBytes = 8192;  // of a collective with a known answer
-constexpr int kMostPings = 40;
-constexpr milliseconds kPingFor{200};
-constexpr uint64_t kFirstBytes = 64 << 10;
-constexpr uint64_t kMostBytes = 4 << 20;
-constexpr int64_t kLongEnough_ns = 20'000'000;  // for a bandwidth to be one
-constexpr int kRepeats = 3;
-constexpr milliseconds kSendFor{1000};
 
 // Wrong ones are named; of all ranks together.
 void try_answers(Communicator& comm, JobResult& result) {
@@ -50,117 +38,23 @@ void try_answers(Communicator& comm, JobResult& result) {
   }
 }
 
-// To and fro of one number, which says whether there is more to come. Returns what half of it
-// takes, in microseconds, to the one that leads.
-double ping(Communicator& comm, int peer, bool leads) {
-  std::vector<double> halves;
-  const Deadline deadline = Deadline::after(kPingFor);
-  for (uint64_t more = 1; more != 0;) {
-    if (!leads) {
-      comm.recv(std::span(&more, 1), peer);
-      comm.send(std::span<const uint64_t>(&more, 1), peer);
-      continue;
-    }
-    const int64_t begin = now_ns();
-    // The first of all opens the connection.
-    more = halves.size() < kMostPings && !(halves.size() > 3 && deadline.passed()) ? 1 : 0;
-    comm.send(std::span<const uint64_t>(&more, 1), peer);
-    uint64_t back = 0;
-    comm.recv(std::span(&back, 1), peer);
-    halves.push_back(static_cast<double>(now_ns() - begin) / 2000);
-  }
-  if (!leads) return 0;
-  halves.erase(halves.begin());
-  return median(halves);
-}
-
-// Ever more bytes at a time, until they take long enough; then the best of several. In GB/s, to the
-// one that sends.
-double send_for_speed(Communicator& comm, int to, std::vector<std::byte>& buffer) {
-  double best = 0;
-  uint64_t bytes = kFirstBytes;
-  const Deadline deadline = Deadline::after(kSendFor);
-  for (int repeats = 0; repeats < kRepeats && !(best > 0 && deadline.passed());) {
-    comm.send(std::span<const uint64_t>(&bytes, 1), to);
-    const int64_t begin = now_ns();
-    comm.send({buffer.data(), bytes, DType::u8}, to);
-    uint64_t taken = 0;
-    comm.recv(std::span(&taken, 1), to);
-    const int64_t spent = now_ns() - begin;
-    best = std::max(best, static_cast<double>(bytes) / static_cast<double>(spent));
-    if (spent >= kLongEnough_ns || bytes >= kMostBytes) {
-      ++repeats;
-    } else {
-      bytes *= 4;
-    }
-  }
-  const uint64_t no_more = 0;
-  comm.send(std::span(&no_more, 1), to);
-  return best;
-}
-
-void receive_for_speed(Communicator& comm, int from, std::vector<std::byte>& buffer) {
-  for (;;) {
-    uint64_t bytes = 0;
-    comm.recv(std::span(&bytes, 1), from);
-    if (bytes == 0) return;
-    comm.recv({buffer.data(), std::min(bytes, kMostBytes), DType::u8}, from);
-    comm.send(std::span<const uint64_t>(&bytes, 1), from);
-  }
-}
-
-// What this rank measured, by the other's number; zeros where it measured nothing.
-struct Measured {
-  std::vector<double> latency_us;
-  std::vector<double> bandwidth_GBps;
-};
-
-Measured measure_pairs(Communicator& comm, const std::vector<Round>& rounds) {
-  const auto p = static_cast<size_t>(comm.size());
-  Measured mine{std::vector<double>(p), std::vector<double>(p)};
-  std::vector<std::byte> buffer(kMostBytes, std::byte{1});
-  for (const Round& round : rounds) {
-    comm.barrier();
-    for (const auto& [low, high] : round) {
-      if (comm.rank() != low && comm.rank() != high) continue;
-      const bool leads = comm.rank() == low;
-      const int peer = leads ? high : low;
-      const auto other = static_cast<size_t>(peer);
-      mine.latency_us[other] = ping(comm, peer, leads);
-      if (!leads) receive_for_speed(comm, peer, buffer);
-      mine.bandwidth_GBps[other] = send_for_speed(comm, peer, buffer);
-      if (leads) receive_for_speed(comm, peer, buffer);
-    }
-  }
-  return mine;
-}
-
-// On rank 0, those of all.
-std::vector<double> gathered(Communicator& comm, const std::vector<double>& mine) {
-  const size_t p = mine.size();
-  std::vector<double> all(comm.rank() == 0 ? p * p : 0);
-  comm.gather({mine.data(), p, DType::f64}, {all.data(), all.size(), DType::f64}, 0);
-  return all;
-}
-
 void measure_links(Communicator& comm, const std::vector<Host>& hosts, JobResult& result) {
   std::vector<std::string> host_of;
   for (const Host& host : hosts) {
     host_of.insert(host_of.end(), static_cast<size_t>(host.slots), host.name);
   }
   const std::vector<Round> rounds = rounds_of_pairs(ranks_of(hosts));
-  const Measured mine = measure_pairs(comm, rounds);
-  const std::vector<double> latencies = gathered(comm, mine.latency_us);
-  const std::vector<double> bandwidths = gathered(comm, mine.bandwidth_GBps);
+  const bench::PairTimes times = bench::measure_pairs(comm, rounds);
   if (comm.rank() != 0) return;
-  const auto p = static_cast<size_t>(comm.size());
   for (const Round& round : rounds) {
     for (const auto& [low, high] : round) {
       const auto a = static_cast<size_t>(low);
       const auto b = static_cast<size_t>(high);
-      const double latency = latencies[a * p + b];  // of both ways together
-      result.links.push_back({low, high, host_of[a], host_of[b], latency, bandwidths[a * p + b]});
-      result.links.push_back({high, low, host_of[b], host_of[a], latency, bandwidths[b * p + a]});
+      const double latency = times.latency(low, high);  // of both ways together
+      result.links.push_back(
+          {low, high, host_of[a], host_of[b], latency, times.bandwidth(low, high)});
+      result.links.push_back(
+          {high, low, host_of[b], host_of[a], latency, times.bandwidth(high, low)});
     }
   }
 }

@@ -1,4 +1,5 @@
 // tutti topo: the machine as a graph; which rings and trees fit it, and why.
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -8,6 +9,8 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "tools/tutti/commands.h"
+#include "tools/tutti/host_options.h"
+#include "tools/tutti/topo_measure.h"
 #include "topology/channels.h"
 #include "topology/graph_json.h"
 #include "topology/graph_report.h"
@@ -20,10 +23,13 @@ namespace {
 
 struct Options {
   std::string from;  // empty: this host
-  int hosts = 1;
+  int repeat = 1;
   int ranks = 0;  // 0: all places
   std::string json;
   std::string svg;
+  bool measure = false;
+  bool is_measuring_rank = false;
+  HostOptions places;
 };
 
 // Evenly over the places of ranks, as bind_local_ranks() spreads them.
@@ -34,7 +40,7 @@ std::vector<int> nodes_of_ranks(const Graph& graph, int wanted) {
   if (wanted > there) {
     throw Error(ErrorCode::invalid_argument,
                 cat("-n is ", wanted, ", but there are ", there, " places for ranks"),
-                {.remedy = "ranks of one place share its links; take more hosts with --hosts"});
+                {.remedy = "ranks of one place share its links; take more hosts with --repeat"});
   }
   std::vector<int> nodes;
   for (int rank = 0; rank < wanted; ++rank) {
@@ -78,7 +84,7 @@ std::vector<double> bandwidths_of(const Channels& channels) {
 
 Json report(const Graph& graph, const std::vector<int>& ranks, const ChannelSearch& rings,
             const ChannelSearch& trees) {
-  Json json = to_json(graph);
+  Json json = tutti::to_json(graph);
   json["ranks"] = ranks;
   json["rings"] = orders_of(rings.found);
   json["bandwidth_GBps"] = bandwidths_of(rings.found);
@@ -98,9 +104,39 @@ Json report(const Graph& graph, const std::vector<int>& ranks, const ChannelSear
   return json;
 }
 
+Json to_json(const std::vector<MeasuredPair>& pairs) {
+  Json list = Json::array();
+  for (const MeasuredPair& pair : pairs) {
+    list.push_back({{"from", pair.from},
+                    {"to", pair.to},
+                    {"latency_us", pair.latency_us},
+                    {"bandwidth_GBps", pair.GBps}});
+  }
+  return list;
+}
+
+int measure(const Options& options) {
+  const std::vector<Host> hosts = find_hosts(options.places);
+  const int ranks = std::max(2, ranks_of_job(options.ranks, hosts));
+  const MeasuredRanks measured = measure_ranks(ranks, hosts);
+  const Graph graph = measured_graph(measured.host_of, measured.pairs);
+  if (!options.json.empty()) {
+    Json json = tutti::to_json(graph);
+    json["transport"] = measured.transport;
+    json["measured"] = to_json(measured.pairs);
+    json["measured_together"] = to_json(measured.together);
+    write_file(options.json, json.dump(1) + "\n");
+  }
+  std::printf("%d ranks over %s\n\n%s", ranks, measured.transport.c_str(),
+              to_text(measured).c_str());
+  return 0;
+}
+
 int run(const Options& options) {
+  if (options.is_measuring_rank) return run_measuring_rank();
+  if (options.measure) return measure(options);
   Graph graph = load_graph(options.from);
-  if (options.hosts > 1) graph = repeat_host(graph, options.hosts);
+  if (options.repeat > 1) graph = repeat_host(graph, options.repeat);
   const std::vector<int> ranks = nodes_of_ranks(graph, options.ranks);
   const ChannelSearch rings = find_channels(graph, ranks, ChannelKind::ring);
   const ChannelSearch trees = find_channels(graph, ranks, ChannelKind::tree);
@@ -131,19 +167,27 @@ void add_topo(CommandLine& line) {
                   "NCCL's topology XML, hwloc's XML, a graph as JSON or text, or "
                   "synthetic:DESCRIPTION; default: this host")
       .type_name("FILE");
-  command.add_option("--hosts", o->hosts, "so many such hosts, connected by their cards")
+  command.add_option("--repeat", o->repeat, "so many such hosts, connected by their cards")
       .between(1, 4096)
       .show_default();
   command.add_option("-n,--ranks", o->ranks, "ranks; default: one on each GPU, or else core")
       .between(1, 1 << 20);
   command.add_option("--json", o->json, "write graph, rings and trees").type_name("FILE");
   command.add_option("--svg", o->svg, "write a picture").type_name("FILE");
+  command.add_flag("--measure", o->measure,
+                   "measure latency and bandwidth between ranks, here or on --hosts; --json then "
+                   "writes a graph of what was measured");
+  add_host_options(command, o->places);
+  command
+      .add_flag("--measure-rank", o->is_measuring_rank, "what the ranks do that --measure starts")
+      .group("");
   command.footer(
       "A file of JSON is an object with \"nodes\" and \"links\", as --json writes it. In a text "
       "file\n"
       "each line is one of them: node gpu0 gpu; link gpu0 gpu1 nvlink 4x20GB/s 0.5us.\n"
       "Example:\n"
-      "  tutti topo --from nccl_topo.xml --hosts 2 --svg topo.svg");
+      "  tutti topo --from nccl_topo.xml --repeat 2 --svg topo.svg\n"
+      "  tutti topo --measure --hosts a,b");
   command.runs([o] { return run(*o); });
 }
 

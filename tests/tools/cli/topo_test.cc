@@ -92,7 +92,7 @@ TEST_F(Topo, ReadsWhatItWrote) {
 TEST_F(Topo, ConnectsHostsByTheirCards) {
   const std::string json = path("out.json");
   const Result result =
-      run({"topo", "--from", write("four.txt", kFour), "--hosts", "3", "--json", json});
+      run({"topo", "--from", write("four.txt", kFour), "--repeat", "3", "--json", json});
   ASSERT_EQ(result.code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("3 hosts, each with 2 NUMA nodes, 4 GPUs, 2 cards"));
   const Json report = Json::parse(read(json));
@@ -108,10 +108,27 @@ TEST_F(Topo, ShowsThisHost) {
 }
 
 TEST_F(Topo, ShowsAsManyRanksAsAreWanted) {
-  const Result result =
-      run({"topo", "--from", "synthetic:package:2 core:8 pu:1", "-n", "4"});
+  const Result result = run({"topo", "--from", "synthetic:package:2 core:8 pu:1", "-n", "4"});
   EXPECT_EQ(result.code, 0) << result.err;
   EXPECT_THAT(result.out, AllOf(HasSubstr("core12"), HasSubstr("ring 0: ")));
+}
+
+TEST_F(Topo, MeasuresPairsAndMakesAGraphOfThem) {
+  const std::string json = path("measured.json");
+  const Result result = run({"topo", "--measure", "-n", "4", "--json", json});
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("4 ranks over shm"), HasSubstr("latency"),
+                                HasSubstr("all neighbours at the same time")));
+  const Json report = Json::parse(read(json));
+  ASSERT_EQ(report["measured"].size(), 12u);
+  for (const Json& pair : report["measured"]) {
+    EXPECT_GT(pair["bandwidth_GBps"], 0.0);
+    EXPECT_GT(pair["latency_us"], 0.0);
+  }
+  EXPECT_EQ(report["measured_together"].size(), 4u);
+  const Result again = run({"topo", "--from", json});
+  EXPECT_EQ(again.code, 0) << again.err;
+  EXPECT_THAT(again.out, AllOf(HasSubstr("rank3"), HasSubstr("ring 0: 0 ")));
 }
 
 TEST_F(Topo, RefusesBadFiles) {

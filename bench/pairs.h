@@ -1,0 +1,34 @@
+// Latency and bandwidth between pairs of ranks, by send and recv.
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "collectives/communicator.h"
+
+namespace tutti::bench {
+
+// Pairs of ranks that are measured at the same time, the lower rank first; a rank is in one of them
+// at most.
+using Round = std::vector<std::pair<int, int>>;
+
+// On rank 0; zeros of pairs that were not measured.
+struct PairTimes {
+  int ranks = 0;
+  std::vector<double> latency_us;  // by lower rank, then by the higher one: half of a round trip
+  std::vector<double> GBps;        // by sender, then by receiver
+
+  double latency(int a, int b) const { return latency_us[at(a < b ? a : b, a < b ? b : a)]; }
+  double bandwidth(int from, int to) const { return GBps[at(from, to)]; }
+
+ private:
+  size_t at(int row, int column) const {
+    return static_cast<size_t>(row) * static_cast<size_t>(ranks) + static_cast<size_t>(column);
+  }
+};
+
+// One round after the other. All ranks call it with the same rounds; it returns on the others with
+// nothing. A pair takes about a second on a slow network, some milliseconds on one host.
+PairTimes measure_pairs(Communicator& comm, const std::vector<Round>& rounds);
+
+}  // namespace tutti::bench

@@ -227,7 +227,7 @@ class Builder {
     bool computes = false;
     std::string port;
     for (hwloc_obj_t os = device->io_first_child; os != nullptr; os = os->next_sibling) {
-      if (os->type != HWLOC_OBJ_OS_DEVICE) continue;
+      if (os->type != HWLOC_OBJ_OS_DEVICE || os->name == nullptr) continue;
       const auto type = os->attr->osdev.type;
       if (type == HWLOC_OBJ_OSDEV_GPU) computes |= std::string_view(os->name).starts_with("nvml");
       if (type == HWLOC_OBJ_OSDEV_COPROC) computes = true;

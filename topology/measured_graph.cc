@@ -68,8 +68,8 @@ Graph measured_graph(const std::vector<std::string>& host_of,
                    best.is_known() ? best.latency_us / 2 : 0});
   }
   if (hosts.size() < 2) return graph;
-  const int network = graph.add(
-      {.kind = NodeKind::network_switch, .host = -1, .number = 0, .name = "network"});
+  const int network =
+      graph.add({.kind = NodeKind::network_switch, .host = -1, .number = 0, .name = "network"});
   for (size_t host = 0; host < hosts.size(); ++host) {
     const Best& best = outside[host];
     if (!best.is_known()) continue;
@@ -80,8 +80,8 @@ Graph measured_graph(const std::vector<std::string>& host_of,
     graph.connect({card, centres[host], LinkClass::pci, std::max(2 * widest, 1.0), 0});
     // The way to another host begins and ends as the way to a neighbour does.
     const double own = within[host].is_known() ? within[host].latency_us : 0;
-    graph.connect({card, network, LinkClass::network, best.GBps,
-                   std::max(0.0, best.latency_us - own) / 2});
+    graph.connect(
+        {card, network, LinkClass::network, best.GBps, std::max(0.0, best.latency_us - own) / 2});
   }
   return graph;
 }

@@ -166,6 +166,24 @@ TEST(HwlocGraph, RefusesBadFilesWithTheirLine) {
               AllOf(HasSubstr("Planet"), HasSubstr("line 3")));
 }
 
+// hwloc itself ends with a segmentation fault.
+TEST(HwlocGraph, RefusesFilesThatHwlocDiesOf) {
+  const auto object = [](const std::string& type, const std::string& sets, const std::string& in) {
+    return cat("<object type=\"", type, "\" os_index=\"0\" ", sets, ">", in, "</object>");
+  };
+  const std::string sets =
+      R"(cpuset="0x1" complete_cpuset="0x1" nodeset="0x1" complete_nodeset="0x1")";
+  const auto file = [&](const std::string& sets_of_cores) {
+    const std::string pus = object("PU", sets, "");
+    return cat(R"(<topology version="2.0">)",
+               object("Machine", cat(sets, R"( allowed_cpuset="0x1" allowed_nodeset="0x1")"),
+                      cat(object("NUMANode", sets, ""), object("Core", sets_of_cores, pus),
+                          object("Core", sets_of_cores, pus))),
+               "</topology>");
+  };
+  EXPECT_THAT(refusal([&] { (void)parse_hwloc_xml(file(""), "bad.xml"); }), HasSubstr("bad.xml"));
+}
+
 // ---- text and JSON
 
 TEST(GraphText, ReadsUnitsAndCounts) {

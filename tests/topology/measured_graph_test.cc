@@ -11,9 +11,12 @@ namespace {
 using ::testing::SizeIs;
 
 TEST(MeasuredGraph, OfOneHostHasALinkForEachRank) {
-  const Graph graph =
-      measured_graph({"a", "a", "a"}, {{0, 1, 0.4, 5}, {1, 0, 0.4, 6}, {0, 2, 0.6, 3},
-                                       {2, 0, 0.6, 3}, {1, 2, 0.5, 4}, {2, 1, 0.5, 4}});
+  const Graph graph = measured_graph({"a", "a", "a"}, {{0, 1, 0.4, 5},
+                                                       {1, 0, 0.4, 6},
+                                                       {0, 2, 0.6, 3},
+                                                       {2, 0, 0.6, 3},
+                                                       {1, 2, 0.5, 4},
+                                                       {2, 1, 0.5, 4}});
   ASSERT_THAT(graph.rank_nodes(), SizeIs(3));
   const Route near = route(graph, graph.rank_nodes()[0], graph.rank_nodes()[1]);
   EXPECT_DOUBLE_EQ(near.GBps, 6);
@@ -22,8 +25,8 @@ TEST(MeasuredGraph, OfOneHostHasALinkForEachRank) {
 }
 
 TEST(MeasuredGraph, OfTwoHostsHasTheirCards) {
-  const Graph graph = measured_graph({"a", "b", "a"}, {{0, 2, 1, 5}, {2, 0, 1, 5},
-                                                       {0, 1, 21, 0.05}, {1, 0, 21, 0.04}});
+  const Graph graph = measured_graph(
+      {"a", "b", "a"}, {{0, 2, 1, 5}, {2, 0, 1, 5}, {0, 1, 21, 0.05}, {1, 0, 21, 0.04}});
   EXPECT_EQ(graph.hosts(), 2);
   const Route far = route(graph, graph.rank_nodes()[0], graph.rank_nodes()[2]);
   EXPECT_EQ(far.type, PathType::NET);

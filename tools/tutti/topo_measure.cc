@@ -77,7 +77,7 @@ std::vector<MeasuredPair> pairs_from(const Json& list) {
   return pairs;
 }
 
-std::string matrix(const MeasuredRanks& measured, double MeasuredPair::* what, const char* title) {
+std::string matrix(const MeasuredRanks& measured, double MeasuredPair::*what, const char* title) {
   const size_t p = measured.host_of.size();
   std::vector<double> cells(p * p);
   for (const MeasuredPair& pair : measured.pairs) {

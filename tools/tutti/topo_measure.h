@@ -16,8 +16,8 @@ struct MeasuredRanks {
   std::vector<MeasuredPair> together;  // neighbours (0 and 1, 2 and 3, ...), all at a time
 };
 
-// Starts so many ranks of this program on these hosts (none: this one), and hears what they measure.
-// Throws Error(unsupported) that says how the job ended.
+// Starts so many ranks of this program on these hosts (none: this one), and hears what they
+// measure. Throws Error(unsupported) that says how the job ended.
 MeasuredRanks measure_ranks(int ranks, const std::vector<Host>& hosts);
 
 // What each of those ranks does; returns the exit code.

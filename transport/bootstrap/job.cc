@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <optional>
@@ -23,6 +24,7 @@ namespace {
 
 constexpr size_t kLongestToken = 4096;
 constexpr size_t kMostRails = 15;  // as many as there are lanes
+constexpr int kTorchrunsPorts = 8;
 std::string require(const char* name, const char* given) {
   if (auto value = own_environment(name)) return *value;
   throw Error(ErrorCode::bootstrap, cat(given, " is set, but ", name, " is not"),
@@ -136,9 +138,13 @@ bool find_named_place(const KnownJob& known, bool required, Job& job) {
     job.master_port = *known.master_port;
     return true;
   }
-  const int port = job_number("MASTER_PORT", require("MASTER_PORT", given), 1, 65535);
-  job.master_port = static_cast<uint16_t>(port);
-  if (port_is_torchruns(job)) ++job.master_port;
+  const bool next = port_is_torchruns(job);
+  const int port =
+      job_number("MASTER_PORT", require("MASTER_PORT", given), 1, next ? 65534 : 65535);
+  job.master_port = static_cast<uint16_t>(next ? port + 1 : port);
+  // Nobody has kept the next port free. But only ranks that know which start of which job they are
+  // can tell their rank 0 from another's.
+  if (next && !job.incarnation.empty()) job.master_ports = std::min(kTorchrunsPorts, 65535 - port);
   return true;
 }
 
@@ -193,7 +199,8 @@ std::string job_token() {
 std::string meeting_place(const Job& job) {
   if (job.rendezvous) return job.rendezvous->name();
   if (!job.rendezvous_file.empty()) return cat("the rendezvous file ", job.rendezvous_file);
-  return cat(job.master_address, ":", job.master_port);
+  const std::string first = cat(job.master_address, ":", job.master_port);
+  return job.master_ports == 1 ? first : cat(first, "-", job.master_port + job.master_ports - 1);
 }
 
 Job job_from_environment(const KnownJob& known) {

@@ -176,7 +176,7 @@ TEST_F(Told, ByTorchrunAndByKubernetes) {
       {"RANK", "1"}, {"WORLD_SIZE", "2"}, {"TORCHELASTIC_RUN_ID", "none"}};
   torchrun.insert(place.begin(), place.end());
   EXPECT_EQ(job(torchrun)["source"], "torchrun");
-  EXPECT_EQ(job(torchrun)["meets_at"], "pod-0:29501");
+  EXPECT_EQ(job(torchrun)["meets_at"], "pod-0:29501-29508");
   Process::Environment pod = {{"JOB_COMPLETION_INDEX", "1"}, {"WORLD_SIZE", "2"}};
   pod.insert(place.begin(), place.end());
   EXPECT_EQ(job(pod)["source"], "Kubernetes");

@@ -152,7 +152,13 @@ TEST_F(JobTest, WhereTheLauncherPlacedIt) {
 TEST_F(JobTest, TorchrunsStoreKeepsItsPort) {
   set_ranks(0, 2);
   set("TORCHELASTIC_RUN_ID", "none");
-  EXPECT_EQ(job_from_environment().master_port, 29501);
+  const Job job = job_from_environment();
+  EXPECT_EQ(job.master_port, 29501);
+  EXPECT_EQ(meeting_place(job), "10.0.0.1:29501-29508") << "others may have some of these";
+  set("MASTER_PORT", "65530");
+  EXPECT_EQ(meeting_place(job_from_environment()), "10.0.0.1:65531-65535");
+  set("MASTER_PORT", "65535");
+  EXPECT_THAT(failure(), HasSubstr("MASTER_PORT='65535' is not a whole number from 1 to 65534"));
 }
 
 TEST_F(JobTest, TheFirstInterfaceIsTheBootstraps) {
@@ -210,6 +216,7 @@ TEST_F(JobTest, WhatTheCallerDoesNotKnowIsLookedFor) {
   EXPECT_EQ(job.size, 3);
   EXPECT_EQ(job.master_address, "10.0.0.1");
   EXPECT_EQ(job.master_port, 29501);
+  EXPECT_EQ(job.master_ports, 1) << "several such jobs could not tell their ranks 0 apart";
   ::unsetenv("MASTER_ADDR");
   try {
     job_from_environment({.rank = 1, .size = 3});

@@ -69,9 +69,8 @@ class Search {
   std::string key() const { return bootstrap_key(token_, job_.incarnation); }
 
   [[noreturn]] void throw_not_found() const {
-    const std::string what =
-        cat("rank ", job_.rank, " did not find rank 0 within ",
-            std::chrono::duration<double>(job_.init_timeout).count(), " s: ");
+    const std::string what = cat("rank ", job_.rank, " did not find rank 0 within ",
+                                 std::chrono::duration<double>(job_.init_timeout).count(), " s: ");
     if (!met_.empty()) throw Error(ErrorCode::bootstrap, what + met_);
     throw Error(ErrorCode::bootstrap, what + problem_,
                 {.cause = "rank 0 was not started, ended early, or cannot be reached from here",
@@ -117,7 +116,9 @@ class Search {
   bool greet(int socket, const SocketAddress& address) {
     const std::string whom = rank_zero_at(address);
     if (job_.master_ports > 1 && !wait_for(socket, POLLIN, at_most(patience_))) {
-      met_ = whom + " took the connection but said nothing; likely cause: another program listens on that port";
+      met_ = whom +
+             " took the connection but said nothing; likely cause: another program listens on that "
+             "port";
       return false;
     }
     try {

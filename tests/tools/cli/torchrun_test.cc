@@ -111,10 +111,9 @@ TEST_F(Torchrun, ARankOfAnEarlierStartIsRefused) {
 TEST_F(Torchrun, ATrainingGoesOnFromItsCheckpoint) {
   const std::string train =
       cat(tutti(), " train --data ", write_text(), " --hidden 16 --steps 8 --checkpoint ",
-          path("run"), " --checkpoint-every 2 --json ", path("losses"));
+          path("run"), " --checkpoint-every 2 --resume auto --json ", path("losses"));
   const Result result = lone_agent({"--nproc-per-node", "2", "--max-restarts", "1"},
-                                   cat(when_first(), "TUTTI_FAULT=kill:1:20 exec ", train,
-                                       "; exec ", train, " --resume"))
+                                   cat(when_first(), "export TUTTI_FAULT=kill:1:20; exec ", train))
                             .finish(kTorchrunsPatience);
   ASSERT_EQ(result.code, 0) << result.out << result.err;
   const std::string losses = read(path("losses"));

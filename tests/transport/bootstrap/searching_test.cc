@@ -118,8 +118,7 @@ TEST(TorchrunsPorts, MayBelongToAnotherJobsRankZero) {
 TEST(Address, ThatAnEarlierStartStillHas) {
   Fd listener = listen_on(resolve("127.0.0.1", 0).front());
   const uint16_t port = local_address(listener.get()).port();
-  auto one =
-      std::async(std::launch::async, [job = local_job(1, 2, port, "token")] { kJoin(job); });
+  auto one = std::async(std::launch::async, [job = local_job(1, 2, port, "token")] { kJoin(job); });
   Fd guest(::accept(listener.get(), nullptr, nullptr));
   const Challenge challenge = make_challenge();
   const Verdict verdict{.refusal = Refusal::bad_token, .size = 2};

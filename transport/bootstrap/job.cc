@@ -95,6 +95,13 @@ bool port_is_torchruns(const Job& job) {
   return (agent_store && *agent_store == "True") || own_environment("TORCHELASTIC_RUN_ID");
 }
 
+// A launcher may have started other jobs than the one that the caller knows.
+void find_local_rank(const FoundJob& found, Job& job) {
+  if (found.rank != job.rank || (found.size != 0 && found.size != job.size)) return;
+  job.local_rank = found.local_rank;
+  job.local_size = found.local_size;
+}
+
 // What the caller knows comes before what started the process tells.
 std::optional<FoundJob> find_rank(const KnownJob& known, Job& job) {
   if (known.rank || known.size) {
@@ -105,6 +112,10 @@ std::optional<FoundJob> find_rank(const KnownJob& known, Job& job) {
                   cat("rank ", job.rank, " does not exist in a job of ", job.size, " ranks"),
                   {.remedy = "ranks count from 0"});
     }
+    try {
+      if (const auto told = find_job(own_environment)) find_local_rank(*told, job);
+    } catch (const Error&) {  // nothing that is needed
+    }
     return std::nullopt;
   }
   std::optional<FoundJob> found = find_job(own_environment);
@@ -113,6 +124,7 @@ std::optional<FoundJob> find_rank(const KnownJob& known, Job& job) {
   job.incarnation = found->incarnation;
   job.rank = found->rank;
   job.size = found->size;
+  find_local_rank(*found, job);
   if (job.size > 0) return found;
   const auto pmix = std::make_shared<bootstrap::PmixRendezvous>();
   job.size = pmix->job_size();

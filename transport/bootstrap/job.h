@@ -36,11 +36,13 @@ struct Job {
   // Rank 0: first connections that it holds besides its children's. A rank beyond them is told to
   // wait at its own listener.
   int most_held = 256;
-  std::string wire_settings;  // must be equal on all ranks
-  std::string note;           // told to all ranks (PeerInfo), opaque here
-  std::string fabric;         // its address on a fabric besides TCP, if any; as the note
-  Domain domain;              // where the launcher placed this rank on its host
-  std::string interface;      // network interface or address to listen on; empty: by route
+  std::string wire_settings;      // must be equal on all ranks
+  std::string note;               // told to all ranks (PeerInfo), opaque here
+  std::string fabric;             // its address on a fabric besides TCP, if any; as the note
+  Domain domain;                  // where the launcher placed this rank on its host
+  std::optional<int> local_rank;  // among the ranks of its host, where the launcher tells
+  std::optional<int> local_size;  // ranks on its host, where the launcher tells
+  std::string interface;          // network interface or address to listen on; empty: by route
   std::vector<std::string> more_interfaces;  // to listen on for data, too
   // Rank 0 makes the token and tells it by the rendezvous, which none but the job's ranks can read.
   bool token_by_rendezvous = false;

@@ -112,7 +112,7 @@ Fd listen_as_rank_zero(const Job& job) {
       return listen_on(addresses[i]);
     } catch (const Error& error) {
       if (i + 1 < addresses.size()) continue;
-      const std::string all = cat("there is none to have of the ports ", meeting_place(job), ": ");
+      const std::string all = cat("rank 0 can listen on none of ", meeting_place(job), ": ");
       throw Error(ErrorCode::bootstrap, (job.master_ports > 1 ? all : "") + error.what());
     }
   }

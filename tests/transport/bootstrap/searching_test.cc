@@ -133,6 +133,26 @@ TEST(Address, ThatAnEarlierStartStillHas) {
   one.get();
 }
 
+// Any of the ports may have been given to another rank of the job, which knows the token, too.
+TEST(TorchrunsPorts, MayBelongToARankThatIsNotRankZero) {
+  LocalRendezvous rendezvous;
+  const std::vector<Job> jobs = {rendezvous.job(0, 2), rendezvous.job(1, 2)};
+  Barrier both(2);
+  const auto body = [&](const Job& job) {
+    const std::shared_ptr<Control> control = Control::connect(job);
+    if (job.rank == 0) {
+      Job late = local_job(1, 2, control->peer(1).port, rendezvous.token());
+      late.init_timeout = std::chrono::milliseconds(200);
+      EXPECT_THAT(failure_of(late), AllOf(HasSubstr("did not find rank 0 within 0.2 s"),
+                                          HasSubstr("it is not in this job")));
+    }
+    both.wait();
+  };
+  for (const auto& error : run_jobs_catching(jobs, body)) {
+    EXPECT_FALSE(error.has_value()) << error->what();
+  }
+}
+
 TEST(Address, ThatAnotherJobKeepsIsSaid) {
   LocalRendezvous other;
   auto other_zero = std::async(std::launch::async, [job = other.job(0, 2)] { kJoin(job); });

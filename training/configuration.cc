@@ -126,6 +126,7 @@ void add_layout(Configuration& layout, const TrainOptions& options) {
   layout["checkpoint"] = options.checkpoint;
   layout["keep"] = std::to_string(options.keep);
   layout["resume"] = !options.resume ? "no" : cat("from step ", options.resume_step.value_or(-1));
+  if (options.resume_or_new) layout["resume"] += " or anew";
   layout["overwrite"] = options.overwrite ? "yes" : "no";
   layout["initial"] = options.initial;
   layout["trace"] = options.trace.empty() ? "no" : "yes";

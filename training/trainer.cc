@@ -115,7 +115,10 @@ class Run {
 };
 
 RunStart run_start(const TrainOptions& options) {
-  return {.resume = options.resume, .step = options.resume_step, .overwrite = options.overwrite};
+  return {.resume = options.resume,
+          .or_new = options.resume_or_new,
+          .step = options.resume_step,
+          .overwrite = options.overwrite};
 }
 
 // Whether the run that was saved may go on like this. Returns what people should know.

@@ -56,6 +56,7 @@ struct TrainOptions {
   // run's and not its layout's.
   bool resume = false;
   std::optional<int64_t> resume_step;  // none: the newest
+  bool resume_or_new = false;          // a new run where the directory has no step
   std::vector<std::string> allow_changed;
   bool overwrite = false;  // the run that is in the directory goes when this one has its first step
   std::string initial;     // a safetensors file with parameters to start from

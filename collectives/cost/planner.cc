@@ -85,6 +85,8 @@ const Algorithm& Planner::choose_anew(const Wanted& wanted) {
     candidates.emplace_back(rough_time(first, wanted.bytes, wanted.dtype, machine_), algorithm);
   }
   std::ranges::stable_sort(candidates, {}, [](const auto& c) { return c.first; });
+  // Nothing more is found out about those of a world that is too large to be walked.
+  if (shape_.ranks > kMostRanksWalked && !candidates.empty()) return *candidates[0].second;
   const Algorithm* best = nullptr;
   double least = std::numeric_limits<double>::infinity();
   for (const auto& [rough, algorithm] : candidates) {

@@ -32,7 +32,7 @@ struct Options {
   int root = 0;
   std::string bytes = "1M";
   std::string dtype = "f32";
-  std::string transport = "shm";
+  std::string transport = "auto";
   bool deterministic = false;
 };
 
@@ -81,6 +81,23 @@ std::vector<Place> places_of(const Options& options) {
   return places;
 }
 
+// Between hosts, where `auto` takes what was measured to be quickest, or what this host has a card
+// for.
+PathClass fabric_of(const Transports& transports, const CostModel& model) {
+  if (transports.fabric != "auto") return parse_path_class(transports.fabric).value();
+  if (const auto measured = fabrics_quicker_than_tcp(model)) {
+    return measured->empty() ? PathClass::tcp : measured->front();
+  }
+  const std::vector<std::string> cards = fabric_candidates();
+  return cards.empty() ? PathClass::tcp : parse_path_class(cards.front()).value();
+}
+
+// "tcp", "auto: shm", "auto: shm+ucx"
+std::string describe(const std::string& asked, PathClass fabric, const Hosts& hosts) {
+  if (asked != "auto") return asked;
+  return cat("auto: shm", hosts.count() > 1 ? cat('+', name(fabric)) : "");
+}
+
 void print(const Candidate& candidate, bool chosen) {
   const Prediction& p = candidate.prediction;
   const std::string name(candidate.algorithm->name);
@@ -104,9 +121,9 @@ int run(const Options& options) {
   const Wanted wanted = wanted_of(options);
   const Shape shape{.ranks = options.ranks, .layout = Layout::of(places)};
   const Transports transports = parse_transports(options.transport);
-  Planner planner(shape,
-                  imagined_machine(hosts, transports.near_by_shm,
-                                   parse_path_class(transports.fabric).value(), load_cost_model()),
+  const CostModel model = load_cost_model();
+  const PathClass fabric = fabric_of(transports, model);
+  Planner planner(shape, imagined_machine(hosts, transports.near_by_shm, fabric, model),
                   std::move(files.algorithms));
   const Algorithm& chosen = planner.choose(wanted);
   const std::string file = cost_model_file();
@@ -115,7 +132,7 @@ int run(const Options& options) {
               options.bytes.c_str(), options.ranks,
               options.group.empty() ? std::to_string(options.ranks).c_str() : options.group.c_str(),
               planner.machine().model.cores, groups.empty() ? "" : cat(", in ", groups).c_str(),
-              options.transport.c_str());
+              describe(options.transport, fabric, hosts).c_str());
   std::printf("costs: %s\n\n", !file.empty() && std::filesystem::exists(file)
                                    ? file.c_str()
                                    : "defaults (`tutti tune` measures this machine's)");
@@ -136,8 +153,10 @@ void add_explain(CommandLine& line) {
   command.add_option("-n,--ranks", o->ranks, "ranks").between(1, 1 << 20).show_default();
   command.add_option("--bytes", o->bytes, "size, as `tutti bench` counts it").show_default();
   command.add_option("--dtype", o->dtype, "element type").show_default();
-  command.add_option("--transport", o->transport, "as in TUTTI_TRANSPORT")
-      .one_of({"shm", "tcp", "ucx", "ofi", "shm+tcp", "shm+ucx", "shm+ofi"})
+  command
+      .add_option("--transport", o->transport,
+                  "as in TUTTI_TRANSPORT; auto: the best between hosts that was measured")
+      .one_of({"auto", "shm", "tcp", "ucx", "ofi", "shm+tcp", "shm+ucx", "shm+ofi"})
       .show_default();
   command.add_option("--group", o->group, kGroupHelp).type_name("N");
   command.add_option("--root", o->root, "of a collective that has one").show_default();

@@ -188,9 +188,11 @@ void add_output(Command command, TrainCommand& options) {
       .group(kGroup)
       .between(0, kMostOfAnything);
   command
-      .add_option("--resume", options.resume,
-                  "go on with the run in --checkpoint, from its newest whole step or from this one")
-      .type_name("[STEP]")
+      .add_option(
+          "--resume", options.resume,
+          "go on with the run in --checkpoint, from its newest whole step or from this one; "
+          "auto: or start a run where there is none, as for launchers that start ranks anew")
+      .type_name("[STEP|auto]")
       .or_alone(kNewestStep)
       .group(kGroup);
   command

@@ -39,6 +39,7 @@ struct ModelOptions {
 };
 
 inline constexpr const char* kNewestStep = "newest";
+inline constexpr const char* kNewestStepOrNone = "auto";
 
 struct TrainCommand {
   std::vector<std::string> data;
@@ -67,7 +68,7 @@ struct TrainCommand {
   std::string compression = "none";
   double bucket_mib = 4;
   bool no_overlap = false;
-  std::string resume;  // a step, or kNewestStep; empty: a new run
+  std::string resume;  // a step, kNewestStep or kNewestStepOrNone; empty: a new run
   std::string json;
   std::string plot;
   bool on_terminal = false;  // standard output ends on one, though through the launcher's pipe

@@ -209,15 +209,17 @@ void settle_pipeline(TrainCommand& options, int data_ranks) {
 void settle_start(TrainCommand& options) {
   training::TrainOptions& training = options.training;
   training.resume = !options.resume.empty();
+  training.resume_or_new = options.resume == kNewestStepOrNone;
   training.resume_step.reset();
   int64_t step = 0;
   const char* end = options.resume.data() + options.resume.size();
   const auto [stop, problem] = std::from_chars(options.resume.data(), end, step);
   const bool number = problem == std::errc() && stop == end && step >= 0;
   if (number) training.resume_step = step;
-  if (training.resume && !number && options.resume != kNewestStep) {
+  const bool word = options.resume == kNewestStep || training.resume_or_new;
+  if (training.resume && !number && !word) {
     throw Error(ErrorCode::invalid_argument, cat("there is no step \"", options.resume, '"'),
-                {.where = "--resume", .remedy = "give a step's number, or leave it out"});
+                {.where = "--resume", .remedy = "give a step's number or auto, or leave it out"});
   }
   const auto needs = [&](const char* option, bool given, const char* what, const char* remedy) {
     if (given) throw Error(ErrorCode::invalid_argument, cat(option, what), {.remedy = remedy});
@@ -229,7 +231,7 @@ void settle_start(TrainCommand& options) {
   needs("--overwrite", training.overwrite && !has_directory, " needs a run to remove", directory);
   needs("--allow-changed", !training.allow_changed.empty() && !training.resume,
         " is of a run that is resumed", "give --resume, or leave it out");
-  if (training.resume && !training.initial.empty()) {
+  if (training.resume && !training.resume_or_new && !training.initial.empty()) {
     throw Error(ErrorCode::invalid_argument, "both --resume and --initial were given",
                 {.remedy = "give one: where the parameters come from"});
   }

@@ -63,6 +63,11 @@ ChosenStep chosen(const std::string& directory, const RunStart& start, bool veri
               {.remedy = "check the path, or leave out --resume to start a new run there"});
 }
 
+// Steps that are damaged are no reason to start anew.
+bool resumes(const std::string& directory, const RunStart& start) {
+  return start.resume && !(start.or_new && steps_in(directory).empty());
+}
+
 void check_options(const RunStart& start) {
   if (!start.resume || !start.overwrite) return;
   throw Error(ErrorCode::invalid_argument, "both --resume and --overwrite were given",
@@ -99,7 +104,8 @@ std::string listed(const std::vector<int64_t>& steps) {
 RunDirectory::RunDirectory(std::string directory, const RunStart& start)
     : path_(checked_path(directory)) {
   check_options(start);
-  if (start.resume) {
+  const bool resumed = resumes(path_, start);
+  if (resumed) {
     // The lock names the run: which one it is, descriptions tell.
     run_ = chosen(path_, start, false).checkpoint.manifest().run;
   } else {
@@ -107,7 +113,7 @@ RunDirectory::RunDirectory(std::string directory, const RunStart& start)
   }
   if (run_.empty()) run_ = new_run_identity();
   lock_.emplace(path_, run_);
-  if (start.resume) {
+  if (resumed) {
     resumed_ = chosen(path_, start, true);
     own_ = resumed_->own;
   } else if (start.overwrite) {
@@ -120,9 +126,10 @@ RunDirectory::RunDirectory(std::string directory, const RunStart& start)
 std::optional<ChosenStep> RunDirectory::check(const std::string& directory, const RunStart& start) {
   const std::string path = checked_path(directory);
   check_options(start);
-  if (!start.resume) make(path);
+  const bool resumed = resumes(path, start);
+  if (!resumed) make(path);
   const DirectoryLock lock(path, "about-to-start");
-  if (start.resume) return chosen(path, start, false);
+  if (resumed) return chosen(path, start, false);
   if (!start.overwrite) refuse_other_run(path, new_run_identity());
   return std::nullopt;
 }

@@ -4,6 +4,7 @@
 //   --overwrite         the steps that are there are removed when the new run has its first whole
 //   one
 //   --resume [STEP]     goes on from the newest whole step [up to STEP], with its identity
+//   --resume auto       the same where there are steps, whole or not, else a new run
 //
 // A resumed run goes on from a step, and what else is there, which is later steps of its own
 // (damaged, or of a future that was given up by --resume STEP) and steps of other runs, is set
@@ -23,6 +24,7 @@ namespace tutti::training {
 
 struct RunStart {
   bool resume = false;
+  bool or_new = false;          // a resume of nothing is a new run
   std::optional<int64_t> step;  // to resume at; none: the newest
   bool overwrite = false;       // of a new run
 };

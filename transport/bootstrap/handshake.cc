@@ -64,8 +64,9 @@ Digest hmac(std::string_view key, const std::string& text) {
                   cat(what, "it does not speak this rank's wire version ", kWireVersion),
                   {.remedy = "start all ranks with the same version of Tutti"});
     default:
-      throw Error(ErrorCode::bootstrap, what + "it is not in this job",
-                  {.cause = "the address belongs to another job now"});
+      throw NotThisJob(what + "it is not in this job",
+                       {.cause = "the address is now that of another rank, or of another job",
+                        .remedy = "choose another MASTER_PORT (on all ranks)"});
   }
 }
 

@@ -87,7 +87,8 @@ Digest prove(std::string_view key, const Challenge& challenge, const Hello& hell
 // In constant time.
 bool equal(const Digest& a, const Digest& b);
 
-// Whoever listens there is not of this job: not Tutti, or it does not know the token.
+// Whoever listens there is not of this job: not Tutti, or it does not know the token, or it
+// waits for nobody.
 class NotThisJob : public Error {
  public:
   NotThisJob(const std::string& what, const ErrorDetail& detail)

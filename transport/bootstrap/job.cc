@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <optional>
@@ -23,6 +24,7 @@ namespace {
 
 constexpr size_t kLongestToken = 4096;
 constexpr size_t kMostRails = 15;  // as many as there are lanes
+constexpr int kTorchrunsPorts = 8;
 std::string require(const char* name, const char* given) {
   if (auto value = own_environment(name)) return *value;
   throw Error(ErrorCode::bootstrap, cat(given, " is set, but ", name, " is not"),
@@ -93,6 +95,13 @@ bool port_is_torchruns(const Job& job) {
   return (agent_store && *agent_store == "True") || own_environment("TORCHELASTIC_RUN_ID");
 }
 
+// A launcher may have started other jobs than the one that the caller knows.
+void find_local_rank(const FoundJob& found, Job& job) {
+  if (found.rank != job.rank || (found.size != 0 && found.size != job.size)) return;
+  job.local_rank = found.local_rank;
+  job.local_size = found.local_size;
+}
+
 // What the caller knows comes before what started the process tells.
 std::optional<FoundJob> find_rank(const KnownJob& known, Job& job) {
   if (known.rank || known.size) {
@@ -103,6 +112,10 @@ std::optional<FoundJob> find_rank(const KnownJob& known, Job& job) {
                   cat("rank ", job.rank, " does not exist in a job of ", job.size, " ranks"),
                   {.remedy = "ranks count from 0"});
     }
+    try {
+      if (const auto told = find_job(own_environment)) find_local_rank(*told, job);
+    } catch (const Error&) {  // nothing that is needed
+    }
     return std::nullopt;
   }
   std::optional<FoundJob> found = find_job(own_environment);
@@ -111,6 +124,7 @@ std::optional<FoundJob> find_rank(const KnownJob& known, Job& job) {
   job.incarnation = found->incarnation;
   job.rank = found->rank;
   job.size = found->size;
+  find_local_rank(*found, job);
   if (job.size > 0) return found;
   const auto pmix = std::make_shared<bootstrap::PmixRendezvous>();
   job.size = pmix->job_size();
@@ -136,9 +150,13 @@ bool find_named_place(const KnownJob& known, bool required, Job& job) {
     job.master_port = *known.master_port;
     return true;
   }
-  const int port = job_number("MASTER_PORT", require("MASTER_PORT", given), 1, 65535);
-  job.master_port = static_cast<uint16_t>(port);
-  if (port_is_torchruns(job)) ++job.master_port;
+  const bool next = port_is_torchruns(job);
+  const int port =
+      job_number("MASTER_PORT", require("MASTER_PORT", given), 1, next ? 65534 : 65535);
+  job.master_port = static_cast<uint16_t>(next ? port + 1 : port);
+  // Nobody has kept the next port free. But only ranks that know which start of which job they are
+  // can tell their rank 0 from another's.
+  if (next && !job.incarnation.empty()) job.master_ports = std::min(kTorchrunsPorts, 65535 - port);
   return true;
 }
 
@@ -193,7 +211,8 @@ std::string job_token() {
 std::string meeting_place(const Job& job) {
   if (job.rendezvous) return job.rendezvous->name();
   if (!job.rendezvous_file.empty()) return cat("the rendezvous file ", job.rendezvous_file);
-  return cat(job.master_address, ":", job.master_port);
+  const std::string first = cat(job.master_address, ":", job.master_port);
+  return job.master_ports == 1 ? first : cat(first, "-", job.master_port + job.master_ports - 1);
 }
 
 Job job_from_environment(const KnownJob& known) {

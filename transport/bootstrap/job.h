@@ -19,6 +19,9 @@ struct Job {
   int size = 1;
   std::string master_address;  // empty with a rendezvous, or when size is 1
   uint16_t master_port = 0;
+  // Rank 0 listens on the first that is free of so many ports, and the others look on all of them:
+  // who proves the job's key is rank 0.
+  int master_ports = 1;
   std::string rendezvous_file;             // empty: use the address
   std::shared_ptr<Rendezvous> rendezvous;  // the caller's own, instead of file and address
   std::string token;                       // empty: peers are not checked
@@ -33,11 +36,13 @@ struct Job {
   // Rank 0: first connections that it holds besides its children's. A rank beyond them is told to
   // wait at its own listener.
   int most_held = 256;
-  std::string wire_settings;  // must be equal on all ranks
-  std::string note;           // told to all ranks (PeerInfo), opaque here
-  std::string fabric;         // its address on a fabric besides TCP, if any; as the note
-  Domain domain;              // where the launcher placed this rank on its host
-  std::string interface;      // network interface or address to listen on; empty: by route
+  std::string wire_settings;      // must be equal on all ranks
+  std::string note;               // told to all ranks (PeerInfo), opaque here
+  std::string fabric;             // its address on a fabric besides TCP, if any; as the note
+  Domain domain;                  // where the launcher placed this rank on its host
+  std::optional<int> local_rank;  // among the ranks of its host, where the launcher tells
+  std::optional<int> local_size;  // ranks on its host, where the launcher tells
+  std::string interface;          // network interface or address to listen on; empty: by route
   std::vector<std::string> more_interfaces;  // to listen on for data, too
   // Rank 0 makes the token and tells it by the rendezvous, which none but the job's ranks can read.
   bool token_by_rendezvous = false;
@@ -59,7 +64,8 @@ struct KnownJob {
 // is missing or wrong.
 Job job_from_environment(const KnownJob& known = {});
 
-// Where the ranks of a job of several meet, for people: "10.0.0.1:29500", "the launcher's PMIx".
+// Where the ranks of a job of several meet, for people: "10.0.0.1:29500", "node1:29501-29508", "the
+// launcher's PMIx".
 std::string meeting_place(const Job& job);
 
 // TUTTI_TOKEN, or what is in the file that TUTTI_TOKEN_FILE names; empty where neither is set.

@@ -65,7 +65,9 @@ std::optional<FoundJob> read_torchrun(const Environment& environment) {
     return std::nullopt;
   }
   FoundJob found = read_variables(environment);
-  found.incarnation = cat("torchrun ", environment("TORCHELASTIC_RUN_ID").value_or(""));
+  // The agent's port tells jobs of one host apart, whose run ids are often "none".
+  found.incarnation = cat("torchrun ", environment("TORCHELASTIC_RUN_ID").value_or(""), " at port ",
+                          environment("MASTER_PORT").value_or("?"));
   // Each agent counts the restarts that its own ranks were the cause of. So the agents of several
   // nodes may have different counts for one start, and only the count of a lone one says which.
   if (environment("GROUP_WORLD_SIZE") == "1") {
@@ -171,8 +173,8 @@ std::optional<FoundJob> read_kubernetes(const Environment& environment) {
 
 constexpr std::array kSources = {
     JobSource{"tutti run", "RANK, TUTTI_LAUNCHER_FD", "MASTER_ADDR, MASTER_PORT", read_tutti_run},
-    JobSource{"torchrun", "RANK, TORCHELASTIC_RUN_ID", "MASTER_ADDR, the port after MASTER_PORT",
-              read_torchrun},
+    JobSource{"torchrun", "RANK, TORCHELASTIC_RUN_ID",
+              "MASTER_ADDR, one of the 8 ports after MASTER_PORT", read_torchrun},
     JobSource{"variables", "RANK, WORLD_SIZE", "MASTER_ADDR, MASTER_PORT or TUTTI_RENDEZVOUS",
               read_by_hand},
     JobSource{"Open MPI", "OMPI_COMM_WORLD_RANK", "PMIx", read_open_mpi},

@@ -1,18 +1,13 @@
 // The side of every rank but 0 of the bootstrap.
 #include <poll.h>
 
-#include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <span>
 
-#include "base/descriptor_limit.h"
 #include "base/error.h"
-#include "base/log.h"
 #include "base/text.h"
 #include "transport/bootstrap/bootstrap.h"
-#include "transport/bootstrap/meeting.h"
 #include "transport/bootstrap/peer_table.h"
+#include "transport/bootstrap/search.h"
 #include "transport/bootstrap/socket.h"
 #include "transport/bootstrap/tree.h"
 
@@ -20,21 +15,10 @@ namespace tutti::bootstrap {
 
 namespace {
 
-constexpr std::chrono::seconds kSayWhatIsMissing{10};
-// Between attempts: rank 0 may be there in a moment, or be started much later.
-constexpr std::chrono::milliseconds kFirstPause{1};
-constexpr std::chrono::milliseconds kLongestPause{100};
-constexpr std::chrono::seconds kAttempt{3};
 // Rank 0, whose time may be up later, is the one that knows who is missing.
 constexpr std::chrono::seconds kGrace{2};
 // After a connection broke, for the launcher to tell how the rank ended.
 constexpr std::chrono::milliseconds kTimeToTell{500};
-
-std::string rank_zero_at(const SocketAddress& address) { return "rank 0 at " + address.text(); }
-
-Hello make_hello(const Job& job, Purpose purpose) {
-  return {.purpose = purpose, .rank = job.rank, .size = job.size};
-}
 
 // Hears of deaths from the launcher while this rank joins the job.
 class LauncherEar final : public Aside {
@@ -60,111 +44,6 @@ class LauncherEar final : public Aside {
  private:
   LauncherPipe pipe_;
   std::vector<RankEnd> ends_;
-};
-
-// Each a quarter longer than the last, so that no more than a fifth of all the time is waited in
-// vain.
-class Pauses {
- public:
-  void make(const Wait& until) {
-    const auto pause = std::min<std::chrono::microseconds>(next_, until.deadline.remaining());
-    wait_for(-1, 0, {Deadline::after(pause), until.aside});
-    next_ = std::min<std::chrono::microseconds>(next_ * 5 / 4, kLongestPause);
-  }
-
- private:
-  std::chrono::microseconds next_ = kFirstPause;
-};
-
-// Looks for rank 0 until it answers; it may be started later than this rank.
-class Search {
- public:
-  Search(const Job& job, const Wait& wait) : job_(job), wait_(wait), token_(job.token) {}
-
-  // The job's bootstrap key: rank 0 may be the one who tells the token.
-  std::string key() const { return bootstrap_key(token_, job_.incarnation); }
-
-  Fd run() {
-    const Clock::time_point say_at = Clock::now() + kSayWhatIsMissing;
-    bool said = false;
-    Pauses pauses;
-    while (!wait_.deadline.passed()) {
-      if (Fd socket = try_once()) return socket;
-      if (!said && Clock::now() >= say_at) {
-        log(LogLevel::warning, "still looking for rank 0: " + problem_);
-        said = true;
-      }
-      pauses.make(wait_);
-    }
-    throw Error(ErrorCode::bootstrap,
-                cat("rank ", job_.rank, " did not find rank 0 within ",
-                    std::chrono::duration<double>(job_.init_timeout).count(), " s: ", problem_),
-                {.cause = "rank 0 was not started, ended early, or cannot be reached from here",
-                 .remedy = "look at the output of rank 0, and at MASTER_ADDR and MASTER_PORT; "
-                           "TUTTI_INIT_TIMEOUT gives it more time"});
-  }
-
- private:
-  std::vector<SocketAddress> addresses() {
-    if (!rendezvous_) {
-      return resolve_master(job_.master_address, job_.master_port, job_.interface);
-    }
-    if (const auto value = rendezvous_->get(kRankZeroKey)) {
-      if (job_.token_by_rendezvous) token_ = token_in_rank_zero(*value);
-      return {parse_rank_zero(*value)};
-    }
-    problem_ = rendezvous_->name() + " does not tell yet where rank 0 is";
-    return {};
-  }
-
-  Fd try_once() {
-    std::vector<SocketAddress> candidates;
-    try {
-      candidates = addresses();
-    } catch (const Error& error) {  // a name may come to be known later
-      problem_ = error.what();
-    }
-    for (const SocketAddress& address : candidates) {
-      Fd socket;
-      const auto attempt =
-          std::min<std::chrono::milliseconds>(kAttempt, wait_.deadline.remaining());
-      const int error = try_connect(address, {Deadline::after(attempt), wait_.aside}, socket);
-      if (is_descriptor_shortage(error)) throw connect_error(rank_zero_at(address), error);
-      if (error != 0) {
-        problem_ =
-            cat("connect to ", address.text(), ": ", std::strerror(error), " (errno ", error, ")");
-      } else if (greet(socket.get(), address)) {
-        return socket;
-      }
-    }
-    return {};
-  }
-
-  bool greet(int socket, const SocketAddress& address) {
-    try {
-      if (shake_hands(socket, make_hello(job_, Purpose::bootstrap), key(), rank_zero_at(address),
-                      wait_)) {
-        return true;
-      }
-      problem_ = cat(address.text(), " closed the connection without an answer");
-    } catch (const NotThisJob& error) {
-      // What another job left behind is written anew when this one's rank 0 starts.
-      if (!rendezvous_) throw;
-      problem_ = error.what();
-      refused_ = true;
-    } catch (const Error&) {
-      // An attempt that the deadline cut short tells less than a refusal before it.
-      if (!refused_ || !wait_.deadline.passed()) throw;
-    }
-    return false;
-  }
-
-  const Job& job_;
-  const std::shared_ptr<Rendezvous> rendezvous_ = rendezvous_of(job_);
-  const Wait wait_;
-  std::string token_;
-  std::string problem_ = "no attempt was made";
-  bool refused_ = false;  // by another job
 };
 
 Fd open_listener(const Job& job, int bootstrap_socket) {
@@ -289,9 +168,7 @@ PeerInfo introduce(const Job& job, int listener, const std::string& unix_name) {
 Membership join(const Job& job, const std::string& unix_name) {
   const Deadline deadline = Deadline::after(job.init_timeout);
   LauncherEar launcher(job.launcher_fd);
-  Search search(job, {deadline, &launcher});
-  Fd socket = search.run();
-  const std::string key = search.key();
+  auto [socket, key] = find_rank_zero(job, {deadline, &launcher});
   const SocketAddress rank_zero = peer_address(socket.get());
   Fd listener = open_listener(job, socket.get());
   Membership membership;

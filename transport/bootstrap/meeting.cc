@@ -86,21 +86,34 @@ std::shared_ptr<Rendezvous> rendezvous_of(const Job& job) {
   return std::make_shared<FileRendezvous>(job.rendezvous_file);
 }
 
+std::vector<SocketAddress> on_all_ports(const Job& job, std::vector<SocketAddress> addresses) {
+  const size_t hosts = addresses.size();
+  for (int i = 1; i < job.master_ports; ++i) {
+    for (size_t host = 0; host < hosts; ++host) {
+      addresses.push_back(addresses[host]);
+      addresses.back().set_port(static_cast<uint16_t>(job.master_port + i));
+    }
+  }
+  return addresses;
+}
+
 Fd listen_as_rank_zero(const Job& job) {
   if (std::optional<Fd> adopted = adopt_listener(job)) return std::move(*adopted);
   std::vector<SocketAddress> addresses;
   if (!job.interface.empty()) {
-    addresses = resolve_interface(job.interface, job.master_port);
+    addresses = on_all_ports(job, resolve_interface(job.interface, job.master_port));
   } else if (rendezvous_of(job)) {
     addresses = {reachable_address()};
   } else {
-    addresses = resolve_patiently(job);
+    addresses = on_all_ports(job, resolve_patiently(job));
   }
   for (size_t i = 0;; ++i) {
     try {
       return listen_on(addresses[i]);
     } catch (const Error& error) {
-      if (i + 1 == addresses.size()) throw Error(ErrorCode::bootstrap, error.what());
+      if (i + 1 < addresses.size()) continue;
+      const std::string all = cat("rank 0 can listen on none of ", meeting_place(job), ": ");
+      throw Error(ErrorCode::bootstrap, (job.master_ports > 1 ? all : "") + error.what());
     }
   }
 }

@@ -24,6 +24,9 @@ std::string token_in_rank_zero(const std::string& value);
 // The caller's or the file. Null where all know rank 0's address: there is nothing to tell.
 std::shared_ptr<Rendezvous> rendezvous_of(const Job& job);
 
+// The addresses, of one port, on each of the job's ports: all on the first, then all on the next.
+std::vector<SocketAddress> on_all_ports(const Job& job, std::vector<SocketAddress> addresses);
+
 // Rank 0's: the launcher's, or one of its own at the address that the job names. Throws
 // Error(bootstrap).
 Fd listen_as_rank_zero(const Job& job);

@@ -11,7 +11,6 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "transport/bootstrap/job_sources.h"
 #include "transport/bootstrap/socket.h"
 #include "transport/ofi/ofi_driver.h"
 #include "transport/ofi/probe.h"
@@ -39,28 +38,9 @@ std::string own_address(const Job& job) {
   return bootstrap::local_address(probe.get()).host();
 }
 
-// What the launcher told of this job, unless the caller knows the job himself.
-std::optional<FoundJob> told_by_launcher(const Job& job) {
-  try {
-    const std::optional<FoundJob> found = find_job(own_environment);
-    const bool is_this_job =
-        found && found->rank == job.rank && (found->size == 0 || found->size == job.size);
-    if (is_this_job) return found;
-  } catch (const Error&) {
-  }
-  return std::nullopt;
-}
-
-bool is_on_one_host(const Job& job) {
-  const std::optional<FoundJob> told = told_by_launcher(job);
-  return told && told->local_size == job.size;
-}
-
 // The number among all where the launcher does not tell that on this host.
 ofi::Near place_of(const Job& job) {
-  const std::optional<FoundJob> told = told_by_launcher(job);
-  return {.address = own_address(job),
-          .local_rank = told ? told->local_rank.value_or(job.rank) : job.rank};
+  return {.address = own_address(job), .local_rank = job.local_rank.value_or(job.rank)};
 }
 
 std::unique_ptr<fabric::Driver> open_driver(const std::string& name, const Job& job) {
@@ -130,7 +110,7 @@ OpenedFabric open_fabric(const std::string& fabric, const Job& job,
                          const MeasuredFabrics& measured) {
   if (fabric == "tcp" || job.size == 1) return {};
   if (fabric != "auto") return {fabric, open_driver(fabric, job)};
-  if (is_on_one_host(job)) return {};
+  if (job.local_size == job.size) return {};  // nobody is on another host
   std::string problems;
   for (const std::string& name : measured ? names(*measured) : fabric_candidates()) {
     try {

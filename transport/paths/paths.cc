@@ -23,11 +23,17 @@ namespace tutti {
 namespace {
 
 constexpr std::chrono::milliseconds kLongestPause(1);
+// Hundreds of ranks that look every millisecond leave those no time for whom they look.
+constexpr std::chrono::microseconds kPausePerRank(100);
 constexpr std::chrono::seconds kTimeToTell(2);  // of a death that made others leave
 
 // Ranks of one host that open a communicator may share a few cores.
 std::chrono::milliseconds open_timeout(size_t local_ranks) {
   return std::chrono::seconds(30) + local_ranks * std::chrono::milliseconds(100);
+}
+
+std::chrono::microseconds longest_pause(int local_ranks) {
+  return std::max<std::chrono::microseconds>(kLongestPause, local_ranks * kPausePerRank);
 }
 
 std::string region_name(uint64_t id, int owner) { return cat("region ", id, " of ", owner); }
@@ -157,7 +163,7 @@ std::shared_ptr<shm::Region> Paths::region_in_table(int owner, const shm::Geomet
   const Control& control = endpoint_.control();
   Deadline deadline = Deadline::after(open_timeout(static_cast<size_t>(local_ranks_)));
   bool gone = false;
-  for (GrowingPause pause(kLongestPause);; pause.sleep()) {
+  for (GrowingPause pause(longest_pause(local_ranks_));; pause.sleep()) {
     if (std::shared_ptr<shm::Region> region = table.find(id_, owner, geometry)) return region;
     if (control.has_died(owner) || control.has_left(owner)) {
       // It may have left because of a death that is still to be heard of.
@@ -196,7 +202,7 @@ std::unique_ptr<Transport> Paths::open_fabric() {
 void Paths::wait_for_host(const AbortState& abort) {
   if (shm_ == nullptr) return;
   const Deadline deadline = Deadline::after(open_timeout(static_cast<size_t>(local_ranks_)));
-  GrowingPause pause(kLongestPause);
+  GrowingPause pause(longest_pause(local_ranks_));
   while (shm_->attached() < local_ranks_) {
     abort.throw_if_raised();
     if (deadline.passed()) {

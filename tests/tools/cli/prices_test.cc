@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "collectives/cost/cost_model.h"
 #include "tests/tools/cli/cli.h"
 
 namespace tutti::tool {
@@ -100,6 +101,28 @@ TEST_F(Prices, ExplainPricesEveryTransport) {
   };
   EXPECT_LT(price("shm"), price("tcp"));
   EXPECT_LT(price("shm+ofi"), price("ofi"));
+}
+
+// As a job would.
+TEST_F(Prices, ExplainTakesTheBestFabricThatWasMeasured) {
+  CostModel model = CostModel::defaults();
+  const std::string file = path("costs.json");
+  const auto said = [&](const Words& more) {
+    std::ofstream(file) << to_json(model);
+    Words words = {"explain", "all_reduce", "-n", "4"};
+    words.insert(words.end(), more.begin(), more.end());
+    const Result result = run(words, {{"TUTTI_TUNE_FILE", file}});
+    EXPECT_EQ(result.code, 0) << result.err;
+    EXPECT_THAT(result.err, IsEmpty());
+    return result.out;
+  };
+  model.ofi = model.tcp;
+  EXPECT_THAT(said({"--group", "2"}), HasSubstr("auto: shm+tcp"));
+  model.ofi = model.shm;
+  EXPECT_THAT(said({"--group", "2"}), HasSubstr("auto: shm+ofi"));
+  EXPECT_EQ(times(said({"--group", "2", "--transport", "auto"})),
+            times(said({"--group", "2", "--transport", "shm+ofi"})));
+  EXPECT_THAT(said({}), HasSubstr("auto: shm\n")) << "one host needs none";
 }
 
 // Before anything is measured.

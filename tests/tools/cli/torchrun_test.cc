@@ -24,6 +24,13 @@ class Torchrun : public Cli {
     if (torchrun_.empty()) GTEST_SKIP() << "there is no torchrun (pip install torch): set TORCHRUN";
   }
 
+  // One agent alone. It would take port 29500, which may be somebody's.
+  Process lone_agent(Words options, const std::string& script,
+                     Process::Environment environment = {}) const {
+    options.insert(options.end(), {"--master-port", cat(free_port())});
+    return agent(options, script, std::move(environment));
+  }
+
   // Behind "--" torchrun takes nothing for an option of its own: not --max, for one.
   Process agent(const Words& options, const std::string& script,
                 Process::Environment environment = {}) const {
@@ -53,8 +60,9 @@ class Torchrun : public Cli {
 };
 
 TEST_F(Torchrun, StartsABenchmark) {
-  const Result result = agent({"--nproc-per-node", "3"}, "exec " + bench(), {{"TUTTI_TOKEN", "x"}})
-                            .finish(kTorchrunsPatience);
+  const Result result =
+      lone_agent({"--nproc-per-node", "3"}, "exec " + bench(), {{"TUTTI_TOKEN", "x"}})
+          .finish(kTorchrunsPatience);
   ASSERT_EQ(result.code, 0) << result.out << result.err;
   expect_right(3);
 }
@@ -87,14 +95,14 @@ TEST_F(Torchrun, TwoAgentsAreOneWorldAlsoAfterARestart) {
 TEST_F(Torchrun, ARankOfAnEarlierStartIsRefused) {
   const std::string lock = path("lock");
   const std::string ready = path("ready");  // a pipe: the process is out of the agent's reach
-  const std::string leave_one =
-      cat("{ if [ $RANK = 1 ]; then mkfifo ", ready, "; exec 9>", lock, "; flock 9; setsid sh -c '",
-          "echo >", ready, "; exec ", tutti(), " bench all_reduce >/dev/null 2>", path("old"),
-          "' & read line <", ready, "; fi; exit 1; }; ");
-  const Result result =
-      agent({"--nproc-per-node", "2", "--max-restarts", "1"},
-            cat(when_first(), leave_one, "[ $RANK = 0 ] || flock ", lock, " true; exec ", bench()))
-          .finish(kTorchrunsPatience);
+  const std::string leave_one = cat(
+      "{ if [ $RANK = 1 ]; then mkfifo ", ready, "; exec 9>", lock, "; flock 9; setsid sh -c '",
+      "echo >", ready, "; TUTTI_INIT_TIMEOUT=20 exec ", tutti(), " bench all_reduce >/dev/null 2>",
+      path("old"), "' & read line <", ready, "; fi; exit 1; }; ");
+  const Result result = lone_agent({"--nproc-per-node", "2", "--max-restarts", "1"},
+                                   cat(when_first(), leave_one, "[ $RANK = 0 ] || flock ", lock,
+                                       " true; exec ", bench()))
+                            .finish(kTorchrunsPatience);
   EXPECT_EQ(result.code, 0) << result.out << result.err;
   expect_right(2);
   EXPECT_THAT(read(path("old")), HasSubstr("another token"));
@@ -103,11 +111,10 @@ TEST_F(Torchrun, ARankOfAnEarlierStartIsRefused) {
 TEST_F(Torchrun, ATrainingGoesOnFromItsCheckpoint) {
   const std::string train =
       cat(tutti(), " train --data ", write_text(), " --hidden 16 --steps 8 --checkpoint ",
-          path("run"), " --checkpoint-every 2 --json ", path("losses"));
-  const Result result =
-      agent({"--nproc-per-node", "2", "--max-restarts", "1"},
-            cat(when_first(), "TUTTI_FAULT=kill:1:20 exec ", train, "; exec ", train, " --resume"))
-          .finish(kTorchrunsPatience);
+          path("run"), " --checkpoint-every 2 --resume auto --json ", path("losses"));
+  const Result result = lone_agent({"--nproc-per-node", "2", "--max-restarts", "1"},
+                                   cat(when_first(), "export TUTTI_FAULT=kill:1:20; exec ", train))
+                            .finish(kTorchrunsPatience);
   ASSERT_EQ(result.code, 0) << result.out << result.err;
   const std::string losses = read(path("losses"));
   for (int step = 1; step <= 8; ++step) {

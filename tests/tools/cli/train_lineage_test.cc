@@ -141,6 +141,18 @@ TEST_F(TrainLineage, WhatResumeChecksIsNamed) {
   EXPECT_GT(lines()[4]["elapsed_s"], 0);
 }
 
+// The same command each time, as launchers give it that start ranks anew.
+TEST_F(TrainLineage, MayGoOnWhereThereIsSomethingToGoOnFrom) {
+  trained(saving({"--steps", "3", "--resume", "auto"}));
+  EXPECT_EQ(lines().back()["resumed_at"], 0);
+  const std::string run = lines().back()["run"];
+  trained(saving({"--steps", "6", "--resume", "auto"}));
+  EXPECT_EQ(lines().back()["resumed_at"], 3);
+  EXPECT_EQ(lines().back()["run"], run);
+  EXPECT_THAT(steps(), ElementsAre(1, 2, 3, 4, 5, 6));
+  expect_refused(command({"--resume", "auto"}), {"--resume needs", "--checkpoint DIR"});
+}
+
 TEST_F(TrainLineage, ADamagedStepGivesWayToTheOneBefore) {
   trained(saving({"--steps", "6", "--checkpoint-every", "2"}));
   const std::map<int64_t, double> whole = losses();

@@ -29,6 +29,7 @@ using ::testing::Not;
 
 constexpr RunStart kNew{};
 constexpr RunStart kResume{.resume = true};
+constexpr RunStart kResumeOrNew{.resume = true, .or_new = true};
 constexpr RunStart kOverwrite{.overwrite = true};
 
 class Directory : public ::testing::Test {
@@ -72,6 +73,20 @@ TEST_F(Directory, ARunHasOneIdentityInAllOfItsStepsAndResumes) {
   EXPECT_EQ(run_of(2), run_of(1));
   save(kResume, {3});
   EXPECT_EQ(run_of(3), run_of(1));
+}
+
+// As for launchers that start ranks anew.
+TEST_F(Directory, WithoutAStepMayBeResumedAsANewRun) {
+  EXPECT_THAT(refusal(kResume), HasSubstr("there is no directory"));
+  EXPECT_FALSE(RunDirectory::check(path(), kResumeOrNew));
+  save(kResumeOrNew, {});
+  EXPECT_THAT(refusal(kResume), HasSubstr("there is no checkpoint in"));
+  save(kResumeOrNew, {1});
+  EXPECT_EQ(RunDirectory::check(path(), kResumeOrNew)->checkpoint.manifest().step, 1);
+  save(kResumeOrNew, {2});
+  EXPECT_EQ(run_of(2), run_of(1));
+  for (const int64_t step : {1, 2}) damage(step);
+  EXPECT_NE(refusal(kResumeOrNew), "") << "what is damaged is not given up in silence";
 }
 
 TEST_F(Directory, OfAnotherRunIsRefusedWithBothNames) {

@@ -28,6 +28,9 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
+// For a rank that is to fail.
+constexpr std::chrono::milliseconds kShort{200};
+
 const auto kJoin = [](const Job& job) { Control::connect(job); };
 
 // What Control::connect() says against the job; empty if nothing.
@@ -79,6 +82,7 @@ TEST(Refusal, AnotherTokenFailsThatRankOnly) {
   auto zero = in_background(rendezvous.job(0, 2));
   Job intruder = rendezvous.job(1, 2);
   intruder.token = "something else";
+  intruder.init_timeout = kShort;
   EXPECT_THAT(failure_of(intruder),
               AllOf(HasSubstr(cat("rank 0 at 127.0.0.1:", rendezvous.port())),
                     HasSubstr("refused this rank: it was started with another token")));
@@ -95,9 +99,14 @@ TEST(Refusal, ARankOfAnotherStartOfTheJob) {
       job.incarnation = incarnation;
       return job;
     };
+    const auto refused = [&](const char* incarnation) {
+      Job late = job(1, incarnation);
+      late.init_timeout = kShort;
+      return failure_of(late);
+    };
     auto zero = in_background(job(0, "second"));
-    EXPECT_THAT(failure_of(job(1, "first")), HasSubstr("an earlier start of this one"));
-    EXPECT_THAT(failure_of(job(1, "")), HasSubstr("another token"));
+    EXPECT_THAT(refused("first"), HasSubstr("an earlier start of this one"));
+    EXPECT_THAT(refused(""), HasSubstr("another token"));
     EXPECT_EQ(failure_of(job(1, "second")), "");
     EXPECT_EQ(zero.get(), "");
   }
@@ -248,7 +257,9 @@ TEST(Strangers, OnTheRunningChannelStopNobody) {
 TEST(Strangers, ThatListenInsteadOfRankZeroAreNamed) {
   LocalRendezvous rendezvous;
   const Fd listener(rendezvous.release_listener());
-  auto one = in_background(local_job(1, 2, rendezvous.port(), "token"));
+  Job hasty = local_job(1, 2, rendezvous.port(), "token");
+  hasty.init_timeout = std::chrono::seconds(1);
+  auto one = in_background(hasty);
   const Fd socket(::accept(listener.get(), nullptr, nullptr));
   const std::string_view text = "220 mail.example ESMTP\r\n";
   ASSERT_EQ(::write(socket.get(), text.data(), text.size()), static_cast<ssize_t>(text.size()));

@@ -101,6 +101,7 @@ TEST(JobSources, TorchrunTellsWhichStartThisIs) {
   const Variables other = {{"TORCHELASTIC_RUN_ID", "other"}};
   EXPECT_NE(start(lone), start(with(lone, again)));
   EXPECT_NE(start(lone), start(with(lone, other)));
+  EXPECT_NE(start(lone), start(with(lone, {{"MASTER_PORT", "29600"}})));
   const Variables two = {{"GROUP_WORLD_SIZE", "2"}};
   EXPECT_EQ(start(two), start(with(two, again)));
   EXPECT_NE(start(two), start(with(two, other)));

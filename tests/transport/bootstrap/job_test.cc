@@ -28,6 +28,8 @@ class JobTest : public ::testing::Test {
  protected:
   static constexpr std::array kVariables = {"RANK",
                                             "WORLD_SIZE",
+                                            "LOCAL_RANK",
+                                            "LOCAL_WORLD_SIZE",
                                             "MASTER_ADDR",
                                             "MASTER_PORT",
                                             "TORCHELASTIC_RUN_ID",
@@ -152,7 +154,13 @@ TEST_F(JobTest, WhereTheLauncherPlacedIt) {
 TEST_F(JobTest, TorchrunsStoreKeepsItsPort) {
   set_ranks(0, 2);
   set("TORCHELASTIC_RUN_ID", "none");
-  EXPECT_EQ(job_from_environment().master_port, 29501);
+  const Job job = job_from_environment();
+  EXPECT_EQ(job.master_port, 29501);
+  EXPECT_EQ(meeting_place(job), "10.0.0.1:29501-29508") << "others may have some of these";
+  set("MASTER_PORT", "65530");
+  EXPECT_EQ(meeting_place(job_from_environment()), "10.0.0.1:65531-65535");
+  set("MASTER_PORT", "65535");
+  EXPECT_THAT(failure(), HasSubstr("MASTER_PORT='65535' is not a whole number from 1 to 65534"));
 }
 
 TEST_F(JobTest, TheFirstInterfaceIsTheBootstraps) {
@@ -180,6 +188,21 @@ TEST_F(JobTest, WrongVariablesAreNamed) {
   EXPECT_THAT(failure(), HasSubstr("WORLD_SIZE is set, but MASTER_PORT is not"));
   set("MASTER_PORT", "70000");
   EXPECT_THAT(failure(), HasSubstr("MASTER_PORT='70000'"));
+}
+
+TEST_F(JobTest, WhichRankOfItsHostIsTheLaunchersToTell) {
+  set_ranks(1, 4);
+  set("LOCAL_RANK", "1");
+  set("LOCAL_WORLD_SIZE", "2");
+  EXPECT_EQ(job_from_environment().local_rank, 1);
+  EXPECT_EQ(job_from_environment().local_size, 2);
+  const auto known = [](int rank, int size) {
+    return job_from_environment(
+        {.rank = rank, .size = size, .master_address = "10.0.0.2", .master_port = uint16_t{1}});
+  };
+  EXPECT_EQ(known(1, 4).local_size, 2) << "it is the launcher's job that the caller knows";
+  EXPECT_EQ(known(1, 3).local_size, std::nullopt);
+  EXPECT_EQ(known(0, 4).local_rank, std::nullopt);
 }
 
 // Half of it may be set, for something else.
@@ -210,6 +233,7 @@ TEST_F(JobTest, WhatTheCallerDoesNotKnowIsLookedFor) {
   EXPECT_EQ(job.size, 3);
   EXPECT_EQ(job.master_address, "10.0.0.1");
   EXPECT_EQ(job.master_port, 29501);
+  EXPECT_EQ(job.master_ports, 1) << "several such jobs could not tell their ranks 0 apart";
   ::unsetenv("MASTER_ADDR");
   try {
     job_from_environment({.rank = 1, .size = 3});

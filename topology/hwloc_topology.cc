@@ -26,10 +26,9 @@ HwlocTopology make_topology() {
   return topology;
 }
 
-void load(const HwlocTopology& topology, const std::string& source,
-          const ErrorDetail& detail = {}) {
+void load(const HwlocTopology& topology, const std::string& source) {
   if (hwloc_topology_load(topology.get()) != 0) {
-    throw system_error(cat("hwloc cannot read the topology of ", source), errno, detail);
+    throw system_error(cat("hwloc cannot read the topology of ", source), errno);
   }
 }
 
@@ -67,9 +66,11 @@ HwlocTopology load_text(const std::string& text, const std::string& file) {
     throw Error(ErrorCode::invalid_argument, cat("hwloc does not take the file ", file),
                 {.remedy = "write one with `lstopo file.xml`"});
   }
-  load(topology, file,
-       {.cause = "the file may be damaged, or of a later version of hwloc",
-        .remedy = cat("write it with hwloc ", HWLOC_API_VERSION >> 16)});
+  if (hwloc_topology_load(topology.get()) != 0) {
+    throw Error(ErrorCode::invalid_argument, cat("hwloc cannot read the topology of ", file),
+                {.cause = "the file may be damaged, or of a later version of hwloc",
+                 .remedy = cat("write it with hwloc ", HWLOC_API_VERSION >> 16)});
+  }
   return topology;
 }
 

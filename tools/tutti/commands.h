@@ -15,6 +15,7 @@ void add_verify(CommandLine& line);
 void add_explain(CommandLine& line);
 void add_tune(CommandLine& line);
 void add_draw(CommandLine& line);
+void add_simulate(CommandLine& line);
 void add_pipeline(CommandLine& line);
 void add_tokenize(CommandLine& line);
 void add_partition(CommandLine& line);

@@ -16,10 +16,19 @@ struct Unit {
   double factor;
 };
 
-constexpr Unit kBandwidths[] = {
-    {"", 1},          {"GB/s", 1},        {"MB/s", 1e-3},        {"TB/s", 1e3},   {"Gbps", 0.125},
-    {"Gb/s", 0.125},  {"Gbit/s", 0.125},  {"Mbps", 0.125e-3},    {"Mb/s", 0.125e-3},
-    {"Mbit/s", 0.125e-3}, {"Tbps", 125}, {"Kbps", 0.125e-6}, {"bps", 0.125e-9}};
+constexpr Unit kBandwidths[] = {{"", 1},
+                                {"GB/s", 1},
+                                {"MB/s", 1e-3},
+                                {"TB/s", 1e3},
+                                {"Gbps", 0.125},
+                                {"Gb/s", 0.125},
+                                {"Gbit/s", 0.125},
+                                {"Mbps", 0.125e-3},
+                                {"Mb/s", 0.125e-3},
+                                {"Mbit/s", 0.125e-3},
+                                {"Tbps", 125},
+                                {"Kbps", 0.125e-6},
+                                {"bps", 0.125e-9}};
 constexpr Unit kLatencies[] = {{"", 1}, {"us", 1}, {"ns", 1e-3}, {"ms", 1e3}, {"s", 1e6}};
 
 double parse(std::string_view text, std::span<const Unit> units, std::string_view what,

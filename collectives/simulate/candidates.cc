@@ -9,10 +9,13 @@ namespace tutti {
 
 namespace {
 
-// A program as long as that over all ranks would not be walked; one whose scratch is as large takes
-// as long to make.
+// What has many ranges in its steps takes as long to make as one of many steps.
 bool is_too_long(const Program& program, const Shape& shape, int64_t most_steps) {
-  return static_cast<int64_t>(program.steps.size()) * shape.ranks > most_steps;
+  int64_t length = 0;
+  for (const Step& step : program.steps) {
+    length += 1 + static_cast<int64_t>(step.src.size() + step.src2.size() + step.dst.size()) / 2;
+  }
+  return length * shape.ranks > most_steps;
 }
 
 // A rank's sends one after the other.
@@ -58,12 +61,12 @@ std::vector<SimulationCandidate> simulation_candidates(Collective collective, co
       one.rank = rank;
       const Program program = program_of(*algorithm, one);
       if (is_too_long(program, shape, most_steps)) {
-        candidate.excluded = cat("more than ", most_steps, " steps over all ranks");
+        candidate.excluded =
+            cat("more than ", most_steps, " steps, or parts of them, over all ranks");
         break;
       }
       const double chunk = bytes / buffer_chunks(collective, program, shape.ranks);
-      candidate.rough_us =
-          std::max(candidate.rough_us, rough_time(program, one, chunk, network));
+      candidate.rough_us = std::max(candidate.rough_us, rough_time(program, one, chunk, network));
     }
   }
   std::ranges::stable_sort(candidates, [](const auto& a, const auto& b) {

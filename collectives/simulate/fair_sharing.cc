@@ -31,8 +31,7 @@ FairSharing::Flow FairSharing::begin(std::span<const int> links) {
   for (const int number : links) {
     Link& link = links_[static_cast<size_t>(number)];
     const auto use = static_cast<uint32_t>(state.uses.size());
-    state.uses.push_back(
-        {static_cast<uint32_t>(number), static_cast<uint32_t>(link.flows.size())});
+    state.uses.push_back({static_cast<uint32_t>(number), static_cast<uint32_t>(link.flows.size())});
     link.flows.push_back({flow, use});
   }
   begun_.push_back(flow);
@@ -200,7 +199,8 @@ bool FairSharing::add_reached(Link& link, uint32_t number) {
       slowest_here = std::min(slowest_here, state.rate);
     }
   }
-  if (link.bottlenecks == 0 && slowest_here == std::numeric_limits<double>::infinity()) return false;
+  if (link.bottlenecks == 0 && slowest_here == std::numeric_limits<double>::infinity())
+    return false;
   const bool relieved = !full(link.used + link.taken, link.capacity);
   const double quickest = link.quickest;
   bool added = false;

@@ -88,9 +88,8 @@ class Builder {
     if (steps <= options_.most_steps) return;
     throw Error(
         ErrorCode::unsupported,
-        cat(name(algorithm_.collective), ' ', algorithm_.name, " on ", shape_.ranks,
-            " ranks has ", steps > 2 * options_.most_steps ? cat("some ", steps) : "too many",
-            " steps to walk"),
+        cat(name(algorithm_.collective), ' ', algorithm_.name, " on ", shape_.ranks, " ranks has ",
+            steps > 2 * options_.most_steps ? cat("some ", steps) : "too many", " steps to walk"),
         {.cause = cat("the limit is ", options_.most_steps, " steps over all ranks"),
          .remedy = "take an algorithm with fewer messages, such as hierarchical or "
                    "recursive_doubling, or fewer ranks"});
@@ -146,8 +145,8 @@ class Builder {
     }
     ++schedule_.connections;
     if (matched) return;
-    throw Error(ErrorCode::internal, cat("messages of ", algorithm_.name, " do not match on ",
-                                         shape_.ranks, " ranks"));
+    throw Error(ErrorCode::internal,
+                cat("messages of ", algorithm_.name, " do not match on ", shape_.ranks, " ranks"));
   }
 
   // The sender, when the receiver is shifted to be the first of its host.
@@ -236,9 +235,8 @@ Schedule make_schedule(const Algorithm& algorithm, const Shape& shape,
                        const ScheduleOptions& options) {
   const std::string reason = why_unsupported(algorithm, shape);
   if (!reason.empty()) {
-    throw Error(ErrorCode::unsupported,
-                cat(name(algorithm.collective), ' ', algorithm.name, " does not run on ",
-                    shape.ranks, " ranks: ", reason));
+    throw Error(ErrorCode::unsupported, cat(name(algorithm.collective), ' ', algorithm.name,
+                                            " does not run on ", shape.ranks, " ranks: ", reason));
   }
   Schedule schedule;
   schedule.ranks = shape.ranks;

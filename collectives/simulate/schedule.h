@@ -23,7 +23,7 @@ struct Schedule {
   struct Message {
     int32_t from = 0;  // ranks
     int32_t to = 0;
-    int32_t step = 0;  // that receives it
+    int32_t step = 0;        // that receives it
     int32_t connection = 0;  // equal for those from one rank to another
   };
 
@@ -31,12 +31,12 @@ struct Schedule {
   Symmetry symmetry = Symmetry::none;
   int32_t alike = 1;  // ranks that are walked as one: those of a host
   // Steps of the ranks that are walked: rank 0's first, then rank `alike`'s, and so on.
-  std::vector<int32_t> first_step;     // by rank that is walked, and the end
-  std::vector<StepKind> kinds;         // by step
-  std::vector<int32_t> chunks;         // by step: what it sends, receives or computes
-  std::vector<int32_t> waits;          // by step: for so many steps and messages
+  std::vector<int32_t> first_step;  // by rank that is walked, and the end
+  std::vector<StepKind> kinds;      // by step
+  std::vector<int32_t> chunks;      // by step: what it sends, receives or computes
+  std::vector<int32_t> waits;       // by step: for so many steps and messages
   std::vector<int32_t> first_follower;
-  std::vector<int32_t> followers;      // steps of the same rank that wait for this one
+  std::vector<int32_t> followers;  // steps of the same rank that wait for this one
   std::vector<int32_t> first_message;
   std::vector<Message> messages;
   int32_t connections = 0;
@@ -67,8 +67,8 @@ struct ScheduleOptions {
   Progress progress = {};
 };
 
-// Throws Error(unsupported) for what the algorithm does not support, or is too long; Error(internal)
-// where messages do not match.
+// Throws Error(unsupported) for what the algorithm does not support, or is too long;
+// Error(internal) where messages do not match.
 Schedule make_schedule(const Algorithm& algorithm, const Shape& shape,
                        const ScheduleOptions& options = {});
 

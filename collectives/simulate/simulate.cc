@@ -24,8 +24,8 @@ struct Event {
   enum class Kind : uint8_t { rank_begins, step_ends, message_goes, flow_ends, message_comes };
   double time;
   Kind kind;
-  int32_t which;      // rank, step, message or flow
-  uint32_t turn = 0;  // slice; of flows: which of its predictions this is
+  int32_t which;        // rank, step, message or flow
+  uint32_t turn = 0;    // slice; of flows: which of its predictions this is
   uint64_t number = 0;  // of events: those of one time come in their order
 
   bool operator>(const Event& other) const {
@@ -76,7 +76,8 @@ class Simulation {
     if (slices_ > 1) queues_.resize(static_cast<size_t>(s_.connections));
     sender_.resize(s_.messages.size());
     for (int32_t step = 0; step < s_.steps(); ++step) {
-      for (int32_t m = s_.first_message[step]; m < s_.first_message[step + 1]; ++m) sender_[m] = step;
+      for (int32_t m = s_.first_message[step]; m < s_.first_message[step + 1]; ++m)
+        sender_[m] = step;
     }
   }
 
@@ -329,8 +330,8 @@ class Simulation {
 
   void find_busiest() {
     for (Arc arc = 0; arc < network_.graph().arcs(); ++arc) {
-      const double part = traffic_[static_cast<size_t>(arc)] /
-                          (network_.GBps(arc) * kBytesPerUs * result_.time_us);
+      const double part =
+          traffic_[static_cast<size_t>(arc)] / (network_.GBps(arc) * kBytesPerUs * result_.time_us);
       if (part <= result_.busiest_part) continue;
       result_.busiest_part = part;
       result_.busiest = arc;
@@ -357,12 +358,12 @@ class Simulation {
   double chunk_bytes_ = 0;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   uint64_t next_event_ = 0;
-  std::vector<std::pair<int32_t, uint32_t>> ready_;  // step, slice
-  std::vector<int32_t> waits_;        // by slice, then step; -1: done
-  std::vector<uint16_t> sends_left_;  // by slice, then step
-  std::vector<int32_t> sender_;       // by message: the step
+  std::vector<std::pair<int32_t, uint32_t>> ready_;               // step, slice
+  std::vector<int32_t> waits_;                                    // by slice, then step; -1: done
+  std::vector<uint16_t> sends_left_;                              // by slice, then step
+  std::vector<int32_t> sender_;                                   // by message: the step
   std::vector<std::deque<std::pair<int32_t, uint32_t>>> queues_;  // by connection: message, slice
-  std::vector<double> processor_free_;  // by rank that is walked
+  std::vector<double> processor_free_;                            // by rank that is walked
   std::vector<double> ends_;
   std::vector<Transfer> transfers_;  // by flow
   std::vector<double> traffic_;      // by arc, in bytes

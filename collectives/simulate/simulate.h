@@ -22,11 +22,11 @@
 namespace tutti {
 
 struct SimulationOptions {
-  double bytes = 0;    // of the buffer; of all blocks, where there are blocks
-  int32_t slices = 1;  // each chunk is sent in so many pieces, which overlap
-  double overhead_us = 0;         // of a rank's processor, per message that it sends
+  double bytes = 0;        // of the buffer; of all blocks, where there are blocks
+  int32_t slices = 1;      // each chunk is sent in so many pieces, which overlap
+  double overhead_us = 0;  // of a rank's processor, per message that it sends
   double reduce_GBps = std::numeric_limits<double>::infinity();  // of bytes reduced or copied
-  std::vector<std::pair<int32_t, double>> stragglers;  // rank, how many us late it begins
+  std::vector<std::pair<int32_t, double>> stragglers;            // rank, how many us late it begins
   std::vector<int32_t> failed_ranks;
   // Each message's latency and bytes are multiplied by a number between 1 - jitter and 1 + jitter,
   // which depends on the seed and the message only.
@@ -39,11 +39,11 @@ struct SimulationOptions {
 };
 
 struct SimulationResult {
-  double time_us = 0;      // until the last rank is done; infinite when given up
-  double first_us = 0;     // until the first one is
+  double time_us = 0;   // until the last rank is done; infinite when given up
+  double first_us = 0;  // until the first one is
   int32_t last_rank = 0;
   int64_t messages = 0;
-  double bytes_sent = 0;   // by all ranks
+  double bytes_sent = 0;       // by all ranks
   std::optional<Arc> busiest;  // the direction of a link that was used most
   double busiest_part = 0;     // of the time and of its bandwidth
 };

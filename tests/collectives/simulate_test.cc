@@ -90,7 +90,7 @@ TEST(Simulate, OtherAlgorithmsTakeTheTimesOfTheirFormulas) {
               1e-6);
   EXPECT_NEAR(time(Collective::broadcast, "linear"), alpha + 15 * n * beta, 1e-6)
       << "all share the root's link";
-  EXPECT_NEAR(Play({network, "dissemination_2", Collective::barrier}).time(0), 4 * alpha, 1e-9);
+  EXPECT_NEAR(Play({network, "dissemination", Collective::barrier}).time(0), 4 * alpha, 1e-9);
 }
 
 TEST(Simulate, SlicesOfATreeOverlap) {
@@ -226,7 +226,8 @@ TEST(Simulate, TheSameSeedGivesTheSameTime) {
   EXPECT_EQ(time(1, 0.1), time(1, 0.1));
   EXPECT_NE(time(1, 0.1), time(2, 0.1));
   EXPECT_EQ(time(5, 0), usual);
-  EXPECT_NEAR(time(1, 0.1), usual, 0.1 * usual + 1e-9);
+  EXPECT_NE(time(1, 0.1), usual);
+  EXPECT_NEAR(time(1, 0.1), usual, 0.25 * usual) << "messages that meet make it a little more";
 }
 
 TEST(Simulate, ProcessorsTakeTheirTimeWhereAsked) {
@@ -238,7 +239,8 @@ TEST(Simulate, ProcessorsTakeTheirTimeWhereAsked) {
   EXPECT_NEAR(play.run(options).time_us, usual + 6 * 2, 1e-6) << "one message after the other";
   options.overhead_us = 0;
   options.reduce_GBps = 10;
-  EXPECT_NEAR(play.run(options).time_us, usual + 3 * 100, 1e-6) << "three parts of 1 MB are reduced";
+  EXPECT_NEAR(play.run(options).time_us, usual + 3 * 100, 1e-6)
+      << "three parts of 1 MB are reduced";
 }
 
 TEST(Simulate, GivesUpWhatTakesTooLong) {
@@ -290,7 +292,7 @@ TEST(Simulate, CandidatesAreSortedAndLeaveOutWhatIsTooLong) {
   Network network(parse_structure("switch:64", {}));
   const Shape shape{.ranks = 64, .layout = Layout::of(network.places(64))};
   const auto candidates =
-      simulation_candidates(Collective::all_reduce, shape, 8, network, int64_t{64} * 100);
+      simulation_candidates(Collective::all_reduce, shape, 8, network, int64_t{64} * 200);
   ASSERT_FALSE(candidates.empty());
   EXPECT_TRUE(candidates[0].excluded.empty());
   EXPECT_NE(candidates[0].algorithm->name, "ring");

@@ -1,6 +1,4 @@
 // Networks: sizes, ways that are connected and as short as they should be, files, and mistakes.
-#include "topology/networks/load_network.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -12,6 +10,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "topology/networks/load_network.h"
 
 namespace tutti {
 namespace {
@@ -199,7 +198,8 @@ TEST(Networks, ReadHtsimsFiles) {
 }
 
 TEST(Networks, ReadNs3sFiles) {
-  const auto plain = read_network("3 1 2\n0\n0 1 100Gbps 1000ns 0\n0 2 25Gbps 0.001ms 0\n", "t.txt");
+  const auto plain =
+      read_network("3 1 2\n0\n0 1 100Gbps 1000ns 0\n0 2 25Gbps 0.001ms 0\n", "t.txt");
   EXPECT_EQ(plain->ranks(), 2);
   const std::vector<Arc> arcs = way(*plain, 0, 1);
   ASSERT_EQ(arcs.size(), 2u);
@@ -237,12 +237,15 @@ TEST(Networks, RefuseFilesWithLineAndReason) {
   const BadFile kBad[] = {
       {"", "line 1", "empty"},
       {"hello world\n", "line 1", "no description"},
-      {"topology: [ Ring ]\nnpus_count: [ 8 ]\nbandwidth: [ tbd ]\nlatency: [ 1 ]\n", "line 3", "tbd"},
+      {"topology: [ Ring ]\nnpus_count: [ 8 ]\nbandwidth: [ tbd ]\nlatency: [ 1 ]\n", "line 3",
+       "tbd"},
       {"topology: [ Ring ]\nnpus_count: [ 8, 2 ]\nbandwidth: [ 1 ]\nlatency: [ 1 ]\n", "line 2",
        "2 values for 1"},
-      {"topology: [ Star ]\nnpus_count: [ 8 ]\nbandwidth: [ 1 ]\nlatency: [ 1 ]\n", "line 1", "Star"},
+      {"topology: [ Star ]\nnpus_count: [ 8 ]\nbandwidth: [ 1 ]\nlatency: [ 1 ]\n", "line 1",
+       "Star"},
       {"topology: [ Ring ]\nnpus_count: [ 8 ]\nbandwidth: [ 1 ]\n", "line 3", "latency"},
-      {"topology: [ Ring\nnpus_count: [ 8 ]\nbandwidth: [ 1 ]\nlatency: [ 1 ]\n", "line 1", "bracket"},
+      {"topology: [ Ring\nnpus_count: [ 8 ]\nbandwidth: [ 1 ]\nlatency: [ 1 ]\n", "line 1",
+       "bracket"},
       {"Nodes 8\nTiers 2\nTier 0\nRadix_Down 4\n", "line 4", "2 tiers"},
       {"Nodes 8\nTiers 1\nTier 0\nRadix_Down 4\nDownlink_speed_Gbps 1\n", "line 5", "room for 4"},
       {"Nodes 8\nTiers 1\nTier 0\nRadix_Dawn 4\n", "line 4", "Radix_Dawn"},
@@ -259,8 +262,8 @@ TEST(Networks, RefuseFilesWithLineAndReason) {
       read_network(bad.text, "the.file");
       ADD_FAILURE() << "was read: " << bad.text;
     } catch (const Error& error) {
-      EXPECT_THAT(error.what(), AllOf(HasSubstr("the.file"), HasSubstr(bad.line),
-                                      HasSubstr(bad.reason)))
+      EXPECT_THAT(error.what(),
+                  AllOf(HasSubstr("the.file"), HasSubstr(bad.line), HasSubstr(bad.reason)))
           << bad.text;
     }
   }
@@ -277,7 +280,8 @@ TEST(Networks, ReadTheFilesOfOtherSimulators) {
         "chakra_astra/astra-sim_inputs_network_dgx_v100_4gpu.yml",
         "chakra_astra/astra-sim_inputs_network_hgx_h100_32gpu.yml",
         "chakra_astra/astra-sim_examples_network_htsim_8nodes.topo",
-        "netsim_topologies/htsim_leaf_spine_tiny.topo", "netsim_topologies/simllm_clos_64_400g.topo",
+        "netsim_topologies/htsim_leaf_spine_tiny.topo",
+        "netsim_topologies/simllm_clos_64_400g.topo",
         "netsim_topologies/astra_ns3_128_nodes_16_switch_topology.txt",
         "netsim_topologies/hpcc_topology.txt", "netsim_topologies/hpcc_fat.txt",
         "netsim_topologies/simai_Rail_Opti_SingleToR_16g_8gps_200Gbps_H20.txt",
@@ -289,7 +293,8 @@ TEST(Networks, ReadTheFilesOfOtherSimulators) {
   }
   EXPECT_EQ(read, 11);
   EXPECT_THROW(
-      load_network((folder / "chakra_astra/astra-sim_inputs_network_dgx_v100_8gpu.yml").string(), {}),
+      load_network((folder / "chakra_astra/astra-sim_inputs_network_dgx_v100_8gpu.yml").string(),
+                   {}),
       Error);
 }
 

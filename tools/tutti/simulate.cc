@@ -1,4 +1,6 @@
 // tutti simulate: what a collective takes on a network that nobody here owns, in virtual time.
+#include "collectives/simulate/simulate.h"
+
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,7 +20,6 @@
 #include "bench/measure.h"
 #include "collectives/interchange/resolve.h"
 #include "collectives/simulate/candidates.h"
-#include "collectives/simulate/simulate.h"
 #include "tools/tutti/commands.h"
 #include "topology/layout.h"
 #include "topology/networks/load_network.h"
@@ -32,7 +33,8 @@ namespace {
 constexpr int64_t kMostSteps = 40'000'000;
 constexpr int64_t kMostStepsTried = 2'000'000;
 constexpr int kFewRanks = 128;
-constexpr size_t kFewCandidates = 4;
+constexpr int kManyRanks = 10'000;
+constexpr int kMostAsOne = 64;  // ranks of a host that are compared, to be played as one
 constexpr int64_t kMostWorkTried = 20'000'000;
 
 struct Options {
@@ -81,7 +83,8 @@ std::pair<std::string, double> parse_pair(const std::string& text, const std::st
                                           double least) {
   const size_t colon = text.rfind(':');
   if (colon == text.npos) refuse(cat(option, " ", text, " has no ':'"), "see --help");
-  return {text.substr(0, colon), number_in(std::string_view(text).substr(colon + 1), option, least)};
+  return {text.substr(0, colon),
+          number_in(std::string_view(text).substr(colon + 1), option, least)};
 }
 
 // "3" or "rank3"
@@ -176,7 +179,8 @@ class Play {
     double least = std::numeric_limits<double>::infinity();
     const bool all = o_.algorithm == "all";
     for (const Algorithm* algorithm : algorithms(bytes)) {
-      const Row row = play(*algorithm, bytes, all ? std::numeric_limits<double>::infinity() : least);
+      const Row row =
+          play(*algorithm, bytes, all ? std::numeric_limits<double>::infinity() : least);
       if (std::isfinite(row.result.time_us)) rows_.push_back(row);
       least = std::min(least, row.result.time_us);
     }
@@ -188,7 +192,8 @@ class Play {
                    .remedy = "name one with --algorithm, which is played however long it takes"});
     }
     const auto time = [](const Row& row) { return row.result.time_us; };
-    const auto rows = std::ranges::subrange(rows_.begin() + static_cast<ptrdiff_t>(first), rows_.end());
+    const auto rows =
+        std::ranges::subrange(rows_.begin() + static_cast<ptrdiff_t>(first), rows_.end());
     std::ranges::stable_sort(rows, {}, time);
     rows_[first].is_best = true;
     if (!all) rows_.resize(first + 1);
@@ -198,20 +203,22 @@ class Play {
     const bool all = o_.algorithm == "all";
     if (!all && o_.algorithm != "auto") return {&resolve_algorithm(collective_, o_.algorithm)};
     show_progress("looking for algorithms", -1);
-    const auto candidates = simulation_candidates(
-        collective_, shape_, bytes, *network_, ranks_ <= kFewRanks || all ? kMostStepsTried
-                                                                         : int64_t{100} * ranks_);
+    const auto candidates = simulation_candidates(collective_, shape_, bytes, *network_,
+                                                  std::max(kMostStepsTried, int64_t{200} * ranks_));
     std::vector<const Algorithm*> chosen;
-    const bool few = !all && ranks_ > kFewRanks;
+    const size_t most = all || ranks_ <= kFewRanks ? candidates.size()
+                        : ranks_ <= kManyRanks     ? 4
+                                                   : 2;
     for (const SimulationCandidate& candidate : candidates) {
       if (!candidate.excluded.empty()) continue;
-      if (few && chosen.size() == kFewCandidates) break;
+      if (chosen.size() == most) break;
       chosen.push_back(candidate.algorithm);
     }
     if (!chosen.empty()) return chosen;
     std::string reasons;
     for (const SimulationCandidate& candidate : candidates) {
-      reasons += cat(reasons.empty() ? "" : "; ", candidate.algorithm->name, ": ", candidate.excluded);
+      reasons +=
+          cat(reasons.empty() ? "" : "; ", candidate.algorithm->name, ": ", candidate.excluded);
     }
     throw Error(ErrorCode::unsupported,
                 cat("no algorithm for ", name(collective_), " can be tried on ", ranks_, " ranks"),
@@ -239,7 +246,8 @@ class Play {
   const Schedule& schedule_of(const Algorithm& algorithm) {
     if (made_for_ == &algorithm) return schedule_;
     ScheduleOptions options{.most_steps = kMostSteps};
-    if (is_even() && ranks_ % network_->group_size() == 0) options.alike = network_->group_size();
+    const int host = network_->group_size();
+    if (is_even() && host <= kMostAsOne && ranks_ % host == 0) options.alike = host;
     options.progress = [&](double part) { show_progress(cat("making ", algorithm.name), part); };
     made_for_ = nullptr;
     schedule_ = make_schedule(algorithm, shape_, options);
@@ -256,10 +264,9 @@ class Play {
                 "algbw GB/s", "busbw GB/s", "messages", "busiest link");
     for (const Row& row : rows_) {
       const SimulationResult& result = row.result;
-      const std::string busiest =
-          result.busiest ? cat(network_->name(*result.busiest), " (",
-                               std::lround(100 * result.busiest_part), "%)")
-                         : "-";
+      const std::string busiest = result.busiest ? cat(network_->name(*result.busiest), " (",
+                                                       std::lround(100 * result.busiest_part), "%)")
+                                                 : "-";
       std::printf("%14.0f %c%-28s %14.2f %12.3f %12.3f %12lld  %s\n", row.bytes,
                   row.is_best && o_.algorithm == "all" ? '>' : ' ', row.algorithm->name.c_str(),
                   result.time_us, row.algbw, row.busbw, static_cast<long long>(result.messages),
@@ -324,7 +331,8 @@ constexpr char kFooter[] =
     "  tutti simulate all_reduce --topology switch:8 --bytes 1M,64M --algorithm all\n"
     "  tutti simulate all_reduce --topology fat-tree:hosts=12500,gpus=8 --algorithm hierarchical\n"
     "  tutti simulate all_gather --topology torus:4x4 --slow host0-host1:10 --straggler 3:50\n"
-    "  tutti simulate all_reduce --topology fat-tree:hosts=64 --fail leaf0-spine3 --jitter 5 --seed 1";
+    "  tutti simulate all_reduce --topology fat-tree:hosts=64 --fail leaf0-spine3 --jitter 5 "
+    "--seed 1";
 
 }  // namespace
 
@@ -339,14 +347,17 @@ void add_simulate(CommandLine& line) {
   command.add_option("--bytes", o->bytes, "sizes, as `tutti bench` counts them: 1K,1M,64M")
       .separated_by_commas()
       .show_default();
-  command.add_option("--algorithm", o->algorithm, "a name, hierarchical(A,B,C), FILE.xml, auto or all")
+  command
+      .add_option("--algorithm", o->algorithm, "a name, hierarchical(A,B,C), FILE.xml, auto or all")
       .show_default();
   command.add_option("--root", o->root, "of a collective that has one").show_default();
   command.add_option("--slices", o->slices, "send each chunk in so many pieces, which overlap")
       .between(1, 65536)
       .show_default();
-  command.add_option("--fail", o->fail, "a link (leaf0-spine1, link7), all links of a node (spine1), "
-                                        "or a rank (3); repeat for several")
+  command
+      .add_option("--fail", o->fail,
+                  "a link (leaf0-spine1, link7), all links of a node (spine1), "
+                  "or a rank (3); repeat for several")
       .type_name("LINK|RANK")
       .one_each_time();
   command.add_option("--slow", o->slow, "a link, or all of a node, that much slower")

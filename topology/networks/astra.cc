@@ -46,10 +46,11 @@ std::unique_ptr<Network> read_astra(const TextFile& file) {
   std::map<std::string, AstraList> lists;
   for (const TextLine& line : file.lines) {
     const std::string key = line.words[0];
-    const bool known = key == "topology:" || key == "npus_count:" || key == "bandwidth:" ||
-                       key == "latency:";
+    const bool known =
+        key == "topology:" || key == "npus_count:" || key == "bandwidth:" || key == "latency:";
     if (!known) {
-      file.refuse(line.number, "'", key, "' is none of topology:, npus_count:, bandwidth:, latency:");
+      file.refuse(line.number, "'", key,
+                  "' is none of topology:, npus_count:, bandwidth:, latency:");
     }
     if (!lists.try_emplace(key, AstraList{line.number, list_of(file, line)}).second) {
       file.refuse(line.number, key, " is there twice");

@@ -74,8 +74,7 @@ class Words {
     if (values_.empty()) return;
     std::string known;
     for (const std::string& key : asked_) known += cat(known.empty() ? "" : ", ", key);
-    refuse(cat("'", text_, "' has a '", values_.begin()->first, "'"),
-           cat(kind_, " knows ", known));
+    refuse(cat("'", text_, "' has a '", values_.begin()->first, "'"), cat(kind_, " knows ", known));
   }
 
  private:
@@ -112,8 +111,10 @@ std::vector<TreeLevel> two_levels(int ends, int per_leaf, int up, LinkSpeed spee
 // M. Al-Fares, A. Loukissas, A. Vahdat: A Scalable, Commodity Data Center Network Architecture.
 // SIGCOMM 2008: three levels of switches with k ports, half of them up but for the highest level.
 std::vector<TreeLevel> k_ary(int k, LinkSpeed speed) {
-  if (k % 2 != 0) refuse(cat("k=", k, " is odd"), "switches of a fat tree have as many ports up as down");
-  return {{k / 2, 1, speed, "leaf"}, {k / 2, k / 2, speed, "aggregation"}, {k, k / 2, speed, "core"}};
+  if (k % 2 != 0)
+    refuse(cat("k=", k, " is odd"), "switches of a fat tree have as many ports up as down");
+  return {
+      {k / 2, 1, speed, "leaf"}, {k / 2, k / 2, speed, "aggregation"}, {k, k / 2, speed, "core"}};
 }
 
 // GPUs of a host, at a switch inside it, or as stages before have it; how many.
@@ -189,12 +190,17 @@ void add_grid(Words& words, bool wraps, const Open& open, Structure& structure) 
   if (!sizes) {
     const int ranks = open.left(words, 1);
     const int side = static_cast<int>(std::lround(std::sqrt(ranks)));
-    if (side * side != ranks) refuse(cat(words.kind(), " needs a size, such as ", words.kind(), ":4x4"));
+    if (side * side != ranks)
+      refuse(cat(words.kind(), " needs a size, such as ", words.kind(), ":4x4"));
     structure.stages.push_back(ring_pattern(side, wraps, speed));
     structure.stages.push_back(ring_pattern(side, wraps, speed));
     return;
   }
-  for (const std::string& side : split(*sizes, 'x')) {
+  const std::vector<std::string> sides = split(*sizes, 'x');
+  if (static_cast<size_t>(std::ranges::count(*sizes, 'x')) + 1 != sides.size()) {
+    refuse(cat("'", *sizes, "' is no size of a ", words.kind()), "write it as 4x4x4");
+  }
+  for (const std::string& side : sides) {
     structure.stages.push_back(
         ring_pattern(parse_count(side, cat("a side of ", words.kind())), wraps, speed));
   }
@@ -236,10 +242,13 @@ void add(Words& words, bool innermost_of_several, Open open, Structure& structur
 Structure parse_structure(const std::string& description, std::optional<int> ranks) {
   Structure structure;
   const std::vector<std::string> stages = split(description, ';');
+  if (stages.empty())
+    refuse("the description of the network is empty", "write one such as switch:8");
   for (size_t i = 0; i < stages.size(); ++i) {
     Words words(stages[i]);
-    if (structure.fabric) refuse(cat("'", description, "' has something around a ", split(stages[i - 1], ':')[0]),
-        "put it last");
+    if (structure.fabric)
+      refuse(cat("'", description, "' has something around a ", split(stages[i - 1], ':')[0]),
+             "put it last");
     std::optional<int> left;
     if (ranks && i + 1 == stages.size()) {
       int inner = 1;
@@ -251,7 +260,8 @@ Structure parse_structure(const std::string& description, std::optional<int> ran
     if (innermost && words.kind() == "switch") structure.stage_is_inside_host = true;
     int64_t size = 1;
     for (const auto& stage : structure.stages) size *= stage->ends();
-    if (size > kMostRanks) refuse(cat("'", description, "' is of more than ", kMostRanks, " ranks"));
+    if (size > kMostRanks)
+      refuse(cat("'", description, "' is of more than ", kMostRanks, " ranks"));
   }
   int inner = 1;
   for (const auto& stage : structure.stages) inner *= stage->ends();

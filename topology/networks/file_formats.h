@@ -19,7 +19,7 @@ struct TextLine {
 };
 
 struct TextFile {
-  std::string name;  // for messages
+  std::string name;             // for messages
   std::vector<TextLine> lines;  // those with words; what follows a # is left out
 
   template <typename... Parts>

@@ -13,9 +13,9 @@ namespace {
 // htsim: what is said of a tier, by name, with the line.
 using Said = std::map<std::string, std::pair<int, int>>;  // value, line
 
-constexpr std::string_view kTierWords[] = {
-    "Downlink_speed_Gbps", "Radix_Down", "Radix_Up", "Downlink_Latency_ns", "Switch_Latency_ns",
-    "Bundle", "Oversubscribed", "Queue_Down", "Queue_Up"};
+constexpr std::string_view kTierWords[] = {"Downlink_speed_Gbps", "Radix_Down",        "Radix_Up",
+                                           "Downlink_Latency_ns", "Switch_Latency_ns", "Bundle",
+                                           "Oversubscribed",      "Queue_Down",        "Queue_Up"};
 
 int said(const TextFile& file, const Said& tier, size_t number, const std::string& what,
          std::optional<int> otherwise = {}) {
@@ -43,9 +43,10 @@ std::vector<TreeLevel> levels_of(const TextFile& file, const std::vector<Said>& 
     if (i > 0) level.up = quotient(file, tier, said(file, tiers[i - 1], i - 1, "Radix_Up"), bundle);
     level.speed.GBps = said(file, tier, i, "Downlink_speed_Gbps") * 0.125 * bundle;
     // Half of what a switch takes is on the link on either side of it.
-    level.speed.latency_us = 1e-3 * (said(file, tier, i, "Downlink_Latency_ns", 0) +
-                                     (latency + switch_latency) / 2.0);
-    if (!(level.speed.GBps > 0)) file.refuse(tier.begin()->second.second, "a speed must be above 0");
+    level.speed.latency_us =
+        1e-3 * (said(file, tier, i, "Downlink_Latency_ns", 0) + (latency + switch_latency) / 2.0);
+    if (!(level.speed.GBps > 0))
+      file.refuse(tier.begin()->second.second, "a speed must be above 0");
     switch_latency = latency;
     level.name = i == 0 ? "leaf" : i + 1 == tiers.size() ? "core" : "aggregation";
     if (i == 1 && tiers.size() == 2) level.name = "spine";
@@ -77,7 +78,8 @@ std::unique_ptr<Network> read_htsim(const TextFile& file) {
     }
   }
   const int last = file.lines.back().number;
-  if (head["Nodes"] < 1 || head["Nodes"] > kMostNodes) file.refuse(last, "there is no sensible Nodes");
+  if (head["Nodes"] < 1 || head["Nodes"] > kMostNodes)
+    file.refuse(last, "there is no sensible Nodes");
   if (head["Tiers"] != static_cast<int>(tiers.size()) || tiers.empty()) {
     file.refuse(last, "the file speaks of ", head["Tiers"], " tiers and has ", tiers.size());
   }

@@ -139,7 +139,10 @@ std::vector<Place> Network::places(int ranks) const {
 }
 
 int Network::group_size() const {
-  if (!structure_.stages.empty()) return structure_.stages[0]->ends();
+  if (!structure_.stages.empty()) {
+    const int inner = structure_.stages[0]->ends();
+    return inner < ranks() ? inner : 1;
+  }
   const int hosts = graph_.hosts();
   if (hosts == 0 || ranks() % hosts != 0) return 1;
   const int each = ranks() / hosts;
@@ -225,7 +228,8 @@ std::vector<int> Network::links_named(const std::string& name) const {
     if (!links.empty()) return links;
   }
   const GraphLink& first = graph_.links()[0];
-  throw Error(ErrorCode::invalid_argument, cat("the network has no link or node named '", name, "'"),
+  throw Error(ErrorCode::invalid_argument,
+              cat("the network has no link or node named '", name, "'"),
               {.remedy = cat("name a link by its two nodes, such as ", graph_.node(first.from).name,
                              "-", graph_.node(first.to).name, ", or as link0 to link", count - 1,
                              "; or a node, which is all of its links")});

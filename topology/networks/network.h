@@ -46,8 +46,8 @@ class Network {
   int node_of(int rank) const { return nodes_[static_cast<size_t>(rank)]; }
   // Of the first so many: host, and for networks inside each other up to two levels in it.
   std::vector<Place> places(int ranks) const;
-  // The size of the innermost groups, which hold consecutive ranks; 1 where there are none, or
-  // where they differ.
+  // The size of the innermost groups, which hold consecutive ranks; 1 where there are none,
+  // or only one, or where they differ.
   int group_size() const;
 
   double GBps(Arc arc) const { return GBps_[static_cast<size_t>(arc / 2)]; }
@@ -82,7 +82,7 @@ class Network {
   std::vector<Stage> stages_;
   int first_fabric_link_ = 0;
   Graph graph_;
-  std::vector<int> nodes_;  // by rank
+  std::vector<int> nodes_;    // by rank
   std::vector<double> GBps_;  // by link
   std::vector<bool> failed_;
   bool any_failed_ = false;

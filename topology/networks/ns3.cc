@@ -56,10 +56,12 @@ std::vector<int> switches_of(const TextFile& file, const Ns3Head& head, size_t& 
     const TextLine& at = file.lines[line];
     for (const std::string& word : at.words) {
       const int node = file.parse_whole(at.number, word, "a switch", 0, head.nodes - 1);
-      if (std::ranges::count(switches, node) > 0) file.refuse(at.number, "switch ", node, " is named twice");
+      if (std::ranges::count(switches, node) > 0)
+        file.refuse(at.number, "switch ", node, " is named twice");
       switches.push_back(node);
     }
-    if (switches.size() > wanted) file.refuse(at.number, "more than ", wanted, " switches are named");
+    if (switches.size() > wanted)
+      file.refuse(at.number, "more than ", wanted, " switches are named");
   }
   return switches;
 }
@@ -74,9 +76,9 @@ Graph ns3_nodes(const Ns3Head& head, const std::vector<int>& switches) {
     const auto found = place.find(node);
     if (found != place.end()) {
       const bool inside = found->second < static_cast<size_t>(head.nvswitches);
-      const int per_server = std::max(
-          1, head.nvswitches * head.gpus_per_server /
-                 std::max(1, head.nodes - static_cast<int>(switches.size())));
+      const int per_server =
+          std::max(1, head.nvswitches * head.gpus_per_server /
+                          std::max(1, head.nodes - static_cast<int>(switches.size())));
       graph.add({.kind = inside ? NodeKind::nvlink_switch : NodeKind::network_switch,
                  .host = inside ? static_cast<int>(found->second) / per_server : -1,
                  .number = node,

@@ -30,7 +30,8 @@ constexpr Arc back(int link) { return 2 * link + 1; }
 
 class Ring final : public Pattern {
  public:
-  Ring(int ends, bool wraps, LinkSpeed speed) : ends_(ends), wraps_(wraps && ends > 2), speed_(speed) {}
+  Ring(int ends, bool wraps, LinkSpeed speed)
+      : ends_(ends), wraps_(wraps && ends > 2), speed_(speed) {}
 
   int ends() const override { return ends_; }
   int links() const override { return wraps_ ? ends_ : ends_ - 1; }
@@ -262,9 +263,7 @@ class DragonflyPattern final : public Pattern {
  private:
   static int pairs(int n) { return n * (n - 1) / 2; }
   // The router of group `from` that has the link to group `to`.
-  int gate(int from, int to) const {
-    return (to - from - 1 + s_.groups) % s_.groups / s_.globals;
-  }
+  int gate(int from, int to) const { return (to - from - 1 + s_.groups) % s_.groups / s_.globals; }
   static Arc between(int a, int b, int n, int first) {
     const int low = std::min(a, b);
     const int link = first + low * n - low * (low + 1) / 2 + std::max(a, b) - low - 1;

@@ -39,8 +39,7 @@ double TextFile::parse_number(int line, std::string_view text, std::string_view 
   refuse(line, what, " is '", text, "', and must be a number that is not below 0");
 }
 
-double TextFile::parse(int line, double (*parse)(std::string_view),
-                       const std::string& text) const {
+double TextFile::parse(int line, double (*parse)(std::string_view), const std::string& text) const {
   try {
     return parse(text);
   } catch (const Error& error) {
@@ -79,11 +78,12 @@ std::unique_ptr<Network> read_network(const std::string& text, const std::string
   const std::vector<std::string>& first = file.lines[0].words;
   const size_t numbers = static_cast<size_t>(std::ranges::count_if(first, is_number));
   if (first.size() >= 3 && numbers >= 3) return read_ns3(file);
-  throw Error(ErrorCode::invalid_argument, cat(name, " is no description of a network known here"),
-              {.where = cat("line ", file.lines[0].number),
-               .cause = cat("it begins with '", first[0].substr(0, 40), "'"),
-               .remedy = "give ASTRA-sim's analytical .yml, htsim's .topo, the topology.txt of ns-3, "
-                         "Slurm's topology.conf, or a description such as switch:8"});
+  throw Error(
+      ErrorCode::invalid_argument, cat(name, " is no description of a network known here"),
+      {.where = cat("line ", file.lines[0].number),
+       .cause = cat("it begins with '", first[0].substr(0, 40), "'"),
+       .remedy = "give ASTRA-sim's analytical .yml, htsim's .topo, the topology.txt of ns-3, "
+                 "Slurm's topology.conf, or a description such as switch:8"});
 }
 
 }  // namespace tutti

@@ -55,7 +55,8 @@ std::unique_ptr<Network> read_slurm(const TextFile& file) {
   for (const SlurmSwitch& s : switches) {
     for (const std::string& node : s.nodes) {
       const auto [known, is_new] = leaves.emplace(node, s.line);
-      if (!is_new) file.refuse(s.line, "node ", node, " is at a switch already, in line ", known->second);
+      if (!is_new)
+        file.refuse(s.line, "node ", node, " is at a switch already, in line ", known->second);
       nodes[node] = graph.add({NodeKind::host, static_cast<int>(nodes.size()), 0, node});
     }
   }
@@ -63,7 +64,8 @@ std::unique_ptr<Network> read_slurm(const TextFile& file) {
   std::map<std::string, int> numbers;
   for (const SlurmSwitch& s : switches) {
     const int node = graph.add({NodeKind::network_switch, -1, 0, s.name});
-    if (!numbers.emplace(s.name, node).second) file.refuse(s.line, "switch ", s.name, " is there twice");
+    if (!numbers.emplace(s.name, node).second)
+      file.refuse(s.line, "switch ", s.name, " is there twice");
   }
   const LinkSpeed speed;
   for (const SlurmSwitch& s : switches) {

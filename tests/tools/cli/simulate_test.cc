@@ -15,9 +15,9 @@ class Simulate : public Cli {};
 
 TEST_F(Simulate, WritesTheTimeOfARing) {
   const std::string json = path("ring.json");
-  const Result result = run({"simulate", "all_reduce", "--topology",
-                             "ring:16,bandwidth=25GB/s,latency=2us", "--ranks", "16", "--bytes",
-                             "16M", "--algorithm", "ring", "--json", json});
+  const Result result =
+      run({"simulate", "all_reduce", "--topology", "ring:16,bandwidth=25GB/s,latency=2us",
+           "--ranks", "16", "--bytes", "16M", "--algorithm", "ring", "--json", json});
   EXPECT_EQ(result.code, 0) << result.err;
   EXPECT_THAT(result.err, IsEmpty());
   const Json object = Json::parse(read(json));
@@ -32,16 +32,16 @@ TEST_F(Simulate, WritesTheTimeOfARing) {
 
 TEST_F(Simulate, TakesTheQuickestAlgorithmForEachSize) {
   const std::string json = path("auto.json");
-  const Result result = run({"simulate", "all_reduce", "--topology", "switch:16", "--bytes",
-                             "8,256M", "--json", json});
+  const Result result = run(
+      {"simulate", "all_reduce", "--topology", "switch:16", "--bytes", "8,256M", "--json", json});
   EXPECT_EQ(result.code, 0) << result.err;
   const Json object = Json::parse(read(json));
   ASSERT_EQ(object["results"].size(), 2u);
   EXPECT_EQ(object["algorithm"], object["results"][0]["algorithm"]);
   EXPECT_NE(object["results"][0]["algorithm"], object["results"][1]["algorithm"])
       << "few rounds for few bytes, few bytes a rank for many";
-  const Result all = run({"simulate", "all_reduce", "--topology", "switch:16", "--bytes", "8",
-                          "--algorithm", "all"});
+  const Result all = run(
+      {"simulate", "all_reduce", "--topology", "switch:16", "--bytes", "8", "--algorithm", "all"});
   EXPECT_THAT(all.out, AllOf(HasSubstr(">"), HasSubstr("ring"), HasSubstr("double_binary_tree")));
 }
 
@@ -60,8 +60,8 @@ TEST_F(Simulate, ReadsFiles) {
 TEST_F(Simulate, PlaysTroubles) {
   const auto time = [&](std::vector<std::string> more) {
     const std::string json = path("t.json");
-    std::vector<std::string> words = {"simulate", "all_reduce", "--topology", "ring:8", "--bytes",
-                                      "8M", "--algorithm", "ring", "--json", json};
+    std::vector<std::string> words = {"simulate", "all_reduce",  "--topology", "ring:8", "--bytes",
+                                      "8M",       "--algorithm", "ring",       "--json", json};
     words.insert(words.end(), more.begin(), more.end());
     const Result result = run(words);
     EXPECT_EQ(result.code, 0) << result.err;
@@ -83,8 +83,9 @@ TEST_F(Simulate, SaysWhatIsWrong) {
     EXPECT_NE(result.code, 0);
     return result.err;
   };
-  EXPECT_THAT(error({"all_reduce", "--topology", "switch:4", "--fail", "rank2", "--algorithm", "ring"}),
-              AllOf(HasSubstr("rank 2 failed"), HasSubstr("wait for it: 3")));
+  EXPECT_THAT(
+      error({"all_reduce", "--topology", "switch:4", "--fail", "rank2", "--algorithm", "ring"}),
+      AllOf(HasSubstr("rank 2 failed"), HasSubstr("wait for it: 3")));
   EXPECT_THAT(error({"all_reduce", "--topology", "switch:4", "--fail", "host1-switch"}),
               HasSubstr("cut off"));
   EXPECT_THAT(error({"all_reduce", "--topology", "switch:4", "--fail", "nothing"}),

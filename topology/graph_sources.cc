@@ -1,5 +1,6 @@
 #include "topology/graph_sources.h"
 
+#include <sstream>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -16,6 +17,7 @@ namespace tutti {
 namespace {
 
 constexpr uintmax_t kMostBytes = 256 << 20;
+constexpr std::string_view kBlank = " \t\r\n\xEF\xBB\xBF";
 
 Graph parse_xml(const std::string& text, const std::string& file) {
   // The name of the first element tells whose it is; comments and headers come before it.
@@ -26,28 +28,34 @@ Graph parse_xml(const std::string& text, const std::string& file) {
 
 }  // namespace
 
-Graph load_graph(const std::string& source) {
-  constexpr std::string_view kSynthetic = "synthetic:";
-  if (source.empty()) return graph_of_this_host();
-  if (source.starts_with(kSynthetic)) return synthetic_host_graph(source.substr(kSynthetic.size()));
-  const std::string text = file_text(source, kMostBytes);
-  const size_t start = text.find_first_not_of(" \t\r\n\xEF\xBB\xBF");
-  Graph graph;
+bool is_graph_file(std::string_view text) {
+  const size_t start = text.find_first_not_of(kBlank);
+  if (start == std::string::npos) return false;
+  if (text[start] == '<' || text[start] == '{') return true;
+  std::istringstream lines{std::string(text)};
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line.substr(0, line.find('#')));
+    std::string first;
+    if (words >> first) return first == "node" || first == "link";
+  }
+  return false;
+}
+
+Graph parse_graph(const std::string& text, const std::string& file) {
+  const size_t start = text.find_first_not_of(kBlank);
   if (start == std::string::npos) {
-    throw Error(ErrorCode::invalid_argument, "the file is empty", {.where = source});
+    throw Error(ErrorCode::invalid_argument, "the file is empty", {.where = file});
   }
-  if (text[start] == '<') {
-    graph = parse_xml(text, source);
-  } else if (text[start] == '{') {
-    graph = parse_graph_json(text, source);
-  } else {
-    graph = parse_graph_text(text, source);
-  }
+  Graph graph = text[start] == '<'   ? parse_xml(text, file)
+                : text[start] == '{' ? parse_graph_json(text, file)
+                                     : parse_graph_text(text, file);
   if (graph.nodes().empty()) {
-    throw Error(ErrorCode::invalid_argument, "the file describes nothing", {.where = source});
+    throw Error(ErrorCode::invalid_argument, "the file describes nothing", {.where = file});
   }
   return graph;
 }
+
+Graph load_graph(const std::string& path) { return parse_graph(file_text(path, kMostBytes), path); }
 
 Graph repeat_host(const Graph& host, int hosts) {
   Graph all;

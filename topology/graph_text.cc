@@ -1,39 +1,21 @@
 #include "topology/graph_text.h"
 
-#include <algorithm>
 #include <charconv>
 #include <map>
 #include <optional>
-#include <span>
 #include <sstream>
-#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
 #include "base/printable.h"
 #include "base/text.h"
+#include "topology/units.h"
 
 namespace tutti {
 namespace {
 
 constexpr size_t kMostNodes = 1 << 20;
-
-struct Unit {
-  std::string_view name;
-  double factor;
-};
-
-// A positive number and one of the units.
-std::optional<double> quantity(std::string_view text, std::span<const Unit> units) {
-  double value = 0;
-  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (status != std::errc{} || !(value >= 0)) return std::nullopt;
-  const std::string_view rest = text.substr(static_cast<size_t>(end - text.data()));
-  const auto unit = std::ranges::find(units, rest, &Unit::name);
-  if (unit == units.end()) return std::nullopt;
-  return value * unit->factor;
-}
 
 class Reader {
  public:
@@ -98,20 +80,38 @@ class Reader {
     }
     const std::optional<LinkClass> kind = parse_link_class(words[3]);
     if (!kind) refuse(cat("there are no links of class ", in_quotes(words[3])));
-    const std::optional<double> GBps = parse_bandwidth(words[4]);
-    if (!GBps || *GBps <= 0) {
-      refuse(cat(in_quotes(words[4]), " is no bandwidth"), "write it as 24GB/s or 100Gbit/s");
-    }
-    double latency_us = 0;
-    if (words.size() == 6) {
-      const std::optional<double> given = parse_latency_us(words[5]);
-      if (!given) refuse(cat(in_quotes(words[5]), " is no latency"), "write it as 0.5us");
-      latency_us = *given;
-    }
+    const double GBps =
+        count_of(words[4]) * told([&] { return parse_bandwidth(one_of(words[4])); });
+    const double latency_us = words.size() == 6 ? told([&] { return parse_latency(words[5]); }) : 0;
     const int from = node_named(words[1]);
     const int to = node_named(words[2]);
     if (from == to) refuse(cat(printable(words[1]), " is linked to itself"));
-    graph_.connect({from, to, *kind, *GBps, latency_us});
+    graph_.connect({from, to, *kind, GBps, latency_us});
+  }
+
+  // "4x20GB/s": four links of 20 GB/s.
+  static std::string_view one_of(std::string_view bandwidth) {
+    const size_t times = bandwidth.find('x');
+    return times == std::string_view::npos ? bandwidth : bandwidth.substr(times + 1);
+  }
+  int count_of(std::string_view bandwidth) const {
+    const size_t times = bandwidth.find('x');
+    if (times == std::string_view::npos) return 1;
+    int count = 0;
+    const char* end = bandwidth.data() + times;
+    if (std::from_chars(bandwidth.data(), end, count).ptr != end || count < 1 || count > 1024) {
+      refuse(cat(in_quotes(bandwidth), " is no bandwidth"), "write it as 4x20GB/s");
+    }
+    return count;
+  }
+  // What `read` refuses, with the line.
+  template <typename Read>
+  double told(Read read) const {
+    try {
+      return read();
+    } catch (const Error& error) {
+      refuse(error.what());
+    }
   }
 
   int node_named(const std::string& name) const {
@@ -129,26 +129,6 @@ class Reader {
 };
 
 }  // namespace
-
-std::optional<double> parse_bandwidth(std::string_view text) {
-  constexpr Unit kUnits[] = {{"GB/s", 1},       {"MB/s", 1e-3},       {"Tbit/s", 125},
-                             {"Gbit/s", 0.125}, {"Mbit/s", 0.125e-3}, {"Gbps", 0.125},
-                             {"Mbps", 0.125e-3}};
-  int count = 1;
-  const size_t times = text.find('x');
-  if (times != std::string_view::npos) {
-    const char* end = text.data() + times;
-    if (std::from_chars(text.data(), end, count).ptr != end || count < 1) return std::nullopt;
-    text.remove_prefix(times + 1);
-  }
-  const std::optional<double> one = quantity(text, kUnits);
-  return one ? std::optional(*one * count) : std::nullopt;
-}
-
-std::optional<double> parse_latency_us(std::string_view text) {
-  constexpr Unit kUnits[] = {{"us", 1}, {"ns", 1e-3}, {"ms", 1e3}, {"s", 1e6}};
-  return quantity(text, kUnits);
-}
 
 Graph parse_graph_text(std::string_view text, const std::string& file) {
   return Reader(text, file).read();

@@ -11,7 +11,8 @@
 //   link gpu0 gpu1 nvlink 4x20GB/s
 //   link gpu0 there network 100Gbit/s 2us
 //
-// A node's number counts those of its kind on its host, in the order of the file.
+// Units are those of units.h; 4x before a bandwidth stands for four links. A node's number counts
+// those of its kind on its host, in the order of the file.
 #pragma once
 
 #include <string>
@@ -23,11 +24,5 @@ namespace tutti {
 
 // `file` is the name for messages. Throws Error(invalid_argument) that names the line.
 Graph parse_graph_text(std::string_view text, const std::string& file);
-
-// "12.5GB/s", "100Gbit/s", "200Mbit/s", "4x20GB/s" -> 1e9 bytes per second; nothing for other
-// texts.
-std::optional<double> parse_bandwidth(std::string_view text);
-// "0.5us", "300ns", "2ms" -> microseconds.
-std::optional<double> parse_latency_us(std::string_view text);
 
 }  // namespace tutti

@@ -80,6 +80,10 @@ RangeList around(Space space, int32_t first, int32_t count, int32_t chunks);
 int32_t largest_fan_out(int32_t ranks,
                         const std::function<std::vector<Step>(int32_t ranks, int32_t rank)>& steps);
 
+// fan_out(radix, ranks), which looks at every rank, is computed once for the programs of all of
+// them that a thread makes one after another.
+int32_t remembered(int32_t (*fan_out)(int32_t radix, int32_t ranks), int32_t radix, int32_t ranks);
+
 // Appends the reduction of one chunk of every rank's into `result`, by the canonical tree. `of(r)`
 // is where rank r's contribution lies: at most one of them is not in scratch. Partial sums
 // overwrite those that are.

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 #include <set>
+#include <tuple>
+#include <utility>
 
 #include "collectives/algorithms/algorithms.h"
 
@@ -99,6 +101,14 @@ int32_t largest_fan_out(
     largest = std::max(largest, targets.size());
   }
   return static_cast<int32_t>(largest);
+}
+
+int32_t remembered(int32_t (*fan_out)(int32_t radix, int32_t ranks), int32_t radix, int32_t ranks) {
+  using Question = std::tuple<int32_t (*)(int32_t, int32_t), int32_t, int32_t>;
+  thread_local std::pair<Question, int32_t> last;
+  const Question question(fan_out, radix, ranks);
+  if (last.first != question) last = {question, fan_out(radix, ranks)};
+  return last.second;
 }
 
 void reduce_canonically(int32_t ranks, const std::function<ChunkRange(int32_t)>& of,

@@ -59,6 +59,8 @@ std::vector<Step> steps_of(int32_t ranks, int32_t rank) {
   return steps;
 }
 
+int32_t fan_out(int32_t, int32_t ranks) { return largest_fan_out(ranks, steps_of); }
+
 Program emit(const Shape& shape) {
   Program program{.input_chunks = 2, .output_chunks = 2};
   if (shape.ranks == 1) {
@@ -66,7 +68,7 @@ Program emit(const Shape& shape) {
     return program;
   }
   program.steps = steps_of(shape.ranks, shape.rank);
-  program.fan_out = largest_fan_out(shape.ranks, steps_of);
+  program.fan_out = remembered(fan_out, 2, shape.ranks);
   return program;
 }
 

@@ -139,7 +139,7 @@ Program emit(int32_t radix, const Shape& shape) {
     return program;
   }
   program.scratch_chunks = kFirstSlot + slots_to_reduce(radix);
-  program.fan_out = fan_out(radix, shape.ranks);
+  program.fan_out = remembered(fan_out, radix, shape.ranks);
   ChunkRange mine = input(0);
   for (const Merge& merge : merges_of(radix, shape.ranks, shape.rank)) {
     const bool all = merge.size * radix >= shape.ranks;

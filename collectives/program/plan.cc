@@ -8,7 +8,7 @@ namespace tutti {
 
 namespace {
 
-// What was done to one place in memory so far.
+// What was done so far to chunks that no step tells apart.
 struct Past {
   int32_t writer = -1;
   std::vector<int32_t> readers;  // since it was written
@@ -23,7 +23,8 @@ class Dependencies {
     }
     scratch_ = 1 + std::max({location_of(Space::input, program.input_chunks - 1),
                              location_of(Space::output, program.output_chunks - 1), int64_t{-1}});
-    past_.resize(scratch_ + program.scratch_chunks);
+    cut();
+    past_.resize(cuts_.size());
   }
 
   void find() {
@@ -48,15 +49,30 @@ class Dependencies {
   }
 
  private:
-  void for_each_place(const RangeList& ranges, void (Dependencies::*visit)(Past&)) {
-    for (const ChunkRange& range : ranges) {
-      for (int32_t c = range.first; c < range.first + range.count; ++c) {
-        const bool scratch = range.space == Space::scratch;
-        (this->*visit)(past_[scratch ? scratch_ + c : location_of(range.space, c)]);
+  // A step may take thousands of chunks: what is between two cuts is one place.
+  void cut() {
+    for (const Step& step : plan_.program.steps) {
+      for (const RangeList* ranges : {&step.src, &step.src2, &step.dst}) {
+        for (const ChunkRange& range : *ranges) {
+          const int64_t first = location_of(range.space, range.first);
+          cuts_.push_back(first);
+          cuts_.push_back(first + range.count);
+        }
       }
     }
+    std::ranges::sort(cuts_);
+    cuts_.erase(std::ranges::unique(cuts_).begin(), cuts_.end());
   }
+  void for_each_place(const RangeList& ranges, void (Dependencies::*visit)(Past&)) {
+    for (const ChunkRange& range : ranges) {
+      const int64_t first = location_of(range.space, range.first);
+      auto place = static_cast<size_t>(std::ranges::lower_bound(cuts_, first) - cuts_.begin());
+      for (; cuts_[place] < first + range.count; ++place) (this->*visit)(past_[place]);
+    }
+  }
+  // Chunks of a range follow each other.
   int64_t location_of(Space space, int32_t chunk) const {
+    if (space == Space::scratch) return scratch_ + chunk;
     return location(plan_.collective, plan_.program, plan_.shape, space, chunk) +
            (space == Space::output ? output_ : 0);
   }
@@ -78,7 +94,8 @@ class Dependencies {
   Plan& plan_;
   int64_t output_ = 0;   // where output chunks start: they share input's places, or come after them
   int64_t scratch_ = 0;  // scratch chunks come last
-  std::vector<Past> past_;
+  std::vector<int64_t> cuts_;
+  std::vector<Past> past_;      // by place: from one cut to the next
   std::vector<int32_t> found_;  // what the step waits for
   int32_t step_ = 0;
 };

@@ -186,15 +186,12 @@ TEST(HwlocGraph, RefusesFilesWhoseObjectsLackTheirSets) {
 
 // ---- text and JSON
 
-TEST(GraphText, ReadsUnitsAndCounts) {
-  EXPECT_EQ(parse_bandwidth("24GB/s"), 24);
-  EXPECT_EQ(parse_bandwidth("100Gbit/s"), 12.5);
-  EXPECT_EQ(parse_bandwidth("4x20GB/s"), 80);
-  EXPECT_EQ(parse_bandwidth("200Mbit/s"), 0.025);
-  EXPECT_EQ(parse_bandwidth("24"), std::nullopt);
-  EXPECT_EQ(parse_bandwidth("xGB/s"), std::nullopt);
-  EXPECT_EQ(parse_latency_us("500ns"), 0.5);
-  EXPECT_EQ(parse_latency_us("-1us"), std::nullopt);
+TEST(GraphText, CountsLinks) {
+  const Graph graph =
+      parse_graph_text("node a gpu\nnode b gpu\nlink a b nvlink 4x20GB/s 500ns\n", "t");
+  ASSERT_THAT(graph.links(), SizeIs(1));
+  EXPECT_DOUBLE_EQ(graph.links()[0].GBps, 80);
+  EXPECT_DOUBLE_EQ(graph.links()[0].latency_us, 0.5);
 }
 
 TEST(GraphText, RefusesBadFilesWithTheirLine) {
@@ -248,7 +245,6 @@ TEST(LoadGraph, TellsTheKindOfAFileByItsContents) {
   EXPECT_THAT(load_graph(written("b", "# mine\nnode x gpu\n")).rank_nodes(), SizeIs(1));
   EXPECT_THAT(load_graph(written("c", R"({"nodes": [{"kind": "gpu"}], "links": []})")).rank_nodes(),
               SizeIs(1));
-  EXPECT_THAT(load_graph("synthetic:package:2 core:2 pu:1").rank_nodes(), SizeIs(4));
   EXPECT_THAT(refusal([&] { (void)load_graph(written("d", "  \n")); }), HasSubstr("empty"));
   EXPECT_THROW((void)load_graph((folder / "none").string()), Error);
 }

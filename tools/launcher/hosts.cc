@@ -8,8 +8,8 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "base/host_list.h"
 #include "base/text.h"
-#include "transport/bootstrap/host_list.h"
 #include "transport/bootstrap/socket.h"
 
 namespace tutti::tool {

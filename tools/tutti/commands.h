@@ -16,6 +16,7 @@ void add_explain(CommandLine& line);
 void add_tune(CommandLine& line);
 void add_topo(CommandLine& line);
 void add_draw(CommandLine& line);
+void add_simulate(CommandLine& line);
 void add_pipeline(CommandLine& line);
 void add_tokenize(CommandLine& line);
 void add_partition(CommandLine& line);

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,8 @@
 #include "topology/graph_json.h"
 #include "topology/graph_report.h"
 #include "topology/graph_sources.h"
+#include "topology/hwloc_graph.h"
+#include "topology/networks/load_network.h"
 #include "topology/route.h"
 
 namespace tutti::tool {
@@ -135,7 +138,8 @@ int measure(const Options& options) {
 int run(const Options& options) {
   if (options.is_measuring_rank) return run_measuring_rank();
   if (options.measure) return measure(options);
-  Graph graph = load_graph(options.from);
+  Graph graph = options.from.empty() ? graph_of_this_host()
+                                     : load_network(options.from, std::nullopt)->graph();
   if (options.repeat > 1) graph = repeat_host(graph, options.repeat);
   const std::vector<int> ranks = nodes_of_ranks(graph, options.ranks);
   const ChannelSearch rings = find_channels(graph, ranks, ChannelKind::ring);
@@ -164,9 +168,9 @@ void add_topo(CommandLine& line) {
       line.add("topo", "the machine as a graph: its links, and the rings and trees that fit it");
   command
       .add_option("--from", o->from,
-                  "NCCL's topology XML, hwloc's XML, a graph as JSON or text, or "
-                  "synthetic:DESCRIPTION; default: this host")
-      .type_name("FILE");
+                  "NCCL's topology XML, hwloc's XML, a graph as JSON or text, a network as `tutti "
+                  "simulate` takes it, or a host as hwloc describes it; default: this host")
+      .type_name("FILE|DESCRIPTION");
   command.add_option("--repeat", o->repeat, "so many such hosts, connected by their cards")
       .between(1, 4096)
       .show_default();

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/host_list.h"
 #include "base/text.h"
-#include "transport/bootstrap/host_list.h"
 
 namespace tutti {
 

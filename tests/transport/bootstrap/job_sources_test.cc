@@ -8,7 +8,7 @@
 #include <string>
 
 #include "base/error.h"
-#include "transport/bootstrap/host_list.h"
+#include "base/host_list.h"
 
 namespace tutti {
 namespace {

@@ -1,4 +1,4 @@
-#include "transport/bootstrap/host_list.h"
+#include "base/host_list.h"
 
 #include <algorithm>
 #include <charconv>

@@ -1,0 +1,82 @@
+#include "collectives/simulate/candidates.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "base/text.h"
+
+namespace tutti {
+
+namespace {
+
+// What has many ranges in its steps takes as long to make as one of many steps.
+int64_t length_of(const Program& program) {
+  int64_t length = 0;
+  for (const Step& step : program.steps) {
+    length += 1 + static_cast<int64_t>(step.src.size() + step.src2.size() + step.dst.size()) / 2;
+  }
+  return length;
+}
+
+// A rank's sends one after the other.
+double rough_time(const Program& program, const Shape& shape, double chunk_bytes,
+                  Network& network) {
+  double us = 0;
+  std::vector<Arc> way;
+  for (const Step& step : program.steps) {
+    if (step.kind != StepKind::send) continue;
+    double bytes = 0;
+    for (const ChunkRange& range : step.src) bytes += range.count * chunk_bytes;
+    for (const int32_t peer : step.peers) {
+      way.clear();
+      if (!network.route(shape.rank, peer, way)) return std::numeric_limits<double>::infinity();
+      double GBps = std::numeric_limits<double>::infinity();
+      for (const Arc arc : way) {
+        us += network.latency_us(arc);
+        GBps = std::min(GBps, network.GBps(arc));
+      }
+      us += bytes / GBps * 1e-3;
+    }
+  }
+  return us;
+}
+
+}  // namespace
+
+std::vector<SimulationCandidate> simulation_candidates(Collective collective, const Shape& shape,
+                                                       double bytes, Network& network,
+                                                       int64_t most_steps) {
+  std::vector<SimulationCandidate> candidates;
+  for (const Algorithm* algorithm : algorithms_for(collective)) {
+    SimulationCandidate& candidate = candidates.emplace_back();
+    candidate.algorithm = algorithm;
+    if (grade_of(*algorithm, shape) < Grade::same_bits) {
+      candidate.excluded = "its ranks may get different bits";
+      continue;
+    }
+    candidate.excluded = why_unsupported(*algorithm, shape);
+    if (!candidate.excluded.empty()) continue;
+    std::vector<int64_t> lengths;
+    for (const int32_t rank : {0, shape.ranks / 2, shape.ranks - 1}) {
+      Shape one = shape;
+      one.rank = rank;
+      const Program program = program_of(*algorithm, one);
+      lengths.push_back(length_of(program));
+      const double chunk = bytes / buffer_chunks(collective, program, shape.ranks);
+      candidate.rough_us = std::max(candidate.rough_us, rough_time(program, one, chunk, network));
+    }
+    // A few ranks may have much more to do than the others.
+    std::ranges::sort(lengths);
+    if (lengths[1] * shape.ranks > most_steps) {
+      candidate.excluded =
+          cat("more than ", most_steps, " steps, or parts of them, over all ranks");
+    }
+  }
+  std::ranges::stable_sort(candidates, [](const auto& a, const auto& b) {
+    if (a.excluded.empty() != b.excluded.empty()) return a.excluded.empty();
+    return a.rough_us < b.rough_us;
+  });
+  return candidates;
+}
+
+}  // namespace tutti

@@ -1,0 +1,382 @@
+#include "collectives/simulate/simulate.h"
+
+#include <algorithm>
+#include <deque>
+#include <functional>
+#include <queue>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "collectives/simulate/fair_sharing.h"
+#include "collectives/simulate/trouble.h"
+
+namespace tutti {
+
+namespace {
+
+constexpr double kBytesPerUs = 1e3;  // of 1 GB/s
+// Events that are nearer than roundings make them are of one moment.
+constexpr double kSameMoment = 1e-12;
+
+using Flow = FairSharing::Flow;
+
+struct Event {
+  enum class Kind : uint8_t { rank_begins, step_ends, message_goes, flow_ends, message_comes };
+  double time;
+  Kind kind;
+  int32_t which;        // rank, step, message or flow
+  uint32_t turn = 0;    // slice; of flows: which of its predictions this is
+  uint64_t number = 0;  // of events: those of one time come in their order
+
+  bool operator>(const Event& other) const {
+    return time != other.time ? time > other.time : number > other.number;
+  }
+};
+
+// A message under way. Flows have the numbers that FairSharing gives them.
+struct Transfer {
+  int32_t message = 0;
+  int32_t sender = 0;  // step
+  uint32_t turn = 0;
+  uint32_t prediction = 0;
+  double left = 0;  // bytes
+  double since = 0;
+  double rate = 0;
+  double latency = 0;
+};
+
+double random_factor(double jitter, uint64_t seed, uint64_t message, uint64_t turn) {
+  if (jitter == 0) return 1;
+  // SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators. OOPSLA 2014).
+  uint64_t x = seed + 0x9e3779b97f4a7c15 * (1 + message + (turn << 40));
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+  x ^= x >> 31;
+  return 1 + jitter * (static_cast<double>(x >> 11) * 0x1p-52 - 1);
+}
+
+class Simulation {
+ public:
+  Simulation(const Schedule& schedule, Network& network, const SimulationOptions& options)
+      : s_(schedule), network_(network), o_(options), sharing_(capacities(network)) {
+    const auto steps = static_cast<size_t>(s_.steps());
+    slices_ = std::max(1, o_.slices);
+    chunk_bytes_ = o_.bytes / slices_ / s_.buffer_chunks;
+    waits_.resize(steps * static_cast<size_t>(slices_));
+    for (int32_t slice = 0; slice < slices_; ++slice) {
+      for (int32_t step = 0; step < s_.steps(); ++step) {
+        waits_[at(step, slice)] = s_.waits[step];
+      }
+    }
+    ends_.assign(static_cast<size_t>(s_.walked()), 0);
+    processor_free_.assign(static_cast<size_t>(s_.walked()), 0);
+    sends_left_.assign(steps * static_cast<size_t>(slices_), 0);
+    traffic_.assign(static_cast<size_t>(network.graph().arcs()), 0);
+    left_ = static_cast<int64_t>(waits_.size());
+    if (slices_ > 1) queues_.resize(static_cast<size_t>(s_.connections));
+    sender_.resize(s_.messages.size());
+    for (int32_t step = 0; step < s_.steps(); ++step) {
+      for (int32_t m = s_.first_message[step]; m < s_.first_message[step + 1]; ++m)
+        sender_[m] = step;
+    }
+  }
+
+  SimulationResult run() {
+    begin_ranks();
+    const auto all = static_cast<double>(left_);
+    int64_t told = left_;
+    while (!events_.empty()) {
+      const double now = events_.top().time;
+      if (now > o_.give_up_us || sharing_.work() > o_.most_work) {
+        result_.time_us = std::numeric_limits<double>::infinity();
+        return result_;
+      }
+      const double until = now * (1 + kSameMoment);
+      while (!events_.empty() && events_.top().time <= until) {
+        const Event event = events_.top();
+        events_.pop();
+        handle(event);
+      }
+      sharing_.settle([&](Flow flow) { predict(flow, now); });
+      if (o_.progress && told - left_ > 100'000) {
+        told = left_;
+        o_.progress(1 - static_cast<double>(left_) / all);
+      }
+    }
+    if (left_ > 0) throw stopped(s_, o_.failed_ranks, unfinished());
+    const auto last = std::ranges::max_element(ends_);
+    result_.time_us = *last;
+    result_.last_rank = static_cast<int32_t>(last - ends_.begin()) * s_.alike;
+    result_.first_us = std::ranges::min(ends_);
+    find_busiest();
+    return result_;
+  }
+
+ private:
+  static std::vector<double> capacities(const Network& network) {
+    std::vector<double> capacities;
+    for (Arc arc = 0; arc < network.graph().arcs(); ++arc) {
+      capacities.push_back(network.GBps(arc) * kBytesPerUs);
+    }
+    return capacities;
+  }
+
+  size_t at(int32_t step, uint32_t slice) const {
+    return static_cast<size_t>(slice) * static_cast<size_t>(s_.steps()) + static_cast<size_t>(step);
+  }
+
+  void add(double time, Event::Kind kind, int32_t which, uint32_t turn) {
+    events_.push({time, kind, which, turn, next_event_++});
+  }
+
+  // Ranks that have failed never do.
+  void begin_ranks() {
+    const auto is_late = [&](int32_t rank) {
+      return std::ranges::count(o_.failed_ranks, rank) > 0 ||
+             std::ranges::any_of(o_.stragglers, [&](const auto& s) { return s.first == rank; });
+    };
+    for (int32_t walked = 0; walked < s_.walked(); ++walked) {
+      const int32_t rank = walked * s_.alike;
+      if (!is_late(rank)) continue;
+      for (int32_t step = s_.first_step[walked]; step < s_.first_step[walked + 1]; ++step) {
+        for (int32_t slice = 0; slice < slices_; ++slice) ++waits_[at(step, slice)];
+      }
+    }
+    for (int32_t step = 0; step < s_.steps(); ++step) {
+      for (int32_t slice = 0; slice < slices_; ++slice) {
+        if (waits_[at(step, slice)] == 0) ready_.push_back({step, static_cast<uint32_t>(slice)});
+      }
+    }
+    for (const auto& [rank, late] : o_.stragglers) {
+      if (std::ranges::count(o_.failed_ranks, rank) > 0) continue;
+      add(late, Event::Kind::rank_begins, rank / s_.alike, 0);
+    }
+    do_ready(0);
+    sharing_.settle([&](Flow flow) { predict(flow, 0); });
+  }
+
+  void handle(const Event& event) {
+    switch (event.kind) {
+      case Event::Kind::rank_begins:
+        for (int32_t step = s_.first_step[event.which]; step < s_.first_step[event.which + 1];
+             ++step) {
+          for (int32_t slice = 0; slice < slices_; ++slice) one_less(step, slice);
+        }
+        break;
+      case Event::Kind::step_ends:
+        finish(event.which, event.turn, event.time);
+        break;
+      case Event::Kind::message_goes:
+        send(event.which, event.turn, event.time);
+        break;
+      case Event::Kind::flow_ends:
+        if (event.turn == transfers_[event.which].prediction) end_flow(event.which, event.time);
+        break;
+      case Event::Kind::message_comes:
+        one_less(s_.messages[event.which].step, event.turn);
+        break;
+    }
+    do_ready(event.time);
+  }
+
+  void one_less(int32_t step, uint32_t slice) {
+    if (--waits_[at(step, slice)] == 0) ready_.push_back({step, slice});
+  }
+
+  void do_ready(double now) {
+    while (!ready_.empty()) {
+      const auto [step, slice] = ready_.back();
+      ready_.pop_back();
+      begin(step, slice, now);
+    }
+  }
+
+  double chunk_bytes(int32_t step) const { return s_.chunks[step] * chunk_bytes_; }
+
+  void begin(int32_t step, uint32_t slice, double now) {
+    const StepKind kind = s_.kinds[step];
+    if (kind == StepKind::send) {
+      begin_send(step, slice, now);
+      return;
+    }
+    const double work =
+        kind == StepKind::recv ? 0 : chunk_bytes(step) / (o_.reduce_GBps * kBytesPerUs);
+    end_after(work, step, slice, now);
+  }
+
+  // What takes a rank's processor waits until that is free.
+  double after_work(double work, int32_t step, double now) {
+    if (work == 0) return now;
+    double& free = processor_free_[s_.rank_of(step) / s_.alike];
+    free = std::max(free, now) + work;
+    return free;
+  }
+  void end_after(double work, int32_t step, uint32_t slice, double now) {
+    if (work == 0) {
+      finish(step, slice, now);
+    } else {
+      add(after_work(work, step, now), Event::Kind::step_ends, step, slice);
+    }
+  }
+
+  void begin_send(int32_t step, uint32_t slice, double now) {
+    const int32_t first = s_.first_message[step];
+    const int32_t last = s_.first_message[step + 1];
+    sends_left_[at(step, slice)] = static_cast<uint16_t>(last - first);
+    for (int32_t message = first; message < last; ++message) {
+      if (o_.overhead_us > 0) {
+        add(after_work(o_.overhead_us, step, now), Event::Kind::message_goes, message, slice);
+      } else {
+        send(message, slice, now);
+      }
+    }
+  }
+
+  // Slices of one connection go one after the other, as they come.
+  void send(int32_t message, uint32_t slice, double now) {
+    if (slices_ == 1) {
+      begin_flow(message, slice, now);
+      return;
+    }
+    std::deque<std::pair<int32_t, uint32_t>>& queue = queues_[s_.messages[message].connection];
+    queue.emplace_back(message, slice);
+    if (queue.size() == 1) begin_flow(message, slice, now);
+  }
+  void send_next(int32_t message, double now) {
+    if (slices_ == 1) return;
+    std::deque<std::pair<int32_t, uint32_t>>& queue = queues_[s_.messages[message].connection];
+    queue.pop_front();
+    if (!queue.empty()) begin_flow(queue.front().first, queue.front().second, now);
+  }
+
+  // All ways of the messages that this one stands for; latency: of the slowest of them.
+  double find_way(const Schedule::Message& message) {
+    way_.clear();
+    double latency = 0;
+    for (int32_t i = 0; i < s_.alike; ++i) {
+      const size_t begin = way_.size();
+      const int32_t from = s_.image(message.from, i);
+      const int32_t to = s_.image(message.to, i);
+      if (!network_.route(from, to, way_)) throw cut_off(network_, s_.ranks, from, to);
+      double one = 0;
+      for (size_t k = begin; k < way_.size(); ++k) one += network_.latency_us(way_[k]);
+      latency = std::max(latency, one);
+    }
+    return latency;
+  }
+
+  void begin_flow(int32_t number, uint32_t slice, double now) {
+    const Schedule::Message& message = s_.messages[number];
+    const int32_t sender = sender_[number];
+    const double factor = random_factor(o_.jitter, o_.seed, static_cast<uint64_t>(number), slice);
+    const double bytes = chunk_bytes(sender);
+    const double latency = find_way(message) * factor;
+    result_.messages += s_.alike;
+    result_.bytes_sent += bytes * s_.alike;
+    if (bytes == 0 || way_.empty()) {
+      add(now + latency, Event::Kind::message_comes, number, slice);
+      one_sent(sender, slice, now);
+      send_next(number, now);
+      return;
+    }
+    for (const Arc arc : way_) traffic_[static_cast<size_t>(arc)] += bytes;
+    const Flow flow = sharing_.begin(way_);
+    if (flow >= transfers_.size()) transfers_.resize(flow + 1);
+    Transfer& transfer = transfers_[flow];
+    transfer = {.message = number,
+                .sender = sender,
+                .turn = slice,
+                .prediction = transfer.prediction + 1,
+                .left = bytes * factor,
+                .since = now,
+                .rate = 0,
+                .latency = latency};
+  }
+
+  // When a flow ends, now that its rate is another one.
+  void predict(Flow flow, double now) {
+    Transfer& transfer = transfers_[flow];
+    const double rate = sharing_.rate(flow);
+    if (rate == transfer.rate) return;
+    if (transfer.rate > 0) {
+      transfer.left = std::max(0.0, transfer.left - transfer.rate * (now - transfer.since));
+      transfer.since = std::max(transfer.since, now);
+    }
+    transfer.rate = rate;
+    add(transfer.since + transfer.left / rate, Event::Kind::flow_ends, static_cast<int32_t>(flow),
+        ++transfer.prediction);
+  }
+
+  void end_flow(int32_t flow, double now) {
+    const Transfer transfer = transfers_[flow];
+    transfers_[flow].prediction++;
+    sharing_.end(static_cast<Flow>(flow));
+    add(now + transfer.latency, Event::Kind::message_comes, transfer.message, transfer.turn);
+    one_sent(transfer.sender, transfer.turn, now);
+    send_next(transfer.message, now);
+  }
+
+  void one_sent(int32_t step, uint32_t slice, double now) {
+    if (--sends_left_[at(step, slice)] == 0) finish(step, slice, now);
+  }
+
+  void finish(int32_t step, uint32_t slice, double now) {
+    --left_;
+    waits_[at(step, slice)] = -1;
+    double& end = ends_[static_cast<size_t>(s_.rank_of(step) / s_.alike)];
+    end = std::max(end, now);
+    for (const int32_t follower : s_.followers_of(step)) one_less(follower, slice);
+  }
+
+  void find_busiest() {
+    for (Arc arc = 0; arc < network_.graph().arcs(); ++arc) {
+      const double part =
+          traffic_[static_cast<size_t>(arc)] / (network_.GBps(arc) * kBytesPerUs * result_.time_us);
+      if (part <= result_.busiest_part) continue;
+      result_.busiest_part = part;
+      result_.busiest = arc;
+    }
+  }
+
+  std::vector<int> unfinished() const {
+    std::vector<int> ranks;
+    for (int32_t walked = 0; walked < s_.walked(); ++walked) {
+      bool left = false;
+      for (int32_t step = s_.first_step[walked]; step < s_.first_step[walked + 1]; ++step) {
+        for (int32_t slice = 0; slice < slices_; ++slice) left |= waits_[at(step, slice)] >= 0;
+      }
+      if (left) ranks.push_back(walked * s_.alike);
+    }
+    return ranks;
+  }
+
+  const Schedule& s_;
+  Network& network_;
+  const SimulationOptions& o_;
+  FairSharing sharing_;
+  int32_t slices_ = 1;
+  double chunk_bytes_ = 0;
+  std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
+  uint64_t next_event_ = 0;
+  std::vector<std::pair<int32_t, uint32_t>> ready_;               // step, slice
+  std::vector<int32_t> waits_;                                    // by slice, then step; -1: done
+  std::vector<uint16_t> sends_left_;                              // by slice, then step
+  std::vector<int32_t> sender_;                                   // by message: the step
+  std::vector<std::deque<std::pair<int32_t, uint32_t>>> queues_;  // by connection: message, slice
+  std::vector<double> processor_free_;                            // by rank that is walked
+  std::vector<double> ends_;
+  std::vector<Transfer> transfers_;  // by flow
+  std::vector<double> traffic_;      // by arc, in bytes
+  std::vector<Arc> way_;
+  int64_t left_ = 0;  // steps that are not done
+  SimulationResult result_;
+};
+
+}  // namespace
+
+SimulationResult simulate(const Schedule& schedule, Network& network,
+                          const SimulationOptions& options) {
+  return Simulation(schedule, network, options).run();
+}
+
+}  // namespace tutti

@@ -1,0 +1,104 @@
+// `tutti simulate`: its table, its JSON, and what it says of mistakes.
+#include <fstream>
+#include <string>
+
+#include "tests/tools/cli/cli.h"
+
+namespace tutti::tool {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class Simulate : public Cli {};
+
+TEST_F(Simulate, WritesTheTimeOfARing) {
+  const std::string json = path("ring.json");
+  const Result result =
+      run({"simulate", "all_reduce", "--topology", "ring:16,bandwidth=25GB/s,latency=2us",
+           "--ranks", "16", "--bytes", "16M", "--algorithm", "ring", "--json", json});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.err, IsEmpty());
+  const Json object = Json::parse(read(json));
+  const double bytes = 16 << 20;
+  const double expected = 2 * (2 * 15 + bytes / 25e3 * 15 / 16);
+  EXPECT_NEAR(object["time_us"].get<double>(), expected, 1e-9 * expected);
+  EXPECT_NEAR(object["busbw_GBps"].get<double>(), bytes / expected * 1e-3 * 2 * 15 / 16, 1e-6);
+  EXPECT_EQ(object["algorithm"], "ring");
+  EXPECT_EQ(object["ranks"], 16);
+  EXPECT_EQ(object["results"].size(), 1u);
+}
+
+TEST_F(Simulate, TakesTheQuickestAlgorithmForEachSize) {
+  const std::string json = path("auto.json");
+  const Result result = run(
+      {"simulate", "all_reduce", "--topology", "switch:16", "--bytes", "8,256M", "--json", json});
+  EXPECT_EQ(result.code, 0) << result.err;
+  const Json object = Json::parse(read(json));
+  ASSERT_EQ(object["results"].size(), 2u);
+  EXPECT_EQ(object["algorithm"], object["results"][0]["algorithm"]);
+  EXPECT_NE(object["results"][0]["algorithm"], object["results"][1]["algorithm"])
+      << "few rounds for few bytes, few bytes a rank for many";
+  const Result all = run(
+      {"simulate", "all_reduce", "--topology", "switch:16", "--bytes", "8", "--algorithm", "all"});
+  EXPECT_THAT(all.out, AllOf(HasSubstr(">"), HasSubstr("ring"), HasSubstr("double_binary_tree")));
+}
+
+TEST_F(Simulate, ReadsFiles) {
+  const std::string file = path("two.yml");
+  std::ofstream(file) << "topology: [ Switch ]\nnpus_count: [ 8 ]\nbandwidth: [ 400.0 ]\n"
+                         "latency: [ 936.25 ]\n";
+  const std::string json = path("file.json");
+  const Result result = run({"simulate", "all_reduce", "--topology", file, "--ranks", "8",
+                             "--bytes", "1M", "--algorithm", "ring", "--json", json});
+  EXPECT_EQ(result.code, 0) << result.err;
+  const double expected = 2 * 7 * (2 * 0.93625 + (1 << 17) / 400e3);
+  EXPECT_NEAR(Json::parse(read(json))["time_us"].get<double>(), expected, 1e-9 * expected);
+}
+
+TEST_F(Simulate, PlaysTroubles) {
+  const auto time = [&](std::vector<std::string> more) {
+    const std::string json = path("t.json");
+    std::vector<std::string> words = {"simulate", "all_reduce",  "--topology", "ring:8", "--bytes",
+                                      "8M",       "--algorithm", "ring",       "--json", json};
+    words.insert(words.end(), more.begin(), more.end());
+    const Result result = run(words);
+    EXPECT_EQ(result.code, 0) << result.err;
+    return Json::parse(read(json))["time_us"].get<double>();
+  };
+  const double usual = time({});
+  EXPECT_GT(time({"--slow", "host1-host2:3"}), 2 * usual);
+  EXPECT_GT(time({"--straggler", "3:1000"}), 1000);
+  EXPECT_GT(time({"--fail", "host0-host1"}), usual);
+  EXPECT_EQ(time({"--jitter", "5", "--seed", "9"}), time({"--jitter", "5", "--seed", "9"}));
+  EXPECT_GT(time({"--overhead", "1"}), usual);
+}
+
+TEST_F(Simulate, SaysWhatIsWrong) {
+  const auto error = [&](std::vector<std::string> more) {
+    std::vector<std::string> words = {"simulate"};
+    words.insert(words.end(), more.begin(), more.end());
+    const Result result = run(words);
+    EXPECT_NE(result.code, 0);
+    return result.err;
+  };
+  EXPECT_THAT(
+      error({"all_reduce", "--topology", "switch:4", "--fail", "rank2", "--algorithm", "ring"}),
+      AllOf(HasSubstr("rank 2 failed"), HasSubstr("wait for it: 3")));
+  EXPECT_THAT(error({"all_reduce", "--topology", "switch:4", "--fail", "host1-switch"}),
+              HasSubstr("cut off"));
+  EXPECT_THAT(error({"all_reduce", "--topology", "switch:4", "--fail", "nothing"}),
+              HasSubstr("no link or node named 'nothing'"));
+  EXPECT_THAT(error({"all_reduce", "--topology", "switch:4", "--ranks", "9"}),
+              HasSubstr("room for 4 ranks"));
+  EXPECT_THAT(error({"all_reduce", "--topology", "swich:4"}), HasSubstr("did you mean switch"));
+  EXPECT_THAT(error({"all_produce", "--topology", "switch:4"}), HasSubstr("no collective"));
+  EXPECT_THAT(error({"all_reduce", "--topology", "switch:4", "--straggler", "9:1"}),
+              HasSubstr("no rank 9"));
+  EXPECT_THAT(error({"all_reduce", "--topology", "ring:20000", "--algorithm", "ring"}),
+              AllOf(HasSubstr("the limit is"), HasSubstr("hierarchical")));
+}
+
+}  // namespace
+}  // namespace tutti::tool

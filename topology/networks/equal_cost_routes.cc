@@ -1,0 +1,77 @@
+#include "topology/networks/equal_cost_routes.h"
+
+#include <algorithm>
+
+namespace tutti {
+
+namespace {
+
+constexpr uint16_t kFar = 0xffff;
+// Distances that are kept, over all destinations.
+constexpr size_t kMostKept = size_t{256} << 20;
+
+}  // namespace
+
+bool EqualCostRoutes::forwards(int node) const {
+  switch (graph_.node(node).kind) {
+    case NodeKind::host:
+    case NodeKind::gpu:
+    case NodeKind::core:
+      return ends_forward_;
+    default:
+      return true;
+  }
+}
+
+const EqualCostRoutes::Distances& EqualCostRoutes::distances_to(int destination) {
+  const auto found = known_.find(destination);
+  if (found != known_.end()) return found->second;
+  if ((known_.size() + 1) * graph_.nodes().size() > kMostKept) known_.clear();
+  Distances& distances = known_[destination];
+  distances.assign(graph_.nodes().size(), kFar);
+  distances[static_cast<size_t>(destination)] = 0;
+  std::vector<int> queue = {destination};
+  for (size_t i = 0; i < queue.size(); ++i) {
+    const int node = queue[i];
+    if (node != destination && !forwards(node)) continue;
+    for (const Arc arc : graph_.arcs_from(node)) {
+      uint16_t& there = distances[static_cast<size_t>(graph_.head(arc))];
+      if (failed_[static_cast<size_t>(arc / 2)] || there != kFar) continue;
+      there = static_cast<uint16_t>(distances[static_cast<size_t>(node)] + 1);
+      queue.push_back(graph_.head(arc));
+    }
+  }
+  return distances;
+}
+
+bool EqualCostRoutes::find(int from, int to, std::vector<Arc>& arcs) {
+  const int destination = ends_[static_cast<size_t>(to)];
+  int node = ends_[static_cast<size_t>(from)];
+  const Distances& distances = distances_to(destination);
+  const auto distance = [&](int of) { return distances[static_cast<size_t>(of)]; };
+  if (distance(node) == kFar) return false;
+  auto digits = static_cast<size_t>(to);
+  std::vector<Arc> nearer;
+  while (node != destination) {
+    nearer.clear();
+    double widest = 0;
+    for (const Arc arc : graph_.arcs_from(node)) {
+      const int next = graph_.head(arc);
+      const bool leads = distance(next) + 1 == distance(node) &&
+                         !failed_[static_cast<size_t>(arc / 2)] &&
+                         (next == destination || forwards(next));
+      const double GBps = graph_.link_of(arc).GBps;
+      if (!leads || GBps < widest) continue;
+      if (GBps > widest) nearer.clear();
+      widest = GBps;
+      nearer.push_back(arc);
+    }
+    const Arc taken = nearer[digits % nearer.size()];
+    digits /= nearer.size();
+    arcs.push_back(taken);
+    node = graph_.head(taken);
+  }
+  return true;
+}
+
+}  // namespace tutti

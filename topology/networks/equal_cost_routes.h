@@ -1,0 +1,40 @@
+// Ways over the fewest links through a graph of any form, the widest where several are as short.
+// Which of those that are left depends on the destination, as in tree_pattern(): ways to different
+// ends spread over parallel links.
+#pragma once
+
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+#include "topology/graph.h"
+
+namespace tutti {
+
+// Not for several threads at a time: what was found is kept.
+class EqualCostRoutes {
+ public:
+  // `ends`: nodes. Ways lead through hosts, GPUs and cores only where these forward. `graph` and
+  // `failed` (by link) must live as long as this.
+  EqualCostRoutes(const Graph& graph, const std::vector<int>& ends, bool ends_forward,
+                  const std::vector<bool>& failed)
+      : graph_(graph), ends_(ends), ends_forward_(ends_forward), failed_(failed) {}
+
+  // From one end to another, by their numbers. Appends the way; false where there is none.
+  bool find(int from, int to, std::vector<Arc>& arcs);
+  // What failed has changed.
+  void forget() { known_.clear(); }
+
+ private:
+  using Distances = std::vector<uint16_t>;  // by node, in links
+  const Distances& distances_to(int node);
+  bool forwards(int node) const;
+
+  const Graph& graph_;
+  const std::vector<int>& ends_;
+  const bool ends_forward_;
+  const std::vector<bool>& failed_;
+  std::unordered_map<int, Distances> known_;  // by destination
+};
+
+}  // namespace tutti

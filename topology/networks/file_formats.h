@@ -1,0 +1,54 @@
+// The files of other programs that describe networks. Each reader throws Error(invalid_argument)
+// that tells file, line and reason; nothing is half read.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "topology/networks/network.h"
+
+namespace tutti {
+
+struct TextLine {
+  int number = 0;  // from 1
+  std::vector<std::string> words;
+};
+
+struct TextFile {
+  std::string name;             // for messages
+  std::vector<TextLine> lines;  // those with words; what follows a # is left out
+
+  template <typename... Parts>
+  [[noreturn]] void refuse(int line, const Parts&... what) const {
+    throw Error(ErrorCode::invalid_argument, cat(name, ", line ", line, ": ", what...),
+                {.remedy = "mend that line; the network was not read"});
+  }
+  int parse_whole(int line, std::string_view text, std::string_view what, int least,
+                  int most) const;
+  double parse_number(int line, std::string_view text, std::string_view what) const;  // not below 0
+  // parse(text), whose errors are told with the line.
+  double parse(int line, double (*parse)(std::string_view), const std::string& text) const;
+};
+
+inline constexpr int kMostNodes = 1 << 20;  // of a network
+
+std::string lower_case(std::string text);
+
+TextFile split_into_lines(const std::string& text, const std::string& name);
+
+// ASTRA-sim's analytical network: topology, npus_count, bandwidth (GB/s) and latency (ns), each a
+// list in brackets, the innermost dimension first.
+std::unique_ptr<Network> read_astra(const TextFile& file);
+// htsim's fat trees: Nodes, Tiers, and for each tier radices, speed and latency.
+std::unique_ptr<Network> read_htsim(const TextFile& file);
+// The topology.txt of ns-3 simulators: HPCC's, ASTRA-sim's ("nodes switches links") and SimAI's
+// ("nodes gpus_per_server nvswitches switches links type"), then the switches, then the links.
+std::unique_ptr<Network> read_ns3(const TextFile& file);
+// Slurm's topology.conf. Bandwidths and latencies are those of a LinkSpeed.
+std::unique_ptr<Network> read_slurm(const TextFile& file);
+
+}  // namespace tutti

@@ -1,0 +1,43 @@
+// Networks by a short description, or from the files of other programs.
+//
+//   switch:8                                      one switch, 8 ranks
+//   switch:8,bandwidth=400GB/s;ring:4,bandwidth=50GB/s,latency=1us
+//                                                 hosts of 8 in a ring, each GPU with its own card
+//   torus:4x4x4   mesh:4x4   ring:8   full:8
+//   fat-tree:k=16                                 of switches with 16 ports: 1024 hosts
+//   fat-tree:hosts=12500,per-leaf=32,gpus=8       leaves and spines; up=N: uplinks of a leaf
+//   rail:hosts=32,gpus=8                          GPU i of every host on the i-th switch
+//   dragonfly:groups=9,routers=4,hosts=2,global=2
+//
+// Every kind takes bandwidth= (GB/s, or with a unit: 50GB/s, 400Gbps) and latency= (us, or with a
+// unit) of a link; those with gpus= also nvlink= and nvlink-latency= for the switch inside a host,
+// and nics= where a host has fewer cards than GPUs. Without: 50 GB/s and 0.5 us between hosts, 450
+// GB/s and 0.25 us inside. A way over a switch crosses two links.
+//
+// "package:2 core:4 pu:1" is a host as hwloc describes it.
+//
+// Files: graphs (graph_sources.h: NCCL's and hwloc's XML, JSON, lines of nodes and links),
+// ASTRA-sim's analytical .yml, htsim's .topo, the topology.txt of ns-3 (HPCC, ASTRA-sim, SimAI),
+// Slurm's topology.conf (of which bandwidths are not known: those above).
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "topology/networks/network.h"
+
+namespace tutti {
+
+// `ranks`: for descriptions that leave the size open, such as "ring". Throws
+// Error(invalid_argument) that quotes what is wrong.
+Structure parse_structure(const std::string& description, std::optional<int> ranks);
+
+// The contents of a file; `name` is for messages, which tell the line. Its kind is known by its
+// contents. Nothing is half read. Throws Error(invalid_argument).
+std::unique_ptr<Network> read_network(const std::string& text, const std::string& name);
+
+// A file, or a description, with or without "synthetic:" before it; "synthetic" alone is "switch".
+std::unique_ptr<Network> load_network(const std::string& source, std::optional<int> ranks);
+
+}  // namespace tutti

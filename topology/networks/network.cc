@@ -1,0 +1,238 @@
+#include "topology/networks/network.h"
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace tutti {
+
+namespace {
+
+// Of relative arcs, which start at `first_link`.
+void shift(std::vector<Arc>& arcs, size_t begin, int first_link) {
+  for (size_t i = begin; i < arcs.size(); ++i) arcs[i] += 2 * first_link;
+}
+
+std::vector<int> links_between(const Graph& graph, int a, int b) {
+  std::vector<int> links;
+  for (const Arc arc : graph.arcs_from(a)) {
+    if (graph.head(arc) == b) links.push_back(arc / 2);
+  }
+  return links;
+}
+
+std::optional<int> node_named(const Graph& graph, std::string_view name) {
+  for (size_t i = 0; i < graph.nodes().size(); ++i) {
+    if (graph.nodes()[i].name == name) return static_cast<int>(i);
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+int Structure::ranks() const {
+  int inner = 1;
+  for (const auto& stage : stages) inner *= stage->ends();
+  return fabric ? fabric->ends() * ranks_per_end : inner;
+}
+
+Network::Network(Structure structure) : structure_(std::move(structure)) {
+  add_ranks();
+  int stride = 1;
+  for (size_t stage = 0; stage < structure_.stages.size(); ++stage) {
+    stages_.push_back({stride, static_cast<int>(graph_.links().size())});
+    add_stage(stage);
+    stride *= structure_.stages[stage]->ends();
+  }
+  first_fabric_link_ = static_cast<int>(graph_.links().size());
+  if (structure_.fabric) add_fabric();
+  build();
+}
+
+Network::Network(Graph graph) : graph_(std::move(graph)), nodes_(graph_.rank_nodes()) {
+  if (nodes_.empty()) {
+    throw Error(ErrorCode::invalid_argument, "the network has no place for ranks",
+                {.cause = "it has no GPUs, no cores and no hosts"});
+  }
+  build();
+}
+
+void Network::build() {
+  for (const GraphLink& link : graph_.links()) GBps_.push_back(link.GBps);
+  failed_.assign(GBps_.size(), false);
+  routes_ = std::make_unique<EqualCostRoutes>(graph_, nodes_, ends_forward(), failed_);
+}
+
+bool Network::ends_forward() const {
+  if (!structure_.stages.empty() || structure_.fabric) {
+    return std::ranges::any_of(structure_.stages,
+                               [](const auto& stage) { return stage->ends_forward(); });
+  }
+  // Without anything else that could.
+  return graph_.nodes().size() == nodes_.size();
+}
+
+void Network::add_ranks() {
+  const bool inside = structure_.stage_is_inside_host;
+  const int each = inside ? structure_.stages[0]->ends() : 1;
+  for (int rank = 0; rank < structure_.ranks(); ++rank) {
+    nodes_.push_back(graph_.add({.kind = inside ? NodeKind::gpu : NodeKind::host,
+                                 .host = rank / each,
+                                 .number = rank % each,
+                                 .name = cat(inside ? "gpu" : "host", rank)}));
+  }
+}
+
+void Network::add_stage(size_t stage) {
+  const Pattern& pattern = *structure_.stages[stage];
+  const int stride = stages_[stage].stride;
+  const int groups = ranks() / pattern.ends();
+  for (int group = 0; group < groups; ++group) {
+    const int first = group / stride * stride * pattern.ends() + group % stride;
+    std::vector<int> ends;
+    for (int end = 0; end < pattern.ends(); ++end) ends.push_back(node_of(first + end * stride));
+    const std::string prefix = groups == 1 ? "" : cat("group", group, ".");
+    pattern.build(graph_, ends, stage == 0 ? prefix : cat("level", stage, ".", prefix));
+  }
+}
+
+void Network::add_fabric() {
+  std::vector<int> ends = nodes_;
+  const int each = structure_.ranks_per_end;
+  if (each > 1) {
+    ends.clear();
+    for (int rank = 0; rank < ranks(); ++rank) {
+      if (rank % each == 0) {
+        const int end = rank / each;
+        const int host = graph_.node(node_of(rank)).host;
+        ends.push_back(graph_.add({NodeKind::nic, host, end, cat("nic", end)}));
+      }
+      const LinkSpeed& speed = structure_.to_end;
+      graph_.connect({node_of(rank), ends.back(), LinkClass::pci, speed.GBps, speed.latency_us});
+    }
+    first_fabric_link_ += ranks();
+  }
+  structure_.fabric->build(graph_, ends, "");
+}
+
+std::vector<Place> Network::places(int ranks) const {
+  std::vector<Place> places;
+  const auto at = [&](int rank) -> const GraphNode& { return graph_.node(node_of(rank)); };
+  std::vector<int> groups;  // sizes, the innermost first
+  int size = 1;
+  for (const auto& stage : structure_.stages) {
+    size *= stage->ends();
+    if (size < this->ranks()) groups.push_back(size);
+  }
+  const size_t levels = groups.size();
+  for (int rank = 0; rank < ranks; ++rank) {
+    Place place;
+    place.host = std::to_string(levels == 0 ? at(rank).host : rank / groups[levels - 1]);
+    if (levels > 1) place.domain.numa_node = rank / groups[levels - 2];
+    if (levels > 2) place.domain.cache = rank / groups[levels - 3];
+    places.push_back(std::move(place));
+  }
+  return places;
+}
+
+int Network::group_size() const {
+  if (!structure_.stages.empty()) {
+    const int inner = structure_.stages[0]->ends();
+    return inner < ranks() ? inner : 1;
+  }
+  const int hosts = graph_.hosts();
+  if (hosts == 0 || ranks() % hosts != 0) return 1;
+  const int each = ranks() / hosts;
+  for (int rank = 0; rank < ranks(); ++rank) {
+    if (graph_.node(node_of(rank)).host != rank / each) return 1;
+  }
+  return each;
+}
+
+std::string Network::name(Arc arc) const {
+  return cat(graph_.node(graph_.tail(arc)).name, " -> ", graph_.node(graph_.head(arc)).name);
+}
+
+void Network::route_by_structure(int from, int to, int choice, std::vector<Arc>& arcs) const {
+  const int inner =
+      structure_.stages.empty() ? 1 : stages_.back().stride * structure_.stages.back()->ends();
+  if (structure_.fabric && from / inner != to / inner) {
+    const int each = structure_.ranks_per_end;
+    const int to_ends = first_fabric_link_ - ranks();
+    if (each > 1) arcs.push_back(2 * (to_ends + from));
+    const size_t begin = arcs.size();
+    structure_.fabric->route(from / each, to / each, choice, arcs);
+    shift(arcs, begin, first_fabric_link_);
+    if (each > 1) arcs.push_back(2 * (to_ends + to) + 1);
+    return;
+  }
+  int at = from;
+  for (size_t i = 0; i < stages_.size(); ++i) {
+    const Pattern& pattern = *structure_.stages[i];
+    const int stride = stages_[i].stride;
+    const int here = at / stride % pattern.ends();
+    const int there = to / stride % pattern.ends();
+    if (here == there) continue;
+    const int group = at / (stride * pattern.ends()) * stride + at % stride;
+    const size_t begin = arcs.size();
+    pattern.route(here, there, choice, arcs);
+    shift(arcs, begin, stages_[i].first_link + group * pattern.links());
+    at += (there - here) * stride;
+  }
+}
+
+bool Network::intact(std::span<const Arc> arcs) const {
+  return std::ranges::none_of(arcs, [&](Arc arc) { return failed_[static_cast<size_t>(arc / 2)]; });
+}
+
+bool Network::route(int from, int to, std::vector<Arc>& arcs) {
+  if (structure_.stages.empty() && !structure_.fabric) return routes_->find(from, to, arcs);
+  const size_t begin = arcs.size();
+  int choices = structure_.fabric ? structure_.fabric->choices() : 1;
+  for (const auto& stage : structure_.stages) choices = std::max(choices, stage->choices());
+  for (int choice = 0; choice < choices; ++choice) {
+    route_by_structure(from, to, choice, arcs);
+    if (!any_failed_ || intact(std::span(arcs).subspan(begin))) return true;
+    arcs.resize(begin);
+  }
+  return routes_->find(from, to, arcs);
+}
+
+void Network::fail(int link) {
+  failed_[static_cast<size_t>(link)] = true;
+  any_failed_ = true;
+  routes_->forget();
+}
+
+std::vector<int> Network::links_named(const std::string& name) const {
+  const auto count = static_cast<int>(graph_.links().size());
+  if (name.starts_with("link")) {
+    int link = -1;
+    const char* const end = name.data() + name.size();
+    const auto parsed = std::from_chars(name.data() + 4, end, link);
+    if (parsed.ec == std::errc{} && parsed.ptr == end && link >= 0 && link < count) return {link};
+  }
+  if (const std::optional<int> node = node_named(graph_, name)) {
+    std::vector<int> links;
+    for (const Arc arc : graph_.arcs_from(*node)) links.push_back(arc / 2);
+    return links;
+  }
+  for (size_t dash = name.find('-'); dash != name.npos; dash = name.find('-', dash + 1)) {
+    const std::optional<int> a = node_named(graph_, std::string_view(name).substr(0, dash));
+    const std::optional<int> b = node_named(graph_, std::string_view(name).substr(dash + 1));
+    if (!a || !b) continue;
+    std::vector<int> links = links_between(graph_, *a, *b);
+    if (!links.empty()) return links;
+  }
+  const GraphLink& first = graph_.links()[0];
+  throw Error(ErrorCode::invalid_argument,
+              cat("the network has no link or node named '", name, "'"),
+              {.remedy = cat("name a link by its two nodes, such as ", graph_.node(first.from).name,
+                             "-", graph_.node(first.to).name, ", or as link0 to link", count - 1,
+                             "; or a node, which is all of its links")});
+}
+
+}  // namespace tutti

@@ -1,0 +1,86 @@
+// Slurm's topology.conf.
+
+#include <map>
+
+#include "base/host_list.h"
+#include "topology/networks/file_formats.h"
+
+namespace tutti {
+
+namespace {
+
+struct SlurmSwitch {
+  int line = 0;
+  std::string name;
+  std::vector<std::string> nodes;
+  std::vector<std::string> switches;
+};
+
+SlurmSwitch parse_slurm_line(const TextFile& file, const TextLine& line) {
+  SlurmSwitch found{.line = line.number, .name = {}, .nodes = {}, .switches = {}};
+  for (const std::string& word : line.words) {
+    const size_t equals = word.find('=');
+    const std::string key = lower_case(word.substr(0, equals));
+    const std::string value = equals == word.npos ? "" : word.substr(equals + 1);
+    if (value.empty()) file.refuse(line.number, "'", word, "' says nothing");
+    try {
+      if (key == "switchname") {
+        found.name = value;
+      } else if (key == "nodes") {
+        found.nodes = expand_host_list(value);
+      } else if (key == "switches") {
+        found.switches = expand_host_list(value);
+      } else if (key != "linkspeed") {
+        file.refuse(line.number, "'", key, "' is none of SwitchName, Nodes, Switches, LinkSpeed");
+      }
+    } catch (const Error& error) {
+      file.refuse(line.number, error.what());
+    }
+  }
+  if (found.name.empty()) file.refuse(line.number, "a line must name its switch: SwitchName=");
+  if (found.nodes.empty() == found.switches.empty()) {
+    file.refuse(line.number, "switch ", found.name, " must have either Nodes= or Switches=");
+  }
+  return found;
+}
+
+}  // namespace
+
+std::unique_ptr<Network> read_slurm(const TextFile& file) {
+  std::vector<SlurmSwitch> switches;
+  for (const TextLine& line : file.lines) switches.push_back(parse_slurm_line(file, line));
+  Graph graph;
+  std::map<std::string, int> nodes;
+  std::map<std::string, int> leaves;  // by host: the line
+  for (const SlurmSwitch& s : switches) {
+    for (const std::string& node : s.nodes) {
+      const auto [known, is_new] = leaves.emplace(node, s.line);
+      if (!is_new)
+        file.refuse(s.line, "node ", node, " is at a switch already, in line ", known->second);
+      nodes[node] = graph.add({NodeKind::host, static_cast<int>(nodes.size()), 0, node});
+    }
+  }
+  if (nodes.empty()) file.refuse(file.lines.back().number, "no switch has nodes");
+  std::map<std::string, int> numbers;
+  for (const SlurmSwitch& s : switches) {
+    const int node = graph.add({NodeKind::network_switch, -1, 0, s.name});
+    if (!numbers.emplace(s.name, node).second)
+      file.refuse(s.line, "switch ", s.name, " is there twice");
+  }
+  const LinkSpeed speed;
+  for (const SlurmSwitch& s : switches) {
+    const int above = numbers[s.name];
+    const auto connect = [&](int below) {
+      graph.connect({below, above, speed.kind, speed.GBps, speed.latency_us});
+    };
+    for (const std::string& node : s.nodes) connect(nodes[node]);
+    for (const std::string& name : s.switches) {
+      if (!numbers.contains(name)) file.refuse(s.line, "there is no switch ", name);
+      if (name == s.name) file.refuse(s.line, "switch ", name, " is beneath itself");
+      connect(numbers[name]);
+    }
+  }
+  return std::make_unique<Network>(std::move(graph));
+}
+
+}  // namespace tutti

@@ -1,0 +1,16 @@
+// Bandwidths and latencies as people and other programs write them.
+#pragma once
+
+#include <string_view>
+
+namespace tutti {
+
+// In GB/s (1e9 bytes per second): "50GB/s", "400Gbps" and "400Gbit/s" (bits), "100Mbps", or "50",
+// which is GB/s. Throws Error(invalid_argument) that quotes what is wrong; it must be above 0.
+double parse_bandwidth(std::string_view text);
+
+// In us: "1us", "500ns", "0.001ms", "1e-6s", or "1", which is us. Throws Error(invalid_argument);
+// it must not be below 0.
+double parse_latency(std::string_view text);
+
+}  // namespace tutti

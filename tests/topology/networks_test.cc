@@ -171,7 +171,9 @@ TEST(Networks, ReadAstraSimsFiles) {
       "bandwidth: [400, 50 ]  # GB/s\nlatency: [ 936.25, 1000 ]  # ns\n",
       "two.yml");
   EXPECT_EQ(made->ranks(), 32);
-  EXPECT_EQ(made->group_size(), 8);
+  EXPECT_EQ(load_network("mesh:4;ring:8", std::nullopt)->alike_group_size(), 1);
+  EXPECT_EQ(load_network("package:2 core:2 pu:1", std::nullopt)->alike_group_size(), 1);
+  EXPECT_EQ(made->alike_group_size(), 8);
   const std::vector<Arc> inside = way(*made, 0, 7);
   ASSERT_EQ(inside.size(), 2u);
   EXPECT_DOUBLE_EQ(made->GBps(inside[0]), 400);
@@ -212,7 +214,7 @@ TEST(Networks, ReadNs3sFiles) {
       "3 6 200Gbps 1us 0\n",
       "s.txt");
   EXPECT_EQ(servers->ranks(), 4);
-  EXPECT_EQ(servers->group_size(), 2);
+  EXPECT_EQ(servers->alike_group_size(), 2);
   EXPECT_DOUBLE_EQ(servers->GBps(way(*servers, 0, 1)[0]), 112.5) << "the wider of two ways";
   expect_all_connected(*servers);
 }

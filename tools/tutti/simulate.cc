@@ -246,7 +246,7 @@ class Play {
   const Schedule& schedule_of(const Algorithm& algorithm) {
     if (made_for_ == &algorithm) return schedule_;
     ScheduleOptions options{.most_steps = kMostSteps};
-    const int host = network_->group_size();
+    const int host = network_->alike_group_size();
     if (is_even() && host <= kMostAsOne && ranks_ % host == 0) options.alike = host;
     options.progress = [&](double part) { show_progress(cat("making ", algorithm.name), part); };
     made_for_ = nullptr;

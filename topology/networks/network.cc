@@ -138,13 +138,19 @@ std::vector<Place> Network::places(int ranks) const {
   return places;
 }
 
-int Network::group_size() const {
+int Network::alike_group_size() const {
   if (!structure_.stages.empty()) {
     const int inner = structure_.stages[0]->ends();
-    return inner < ranks() ? inner : 1;
+    return inner < ranks() && structure_.stages[0]->ends_are_alike() ? inner : 1;
   }
   const int hosts = graph_.hosts();
   if (hosts == 0 || ranks() % hosts != 0) return 1;
+  // The inside of a machine has places that differ.
+  const bool has_machines = std::ranges::any_of(graph_.nodes(), [](const GraphNode& node) {
+    return node.kind == NodeKind::numa_node || node.kind == NodeKind::package ||
+           node.kind == NodeKind::pci_switch;
+  });
+  if (has_machines) return 1;
   const int each = ranks() / hosts;
   for (int rank = 0; rank < ranks(); ++rank) {
     if (graph_.node(node_of(rank)).host != rank / each) return 1;

@@ -46,9 +46,9 @@ class Network {
   int node_of(int rank) const { return nodes_[static_cast<size_t>(rank)]; }
   // Of the first so many: host, and for networks inside each other up to two levels in it.
   std::vector<Place> places(int ranks) const;
-  // The size of the innermost groups, which hold consecutive ranks; 1 where there are none,
-  // or only one, or where they differ.
-  int group_size() const;
+  // The size of the innermost groups of consecutive ranks that are all alike; 1 where there are
+  // none, or only one, or where the groups or the ranks in them differ.
+  int alike_group_size() const;
 
   double GBps(Arc arc) const { return GBps_[static_cast<size_t>(arc / 2)]; }
   double latency_us(Arc arc) const { return graph_.link_of(arc).latency_us; }

@@ -37,6 +37,7 @@ class Ring final : public Pattern {
   int links() const override { return wraps_ ? ends_ : ends_ - 1; }
   bool ends_forward() const override { return true; }
   int choices() const override { return wraps_ ? 2 : 1; }
+  bool ends_are_alike() const override { return wraps_ || ends_ <= 2; }
 
   void build(Graph& graph, std::span<const int> ends, const std::string&) const override {
     for (int link = 0; link < links(); ++link) {

@@ -27,6 +27,8 @@ class Pattern {
   virtual int links() const = 0;
   // Whether ways lead through ends.
   virtual bool ends_forward() const { return false; }
+  // Whether no end has a place of its own, as those of a line have.
+  virtual bool ends_are_alike() const { return true; }
   // Connects these nodes of the graph; switches that it adds have names that begin so.
   virtual void build(Graph& graph, std::span<const int> ends, const std::string& prefix) const = 0;
   // Appends the way. Choice 0 is the usual one; others, below choices(), may avoid links of it.

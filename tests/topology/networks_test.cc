@@ -3,13 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
+#include "tests/support/test_data.h"
 #include "topology/networks/load_network.h"
 
 namespace tutti {
@@ -273,9 +273,9 @@ TEST(Networks, RefuseFilesWithLineAndReason) {
 
 // Those that describe a network; of the 8-GPU DGX-1 the authors left the numbers open.
 TEST(Networks, ReadTheFilesOfOtherSimulators) {
-  const char* data = std::getenv("TUTTI_TEST_DATA");
-  if (data == nullptr) GTEST_SKIP() << "TUTTI_TEST_DATA is not set: the folder with their files";
-  const std::filesystem::path folder(data);
+  const std::filesystem::path networks = testing::test_data("netsim_topologies");
+  if (networks.empty()) GTEST_SKIP() << testing::kNoTestData;
+  const std::filesystem::path folder = networks.parent_path();
   int read = 0;
   for (const char* name :
        {"chakra_astra/astra-sim_examples_network_analytical_HGX-H100-validated.yml",

@@ -13,10 +13,9 @@
 namespace tutti {
 namespace {
 
-constexpr int kMostChannels = 32;
 constexpr int kTries = 48;              // of one bandwidth, each with other preferences
 constexpr int kStepsOfAChannel = 1024;  // of backtracking
-constexpr double kRounding = 1e-6;      // GB/s
+constexpr double kRounding = 1e-9;  // of a bandwidth
 
 uint64_t mixed(uint64_t value) {  // splitmix64
   value += 0x9e3779b97f4a7c15ULL;
@@ -53,7 +52,7 @@ class Packing {
 
   bool fits(const Route& route) const {
     return route.type <= task_.allowed && std::ranges::all_of(route.arcs, [&](Arc arc) {
-             return left_[static_cast<size_t>(arc)] >= task_.GBps - kRounding;
+             return left_[static_cast<size_t>(arc)] >= task_.GBps * (1 - kRounding);
            });
   }
   void take(std::span<const Arc> arcs) {
@@ -103,7 +102,7 @@ class Packing {
     return extend();
   }
 
-  // In by a card, and out by the same: rails are kept, as all hosts have the same cards.
+  // In by a card, and out by the same: where hosts have the same cards, rails are kept.
   bool try_by(int index, int first) {
     start_at(first, index);
     const Card& card = part_.cards()[static_cast<size_t>(index)];
@@ -186,7 +185,8 @@ class Packing {
       // The first tries go by what is left and by number, the later ones by chance.
       const bool by_rest = preference_ < 2;
       const auto distance = static_cast<uint64_t>((next - last + ranks) % ranks);
-      const auto step = static_cast<uint64_t>((last * ranks + next) * ranks) + now_.order.size();
+      const auto step = (static_cast<uint64_t>(last) << 32) + (static_cast<uint64_t>(next) << 16) +
+                        now_.order.size();
       sorted.emplace_back(route.type, by_rest ? -narrowest : 0,
                           preference_ < 4 ? distance : by_chance(step), next);
     }
@@ -234,36 +234,48 @@ class Packing {
 
 }  // namespace
 
-Part::Part(const Graph& graph, std::span<const int> ranks) : nodes_(ranks.begin(), ranks.end()) {
-  for (const int from : nodes_) {
-    std::vector<Route> all = routes_from(graph, from);
-    std::vector<Route>& kept = routes_.emplace_back();
-    for (const int to : nodes_) {
-      kept.push_back(std::move(all[static_cast<size_t>(to)]));
-      if (kept.back().type != PathType::DIS) continue;
+Part::Part(const Graph& graph, std::span<const int> ranks, std::span<const int> host) {
+  if (ranks.size() > kMostRanks) {
+    throw Error(ErrorCode::unsupported,
+                cat("the search for channels takes at most ", kMostRanks,
+                    " ranks that no cards divide by host, not ", ranks.size()),
+                {.remedy = "ask for fewer ranks with -n"});
+  }
+  for (const int from : ranks) {
+    const std::vector<Route>& routes = routes_.emplace_back(routes_from(graph, from, ranks));
+    for (size_t to = 0; to < routes.size(); ++to) {
+      if (routes[to].type != PathType::DIS) continue;
       throw Error(ErrorCode::invalid_argument,
-                  cat("there is no way from ", graph.node(from).name, " to ", graph.node(to).name),
+                  cat("there is no way from ", graph.node(from).name, " to ",
+                      graph.node(ranks[to]).name),
                   {.cause = "links are missing in what the machine was read from"});
     }
   }
+  if (!host.empty()) add_cards(graph, ranks, host);
 }
 
-void Part::add_cards(const Graph& graph) {
-  const int host = graph.node(nodes_.front()).host;
-  for (size_t node = 0; node < graph.nodes().size(); ++node) {
-    if (graph.nodes()[node].kind != NodeKind::nic || graph.nodes()[node].host != host) continue;
-    Card card{.node = static_cast<int>(node), .out = -1};
+void Part::add_cards(const Graph& graph, std::span<const int> ranks, std::span<const int> host) {
+  for (size_t place = 0; place < host.size(); ++place) {
+    if (graph.node(host[place]).kind != NodeKind::nic) continue;
+    Card card{.node = host[place], .place = place, .out = -1};
     for (const Arc arc : graph.arcs_from(card.node)) {
       if (graph.link_of(arc).kind == LinkClass::network) card.out = arc;
     }
     if (card.out < 0) continue;
     card.in = card.out ^ 1;
-    const std::vector<Route> routes = routes_from(graph, card.node);
-    for (const int rank : nodes_) {
-      card.to.push_back(routes[static_cast<size_t>(rank)]);
-      card.from.push_back(tutti::route(graph, rank, card.node));
-    }
-    cards_.push_back(std::move(card));
+    card.to = routes_from(graph, card.node, ranks);
+    if (card.to.front().type != PathType::DIS) cards_.push_back(std::move(card));
+  }
+  std::vector<int> nodes;
+  for (const Card& card : cards_) nodes.push_back(card.node);
+  for (const int rank : ranks) {
+    std::vector<Route> routes = routes_from(graph, rank, nodes);
+    for (size_t i = 0; i < nodes.size(); ++i) cards_[i].from.push_back(std::move(routes[i]));
+  }
+  if (cards_.empty()) {
+    throw Error(ErrorCode::invalid_argument,
+                cat("there is no way from ", graph.node(ranks.front()).name, " to a card"),
+                {.cause = "links are missing in what the machine was read from"});
   }
 }
 
@@ -271,7 +283,7 @@ int most_channels(const Part& part, std::span<const double> capacity, const Pack
   const auto carries = [&](const std::set<Arc>& arcs) {
     double channels = 0;
     for (const Arc arc : arcs) {
-      channels += std::floor((capacity[static_cast<size_t>(arc)] + kRounding) / task.GBps);
+      channels += std::floor(capacity[static_cast<size_t>(arc)] / task.GBps + kRounding);
     }
     return static_cast<int>(std::min<double>(channels, kMostChannels));
   };

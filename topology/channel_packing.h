@@ -16,6 +16,7 @@ namespace tutti {
 // By which a channel enters and leaves a host.
 struct Card {
   int node = 0;
+  size_t place = 0;  // among the nodes of its host
   Arc out = 0;  // into the network
   Arc in = 0;
   std::vector<Route> to;    // by rank
@@ -25,10 +26,12 @@ struct Card {
 // The ranks among which a channel runs before it goes on elsewhere, and all routes between them.
 class Part {
  public:
-  // `ranks`: their nodes. Throws Error(invalid_argument) where two are not connected.
-  Part(const Graph& graph, std::span<const int> ranks);
-  // With the cards of their host.
-  void add_cards(const Graph& graph);
+  static constexpr size_t kMostRanks = 1024;
+
+  // `ranks`: their nodes. `host`: all nodes of their host, whose cards they use; none: no cards.
+  // Throws Error(invalid_argument) where two ranks are not connected, or no rank to a card, and
+  // Error(unsupported) for too many ranks.
+  Part(const Graph& graph, std::span<const int> ranks, std::span<const int> host);
 
   int ranks() const { return static_cast<int>(routes_.size()); }
   const Route& route(int from, int to) const {
@@ -45,10 +48,12 @@ class Part {
   }
 
  private:
-  std::vector<int> nodes_;
+  void add_cards(const Graph& graph, std::span<const int> ranks, std::span<const int> host);
   std::vector<std::vector<Route>> routes_;
   std::vector<Card> cards_;
 };
+
+inline constexpr int kMostChannels = 32;
 
 struct PackedChannel {
   std::vector<int> order;  // of the part's ranks

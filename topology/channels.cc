@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <numeric>
 #include <set>
 #include <string>
 
+#include "base/error.h"
 #include "base/text.h"
 #include "topology/channel_packing.h"
 
@@ -18,32 +20,26 @@ constexpr double kBetter = 1.001;
 // Inside of one GPU (NCCL's LOC_BW): what a channel of a single rank has.
 constexpr double kLocalGBps = 5000;
 
-// What a host is, whatever its number and wherever its nodes are in the graph.
-std::string likeness(const Graph& graph, int host) {
-  std::map<int, size_t> index;
+// What a host is, whatever its number and wherever its nodes are in the graph. `ranks`: their nodes.
+std::string likeness(const Graph& graph, std::span<const int> nodes, std::span<const int> ranks) {
+  std::map<int, int> place;
+  for (const int node : nodes) place.emplace(node, static_cast<int>(place.size()));
   std::string text;
-  for (size_t i = 0; i < graph.nodes().size(); ++i) {
-    const GraphNode& node = graph.nodes()[i];
-    if (node.host != host && node.host >= 0) continue;
-    index.emplace(static_cast<int>(i), index.size());
-    text += cat(name(node.kind), node.number, ' ');
+  for (const int node : nodes) {
+    text += cat(name(graph.node(node).kind), ' ');
+    for (const Arc arc : graph.arcs_from(node)) {
+      const auto other = place.find(graph.head(arc));
+      if (other != place.end() && arc % 2 != 0) continue;  // told at its other end
+      const GraphLink& link = graph.link_of(arc);
+      text += cat(name(link.kind), link.GBps, '-', other == place.end() ? -1 : other->second, ' ');
+    }
   }
-  for (const GraphLink& link : graph.links()) {
-    const auto from = index.find(link.from);
-    const auto to = index.find(link.to);
-    if (from == index.end() || to == index.end()) continue;
-    text += cat(from->second, '-', to->second, name(link.kind), link.GBps, ' ');
-  }
+  for (const int rank : ranks) text += cat('r', place.at(rank), ' ');
   return text;
 }
 
-// A binary tree of which every host with an odd number is a leaf; -1: the root, which is 0.
-//
-//   0------------4
-//              /   \
-//             2     6
-//            / \   /
-//           1   3 5
+// A binary tree of which every host with an odd number is a leaf, and 0 (-1 above it) the root: of 7,
+// 0 has 4; 4 has 2 and 6; 2 has 1 and 3; 6 has 5.
 int parent_of(int host, int hosts) {
   if (host == 0) return -1;
   const int bit = host & -host;
@@ -93,44 +89,74 @@ class Search {
   }
 
  private:
-  // Which ranks a host has, and which part is like it.
+  // Which ranks a host has, its nodes, and which part is like it.
   struct HostRanks {
     std::vector<int> ranks;  // by number
+    std::vector<int> nodes;
     size_t part = 0;
   };
 
-  bool has_card(int host) const {
-    return std::ranges::any_of(graph_.nodes(), [&](const GraphNode& node) {
-      return node.host == host && node.kind == NodeKind::nic;
+  std::vector<int> nodes_of(std::span<const int> ranks) const {
+    std::vector<int> nodes;
+    for (const int rank : ranks) nodes.push_back(ranks_[static_cast<size_t>(rank)]);
+    return nodes;
+  }
+
+  bool has_card(const HostRanks& host) const {
+    return std::ranges::any_of(host.nodes, [&](int node) {
+      return graph_.node(node).kind == NodeKind::nic &&
+             std::ranges::any_of(graph_.arcs_from(node), [&](Arc arc) {
+               return graph_.link_of(arc).kind == LinkClass::network;
+             });
     });
   }
 
   // By host, where each has a card; else all ranks are one part. Hosts that are alike are searched
   // once.
   void divide() {
-    std::map<int, std::vector<int>> by_host;
+    std::map<int, HostRanks> by_host;
     for (size_t rank = 0; rank < ranks_.size(); ++rank) {
-      by_host[graph_.node(ranks_[rank]).host].push_back(static_cast<int>(rank));
+      by_host[graph_.node(ranks_[rank]).host].ranks.push_back(static_cast<int>(rank));
+    }
+    for (size_t node = 0; node < graph_.nodes().size(); ++node) {
+      const auto host = by_host.find(graph_.nodes()[node].host);
+      if (host != by_host.end()) host->second.nodes.push_back(static_cast<int>(node));
     }
     const bool by_cards = by_host.size() > 1 && std::ranges::all_of(by_host, [&](const auto& host) {
-                            return has_card(host.first);
+                            return has_card(host.second);
                           });
     if (!by_cards) {
-      by_host.clear();
-      for (size_t rank = 0; rank < ranks_.size(); ++rank) {
-        by_host[0].push_back(static_cast<int>(rank));
-      }
+      std::vector<int> all(ranks_.size());
+      std::iota(all.begin(), all.end(), 0);
+      hosts_.push_back({.ranks = all, .nodes = {}});
+      parts_.emplace_back(graph_, ranks_, std::span<const int>());
+      return;
     }
+    check_network(by_host);
     std::map<std::string, size_t> known;
-    for (const auto& [host, numbers] : by_host) {
-      const auto [place, is_new] = known.try_emplace(
-          by_cards ? cat(likeness(graph_, host), numbers.size()) : "", parts_.size());
-      hosts_.push_back({numbers, place->second});
-      if (!is_new) continue;
-      std::vector<int> nodes;
-      for (const int rank : numbers) nodes.push_back(ranks_[static_cast<size_t>(rank)]);
-      parts_.emplace_back(graph_, nodes);
-      if (by_cards) parts_.back().add_cards(graph_);
+    for (auto& [number, host] : by_host) {
+      const std::vector<int> nodes = nodes_of(host.ranks);
+      const auto [place, is_new] =
+          known.try_emplace(likeness(graph_, host.nodes, nodes), parts_.size());
+      if (is_new) parts_.emplace_back(graph_, nodes, host.nodes);
+      host.part = place->second;
+      hosts_.push_back(std::move(host));
+    }
+  }
+
+  // Parts know nothing of each other.
+  void check_network(const std::map<int, HostRanks>& by_host) const {
+    std::vector<int> firsts;
+    for (const auto& [number, host] : by_host) {
+      firsts.push_back(ranks_[static_cast<size_t>(host.ranks.front())]);
+    }
+    const std::vector<Route> routes = routes_from(graph_, firsts.front(), firsts);
+    for (size_t i = 0; i < firsts.size(); ++i) {
+      if (routes[i].type != PathType::DIS) continue;
+      throw Error(ErrorCode::invalid_argument,
+                  cat("there is no way from ", graph_.node(firsts.front()).name, " to ",
+                      graph_.node(firsts[i]).name),
+                  {.cause = "links are missing in what the machine was read from"});
     }
   }
 
@@ -164,7 +190,7 @@ class Search {
   void relax_to(PathType allowed) {
     Relaxation& here = result_.relaxations.emplace_back(Relaxation{.allowed = allowed});
     for (const double GBps : bandwidths(allowed)) {
-      PackingTask task{.kind = kind_, .allowed = allowed, .GBps = GBps, .most = 32};
+      PackingTask task{.kind = kind_, .allowed = allowed, .GBps = GBps, .most = kMostChannels / trees_of_one()};
       for (const Part& part : parts_) {
         task.most = std::min(task.most, most_channels(part, capacity_, task));
       }
@@ -178,19 +204,29 @@ class Search {
       if (task.most * GBps <= best * kBetter) continue;
       here.channels = channels_ = task.most;
       here.GBps = result_.found.GBps = GBps;
-      result_.found.allowed = allowed;
       packed_ = std::move(packed);
     }
   }
 
+  // Inside of a tree a host has two children, as a leaf none: so each tree over more than two hosts
+  // is two of half the bandwidth, which change these places and use the same card.
+  int trees_of_one() const { return kind_ == ChannelKind::tree && hosts_.size() > 2 ? 2 : 1; }
+
   void assemble() {
-    for (int i = 0; i < channels_; ++i) {
+    const int times = trees_of_one();
+    result_.found.GBps /= times;
+    for (Relaxation& one : result_.relaxations) {
+      one.GBps /= times;
+      one.channels *= times;
+    }
+    for (int i = 0; i < channels_ * times; ++i) {
       Channel& channel = result_.found.channels.emplace_back();
       std::vector<int> roots;  // the first ranks of each host
       if (kind_ == ChannelKind::tree) channel.parents.assign(ranks_.size(), -1);
-      for (const HostRanks& host : hosts_) add_host(channel, host, i, roots);
+      for (size_t host = 0; host < hosts_.size(); ++host) add_host(channel, host, i / times, roots);
       if (kind_ == ChannelKind::ring) continue;
-      const std::vector<int> tree = tree_of_hosts(static_cast<int>(hosts_.size()), i % 2 == 1);
+      const std::vector<int> tree =
+          tree_of_hosts(static_cast<int>(hosts_.size()), times == 2 && i % 2 == 1);
       for (size_t host = 0; host < tree.size(); ++host) {
         if (tree[host] >= 0) {
           channel.parents[static_cast<size_t>(roots[host])] =
@@ -200,8 +236,9 @@ class Search {
     }
   }
 
-  void add_host(Channel& channel, const HostRanks& host, int index, std::vector<int>& roots) {
-    const PackedChannel& packed = packed_[host.part][static_cast<size_t>(index)];
+  void add_host(Channel& channel, size_t index, int which, std::vector<int>& roots) {
+    const HostRanks& host = hosts_[index];
+    const PackedChannel& packed = packed_[host.part][static_cast<size_t>(which)];
     const auto rank = [&](size_t place) {
       return host.ranks[static_cast<size_t>(packed.order[place])];
     };
@@ -212,25 +249,14 @@ class Search {
       }
     }
     roots.push_back(rank(0));
-    if (packed.card >= 0) add_card(channel, host, packed);
-    // Of hosts that are alike, the first one's links stand for all.
-    const bool is_first = &host == &*std::ranges::find(hosts_, host.part, &HostRanks::part);
-    if (is_first) {
-      channel.arcs.insert(channel.arcs.end(), packed.arcs.begin(), packed.arcs.end());
+    if (packed.card >= 0) {  // the one that is in the same place as on the host that was searched
+      const Card& card = parts_[host.part].cards()[static_cast<size_t>(packed.card)];
+      channel.cards.push_back(host.nodes[card.place]);
     }
-  }
-
-  // The card of this host that is like the one that was found.
-  void add_card(Channel& channel, const HostRanks& host, const PackedChannel& packed) {
-    const int number =
-        graph_.node(parts_[host.part].cards()[static_cast<size_t>(packed.card)].node).number;
-    const int own = graph_.node(ranks_[static_cast<size_t>(host.ranks.front())]).host;
-    for (size_t node = 0; node < graph_.nodes().size(); ++node) {
-      const GraphNode& card = graph_.nodes()[node];
-      if (card.host == own && card.kind == NodeKind::nic && card.number == number) {
-        channel.cards.push_back(static_cast<int>(node));
-        return;
-      }
+    const bool is_searched = std::ranges::find(hosts_, host.part, &HostRanks::part) ==
+                             hosts_.begin() + static_cast<ptrdiff_t>(index);
+    if (is_searched) {
+      channel.arcs.insert(channel.arcs.end(), packed.arcs.begin(), packed.arcs.end());
     }
   }
 

@@ -5,10 +5,11 @@
 //      tree   0 -> 1 -> 2 -> 3         on one host a chain from its root: results go along it, what
 //                                      is reduced comes the other way
 //
-// Over hosts, a ring enters and leaves each host by a card near the ranks at its ends, and the
-// chains of a tree hang on a binary tree of the hosts. Every second tree is mirrored, so that the
-// hosts that are leaves of one are inside the other (Sanders, Speck, Traeff: Two-tree algorithms
-// for full bandwidth broadcast, reduction and scan, 2009).
+// Over hosts, a ring enters and leaves each host by a card near the rank where it enters, and the
+// chains of a tree hang on a binary tree of the hosts. Over more than two hosts trees come in pairs
+// that use the same cards, and the hosts that are leaves of one are inside the other (Sanders,
+// Speck, Traeff: Two-tree algorithms for full bandwidth broadcast, reduction and scan, 2009). Links
+// between network switches are taken to carry whatever the cards do.
 //
 // Found as NCCL finds them (src/graph/search.cc): ever farther paths are allowed, and one bandwidth
 // is tried after the other; of each try, as many channels as fit are found by a bounded search with
@@ -34,14 +35,15 @@ struct Channel {
   std::vector<int> order;    // of ranks; a host's come together
   std::vector<int> parents;  // of trees, by rank; -1: the root
   std::vector<int> cards;    // nodes, by host; empty on one host
-  std::vector<Arc> arcs;     // each as often as it is used, in the direction of the results
+  // Each as often as it is used, in the direction of the results. Of hosts that are alike, the links of
+  // the first one stand for those of all.
+  std::vector<Arc> arcs;
 };
 
 struct Channels {
   ChannelKind kind = ChannelKind::ring;
   std::vector<Channel> channels;
-  double GBps = 0;                   // of each of them
-  PathType allowed = PathType::LOC;  // the farthest path inside of hosts
+  double GBps = 0;  // of each of them
 
   double total_GBps() const { return GBps * static_cast<double>(channels.size()); }
 };
@@ -59,7 +61,8 @@ struct ChannelSearch {
 };
 
 // `ranks`: their nodes (Graph::rank_nodes()). At most 32 channels. Throws Error(invalid_argument)
-// that names two ranks between which there is no way.
+// that names two nodes between which there is no way, and Error(unsupported) for more than 1024
+// ranks that cards do not divide by host.
 ChannelSearch find_channels(const Graph& graph, std::span<const int> ranks, ChannelKind kind);
 
 // For people: what was found at each relaxation, and why the next followed; lines.

@@ -38,7 +38,7 @@ enum class LinkClass : uint8_t {
   nvlink,
   xgmi,
   c2c,      // between a processor and the GPU beside it
-  pci,      //
+  pci,
   system,   // between NUMA nodes and packages: UPI, Infinity Fabric
   memory,   // between a core and its NUMA node
   network,  // between hosts and switches
@@ -74,7 +74,7 @@ class Graph {
   // bandwidth must be positive. Throws Error(invalid_argument).
   int add(GraphNode node);
   int connect(GraphLink link);
-  // Of a node whose number is known only when all are there.
+  // Gives a node its number and name, once all are known.
   void rename(int node, int number, std::string name);
 
   std::span<const GraphNode> nodes() const { return nodes_; }
@@ -87,6 +87,11 @@ class Graph {
   // That lead away from a node, in the order in which they were connected.
   std::span<const Arc> arcs_from(int node) const { return out_[static_cast<size_t>(node)]; }
 
+  // Whether ways lead through GPUs, cores and hosts: in rings and meshes of them, where nothing
+  // else could.
+  bool ends_forward() const { return ends_forward_; }
+  void let_ends_forward() { ends_forward_ = true; }
+
   int hosts() const { return hosts_; }
   // Where ranks run, by rank: the GPUs, by host and number; or else the cores, or else the hosts.
   std::vector<int> rank_nodes() const;
@@ -96,6 +101,7 @@ class Graph {
   std::vector<GraphLink> links_;
   std::vector<std::vector<Arc>> out_;  // by node
   int hosts_ = 0;
+  bool ends_forward_ = false;
 };
 
 }  // namespace tutti

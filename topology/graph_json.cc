@@ -72,7 +72,9 @@ Json to_json(const Graph& graph) {
                      {"bandwidth_GBps", link.GBps},
                      {"latency_us", link.latency_us}});
   }
-  return {{"nodes", std::move(nodes)}, {"links", std::move(links)}};
+  Json json = {{"nodes", std::move(nodes)}, {"links", std::move(links)}};
+  if (graph.ends_forward()) json["ends_forward"] = true;
+  return json;
 }
 
 Graph parse_graph_json(std::string_view json, const std::string& file) {
@@ -82,7 +84,10 @@ Graph parse_graph_json(std::string_view json, const std::string& file) {
   } catch (const Error& error) {
     throw Error(ErrorCode::invalid_argument, error.what(), {.where = file});
   }
-  if (!parsed.is_object() || !parsed.contains("nodes") || !parsed.contains("links")) {
+  const auto has_array = [&](const char* name) {
+    return parsed.contains(name) && parsed[name].is_array();
+  };
+  if (!parsed.is_object() || !has_array("nodes") || !has_array("links")) {
     throw Error(ErrorCode::invalid_argument, R"(a graph is an object with "nodes" and "links")",
                 {.where = file, .remedy = "`tutti topo --json FILE` writes one"});
   }
@@ -91,6 +96,7 @@ Graph parse_graph_json(std::string_view json, const std::string& file) {
                 {.where = file});
   }
   Graph graph;
+  if (parsed.value("ends_forward", false)) graph.let_ends_forward();
   read_each(parsed["nodes"], "nodes", file, [&](const Json& node) { graph.add(node_from(node)); });
   read_each(parsed["links"], "links", file,
             [&](const Json& link) { graph.connect(link_from(link)); });

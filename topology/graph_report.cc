@@ -44,15 +44,14 @@ std::string parts_of(const Graph& graph, int host) {
   return text;
 }
 
-// The nearest one of a kind on the rank's host; -1: none.
-int nearest(const Graph& graph, const std::vector<Route>& routes, int from, NodeKind kind) {
+// The nearest one of a kind among those to which these ways lead; -1: none.
+int nearest(const Graph& graph, std::span<const int> nodes, std::span<const Route> ways,
+            NodeKind kind) {
   int best = -1;
-  for (size_t node = 0; node < graph.nodes().size(); ++node) {
-    const GraphNode& other = graph.nodes()[node];
-    if (other.kind != kind || other.host != graph.node(from).host) continue;
-    if (routes[node].type == PathType::DIS) continue;
-    if (best < 0 || routes[node].arcs.size() < routes[static_cast<size_t>(best)].arcs.size()) {
-      best = static_cast<int>(node);
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    if (graph.node(nodes[i]).kind != kind || ways[i].type == PathType::DIS) continue;
+    if (best < 0 || ways[i].arcs.size() < ways[static_cast<size_t>(best)].arcs.size()) {
+      best = static_cast<int>(i);
     }
   }
   return best;
@@ -97,22 +96,29 @@ std::string summary(const Graph& graph) {
 }
 
 std::string table_of_ranks(const Graph& graph, std::span<const int> ranks) {
+  std::map<int, std::vector<int>> nodes_of;  // what a rank may be near to, by host
+  for (size_t node = 0; node < graph.nodes().size(); ++node) {
+    const NodeKind kind = graph.nodes()[node].kind;
+    if (kind == NodeKind::numa_node || kind == NodeKind::package || kind == NodeKind::nic) {
+      nodes_of[graph.nodes()[node].host].push_back(static_cast<int>(node));
+    }
+  }
   std::string text = "rank  node                  host  NUMA node       nearest card\n";
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
-    const int node = ranks[rank];
-    const std::vector<Route> routes = routes_from(graph, node);
-    int numa = nearest(graph, routes, node, NodeKind::numa_node);
-    if (numa < 0) numa = nearest(graph, routes, node, NodeKind::package);
-    const int card = nearest(graph, routes, node, NodeKind::nic);
+    const GraphNode& node = graph.node(ranks[rank]);
+    const std::vector<int>& nodes = nodes_of[node.host];
+    const std::vector<Route> ways = routes_from(graph, ranks[rank], nodes);
+    int numa = nearest(graph, nodes, ways, NodeKind::numa_node);
+    if (numa < 0) numa = nearest(graph, nodes, ways, NodeKind::package);
+    const int card = nearest(graph, nodes, ways, NodeKind::nic);
     const auto name_or_none = [&](int index) {
-      return index < 0 ? std::string("-") : graph.node(index).name;
+      return index < 0 ? std::string("-") : graph.node(nodes[static_cast<size_t>(index)]).name;
     };
     const std::string by =
-        card < 0 ? "" : cat(" (", name(routes[static_cast<size_t>(card)].type), ")");
+        card < 0 ? "" : cat(" (", name(ways[static_cast<size_t>(card)].type), ")");
     char line[256];
-    std::snprintf(line, sizeof line, "%4zu  %-20s  %4d  %-14s  %s%s\n", rank,
-                  graph.node(node).name.c_str(), graph.node(node).host, name_or_none(numa).c_str(),
-                  name_or_none(card).c_str(), by.c_str());
+    std::snprintf(line, sizeof line, "%4zu  %-20s  %4d  %-14s  %s%s\n", rank, node.name.c_str(),
+                  node.host, name_or_none(numa).c_str(), name_or_none(card).c_str(), by.c_str());
     text += line;
   }
   return text;
@@ -134,10 +140,10 @@ std::string matrix_of_paths(const Graph& graph, std::span<const int> ranks) {
   for (const int node : shown) text += cell(graph.node(node).name);
   text += '\n';
   for (const int from : shown) {
-    const std::vector<Route> routes = routes_from(graph, from);
+    const std::vector<Route> routes = routes_from(graph, from, shown);
     text += cell(graph.node(from).name);
-    for (const int to : shown) {
-      text += cell(from == to ? "X" : name(routes[static_cast<size_t>(to)].type));
+    for (size_t to = 0; to < shown.size(); ++to) {
+      text += cell(from == shown[to] ? "X" : name(routes[to].type));
     }
     text += '\n';
   }

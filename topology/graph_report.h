@@ -9,7 +9,7 @@
 
 namespace tutti {
 
-// "2 hosts, each of 2 NUMA nodes, 8 GPUs and 4 cards": one line without its end.
+// "2 hosts, each with 2 NUMA nodes, 8 GPUs, 4 cards; 1 network switch": one line without its end.
 std::string summary(const Graph& graph);
 
 // Ranks, their nodes and what is near them: a line for each.

@@ -1,7 +1,10 @@
 #include <algorithm>
+#include <cmath>
 #include <map>
+#include <span>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/svg.h"
@@ -13,7 +16,8 @@ namespace {
 
 constexpr int kMostHosts = 4;
 constexpr size_t kMostLanes = 16;  // channels of a kind
-constexpr size_t kMostCores = 32;  // drawn one by one
+constexpr size_t kMostCores = 32;  // more are not drawn, unless ranks are on them
+constexpr int kDeepest = 64;       // below each other
 constexpr double kColumn = 78;
 constexpr double kRow = 62;
 constexpr double kMargin = 24;
@@ -156,18 +160,19 @@ class Picture {
       const LinkClass kind = graph_.link_of(arc).kind;
       const int child = graph_.head(arc);
       const NodeKind child_kind = graph_.node(child).kind;
-      const bool hangs =
-          kind == LinkClass::pci || kind == LinkClass::memory ||
-          (kind == LinkClass::system && graph_.node(node).kind == NodeKind::package &&
-           child_kind == NodeKind::numa_node);
-      if (hangs && is_shown(child) && !spots_.contains(child)) place(child, row + 1, x);
+      const bool is_root = child_kind == NodeKind::numa_node || child_kind == NodeKind::package;
+      const bool hangs = is_root ? kind == LinkClass::system &&
+                                       graph_.node(node).kind == NodeKind::package &&
+                                       child_kind == NodeKind::numa_node
+                                 : kind == LinkClass::pci || kind == LinkClass::memory;
+      if (hangs && row < kDeepest && is_shown(child) && !spots_.contains(child)) place(child, row + 1, x);
     }
     if (x == start) x += kColumn;
     spots_[node].x = (start + x - (kColumn - kBoxWidth)) / 2;
   }
 
   void place_switches() {
-    std::map<int, int> in_row;
+    int placed = 0;
     bool any_nvlink = false;
     for (size_t i = 0; i < graph_.nodes().size(); ++i) {
       const GraphNode& it = graph_.nodes()[i];
@@ -177,15 +182,15 @@ class Picture {
       any_nvlink = true;
     }
     // Links between GPUs are arcs below them.
-    const bool any_arcs = std::ranges::any_of(graph_.links(), [&](const GraphLink& link) {
-      return stroke_of(link.kind).colour == stroke_of(LinkClass::nvlink).colour;
+    const bool any_arcs = std::ranges::any_of(graph_.links(), [](const GraphLink& link) {
+      return link.kind == LinkClass::nvlink || link.kind == LinkClass::xgmi;
     });
     if (any_nvlink || any_arcs) bottom_ += kRow;
     bool any_network = false;
     double x = kMargin + kBoxWidth;
     for (size_t i = 0; i < graph_.nodes().size(); ++i) {
-      if (graph_.nodes()[i].kind != NodeKind::network_switch || in_row[0]++ > 12) continue;
-      spots_[static_cast<int>(i)] = {std::max(x, in_row[0] == 1 ? right_ / 2 : x), bottom_ + kRow,
+      if (graph_.nodes()[i].kind != NodeKind::network_switch || placed++ > 12) continue;
+      spots_[static_cast<int>(i)] = {std::max(x, placed == 1 ? right_ / 2 : x), bottom_ + kRow,
                                      0};
       x = spots_[static_cast<int>(i)].x + 2 * kColumn;
       any_network = true;

@@ -86,7 +86,7 @@ class Reader {
     const int from = node_named(words[1]);
     const int to = node_named(words[2]);
     if (from == to) refuse(cat(printable(words[1]), " is linked to itself"));
-    graph_.connect({from, to, *kind, GBps, latency_us});
+    told([&] { return graph_.connect({from, to, *kind, GBps, latency_us}); });
   }
 
   // "4x20GB/s": four links of 20 GB/s.

@@ -293,17 +293,17 @@ class Builder {
   }
 
   bool add_links_of_nvml() {
-    std::map<std::pair<int, int>, double> links;  // told from both ends
+    std::map<std::pair<int, int>, double> told;  // from a GPU
     for (const NvmlGpu& gpu : probe_nvml()) {
       const int node = gpu_at(gpu.bus);
       for (const NvmlLink& link : gpu.links) {
-        const int other = link.peer == NvmlPeer::gpu             ? gpu_at(link.bus)
-                          : link.peer == NvmlPeer::nvlink_switch ? nvlink_switch()
-                                                                 : -1;
+        const int other = link.peer == NvmlPeer::gpu ? gpu_at(link.bus) : nvlink_switch();
         if (node < 0 || other < 0 || node == other) continue;
-        links[std::minmax(node, other)] = link.count * nvlink_GBps(gpu.compute_capability);
+        told[{node, other}] += link.count * nvlink_GBps(gpu.compute_capability);
       }
     }
+    std::map<std::pair<int, int>, double> links;  // two GPUs tell the same ones
+    for (const auto& [ends, GBps] : told) links[std::minmax(ends.first, ends.second)] = GBps;
     for (const auto& [ends, GBps] : links) {
       connect(ends.first, ends.second, LinkClass::nvlink, GBps);
     }

@@ -1,11 +1,11 @@
 #include "topology/hwloc_topology.h"
 
+#include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <csignal>
-#include <cstdio>
 #include <sstream>
 
 #include "base/error.h"
@@ -15,6 +15,8 @@
 
 namespace tutti {
 namespace {
+
+constexpr unsigned kReadWithin_s = 30;
 
 HwlocTopology make_topology() {
   hwloc_topology_t raw = nullptr;
@@ -36,8 +38,8 @@ void load(const HwlocTopology& topology, const std::string& source) {
 int osdev_type_of_2(unsigned bits) {
   if ((bits & 32) != 0) return 3;  // OpenFabrics
   if ((bits & 16) != 0) return 2;  // network
+  if ((bits & 8) != 0) return 5;   // coprocessor, which a GPU that computes is, too
   if ((bits & 4) != 0) return 1;   // GPU
-  if ((bits & 8) != 0) return 5;   // coprocessor
   if ((bits & 64) != 0) return 4;  // DMA engine
   return 0;                        // storage
 }
@@ -80,8 +82,9 @@ void try_in_a_child(const std::string& text, const std::string& file) {
   const pid_t child = ::fork();
   if (child < 0) throw system_error("fork", errno);
   if (child == 0) {
-    std::fclose(stderr);
-    for (const int signal : {SIGSEGV, SIGABRT, SIGBUS}) std::signal(signal, SIG_DFL);
+    if (const int null = ::open("/dev/null", O_WRONLY); null >= 0) ::dup2(null, STDERR_FILENO);
+    ::alarm(kReadWithin_s);
+    for (const int signal : {SIGSEGV, SIGABRT, SIGBUS, SIGALRM}) std::signal(signal, SIG_DFL);
     try {
       (void)load_text(text, file).release();
     } catch (...) {  // the parent will hear of it, too

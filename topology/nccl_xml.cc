@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
+#include <iterator>
 #include <map>
 #include <tuple>
 #include <utility>
@@ -18,6 +20,7 @@ namespace {
 
 // Far beyond any real file; so that a hostile one takes neither memory nor time.
 constexpr size_t kMostNodes = 1 << 16;
+constexpr size_t kMostOfAKind = 1024;  // of NUMA nodes, which are all linked to each other, and GPUs
 constexpr int kDeepest = 32;
 
 class Reader {
@@ -69,7 +72,8 @@ class Reader {
     if (word.empty()) return absent;
     Number value{};
     const auto [end, status] = std::from_chars(word.data(), word.data() + word.size(), value);
-    if (status != std::errc{} || end != word.data() + word.size()) {
+    if (status != std::errc{} || end != word.data() + word.size() ||
+        !std::isfinite(static_cast<double>(value))) {
       xml_.refuse(node, cat(attribute, "=", in_quotes(word), " is not a number"));
     }
     return value;
@@ -113,6 +117,7 @@ class Reader {
   }
 
   void read_cpu(const pugi::xml_node& cpu) {
+    if (cpus_.size() == kMostOfAKind) xml_.refuse(cpu, cat("more than ", kMostOfAKind, " <cpu>"));
     const std::string hash(text(cpu, "host_hash"));
     const int host = hosts_.try_emplace(hash, static_cast<int>(hosts_.size())).first->second;
     const int numa = number_or<int>(cpu, "numaid", static_cast<int>(cpus_.size()));
@@ -172,6 +177,9 @@ class Reader {
     // AMD's `sm` counts compute units.
     if (gpu && added.gcn.empty()) added.capability = natural_or(gpu, "sm", 0);
     const int number = gpu ? natural_or(gpu, "dev", -1) : -1;
+    if (gpus_.size() == kMostOfAKind || number >= static_cast<int>(kMostNodes)) {
+      xml_.refuse(pci, cat("more than ", kMostOfAKind, " GPUs, or a dev beyond ", kMostNodes));
+    }
     const int host = graph_.node(above).host;
     for (const Gpu& other : gpus_) {
       if (graph_.node(other.node).host != host) continue;
@@ -222,6 +230,7 @@ class Reader {
           xml_.refuse(net, cat("speed=", in_quotes(text(net, "speed")), " is no speed in Mbit/s"));
         }
         const double latency = number_or<double>(net, "latency", 0);
+        if (latency < 0) xml_.refuse(net, "latency must not be negative");
         graph_.connect({known->second, network(), LinkClass::network,
                         megabits > 0 ? megabits / 8000 : slot,
                         latency > 0 ? latency : usual_latency_us(LinkClass::network)});
@@ -270,13 +279,20 @@ class Reader {
         } else if (kind == "c2c") {
           const double megabytes = number_or<double>(link, "bw", 0);
           const int count = natural_or(link, "count", 1);
-          if (!(megabytes > 0) || count == 0) xml_.refuse(link, "<c2c> has no bandwidth");
+          if (!(megabytes > 0) || megabytes > 1e9 || count == 0 || count > 1024) {
+            xml_.refuse(link, "<c2c> has no bandwidth that can be");
+          }
           connect(gpu.node, gpu.cpu, LinkClass::c2c, megabytes * count / 1000);
         }
       }
     }
     for (const auto& [ends, link] : fast_) {
-      connect(ends.first, ends.second, link.kind, link.GBps);
+      const auto back = fast_.find({ends.second, ends.first});
+      if (back == fast_.end()) {
+        connect(ends.first, ends.second, link.kind, link.GBps);
+      } else if (ends.first < ends.second) {
+        connect(ends.first, ends.second, link.kind, std::max(link.GBps, back->second.GBps));
+      }
     }
   }
 
@@ -297,8 +313,9 @@ class Reader {
     }
     // To itself, or to a GPU that the file does not have: nobody can use it.
     if (other < 0 || other == gpu.node) return;
-    Fast& known = fast_[std::minmax(gpu.node, other)];
-    known = {kind, std::max(known.GBps, count * each)};
+    // Several elements to one end add up: as many as there are NVLink switches.
+    Fast& known = fast_[{gpu.node, other}];
+    known = {kind, known.GBps + count * each};
   }
 
   int nvlink_switch(const pugi::xml_node& link, int host) {
@@ -342,7 +359,7 @@ class Reader {
   std::vector<Cpu> cpus_;
   std::vector<Gpu> gpus_;
   std::map<std::tuple<int, int, std::string>, int> nets_;
-  std::map<std::pair<int, int>, Fast> fast_;  // by their ends
+  std::map<std::pair<int, int>, Fast> fast_;  // from a GPU, as it tells them
   std::map<int, int> nvlink_switches_;        // by host
   int unnamed_cards_ = 0;
   int network_ = -1;

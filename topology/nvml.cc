@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cctype>
 #include <map>
-#include <memory>
+#include <utility>
 
 namespace tutti {
 namespace {
@@ -15,7 +15,7 @@ using Device = void*;
 constexpr int kSuccess = 0;
 constexpr unsigned kMostLinks = 36;
 // nvmlIntNvLinkDeviceType_t
-constexpr int kProcessor = 1;
+constexpr int kGpu = 0;
 constexpr int kSwitch = 2;
 
 struct PciInfo {  // nvmlPciInfo_t
@@ -92,12 +92,13 @@ NvmlGpu gpu_of(const Library& nvml, Device device, const PciInfo& pci) {
     int is_active = 0;
     if (nvml.link_state(device, link, &is_active) != kSuccess || is_active == 0) continue;
     int type = 0;
-    if (nvml.link_type != nullptr) nvml.link_type(device, link, &type);
+    const bool is_told =
+        nvml.link_type != nullptr && nvml.link_type(device, link, &type) == kSuccess;
     PciInfo peer{};
-    if (type == kProcessor || type == kSwitch) {
-      ++count[{type == kSwitch ? NvmlPeer::nvlink_switch : NvmlPeer::processor, ""}];
-    } else if (nvml.link_pci(device, link, &peer) == kSuccess) {
-      ++count[{NvmlPeer::gpu, bus_of(peer)}];
+    if (is_told && type == kSwitch) {
+      ++count[{NvmlPeer::nvlink_switch, ""}];
+    } else if ((!is_told || type == kGpu) && nvml.link_pci(device, link, &peer) == kSuccess) {
+      ++count[{is_told ? NvmlPeer::gpu : NvmlPeer::other, bus_of(peer)}];
     }
   }
   for (const auto& [peer, links] : count) gpu.links.push_back({peer.first, peer.second, links});
@@ -118,12 +119,12 @@ std::vector<NvmlGpu> probe_nvml(const std::string& library) {
       gpus.push_back(gpu_of(nvml, device, pci));
     }
   }
-  // Drivers that do not tell what is at the other end tell its address: if that is none of the
-  // GPUs, it is a switch.
+  // Older drivers tell nothing but an address: if it is none of the GPUs', it is a switch's.
   for (NvmlGpu& gpu : gpus) {
     for (NvmlLink& link : gpu.links) {
-      const bool is_known = std::ranges::find(gpus, link.bus, &NvmlGpu::bus) != gpus.end();
-      if (link.peer == NvmlPeer::gpu && !is_known) link.peer = NvmlPeer::nvlink_switch;
+      if (link.peer != NvmlPeer::other) continue;
+      const bool is_gpu = std::ranges::find(gpus, link.bus, &NvmlGpu::bus) != gpus.end();
+      link.peer = is_gpu ? NvmlPeer::gpu : NvmlPeer::nvlink_switch;
     }
   }
   return gpus;

@@ -7,10 +7,10 @@
 
 namespace tutti {
 
-enum class NvmlPeer { gpu, nvlink_switch, processor };
+enum class NvmlPeer { gpu, nvlink_switch, other };
 
 struct NvmlLink {
-  NvmlPeer peer = NvmlPeer::gpu;
+  NvmlPeer peer = NvmlPeer::gpu;  // `other` stays inside of the probing
   std::string bus;  // of a GPU at the other end, as in NvmlGpu
   int count = 0;    // of links to it
 };

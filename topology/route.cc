@@ -3,39 +3,40 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <numeric>
 
 namespace tutti {
 namespace {
 
-bool forwards(NodeKind kind) {
-  switch (kind) {
+bool forwards(const Graph& graph, int node) {
+  switch (graph.node(node).kind) {
     case NodeKind::package:
     case NodeKind::numa_node:
     case NodeKind::pci_switch:
     case NodeKind::nvlink_switch:
     case NodeKind::network_switch:
       return true;
-    // A card forwards to the network, which routes_from() sees to.
     case NodeKind::host:
     case NodeKind::core:
     case NodeKind::gpu:
-    case NodeKind::nic:
+      return graph.ends_forward();
+    case NodeKind::nic:  // see may_pass()
       return false;
   }
   return false;
 }
 
-// A card leads from its host into the network and back, not between two parts of its host; and
-// what has left a host stays away from it.
+// A card leads from the host where the way began into the network, and from there into the one
+// where it ends; what has left a host stays away from it.
 bool may_pass(const Graph& graph, int from, Arc in, Arc out) {
   const int node = graph.tail(out);
-  if (graph.node(node).host < 0 && graph.node(graph.head(out)).host == graph.node(from).host) {
-    return false;
-  }
-  if (node == from || forwards(graph.node(node).kind)) return true;
-  return graph.node(node).kind == NodeKind::nic &&
-         (graph.link_of(in).kind == LinkClass::network) !=
-             (graph.link_of(out).kind == LinkClass::network);
+  const int home = graph.node(from).host;
+  if (graph.node(node).host < 0 && graph.node(graph.head(out)).host == home) return false;
+  if (node == from || forwards(graph, node)) return true;
+  if (graph.node(node).kind != NodeKind::nic) return false;
+  const bool came = graph.link_of(in).kind == LinkClass::network;
+  const bool leaves = graph.link_of(out).kind == LinkClass::network;
+  return leaves ? !came && graph.node(node).host == home : came;
 }
 
 struct Reached {
@@ -132,12 +133,16 @@ PathType path_type(const Graph& graph, int from, std::span<const Arc> arcs) {
 }
 
 std::vector<Route> routes_from(const Graph& graph, int from) {
+  std::vector<int> all(graph.nodes().size());
+  std::iota(all.begin(), all.end(), 0);
+  return routes_from(graph, from, all);
+}
+
+std::vector<Route> routes_from(const Graph& graph, int from, std::span<const int> to) {
   const std::vector<Reached> reached = reach_from(graph, from);
-  std::vector<Route> routes(graph.nodes().size());
-  for (size_t to = 0; to < routes.size(); ++to) {
-    routes[to] = route_to(graph, reached, from, static_cast<int>(to));
-    if (static_cast<int>(to) == from) routes[to].GBps = std::numeric_limits<double>::infinity();
-  }
+  std::vector<Route> routes;
+  routes.reserve(to.size());
+  for (const int node : to) routes.push_back(route_to(graph, reached, from, node));
   return routes;
 }
 

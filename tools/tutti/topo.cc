@@ -1,5 +1,6 @@
 // tutti topo: the machine as a graph; which rings and trees fit it, and why.
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <memory>
 #include <optional>
@@ -23,6 +24,8 @@
 namespace tutti::tool {
 
 namespace {
+
+constexpr size_t kMostInMatrix = 256;  // ranks between which paths are written
 
 struct Options {
   std::string from;  // empty: this host
@@ -96,11 +99,11 @@ Json report(const Graph& graph, const std::vector<int>& ranks, const ChannelSear
   json["tree_bandwidth_GBps"] = bandwidths_of(trees.found);
   json["tree_cards"] = cards_of(graph, trees.found);
   json["relaxations"] = {{"rings", relaxations_of(rings)}, {"trees", relaxations_of(trees)}};
+  if (ranks.size() > kMostInMatrix) return json;
   Json matrix = Json::array();
   for (const int from : ranks) {
-    const std::vector<Route> routes = routes_from(graph, from);
     Json row = Json::array();
-    for (const int to : ranks) row.push_back(name(routes[static_cast<size_t>(to)].type));
+    for (const Route& way : routes_from(graph, from, ranks)) row.push_back(name(way.type));
     matrix.push_back(std::move(row));
   }
   json["paths"] = std::move(matrix);
@@ -119,6 +122,9 @@ Json to_json(const std::vector<MeasuredPair>& pairs) {
 }
 
 int measure(const Options& options) {
+  if (!options.from.empty() || !options.svg.empty() || options.repeat > 1) {
+    throw UsageError("--measure makes a graph with --json; show that one with --from then");
+  }
   const std::vector<Host> hosts = find_hosts(options.places);
   const int ranks = std::max(2, ranks_of_job(options.ranks, hosts));
   const MeasuredRanks measured = measure_ranks(ranks, hosts);

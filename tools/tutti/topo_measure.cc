@@ -6,6 +6,9 @@
 #include <chrono>
 #include <cstdio>
 #include <iostream>
+#include <iterator>
+#include <map>
+#include <utility>
 
 #include "base/buffer.h"
 #include "base/error.h"
@@ -55,15 +58,24 @@ Json pairs_of(const bench::PairTimes& times, const std::vector<bench::Round>& ro
   return list;
 }
 
+// Hosts, and network namespaces of them: several of one name are told apart by a number.
 std::vector<std::string> names_of_hosts(Communicator& comm) {
-  constexpr size_t kLength = 64;
-  char own[kLength] = {};
-  ::gethostname(own, sizeof own - 1);
-  std::vector<char> all(kLength * static_cast<size_t>(comm.size()));
-  comm.all_gather({own, kLength, DType::u8}, {all.data(), all.size(), DType::u8});
+  struct Host {
+    char name[192];
+    char network[64];
+  };
+  Host own{};
+  ::gethostname(own.name, sizeof own.name - 1);
+  if (::readlink("/proc/self/ns/net", own.network, sizeof own.network - 1) < 0) own.network[0] = 0;
+  std::vector<Host> all(static_cast<size_t>(comm.size()));
+  comm.all_gather({&own, sizeof own, DType::u8}, {all.data(), sizeof own * all.size(), DType::u8});
+  std::map<std::string, std::vector<std::string>> networks;  // by name
   std::vector<std::string> names;
-  for (size_t rank = 0; rank < static_cast<size_t>(comm.size()); ++rank) {
-    names.emplace_back(&all[rank * kLength]);
+  for (const Host& host : all) {
+    std::vector<std::string>& known = networks[host.name];
+    const auto place = std::ranges::find(known, host.network) - known.begin();
+    if (place == std::ssize(known)) known.emplace_back(host.network);
+    names.push_back(place == 0 ? host.name : cat(host.name, '#', place + 1));
   }
   return names;
 }

@@ -17,7 +17,7 @@ bool EqualCostRoutes::forwards(int node) const {
     case NodeKind::host:
     case NodeKind::gpu:
     case NodeKind::core:
-      return ends_forward_;
+      return graph_.ends_forward();
     default:
       return true;
   }

@@ -16,9 +16,9 @@ class EqualCostRoutes {
  public:
   // `ends`: nodes. Ways lead through hosts, GPUs and cores only where these forward. `graph` and
   // `failed` (by link) must live as long as this.
-  EqualCostRoutes(const Graph& graph, const std::vector<int>& ends, bool ends_forward,
+  EqualCostRoutes(const Graph& graph, const std::vector<int>& ends,
                   const std::vector<bool>& failed)
-      : graph_(graph), ends_(ends), ends_forward_(ends_forward), failed_(failed) {}
+      : graph_(graph), ends_(ends), failed_(failed) {}
 
   // From one end to another, by their numbers. Appends the way; false where there is none.
   bool find(int from, int to, std::vector<Arc>& arcs);
@@ -32,7 +32,6 @@ class EqualCostRoutes {
 
   const Graph& graph_;
   const std::vector<int>& ends_;
-  const bool ends_forward_;
   const std::vector<bool>& failed_;
   std::unordered_map<int, Distances> known_;  // by destination
 };

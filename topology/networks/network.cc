@@ -63,7 +63,8 @@ Network::Network(Graph graph) : graph_(std::move(graph)), nodes_(graph_.rank_nod
 void Network::build() {
   for (const GraphLink& link : graph_.links()) GBps_.push_back(link.GBps);
   failed_.assign(GBps_.size(), false);
-  routes_ = std::make_unique<EqualCostRoutes>(graph_, nodes_, ends_forward(), failed_);
+  if (ends_forward()) graph_.let_ends_forward();
+  routes_ = std::make_unique<EqualCostRoutes>(graph_, nodes_, failed_);
 }
 
 bool Network::ends_forward() const {

@@ -14,8 +14,7 @@ std::string file_text(const std::string& path, uintmax_t most, const ErrorDetail
   if (!file) throw system_error(cat("cannot read ", path), errno, detail);
   std::string text;
   std::vector<char> block(1 << 16);
-  while (file.read(block.data(), static_cast<std::streamsize>(block.size())) ||
-         file.gcount() > 0) {
+  while (file.read(block.data(), static_cast<std::streamsize>(block.size())) || file.gcount() > 0) {
     text.append(block.data(), static_cast<size_t>(file.gcount()));
     if (text.size() <= most) continue;
     throw Error(ErrorCode::invalid_argument,

@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kTries = 48;              // of one bandwidth, each with other preferences
 constexpr int kStepsOfAChannel = 1024;  // of backtracking
-constexpr double kRounding = 1e-9;  // of a bandwidth
+constexpr double kRounding = 1e-9;      // of a bandwidth
 
 uint64_t mixed(uint64_t value) {  // splitmix64
   value += 0x9e3779b97f4a7c15ULL;
@@ -245,10 +245,10 @@ Part::Part(const Graph& graph, std::span<const int> ranks, std::span<const int> 
     const std::vector<Route>& routes = routes_.emplace_back(routes_from(graph, from, ranks));
     for (size_t to = 0; to < routes.size(); ++to) {
       if (routes[to].type != PathType::DIS) continue;
-      throw Error(ErrorCode::invalid_argument,
-                  cat("there is no way from ", graph.node(from).name, " to ",
-                      graph.node(ranks[to]).name),
-                  {.cause = "links are missing in what the machine was read from"});
+      throw Error(
+          ErrorCode::invalid_argument,
+          cat("there is no way from ", graph.node(from).name, " to ", graph.node(ranks[to]).name),
+          {.cause = "links are missing in what the machine was read from"});
     }
   }
   if (!host.empty()) add_cards(graph, ranks, host);

@@ -17,7 +17,7 @@ namespace tutti {
 struct Card {
   int node = 0;
   size_t place = 0;  // among the nodes of its host
-  Arc out = 0;  // into the network
+  Arc out = 0;       // into the network
   Arc in = 0;
   std::vector<Route> to;    // by rank
   std::vector<Route> from;  // by rank

@@ -20,7 +20,8 @@ constexpr double kBetter = 1.001;
 // Inside of one GPU (NCCL's LOC_BW): what a channel of a single rank has.
 constexpr double kLocalGBps = 5000;
 
-// What a host is, whatever its number and wherever its nodes are in the graph. `ranks`: their nodes.
+// What a host is, whatever its number and wherever its nodes are in the graph. `ranks`: their
+// nodes.
 std::string likeness(const Graph& graph, std::span<const int> nodes, std::span<const int> ranks) {
   std::map<int, int> place;
   for (const int node : nodes) place.emplace(node, static_cast<int>(place.size()));
@@ -38,8 +39,8 @@ std::string likeness(const Graph& graph, std::span<const int> nodes, std::span<c
   return text;
 }
 
-// A binary tree of which every host with an odd number is a leaf, and 0 (-1 above it) the root: of 7,
-// 0 has 4; 4 has 2 and 6; 2 has 1 and 3; 6 has 5.
+// A binary tree of which every host with an odd number is a leaf, and 0 (-1 above it) the root: of
+// 7, 0 has 4; 4 has 2 and 6; 2 has 1 and 3; 6 has 5.
 int parent_of(int host, int hosts) {
   if (host == 0) return -1;
   const int bit = host & -host;
@@ -190,7 +191,8 @@ class Search {
   void relax_to(PathType allowed) {
     Relaxation& here = result_.relaxations.emplace_back(Relaxation{.allowed = allowed});
     for (const double GBps : bandwidths(allowed)) {
-      PackingTask task{.kind = kind_, .allowed = allowed, .GBps = GBps, .most = kMostChannels / trees_of_one()};
+      PackingTask task{
+          .kind = kind_, .allowed = allowed, .GBps = GBps, .most = kMostChannels / trees_of_one()};
       for (const Part& part : parts_) {
         task.most = std::min(task.most, most_channels(part, capacity_, task));
       }

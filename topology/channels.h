@@ -35,8 +35,8 @@ struct Channel {
   std::vector<int> order;    // of ranks; a host's come together
   std::vector<int> parents;  // of trees, by rank; -1: the root
   std::vector<int> cards;    // nodes, by host; empty on one host
-  // Each as often as it is used, in the direction of the results. Of hosts that are alike, the links of
-  // the first one stand for those of all.
+  // Each as often as it is used, in the direction of the results. Of hosts that are alike, the
+  // links of the first one stand for those of all.
   std::vector<Arc> arcs;
 };
 

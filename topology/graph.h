@@ -37,7 +37,7 @@ enum class NodeKind : uint8_t {
 enum class LinkClass : uint8_t {
   nvlink,
   xgmi,
-  c2c,      // between a processor and the GPU beside it
+  c2c,  // between a processor and the GPU beside it
   pci,
   system,   // between NUMA nodes and packages: UPI, Infinity Fabric
   memory,   // between a core and its NUMA node

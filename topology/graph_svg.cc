@@ -165,7 +165,8 @@ class Picture {
                                        graph_.node(node).kind == NodeKind::package &&
                                        child_kind == NodeKind::numa_node
                                  : kind == LinkClass::pci || kind == LinkClass::memory;
-      if (hangs && row < kDeepest && is_shown(child) && !spots_.contains(child)) place(child, row + 1, x);
+      if (hangs && row < kDeepest && is_shown(child) && !spots_.contains(child))
+        place(child, row + 1, x);
     }
     if (x == start) x += kColumn;
     spots_[node].x = (start + x - (kColumn - kBoxWidth)) / 2;
@@ -190,8 +191,7 @@ class Picture {
     double x = kMargin + kBoxWidth;
     for (size_t i = 0; i < graph_.nodes().size(); ++i) {
       if (graph_.nodes()[i].kind != NodeKind::network_switch || placed++ > 12) continue;
-      spots_[static_cast<int>(i)] = {std::max(x, placed == 1 ? right_ / 2 : x), bottom_ + kRow,
-                                     0};
+      spots_[static_cast<int>(i)] = {std::max(x, placed == 1 ? right_ / 2 : x), bottom_ + kRow, 0};
       x = spots_[static_cast<int>(i)].x + 2 * kColumn;
       any_network = true;
     }

@@ -20,7 +20,8 @@ namespace {
 
 // Far beyond any real file; so that a hostile one takes neither memory nor time.
 constexpr size_t kMostNodes = 1 << 16;
-constexpr size_t kMostOfAKind = 1024;  // of NUMA nodes, which are all linked to each other, and GPUs
+constexpr size_t kMostOfAKind =
+    1024;  // of NUMA nodes, which are all linked to each other, and GPUs
 constexpr int kDeepest = 32;
 
 class Reader {

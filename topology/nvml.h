@@ -11,8 +11,8 @@ enum class NvmlPeer { gpu, nvlink_switch, other };
 
 struct NvmlLink {
   NvmlPeer peer = NvmlPeer::gpu;  // `other` stays inside of the probing
-  std::string bus;  // of a GPU at the other end, as in NvmlGpu
-  int count = 0;    // of links to it
+  std::string bus;                // of a GPU at the other end, as in NvmlGpu
+  int count = 0;                  // of links to it
 };
 
 struct NvmlGpu {

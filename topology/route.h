@@ -35,8 +35,8 @@ struct Route {
 PathType path_type(const Graph& graph, int from, std::span<const Arc> arcs);
 
 // From one node to every node, by index: over the fewest links, then the widest, then the first.
-// Routes do not go through GPUs, cores or hosts (unless Graph::ends_forward()), nor over the cards of a
-// third host.
+// Routes do not go through GPUs, cores or hosts (unless Graph::ends_forward()), nor over the cards
+// of a third host.
 std::vector<Route> routes_from(const Graph& graph, int from);
 // To some, in their order.
 std::vector<Route> routes_from(const Graph& graph, int from, std::span<const int> to);

@@ -37,8 +37,9 @@ double parse(std::string_view text, std::span<const Unit> units, std::string_vie
   const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
   const std::string_view suffix = text.substr(static_cast<size_t>(end - text.data()));
   for (const Unit& unit : units) {
-    if (status == std::errc{} && suffix == unit.name && std::isfinite(value) && value >= 0) {
-      return value * unit.factor;
+    const double scaled = value * unit.factor;
+    if (status == std::errc{} && suffix == unit.name && std::isfinite(scaled) && scaled >= 0) {
+      return scaled;
     }
   }
   throw Error(ErrorCode::invalid_argument, cat("'", text, "' is no ", what),

@@ -1,6 +1,7 @@
 #include "collectives/simulate/schedule.h"
 
 #include <algorithm>
+#include <limits>
 #include <tuple>
 #include <utility>
 
@@ -33,11 +34,15 @@ class Builder {
           Schedule& schedule)
       : algorithm_(algorithm), shape_(shape), options_(options), schedule_(schedule) {}
 
-  // As the first rank's program is, before others are made.
+  // By the shorter of two ranks' programs, before all are made: a root may have far more to do.
   void refuse_if_too_long() const {
-    Shape first = shape_;
-    first.rank = 0;
-    const auto steps = static_cast<int64_t>(program_of(algorithm_, first).steps.size());
+    int64_t steps = std::numeric_limits<int64_t>::max();
+    for (const int32_t rank : {0, shape_.ranks / 2}) {
+      Shape one = shape_;
+      one.rank = rank;
+      const auto its = static_cast<int64_t>(program_of(algorithm_, one).steps.size());
+      steps = std::min(steps, its);
+    }
     refuse_if_too_long(steps * shape_.ranks / options_.alike);
   }
 

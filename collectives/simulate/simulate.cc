@@ -222,7 +222,7 @@ class Simulation {
   void begin_send(int32_t step, uint32_t slice, double now) {
     const int32_t first = s_.first_message[step];
     const int32_t last = s_.first_message[step + 1];
-    sends_left_[at(step, slice)] = static_cast<uint16_t>(last - first);
+    sends_left_[at(step, slice)] = last - first;
     for (int32_t message = first; message < last; ++message) {
       if (o_.overhead_us > 0) {
         add(after_work(o_.overhead_us, step, now), Event::Kind::message_goes, message, slice);
@@ -360,7 +360,7 @@ class Simulation {
   uint64_t next_event_ = 0;
   std::vector<std::pair<int32_t, uint32_t>> ready_;               // step, slice
   std::vector<int32_t> waits_;                                    // by slice, then step; -1: done
-  std::vector<uint16_t> sends_left_;                              // by slice, then step
+  std::vector<int32_t> sends_left_;                               // by slice, then step
   std::vector<int32_t> sender_;                                   // by message: the step
   std::vector<std::deque<std::pair<int32_t, uint32_t>>> queues_;  // by connection: message, slice
   std::vector<double> processor_free_;                            // by rank that is walked

@@ -4,7 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <filesystem>
+#include <iterator>
+#include <map>
 #include <numeric>
 #include <pugixml.hpp>
 #include <random>
@@ -20,7 +23,6 @@
 namespace tutti {
 namespace {
 
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 // Follows every message of a channel over the graph's own routes; by arc.
@@ -192,6 +194,63 @@ TEST(Channels, OverHostsTakeTheCardBesideARankAndKeepToItsRail) {
   expect_sound(graph, "rails");
 }
 
+// The second host's switches and cards are in other places of the graph than the first one's.
+TEST(Channels, SearchHostsThatAreAlikeOnce) {
+  const Graph graph = two_hosts_of_rails();
+  const ChannelSearch search = rings_of(graph);
+  const std::vector<double> use = use_of_arcs(graph, search.found);
+  for (Arc arc = 0; arc < graph.arcs(); ++arc) {
+    const bool is_second =
+        graph.node(graph.tail(arc)).host == 1 || graph.node(graph.head(arc)).host == 1;
+    if (is_second) EXPECT_EQ(use[static_cast<size_t>(arc)], 0) << arc;
+  }
+  // Of others GPUs the hosts are not alike.
+  std::vector<int> some = graph.rank_nodes();
+  some.erase(some.begin() + 1);
+  const ChannelSearch fewer = find_channels(graph, some, ChannelKind::ring);
+  for (const Channel& channel : fewer.found.channels) {
+    for (size_t host = 0; host < 2; ++host) {
+      EXPECT_EQ(graph.node(channel.cards[host]).host, static_cast<int>(host));
+    }
+  }
+}
+
+TEST(Channels, NeedANetworkThatJoinsTheHosts) {
+  const Graph graph = parse_graph_text(R"(
+node net0 network_switch
+node net1 network_switch
+node a gpu
+node card_a nic
+node b gpu host=1
+node card_b nic host=1
+link a card_a pci 12GB/s
+link b card_b pci 12GB/s
+link card_a net0 network 10GB/s
+link card_b net1 network 10GB/s
+)",
+                                       "apart");
+  EXPECT_THROW((void)rings_of(graph), Error);
+}
+
+// A card without a way to the ranks is left alone.
+TEST(Channels, TakeCardsThatCanBeReached) {
+  const Graph graph = parse_graph_text(R"(
+node net network_switch
+node a gpu
+node card_a nic
+node lost nic
+node b gpu host=1
+node card_b nic host=1
+link a card_a pci 12GB/s
+link b card_b pci 12GB/s
+link card_a net network 10GB/s
+link lost net network 100GB/s
+link card_b net network 10GB/s
+)",
+                                       "lost");
+  EXPECT_DOUBLE_EQ(rings_of(graph).found.total_GBps(), 10);
+}
+
 TEST(Channels, TreesOverHostsAreMirrored) {
   const Graph graph = repeat_host(two_hosts_of_rails(), 7);
   const std::vector<int> ranks = graph.rank_nodes();
@@ -213,6 +272,22 @@ TEST(Channels, TreesOverHostsAreMirrored) {
   std::vector<int> both;
   std::ranges::set_intersection(first, second, std::back_inserter(both));
   EXPECT_LE(both.size(), 1u);
+  // What is reduced goes up: no card takes in, or sends out, more than it carries.
+  std::map<int, double> in;
+  std::map<int, double> out;
+  for (const Channel& channel : search.found.channels) {
+    for (size_t rank = 0; rank < ranks.size(); ++rank) {
+      const int parent = channel.parents[rank];
+      if (parent < 0) continue;
+      const auto own = static_cast<size_t>(graph.node(ranks[rank]).host);
+      const auto other = static_cast<size_t>(graph.node(ranks[static_cast<size_t>(parent)]).host);
+      if (own == other) continue;
+      out[channel.cards[own]] += search.found.GBps;
+      in[channel.cards[other]] += search.found.GBps;
+    }
+  }
+  for (const auto& [card, GBps] : in) EXPECT_LE(GBps, 25 + 1e-6) << card;
+  for (const auto& [card, GBps] : out) EXPECT_LE(GBps, 25 + 1e-6) << card;
   expect_sound(graph, "mirrored");
 }
 

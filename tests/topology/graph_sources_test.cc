@@ -99,6 +99,24 @@ TEST(NcclXml, NumbersGpusByBusWhereTheFileDoesNot) {
   EXPECT_EQ(graph.rank_nodes()[0], graph.rank_nodes()[1] + 1) << "the later one in the file";
 }
 
+// A file has an element for each NVLink switch; together they are one.
+TEST(NcclXml, AddsUpLinksToSeveralSwitches) {
+  std::string xml = R"(<system version="1"><cpu numaid="0">)";
+  for (int i = 0; i < 2; ++i) {
+    xml +=
+        cat("<pci busid=\"0000:1", i, ":00.0\" class=\"0x030200\"><gpu dev=\"", i, "\" sm=\"80\">");
+    for (int j = 0; j < 6; ++j) {
+      xml += cat("<nvlink target=\"0000:c", j, ":00.0\" count=\"2\" tclass=\"0x068000\"/>");
+    }
+    xml += "</gpu></pci>";
+  }
+  const Graph graph = parse_nccl_topology(xml + "</cpu></system>", "switches.xml");
+  EXPECT_EQ(count(graph, NodeKind::nvlink_switch), 1);
+  const Route way = route(graph, graph.rank_nodes()[0], graph.rank_nodes()[1]);
+  EXPECT_EQ(way.type, PathType::NVL);
+  EXPECT_DOUBLE_EQ(way.GBps, 12 * 20);
+}
+
 TEST(NcclXml, RefusesBadFilesWithTheirLine) {
   const auto refused = [](const std::string& what, const std::string& instead) {
     std::string xml = kTwoGpus;

@@ -271,6 +271,25 @@ TEST(Networks, RefuseFilesWithLineAndReason) {
   }
 }
 
+TEST(Networks, RefuseSizesThatNobodyCanHold) {
+  for (const char* description :
+       {"full:1000000", "torus:65536x65536x65536x65536", "fat-tree:hosts=1000,up=1000000",
+        "dragonfly:groups=3,routers=100000,hosts=1,global=100000", "fat-tree:k=8,hosts=1000000"}) {
+    EXPECT_THROW((void)load_network(description, std::nullopt), Error) << description;
+  }
+  EXPECT_THROW((void)network("ring:1")->links_named("x"), Error);
+}
+
+// A rank in the middle of a line is not like one at its end.
+TEST(Networks, RanksThatAreLinkedDirectlyAreNotAlike) {
+  Graph graph;
+  for (int i = 0; i < 4; ++i) {
+    graph.add({.kind = NodeKind::gpu, .host = i / 2, .number = i % 2, .name = "gpu"});
+  }
+  for (int i = 0; i < 3; ++i) graph.connect({i, i + 1, LinkClass::nvlink, 10, 1});
+  EXPECT_EQ(Network(std::move(graph)).alike_group_size(), 1);
+}
+
 // Those that describe a network; of the 8-GPU DGX-1 the authors left the numbers open.
 TEST(Networks, ReadTheFilesOfOtherSimulators) {
   const std::filesystem::path networks = testing::test_data("netsim_topologies");

@@ -8,8 +8,6 @@
 namespace tutti {
 namespace {
 
-using ::testing::ElementsAre;
-
 // Two sockets; on each a switch with two GPUs and a card, behind the first one's a second switch.
 const Graph& machine() {
   static const Graph graph = parse_graph_text(R"(

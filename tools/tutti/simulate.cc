@@ -31,6 +31,7 @@ namespace {
 
 // Steps over all ranks: of one algorithm that is named, and of those that are tried for `auto`.
 constexpr int64_t kMostSteps = 40'000'000;
+constexpr int64_t kMostStepsInSlices = 400'000'000;
 constexpr int64_t kMostStepsTried = 2'000'000;
 constexpr int kFewRanks = 128;
 constexpr int kManyRanks = 10'000;
@@ -156,6 +157,10 @@ class Play {
       const auto [what, late] = parse_pair(text, "--straggler", 0);
       const std::optional<int> rank = parse_rank(what, ranks_);
       if (!rank) refuse(cat("--straggler: '", what, "' is no rank"), "write it as RANK:US");
+      for (const auto& [other, its] : simulation_.stragglers) {
+        if (other == *rank)
+          refuse(cat("--straggler: rank ", *rank, " is given twice"), "give it once");
+      }
       simulation_.stragglers.emplace_back(*rank, late);
     }
     simulation_.slices = o_.slices;
@@ -173,16 +178,22 @@ class Play {
            !o_.every_rank;
   }
 
+  bool tries_several() const { return o_.algorithm == "all" || o_.algorithm == "auto"; }
+
   // Algorithms are tried until they take longer than the best so far.
   void run(double bytes) {
     const size_t first = rows_.size();
     double least = std::numeric_limits<double>::infinity();
     const bool all = o_.algorithm == "all";
     for (const Algorithm* algorithm : algorithms(bytes)) {
-      const Row row =
-          play(*algorithm, bytes, all ? std::numeric_limits<double>::infinity() : least);
-      if (std::isfinite(row.result.time_us)) rows_.push_back(row);
-      least = std::min(least, row.result.time_us);
+      try {
+        const Row row =
+            play(*algorithm, bytes, all ? std::numeric_limits<double>::infinity() : least);
+        if (std::isfinite(row.result.time_us)) rows_.push_back(row);
+        least = std::min(least, row.result.time_us);
+      } catch (const Error& error) {  // one that is too long is not tried
+        if (error.code() != ErrorCode::unsupported || !tries_several()) throw;
+      }
     }
     if (rows_.size() == first) {
       throw Error(ErrorCode::unsupported,
@@ -227,6 +238,11 @@ class Play {
 
   Row play(const Algorithm& algorithm, double bytes, double give_up) {
     const Schedule& schedule = schedule_of(algorithm);
+    if (int64_t{schedule.steps()} * o_.slices > kMostStepsInSlices) {
+      refuse(cat(algorithm.name, " has ", schedule.steps(), " steps, too many for ", o_.slices,
+                 " slices"),
+             "take fewer --slices, or fewer ranks");
+    }
     SimulationOptions options = simulation_;
     options.bytes = bytes;
     options.give_up_us = give_up;

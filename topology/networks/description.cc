@@ -148,13 +148,14 @@ void add_fat_tree(Words& words, const Open& open, Structure& structure) {
     const int64_t room = int64_t{*k} * *k * *k / 4 / nics;
     if (room > kMostRanks || room < 1) refuse(cat("k=", *k, " makes a tree of ", room, " hosts"));
     if (!hosts) hosts = static_cast<int>(room);
+    if (*hosts > room) refuse(cat("k=", *k, " has room for ", room, " hosts, not for ", *hosts));
     structure.fabric = tree_pattern(*hosts * nics, levels);
     return;
   }
   if (!hosts) hosts = open.left(words, gpus);
   const int64_t ends = int64_t{*hosts} * nics;
   if (ends > kMostRanks) refuse(cat("a tree of ", ends, " ends is too large"));
-  const int per_leaf = words.take_count("per-leaf", std::min(*hosts, 32)) * nics;
+  const int per_leaf = std::min(words.take_count("per-leaf", std::min(*hosts, 32)), *hosts) * nics;
   const int up = words.take_count("up", per_leaf);
   structure.fabric =
       tree_pattern(static_cast<int>(ends), two_levels(static_cast<int>(ends), per_leaf, up, speed));
@@ -178,7 +179,9 @@ void add_dragonfly(Words& words, Structure& structure) {
   shape.routers = words.take_count("routers", 4);
   shape.ends = words.take_count("hosts", 2);
   shape.globals = words.take_count("global", 2);
-  shape.groups = words.take_count("groups", shape.routers * shape.globals + 1);
+  const int64_t most = int64_t{shape.routers} * shape.globals + 1;
+  if (most > kMostRanks) refuse(cat("a dragonfly of ", most, " groups is too large"));
+  shape.groups = words.take_count("groups", static_cast<int>(most));
   const int64_t ends = int64_t{shape.groups} * shape.routers * shape.ends;
   if (ends > kMostRanks) refuse(cat("a dragonfly of ", ends, " hosts is too large"));
   structure.fabric = dragonfly_pattern(shape);
@@ -259,9 +262,12 @@ Structure parse_structure(const std::string& description, std::optional<int> ran
     add(words, innermost, Open(left), structure);
     if (innermost && words.kind() == "switch") structure.stage_is_inside_host = true;
     int64_t size = 1;
-    for (const auto& stage : structure.stages) size *= stage->ends();
-    if (size > kMostRanks)
-      refuse(cat("'", description, "' is of more than ", kMostRanks, " ranks"));
+    for (const auto& stage : structure.stages) {
+      size *= stage->ends();
+      if (size > kMostRanks) {
+        refuse(cat("'", description, "' is of more than ", kMostRanks, " ranks"));
+      }
+    }
   }
   int inner = 1;
   for (const auto& stage : structure.stages) inner *= stage->ends();

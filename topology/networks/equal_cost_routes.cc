@@ -6,9 +6,9 @@ namespace tutti {
 
 namespace {
 
-constexpr uint16_t kFar = 0xffff;
+constexpr int32_t kFar = INT32_MAX;
 // Distances that are kept, over all destinations.
-constexpr size_t kMostKept = size_t{256} << 20;
+constexpr size_t kMostKept = size_t{128} << 20;
 
 }  // namespace
 
@@ -35,9 +35,9 @@ const EqualCostRoutes::Distances& EqualCostRoutes::distances_to(int destination)
     const int node = queue[i];
     if (node != destination && !forwards(node)) continue;
     for (const Arc arc : graph_.arcs_from(node)) {
-      uint16_t& there = distances[static_cast<size_t>(graph_.head(arc))];
+      int32_t& there = distances[static_cast<size_t>(graph_.head(arc))];
       if (failed_[static_cast<size_t>(arc / 2)] || there != kFar) continue;
-      there = static_cast<uint16_t>(distances[static_cast<size_t>(node)] + 1);
+      there = distances[static_cast<size_t>(node)] + 1;
       queue.push_back(graph_.head(arc));
     }
   }
@@ -57,7 +57,7 @@ bool EqualCostRoutes::find(int from, int to, std::vector<Arc>& arcs) {
     double widest = 0;
     for (const Arc arc : graph_.arcs_from(node)) {
       const int next = graph_.head(arc);
-      const bool leads = distance(next) + 1 == distance(node) &&
+      const bool leads = distance(next) == distance(node) - 1 &&
                          !failed_[static_cast<size_t>(arc / 2)] &&
                          (next == destination || forwards(next));
       const double GBps = graph_.link_of(arc).GBps;

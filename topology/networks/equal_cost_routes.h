@@ -1,6 +1,6 @@
-// Ways over the fewest links through a graph of any form, the widest where several are as short.
-// Which of those that are left depends on the destination, as in tree_pattern(): ways to different
-// ends spread over parallel links.
+// Ways over the fewest links through a graph of any form, at each node over the widest that are as
+// short. Which of those that are left depends on the destination, as in tree_pattern(): ways to
+// different ends spread over parallel links.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,7 @@ class EqualCostRoutes {
  public:
   // `ends`: nodes. Ways lead through hosts, GPUs and cores only where these forward. `graph` and
   // `failed` (by link) must live as long as this.
-  EqualCostRoutes(const Graph& graph, const std::vector<int>& ends,
-                  const std::vector<bool>& failed)
+  EqualCostRoutes(const Graph& graph, const std::vector<int>& ends, const std::vector<bool>& failed)
       : graph_(graph), ends_(ends), failed_(failed) {}
 
   // From one end to another, by their numbers. Appends the way; false where there is none.
@@ -26,7 +25,7 @@ class EqualCostRoutes {
   void forget() { known_.clear(); }
 
  private:
-  using Distances = std::vector<uint16_t>;  // by node, in links
+  using Distances = std::vector<int32_t>;  // by node, in links
   const Distances& distances_to(int node);
   bool forwards(int node) const;
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "base/text.h"
 #include "topology/networks/network.h"
 
@@ -24,7 +25,8 @@ struct TextFile {
 
   template <typename... Parts>
   [[noreturn]] void refuse(int line, const Parts&... what) const {
-    throw Error(ErrorCode::invalid_argument, cat(name, ", line ", line, ": ", what...),
+    throw Error(ErrorCode::invalid_argument,
+                cat(name, ", line ", line, ": ", printable(cat(what...), 400)),
                 {.remedy = "mend that line; the network was not read"});
   }
   int parse_whole(int line, std::string_view text, std::string_view what, int least,

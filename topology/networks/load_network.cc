@@ -30,7 +30,7 @@ std::unique_ptr<Network> load_network(const std::string& source, std::optional<i
     description = source.substr(kSynthetic.size() + 1);
   }
   // hwloc's description of one host: "package:2 core:4 pu:1".
-  if (description.find("pu:") != std::string::npos) {
+  if (cat(' ', description).find(" pu:") != std::string::npos) {
     return std::make_unique<Network>(synthetic_host_graph(description));
   }
   return std::make_unique<Network>(parse_structure(description, ranks));

@@ -145,13 +145,20 @@ int Network::alike_group_size() const {
     return inner < ranks() && structure_.stages[0]->ends_are_alike() ? inner : 1;
   }
   const int hosts = graph_.hosts();
-  if (hosts == 0 || ranks() % hosts != 0) return 1;
+  if (hosts < 2 || ranks() % hosts != 0) return 1;
   // The inside of a machine has places that differ.
   const bool has_machines = std::ranges::any_of(graph_.nodes(), [](const GraphNode& node) {
     return node.kind == NodeKind::numa_node || node.kind == NodeKind::package ||
            node.kind == NodeKind::pci_switch;
   });
-  if (has_machines) return 1;
+  // So may those of ranks that are linked directly.
+  const bool has_direct_links = std::ranges::any_of(graph_.links(), [&](const GraphLink& link) {
+    const auto is_rank = [&](int node) {
+      return graph_.node(node).kind == graph_.node(node_of(0)).kind;
+    };
+    return is_rank(link.from) && is_rank(link.to);
+  });
+  if (has_machines || has_direct_links) return 1;
   const int each = ranks() / hosts;
   for (int rank = 0; rank < ranks(); ++rank) {
     if (graph_.node(node_of(rank)).host != rank / each) return 1;
@@ -233,6 +240,9 @@ std::vector<int> Network::links_named(const std::string& name) const {
     if (!a || !b) continue;
     std::vector<int> links = links_between(graph_, *a, *b);
     if (!links.empty()) return links;
+  }
+  if (count == 0) {
+    throw Error(ErrorCode::invalid_argument, cat("there is no link '", name, "', nor any other"));
   }
   const GraphLink& first = graph_.links()[0];
   throw Error(ErrorCode::invalid_argument,

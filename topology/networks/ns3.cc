@@ -47,7 +47,8 @@ Ns3Head head_of(const TextFile& file) {
 // In the order of the file, the NVSwitches first. The list may go on over lines, as ns-3 reads it.
 std::vector<int> switches_of(const TextFile& file, const Ns3Head& head, size_t& line) {
   std::vector<int> switches;
-  const auto wanted = static_cast<size_t>(head.nvswitches + head.switches);
+  const auto wanted = static_cast<size_t>(head.nvswitches) + static_cast<size_t>(head.switches);
+  std::vector<bool> named(static_cast<size_t>(head.nodes));
   for (; switches.size() < wanted; ++line) {
     if (line == file.lines.size()) {
       file.refuse(file.lines.back().number, "only ", switches.size(), " of ", wanted,
@@ -56,8 +57,10 @@ std::vector<int> switches_of(const TextFile& file, const Ns3Head& head, size_t& 
     const TextLine& at = file.lines[line];
     for (const std::string& word : at.words) {
       const int node = file.parse_whole(at.number, word, "a switch", 0, head.nodes - 1);
-      if (std::ranges::count(switches, node) > 0)
+      if (named[static_cast<size_t>(node)]) {
         file.refuse(at.number, "switch ", node, " is named twice");
+      }
+      named[static_cast<size_t>(node)] = true;
       switches.push_back(node);
     }
     if (switches.size() > wanted)
@@ -76,9 +79,9 @@ Graph ns3_nodes(const Ns3Head& head, const std::vector<int>& switches) {
     const auto found = place.find(node);
     if (found != place.end()) {
       const bool inside = found->second < static_cast<size_t>(head.nvswitches);
-      const int per_server =
-          std::max(1, head.nvswitches * head.gpus_per_server /
-                          std::max(1, head.nodes - static_cast<int>(switches.size())));
+      const int per_server = std::max(
+          1, static_cast<int>(int64_t{head.nvswitches} * head.gpus_per_server /
+                              std::max(1, head.nodes - static_cast<int>(switches.size()))));
       graph.add({.kind = inside ? NodeKind::nvlink_switch : NodeKind::network_switch,
                  .host = inside ? static_cast<int>(found->second) / per_server : -1,
                  .number = node,

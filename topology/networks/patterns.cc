@@ -66,9 +66,21 @@ class Ring final : public Pattern {
   LinkSpeed speed_;
 };
 
+constexpr int64_t kMostLinks = int64_t{1} << 26;
+
+void refuse_beyond(int64_t most, int64_t count, const char* what) {
+  if (count <= most) return;
+  throw Error(ErrorCode::invalid_argument,
+              cat("a network of ", count, ' ', what, " is larger than the ", most,
+                  " that are simulated here"),
+              {.remedy = "take fewer ends, or fewer parallel links"});
+}
+
 class Full final : public Pattern {
  public:
-  Full(int ends, LinkSpeed speed) : ends_(ends), speed_(speed) {}
+  Full(int ends, LinkSpeed speed) : ends_(ends), speed_(speed) {
+    refuse_beyond(kMostLinks, int64_t{ends} * (ends - 1) / 2, "links");
+  }
 
   int ends() const override { return ends_; }
   int links() const override { return ends_ * (ends_ - 1) / 2; }
@@ -137,8 +149,10 @@ class Tree final : public Pattern {
     for (const TreeLevel& level : levels_) {
       const int64_t nodes = (ends_ + ends_beneath - 1) / ends_beneath * roots;
       stages_.push_back({ends_beneath, roots, first_link});
+      refuse_beyond(1 << 16, level.up, "switches above each other one");
+      refuse_beyond(kMostLinks, first_link + nodes * level.up, "links");
       first_link += static_cast<int>(nodes * level.up);
-      ends_beneath *= level.down;
+      ends_beneath = std::min<int64_t>(ends_beneath * level.down, INT32_MAX);
       roots *= level.up;
     }
     links_ = first_link;
@@ -153,6 +167,8 @@ class Tree final : public Pattern {
   int ends() const override { return ends_; }
   int links() const override { return links_; }
   int choices() const override { return static_cast<int>(std::min<int64_t>(all_roots_, 64)); }
+  // The last switch of a level may have fewer ends.
+  bool ends_are_alike() const override { return levels_.size() < 2; }
 
   void build(Graph& graph, std::span<const int> ends, const std::string& prefix) const override {
     std::vector<int> below(ends.begin(), ends.end());
@@ -214,6 +230,13 @@ class Tree final : public Pattern {
 class DragonflyPattern final : public Pattern {
  public:
   explicit DragonflyPattern(const Dragonfly& shape) : s_(shape) {
+    for (const int count : {s_.groups, s_.routers, s_.ends, s_.globals}) {
+      refuse_beyond(1 << 13, count, "groups, routers, hosts or links of a router");
+    }
+    refuse_beyond(
+        kMostLinks,
+        int64_t{s_.groups} * s_.routers * (s_.ends + s_.routers) + int64_t{s_.groups} * s_.groups,
+        "links");
     if (s_.routers * s_.globals >= s_.groups - 1) return;
     throw Error(ErrorCode::invalid_argument,
                 cat("a dragonfly of ", s_.groups, " groups needs ", s_.groups - 1,

@@ -30,11 +30,12 @@ SlurmSwitch parse_slurm_line(const TextFile& file, const TextLine& line) {
         found.nodes = expand_host_list(value);
       } else if (key == "switches") {
         found.switches = expand_host_list(value);
-      } else if (key != "linkspeed") {
-        file.refuse(line.number, "'", key, "' is none of SwitchName, Nodes, Switches, LinkSpeed");
       }
     } catch (const Error& error) {
       file.refuse(line.number, error.what());
+    }
+    if (key != "switchname" && key != "nodes" && key != "switches" && key != "linkspeed") {
+      file.refuse(line.number, "'", key, "' is none of SwitchName, Nodes, Switches, LinkSpeed");
     }
   }
   if (found.name.empty()) file.refuse(line.number, "a line must name its switch: SwitchName=");
@@ -48,7 +49,12 @@ SlurmSwitch parse_slurm_line(const TextFile& file, const TextLine& line) {
 
 std::unique_ptr<Network> read_slurm(const TextFile& file) {
   std::vector<SlurmSwitch> switches;
-  for (const TextLine& line : file.lines) switches.push_back(parse_slurm_line(file, line));
+  size_t named = 0;
+  for (const TextLine& line : file.lines) {
+    switches.push_back(parse_slurm_line(file, line));
+    named += switches.back().nodes.size() + switches.back().switches.size();
+    if (named > kMostNodes) file.refuse(line.number, "more than ", kMostNodes, " nodes");
+  }
   Graph graph;
   std::map<std::string, int> nodes;
   std::map<std::string, int> leaves;  // by host: the line

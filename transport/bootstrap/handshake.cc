@@ -60,9 +60,8 @@ Digest hmac(std::string_view key, const std::string& text) {
                             "same address",
                    .remedy = "give every process its own RANK and every job its own MASTER_PORT"});
     case Refusal::wrong_version:
-      throw Error(ErrorCode::bootstrap,
-                  cat(what, "it does not speak this rank's wire version ", kWireVersion),
-                  {.remedy = "start all ranks with the same version of Tutti"});
+      throw OtherVersion(cat(what, "it does not speak this rank's wire version ", kWireVersion),
+                         {.remedy = "start all ranks with the same version of Tutti"});
     default:
       throw NotThisJob(what + "it is not in this job",
                        {.cause = "the address is now that of another rank, or of another job",
@@ -156,9 +155,9 @@ void require_magic(std::string_view bytes, const std::string& whom) {
 Hello sign_hello(Hello hello, const Challenge& challenge, std::string_view key,
                  const std::string& whom) {
   if (challenge.version != kWireVersion) {
-    throw Error(ErrorCode::bootstrap,
-                cat(whom, " speaks wire version ", challenge.version, ", this rank ", kWireVersion),
-                {.remedy = "start all ranks with the same version of Tutti"});
+    throw OtherVersion(
+        cat(whom, " speaks wire version ", challenge.version, ", this rank ", kWireVersion),
+        {.remedy = "start all ranks with the same version of Tutti"});
   }
   hello.version = kWireVersion;
   hello.nonce = random_nonce();

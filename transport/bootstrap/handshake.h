@@ -95,6 +95,13 @@ class NotThisJob : public Error {
       : Error(ErrorCode::bootstrap, what, detail) {}
 };
 
+// It is of Tutti, and does not speak this rank's version: which job's it is cannot be known.
+class OtherVersion : public Error {
+ public:
+  OtherVersion(const std::string& what, const ErrorDetail& detail)
+      : Error(ErrorCode::bootstrap, what, detail) {}
+};
+
 // The connector's side in pieces. All throw Error(bootstrap); `whom` is the acceptor for people
 // ("rank 0 at 127.0.0.1:29500").
 //

@@ -55,7 +55,10 @@ class Search {
     while (!wait_.deadline.passed()) {
       const bool met_nobody = met_.empty();
       if (Fd socket = try_once()) return {std::move(socket), key()};
-      if (met_nobody && !met_.empty()) say_at = Deadline::after(kSayWhoIsThere);
+      // On several ports strangers are to be expected.
+      if (met_nobody && !met_.empty() && job_.master_ports == 1) {
+        say_at = Deadline::after(kSayWhoIsThere);
+      }
       if (!said && say_at.passed()) {
         log(LogLevel::warning, "still looking for rank 0: " + (met_.empty() ? problem_ : met_));
         said = true;
@@ -116,9 +119,11 @@ class Search {
   bool greet(int socket, const SocketAddress& address) {
     const std::string whom = rank_zero_at(address);
     if (job_.master_ports > 1 && !wait_for(socket, POLLIN, at_most(patience_))) {
-      met_ = whom +
-             " took the connection but said nothing; likely cause: another program listens on that "
-             "port";
+      if (met_.empty()) {  // a refusal tells more
+        met_ = whom +
+               " took the connection but said nothing; likely cause: another program listens on "
+               "that port";
+      }
       return false;
     }
     try {
@@ -126,6 +131,9 @@ class Search {
       if (shake_hands(socket, hello, key(), whom, wait_)) return true;
       problem_ = cat(address.text(), " closed the connection without an answer");
     } catch (const NotThisJob& error) {
+      met_ = error.what();
+    } catch (const OtherVersion& error) {
+      if (job_.master_ports == 1) throw;
       met_ = error.what();
     } catch (const Error&) {
       // An attempt that the deadline cut short tells less than a refusal before it.

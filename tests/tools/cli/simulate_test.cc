@@ -75,6 +75,15 @@ TEST_F(Simulate, PlaysTroubles) {
   EXPECT_GT(time({"--overhead", "1"}), usual);
 }
 
+// The root has as many steps as there are ranks, all others have one.
+TEST_F(Simulate, TakesRootedCollectivesOfManyRanks) {
+  for (const char* collective : {"gather", "reduce"}) {
+    const Result result =
+        run({"simulate", collective, "--topology", "switch:10000", "--bytes", "1M"});
+    EXPECT_EQ(result.code, 0) << collective << ": " << result.err;
+  }
+}
+
 TEST_F(Simulate, SaysWhatIsWrong) {
   const auto error = [&](std::vector<std::string> more) {
     std::vector<std::string> words = {"simulate"};

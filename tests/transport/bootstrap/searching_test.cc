@@ -55,7 +55,7 @@ const auto kJoin = [](const Job& job) { Control::connect(job); };
 // Somebody who had the port before rank 0 came.
 class Squatter {
  public:
-  enum class Manner { silent, garbage, closing };
+  enum class Manner { silent, garbage, closing, other_version };
 
   explicit Squatter(Manner manner) : manner_(manner), listener_(rendezvous_.release_listener()) {
     if (manner != Manner::silent) thread_ = std::jthread([this] { serve(); });
@@ -68,6 +68,10 @@ class Squatter {
     while (Fd guest{::accept(listener_.get(), nullptr, nullptr)}) {
       const std::string_view text = "220 mail.example ESMTP\r\n";
       if (manner_ == Manner::garbage) ::send(guest.get(), text.data(), text.size(), MSG_NOSIGNAL);
+      const Challenge challenge{.version = 0x7fffffff};
+      if (manner_ == Manner::other_version) {
+        ::send(guest.get(), &challenge, sizeof challenge, MSG_NOSIGNAL);
+      }
     }
   }
 
@@ -170,7 +174,8 @@ TEST(Address, ThatAnotherJobKeepsIsSaid) {
 
 INSTANTIATE_TEST_SUITE_P(Search, TorchrunsPort,
                          ::testing::Values(Squatter::Manner::silent, Squatter::Manner::garbage,
-                                           Squatter::Manner::closing));
+                                           Squatter::Manner::closing,
+                                           Squatter::Manner::other_version));
 
 }  // namespace
 }  // namespace tutti::testing

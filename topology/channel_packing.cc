@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/mix_bits.h"
 #include "base/text.h"
 
 namespace tutti {
@@ -16,13 +17,6 @@ namespace {
 constexpr int kTries = 48;              // of one bandwidth, each with other preferences
 constexpr int kStepsOfAChannel = 1024;  // of backtracking
 constexpr double kRounding = 1e-9;      // of a bandwidth
-
-uint64_t mixed(uint64_t value) {  // splitmix64
-  value += 0x9e3779b97f4a7c15ULL;
-  value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9ULL;
-  value = (value ^ (value >> 27)) * 0x94d049bb133111ebULL;
-  return value ^ (value >> 31);
-}
 
 class Packing {
  public:
@@ -169,7 +163,9 @@ class Packing {
 
   // ---- preferences
 
-  uint64_t by_chance(uint64_t what) const { return mixed((preference_ << 48) ^ what); }
+  uint64_t by_chance(uint64_t what) const {
+    return mix_bits(((preference_ << 48) ^ what) + kGolden);
+  }
 
   // Near before far; then where the most is left, and by an order that differs from try to try.
   std::vector<int> candidates(int last) const {
@@ -241,16 +237,7 @@ Part::Part(const Graph& graph, std::span<const int> ranks, std::span<const int> 
                     " ranks that no cards divide by host, not ", ranks.size()),
                 {.remedy = "ask for fewer ranks with -n"});
   }
-  for (const int from : ranks) {
-    const std::vector<Route>& routes = routes_.emplace_back(routes_from(graph, from, ranks));
-    for (size_t to = 0; to < routes.size(); ++to) {
-      if (routes[to].type != PathType::DIS) continue;
-      throw Error(
-          ErrorCode::invalid_argument,
-          cat("there is no way from ", graph.node(from).name, " to ", graph.node(ranks[to]).name),
-          {.cause = "links are missing in what the machine was read from"});
-    }
-  }
+  for (const int from : ranks) routes_.push_back(ways_from(graph, from, ranks));
   if (!host.empty()) add_cards(graph, ranks, host);
 }
 

@@ -22,6 +22,9 @@
 
 namespace tutti {
 
+// Of graphs that come from files or descriptions; so that a hostile one takes no memory.
+inline constexpr int kMostNodes = 1 << 20;
+
 enum class NodeKind : uint8_t {
   host,  // as a whole: in clusters of which no more is known
   package,

@@ -9,8 +9,6 @@
 namespace tutti {
 namespace {
 
-constexpr size_t kMostNodes = 1 << 20;
-
 GraphNode node_from(const Json& json) {
   const std::string kind = json.at("kind").get<std::string>();
   const std::optional<NodeKind> known = parse_node_kind(kind);
@@ -21,7 +19,7 @@ GraphNode node_from(const Json& json) {
                  .host = json.value("host", 0),
                  .number = json.value("number", -1),
                  .name = printable(json.value<std::string>("name", ""), 60)};
-  if (node.host < -1 || node.host >= static_cast<int>(kMostNodes)) {
+  if (node.host < -1 || node.host >= kMostNodes) {
     throw Error(ErrorCode::invalid_argument, cat("host ", node.host, " is out of range"));
   }
   return node;
@@ -91,7 +89,7 @@ Graph parse_graph_json(std::string_view json, const std::string& file) {
     throw Error(ErrorCode::invalid_argument, R"(a graph is an object with "nodes" and "links")",
                 {.where = file, .remedy = "`tutti topo --json FILE` writes one"});
   }
-  if (parsed["nodes"].size() > kMostNodes) {
+  if (parsed["nodes"].size() > size_t{kMostNodes}) {
     throw Error(ErrorCode::invalid_argument, cat("more than ", kMostNodes, " nodes"),
                 {.where = file});
   }

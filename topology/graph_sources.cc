@@ -16,7 +16,6 @@
 namespace tutti {
 namespace {
 
-constexpr uintmax_t kMostBytes = 256 << 20;
 constexpr std::string_view kBlank = " \t\r\n\xEF\xBB\xBF";
 
 Graph parse_xml(const std::string& text, const std::string& file) {
@@ -55,7 +54,9 @@ Graph parse_graph(const std::string& text, const std::string& file) {
   return graph;
 }
 
-Graph load_graph(const std::string& path) { return parse_graph(file_text(path, kMostBytes), path); }
+Graph load_graph(const std::string& path) {
+  return parse_graph(file_text(path, kMostGraphBytes), path);
+}
 
 Graph repeat_host(const Graph& host, int hosts) {
   Graph all;

@@ -15,8 +15,6 @@
 namespace tutti {
 namespace {
 
-constexpr size_t kMostNodes = 1 << 20;
-
 class Reader {
  public:
   Reader(std::string_view text, const std::string& file) : text_(text), file_(file) {}
@@ -48,7 +46,8 @@ class Reader {
 
   void read_node(const std::vector<std::string>& words) {
     if (words.size() < 3 || words.size() > 4) refuse("a node is written: node NAME KIND [host=N]");
-    if (graph_.nodes().size() >= kMostNodes) refuse(cat("more than ", kMostNodes, " nodes"));
+    if (graph_.nodes().size() >= size_t{kMostNodes})
+      refuse(cat("more than ", kMostNodes, " nodes"));
     const std::optional<NodeKind> kind = parse_node_kind(words[2]);
     if (!kind) refuse(cat("there are no nodes of kind ", in_quotes(words[2])));
     const int host = *kind == NodeKind::network_switch && words.size() == 3 ? -1 : host_of(words);
@@ -68,7 +67,7 @@ class Reader {
     const char* end = word.data() + word.size();
     if (!word.starts_with(kHost) ||
         std::from_chars(word.data() + kHost.size(), end, host).ptr != end || host < 0 ||
-        host >= static_cast<int>(kMostNodes)) {
+        host >= kMostNodes) {
       refuse(cat(in_quotes(word), " is no host"), "write it as host=1");
     }
     return host;

@@ -155,14 +155,14 @@ int HostTopology::allowed_cores() const {
 }
 
 HostTopology load_host() {
-  HostTopology host = read(open_this_host());
+  HostTopology host = read(open_this_host(Devices::leave_out));
   char name[256] = {};
   if (::gethostname(name, sizeof name - 1) == 0) host.hostname = name;
   return host;
 }
 
 HostTopology load_host_xml(const std::string& path) {
-  return read(open_hwloc_xml(file_text(path), path));
+  return read(open_hwloc_xml(file_text(path), path, Devices::leave_out));
 }
 
 HostTopology load_host_synthetic(const std::string& description) {

@@ -348,10 +348,10 @@ class Builder {
 
 }  // namespace
 
-Graph graph_of_this_host() { return Builder(open_this_host(), true).build(); }
+Graph graph_of_this_host() { return Builder(open_this_host(Devices::take), true).build(); }
 
 Graph parse_hwloc_xml(std::string_view xml, const std::string& file) {
-  return Builder(open_hwloc_xml(xml, file), false).build();
+  return Builder(open_hwloc_xml(xml, file, Devices::take), false).build();
 }
 
 Graph synthetic_host_graph(const std::string& description) {

@@ -18,13 +18,15 @@ namespace {
 
 constexpr unsigned kReadWithin_s = 30;
 
-HwlocTopology make_topology() {
+HwlocTopology make_topology(Devices devices) {
   hwloc_topology_t raw = nullptr;
   if (hwloc_topology_init(&raw) != 0) throw system_error("hwloc_topology_init", errno);
   HwlocTopology topology(raw);
   // The whole machine is shown; what is allowed is told apart later.
   hwloc_topology_set_flags(raw, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED);
-  hwloc_topology_set_io_types_filter(raw, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
+  if (devices == Devices::take) {
+    hwloc_topology_set_io_types_filter(raw, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
+  }
   return topology;
 }
 
@@ -61,8 +63,8 @@ void check_and_convert(const XmlFile& file, pugi::xml_node above, bool of_3, int
   }
 }
 
-HwlocTopology load_text(const std::string& text, const std::string& file) {
-  HwlocTopology topology = make_topology();
+HwlocTopology load_text(const std::string& text, const std::string& file, Devices devices) {
+  HwlocTopology topology = make_topology(devices);
   if (hwloc_topology_set_xmlbuffer(topology.get(), text.c_str(),
                                    static_cast<int>(text.size()) + 1) != 0) {
     throw Error(ErrorCode::invalid_argument, cat("hwloc does not take the file ", file),
@@ -78,7 +80,7 @@ HwlocTopology load_text(const std::string& text, const std::string& file) {
 
 // hwloc trusts that objects have what they should, and some damaged files end it: a process of its
 // own reads them first.
-void try_in_a_child(const std::string& text, const std::string& file) {
+void try_in_a_child(const std::string& text, const std::string& file, Devices devices) {
   const pid_t child = ::fork();
   if (child < 0) throw system_error("fork", errno);
   if (child == 0) {
@@ -86,7 +88,7 @@ void try_in_a_child(const std::string& text, const std::string& file) {
     ::alarm(kReadWithin_s);
     for (const int signal : {SIGSEGV, SIGABRT, SIGBUS, SIGALRM}) std::signal(signal, SIG_DFL);
     try {
-      (void)load_text(text, file).release();
+      (void)load_text(text, file, devices).release();
     } catch (...) {  // the parent will hear of it, too
     }
     ::_exit(0);
@@ -103,13 +105,13 @@ void try_in_a_child(const std::string& text, const std::string& file) {
 
 }  // namespace
 
-HwlocTopology open_this_host() {
-  HwlocTopology topology = make_topology();
+HwlocTopology open_this_host(Devices devices) {
+  HwlocTopology topology = make_topology(devices);
   load(topology, "this host");
   return topology;
 }
 
-HwlocTopology open_hwloc_xml(std::string_view xml, const std::string& file) {
+HwlocTopology open_hwloc_xml(std::string_view xml, const std::string& file, Devices devices) {
   const XmlFile parsed(xml, file);
   pugi::xml_node root = parsed.child("topology");
   if (!root) {
@@ -126,12 +128,12 @@ HwlocTopology open_hwloc_xml(std::string_view xml, const std::string& file) {
     root.root().print(converted);
     text = converted.str();
   }
-  try_in_a_child(text, file);
-  return load_text(text, file);
+  try_in_a_child(text, file, devices);
+  return load_text(text, file, devices);
 }
 
 HwlocTopology open_synthetic_host(const std::string& description) {
-  HwlocTopology topology = make_topology();
+  HwlocTopology topology = make_topology(Devices::leave_out);
   if (hwloc_topology_set_synthetic(topology.get(), description.c_str()) != 0) {
     throw Error(ErrorCode::invalid_argument,
                 cat("'", description, "' is no synthetic topology of hwloc"),

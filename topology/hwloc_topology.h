@@ -16,12 +16,15 @@ struct TopologyDeleter {
 };
 using HwlocTopology = std::unique_ptr<hwloc_topology, TopologyDeleter>;
 
-// With what is not allowed for this process, and with PCI devices that matter.
+// Finding what is on the buses takes time, and plugins of hwloc may wake drivers for it.
+enum class Devices { leave_out, take };
+
+// With what is not allowed for this process.
 // Throw Error(system) when hwloc cannot read it, Error(invalid_argument) for a bad file or
 // description; of files that are no XML the error names the line.
-HwlocTopology open_this_host();
+HwlocTopology open_this_host(Devices devices);
 // `file` is its name, for messages. Also files of hwloc 3, where this is hwloc 2.
-HwlocTopology open_hwloc_xml(std::string_view xml, const std::string& file);
+HwlocTopology open_hwloc_xml(std::string_view xml, const std::string& file, Devices devices);
 HwlocTopology open_synthetic_host(const std::string& description);
 
 // All objects of a type, in logical order.

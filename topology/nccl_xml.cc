@@ -19,7 +19,7 @@ namespace tutti {
 namespace {
 
 // Far beyond any real file; so that a hostile one takes neither memory nor time.
-constexpr size_t kMostNodes = 1 << 16;
+constexpr size_t kMostDevices = 1 << 16;
 constexpr size_t kMostOfAKind =
     1024;  // of NUMA nodes, which are all linked to each other, and GPUs
 constexpr int kDeepest = 32;
@@ -108,8 +108,8 @@ class Reader {
   // ---- the tree of a NUMA node
 
   int add(const pugi::xml_node& element, NodeKind kind, int host, int number, std::string name) {
-    if (graph_.nodes().size() >= kMostNodes) {
-      xml_.refuse(element, cat("more than ", kMostNodes, " devices"));
+    if (graph_.nodes().size() >= kMostDevices) {
+      xml_.refuse(element, cat("more than ", kMostDevices, " devices"));
     }
     return graph_.add({.kind = kind, .host = host, .number = number, .name = printable(name, 60)});
   }
@@ -178,8 +178,8 @@ class Reader {
     // AMD's `sm` counts compute units.
     if (gpu && added.gcn.empty()) added.capability = natural_or(gpu, "sm", 0);
     const int number = gpu ? natural_or(gpu, "dev", -1) : -1;
-    if (gpus_.size() == kMostOfAKind || number >= static_cast<int>(kMostNodes)) {
-      xml_.refuse(pci, cat("more than ", kMostOfAKind, " GPUs, or a dev beyond ", kMostNodes));
+    if (gpus_.size() == kMostOfAKind || number >= static_cast<int>(kMostDevices)) {
+      xml_.refuse(pci, cat("more than ", kMostOfAKind, " GPUs, or a dev beyond ", kMostDevices));
     }
     const int host = graph_.node(above).host;
     for (const Gpu& other : gpus_) {

@@ -3,28 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <limits>
-#include <numeric>
+
+#include "base/error.h"
+#include "base/text.h"
 
 namespace tutti {
 namespace {
-
-bool forwards(const Graph& graph, int node) {
-  switch (graph.node(node).kind) {
-    case NodeKind::package:
-    case NodeKind::numa_node:
-    case NodeKind::pci_switch:
-    case NodeKind::nvlink_switch:
-    case NodeKind::network_switch:
-      return true;
-    case NodeKind::host:
-    case NodeKind::core:
-    case NodeKind::gpu:
-      return graph.ends_forward();
-    case NodeKind::nic:  // see may_pass()
-      return false;
-  }
-  return false;
-}
 
 // A card leads from the host where the way began into the network, and from there into the one
 // where it ends; what has left a host stays away from it.
@@ -32,8 +16,8 @@ bool may_pass(const Graph& graph, int from, Arc in, Arc out) {
   const int node = graph.tail(out);
   const int home = graph.node(from).host;
   if (graph.node(node).host < 0 && graph.node(graph.head(out)).host == home) return false;
-  if (node == from || forwards(graph, node)) return true;
-  if (graph.node(node).kind != NodeKind::nic) return false;
+  if (node == from) return true;
+  if (graph.node(node).kind != NodeKind::nic) return forwards(graph, node);
   const bool came = graph.link_of(in).kind == LinkClass::network;
   const bool leaves = graph.link_of(out).kind == LinkClass::network;
   return leaves ? !came && graph.node(node).host == home : came;
@@ -132,10 +116,21 @@ PathType path_type(const Graph& graph, int from, std::span<const Arc> arcs) {
   return farthest;
 }
 
-std::vector<Route> routes_from(const Graph& graph, int from) {
-  std::vector<int> all(graph.nodes().size());
-  std::iota(all.begin(), all.end(), 0);
-  return routes_from(graph, from, all);
+bool forwards(const Graph& graph, int node) {
+  switch (graph.node(node).kind) {
+    case NodeKind::package:
+    case NodeKind::numa_node:
+    case NodeKind::pci_switch:
+    case NodeKind::nvlink_switch:
+    case NodeKind::network_switch:
+    case NodeKind::nic:
+      return true;
+    case NodeKind::host:
+    case NodeKind::core:
+    case NodeKind::gpu:
+      return graph.ends_forward();
+  }
+  return false;
 }
 
 std::vector<Route> routes_from(const Graph& graph, int from, std::span<const int> to) {
@@ -143,6 +138,17 @@ std::vector<Route> routes_from(const Graph& graph, int from, std::span<const int
   std::vector<Route> routes;
   routes.reserve(to.size());
   for (const int node : to) routes.push_back(route_to(graph, reached, from, node));
+  return routes;
+}
+
+std::vector<Route> ways_from(const Graph& graph, int from, std::span<const int> to) {
+  std::vector<Route> routes = routes_from(graph, from, to);
+  for (size_t i = 0; i < to.size(); ++i) {
+    if (routes[i].type != PathType::DIS) continue;
+    throw Error(ErrorCode::invalid_argument,
+                cat("there is no way from ", graph.node(from).name, " to ", graph.node(to[i]).name),
+                {.cause = "links are missing in what the machine was read from"});
+  }
   return routes;
 }
 

@@ -34,12 +34,15 @@ struct Route {
 
 PathType path_type(const Graph& graph, int from, std::span<const Arc> arcs);
 
-// From one node to every node, by index: over the fewest links, then the widest, then the first.
+// Whether ways lead through a node; of a card, only between its host and the network.
+bool forwards(const Graph& graph, int node);
+
+// From one node to some, in their order: over the fewest links, then the widest, then the first.
 // Routes do not go through GPUs, cores or hosts (unless Graph::ends_forward()), nor over the cards
 // of a third host.
-std::vector<Route> routes_from(const Graph& graph, int from);
-// To some, in their order.
 std::vector<Route> routes_from(const Graph& graph, int from, std::span<const int> to);
+// The same. Throws Error(invalid_argument) that names a node to which there is no way.
+std::vector<Route> ways_from(const Graph& graph, int from, std::span<const int> to);
 // One of those.
 Route route(const Graph& graph, int from, int to);
 

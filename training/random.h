@@ -5,18 +5,11 @@
 
 #include <cstdint>
 
+#include "base/mix_bits.h"
+
 namespace tutti::training {
 
-// The finalizer of splitmix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators,
-// OOPSLA 2014): a bijection in which each input bit changes half of the output bits.
-constexpr uint64_t mix_bits(uint64_t x) {
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  return x ^ (x >> 31);
-}
-
 constexpr uint64_t random_bits(uint64_t seed, uint64_t stream, uint64_t index) {
-  constexpr uint64_t kGolden = 0x9e3779b97f4a7c15u;
   return mix_bits(mix_bits(mix_bits(seed + kGolden) + stream * kGolden) + index * kGolden);
 }
 

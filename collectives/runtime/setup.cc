@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/hash.h"
+#include "base/mix_bits.h"
 #include "base/text.h"
 #include "collectives/runtime/communicator_impl.h"
 #include "topology/layout.h"
@@ -12,13 +13,8 @@ namespace tutti::internal {
 
 namespace {
 
-// splitmix64: ids of communicators that exist side by side do not meet by chance.
-uint64_t mix(uint64_t x) {
-  x += 0x9e3779b97f4a7c15;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
-  return x ^ (x >> 31);
-}
+// Ids of communicators that exist side by side do not meet by chance.
+uint64_t mix(uint64_t x) { return mix_bits(x + kGolden); }
 
 }  // namespace
 

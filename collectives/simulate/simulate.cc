@@ -6,6 +6,7 @@
 #include <queue>
 
 #include "base/error.h"
+#include "base/mix_bits.h"
 #include "base/text.h"
 #include "collectives/simulate/fair_sharing.h"
 #include "collectives/simulate/trouble.h"
@@ -47,11 +48,7 @@ struct Transfer {
 
 double random_factor(double jitter, uint64_t seed, uint64_t message, uint64_t turn) {
   if (jitter == 0) return 1;
-  // SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators. OOPSLA 2014).
-  uint64_t x = seed + 0x9e3779b97f4a7c15 * (1 + message + (turn << 40));
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
-  x ^= x >> 31;
+  const uint64_t x = mix_bits(seed + kGolden * (1 + message + (turn << 40)));
   return 1 + jitter * (static_cast<double>(x >> 11) * 0x1p-52 - 1);
 }
 

@@ -284,9 +284,9 @@ void expect_all_load(const std::filesystem::path& folder) {
     try {
       const Graph graph = load_graph(entry.path().string());
       EXPECT_GE(graph.rank_nodes().size(), 1u) << entry.path();
-      const std::vector<Route> routes = routes_from(graph, graph.rank_nodes()[0]);
-      for (const int rank : graph.rank_nodes()) {
-        EXPECT_NE(routes[static_cast<size_t>(rank)].type, PathType::DIS) << entry.path();
+      const std::vector<int> ranks = graph.rank_nodes();
+      for (const Route& way : routes_from(graph, ranks[0], ranks)) {
+        EXPECT_NE(way.type, PathType::DIS) << entry.path();
       }
     } catch (const Error& error) {
       ADD_FAILURE() << entry.path() << ": " << error.what();

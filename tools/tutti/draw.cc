@@ -16,6 +16,7 @@
 #include "collectives/program/algorithm.h"
 #include "collectives/program/plan.h"
 #include "collectives/proof/verify.h"
+#include "tools/tutti/collective_option.h"
 #include "tools/tutti/commands.h"
 #include "tools/tutti/groups.h"
 
@@ -31,18 +32,6 @@ struct Options {
   std::string svg;
   std::string json;
 };
-
-Collective collective_named(const std::string& wanted) {
-  std::vector<std::string> known;
-  for (const Collective collective : kCollectivesWithAlgorithms) {
-    if (wanted == name(collective)) return collective;
-    known.emplace_back(name(collective));
-  }
-  std::string list;
-  for (const std::string& one : known) list += cat(list.empty() ? "" : ", ", one);
-  throw Error(ErrorCode::invalid_argument, cat("there is no collective \"", wanted, '"'),
-              {.remedy = cat("take one of ", list)});
-}
 
 const Algorithm& selected(const Options& options) {
   if (!options.collective.empty()) {

@@ -15,6 +15,7 @@
 #include "collectives/cost/planner.h"
 #include "collectives/interchange/msccl_import.h"
 #include "tools/launcher/placement.h"
+#include "tools/tutti/collective_option.h"
 #include "tools/tutti/commands.h"
 #include "tools/tutti/groups.h"
 #include "topology/layout.h"
@@ -43,15 +44,8 @@ uint64_t block_bytes(Collective collective, int ranks, uint64_t bytes) {
 }
 
 Wanted wanted_of(const Options& options) {
-  const std::optional<Collective> collective = parse_collective(options.collective);
+  const Collective collective = collective_named(options.collective);
   const std::optional<DType> dtype = parse_dtype(options.dtype);
-  if (!collective) {
-    std::string names;
-    for (const Collective c : kCollectivesWithAlgorithms) names += cat(' ', name(c));
-    throw Error(ErrorCode::invalid_argument,
-                cat("there is no collective '", options.collective, "'"),
-                {.remedy = cat("use one of", names)});
-  }
   if (!dtype) {
     throw Error(ErrorCode::invalid_argument, cat("there is no dtype '", options.dtype, "'"));
   }
@@ -60,11 +54,11 @@ Wanted wanted_of(const Options& options) {
     throw Error(ErrorCode::invalid_argument,
                 cat("--root ", options.root, " is not in 0 to ", options.ranks - 1));
   }
-  return {.collective = *collective,
+  return {.collective = collective,
           .root = options.root,
-          .bytes = block_bytes(*collective, options.ranks, parse_bytes(options.bytes)),
+          .bytes = block_bytes(collective, options.ranks, parse_bytes(options.bytes)),
           .dtype = *dtype,
-          .at_least = deterministic && reduces(*collective) ? Grade::canonical : Grade::same_bits};
+          .at_least = deterministic && reduces(collective) ? Grade::canonical : Grade::same_bits};
 }
 
 // On hosts of these groups; the ranks of a single host are placed as on this one.

@@ -20,6 +20,7 @@
 #include "bench/measure.h"
 #include "collectives/interchange/resolve.h"
 #include "collectives/simulate/candidates.h"
+#include "tools/tutti/collective_option.h"
 #include "tools/tutti/commands.h"
 #include "topology/layout.h"
 #include "topology/networks/load_network.h"
@@ -109,13 +110,7 @@ void end_progress() {
 class Play {
  public:
   explicit Play(const Options& options) : o_(options) {
-    const std::optional<Collective> collective = parse_collective(o_.collective);
-    if (!collective) {
-      std::string names;
-      for (const Collective c : kCollectivesWithAlgorithms) names += cat(' ', name(c));
-      refuse(cat("there is no collective '", o_.collective, "'"), cat("use one of", names));
-    }
-    collective_ = *collective;
+    collective_ = collective_named(o_.collective);
     for (const std::string& text : o_.bytes) {
       sizes_.push_back(collective_ == Collective::barrier ? 0 : parse_bytes(text));
     }

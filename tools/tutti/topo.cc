@@ -110,17 +110,6 @@ Json report(const Graph& graph, const std::vector<int>& ranks, const ChannelSear
   return json;
 }
 
-Json to_json(const std::vector<MeasuredPair>& pairs) {
-  Json list = Json::array();
-  for (const MeasuredPair& pair : pairs) {
-    list.push_back({{"from", pair.from},
-                    {"to", pair.to},
-                    {"latency_us", pair.latency_us},
-                    {"bandwidth_GBps", pair.GBps}});
-  }
-  return list;
-}
-
 int measure(const Options& options) {
   if (!options.from.empty() || !options.svg.empty() || options.repeat > 1) {
     throw UsageError("--measure makes a graph with --json; show that one with --from then");

@@ -12,7 +12,6 @@
 
 #include "base/buffer.h"
 #include "base/error.h"
-#include "base/json.h"
 #include "base/median.h"
 #include "base/text.h"
 #include "bench/pairs.h"
@@ -43,19 +42,17 @@ bench::Round all_at_once(int ranks) {
   return round;
 }
 
-Json pairs_of(const bench::PairTimes& times, const std::vector<bench::Round>& rounds) {
-  Json list = Json::array();
+std::vector<MeasuredPair> pairs_of(const bench::PairTimes& times,
+                                   const std::vector<bench::Round>& rounds) {
+  std::vector<MeasuredPair> pairs;
   for (const bench::Round& round : rounds) {
     for (const auto& [low, high] : round) {
       for (const auto& [from, to] : {std::pair(low, high), std::pair(high, low)}) {
-        list.push_back({{"from", from},
-                        {"to", to},
-                        {"latency_us", times.latency(from, to)},
-                        {"bandwidth_GBps", times.bandwidth(from, to)}});
+        pairs.push_back({from, to, times.latency(from, to), times.bandwidth(from, to)});
       }
     }
   }
-  return list;
+  return pairs;
 }
 
 // Hosts, and network namespaces of them: several of one name are told apart by a number.
@@ -117,6 +114,17 @@ std::string matrix(const MeasuredRanks& measured, double MeasuredPair::*what, co
 
 }  // namespace
 
+Json to_json(const std::vector<MeasuredPair>& pairs) {
+  Json list = Json::array();
+  for (const MeasuredPair& pair : pairs) {
+    list.push_back({{"from", pair.from},
+                    {"to", pair.to},
+                    {"latency_us", pair.latency_us},
+                    {"bandwidth_GBps", pair.GBps}});
+  }
+  return list;
+}
+
 int run_measuring_rank() {
   Communicator comm = Communicator::init();
   const std::vector<bench::Round> rounds = pair_by_pair(comm.size());
@@ -127,8 +135,8 @@ int run_measuring_rank() {
   if (comm.rank() != 0) return 0;
   const Json result = {{"transport", comm.transport()},
                        {"hosts", hosts},
-                       {"pairs", pairs_of(alone, rounds)},
-                       {"together", pairs_of(at_once, {together})}};
+                       {"pairs", to_json(pairs_of(alone, rounds))},
+                       {"together", to_json(pairs_of(at_once, {together}))}};
   std::cout << kMeasured << result.dump() << '\n';
   return 0;
 }

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "tools/launcher/hosts.h"
 #include "topology/measured_graph.h"
 
@@ -15,6 +16,9 @@ struct MeasuredRanks {
   std::vector<MeasuredPair> pairs;     // one at a time
   std::vector<MeasuredPair> together;  // neighbours (0 and 1, 2 and 3, ...), all at a time
 };
+
+// An array of objects: from, to, latency_us, bandwidth_GBps.
+Json to_json(const std::vector<MeasuredPair>& pairs);
 
 // Starts so many ranks of this program on these hosts (none: this one), and hears what they
 // measure. Throws Error(unsupported) that says how the job ended.

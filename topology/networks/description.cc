@@ -16,7 +16,7 @@ namespace {
 
 constexpr LinkSpeed kBetweenHosts{};
 constexpr LinkSpeed kInsideHost{450, 0.25, LinkClass::nvlink};
-constexpr int kMostRanks = 1 << 20;
+constexpr int kMostRanks = kMostNodes;
 
 [[noreturn]] void refuse(const std::string& what, const std::string& remedy = "") {
   throw Error(ErrorCode::invalid_argument, what, {.remedy = remedy});

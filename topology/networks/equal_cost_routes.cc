@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "topology/route.h"
+
 namespace tutti {
 
 namespace {
@@ -11,17 +13,6 @@ constexpr int32_t kFar = INT32_MAX;
 constexpr size_t kMostKept = size_t{128} << 20;
 
 }  // namespace
-
-bool EqualCostRoutes::forwards(int node) const {
-  switch (graph_.node(node).kind) {
-    case NodeKind::host:
-    case NodeKind::gpu:
-    case NodeKind::core:
-      return graph_.ends_forward();
-    default:
-      return true;
-  }
-}
 
 const EqualCostRoutes::Distances& EqualCostRoutes::distances_to(int destination) {
   const auto found = known_.find(destination);
@@ -33,7 +24,7 @@ const EqualCostRoutes::Distances& EqualCostRoutes::distances_to(int destination)
   std::vector<int> queue = {destination};
   for (size_t i = 0; i < queue.size(); ++i) {
     const int node = queue[i];
-    if (node != destination && !forwards(node)) continue;
+    if (node != destination && !forwards(graph_, node)) continue;
     for (const Arc arc : graph_.arcs_from(node)) {
       int32_t& there = distances[static_cast<size_t>(graph_.head(arc))];
       if (failed_[static_cast<size_t>(arc / 2)] || there != kFar) continue;
@@ -59,7 +50,7 @@ bool EqualCostRoutes::find(int from, int to, std::vector<Arc>& arcs) {
       const int next = graph_.head(arc);
       const bool leads = distance(next) == distance(node) - 1 &&
                          !failed_[static_cast<size_t>(arc / 2)] &&
-                         (next == destination || forwards(next));
+                         (next == destination || forwards(graph_, next));
       const double GBps = graph_.link_of(arc).GBps;
       if (!leads || GBps < widest) continue;
       if (GBps > widest) nearer.clear();

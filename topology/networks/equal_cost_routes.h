@@ -27,7 +27,6 @@ class EqualCostRoutes {
  private:
   using Distances = std::vector<int32_t>;  // by node, in links
   const Distances& distances_to(int node);
-  bool forwards(int node) const;
 
   const Graph& graph_;
   const std::vector<int>& ends_;

@@ -36,8 +36,6 @@ struct TextFile {
   double parse(int line, double (*parse)(std::string_view), const std::string& text) const;
 };
 
-inline constexpr int kMostNodes = 1 << 20;  // of a network
-
 std::string lower_case(std::string text);
 
 TextFile split_into_lines(const std::string& text, const std::string& name);

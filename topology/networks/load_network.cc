@@ -9,17 +9,11 @@
 
 namespace tutti {
 
-namespace {
-
-constexpr uintmax_t kMostBytes = 256 << 20;
-
-}  // namespace
-
 std::unique_ptr<Network> load_network(const std::string& source, std::optional<int> ranks) {
   constexpr std::string_view kSynthetic = "synthetic";
   std::error_code ignored;
   if (std::filesystem::is_regular_file(source, ignored)) {
-    const std::string text = file_text(source, kMostBytes);
+    const std::string text = file_text(source, kMostGraphBytes);
     if (is_graph_file(text)) return std::make_unique<Network>(parse_graph(text, source));
     return read_network(text, source);
   }

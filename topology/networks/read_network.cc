@@ -6,16 +6,11 @@
 #include <cmath>
 #include <sstream>
 
+#include "topology/graph_sources.h"
 #include "topology/networks/file_formats.h"
 #include "topology/networks/load_network.h"
 
 namespace tutti {
-
-namespace {
-
-constexpr size_t kMostText = size_t{256} << 20;
-
-}  // namespace
 
 std::string lower_case(std::string text) {
   for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
@@ -49,7 +44,7 @@ double TextFile::parse(int line, double (*parse)(std::string_view), const std::s
 
 TextFile split_into_lines(const std::string& text, const std::string& name) {
   TextFile file{.name = name, .lines = {}};
-  if (text.size() > kMostText) file.refuse(1, "the file is too large");
+  if (text.size() > kMostGraphBytes) file.refuse(1, "the file is too large");
   std::istringstream in(text);
   std::string line;
   for (int number = 1; std::getline(in, line); ++number) {

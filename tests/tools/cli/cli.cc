@@ -103,6 +103,11 @@ std::string Cli::read(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
+std::string Cli::write(const std::string& name, const std::string& text) const {
+  std::ofstream(path(name), std::ios::binary) << text;
+  return path(name);
+}
+
 std::string Cli::write_text(size_t bytes) const {
   static constexpr std::array kWords = {"the",  "whole", "orchestra", "plays", "and",
                                         "rank", "by",    "sum",       "of",    "bytes"};

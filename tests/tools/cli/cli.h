@@ -43,6 +43,8 @@ class Cli : public ::testing::Test {
   // A path in a directory of this test's own.
   std::string path(const std::string& name) const { return directory_ / name; }
   static std::string read(const std::string& path);
+  // Into that directory; returns the file's path.
+  std::string write(const std::string& name, const std::string& text) const;
   // About `bytes` of words in the order of a fixed seed; returns the file's path.
   std::string write_text(size_t bytes = 60000) const;
 

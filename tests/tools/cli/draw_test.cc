@@ -1,5 +1,4 @@
 // `tutti draw`: a picture, JSON, or a list of steps, of built-in and imported algorithms.
-#include <fstream>
 #include <pugixml.hpp>
 #include <string>
 
@@ -29,13 +28,7 @@ constexpr const char* kBroadcast = R"(<algo name="b" ngpus="2" nchunksperloop="1
 </algo>
 )";
 
-class Draw : public Cli {
- protected:
-  std::string write(const std::string& name, const std::string& text) const {
-    std::ofstream(path(name), std::ios::binary) << text;
-    return path(name);
-  }
-};
+class Draw : public Cli {};
 
 TEST_F(Draw, ListsTheStepsOfEveryRank) {
   const Result result = run({"draw", "ring", "-n", "3"});
@@ -83,8 +76,7 @@ TEST_F(Draw, SaysWhatIsWrong) {
   expect_refused({"draw", "rign", "-n", "4"}, "ring");
   expect_refused({"draw", "ring"}, "--ranks");
   expect_refused({"draw", "ring", "-n", "0"}, "at least 1");
-  expect_refused({"draw", "ring", "-n", "4", "--collective", "al_reduce"},
-                 "take one of all_reduce");
+  expect_refused({"draw", "ring", "-n", "4", "--collective", "al_reduce"}, "use one of all_reduce");
   expect_refused({"draw", "ring", "-n", "4", "--root", "4"}, "no rank 4");
   expect_refused({"draw", "ring", "-n", "4", "--group", "3"}, "does not divide");
   expect_refused({"draw", "ring", "-n", "4", "--svg", "/nowhere/at/all.svg"},

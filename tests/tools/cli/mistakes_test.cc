@@ -36,10 +36,6 @@ class Mistakes : public Cli {
       EXPECT_TRUE(c == '\n' || (c >= ' ' && c <= '~')) << static_cast<int>(c) << result.err;
     }
   }
-  std::string write(const std::string& name, const std::string& content) const {
-    std::ofstream(path(name), std::ios::binary) << content;
-    return path(name);
-  }
   // Little enough to be trained on in a moment.
   static Words train(const Words& more) {
     Words words = {"train", "--ranks", "1", "--steps", "2", "--batch", "4", "--micro-batch", "4"};

@@ -1,5 +1,4 @@
 // `tutti plot`: several runs' losses, as a table and as a picture.
-#include <fstream>
 #include <string>
 
 #include "base/text.h"
@@ -16,10 +15,6 @@ using ::testing::Not;
 
 class Plot : public Cli {
  protected:
-  std::string write(const std::string& name, const std::string& text) const {
-    std::ofstream(path(name)) << text;
-    return path(name);
-  }
   std::string slow() const {
     return write("slow.jsonl",
                  "{\"step\": 1, \"loss\": 5.5}\n"

@@ -1,6 +1,5 @@
 // `tutti tokenize`: the files it writes, what it says, and what it refuses.
 #include <algorithm>
-#include <fstream>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,10 +18,6 @@ using ::testing::Not;
 
 class Tokenize : public Cli {
  protected:
-  std::string write(const std::string& name, const std::string& text) const {
-    std::ofstream(path(name), std::ios::binary) << text;
-    return path(name);
-  }
   static std::vector<uint16_t> tokens(const std::string& path) {
     const training::TokenFile file(path);
     return file.tokens();

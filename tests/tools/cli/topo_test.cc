@@ -1,6 +1,5 @@
 // `tutti topo`: graphs from files and from this host, with the rings and trees that fit them.
 #include <algorithm>
-#include <fstream>
 #include <numeric>
 #include <pugixml.hpp>
 #include <string>
@@ -43,13 +42,7 @@ link gpu0 gpu1 nvlink 4x20GB/s 0.5us
 link gpu2 gpu3 nvlink 4x20GB/s 0.5us
 )";
 
-class Topo : public Cli {
- protected:
-  std::string write(const std::string& name, const std::string& text) const {
-    std::ofstream(path(name), std::ios::binary) << text;
-    return path(name);
-  }
-};
+class Topo : public Cli {};
 
 TEST_F(Topo, ShowsAMachineFromAFile) {
   const std::string json = path("out.json");

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <string>
 #include <vector>
 
@@ -52,11 +51,6 @@ class Train : public Cli {
     EXPECT_THAT(result.out, IsEmpty());
     EXPECT_EQ(std::ranges::count(result.err, '\n'), 1) << result.err;
     for (const std::string& part : said) EXPECT_THAT(result.err, HasSubstr(part));
-  }
-
-  std::string write(const std::string& name, const std::string& text) const {
-    std::ofstream(path(name), std::ios::binary) << text;
-    return path(name);
   }
 };
 

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <cstdint>
+
+namespace tutti {
+
+// The finalizer of splitmix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators,
+// OOPSLA 2014): a bijection in which each input bit changes half of the output bits.
+constexpr uint64_t mix_bits(uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+
+// What splitmix64 adds before each number: mix_bits(seed + n * kGolden) is its n-th.
+inline constexpr uint64_t kGolden = 0x9e3779b97f4a7c15u;
+
+}  // namespace tutti

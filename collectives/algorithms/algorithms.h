@@ -37,6 +37,7 @@ Algorithm all_gather_pat();
 Algorithm all_gather_neighbour_exchange();
 Algorithm reduce_scatter_ring();
 Algorithm reduce_scatter_all_pairs();
+Algorithm reduce_scatter_pairwise();
 Algorithm reduce_scatter_recursive_halving();
 Algorithm reduce_scatter_circulant();
 Algorithm reduce_scatter_pat();

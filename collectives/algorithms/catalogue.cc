@@ -34,6 +34,7 @@ std::vector<Algorithm> built_in() {
       all_gather_pat(),
       // reduce_scatter
       reduce_scatter_all_pairs(),
+      reduce_scatter_pairwise(),
       reduce_scatter_ring(),
       reduce_scatter_recursive_halving(),
       reduce_scatter_circulant(),

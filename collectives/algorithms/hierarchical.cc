@@ -304,11 +304,13 @@ namespace algorithms {
 
 namespace {
 
-// Of so many levels, one inside the other.
+// Of so many levels, one inside the other. Inside, ranks exchange directly: they wait for their
+// neighbours once in each phase, where those of a ring wait for each of them in turn, which takes
+// long on hosts that have more ranks than cores.
 Algorithm nested(int32_t levels) {
-  return compose_hierarchical(reduce_scatter_ring(),
+  return compose_hierarchical(reduce_scatter_pairwise(),
                               levels > 1 ? nested(levels - 1) : all_reduce_halving_doubling(),
-                              all_gather_ring());
+                              all_gather_all_pairs());
 }
 
 }  // namespace

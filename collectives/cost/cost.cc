@@ -51,6 +51,7 @@ class StepCosts {
   // The slices to walk, and how many more there are like the last of them.
   int walked() const { return std::min<int>(static_cast<int>(slicing_.slices), kWalked); }
   double others() const { return std::max(0.0, slices_ - kWalked); }
+  double times(int slice) const { return slice + 1 < walked() ? 1 : 1 + others(); }
 
   Prediction of(int32_t rank, const Step& step, int slice) const {
     const bool local = is_local(step.kind);
@@ -61,7 +62,7 @@ class StepCosts {
     const auto bytes_as = [&](bool accumulators) {
       return static_cast<double>(elements * (accumulators ? sizeof(float) : element_));
     };
-    const double wire = bytes_as(widens_ && step.wire == Wire::accumulator);
+    const double wire = on_the_way(step, elements);
     if (local) {
       cost.messages = near_.local;
     } else if (step.kind != StepKind::send) {
@@ -87,6 +88,14 @@ class StepCosts {
     }
     cost.seconds = cost.messages + cost.moving + cost.reducing;
     return cost;
+  }
+
+  bool is_near(int32_t a, int32_t b) const { return machine_.hosts.near(a, b); }
+  // Of each message of the step that goes to another host or comes from there.
+  double wire(int32_t rank, const Step& step, int slice) const {
+    const auto is_far = [&](int32_t peer) { return !is_near(rank, peer); };
+    if (far_.wire == 0 || std::ranges::none_of(step.peers, is_far)) return 0;
+    return far_.wire * on_the_way(step, count(step.kind == StepKind::send ? step.src : step.dst, slice));
   }
 
  private:
@@ -116,6 +125,12 @@ class StepCosts {
     return elements;
   }
 
+  // Bytes of a message.
+  double on_the_way(const Step& step, uint64_t elements) const {
+    const bool wide = widens_ && step.wire == Wire::accumulator;
+    return static_cast<double>(elements * (wide ? sizeof(float) : element_));
+  }
+
   // Shared memory publishes a message once for all its readers; sockets take one each.
   void add_send(int32_t rank, const Step& step, double bytes, Prediction& cost) const {
     bool published = false;
@@ -129,7 +144,6 @@ class StepCosts {
       cost.moving += per_byte(rank, peer).send * bytes;
     }
   }
-  bool is_near(int32_t a, int32_t b) const { return machine_.hosts.near(a, b); }
   const LinkCosts& link(int32_t a, int32_t b) const { return is_near(a, b) ? near_ : far_; }
   const ByteCosts& per_byte(int32_t a, int32_t b) const {
     return is_near(a, b) ? near_bytes_ : far_bytes_;
@@ -150,12 +164,52 @@ class StepCosts {
   double call_ = 0;
 };
 
+// For how long bytes are on the wire, by host.
+struct Wires {
+  std::vector<double> leaving;
+  std::vector<double> entering;
+};
+
+// One rank's messages to other hosts, of all slices. Appends how long each is on the wire, by slice.
+void add_wires(const Plan& plan, const StepCosts& costs, const Hosts& hosts,
+               std::vector<std::vector<double>>& steps, Wires& wires) {
+  const int32_t rank = plan.shape.rank;
+  for (int slice = 0; slice < costs.walked(); ++slice) {
+    for (const Step& step : plan.program.steps) {
+      const double wire = step.kind == StepKind::send ? costs.wire(rank, step, slice) : 0;
+      steps[slice].push_back(wire);
+      if (wire == 0) continue;
+      const double all = wire * costs.times(slice);
+      for (const int32_t peer : step.peers) {
+        if (costs.is_near(rank, peer)) continue;
+        wires.leaving[hosts.host_of(rank)] += all;
+        wires.entering[hosts.host_of(peer)] += all;
+      }
+    }
+  }
+}
+
+// Of one rank: the longer of what it sends to other hosts and what it receives from there.
+double own_wire(const Plan& plan, const StepCosts& costs) {
+  const int32_t rank = plan.shape.rank;
+  double sent = 0;
+  double received = 0;
+  for (int slice = 0; slice < costs.walked(); ++slice) {
+    for (const Step& step : plan.program.steps) {
+      double& way = step.kind == StepKind::send ? sent : received;
+      const double wire = costs.wire(rank, step, slice) * costs.times(slice);
+      for (const int32_t peer : step.peers) way += costs.is_near(rank, peer) ? 0 : wire;
+    }
+  }
+  return std::max(sent, received);
+}
+
 // One rank's own steps, of all slices. Appends what each takes, by slice.
 Prediction busy_time(const Plan& plan, const StepCosts& costs,
                      std::vector<std::vector<double>>* steps) {
   Prediction busy;
   for (int slice = 0; slice < costs.walked(); ++slice) {
-    const double times = slice + 1 < costs.walked() ? 1 : 1 + costs.others();
+    const double times = costs.times(slice);
     for (const Step& step : plan.program.steps) {
       const Prediction cost = costs.of(plan.shape.rank, step, slice);
       busy.messages += cost.messages * times;
@@ -185,7 +239,8 @@ double waiting_time(const Plan& plan, const StepCosts& costs) {
     const bool receives = step.kind == StepKind::recv || step.kind == StepKind::recv_reduce;
     if (receives && !sent.empty()) {
       const double arrival = sent[std::min(received++, sent.size() - 1)] +
-                             costs.latency(step.peers[0], plan.shape.rank);
+                             costs.latency(step.peers[0], plan.shape.rank) +
+                             costs.wire(plan.shape.rank, step, 0);
       start = std::max(start, arrival);
     }
     waiting += start - free;
@@ -202,6 +257,7 @@ Prediction predict(std::span<const Plan> plans, uint64_t bytes, DType dtype, con
                    double give_up) {
   const StepCosts costs(plans[0], bytes, dtype, machine);
   Timing timing{.steps = std::vector<std::vector<double>>(costs.walked()),
+                .wires = std::vector<std::vector<double>>(costs.walked()),
                 .near_latency = costs.near().latency,
                 .far_latency = costs.far().latency,
                 .switch_time = machine.model.switch_time,
@@ -209,13 +265,24 @@ Prediction predict(std::span<const Plan> plans, uint64_t bytes, DType dtype, con
                 .cores = machine.model.cores};
   Prediction prediction;
   std::vector<double> work(timing.all_cores(), 0);
+  const auto hosts = static_cast<size_t>(machine.hosts.count());
+  Wires wires{.leaving = std::vector<double>(hosts, 0), .entering = std::vector<double>(hosts, 0)};
   for (const Plan& plan : plans) {
     const Prediction busy = busy_time(plan, costs, &timing.steps);
+    add_wires(plan, costs, machine.hosts, timing.wires, wires);
     work[timing.core_of(plan.shape.rank)] += busy.seconds;
     if (busy.seconds > prediction.seconds) prediction = busy;
   }
-  // No core does its work in less than the time that it takes.
-  prediction.seconds = std::ranges::max(work);
+  // No core and no card does its work in less than the time that it takes.
+  prediction.cores = std::ranges::max(work);
+  for (const std::vector<double>* way : {&wires.leaving, &wires.entering}) {
+    const auto busiest = std::ranges::max_element(*way);
+    if (*busiest <= prediction.wire) continue;
+    prediction.wire = *busiest;
+    prediction.host = static_cast<int32_t>(busiest - way->begin());
+    prediction.enters = way == &wires.entering;
+  }
+  prediction.seconds = std::max(prediction.cores, prediction.wire);
   if (timing.steps.empty() || prediction.seconds > give_up) return prediction;
   const std::vector<double> ends = walk(plans, timing, give_up - costs.call());
   if (ends.empty()) {
@@ -237,11 +304,12 @@ double rough_time(const Plan& plan, uint64_t bytes, DType dtype, const Machine& 
   const double busy = busy_time(plan, costs, nullptr).seconds;
   const double sharing =
       std::max(1.0, static_cast<double>(machine.hosts.largest()) / machine.model.cores);
-  return std::max(sharing * busy, busy + waiting_time(plan, costs));
+  return std::max({sharing * busy, busy + waiting_time(plan, costs), own_wire(plan, costs)});
 }
 
 double lower_bound(const Plan& plan, uint64_t bytes, DType dtype, const Machine& machine) {
-  return busy_time(plan, StepCosts(plan, bytes, dtype, machine), nullptr).seconds;
+  const StepCosts costs(plan, bytes, dtype, machine);
+  return std::max(busy_time(plan, costs, nullptr).seconds, own_wire(plan, costs));
 }
 
 }  // namespace tutti

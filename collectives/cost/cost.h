@@ -5,6 +5,9 @@
 //                ╲ latency ╱              each as soon as its data is there; ranks beyond a
 //   rank 1  [send c1][.....][recv c0 ]    host's cores take turns on them
 //
+// What goes to another host also takes its turn on the wire there, with all that leaves this host,
+// and with all that enters the other one.
+//
 // Slices are walked a few at a time; once the pipeline runs, each further one takes as long as the
 // one before.
 #pragma once
@@ -36,6 +39,12 @@ struct Prediction {
   double messages = 0;  // handling messages, whatever their size
   double moving = 0;    // bytes sent, received and copied
   double reducing = 0;
+  // Of the busiest host: for how long its card is busy with what leaves it or with what enters it,
+  // and for how long each of its cores is.
+  double wire = 0;
+  double cores = 0;
+  int32_t host = 0;       // whose card that is
+  bool enters = false;    // what enters it
 };
 
 // `plans[r]` is rank r's. `bytes`: of one block (of the buffer, where there are no blocks). What

@@ -4,6 +4,7 @@
 // Parameters for Message Passing Platforms, IPDPS 2000): every step keeps its rank's processor busy
 // for a fixed time and a time per byte, and a message is seen by its reader a latency later. What a
 // byte costs depends on how large the call's buffers are, that is, on which cache they fit into.
+// Between hosts each byte also takes its time on the wire, which all ranks of a host share.
 //
 // `tutti tune` measures them; without it the defaults stand, taken on a two-core virtual machine.
 #pragma once
@@ -38,6 +39,7 @@ struct LinkCosts {
   double recv = 0;     // per message
   double latency = 0;  // from the end of the send until the reader sees it
   double local = 0;    // per local step
+  double wire = 0;     // per byte that enters or leaves a host, by one card for all its ranks
   std::array<ByteCosts, kFootprints.size()> bytes = {};
 
   ByteCosts at(uint64_t footprint) const;

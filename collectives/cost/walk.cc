@@ -17,7 +17,10 @@ class Order {
  public:
   struct Follower {
     StepNumber step;
-    double delay;
+    // Of a message from one host to another; else none.
+    int32_t from_host = -1;
+    int32_t to_host = -1;
+    double delay = 0;
   };
 
   Order(std::span<const Plan> plans, const Timing& timing) {
@@ -52,12 +55,12 @@ class Order {
     const auto count = static_cast<int32_t>(plan.program.steps.size());
     for (int32_t step = 0; step < count; ++step) {
       for (const int32_t need : plan.needs_of(step)) {
-        edges_.push_back({offset + need, {offset + step, 0}});
+        edges_.push_back({offset + need, {.step = offset + step}});
       }
     }
     for (const Plan::Queue& queue : plan.queues) {
       for (size_t i = 1; i < queue.steps.size(); ++i) {
-        edges_.push_back({offset + queue.steps[i - 1], {offset + queue.steps[i], 0}});
+        edges_.push_back({offset + queue.steps[i - 1], {.step = offset + queue.steps[i]}});
       }
     }
   }
@@ -81,11 +84,15 @@ class Order {
     for (size_t i = 0; i < std::min(sends.size(), receives.size()); ++i) {
       const auto& [from, to, sent] = sends[i];
       const std::vector<int32_t>& received = *std::get<2>(receives[i]);
-      const double latency =
-          timing.hosts->near(from, to) ? timing.near_latency : timing.far_latency;
+      Order::Follower message{.delay = timing.near_latency};
+      if (!timing.hosts->near(from, to)) {
+        message = {.from_host = timing.hosts->host_of(from),
+                   .to_host = timing.hosts->host_of(to),
+                   .delay = timing.far_latency};
+      }
       for (size_t k = 0; k < std::min(sent->size(), received.size()); ++k) {
-        edges_.push_back(
-            {first_step_[from] + (*sent)[k], {first_step_[to] + received[k], latency}});
+        message.step = first_step_[to] + received[k];
+        edges_.push_back({first_step_[from] + (*sent)[k], message});
       }
     }
   }
@@ -135,6 +142,8 @@ class Walk {
       waits_.insert(waits_.end(), order_.waits().begin(), order_.waits().end());
     }
     ready_at_.assign(waits_.size(), 0);
+    sends_until_.assign(static_cast<size_t>(timing.hosts->count()), 0);
+    receives_until_ = sends_until_;
   }
 
   std::vector<double> run(double give_up) {
@@ -180,9 +189,21 @@ class Walk {
     const int32_t step = instance % order_.steps();
     for (const Order::Follower& follower : order_.followers(step)) {
       const int32_t next = instance - step + follower.step;
-      ready_at_[next] = std::max(ready_at_[next], end + follower.delay);
+      ready_at_[next] = std::max(ready_at_[next], arrival(follower, instance, end));
       if (--waits_[next] == 0) make_ready(next);
     }
+  }
+
+  // Messages that leave a host go one after the other, and those that enter one.
+  double arrival(const Order::Follower& follower, int32_t sender, double sent) {
+    if (follower.from_host < 0) return sent + follower.delay;
+    const double wire = timing_.wires[sender / order_.steps()][sender % order_.steps()];
+    double& sends_until = sends_until_[follower.from_host];
+    double& receives_until = receives_until_[follower.to_host];
+    const double leaves = std::max(sent, sends_until);
+    sends_until = leaves + wire;
+    receives_until = std::max(leaves + follower.delay, receives_until) + wire;
+    return receives_until;
   }
 
   void make_ready(int32_t instance) {
@@ -228,6 +249,8 @@ class Walk {
   std::vector<int32_t> waits_;    // by instance: for so many others
   std::vector<double> ready_at_;  // by instance
   std::vector<double> ends_;      // by slice
+  std::vector<double> sends_until_;     // by host
+  std::vector<double> receives_until_;  // by host
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
 // All ranks' steps in virtual time: each rank does its steps one after the other, each as soon as
 // the steps that it needs are done and its message is there; ranks beyond a host's cores take
-// turns. Knows nothing of bytes: cost.h says how long the steps take.
+// turns, and so do the messages that leave or enter a host. Knows nothing of bytes: cost.h says how
+// long the steps take.
 #pragma once
 
 #include <algorithm>
@@ -19,6 +20,9 @@ namespace tutti {
 struct Timing {
   // By slice, then by step: rank 0's, then rank 1's, and so on.
   std::vector<std::vector<double>> steps;
+  // The same, of sends: for how long each message that goes to another host is on the wire. It takes
+  // that time of what its host sends, and of what the other one receives.
+  std::vector<std::vector<double>> wires;
   double near_latency = 0;  // from the end of a send until its reader sees it, on one host
   double far_latency = 0;   // and between hosts
   double switch_time = 0;   // for a core to change over to another rank

@@ -153,6 +153,32 @@ TEST(Cost, OfFarLinks) {
               near + 99 * kAlpha, 1e-9);
 }
 
+// What leaves a host goes one after the other, and so does what enters it.
+TEST(Cost, OfACardThatTheRanksOfAHostShare) {
+  constexpr double kWire = 10e-9;
+  Machine machine = hockney(8);
+  machine.model.tcp.wire = kWire;
+  const auto on_hosts_of = [&](Collective collective, std::string_view name, int each) {
+    machine.hosts = Hosts::equal(8, each);
+    return predict(plans_of(collective, name, 8), kBytes, DType::f32, machine);
+  };
+  // A rank alone: three rounds of the whole buffer.
+  EXPECT_NEAR(on_hosts_of(Collective::all_reduce, "recursive_doubling", 1).wire,
+              3 * kBytes * kWire, 1e-9);
+  // Four ranks of each of two hosts send it in the last round.
+  const Prediction shared = on_hosts_of(Collective::all_reduce, "recursive_doubling", 4);
+  EXPECT_NEAR(shared.wire, 4 * kBytes * kWire, 1e-9);
+  EXPECT_GE(shared.seconds, shared.wire + 2 * kBytes * kBeta);
+  // Of a ring one rank of each host sends to the next one: 14 parts of an eighth.
+  EXPECT_NEAR(on_hosts_of(Collective::all_reduce, "ring", 4).wire, 14 * kBytes / 8 * kWire, 1e-9);
+  EXPECT_EQ(on_hosts_of(Collective::all_reduce, "ring", 8).wire, 0);
+  // A root takes from seven others, three of them on its host.
+  const Prediction gather = on_hosts_of(Collective::gather, "linear", 4);
+  EXPECT_NEAR(gather.wire, 4 * kBytes * kWire, 1e-9);
+  EXPECT_NEAR(gather.seconds, gather.wire, 1e-4);
+  EXPECT_TRUE(gather.enters || gather.host == 1);
+}
+
 TEST(Cost, OfAFabricThatWasMeasured) {
   Machine machine = hockney(8);
   machine.model.tcp = machine.model.shm;

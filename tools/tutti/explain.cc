@@ -1,5 +1,6 @@
 // tutti explain: which algorithm a call takes, what each one would take, and why.
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -92,6 +93,20 @@ std::string describe(const std::string& asked, PathClass fabric, const Hosts& ho
   return cat("auto: shm", hosts.count() > 1 ? cat('+', name(fabric)) : "");
 }
 
+// What keeps a call from being quicker: the card of a host, its cores, or waiting for each other.
+std::string bound_of(const Prediction& p, const Hosts& hosts) {
+  constexpr double kMost = 0.6;  // of the time
+  const auto part = [&](double busy) {
+    return cat("busy for ", std::lround(100 * busy / p.seconds), "% of the time");
+  };
+  if (hosts.count() > 1 && p.wire > kMost * p.seconds && p.wire >= p.cores) {
+    return cat("what ", p.enters ? "enters" : "leaves", " host ", p.host,
+               " by its network card, which is ", part(p.wire));
+  }
+  if (p.cores > kMost * p.seconds) return cat("a core, which is ", part(p.cores));
+  return "latency: ranks wait for messages most of the time";
+}
+
 void print(const Candidate& candidate, bool chosen) {
   const Prediction& p = candidate.prediction;
   const std::string name(candidate.algorithm->name);
@@ -130,10 +145,14 @@ int run(const Options& options) {
   std::printf("costs: %s\n\n", !file.empty() && std::filesystem::exists(file)
                                    ? file.c_str()
                                    : "defaults (`tutti tune` measures this machine's)");
+  std::string bound;
   for (const Candidate& candidate : planner.explain(wanted)) {
-    print(candidate, candidate.algorithm == &chosen);
+    const bool is_chosen = candidate.algorithm == &chosen;
+    print(candidate, is_chosen);
+    if (is_chosen) bound = bound_of(candidate.prediction, hosts);
   }
   std::printf("\nThe parts are those of the busiest rank; what is left of the time is waiting.\n");
+  std::printf("What bounds %s: %s.\n", std::string(chosen.name).c_str(), bound.c_str());
   return 0;
 }
 

@@ -1,0 +1,51 @@
+// Pairwise exchange reduce-scatter: everyone gives everyone else the block that it wants, and adds
+// what it gets in the order in which it comes.
+//
+//     rank r sends to   r + 1, r + 2, ... r - 1      the block of each
+//     and takes from    r - 1, r - 2, ... r + 1      the parts of its own block
+//
+// As all-pairs (all_pairs.cc), with the least volume and one wait instead of one for each rank, but
+// all ranks do alike: sums begin with a rank's own part, not with rank 0's, and need a single chunk
+// of scratch.
+//
+// R. Thakur, R. Rabenseifner, W. Gropp: Optimization of Collective Communication Operations in
+// MPICH. IJHPCA 19(1), 2005, section 4.3.
+
+#include "collectives/algorithms/algorithms.h"
+
+namespace tutti::algorithms {
+
+namespace {
+
+Program emit(const Shape& shape) {
+  const int32_t p = shape.ranks;
+  Program program{.input_chunks = p};
+  if (p == 1) {
+    program.steps = {copy({input(0)}, {output(0)})};
+    return program;
+  }
+  program.fan_out = p - 1;
+  if (p > 2) program.scratch_chunks = p;  // sums, in the chunk of the block's size
+  for (const int32_t peer : others(shape)) program.steps.push_back(send({peer}, {input(peer)}));
+  const ChunkRange sum = scratch(shape.rank);
+  ChunkRange so_far = input(shape.rank);
+  for (int32_t distance = 1; distance < p; ++distance) {
+    const int32_t peer = (shape.rank + p - distance) % p;
+    const ChunkRange next = distance == p - 1 ? output(0) : sum;
+    program.steps.push_back(recv_reduce_right(peer, {so_far}, {next}));
+    so_far = next;
+  }
+  return program;
+}
+
+}  // namespace
+
+Algorithm reduce_scatter_pairwise() {
+  return {.collective = Collective::reduce_scatter,
+          .name = "pairwise",
+          .source = "pairwise exchange, Thakur, Rabenseifner, Gropp, IJHPCA 2005",
+          .grade = Grade::same_bits,
+          .emit = emit};
+}
+
+}  // namespace tutti::algorithms

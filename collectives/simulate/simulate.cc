@@ -331,7 +331,7 @@ class Simulation {
     for (Arc arc = 0; arc < network_.graph().arcs(); ++arc) {
       const double part =
           traffic_[static_cast<size_t>(arc)] / (network_.GBps(arc) * kBytesPerUs * result_.time_us);
-      if (part <= result_.busiest_part) continue;
+      if (!(part > result_.busiest_part)) continue;  // of no time: not a number
       result_.busiest_part = part;
       result_.busiest = arc;
     }

@@ -46,16 +46,6 @@ std::vector<double> cut_into_buckets(const StepWork& work, int64_t most) {
   return buckets;
 }
 
-// The stages with the same chunks, which sum their gradients together: one, or two of Chimera's.
-std::vector<std::vector<int>> stages_that_sum(const Plan& plan) {
-  std::vector<std::vector<int>> groups;
-  for (int stage = 0; stage < plan.schedule.ranks; ++stage) {
-    const std::vector<int>& holders = plan.holders[index(plan.ranks[index(stage)].chunks.front())];
-    if (holders.front() == stage) groups.push_back(holders);
-  }
-  return groups;
-}
-
 class Builder {
  public:
   Builder(const Plan& plan, const StepWork& work, const std::vector<Place>& places,
@@ -112,11 +102,10 @@ class Builder {
     buckets_.clear();
     symmetry_ = alike > 1 ? Symmetry::rotation : Symmetry::none;
     if (work_.gradient_bytes == 0) return true;
-    for (const std::vector<int>& stages : stages_that_sum(plan_)) {
-      Group group{.chunks = &plan_.ranks[index(stages.front())].chunks};
-      for (const int stage : stages) {
-        for (int32_t data = 0; data < data_; ++data) group.members.push_back(stage * data_ + data);
-      }
+    for (std::vector<int32_t>& members : ranks_that_sum(plan_, data_)) {
+      const int stage = members.front() / data_;
+      Group group{
+          .members = std::move(members), .chunks = &plan_.ranks[index(stage)].chunks, .sum = 0};
       if (group.members.size() == 1) continue;
       group.sum = sum_of(group.members, alike);
       const Schedule& its = sums_[group.sum].schedule;
@@ -285,6 +274,19 @@ class Builder {
 
 }  // namespace
 
+std::vector<std::vector<int32_t>> ranks_that_sum(const Plan& plan, int data) {
+  std::vector<std::vector<int32_t>> groups;
+  for (int stage = 0; stage < plan.schedule.ranks; ++stage) {
+    const std::vector<int>& holders = plan.holders[index(plan.ranks[index(stage)].chunks.front())];
+    if (holders.front() != stage) continue;
+    std::vector<int32_t>& members = groups.emplace_back();
+    for (const int holder : holders) {
+      for (int32_t i = 0; i < data; ++i) members.push_back(holder * data + i);
+    }
+  }
+  return groups;
+}
+
 StepSchedule make_step_schedule(const Plan& plan, const StepWork& work,
                                 const std::vector<Place>& places, const Algorithm& all_reduce,
                                 const ScheduleOptions& options) {
@@ -312,8 +314,8 @@ SimulatedStep simulate_step(const StepSchedule& step, Network& network,
   SimulationOptions instant = options;
   instant.instant_messages = true;
   const double alone = std::isfinite(time) ? simulate(step.schedule, network, instant).time_us : 0;
-  result.bubble_us = alone - result.compute_us;
-  result.exposed_us = time - alone;
+  result.bubble_us = std::max(0.0, alone - result.compute_us);
+  result.exposed_us = std::max(0.0, time - alone);
   result.efficiency = time > 0 ? result.compute_us / time : 1;
   return result;
 }

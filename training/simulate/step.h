@@ -17,6 +17,7 @@
 // compute. A bucket ends where its chunk does.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "collectives/simulate/schedule.h"
@@ -34,6 +35,10 @@ struct StepWork {
   double gradient_bytes = 0;       // of a chunk
   double bucket_bytes = 25 << 20;  // the last bucket of a chunk may have fewer
 };
+
+// Ranks that sum their gradients, of a mesh that has `data` ranks of each of the plan's: those of a
+// stage or, of Chimera, of the two stages with the same chunks.
+std::vector<std::vector<int32_t>> ranks_that_sum(const pipeline::Plan& plan, int data);
 
 struct StepSchedule {
   Schedule schedule;

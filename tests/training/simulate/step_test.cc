@@ -5,12 +5,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
 #include "base/text.h"
+#include "collectives/algorithms/hierarchical.h"
 #include "topology/networks/load_network.h"
 #include "training/pipeline/check.h"
 #include "training/pipeline/schedules.h"
@@ -50,10 +51,14 @@ StepWork work(double activation_bytes, double gradient_bytes = 0, double bucket_
           .bucket_bytes = bucket_bytes};
 }
 
+const Algorithm& algorithm(const std::string& name) {
+  const Algorithm* composed = parse_hierarchical(name);
+  return composed != nullptr ? *composed : require_algorithm(Collective::all_reduce, name);
+}
+
 StepSchedule schedule_of(const Case& c, const Network& network, int64_t most_steps = 40'000'000) {
   return make_step_schedule(plan_of(c), c.work, network.places(network.ranks()),
-                            require_algorithm(Collective::all_reduce, c.algorithm),
-                            {.most_steps = most_steps, .alike = c.alike});
+                            algorithm(c.algorithm), {.most_steps = most_steps, .alike = c.alike});
 }
 
 SimulatedStep play(const Case& c) {
@@ -143,13 +148,13 @@ TEST(Step, ActivationsAndTheirGradientsAreWaitedFor) {
   EXPECT_EQ(step.network.messages, 2);
 }
 
-// Messages from one rank to another go one after the other: with nothing to compute, three of them.
-TEST(Step, ActivationsOfOneBoundaryQueue) {
+// Messages from one rank to another go one after the other, 100 us each, and are 2 us on their way.
+// Activations come after 102, 202 and 302 us; backwards of 10 us end after 312, 322 and 332;
+// gradients come after 414, 514 and 614.
+TEST(Step, MessagesOverOneBoundaryQueue) {
   Case c{.network = star(2), .schedule = "gpipe", .shape = {2, 3}, .work = work(1e6)};
   c.work.costs = {.forward = {0}, .backward_input = {0}, .backward_weight = {10}};
-  const SimulatedStep step = play(c);
-  EXPECT_NEAR(step.network.time_us, (2 + 3 * 100) + 10 + (2 + 20 + 100) + 10 + 60, 200);
-  EXPECT_GT(step.network.time_us, 3 * 100 + 2 + 30);
+  EXPECT_NEAR(play(c).network.time_us, 624, 1e-9);
 }
 
 // Four ranks; a bucket's sum takes less than the half of backward that it can hide behind, or more.
@@ -170,7 +175,7 @@ TEST(Step, BucketsAreSummedWhileBackwardGoesOn) {
 }
 
 TEST(Step, TheLastBucketOfAChunkMayBeSmaller) {
-  // 1 MB after five sixths... of a backward: 1 MB, 1 MB and 0.5 MB.
+  // 1 MB, 1 MB and 0.5 MB. The first one is there after two fifths of the backward.
   const SimulatedStep step =
       play({.network = star(2), .shape = {1, 1}, .work = work(0, 2.5e6, 1e6)});
   const double first = 0.4 * kBackward;
@@ -198,37 +203,47 @@ TEST(Step, ChimerasPairsSumTogether) {
       << "two chunks on each rank, each one bucket, in a ring of four";
 }
 
-// Two stages sum 8 MB each at a time. On a switch they do not meet; over two leaves with one link
-// between them, stages lie on both... each pair of data ranks is on one leaf or across.
-TEST(Step, StagesShareLinks) {
-  // Ranks 0 1 | 2 3 of stage 0, 4 5 | 6 7 of stage 1: leaves of two ranks in a chain of spines.
-  const auto time = [](const std::string& network, int stages) {
-    return play({.network = network, .shape = {stages, 1}, .work = work(0, 8e6)}).network.time_us;
-  };
-  // One stage of four ranks alone, and two stages of two ranks each, on two leaves.
-  const std::string alone = "switch:4,bandwidth=10,latency=0";
-  EXPECT_NEAR(time(alone, 2), 2 * (kForward + kBackward) + 8e6 / kBytesPerUs, 1e-9)
-      << "the first stage's sum begins last";
+// Two data x two pipeline ranks below two switches, stages across:
+//
+//   0 ──┐             ┌── 1      activations and their gradients stay below a switch,
+//       a ─────────── b          sums cross the one link between the two
+//   2 ──┘             └── 3
+Case on_two_switches(double activation_bytes) {
+  Case c{.shape = {2, 1}, .work = work(activation_bytes, 8e6)};
+  c.work.costs = {.forward = {0}, .backward_input = {0}, .backward_weight = {0, 10}};
+  return c;
+}
+double time_on_two_switches(const Case& c) {
+  std::string file = "6 2 5\n4 5\n";
+  for (const char* link : {"0 4", "2 4", "1 5", "3 5", "4 5"}) file += cat(link, " 80Gbps 0ns 0\n");
+  const std::unique_ptr<Network> network = read_network(file, "two_switches.txt");
+  return simulate_step(schedule_of(c, *network), *network, {}).network.time_us;
+}
+double time_on_links_of_their_own(Case c) {
+  c.network = "full:4,bandwidth=10,latency=0";
+  return play(c).network.time_us;
 }
 
-// Two stages of two ranks each end their backward together where the second takes nothing; their
-// sums then go over one and the same link.
-TEST(Step, SumsOfTwoStagesOverOneLinkTakeTwiceAsLong) {
-  // Leaves 0 2 | 1 3 do not exist in descriptions; a mesh does: 0-1 2-3 below each other. Ranks in
-  // a line 0 - 1 - 2 - 3 with stages {0, 1} and {2, 3}: activations go 0 -> 2 over 0-1 and 1-2.
-  Case c{.network = "mesh:4,bandwidth=10,latency=0", .shape = {2, 1}, .work = work(0)};
-  c.work.costs = {.forward = {0, 0}, .backward_input = {0, 0}, .backward_weight = {10, 10}};
-  c.work.activation_bytes = 1e6;
-  const double shared = play(c).network.time_us;
-  c.network = "full:4,bandwidth=10,latency=0";
-  const double alone = play(c).network.time_us;
-  EXPECT_NEAR(alone, 2 * 100 + 20, 1e-9);
-  EXPECT_NEAR(shared, 2 * 200 + 20, 1e-9) << "0 to 2 and 1 to 3 share the link from 1 to 2";
+// Both begin after 10 us, and are two messages of 400 us each way alone.
+TEST(Step, SumsOfTwoStagesShareALink) {
+  const Case c = on_two_switches(0);
+  EXPECT_NEAR(time_on_links_of_their_own(c), 10 + 2 * 400, 1e-9);
+  EXPECT_NEAR(time_on_two_switches(c), 10 + 4 * 400, 1e-9);
+}
+
+// 400 us: the activations. 10: the second stage's backward. 800: the gradients of the activations,
+// which share a rank's link with the first message of the second stage's sum. 800: its second one,
+// which shares the link between the switches with the first of the first stage's sum. 400: the
+// last.
+TEST(Step, MessagesOfThePipelineShareLinksWithSums) {
+  const Case c = on_two_switches(4e6);
+  EXPECT_NEAR(time_on_links_of_their_own(c), 400 + 10 + 400 + 2 * 400, 1e-9);
+  EXPECT_NEAR(time_on_two_switches(c), 400 + 10 + 800 + 800 + 400, 1e-9);
 }
 
 TEST(Step, RanksPlayedAsOneTakeTheSameTimeAsEachOfThem) {
   for (const char* schedule : {"1f1b", "interleaved", "chimera"}) {
-    for (const char* algorithm : {"ring", "halving_doubling"}) {
+    for (const char* algorithm : {"hierarchical", "halving_doubling"}) {
       SCOPED_TRACE(cat(schedule, ", ", algorithm));
       Case c{.network = "fat-tree:hosts=16,per-leaf=4,up=2,gpus=8",
              .schedule = schedule,
@@ -237,6 +252,8 @@ TEST(Step, RanksPlayedAsOneTakeTheSameTimeAsEachOfThem) {
              .algorithm = algorithm};
       const double each = play(c).network.time_us;
       c.alike = 8;
+      const Network network(parse_structure(c.network, {}));
+      EXPECT_EQ(schedule_of(c, network).schedule.alike, 8);
       const SimulatedStep as_one = play(c);
       EXPECT_NEAR(as_one.network.time_us, each, 1e-9 * each);
     }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -26,6 +27,8 @@ constexpr char kTrain[] = "train";
 constexpr int64_t kMostSteps = 40'000'000;
 constexpr int64_t kMostStepsInSlices = 400'000'000;
 constexpr int64_t kMostWorkTried = 20'000'000;
+constexpr int kFewRanks = 128;
+constexpr int kManyRanks = 10'000;
 
 struct Row {
   const Algorithm* algorithm = nullptr;
@@ -74,12 +77,17 @@ class Play {
     return sizes;
   }
 
+  size_t most_tried() const {
+    if (on_.ranks <= kFewRanks) return std::numeric_limits<size_t>::max();
+    return on_.ranks <= kManyRanks ? 4 : 2;
+  }
+
   void run(double bytes) {
-    std::vector<Row> rows =
-        play_each<Row>(o_, algorithms_to_play(o_, collective_, shape_, bytes, *on_.network),
-                       [&](const Algorithm& algorithm, double give_up) {
-                         return play(algorithm, bytes, give_up);
-                       });
+    std::vector<Row> rows = play_each<Row>(
+        o_, algorithms_to_play(o_, collective_, shape_, bytes, *on_.network, most_tried()),
+        [&](const Algorithm& algorithm, double give_up) {
+          return play(algorithm, bytes, give_up);
+        });
     rows[0].is_best = true;
     rows_.insert(rows_.end(), rows.begin(), rows.end());
   }

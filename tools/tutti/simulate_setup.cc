@@ -17,8 +17,6 @@ namespace tutti::tool {
 namespace {
 
 constexpr int64_t kMostStepsTried = 2'000'000;  // over all ranks, of those tried for `auto`
-constexpr int kFewRanks = 128;
-constexpr int kManyRanks = 10'000;
 constexpr int kMostAsOne = 64;  // ranks of a host that are compared, to be played as one
 
 [[noreturn]] void refuse(const std::string& what, const std::string& remedy) {
@@ -98,16 +96,14 @@ SimulatedNetwork::SimulatedNetwork(const SimulateOptions& o)
 }
 
 std::vector<const Algorithm*> algorithms_to_play(const SimulateOptions& o, Collective collective,
-                                                 const Shape& shape, double bytes,
-                                                 Network& network) {
+                                                 const Shape& shape, double bytes, Network& network,
+                                                 size_t most_for_auto) {
   if (!o.tries_several()) return {&resolve_algorithm(collective, o.algorithm)};
   show_progress("looking for algorithms", -1);
   const auto candidates = simulation_candidates(
       collective, shape, bytes, network, std::max(kMostStepsTried, int64_t{200} * shape.ranks));
   std::vector<const Algorithm*> chosen;
-  const size_t most = o.algorithm == "all" || shape.ranks <= kFewRanks ? candidates.size()
-                      : shape.ranks <= kManyRanks                      ? 4
-                                                                       : 2;
+  const size_t most = o.algorithm == "all" ? candidates.size() : most_for_auto;
   for (const SimulationCandidate& candidate : candidates) {
     if (!candidate.excluded.empty()) continue;
     if (chosen.size() == most) break;

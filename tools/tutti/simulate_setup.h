@@ -63,10 +63,12 @@ struct SimulatedNetwork {
   int alike = 1;
 };
 
-// Those that are named or, for `auto` and `all`, the most promising ones.
+// The one that is named; for `all`, all that are not too long; for `auto`, of these the most
+// promising, so many.
 std::vector<const Algorithm*> algorithms_to_play(const SimulateOptions& options,
                                                  Collective collective, const Shape& shape,
-                                                 double bytes, Network& network);
+                                                 double bytes, Network& network,
+                                                 size_t most_for_auto);
 
 // On the terminal, in place of what it showed before; part: from 0 to 1, or -1.
 void show_progress(const std::string& what, double part);

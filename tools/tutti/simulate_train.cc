@@ -28,6 +28,7 @@ using training::pipeline::ScheduleKind;
 // Steps over all ranks: of one algorithm that is named, and of those that are tried for `auto`.
 constexpr int64_t kMostSteps = 40'000'000;
 constexpr int64_t kMostStepsTried = 10'000'000;
+constexpr size_t kMostTried = 4;
 constexpr int64_t kMostWorkTried = 200'000'000;
 constexpr double kMostForwards = 10'000'000;  // over all ranks
 constexpr size_t kMostStagesShown = 32;
@@ -134,7 +135,8 @@ class TrainPlay {
     for (const int32_t rank : group_) places.push_back(places_[static_cast<size_t>(rank)]);
     const Shape shape{.ranks = static_cast<int32_t>(group_.size()), .layout = Layout::of(places)};
     return algorithms_to_play(o_, Collective::all_reduce, shape,
-                              std::min(work_.bucket_bytes, work_.gradient_bytes), *on_.network);
+                              std::min(work_.bucket_bytes, work_.gradient_bytes), *on_.network,
+                              kMostTried);
   }
 
   Row play(const Algorithm& algorithm, double give_up) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <limits>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -62,11 +64,11 @@ class Builder {
   StepSchedule build() {
     make_groups();
     refuse_if_too_long();
-    joint_ = JointSchedule(ranks_, symmetry_, alike_);
-    made_.resize(index(ranks_ / alike_));
-    for (int32_t data = 0; data < data_; data += alike_) add_pipeline(data);
-    for (const Group& group : groups_) add_sums(group);
-    return {joint_.take(), compute_times()};
+    StepSchedule step{.schedule = make_schedule(), .computing = {}, .compute_us = compute_times()};
+    groups_.clear();
+    buckets_.clear();
+    step.computing = make_schedule();
+    return step;
   }
 
  private:
@@ -86,6 +88,14 @@ class Builder {
     int chunk;
     std::vector<Step> buckets;
   };
+
+  Schedule make_schedule() {
+    joint_ = JointSchedule(ranks_, symmetry_, alike_);
+    made_.assign(index(ranks_ / alike_), {});
+    for (int32_t data = 0; data < data_; data += alike_) add_pipeline(data);
+    for (const Group& group : groups_) add_sums(group);
+    return joint_.take();
+  }
 
   // Ranks are played as one where they are alike in every sum.
   void make_groups() {
@@ -128,7 +138,7 @@ class Builder {
     if (known != sums_.end()) return index(known - sums_.begin());
     ScheduleOptions options = options_;
     options.alike = alike;
-    sums_.push_back({shape.layout, shape.ranks, make_schedule(all_reduce_, shape, options)});
+    sums_.push_back({shape.layout, shape.ranks, tutti::make_schedule(all_reduce_, shape, options)});
     return sums_.size() - 1;
   }
 
@@ -313,7 +323,8 @@ SimulatedStep simulate_step(const StepSchedule& step, Network& network,
   for (const double compute : step.compute_us) result.idle_us.push_back(time - compute);
   SimulationOptions instant = options;
   instant.instant_messages = true;
-  const double alone = std::isfinite(time) ? simulate(step.schedule, network, instant).time_us : 0;
+  instant.give_up_us = std::numeric_limits<double>::infinity();
+  const double alone = simulate(step.computing, network, instant).time_us;
   result.bubble_us = std::max(0.0, alone - result.compute_us);
   result.exposed_us = std::max(0.0, time - alone);
   result.efficiency = time > 0 ? result.compute_us / time : 1;

@@ -42,6 +42,7 @@ std::vector<std::vector<int32_t>> ranks_that_sum(const pipeline::Plan& plan, int
 
 struct StepSchedule {
   Schedule schedule;
+  Schedule computing;              // without sums, for which nothing waits that computes
   std::vector<double> compute_us;  // by stage
 };
 

@@ -72,7 +72,8 @@ class Play {
   static std::vector<double> sizes_in(const SimulateOptions& options, Collective collective) {
     std::vector<double> sizes;
     for (const std::string& text : options.bytes) {
-      sizes.push_back(collective == Collective::barrier ? 0 : parse_bytes(text));
+      const uint64_t bytes = collective == Collective::barrier ? 0 : parse_bytes(text);
+      sizes.push_back(static_cast<double>(bytes));
     }
     return sizes;
   }

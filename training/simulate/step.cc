@@ -130,6 +130,7 @@ class Builder {
   // Groups that lie alike have one schedule.
   size_t sum_of(const std::vector<int32_t>& members, int32_t alike) {
     std::vector<Place> places;
+    places.reserve(members.size());
     for (const int32_t rank : members) places.push_back(places_[index(rank)]);
     const Shape shape{.ranks = static_cast<int32_t>(members.size()), .layout = Layout::of(places)};
     const auto known = std::ranges::find_if(sums_, [&](const Sum& sum) {
@@ -143,9 +144,10 @@ class Builder {
   }
 
   void refuse_if_too_long() const {
+    const int32_t pipelines = data_ / alike_;
     double steps = 0;
     for (const pipeline::RankPlan& rank : plan_.ranks) {
-      steps += static_cast<double>(rank.actions.size()) * (data_ / alike_);
+      steps += static_cast<double>(rank.actions.size()) * pipelines;
     }
     for (const Group& group : groups_) {
       const Schedule& its = sums_[group.sum].schedule;

@@ -34,7 +34,11 @@ struct Schedule {
   std::vector<int32_t> first_step;  // by rank that is walked, and the end
   std::vector<StepKind> kinds;      // by step
   std::vector<int32_t> chunks;      // by step: what it sends, receives or computes
-  std::vector<int32_t> waits;       // by step: for so many steps and messages
+  // Of a schedule that is made of several (joint_schedule.h), by step, and else empty: bytes in
+  // place of chunks, and for how long it keeps its rank's processor busy besides.
+  std::vector<double> bytes;
+  std::vector<double> compute_us;
+  std::vector<int32_t> waits;  // by step: for so many steps and messages
   std::vector<int32_t> first_follower;
   std::vector<int32_t> followers;  // steps of the same rank that wait for this one
   std::vector<int32_t> first_message;

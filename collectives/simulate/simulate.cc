@@ -57,7 +57,7 @@ class Simulation {
   Simulation(const Schedule& schedule, Network& network, const SimulationOptions& options)
       : s_(schedule), network_(network), o_(options), sharing_(capacities(network)) {
     const auto steps = static_cast<size_t>(s_.steps());
-    slices_ = std::max(1, o_.slices);
+    slices_ = s_.bytes.empty() ? std::max(1, o_.slices) : 1;
     chunk_bytes_ = o_.bytes / slices_ / s_.buffer_chunks;
     waits_.resize(steps * static_cast<size_t>(slices_));
     for (int32_t slice = 0; slice < slices_; ++slice) {
@@ -188,7 +188,9 @@ class Simulation {
     }
   }
 
-  double chunk_bytes(int32_t step) const { return s_.chunks[step] * chunk_bytes_; }
+  double bytes_of(int32_t step) const {
+    return s_.bytes.empty() ? s_.chunks[step] * chunk_bytes_ : s_.bytes[step];
+  }
 
   void begin(int32_t step, uint32_t slice, double now) {
     const StepKind kind = s_.kinds[step];
@@ -196,8 +198,8 @@ class Simulation {
       begin_send(step, slice, now);
       return;
     }
-    const double work =
-        kind == StepKind::recv ? 0 : chunk_bytes(step) / (o_.reduce_GBps * kBytesPerUs);
+    double work = kind == StepKind::recv ? 0 : bytes_of(step) / (o_.reduce_GBps * kBytesPerUs);
+    if (!s_.compute_us.empty()) work += s_.compute_us[step];
     end_after(work, step, slice, now);
   }
 
@@ -266,8 +268,8 @@ class Simulation {
     const Schedule::Message& message = s_.messages[number];
     const int32_t sender = sender_[number];
     const double factor = random_factor(o_.jitter, o_.seed, static_cast<uint64_t>(number), slice);
-    const double bytes = chunk_bytes(sender);
-    const double latency = find_way(message) * factor;
+    const double bytes = bytes_of(sender);
+    const double latency = o_.instant_messages ? 0 : find_way(message) * factor;
     result_.messages += s_.alike;
     result_.bytes_sent += bytes * s_.alike;
     if (bytes == 0 || way_.empty()) {
@@ -329,7 +331,7 @@ class Simulation {
     for (Arc arc = 0; arc < network_.graph().arcs(); ++arc) {
       const double part =
           traffic_[static_cast<size_t>(arc)] / (network_.GBps(arc) * kBytesPerUs * result_.time_us);
-      if (part <= result_.busiest_part) continue;
+      if (!(part > result_.busiest_part)) continue;  // of no time: not a number
       result_.busiest_part = part;
       result_.busiest = arc;
     }

@@ -22,8 +22,11 @@
 namespace tutti {
 
 struct SimulationOptions {
-  double bytes = 0;        // of the buffer; of all blocks, where there are blocks
-  int32_t slices = 1;      // each chunk is sent in so many pieces, which overlap
+  // What a schedule with bytes of its own has no use for:
+  double bytes = 0;    // of the buffer; of all blocks, where there are blocks
+  int32_t slices = 1;  // each chunk is sent in so many pieces, which overlap
+  // Messages take no time: what remains is what ranks compute, and wait for others to compute.
+  bool instant_messages = false;
   double overhead_us = 0;  // of a rank's processor, per message that it sends
   double reduce_GBps = std::numeric_limits<double>::infinity();  // of bytes reduced or copied
   std::vector<std::pair<int32_t, double>> stragglers;            // rank, how many us late it begins

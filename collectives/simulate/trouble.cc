@@ -58,7 +58,7 @@ Error stopped(const Schedule& schedule, std::span<const int32_t> failed,
   sort_out(gone);
   return Error(
       ErrorCode::rank_died,
-      cat("rank ", rank_ranges(gone), " failed, and the collective does not end"),
+      cat("rank ", rank_ranges(gone), " failed, and what it takes part in does not end"),
       {.where = cat("ranks that wait for it: ", rank_ranges(direct),
                     others.empty() ? "" : cat("; for these in turn: ", rank_ranges(others))),
        .cause = "every rank's part is needed",

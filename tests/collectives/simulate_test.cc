@@ -7,6 +7,7 @@
 
 #include <cmath>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "base/text.h"
 #include "collectives/algorithms/hierarchical.h"
 #include "collectives/simulate/candidates.h"
+#include "collectives/simulate/joint_schedule.h"
 #include "topology/networks/load_network.h"
 
 namespace tutti {
@@ -261,6 +263,45 @@ TEST(Simulate, RefusesWhatIsTooLongToWalk) {
       },
       ErrorCode::unsupported);
   EXPECT_THAT(what, AllOf(HasSubstr("limit is 1000 steps"), HasSubstr("hierarchical")));
+}
+
+// From the beginning, and after all ranks have computed for a time.
+TEST(Simulate, CollectivesInAJointScheduleTakeWhatTheyTakeAlone) {
+  for (const char* name : {"ring", "halving_doubling", "hierarchical", "double_binary_tree"}) {
+    SCOPED_TRACE(name);
+    Play play({"fat-tree:hosts=8,per-leaf=4,up=2,gpus=4", name});
+    SimulationOptions options;
+    options.bytes = 1e7;
+    options.reduce_GBps = 100;
+    const double alone = play.run(options).time_us;
+    std::vector<int32_t> members(32);
+    std::iota(members.begin(), members.end(), 0);
+    JointSchedule once(32);
+    once.collective(play.schedule, options.bytes, members);
+    EXPECT_NEAR(simulate(once.take(), play.network, options).time_us, alone, 1e-9 * alone);
+    JointSchedule late(32);
+    const auto ends = late.collective(play.schedule, options.bytes, members);
+    for (const int32_t rank : members) {
+      late.order(rank, late.compute(rank, 500), ends[static_cast<size_t>(rank)].first);
+    }
+    EXPECT_NEAR(simulate(late.take(), play.network, options).time_us, 500 + alone, 1e-9 * alone);
+  }
+}
+
+TEST(Simulate, StepsOfAJointScheduleFollowEachOther) {
+  Network network(parse_structure("switch:2,bandwidth=10,latency=1us", {}));
+  JointSchedule joint(2);
+  const auto [sent, received] = joint.message(0, 1, 1e6);
+  joint.order(0, joint.compute(0, 40), sent);
+  joint.order(1, received, joint.compute(1, 7));
+  const Schedule schedule = joint.take();
+  const SimulationResult result = simulate(schedule, network, {});
+  EXPECT_DOUBLE_EQ(result.time_us, 40 + 100 + 2 + 7);
+  EXPECT_EQ(result.last_rank, 1);
+  EXPECT_EQ(result.bytes_sent, 1e6);
+  SimulationOptions options;
+  options.instant_messages = true;
+  EXPECT_DOUBLE_EQ(simulate(schedule, network, options).time_us, 40 + 7);
 }
 
 // Every algorithm of the catalogue ends, on ranks that share links unevenly.

@@ -1,62 +1,34 @@
-// tutti simulate: what a collective takes on a network that nobody here owns, in virtual time.
-#include "collectives/simulate/simulate.h"
-
-#include <unistd.h>
-
+// tutti simulate: what a collective takes on a network that nobody here owns, in virtual time; and
+// the command's options, also those of training steps (simulate_train.cc).
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstdio>
-#include <iostream>
+#include <limits>
 #include <memory>
-#include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "base/error.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "bench/measure.h"
-#include "collectives/interchange/resolve.h"
-#include "collectives/simulate/candidates.h"
+#include "collectives/simulate/schedule.h"
 #include "tools/tutti/collective_option.h"
 #include "tools/tutti/commands.h"
+#include "tools/tutti/simulate_setup.h"
 #include "topology/layout.h"
-#include "topology/networks/load_network.h"
-#include "topology/units.h"
 
 namespace tutti::tool {
 
 namespace {
 
-// Steps over all ranks: of one algorithm that is named, and of those that are tried for `auto`.
+constexpr char kTrain[] = "train";
+// Steps over all ranks.
 constexpr int64_t kMostSteps = 40'000'000;
 constexpr int64_t kMostStepsInSlices = 400'000'000;
-constexpr int64_t kMostStepsTried = 2'000'000;
+constexpr int64_t kMostWorkTried = 20'000'000;
 constexpr int kFewRanks = 128;
 constexpr int kManyRanks = 10'000;
-constexpr int kMostAsOne = 64;  // ranks of a host that are compared, to be played as one
-constexpr int64_t kMostWorkTried = 20'000'000;
-
-struct Options {
-  std::string collective;
-  std::string topology;
-  std::optional<int> ranks;
-  std::vector<std::string> bytes = {"64M"};
-  std::string algorithm = "auto";
-  int root = 0;
-  int slices = 1;
-  std::vector<std::string> fail;
-  std::vector<std::string> slow;
-  std::vector<std::string> stragglers;
-  double jitter = 0;
-  uint64_t seed = 0;
-  double overhead_us = 0;
-  std::string reduce_bandwidth;
-  bool every_rank = false;
-  std::string json;
-};
 
 struct Row {
   const Algorithm* algorithm = nullptr;
@@ -66,65 +38,26 @@ struct Row {
   bool is_best = false;  // of those for these bytes
   double algbw = 0;
   double busbw = 0;
+
+  double time_us() const { return result.time_us; }
 };
 
 [[noreturn]] void refuse(const std::string& what, const std::string& remedy) {
   throw Error(ErrorCode::invalid_argument, what, {.remedy = remedy});
 }
 
-double number_in(std::string_view text, const std::string& option, double least) {
-  double value = 0;
-  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool whole = status == std::errc{} && end == text.data() + text.size();
-  if (whole && std::isfinite(value) && value >= least) return value;
-  refuse(cat(option, ": '", text, "' is no number of at least ", least), "see --help");
-}
-
-// "WHAT:NUMBER"
-std::pair<std::string, double> parse_pair(const std::string& text, const std::string& option,
-                                          double least) {
-  const size_t colon = text.rfind(':');
-  if (colon == text.npos) refuse(cat(option, " ", text, " has no ':'"), "see --help");
-  return {text.substr(0, colon),
-          number_in(std::string_view(text).substr(colon + 1), option, least)};
-}
-
-// "3" or "rank3"
-std::optional<int> parse_rank(std::string_view text, int ranks) {
-  if (text.starts_with("rank")) text.remove_prefix(4);
-  int rank = -1;
-  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), rank);
-  if (status != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  if (rank >= 0 && rank < ranks) return rank;
-  refuse(cat("there is no rank ", rank), cat("ranks are 0 to ", ranks - 1));
-}
-
-void show_progress(const std::string& what, double part) {
-  if (::isatty(STDERR_FILENO) == 0) return;
-  std::cerr << cat("\r\033[K", what, part < 0 ? "" : cat(": ", std::lround(100 * part), "%"));
-}
-void end_progress() {
-  if (::isatty(STDERR_FILENO) != 0) std::cerr << "\r\033[K";
-}
-
 class Play {
  public:
-  explicit Play(const Options& options) : o_(options) {
-    collective_ = collective_named(o_.collective);
-    for (const std::string& text : o_.bytes) {
-      sizes_.push_back(collective_ == Collective::barrier ? 0 : parse_bytes(text));
+  explicit Play(const SimulateOptions& options)
+      : o_(options),
+        collective_(collective_named(o_.what)),
+        sizes_(sizes_in(o_, collective_)),
+        on_(o_) {
+    if (o_.root < 0 || o_.root >= on_.ranks) {
+      refuse(cat("--root ", o_.root, " is not in 0 to ", on_.ranks - 1), "give one of the ranks");
     }
-    network_ = load_network(o_.topology, o_.ranks);
-    ranks_ = o_.ranks.value_or(network_->ranks());
-    if (ranks_ > network_->ranks()) {
-      refuse(cat("the network has room for ", network_->ranks(), " ranks, not for ", ranks_),
-             "give a larger one, or fewer --ranks");
-    }
-    if (o_.root < 0 || o_.root >= ranks_) {
-      refuse(cat("--root ", o_.root, " is not in 0 to ", ranks_ - 1), "give one of the ranks");
-    }
-    shape_ = {.ranks = ranks_, .root = o_.root, .layout = Layout::of(network_->places(ranks_))};
-    take_troubles();
+    shape_ = {
+        .ranks = on_.ranks, .root = o_.root, .layout = Layout::of(on_.network->places(on_.ranks))};
   }
 
   int run() {
@@ -136,99 +69,28 @@ class Play {
   }
 
  private:
-  void take_troubles() {
-    for (const std::string& what : o_.fail) {
-      if (const std::optional<int> rank = parse_rank(what, ranks_)) {
-        simulation_.failed_ranks.push_back(*rank);
-      } else {
-        for (const int link : network_->links_named(what)) network_->fail(link);
-      }
+  static std::vector<double> sizes_in(const SimulateOptions& options, Collective collective) {
+    std::vector<double> sizes;
+    for (const std::string& text : options.bytes) {
+      const uint64_t bytes = collective == Collective::barrier ? 0 : parse_bytes(text);
+      sizes.push_back(static_cast<double>(bytes));
     }
-    for (const std::string& text : o_.slow) {
-      const auto [what, factor] = parse_pair(text, "--slow", 1);
-      for (const int link : network_->links_named(what)) network_->slow(link, factor);
-    }
-    for (const std::string& text : o_.stragglers) {
-      const auto [what, late] = parse_pair(text, "--straggler", 0);
-      const std::optional<int> rank = parse_rank(what, ranks_);
-      if (!rank) refuse(cat("--straggler: '", what, "' is no rank"), "write it as RANK:US");
-      for (const auto& [other, its] : simulation_.stragglers) {
-        if (other == *rank)
-          refuse(cat("--straggler: rank ", *rank, " is given twice"), "give it once");
-      }
-      simulation_.stragglers.emplace_back(*rank, late);
-    }
-    simulation_.slices = o_.slices;
-    simulation_.overhead_us = o_.overhead_us;
-    simulation_.jitter = o_.jitter / 100;
-    simulation_.seed = o_.seed;
-    if (!o_.reduce_bandwidth.empty()) {
-      simulation_.reduce_GBps = parse_bandwidth(o_.reduce_bandwidth);
-    }
+    return sizes;
   }
 
-  // What makes ranks of one host different.
-  bool is_even() const {
-    return o_.fail.empty() && o_.slow.empty() && o_.stragglers.empty() && o_.jitter == 0 &&
-           !o_.every_rank;
+  size_t most_tried() const {
+    if (on_.ranks <= kFewRanks) return std::numeric_limits<size_t>::max();
+    return on_.ranks <= kManyRanks ? 4 : 2;
   }
 
-  bool tries_several() const { return o_.algorithm == "all" || o_.algorithm == "auto"; }
-
-  // Algorithms are tried until they take longer than the best so far.
   void run(double bytes) {
-    const size_t first = rows_.size();
-    double least = std::numeric_limits<double>::infinity();
-    const bool all = o_.algorithm == "all";
-    for (const Algorithm* algorithm : algorithms(bytes)) {
-      try {
-        const Row row =
-            play(*algorithm, bytes, all ? std::numeric_limits<double>::infinity() : least);
-        if (std::isfinite(row.result.time_us)) rows_.push_back(row);
-        least = std::min(least, row.result.time_us);
-      } catch (const Error& error) {  // one that is too long is not tried
-        if (error.code() != ErrorCode::unsupported || !tries_several()) throw;
-      }
-    }
-    if (rows_.size() == first) {
-      throw Error(ErrorCode::unsupported,
-                  cat("none of the algorithms for ", name(collective_), " is quickly tried on ",
-                      ranks_, " ranks"),
-                  {.cause = "their messages share links in too many ways",
-                   .remedy = "name one with --algorithm, which is played however long it takes"});
-    }
-    const auto time = [](const Row& row) { return row.result.time_us; };
-    const auto rows =
-        std::ranges::subrange(rows_.begin() + static_cast<ptrdiff_t>(first), rows_.end());
-    std::ranges::stable_sort(rows, {}, time);
-    rows_[first].is_best = true;
-    if (!all) rows_.resize(first + 1);
-  }
-
-  std::vector<const Algorithm*> algorithms(double bytes) {
-    const bool all = o_.algorithm == "all";
-    if (!all && o_.algorithm != "auto") return {&resolve_algorithm(collective_, o_.algorithm)};
-    show_progress("looking for algorithms", -1);
-    const auto candidates = simulation_candidates(collective_, shape_, bytes, *network_,
-                                                  std::max(kMostStepsTried, int64_t{200} * ranks_));
-    std::vector<const Algorithm*> chosen;
-    const size_t most = all || ranks_ <= kFewRanks ? candidates.size()
-                        : ranks_ <= kManyRanks     ? 4
-                                                   : 2;
-    for (const SimulationCandidate& candidate : candidates) {
-      if (!candidate.excluded.empty()) continue;
-      if (chosen.size() == most) break;
-      chosen.push_back(candidate.algorithm);
-    }
-    if (!chosen.empty()) return chosen;
-    std::string reasons;
-    for (const SimulationCandidate& candidate : candidates) {
-      reasons +=
-          cat(reasons.empty() ? "" : "; ", candidate.algorithm->name, ": ", candidate.excluded);
-    }
-    throw Error(ErrorCode::unsupported,
-                cat("no algorithm for ", name(collective_), " can be tried on ", ranks_, " ranks"),
-                {.cause = reasons, .remedy = "name one with --algorithm, or take fewer ranks"});
+    std::vector<Row> rows = play_each<Row>(
+        o_, algorithms_to_play(o_, collective_, shape_, bytes, *on_.network, most_tried()),
+        [&](const Algorithm& algorithm, double give_up) {
+          return play(algorithm, bytes, give_up);
+        });
+    rows[0].is_best = true;
+    rows_.insert(rows_.end(), rows.begin(), rows.end());
   }
 
   Row play(const Algorithm& algorithm, double bytes, double give_up) {
@@ -238,7 +100,7 @@ class Play {
                  " slices"),
              "take fewer --slices, or fewer ranks");
     }
-    SimulationOptions options = simulation_;
+    SimulationOptions options = on_.simulation;
     options.bytes = bytes;
     options.give_up_us = give_up;
     if (o_.algorithm == "auto") options.most_work = kMostWorkTried;
@@ -247,18 +109,16 @@ class Play {
     row.algorithm = &algorithm;
     row.bytes = bytes;
     row.alike = schedule.alike;
-    row.result = simulate(schedule, *network_, options);
+    row.result = simulate(schedule, *on_.network, options);
     if (row.result.time_us > 0) row.algbw = bytes / row.result.time_us * 1e-3;
-    row.busbw = row.algbw * bench::bus_factor(collective_, ranks_);
+    row.busbw = row.algbw * bench::bus_factor(collective_, on_.ranks);
     return row;
   }
 
   // Kept for the next size, where only one is used.
   const Schedule& schedule_of(const Algorithm& algorithm) {
     if (made_for_ == &algorithm) return schedule_;
-    ScheduleOptions options{.most_steps = kMostSteps};
-    const int host = network_->alike_group_size();
-    if (is_even() && host <= kMostAsOne && ranks_ % host == 0) options.alike = host;
+    ScheduleOptions options{.most_steps = kMostSteps, .alike = on_.alike};
     options.progress = [&](double part) { show_progress(cat("making ", algorithm.name), part); };
     made_for_ = nullptr;
     schedule_ = make_schedule(algorithm, shape_, options);
@@ -268,16 +128,14 @@ class Play {
 
   void print() const {
     const std::string groups = to_text(shape_.layout);
-    std::printf("%s on %s: %d ranks%s, %zu links\n", o_.collective.c_str(), o_.topology.c_str(),
-                ranks_, groups.empty() ? "" : cat(", in ", groups).c_str(),
-                network_->graph().links().size());
+    std::printf("%s on %s: %d ranks%s, %zu links\n", o_.what.c_str(), o_.topology.c_str(),
+                on_.ranks, groups.empty() ? "" : cat(", in ", groups).c_str(),
+                on_.network->graph().links().size());
     std::printf("%14s  %-28s %14s %12s %12s %12s  %s\n", "bytes", "algorithm", "time us",
                 "algbw GB/s", "busbw GB/s", "messages", "busiest link");
     for (const Row& row : rows_) {
       const SimulationResult& result = row.result;
-      const std::string busiest = result.busiest ? cat(network_->name(*result.busiest), " (",
-                                                       std::lround(100 * result.busiest_part), "%)")
-                                                 : "-";
+      const std::string busiest = busiest_link(result, *on_.network);
       std::printf("%14.0f %c%-28s %14.2f %12.3f %12.3f %12lld  %s\n", row.bytes,
                   row.is_best && o_.algorithm == "all" ? '>' : ' ', row.algorithm->name.c_str(),
                   result.time_us, row.algbw, row.busbw, static_cast<long long>(result.messages),
@@ -301,17 +159,14 @@ class Play {
                  {"last_rank", result.last_rank},
                  {"ranks_as_one", row.alike},
                  {"best", row.is_best}};
-    if (result.busiest) {
-      json["busiest_link"] = network_->name(*result.busiest);
-      json["busiest_link_use"] = result.busiest_part;
-    }
+    add_busiest_link(result, *on_.network, json);
     return json;
   }
 
   // What was found for the first size is at the top, too.
   void write_json() const {
     if (o_.json.empty()) return;
-    Json document = {{"collective", o_.collective}, {"topology", o_.topology}, {"ranks", ranks_}};
+    Json document = {{"collective", o_.what}, {"topology", o_.topology}, {"ranks", on_.ranks}};
     const Json first = to_json(rows_[0]);
     for (const Json::Member& member : first.items()) document[member.name] = member.value;
     document["results"] = Json::array();
@@ -319,13 +174,11 @@ class Play {
     write_file(o_.json, document.dump(2) + "\n");
   }
 
-  const Options& o_;
-  Collective collective_ = Collective::all_reduce;
+  const SimulateOptions& o_;
+  Collective collective_;
   std::vector<double> sizes_;
-  std::unique_ptr<Network> network_;
-  int ranks_ = 1;
+  SimulatedNetwork on_;
   Shape shape_;
-  SimulationOptions simulation_;
   Schedule schedule_;
   const Algorithm* made_for_ = nullptr;
   std::vector<Row> rows_;
@@ -343,15 +196,70 @@ constexpr char kFooter[] =
     "  tutti simulate all_reduce --topology fat-tree:hosts=12500,gpus=8 --algorithm hierarchical\n"
     "  tutti simulate all_gather --topology torus:4x4 --slow host0-host1:10 --straggler 3:50\n"
     "  tutti simulate all_reduce --topology fat-tree:hosts=64 --fail leaf0-spine3 --jitter 5 "
-    "--seed 1";
+    "--seed 1\n"
+    "  tutti simulate train --topology fat-tree:hosts=128,gpus=8 --pp 8 --micro-batches 32 \\\n"
+    "    --forward-us 4000 --backward-us 8000 --activation-bytes 16M --gradient-bytes 500M";
+
+void add_training(Command command, SimulateOptions& o) {
+  constexpr const char* kGroup = "A training step (train)";
+  const auto add = [&](const char* names, auto& value, const char* meaning) {
+    return command.add_option(names, value, meaning).group(kGroup);
+  };
+  add("--pp", o.stages, "stages of the pipeline; all other ranks are data-parallel")
+      .between(1, 65536)
+      .show_default();
+  add("--schedule", o.schedule, "of the pipeline: see `tutti pipeline --list`")
+      .type_name("NAME")
+      .show_default();
+  add("--virtual", o.virtual_stages, "chunks of the model on each rank (default: interleaved 2)")
+      .between(1, 1024);
+  add("--micro-batches", o.micro_batches, "of each data-parallel rank")
+      .between(1, 1 << 20)
+      .show_default();
+  add("--forward-us", o.forward_us, "a micro-batch's forward through a chunk: one time, or each's")
+      .type_name("US,..")
+      .separated_by_commas();
+  add("--backward-us", o.backward_us, "its backward, whole")
+      .type_name("US,..")
+      .separated_by_commas();
+  add("--backward-weight-us", o.backward_weight_us,
+      "of that, for weights, where a schedule takes them apart (default: half)")
+      .type_name("US,..")
+      .separated_by_commas();
+  add("--activation-bytes", o.activation_bytes, "of a micro-batch between two chunks")
+      .type_name("BYTES");
+  add("--gradient-bytes", o.gradient_bytes, "of a chunk's parameters").type_name("BYTES");
+  add("--bucket-bytes", o.bucket_bytes, "of gradients that are summed in one call")
+      .type_name("BYTES")
+      .show_default();
+}
+
+void refuse_what_does_not_fit(const Command& command, const SimulateOptions& o) {
+  const bool train = o.what == kTrain;
+  for (const char* option :
+       {"--pp", "--schedule", "--virtual", "--micro-batches", "--forward-us", "--backward-us",
+        "--backward-weight-us", "--activation-bytes", "--gradient-bytes", "--bucket-bytes"}) {
+    if (!train && command.count(option) > 0) {
+      throw UsageError(cat(option, " is of `tutti simulate train`, not of ", o.what));
+    }
+  }
+  for (const char* option : {"--bytes", "--root", "--slices", "--overhead", "--reduce-bandwidth"}) {
+    if (train && command.count(option) > 0) throw UsageError(cat("train excludes ", option));
+  }
+  if (!train) return;
+  for (const char* needed : {"--forward-us", "--backward-us"}) {
+    if (command.count(needed) == 0) throw UsageError(cat("train requires ", needed));
+  }
+}
 
 }  // namespace
 
 void add_simulate(CommandLine& line) {
-  const auto o = std::make_shared<Options>();
-  Command command = line.add(
-      "simulate", "what a collective takes on a network, up to 100 000 ranks, in virtual time");
-  command.add_option("collective", o->collective, "all_reduce, all_gather, ...").required();
+  const auto o = std::make_shared<SimulateOptions>();
+  Command command = line.add("simulate",
+                             "what a collective, or a training step, takes on a network, up to 100 "
+                             "000 ranks, in virtual time");
+  command.add_option("what", o->what, "all_reduce, all_gather, ..., or train").required();
   command.add_option("--topology", o->topology, "a file, or a description: see below").required();
   command.add_option("-n,--ranks", o->ranks, "ranks; without: as many as the network has room for")
       .between(1, 1 << 20);
@@ -386,8 +294,12 @@ void add_simulate(CommandLine& line) {
                      "of a processor that reduces and copies, GB/s; without: no time");
   command.add_flag("--every-rank", o->every_rank, "play each rank, also those that do alike");
   command.add_option("--json", o->json, "write the results here").type_name("FILE");
+  add_training(command, *o);
   command.footer(kFooter);
-  command.runs([o] { return Play(*o).run(); });
+  command.runs([command, o] {
+    refuse_what_does_not_fit(command, *o);
+    return o->what == kTrain ? simulate_train(*o) : Play(*o).run();
+  });
 }
 
 }  // namespace tutti::tool

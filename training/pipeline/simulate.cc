@@ -60,10 +60,7 @@ int result_of(const Schedule& schedule, const Entry& entry) {
 
 Tasks tasks_of(const Plan& plan, const Costs& costs) {
   const Schedule& schedule = plan.schedule;
-  const auto forward = spread("forward", costs.forward, schedule.chunks);
-  const auto input = spread("backward_input", costs.backward_input, schedule.chunks);
-  const auto weight = spread("backward_weight", costs.backward_weight, schedule.chunks);
-  const auto message = spread("messages", costs.message, schedule.chunks, true);
+  const EntryCosts known(schedule, costs);
   Tasks tasks;
   tasks.ranks.resize(plan.ranks.size());
   tasks.results = 2 * index(schedule.micro_batches) * index(schedule.chunks);
@@ -71,17 +68,12 @@ Tasks tasks_of(const Plan& plan, const Costs& costs) {
     for (const Action& action : plan.ranks[rank].actions) {
       if (action.kind != Action::Kind::compute) continue;
       const Entry& entry = action.entry;
-      const size_t chunk = index(entry.chunk);
-      Task task{.entry = entry, .makes = result_of(schedule, entry)};
-      if (entry.kind == Kind::forward) task.takes = forward[chunk];
-      if (entry.kind == Kind::backward_input) task.takes = input[chunk];
-      if (entry.kind == Kind::backward_weight) task.takes = weight[chunk];
-      if (entry.kind == Kind::backward) task.takes = input[chunk] + weight[chunk];
+      Task task{.entry = entry, .takes = known.of(entry), .makes = result_of(schedule, entry)};
       if (needs_input(schedule, entry)) {
         const Entry needed = input_of(entry);
         task.needs = result_of(schedule, needed);
         const bool is_here = index(plan.rank_of(needed.micro_batch, needed.chunk)) == rank;
-        if (!is_here) task.message = message[index(std::min(entry.chunk, needed.chunk))];
+        if (!is_here) task.message = known.message(entry, needed);
       }
       tasks.ranks[rank].push_back(task);
     }
@@ -155,6 +147,31 @@ double steady_period(const Tasks& tasks, std::vector<double> clocks) {
 double idle(double busy, double total) { return total > 0 ? std::max(0., 1 - busy / total) : 0; }
 
 }  // namespace
+
+EntryCosts::EntryCosts(const Schedule& schedule, const Costs& costs)
+    : forward_(spread("forward", costs.forward, schedule.chunks)),
+      backward_input_(spread("backward_input", costs.backward_input, schedule.chunks)),
+      backward_weight_(spread("backward_weight", costs.backward_weight, schedule.chunks)),
+      message_(spread("messages", costs.message, schedule.chunks, true)) {}
+
+double EntryCosts::of(const Entry& entry) const {
+  const size_t chunk = index(entry.chunk);
+  switch (entry.kind) {
+    case Kind::forward:
+      return forward_[chunk];
+    case Kind::backward:
+      return backward_input_[chunk] + backward_weight_[chunk];
+    case Kind::backward_input:
+      return backward_input_[chunk];
+    case Kind::backward_weight:
+      return backward_weight_[chunk];
+  }
+  return 0;
+}
+
+double EntryCosts::message(const Entry& entry, const Entry& needed) const {
+  return message_[index(std::min(entry.chunk, needed.chunk))];
+}
 
 Timeline simulate(const Plan& plan, const Costs& costs) {
   const Tasks tasks = tasks_of(plan, costs);

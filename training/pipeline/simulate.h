@@ -18,6 +18,22 @@ struct Costs {
   std::vector<double> message = {0};
 };
 
+// What the entries of one schedule take. Throws Error(invalid_argument) for costs that make no
+// sense, or are of another number of chunks.
+class EntryCosts {
+ public:
+  EntryCosts(const Schedule& schedule, const Costs& costs);
+  double of(const Entry& entry) const;
+  // Of what an entry needs from the chunk of another.
+  double message(const Entry& entry, const Entry& needed) const;
+
+ private:
+  std::vector<double> forward_;
+  std::vector<double> backward_input_;
+  std::vector<double> backward_weight_;
+  std::vector<double> message_;
+};
+
 struct Span {
   int rank = 0;
   Entry entry;

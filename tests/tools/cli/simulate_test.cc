@@ -84,6 +84,95 @@ TEST_F(Simulate, TakesRootedCollectivesOfManyRanks) {
   }
 }
 
+// Eight data x four pipeline ranks; the bubble is (p - 1) (F + B).
+TEST_F(Simulate, PlaysATrainingStep) {
+  const std::string json = path("train.json");
+  const Result result = run({"simulate",
+                             "train",
+                             "--topology",
+                             "fat-tree:hosts=4,gpus=8",
+                             "--pp",
+                             "4",
+                             "--schedule",
+                             "gpipe",
+                             "--micro-batches",
+                             "6",
+                             "--forward-us",
+                             "1000",
+                             "--backward-us",
+                             "2000",
+                             "--bucket-bytes",
+                             "4M",
+                             "--activation-bytes",
+                             "1M",
+                             "--gradient-bytes",
+                             "10M",
+                             "--algorithm",
+                             "ring",
+                             "--json",
+                             json});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("8 data x 4 pipeline ranks"), HasSubstr("efficiency")));
+  const Json object = Json::parse(read(json));
+  const auto number = [&](const char* name) { return object[name].get<double>(); };
+  EXPECT_EQ(object["ranks"], 32);
+  EXPECT_EQ(object["data_ranks"], 8);
+  EXPECT_EQ(object["stages"], 4);
+  EXPECT_EQ(object["schedule"], "gpipe");
+  EXPECT_EQ(object["algorithm"], "ring");
+  EXPECT_EQ(number("compute_us"), 6 * 3000);
+  EXPECT_NEAR(number("bubble_us"), 3 * 3000, 1e-6);
+  EXPECT_GT(number("exposed_us"), 0);
+  EXPECT_NEAR(number("time_us"), number("compute_us") + number("bubble_us") + number("exposed_us"),
+              1e-6);
+  EXPECT_NEAR(number("efficiency"), number("compute_us") / number("time_us"), 1e-12);
+  ASSERT_EQ(object["idle_us"].size(), 4u);
+  EXPECT_NEAR(object["idle_us"][3].get<double>(), number("time_us") - number("compute_us"), 1e-6);
+  // Two ways of every micro-batch over three boundaries, and three buckets of each stage in a ring.
+  EXPECT_EQ(object["messages"], 8 * 2 * 6 * 3 + 4 * 3 * 8 * 14);
+  EXPECT_EQ(object["results"].size(), 1u);
+}
+
+TEST_F(Simulate, TrainsWithTheAlgorithmThatSuitsTheNetwork) {
+  const auto time = [&](const std::string& algorithm) {
+    const std::string json = path("train.json");
+    const Result result =
+        run({"simulate", "train", "--topology", "switch:8", "--forward-us", "10", "--backward-us",
+             "20", "--gradient-bytes", "64M", "--algorithm", algorithm, "--json", json});
+    EXPECT_EQ(result.code, 0) << result.err;
+    return Json::parse(read(json))["time_us"].get<double>();
+  };
+  EXPECT_LE(time("auto"), time("ring"));
+  EXPECT_LT(time("auto"), time("recursive_doubling"));
+}
+
+TEST_F(Simulate, SaysWhatIsWrongWithATrainingStep) {
+  const auto error = [&](std::vector<std::string> more,
+                         std::vector<std::string> words = {"simulate", "train", "--topology",
+                                                           "switch:4", "--forward-us", "10",
+                                                           "--backward-us", "20"}) {
+    words.insert(words.end(), more.begin(), more.end());
+    const Result result = run(words);
+    EXPECT_NE(result.code, 0);
+    return result.err;
+  };
+  EXPECT_THAT(error({"--pp", "3"}), HasSubstr("--pp 3 does not divide 4 ranks"));
+  EXPECT_THAT(error({"--pp", "8"}), HasSubstr("--pp 8 does not divide 4 ranks"));
+  EXPECT_THAT(error({"--pp", "2"}), HasSubstr("train requires --activation-bytes"));
+  EXPECT_THAT(error({}), HasSubstr("train requires --gradient-bytes"));
+  EXPECT_THAT(error({"--pp", "4", "--activation-bytes", "1K", "--schedule", "pipedream"}),
+              HasSubstr("flushed"));
+  EXPECT_THAT(error({"--gradient-bytes", "1M", "--backward-weight-us", "21"}),
+              HasSubstr("is the whole"));
+  EXPECT_THAT(error({"--gradient-bytes", "1M", "--fail", "rank2", "--algorithm", "ring"}),
+              AllOf(HasSubstr("rank 2 failed"), HasSubstr("wait for it: 3")));
+  EXPECT_THAT(error({"--bytes", "1M"}), HasSubstr("train excludes --bytes"));
+  EXPECT_THAT(error({}, {"simulate", "train", "--topology", "switch:4", "--backward-us", "2"}),
+              HasSubstr("train requires --forward-us"));
+  EXPECT_THAT(error({}, {"simulate", "all_reduce", "--topology", "switch:4", "--pp", "2"}),
+              HasSubstr("--pp is of `tutti simulate train`"));
+}
+
 TEST_F(Simulate, SaysWhatIsWrong) {
   const auto error = [&](std::vector<std::string> more) {
     std::vector<std::string> words = {"simulate"};

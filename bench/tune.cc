@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
+#include <map>
 #include <sstream>
+#include <utility>
 
 #include "base/error.h"
 #include "base/median.h"
@@ -34,6 +37,10 @@ constexpr Call kPairCalls[] = {{Collective::all_reduce, "recursive_doubling"},
                                {Collective::reduce, "binomial"},
                                {Collective::all_gather, "ring"},
                                {Collective::all_to_all, "linear"}};
+constexpr Call kSharedCalls[] = {
+    {Collective::all_reduce, "halving_doubling"}, {Collective::all_reduce, "ring"},
+    {Collective::all_reduce, "two_shot"},         {Collective::all_gather, "all_pairs"},
+    {Collective::all_to_all, "linear"},           {Collective::broadcast, "chain"}};
 constexpr Call kCrowdCalls[] = {{Collective::all_reduce, "recursive_doubling"},
                                 {Collective::all_reduce, "naive"},
                                 {Collective::all_reduce, "ring"},
@@ -48,6 +55,22 @@ constexpr Call kCrowdCalls[] = {{Collective::all_reduce, "recursive_doubling"},
 constexpr uint64_t kSmall = 8;
 
 bool has_blocks(Collective c) { return has_input_blocks(c) || has_output_blocks(c); }
+
+Prediction predicted(const Observation& o, const CostModel& model) {
+  const Algorithm& algorithm = require_algorithm(o.collective, o.algorithm);
+  const bool shm = o.path == PathClass::shm;
+  const Machine machine =
+      imagined_machine(Hosts::equal(o.ranks, o.ranks / o.hosts), shm || o.hosts > 1,
+                       shm ? PathClass::tcp : o.path, model);
+  const tutti::Layout layout = tutti::Layout::equal(o.ranks, o.ranks / o.hosts);
+  std::vector<Plan> plans;
+  for (int rank = 0; rank < o.ranks; ++rank) {
+    const Shape shape{.ranks = o.ranks, .rank = rank, .layout = layout};
+    plans.push_back(make_plan(o.collective, shape, program_of(algorithm, shape)));
+  }
+  const uint64_t block = has_blocks(o.collective) ? o.bytes / o.ranks : o.bytes;
+  return tutti::predict(plans, block, DType::f32, machine);
+}
 
 double error_of(const Observation& observation, const CostModel& model) {
   return std::abs(std::log(predict(observation, model) / observation.seconds));
@@ -113,11 +136,26 @@ std::vector<Observation> select(std::span<const Observation> all,
   return selected;
 }
 
+// The shortest time that a byte took of what crossed the busiest card in a large call.
+void fit_wire(LinkCosts& link, const CostModel& model, PathClass path,
+              std::span<const Observation> all) {
+  constexpr uint64_t kLarge = 1 << 20;
+  double least = std::numeric_limits<double>::infinity();
+  for (const Observation& o : all) {
+    if (o.path != path || o.hosts == 1 || o.bytes < kLarge) continue;
+    CostModel second_a_byte = model;
+    second_a_byte.own_link(path).wire = 1;
+    least = std::min(least, o.seconds / predicted(o, second_a_byte).wire);
+  }
+  if (std::isfinite(least)) link.wire = least;
+}
+
 // First what does not depend on the size, then the bytes, size by size.
 void fit_link(CostModel& model, PathClass path, std::span<const Observation> all) {
   const auto of_pair = [&](const Observation& o) { return o.path == path && o.ranks == 2; };
   if (std::ranges::none_of(all, of_pair)) return;
   LinkCosts& link = model.own_link(path);
+  fit_wire(link, model, path, all);
   Search(model,
          select(all, [&](const Observation& o) { return of_pair(o) && o.bytes <= 2 * kSmall; }),
          {&link.call, &link.send, &link.recv, &link.latency, &link.local})
@@ -143,7 +181,8 @@ std::vector<Observation> pair_observations(PathClass path) {
     for (const Call& call : kPairCalls) {
       // Two blocks need two elements.
       const uint64_t least = has_blocks(call.collective) ? 2 * kSmall : kSmall;
-      observations.push_back({call.collective, call.algorithm, 2, path, std::max(bytes, least), 0});
+      observations.push_back(
+          {call.collective, call.algorithm, 2, 1, path, std::max(bytes, least), 0});
     }
   };
   add(kSmall);
@@ -151,11 +190,22 @@ std::vector<Observation> pair_observations(PathClass path) {
   return observations;
 }
 
+std::vector<Observation> shared_observations(PathClass path) {
+  std::vector<Observation> observations;
+  for (const Call& call : kSharedCalls) {
+    for (const uint64_t bytes : {64 << 10, 1 << 20, 4 << 20}) {
+      observations.push_back(
+          {call.collective, call.algorithm, 4, 2, path, static_cast<uint64_t>(bytes), 0});
+    }
+  }
+  return observations;
+}
+
 std::vector<Observation> crowd_observations(int ranks) {
   std::vector<Observation> observations;
   for (const Call& call : kCrowdCalls) {
     for (const uint64_t bytes : {kSmall, 64 * kSmall}) {
-      observations.push_back({call.collective, call.algorithm, ranks, PathClass::shm, bytes, 0});
+      observations.push_back({call.collective, call.algorithm, ranks, 1, PathClass::shm, bytes, 0});
     }
   }
   return observations;
@@ -170,14 +220,18 @@ std::vector<Observation> all_observations(int ranks, PathClass path) {
       const uint64_t least = has_blocks(algorithm->collective) ? kSmall * ranks : kSmall;
       if (algorithm->collective == Collective::barrier && bytes > kSmall) break;
       observations.push_back(
-          {algorithm->collective, algorithm->name, ranks, path, std::max(bytes, least), 0});
+          {algorithm->collective, algorithm->name, ranks, 1, path, std::max(bytes, least), 0});
     }
   }
   return observations;
 }
 
 void measure(Communicator& comm, std::vector<Observation>& observations) {
+  constexpr double kLong = 0.2;  // seconds, of a call: larger ones of the like are left out
+  std::map<std::pair<Collective, std::string>, uint64_t> most;  // bytes
   for (Observation& o : observations) {
+    uint64_t& limit = most.try_emplace({o.collective, o.algorithm}, UINT64_MAX).first->second;
+    if (o.bytes > limit) continue;
     Case c;
     c.collective = o.collective;
     c.algorithm = o.algorithm;
@@ -186,28 +240,17 @@ void measure(Communicator& comm, std::vector<Observation>& observations) {
     const auto calls = static_cast<int>(
         std::clamp<uint64_t>((uint64_t{16} << 20) / std::max<uint64_t>(o.bytes, 1), 5, 200));
     o.seconds = median(measurement.run(std::max(2, calls / 10), calls)) * 1e-6;
+    if (o.seconds > kLong) limit = o.bytes;
   }
 }
 
-double predict(const Observation& o, const CostModel& model) {
-  const Algorithm& algorithm = require_algorithm(o.collective, o.algorithm);
-  const bool shm = o.path == PathClass::shm;
-  const Machine machine =
-      imagined_machine(Hosts::equal(o.ranks, o.ranks), shm, shm ? PathClass::tcp : o.path, model);
-  std::vector<Plan> plans;
-  for (int rank = 0; rank < o.ranks; ++rank) {
-    const Shape shape{.ranks = o.ranks, .rank = rank};
-    plans.push_back(make_plan(o.collective, shape, program_of(algorithm, shape)));
-  }
-  const uint64_t block = has_blocks(o.collective) ? o.bytes / o.ranks : o.bytes;
-  return tutti::predict(plans, block, DType::f32, machine).seconds;
-}
+double predict(const Observation& o, const CostModel& model) { return predicted(o, model).seconds; }
 
 CostModel fit(CostModel model, std::span<const Observation> observations) {
   for (const PathClass path : {PathClass::shm, PathClass::tcp, PathClass::ucx, PathClass::ofi}) {
     fit_link(model, path, observations);
   }
-  Search(model, select(observations, [](const Observation& o) { return o.ranks > 2; }),
+  Search(model, select(observations, [](const Observation& o) { return o.ranks > 2 && o.hosts == 1; }),
          {&model.switch_time, &model.shm.reader})
       .run();
   return model;
@@ -216,7 +259,7 @@ CostModel fit(CostModel model, std::span<const Observation> observations) {
 std::string write(std::span<const Observation> observations) {
   std::string text;
   for (const Observation& o : observations) {
-    text += cat(name(o.collective), ' ', o.algorithm, ' ', o.ranks, ' ', name(o.path), ' ', o.bytes,
+    text += cat(name(o.collective), ' ', o.algorithm, ' ', o.ranks, ' ', o.hosts, ' ', name(o.path), ' ', o.bytes,
                 ' ', o.seconds, '\n');
   }
   return text;
@@ -230,7 +273,7 @@ std::vector<Observation> read(const std::string& text) {
     std::string collective;
     std::string path;
     Observation o;
-    words >> collective >> o.algorithm >> o.ranks >> path >> o.bytes >> o.seconds;
+    words >> collective >> o.algorithm >> o.ranks >> o.hosts >> path >> o.bytes >> o.seconds;
     const std::optional<Collective> known = parse_collective(collective);
     const std::optional<PathClass> by = parse_path_class(path);
     if (!words || !known || !by) {

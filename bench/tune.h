@@ -18,19 +18,22 @@ struct Observation {
   Collective collective = Collective::all_reduce;
   std::string algorithm;
   int ranks = 2;
-  PathClass path = PathClass::shm;
+  int hosts = 1;  // with equally many of them on each
+  PathClass path = PathClass::shm;  // between hosts; on a single one, between ranks
   uint64_t bytes = 0;  // as `tutti bench` counts them
   double seconds = 0;  // the median of the slowest rank's
 };
 
 // What to time to find the numbers of a class of paths: calls of two ranks.
 std::vector<Observation> pair_observations(PathClass path);
+// Of two ranks on each of two hosts, which share their hosts' cards.
+std::vector<Observation> shared_observations(PathClass path);
 // And with more ranks than cores, over shared memory.
 std::vector<Observation> crowd_observations(int ranks);
 // Every algorithm of every collective, 8 B to 64 MiB: to see how well they are predicted.
 std::vector<Observation> all_observations(int ranks, PathClass path);
 
-// Fills in the seconds. Collective.
+// Fills in the seconds. What would take long on a slow network is left out: 0. Collective.
 void measure(Communicator& comm, std::vector<Observation>& observations);
 
 double predict(const Observation& observation, const CostModel& model);

@@ -66,6 +66,7 @@ class Draft {
 };
 
 constexpr const char* kCrowd = "crowd";  // more ranks than cores, over shared memory
+constexpr std::string_view kShared = "shm+";  // several ranks a host, which share its card
 constexpr const char* kHost = "host";    // what it is, and where it looks for its numbers
 constexpr std::chrono::minutes kWithin(60);
 
@@ -75,12 +76,15 @@ int measure(const Options& options) {
     std::cout << cat(kHost, ' ', CostModel::defaults().cores, ' ', cost_model_file(), '\n');
     return 0;
   }
-  const PathClass path = parse_path_class(options.measure).value_or(PathClass::shm);
-  settings().set("TUTTI_TRANSPORT", std::string(name(path)));
+  const bool shared = options.measure.starts_with(kShared);
+  const std::string by = options.measure.substr(shared ? kShared.size() : 0);
+  const PathClass path = parse_path_class(by).value_or(PathClass::shm);
+  settings().set("TUTTI_TRANSPORT", cat(shared ? "shm+" : "", name(path)));
   Communicator comm = Communicator::init();
   std::vector<Observation> observations = options.check ? bench::all_observations(comm.size(), path)
                                           : options.measure == kCrowd
                                               ? bench::crowd_observations(comm.size())
+                                          : shared ? bench::shared_observations(path)
                                               : bench::pair_observations(path);
   bench::measure(comm, observations);
   if (comm.rank() == 0) std::cout << bench::write(observations);
@@ -103,13 +107,18 @@ std::vector<Turn> turns_of(const std::vector<Host>& named, bool check, int cores
   if (named.size() > 1) {
     both = {{.name = named[0].name, .slots = 1}, {.name = named[1].name, .slots = 1}};
   }
+  std::vector<Host> shared = both;
+  for (Host& host : shared) host.slots = 2;
   std::vector<Turn> turns = {{.what = "shm", .hosts = first}, {.what = "tcp", .hosts = both}};
   if (!check) {
     turns.push_back({.what = kCrowd, .ranks = std::max(4, 2 * cores), .hosts = first});
   }
   if (both.size() > 1) {
-    for (const char* fabric : {"ucx", "ofi"}) {
+    turns.push_back({.what = "shm+tcp", .ranks = 4, .hosts = shared});
+    for (const std::string fabric : {"ucx", "ofi"}) {
       turns.push_back({.what = fabric, .hosts = both, .is_optional = true});
+      turns.push_back(
+          {.what = cat(kShared, fabric), .ranks = 4, .hosts = shared, .is_optional = true});
     }
   }
   return turns;
@@ -145,7 +154,9 @@ std::string output_of(const Turn& turn, bool check) {
 }
 
 std::vector<Observation> measured(const Turn& turn, bool check) {
-  return bench::read(lines_of_ranks(output_of(turn, check)));
+  std::vector<Observation> observations = bench::read(lines_of_ranks(output_of(turn, check)));
+  for (Observation& o : observations) o.hosts = std::max<int>(1, static_cast<int>(turn.hosts.size()));
+  return observations;
 }
 
 // A host that measures: how many cores it has, and where its ranks look for the numbers.
@@ -193,6 +204,7 @@ std::vector<Observation> measured_calmly(const Turn& turn, bool check) {
       return least;
     }
   }
+  std::erase_if(least, [](const Observation& o) { return o.seconds == 0; });
   return least;
 }
 
@@ -230,7 +242,7 @@ int check(const Options& options) {
     const std::vector<Observation> observations = measured_calmly(turn, true);
     if (observations.empty()) continue;
     const Errors errors = errors_of(observations, model, true);
-    summary += cat("# ", turn.what, ", 2 ranks: median error ", std::lround(100 * errors.median),
+    summary += cat("# ", turn.what, ", ", turn.ranks, " ranks: median error ", std::lround(100 * errors.median),
                    "%, 90th percentile ", std::lround(100 * errors.ninetieth), "%\n");
   }
   std::fputs(summary.c_str(), stdout);

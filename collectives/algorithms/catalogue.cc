@@ -32,12 +32,14 @@ std::vector<Algorithm> built_in() {
       all_gather_bruck(),
       all_gather_recursive_doubling(),
       all_gather_pat(),
+      all_gather_hierarchical(),
       // reduce_scatter
       reduce_scatter_all_pairs(),
       reduce_scatter_ring(),
       reduce_scatter_recursive_halving(),
       reduce_scatter_circulant(),
       reduce_scatter_pat(),
+      reduce_scatter_hierarchical(),
       // broadcast
       broadcast_linear(),
       broadcast_knomial(2),

@@ -60,6 +60,7 @@ Algorithm scatter_binomial();
 Algorithm all_to_all_linear();
 Algorithm all_to_all_bruck();
 Algorithm all_to_all_hierarchical();
+Algorithm all_to_all_leaders();
 Algorithm scan_recursive_doubling();
 Algorithm scan_chain();
 Algorithm exscan_recursive_doubling();

@@ -6,9 +6,9 @@
 //     inside:  0 ⇄ 1 ⇄ 2  3 ⇄ 4 ⇄ 5     each rank gives what it has now to all others of its host
 //
 // Where a host falls into NUMA nodes, and these into caches, a rank exchanges what it has with its
-// counterparts in the other nodes first, then in the other caches, then with its cache's ranks. Each
-// block enters each host, node and cache once, whatever their sizes (carriers.h), as with a ring;
-// but in one round for each level, not p - 1, and through all ranks of a host side by side.
+// counterparts in the other nodes first, then in the other caches, then with its cache's ranks.
+// Each block enters each host, node and cache once, whatever their sizes (carriers.h), as with a
+// ring; but in one round for each level, not p - 1, and through all ranks of a host side by side.
 //
 // J. L. Träff: Efficient Allgather for Regular SMP-Clusters. EuroPVM/MPI 2006.
 

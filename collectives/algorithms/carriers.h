@@ -5,7 +5,8 @@
 // other, at the last one the ranks of an innermost group. Rank j of a group of g answers there for
 // what positions j, j + g, j + 2g ... of each other group answer for already:
 //
-//     host A    0   1   2   3   4         rank 5 carries what goes between host B and ranks 0, 2, 4;
+//     host A    0   1   2   3   4         rank 5 carries what goes between host B and ranks 0, 2,
+//     4;
 //               │ ╲ │ ╱ │ ╲ │ ╱           rank 6, what goes between it and ranks 1, 3.
 //     host B    5   6                     Rank 0 carries for rank 5, rank 1 for rank 6.
 //

@@ -66,6 +66,7 @@ std::vector<Algorithm> built_in() {
       all_to_all_linear(),
       all_to_all_bruck(),
       all_to_all_hierarchical(),
+      all_to_all_leaders(),
       // scan, exscan
       scan_recursive_doubling(),
       scan_chain(),

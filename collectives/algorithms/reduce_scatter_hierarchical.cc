@@ -7,10 +7,10 @@
 //              rank 2 has its host's sums of these two blocks then
 //     across:  rank 2 gives rank 5 its host's sum of block 5
 //
-// Where a host falls into NUMA nodes, and these into caches, sums are made in each cache first, then
-// in each node. Of each block, each host, node and cache sends one sum to the one where it belongs,
-// whatever their sizes (carriers.h), as with a ring; but in one round for each level, and through
-// all ranks of a host side by side.
+// Where a host falls into NUMA nodes, and these into caches, sums are made in each cache first,
+// then in each node. Of each block, each host, node and cache sends one sum to the one where it
+// belongs, whatever their sizes (carriers.h), as with a ring; but in one round for each level, and
+// through all ranks of a host side by side.
 //
 // J. L. Träff: Efficient Allgather for Regular SMP-Clusters. EuroPVM/MPI 2006, reversed.
 

@@ -21,7 +21,8 @@ namespace {
 std::vector<const Algorithm*> algorithms() {
   return {&require_algorithm(Collective::all_gather, "hierarchical"),
           &require_algorithm(Collective::reduce_scatter, "hierarchical"),
-          &require_algorithm(Collective::all_to_all, "hierarchical")};
+          &require_algorithm(Collective::all_to_all, "hierarchical"),
+          &require_algorithm(Collective::all_to_all, "hierarchical_leaders")};
 }
 
 class HierarchicalExchange : public testing::TestWithParam<const Algorithm*> {
@@ -173,7 +174,7 @@ TEST_P(HierarchicalExchange, DeclaresItsLimitsExactly) {
     }
     ASSERT_EQ(programs[0].fan_out, static_cast<int32_t>(fan_out)) << to_text(shape.layout);
     ASSERT_EQ(programs[0].chunks_per_message, chunks) << to_text(shape.layout);
-    if (algorithm().collective == Collective::all_to_all) {
+    if (algorithm().collective == Collective::all_to_all && algorithm().name == "hierarchical") {
       ASSERT_EQ(programs[0].scratch_chunks, scratch) << to_text(shape.layout);
     }
   }
@@ -237,8 +238,41 @@ TEST(HierarchicalAllToAll, SendsOneBundleToEachRankOfAnotherHost) {
   }
 }
 
+TEST(AllToAllLeaders, SendsOneMessageToEachOtherHost) {
+  const Algorithm& algorithm = require_algorithm(Collective::all_to_all, "hierarchical_leaders");
+  for (const Shape& shape : random_shapes(30)) {
+    const std::vector<Message> messages = messages_of(emit_all(algorithm, shape));
+    const Layout& layout = shape.layout;
+    for (int from = 0; from < layout.groups(0); ++from) {
+      for (int to = 0; to < layout.groups(0); ++to) {
+        if (from == to) continue;
+        const Traffic traffic = between(messages, layout, 0, from, to);
+        ASSERT_EQ(traffic.messages, 1) << to_text(layout);
+        ASSERT_EQ(traffic.chunks, layout.size(0, from) * layout.size(0, to)) << to_text(layout);
+      }
+    }
+    EXPECT_LE(depth_of(algorithm, shape), 3);
+  }
+}
+
+// The hosts that a rank speaks for are as many as for any other of its host, or one more.
+TEST(AllToAllLeaders, SharesTheOtherHostsAmongTheRanks) {
+  const Algorithm& algorithm = require_algorithm(Collective::all_to_all, "hierarchical_leaders");
+  const Shape shape{.ranks = 64, .layout = Layout::equal(64, 4)};
+  const std::vector<Program> programs = emit_all(algorithm, shape);
+  for (int32_t rank = 0; rank < 64; ++rank) {
+    int32_t across = 0;
+    for (const int32_t peer : targets_of(programs[static_cast<size_t>(rank)])) {
+      across += peer / 4 != rank / 4 ? 1 : 0;
+    }
+    EXPECT_GE(across, 3);
+    EXPECT_LE(across, 4);
+  }
+}
+
 // Equally many ranks in each group: all do the same, in one round for each level, and one inside.
 TEST_P(HierarchicalExchange, TakesOneRoundForEachLevel) {
+  if (algorithm().name == "hierarchical_leaders") return;
   for (const auto& [ranks, group] : {std::pair{6, 2}, {6, 3}, {16, 4}, {24, 8}}) {
     const Shape shape{.ranks = ranks, .layout = Layout::equal(ranks, group)};
     EXPECT_EQ(depth_of(algorithm(), shape), 2);

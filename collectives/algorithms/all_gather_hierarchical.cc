@@ -21,7 +21,7 @@ namespace {
 
 Program emit(const Shape& shape) {
   const int32_t levels = shape.layout.levels();
-  const Carriers carriers(shape, levels);
+  const Carriers carriers(NestedGroups(shape, levels));
   const CarriersLimits limits = limits_of(shape, levels);
   Program program{.output_chunks = shape.ranks,
                   .chunks_per_message = limits.blocks,
@@ -33,7 +33,7 @@ Program emit(const Shape& shape) {
     }
     return ranges;
   };
-  for (int32_t stage = 0; stage < carriers.stages(); ++stage) {
+  for (int32_t stage = 0; stage < carriers.groups().stages(); ++stage) {
     std::vector<int32_t> readers = carriers.carriers(stage, shape.rank);
     if (!readers.empty()) {
       program.steps.push_back(send(std::move(readers), blocks_of(stage, shape.rank)));

@@ -38,7 +38,7 @@ class Blocks {
     return scratch(slots_.try_emplace({from, to}, slot).first->second);
   }
   // Those of a group for some ranks.
-  RangeList at(const Carriers::Group& from, const std::vector<int32_t>& to) {
+  RangeList at(const NestedGroups::Group& from, const std::vector<int32_t>& to) {
     RangeList ranges;
     for (const int32_t block : to) {
       for (int32_t i = 0; i < from.size; ++i) append(ranges, at(from.first + i, block));
@@ -53,7 +53,7 @@ class Blocks {
 
 Program emit(const Shape& shape) {
   const int32_t rank = shape.rank;
-  const Carriers carriers(shape, kLevels);
+  const Carriers carriers(NestedGroups(shape, kLevels));
   const CarriersLimits limits = limits_of(shape, kLevels);
   Program program{.input_chunks = shape.ranks,
                   .output_chunks = shape.ranks,
@@ -62,8 +62,8 @@ Program emit(const Shape& shape) {
                   .fan_out = limits.charges};
   Blocks blocks(rank);
   program.steps.push_back(copy({input(rank)}, {output(rank)}));
-  for (int32_t stage = carriers.stages() - 1; stage >= 0; --stage) {
-    const Carriers::Group own = carriers.group(stage + 1, rank);
+  for (int32_t stage = carriers.groups().stages() - 1; stage >= 0; --stage) {
+    const NestedGroups::Group own = carriers.groups().group(stage + 1, rank);
     for (const int32_t charge : carriers.charges(stage, rank)) {
       program.steps.push_back(send({charge}, blocks.at(own, carriers.blocks(stage, charge))));
     }
@@ -71,7 +71,7 @@ Program emit(const Shape& shape) {
     const std::vector<int32_t> mine = carriers.blocks(stage, rank);
     const std::vector<int32_t> sources = carriers.carriers(stage, rank);
     for (const int32_t source : sources | std::views::reverse) {
-      const Carriers::Group theirs = carriers.group(stage + 1, source);
+      const NestedGroups::Group theirs = carriers.groups().group(stage + 1, source);
       program.steps.push_back(recv(source, blocks.at(theirs, mine)));
     }
   }

@@ -124,9 +124,8 @@ class Writer {
   void gather() {
     visit_neighbours([&](int32_t to) {
       RangeList blocks = {input(to)};
-      visit_led(to, [&](const Host& host, int32_t) {
-        append(blocks, input(host.first, host.size));
-      });
+      visit_led(to,
+                [&](const Host& host, int32_t) { append(blocks, input(host.first, host.size)); });
       program_.steps.push_back(send({to}, std::move(blocks)));
     });
     program_.steps.push_back(copy({input(rank_)}, {output(rank_)}));
@@ -168,9 +167,8 @@ class Writer {
     });
     visit_neighbours([&](int32_t from) {
       RangeList blocks;
-      visit_led(from, [&](const Host& host, int32_t) {
-        append(blocks, output(host.first, host.size));
-      });
+      visit_led(from,
+                [&](const Host& host, int32_t) { append(blocks, output(host.first, host.size)); });
       if (!blocks.empty()) program_.steps.push_back(recv(from, std::move(blocks)));
     });
   }

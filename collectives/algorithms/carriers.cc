@@ -2,38 +2,29 @@
 
 #include <algorithm>
 #include <optional>
-#include <string>
 
 namespace tutti::algorithms {
 
-Carriers::Carriers(const Shape& shape, int32_t levels)
-    : ranks_(shape.ranks), levels_(levels), layout_(shape.layout) {}
-
-Carriers::Group Carriers::group(int32_t stage, int32_t rank) const {
-  if (stage == 0) return {0, ranks_};
-  if (stage > levels_) return {rank, 1};
-  const int32_t number = layout_.group_of(stage - 1, rank);
-  return {layout_.first(stage - 1, number), layout_.size(stage - 1, number)};
-}
+using Group = NestedGroups::Group;
 
 template <typename Visit>
-void Carriers::visit_other_groups(int32_t stage, int32_t rank, const Visit& visit) const {
-  const Group all = group(stage, rank);
-  const Group own = group(stage + 1, rank);
+void Carriers::visit_other_parts(int32_t stage, int32_t rank, const Visit& visit) const {
+  const Group all = groups_.group(stage, rank);
+  const Group own = groups_.group(stage + 1, rank);
   const auto visit_from = [&](int32_t first, int32_t end) {
     while (first < end) {
-      const Group other = group(stage + 1, first);
+      const Group other = groups_.group(stage + 1, first);
       visit(own, other);
-      first += other.size;
+      first = other.end();
     }
   };
-  visit_from(own.first + own.size, all.first + all.size);
+  visit_from(own.end(), all.end());
   visit_from(all.first, own.first);
 }
 
 std::vector<int32_t> Carriers::carriers(int32_t stage, int32_t rank) const {
   std::vector<int32_t> ranks;
-  visit_other_groups(stage, rank, [&](const Group& own, const Group& other) {
+  visit_other_parts(stage, rank, [&](const Group& own, const Group& other) {
     ranks.push_back(other.first + (rank - own.first) % other.size);
   });
   return ranks;
@@ -41,7 +32,7 @@ std::vector<int32_t> Carriers::carriers(int32_t stage, int32_t rank) const {
 
 std::vector<int32_t> Carriers::charges(int32_t stage, int32_t rank) const {
   std::vector<int32_t> ranks;
-  visit_other_groups(stage, rank, [&](const Group& own, const Group& other) {
+  visit_other_parts(stage, rank, [&](const Group& own, const Group& other) {
     for (int32_t i = rank - own.first; i < other.size; i += own.size) {
       ranks.push_back(other.first + i);
     }
@@ -73,8 +64,8 @@ void count_stage(const Carriers& carriers, int32_t stage, std::vector<Count>& co
   for (int32_t rank = 0; rank < static_cast<int32_t>(counts.size()); ++rank) {
     Count& count = counts[static_cast<size_t>(rank)];
     CarriersLimits& total = count.total;
-    const int32_t own = carriers.group(stage + 1, rank).size;
-    const int32_t others = carriers.group(stage, rank).size - own;
+    const int32_t own = carriers.groups().group(stage + 1, rank).size;
+    const int32_t others = carriers.groups().group(stage, rank).size - own;
     int32_t sum = 0;
     for (const int32_t charge : carriers.charges(stage, rank)) {
       const int32_t blocks = counts[static_cast<size_t>(charge)].blocks;
@@ -91,9 +82,10 @@ void count_stage(const Carriers& carriers, int32_t stage, std::vector<Count>& co
 }
 
 CarriersLimits count_limits(const Shape& shape, int32_t levels) {
-  const Carriers carriers(shape, levels);
+  const Carriers carriers(NestedGroups(shape, levels));
   std::vector<Count> counts(static_cast<size_t>(shape.ranks));
-  for (int32_t stage = 0; stage < carriers.stages(); ++stage) count_stage(carriers, stage, counts);
+  for (int32_t stage = 0; stage < carriers.groups().stages(); ++stage)
+    count_stage(carriers, stage, counts);
   CarriersLimits most;
   for (const Count& count : counts) {
     most.carriers = std::max(most.carriers, count.total.carriers);
@@ -131,12 +123,6 @@ void append(RangeList& ranges, ChunkRange chunk) {
     }
   }
   ranges.push_back(chunk);
-}
-
-std::string several_groups_only(const Shape& shape) {
-  if (shape.layout.levels() > 0) return "";
-  return "it needs several hosts, or caches or NUMA nodes of one, with several ranks in some of "
-         "them";
 }
 
 }  // namespace tutti::algorithms

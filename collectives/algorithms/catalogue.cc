@@ -48,6 +48,7 @@ std::vector<Algorithm> built_in() {
       broadcast_chain(),
       broadcast_scatter_all_gather(),
       broadcast_double_tree(),
+      broadcast_hierarchical(),
       // reduce
       reduce_linear(),
       reduce_knomial(2),
@@ -57,6 +58,7 @@ std::vector<Algorithm> built_in() {
       reduce_scatter_gather(),
       reduce_chain(),
       reduce_double_tree(),
+      reduce_hierarchical(),
       // gather, scatter
       gather_linear(),
       gather_binomial(),

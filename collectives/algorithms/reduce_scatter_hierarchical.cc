@@ -31,14 +31,14 @@ RangeList blocks_in(Space space, const std::vector<int32_t>& blocks) {
 
 Program emit(const Shape& shape) {
   const int32_t levels = shape.layout.levels();
-  const Carriers carriers(shape, levels);
+  const Carriers carriers(NestedGroups(shape, levels));
   const CarriersLimits limits = limits_of(shape, levels);
   Program program{.input_chunks = shape.ranks,
                   .scratch_chunks = shape.ranks,
                   .chunks_per_message = limits.blocks,
                   .fan_out = limits.charges};
   Space sums = Space::input;
-  for (int32_t stage = carriers.stages() - 1; stage >= 0; --stage) {
+  for (int32_t stage = carriers.groups().stages() - 1; stage >= 0; --stage) {
     for (const int32_t charge : carriers.charges(stage, shape.rank)) {
       program.steps.push_back(send({charge}, blocks_in(sums, carriers.blocks(stage, charge))));
     }

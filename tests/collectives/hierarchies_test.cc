@@ -1,9 +1,10 @@
-// Hierarchical all-gather, reduce-scatter and all-to-all: what crosses the borders of groups, over
-// groups of any sizes, in groups of groups.
+// The hierarchical programs of all collectives but all_reduce: what crosses the borders of groups,
+// over groups of any sizes, in groups of groups.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <random>
 #include <set>
@@ -19,18 +20,20 @@ namespace tutti {
 namespace {
 
 std::vector<const Algorithm*> algorithms() {
-  return {&require_algorithm(Collective::all_gather, "hierarchical"),
+  return {&require_algorithm(Collective::broadcast, "hierarchical"),
+          &require_algorithm(Collective::reduce, "hierarchical"),
+          &require_algorithm(Collective::all_gather, "hierarchical"),
           &require_algorithm(Collective::reduce_scatter, "hierarchical"),
           &require_algorithm(Collective::all_to_all, "hierarchical"),
           &require_algorithm(Collective::all_to_all, "hierarchical_leaders")};
 }
 
-class HierarchicalExchange : public testing::TestWithParam<const Algorithm*> {
+class Hierarchies : public testing::TestWithParam<const Algorithm*> {
  protected:
   const Algorithm& algorithm() const { return *GetParam(); }
 };
 
-INSTANTIATE_TEST_SUITE_P(Catalogue, HierarchicalExchange, testing::ValuesIn(algorithms()),
+INSTANTIATE_TEST_SUITE_P(Catalogue, Hierarchies, testing::ValuesIn(algorithms()),
                          [](const testing::TestParamInfo<const Algorithm*>& test) {
                            return std::string(name(test.param->collective)) + "_" +
                                   test.param->name;
@@ -122,42 +125,45 @@ Traffic between(const std::vector<Message>& messages, const Layout& layout, int 
 
 // ---- proofs
 
-TEST_P(HierarchicalExchange, RunsOverGroupsOfAnySizes) {
+void expect_proved(const Algorithm& algorithm, Shape shape) {
+  const int32_t roots = has_root(algorithm.collective) ? shape.ranks : 1;
+  for (shape.root = 0; shape.root < roots; ++shape.root) {
+    const Verdict verdict = verify(algorithm, shape);
+    ASSERT_EQ(verdict.problem, "") << to_text(shape.layout) << ", root " << shape.root;
+    ASSERT_GE(verdict.grade, grade_of(algorithm, shape)) << to_text(shape.layout);
+  }
+}
+
+TEST_P(Hierarchies, RunsOverGroupsOfAnySizes) {
   for (int ranks = 3; ranks <= 9; ++ranks) {
     for (const Shape& shape : all_groupings(ranks)) {
       ASSERT_EQ(why_unsupported(algorithm(), shape), "") << to_text(shape.layout);
-      const Verdict verdict = verify(algorithm(), shape);
-      ASSERT_EQ(verdict.problem, "") << to_text(shape.layout);
-      ASSERT_GE(verdict.grade, algorithm().grade) << to_text(shape.layout);
+      expect_proved(algorithm(), shape);
     }
   }
 }
 
-TEST_P(HierarchicalExchange, RunsOverGroupsOfGroups) {
+TEST_P(Hierarchies, RunsOverGroupsOfGroups) {
   std::set<int> levels;
   for (const Shape& shape : random_shapes(100)) {
     levels.insert(shape.layout.levels());
-    const Verdict verdict = verify(algorithm(), shape);
-    ASSERT_EQ(verdict.problem, "") << to_text(shape.layout);
-    ASSERT_GE(verdict.grade, algorithm().grade) << to_text(shape.layout);
+    expect_proved(algorithm(), shape);
   }
   EXPECT_THAT(levels, testing::ElementsAre(1, 2, 3));
 }
 
-TEST_P(HierarchicalExchange, RunsOverRanksThatAreOutOfOrder) {
+TEST_P(Hierarchies, RunsOverRanksThatAreOutOfOrder) {
   std::mt19937 random(31);
   for (int turn = 0; turn < 50; ++turn) {
     std::vector<Place> places = random_places(random);
     std::ranges::shuffle(places, random);
     const Shape shape{.ranks = static_cast<int32_t>(places.size()), .layout = Layout::of(places)};
     if (!why_unsupported(algorithm(), shape).empty()) continue;
-    const Verdict verdict = verify(algorithm(), shape);
-    ASSERT_EQ(verdict.problem, "") << to_text(shape.layout);
-    ASSERT_GE(verdict.grade, grade_of(algorithm(), shape)) << to_text(shape.layout);
+    expect_proved(algorithm(), shape);
   }
 }
 
-TEST_P(HierarchicalExchange, DeclaresItsLimitsExactly) {
+TEST_P(Hierarchies, DeclaresItsLimitsExactly) {
   for (const Shape& shape : random_shapes(50)) {
     size_t fan_out = 0;
     int32_t chunks = 1;
@@ -180,7 +186,7 @@ TEST_P(HierarchicalExchange, DeclaresItsLimitsExactly) {
   }
 }
 
-TEST_P(HierarchicalExchange, NeedsGroups) {
+TEST_P(Hierarchies, NeedsGroups) {
   for (const Shape& shape : {Shape{.ranks = 1}, Shape{.ranks = 8, .layout = Layout::equal(8, 1)},
                              Shape{.ranks = 8, .layout = Layout::equal(8, 8)}}) {
     EXPECT_THAT(algorithm().supports(shape), testing::HasSubstr("several hosts"));
@@ -271,8 +277,8 @@ TEST(AllToAllLeaders, SharesTheOtherHostsAmongTheRanks) {
 }
 
 // Equally many ranks in each group: all do the same, in one round for each level, and one inside.
-TEST_P(HierarchicalExchange, TakesOneRoundForEachLevel) {
-  if (algorithm().name == "hierarchical_leaders") return;
+TEST_P(Hierarchies, TakesOneRoundForEachLevel) {
+  if (has_root(algorithm().collective) || algorithm().name == "hierarchical_leaders") return;
   for (const auto& [ranks, group] : {std::pair{6, 2}, {6, 3}, {16, 4}, {24, 8}}) {
     const Shape shape{.ranks = ranks, .layout = Layout::equal(ranks, group)};
     EXPECT_EQ(depth_of(algorithm(), shape), 2);
@@ -292,6 +298,67 @@ TEST_P(HierarchicalExchange, TakesOneRoundForEachLevel) {
   for (const Program& program : emit_all(algorithm(), shape)) {
     EXPECT_EQ(messages_sent(program), over_hosts_only ? 2 + 7 : 2 + 1 + 1 + 1);
   }
+}
+
+// The most messages between hosts that wait for each other, where each rank gets one message.
+int32_t rounds_between_hosts(const std::vector<Message>& messages, const Shape& shape) {
+  std::vector<const Message*> into(static_cast<size_t>(shape.ranks));
+  for (const Message& message : messages) into[static_cast<size_t>(message.to)] = &message;
+  int32_t most = 0;
+  for (int32_t rank = 0; rank < shape.ranks; ++rank) {
+    int32_t rounds = 0;
+    for (int32_t at = rank; at != shape.root; at = into[static_cast<size_t>(at)]->from) {
+      const Message& message = *into[static_cast<size_t>(at)];
+      const bool between_hosts =
+          shape.layout.group_of(0, message.from) != shape.layout.group_of(0, message.to);
+      rounds += between_hosts ? 1 : 0;
+    }
+    most = std::max(most, rounds);
+  }
+  return most;
+}
+
+int32_t messages_between_groups(const std::vector<Message>& messages, const Layout& layout,
+                                int level) {
+  int32_t sum = 0;
+  for (int group = 0; group < layout.groups(level); ++group) {
+    sum += between(messages, layout, level, group, -1).messages;
+  }
+  return sum;
+}
+
+TEST(HierarchicalTrees, EnterEachGroupOnce) {
+  for (const Collective collective : {Collective::broadcast, Collective::reduce}) {
+    const Algorithm& algorithm = require_algorithm(collective, "hierarchical");
+    for (Shape shape : random_shapes(30)) {
+      for (shape.root = 0; shape.root < shape.ranks; ++shape.root) {
+        std::vector<Message> messages = messages_of(emit_all(algorithm, shape));
+        ASSERT_EQ(static_cast<int32_t>(messages.size()), shape.ranks - 1);
+        for (int level = 0; level < shape.layout.levels(); ++level) {
+          ASSERT_EQ(messages_between_groups(messages, shape.layout, level),
+                    shape.layout.groups(level) - 1)
+              << to_text(shape.layout) << ", level " << level << ", root " << shape.root;
+        }
+        if (collective == Collective::reduce) {
+          for (Message& message : messages) std::swap(message.from, message.to);
+        }
+        const auto hosts = static_cast<uint32_t>(shape.layout.groups(0));
+        ASSERT_LE(rounds_between_hosts(messages, shape), std::bit_width(hosts - 1))
+            << to_text(shape.layout) << ", root " << shape.root;
+      }
+    }
+  }
+}
+
+// Why there are these: groups of two, four, eight ranks lie across hosts of six.
+TEST(HierarchicalTrees, SendLessBetweenHostsThanBinomialOnes) {
+  const Shape shape{.ranks = 48, .root = 7, .layout = Layout::equal(48, 6)};
+  const auto crossing = [&](std::string_view name) {
+    const Algorithm& algorithm = require_algorithm(Collective::broadcast, name);
+    return messages_between_groups(messages_of(emit_all(algorithm, shape)), shape.layout, 0);
+  };
+  EXPECT_EQ(crossing("hierarchical"), 7);
+  EXPECT_GT(crossing("binomial"), 7);
 }
 
 }  // namespace

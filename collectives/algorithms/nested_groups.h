@@ -27,7 +27,8 @@ class NestedGroups {
   int32_t stages() const { return levels_ + 1; }
   // The one of this rank that falls into parts at a stage; after the last stage, the rank alone.
   Group group(int32_t stage, int32_t rank) const;
-  // These parts, numbered from 0 within that group: how many, the rank's, and the first rank of one.
+  // These parts, numbered from 0 within that group: how many, the rank's, and the first rank of
+  // one.
   int32_t parts(int32_t stage, int32_t rank) const;
   int32_t part_of(int32_t stage, int32_t rank) const;
   int32_t first_of_part(int32_t stage, int32_t rank, int32_t part) const;

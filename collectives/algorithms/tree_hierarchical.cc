@@ -8,9 +8,9 @@
 //     │──↑──↑     ↑─│       │──↑──↑    then a tree inside each host
 //
 // h - 1 messages between h hosts, at most log h of them one after the other. A binomial tree over
-// ranks in their order does with as few only where hosts have a power of two of them: else its groups
-// lie across hosts. Where hosts fall into NUMA nodes, and these into caches, there are trees over
-// these in between. Partial sums of a reduce are those of neighbours, unrounded.
+// ranks in their order does with as few only where hosts have a power of two of them: else its
+// groups lie across hosts. Where hosts fall into NUMA nodes, and these into caches, there are trees
+// over these in between. Partial sums of a reduce are those of neighbours, unrounded.
 //
 // N. T. Karonis et al.: Exploiting Hierarchy in Parallel Computer Networks to Optimize Collective
 // Operation Performance. IPDPS 2000.

@@ -6,64 +6,74 @@
 //     across:   rank 2 gives rank 5 the blocks of 0, 1 and 2 for rank 5, in one message
 //
 // With h hosts of g ranks, a rank sends g - 1 messages of h blocks inside and h - 1 of g blocks
-// across, not g (h - 1) of one block: fewer, larger messages where they are dear.
+// across, not g (h - 1) of one block: fewer, larger messages where they are dear. Hosts of other
+// sizes send to each rank elsewhere from one of theirs (carriers.h). What hosts fall into is left
+// aside: each level costs a copy of nearly all blocks.
 //
 // J. L. Träff, A. Rougier: MPI Collectives and Datatypes for Hierarchical All-to-All Communication.
 // EuroMPI 2014. Also NCCL's PXN.
 
-#include <algorithm>
+#include <map>
+#include <ranges>
 #include <utility>
 
 #include "collectives/algorithms/algorithms.h"
+#include "collectives/algorithms/carriers.h"
 
 namespace tutti::algorithms {
 
 namespace {
 
-Program emit(const Shape& shape) {
-  const int32_t p = shape.ranks;
-  const int32_t g = shape.layout.smallest(0);
-  const int32_t hosts = p / g;
-  const int32_t host = shape.rank / g;
-  const int32_t self = shape.rank % g;
-  Program program{.input_chunks = p,
-                  .output_chunks = p,
-                  .scratch_chunks = p,
-                  .chunks_per_message = std::max(g, hosts),
-                  .fan_out = g - 1 + hosts - 1};
+constexpr int32_t kLevels = 1;
 
-  // Block h * g + m: to rank m of host h as input; from rank m of this host, to position `self` of
-  // host h, as scratch.
-  const auto position_in_each_host = [&](int32_t position, Space elsewhere, Space here) {
+// Where a rank keeps the block of one rank for another: what it is no end of, in scratch.
+class Blocks {
+ public:
+  explicit Blocks(int32_t rank) : rank_(rank) {}
+
+  ChunkRange at(int32_t from, int32_t to) {
+    if (from == rank_) return input(to);
+    if (to == rank_) return output(from);
+    const auto slot = static_cast<int32_t>(slots_.size());
+    return scratch(slots_.try_emplace({from, to}, slot).first->second);
+  }
+  // Those of a group for some ranks.
+  RangeList at(const NestedGroups::Group& from, const std::vector<int32_t>& to) {
     RangeList ranges;
-    for (int32_t h = 0; h < hosts; ++h) {
-      ranges.push_back({h == host ? here : elsewhere, h * g + position, 1});
+    for (const int32_t block : to) {
+      for (int32_t i = 0; i < from.size; ++i) append(ranges, at(from.first + i, block));
     }
     return ranges;
-  };
-  for (int32_t k = 1; k < g; ++k) {
-    const int32_t to = (self + k) % g;
-    program.steps.push_back(
-        send({host * g + to}, position_in_each_host(to, Space::input, Space::input)));
-  }
-  program.steps.push_back(copy({input(shape.rank)}, {output(shape.rank)}));
-  for (int32_t k = 1; k < g; ++k) {
-    const int32_t from = (self - k + g) % g;
-    program.steps.push_back(
-        recv(host * g + from, position_in_each_host(from, Space::scratch, Space::output)));
   }
 
-  for (int32_t k = 1; k < hosts; ++k) {
-    const int32_t first = (host + k) % hosts * g;
-    RangeList bundle;
-    for (int32_t m = 0; m < g; ++m) {
-      bundle.push_back(m == self ? input(first + m) : scratch(first + m));
+ private:
+  int32_t rank_;
+  std::map<std::pair<int32_t, int32_t>, int32_t> slots_;
+};
+
+Program emit(const Shape& shape) {
+  const int32_t rank = shape.rank;
+  const Carriers carriers(NestedGroups(shape, kLevels));
+  const CarriersLimits limits = limits_of(shape, kLevels);
+  Program program{.input_chunks = shape.ranks,
+                  .output_chunks = shape.ranks,
+                  .scratch_chunks = limits.in_transit,
+                  .chunks_per_message = limits.pairs,
+                  .fan_out = limits.charges};
+  Blocks blocks(rank);
+  program.steps.push_back(copy({input(rank)}, {output(rank)}));
+  for (int32_t stage = carriers.groups().stages() - 1; stage >= 0; --stage) {
+    const NestedGroups::Group own = carriers.groups().group(stage + 1, rank);
+    for (const int32_t charge : carriers.charges(stage, rank)) {
+      program.steps.push_back(send({charge}, blocks.at(own, carriers.blocks(stage, charge))));
     }
-    program.steps.push_back(send({first + self}, std::move(bundle)));
-  }
-  for (int32_t k = 1; k < hosts; ++k) {
-    const int32_t first = (host - k + hosts) % hosts * g;
-    program.steps.push_back(recv(first + self, {output(first, g)}));
+    // Those that turn to this rank first are those before it.
+    const std::vector<int32_t> mine = carriers.blocks(stage, rank);
+    const std::vector<int32_t> sources = carriers.carriers(stage, rank);
+    for (const int32_t source : sources | std::views::reverse) {
+      const NestedGroups::Group theirs = carriers.groups().group(stage + 1, source);
+      program.steps.push_back(recv(source, blocks.at(theirs, mine)));
+    }
   }
   return program;
 }
@@ -76,13 +86,7 @@ Algorithm all_to_all_hierarchical() {
           .source = "Träff, Rougier, EuroMPI 2014",
           .grade = Grade::canonical,
           .emit = emit,
-          .supports = [](const Shape& shape) -> std::string {
-            if (shape.layout.levels() == 0 || !shape.layout.even(0)) {
-              return "it needs several hosts, or caches or NUMA nodes of one, with equally many "
-                     "ranks in each, more than one";
-            }
-            return "";
-          }};
+          .supports = several_groups_only};
 }
 
 }  // namespace tutti::algorithms

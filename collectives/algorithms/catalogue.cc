@@ -32,6 +32,7 @@ std::vector<Algorithm> built_in() {
       all_gather_bruck(),
       all_gather_recursive_doubling(),
       all_gather_pat(),
+      all_gather_hierarchical(),
       // reduce_scatter
       reduce_scatter_all_pairs(),
       reduce_scatter_pairwise(),
@@ -39,6 +40,7 @@ std::vector<Algorithm> built_in() {
       reduce_scatter_recursive_halving(),
       reduce_scatter_circulant(),
       reduce_scatter_pat(),
+      reduce_scatter_hierarchical(),
       // broadcast
       broadcast_linear(),
       broadcast_knomial(2),
@@ -47,6 +49,7 @@ std::vector<Algorithm> built_in() {
       broadcast_chain(),
       broadcast_scatter_all_gather(),
       broadcast_double_tree(),
+      broadcast_hierarchical(),
       // reduce
       reduce_linear(),
       reduce_knomial(2),
@@ -56,6 +59,7 @@ std::vector<Algorithm> built_in() {
       reduce_scatter_gather(),
       reduce_chain(),
       reduce_double_tree(),
+      reduce_hierarchical(),
       // gather, scatter
       gather_linear(),
       gather_binomial(),
@@ -65,6 +69,7 @@ std::vector<Algorithm> built_in() {
       all_to_all_linear(),
       all_to_all_bruck(),
       all_to_all_hierarchical(),
+      all_to_all_leaders(),
       // scan, exscan
       scan_recursive_doubling(),
       scan_chain(),

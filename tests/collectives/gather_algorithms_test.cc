@@ -35,6 +35,17 @@ std::vector<const Algorithm*> algorithms() {
 class GatherAlgorithm : public testing::TestWithParam<const Algorithm*> {
  protected:
   const Algorithm& algorithm() const { return *GetParam(); }
+
+  // All group sizes that it supports; for most, groups do not matter.
+  std::vector<Shape> shapes(int32_t ranks) const {
+    std::vector<Shape> shapes;
+    for (int32_t group = 1; group <= ranks; ++group) {
+      const Shape shape{.ranks = ranks, .layout = Layout::equal(ranks, group)};
+      if (algorithm().supports(shape).empty()) shapes.push_back(shape);
+      if (algorithm().name != "hierarchical") break;
+    }
+    return shapes;
+  }
 };
 
 INSTANTIATE_TEST_SUITE_P(Catalogue, GatherAlgorithm, testing::ValuesIn(algorithms()),
@@ -46,43 +57,49 @@ INSTANTIATE_TEST_SUITE_P(Catalogue, GatherAlgorithm, testing::ValuesIn(algorithm
 TEST_P(GatherAlgorithm, IsProvedWithTheGradeThatItClaims) {
   Grade lowest = Grade::canonical;
   for (int32_t ranks = 1; ranks <= kMaxRanks; ++ranks) {
-    const Shape shape{.ranks = ranks};
-    if (!algorithm().supports(shape).empty()) continue;
-    const Verdict verdict = verify(algorithm(), shape);
-    ASSERT_NE(verdict.grade, Grade::wrong) << ranks << " ranks: " << verdict.problem;
-    lowest = std::min(lowest, verdict.grade);
+    for (const Shape& shape : shapes(ranks)) {
+      const Verdict verdict = verify(algorithm(), shape);
+      ASSERT_NE(verdict.grade, Grade::wrong)
+          << ranks << " ranks, " << to_text(shape.layout) << ": " << verdict.problem;
+      lowest = std::min(lowest, verdict.grade);
+    }
   }
   EXPECT_EQ(name(lowest), name(algorithm().grade));
 }
 
 TEST_P(GatherAlgorithm, IsProvedForManyRanks) {
   for (const int32_t ranks : {48, 64, 100, 127, 128}) {
-    const Shape shape{.ranks = ranks};
-    if (!algorithm().supports(shape).empty()) continue;
-    const Verdict verdict = verify(algorithm(), shape);
-    EXPECT_GE(verdict.grade, algorithm().grade) << ranks << " ranks: " << verdict.problem;
+    for (const int32_t group : {1, 3, 8}) {
+      const Shape shape{.ranks = ranks, .layout = Layout::equal(ranks, group)};
+      if (!algorithm().supports(shape).empty()) continue;
+      const Verdict verdict = verify(algorithm(), shape);
+      EXPECT_GE(verdict.grade, algorithm().grade)
+          << ranks << " ranks, " << to_text(shape.layout) << ": " << verdict.problem;
+      if (algorithm().name != "hierarchical") break;
+    }
   }
 }
 
 TEST_P(GatherAlgorithm, DeclaresItsLimitsExactly) {
   for (int32_t ranks = 2; ranks <= kMaxRanks; ++ranks) {
-    const Shape shape{.ranks = ranks};
-    if (!algorithm().supports(shape).empty()) continue;
-    size_t fan_out = 0;
-    int32_t chunks = 1;
-    const std::vector<Program> programs = emit_all(algorithm(), shape);
-    for (const Program& program : programs) {
-      fan_out = std::max(fan_out, targets_of(program).size());
-      for (const Step& step : program.steps) {
-        if (step.kind == StepKind::send) chunks = std::max(chunks, chunks_in(step.src));
+    for (const Shape& shape : shapes(ranks)) {
+      size_t fan_out = 0;
+      int32_t chunks = 1;
+      const std::vector<Program> programs = emit_all(algorithm(), shape);
+      for (const Program& program : programs) {
+        fan_out = std::max(fan_out, targets_of(program).size());
+        for (const Step& step : program.steps) {
+          if (step.kind == StepKind::send) chunks = std::max(chunks, chunks_in(step.src));
+        }
       }
+      ASSERT_EQ(programs[0].fan_out, static_cast<int32_t>(fan_out)) << ranks << " ranks";
+      ASSERT_EQ(programs[0].chunks_per_message, chunks) << ranks << " ranks";
     }
-    ASSERT_EQ(programs[0].fan_out, static_cast<int32_t>(fan_out)) << ranks << " ranks";
-    ASSERT_EQ(programs[0].chunks_per_message, chunks) << ranks << " ranks";
   }
 }
 
 TEST_P(GatherAlgorithm, OfOneRankOnlyCopies) {
+  if (!algorithm().supports({}).empty()) return;  // hierarchical
   const std::vector<Program> programs = emit_all(algorithm(), {});
   ASSERT_EQ(programs[0].steps.size(), 1U);
   EXPECT_EQ(programs[0].steps[0].kind, StepKind::copy);
@@ -95,10 +112,10 @@ TEST_P(GatherAlgorithm, OfOneRankOnlyCopies) {
 TEST_P(GatherAlgorithm, MovesTheLeastVolume) {
   const bool gathers = algorithm().collective == Collective::all_gather;
   for (int32_t ranks = 2; ranks <= kMaxRanks; ++ranks) {
-    const Shape shape{.ranks = ranks};
-    if (!algorithm().supports(shape).empty()) continue;
-    for (const Program& program : emit_all(algorithm(), shape)) {
-      ASSERT_EQ(gathers ? chunks_received(program) : chunks_sent(program), ranks - 1);
+    for (const Shape& shape : shapes(ranks)) {
+      for (const Program& program : emit_all(algorithm(), shape)) {
+        ASSERT_EQ(gathers ? chunks_received(program) : chunks_sent(program), ranks - 1);
+      }
     }
   }
 }

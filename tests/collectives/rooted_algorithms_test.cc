@@ -48,8 +48,8 @@ std::vector<Shape> shapes_of(const Algorithm& algorithm, int32_t ranks) {
   for (int32_t root = 0; root < roots; ++root) {
     for (int32_t group = 1; group <= ranks; ++group) {
       const Shape shape{.ranks = ranks, .root = root, .layout = Layout::equal(ranks, group)};
-      if (ranks % group == 0 && algorithm.supports(shape).empty()) shapes.push_back(shape);
-      if (algorithm.name != "hierarchical") break;
+      if (algorithm.supports(shape).empty()) shapes.push_back(shape);
+      if (!algorithm.name.starts_with("hierarchical")) break;
     }
   }
   return shapes;

@@ -23,7 +23,9 @@ class Placement : public Cli {};
 TEST_F(Placement, HierarchicalAlgorithmsRunInTheCachesOfOneHost) {
   for (const Words& call :
        {Words{"all_reduce", "hierarchical"}, Words{"all_reduce", "hierarchical(ring,ring,ring)"},
-        Words{"all_to_all", "hierarchical"}}) {
+        Words{"all_gather", "hierarchical"}, Words{"reduce_scatter", "hierarchical"},
+        Words{"broadcast", "hierarchical"}, Words{"reduce", "hierarchical"},
+        Words{"all_to_all", "hierarchical"}, Words{"all_to_all", "hierarchical_leaders"}}) {
     const std::string file = path("result.json");
     const Words words = {"bench",        call[0], "-n",     "4",     "--algorithm",
                          call[1],        "--min", "1K",     "--max", "256K",

@@ -1,0 +1,128 @@
+#include "collectives/algorithms/carriers.h"
+
+#include <algorithm>
+#include <optional>
+
+namespace tutti::algorithms {
+
+using Group = NestedGroups::Group;
+
+template <typename Visit>
+void Carriers::visit_other_parts(int32_t stage, int32_t rank, const Visit& visit) const {
+  const Group all = groups_.group(stage, rank);
+  const Group own = groups_.group(stage + 1, rank);
+  const auto visit_from = [&](int32_t first, int32_t end) {
+    while (first < end) {
+      const Group other = groups_.group(stage + 1, first);
+      visit(own, other);
+      first = other.end();
+    }
+  };
+  visit_from(own.end(), all.end());
+  visit_from(all.first, own.first);
+}
+
+std::vector<int32_t> Carriers::carriers(int32_t stage, int32_t rank) const {
+  std::vector<int32_t> ranks;
+  visit_other_parts(stage, rank, [&](const Group& own, const Group& other) {
+    ranks.push_back(other.first + (rank - own.first) % other.size);
+  });
+  return ranks;
+}
+
+std::vector<int32_t> Carriers::charges(int32_t stage, int32_t rank) const {
+  std::vector<int32_t> ranks;
+  visit_other_parts(stage, rank, [&](const Group& own, const Group& other) {
+    for (int32_t i = rank - own.first; i < other.size; i += own.size) {
+      ranks.push_back(other.first + i);
+    }
+  });
+  return ranks;
+}
+
+std::vector<int32_t> Carriers::blocks(int32_t stage, int32_t rank) const {
+  if (stage == 0) return {rank};
+  std::vector<int32_t> all = blocks(stage - 1, rank);
+  for (const int32_t charge : charges(stage - 1, rank)) {
+    const std::vector<int32_t> carried = blocks(stage - 1, charge);
+    all.insert(all.end(), carried.begin(), carried.end());
+  }
+  std::ranges::sort(all);
+  return all;
+}
+
+namespace {
+
+// blocks[rank]: how many it answers for at the stage; what it does there is added to `total`.
+struct Count {
+  int32_t blocks = 1;
+  CarriersLimits total = {};
+};
+
+void count_stage(const Carriers& carriers, int32_t stage, std::vector<Count>& counts) {
+  std::vector<int32_t> carried;
+  for (int32_t rank = 0; rank < static_cast<int32_t>(counts.size()); ++rank) {
+    Count& count = counts[static_cast<size_t>(rank)];
+    CarriersLimits& total = count.total;
+    const int32_t own = carriers.groups().group(stage + 1, rank).size;
+    const int32_t others = carriers.groups().group(stage, rank).size - own;
+    int32_t sum = 0;
+    for (const int32_t charge : carriers.charges(stage, rank)) {
+      const int32_t blocks = counts[static_cast<size_t>(charge)].blocks;
+      sum += blocks;
+      ++total.charges;
+      total.blocks = std::max(total.blocks, blocks);
+      total.pairs = std::max(total.pairs, blocks * own);
+    }
+    total.carriers += static_cast<int32_t>(carriers.carriers(stage, rank).size());
+    total.in_transit += others * (count.blocks - 1);
+    carried.push_back(sum);
+  }
+  for (size_t rank = 0; rank < counts.size(); ++rank) counts[rank].blocks += carried[rank];
+}
+
+CarriersLimits count_limits(const Shape& shape, int32_t levels) {
+  const Carriers carriers(NestedGroups(shape, levels));
+  std::vector<Count> counts(static_cast<size_t>(shape.ranks));
+  for (int32_t stage = 0; stage < carriers.groups().stages(); ++stage)
+    count_stage(carriers, stage, counts);
+  CarriersLimits most;
+  for (const Count& count : counts) {
+    most.carriers = std::max(most.carriers, count.total.carriers);
+    most.charges = std::max(most.charges, count.total.charges);
+    most.blocks = std::max(most.blocks, count.total.blocks);
+    most.pairs = std::max(most.pairs, count.total.pairs);
+    most.in_transit = std::max(most.in_transit, count.total.in_transit);
+  }
+  return most;
+}
+
+}  // namespace
+
+CarriersLimits limits_of(const Shape& shape, int32_t levels) {
+  struct Answer {
+    int32_t ranks;
+    int32_t levels;
+    Layout layout;
+    CarriersLimits limits;
+  };
+  thread_local std::optional<Answer> last;
+  if (!last || last->ranks != shape.ranks || last->levels != levels ||
+      last->layout != shape.layout) {
+    last = {shape.ranks, levels, shape.layout, count_limits(shape, levels)};
+  }
+  return last->limits;
+}
+
+void append(RangeList& ranges, ChunkRange chunk) {
+  if (!ranges.empty()) {
+    ChunkRange& last = ranges.back();
+    if (last.space == chunk.space && last.first + last.count == chunk.first) {
+      last.count += chunk.count;
+      return;
+    }
+  }
+  ranges.push_back(chunk);
+}
+
+}  // namespace tutti::algorithms

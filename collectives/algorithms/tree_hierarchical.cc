@@ -1,0 +1,160 @@
+// Hierarchical trees: broadcast and reduce with as few messages between hosts as there can be.
+//
+//   hosts of 3, 2 and 3 ranks, root 4:
+//
+//     0  1  2 │ 3 [4] │ 5  6  7        a tree over hosts: the root stands for its own, the first
+//     ↑─────────────│                  rank for any other
+//     │             │───────↑
+//     │──↑──↑     ↑─│       │──↑──↑    then a tree inside each host
+//
+// h - 1 messages between h hosts, at most log h of them one after the other. A binomial tree over
+// ranks in their order does with as few only where hosts have a power of two of them: else its
+// groups lie across hosts. Where hosts fall into NUMA nodes, and these into caches, there are trees
+// over these in between. Partial sums of a reduce are those of neighbours, unrounded.
+//
+// N. T. Karonis et al.: Exploiting Hierarchy in Parallel Computer Networks to Optimize Collective
+// Operation Performance. IPDPS 2000.
+
+#include <algorithm>
+#include <optional>
+#include <ranges>
+#include <utility>
+
+#include "collectives/algorithms/algorithms.h"
+#include "collectives/algorithms/nested_groups.h"
+#include "collectives/algorithms/trees.h"
+
+namespace tutti::algorithms {
+
+namespace {
+
+constexpr int32_t kRadix = 2;
+
+// The trees as one rank sees them: over the parts of its group at each stage.
+class NestedTrees {
+ public:
+  explicit NestedTrees(const Shape& shape) : groups_(shape, shape.layout.levels()), shape_(shape) {}
+
+  int32_t stages() const { return groups_.stages(); }
+  // The first stage where this rank stands for its part; at those after it, it holds the root.
+  int32_t first_stage() const {
+    int32_t stage = 0;
+    while (leader(groups_.group(stage + 1, shape_.rank)) != shape_.rank) ++stage;
+    return stage;
+  }
+  // The tree's ranks are parts.
+  KnomialTree tree(int32_t stage) const {
+    const int32_t root = leader(groups_.group(stage, shape_.rank));
+    return knomial_tree({.ranks = groups_.parts(stage, shape_.rank),
+                         .rank = groups_.part_of(stage, shape_.rank),
+                         .root = groups_.part_of(stage, root)},
+                        kRadix);
+  }
+  int32_t leader_of_part(int32_t stage, int32_t part) const {
+    const int32_t first = groups_.first_of_part(stage, shape_.rank, part);
+    return leader(groups_.group(stage + 1, first));
+  }
+  // Whether these parts, the whole of a tree's group, are a single rank.
+  bool is_one_rank(int32_t stage, const KnomialTree::Group& parts) const {
+    const int32_t last = groups_.first_of_part(stage, shape_.rank, parts.last - 1);
+    return parts.last - parts.first == 1 && groups_.group(stage + 1, last).size == 1;
+  }
+
+ private:
+  int32_t leader(const NestedGroups::Group& group) const {
+    return group.has(shape_.root) ? shape_.root : group.first;
+  }
+
+  const NestedGroups groups_;
+  const Shape& shape_;
+};
+
+// Who hands this rank's to the rest, or takes it: -1 at the root.
+int32_t parent_of(const NestedTrees& trees) {
+  const int32_t stage = trees.first_stage();
+  const int32_t part = trees.tree(stage).parent;
+  return part < 0 ? -1 : trees.leader_of_part(stage, part);
+}
+
+// Most children that any rank has; remembered, as all ranks' programs declare it.
+int32_t most_children(Shape shape) {
+  thread_local std::optional<std::pair<Shape, int32_t>> last;
+  shape.rank = 0;
+  if (last && last->first == shape) return last->second;
+  int32_t most = 1;
+  for (Shape at = shape; at.rank < at.ranks; ++at.rank) {
+    const NestedTrees trees(at);
+    int32_t children = 0;
+    for (int32_t stage = trees.first_stage(); stage < trees.stages(); ++stage) {
+      children += trees.tree(stage).children;
+    }
+    most = std::max(most, children);
+  }
+  last = {shape, most};
+  return most;
+}
+
+Program emit_broadcast(const Shape& shape) {
+  const NestedTrees trees(shape);
+  std::vector<int32_t> children;  // the outermost first, and largest groups first
+  for (int32_t stage = trees.first_stage(); stage < trees.stages(); ++stage) {
+    const KnomialTree tree = trees.tree(stage);
+    for (const auto& merge : std::views::reverse(tree.merges)) {
+      for (const KnomialTree::Group& group : merge) {
+        const int32_t holder = trees.leader_of_part(stage, group.holder);
+        if (holder != shape.rank) children.push_back(holder);
+      }
+    }
+  }
+  Program program{.fan_out = most_children(shape)};
+  const int32_t parent = parent_of(trees);
+  const ChunkRange held = parent < 0 ? input(0) : output(0);
+  if (parent >= 0) program.steps.push_back(recv(parent, {output(0)}));
+  if (!children.empty()) program.steps.push_back(send(std::move(children), {held}));
+  if (parent < 0) program.steps.push_back(copy({input(0)}, {output(0)}));
+  return program;
+}
+
+Program emit_reduce(const Shape& shape) {
+  const NestedTrees trees(shape);
+  const int32_t parent = parent_of(trees);
+  Program program{.scratch_chunks = 1};
+  ChunkRange mine = input(0);
+  for (int32_t stage = trees.stages() - 1; stage >= trees.first_stage(); --stage) {
+    const KnomialTree tree = trees.tree(stage);
+    for (const auto& merge : tree.merges) {
+      const bool last = parent < 0 && stage == 0 && &merge == &tree.merges.back();
+      const ChunkRange sum = last ? output(0) : scratch(0);
+      for (const KnomialTree::Group& group : merge) {
+        const int32_t holder = trees.leader_of_part(stage, group.holder);
+        if (holder == shape.rank) continue;
+        const Wire wire = trees.is_one_rank(stage, group) ? Wire::element : Wire::accumulator;
+        const bool on_left = &group == &merge.front();
+        program.steps.push_back(on_left ? recv_reduce_left(holder, {mine}, {sum}, wire)
+                                        : recv_reduce_right(holder, {mine}, {sum}, wire));
+      }
+      mine = sum;
+    }
+  }
+  if (parent >= 0) program.steps.push_back(send({parent}, {mine}, unrounded(mine)));
+  return program;
+}
+
+Algorithm row(Collective collective, Grade grade, Program (*emit)(const Shape& shape)) {
+  return {.collective = collective,
+          .name = "hierarchical",
+          .source = "Karonis et al., IPDPS 2000",
+          .grade = grade,
+          .emit = emit,
+          .supports = several_groups_only};
+}
+
+}  // namespace
+
+Algorithm broadcast_hierarchical() {
+  return row(Collective::broadcast, Grade::canonical, emit_broadcast);
+}
+
+Algorithm reduce_hierarchical() { return row(Collective::reduce, Grade::same_bits, emit_reduce); }
+
+}  // namespace tutti::algorithms

@@ -250,7 +250,8 @@ CostModel fit(CostModel model, std::span<const Observation> observations) {
   for (const PathClass path : {PathClass::shm, PathClass::tcp, PathClass::ucx, PathClass::ofi}) {
     fit_link(model, path, observations);
   }
-  Search(model, select(observations, [](const Observation& o) { return o.ranks > 2 && o.hosts == 1; }),
+  Search(model,
+         select(observations, [](const Observation& o) { return o.ranks > 2 && o.hosts == 1; }),
          {&model.switch_time, &model.shm.reader})
       .run();
   return model;
@@ -259,8 +260,8 @@ CostModel fit(CostModel model, std::span<const Observation> observations) {
 std::string write(std::span<const Observation> observations) {
   std::string text;
   for (const Observation& o : observations) {
-    text += cat(name(o.collective), ' ', o.algorithm, ' ', o.ranks, ' ', o.hosts, ' ', name(o.path), ' ', o.bytes,
-                ' ', o.seconds, '\n');
+    text += cat(name(o.collective), ' ', o.algorithm, ' ', o.ranks, ' ', o.hosts, ' ', name(o.path),
+                ' ', o.bytes, ' ', o.seconds, '\n');
   }
   return text;
 }

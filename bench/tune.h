@@ -18,10 +18,10 @@ struct Observation {
   Collective collective = Collective::all_reduce;
   std::string algorithm;
   int ranks = 2;
-  int hosts = 1;  // with equally many of them on each
+  int hosts = 1;                    // with equally many of them on each
   PathClass path = PathClass::shm;  // between hosts; on a single one, between ranks
-  uint64_t bytes = 0;  // as `tutti bench` counts them
-  double seconds = 0;  // the median of the slowest rank's
+  uint64_t bytes = 0;               // as `tutti bench` counts them
+  double seconds = 0;               // the median of the slowest rank's
 };
 
 // What to time to find the numbers of a class of paths: calls of two ranks.

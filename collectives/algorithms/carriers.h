@@ -5,10 +5,9 @@
 // of g ranks answers there for what positions j, j + g, j + 2g ... of each other part answer for
 // already:
 //
-//     host A    0   1   2   3   4         rank 5 carries what goes between host B and ranks 0, 2,
-//     4;
-//               │ ╲ │ ╱ │ ╲ │ ╱           rank 6, what goes between it and ranks 1, 3.
-//     host B    5   6                     Rank 0 carries for rank 5, rank 1 for rank 6.
+//     host A    0   1   2   3   4     rank 5 carries what goes between host B and ranks 0, 2 and 4;
+//               │ ╲ │ ╱ │ ╲ │ ╱       rank 6, what goes between it and ranks 1 and 3.
+//     host B    5   6                 Rank 0 carries for rank 5, rank 1 for rank 6.
 //
 // So each block has one carrier in each part, and passes between two of them only once, however
 // many ranks they have; where these are equally many, each exchanges with its counterparts. Two

@@ -95,7 +95,8 @@ class StepCosts {
   double wire(int32_t rank, const Step& step, int slice) const {
     const auto is_far = [&](int32_t peer) { return !is_near(rank, peer); };
     if (far_.wire == 0 || std::ranges::none_of(step.peers, is_far)) return 0;
-    return far_.wire * on_the_way(step, count(step.kind == StepKind::send ? step.src : step.dst, slice));
+    return far_.wire *
+           on_the_way(step, count(step.kind == StepKind::send ? step.src : step.dst, slice));
   }
 
  private:
@@ -170,7 +171,8 @@ struct Wires {
   std::vector<double> entering;
 };
 
-// One rank's messages to other hosts, of all slices. Appends how long each is on the wire, by slice.
+// One rank's messages to other hosts, of all slices. Appends how long each is on the wire, by
+// slice.
 void add_wires(const Plan& plan, const StepCosts& costs, const Hosts& hosts,
                std::vector<std::vector<double>>& steps, Wires& wires) {
   const int32_t rank = plan.shape.rank;

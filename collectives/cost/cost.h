@@ -43,8 +43,8 @@ struct Prediction {
   // and for how long each of its cores is.
   double wire = 0;
   double cores = 0;
-  int32_t host = 0;       // whose card that is
-  bool enters = false;    // what enters it
+  int32_t host = 0;     // whose card that is
+  bool enters = false;  // what enters it
 };
 
 // `plans[r]` is rank r's. `bytes`: of one block (of the buffer, where there are no blocks). What

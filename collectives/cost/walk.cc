@@ -245,10 +245,10 @@ class Walk {
   Order order_;
   std::vector<Rank> ranks_;
   std::vector<Core> cores_;
-  Earliest<int32_t> turns_;       // cores, by when they go on; outdated ones among them
-  std::vector<int32_t> waits_;    // by instance: for so many others
-  std::vector<double> ready_at_;  // by instance
-  std::vector<double> ends_;      // by slice
+  Earliest<int32_t> turns_;             // cores, by when they go on; outdated ones among them
+  std::vector<int32_t> waits_;          // by instance: for so many others
+  std::vector<double> ready_at_;        // by instance
+  std::vector<double> ends_;            // by slice
   std::vector<double> sends_until_;     // by host
   std::vector<double> receives_until_;  // by host
 };

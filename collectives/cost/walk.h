@@ -20,8 +20,8 @@ namespace tutti {
 struct Timing {
   // By slice, then by step: rank 0's, then rank 1's, and so on.
   std::vector<std::vector<double>> steps;
-  // The same, of sends: for how long each message that goes to another host is on the wire. It takes
-  // that time of what its host sends, and of what the other one receives.
+  // The same, of sends: for how long each message that goes to another host is on the wire. It
+  // takes that time of what its host sends, and of what the other one receives.
   std::vector<std::vector<double>> wires;
   double near_latency = 0;  // from the end of a send until its reader sees it, on one host
   double far_latency = 0;   // and between hosts

@@ -163,8 +163,8 @@ TEST(Cost, OfACardThatTheRanksOfAHostShare) {
     return predict(plans_of(collective, name, 8), kBytes, DType::f32, machine);
   };
   // A rank alone: three rounds of the whole buffer.
-  EXPECT_NEAR(on_hosts_of(Collective::all_reduce, "recursive_doubling", 1).wire,
-              3 * kBytes * kWire, 1e-9);
+  EXPECT_NEAR(on_hosts_of(Collective::all_reduce, "recursive_doubling", 1).wire, 3 * kBytes * kWire,
+              1e-9);
   // Four ranks of each of two hosts send it in the last round.
   const Prediction shared = on_hosts_of(Collective::all_reduce, "recursive_doubling", 4);
   EXPECT_NEAR(shared.wire, 4 * kBytes * kWire, 1e-9);

@@ -65,9 +65,9 @@ class Draft {
   std::string draft_;
 };
 
-constexpr const char* kCrowd = "crowd";  // more ranks than cores, over shared memory
+constexpr const char* kCrowd = "crowd";       // more ranks than cores, over shared memory
 constexpr std::string_view kShared = "shm+";  // several ranks a host, which share its card
-constexpr const char* kHost = "host";    // what it is, and where it looks for its numbers
+constexpr const char* kHost = "host";         // what it is, and where it looks for its numbers
 constexpr std::chrono::minutes kWithin(60);
 
 // On one of the ranks.
@@ -85,7 +85,7 @@ int measure(const Options& options) {
                                           : options.measure == kCrowd
                                               ? bench::crowd_observations(comm.size())
                                           : shared ? bench::shared_observations(path)
-                                              : bench::pair_observations(path);
+                                                   : bench::pair_observations(path);
   bench::measure(comm, observations);
   if (comm.rank() == 0) std::cout << bench::write(observations);
   return 0;
@@ -155,7 +155,8 @@ std::string output_of(const Turn& turn, bool check) {
 
 std::vector<Observation> measured(const Turn& turn, bool check) {
   std::vector<Observation> observations = bench::read(lines_of_ranks(output_of(turn, check)));
-  for (Observation& o : observations) o.hosts = std::max<int>(1, static_cast<int>(turn.hosts.size()));
+  for (Observation& o : observations)
+    o.hosts = std::max<int>(1, static_cast<int>(turn.hosts.size()));
   return observations;
 }
 
@@ -242,8 +243,9 @@ int check(const Options& options) {
     const std::vector<Observation> observations = measured_calmly(turn, true);
     if (observations.empty()) continue;
     const Errors errors = errors_of(observations, model, true);
-    summary += cat("# ", turn.what, ", ", turn.ranks, " ranks: median error ", std::lround(100 * errors.median),
-                   "%, 90th percentile ", std::lround(100 * errors.ninetieth), "%\n");
+    summary += cat("# ", turn.what, ", ", turn.ranks, " ranks: median error ",
+                   std::lround(100 * errors.median), "%, 90th percentile ",
+                   std::lround(100 * errors.ninetieth), "%\n");
   }
   std::fputs(summary.c_str(), stdout);
   return 0;

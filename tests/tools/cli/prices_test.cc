@@ -54,6 +54,25 @@ TEST_F(Prices, ExplainSortsCandidatesAndMarksTheChoice) {
   EXPECT_EQ(result.out.find("\n  > ", mark + 1), std::string::npos);
 }
 
+TEST_F(Prices, ExplainNamesWhatBoundsACall) {
+  CostModel model = CostModel::defaults();
+  model.tcp.wire = 20e-9;
+  model.tcp.latency = 1e-3;
+  std::ofstream(path("slow.json")) << to_json(model);
+  const auto bound = [&](const Words& more, const testing::Process::Environment& environment) {
+    Words words = {"explain", "all_reduce", "-n", "16"};
+    words.insert(words.end(), more.begin(), more.end());
+    const Result result = run(words, environment);
+    EXPECT_EQ(result.code, 0) << result.err;
+    return result.out.substr(std::min(result.out.find("What bounds"), result.out.size()));
+  };
+  const testing::Process::Environment slow = {{"TUTTI_TUNE_FILE", path("slow.json")}};
+  EXPECT_THAT(bound({"--group", "4", "--bytes", "4M"}, slow),
+              ContainsRegex("(leaves|enters) host [0-3] by its network card.* (9[0-9]|100)% of"));
+  EXPECT_THAT(bound({"--group", "4", "--bytes", "8"}, slow), HasSubstr("latency"));
+  EXPECT_THAT(bound({"--bytes", "16M"}, kDefaults), HasSubstr("a core"));
+}
+
 TEST_F(Prices, ExplainSaysWhatDeterminismRulesOut) {
   const Words question = {"explain", "all_reduce", "-n", "5", "--bytes", "64K"};
   Words deterministic = question;

@@ -1,0 +1,63 @@
+// bench/tune.h: the numbers of a machine are found again in times that they predict.
+#include "bench/tune.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <iterator>
+#include <vector>
+
+#include "base/error.h"
+
+namespace tutti::bench {
+namespace {
+
+// Of ranks on two hosts, as a machine with these numbers would take them.
+std::vector<Observation> times_between_hosts(const CostModel& machine) {
+  std::vector<Observation> observations = pair_observations(PathClass::tcp);
+  const std::vector<Observation> shared = shared_observations(PathClass::tcp);
+  observations.insert(observations.end(), shared.begin(), shared.end());
+  for (Observation& o : observations) {
+    o.hosts = 2;
+    o.seconds = predict(o, machine);
+  }
+  return observations;
+}
+
+TEST(Tune, FindsWhatRanksShareOfASlowCard) {
+  for (const double wire : {1e-9, 20e-9, 80e-9}) {
+    CostModel machine = CostModel::defaults();
+    machine.tcp.wire = wire;
+    const std::vector<Observation> observations = times_between_hosts(machine);
+    const CostModel found = fit(CostModel::defaults(), observations);
+    EXPECT_NEAR(found.tcp.wire, wire, 0.15 * wire);
+    for (const Observation& o : observations) {
+      if (o.ranks == 2) continue;
+      EXPECT_NEAR(predict(o, found) / o.seconds, 1, 0.2)
+          << o.algorithm << ", " << o.bytes << " bytes, " << wire;
+    }
+  }
+}
+
+TEST(Tune, LeavesTheCardAloneWhereNothingCrossedOne) {
+  CostModel model = CostModel::defaults();
+  std::vector<Observation> observations = pair_observations(PathClass::shm);
+  for (Observation& o : observations) o.seconds = predict(o, model);
+  EXPECT_EQ(fit(model, observations).tcp.wire, model.tcp.wire);
+}
+
+TEST(Tune, ObservationsSurviveTheirText) {
+  const std::vector<Observation> observations = times_between_hosts(CostModel::defaults());
+  const std::vector<Observation> again = read(write(observations));
+  ASSERT_EQ(again.size(), observations.size());
+  for (size_t i = 0; i < again.size(); ++i) {
+    EXPECT_EQ(again[i].algorithm, observations[i].algorithm);
+    EXPECT_EQ(again[i].hosts, 2);
+    EXPECT_EQ(again[i].bytes, observations[i].bytes);
+    EXPECT_NEAR(again[i].seconds / observations[i].seconds, 1, 1e-4);
+  }
+  EXPECT_THROW(read("all_reduce ring 2 tcp 8 1e-6\n"), Error);
+}
+
+}  // namespace
+}  // namespace tutti::bench

@@ -44,3 +44,8 @@ const char* __lsan_default_suppressions() {
 // has.
 extern "C" const char* __lsan_default_options();  // NOLINT(bugprone-reserved-identifier)
 const char* __lsan_default_options() { return "use_tls=0"; }
+
+// A driver that was kept leaves UCX's thread running, which may look for work while the process
+// ends and UCX destroys the lock of its table. Nothing of ours destroys such a lock.
+extern "C" const char* __tsan_default_suppressions();  // NOLINT(bugprone-reserved-identifier)
+const char* __tsan_default_suppressions() { return "race_top:pthread_rwlock_destroy"; }

@@ -81,12 +81,15 @@ TEST_F(TwoHosts, AutoTakesTheFabricThatWasMeasuredToBeQuickest) {
   }
 }
 
-// mpirun and mpiexec start a daemon of theirs on each host, and these pass on what ranks tell.
+// mpirun and mpiexec start a daemon of theirs on each host, and these pass on what ranks tell. Each
+// host has its own name: daemons of Open MPI make a directory of that name in /tmp, which fails
+// where two make the same at the same time.
 TEST_F(TwoHosts, OtherLaunchers) {
   const std::string shell = path("rsh");
   std::ofstream(shell)
       << "#!/bin/sh\nwhile [ \"${1#-}\" != \"$1\" ]; do shift; done\nhost=$1; shift\n"
-         "exec ip netns exec $host sh -c \"$*\"\n";
+         "exec ip netns exec $host unshare --uts "
+         "sh -c \"echo $host > /proc/sys/kernel/hostname; $*\"\n";
   std::filesystem::permissions(shell, std::filesystem::perms::owner_all);
   const std::vector<Words> launchers = {
       {"mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "--mca", "plm_rsh_agent", shell,

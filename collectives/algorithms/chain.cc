@@ -9,47 +9,60 @@
 // Each sends the buffer once, the least that is possible, and only the last rank of a host sends to
 // another host: for large buffers and moderate p.
 //
+// A slice may be long where a transport has few lanes. chain_8 and chain_32 cut the buffer into so
+// many chunks themselves, which follow each other as slices do: more messages, and less that each
+// rank waits for the first of them.
+//
 // Sums travel as elements, rounded by every rank; the order is that of the chain. (A right-leaning
 // tree for reduce, a left-leaning one for scan, so neither is canonical.)
 //
 // J. L. Träff, A. Ripke: Optimal Broadcast for Fully Connected Processor-Node Networks. JPDC 68(7),
 // 2008 (on pipelines); "chain" and "pipeline" in Open MPI.
 
+#include <functional>
+#include <utility>
+
+#include "base/text.h"
 #include "collectives/algorithms/algorithms.h"
 
 namespace tutti::algorithms {
 
 namespace {
 
-Program emit_broadcast(const Shape& shape) {
+Program emit_broadcast(const Shape& shape, int32_t chunks) {
   const int32_t p = shape.ranks;
   const bool is_root = shape.rank == shape.root;
   const int32_t next = (shape.rank + 1) % p;
-  Program program;
-  if (!is_root) program.steps.push_back(recv((shape.rank + p - 1) % p, {output(0)}));
-  if (next != shape.root) {
-    program.steps.push_back(send({next}, {is_root ? input(0) : output(0)}));
+  Program program{.input_chunks = chunks, .output_chunks = chunks};
+  for (int32_t chunk = 0; chunk < chunks; ++chunk) {
+    if (!is_root) program.steps.push_back(recv((shape.rank + p - 1) % p, {output(chunk)}));
+    if (next != shape.root) {
+      program.steps.push_back(send({next}, {is_root ? input(chunk) : output(chunk)}));
+    }
   }
-  if (is_root) program.steps.push_back(copy({input(0)}, {output(0)}));
+  if (is_root) program.steps.push_back(copy({input(0, chunks)}, {output(0, chunks)}));
   return program;
 }
 
-Program emit_reduce(const Shape& shape) {
+Program emit_reduce(const Shape& shape, int32_t chunks) {
   const int32_t p = shape.ranks;
-  Program program{.scratch_chunks = p > 2 ? 1 : 0};
+  Program program{
+      .input_chunks = chunks, .output_chunks = chunks, .scratch_chunks = p > 2 ? chunks : 0};
   if (p == 1) {
-    program.steps = {copy({input(0)}, {output(0)})};
+    program.steps = {copy({input(0, chunks)}, {output(0, chunks)})};
     return program;
   }
   const bool is_root = shape.rank == shape.root;
   const int32_t next = (shape.rank + 1) % p;
-  ChunkRange mine = input(0);
-  if (next != shape.root) {
-    const ChunkRange sum = is_root ? output(0) : scratch(0);
-    program.steps.push_back(recv_reduce_right(next, {mine}, {sum}));
-    mine = sum;
+  for (int32_t chunk = 0; chunk < chunks; ++chunk) {
+    ChunkRange mine = input(chunk);
+    if (next != shape.root) {
+      const ChunkRange sum = is_root ? output(chunk) : scratch(chunk);
+      program.steps.push_back(recv_reduce_right(next, {mine}, {sum}));
+      mine = sum;
+    }
+    if (!is_root) program.steps.push_back(send({(shape.rank + p - 1) % p}, {mine}));
   }
-  if (!is_root) program.steps.push_back(send({(shape.rank + p - 1) % p}, {mine}));
   return program;
 }
 
@@ -83,18 +96,29 @@ Program emit_exscan(const Shape& shape) {
   return program;
 }
 
-Algorithm row(Collective collective, Program (*emit)(const Shape& shape)) {
+Algorithm row(Collective collective, std::function<Program(const Shape& shape)> emit,
+              int32_t chunks = 1) {
   return {.collective = collective,
-          .name = "chain",
+          .name = chunks == 1 ? "chain" : cat("chain_", chunks),
           .source = "Träff, Ripke, JPDC 2008",
           .grade = reduces(collective) ? Grade::same_bits : Grade::canonical,
-          .emit = emit};
+          .emit = std::move(emit)};
 }
 
 }  // namespace
 
-Algorithm broadcast_chain() { return row(Collective::broadcast, emit_broadcast); }
-Algorithm reduce_chain() { return row(Collective::reduce, emit_reduce); }
+Algorithm broadcast_chain(int32_t chunks) {
+  return row(
+      Collective::broadcast, [chunks](const Shape& shape) { return emit_broadcast(shape, chunks); },
+      chunks);
+}
+
+Algorithm reduce_chain(int32_t chunks) {
+  return row(
+      Collective::reduce, [chunks](const Shape& shape) { return emit_reduce(shape, chunks); },
+      chunks);
+}
+
 Algorithm scan_chain() { return row(Collective::scan, emit_scan); }
 Algorithm exscan_chain() { return row(Collective::exscan, emit_exscan); }
 

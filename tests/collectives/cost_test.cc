@@ -94,6 +94,15 @@ TEST(Cost, OfAChainIsItsSlowestLink) {
               0.02 * expected);
 }
 
+// What is one message of a call's only slice goes on from a rank before all of it is there.
+TEST(Cost, OfAChainOfSeveralChunksIsThatOfAPipeline) {
+  constexpr int p = 4;
+  const Machine machine = hockney(p);
+  const double whole = seconds(Collective::broadcast, "chain", p, kBytes, machine);
+  EXPECT_NEAR(seconds(Collective::broadcast, "chain_8", p, kBytes, machine),
+              whole / (p - 1) * 10 / 8, 0.05 * whole);
+}
+
 TEST(Cost, OfSharedCoresIsAllOfTheWork) {
   constexpr int p = 8;
   Machine machine = hockney(p);

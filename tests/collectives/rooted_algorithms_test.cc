@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/text.h"
 #include "collectives/program/algorithm.h"
 #include "collectives/proof/verify.h"
 #include "tests/collectives/program_facts.h"
@@ -253,6 +254,23 @@ TEST(Chain, EveryRankSendsTheBufferOnceToItsNeighbour) {
         EXPECT_LE(messages_sent(programs[rank]), 1);
         const int32_t next = (rank + (collective == Collective::reduce ? p - 1 : 1)) % p;
         for (const int32_t target : targets_of(programs[rank])) EXPECT_EQ(target, next);
+      }
+    }
+  }
+}
+
+// Chunks follow each other: the last arrives as many rounds after the first as there are others.
+TEST(Chain, OfSeveralChunksIsAPipeline) {
+  for (const int32_t p : {2, 3, 5, 8}) {
+    for (const Collective collective : {Collective::broadcast, Collective::reduce}) {
+      for (const int32_t chunks : {8, 32}) {
+        const std::string name = cat("chain_", chunks);
+        EXPECT_EQ(depth_of(collective, name, p, p / 2), p - 1);
+        for (const Program& program : programs_of(collective, name, p, p / 2)) {
+          EXPECT_EQ(messages_sent({program}) % chunks, 0);
+          EXPECT_LE(messages_sent({program}), chunks);
+          EXPECT_EQ(program.chunks_per_message, 1);
+        }
       }
     }
   }

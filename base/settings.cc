@@ -69,6 +69,10 @@ constexpr std::array kSettings = {
                 "host to place ranks on in this one's stead, by which they are grouped but not "
                 "bound: FILE.xml of lstopo, or synthetic:DESCRIPTION (of hwloc); empty: this one"},
     SettingInfo{
+        "TUTTI_RACK", SettingType::string, "", "", false, false,
+        "this host's own: the switches above it, the outermost first, as in row2.rack7; by "
+        "them hosts are grouped. Empty: what Slurm tells, or a host file (rack=row2.rack7)"},
+    SettingInfo{
         "TUTTI_RSH", SettingType::string, "ssh", "", false, false,
         "remote shell of `tutti run` and `tutti doctor --hosts`: called as RSH HOST COMMAND"},
     SettingInfo{"TUTTI_LAUNCH_FANOUT", SettingType::integer, "16", "", false, false,

@@ -1,12 +1,14 @@
 #include "topology/domain.h"
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <map>
 #include <string_view>
 #include <vector>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "base/text.h"
 
 namespace tutti {
@@ -35,6 +37,31 @@ Domain parse_domain(const std::string& text) {
     if (status != std::errc{} || stop != end || index < 0) refuse();
   }
   return domain;
+}
+
+std::string parse_rack(const std::string& text) {
+  constexpr size_t kLongest = 200;
+  const auto allowed = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
+           std::string_view("._-:/[],").find(c) != std::string_view::npos;
+  };
+  const bool whole =
+      !text.starts_with('.') && !text.ends_with('.') && text.find("..") == std::string::npos;
+  if (text.size() <= kLongest && whole && std::ranges::all_of(text, allowed)) return text;
+  throw Error(
+      ErrorCode::invalid_argument, cat("the rack ", in_quotes(text), " is no place in a network"),
+      {.remedy = "write the switches above the host, the outermost first, as in row2.rack7, "
+                 "in TUTTI_RACK or behind rack= in a host file"});
+}
+
+std::string rack_of_slurm(const std::string& address, const std::string& pattern) {
+  const std::vector<std::string> names = split(address, '.');
+  const std::vector<std::string> kinds = split(pattern, '.');
+  std::string rack;
+  for (size_t i = 0; i < std::min(names.size(), kinds.size()); ++i) {
+    if (kinds[i] != "node") rack += cat(rack.empty() ? "" : ".", names[i]);
+  }
+  return rack;
 }
 
 void Hosts::add(int host) {

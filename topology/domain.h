@@ -21,9 +21,17 @@ std::string to_text(const Domain& domain);
 // Throws Error(invalid_argument).
 Domain parse_domain(const std::string& text);
 
+// Switches above a host, the outermost first, with dots between them: "row2.rack7". Empty: not
+// known. What people write, without what cannot be. Throws Error(invalid_argument).
+std::string parse_rack(const std::string& text);
+// Slurm's, as in SLURM_TOPOLOGY_ADDR=s0.s4.node1 and
+// SLURM_TOPOLOGY_ADDR_PATTERN=switch.switch.node.
+std::string rack_of_slurm(const std::string& address, const std::string& pattern);
+
 struct Place {
   std::string host;  // equal for ranks of one host
   Domain domain;
+  std::string rack = {};  // parse_rack()
 };
 
 // Which ranks share a host, wherever they are placed. Hosts are numbered in the order of their

@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <ranges>
+#include <string>
 #include <string_view>
-#include <tuple>
 #include <utility>
 
 #include "base/text.h"
@@ -27,12 +28,31 @@ class Numbers {
   std::map<Key, int> known_;
 };
 
-// What a rank's host, node and cache are numbered; the same number where nothing tells apart.
-struct Numbered {
-  std::vector<int> host;
-  std::vector<int> node;
-  std::vector<int> cache;
-};
+// By level, the outermost first: what each rank's rack, host, node or cache is numbered; the same
+// number where nothing tells apart.
+using Numbered = std::vector<std::vector<int>>;
+
+// The rack of a host is that of its first rank. Of racks that are known by longer and shorter ways,
+// only as many switches tell apart as all have.
+Numbered number_racks(std::span<const Place> ranks, const std::vector<int>& host) {
+  std::vector<std::vector<std::string>> ways;  // by host
+  size_t levels = ranks.empty() ? 0 : std::string::npos;
+  for (size_t r = 0; r < ranks.size(); ++r) {
+    if (static_cast<size_t>(host[r]) < ways.size()) continue;
+    ways.push_back(ranks[r].rack.empty() ? std::vector<std::string>() : split(ranks[r].rack, '.'));
+    levels = std::min(levels, ways.back().size());
+  }
+  Numbered numbered;
+  for (size_t level = 0; level < levels; ++level) {
+    Numbers<std::vector<std::string>> numbers;
+    std::vector<int>& number = numbered.emplace_back();
+    for (const int h : host) {
+      const std::vector<std::string>& way = ways[static_cast<size_t>(h)];
+      number.push_back(numbers.of({way.begin(), way.begin() + static_cast<ptrdiff_t>(level) + 1}));
+    }
+  }
+  return numbered;
+}
 
 // On hosts where all ranks know theirs. A node holds its caches, so these are numbered within it.
 std::vector<int> number_domains(std::span<const Place> ranks, const std::vector<int>& host,
@@ -52,21 +72,24 @@ std::vector<int> number_domains(std::span<const Place> ranks, const std::vector<
 }
 
 Numbered number_places(std::span<const Place> ranks) {
-  Numbered numbered;
+  std::vector<int> host;
   Numbers<std::string_view> hosts;
-  for (const Place& rank : ranks) numbered.host.push_back(hosts.of(rank.host));
-  numbered.node = number_domains(ranks, numbered.host, &Domain::numa_node);
-  numbered.cache = number_domains(ranks, numbered.host, &Domain::cache);
+  for (const Place& rank : ranks) host.push_back(hosts.of(rank.host));
+  Numbered numbered = number_racks(ranks, host);
+  numbered.push_back(host);
+  numbered.push_back(number_domains(ranks, host, &Domain::numa_node));
+  numbered.push_back(number_domains(ranks, host, &Domain::cache));
   return numbered;
 }
 
 std::vector<int> sorted_by(const Numbered& numbered) {
-  std::vector<int> rank_at(numbered.host.size());
+  std::vector<int> rank_at(numbered.front().size());
   std::iota(rank_at.begin(), rank_at.end(), 0);
-  std::ranges::stable_sort(rank_at, {}, [&](int rank) {
-    const auto r = static_cast<size_t>(rank);
-    return std::tuple(numbered.host[r], numbered.node[r], numbered.cache[r]);
-  });
+  // The innermost first: what is equal later stays in that order.
+  for (const std::vector<int>& number : std::views::reverse(numbered)) {
+    std::ranges::stable_sort(rank_at, {},
+                             [&](int rank) { return number[static_cast<size_t>(rank)]; });
+  }
   return rank_at;
 }
 
@@ -111,9 +134,11 @@ Layout Layout::of(std::span<const Place> ranks) {
   Tree tree;
   tree.rank_at = sorted_by(numbered);
   Positions outside;
-  for (const std::vector<int>* number : {&numbered.host, &numbered.node, &numbered.cache}) {
-    outside = starts_of(tree.rank_at, *number, outside);
+  constexpr size_t kOnHost = 3;  // host, node, cache
+  for (size_t level = 0; level < numbered.size(); ++level) {
+    outside = starts_of(tree.rank_at, numbered[level], outside);
     add_level(tree.starts, outside);
+    if (level + kOnHost < numbered.size()) tree.above_hosts = static_cast<int>(tree.starts.size());
   }
   return from(std::move(tree));
 }
@@ -134,8 +159,21 @@ Layout Layout::of_sizes(std::span<const int> sizes) {
 
 Layout Layout::of_positions() const {
   Layout layout;
-  if (levels() > 0) layout = from({.rank_at = {}, .position_of = {}, .starts = tree_->starts});
+  if (levels() > 0) {
+    layout = from({.rank_at = {},
+                   .position_of = {},
+                   .starts = tree_->starts,
+                   .above_hosts = tree_->above_hosts});
+  }
   return layout;
+}
+
+Layout Layout::of_hosts() const {
+  if (!tree_ || tree_->above_hosts == 0) return *this;
+  const std::span<const Positions> starts = tree_->starts;
+  const auto on_hosts = starts.subspan(static_cast<size_t>(tree_->above_hosts));
+  return from(
+      {.rank_at = tree_->rank_at, .position_of = {}, .starts = {on_hosts.begin(), on_hosts.end()}});
 }
 
 int Layout::group_of(int level, int position) const {

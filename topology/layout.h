@@ -24,8 +24,9 @@ namespace tutti {
 class Layout {
  public:
   Layout() = default;  // the ranks in their order, in no groups
-  // By host, then by NUMA node, then by last-level cache; what is not known of each rank of a host
-  // does not divide that host. Hosts, and places on a host, come in the order of their first ranks.
+  // By the switches above the hosts, as far as these are known of all, then by host, by NUMA node,
+  // and by last-level cache; what is not known of each rank of a host does not divide that host.
+  // Racks, hosts, and places on a host, come in the order of their first ranks.
   static Layout of(std::span<const Place> ranks);
   // Consecutive ranks, so many in each group; the last one may have fewer.
   static Layout equal(int ranks, int each);
@@ -48,6 +49,8 @@ class Layout {
   int smallest(int level) const;
   int largest(int level) const;
   bool even(int level) const { return smallest(level) == largest(level); }
+  // Without the levels above the hosts, in the same order.
+  Layout of_hosts() const;
   // Of ranks that stand for the groups of a level: how the levels outside it divide them.
   Layout outside(int level) const;
 
@@ -59,6 +62,7 @@ class Layout {
     std::vector<int> position_of;
     // By level: the first positions of its groups, and the end.
     std::vector<std::vector<int>> starts;
+    int above_hosts = 0;  // so many of these levels
     bool operator==(const Tree&) const = default;
   };
   static Layout from(Tree tree);

@@ -7,8 +7,8 @@
 //
 // With h hosts of g ranks, a rank sends g - 1 messages of h blocks inside and h - 1 of g blocks
 // across, not g (h - 1) of one block: fewer, larger messages where they are dear. Hosts of other
-// sizes send to each rank elsewhere from one of theirs (carriers.h). What hosts fall into is left
-// aside: each level costs a copy of nearly all blocks.
+// sizes send to each rank elsewhere from one of theirs (carriers.h). What hosts fall into, and the
+// racks that they are in, are left aside: each level costs a copy of nearly all blocks.
 //
 // J. L. Träff, A. Rougier: MPI Collectives and Datatypes for Hierarchical All-to-All Communication.
 // EuroMPI 2014. Also NCCL's PXN.
@@ -85,8 +85,8 @@ Algorithm all_to_all_hierarchical() {
           .name = "hierarchical",
           .source = "Träff, Rougier, EuroMPI 2014",
           .grade = Grade::canonical,
-          .emit = emit,
-          .supports = several_groups_only};
+          .emit = [](const Shape& shape) { return emit(of_hosts(shape)); },
+          .supports = [](const Shape& shape) { return several_groups_only(of_hosts(shape)); }};
 }
 
 }  // namespace tutti::algorithms

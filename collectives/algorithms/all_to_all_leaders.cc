@@ -187,8 +187,8 @@ Algorithm all_to_all_leaders() {
           .name = "hierarchical_leaders",
           .source = "Bienz, Gropp, Olson, JPDC 2019",
           .grade = Grade::canonical,
-          .emit = [](const Shape& shape) { return Writer(shape).write(); },
-          .supports = several_groups_only};
+          .emit = [](const Shape& shape) { return Writer(of_hosts(shape)).write(); },
+          .supports = [](const Shape& shape) { return several_groups_only(of_hosts(shape)); }};
 }
 
 }  // namespace tutti::algorithms

@@ -33,4 +33,9 @@ std::string several_groups_only(const Shape& shape) {
          "them";
 }
 
+Shape of_hosts(Shape shape) {
+  shape.layout = shape.layout.of_hosts();
+  return shape;
+}
+
 }  // namespace tutti::algorithms

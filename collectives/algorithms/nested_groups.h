@@ -45,4 +45,7 @@ class NestedGroups {
 // For Algorithm::supports.
 std::string several_groups_only(const Shape& shape);
 
+// Without the racks that hosts are in.
+Shape of_hosts(Shape shape);
+
 }  // namespace tutti::algorithms

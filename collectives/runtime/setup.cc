@@ -36,7 +36,7 @@ std::vector<Place> CommunicatorImpl::places() const {
   std::vector<Place> places;
   for (const int rank : members_) {
     const PeerInfo& peer = engine_->control().peer(rank);
-    places.push_back({.host = peer.host_id, .domain = peer.domain});
+    places.push_back({.host = peer.host_id, .domain = peer.domain, .rack = peer.rack});
   }
   return places;
 }

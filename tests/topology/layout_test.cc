@@ -116,6 +116,41 @@ TEST(Layouts, HaveALevelForEachThingThatDivides) {
   EXPECT_EQ(layout.outside(0), Layout());
 }
 
+// Ranks dealt to hosts in turn; the racks lie across the hosts' order.
+TEST(Layouts, HaveALevelForEachSwitchAboveTheHosts) {
+  const std::vector<std::string> racks = {"row0.rack0", "row1.rack0", "row0.rack1", "row0.rack0"};
+  std::vector<Place> places;
+  for (int rank = 0; rank < 8; ++rank) {
+    const int host = rank % 4;
+    places.push_back({.host = std::to_string(host), .domain = {}, .rack = racks[host]});
+  }
+  const Layout layout = Layout::of(places);
+  ASSERT_EQ(layout.levels(), 3);
+  EXPECT_THAT(order(layout, 8), ElementsAre(0, 4, 3, 7, 2, 6, 1, 5));
+  EXPECT_THAT(sizes(layout, 0), ElementsAre(6, 2));
+  EXPECT_THAT(sizes(layout, 1), ElementsAre(4, 2, 2));
+  EXPECT_THAT(sizes(layout, 2), ElementsAre(2, 2, 2, 2));
+  const Layout hosts = layout.of_hosts();
+  ASSERT_EQ(hosts.levels(), 1);
+  EXPECT_EQ(order(hosts, 8), order(layout, 8));
+  EXPECT_THAT(sizes(hosts, 0), ElementsAre(2, 2, 2, 2));
+  EXPECT_EQ(layout.of_positions().of_hosts(), hosts.of_positions());
+}
+
+TEST(Layouts, DivideByAsManySwitchesAsAreKnownOfAllHosts) {
+  const auto levels_with = [](const std::string& last) {
+    return Layout::of(std::vector<Place>{{"a", {}, "row0.rack0"},
+                                         {"b", {}, "row0.rack1"},
+                                         {"c", {}, last},
+                                         {"d", {}, last},
+                                         {"d", {}, last}})
+        .levels();
+  };
+  EXPECT_EQ(levels_with("row1.rack0"), 3);
+  EXPECT_EQ(levels_with("row1"), 2);
+  EXPECT_EQ(levels_with(""), 1);
+}
+
 TEST(Layouts, DivideOnlyTheHostsWhosePlacesAreKnown) {
   const Layout layout = Layout::of(std::vector<Place>{
       {"a", {0, 0}}, {"a", {0, 1}}, {"a", {0, 0}}, {"b", {0, 0}}, {"b", {}}, {"b", {0, 1}}});

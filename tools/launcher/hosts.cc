@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/host_list.h"
 #include "base/text.h"
+#include "topology/domain.h"
 #include "transport/bootstrap/socket.h"
 
 namespace tutti::tool {
@@ -55,8 +56,9 @@ class HostSet {
     const auto same = std::ranges::find(hosts_, host.name, &Host::name);
     if (host.slots > 0 || same != hosts_.end()) counted_ = true;
     if (same == hosts_.end()) {
-      hosts_.push_back({host.name, std::max(1, host.slots)});
+      hosts_.push_back({host.name, std::max(1, host.slots), host.rack});
     } else {
+      if (!host.rack.empty()) same->rack = host.rack;
       same->slots = std::min(kMostSlots, same->slots + std::max(1, host.slots));
     }
   }
@@ -80,13 +82,18 @@ Host parse_line(const std::string& line, const std::string& where) {
   Host host = parse_host(word, where);
   while (words >> word) {
     const std::string name = word.substr(0, word.find('='));
+    if (name == "rack" && name.size() < word.size()) {
+      host.rack = parse_rack(word.substr(name.size() + 1));
+      continue;
+    }
     const auto slots =
         slots_in(std::string_view(word).substr(std::min(name.size() + 1, word.size())));
     if (slots && name == "slots") {
       host.slots = *slots;
     } else if (!slots || (name != "max_slots" && name != "max-slots")) {
       throw Error(ErrorCode::invalid_argument, cat("'", word, "' is not understood"),
-                  {.where = where, .remedy = "a line is `host`, `host slots=4` or `host:4`"});
+                  {.where = where,
+                   .remedy = "a line is `host`, `host slots=4` or `host:4`, and rack=NAME"});
     }
   }
   return host;

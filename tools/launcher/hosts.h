@@ -14,7 +14,8 @@ namespace tutti::tool {
 
 struct Host {
   std::string name;
-  int slots = 0;  // the most ranks that it takes; 0: not said, any number
+  int slots = 0;          // the most ranks that it takes; 0: not said, any number
+  std::string rack = {};  // the switches above it (topology/domain.h); empty: not said
 
   bool operator==(const Host&) const = default;
 };
@@ -29,8 +30,9 @@ std::vector<Host> parse_hosts(const std::vector<std::string>& words);
 std::string to_text(const std::vector<Host>& hosts);
 
 // A file of Open MPI's (`host slots=4 max_slots=8`), of MPICH's (`host:4`), or of names, each of
-// which may be there once for each slot; # begins a comment. Where no line tells a number and no
-// name is there twice, slots are not said. Throws Error(invalid_argument) with file and line.
+// which may be there once for each slot; `rack=row2.rack7` may follow; # begins a comment. Where no
+// line tells a number and no name is there twice, slots are not said. Throws
+// Error(invalid_argument) with file and line.
 std::vector<Host> read_host_file(const std::string& path);
 
 // What a batch system has given to this job: hosts and slots in its order.

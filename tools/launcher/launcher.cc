@@ -61,14 +61,14 @@ std::string host_name() {
   return name;
 }
 
-// What ranks of another host must know of this process's environment.
+// What ranks of another host must know of this process's environment: all but its place.
 std::map<std::string, std::string> portable_environment() {
   std::map<std::string, std::string> result;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view variable(*entry);
     const size_t equals = variable.find('=');
     const std::string_view name = variable.substr(0, equals);
-    if (equals != std::string_view::npos &&
+    if (equals != std::string_view::npos && name != "TUTTI_RACK" &&
         (name.starts_with("TUTTI_") || name.starts_with("UCX_") || name.starts_with("FI_") ||
          name == "OMP_NUM_THREADS")) {
       result[std::string(name)] = variable.substr(equals + 1);
@@ -112,6 +112,7 @@ std::vector<HostJob> deal(const LaunchOptions& options) {
     if (!job.host.empty()) job.display = job.host;
     job.ranks = ranks[i];
     jobs.push_back(job);
+    if (!hosts[i].rack.empty()) jobs.back().environment["TUTTI_RACK"] = hosts[i].rack;
   }
   return jobs;
 }

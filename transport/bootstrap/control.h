@@ -51,6 +51,7 @@ struct PeerInfo {
   std::string note;       // Job::note
   std::string fabric;     // Job::fabric
   Domain domain;          // Job::domain; compare among ranks of one host
+  std::string rack;       // Job::rack
 
   size_t rails() const { return 1 + more_rails.size(); }
 };

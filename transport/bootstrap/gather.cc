@@ -72,6 +72,7 @@ class Gathering {
     self_.note = job.note;
     self_.fabric = job.fabric;
     self_.domain = job.domain;
+    self_.rack = job.rack;
     acceptor_ = Acceptor(std::move(listener), key_, job.size);
     self_.more_rails = acceptor_.listen_on_rails(job.more_interfaces);
     acceptor_.on_other_size(

@@ -199,6 +199,14 @@ void find_interfaces(const std::string& text, Job& job) {
   job.more_interfaces.assign(names.begin() + 1, names.end());
 }
 
+std::string find_rack() {
+  const std::string named = settings().get_string("TUTTI_RACK");
+  if (!named.empty()) return parse_rack(named);
+  const auto address = own_environment("SLURM_TOPOLOGY_ADDR");
+  const auto pattern = own_environment("SLURM_TOPOLOGY_ADDR_PATTERN");
+  return address && pattern ? rack_of_slurm(*address, *pattern) : "";
+}
+
 }  // namespace
 
 std::string job_token() {
@@ -227,6 +235,7 @@ Job job_from_environment(const KnownJob& known) {
   job.wire_settings = all.wire_settings();
   find_interfaces(all.get_string("TUTTI_INTERFACE"), job);
   job.domain = parse_domain(all.get_string("TUTTI_DOMAIN"));
+  job.rack = find_rack();
   if (!known.rank) {  // else the launcher's ranks need not be these
     job.launcher_fd = inherited_fd("TUTTI_LAUNCHER_FD");
     if (job.rank == 0) job.listen_fd = inherited_fd("TUTTI_LISTEN_FD");

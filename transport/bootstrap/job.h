@@ -40,6 +40,7 @@ struct Job {
   std::string note;               // told to all ranks (PeerInfo), opaque here
   std::string fabric;             // its address on a fabric besides TCP, if any; as the note
   Domain domain;                  // where the launcher placed this rank on its host
+  std::string rack;               // of its host: Place::rack
   std::optional<int> local_rank;  // among the ranks of its host, where the launcher tells
   std::optional<int> local_size;  // ranks on its host, where the launcher tells
   std::string interface;          // network interface or address to listen on; empty: by route

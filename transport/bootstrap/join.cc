@@ -160,6 +160,7 @@ PeerInfo introduce(const Job& job, int listener, const std::string& unix_name) {
   self.note = job.note;
   self.fabric = job.fabric;
   self.domain = job.domain;
+  self.rack = job.rack;
   return self;
 }
 

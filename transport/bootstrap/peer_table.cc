@@ -28,8 +28,16 @@ std::string who_shares_memory() {
 
 // What consecutive ranks are likely to have in common; in a table only what differs from the last
 // rank's is written.
-enum Part : uint8_t { host = 1, address = 2, rails = 4, note = 8, fabric = 16, domain = 32 };
-constexpr uint8_t kAllParts = 63;
+enum Part : uint8_t {
+  host = 1,
+  address = 2,
+  rails = 4,
+  note = 8,
+  fabric = 16,
+  domain = 32,
+  rack = 64
+};
+constexpr uint8_t kAllParts = 127;
 
 bool same_rail(const RailAddress& a, const RailAddress& b) {
   return a.address == b.address && a.port == b.port;
@@ -45,6 +53,7 @@ uint8_t parts_that_differ(const PeerInfo& a, const PeerInfo& b) {
   if (a.domain.numa_node != b.domain.numa_node || a.domain.cache != b.domain.cache) {
     parts |= Part::domain;
   }
+  if (a.rack != b.rack) parts |= Part::rack;
   return static_cast<uint8_t>(parts);
 }
 
@@ -61,6 +70,7 @@ void put_parts(FrameWriter& frame, const PeerInfo& peer, uint8_t parts) {
   if (parts & Part::domain) {
     frame.put(int32_t{peer.domain.numa_node}).put(int32_t{peer.domain.cache});
   }
+  if (parts & Part::rack) frame.put_text(peer.rack);
 }
 
 void get_parts(FrameReader& frame, PeerInfo& peer, uint8_t parts) {
@@ -85,6 +95,7 @@ void get_parts(FrameReader& frame, PeerInfo& peer, uint8_t parts) {
     peer.domain.numa_node = frame.get<int32_t>();
     peer.domain.cache = frame.get<int32_t>();
   }
+  if (parts & Part::rack) peer.rack = frame.get_text();
 }
 
 }  // namespace

@@ -63,6 +63,13 @@ TEST_F(HostFile, OfOpenMpi) {
               ElementsAre(Host{"node1", 4}, Host{"node2", 2}, Host{"node3", 1}));
 }
 
+TEST_F(HostFile, OfRacks) {
+  EXPECT_THAT(read("node1 slots=4 rack=row0.rack1\nnode2:2 rack=row0.rack2\n"),
+              ElementsAre(Host{"node1", 4, "row0.rack1"}, Host{"node2", 2, "row0.rack2"}));
+  EXPECT_THROW(read("node1 rack=a..b\n"), Error);
+  EXPECT_THROW(read("node1 rack\n"), Error);
+}
+
 TEST_F(HostFile, OfMpich) {
   EXPECT_THAT(read("node1:4\nnode2:2\n"), ElementsAre(Host{"node1", 4}, Host{"node2", 2}));
 }

@@ -151,6 +151,20 @@ TEST_F(JobTest, WhereTheLauncherPlacedIt) {
   EXPECT_THAT(failure(), HasSubstr("TUTTI_DOMAIN='upstairs' is no place on a host"));
 }
 
+TEST_F(JobTest, WhereItsHostIsInTheNetwork) {
+  EXPECT_EQ(job_from_environment().rack, "");
+  set("SLURM_TOPOLOGY_ADDR", "s0.s4.s8.tux1");
+  EXPECT_EQ(job_from_environment().rack, "") << "which of these are switches is not known";
+  set("SLURM_TOPOLOGY_ADDR_PATTERN", "switch.switch.switch.node");
+  EXPECT_EQ(job_from_environment().rack, "s0.s4.s8");
+  settings().set("TUTTI_RACK", "row1.rack2");
+  EXPECT_EQ(job_from_environment().rack, "row1.rack2");
+  for (const std::string wrong : {"row1..rack2", ".", "rack 2", "rack\033[2J"}) {
+    settings().set("TUTTI_RACK", wrong);
+    EXPECT_THAT(failure(), HasSubstr("is no place in a network"));
+  }
+}
+
 TEST_F(JobTest, TorchrunsStoreKeepsItsPort) {
   set_ranks(0, 2);
   set("TORCHELASTIC_RUN_ID", "none");

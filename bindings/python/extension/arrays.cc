@@ -52,15 +52,25 @@ std::optional<tutti_dtype_t> dtype_of(nb::dlpack::dtype type) {
   }
 }
 
+// As the array says it; "" if it does not.
+std::string dtype_name(nb::handle array) {
+  const nb::object dtype = nb::getattr(array, "dtype", nb::none());
+  return dtype.is_none() ? "" : nb::str(dtype).c_str();
+}
+
 // Why an array could not be taken, in the order in which a person would look.
 [[noreturn]] void refuse(nb::handle array, Access access, const char* role) {
-  const std::string what = std::string(role) + " (" + nb::inst_name(array).c_str() + ")";
+  std::string what = std::string(role) + " (" + nb::inst_name(array).c_str();
+  if (const std::string dtype = dtype_name(array); !dtype.empty()) what += " of " + dtype;
+  what += ")";
   nb::ndarray<nb::ro> readable;
   if (!nb::try_cast(array, readable, false)) {
-    raise(TUTTI_INVALID_ARGUMENT, what +
-                                      " is no array whose memory can be had: it exports neither DLPack nor the buffer "
-                                      "protocol. Pass a NumPy array of numbers, or an array on the CPU; a tensor that "
-                                      "records gradients must be detached first");
+    raise(TUTTI_INVALID_ARGUMENT,
+          what +
+              " is no array whose memory can be had: it exports neither DLPack nor the buffer "
+              "protocol, or not with such elements. Pass a NumPy array of numbers in this "
+              "machine's byte order, or another array on the CPU; a tensor that records gradients "
+              "must be detached first");
   }
   if (readable.device_type() != nb::device::cpu::value) {
     raise(TUTTI_UNSUPPORTED, what + " is not in host memory: copy it to the CPU first");
@@ -113,7 +123,7 @@ Array::Array(nb::handle array, Access access, const char* role) {
   if (!dtype) {
     raise(TUTTI_INVALID_ARGUMENT,
           std::string(role) + " has elements of a type that collectives do not work on (" +
-              nb::str(nb::getattr(array, "dtype", nb::str("?"))).c_str() +
+              dtype_name(array) +
               "). Convert it; booleans as array.view(numpy.uint8), complex sums as pairs of reals");
   }
   buffer_ = tutti_host(memory_.data(), memory_.size(), *dtype);

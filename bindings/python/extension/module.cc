@@ -46,7 +46,7 @@ nb::object told(const std::optional<tutti_message_t>& message) {
 }
 
 void bind_communicator(nb::module_& module) {
-  nb::class_<Communicator>(module, "Communicator")
+  nb::class_<Communicator>(module, "Communicator", nb::is_weak_referenceable())
       .def_prop_ro("rank", &Communicator::rank)
       .def_prop_ro("size", &Communicator::size)
       .def_prop_ro("closed", &Communicator::closed)
@@ -54,14 +54,17 @@ void bind_communicator(nb::module_& module) {
            "op"_a = tutti_op_t{TUTTI_SUM}, "root"_a = 0, "input_counts"_a = nb::none(),
            "output_counts"_a = nb::none(), "tag"_a = 0, "may_be_shorter"_a = false,
            "timeout"_a = nb::none(), "algorithm"_a = nb::none(), "deterministic"_a = false)
-      .def("split", &Communicator::split, "color"_a, "key"_a)
+      .def("split", &Communicator::split, "color"_a, "key"_a,
+           nb::sig("def split(self, color: int, key: int) -> Communicator | None"))
       .def("create", &Communicator::create, "ranks"_a, "tag"_a)
       .def(
           "probe",
           [](Communicator& self, int32_t source, int32_t tag, bool wait) {
             return told(self.probe(source, tag, wait));
           },
-          "source"_a, "tag"_a, "wait"_a)
+          "source"_a, "tag"_a, "wait"_a,
+          nb::sig("def probe(self, source: int, tag: int, wait: bool) -> tutti._arrays.Message | "
+                  "None"))
       .def("abort", &Communicator::abort, "reason"_a)
       .def("close", &Communicator::close);
 }
@@ -71,7 +74,7 @@ void bind_work(nb::module_& module) {
                    "A call under way: what the methods that end in _async return. `await` it, or "
                    "wait(). Its arrays\nmust not be touched until it is complete; they are kept "
                    "alive as long, even if the Work is dropped.")
-      .def("wait", &Work::wait,
+      .def("wait", &Work::wait, nb::sig("def wait(self) -> typing.Any"),
            "Blocks until the call is complete; returns its result, or raises how it failed. Any "
            "number of times.\nAfter a KeyboardInterrupt the call goes on.")
       .def("wait_for", &Work::wait_for, "seconds"_a,
@@ -81,19 +84,22 @@ void bind_work(nb::module_& module) {
            "Aborts the call's communicator on all its ranks, if the call is not complete.")
       .def_prop_ro(
           "message", [](const Work& self) { return told(self.message()); },
+          nb::for_getter(nb::sig("def message(self) -> tutti._arrays.Message")),
           "Of a receive that is complete: what it has received, a tutti.Message.")
-      .def("__await__",
-           [](nb::handle self) {
-             return nb::module_::import_("tutti._waiting").attr("wait_in_loop")(self).attr(
-                 "__await__")();
-           })
-      .def("_finish", &Work::finish, "wait(), but an interrupt aborts the communicator.");
+      .def(
+          "__await__",
+          [](nb::handle self) {
+            return nb::module_::import_("tutti._waiting").attr("wait_in_loop")(self).attr(
+                "__await__")();
+          },
+          nb::sig("def __await__(self) -> collections.abc.Generator[typing.Any, None, typing.Any]"))
+      .def("_finish", &Work::finish, nb::sig("def _finish(self) -> typing.Any"),
+           "wait(), but an interrupt aborts the communicator.");
 }
 
 NB_MODULE(_tutti, module) {
   module.doc() = "The C interface of the library, for the package's own use.";
   module.def("version", &tutti_version);
-  module.def("error_name", &tutti_error_name, "code"_a);
   module.def(
       "init",
       [](int32_t rank, int32_t size, const std::optional<std::string>& master_address,

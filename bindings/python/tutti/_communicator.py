@@ -27,7 +27,8 @@ OPS = ("sum", "prod", "min", "max", "avg", "band", "bor", "bxor", "minloc", "max
 _NUMBER_OF_OP = {name: number for number, name in enumerate(OPS)}
 
 _serial = itertools.count()
-_open: weakref.WeakValueDictionary[int, Communicator] = weakref.WeakValueDictionary()
+# In the order in which they were made; works keep the handles too.
+_open: weakref.WeakValueDictionary[int, _tutti.Communicator] = weakref.WeakValueDictionary()
 
 
 class Options(TypedDict, total=False):
@@ -64,7 +65,7 @@ class Communicator:
     def __init__(self, handle: _tutti.Communicator) -> None:
         """For the library's own use: init(), split() and create() make communicators."""
         self._handle = handle
-        _open[next(_serial)] = self
+        _open[next(_serial)] = handle
 
     @property
     def rank(self) -> int:
@@ -443,6 +444,6 @@ def init(
 @atexit.register
 def _close_all() -> None:
     """While Python still runs: no thread of the library may outlive it."""
-    for _, communicator in sorted(_open.items(), reverse=True):
-        communicator.close()
+    for _, handle in sorted(_open.items(), reverse=True):
+        handle.close()
     _waiting.stop()

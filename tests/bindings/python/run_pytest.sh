@@ -3,5 +3,5 @@
 #
 # usage: run_pytest.sh PYTHON FILE_test.py
 set -euo pipefail
-export PYTHONPATH=$PWD/bindings/python PYTHONDONTWRITEBYTECODE=1 TMPDIR=${TEST_TMPDIR:-/tmp}
+export PYTHONPATH=$PWD/bindings/python/package PYTHONDONTWRITEBYTECODE=1 TMPDIR=${TEST_TMPDIR:-/tmp}
 exec "$1" -m pytest -q -p no:cacheprovider ${XML_OUTPUT_FILE:+--junitxml="$XML_OUTPUT_FILE"} "$2"

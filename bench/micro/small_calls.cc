@@ -1,5 +1,5 @@
-// All-reduces of 8 bytes through the C interface, back to back: microseconds a call, from rank 0. What
-// bench/micro/python_overhead compares Python with.
+// All-reduces of 8 bytes through the C interface, back to back: microseconds a call, from rank 0.
+// What bench/micro/python_overhead compares Python with.
 //
 //   tutti run -n 2 -- small_calls CALLS
 #include <chrono>
@@ -30,8 +30,8 @@ int main(int argc, char** argv) {
   double sum = 0;
   const auto run = [&](int times) {
     for (int i = 0; i < times; ++i) {
-      check(tutti_all_reduce(world, tutti_host(&value, 1, TUTTI_F64), tutti_host(&sum, 1, TUTTI_F64),
-                             TUTTI_SUM, nullptr));
+      check(tutti_all_reduce(world, tutti_host(&value, 1, TUTTI_F64),
+                             tutti_host(&sum, 1, TUTTI_F64), TUTTI_SUM, nullptr));
     }
   };
   run(calls / 10);  // caches, and the other rank

@@ -11,7 +11,9 @@ async def main(world: tutti.Communicator) -> None:
     right, left = (world.rank + 1) % world.size, (world.rank - 1) % world.size
     received = np.empty(3)
     sent = world.send_async(np.full(3, float(world.rank)), right)
-    total, _, _ = await asyncio.gather(world.all_reduce_async(world.rank), world.recv_async(received, left), sent)
+    total, _, _ = await asyncio.gather(
+        world.all_reduce_async(world.rank), world.recv_async(received, left), sent
+    )
     print(f"rank {world.rank}: the sum is {total}, from rank {left} came {received}")
 
 

@@ -1,4 +1,5 @@
-"""Data-parallel training in NumPy: each rank has its own data, the gradients are summed while the next ones are made.
+"""Data-parallel training in NumPy: each rank has its own data, the gradients are summed while the
+next ones are made.
 
 python -m tutti.run -n 4 gradients.py
 """
@@ -16,7 +17,7 @@ with tutti.init() as world:
     own = np.random.default_rng(1 + world.rank)
     inputs = own.normal(size=(SAMPLES, FEATURES))
 
-    for step in range(STEPS):
+    for _ in range(STEPS):
         works = []
         for truth, weight in zip(truths, weights):
             error = inputs @ (weight - truth)
@@ -28,4 +29,5 @@ with tutti.init() as world:
     distance = max(np.abs(weight - truth).max() for weight, truth in zip(weights, truths))
     same = world.all_gather(np.stack(weights)[None])
     if world.rank == 0:
-        print(f"largest error of a weight: {distance:.1e}; equal on all ranks: {(same == same[0]).all()}")
+        print(f"largest error of a weight: {distance:.1e}")
+        print(f"equal on all ranks: {(same == same[0]).all()}")

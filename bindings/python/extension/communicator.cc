@@ -62,9 +62,8 @@ Calls::iterator Communicator::start(const Request& given) {
     if (counts == nullptr) continue;
     request.uneven = 1;
     if (counts->size() != static_cast<size_t>(size_)) {
-      raise(TUTTI_INVALID_ARGUMENT, "there are " + std::to_string(counts->size()) +
-                                        " counts, but " + std::to_string(size_) +
-                                        " ranks: give one for each rank");
+      raise(TUTTI_INVALID_ARGUMENT, std::to_string(counts->size()) + " counts for " +
+                                        std::to_string(size_) + " ranks: give one for each rank");
     }
   }
   if (given.input_counts != nullptr) request.input_counts = given.input_counts->data();
@@ -92,14 +91,16 @@ void Communicator::abandon(Calls::iterator call) {
 
 void Communicator::end_abandoned() {
   if (abandoned_ == 0) return;
+  Calls ended;  // when their arrays go, Python code may run, and make calls
   for (auto call = calls_.begin(); call != calls_.end();) {
     const auto current = call++;
     if (!current->abandoned) continue;
     int done = 0;
     // How it failed, the calls to come will say.
     if (tutti_test(current->work, &done) == TUTTI_OK && done == 0) continue;
+    tutti_work_free(current->work);
+    ended.splice(ended.end(), calls_, current);
     --abandoned_;
-    end(current);
   }
 }
 
@@ -115,7 +116,8 @@ void Communicator::run(const char* name, Block block) {
 
 std::unique_ptr<Communicator> Communicator::split(int32_t color, int32_t key) {
   tutti_comm_t* part = nullptr;
-  run("split", [comm = handle(), color, key, &part] { return tutti_split(comm, color, key, &part); });
+  run("split",
+      [comm = handle(), color, key, &part] { return tutti_split(comm, color, key, &part); });
   return part == nullptr ? nullptr : std::make_unique<Communicator>(part);
 }
 
@@ -147,7 +149,8 @@ void Communicator::abort(const std::string& reason) {
 void Communicator::close() {
   tutti_comm_t* const comm = std::exchange(handle_, nullptr);
   if (comm == nullptr || of_another_process()) return;
-  if (inside_ > 0) tutti_abort(comm, "the communicator was closed while calls on it were waited for");
+  if (inside_ > 0)
+    tutti_abort(comm, "the communicator was closed while calls on it were waited for");
   while (inside_ > 0) {
     nb::gil_scoped_release without_gil;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -157,7 +160,7 @@ void Communicator::close() {
     nb::gil_scoped_release without_gil;
     tutti_destroy(comm);
   }
-  calls_.clear();  // only now are their arrays nobody's
+  const Calls ended = std::exchange(calls_, {});  // only now are their arrays nobody's
 }
 
 std::unique_ptr<Communicator> join(const JoinOptions& given) {

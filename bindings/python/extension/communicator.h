@@ -61,8 +61,8 @@ class Communicator {
   std::unique_ptr<Communicator> create(const std::vector<int32_t>& ranks, int32_t tag);
   std::optional<tutti_message_t> probe(int32_t source, int32_t tag, bool wait);
   void abort(const std::string& reason);
-  // Leaves the communicator: threads that wait in it get an error, calls under way are given up, and
-  // no array is in use afterwards.
+  // Leaves the communicator: threads that wait in it get an error, calls under way are given up,
+  // and no array is in use afterwards.
   void close();
 
   // While it lives, a thread of this process is inside of the library on the communicator's behalf.

@@ -26,8 +26,8 @@ Work start(nb::handle self, tutti_collective_t collective, nb::handle input, nb:
            const Counts& output_counts, int32_t tag, bool may_be_shorter,
            std::optional<double> timeout, const std::optional<std::string>& algorithm,
            bool deterministic) {
-  Request request{.collective = collective, .input = input, .output = output, .op = op,
-                  .root = root};
+  Request request{
+      .collective = collective, .input = input, .output = output, .op = op, .root = root};
   if (input_counts) request.input_counts = &*input_counts;
   if (output_counts) request.output_counts = &*output_counts;
   request.options.tag = tag;
@@ -89,8 +89,9 @@ void bind_work(nb::module_& module) {
       .def(
           "__await__",
           [](nb::handle self) {
-            return nb::module_::import_("tutti._waiting").attr("wait_in_loop")(self).attr(
-                "__await__")();
+            return nb::module_::import_("tutti._waiting")
+                .attr("wait_in_loop")(self)
+                .attr("__await__")();
           },
           nb::sig("def __await__(self) -> collections.abc.Generator[typing.Any, None, typing.Any]"))
       .def("_finish", &Work::finish, nb::sig("def _finish(self) -> typing.Any"),

@@ -17,9 +17,9 @@ namespace tutti::python {
 // How long a signal may go unheard: handlers of Python's run between waits.
 constexpr std::chrono::milliseconds kBetweenSignals{50};
 
-// Runs what blocks on a thread of its own, while this one hears signals; raises what it failed with.
-// If a handler raises, as for an interrupt, `stop` is to make it return soon and says whether it
-// will; what cannot be stopped is left behind. It may own nothing of this stack, then.
+// Runs what blocks on a thread of its own, while this one hears signals; raises what it failed
+// with. If a handler raises, as for an interrupt, `stop` is to make it return soon and says whether
+// it will; what cannot be stopped is left behind. It may own nothing of this stack, then.
 template <typename Block, typename Stop>
 void hearing_signals(Block block, Stop stop) {
   using Outcome = std::pair<tutti_status_t, std::string>;

@@ -1,10 +1,10 @@
 """Tutti: collective communication among the ranks of a job.
 
-    import numpy as np
-    import tutti
+import numpy as np
+import tutti
 
-    world = tutti.init()  # python -m tutti.run -n 4 script.py, torchrun, srun, mpirun, ..., or alone
-    total = world.all_reduce(np.arange(3.0))  # the sum over all ranks
+world = tutti.init()  # python -m tutti.run -n 4 script.py, torchrun, srun, mpirun, ..., or alone
+total = world.all_reduce(np.arange(3.0))  # the sum over all ranks
 """
 
 from ._arrays import Message
@@ -14,6 +14,15 @@ from ._tutti import Work, version
 
 __version__ = version()
 __all__ = [
-    "ANY_SOURCE", "ANY_TAG", "OPS", "Communicator", "Error", "ErrorCode", "Message", "Options", "Work", "init",
+    "ANY_SOURCE",
+    "ANY_TAG",
+    "OPS",
+    "Communicator",
+    "Error",
+    "ErrorCode",
+    "Message",
+    "Options",
+    "Work",
+    "init",
     "version",
-]  # fmt: skip
+]

@@ -20,12 +20,12 @@ DTYPES = (
 )  # fmt: skip
 
 # Types that NumPy knows by name only, or as structs: (plain numbers as wide, number of the type).
-_FOREIGN = {
+_FOREIGN: dict[str, tuple[type, int]] = {
     "bfloat16": (np.uint16, DTYPES.index("bfloat16")),
     "float8_e4m3fn": (np.uint8, DTYPES.index("float8_e4m3fn")),
     "float8_e5m2": (np.uint8, DTYPES.index("float8_e5m2")),
 }
-_PAIRS = {
+_PAIRS: dict[tuple[str, ...], tuple[type, int]] = {
     ("f4", "i4"): (np.uint64, DTYPES.index("float32_int32")),
     ("f8", "i8"): (np.complex128, DTYPES.index("float64_int64")),
     ("i4", "i4"): (np.uint64, DTYPES.index("int32_int32")),
@@ -34,7 +34,8 @@ _PAIRS = {
 
 
 def look_through(array: Any) -> tuple[np.ndarray, int] | None:
-    """(array of plain numbers in the same memory, number of its real type); None: nothing is known of it."""
+    """(array of plain numbers in the same memory, number of its real type); None: nothing is known
+    of it."""
     if not isinstance(array, np.ndarray):
         return None
     dtype = array.dtype
@@ -42,13 +43,18 @@ def look_through(array: Any) -> tuple[np.ndarray, int] | None:
         known = _FOREIGN.get(dtype.name)
     else:
         known = _PAIRS.get(tuple(dtype[name].str[1:] for name in dtype.names))
-    if known is None or np.dtype(known[0]).itemsize != dtype.itemsize or not array.flags.c_contiguous:
+    if (
+        known is None
+        or np.dtype(known[0]).itemsize != dtype.itemsize
+        or not array.flags.c_contiguous
+    ):
         return None
     return array.view(known[0]), known[1]
 
 
 def as_array(array: Any) -> Array:
-    """What can be handed to the library; numbers, lists and bytes-like objects become NumPy's arrays."""
+    """What can be handed to the library; numbers, lists and bytes-like objects become NumPy's
+    arrays."""
     if isinstance(array, np.ndarray) or hasattr(array, "__dlpack__"):
         return array
     try:
@@ -80,13 +86,16 @@ def blocks(array: Array, size: int, counts: Sequence[int] | None) -> Sequence[in
     """The rows of each rank's block of an array that consists of one for each."""
     if counts is not None:
         if len(counts) != size:
-            raise Error(ErrorCode.INVALID_ARGUMENT, f"there are {len(counts)} counts, but {size} ranks: give one for each rank")
+            raise Error(
+                ErrorCode.INVALID_ARGUMENT,
+                f"{len(counts)} counts for {size} ranks: give one for each rank",
+            )
         return counts
     if rows(array) % size != 0:
         raise Error(
             ErrorCode.INVALID_ARGUMENT,
-            f"{rows(array)} rows (the array's shape is {tuple(array.shape)}) do not make equal blocks for {size} ranks: "
-            "give `counts`",
+            f"{rows(array)} rows (the array's shape is {tuple(array.shape)}) do not make equal "
+            f"blocks for {size} ranks: give `counts`",
         )
     return [rows(array) // size] * size
 
@@ -102,12 +111,13 @@ def counts_of(counts: Sequence[int] | None, array: Array) -> list[int] | None:
 
 
 class Message(NamedTuple):
-    """What is known of a message; the type as NumPy and ml_dtypes name it, the length in elements."""
+    """What is known of a message; the type as NumPy and ml_dtypes name it, the length in
+    elements."""
 
     source: int
     tag: int
     dtype: str
-    count: int
+    count: int  # type: ignore[assignment]  # a tuple has a method of that name
 
 
 def message(source: int, tag: int, dtype: int, count: int) -> Message:

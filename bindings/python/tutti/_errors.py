@@ -24,8 +24,8 @@ class ErrorCode(enum.IntEnum):
 class Error(RuntimeError):
     """A call failed. Its text says what happened, where, the likely cause and the remedy.
 
-    After INVALID_ARGUMENT and UNSUPPORTED the communicator can still be used; after anything else it is
-    aborted on all its ranks.
+    After INVALID_ARGUMENT and UNSUPPORTED the communicator can still be used; after anything else
+    it is aborted on all its ranks.
 
     Attributes:
         code: an ErrorCode.
@@ -38,5 +38,5 @@ class Error(RuntimeError):
         named = re.match(r"rank (\d+) \(", text) if self.code == ErrorCode.RANK_DIED else None
         self.rank: int | None = int(named[1]) if named else None
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[type[Error], tuple[int, str]]:
         return Error, (int(self.code), self.args[0])

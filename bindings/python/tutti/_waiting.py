@@ -1,7 +1,7 @@
 """Calls that coroutines wait for.
 
-A call moves only while somebody waits for it, and an event loop cannot. So one thread waits for all of them, as long as
-there are any, and tells their loops.
+A call moves only while somebody waits for it, and an event loop cannot. So one thread waits for all
+of them, as long as there are any, and tells their loops.
 """
 
 from __future__ import annotations

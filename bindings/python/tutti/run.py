@@ -1,7 +1,7 @@
 """Starts the ranks of a job: python -m tutti.run -n 4 script.py [arguments]
 
-Options before the script are those of `tutti run` (--help lists them). The script runs under this interpreter, as does
-`-m module`; what stands behind -- is any program.
+Options before the script are those of `tutti run` (--help lists them). The script runs under this
+interpreter, as does `-m module`; what stands behind -- is any program.
 """
 
 from __future__ import annotations

@@ -68,7 +68,9 @@ def test_no_reference_is_left(world):
 def test_messages(world):
     everyone = range(world.size)
     others = [rank for rank in everyone if rank != world.rank]
-    works = [world.send_async(np.full(4, world.rank, "i4"), rank, tag=world.rank) for rank in others]
+    works = [
+        world.send_async(np.full(4, world.rank, "i4"), rank, tag=world.rank) for rank in others
+    ]
     for rank in others:
         out = np.empty(4, "i4")
         assert world.recv(out, rank) == tutti.Message(rank, rank, "int32", 4)
@@ -212,7 +214,13 @@ def test_close_ends_what_waits(world):
         thread.join()
         # It was inside, or has not come that far.
         assert caught[0] in (tutti.ErrorCode.ABORTED, tutti.ErrorCode.INVALID_ARGUMENT)
-        for use in (forgotten.wait, forgotten.test, part.barrier, lambda: part.split(0), lambda: part.probe()):
+        for use in (
+            forgotten.wait,
+            forgotten.test,
+            part.barrier,
+            lambda: part.split(0),
+            lambda: part.probe(),
+        ):
             try:
                 use()
             except tutti.Error as error:

@@ -96,7 +96,9 @@ def test_blocks_of_unequal_length(world):
             same(world.reduce_scatter(whole[rank], counts=counts), total(whole)[here])
             same(world.scatter(whole[rank], 1, counts=counts), whole[1][here])
             # Rank r sends r + s rows to rank s.
-            outgoing = [values(r, (sum(r + s for s in range(size)), *row), dtype) for r in range(size)]
+            outgoing = [
+                values(r, (sum(r + s for s in range(size)), *row), dtype) for r in range(size)
+            ]
             start = [sum(r + s for s in range(rank)) for r in range(size)]
             same(
                 world.all_to_all(
@@ -149,7 +151,9 @@ def test_operators(world):
 @on_ranks(3)
 def test_places_of_extremes(world):
     for value, index in [("f4", "i4"), ("f8", "i8"), ("i4", "i4"), ("i8", "i8")]:
-        mine = np.array([(-world.rank, world.rank), (7, world.rank)], dtype=[("value", value), ("index", index)])
+        mine = np.array(
+            [(-world.rank, world.rank), (7, world.rank)], dtype=[("value", value), ("index", index)]
+        )
         low = world.all_reduce(mine, "minloc")
         assert low.tolist() == [(-2, 2), (7, 0)]
         assert world.all_reduce(mine, "maxloc").tolist() == [(0, 0), (7, 0)]
@@ -221,7 +225,10 @@ def test_parts(world):
 
 @on_ranks(2)
 def test_options(world):
-    same(world.all_reduce(np.ones(9), algorithm="ring", deterministic=False, timeout=60.0), np.full(9, 2.0))
+    same(
+        world.all_reduce(np.ones(9), algorithm="ring", deterministic=False, timeout=60.0),
+        np.full(9, 2.0),
+    )
     same(world.all_reduce(np.ones(9), deterministic=True), np.full(9, 2.0))
 
 

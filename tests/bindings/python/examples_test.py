@@ -16,7 +16,10 @@ EXAMPLES = "bindings/python/examples/"
     [
         ("mean.py", ["2,000,000 samples on 2 ranks, mean 0.000395"]),
         ("gradients.py", ["equal on all ranks: True"]),
-        ("events.py", ["rank 0: the sum is 1, from rank 1 came [1. 1. 1.]", "from rank 0 came [0. 0. 0.]"]),
+        (
+            "events.py",
+            ["rank 0: the sum is 1, from rank 1 came [1. 1. 1.]", "from rank 0 came [0. 0. 0.]"],
+        ),
     ],
 )
 def test_examples(name, words):
@@ -34,7 +37,10 @@ def test_scripts_run_under_this_interpreter():
 @pytest.mark.parametrize(
     "given, wanted",
     [
-        (["-n", "4", "a.py", "-n", "b.py"], ["-n", "4", "--", sys.executable, "a.py", "-n", "b.py"]),
+        (
+            ["-n", "4", "a.py", "-n", "b.py"],
+            ["-n", "4", "--", sys.executable, "a.py", "-n", "b.py"],
+        ),
         (["-n", "4", "-m", "module"], ["-n", "4", "--", sys.executable, "-m", "module"]),
         (["-n", "4", "--", "./program", "a.py"], ["-n", "4", "--", "./program", "a.py"]),
         (["--help"], ["--help"]),

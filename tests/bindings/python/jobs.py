@@ -1,8 +1,8 @@
 """Tests whose body runs on several ranks, as processes that `python -m tutti.run` starts.
 
-    @on_ranks(2, 3)
-    def test_sum(world):
-        assert world.all_reduce(1) == world.size
+@on_ranks(2, 3)
+def test_sum(world):
+    assert world.all_reduce(1) == world.size
 """
 
 import importlib.util
@@ -16,8 +16,19 @@ SECONDS = 30  # what ends a job that hangs
 
 def start_job(ranks, *command):
     """A job of Python processes, its lines without prefixes."""
-    launcher = [sys.executable, "-m", "tutti.run", "-n", str(ranks), "--no-prefix", "--", sys.executable]
-    return subprocess.Popen([*launcher, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    launcher = [
+        sys.executable,
+        "-m",
+        "tutti.run",
+        "-n",
+        str(ranks),
+        "--no-prefix",
+        "--",
+        sys.executable,
+    ]
+    return subprocess.Popen(
+        [*launcher, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
 
 
 def run_job(ranks, *command, check=True):

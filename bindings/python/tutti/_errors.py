@@ -32,6 +32,8 @@ class Error(RuntimeError):
         rank: of RANK_DIED, the rank of the job that died first; else None.
     """
 
+    __module__ = "tutti"  # as users know it
+
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text)
         self.code = ErrorCode(code)

@@ -229,3 +229,47 @@ def test_close_ends_what_waits(world):
                 raise AssertionError("a closed communicator was used")
     else:
         part.close()
+
+
+def test_ranks_that_say_who_they_are(tmp_path):
+    """And are threads of one process: every wait must let the others run."""
+    sums = {}
+
+    def be(rank):
+        with tutti.init(rank, 3, rendezvous_file=tmp_path / "meet") as world:
+            for _ in range(20):
+                sums[rank] = world.all_reduce(np.arange(1000) + rank)
+            world.split(rank % 2).close()
+
+    threads = [threading.Thread(target=be, args=(rank,)) for rank in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for rank in range(3):
+        assert (sums[rank] == 3 * np.arange(1000) + 3).all()
+
+
+def test_two_ranks_in_one_loop(tmp_path):
+    """Neither call is complete before the other is made, and one thread makes both."""
+    joined = {}
+
+    def join(rank):
+        joined[rank] = tutti.init(rank, 2, rendezvous_file=tmp_path / "meet")
+
+    threads = [threading.Thread(target=join, args=(rank,)) for rank in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    async def call(rank):
+        return await joined[rank].all_reduce_async(np.full(100000, rank + 1))
+
+    async def both():
+        return await asyncio.gather(call(0), call(1))
+
+    for result in asyncio.run(both()):
+        assert (result == 3).all()
+    joined[1].close()
+    joined[0].close()

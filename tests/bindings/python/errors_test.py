@@ -120,7 +120,8 @@ for step in range(10**9):
     try:
         world.all_reduce(np.ones(1000))
     except tutti.Error as error:
-        print(world.rank, error.code.name, error.rank, str(error).splitlines()[0], flush=True)
+        # In one piece: the ranks write to the same pipe.
+        print(f"{world.rank} {error.code.name} {error.rank} {error}\\n", end="", flush=True)
         break
 """
 

@@ -1,5 +1,6 @@
 """The examples do what they say, and `python -m tutti.run` starts them."""
 
+import re
 import subprocess
 import sys
 
@@ -26,6 +27,16 @@ def test_examples(name, words):
     job = run_job(2, EXAMPLES + name)
     for what in words:
         assert what in job.stdout
+
+
+def test_the_program_of_the_readme():
+    with open("bindings/python/README.md", encoding="utf-8") as file:
+        program = re.search(r"```python\n(.*?)```", file.read(), re.DOTALL)[1]
+    check = """
+assert total.tolist() == [3] * 1000 and gradients.tolist() == [1] * 1000
+assert everything.tolist() == [1] * 3000
+"""
+    run_job(3, "-c", program + check)
 
 
 def test_scripts_run_under_this_interpreter():

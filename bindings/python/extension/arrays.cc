@@ -58,10 +58,11 @@ std::string dtype_name(nb::handle array) {
   return dtype.is_none() ? "" : nb::str(dtype).c_str();
 }
 
-// Why an array could not be taken, in the order in which a person would look.
-[[noreturn]] void refuse(nb::handle array, Access access, const char* role) {
-  std::string what = std::string(role) + " (" + nb::inst_name(array).c_str();
-  if (const std::string dtype = dtype_name(array); !dtype.empty()) what += " of " + dtype;
+// Why an array's memory could not be taken, in the order in which a person would look. `given` is
+// what the caller knows it as.
+[[noreturn]] void refuse(nb::handle array, nb::handle given, Access access, const char* role) {
+  std::string what = std::string(role) + " (" + nb::inst_name(given).c_str();
+  if (const std::string dtype = dtype_name(given); !dtype.empty()) what += " of " + dtype;
   what += ")";
   nb::ndarray<nb::ro> readable;
   if (!nb::try_cast(array, readable, false)) {
@@ -116,7 +117,7 @@ Array::Array(nb::handle array, Access access, const char* role) {
   } else {
     const auto plain = look_through(array);
     if (!plain || !take(plain->first, access, memory_)) {
-      refuse(plain ? nb::handle(plain->first) : array, access, role);
+      refuse(plain ? nb::handle(plain->first) : array, array, access, role);
     }
     dtype = plain->second;
   }

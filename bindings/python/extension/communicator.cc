@@ -46,7 +46,6 @@ tutti_comm_t* Communicator::handle() const {
 }
 
 Calls::iterator Communicator::start(const Request& given) {
-  tutti_comm_t* const comm = handle();
   end_abandoned();
   Call call;
   if (!given.input.is_none()) call.input = Array(given.input, Access::read, "the input");
@@ -68,6 +67,7 @@ Calls::iterator Communicator::start(const Request& given) {
   }
   if (given.input_counts != nullptr) request.input_counts = given.input_counts->data();
   if (given.output_counts != nullptr) request.output_counts = given.output_counts->data();
+  tutti_comm_t* const comm = handle();  // not earlier: taking arrays may run Python code
   tutti_status_t status = TUTTI_OK;
   {
     const Visit visit(*this);
@@ -90,7 +90,7 @@ void Communicator::abandon(Calls::iterator call) {
 }
 
 void Communicator::end_abandoned() {
-  if (abandoned_ == 0) return;
+  if (abandoned_ == 0 || closed() || of_another_process()) return;
   Calls ended;  // when their arrays go, Python code may run, and make calls
   for (auto call = calls_.begin(); call != calls_.end();) {
     const auto current = call++;
@@ -149,8 +149,9 @@ void Communicator::abort(const std::string& reason) {
 void Communicator::close() {
   tutti_comm_t* const comm = std::exchange(handle_, nullptr);
   if (comm == nullptr || of_another_process()) return;
-  if (inside_ > 0)
+  if (inside_ > 0) {
     tutti_abort(comm, "the communicator was closed while calls on it were waited for");
+  }
   while (inside_ > 0) {
     nb::gil_scoped_release without_gil;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -165,6 +166,7 @@ void Communicator::close() {
 
 std::unique_ptr<Communicator> join(const JoinOptions& given) {
   struct Joining {
+    explicit Joining(const JoinOptions& options) : given(options) {}
     JoinOptions given;
     tutti_comm_t* comm = nullptr;
     std::atomic<bool> left_behind = false;

@@ -17,7 +17,6 @@ namespace tutti::python {
 namespace {
 
 namespace nb = nanobind;
-using nb::literals::operator""_a;
 
 using Counts = std::optional<std::vector<uint64_t>>;
 
@@ -50,22 +49,24 @@ void bind_communicator(nb::module_& module) {
       .def_prop_ro("rank", &Communicator::rank)
       .def_prop_ro("size", &Communicator::size)
       .def_prop_ro("closed", &Communicator::closed)
-      .def("start", &start, "collective"_a, "input"_a.none(), "output"_a.none(), "result"_a.none(),
-           "op"_a = tutti_op_t{TUTTI_SUM}, "root"_a = 0, "input_counts"_a = nb::none(),
-           "output_counts"_a = nb::none(), "tag"_a = 0, "may_be_shorter"_a = false,
-           "timeout"_a = nb::none(), "algorithm"_a = nb::none(), "deterministic"_a = false)
-      .def("split", &Communicator::split, "color"_a, "key"_a,
+      .def("start", &start, nb::arg("collective"), nb::arg("input").none(),
+           nb::arg("output").none(), nb::arg("result").none(),
+           nb::arg("op") = tutti_op_t{TUTTI_SUM}, nb::arg("root") = 0,
+           nb::arg("input_counts") = nb::none(), nb::arg("output_counts") = nb::none(),
+           nb::arg("tag") = 0, nb::arg("may_be_shorter") = false, nb::arg("timeout") = nb::none(),
+           nb::arg("algorithm") = nb::none(), nb::arg("deterministic") = false)
+      .def("split", &Communicator::split, nb::arg("color"), nb::arg("key"),
            nb::sig("def split(self, color: int, key: int) -> Communicator | None"))
-      .def("create", &Communicator::create, "ranks"_a, "tag"_a)
+      .def("create", &Communicator::create, nb::arg("ranks"), nb::arg("tag"))
       .def(
           "probe",
           [](Communicator& self, int32_t source, int32_t tag, bool wait) {
             return told(self.probe(source, tag, wait));
           },
-          "source"_a, "tag"_a, "wait"_a,
+          nb::arg("source"), nb::arg("tag"), nb::arg("wait"),
           nb::sig("def probe(self, source: int, tag: int, wait: bool) -> tutti._arrays.Message | "
                   "None"))
-      .def("abort", &Communicator::abort, "reason"_a)
+      .def("abort", &Communicator::abort, nb::arg("reason"))
       .def("close", &Communicator::close);
 }
 
@@ -77,10 +78,10 @@ void bind_work(nb::module_& module) {
       .def("wait", &Work::wait, nb::sig("def wait(self) -> typing.Any"),
            "Blocks until the call is complete; returns its result, or raises how it failed. Any "
            "number of times.\nAfter a KeyboardInterrupt the call goes on.")
-      .def("wait_for", &Work::wait_for, "seconds"_a,
+      .def("wait_for", &Work::wait_for, nb::arg("seconds"),
            "Like wait(), for at most so many seconds; says whether the call is complete.")
       .def("test", &Work::test, "Makes progress; says whether the call is complete.")
-      .def("abort", &Work::abort, "reason"_a = "Work.abort()",
+      .def("abort", &Work::abort, nb::arg("reason") = "Work.abort()",
            "Aborts the call's communicator on all its ranks, if the call is not complete.")
       .def_prop_ro(
           "message", [](const Work& self) { return told(self.message()); },
@@ -107,7 +108,8 @@ NB_MODULE(_tutti, module) {
          int32_t master_port, const std::optional<std::string>& rendezvous_file) {
         return join({rank, size, master_address, master_port, rendezvous_file});
       },
-      "rank"_a, "size"_a, "master_address"_a.none(), "master_port"_a, "rendezvous_file"_a.none());
+      nb::arg("rank"), nb::arg("size"), nb::arg("master_address").none(), nb::arg("master_port"),
+      nb::arg("rendezvous_file").none());
   bind_communicator(module);
   bind_work(module);
 }

@@ -43,11 +43,7 @@ def look_through(array: Any) -> tuple[np.ndarray, int] | None:
         known = _FOREIGN.get(dtype.name)
     else:
         known = _PAIRS.get(tuple(dtype[name].str[1:] for name in dtype.names))
-    if (
-        known is None
-        or np.dtype(known[0]).itemsize != dtype.itemsize
-        or not array.flags.c_contiguous
-    ):
+    if known is None or np.dtype(known[0]).itemsize != dtype.itemsize:
         return None
     return array.view(known[0]), known[1]
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 
+import ml_dtypes
 import numpy as np
 import pytest
 from jobs import SECONDS, on_ranks, run_job, start_job
@@ -34,6 +35,9 @@ def test_arguments_are_checked(alone):
     frozen.flags.writeable = False
     for words, call in {
         "ascontiguousarray": lambda: alone.all_reduce(x[:, :2]),
+        "bfloat16) is not contiguous": lambda: alone.all_reduce(
+            np.ones(9, ml_dtypes.bfloat16)[::2]
+        ),
         "Receive into a contiguous": lambda: alone.all_reduce(x, out=x.T),
         "of a type that": lambda: alone.all_reduce(x > 0),
         "no array": lambda: alone.all_reduce(object()),
@@ -79,6 +83,23 @@ def test_nothing_works_after_close():
         with pytest.raises((tutti.Error, TypeError)):
             call()
     assert "closed" in repr(world)
+
+
+def test_an_array_that_closes_the_communicator():
+    """Taking an array runs its code, which may do anything."""
+    world = tutti.init()
+
+    class Spiteful:
+        shape = (3,)
+
+        def __dlpack__(self, **options):
+            world.close()
+            return np.ones(3).__dlpack__()
+
+        def __dlpack_device__(self):
+            return (1, 0)
+
+    assert "closed" in str(error_of(world.all_reduce, Spiteful(), out=np.ones(3)))
 
 
 @on_ranks(3)

@@ -104,10 +104,26 @@ void Communicator::end_abandoned() {
   }
 }
 
+// While it lives, this thread runs handlers of signals in the middle of a visit.
+class Communicator::Hearing {
+ public:
+  explicit Hearing(Communicator& communicator)
+      : thread_(communicator.hearing_),
+        before_(std::exchange(communicator.hearing_, std::this_thread::get_id())) {}
+  ~Hearing() { thread_ = before_; }
+  Hearing(const Hearing&) = delete;
+  Hearing& operator=(const Hearing&) = delete;
+
+ private:
+  std::thread::id& thread_;
+  std::thread::id before_;
+};
+
 // Runs what blocks on this communicator; an interrupt aborts it.
 template <typename Block>
 void Communicator::run(const char* name, Block block) {
   const Visit visit(*this);
+  const Hearing hearing(*this);
   hearing_signals(block, [this, name] {
     const std::string reason = std::string(name) + "() was interrupted";
     return tutti_abort(handle_, reason.c_str()) == TUTTI_OK;
@@ -147,6 +163,11 @@ void Communicator::abort(const std::string& reason) {
 }
 
 void Communicator::close() {
+  if (hearing_ == std::this_thread::get_id()) {
+    raise(TUTTI_INVALID_ARGUMENT,
+          "a signal's handler cannot close a communicator in the middle of split(), create() or "
+          "probe(): abort() it, or raise an exception");
+  }
   tutti_comm_t* const comm = std::exchange(handle_, nullptr);
   if (comm == nullptr || of_another_process()) return;
   if (inside_ > 0) {

@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "bindings/c/tutti.h"
@@ -78,6 +79,7 @@ class Communicator {
   };
 
  private:
+  class Hearing;
   template <typename Block>
   void run(const char* name, Block block);
   void end_abandoned();
@@ -88,6 +90,7 @@ class Communicator {
   int size_;
   int process_;     // forks before it was made
   int inside_ = 0;  // visits
+  std::thread::id hearing_;
   Calls calls_;
   size_t abandoned_ = 0;
 };

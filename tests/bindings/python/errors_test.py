@@ -247,6 +247,22 @@ except KeyboardInterrupt:
     assert (process.returncode, process.stdout) == (7, "interrupted\n"), process.stderr
 
 
+@pytest.mark.parametrize("wait", ["probe", "recv"])
+def test_a_handler_that_closes(wait):
+    """Whatever comes first, the signal or the wait: an error, and no hang."""
+    program = f"""
+import signal, numpy as np, tutti
+world = tutti.init()
+signal.signal(signal.SIGALRM, lambda *_: world.close())
+signal.setitimer(signal.ITIMER_REAL, 0.1)
+try:
+    world.{wait}({"" if wait == "probe" else "np.empty(1)"})
+except tutti.Error as error:
+    print(error.code.name)
+"""
+    assert run_job(1, "-c", program).stdout == "INVALID_ARGUMENT\n"
+
+
 def test_a_child_must_not_call(alone):
     child = os.fork()
     if child == 0:

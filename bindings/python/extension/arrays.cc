@@ -80,8 +80,9 @@ std::string dtype_name(nb::handle array) {
   if (!nb::try_cast(array, contiguous, false)) {
     raise(TUTTI_INVALID_ARGUMENT,
           what + " is not contiguous (C order), and calls work on arrays where they lie. " +
-              (access == Access::read ? "Pass numpy.ascontiguousarray() of it"
-                                      : "Receive into a contiguous array and assign that"));
+              (access == Access::read
+                   ? "Pass a copy that is: numpy.ascontiguousarray(), tensor.contiguous()"
+                   : "Receive into a contiguous array and assign that"));
   }
   raise(TUTTI_INVALID_ARGUMENT, what + " is read-only, but the call writes to it");
 }

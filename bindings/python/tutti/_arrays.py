@@ -65,7 +65,8 @@ def empty(like: Array, shape: tuple[int, ...]) -> Array:
         return np.empty(shape, like.dtype)
     if hasattr(like, "new_empty"):  # torch.Tensor
         return like.new_empty(shape)
-    return np.empty(shape, np.from_dlpack(like).dtype)
+    dtype = getattr(like, "dtype", None)  # NumPy's, in JAX
+    return np.empty(shape, dtype if isinstance(dtype, np.dtype) else np.from_dlpack(like).dtype)
 
 
 def rows(array: Array) -> int:

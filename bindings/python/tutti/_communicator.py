@@ -55,8 +55,8 @@ class Communicator:
 
     Arrays are NumPy's, or whatever exports DLPack or the buffer protocol (torch's tensors,
     array.array), in host memory, contiguous. They are never copied: an array that is not contiguous
-    is refused. Numbers and lists may be given as inputs. A result is a new array of the input's
-    kind, or `out`, which may be the input (in place).
+    is refused. Numbers and lists may be given as inputs. A result is a new array (torch's for
+    torch's tensors, else NumPy's), or `out`, which may be the input (in place).
 
     Collectives that cut or join arrays do so along the first axis: its length n is that of each
     rank's block, in rows of any shape. With `counts`, a number of rows for each rank, blocks are of

@@ -207,6 +207,16 @@ def test_tensors(world):
         assert tensor.tolist() == [[2] * 5] * 3
 
 
+@pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="jax is not installed")
+@on_ranks(2)
+def test_jax(world):
+    from jax import numpy as jnp
+
+    for dtype in [jnp.float32, jnp.bfloat16, jnp.float8_e5m2, jnp.int32]:
+        array = jnp.arange(4, dtype=dtype)
+        same(world.all_reduce(array), (2 * np.arange(4)).astype(array.dtype))
+
+
 @on_ranks(3)
 def test_parts(world):
     assert repr(world) == f"<tutti.Communicator: rank {world.rank} of 3>"

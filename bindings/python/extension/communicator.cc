@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <iterator>
@@ -104,26 +105,26 @@ void Communicator::end_abandoned() {
   }
 }
 
-// While it lives, this thread runs handlers of signals in the middle of a visit.
-class Communicator::Hearing {
+// A visit that lasts until the library returns, while this thread runs handlers of signals.
+class Communicator::LongVisit {
  public:
-  explicit Hearing(Communicator& communicator)
-      : thread_(communicator.hearing_),
-        before_(std::exchange(communicator.hearing_, std::this_thread::get_id())) {}
-  ~Hearing() { thread_ = before_; }
-  Hearing(const Hearing&) = delete;
-  Hearing& operator=(const Hearing&) = delete;
+  explicit LongVisit(Communicator& communicator)
+      : communicator_(communicator), visit_(communicator) {
+    communicator_.long_visits_.push_back(std::this_thread::get_id());
+  }
+  ~LongVisit() { std::erase(communicator_.long_visits_, std::this_thread::get_id()); }
+  LongVisit(const LongVisit&) = delete;
+  LongVisit& operator=(const LongVisit&) = delete;
 
  private:
-  std::thread::id& thread_;
-  std::thread::id before_;
+  Communicator& communicator_;
+  Visit visit_;
 };
 
 // Runs what blocks on this communicator; an interrupt aborts it.
 template <typename Block>
 void Communicator::run(const char* name, Block block) {
-  const Visit visit(*this);
-  const Hearing hearing(*this);
+  const LongVisit visit(*this);
   hearing_signals(block, [this, name] {
     const std::string reason = std::string(name) + "() was interrupted";
     return tutti_abort(handle_, reason.c_str()) == TUTTI_OK;
@@ -163,15 +164,16 @@ void Communicator::abort(const std::string& reason) {
 }
 
 void Communicator::close() {
-  if (hearing_ == std::this_thread::get_id()) {
+  if (std::ranges::count(long_visits_, std::this_thread::get_id()) > 0) {
     raise(TUTTI_INVALID_ARGUMENT,
           "a signal's handler cannot close a communicator in the middle of split(), create() or "
           "probe(): abort() it, or raise an exception");
   }
   tutti_comm_t* const comm = std::exchange(handle_, nullptr);
   if (comm == nullptr || of_another_process()) return;
-  if (inside_ > 0) {
-    tutti_abort(comm, "the communicator was closed while calls on it were waited for");
+  // Who waits for a call comes out soon by itself.
+  if (!long_visits_.empty()) {
+    tutti_abort(comm, "the communicator was closed in the middle of split(), create() or probe()");
   }
   while (inside_ > 0) {
     nb::gil_scoped_release without_gil;

@@ -79,7 +79,7 @@ class Communicator {
   };
 
  private:
-  class Hearing;
+  class LongVisit;
   template <typename Block>
   void run(const char* name, Block block);
   void end_abandoned();
@@ -90,7 +90,7 @@ class Communicator {
   int size_;
   int process_;     // forks before it was made
   int inside_ = 0;  // visits
-  std::thread::id hearing_;
+  std::vector<std::thread::id> long_visits_;
   Calls calls_;
   size_t abandoned_ = 0;
 };

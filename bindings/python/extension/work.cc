@@ -1,5 +1,8 @@
 #include "bindings/python/extension/work.h"
 
+#include <algorithm>
+#include <chrono>
+#include <limits>
 #include <utility>
 
 #include "bindings/python/extension/errors.h"
@@ -64,10 +67,17 @@ void Work::end(tutti_status_t status) {
   if (!communicator_->closed()) communicator_->end(call_);
 }
 
+// In pieces, so that signals are heard, and that the communicator can be closed meanwhile.
 bool Work::wait_for(double seconds) {
+  constexpr double kPiece = std::chrono::duration<double>(kBetweenSignals).count();
   if (!(seconds >= 0)) raise(TUTTI_INVALID_ARGUMENT, "a wait cannot take less than 0 seconds");
-  advance([seconds](tutti_work_t* work, int* done) { return tutti_wait_for(work, seconds, done); });
-  return ended();
+  for (double left = seconds;; left -= kPiece) {
+    const double piece = std::min(left, kPiece);
+    advance([piece](tutti_work_t* work, int* done) { return tutti_wait_for(work, piece, done); });
+    if (ended()) return true;
+    if (left <= kPiece) return false;
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+  }
 }
 
 bool Work::test() {
@@ -76,10 +86,7 @@ bool Work::test() {
 }
 
 nb::object Work::wait() {
-  constexpr double kBetweenSignalsSeconds = std::chrono::duration<double>(kBetweenSignals).count();
-  while (!wait_for(kBetweenSignalsSeconds)) {
-    if (PyErr_CheckSignals() != 0) throw nb::python_error();
-  }
+  wait_for(std::numeric_limits<double>::infinity());
   return result_;
 }
 

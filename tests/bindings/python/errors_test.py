@@ -247,6 +247,24 @@ except KeyboardInterrupt:
     assert (process.returncode, process.stdout) == (7, "interrupted\n"), process.stderr
 
 
+def test_close_ends_a_probe(alone):
+    part = alone.create([0], tag=99)
+    caught = []
+
+    def probe():
+        started.set()
+        caught.append(error_of(part.probe).code)
+
+    started = threading.Event()
+    thread = threading.Thread(target=probe)
+    thread.start()
+    started.wait()
+    part.close()
+    thread.join()
+    # It was inside, or came later.
+    assert caught[0] in (ErrorCode.ABORTED, ErrorCode.INVALID_ARGUMENT)
+
+
 @pytest.mark.parametrize("wait", ["probe", "recv"])
 def test_a_handler_that_closes(wait):
     """Whatever comes first, the signal or the wait: an error, and no hang."""

@@ -10,6 +10,8 @@
 --repo_env=WITH_<NAME>=auto|yes|no   (yes: absent is an error; no: never look)
 """
 
+load(":nanobind.bzl", "nanobind")
+
 _FLAG_BZL = """def _impl(ctx):
     return []
 
@@ -160,3 +162,4 @@ def syslibs():
             deb = deb,
             required = required,
         )
+    nanobind(name = "nanobind")

@@ -1,0 +1,218 @@
+#include "bindings/python/extension/communicator.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <iterator>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "bindings/python/extension/errors.h"
+#include "bindings/python/extension/signals.h"
+
+namespace tutti::python {
+
+namespace nb = nanobind;
+
+namespace {
+
+// How often this process has come out of a fork.
+int& forks() {
+  static int count = 0;
+  static std::once_flag once;
+  std::call_once(once, [] { ::pthread_atfork(nullptr, nullptr, [] { ++count; }); });
+  return count;
+}
+
+}  // namespace
+
+Communicator::Communicator(tutti_comm_t* handle)
+    : handle_(handle), rank_(tutti_rank(handle)), size_(tutti_size(handle)), process_(forks()) {}
+
+bool Communicator::of_another_process() const { return process_ != forks(); }
+
+tutti_comm_t* Communicator::handle() const {
+  if (handle_ == nullptr) {
+    raise(TUTTI_INVALID_ARGUMENT, "the communicator is closed: make calls before close()");
+  }
+  if (of_another_process()) {
+    raise(TUTTI_UNSUPPORTED,
+          "the communicator belongs to the process that this one was forked from: call "
+          "tutti.init() after the fork only, or start processes by 'spawn'");
+  }
+  return handle_;
+}
+
+Calls::iterator Communicator::start(const Request& given) {
+  end_abandoned();
+  Call call;
+  if (!given.input.is_none()) call.input = Array(given.input, Access::read, "the input");
+  if (!given.output.is_none()) call.output = Array(given.output, Access::write, "the output");
+  tutti_request_t request = TUTTI_REQUEST_INIT;
+  request.collective = given.collective;
+  request.root = given.root;
+  request.op = given.op;
+  // What a rank has no data for is described by the other side.
+  request.input = given.input.is_none() ? call.output.shape() : call.input.buffer();
+  request.output = given.output.is_none() ? call.input.shape() : call.output.buffer();
+  for (const auto* counts : {given.input_counts, given.output_counts}) {
+    if (counts == nullptr) continue;
+    request.uneven = 1;
+    if (counts->size() != static_cast<size_t>(size_)) {
+      raise(TUTTI_INVALID_ARGUMENT, std::to_string(counts->size()) + " counts for " +
+                                        std::to_string(size_) + " ranks: give one for each rank");
+    }
+  }
+  if (given.input_counts != nullptr) request.input_counts = given.input_counts->data();
+  if (given.output_counts != nullptr) request.output_counts = given.output_counts->data();
+  tutti_comm_t* const comm = handle();  // not earlier: taking arrays may run Python code
+  tutti_status_t status = TUTTI_OK;
+  {
+    const Visit visit(*this);
+    const nb::gil_scoped_release without_gil;
+    status = tutti_start(comm, &request, &given.options, &call.work);
+  }
+  check(status);
+  calls_.push_back(std::move(call));
+  return std::prev(calls_.end());
+}
+
+void Communicator::end(Calls::iterator call) {
+  tutti_work_free(call->work);
+  calls_.erase(call);
+}
+
+void Communicator::abandon(Calls::iterator call) {
+  call->abandoned = true;
+  ++abandoned_;
+}
+
+void Communicator::end_abandoned() {
+  if (abandoned_ == 0 || closed() || of_another_process()) return;
+  Calls ended;  // when their arrays go, Python code may run, and make calls
+  for (auto call = calls_.begin(); call != calls_.end();) {
+    const auto current = call++;
+    if (!current->abandoned) continue;
+    int done = 0;
+    // How it failed, the calls to come will say.
+    if (tutti_test(current->work, &done) == TUTTI_OK && done == 0) continue;
+    tutti_work_free(current->work);
+    ended.splice(ended.end(), calls_, current);
+    --abandoned_;
+  }
+}
+
+// A visit that lasts until the library returns, while this thread runs handlers of signals.
+class Communicator::LongVisit {
+ public:
+  explicit LongVisit(Communicator& communicator)
+      : communicator_(communicator), visit_(communicator) {
+    communicator_.long_visits_.push_back(std::this_thread::get_id());
+  }
+  ~LongVisit() { std::erase(communicator_.long_visits_, std::this_thread::get_id()); }
+  LongVisit(const LongVisit&) = delete;
+  LongVisit& operator=(const LongVisit&) = delete;
+
+ private:
+  Communicator& communicator_;
+  Visit visit_;
+};
+
+// Runs what blocks on this communicator; an interrupt aborts it.
+template <typename Block>
+void Communicator::run(const char* name, Block block) {
+  const LongVisit visit(*this);
+  hearing_signals(block, [this, name] {
+    const std::string reason = std::string(name) + "() was interrupted";
+    return tutti_abort(handle_, reason.c_str()) == TUTTI_OK;
+  });
+}
+
+std::unique_ptr<Communicator> Communicator::split(int32_t color, int32_t key) {
+  tutti_comm_t* part = nullptr;
+  run("split",
+      [comm = handle(), color, key, &part] { return tutti_split(comm, color, key, &part); });
+  return part == nullptr ? nullptr : std::make_unique<Communicator>(part);
+}
+
+std::unique_ptr<Communicator> Communicator::create(const std::vector<int32_t>& ranks, int32_t tag) {
+  tutti_comm_t* created = nullptr;
+  run("create", [comm = handle(), &ranks, tag, &created] {
+    return tutti_create(comm, ranks.data(), ranks.size(), tag, &created);
+  });
+  return std::make_unique<Communicator>(created);
+}
+
+std::optional<tutti_message_t> Communicator::probe(int32_t source, int32_t tag, bool wait) {
+  tutti_message_t message = TUTTI_MESSAGE_INIT;
+  if (wait) {
+    run("probe", [comm = handle(), source, tag, &message] {
+      return tutti_probe(comm, source, tag, &message);
+    });
+    return message;
+  }
+  int found = 0;
+  check(tutti_probe_now(handle(), source, tag, &found, &message));
+  return found == 0 ? std::nullopt : std::optional(message);
+}
+
+void Communicator::abort(const std::string& reason) {
+  check(tutti_abort(handle(), reason.c_str()));
+}
+
+void Communicator::close() {
+  if (std::ranges::count(long_visits_, std::this_thread::get_id()) > 0) {
+    raise(TUTTI_INVALID_ARGUMENT,
+          "a signal's handler cannot close a communicator in the middle of split(), create() or "
+          "probe(): abort() it, or raise an exception");
+  }
+  tutti_comm_t* const comm = std::exchange(handle_, nullptr);
+  if (comm == nullptr || of_another_process()) return;
+  // Who waits for a call comes out soon by itself.
+  if (!long_visits_.empty()) {
+    tutti_abort(comm, "the communicator was closed in the middle of split(), create() or probe()");
+  }
+  while (inside_ > 0) {
+    nb::gil_scoped_release without_gil;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  for (const Call& call : calls_) tutti_work_free(call.work);
+  {
+    nb::gil_scoped_release without_gil;
+    tutti_destroy(comm);
+  }
+  const Calls ended = std::exchange(calls_, {});  // only now are their arrays nobody's
+}
+
+std::unique_ptr<Communicator> join(const JoinOptions& given) {
+  struct Joining {
+    explicit Joining(const JoinOptions& options) : given(options) {}
+    JoinOptions given;
+    tutti_comm_t* comm = nullptr;
+    std::atomic<bool> left_behind = false;
+  };
+  const auto joining = std::make_shared<Joining>(given);
+  hearing_signals(
+      [joining] {
+        const JoinOptions& given = joining->given;
+        tutti_init_options_t options = TUTTI_INIT_OPTIONS_INIT;
+        options.rank = given.rank;
+        options.ranks = given.size;
+        if (given.master_address) options.master_address = given.master_address->c_str();
+        options.master_port = given.master_port;
+        if (given.rendezvous_file) options.rendezvous_file = given.rendezvous_file->c_str();
+        const tutti_status_t status = tutti_init(&joining->comm, &options);
+        if (joining->left_behind) tutti_destroy(joining->comm);
+        return status;
+      },
+      [joining] {
+        joining->left_behind = true;
+        return false;
+      });
+  return std::make_unique<Communicator>(joining->comm);
+}
+
+}  // namespace tutti::python

@@ -1,0 +1,118 @@
+// The extension module tutti._tutti: what Python cannot do itself. What people call is in tutti/.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bindings/python/extension/communicator.h"
+#include "bindings/python/extension/work.h"
+
+namespace tutti::python {
+namespace {
+
+namespace nb = nanobind;
+
+using Counts = std::optional<std::vector<uint64_t>>;
+
+Work start(nb::handle self, tutti_collective_t collective, nb::handle input, nb::handle output,
+           nb::handle result, tutti_op_t op, int32_t root, const Counts& input_counts,
+           const Counts& output_counts, int32_t tag, bool may_be_shorter,
+           std::optional<double> timeout, const std::optional<std::string>& algorithm,
+           bool deterministic) {
+  Request request{
+      .collective = collective, .input = input, .output = output, .op = op, .root = root};
+  if (input_counts) request.input_counts = &*input_counts;
+  if (output_counts) request.output_counts = &*output_counts;
+  request.options.tag = tag;
+  request.options.may_be_shorter = may_be_shorter ? 1 : 0;
+  request.options.timeout = timeout.value_or(0);
+  if (algorithm) request.options.algorithm = algorithm->c_str();
+  request.options.deterministic = deterministic ? 1 : 0;
+  auto& communicator = *nb::inst_ptr<Communicator>(self);
+  return {self, communicator.start(request), result, collective == TUTTI_RECV};
+}
+
+nb::object told(const std::optional<tutti_message_t>& message) {
+  if (!message) return nb::none();
+  return nb::module_::import_("tutti._arrays")
+      .attr("message")(message->source, message->tag, message->dtype, message->count);
+}
+
+void bind_communicator(nb::module_& module) {
+  nb::class_<Communicator>(module, "Communicator", nb::is_weak_referenceable())
+      .def_prop_ro("rank", &Communicator::rank)
+      .def_prop_ro("size", &Communicator::size)
+      .def_prop_ro("closed", &Communicator::closed)
+      .def("start", &start, nb::arg("collective"), nb::arg("input").none(),
+           nb::arg("output").none(), nb::arg("result").none(),
+           nb::arg("op") = tutti_op_t{TUTTI_SUM}, nb::arg("root") = 0,
+           nb::arg("input_counts") = nb::none(), nb::arg("output_counts") = nb::none(),
+           nb::arg("tag") = 0, nb::arg("may_be_shorter") = false, nb::arg("timeout") = nb::none(),
+           nb::arg("algorithm") = nb::none(), nb::arg("deterministic") = false)
+      .def("split", &Communicator::split, nb::arg("color"), nb::arg("key"),
+           nb::sig("def split(self, color: int, key: int) -> Communicator | None"))
+      .def("create", &Communicator::create, nb::arg("ranks"), nb::arg("tag"))
+      .def(
+          "probe",
+          [](Communicator& self, int32_t source, int32_t tag, bool wait) {
+            return told(self.probe(source, tag, wait));
+          },
+          nb::arg("source"), nb::arg("tag"), nb::arg("wait"),
+          nb::sig("def probe(self, source: int, tag: int, wait: bool) -> tutti._arrays.Message | "
+                  "None"))
+      .def("abort", &Communicator::abort, nb::arg("reason"))
+      .def("close", &Communicator::close);
+}
+
+void bind_work(nb::module_& module) {
+  nb::class_<Work>(module, "Work",
+                   "A call under way: what the methods that end in _async return. `await` it, or "
+                   "wait(). Its arrays\nmust not be touched until it is complete; they are kept "
+                   "alive as long, even if the Work is dropped.")
+      .def("wait", &Work::wait, nb::sig("def wait(self) -> typing.Any"),
+           "Blocks until the call is complete; returns its result, or raises how it failed. Any "
+           "number of times.\nAfter a KeyboardInterrupt the call goes on.")
+      .def("wait_for", &Work::wait_for, nb::arg("seconds"),
+           "Like wait(), for at most so many seconds; says whether the call is complete.")
+      .def("test", &Work::test, "Makes progress; says whether the call is complete.")
+      .def("abort", &Work::abort, nb::arg("reason") = "Work.abort()",
+           "Aborts the call's communicator on all its ranks, if the call is not complete.")
+      .def_prop_ro(
+          "message", [](const Work& self) { return told(self.message()); },
+          nb::for_getter(nb::sig("def message(self) -> tutti._arrays.Message")),
+          "Of a receive that is complete: what it has received, a tutti.Message.")
+      .def(
+          "__await__",
+          [](nb::handle self) {
+            return nb::module_::import_("tutti._waiting")
+                .attr("wait_in_loop")(self)
+                .attr("__await__")();
+          },
+          nb::sig("def __await__(self) -> collections.abc.Generator[typing.Any, None, typing.Any]"))
+      .def("_finish", &Work::finish, nb::sig("def _finish(self) -> typing.Any"),
+           "wait(), but an interrupt aborts the communicator.");
+}
+
+NB_MODULE(_tutti, module) {
+  module.doc() = "The C interface of the library, for the package's own use.";
+  module.def("version", &tutti_version);
+  module.def(
+      "init",
+      [](int32_t rank, int32_t size, const std::optional<std::string>& master_address,
+         int32_t master_port, const std::optional<std::string>& rendezvous_file) {
+        return join({rank, size, master_address, master_port, rendezvous_file});
+      },
+      nb::arg("rank"), nb::arg("size"), nb::arg("master_address").none(), nb::arg("master_port"),
+      nb::arg("rendezvous_file").none());
+  bind_communicator(module);
+  bind_work(module);
+}
+
+}  // namespace
+}  // namespace tutti::python

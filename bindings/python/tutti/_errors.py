@@ -1,0 +1,44 @@
+"""The exception that failed calls raise."""
+
+from __future__ import annotations
+
+import enum
+import re
+
+
+class ErrorCode(enum.IntEnum):
+    """Why a call failed; as in the C interface."""
+
+    INVALID_ARGUMENT = 1  # the caller's own argument is wrong
+    MISMATCH = 2  # two ranks made calls that do not fit together
+    RANK_DIED = 3  # a process of the job ended without leaving
+    CONNECTION_LOST = 4  # the path to a living rank broke
+    TIMEOUT = 5  # an operation's deadline passed
+    ABORTED = 6  # another rank, or this one's user, aborted the communicator
+    BOOTSTRAP = 7  # the ranks could not find or did not accept each other
+    SYSTEM = 8  # the operating system refused something
+    UNSUPPORTED = 9  # not available in this build, here, or for these arguments
+    INTERNAL = 10  # a bug in Tutti
+
+
+class Error(RuntimeError):
+    """A call failed. Its text says what happened, where, the likely cause and the remedy.
+
+    After INVALID_ARGUMENT and UNSUPPORTED the communicator can still be used; after anything else
+    it is aborted on all its ranks.
+
+    Attributes:
+        code: an ErrorCode.
+        rank: of RANK_DIED, the rank of the job that died first; else None.
+    """
+
+    __module__ = "tutti"  # as users know it
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code = ErrorCode(code)
+        named = re.match(r"rank (\d+) \(", text) if self.code == ErrorCode.RANK_DIED else None
+        self.rank: int | None = int(named[1]) if named else None
+
+    def __reduce__(self) -> tuple[type[Error], tuple[int, str]]:
+        return Error, (int(self.code), self.args[0])

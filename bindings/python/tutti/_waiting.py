@@ -1,0 +1,78 @@
+"""Calls that coroutines wait for.
+
+A call moves only while somebody waits for it, and an event loop cannot. So one thread waits for all
+of them, as long as there are any, and tells their loops.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from typing import Any
+
+from ._tutti import Work
+
+# How long the thread may look at the oldest call alone: a wait for it moves the others too.
+_SECONDS_APART = 0.001
+
+_lock = threading.Lock()
+_pending: list[tuple[Work, asyncio.Future[None]]] = []
+_thread: threading.Thread | None = None
+
+
+async def wait_in_loop(work: Work) -> Any:
+    """The call's result, or its exception."""
+    if not work.test():
+        future = asyncio.get_running_loop().create_future()
+        _add(work, future)
+        await future
+    return work.wait()
+
+
+def _add(work: Work, future: asyncio.Future[None]) -> None:
+    global _thread
+    with _lock:
+        _pending.append((work, future))
+        if _thread is None:
+            _thread = threading.Thread(target=_wait_for_all, name="tutti-await", daemon=True)
+            _thread.start()
+
+
+def _wait_for_all() -> None:
+    """Ends when there is nothing to wait for: at the latest when the communicators are closed."""
+    global _thread
+    while True:
+        with _lock:
+            if not _pending:
+                _thread = None
+                return
+            pending = list(_pending)
+        for entry in pending:
+            if _ended(entry[0], _SECONDS_APART if entry is pending[0] else 0):
+                with _lock:
+                    _pending.remove(entry)
+                _tell(entry[1])
+
+
+def _ended(work: Work, seconds: float) -> bool:
+    try:
+        return work.wait_for(seconds)
+    except Exception:  # whoever awaits gets it
+        return True
+
+
+def _tell(future: asyncio.Future[None]) -> None:
+    def wake() -> None:
+        if not future.done():  # cancelled
+            future.set_result(None)
+
+    with contextlib.suppress(RuntimeError):  # the loop is closed
+        future.get_loop().call_soon_threadsafe(wake)
+
+
+def stop() -> None:
+    """At exit, when all communicators are closed."""
+    thread = _thread
+    if thread is not None:
+        thread.join()

@@ -1,0 +1,38 @@
+"""Starts the ranks of a job: python -m tutti.run -n 4 script.py [arguments]
+
+Options before the script are those of `tutti run` (--help lists them). The script runs under this
+interpreter, as does `-m module`; what stands behind -- is any program.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+TUTTI = Path(__file__).parent / "bin" / "tutti"
+
+
+def command_line(arguments: list[str]) -> list[str]:
+    """What is executed for these arguments of this module."""
+    for i, argument in enumerate(arguments):
+        if argument == "--":
+            break
+        if argument.endswith(".py") or argument == "-m":
+            python = ["--", sys.executable]
+            return [str(TUTTI), "run", *arguments[:i], *python, *arguments[i:]]
+    return [str(TUTTI), "run", *arguments]
+
+
+def main() -> None:
+    """Becomes `tutti run`."""
+    os.execv(TUTTI, command_line(sys.argv[1:]))
+
+
+def tutti() -> None:
+    """The `tutti` program itself, which `pip install` puts into the path."""
+    os.execv(TUTTI, [str(TUTTI), *sys.argv[1:]])
+
+
+if __name__ == "__main__":
+    main()

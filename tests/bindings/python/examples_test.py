@@ -1,0 +1,61 @@
+"""The examples do what they say, and `python -m tutti.run` starts them."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+from jobs import SECONDS, run_job
+
+from tutti import run
+
+EXAMPLES = "bindings/python/examples/"
+
+
+@pytest.mark.parametrize(
+    "name, words",
+    [
+        ("mean.py", ["2,000,000 samples on 2 ranks, mean 0.000395"]),
+        ("gradients.py", ["equal on all ranks: True"]),
+        (
+            "events.py",
+            ["rank 0: the sum is 1, from rank 1 came [1. 1. 1.]", "from rank 0 came [0. 0. 0.]"],
+        ),
+    ],
+)
+def test_examples(name, words):
+    job = run_job(2, EXAMPLES + name)
+    for what in words:
+        assert what in job.stdout
+
+
+def test_the_program_of_the_readme():
+    with open("bindings/python/README.md", encoding="utf-8") as file:
+        program = re.search(r"```python\n(.*?)```", file.read(), re.DOTALL)[1]
+    check = """
+assert total.tolist() == [3] * 1000 and gradients.tolist() == [1] * 1000
+assert everything.tolist() == [1] * 3000
+"""
+    run_job(3, "-c", program + check)
+
+
+def test_scripts_run_under_this_interpreter():
+    command = [sys.executable, "-m", "tutti.run", "-n", "2", EXAMPLES + "mean.py"]
+    job = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
+    assert job.returncode == 0 and "on 2 ranks" in job.stdout, job.stderr
+
+
+@pytest.mark.parametrize(
+    "given, wanted",
+    [
+        (
+            ["-n", "4", "a.py", "-n", "b.py"],
+            ["-n", "4", "--", sys.executable, "a.py", "-n", "b.py"],
+        ),
+        (["-n", "4", "-m", "module"], ["-n", "4", "--", sys.executable, "-m", "module"]),
+        (["-n", "4", "--", "./program", "a.py"], ["-n", "4", "--", "./program", "a.py"]),
+        (["--help"], ["--help"]),
+    ],
+)
+def test_what_is_started(given, wanted):
+    assert run.command_line(given)[2:] == wanted

@@ -10,8 +10,10 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "collectives/communicator.h"
 #include "tools/tutti/commands.h"
 #include "tools/tutti/host_options.h"
+#include "tools/tutti/topo_job.h"
 #include "tools/tutti/topo_measure.h"
 #include "topology/channels.h"
 #include "topology/graph_json.h"
@@ -20,6 +22,7 @@
 #include "topology/hwloc_graph.h"
 #include "topology/networks/load_network.h"
 #include "topology/route.h"
+#include "transport/bootstrap/job.h"
 
 namespace tutti::tool {
 
@@ -130,28 +133,58 @@ int measure(const Options& options) {
   return 0;
 }
 
-int run(const Options& options) {
-  if (options.is_measuring_rank) return run_measuring_rank();
-  if (options.measure) return measure(options);
-  Graph graph = options.from.empty() ? graph_of_this_host()
-                                     : load_network(options.from, std::nullopt)->graph();
-  if (options.repeat > 1) graph = repeat_host(graph, options.repeat);
-  const std::vector<int> ranks = nodes_of_ranks(graph, options.ranks);
+// `table` tells of the ranks, `places` is what the JSON says of them besides.
+void show(const Options& options, const Graph& graph, const std::vector<int>& ranks,
+          const std::string& table, const Json& places = {}) {
   const ChannelSearch rings = find_channels(graph, ranks, ChannelKind::ring);
   const ChannelSearch trees = find_channels(graph, ranks, ChannelKind::tree);
   if (!options.json.empty()) {
-    write_file(options.json, report(graph, ranks, rings, trees).dump(1) + "\n");
+    Json json = report(graph, ranks, rings, trees);
+    if (!places.is_null()) json["places"] = places;
+    write_file(options.json, json.dump(1) + "\n");
   }
   if (!options.svg.empty()) {
     write_file(options.svg, to_svg(graph, ranks, rings.found, trees.found,
                                    options.from.empty() ? "this host" : options.from));
   }
-  std::printf("%s\n\n%s\n%s\n%s\n%s", summary(graph).c_str(), table_of_ranks(graph, ranks).c_str(),
+  std::printf("%s\n\n%s\n%s\n%s\n%s", summary(graph).c_str(), table.c_str(),
               matrix_of_paths(graph, ranks).c_str(), describe(graph, ranks, rings).c_str(),
               describe(graph, ranks, trees).c_str());
   std::printf(
       "\nPaths: NVL NVLink or xGMI, PIX one PCI switch, PXB several, PHB through the processor,\n"
       "SYS between NUMA nodes, NET between hosts. GB/s are in each direction.\n");
+}
+
+// All ranks find the same; one of them shows it. Rings and trees are of the nodes where several
+// ranks share one.
+int show_job(const Options& options, const Job& job) {
+  Communicator comm = Communicator::init(job);
+  const JobGraph found = graph_of_job(comm, job.rack);
+  if (comm.rank() != 0) return 0;
+  std::vector<int> nodes;
+  for (const int node : found.nodes) {
+    if (std::ranges::find(nodes, node) == nodes.end()) nodes.push_back(node);
+  }
+  std::string table = table_of_places(found);
+  if (nodes.size() < found.nodes.size()) {
+    table += "Several ranks share a node: what follows is of the nodes.\n";
+  }
+  show(options, found.graph, nodes, table, places_of(found));
+  return 0;
+}
+
+int run(const Options& options) {
+  if (options.is_measuring_rank) return run_measuring_rank();
+  if (options.measure) return measure(options);
+  if (options.from.empty() && options.repeat == 1 && options.ranks == 0) {
+    const Job job = job_from_environment();
+    if (job.size > 1) return show_job(options, job);
+  }
+  Graph graph = options.from.empty() ? graph_of_this_host()
+                                     : load_network(options.from, std::nullopt)->graph();
+  if (options.repeat > 1) graph = repeat_host(graph, options.repeat);
+  const std::vector<int> ranks = nodes_of_ranks(graph, options.ranks);
+  show(options, graph, ranks, table_of_ranks(graph, ranks));
   return 0;
 }
 
@@ -186,6 +219,8 @@ void add_topo(CommandLine& line) {
       "each line is one of them: node gpu0 gpu; link gpu0 gpu1 nvlink 4x20GB/s 0.5us.\n"
       "Example:\n"
       "  tutti topo --from nccl_topo.xml --repeat 2 --svg topo.svg\n"
+      "  tutti run --hosts a,b -n 8 -- tutti topo        # the hosts of a job, and where its ranks "
+      "are\n"
       "  tutti topo --measure --hosts a,b");
   command.runs([o] { return run(*o); });
 }

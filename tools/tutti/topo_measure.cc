@@ -55,28 +55,6 @@ std::vector<MeasuredPair> pairs_of(const bench::PairTimes& times,
   return pairs;
 }
 
-// Hosts, and network namespaces of them: several of one name are told apart by a number.
-std::vector<std::string> names_of_hosts(Communicator& comm) {
-  struct Host {
-    char name[192];
-    char network[64];
-  };
-  Host own{};
-  ::gethostname(own.name, sizeof own.name - 1);
-  if (::readlink("/proc/self/ns/net", own.network, sizeof own.network - 1) < 0) own.network[0] = 0;
-  std::vector<Host> all(static_cast<size_t>(comm.size()));
-  comm.all_gather({&own, sizeof own, DType::u8}, {all.data(), sizeof own * all.size(), DType::u8});
-  std::map<std::string, std::vector<std::string>> networks;  // by name
-  std::vector<std::string> names;
-  for (const Host& host : all) {
-    std::vector<std::string>& known = networks[host.name];
-    const auto place = std::ranges::find(known, host.network) - known.begin();
-    if (place == std::ssize(known)) known.emplace_back(host.network);
-    names.push_back(place == 0 ? host.name : cat(host.name, '#', place + 1));
-  }
-  return names;
-}
-
 std::vector<MeasuredPair> pairs_from(const Json& list) {
   std::vector<MeasuredPair> pairs;
   for (const Json& pair : list) {
@@ -113,6 +91,27 @@ std::string matrix(const MeasuredRanks& measured, double MeasuredPair::*what, co
 }
 
 }  // namespace
+
+std::vector<std::string> names_of_hosts(Communicator& comm) {
+  struct Host {
+    char name[192];
+    char network[64];
+  };
+  Host own{};
+  ::gethostname(own.name, sizeof own.name - 1);
+  if (::readlink("/proc/self/ns/net", own.network, sizeof own.network - 1) < 0) own.network[0] = 0;
+  std::vector<Host> all(static_cast<size_t>(comm.size()));
+  comm.all_gather({&own, sizeof own, DType::u8}, {all.data(), sizeof own * all.size(), DType::u8});
+  std::map<std::string, std::vector<std::string>> networks;  // by name
+  std::vector<std::string> names;
+  for (const Host& host : all) {
+    std::vector<std::string>& known = networks[host.name];
+    const auto place = std::ranges::find(known, host.network) - known.begin();
+    if (place == std::ssize(known)) known.emplace_back(host.network);
+    names.push_back(place == 0 ? host.name : cat(host.name, '#', place + 1));
+  }
+  return names;
+}
 
 Json to_json(const std::vector<MeasuredPair>& pairs) {
   Json list = Json::array();

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "collectives/communicator.h"
 #include "tools/launcher/hosts.h"
 #include "topology/measured_graph.h"
 
@@ -19,6 +20,10 @@ struct MeasuredRanks {
 
 // An array of objects: from, to, latency_us, bandwidth_GBps.
 Json to_json(const std::vector<MeasuredPair>& pairs);
+
+// By rank. Of hosts, and network namespaces of them, that have one name, all but the first get a
+// number. A collective call.
+std::vector<std::string> names_of_hosts(Communicator& comm);
 
 // Starts so many ranks of this program on these hosts (none: this one), and hears what they
 // measure. Throws Error(unsupported) that says how the job ended.

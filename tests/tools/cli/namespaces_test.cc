@@ -22,6 +22,7 @@ using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
+using ::testing::UnorderedElementsAre;
 
 TEST_F(TwoHosts, Bench) {
   for (const std::string transport : {"auto", "tcp"}) {
@@ -53,6 +54,32 @@ TEST_F(TwoHosts, RanksInTurn) {
   const Json document = Json::parse(read(file));
   EXPECT_EQ(document["ranks"], 4);
   for (const Json& row : document["results"]) EXPECT_EQ(row["wrong"], 0) << document;
+}
+
+TEST_F(TwoHosts, TellTheirRacks) {
+  const std::string hosts = path("hosts");
+  std::ofstream(hosts) << a_ << " slots=1 rack=row0.left\n" << b_ << " slots=2 rack=row0.right\n";
+  const std::string file = path("graph.json");
+  const Result result = start({"run", "--hostfile", hosts, "-n", "3", "--no-prefix", "--", tutti(),
+                               "topo", "--json", file},
+                              {{"TUTTI_RSH", "ip netns exec"}, {"TUTTI_RACK", "the-launcher's"}})
+                            .finish();
+  ASSERT_EQ(result.code, 0) << result.err;
+  const Json document = Json::parse(read(file));
+  const std::vector<std::string> racks = {"row0.left", "row0.right", "row0.right"};
+  ASSERT_THAT(document["places"], SizeIs(3));
+  for (size_t rank = 0; rank < racks.size(); ++rank) {
+    const Json& place = document["places"][rank];
+    EXPECT_EQ(place["rack"], racks[rank]);
+    const Json& node = document["nodes"][place["node"].get<size_t>()];
+    EXPECT_EQ(node["host"], rank == 0 ? 0 : 1);
+  }
+  std::vector<std::string> switches;
+  for (const Json& node : document["nodes"]) {
+    if (node["kind"] == "network_switch") switches.push_back(node["name"].get<std::string>());
+  }
+  EXPECT_THAT(switches, UnorderedElementsAre("network", "row0", "row0.left", "row0.right"));
+  EXPECT_THAT(result.out, HasSubstr("row0.right"));
 }
 
 // As `tutti tune --hosts` would have found it.

@@ -79,6 +79,12 @@ constexpr std::array kSettings = {
     SettingInfo{
         "TUTTI_FAULT", SettingType::string, "", "", false, false,
         "fault to inject, for tests: kill|stall|truncate:RANK:N, at RANK's n-th message (from 1)"},
+    SettingInfo{"TUTTI_MPI_SMALLEST", SettingType::string, "auto", "", false, false,
+                "under an MPI program (`tutti mpi`): calls of fewer bytes are left to the MPI "
+                "library; auto: what was measured for it. The same on all ranks"},
+    SettingInfo{"TUTTI_MPI_REPORT", SettingType::boolean, "0", "", false, false,
+                "under an MPI program: rank 0 shows at MPI_Finalize which calls Tutti took, which "
+                "it left to the MPI library, and why"},
     SettingInfo{"TUTTI_CPU", SettingType::string, "auto", "auto|baseline|avx2|avx512", false, false,
                 "instruction set of the reduction kernels"},
     SettingInfo{"TUTTI_DOMAIN", SettingType::string, "", "", false, true,

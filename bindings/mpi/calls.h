@@ -1,5 +1,5 @@
-// What Tutti does for each call of MPI's, whatever integers its counts come in. The last argument is
-// the MPI library's own function with the caller's arguments, for what falls through.
+// What Tutti does for each call of MPI's, whatever integers its counts come in. The last argument
+// is the MPI library's own function with the caller's arguments, for what falls through.
 //
 // Movements of data are decided by bytes, of which MPI says that all ranks name the same number;
 // where a rank knows its own only (the v-calls with roots, alltoallv), by nothing.
@@ -112,16 +112,14 @@ template <typename Theirs>
 int reduce_scatter_block(const void* in, void* out, int64_t count, MPI_Datatype type, MPI_Op op,
                          MPI_Comm comm, Theirs theirs) {
   const ReductionOf reduction(count, type, op);
-  return route(Call::reduce_scatter_block, comm, reduction.decision, theirs,
-               [&](Channel& channel) {
-                 const uint64_t bytes = reduction.decision.bytes;
-                 std::vector<std::byte> aside(in == MPI_IN_PLACE ? bytes : 0);
-                 void* result = in == MPI_IN_PLACE ? aside.data() : out;
-                 channel.communicator.reduce_scatter(
-                     reduction.input(input_of(in, out), count * channel.size),
-                     reduction.output(result, count), reduction.kind->op);
-                 if (!aside.empty()) std::memcpy(out, aside.data(), bytes);
-               });
+  return route(Call::reduce_scatter_block, comm, reduction.decision, theirs, [&](Channel& channel) {
+    const uint64_t bytes = reduction.decision.bytes;
+    std::vector<std::byte> aside(in == MPI_IN_PLACE ? bytes : 0);
+    void* result = in == MPI_IN_PLACE ? aside.data() : out;
+    channel.communicator.reduce_scatter(reduction.input(input_of(in, out), count * channel.size),
+                                        reduction.output(result, count), reduction.kind->op);
+    if (!aside.empty()) std::memcpy(out, aside.data(), bytes);
+  });
 }
 
 template <typename Count, typename Theirs>
@@ -137,8 +135,7 @@ int reduce_scatter(const void* in, void* out, const Count* counts, MPI_Datatype 
     std::vector<std::byte> aside(in == MPI_IN_PLACE ? bytes : 0);
     void* result = in == MPI_IN_PLACE ? aside.data() : out;
     channel.communicator.reduce_scatterv(reduction.input(input_of(in, out), total),
-                                         reduction.output(result, own), blocks,
-                                         reduction.kind->op);
+                                         reduction.output(result, own), blocks, reduction.kind->op);
     if (!aside.empty()) std::memcpy(out, aside.data(), bytes);
   });
 }

@@ -10,10 +10,22 @@ namespace tutti::mpi {
 
 namespace {
 
-constexpr std::array<std::string_view, kCalls> kCallNames = {
-    "Allreduce", "Reduce",    "Bcast",          "Allgather",            "Allgatherv", "Gather",
-    "Gatherv",   "Scatter",   "Scatterv",       "Alltoall",             "Alltoallv",  "Reduce_scatter",
-    "Reduce_scatter_block",   "Scan",           "Exscan",               "Barrier"};
+constexpr std::array<std::string_view, kCalls> kCallNames = {"Allreduce",
+                                                             "Reduce",
+                                                             "Bcast",
+                                                             "Allgather",
+                                                             "Allgatherv",
+                                                             "Gather",
+                                                             "Gatherv",
+                                                             "Scatter",
+                                                             "Scatterv",
+                                                             "Alltoall",
+                                                             "Alltoallv",
+                                                             "Reduce_scatter",
+                                                             "Reduce_scatter_block",
+                                                             "Scan",
+                                                             "Exscan",
+                                                             "Barrier"};
 
 constexpr std::array<std::string_view, kFates> kFateNames = {
     "through", "small", "type or op", "communicator", "argument", "not joined"};

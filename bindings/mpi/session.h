@@ -1,9 +1,9 @@
 // Tutti beside an MPI library in one process: from MPI_Init to MPI_Finalize.
 //
-// The ranks of MPI_COMM_WORLD join a job of Tutti's in MPI_Init, by means of the MPI library itself:
-// rank 0's address and a fresh token go out by MPI_Bcast. Other communicators are made of that one
-// when they are first used, by their members only; until then they cost nothing. What belongs to a
-// communicator hangs on it as an attribute, and goes when MPI frees it.
+// The ranks of MPI_COMM_WORLD join a job of Tutti's in MPI_Init, by means of the MPI library
+// itself: rank 0's address and a fresh token go out by MPI_Bcast. Other communicators are made of
+// that one when they are first used, by their members only; until then they cost nothing. What
+// belongs to a communicator hangs on it as an attribute, and goes when MPI frees it.
 #pragma once
 
 #include <mpi.h>

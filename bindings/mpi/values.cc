@@ -41,14 +41,14 @@ Types find_numbers() {
   };
   add(MPI_SIGNED_CHAR, DType::i8);
   add(MPI_UNSIGNED_CHAR, DType::u8);
-  add(MPI_SHORT, integer<short>());                             // NOLINT: MPI's names
-  add(MPI_UNSIGNED_SHORT, integer<unsigned short>());           // NOLINT
+  add(MPI_SHORT, integer<short>());                    // NOLINT: MPI's names
+  add(MPI_UNSIGNED_SHORT, integer<unsigned short>());  // NOLINT
   add(MPI_INT, integer<int>());
   add(MPI_UNSIGNED, integer<unsigned>());
-  add(MPI_LONG, integer<long>());                               // NOLINT
-  add(MPI_UNSIGNED_LONG, integer<unsigned long>());             // NOLINT
-  add(MPI_LONG_LONG_INT, integer<long long>());                 // NOLINT
-  add(MPI_UNSIGNED_LONG_LONG, integer<unsigned long long>());   // NOLINT
+  add(MPI_LONG, integer<long>());                              // NOLINT
+  add(MPI_UNSIGNED_LONG, integer<unsigned long>());            // NOLINT
+  add(MPI_LONG_LONG_INT, integer<long long>());                // NOLINT
+  add(MPI_UNSIGNED_LONG_LONG, integer<unsigned long long>());  // NOLINT
   add(MPI_INT8_T, DType::i8);
   add(MPI_INT16_T, DType::i16);
   add(MPI_INT32_T, DType::i32);

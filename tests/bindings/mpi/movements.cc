@@ -234,7 +234,8 @@ void types_with_gaps(const Group& group) {
     return result;
   };
 
-  std::vector<int> data = is_root ? spread_out(values_of<int>(0, kCount)) : std::vector<int>(kCount);
+  std::vector<int> data =
+      is_root ? spread_out(values_of<int>(0, kCount)) : std::vector<int>(kCount);
   MPI_Bcast(data.data(), is_root ? kCount : 1, is_root ? spread : wide, 0, group.comm);
   if (!is_root) expect("Bcast from gaps", group, data, values_of<int>(0, kCount));
 

@@ -57,9 +57,14 @@ const std::array<MpiLibrary, 2>& libraries() {
   return all;
 }
 
+// As the shell finds it.
+std::string path_of(const std::string& word) {
+  return word.find('/') == std::string::npos ? find_program(word) : word;
+}
+
 // Whose launcher this is; null: nobody's that is known.
 const MpiLibrary* launched_by(const std::string& program) {
-  const std::string path = find_program(program);
+  const std::string path = path_of(program);
   if (path.empty()) return nullptr;
   std::error_code ignored;
   const std::string file = fs::canonical(path, ignored).filename();
@@ -71,7 +76,7 @@ const MpiLibrary* launched_by(const std::string& program) {
 
 // What a program is linked to stands in it as text. Null: to neither, or it is no program.
 const MpiLibrary* linked_by(const std::string& word) {
-  const std::string path = find_program(word);
+  const std::string path = path_of(word);
   std::error_code ignored;
   if (path.empty() || !fs::is_regular_file(path, ignored)) return nullptr;
   std::ifstream file(path, std::ios::binary);
@@ -121,10 +126,10 @@ std::string interposer(const MpiLibrary& library) {
   for (const fs::path& candidate : {here / "../lib" / file, here / "../bindings/mpi" / file}) {
     if (::access(candidate.c_str(), R_OK) == 0) return candidate.lexically_normal().string();
   }
-  throw Error(ErrorCode::unsupported,
-              cat(library.title, " was not there when this program was built"),
-              {.remedy = cat("apt-get install ", library.packages,
-                             ", then: bazel sync --configure && bazel build -c opt //tools:tutti")});
+  throw Error(
+      ErrorCode::unsupported, cat(library.title, " was not there when this program was built"),
+      {.remedy = cat("apt-get install ", library.packages,
+                     ", then: bazel sync --configure && bazel build -c opt //tools:tutti")});
 }
 
 // A launcher is told to load it into the program's processes, on whichever host; whatever else

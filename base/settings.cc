@@ -80,8 +80,9 @@ constexpr std::array kSettings = {
         "TUTTI_FAULT", SettingType::string, "", "", false, false,
         "fault to inject, for tests: kill|stall|truncate:RANK:N, at RANK's n-th message (from 1)"},
     SettingInfo{"TUTTI_MPI_SMALLEST", SettingType::string, "auto", "", false, false,
-                "under an MPI program (`tutti mpi`): calls of fewer bytes are left to the MPI "
-                "library; auto: what was measured for it. The same on all ranks"},
+                "under an MPI program (`tutti mpi`): calls of fewer bytes a block are left to "
+                "the MPI library; auto: those of sizes in which it was measured to be faster. The "
+                "same on all ranks"},
     SettingInfo{"TUTTI_MPI_REPORT", SettingType::boolean, "0", "", false, false,
                 "under an MPI program: rank 0 shows at MPI_Finalize which calls Tutti took, which "
                 "it left to the MPI library, and why"},

@@ -1,6 +1,6 @@
 // What an MPI program's collective calls take, with and without Tutti before its MPI library:
-// bench/micro/mpi_overhead runs both in turn. Prints "Allreduce 1024 12.34": bytes, and the median of
-// microseconds of one call.
+// bench/micro/mpi_overhead runs both in turn. Prints "Allreduce 1024 12.34": bytes, and the median
+// of microseconds of one call.
 //
 //   mpi_calls_openmpi [BYTES...]      (started by that library's mpirun)
 #include <mpi.h>
@@ -51,19 +51,51 @@ int main(int argc, char** argv) {
       const double median = median_microseconds(calls, call);
       if (rank == 0) std::printf("%s %ld %.3f\n", name, bytes, median);
     };
-    show("Allreduce", [&] {
-      MPI_Allreduce(in.data(), out.data(), count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
-    });
+    show("Allreduce",
+         [&] { MPI_Allreduce(in.data(), out.data(), count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); });
     show("Bcast", [&] { MPI_Bcast(in.data(), count, MPI_FLOAT, 0, MPI_COMM_WORLD); });
-    show("Reduce", [&] {
-      MPI_Reduce(in.data(), out.data(), count, MPI_FLOAT, MPI_SUM, 0, MPI_COMM_WORLD);
-    });
+    show("Reduce",
+         [&] { MPI_Reduce(in.data(), out.data(), count, MPI_FLOAT, MPI_SUM, 0, MPI_COMM_WORLD); });
     show("Allgather", [&] {
       MPI_Allgather(in.data(), count, MPI_FLOAT, out.data(), count, MPI_FLOAT, MPI_COMM_WORLD);
     });
     show("Alltoall", [&] {
       MPI_Alltoall(in.data(), count, MPI_FLOAT, out.data(), count, MPI_FLOAT, MPI_COMM_WORLD);
     });
+    show("Reduce_scatter_block", [&] {
+      MPI_Reduce_scatter_block(in.data(), out.data(), count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+    });
+    show("Scan",
+         [&] { MPI_Scan(in.data(), out.data(), count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); });
+    show("Gather", [&] {
+      MPI_Gather(in.data(), count, MPI_FLOAT, out.data(), count, MPI_FLOAT, 0, MPI_COMM_WORLD);
+    });
+    show("Scatter", [&] {
+      MPI_Scatter(in.data(), count, MPI_FLOAT, out.data(), count, MPI_FLOAT, 0, MPI_COMM_WORLD);
+    });
+    const std::vector<int> counts(static_cast<size_t>(size), count);
+    std::vector<int> places(counts.size());
+    for (size_t r = 0; r < places.size(); ++r) places[r] = static_cast<int>(r) * count;
+    show("Reduce_scatter", [&] {
+      MPI_Reduce_scatter(in.data(), out.data(), counts.data(), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+    });
+    show("Allgatherv", [&] {
+      MPI_Allgatherv(in.data(), count, MPI_FLOAT, out.data(), counts.data(), places.data(),
+                     MPI_FLOAT, MPI_COMM_WORLD);
+    });
+    show("Gatherv", [&] {
+      MPI_Gatherv(in.data(), count, MPI_FLOAT, out.data(), counts.data(), places.data(), MPI_FLOAT,
+                  0, MPI_COMM_WORLD);
+    });
+    show("Scatterv", [&] {
+      MPI_Scatterv(in.data(), counts.data(), places.data(), MPI_FLOAT, out.data(), count, MPI_FLOAT,
+                   0, MPI_COMM_WORLD);
+    });
+    show("Alltoallv", [&] {
+      MPI_Alltoallv(in.data(), counts.data(), places.data(), MPI_FLOAT, out.data(), counts.data(),
+                    places.data(), MPI_FLOAT, MPI_COMM_WORLD);
+    });
+    show("Barrier", [&] { MPI_Barrier(MPI_COMM_WORLD); });
   }
   MPI_Finalize();
   return 0;

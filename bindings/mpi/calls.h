@@ -127,7 +127,8 @@ int reduce_scatter(const void* in, void* out, const Count* counts, MPI_Datatype 
                    MPI_Comm comm, Theirs theirs) {
   const int size = blocks_of(comm);
   const int64_t total = std::accumulate(counts, counts + size, int64_t{0});
-  const ReductionOf reduction(total, type, op);
+  ReductionOf reduction(total, type, op);
+  reduction.decision.bytes /= std::max(size, 1);
   return route(Call::reduce_scatter, comm, reduction.decision, theirs, [&](Channel& channel) {
     const Blocks blocks{.counts = {counts, counts + size}, .displacements = {}};
     const int64_t own = counts[channel.rank];
@@ -170,7 +171,9 @@ int all_gatherv(const void* in, int64_t in_count, MPI_Datatype in_type, void* ou
                 MPI_Comm comm, Theirs theirs) {
   const int size = blocks_of(comm);
   const int64_t total = std::accumulate(counts, counts + size, int64_t{0});
-  return route(Call::allgatherv, comm, of_bytes(total, type), theirs, [&](Channel& channel) {
+  Decision decision = of_bytes(total, type);
+  decision.bytes /= std::max(size, 1);
+  return route(Call::allgatherv, comm, decision, theirs, [&](Channel& channel) {
     BlockRun result(out, counts, displacements, size, type);
     Run own = in == MPI_IN_PLACE
                   ? element_run(out, displacements[channel.rank], counts[channel.rank], type)

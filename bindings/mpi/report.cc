@@ -28,7 +28,7 @@ constexpr std::array<std::string_view, kCalls> kCallNames = {"Allreduce",
                                                              "Barrier"};
 
 constexpr std::array<std::string_view, kFates> kFateNames = {
-    "through", "small", "type or op", "communicator", "argument", "not joined"};
+    "through", "size", "type or op", "communicator", "argument", "not joined"};
 
 std::array<std::array<std::atomic<uint64_t>, kFates>, kCalls> counts;
 

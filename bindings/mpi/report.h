@@ -31,7 +31,7 @@ inline constexpr size_t kCalls = 16;
 
 enum class Fate : uint8_t {
   through,       // Tutti did it
-  small,         // too small for Tutti to be faster (TUTTI_MPI_SMALLEST)
+  size,          // of which the MPI library is faster (ranges.h, TUTTI_MPI_SMALLEST)
   type_or_op,    // a reduction that Tutti does not have
   communicator,  // of one rank, between groups, or with ranks of another job
   argument,      // wrong; the MPI library says so by its own means

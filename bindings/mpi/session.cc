@@ -1,6 +1,7 @@
 #include "bindings/mpi/session.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <iostream>
 #include <map>
@@ -14,7 +15,7 @@
 #include "base/log.h"
 #include "base/settings.h"
 #include "base/text.h"
-#include "bindings/mpi/smallest.h"
+#include "bindings/mpi/ranges.h"
 #include "transport/bootstrap/job.h"
 
 namespace tutti::mpi {
@@ -95,7 +96,7 @@ class Session {
     PMPI_Comm_size(MPI_COMM_WORLD, &world_.size);
     PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, forget, &keyval_, nullptr);
     const std::string smallest = settings().get_string("TUTTI_MPI_SMALLEST");
-    smallest_ = smallest == "auto" ? kSmallest : parse_bytes(smallest);
+    if (smallest != "auto") ranges_.fill(from(parse_bytes(smallest)));
     // A rank may compute for hours before it comes to a call: MPI knows no deadline.
     if (settings().value("TUTTI_TIMEOUT").origin == "default") {
       settings().set("TUTTI_TIMEOUT", "inf", "MPI");
@@ -114,7 +115,10 @@ class Session {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  uint64_t smallest() const { return smallest_; }
+  bool takes(Call call, uint64_t bytes) const {
+    const Range& range = ranges_[static_cast<size_t>(call)];
+    return bytes >= range.from && bytes <= range.to;
+  }
   int world_rank() const { return world_.rank; }
 
   Channel& channel_of(MPI_Comm comm) {
@@ -194,7 +198,7 @@ class Session {
   }
 
   Channel world_;
-  uint64_t smallest_ = 0;
+  std::array<Range, kCalls> ranges_ = kMeasured;
   int keyval_ = MPI_KEYVAL_INVALID;
   std::optional<Progress> progress_;
   std::atomic<int> next_tag_{0};
@@ -239,7 +243,7 @@ Channel* choose(Call call, MPI_Comm comm, const Decision& decision) {
   };
   if (!session) return fall(Fate::not_joined);
   if (decision.fate != Fate::through) return fall(decision.fate);
-  if (decision.bytes < session->smallest()) return fall(Fate::small);
+  if (!session->takes(call, decision.bytes)) return fall(Fate::size);
   if (comm == MPI_COMM_NULL) return fall(Fate::argument);
   Channel& channel = session->channel_of(comm);
   if (!channel.communicator.valid()) return fall(Fate::communicator);

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <exception>
 
+#include "bindings/mpi/ranges.h"
 #include "bindings/mpi/report.h"
 #include "collectives/communicator.h"
 
@@ -32,7 +33,7 @@ void end();
 // wait in Tutti for others that wait in MPI.
 struct Decision {
   Fate fate = Fate::through;
-  uint64_t bytes = UINT64_MAX;  // that decide whether it is a small one
+  uint64_t bytes = kUnknown;
 };
 
 // Counts the call. Null: it falls through.

@@ -68,6 +68,11 @@ TUTTI_MPI_SMALLEST=1G expect_right 2 "$tutti" mpi -- "$launcher" -n 2 "$reductio
 awk '$1 == "MPI_Allreduce" && $2 == 0 && $3 > 1000 { found = 1 } END { exit !found }' out.txt ||
   fail 'small calls went through'
 
+# Left to itself it takes the sizes that were measured, on all ranks alike.
+TUTTI_MPI_SMALLEST=auto expect_right 3 "$tutti" mpi -- "$launcher" -n 3 "$movements"
+awk '$1 == "MPI_Allgather" && $2 > 0 && $3 > 0 { found = 1 } END { exit !found }' out.txt ||
+  fail 'of Allgather some sizes go through, and some do not'
+
 # Who is killed ends the job, as without Tutti.
 if timeout 60 "$tutti" mpi -- "$launcher" -n 3 "$communicators" killed > out.txt 2>&1; then
   fail 'a rank was killed, and nobody noticed'

@@ -83,6 +83,12 @@ constexpr std::array kSettings = {
     SettingInfo{
         "TUTTI_FAULT", SettingType::string, "", "", false, false,
         "fault to inject, for tests: kill|stall|truncate:RANK:N, at RANK's n-th message (from 1)"},
+    SettingInfo{"TUTTI_MPI_SMALLEST", SettingType::string, "auto", "", true, false,
+                "under an MPI program (`tutti mpi`): calls of fewer bytes a block are left to "
+                "the MPI library; auto: those of sizes in which it was measured to be faster"},
+    SettingInfo{"TUTTI_MPI_REPORT", SettingType::boolean, "0", "", false, false,
+                "under an MPI program: rank 0 shows at MPI_Finalize which calls Tutti took, which "
+                "it left to the MPI library, and why"},
     SettingInfo{"TUTTI_CPU", SettingType::string, "auto", "auto|baseline|avx2|avx512", false, false,
                 "instruction set of the reduction kernels"},
     SettingInfo{"TUTTI_DOMAIN", SettingType::string, "", "", false, true,

@@ -25,6 +25,7 @@ void add_plot(CommandLine& line);
 void add_sample(CommandLine& line);
 void add_checkpoint(CommandLine& line);
 void add_doctor(CommandLine& line);
+void add_mpi(CommandLine& line);
 void add_info(CommandLine& line);
 
 // Closed where the path is empty. Throws Error(system) that names the option it came from, if any.

@@ -169,6 +169,11 @@ void find_address(const FoundJob& found, Job& job) {
 }
 
 void find_place(const KnownJob& known, const std::optional<FoundJob>& found, Job& job) {
+  if (known.rendezvous) {
+    job.rendezvous = known.rendezvous;
+    job.token_by_rendezvous = job.token.empty();
+    return;
+  }
   if (found && !found->address.empty() && known.master_address.empty() &&
       known.rendezvous_file.empty() && settings().get_string("TUTTI_RENDEZVOUS").empty()) {
     return find_address(*found, job);

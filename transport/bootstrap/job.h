@@ -57,6 +57,7 @@ struct KnownJob {
   std::string master_address;
   std::optional<uint16_t> master_port;
   std::string rendezvous_file;
+  std::shared_ptr<Rendezvous> rendezvous;  // a store of the caller's, before all other places
 };
 
 // Reads what the program's launcher told it (job_sources.h), where ranks meet (MASTER_ADDR,

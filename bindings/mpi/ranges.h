@@ -1,0 +1,28 @@
+// For which sizes Tutti takes a call, where TUTTI_MPI_SMALLEST does not say: those in which it was
+// measured to be no slower than the MPI library. A file for each library has its numbers.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "bindings/mpi/report.h"
+
+namespace tutti::mpi {
+
+// Of what the call is decided by: bytes of one block, or of the buffer where there are no blocks; 0
+// for a barrier. Calls of which ranks know their own blocks only are of kUnknown bytes.
+inline constexpr uint64_t kUnknown = UINT64_MAX;
+
+struct Range {
+  uint64_t from;
+  uint64_t to;  // included
+};
+inline constexpr Range kAlways = {0, kUnknown};
+inline constexpr Range kNever = {1, 0};
+constexpr Range from(uint64_t bytes) { return {bytes, kUnknown}; }
+constexpr Range up_to(uint64_t bytes) { return {0, bytes}; }
+
+// By Call.
+extern const std::array<Range, kCalls> kMeasured;
+
+}  // namespace tutti::mpi

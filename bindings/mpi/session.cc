@@ -1,0 +1,260 @@
+#include "bindings/mpi/session.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <iostream>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/log.h"
+#include "base/settings.h"
+#include "base/text.h"
+#include "bindings/mpi/ranges.h"
+#include "transport/bootstrap/job.h"
+
+namespace tutti::mpi {
+
+namespace {
+
+// A line of text from the communicator's rank 0 to all.
+std::string broadcast_text(const std::string& text, MPI_Comm comm) {
+  uint64_t length = text.size();
+  PMPI_Bcast(&length, 1, MPI_UINT64_T, 0, comm);
+  std::string result = text;
+  result.resize(length);
+  PMPI_Bcast(result.data(), static_cast<int>(length), MPI_CHAR, 0, comm);
+  return result;
+}
+
+// MPI_Bcast as the place where ranks meet: the bootstrap asks for one value, rank 0's address.
+class MpiRendezvous final : public Rendezvous {
+ public:
+  MpiRendezvous(MPI_Comm comm, int rank) : comm_(comm), rank_(rank) {}
+  // The others wait for a word of rank 0's, even where it has none.
+  ~MpiRendezvous() override {
+    if (!value_) broadcast_text("", comm_);
+  }
+  std::string name() const override { return "MPI_Bcast"; }
+  void set(const std::string& key, const std::string& value) override {
+    if (rank_ == 0 && !value_) value_ = broadcast_text(value, comm_);
+  }
+  void remove(const std::string& key) override {}
+  std::optional<std::string> get(const std::string& key) override {
+    if (!value_) value_ = broadcast_text("", comm_);
+    if (!value_->empty()) return value_;
+    throw Error(ErrorCode::bootstrap, "rank 0 could not start", {.remedy = "see what it says"});
+  }
+
+ private:
+  const MPI_Comm comm_;
+  const int rank_;
+  std::optional<std::string> value_;
+};
+
+// A receive that nothing is ever sent to: to test it makes the MPI library look after its own
+// messages. (To probe a communicator of one rank does not, in some of them.)
+class Progress {
+ public:
+  explicit Progress(MPI_Comm world) {
+    PMPI_Comm_dup(world, &comm_);
+    PMPI_Irecv(&nothing_, 1, MPI_CHAR, MPI_ANY_SOURCE, 0, comm_, &request_);
+  }
+  ~Progress() {
+    PMPI_Cancel(&request_);
+    PMPI_Wait(&request_, MPI_STATUS_IGNORE);
+    PMPI_Comm_free(&comm_);
+  }
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  // One thread at a time may test a request; one is enough.
+  void make() {
+    const std::unique_lock lock(mutex_, std::try_to_lock);
+    int done = 0;
+    if (lock) PMPI_Test(&request_, &done, MPI_STATUS_IGNORE);
+  }
+
+ private:
+  std::mutex mutex_;
+  MPI_Comm comm_ = MPI_COMM_NULL;
+  MPI_Request request_ = MPI_REQUEST_NULL;
+  char nothing_ = 0;
+};
+
+int forget(MPI_Comm comm, int keyval, void* value, void* extra);
+
+class Session {
+ public:
+  Session() {
+    PMPI_Comm_rank(MPI_COMM_WORLD, &world_.rank);
+    PMPI_Comm_size(MPI_COMM_WORLD, &world_.size);
+    PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, forget, &keyval_, nullptr);
+    const std::string smallest = settings().get_string("TUTTI_MPI_SMALLEST");
+    if (smallest != "auto") ranges_.fill(from(parse_bytes(smallest)));
+    // A rank may compute for hours before it comes to a call: MPI knows no deadline.
+    if (settings().value("TUTTI_TIMEOUT").origin == "default") {
+      settings().set("TUTTI_TIMEOUT", "inf", "MPI");
+    }
+    if (world_.size == 1) return;  // nothing to gain
+    progress_.emplace(MPI_COMM_WORLD);
+    join();
+  }
+
+  ~Session() {
+    for (auto& [address, channel] : channels_) channel->communicator = {};
+    world_.communicator = {};
+    progress_.reset();
+    PMPI_Comm_free_keyval(&keyval_);
+  }
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  bool takes(Call call, uint64_t bytes) const {
+    const Range& range = ranges_[static_cast<size_t>(call)];
+    return bytes >= range.from && bytes <= range.to;
+  }
+  int world_rank() const { return world_.rank; }
+
+  Channel& channel_of(MPI_Comm comm) {
+    if (comm == MPI_COMM_WORLD) return world_;
+    void* found = nullptr;
+    int flag = 0;
+    PMPI_Comm_get_attr(comm, keyval_, static_cast<void*>(&found), &flag);
+    return flag != 0 ? *static_cast<Channel*>(found) : add(comm);
+  }
+
+  void remove(void* channel) {
+    const std::lock_guard lock(mutex_);
+    channels_.erase(channel);
+  }
+
+ private:
+  // All ranks join, or none: what falls through must do so everywhere.
+  void join() {
+    std::string problem;
+    try {
+      KnownJob known;
+      known.rank = world_.rank;
+      known.size = world_.size;
+      known.rendezvous = std::make_shared<MpiRendezvous>(MPI_COMM_WORLD, world_.rank);
+      world_.communicator = Communicator::init(job_from_environment(known));
+      world_.communicator.while_waiting([this] { progress_->make(); });
+    } catch (const std::exception& error) {
+      problem = error.what();
+    }
+    const int joined = problem.empty() ? 1 : 0;
+    int all_joined = 0;
+    PMPI_Allreduce(&joined, &all_joined, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    if (!problem.empty()) {
+      log(LogLevel::warning, cat("MPI runs without Tutti, rank ", world_.rank, ": ", problem));
+    }
+    if (all_joined == 0) world_.communicator = {};
+  }
+
+  Channel& add(MPI_Comm comm) {
+    auto made = std::make_unique<Channel>();
+    Channel& channel = *made;
+    make(comm, channel);
+    PMPI_Comm_set_attr(comm, keyval_, &channel);
+    const std::lock_guard lock(mutex_);
+    channels_.emplace(&channel, std::move(made));
+    return channel;
+  }
+
+  // Alike on all ranks of the communicator, which come here in their first call on it.
+  void make(MPI_Comm comm, Channel& channel) {
+    int is_inter = 0;
+    PMPI_Comm_test_inter(comm, &is_inter);
+    PMPI_Comm_rank(comm, &channel.rank);
+    PMPI_Comm_size(comm, &channel.size);
+    if (is_inter != 0 || channel.size == 1 || !world_.communicator.valid()) return;
+    const std::vector<int> ranks = ranks_in_world(comm, channel.size);
+    // Ranks of a job that this one spawned or met: nobody of that one finds himself in this world.
+    if (std::ranges::find(ranks, MPI_UNDEFINED) != ranks.end()) return;
+    // Threads may make communicators of the same ranks at the same time, in any order.
+    int tag = next_tag_.fetch_add(1) % kLargestTag;
+    PMPI_Bcast(&tag, 1, MPI_INT, 0, comm);
+    channel.communicator = world_.communicator.create(ranks, tag);
+  }
+
+  static std::vector<int> ranks_in_world(MPI_Comm comm, int size) {
+    std::vector<int> own(static_cast<size_t>(size));
+    std::vector<int> ranks(own.size());
+    std::iota(own.begin(), own.end(), 0);
+    MPI_Group group = MPI_GROUP_NULL;
+    MPI_Group world = MPI_GROUP_NULL;
+    PMPI_Comm_group(comm, &group);
+    PMPI_Comm_group(MPI_COMM_WORLD, &world);
+    PMPI_Group_translate_ranks(group, size, own.data(), world, ranks.data());
+    PMPI_Group_free(&group);
+    PMPI_Group_free(&world);
+    return ranks;
+  }
+
+  Channel world_;
+  std::array<Range, kCalls> ranges_ = kMeasured;
+  int keyval_ = MPI_KEYVAL_INVALID;
+  std::optional<Progress> progress_;
+  std::atomic<int> next_tag_{0};
+  std::mutex mutex_;
+  std::map<void*, std::unique_ptr<Channel>> channels_;  // guarded by mutex_
+};
+
+// From MPI_Init to MPI_Finalize: no other call may be concurrent to these two.
+std::unique_ptr<Session> session;
+
+int forget(MPI_Comm comm, int keyval, void* value, void* extra) {
+  if (session) session->remove(value);
+  return MPI_SUCCESS;
+}
+
+void show_report() {
+  if (!settings().get_bool("TUTTI_MPI_REPORT") || session->world_rank() != 0) return;
+  std::cerr << cat("tutti mpi: calls of rank 0\n", report());
+}
+
+}  // namespace
+
+void begin() {
+  try {
+    session = std::make_unique<Session>();
+  } catch (const std::exception& error) {  // a setting that is wrong is wrong on all ranks
+    std::cerr << cat("tutti mpi: ", error.what(), '\n');
+    PMPI_Abort(MPI_COMM_WORLD, 1);
+  }
+}
+
+void end() {
+  if (!session) return;
+  show_report();
+  session.reset();
+}
+
+Channel* choose(Call call, MPI_Comm comm, const Decision& decision) {
+  const auto fall = [&](Fate fate) {
+    count(call, fate);
+    return nullptr;
+  };
+  if (!session) return fall(Fate::not_joined);
+  if (decision.fate != Fate::through) return fall(decision.fate);
+  if (!session->takes(call, decision.bytes)) return fall(Fate::size);
+  if (comm == MPI_COMM_NULL) return fall(Fate::argument);
+  Channel& channel = session->channel_of(comm);
+  if (!channel.communicator.valid()) return fall(Fate::communicator);
+  count(call, Fate::through);
+  return &channel;
+}
+
+int fail(MPI_Comm comm, Call call, const std::exception& error) {
+  std::cerr << cat("tutti mpi: MPI_", name(call), ": ", error.what(), '\n');
+  PMPI_Comm_call_errhandler(comm, MPI_ERR_OTHER);
+  return MPI_ERR_OTHER;
+}
+
+}  // namespace tutti::mpi

@@ -1,0 +1,94 @@
+// MPI's types, operators and buffers in Tutti's terms.
+#pragma once
+
+#include <mpi.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "base/buffer.h"
+#include "base/dtype.h"
+#include "base/reduce_op.h"
+#include "collectives/request.h"
+
+namespace tutti::mpi {
+
+// What MPI reduces by this operator in elements of this type, where Tutti means exactly the same;
+// nothing otherwise: operators of the user's, logical ones, complex numbers, long double, pairs of
+// unequal halves.
+struct Reducible {
+  DType dtype;
+  ReduceOp op;
+};
+std::optional<Reducible> reducible(MPI_Datatype type, MPI_Op op);
+
+// Of one element's data, without gaps: equal on all ranks where elements correspond.
+uint64_t size_of_type(MPI_Datatype type);
+
+// `count` elements of a type in the caller's memory, as bytes in the order of their signature: what
+// ranks agree on, since one rank's type may have gaps where another's has none. The bytes are the
+// caller's memory itself where the type allows it, and else a copy aside, which pack() fills and
+// unpack() stores.
+class Run {
+ public:
+  Run() = default;  // of nothing
+  Run(const void* data, uint64_t count, MPI_Datatype type);
+  void pack();
+  void unpack();
+  ConstBuffer input() const { return {bytes(), size_, DType::u8}; }
+  Buffer output() { return {bytes(), size_, DType::u8}; }
+
+ private:
+  void* bytes() const;
+
+  std::byte* data_ = nullptr;
+  uint64_t count_ = 0;
+  MPI_Datatype type_ = MPI_BYTE;
+  uint64_t size_ = 0;
+  bool is_plain_ = true;
+  mutable std::vector<std::byte> aside_;
+};
+
+// The same from the `start`-th element after `data` on, in extents.
+Run element_run(const void* data, int64_t start, int64_t count, MPI_Datatype type);
+// Block `rank` of blocks of `count` elements.
+inline Run block_run(const void* data, int rank, int64_t count, MPI_Datatype type) {
+  return element_run(data, rank * count, count, type);
+}
+
+// The same for a block of elements from and to each rank, anywhere in the caller's memory.
+class BlockRun {
+ public:
+  BlockRun() = default;
+  // Displacements from `data` on, in extents of the type.
+  template <typename Count, typename Displacement>
+  BlockRun(const void* data, const Count* counts, const Displacement* displacements, int blocks,
+           MPI_Datatype type)
+      : BlockRun(data, {counts, counts + blocks}, {displacements, displacements + blocks}, type) {}
+  void pack();
+  void unpack();
+  ConstBuffer input() const { return {bytes(), size_, DType::u8}; }
+  Buffer output() { return {bytes(), size_, DType::u8}; }
+  // In bytes of the buffer.
+  const Blocks& blocks() const { return blocks_; }
+
+ private:
+  BlockRun(const void* data, std::vector<int64_t> counts, std::vector<int64_t> displacements,
+           MPI_Datatype type);
+  void* bytes() const;
+  std::byte* place(size_t block) const;
+
+  std::byte* data_ = nullptr;
+  std::vector<int64_t> counts_;
+  std::vector<int64_t> displacements_;
+  MPI_Datatype type_ = MPI_BYTE;
+  int64_t extent_ = 1;
+  uint64_t size_ = 0;
+  bool is_plain_ = true;
+  Blocks blocks_;
+  mutable std::vector<std::byte> aside_;
+};
+
+}  // namespace tutti::mpi

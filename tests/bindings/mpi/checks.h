@@ -1,0 +1,64 @@
+// What the MPI test programs share: a communicator with the values that its ranks give, and a check
+// that tells what was wrong.
+#pragma once
+
+#include <mpi.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+namespace tutti::test {
+
+inline int wrong = 0;
+
+struct Group {
+  const char* name;
+  MPI_Comm comm;
+  int rank = 0;
+  int size = 1;
+
+  Group(const char* its_name, MPI_Comm its_comm) : name(its_name), comm(its_comm) {
+    MPI_Comm_rank(comm, &rank);
+    MPI_Comm_size(comm, &size);
+  }
+};
+
+template <typename T>
+void expect(const std::string& what, const Group& group, const std::vector<T>& got,
+            const std::vector<T>& wanted) {
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    if (got.size() == wanted.size() && got[i] == wanted[i]) continue;
+    ++wrong;
+    std::fprintf(stderr, "%s on %s, rank %d of %d: element %zu of %zu differs\n", what.c_str(),
+                 group.name, group.rank, group.size, i, wanted.size());
+    return;
+  }
+}
+
+// Small whole numbers, so that every type sums them exactly in any order; never 0, for products.
+template <typename T>
+T value_of(int rank, int64_t i) {
+  return static_cast<T>(1 + (rank * 2 + i) % 3);
+}
+
+template <typename T>
+std::vector<T> values_of(int rank, int64_t count, int64_t from = 0) {
+  std::vector<T> values(static_cast<size_t>(count));
+  for (int64_t i = 0; i < count; ++i) values[static_cast<size_t>(i)] = value_of<T>(rank, from + i);
+  return values;
+}
+
+// Waits for the others, tells the first rank whose results were wrong, and ends with that.
+inline int finish() {
+  int all_wrong = 0;
+  PMPI_Allreduce(&wrong, &all_wrong, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  if (rank == 0 && all_wrong == 0) std::puts("all right");
+  MPI_Finalize();
+  return all_wrong == 0 ? 0 : 1;
+}
+
+}  // namespace tutti::test

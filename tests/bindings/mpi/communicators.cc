@@ -1,0 +1,82 @@
+// Communicators that come and go, and calls that fail.
+//
+//   communicators          many are made and freed; an error goes to its communicator's handler
+//   communicators killed   the last rank is killed while the others wait for it
+#include <mpi.h>
+
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+#include <iterator>
+
+#include "tests/bindings/mpi/checks.h"
+
+namespace tutti::test {
+namespace {
+
+int64_t open_descriptors() {
+  return std::distance(std::filesystem::directory_iterator("/proc/self/fd"),
+                       std::filesystem::directory_iterator());
+}
+
+// A duplicate and a half of the world, the half freed first in every second round.
+void make_and_free(const Group& world, int round) {
+  MPI_Comm copy = MPI_COMM_NULL;
+  MPI_Comm half = MPI_COMM_NULL;
+  MPI_Comm_dup(world.comm, &copy);
+  MPI_Comm_split(copy, world.rank % 2, 0, &half);
+  const Group of_half("a half", half);
+  int sum = 0;
+  MPI_Allreduce(&round, &sum, 1, MPI_INT, MPI_SUM, half);
+  expect<int>("Allreduce", of_half, {sum}, {round * of_half.size});
+  MPI_Barrier(copy);
+  MPI_Comm_free(round % 2 == 0 ? &half : &copy);
+  MPI_Comm_free(round % 2 == 0 ? &copy : &half);
+}
+
+void come_and_go(const Group& world) {
+  for (int round = 0; round < 10; ++round) make_and_free(world, round);
+  const int64_t before = open_descriptors();
+  for (int round = 0; round < 1000; ++round) make_and_free(world, round);
+  expect<int64_t>("descriptors after 1000 communicators", world, {open_descriptors()}, {before});
+}
+
+// What two ranks' counts differ in is found before anything is reduced; the handler of the
+// communicator gets it, and the world is as before.
+void errors_are_returned(const Group& world) {
+  MPI_Comm copy = MPI_COMM_NULL;
+  MPI_Comm_dup(world.comm, &copy);
+  MPI_Comm_set_errhandler(copy, MPI_ERRORS_RETURN);
+  std::vector<int> in(200, 1);
+  std::vector<int> out(200);
+  const int status =
+      MPI_Allreduce(in.data(), out.data(), world.rank == 0 ? 100 : 200, MPI_INT, MPI_SUM, copy);
+  int kind = MPI_SUCCESS;
+  MPI_Error_class(status, &kind);
+  expect<int>("an Allreduce that does not fit", world, {kind}, {MPI_ERR_OTHER});
+  MPI_Comm_free(&copy);
+  int sum = 0;
+  MPI_Allreduce(in.data(), &sum, 1, MPI_INT, MPI_SUM, world.comm);
+  expect<int>("Allreduce after an error elsewhere", world, {sum}, {world.size});
+}
+
+void be_killed(const Group& world) {
+  MPI_Barrier(world.comm);
+  if (world.rank == world.size - 1) std::raise(SIGKILL);
+  MPI_Barrier(world.comm);
+}
+
+}  // namespace
+}  // namespace tutti::test
+
+int main(int argc, char** argv) {
+  MPI_Init(&argc, &argv);
+  const tutti::test::Group world("world", MPI_COMM_WORLD);
+  if (argc > 1 && std::strcmp(argv[1], "killed") == 0) {
+    tutti::test::be_killed(world);
+  } else {
+    tutti::test::come_and_go(world);
+    if (world.size > 1) tutti::test::errors_are_returned(world);
+  }
+  return tutti::test::finish();
+}

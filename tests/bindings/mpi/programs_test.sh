@@ -1,0 +1,92 @@
+#!/bin/bash
+# programs_test.sh MPI TUTTI REDUCTIONS MOVEMENTS COMMUNICATORS: the same MPI programs
+# with and without Tutti, on 1, 2, 3 and 5 ranks. With it, rank 0's report must show that the calls
+# went through.
+set -euo pipefail
+
+mpi=$1
+tutti=$(realpath "$2") reductions=$(realpath "$3") movements=$(realpath "$4")
+communicators=$(realpath "$5")
+launcher=mpirun.$mpi
+if ! command -v "$launcher" > /dev/null; then
+  echo "skipped: $launcher is not installed"
+  exit 0
+fi
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1
+# The libraries' own search for network cards is no part of this, and may take seconds.
+export OMPI_MCA_btl=vader,self OMPI_MCA_pml=ob1
+export TUTTI_MPI_REPORT=1 TUTTI_MPI_SMALLEST=0
+export TMPDIR=${TEST_TMPDIR:-/tmp}
+
+fail() {
+  echo "FAILED: $1"
+  cat out.txt
+  exit 1
+}
+
+cd "$(mktemp -d)"
+
+# expect_right RANKS WORD...: the program says on rank 0 that all was right.
+expect_right() {
+  local ranks=$1
+  shift
+  "$@" > out.txt 2>&1 || fail "$* on $ranks ranks: exit code $?"
+  grep -q '^all right' out.txt || fail "$* on $ranks ranks: no word of rank 0"
+}
+
+# expect_through NAME...: at least half of these calls went through, and some.
+expect_through() {
+  local call
+  for call in "$@"; do
+    awk -v call="MPI_$call" '$1 == call && $2 > 0 && $2 >= $3 + $4 + $5 + $6 + $7 { found = 1 }
+      END { exit !found }' out.txt || fail "$call did not go through"
+  done
+}
+
+for program in "$reductions" "$movements"; do # the errors of the third are Tutti's
+  for ranks in 1 2; do expect_right $ranks "$launcher" -n $ranks "$program"; done
+done
+for ranks in 1 2 3 5; do
+  expect_right $ranks "$tutti" mpi -- "$launcher" -n $ranks "$reductions"
+  if [ $ranks -gt 2 ]; then
+    expect_through Allreduce Reduce Reduce_scatter Reduce_scatter_block Scan Exscan
+  fi
+  expect_right $ranks "$tutti" mpi -- "$launcher" -n $ranks "$movements"
+  if [ $ranks -gt 2 ]; then
+    expect_through Bcast Allgather Allgatherv Gather Gatherv Scatter Scatterv Alltoall Alltoallv \
+      Barrier
+  fi
+done
+for ranks in 1 2 3; do
+  expect_right $ranks "$tutti" mpi -- "$launcher" -n $ranks "$communicators"
+done
+grep -q 'do not fit together' out.txt || fail 'the text of an error is not on standard error'
+
+# Below the smallest size, and only there, calls are the MPI library's.
+TUTTI_MPI_SMALLEST=1G expect_right 2 "$tutti" mpi -- "$launcher" -n 2 "$reductions"
+awk '$1 == "MPI_Allreduce" && $2 == 0 && $3 > 1000 { found = 1 } END { exit !found }' out.txt ||
+  fail 'small calls went through'
+
+# Left to itself it takes the sizes that were measured, on all ranks alike.
+TUTTI_MPI_SMALLEST=auto expect_right 3 "$tutti" mpi -- "$launcher" -n 3 "$movements"
+awk '$1 == "MPI_Allgather" && $2 > 0 && $3 > 0 { found = 1 } END { exit !found }' out.txt ||
+  fail 'of Allgather some sizes go through, and some do not'
+
+# Who is killed ends the job, as without Tutti.
+if timeout 60 "$tutti" mpi -- "$launcher" -n 3 "$communicators" killed > out.txt 2>&1; then
+  fail 'a rank was killed, and nobody noticed'
+elif [ $? -eq 124 ]; then
+  fail 'a rank was killed, and the others went on waiting'
+fi
+
+# Clear words where it cannot work.
+other=mpich
+[ "$mpi" = mpich ] && other=openmpi
+if command -v "mpirun.$other" > /dev/null; then
+  "$tutti" mpi -- "mpirun.$other" -n 2 "$reductions" > out.txt 2>&1 && fail 'a wrong launcher'
+  grep -q 'is linked to' out.txt || fail 'no word of the wrong launcher'
+fi
+"$tutti" mpi -- true > out.txt 2>&1 && fail 'a program without MPI'
+grep -q 'cannot tell which MPI library' out.txt || fail 'no word of what is missing'
+echo PASSED

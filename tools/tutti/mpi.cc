@@ -1,0 +1,191 @@
+// tutti mpi: starts an MPI program, unchanged, with Tutti before its MPI library.
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "base/path.h"
+#include "base/text.h"
+#include "tools/tutti/commands.h"
+
+namespace tutti::tool {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct MpiLibrary {
+  std::string name;
+  std::string title;
+  std::string soname;                  // that its programs are linked to, and the interposer
+  std::vector<std::string> launchers;  // the files that mpirun and mpiexec are names of
+  // A variable for the program's processes, in the launcher's words.
+  std::vector<std::string> (*variable)(const std::string& name, const std::string& value);
+  std::string packages;
+};
+
+const std::array<MpiLibrary, 2>& libraries() {
+  static const std::array<MpiLibrary, 2> all = {
+      MpiLibrary{.name = "openmpi",
+                 .title = "Open MPI",
+                 .soname = "libmpi.so.40",
+                 .launchers = {"orterun", "prterun", "mpirun.openmpi", "mpiexec.openmpi"},
+                 .variable =
+                     [](const std::string& name, const std::string& value) {
+                       return std::vector<std::string>{"-x", cat(name, "=", value)};
+                     },
+                 .packages = "openmpi-bin libopenmpi-dev"},
+      MpiLibrary{.name = "mpich",
+                 .title = "MPICH",
+                 .soname = "libmpich.so.12",
+                 .launchers = {"mpiexec.hydra", "mpirun.mpich", "mpiexec.mpich"},
+                 .variable =
+                     [](const std::string& name, const std::string& value) {
+                       return std::vector<std::string>{"-genv", name, value};
+                     },
+                 .packages = "mpich libmpich-dev"}};
+  return all;
+}
+
+// As the shell finds it.
+std::string path_of(const std::string& word) {
+  return word.find('/') == std::string::npos ? find_program(word) : word;
+}
+
+// Whose launcher this is; null: nobody's that is known.
+const MpiLibrary* launched_by(const std::string& program) {
+  const std::string path = path_of(program);
+  if (path.empty()) return nullptr;
+  std::error_code ignored;
+  const std::string file = fs::canonical(path, ignored).filename();
+  for (const MpiLibrary& library : libraries()) {
+    if (std::ranges::find(library.launchers, file) != library.launchers.end()) return &library;
+  }
+  return nullptr;
+}
+
+// What a program is linked to stands in it as text. Null: to neither, or it is no program.
+const MpiLibrary* linked_by(const std::string& word) {
+  const std::string path = path_of(word);
+  std::error_code ignored;
+  if (path.empty() || !fs::is_regular_file(path, ignored)) return nullptr;
+  std::ifstream file(path, std::ios::binary);
+  const std::string bytes{std::istreambuf_iterator<char>(file), {}};
+  if (!bytes.starts_with("\177ELF")) return nullptr;
+  for (const MpiLibrary& library : libraries()) {
+    const std::string entry = '\0' + library.soname + '\0';
+    if (bytes.find(entry) != std::string::npos) return &library;
+  }
+  return nullptr;
+}
+
+const MpiLibrary& named(const std::string& name) {
+  const auto* found = std::ranges::find(libraries(), name, &MpiLibrary::name);
+  return *found;  // the command line takes no other names
+}
+
+const MpiLibrary& find_library(const std::string& name, const std::vector<std::string>& command) {
+  if (!name.empty()) return named(name);
+  const MpiLibrary* launcher = launched_by(command.front());
+  const MpiLibrary* linked = nullptr;
+  std::string program;
+  for (size_t i = launcher == nullptr ? 0 : 1; i < command.size() && linked == nullptr; ++i) {
+    linked = linked_by(command[i]);
+    program = command[i];
+  }
+  if (launcher != nullptr && linked != nullptr && launcher != linked) {
+    throw Error(ErrorCode::invalid_argument,
+                cat(command.front(), " is the launcher of ", launcher->title, ", but ", program,
+                    " is linked to ", linked->title),
+                {.cause = "each rank would be a job of its own",
+                 .remedy = cat("start it with ", linked->launchers.back())});
+  }
+  if (launcher != nullptr) return *launcher;
+  if (linked != nullptr) return *linked;
+  throw Error(ErrorCode::invalid_argument,
+              cat("cannot tell which MPI library '", command.front(), "' uses"),
+              {.cause = "it is no mpirun of Open MPI or MPICH, and no program in the command is "
+                        "linked to libmpi.so.40 or libmpich.so.12",
+               .remedy = "say --mpi openmpi or --mpi mpich"});
+}
+
+// Beside this program's folder when installed, in the build tree otherwise.
+std::string interposer(const MpiLibrary& library) {
+  const fs::path here = fs::read_symlink("/proc/self/exe").parent_path();
+  const std::string file = cat("libtutti_", library.name, ".so");
+  for (const fs::path& candidate : {here / "../lib" / file, here / "../bindings/mpi" / file}) {
+    if (::access(candidate.c_str(), R_OK) == 0) return candidate.lexically_normal().string();
+  }
+  throw Error(
+      ErrorCode::unsupported, cat(library.title, " was not there when this program was built"),
+      {.remedy = cat("apt-get install ", library.packages,
+                     ", then: bazel sync --configure && bazel build -c opt //tools:tutti")});
+}
+
+// A launcher is told to load it into the program's processes, on whichever host; whatever else
+// starts them hands its environment on.
+std::vector<std::string> with_interposer(const MpiLibrary& library,
+                                         std::vector<std::string> command) {
+  std::string preload = interposer(library);
+  if (const char* before = std::getenv("LD_PRELOAD"); before != nullptr && *before != '\0') {
+    preload += cat(":", before);
+  }
+  if (launched_by(command.front()) == nullptr) {
+    ::setenv("LD_PRELOAD", preload.c_str(), 1);
+    return command;
+  }
+  const std::vector<std::string> words = library.variable("LD_PRELOAD", preload);
+  command.insert(command.begin() + 1, words.begin(), words.end());
+  return command;
+}
+
+struct MpiOptions {
+  std::string library;
+  std::vector<std::string> command;
+};
+
+int run_mpi(const MpiOptions& options) {
+  const MpiLibrary& library = find_library(options.library, options.command);
+  const std::vector<std::string> command = with_interposer(library, options.command);
+  std::vector<char*> words;
+  for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
+  words.push_back(nullptr);
+  ::execvp(words.front(), words.data());
+  throw system_error(cat("cannot start ", command.front()), errno);
+}
+
+}  // namespace
+
+void add_mpi(CommandLine& line) {
+  const auto options = std::make_shared<MpiOptions>();
+  Command command = line.add("mpi", "Run an MPI program with Tutti's collectives");
+  command
+      .add_option("--mpi", options->library,
+                  "the program's MPI library (default: the launcher's, or the one that the program "
+                  "is linked to)")
+      .one_of({"openmpi", "mpich"});
+  command.add_option("command", options->command, "launcher, program and arguments, behind --")
+      .required()
+      .type_name("COMMAND ...");
+  command.positionals_at_end();
+  command.footer(
+      "Examples:\n"
+      "  tutti mpi -- mpirun -n 4 ./program\n"
+      "  tutti mpi -- srun -n 64 ./program\n"
+      "  TUTTI_MPI_REPORT=1 tutti mpi -- mpirun -n 4 ./program     # which calls it took, and why "
+      "not\n"
+      "  tutti mpi --mpi mpich -- srun -n 4 python3 program.py     # where nothing else tells");
+  command.runs([options] { return run_mpi(*options); });
+}
+
+}  // namespace tutti::tool

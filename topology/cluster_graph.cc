@@ -36,8 +36,7 @@ class Cluster {
       graph_.connect(link);
     }
     if (several_ && !is_reached && !copies.empty()) {
-      graph_.connect(
-          {copies.front(), above, LinkClass::network, kSomeNetworkGBps, kSomeNetworkUs});
+      graph_.connect({copies.front(), above, LinkClass::network, kSomeNetworkGBps, kSomeNetworkUs});
       below_[above] += kSomeNetworkGBps;
     }
     ++hosts_;
@@ -79,9 +78,9 @@ class Cluster {
   const bool several_;
   int hosts_ = 0;
   Graph graph_;
-  std::map<std::string, int> switches_;     // by rack
+  std::map<std::string, int> switches_;       // by rack
   std::vector<std::pair<int, int>> uplinks_;  // a switch and the one above it
-  std::map<int, double> below_;             // GB/s of what is below a switch
+  std::map<int, double> below_;               // GB/s of what is below a switch
 };
 
 }  // namespace

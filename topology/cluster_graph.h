@@ -1,5 +1,5 @@
-// The hosts of a running job as one graph: what each of them has found of itself, below the switches
-// that it says it is under.
+// The hosts of a running job as one graph: what each of them has found of itself, below the
+// switches that it says it is under.
 //
 //              network
 //             /       \                 racks "row0.rack0" and "row0.rack1" are below a switch

@@ -60,6 +60,7 @@ Graph load_graph(const std::string& path) {
 
 Graph repeat_host(const Graph& host, int hosts) {
   Graph all;
+  if (host.ends_forward()) all.let_ends_forward();
   std::vector<int> shared(host.nodes().size(), -1);  // what is between hosts
   for (int h = 0; h < hosts; ++h) {
     std::vector<int> copies(host.nodes().size(), -1);

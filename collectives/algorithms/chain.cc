@@ -102,6 +102,7 @@ Algorithm row(Collective collective, std::function<Program(const Shape& shape)> 
           .name = chunks == 1 ? "chain" : cat("chain_", chunks),
           .source = "Träff, Ripke, JPDC 2008",
           .grade = reduces(collective) ? Grade::same_bits : Grade::canonical,
+          .is_pipeline = true,
           .emit = std::move(emit)};
 }
 

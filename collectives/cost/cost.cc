@@ -49,7 +49,7 @@ class StepCosts {
   const LinkCosts& near() const { return near_; }
   const LinkCosts& far() const { return far_; }
   // The slices to walk, and how many more there are like the last of them.
-  int walked() const { return std::min<int>(static_cast<int>(slicing_.slices), kWalked); }
+  int walked() const { return static_cast<int>(std::min<uint32_t>(slicing_.slices, kWalked)); }
   double others() const { return std::max(0.0, slices_ - kWalked); }
   double times(int slice) const { return slice + 1 < walked() ? 1 : 1 + others(); }
 

@@ -45,6 +45,7 @@ struct Prediction {
   double cores = 0;
   int32_t host = 0;     // whose card that is
   bool enters = false;  // what enters it
+  bool rough = false;   // of one rank's steps: but for `seconds` nothing is known
 };
 
 // `plans[r]` is rank r's. `bytes`: of one block (of the buffer, where there are no blocks). What

@@ -38,6 +38,15 @@ uint64_t key_of(const Wanted& wanted) {
 
 }  // namespace
 
+bool are_walked(int ranks, const Hosts& hosts, int cores) {
+  const int64_t on_a_core = std::max(1, hosts.largest() / std::max(1, cores));
+  return ranks * on_a_core <= kMostRanksWalked;
+}
+
+bool Planner::are_walked() const {
+  return tutti::are_walked(shape_.ranks, machine_.hosts, machine_.model.cores);
+}
+
 const Algorithm& Planner::choose(const Wanted& wanted) {
   Wanted typical = wanted;
   typical.bytes = representative(wanted.bytes);
@@ -81,12 +90,11 @@ const Algorithm& Planner::choose_anew(const Wanted& wanted) {
   std::vector<std::pair<double, const Algorithm*>> candidates;
   for (const Algorithm* algorithm : algorithms_for(wanted.collective)) {
     if (!why_not(*algorithm, wanted).empty()) continue;
-    const Plan& first = plans_of(*algorithm, wanted.root, false)[0];
-    candidates.emplace_back(rough_time(first, wanted.bytes, wanted.dtype, machine_), algorithm);
+    candidates.emplace_back(rough_seconds(*algorithm, wanted), algorithm);
   }
   std::ranges::stable_sort(candidates, {}, [](const auto& c) { return c.first; });
   // Nothing more is found out about those of a world that is too large to be walked.
-  if (shape_.ranks > kMostRanksWalked && !candidates.empty()) return *candidates[0].second;
+  if (!are_walked() && !candidates.empty()) return *candidates[0].second;
   const Algorithm* best = nullptr;
   double least = std::numeric_limits<double>::infinity();
   for (const auto& [rough, algorithm] : candidates) {
@@ -133,11 +141,20 @@ std::string Planner::why_not(const Algorithm& algorithm, const Wanted& wanted) c
   return reason.empty() ? reason : cat("does not run on ", shape_.ranks, " ranks: ", reason);
 }
 
+double Planner::rough_seconds(const Algorithm& algorithm, const Wanted& wanted) {
+  constexpr uint64_t kOfASlice = 16 << 10;  // or so
+  const Plan& first = plans_of(algorithm, wanted.root, false)[0];
+  const double seconds = rough_time(first, wanted.bytes, wanted.dtype, machine_);
+  if (!algorithm.is_pipeline) return seconds;
+  return seconds + std::max(0, shape_.ranks - 2) *
+                       rough_time(first, std::min(wanted.bytes, kOfASlice), wanted.dtype, machine_);
+}
+
 Prediction Planner::price(const Algorithm& algorithm, const Wanted& wanted, double give_up) {
   const Plan& first = plans_of(algorithm, wanted.root, false)[0];
   const size_t steps = first.program.steps.size() * static_cast<size_t>(shape_.ranks);
-  if (shape_.ranks > kMostRanksWalked || steps > kLongestWalk) {
-    return {.seconds = rough_time(first, wanted.bytes, wanted.dtype, machine_)};
+  if (!are_walked() || steps > kLongestWalk) {
+    return {.seconds = rough_seconds(algorithm, wanted), .rough = true};
   }
   return predict(plans_of(algorithm, wanted.root, true), wanted.bytes, wanted.dtype, machine_,
                  give_up);

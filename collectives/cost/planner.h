@@ -21,9 +21,10 @@
 
 namespace tutti {
 
-// In larger worlds no rank makes the programs of all others, to walk them or to prove something of
-// them: a thousand ranks on one host would be at it for minutes.
-inline constexpr int kMostRanksWalked = 128;
+// No rank makes the programs of more others than these, divided by the ranks that do so on each of
+// its host's cores: a thousand ranks on one host would be at it for minutes.
+inline constexpr int kMostRanksWalked = 8192;
+bool are_walked(int ranks, const Hosts& hosts, int cores);
 
 // What has to be chosen for. `bytes`: of one block (of the buffer, where there are no blocks).
 struct Wanted {
@@ -58,6 +59,9 @@ class Planner {
 
  private:
   const Algorithm& choose_anew(const Wanted& wanted);
+  bool are_walked() const;
+  // What only orders candidates, or prices those that are too long to be walked.
+  double rough_seconds(const Algorithm& algorithm, const Wanted& wanted);
   std::vector<const Algorithm*> algorithms_for(Collective collective) const;
   // The first root that the same algorithms support: it stands for `root`, so that communicators of
   // many ranks do not walk every program for each of them.

@@ -34,6 +34,9 @@ struct Algorithm {
   // What emit() calls a rank is a position in a layout. Else it is the rank, wherever that is:
   // programs that were made for a machine.
   bool over_positions = true;
+  // From rank to rank through all of them: it has as many rounds as there are ranks, of which each
+  // rank's steps show its own only.
+  bool is_pipeline = false;
   // How many levels of the layout it is made for.
   int32_t levels = 0;
   Means means = Means::shared;  // who divides, for ReduceOp::avg

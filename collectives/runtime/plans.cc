@@ -52,7 +52,8 @@ bool Plans::needs_no_buffers(const Algorithm& algorithm, const Plan& mine, bool 
                              Arithmetic arithmetic) const {
   constexpr size_t kMostSteps = 50'000;
   const int ranks = mine.shape.ranks;
-  if (ranks > kMostRanksWalked) return false;
+  constexpr int kMostRanks = 128;
+  if (ranks > kMostRanks) return false;
   if (mine.program.steps.size() * static_cast<size_t>(ranks) > kMostSteps) return false;
   std::vector<Plan> plans;
   plans.reserve(static_cast<size_t>(ranks));

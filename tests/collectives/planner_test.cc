@@ -49,6 +49,27 @@ TEST(Planner, TakesTheCheapestOfWhatItExplains) {
   }
 }
 
+// A chain's ranks each send one message, so that the steps of one rank tell nothing of how long it
+// is.
+TEST(Planner, TakesNoChainForSmallCallsOfManyRanks) {
+  for (const int ranks : {100, 1000, 20'000}) {
+    Machine machine = network(ranks);
+    machine.hosts = Hosts::equal(ranks, 1);
+    for (LinkCosts* const link : {&machine.model.shm, &machine.model.tcp}) {
+      link->latency = 1e-5;
+      link->send = link->recv = 1e-6;
+    }
+    Planner p({.ranks = ranks}, machine);
+    for (const Collective collective :
+         {Collective::broadcast, Collective::reduce, Collective::scan}) {
+      const Wanted wanted{.collective = collective, .bytes = 8};
+      const Algorithm& chosen = p.choose(wanted);
+      EXPECT_FALSE(chosen.is_pipeline) << name(collective) << ' ' << ranks << ' ' << chosen.name;
+      EXPECT_LT(predicted(p, wanted, chosen.name), 1e-3);
+    }
+  }
+}
+
 TEST(Planner, TakesFewMessagesForSmallAndLittleVolumeForLargeCalls) {
   Planner p = planner(16);
   const Wanted small{.collective = Collective::all_reduce, .bytes = 8};

@@ -202,7 +202,9 @@ TEST(Channels, SearchHostsThatAreAlikeOnce) {
   for (Arc arc = 0; arc < graph.arcs(); ++arc) {
     const bool is_second =
         graph.node(graph.tail(arc)).host == 1 || graph.node(graph.head(arc)).host == 1;
-    if (is_second) EXPECT_EQ(use[static_cast<size_t>(arc)], 0) << arc;
+    if (is_second) {
+      EXPECT_EQ(use[static_cast<size_t>(arc)], 0) << arc;
+    }
   }
   // Of others GPUs the hosts are not alike.
   std::vector<int> some = graph.rank_nodes();

@@ -31,7 +31,8 @@ Graph host_with_card() {
 
 std::vector<std::string> names_between(const Graph& graph, int from, int to) {
   std::vector<std::string> names;
-  for (const Arc arc : route(graph, from, to).arcs) names.push_back(graph.node(graph.head(arc)).name);
+  for (const Arc arc : route(graph, from, to).arcs)
+    names.push_back(graph.node(graph.head(arc)).name);
   return names;
 }
 
@@ -44,8 +45,9 @@ TEST(ClusterGraph, HasEachHostBelowTheSwitchesOfItsRack) {
   EXPECT_EQ(graph.hosts(), 4);
   const std::vector<int> ranks = graph.rank_nodes();
   ASSERT_EQ(ranks.size(), 8u);
-  EXPECT_THAT(names_between(graph, ranks[0], ranks[6]),
-              ElementsAre("a.numa_node0", "a.eth0", "row0.rack0", "d.eth0", "d.numa_node0", "d.core"));
+  EXPECT_THAT(
+      names_between(graph, ranks[0], ranks[6]),
+      ElementsAre("a.numa_node0", "a.eth0", "row0.rack0", "d.eth0", "d.numa_node0", "d.core"));
   EXPECT_THAT(names_between(graph, ranks[0], ranks[2]),
               ElementsAre("a.numa_node0", "a.eth0", "row0.rack0", "row0", "row0.rack1", "b.eth0",
                           "b.numa_node0", "b.core"));

@@ -258,6 +258,11 @@ TEST(Networks, RefuseFilesWithLineAndReason) {
       {"SwitchName=a Nodes=n[0-3\n", "line 1", "n[0-3"},
       {"SwitchName=a Nodes=n0\nSwitchName=b Switches=c\n", "line 2", "no switch c"},
       {"SwitchName=a Nodes=n0\nSwitchName=b Nodes=n0\n", "line 2", "already"},
+      {"SwitchName=a Nodes=n0\nSwitchName=b Switches=a\nSwitchName=c Switches=a\n", "line 3",
+       "beneath another already, in line 2"},
+      {"SwitchName=s Switches=a,a\nSwitchName=a Nodes=n0\n", "line 1", "already"},
+      {"SwitchName=a Switches=b\nSwitchName=b Switches=a\nSwitchName=c Nodes=n0\n", "line 1",
+       "beneath itself"},
   };
   for (const BadFile& bad : kBad) {
     try {

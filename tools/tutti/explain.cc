@@ -107,6 +107,12 @@ std::string bound_of(const Prediction& p, const Hosts& hosts) {
   return "latency: ranks wait for messages most of the time";
 }
 
+// Of what is too long to be walked.
+void print_rough(const std::string& name, const std::string& grade, double seconds, bool chosen) {
+  std::printf("%s %-26s %-10s %10.2f us  estimated from the steps of one rank\n",
+              chosen ? "  >" : "   ", name.c_str(), grade.c_str(), seconds * 1e6);
+}
+
 void print(const Candidate& candidate, bool chosen) {
   const Prediction& p = candidate.prediction;
   const std::string name(candidate.algorithm->name);
@@ -116,6 +122,7 @@ void print(const Candidate& candidate, bool chosen) {
                 candidate.excluded.c_str());
     return;
   }
+  if (p.rough) return print_rough(name, grade, p.seconds, chosen);
   const double busy = p.messages + p.moving + p.reducing;
   std::printf(
       "%s %-26s %-10s %10.2f us  = messages %8.2f  bytes %9.2f  reducing %9.2f  waiting %9.2f\n",
@@ -149,10 +156,10 @@ int run(const Options& options) {
   for (const Candidate& candidate : planner.explain(wanted)) {
     const bool is_chosen = candidate.algorithm == &chosen;
     print(candidate, is_chosen);
-    if (is_chosen) bound = bound_of(candidate.prediction, hosts);
+    if (is_chosen && !candidate.prediction.rough) bound = bound_of(candidate.prediction, hosts);
   }
   std::printf("\nThe parts are those of the busiest rank; what is left of the time is waiting.\n");
-  std::printf("What bounds %s: %s.\n", std::string(chosen.name).c_str(), bound.c_str());
+  if (!bound.empty()) std::printf("What bounds %s: %s.\n", chosen.name.c_str(), bound.c_str());
   return 0;
 }
 

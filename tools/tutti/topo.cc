@@ -182,7 +182,13 @@ int run(const Options& options) {
   }
   Graph graph = options.from.empty() ? graph_of_this_host()
                                      : load_network(options.from, std::nullopt)->graph();
-  if (options.repeat > 1) graph = repeat_host(graph, options.repeat);
+  if (options.repeat > 1) {
+    if (graph.hosts() > 1) {
+      throw UsageError(
+          cat("--repeat is for one host, and there are ", graph.hosts(), " in ", options.from));
+    }
+    graph = repeat_host(graph, options.repeat);
+  }
   const std::vector<int> ranks = nodes_of_ranks(graph, options.ranks);
   show(options, graph, ranks, table_of_ranks(graph, ranks));
   return 0;

@@ -74,6 +74,7 @@ std::unique_ptr<Network> read_slurm(const TextFile& file) {
       file.refuse(s.line, "switch ", s.name, " is there twice");
   }
   const LinkSpeed speed;
+  std::map<std::string, const SlurmSwitch*> above_of;
   for (const SlurmSwitch& s : switches) {
     const int above = numbers[s.name];
     const auto connect = [&](int below) {
@@ -82,8 +83,19 @@ std::unique_ptr<Network> read_slurm(const TextFile& file) {
     for (const std::string& node : s.nodes) connect(nodes[node]);
     for (const std::string& name : s.switches) {
       if (!numbers.contains(name)) file.refuse(s.line, "there is no switch ", name);
-      if (name == s.name) file.refuse(s.line, "switch ", name, " is beneath itself");
+      const auto [known, is_new] = above_of.emplace(name, &s);
+      if (!is_new) {
+        file.refuse(s.line, "switch ", name, " is beneath another already, in line ",
+                    known->second->line);
+      }
       connect(numbers[name]);
+    }
+  }
+  // Each is beneath one other at most, so a way up ends, or comes back to where it began.
+  for (const SlurmSwitch& s : switches) {
+    const SlurmSwitch* at = &s;
+    for (size_t steps = 0; above_of.contains(at->name); at = above_of[at->name]) {
+      if (++steps > switches.size()) file.refuse(s.line, "switch ", s.name, " is beneath itself");
     }
   }
   return std::make_unique<Network>(std::move(graph));

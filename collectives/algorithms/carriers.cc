@@ -10,16 +10,13 @@ using Group = NestedGroups::Group;
 template <typename Visit>
 void Carriers::visit_other_parts(int32_t stage, int32_t rank, const Visit& visit) const {
   const Group all = groups_.group(stage, rank);
-  const Group own = groups_.group(stage + 1, rank);
-  const auto visit_from = [&](int32_t first, int32_t end) {
-    while (first < end) {
-      const Group other = groups_.group(stage + 1, first);
-      visit(own, other);
-      first = other.end();
-    }
+  const int32_t own_number = groups_.number(stage, rank);
+  const Group own = groups_.part(stage, own_number);
+  const auto visit_from = [&](int32_t number, int32_t end) {
+    for (; number < end; ++number) visit(own, groups_.part(stage, number));
   };
-  visit_from(own.end(), all.end());
-  visit_from(all.first, own.first);
+  visit_from(own_number + 1, groups_.number(stage, all.end() - 1) + 1);
+  visit_from(groups_.number(stage, all.first), own_number);
 }
 
 std::vector<int32_t> Carriers::carriers(int32_t stage, int32_t rank) const {

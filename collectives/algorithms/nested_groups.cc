@@ -13,6 +13,11 @@ int32_t NestedGroups::number(int32_t stage, int32_t rank) const {
   return stage < levels_ ? layout_.group_of(stage, rank) : rank;
 }
 
+NestedGroups::Group NestedGroups::part(int32_t stage, int32_t number) const {
+  if (stage >= levels_) return {number, 1};
+  return {layout_.first(stage, number), layout_.size(stage, number)};
+}
+
 int32_t NestedGroups::parts(int32_t stage, int32_t rank) const {
   const Group all = group(stage, rank);
   return number(stage, all.end() - 1) - number(stage, all.first) + 1;

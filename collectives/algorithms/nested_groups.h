@@ -33,10 +33,11 @@ class NestedGroups {
   int32_t part_of(int32_t stage, int32_t rank) const;
   int32_t first_of_part(int32_t stage, int32_t rank, int32_t part) const;
 
- private:
-  // Numbers of the parts of all groups of a stage.
+  // The parts of all groups of a stage, numbered from 0: the rank's, and one by its number.
   int32_t number(int32_t stage, int32_t rank) const;
+  Group part(int32_t stage, int32_t number) const;
 
+ private:
   int32_t ranks_;
   int32_t levels_;
   Layout layout_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <utility>
 
 #include "base/buffer.h"
 #include "base/deadline.h"
@@ -19,7 +20,7 @@ constexpr milliseconds kPingFor{200};
 constexpr uint64_t kFirstBytes = 64 << 10;
 constexpr uint64_t kMostBytes = 4 << 20;
 constexpr int64_t kLongEnough_ns = 20'000'000;  // for a bandwidth to be one
-constexpr int kRepeats = 3;
+constexpr size_t kRepeats = 3;
 constexpr milliseconds kSendFor{1000};
 
 // To and fro of one number, which says whether there is more to come. Returns what half of it
@@ -46,29 +47,28 @@ double ping(Communicator& comm, int peer, bool leads) {
   return median(halves);
 }
 
-// Ever more bytes at a time, until they take long enough; then the best of several. In GB/s, to the
-// one that sends.
+// Ever more bytes at a time, until they take long enough: what is short may fit into what a network
+// lets through at once. Then the median of several. In GB/s, to the one that sends.
 double send_for_speed(Communicator& comm, int to, std::vector<std::byte>& buffer) {
-  double best = 0;
+  std::vector<double> speeds;
   uint64_t bytes = kFirstBytes;
   const Deadline deadline = Deadline::after(kSendFor);
-  for (int repeats = 0; repeats < kRepeats && !(best > 0 && deadline.passed());) {
+  while (speeds.size() < kRepeats && !(!speeds.empty() && deadline.passed())) {
     comm.send(std::span<const uint64_t>(&bytes, 1), to);
     const int64_t begin = now_ns();
     comm.send({buffer.data(), bytes, DType::u8}, to);
     uint64_t taken = 0;
     comm.recv(std::span(&taken, 1), to);
     const int64_t spent = now_ns() - begin;
-    best = std::max(best, static_cast<double>(bytes) / static_cast<double>(spent));
     if (spent >= kLongEnough_ns || bytes >= kMostBytes) {
-      ++repeats;
+      speeds.push_back(static_cast<double>(bytes) / static_cast<double>(spent));
     } else {
       bytes *= 4;
     }
   }
   const uint64_t no_more = 0;
   comm.send(std::span(&no_more, 1), to);
-  return best;
+  return median(std::move(speeds));
 }
 
 void receive_for_speed(Communicator& comm, int from, std::vector<std::byte>& buffer) {

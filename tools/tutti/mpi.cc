@@ -158,6 +158,7 @@ int run_mpi(const MpiOptions& options) {
   const MpiLibrary& library = find_library(options.library, options.command);
   const std::vector<std::string> command = with_interposer(library, options.command);
   std::vector<char*> words;
+  words.reserve(command.size() + 1);
   for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
   words.push_back(nullptr);
   ::execvp(words.front(), words.data());

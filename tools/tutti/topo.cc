@@ -2,15 +2,19 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "base/error.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "bench/pair_costs.h"
 #include "collectives/communicator.h"
+#include "collectives/cost/cost_model.h"
 #include "tools/tutti/commands.h"
 #include "tools/tutti/host_options.h"
 #include "tools/tutti/topo_job.h"
@@ -23,6 +27,7 @@
 #include "topology/networks/load_network.h"
 #include "topology/route.h"
 #include "transport/bootstrap/job.h"
+#include "transport/paths/fabrics.h"
 
 namespace tutti::tool {
 
@@ -37,6 +42,7 @@ struct Options {
   std::string json;
   std::string svg;
   bool measure = false;
+  bool tune = false;
   bool is_measuring_rank = false;
   HostOptions places;
 };
@@ -113,6 +119,23 @@ Json report(const Graph& graph, const std::vector<int>& ranks, const ChannelSear
   return json;
 }
 
+// The file that `tutti tune` writes, with what these pairs tell.
+void tune(const MeasuredRanks& measured) {
+  const std::string file = cost_model_file();
+  if (file.empty()) {
+    throw Error(ErrorCode::invalid_argument, "there is no file to keep costs in",
+                {.remedy = "name one in TUTTI_TUNE_FILE"});
+  }
+  CostModel model = std::filesystem::exists(file) ? load_cost_model() : CostModel::defaults();
+  const PathClass between =
+      parse_path_class(parse_transports(measured.transport).fabric).value_or(PathClass::tcp);
+  bench::learn_from_pairs(measured.host_of, measured.pairs, measured.together, between, model);
+  std::error_code failed;  // then write_file() says so
+  std::filesystem::create_directories(std::filesystem::path(file).parent_path(), failed);
+  write_file(file, to_json(model) + "\n");
+  std::printf("\nlatencies, and what the hosts' cards carry, are in %s\n", file.c_str());
+}
+
 int measure(const Options& options) {
   if (!options.from.empty() || !options.svg.empty() || options.repeat > 1) {
     throw UsageError("--measure makes a graph with --json; show that one with --from then");
@@ -130,6 +153,7 @@ int measure(const Options& options) {
   }
   std::printf("%d ranks over %s\n\n%s", ranks, measured.transport.c_str(),
               to_text(measured).c_str());
+  if (options.tune) tune(measured);
   return 0;
 }
 
@@ -176,6 +200,7 @@ int show_job(const Options& options, const Job& job) {
 int run(const Options& options) {
   if (options.is_measuring_rank) return run_measuring_rank();
   if (options.measure) return measure(options);
+  if (options.tune) throw UsageError("--tune keeps what --measure has measured");
   if (options.from.empty() && options.repeat == 1 && options.ranks == 0) {
     const Job job = job_from_environment();
     if (job.size > 1) return show_job(options, job);
@@ -215,6 +240,9 @@ void add_topo(CommandLine& line) {
   command.add_flag("--measure", o->measure,
                    "measure latency and bandwidth between ranks, here or on --hosts; --json then "
                    "writes a graph of what was measured");
+  command.add_flag("--tune", o->tune,
+                   "with --measure: also put latencies and the speed of cards into the costs of "
+                   "`tutti tune`, which knows more but takes minutes");
   add_host_options(command, o->places);
   command
       .add_flag("--measure-rank", o->is_measuring_rank, "what the ranks do that --measure starts")

@@ -82,6 +82,22 @@ TEST_F(TwoHosts, TellTheirRacks) {
   EXPECT_THAT(result.out, HasSubstr("row0.right"));
 }
 
+TEST_F(TwoHosts, PutTheirMeasuredLinksIntoTheCosts) {
+  const std::string costs = path("costs.json");
+  const Result result =
+      start(
+          {"topo", "--measure", "--tune", "--hosts", a_ + "," + b_, "-n", "2"},
+          {{"TUTTI_RSH", "ip netns exec"}, {"TUTTI_TRANSPORT", "tcp"}, {"TUTTI_TUNE_FILE", costs}})
+          .finish();
+  ASSERT_EQ(result.code, 0) << result.err;
+  const CostModel model = parse_cost_model(read(costs));
+  const LinkCosts before = CostModel::defaults().tcp;
+  EXPECT_GT(model.tcp.wire, 0);
+  EXPECT_NE(model.tcp.wire, before.wire);
+  EXPECT_NE(model.tcp.latency, before.latency);
+  EXPECT_EQ(model.tcp.send, before.send) << "of which pairs tell nothing";
+}
+
 // As `tutti tune --hosts` would have found it.
 TEST_F(TwoHosts, AutoTakesTheFabricThatWasMeasuredToBeQuickest) {
   if (const std::string why = testing::lacks("ofi"); !why.empty()) GTEST_SKIP() << why;

@@ -15,6 +15,7 @@
 #include "base/text.h"
 #include "collectives/interchange/linearize.h"
 #include "collectives/interchange/msccl.h"
+#include "collectives/interchange/rings.h"
 #include "collectives/proof/verify.h"
 
 namespace tutti {
@@ -110,9 +111,17 @@ Imported read_msccl(std::string_view xml, const std::string& file) {
   return imported;
 }
 
-const Algorithm& import_msccl(const std::string& path) {
-  const std::string text =
-      file_text(path, kMostBytes, {.remedy = "name an XML file in MSCCL's format"});
+Imported read_found_rings(std::string_view json, const std::string& file) {
+  Imported imported{.name = std::filesystem::path(file).stem(), .programs = read_rings(json, file)};
+  imported.ranks = static_cast<int32_t>(imported.programs.size());
+  imported.grade = verify(imported.collective, imported.programs, {}).grade;
+  return imported;
+}
+
+const Algorithm& import_algorithm(const std::string& path) {
+  const std::string text = file_text(
+      path, kMostBytes,
+      {.remedy = "name an XML file in MSCCL's format, or what `tutti topo --json` has written"});
   const uint64_t hash = fnv(text);
   std::lock_guard lock(cache().mutex);
   const Algorithm*& known = cache().files[{path, hash}];
@@ -120,7 +129,10 @@ const Algorithm& import_msccl(const std::string& path) {
   if (const auto same = cache().contents.find(hash); same != cache().contents.end()) {
     return *(known = same->second);
   }
-  known = &add_algorithm(algorithm_of(read_msccl(text, path), path, id_of(text)));
+  const size_t start = text.find_first_not_of(" \t\r\n");
+  const bool is_json = start != std::string::npos && text[start] == '{';
+  known = &add_algorithm(algorithm_of(
+      is_json ? read_found_rings(text, path) : read_msccl(text, path), path, id_of(text)));
   cache().contents[hash] = known;
   return *known;
 }
@@ -128,7 +140,7 @@ const Algorithm& import_msccl(const std::string& path) {
 AlgorithmFiles load_algorithm_files() {
   AlgorithmFiles files;
   for (const std::string& path : split(settings().get_string("TUTTI_ALGORITHM_FILES"), ':')) {
-    const Algorithm& algorithm = import_msccl(path);
+    const Algorithm& algorithm = import_algorithm(path);
     files.algorithms.push_back(&algorithm);
     files.digests += cat("the contents of ", path, "=#", algorithm.id, ';');
   }

@@ -1,4 +1,5 @@
-// Takes MSCCL files into the catalogue: read, made into programs, proved.
+// Takes files into the catalogue: read, made into programs, proved. They are MSCCL's, or hold rings
+// that were found on a machine (rings.h).
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,7 @@ namespace tutti {
 
 struct Imported {
   Collective collective = Collective::all_reduce;
-  std::string name;  // the file's base name without .xml
+  std::string name;  // the file's base name without its ending
   int32_t ranks = 1;
   int32_t root = 0;
   bool direct = false;
@@ -25,11 +26,12 @@ struct Imported {
 // Throws Error(invalid_argument) that says what is wrong, and where in the file; this includes
 // programs whose results are wrong. `file` is a path: for the name, and for messages.
 Imported read_msccl(std::string_view xml, const std::string& file);
+Imported read_found_rings(std::string_view json, const std::string& file);
 
 // The algorithm in a file, added to the catalogue: it runs on as many ranks as it was written for.
-// The same file is read once, and again when its contents have changed. Throws like read_msccl(),
+// The same file is read once, and again when its contents have changed. Throws like the readers,
 // and Error(system) where the file cannot be read. Any thread.
-const Algorithm& import_msccl(const std::string& path);
+const Algorithm& import_algorithm(const std::string& path);
 
 // What the setting TUTTI_ALGORITHM_FILES names: beside the built-in ones, what `auto` chooses from.
 struct AlgorithmFiles {

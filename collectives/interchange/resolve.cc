@@ -9,11 +9,13 @@
 
 namespace tutti {
 
-bool is_algorithm_file(std::string_view name) { return name.ends_with(".xml"); }
+bool is_algorithm_file(std::string_view name) {
+  return name.ends_with(".xml") || name.ends_with(".json");
+}
 
 const Algorithm& resolve_algorithm(Collective collective, std::string_view name) {
   const Algorithm* found =
-      is_algorithm_file(name) ? &import_msccl(std::string(name)) : parse_hierarchical(name);
+      is_algorithm_file(name) ? &import_algorithm(std::string(name)) : parse_hierarchical(name);
   if (found == nullptr) return require_algorithm(collective, name);
   if (found->collective == collective) return *found;
   throw Error(ErrorCode::invalid_argument,

@@ -256,7 +256,8 @@ void add_bench(CommandLine& line) {
       .show_default();
   bench
       .add_option("--algorithm", o->algorithm,
-                  "by name, hierarchical(A,B,C), FILE.xml (MSCCL's format), auto, all (each in "
+                  "by name, hierarchical(A,B,C), FILE.xml (MSCCL's format), FILE.json (rings of "
+                  "tutti topo), auto, all (each in "
                   "turn) or list")
       .show_default();
   bench.add_option("--transport", o->transport, "auto, shm or tcp");

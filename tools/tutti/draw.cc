@@ -37,7 +37,7 @@ const Algorithm& selected(const Options& options) {
   if (!options.collective.empty()) {
     return resolve_algorithm(collective_named(options.collective), options.algorithm);
   }
-  if (is_algorithm_file(options.algorithm)) return import_msccl(options.algorithm);
+  if (is_algorithm_file(options.algorithm)) return import_algorithm(options.algorithm);
   std::vector<std::string> names;
   for (const Collective collective : kCollectivesWithAlgorithms) {
     if (const Algorithm* found = find_algorithm(collective, options.algorithm)) return *found;

@@ -43,7 +43,7 @@ TEST_F(MscclFixtures, AreAllProved) {
     RecordProperty(imported.name, std::string(name(imported.grade)));
     EXPECT_GE(imported.grade, reduces(imported.collective) ? Grade::correct : Grade::canonical);
     EXPECT_EQ(static_cast<size_t>(imported.ranks), imported.programs.size());
-    const Algorithm& algorithm = import_msccl(file);
+    const Algorithm& algorithm = import_algorithm(file);
     EXPECT_EQ(algorithm.grade, imported.grade);
     if (!reduces(imported.collective)) continue;
     for (const Arithmetic arithmetic : {Arithmetic::means, Arithmetic::scaled}) {

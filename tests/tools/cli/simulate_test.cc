@@ -57,6 +57,21 @@ TEST_F(Simulate, ReadsFiles) {
   EXPECT_NEAR(Json::parse(read(json))["time_us"].get<double>(), expected, 1e-9 * expected);
 }
 
+// On a mesh no ring in the order of the ranks, nor any pair of them, uses all links.
+TEST_F(Simulate, PlaysTheRingsThatTopoFinds) {
+  const std::string rings = path("rings.json");
+  const Result found = run({"topo", "--from", "mesh:4x4", "--json", rings});
+  ASSERT_EQ(found.code, 0) << found.err;
+  const auto time = [&](const std::string& algorithm) {
+    const std::string json = path("t.json");
+    const Result result = run({"simulate", "all_reduce", "--topology", "mesh:4x4", "--bytes",
+                               "256M", "--algorithm", algorithm, "--json", json});
+    EXPECT_EQ(result.code, 0) << result.err;
+    return Json::parse(read(json))["time_us"].get<double>();
+  };
+  EXPECT_LT(time(rings), 0.8 * time("auto"));
+}
+
 TEST_F(Simulate, PlaysTroubles) {
   const auto time = [&](std::vector<std::string> more) {
     const std::string json = path("t.json");

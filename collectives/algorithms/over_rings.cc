@@ -31,8 +31,7 @@ int32_t fan_out_of(const std::vector<Ring>& rings) {
 Program all_reduce_over_rings(const std::vector<Ring>& rings, int32_t rank) {
   const auto p = static_cast<int32_t>(rings.front().size());
   const auto chunks = static_cast<int32_t>(rings.size()) * p;
-  Program program{
-      .input_chunks = chunks, .output_chunks = chunks, .fan_out = fan_out_of(rings)};
+  Program program{.input_chunks = chunks, .output_chunks = chunks, .fan_out = fan_out_of(rings)};
   if (p == 1) {
     program.steps = {copy({input(0, chunks)}, {output(0, chunks)})};
     return program;
@@ -43,13 +42,12 @@ Program all_reduce_over_rings(const std::vector<Ring>& rings, int32_t rank) {
   for (const Ring& order : rings) {
     const auto first = static_cast<int32_t>(embeddings.size()) * p;
     const auto position = static_cast<int32_t>(std::ranges::find(order, rank) - order.begin());
-    embeddings.push_back(
-        {.rank_of = [order](int32_t at) { return order[static_cast<size_t>(at)]; },
-         .input = {Space::input, first},
-         .output = {Space::output, first},
-         .scratch = {Space::scratch, first},
-         .inner_classes = p,
-         .outer_classes = chunks});
+    embeddings.push_back({.rank_of = [order](int32_t at) { return order[static_cast<size_t>(at)]; },
+                          .input = {Space::input, first},
+                          .output = {Space::output, first},
+                          .scratch = {Space::scratch, first},
+                          .inner_classes = p,
+                          .outer_classes = chunks});
     programs.push_back(ring.emit({.ranks = p, .rank = position}));
   }
   program.scratch_chunks = embeddings.front().scratch_chunks(programs.front());

@@ -152,13 +152,27 @@ int broadcast(void* data, int64_t count, MPI_Datatype type, int root, MPI_Comm c
   });
 }
 
+// What a rank itself gives or gets: a buffer of its own, or in place its block of the others'.
+inline Run own_run(const void* own, int64_t own_count, MPI_Datatype own_type, const void* blocks,
+                   int rank, int64_t count, MPI_Datatype type) {
+  return own == MPI_IN_PLACE ? block_run(blocks, rank, count, type)
+                             : Run(own, static_cast<uint64_t>(own_count), own_type);
+}
+
+// Where it is not in place, counts and displacements need not be there.
+template <typename Count, typename Displacement>
+Run own_run(const void* own, int64_t own_count, MPI_Datatype own_type, const void* blocks, int rank,
+            const Count* counts, const Displacement* displacements, MPI_Datatype type) {
+  return own == MPI_IN_PLACE ? element_run(blocks, displacements[rank], counts[rank], type)
+                             : Run(own, static_cast<uint64_t>(own_count), own_type);
+}
+
 template <typename Theirs>
 int all_gather(const void* in, int64_t in_count, MPI_Datatype in_type, void* out, int64_t count,
                MPI_Datatype type, MPI_Comm comm, Theirs theirs) {
   return route(Call::allgather, comm, of_bytes(count, type), theirs, [&](Channel& channel) {
     Run result(out, static_cast<uint64_t>(count * channel.size), type);
-    Run own = in == MPI_IN_PLACE ? block_run(out, channel.rank, count, type)
-                                 : Run(in, static_cast<uint64_t>(in_count), in_type);
+    Run own = own_run(in, in_count, in_type, out, channel.rank, count, type);
     own.pack();
     channel.communicator.all_gather(own.input(), result.output());
     result.unpack();
@@ -175,9 +189,7 @@ int all_gatherv(const void* in, int64_t in_count, MPI_Datatype in_type, void* ou
   decision.bytes /= std::max(size, 1);
   return route(Call::allgatherv, comm, decision, theirs, [&](Channel& channel) {
     BlockRun result(out, counts, displacements, size, type);
-    Run own = in == MPI_IN_PLACE
-                  ? element_run(out, displacements[channel.rank], counts[channel.rank], type)
-                  : Run(in, static_cast<uint64_t>(in_count), in_type);
+    Run own = own_run(in, in_count, in_type, out, channel.rank, counts, displacements, type);
     own.pack();
     channel.communicator.all_gatherv(own.input(), result.output(), result.blocks());
     result.unpack();
@@ -191,8 +203,7 @@ int gather(const void* in, int64_t in_count, MPI_Datatype in_type, void* out, in
   return route(Call::gather, comm, decision, theirs, [&](Channel& channel) {
     Run result;
     if (channel.rank == root) result = Run(out, static_cast<uint64_t>(count * channel.size), type);
-    Run own = in == MPI_IN_PLACE ? block_run(out, channel.rank, count, type)
-                                 : Run(in, static_cast<uint64_t>(in_count), in_type);
+    Run own = own_run(in, in_count, in_type, out, channel.rank, count, type);
     own.pack();
     channel.communicator.gather(own.input(), result.output(), root);
     result.unpack();
@@ -206,9 +217,7 @@ int gatherv(const void* in, int64_t in_count, MPI_Datatype in_type, void* out, c
   return route(Call::gatherv, comm, {}, theirs, [&](Channel& channel) {
     BlockRun result;
     if (channel.rank == root) result = BlockRun(out, counts, displacements, channel.size, type);
-    Run own = in == MPI_IN_PLACE
-                  ? element_run(out, displacements[channel.rank], counts[channel.rank], type)
-                  : Run(in, static_cast<uint64_t>(in_count), in_type);
+    Run own = own_run(in, in_count, in_type, out, channel.rank, counts, displacements, type);
     own.pack();
     channel.communicator.gatherv(own.input(), result.output(), result.blocks(), root);
     result.unpack();
@@ -223,8 +232,7 @@ int scatter(const void* in, int64_t count, MPI_Datatype type, void* out, int64_t
   return route(Call::scatter, comm, decision, theirs, [&](Channel& channel) {
     Run given;
     if (channel.rank == root) given = Run(in, static_cast<uint64_t>(count * channel.size), type);
-    Run own = out == MPI_IN_PLACE ? block_run(in, channel.rank, count, type)
-                                  : Run(out, static_cast<uint64_t>(out_count), out_type);
+    Run own = own_run(out, out_count, out_type, in, channel.rank, count, type);
     given.pack();
     channel.communicator.scatter(given.input(), own.output(), root);
     if (out != MPI_IN_PLACE) own.unpack();
@@ -238,9 +246,7 @@ int scatterv(const void* in, const Count* counts, const Displacement* displaceme
   return route(Call::scatterv, comm, {}, theirs, [&](Channel& channel) {
     BlockRun given;
     if (channel.rank == root) given = BlockRun(in, counts, displacements, channel.size, type);
-    Run own = out == MPI_IN_PLACE
-                  ? element_run(in, displacements[channel.rank], counts[channel.rank], type)
-                  : Run(out, static_cast<uint64_t>(out_count), out_type);
+    Run own = own_run(out, out_count, out_type, in, channel.rank, counts, displacements, type);
     given.pack();
     channel.communicator.scatterv(given.input(), given.blocks(), own.output(), root);
     if (out != MPI_IN_PLACE) own.unpack();

@@ -38,13 +38,12 @@ uint64_t key_of(const Wanted& wanted) {
 
 }  // namespace
 
-bool are_walked(int ranks, const Hosts& hosts, int cores) {
-  const int64_t on_a_core = std::max(1, hosts.largest() / std::max(1, cores));
-  return ranks * on_a_core <= kMostRanksWalked;
-}
-
+// All ranks do so at the same time: a thousand on one host would be at it for minutes.
 bool Planner::are_walked() const {
-  return tutti::are_walked(shape_.ranks, machine_.hosts, machine_.model.cores);
+  constexpr int64_t kMostProgramsByACore = 8192;
+  const int64_t ranks_on_a_core =
+      std::max(1, machine_.hosts.largest() / std::max(1, machine_.model.cores));
+  return shape_.ranks * ranks_on_a_core <= kMostProgramsByACore;
 }
 
 const Algorithm& Planner::choose(const Wanted& wanted) {

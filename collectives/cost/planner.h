@@ -21,11 +21,6 @@
 
 namespace tutti {
 
-// No rank makes the programs of more others than these, divided by the ranks that do so on each of
-// its host's cores: a thousand ranks on one host would be at it for minutes.
-inline constexpr int kMostRanksWalked = 8192;
-bool are_walked(int ranks, const Hosts& hosts, int cores);
-
 // What has to be chosen for. `bytes`: of one block (of the buffer, where there are no blocks).
 struct Wanted {
   Collective collective = Collective::barrier;
@@ -59,6 +54,7 @@ class Planner {
 
  private:
   const Algorithm& choose_anew(const Wanted& wanted);
+  // Whether programs of all ranks are made, to walk them.
   bool are_walked() const;
   // What only orders candidates, or prices those that are too long to be walked.
   double rough_seconds(const Algorithm& algorithm, const Wanted& wanted);

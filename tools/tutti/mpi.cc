@@ -94,7 +94,7 @@ const MpiLibrary& named(const std::string& name) {
   return *found;  // the command line takes no other names
 }
 
-const MpiLibrary& find_library(const std::string& name, const std::vector<std::string>& command) {
+const MpiLibrary& find_mpi(const std::string& name, const std::vector<std::string>& command) {
   if (!name.empty()) return named(name);
   const MpiLibrary* launcher = launched_by(command.front());
   const MpiLibrary* linked = nullptr;
@@ -150,12 +150,12 @@ std::vector<std::string> with_interposer(const MpiLibrary& library,
 }
 
 struct MpiOptions {
-  std::string library;
+  std::string mpi;  // empty: to be found out
   std::vector<std::string> command;
 };
 
 int run_mpi(const MpiOptions& options) {
-  const MpiLibrary& library = find_library(options.library, options.command);
+  const MpiLibrary& library = find_mpi(options.mpi, options.command);
   const std::vector<std::string> command = with_interposer(library, options.command);
   std::vector<char*> words;
   words.reserve(command.size() + 1);
@@ -171,7 +171,7 @@ void add_mpi(CommandLine& line) {
   const auto options = std::make_shared<MpiOptions>();
   Command command = line.add("mpi", "Run an MPI program with Tutti's collectives");
   command
-      .add_option("--mpi", options->library,
+      .add_option("--mpi", options->mpi,
                   "the program's MPI library (default: the launcher's, or the one that the program "
                   "is linked to)")
       .one_of({"openmpi", "mpich"});

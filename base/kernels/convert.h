@@ -21,7 +21,7 @@ struct SmallFloat {
   static constexpr int kSignBit = 8 * static_cast<int>(sizeof(Bits)) - 1;
   static constexpr int kShift = 23 - mantissa;  // to the place of float's mantissa
 
-  static inline float widen(Bits bits) {
+  static constexpr float widen(Bits bits) {
     const uint32_t sign = (uint32_t{bits} >> kSignBit) << 31;
     const uint32_t magnitude = bits & ((1u << kSignBit) - 1);
     const uint32_t normal = (magnitude << kShift) + (uint32_t{127 - bias} << 23);
@@ -36,7 +36,7 @@ struct SmallFloat {
     return __builtin_bit_cast(float, result | sign);
   }
 
-  static inline Bits narrow(float value) {
+  static constexpr Bits narrow(float value) {
     const uint32_t bits = __builtin_bit_cast(uint32_t, value);
     const uint32_t sign = (bits >> 31) << kSignBit;
     const uint32_t magnitude = bits & 0x7fffffffu;
@@ -64,9 +64,9 @@ using F8E5M2 = SmallFloat<uint8_t, 2, 15, 0x7b, 0x7c, 0x7e>;
 struct BF16 {
   using Bits = uint16_t;
 
-  static inline float widen(Bits bits) { return __builtin_bit_cast(float, uint32_t{bits} << 16); }
+  static constexpr float widen(Bits bits) { return __builtin_bit_cast(float, uint32_t{bits} << 16); }
 
-  static inline Bits narrow(float value) {
+  static constexpr Bits narrow(float value) {
     const uint32_t bits = __builtin_bit_cast(uint32_t, value);
     const uint32_t rounded = bits + 0x7fffu + ((bits >> 16) & 1);
     return static_cast<Bits>((bits & 0x7fffffffu) > 0x7f800000u ? 0x7fc0u : rounded >> 16);

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/hash.h"
 #include "base/reduce.h"
 #include "base/text.h"
 #include "collectives/interchange/resolve.h"
@@ -14,60 +13,8 @@ namespace tutti::internal {
 
 namespace {
 
-// 30 bits, for Signature::root: ranks that disagree about the blocks are found out.
-int32_t hash_of(const Blocks& blocks) {
-  const uint64_t hash = fnv_of_words(blocks.counts);
-  return static_cast<int32_t>((hash ^ hash >> 32) & 0x3fffffff);
-}
-
-Signature signature_of(const Request& request, uint64_t algorithm) {
-  Signature signature{.collective = request.collective,
-                      .dtype = request.dtype(),
-                      .op = request.op.op,
-                      .uneven = request.uneven,
-                      .algorithm = algorithm,
-                      .count = request.count};
-  if (has_root(request.collective)) signature.root = request.root;
-  if (request.uneven && !request.blocks_are_private()) {
-    signature.root =
-        hash_of(request.input_blocks.empty() ? request.output_blocks : request.input_blocks);
-  }
-  return signature;
-}
-
-// How many ranks' inputs the result on `rank` combines; 0: there is no result.
-int combined_ranks(const Request& request, int rank, int size) {
-  switch (request.collective) {
-    case Collective::scan:
-      return rank + 1;
-    case Collective::exscan:
-      return rank;
-    case Collective::reduce:
-      return rank == request.root ? size : 0;
-    default:
-      return size;
-  }
-}
-
 bool is_ordered(const Reduction& reduction) {
   return reduction.op == ReduceOp::user && !reduction.function->commutative;
-}
-
-Arithmetic arithmetic_of(ReduceOp op) {
-  if (op == ReduceOp::avg) return Arithmetic::means;
-  return op == ReduceOp::premul_sum ? Arithmetic::scaled : Arithmetic::none;
-}
-
-// How the two buffers lie in memory; beyond: one of them leaves the address space.
-enum class Lie : uint8_t { apart, in_place, beyond };
-
-inline Lie lie_of(const Request& request) {
-  const auto in = reinterpret_cast<uintptr_t>(request.input.data);
-  const auto out = reinterpret_cast<uintptr_t>(request.output.data);
-  const uintptr_t in_end = in + request.input.bytes();
-  const uintptr_t out_end = out + request.output.bytes();
-  if (in_end < in || out_end < out) return Lie::beyond;
-  return in == out || (in < out_end && out < in_end) ? Lie::in_place : Lie::apart;
 }
 
 }  // namespace
@@ -133,7 +80,6 @@ std::shared_ptr<const CompiledCall> CommunicatorImpl::compile(Request request,
                                                               const CallOptions& options) {
   tutti::complete(request, rank_, size());
   CompiledCall compiled;
-  compiled.input_count = request.input.count;
   if (request.collective == Collective::send_recv) {
     compile_send_recv(request, options, compiled);
   } else {
@@ -151,6 +97,7 @@ void CommunicatorImpl::compile_send_recv(const Request& request, const CallOptio
                 cat(request.sends ? "send" : "recv", ": tag ", options.tag, " is not in 0 to ",
                     kLargestTag, request.sends ? "" : ", nor kAnyTag"));
   }
+  compiled.input_count = request.input.count;
   compiled.plan = messages_.plan(request.root, request.sends);
   compiled.signature = {.collective = Collective::send_recv,
                         .dtype = request.dtype(),
@@ -173,23 +120,12 @@ void CommunicatorImpl::compile_collective(Request& request, const CallOptions& o
   } else if (!options.algorithm.empty() && options.algorithm != "auto") {
     resolve_algorithm(request.collective, options.algorithm);  // a wrong name is wrong alone too
   }
-  compiled.signature = signature_of(request, algorithm != nullptr ? algorithm->id : 0);
-  compiled.private_blocks = request.blocks_are_private();
-  compiled.combined = combined_ranks(request, rank_, size());
-  compiled.result_count = compiled.combined > 0 ? request.output.count : 0;
-  if (request.uneven) {
-    compiled.own_count =
-        has_input_blocks(request.collective) ? request.output.count : request.input.count;
-    if (request.collective == Collective::all_to_all) compiled.own_count = 0;
-  }
+  const Plan* plan = nullptr;
   if (algorithm != nullptr) {
-    compiled.algorithm = algorithm;
-    compiled.plan = &plans->plan(*algorithm, has_root(request.collective) ? request.root : 0,
-                                 lie_of(request) == Lie::in_place, arithmetic_of(request.op.op));
+    plan = &plans->plan(*algorithm, has_root(request.collective) ? request.root : 0,
+                        lie_of(request) == Lie::in_place, arithmetic_of(request.op.op));
   }
-  compiled.reduction = std::move(request.op);
-  compiled.input_blocks = std::move(request.input_blocks);
-  compiled.output_blocks = std::move(request.output_blocks);
+  compiled = compiled_of(std::move(request), rank_, size(), algorithm, plan);
 }
 
 bool CommunicatorImpl::must_be_canonical(const Request& request, const CallOptions& options) const {

@@ -1,8 +1,10 @@
 #include "collectives/runtime/compiled_call.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/text.h"
 #include "collectives/program/chunk_map.h"
 
@@ -15,11 +17,72 @@ constexpr uint64_t kLeastStreamed = 8 << 20;
 
 constexpr uint64_t kMostBrief = 4 << 10;
 
+// 30 bits, for Signature::root: ranks that disagree about the blocks are found out.
+int32_t hash_of(const Blocks& blocks) {
+  const uint64_t hash = fnv_of_words(blocks.counts);
+  return static_cast<int32_t>((hash ^ hash >> 32) & 0x3fffffff);
+}
+
+Signature signature_of(const Request& request, uint64_t algorithm) {
+  Signature signature{.collective = request.collective,
+                      .dtype = request.dtype(),
+                      .op = request.op.op,
+                      .uneven = request.uneven,
+                      .algorithm = algorithm,
+                      .count = request.count};
+  if (has_root(request.collective)) signature.root = request.root;
+  if (request.uneven && !request.blocks_are_private()) {
+    signature.root =
+        hash_of(request.input_blocks.empty() ? request.output_blocks : request.input_blocks);
+  }
+  return signature;
+}
+
+// How many ranks' inputs the result on `rank` combines; 0: there is no result.
+int combined_ranks(const Request& request, int rank, int size) {
+  switch (request.collective) {
+    case Collective::scan:
+      return rank + 1;
+    case Collective::exscan:
+      return rank;
+    case Collective::reduce:
+      return rank == request.root ? size : 0;
+    default:
+      return size;
+  }
+}
+
 uint64_t slices_of(const ChunkMap& chunks, const CompiledCall& compiled) {
   return (chunks.largest() + compiled.slicing.elements - 1) / compiled.slicing.elements;
 }
 
 }  // namespace
+
+Arithmetic arithmetic_of(ReduceOp op) {
+  if (op == ReduceOp::avg) return Arithmetic::means;
+  return op == ReduceOp::premul_sum ? Arithmetic::scaled : Arithmetic::none;
+}
+
+CompiledCall compiled_of(Request&& request, int rank, int size, const Algorithm* algorithm,
+                         const Plan* plan) {
+  CompiledCall compiled;
+  compiled.signature = signature_of(request, algorithm != nullptr ? algorithm->id : 0);
+  compiled.private_blocks = request.blocks_are_private();
+  compiled.combined = combined_ranks(request, rank, size);
+  compiled.input_count = request.input.count;
+  compiled.result_count = compiled.combined > 0 ? request.output.count : 0;
+  if (request.uneven) {
+    compiled.own_count =
+        has_input_blocks(request.collective) ? request.output.count : request.input.count;
+    if (request.collective == Collective::all_to_all) compiled.own_count = 0;
+  }
+  compiled.algorithm = algorithm;
+  compiled.plan = plan;
+  compiled.reduction = std::move(request.op);
+  compiled.input_blocks = std::move(request.input_blocks);
+  compiled.output_blocks = std::move(request.output_blocks);
+  return compiled;
+}
 
 void derive(CompiledCall& compiled, const Limits& limits) {
   const Signature& signature = compiled.signature;

@@ -9,6 +9,7 @@
 
 #include "base/reduce.h"
 #include "collectives/program/algorithm.h"
+#include "collectives/program/arithmetic.h"
 #include "collectives/program/plan.h"
 #include "collectives/program/slicing.h"
 #include "collectives/reduction.h"
@@ -53,6 +54,26 @@ struct CompiledCall {
 
   bool point_to_point() const { return signature.collective == Collective::send_recv; }
 };
+
+// How the two buffers lie in memory; beyond: one of them leaves the address space.
+enum class Lie : uint8_t { apart, in_place, beyond };
+
+inline Lie lie_of(const Request& request) {
+  const auto in = reinterpret_cast<uintptr_t>(request.input.data);
+  const auto out = reinterpret_cast<uintptr_t>(request.output.data);
+  const uintptr_t in_end = in + request.input.bytes();
+  const uintptr_t out_end = out + request.output.bytes();
+  if (in_end < in || out_end < out) return Lie::beyond;
+  return in == out || (in < out_end && out < in_end) ? Lie::in_place : Lie::apart;
+}
+
+// What an operator adds to a program.
+Arithmetic arithmetic_of(ReduceOp op);
+
+// A collective call on `rank` of `size`: what the request says, which must be complete(). Null
+// algorithm and plan: the rank is alone.
+CompiledCall compiled_of(Request&& request, int rank, int size, const Algorithm* algorithm,
+                         const Plan* plan);
 
 // Fills in what follows from the plan and from what the call is: from `dtype` on.
 void derive(CompiledCall& compiled, const Limits& limits);

@@ -1,0 +1,123 @@
+// What the reduction operators compute, one value at a time: read by the processor's kernels
+// (kernels.inc) and by those of GPUs (collectives/gpu), so that both give the same bits.
+//
+// As in convert.h, all of it sits in an anonymous namespace and calls nothing of the standard
+// library. Everything is constexpr, which lets nvcc compile it for a device, too.
+#pragma once
+
+#include <cstdint>
+
+#include "base/kernels/convert.h"
+
+namespace tutti::kernels {
+namespace {
+
+// --- elements: what is in memory (Stored), and what is computed with (Value) ---
+
+// Integers wrap around: sums and products are taken of the unsigned type.
+template <typename T, typename Unsigned>
+struct Integer {
+  using Stored = T;
+  using Value = T;
+  using Wrapping = Unsigned;
+  static constexpr bool kBitwise = true;
+};
+
+template <typename T>
+struct Float {
+  using Stored = T;
+  using Value = T;
+  using Wrapping = T;
+  static constexpr bool kBitwise = false;
+};
+
+template <typename Format>
+struct Small {
+  using Stored = typename Format::Bits;
+  using Value = float;
+  using Wrapping = float;
+  using Conversion = Format;
+  static constexpr bool kBitwise = false;
+};
+
+template <typename Element>
+constexpr bool kConverted = sizeof(typename Element::Stored) != sizeof(typename Element::Value);
+
+// --- operators ---
+
+struct Sum {
+  template <typename E>
+  static constexpr typename E::Value apply(typename E::Value a, typename E::Value b) {
+    using W = typename E::Wrapping;
+    return static_cast<typename E::Value>(static_cast<W>(a) + static_cast<W>(b));
+  }
+};
+
+struct Prod {
+  template <typename E>
+  static constexpr typename E::Value apply(typename E::Value a, typename E::Value b) {
+    using W = typename E::Wrapping;
+    if constexpr (E::kBitwise) {  // 1u: short types would be promoted to int, which may overflow
+      return static_cast<typename E::Value>(1u * static_cast<W>(a) * static_cast<W>(b));
+    } else {
+      return a * b;
+    }
+  }
+};
+
+// A NaN wins; of equal values (-0 and 0) the right one is taken.
+struct Min {
+  template <typename E>
+  static constexpr typename E::Value apply(typename E::Value a, typename E::Value b) {
+    return ((a < b) | (a != a)) ? a : b;  // NOLINT: a != a is NaN
+  }
+};
+
+struct Max {
+  template <typename E>
+  static constexpr typename E::Value apply(typename E::Value a, typename E::Value b) {
+    return ((a > b) | (a != a)) ? a : b;  // NOLINT: a != a is NaN
+  }
+};
+
+struct And {
+  template <typename E>
+  static constexpr typename E::Value apply(typename E::Value a, typename E::Value b) {
+    return static_cast<typename E::Value>(a & b);
+  }
+};
+
+struct Or {
+  template <typename E>
+  static constexpr typename E::Value apply(typename E::Value a, typename E::Value b) {
+    return static_cast<typename E::Value>(a | b);
+  }
+};
+
+struct Xor {
+  template <typename E>
+  static constexpr typename E::Value apply(typename E::Value a, typename E::Value b) {
+    return static_cast<typename E::Value>(a ^ b);
+  }
+};
+
+// --- pairs of a value and an index ---
+
+template <typename V, typename I>
+struct Pair {
+  using Value = V;
+  using Index = I;
+};
+
+// Whether a's pair is taken: of two NaNs, or two equal values, the one with the lower index.
+template <bool kMax, typename V, typename I>
+constexpr bool takes_left(V a, I a_index, V b, I b_index) {
+  const bool a_is_nan = a != a;  // NOLINT
+  const bool b_is_nan = b != b;  // NOLINT
+  const bool better = (kMax ? a > b : a < b) | (a_is_nan & !b_is_nan);
+  const bool tie = (a == b) | (a_is_nan & b_is_nan);
+  return better | (tie & (a_index <= b_index));
+}
+
+}  // namespace
+}  // namespace tutti::kernels

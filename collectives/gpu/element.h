@@ -1,0 +1,163 @@
+// What a kernel computes with: as many elements as a 16-byte vector holds, by the operators of the
+// processor's kernels (base/kernels/operators.h), so that the bits are the same.
+#pragma once
+
+#include <cstdint>
+
+#include "base/kernels/operators.h"
+#include "base/reduce_op.h"
+#include "collectives/gpu/device/annotate.h"
+#include "collectives/gpu/device/words.h"
+
+namespace tutti::gpu {
+
+// Pairs of a value and an index.
+template <typename V, typename I>
+struct PairOf {
+  struct Stored {
+    V value;
+    I index;
+  };
+  using Value = Stored;
+};
+
+template <typename E>
+inline constexpr bool kIsPair = false;
+template <typename V, typename I>
+inline constexpr bool kIsPair<PairOf<V, I>> = true;
+
+// Whether elements are computed in another type, the accumulator (float).
+template <typename E>
+inline constexpr bool kHasAccumulator = sizeof(typename E::Stored) != sizeof(typename E::Value);
+
+// Elements of one vector.
+template <typename E>
+inline constexpr int kPack = static_cast<int>(sizeof(Vector) / sizeof(typename E::Stored));
+// Vectors that their accumulators fill.
+template <typename E>
+inline constexpr int kWide = static_cast<int>(sizeof(typename E::Value) * kPack<E> / sizeof(Vector));
+
+template <typename T, int kCount>
+struct Array {
+  T at[kCount];
+};
+
+template <typename E>
+using Pack = Array<typename E::Value, kPack<E>>;
+template <typename E>
+using StoredPack = Array<typename E::Stored, kPack<E>>;
+
+template <typename E>
+TUTTI_DEVICE Pack<E> widen(const Vector& vector) {
+  if constexpr (kHasAccumulator<E>) {
+    const auto stored = __builtin_bit_cast(StoredPack<E>, vector);
+    Pack<E> pack;
+#pragma unroll
+    for (int i = 0; i < kPack<E>; ++i) pack.at[i] = E::Conversion::widen(stored.at[i]);
+    return pack;
+  } else {
+    return __builtin_bit_cast(Pack<E>, vector);
+  }
+}
+
+template <typename E>
+TUTTI_DEVICE Vector narrow(const Pack<E>& pack) {
+  if constexpr (kHasAccumulator<E>) {
+    StoredPack<E> stored;
+#pragma unroll
+    for (int i = 0; i < kPack<E>; ++i) stored.at[i] = E::Conversion::narrow(pack.at[i]);
+    return __builtin_bit_cast(Vector, stored);
+  } else {
+    return __builtin_bit_cast(Vector, pack);
+  }
+}
+
+// What a value becomes when it is stored as an element.
+template <typename E>
+TUTTI_DEVICE Pack<E> rounded(const Pack<E>& pack) {
+  return widen<E>(narrow<E>(pack));
+}
+
+template <typename E, typename Function>
+TUTTI_DEVICE Pack<E> for_each(const Pack<E>& a, const Pack<E>& b, Function function) {
+  Pack<E> result;
+#pragma unroll
+  for (int i = 0; i < kPack<E>; ++i) result.at[i] = function(a.at[i], b.at[i]);
+  return result;
+}
+
+template <typename E, typename Op>
+TUTTI_DEVICE Pack<E> apply(const Pack<E>& a, const Pack<E>& b) {
+  return for_each<E>(a, b, [](auto x, auto y) { return Op::template apply<E>(x, y); });
+}
+
+template <typename E, bool kMax>
+TUTTI_DEVICE Pack<E> locate(const Pack<E>& a, const Pack<E>& b) {
+  return for_each<E>(a, b, [](auto x, auto y) {
+    return kernels::takes_left<kMax>(x.value, x.index, y.value, y.index) ? x : y;
+  });
+}
+
+// a op b. The operator is the same for all threads of a launch.
+template <typename E>
+TUTTI_DEVICE Pack<E> combine(ReduceOp op, const Pack<E>& a, const Pack<E>& b) {
+  if constexpr (kIsPair<E>) {
+    return op == ReduceOp::minloc ? locate<E, false>(a, b) : locate<E, true>(a, b);
+  } else {
+    switch (op) {
+      case ReduceOp::prod:
+        return apply<E, kernels::Prod>(a, b);
+      case ReduceOp::min:
+        return apply<E, kernels::Min>(a, b);
+      case ReduceOp::max:
+        return apply<E, kernels::Max>(a, b);
+      default:
+        break;
+    }
+    if constexpr (E::kBitwise) {
+      switch (op) {
+        case ReduceOp::band:
+          return apply<E, kernels::And>(a, b);
+        case ReduceOp::bor:
+          return apply<E, kernels::Or>(a, b);
+        case ReduceOp::bxor:
+          return apply<E, kernels::Xor>(a, b);
+        default:
+          break;
+      }
+    }
+    return apply<E, kernels::Sum>(a, b);  // avg and premul_sum, too
+  }
+}
+
+// As scale() of base/reduce.h.
+template <typename E>
+TUTTI_DEVICE Pack<E> scaled(const Pack<E>& pack, double factor) {
+  if constexpr (kIsPair<E>) {
+    return pack;
+  } else {
+    const auto by = static_cast<typename E::Value>(factor);
+    return rounded<E>(for_each<E>(
+        pack, pack, [by](auto x, auto) { return kernels::Prod::template apply<E>(x, by); }));
+  }
+}
+
+// As divide_by() of base/reduce.h, of what was rounded to an element.
+template <typename E>
+TUTTI_DEVICE Pack<E> divided(const Pack<E>& pack, int ranks) {
+  if constexpr (kIsPair<E>) {
+    return pack;
+  } else {
+    using Value = typename E::Value;
+    const Pack<E> whole = rounded<E>(pack);
+    return for_each<E>(whole, whole, [ranks](auto x, auto) -> Value {
+      if constexpr (E::kBitwise && sizeof(Value) < sizeof(int)) {  // ranks may not fit
+        return static_cast<Value>(x / ranks);
+      } else {
+        return x / static_cast<Value>(ranks);
+      }
+    });
+  }
+}
+
+}  // namespace tutti::gpu

@@ -1,0 +1,221 @@
+// One block of a kernel and its peers' blocks of the same number: when a message may be sent, when
+// one has come, and that it was read. The first thread of the block waits for all of them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "collectives/gpu/access.h"
+#include "collectives/gpu/call.h"
+#include "collectives/gpu/device/annotate.h"
+
+namespace tutti::gpu {
+
+// The rules that make messages safe. Tests break them one by one, to see that it is noticed.
+struct Rules {
+  // A line's flag in message `sequence`: never what was in this slot before, nor zero, with which
+  // memory begins.
+  static constexpr uint32_t flag(uint64_t sequence) { return static_cast<uint32_t>(sequence + 1); }
+  // Messages that may be on their way before one of them was read.
+  static constexpr uint64_t room(uint64_t slots) { return slots; }
+  static constexpr bool kPublishesBeforeData = false;
+  static constexpr bool kWaitsForThreads = true;  // before a slot is given away
+};
+
+// Flags come again after 2^32 messages. By then no line may be left from the first time, so each
+// slot is filled to its end once in so many turns.
+inline constexpr uint64_t kTurnsBetweenCleanings = 1 << 20;
+
+// A peer that the call talks to.
+struct Port {
+  std::byte* here;   // the mailbox in this rank's memory
+  std::byte* there;  // the one in the peer's
+  int32_t peer;
+  uint64_t sent;
+  uint64_t received;
+  uint64_t consumed;  // of those sent: as far as is known here
+};
+
+// What the threads of a block are told of a step.
+struct Turn {
+  std::byte* receive_at;  // the slot, its signature first
+  std::byte* send_at;
+  uint32_t receive_flag;
+  uint32_t send_flag;
+  bool cleans;  // the slot is to be filled to its end
+  bool stops;   // the kernel ends here
+};
+
+// `turn` is written by the first thread, between two steps; `stopping` by any thread that gives up
+// waiting, at any time. So all threads come to the same decision, from `turn`.
+struct Shared {
+  Turn turn;
+  uint32_t stopping;
+};
+
+constexpr uint64_t shared_bytes(uint64_t ports) { return sizeof(Shared) + ports * sizeof(Port); }
+
+// What each thread has at hand.
+template <typename Thread, typename RulesOfTest = Rules>
+struct Block {
+  using TheRules = RulesOfTest;
+
+  Thread& thread;
+  const Launch& launch;
+  Shared& shared;
+  Port* ports;
+  uint32_t spins = 0;
+
+  TUTTI_DEVICE bool is_first() const { return thread.index() == 0; }
+  TUTTI_DEVICE bool stopping() const { return thread.load_shared(&shared.stopping) != 0; }
+  TUTTI_DEVICE void stop() { thread.store_shared(&shared.stopping, 1); }
+  // In each turn of a wait. The word of the host is far away.
+  TUTTI_DEVICE bool must_stop() {
+    thread.pause();
+    if (stopping()) return true;
+    if (++spins % Thread::kSpinsPerLook != 0 || thread.load_relaxed(launch.stop) == 0) return false;
+    stop();
+    return true;
+  }
+};
+
+TUTTI_DEVICE Mailbox* words_of(std::byte* mailbox) { return reinterpret_cast<Mailbox*>(mailbox); }
+
+template <typename B>
+TUTTI_DEVICE void open_ports(B& block) {
+  const Launch& launch = block.launch;
+  const auto protocol = static_cast<size_t>(launch.protocol);
+  for (uint32_t i = block.thread.index(); i < launch.port_count; i += block.thread.threads()) {
+    const int32_t peer = launch.ports[i];
+    const uint64_t shift = block.thread.block() * launch.shape.mailbox_bytes();
+    const Progress& progress =
+        launch.progress[static_cast<uint64_t>(peer) * launch.shape.blocks + block.thread.block()];
+    const PeerMemory& memory = launch.peers[peer];
+    block.ports[i] = {.here = memory.here + shift,
+                      .there = memory.there + shift,
+                      .peer = peer,
+                      .sent = progress.sent[protocol],
+                      .received = progress.received[protocol],
+                      .consumed = 0};
+  }
+}
+
+template <typename B>
+TUTTI_DEVICE void close_ports(B& block) {
+  const Launch& launch = block.launch;
+  const auto protocol = static_cast<size_t>(launch.protocol);
+  for (uint32_t i = block.thread.index(); i < launch.port_count; i += block.thread.threads()) {
+    const Port& port = block.ports[i];
+    Progress& progress =
+        launch
+            .progress[static_cast<uint64_t>(port.peer) * launch.shape.blocks + block.thread.block()];
+    progress.sent[protocol] = port.sent;
+    progress.received[protocol] = port.received;
+  }
+}
+
+// --- by the first thread of the block ---
+
+// The message at the front is of the step that this rank is at, or the call ends here.
+template <typename B>
+TUTTI_DEVICE void check_signature(B& block, const Port& port, uint64_t found, uint64_t expected) {
+  if (found == expected) return;
+  block.thread.store_release(block.launch.mismatch, static_cast<uint64_t>(port.peer) + 1);
+  block.thread.store_release(block.launch.stop, 1);
+  block.stop();
+}
+
+template <typename B>
+TUTTI_DEVICE void begin_receive(B& block, const DeviceStep& step, Turn& turn) {
+  const Launch& launch = block.launch;
+  const Port& port = block.ports[step.receives];
+  const uint64_t slot = port.received & (launch.shape.slots - 1);
+  if (launch.protocol == Protocol::lines) {
+    turn.receive_at = port.here + launch.shape.lines_at(slot);
+    turn.receive_flag = B::TheRules::flag(port.received);
+    return;
+  }
+  turn.receive_at = port.here + launch.shape.simple_at(slot);
+  while (block.thread.load_acquire(&words_of(port.here)->published) <= port.received) {
+    if (block.must_stop()) return;
+  }
+  check_signature(block, port, *reinterpret_cast<const uint64_t*>(turn.receive_at), step.signature);
+}
+
+template <typename B>
+TUTTI_DEVICE void begin_send(B& block, const DeviceStep& step, Turn& turn) {
+  const Launch& launch = block.launch;
+  const auto protocol = static_cast<size_t>(launch.protocol);
+  Port& port = block.ports[step.sends];
+  while (port.sent - port.consumed >= B::TheRules::room(launch.shape.slots)) {
+    port.consumed = block.thread.load_acquire(&words_of(port.here)->consumed[protocol]);
+    if (port.sent - port.consumed >= B::TheRules::room(launch.shape.slots) && block.must_stop()) {
+      return;
+    }
+  }
+  const uint64_t slot = port.sent & (launch.shape.slots - 1);
+  if (launch.protocol == Protocol::lines) {
+    turn.send_at = port.there + launch.shape.lines_at(slot);
+    turn.send_flag = B::TheRules::flag(port.sent);
+    turn.cleans = port.sent / launch.shape.slots % kTurnsBetweenCleanings ==
+                  kTurnsBetweenCleanings - 1;
+    return;
+  }
+  turn.send_at = port.there + launch.shape.simple_at(slot);
+  *reinterpret_cast<uint64_t*>(turn.send_at) = step.signature;
+}
+
+template <typename B>
+TUTTI_DEVICE void publish(B& block, const Port& port) {
+  block.thread.store_release(&words_of(port.there)->published, port.sent + 1);
+}
+
+// When all threads have done with the slots.
+template <typename B>
+TUTTI_DEVICE void end_messages(B& block, const DeviceStep& step) {
+  const auto protocol = static_cast<size_t>(block.launch.protocol);
+  if (step.receives >= 0) {
+    Port& port = block.ports[step.receives];
+    ++port.received;
+    block.thread.store_release(&words_of(port.there)->consumed[protocol], port.received);
+  }
+  if (step.sends >= 0) {
+    Port& port = block.ports[step.sends];
+    const bool simple = block.launch.protocol == Protocol::simple;
+    if (simple && !B::TheRules::kPublishesBeforeData) publish(block, port);
+    ++port.sent;
+  }
+}
+
+// --- lines that belong to no thread's part of the data ---
+
+// Line 0 carries the signature.
+template <typename B>
+TUTTI_DEVICE void exchange_signatures(B& block, const DeviceStep& step, const Turn& turn) {
+  if (!block.is_first()) return;
+  if (step.sends >= 0) {
+    block.thread.store_line(reinterpret_cast<Line*>(turn.send_at),
+                            {static_cast<uint32_t>(step.signature), turn.send_flag,
+                             static_cast<uint32_t>(step.signature >> 32), turn.send_flag});
+  }
+  if (step.receives >= 0) {
+    const Line line =
+        await_line(block, reinterpret_cast<const Line*>(turn.receive_at), turn.receive_flag);
+    if (block.stopping()) return;
+    check_signature(block, block.ports[step.receives], line.data0 | uint64_t{line.data1} << 32,
+                    step.signature);
+  }
+}
+
+// The lines behind `bytes` of data.
+template <typename B>
+TUTTI_DEVICE void clean_rest(B& block, const Turn& turn, uint64_t bytes) {
+  auto* const lines = reinterpret_cast<Line*>(turn.send_at + kLineBytes);
+  const uint64_t used = (bytes + kLineData - 1) / kLineData;
+  const uint64_t all = block.launch.shape.lines_data / kLineData;
+  for (uint64_t i = used + block.thread.index(); i < all; i += block.thread.threads()) {
+    block.thread.store_line(lines + i, {0, turn.send_flag, 0, turn.send_flag});
+  }
+}
+
+}  // namespace tutti::gpu

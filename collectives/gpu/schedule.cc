@@ -1,0 +1,143 @@
+#include "collectives/gpu/schedule.h"
+
+#include <map>
+#include <utility>
+
+#include "base/error.h"
+#include "collectives/program/joint_walk.h"
+
+namespace tutti::gpu {
+
+namespace {
+
+using Actions = std::vector<Action>;
+
+// Messages under way between any two ranks.
+class Connections {
+ public:
+  explicit Connections(uint32_t room) : room_(room) {}
+
+  bool has_room(int32_t from, int32_t to) { return under_way_[{from, to}] < room_; }
+  bool has_message(int32_t from, int32_t to) { return under_way_[{from, to}] > 0; }
+  void send(int32_t from, int32_t to) { ++under_way_[{from, to}]; }
+  void receive(int32_t from, int32_t to) { --under_way_[{from, to}]; }
+
+ private:
+  const uint32_t room_;
+  std::map<std::pair<int32_t, int32_t>, uint32_t> under_way_;
+};
+
+bool receives(const Step& step) {
+  return step.kind == StepKind::recv || step.kind == StepKind::recv_reduce;
+}
+
+// The order in which the queues of all ranks let them begin.
+std::vector<Actions> orders(std::span<const Plan> plans, uint32_t room) {
+  std::vector<Actions> orders(plans.size());
+  Connections connections(room);
+  JointWalk walk(plans);
+  walk.run([&](int32_t rank, int32_t number) {
+    const Step& step = plans[static_cast<size_t>(rank)].program.steps[static_cast<size_t>(number)];
+    Actions& order = orders[static_cast<size_t>(rank)];
+    if (step.kind == StepKind::send) {
+      for (const int32_t peer : step.peers) {
+        if (!connections.has_room(rank, peer)) return Attempt::waits;
+      }
+      for (const int32_t peer : step.peers) {
+        connections.send(rank, peer);
+        order.push_back({.step = number, .sends_to = peer});
+        walk.wake(peer);
+      }
+      return Attempt::finished;
+    }
+    if (receives(step)) {
+      if (!connections.has_message(step.peers[0], rank)) return Attempt::waits;
+      connections.receive(step.peers[0], rank);
+      walk.wake(step.peers[0]);
+    }
+    order.push_back({.step = number});
+    return Attempt::finished;
+  });
+  if (!walk.ended()) {
+    throw Error(ErrorCode::internal, "a program that was proved to end does not end on a GPU");
+  }
+  return orders;
+}
+
+// The result is what is sent, and is the same in memory and in the message.
+bool can_forward(const Step& receive, const Step& send) {
+  return receives(receive) && send.kind == StepKind::send && !receive.dst.empty() &&
+         receive.dst == send.src && !send.scales &&
+         unrounded(receive.dst[0]) == send.wire;
+}
+
+Actions with_forwarding(const Program& program, const Actions& order) {
+  Actions actions;
+  for (size_t i = 0; i < order.size(); ++i) {
+    actions.push_back(order[i]);
+    if (i + 1 == order.size()) break;
+    const Step& step = program.steps[static_cast<size_t>(order[i].step)];
+    const Action& next = order[i + 1];
+    if (!can_forward(step, program.steps[static_cast<size_t>(next.step)])) continue;
+    actions.back().forwards = next.step;
+    actions.back().forwards_to = next.sends_to;
+    ++i;
+  }
+  return actions;
+}
+
+// One rank's way through its actions.
+class InOrder {
+ public:
+  InOrder(std::span<const Plan> plans, std::span<const Actions> actions, uint32_t room)
+      : plans_(plans), actions_(actions), next_(plans.size()), connections_(room) {}
+
+  bool end() {
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (size_t rank = 0; rank < plans_.size(); ++rank) moved |= go_on(rank);
+    }
+    for (size_t rank = 0; rank < plans_.size(); ++rank) {
+      if (next_[rank] < actions_[rank].size()) return false;
+    }
+    return true;
+  }
+
+ private:
+  bool go_on(size_t rank) {
+    const size_t before = next_[rank];
+    while (next_[rank] < actions_[rank].size() && take(rank, actions_[rank][next_[rank]])) {
+      ++next_[rank];
+    }
+    return next_[rank] > before;
+  }
+  bool take(size_t rank, const Action& action) {
+    const auto self = static_cast<int32_t>(rank);
+    const Step& step = plans_[rank].program.steps[static_cast<size_t>(action.step)];
+    const int32_t to = step.kind == StepKind::send ? action.sends_to : action.forwards_to;
+    const int32_t from = receives(step) ? step.peers[0] : -1;
+    if (from >= 0 && !connections_.has_message(from, self)) return false;
+    if (to >= 0 && !connections_.has_room(self, to)) return false;
+    if (from >= 0) connections_.receive(from, self);
+    if (to >= 0) connections_.send(self, to);
+    return true;
+  }
+
+  std::span<const Plan> plans_;
+  std::span<const Actions> actions_;
+  std::vector<size_t> next_;
+  Connections connections_;
+};
+
+}  // namespace
+
+std::vector<std::vector<Action>> schedule(std::span<const Plan> plans, uint32_t room) {
+  std::vector<Actions> plain = orders(plans, room);
+  std::vector<Actions> forwarding;
+  for (size_t rank = 0; rank < plans.size(); ++rank) {
+    forwarding.push_back(with_forwarding(plans[rank].program, plain[rank]));
+  }
+  return InOrder(plans, forwarding, room).end() ? forwarding : plain;
+}
+
+}  // namespace tutti::gpu

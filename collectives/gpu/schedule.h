@@ -1,0 +1,33 @@
+// In what order the threads of a block do the steps of a program, and which of them at once.
+//
+// The queues of a plan move independently of each other (program/queue_walk.h); a block of threads
+// does one thing after the other. So the plans of all ranks are walked here once, with as much room
+// for messages as there will be, and the order in which the walk happens to begin each rank's steps
+// is kept. It is safe whatever the timing: ranks that do their steps in a fixed order and wait for
+// messages and for room are a network with one outcome, and this order has been seen to end.
+//
+// A receive whose result is sent on at once becomes one action with that send, so that the result
+// is not read again. The actions are walked once more for it, since such a receive waits for room,
+// too.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "collectives/program/plan.h"
+
+namespace tutti::gpu {
+
+struct Action {
+  int32_t step = 0;
+  int32_t sends_to = -1;   // of sends: one of its peers
+  int32_t forwards = -1;   // of receives: the step that sends the result on,
+  int32_t forwards_to = -1;  // to this peer
+  bool operator==(const Action&) const = default;
+};
+
+// `plans[r]`: rank r's, in place. `room`: messages that a connection holds. All ranks' actions.
+std::vector<std::vector<Action>> schedule(std::span<const Plan> plans, uint32_t room);
+
+}  // namespace tutti::gpu

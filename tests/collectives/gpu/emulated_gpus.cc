@@ -1,0 +1,110 @@
+#include "tests/collectives/gpu/emulated_gpus.h"
+
+#include <atomic>
+#include <thread>
+#include <utility>
+
+#include "collectives/gpu/kernels.h"
+#include "collectives/gpu/lower.h"
+#include "collectives/runtime/compiled_call.h"
+#include "tests/support/host_gpu/kernels.h"
+
+namespace tutti::testing {
+
+using gpu::LoweredCall;
+
+EmulatedGpus::EmulatedGpus(int ranks, const gpu::MailboxShape& shape)
+    : ranks_(ranks), shape_(shape), words_(static_cast<size_t>(ranks)) {
+  const auto count = static_cast<size_t>(ranks);
+  for (size_t rank = 0; rank < count; ++rank) {
+    mailboxes_.emplace_back(shape.total(ranks) / sizeof(Memory) + 1);
+    progress_.emplace_back(count * shape.blocks);
+  }
+  for (int rank = 0; rank < ranks; ++rank) {
+    std::vector<gpu::PeerMemory> peers;
+    for (int peer = 0; peer < ranks; ++peer) {
+      peers.push_back({.here = mailbox(rank, peer), .there = mailbox(peer, rank)});
+    }
+    peers_.push_back(std::move(peers));
+  }
+}
+
+void EmulatedGpus::start_at(uint64_t sequence) {
+  for (int rank = 0; rank < ranks_; ++rank) {
+    for (gpu::Progress& progress : progress_[static_cast<size_t>(rank)]) {
+      for (int protocol = 0; protocol < gpu::kProtocols; ++protocol) {
+        progress.sent[protocol] = progress.received[protocol] = sequence;
+      }
+    }
+    for (int peer = 0; peer < ranks_; ++peer) {
+      for (uint32_t block = 0; block < shape_.blocks; ++block) {
+        auto* const words = reinterpret_cast<gpu::Mailbox*>(mailbox(rank, peer) +
+                                                            block * shape_.mailbox_bytes());
+        words->published = sequence;
+        for (uint64_t& consumed : words->consumed) consumed = sequence;
+      }
+    }
+  }
+}
+
+void EmulatedGpus::stop(int rank) {
+  std::atomic_ref(*words_[static_cast<size_t>(rank)].stop).store(1);
+}
+
+bool EmulatedGpus::run(const Algorithm& algorithm, std::vector<Request> requests,
+                       const GpuSetting& setting) {
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < ranks_; ++rank) {
+    ranks.emplace_back([&, rank] {
+      run_rank(rank, algorithm, std::move(requests[static_cast<size_t>(rank)]), setting);
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
+  bool ended = true;
+  for (const Words& words : words_) ended &= *words.stop == 0;
+  return ended;
+}
+
+void EmulatedGpus::run_rank(int rank, const Algorithm& algorithm, Request request,
+                            const GpuSetting& setting) {
+  complete(request, rank, ranks_);
+  const auto* const input = static_cast<const std::byte*>(request.input.data);
+  auto* const output = static_cast<std::byte*>(request.output.data);
+  const Shape shape{.ranks = ranks_, .rank = rank, .root = has_root(request.collective) ? request.root : 0};
+  const Arithmetic arithmetic = arithmetic_of(request.op.op);
+  std::vector<Plan> plans;
+  Shape other = shape;
+  for (other.rank = 0; other.rank < ranks_; ++other.rank) {
+    plans.push_back(make_plan(algorithm.collective, other,
+                              program_of(algorithm, other, arithmetic)));
+  }
+  const auto self = static_cast<size_t>(rank);
+  CompiledCall compiled =
+      compiled_of(std::move(request), rank, ranks_, &algorithm, &plans[self]);
+  derive(compiled, gpu::limits_of(shape_, setting.protocol, setting.blocks));
+  const auto actions = gpu::schedule(plans, shape_.slots);
+  LoweredCall lowered = gpu::lower(compiled, actions[self], shape_, setting.protocol);
+
+  std::vector<Memory> scratch(lowered.blocks * lowered.launch.scratch_bytes / sizeof(Memory) + 1);
+  gpu::Launch launch = lowered.launch;
+  launch.steps = lowered.steps.data();
+  launch.parts = lowered.parts.data();
+  launch.ports = lowered.ports.data();
+  launch.peers = peers_[self].data();
+  launch.progress = progress_[self].data();
+  launch.input = input;
+  launch.output = output;
+  launch.scratch = reinterpret_cast<std::byte*>(scratch.data());
+  launch.stop = words_[self].stop.get();
+  launch.mismatch = words_[self].mismatch.get();
+  const host_gpu::Grid grid{.blocks = lowered.blocks,
+                            .threads = setting.threads,
+                            .seed = setting.seed * 64 + self,
+                            .shared_bytes = gpu::shared_bytes(lowered.ports.size())};
+  void* parameters[] = {&launch};
+  const host_gpu::NamedKernel* const kernel =
+      kernel_ != nullptr ? kernel_ : host_gpu::find_kernel(gpu::kernel_name(compiled.dtype));
+  host_gpu::run(grid, *kernel, parameters);
+}
+
+}  // namespace tutti::testing

@@ -1,0 +1,67 @@
+// The ranks of a communicator, each a GPU of host threads (tests/support/host_gpu), whose memory
+// all of them reach. They keep their mailboxes from call to call.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "collectives/gpu/call.h"
+#include "collectives/program/algorithm.h"
+#include "collectives/request.h"
+#include "tests/support/host_gpu/grid.h"
+
+namespace tutti::testing {
+
+// How calls are to be run.
+struct GpuSetting {
+  gpu::Protocol protocol = gpu::Protocol::simple;
+  uint32_t blocks = 1;  // at most
+  unsigned threads = 7;
+  uint64_t seed = 1;
+};
+
+class EmulatedGpus {
+ public:
+  EmulatedGpus(int ranks, const gpu::MailboxShape& shape);
+
+  // One call: `requests[r]` is rank r's. Whether it came to its end; else a rank gave up.
+  bool run(const Algorithm& algorithm, std::vector<Request> requests, const GpuSetting& setting);
+
+  // Kernels other than the table's: by the type's name.
+  void use(const host_gpu::NamedKernel* kernel) { kernel_ = kernel; }
+  // As if so many messages had been sent before.
+  void start_at(uint64_t sequence);
+  // Ends what waits.
+  void stop(int rank);
+  // 0, or 1 + the peer whose message did not fit.
+  uint64_t mismatch(int rank) const { return *words_[static_cast<size_t>(rank)].mismatch; }
+
+ private:
+  struct alignas(128) Memory {
+    std::byte bytes[128];
+  };
+  struct Words {
+    std::unique_ptr<uint64_t> stop = std::make_unique<uint64_t>(0);
+    std::unique_ptr<uint64_t> mismatch = std::make_unique<uint64_t>(0);
+  };
+
+  std::byte* mailbox(int owner, int peer) {
+    const size_t bytes = shape_.blocks * shape_.mailbox_bytes();
+    return reinterpret_cast<std::byte*>(mailboxes_[static_cast<size_t>(owner)].data()) +
+           static_cast<size_t>(peer) * bytes;
+  }
+  void run_rank(int rank, const Algorithm& algorithm, Request request, const GpuSetting& setting);
+
+  const int ranks_;
+  const gpu::MailboxShape shape_;
+  const host_gpu::NamedKernel* kernel_ = nullptr;
+  std::vector<std::vector<Memory>> mailboxes_;            // by rank
+  std::vector<std::vector<gpu::PeerMemory>> peers_;       // by rank, then peer
+  std::vector<std::vector<gpu::Progress>> progress_;      // by rank, then peer and block
+  std::vector<Words> words_;
+};
+
+}  // namespace tutti::testing

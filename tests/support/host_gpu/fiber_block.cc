@@ -1,0 +1,163 @@
+#include "tests/support/host_gpu/fiber_block.h"
+
+#include <algorithm>
+#include <boost/context/fixedsize_stack.hpp>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+#include "base/mix_bits.h"
+
+#if defined(__SANITIZE_THREAD__)
+#include <sanitizer/tsan_interface.h>
+#endif
+
+namespace tutti::host_gpu {
+
+namespace {
+
+constexpr size_t kStackBytes = 64 << 10;
+
+#if defined(__SANITIZE_THREAD__)
+void* new_fiber() { return __tsan_create_fiber(0); }
+void* this_fiber() { return __tsan_get_current_fiber(); }
+void delete_fiber(void* fiber) { __tsan_destroy_fiber(fiber); }
+// A switch orders nothing but a fiber's start and end: only what the kernel does orders its threads.
+void tell_switch(void* fiber, bool orders) {
+  __tsan_switch_to_fiber(fiber, orders ? 0 : __tsan_switch_to_fiber_no_sync);
+}
+#else
+void* new_fiber() { return nullptr; }
+void* this_fiber() { return nullptr; }
+void delete_fiber(void*) {}
+void tell_switch(void*, bool) {}
+#endif
+
+}  // namespace
+
+FiberBlock::FiberBlock(const Grid& grid, unsigned number, const NamedKernel& kernel,
+                       void** parameters)
+    : grid_(grid),
+      number_(number),
+      kernel_(kernel),
+      parameters_(parameters),
+      shared_((grid.shared_bytes + 15) / 8),
+      random_state_(mix_bits(grid.seed * 1'000'003 + number)) {
+  fibers_.reserve(grid.threads);
+  for (unsigned i = 0; i < grid.threads; ++i) {
+    fibers_.push_back({.thread = Thread(*this, i), .context = {}, .scheduler = {}});
+    runnable_.push_back(i);
+  }
+  // As on a GPU, nobody has written there.
+  std::memset(shared_.data(), 0xa5, shared_.size() * sizeof(uint64_t));
+}
+
+FiberBlock::~FiberBlock() {
+  for (const Fiber& fiber : fibers_) delete_fiber(fiber.sanitizer);
+}
+
+void FiberBlock::run() {
+  scheduler_sanitizer_ = this_fiber();
+  for (Fiber& fiber : fibers_) prepare(fiber);
+  while (ended_ < fibers_.size()) {
+    const size_t place = random() % runnable_.size();
+    resume(fibers_[runnable_[place]]);
+    take_from(place);
+  }
+}
+
+void FiberBlock::prepare(Fiber& fiber) {
+  const auto body = [this, &fiber](boost::context::fiber&& scheduler) {
+    fiber.scheduler = std::move(scheduler);
+    kernel_.run(fiber.thread, parameters_);
+    reason_.store(Reason::end, std::memory_order_relaxed);
+    tell_switch(scheduler_sanitizer_, true);
+    return std::move(fiber.scheduler);
+  };
+  fiber.sanitizer = new_fiber();
+  fiber.context =
+      boost::context::fiber(std::allocator_arg, boost::context::fixedsize_stack(kStackBytes), body);
+}
+
+void FiberBlock::resume(Fiber& fiber) {
+  tell_switch(fiber.sanitizer, !std::exchange(fiber.started, true));
+  fiber.context = std::move(fiber.context).resume();
+}
+
+// What the fiber that ran wants now.
+void FiberBlock::take_from(size_t place) {
+  switch (reason_.load(std::memory_order_relaxed)) {
+    case Reason::pause:
+      // Others of this block may have something to do; if they all wait, other ranks may.
+      if (++pauses_ % (2 * fibers_.size()) == 0) std::this_thread::yield();
+      return;
+    case Reason::barrier:
+      fibers_[runnable_[place]].at_barrier = true;
+      ++waiting_;
+      break;
+    case Reason::end:
+      ++ended_;
+      break;
+  }
+  runnable_[place] = runnable_.back();
+  runnable_.pop_back();
+  if (waiting_ > 0 && waiting_ + ended_ == fibers_.size()) open_barrier();
+}
+
+void FiberBlock::open_barrier() {
+  waiting_ = 0;
+  for (size_t i = 0; i < fibers_.size(); ++i) {
+    if (std::exchange(fibers_[i].at_barrier, false)) runnable_.push_back(i);
+  }
+}
+
+void FiberBlock::leave(Fiber& fiber, Reason reason) {
+  reason_.store(reason, std::memory_order_relaxed);
+  tell_switch(scheduler_sanitizer_, false);
+  fiber.scheduler = std::move(fiber.scheduler).resume();
+}
+
+void FiberBlock::barrier(unsigned index) {
+  order_.fetch_add(1, std::memory_order_acq_rel);
+  leave(fibers_[index], Reason::barrier);
+  order_.load(std::memory_order_acquire);
+}
+
+uint64_t FiberBlock::random() { return mix_bits(random_state_ += kGolden); }
+
+// --- the threads' side
+
+unsigned Thread::threads() const { return block_->grid().threads; }
+unsigned Thread::block() const { return block_->number(); }
+unsigned Thread::blocks() const { return block_->grid().blocks; }
+std::byte* Thread::shared() { return block_->shared(); }
+void Thread::barrier() { block_->barrier(index_); }
+void Thread::pause() { block_->pause(index_); }
+
+gpu::Line Thread::load_line(const gpu::Line* from) {
+  auto* const halves = reinterpret_cast<uint64_t*>(const_cast<gpu::Line*>(from));
+  const uint64_t low = load(halves, std::memory_order_relaxed);
+  const uint64_t high = load(halves + 1, std::memory_order_relaxed);
+  return {static_cast<uint32_t>(low), static_cast<uint32_t>(low >> 32), static_cast<uint32_t>(high),
+          static_cast<uint32_t>(high >> 32)};
+}
+
+void Thread::store_line(gpu::Line* to, const gpu::Line& line) {
+  auto* const halves = reinterpret_cast<uint64_t*>(to);
+  std::atomic_ref(halves[1]).store(line.data1 | uint64_t{line.flag1} << 32,
+                                   std::memory_order_relaxed);
+  std::atomic_ref(halves[0]).store(line.data0 | uint64_t{line.flag0} << 32,
+                                   std::memory_order_relaxed);
+}
+
+void run(const Grid& grid, const NamedKernel& kernel, void** parameters) {
+  std::vector<std::thread> others;
+  const auto run_block = [&](unsigned number) {
+    FiberBlock(grid, number, kernel, parameters).run();
+  };
+  for (unsigned i = 1; i < grid.blocks; ++i) others.emplace_back(run_block, i);
+  run_block(0);
+  for (std::thread& thread : others) thread.join();
+}
+
+}  // namespace tutti::host_gpu

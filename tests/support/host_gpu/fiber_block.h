@@ -1,0 +1,69 @@
+// One block of an emulated grid: its fibers, and which of them runs.
+#pragma once
+
+#include <atomic>
+#include <boost/context/fiber.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "tests/support/host_gpu/grid.h"
+
+namespace tutti::host_gpu {
+
+class FiberBlock {
+ public:
+  FiberBlock(const Grid& grid, unsigned number, const NamedKernel& kernel, void** parameters);
+  ~FiberBlock();
+  FiberBlock(const FiberBlock&) = delete;
+  FiberBlock& operator=(const FiberBlock&) = delete;
+
+  void run();  // to the end of all threads
+
+  const Grid& grid() const { return grid_; }
+  unsigned number() const { return number_; }
+  std::byte* shared() { return reinterpret_cast<std::byte*>(shared_.data()); }
+  // By a fiber of the block.
+  void barrier(unsigned index);
+  void pause(unsigned index) { leave(fibers_[index], Reason::pause); }
+
+ private:
+  // What a fiber gives up the processor for.
+  enum class Reason : int { pause, barrier, end };
+
+  struct Fiber {
+    Thread thread;
+    boost::context::fiber context;    // touched by the scheduler,
+    boost::context::fiber scheduler;  // and by the fiber
+    void* sanitizer = nullptr;        // ThreadSanitizer's
+    bool at_barrier = false;
+    bool started = false;
+  };
+
+  void prepare(Fiber& fiber);
+  void resume(Fiber& fiber);
+  void take_from(size_t place);
+  void open_barrier();
+  void leave(Fiber& fiber, Reason reason);
+  uint64_t random();
+
+  const Grid grid_;
+  const unsigned number_;
+  const NamedKernel& kernel_;
+  void** const parameters_;
+  std::vector<uint64_t> shared_;
+  std::vector<Fiber> fibers_;
+  // Of the scheduler only, as fibers are threads that do not synchronize:
+  uint64_t random_state_;
+  std::vector<size_t> runnable_;
+  size_t ended_ = 0;
+  size_t waiting_ = 0;  // at the barrier
+  uint64_t pauses_ = 0;
+  void* scheduler_sanitizer_ = nullptr;
+  // Told by the fiber that runs:
+  std::atomic<Reason> reason_{Reason::pause};
+  // What barriers order.
+  std::atomic<uint64_t> order_{0};
+};
+
+}  // namespace tutti::host_gpu

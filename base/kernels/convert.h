@@ -64,7 +64,9 @@ using F8E5M2 = SmallFloat<uint8_t, 2, 15, 0x7b, 0x7c, 0x7e>;
 struct BF16 {
   using Bits = uint16_t;
 
-  static constexpr float widen(Bits bits) { return __builtin_bit_cast(float, uint32_t{bits} << 16); }
+  static constexpr float widen(Bits bits) {
+    return __builtin_bit_cast(float, uint32_t{bits} << 16);
+  }
 
   static constexpr Bits narrow(float value) {
     const uint32_t bits = __builtin_bit_cast(uint32_t, value);

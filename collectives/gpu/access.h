@@ -31,7 +31,7 @@ TUTTI_DEVICE Unit unit_of(const std::byte* at) {
 // `bytes` (at most 16) from memory; the rest is zero.
 TUTTI_DEVICE Vector read_some(const std::byte* from, uint32_t bytes) {
   Vector vector;
-#pragma unroll
+  TUTTI_UNROLL
   for (uint32_t i = 0; i < sizeof(Vector); ++i) {
     if (i < bytes) vector.words[i / 4] |= static_cast<uint32_t>(from[i]) << (8 * (i % 4));
   }
@@ -39,7 +39,7 @@ TUTTI_DEVICE Vector read_some(const std::byte* from, uint32_t bytes) {
 }
 
 TUTTI_DEVICE void write_some(std::byte* to, const Vector& vector, uint32_t bytes) {
-#pragma unroll
+  TUTTI_UNROLL
   for (uint32_t i = 0; i < sizeof(Vector); ++i) {
     if (i < bytes) to[i] = static_cast<std::byte>(vector.words[i / 4] >> (8 * (i % 4)));
   }
@@ -52,7 +52,7 @@ TUTTI_DEVICE Vector read_words(const std::byte* from) {
 
 TUTTI_DEVICE void write_words(std::byte* to, const Vector& vector) {
   auto* const words = reinterpret_cast<uint32_t*>(to);
-#pragma unroll
+  TUTTI_UNROLL
   for (int i = 0; i < 4; ++i) words[i] = vector.words[i];
 }
 

@@ -15,9 +15,9 @@
 //   lines    a message is stored as lines of 8 bytes, each with its flag (device/words.h): nobody
 //            waits for `published`, at half the bandwidth (NCCL calls it LL)
 //
-// Messages of a protocol are numbered from 0 on as long as the communicator lives, and a line's flag
-// is made of the number: nobody resets anything between calls, so a kernel can be launched again
-// and again from a graph.
+// Messages of a protocol are numbered from 0 on as long as the communicator lives, and a line's
+// flag is made of the number: nobody resets anything between calls, so a kernel can be launched
+// again and again from a graph.
 #pragma once
 
 #include <cstddef>
@@ -40,18 +40,16 @@ struct Mailbox {
 
 // Sizes that all ranks of a communicator have in common.
 struct MailboxShape {
-  uint32_t slots = 4;            // of each protocol; a power of two
-  uint32_t blocks = 1;           // the most that a kernel may have
-  uint64_t simple_bytes = 0;     // of a slot; a multiple of 16
-  uint64_t lines_data = 0;       // bytes of data in a slot of lines; a multiple of 16
+  uint32_t slots = 4;         // of each protocol; a power of two
+  uint32_t blocks = 1;        // the most that a kernel may have
+  uint64_t simple_bytes = 0;  // of a slot; a multiple of 16
+  uint64_t lines_data = 0;    // bytes of data in a slot of lines; a multiple of 16
 
   // In front of the data of a slot: who sent it thinks it is a message of what call.
   static constexpr uint64_t kSignatureBytes = 16;
 
   constexpr uint64_t simple_slot() const { return kSignatureBytes + simple_bytes; }
-  constexpr uint64_t lines_slot() const {
-    return kLineBytes + lines_data / kLineData * kLineBytes;
-  }
+  constexpr uint64_t lines_slot() const { return kLineBytes + lines_data / kLineData * kLineBytes; }
   constexpr uint64_t simple_at(uint64_t slot) const {
     return sizeof(Mailbox) + slot * simple_slot();
   }
@@ -104,7 +102,7 @@ struct DeviceStep {
   int32_t sends = -1;      // the port that a message goes to; -1: none
   uint32_t first_part = 0;
   uint32_t parts = 0;
-  bool divides = false;       // results are rounded to elements and divided by Launch::combined
+  bool divides = false;  // results are rounded to elements and divided by Launch::combined
   bool sends_widened = false;
 };
 
@@ -131,7 +129,8 @@ struct Launch {
   bool private_blocks = false;
   // Both in the host's memory. Not 0: kernels of the communicator end, whatever they wait for.
   uint64_t* stop = nullptr;
-  // 1 + the peer whose message belongs to another call, written by a kernel that then raises `stop`.
+  // 1 + the peer whose message belongs to another call, written by a kernel that then raises
+  // `stop`.
   uint64_t* mismatch = nullptr;
 };
 

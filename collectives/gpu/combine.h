@@ -38,7 +38,7 @@ TUTTI_DEVICE Pack<E> load(Block& block, const Access& from, uint64_t pack, uint3
   Pack<E> values;
   if (kHasAccumulator<E> && from.widened) {
     Array<Vector, kWide<E>> wide;
-#pragma unroll
+    TUTTI_UNROLL
     for (int i = 0; i < kWide<E>; ++i) {
       const auto offset = static_cast<uint32_t>(i * sizeof(Vector));
       const uint32_t bytes =
@@ -61,7 +61,7 @@ TUTTI_DEVICE void store(Block& block, const Access& to, uint64_t pack, uint32_t 
   if (kHasAccumulator<E> && to.widened) {
     using Wide = Array<Vector, kWide<E>>;
     const auto wide = __builtin_bit_cast(Wide, values);
-#pragma unroll
+    TUTTI_UNROLL
     for (int i = 0; i < kWide<E>; ++i) {
       const auto offset = static_cast<uint32_t>(i * sizeof(Vector));
       const uint32_t bytes =
@@ -106,7 +106,7 @@ TUTTI_DEVICE void compute(Block& block, const Run& run) {
   for (uint64_t first = block.thread.index(); first < packs; first += stride * kAtOnce<E>) {
     Array<Pack<E>, kAtOnce<E>> a;
     Array<Pack<E>, kAtOnce<E>> b;
-#pragma unroll
+    TUTTI_UNROLL
     for (int i = 0; i < kAtOnce<E>; ++i) {
       const uint64_t pack = first + i * stride;
       if (pack >= packs) continue;
@@ -114,7 +114,7 @@ TUTTI_DEVICE void compute(Block& block, const Run& run) {
       a.at[i] = load<E>(block, run.a, pack, count, factor);
       if (run.b.at != nullptr) b.at[i] = load<E>(block, run.b, pack, count, factor);
     }
-#pragma unroll
+    TUTTI_UNROLL
     for (int i = 0; i < kAtOnce<E>; ++i) {
       const uint64_t pack = first + i * stride;
       if (pack >= packs) continue;
@@ -136,12 +136,12 @@ TUTTI_DEVICE void copy(Block& block, const Run& run, uint64_t bytes) {
   };
   for (uint64_t first = block.thread.index(); first < vectors; first += stride * kAtATime) {
     Array<Vector, kAtATime> held;
-#pragma unroll
+    TUTTI_UNROLL
     for (int i = 0; i < kAtATime; ++i) {
       const uint64_t at = first + i * stride;
       if (at < vectors) held.at[i] = read(block, run.a, at * sizeof(Vector), bytes_at(at));
     }
-#pragma unroll
+    TUTTI_UNROLL
     for (int i = 0; i < kAtATime; ++i) {
       const uint64_t at = first + i * stride;
       if (at >= vectors) continue;
@@ -160,8 +160,7 @@ TUTTI_DEVICE void do_run(Block& block, const Run& run) {
   if (!run.is_copy()) return compute<E>(block, run);
   const bool in_its_place = run.dst.at == run.a.at && run.message.at == nullptr;
   if (in_its_place) return;
-  const uint64_t width =
-      run.a.widened ? sizeof(typename E::Value) : sizeof(typename E::Stored);
+  const uint64_t width = run.a.widened ? sizeof(typename E::Value) : sizeof(typename E::Stored);
   copy(block, run, run.count * width);
 }
 

@@ -35,7 +35,8 @@ template <typename E>
 inline constexpr int kPack = static_cast<int>(sizeof(Vector) / sizeof(typename E::Stored));
 // Vectors that their accumulators fill.
 template <typename E>
-inline constexpr int kWide = static_cast<int>(sizeof(typename E::Value) * kPack<E> / sizeof(Vector));
+inline constexpr int kWide = static_cast<int>(sizeof(typename E::Value) * kPack<E> /
+                                              sizeof(Vector));
 
 template <typename T, int kCount>
 struct Array {
@@ -52,7 +53,7 @@ TUTTI_DEVICE Pack<E> widen(const Vector& vector) {
   if constexpr (kHasAccumulator<E>) {
     const auto stored = __builtin_bit_cast(StoredPack<E>, vector);
     Pack<E> pack;
-#pragma unroll
+    TUTTI_UNROLL
     for (int i = 0; i < kPack<E>; ++i) pack.at[i] = E::Conversion::widen(stored.at[i]);
     return pack;
   } else {
@@ -64,7 +65,7 @@ template <typename E>
 TUTTI_DEVICE Vector narrow(const Pack<E>& pack) {
   if constexpr (kHasAccumulator<E>) {
     StoredPack<E> stored;
-#pragma unroll
+    TUTTI_UNROLL
     for (int i = 0; i < kPack<E>; ++i) stored.at[i] = E::Conversion::narrow(pack.at[i]);
     return __builtin_bit_cast(Vector, stored);
   } else {
@@ -81,7 +82,7 @@ TUTTI_DEVICE Pack<E> rounded(const Pack<E>& pack) {
 template <typename E, typename Function>
 TUTTI_DEVICE Pack<E> for_each(const Pack<E>& a, const Pack<E>& b, Function function) {
   Pack<E> result;
-#pragma unroll
+  TUTTI_UNROLL
   for (int i = 0; i < kPack<E>; ++i) result.at[i] = function(a.at[i], b.at[i]);
   return result;
 }

@@ -106,9 +106,8 @@ TUTTI_DEVICE void close_ports(B& block) {
   const auto protocol = static_cast<size_t>(launch.protocol);
   for (uint32_t i = block.thread.index(); i < launch.port_count; i += block.thread.threads()) {
     const Port& port = block.ports[i];
-    Progress& progress =
-        launch
-            .progress[static_cast<uint64_t>(port.peer) * launch.shape.blocks + block.thread.block()];
+    Progress& progress = launch.progress[static_cast<uint64_t>(port.peer) * launch.shape.blocks +
+                                         block.thread.block()];
     progress.sent[protocol] = port.sent;
     progress.received[protocol] = port.received;
   }
@@ -157,8 +156,8 @@ TUTTI_DEVICE void begin_send(B& block, const DeviceStep& step, Turn& turn) {
   if (launch.protocol == Protocol::lines) {
     turn.send_at = port.there + launch.shape.lines_at(slot);
     turn.send_flag = B::TheRules::flag(port.sent);
-    turn.cleans = port.sent / launch.shape.slots % kTurnsBetweenCleanings ==
-                  kTurnsBetweenCleanings - 1;
+    turn.cleans =
+        port.sent / launch.shape.slots % kTurnsBetweenCleanings == kTurnsBetweenCleanings - 1;
     return;
   }
   turn.send_at = port.there + launch.shape.simple_at(slot);

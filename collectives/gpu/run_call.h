@@ -80,8 +80,7 @@ TUTTI_DEVICE Access access_of(const B& block, const Operand& operand, const Slic
       break;
   }
   base += operand.offset + shift;
-  return {
-      .at = base, .unit = unit_of(base), .widened = operand.widened, .scales = operand.scales};
+  return {.at = base, .unit = unit_of(base), .widened = operand.widened, .scales = operand.scales};
 }
 
 // All data of a step. Returns the bytes of the message that it sends.

@@ -67,8 +67,7 @@ std::vector<Actions> orders(std::span<const Plan> plans, uint32_t room) {
 // The result is what is sent, and is the same in memory and in the message.
 bool can_forward(const Step& receive, const Step& send) {
   return receives(receive) && send.kind == StepKind::send && !receive.dst.empty() &&
-         receive.dst == send.src && !send.scales &&
-         unrounded(receive.dst[0]) == send.wire;
+         receive.dst == send.src && !send.scales && unrounded(receive.dst[0]) == send.wire;
 }
 
 Actions with_forwarding(const Program& program, const Actions& order) {

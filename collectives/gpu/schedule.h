@@ -21,8 +21,8 @@ namespace tutti::gpu {
 
 struct Action {
   int32_t step = 0;
-  int32_t sends_to = -1;   // of sends: one of its peers
-  int32_t forwards = -1;   // of receives: the step that sends the result on,
+  int32_t sends_to = -1;     // of sends: one of its peers
+  int32_t forwards = -1;     // of receives: the step that sends the result on,
   int32_t forwards_to = -1;  // to this peer
   bool operator==(const Action&) const = default;
 };

@@ -1,9 +1,11 @@
 #include "tests/collectives/gpu/emulated_gpus.h"
 
 #include <atomic>
+#include <latch>
 #include <thread>
 #include <utility>
 
+#include "base/deadline.h"
 #include "collectives/gpu/kernels.h"
 #include "collectives/gpu/lower.h"
 #include "collectives/runtime/compiled_call.h"
@@ -38,8 +40,8 @@ void EmulatedGpus::start_at(uint64_t sequence) {
     }
     for (int peer = 0; peer < ranks_; ++peer) {
       for (uint32_t block = 0; block < shape_.blocks; ++block) {
-        auto* const words = reinterpret_cast<gpu::Mailbox*>(mailbox(rank, peer) +
-                                                            block * shape_.mailbox_bytes());
+        auto* const words =
+            reinterpret_cast<gpu::Mailbox*>(mailbox(rank, peer) + block * shape_.mailbox_bytes());
         words->published = sequence;
         for (uint64_t& consumed : words->consumed) consumed = sequence;
       }
@@ -53,11 +55,18 @@ void EmulatedGpus::stop(int rank) {
 
 bool EmulatedGpus::run(const Algorithm& algorithm, std::vector<Request> requests,
                        const GpuSetting& setting) {
+  std::latch all_ended(ranks_);
   std::vector<std::thread> ranks;
   for (int rank = 0; rank < ranks_; ++rank) {
     ranks.emplace_back([&, rank] {
       run_rank(rank, algorithm, std::move(requests[static_cast<size_t>(rank)]), setting);
+      all_ended.count_down();
     });
+  }
+  const Deadline deadline = Deadline::after(setting.patience);
+  while (!all_ended.try_wait() && !deadline.passed()) std::this_thread::yield();
+  if (!all_ended.try_wait()) {
+    for (int rank = 0; rank < ranks_; ++rank) stop(rank);
   }
   for (std::thread& rank : ranks) rank.join();
   bool ended = true;
@@ -70,17 +79,17 @@ void EmulatedGpus::run_rank(int rank, const Algorithm& algorithm, Request reques
   complete(request, rank, ranks_);
   const auto* const input = static_cast<const std::byte*>(request.input.data);
   auto* const output = static_cast<std::byte*>(request.output.data);
-  const Shape shape{.ranks = ranks_, .rank = rank, .root = has_root(request.collective) ? request.root : 0};
+  const Shape shape{
+      .ranks = ranks_, .rank = rank, .root = has_root(request.collective) ? request.root : 0};
   const Arithmetic arithmetic = arithmetic_of(request.op.op);
   std::vector<Plan> plans;
   Shape other = shape;
   for (other.rank = 0; other.rank < ranks_; ++other.rank) {
-    plans.push_back(make_plan(algorithm.collective, other,
-                              program_of(algorithm, other, arithmetic)));
+    plans.push_back(
+        make_plan(algorithm.collective, other, program_of(algorithm, other, arithmetic)));
   }
   const auto self = static_cast<size_t>(rank);
-  CompiledCall compiled =
-      compiled_of(std::move(request), rank, ranks_, &algorithm, &plans[self]);
+  CompiledCall compiled = compiled_of(std::move(request), rank, ranks_, &algorithm, &plans[self]);
   derive(compiled, gpu::limits_of(shape_, setting.protocol, setting.blocks));
   const auto actions = gpu::schedule(plans, shape_.slots);
   LoweredCall lowered = gpu::lower(compiled, actions[self], shape_, setting.protocol);

@@ -2,6 +2,7 @@
 // all of them reach. They keep their mailboxes from call to call.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -21,6 +22,7 @@ struct GpuSetting {
   uint32_t blocks = 1;  // at most
   unsigned threads = 7;
   uint64_t seed = 1;
+  std::chrono::milliseconds patience{60'000};  // then all ranks are stopped
 };
 
 class EmulatedGpus {
@@ -58,9 +60,9 @@ class EmulatedGpus {
   const int ranks_;
   const gpu::MailboxShape shape_;
   const host_gpu::NamedKernel* kernel_ = nullptr;
-  std::vector<std::vector<Memory>> mailboxes_;            // by rank
-  std::vector<std::vector<gpu::PeerMemory>> peers_;       // by rank, then peer
-  std::vector<std::vector<gpu::Progress>> progress_;      // by rank, then peer and block
+  std::vector<std::vector<Memory>> mailboxes_;        // by rank
+  std::vector<std::vector<gpu::PeerMemory>> peers_;   // by rank, then peer
+  std::vector<std::vector<gpu::Progress>> progress_;  // by rank, then peer and block
   std::vector<Words> words_;
 };
 

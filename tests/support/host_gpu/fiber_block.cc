@@ -1,7 +1,5 @@
 #include "tests/support/host_gpu/fiber_block.h"
 
-#include <algorithm>
-#include <boost/context/fixedsize_stack.hpp>
 #include <cstring>
 #include <thread>
 #include <utility>
@@ -22,7 +20,8 @@ constexpr size_t kStackBytes = 64 << 10;
 void* new_fiber() { return __tsan_create_fiber(0); }
 void* this_fiber() { return __tsan_get_current_fiber(); }
 void delete_fiber(void* fiber) { __tsan_destroy_fiber(fiber); }
-// A switch orders nothing but a fiber's start and end: only what the kernel does orders its threads.
+// A switch orders nothing but a fiber's start and end: only what the kernel does orders its
+// threads.
 void tell_switch(void* fiber, bool orders) {
   __tsan_switch_to_fiber(fiber, orders ? 0 : __tsan_switch_to_fiber_no_sync);
 }
@@ -45,7 +44,7 @@ FiberBlock::FiberBlock(const Grid& grid, unsigned number, const NamedKernel& ker
       random_state_(mix_bits(grid.seed * 1'000'003 + number)) {
   fibers_.reserve(grid.threads);
   for (unsigned i = 0; i < grid.threads; ++i) {
-    fibers_.push_back({.thread = Thread(*this, i), .context = {}, .scheduler = {}});
+    fibers_.push_back({.thread = Thread(*this, i)});
     runnable_.push_back(i);
   }
   // As on a GPU, nobody has written there.
@@ -67,21 +66,32 @@ void FiberBlock::run() {
 }
 
 void FiberBlock::prepare(Fiber& fiber) {
-  const auto body = [this, &fiber](boost::context::fiber&& scheduler) {
-    fiber.scheduler = std::move(scheduler);
-    kernel_.run(fiber.thread, parameters_);
-    reason_.store(Reason::end, std::memory_order_relaxed);
-    tell_switch(scheduler_sanitizer_, true);
-    return std::move(fiber.scheduler);
-  };
+  fiber.block = this;
   fiber.sanitizer = new_fiber();
+  fiber.stack = std::make_unique_for_overwrite<std::byte[]>(kStackBytes);
   fiber.context =
-      boost::context::fiber(std::allocator_arg, boost::context::fixedsize_stack(kStackBytes), body);
+      boost::context::detail::make_fcontext(fiber.stack.get() + kStackBytes, kStackBytes, body);
 }
 
+void FiberBlock::body(boost::context::detail::transfer_t from) {
+  Fiber& fiber = *static_cast<Fiber*>(from.data);
+  fiber.scheduler = from.fctx;
+  fiber.block->kernel_.run(fiber.thread, fiber.block->parameters_);
+  fiber.block->leave(fiber, Reason::end);
+}
+
+// Nothing may be between the word to the sanitizer and the jump.
 void FiberBlock::resume(Fiber& fiber) {
+  const auto to = fiber.context;
   tell_switch(fiber.sanitizer, !std::exchange(fiber.started, true));
-  fiber.context = std::move(fiber.context).resume();
+  fiber.context = boost::context::detail::jump_fcontext(to, &fiber).fctx;
+}
+
+void FiberBlock::leave(Fiber& fiber, Reason reason) {
+  reason_.store(reason, std::memory_order_relaxed);
+  const auto to = fiber.scheduler;
+  tell_switch(scheduler_sanitizer_, reason == Reason::end);
+  fiber.scheduler = boost::context::detail::jump_fcontext(to, nullptr).fctx;
 }
 
 // What the fiber that ran wants now.
@@ -109,12 +119,6 @@ void FiberBlock::open_barrier() {
   for (size_t i = 0; i < fibers_.size(); ++i) {
     if (std::exchange(fibers_[i].at_barrier, false)) runnable_.push_back(i);
   }
-}
-
-void FiberBlock::leave(Fiber& fiber, Reason reason) {
-  reason_.store(reason, std::memory_order_relaxed);
-  tell_switch(scheduler_sanitizer_, false);
-  fiber.scheduler = std::move(fiber.scheduler).resume();
 }
 
 void FiberBlock::barrier(unsigned index) {

@@ -2,9 +2,10 @@
 #pragma once
 
 #include <atomic>
-#include <boost/context/fiber.hpp>
+#include <boost/context/detail/fcontext.hpp>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "tests/support/host_gpu/grid.h"
@@ -33,14 +34,17 @@ class FiberBlock {
 
   struct Fiber {
     Thread thread;
-    boost::context::fiber context;    // touched by the scheduler,
-    boost::context::fiber scheduler;  // and by the fiber
-    void* sanitizer = nullptr;        // ThreadSanitizer's
+    FiberBlock* block = nullptr;
+    std::unique_ptr<std::byte[]> stack;
+    boost::context::detail::fcontext_t context = nullptr;  // where it goes on; the scheduler's word
+    boost::context::detail::fcontext_t scheduler = nullptr;  // where that goes on; the fiber's word
+    void* sanitizer = nullptr;                               // ThreadSanitizer's
     bool at_barrier = false;
     bool started = false;
   };
 
   void prepare(Fiber& fiber);
+  static void body(boost::context::detail::transfer_t from);
   void resume(Fiber& fiber);
   void take_from(size_t place);
   void open_barrier();

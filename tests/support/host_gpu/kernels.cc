@@ -36,8 +36,8 @@ constexpr std::array kKernels = {
 std::span<const NamedKernel> kernels() { return kKernels; }
 
 const NamedKernel* find_kernel(std::string_view name) {
-  const auto* const found =
-      std::ranges::find_if(kKernels, [&](const NamedKernel& kernel) { return kernel.name == name; });
+  const auto* const found = std::ranges::find_if(
+      kKernels, [&](const NamedKernel& kernel) { return kernel.name == name; });
   return found == kKernels.end() ? nullptr : found;
 }
 

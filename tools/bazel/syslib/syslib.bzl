@@ -117,7 +117,7 @@ _LIBS = {
     "blas": (["blas"], [], [], "libblas-dev", True),
     "benchmark": (["benchmark"], ["benchmark/benchmark.h"], ["-lbenchmark_main", "-lbenchmark", "-lpthread"], "libbenchmark-dev", False),
     # Fibers, of which tests make a GPU.
-    "boost_context": ([], ["boost/context/fiber.hpp"], ["-l:libboost_context.a"], "libboost-context-dev", True),
+    "boost_context": ([], ["boost/context/detail/fcontext.hpp"], ["-l:libboost_context.a"], "libboost-context-dev", True),
     "cli11": (["CLI11"], ["CLI/CLI.hpp"], [], "libcli11-dev", True),
     "crypto": (["libcrypto"], ["openssl/hmac.h"], [], "libssl-dev", True),
     "dnnl": ([], ["oneapi/dnnl/dnnl.hpp"], ["-ldnnl"], "libdnnl-dev", True),

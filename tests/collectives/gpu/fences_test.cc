@@ -1,0 +1,48 @@
+// A store that should release what was written before it, and does not, is reported by the thread
+// sanitizer; and what the kernels do as they are is not (random_calls_test.cc).
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <cstdlib>
+
+#include "tests/collectives/gpu/many_calls.h"
+#include "tests/support/host_gpu/kernels.h"
+
+namespace tutti {
+namespace {
+
+// x86 keeps the order of stores even so; other machines do not.
+struct Unfenced : host_gpu::Thread {
+  void store_release(uint64_t* to, uint64_t value) {
+    std::atomic_ref(*to).store(value, std::memory_order_relaxed);
+  }
+};
+
+constexpr host_gpu::NamedKernel kUnfenced{
+    .name = "unfenced",
+    .run =
+        [](host_gpu::Thread& thread, void** parameters) {
+          Unfenced unfenced{thread};
+          gpu::run_call<kernels::Integer<int32_t, uint32_t>>(
+              unfenced, *static_cast<const gpu::Launch*>(parameters[0]));
+        },
+    .parameter_bytes = sizeof(gpu::Launch)};
+
+TEST(Fences, AMissingOneIsSeen) {
+#if defined(__SANITIZE_THREAD__)
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        testing::is_wrong_by(kUnfenced, gpu::Protocol::simple, std::chrono::minutes(1));
+        std::exit(0);  // NOLINT: ranks have ended
+      },
+      ::testing::ExitedWithCode(66), "data race");
+#else
+  GTEST_SKIP() << "this is not a build with the thread sanitizer";
+#endif
+}
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,16 @@
+// All-reduces by a ring in place, by a kernel that may be broken.
+#pragma once
+
+#include <chrono>
+
+#include "collectives/gpu/call.h"
+#include "tests/support/host_gpu/grid.h"
+
+namespace tutti::testing {
+
+// Whether some call of many has a wrong result, finds a message that does not fit, or does not end.
+// The kernel is one for i32.
+bool is_wrong_by(const host_gpu::NamedKernel& kernel, gpu::Protocol protocol,
+                 std::chrono::milliseconds patience);
+
+}  // namespace tutti::testing

@@ -67,9 +67,11 @@ TUTTI_DEVICE Line await_line(Block& block, const Line* from, uint32_t flag) {
 }
 
 // The vector that starts `offset` bytes (a multiple of 16) behind the operand's start, of which
-// `bytes` are wanted.
-template <typename Block>
+// `bytes` are wanted; `kFast`: all of them, of an operand that can be read by vectors.
+template <bool kFast, typename Block>
 TUTTI_DEVICE Vector read(Block& block, const Access& access, uint64_t offset, uint32_t bytes) {
+  if constexpr (kFast) return *reinterpret_cast<const Vector*>(access.at + offset);
+  if (bytes == 0) return {};
   if (access.unit == Unit::lines) {
     const auto* const lines = reinterpret_cast<const Line*>(access.at) + offset / kLineData;
     const Line first = await_line(block, lines, access.flag);
@@ -82,9 +84,14 @@ TUTTI_DEVICE Vector read(Block& block, const Access& access, uint64_t offset, ui
   return *reinterpret_cast<const Vector*>(from);
 }
 
-template <typename Block>
+template <bool kFast, typename Block>
 TUTTI_DEVICE void write(Block& block, const Access& access, uint64_t offset, const Vector& vector,
                         uint32_t bytes) {
+  if constexpr (kFast) {
+    *reinterpret_cast<Vector*>(access.at + offset) = vector;
+    return;
+  }
+  if (bytes == 0) return;
   if (access.unit == Unit::lines) {
     auto* const lines = reinterpret_cast<Line*>(access.at) + offset / kLineData;
     const uint32_t flag = access.flag;

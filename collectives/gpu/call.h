@@ -28,6 +28,9 @@ namespace tutti::gpu {
 enum class Protocol : uint32_t { simple = 0, lines = 1 };
 inline constexpr int kProtocols = 2;
 
+// Of a block. Kernels are compiled to have registers for so many.
+inline constexpr unsigned kMostThreads = 512;
+
 inline constexpr uint64_t kLineBytes = 16;  // of which carry data:
 inline constexpr uint64_t kLineData = 8;
 

@@ -18,61 +18,29 @@ struct Run {
   uint64_t count = 0;
   bool divides = false;
 
+  // Nothing is computed.
   TUTTI_DEVICE bool is_copy() const {
     if (b.at != nullptr || a.scales || divides) return false;
     return (dst.at == nullptr || dst.widened == a.widened) &&
            (message.at == nullptr || message.widened == a.widened);
   }
+  // All of it is memory that can be touched vector by vector.
+  TUTTI_DEVICE bool is_aligned() const {
+    const auto fits = [](const Access& x) { return x.at == nullptr || x.unit == Unit::vectors; };
+    return fits(a) && fits(b) && fits(dst) && fits(message);
+  }
 };
 
-// Bytes of `count` elements (or accumulators) that lie in the vector at `offset` of their pack.
-TUTTI_DEVICE uint32_t bytes_in_vector(uint32_t bytes, uint32_t offset) {
-  if (bytes <= offset) return 0;
-  const uint32_t rest = bytes - offset;
-  return rest < sizeof(Vector) ? rest : static_cast<uint32_t>(sizeof(Vector));
+// Bytes in the vector that starts `offset` bytes behind the start of `bytes`.
+TUTTI_DEVICE uint32_t vector_bytes(uint64_t offset, uint64_t bytes) {
+  const uint64_t rest = bytes - offset;
+  return rest < sizeof(Vector) ? static_cast<uint32_t>(rest)
+                               : static_cast<uint32_t>(sizeof(Vector));
 }
 
-template <typename E, typename Block>
-TUTTI_DEVICE Pack<E> load(Block& block, const Access& from, uint64_t pack, uint32_t count,
-                          double factor) {
-  Pack<E> values;
-  if (kHasAccumulator<E> && from.widened) {
-    Array<Vector, kWide<E>> wide;
-    TUTTI_UNROLL
-    for (int i = 0; i < kWide<E>; ++i) {
-      const auto offset = static_cast<uint32_t>(i * sizeof(Vector));
-      const uint32_t bytes =
-          bytes_in_vector(count * static_cast<uint32_t>(sizeof(typename E::Value)), offset);
-      wide.at[i] = bytes == 0 ? Vector{}
-                              : read(block, from, pack * kWide<E> * sizeof(Vector) + offset, bytes);
-    }
-    values = __builtin_bit_cast(Pack<E>, wide);
-  } else {
-    const uint32_t bytes = count * static_cast<uint32_t>(sizeof(typename E::Stored));
-    values = widen<E>(read(block, from, pack * sizeof(Vector), bytes));
-  }
-  return from.scales ? scaled<E>(values, factor) : values;
-}
-
-template <typename E, typename Block>
-TUTTI_DEVICE void store(Block& block, const Access& to, uint64_t pack, uint32_t count,
-                        const Pack<E>& values) {
-  if (to.at == nullptr) return;
-  if (kHasAccumulator<E> && to.widened) {
-    using Wide = Array<Vector, kWide<E>>;
-    const auto wide = __builtin_bit_cast(Wide, values);
-    TUTTI_UNROLL
-    for (int i = 0; i < kWide<E>; ++i) {
-      const auto offset = static_cast<uint32_t>(i * sizeof(Vector));
-      const uint32_t bytes =
-          bytes_in_vector(count * static_cast<uint32_t>(sizeof(typename E::Value)), offset);
-      if (bytes == 0) continue;
-      write(block, to, pack * kWide<E> * sizeof(Vector) + offset, wide.at[i], bytes);
-    }
-  } else {
-    const uint32_t bytes = count * static_cast<uint32_t>(sizeof(typename E::Stored));
-    write(block, to, pack * sizeof(Vector), narrow<E>(values), bytes);
-  }
+// Of one of several that a pack fills, of which only `bytes` may be used.
+TUTTI_DEVICE uint32_t bytes_in_vector(uint64_t bytes, uint64_t offset) {
+  return bytes <= offset ? 0 : vector_bytes(offset, bytes);
 }
 
 // Elements of the pack, which may be the last one.
@@ -82,86 +50,123 @@ TUTTI_DEVICE uint32_t elements_in(uint64_t pack, uint64_t count) {
   return rest < kPack<E> ? static_cast<uint32_t>(rest) : static_cast<uint32_t>(kPack<E>);
 }
 
-// How many packs a thread has under way at a time: enough to hide memory's latency, few enough for
-// its registers.
-template <typename E>
-inline constexpr int kAtOnce = kPack<E> <= 4 ? 4 : 16 / kPack<E>;
+// `kFast`: of whole packs, vector by vector. Otherwise of any unit, and the last pack may be short.
+template <typename E, bool kFast, typename Block>
+TUTTI_DEVICE Pack<E> load(Block& block, const Access& from, uint64_t pack, uint32_t count) {
+  Pack<E> values;
+  if (kHasAccumulator<E> && from.widened) {
+    Array<Vector, kWide<E>> wide;
+    TUTTI_UNROLL
+    for (int i = 0; i < kWide<E>; ++i) {
+      const uint32_t bytes = bytes_in_vector(count * sizeof(typename E::Value), i * sizeof(Vector));
+      wide.at[i] = read<kFast>(block, from, (pack * kWide<E> + i) * sizeof(Vector), bytes);
+    }
+    values = __builtin_bit_cast(Pack<E>, wide);
+  } else {
+    const uint32_t bytes = count * sizeof(typename E::Stored);
+    values = widen<E>(read<kFast>(block, from, pack * sizeof(Vector), bytes));
+  }
+  return from.scales ? scaled<E>(values, block.launch.factor) : values;
+}
 
-template <typename E, typename Block>
-TUTTI_DEVICE void compute_pack(Block& block, const Run& run, uint64_t pack, const Pack<E>& a,
-                               const Pack<E>& b, uint32_t count) {
+template <typename E, bool kFast, typename Block>
+TUTTI_DEVICE void store(Block& block, const Access& to, uint64_t pack, uint32_t count,
+                        const Pack<E>& values) {
+  if (to.at == nullptr) return;
+  if (kHasAccumulator<E> && to.widened) {
+    using Wide = Array<Vector, kWide<E>>;
+    const auto wide = __builtin_bit_cast(Wide, values);
+    TUTTI_UNROLL
+    for (int i = 0; i < kWide<E>; ++i) {
+      const uint32_t bytes = bytes_in_vector(count * sizeof(typename E::Value), i * sizeof(Vector));
+      write<kFast>(block, to, (pack * kWide<E> + i) * sizeof(Vector), wide.at[i], bytes);
+    }
+  } else {
+    const uint32_t bytes = count * sizeof(typename E::Stored);
+    write<kFast>(block, to, pack * sizeof(Vector), narrow<E>(values), bytes);
+  }
+}
+
+template <typename E, bool kFast, typename Block>
+TUTTI_DEVICE void finish_pack(Block& block, const Run& run, uint64_t pack, const Pack<E>& a,
+                              const Pack<E>& b, uint32_t count) {
   const Launch& launch = block.launch;
   Pack<E> result = a;
   if (run.b.at != nullptr) result = combine<E>(static_cast<ReduceOp>(launch.op), a, b);
   if (run.divides) result = divided<E>(result, launch.combined);
-  store<E>(block, run.dst, pack, count, result);
-  store<E>(block, run.message, pack, count, result);
+  store<E, kFast>(block, run.dst, pack, count, result);
+  store<E, kFast>(block, run.message, pack, count, result);
 }
 
-template <typename E, typename Block>
-TUTTI_DEVICE void compute(Block& block, const Run& run) {
-  const uint64_t packs = (run.count + kPack<E> - 1) / kPack<E>;
+// How many packs a thread has under way at a time: enough to hide memory's latency, few enough for
+// its registers.
+template <typename E, bool kFast>
+inline constexpr int kAtOnce = !kFast ? 1 : kPack<E> <= 4 ? 4 : 16 / kPack<E>;
+
+// Packs `begin` to `end`.
+template <typename E, bool kFast, typename Block>
+TUTTI_DEVICE void compute(Block& block, const Run& run, uint64_t begin, uint64_t end) {
+  constexpr int kHeld = kAtOnce<E, kFast>;
   const uint64_t stride = block.thread.threads();
-  const double factor = block.launch.factor;
-  for (uint64_t first = block.thread.index(); first < packs; first += stride * kAtOnce<E>) {
-    Array<Pack<E>, kAtOnce<E>> a;
-    Array<Pack<E>, kAtOnce<E>> b;
+  for (uint64_t first = begin + block.thread.index(); first < end; first += stride * kHeld) {
+    Array<Pack<E>, kHeld> a{};
+    Array<Pack<E>, kHeld> b{};
     TUTTI_UNROLL
-    for (int i = 0; i < kAtOnce<E>; ++i) {
+    for (int i = 0; i < kHeld; ++i) {
       const uint64_t pack = first + i * stride;
-      if (pack >= packs) continue;
-      const uint32_t count = elements_in<E>(pack, run.count);
-      a.at[i] = load<E>(block, run.a, pack, count, factor);
-      if (run.b.at != nullptr) b.at[i] = load<E>(block, run.b, pack, count, factor);
+      if (pack >= end) continue;
+      const uint32_t count = kFast ? kPack<E> : elements_in<E>(pack, run.count);
+      a.at[i] = load<E, kFast>(block, run.a, pack, count);
+      if (run.b.at != nullptr) b.at[i] = load<E, kFast>(block, run.b, pack, count);
     }
     TUTTI_UNROLL
-    for (int i = 0; i < kAtOnce<E>; ++i) {
+    for (int i = 0; i < kHeld; ++i) {
       const uint64_t pack = first + i * stride;
-      if (pack >= packs) continue;
-      compute_pack<E>(block, run, pack, a.at[i], b.at[i], elements_in<E>(pack, run.count));
+      if (pack >= end) continue;
+      const uint32_t count = kFast ? kPack<E> : elements_in<E>(pack, run.count);
+      finish_pack<E, kFast>(block, run, pack, a.at[i], b.at[i], count);
     }
   }
 }
 
-// Without a look at the elements.
-template <typename Block>
-TUTTI_DEVICE void copy(Block& block, const Run& run, uint64_t bytes) {
-  constexpr int kAtATime = 4;
-  const uint64_t vectors = (bytes + sizeof(Vector) - 1) / sizeof(Vector);
+// Vectors `begin` to `end`, without a look at the elements.
+template <bool kFast, typename Block>
+TUTTI_DEVICE void copy(Block& block, const Run& run, uint64_t bytes, uint64_t begin, uint64_t end) {
+  constexpr int kHeld = kFast ? 4 : 1;
   const uint64_t stride = block.thread.threads();
-  const auto bytes_at = [bytes](uint64_t i) {
-    const uint64_t rest = bytes - i * sizeof(Vector);
-    return rest < sizeof(Vector) ? static_cast<uint32_t>(rest)
-                                 : static_cast<uint32_t>(sizeof(Vector));
-  };
-  for (uint64_t first = block.thread.index(); first < vectors; first += stride * kAtATime) {
-    Array<Vector, kAtATime> held;
+  for (uint64_t first = begin + block.thread.index(); first < end; first += stride * kHeld) {
+    Array<Vector, kHeld> held;
     TUTTI_UNROLL
-    for (int i = 0; i < kAtATime; ++i) {
-      const uint64_t at = first + i * stride;
-      if (at < vectors) held.at[i] = read(block, run.a, at * sizeof(Vector), bytes_at(at));
+    for (int i = 0; i < kHeld; ++i) {
+      const uint64_t offset = (first + i * stride) * sizeof(Vector);
+      if (first + i * stride >= end) continue;
+      held.at[i] = read<kFast>(block, run.a, offset, vector_bytes(offset, bytes));
     }
     TUTTI_UNROLL
-    for (int i = 0; i < kAtATime; ++i) {
-      const uint64_t at = first + i * stride;
-      if (at >= vectors) continue;
-      const uint32_t here = bytes_at(at);
-      if (run.dst.at != nullptr) write(block, run.dst, at * sizeof(Vector), held.at[i], here);
-      if (run.message.at != nullptr) {
-        write(block, run.message, at * sizeof(Vector), held.at[i], here);
-      }
+    for (int i = 0; i < kHeld; ++i) {
+      const uint64_t offset = (first + i * stride) * sizeof(Vector);
+      if (first + i * stride >= end) continue;
+      const uint32_t here = vector_bytes(offset, bytes);
+      if (run.dst.at != nullptr) write<kFast>(block, run.dst, offset, held.at[i], here);
+      if (run.message.at != nullptr) write<kFast>(block, run.message, offset, held.at[i], here);
     }
   }
 }
 
-// All of a run; also where there is nothing to do.
 template <typename E, typename Block>
 TUTTI_DEVICE void do_run(Block& block, const Run& run) {
-  if (!run.is_copy()) return compute<E>(block, run);
+  if (!run.is_copy()) {
+    const uint64_t fast = run.is_aligned() ? run.count / kPack<E> : 0;
+    compute<E, true>(block, run, 0, fast);
+    return compute<E, false>(block, run, fast, (run.count + kPack<E> - 1) / kPack<E>);
+  }
   const bool in_its_place = run.dst.at == run.a.at && run.message.at == nullptr;
   if (in_its_place) return;
-  const uint64_t width = run.a.widened ? sizeof(typename E::Value) : sizeof(typename E::Stored);
-  copy(block, run, run.count * width);
+  const uint64_t bytes =
+      run.count * (run.a.widened ? sizeof(typename E::Value) : sizeof(typename E::Stored));
+  const uint64_t fast = run.is_aligned() ? bytes / sizeof(Vector) : 0;
+  copy<true>(block, run, bytes, 0, fast);
+  copy<false>(block, run, bytes, fast, (bytes + sizeof(Vector) - 1) / sizeof(Vector));
 }
 
 }  // namespace tutti::gpu

@@ -6,6 +6,11 @@
 #if defined(__CUDACC__) || defined(__HIPCC__)
 #define TUTTI_DEVICE __device__ __forceinline__
 #define TUTTI_UNROLL _Pragma("unroll")
+#if defined(__HIPCC__)
+#define TUTTI_GRID_CONSTANT
+#else
+#define TUTTI_GRID_CONSTANT __grid_constant__
+#endif
 #else
 #define TUTTI_DEVICE inline
 #define TUTTI_UNROLL

@@ -10,6 +10,7 @@
 --repo_env=WITH_<NAME>=auto|yes|no   (yes: absent is an error; no: never look)
 """
 
+load(":cuda.bzl", "cuda")
 load(":nanobind.bzl", "nanobind")
 
 _FLAG_BZL = """def _impl(ctx):
@@ -164,4 +165,5 @@ def syslibs():
             deb = deb,
             required = required,
         )
+    cuda(name = "cuda")
     nanobind(name = "nanobind")

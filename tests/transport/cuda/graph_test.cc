@@ -40,7 +40,9 @@ TEST_F(GraphTest, ReplaysAThousandTimes) {
 
 TEST_F(GraphTest, LaunchesInSeveralStreamsFollowEachOther) {
   Capture capture(gpu.context, stream.handle());
+  gpu.fill(stream.handle(), one, 1);
   gpu.add(stream.handle(), sum, one);
+  gpu.fill(stream.handle(), one, 0);
   const Graph graph = capture.end();
   for (int i = 0; i < 50; ++i) {
     graph.launch(stream.handle());

@@ -24,7 +24,8 @@ struct ExportedMemory {
 };
 static_assert(std::is_trivially_copyable_v<ExportedMemory>);
 
-// Of any device pointer that cuMemAlloc or cudaMalloc made, or one into the middle of that.
+// Of any device pointer that cuMemAlloc or cudaMalloc made, or one into the middle of that. A
+// context of its device is current.
 ExportedMemory export_memory(const void* device_pointer);
 
 // Such memory as `context` reaches it, for as long as this lives. Each allocation is opened once in

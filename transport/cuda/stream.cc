@@ -59,18 +59,20 @@ void Graph::launch(CUstream stream) const { api().graph_launch(handle_, stream);
 
 Capture::Capture(const Context& context, CUstream stream) : context_(context), stream_(stream) {
   api().stream_begin_capture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
-  drop_ = freed_in(context, [stream] {
-    CUgraph dropped = nullptr;
-    api().stream_end_capture.result(stream, &dropped);
-    if (dropped != nullptr) api().graph_destroy.result(dropped);
-  });
+}
+
+Capture::~Capture() {
+  if (is_over_) return;
+  CUgraph dropped = nullptr;
+  api().stream_end_capture.result(stream_, &dropped);
+  if (dropped != nullptr) api().graph_destroy.result(dropped);
 }
 
 Graph Capture::end() {
   CUgraph captured = nullptr;
   api().stream_end_capture(stream_, &captured);
+  is_over_ = true;
   const Cleanup destroy([captured] { api().graph_destroy.result(captured); });
-  drop_ = Cleanup([] {});
   return Graph(context_, captured);
 }
 

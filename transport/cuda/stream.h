@@ -65,12 +65,16 @@ class Graph {
 class Capture {
  public:
   Capture(const Context& context, CUstream stream);
-  Graph end();  // once; without it, what was captured is dropped
+  ~Capture();  // drops what was captured, unless end() gave it
+  Capture(const Capture&) = delete;
+  Capture& operator=(const Capture&) = delete;
+
+  Graph end();
 
  private:
   Context context_;
   CUstream stream_;
-  Cleanup drop_;
+  bool is_over_ = false;
 };
 
 // Whether the stream is being captured, by whomever.

@@ -1,0 +1,297 @@
+// Memory: that of a device is a memfd, which other processes open under /proc. It lies within reach
+// of this process's threads, so an access by the wrong device, or by the host, goes unnoticed.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include "tests/support/fake_cuda/state.h"
+
+namespace fake_cuda {
+namespace {
+
+// What a CUipcMemHandle holds.
+struct Handle {
+  pid_t process;
+  int file;
+  int device;
+  size_t size;
+  ino_t inode;  // the file that it was: descriptors are used again
+};
+static_assert(sizeof(Handle) <= CU_IPC_HANDLE_SIZE);
+
+size_t mapped_bytes(size_t size) {
+  const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  return (size + page - 1) / page * page;
+}
+
+void* map(int file, size_t size) {
+  const int flags = file < 0 ? MAP_SHARED | MAP_ANONYMOUS : MAP_SHARED;
+  void* const at = ::mmap(nullptr, mapped_bytes(size), PROT_READ | PROT_WRITE, flags, file, 0);
+  return at == MAP_FAILED ? nullptr : at;
+}
+
+std::map<uintptr_t, Range>::iterator range_of(CUdeviceptr address) {
+  auto& memory = state().memory;
+  auto next = memory.upper_bound(address);
+  if (next == memory.begin()) return memory.end();
+  --next;
+  return address - next->first < next->second.size ? next : memory.end();
+}
+
+bool is_device_base(std::map<uintptr_t, Range>::iterator range, CUdeviceptr address) {
+  return range != state().memory.end() && range->first == address &&
+         range->second.kind == Range::Kind::device;
+}
+
+bool fits(CUdeviceptr address, size_t bytes) {
+  const auto range = range_of(address);
+  if (range == state().memory.end()) return true;  // the host's
+  return bytes <= range->second.size - (address - range->first);
+}
+
+bool is_pageable(CUdeviceptr address) { return range_of(address) == state().memory.end(); }
+
+size_t used_bytes(int device) {
+  size_t bytes = 0;
+  for (const auto& [base, range] : state().memory) {
+    if (range.kind == Range::Kind::device && range.device == device) bytes += range.size;
+  }
+  return bytes;
+}
+
+std::string bytes_of(const CUipcMemHandle& handle) {
+  return {handle.reserved, sizeof handle.reserved};
+}
+
+CUresult open_handle(CUcontext current, const CUipcMemHandle& bytes, CUdeviceptr* opened) {
+  Handle handle{};
+  std::memcpy(&handle, bytes.reserved, sizeof handle);
+  if (handle.process == ::getpid()) return CUDA_ERROR_INVALID_CONTEXT;
+  for (auto& [base, range] : state().memory) {
+    if (range.kind != Range::Kind::opened || range.handle != bytes_of(bytes)) continue;
+    if (range.context != current) continue;
+    ++range.opens;
+    *opened = base;
+    return CUDA_SUCCESS;
+  }
+  const std::string path =
+      "/proc/" + std::to_string(handle.process) + "/fd/" + std::to_string(handle.file);
+  const tutti::Fd file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  struct stat status = {};
+  if (!file || ::fstat(file.get(), &status) != 0 || status.st_ino != handle.inode) {
+    return CUDA_ERROR_INVALID_HANDLE;
+  }
+  void* const at = map(file.get(), handle.size);
+  if (at == nullptr) return CUDA_ERROR_MAP_FAILED;
+  *opened = reinterpret_cast<uintptr_t>(at);
+  state().memory[*opened] = {.kind = Range::Kind::opened,
+                             .context = current,
+                             .device = handle.device,
+                             .size = handle.size,
+                             .opens = 1,
+                             .handle = bytes_of(bytes)};
+  return CUDA_SUCCESS;
+}
+
+unsigned memory_type(const Range& range) {
+  return range.kind == Range::Kind::pinned ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+}
+
+void get_attribute(CUpointer_attribute attribute, CUdeviceptr address, void* value) {
+  const auto range = range_of(address);
+  const bool is_known = range != state().memory.end();
+  switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+      *static_cast<CUcontext*>(value) = is_known ? range->second.context : nullptr;
+      break;
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+      *static_cast<unsigned*>(value) = is_known ? memory_type(range->second) : 0u;
+      break;
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+      *static_cast<unsigned*>(value) = 0;
+      break;
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+      *static_cast<int*>(value) = is_known ? range->second.device : -2;
+      break;
+  }
+}
+
+// The driver frees memory when the device has nothing to do.
+template <typename IsRight>
+CUresult free_when_idle(CUdeviceptr address, const IsRight& is_right) {
+  std::vector<TaskPointer> tasks;
+  const CUresult result = in_context([&](CUcontext) {
+    const auto range = range_of(address);
+    if (!is_right(range)) return CUDA_ERROR_INVALID_VALUE;
+    tasks = unfinished(range->second.context);
+    return check_no_capture();
+  });
+  if (result != CUDA_SUCCESS) return result;
+  wait_for(tasks);
+  return in_context([&](CUcontext) {
+    const auto range = range_of(address);
+    if (!is_right(range)) return CUDA_ERROR_INVALID_VALUE;
+    if (range->second.kind != Range::Kind::opened || --range->second.opens == 0) free_memory(range);
+    return CUDA_SUCCESS;
+  });
+}
+
+}  // namespace
+
+void free_memory(std::map<uintptr_t, Range>::iterator range) {
+  ::munmap(reinterpret_cast<void*>(range->first), mapped_bytes(range->second.size));
+  state().memory.erase(range);
+}
+
+}  // namespace fake_cuda
+
+using namespace fake_cuda;  // NOLINT
+
+extern "C" {
+
+CUresult cuMemAlloc_v2(CUdeviceptr* address, size_t bytes) {
+  return in_context([&](CUcontext current) {
+    if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+    if (const CUresult result = check_no_capture(); result != CUDA_SUCCESS) return result;
+    if (bytes > kDeviceMemory - used_bytes(current->device)) return CUDA_ERROR_OUT_OF_MEMORY;
+    tutti::Fd file(::memfd_create("fake_cuda", MFD_CLOEXEC));
+    if (!file || ::ftruncate(file.get(), static_cast<off_t>(mapped_bytes(bytes))) != 0) {
+      return CUDA_ERROR_OPERATING_SYSTEM;
+    }
+    void* const at = map(file.get(), bytes);
+    if (at == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+    *address = reinterpret_cast<uintptr_t>(at);
+    state().memory[*address] = {
+        .context = current, .device = current->device, .size = bytes, .file = std::move(file)};
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuMemFree_v2(CUdeviceptr address) {
+  return free_when_idle(address, [&](auto range) { return is_device_base(range, address); });
+}
+
+CUresult cuMemHostAlloc(void** pointer, size_t bytes, unsigned) {
+  return in_context([&](CUcontext current) {
+    if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+    if (const CUresult result = check_no_capture(); result != CUDA_SUCCESS) return result;
+    *pointer = map(-1, bytes);
+    if (*pointer == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+    state().memory[reinterpret_cast<uintptr_t>(*pointer)] = {
+        .kind = Range::Kind::pinned, .context = current, .device = current->device, .size = bytes};
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuMemFreeHost(void* pointer) {
+  const auto address = reinterpret_cast<uintptr_t>(pointer);
+  return free_when_idle(address, [&](auto range) {
+    return range != state().memory.end() && range->first == address &&
+           range->second.kind == Range::Kind::pinned;
+  });
+}
+
+CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* address, void* pointer, unsigned) {
+  return in_context([&](CUcontext) {
+    const auto range = range_of(reinterpret_cast<uintptr_t>(pointer));
+    if (range == state().memory.end() || range->second.kind != Range::Kind::pinned) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    *address = reinterpret_cast<uintptr_t>(pointer);
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* size, CUdeviceptr address) {
+  return in_context([&](CUcontext) {
+    const auto range = range_of(address);
+    if (range == state().memory.end()) return CUDA_ERROR_NOT_FOUND;
+    *base = range->first;
+    *size = range->second.size;
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute* attributes, void** values,
+                                CUdeviceptr address) {
+  return initialized([&] {
+    for (unsigned i = 0; i < count; ++i) get_attribute(attributes[i], address, values[i]);
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr address) {
+  return in_context([&](CUcontext) {
+    const auto range = range_of(address);
+    if (!is_device_base(range, address)) return CUDA_ERROR_INVALID_VALUE;
+    struct stat status = {};
+    if (::fstat(range->second.file.get(), &status) != 0) return CUDA_ERROR_OPERATING_SYSTEM;
+    const Handle content{.process = ::getpid(),
+                         .file = range->second.file.get(),
+                         .device = range->second.device,
+                         .size = range->second.size,
+                         .inode = status.st_ino};
+    std::memset(handle, 0, sizeof *handle);
+    std::memcpy(handle->reserved, &content, sizeof content);
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* address, CUipcMemHandle handle, unsigned flags) {
+  return in_context([&](CUcontext current) {
+    if (flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) return CUDA_ERROR_INVALID_VALUE;
+    if (const CUresult result = check_no_capture(); result != CUDA_SUCCESS) return result;
+    return open_handle(current, handle, address);
+  });
+}
+
+CUresult cuIpcCloseMemHandle(CUdeviceptr address) {
+  return free_when_idle(address, [&](auto range) {
+    return range != state().memory.end() && range->first == address &&
+           range->second.kind == Range::Kind::opened;
+  });
+}
+
+// The host's memory that is not pinned is read before this returns, and written by then.
+CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
+  TaskPointer task;
+  const CUresult result = in_context([&](CUcontext) {
+    if (!fits(to, bytes) || !fits(from, bytes)) return CUDA_ERROR_INVALID_VALUE;
+    CUstream_st* found = nullptr;
+    if (const CUresult result = find_stream(stream, &found); result != CUDA_SUCCESS) return result;
+    std::shared_ptr<std::vector<std::byte>> staged;
+    const auto* source = reinterpret_cast<const std::byte*>(from);
+    if (is_pageable(from) && found->capturing == nullptr) {
+      staged = std::make_shared<std::vector<std::byte>>(source, source + bytes);
+      source = staged->data();
+    }
+    const bool waits = is_pageable(to);
+    TaskPointer copy;
+    const CUresult result = put(
+        stream,
+        [to, source, bytes, staged] {
+          delay();
+          std::memmove(reinterpret_cast<void*>(to), source, bytes);
+        },
+        {}, &copy);
+    if (waits) task = copy;
+    return result;
+  });
+  if (task != nullptr) task->wait();
+  return result;
+}
+
+CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t bytes, CUstream stream) {
+  return in_context([&](CUcontext) {
+    if (is_pageable(to) || !fits(to, bytes)) return CUDA_ERROR_INVALID_VALUE;
+    return put(stream, [to, value, bytes] {
+      delay();
+      std::memset(reinterpret_cast<void*>(to), value, bytes);
+    });
+  });
+}
+
+}  // extern "C"

@@ -1,0 +1,147 @@
+// What the fake driver knows: contexts, memory, streams, events, captures, graphs. Behind the
+// handles of cuda.h are these objects.
+//
+// One lock guards all of it. What waits for work does so without the lock.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/fd.h"
+#include "tests/support/fake_cuda/queue.h"
+#include "tests/support/fake_cuda/task.h"
+#include "transport/cuda/abi.h"
+
+using namespace tutti::cuda;  // NOLINT: the names are those of cuda.h
+
+namespace fake_cuda {
+
+inline constexpr size_t kDeviceMemory = size_t{64} << 30;
+
+// Work that was captured, and which nodes of the graph it follows.
+struct Node {
+  Work work;
+  std::vector<size_t> after;
+  CUstream lane = nullptr;  // the stream that it was captured from
+};
+using Nodes = std::vector<Node>;
+
+struct Capturing {
+  CUstream origin = nullptr;
+  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+  std::thread::id thread;
+  bool is_invalid = false;
+  Nodes nodes;
+};
+
+}  // namespace fake_cuda
+
+struct CUctx_st {
+  int device = 0;
+  int holds = 0;  // 0: it does not exist (any more)
+  std::set<CUcontext> peers;
+  std::shared_ptr<CUstream_st> legacy;
+};
+
+struct CUstream_st {
+  CUcontext context = nullptr;
+  bool is_blocking = true;  // it and the legacy stream wait for each other
+  fake_cuda::Queue queue;
+  fake_cuda::TaskPointer last;
+  std::shared_ptr<fake_cuda::Capturing> capturing;
+  std::vector<size_t> frontier;  // nodes that the next one follows
+};
+
+struct CUevent_st {
+  CUcontext context = nullptr;
+  bool has_timing = true;
+  fake_cuda::TaskPointer recorded;
+  std::shared_ptr<fake_cuda::Capturing> capturing;  // recorded in a captured stream, after:
+  std::vector<size_t> nodes;
+};
+
+struct CUgraph_st {
+  std::shared_ptr<const fake_cuda::Nodes> nodes;
+};
+
+struct CUgraphExec_st {
+  std::shared_ptr<const fake_cuda::Nodes> nodes;
+  fake_cuda::TaskPointer last;  // launches of one graph follow each other
+};
+
+namespace fake_cuda {
+
+struct Range {
+  enum class Kind : int { device, pinned, opened };
+  Kind kind = Kind::device;
+  CUcontext context = nullptr;
+  int device = 0;
+  size_t size = 0;  // as it was asked for
+  tutti::Fd file;
+  int opens = 0;       // of Kind::opened
+  std::string handle;  // likewise
+};
+
+struct State {
+  std::mutex mutex;
+  pid_t process = 0;  // that called cuInit; a process forked from it has no CUDA
+  std::vector<std::unique_ptr<CUctx_st>> contexts;  // the primary one of each device
+  std::map<uintptr_t, Range> memory;
+  std::map<CUstream, std::shared_ptr<CUstream_st>> streams;
+  std::map<std::pair<std::thread::id, CUcontext>, std::shared_ptr<CUstream_st>> thread_streams;
+  std::map<CUevent, std::unique_ptr<CUevent_st>> events;
+  std::map<CUgraph, std::unique_ptr<CUgraph_st>> graphs;
+  std::map<CUgraphExec, std::unique_ptr<CUgraphExec_st>> graph_execs;
+  std::vector<std::shared_ptr<Capturing>> captures;
+};
+
+State& state();  // is never destroyed: threads may use it to the end of the process
+
+// With the lock held:
+CUresult check_initialized();
+CUresult check_context(CUcontext* current);
+CUresult find_stream(CUstream handle, CUstream_st** found);
+// Of calls that might wait for other streams, and so must not be made during a capture.
+CUresult check_no_capture();
+CUresult invalidate(Capturing& capturing, CUresult why);
+// Puts work into a stream, or into the graph that it is captured into. `task` stays empty then.
+CUresult put(CUstream handle, Work work, std::vector<TaskPointer> after = {},
+             TaskPointer* task = nullptr);
+std::vector<TaskPointer> unfinished(CUcontext context);
+void free_memory(std::map<uintptr_t, Range>::iterator range);
+void forget_context(CUcontext context);
+
+// Runs as work: a kernel or a copy begins up to TUTTI_FAKE_CUDA_DELAY_US late.
+void delay();
+void run_nodes(const Nodes& nodes);
+
+// Without the lock: calls `act` under it, if the driver is initialised, or has a current context.
+template <typename Act>
+CUresult initialized(const Act& act) {
+  const std::lock_guard lock(state().mutex);
+  const CUresult result = check_initialized();
+  return result == CUDA_SUCCESS ? act() : result;
+}
+
+template <typename Act>
+CUresult in_context(const Act& act) {
+  const std::lock_guard lock(state().mutex);
+  CUcontext current = nullptr;
+  const CUresult result = check_context(&current);
+  return result == CUDA_SUCCESS ? act(current) : result;
+}
+
+inline void wait_for(const std::vector<TaskPointer>& tasks) {
+  for (const TaskPointer& task : tasks) task->wait();
+}
+
+}  // namespace fake_cuda

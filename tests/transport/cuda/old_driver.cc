@@ -1,0 +1,4 @@
+extern "C" int cuDriverGetVersion(int* version) {
+  *version = 9000;
+  return 0;
+}

@@ -1,0 +1,85 @@
+#include "transport/cuda/stream.h"
+
+#include "transport/cuda/api.h"
+
+namespace tutti::cuda {
+namespace {
+
+// True, or false where CUDA says "not ready".
+bool is_ready(const char* call, CUresult result) {
+  if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY) throw failure(call, result);
+  return result == CUDA_SUCCESS;
+}
+
+}  // namespace
+
+Stream::Stream(const Context& context) {
+  const CurrentContext current(context);
+  api().stream_create(&handle_, CU_STREAM_NON_BLOCKING);
+  destroy_ = freed_in(context, [stream = handle_] { api().stream_destroy.result(stream); });
+}
+
+void synchronize(CUstream stream) { api().stream_synchronize(stream); }
+
+bool is_done(CUstream stream) {
+  return is_ready(api().stream_query.name(), api().stream_query.result(stream));
+}
+
+void call_on_host(CUstream stream, CUhostFn function, void* user_data) {
+  api().launch_host_func(stream, function, user_data);
+}
+
+Event::Event(const Context& context, Timing timing) {
+  const CurrentContext current(context);
+  api().event_create(&handle_, timing == Timing::on ? CU_EVENT_DEFAULT : CU_EVENT_DISABLE_TIMING);
+  destroy_ = freed_in(context, [event = handle_] { api().event_destroy.result(event); });
+}
+
+void Event::record(CUstream stream) { api().event_record(handle_, stream); }
+void Event::synchronize() const { api().event_synchronize(handle_); }
+
+bool Event::is_done() const {
+  return is_ready(api().event_query.name(), api().event_query.result(handle_));
+}
+
+void Event::hold(CUstream stream) const { api().stream_wait_event(stream, handle_, 0); }
+
+float Event::milliseconds_since(const Event& start) const {
+  float milliseconds = 0;
+  api().event_elapsed_time(&milliseconds, start.handle_, handle_);
+  return milliseconds;
+}
+
+Graph::Graph(const Context& context, CUgraph captured) {
+  api().graph_instantiate(&handle_, captured, 0);
+  destroy_ = freed_in(context, [graph = handle_] { api().graph_exec_destroy.result(graph); });
+}
+
+void Graph::launch(CUstream stream) const { api().graph_launch(handle_, stream); }
+
+Capture::Capture(const Context& context, CUstream stream) : context_(context), stream_(stream) {
+  api().stream_begin_capture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+}
+
+Capture::~Capture() {
+  if (is_over_) return;
+  CUgraph dropped = nullptr;
+  api().stream_end_capture.result(stream_, &dropped);
+  if (dropped != nullptr) api().graph_destroy.result(dropped);
+}
+
+Graph Capture::end() {
+  CUgraph captured = nullptr;
+  api().stream_end_capture(stream_, &captured);
+  is_over_ = true;
+  const Cleanup destroy([captured] { api().graph_destroy.result(captured); });
+  return Graph(context_, captured);
+}
+
+bool is_captured(CUstream stream) {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  api().stream_is_capturing(stream, &status);
+  return status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+}  // namespace tutti::cuda

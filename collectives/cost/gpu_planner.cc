@@ -8,9 +8,11 @@ namespace {
 
 // Blocks that do alike need not all be walked, but several, so that some use the link while others
 // wait.
-constexpr int32_t kWalkedBlocks = 8;
-// Steps over all ranks.
-constexpr size_t kLongestProgram = 5'000;
+constexpr int32_t kFewestWalked = 2;
+constexpr int32_t kMostWalked = 8;
+// Steps over all ranks, and over those of all blocks that are walked.
+constexpr size_t kLongestProgram = 25'000;
+constexpr size_t kLongestWalk = 2 * kLongestProgram;
 // Of the time: what twice as many blocks have to save.
 constexpr double kWorthIt = 0.97;
 
@@ -32,6 +34,10 @@ std::vector<Plan> for_blocks(const std::vector<Plan>& plans, int32_t blocks) {
     }
   }
   return all;
+}
+
+size_t steps_of(const std::vector<Plan>& plans) {
+  return std::max<size_t>(1, plans[0].program.steps.size() * plans.size());
 }
 
 // Of whole elements.
@@ -79,7 +85,7 @@ GpuCandidate GpuPlanner::price(const Algorithm& algorithm, GpuProtocol protocol,
                          .prediction = {}};
   if (!candidate.excluded.empty()) return candidate;
   const std::vector<Plan>& plans = plans_of(algorithm, wanted.root);
-  if (plans[0].program.steps.size() * plans.size() > kLongestProgram) {
+  if (steps_of(plans) > kLongestProgram) {
     candidate.excluded = "it has too many steps to be walked";
     return candidate;
   }
@@ -97,7 +103,8 @@ GpuCandidate GpuPlanner::price(const Algorithm& algorithm, GpuProtocol protocol,
 
 Prediction GpuPlanner::predict_on(const std::vector<Plan>& plans, GpuProtocol protocol,
                                   int32_t blocks, const Wanted& wanted) const {
-  const int32_t walked = std::min(blocks, kWalkedBlocks);
+  const auto affordable = static_cast<int32_t>(kLongestWalk / steps_of(plans));
+  const int32_t walked = std::min(blocks, std::clamp(affordable, kFewestWalked, kMostWalked));
   return predict(for_blocks(plans, walked), share_of(wanted.bytes, wanted.dtype, blocks),
                  wanted.dtype, machine_of(protocol, blocks, walked));
 }

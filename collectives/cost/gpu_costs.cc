@@ -40,7 +40,7 @@ struct Published {
 
 const std::array kPublished = {
     Published{"a100", 12 * nvlink_GBps(80), 24, 2039, 1410, 0.6, 0.57},
-    Published{"h100", 18 * nvlink_GBps(90), 38.7, 3350, 1755, 0.6, 0.57},
+    Published{"h100", 18 * nvlink_GBps(90), 38.7, 3350, 1980, 0.6, 0.57},
     Published{"b200", 18 * nvlink_GBps(100), 77.4, 8000, 1965, 0.6, 0.57},
     // With the processor and memory of GPUs that are sold for such slots: V100, A100, H100 NVL.
     Published{"pcie3", pci_GBps(8, 16), 24, 900, 1380, 1.0, 0.95},
@@ -49,9 +49,8 @@ const std::array kPublished = {
 };
 
 // Cycles of a load from the first and the second level's cache on an H100 (an A100's are within
-// three of them): Luo et al., Benchmarking and Dissecting the Nvidia Hopper GPU Architecture, IPDPS
-// workshops 2024. Of a barrier of 16 warps: Zhang et al., A Study of Single and Multi-device
-// Synchronization Methods in Nvidia GPUs, IPDPS 2020.
+// three of them; none were found of a B200): Luo et al., Benchmarking and Dissecting the Nvidia
+// Hopper GPU Architecture, IPDPS workshops 2024. A barrier of 16 warps is assumed to take 40.
 constexpr double kFirstLevel = 41;
 constexpr double kSecondLevel = 263;
 constexpr double kBarrier = 40;
@@ -60,9 +59,9 @@ constexpr double kBarrier = 40;
 constexpr double kSendCycles = kFirstLevel + 2 * kBarrier;
 constexpr double kReceiveCycles = kSecondLevel + 2 * kBarrier;
 
-// From one launch to the next in a stream that is never empty, for a kernel that does nothing: the
-// 4 to 5 us of an H100 in Vellaisamy et al., TaxBreak, ISPASS 2026. It is the host's and the
-// driver's time more than the GPU's, and is taken for all of them.
+// Assumed, for all of them: a launch is the host's and the driver's time more than the GPU's, and
+// what is published of kernels that do nothing goes from 1 us (back to back) to 5 us and more (to
+// the first instruction).
 constexpr double kLaunch = 4.5 * us;
 
 // As NCCL's channels at most, and few of the more than 100 processors of a GPU, which compute

@@ -11,6 +11,15 @@ namespace tutti {
 
 namespace {
 
+// What the step before receives is what this one sends, and is the same in memory and in a message.
+bool is_forwarded(const std::vector<Step>& steps, size_t index) {
+  const Step& step = steps[index];
+  if (index == 0 || step.kind != StepKind::send || step.scales || step.src.empty()) return false;
+  const Step& before = steps[index - 1];
+  return (before.kind == StepKind::recv || before.kind == StepKind::recv_reduce) &&
+         before.dst == step.src && unrounded(step.src[0]) == step.wire;
+}
+
 // What a step of a rank costs its processor; what it multiplies or divides on the way is in the
 // innermost cache then, and costs next to nothing. Slices that are walked are as the executor cuts
 // them (chunk_map.h): small calls fill only the first chunks.
@@ -53,7 +62,11 @@ class StepCosts {
   double others() const { return std::max(0.0, slices_ - kWalked); }
   double times(int slice) const { return slice + 1 < walked() ? 1 : 1 + others(); }
 
-  Prediction of(int32_t rank, const Step& step, int slice) const {
+  uint32_t slices() const { return slicing_.slices; }
+
+  Prediction of(const Plan& plan, size_t index, int slice) const {
+    const int32_t rank = plan.shape.rank;
+    const Step& step = plan.program.steps[index];
     const bool local = is_local(step.kind);
     const uint64_t elements = count(step.kind == StepKind::send ? step.src : step.dst, slice);
     Prediction cost;
@@ -72,6 +85,11 @@ class StepCosts {
     switch (step.kind) {
       case StepKind::send:
         add_send(rank, step, wire, cost);
+        if (machine_.in_kernel && is_forwarded(plan.program.steps, index)) {
+          // No step of its own, and no further pass over the data.
+          cost.messages -= std::min(far_.local, far_.send);
+          cost.moving -= far_bytes_.send * wire;
+        }
         break;
       case StepKind::recv_reduce:
         cost.reducing =
@@ -212,8 +230,8 @@ Prediction busy_time(const Plan& plan, const StepCosts& costs,
   Prediction busy;
   for (int slice = 0; slice < costs.walked(); ++slice) {
     const double times = costs.times(slice);
-    for (const Step& step : plan.program.steps) {
-      const Prediction cost = costs.of(plan.shape.rank, step, slice);
+    for (size_t step = 0; step < plan.program.steps.size(); ++step) {
+      const Prediction cost = costs.of(plan, step, slice);
       busy.messages += cost.messages * times;
       busy.moving += cost.moving * times;
       busy.reducing += cost.reducing * times;
@@ -246,7 +264,7 @@ double waiting_time(const Plan& plan, const StepCosts& costs) {
       start = std::max(start, arrival);
     }
     waiting += start - free;
-    free = start + costs.of(plan.shape.rank, step, 0).seconds;
+    free = start + costs.of(plan, done.size(), 0).seconds;
     done.push_back(free);
     if (step.kind == StepKind::send) sent.push_back(free);
   }
@@ -264,7 +282,8 @@ Prediction predict(std::span<const Plan> plans, uint64_t bytes, DType dtype, con
                 .far_latency = costs.far().latency,
                 .switch_time = machine.model.switch_time,
                 .hosts = &machine.hosts,
-                .cores = machine.model.cores};
+                .cores = machine.model.cores,
+                .slices_in_turn = machine.in_kernel};
   Prediction prediction;
   std::vector<double> work(timing.all_cores(), 0);
   const auto hosts = static_cast<size_t>(machine.hosts.count());
@@ -296,6 +315,10 @@ Prediction predict(std::span<const Plan> plans, uint64_t bytes, DType dtype, con
   if (costs.others() > 0) seconds += (ends.back() - ends[ends.size() - 2]) * costs.others();
   prediction.seconds = std::max(prediction.seconds, seconds);
   return prediction;
+}
+
+uint32_t slices_of(const Plan& plan, uint64_t bytes, DType dtype, const Machine& machine) {
+  return StepCosts(plan, bytes, dtype, machine).slices();
 }
 
 double rough_time(const Plan& plan, uint64_t bytes, DType dtype, const Machine& machine) {

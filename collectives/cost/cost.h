@@ -31,6 +31,9 @@ struct Machine {
   Hosts hosts;
   bool near_shm = true;            // ranks of one host talk over shared memory
   PathClass far = PathClass::tcp;  // all others
+  // Ranks are blocks of kernels (gpu_planner.h): each does its slices in turn, and sends on what it
+  // receives as it comes, where the next step is to do so.
+  bool in_kernel = false;
 };
 
 struct Prediction {
@@ -58,5 +61,8 @@ double lower_bound(const Plan& plan, uint64_t bytes, DType dtype, const Machine&
 // One rank's own steps, as if all others did the like, and every chunk held something: for programs
 // too long to walk.
 double rough_time(const Plan& plan, uint64_t bytes, DType dtype, const Machine& machine);
+
+// Of a call.
+uint32_t slices_of(const Plan& plan, uint64_t bytes, DType dtype, const Machine& machine);
 
 }  // namespace tutti

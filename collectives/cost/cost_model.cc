@@ -49,6 +49,12 @@ void for_each_member(Link& l, Visit visit) requires requires {
   visit("wire", l.wire);
 }
 
+template <typename Gpu, typename Visit>
+void for_each_member(Gpu& g, Visit visit) requires requires {
+  g.memory;
+}
+{ visit("memory", g.memory); }
+
 template <typename Costs>
 Json members(const Costs& costs) {
   Json json = Json::object();
@@ -85,6 +91,23 @@ LinkCosts read_link(const Json& json) {
   }
   for (size_t i = 0; i < link.bytes.size(); ++i) read_members(bytes[i], link.bytes[i]);
   return link;
+}
+
+Json gpu_json(const GpuCosts& gpu) {
+  Json json = members(gpu);
+  json["blocks"] = gpu.blocks;
+  json["simple"] = link_json(gpu.simple);
+  json["lines"] = link_json(gpu.lines);
+  return json;
+}
+
+GpuCosts read_gpu(const Json& json) {
+  GpuCosts gpu;
+  read_members(json, gpu);
+  gpu.blocks = std::max(1, json.at("blocks").get<int32_t>());
+  gpu.simple = read_link(json.at("simple"));
+  gpu.lines = read_link(json.at("lines"));
+  return gpu;
 }
 
 // What the numbers depend on: the processor, how many of them, and what is measured.
@@ -219,6 +242,7 @@ std::string to_json(const CostModel& model) {
                {"tcp", link_json(model.tcp)}};
   if (model.ucx) json["ucx"] = link_json(*model.ucx);
   if (model.ofi) json["ofi"] = link_json(*model.ofi);
+  for (const auto& [name, gpu] : model.gpus) json["gpus"][name] = gpu_json(gpu);
   return json.dump();
 }
 
@@ -236,6 +260,11 @@ CostModel parse_cost_model(const std::string& text) {
     model.tcp = read_link(json.at("tcp"));
     if (json.contains("ucx")) model.ucx = read_link(json["ucx"]);
     if (json.contains("ofi")) model.ofi = read_link(json["ofi"]);
+    if (json.contains("gpus")) {
+      for (const Json::Member& gpu : json["gpus"].items()) {
+        model.gpus[gpu.name] = read_gpu(gpu.value);
+      }
+    }
     return model;
   } catch (const Error& error) {
     throw Error(ErrorCode::invalid_argument, cat("it is no cost model: ", error.what()));

@@ -11,6 +11,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -45,12 +46,26 @@ struct LinkCosts {
   ByteCosts at(uint64_t footprint) const;
 };
 
+// Of programs that run inside a kernel of a GPU. What takes the place of a processor is a block of
+// threads, which does a slice's steps one after the other; the blocks of a GPU share its link, as
+// the ranks of a host share its card. So each protocol's costs are those of a link: `bytes` is what
+// one block takes to pass over them, `wire` what leaves a GPU or enters it, `call` a launch.
+struct GpuCosts {
+  LinkCosts simple;    // messages in slots, each with a fence and a flag
+  LinkCosts lines;     // each 8 bytes with flags of their own (NCCL's LL): no fence, half the link
+  double memory = 0;   // per byte that all blocks read or write in the device's memory
+  int32_t blocks = 1;  // the most that a kernel is to have
+};
+
 struct CostModel {
   LinkCosts shm;
   LinkCosts tcp;
   // Of fabrics, once `tutti tune --hosts` has measured them.
   std::optional<LinkCosts> ucx;
   std::optional<LinkCosts> ofi;
+  // By class of GPU ("h100"), once they have been measured; else published ones stand
+  // (gpu_costs.h).
+  std::map<std::string, GpuCosts> gpus;
   double switch_time = 0;  // seconds for a core to change over to another rank
   int32_t cores = 1;       // of each host
 

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <utility>
 
-#include "base/error.h"
 #include "base/text.h"
 
 namespace tutti {
@@ -22,13 +21,6 @@ uint32_t size_class_of(uint64_t bytes) {
   return 2 * doublings + static_cast<uint32_t>((bytes >> (doublings - 1)) & 1);
 }
 
-// The smallest size of its class.
-uint64_t representative(uint64_t bytes) {
-  if (bytes < 4) return bytes;
-  const int low_bits = std::bit_width(bytes) - 2;
-  return bytes >> low_bits << low_bits;
-}
-
 uint64_t key_of(const Wanted& wanted) {
   return static_cast<uint64_t>(wanted.collective) | static_cast<uint64_t>(wanted.dtype) << 8 |
          static_cast<uint64_t>(wanted.at_least) << 16 | uint64_t{wanted.direct} << 23 |
@@ -37,6 +29,43 @@ uint64_t key_of(const Wanted& wanted) {
 }
 
 }  // namespace
+
+uint64_t typical_size(uint64_t bytes) {
+  if (bytes < 4) return bytes;
+  const int low_bits = std::bit_width(bytes) - 2;
+  return bytes >> low_bits << low_bits;
+}
+
+std::vector<const Algorithm*> algorithms_to_choose_from(Collective collective,
+                                                        std::span<const Algorithm* const> more) {
+  std::vector<const Algorithm*> found;
+  for (const Algorithm& algorithm : built_in_algorithms()) {
+    if (algorithm.collective == collective) found.push_back(&algorithm);
+  }
+  for (const Algorithm* algorithm : more) {
+    if (algorithm->collective == collective) found.push_back(algorithm);
+  }
+  return found;
+}
+
+std::string why_not(const Algorithm& algorithm, const Shape& shape, const Wanted& wanted) {
+  const Grade grade = grade_of(algorithm, shape);
+  if (grade < wanted.at_least) {
+    return cat("graded ", name(grade), ", wanted is ", name(wanted.at_least));
+  }
+  if (wanted.direct && !algorithm.direct) return "it forwards blocks whose lengths are not known";
+  Shape rooted = shape;
+  rooted.root = has_root(wanted.collective) ? wanted.root : 0;
+  const std::string reason = why_unsupported(algorithm, rooted);
+  return reason.empty() ? reason : cat("does not run on ", shape.ranks, " ranks: ", reason);
+}
+
+Error no_algorithm(const Shape& shape, const Wanted& wanted) {
+  return {ErrorCode::unsupported,
+          cat("no algorithm for ", name(wanted.collective), " that is ",
+              wanted.direct ? "direct and " : "", name(wanted.at_least), " runs on ", shape.ranks,
+              " ranks", has_root(wanted.collective) ? cat(" from root ", wanted.root) : "")};
+}
 
 // All ranks do so at the same time: a thousand on one host would be at it for minutes.
 bool Planner::are_walked() const {
@@ -48,29 +77,18 @@ bool Planner::are_walked() const {
 
 const Algorithm& Planner::choose(const Wanted& wanted) {
   Wanted typical = wanted;
-  typical.bytes = representative(wanted.bytes);
+  typical.bytes = typical_size(wanted.bytes);
   typical.root = typical_root(wanted.collective, wanted.root);
   const Algorithm*& chosen = chosen_[key_of(typical)];
   if (chosen == nullptr) chosen = &choose_anew(typical);
   return *chosen;
 }
 
-std::vector<const Algorithm*> Planner::algorithms_for(Collective collective) const {
-  std::vector<const Algorithm*> found;
-  for (const Algorithm& algorithm : built_in_algorithms()) {
-    if (algorithm.collective == collective) found.push_back(&algorithm);
-  }
-  for (const Algorithm* algorithm : more_) {
-    if (algorithm->collective == collective) found.push_back(algorithm);
-  }
-  return found;
-}
-
 int Planner::typical_root(Collective collective, int root) {
   if (!has_root(collective)) return 0;
   const auto [known, is_new] = typical_roots_.try_emplace({collective, root}, 0);
   if (!is_new) return known->second;
-  const std::vector<const Algorithm*> algorithms = algorithms_for(collective);
+  const std::vector<const Algorithm*> algorithms = algorithms_to_choose_from(collective, more_);
   const auto supported = [&](int of) {
     Shape shape = shape_;
     shape.root = of;
@@ -87,8 +105,8 @@ int Planner::typical_root(Collective collective, int root) {
 // The promising ones first: the others are given up as soon as they take longer.
 const Algorithm& Planner::choose_anew(const Wanted& wanted) {
   std::vector<std::pair<double, const Algorithm*>> candidates;
-  for (const Algorithm* algorithm : algorithms_for(wanted.collective)) {
-    if (!why_not(*algorithm, wanted).empty()) continue;
+  for (const Algorithm* algorithm : algorithms_to_choose_from(wanted.collective, more_)) {
+    if (!why_not(*algorithm, shape_, wanted).empty()) continue;
     candidates.emplace_back(rough_seconds(*algorithm, wanted), algorithm);
   }
   std::ranges::stable_sort(candidates, {}, [](const auto& c) { return c.first; });
@@ -106,18 +124,14 @@ const Algorithm& Planner::choose_anew(const Wanted& wanted) {
     }
   }
   if (best != nullptr) return *best;
-  throw Error(
-      ErrorCode::unsupported,
-      cat("no algorithm for ", name(wanted.collective), " that is ",
-          wanted.direct ? "direct and " : "", name(wanted.at_least), " runs on ", shape_.ranks,
-          " ranks", has_root(wanted.collective) ? cat(" from root ", wanted.root) : ""));
+  throw no_algorithm(shape_, wanted);
 }
 
 std::vector<Candidate> Planner::explain(const Wanted& wanted) {
   std::vector<Candidate> candidates;
-  for (const Algorithm* algorithm : algorithms_for(wanted.collective)) {
+  for (const Algorithm* algorithm : algorithms_to_choose_from(wanted.collective, more_)) {
     Candidate candidate{
-        .algorithm = algorithm, .excluded = why_not(*algorithm, wanted), .prediction = {}};
+        .algorithm = algorithm, .excluded = why_not(*algorithm, shape_, wanted), .prediction = {}};
     if (candidate.excluded.empty()) candidate.prediction = price(*algorithm, wanted);
     candidates.push_back(std::move(candidate));
   }
@@ -126,18 +140,6 @@ std::vector<Candidate> Planner::explain(const Wanted& wanted) {
     return a.prediction.seconds < b.prediction.seconds;
   });
   return candidates;
-}
-
-std::string Planner::why_not(const Algorithm& algorithm, const Wanted& wanted) const {
-  const Grade grade = grade_of(algorithm, shape_);
-  if (grade < wanted.at_least) {
-    return cat("graded ", name(grade), ", wanted is ", name(wanted.at_least));
-  }
-  if (wanted.direct && !algorithm.direct) return "it forwards blocks whose lengths are not known";
-  Shape shape = shape_;
-  shape.root = has_root(wanted.collective) ? wanted.root : 0;
-  const std::string reason = why_unsupported(algorithm, shape);
-  return reason.empty() ? reason : cat("does not run on ", shape_.ranks, " ranks: ", reason);
 }
 
 double Planner::rough_seconds(const Algorithm& algorithm, const Wanted& wanted) {

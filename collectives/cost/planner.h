@@ -10,12 +10,14 @@
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "base/dtype.h"
+#include "base/error.h"
 #include "collectives/cost/cost.h"
 #include "collectives/program/algorithm.h"
 
@@ -36,6 +38,15 @@ struct Candidate {
   std::string excluded;   // why it is none; empty: it is
   Prediction prediction;  // unless it is excluded
 };
+
+// The smallest size of its class, for which the choice is made.
+uint64_t typical_size(uint64_t bytes);
+// The built-in ones and those of `more`.
+std::vector<const Algorithm*> algorithms_to_choose_from(Collective collective,
+                                                        std::span<const Algorithm* const> more);
+// Why it is no candidate; empty: it is.
+std::string why_not(const Algorithm& algorithm, const Shape& shape, const Wanted& wanted);
+Error no_algorithm(const Shape& shape, const Wanted& wanted);
 
 // Not for several threads at a time.
 class Planner {
@@ -58,11 +69,9 @@ class Planner {
   bool are_walked() const;
   // What only orders candidates, or prices those that are too long to be walked.
   double rough_seconds(const Algorithm& algorithm, const Wanted& wanted);
-  std::vector<const Algorithm*> algorithms_for(Collective collective) const;
   // The first root that the same algorithms support: it stands for `root`, so that communicators of
   // many ranks do not walk every program for each of them.
   int typical_root(Collective collective, int root);
-  std::string why_not(const Algorithm& algorithm, const Wanted& wanted) const;
   // As predict(), but for programs too long to walk.
   Prediction price(const Algorithm& algorithm, const Wanted& wanted,
                    double give_up = std::numeric_limits<double>::infinity());

@@ -37,6 +37,10 @@ class Order {
 
   int32_t steps() const { return first_step_.back(); }
   int32_t rank_of(StepNumber step) const { return rank_of_[step]; }
+  // Of a rank: its first step, and the one behind its last.
+  std::pair<StepNumber, StepNumber> steps_of(int32_t rank) const {
+    return {first_step_[rank], first_step_[rank + 1]};
+  }
   // By step: how many others it follows.
   const std::vector<int32_t>& waits() const { return waits_; }
   std::span<const Follower> followers(StepNumber step) const {
@@ -142,6 +146,7 @@ class Walk {
       waits_.insert(waits_.end(), order_.waits().begin(), order_.waits().end());
     }
     ready_at_.assign(waits_.size(), 0);
+    if (timing.slices_in_turn) take_slices_in_turn();
     sends_until_.assign(static_cast<size_t>(timing.hosts->count()), 0);
     receives_until_ = sends_until_;
   }
@@ -190,6 +195,31 @@ class Walk {
     for (const Order::Follower& follower : order_.followers(step)) {
       const int32_t next = instance - step + follower.step;
       ready_at_[next] = std::max(ready_at_[next], arrival(follower, instance, end));
+      if (--waits_[next] == 0) make_ready(next);
+    }
+    if (timing_.slices_in_turn) finish_in_slice(instance, end);
+  }
+
+  // All steps of a slice wait for the one before, too.
+  void take_slices_in_turn() {
+    for (size_t i = static_cast<size_t>(order_.steps()); i < waits_.size(); ++i) ++waits_[i];
+    for (size_t slice = 0; slice < timing_.steps.size(); ++slice) {
+      for (size_t rank = 0; rank < ranks_.size(); ++rank) {
+        const auto [first, last] = order_.steps_of(static_cast<int32_t>(rank));
+        left_.push_back(last - first);
+      }
+    }
+  }
+
+  void finish_in_slice(int32_t instance, double end) {
+    const int32_t slice = instance / order_.steps();
+    const int32_t rank = order_.rank_of(instance % order_.steps());
+    if (--left_[static_cast<size_t>(slice) * ranks_.size() + rank] > 0) return;
+    if (slice + 1 == static_cast<int32_t>(timing_.steps.size())) return;
+    const auto [first, last] = order_.steps_of(rank);
+    for (int32_t step = first; step < last; ++step) {
+      const int32_t next = (slice + 1) * order_.steps() + step;
+      ready_at_[next] = std::max(ready_at_[next], end);
       if (--waits_[next] == 0) make_ready(next);
     }
   }
@@ -248,6 +278,7 @@ class Walk {
   Earliest<int32_t> turns_;             // cores, by when they go on; outdated ones among them
   std::vector<int32_t> waits_;          // by instance: for so many others
   std::vector<double> ready_at_;        // by instance
+  std::vector<int32_t> left_;           // by slice and rank: steps to do
   std::vector<double> ends_;            // by slice
   std::vector<double> sends_until_;     // by host
   std::vector<double> receives_until_;  // by host

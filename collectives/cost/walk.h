@@ -28,6 +28,8 @@ struct Timing {
   double switch_time = 0;   // for a core to change over to another rank
   const Hosts* hosts = nullptr;
   int32_t cores = 1;  // of each host
+  // A rank begins a slice when it has done all of the one before, as blocks of a kernel do.
+  bool slices_in_turn = false;
 
   int32_t cores_used() const { return std::clamp(cores, 1, std::max(1, hosts->largest())); }
   // Ranks of a host take its cores in turn.

@@ -1,4 +1,6 @@
 // tutti explain: which algorithm a call takes, what each one would take, and why.
+#include "tools/tutti/explain.h"
+
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -36,13 +38,9 @@ struct Options {
   std::string dtype = "f32";
   std::string transport = "auto";
   bool deterministic = false;
+  std::string gpu;
+  bool all_sizes = false;  // of a GPU: when none is given
 };
-
-// Of one block, when the larger buffer has so many.
-uint64_t block_bytes(Collective collective, int ranks, uint64_t bytes) {
-  const bool blocks = has_input_blocks(collective) || has_output_blocks(collective);
-  return blocks ? bytes / static_cast<uint64_t>(ranks) : bytes;
-}
 
 Wanted wanted_of(const Options& options) {
   const Collective collective = collective_named(options.collective);
@@ -163,7 +161,37 @@ int run(const Options& options) {
   return 0;
 }
 
+// The powers of two from 8 bytes to 1 GiB.
+std::vector<uint64_t> ladder() {
+  std::vector<uint64_t> sizes;
+  for (uint64_t bytes = 8; bytes <= uint64_t{1} << 30; bytes *= 2) sizes.push_back(bytes);
+  return sizes;
+}
+
+int run_gpu(const Options& options) {
+  AlgorithmFiles files = load_algorithm_files();
+  GpuQuestion question{.gpu = options.gpu,
+                       .ranks = options.ranks,
+                       .wanted = wanted_of(options),
+                       .sizes = {parse_bytes(options.bytes)},
+                       .more = std::move(files.algorithms)};
+  if (options.all_sizes) question.sizes = ladder();
+  if (question.wanted.collective == Collective::barrier) question.sizes = {0};
+  return explain_gpu(question);
+}
+
+void refuse_what_is_not_of_gpus(const Command& command) {
+  for (const char* option : {"--transport", "--group"}) {
+    if (command.count(option) > 0) throw UsageError(cat("--gpu excludes ", option));
+  }
+}
+
 }  // namespace
+
+uint64_t block_bytes(Collective collective, int ranks, uint64_t bytes) {
+  const bool blocks = has_input_blocks(collective) || has_output_blocks(collective);
+  return blocks ? bytes / static_cast<uint64_t>(ranks) : bytes;
+}
 
 void add_explain(CommandLine& line) {
   const auto o = std::make_shared<Options>();
@@ -181,8 +209,20 @@ void add_explain(CommandLine& line) {
   command.add_option("--group", o->group, kGroupHelp).type_name("N");
   command.add_option("--root", o->root, "of a collective that has one").show_default();
   command.add_flag("--deterministic", o->deterministic, "canonical algorithms only");
-  command.footer("Example:\n  tutti explain all_reduce -n 16 --group 8 --bytes 4M");
-  command.runs([o] { return run(*o); });
+  command
+      .add_option("--gpu", o->gpu,
+                  "for ranks with a GPU each, on one host: a100, h100, b200 (NVLink and a switch), "
+                  "pcie3 to pcie5; without --bytes the choices from 8 bytes to 1 GiB")
+      .type_name("CLASS");
+  command.footer(
+      "Examples:\n  tutti explain all_reduce -n 16 --group 8 --bytes 4M\n"
+      "  tutti explain all_reduce -n 8 --gpu h100");
+  command.runs([command, o] {
+    if (o->gpu.empty()) return run(*o);
+    refuse_what_is_not_of_gpus(command);
+    o->all_sizes = command.count("--bytes") == 0;
+    return run_gpu(*o);
+  });
 }
 
 }  // namespace tutti::tool

@@ -262,6 +262,7 @@ int tune(const Options& options) {
   }
   CostModel model = CostModel::defaults();
   model.cores = place.cores;
+  model.gpus = load_cost_model().gpus;  // which are measured apart
   const std::vector<Turn> turns = turns_of(named, false, model.cores);
   static_cast<void>(Draft(path));  // that it can be written is known early
   std::vector<Observation> all;

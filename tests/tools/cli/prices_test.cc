@@ -54,6 +54,35 @@ TEST_F(Prices, ExplainSortsCandidatesAndMarksTheChoice) {
   EXPECT_EQ(result.out.find("\n  > ", mark + 1), std::string::npos);
 }
 
+TEST_F(Prices, ExplainTellsHowAKernelRunsACall) {
+  const Result one =
+      run({"explain", "all_reduce", "-n", "8", "--gpu", "h100", "--bytes", "256M"}, kDefaults);
+  EXPECT_EQ(one.code, 0) << one.err;
+  EXPECT_THAT(one.out, AllOf(HasSubstr("costs: published"), ContainsRegex("\n  > .* simple "),
+                             ContainsRegex(" one_shot .* lines "),
+                             ContainsRegex("hierarchical .*out: does not run on 8 ranks"),
+                             ContainsRegex("What bounds .*: the link of a GPU, (9[0-9]|100)%")));
+  // The barrier has one size, and all others a ladder of them.
+  const Result all = run({"explain", "all_gather", "-n", "4", "--gpu", "a100"}, kDefaults);
+  EXPECT_EQ(all.code, 0) << all.err;
+  EXPECT_THAT(all.out, AllOf(ContainsRegex("\n +8  .* lines "),
+                             ContainsRegex("\n +1073741824  .* simple ")));
+  const Result barrier = run({"explain", "barrier", "-n", "4", "--gpu", "b200"}, kDefaults);
+  EXPECT_EQ(barrier.code, 0) << barrier.err;
+  EXPECT_THAT(barrier.out, HasSubstr("  > dissemination"));
+}
+
+TEST_F(Prices, ExplainTakesMeasuredCostsOfGpus) {
+  CostModel model = CostModel::defaults();
+  GpuCosts& gpu = model.gpus["mine"];
+  gpu.simple.call = gpu.lines.call = 1;
+  std::ofstream(path("gpu.json")) << to_json(model);
+  const Result result = run({"explain", "all_reduce", "-n", "2", "--gpu", "mine"},
+                            {{"TUTTI_TUNE_FILE", path("gpu.json")}});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("gpu.json"), HasSubstr("the launch, 100%")));
+}
+
 TEST_F(Prices, ExplainNamesWhatBoundsACall) {
   CostModel model = CostModel::defaults();
   model.tcp.wire = 20e-9;
@@ -109,6 +138,8 @@ TEST_F(Prices, MistakesAreSaid) {
   expect_refused({"explain", "all_reduce", "-n", "4", "--group", "4,0"}, "from 1 on, not 0");
   expect_refused({"explain", "all_reduce", "-n", "4", "--group", "2,2,"}, "behind a comma");
   expect_refused({"explain", "all_reduce", "--transport", "pigeon"}, "pigeon");
+  expect_refused({"explain", "all_reduce", "--gpu", "h1000"}, "a100, h100");
+  expect_refused({"explain", "all_reduce", "--gpu", "h100", "--group", "2"}, "--gpu excludes");
 }
 
 TEST_F(Prices, ExplainPricesEveryTransport) {

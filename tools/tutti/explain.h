@@ -1,0 +1,25 @@
+// What the faces of `tutti explain` share: ranks on processors (explain.cc), and ranks that have a
+// GPU each (explain_gpu.cc).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "collectives/cost/planner.h"
+
+namespace tutti::tool {
+
+// Of one block, when the larger buffer has so many.
+uint64_t block_bytes(Collective collective, int ranks, uint64_t bytes);
+
+struct GpuQuestion {
+  std::string gpu;  // its class
+  int ranks = 1;
+  Wanted wanted;
+  std::vector<uint64_t> sizes;  // as `tutti bench` counts them; one: with all candidates
+  std::vector<const Algorithm*> more;
+};
+int explain_gpu(const GpuQuestion& question);
+
+}  // namespace tutti::tool

@@ -101,7 +101,9 @@ TUTTI_DEVICE void finish_pack(Block& block, const Run& run, uint64_t pack, const
 // How many packs a thread has under way at a time: enough to hide memory's latency, few enough for
 // its registers.
 template <typename E, bool kFast>
-inline constexpr int kAtOnce = !kFast ? 1 : kPack<E> <= 4 ? 4 : 16 / kPack<E>;
+inline constexpr int kAtOnce = !kFast          ? 1
+                               : kPack<E> <= 4 ? 4
+                                               : 16 / kPack<E>;
 
 // Packs `begin` to `end`.
 template <typename E, bool kFast, typename Block>

@@ -8,7 +8,7 @@
 #include "base/deadline.h"
 #include "collectives/gpu/kernels.h"
 #include "collectives/gpu/lower.h"
-#include "collectives/runtime/compiled_call.h"
+#include "tests/collectives/gpu/ready_call.h"
 #include "tests/support/host_gpu/kernels.h"
 
 namespace tutti::testing {
@@ -76,24 +76,10 @@ bool EmulatedGpus::run(const Algorithm& algorithm, std::vector<Request> requests
 
 void EmulatedGpus::run_rank(int rank, const Algorithm& algorithm, Request request,
                             const GpuSetting& setting) {
-  complete(request, rank, ranks_);
-  const auto* const input = static_cast<const std::byte*>(request.input.data);
-  auto* const output = static_cast<std::byte*>(request.output.data);
-  const Shape shape{
-      .ranks = ranks_, .rank = rank, .root = has_root(request.collective) ? request.root : 0};
-  const Arithmetic arithmetic = arithmetic_of(request.op.op);
-  std::vector<Plan> plans;
-  Shape other = shape;
-  for (other.rank = 0; other.rank < ranks_; ++other.rank) {
-    plans.push_back(
-        make_plan(algorithm.collective, other, program_of(algorithm, other, arithmetic)));
-  }
+  const ReadyCall call(rank, ranks_, algorithm, std::move(request), shape_, setting.protocol,
+                       setting.blocks);
+  const LoweredCall& lowered = call.lowered;
   const auto self = static_cast<size_t>(rank);
-  CompiledCall compiled = compiled_of(std::move(request), rank, ranks_, &algorithm, &plans[self]);
-  derive(compiled, gpu::limits_of(shape_, setting.protocol, setting.blocks));
-  const auto actions = gpu::schedule(plans, shape_.slots);
-  LoweredCall lowered = gpu::lower(compiled, actions[self], shape_, setting.protocol);
-
   std::vector<Memory> scratch(lowered.blocks * lowered.launch.scratch_bytes / sizeof(Memory) + 1);
   gpu::Launch launch = lowered.launch;
   launch.steps = lowered.steps.data();
@@ -101,8 +87,8 @@ void EmulatedGpus::run_rank(int rank, const Algorithm& algorithm, Request reques
   launch.ports = lowered.ports.data();
   launch.peers = peers_[self].data();
   launch.progress = progress_[self].data();
-  launch.input = input;
-  launch.output = output;
+  launch.input = call.input;
+  launch.output = call.output;
   launch.scratch = reinterpret_cast<std::byte*>(scratch.data());
   launch.stop = words_[self].stop.get();
   launch.mismatch = words_[self].mismatch.get();
@@ -112,7 +98,7 @@ void EmulatedGpus::run_rank(int rank, const Algorithm& algorithm, Request reques
                             .shared_bytes = gpu::shared_bytes(lowered.ports.size())};
   void* parameters[] = {&launch};
   const host_gpu::NamedKernel* const kernel =
-      kernel_ != nullptr ? kernel_ : host_gpu::find_kernel(gpu::kernel_name(compiled.dtype));
+      kernel_ != nullptr ? kernel_ : host_gpu::find_kernel(gpu::kernel_name(call.dtype));
   host_gpu::run(grid, *kernel, parameters);
 }
 

@@ -3,6 +3,6 @@
 
 #include <span>
 
-#include "tests/support/fake_cuda/grid.h"
+#include "tests/support/host_gpu/grid.h"
 
 std::span<const tutti::host_gpu::NamedKernel> fake_cuda_kernels();

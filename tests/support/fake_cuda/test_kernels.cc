@@ -1,10 +1,11 @@
 #include "tests/support/fake_cuda/test_kernels.h"
 
-#include <array>
 #include <atomic>
 #include <thread>
+#include <vector>
 
 #include "tests/support/fake_cuda/kernels.h"
+#include "tests/support/host_gpu/kernels.h"
 
 namespace {
 
@@ -39,12 +40,19 @@ void spin(Thread&, void** parameters) {
   }
 }
 
-constexpr std::array<NamedKernel, 3> kKernels = {
-    NamedKernel{"fill", fill, sizeof(FillParameter)},
-    NamedKernel{"add", add, sizeof(AddParameter)},
-    NamedKernel{"spin", spin, sizeof(SpinParameter)},
-};
+// Those of the library, and the tests' own.
+std::vector<NamedKernel> all_kernels() {
+  const auto library = tutti::host_gpu::kernels();
+  std::vector<NamedKernel> kernels(library.begin(), library.end());
+  kernels.push_back({"fill", fill, sizeof(FillParameter)});
+  kernels.push_back({"add", add, sizeof(AddParameter)});
+  kernels.push_back({"spin", spin, sizeof(SpinParameter)});
+  return kernels;
+}
 
 }  // namespace
 
-std::span<const NamedKernel> fake_cuda_kernels() { return kKernels; }
+std::span<const NamedKernel> fake_cuda_kernels() {
+  static const auto* const kernels = new std::vector(all_kernels());  // streams outlive main()
+  return *kernels;
+}

@@ -1,0 +1,152 @@
+#include "collectives/gpu/executor.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <utility>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "collectives/gpu/kernel_image.h"
+#include "collectives/gpu/kernels.h"
+#include "collectives/gpu/mailbox.h"
+
+namespace tutti::gpu {
+
+namespace {
+
+constexpr size_t kWordsBytes = 256;
+constexpr size_t kMismatchAt = 128;  // apart from `stop`, which everybody reads
+
+uint64_t* word(std::byte* at) { return reinterpret_cast<uint64_t*>(at); }
+
+size_t aligned(size_t bytes) { return (bytes + 127) / 128 * 128; }
+
+cuda::DeviceMemory zeroed(const cuda::Context& context, size_t bytes, cuda::CUstream stream) {
+  cuda::DeviceMemory memory(context, bytes);
+  cuda::fill_async(memory.data(), std::byte{0}, bytes, stream);
+  cuda::synchronize(stream);
+  return memory;
+}
+
+// Vectors of a slice's part that a block moves: no more threads than these have something to do.
+unsigned threads_for(const LoweredCall& lowered, size_t element_bytes, int most) {
+  constexpr uint64_t kWarp = 32;
+  const uint64_t vectors = lowered.launch.slice_elements * element_bytes / sizeof(Vector) + 1;
+  const uint64_t wanted = (vectors + kWarp - 1) / kWarp * kWarp;
+  const auto limit = static_cast<uint64_t>(std::min<int>(most, kMostThreads));
+  return static_cast<unsigned>(std::min(wanted, limit));
+}
+
+}  // namespace
+
+Executor::Executor(int rank, int ranks, int device, const MailboxShape& shape,
+                   const Exchange& exchange)
+    : rank_(rank),
+      ranks_(ranks),
+      shape_(shape),
+      context_(device),
+      module_(context_, tutti_gpu_kernel_image),
+      own_stream_(context_),
+      words_(context_, kWordsBytes),
+      mailboxes_(zeroed(context_, shape.total(ranks), own_stream_.handle())),
+      progress_(zeroed(context_, static_cast<size_t>(ranks) * shape.blocks * sizeof(Progress),
+                       own_stream_.handle())),
+      peers_(context_, static_cast<size_t>(ranks) * sizeof(PeerMemory)),
+      launched_(context_) {
+  std::memset(words_.data(), 0, words_.size());
+  find_peers(exchange);
+}
+
+void Executor::find_peers(const Exchange& exchange) {
+  const cuda::ExportedMemory mine = cuda::export_memory(mailboxes_.data());
+  const std::vector<std::byte> all = exchange(std::as_bytes(std::span(&mine, 1)));
+  const uint64_t of_a_peer = shape_.blocks * shape_.mailbox_bytes();
+  std::vector<PeerMemory> peers(static_cast<size_t>(ranks_));
+  for (int peer = 0; peer < ranks_; ++peer) {
+    if (peer == rank_) continue;
+    cuda::ExportedMemory theirs;
+    std::memcpy(&theirs, all.data() + static_cast<size_t>(peer) * sizeof(theirs), sizeof(theirs));
+    imported_.emplace_back(context_, theirs);
+    peers[static_cast<size_t>(peer)] = {
+        .here = mailboxes_.data() + static_cast<uint64_t>(peer) * of_a_peer,
+        .there = imported_.back().data() + static_cast<uint64_t>(rank_) * of_a_peer};
+  }
+  const cuda::CurrentContext current(context_);
+  cuda::copy_async(peers_.data(), peers.data(), peers.size() * sizeof(PeerMemory),
+                   own_stream_.handle());
+  cuda::synchronize(own_stream_.handle());
+}
+
+std::shared_ptr<const DeviceCall> Executor::prepare(const LoweredCall& lowered, DType dtype) {
+  const cuda::CurrentContext current(context_);
+  const size_t steps = aligned(lowered.steps.size() * sizeof(DeviceStep));
+  const size_t parts = aligned(lowered.parts.size() * sizeof(Part));
+  const size_t ports = aligned(lowered.ports.size() * sizeof(int32_t));
+  std::vector<std::byte> tables(steps + parts + ports + 128);
+  const auto put = [&](size_t at, const auto& values) {
+    if (!values.empty()) {
+      std::memcpy(tables.data() + at, values.data(), values.size() * sizeof(values[0]));
+    }
+  };
+  put(0, lowered.steps);
+  put(steps, lowered.parts);
+  put(steps + parts, lowered.ports);
+  std::shared_ptr<DeviceCall> call(
+      new DeviceCall(cuda::DeviceMemory(context_, tables.size())));  // NOLINT: private constructor
+  std::byte* const at = call->tables_.data();
+  cuda::copy_async(at, tables.data(), tables.size(), own_stream_.handle());
+  cuda::synchronize(own_stream_.handle());
+
+  call->function_ = module_.function(kernel_name(dtype).c_str());
+  call->grid_ = {.blocks = lowered.blocks,
+                 .threads = threads_for(lowered, size_of(dtype),
+                                        cuda::function_info(call->function_).most_threads),
+                 .shared_bytes = static_cast<unsigned>(shared_bytes(lowered.ports.size()))};
+  call->launch_ = lowered.launch;
+  Launch& launch = call->launch_;
+  launch.steps = reinterpret_cast<const DeviceStep*>(at);
+  launch.parts = reinterpret_cast<const Part*>(at + steps);
+  launch.ports = reinterpret_cast<const int32_t*>(at + steps + parts);
+  launch.peers = reinterpret_cast<const PeerMemory*>(peers_.data());
+  launch.progress = reinterpret_cast<Progress*>(progress_.data());
+  launch.stop = word(words_.device_data());
+  launch.mismatch = word(words_.device_data() + kMismatchAt);
+  grow_scratch(launch.scratch_bytes * lowered.blocks);
+  launch.scratch = scratch_.empty() ? nullptr : scratch_.back().data();
+  return call;
+}
+
+void Executor::grow_scratch(size_t bytes) {
+  if (bytes == 0 || (!scratch_.empty() && scratch_.back().size() >= bytes)) return;
+  scratch_.emplace_back(context_, std::max(bytes, size_t{1} << 20));
+}
+
+// What is captured follows what its graph has before it; the graph's launches follow each other as
+// their streams do.
+void Executor::follow_last_launch(cuda::CUstream stream) {
+  if (has_launched_ && stream != last_stream_) launched_.hold(stream);
+}
+
+void Executor::launch(const DeviceCall& call, const std::byte* input, std::byte* output,
+                      cuda::CUstream stream) {
+  const cuda::CurrentContext current(context_);
+  const bool captured = cuda::is_captured(stream);
+  if (!captured) follow_last_launch(stream);
+  Launch launch = call.launch_;
+  launch.input = input;
+  launch.output = output;
+  cuda::launch(call.function_, call.grid_, stream, launch);
+  if (captured) return;
+  launched_.record(stream);
+  last_stream_ = stream;
+  has_launched_ = true;
+}
+
+void Executor::stop() { std::atomic_ref(*word(words_.data())).store(1, std::memory_order_release); }
+
+uint64_t Executor::mismatch() const {
+  return std::atomic_ref(*word(words_.data() + kMismatchAt)).load(std::memory_order_acquire);
+}
+
+}  // namespace tutti::gpu

@@ -1,0 +1,85 @@
+// Runs lowered calls on one GPU: its mailboxes, those of its peers as it reaches them, and the
+// launches. One for each rank of a communicator whose GPUs reach each other's memory.
+//
+// Calls of one communicator follow each other on the GPU, whatever streams they are put into: the
+// kernels of a communicator share its mailboxes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/dtype.h"
+#include "collectives/gpu/call.h"
+#include "collectives/gpu/lower.h"
+#include "transport/cuda/device.h"
+#include "transport/cuda/memory.h"
+#include "transport/cuda/module.h"
+#include "transport/cuda/peer_memory.h"
+#include "transport/cuda/stream.h"
+
+namespace tutti::gpu {
+
+// A call in the device's memory, to be launched as often as one likes. It must outlive its
+// launches.
+class DeviceCall {
+ private:
+  friend class Executor;
+  explicit DeviceCall(cuda::DeviceMemory tables) : tables_(std::move(tables)) {}
+
+  cuda::DeviceMemory tables_;
+  Launch launch_;  // all but the buffers
+  cuda::CUfunction function_ = nullptr;
+  cuda::Grid grid_;
+};
+
+// Threads: one at a time, but for stop() and mismatch().
+class Executor {
+ public:
+  // Gives each rank's bytes, equally many, to all ranks; in the order of the ranks.
+  using Exchange = std::function<std::vector<std::byte>(std::span<const std::byte> mine)>;
+
+  // Collective. `device`: this rank's. Throws where a peer's memory is out of reach, or the build
+  // has no kernels for the device.
+  Executor(int rank, int ranks, int device, const MailboxShape& shape, const Exchange& exchange);
+
+  const MailboxShape& shape() const { return shape_; }
+  // Not while a stream is captured: it allocates.
+  std::shared_ptr<const DeviceCall> prepare(const LoweredCall& lowered, DType dtype);
+  // Returns when the kernel is in the stream. The buffers are the device's, or pinned.
+  void launch(const DeviceCall& call, const std::byte* input, std::byte* output,
+              cuda::CUstream stream);
+
+  // Ends all kernels, this one's and those to come, whatever they wait for. Their buffers hold
+  // anything then. Any thread.
+  void stop();
+  // 0, or 1 + the peer whose message belonged to another call: this rank's kernels have stopped.
+  uint64_t mismatch() const;
+
+ private:
+  void find_peers(const Exchange& exchange);
+  void grow_scratch(size_t bytes);
+  void follow_last_launch(cuda::CUstream stream);
+
+  const int rank_;
+  const int ranks_;
+  const MailboxShape shape_;
+  const cuda::Context context_;
+  const cuda::Module module_;
+  cuda::Stream own_stream_;
+  cuda::PinnedMemory words_;  // `stop` and `mismatch`
+  cuda::DeviceMemory mailboxes_;
+  cuda::DeviceMemory progress_;
+  cuda::DeviceMemory peers_;  // PeerMemory of each rank
+  std::vector<cuda::ImportedMemory> imported_;
+  // The last one is used; the others may be, by captured calls.
+  std::vector<cuda::DeviceMemory> scratch_;
+  cuda::Event launched_;  // the last launch, unless that was captured
+  cuda::CUstream last_stream_ = nullptr;
+  bool has_launched_ = false;
+};
+
+}  // namespace tutti::gpu

@@ -1,0 +1,42 @@
+// One rank's call by an algorithm, made ready for a kernel.
+#pragma once
+
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include "collectives/gpu/lower.h"
+#include "collectives/program/algorithm.h"
+#include "collectives/request.h"
+#include "collectives/runtime/compiled_call.h"
+
+namespace tutti::testing {
+
+struct ReadyCall {
+  ReadyCall(int rank, int ranks, const Algorithm& algorithm, Request request,
+            const gpu::MailboxShape& shape, gpu::Protocol protocol, uint32_t blocks) {
+    complete(request, rank, ranks);
+    input = static_cast<const std::byte*>(request.input.data);
+    output = static_cast<std::byte*>(request.output.data);
+    Shape other{.ranks = ranks, .root = has_root(request.collective) ? request.root : 0};
+    const Arithmetic arithmetic = arithmetic_of(request.op.op);
+    for (other.rank = 0; other.rank < ranks; ++other.rank) {
+      plans.push_back(
+          make_plan(algorithm.collective, other, program_of(algorithm, other, arithmetic)));
+    }
+    CompiledCall compiled =
+        compiled_of(std::move(request), rank, ranks, &algorithm, &plans[static_cast<size_t>(rank)]);
+    derive(compiled, gpu::limits_of(shape, protocol, blocks));
+    dtype = compiled.dtype;
+    const auto actions = gpu::schedule(plans, shape.slots);
+    lowered = gpu::lower(compiled, actions[static_cast<size_t>(rank)], shape, protocol);
+  }
+
+  std::vector<Plan> plans;
+  gpu::LoweredCall lowered;
+  DType dtype = DType::u8;
+  const std::byte* input = nullptr;
+  std::byte* output = nullptr;
+};
+
+}  // namespace tutti::testing

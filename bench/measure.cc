@@ -71,8 +71,14 @@ Measurement::Measurement(Communicator& comm, const Case& c)
   input_ = allocate(inputs * size);
   output_ = allocate(outputs * size);
   std::fill_n(output_.get(), outputs * size, kUntouched);
-  requests_ = requests(layout_, rank, {input_.get(), inputs, c.dtype},
-                       {output_.get(), outputs, c.dtype}, reduction(c.data, c.op, rank));
+  ConstBuffer in{input_.get(), inputs, c.dtype};
+  Buffer out{output_.get(), outputs, c.dtype};
+  if (c.on_device) {
+    device_ = std::make_unique<DeviceSide>(rank, inputs * size, outputs * size);
+    in = {device_->input(), inputs, c.dtype, MemorySpace::device};
+    out = {device_->output(), outputs, c.dtype, MemorySpace::device};
+  }
+  requests_ = requests(layout_, rank, in, out, reduction(c.data, c.op, rank));
 }
 
 Memory<std::byte> Measurement::allocate(uint64_t bytes) {
@@ -90,11 +96,22 @@ Memory<std::byte> Measurement::allocate(uint64_t bytes) {
 }
 
 CallOptions Measurement::options() const {
-  return {.algorithm = case_.algorithm, .deterministic = case_.deterministic};
+  return {.algorithm = case_.algorithm,
+          .stream = device_ ? device_->stream() : Stream{},
+          .deterministic = case_.deterministic};
+}
+
+void Measurement::write_input() {
+  if (device_) return device_->write_input(pristine_);
+  if (!pristine_.empty()) std::memcpy(input_.get(), pristine_.data(), pristine_.size());
 }
 
 void Measurement::call() {
-  if (requests_.size() == 1) return comm_.run(requests_.front(), options());
+  if (requests_.size() == 1) {
+    comm_.run(requests_.front(), options());
+    if (device_) device_->wait();
+    return;
+  }
   if (requests_.empty() && !pristine_.empty()) {  // a rank that is alone sends to itself
     std::memcpy(output_.get(), input_.get(), pristine_.size());
   }
@@ -105,19 +122,21 @@ void Measurement::call() {
 
 std::string Measurement::algorithm() {
   if (requests_.size() != 1) return "";
-  return comm_.prepare(requests_.front(), options()).algorithm();
+  return comm_.algorithm_of(requests_.front(), options());
 }
 
 std::vector<double> Measurement::run(int warm_up, int timed) {
   std::vector<double> times;
+  if (device_) device_->write_output(output());
   for (int i = 0; i < warm_up + timed; ++i) {
-    if (!pristine_.empty()) std::memcpy(input_.get(), pristine_.data(), pristine_.size());
+    write_input();
     comm_.barrier();
     const int64_t start = now_ns();
     call();
     const int64_t end = now_ns();
     if (i >= warm_up) times.push_back(static_cast<double>(end - start) / 1000);
   }
+  if (device_) device_->read_output(output());
   comm_.all_reduce(std::span(times), ReduceOp::max);
   return times;
 }

@@ -4,9 +4,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "bench/device_side.h"
 #include "bench/digest.h"
 #include "bench/layout.h"
 #include "collectives/communicator.h"
@@ -29,6 +31,7 @@ struct Case {
   Data data = Data::exact;
   bool deterministic = false;
   Buffers buffers = Buffers::user;
+  bool on_device = false;  // the buffers are a GPU's
 };
 
 // "all_gatherv"
@@ -65,7 +68,11 @@ class Measurement {
 
  private:
   Memory<std::byte> allocate(uint64_t bytes);
+  std::span<std::byte> output() {
+    return {output_.get(), layout_.outputs(comm_.rank()) * size_of(case_.dtype)};
+  }
   CallOptions options() const;
+  void write_input();
   void call();
   uint64_t count_wrong_here() const;
 
@@ -75,6 +82,7 @@ class Measurement {
   std::vector<std::byte> pristine_;
   Memory<std::byte> input_;
   Memory<std::byte> output_;
+  std::unique_ptr<DeviceSide> device_;  // where the calls read and write instead
   std::vector<Registration> registrations_;
   std::vector<Request> requests_;
 };

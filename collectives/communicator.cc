@@ -209,14 +209,26 @@ Registration Communicator::register_memory(void* data, size_t bytes) {
 
 // ---- calls
 
+namespace {
+
+bool is_on_device(const Request& request) {
+  return request.input.space == MemorySpace::device || request.output.space == MemorySpace::device;
+}
+
+}  // namespace
+
 Work Communicator::start(const Request& request, const CallOptions& options) {
+  if (is_on_device(request)) {
+    require(impl_).run_on_device(request, options);
+    return {};
+  }
   Work work(impl_, require(impl_).start(request, options));
   internal::join_group(work);
   return work;
 }
 
 void Communicator::run(const Request& request, const CallOptions& options) {
-  if (internal::in_group()) {
+  if (internal::in_group() || is_on_device(request)) {
     start(request, options);
   } else {
     require(impl_).run(request, options);
@@ -238,7 +250,16 @@ MessageInfo Communicator::await_message(int from, int tag) {
   return require(impl_).await_message(from, tag);
 }
 
+std::string Communicator::algorithm_of(const Request& request, const CallOptions& options) {
+  if (is_on_device(request)) return require(impl_).algorithm_on_device(request, options);
+  return prepare(request, options).algorithm();
+}
+
 Prepared Communicator::prepare(const Request& request, const CallOptions& options) {
+  if (is_on_device(request)) {
+    throw Error(ErrorCode::unsupported, "prepare: the buffers are device memory",
+                {.remedy = "capture the calls into a CUDA graph, and launch that"});
+  }
   return {impl_, require(impl_).prepare(request, options)};
 }
 

@@ -107,7 +107,11 @@ struct CallOptions {
   // Empty or "auto": the library chooses. Else a name that `tutti bench COLLECTIVE --algorithm
   // list` shows, "hierarchical(A,B,C)", or the path of an MSCCL file (*.xml).
   std::string_view algorithm;
-  Stream stream;                                    // device buffers only
+  // Of calls on device memory (Buffer::space): they are put into this CUDA stream, and are over for
+  // the host when they are there. A null handle is the legacy stream. The GPU runs the calls of a
+  // communicator one after the other, in whatever streams they are. After an abort they end at
+  // once, with anything in their buffers: the next call throws.
+  Stream stream;
   std::optional<std::chrono::nanoseconds> timeout;  // instead of the setting TUTTI_TIMEOUT
   // Canonical algorithms only: the bits depend on the inputs and the number of ranks, on nothing
   // else. TUTTI_DETERMINISTIC=1 asks for it in every call.
@@ -195,6 +199,9 @@ class Communicator {
   // call, nor while the registration ends. Throws Error(invalid_argument) where it is not plain
   // private memory (malloc, new).
   [[nodiscard]] Registration register_memory(void* data, size_t bytes);
+
+  // The name of the algorithm that such a call takes; empty where it needs none. Collective.
+  std::string algorithm_of(const Request& request, const CallOptions& options = {});
 
   Work start(const Request& request, const CallOptions& options = {});
   void run(const Request& request, const CallOptions& options = {});

@@ -127,10 +127,10 @@ class Checker {
 
   template <typename B>
   void check_memory(const B& buffer, std::string_view which) const {
-    if (buffer.space != MemorySpace::host) {
-      throw Error(
-          ErrorCode::unsupported, cat(call(), ": ", which, " is device memory"),
-          {.cause = "this build has no device transport", .remedy = "copy it to host memory"});
+    if (buffer.space != MemorySpace::host && request_.collective == Collective::send_recv) {
+      throw Error(ErrorCode::unsupported, cat(call(), ": ", which, " is device memory"),
+                  {.cause = "messages between two ranks go between hosts' memory only",
+                   .remedy = "copy it to host memory"});
     }
     if (static_cast<size_t>(buffer.dtype) >= kAllDTypes.size()) {
       refuse(cat(which, " has no known dtype"));
@@ -145,7 +145,7 @@ class Checker {
                  ", more than any memory"),
              {.cause = "a negative number, or an overflow in computing it"});
     }
-    if (!may_be_memory(buffer.data, bytes)) {
+    if (buffer.space == MemorySpace::host && !may_be_memory(buffer.data, bytes)) {
       refuse(cat(which, " has ", buffer.count, " elements of ", name(buffer.dtype), ", but the ",
                  bytes, " bytes at ", static_cast<const void*>(buffer.data),
                  " are not all memory of this process"));

@@ -19,10 +19,11 @@
 
 #include "collectives/cost/cost_model.h"
 #include "collectives/cost/planner.h"
+#include "collectives/gpu/call.h"
 
 namespace tutti {
 
-enum class GpuProtocol : uint8_t { simple, lines };
+using GpuProtocol = gpu::Protocol;
 inline constexpr GpuProtocol kGpuProtocols[] = {GpuProtocol::simple, GpuProtocol::lines};
 std::string_view name(GpuProtocol protocol);
 

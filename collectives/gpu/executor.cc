@@ -143,6 +143,12 @@ void Executor::launch(const DeviceCall& call, const std::byte* input, std::byte*
   has_launched_ = true;
 }
 
+void Executor::drain() {
+  if (!has_launched_) return;
+  const cuda::CurrentContext current(context_);
+  launched_.synchronize();
+}
+
 void Executor::stop() { std::atomic_ref(*word(words_.data())).store(1, std::memory_order_release); }
 
 uint64_t Executor::mismatch() const {

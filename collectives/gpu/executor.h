@@ -53,6 +53,9 @@ class Executor {
   void launch(const DeviceCall& call, const std::byte* input, std::byte* output,
               cuda::CUstream stream);
 
+  // Returns when the last launch that was not captured has ended.
+  void drain();
+
   // Ends all kernels, this one's and those to come, whatever they wait for. Their buffers hold
   // anything then. Any thread.
   void stop();

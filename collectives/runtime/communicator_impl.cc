@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/settings.h"
 #include "base/text.h"
+#include "collectives/runtime/device_calls.h"
 
 namespace tutti::internal {
 
@@ -40,6 +41,7 @@ CommunicatorImpl::~CommunicatorImpl() {
         Error(ErrorCode::aborted, cat(describe(rank_), " failed and gave up"),
               {.cause = why.empty() ? "an error of its own: see what it says" : why}));
   }
+  leave_devices();
   engine_->remove(this);
   lock_for_call();  // whoever sleeps on it lets go
   close_transport();
@@ -204,6 +206,7 @@ void CommunicatorImpl::abort(const std::string& reason) {
 
 void CommunicatorImpl::on_abort(const Error& error) {
   if (abort_.raise(error)) tell_last_calls(error.code());
+  stop_devices();
 }
 
 // Says where this rank was, where that may help: it does not where another one has just given up.

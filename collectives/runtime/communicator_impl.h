@@ -34,6 +34,8 @@
 
 namespace tutti::internal {
 
+class DeviceCalls;
+
 class CommunicatorImpl final : public ControlClient,
                                public std::enable_shared_from_this<CommunicatorImpl> {
  public:
@@ -50,6 +52,9 @@ class CommunicatorImpl final : public ControlClient,
   std::shared_ptr<CommunicatorImpl> split(int color, int key);
   std::shared_ptr<CommunicatorImpl> create(std::span<const int> ranks, int tag);
   void abort(const std::string& reason);
+  // A collective on memory of GPUs: returns when it is in the stream.
+  void run_on_device(const Request& request, const CallOptions& options);
+  std::string algorithm_on_device(const Request& request, const CallOptions& options);
   // How the ranks reach each other; null where there is only one.
   Paths* paths() { return paths_.get(); }
 
@@ -158,6 +163,18 @@ class CommunicatorImpl final : public ControlClient,
   void record_end(const Operation& operation);
   void finish(const std::shared_ptr<Operation>& operation, std::unique_lock<std::mutex> lock);
 
+  // on_device.cc
+  struct DeviceRequest {
+    Request request;  // complete
+    const Algorithm* named = nullptr;
+    bool canonical = false;
+  };
+  DeviceRequest device_request(const Request& request, const CallOptions& options);
+  DeviceCalls& device_calls(const Request& request);
+  std::vector<std::byte> exchange(std::span<const std::byte> mine);
+  void stop_devices();
+  void leave_devices();
+
   // communicator_impl.cc
   std::unique_lock<std::mutex> lock_for_call();
   bool progress_locked();
@@ -212,6 +229,11 @@ class CommunicatorImpl final : public ControlClient,
   SpinTime spin_time_;
   std::atomic<bool> leaving_{false};
   std::atomic<int> callers_{0};  // threads that want the mutex of a sleeper
+
+  // Of calls on memory of GPUs, which come one at a time; once there was one.
+  std::mutex device_mutex_;
+  std::mutex device_pointer_mutex_;  // of whoever makes device_calls_, or ends its kernels
+  std::unique_ptr<DeviceCalls> device_calls_;
 
   std::mutex mutex_;  // guards everything below
   uint32_t calls_made_ = 0;

@@ -45,6 +45,7 @@ class Engine {
   Control& control() const { return endpoint_->control(); }
   bool oversubscribed() const { return options_.oversubscribed; }
   PlanCache& plans() { return plans_; }
+  const EngineOptions& options() const { return options_; }
   Callbacks& callbacks() { return callbacks_; }
 
   // The last error with which a call on a communicator that was aborted ended: should this rank

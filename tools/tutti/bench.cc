@@ -266,6 +266,8 @@ void add_bench(CommandLine& line) {
                   "user: plain memory; library: Communicator::allocate(), which the other ranks of "
                   "the host read in place; registered: plain memory made such")
       .show_default();
+  bench.add_option("--device", o->device, "whose memory the buffers are: host, or cuda (a GPU's)")
+      .show_default();
   bench.add_flag("--deterministic", o->deterministic,
                  "canonical algorithms only, as with TUTTI_DETERMINISTIC=1");
   bench.add_flag("--digest", o->digest,

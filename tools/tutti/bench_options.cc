@@ -101,6 +101,25 @@ bench::Buffers parse_buffers(const std::string& text) {
               {.remedy = "use user, library or registered"});
 }
 
+bool is_on_device(const BenchOptions& options, const bench::Case& c) {
+  if (options.device == "host") return false;
+  if (options.device != "cuda") {
+    throw Error(ErrorCode::invalid_argument, cat("there is no device '", options.device, "'"),
+                {.remedy = "use host or cuda"});
+  }
+  const std::string with = cat("--device cuda with ");
+  if (c.collective == Collective::send_recv || c.collective == Collective::barrier) {
+    throw Error(ErrorCode::unsupported, with + options.collective,
+                {.cause = "it does not run on GPUs", .remedy = "use --device host"});
+  }
+  if (options.buffers != "user" || !options.peers.empty()) {
+    throw Error(ErrorCode::unsupported,
+                with + (options.peers.empty() ? "--buffers " + options.buffers : "--peers"),
+                {.cause = "they are of the host's memory", .remedy = "use --device host"});
+  }
+  return true;
+}
+
 }  // namespace
 
 bench::Case parse_case(const BenchOptions& options) {
@@ -117,6 +136,7 @@ bench::Case parse_case(const BenchOptions& options) {
   c.algorithm = options.all() ? "auto" : options.algorithm;
   if (c.algorithm != "auto") resolve_algorithm(c.collective, c.algorithm);
   c.buffers = parse_buffers(options.buffers);
+  c.on_device = is_on_device(options, c);
   c.data = options.digest ? bench::Data::rounding : bench::Data::exact;
   c.deterministic = options.deterministic || settings().get_bool("TUTTI_DETERMINISTIC");
   return c;

@@ -21,6 +21,7 @@ struct BenchOptions {
   std::string algorithm = "auto";  // a name, "auto", "all" or "list"
   std::string transport;
   std::string buffers = "user";  // or "library", "registered"
+  std::string device = "host";   // or "cuda"
   bool digest = false;
   bool deterministic = false;
   std::vector<std::string> peers;

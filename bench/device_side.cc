@@ -1,0 +1,53 @@
+#include "bench/device_side.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace tutti::bench {
+
+namespace {
+
+int device_of(int rank) {
+  const int devices = cuda::device_count();
+  if (devices > 0) return rank % devices;
+  throw Error(ErrorCode::unsupported, "there is no GPU to measure on",
+              {.cause = "this host has none, or CUDA_VISIBLE_DEVICES hides all",
+               .remedy = "see nvidia-smi, or leave out --device"});
+}
+
+size_t at_least_one(size_t bytes) { return std::max<size_t>(bytes, 1); }
+
+}  // namespace
+
+DeviceSide::DeviceSide(int rank, size_t input_bytes, size_t output_bytes)
+    : context_(device_of(rank)),
+      current_(context_),
+      stream_(context_),
+      input_(context_, at_least_one(input_bytes)),
+      output_(context_, at_least_one(output_bytes)) {}
+
+void DeviceSide::write_input(std::span<const std::byte> bytes) {
+  if (!bytes.empty()) {
+    cuda::copy_async(input_.data(), bytes.data(), bytes.size(), stream_.handle());
+  }
+  wait();
+}
+
+void DeviceSide::write_output(std::span<const std::byte> bytes) {
+  if (!bytes.empty()) {
+    cuda::copy_async(output_.data(), bytes.data(), bytes.size(), stream_.handle());
+  }
+  wait();
+}
+
+void DeviceSide::read_output(std::span<std::byte> bytes) {
+  if (!bytes.empty()) {
+    cuda::copy_async(bytes.data(), output_.data(), bytes.size(), stream_.handle());
+  }
+  wait();
+}
+
+void DeviceSide::wait() { cuda::synchronize(stream_.handle()); }
+
+}  // namespace tutti::bench

@@ -1,0 +1,38 @@
+// A measurement's buffers in a GPU's memory, and the stream that its calls are put into.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "base/buffer.h"
+#include "transport/cuda/device.h"
+#include "transport/cuda/memory.h"
+#include "transport/cuda/stream.h"
+
+namespace tutti::bench {
+
+class DeviceSide {
+ public:
+  // On the GPU of a rank of this host: they take turns where there are fewer GPUs.
+  DeviceSide(int rank, size_t input_bytes, size_t output_bytes);
+
+  std::byte* input() const { return input_.data(); }
+  std::byte* output() const { return output_.data(); }
+  Stream stream() const { return {stream_.handle()}; }
+
+  // Copies, which are over when they return.
+  void write_input(std::span<const std::byte> bytes);
+  void write_output(std::span<const std::byte> bytes);
+  void read_output(std::span<std::byte> bytes);
+  // Until all calls in the stream have ended.
+  void wait();
+
+ private:
+  const cuda::Context context_;
+  const cuda::CurrentContext current_;
+  const cuda::Stream stream_;
+  const cuda::DeviceMemory input_;
+  const cuda::DeviceMemory output_;
+};
+
+}  // namespace tutti::bench

@@ -1,0 +1,73 @@
+// A communicator's calls on memory of GPUs: from the request to the kernel that is put into the
+// caller's stream (collectives/gpu). Made when the first such call is; all ranks make it.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "collectives/cost/gpu_planner.h"
+#include "collectives/gpu/executor.h"
+#include "collectives/program/algorithm.h"
+#include "collectives/request.h"
+
+namespace tutti::internal {
+
+class DeviceCalls {
+ public:
+  struct Surroundings {
+    Shape shape;  // of this rank, in the order of the ranks
+    CostModel model;
+    std::vector<const Algorithm*> algorithms;  // beside the built-in ones
+    gpu::Executor::Exchange exchange;
+    std::function<void(int peer)> misfit;  // a peer's call is another one; in a thread of its own
+  };
+  // Collective. `device`: this rank's.
+  DeviceCalls(int device, const Surroundings& surroundings);
+
+  // Returns when the call is in the stream. The request is complete(); `named`: the algorithm, or
+  // null. One thread at a time.
+  void run(const Request& request, const Algorithm* named, bool canonical, cuda::CUstream stream);
+  GpuChoice choose(const Request& request, const Algorithm* named, bool canonical);
+  // Returns when all calls have ended.
+  void drain() { executor_.drain(); }
+  // Ends all kernels. Any thread.
+  void stop() { executor_.stop(); }
+  // Ends all kernels, and tells nobody of misfits any more.
+  void end();
+
+ private:
+  // What a compiled call depends on.
+  struct Kind {
+    Request request;  // without its buffers' addresses
+    const Algorithm* named = nullptr;
+    bool canonical = false;
+    bool is(const Request& other, const Algorithm* other_named, bool other_canonical) const;
+  };
+
+  const gpu::DeviceCall& compiled(const Request& request, const Algorithm* named, bool canonical);
+  std::shared_ptr<const gpu::DeviceCall> compile(const Request& request, const Algorithm* named,
+                                                 bool canonical);
+  std::vector<Plan> plans_of(const Algorithm& algorithm, const Request& request) const;
+  void watch(const std::stop_token& end);
+
+  const Shape shape_;
+  const int device_;
+  gpu::Executor executor_;
+  GpuPlanner planner_;
+  const std::function<void(int peer)> misfit_;
+  std::vector<std::pair<Kind, std::shared_ptr<const gpu::DeviceCall>>> kept_;
+  std::mutex mutex_;  // the watcher's
+  std::condition_variable_any ends_;
+  std::jthread watcher_;  // last: it uses the rest
+};
+
+}  // namespace tutti::internal

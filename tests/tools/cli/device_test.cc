@@ -1,0 +1,89 @@
+// `tutti bench --device cuda` between processes, on a driver without a GPU
+// (tests/support/fake_cuda): the program as it is, with that driver's folder on LD_LIBRARY_PATH.
+#include <csignal>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/text.h"
+#include "tests/tools/cli/deaths.h"
+
+namespace tutti::tool {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+class Device : public Deaths {
+ protected:
+  static Process::Environment driver() {
+    return {{"LD_LIBRARY_PATH", std::filesystem::absolute("tests/support/fake_cuda")},
+            {"TUTTI_FAKE_CUDA_DELAY_US", "20"}};
+  }
+  Json bench(Words words) const {
+    words.insert(words.begin(), "bench");
+    words.insert(words.end(), {"--json", path("out.json")});
+    const Result result = run(words, driver());
+    EXPECT_EQ(result.code, 0) << result.err;
+    return Json::parse(read(path("out.json")));
+  }
+};
+
+TEST_F(Device, EveryCollectiveIsRight) {
+  for (const std::string collective :
+       {"all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "gather", "scatter",
+        "all_to_all", "scan", "exscan", "all_gatherv", "reduce_scatterv", "gatherv", "scatterv",
+        "all_to_allv"}) {
+    SCOPED_TRACE(collective);
+    const Json document = bench({collective, "-n", "3", "--device", "cuda", "--min", "1K", "--max",
+                                 "64K", "--factor", "64", "--iterations", "3"});
+    EXPECT_EQ(document.at("device"), "cuda");
+    ASSERT_THAT(document.at("results"), SizeIs(2));
+    for (const Json& result : document.at("results")) EXPECT_EQ(result.at("wrong"), 0);
+  }
+}
+
+TEST_F(Device, TheBitsAreThoseOfTheProcessor) {
+  for (const std::string dtype : {"f32", "bf16", "f8e5m2"}) {
+    SCOPED_TRACE(dtype);
+    const auto digest_on = [&](const std::string& device) {
+      const Json document =
+          bench({"all_reduce", "-n", "5", "--device", device, "--dtype", dtype, "--digest",
+                 "--deterministic", "--min", "9K", "--max", "9K", "--iterations", "2"});
+      return document.at("results").at(0).at("digest").get<std::string>();
+    };
+    EXPECT_EQ(digest_on("cuda"), digest_on("host"));
+  }
+}
+
+TEST_F(Device, OfARankThatIsKilledTheOthersKernelsEnd) {
+  Process job = start({"bench", "all_reduce", "-n", "3", "--device", "cuda", "--min", "256K",
+                       "--max", "256K", "--iterations", "1000000"},
+                      driver());
+  ASSERT_THAT(job.read_lines(2), SizeIs(2)) << "the header";
+  expect_a_clear_end(job, 3, 1);
+}
+
+TEST_F(Device, WithoutADriverTheErrorSaysWhatIsMissing) {
+  const Result result =
+      run({"bench", "all_reduce", "-n", "2", "--device", "cuda"}, {{"LD_LIBRARY_PATH", ""}});
+  if (result.code == 0) GTEST_SKIP() << "this host has a driver";
+  EXPECT_THAT(result.err, AllOf(HasSubstr("CUDA cannot be used"), HasSubstr("remedy")));
+}
+
+TEST_F(Device, MistakesAreRefused) {
+  const auto said = [&](const Words& words) {
+    const Result result = run(words, driver());
+    EXPECT_NE(result.code, 0);
+    return result.err;
+  };
+  EXPECT_THAT(said({"bench", "all_reduce", "--device", "abacus"}), HasSubstr("use host or cuda"));
+  EXPECT_THAT(said({"bench", "send_recv", "-n", "2", "--device", "cuda"}),
+              HasSubstr("does not run on GPUs"));
+  EXPECT_THAT(said({"bench", "all_reduce", "-n", "2", "--device", "cuda", "--buffers", "library"}),
+              HasSubstr("of the host's memory"));
+}
+
+}  // namespace
+}  // namespace tutti::tool

@@ -2,6 +2,9 @@
 
 #include <dlfcn.h>
 
+#include <atomic>
+#include <mutex>
+#include <optional>
 #include <string_view>
 
 #include "base/text.h"
@@ -90,8 +93,15 @@ Advice advice_on_work(CUresult result) {
 
 // The driver as it was loaded, whether it can be used or not.
 const Api& loaded() {
-  static const Api table;
-  return table;
+  static constinit std::mutex mutex;
+  static constinit std::optional<Api> table;
+  static constinit std::atomic<bool> is_there{false};
+  if (!is_there.load(std::memory_order_acquire)) {
+    const std::lock_guard lock(mutex);
+    if (!table) table.emplace();
+    is_there.store(true, std::memory_order_release);
+  }
+  return *table;
 }
 
 }  // namespace
@@ -125,11 +135,13 @@ Error failure(const char* call, CUresult result) {
 }
 
 const Api& api() {
-  static const Api& ready = []() -> const Api& {
-    loaded().init(0);
-    return loaded();
-  }();
-  return ready;
+  static constinit std::atomic<bool> is_ready{false};
+  const Api& table = loaded();
+  if (!is_ready.load(std::memory_order_acquire)) {
+    table.init(0);  // may be called again
+    is_ready.store(true, std::memory_order_release);
+  }
+  return table;
 }
 
 bool available() {

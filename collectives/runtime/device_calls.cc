@@ -44,6 +44,16 @@ bool is_in_place(const Request& request) {
 
 }  // namespace
 
+void check_device_memory(const Request& request) {
+  for (const void* pointer : {request.input.data, static_cast<const void*>(request.output.data)}) {
+    if (pointer == nullptr || cuda::describe(pointer).kind != cuda::MemoryKind::host) continue;
+    throw Error(ErrorCode::invalid_argument,
+                cat(name(request.collective), ": the buffer at ", pointer,
+                    " is said to be device memory, but CUDA does not know it"),
+                {.remedy = "allocate it by CUDA, or say MemorySpace::host"});
+  }
+}
+
 DeviceCalls::DeviceCalls(int device, const Surroundings& surroundings)
     : shape_(surroundings.shape),
       device_(device),
@@ -134,13 +144,7 @@ GpuChoice DeviceCalls::choose(const Request& request, const Algorithm* named, bo
 std::shared_ptr<const gpu::DeviceCall> DeviceCalls::compile(const Request& request,
                                                             const Algorithm* named,
                                                             bool canonical) {
-  for (const void* pointer : {request.input.data, static_cast<const void*>(request.output.data)}) {
-    if (pointer == nullptr || cuda::describe(pointer).kind != cuda::MemoryKind::host) continue;
-    throw Error(ErrorCode::invalid_argument,
-                cat(name(request.collective), ": the buffer at ", pointer,
-                    " is said to be device memory, but CUDA does not know it"),
-                {.remedy = "allocate it by CUDA, or say MemorySpace::host"});
-  }
+  check_device_memory(request);
   const GpuChoice choice = choose(request, named, canonical);
   const auto blocks = std::clamp<uint32_t>(static_cast<uint32_t>(choice.blocks), 1, kShape.blocks);
   const std::vector<Plan> plans = plans_of(*choice.algorithm, request);

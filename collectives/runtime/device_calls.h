@@ -21,6 +21,9 @@
 
 namespace tutti::internal {
 
+// Throws Error(invalid_argument) where a buffer is memory that CUDA does not know.
+void check_device_memory(const Request& request);
+
 class DeviceCalls {
  public:
   struct Surroundings {

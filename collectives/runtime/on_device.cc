@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "collectives/runtime/communicator_impl.h"
 #include "collectives/runtime/device_calls.h"
+#include "transport/cuda/api.h"
 #include "transport/cuda/memory.h"
 #include "transport/cuda/stream.h"
 
@@ -30,6 +31,7 @@ void check_spaces(const Request& request) {
 
 // Alone: what the call writes is what it reads.
 void copy_alone(const Request& request, cuda::CUstream stream) {
+  check_device_memory(request);
   if (request.collective == Collective::exscan || request.collective == Collective::barrier) return;
   if (request.op.op == ReduceOp::premul_sum || request.uneven) {
     throw Error(ErrorCode::unsupported,
@@ -47,6 +49,7 @@ CommunicatorImpl::DeviceRequest CommunicatorImpl::device_request(const Request& 
                                                                  const CallOptions& options) {
   require_own_process();
   abort_.throw_if_raised();
+  cuda::api();  // throws where there is no driver
   check_spaces(request);
   DeviceRequest wanted{.request = request, .canonical = must_be_canonical(request, options)};
   tutti::complete(wanted.request, rank_, size());

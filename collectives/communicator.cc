@@ -211,14 +211,22 @@ Registration Communicator::register_memory(void* data, size_t bytes) {
 
 namespace {
 
-bool is_on_device(const Request& request) {
-  return request.input.space == MemorySpace::device || request.output.space == MemorySpace::device;
+// Of a collective; what the rank has no use for does not count.
+bool is_on_device(const Request& request, const CommunicatorImpl& comm) {
+  const bool in = request.input.space == MemorySpace::device;
+  const bool out = request.output.space == MemorySpace::device;
+  if (!in && !out) return false;
+  const Collective c = request.collective;
+  if (c == Collective::send_recv || c == Collective::barrier) return false;
+  const bool is_root = !has_root(c) || comm.rank() == request.root;
+  return (in && (is_root || (c != Collective::broadcast && c != Collective::scatter))) ||
+         (out && (is_root || (c != Collective::reduce && c != Collective::gather)));
 }
 
 }  // namespace
 
 Work Communicator::start(const Request& request, const CallOptions& options) {
-  if (is_on_device(request)) {
+  if (is_on_device(request, require(impl_))) {
     require(impl_).run_on_device(request, options);
     return {};
   }
@@ -228,7 +236,7 @@ Work Communicator::start(const Request& request, const CallOptions& options) {
 }
 
 void Communicator::run(const Request& request, const CallOptions& options) {
-  if (internal::in_group() || is_on_device(request)) {
+  if (internal::in_group() || is_on_device(request, require(impl_))) {
     start(request, options);
   } else {
     require(impl_).run(request, options);
@@ -251,12 +259,12 @@ MessageInfo Communicator::await_message(int from, int tag) {
 }
 
 std::string Communicator::algorithm_of(const Request& request, const CallOptions& options) {
-  if (is_on_device(request)) return require(impl_).algorithm_on_device(request, options);
+  if (is_on_device(request, require(impl_))) return require(impl_).algorithm_on_device(request, options);
   return prepare(request, options).algorithm();
 }
 
 Prepared Communicator::prepare(const Request& request, const CallOptions& options) {
-  if (is_on_device(request)) {
+  if (is_on_device(request, require(impl_))) {
     throw Error(ErrorCode::unsupported, "prepare: the buffers are device memory",
                 {.remedy = "capture the calls into a CUDA graph, and launch that"});
   }

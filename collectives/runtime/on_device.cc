@@ -50,9 +50,9 @@ CommunicatorImpl::DeviceRequest CommunicatorImpl::device_request(const Request& 
   require_own_process();
   abort_.throw_if_raised();
   cuda::api();  // throws where there is no driver
-  check_spaces(request);
   DeviceRequest wanted{.request = request, .canonical = must_be_canonical(request, options)};
   tutti::complete(wanted.request, rank_, size());
+  check_spaces(wanted.request);
   std::string_view name = options.algorithm;
   if (name.empty() && request.collective == Collective::all_reduce) name = all_reduce_setting_;
   if (!name.empty() && name != "auto" && size() > 1) {

@@ -259,7 +259,8 @@ MessageInfo Communicator::await_message(int from, int tag) {
 }
 
 std::string Communicator::algorithm_of(const Request& request, const CallOptions& options) {
-  if (is_on_device(request, require(impl_))) return require(impl_).algorithm_on_device(request, options);
+  if (is_on_device(request, require(impl_)))
+    return require(impl_).algorithm_on_device(request, options);
   return prepare(request, options).algorithm();
 }
 

@@ -45,7 +45,9 @@ bool is_in_place(const Request& request) {
 }  // namespace
 
 void check_device_memory(const Request& request) {
-  for (const void* pointer : {request.input.data, static_cast<const void*>(request.output.data)}) {
+  const void* const in = request.input.count > 0 ? request.input.data : nullptr;
+  const void* const out = request.output.count > 0 ? request.output.data : nullptr;
+  for (const void* pointer : {in, out}) {
     if (pointer == nullptr || cuda::describe(pointer).kind != cuda::MemoryKind::host) continue;
     throw Error(ErrorCode::invalid_argument,
                 cat(name(request.collective), ": the buffer at ", pointer,

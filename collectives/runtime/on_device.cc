@@ -18,11 +18,12 @@ namespace {
 
 // Of a call's buffers, of which a rank may have one only.
 const void* pointer_of(const Request& request) {
-  return request.input.data != nullptr ? request.input.data : request.output.data;
+  return request.input.space == MemorySpace::device ? request.input.data : request.output.data;
 }
 
+// Of what is complete(): a buffer that the rank has no use for is empty.
 void check_spaces(const Request& request) {
-  const bool has_both = request.input.data != nullptr && request.output.data != nullptr;
+  const bool has_both = request.input.count > 0 && request.output.count > 0;
   if (!has_both || request.input.space == request.output.space) return;
   throw Error(ErrorCode::unsupported,
               cat(name(request.collective), ": one buffer is device memory, the other is not"),

@@ -28,23 +28,19 @@ DeviceSide::DeviceSide(int rank, size_t input_bytes, size_t output_bytes)
       output_(context_, at_least_one(output_bytes)) {}
 
 void DeviceSide::write_input(std::span<const std::byte> bytes) {
-  if (!bytes.empty()) {
-    cuda::copy_async(input_.data(), bytes.data(), bytes.size(), stream_.handle());
-  }
-  wait();
+  copy(input_.data(), bytes.data(), bytes.size());
 }
 
 void DeviceSide::write_output(std::span<const std::byte> bytes) {
-  if (!bytes.empty()) {
-    cuda::copy_async(output_.data(), bytes.data(), bytes.size(), stream_.handle());
-  }
-  wait();
+  copy(output_.data(), bytes.data(), bytes.size());
 }
 
 void DeviceSide::read_output(std::span<std::byte> bytes) {
-  if (!bytes.empty()) {
-    cuda::copy_async(bytes.data(), output_.data(), bytes.size(), stream_.handle());
-  }
+  copy(bytes.data(), output_.data(), bytes.size());
+}
+
+void DeviceSide::copy(void* to, const void* from, size_t bytes) {
+  if (bytes > 0) cuda::copy_async(to, from, bytes, stream_.handle());
   wait();
 }
 

@@ -28,6 +28,8 @@ class DeviceSide {
   void wait();
 
  private:
+  void copy(void* to, const void* from, size_t bytes);
+
   const cuda::Context context_;
   const cuda::CurrentContext current_;
   const cuda::Stream stream_;

@@ -62,14 +62,9 @@ Prediction predicted(const Observation& o, const CostModel& model) {
   const Machine machine =
       imagined_machine(Hosts::equal(o.ranks, o.ranks / o.hosts), shm || o.hosts > 1,
                        shm ? PathClass::tcp : o.path, model);
-  const tutti::Layout layout = tutti::Layout::equal(o.ranks, o.ranks / o.hosts);
-  std::vector<Plan> plans;
-  for (int rank = 0; rank < o.ranks; ++rank) {
-    const Shape shape{.ranks = o.ranks, .rank = rank, .layout = layout};
-    plans.push_back(make_plan(o.collective, shape, program_of(algorithm, shape)));
-  }
+  const Shape shape{.ranks = o.ranks, .layout = tutti::Layout::equal(o.ranks, o.ranks / o.hosts)};
   const uint64_t block = has_blocks(o.collective) ? o.bytes / o.ranks : o.bytes;
-  return tutti::predict(plans, block, DType::f32, machine);
+  return tutti::predict(make_plans(algorithm, shape), block, DType::f32, machine);
 }
 
 double error_of(const Observation& observation, const CostModel& model) {

@@ -69,7 +69,7 @@ Program on_partial_sums(const Algorithm& all_reduce, const Shape& shape) {
   std::map<int32_t, Program> senders;
   std::map<int32_t, size_t> received;  // messages, by sender
   for (Step& step : program.steps) {
-    if (step.kind == StepKind::recv || step.kind == StepKind::recv_reduce) {
+    if (receives(step.kind)) {
       const int32_t peer = step.peers[0];
       const auto [sender, is_new] = senders.try_emplace(peer);
       if (is_new) {

@@ -11,15 +11,6 @@ namespace tutti {
 
 namespace {
 
-// What the step before receives is what this one sends, and is the same in memory and in a message.
-bool is_forwarded(const std::vector<Step>& steps, size_t index) {
-  const Step& step = steps[index];
-  if (index == 0 || step.kind != StepKind::send || step.scales || step.src.empty()) return false;
-  const Step& before = steps[index - 1];
-  return (before.kind == StepKind::recv || before.kind == StepKind::recv_reduce) &&
-         before.dst == step.src && unrounded(step.src[0]) == step.wire;
-}
-
 // What a step of a rank costs its processor; what it multiplies or divides on the way is in the
 // innermost cache then, and costs next to nothing. Slices that are walked are as the executor cuts
 // them (chunk_map.h): small calls fill only the first chunks.
@@ -85,7 +76,7 @@ class StepCosts {
     switch (step.kind) {
       case StepKind::send:
         add_send(rank, step, wire, cost);
-        if (machine_.in_kernel && is_forwarded(plan.program.steps, index)) {
+        if (machine_.in_kernel && index > 0 && can_forward(plan.program.steps[index - 1], step)) {
           // No step of its own, and no further pass over the data.
           cost.messages -= std::min(far_.local, far_.send);
           cost.moving -= far_bytes_.send * wire;
@@ -256,7 +247,7 @@ double waiting_time(const Plan& plan, const StepCosts& costs) {
     for (const int32_t need : plan.needs_of(static_cast<int32_t>(done.size()))) {
       start = std::max(start, done[need]);
     }
-    const bool receives = step.kind == StepKind::recv || step.kind == StepKind::recv_reduce;
+    const bool receives = tutti::receives(step.kind);
     if (receives && !sent.empty()) {
       const double arrival = sent[std::min(received++, sent.size() - 1)] +
                              costs.latency(step.peers[0], plan.shape.rank) +

@@ -145,11 +145,10 @@ Machine GpuPlanner::machine_of(GpuProtocol protocol, int32_t blocks, int32_t wal
 
 const std::vector<Plan>& GpuPlanner::plans_of(const Algorithm& algorithm, int root) {
   std::vector<Plan>& plans = plans_[{algorithm.id, root}];
-  while (plans.size() < static_cast<size_t>(shape_.ranks)) {
+  if (plans.empty()) {
     Shape shape = shape_;
-    shape.rank = static_cast<int32_t>(plans.size());
     shape.root = root;
-    plans.push_back(make_plan(algorithm.collective, shape, program_of(algorithm, shape)));
+    plans = make_plans(algorithm, shape);
   }
   return plans;
 }

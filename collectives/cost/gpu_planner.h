@@ -29,8 +29,8 @@ std::string_view name(GpuProtocol protocol);
 
 // Of the memory by which blocks of two GPUs talk: bytes of data in one of a connection's slots.
 struct GpuSlots {
-  size_t simple_bytes = 128 << 10;
-  size_t lines_bytes = 16 << 10;
+  size_t simple_bytes = gpu::kMailboxShape.simple_bytes;
+  size_t lines_bytes = gpu::kMailboxShape.lines_data;
 };
 
 struct GpuChoice {

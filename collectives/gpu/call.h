@@ -68,6 +68,10 @@ struct MailboxShape {
   }
 };
 
+// Of every communicator.
+inline constexpr MailboxShape kMailboxShape{
+    .slots = 4, .blocks = 16, .simple_bytes = 128 << 10, .lines_data = 16 << 10};
+
 // How far a rank's block is with a peer; kept in its own device memory from call to call.
 struct Progress {
   uint64_t sent[kProtocols];

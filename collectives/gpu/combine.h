@@ -54,7 +54,7 @@ TUTTI_DEVICE uint32_t elements_in(uint64_t pack, uint64_t count) {
 template <typename E, bool kFast, typename Block>
 TUTTI_DEVICE Pack<E> load(Block& block, const Access& from, uint64_t pack, uint32_t count) {
   Pack<E> values;
-  if (kHasAccumulator<E> && from.widened) {
+  if (kernels::kConverted<E> && from.widened) {
     Array<Vector, kWide<E>> wide;
     TUTTI_UNROLL
     for (int i = 0; i < kWide<E>; ++i) {
@@ -73,7 +73,7 @@ template <typename E, bool kFast, typename Block>
 TUTTI_DEVICE void store(Block& block, const Access& to, uint64_t pack, uint32_t count,
                         const Pack<E>& values) {
   if (to.at == nullptr) return;
-  if (kHasAccumulator<E> && to.widened) {
+  if (kernels::kConverted<E> && to.widened) {
     using Wide = Array<Vector, kWide<E>>;
     const auto wide = __builtin_bit_cast(Wide, values);
     TUTTI_UNROLL

@@ -26,10 +26,6 @@ inline constexpr bool kIsPair = false;
 template <typename V, typename I>
 inline constexpr bool kIsPair<PairOf<V, I>> = true;
 
-// Whether elements are computed in another type, the accumulator (float).
-template <typename E>
-inline constexpr bool kHasAccumulator = sizeof(typename E::Stored) != sizeof(typename E::Value);
-
 // Elements of one vector.
 template <typename E>
 inline constexpr int kPack = static_cast<int>(sizeof(Vector) / sizeof(typename E::Stored));
@@ -50,7 +46,7 @@ using StoredPack = Array<typename E::Stored, kPack<E>>;
 
 template <typename E>
 TUTTI_DEVICE Pack<E> widen(const Vector& vector) {
-  if constexpr (kHasAccumulator<E>) {
+  if constexpr (kernels::kConverted<E>) {
     const auto stored = __builtin_bit_cast(StoredPack<E>, vector);
     Pack<E> pack;
     TUTTI_UNROLL
@@ -63,7 +59,7 @@ TUTTI_DEVICE Pack<E> widen(const Vector& vector) {
 
 template <typename E>
 TUTTI_DEVICE Vector narrow(const Pack<E>& pack) {
-  if constexpr (kHasAccumulator<E>) {
+  if constexpr (kernels::kConverted<E>) {
     StoredPack<E> stored;
     TUTTI_UNROLL
     for (int i = 0; i < kPack<E>; ++i) stored.at[i] = E::Conversion::narrow(pack.at[i]);

@@ -27,10 +27,6 @@ class Connections {
   std::map<std::pair<int32_t, int32_t>, uint32_t> under_way_;
 };
 
-bool receives(const Step& step) {
-  return step.kind == StepKind::recv || step.kind == StepKind::recv_reduce;
-}
-
 // The order in which the queues of all ranks let them begin.
 std::vector<Actions> orders(std::span<const Plan> plans, uint32_t room) {
   std::vector<Actions> orders(plans.size());
@@ -50,7 +46,7 @@ std::vector<Actions> orders(std::span<const Plan> plans, uint32_t room) {
       }
       return Attempt::finished;
     }
-    if (receives(step)) {
+    if (receives(step.kind)) {
       if (!connections.has_message(step.peers[0], rank)) return Attempt::waits;
       connections.receive(step.peers[0], rank);
       walk.wake(step.peers[0]);
@@ -62,12 +58,6 @@ std::vector<Actions> orders(std::span<const Plan> plans, uint32_t room) {
     throw Error(ErrorCode::internal, "a program that was proved to end does not end on a GPU");
   }
   return orders;
-}
-
-// The result is what is sent, and is the same in memory and in the message.
-bool can_forward(const Step& receive, const Step& send) {
-  return receives(receive) && send.kind == StepKind::send && !receive.dst.empty() &&
-         receive.dst == send.src && !send.scales && unrounded(receive.dst[0]) == send.wire;
 }
 
 Actions with_forwarding(const Program& program, const Actions& order) {
@@ -114,7 +104,7 @@ class InOrder {
     const auto self = static_cast<int32_t>(rank);
     const Step& step = plans_[rank].program.steps[static_cast<size_t>(action.step)];
     const int32_t to = step.kind == StepKind::send ? action.sends_to : action.forwards_to;
-    const int32_t from = receives(step) ? step.peers[0] : -1;
+    const int32_t from = receives(step.kind) ? step.peers[0] : -1;
     if (from >= 0 && !connections_.has_message(from, self)) return false;
     if (to >= 0 && !connections_.has_room(self, to)) return false;
     if (from >= 0) connections_.receive(from, self);

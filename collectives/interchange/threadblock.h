@@ -22,9 +22,7 @@ struct Action {
   int32_t step = 0;  // of the threadblock
 };
 
-inline bool receives(const Action& action) {
-  return action.kind == StepKind::recv || action.kind == StepKind::recv_reduce;
-}
+inline bool receives(const Action& action) { return receives(action.kind); }
 
 struct Threadblock {
   const MscclThreadblock* source = nullptr;

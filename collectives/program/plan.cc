@@ -144,4 +144,15 @@ Plan make_plan(Collective collective, const Shape& shape, Program program, bool 
   return plan;
 }
 
+std::vector<Plan> make_plans(const Algorithm& algorithm, Shape shape, Arithmetic arithmetic,
+                             bool in_place) {
+  std::vector<Plan> plans;
+  plans.reserve(static_cast<size_t>(shape.ranks));
+  for (shape.rank = 0; shape.rank < shape.ranks; ++shape.rank) {
+    plans.push_back(
+        make_plan(algorithm.collective, shape, program_of(algorithm, shape, arithmetic), in_place));
+  }
+  return plans;
+}
+
 }  // namespace tutti

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "collectives/program/algorithm.h"
 #include "collectives/program/program.h"
 
 namespace tutti {
@@ -42,5 +43,8 @@ struct Plan {
 // `in_place`: the call's input and output may be the same memory, as the collective says; else they
 // are apart. What is planned for the first is right for both.
 Plan make_plan(Collective collective, const Shape& shape, Program program, bool in_place = true);
+// Those of all ranks, by an algorithm that supports the shape; shape.rank does not matter.
+std::vector<Plan> make_plans(const Algorithm& algorithm, Shape shape,
+                             Arithmetic arithmetic = Arithmetic::none, bool in_place = true);
 
 }  // namespace tutti

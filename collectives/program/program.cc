@@ -123,6 +123,11 @@ Step copy(RangeList src, RangeList dst) {
   return {.kind = StepKind::copy, .src = std::move(src), .dst = std::move(dst)};
 }
 
+bool can_forward(const Step& receive, const Step& send) {
+  return receives(receive.kind) && send.kind == StepKind::send && !send.scales &&
+         !send.src.empty() && receive.dst == send.src && unrounded(send.src[0]) == send.wire;
+}
+
 std::string to_string(const ChunkRange& range) {
   constexpr std::string_view kNames[] = {"input", "output", "scratch"};
   std::ostringstream out;

@@ -187,11 +187,18 @@ Step copy(RangeList src, RangeList dst);
 constexpr bool is_local(StepKind kind) {
   return kind == StepKind::reduce || kind == StepKind::copy;
 }
+constexpr bool receives(StepKind kind) {
+  return kind == StepKind::recv || kind == StepKind::recv_reduce;
+}
 // What a partial result in this chunk travels as without a rounding: accumulators from scratch,
 // elements from elsewhere (an input, or a result that is complete).
 constexpr Wire unrounded(const ChunkRange& range) {
   return range.space == Space::scratch ? Wire::accumulator : Wire::element;
 }
+
+// Whether `send` sends what `receive` has just received, the same in memory and in the message:
+// then an executor can do both at once.
+bool can_forward(const Step& receive, const Step& send);
 
 std::string to_string(const ChunkRange& range);  // "output[2-5]"
 std::string to_string(const Step& step);

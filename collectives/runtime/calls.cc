@@ -135,24 +135,20 @@ bool CommunicatorImpl::must_be_canonical(const Request& request, const CallOptio
 
 const Algorithm& CommunicatorImpl::algorithm_for(const Request& request, const CallOptions& options,
                                                  bool canonical, Plans& plans) {
-  const Collective collective = request.collective;
+  const Algorithm* const named = named_algorithm(request, options, canonical, plans);
+  if (named != nullptr) return *named;
   const Grade at_least = canonical ? Grade::canonical : Grade::same_bits;
+  return plans.choose(wanted_of(request, size(), at_least));
+}
+
+// The one that the call or the setting names; null: the library chooses.
+const Algorithm* CommunicatorImpl::named_algorithm(const Request& request,
+                                                   const CallOptions& options, bool canonical,
+                                                   const Plans& plans) const {
   std::string_view wanted = options.algorithm;
-  if (wanted.empty() && collective == Collective::all_reduce) wanted = all_reduce_setting_;
-  if (wanted.empty() || wanted == "auto") {
-    // What each rank knows of its own blocks only must not decide.
-    constexpr uint64_t kUnknown = 64 << 10;
-    const uint64_t bytes = request.count * size_of(request.dtype());
-    return plans.choose({.collective = collective,
-                         .root = request.root,
-                         .bytes = request.blocks_are_private() ? kUnknown
-                                  : request.uneven             ? bytes / size()
-                                                               : bytes,
-                         .dtype = request.dtype(),
-                         .at_least = at_least,
-                         .direct = request.blocks_are_private()});
-  }
-  const Algorithm& algorithm = resolve_algorithm(collective, wanted);
+  if (wanted.empty() && request.collective == Collective::all_reduce) wanted = all_reduce_setting_;
+  if (wanted.empty() || wanted == "auto") return nullptr;
+  const Algorithm& algorithm = resolve_algorithm(request.collective, wanted);
   std::string problem = why_unsupported(algorithm, plans.shape(request.root));
   if (!problem.empty()) {
     problem = cat("does not run on ", size(), " ranks: ", problem);
@@ -164,9 +160,9 @@ const Algorithm& CommunicatorImpl::algorithm_for(const Request& request, const C
   } else if (request.blocks_are_private() && !algorithm.direct) {
     problem = "forwards blocks, but only their owners know how long they are";
   }
-  if (problem.empty()) return algorithm;
+  if (problem.empty()) return &algorithm;
   throw Error(ErrorCode::unsupported,
-              cat(name(collective), " algorithm ", algorithm.name, ' ', problem),
+              cat(name(request.collective), " algorithm ", algorithm.name, ' ', problem),
               {.remedy = "use algorithm auto"});
 }
 

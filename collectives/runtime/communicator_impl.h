@@ -145,6 +145,8 @@ class CommunicatorImpl final : public ControlClient,
   bool must_be_canonical(const Request& request, const CallOptions& options) const;
   const Algorithm& algorithm_for(const Request& request, const CallOptions& options, bool canonical,
                                  Plans& plans);
+  const Algorithm* named_algorithm(const Request& request, const CallOptions& options,
+                                   bool canonical, const Plans& plans) const;
 
   // start.cc
   PreparedCall plan(const Request& request, const CallOptions& options);

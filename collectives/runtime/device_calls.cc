@@ -11,13 +11,11 @@
 #include "collectives/cost/gpu_costs.h"
 #include "collectives/gpu/lower.h"
 #include "collectives/runtime/compiled_call.h"
+#include "collectives/runtime/plans.h"
 
 namespace tutti::internal {
 
 namespace {
-
-constexpr gpu::MailboxShape kShape{
-    .slots = 4, .blocks = 16, .simple_bytes = 128 << 10, .lines_data = 16 << 10};
 
 // Whose published costs stand for those of a device.
 std::string_view class_of(std::string_view device_name) {
@@ -36,12 +34,6 @@ std::string agreed_class(int device, const gpu::Executor::Exchange& exchange) {
   return {mine.data()};
 }
 
-bool is_in_place(const Request& request) {
-  const auto in = reinterpret_cast<uintptr_t>(request.input.data);
-  const auto out = reinterpret_cast<uintptr_t>(request.output.data);
-  return in < out + request.output.bytes() && out < in + request.input.bytes();
-}
-
 }  // namespace
 
 void check_device_memory(const Request& request) {
@@ -58,11 +50,9 @@ void check_device_memory(const Request& request) {
 
 DeviceCalls::DeviceCalls(int device, const Surroundings& surroundings)
     : shape_(surroundings.shape),
-      device_(device),
-      executor_(shape_.rank, shape_.ranks, device, kShape, surroundings.exchange),
+      executor_(shape_.rank, shape_.ranks, device, gpu::kMailboxShape, surroundings.exchange),
       planner_(shape_, gpu_costs(surroundings.model, agreed_class(device, surroundings.exchange)),
-               surroundings.algorithms,
-               {.simple_bytes = kShape.simple_bytes, .lines_bytes = kShape.lines_data}),
+               surroundings.algorithms),
       misfit_(surroundings.misfit),
       watcher_([this](const std::stop_token& end) { watch(end); }) {}
 
@@ -91,8 +81,7 @@ bool DeviceCalls::Kind::is(const Request& other, const Algorithm* other_named,
          request.output.dtype == other.output.dtype && request.root == other.root &&
          request.input.count == other.input.count && request.output.count == other.output.count &&
          request.count == other.count && request.uneven == other.uneven &&
-         is_in_place(request) == is_in_place(other) && request.input_blocks == other.input_blocks &&
-         request.output_blocks == other.output_blocks;
+         request.input_blocks == other.input_blocks && request.output_blocks == other.output_blocks;
 }
 
 void DeviceCalls::run(const Request& request, const Algorithm* named, bool canonical,
@@ -111,32 +100,15 @@ const gpu::DeviceCall& DeviceCalls::compiled(const Request& request, const Algor
   return *kept_.back().second;
 }
 
-std::vector<Plan> DeviceCalls::plans_of(const Algorithm& algorithm, const Request& request) const {
-  std::vector<Plan> plans;
-  Shape shape = shape_;
-  shape.root = has_root(request.collective) ? request.root : 0;
-  for (shape.rank = 0; shape.rank < shape.ranks; ++shape.rank) {
-    plans.push_back(make_plan(algorithm.collective, shape,
-                              program_of(algorithm, shape, arithmetic_of(request.op.op))));
-  }
-  return plans;
-}
-
 GpuChoice DeviceCalls::choose(const Request& request, const Algorithm* named, bool canonical) {
-  constexpr uint64_t kUnknown = 64 << 10;  // what each rank knows of its own blocks decides nothing
   constexpr uint64_t kMostByLines = 64 << 10;
-  uint64_t bytes = request.count * size_of(request.dtype());
-  if (request.blocks_are_private()) bytes = kUnknown;
-  GpuChoice choice{.algorithm = named, .blocks = static_cast<int32_t>(kShape.blocks)};
-  choice.protocol = bytes <= kMostByLines ? GpuProtocol::lines : GpuProtocol::simple;
-  if (named == nullptr) {
-    choice = planner_.choose({.collective = request.collective,
-                              .root = request.root,
-                              .bytes = bytes,
-                              .dtype = request.dtype(),
-                              .at_least = canonical ? Grade::canonical : Grade::same_bits,
-                              .direct = request.blocks_are_private()});
-  }
+  const Wanted call =
+      wanted_of(request, shape_.ranks, canonical ? Grade::canonical : Grade::same_bits);
+  GpuChoice choice{
+      .algorithm = named,
+      .protocol = call.bytes <= kMostByLines ? GpuProtocol::lines : GpuProtocol::simple,
+      .blocks = static_cast<int32_t>(gpu::kMailboxShape.blocks)};
+  if (named == nullptr) choice = planner_.choose(call);
   const std::string wanted = settings().get_string("TUTTI_GPU_PROTOCOL");
   if (wanted == "simple") choice.protocol = GpuProtocol::simple;
   if (wanted == "lines") choice.protocol = GpuProtocol::lines;
@@ -148,15 +120,19 @@ std::shared_ptr<const gpu::DeviceCall> DeviceCalls::compile(const Request& reque
                                                             bool canonical) {
   check_device_memory(request);
   const GpuChoice choice = choose(request, named, canonical);
-  const auto blocks = std::clamp<uint32_t>(static_cast<uint32_t>(choice.blocks), 1, kShape.blocks);
-  const std::vector<Plan> plans = plans_of(*choice.algorithm, request);
+  const auto blocks =
+      std::clamp<uint32_t>(static_cast<uint32_t>(choice.blocks), 1, gpu::kMailboxShape.blocks);
+  Shape shape = shape_;
+  shape.root = has_root(request.collective) ? request.root : 0;
+  const std::vector<Plan> plans =
+      make_plans(*choice.algorithm, shape, arithmetic_of(request.op.op));
   CompiledCall compiled = compiled_of(Request(request), shape_.rank, shape_.ranks, choice.algorithm,
                                       &plans[static_cast<size_t>(shape_.rank)]);
-  derive(compiled, gpu::limits_of(kShape, choice.protocol, blocks));
-  const auto actions = gpu::schedule(plans, kShape.slots);
-  return executor_.prepare(
-      gpu::lower(compiled, actions[static_cast<size_t>(shape_.rank)], kShape, choice.protocol),
-      compiled.dtype);
+  derive(compiled, gpu::limits_of(gpu::kMailboxShape, choice.protocol, blocks));
+  const auto actions = gpu::schedule(plans, gpu::kMailboxShape.slots);
+  return executor_.prepare(gpu::lower(compiled, actions[static_cast<size_t>(shape_.rank)],
+                                      gpu::kMailboxShape, choice.protocol),
+                           compiled.dtype);
 }
 
 }  // namespace tutti::internal

@@ -59,11 +59,9 @@ class DeviceCalls {
   const gpu::DeviceCall& compiled(const Request& request, const Algorithm* named, bool canonical);
   std::shared_ptr<const gpu::DeviceCall> compile(const Request& request, const Algorithm* named,
                                                  bool canonical);
-  std::vector<Plan> plans_of(const Algorithm& algorithm, const Request& request) const;
   void watch(const std::stop_token& end);
 
   const Shape shape_;
-  const int device_;
   gpu::Executor executor_;
   GpuPlanner planner_;
   const std::function<void(int peer)> misfit_;

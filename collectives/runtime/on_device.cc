@@ -54,10 +54,9 @@ CommunicatorImpl::DeviceRequest CommunicatorImpl::device_request(const Request& 
   DeviceRequest wanted{.request = request, .canonical = must_be_canonical(request, options)};
   tutti::complete(wanted.request, rank_, size());
   check_spaces(wanted.request);
-  std::string_view name = options.algorithm;
-  if (name.empty() && request.collective == Collective::all_reduce) name = all_reduce_setting_;
-  if (!name.empty() && name != "auto" && size() > 1) {
-    wanted.named = &algorithm_for(wanted.request, options, wanted.canonical, *plans_in_rank_order_);
+  if (size() > 1) {
+    wanted.named =
+        named_algorithm(wanted.request, options, wanted.canonical, *plans_in_rank_order_);
   }
   return wanted;
 }
@@ -82,9 +81,9 @@ std::string CommunicatorImpl::algorithm_on_device(const Request& request,
 
 DeviceCalls& CommunicatorImpl::device_calls(const Request& request) {
   if (device_calls_) return *device_calls_;
-  const Place own = places()[static_cast<size_t>(rank_)];
-  for (const Place& place : places()) {
-    if (place.host == own.host) continue;
+  const std::vector<Place> places = this->places();
+  for (const Place& place : places) {
+    if (place.host == places[0].host) continue;
     throw Error(ErrorCode::unsupported, "calls on device memory among ranks of several hosts",
                 {.cause = "kernels reach the memory of GPUs of their own host only",
                  .remedy = "split() the communicator by host, and use host memory between hosts"});
@@ -96,9 +95,8 @@ DeviceCalls& CommunicatorImpl::device_calls(const Request& request) {
                     " is said to be device memory, but is no GPU's"),
                 {.remedy = "allocate it by CUDA, or say MemorySpace::host"});
   }
-  Shape shape = plans_in_rank_order_->shape(0);
   DeviceCalls::Surroundings around{
-      .shape = shape,
+      .shape = plans_in_rank_order_->shape(0),
       .model = engine_->options().cost_model,
       .algorithms = engine_->options().algorithms,
       .exchange = [this](std::span<const std::byte> mine) { return exchange(mine); },

@@ -15,6 +15,20 @@ Plan plan_of(const Algorithm& algorithm, const Shape& shape, bool in_place, Arit
 
 }  // namespace
 
+Wanted wanted_of(const Request& request, int ranks, Grade at_least) {
+  // What each rank knows of its own blocks only must not decide.
+  constexpr uint64_t kUnknown = 64 << 10;
+  const uint64_t bytes = request.count * size_of(request.dtype());
+  return {.collective = request.collective,
+          .root = request.root,
+          .bytes = request.blocks_are_private() ? kUnknown
+                   : request.uneven             ? bytes / static_cast<uint64_t>(ranks)
+                                                : bytes,
+          .dtype = request.dtype(),
+          .at_least = at_least,
+          .direct = request.blocks_are_private()};
+}
+
 Plans::Plans(const Kind& kind, const CostModel& model, std::vector<const Algorithm*> more)
     : kind_(kind),
       planner_(kind.shape,
@@ -55,13 +69,7 @@ bool Plans::needs_no_buffers(const Algorithm& algorithm, const Plan& mine, bool 
   constexpr int kMostRanks = 128;
   if (ranks > kMostRanks) return false;
   if (mine.program.steps.size() * static_cast<size_t>(ranks) > kMostSteps) return false;
-  std::vector<Plan> plans;
-  plans.reserve(static_cast<size_t>(ranks));
-  Shape other = mine.shape;
-  for (other.rank = 0; other.rank < ranks; ++other.rank) {
-    plans.push_back(plan_of(algorithm, other, in_place, arithmetic));
-  }
-  return ends_without_buffers(plans);
+  return ends_without_buffers(make_plans(algorithm, mine.shape, arithmetic, in_place));
 }
 
 PlanCache::PlanCache(const CostModel& model, std::vector<const Algorithm*> more)

@@ -15,10 +15,14 @@
 #include "collectives/program/algorithm.h"
 #include "collectives/program/arithmetic.h"
 #include "collectives/program/plan.h"
+#include "collectives/request.h"
 #include "topology/domain.h"
 #include "transport/limits.h"
 
 namespace tutti {
+
+// What an algorithm is chosen for: a call that is complete(), among `ranks`.
+Wanted wanted_of(const Request& request, int ranks, Grade at_least);
 
 // Threads: any.
 class Plans {

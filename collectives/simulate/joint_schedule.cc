@@ -78,7 +78,7 @@ void JointSchedule::add_program(const Schedule& its, int32_t walked, double chun
   for (Step step = its.first_step[walked]; step < its.first_step[walked + 1]; ++step) {
     const StepKind kind = its.kinds[step];
     const Step here = add(rank, kind, its.chunks[step] * chunk_bytes);
-    const bool receives = kind == StepKind::recv || kind == StepKind::recv_reduce;
+    const bool receives = tutti::receives(kind);
     at(rank).waits[static_cast<size_t>(here)] = its.waits[step] - (receives ? 1 : 0);
   }
 }

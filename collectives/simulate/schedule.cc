@@ -21,8 +21,6 @@ int32_t chunks_of(const Step& step) {
   return chunks;
 }
 
-bool receives(StepKind kind) { return kind == StepKind::recv || kind == StepKind::recv_reduce; }
-
 Plan plan_of(const Algorithm& algorithm, Shape shape, int32_t rank) {
   shape.rank = rank;
   return make_plan(algorithm.collective, shape, program_of(algorithm, shape));

@@ -18,12 +18,9 @@ struct ReadyCall {
     complete(request, rank, ranks);
     input = static_cast<const std::byte*>(request.input.data);
     output = static_cast<std::byte*>(request.output.data);
-    Shape other{.ranks = ranks, .root = has_root(request.collective) ? request.root : 0};
-    const Arithmetic arithmetic = arithmetic_of(request.op.op);
-    for (other.rank = 0; other.rank < ranks; ++other.rank) {
-      plans.push_back(
-          make_plan(algorithm.collective, other, program_of(algorithm, other, arithmetic)));
-    }
+    plans = make_plans(algorithm,
+                       {.ranks = ranks, .root = has_root(request.collective) ? request.root : 0},
+                       arithmetic_of(request.op.op));
     CompiledCall compiled =
         compiled_of(std::move(request), rank, ranks, &algorithm, &plans[static_cast<size_t>(rank)]);
     derive(compiled, gpu::limits_of(shape, protocol, blocks));

@@ -61,7 +61,7 @@ CUresult cuInit(unsigned flags) {
   const std::lock_guard lock(state().mutex);
   if (state().process == ::getpid()) return CUDA_SUCCESS;
   if (state().process != 0) return CUDA_ERROR_NOT_INITIALIZED;
-  const char* const text = std::getenv("TUTTI_FAKE_CUDA_DEVICES");
+  const char* const text = std::getenv("FAKE_CUDA_DEVICES");
   const int count = text == nullptr ? 8 : std::atoi(text);
   if (count <= 0) return CUDA_ERROR_NO_DEVICE;
   for (int device = 0; device < count; ++device) {

@@ -37,7 +37,7 @@ uint64_t number_of(const char* variable, uint64_t otherwise) {
 
 // The n-th random number of the process.
 uint64_t next_random() {
-  static const uint64_t seed = number_of("TUTTI_FAKE_CUDA_SEED", 1);
+  static const uint64_t seed = number_of("FAKE_CUDA_SEED", 1);
   static std::atomic<uint64_t> count{0};
   return tutti::mix_bits(seed + ++count * tutti::kGolden);
 }
@@ -53,7 +53,7 @@ const NamedKernel* kernel_of(CUfunction function) {
 }  // namespace
 
 void delay() {
-  static const uint64_t most = number_of("TUTTI_FAKE_CUDA_DELAY_US", 0);
+  static const uint64_t most = number_of("FAKE_CUDA_DELAY_US", 0);
   if (most > 0) std::this_thread::sleep_for(std::chrono::microseconds(next_random() % (most + 1)));
 }
 

@@ -120,7 +120,7 @@ std::vector<TaskPointer> unfinished(CUcontext context);
 void free_memory(std::map<uintptr_t, Range>::iterator range);
 void forget_context(CUcontext context);
 
-// Runs as work: a kernel or a copy begins up to TUTTI_FAKE_CUDA_DELAY_US late.
+// Runs as work: a kernel or a copy begins up to FAKE_CUDA_DELAY_US late.
 void delay();
 void run_nodes(const Nodes& nodes);
 

@@ -19,7 +19,7 @@ class Device : public Deaths {
  protected:
   static Process::Environment driver() {
     return {{"LD_LIBRARY_PATH", std::filesystem::absolute("tests/support/fake_cuda")},
-            {"TUTTI_FAKE_CUDA_DELAY_US", "20"}};
+            {"FAKE_CUDA_DELAY_US", "20"}};
   }
   Json bench(Words words) const {
     words.insert(words.begin(), "bench");

@@ -78,11 +78,26 @@ Provider::~Provider() {
 }
 
 // Within reach of whoever looks for leaks. No call of the driver's follows, so it tells of nothing.
+struct Provider::Kept {
+  std::mutex mutex;
+  std::vector<Remains> remains;
+
+  static Kept& of_process() {
+    static Kept& kept = *std::make_unique<Kept>().release();
+    return kept;
+  }
+};
+
 void Provider::keep_for_good(Remains remains) {
-  static std::mutex mutex;
-  static std::vector<Remains>& kept = *std::make_unique<std::vector<Remains>>().release();
-  const std::lock_guard lock(mutex);
-  kept.push_back(std::move(remains));
+  Kept& kept = Kept::of_process();
+  const std::lock_guard lock(kept.mutex);
+  kept.remains.push_back(std::move(remains));
+}
+
+size_t Provider::drivers_kept() {
+  Kept& kept = Kept::of_process();
+  const std::lock_guard lock(kept.mutex);
+  return kept.remains.size();
 }
 
 void Provider::leave() {

@@ -61,6 +61,8 @@ class Provider final : private Events {
   // leave() comes first. After a failure the driver and what it may read stay for good: UCX 1.13
   // ends the process where it destroys a worker whose connections are still in the making.
   ~Provider() override;
+  // How many of this process have stayed so.
+  static size_t drivers_kept();
 
   // How the library is called, for people.
   std::string name() const { return driver_->name(); }
@@ -134,6 +136,7 @@ class Provider final : private Events {
     std::vector<std::unique_ptr<Slot>> slots;
     std::vector<std::unique_ptr<Sending>> sends;
   };
+  struct Kept;
   // The driver's events while nobody is left to hear them.
   static void keep_for_good(Remains remains);
 

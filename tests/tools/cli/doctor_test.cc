@@ -332,8 +332,16 @@ TEST_F(DoctorOfNetwork, NamesASlowLink) {
   }
   if (!spoil(script)) GTEST_SKIP() << "links cannot be made slow here";
   const Json report = examine();
-  expect_finding(report, "links", "warning", a_, "a slow link");
-  EXPECT_THAT(text(finding(report, "links"), "where"), HasSubstr(b_));
+  // Neighbours on this machine may make ways within a host slow, too.
+  bool named = false;
+  for (const Json& one : report["findings"]) {
+    if (one["check"] != "links") continue;
+    EXPECT_EQ(one["severity"], "warning");
+    const std::string where = text(one, "where");
+    named = named || (where.find(a_) != where.npos && where.find(b_) != where.npos &&
+                      text(one, "what").find("a slow link") != std::string::npos);
+  }
+  EXPECT_TRUE(named) << report["findings"];
 }
 
 }  // namespace

@@ -53,7 +53,7 @@ Executor::Executor(int rank, int ranks, int device, const MailboxShape& shape,
       progress_(zeroed(context_, static_cast<size_t>(ranks) * shape.blocks * sizeof(Progress),
                        own_stream_.handle())),
       peers_(context_, static_cast<size_t>(ranks) * sizeof(PeerMemory)),
-      launched_(context_) {
+      order_(context_) {
   std::memset(words_.data(), 0, words_.size());
   find_peers(exchange);
 }
@@ -122,31 +122,20 @@ void Executor::grow_scratch(size_t bytes) {
   scratch_.emplace_back(context_, std::max(bytes, size_t{1} << 20));
 }
 
-// What is captured follows what its graph has before it; the graph's launches follow each other as
-// their streams do.
-void Executor::follow_last_launch(cuda::CUstream stream) {
-  if (has_launched_ && stream != last_stream_) launched_.hold(stream);
-}
-
 void Executor::launch(const DeviceCall& call, const std::byte* input, std::byte* output,
                       cuda::CUstream stream) {
   const cuda::CurrentContext current(context_);
-  const bool captured = cuda::is_captured(stream);
-  if (!captured) follow_last_launch(stream);
+  order_.begin(stream);
   Launch launch = call.launch_;
   launch.input = input;
   launch.output = output;
   cuda::launch(call.function_, call.grid_, stream, launch);
-  if (captured) return;
-  launched_.record(stream);
-  last_stream_ = stream;
-  has_launched_ = true;
+  order_.end(stream);
 }
 
 void Executor::drain() {
-  if (!has_launched_) return;
   const cuda::CurrentContext current(context_);
-  launched_.synchronize();
+  order_.drain();
 }
 
 void Executor::stop() { std::atomic_ref(*word(words_.data())).store(1, std::memory_order_release); }

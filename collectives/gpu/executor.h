@@ -65,7 +65,6 @@ class Executor {
  private:
   void find_peers(const Exchange& exchange);
   void grow_scratch(size_t bytes);
-  void follow_last_launch(cuda::CUstream stream);
 
   const int rank_;
   const int ranks_;
@@ -80,9 +79,7 @@ class Executor {
   std::vector<cuda::ImportedMemory> imported_;
   // The last one is used; the others may be, by captured calls.
   std::vector<cuda::DeviceMemory> scratch_;
-  cuda::Event launched_;  // the last launch, unless that was captured
-  cuda::CUstream last_stream_ = nullptr;
-  bool has_launched_ = false;
+  cuda::CallOrder order_;
 };
 
 }  // namespace tutti::gpu

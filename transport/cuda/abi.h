@@ -1,6 +1,6 @@
 // What is used of CUDA's driver API: types and constants with the names and values of cuda.h, so
 // that nothing of CUDA is needed to build. Checked against cuda.h of CUDA 13.0; all of it has been
-// the same since CUDA 11.4.
+// the same since CUDA 11.7.
 //
 // The handles are pointers to the same (opaque) types as cuda.h's: a caller's cudaStream_t is a
 // CUstream.
@@ -126,6 +126,7 @@ enum CUstreamCaptureStatus : int {
 
 inline constexpr unsigned CU_STREAM_DEFAULT = 0;
 inline constexpr unsigned CU_STREAM_NON_BLOCKING = 1;
+inline constexpr unsigned CU_STREAM_WAIT_VALUE_GEQ = 0;
 inline constexpr unsigned CU_EVENT_DEFAULT = 0;
 inline constexpr unsigned CU_EVENT_DISABLE_TIMING = 2;
 inline constexpr unsigned CU_MEMHOSTALLOC_PORTABLE = 1;

@@ -119,7 +119,7 @@ void* Library::find(const char* name) const {
   if (void* const function = ::dlsym(handle_, name)) return function;
   throw Error(
       ErrorCode::unsupported, cat("CUDA cannot be used: ", kLibrary, " lacks ", name),
-      {.cause = "the driver is older than CUDA 11.4 (470)", .remedy = "update NVIDIA's driver"});
+      {.cause = "the driver is older than CUDA 11.7 (515)", .remedy = "update NVIDIA's driver"});
 }
 
 Error failure(const char* call, CUresult result) {

@@ -51,7 +51,7 @@ class Call {
 };
 
 // By the names that libcuda.so.1 exports, which for some functions differ from those in cuda.h:
-// cuda.h defines cuMemAlloc to be cuMemAlloc_v2. All are in drivers of CUDA 11.4 and newer.
+// cuda.h defines cuMemAlloc to be cuMemAlloc_v2. All are in drivers of CUDA 11.7 and newer.
 class Api {
   Library library_;
 
@@ -103,6 +103,8 @@ class Api {
   Call<CUstream, CUevent, unsigned> stream_wait_event{library_, "cuStreamWaitEvent"};
   Call<CUstream, CUcontext*> stream_get_ctx{library_, "cuStreamGetCtx"};
   Call<CUstream, CUhostFn, void*> launch_host_func{library_, "cuLaunchHostFunc"};
+  Call<CUstream, CUdeviceptr, unsigned, unsigned> stream_wait_value{library_,
+                                                                    "cuStreamWaitValue32_v2"};
   Call<CUevent*, unsigned> event_create{library_, "cuEventCreate"};
   Call<CUevent> event_destroy{library_, "cuEventDestroy_v2"};
   Call<CUevent, CUstream> event_record{library_, "cuEventRecord"};

@@ -1,6 +1,7 @@
 #include "transport/cuda/stream.h"
 
 #include "transport/cuda/api.h"
+#include "transport/cuda/memory.h"
 
 namespace tutti::cuda {
 namespace {
@@ -29,6 +30,10 @@ void call_on_host(CUstream stream, CUhostFn function, void* user_data) {
   api().launch_host_func(stream, function, user_data);
 }
 
+void wait_for_word(CUstream stream, const uint32_t* device_word, uint32_t least) {
+  api().stream_wait_value(stream, address(device_word), least, CU_STREAM_WAIT_VALUE_GEQ);
+}
+
 Event::Event(const Context& context, Timing timing) {
   const CurrentContext current(context);
   api().event_create(&handle_, timing == Timing::on ? CU_EVENT_DEFAULT : CU_EVENT_DISABLE_TIMING);
@@ -48,6 +53,22 @@ float Event::milliseconds_since(const Event& start) const {
   float milliseconds = 0;
   api().event_elapsed_time(&milliseconds, start.handle_, handle_);
   return milliseconds;
+}
+
+void CallOrder::begin(CUstream stream) {
+  const bool is_same = stream == last_stream_ && stream != per_thread_stream();
+  if (has_calls_ && !is_same && !is_captured(stream)) ended_.hold(stream);
+}
+
+void CallOrder::end(CUstream stream) {
+  if (is_captured(stream)) return;
+  ended_.record(stream);
+  last_stream_ = stream;
+  has_calls_ = true;
+}
+
+void CallOrder::drain() const {
+  if (has_calls_) ended_.synchronize();
 }
 
 Graph::Graph(const Context& context, CUgraph captured) {

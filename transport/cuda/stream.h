@@ -4,6 +4,8 @@
 // per_thread_stream()) will do. Its context is current in the thread.
 #pragma once
 
+#include <cstdint>
+
 #include "base/cleanup.h"
 #include "transport/cuda/abi.h"
 #include "transport/cuda/device.h"
@@ -26,6 +28,8 @@ bool is_done(CUstream stream);
 // Calls `function` in a thread of the driver's once all before it is done; what comes after waits.
 // It must call nothing of CUDA. In a captured stream it is called at each replay.
 void call_on_host(CUstream stream, CUhostFn function, void* user_data);
+// What comes after waits until the word, of pinned memory as the device has it, is `least` or more.
+void wait_for_word(CUstream stream, const uint32_t* device_word, uint32_t least);
 
 // A point in a stream's work.
 class Event {
@@ -45,6 +49,24 @@ class Event {
  private:
   CUevent handle_ = nullptr;
   Cleanup destroy_;
+};
+
+// Calls that follow each other in whatever streams they are put into. What is captured follows what
+// its graph has before it; the graph's launches follow each other as their streams do.
+class CallOrder {
+ public:
+  explicit CallOrder(const Context& context) : ended_(context) {}
+
+  // Around what a call puts into the stream.
+  void begin(CUstream stream);
+  void end(CUstream stream);
+  // Returns when the last call that was not captured has ended.
+  void drain() const;
+
+ private:
+  Event ended_;
+  CUstream last_stream_ = nullptr;
+  bool has_calls_ = false;
 };
 
 // Work that was captured, to be run again and again. Its launches follow each other.

@@ -1,6 +1,8 @@
 // Streams and events.
 #include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <thread>
 
 #include "tests/support/fake_cuda/state.h"
 
@@ -237,6 +239,21 @@ CUresult cuStreamGetCtx(CUstream handle, CUcontext* context) {
 CUresult cuLaunchHostFunc(CUstream handle, CUhostFn function, void* user_data) {
   return in_context(
       [&](CUcontext) { return put(handle, [function, user_data] { function(user_data); }); });
+}
+
+CUresult cuStreamWaitValue32_v2(CUstream handle, CUdeviceptr word, unsigned value, unsigned flags) {
+  return in_context([&](CUcontext) {
+    if (flags != CU_STREAM_WAIT_VALUE_GEQ || word % sizeof(uint32_t) != 0) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    return put(handle, [word = reinterpret_cast<uint32_t*>(word), value] {
+      const auto is_less = [&] {
+        const uint32_t now = std::atomic_ref(*word).load(std::memory_order_acquire);
+        return static_cast<int32_t>(now - value) < 0;
+      };
+      while (is_less()) std::this_thread::yield();
+    });
+  });
 }
 
 CUresult cuStreamWaitEvent(CUstream stream_handle, CUevent event_handle, unsigned) {

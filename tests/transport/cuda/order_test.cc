@@ -100,6 +100,41 @@ TEST(Order, EventsTellWhenAndHowLong) {
       says(error_of([&] { silent.milliseconds_since(before); }), "CUDA_ERROR_INVALID_HANDLE"));
 }
 
+TEST(Order, AStreamWaitsForAWord) {
+  const Gpu gpu;
+  const Stream stream(gpu.context);
+  const DeviceMemory memory(gpu.context, sizeof(uint64_t));
+  const PinnedMemory pinned(gpu.context, 2 * sizeof(uint64_t));
+  auto* const words = reinterpret_cast<uint32_t*>(pinned.data());
+  words[0] = 0;
+  wait_for_word(stream.handle(), reinterpret_cast<uint32_t*>(pinned.device_data()), 3);
+  gpu.fill(stream.handle(), memory, 8);
+  std::atomic_ref(words[0]).store(2);
+  EXPECT_FALSE(is_done(stream.handle()));
+  std::atomic_ref(words[0]).store(3);
+  EXPECT_EQ(gpu.read(stream.handle(), memory), Words(1, 8));
+}
+
+TEST(Order, OfCallsInWhateverStreams) {
+  const Gpu gpu;
+  const Stream first(gpu.context);
+  const Stream second(gpu.context);
+  const DeviceMemory a(gpu.context, kBytes);
+  const DeviceMemory b(gpu.context, kBytes);
+  CallOrder order(gpu.context);
+  gpu.fill(first.handle(), a, 0);
+  for (uint64_t i = 1; i <= 10; ++i) {
+    for (CUstream const stream : {first.handle(), second.handle(), per_thread_stream()}) {
+      order.begin(stream);
+      gpu.fill(stream, b, i);
+      gpu.add(stream, a, b);
+      order.end(stream);
+    }
+  }
+  order.drain();
+  EXPECT_EQ(gpu.read(second.handle(), a), Words(256, 165));
+}
+
 TEST(Order, HostFunctionsTakeTheirTurn) {
   const Gpu gpu;
   const Stream stream(gpu.context);

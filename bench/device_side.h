@@ -21,6 +21,7 @@ class DeviceSide {
   Stream stream() const { return {stream_.handle()}; }
 
   // Copies, which are over when they return.
+  void copy_input();  // to the output
   void write_input(std::span<const std::byte> bytes);
   void write_output(std::span<const std::byte> bytes);
   void read_output(std::span<std::byte> bytes);

@@ -211,23 +211,36 @@ Registration Communicator::register_memory(void* data, size_t bytes) {
 
 namespace {
 
-// Of a collective; what the rank has no use for does not count.
+// What the rank has no use for does not count.
 bool is_on_device(const Request& request, const CommunicatorImpl& comm) {
   const bool in = request.input.space == MemorySpace::device;
   const bool out = request.output.space == MemorySpace::device;
   if (!in && !out) return false;
   const Collective c = request.collective;
-  if (c == Collective::send_recv || c == Collective::barrier) return false;
+  if (c == Collective::barrier) return false;
+  if (c == Collective::send_recv) return request.sends ? in : out;
   const bool is_root = !has_root(c) || comm.rank() == request.root;
   return (in && (is_root || (c != Collective::broadcast && c != Collective::scatter))) ||
          (out && (is_root || (c != Collective::reduce && c != Collective::gather)));
+}
+
+void start_on_device(const std::shared_ptr<CommunicatorImpl>& impl, const Request& request,
+                     const CallOptions& options) {
+  if (!internal::in_group()) return impl->run_on_device(request, options);
+  const bool receives = request.collective == Collective::send_recv && !request.sends;
+  const auto put = [impl, request, options, algorithm = std::string(options.algorithm)] {
+    CallOptions own = options;
+    own.algorithm = algorithm;
+    impl->run_on_device(request, own);
+  };
+  internal::join_group({.rank = impl->engine(), .receives = receives, .put = put});
 }
 
 }  // namespace
 
 Work Communicator::start(const Request& request, const CallOptions& options) {
   if (is_on_device(request, require(impl_))) {
-    require(impl_).run_on_device(request, options);
+    start_on_device(impl_, request, options);
     return {};
   }
   Work work(impl_, require(impl_).start(request, options));
@@ -245,7 +258,8 @@ void Communicator::run(const Request& request, const CallOptions& options) {
 
 MessageInfo Communicator::recv(Buffer buffer, int from, const CallOptions& options) {
   const Request request = Request::recv(buffer, from);
-  if (!internal::in_group()) return require(impl_).receive(request, options);
+  const bool is_simple = !internal::in_group() && buffer.space == MemorySpace::host;
+  if (is_simple) return require(impl_).receive(request, options);
   start(request, options);
   return {};
 }

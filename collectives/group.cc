@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <map>
+#include <thread>
 #include <utility>
 
 #include "base/error.h"
@@ -15,6 +17,7 @@ namespace {
 struct Group {
   int depth = 0;
   std::vector<Work> works;
+  std::vector<internal::DeviceCallOfGroup> device_calls;
 };
 
 Group& group() {
@@ -36,12 +39,53 @@ void progress_in_turn(std::vector<Work>& works) {
   }
 }
 
+using DeviceCalls = std::vector<internal::DeviceCallOfGroup>;
+
+// The first Error, when all have been tried.
+void put_in_order(const DeviceCalls& calls, std::exception_ptr& failure) {
+  for (const bool receives : {false, true}) {
+    for (const internal::DeviceCallOfGroup& call : calls) {
+      if (call.receives != receives) continue;
+      try {
+        call.put();
+      } catch (const Error&) {
+        if (!failure) failure = std::current_exception();
+      }
+    }
+  }
+}
+
+// Each rank's in a thread of its own, where there are several: a communicator's first call meets
+// the other ranks.
+void put_into_streams(const DeviceCalls& calls) {
+  std::map<const void*, DeviceCalls> by_rank;
+  for (const internal::DeviceCallOfGroup& call : calls) by_rank[call.rank].push_back(call);
+  std::vector<std::exception_ptr> failures(by_rank.size());
+  if (by_rank.size() == 1) {
+    put_in_order(calls, failures[0]);
+  } else {
+    std::vector<std::jthread> threads;
+    size_t next = 0;
+    for (const auto& [rank, own] : by_rank) {
+      threads.emplace_back(
+          [&own = own, &failure = failures[next++]] { put_in_order(own, failure); });
+    }
+  }
+  for (const std::exception_ptr& failure : failures) {
+    if (failure) std::rethrow_exception(failure);
+  }
+}
+
 }  // namespace
 
 bool internal::in_group() { return group().depth > 0; }
 
 void internal::join_group(const Work& work) {
   if (in_group()) group().works.push_back(work);
+}
+
+void internal::join_group(DeviceCallOfGroup call) {
+  group().device_calls.push_back(std::move(call));
 }
 
 bool internal::of_several_ranks(const std::vector<Work>& works) {
@@ -63,7 +107,9 @@ std::vector<Work> group_end_async() {
                 {.cause = "a group belongs to the thread that began it"});
   }
   if (--group().depth > 0) return {};
-  return std::exchange(group().works, {});
+  std::vector<Work> works = std::exchange(group().works, {});
+  put_into_streams(std::exchange(group().device_calls, {}));
+  return works;
 }
 
 // All of them are waited for, so that no buffer is in use any more when an error is thrown.

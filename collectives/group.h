@@ -10,6 +10,9 @@
 // One thread that is several ranks (Communicator::init_async) makes the calls of all of them in one
 // group.
 //
+// Calls on device memory are put into their streams by the outermost group_end(), which also throws
+// what is wrong with them: sends first, so that no receive keeps its stream from them.
+//
 // Threads: a group belongs to the thread that began it. Groups nest; the outermost end counts.
 #pragma once
 
@@ -55,6 +58,13 @@ namespace internal {
 bool in_group();
 // which then keeps the Work.
 void join_group(const Work& work);
+// A call on device memory, to be put into its stream at the end of the group.
+struct DeviceCallOfGroup {
+  const void* rank = nullptr;  // as rank_behind()
+  bool receives = false;
+  std::function<void()> put;
+};
+void join_group(DeviceCallOfGroup call);
 // Whether they are calls of more than one rank, which must be moved in turn. A call that was over
 // at once is of none.
 bool of_several_ranks(const std::vector<Work>& works);

@@ -127,11 +127,6 @@ class Checker {
 
   template <typename B>
   void check_memory(const B& buffer, std::string_view which) const {
-    if (buffer.space != MemorySpace::host && request_.collective == Collective::send_recv) {
-      throw Error(ErrorCode::unsupported, cat(call(), ": ", which, " is device memory"),
-                  {.cause = "messages between two ranks go between hosts' memory only",
-                   .remedy = "copy it to host memory"});
-    }
     if (static_cast<size_t>(buffer.dtype) >= kAllDTypes.size()) {
       refuse(cat(which, " has no known dtype"));
     }

@@ -23,6 +23,7 @@ uint64_t* word(std::byte* at) { return reinterpret_cast<uint64_t*>(at); }
 size_t aligned(size_t bytes) { return (bytes + 127) / 128 * 128; }
 
 cuda::DeviceMemory zeroed(const cuda::Context& context, size_t bytes, cuda::CUstream stream) {
+  const cuda::CurrentContext current(context);
   cuda::DeviceMemory memory(context, bytes);
   cuda::fill_async(memory.data(), std::byte{0}, bytes, stream);
   cuda::synchronize(stream);
@@ -40,8 +41,7 @@ unsigned threads_for(const LoweredCall& lowered, size_t element_bytes, int most)
 
 }  // namespace
 
-Executor::Executor(int rank, int ranks, int device, const MailboxShape& shape,
-                   const Exchange& exchange)
+Executor::Executor(int rank, int ranks, int device, const MailboxShape& shape)
     : rank_(rank),
       ranks_(ranks),
       shape_(shape),
@@ -53,33 +53,43 @@ Executor::Executor(int rank, int ranks, int device, const MailboxShape& shape,
       progress_(zeroed(context_, static_cast<size_t>(ranks) * shape.blocks * sizeof(Progress),
                        own_stream_.handle())),
       peers_(context_, static_cast<size_t>(ranks) * sizeof(PeerMemory)),
+      reached_(static_cast<size_t>(ranks)),
       order_(context_) {
   std::memset(words_.data(), 0, words_.size());
-  find_peers(exchange);
 }
 
-void Executor::find_peers(const Exchange& exchange) {
-  const cuda::ExportedMemory mine = cuda::export_memory(mailboxes_.data());
-  const std::vector<std::byte> all = exchange(std::as_bytes(std::span(&mine, 1)));
-  const uint64_t of_a_peer = shape_.blocks * shape_.mailbox_bytes();
-  std::vector<PeerMemory> peers(static_cast<size_t>(ranks_));
-  for (int peer = 0; peer < ranks_; ++peer) {
-    if (peer == rank_) continue;
-    cuda::ExportedMemory theirs;
-    std::memcpy(&theirs, all.data() + static_cast<size_t>(peer) * sizeof(theirs), sizeof(theirs));
-    imported_.emplace_back(context_, theirs);
-    peers[static_cast<size_t>(peer)] = {
-        .here = mailboxes_.data() + static_cast<uint64_t>(peer) * of_a_peer,
-        .there = imported_.back().data() + static_cast<uint64_t>(rank_) * of_a_peer};
-  }
+void Executor::connect(const Exchange& exchange) {
   const cuda::CurrentContext current(context_);
-  cuda::copy_async(peers_.data(), peers.data(), peers.size() * sizeof(PeerMemory),
+  Agreement agreement(exchange);
+  std::vector<cuda::ExportedMemory> all(static_cast<size_t>(ranks_));
+  agreement.attempt(
+      [&] { all[static_cast<size_t>(rank_)] = cuda::export_memory(mailboxes_.data()); });
+  const std::vector<std::byte> told =
+      exchange(std::as_bytes(std::span(&all[static_cast<size_t>(rank_)], 1)));
+  std::memcpy(all.data(), told.data(), told.size());
+  agreement.require("its memory cannot be shared");
+  agreement.attempt([&] {
+    for (int peer = 0; peer < ranks_; ++peer) {
+      if (peer != rank_) reach(peer, all[static_cast<size_t>(peer)]);
+    }
+  });
+  agreement.require("it does not reach the memory of all others");
+  cuda::copy_async(peers_.data(), reached_.data(), reached_.size() * sizeof(PeerMemory),
                    own_stream_.handle());
   cuda::synchronize(own_stream_.handle());
 }
 
+void Executor::reach(int peer, const cuda::ExportedMemory& theirs) {
+  const uint64_t of_a_peer = shape_.blocks * shape_.mailbox_bytes();
+  imported_.emplace_back(context_, theirs);
+  reached_[static_cast<size_t>(peer)] = {
+      .here = mailboxes_.data() + static_cast<uint64_t>(peer) * of_a_peer,
+      .there = imported_.back().data() + static_cast<uint64_t>(rank_) * of_a_peer};
+}
+
 std::shared_ptr<const DeviceCall> Executor::prepare(const LoweredCall& lowered, DType dtype) {
   const cuda::CurrentContext current(context_);
+  const cuda::BesideCaptures beside;
   const size_t steps = aligned(lowered.steps.size() * sizeof(DeviceStep));
   const size_t parts = aligned(lowered.parts.size() * sizeof(Part));
   const size_t ports = aligned(lowered.ports.size() * sizeof(int32_t));

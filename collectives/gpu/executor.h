@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/dtype.h"
+#include "collectives/gpu/agreement.h"
 #include "collectives/gpu/call.h"
 #include "collectives/gpu/lower.h"
 #include "transport/cuda/device.h"
@@ -39,15 +40,13 @@ class DeviceCall {
 // Threads: one at a time, but for stop() and mismatch().
 class Executor {
  public:
-  // Gives each rank's bytes, equally many, to all ranks; in the order of the ranks.
-  using Exchange = std::function<std::vector<std::byte>(std::span<const std::byte> mine)>;
-
-  // Collective. `device`: this rank's. Throws where a peer's memory is out of reach, or the build
-  // has no kernels for the device.
-  Executor(int rank, int ranks, int device, const MailboxShape& shape, const Exchange& exchange);
+  // `device`: this rank's. Throws where the build has no kernels for it. connect() comes next.
+  Executor(int rank, int ranks, int device, const MailboxShape& shape);
+  // Collective. Throws on all ranks where the memory of one is out of another's reach, with the
+  // reason where that was seen.
+  void connect(const Exchange& exchange);
 
   const MailboxShape& shape() const { return shape_; }
-  // Not while a stream is captured: it allocates.
   std::shared_ptr<const DeviceCall> prepare(const LoweredCall& lowered, DType dtype);
   // Returns when the kernel is in the stream. The buffers are the device's, or pinned.
   void launch(const DeviceCall& call, const std::byte* input, std::byte* output,
@@ -63,7 +62,7 @@ class Executor {
   uint64_t mismatch() const;
 
  private:
-  void find_peers(const Exchange& exchange);
+  void reach(int peer, const cuda::ExportedMemory& theirs);
   void grow_scratch(size_t bytes);
 
   const int rank_;
@@ -77,6 +76,7 @@ class Executor {
   cuda::DeviceMemory progress_;
   cuda::DeviceMemory peers_;  // PeerMemory of each rank
   std::vector<cuda::ImportedMemory> imported_;
+  std::vector<PeerMemory> reached_;  // what peers_ is a copy of
   // The last one is used; the others may be, by captured calls.
   std::vector<cuda::DeviceMemory> scratch_;
   cuda::CallOrder order_;

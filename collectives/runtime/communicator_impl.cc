@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "base/settings.h"
 #include "base/text.h"
-#include "collectives/runtime/device_calls.h"
+#include "collectives/runtime/device_routes.h"
 
 namespace tutti::internal {
 
@@ -190,6 +190,7 @@ void CommunicatorImpl::while_waiting(std::function<void()> hook) {
 void CommunicatorImpl::raise_everywhere(const Error& error) {
   engine_->control().poison(id_, error);
   on_abort(error);
+  if (whole_ != nullptr) whole_->raise_everywhere(error);
 }
 
 // What a death brings about is told as that death: of `error` the rank is not to blame.
@@ -206,7 +207,7 @@ void CommunicatorImpl::abort(const std::string& reason) {
 
 void CommunicatorImpl::on_abort(const Error& error) {
   if (abort_.raise(error)) tell_last_calls(error.code());
-  stop_devices();
+  stop_devices(error);
 }
 
 // Says where this rank was, where that may help: it does not where another one has just given up.

@@ -34,7 +34,8 @@
 
 namespace tutti::internal {
 
-class DeviceCalls;
+class DeviceRoutes;
+struct DeviceRequest;
 
 class CommunicatorImpl final : public ControlClient,
                                public std::enable_shared_from_this<CommunicatorImpl> {
@@ -52,7 +53,7 @@ class CommunicatorImpl final : public ControlClient,
   std::shared_ptr<CommunicatorImpl> split(int color, int key);
   std::shared_ptr<CommunicatorImpl> create(std::span<const int> ranks, int tag);
   void abort(const std::string& reason);
-  // A collective on memory of GPUs: returns when it is in the stream.
+  // A call on memory of GPUs: returns when it is in the stream.
   void run_on_device(const Request& request, const CallOptions& options);
   std::string algorithm_on_device(const Request& request, const CallOptions& options);
   // How the ranks reach each other; null where there is only one.
@@ -62,6 +63,8 @@ class CommunicatorImpl final : public ControlClient,
   // Null when the call is complete at once.
   std::shared_ptr<Operation> start(const Request& request, const CallOptions& options);
   std::shared_ptr<Operation> start(const PreparedCall& prepared);
+  // A handle that does not keep the communicator.
+  Work start_unowned(const Request& request, const CallOptions& options);
   // Start and wait.
   void run(const Request& request, const CallOptions& options);
   void run(const PreparedCall& prepared);
@@ -166,15 +169,11 @@ class CommunicatorImpl final : public ControlClient,
   void finish(const std::shared_ptr<Operation>& operation, std::unique_lock<std::mutex> lock);
 
   // on_device.cc
-  struct DeviceRequest {
-    Request request;  // complete
-    const Algorithm* named = nullptr;
-    bool canonical = false;
-  };
   DeviceRequest device_request(const Request& request, const CallOptions& options);
-  DeviceCalls& device_calls(const Request& request);
+  DeviceRoutes& device_routes(const Request& request);
+  std::shared_ptr<CommunicatorImpl> part(int color, int key);
   std::vector<std::byte> exchange(std::span<const std::byte> mine);
-  void stop_devices();
+  void stop_devices(const Error& error);
   void leave_devices();
 
   // communicator_impl.cc
@@ -234,8 +233,10 @@ class CommunicatorImpl final : public ControlClient,
 
   // Of calls on memory of GPUs, which come one at a time; once there was one.
   std::mutex device_mutex_;
-  std::mutex device_pointer_mutex_;  // of whoever makes device_calls_, or ends its kernels
-  std::unique_ptr<DeviceCalls> device_calls_;
+  std::mutex device_pointer_mutex_;  // of whoever makes device_routes_, or stops them
+  std::unique_ptr<DeviceRoutes> device_routes_;
+  // Of one that a communicator has made for itself: it fails with this one.
+  CommunicatorImpl* whole_ = nullptr;
 
   std::mutex mutex_;  // guards everything below
   uint32_t calls_made_ = 0;

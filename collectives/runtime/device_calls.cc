@@ -25,7 +25,7 @@ std::string_view class_of(std::string_view device_name) {
 }
 
 // Rank 0's, for all choose alike.
-std::string agreed_class(int device, const gpu::Executor::Exchange& exchange) {
+std::string agreed_class(int device, const gpu::Exchange& exchange) {
   std::array<char, 8> mine{};
   const std::string_view own = class_of(cuda::device_info(device).name);
   std::copy(own.begin(), own.end(), mine.begin());
@@ -49,12 +49,17 @@ void check_device_memory(const Request& request) {
 }
 
 DeviceCalls::DeviceCalls(int device, const Surroundings& surroundings)
-    : shape_(surroundings.shape),
-      executor_(shape_.rank, shape_.ranks, device, gpu::kMailboxShape, surroundings.exchange),
-      planner_(shape_, gpu_costs(surroundings.model, agreed_class(device, surroundings.exchange)),
-               surroundings.algorithms),
-      misfit_(surroundings.misfit),
+    : device_(device),
+      surroundings_(surroundings),
+      executor_(surroundings.shape.rank, surroundings.shape.ranks, device, gpu::kMailboxShape),
       watcher_([this](const std::stop_token& end) { watch(end); }) {}
+
+void DeviceCalls::connect() {
+  executor_.connect(surroundings_.exchange);
+  const GpuCosts costs =
+      gpu_costs(surroundings_.model, agreed_class(device_, surroundings_.exchange));
+  planner_.emplace(surroundings_.shape, costs, surroundings_.algorithms);
+}
 
 void DeviceCalls::end() {
   stop();
@@ -69,7 +74,7 @@ void DeviceCalls::watch(const std::stop_token& end) {
   while (!end.stop_requested()) {
     ends_.wait_for(lock, end, kBetweenLooks, [] { return false; });
     const uint64_t mismatch = executor_.mismatch();
-    if (mismatch != 0) return misfit_(static_cast<int>(mismatch) - 1);
+    if (mismatch != 0) return surroundings_.misfit(static_cast<int>(mismatch) - 1);
   }
 }
 
@@ -102,13 +107,13 @@ const gpu::DeviceCall& DeviceCalls::compiled(const Request& request, const Algor
 
 GpuChoice DeviceCalls::choose(const Request& request, const Algorithm* named, bool canonical) {
   constexpr uint64_t kMostByLines = 64 << 10;
-  const Wanted call =
-      wanted_of(request, shape_.ranks, canonical ? Grade::canonical : Grade::same_bits);
+  const Wanted call = wanted_of(request, surroundings_.shape.ranks,
+                                canonical ? Grade::canonical : Grade::same_bits);
   GpuChoice choice{
       .algorithm = named,
       .protocol = call.bytes <= kMostByLines ? GpuProtocol::lines : GpuProtocol::simple,
       .blocks = static_cast<int32_t>(gpu::kMailboxShape.blocks)};
-  if (named == nullptr) choice = planner_.choose(call);
+  if (named == nullptr) choice = planner_->choose(call);
   const std::string wanted = settings().get_string("TUTTI_GPU_PROTOCOL");
   if (wanted == "simple") choice.protocol = GpuProtocol::simple;
   if (wanted == "lines") choice.protocol = GpuProtocol::lines;
@@ -122,17 +127,19 @@ std::shared_ptr<const gpu::DeviceCall> DeviceCalls::compile(const Request& reque
   const GpuChoice choice = choose(request, named, canonical);
   const auto blocks =
       std::clamp<uint32_t>(static_cast<uint32_t>(choice.blocks), 1, gpu::kMailboxShape.blocks);
-  Shape shape = shape_;
+  Shape shape = surroundings_.shape;
   shape.root = has_root(request.collective) ? request.root : 0;
   const std::vector<Plan> plans =
       make_plans(*choice.algorithm, shape, arithmetic_of(request.op.op));
-  CompiledCall compiled = compiled_of(Request(request), shape_.rank, shape_.ranks, choice.algorithm,
-                                      &plans[static_cast<size_t>(shape_.rank)]);
+  CompiledCall compiled =
+      compiled_of(Request(request), surroundings_.shape.rank, surroundings_.shape.ranks,
+                  choice.algorithm, &plans[static_cast<size_t>(surroundings_.shape.rank)]);
   derive(compiled, gpu::limits_of(gpu::kMailboxShape, choice.protocol, blocks));
   const auto actions = gpu::schedule(plans, gpu::kMailboxShape.slots);
-  return executor_.prepare(gpu::lower(compiled, actions[static_cast<size_t>(shape_.rank)],
-                                      gpu::kMailboxShape, choice.protocol),
-                           compiled.dtype);
+  return executor_.prepare(
+      gpu::lower(compiled, actions[static_cast<size_t>(surroundings_.shape.rank)],
+                 gpu::kMailboxShape, choice.protocol),
+      compiled.dtype);
 }
 
 }  // namespace tutti::internal

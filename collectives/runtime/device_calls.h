@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "collectives/cost/gpu_planner.h"
+#include "collectives/gpu/agreement.h"
 #include "collectives/gpu/executor.h"
 #include "collectives/program/algorithm.h"
 #include "collectives/request.h"
@@ -30,11 +32,13 @@ class DeviceCalls {
     Shape shape;  // of this rank, in the order of the ranks
     CostModel model;
     std::vector<const Algorithm*> algorithms;  // beside the built-in ones
-    gpu::Executor::Exchange exchange;
+    gpu::Exchange exchange;
     std::function<void(int peer)> misfit;  // a peer's call is another one; in a thread of its own
   };
-  // Collective. `device`: this rank's.
+  // `device`: this rank's. Throws where kernels cannot run there. connect() comes next.
   DeviceCalls(int device, const Surroundings& surroundings);
+  // Collective. gpu::Executor::connect().
+  void connect();
 
   // Returns when the call is in the stream. The request is complete(); `named`: the algorithm, or
   // null. One thread at a time.
@@ -61,10 +65,10 @@ class DeviceCalls {
                                                  bool canonical);
   void watch(const std::stop_token& end);
 
-  const Shape shape_;
+  const int device_;
+  const Surroundings surroundings_;
   gpu::Executor executor_;
-  GpuPlanner planner_;
-  const std::function<void(int peer)> misfit_;
+  std::optional<GpuPlanner> planner_;
   std::vector<std::pair<Kind, std::shared_ptr<const gpu::DeviceCall>>> kept_;
   std::mutex mutex_;  // the watcher's
   std::condition_variable_any ends_;

@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "collectives/runtime/communicator_impl.h"
 #include "collectives/runtime/device_calls.h"
+#include "collectives/runtime/device_routes.h"
 #include "transport/cuda/api.h"
 #include "transport/cuda/memory.h"
 #include "transport/cuda/stream.h"
@@ -30,43 +31,58 @@ void check_spaces(const Request& request) {
               {.remedy = "have both in device memory, or both in the host's"});
 }
 
-// Alone: what the call writes is what it reads.
+// Whether what a call of one rank alone writes is what it reads.
+bool is_a_copy(const Request& request) {
+  return request.collective != Collective::send_recv && !request.uneven &&
+         request.op.op != ReduceOp::premul_sum;
+}
+
 void copy_alone(const Request& request, cuda::CUstream stream) {
   check_device_memory(request);
   if (request.collective == Collective::exscan || request.collective == Collective::barrier) return;
-  if (request.op.op == ReduceOp::premul_sum || request.uneven) {
-    throw Error(ErrorCode::unsupported,
-                cat(name(request.collective), " of one rank alone, ",
-                    request.uneven ? "with uneven blocks" : "premul_sum", ", on a GPU"),
-                {.remedy = "copy the buffer by CUDA"});
-  }
-  if (request.input.data == request.output.data || request.input.count == 0) return;
+  if (request.output.data == request.input.data || request.input.count == 0) return;
   cuda::copy_async(request.output.data, request.input.data, request.input.bytes(), stream);
+}
+
+// A rank without a buffer has its current one.
+int device_of(const Request& request) {
+  const void* const pointer = pointer_of(request);
+  const int device = pointer != nullptr ? cuda::describe(pointer).device : cuda::current_device();
+  if (device >= 0) return device;
+  throw Error(ErrorCode::invalid_argument,
+              cat(name(request.collective), ": the buffer at ", pointer,
+                  " is said to be device memory, but is no GPU's"),
+              {.remedy = "allocate it by CUDA, or say MemorySpace::host"});
 }
 
 }  // namespace
 
-CommunicatorImpl::DeviceRequest CommunicatorImpl::device_request(const Request& request,
-                                                                 const CallOptions& options) {
+DeviceRequest CommunicatorImpl::device_request(const Request& request, const CallOptions& options) {
   require_own_process();
   abort_.throw_if_raised();
   cuda::api();  // throws where there is no driver
-  DeviceRequest wanted{.request = request, .canonical = must_be_canonical(request, options)};
+  if (!options.after.empty()) {
+    throw Error(ErrorCode::unsupported,
+                cat(name(request.collective), " on device memory follows no works"),
+                {.remedy = "put it into a stream after what it follows; of calls on the host's "
+                           "memory, wait for them first"});
+  }
+  DeviceRequest wanted{.request = request, .canonical = false, .options = options};
   tutti::complete(wanted.request, rank_, size());
   check_spaces(wanted.request);
-  if (size() > 1) {
-    wanted.named =
-        named_algorithm(wanted.request, options, wanted.canonical, *plans_in_rank_order_);
-  }
+  if (size() == 1 || request.collective == Collective::send_recv) return wanted;
+  wanted.canonical = must_be_canonical(request, options);
+  wanted.named = named_algorithm(wanted.request, options, wanted.canonical, *plans_in_rank_order_);
   return wanted;
 }
 
 void CommunicatorImpl::run_on_device(const Request& request, const CallOptions& options) {
   const DeviceRequest wanted = device_request(request, options);
-  auto* const stream = static_cast<cuda::CUstream>(options.stream.handle);
-  if (size() == 1) return copy_alone(wanted.request, stream);
+  if (size() == 1 && is_a_copy(wanted.request)) {
+    return copy_alone(wanted.request, wanted.stream());
+  }
   const std::lock_guard lock(device_mutex_);
-  device_calls(wanted.request).run(wanted.request, wanted.named, wanted.canonical, stream);
+  device_routes(wanted.request).run(wanted);
 }
 
 std::string CommunicatorImpl::algorithm_on_device(const Request& request,
@@ -74,48 +90,55 @@ std::string CommunicatorImpl::algorithm_on_device(const Request& request,
   const DeviceRequest wanted = device_request(request, options);
   if (size() == 1) return "";
   const std::lock_guard lock(device_mutex_);
-  return device_calls(wanted.request)
-      .choose(wanted.request, wanted.named, wanted.canonical)
-      .algorithm->name;
+  return device_routes(wanted.request).algorithm_of(wanted);
 }
 
-DeviceCalls& CommunicatorImpl::device_calls(const Request& request) {
-  if (device_calls_) return *device_calls_;
+DeviceRoutes& CommunicatorImpl::device_routes(const Request& request) {
+  if (device_routes_) return *device_routes_;
+  const auto misfit = [this](int peer) {
+    raise_everywhere(
+        Error(ErrorCode::mismatch,
+              cat("the calls of two ranks on device memory do not fit together: ", describe(rank_),
+                  " got a message of another call from ", describe(peer)),
+              {.cause = "the ranks passed different arguments, or made calls in another order",
+               .remedy = "make the same calls with the same arguments, in the same order, on every "
+                         "rank"}));
+  };
   const std::vector<Place> places = this->places();
-  for (const Place& place : places) {
-    if (place.host == places[0].host) continue;
-    throw Error(ErrorCode::unsupported, "calls on device memory among ranks of several hosts",
-                {.cause = "kernels reach the memory of GPUs of their own host only",
-                 .remedy = "split() the communicator by host, and use host memory between hosts"});
-  }
-  const int device = cuda::describe(pointer_of(request)).device;
-  if (device < 0) {
-    throw Error(ErrorCode::invalid_argument,
-                cat(name(request.collective), ": the buffer at ", pointer_of(request),
-                    " is said to be device memory, but is no GPU's"),
-                {.remedy = "allocate it by CUDA, or say MemorySpace::host"});
-  }
-  DeviceCalls::Surroundings around{
-      .shape = plans_in_rank_order_->shape(0),
-      .model = engine_->options().cost_model,
-      .algorithms = engine_->options().algorithms,
-      .exchange = [this](std::span<const std::byte> mine) { return exchange(mine); },
-      .misfit =
-          [this](int peer) {
-            raise_everywhere(Error(
-                ErrorCode::mismatch,
-                cat("the calls of two ranks on device memory do not fit together: ",
-                    describe(rank_), " got a message of another call from ", describe(peer)),
-                {.cause = "the ranks passed different arguments, or made calls in another order",
-                 .remedy =
-                     "make the same calls with the same arguments, in the same order, on every "
-                     "rank"}));
-          }};
-  auto made = std::make_unique<DeviceCalls>(device, around);
+  DeviceRoutes::Means means{
+      .of_kernels = {.shape = size() > 1 ? plans_in_rank_order_->shape(0) : Shape{},
+                     .model = engine_->options().cost_model,
+                     .algorithms = engine_->options().algorithms,
+                     .exchange = [this](std::span<const std::byte> mine) { return exchange(mine); },
+                     .misfit = misfit},
+      .hosts = Hosts::of(places),
+      .split = [this](int color, int key) { return part(color, key); },
+      .start = [this](const Request& own,
+                      const CallOptions& options) { return start_unowned(own, options); },
+      .failed =
+          [this](const Error& error) {
+            if (!abort_.raised()) raise_everywhere(error);
+          },
+      .aborted = [this]() -> std::optional<Error> {
+        if (abort_.raised()) return abort_.error();
+        return std::nullopt;
+      }};
+  const cuda::BesideCaptures beside;
+  auto made = std::make_unique<DeviceRoutes>(device_of(request), std::move(means));
   const std::lock_guard lock(device_pointer_mutex_);
-  device_calls_ = std::move(made);
-  if (abort_.raised()) device_calls_->stop();
-  return *device_calls_;
+  device_routes_ = std::move(made);
+  return *device_routes_;
+}
+
+std::shared_ptr<CommunicatorImpl> CommunicatorImpl::part(int color, int key) {
+  std::shared_ptr<CommunicatorImpl> made = split(color, key);
+  made->whole_ = this;
+  return made;
+}
+
+Work CommunicatorImpl::start_unowned(const Request& request, const CallOptions& options) {
+  return {std::shared_ptr<CommunicatorImpl>(std::shared_ptr<void>(), this),
+          start(request, options)};
 }
 
 // By the ranks' ordinary paths.
@@ -127,38 +150,39 @@ std::vector<std::byte> CommunicatorImpl::exchange(std::span<const std::byte> min
   return all;
 }
 
-void CommunicatorImpl::stop_devices() {
+void CommunicatorImpl::stop_devices(const Error& error) {
   const std::lock_guard lock(device_pointer_mutex_);
-  if (device_calls_) device_calls_->stop();
+  if (device_routes_) device_routes_->stop(error);
 }
 
 // Other ranks' kernels write to this one's memory until their last calls are over: it stays until
 // they leave, too.
 void CommunicatorImpl::leave_devices() {
-  if (!device_calls_) return;
+  if (!device_routes_) return;
   constexpr std::chrono::seconds kPatience{2};
   bool all_leave = false;
-  if (!abort_.raised()) {
+  device_routes_->drain();
+  std::unique_ptr<DeviceCalls> kernels = device_routes_->release_kernels();
+  if (kernels && !abort_.raised()) {
     try {
-      device_calls_->drain();
       const std::shared_ptr<Operation> barrier = start(Request::barrier(), {});
       Patience patience;
       all_leave = barrier == nullptr || wait(*barrier, Deadline::after(kPatience), patience);
     } catch (const Error&) {  // others have ended otherwise
     }
   }
-  std::unique_ptr<DeviceCalls> calls;
   {
     const std::lock_guard lock(device_pointer_mutex_);
-    calls = std::move(device_calls_);
+    device_routes_.reset();
   }
-  calls->end();
+  if (!kernels) return;
+  kernels->end();
   if (all_leave) return;
   // What somebody may still write to is the process's until it ends.
   static std::mutex mutex;
   static auto* const kept = new std::vector<std::unique_ptr<DeviceCalls>>();  // NOLINT
   const std::lock_guard lock(mutex);
-  kept->push_back(std::move(calls));
+  kept->push_back(std::move(kernels));
 }
 
 }  // namespace tutti::internal

@@ -108,7 +108,7 @@ bool is_on_device(const BenchOptions& options, const bench::Case& c) {
                 {.remedy = "use host or cuda"});
   }
   const std::string with = cat("--device cuda with ");
-  if (c.collective == Collective::send_recv || c.collective == Collective::barrier) {
+  if (c.collective == Collective::barrier) {
     throw Error(ErrorCode::unsupported, with + options.collective,
                 {.cause = "it does not run on GPUs", .remedy = "use --device host"});
   }

@@ -115,6 +115,8 @@ class Api {
   Call<CUstream, CUstreamCaptureStatus*> stream_is_capturing{library_, "cuStreamIsCapturing"};
   Call<CUstream, CUstreamCaptureMode> stream_begin_capture{library_, "cuStreamBeginCapture_v2"};
   Call<CUstream, CUgraph*> stream_end_capture{library_, "cuStreamEndCapture"};
+  Call<CUstreamCaptureMode*> thread_exchange_capture_mode{library_,
+                                                          "cuThreadExchangeStreamCaptureMode"};
   Call<CUgraph> graph_destroy{library_, "cuGraphDestroy"};
   Call<CUgraphExec*, CUgraph, unsigned long long> graph_instantiate{library_,
                                                                     "cuGraphInstantiateWithFlags"};

@@ -81,6 +81,20 @@ DeviceInfo device_info(int ordinal) {
   return info;
 }
 
+int current_device() {
+  CUcontext current = nullptr;
+  api().ctx_get_current(&current);
+  if (current == nullptr) return 0;
+  CUdevice device = 0;
+  api().ctx_get_device(&device);
+  for (int ordinal = 0; ordinal < device_count(); ++ordinal) {
+    CUdevice other = 0;
+    api().device_get(&other, ordinal);
+    if (other == device) return ordinal;
+  }
+  return 0;
+}
+
 bool can_access_peer(int device, int peer) {
   if (device == peer) return true;
   int can = 0;

@@ -32,6 +32,9 @@ struct DeviceInfo {
 
 int device_count();
 DeviceInfo device_info(int ordinal);
+// The ordinal of the device whose context is current in this thread; where none is, the first
+// one's.
+int current_device();
 // Whether kernels of `device` can reach the memory of `peer`. A device reaches its own.
 bool can_access_peer(int device, int peer);
 

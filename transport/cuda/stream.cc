@@ -97,6 +97,9 @@ Graph Capture::end() {
   return Graph(context_, captured);
 }
 
+BesideCaptures::BesideCaptures() { api().thread_exchange_capture_mode(&mode_); }
+BesideCaptures::~BesideCaptures() { api().thread_exchange_capture_mode.result(&mode_); }
+
 bool is_captured(CUstream stream) {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   api().stream_is_capturing(stream, &status);

@@ -99,6 +99,19 @@ class Capture {
   bool is_over_ = false;
 };
 
+// While it lives, this thread may allocate and wait although a stream is captured: for work that
+// the graph has no part in.
+class BesideCaptures {
+ public:
+  BesideCaptures();
+  ~BesideCaptures();
+  BesideCaptures(const BesideCaptures&) = delete;
+  BesideCaptures& operator=(const BesideCaptures&) = delete;
+
+ private:
+  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
+};
+
 // Whether the stream is being captured, by whomever.
 bool is_captured(CUstream stream);
 

@@ -28,13 +28,15 @@ constexpr MailboxShape kShape{.blocks = 2, .simple_bytes = 4096, .lines_data = 2
 // What ranks of one process need to know of each other.
 class Meeting {
  public:
-  Executor::Exchange exchange(int rank) {
+  gpu::Exchange exchange(int rank) {
     return [this, rank](std::span<const std::byte> mine) {
       if (rank == 0) all_.resize(mine.size() * kRanks);
       meet();
       std::memcpy(all_.data() + mine.size() * static_cast<size_t>(rank), mine.data(), mine.size());
       meet();
-      return all_;
+      std::vector<std::byte> all = all_;
+      meet();
+      return all;
     };
   }
   void meet() { barrier_.arrive_and_wait(); }
@@ -50,10 +52,11 @@ class Rank {
   Rank(int rank, Meeting& meeting, uint64_t count, Protocol protocol, const char* algorithm)
       : rank_(rank),
         context_(rank),
-        executor_(rank, kRanks, rank, kShape, meeting.exchange(rank)),
+        executor_(rank, kRanks, rank, kShape),
         stream_(context_),
         data_(context_, count * sizeof(int32_t)),
         host_(count) {
+    executor_.connect(meeting.exchange(rank));
     const Buffer buffer{data_.data(), count, DType::i32};
     const testing::ReadyCall ready(
         rank, kRanks, require_algorithm(Collective::all_reduce, algorithm),

@@ -34,6 +34,12 @@ void leave(const std::shared_ptr<Capturing>& capturing) {
   std::erase(state().captures, capturing);
 }
 
+// What this thread minds of captures.
+CUstreamCaptureMode& thread_mode() {
+  thread_local CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+  return mode;
+}
+
 CUresult check_may_end(const CUstream_st& stream) {
   if (stream.capturing == nullptr) return CUDA_ERROR_ILLEGAL_STATE;
   const Capturing& capturing = *stream.capturing;
@@ -54,10 +60,13 @@ CUresult invalidate(Capturing& capturing, CUresult why) {
 
 CUresult check_no_capture() {
   CUresult result = CUDA_SUCCESS;
+  if (thread_mode() == CU_STREAM_CAPTURE_MODE_RELAXED) return result;
+  const bool minds_others = thread_mode() == CU_STREAM_CAPTURE_MODE_GLOBAL;
   for (const std::shared_ptr<Capturing>& capturing : state().captures) {
     const bool is_mine = capturing->thread == std::this_thread::get_id();
-    const bool forbids = capturing->mode == CU_STREAM_CAPTURE_MODE_GLOBAL ||
-                         (capturing->mode == CU_STREAM_CAPTURE_MODE_THREAD_LOCAL && is_mine);
+    const bool forbids =
+        (capturing->mode == CU_STREAM_CAPTURE_MODE_GLOBAL && (is_mine || minds_others)) ||
+        (capturing->mode == CU_STREAM_CAPTURE_MODE_THREAD_LOCAL && is_mine);
     if (forbids) result = invalidate(*capturing, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
   }
   return result;
@@ -133,6 +142,14 @@ CUresult cuStreamEndCapture(CUstream handle, CUgraph* graph) {
     made->nodes = std::make_shared<const Nodes>(std::move(capturing->nodes));
     *graph = made.get();
     state().graphs[*graph] = std::move(made);
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
+  return initialized([&] {
+    if (mode == nullptr || *mode > CU_STREAM_CAPTURE_MODE_RELAXED) return CUDA_ERROR_INVALID_VALUE;
+    std::swap(*mode, thread_mode());
     return CUDA_SUCCESS;
   });
 }

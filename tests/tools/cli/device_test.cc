@@ -44,6 +44,14 @@ TEST_F(Device, EveryCollectiveIsRight) {
   }
 }
 
+TEST_F(Device, MessagesAreRight) {
+  for (const std::string ranks : {"1", "2", "3"}) {
+    const Json document = bench({"send_recv", "-n", ranks, "--device", "cuda", "--min", "1K",
+                                 "--max", "1M", "--factor", "32", "--iterations", "3"});
+    for (const Json& result : document.at("results")) EXPECT_EQ(result.at("wrong"), 0);
+  }
+}
+
 TEST_F(Device, TheBitsAreThoseOfTheProcessor) {
   for (const std::string dtype : {"f32", "bf16", "f8e5m2"}) {
     SCOPED_TRACE(dtype);
@@ -57,12 +65,17 @@ TEST_F(Device, TheBitsAreThoseOfTheProcessor) {
   }
 }
 
-TEST_F(Device, OfARankThatIsKilledTheOthersKernelsEnd) {
-  Process job = start({"bench", "all_reduce", "-n", "3", "--device", "cuda", "--min", "256K",
-                       "--max", "256K", "--iterations", "1000000"},
-                      driver());
-  ASSERT_THAT(job.read_lines(2), SizeIs(2)) << "the header";
-  expect_a_clear_end(job, 3, 1);
+TEST_F(Device, OfARankThatIsKilledTheOthersEnd) {
+  for (const std::string protocol : {"auto", "staged"}) {
+    SCOPED_TRACE(protocol);
+    Process::Environment environment = driver();
+    environment["TUTTI_GPU_PROTOCOL"] = protocol;
+    Process job = start({"bench", "all_reduce", "-n", "3", "--device", "cuda", "--min", "256K",
+                         "--max", "256K", "--iterations", "1000000"},
+                        std::move(environment));
+    ASSERT_THAT(job.read_lines(2), SizeIs(2)) << "the header";
+    expect_a_clear_end(job, 3, 1);
+  }
 }
 
 TEST_F(Device, WithoutADriverTheErrorSaysWhatIsMissing) {
@@ -79,7 +92,7 @@ TEST_F(Device, MistakesAreRefused) {
     return result.err;
   };
   EXPECT_THAT(said({"bench", "all_reduce", "--device", "abacus"}), HasSubstr("use host or cuda"));
-  EXPECT_THAT(said({"bench", "send_recv", "-n", "2", "--device", "cuda"}),
+  EXPECT_THAT(said({"bench", "barrier", "-n", "2", "--device", "cuda"}),
               HasSubstr("does not run on GPUs"));
   EXPECT_THAT(said({"bench", "all_reduce", "-n", "2", "--device", "cuda", "--buffers", "library"}),
               HasSubstr("of the host's memory"));

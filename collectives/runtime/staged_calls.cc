@@ -1,0 +1,167 @@
+#include "collectives/runtime/staged_calls.h"
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <optional>
+#include <utility>
+
+#include "base/error.h"
+#include "collectives/runtime/device_calls.h"
+
+namespace tutti::internal {
+
+namespace {
+
+// So far from each other that the word shares no cache line with data.
+constexpr size_t kAlignment = 256;
+constexpr uint32_t kOver = 1;
+// How long the proxy thread waits in one call before it looks at the others.
+constexpr std::chrono::microseconds kTurn{100};
+
+size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+// Of an output of which the call may leave parts as they are.
+bool may_leave_parts(const Request& request, const CallOptions& options) {
+  return request.uneven || request.collective == Collective::exscan || options.may_be_shorter;
+}
+
+}  // namespace
+
+StagedCalls::StagedCalls(int device, Start start, std::function<void(const Error&)> failed)
+    : context_(device),
+      start_(std::move(start)),
+      failed_(std::move(failed)),
+      order_(context_),
+      proxy_([this](const std::stop_token& end) { serve(end); }) {}
+
+StagedCalls::~StagedCalls() {
+  proxy_.request_stop();
+  proxy_.join();
+}
+
+// ---- in the caller's thread
+
+StagedCalls::Stage& StagedCalls::take_stage(size_t bytes) {
+  const auto free = std::ranges::find_if(stages_, [&](const auto& stage) {
+    return stage->memory.size() >= bytes && stage->is_free();
+  });
+  if (free != stages_.end()) return **free;
+  const cuda::BesideCaptures beside;
+  // Those that are too small stay: CUDA waits for the whole device where memory is freed.
+  return *stages_.emplace_back(std::make_unique<Stage>(*this, context_, std::bit_ceil(bytes)));
+}
+
+StagedCalls::Stage& StagedCalls::prepare(const Request& request, const CallOptions& options) {
+  const size_t input = aligned(request.input.bytes());
+  Stage& stage = take_stage(kAlignment + input + aligned(request.output.bytes()));
+  stage.request = request;
+  stage.request.input.data = stage.memory.data() + kAlignment;
+  stage.request.output.data = stage.memory.data() + kAlignment + input;
+  stage.request.input.space = stage.request.output.space = MemorySpace::host;
+  stage.algorithm = options.algorithm;
+  stage.options = options;
+  stage.options.algorithm = stage.algorithm;
+  stage.options.stream = {};
+  stage.options.after = {};
+  return stage;
+}
+
+void StagedCalls::run(const Request& request, const CallOptions& options, cuda::CUstream stream) {
+  check_device_memory(request);
+  const cuda::CurrentContext current(context_);
+  const bool message = request.collective == Collective::send_recv;
+  Stage& stage = prepare(request, options);
+  const Request& on_host = stage.request;
+  stage.captured = cuda::is_captured(stream);
+  if (!message) order_.begin(stream);
+  const auto copy = [&](void* to, const void* from, size_t bytes) {
+    if (bytes > 0) cuda::copy_async(to, from, bytes, stream);
+  };
+  copy(const_cast<void*>(on_host.input.data), request.input.data, request.input.bytes());
+  if (may_leave_parts(request, options)) {
+    copy(on_host.output.data, request.output.data, request.output.bytes());
+  }
+  stage.on_host.store(!stage.captured, std::memory_order_relaxed);
+  cuda::call_on_host(stream, hand_over, &stage);
+  // The copy of a captured message is written again by the graph's next launch.
+  if (!message || !request.sends || stage.captured) {
+    cuda::wait_for_word(stream, reinterpret_cast<uint32_t*>(stage.memory.device_data()), kOver);
+    copy(request.output.data, on_host.output.data, request.output.bytes());
+  }
+  if (!stage.captured) stage.copied.record(stream);
+  if (!message) order_.end(stream);
+}
+
+void StagedCalls::drain() {
+  const cuda::CurrentContext current(context_);
+  for (const auto& stage : stages_) {
+    if (stage->captured) continue;
+    stage->copied.synchronize();
+    stage->on_host.wait(true, std::memory_order_acquire);
+  }
+}
+
+// ---- in the driver's thread
+
+void StagedCalls::hand_over(void* pointer) {
+  Stage& stage = *static_cast<Stage*>(pointer);
+  std::atomic_ref(stage.word()).store(0, std::memory_order_relaxed);
+  const std::lock_guard lock(stage.owner.mutex_);
+  stage.owner.new_.push_back(&stage);
+  stage.owner.handed_over_.notify_one();
+}
+
+// ---- in the proxy thread
+
+void StagedCalls::serve(const std::stop_token& end) {
+  while (!end.stop_requested()) {
+    take_new(end);
+    wait_a_turn();
+    std::erase_if(under_way_, [this](UnderWay& call) { return look_after(call); });
+  }
+}
+
+void StagedCalls::take_new(const std::stop_token& end) {
+  std::deque<Stage*> handed_over;
+  {
+    std::unique_lock lock(mutex_);
+    if (under_way_.empty()) handed_over_.wait(lock, end, [this] { return !new_.empty(); });
+    handed_over.swap(new_);
+  }
+  for (Stage* const stage : handed_over) begin(*stage);
+}
+
+void StagedCalls::wait_a_turn() {
+  if (under_way_.empty()) return;
+  try {
+    static_cast<void>(under_way_.front().work.wait_for(kTurn));
+  } catch (const Error&) {  // look_after() will find it
+  }
+}
+
+void StagedCalls::begin(Stage& stage) {
+  try {
+    under_way_.push_back({&stage, start_(stage.request, stage.options)});
+  } catch (const Error& error) {
+    finish(stage, &error);
+  }
+}
+
+// True: it is over.
+bool StagedCalls::look_after(UnderWay& call) {
+  if (call.work.poll() == WorkState::under_way) return false;
+  const std::optional<Error> error = call.work.error();
+  finish(*call.stage, error ? &*error : nullptr);
+  return true;
+}
+
+// The stream goes on after a failure, too: those who use the output learn of it by their next call.
+void StagedCalls::finish(Stage& stage, const Error* error) {
+  if (error != nullptr) failed_(*error);
+  std::atomic_ref(stage.word()).store(kOver, std::memory_order_release);
+  stage.on_host.store(false, std::memory_order_release);
+  stage.on_host.notify_all();
+}
+
+}  // namespace tutti::internal

@@ -25,7 +25,9 @@ DeviceSide::DeviceSide(int rank, size_t input_bytes, size_t output_bytes)
       current_(context_),
       stream_(context_),
       input_(context_, at_least_one(input_bytes)),
-      output_(context_, at_least_one(output_bytes)) {}
+      output_(context_, at_least_one(output_bytes)),
+      begun_(context_, cuda::Event::Timing::on),
+      ended_(context_, cuda::Event::Timing::on) {}
 
 void DeviceSide::copy_input() {
   copy(output_.data(), input_.data(), std::min(input_.size(), output_.size()));
@@ -45,9 +47,19 @@ void DeviceSide::read_output(std::span<std::byte> bytes) {
 
 void DeviceSide::copy(void* to, const void* from, size_t bytes) {
   if (bytes > 0) cuda::copy_async(to, from, bytes, stream_.handle());
-  wait();
+  cuda::synchronize(stream_.handle());
 }
 
-void DeviceSide::wait() { cuda::synchronize(stream_.handle()); }
+void DeviceSide::capture(const std::function<void()>& calls) {
+  cuda::Capture capture(context_, stream_.handle());
+  calls();
+  graph_.emplace(capture.end());
+}
+
+double DeviceSide::end_timing() {
+  ended_.record(stream_.handle());
+  ended_.synchronize();
+  return 1000.0 * ended_.milliseconds_since(begun_);
+}
 
 }  // namespace tutti::bench

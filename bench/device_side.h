@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
+#include <optional>
 #include <span>
 
 #include "base/buffer.h"
@@ -25,8 +27,13 @@ class DeviceSide {
   void write_input(std::span<const std::byte> bytes);
   void write_output(std::span<const std::byte> bytes);
   void read_output(std::span<std::byte> bytes);
-  // Until all calls in the stream have ended.
-  void wait();
+  // Records what `calls` puts into the stream as a graph, which replay() then puts there.
+  void capture(const std::function<void()>& calls);
+  void replay() const { graph_->launch(stream_.handle()); }
+
+  // How long the GPU takes from the one to the other, in microseconds. The second waits for it.
+  void begin_timing() { begun_.record(stream_.handle()); }
+  double end_timing();
 
  private:
   void copy(void* to, const void* from, size_t bytes);
@@ -36,6 +43,9 @@ class DeviceSide {
   const cuda::Stream stream_;
   const cuda::DeviceMemory input_;
   const cuda::DeviceMemory output_;
+  cuda::Event begun_;
+  cuda::Event ended_;
+  std::optional<cuda::Graph> graph_;
 };
 
 }  // namespace tutti::bench

@@ -109,17 +109,30 @@ void Measurement::write_input() {
 void Measurement::call() {
   if (requests_.size() == 1) {
     comm_.run(requests_.front(), options());
-    if (device_) device_->wait();
     return;
   }
   if (requests_.empty() && !pristine_.empty()) {  // a rank that is alone sends to itself
-    if (device_) return device_->copy_input();
+    if (device_) device_->copy_input();
     std::memcpy(output_.get(), input_.get(), pristine_.size());
   }
   group_begin();
   for (const Request& request : requests_) comm_.start(request, options());
   group_end();
-  if (device_) device_->wait();
+}
+
+double Measurement::timed_call() {
+  if (!device_) {
+    const int64_t start = now_ns();
+    call();
+    return static_cast<double>(now_ns() - start) / 1000;
+  }
+  device_->begin_timing();
+  if (case_.graph) {
+    device_->replay();
+  } else {
+    call();
+  }
+  return device_->end_timing();
 }
 
 std::string Measurement::algorithm() {
@@ -130,13 +143,12 @@ std::string Measurement::algorithm() {
 std::vector<double> Measurement::run(int warm_up, int timed) {
   std::vector<double> times;
   if (device_) device_->write_output(output());
+  if (case_.graph) device_->capture([this] { call(); });
   for (int i = 0; i < warm_up + timed; ++i) {
     write_input();
     comm_.barrier();
-    const int64_t start = now_ns();
-    call();
-    const int64_t end = now_ns();
-    if (i >= warm_up) times.push_back(static_cast<double>(end - start) / 1000);
+    const double time = timed_call();
+    if (i >= warm_up) times.push_back(time);
   }
   if (device_) device_->read_output(output());
   comm_.all_reduce(std::span(times), ReduceOp::max);

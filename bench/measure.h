@@ -32,6 +32,7 @@ struct Case {
   bool deterministic = false;
   Buffers buffers = Buffers::user;
   bool on_device = false;  // the buffers are a GPU's
+  bool graph = false;      // of a GPU: the call is captured once, and its graph is launched
 };
 
 // "all_gatherv"
@@ -52,8 +53,8 @@ class Measurement {
 
   // From now on.
   void use(const std::string& algorithm) { case_.algorithm = algorithm; }
-  // Untimed calls, then timed ones. In microseconds, of each timed call; the same on every rank.
-  // Collective.
+  // Untimed calls, then timed ones. In microseconds, of each timed call, on a GPU by its own
+  // events; the same on every rank. Collective.
   std::vector<double> run(int warm_up, int timed);
   // Of the last call. Collective.
   Digest digest();
@@ -74,6 +75,7 @@ class Measurement {
   CallOptions options() const;
   void write_input();
   void call();
+  double timed_call();
   uint64_t count_wrong_here() const;
 
   Communicator& comm_;

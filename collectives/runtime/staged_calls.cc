@@ -49,7 +49,9 @@ StagedCalls::Stage& StagedCalls::take_stage(size_t bytes) {
   if (free != stages_.end()) return **free;
   const cuda::BesideCaptures beside;
   // Those that are too small stay: CUDA waits for the whole device where memory is freed.
-  return *stages_.emplace_back(std::make_unique<Stage>(*this, context_, std::bit_ceil(bytes)));
+  stages_.push_back(std::make_unique<Stage>(*this, context_, std::bit_ceil(bytes)));
+  stages_.back()->word() = kOver;
+  return *stages_.back();
 }
 
 StagedCalls::Stage& StagedCalls::prepare(const Request& request, const CallOptions& options) {
@@ -78,15 +80,20 @@ void StagedCalls::run(const Request& request, const CallOptions& options, cuda::
   const auto copy = [&](void* to, const void* from, size_t bytes) {
     if (bytes > 0) cuda::copy_async(to, from, bytes, stream);
   };
+  const auto wait_for_host = [&] {
+    cuda::wait_for_word(stream, reinterpret_cast<uint32_t*>(stage.memory.device_data()), kOver);
+  };
+  // A graph's next launch may come before its message is through.
+  const bool sends = message && request.sends;
+  if (sends) wait_for_host();
   copy(const_cast<void*>(on_host.input.data), request.input.data, request.input.bytes());
   if (may_leave_parts(request, options)) {
     copy(on_host.output.data, request.output.data, request.output.bytes());
   }
-  stage.on_host.store(!stage.captured, std::memory_order_relaxed);
+  stage.on_host.store(!stage.captured, std::memory_order_relaxed);  // a graph's launch sets it
   cuda::call_on_host(stream, hand_over, &stage);
-  // The copy of a captured message is written again by the graph's next launch.
-  if (!message || !request.sends || stage.captured) {
-    cuda::wait_for_word(stream, reinterpret_cast<uint32_t*>(stage.memory.device_data()), kOver);
+  if (!sends) {
+    wait_for_host();
     copy(request.output.data, on_host.output.data, request.output.bytes());
   }
   if (!stage.captured) stage.copied.record(stream);
@@ -96,8 +103,7 @@ void StagedCalls::run(const Request& request, const CallOptions& options, cuda::
 void StagedCalls::drain() {
   const cuda::CurrentContext current(context_);
   for (const auto& stage : stages_) {
-    if (stage->captured) continue;
-    stage->copied.synchronize();
+    if (!stage->captured) stage->copied.synchronize();
     stage->on_host.wait(true, std::memory_order_acquire);
   }
 }
@@ -106,6 +112,7 @@ void StagedCalls::drain() {
 
 void StagedCalls::hand_over(void* pointer) {
   Stage& stage = *static_cast<Stage*>(pointer);
+  stage.on_host.store(true, std::memory_order_relaxed);
   std::atomic_ref(stage.word()).store(0, std::memory_order_relaxed);
   const std::lock_guard lock(stage.owner.mutex_);
   stage.owner.new_.push_back(&stage);

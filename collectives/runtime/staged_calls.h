@@ -43,7 +43,7 @@ class StagedCalls {
 
   // Returns when the call is in the stream. The request is complete(). One thread at a time.
   void run(const Request& request, const CallOptions& options, cuda::CUstream stream);
-  // Returns when all calls that were not captured have ended.
+  // Returns when all calls have ended that are not in graphs, and the messages of those that are.
   void drain();
 
  private:

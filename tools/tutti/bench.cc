@@ -268,6 +268,7 @@ void add_bench(CommandLine& line) {
       .show_default();
   bench.add_option("--device", o->device, "whose memory the buffers are: host, or cuda (a GPU's)")
       .show_default();
+  bench.add_flag("--graph", o->graph, "of a GPU: capture the call once, and time its graph");
   bench.add_flag("--deterministic", o->deterministic,
                  "canonical algorithms only, as with TUTTI_DETERMINISTIC=1");
   bench.add_flag("--digest", o->digest,

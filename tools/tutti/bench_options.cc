@@ -102,7 +102,12 @@ bench::Buffers parse_buffers(const std::string& text) {
 }
 
 bool is_on_device(const BenchOptions& options, const bench::Case& c) {
-  if (options.device == "host") return false;
+  if (options.device == "host" && !options.graph) return false;
+  if (options.device == "host") {
+    throw Error(ErrorCode::invalid_argument, "--graph without a GPU",
+                {.cause = "a graph is what a GPU's stream is captured into",
+                 .remedy = "add --device cuda"});
+  }
   if (options.device != "cuda") {
     throw Error(ErrorCode::invalid_argument, cat("there is no device '", options.device, "'"),
                 {.remedy = "use host or cuda"});
@@ -137,6 +142,7 @@ bench::Case parse_case(const BenchOptions& options) {
   if (c.algorithm != "auto") resolve_algorithm(c.collective, c.algorithm);
   c.buffers = parse_buffers(options.buffers);
   c.on_device = is_on_device(options, c);
+  c.graph = options.graph;
   c.data = options.digest ? bench::Data::rounding : bench::Data::exact;
   c.deterministic = options.deterministic || settings().get_bool("TUTTI_DETERMINISTIC");
   return c;

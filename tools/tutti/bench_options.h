@@ -22,6 +22,7 @@ struct BenchOptions {
   std::string transport;
   std::string buffers = "user";  // or "library", "registered"
   std::string device = "host";   // or "cuda"
+  bool graph = false;
   bool digest = false;
   bool deterministic = false;
   std::vector<std::string> peers;

@@ -89,12 +89,12 @@ bool BenchReport::stands_for_tutti(const BenchRow& row) const {
 }
 
 void BenchReport::print_header() const {
-  std::printf("# tutti bench %s: %d ranks, %s%s, %s, transport %s, %s buffers%s\n",
+  std::printf("# tutti bench %s: %d ranks, %s%s, %s, transport %s, %s buffers%s%s\n",
               options_.collective.c_str(), comm_->size(),
               has_root(case_.collective) ? cat("root ", case_.root, ", ").c_str() : "",
               std::string(name(case_.dtype)).c_str(), std::string(name(case_.op)).c_str(),
               shown_transport(*comm_, options_).c_str(),
-              case_.on_device ? "GPU" : options_.buffers.c_str(),
+              case_.on_device ? "GPU" : options_.buffers.c_str(), case_.graph ? ", as a graph" : "",
               case_.deterministic ? ", deterministic" : "");
   std::printf("%12s %12s %6s %-20s %12s %12s %10s %10s %6s", "bytes", "count", "type", "algorithm",
               "time us", "min us", "algbw GB/s", "busbw GB/s", "wrong");
@@ -198,6 +198,7 @@ void BenchReport::write_json() {
   if (has_root(case_.collective)) document["root"] = case_.root;
   if (options_.buffers != "user") document["buffers"] = options_.buffers;
   if (case_.on_device) document["device"] = options_.device;
+  if (case_.graph) document["graph"] = true;
   for (const BenchRow& row : rows_) {
     Json result = {{"bytes", row.bytes},      {"count", row.count},   {"algorithm", row.algorithm},
                    {"time_us", row.time_us},  {"min_us", row.min_us}, {"algbw_GBps", row.algbw},

@@ -52,6 +52,15 @@ TEST_F(Device, MessagesAreRight) {
   }
 }
 
+TEST_F(Device, GraphsAreRight) {
+  for (const std::string collective : {"all_reduce", "send_recv"}) {
+    const Json document = bench({collective, "-n", "3", "--device", "cuda", "--graph", "--min",
+                                 "1K", "--max", "64K", "--factor", "64", "--iterations", "3"});
+    EXPECT_EQ(document.at("graph"), true);
+    for (const Json& result : document.at("results")) EXPECT_EQ(result.at("wrong"), 0);
+  }
+}
+
 TEST_F(Device, TheBitsAreThoseOfTheProcessor) {
   for (const std::string dtype : {"f32", "bf16", "f8e5m2"}) {
     SCOPED_TRACE(dtype);
@@ -92,6 +101,7 @@ TEST_F(Device, MistakesAreRefused) {
     return result.err;
   };
   EXPECT_THAT(said({"bench", "all_reduce", "--device", "abacus"}), HasSubstr("use host or cuda"));
+  EXPECT_THAT(said({"bench", "all_reduce", "--graph"}), HasSubstr("add --device cuda"));
   EXPECT_THAT(said({"bench", "barrier", "-n", "2", "--device", "cuda"}),
               HasSubstr("does not run on GPUs"));
   EXPECT_THAT(said({"bench", "all_reduce", "-n", "2", "--device", "cuda", "--buffers", "library"}),

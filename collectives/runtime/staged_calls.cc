@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/dtype.h"
 #include "base/error.h"
 #include "collectives/runtime/device_calls.h"
 
@@ -16,6 +17,7 @@ namespace {
 // So far from each other that the word shares no cache line with data.
 constexpr size_t kAlignment = 256;
 constexpr uint32_t kOver = 1;
+constexpr uint64_t kSliceBytes = 4 << 20;
 // How long the proxy thread waits in one call before it looks at the others.
 constexpr std::chrono::microseconds kTurn{100};
 
@@ -24,6 +26,35 @@ size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kA
 // Of an output of which the call may leave parts as they are.
 bool may_leave_parts(const Request& request, const CallOptions& options) {
   return request.uneven || request.collective == Collective::exscan || options.may_be_shorter;
+}
+
+void copy(void* to, const void* from, size_t bytes, cuda::CUstream stream) {
+  if (bytes > 0) cuda::copy_async(to, from, bytes, stream);
+}
+
+// Of collectives that treat each element alike: slices that the host's network and the GPU's bus
+// carry at the same time.
+std::vector<Request> slices_of(const Request& request) {
+  const Collective c = request.collective;
+  const uint64_t size = size_of(request.output.dtype);
+  const bool sliced = c == Collective::all_reduce || c == Collective::broadcast ||
+                      c == Collective::reduce || c == Collective::scan || c == Collective::exscan;
+  if (!sliced || request.count * size < 2 * kSliceBytes) return {request};
+  std::vector<Request> slices;
+  const uint64_t each = kSliceBytes / size;
+  for (uint64_t first = 0; first < request.count; first += each) {
+    Request& slice = slices.emplace_back(request);
+    slice.count = std::min(each, request.count - first);
+    if (slice.input.count > 0) {
+      slice.input.data = static_cast<const std::byte*>(slice.input.data) + first * size;
+      slice.input.count = slice.count;
+    }
+    if (slice.output.count > 0) {
+      slice.output.data = static_cast<std::byte*>(slice.output.data) + first * size;
+      slice.output.count = slice.count;
+    }
+  }
+  return slices;
 }
 
 }  // namespace
@@ -57,6 +88,7 @@ StagedCalls::Stage& StagedCalls::take_stage(size_t bytes) {
 StagedCalls::Stage& StagedCalls::prepare(const Request& request, const CallOptions& options) {
   const size_t input = aligned(request.input.bytes());
   Stage& stage = take_stage(kAlignment + input + aligned(request.output.bytes()));
+  stage.taken = true;
   stage.request = request;
   stage.request.input.data = stage.memory.data() + kAlignment;
   stage.request.output.data = stage.memory.data() + kAlignment + input;
@@ -69,35 +101,46 @@ StagedCalls::Stage& StagedCalls::prepare(const Request& request, const CallOptio
   return stage;
 }
 
+// The stream brings all slices of the input before it fetches the first of the output, and the
+// host's calls run meanwhile.
 void StagedCalls::run(const Request& request, const CallOptions& options, cuda::CUstream stream) {
   check_device_memory(request);
   const cuda::CurrentContext current(context_);
   const bool message = request.collective == Collective::send_recv;
-  Stage& stage = prepare(request, options);
-  const Request& on_host = stage.request;
-  stage.captured = cuda::is_captured(stream);
   if (!message) order_.begin(stream);
-  const auto copy = [&](void* to, const void* from, size_t bytes) {
-    if (bytes > 0) cuda::copy_async(to, from, bytes, stream);
-  };
-  const auto wait_for_host = [&] {
-    cuda::wait_for_word(stream, reinterpret_cast<uint32_t*>(stage.memory.device_data()), kOver);
-  };
-  // A graph's next launch may come before its message is through.
-  const bool sends = message && request.sends;
-  if (sends) wait_for_host();
-  copy(const_cast<void*>(on_host.input.data), request.input.data, request.input.bytes());
-  if (may_leave_parts(request, options)) {
-    copy(on_host.output.data, request.output.data, request.output.bytes());
+  std::vector<std::pair<Request, Stage*>> brought;
+  for (const Request& slice : slices_of(request)) {
+    Stage& stage = prepare(slice, options);
+    stage.captured = cuda::is_captured(stream);
+    bring(slice, stage, stream);
+    brought.emplace_back(slice, &stage);
+  }
+  for (const auto& [slice, stage] : brought) fetch(slice, *stage, stream);
+  if (!message) order_.end(stream);
+}
+
+void StagedCalls::bring(const Request& request, Stage& stage, cuda::CUstream stream) {
+  const Request& on_host = stage.request;
+  if (request.sends) wait_for_host(stage, stream);  // a graph's message of its last launch
+  copy(const_cast<void*>(on_host.input.data), request.input.data, request.input.bytes(), stream);
+  if (may_leave_parts(request, stage.options)) {
+    copy(on_host.output.data, request.output.data, request.output.bytes(), stream);
   }
   stage.on_host.store(!stage.captured, std::memory_order_relaxed);  // a graph's launch sets it
   cuda::call_on_host(stream, hand_over, &stage);
-  if (!sends) {
-    wait_for_host();
-    copy(request.output.data, on_host.output.data, request.output.bytes());
+}
+
+void StagedCalls::fetch(const Request& request, Stage& stage, cuda::CUstream stream) {
+  if (!request.sends) {
+    wait_for_host(stage, stream);
+    copy(request.output.data, stage.request.output.data, request.output.bytes(), stream);
   }
   if (!stage.captured) stage.copied.record(stream);
-  if (!message) order_.end(stream);
+  stage.taken = false;
+}
+
+void StagedCalls::wait_for_host(const Stage& stage, cuda::CUstream stream) {
+  cuda::wait_for_word(stream, reinterpret_cast<uint32_t*>(stage.memory.device_data()), kOver);
 }
 
 void StagedCalls::drain() {

@@ -54,12 +54,13 @@ class StagedCalls {
 
     uint32_t& word() const { return *reinterpret_cast<uint32_t*>(memory.data()); }
     bool is_free() const {
-      return !captured && !on_host.load(std::memory_order_acquire) && copied.is_done();
+      return !taken && !captured && !on_host.load(std::memory_order_acquire) && copied.is_done();
     }
 
     StagedCalls& owner;
     cuda::PinnedMemory memory;
     cuda::Event copied;  // the last that its stream does with it
+    bool taken = false;  // by the call that is being put into its stream
     bool captured = false;
     std::atomic<bool> on_host{false};  // the host's call has not ended
     Request request;                   // on that memory
@@ -73,6 +74,9 @@ class StagedCalls {
 
   Stage& take_stage(size_t bytes);
   Stage& prepare(const Request& request, const CallOptions& options);
+  static void bring(const Request& request, Stage& stage, cuda::CUstream stream);
+  static void fetch(const Request& request, Stage& stage, cuda::CUstream stream);
+  static void wait_for_host(const Stage& stage, cuda::CUstream stream);
   static void hand_over(void* stage);
   void serve(const std::stop_token& end);
   void take_new(const std::stop_token& end);

@@ -215,6 +215,28 @@ TEST_P(DeviceCallsBy, OperatorsOfTheCallersAndFactors) {
   }
 }
 
+// Longer than what goes through the host's memory at a time.
+TEST_P(DeviceCallsBy, LongOnes) {
+  run_ranks(2, [](const Job& job) {
+    Communicator comm = Communicator::init(job);
+    constexpr size_t kCount = 3'333'333;
+    Gpu gpu(comm.rank(), kCount);
+    const Buffer data = gpu.part(0, kCount);
+    std::vector<int32_t> expected = counting(kCount, 1);
+    gpu.write(0, expected);
+    for (int turn = 0; turn < 2; ++turn) {
+      comm.run(Request::all_reduce(as_const(data), data, ReduceOp::sum), gpu.options());
+    }
+    for (int32_t& value : expected) value *= 4;
+    EXPECT_EQ(gpu.read(0, kCount), expected);
+    const int root = 1;
+    const ConstBuffer input = comm.rank() == root ? as_const(data) : ConstBuffer{};
+    if (comm.rank() != root) gpu.write(0, counting(kCount, 9));
+    comm.run(Request::broadcast(input, data, root), gpu.options());
+    EXPECT_EQ(gpu.read(0, kCount), expected);
+  });
+}
+
 // In streams that wait for each other, one call's output another's input.
 TEST_P(DeviceCallsBy, FollowEachOther) {
   run_ranks(3, [](const Job& job) {

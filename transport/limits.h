@@ -11,6 +11,9 @@ struct Limits {
   int slots = 1;
   size_t message_bytes = 0;
   size_t p2p_message_bytes = 0;
+  // A collective's messages are not cut below this to keep all lanes busy: one costs more then than
+  // its bytes.
+  size_t least_bytes = 16 << 10;
 
   bool operator==(const Limits&) const = default;
 };

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "collectives/gpu/call.h"
 #include "topology/link_speeds.h"
 
 namespace tutti {
@@ -64,9 +65,8 @@ constexpr double kReceiveCycles = kSecondLevel + 2 * kBarrier;
 // the first instruction).
 constexpr double kLaunch = 4.5 * us;
 
-// As NCCL's channels at most, and few of the more than 100 processors of a GPU, which compute
-// meanwhile.
-constexpr int32_t kBlocks = 32;
+// Few of the more than 100 processors of a GPU, which compute meanwhile.
+constexpr int32_t kBlocks = gpu::kMailboxShape.blocks;
 
 // Of 16 bytes in a line, 8 are data: on the link and in the stores of a block.
 constexpr double kOfALine = 0.5;

@@ -70,7 +70,9 @@ struct MailboxShape {
 
 // Of every communicator.
 inline constexpr MailboxShape kMailboxShape{
-    .slots = 4, .blocks = 16, .simple_bytes = 128 << 10, .lines_data = 16 << 10};
+    .slots = 4, .blocks = 32, .simple_bytes = 64 << 10, .lines_data = 8 << 10};
+// Of a message of which another block could send a part: 16 warps move as much at a time.
+inline constexpr uint64_t kLeastMessageBytes = 2 << 10;
 
 // How far a rank's block is with a peer; kept in its own device memory from call to call.
 struct Progress {

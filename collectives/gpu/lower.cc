@@ -114,7 +114,8 @@ Limits limits_of(const MailboxShape& shape, Protocol protocol, uint32_t blocks) 
   return {.lanes = static_cast<int>(blocks),
           .slots = 1 << 30,
           .message_bytes = bytes,
-          .p2p_message_bytes = bytes};
+          .p2p_message_bytes = bytes,
+          .least_bytes = kLeastMessageBytes};
 }
 
 LoweredCall lower(const CompiledCall& compiled, std::span<const Action> actions,

@@ -22,9 +22,6 @@ uint64_t most_elements(uint64_t message_bytes, uint64_t chunks, uint64_t element
 
 Slicing slice_collective(Collective collective, const Program& program, uint64_t largest,
                          uint64_t element_bytes, bool private_blocks, const Limits& limits) {
-  // Few enough elements to keep every lane busy, but not so few that messages cost more than their
-  // bytes.
-  constexpr uint64_t kLeastBytes = 16 << 10;
   const int fan_out = std::max(1, program.fan_out);
   const auto chunks = static_cast<uint64_t>(std::max(1, program.chunks_per_message));
   const int lanes = std::clamp(limits.slots / fan_out, 1, limits.lanes);
@@ -35,7 +32,7 @@ Slicing slice_collective(Collective collective, const Program& program, uint64_t
   if (!private_blocks) {
     const uint64_t line = line_elements(element_bytes);
     const uint64_t least =
-        std::min(kLeastBytes / (chunks * element_bytes) / line * line + line, most);
+        std::min(limits.least_bytes / (chunks * element_bytes) / line * line + line, most);
     const auto l = static_cast<uint64_t>(lanes);
     slicing.elements = std::clamp(round_up((largest + l - 1) / l, line), least, most);
   }

@@ -114,7 +114,7 @@ TEST(GpuCosts, TheMemoryIsSharedByAllBlocks) {
 TEST(GpuCosts, OneBlockIsEnoughForWhatIsOneSlice) {
   GpuCosts costs = of_passes();
   costs.blocks = 32;
-  for (const uint64_t bytes : {uint64_t{8}, uint64_t{16} << 10}) {
+  for (const uint64_t bytes : {uint64_t{8}, uint64_t{2} << 10}) {
     EXPECT_EQ(candidate_of(costs, 8, bytes, "one_shot").choice.blocks, 1);
   }
 }

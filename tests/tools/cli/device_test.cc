@@ -44,6 +44,14 @@ TEST_F(Device, EveryCollectiveIsRight) {
   }
 }
 
+TEST_F(Device, OfOneProcessAndOfEight) {
+  for (const std::string ranks : {"1", "8"}) {
+    const Json document = bench({"all_reduce", "-n", ranks, "--device", "cuda", "--min", "8",
+                                 "--max", "1M", "--factor", "512", "--iterations", "2"});
+    for (const Json& result : document.at("results")) EXPECT_EQ(result.at("wrong"), 0);
+  }
+}
+
 TEST_F(Device, MessagesAreRight) {
   for (const std::string ranks : {"1", "2", "3"}) {
     const Json document = bench({"send_recv", "-n", ranks, "--device", "cuda", "--min", "1K",

@@ -1,0 +1,115 @@
+// Every algorithm of the catalogue inside kernels, one after the other, and those in MSCCL's files
+// where these are there: on 2 to 8 GPUs of host threads, in 20 orders each, by both protocols, in 1
+// to 4 blocks, against a serial reference.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "collectives/interchange/msccl_import.h"
+#include "tests/collectives/gpu/emulated_gpus.h"
+#include "tests/collectives/random_calls.h"
+#include "tests/support/test_data.h"
+
+namespace tutti {
+namespace {
+
+using gpu::MailboxShape;
+using gpu::Protocol;
+using testing::Case;
+using testing::EmulatedGpus;
+using testing::GpuSetting;
+using testing::RankCall;
+
+constexpr uint32_t kMostBlocks = 4;
+constexpr uint64_t kLargest = 6'000;
+constexpr uint64_t kSeeds = 20;
+constexpr MailboxShape kShape{
+    .slots = 4, .blocks = kMostBlocks, .simple_bytes = 2 << 10, .lines_data = 512};
+
+// A call that the algorithm can make: blocks that each rank knows alone take a direct one.
+Case draw_call_of(const Algorithm& algorithm, testing::Random& random, int ranks) {
+  for (;;) {
+    Case c = testing::draw_case(random, ranks, kLargest);
+    const Collective collective = c.layout.collective;
+    if (collective != algorithm.collective) continue;
+    const bool is_private = !c.layout.uneven.empty() && collective != Collective::all_gather &&
+                            collective != Collective::reduce_scatter;
+    if (is_private && !algorithm.direct) continue;
+    if (reduces(collective) && c.op == ReduceOp::user) continue;
+    if (!algorithm.supports({.ranks = ranks, .root = c.layout.root}).empty()) continue;
+    c.algorithm = algorithm.name;
+    return c;
+  }
+}
+
+// Whether it runs there whatever the root.
+bool runs_on(const Algorithm& algorithm, int ranks) {
+  return algorithm.supports({.ranks = ranks}).empty();
+}
+
+void expect_right(const Algorithm& algorithm, int ranks, EmulatedGpus& gpus) {
+  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    testing::Random random(seed * 100 + static_cast<uint64_t>(ranks));
+    const Case c = draw_call_of(algorithm, random, ranks);
+    const GpuSetting setting{.protocol = seed % 2 == 0 ? Protocol::simple : Protocol::lines,
+                             .blocks = static_cast<uint32_t>(1 + seed / 2 % kMostBlocks),
+                             .threads = static_cast<unsigned>(1 + random.below(5)),
+                             .seed = seed};
+    SCOPED_TRACE(testing::describe(c) + ", seed " + std::to_string(seed));
+    std::vector<RankCall> calls;
+    calls.reserve(static_cast<size_t>(ranks));
+    std::vector<Request> requests;
+    for (int rank = 0; rank < ranks; ++rank) {
+      calls.emplace_back(c, rank, seed);
+      requests.push_back(calls.back().requests()[0]);
+    }
+    ASSERT_TRUE(gpus.run(algorithm, requests, setting));
+    for (const RankCall& call : calls) ASSERT_EQ(call.problem(), "");
+  }
+}
+
+class EveryAlgorithm : public ::testing::TestWithParam<int> {};
+
+INSTANTIATE_TEST_SUITE_P(On, EveryAlgorithm, ::testing::Range(2, 9),
+                         [](const auto& info) { return std::to_string(info.param); });
+
+TEST_P(EveryAlgorithm, IsRight) {
+  const int ranks = GetParam();
+  EmulatedGpus gpus(ranks, kShape);
+  int tried = 0;
+  for (const Collective collective : kCollectivesWithAlgorithms) {
+    for (const Algorithm* const algorithm : algorithms_for(collective)) {
+      if (!runs_on(*algorithm, ranks)) continue;
+      ++tried;
+      expect_right(*algorithm, ranks, gpus);
+      if (HasFatalFailure()) return;
+    }
+  }
+  EXPECT_GT(tried, 30);
+}
+
+TEST(AlgorithmsOfMscclFiles, AreRight) {
+  const std::filesystem::path folder = testing::test_data("msccl");
+  if (folder.empty()) GTEST_SKIP() << testing::kNoTestData;
+  constexpr int kMostRanks = 16;
+  int tried = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (entry.path().extension() != ".xml") continue;
+    SCOPED_TRACE(entry.path());
+    const Algorithm& algorithm = import_algorithm(entry.path());
+    int ranks = 2;
+    while (ranks <= kMostRanks && !runs_on(algorithm, ranks)) ++ranks;
+    if (ranks > kMostRanks) continue;
+    ++tried;
+    EmulatedGpus gpus(ranks, kShape);
+    expect_right(algorithm, ranks, gpus);
+    if (HasFatalFailure()) return;
+  }
+  EXPECT_GT(tried, 0);
+}
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,72 @@
+// A thread of a kernel on AMD's GPUs: what cuda_thread.h is for NVIDIA's. Scope is always the
+// system. It compiles; no such GPU has run it.
+//
+// Assumed of the memory model (LLVM, "User Guide for AMDGPU Backend", Memory Model gfx90a, gfx942):
+// an aligned store of 8 bytes is whole, and system scope reaches other GPUs in memory that is
+// fine-grained, as mailboxes would have to be allocated (hipExtMallocWithFlags). A line is two such
+// stores: each half has its own flag.
+#pragma once
+
+#include <hip/hip_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "collectives/gpu/device/words.h"
+
+namespace tutti::gpu {
+
+struct HipThread {
+  static constexpr uint32_t kSpinsPerLook = 1000;
+
+  __device__ __forceinline__ unsigned index() const { return threadIdx.x; }
+  __device__ __forceinline__ unsigned threads() const { return blockDim.x; }
+  __device__ __forceinline__ unsigned block() const { return blockIdx.x; }
+  __device__ __forceinline__ unsigned blocks() const { return gridDim.x; }
+
+  __device__ __forceinline__ void barrier() { __syncthreads(); }
+  __device__ __forceinline__ std::byte* shared() {
+    extern __shared__ __align__(16) unsigned char memory[];
+    return reinterpret_cast<std::byte*>(memory);
+  }
+  // Leaves the memory to the wavefronts that write what is waited for.
+  __device__ __forceinline__ void pause() { __builtin_amdgcn_s_sleep(1); }
+
+  __device__ __forceinline__ uint64_t load_acquire(const uint64_t* from) {
+    return __hip_atomic_load(from, __ATOMIC_ACQUIRE, __HIP_MEMORY_SCOPE_SYSTEM);
+  }
+  __device__ __forceinline__ void store_release(uint64_t* to, uint64_t value) {
+    __hip_atomic_store(to, value, __ATOMIC_RELEASE, __HIP_MEMORY_SCOPE_SYSTEM);
+  }
+  __device__ __forceinline__ uint64_t load_relaxed(const uint64_t* from) {
+    return __hip_atomic_load(from, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_SYSTEM);
+  }
+  __device__ __forceinline__ uint32_t load_shared(const uint32_t* from) {
+    return *static_cast<const volatile uint32_t*>(from);
+  }
+  __device__ __forceinline__ void store_shared(uint32_t* to, uint32_t value) {
+    *static_cast<volatile uint32_t*>(to) = value;
+  }
+  __device__ __forceinline__ Line load_line(const Line* from) {
+    const auto* const halves = reinterpret_cast<const uint64_t*>(from);
+    const uint64_t first = load_relaxed(halves);
+    const uint64_t second = load_relaxed(halves + 1);
+    return {.data0 = static_cast<uint32_t>(first),
+            .flag0 = static_cast<uint32_t>(first >> 32),
+            .data1 = static_cast<uint32_t>(second),
+            .flag1 = static_cast<uint32_t>(second >> 32)};
+  }
+  __device__ __forceinline__ void store_line(Line* to, const Line& line) {
+    auto* const halves = reinterpret_cast<uint64_t*>(to);
+    store_half(halves, line.data0, line.flag0);
+    store_half(halves + 1, line.data1, line.flag1);
+  }
+
+ private:
+  __device__ __forceinline__ static void store_half(uint64_t* to, uint32_t data, uint32_t flag) {
+    __hip_atomic_store(to, data | static_cast<uint64_t>(flag) << 32, __ATOMIC_RELAXED,
+                       __HIP_MEMORY_SCOPE_SYSTEM);
+  }
+};
+
+}  // namespace tutti::gpu

@@ -89,7 +89,8 @@ void read_instructions(Kernels& kernels) {
   for (std::string line; std::getline(lines, line);) {
     if (line.starts_with("arch = ")) architecture = line.substr(7);
     const size_t function = line.find("Function : ");
-    if (function != std::string::npos) kernel = &kernels[{architecture, line.substr(function + 11)}];
+    if (function != std::string::npos)
+      kernel = &kernels[{architecture, line.substr(function + 11)}];
     const std::string instruction = instruction_of(line);
     if (kernel != nullptr && !instruction.empty()) kernel->instructions.push_back(instruction);
   }
@@ -178,7 +179,8 @@ TEST_F(MachineCode, FencesBeforeEachWordThatIsPublished) {
     int published = 0;
     for (const std::string& instruction : kernel.instructions) {
       if (instruction.starts_with("MEMBAR") && instruction.ends_with(".SYS")) fenced = true;
-      if (!instruction.starts_with("ST") || instruction.find("STRONG") == std::string::npos) continue;
+      if (!instruction.starts_with("ST") || instruction.find("STRONG") == std::string::npos)
+        continue;
       if (instruction.find(".128") != std::string::npos) continue;
       EXPECT_TRUE(fenced) << instruction;
       fenced = false;

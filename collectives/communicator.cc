@@ -171,6 +171,8 @@ const InitStats& Communicator::init_stats() const { return require(impl_).init_s
 
 void Communicator::abort(const std::string& reason) { require(impl_).abort(reason); }
 
+std::optional<Error> Communicator::failure() const { return require(impl_).failure(); }
+
 Communicator Communicator::split(int color, int key) {
   return Communicator(require(impl_).split(color, key));
 }

@@ -366,6 +366,8 @@ class Communicator {
 
   // Aborts the communicator on every rank with Error(aborted, reason).
   void abort(const std::string& reason);
+  // Why it was aborted, by whomever; nothing while it works.
+  std::optional<Error> failure() const;
 
   Communicator() = default;
   explicit Communicator(std::shared_ptr<internal::CommunicatorImpl> impl)

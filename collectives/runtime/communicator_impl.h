@@ -53,6 +53,10 @@ class CommunicatorImpl final : public ControlClient,
   std::shared_ptr<CommunicatorImpl> split(int color, int key);
   std::shared_ptr<CommunicatorImpl> create(std::span<const int> ranks, int tag);
   void abort(const std::string& reason);
+  std::optional<Error> failure() const {
+    if (!abort_.raised()) return std::nullopt;
+    return abort_.error();
+  }
   // A call on memory of GPUs: returns when it is in the stream.
   void run_on_device(const Request& request, const CallOptions& options);
   std::string algorithm_on_device(const Request& request, const CallOptions& options);

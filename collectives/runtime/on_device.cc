@@ -37,13 +37,6 @@ bool is_a_copy(const Request& request) {
          request.op.op != ReduceOp::premul_sum;
 }
 
-void copy_alone(const Request& request, cuda::CUstream stream) {
-  check_device_memory(request);
-  if (request.collective == Collective::exscan || request.collective == Collective::barrier) return;
-  if (request.output.data == request.input.data || request.input.count == 0) return;
-  cuda::copy_async(request.output.data, request.input.data, request.input.bytes(), stream);
-}
-
 // A rank without a buffer has its current one.
 int device_of(const Request& request) {
   const void* const pointer = pointer_of(request);
@@ -53,6 +46,15 @@ int device_of(const Request& request) {
               cat(name(request.collective), ": the buffer at ", pointer,
                   " is said to be device memory, but is no GPU's"),
               {.remedy = "allocate it by CUDA, or say MemorySpace::host"});
+}
+
+void copy_alone(const Request& request, cuda::CUstream stream) {
+  check_device_memory(request);
+  if (request.collective == Collective::exscan || request.collective == Collective::barrier) return;
+  if (request.output.data == request.input.data || request.input.count == 0) return;
+  const cuda::Context context(device_of(request));
+  const cuda::CurrentContext current(context);
+  cuda::copy_async(request.output.data, request.input.data, request.input.bytes(), stream);
 }
 
 }  // namespace
@@ -119,10 +121,7 @@ DeviceRoutes& CommunicatorImpl::device_routes(const Request& request) {
           [this](const Error& error) {
             if (!abort_.raised()) raise_everywhere(error);
           },
-      .aborted = [this]() -> std::optional<Error> {
-        if (abort_.raised()) return abort_.error();
-        return std::nullopt;
-      }};
+      .aborted = [this] { return failure(); }};
   const cuda::BesideCaptures beside;
   auto made = std::make_unique<DeviceRoutes>(device_of(request), std::move(means));
   const std::lock_guard lock(device_pointer_mutex_);

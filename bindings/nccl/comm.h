@@ -1,0 +1,71 @@
+// What stands behind an ncclComm_t, how ranks meet by an ncclUniqueId, and how they leave.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "base/error.h"
+#include "bindings/nccl/abi.h"
+#include "collectives/communicator.h"
+#include "transport/bootstrap/job.h"
+
+struct ncclComm {
+  tutti::Communicator communicator;
+  int device = 0;
+  std::string group;  // the same for the ranks of this process that are in the communicator
+  int splits = 0;
+  std::mutex mutex;
+  std::map<int, double> factors;  // of operators, by number; guarded by mutex
+  int operators_made = 0;         // likewise
+};
+
+namespace tutti::nccl {
+
+ncclResult_t failed(ErrorCode code, const std::string& text);
+const std::string& last_error();  // of the calling thread
+
+// No exception crosses the border.
+template <typename Action>
+ncclResult_t guarded(const Action& action) noexcept {
+  try {
+    action();
+    return ncclSuccess;
+  } catch (const Error& error) {
+    return failed(error.code(), error.what());
+  } catch (const std::bad_alloc&) {
+    return failed(ErrorCode::system, "out of memory");
+  } catch (const std::exception& error) {
+    return failed(ErrorCode::internal, error.what());
+  }
+}
+
+[[noreturn]] void invalid(const std::string& what);
+[[noreturn]] void unsupported(const std::string& what, const std::string& remedy);
+ncclComm& checked(ncclComm_t comm);
+template <typename T>
+T& checked(T* pointer, const char* what) {
+  if (pointer == nullptr) invalid(std::string(what) + " is NULL");
+  return *pointer;
+}
+
+// Listens for the job's ranks, in the process that calls, which must be rank 0's.
+ncclUniqueId make_id();
+// Blocks until all ranks are there. With the current device.
+ncclComm_t join(const ncclUniqueId& id, int rank, int ranks);
+// A part of `comm`; `name` tells it apart from others that its ranks make of it.
+ncclComm_t part_of(ncclComm& comm, Communicator part, const std::string& name);
+// The communicator goes when all its ranks of this process have left: one thread may be several of
+// them, and those that leave wait for each other.
+void leave(ncclComm_t comm);
+
+// Now, or within a group at its end: then all at a time, each in a thread, for one thread may be
+// several ranks.
+void meet_others(std::function<void()> action);
+void begin_group();
+void end_group();
+
+}  // namespace tutti::nccl

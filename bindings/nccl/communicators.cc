@@ -1,0 +1,259 @@
+// NCCL's functions about communicators, memory and errors.
+#include <algorithm>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "bindings/nccl/comm.h"
+#include "transport/cuda/device.h"
+#include "transport/cuda/memory.h"
+
+using tutti::cat;
+using tutti::Communicator;
+using tutti::Error;
+using tutti::ErrorCode;
+using tutti::nccl::checked;
+using tutti::nccl::failed;
+using tutti::nccl::guarded;
+using tutti::nccl::invalid;
+using tutti::nccl::meet_others;
+using tutti::nccl::unsupported;
+
+namespace {
+
+// The version whose interface this is.
+constexpr int kVersion = 22809;
+
+// Of ncclMemAlloc, by address.
+struct Allocations {
+  std::mutex mutex;
+  std::map<void*, tutti::cuda::DeviceMemory> memory;
+
+  static Allocations& of_process() {
+    static Allocations& allocations = *std::make_unique<Allocations>().release();
+    return allocations;
+  }
+};
+
+std::vector<int> survivors(const Communicator& comm, const int* excluded, int count) {
+  std::vector<int> left;
+  for (int rank = 0; rank < comm.size(); ++rank) {
+    if (std::find(excluded, excluded + count, rank) == excluded + count) left.push_back(rank);
+  }
+  return left;
+}
+
+}  // namespace
+
+// NOLINTBEGIN(readability-identifier-naming): NCCL's names
+
+// ---- ranks
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
+  return guarded([&] { checked(id, "the id") = tutti::nccl::make_id(); });
+}
+
+ncclResult_t ncclCommInitRank(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank) {
+  return guarded([&] {
+    checked(comm, "where to put the communicator") = nullptr;
+    meet_others([=] { *comm = tutti::nccl::join(id, rank, ranks); });
+  });
+}
+
+// Of the configuration nothing is needed: what is not blocking may be so.
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank,
+                                    ncclConfig_t*) {
+  return ncclCommInitRank(comm, ranks, id, rank);
+}
+
+ncclResult_t ncclCommInitRankScalable(ncclComm_t* comm, int ranks, int rank, int id_count,
+                                      ncclUniqueId* ids, ncclConfig_t*) {
+  if (id_count < 1 || ids == nullptr) {
+    return failed(ErrorCode::invalid_argument, "ncclCommInitRankScalable without an id");
+  }
+  return ncclCommInitRank(comm, ranks, ids[0], rank);
+}
+
+ncclResult_t ncclCommInitAll(ncclComm_t* comms, int count, const int* devices) {
+  return guarded([&] {
+    checked(comms, "where to put the communicators");
+    if (count < 1) invalid(cat("there are no ", count, " devices"));
+    const ncclUniqueId id = tutti::nccl::make_id();
+    tutti::nccl::begin_group();
+    for (int rank = 0; rank < count; ++rank) {
+      const tutti::cuda::Context context(devices == nullptr ? rank : devices[rank]);
+      const tutti::cuda::CurrentContext current(context);
+      comms[rank] = nullptr;
+      meet_others([=] { comms[rank] = tutti::nccl::join(id, rank, count); });
+    }
+    tutti::nccl::end_group();
+  });
+}
+
+ncclResult_t ncclCommFinalize(ncclComm_t comm) {
+  return guarded([&] { checked(comm); });
+}
+
+ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+  return guarded([&] {
+    if (comm != nullptr) tutti::nccl::leave(comm);
+  });
+}
+
+ncclResult_t ncclCommAbort(ncclComm_t comm) {
+  return guarded([&] {
+    if (comm == nullptr) return;
+    comm->communicator.abort("ncclCommAbort");
+    tutti::nccl::leave(comm);
+  });
+}
+
+ncclResult_t ncclCommRevoke(ncclComm_t, int) {
+  return guarded([] { unsupported("ncclCommRevoke", "call ncclCommAbort, and make a new one"); });
+}
+
+ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* made, ncclConfig_t*) {
+  return guarded([&] {
+    ncclComm& whole = checked(comm);
+    checked(made, "where to put the communicator") = nullptr;
+    const int number = ++whole.splits;
+    meet_others([&whole, color, key, made, number] {
+      Communicator part = whole.communicator.split(color == NCCL_SPLIT_NOCOLOR ? -1 : color, key);
+      if (color == NCCL_SPLIT_NOCOLOR) return;
+      *made = tutti::nccl::part_of(whole, std::move(part), cat("split ", number, " color ", color));
+    });
+  });
+}
+
+ncclResult_t ncclCommShrink(ncclComm_t comm, int* excluded, int excluded_count, ncclComm_t* made,
+                            ncclConfig_t*, int flags) {
+  return guarded([&] {
+    ncclComm& whole = checked(comm);
+    checked(made, "where to put the communicator") = nullptr;
+    if (flags != NCCL_SHRINK_DEFAULT) {
+      unsupported("NCCL_SHRINK_ABORT", "call ncclCommAbort, and make a new communicator");
+    }
+    const std::vector<int> left = survivors(whole.communicator, excluded, excluded_count);
+    const int number = ++whole.splits;
+    meet_others([&whole, left, made, number] {
+      *made = tutti::nccl::part_of(whole, whole.communicator.create(left), cat("shrink ", number));
+    });
+  });
+}
+
+ncclResult_t ncclCommCount(const ncclComm_t comm, int* count) {
+  return guarded([&] { checked(count, "the count") = checked(comm).communicator.size(); });
+}
+
+ncclResult_t ncclCommUserRank(const ncclComm_t comm, int* rank) {
+  return guarded([&] { checked(rank, "the rank") = checked(comm).communicator.rank(); });
+}
+
+ncclResult_t ncclCommCuDevice(const ncclComm_t comm, int* device) {
+  return guarded([&] { checked(device, "the device") = checked(comm).device; });
+}
+
+// ---- groups
+
+ncclResult_t ncclGroupStart() {
+  return guarded([] { tutti::nccl::begin_group(); });
+}
+
+ncclResult_t ncclGroupEnd() {
+  return guarded([] { tutti::nccl::end_group(); });
+}
+
+ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t*) {
+  return guarded([] { unsupported("ncclGroupSimulateEnd", "see `tutti explain --gpu`"); });
+}
+
+// ---- errors
+
+const char* ncclGetErrorString(ncclResult_t result) {
+  switch (result) {
+    case ncclSuccess:
+      return "no error";
+    case ncclUnhandledCudaError:
+      return "CUDA failed";
+    case ncclSystemError:
+      return "the operating system, or the network, refused something";
+    case ncclInternalError:
+      return "a bug in Tutti";
+    case ncclInvalidArgument:
+      return "an argument is wrong";
+    case ncclInvalidUsage:
+      return "the call is not supported, or does not fit the other ranks'";
+    case ncclRemoteError:
+      return "another rank failed, or left";
+    case ncclInProgress:
+      return "in progress";
+  }
+  return "no error code of NCCL's";
+}
+
+const char* ncclGetLastError(ncclComm_t) { return tutti::nccl::last_error().c_str(); }
+
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
+  return guarded([&] {
+    const std::optional<Error> failure = checked(comm).communicator.failure();
+    checked(error, "the error") = failure ? failed(failure->code(), failure->what()) : ncclSuccess;
+  });
+}
+
+ncclResult_t ncclGetVersion(int* version) {
+  return guarded([&] { checked(version, "the version") = kVersion; });
+}
+
+void ncclResetDebugInit() {}
+
+// ---- memory
+
+ncclResult_t ncclMemAlloc(void** memory, size_t size) {
+  return guarded([&] {
+    checked(memory, "where to put the memory") = nullptr;
+    tutti::cuda::DeviceMemory made(tutti::cuda::Context(tutti::cuda::current_device()),
+                                   std::max<size_t>(size, 1));
+    Allocations& all = Allocations::of_process();
+    const std::lock_guard lock(all.mutex);
+    void* const data = made.data();
+    all.memory.emplace(data, std::move(made));
+    *memory = data;
+  });
+}
+
+ncclResult_t ncclMemFree(void* memory) {
+  return guarded([&] {
+    if (memory == nullptr) return;
+    Allocations& all = Allocations::of_process();
+    const std::lock_guard lock(all.mutex);
+    if (all.memory.erase(memory) == 0) invalid("ncclMemFree of what ncclMemAlloc did not give");
+  });
+}
+
+// Kernels go through slots whatever the buffer: there is nothing to prepare.
+ncclResult_t ncclCommRegister(const ncclComm_t comm, void* memory, size_t, void** handle) {
+  return guarded([&] {
+    checked(comm);
+    checked(handle, "the handle") = memory;
+  });
+}
+
+ncclResult_t ncclCommDeregister(const ncclComm_t comm, void*) {
+  return guarded([&] { checked(comm); });
+}
+
+// A window that is NULL says that there is no faster way.
+ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void*, size_t, ncclWindow_t* window, int) {
+  return guarded([&] {
+    checked(comm);
+    checked(window, "the window") = nullptr;
+  });
+}
+
+ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t) {
+  return guarded([&] { checked(comm); });
+}
+// NOLINTEND(readability-identifier-naming)

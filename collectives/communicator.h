@@ -108,9 +108,10 @@ struct CallOptions {
   // list` shows, "hierarchical(A,B,C)", or the path of an MSCCL file (*.xml).
   std::string_view algorithm;
   // Of calls on device memory (Buffer::space): they are put into this CUDA stream, and are over for
-  // the host when they are there. A null handle is the legacy stream. The GPU runs the calls of a
-  // communicator one after the other, in whatever streams they are. After an abort they end at
-  // once, with anything in their buffers: the next call throws.
+  // the host when they are there; within a group, by its end. A null handle is the legacy stream.
+  // The collectives of a communicator run one after the other, in whatever streams they are;
+  // messages follow their streams only, and nothing is told of one that was received. After an
+  // abort calls end at once, with anything in their buffers: the next call throws.
   Stream stream;
   std::optional<std::chrono::nanoseconds> timeout;  // instead of the setting TUTTI_TIMEOUT
   // Canonical algorithms only: the bits depend on the inputs and the number of ranks, on nothing

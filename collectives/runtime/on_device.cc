@@ -1,5 +1,5 @@
-// Calls on memory of GPUs. They are ordered by the caller's stream, and are no operations here: the
-// kernel is all there is of them.
+// Calls on memory of GPUs. They are ordered by the caller's stream, and are no operations here:
+// what they are is in device_routes.h.
 
 #include <chrono>
 #include <utility>

@@ -1,5 +1,5 @@
-// Physical memory of a GPU, or a multicast object, apart from the addresses where it is mapped: what
-// CUDA calls a generic allocation handle. It is made, handed to other processes, and mapped.
+// Physical memory of a GPU, or a multicast object, apart from the addresses where it is mapped:
+// what CUDA calls a generic allocation handle. It is made, handed to other processes, and mapped.
 #pragma once
 
 #include <array>

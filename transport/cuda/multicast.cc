@@ -62,9 +62,8 @@ bool Multicast::create(int devices, size_t bytes, Sharing sharing) {
   if (result != CUDA_SUCCESS) throw failure(multicast_api().create.name(), result);
   handle_ = AllocationHandle(context_, made);
   exported_handle_ = ExportedHandle(handle_, sharing);
-  exported_ = {.size = properties.size,
-               .granularity = granularity,
-               .handle = exported_handle_.shareable()};
+  exported_ = {
+      .size = properties.size, .granularity = granularity, .handle = exported_handle_.shareable()};
   return true;
 }
 

@@ -15,13 +15,13 @@ constexpr unsigned kMostDevices = 64;
 bool is_aligned(size_t value) { return value % kMulticastGranularity == 0; }
 
 CUresult check_properties(const CUmulticastObjectProp& properties) {
-  if (properties.numDevices == 0 || properties.numDevices > kMostDevices ||
-      properties.flags != 0 || properties.size == 0) {
+  if (properties.numDevices == 0 || properties.numDevices > kMostDevices || properties.flags != 0 ||
+      properties.size == 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   const bool is_known = handle_types_are_known(properties.handleTypes);
   return setting("FAKE_CUDA_MULTICAST", 1) != 0 && is_known ? CUDA_SUCCESS
-                                                           : CUDA_ERROR_NOT_SUPPORTED;
+                                                            : CUDA_ERROR_NOT_SUPPORTED;
 }
 
 Physical* find_multicast(CUmemGenericAllocationHandle handle) {
@@ -41,7 +41,7 @@ CUresult add_device(PhysicalHeader& header, CUdevice device) {
 }
 
 CUresult bind_memory(Physical& object, size_t offset, const std::shared_ptr<Physical>& memory,
-              size_t memory_offset, size_t size) {
+                     size_t memory_offset, size_t size) {
   const PhysicalHeader& header = object.header();
   if (!is_aligned(offset) || !is_aligned(memory_offset) || !is_aligned(size) || size == 0 ||
       offset + size > header.size || memory_offset + size > memory->header().size ||

@@ -42,10 +42,10 @@ struct Binding {
 
 struct PhysicalHeader {
   uint64_t magic;
-  int device;               // of memory
-  uint32_t handle_types;    // bits
-  uint32_t team;            // devices of a multicast object; 0: this is memory
-  size_t size;              // of what can be mapped
+  int device;                   // of memory
+  uint32_t handle_types;        // bits
+  uint32_t team;                // devices of a multicast object; 0: this is memory
+  size_t size;                  // of what can be mapped
   std::atomic<uint64_t> added;  // bits of devices
   std::array<Binding, 48> bindings;
 };
@@ -56,7 +56,8 @@ class Physical {
  public:
   // Of a new file, or of one that this or another process made so. Null where the system refuses,
   // or the file is not such a one.
-  static std::shared_ptr<Physical> make(int device, size_t size, uint32_t handle_types, uint32_t team);
+  static std::shared_ptr<Physical> make(int device, size_t size, uint32_t handle_types,
+                                        uint32_t team);
   static std::shared_ptr<Physical> open(tutti::Fd file);
   ~Physical();
   Physical(const Physical&) = delete;
@@ -70,7 +71,7 @@ class Physical {
 
   // Memory that this object has bound is kept until then.
   tutti::cuda::CUresult bind(size_t offset, std::shared_ptr<Physical> memory, size_t memory_offset,
-                size_t size);
+                             size_t size);
   tutti::cuda::CUresult unbind(int device, size_t offset, size_t size);
 
   // Of memory that any process bound: where its file lies here. Null: it is gone.

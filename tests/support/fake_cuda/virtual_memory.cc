@@ -46,8 +46,8 @@ CUresult check_properties(const CUmemAllocationProp& properties) {
 }
 
 bool reserve(size_t size, size_t alignment, CUdeviceptr* address) {
-  void* const all =
-      ::mmap(nullptr, size + alignment, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* const all = ::mmap(nullptr, size + alignment, PROT_NONE,
+                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (all == MAP_FAILED) return false;
   const auto begin = reinterpret_cast<uintptr_t>(all);
   const uintptr_t at = (begin + alignment - 1) / alignment * alignment;
@@ -98,7 +98,8 @@ CUresult map(CUdeviceptr address, size_t size, size_t offset, CUmemGenericAlloca
     return CUDA_ERROR_INVALID_VALUE;
   }
   void* const at = reinterpret_cast<void*>(address);
-  if (!is_multicast && ::mmap(at, size, PROT_NONE, MAP_SHARED | MAP_FIXED, physical->file(), 0) != at) {
+  if (!is_multicast &&
+      ::mmap(at, size, PROT_NONE, MAP_SHARED | MAP_FIXED, physical->file(), 0) != at) {
     return CUDA_ERROR_MAP_FAILED;
   }
   state().memory[address] = {.kind = Range::Kind::mapped,
@@ -197,9 +198,8 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size,
 
 // What is mapped stays until it is unmapped.
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
-  return initialized([&] {
-    return state().handles.erase(handle) == 1 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-  });
+  return initialized(
+      [&] { return state().handles.erase(handle) == 1 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE; });
 }
 
 CUresult cuMemExportToShareableHandle(void* to, CUmemGenericAllocationHandle handle,

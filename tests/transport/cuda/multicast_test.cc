@@ -1,5 +1,7 @@
 // Multicast objects, within one process: the rules of the calls, ranks as threads, and the members
 // that device code finds. (Between processes: shared_processes_test.cc.)
+#include "transport/cuda/multicast.h"
+
 #include <gtest/gtest.h>
 
 #include <array>
@@ -11,7 +13,6 @@
 #include "tests/transport/cuda/harness.h"
 #include "tests/transport/cuda/members.h"
 #include "transport/cuda/api.h"
-#include "transport/cuda/multicast.h"
 
 namespace tutti::cuda {
 namespace {
@@ -66,9 +67,8 @@ TEST_F(Alone, HasNoMembersUntilBoundAndIsNotTouched) {
   EXPECT_EQ(members_of(object.data()).size(), 1u);
   EXPECT_DEATH(*reinterpret_cast<volatile char*>(object.data()) = 1, "");
   const Stream stream(gpu.context);
-  EXPECT_TRUE(
-      says(error_of([&] { fill_async(object.data(), std::byte{0}, 8, stream.handle()); }),
-           "CUDA_ERROR_INVALID_VALUE"));
+  EXPECT_TRUE(says(error_of([&] { fill_async(object.data(), std::byte{0}, 8, stream.handle()); }),
+                   "CUDA_ERROR_INVALID_VALUE"));
 }
 
 TEST_F(Alone, MemoryMustBeLargeEnoughAndMadeForIt) {
@@ -134,8 +134,7 @@ TEST(MulticastCalls, AreChecked) {
   EXPECT_EQ(bind(0, 4 * kMiB, 4 * kMiB), CUDA_SUCCESS);
   EXPECT_EQ(multicast_api().unbind.result(made, 1, 0, 4 * kMiB), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(multicast_api().unbind.result(made, 0, 0, 4 * kMiB), CUDA_SUCCESS);
-  EXPECT_EQ(multicast_api().add_device.result(memory.handle().get(), 0),
-            CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(multicast_api().add_device.result(memory.handle().get(), 0), CUDA_ERROR_INVALID_VALUE);
 }
 
 }  // namespace

@@ -113,13 +113,12 @@ TEST_P(Shared, MemoryOfOneThatWasKilledIsAnErrorUnlessItIsOpen) {
   there.send('!');
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Ways, Shared,
-    ::testing::Values(Way{"descriptor", "1", "0", Sharing::descriptor},
-                      Way{"fabric", "1", "1", Sharing::fabric},
-                      Way{"fabric_refused", "1", "2", Sharing::descriptor},
-                      Way{"ipc", "0", "0", Sharing::ipc}),
-    [](const auto& tested) { return std::string(tested.param.name); });
+INSTANTIATE_TEST_SUITE_P(Ways, Shared,
+                         ::testing::Values(Way{"descriptor", "1", "0", Sharing::descriptor},
+                                           Way{"fabric", "1", "1", Sharing::fabric},
+                                           Way{"fabric_refused", "1", "2", Sharing::descriptor},
+                                           Way{"ipc", "0", "0", Sharing::ipc}),
+                         [](const auto& tested) { return std::string(tested.param.name); });
 
 // Two processes; each sees the other's memory through the object.
 void run_multicast(int rank, const Pipe& mine, const Pipe& theirs) {

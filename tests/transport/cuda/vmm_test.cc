@@ -1,4 +1,5 @@
-// Memory by virtual memory management, within one process: the rules of the calls, and SharedMemory.
+// Memory by virtual memory management, within one process: the rules of the calls, and
+// SharedMemory.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -56,8 +57,7 @@ TEST_F(Vmm, SizesAreMultiplesOfTheGranularity) {
   EXPECT_EQ(granularity, 2 * kMiB);
   CUmemGenericAllocationHandle made = 0;
   EXPECT_EQ(api().mem_create.result(&made, kMiB, &wanted, 0), CUDA_ERROR_INVALID_VALUE);
-  EXPECT_EQ(api().mem_create.result(&made, size_t{1} << 40, &wanted, 0),
-            CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(api().mem_create.result(&made, size_t{1} << 40, &wanted, 0), CUDA_ERROR_OUT_OF_MEMORY);
   wanted.location.id = 99;
   EXPECT_EQ(api().mem_create.result(&made, 2 * kMiB, &wanted, 0), CUDA_ERROR_INVALID_DEVICE);
   wanted = properties();
@@ -76,8 +76,8 @@ TEST_F(Vmm, IsMappedWhereAddressesAreReservedAndFree) {
   EXPECT_EQ(map(at, 2 * kMiB, 2 * kMiB), CUDA_ERROR_INVALID_VALUE);      // must be from its start
   EXPECT_EQ(map(at + 4 * kMiB, 2 * kMiB, 0), CUDA_ERROR_INVALID_VALUE);  // not reserved
   EXPECT_EQ(map(at, 2 * kMiB, 0), CUDA_SUCCESS);
-  EXPECT_EQ(map(at, 2 * kMiB, 0), CUDA_ERROR_INVALID_VALUE);             // not free
-  EXPECT_EQ(map(at + 2 * kMiB, 2 * kMiB, 0), CUDA_SUCCESS);              // twice is allowed
+  EXPECT_EQ(map(at, 2 * kMiB, 0), CUDA_ERROR_INVALID_VALUE);  // not free
+  EXPECT_EQ(map(at + 2 * kMiB, 2 * kMiB, 0), CUDA_SUCCESS);   // twice is allowed
   EXPECT_EQ(api().mem_address_free.result(at, 4 * kMiB), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(api().mem_unmap.result(at, kMiB), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(api().mem_unmap.result(at, 4 * kMiB), CUDA_SUCCESS);

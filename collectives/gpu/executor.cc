@@ -22,8 +22,9 @@ uint64_t* word(std::byte* at) { return reinterpret_cast<uint64_t*>(at); }
 
 size_t aligned(size_t bytes) { return (bytes + 127) / 128 * 128; }
 
-cuda::DeviceMemory zeroed(const cuda::Context& context, size_t bytes, cuda::CUstream stream) {
-  cuda::DeviceMemory memory(context, bytes);
+template <typename Memory>
+Memory zeroed(const cuda::Context& context, size_t bytes, cuda::CUstream stream) {
+  Memory memory(context, bytes);
   cuda::fill_async(memory.data(), std::byte{0}, bytes, stream);
   cuda::synchronize(stream);
   return memory;
@@ -49,9 +50,10 @@ Executor::Executor(int rank, int ranks, int device, const MailboxShape& shape,
       module_(context_, tutti_gpu_kernel_image),
       own_stream_(context_),
       words_(context_, kWordsBytes),
-      mailboxes_(zeroed(context_, shape.total(ranks), own_stream_.handle())),
-      progress_(zeroed(context_, static_cast<size_t>(ranks) * shape.blocks * sizeof(Progress),
-                       own_stream_.handle())),
+      mailboxes_(zeroed<cuda::SharedMemory>(context_, shape.total(ranks), own_stream_.handle())),
+      progress_(zeroed<cuda::DeviceMemory>(
+          context_, static_cast<size_t>(ranks) * shape.blocks * sizeof(Progress),
+          own_stream_.handle())),
       peers_(context_, static_cast<size_t>(ranks) * sizeof(PeerMemory)),
       launched_(context_) {
   std::memset(words_.data(), 0, words_.size());
@@ -59,7 +61,7 @@ Executor::Executor(int rank, int ranks, int device, const MailboxShape& shape,
 }
 
 void Executor::find_peers(const Exchange& exchange) {
-  const cuda::ExportedMemory mine = cuda::export_memory(mailboxes_.data());
+  const cuda::ExportedMemory mine = mailboxes_.exported();
   const std::vector<std::byte> all = exchange(std::as_bytes(std::span(&mine, 1)));
   const uint64_t of_a_peer = shape_.blocks * shape_.mailbox_bytes();
   std::vector<PeerMemory> peers(static_cast<size_t>(ranks_));

@@ -22,9 +22,10 @@ uint64_t* word(std::byte* at) { return reinterpret_cast<uint64_t*>(at); }
 
 size_t aligned(size_t bytes) { return (bytes + 127) / 128 * 128; }
 
-cuda::DeviceMemory zeroed(const cuda::Context& context, size_t bytes, cuda::CUstream stream) {
+template <typename Memory>
+Memory zeroed(const cuda::Context& context, size_t bytes, cuda::CUstream stream) {
   const cuda::CurrentContext current(context);
-  cuda::DeviceMemory memory(context, bytes);
+  Memory memory(context, bytes);
   cuda::fill_async(memory.data(), std::byte{0}, bytes, stream);
   cuda::synchronize(stream);
   return memory;
@@ -49,9 +50,10 @@ Executor::Executor(int rank, int ranks, int device, const MailboxShape& shape)
       module_(context_, tutti_gpu_kernel_image),
       own_stream_(context_),
       words_(context_, kWordsBytes),
-      mailboxes_(zeroed(context_, shape.total(ranks), own_stream_.handle())),
-      progress_(zeroed(context_, static_cast<size_t>(ranks) * shape.blocks * sizeof(Progress),
-                       own_stream_.handle())),
+      mailboxes_(zeroed<cuda::SharedMemory>(context_, shape.total(ranks), own_stream_.handle())),
+      progress_(zeroed<cuda::DeviceMemory>(
+          context_, static_cast<size_t>(ranks) * shape.blocks * sizeof(Progress),
+          own_stream_.handle())),
       peers_(context_, static_cast<size_t>(ranks) * sizeof(PeerMemory)),
       reached_(static_cast<size_t>(ranks)),
       order_(context_) {
@@ -62,12 +64,10 @@ void Executor::connect(const Exchange& exchange) {
   const cuda::CurrentContext current(context_);
   Agreement agreement(exchange);
   std::vector<cuda::ExportedMemory> all(static_cast<size_t>(ranks_));
-  agreement.attempt(
-      [&] { all[static_cast<size_t>(rank_)] = cuda::export_memory(mailboxes_.data()); });
+  all[static_cast<size_t>(rank_)] = mailboxes_.exported();
   const std::vector<std::byte> told =
       exchange(std::as_bytes(std::span(&all[static_cast<size_t>(rank_)], 1)));
   std::memcpy(all.data(), told.data(), told.size());
-  agreement.require("its memory cannot be shared");
   agreement.attempt([&] {
     for (int peer = 0; peer < ranks_; ++peer) {
       if (peer != rank_) reach(peer, all[static_cast<size_t>(peer)]);

@@ -72,7 +72,7 @@ class Executor {
   const cuda::Module module_;
   cuda::Stream own_stream_;
   cuda::PinnedMemory words_;  // `stop` and `mismatch`
-  cuda::DeviceMemory mailboxes_;
+  cuda::SharedMemory mailboxes_;
   cuda::DeviceMemory progress_;
   cuda::DeviceMemory peers_;  // PeerMemory of each rank
   std::vector<cuda::ImportedMemory> imported_;

@@ -1,6 +1,7 @@
 // What is used of CUDA's driver API: types and constants with the names and values of cuda.h, so
 // that nothing of CUDA is needed to build. Checked against cuda.h of CUDA 13.0; all of it has been
-// the same since CUDA 11.7.
+// the same since CUDA 11.7, or since the CUDA that brought it (12.1 multicast, 12.4 fabric
+// handles).
 //
 // The handles are pointers to the same (opaque) types as cuda.h's: a caller's cudaStream_t is a
 // CUstream.
@@ -124,6 +125,33 @@ enum CUstreamCaptureStatus : int {
   CU_STREAM_CAPTURE_STATUS_INVALIDATED = 2,
 };
 
+enum CUmemAllocationType : int {
+  CU_MEM_ALLOCATION_TYPE_PINNED = 1,
+};
+
+enum CUmemAllocationHandleType : int {  // bits
+  CU_MEM_HANDLE_TYPE_NONE = 0,
+  CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR = 1,
+  CU_MEM_HANDLE_TYPE_FABRIC = 8,
+};
+
+enum CUmemLocationType : int {
+  CU_MEM_LOCATION_TYPE_DEVICE = 1,
+};
+
+enum CUmemAccess_flags : int {
+  CU_MEM_ACCESS_FLAGS_PROT_NONE = 0,
+  CU_MEM_ACCESS_FLAGS_PROT_READWRITE = 3,
+};
+
+enum CUmemAllocationGranularity_flags : int {
+  CU_MEM_ALLOC_GRANULARITY_MINIMUM = 0,
+};
+
+enum CUmulticastGranularity_flags : int {
+  CU_MULTICAST_GRANULARITY_MINIMUM = 0,
+};
+
 inline constexpr unsigned CU_STREAM_DEFAULT = 0;
 inline constexpr unsigned CU_STREAM_NON_BLOCKING = 1;
 inline constexpr unsigned CU_STREAM_WAIT_VALUE_GEQ = 0;
@@ -146,5 +174,41 @@ struct CUuuid {
 struct CUipcMemHandle {
   char reserved[CU_IPC_HANDLE_SIZE];
 };
+
+struct CUmemLocation {
+  CUmemLocationType type;
+  int id;
+};
+
+struct CUmemAllocationProp {
+  CUmemAllocationType type;
+  CUmemAllocationHandleType requestedHandleTypes;
+  CUmemLocation location;
+  void* win32HandleMetaData;
+  struct {
+    unsigned char compressionType;
+    unsigned char gpuDirectRDMACapable;
+    unsigned short usage;
+    unsigned char reserved[4];
+  } allocFlags;
+};
+static_assert(sizeof(CUmemAllocationProp) == 32);
+
+struct CUmemAccessDesc {
+  CUmemLocation location;
+  CUmemAccess_flags flags;
+};
+
+struct CUmemFabricHandle {
+  unsigned char data[CU_IPC_HANDLE_SIZE];
+};
+
+struct CUmulticastObjectProp {
+  unsigned numDevices;
+  size_t size;
+  unsigned long long handleTypes;
+  unsigned long long flags;
+};
+static_assert(sizeof(CUmulticastObjectProp) == 32);
 
 }  // namespace tutti::cuda

@@ -92,9 +92,10 @@ Advice advice_on_work(CUresult result) {
 }
 
 // The driver as it was loaded, whether it can be used or not.
-const Api& loaded() {
+template <typename Table>
+const Table& loaded() {
   static constinit std::mutex mutex;
-  static constinit std::optional<Api> table;
+  static constinit std::optional<Table> table;
   static constinit std::atomic<bool> is_there{false};
   if (!is_there.load(std::memory_order_acquire)) {
     const std::lock_guard lock(mutex);
@@ -106,7 +107,8 @@ const Api& loaded() {
 
 }  // namespace
 
-Library::Library() : handle_(::dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL)) {
+Library::Library(const char* oldest)
+    : oldest_(oldest), handle_(::dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL)) {
   if (handle_ != nullptr) return;
   throw Error(ErrorCode::unsupported, cat("CUDA cannot be used: ", ::dlerror()),
               {.cause = "NVIDIA's driver is not installed here, or the container has no GPUs",
@@ -117,16 +119,16 @@ Library::Library() : handle_(::dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL)) {
 
 void* Library::find(const char* name) const {
   if (void* const function = ::dlsym(handle_, name)) return function;
-  throw Error(
-      ErrorCode::unsupported, cat("CUDA cannot be used: ", kLibrary, " lacks ", name),
-      {.cause = "the driver is older than CUDA 11.7 (515)", .remedy = "update NVIDIA's driver"});
+  throw Error(ErrorCode::unsupported, cat("CUDA cannot be used: ", kLibrary, " lacks ", name),
+              {.cause = cat("the driver is older than CUDA ", oldest_),
+               .remedy = "update NVIDIA's driver"});
 }
 
 Error failure(const char* call, CUresult result) {
   const char* name = nullptr;
   const char* text = nullptr;
-  if (loaded().get_error_name.result(result, &name) != CUDA_SUCCESS) name = "an unknown error";
-  if (loaded().get_error_string.result(result, &text) != CUDA_SUCCESS) text = "";
+  if (loaded<Api>().get_error_name.result(result, &name) != CUDA_SUCCESS) name = "an unknown error";
+  if (loaded<Api>().get_error_string.result(result, &text) != CUDA_SUCCESS) text = "";
   Advice advice = advice_on_driver(result);
   if (advice.cause.empty()) advice = advice_on_work(result);
   return Error(advice.code,
@@ -136,12 +138,17 @@ Error failure(const char* call, CUresult result) {
 
 const Api& api() {
   static constinit std::atomic<bool> is_ready{false};
-  const Api& table = loaded();
+  const Api& table = loaded<Api>();
   if (!is_ready.load(std::memory_order_acquire)) {
     table.init(0);  // may be called again
     is_ready.store(true, std::memory_order_release);
   }
   return table;
+}
+
+const MulticastApi& multicast_api() {
+  api();
+  return loaded<MulticastApi>();
 }
 
 bool available() {

@@ -19,10 +19,13 @@ namespace tutti::cuda {
 // libcuda.so.1, which stays loaded for the life of the process.
 class Library {
  public:
-  Library();                           // throws Error(unsupported) that says what to install
+  // `oldest`: the CUDA whose driver has all that will be looked for. Throws Error(unsupported) that
+  // says what to install.
+  explicit Library(const char* oldest);
   void* find(const char* name) const;  // likewise, where the driver is too old
 
  private:
+  const char* oldest_;
   void* handle_;
 };
 
@@ -53,7 +56,7 @@ class Call {
 // By the names that libcuda.so.1 exports, which for some functions differ from those in cuda.h:
 // cuda.h defines cuMemAlloc to be cuMemAlloc_v2. All are in drivers of CUDA 11.7 and newer.
 class Api {
-  Library library_;
+  Library library_{"11.7 (515)"};
 
  public:
   Call<unsigned> init{library_, "cuInit"};
@@ -96,6 +99,24 @@ class Api {
                                                                    "cuIpcOpenMemHandle_v2"};
   Call<CUdeviceptr> ipc_close_mem_handle{library_, "cuIpcCloseMemHandle"};
 
+  Call<size_t*, const CUmemAllocationProp*, CUmemAllocationGranularity_flags>
+      mem_get_allocation_granularity{library_, "cuMemGetAllocationGranularity"};
+  Call<CUmemGenericAllocationHandle*, size_t, const CUmemAllocationProp*, unsigned long long>
+      mem_create{library_, "cuMemCreate"};
+  Call<CUmemGenericAllocationHandle> mem_release{library_, "cuMemRelease"};
+  Call<void*, CUmemGenericAllocationHandle, CUmemAllocationHandleType, unsigned long long>
+      mem_export_to_shareable_handle{library_, "cuMemExportToShareableHandle"};
+  Call<CUmemGenericAllocationHandle*, void*, CUmemAllocationHandleType>
+      mem_import_from_shareable_handle{library_, "cuMemImportFromShareableHandle"};
+  Call<CUdeviceptr*, size_t, size_t, CUdeviceptr, unsigned long long> mem_address_reserve{
+      library_, "cuMemAddressReserve"};
+  Call<CUdeviceptr, size_t> mem_address_free{library_, "cuMemAddressFree"};
+  Call<CUdeviceptr, size_t, size_t, CUmemGenericAllocationHandle, unsigned long long> mem_map{
+      library_, "cuMemMap"};
+  Call<CUdeviceptr, size_t> mem_unmap{library_, "cuMemUnmap"};
+  Call<CUdeviceptr, size_t, const CUmemAccessDesc*, size_t> mem_set_access{library_,
+                                                                           "cuMemSetAccess"};
+
   Call<CUstream*, unsigned> stream_create{library_, "cuStreamCreate"};
   Call<CUstream> stream_destroy{library_, "cuStreamDestroy_v2"};
   Call<CUstream> stream_synchronize{library_, "cuStreamSynchronize"};
@@ -133,9 +154,27 @@ class Api {
       launch_kernel{library_, "cuLaunchKernel"};
 };
 
+// What only drivers of CUDA 12.1 and newer have.
+class MulticastApi {
+  Library library_{"12.1 (530)"};
+
+ public:
+  Call<size_t*, const CUmulticastObjectProp*, CUmulticastGranularity_flags> get_granularity{
+      library_, "cuMulticastGetGranularity"};
+  Call<CUmemGenericAllocationHandle*, const CUmulticastObjectProp*> create{library_,
+                                                                           "cuMulticastCreate"};
+  Call<CUmemGenericAllocationHandle, CUdevice> add_device{library_, "cuMulticastAddDevice"};
+  Call<CUmemGenericAllocationHandle, size_t, CUmemGenericAllocationHandle, size_t, size_t,
+       unsigned long long>
+      bind_mem{library_, "cuMulticastBindMem"};
+  Call<CUmemGenericAllocationHandle, CUdevice, size_t, size_t> unbind{library_,
+                                                                      "cuMulticastUnbind"};
+};
+
 // Loads and initialises the driver on first use. Any thread. Throws Error(unsupported) where it is
 // missing or cannot be used; a later call tries again.
 const Api& api();
+const MulticastApi& multicast_api();  // likewise
 
 // Whether the driver is there, works, and has a device. Asks once a process.
 bool available();

@@ -1,9 +1,6 @@
 #include "transport/cuda/peer_memory.h"
 
-#include <sys/random.h>
-#include <unistd.h>
-
-#include <algorithm>
+#include <bit>
 #include <map>
 #include <mutex>
 #include <string>
@@ -15,24 +12,20 @@
 namespace tutti::cuda {
 namespace {
 
-uint64_t this_process() {
-  static const uint64_t number = [] {
-    uint64_t random = 0;
-    if (::getrandom(&random, sizeof random, 0) != sizeof random) {
-      throw system_error("getrandom", errno);
-    }
-    return random;
-  }();
-  return number;
-}
-
 // An allocation of another process, mapped into this one.
 class Opened {
  public:
-  Opened(const Context& context, const CUipcMemHandle& handle) {
+  Opened(const Context& context, const ExportedMemory& exported) {
+    if (exported.handle.sharing != Sharing::ipc) {
+      handle_ = import_handle(context, exported.handle);
+      mapping_ = Mapping(context, handle_, exported.size, 0);
+      base_ = mapping_.data();
+      return;
+    }
     const CurrentContext current(context);
     CUdeviceptr opened = 0;
-    api().ipc_open_mem_handle(&opened, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+    api().ipc_open_mem_handle(&opened, std::bit_cast<CUipcMemHandle>(exported.handle.bytes),
+                              CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
     close_ = freed_in(context, [opened] { api().ipc_close_mem_handle.result(opened); });
     base_ = pointer(opened);
   }
@@ -40,6 +33,8 @@ class Opened {
 
  private:
   std::byte* base_ = nullptr;
+  AllocationHandle handle_;
+  Mapping mapping_;
   Cleanup close_;
 };
 
@@ -47,12 +42,14 @@ class Opened {
 // that nobody finds what is being closed.
 class OpenedTable {
  public:
-  std::shared_ptr<const Opened> open(const Context& context, const CUipcMemHandle& handle) {
-    const Key key{context.handle(), std::string(handle.reserved, sizeof handle.reserved)};
+  std::shared_ptr<const Opened> open(const Context& context, const ExportedMemory& exported) {
+    const auto& bytes = exported.handle.bytes;
+    const Key key{context.handle(),
+                  std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size())};
     const std::lock_guard lock(mutex_);
     Entry& entry = entries_[key];
     try {
-      if (entry.users == 0) entry.opened = std::make_unique<const Opened>(context, handle);
+      if (entry.users == 0) entry.opened = std::make_unique<const Opened>(context, exported);
     } catch (...) {
       entries_.erase(key);
       throw;
@@ -83,7 +80,12 @@ OpenedTable& opened_table() {
   return table;
 }
 
-void let_reach(const Context& context, const void* memory) {
+// Memory of this process.
+void let_reach(const Context& context, const ExportedMemory& exported) {
+  const std::byte* const memory = pointer(exported.pointer);
+  if (exported.handle.sharing != Sharing::ipc) {
+    return allow_access(context, memory - exported.offset, exported.size);
+  }
   const CUcontext owner = describe(memory).context;
   if (owner == nullptr || owner == context.handle()) return;
   const CurrentContext current(context);
@@ -110,8 +112,9 @@ ExportedMemory export_memory(const void* device_pointer) {
       .size = allocation.size,
       .device = device_info(info.device).uuid,
   };
-  const CUresult result =
-      api().ipc_get_mem_handle.result(&exported.handle, address(allocation.base));
+  CUipcMemHandle handle = {};
+  const CUresult result = api().ipc_get_mem_handle.result(&handle, address(allocation.base));
+  exported.handle.bytes = std::bit_cast<decltype(exported.handle.bytes)>(handle);
   if (result == CUDA_SUCCESS) return exported;
   throw Error(ErrorCode::unsupported, failure(api().ipc_get_mem_handle.name(), result).what(),
               {.cause = "the memory is of a pool (cudaMallocAsync) or mapped by cuMemMap, which "
@@ -120,6 +123,45 @@ ExportedMemory export_memory(const void* device_pointer) {
                          "expandable_segments:False"});
 }
 
+SharedMemory::SharedMemory(const Context& context, size_t bytes) {
+  for (const Sharing sharing : sharings_of(context.ordinal())) {
+    if (create(context, bytes, sharing)) return;
+  }
+  plain_.emplace(context, bytes);
+  const CurrentContext current(context);
+  exported_ = export_memory(plain_->data());
+}
+
+// False where CUDA refuses that way of sharing.
+bool SharedMemory::create(const Context& context, size_t bytes, Sharing sharing) {
+  const CurrentContext current(context);
+  const CUmemAllocationProp properties{
+      .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+      .requestedHandleTypes = handle_type(sharing),
+      .location = {CU_MEM_LOCATION_TYPE_DEVICE, context.ordinal()},
+      .win32HandleMetaData = nullptr,
+      .allocFlags = {},
+  };
+  size_t granularity = 0;
+  api().mem_get_allocation_granularity(&granularity, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+  const size_t size = round_up(bytes, granularity);
+  CUmemGenericAllocationHandle made = 0;
+  const CUresult result = api().mem_create.result(&made, size, &properties, 0);
+  if (is_refused(result)) return false;
+  if (result != CUDA_SUCCESS) throw failure(api().mem_create.name(), result);
+  handle_ = AllocationHandle(context, made);
+  exported_handle_ = ExportedHandle(handle_, sharing);
+  mapping_ = Mapping(context, handle_, size, granularity);
+  exported_ = {.process = this_process(),
+               .pointer = address(mapping_.data()),
+               .size = size,
+               .handle = exported_handle_.shareable(),
+               .device = device_info(context.ordinal()).uuid};
+  return true;
+}
+
+std::byte* SharedMemory::data() const { return plain_ ? plain_->data() : mapping_.data(); }
+
 ImportedMemory::ImportedMemory(const Context& context, const ExportedMemory& exported)
     : size_(exported.size - exported.offset) {
   if (exported.offset >= exported.size) {
@@ -127,10 +169,10 @@ ImportedMemory::ImportedMemory(const Context& context, const ExportedMemory& exp
   }
   if (exported.process == this_process()) {
     data_ = pointer(exported.pointer);
-    let_reach(context, data_);
+    let_reach(context, exported);
     return;
   }
-  const std::shared_ptr<const Opened> opened = opened_table().open(context, exported.handle);
+  const std::shared_ptr<const Opened> opened = opened_table().open(context, exported);
   data_ = opened->base() + exported.offset;
   opened_ = opened;
 }

@@ -1,25 +1,31 @@
-// A GPU's memory in the hands of another rank: of another process by CUDA's IPC, of another thread
-// of this one as it is.
+// A GPU's memory in the hands of another rank: of another process by a handle, of another thread of
+// this one as it is.
+//
+// Memory that is allocated to be shared (SharedMemory) comes from CUDA's virtual memory management
+// where that can be handed over, as a fabric handle or a descriptor; else, as memory that a caller
+// brings (export_memory), from cudaMalloc, by CUDA's IPC.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <type_traits>
 
-#include "transport/cuda/abi.h"
+#include "transport/cuda/allocation_handle.h"
 #include "transport/cuda/device.h"
+#include "transport/cuda/memory.h"
 
 namespace tutti::cuda {
 
 // What one rank tells another of a place in its GPU's memory: plain bytes. The memory must stay
 // until nobody has it open; CUDA does not say what happens else.
 struct ExportedMemory {
-  uint64_t process = 0;  // a number that no other process has, in whatever container
+  uint64_t process = 0;  // this_process()
   uint64_t pointer = 0;  // as the exporting process has it
   uint64_t offset = 0;   // of the pointer in its allocation
   uint64_t size = 0;     // of the allocation, from its base
-  CUipcMemHandle handle = {};
+  ShareableHandle handle = {};
   Uuid device = {};
 };
 static_assert(std::is_trivially_copyable_v<ExportedMemory>);
@@ -27,6 +33,27 @@ static_assert(std::is_trivially_copyable_v<ExportedMemory>);
 // Of any device pointer that cuMemAlloc or cudaMalloc made, or one into the middle of that. A
 // context of its device is current.
 ExportedMemory export_memory(const void* device_pointer);
+
+// Of a device, at least so many bytes, to be shared and perhaps bound to a Multicast.
+class SharedMemory {
+ public:
+  SharedMemory(const Context& context, size_t bytes);
+
+  std::byte* data() const;
+  size_t size() const { return exported_.size; }
+  const ExportedMemory& exported() const { return exported_; }  // of data()
+  // Empty where the memory is not from virtual memory management.
+  const AllocationHandle& handle() const { return handle_; }
+
+ private:
+  bool create(const Context& context, size_t bytes, Sharing sharing);
+
+  AllocationHandle handle_;
+  ExportedHandle exported_handle_;
+  Mapping mapping_;
+  std::optional<DeviceMemory> plain_;  // where there is no handle
+  ExportedMemory exported_;
+};
 
 // Such memory as `context` reaches it, for as long as this lives. Each allocation is opened once in
 // a context, by whatever places of it are imported.

@@ -39,6 +39,11 @@ State& state() {
   return *state;
 }
 
+int setting(const char* name, int otherwise) {
+  const char* const text = std::getenv(name);
+  return text == nullptr ? otherwise : std::atoi(text);
+}
+
 CUresult check_initialized() {
   return state().process == ::getpid() ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
 }
@@ -61,8 +66,7 @@ CUresult cuInit(unsigned flags) {
   const std::lock_guard lock(state().mutex);
   if (state().process == ::getpid()) return CUDA_SUCCESS;
   if (state().process != 0) return CUDA_ERROR_NOT_INITIALIZED;
-  const char* const text = std::getenv("FAKE_CUDA_DEVICES");
-  const int count = text == nullptr ? 8 : std::atoi(text);
+  const int count = setting("FAKE_CUDA_DEVICES", 8);
   if (count <= 0) return CUDA_ERROR_NO_DEVICE;
   for (int device = 0; device < count; ++device) {
     state().contexts.push_back(std::make_unique<CUctx_st>());
@@ -124,6 +128,16 @@ CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice
         break;
       case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN:
         *value = 232448;
+        break;
+      case CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
+      case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED:
+        *value = setting("FAKE_CUDA_VMM", 1);
+        break;
+      case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED:
+        *value = setting("FAKE_CUDA_FABRIC", 0) != 0;
+        break;
+      case CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED:
+        *value = setting("FAKE_CUDA_MULTICAST", 1);
         break;
       default:  // the minor version, and what is not supported
         *value = 0;

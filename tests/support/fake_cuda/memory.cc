@@ -1,6 +1,5 @@
 // Memory: that of a device is a memfd, which other processes open under /proc. It lies within reach
 // of this process's threads, so an access by the wrong device, or by the host, goes unnoticed.
-#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -13,14 +12,12 @@ namespace fake_cuda {
 namespace {
 
 // What a CUipcMemHandle holds.
-struct Handle {
-  pid_t process;
-  int file;
+struct IpcHandle {
+  FilePlace place;
   int device;
   size_t size;
-  ino_t inode;  // the file that it was: descriptors are used again
 };
-static_assert(sizeof(Handle) <= CU_IPC_HANDLE_SIZE);
+static_assert(sizeof(IpcHandle) <= CU_IPC_HANDLE_SIZE);
 
 size_t mapped_bytes(size_t size) {
   const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
@@ -33,43 +30,33 @@ void* map(int file, size_t size) {
   return at == MAP_FAILED ? nullptr : at;
 }
 
-std::map<uintptr_t, Range>::iterator range_of(CUdeviceptr address) {
-  auto& memory = state().memory;
-  auto next = memory.upper_bound(address);
-  if (next == memory.begin()) return memory.end();
-  --next;
-  return address - next->first < next->second.size ? next : memory.end();
-}
-
 bool is_device_base(std::map<uintptr_t, Range>::iterator range, CUdeviceptr address) {
   return range != state().memory.end() && range->first == address &&
          range->second.kind == Range::Kind::device;
 }
 
-bool fits(CUdeviceptr address, size_t bytes) {
+// Within an allocation of which the current device has the use.
+bool fits(CUcontext current, CUdeviceptr address, size_t bytes) {
   const auto range = range_of(address);
   if (range == state().memory.end()) return true;  // the host's
+  const Range& found = range->second;
+  if (found.kind == Range::Kind::mapped &&
+      (found.physical->is_multicast() || !found.accessible.contains(current->device))) {
+    return false;
+  }
   return bytes <= range->second.size - (address - range->first);
 }
 
 bool is_pageable(CUdeviceptr address) { return range_of(address) == state().memory.end(); }
-
-size_t used_bytes(int device) {
-  size_t bytes = 0;
-  for (const auto& [base, range] : state().memory) {
-    if (range.kind == Range::Kind::device && range.device == device) bytes += range.size;
-  }
-  return bytes;
-}
 
 std::string bytes_of(const CUipcMemHandle& handle) {
   return {handle.reserved, sizeof handle.reserved};
 }
 
 CUresult open_handle(CUcontext current, const CUipcMemHandle& bytes, CUdeviceptr* opened) {
-  Handle handle{};
+  IpcHandle handle{};
   std::memcpy(&handle, bytes.reserved, sizeof handle);
-  if (handle.process == ::getpid()) return CUDA_ERROR_INVALID_CONTEXT;
+  if (handle.place.process == ::getpid()) return CUDA_ERROR_INVALID_CONTEXT;
   for (auto& [base, range] : state().memory) {
     if (range.kind != Range::Kind::opened || range.handle != bytes_of(bytes)) continue;
     if (range.context != current) continue;
@@ -77,13 +64,8 @@ CUresult open_handle(CUcontext current, const CUipcMemHandle& bytes, CUdeviceptr
     *opened = base;
     return CUDA_SUCCESS;
   }
-  const std::string path =
-      "/proc/" + std::to_string(handle.process) + "/fd/" + std::to_string(handle.file);
-  const tutti::Fd file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
-  struct stat status = {};
-  if (!file || ::fstat(file.get(), &status) != 0 || status.st_ino != handle.inode) {
-    return CUDA_ERROR_INVALID_HANDLE;
-  }
+  const tutti::Fd file = open_place(handle.place);
+  if (!file) return CUDA_ERROR_INVALID_HANDLE;
   void* const at = map(file.get(), handle.size);
   if (at == nullptr) return CUDA_ERROR_MAP_FAILED;
   *opened = reinterpret_cast<uintptr_t>(at);
@@ -140,6 +122,28 @@ CUresult free_when_idle(CUdeviceptr address, const IsRight& is_right) {
 }
 
 }  // namespace
+
+std::map<uintptr_t, Range>::iterator range_of(CUdeviceptr address) {
+  auto& memory = state().memory;
+  auto next = memory.upper_bound(address);
+  if (next == memory.begin()) return memory.end();
+  --next;
+  return address - next->first < next->second.size ? next : memory.end();
+}
+
+// Memory that nothing but a mapping holds is not counted.
+size_t used_bytes(int device) {
+  size_t bytes = 0;
+  for (const auto& [base, range] : state().memory) {
+    if (range.kind == Range::Kind::device && range.device == device) bytes += range.size;
+  }
+  for (const auto& [number, handle] : state().handles) {
+    const PhysicalHeader& header = handle.physical->header();
+    const bool is_own = !handle.is_imported && !handle.physical->is_multicast();
+    if (is_own && header.device == device) bytes += header.size;
+  }
+  return bytes;
+}
 
 void free_memory(std::map<uintptr_t, Range>::iterator range) {
   ::munmap(reinterpret_cast<void*>(range->first), mapped_bytes(range->second.size));
@@ -229,11 +233,9 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr address) {
     if (!is_device_base(range, address)) return CUDA_ERROR_INVALID_VALUE;
     struct stat status = {};
     if (::fstat(range->second.file.get(), &status) != 0) return CUDA_ERROR_OPERATING_SYSTEM;
-    const Handle content{.process = ::getpid(),
-                         .file = range->second.file.get(),
-                         .device = range->second.device,
-                         .size = range->second.size,
-                         .inode = status.st_ino};
+    const IpcHandle content{.place = {::getpid(), range->second.file.get(), status.st_ino},
+                            .device = range->second.device,
+                            .size = range->second.size};
     std::memset(handle, 0, sizeof *handle);
     std::memcpy(handle->reserved, &content, sizeof content);
     return CUDA_SUCCESS;
@@ -258,8 +260,8 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr address) {
 // The host's memory that is not pinned is read before this returns, and written by then.
 CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
   TaskPointer task;
-  const CUresult result = in_context([&](CUcontext) {
-    if (!fits(to, bytes) || !fits(from, bytes)) return CUDA_ERROR_INVALID_VALUE;
+  const CUresult result = in_context([&](CUcontext current) {
+    if (!fits(current, to, bytes) || !fits(current, from, bytes)) return CUDA_ERROR_INVALID_VALUE;
     CUstream_st* found = nullptr;
     if (const CUresult result = find_stream(stream, &found); result != CUDA_SUCCESS) return result;
     std::shared_ptr<std::vector<std::byte>> staged;
@@ -285,8 +287,8 @@ CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream 
 }
 
 CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t bytes, CUstream stream) {
-  return in_context([&](CUcontext) {
-    if (is_pageable(to) || !fits(to, bytes)) return CUDA_ERROR_INVALID_VALUE;
+  return in_context([&](CUcontext current) {
+    if (is_pageable(to) || !fits(current, to, bytes)) return CUDA_ERROR_INVALID_VALUE;
     return put(stream, [to, value, bytes] {
       delay();
       std::memset(reinterpret_cast<void*>(to), value, bytes);

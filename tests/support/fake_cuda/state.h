@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/fd.h"
+#include "tests/support/fake_cuda/physical.h"
 #include "tests/support/fake_cuda/queue.h"
 #include "tests/support/fake_cuda/task.h"
 #include "transport/cuda/abi.h"
@@ -81,14 +82,22 @@ struct CUgraphExec_st {
 namespace fake_cuda {
 
 struct Range {
-  enum class Kind : int { device, pinned, opened };
+  enum class Kind : int { device, pinned, opened, mapped };
   Kind kind = Kind::device;
   CUcontext context = nullptr;
   int device = 0;
   size_t size = 0;  // as it was asked for
-  tutti::Fd file;
-  int opens = 0;       // of Kind::opened
-  std::string handle;  // likewise
+  tutti::Fd file = {};
+  int opens = 0;                            // of Kind::opened
+  std::string handle = {};                  // likewise
+  std::shared_ptr<Physical> physical = {};  // of Kind::mapped
+  std::set<int> accessible = {};            // likewise, for which devices
+};
+
+// What a number that the driver gave stands for.
+struct Handle {
+  std::shared_ptr<Physical> physical;
+  bool is_imported = false;
 };
 
 struct State {
@@ -96,6 +105,9 @@ struct State {
   pid_t process = 0;  // that called cuInit; a process forked from it has no CUDA
   std::vector<std::unique_ptr<CUctx_st>> contexts;  // the primary one of each device
   std::map<uintptr_t, Range> memory;
+  std::map<CUmemGenericAllocationHandle, Handle> handles;
+  CUmemGenericAllocationHandle last_handle = 0;
+  std::map<uintptr_t, size_t> reservations;  // of addresses
   std::map<CUstream, std::shared_ptr<CUstream_st>> streams;
   std::map<std::pair<std::thread::id, CUcontext>, std::shared_ptr<CUstream_st>> thread_streams;
   std::map<CUevent, std::unique_ptr<CUevent_st>> events;
@@ -117,12 +129,20 @@ CUresult invalidate(Capturing& capturing, CUresult why);
 CUresult put(CUstream handle, Work work, std::vector<TaskPointer> after = {},
              TaskPointer* task = nullptr);
 std::vector<TaskPointer> unfinished(CUcontext context);
+std::map<uintptr_t, Range>::iterator range_of(CUdeviceptr address);
+size_t used_bytes(int device);
+Physical* find_physical(CUmemGenericAllocationHandle handle);
+CUmemGenericAllocationHandle add_handle(std::shared_ptr<Physical> physical, bool is_imported);
+bool handle_types_are_known(unsigned long long types);
 void free_memory(std::map<uintptr_t, Range>::iterator range);
 void forget_context(CUcontext context);
 
 // Runs as work: a kernel or a copy begins up to FAKE_CUDA_DELAY_US late.
 void delay();
 void run_nodes(const Nodes& nodes);
+
+// A setting of the environment: a number.
+int setting(const char* name, int otherwise);
 
 // Without the lock: calls `act` under it, if the driver is initialised, or has a current context.
 template <typename Act>

@@ -1,6 +1,7 @@
 // Memory within one process: what pointers are, copies, and export to another rank in a thread.
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <numeric>
 
 #include "tests/transport/cuda/harness.h"
@@ -90,8 +91,8 @@ TEST(Memory, TheDriverOpensNoHandleOfItsOwnProcess) {
   const DeviceMemory memory(context, 64);
   const CurrentContext current(context);
   CUdeviceptr opened = 0;
-  EXPECT_EQ(api().ipc_open_mem_handle.result(&opened, export_memory(memory.data()).handle,
-                                             CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS),
+  const auto handle = std::bit_cast<CUipcMemHandle>(export_memory(memory.data()).handle.bytes);
+  EXPECT_EQ(api().ipc_open_mem_handle.result(&opened, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS),
             CUDA_ERROR_INVALID_CONTEXT);
   EXPECT_EQ(api().ipc_close_mem_handle.result(address(memory.data())), CUDA_ERROR_INVALID_VALUE);
 }

@@ -1,0 +1,89 @@
+// What is behind a CUmemGenericAllocationHandle: a memfd. Its last page says what it is, so that a
+// descriptor of it is all that another process needs.
+#pragma once
+
+#include <sys/types.h>
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "base/fd.h"
+#include "transport/cuda/abi.h"
+
+namespace fake_cuda {
+
+inline constexpr size_t kGranularity = size_t{2} << 20;
+inline constexpr size_t kMulticastGranularity = size_t{4} << 20;
+
+// A file of another process (or this), as it is found under /proc.
+struct FilePlace {
+  pid_t process = 0;
+  int file = -1;
+  ino_t inode = 0;  // the file that it was: descriptors are used again
+};
+
+tutti::Fd open_place(const FilePlace& place);  // empty where it is gone
+
+// Memory that is bound to a multicast object.
+struct Binding {
+  std::atomic<uint32_t> is_claimed;
+  std::atomic<uint32_t> is_valid;  // written last
+  int device;
+  FilePlace memory;
+  size_t offset;  // in the multicast object
+  size_t memory_offset;
+  size_t size;
+};
+
+struct PhysicalHeader {
+  uint64_t magic;
+  int device;                   // of memory
+  uint32_t handle_types;        // bits
+  uint32_t team;                // devices of a multicast object; 0: this is memory
+  size_t size;                  // of what can be mapped
+  std::atomic<uint64_t> added;  // bits of devices
+  std::array<Binding, 48> bindings;
+};
+inline constexpr size_t kHeaderBytes = 4096;
+static_assert(sizeof(PhysicalHeader) <= kHeaderBytes);
+
+class Physical {
+ public:
+  // Of a new file, or of one that this or another process made so. Null where the system refuses,
+  // or the file is not such a one.
+  static std::shared_ptr<Physical> make(int device, size_t size, uint32_t handle_types,
+                                        uint32_t team);
+  static std::shared_ptr<Physical> open(tutti::Fd file);
+  ~Physical();
+  Physical(const Physical&) = delete;
+  Physical& operator=(const Physical&) = delete;
+
+  PhysicalHeader& header() const { return *header_; }
+  bool is_multicast() const { return header_->team > 0; }
+  bool has_whole_team() const;
+  int file() const { return file_.get(); }
+  FilePlace place() const;
+
+  // Memory that this object has bound is kept until then.
+  tutti::cuda::CUresult bind(size_t offset, std::shared_ptr<Physical> memory, size_t memory_offset,
+                             size_t size);
+  tutti::cuda::CUresult unbind(int device, size_t offset, size_t size);
+
+  // Of memory that any process bound: where its file lies here. Null: it is gone.
+  std::byte* member(const Binding& binding);
+
+ private:
+  Physical(tutti::Fd file, void* header);
+
+  tutti::Fd file_;
+  PhysicalHeader* header_;
+  std::map<Binding*, std::shared_ptr<Physical>> bound_;
+  std::map<ino_t, std::pair<std::byte*, size_t>> members_;
+};
+
+}  // namespace fake_cuda

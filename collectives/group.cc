@@ -56,8 +56,8 @@ void put_in_order(const DeviceCalls& calls, std::exception_ptr& failure) {
 }
 
 // Each rank's in a thread of its own, where there are several: a communicator's first call meets
-// the other ranks.
-void put_into_streams(const DeviceCalls& calls) {
+// the other ranks. What is wrong with the first that was wrong.
+std::exception_ptr put_into_streams(const DeviceCalls& calls) {
   std::map<const void*, DeviceCalls> by_rank;
   for (const internal::DeviceCallOfGroup& call : calls) by_rank[call.rank].push_back(call);
   std::vector<std::exception_ptr> failures(by_rank.size());
@@ -72,8 +72,21 @@ void put_into_streams(const DeviceCalls& calls) {
     }
   }
   for (const std::exception_ptr& failure : failures) {
-    if (failure) std::rethrow_exception(failure);
+    if (failure) return failure;
   }
+  return nullptr;
+}
+
+// The Works of the outermost group.
+std::vector<Work> close_group(std::exception_ptr& failure) {
+  if (group().depth == 0) {
+    throw Error(ErrorCode::invalid_argument, "group_end() without a group_begin()",
+                {.cause = "a group belongs to the thread that began it"});
+  }
+  if (--group().depth > 0) return {};
+  std::vector<Work> works = std::exchange(group().works, {});
+  failure = put_into_streams(std::exchange(group().device_calls, {}));
+  return works;
 }
 
 }  // namespace
@@ -102,20 +115,16 @@ bool internal::of_several_ranks(const std::vector<Work>& works) {
 void group_begin() { ++group().depth; }
 
 std::vector<Work> group_end_async() {
-  if (group().depth == 0) {
-    throw Error(ErrorCode::invalid_argument, "group_end() without a group_begin()",
-                {.cause = "a group belongs to the thread that began it"});
-  }
-  if (--group().depth > 0) return {};
-  std::vector<Work> works = std::exchange(group().works, {});
-  put_into_streams(std::exchange(group().device_calls, {}));
+  std::exception_ptr failure;
+  std::vector<Work> works = close_group(failure);
+  if (failure) std::rethrow_exception(failure);
   return works;
 }
 
 // All of them are waited for, so that no buffer is in use any more when an error is thrown.
 void group_end() {
   std::exception_ptr failure;
-  std::vector<Work> works = group_end_async();
+  std::vector<Work> works = close_group(failure);
   if (internal::of_several_ranks(works)) progress_in_turn(works);
   for (Work& work : works) {
     try {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "collectives/runtime/communicator_impl.h"
 #include "collectives/runtime/device_calls.h"
@@ -160,9 +161,15 @@ void CommunicatorImpl::leave_devices() {
   if (!device_routes_) return;
   constexpr std::chrono::seconds kPatience{2};
   bool all_leave = false;
-  device_routes_->drain();
+  bool drained = false;
+  try {
+    device_routes_->drain();
+    drained = true;
+  } catch (const Error& error) {
+    log(LogLevel::warning, cat("leaving the GPU's calls as they are: ", error.what()));
+  }
   std::unique_ptr<DeviceCalls> kernels = device_routes_->release_kernels();
-  if (kernels && !abort_.raised()) {
+  if (kernels && drained && !abort_.raised()) {
     try {
       const std::shared_ptr<Operation> barrier = start(Request::barrier(), {});
       Patience patience;
@@ -170,10 +177,12 @@ void CommunicatorImpl::leave_devices() {
     } catch (const Error&) {  // others have ended otherwise
     }
   }
+  std::unique_ptr<DeviceRoutes> routes;
   {
     const std::lock_guard lock(device_pointer_mutex_);
-    device_routes_.reset();
+    routes = std::move(device_routes_);
   }
+  routes.reset();
   if (!kernels) return;
   kernels->end();
   if (all_leave) return;

@@ -108,25 +108,23 @@ void StagedCalls::run(const Request& request, const CallOptions& options, cuda::
   const cuda::CurrentContext current(context_);
   const bool message = request.collective == Collective::send_recv;
   if (!message) order_.begin(stream);
-  std::vector<std::pair<Request, Stage*>> brought;
+  std::vector<std::pair<Request, Stage*>> slices;  // all memory before anything waits for others
   for (const Request& slice : slices_of(request)) {
-    Stage& stage = prepare(slice, options);
-    stage.captured = cuda::is_captured(stream);
-    bring(slice, stage, stream);
-    brought.emplace_back(slice, &stage);
+    slices.emplace_back(slice, &prepare(slice, options));
   }
-  for (const auto& [slice, stage] : brought) fetch(slice, *stage, stream);
+  for (const auto& [slice, stage] : slices) bring(slice, *stage, stream);
+  for (const auto& [slice, stage] : slices) fetch(slice, *stage, stream);
   if (!message) order_.end(stream);
 }
 
 void StagedCalls::bring(const Request& request, Stage& stage, cuda::CUstream stream) {
   const Request& on_host = stage.request;
+  stage.captured = cuda::is_captured(stream);
   if (request.sends) wait_for_host(stage, stream);  // a graph's message of its last launch
   copy(const_cast<void*>(on_host.input.data), request.input.data, request.input.bytes(), stream);
   if (may_leave_parts(request, stage.options)) {
     copy(on_host.output.data, request.output.data, request.output.bytes(), stream);
   }
-  stage.on_host.store(!stage.captured, std::memory_order_relaxed);  // a graph's launch sets it
   cuda::call_on_host(stream, hand_over, &stage);
 }
 

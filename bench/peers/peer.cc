@@ -1,5 +1,6 @@
 #include "bench/peers/peer.h"
 
+#include <dlfcn.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -70,6 +71,13 @@ const std::vector<Peer>& all_peers() {
        .launchers = {},
        .packages = "libgloo-dev",
        .lacks = {Collective::scan, Collective::exscan}},
+      {.name = "nccl",
+       .title = "NCCL",
+       .launchers = {},
+       .packages = "libnccl2",
+       .library = "libnccl.so.2",
+       .on_device = true,
+       .lacks = {Collective::scan, Collective::exscan}},
       {.name = "floor", .title = "the floor", .launchers = {}, .packages = "", .lacks = {}},
   };
   return peers;
@@ -81,6 +89,11 @@ std::string first_installed(const Words& programs) {
   const auto found = std::ranges::find_if(
       programs, [](const std::string& program) { return !find_program(program).empty(); });
   return found == programs.end() ? "" : *found;
+}
+
+// Stays loaded: libraries of GPUs are not made to be unloaded.
+bool can_be_loaded(const std::string& library) {
+  return library.empty() || ::dlopen(library.c_str(), RTLD_LAZY | RTLD_LOCAL) != nullptr;
 }
 
 // Beside this program when installed, in the build tree otherwise.
@@ -101,7 +114,8 @@ bool Peer::has(Collective collective) const {
 }
 
 bool Peer::is_installed() const {
-  return !peer_program(name).empty() && (launchers.empty() || !first_installed(launchers).empty());
+  return can_be_loaded(library) && !peer_program(name).empty() &&
+         (launchers.empty() || !first_installed(launchers).empty());
 }
 
 std::vector<std::string> Peer::command(int ranks, const std::string& transport) const {
@@ -134,19 +148,26 @@ const Peer& find_peer(const std::string& name) {
               {.remedy = cat("use --peers with some of ", names, ", or all")});
 }
 
-std::vector<std::string> choose_peers(const std::vector<std::string>& names) {
+std::vector<std::string> choose_peers(const std::vector<std::string>& names, bool on_device) {
   std::vector<std::string> chosen;
   const auto choose = [&](const std::string& name) {
     if (std::ranges::find(chosen, name) == chosen.end()) chosen.push_back(name);
   };
   for (const std::string& name : names) {
     if (name != "all") {
-      (void)find_peer(name).command(1, "shm");
+      const Peer& peer = find_peer(name);
+      if (peer.on_device != on_device) {
+        throw Error(
+            ErrorCode::unsupported,
+            cat("--peers ", name, on_device ? " with" : " without", " --device cuda"),
+            {.cause = cat("its buffers are in the memory of ", on_device ? "the host" : "GPUs")});
+      }
+      (void)peer.command(1, "shm");
       choose(name);
       continue;
     }
     for (const Peer& peer : all_peers()) {
-      if (peer.is_installed()) choose(peer.name);
+      if (peer.on_device == on_device && peer.is_installed()) choose(peer.name);
     }
   }
   if (chosen.empty() && !names.empty()) {

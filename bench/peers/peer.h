@@ -14,7 +14,9 @@ struct Peer {
   std::string title;
   bool is_mpi = false;
   std::vector<std::string> launchers;  // any of them starts its ranks; none: it does so itself
-  std::string packages;                // Debian's; empty: it is ours
+  std::string packages;                // that have it; empty: it is ours
+  std::string library;                 // that its program loads, if any
+  bool on_device = false;              // its buffers are GPUs'; else the hosts'
   std::vector<Collective> lacks;
   // Between the launcher and the program. `transport`: "shm" or "tcp".
   std::vector<std::string> (*launcher_options)(int ranks, const std::string& transport) = nullptr;
@@ -30,7 +32,7 @@ struct Peer {
 const Peer& find_peer(const std::string& name);
 
 // The names, each once, with "all" replaced by all that are installed. Throws Error(unsupported)
-// where one is not known or not installed.
-std::vector<std::string> choose_peers(const std::vector<std::string>& names);
+// where one is not known or not installed, or is for buffers elsewhere.
+std::vector<std::string> choose_peers(const std::vector<std::string>& names, bool on_device);
 
 }  // namespace tutti::bench

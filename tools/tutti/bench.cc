@@ -155,7 +155,7 @@ int run_rank(BenchOptions options, const bench::Case& c) {
                 cat("-n ", options.ranks, ", but the launcher started ", comm.size(), " ranks"));
   }
   check_root(c, comm.size());
-  if (comm.rank() == 0) options.peers = bench::choose_peers(options.peers);
+  if (comm.rank() == 0) options.peers = bench::choose_peers(options.peers, c.on_device);
   std::unique_ptr<BenchReport> report;  // rank 0's
   if (comm.rank() == 0) report = std::make_unique<BenchReport>(options, c, &comm);
   Peers peers;
@@ -226,7 +226,7 @@ int run(const BenchOptions& options) {
   if (!options.transport.empty()) settings().set("TUTTI_TRANSPORT", options.transport);
   if (is_launched() || options.ranks <= 1) return run_rank(options, c);
   check_algorithm(c, options.ranks);
-  bench::choose_peers(options.peers);
+  bench::choose_peers(options.peers, c.on_device);
   const BenchReport writable(options, c, nullptr);
   return launch_self(options.ranks);
 }
@@ -276,7 +276,8 @@ void add_bench(CommandLine& line) {
   bench
       .add_option(
           "--peers", o->peers,
-          "what to time in turn with Tutti: openmpi, mpich, gloo, floor, or all that are here")
+          "what to time in turn with Tutti: openmpi, mpich, gloo, floor, of GPUs nccl, or all that "
+          "are here")
       .separated_by_commas();
   bench.add_option("--rounds", o->rounds, "turns per size (default: 1; with peers or all: 5)")
       .between(1, 1 << 30);

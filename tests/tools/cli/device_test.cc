@@ -69,6 +69,28 @@ TEST_F(Device, GraphsAreRight) {
   }
 }
 
+// NCCL's place is taken by the library of that name in this tree.
+TEST_F(Device, IsComparedWithNccl) {
+  Process::Environment environment = driver();
+  environment["LD_LIBRARY_PATH"] += ":" + std::filesystem::absolute("bindings/nccl").string();
+  for (const std::string collective : {"all_reduce", "all_gather", "reduce_scatter", "broadcast",
+                                       "reduce", "gather", "scatter", "all_to_all", "send_recv"}) {
+    SCOPED_TRACE(collective);
+    const Result result =
+        run({"bench", collective, "-n", "3", "--device", "cuda", "--peers", "nccl", "--min", "4K",
+             "--max", "4K", "--rounds", "1", "--iterations", "2", "--json", path("out.json")},
+            environment);
+    ASSERT_EQ(result.code, 0) << result.err;
+    EXPECT_GT(Json::parse(read(path("out.json")))
+                  .at("results")
+                  .at(0)
+                  .at("peers")
+                  .at("nccl")
+                  .at("time_us"),
+              0.0);
+  }
+}
+
 TEST_F(Device, TheBitsAreThoseOfTheProcessor) {
   for (const std::string dtype : {"f32", "bf16", "f8e5m2"}) {
     SCOPED_TRACE(dtype);
@@ -110,6 +132,9 @@ TEST_F(Device, MistakesAreRefused) {
   };
   EXPECT_THAT(said({"bench", "all_reduce", "--device", "abacus"}), HasSubstr("use host or cuda"));
   EXPECT_THAT(said({"bench", "all_reduce", "--graph"}), HasSubstr("add --device cuda"));
+  EXPECT_THAT(said({"bench", "all_reduce", "--peers", "nccl"}), HasSubstr("without --device cuda"));
+  EXPECT_THAT(said({"bench", "all_reduce", "--peers", "floor", "--device", "cuda"}),
+              HasSubstr("in the memory of the host"));
   EXPECT_THAT(said({"bench", "barrier", "-n", "2", "--device", "cuda"}),
               HasSubstr("does not run on GPUs"));
   EXPECT_THAT(said({"bench", "all_reduce", "-n", "2", "--device", "cuda", "--buffers", "library"}),

@@ -1,0 +1,207 @@
+// NCCL's side of `tutti bench --device cuda --peers nccl`: the ranks are threads of this process, a
+// GPU each, and times are the GPU's own. Whatever libnccl.so.2 the loader finds is timed.
+//
+//   nccl_peer SOCKET-NAME RANKS
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <barrier>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "bench/device_side.h"
+#include "bench/peers/peer_program.h"
+#include "bindings/nccl/abi.h"
+#include "transport/cuda/device.h"
+
+namespace tutti::bench {
+
+namespace {
+
+constexpr const char* kLibrary = "libnccl.so.2";
+
+template <typename Function>
+Function* find(void* library, const char* name) {
+  if (void* const function = ::dlsym(library, name)) return reinterpret_cast<Function*>(function);
+  throw Error(ErrorCode::unsupported, cat(kLibrary, " lacks ", name),
+              {.cause = "it is older than NCCL 2.28"});
+}
+
+// What is called of it.
+class Nccl {
+ public:
+  decltype(ncclGetUniqueId)* get_unique_id =
+      find<decltype(ncclGetUniqueId)>(open(), "ncclGetUniqueId");
+  decltype(ncclCommInitRank)* init = find<decltype(ncclCommInitRank)>(open(), "ncclCommInitRank");
+  decltype(ncclCommDestroy)* destroy = find<decltype(ncclCommDestroy)>(open(), "ncclCommDestroy");
+  decltype(ncclGetLastError)* last_error =
+      find<decltype(ncclGetLastError)>(open(), "ncclGetLastError");
+  decltype(ncclGroupStart)* group_start = find<decltype(ncclGroupStart)>(open(), "ncclGroupStart");
+  decltype(ncclGroupEnd)* group_end = find<decltype(ncclGroupEnd)>(open(), "ncclGroupEnd");
+  decltype(ncclAllReduce)* all_reduce = find<decltype(ncclAllReduce)>(open(), "ncclAllReduce");
+  decltype(ncclAllGather)* all_gather = find<decltype(ncclAllGather)>(open(), "ncclAllGather");
+  decltype(ncclReduceScatter)* reduce_scatter =
+      find<decltype(ncclReduceScatter)>(open(), "ncclReduceScatter");
+  decltype(ncclBroadcast)* broadcast = find<decltype(ncclBroadcast)>(open(), "ncclBroadcast");
+  decltype(ncclReduce)* reduce = find<decltype(ncclReduce)>(open(), "ncclReduce");
+  decltype(ncclAlltoAll)* all_to_all = find<decltype(ncclAlltoAll)>(open(), "ncclAlltoAll");
+  decltype(ncclGather)* gather = find<decltype(ncclGather)>(open(), "ncclGather");
+  decltype(ncclScatter)* scatter = find<decltype(ncclScatter)>(open(), "ncclScatter");
+  decltype(ncclSend)* send = find<decltype(ncclSend)>(open(), "ncclSend");
+  decltype(ncclRecv)* receive = find<decltype(ncclRecv)>(open(), "ncclRecv");
+
+  void require(ncclResult_t result) const {
+    if (result != ncclSuccess) throw Error(ErrorCode::system, cat("NCCL: ", last_error(nullptr)));
+  }
+
+ private:
+  static void* open() {
+    static void* const library = ::dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) throw Error(ErrorCode::unsupported, ::dlerror());
+    return library;
+  }
+};
+
+// What the ranks share.
+struct Shared {
+  explicit Shared(int ranks) : ranks(ranks), barrier(ranks), times(static_cast<size_t>(ranks)) {
+    nccl.require(nccl.get_unique_id(&id));
+  }
+  const int ranks;
+  const Nccl nccl;
+  ncclUniqueId id;
+  std::barrier<> barrier;
+  std::vector<std::vector<double>> times;
+};
+
+class Rank {
+ public:
+  Rank(Shared& shared, int rank)
+      : shared_(shared), rank_(rank), context_(rank % cuda::device_count()), current_(context_) {
+    shared.nccl.require(shared.nccl.init(&comm_, shared.ranks, shared.id, rank));
+  }
+  ~Rank() { shared_.nccl.destroy(comm_); }
+  Rank(const Rank&) = delete;
+  Rank& operator=(const Rank&) = delete;
+
+  // In microseconds, of this rank.
+  std::vector<double> run(const Order& order) {
+    Buffers buffers(order.layout, rank_);
+    DeviceSide device(rank_, buffers.input.size() * sizeof(float),
+                      buffers.output.size() * sizeof(float));
+    std::vector<double> times;
+    for (int i = 0; i < order.warm_up + order.timed; ++i) {
+      device.write_input(std::as_bytes(std::span(buffers.pristine)));
+      shared_.barrier.arrive_and_wait();
+      device.begin_timing();
+      shared_.nccl.require(call(order.layout, device));
+      const double time = device.end_timing();
+      if (i >= order.warm_up) times.push_back(time);
+    }
+    device.read_output(std::as_writable_bytes(std::span(buffers.output)));
+    buffers.check(order.layout, rank_);
+    return times;
+  }
+
+ private:
+  ncclResult_t call(const Layout& layout, const DeviceSide& device) const {
+    const Nccl& nccl = shared_.nccl;
+    const void* const in = device.input();
+    void* const out = device.output();
+    auto* const stream = static_cast<cudaStream_t>(device.stream().handle);
+    const size_t n = layout.count;
+    switch (layout.collective) {
+      case Collective::all_reduce:
+        return nccl.all_reduce(in, out, n, ncclFloat32, ncclSum, comm_, stream);
+      case Collective::all_gather:
+        return nccl.all_gather(in, out, n, ncclFloat32, comm_, stream);
+      case Collective::reduce_scatter:
+        return nccl.reduce_scatter(in, out, n, ncclFloat32, ncclSum, comm_, stream);
+      case Collective::broadcast:
+        return nccl.broadcast(in, out, n, ncclFloat32, 0, comm_, stream);
+      case Collective::reduce:
+        return nccl.reduce(in, out, n, ncclFloat32, ncclSum, 0, comm_, stream);
+      case Collective::all_to_all:
+        return nccl.all_to_all(in, out, n, ncclFloat32, comm_, stream);
+      case Collective::gather:
+        return nccl.gather(in, out, n, ncclFloat32, 0, comm_, stream);
+      case Collective::scatter:
+        return nccl.scatter(in, out, n, ncclFloat32, 0, comm_, stream);
+      case Collective::send_recv:
+        return send_and_receive(in, out, n, stream);
+      default:
+        throw Error(ErrorCode::unsupported, cat("NCCL has no ", name(layout.collective)));
+    }
+  }
+
+  ncclResult_t send_and_receive(const void* in, void* out, size_t count,
+                                cudaStream_t stream) const {
+    const Nccl& nccl = shared_.nccl;
+    const int ranks = shared_.ranks;
+    nccl.require(nccl.group_start());
+    nccl.require(nccl.send(in, count, ncclFloat32, (rank_ + 1) % ranks, comm_, stream));
+    nccl.require(nccl.receive(out, count, ncclFloat32, (rank_ + ranks - 1) % ranks, comm_, stream));
+    return nccl.group_end();
+  }
+
+  Shared& shared_;
+  const int rank_;
+  const cuda::Context context_;
+  const cuda::CurrentContext current_;
+  ncclComm_t comm_ = nullptr;
+};
+
+// Of each call, the time of its slowest rank.
+std::vector<double> slowest(const std::vector<std::vector<double>>& times) {
+  std::vector<double> slow = times[0];
+  for (const std::vector<double>& own : times) {
+    for (size_t i = 0; i < slow.size(); ++i) slow[i] = std::max(slow[i], own[i]);
+  }
+  return slow;
+}
+
+void serve(Shared& shared, int rank, const char* socket) {
+  Orders orders(socket, rank, shared.ranks);
+  Rank own(shared, rank);
+  while (const std::optional<Order> order = orders.next()) {
+    shared.times[static_cast<size_t>(rank)] = own.run(*order);
+    shared.barrier.arrive_and_wait();
+    if (rank == 0) orders.reply(slowest(shared.times));
+  }
+}
+
+}  // namespace
+
+}  // namespace tutti::bench
+
+int main(int argc, char** argv) {
+  using namespace tutti::bench;
+  const int ranks = argc == 3 ? std::atoi(argv[2]) : 0;
+  if (ranks < 1) return 2;
+  try {
+    Shared shared(ranks);
+    std::vector<std::jthread> threads;
+    for (int rank = 0; rank < ranks; ++rank) {
+      threads.emplace_back([&shared, rank, socket = argv[1]] {
+        try {
+          serve(shared, rank, socket);
+        } catch (const std::exception& error) {
+          std::fprintf(stderr, "rank %d: %s\n", rank, error.what());
+          std::_Exit(1);  // the others may wait for this one
+        }
+      });
+    }
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
+  return 0;
+}

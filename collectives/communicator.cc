@@ -17,6 +17,7 @@
 #include "collectives/interchange/msccl_import.h"
 #include "collectives/runtime/communicator_impl.h"
 #include "transport/bootstrap/job.h"
+#include "transport/cuda/abi.h"
 
 namespace tutti {
 
@@ -235,7 +236,10 @@ void start_on_device(const std::shared_ptr<CommunicatorImpl>& impl, const Reques
     own.algorithm = algorithm;
     impl->run_on_device(request, own);
   };
-  internal::join_group({.rank = impl->engine(), .receives = receives, .put = put});
+  internal::join_group({.device = internal::device_of(request),
+                        .receives = receives,
+                        .in_stream_of_thread = options.stream.handle == cuda::per_thread_stream(),
+                        .put = put});
 }
 
 }  // namespace

@@ -109,9 +109,10 @@ struct CallOptions {
   std::string_view algorithm;
   // Of calls on device memory (Buffer::space): they are put into this CUDA stream, and are over for
   // the host when they are there; within a group, by its end. A null handle is the legacy stream.
-  // The collectives of a communicator run one after the other, in whatever streams they are;
-  // messages follow their streams only, and nothing is told of one that was received. After an
-  // abort calls end at once, with anything in their buffers: the next call throws.
+  // The calls of a communicator run one after the other, in whatever streams they are; those that
+  // were captured as their graphs and the streams of these say, which must order them alike on all
+  // ranks. A message is sent when it has left the buffer; nothing is told of one that was received.
+  // After an abort calls end at once, with anything in their buffers: the next call throws.
   Stream stream;
   std::optional<std::chrono::nanoseconds> timeout;  // instead of the setting TUTTI_TIMEOUT
   // Canonical algorithms only: the bits depend on the inputs and the number of ranks, on nothing

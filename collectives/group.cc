@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/growing_pause.h"
+#include "transport/cuda/device.h"
 
 namespace tutti {
 
@@ -41,40 +42,69 @@ void progress_in_turn(std::vector<Work>& works) {
 
 using DeviceCalls = std::vector<internal::DeviceCallOfGroup>;
 
-// The first Error, when all have been tried.
+// The first failure, when all have been tried.
 void put_in_order(const DeviceCalls& calls, std::exception_ptr& failure) {
   for (const bool receives : {false, true}) {
     for (const internal::DeviceCallOfGroup& call : calls) {
       if (call.receives != receives) continue;
       try {
         call.put();
-      } catch (const Error&) {
+      } catch (...) {
         if (!failure) failure = std::current_exception();
       }
     }
   }
 }
 
-// Each rank's in a thread of its own, where there are several: a communicator's first call meets
-// the other ranks. What is wrong with the first that was wrong.
+// In a thread of the device's own.
+void put_of_device(int device, const DeviceCalls& calls, std::exception_ptr& failure) {
+  try {
+    if (std::ranges::any_of(calls, &internal::DeviceCallOfGroup::in_stream_of_thread)) {
+      throw Error(ErrorCode::unsupported, "calls of several GPUs in one group",
+                  {.cause = "one of them is in cudaStreamPerThread, and each GPU's are put into "
+                            "their streams by a thread of its own",
+                   .remedy = "use a stream that was created"});
+    }
+    const cuda::Context context(device);
+    const cuda::CurrentContext current(context);
+    put_in_order(calls, failure);
+  } catch (...) {
+    failure = std::current_exception();
+  }
+}
+
+// Each GPU's in a thread of its own, where there are several: they are several ranks, and a
+// communicator's first call meets the other ranks. Returns the first failure.
 std::exception_ptr put_into_streams(const DeviceCalls& calls) {
-  std::map<const void*, DeviceCalls> by_rank;
-  for (const internal::DeviceCallOfGroup& call : calls) by_rank[call.rank].push_back(call);
-  std::vector<std::exception_ptr> failures(by_rank.size());
-  if (by_rank.size() == 1) {
+  std::map<int, DeviceCalls> by_device;
+  for (const internal::DeviceCallOfGroup& call : calls) by_device[call.device].push_back(call);
+  std::vector<std::exception_ptr> failures(by_device.size() + 1);
+  if (by_device.size() == 1) {
     put_in_order(calls, failures[0]);
   } else {
     std::vector<std::jthread> threads;
     size_t next = 0;
-    for (const auto& [rank, own] : by_rank) {
-      threads.emplace_back(
-          [&own = own, &failure = failures[next++]] { put_in_order(own, failure); });
+    for (const auto& [device, own] : by_device) {
+      threads.emplace_back([device, &own = own, &failure = failures[next++]] {
+        put_of_device(device, own, failure);
+      });
     }
   }
-  for (const std::exception_ptr& failure : failures) {
-    if (failure) return failure;
+  const auto failed =
+      std::ranges::find_if(failures, [](const auto& one) { return one != nullptr; });
+  return failed == failures.end() ? nullptr : *failed;
+}
+
+// All of them, so that no buffer is in use any more when an error is thrown.
+void wait_for(std::vector<Work>& works, std::exception_ptr& failure) {
+  if (internal::of_several_ranks(works)) progress_in_turn(works);
+  for (Work& work : works) {
+    try {
+      work.wait();
+    } catch (const Error&) {
+      if (!failure) failure = std::current_exception();
+    }
   }
-  return nullptr;
 }
 
 // The Works of the outermost group.
@@ -117,22 +147,15 @@ void group_begin() { ++group().depth; }
 std::vector<Work> group_end_async() {
   std::exception_ptr failure;
   std::vector<Work> works = close_group(failure);
-  if (failure) std::rethrow_exception(failure);
-  return works;
+  if (!failure) return works;
+  wait_for(works, failure);
+  std::rethrow_exception(failure);
 }
 
-// All of them are waited for, so that no buffer is in use any more when an error is thrown.
 void group_end() {
   std::exception_ptr failure;
   std::vector<Work> works = close_group(failure);
-  if (internal::of_several_ranks(works)) progress_in_turn(works);
-  for (Work& work : works) {
-    try {
-      work.wait();
-    } catch (const Error&) {
-      if (!failure) failure = std::current_exception();
-    }
-  }
+  wait_for(works, failure);
   if (failure) std::rethrow_exception(failure);
 }
 

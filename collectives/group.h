@@ -11,7 +11,9 @@
 // group.
 //
 // Calls on device memory are put into their streams by the outermost group_end(), which also throws
-// what is wrong with them: sends first, so that no receive keeps its stream from them.
+// what is wrong with them: sends first, so that no receive keeps its stream from them, else in the
+// order in which they were made. One thread may make those of several GPUs, one for each rank; not
+// in cudaStreamPerThread, then.
 //
 // Threads: a group belongs to the thread that began it. Groups nest; the outermost end counts.
 #pragma once
@@ -27,7 +29,8 @@ void group_begin();
 // Throws the first Error among its calls, when all have ended; Error(invalid_argument) without a
 // group_begin().
 void group_end();
-// The same without waiting: the calls are under way, and the Works belong to the caller.
+// The same without waiting: the calls are under way, and the Works belong to the caller. (It waits
+// for them where it throws.)
 std::vector<Work> group_end_async();
 
 // A group that ends with its scope, whatever leaves it:
@@ -45,7 +48,7 @@ class Group {
     if (ended_) return;
     try {
       group_end_async();
-    } catch (const Error&) {  // of calls on device memory, which were never made
+    } catch (const Error&) {  // of a call on device memory, for whoever left the scope so
     }
   }
   void end() {
@@ -64,8 +67,9 @@ bool in_group();
 void join_group(const Work& work);
 // A call on device memory, to be put into its stream at the end of the group.
 struct DeviceCallOfGroup {
-  const void* rank = nullptr;  // as rank_behind()
+  int device = 0;
   bool receives = false;
+  bool in_stream_of_thread = false;
   std::function<void()> put;
 };
 void join_group(DeviceCallOfGroup call);

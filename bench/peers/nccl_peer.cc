@@ -44,8 +44,6 @@ class Nccl {
   decltype(ncclCommDestroy)* destroy = find<decltype(ncclCommDestroy)>(open(), "ncclCommDestroy");
   decltype(ncclGetLastError)* last_error =
       find<decltype(ncclGetLastError)>(open(), "ncclGetLastError");
-  decltype(ncclGroupStart)* group_start = find<decltype(ncclGroupStart)>(open(), "ncclGroupStart");
-  decltype(ncclGroupEnd)* group_end = find<decltype(ncclGroupEnd)>(open(), "ncclGroupEnd");
   decltype(ncclAllReduce)* all_reduce = find<decltype(ncclAllReduce)>(open(), "ncclAllReduce");
   decltype(ncclAllGather)* all_gather = find<decltype(ncclAllGather)>(open(), "ncclAllGather");
   decltype(ncclReduceScatter)* reduce_scatter =
@@ -55,8 +53,6 @@ class Nccl {
   decltype(ncclAlltoAll)* all_to_all = find<decltype(ncclAlltoAll)>(open(), "ncclAlltoAll");
   decltype(ncclGather)* gather = find<decltype(ncclGather)>(open(), "ncclGather");
   decltype(ncclScatter)* scatter = find<decltype(ncclScatter)>(open(), "ncclScatter");
-  decltype(ncclSend)* send = find<decltype(ncclSend)>(open(), "ncclSend");
-  decltype(ncclRecv)* receive = find<decltype(ncclRecv)>(open(), "ncclRecv");
 
   void require(ncclResult_t result) const {
     if (result != ncclSuccess) throw Error(ErrorCode::system, cat("NCCL: ", last_error(nullptr)));
@@ -135,21 +131,9 @@ class Rank {
         return nccl.gather(in, out, n, ncclFloat32, 0, comm_, stream);
       case Collective::scatter:
         return nccl.scatter(in, out, n, ncclFloat32, 0, comm_, stream);
-      case Collective::send_recv:
-        return send_and_receive(in, out, n, stream);
       default:
         throw Error(ErrorCode::unsupported, cat("NCCL has no ", name(layout.collective)));
     }
-  }
-
-  ncclResult_t send_and_receive(const void* in, void* out, size_t count,
-                                cudaStream_t stream) const {
-    const Nccl& nccl = shared_.nccl;
-    const int ranks = shared_.ranks;
-    nccl.require(nccl.group_start());
-    nccl.require(nccl.send(in, count, ncclFloat32, (rank_ + 1) % ranks, comm_, stream));
-    nccl.require(nccl.receive(out, count, ncclFloat32, (rank_ + ranks - 1) % ranks, comm_, stream));
-    return nccl.group_end();
   }
 
   Shared& shared_;

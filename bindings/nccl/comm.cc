@@ -100,20 +100,23 @@ class Members {
 
 thread_local std::string error_text;
 
+using Actions = std::vector<std::function<void()>>;
+
 struct Meetings {
   int depth = 0;
-  std::vector<std::function<void()>> actions;
+  std::map<const void*, Actions> by_rank;
 };
 thread_local Meetings meetings;
 
-void all_at_a_time(const std::vector<std::function<void()>>& actions) {
-  std::vector<std::exception_ptr> failures(actions.size());
+void all_at_a_time(const std::map<const void*, Actions>& by_rank) {
+  std::vector<std::exception_ptr> failures(by_rank.size());
   {
     std::vector<std::jthread> threads;
-    for (size_t i = 0; i < actions.size(); ++i) {
-      threads.emplace_back([&action = actions[i], &failure = failures[i]] {
+    size_t next = 0;
+    for (const auto& [rank, actions] : by_rank) {
+      threads.emplace_back([&actions = actions, &failure = failures[next++]] {
         try {
-          action();
+          for (const std::function<void()>& action : actions) action();
         } catch (...) {
           failure = std::current_exception();
         }
@@ -227,10 +230,10 @@ void leave(ncclComm_t comm) {
   }
 }
 
-void meet_others(std::function<void()> action) {
+void meet_others(const void* rank, std::function<void()> action) {
   if (meetings.depth == 0) return action();
   const int device = cuda::current_device();
-  meetings.actions.push_back([device, action = std::move(action)] {
+  meetings.by_rank[rank].push_back([device, action = std::move(action)] {
     const cuda::Context context(device);
     const cuda::CurrentContext current(context);
     action();
@@ -248,7 +251,7 @@ void end_group() {
   }
   std::exception_ptr failure;
   try {
-    if (--meetings.depth == 0) all_at_a_time(std::exchange(meetings.actions, {}));
+    if (--meetings.depth == 0) all_at_a_time(std::exchange(meetings.by_rank, {}));
   } catch (...) {
     failure = std::current_exception();
   }

@@ -62,9 +62,9 @@ ncclComm_t part_of(ncclComm& comm, Communicator part, const std::string& name);
 // them, and those that leave wait for each other.
 void leave(ncclComm_t comm);
 
-// Now, or within a group at its end: then all at a time, each in a thread, for one thread may be
-// several ranks.
-void meet_others(std::function<void()> action);
+// Now, or within a group at its end: then each `rank`'s in a thread of its own, for one thread may
+// be several ranks, in the order in which they were asked for.
+void meet_others(const void* rank, std::function<void()> action);
 void begin_group();
 void end_group();
 

@@ -59,7 +59,7 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
 ncclResult_t ncclCommInitRank(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank) {
   return guarded([&] {
     checked(comm, "where to put the communicator") = nullptr;
-    meet_others([=] { *comm = tutti::nccl::join(id, rank, ranks); });
+    meet_others(comm, [=] { *comm = tutti::nccl::join(id, rank, ranks); });
   });
 }
 
@@ -81,13 +81,16 @@ ncclResult_t ncclCommInitAll(ncclComm_t* comms, int count, const int* devices) {
   return guarded([&] {
     checked(comms, "where to put the communicators");
     if (count < 1) invalid(cat("there are no ", count, " devices"));
+    std::vector<tutti::cuda::Context> contexts;  // before the group, for there may be none
+    for (int rank = 0; rank < count; ++rank) {
+      contexts.emplace_back(devices == nullptr ? rank : devices[rank]);
+      comms[rank] = nullptr;
+    }
     const ncclUniqueId id = tutti::nccl::make_id();
     tutti::nccl::begin_group();
     for (int rank = 0; rank < count; ++rank) {
-      const tutti::cuda::Context context(devices == nullptr ? rank : devices[rank]);
-      const tutti::cuda::CurrentContext current(context);
-      comms[rank] = nullptr;
-      meet_others([=] { comms[rank] = tutti::nccl::join(id, rank, count); });
+      const tutti::cuda::CurrentContext current(contexts[static_cast<size_t>(rank)]);
+      meet_others(&comms[rank], [=] { comms[rank] = tutti::nccl::join(id, rank, count); });
     }
     tutti::nccl::end_group();
   });
@@ -120,7 +123,7 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* made
     ncclComm& whole = checked(comm);
     checked(made, "where to put the communicator") = nullptr;
     const int number = ++whole.splits;
-    meet_others([&whole, color, key, made, number] {
+    meet_others(comm, [&whole, color, key, made, number] {
       Communicator part = whole.communicator.split(color == NCCL_SPLIT_NOCOLOR ? -1 : color, key);
       if (color == NCCL_SPLIT_NOCOLOR) return;
       *made = tutti::nccl::part_of(whole, std::move(part), cat("split ", number, " color ", color));
@@ -138,7 +141,7 @@ ncclResult_t ncclCommShrink(ncclComm_t comm, int* excluded, int excluded_count, 
     }
     const std::vector<int> left = survivors(whole.communicator, excluded, excluded_count);
     const int number = ++whole.splits;
-    meet_others([&whole, left, made, number] {
+    meet_others(comm, [&whole, left, made, number] {
       *made = tutti::nccl::part_of(whole, whole.communicator.create(left), cat("shrink ", number));
     });
   });

@@ -72,11 +72,11 @@ void Executor::connect(const Exchange& exchange) {
     for (int peer = 0; peer < ranks_; ++peer) {
       if (peer != rank_) reach(peer, all[static_cast<size_t>(peer)]);
     }
+    cuda::copy_async(peers_.data(), reached_.data(), reached_.size() * sizeof(PeerMemory),
+                     own_stream_.handle());
+    cuda::synchronize(own_stream_.handle());
   });
   agreement.require("it does not reach the memory of all others");
-  cuda::copy_async(peers_.data(), reached_.data(), reached_.size() * sizeof(PeerMemory),
-                   own_stream_.handle());
-  cuda::synchronize(own_stream_.handle());
 }
 
 void Executor::reach(int peer, const cuda::ExportedMemory& theirs) {
@@ -145,6 +145,7 @@ void Executor::launch(const DeviceCall& call, const std::byte* input, std::byte*
 
 void Executor::drain() {
   const cuda::CurrentContext current(context_);
+  const cuda::BesideCaptures beside;
   order_.drain();
 }
 

@@ -37,6 +37,10 @@ namespace tutti::internal {
 class DeviceRoutes;
 struct DeviceRequest;
 
+// The GPU of a call's buffers; of a rank without any, the thread's current one. Throws
+// Error(invalid_argument) where they are no GPU's.
+int device_of(const Request& request);
+
 class CommunicatorImpl final : public ControlClient,
                                public std::enable_shared_from_this<CommunicatorImpl> {
  public:

@@ -67,7 +67,7 @@ void DeviceRoutes::make_kernels() {
     agreement.require("kernels cannot run there");
     made->connect();
   } catch (const Error& error) {
-    if (error.code() != ErrorCode::unsupported && error.code() != ErrorCode::system) throw;
+    if (means_.aborted()) throw;
     log(LogLevel::warning,
         cat("calls on device memory go through the host's memory: ", error.what()));
     return;
@@ -104,9 +104,9 @@ bool DeviceRoutes::may_go_by_hosts(const DeviceRequest& call) const {
   const Hosts& hosts = means_.hosts;
   const int each = hosts.largest();
   return call.request.collective == Collective::all_reduce && call.named == nullptr &&
-         !call.canonical && composes(call.request) &&
-         call.request.output.bytes() >= kLeastByHosts && each > 1 && hosts.count() > 1 &&
-         each * hosts.count() == hosts.ranks();
+         settings().get_string("TUTTI_GPU_PROTOCOL") != "staged" && !call.canonical &&
+         composes(call.request) && call.request.output.bytes() >= kLeastByHosts && each > 1 &&
+         hosts.count() > 1 && each * hosts.count() == hosts.ranks();
 }
 
 DeviceRoutes::Route DeviceRoutes::route_of(const DeviceRequest& call) {
@@ -157,13 +157,32 @@ std::string DeviceRoutes::algorithm_of(const DeviceRequest& call) {
 
 // ---- the end
 
-void DeviceRoutes::drain() {
-  if (kernels_) kernels_->drain();
-  if (staged_) staged_->drain();
-  staged_.reset();
+DeviceRoutes::Remains DeviceRoutes::end() {
+  Remains remains;
+  const auto attempt = [&](const auto& act) {
+    try {
+      act();
+    } catch (const Error& error) {
+      remains.drained = false;
+      log(LogLevel::warning, cat("a GPU's calls have not ended: ", error.what()));
+    }
+  };
+  attempt([&] {
+    if (kernels_) kernels_->drain();
+  });
+  attempt([&] {
+    if (staged_) staged_->drain();
+  });
+  if (staged_) staged_->end();
+  {
+    const std::lock_guard lock(mutex_);
+    remains.kernels = std::move(kernels_);
+    remains.staged = std::move(staged_);
+  }
   keep(inside_, {});
   keep(across_, {});
   keep(on_host_, {});
+  return remains;
 }
 
 void DeviceRoutes::stop(const Error& error) {
@@ -172,11 +191,6 @@ void DeviceRoutes::stop(const Error& error) {
   for (const auto& made : {on_host_, inside_, across_}) {
     if (made) made->on_abort(error);
   }
-}
-
-std::unique_ptr<DeviceCalls> DeviceRoutes::release_kernels() {
-  const std::lock_guard lock(mutex_);
-  return std::move(kernels_);
 }
 
 }  // namespace tutti::internal

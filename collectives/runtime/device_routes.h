@@ -58,12 +58,16 @@ class DeviceRoutes {
   void run(const DeviceRequest& call);
   // Collective, as run() is.
   std::string algorithm_of(const DeviceRequest& call);
-  // Returns when all calls have ended. After it nothing can be run.
-  void drain();
+  // What may have to outlive the communicator.
+  struct Remains {
+    std::unique_ptr<DeviceCalls> kernels;  // other ranks' kernels may still write to their memory
+    std::unique_ptr<StagedCalls> staged;   // and where not all calls are over,
+    bool drained = true;                   // streams may hand over calls to this
+  };
+  // Returns when all calls have ended, or CUDA has failed. After it nothing can be run.
+  Remains end();
   // Ends all calls, and those of the communicators that were made for them. Any thread.
   void stop(const Error& error);
-  // What other ranks' kernels may still write to.
-  std::unique_ptr<DeviceCalls> release_kernels();
 
  private:
   enum class Route { kernels, by_hosts, staged };

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/log.h"
 #include "base/text.h"
 #include "collectives/runtime/communicator_impl.h"
 #include "collectives/runtime/device_calls.h"
@@ -18,10 +17,27 @@ namespace tutti::internal {
 
 namespace {
 
-// Of a call's buffers, of which a rank may have one only.
+// Of a call's buffers, of which a rank may have one only; null where it has none.
 const void* pointer_of(const Request& request) {
-  return request.input.space == MemorySpace::device ? request.input.data : request.output.data;
+  if (request.input.space == MemorySpace::device && request.input.count > 0) {
+    return request.input.data;
+  }
+  return request.output.count > 0 ? request.output.data : nullptr;
 }
+
+}  // namespace
+
+int device_of(const Request& request) {
+  const void* const pointer = pointer_of(request);
+  const int device = pointer != nullptr ? cuda::describe(pointer).device : cuda::current_device();
+  if (device >= 0) return device;
+  throw Error(ErrorCode::invalid_argument,
+              cat(name(request.collective), ": the buffer at ", pointer,
+                  " is said to be device memory, but is no GPU's"),
+              {.remedy = "allocate it by CUDA, or say MemorySpace::host"});
+}
+
+namespace {
 
 // Of what is complete(): a buffer that the rank has no use for is empty.
 void check_spaces(const Request& request) {
@@ -36,17 +52,6 @@ void check_spaces(const Request& request) {
 bool is_a_copy(const Request& request) {
   return request.collective != Collective::send_recv && !request.uneven &&
          request.op.op != ReduceOp::premul_sum;
-}
-
-// A rank without a buffer has its current one.
-int device_of(const Request& request) {
-  const void* const pointer = pointer_of(request);
-  const int device = pointer != nullptr ? cuda::describe(pointer).device : cuda::current_device();
-  if (device >= 0) return device;
-  throw Error(ErrorCode::invalid_argument,
-              cat(name(request.collective), ": the buffer at ", pointer,
-                  " is said to be device memory, but is no GPU's"),
-              {.remedy = "allocate it by CUDA, or say MemorySpace::host"});
 }
 
 void copy_alone(const Request& request, cuda::CUstream stream) {
@@ -160,16 +165,9 @@ void CommunicatorImpl::stop_devices(const Error& error) {
 void CommunicatorImpl::leave_devices() {
   if (!device_routes_) return;
   constexpr std::chrono::seconds kPatience{2};
+  DeviceRoutes::Remains remains = device_routes_->end();
   bool all_leave = false;
-  bool drained = false;
-  try {
-    device_routes_->drain();
-    drained = true;
-  } catch (const Error& error) {
-    log(LogLevel::warning, cat("leaving the GPU's calls as they are: ", error.what()));
-  }
-  std::unique_ptr<DeviceCalls> kernels = device_routes_->release_kernels();
-  if (kernels && drained && !abort_.raised()) {
+  if (remains.kernels && remains.drained && !abort_.raised()) {
     try {
       const std::shared_ptr<Operation> barrier = start(Request::barrier(), {});
       Patience patience;
@@ -182,15 +180,14 @@ void CommunicatorImpl::leave_devices() {
     const std::lock_guard lock(device_pointer_mutex_);
     routes = std::move(device_routes_);
   }
-  routes.reset();
-  if (!kernels) return;
-  kernels->end();
-  if (all_leave) return;
+  if (remains.kernels) remains.kernels->end();
+  const bool all_over = remains.drained && (all_leave || !remains.kernels);
+  if (all_over) return;
   // What somebody may still write to is the process's until it ends.
   static std::mutex mutex;
-  static auto* const kept = new std::vector<std::unique_ptr<DeviceCalls>>();  // NOLINT
+  static auto* const kept = new std::vector<DeviceRoutes::Remains>();  // NOLINT
   const std::lock_guard lock(mutex);
-  kept->push_back(std::move(kernels));
+  kept->push_back(std::move(remains));
 }
 
 }  // namespace tutti::internal

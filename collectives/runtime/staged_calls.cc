@@ -1,7 +1,6 @@
 #include "collectives/runtime/staged_calls.h"
 
 #include <algorithm>
-#include <bit>
 #include <chrono>
 #include <optional>
 #include <utility>
@@ -20,6 +19,10 @@ constexpr uint32_t kOver = 1;
 constexpr uint64_t kSliceBytes = 4 << 20;
 // How long the proxy thread waits in one call before it looks at the others.
 constexpr std::chrono::microseconds kTurn{100};
+
+// So that calls of nearly the same length share stages.
+constexpr size_t kGrain = 64 << 10;
+size_t whole_grains(size_t bytes) { return (bytes + kGrain - 1) / kGrain * kGrain; }
 
 size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
@@ -66,28 +69,27 @@ StagedCalls::StagedCalls(int device, Start start, std::function<void(const Error
       order_(context_),
       proxy_([this](const std::stop_token& end) { serve(end); }) {}
 
-StagedCalls::~StagedCalls() {
-  proxy_.request_stop();
-  proxy_.join();
-}
+StagedCalls::~StagedCalls() { end(); }
 
 // ---- in the caller's thread
 
 StagedCalls::Stage& StagedCalls::take_stage(size_t bytes) {
+  const cuda::BesideCaptures beside;
   const auto free = std::ranges::find_if(stages_, [&](const auto& stage) {
     return stage->memory.size() >= bytes && stage->is_free();
   });
   if (free != stages_.end()) return **free;
-  const cuda::BesideCaptures beside;
   // Those that are too small stay: CUDA waits for the whole device where memory is freed.
-  stages_.push_back(std::make_unique<Stage>(*this, context_, std::bit_ceil(bytes)));
+  stages_.push_back(std::make_unique<Stage>(*this, context_, bytes));
   stages_.back()->word() = kOver;
   return *stages_.back();
 }
 
 StagedCalls::Stage& StagedCalls::prepare(const Request& request, const CallOptions& options) {
-  const size_t input = aligned(request.input.bytes());
-  Stage& stage = take_stage(kAlignment + input + aligned(request.output.bytes()));
+  // In place, where that is no other call.
+  const bool in_place = request.collective == Collective::all_reduce;
+  const size_t input = in_place ? 0 : aligned(request.input.bytes());
+  Stage& stage = take_stage(whole_grains(kAlignment + input + request.output.bytes()));
   stage.taken = true;
   stage.request = request;
   stage.request.input.data = stage.memory.data() + kAlignment;
@@ -102,19 +104,24 @@ StagedCalls::Stage& StagedCalls::prepare(const Request& request, const CallOptio
 }
 
 // The stream brings all slices of the input before it fetches the first of the output, and the
-// host's calls run meanwhile.
+// host's calls run meanwhile. Other ranks wait for what fails half-way: they are told.
 void StagedCalls::run(const Request& request, const CallOptions& options, cuda::CUstream stream) {
   check_device_memory(request);
   const cuda::CurrentContext current(context_);
-  const bool message = request.collective == Collective::send_recv;
-  if (!message) order_.begin(stream);
   std::vector<std::pair<Request, Stage*>> slices;  // all memory before anything waits for others
-  for (const Request& slice : slices_of(request)) {
-    slices.emplace_back(slice, &prepare(slice, options));
+  try {
+    for (const Request& slice : slices_of(request)) {
+      slices.emplace_back(slice, &prepare(slice, options));
+    }
+    order_.begin(stream);
+    for (const auto& [slice, stage] : slices) bring(slice, *stage, stream);
+    for (const auto& [slice, stage] : slices) fetch(slice, *stage, stream);
+    order_.end(stream);
+  } catch (const Error& error) {
+    for (const auto& [slice, stage] : slices) stage->taken = false;
+    failed_(error);
+    throw;
   }
-  for (const auto& [slice, stage] : slices) bring(slice, *stage, stream);
-  for (const auto& [slice, stage] : slices) fetch(slice, *stage, stream);
-  if (!message) order_.end(stream);
 }
 
 void StagedCalls::bring(const Request& request, Stage& stage, cuda::CUstream stream) {
@@ -143,10 +150,21 @@ void StagedCalls::wait_for_host(const Stage& stage, cuda::CUstream stream) {
 
 void StagedCalls::drain() {
   const cuda::CurrentContext current(context_);
+  const cuda::BesideCaptures beside;
   for (const auto& stage : stages_) {
     if (!stage->captured) stage->copied.synchronize();
     stage->on_host.wait(true, std::memory_order_acquire);
   }
+}
+
+void StagedCalls::end() {
+  proxy_.request_stop();
+  if (proxy_.joinable()) proxy_.join();
+  under_way_.clear();
+  const std::lock_guard lock(mutex_);
+  is_over_ = true;
+  for (Stage* const stage : new_) release(*stage);
+  new_.clear();
 }
 
 // ---- in the driver's thread
@@ -156,6 +174,7 @@ void StagedCalls::hand_over(void* pointer) {
   stage.on_host.store(true, std::memory_order_relaxed);
   std::atomic_ref(stage.word()).store(0, std::memory_order_relaxed);
   const std::lock_guard lock(stage.owner.mutex_);
+  if (stage.owner.is_over_) return release(stage);
   stage.owner.new_.push_back(&stage);
   stage.owner.handed_over_.notify_one();
 }
@@ -207,6 +226,10 @@ bool StagedCalls::look_after(UnderWay& call) {
 // The stream goes on after a failure, too: those who use the output learn of it by their next call.
 void StagedCalls::finish(Stage& stage, const Error* error) {
   if (error != nullptr) failed_(*error);
+  release(stage);
+}
+
+void StagedCalls::release(Stage& stage) {
   std::atomic_ref(stage.word()).store(kOver, std::memory_order_release);
   stage.on_host.store(false, std::memory_order_release);
   stage.on_host.notify_all();

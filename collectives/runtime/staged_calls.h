@@ -6,6 +6,11 @@
 //
 // No kernel runs, and nobody blocks: the proxy thread has any number of calls under way. A message
 // is sent, for its stream, as soon as it is in pinned memory.
+//
+// Pinned memory is kept for calls to come, and that of captured calls as long as the communicator
+// lives, for nobody tells when a graph is gone. CUDA knows nothing of a stream that waits for a
+// word: it may run other streams after it, where there are more than a GPU has queues (8, or
+// CUDA_DEVICE_MAX_CONNECTIONS).
 #pragma once
 
 #include <atomic>
@@ -36,7 +41,6 @@ class StagedCalls {
 
   // `failed`: hears of calls that failed, in the proxy thread. After an abort all do, at once.
   StagedCalls(int device, Start start, std::function<void(const Error&)> failed);
-  // Nothing may be in a stream any more: drain() comes first.
   ~StagedCalls();
   StagedCalls(const StagedCalls&) = delete;
   StagedCalls& operator=(const StagedCalls&) = delete;
@@ -44,7 +48,10 @@ class StagedCalls {
   // Returns when the call is in the stream. The request is complete(). One thread at a time.
   void run(const Request& request, const CallOptions& options, cuda::CUstream stream);
   // Returns when all calls have ended that are not in graphs, and the messages of those that are.
+  // Else streams may have calls to hand over yet: then this must stay after end().
   void drain();
+  // Nothing is called any more, and streams wait for nothing.
+  void end();
 
  private:
   // A call's copy in pinned memory: a word, the input, the output.
@@ -84,16 +91,18 @@ class StagedCalls {
   void begin(Stage& stage);
   bool look_after(UnderWay& call);
   void finish(Stage& stage, const Error* error);
+  static void release(Stage& stage);
 
   const cuda::Context context_;
   const Start start_;
   const std::function<void(const Error&)> failed_;
   std::vector<std::unique_ptr<Stage>> stages_;
-  cuda::CallOrder order_;  // of collectives
+  cuda::CallOrder order_;
 
   std::mutex mutex_;
   std::condition_variable_any handed_over_;
-  std::deque<Stage*> new_;  // guarded by mutex_
+  std::deque<Stage*> new_;  // guarded by mutex_, as is:
+  bool is_over_ = false;
 
   std::list<UnderWay> under_way_;  // the proxy thread's
   std::jthread proxy_;             // last: it uses the rest

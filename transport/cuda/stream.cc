@@ -56,14 +56,12 @@ float Event::milliseconds_since(const Event& start) const {
 }
 
 void CallOrder::begin(CUstream stream) {
-  const bool is_same = stream == last_stream_ && stream != per_thread_stream();
-  if (has_calls_ && !is_same && !is_captured(stream)) ended_.hold(stream);
+  if (has_calls_ && !is_captured(stream)) ended_.hold(stream);
 }
 
 void CallOrder::end(CUstream stream) {
   if (is_captured(stream)) return;
   ended_.record(stream);
-  last_stream_ = stream;
   has_calls_ = true;
 }
 

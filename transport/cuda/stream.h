@@ -51,8 +51,9 @@ class Event {
   Cleanup destroy_;
 };
 
-// Calls that follow each other in whatever streams they are put into. What is captured follows what
-// its graph has before it; the graph's launches follow each other as their streams do.
+// Calls that follow each other in whatever streams they are put into. (Also in equal handles: the
+// driver gives them again.) What is captured follows what its graph has before it; the graph's
+// launches follow each other as their streams do.
 class CallOrder {
  public:
   explicit CallOrder(const Context& context) : ended_(context) {}
@@ -65,7 +66,6 @@ class CallOrder {
 
  private:
   Event ended_;
-  CUstream last_stream_ = nullptr;
   bool has_calls_ = false;
 };
 

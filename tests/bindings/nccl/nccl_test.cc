@@ -254,6 +254,36 @@ TEST_F(Nccl, PartsOfACommunicator) {
   for (const int i : {0, 2}) EXPECT_SUCCESS(ncclCommDestroy(parts[i]));
 }
 
+// Rows and columns of a mesh, in one group.
+TEST_F(Nccl, SeveralPartsAtATime) {
+  ncclComm_t rows[kRanks] = {};
+  ncclComm_t columns[kRanks] = {};
+  EXPECT_SUCCESS(ncclGroupStart());
+  for (int rank = 0; rank < kRanks; ++rank) {
+    EXPECT_SUCCESS(ncclCommSplit(comms_[rank], rank / 2, rank, &rows[rank], nullptr));
+    EXPECT_SUCCESS(ncclCommSplit(comms_[rank], rank % 2, rank, &columns[rank], nullptr));
+  }
+  EXPECT_SUCCESS(ncclGroupEnd());
+  const int in_row[] = {2, 2, 1};
+  const int in_column[] = {2, 1, 2};
+  for (int rank = 0; rank < kRanks; ++rank) {
+    int count = 0;
+    EXPECT_SUCCESS(ncclCommCount(rows[rank], &count));
+    EXPECT_EQ(count, in_row[rank]);
+    EXPECT_SUCCESS(ncclCommCount(columns[rank], &count));
+    EXPECT_EQ(count, in_column[rank]);
+    EXPECT_SUCCESS(ncclCommDestroy(rows[rank]));
+    EXPECT_SUCCESS(ncclCommDestroy(columns[rank]));
+  }
+}
+
+TEST_F(Nccl, AGpuThatIsNotThereLeavesNoGroupOpen) {
+  ncclComm_t comms[2] = {};
+  const int devices[2] = {0, 99};
+  EXPECT_NE(ncclCommInitAll(comms, 2, devices), ncclSuccess);
+  EXPECT_EQ(ncclGroupEnd(), ncclInvalidUsage) << "there is no group";
+}
+
 TEST_F(Nccl, MistakesAreToldWithWhatWasWrong) {
   const Gpu& gpu = *gpus_[0];
   EXPECT_EQ(ncclAllReduce(gpu.in(), gpu.out(), 1, static_cast<ncclDataType_t>(99), ncclSum,

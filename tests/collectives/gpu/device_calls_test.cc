@@ -258,24 +258,48 @@ TEST_P(DeviceCallsBy, FollowEachOther) {
   });
 }
 
+// Also where the first call is captured, and where there was one before.
 TEST_P(DeviceCallsBy, AGraphIsReplayed) {
+  for (const bool made_before : {false, true}) {
+    run_ranks(2, [made_before](const Job& job) {
+      Communicator comm = Communicator::init(job);
+      const cuda::Context context(comm.rank());
+      Gpu gpu(comm.rank(), 100);
+      gpu.write(0, counting(100, 1));
+      const Buffer data = gpu.part(0, 100);
+      const Request request = Request::all_reduce(as_const(data), data, ReduceOp::sum);
+      auto* const stream = static_cast<cuda::CUstream>(gpu.options().stream.handle);
+      if (made_before) comm.run(request, gpu.options());
+      cuda::Capture capture(context, stream);
+      comm.run(request, gpu.options());
+      comm.run(request, gpu.options());
+      const cuda::Graph graph = capture.end();
+      for (int i = 0; i < 5; ++i) graph.launch(stream);
+      std::vector<int32_t> expected = counting(100, 1);
+      for (int32_t& value : expected) value *= made_before ? 2048 : 1024;
+      EXPECT_EQ(gpu.read(0, 100), expected);
+    });
+  }
+}
+
+// In the order in which they were made, or the ranks would wait for each other for ever.
+TEST_P(DeviceCallsBy, OfTwoCommunicatorsInOneGroupAndStream) {
   run_ranks(2, [](const Job& job) {
-    Communicator comm = Communicator::init(job);
-    const cuda::Context context(comm.rank());
-    Gpu gpu(comm.rank(), 100);
-    gpu.write(0, counting(100, 1));
-    const Buffer data = gpu.part(0, 100);
-    const Request request = Request::all_reduce(as_const(data), data, ReduceOp::sum);
-    cuda::Capture capture(context, static_cast<cuda::CUstream>(gpu.options().stream.handle));
-    comm.run(request, gpu.options());
-    comm.run(request, gpu.options());
-    const cuda::Graph graph = capture.end();
-    for (int i = 0; i < 5; ++i) {
-      graph.launch(static_cast<cuda::CUstream>(gpu.options().stream.handle));
+    Communicator first = Communicator::init(job);
+    Communicator second = first.split(0, -first.rank());
+    Gpu gpu(first.rank(), 200);
+    gpu.write(0, counting(200, 1));
+    for (int i = 0; i < 10; ++i) {
+      Group group;
+      for (Communicator* const comm : {&first, &second}) {
+        const Buffer data = gpu.part(comm == &first ? 0 : 100, 100);
+        comm->run(Request::all_reduce(as_const(data), data, ReduceOp::sum), gpu.options());
+      }
+      group.end();
     }
-    std::vector<int32_t> expected = counting(100, 1);
+    std::vector<int32_t> expected = counting(200, 1);
     for (int32_t& value : expected) value *= 1024;
-    EXPECT_EQ(gpu.read(0, 100), expected);
+    EXPECT_EQ(gpu.read(0, 200), expected);
   });
 }
 

@@ -312,6 +312,7 @@ CUresult cuEventQuery(CUevent handle) {
     if (const CUresult result = find_recorded(handle, &event); result != CUDA_SUCCESS) {
       return result;
     }
+    if (const CUresult result = check_no_capture(); result != CUDA_SUCCESS) return result;
     return is_done(event->recorded) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
   });
 }
@@ -320,7 +321,10 @@ CUresult cuEventSynchronize(CUevent handle) {
   TaskPointer task;
   const CUresult result = initialized([&] {
     CUevent_st* event = nullptr;
-    const CUresult result = find_recorded(handle, &event);
+    if (const CUresult result = find_recorded(handle, &event); result != CUDA_SUCCESS) {
+      return result;
+    }
+    const CUresult result = check_no_capture();
     if (result == CUDA_SUCCESS) task = event->recorded;
     return result;
   });

@@ -74,7 +74,7 @@ TEST_F(Device, IsComparedWithNccl) {
   Process::Environment environment = driver();
   environment["LD_LIBRARY_PATH"] += ":" + std::filesystem::absolute("bindings/nccl").string();
   for (const std::string collective : {"all_reduce", "all_gather", "reduce_scatter", "broadcast",
-                                       "reduce", "gather", "scatter", "all_to_all", "send_recv"}) {
+                                       "reduce", "gather", "scatter", "all_to_all"}) {
     SCOPED_TRACE(collective);
     const Result result =
         run({"bench", collective, "-n", "3", "--device", "cuda", "--peers", "nccl", "--min", "4K",

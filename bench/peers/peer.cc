@@ -71,6 +71,7 @@ const std::vector<Peer>& all_peers() {
        .launchers = {},
        .packages = "libgloo-dev",
        .lacks = {Collective::scan, Collective::exscan}},
+      {.name = "floor", .title = "the floor", .launchers = {}, .packages = "", .lacks = {}},
       {.name = "nccl",
        .title = "NCCL",
        .launchers = {},
@@ -78,7 +79,6 @@ const std::vector<Peer>& all_peers() {
        .library = "libnccl.so.2",
        .on_device = true,
        .lacks = {Collective::scan, Collective::exscan}},
-      {.name = "floor", .title = "the floor", .launchers = {}, .packages = "", .lacks = {}},
   };
   return peers;
 }

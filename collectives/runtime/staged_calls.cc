@@ -160,6 +160,7 @@ void StagedCalls::drain() {
 void StagedCalls::end() {
   proxy_.request_stop();
   if (proxy_.joinable()) proxy_.join();
+  for (const UnderWay& call : under_way_) release(*call.stage);
   under_way_.clear();
   const std::lock_guard lock(mutex_);
   is_over_ = true;

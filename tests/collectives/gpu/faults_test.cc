@@ -33,16 +33,18 @@ struct DoesNotWaitForThreads : Rules {
 };
 
 template <typename TheRules>
-bool is_noticed(Protocol protocol, std::chrono::milliseconds patience = std::chrono::seconds(1)) {
+bool is_noticed(Protocol protocol, std::chrono::milliseconds patience = std::chrono::seconds(1),
+                uint64_t seeds = 2000) {
   static constexpr host_gpu::NamedKernel kKernel =
       host_gpu::kernel_of<kernels::Integer<int32_t, uint32_t>, TheRules>("broken");
-  return is_wrong_by(kKernel, protocol, patience);
+  return is_wrong_by(kKernel, protocol, patience, seeds);
 }
 
 TEST(Faults, TheRulesAsTheyAreAreRight) {
   constexpr std::chrono::minutes kLong{1};
-  EXPECT_FALSE(is_noticed<Rules>(Protocol::simple, kLong));
-  EXPECT_FALSE(is_noticed<Rules>(Protocol::lines, kLong));
+  constexpr uint64_t kFew = 15;
+  EXPECT_FALSE(is_noticed<Rules>(Protocol::simple, kLong, kFew));
+  EXPECT_FALSE(is_noticed<Rules>(Protocol::lines, kLong, kFew));
 }
 
 TEST(Faults, FlagBeforeData) { EXPECT_TRUE(is_noticed<PublishesBeforeData>(Protocol::simple)); }

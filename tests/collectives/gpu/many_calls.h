@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 
 #include "collectives/gpu/call.h"
 #include "tests/support/host_gpu/grid.h"
@@ -9,8 +10,9 @@
 namespace tutti::testing {
 
 // Whether some call of many has a wrong result, finds a message that does not fit, or does not end.
-// The kernel is one for i32.
+// The kernel is one for i32. Two calls for each seed, up to the first that is wrong: a broken one
+// may be right for long, as the threads of the host come.
 bool is_wrong_by(const host_gpu::NamedKernel& kernel, gpu::Protocol protocol,
-                 std::chrono::milliseconds patience);
+                 std::chrono::milliseconds patience, uint64_t seeds);
 
 }  // namespace tutti::testing

@@ -1,7 +1,5 @@
 #include "bindings/nccl/comm.h"
 
-#include <sys/random.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -11,6 +9,7 @@
 #include <vector>
 
 #include "base/fd.h"
+#include "base/random_token.h"
 #include "base/text.h"
 #include "collectives/group.h"
 #include "transport/bootstrap/socket.h"
@@ -29,18 +28,6 @@ struct Place {
 };
 static_assert(sizeof(Place) <= NCCL_UNIQUE_ID_BYTES);
 constexpr char kWhat[8] = "tutti 1";
-
-std::string random_token() {
-  unsigned char bytes[16];
-  if (::getrandom(bytes, sizeof bytes, 0) != sizeof bytes) throw system_error("getrandom", errno);
-  constexpr const char* kDigits = "0123456789abcdef";
-  std::string text;
-  for (const unsigned char byte : bytes) {
-    text += kDigits[byte >> 4];
-    text += kDigits[byte & 15];
-  }
-  return text;
-}
 
 // The sockets of jobs whose rank 0 has not come yet, by token.
 class Listeners {

@@ -1,7 +1,6 @@
 #include "tests/support/ranks.h"
 
 #include <netdb.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 
 #include <cerrno>
@@ -10,6 +9,7 @@
 #include <thread>
 
 #include "base/log.h"
+#include "base/random_token.h"
 #include "base/text.h"
 
 namespace tutti::testing {
@@ -17,17 +17,6 @@ namespace tutti::testing {
 namespace {
 
 constexpr std::chrono::seconds kInitTimeout{30};
-
-std::string random_token() {
-  unsigned char bytes[16];
-  if (::getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes)) throw system_error("getrandom", errno);
-  std::string token;
-  for (const unsigned char byte : bytes) {
-    token += "0123456789abcdef"[byte >> 4];
-    token += "0123456789abcdef"[byte & 15];
-  }
-  return token;
-}
 
 Job plain_job(int rank, int size, const std::string& token) {
   Job job;

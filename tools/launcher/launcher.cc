@@ -1,7 +1,6 @@
 #include "tools/launcher/launcher.h"
 
 #include <fcntl.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include <array>
@@ -15,6 +14,7 @@
 
 #include "base/deadline.h"
 #include "base/error.h"
+#include "base/random_token.h"
 #include "base/settings.h"
 #include "base/text.h"
 #include "tools/launcher/agents.h"
@@ -40,20 +40,6 @@ constexpr milliseconds kKillAfter{4000};
 constexpr milliseconds kGiveUpAfter{4700};
 // How long ranks may clean up after Ctrl-C and the like. A second one ends them at once.
 constexpr milliseconds kCleanUp{30000};
-
-std::string random_token() {
-  std::array<unsigned char, 16> bytes;
-  if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
-    throw system_error("getrandom", errno);
-  }
-  static constexpr char kDigits[] = "0123456789abcdef";
-  std::string token;
-  for (const unsigned char byte : bytes) {
-    token += kDigits[byte >> 4];
-    token += kDigits[byte & 15];
-  }
-  return token;
-}
 
 std::string host_name() {
   char name[256] = {};

@@ -9,26 +9,14 @@
 
 #include <hip/hip_runtime.h>
 
-#include <cstddef>
 #include <cstdint>
 
+#include "collectives/gpu/device/grid_thread.h"
 #include "collectives/gpu/device/words.h"
 
 namespace tutti::gpu {
 
-struct HipThread {
-  static constexpr uint32_t kSpinsPerLook = 1000;
-
-  __device__ __forceinline__ unsigned index() const { return threadIdx.x; }
-  __device__ __forceinline__ unsigned threads() const { return blockDim.x; }
-  __device__ __forceinline__ unsigned block() const { return blockIdx.x; }
-  __device__ __forceinline__ unsigned blocks() const { return gridDim.x; }
-
-  __device__ __forceinline__ void barrier() { __syncthreads(); }
-  __device__ __forceinline__ std::byte* shared() {
-    extern __shared__ __align__(16) unsigned char memory[];
-    return reinterpret_cast<std::byte*>(memory);
-  }
+struct HipThread : GridThread {
   // Leaves the memory to the wavefronts that write what is waited for.
   __device__ __forceinline__ void pause() { __builtin_amdgcn_s_sleep(1); }
 
@@ -40,12 +28,6 @@ struct HipThread {
   }
   __device__ __forceinline__ uint64_t load_relaxed(const uint64_t* from) {
     return __hip_atomic_load(from, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_SYSTEM);
-  }
-  __device__ __forceinline__ uint32_t load_shared(const uint32_t* from) {
-    return *static_cast<const volatile uint32_t*>(from);
-  }
-  __device__ __forceinline__ void store_shared(uint32_t* to, uint32_t value) {
-    *static_cast<volatile uint32_t*>(to) = value;
   }
   __device__ __forceinline__ Line load_line(const Line* from) {
     const auto* const halves = reinterpret_cast<const uint64_t*>(from);

@@ -3,13 +3,12 @@
 // to 4 blocks, against a serial reference.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <string>
-#include <vector>
 
 #include "collectives/interchange/msccl_import.h"
 #include "tests/collectives/gpu/emulated_gpus.h"
+#include "tests/collectives/gpu/right_call.h"
 #include "tests/collectives/random_calls.h"
 #include "tests/support/test_data.h"
 
@@ -21,7 +20,6 @@ using gpu::Protocol;
 using testing::Case;
 using testing::EmulatedGpus;
 using testing::GpuSetting;
-using testing::RankCall;
 
 constexpr uint32_t kMostBlocks = 4;
 constexpr uint64_t kLargest = 6'000;
@@ -58,16 +56,7 @@ void expect_right(const Algorithm& algorithm, int ranks, EmulatedGpus& gpus) {
                              .blocks = static_cast<uint32_t>(1 + seed / 2 % kMostBlocks),
                              .threads = static_cast<unsigned>(1 + random.below(5)),
                              .seed = seed};
-    SCOPED_TRACE(testing::describe(c) + ", seed " + std::to_string(seed));
-    std::vector<RankCall> calls;
-    calls.reserve(static_cast<size_t>(ranks));
-    std::vector<Request> requests;
-    for (int rank = 0; rank < ranks; ++rank) {
-      calls.emplace_back(c, rank, seed);
-      requests.push_back(calls.back().requests()[0]);
-    }
-    ASSERT_TRUE(gpus.run(algorithm, requests, setting));
-    for (const RankCall& call : calls) ASSERT_EQ(call.problem(), "");
+    ASSERT_NO_FATAL_FAILURE(testing::assert_right(gpus, algorithm, c, setting));
   }
 }
 

@@ -6,9 +6,9 @@
 #include <gtest/gtest.h>
 
 #include <string>
-#include <vector>
 
 #include "tests/collectives/gpu/emulated_gpus.h"
+#include "tests/collectives/gpu/right_call.h"
 
 namespace tutti {
 namespace {
@@ -18,7 +18,6 @@ using gpu::Protocol;
 using testing::Case;
 using testing::EmulatedGpus;
 using testing::GpuSetting;
-using testing::RankCall;
 
 constexpr uint32_t kMostBlocks = 4;
 
@@ -50,18 +49,8 @@ TEST_P(RandomCalls, MatchASerialReference) {
                              .blocks = static_cast<uint32_t>(1 + random.below(kMostBlocks)),
                              .threads = static_cast<unsigned>(1 + random.below(9)),
                              .seed = seed};
-    SCOPED_TRACE(testing::describe(c) + ", seed " + std::to_string(seed) +
-                 (setting.protocol == Protocol::simple ? ", simple" : ", lines"));
-    std::vector<RankCall> calls;
-    calls.reserve(static_cast<size_t>(ranks));
-    std::vector<Request> requests;
-    for (int rank = 0; rank < ranks; ++rank) {
-      calls.emplace_back(c, rank, seed);
-      requests.push_back(calls.back().requests()[0]);
-    }
     const Algorithm& algorithm = require_algorithm(c.layout.collective, c.algorithm);
-    ASSERT_TRUE(gpus.run(algorithm, requests, setting));
-    for (const RankCall& call : calls) ASSERT_EQ(call.problem(), "");
+    ASSERT_NO_FATAL_FAILURE(testing::assert_right(gpus, algorithm, c, setting));
   }
 }
 

@@ -15,6 +15,10 @@
 //   lines    a message is stored as lines of 8 bytes, each with its flag (device/words.h): nobody
 //            waits for `published`, at half the bandwidth (NCCL calls it LL)
 //
+// A message by the simple protocol may be *lent*: it stays where it lies in the sender's input or
+// output, where the receiver reads it, and the slot carries its signature only. The sender waits
+// for its readers before it writes there again, and at the end.
+//
 // Messages of a protocol are numbered from 0 on as long as the communicator lives, and a line's
 // flag is made of the number: nobody resets anything between calls, so a kernel can be launched
 // again and again from a graph.
@@ -86,7 +90,17 @@ struct PeerMemory {
   std::byte* there = nullptr;  // this rank writes to it
 };
 
-enum class Where : uint8_t { nowhere, input, output, scratch, message };
+enum class Where : uint8_t {
+  nowhere,
+  input,
+  output,
+  scratch,
+  message,
+  lent_input,   // of the rank that the step receives from
+  lent_output,  // likewise
+  all_inputs,   // of all ranks, this one's too: combined as they are read
+  all_outputs,  // of all ranks: written to each
+};
 
 struct Operand {
   uint64_t offset = 0;  // bytes; of a message: it follows from the parts before
@@ -113,6 +127,38 @@ struct DeviceStep {
   uint32_t parts = 0;
   bool divides = false;  // results are rounded to elements and divided by Launch::combined
   bool sends_widened = false;
+  int32_t lend = -1;  // the number of what it sends, where that is lent; -1: it is not
+  uint32_t first_awaited = 0;
+  uint32_t awaited = 0;            // lent messages that lie where the step writes
+  bool receives_from_all = false;  // a message by each port
+  bool sends_to_all = false;       // a message to each port
+};
+
+// Of lent messages: a step may go on when it was read.
+struct Awaited {
+  int32_t port = 0;
+  int32_t lend = 0;
+};
+
+// A buffer of a call as this rank reaches those of all ranks.
+struct LentBuffer {
+  std::byte* const* windows = nullptr;  // by rank
+  uint64_t offset = 0;                  // of the buffer in each rank's window,
+  uint64_t stride = 0;                  // and, where it is the rank's block of the other buffer
+
+  constexpr std::byte* of(int32_t rank) const {
+    return windows[rank] + offset + static_cast<uint64_t>(rank) * stride;
+  }
+};
+
+struct LentBuffers {
+  LentBuffer input;
+  LentBuffer output;
+  // Addresses that stand for those of all ranks, for multimem instructions; null: there are none.
+  std::byte* multicast_input = nullptr;
+  std::byte* multicast_output = nullptr;
+  // Of the windows and places: ranks that do not lend alike find messages that do not fit.
+  uint64_t salt = 0;
 };
 
 // The one parameter of each kernel. All pointers are to memory that the device can reach.
@@ -120,8 +166,10 @@ struct Launch {
   const DeviceStep* steps = nullptr;
   const Part* parts = nullptr;
   const int32_t* ports = nullptr;  // the peers that this call talks to
+  const Awaited* awaited = nullptr;
   uint32_t step_count = 0;
   uint32_t port_count = 0;
+  uint32_t lend_count = 0;
   const PeerMemory* peers = nullptr;
   Progress* progress = nullptr;  // of (peer, block), as mailboxes
   MailboxShape shape;
@@ -141,6 +189,8 @@ struct Launch {
   // 1 + the peer whose message belongs to another call, written by a kernel that then raises
   // `stop`.
   uint64_t* mismatch = nullptr;
+  LentBuffers lent;
+  int32_t ranks = 1;
 };
 
 }  // namespace tutti::gpu

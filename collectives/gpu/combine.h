@@ -162,8 +162,8 @@ TUTTI_DEVICE void do_run(Block& block, const Run& run) {
     compute<E, true>(block, run, 0, fast);
     return compute<E, false>(block, run, fast, (run.count + kPack<E> - 1) / kPack<E>);
   }
-  const bool in_its_place = run.dst.at == run.a.at && run.message.at == nullptr;
-  if (in_its_place) return;
+  const bool stays = run.dst.at == run.a.at || run.dst.at == nullptr;
+  if (stays && run.message.at == nullptr) return;
   const uint64_t bytes =
       run.count * (run.a.widened ? sizeof(typename E::Value) : sizeof(typename E::Stored));
   const uint64_t fast = run.is_aligned() ? bytes / sizeof(Vector) : 0;

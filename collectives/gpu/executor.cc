@@ -93,7 +93,8 @@ std::shared_ptr<const DeviceCall> Executor::prepare(const LoweredCall& lowered, 
   const size_t steps = aligned(lowered.steps.size() * sizeof(DeviceStep));
   const size_t parts = aligned(lowered.parts.size() * sizeof(Part));
   const size_t ports = aligned(lowered.ports.size() * sizeof(int32_t));
-  std::vector<std::byte> tables(steps + parts + ports + 128);
+  const size_t awaited = aligned(lowered.awaited.size() * sizeof(Awaited));
+  std::vector<std::byte> tables(steps + parts + ports + awaited + 128);
   const auto put = [&](size_t at, const auto& values) {
     if (!values.empty()) {
       std::memcpy(tables.data() + at, values.data(), values.size() * sizeof(values[0]));
@@ -102,6 +103,7 @@ std::shared_ptr<const DeviceCall> Executor::prepare(const LoweredCall& lowered, 
   put(0, lowered.steps);
   put(steps, lowered.parts);
   put(steps + parts, lowered.ports);
+  put(steps + parts + ports, lowered.awaited);
   std::shared_ptr<DeviceCall> call(
       new DeviceCall(cuda::DeviceMemory(context_, tables.size())));  // NOLINT: private constructor
   std::byte* const at = call->tables_.data();
@@ -112,12 +114,14 @@ std::shared_ptr<const DeviceCall> Executor::prepare(const LoweredCall& lowered, 
   call->grid_ = {.blocks = lowered.blocks,
                  .threads = threads_for(lowered, size_of(dtype),
                                         cuda::function_info(call->function_).most_threads),
-                 .shared_bytes = static_cast<unsigned>(shared_bytes(lowered.ports.size()))};
+                 .shared_bytes = static_cast<unsigned>(
+                     shared_bytes(lowered.ports.size(), lowered.launch.lend_count))};
   call->launch_ = lowered.launch;
   Launch& launch = call->launch_;
   launch.steps = reinterpret_cast<const DeviceStep*>(at);
   launch.parts = reinterpret_cast<const Part*>(at + steps);
   launch.ports = reinterpret_cast<const int32_t*>(at + steps + parts);
+  launch.awaited = reinterpret_cast<const Awaited*>(at + steps + parts + ports);
   launch.peers = reinterpret_cast<const PeerMemory*>(peers_.data());
   launch.progress = reinterpret_cast<Progress*>(progress_.data());
   launch.stop = word(words_.device_data());

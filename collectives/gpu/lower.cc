@@ -21,6 +21,11 @@ Where where_of(Space space) {
   return Where::nowhere;
 }
 
+Operand lent(const Piece& piece) {
+  return {.offset = piece.offset,
+          .where = piece.space == Space::input ? Where::lent_input : Where::lent_output};
+}
+
 Operand operand_of(const Piece& piece) {
   return {.offset = piece.offset,
           .where = where_of(piece.space),
@@ -30,13 +35,19 @@ Operand operand_of(const Piece& piece) {
 
 class Lowering {
  public:
-  explicit Lowering(const CompiledCall& compiled) : compiled_(compiled) {}
+  Lowering(std::span<const CompiledCall> compiled, int rank)
+      : compiled_(compiled), own_(compiled[static_cast<size_t>(rank)]) {}
 
   void add(const Action& action) {
-    const Move& move = compiled_.moves[static_cast<size_t>(action.step)];
+    const Move& move = own_.moves[static_cast<size_t>(action.step)];
     DeviceStep step{.signature = signature_of(move),
                     .first_part = static_cast<uint32_t>(lowered_.parts.size()),
-                    .divides = move.divides};
+                    .divides = move.divides,
+                    .first_awaited = static_cast<uint32_t>(lowered_.awaited.size()),
+                    .awaited = static_cast<uint32_t>(action.awaited.size())};
+    for (const int32_t lend : action.awaited) {
+      lowered_.awaited.push_back({lent_by_[static_cast<size_t>(lend)], lend});
+    }
     switch (move.kind) {
       case StepKind::send:
         step.sends = port(action.sends_to);
@@ -46,7 +57,7 @@ class Lowering {
       case StepKind::recv:
       case StepKind::recv_reduce:
         step.receives = port(move.peer);
-        add_received(move);
+        add_received(move, action.lender_step);
         break;
       case StepKind::reduce:
         for (size_t i = 0; i < move.dst.size(); ++i) {
@@ -61,15 +72,22 @@ class Lowering {
         break;
     }
     if (action.forwards >= 0) {
-      const Move& send = compiled_.moves[static_cast<size_t>(action.forwards)];
+      const Move& send = own_.moves[static_cast<size_t>(action.forwards)];
       step.sends = port(action.forwards_to);
       step.sends_widened = send.widened;
+    }
+    if (action.lend >= 0) {
+      step.lend = action.lend;
+      lent_by_.push_back(step.sends);
     }
     step.parts = static_cast<uint32_t>(lowered_.parts.size()) - step.first_part;
     lowered_.steps.push_back(step);
   }
 
-  LoweredCall take() { return std::move(lowered_); }
+  LoweredCall take() {
+    lowered_.launch.lend_count = static_cast<uint32_t>(lent_by_.size());
+    return std::move(lowered_);
+  }
 
  private:
   // What both ends of a message must agree on.
@@ -87,9 +105,16 @@ class Lowering {
   void add_part(const Operand& a, const Operand& b, const Operand& dst, uint64_t length) {
     lowered_.parts.push_back({.a = a, .b = b, .dst = dst, .length = length});
   }
-  void add_received(const Move& move) {
-    const Operand message{.where = Where::message, .widened = move.widened};
+  // `lender_step`: where the message lies with the sender; -1: it comes in a slot.
+  void add_received(const Move& move, int32_t lender_step) {
+    const auto of_sender = [&](size_t piece) {
+      const CompiledCall& sender = compiled_[static_cast<size_t>(move.peer)];
+      return lent(sender.moves[static_cast<size_t>(lender_step)].src[piece]);
+    };
     for (size_t i = 0; i < move.dst.size(); ++i) {
+      const Operand message = lender_step >= 0
+                                  ? of_sender(i)
+                                  : Operand{.where = Where::message, .widened = move.widened};
       const Operand dst = operand_of(move.dst[i]);
       const uint64_t length = move.dst[i].length;
       if (move.kind == StepKind::recv) {
@@ -102,8 +127,10 @@ class Lowering {
     }
   }
 
-  const CompiledCall& compiled_;
+  std::span<const CompiledCall> compiled_;
+  const CompiledCall& own_;
   LoweredCall lowered_;
+  std::vector<int32_t> lent_by_;  // the ports that messages were lent by, in order
 };
 
 }  // namespace
@@ -118,19 +145,21 @@ Limits limits_of(const MailboxShape& shape, Protocol protocol, uint32_t blocks) 
           .least_bytes = kLeastMessageBytes};
 }
 
-LoweredCall lower(const CompiledCall& compiled, std::span<const Action> actions,
+LoweredCall lower(std::span<const CompiledCall> of_ranks, int rank, std::span<const Action> actions,
                   const MailboxShape& shape, Protocol protocol) {
+  const CompiledCall& compiled = of_ranks[static_cast<size_t>(rank)];
   if (compiled.reduction.op == ReduceOp::user) {
     throw Error(ErrorCode::unsupported, "an operator of the caller's cannot run on a GPU",
                 {.cause = "it is a function of the host's",
                  .remedy = "use a built-in operator, or buffers in the host's memory"});
   }
-  Lowering lowering(compiled);
+  Lowering lowering(of_ranks, rank);
   for (const Action& action : actions) lowering.add(action);
   LoweredCall lowered = lowering.take();
   lowered.blocks = static_cast<uint32_t>(compiled.slicing.lanes);
   lowered.launch = {.step_count = static_cast<uint32_t>(lowered.steps.size()),
                     .port_count = static_cast<uint32_t>(lowered.ports.size()),
+                    .lend_count = lowered.launch.lend_count,
                     .shape = shape,
                     .scratch_bytes = (compiled.scratch_bytes + 127) / 128 * 128,
                     .slice_elements = compiled.slicing.elements,
@@ -139,7 +168,8 @@ LoweredCall lower(const CompiledCall& compiled, std::span<const Action> actions,
                     .factor = compiled.reduction.factor,
                     .combined = compiled.combined,
                     .op = static_cast<uint8_t>(compiled.reduction.op),
-                    .private_blocks = compiled.private_blocks};
+                    .private_blocks = compiled.private_blocks,
+                    .ranks = static_cast<int32_t>(of_ranks.size())};
   return lowered;
 }
 

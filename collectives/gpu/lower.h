@@ -17,6 +17,7 @@ struct LoweredCall {
   std::vector<DeviceStep> steps;
   std::vector<Part> parts;
   std::vector<int32_t> ports;  // the peers that the call talks to
+  std::vector<Awaited> awaited;
   // All of a launch that follows from the call: no pointers yet.
   Launch launch;
   uint32_t blocks = 1;
@@ -25,9 +26,9 @@ struct LoweredCall {
 // What derive() is to know of the mailboxes, so that the call is cut into slices that fit.
 Limits limits_of(const MailboxShape& shape, Protocol protocol, uint32_t blocks);
 
-// `compiled`: derived by limits_of(); `actions`: this rank's. Throws Error(unsupported) for the
-// caller's own operators.
-LoweredCall lower(const CompiledCall& compiled, std::span<const Action> actions,
+// What `rank` does. `of_ranks[r]`: rank r's, derived by limits_of(); that of another rank is looked
+// at where it lends. Throws Error(unsupported) for the caller's own operators.
+LoweredCall lower(std::span<const CompiledCall> of_ranks, int rank, std::span<const Action> actions,
                   const MailboxShape& shape, Protocol protocol);
 
 }  // namespace tutti::gpu

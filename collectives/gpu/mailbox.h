@@ -20,6 +20,7 @@ struct Rules {
   static constexpr uint64_t room(uint64_t slots) { return slots; }
   static constexpr bool kPublishesBeforeData = false;
   static constexpr bool kWaitsForThreads = true;  // before a slot is given away
+  static constexpr bool kWaitsForReaders = true;  // of what was lent, before it is overwritten
 };
 
 // Flags come again after 2^32 messages. By then no line may be left from the first time, so each
@@ -53,7 +54,10 @@ struct Shared {
   uint32_t stopping;
 };
 
-constexpr uint64_t shared_bytes(uint64_t ports) { return sizeof(Shared) + ports * sizeof(Port); }
+// Behind it lie the ports, and the numbers that lent messages were sent as, plus 1.
+constexpr uint64_t shared_bytes(uint64_t ports, uint64_t lends) {
+  return sizeof(Shared) + ports * sizeof(Port) + lends * sizeof(uint64_t);
+}
 
 // What each thread has at hand.
 template <typename Thread, typename RulesOfTest = Rules>
@@ -64,6 +68,7 @@ struct Block {
   const Launch& launch;
   Shared& shared;
   Port* ports;
+  uint64_t* lent;
   uint32_t spins = 0;
 
   TUTTI_DEVICE bool is_first() const { return thread.index() == 0; }
@@ -100,12 +105,25 @@ TUTTI_DEVICE void open_ports(B& block) {
   }
 }
 
+// Returns when the peer has read all that was sent before message `end`, or the kernel is to stop.
+template <typename B>
+TUTTI_DEVICE void await_readers(B& block, Port& port, uint64_t end) {
+  const auto protocol = static_cast<size_t>(block.launch.protocol);
+  while (port.consumed < end) {
+    port.consumed = block.thread.load_acquire(&words_of(port.here)->consumed[protocol]);
+    if (port.consumed < end && block.must_stop()) return;
+  }
+}
+
 template <typename B>
 TUTTI_DEVICE void close_ports(B& block) {
   const Launch& launch = block.launch;
   const auto protocol = static_cast<size_t>(launch.protocol);
   for (uint32_t i = block.thread.index(); i < launch.port_count; i += block.thread.threads()) {
-    const Port& port = block.ports[i];
+    Port& port = block.ports[i];
+    if (launch.lend_count > 0 && B::TheRules::kWaitsForReaders) {
+      await_readers(block, port, port.sent);
+    }
     Progress& progress = launch.progress[static_cast<uint64_t>(port.peer) * launch.shape.blocks +
                                          block.thread.block()];
     progress.sent[protocol] = port.sent;
@@ -114,6 +132,10 @@ TUTTI_DEVICE void close_ports(B& block) {
 }
 
 // --- by the first thread of the block ---
+
+TUTTI_DEVICE uint64_t signature_of(const Launch& launch, const DeviceStep& step) {
+  return step.signature ^ launch.lent.salt;
+}
 
 // The message at the front is of the step that this rank is at, or the call ends here.
 template <typename B>
@@ -138,20 +160,17 @@ TUTTI_DEVICE void begin_receive(B& block, const DeviceStep& step, Turn& turn) {
   while (block.thread.load_acquire(&words_of(port.here)->published) <= port.received) {
     if (block.must_stop()) return;
   }
-  check_signature(block, port, *reinterpret_cast<const uint64_t*>(turn.receive_at), step.signature);
+  check_signature(block, port, *reinterpret_cast<const uint64_t*>(turn.receive_at),
+                  signature_of(launch, step));
 }
 
 template <typename B>
 TUTTI_DEVICE void begin_send(B& block, const DeviceStep& step, Turn& turn) {
   const Launch& launch = block.launch;
-  const auto protocol = static_cast<size_t>(launch.protocol);
   Port& port = block.ports[step.sends];
-  while (port.sent - port.consumed >= B::TheRules::room(launch.shape.slots)) {
-    port.consumed = block.thread.load_acquire(&words_of(port.here)->consumed[protocol]);
-    if (port.sent - port.consumed >= B::TheRules::room(launch.shape.slots) && block.must_stop()) {
-      return;
-    }
-  }
+  const uint64_t room = B::TheRules::room(launch.shape.slots);
+  if (port.sent >= room) await_readers(block, port, port.sent - room + 1);
+  if (block.stopping()) return;
   const uint64_t slot = port.sent & (launch.shape.slots - 1);
   if (launch.protocol == Protocol::lines) {
     turn.send_at = port.there + launch.shape.lines_at(slot);
@@ -161,7 +180,16 @@ TUTTI_DEVICE void begin_send(B& block, const DeviceStep& step, Turn& turn) {
     return;
   }
   turn.send_at = port.there + launch.shape.simple_at(slot);
-  *reinterpret_cast<uint64_t*>(turn.send_at) = step.signature;
+  *reinterpret_cast<uint64_t*>(turn.send_at) = signature_of(launch, step);
+}
+
+// What the step overwrites has been read.
+template <typename B>
+TUTTI_DEVICE void await_awaited(B& block, const DeviceStep& step) {
+  for (uint32_t i = 0; i < step.awaited; ++i) {
+    const Awaited& awaited = block.launch.awaited[step.first_awaited + i];
+    await_readers(block, block.ports[awaited.port], block.lent[awaited.lend]);
+  }
 }
 
 template <typename B>
@@ -183,6 +211,7 @@ TUTTI_DEVICE void end_messages(B& block, const DeviceStep& step) {
     const bool simple = block.launch.protocol == Protocol::simple;
     if (simple && !B::TheRules::kPublishesBeforeData) publish(block, port);
     ++port.sent;
+    if (step.lend >= 0) block.lent[step.lend] = port.sent;
   }
 }
 

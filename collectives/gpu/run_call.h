@@ -59,7 +59,7 @@ TUTTI_DEVICE Access message_access(const Launch& launch, std::byte* slot, uint64
 
 template <typename E, typename B>
 TUTTI_DEVICE Access access_of(const B& block, const Operand& operand, const Slice& slice,
-                              const Turn& turn, uint64_t received) {
+                              const Turn& turn, uint64_t received, int32_t lender) {
   const Launch& launch = block.launch;
   std::byte* base = nullptr;
   uint64_t shift = slice.first * sizeof(typename E::Stored);
@@ -78,6 +78,15 @@ TUTTI_DEVICE Access access_of(const B& block, const Operand& operand, const Slic
       base = launch.scratch;
       shift = block.thread.block() * launch.scratch_bytes;
       break;
+    case Where::lent_input:
+      base = launch.lent.input.of(lender);
+      break;
+    case Where::lent_output:
+      base = launch.lent.output.of(lender);
+      break;
+    case Where::all_inputs:
+    case Where::all_outputs:
+      break;
   }
   base += operand.offset + shift;
   return {.at = base, .unit = unit_of(base), .widened = operand.widened, .scales = operand.scales};
@@ -88,17 +97,18 @@ template <typename E, typename B>
 TUTTI_DEVICE uint64_t do_parts(B& block, const DeviceStep& step, const Slice& slice,
                                const Turn& turn) {
   const Launch& launch = block.launch;
+  const int32_t lender = step.receives >= 0 ? block.ports[step.receives].peer : -1;
   uint64_t received = 0;
   uint64_t sent = 0;
   for (uint32_t i = 0; i < step.parts; ++i) {
     const Part& part = launch.parts[step.first_part + i];
-    Run run{.a = access_of<E>(block, part.a, slice, turn, received),
-            .b = access_of<E>(block, part.b, slice, turn, received),
-            .dst = access_of<E>(block, part.dst, slice, turn, received),
+    Run run{.a = access_of<E>(block, part.a, slice, turn, received, lender),
+            .b = access_of<E>(block, part.b, slice, turn, received, lender),
+            .dst = access_of<E>(block, part.dst, slice, turn, received, lender),
             .count = elements_of(launch, slice, part.length),
             .divides = step.divides};
     if (run.count == 0) continue;
-    if (step.sends >= 0) {
+    if (step.sends >= 0 && step.lend < 0) {
       run.message = message_access(launch, turn.send_at, sent, turn.send_flag, step.sends_widened);
     }
     do_run<E>(block, run);
@@ -115,6 +125,7 @@ TUTTI_DEVICE bool do_step(B& block, const DeviceStep& step, const Slice& slice) 
   using R = typename B::TheRules;
   if (is_silent(block.launch, step, slice)) return true;
   if (block.is_first()) {
+    if (R::kWaitsForReaders) await_awaited(block, step);
     if (step.receives >= 0) begin_receive(block, step, block.shared.turn);
     if (step.sends >= 0) begin_send(block, step, block.shared.turn);
     if (R::kPublishesBeforeData && step.sends >= 0) publish(block, block.ports[step.sends]);
@@ -148,9 +159,11 @@ template <typename E, typename RulesOfTest = Rules, typename Thread>
 TUTTI_DEVICE void run_call(Thread& thread, const Launch& launch) {
   auto* const shared = reinterpret_cast<Shared*>(thread.shared());
   auto* const ports = reinterpret_cast<Port*>(shared + 1);
-  Block<Thread, RulesOfTest> block{thread, launch, *shared, ports};
+  auto* const lent = reinterpret_cast<uint64_t*>(ports + launch.port_count);
+  Block<Thread, RulesOfTest> block{thread, launch, *shared, ports, lent};
   if (block.is_first()) thread.store_shared(&shared->stopping, 0);
   open_ports(block);
+  for (uint32_t i = thread.index(); i < launch.lend_count; i += thread.threads()) lent[i] = 0;
   thread.barrier();
   do_slices<E>(block);
   thread.barrier();

@@ -10,8 +10,6 @@ namespace tutti::gpu {
 
 namespace {
 
-using Actions = std::vector<Action>;
-
 // Messages under way between any two ranks.
 class Connections {
  public:
@@ -20,11 +18,17 @@ class Connections {
   bool has_room(int32_t from, int32_t to) { return under_way_[{from, to}] < room_; }
   bool has_message(int32_t from, int32_t to) { return under_way_[{from, to}] > 0; }
   void send(int32_t from, int32_t to) { ++under_way_[{from, to}]; }
-  void receive(int32_t from, int32_t to) { --under_way_[{from, to}]; }
+  void receive(int32_t from, int32_t to) {
+    --under_way_[{from, to}];
+    ++read_[{from, to}];
+  }
+  uint32_t read(int32_t from, int32_t to) { return read_[{from, to}]; }
+  uint32_t sent(int32_t from, int32_t to) { return read(from, to) + under_way_[{from, to}]; }
 
  private:
   const uint32_t room_;
   std::map<std::pair<int32_t, int32_t>, uint32_t> under_way_;
+  std::map<std::pair<int32_t, int32_t>, uint32_t> read_;
 };
 
 // The order in which the queues of all ranks let them begin.
@@ -79,7 +83,11 @@ Actions with_forwarding(const Program& program, const Actions& order) {
 class InOrder {
  public:
   InOrder(std::span<const Plan> plans, std::span<const Actions> actions, uint32_t room)
-      : plans_(plans), actions_(actions), next_(plans.size()), connections_(room) {}
+      : plans_(plans),
+        actions_(actions),
+        next_(plans.size()),
+        lent_(plans.size()),
+        connections_(room) {}
 
   bool end() {
     for (bool moved = true; moved;) {
@@ -93,6 +101,11 @@ class InOrder {
   }
 
  private:
+  struct Lent {
+    int32_t to = 0;
+    uint32_t messages = 0;  // to that peer, this one too
+  };
+
   bool go_on(size_t rank) {
     const size_t before = next_[rank];
     while (next_[rank] < actions_[rank].size() && take(rank, actions_[rank][next_[rank]])) {
@@ -103,30 +116,40 @@ class InOrder {
   bool take(size_t rank, const Action& action) {
     const auto self = static_cast<int32_t>(rank);
     const Step& step = plans_[rank].program.steps[static_cast<size_t>(action.step)];
-    const int32_t to = step.kind == StepKind::send ? action.sends_to : action.forwards_to;
+    const int32_t to = action.sends(step);
     const int32_t from = receives(step.kind) ? step.peers[0] : -1;
+    for (const int32_t lend : action.awaited) {
+      const Lent& lent = lent_[rank].at(lend);
+      if (connections_.read(self, lent.to) < lent.messages) return false;
+    }
     if (from >= 0 && !connections_.has_message(from, self)) return false;
     if (to >= 0 && !connections_.has_room(self, to)) return false;
     if (from >= 0) connections_.receive(from, self);
     if (to >= 0) connections_.send(self, to);
+    if (action.lend >= 0) lent_[rank][action.lend] = {to, connections_.sent(self, to)};
     return true;
   }
 
   std::span<const Plan> plans_;
   std::span<const Actions> actions_;
   std::vector<size_t> next_;
+  std::vector<std::map<int32_t, Lent>> lent_;  // by rank, and number
   Connections connections_;
 };
 
 }  // namespace
 
-std::vector<std::vector<Action>> schedule(std::span<const Plan> plans, uint32_t room) {
+bool ends(std::span<const Plan> plans, std::span<const Actions> actions, uint32_t room) {
+  return InOrder(plans, actions, room).end();
+}
+
+std::vector<Actions> schedule(std::span<const Plan> plans, uint32_t room) {
   std::vector<Actions> plain = orders(plans, room);
   std::vector<Actions> forwarding;
   for (size_t rank = 0; rank < plans.size(); ++rank) {
     forwarding.push_back(with_forwarding(plans[rank].program, plain[rank]));
   }
-  return InOrder(plans, forwarding, room).end() ? forwarding : plain;
+  return ends(plans, forwarding, room) ? forwarding : plain;
 }
 
 }  // namespace tutti::gpu

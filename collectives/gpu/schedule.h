@@ -24,10 +24,25 @@ struct Action {
   int32_t sends_to = -1;     // of sends: one of its peers
   int32_t forwards = -1;     // of receives: the step that sends the result on,
   int32_t forwards_to = -1;  // to this peer
+  // Where messages are lent (lending.h):
+  int32_t lend = -1;             // of what it sends: its number among those that the rank lends
+  int32_t lender_step = -1;      // of receives: the lender's step, where what it gets lies
+  std::vector<int32_t> awaited;  // what the rank lent, and where the action writes
+
   bool operator==(const Action&) const = default;
+
+  // The peer that it sends to, or -1.
+  int32_t sends(const Step& step) const {
+    return step.kind == StepKind::send ? sends_to : forwards_to;
+  }
 };
 
+using Actions = std::vector<Action>;  // one rank's, in order
+
 // `plans[r]`: rank r's, in place. `room`: messages that a connection holds. All ranks' actions.
-std::vector<std::vector<Action>> schedule(std::span<const Plan> plans, uint32_t room);
+std::vector<Actions> schedule(std::span<const Plan> plans, uint32_t room);
+
+// Whether all ranks come to their end in this order.
+bool ends(std::span<const Plan> plans, std::span<const Actions> actions, uint32_t room);
 
 }  // namespace tutti::gpu

@@ -131,15 +131,15 @@ std::shared_ptr<const gpu::DeviceCall> DeviceCalls::compile(const Request& reque
   shape.root = has_root(request.collective) ? request.root : 0;
   const std::vector<Plan> plans =
       make_plans(*choice.algorithm, shape, arithmetic_of(request.op.op));
-  CompiledCall compiled =
-      compiled_of(Request(request), surroundings_.shape.rank, surroundings_.shape.ranks,
-                  choice.algorithm, &plans[static_cast<size_t>(surroundings_.shape.rank)]);
-  derive(compiled, gpu::limits_of(gpu::kMailboxShape, choice.protocol, blocks));
+  const auto self = static_cast<size_t>(shape.rank);
+  std::vector<CompiledCall> compiled(plans.size());
+  compiled[self] =
+      compiled_of(Request(request), shape.rank, shape.ranks, choice.algorithm, &plans[self]);
+  derive(compiled[self], gpu::limits_of(gpu::kMailboxShape, choice.protocol, blocks));
   const auto actions = gpu::schedule(plans, gpu::kMailboxShape.slots);
   return executor_.prepare(
-      gpu::lower(compiled, actions[static_cast<size_t>(surroundings_.shape.rank)],
-                 gpu::kMailboxShape, choice.protocol),
-      compiled.dtype);
+      gpu::lower(compiled, shape.rank, actions[self], gpu::kMailboxShape, choice.protocol),
+      compiled[self].dtype);
 }
 
 }  // namespace tutti::internal

@@ -1,6 +1,7 @@
 #include "tests/collectives/gpu/emulated_gpus.h"
 
 #include <atomic>
+#include <cstring>
 #include <latch>
 #include <thread>
 #include <utility>
@@ -55,6 +56,7 @@ void EmulatedGpus::stop(int rank) {
 
 bool EmulatedGpus::run(const Algorithm& algorithm, std::vector<Request> requests,
                        const GpuSetting& setting) {
+  note_buffers(requests);
   std::latch all_ended(ranks_);
   std::vector<std::thread> ranks;
   for (int rank = 0; rank < ranks_; ++rank) {
@@ -74,10 +76,21 @@ bool EmulatedGpus::run(const Algorithm& algorithm, std::vector<Request> requests
   return ended;
 }
 
+void EmulatedGpus::note_buffers(const std::vector<Request>& requests) {
+  inputs_.clear();
+  outputs_.clear();
+  for (const Request& request : requests) {
+    const void* const input = request.input.data;
+    inputs_.push_back(static_cast<std::byte*>(const_cast<void*>(input)));
+    outputs_.push_back(static_cast<std::byte*>(request.output.data));
+  }
+}
+
 void EmulatedGpus::run_rank(int rank, const Algorithm& algorithm, Request request,
                             const GpuSetting& setting) {
+  const size_t input_bytes = request.input.bytes();
   const ReadyCall call(rank, ranks_, algorithm, std::move(request), shape_, setting.protocol,
-                       setting.blocks);
+                       setting.blocks, setting.lends);
   const LoweredCall& lowered = call.lowered;
   const auto self = static_cast<size_t>(rank);
   std::vector<Memory> scratch(lowered.blocks * lowered.launch.scratch_bytes / sizeof(Memory) + 1);
@@ -85,21 +98,25 @@ void EmulatedGpus::run_rank(int rank, const Algorithm& algorithm, Request reques
   launch.steps = lowered.steps.data();
   launch.parts = lowered.parts.data();
   launch.ports = lowered.ports.data();
+  launch.awaited = lowered.awaited.data();
   launch.peers = peers_[self].data();
   launch.progress = progress_[self].data();
   launch.input = call.input;
   launch.output = call.output;
+  launch.lent = {.input = {.windows = inputs_.data()}, .output = {.windows = outputs_.data()}};
   launch.scratch = reinterpret_cast<std::byte*>(scratch.data());
   launch.stop = words_[self].stop.get();
   launch.mismatch = words_[self].mismatch.get();
-  const host_gpu::Grid grid{.blocks = lowered.blocks,
-                            .threads = setting.threads,
-                            .seed = setting.seed * 64 + self,
-                            .shared_bytes = gpu::shared_bytes(lowered.ports.size())};
+  const host_gpu::Grid grid{
+      .blocks = lowered.blocks,
+      .threads = setting.threads,
+      .seed = setting.seed * 64 + self,
+      .shared_bytes = gpu::shared_bytes(lowered.ports.size(), lowered.launch.lend_count)};
   void* parameters[] = {&launch};
   const host_gpu::NamedKernel* const kernel =
       kernel_ != nullptr ? kernel_ : host_gpu::find_kernel(gpu::kernel_name(call.dtype));
   host_gpu::run(grid, *kernel, parameters);
+  if (setting.overwrites_inputs) std::memset(inputs_[self], 0x55, input_bytes);
 }
 
 }  // namespace tutti::testing

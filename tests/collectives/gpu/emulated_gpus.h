@@ -21,6 +21,8 @@ struct GpuSetting {
   gpu::Protocol protocol = gpu::Protocol::simple;
   uint32_t blocks = 1;  // at most
   unsigned threads = 7;
+  bool lends = false;  // as if all buffers were in windows
+  bool overwrites_inputs = false;  // once the rank's kernel has ended
   uint64_t seed = 1;
   std::chrono::milliseconds patience{60'000};  // then all ranks are stopped
 };
@@ -56,6 +58,7 @@ class EmulatedGpus {
            static_cast<size_t>(peer) * bytes;
   }
   void run_rank(int rank, const Algorithm& algorithm, Request request, const GpuSetting& setting);
+  void note_buffers(const std::vector<Request>& requests);
 
   const int ranks_;
   const gpu::MailboxShape shape_;
@@ -64,6 +67,9 @@ class EmulatedGpus {
   std::vector<std::vector<gpu::PeerMemory>> peers_;   // by rank, then peer
   std::vector<std::vector<gpu::Progress>> progress_;  // by rank, then peer and block
   std::vector<Words> words_;
+  // Of the call: by rank.
+  std::vector<std::byte*> inputs_;
+  std::vector<std::byte*> outputs_;
 };
 
 }  // namespace tutti::testing

@@ -55,6 +55,7 @@ void expect_right(const Algorithm& algorithm, int ranks, EmulatedGpus& gpus) {
     const GpuSetting setting{.protocol = seed % 2 == 0 ? Protocol::simple : Protocol::lines,
                              .blocks = static_cast<uint32_t>(1 + seed / 2 % kMostBlocks),
                              .threads = static_cast<unsigned>(1 + random.below(5)),
+                             .lends = seed % 4 == 0,
                              .seed = seed};
     ASSERT_NO_FATAL_FAILURE(testing::assert_right(gpus, algorithm, c, setting));
   }

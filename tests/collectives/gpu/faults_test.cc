@@ -14,7 +14,12 @@ namespace {
 
 using gpu::Protocol;
 using gpu::Rules;
+using testing::GpuSetting;
 using testing::is_wrong_by;
+
+const GpuSetting kSimple{.protocol = Protocol::simple};
+const GpuSetting kLines{.protocol = Protocol::lines};
+const GpuSetting kLent{.protocol = Protocol::simple, .lends = true};
 
 struct PublishesBeforeData : Rules {
   static constexpr bool kPublishesBeforeData = true;
@@ -28,39 +33,47 @@ struct CountsEpochsFromZero : Rules {
 struct TakesOldLines : Rules {  // one flag for all messages
   static constexpr uint32_t flag(uint64_t) { return 1; }
 };
+struct DoesNotWaitForReaders : Rules {
+  static constexpr bool kWaitsForReaders = false;
+};
 struct DoesNotWaitForThreads : Rules {
   static constexpr bool kWaitsForThreads = false;
 };
 
 template <typename TheRules>
-bool is_noticed(Protocol protocol, std::chrono::milliseconds patience = std::chrono::seconds(1),
+bool is_noticed(const GpuSetting& way, std::chrono::milliseconds patience = std::chrono::seconds(1),
                 uint64_t seeds = 2000) {
   static constexpr host_gpu::NamedKernel kKernel =
       host_gpu::kernel_of<kernels::Integer<int32_t, uint32_t>, TheRules>("broken");
-  return is_wrong_by(kKernel, protocol, patience, seeds);
+  return is_wrong_by(kKernel, way, patience, seeds);
 }
 
 TEST(Faults, TheRulesAsTheyAreAreRight) {
   constexpr std::chrono::minutes kLong{1};
   constexpr uint64_t kFew = 15;
-  EXPECT_FALSE(is_noticed<Rules>(Protocol::simple, kLong, kFew));
-  EXPECT_FALSE(is_noticed<Rules>(Protocol::lines, kLong, kFew));
+  EXPECT_FALSE(is_noticed<Rules>(kSimple, kLong, kFew));
+  EXPECT_FALSE(is_noticed<Rules>(kLines, kLong, kFew));
+  EXPECT_FALSE(is_noticed<Rules>(kLent, kLong, kFew));
 }
 
-TEST(Faults, FlagBeforeData) { EXPECT_TRUE(is_noticed<PublishesBeforeData>(Protocol::simple)); }
+TEST(Faults, LentMemoryOverwrittenBeforeItWasRead) {
+  EXPECT_TRUE(is_noticed<DoesNotWaitForReaders>(kLent));
+}
+
+TEST(Faults, FlagBeforeData) { EXPECT_TRUE(is_noticed<PublishesBeforeData>(kSimple)); }
 
 TEST(Faults, SlotsReusedEarly) {
-  EXPECT_TRUE(is_noticed<ReusesSlotsEarly>(Protocol::simple));
-  EXPECT_TRUE(is_noticed<ReusesSlotsEarly>(Protocol::lines));
+  EXPECT_TRUE(is_noticed<ReusesSlotsEarly>(kSimple));
+  EXPECT_TRUE(is_noticed<ReusesSlotsEarly>(kLines));
 }
 
-TEST(Faults, EpochsOffByOne) { EXPECT_TRUE(is_noticed<CountsEpochsFromZero>(Protocol::lines)); }
+TEST(Faults, EpochsOffByOne) { EXPECT_TRUE(is_noticed<CountsEpochsFromZero>(kLines)); }
 
-TEST(Faults, LinesOfEarlierMessages) { EXPECT_TRUE(is_noticed<TakesOldLines>(Protocol::lines)); }
+TEST(Faults, LinesOfEarlierMessages) { EXPECT_TRUE(is_noticed<TakesOldLines>(kLines)); }
 
 TEST(Faults, SlotsGivenAwayBeforeAllThreadsAreDone) {
-  EXPECT_TRUE(is_noticed<DoesNotWaitForThreads>(Protocol::simple));
-  EXPECT_TRUE(is_noticed<DoesNotWaitForThreads>(Protocol::lines));
+  EXPECT_TRUE(is_noticed<DoesNotWaitForThreads>(kSimple));
+  EXPECT_TRUE(is_noticed<DoesNotWaitForThreads>(kLines));
 }
 
 }  // namespace

@@ -35,7 +35,8 @@ TEST(Fences, AMissingOneIsSeen) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(
       {
-        testing::is_wrong_by(kUnfenced, gpu::Protocol::simple, std::chrono::minutes(1), 15);
+        testing::is_wrong_by(kUnfenced, {.protocol = gpu::Protocol::simple},
+                             std::chrono::minutes(1), 15);
         std::exit(0);  // NOLINT: ranks have ended
       },
       ::testing::ExitedWithCode(66), "data race");

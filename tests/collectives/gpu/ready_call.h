@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "collectives/gpu/lending.h"
 #include "collectives/gpu/lower.h"
 #include "collectives/program/algorithm.h"
 #include "collectives/request.h"
@@ -13,23 +14,31 @@
 namespace tutti::testing {
 
 struct ReadyCall {
+  // `lends`: as if the buffers were in windows.
   ReadyCall(int rank, int ranks, const Algorithm& algorithm, Request request,
-            const gpu::MailboxShape& shape, gpu::Protocol protocol, uint32_t blocks) {
+            const gpu::MailboxShape& shape, gpu::Protocol protocol, uint32_t blocks,
+            bool lends = false) {
     complete(request, rank, ranks);
     input = static_cast<const std::byte*>(request.input.data);
     output = static_cast<std::byte*>(request.output.data);
     plans = make_plans(algorithm,
                        {.ranks = ranks, .root = has_root(request.collective) ? request.root : 0},
                        arithmetic_of(request.op.op));
-    CompiledCall compiled =
-        compiled_of(std::move(request), rank, ranks, &algorithm, &plans[static_cast<size_t>(rank)]);
-    derive(compiled, gpu::limits_of(shape, protocol, blocks));
-    dtype = compiled.dtype;
-    const auto actions = gpu::schedule(plans, shape.slots);
-    lowered = gpu::lower(compiled, actions[static_cast<size_t>(rank)], shape, protocol);
+    for (int r = 0; r < ranks; ++r) {
+      compiled.push_back(
+          compiled_of(Request(request), r, ranks, &algorithm, &plans[static_cast<size_t>(r)]));
+      derive(compiled.back(), gpu::limits_of(shape, protocol, blocks));
+    }
+    dtype = compiled[0].dtype;
+    auto actions = gpu::schedule(plans, shape.slots);
+    if (lends && gpu::may_lend(request, protocol)) {
+      actions = gpu::lend(plans, compiled, std::move(actions), shape.slots);
+    }
+    lowered = gpu::lower(compiled, rank, actions[static_cast<size_t>(rank)], shape, protocol);
   }
 
   std::vector<Plan> plans;
+  std::vector<CompiledCall> compiled;
   gpu::LoweredCall lowered;
   DType dtype = DType::u8;
   const std::byte* input = nullptr;

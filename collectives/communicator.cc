@@ -182,14 +182,29 @@ Communicator Communicator::create(std::span<const int> ranks, int tag) {
   return Communicator(require(impl_).create(ranks, tag));
 }
 
-std::shared_ptr<void> Communicator::allocate_bytes(size_t count, size_t element_bytes) {
+namespace {
+
+size_t checked_bytes(size_t count, size_t element_bytes) {
   size_t bytes = 0;
-  if (__builtin_mul_overflow(count, element_bytes, &bytes) || bytes > PTRDIFF_MAX) {
-    throw Error(
-        ErrorCode::invalid_argument,
-        cat("allocate: ", count, " elements of ", element_bytes, " bytes are more than any memory"),
-        {.cause = "a negative number, or an overflow in computing it"});
-  }
+  if (!__builtin_mul_overflow(count, element_bytes, &bytes) && bytes <= PTRDIFF_MAX) return bytes;
+  throw Error(
+      ErrorCode::invalid_argument,
+      cat("allocate: ", count, " elements of ", element_bytes, " bytes are more than any memory"),
+      {.cause = "a negative number, or an overflow in computing it"});
+}
+
+}  // namespace
+
+std::shared_ptr<void> Communicator::device_bytes(size_t count, size_t element_bytes) {
+  return internal::allocate_on_device(checked_bytes(count, element_bytes));
+}
+
+Registration Communicator::register_window(void* data, size_t bytes) {
+  return require(impl_).register_window(data, bytes);
+}
+
+std::shared_ptr<void> Communicator::allocate_bytes(size_t count, size_t element_bytes) {
+  const size_t bytes = checked_bytes(count, element_bytes);
   if (Paths* const paths = require(impl_).paths()) {
     if (std::shared_ptr<void> memory = paths->allocate(bytes)) return memory;
   }

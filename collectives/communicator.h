@@ -202,6 +202,24 @@ class Communicator {
   // private memory (malloc, new).
   [[nodiscard]] Registration register_memory(void* data, size_t bytes);
 
+  // Library-allocated memory of this thread's current GPU, of any contents at first, for windows of
+  // which all that the GPUs have can be used (multicast by NVSwitch, too).
+  template <typename T>
+  static Memory<T> allocate_on_device(size_t count) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    const std::shared_ptr<void> bytes = device_bytes(count, sizeof(T));
+    return Memory<T>(bytes, static_cast<T*>(bytes.get()));
+  }
+
+  // Collective. Makes a GPU's memory, as much on every rank, a window as long as the registration
+  // lives: kernels of the other ranks read and write it where it lies. A call whose buffers are in
+  // windows then copies nothing aside; each must be at the same place of the same window on every
+  // rank (in place: where the rank's own block belongs). Empty, and no loss, where calls do not go
+  // by kernels. No call may be under way when a registration ends, which all ranks let end between
+  // the same calls; graphs that were captured with it must not be launched any more. Throws
+  // Error(unsupported) where the memory cannot be shared.
+  [[nodiscard]] Registration register_window(void* data, size_t bytes);
+
   // The name of the algorithm that such a call takes; empty where it needs none. Collective.
   std::string algorithm_of(const Request& request, const CallOptions& options = {});
 
@@ -377,6 +395,7 @@ class Communicator {
 
  private:
   std::shared_ptr<void> allocate_bytes(size_t count, size_t element_bytes);
+  static std::shared_ptr<void> device_bytes(size_t count, size_t element_bytes);
   std::shared_ptr<internal::CommunicatorImpl> impl_;
 };
 

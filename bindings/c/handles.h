@@ -23,6 +23,7 @@ struct tutti_comm {
   std::mutex mutex;
   std::map<void*, tutti::Memory<std::byte>> allocations;  // guarded by mutex
   std::map<void*, tutti::Registration> registrations;     // guarded by mutex
+  std::map<void*, tutti::Registration> windows;           // likewise
 };
 
 struct tutti_joining {

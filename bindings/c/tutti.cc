@@ -119,6 +119,7 @@ void tutti_destroy(tutti_comm_t* comm) {
   owned->communicator = {};
   owned->allocations.clear();
   owned->registrations.clear();
+  owned->windows.clear();
 }
 
 tutti_status_t tutti_create(tutti_comm_t* comm, const int32_t* ranks, size_t count, int32_t tag,
@@ -193,6 +194,41 @@ tutti_status_t tutti_deregister(tutti_comm_t* comm, void* data) {
     const std::lock_guard lock(comm->mutex);
     if (comm->registrations.erase(data) == 0) {
       tutti::c::invalid("the memory is not registered with this communicator");
+    }
+  });
+}
+
+tutti_status_t tutti_alloc_on_device(tutti_comm_t* comm, size_t bytes, void** data) {
+  return guarded([&] {
+    checked(data, "where to put the memory") = nullptr;
+    of(comm);
+    auto memory = tutti::Communicator::allocate_on_device<std::byte>(std::max<size_t>(bytes, 1));
+    void* const address = memory.get();
+    const std::lock_guard lock(comm->mutex);
+    comm->allocations[address] = std::move(memory);
+    *data = address;
+  });
+}
+
+tutti_status_t tutti_register_window(tutti_comm_t* comm, void* data, size_t bytes) {
+  return guarded([&] {
+    tutti::Communicator& communicator = of(comm);
+    {
+      const std::lock_guard lock(comm->mutex);
+      if (comm->windows.contains(data)) tutti::c::invalid("the memory is a window already");
+    }
+    tutti::Registration window = communicator.register_window(data, bytes);
+    const std::lock_guard lock(comm->mutex);
+    comm->windows[data] = std::move(window);
+  });
+}
+
+tutti_status_t tutti_deregister_window(tutti_comm_t* comm, void* data) {
+  return guarded([&] {
+    of(comm);
+    const std::lock_guard lock(comm->mutex);
+    if (comm->windows.erase(data) == 0) {
+      tutti::c::invalid("the memory is no window of this communicator");
     }
   });
 }

@@ -320,6 +320,17 @@ TUTTI_API tutti_status_t tutti_free(tutti_comm_t* comm, void* data);
 TUTTI_API tutti_status_t tutti_register(tutti_comm_t* comm, void* data, size_t bytes);
 TUTTI_API tutti_status_t tutti_deregister(tutti_comm_t* comm, void* data);
 
+/* Memory of this thread's current GPU, of any contents at first, for windows; it ends with
+ * tutti_free(), or with the communicator. */
+TUTTI_API tutti_status_t tutti_alloc_on_device(tutti_comm_t* comm, size_t bytes, void** data);
+
+/* Collective. Makes a GPU's memory, as much on every rank, a window: kernels of the other ranks
+ * read and write it where it lies, so that calls whose buffers are in windows, at the same place of
+ * the same one on every rank, copy nothing aside. A success without effect where calls do not go by
+ * kernels. All ranks end a window between the same calls, when none is under way. */
+TUTTI_API tutti_status_t tutti_register_window(tutti_comm_t* comm, void* data, size_t bytes);
+TUTTI_API tutti_status_t tutti_deregister_window(tutti_comm_t* comm, void* data);
+
 /* ---- blocking calls: complete when they return ---- */
 
 /* Output, on every rank: the combination of all ranks' inputs, element by element. */

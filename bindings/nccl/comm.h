@@ -23,6 +23,10 @@ struct ncclComm {
   int operators_made = 0;         // likewise
 };
 
+struct ncclWindow_vidmem {
+  tutti::Registration registration;
+};
+
 namespace tutti::nccl {
 
 ncclResult_t failed(ErrorCode code, const std::string& text);

@@ -9,7 +9,6 @@
 #include "base/text.h"
 #include "bindings/nccl/comm.h"
 #include "transport/cuda/device.h"
-#include "transport/cuda/memory.h"
 
 using tutti::cat;
 using tutti::Communicator;
@@ -30,7 +29,7 @@ constexpr int kVersion = 22809;
 // Of ncclMemAlloc, by address.
 struct Allocations {
   std::mutex mutex;
-  std::map<void*, tutti::cuda::DeviceMemory> memory;
+  std::map<void*, tutti::Memory<std::byte>> memory;
 
   static Allocations& of_process() {
     static Allocations& allocations = *std::make_unique<Allocations>().release();
@@ -217,11 +216,10 @@ void ncclResetDebugInit() {}
 ncclResult_t ncclMemAlloc(void** memory, size_t size) {
   return guarded([&] {
     checked(memory, "where to put the memory") = nullptr;
-    tutti::cuda::DeviceMemory made(tutti::cuda::Context(tutti::cuda::current_device()),
-                                   std::max<size_t>(size, 1));
+    auto made = Communicator::allocate_on_device<std::byte>(std::max<size_t>(size, 1));
     Allocations& all = Allocations::of_process();
     const std::lock_guard lock(all.mutex);
-    void* const data = made.data();
+    void* const data = made.get();
     all.memory.emplace(data, std::move(made));
     *memory = data;
   });
@@ -236,7 +234,7 @@ ncclResult_t ncclMemFree(void* memory) {
   });
 }
 
-// Kernels go through slots whatever the buffer: there is nothing to prepare.
+// Of one rank alone: others are not told of it, so that it changes nothing. Windows are.
 ncclResult_t ncclCommRegister(const ncclComm_t comm, void* memory, size_t, void** handle) {
   return guarded([&] {
     checked(comm);
@@ -249,14 +247,23 @@ ncclResult_t ncclCommDeregister(const ncclComm_t comm, void*) {
 }
 
 // A window that is NULL says that there is no faster way.
-ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void*, size_t, ncclWindow_t* window, int) {
+ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* memory, size_t bytes,
+                                    ncclWindow_t* window, int) {
   return guarded([&] {
     checked(comm);
-    checked(window, "the window") = nullptr;
+    checked(window, "where to put the window") = nullptr;
+    meet_others(comm, [=] {
+      tutti::Registration made = comm->communicator.register_window(memory, bytes);
+      if (!made) return;
+      *window = std::make_unique<ncclWindow_vidmem>(ncclWindow_vidmem{std::move(made)}).release();
+    });
   });
 }
 
-ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t) {
-  return guarded([&] { checked(comm); });
+ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window) {
+  return guarded([&] {
+    checked(comm);
+    const std::unique_ptr<ncclWindow_vidmem> ended(window);
+  });
 }
 // NOLINTEND(readability-identifier-naming)

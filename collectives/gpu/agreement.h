@@ -31,17 +31,24 @@ class Agreement {
     }
   }
 
+  // Collective. The first rank whose part has failed, or -1.
+  int failed() {
+    const std::byte mine{static_cast<unsigned char>(failure_ ? 1 : 0)};
+    const std::vector<std::byte> all = exchange_(std::span(&mine, 1));
+    for (size_t rank = 0; rank < all.size(); ++rank) {
+      if (all[rank] != std::byte{0}) return static_cast<int>(rank);
+    }
+    return -1;
+  }
+
   // Collective. Throws on all ranks where a part has failed: there its Error, elsewhere that this
   // happened to that rank's GPU.
   void require(const char* what) {
-    const std::byte mine{static_cast<unsigned char>(failure_ ? 1 : 0)};
-    const std::vector<std::byte> all = exchange_(std::span(&mine, 1));
+    const int rank = failed();
     if (failure_) throw Error(*failure_);
-    for (size_t rank = 0; rank < all.size(); ++rank) {
-      if (all[rank] == std::byte{0}) continue;
-      throw Error(ErrorCode::unsupported, cat("of the GPU of rank ", rank, ": ", what),
-                  {.cause = "see what that rank says"});
-    }
+    if (rank < 0) return;
+    throw Error(ErrorCode::unsupported, cat("of the GPU of rank ", rank, ": ", what),
+                {.cause = "see what that rank says"});
   }
 
  private:

@@ -56,6 +56,7 @@ Executor::Executor(int rank, int ranks, int device, const MailboxShape& shape)
           own_stream_.handle())),
       peers_(context_, static_cast<size_t>(ranks) * sizeof(PeerMemory)),
       reached_(static_cast<size_t>(ranks)),
+      windows_(std::make_shared<Windows>(rank, ranks, context_)),
       order_(context_) {
   std::memset(words_.data(), 0, words_.size());
 }
@@ -117,6 +118,7 @@ std::shared_ptr<const DeviceCall> Executor::prepare(const LoweredCall& lowered, 
                  .shared_bytes = static_cast<unsigned>(
                      shared_bytes(lowered.ports.size(), lowered.launch.lend_count))};
   call->launch_ = lowered.launch;
+  call->lends_ = lowered.lends;
   Launch& launch = call->launch_;
   launch.steps = reinterpret_cast<const DeviceStep*>(at);
   launch.parts = reinterpret_cast<const Part*>(at + steps);
@@ -137,12 +139,13 @@ void Executor::grow_scratch(size_t bytes) {
 }
 
 void Executor::launch(const DeviceCall& call, const std::byte* input, std::byte* output,
-                      cuda::CUstream stream) {
+                      cuda::CUstream stream, const LentBuffers& lent) {
   const cuda::CurrentContext current(context_);
   order_.begin(stream);
   Launch launch = call.launch_;
   launch.input = input;
   launch.output = output;
+  launch.lent = lent;
   cuda::launch(call.function_, call.grid_, stream, launch);
   order_.end(stream);
 }

@@ -16,6 +16,7 @@
 #include "collectives/gpu/agreement.h"
 #include "collectives/gpu/call.h"
 #include "collectives/gpu/lower.h"
+#include "collectives/gpu/windows.h"
 #include "transport/cuda/device.h"
 #include "transport/cuda/memory.h"
 #include "transport/cuda/module.h"
@@ -27,12 +28,17 @@ namespace tutti::gpu {
 // A call in the device's memory, to be launched as often as one likes. It must outlive its
 // launches.
 class DeviceCall {
+ public:
+  // Messages: only where the buffers are in windows can it be launched.
+  bool lends() const { return lends_; }
+
  private:
   friend class Executor;
   explicit DeviceCall(cuda::DeviceMemory tables) : tables_(std::move(tables)) {}
 
   cuda::DeviceMemory tables_;
   Launch launch_;  // all but the buffers
+  bool lends_ = false;
   cuda::CUfunction function_ = nullptr;
   cuda::Grid grid_;
 };
@@ -50,7 +56,10 @@ class Executor {
   std::shared_ptr<const DeviceCall> prepare(const LoweredCall& lowered, DType dtype);
   // Returns when the kernel is in the stream. The buffers are the device's, or pinned.
   void launch(const DeviceCall& call, const std::byte* input, std::byte* output,
-              cuda::CUstream stream);
+              cuda::CUstream stream, const LentBuffers& lent = {});
+
+  // Where the buffers are in windows, which the call then needs no slots for.
+  const std::shared_ptr<Windows>& windows() const { return windows_; }
 
   // Returns when the last launch that was not captured has ended.
   void drain();
@@ -79,6 +88,7 @@ class Executor {
   std::vector<PeerMemory> reached_;  // what peers_ is a copy of
   // The last one is used; the others may be, by captured calls.
   std::vector<cuda::DeviceMemory> scratch_;
+  const std::shared_ptr<Windows> windows_;
   cuda::CallOrder order_;
 };
 

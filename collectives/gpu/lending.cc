@@ -118,17 +118,17 @@ class Lending {
 
 }  // namespace
 
-bool may_lend(const Request& request, Protocol protocol) {
-  return protocol == Protocol::simple && !request.uneven && !has_root(request.collective);
-}
+bool may_lend(const Request& request) { return !request.uneven && !has_root(request.collective); }
 
-std::vector<Actions> lend(std::span<const Plan> plans, std::span<const CompiledCall> compiled,
-                          std::vector<Actions> plain, uint32_t room) {
-  Lending lending(plans, compiled, plain);
-  if (!lending.lend_messages()) return plain;
+std::optional<std::vector<Actions>> lend(std::span<const Plan> plans,
+                                         std::span<const CompiledCall> compiled,
+                                         std::vector<Actions> plain, uint32_t room) {
+  Lending lending(plans, compiled, std::move(plain));
+  if (!lending.lend_messages()) return std::nullopt;
   lending.number_and_await();
   std::vector<Actions> lent = lending.take();
-  return ends(plans, lent, room) ? lent : plain;
+  if (!ends(plans, lent, room)) return std::nullopt;
+  return lent;
 }
 
 }  // namespace tutti::gpu

@@ -14,10 +14,10 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
-#include "collectives/gpu/call.h"
 #include "collectives/gpu/schedule.h"
 #include "collectives/program/plan.h"
 #include "collectives/request.h"
@@ -27,11 +27,12 @@ namespace tutti::gpu {
 
 // Whether such a call's ranks know of each other what lies where: blocks are equally long, and all
 // ranks have both buffers.
-bool may_lend(const Request& request, Protocol protocol);
+bool may_lend(const Request& request);
 
-// `plans[r]`, `compiled[r]`, `plain[r]`: rank r's. Actions that lend what can be lent; `plain`
-// where nothing can, or they would not end.
-std::vector<Actions> lend(std::span<const Plan> plans, std::span<const CompiledCall> compiled,
-                          std::vector<Actions> plain, uint32_t room);
+// `plans[r]`, `compiled[r]`, `plain[r]`: rank r's. Actions that lend what can be lent; none where
+// nothing can, or they would not end.
+std::optional<std::vector<Actions>> lend(std::span<const Plan> plans,
+                                         std::span<const CompiledCall> compiled,
+                                         std::vector<Actions> plain, uint32_t room);
 
 }  // namespace tutti::gpu

@@ -21,6 +21,7 @@ struct LoweredCall {
   // All of a launch that follows from the call: no pointers yet.
   Launch launch;
   uint32_t blocks = 1;
+  bool lends = false;  // some rank does: all buffers must be in windows
 };
 
 // What derive() is to know of the mailboxes, so that the call is cut into slices that fit.

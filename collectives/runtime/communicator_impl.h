@@ -41,6 +41,9 @@ struct DeviceRequest;
 // Error(invalid_argument) where they are no GPU's.
 int device_of(const Request& request);
 
+// Of the thread's current GPU, in whole pages of it.
+std::shared_ptr<void> allocate_on_device(size_t bytes);
+
 class CommunicatorImpl final : public ControlClient,
                                public std::enable_shared_from_this<CommunicatorImpl> {
  public:
@@ -63,6 +66,7 @@ class CommunicatorImpl final : public ControlClient,
   }
   // A call on memory of GPUs: returns when it is in the stream.
   void run_on_device(const Request& request, const CallOptions& options);
+  std::shared_ptr<void> register_window(void* data, size_t bytes);
   std::string algorithm_on_device(const Request& request, const CallOptions& options);
   // How the ranks reach each other; null where there is only one.
   Paths* paths() { return paths_.get(); }
@@ -178,7 +182,7 @@ class CommunicatorImpl final : public ControlClient,
 
   // on_device.cc
   DeviceRequest device_request(const Request& request, const CallOptions& options);
-  DeviceRoutes& device_routes(const Request& request);
+  DeviceRoutes& device_routes(int device);
   std::shared_ptr<CommunicatorImpl> part(int color, int key);
   std::vector<std::byte> exchange(std::span<const std::byte> mine);
   void stop_devices(const Error& error);

@@ -9,6 +9,7 @@
 #include "base/settings.h"
 #include "base/text.h"
 #include "collectives/cost/gpu_costs.h"
+#include "collectives/gpu/lending.h"
 #include "collectives/gpu/lower.h"
 #include "collectives/runtime/compiled_call.h"
 #include "collectives/runtime/plans.h"
@@ -78,30 +79,39 @@ void DeviceCalls::watch(const std::stop_token& end) {
   }
 }
 
-bool DeviceCalls::Kind::is(const Request& other, const Algorithm* other_named,
-                           bool other_canonical) const {
-  return named == other_named && canonical == other_canonical &&
-         request.collective == other.collective && request.op.op == other.op.op &&
-         request.op.factor == other.op.factor && request.input.dtype == other.input.dtype &&
-         request.output.dtype == other.output.dtype && request.root == other.root &&
-         request.input.count == other.input.count && request.output.count == other.output.count &&
-         request.count == other.count && request.uneven == other.uneven &&
-         request.input_blocks == other.input_blocks && request.output_blocks == other.output_blocks;
+bool DeviceCalls::Kind::is(const Kind& other) const {
+  const Request& a = request;
+  const Request& b = other.request;
+  return named == other.named && canonical == other.canonical && lends == other.lends &&
+         a.collective == b.collective && a.op.op == b.op.op && a.op.factor == b.op.factor &&
+         a.input.dtype == b.input.dtype && a.output.dtype == b.output.dtype && a.root == b.root &&
+         a.input.count == b.input.count && a.output.count == b.output.count && a.count == b.count &&
+         a.uneven == b.uneven && a.input_blocks == b.input_blocks &&
+         a.output_blocks == b.output_blocks;
 }
 
 void DeviceCalls::run(const Request& request, const Algorithm* named, bool canonical,
                       cuda::CUstream stream) {
-  const gpu::DeviceCall& call = compiled(request, named, canonical);
+  std::optional<gpu::LentBuffers> lent;
+  if (gpu::may_lend(request)) lent = executor_.windows()->find(request);
+  const gpu::DeviceCall& call = compiled({request, named, canonical, lent.has_value()});
+  if (!call.lends()) lent.reset();
   executor_.launch(call, static_cast<const std::byte*>(request.input.data),
-                   static_cast<std::byte*>(request.output.data), stream);
+                   static_cast<std::byte*>(request.output.data), stream,
+                   lent.value_or(gpu::LentBuffers{}));
 }
 
-const gpu::DeviceCall& DeviceCalls::compiled(const Request& request, const Algorithm* named,
-                                             bool canonical) {
-  const auto known = std::ranges::find_if(
-      kept_, [&](const auto& kept) { return kept.first.is(request, named, canonical); });
+std::shared_ptr<void> DeviceCalls::register_window(void* data, size_t bytes) {
+  const uint64_t number = executor_.windows()->add(data, bytes, surroundings_.exchange);
+  // The caller may keep it longer than the communicator.
+  return {data, [windows = executor_.windows(), number](void*) { windows->remove(number); }};
+}
+
+const gpu::DeviceCall& DeviceCalls::compiled(const Kind& kind) {
+  const auto known =
+      std::ranges::find_if(kept_, [&](const auto& kept) { return kept.first.is(kind); });
   if (known != kept_.end()) return *known->second;
-  kept_.emplace_back(Kind{request, named, canonical}, compile(request, named, canonical));
+  kept_.emplace_back(kind, compile(kind));
   return *kept_.back().second;
 }
 
@@ -120,26 +130,33 @@ GpuChoice DeviceCalls::choose(const Request& request, const Algorithm* named, bo
   return choice;
 }
 
-std::shared_ptr<const gpu::DeviceCall> DeviceCalls::compile(const Request& request,
-                                                            const Algorithm* named,
-                                                            bool canonical) {
+std::shared_ptr<const gpu::DeviceCall> DeviceCalls::compile(const Kind& kind) {
+  const Request& request = kind.request;
   check_device_memory(request);
-  const GpuChoice choice = choose(request, named, canonical);
+  const GpuChoice choice = choose(request, kind.named, kind.canonical);
   const auto blocks =
       std::clamp<uint32_t>(static_cast<uint32_t>(choice.blocks), 1, gpu::kMailboxShape.blocks);
   Shape shape = surroundings_.shape;
   shape.root = has_root(request.collective) ? request.root : 0;
   const std::vector<Plan> plans =
       make_plans(*choice.algorithm, shape, arithmetic_of(request.op.op));
-  const auto self = static_cast<size_t>(shape.rank);
+  const bool lends = kind.lends && choice.protocol == GpuProtocol::simple;
   std::vector<CompiledCall> compiled(plans.size());
-  compiled[self] =
-      compiled_of(Request(request), shape.rank, shape.ranks, choice.algorithm, &plans[self]);
-  derive(compiled[self], gpu::limits_of(gpu::kMailboxShape, choice.protocol, blocks));
-  const auto actions = gpu::schedule(plans, gpu::kMailboxShape.slots);
-  return executor_.prepare(
-      gpu::lower(compiled, shape.rank, actions[self], gpu::kMailboxShape, choice.protocol),
-      compiled[self].dtype);
+  for (int rank = 0; rank < shape.ranks; ++rank) {
+    if (rank != shape.rank && !lends) continue;
+    const auto r = static_cast<size_t>(rank);
+    compiled[r] = compiled_of(Request(request), rank, shape.ranks, choice.algorithm, &plans[r]);
+    derive(compiled[r], gpu::limits_of(gpu::kMailboxShape, choice.protocol, blocks));
+  }
+  std::vector<gpu::Actions> actions = gpu::schedule(plans, gpu::kMailboxShape.slots);
+  std::optional<std::vector<gpu::Actions>> lending;
+  if (lends) lending = gpu::lend(plans, compiled, actions, gpu::kMailboxShape.slots);
+  if (lending) actions = std::move(*lending);
+  const auto self = static_cast<size_t>(shape.rank);
+  gpu::LoweredCall lowered =
+      gpu::lower(compiled, shape.rank, actions[self], gpu::kMailboxShape, choice.protocol);
+  lowered.lends = lending.has_value();
+  return executor_.prepare(lowered, compiled[self].dtype);
 }
 
 }  // namespace tutti::internal

@@ -44,6 +44,8 @@ class DeviceCalls {
   // null. One thread at a time.
   void run(const Request& request, const Algorithm* named, bool canonical, cuda::CUstream stream);
   GpuChoice choose(const Request& request, const Algorithm* named, bool canonical);
+  // Collective. gpu::Windows::add(); the window ends with the last copy of what is returned.
+  std::shared_ptr<void> register_window(void* data, size_t bytes);
   // Returns when all calls have ended.
   void drain() { executor_.drain(); }
   // Ends all kernels. Any thread.
@@ -57,12 +59,12 @@ class DeviceCalls {
     Request request;  // without its buffers' addresses
     const Algorithm* named = nullptr;
     bool canonical = false;
-    bool is(const Request& other, const Algorithm* other_named, bool other_canonical) const;
+    bool lends = false;
+    bool is(const Kind& other) const;
   };
 
-  const gpu::DeviceCall& compiled(const Request& request, const Algorithm* named, bool canonical);
-  std::shared_ptr<const gpu::DeviceCall> compile(const Request& request, const Algorithm* named,
-                                                 bool canonical);
+  const gpu::DeviceCall& compiled(const Kind& kind);
+  std::shared_ptr<const gpu::DeviceCall> compile(const Kind& kind);
   void watch(const std::stop_token& end);
 
   const int device_;

@@ -98,6 +98,13 @@ void DeviceRoutes::make_groups() {
   keep(across_, means_.split(means_.hosts.position_of(rank), 0));
 }
 
+std::shared_ptr<void> DeviceRoutes::register_window(void* data, size_t bytes) {
+  if (!tried_kernels_) make_kernels();
+  if (!kernels_) return nullptr;
+  const cuda::BesideCaptures beside;
+  return kernels_->register_window(data, bytes);
+}
+
 // ---- calls
 
 bool DeviceRoutes::may_go_by_hosts(const DeviceRequest& call) const {

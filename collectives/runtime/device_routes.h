@@ -56,6 +56,8 @@ class DeviceRoutes {
 
   // Returns when the call is in its stream.
   void run(const DeviceRequest& call);
+  // Collective. Null where calls do not go by kernels, to which alone it is of use.
+  std::shared_ptr<void> register_window(void* data, size_t bytes);
   // Collective, as run() is.
   std::string algorithm_of(const DeviceRequest& call);
   // What may have to outlive the communicator.

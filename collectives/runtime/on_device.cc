@@ -1,6 +1,7 @@
 // Calls on memory of GPUs. They are ordered by the caller's stream, and are no operations here:
 // what they are is in device_routes.h.
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -11,6 +12,8 @@
 #include "collectives/runtime/device_routes.h"
 #include "transport/cuda/api.h"
 #include "transport/cuda/memory.h"
+#include "transport/cuda/multicast.h"
+#include "transport/cuda/peer_memory.h"
 #include "transport/cuda/stream.h"
 
 namespace tutti::internal {
@@ -65,6 +68,13 @@ void copy_alone(const Request& request, cuda::CUstream stream) {
 
 }  // namespace
 
+std::shared_ptr<void> allocate_on_device(size_t bytes) {
+  const cuda::Context context(cuda::current_device());
+  const size_t least = cuda::round_up_for_multicast(context, std::max<size_t>(bytes, 1));
+  const auto memory = std::make_shared<const cuda::SharedMemory>(context, least);
+  return {memory, memory->data()};
+}
+
 DeviceRequest CommunicatorImpl::device_request(const Request& request, const CallOptions& options) {
   require_own_process();
   abort_.throw_if_raised();
@@ -90,7 +100,7 @@ void CommunicatorImpl::run_on_device(const Request& request, const CallOptions& 
     return copy_alone(wanted.request, wanted.stream());
   }
   const std::lock_guard lock(device_mutex_);
-  device_routes(wanted.request).run(wanted);
+  device_routes(device_of(wanted.request)).run(wanted);
 }
 
 std::string CommunicatorImpl::algorithm_on_device(const Request& request,
@@ -98,10 +108,26 @@ std::string CommunicatorImpl::algorithm_on_device(const Request& request,
   const DeviceRequest wanted = device_request(request, options);
   if (size() == 1) return "";
   const std::lock_guard lock(device_mutex_);
-  return device_routes(wanted.request).algorithm_of(wanted);
+  return device_routes(device_of(wanted.request)).algorithm_of(wanted);
 }
 
-DeviceRoutes& CommunicatorImpl::device_routes(const Request& request) {
+std::shared_ptr<void> CommunicatorImpl::register_window(void* data, size_t bytes) {
+  require_own_process();
+  abort_.throw_if_raised();
+  const cuda::PointerInfo memory = cuda::describe(data);
+  if (bytes == 0 || memory.kind != cuda::MemoryKind::device) {
+    throw Error(
+        ErrorCode::invalid_argument,
+        cat("register_window: there are no ", bytes, " bytes of a GPU's memory at ", data),
+        {.remedy = "give memory of allocate_on_device() or cudaMalloc; for the host's there "
+                   "is register_memory()"});
+  }
+  if (size() == 1) return nullptr;
+  const std::lock_guard lock(device_mutex_);
+  return device_routes(memory.device).register_window(data, bytes);
+}
+
+DeviceRoutes& CommunicatorImpl::device_routes(int device) {
   if (device_routes_) return *device_routes_;
   const auto misfit = [this](int peer) {
     raise_everywhere(
@@ -129,7 +155,7 @@ DeviceRoutes& CommunicatorImpl::device_routes(const Request& request) {
           },
       .aborted = [this] { return failure(); }};
   const cuda::BesideCaptures beside;
-  auto made = std::make_unique<DeviceRoutes>(device_of(request), std::move(means));
+  auto made = std::make_unique<DeviceRoutes>(device, std::move(means));
   const std::lock_guard lock(device_pointer_mutex_);
   device_routes_ = std::move(made);
   return *device_routes_;

@@ -101,6 +101,27 @@ std::vector<Sharing> sharings_of(int device) {
   return sharings;
 }
 
+AllocationHandle handle_of(const Context& context, const void* mapped) {
+  const CurrentContext current(context);
+  CUmemGenericAllocationHandle handle = 0;
+  const CUresult result =
+      api().mem_retain_allocation_handle.result(&handle, const_cast<void*>(mapped));
+  return result == CUDA_SUCCESS ? AllocationHandle(context, handle) : AllocationHandle();
+}
+
+std::vector<Sharing> sharings_of(const AllocationHandle& handle) {
+  CUmemAllocationProp properties = {};
+  api().mem_get_allocation_properties(&properties, handle.get());
+  const auto has = [&](Sharing sharing) {
+    return (properties.requestedHandleTypes & handle_type(sharing)) != 0;
+  };
+  std::vector<Sharing> sharings;
+  for (const Sharing sharing : {Sharing::fabric, Sharing::descriptor}) {
+    if (has(sharing)) sharings.push_back(sharing);
+  }
+  return sharings;
+}
+
 CUmemAllocationHandleType handle_type(Sharing sharing) {
   return sharing == Sharing::fabric ? CU_MEM_HANDLE_TYPE_FABRIC
                                     : CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;

@@ -43,6 +43,11 @@ class AllocationHandle {
   Cleanup release_;
 };
 
+// What a device pointer is mapped from; empty where it is none of virtual memory management.
+AllocationHandle handle_of(const Context& context, const void* mapped);
+// Of `fabric` and `descriptor`, those by which it was made to be shared, best first.
+std::vector<Sharing> sharings_of(const AllocationHandle& handle);
+
 // What of `fabric` and `descriptor` the device, the driver and the system allow, best first.
 std::vector<Sharing> sharings_of(int device);
 CUmemAllocationHandleType handle_type(Sharing sharing);  // not of ipc

@@ -104,6 +104,10 @@ class Api {
   Call<CUmemGenericAllocationHandle*, size_t, const CUmemAllocationProp*, unsigned long long>
       mem_create{library_, "cuMemCreate"};
   Call<CUmemGenericAllocationHandle> mem_release{library_, "cuMemRelease"};
+  Call<CUmemGenericAllocationHandle*, void*> mem_retain_allocation_handle{
+      library_, "cuMemRetainAllocationHandle"};
+  Call<CUmemAllocationProp*, CUmemGenericAllocationHandle> mem_get_allocation_properties{
+      library_, "cuMemGetAllocationPropertiesFromHandle"};
   Call<void*, CUmemGenericAllocationHandle, CUmemAllocationHandleType, unsigned long long>
       mem_export_to_shareable_handle{library_, "cuMemExportToShareableHandle"};
   Call<CUmemGenericAllocationHandle*, void*, CUmemAllocationHandleType>

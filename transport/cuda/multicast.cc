@@ -25,6 +25,21 @@ CUdevice multicast_device(const Context& context) {
 
 }  // namespace
 
+size_t round_up_for_multicast(const Context& context, size_t bytes) {
+  const std::vector<Sharing> sharings = sharings_of(context.ordinal());
+  if (sharings.empty() || !device_info(context.ordinal()).has_multicast) return bytes;
+  const CurrentContext current(context);
+  const CUmulticastObjectProp properties{
+      .numDevices = 2,
+      .size = bytes,
+      .handleTypes = static_cast<unsigned>(handle_type(sharings.front())),
+      .flags = 0};
+  size_t granularity = 0;
+  const CUresult result = multicast_api().get_granularity.result(&granularity, &properties,
+                                                                 CU_MULTICAST_GRANULARITY_MINIMUM);
+  return result == CUDA_SUCCESS ? round_up(bytes, granularity) : bytes;
+}
+
 Multicast::Multicast(const Context& context, int devices, size_t bytes)
     : context_(context), device_(multicast_device(context)) {
   bool is_created = false;
@@ -72,17 +87,17 @@ void Multicast::add_device() {
   multicast_api().add_device(handle_.get(), device_);
 }
 
-void Multicast::bind(const SharedMemory& memory) {
-  if (!memory.handle() || memory.size() < size()) {
+void Multicast::bind(const AllocationHandle& memory, size_t bytes) {
+  if (!memory || bytes < size()) {
     throw Error(ErrorCode::invalid_argument,
-                cat("a multicast object of ", size(), " bytes cannot bind this memory of ",
-                    memory.size(), memory.handle() ? "" : ", which cudaMalloc made"),
+                cat("a multicast object of ", size(), " bytes cannot bind this memory of ", bytes,
+                    memory ? "" : ", which cudaMalloc made"),
                 {.cause = "the memory is too small, or of a device without virtual memory "
                           "management",
                  .remedy = "allocate SharedMemory of the object's size()"});
   }
   const CurrentContext current(context_);
-  multicast_api().bind_mem(handle_.get(), 0, memory.handle().get(), 0, size(), 0);
+  multicast_api().bind_mem(handle_.get(), 0, memory.get(), 0, size(), 0);
   unbind_ = freed_in(context_, [object = handle_.get(), device = device_, bytes = size()] {
     multicast_api().unbind.result(object, device, 0, bytes);
   });

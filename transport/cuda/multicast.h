@@ -8,7 +8,7 @@
 //     Multicast mine(context, devices, bytes)
 //     mine.exported()  ------ exchanged ----->  Multicast mine(context, received)
 //                    barrier: all devices have been added
-//     mine.bind(memory)                         mine.bind(memory)
+//     mine.bind(memory, bytes)                  mine.bind(memory, bytes)
 //                    barrier: all memory is bound; kernels may use data()
 //                    ... all kernels have ended; barrier
 //                    whoever has one destroys it, then its memory
@@ -35,6 +35,9 @@ struct ExportedMulticast {
 };
 static_assert(std::is_trivially_copyable_v<ExportedMulticast>);
 
+// Of a device's memory that is to be bound: no fewer bytes than these.
+size_t round_up_for_multicast(const Context& context, size_t bytes);
+
 class Multicast {
  public:
   // Creates it for so many devices, of at least so many bytes of each, and adds the context's.
@@ -46,9 +49,9 @@ class Multicast {
   size_t size() const { return exported_.size; }
   const ExportedMulticast& exported() const { return exported_; }  // the creator's only
 
-  // Binds the first size() bytes of this device's memory, which are kept by the caller, and maps
-  // all devices'. Once.
-  void bind(const SharedMemory& memory);
+  // Binds the first size() bytes of this device's memory, of `bytes`, which are kept by the caller,
+  // and maps all devices'. Once.
+  void bind(const AllocationHandle& memory, size_t bytes);
   std::byte* data() const { return mapping_.data(); }  // once bound
 
  private:

@@ -123,6 +123,30 @@ ExportedMemory export_memory(const void* device_pointer) {
                          "expandable_segments:False"});
 }
 
+OfferedMemory::OfferedMemory(const Context& context, const void* device_pointer)
+    : handle_(handle_of(context, device_pointer)) {
+  if (!handle_) {
+    const CurrentContext current(context);
+    exported_ = export_memory(device_pointer);
+    return;
+  }
+  const std::vector<Sharing> sharings = sharings_of(handle_);
+  if (sharings.empty()) {
+    throw Error(ErrorCode::unsupported, "this memory of a GPU cannot be shared with other ranks",
+                {.cause = "it was mapped by cuMemMap from an allocation without a handle type",
+                 .remedy = "allocate it by cudaMalloc or the library; PyTorch: "
+                           "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False"});
+  }
+  const Allocation allocation = allocation_of(device_pointer);
+  exported_handle_ = ExportedHandle(handle_, sharings.front());
+  exported_ = {.process = this_process(),
+               .pointer = address(device_pointer),
+               .offset = address(device_pointer) - address(allocation.base),
+               .size = allocation.size,
+               .handle = exported_handle_.shareable(),
+               .device = device_info(context.ordinal()).uuid};
+}
+
 SharedMemory::SharedMemory(const Context& context, size_t bytes) {
   for (const Sharing sharing : sharings_of(context.ordinal())) {
     if (create(context, bytes, sharing)) return;

@@ -34,6 +34,23 @@ static_assert(std::is_trivially_copyable_v<ExportedMemory>);
 // context of its device is current.
 ExportedMemory export_memory(const void* device_pointer);
 
+// Memory that a caller brings, made ready for other ranks: as export_memory(), or by the handle
+// that it was mapped from. Lives until nobody will import it any more.
+class OfferedMemory {
+ public:
+  // Throws Error(unsupported) where it cannot be shared: it was not made for that.
+  OfferedMemory(const Context& context, const void* device_pointer);
+
+  const ExportedMemory& exported() const { return exported_; }  // of the pointer
+  // Empty where the memory is not from virtual memory management.
+  const AllocationHandle& handle() const { return handle_; }
+
+ private:
+  AllocationHandle handle_;
+  ExportedHandle exported_handle_;
+  ExportedMemory exported_;
+};
+
 // Of a device, at least so many bytes, to be shared and perhaps bound to a Multicast.
 class SharedMemory {
  public:

@@ -15,6 +15,7 @@
 #include "base/settings.h"
 #include "collectives/communicator.h"
 #include "collectives/group.h"
+#include "collectives/program/algorithm.h"
 #include "tests/support/ranks.h"
 #include "transport/cuda/device.h"
 #include "transport/cuda/memory.h"
@@ -118,6 +119,115 @@ TEST_P(DeviceCallsBy, GiveWhatHostCallsGive) {
              Request::scatter(host_ins, host_out, root), kCount, host);
     });
   }
+}
+
+// A rank's GPU with memory that the others reach.
+class WindowedGpu {
+ public:
+  WindowedGpu(Communicator& comm, size_t count)
+      : context_(comm.rank()),
+        current_(context_),
+        stream_(context_),
+        memory_(Communicator::allocate_on_device<int32_t>(count)),
+        window_(comm.register_window(memory_.get(), count * 4)) {}
+
+  bool has_window() const { return window_ != nullptr; }
+  CallOptions options(std::string_view algorithm = "auto") const {
+    return {.algorithm = algorithm, .stream = {stream_.handle()}};
+  }
+  Buffer part(size_t first, size_t count) const {
+    return {memory_.get() + first, count, DType::i32, MemorySpace::device};
+  }
+  void write(size_t first, const std::vector<int32_t>& values) {
+    cuda::copy_async(memory_.get() + first, values.data(), values.size() * 4, stream_.handle());
+    cuda::synchronize(stream_.handle());
+  }
+  std::vector<int32_t> read(size_t first, size_t count) {
+    std::vector<int32_t> values(count);
+    cuda::copy_async(values.data(), memory_.get() + first, count * 4, stream_.handle());
+    cuda::synchronize(stream_.handle());
+    return values;
+  }
+
+ private:
+  const cuda::Context context_;
+  const cuda::CurrentContext current_;
+  const cuda::Stream stream_;
+  const Memory<int32_t> memory_;
+  const Registration window_;
+};
+
+class Windows : public ::testing::Test {
+ protected:
+  void SetUp() override { settings().set("TUTTI_GPU_PROTOCOL", "simple"); }
+  void TearDown() override { settings().set("TUTTI_GPU_PROTOCOL", "auto"); }
+};
+
+// By every algorithm: their messages are lent where they can be.
+TEST_F(Windows, GiveWhatHostCallsGive) {
+  constexpr Collective kCollectives[] = {Collective::all_reduce, Collective::reduce_scatter,
+                                         Collective::all_gather, Collective::all_to_all};
+  for (const int ranks : {2, 3, 5, 8}) {
+    run_ranks(ranks, [&](const Job& job) {
+      Communicator comm = Communicator::init(job);
+      const auto p = static_cast<size_t>(comm.size());
+      constexpr size_t kCount = 4099;
+      constexpr size_t kShift = 3;  // from the window's start: unaligned
+      WindowedGpu gpu(comm, kShift + 2 * p * kCount);
+      EXPECT_TRUE(gpu.has_window());
+      const std::vector<int32_t> mine = counting(p * kCount, 1000 * comm.rank());
+      for (const Collective c : kCollectives) {
+        const size_t in = has_input_blocks(c) ? p * kCount : kCount;
+        const size_t out = has_output_blocks(c) ? p * kCount : kCount;
+        std::vector<int32_t> host(out);
+        const Request on_host{.collective = c,
+                              .input = {mine.data(), in, DType::i32},
+                              .output = {host.data(), out, DType::i32},
+                              .op = ReduceOp::sum};
+        comm.run(on_host);
+        for (const bool in_place : {false, true}) {
+          const auto own = static_cast<size_t>(comm.rank()) * kCount;
+          const size_t input = kShift + (in_place && out > in ? own : 0);
+          const size_t output = kShift + (!in_place ? p * kCount : in > out ? own : 0);
+          for (const Algorithm* const algorithm : algorithms_for(c)) {
+            if (!algorithm->supports({.ranks = comm.size()}).empty()) continue;
+            gpu.write(input, {mine.begin(), mine.begin() + static_cast<ptrdiff_t>(in)});
+            Request request = on_host;
+            request.input = as_const(gpu.part(input, in));
+            request.output = gpu.part(output, out);
+            comm.run(request, gpu.options(algorithm->name));
+            EXPECT_EQ(gpu.read(output, out), host)
+                << name(c) << " by " << algorithm->name << (in_place ? " in place" : "");
+          }
+        }
+      }
+    });
+  }
+}
+
+TEST_F(Windows, OtherPlacesThanTheOthersAreACallThatDoesNotFit) {
+  run_ranks(2, [](const Job& job) {
+    Communicator comm = Communicator::init(job);
+    WindowedGpu gpu(comm, 40'000);
+    const Buffer data = gpu.part(comm.rank() == 1 ? 64 : 0, 30'000);
+    comm.run(Request::all_reduce(as_const(data), data, ReduceOp::sum), gpu.options("two_shot"));
+    gpu.read(0, 1);  // ends
+    while (!comm.failure()) std::this_thread::yield();
+    EXPECT_EQ(comm.failure()->code(), ErrorCode::mismatch);
+  });
+}
+
+TEST_F(Windows, OfUnequalLengthAreRefusedByAll) {
+  run_ranks(3, [](const Job& job) {
+    Communicator comm = Communicator::init(job);
+    const cuda::Context context(comm.rank());
+    const cuda::CurrentContext current(context);
+    const auto memory = Communicator::allocate_on_device<int32_t>(100);
+    EXPECT_THROW((void)comm.register_window(memory.get(), comm.rank() == 2 ? 396 : 400), Error);
+    EXPECT_NE(comm.register_window(memory.get(), 400), nullptr);
+    std::vector<int32_t> host(100);
+    EXPECT_THROW((void)comm.register_window(host.data(), 400), Error);
+  });
 }
 
 TEST_P(DeviceCallsBy, AnAbortEndsThoseThatWait) {

@@ -31,10 +31,13 @@ struct ReadyCall {
     }
     dtype = compiled[0].dtype;
     auto actions = gpu::schedule(plans, shape.slots);
-    if (lends && gpu::may_lend(request, protocol)) {
-      actions = gpu::lend(plans, compiled, std::move(actions), shape.slots);
+    std::optional<std::vector<gpu::Actions>> lending;
+    if (lends && protocol == gpu::Protocol::simple && gpu::may_lend(request)) {
+      lending = gpu::lend(plans, compiled, actions, shape.slots);
+      if (lending) actions = *lending;
     }
     lowered = gpu::lower(compiled, rank, actions[static_cast<size_t>(rank)], shape, protocol);
+    lowered.lends = lending.has_value();
   }
 
   std::vector<Plan> plans;

@@ -262,6 +262,33 @@ CUresult cuMemUnmap(CUdeviceptr address, size_t size) {
   });
 }
 
+CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void* address) {
+  return initialized([&] {
+    const auto range = range_of(reinterpret_cast<uintptr_t>(address));
+    if (range == state().memory.end() || range->second.kind != Range::Kind::mapped) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    *handle = add_handle(range->second.physical, false);
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* properties,
+                                                CUmemGenericAllocationHandle handle) {
+  return initialized([&] {
+    const Physical* const physical = find_physical(handle);
+    if (physical == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    const PhysicalHeader& header = physical->header();
+    *properties = {
+        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .requestedHandleTypes = static_cast<CUmemAllocationHandleType>(header.handle_types),
+        .location = {CU_MEM_LOCATION_TYPE_DEVICE, header.device},
+        .win32HandleMetaData = nullptr,
+        .allocFlags = {}};
+    return CUDA_SUCCESS;
+  });
+}
+
 CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAccessDesc* accesses,
                         size_t count) {
   return initialized([&] {

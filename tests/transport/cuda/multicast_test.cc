@@ -19,6 +19,10 @@ namespace {
 
 constexpr size_t kMiB = size_t{1} << 20;
 
+void bind(Multicast& object, const SharedMemory& memory) {
+  object.bind(memory.handle(), memory.size());
+}
+
 TEST(Multicast, StandsForTheMemoryOfAllRanks) {
   constexpr int kRanks = 3;
   std::barrier<> barrier(kRanks);
@@ -37,7 +41,7 @@ TEST(Multicast, StandsForTheMemoryOfAllRanks) {
     std::optional<SharedMemory> memory(std::in_place, context, object->size());
     own[static_cast<size_t>(rank)] = memory->data();
     barrier.arrive_and_wait();  // all have added their device
-    object->bind(*memory);
+    bind(*object, *memory);
     barrier.arrive_and_wait();  // all have bound their memory
     const std::vector<char*> members = members_of(object->data() + 100, 4 * kMiB - 100);
     ASSERT_EQ(members.size(), static_cast<size_t>(kRanks));
@@ -63,7 +67,7 @@ struct Alone : ::testing::Test {
 };
 
 TEST_F(Alone, HasNoMembersUntilBoundAndIsNotTouched) {
-  object.bind(memory);
+  bind(object, memory);
   EXPECT_EQ(members_of(object.data()).size(), 1u);
   EXPECT_DEATH(*reinterpret_cast<volatile char*>(object.data()) = 1, "");
   const Stream stream(gpu.context);
@@ -72,22 +76,22 @@ TEST_F(Alone, HasNoMembersUntilBoundAndIsNotTouched) {
 }
 
 TEST_F(Alone, MemoryMustBeLargeEnoughAndMadeForIt) {
-  const auto small = error_of([&] { object.bind(SharedMemory(gpu.context, kMiB)); });
+  const auto small = error_of([&] { bind(object, SharedMemory(gpu.context, kMiB)); });
   EXPECT_EQ(small.first, ErrorCode::invalid_argument);
   EXPECT_TRUE(says(small, "4194304"));
-  EXPECT_EQ(error_of([&] { object.bind(memory); }).first, ErrorCode::ok);
-  EXPECT_EQ(error_of([&] { object.bind(memory); }).first, ErrorCode::system);  // it is bound
+  EXPECT_EQ(error_of([&] { bind(object, memory); }).first, ErrorCode::ok);
+  EXPECT_EQ(error_of([&] { bind(object, memory); }).first, ErrorCode::system);  // it is bound
 }
 
 TEST_F(Alone, MemoryIsOfADeviceOfTheTeam) {
   const SharedMemory other(Context(1), object.size());
-  EXPECT_TRUE(says(error_of([&] { object.bind(other); }), "CUDA_ERROR_INVALID_DEVICE"));
+  EXPECT_TRUE(says(error_of([&] { bind(object, other); }), "CUDA_ERROR_INVALID_DEVICE"));
 }
 
 TEST_F(Alone, CanBeMadeAgainAndAgain) {
   for (int turn = 0; turn < 100; ++turn) {
     Multicast another(gpu.context, 1, kMiB);
-    another.bind(memory);
+    bind(another, memory);
     EXPECT_EQ(members_of(another.data()), std::vector{reinterpret_cast<char*>(memory.data())});
   }
 }
@@ -97,13 +101,13 @@ TEST(MulticastTeam, IsWholeBeforeAnyoneBindsAndTakesNoMore) {
   const Context second(1);
   Multicast object(first, 2, kMiB);
   const SharedMemory memory(first, object.size());
-  EXPECT_TRUE(says(error_of([&] { object.bind(memory); }), "CUDA_ERROR_ILLEGAL_STATE"));
+  EXPECT_TRUE(says(error_of([&] { bind(object, memory); }), "CUDA_ERROR_ILLEGAL_STATE"));
   EXPECT_TRUE(says(error_of([&] { Multicast(first, object.exported()); }),
                    "cuMulticastAddDevice: CUDA_ERROR_INVALID_VALUE"));  // twice
   const Multicast theirs(second, object.exported());
   EXPECT_TRUE(says(error_of([&] { Multicast(Context(2), object.exported()); }),
                    "cuMulticastAddDevice: CUDA_ERROR_INVALID_VALUE"));  // one too many
-  object.bind(memory);
+  bind(object, memory);
   EXPECT_TRUE(members_of(object.data()).empty());  // the second one has bound nothing
 }
 

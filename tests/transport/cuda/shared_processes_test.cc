@@ -137,7 +137,7 @@ void run_multicast(int rank, const Pipe& mine, const Pipe& theirs) {
   }
   const SharedMemory memory(context, object->size());
   meet();
-  object->bind(memory);
+  object->bind(memory.handle(), memory.size());
   meet();
   const std::vector<char*> members = members_of(object->data() + 8);
   require(members.size() == 2, "both are members");

@@ -1,0 +1,185 @@
+#include "collectives/gpu/windows.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/error.h"
+#include "base/mix_bits.h"
+#include "base/text.h"
+#include "transport/cuda/stream.h"
+
+namespace tutti::gpu {
+
+namespace {
+
+std::vector<Window::Told> exchanged(const Window::Told& mine, const Exchange& exchange) {
+  const std::vector<std::byte> bytes = exchange(std::as_bytes(std::span(&mine, 1)));
+  std::vector<Window::Told> all(bytes.size() / sizeof mine);
+  std::memcpy(all.data(), bytes.data(), bytes.size());
+  return all;
+}
+
+// A buffer of one block that is the rank's own block of the other: its distance from rank to rank.
+uint64_t stride_of(const ConstBuffer& one, const void* blocks, size_t block_bytes, int rank) {
+  const auto* const own =
+      static_cast<const std::byte*>(blocks) + block_bytes * static_cast<size_t>(rank);
+  return one.data == own ? block_bytes : 0;
+}
+
+}  // namespace
+
+// ---- one rank's
+
+Window::Window(int rank, int ranks, const cuda::Context& context, void* data, size_t bytes)
+    : rank_(rank),
+      ranks_(ranks),
+      context_(context),
+      data_(static_cast<std::byte*>(data)),
+      bytes_(bytes),
+      offered_(context, data),
+      table_(context, static_cast<size_t>(ranks) * sizeof(std::byte*)) {
+  const cuda::ExportedMemory& memory = offered_.exported();
+  if (memory.offset + bytes <= memory.size) return;
+  throw Error(
+      ErrorCode::invalid_argument,
+      cat("a window of ", bytes, " bytes at ", data, " goes beyond its allocation, which has ",
+          memory.size - memory.offset, " from there on"),
+      {.cause = "a wrong length, or memory that was put together from several allocations"});
+}
+
+Window::Told Window::told() const {
+  return {
+      .bytes = bytes_,
+      .memory = offered_.exported(),
+      .can_be_multicast = offered_.handle() && cuda::device_info(context_.ordinal()).has_multicast};
+}
+
+void Window::reach(std::span<const Told> all) {
+  const cuda::CurrentContext current(context_);
+  std::vector<std::byte*> table(static_cast<size_t>(ranks_), data_);
+  for (size_t peer = 0; peer < all.size(); ++peer) {
+    if (all[peer].bytes != bytes_) {
+      throw Error(ErrorCode::mismatch,
+                  cat("a window has ", bytes_, " bytes on rank ", rank_, " and ", all[peer].bytes,
+                      " on rank ", peer),
+                  {.remedy = "register as many on every rank"});
+    }
+    if (peer == static_cast<size_t>(rank_)) continue;
+    imported_.emplace_back(context_, all[peer].memory);
+    table[peer] = imported_.back().data();
+  }
+  const cuda::Stream stream(context_);
+  cuda::copy_async(table_.data(), table.data(), table.size() * sizeof table[0], stream.handle());
+  cuda::synchronize(stream.handle());
+}
+
+// By the order of multicast.h. What binds whole allocations must find the window at the same place
+// in each.
+void Window::make_multicast(std::span<const Told> all, const Exchange& exchange) {
+  const auto fits = [&](const Told& told) {
+    return told.can_be_multicast && told.memory.offset == all[0].memory.offset &&
+           told.memory.size == all[0].memory.size && told.memory.device != cuda::Uuid{};
+  };
+  if (!std::ranges::all_of(all, fits)) return;
+  const size_t size = all[0].memory.size;
+  std::optional<cuda::Multicast> made;
+  Agreement agreement(exchange);
+  cuda::ExportedMulticast object;
+  agreement.attempt([&] {
+    if (rank_ != 0) return;
+    made.emplace(context_, ranks_, size);
+    object = made->exported();
+  });
+  if (agreement.failed() >= 0) return;
+  const std::vector<std::byte> told = exchange(std::as_bytes(std::span(&object, 1)));
+  std::memcpy(&object, told.data(), sizeof object);
+  agreement.attempt([&] {
+    if (rank_ != 0) made.emplace(context_, object);
+  });
+  if (agreement.failed() >= 0) return;
+  agreement.attempt([&] { made->bind(offered_.handle(), size); });
+  if (agreement.failed() >= 0) return;
+  multicast_ = std::move(made);
+}
+
+bool Window::contains(const void* data, size_t bytes) const {
+  const auto* const begin = static_cast<const std::byte*>(data);
+  return begin >= data_ && begin + bytes <= data_ + bytes_;
+}
+
+uint64_t Window::offset_of(const void* data) const {
+  return static_cast<uint64_t>(static_cast<const std::byte*>(data) - data_);
+}
+
+std::byte* Window::multicast() const {
+  return multicast_ ? multicast_->data() + offered_.exported().offset : nullptr;
+}
+
+// ---- a communicator's
+
+uint64_t Windows::add(void* data, size_t bytes, const Exchange& exchange) {
+  Agreement agreement(exchange);
+  std::shared_ptr<Window> window;
+  agreement.attempt(
+      [&] { window = std::make_shared<Window>(rank_, ranks_, context_, data, bytes); });
+  agreement.require("its memory cannot be shared");
+  const std::vector<Window::Told> all = exchanged(window->told(), exchange);
+  agreement.attempt([&] { window->reach(all); });
+  agreement.require("it does not reach the windows of all others");
+  window->make_multicast(all, exchange);
+  const std::lock_guard lock(mutex_);
+  windows_.emplace_back(++added_, std::move(window));
+  return added_;
+}
+
+void Windows::remove(uint64_t number) {
+  std::shared_ptr<const Window> removed;  // goes without the lock
+  const std::lock_guard lock(mutex_);
+  const auto found = std::ranges::find(windows_, number, [](const auto& one) { return one.first; });
+  if (found == windows_.end()) return;
+  removed = std::move(found->second);
+  windows_.erase(found);
+}
+
+std::optional<Windows::Place> Windows::find(const void* data, size_t bytes, uint64_t stride) const {
+  const uint64_t shift = stride * static_cast<uint64_t>(rank_);
+  for (const auto& [number, window] : windows_) {
+    if (!window->contains(data, bytes)) continue;
+    const uint64_t offset = window->offset_of(data) - shift;
+    std::byte* const multicast = window->multicast();
+    return Place{.number = number,
+                 .window = window,
+                 .buffer = {.windows = window->of_ranks(), .offset = offset, .stride = stride},
+                 .multicast = multicast == nullptr || stride != 0 ? nullptr : multicast + offset};
+  }
+  return std::nullopt;
+}
+
+std::optional<LentBuffers> Windows::find(const Request& request) const {
+  if (request.input.count == 0 || request.output.count == 0) return std::nullopt;
+  const Collective c = request.collective;
+  const bool small_input = has_output_blocks(c) && !has_input_blocks(c);
+  const bool small_output = has_input_blocks(c) && !has_output_blocks(c);
+  const uint64_t in_stride =
+      small_input ? stride_of(request.input, request.output.data, request.input.bytes(), rank_) : 0;
+  const uint64_t out_stride = small_output ? stride_of(as_const(request.output), request.input.data,
+                                                       request.output.bytes(), rank_)
+                                           : 0;
+  const std::lock_guard lock(mutex_);
+  const auto input = find(request.input.data, request.input.bytes(), in_stride);
+  const auto output = find(request.output.data, request.output.bytes(), out_stride);
+  if (!input || !output) return std::nullopt;
+  uint64_t salt = kGolden;
+  for (const uint64_t word : {input->number, input->buffer.offset, in_stride, output->number,
+                              output->buffer.offset, out_stride}) {
+    salt = mix_bits(salt ^ word);
+  }
+  return LentBuffers{.input = input->buffer,
+                     .output = output->buffer,
+                     .multicast_input = input->multicast,
+                     .multicast_output = output->multicast,
+                     .salt = salt};
+}
+
+}  // namespace tutti::gpu

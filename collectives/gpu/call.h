@@ -132,6 +132,7 @@ struct DeviceStep {
   uint32_t awaited = 0;            // lent messages that lie where the step writes
   bool receives_from_all = false;  // a message by each port
   bool sends_to_all = false;       // a message to each port
+  bool by_switch = false;          // may leave the sum to the switch
 };
 
 // Of lent messages: a step may go on when it was read.

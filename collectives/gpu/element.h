@@ -34,6 +34,22 @@ template <typename E>
 inline constexpr int kWide = static_cast<int>(sizeof(typename E::Value) * kPack<E> /
                                               sizeof(Vector));
 
+// Whether a switch between GPUs can add up vectors of it (PTX ISA, multimem.ld_reduce); 16-bit
+// floats in float.
+template <typename E>
+inline constexpr bool kSwitchAdds = false;
+template <>
+inline constexpr bool kSwitchAdds<kernels::Float<float>> = true;
+template <>
+inline constexpr bool kSwitchAdds<kernels::Small<kernels::F16>> = true;
+template <>
+inline constexpr bool kSwitchAdds<kernels::Small<kernels::BF16>> = true;
+
+template <typename E>
+inline constexpr bool kIsF16 = false;
+template <>
+inline constexpr bool kIsF16<kernels::Small<kernels::F16>> = true;
+
 template <typename T, int kCount>
 struct Array {
   T at[kCount];

@@ -67,6 +67,7 @@ class Lending {
       sent.pop_front();
       if (!can_be_lent(move_of(from, message.step), move_of(rank, action.step))) return;
       action.lender_step = message.step;
+      action.lender = from;
       message.action->lend = 0;  // is numbered below
       lends = true;
     });

@@ -48,6 +48,32 @@ class Lowering {
     for (const int32_t lend : action.awaited) {
       lowered_.awaited.push_back({lent_by_[static_cast<size_t>(lend)], lend});
     }
+    if (action.from_all) {
+      add_all(move, action, step);
+    } else {
+      add_move(move, action, step);
+    }
+    if (action.forwards >= 0) {
+      const Move& send = own_.moves[static_cast<size_t>(action.forwards)];
+      step.sends = port(action.forwards_to);
+      step.sends_widened = send.widened;
+    }
+    if (action.lend >= 0) {
+      step.lend = action.lend;
+      lent_by_.resize(static_cast<size_t>(action.lend) + 1);
+      lent_by_.back() = step.sends;
+    }
+    step.parts = static_cast<uint32_t>(lowered_.parts.size()) - step.first_part;
+    lowered_.steps.push_back(step);
+  }
+
+  LoweredCall take() {
+    lowered_.launch.lend_count = static_cast<uint32_t>(lent_by_.size());
+    return std::move(lowered_);
+  }
+
+ private:
+  void add_move(const Move& move, const Action& action, DeviceStep& step) {
     switch (move.kind) {
       case StepKind::send:
         step.sends = port(action.sends_to);
@@ -57,7 +83,7 @@ class Lowering {
       case StepKind::recv:
       case StepKind::recv_reduce:
         step.receives = port(move.peer);
-        add_received(move, action.lender_step);
+        add_received(move, action);
         break;
       case StepKind::reduce:
         for (size_t i = 0; i < move.dst.size(); ++i) {
@@ -71,25 +97,8 @@ class Lowering {
         }
         break;
     }
-    if (action.forwards >= 0) {
-      const Move& send = own_.moves[static_cast<size_t>(action.forwards)];
-      step.sends = port(action.forwards_to);
-      step.sends_widened = send.widened;
-    }
-    if (action.lend >= 0) {
-      step.lend = action.lend;
-      lent_by_.push_back(step.sends);
-    }
-    step.parts = static_cast<uint32_t>(lowered_.parts.size()) - step.first_part;
-    lowered_.steps.push_back(step);
   }
 
-  LoweredCall take() {
-    lowered_.launch.lend_count = static_cast<uint32_t>(lent_by_.size());
-    return std::move(lowered_);
-  }
-
- private:
   // What both ends of a message must agree on.
   static uint64_t signature_of(const Move& move) {
     return mix_bits(mix_bits(move.signature[0] + kGolden) ^ move.signature[1]);
@@ -105,15 +114,19 @@ class Lowering {
   void add_part(const Operand& a, const Operand& b, const Operand& dst, uint64_t length) {
     lowered_.parts.push_back({.a = a, .b = b, .dst = dst, .length = length});
   }
-  // `lender_step`: where the message lies with the sender; -1: it comes in a slot.
-  void add_received(const Move& move, int32_t lender_step) {
-    const auto of_sender = [&](size_t piece) {
-      const CompiledCall& sender = compiled_[static_cast<size_t>(move.peer)];
-      return lent(sender.moves[static_cast<size_t>(lender_step)].src[piece]);
-    };
+  // Where the lender has it.
+  const Piece& lent_piece(const Action& action, size_t piece) const {
+    const CompiledCall& lender = compiled_[static_cast<size_t>(action.lender)];
+    return lender.moves[static_cast<size_t>(action.lender_step)].src[piece];
+  }
+  void add_received(const Move& move, const Action& action) {
     for (size_t i = 0; i < move.dst.size(); ++i) {
-      const Operand message = lender_step >= 0
-                                  ? of_sender(i)
+      if (action.given) {
+        add_part({}, {}, {}, move.dst[i].length);
+        continue;
+      }
+      const Operand message = action.lender_step >= 0
+                                  ? lent(lent_piece(action, i))
                                   : Operand{.where = Where::message, .widened = move.widened};
       const Operand dst = operand_of(move.dst[i]);
       const uint64_t length = move.dst[i].length;
@@ -125,6 +138,20 @@ class Lowering {
         add_part(operand_of(move.src[i]), message, dst, length);
       }
     }
+  }
+
+  // The chunk is at the same place in all ranks' inputs, and in their outputs.
+  void add_all(const Move& move, const Action& action, DeviceStep& step) {
+    for (size_t rank = 0; rank < compiled_.size(); ++rank) {
+      if (&compiled_[rank] != &own_) port(static_cast<int32_t>(rank));
+    }
+    step.receives_from_all = true;
+    step.sends_to_all = action.to_all;
+    step.by_switch = action.by_switch;
+    Operand dst = operand_of(move.dst[0]);
+    if (action.to_all) dst.where = Where::all_outputs;
+    add_part({.offset = lent_piece(action, 0).offset, .where = Where::all_inputs}, {}, dst,
+             move.dst[0].length);
   }
 
   std::span<const CompiledCall> compiled_;

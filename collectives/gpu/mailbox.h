@@ -63,6 +63,7 @@ constexpr uint64_t shared_bytes(uint64_t ports, uint64_t lends) {
 template <typename Thread, typename RulesOfTest = Rules>
 struct Block {
   using TheRules = RulesOfTest;
+  using TheThread = Thread;
 
   Thread& thread;
   const Launch& launch;
@@ -147,9 +148,8 @@ TUTTI_DEVICE void check_signature(B& block, const Port& port, uint64_t found, ui
 }
 
 template <typename B>
-TUTTI_DEVICE void begin_receive(B& block, const DeviceStep& step, Turn& turn) {
+TUTTI_DEVICE void begin_receive(B& block, const DeviceStep& step, const Port& port, Turn& turn) {
   const Launch& launch = block.launch;
-  const Port& port = block.ports[step.receives];
   const uint64_t slot = port.received & (launch.shape.slots - 1);
   if (launch.protocol == Protocol::lines) {
     turn.receive_at = port.here + launch.shape.lines_at(slot);
@@ -165,9 +165,8 @@ TUTTI_DEVICE void begin_receive(B& block, const DeviceStep& step, Turn& turn) {
 }
 
 template <typename B>
-TUTTI_DEVICE void begin_send(B& block, const DeviceStep& step, Turn& turn) {
+TUTTI_DEVICE void begin_send(B& block, const DeviceStep& step, Port& port, Turn& turn) {
   const Launch& launch = block.launch;
-  Port& port = block.ports[step.sends];
   const uint64_t room = B::TheRules::room(launch.shape.slots);
   if (port.sent >= room) await_readers(block, port, port.sent - room + 1);
   if (block.stopping()) return;
@@ -197,22 +196,52 @@ TUTTI_DEVICE void publish(B& block, const Port& port) {
   block.thread.store_release(&words_of(port.there)->published, port.sent + 1);
 }
 
+template <typename B>
+TUTTI_DEVICE void end_receive(B& block, Port& port) {
+  const auto protocol = static_cast<size_t>(block.launch.protocol);
+  ++port.received;
+  block.thread.store_release(&words_of(port.there)->consumed[protocol], port.received);
+}
+
+template <typename B>
+TUTTI_DEVICE void end_send(B& block, Port& port) {
+  const bool simple = block.launch.protocol == Protocol::simple;
+  if (simple && !B::TheRules::kPublishesBeforeData) publish(block, port);
+  ++port.sent;
+}
+
+// The ports that a step receives or sends by: at most one, or all.
+struct Ports {
+  uint32_t begin = 0;
+  uint32_t end = 0;
+};
+
+TUTTI_DEVICE Ports ports_of(const Launch& launch, int32_t one, bool all) {
+  if (all) return {0, launch.port_count};
+  if (one < 0) return {};
+  return {static_cast<uint32_t>(one), static_cast<uint32_t>(one) + 1};
+}
+
+template <typename B>
+TUTTI_DEVICE void begin_messages(B& block, const DeviceStep& step, Turn& turn) {
+  if (B::TheRules::kWaitsForReaders) await_awaited(block, step);
+  const Ports from = ports_of(block.launch, step.receives, step.receives_from_all);
+  for (uint32_t i = from.begin; i < from.end; ++i) begin_receive(block, step, block.ports[i], turn);
+  const Ports to = ports_of(block.launch, step.sends, step.sends_to_all);
+  for (uint32_t i = to.begin; i < to.end; ++i) {
+    begin_send(block, step, block.ports[i], turn);
+    if (B::TheRules::kPublishesBeforeData) publish(block, block.ports[i]);
+  }
+}
+
 // When all threads have done with the slots.
 template <typename B>
 TUTTI_DEVICE void end_messages(B& block, const DeviceStep& step) {
-  const auto protocol = static_cast<size_t>(block.launch.protocol);
-  if (step.receives >= 0) {
-    Port& port = block.ports[step.receives];
-    ++port.received;
-    block.thread.store_release(&words_of(port.there)->consumed[protocol], port.received);
-  }
-  if (step.sends >= 0) {
-    Port& port = block.ports[step.sends];
-    const bool simple = block.launch.protocol == Protocol::simple;
-    if (simple && !B::TheRules::kPublishesBeforeData) publish(block, port);
-    ++port.sent;
-    if (step.lend >= 0) block.lent[step.lend] = port.sent;
-  }
+  const Ports from = ports_of(block.launch, step.receives, step.receives_from_all);
+  for (uint32_t i = from.begin; i < from.end; ++i) end_receive(block, block.ports[i]);
+  const Ports to = ports_of(block.launch, step.sends, step.sends_to_all);
+  for (uint32_t i = to.begin; i < to.end; ++i) end_send(block, block.ports[i]);
+  if (step.lend >= 0) block.lent[step.lend] = block.ports[step.sends].sent;
 }
 
 // --- lines that belong to no thread's part of the data ---

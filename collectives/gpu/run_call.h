@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "collectives/gpu/all_ranks.h"
 #include "collectives/gpu/call.h"
 #include "collectives/gpu/combine.h"
 #include "collectives/gpu/device/annotate.h"
@@ -86,7 +87,7 @@ TUTTI_DEVICE Access access_of(const B& block, const Operand& operand, const Slic
       break;
     case Where::all_inputs:
     case Where::all_outputs:
-      break;
+      return {};  // all_ranks.h
   }
   base += operand.offset + shift;
   return {.at = base, .unit = unit_of(base), .widened = operand.widened, .scales = operand.scales};
@@ -108,6 +109,16 @@ TUTTI_DEVICE uint64_t do_parts(B& block, const DeviceStep& step, const Slice& sl
             .count = elements_of(launch, slice, part.length),
             .divides = step.divides};
     if (run.count == 0) continue;
+    if (step.receives_from_all) {
+      const uint64_t shift = slice.first * sizeof(typename E::Stored);
+      add_all<E>(block, step,
+                 {.from = part.a.offset + shift,
+                  .to = part.dst.offset + shift,
+                  .dst = run.dst.at,
+                  .count = run.count,
+                  .divides = step.divides});
+      continue;
+    }
     if (step.sends >= 0 && step.lend < 0) {
       run.message = message_access(launch, turn.send_at, sent, turn.send_flag, step.sends_widened);
     }
@@ -125,10 +136,7 @@ TUTTI_DEVICE bool do_step(B& block, const DeviceStep& step, const Slice& slice) 
   using R = typename B::TheRules;
   if (is_silent(block.launch, step, slice)) return true;
   if (block.is_first()) {
-    if (R::kWaitsForReaders) await_awaited(block, step);
-    if (step.receives >= 0) begin_receive(block, step, block.shared.turn);
-    if (step.sends >= 0) begin_send(block, step, block.shared.turn);
-    if (R::kPublishesBeforeData && step.sends >= 0) publish(block, block.ports[step.sends]);
+    begin_messages(block, step, block.shared.turn);
     block.shared.turn.stops = block.stopping();
   }
   block.thread.barrier();

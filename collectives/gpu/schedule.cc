@@ -1,5 +1,6 @@
 #include "collectives/gpu/schedule.h"
 
+#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -116,18 +117,30 @@ class InOrder {
   bool take(size_t rank, const Action& action) {
     const auto self = static_cast<int32_t>(rank);
     const Step& step = plans_[rank].program.steps[static_cast<size_t>(action.step)];
-    const int32_t to = action.sends(step);
-    const int32_t from = receives(step.kind) ? step.peers[0] : -1;
+    const std::vector<int32_t> to = action.to_all ? others(self) : peer(action.sends(step));
+    const std::vector<int32_t> from =
+        action.from_all ? others(self) : peer(receives(step.kind) ? step.peers[0] : -1);
     for (const int32_t lend : action.awaited) {
       const Lent& lent = lent_[rank].at(lend);
       if (connections_.read(self, lent.to) < lent.messages) return false;
     }
-    if (from >= 0 && !connections_.has_message(from, self)) return false;
-    if (to >= 0 && !connections_.has_room(self, to)) return false;
-    if (from >= 0) connections_.receive(from, self);
-    if (to >= 0) connections_.send(self, to);
-    if (action.lend >= 0) lent_[rank][action.lend] = {to, connections_.sent(self, to)};
+    const auto has_message = [&](int32_t other) { return connections_.has_message(other, self); };
+    const auto has_room = [&](int32_t other) { return connections_.has_room(self, other); };
+    if (!std::ranges::all_of(from, has_message) || !std::ranges::all_of(to, has_room)) return false;
+    for (const int32_t other : from) connections_.receive(other, self);
+    for (const int32_t other : to) connections_.send(self, other);
+    if (action.lend >= 0) lent_[rank][action.lend] = {to[0], connections_.sent(self, to[0])};
     return true;
+  }
+  static std::vector<int32_t> peer(int32_t one) {
+    return one < 0 ? std::vector<int32_t>() : std::vector<int32_t>{one};
+  }
+  std::vector<int32_t> others(int32_t self) const {
+    std::vector<int32_t> all;
+    for (int32_t rank = 0; std::cmp_less(rank, plans_.size()); ++rank) {
+      if (rank != self) all.push_back(rank);
+    }
+    return all;
   }
 
   std::span<const Plan> plans_;

@@ -26,8 +26,14 @@ struct Action {
   int32_t forwards_to = -1;  // to this peer
   // Where messages are lent (lending.h):
   int32_t lend = -1;             // of what it sends: its number among those that the rank lends
-  int32_t lender_step = -1;      // of receives: the lender's step, where what it gets lies
+  int32_t lender_step = -1;      // of receives: the lender's step, where what it gets lies,
+  int32_t lender = -1;           // and the lender
   std::vector<int32_t> awaited;  // what the rank lent, and where the action writes
+  // Where steps are joined (joint_steps.h):
+  bool from_all = false;   // adds up all ranks' inputs, at the place of what the lender lends
+  bool to_all = false;     // writes all ranks' outputs, and sends to all others that this is so
+  bool by_switch = false;  // may leave it to the switch to add: nobody else adds up the same
+  bool given = false;      // a receive of what the sender has written to its place
 
   bool operator==(const Action&) const = default;
 

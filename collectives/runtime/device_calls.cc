@@ -9,6 +9,7 @@
 #include "base/settings.h"
 #include "base/text.h"
 #include "collectives/cost/gpu_costs.h"
+#include "collectives/gpu/joint_steps.h"
 #include "collectives/gpu/lending.h"
 #include "collectives/gpu/lower.h"
 #include "collectives/runtime/compiled_call.h"
@@ -151,7 +152,10 @@ std::shared_ptr<const gpu::DeviceCall> DeviceCalls::compile(const Kind& kind) {
   std::vector<gpu::Actions> actions = gpu::schedule(plans, gpu::kMailboxShape.slots);
   std::optional<std::vector<gpu::Actions>> lending;
   if (lends) lending = gpu::lend(plans, compiled, actions, gpu::kMailboxShape.slots);
-  if (lending) actions = std::move(*lending);
+  if (lending) {
+    actions =
+        kind.canonical ? std::move(*lending) : gpu::join(plans, *lending, gpu::kMailboxShape.slots);
+  }
   const auto self = static_cast<size_t>(shape.rank);
   gpu::LoweredCall lowered =
       gpu::lower(compiled, shape.rank, actions[self], gpu::kMailboxShape, choice.protocol);

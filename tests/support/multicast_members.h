@@ -13,3 +13,5 @@
 // others find it by dlsym.
 extern "C" size_t cuFakeMulticastMembers(const void* address, size_t bytes, void** members,
                                          size_t most);
+// How often this process has asked so.
+extern "C" size_t cuFakeMulticastUses();

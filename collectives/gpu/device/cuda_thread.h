@@ -6,10 +6,17 @@
 
 #include "collectives/gpu/device/grid_thread.h"
 #include "collectives/gpu/device/words.h"
+#include "collectives/gpu/element.h"
 
 namespace tutti::gpu {
 
 struct CudaThread : GridThread {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  static constexpr bool kHasMulticast = true;
+#else
+  static constexpr bool kHasMulticast = false;
+#endif
+
   // In each turn of a loop that waits for others.
   __device__ __forceinline__ void pause() {}
 
@@ -26,6 +33,41 @@ struct CudaThread : GridThread {
     asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(from) : "memory");
     return value;
   }
+  // The sum of 16 bytes over all ranks' memory, by the switch (PTX ISA, "multimem").
+  template <typename E>
+  __device__ __forceinline__ Vector load_sum(const std::byte* multicast) {
+    Vector sum;
+    if constexpr (sizeof(typename E::Stored) == sizeof(float)) {
+      asm volatile("multimem.ld_reduce.relaxed.sys.global.add.v4.f32 {%0, %1, %2, %3}, [%4];"
+                   : "=r"(sum.words[0]), "=r"(sum.words[1]), "=r"(sum.words[2]), "=r"(sum.words[3])
+                   : "l"(multicast)
+                   : "memory");
+    } else if constexpr (kIsF16<E>) {
+      asm volatile(
+          "multimem.ld_reduce.relaxed.sys.global.add.acc::f32.v4.f16x2 {%0, %1, %2, %3}, [%4];"
+          : "=r"(sum.words[0]), "=r"(sum.words[1]), "=r"(sum.words[2]), "=r"(sum.words[3])
+          : "l"(multicast)
+          : "memory");
+    } else {
+      asm volatile(
+          "multimem.ld_reduce.relaxed.sys.global.add.acc::f32.v4.bf16x2 {%0, %1, %2, %3}, [%4];"
+          : "=r"(sum.words[0]), "=r"(sum.words[1]), "=r"(sum.words[2]), "=r"(sum.words[3])
+          : "l"(multicast)
+          : "memory");
+    }
+    return sum;
+  }
+  __device__ __forceinline__ void store_to_all(std::byte* multicast, const Vector& vector) {
+    asm volatile("multimem.st.relaxed.sys.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(multicast),
+                 "r"(vector.words[0]), "r"(vector.words[1]), "r"(vector.words[2]),
+                 "r"(vector.words[3])
+                 : "memory");
+  }
+  // Between accesses to the same memory by a multicast address and by ordinary ones.
+  __device__ __forceinline__ void fence_aliases() {
+    asm volatile("fence.proxy.alias;" ::: "memory");
+  }
+
   __device__ __forceinline__ Line load_line(const Line* from) {
     Line line;
     asm volatile("ld.volatile.global.v4.u32 {%0, %1, %2, %3}, [%4];"

@@ -17,6 +17,8 @@
 namespace tutti::gpu {
 
 struct HipThread : GridThread {
+  static constexpr bool kHasMulticast = false;
+
   // Leaves the memory to the wavefronts that write what is waited for.
   __device__ __forceinline__ void pause() { __builtin_amdgcn_s_sleep(1); }
 

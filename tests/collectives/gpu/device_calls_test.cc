@@ -1,5 +1,6 @@
 // Communicator's calls on memory of GPUs, over the driver for tests: ranks as threads, with a
 // device each.
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -203,6 +204,37 @@ TEST_F(Windows, GiveWhatHostCallsGive) {
       }
     });
   }
+}
+
+// In float, which a switch can add; the sums are exact.
+TEST_F(Windows, LeaveSumsToTheSwitch) {
+  using Uses = size_t();
+  void* const driver = ::dlopen("libcuda.so.1", RTLD_NOW);
+  auto* const uses = reinterpret_cast<Uses*>(::dlsym(driver, "cuFakeMulticastUses"));
+  ASSERT_NE(uses, nullptr);
+  run_ranks(4, [&](const Job& job) {
+    Communicator comm = Communicator::init(job);
+    constexpr size_t kCount = 20'003;
+    constexpr size_t kApart = 20'032;  // aligned
+    WindowedGpu gpu(comm, 2 * kApart);
+    std::vector<float> values(kCount);
+    std::iota(values.begin(), values.end(), static_cast<float>(comm.rank()));
+    std::vector<int32_t> bits(kCount);
+    std::memcpy(bits.data(), values.data(), kCount * 4);
+    for (const bool in_place : {true, false}) {
+      gpu.write(0, bits);
+      Buffer input = gpu.part(0, kCount);
+      Buffer output = gpu.part(in_place ? 0 : kApart, kCount);
+      input.dtype = output.dtype = DType::f32;
+      const size_t before = uses();
+      comm.run(Request::all_reduce(as_const(input), output, ReduceOp::avg),
+               gpu.options("two_shot"));
+      const std::vector<int32_t> sums = gpu.read(in_place ? 0 : kApart, kCount);
+      EXPECT_GT(uses(), before);
+      std::memcpy(values.data(), sums.data(), kCount * 4);
+      for (size_t i = 0; i < kCount; ++i) ASSERT_EQ(values[i], static_cast<float>(i) + 1.5F) << i;
+    }
+  });
 }
 
 TEST_F(Windows, OtherPlacesThanTheOthersAreACallThatDoesNotFit) {

@@ -11,10 +11,21 @@
 #include "collectives/gpu/lower.h"
 #include "tests/collectives/gpu/ready_call.h"
 #include "tests/support/host_gpu/kernels.h"
+#include "tests/support/multicast_members.h"
 
 namespace tutti::testing {
 
 using gpu::LoweredCall;
+
+namespace {
+
+// What a multicast address of the call stands for: as far from the start of each rank's buffer as
+// it is from rank 0's.
+const std::vector<std::byte*>* members_of_input;
+const std::vector<std::byte*>* members_of_output;
+size_t bytes_of_input;
+
+}  // namespace
 
 EmulatedGpus::EmulatedGpus(int ranks, const gpu::MailboxShape& shape)
     : ranks_(ranks), shape_(shape), words_(static_cast<size_t>(ranks)) {
@@ -84,13 +95,16 @@ void EmulatedGpus::note_buffers(const std::vector<Request>& requests) {
     inputs_.push_back(static_cast<std::byte*>(const_cast<void*>(input)));
     outputs_.push_back(static_cast<std::byte*>(request.output.data));
   }
+  members_of_input = &inputs_;
+  members_of_output = &outputs_;
+  bytes_of_input = requests[0].input.bytes();
 }
 
 void EmulatedGpus::run_rank(int rank, const Algorithm& algorithm, Request request,
                             const GpuSetting& setting) {
   const size_t input_bytes = request.input.bytes();
   const ReadyCall call(rank, ranks_, algorithm, std::move(request), shape_, setting.protocol,
-                       setting.blocks, setting.lends);
+                       setting.blocks, setting.lends, setting.joins);
   const LoweredCall& lowered = call.lowered;
   const auto self = static_cast<size_t>(rank);
   std::vector<Memory> scratch(lowered.blocks * lowered.launch.scratch_bytes / sizeof(Memory) + 1);
@@ -104,6 +118,10 @@ void EmulatedGpus::run_rank(int rank, const Algorithm& algorithm, Request reques
   launch.input = call.input;
   launch.output = call.output;
   launch.lent = {.input = {.windows = inputs_.data()}, .output = {.windows = outputs_.data()}};
+  if (setting.by_switch) {
+    launch.lent.multicast_input = inputs_[0];
+    launch.lent.multicast_output = outputs_[0];
+  }
   launch.scratch = reinterpret_cast<std::byte*>(scratch.data());
   launch.stop = words_[self].stop.get();
   launch.mismatch = words_[self].mismatch.get();
@@ -120,3 +138,15 @@ void EmulatedGpus::run_rank(int rank, const Algorithm& algorithm, Request reques
 }
 
 }  // namespace tutti::testing
+
+// Of tests/support/multicast_members.h, for ranks without a driver.
+extern "C" size_t cuFakeMulticastMembers(const void* address, size_t, void** members, size_t) {
+  using namespace tutti::testing;  // NOLINT
+  const auto* const at = static_cast<const std::byte*>(address);
+  const std::byte* const input = (*members_of_input)[0];
+  const bool is_input = at >= input && at < input + bytes_of_input;
+  const std::vector<std::byte*>& starts = is_input ? *members_of_input : *members_of_output;
+  for (size_t rank = 0; rank < starts.size(); ++rank)
+    members[rank] = starts[rank] + (at - starts[0]);
+  return starts.size();
+}

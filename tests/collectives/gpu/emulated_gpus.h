@@ -21,7 +21,9 @@ struct GpuSetting {
   gpu::Protocol protocol = gpu::Protocol::simple;
   uint32_t blocks = 1;  // at most
   unsigned threads = 7;
-  bool lends = false;              // as if all buffers were in windows
+  bool lends = false;              // as if all buffers were in windows,
+  bool joins = false;              // which all ranks read and write at once,
+  bool by_switch = false;          // by multicast addresses
   bool overwrites_inputs = false;  // once the rank's kernel has ended
   uint64_t seed = 1;
   std::chrono::milliseconds patience{60'000};  // then all ranks are stopped

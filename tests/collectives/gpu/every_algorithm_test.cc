@@ -56,6 +56,8 @@ void expect_right(const Algorithm& algorithm, int ranks, EmulatedGpus& gpus) {
                              .blocks = static_cast<uint32_t>(1 + seed / 2 % kMostBlocks),
                              .threads = static_cast<unsigned>(1 + random.below(5)),
                              .lends = seed % 4 == 0,
+                             .joins = seed % 8 == 0,
+                             .by_switch = seed % 16 == 0,
                              .seed = seed};
     ASSERT_NO_FATAL_FAILURE(testing::assert_right(gpus, algorithm, c, setting));
   }

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "collectives/gpu/joint_steps.h"
 #include "collectives/gpu/lending.h"
 #include "collectives/gpu/lower.h"
 #include "collectives/program/algorithm.h"
@@ -14,10 +15,10 @@
 namespace tutti::testing {
 
 struct ReadyCall {
-  // `lends`: as if the buffers were in windows.
+  // `lends`: as if the buffers were in windows; `joins`: in any order of operands.
   ReadyCall(int rank, int ranks, const Algorithm& algorithm, Request request,
             const gpu::MailboxShape& shape, gpu::Protocol protocol, uint32_t blocks,
-            bool lends = false) {
+            bool lends = false, bool joins = false) {
     complete(request, rank, ranks);
     input = static_cast<const std::byte*>(request.input.data);
     output = static_cast<std::byte*>(request.output.data);
@@ -34,7 +35,7 @@ struct ReadyCall {
     std::optional<std::vector<gpu::Actions>> lending;
     if (lends && protocol == gpu::Protocol::simple && gpu::may_lend(request)) {
       lending = gpu::lend(plans, compiled, actions, shape.slots);
-      if (lending) actions = *lending;
+      if (lending) actions = joins ? gpu::join(plans, *lending, shape.slots) : *lending;
     }
     lowered = gpu::lower(compiled, rank, actions[static_cast<size_t>(rank)], shape, protocol);
     lowered.lends = lending.has_value();

@@ -1,6 +1,7 @@
 // Multicast objects. An address in one has no memory of its own and cannot be touched; device code
 // asks for the members' addresses.
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <vector>
 
@@ -11,6 +12,8 @@ namespace fake_cuda {
 namespace {
 
 constexpr unsigned kMostDevices = 64;
+
+std::atomic<size_t> multicast_uses{0};
 
 bool is_aligned(size_t value) { return value % kMulticastGranularity == 0; }
 
@@ -155,7 +158,10 @@ CUresult cuMulticastUnbind(CUmemGenericAllocationHandle handle, CUdevice device,
   });
 }
 
+size_t cuFakeMulticastUses() { return multicast_uses.load(); }
+
 size_t cuFakeMulticastMembers(const void* address, size_t bytes, void** members, size_t most) {
+  ++multicast_uses;
   const std::lock_guard lock(state().mutex);
   const auto at = reinterpret_cast<uintptr_t>(address);
   const auto range = range_of(at);

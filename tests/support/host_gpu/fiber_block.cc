@@ -1,14 +1,21 @@
 #include "tests/support/host_gpu/fiber_block.h"
 
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <thread>
 #include <utility>
 
 #include "base/mix_bits.h"
+#include "tests/support/multicast_members.h"
 
 #if defined(__SANITIZE_THREAD__)
 #include <sanitizer/tsan_interface.h>
 #endif
+
+// Not there in tests without multicast.
+extern "C" __attribute__((weak)) size_t cuFakeMulticastMembers(const void* address, size_t bytes,
+                                                               void** members, size_t most);
 
 namespace tutti::host_gpu {
 
@@ -49,6 +56,16 @@ FiberBlock::FiberBlock(const Grid& grid, unsigned number, const NamedKernel& ker
   }
   // As on a GPU, nobody has written there.
   std::memset(shared_.data(), 0xa5, shared_.size() * sizeof(uint64_t));
+}
+
+Thread::Members::Members(const std::byte* multicast)
+    : count(cuFakeMulticastMembers == nullptr
+                ? 0
+                : cuFakeMulticastMembers(multicast, sizeof(gpu::Vector), at, std::size(at))) {
+  if (count > 0) return;
+  std::fprintf(stderr, "%p is no multicast address of a whole team\n",
+               static_cast<const void*>(multicast));
+  std::abort();
 }
 
 FiberBlock::~FiberBlock() {

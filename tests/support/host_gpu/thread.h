@@ -5,8 +5,10 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "collectives/gpu/device/words.h"
+#include "collectives/gpu/element.h"
 
 namespace tutti::host_gpu {
 
@@ -14,6 +16,7 @@ class FiberBlock;
 
 class Thread {
  public:
+  static constexpr bool kHasMulticast = true;
   static constexpr uint32_t kSpinsPerLook = 1;
 
   Thread(FiberBlock& block, unsigned index) : block_(&block), index_(index) {}
@@ -35,11 +38,36 @@ class Thread {
   void store_shared(uint32_t* to, uint32_t value) {
     std::atomic_ref(*to).store(value, std::memory_order_relaxed);
   }
+  // By the addresses that a multicast address stands for, in their order.
+  template <typename E>
+  gpu::Vector load_sum(const std::byte* multicast) {
+    gpu::Pack<E> sum{};
+    const Members members(multicast);
+    for (size_t i = 0; i < members.count; ++i) {
+      gpu::Vector vector;
+      std::memcpy(&vector, members.at[i], sizeof vector);
+      const gpu::Pack<E> next = gpu::widen<E>(vector);
+      sum = i == 0 ? next : gpu::combine<E>(ReduceOp::sum, sum, next);
+    }
+    return gpu::narrow<E>(sum);
+  }
+  void store_to_all(std::byte* multicast, const gpu::Vector& vector) {
+    const Members members(multicast);
+    for (size_t i = 0; i < members.count; ++i) std::memcpy(members.at[i], &vector, sizeof vector);
+  }
+  void fence_aliases() {}
   // Its two halves apart from each other, as no more is relied on.
   gpu::Line load_line(const gpu::Line* from);
   void store_line(gpu::Line* to, const gpu::Line& line);
 
  private:
+  // Of 16 bytes. Ends the process where it is no such address.
+  struct Members {
+    explicit Members(const std::byte* multicast);
+    void* at[64];
+    size_t count;
+  };
+
   template <typename T>
   static T load(const T* from, std::memory_order order) {
     return std::atomic_ref(*const_cast<T*>(from)).load(order);

@@ -1,0 +1,157 @@
+// One part of a joint step (joint_steps.h), by all threads of a block: the inputs of all ranks,
+// combined, to this rank's output or to those of all ranks. By the switch between the GPUs where it
+// can add and the windows have a multicast address; else rank by rank.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "collectives/gpu/access.h"
+#include "collectives/gpu/combine.h"
+#include "collectives/gpu/element.h"
+
+namespace tutti::gpu {
+
+// Where the data of a part lies. Offsets are from the buffers' starts.
+struct AllRanks {
+  uint64_t from = 0;
+  uint64_t to = 0;           // of all outputs, unless there is
+  std::byte* dst = nullptr;  // the one place that the result goes to
+  uint64_t count = 0;
+  bool divides = false;
+};
+
+template <typename E, typename Block>
+TUTTI_DEVICE Vector finished(Block& block, const AllRanks& all, Pack<E> sum) {
+  if (all.divides) sum = divided<E>(sum, block.launch.combined);
+  return narrow<E>(sum);
+}
+
+// --- by the switch ---
+
+template <typename E, typename Block>
+TUTTI_DEVICE bool goes_by_switch(const Block& block, const DeviceStep& step, const AllRanks& all) {
+  const LentBuffers& lent = block.launch.lent;
+  const auto op = static_cast<ReduceOp>(block.launch.op);
+  if (!step.by_switch || (op != ReduceOp::sum && op != ReduceOp::avg)) return false;
+  const bool has_addresses =
+      lent.multicast_input != nullptr && (all.dst != nullptr || lent.multicast_output != nullptr);
+  if (!has_addresses || unit_of(lent.multicast_input + all.from) != Unit::vectors) return false;
+  const std::byte* const to = all.dst != nullptr ? all.dst : lent.multicast_output + all.to;
+  return unit_of(to) == Unit::vectors;
+}
+
+// Whole vectors from `begin` to `end`, four under way at a time.
+template <typename E, typename Block>
+TUTTI_DEVICE void add_by_switch(Block& block, const AllRanks& all, uint64_t begin, uint64_t end) {
+  constexpr int kHeld = 4;
+  const LentBuffers& lent = block.launch.lent;
+  const std::byte* const from = lent.multicast_input + all.from;
+  const uint64_t stride = block.thread.threads();
+  block.thread.fence_aliases();
+  for (uint64_t first = begin + block.thread.index(); first < end; first += stride * kHeld) {
+    Array<Vector, kHeld> held;
+    TUTTI_UNROLL
+    for (int i = 0; i < kHeld; ++i) {
+      const uint64_t at = first + i * stride;
+      if (at < end) held.at[i] = block.thread.template load_sum<E>(from + at * sizeof(Vector));
+    }
+    TUTTI_UNROLL
+    for (int i = 0; i < kHeld; ++i) {
+      const uint64_t at = first + i * stride;
+      if (at >= end) continue;
+      Vector result = held.at[i];
+      if (all.divides) result = finished<E>(block, all, widen<E>(result));
+      if (all.dst != nullptr) {
+        *reinterpret_cast<Vector*>(all.dst + at * sizeof(Vector)) = result;
+      } else {
+        block.thread.store_to_all(lent.multicast_output + all.to + at * sizeof(Vector), result);
+      }
+    }
+  }
+  block.thread.fence_aliases();
+}
+
+// --- rank by rank ---
+
+template <bool kFast>
+TUTTI_DEVICE Access access_at(std::byte* at) {
+  return {.at = at, .unit = kFast ? Unit::vectors : unit_of(at)};
+}
+
+template <typename E, bool kFast, typename Block>
+TUTTI_DEVICE Pack<E> combined_inputs(Block& block, uint64_t offset, uint32_t bytes) {
+  constexpr int kHeld = 4;  // loads under way
+  const LentBuffer& inputs = block.launch.lent.input;
+  const int32_t ranks = block.launch.ranks;
+  Pack<E> sum{};
+  for (int32_t first = 0; first < ranks; first += kHeld) {
+    Array<Vector, kHeld> held;
+    TUTTI_UNROLL
+    for (int i = 0; i < kHeld; ++i) {
+      if (first + i >= ranks) continue;
+      held.at[i] = read<kFast>(block, access_at<kFast>(inputs.of(first + i) + offset), 0, bytes);
+    }
+    TUTTI_UNROLL
+    for (int i = 0; i < kHeld; ++i) {
+      if (first + i >= ranks) continue;
+      const Pack<E> next = widen<E>(held.at[i]);
+      const auto op = static_cast<ReduceOp>(block.launch.op);
+      sum = first + i == 0 ? next : combine<E>(op, sum, next);
+    }
+  }
+  return sum;
+}
+
+// Whether all ranks' memory can be touched vector by vector there.
+template <typename Block>
+TUTTI_DEVICE bool is_aligned(const Block& block, const AllRanks& all) {
+  const LentBuffers& lent = block.launch.lent;
+  bool fits = all.dst == nullptr || unit_of(all.dst) == Unit::vectors;
+  for (int32_t rank = 0; rank < block.launch.ranks; ++rank) {
+    fits &= unit_of(lent.input.of(rank) + all.from) == Unit::vectors;
+    if (all.dst == nullptr) fits &= unit_of(lent.output.of(rank) + all.to) == Unit::vectors;
+  }
+  return fits;
+}
+
+// Packs from `begin` to `end`; `kFast`: whole ones, in aligned memory.
+template <typename E, bool kFast, typename Block>
+TUTTI_DEVICE void add_by_ranks(Block& block, const AllRanks& all, uint64_t begin, uint64_t end) {
+  const LentBuffer& outputs = block.launch.lent.output;
+  for (uint64_t pack = begin + block.thread.index(); pack < end; pack += block.thread.threads()) {
+    const uint64_t at = pack * sizeof(Vector);
+    const uint32_t bytes =
+        kFast ? sizeof(Vector) : elements_in<E>(pack, all.count) * sizeof(typename E::Stored);
+    const Vector result =
+        finished<E>(block, all, combined_inputs<E, kFast>(block, all.from + at, bytes));
+    if (all.dst != nullptr) {
+      write<kFast>(block, access_at<kFast>(all.dst + at), 0, result, bytes);
+      continue;
+    }
+    for (int32_t rank = 0; rank < block.launch.ranks; ++rank) {
+      write<kFast>(block, access_at<kFast>(outputs.of(rank) + all.to + at), 0, result, bytes);
+    }
+  }
+}
+
+// ---
+
+template <typename E, typename Block>
+TUTTI_DEVICE void add_all(Block& block, const DeviceStep& step, const AllRanks& all) {
+  const uint64_t packs = (all.count + kPack<E> - 1) / kPack<E>;
+  uint64_t done = 0;
+  if constexpr (kSwitchAdds<E> && Block::TheThread::kHasMulticast) {
+    if (goes_by_switch<E>(block, step, all)) {
+      done = all.count / kPack<E>;
+      add_by_switch<E>(block, all, 0, done);
+    }
+  }
+  if (done == 0 && is_aligned(block, all)) {
+    done = all.count / kPack<E>;
+    add_by_ranks<E, true>(block, all, 0, done);
+  }
+  add_by_ranks<E, false>(block, all, done, packs);
+}
+
+}  // namespace tutti::gpu

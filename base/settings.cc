@@ -36,8 +36,8 @@ constexpr std::array kSettings = {
         "TUTTI_DETERMINISTIC", SettingType::boolean, "0", "", true, false,
         "canonical algorithms only: the bits of a result depend on the inputs and the number "
         "of ranks, on nothing else"},
-    SettingInfo{"TUTTI_GPU_PROTOCOL", SettingType::string, "auto", "auto|simple|lines|staged", true,
-                false,
+    SettingInfo{"TUTTI_GPU_PROTOCOL", SettingType::string, "auto",
+                "auto|simple|lines|engines|staged", true, false,
                 "how GPUs send messages: kernels in slots behind a flag, or as lines that have "
                 "flags of their own; or not, but through the hosts' memory"},
     SettingInfo{

@@ -57,7 +57,7 @@ Window::Told Window::told() const {
 
 void Window::reach(std::span<const Told> all) {
   const cuda::CurrentContext current(context_);
-  std::vector<std::byte*> table(static_cast<size_t>(ranks_), data_);
+  starts_.assign(static_cast<size_t>(ranks_), data_);
   for (size_t peer = 0; peer < all.size(); ++peer) {
     if (all[peer].bytes != bytes_) {
       throw Error(ErrorCode::mismatch,
@@ -67,10 +67,11 @@ void Window::reach(std::span<const Told> all) {
     }
     if (peer == static_cast<size_t>(rank_)) continue;
     imported_.emplace_back(context_, all[peer].memory);
-    table[peer] = imported_.back().data();
+    starts_[peer] = imported_.back().data();
   }
   const cuda::Stream stream(context_);
-  cuda::copy_async(table_.data(), table.data(), table.size() * sizeof table[0], stream.handle());
+  cuda::copy_async(table_.data(), starts_.data(), starts_.size() * sizeof starts_[0],
+                   stream.handle());
   cuda::synchronize(stream.handle());
 }
 
@@ -140,6 +141,14 @@ void Windows::remove(uint64_t number) {
   if (found == windows_.end()) return;
   removed = std::move(found->second);
   windows_.erase(found);
+}
+
+std::byte* Windows::at(const void* data, size_t bytes, int peer) const {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [number, window] : windows_) {
+    if (window->contains(data, bytes)) return window->start_of(peer) + window->offset_of(data);
+  }
+  return nullptr;
 }
 
 std::optional<Windows::Place> Windows::find(const void* data, size_t bytes, uint64_t stride) const {

@@ -37,6 +37,8 @@ class Window {
   // Makes addresses that stand for all ranks' memory, where `all` can have some. Collective.
   void make_multicast(std::span<const Told> all, const Exchange& exchange);
 
+  // Of rank `peer`, as this rank reaches it.
+  std::byte* start_of(int peer) const { return starts_[static_cast<size_t>(peer)]; }
   bool contains(const void* data, size_t bytes) const;
   uint64_t offset_of(const void* data) const;
   // In the device's memory: the window's start in each rank's memory, as this rank reaches it.
@@ -52,7 +54,8 @@ class Window {
   const size_t bytes_;
   const cuda::OfferedMemory offered_;
   std::vector<cuda::ImportedMemory> imported_;
-  cuda::DeviceMemory table_;
+  std::vector<std::byte*> starts_;
+  cuda::DeviceMemory table_;  // the same
   std::optional<cuda::Multicast> multicast_;
 };
 
@@ -70,6 +73,8 @@ class Windows {
 
   // Where the call's buffers are in windows, as all ranks say alike if they keep to the rules.
   std::optional<LentBuffers> find(const Request& request) const;
+  // Rank `peer`'s memory at the place that this rank's has in its window; null: it is in none.
+  std::byte* at(const void* data, size_t bytes, int peer) const;
 
  private:
   struct Place {

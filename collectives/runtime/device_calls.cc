@@ -58,9 +58,24 @@ DeviceCalls::DeviceCalls(int device, const Surroundings& surroundings)
 
 void DeviceCalls::connect() {
   executor_.connect(surroundings_.exchange);
+  if (settings().get_string("TUTTI_GPU_PROTOCOL") == "engines") {
+    const Shape& shape = surroundings_.shape;
+    copies_.emplace(shape.rank, shape.ranks, cuda::Context(device_), executor_.windows());
+    copies_->connect(surroundings_.exchange);
+  }
   const GpuCosts costs =
       gpu_costs(surroundings_.model, agreed_class(device_, surroundings_.exchange));
   planner_.emplace(surroundings_.shape, costs, surroundings_.algorithms);
+}
+
+void DeviceCalls::drain() {
+  executor_.drain();
+  if (copies_) copies_->drain();
+}
+
+void DeviceCalls::stop() {
+  executor_.stop();
+  if (copies_) copies_->stop();
 }
 
 void DeviceCalls::end() {
@@ -93,6 +108,7 @@ bool DeviceCalls::Kind::is(const Kind& other) const {
 
 void DeviceCalls::run(const Request& request, const Algorithm* named, bool canonical,
                       cuda::CUstream stream) {
+  if (copies_ && copies_->can(request, stream)) return copies_->run(request, stream);
   std::optional<gpu::LentBuffers> lent;
   if (gpu::may_lend(request)) lent = executor_.windows()->find(request);
   const gpu::DeviceCall& call = compiled({request, named, canonical, lent.has_value()});

@@ -17,6 +17,7 @@
 
 #include "collectives/cost/gpu_planner.h"
 #include "collectives/gpu/agreement.h"
+#include "collectives/gpu/copy_calls.h"
 #include "collectives/gpu/executor.h"
 #include "collectives/program/algorithm.h"
 #include "collectives/request.h"
@@ -47,9 +48,9 @@ class DeviceCalls {
   // Collective. gpu::Windows::add(); the window ends with the last copy of what is returned.
   std::shared_ptr<void> register_window(void* data, size_t bytes);
   // Returns when all calls have ended.
-  void drain() { executor_.drain(); }
+  void drain();
   // Ends all kernels. Any thread.
-  void stop() { executor_.stop(); }
+  void stop();
   // Ends all kernels, and tells nobody of misfits any more.
   void end();
 
@@ -70,6 +71,7 @@ class DeviceCalls {
   const int device_;
   const Surroundings surroundings_;
   gpu::Executor executor_;
+  std::optional<gpu::CopyCalls> copies_;  // where they are asked for
   std::optional<GpuPlanner> planner_;
   std::vector<std::pair<Kind, std::shared_ptr<const gpu::DeviceCall>>> kept_;
   std::mutex mutex_;  // the watcher's

@@ -155,6 +155,7 @@ enum CUmulticastGranularity_flags : int {
 inline constexpr unsigned CU_STREAM_DEFAULT = 0;
 inline constexpr unsigned CU_STREAM_NON_BLOCKING = 1;
 inline constexpr unsigned CU_STREAM_WAIT_VALUE_GEQ = 0;
+inline constexpr unsigned CU_STREAM_WRITE_VALUE_DEFAULT = 0;
 inline constexpr unsigned CU_EVENT_DEFAULT = 0;
 inline constexpr unsigned CU_EVENT_DISABLE_TIMING = 2;
 inline constexpr unsigned CU_MEMHOSTALLOC_PORTABLE = 1;

@@ -130,6 +130,8 @@ class Api {
   Call<CUstream, CUhostFn, void*> launch_host_func{library_, "cuLaunchHostFunc"};
   Call<CUstream, CUdeviceptr, unsigned, unsigned> stream_wait_value{library_,
                                                                     "cuStreamWaitValue32_v2"};
+  Call<CUstream, CUdeviceptr, unsigned, unsigned> stream_write_value{library_,
+                                                                     "cuStreamWriteValue32_v2"};
   Call<CUevent*, unsigned> event_create{library_, "cuEventCreate"};
   Call<CUevent> event_destroy{library_, "cuEventDestroy_v2"};
   Call<CUevent, CUstream> event_record{library_, "cuEventRecord"};

@@ -34,6 +34,10 @@ void wait_for_word(CUstream stream, const uint32_t* device_word, uint32_t least)
   api().stream_wait_value(stream, address(device_word), least, CU_STREAM_WAIT_VALUE_GEQ);
 }
 
+void write_word(CUstream stream, uint32_t* device_word, uint32_t value) {
+  api().stream_write_value(stream, address(device_word), value, CU_STREAM_WRITE_VALUE_DEFAULT);
+}
+
 Event::Event(const Context& context, Timing timing) {
   const CurrentContext current(context);
   api().event_create(&handle_, timing == Timing::on ? CU_EVENT_DEFAULT : CU_EVENT_DISABLE_TIMING);

@@ -28,8 +28,12 @@ bool is_done(CUstream stream);
 // Calls `function` in a thread of the driver's once all before it is done; what comes after waits.
 // It must call nothing of CUDA. In a captured stream it is called at each replay.
 void call_on_host(CUstream stream, CUhostFn function, void* user_data);
-// What comes after waits until the word, of pinned memory as the device has it, is `least` or more.
+// What comes after waits until the word, of the device's memory or of pinned memory as the device
+// has it, is `least` or more.
 void wait_for_word(CUstream stream, const uint32_t* device_word, uint32_t least);
+// Of the same kinds of memory, or another device's that this one reaches: once all before it is
+// done, and seen by whoever sees the word.
+void write_word(CUstream stream, uint32_t* device_word, uint32_t value);
 
 // A point in a stream's work.
 class Event {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <barrier>
 #include <cstring>
 #include <future>
 #include <memory>
@@ -234,6 +235,65 @@ TEST_F(Windows, LeaveSumsToTheSwitch) {
       std::memcpy(values.data(), sums.data(), kCount * 4);
       for (size_t i = 0; i < kCount; ++i) ASSERT_EQ(values[i], static_cast<float>(i) + 1.5F) << i;
     }
+  });
+}
+
+// No kernel runs: copies alone, between streams that tell each other.
+TEST_F(Windows, CopyEnginesMoveBlocks) {
+  settings().set("TUTTI_GPU_PROTOCOL", "engines");
+  run_ranks(4, [](const Job& job) {
+    Communicator comm = Communicator::init(job);
+    const auto p = static_cast<size_t>(comm.size());
+    constexpr size_t kCount = 3001;
+    constexpr int kRoot = 2;
+    WindowedGpu gpu(comm, 2 * p * kCount);
+    const auto own = [&](int rank, size_t count) { return counting(count, 100'000 * rank); };
+    const Buffer outputs = gpu.part(p * kCount, p * kCount);
+    const Buffer output = gpu.part(p * kCount, kCount);
+    for (int turn = 0; turn < 5; ++turn) {
+      gpu.write(0, own(comm.rank() + turn, p * kCount));
+      comm.run(Request::all_gather(as_const(gpu.part(0, kCount)), outputs), gpu.options());
+      for (int rank = 0; rank < comm.size(); ++rank) {
+        EXPECT_EQ(gpu.read((p + static_cast<size_t>(rank)) * kCount, kCount),
+                  own(rank + turn, kCount));
+      }
+      comm.run(Request::all_to_all(as_const(gpu.part(0, p * kCount)), outputs), gpu.options());
+      comm.run(Request::scatter(as_const(gpu.part(0, p * kCount)), output, kRoot), gpu.options());
+      const std::vector<int32_t> scattered = own(kRoot + turn, p * kCount);
+      const auto begin = scattered.begin() + comm.rank() * static_cast<int>(kCount);
+      EXPECT_EQ(gpu.read(p * kCount, kCount),
+                std::vector<int32_t>(begin, begin + static_cast<int>(kCount)));
+      comm.run(Request::gather(as_const(gpu.part(0, kCount)), outputs, kRoot), gpu.options());
+      if (comm.rank() != kRoot) continue;
+      for (int rank = 0; rank < comm.size(); ++rank) {
+        EXPECT_EQ(gpu.read((p + static_cast<size_t>(rank)) * kCount, kCount),
+                  own(rank + turn, kCount));
+      }
+    }
+  });
+}
+
+TEST_F(Windows, AnAbortEndsCopiesThatWait) {
+  settings().set("TUTTI_GPU_PROTOCOL", "engines");
+  std::barrier all_ended(3);  // before their memory goes
+  run_ranks(3, [&](const Job& job) {
+    Communicator comm = Communicator::init(job);
+    WindowedGpu gpu(comm, 1000);
+    const Buffer outputs = gpu.part(0, 900);
+    const Buffer input = gpu.part(static_cast<size_t>(comm.rank()) * 300, 300);
+    comm.run(Request::all_gather(as_const(input), outputs), gpu.options());
+    gpu.read(0, 1);
+    if (comm.rank() == 2) {
+      comm.abort("this rank has had enough");
+    } else {
+      try {
+        comm.run(Request::all_gather(as_const(input), outputs), gpu.options());
+      } catch (const Error&) {  // the abort came sooner
+      }
+    }
+    gpu.read(0, 1);
+    EXPECT_THROW(comm.barrier(), Error);
+    all_ended.arrive_and_wait();
   });
 }
 

@@ -256,6 +256,18 @@ CUresult cuStreamWaitValue32_v2(CUstream handle, CUdeviceptr word, unsigned valu
   });
 }
 
+CUresult cuStreamWriteValue32_v2(CUstream handle, CUdeviceptr word, unsigned value,
+                                 unsigned flags) {
+  return in_context([&](CUcontext) {
+    if (flags != CU_STREAM_WRITE_VALUE_DEFAULT || word % sizeof(uint32_t) != 0) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    return put(handle, [word = reinterpret_cast<uint32_t*>(word), value] {
+      std::atomic_ref(*word).store(value, std::memory_order_release);
+    });
+  });
+}
+
 CUresult cuStreamWaitEvent(CUstream stream_handle, CUevent event_handle, unsigned) {
   return in_context([&](CUcontext) {
     CUstream_st* stream = nullptr;

@@ -1,0 +1,194 @@
+#include "collectives/gpu/copy_calls.h"
+
+#include <algorithm>
+#include <cstring>
+#include <span>
+#include <utility>
+
+#include "base/error.h"
+
+namespace tutti::gpu {
+
+namespace {
+
+constexpr size_t kWordBytes = 128;  // apart, as different ranks write them
+
+// Words wrap around: so far ahead of all that is waited for, of which there are not so many.
+constexpr uint32_t kAhead = 1u << 30;
+
+size_t signal_bytes(int ranks) { return 2 * static_cast<size_t>(ranks) * kWordBytes; }
+
+std::byte* block_at(const Buffer& buffer, size_t block_bytes, int rank) {
+  return static_cast<std::byte*>(buffer.data) + block_bytes * static_cast<size_t>(rank);
+}
+
+const std::byte* block_at(const ConstBuffer& buffer, size_t block_bytes, int rank) {
+  return static_cast<const std::byte*>(buffer.data) + block_bytes * static_cast<size_t>(rank);
+}
+
+}  // namespace
+
+CopyCalls::CopyCalls(int rank, int ranks, const cuda::Context& context,
+                     std::shared_ptr<Windows> windows)
+    : rank_(rank),
+      ranks_(ranks),
+      context_(context),
+      windows_(std::move(windows)),
+      own_stream_(context),
+      signals_(context, signal_bytes(ranks)),
+      ended_(context, signal_bytes(ranks)),
+      signals_of_(static_cast<size_t>(ranks)),
+      order_(context) {
+  const cuda::CurrentContext current(context_);
+  cuda::fill_async(signals_.data(), std::byte{0}, signal_bytes(ranks), own_stream_.handle());
+  cuda::synchronize(own_stream_.handle());
+}
+
+void CopyCalls::connect(const Exchange& exchange) {
+  const cuda::CurrentContext current(context_);
+  const std::vector<std::byte> told = exchange(std::as_bytes(std::span(&signals_.exported(), 1)));
+  std::vector<cuda::ExportedMemory> all(static_cast<size_t>(ranks_));
+  std::memcpy(all.data(), told.data(), told.size());
+  Agreement agreement(exchange);
+  agreement.attempt([&] {
+    for (int peer = 0; peer < ranks_; ++peer) {
+      if (peer == rank_) continue;
+      imported_.emplace_back(context_, all[static_cast<size_t>(peer)]);
+      signals_of_[static_cast<size_t>(peer)] = imported_.back().data();
+    }
+  });
+  agreement.require("it does not reach the signals of all others");
+  signals_of_[static_cast<size_t>(rank_)] = signals_.data();
+}
+
+// ---- words
+
+uint32_t* CopyCalls::word(std::byte* signals, Word which, int of) const {
+  const size_t number = static_cast<size_t>(which) * static_cast<size_t>(ranks_);
+  return reinterpret_cast<uint32_t*>(signals + (number + static_cast<size_t>(of)) * kWordBytes);
+}
+
+void CopyCalls::tell(int peer, Word which, cuda::CUstream stream) {
+  std::byte* const signals = signals_of_[static_cast<size_t>(peer)];
+  cuda::write_word(stream, word(signals, which, rank_), calls_);
+}
+
+void CopyCalls::await(int peer, Word which, cuda::CUstream stream) {
+  cuda::wait_for_word(stream, word(signals_.data(), which, peer), calls_);
+}
+
+// ---- calls
+
+std::byte* CopyCalls::window_of(int peer, const void* own, size_t bytes) const {
+  return windows_->at(own, bytes, peer);
+}
+
+bool CopyCalls::can(const Request& request, cuda::CUstream stream) const {
+  const Collective c = request.collective;
+  const bool moves = c == Collective::all_gather || c == Collective::all_to_all ||
+                     c == Collective::scatter || c == Collective::gather;
+  if (!moves || request.uneven || cuda::is_captured(stream)) return false;
+  const bool is_in_place = request.input.data != nullptr && request.output.data != nullptr &&
+                           request.input.data == request.output.data;
+  if (c == Collective::all_to_all && is_in_place) return false;
+  const void* const data = c == Collective::gather ? request.input.data : request.output.data;
+  const size_t bytes = c == Collective::gather ? request.input.bytes() : request.output.bytes();
+  return bytes > 0 && window_of(rank_, data, bytes) != nullptr;
+}
+
+void CopyCalls::run(const Request& request, cuda::CUstream stream) {
+  const cuda::CurrentContext current(context_);
+  order_.begin(stream);
+  ++calls_;
+  switch (request.collective) {
+    case Collective::scatter:
+      scatter(request, stream);
+      break;
+    case Collective::gather:
+      gather(request, stream);
+      break;
+    default:
+      push(request, stream);
+  }
+  order_.end(stream);
+}
+
+// Each rank's block goes to all others, the next one first, so that no GPU gets all at once.
+void CopyCalls::push(const Request& request, cuda::CUstream stream) {
+  const bool same_for_all = request.collective == Collective::all_gather;
+  const size_t block = request.output.bytes() / static_cast<size_t>(ranks_);
+  const auto source = [&](int peer) {
+    return same_for_all ? block_at(request.input, 0, 0) : block_at(request.input, block, peer);
+  };
+  for (int peer = 0; peer < ranks_; ++peer) {
+    if (peer != rank_) tell(peer, Word::ready, stream);
+  }
+  std::byte* const own = block_at(request.output, block, rank_);
+  if (source(rank_) != own) cuda::copy_async(own, source(rank_), block, stream);
+  for (int i = 1; i < ranks_; ++i) {
+    const int peer = (rank_ + i) % ranks_;
+    std::byte* const output = window_of(peer, request.output.data, request.output.bytes());
+    await(peer, Word::ready, stream);
+    cuda::copy_async(output + block * static_cast<size_t>(rank_), source(peer), block, stream);
+    tell(peer, Word::done, stream);
+  }
+  for (int peer = 0; peer < ranks_; ++peer) {
+    if (peer != rank_) await(peer, Word::done, stream);
+  }
+}
+
+void CopyCalls::scatter(const Request& request, cuda::CUstream stream) {
+  if (rank_ != request.root) {
+    tell(request.root, Word::ready, stream);
+    return await(request.root, Word::done, stream);
+  }
+  const size_t block = request.output.bytes();
+  const std::byte* const own = block_at(request.input, block, rank_);
+  if (own != request.output.data) cuda::copy_async(request.output.data, own, block, stream);
+  for (int peer = 0; peer < ranks_; ++peer) {
+    if (peer == rank_) continue;
+    await(peer, Word::ready, stream);
+    cuda::copy_async(window_of(peer, request.output.data, block),
+                     block_at(request.input, block, peer), block, stream);
+    tell(peer, Word::done, stream);
+  }
+}
+
+// The root copies out of the others' windows, as it alone has the output.
+void CopyCalls::gather(const Request& request, cuda::CUstream stream) {
+  if (rank_ != request.root) {
+    tell(request.root, Word::ready, stream);
+    return await(request.root, Word::done, stream);
+  }
+  const size_t block = request.input.bytes();
+  std::byte* const own = block_at(request.output, block, rank_);
+  if (own != request.input.data) cuda::copy_async(own, request.input.data, block, stream);
+  for (int peer = 0; peer < ranks_; ++peer) {
+    if (peer == rank_) continue;
+    await(peer, Word::ready, stream);
+    cuda::copy_async(block_at(request.output, block, peer),
+                     window_of(peer, request.input.data, block), block, stream);
+    tell(peer, Word::done, stream);
+  }
+}
+
+// ---- the end
+
+void CopyCalls::drain() {
+  const cuda::CurrentContext current(context_);
+  const cuda::BesideCaptures beside;
+  order_.drain();
+}
+
+void CopyCalls::stop() {
+  const cuda::CurrentContext current(context_);
+  const cuda::BesideCaptures beside;
+  for (int rank = 0; rank < ranks_; ++rank) {
+    for (const Word which : {Word::ready, Word::done}) {
+      *word(ended_.data(), which, rank) = calls_ + kAhead;
+    }
+  }
+  cuda::copy_async(signals_.data(), ended_.data(), signal_bytes(ranks_), own_stream_.handle());
+}
+
+}  // namespace tutti::gpu

@@ -20,29 +20,34 @@ size_t at_least_one(size_t bytes) { return std::max<size_t>(bytes, 1); }
 
 }  // namespace
 
-DeviceSide::DeviceSide(int rank, size_t input_bytes, size_t output_bytes)
+std::shared_ptr<std::byte> plain_device_memory(const cuda::Context& context, size_t bytes) {
+  const auto memory = std::make_shared<const cuda::DeviceMemory>(context, bytes);
+  return {memory, memory->data()};
+}
+
+DeviceSide::DeviceSide(int rank, size_t input_bytes, size_t output_bytes,
+                       const DeviceAllocator& allocate)
     : context_(device_of(rank)),
       current_(context_),
       stream_(context_),
-      input_(context_, at_least_one(input_bytes)),
-      output_(context_, at_least_one(output_bytes)),
+      shared_bytes_(std::min(input_bytes, output_bytes)),
+      input_(allocate(context_, at_least_one(input_bytes))),
+      output_(allocate(context_, at_least_one(output_bytes))),
       begun_(context_, cuda::Event::Timing::on),
       ended_(context_, cuda::Event::Timing::on) {}
 
-void DeviceSide::copy_input() {
-  copy(output_.data(), input_.data(), std::min(input_.size(), output_.size()));
-}
+void DeviceSide::copy_input() { copy(output_.get(), input_.get(), shared_bytes_); }
 
 void DeviceSide::write_input(std::span<const std::byte> bytes) {
-  copy(input_.data(), bytes.data(), bytes.size());
+  copy(input_.get(), bytes.data(), bytes.size());
 }
 
 void DeviceSide::write_output(std::span<const std::byte> bytes) {
-  copy(output_.data(), bytes.data(), bytes.size());
+  copy(output_.get(), bytes.data(), bytes.size());
 }
 
 void DeviceSide::read_output(std::span<std::byte> bytes) {
-  copy(bytes.data(), output_.data(), bytes.size());
+  copy(bytes.data(), output_.get(), bytes.size());
 }
 
 void DeviceSide::copy(void* to, const void* from, size_t bytes) {

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 
@@ -13,13 +14,19 @@
 
 namespace tutti::bench {
 
+// Memory of the context's device.
+using DeviceAllocator =
+    std::function<std::shared_ptr<std::byte>(const cuda::Context& context, size_t bytes)>;
+std::shared_ptr<std::byte> plain_device_memory(const cuda::Context& context, size_t bytes);
+
 class DeviceSide {
  public:
   // On the GPU of a rank of this host: they take turns where there are fewer GPUs.
-  DeviceSide(int rank, size_t input_bytes, size_t output_bytes);
+  DeviceSide(int rank, size_t input_bytes, size_t output_bytes,
+             const DeviceAllocator& allocate = plain_device_memory);
 
-  std::byte* input() const { return input_.data(); }
-  std::byte* output() const { return output_.data(); }
+  std::byte* input() const { return input_.get(); }
+  std::byte* output() const { return output_.get(); }
   Stream stream() const { return {stream_.handle()}; }
 
   // Copies, which are over when they return.
@@ -41,8 +48,9 @@ class DeviceSide {
   const cuda::Context context_;
   const cuda::CurrentContext current_;
   const cuda::Stream stream_;
-  const cuda::DeviceMemory input_;
-  const cuda::DeviceMemory output_;
+  const size_t shared_bytes_;  // that both buffers have
+  const std::shared_ptr<std::byte> input_;
+  const std::shared_ptr<std::byte> output_;
   cuda::Event begun_;
   cuda::Event ended_;
   std::optional<cuda::Graph> graph_;

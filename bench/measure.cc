@@ -74,22 +74,50 @@ Measurement::Measurement(Communicator& comm, const Case& c)
   ConstBuffer in{input_.get(), inputs, c.dtype};
   Buffer out{output_.get(), outputs, c.dtype};
   if (c.on_device) {
-    device_ = std::make_unique<DeviceSide>(rank, inputs * size, outputs * size);
+    device_ = std::make_unique<DeviceSide>(
+        rank, inputs * size, outputs * size, [&](const cuda::Context& context, size_t bytes) {
+          return allocate_on_device(context, c.buffers == Buffers::user ? bytes : most());
+        });
     in = {device_->input(), inputs, c.dtype, MemorySpace::device};
     out = {device_->output(), outputs, c.dtype, MemorySpace::device};
   }
   requests_ = requests(layout_, rank, in, out, reduction(c.data, c.op, rank));
 }
 
+// Of any rank's buffer: windows are equally long on all.
+uint64_t Measurement::most() const {
+  uint64_t elements = 1;
+  for (int rank = 0; rank < comm_.size(); ++rank) {
+    elements = std::max({elements, layout_.inputs(rank), layout_.outputs(rank)});
+  }
+  return elements * size_of(case_.dtype);
+}
+
+std::shared_ptr<std::byte> Measurement::allocate_on_device(const cuda::Context& context,
+                                                           uint64_t bytes) {
+  std::shared_ptr<std::byte> memory;
+  if (case_.buffers == Buffers::library) {
+    const auto made = Communicator::allocate_on_device<std::byte>(bytes);
+    memory = {made, made.get()};
+  } else {
+    memory = plain_device_memory(context, bytes);
+  }
+  if (case_.buffers != Buffers::user) {
+    registrations_.push_back(comm_.register_window(memory.get(), bytes));
+  }
+  return memory;
+}
+
 Memory<std::byte> Measurement::allocate(uint64_t bytes) {
-  if (case_.buffers == Buffers::library) return comm_.allocate<std::byte>(bytes);
+  const Buffers buffers = case_.on_device ? Buffers::user : case_.buffers;
+  if (buffers == Buffers::library) return comm_.allocate<std::byte>(bytes);
   constexpr size_t kPage = 4096;
   const size_t pages = bytes / kPage * kPage + kPage;
   Memory<std::byte> memory(static_cast<std::byte*>(std::aligned_alloc(kPage, pages)),
                            [](std::byte* data) { std::free(data); });
   if (memory == nullptr) throw std::bad_alloc();
   std::memset(memory.get(), 0, pages);
-  if (case_.buffers == Buffers::registered) {
+  if (buffers == Buffers::registered) {
     registrations_.push_back(comm_.register_memory(memory.get(), pages));
   }
   return memory;

@@ -69,6 +69,8 @@ class Measurement {
 
  private:
   Memory<std::byte> allocate(uint64_t bytes);
+  uint64_t most() const;
+  std::shared_ptr<std::byte> allocate_on_device(const cuda::Context& context, uint64_t bytes);
   std::span<std::byte> output() {
     return {output_.get(), layout_.outputs(comm_.rank()) * size_of(case_.dtype)};
   }

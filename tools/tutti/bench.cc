@@ -264,7 +264,8 @@ void add_bench(CommandLine& line) {
   bench
       .add_option("--buffers", o->buffers,
                   "user: plain memory; library: Communicator::allocate(), which the other ranks of "
-                  "the host read in place; registered: plain memory made such")
+                  "the host read in place; registered: plain memory made such. Of GPUs: windows"
+                  " (Communicator::register_window()) of the library's memory, or of CUDA's")
       .show_default();
   bench.add_option("--device", o->device, "whose memory the buffers are: host, or cuda (a GPU's)")
       .show_default();

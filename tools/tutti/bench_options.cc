@@ -117,10 +117,6 @@ bool is_on_device(const BenchOptions& options, const bench::Case& c) {
     throw Error(ErrorCode::unsupported, with + options.collective,
                 {.cause = "it does not run on GPUs", .remedy = "use --device host"});
   }
-  if (options.buffers != "user") {
-    throw Error(ErrorCode::unsupported, cat(with, "--buffers ", options.buffers),
-                {.cause = "they are of the host's memory", .remedy = "use --device host"});
-  }
   return true;
 }
 

@@ -94,8 +94,8 @@ void BenchReport::print_header() const {
               has_root(case_.collective) ? cat("root ", case_.root, ", ").c_str() : "",
               std::string(name(case_.dtype)).c_str(), std::string(name(case_.op)).c_str(),
               shown_transport(*comm_, options_).c_str(),
-              case_.on_device ? "GPU" : options_.buffers.c_str(), case_.graph ? ", as a graph" : "",
-              case_.deterministic ? ", deterministic" : "");
+              cat(options_.buffers, case_.on_device ? " GPU" : "").c_str(),
+              case_.graph ? ", as a graph" : "", case_.deterministic ? ", deterministic" : "");
   std::printf("%12s %12s %6s %-20s %12s %12s %10s %10s %6s", "bytes", "count", "type", "algorithm",
               "time us", "min us", "algbw GB/s", "busbw GB/s", "wrong");
   for (const std::string& peer : options_.peers) {

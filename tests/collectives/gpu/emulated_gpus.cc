@@ -24,6 +24,7 @@ namespace {
 const std::vector<std::byte*>* members_of_input;
 const std::vector<std::byte*>* members_of_output;
 size_t bytes_of_input;
+size_t bytes_of_output;
 
 }  // namespace
 
@@ -98,6 +99,7 @@ void EmulatedGpus::note_buffers(const std::vector<Request>& requests) {
   members_of_input = &inputs_;
   members_of_output = &outputs_;
   bytes_of_input = requests[0].input.bytes();
+  bytes_of_output = requests[0].output.bytes();
 }
 
 void EmulatedGpus::run_rank(int rank, const Algorithm& algorithm, Request request,
@@ -140,11 +142,15 @@ void EmulatedGpus::run_rank(int rank, const Algorithm& algorithm, Request reques
 }  // namespace tutti::testing
 
 // Of tests/support/multicast_members.h, for ranks without a driver.
-extern "C" size_t cuFakeMulticastMembers(const void* address, size_t, void** members, size_t) {
+extern "C" size_t cuFakeMulticastMembers(const void* address, size_t bytes, void** members,
+                                         size_t) {
   using namespace tutti::testing;  // NOLINT
   const auto* const at = static_cast<const std::byte*>(address);
-  const std::byte* const input = (*members_of_input)[0];
-  const bool is_input = at >= input && at < input + bytes_of_input;
+  const auto lies_in = [&](const std::byte* start, size_t size) {
+    return at >= start && at + bytes <= start + size;
+  };
+  const bool is_input = lies_in((*members_of_input)[0], bytes_of_input);
+  if (!is_input && !lies_in((*members_of_output)[0], bytes_of_output)) return 0;
   const std::vector<std::byte*>& starts = is_input ? *members_of_input : *members_of_output;
   for (size_t rank = 0; rank < starts.size(); ++rank)
     members[rank] = starts[rank] + (at - starts[0]);

@@ -51,7 +51,9 @@ tutti::Fd open_place(const FilePlace& place) {
 }
 
 Physical::Physical(tutti::Fd file, void* header)
-    : file_(std::move(file)), header_(static_cast<PhysicalHeader*>(header)) {}
+    : file_(std::move(file)),
+      inode_(inode_of(file_.get())),
+      header_(static_cast<PhysicalHeader*>(header)) {}
 
 std::shared_ptr<Physical> Physical::make(int device, size_t size, uint32_t handle_types,
                                          uint32_t team) {
@@ -91,7 +93,7 @@ bool Physical::has_whole_team() const {
   return std::popcount(header_->added.load()) == static_cast<int>(header_->team);
 }
 
-FilePlace Physical::place() const { return {::getpid(), file_.get(), inode_of(file_.get())}; }
+FilePlace Physical::place() const { return {::getpid(), file_.get(), inode_}; }
 
 CUresult Physical::bind(size_t offset, std::shared_ptr<Physical> memory, size_t memory_offset,
                         size_t size) {

@@ -81,6 +81,7 @@ class Physical {
   Physical(tutti::Fd file, void* header);
 
   tutti::Fd file_;
+  ino_t inode_;
   PhysicalHeader* header_;
   std::map<Binding*, std::shared_ptr<Physical>> bound_;
   std::map<ino_t, std::pair<std::byte*, size_t>> members_;

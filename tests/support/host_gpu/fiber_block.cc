@@ -3,7 +3,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <thread>
+#include <type_traits>
 #include <utility>
 
 #include "base/mix_bits.h"
@@ -58,11 +60,23 @@ FiberBlock::FiberBlock(const Grid& grid, unsigned number, const NamedKernel& ker
   std::memset(shared_.data(), 0xa5, shared_.size() * sizeof(uint64_t));
 }
 
-Thread::Members::Members(const std::byte* multicast)
-    : count(cuFakeMulticastMembers == nullptr
-                ? 0
-                : cuFakeMulticastMembers(multicast, sizeof(gpu::Vector), at, std::size(at))) {
-  if (count > 0) return;
+const Thread::Members& Thread::members_of(const std::byte* multicast) {
+  constexpr size_t kPage = 64 << 10;  // to ask for each vector would take long
+  constexpr size_t kVector = sizeof(gpu::Vector);
+  const auto address = reinterpret_cast<uintptr_t>(multicast);
+  if (address >= members_.of && address + kVector <= members_.of + members_.bytes) return members_;
+  const auto ask = [&](uintptr_t of, size_t bytes) {
+    if (cuFakeMulticastMembers == nullptr) return false;
+    void* found[std::extent_v<decltype(members_.at)>];
+    members_ = {.of = of, .bytes = bytes};
+    members_.count =
+        cuFakeMulticastMembers(reinterpret_cast<const void*>(of), bytes, found, std::size(found));
+    for (size_t i = 0; i < members_.count; ++i) {
+      members_.at[i] = static_cast<std::byte*>(found[i]);
+    }
+    return members_.count > 0;
+  };
+  if (ask(address / kPage * kPage, kPage) || ask(address, kVector)) return members_;
   std::fprintf(stderr, "%p is no multicast address of a whole team\n",
                static_cast<const void*>(multicast));
   std::abort();

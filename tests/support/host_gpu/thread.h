@@ -42,18 +42,22 @@ class Thread {
   template <typename E>
   gpu::Vector load_sum(const std::byte* multicast) {
     gpu::Pack<E> sum{};
-    const Members members(multicast);
+    const Members& members = members_of(multicast);
+    const size_t offset = reinterpret_cast<uintptr_t>(multicast) - members.of;
     for (size_t i = 0; i < members.count; ++i) {
       gpu::Vector vector;
-      std::memcpy(&vector, members.at[i], sizeof vector);
+      std::memcpy(&vector, members.at[i] + offset, sizeof vector);
       const gpu::Pack<E> next = gpu::widen<E>(vector);
       sum = i == 0 ? next : gpu::combine<E>(ReduceOp::sum, sum, next);
     }
     return gpu::narrow<E>(sum);
   }
   void store_to_all(std::byte* multicast, const gpu::Vector& vector) {
-    const Members members(multicast);
-    for (size_t i = 0; i < members.count; ++i) std::memcpy(members.at[i], &vector, sizeof vector);
+    const Members& members = members_of(multicast);
+    const size_t offset = reinterpret_cast<uintptr_t>(multicast) - members.of;
+    for (size_t i = 0; i < members.count; ++i) {
+      std::memcpy(members.at[i] + offset, &vector, sizeof vector);
+    }
   }
   void fence_aliases() {}
   // Its two halves apart from each other, as no more is relied on.
@@ -61,12 +65,15 @@ class Thread {
   void store_line(gpu::Line* to, const gpu::Line& line);
 
  private:
-  // Of 16 bytes. Ends the process where it is no such address.
+  // What a multicast address stands for.
   struct Members {
-    explicit Members(const std::byte* multicast);
-    void* at[64];
-    size_t count;
+    uintptr_t of = 0;
+    size_t bytes = 0;
+    std::byte* at[16] = {};
+    size_t count = 0;
   };
+  // Of 16 bytes there. Ends the process where it is no such address.
+  const Members& members_of(const std::byte* multicast);
 
   template <typename T>
   static T load(const T* from, std::memory_order order) {
@@ -75,6 +82,7 @@ class Thread {
 
   FiberBlock* block_;
   unsigned index_;
+  Members members_;  // the last ones
 };
 
 }  // namespace tutti::host_gpu

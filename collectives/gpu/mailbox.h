@@ -193,14 +193,14 @@ TUTTI_DEVICE void await_awaited(B& block, const DeviceStep& step) {
 
 template <typename B>
 TUTTI_DEVICE void publish(B& block, const Port& port) {
-  block.thread.store_release(&words_of(port.there)->published, port.sent + 1);
+  block.thread.store_after_fence(&words_of(port.there)->published, port.sent + 1);
 }
 
 template <typename B>
 TUTTI_DEVICE void end_receive(B& block, Port& port) {
   const auto protocol = static_cast<size_t>(block.launch.protocol);
   ++port.received;
-  block.thread.store_release(&words_of(port.there)->consumed[protocol], port.received);
+  block.thread.store_after_fence(&words_of(port.there)->consumed[protocol], port.received);
 }
 
 template <typename B>
@@ -234,12 +234,14 @@ TUTTI_DEVICE void begin_messages(B& block, const DeviceStep& step, Turn& turn) {
   }
 }
 
-// When all threads have done with the slots.
+// When all threads have done with the slots. One fence does for all words.
 template <typename B>
 TUTTI_DEVICE void end_messages(B& block, const DeviceStep& step) {
   const Ports from = ports_of(block.launch, step.receives, step.receives_from_all);
-  for (uint32_t i = from.begin; i < from.end; ++i) end_receive(block, block.ports[i]);
   const Ports to = ports_of(block.launch, step.sends, step.sends_to_all);
+  if (from.begin == from.end && to.begin == to.end) return;
+  block.thread.fence();
+  for (uint32_t i = from.begin; i < from.end; ++i) end_receive(block, block.ports[i]);
   for (uint32_t i = to.begin; i < to.end; ++i) end_send(block, block.ports[i]);
   if (step.lend >= 0) block.lent[step.lend] = block.ports[step.sends].sent;
 }

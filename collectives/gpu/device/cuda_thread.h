@@ -28,6 +28,11 @@ struct CudaThread : GridThread {
   __device__ __forceinline__ void store_release(uint64_t* to, uint64_t value) {
     asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(to), "l"(value) : "memory");
   }
+  // What the block has done before it is seen by whoever sees a word that is stored after it.
+  __device__ __forceinline__ void fence() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
+  __device__ __forceinline__ void store_after_fence(uint64_t* to, uint64_t value) {
+    asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(to), "l"(value) : "memory");
+  }
   __device__ __forceinline__ uint64_t load_relaxed(const uint64_t* from) {
     uint64_t value;
     asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(from) : "memory");

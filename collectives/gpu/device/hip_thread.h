@@ -28,6 +28,10 @@ struct HipThread : GridThread {
   __device__ __forceinline__ void store_release(uint64_t* to, uint64_t value) {
     __hip_atomic_store(to, value, __ATOMIC_RELEASE, __HIP_MEMORY_SCOPE_SYSTEM);
   }
+  __device__ __forceinline__ void fence() { __threadfence_system(); }
+  __device__ __forceinline__ void store_after_fence(uint64_t* to, uint64_t value) {
+    __hip_atomic_store(to, value, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_SYSTEM);
+  }
   __device__ __forceinline__ uint64_t load_relaxed(const uint64_t* from) {
     return __hip_atomic_load(from, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_SYSTEM);
   }

@@ -15,7 +15,7 @@ namespace {
 
 // x86 keeps the order of stores even so; other machines do not.
 struct Unfenced : host_gpu::Thread {
-  void store_release(uint64_t* to, uint64_t value) {
+  void store_after_fence(uint64_t* to, uint64_t value) {
     std::atomic_ref(*to).store(value, std::memory_order_relaxed);
   }
 };

@@ -34,6 +34,9 @@ class Thread {
   void store_release(uint64_t* to, uint64_t value) {
     std::atomic_ref(*to).store(value, std::memory_order_release);
   }
+  // Each store is a release: the thread sanitizer knows no fences.
+  void fence() {}
+  void store_after_fence(uint64_t* to, uint64_t value) { store_release(to, value); }
   uint32_t load_shared(const uint32_t* from) { return load(from, std::memory_order_relaxed); }
   void store_shared(uint32_t* to, uint32_t value) {
     std::atomic_ref(*to).store(value, std::memory_order_relaxed);

@@ -51,9 +51,11 @@ struct LinkCosts {
 // the ranks of a host share its card. So each protocol's costs are those of a link: `bytes` is what
 // one block takes to pass over them, `wire` what leaves a GPU or enters it, `call` a launch.
 struct GpuCosts {
-  LinkCosts simple;    // messages in slots, each with a fence and a flag
-  LinkCosts lines;     // each 8 bytes with flags of their own (NCCL's LL): no fence, half the link
-  double memory = 0;   // per byte that all blocks read or write in the device's memory
+  LinkCosts simple;   // messages in slots, each with a fence and a flag
+  LinkCosts lines;    // each 8 bytes with flags of their own (NCCL's LL): no fence, half the link
+  double memory = 0;  // per byte that all blocks read or write in the device's memory
+  // Per byte on a GPU's link of what a switch adds up or copies to all; 0: none does.
+  double multicast = 0;
   int32_t blocks = 1;  // the most that a kernel is to have
 };
 

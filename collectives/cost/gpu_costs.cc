@@ -29,6 +29,10 @@ constexpr double us = 1e-6;
 //   fence_us  what a release adds to that. MSCCL++ measured 2.345 us for a signal there and back on
 //             two H100 (commit "red.release.sys", microsoft/mscclpp): 1.17 us one way, less way_us.
 //             Over PCIe in the ratio of the ways: no figure was found.
+//   multicast what a link carries of what the switch adds up and copies: NCCL's NVLS reaches a bus
+//             bandwidth of 480 on 8 H100 (NVIDIA/nccl-tests, doc/PERFORMANCE.md and issues), where
+//             9/8 of the buffer enter and leave each GPU, so 480 * 9/14; B200's in the ratio of the
+//             links. No such switch for A100.
 struct Published {
   std::string_view name;
   double link;
@@ -37,12 +41,16 @@ struct Published {
   double MHz;
   double way_us;
   double fence_us;
+  double multicast = 0;
 };
+
+constexpr double kMulticastOfH100 = 480.0 * 9 / 14;
 
 const std::array kPublished = {
     Published{"a100", 12 * nvlink_GBps(80), 24, 2039, 1410, 0.6, 0.57},
-    Published{"h100", 18 * nvlink_GBps(90), 38.7, 3350, 1980, 0.6, 0.57},
-    Published{"b200", 18 * nvlink_GBps(100), 77.4, 8000, 1965, 0.6, 0.57},
+    Published{"h100", 18 * nvlink_GBps(90), 38.7, 3350, 1980, 0.6, 0.57, kMulticastOfH100},
+    Published{"b200", 18 * nvlink_GBps(100), 77.4, 8000, 1965, 0.6, 0.57,
+              kMulticastOfH100* nvlink_GBps(100) / nvlink_GBps(90)},
     // With the processor and memory of GPUs that are sold for such slots: V100, A100, H100 NVL.
     Published{"pcie3", pci_GBps(8, 16), 24, 900, 1380, 1.0, 0.95},
     Published{"pcie4", pci_GBps(16, 16), 24, 1935, 1410, 1.0, 0.95},
@@ -93,6 +101,7 @@ GpuCosts costs_of(const Published& gpu) {
   return {.simple = protocol_of(gpu, gpu.fence_us * us, 1),
           .lines = protocol_of(gpu, 0, kOfALine),
           .memory = 1e-9 / gpu.memory,
+          .multicast = gpu.multicast > 0 ? 1e-9 / gpu.multicast : 0,
           .blocks = kBlocks};
 }
 

@@ -53,22 +53,27 @@ std::string_view name(GpuProtocol protocol) {
   return protocol == GpuProtocol::simple ? "simple" : "lines";
 }
 
-const GpuChoice& GpuPlanner::choose(const Wanted& wanted) {
+std::string_view name(GpuWay way) {
+  constexpr std::string_view kNames[] = {"slots", "lent", "joined", "switch"};
+  return kNames[static_cast<size_t>(way)];
+}
+
+const GpuChoice& GpuPlanner::choose(const Wanted& wanted, Reach reach) {
   Wanted typical = wanted;
   typical.bytes = typical_size(wanted.bytes);
   GpuChoice& chosen = chosen_[{typical.collective, typical.root, typical.bytes, typical.dtype,
-                               typical.at_least, typical.direct}];
+                               typical.at_least, typical.direct, reach}];
   if (chosen.algorithm != nullptr) return chosen;
-  const std::vector<GpuCandidate> candidates = explain(typical);
+  const std::vector<GpuCandidate> candidates = explain(typical, reach);
   if (candidates.empty() || !candidates[0].excluded.empty()) throw no_algorithm(shape_, wanted);
   return chosen = candidates[0].choice;
 }
 
-std::vector<GpuCandidate> GpuPlanner::explain(const Wanted& wanted) {
+std::vector<GpuCandidate> GpuPlanner::explain(const Wanted& wanted, Reach reach) {
   std::vector<GpuCandidate> candidates;
   for (const Algorithm* algorithm : algorithms_to_choose_from(wanted.collective, more_)) {
     for (const GpuProtocol protocol : kGpuProtocols) {
-      candidates.push_back(price(*algorithm, protocol, wanted));
+      candidates.push_back(price(*algorithm, protocol, wanted, reach));
     }
   }
   std::ranges::stable_sort(candidates, [](const GpuCandidate& a, const GpuCandidate& b) {
@@ -79,7 +84,7 @@ std::vector<GpuCandidate> GpuPlanner::explain(const Wanted& wanted) {
 }
 
 GpuCandidate GpuPlanner::price(const Algorithm& algorithm, GpuProtocol protocol,
-                               const Wanted& wanted) {
+                               const Wanted& wanted, Reach reach) {
   GpuCandidate candidate{.choice = {&algorithm, protocol, 1},
                          .excluded = why_not(algorithm, shape_, wanted),
                          .prediction = {}};
@@ -89,6 +94,34 @@ GpuCandidate GpuPlanner::price(const Algorithm& algorithm, GpuProtocol protocol,
     candidate.excluded = "it has too many steps to be walked";
     return candidate;
   }
+  const bool lends = protocol == GpuProtocol::simple && reach != Reach::slots;
+  if (lends && price_windows(candidate, plans, wanted, reach)) return candidate;
+  return price_slots(std::move(candidate), plans, wanted);
+}
+
+// As the kernel does it: what can be lent is.
+bool GpuPlanner::price_windows(GpuCandidate& candidate, const std::vector<Plan>& plans,
+                               const Wanted& wanted, Reach reach) const {
+  if (shape_.ranks < 2) return false;
+  const int32_t most = useful_blocks(plans[0], GpuProtocol::simple, wanted);
+  for (int32_t blocks = 1;; blocks = std::min(2 * blocks, most)) {
+    const auto priced = predict_in_windows(plans, wanted, costs_, blocks, reach);
+    if (!priced) return false;
+    const Prediction& more = priced->prediction;
+    if (blocks > 1 && more.seconds > kWorthIt * candidate.prediction.seconds) break;
+    candidate.prediction = more;
+    candidate.choice.blocks = blocks;
+    candidate.choice.way = !priced->joined     ? GpuWay::lent
+                           : priced->by_switch ? GpuWay::by_switch
+                                               : GpuWay::joined;
+    if (blocks >= most) break;
+  }
+  return true;
+}
+
+GpuCandidate GpuPlanner::price_slots(GpuCandidate candidate, const std::vector<Plan>& plans,
+                                     const Wanted& wanted) const {
+  const GpuProtocol protocol = candidate.choice.protocol;
   const int32_t most = useful_blocks(plans[0], protocol, wanted);
   candidate.prediction = predict_on(plans, protocol, 1, wanted);
   for (int32_t blocks = std::min(2, most); blocks > candidate.choice.blocks;

@@ -19,6 +19,7 @@
 
 #include "collectives/cost/cost_model.h"
 #include "collectives/cost/planner.h"
+#include "collectives/cost/window_costs.h"
 #include "collectives/gpu/call.h"
 
 namespace tutti {
@@ -33,10 +34,16 @@ struct GpuSlots {
   size_t lines_bytes = gpu::kMailboxShape.lines_data;
 };
 
+// How the messages of the simple protocol go: through slots, or where buffers are in windows lent,
+// joined into steps that read from all ranks, or these by the switch.
+enum class GpuWay : uint8_t { slots, lent, joined, by_switch };
+std::string_view name(GpuWay way);
+
 struct GpuChoice {
   const Algorithm* algorithm = nullptr;
   GpuProtocol protocol = GpuProtocol::simple;
   int32_t blocks = 1;
+  GpuWay way = GpuWay::slots;
 };
 
 struct GpuCandidate {
@@ -54,15 +61,21 @@ class GpuPlanner {
       : shape_(shape), costs_(costs), more_(std::move(more)), slots_(slots) {}
 
   // Throws Error(unsupported) if there is none. Made once per size class, as Planner's.
-  const GpuChoice& choose(const Wanted& wanted);
+  const GpuChoice& choose(const Wanted& wanted, Reach reach = Reach::slots);
   // All algorithms by both protocols, the cheapest first, those that are excluded last.
-  std::vector<GpuCandidate> explain(const Wanted& wanted);
+  std::vector<GpuCandidate> explain(const Wanted& wanted, Reach reach = Reach::slots);
 
  private:
-  using Key = std::tuple<Collective, int, uint64_t, DType, Grade, bool>;
+  using Key = std::tuple<Collective, int, uint64_t, DType, Grade, bool, Reach>;
 
   // On the fewest blocks with which it does not take clearly longer than with more.
-  GpuCandidate price(const Algorithm& algorithm, GpuProtocol protocol, const Wanted& wanted);
+  GpuCandidate price(const Algorithm& algorithm, GpuProtocol protocol, const Wanted& wanted,
+                     Reach reach);
+  GpuCandidate price_slots(GpuCandidate candidate, const std::vector<Plan>& plans,
+                           const Wanted& wanted) const;
+  // False where the program lends nothing.
+  bool price_windows(GpuCandidate& candidate, const std::vector<Plan>& plans, const Wanted& wanted,
+                     Reach reach) const;
   Prediction predict_on(const std::vector<Plan>& plans, GpuProtocol protocol, int32_t blocks,
                         const Wanted& wanted) const;
   // Blocks beyond these would have nothing to do.

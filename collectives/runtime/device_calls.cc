@@ -36,6 +36,18 @@ std::string agreed_class(int device, const gpu::Exchange& exchange) {
   return {mine.data()};
 }
 
+// What a kernel makes of windows.
+Reach reach_of(const Request& request, const std::optional<gpu::LentBuffers>& lent) {
+  if (!lent) return Reach::slots;
+  const DType dtype = request.dtype();
+  const bool adds = (request.op.op == ReduceOp::sum || request.op.op == ReduceOp::avg) &&
+                    (dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16);
+  const bool has_addresses =
+      lent->multicast_input != nullptr &&
+      (lent->multicast_output != nullptr || request.collective == Collective::reduce_scatter);
+  return adds && has_addresses ? Reach::multicast : Reach::windows;
+}
+
 }  // namespace
 
 void check_device_memory(const Request& request) {
@@ -98,7 +110,7 @@ void DeviceCalls::watch(const std::stop_token& end) {
 bool DeviceCalls::Kind::is(const Kind& other) const {
   const Request& a = request;
   const Request& b = other.request;
-  return named == other.named && canonical == other.canonical && lends == other.lends &&
+  return named == other.named && canonical == other.canonical && reach == other.reach &&
          a.collective == b.collective && a.op.op == b.op.op && a.op.factor == b.op.factor &&
          a.input.dtype == b.input.dtype && a.output.dtype == b.output.dtype && a.root == b.root &&
          a.input.count == b.input.count && a.output.count == b.output.count && a.count == b.count &&
@@ -109,13 +121,16 @@ bool DeviceCalls::Kind::is(const Kind& other) const {
 void DeviceCalls::run(const Request& request, const Algorithm* named, bool canonical,
                       cuda::CUstream stream) {
   if (copies_ && copies_->can(request, stream)) return copies_->run(request, stream);
-  std::optional<gpu::LentBuffers> lent;
-  if (gpu::may_lend(request)) lent = executor_.windows()->find(request);
-  const gpu::DeviceCall& call = compiled({request, named, canonical, lent.has_value()});
-  if (!call.lends()) lent.reset();
+  const std::optional<gpu::LentBuffers> found = lent_buffers(request);
+  const gpu::DeviceCall& call = compiled({request, named, canonical, reach_of(request, found)});
+  const gpu::LentBuffers lent = call.lends() ? *found : gpu::LentBuffers{};
   executor_.launch(call, static_cast<const std::byte*>(request.input.data),
-                   static_cast<std::byte*>(request.output.data), stream,
-                   lent.value_or(gpu::LentBuffers{}));
+                   static_cast<std::byte*>(request.output.data), stream, lent);
+}
+
+std::optional<gpu::LentBuffers> DeviceCalls::lent_buffers(const Request& request) const {
+  if (!gpu::may_lend(request)) return std::nullopt;
+  return executor_.windows()->find(request);
 }
 
 std::shared_ptr<void> DeviceCalls::register_window(void* data, size_t bytes) {
@@ -133,14 +148,19 @@ const gpu::DeviceCall& DeviceCalls::compiled(const Kind& kind) {
 }
 
 GpuChoice DeviceCalls::choose(const Request& request, const Algorithm* named, bool canonical) {
+  return choose({request, named, canonical, reach_of(request, lent_buffers(request))});
+}
+
+GpuChoice DeviceCalls::choose(const Kind& kind) {
+  const Request& request = kind.request;
   constexpr uint64_t kMostByLines = 64 << 10;
   const Wanted call = wanted_of(request, surroundings_.shape.ranks,
-                                canonical ? Grade::canonical : Grade::same_bits);
+                                kind.canonical ? Grade::canonical : Grade::same_bits);
   GpuChoice choice{
-      .algorithm = named,
+      .algorithm = kind.named,
       .protocol = call.bytes <= kMostByLines ? GpuProtocol::lines : GpuProtocol::simple,
       .blocks = static_cast<int32_t>(gpu::kMailboxShape.blocks)};
-  if (named == nullptr) choice = planner_->choose(call);
+  if (kind.named == nullptr) choice = planner_->choose(call, kind.reach);
   const std::string wanted = settings().get_string("TUTTI_GPU_PROTOCOL");
   if (wanted == "simple") choice.protocol = GpuProtocol::simple;
   if (wanted == "lines") choice.protocol = GpuProtocol::lines;
@@ -150,14 +170,14 @@ GpuChoice DeviceCalls::choose(const Request& request, const Algorithm* named, bo
 std::shared_ptr<const gpu::DeviceCall> DeviceCalls::compile(const Kind& kind) {
   const Request& request = kind.request;
   check_device_memory(request);
-  const GpuChoice choice = choose(request, kind.named, kind.canonical);
+  const GpuChoice choice = choose(kind);
   const auto blocks =
       std::clamp<uint32_t>(static_cast<uint32_t>(choice.blocks), 1, gpu::kMailboxShape.blocks);
   Shape shape = surroundings_.shape;
   shape.root = has_root(request.collective) ? request.root : 0;
   const std::vector<Plan> plans =
       make_plans(*choice.algorithm, shape, arithmetic_of(request.op.op));
-  const bool lends = kind.lends && choice.protocol == GpuProtocol::simple;
+  const bool lends = kind.reach != Reach::slots && choice.protocol == GpuProtocol::simple;
   std::vector<CompiledCall> compiled(plans.size());
   for (int rank = 0; rank < shape.ranks; ++rank) {
     if (rank != shape.rank && !lends) continue;

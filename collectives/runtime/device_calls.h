@@ -60,10 +60,13 @@ class DeviceCalls {
     Request request;  // without its buffers' addresses
     const Algorithm* named = nullptr;
     bool canonical = false;
-    bool lends = false;
+    Reach reach = Reach::slots;
     bool is(const Kind& other) const;
   };
 
+  GpuChoice choose(const Kind& kind);
+  // Where all ranks' buffers are in windows.
+  std::optional<gpu::LentBuffers> lent_buffers(const Request& request) const;
   const gpu::DeviceCall& compiled(const Kind& kind);
   std::shared_ptr<const gpu::DeviceCall> compile(const Kind& kind);
   void watch(const std::stop_token& end);

@@ -39,6 +39,7 @@ struct Options {
   std::string transport = "auto";
   bool deterministic = false;
   std::string gpu;
+  std::string buffers = "user";
   bool all_sizes = false;  // of a GPU: when none is given
 };
 
@@ -168,13 +169,19 @@ std::vector<uint64_t> ladder() {
   return sizes;
 }
 
+Reach reach_of(const std::string& buffers) {
+  if (buffers == "registered") return Reach::windows;
+  return buffers == "library" ? Reach::multicast : Reach::slots;
+}
+
 int run_gpu(const Options& options) {
   AlgorithmFiles files = load_algorithm_files();
   GpuQuestion question{.gpu = options.gpu,
                        .ranks = options.ranks,
                        .wanted = wanted_of(options),
                        .sizes = {parse_bytes(options.bytes)},
-                       .more = std::move(files.algorithms)};
+                       .more = std::move(files.algorithms),
+                       .reach = reach_of(options.buffers)};
   if (options.all_sizes) question.sizes = ladder();
   if (question.wanted.collective == Collective::barrier) question.sizes = {0};
   return explain_gpu(question);
@@ -214,10 +221,19 @@ void add_explain(CommandLine& line) {
                   "for ranks with a GPU each, on one host: a100, h100, b200 (NVLink and a switch), "
                   "pcie3 to pcie5; without --bytes the choices from 8 bytes to 1 GiB")
       .type_name("CLASS");
+  command
+      .add_option("--buffers", o->buffers,
+                  "of GPUs, as in `tutti bench`: user, registered (windows), library (windows that "
+                  "a switch adds up)")
+      .one_of({"user", "registered", "library"})
+      .show_default();
   command.footer(
       "Examples:\n  tutti explain all_reduce -n 16 --group 8 --bytes 4M\n"
       "  tutti explain all_reduce -n 8 --gpu h100");
   command.runs([command, o] {
+    if (o->gpu.empty() && command.count("--buffers") > 0) {
+      throw UsageError("--buffers without --gpu");
+    }
     if (o->gpu.empty()) return run(*o);
     refuse_what_is_not_of_gpus(command);
     o->all_sizes = command.count("--bytes") == 0;

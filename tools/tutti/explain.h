@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "collectives/cost/planner.h"
+#include "collectives/cost/window_costs.h"
 
 namespace tutti::tool {
 
@@ -19,6 +20,7 @@ struct GpuQuestion {
   Wanted wanted;
   std::vector<uint64_t> sizes;  // as `tutti bench` counts them; one: with all candidates
   std::vector<const Algorithm*> more;
+  Reach reach = Reach::slots;
 };
 int explain_gpu(const GpuQuestion& question);
 

@@ -16,13 +16,18 @@ namespace tutti::tool {
 
 namespace {
 
+// The protocol, or how its messages go where no slots are needed.
+std::string way_of(const GpuChoice& choice) {
+  return std::string(choice.way == GpuWay::slots ? name(choice.protocol) : name(choice.way));
+}
+
 // What takes most of the time.
 std::string bound_of(const GpuCandidate& candidate, const GpuCosts& costs) {
   const Prediction& p = candidate.prediction;
   const LinkCosts& link =
       candidate.choice.protocol == GpuProtocol::simple ? costs.simple : costs.lines;
   const double passes = p.moving + p.reducing;
-  const double latency = std::max(0.0, p.seconds - link.call - passes);
+  const double latency = std::max(0.0, p.seconds - link.call - std::max(passes, p.wire));
   const std::pair<double, const char*> parts[] = {
       {p.wire, "the link of a GPU"},
       {passes, "a block's passes over its data"},
@@ -50,9 +55,9 @@ class Explanation {
   void print_candidates(uint64_t bytes) {
     std::printf("   %-24s %-10s %-8s %6s %12s %10s   %s\n", text(bytes).c_str(), "", "protocol",
                 "blocks", "us", "GB/s", "of the busiest block, us");
-    const GpuChoice chosen = planner_.choose(wanted(bytes));
+    const GpuChoice chosen = planner_.choose(wanted(bytes), q_.reach);
     std::string bound;
-    for (const GpuCandidate& candidate : planner_.explain(wanted(bytes))) {
+    for (const GpuCandidate& candidate : planner_.explain(wanted(bytes), q_.reach)) {
       if (!candidate.excluded.empty()) {
         print_excluded(candidate);
         continue;
@@ -70,12 +75,11 @@ class Explanation {
     std::printf("%14s  %-24s %-8s %6s %12s %10s   %s\n", "bytes", "algorithm", "protocol", "blocks",
                 "us", "GB/s", "most of the time");
     for (const uint64_t bytes : q_.sizes) {
-      const GpuCandidate best = planner_.explain(wanted(bytes))[0];
+      const GpuCandidate best = planner_.explain(wanted(bytes), q_.reach)[0];
       if (!best.excluded.empty()) throw no_algorithm({.ranks = q_.ranks}, q_.wanted);
       std::printf("%14s  %-24s %-8s %6d %12.2f %10.2f   %s\n", text(bytes).c_str(),
-                  best.choice.algorithm->name.c_str(),
-                  std::string(name(best.choice.protocol)).c_str(), best.choice.blocks,
-                  best.prediction.seconds * 1e6, busbw(best, bytes),
+                  best.choice.algorithm->name.c_str(), way_of(best.choice).c_str(),
+                  best.choice.blocks, best.prediction.seconds * 1e6, busbw(best, bytes),
                   bound_of(best, costs_).c_str());
     }
     std::printf("\nGB/s are those of busbw.\n");
@@ -110,8 +114,8 @@ class Explanation {
     std::printf(
         "%s %-24s %-10s %-8s %6d %12.2f %10.2f   launch and steps %.2f, bytes %.2f, waiting %.2f\n",
         chosen ? "  >" : "   ", algorithm.name.c_str(), std::string(name(algorithm.grade)).c_str(),
-        std::string(name(candidate.choice.protocol)).c_str(), candidate.choice.blocks,
-        p.seconds * 1e6, busbw(candidate, bytes), p.messages * 1e6, (p.moving + p.reducing) * 1e6,
+        way_of(candidate.choice).c_str(), candidate.choice.blocks, p.seconds * 1e6,
+        busbw(candidate, bytes), p.messages * 1e6, (p.moving + p.reducing) * 1e6,
         std::max(0.0, p.seconds - busy) * 1e6);
   }
 

@@ -36,7 +36,6 @@ CopyCalls::CopyCalls(int rank, int ranks, const cuda::Context& context,
       windows_(std::move(windows)),
       own_stream_(context),
       signals_(context, signal_bytes(ranks)),
-      ended_(context, signal_bytes(ranks)),
       signals_of_(static_cast<size_t>(ranks)),
       order_(context) {
   const cuda::CurrentContext current(context_);
@@ -70,11 +69,11 @@ uint32_t* CopyCalls::word(std::byte* signals, Word which, int of) const {
 
 void CopyCalls::tell(int peer, Word which, cuda::CUstream stream) {
   std::byte* const signals = signals_of_[static_cast<size_t>(peer)];
-  cuda::write_word(stream, word(signals, which, rank_), calls_);
+  cuda::write_word(stream, word(signals, which, rank_), calls_.load());
 }
 
 void CopyCalls::await(int peer, Word which, cuda::CUstream stream) {
-  cuda::wait_for_word(stream, word(signals_.data(), which, peer), calls_);
+  cuda::wait_for_word(stream, word(signals_.data(), which, peer), calls_.load());
 }
 
 // ---- calls
@@ -183,12 +182,12 @@ void CopyCalls::drain() {
 void CopyCalls::stop() {
   const cuda::CurrentContext current(context_);
   const cuda::BesideCaptures beside;
+  const uint32_t ahead = calls_.load() + kAhead;
   for (int rank = 0; rank < ranks_; ++rank) {
     for (const Word which : {Word::ready, Word::done}) {
-      *word(ended_.data(), which, rank) = calls_ + kAhead;
+      cuda::write_word(own_stream_.handle(), word(signals_.data(), which, rank), ahead);
     }
   }
-  cuda::copy_async(signals_.data(), ended_.data(), signal_bytes(ranks_), own_stream_.handle());
 }
 
 }  // namespace tutti::gpu

@@ -14,6 +14,7 @@
 // (NCCL 2.28 has such collectives, "CE collectives".)
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -64,11 +65,10 @@ class CopyCalls {
   const std::shared_ptr<Windows> windows_;
   const cuda::Stream own_stream_;
   const cuda::SharedMemory signals_;  // ready and done, of each rank
-  const cuda::PinnedMemory ended_;    // signals that end all waits
   std::vector<cuda::ImportedMemory> imported_;
   std::vector<std::byte*> signals_of_;  // by rank
   cuda::CallOrder order_;
-  uint32_t calls_ = 0;
+  std::atomic<uint32_t> calls_{0};
 };
 
 }  // namespace tutti::gpu

@@ -150,6 +150,7 @@ class WindowedGpu {
     cuda::synchronize(stream_.handle());
     return values;
   }
+  void wait() { cuda::synchronize(stream_.handle()); }
 
  private:
   const cuda::Context context_;
@@ -169,11 +170,11 @@ class Windows : public ::testing::Test {
 TEST_F(Windows, GiveWhatHostCallsGive) {
   constexpr Collective kCollectives[] = {Collective::all_reduce, Collective::reduce_scatter,
                                          Collective::all_gather, Collective::all_to_all};
-  for (const int ranks : {2, 3, 5, 8}) {
+  for (const int ranks : {2, 3, 5}) {
     run_ranks(ranks, [&](const Job& job) {
       Communicator comm = Communicator::init(job);
       const auto p = static_cast<size_t>(comm.size());
-      constexpr size_t kCount = 4099;
+      constexpr size_t kCount = 1031;
       constexpr size_t kShift = 3;  // from the window's start: unaligned
       WindowedGpu gpu(comm, kShift + 2 * p * kCount);
       EXPECT_TRUE(gpu.has_window());
@@ -282,7 +283,7 @@ TEST_F(Windows, AnAbortEndsCopiesThatWait) {
     const Buffer outputs = gpu.part(0, 900);
     const Buffer input = gpu.part(static_cast<size_t>(comm.rank()) * 300, 300);
     comm.run(Request::all_gather(as_const(input), outputs), gpu.options());
-    gpu.read(0, 1);
+    gpu.wait();
     if (comm.rank() == 2) {
       comm.abort("this rank has had enough");
     } else {
@@ -291,7 +292,7 @@ TEST_F(Windows, AnAbortEndsCopiesThatWait) {
       } catch (const Error&) {  // the abort came sooner
       }
     }
-    gpu.read(0, 1);
+    gpu.wait();
     EXPECT_THROW(comm.barrier(), Error);
     all_ended.arrive_and_wait();
   });

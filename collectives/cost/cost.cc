@@ -182,19 +182,20 @@ struct Wires {
 
 // One rank's messages to other hosts, of all slices. Appends how long each is on the wire, by
 // slice.
-void add_wires(const Plan& plan, const StepCosts& costs, const Hosts& hosts,
-               std::vector<std::vector<double>>& steps, Wires& wires) {
+void add_wires(const Plan& plan, const StepCosts& costs, Timing& timing, Wires& wires) {
   const int32_t rank = plan.shape.rank;
   for (int slice = 0; slice < costs.walked(); ++slice) {
     for (const Step& step : plan.program.steps) {
       const double wire = step.kind == StepKind::send ? costs.wire(rank, step, slice) : 0;
-      steps[slice].push_back(wire);
+      timing.wires[slice].push_back(wire);
       if (wire == 0) continue;
       const double all = wire * costs.times(slice);
       for (const int32_t peer : step.peers) {
         if (costs.is_near(rank, peer)) continue;
-        wires.leaving[hosts.host_of(rank)] += all;
-        wires.entering[hosts.host_of(peer)] += all;
+        const int32_t from = timing.hosts->host_of(rank);
+        const int32_t to = timing.hosts->host_of(peer);
+        wires.leaving[timing.wire_of(from, to)] += all;
+        wires.entering[timing.wire_of(to, from)] += all;
       }
     }
   }
@@ -273,15 +274,16 @@ Prediction predict(std::span<const Plan> plans, uint64_t bytes, DType dtype, con
                 .far_latency = costs.far().latency,
                 .switch_time = machine.model.switch_time,
                 .hosts = &machine.hosts,
+                .wire_for_each_pair = machine.wire_for_each_pair,
                 .cores = machine.model.cores,
                 .slices_in_turn = machine.in_kernel};
   Prediction prediction;
   std::vector<double> work(timing.all_cores(), 0);
-  const auto hosts = static_cast<size_t>(machine.hosts.count());
-  Wires wires{.leaving = std::vector<double>(hosts, 0), .entering = std::vector<double>(hosts, 0)};
+  Wires wires{.leaving = std::vector<double>(timing.all_wires(), 0), .entering = {}};
+  wires.entering = wires.leaving;
   for (const Plan& plan : plans) {
     const Prediction busy = busy_time(plan, costs, &timing.steps);
-    add_wires(plan, costs, machine.hosts, timing.wires, wires);
+    add_wires(plan, costs, timing, wires);
     work[timing.core_of(plan.shape.rank)] += busy.seconds;
     if (busy.seconds > prediction.seconds) prediction = busy;
   }
@@ -291,7 +293,8 @@ Prediction predict(std::span<const Plan> plans, uint64_t bytes, DType dtype, con
     const auto busiest = std::ranges::max_element(*way);
     if (*busiest <= prediction.wire) continue;
     prediction.wire = *busiest;
-    prediction.host = static_cast<int32_t>(busiest - way->begin());
+    const auto wire = static_cast<int32_t>(busiest - way->begin());
+    prediction.host = machine.wire_for_each_pair ? wire / machine.hosts.count() : wire;
     prediction.enters = way == &wires.entering;
   }
   prediction.seconds = std::max(prediction.cores, prediction.wire);

@@ -34,6 +34,7 @@ struct Machine {
   // Ranks are blocks of kernels (gpu_planner.h): each does its slices in turn, and sends on what it
   // receives as it comes, where the next step is to do so.
   bool in_kernel = false;
+  bool wire_for_each_pair = false;  // of hosts; else each has one for all
 };
 
 struct Prediction {

@@ -96,6 +96,7 @@ LinkCosts read_link(const Json& json) {
 Json gpu_json(const GpuCosts& gpu) {
   Json json = members(gpu);
   json["blocks"] = gpu.blocks;
+  if (gpu.mesh) json["mesh"] = true;
   if (gpu.multicast > 0) json["multicast"] = gpu.multicast;
   json["simple"] = link_json(gpu.simple);
   json["lines"] = link_json(gpu.lines);
@@ -106,6 +107,7 @@ GpuCosts read_gpu(const Json& json) {
   GpuCosts gpu;
   read_members(json, gpu);
   gpu.blocks = std::max(1, json.at("blocks").get<int32_t>());
+  if (json.contains("mesh")) gpu.mesh = json["mesh"].get<bool>();
   if (json.contains("multicast")) gpu.multicast = std::max(0.0, json["multicast"].get<double>());
   gpu.simple = read_link(json.at("simple"));
   gpu.lines = read_link(json.at("lines"));

@@ -57,6 +57,7 @@ struct GpuCosts {
   // Per byte on a GPU's link of what a switch adds up or copies to all; 0: none does.
   double multicast = 0;
   int32_t blocks = 1;  // the most that a kernel is to have
+  bool mesh = false;   // each pair of GPUs has a link of its own: `wire` is that link's
 };
 
 struct CostModel {

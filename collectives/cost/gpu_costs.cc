@@ -42,6 +42,7 @@ struct Published {
   double way_us;
   double fence_us;
   double multicast = 0;
+  bool mesh = false;
 };
 
 constexpr double kMulticastOfH100 = 480.0 * 9 / 14;
@@ -55,6 +56,10 @@ const std::array kPublished = {
     Published{"pcie3", pci_GBps(8, 16), 24, 900, 1380, 1.0, 0.95},
     Published{"pcie4", pci_GBps(16, 16), 24, 1935, 1410, 1.0, 0.95},
     Published{"pcie5", pci_GBps(32, 16), 38.7, 3938, 1785, 1.0, 0.95},
+    // A link to each of seven others: 48 of 64 can be had (AMD, "Understanding RCCL Bandwidth and
+    // xGMI Performance on AMD Instinct MI300X", 2025). No figures were found of blocks and ways, for
+    // which an H100's stand.
+    Published{"mi300x", 48, 38.7, 5300, 2100, 0.6, 0.57, 0, true},
 };
 
 // Cycles of a load from the first and the second level's cache on an H100 (an A100's are within
@@ -102,7 +107,8 @@ GpuCosts costs_of(const Published& gpu) {
           .lines = protocol_of(gpu, 0, kOfALine),
           .memory = 1e-9 / gpu.memory,
           .multicast = gpu.multicast > 0 ? 1e-9 / gpu.multicast : 0,
-          .blocks = kBlocks};
+          .blocks = kBlocks,
+          .mesh = gpu.mesh};
 }
 
 }  // namespace

@@ -10,7 +10,8 @@
 namespace tutti {
 
 // GPUs of one host, each with one link (of several lanes) into a switch by which it reaches all
-// others: "a100", "h100", "b200" by NVLink and NVSwitch, "pcie3" to "pcie5" by 16 lanes each.
+// others: "a100", "h100", "b200" by NVLink and NVSwitch, "pcie3" to "pcie5" by 16 lanes each; or
+// "mi300x", with a link of xGMI to each other one.
 std::span<const std::string_view> gpu_classes();
 
 // What was measured, as `model` has it; else what was published. Throws Error(invalid_argument)

@@ -175,6 +175,7 @@ Machine GpuPlanner::machine_of(GpuProtocol protocol, int32_t blocks, int32_t wal
   machine.hosts = Hosts::equal(shape_.ranks * walked, walked);
   machine.near_shm = false;
   machine.in_kernel = true;
+  machine.wire_for_each_pair = costs_.mesh;
   return machine;
 }
 

@@ -147,7 +147,7 @@ class Walk {
     }
     ready_at_.assign(waits_.size(), 0);
     if (timing.slices_in_turn) take_slices_in_turn();
-    sends_until_.assign(static_cast<size_t>(timing.hosts->count()), 0);
+    sends_until_.assign(timing.all_wires(), 0);
     receives_until_ = sends_until_;
   }
 
@@ -224,12 +224,13 @@ class Walk {
     }
   }
 
-  // Messages that leave a host go one after the other, and those that enter one.
+  // Messages that leave a host by a wire go one after the other, and those that enter one.
   double arrival(const Order::Follower& follower, int32_t sender, double sent) {
     if (follower.from_host < 0) return sent + follower.delay;
     const double wire = timing_.wires[sender / order_.steps()][sender % order_.steps()];
-    double& sends_until = sends_until_[follower.from_host];
-    double& receives_until = receives_until_[follower.to_host];
+    const auto& [from, to] = std::pair(follower.from_host, follower.to_host);
+    double& sends_until = sends_until_[timing_.wire_of(from, to)];
+    double& receives_until = receives_until_[timing_.wire_of(to, from)];
     const double leaves = std::max(sent, sends_until);
     sends_until = leaves + wire;
     receives_until = std::max(leaves + follower.delay, receives_until) + wire;

@@ -27,9 +27,22 @@ struct Timing {
   double far_latency = 0;   // and between hosts
   double switch_time = 0;   // for a core to change over to another rank
   const Hosts* hosts = nullptr;
+  // Each pair of hosts has a wire of its own, not each host one for all.
+  bool wire_for_each_pair = false;
   int32_t cores = 1;  // of each host
   // A rank begins a slice when it has done all of the one before, as blocks of a kernel do.
   bool slices_in_turn = false;
+
+  // A wire's number, by where a message goes, and how many there are.
+  size_t wire_of(int32_t host, int32_t other) const {
+    const auto own = static_cast<size_t>(host);
+    return wire_for_each_pair ? own * static_cast<size_t>(hosts->count()) + static_cast<size_t>(other)
+                              : own;
+  }
+  size_t all_wires() const {
+    const auto count = static_cast<size_t>(hosts->count());
+    return wire_for_each_pair ? count * count : count;
+  }
 
   int32_t cores_used() const { return std::clamp(cores, 1, std::max(1, hosts->largest())); }
   // Ranks of a host take its cores in turn.

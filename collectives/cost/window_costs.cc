@@ -63,16 +63,14 @@ class Walk {
         costs_(costs),
         blocks_(blocks),
         reach_(reach),
-        in_(calls.size()),
-        out_(calls.size()) {}
+        links_(calls.size() * (costs.mesh ? calls.size() : 1)) {}
 
   Prediction predict() {
     const double latencies = slice(0);
     const double first = slice(1);
     for (size_t rank = 0; rank < calls_.size(); ++rank) add_traffic(rank);
     double wire = 0;
-    for (size_t rank = 0; rank < calls_.size(); ++rank)
-      wire = std::max({wire, in_[rank], out_[rank]});
+    for (const Link& link : links_) wire = std::max({wire, link.in, link.out});
     const double slices = std::max(1.0, static_cast<double>(calls_[0].launch.slices) / blocks_);
     const double busy = *std::ranges::max_element(busy_);
     Prediction prediction{.messages = messages_, .moving = moving_ * slices, .wire = wire};
@@ -184,12 +182,13 @@ class Walk {
   // of what goes to all, one leaves and each gets one.
   void add_joint(size_t rank, const DeviceStep& step, double bytes) {
     if (by_switch(step)) {
+      const double seconds = bytes * costs_.multicast;
       for (size_t other = 0; other < calls_.size(); ++other) {
-        out_[other] += bytes * costs_.multicast;
-        if (step.sends_to_all) in_[other] += bytes * costs_.multicast;
+        links_[other].out += seconds;
+        if (step.sends_to_all) links_[other].in += seconds;
       }
-      in_[rank] += bytes * costs_.multicast;
-      if (step.sends_to_all) out_[rank] += bytes * costs_.multicast;
+      links_[rank].in += seconds;
+      if (step.sends_to_all) links_[rank].out += seconds;
       return;
     }
     for (const size_t other : peers(rank, -1, true)) {
@@ -204,8 +203,18 @@ class Walk {
     return is(part.a) || is(part.b);
   }
   void add(size_t from, size_t to, double seconds) {
-    out_[from] += seconds;
-    in_[to] += seconds;
+    link(from, to).out += seconds;
+    link(to, from).in += seconds;
+  }
+
+  // For how long it is busy, each way.
+  struct Link {
+    double in = 0;
+    double out = 0;
+  };
+  // A GPU's only one, or that to the other.
+  Link& link(size_t own, size_t other) {
+    return links_[costs_.mesh ? own * calls_.size() + other : own];
   }
 
   std::span<const LoweredCall> calls_;
@@ -213,8 +222,7 @@ class Walk {
   const GpuCosts& costs_;
   const int32_t blocks_;
   const Reach reach_;
-  std::vector<double> in_;   // by rank: for how long its link is busy with what enters,
-  std::vector<double> out_;  // and with what leaves
+  std::vector<Link> links_;
   std::vector<double> busy_;
   double messages_ = 0;  // of rank 0
   double moving_ = 0;

@@ -166,6 +166,20 @@ TEST(GpuCosts, ThatWereMeasuredReplaceThePublished) {
   EXPECT_NE(gpu_costs(again, "h100").lines.latency, 0.25);
 }
 
+// Seven links of 48 GB/s: what sends to all at once has all of them, a ring one of them. RCCL is
+// said to reach a bus bandwidth of 310 to 330 (AMD, 2025).
+TEST(GpuCosts, OnAMeshEachPairHasALink) {
+  constexpr uint64_t kBytes = 1 << 30;
+  const auto busbw = [&](const GpuCandidate& candidate) {
+    return 2.0 * 7 / 8 * static_cast<double>(kBytes) / candidate.prediction.seconds * 1e-9;
+  };
+  GpuPlanner planner({.ranks = 8}, gpu_costs(CostModel::defaults(), "mi300x"));
+  const std::vector<GpuCandidate> slots = planner.explain(all_reduce(kBytes));
+  EXPECT_NEAR(busbw(candidate_of(slots, "ring")), 48, 3);
+  EXPECT_NEAR(busbw(slots[0]), 320, 0.15 * 320);
+  EXPECT_NEAR(busbw(planner.explain(all_reduce(kBytes), Reach::windows)[0]), 320, 0.15 * 320);
+}
+
 TEST(GpuCosts, OfAClassThatIsUnknown) {
   CostModel model = CostModel::defaults();
   model.gpus["mine"] = {};
@@ -174,7 +188,7 @@ TEST(GpuCosts, OfAClassThatIsUnknown) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), ::testing::HasSubstr("h1000"));
-    EXPECT_THAT(error.what(), ::testing::HasSubstr("a100, h100, b200, pcie3, pcie4, pcie5, mine"));
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("a100, h100, b200, pcie3, pcie4, pcie5, mi300x, mine"));
   }
 }
 

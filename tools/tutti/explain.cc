@@ -219,7 +219,7 @@ void add_explain(CommandLine& line) {
   command
       .add_option("--gpu", o->gpu,
                   "for ranks with a GPU each, on one host: a100, h100, b200 (NVLink and a switch), "
-                  "pcie3 to pcie5; without --bytes the choices from 8 bytes to 1 GiB")
+                  "mi300x (a mesh), pcie3 to pcie5; without --bytes the choices from 8 bytes to 1 GiB")
       .type_name("CLASS");
   command
       .add_option("--buffers", o->buffers,

@@ -57,8 +57,8 @@ const std::array kPublished = {
     Published{"pcie4", pci_GBps(16, 16), 24, 1935, 1410, 1.0, 0.95},
     Published{"pcie5", pci_GBps(32, 16), 38.7, 3938, 1785, 1.0, 0.95},
     // A link to each of seven others: 48 of 64 can be had (AMD, "Understanding RCCL Bandwidth and
-    // xGMI Performance on AMD Instinct MI300X", 2025). No figures were found of blocks and ways, for
-    // which an H100's stand.
+    // xGMI Performance on AMD Instinct MI300X", 2025). No figures were found of blocks and ways,
+    // for which an H100's stand.
     Published{"mi300x", 48, 38.7, 5300, 2100, 0.6, 0.57, 0, true},
 };
 

@@ -36,8 +36,9 @@ struct Timing {
   // A wire's number, by where a message goes, and how many there are.
   size_t wire_of(int32_t host, int32_t other) const {
     const auto own = static_cast<size_t>(host);
-    return wire_for_each_pair ? own * static_cast<size_t>(hosts->count()) + static_cast<size_t>(other)
-                              : own;
+    return wire_for_each_pair
+               ? own * static_cast<size_t>(hosts->count()) + static_cast<size_t>(other)
+               : own;
   }
   size_t all_wires() const {
     const auto count = static_cast<size_t>(hosts->count());

@@ -188,7 +188,8 @@ TEST(GpuCosts, OfAClassThatIsUnknown) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), ::testing::HasSubstr("h1000"));
-    EXPECT_THAT(error.what(), ::testing::HasSubstr("a100, h100, b200, pcie3, pcie4, pcie5, mi300x, mine"));
+    EXPECT_THAT(error.what(),
+                ::testing::HasSubstr("a100, h100, b200, pcie3, pcie4, pcie5, mi300x, mine"));
   }
 }
 

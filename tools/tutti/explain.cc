@@ -217,9 +217,10 @@ void add_explain(CommandLine& line) {
   command.add_option("--root", o->root, "of a collective that has one").show_default();
   command.add_flag("--deterministic", o->deterministic, "canonical algorithms only");
   command
-      .add_option("--gpu", o->gpu,
-                  "for ranks with a GPU each, on one host: a100, h100, b200 (NVLink and a switch), "
-                  "mi300x (a mesh), pcie3 to pcie5; without --bytes the choices from 8 bytes to 1 GiB")
+      .add_option(
+          "--gpu", o->gpu,
+          "for ranks with a GPU each, on one host: a100, h100, b200 (NVLink and a switch), "
+          "mi300x (a mesh), pcie3 to pcie5; without --bytes the choices from 8 bytes to 1 GiB")
       .type_name("CLASS");
   command
       .add_option("--buffers", o->buffers,

@@ -194,6 +194,7 @@ constexpr char kFooter[] =
     "Examples:\n"
     "  tutti simulate all_reduce --topology switch:8 --bytes 1M,64M --algorithm all\n"
     "  tutti simulate all_reduce --topology fat-tree:hosts=12500,gpus=8 --algorithm hierarchical\n"
+    "  tutti simulate all_reduce -n 8 --gpu h100 --straggler 3:50\n"
     "  tutti simulate all_gather --topology torus:4x4 --slow host0-host1:10 --straggler 3:50\n"
     "  tutti simulate all_reduce --topology fat-tree:hosts=64 --fail leaf0-spine3 --jitter 5 "
     "--seed 1\n"
@@ -236,6 +237,10 @@ void add_training(Command command, SimulateOptions& o) {
 
 void refuse_what_does_not_fit(const Command& command, const SimulateOptions& o) {
   const bool train = o.what == kTrain;
+  if (command.count("--topology") + command.count("--gpu") != 1) {
+    throw UsageError(command.count("--gpu") > 0 ? "--topology excludes --gpu"
+                                                : "--topology is required");
+  }
   for (const char* option :
        {"--pp", "--schedule", "--virtual", "--micro-batches", "--forward-us", "--backward-us",
         "--backward-weight-us", "--activation-bytes", "--gradient-bytes", "--bucket-bytes"}) {
@@ -260,7 +265,12 @@ void add_simulate(CommandLine& line) {
                              "what a collective, or a training step, takes on a network, up to 100 "
                              "000 ranks, in virtual time");
   command.add_option("what", o->what, "all_reduce, all_gather, ..., or train").required();
-  command.add_option("--topology", o->topology, "a file, or a description: see below").required();
+  command.add_option("--topology", o->topology, "a file, or a description: see below");
+  command
+      .add_option("--gpu", o->gpu,
+                  "in its place, so many GPUs of one host, inside kernels: a class of `tutti "
+                  "explain --gpu`")
+      .type_name("CLASS");
   command.add_option("-n,--ranks", o->ranks, "ranks; without: as many as the network has room for")
       .between(1, 1 << 20);
   command.add_option("--bytes", o->bytes, "sizes, as `tutti bench` counts them: 1K,1M,64M")
@@ -299,6 +309,7 @@ void add_simulate(CommandLine& line) {
   command.footer(kFooter);
   command.runs([command, o] {
     refuse_what_does_not_fit(command, *o);
+    if (!o->gpu.empty()) take_gpu_class(*o);
     return o->what == kTrain ? simulate_train(*o) : Play(*o).run();
   });
 }

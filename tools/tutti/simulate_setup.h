@@ -22,6 +22,7 @@ namespace tutti::tool {
 struct SimulateOptions {
   std::string what;  // a collective, or "train"
   std::string topology;
+  std::string gpu;  // a class, in place of a topology
   std::optional<int> ranks;
   std::vector<std::string> bytes = {"64M"};
   std::string algorithm = "auto";
@@ -51,6 +52,10 @@ struct SimulateOptions {
 
   bool tries_several() const { return algorithm == "all" || algorithm == "auto"; }
 };
+
+// Of `gpu`: the network of so many of the class on one host, and what a kernel's steps take beside
+// it, unless options say so. Launches are left out.
+void take_gpu_class(SimulateOptions& options);
 
 // A network with its troubles, and how it is played on.
 struct SimulatedNetwork {

@@ -1,5 +1,6 @@
 // `tutti simulate`: its table, its JSON, and what it says of mistakes.
 #include <fstream>
+#include <map>
 #include <string>
 
 #include "tests/tools/cli/cli.h"
@@ -43,6 +44,21 @@ TEST_F(Simulate, TakesTheQuickestAlgorithmForEachSize) {
   const Result all = run(
       {"simulate", "all_reduce", "--topology", "switch:16", "--bytes", "8", "--algorithm", "all"});
   EXPECT_THAT(all.out, AllOf(HasSubstr(">"), HasSubstr("ring"), HasSubstr("double_binary_tree")));
+}
+
+// A ring's bytes take what they take in a kernel by the cost walk (tutti explain), within a tenth:
+// the one has steps and fences of blocks, the other shares of links.
+TEST_F(Simulate, KnowsClassesOfGpus) {
+  const std::map<std::string, double> busbw = {{"a100", 240}, {"h100", 370}, {"mi300x", 48}};
+  for (const auto& [gpu, expected] : busbw) {
+    const std::string json = path(gpu + ".json");
+    const Result result = run({"simulate", "all_reduce", "-n", "8", "--gpu", gpu, "--bytes", "1G",
+                               "--algorithm", "ring", "--json", json});
+    EXPECT_EQ(result.code, 0) << result.err;
+    EXPECT_NEAR(Json::parse(read(json))["busbw_GBps"].get<double>(), expected, 0.1 * expected) << gpu;
+  }
+  EXPECT_THAT(run({"simulate", "all_reduce", "--gpu", "h100"}).err, HasSubstr("--ranks"));
+  EXPECT_THAT(run({"simulate", "all_reduce"}).err, HasSubstr("--topology is required"));
 }
 
 TEST_F(Simulate, ReadsFiles) {

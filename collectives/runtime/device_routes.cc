@@ -12,34 +12,6 @@
 
 namespace tutti::internal {
 
-namespace {
-
-// Below, two kernels more cost more than the bytes that they save between hosts.
-constexpr uint64_t kLeastByHosts = 32 << 10;
-
-// A reduction whose steps within and across hosts give what one step would, but for roundings.
-bool composes(const Request& request) {
-  return request.op.op != ReduceOp::avg || is_float(request.output.dtype);
-}
-
-Reduction across_hosts(const Reduction& inside) {
-  return inside.op == ReduceOp::premul_sum ? Reduction(ReduceOp::sum) : inside;
-}
-
-Blocks equal_parts(uint64_t count, int ranks) {
-  Blocks blocks;
-  const auto p = static_cast<uint64_t>(ranks);
-  uint64_t start = 0;
-  for (uint64_t r = 0; r < p; ++r) {
-    blocks.counts.push_back(count / p + (r < count % p ? 1 : 0));
-    blocks.displacements.push_back(start);
-    start += blocks.counts.back();
-  }
-  return blocks;
-}
-
-}  // namespace
-
 DeviceRoutes::DeviceRoutes(int device, Means means) : device_(device), means_(std::move(means)) {}
 
 // An abort that came while this was made has stopped the rest.
@@ -91,11 +63,14 @@ StagedCalls& DeviceRoutes::staged() {
   return *staged_;
 }
 
-void DeviceRoutes::make_groups() {
-  if (inside_) return;
+ByHosts& DeviceRoutes::by_hosts() {
+  if (by_hosts_) return *by_hosts_;
   const int rank = means_.of_kernels.shape.rank;
   keep(inside_, means_.split(means_.hosts.host_of(rank), 0));
   keep(across_, means_.split(means_.hosts.position_of(rank), 0));
+  const cuda::BesideCaptures beside;
+  by_hosts_.emplace(rank, means_.hosts, device_, inside_, across_);
+  return *by_hosts_;
 }
 
 std::shared_ptr<void> DeviceRoutes::register_window(void* data, size_t bytes) {
@@ -108,12 +83,9 @@ std::shared_ptr<void> DeviceRoutes::register_window(void* data, size_t bytes) {
 // ---- calls
 
 bool DeviceRoutes::may_go_by_hosts(const DeviceRequest& call) const {
-  const Hosts& hosts = means_.hosts;
-  const int each = hosts.largest();
-  return call.request.collective == Collective::all_reduce && call.named == nullptr &&
-         settings().get_string("TUTTI_GPU_PROTOCOL") != "staged" && !call.canonical &&
-         composes(call.request) && call.request.output.bytes() >= kLeastByHosts && each > 1 &&
-         hosts.count() > 1 && each * hosts.count() == hosts.ranks();
+  return call.named == nullptr && !call.canonical &&
+         settings().get_string("TUTTI_GPU_PROTOCOL") != "staged" &&
+         ByHosts::can(call.request, means_.hosts);
 }
 
 DeviceRoutes::Route DeviceRoutes::route_of(const DeviceRequest& call) {
@@ -129,28 +101,11 @@ void DeviceRoutes::run(const DeviceRequest& call) {
     case Route::kernels:
       return kernels_->run(call.request, call.named, call.canonical, call.stream());
     case Route::by_hosts:
-      make_groups();
-      return all_reduce_by_hosts(call);
+      return by_hosts().run(call.request, call.options);
     case Route::staged:
       if (call.request.collective != Collective::send_recv && means_.hosts.ranks() > 1) on_host();
       return staged().run(call.request, call.options, call.stream());
   }
-}
-
-// In the output, which every rank has all of.
-void DeviceRoutes::all_reduce_by_hosts(const DeviceRequest& call) {
-  const Request& request = call.request;
-  const Blocks blocks = equal_parts(request.output.count, inside_->size());
-  const auto mine = static_cast<size_t>(inside_->rank());
-  Buffer part = request.output;
-  part.data = static_cast<std::byte*>(part.data) + blocks.displacements[mine] * size_of(part.dtype);
-  part.count = blocks.counts[mine];
-  inside_->run_on_device(Request::reduce_scatterv(request.input, part, blocks, request.op),
-                         call.options);
-  across_->run_on_device(Request::all_reduce(as_const(part), part, across_hosts(request.op)),
-                         call.options);
-  inside_->run_on_device(Request::all_gatherv(as_const(part), request.output, blocks),
-                         call.options);
 }
 
 std::string DeviceRoutes::algorithm_of(const DeviceRequest& call) {
@@ -186,6 +141,7 @@ DeviceRoutes::Remains DeviceRoutes::end() {
     remains.kernels = std::move(kernels_);
     remains.staged = std::move(staged_);
   }
+  by_hosts_.reset();
   keep(inside_, {});
   keep(across_, {});
   keep(on_host_, {});

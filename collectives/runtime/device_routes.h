@@ -1,9 +1,9 @@
 // Which way a communicator's calls on memory of GPUs go:
 //
 //   kernels    among ranks of one host whose GPUs reach each other's memory (device_calls.h)
-//   by hosts   an all-reduce over several such hosts: kernels reduce-scatter within each host, each
-//              GPU all-reduces its part with those at its position on the other hosts, and kernels
-//              all-gather
+//   by hosts   all_reduce, reduce_scatter and all_gather over several such hosts: kernels within
+//   each
+//              host, and between hosts the GPUs of one position (by_hosts.h)
 //   staged     all else: through the host's memory and its transports (staged_calls.h)
 //
 // All ranks decide alike. What a way needs is made when the first call goes it, by all ranks.
@@ -21,6 +21,7 @@
 #include "collectives/cost/cost_model.h"
 #include "collectives/program/algorithm.h"
 #include "collectives/request.h"
+#include "collectives/runtime/by_hosts.h"
 #include "collectives/runtime/device_calls.h"
 #include "collectives/runtime/staged_calls.h"
 #include "topology/domain.h"
@@ -78,8 +79,7 @@ class DeviceRoutes {
   void make_kernels();
   StagedCalls& staged();
   CommunicatorImpl& on_host();
-  void make_groups();
-  void all_reduce_by_hosts(const DeviceRequest& call);
+  ByHosts& by_hosts();
   template <typename Pointer>
   void keep(Pointer& member, Pointer made);
 
@@ -92,6 +92,7 @@ class DeviceRoutes {
   std::shared_ptr<CommunicatorImpl> on_host_;  // the same ranks, for staged collectives alone
   std::shared_ptr<CommunicatorImpl> inside_;   // the ranks of this host
   std::shared_ptr<CommunicatorImpl> across_;   // those at this rank's position on their hosts
+  std::optional<ByHosts> by_hosts_;            // of these
   std::unique_ptr<StagedCalls> staged_;        // last: it uses the communicators
 };
 

@@ -1,5 +1,6 @@
 // `tutti bench --device cuda` over two hosts, on a driver without a GPU (tests/support/fake_cuda):
-// long all-reduces go by hosts, all else through the hosts' memory.
+// long all-reduces, all-gathers and reduce-scatters go by hosts, all else through the hosts'
+// memory.
 #include <filesystem>
 #include <string>
 
@@ -27,13 +28,15 @@ class DeviceOfTwoHosts : public TwoHosts {
 };
 
 TEST_F(DeviceOfTwoHosts, CallsAreRight) {
-  for (const std::string collective :
-       {"all_reduce", "all_gather", "reduce_scatterv", "broadcast", "all_to_all", "send_recv"}) {
+  for (const std::string collective : {"all_reduce", "all_gather", "reduce_scatter",
+                                       "reduce_scatterv", "broadcast", "all_to_all", "send_recv"}) {
     SCOPED_TRACE(collective);
     const Json document = bench(collective);
     ASSERT_THAT(document.at("results"), SizeIs(2));
     for (const Json& one : document.at("results")) EXPECT_EQ(one.at("wrong"), 0);
-    if (collective != "all_reduce") continue;
+    const bool by_hosts =
+        collective == "all_reduce" || collective == "all_gather" || collective == "reduce_scatter";
+    if (!by_hosts) continue;
     EXPECT_EQ(document.at("results").at(0).at("algorithm"), "staged");
     EXPECT_EQ(document.at("results").at(1).at("algorithm"), "by_hosts");
   }

@@ -55,7 +55,8 @@ TEST_F(Simulate, KnowsClassesOfGpus) {
     const Result result = run({"simulate", "all_reduce", "-n", "8", "--gpu", gpu, "--bytes", "1G",
                                "--algorithm", "ring", "--json", json});
     EXPECT_EQ(result.code, 0) << result.err;
-    EXPECT_NEAR(Json::parse(read(json))["busbw_GBps"].get<double>(), expected, 0.1 * expected) << gpu;
+    EXPECT_NEAR(Json::parse(read(json))["busbw_GBps"].get<double>(), expected, 0.1 * expected)
+        << gpu;
   }
   EXPECT_THAT(run({"simulate", "all_reduce", "--gpu", "h100"}).err, HasSubstr("--ranks"));
   EXPECT_THAT(run({"simulate", "all_reduce"}).err, HasSubstr("--topology is required"));

@@ -57,12 +57,12 @@ class GpuPlanner {
   const GpuChoice& choose(const Wanted& wanted);
   // All algorithms by both protocols, the cheapest first, those that are excluded last.
   std::vector<GpuCandidate> explain(const Wanted& wanted);
+  // On the fewest blocks with which it does not take clearly longer than with more.
+  GpuCandidate price(const Algorithm& algorithm, GpuProtocol protocol, const Wanted& wanted);
 
  private:
   using Key = std::tuple<Collective, int, uint64_t, DType, Grade, bool>;
 
-  // On the fewest blocks with which it does not take clearly longer than with more.
-  GpuCandidate price(const Algorithm& algorithm, GpuProtocol protocol, const Wanted& wanted);
   Prediction predict_on(const std::vector<Plan>& plans, GpuProtocol protocol, int32_t blocks,
                         const Wanted& wanted) const;
   // Blocks beyond these would have nothing to do.

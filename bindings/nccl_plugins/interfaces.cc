@@ -75,8 +75,7 @@ std::vector<Interface> find_interfaces() {
   if (names.empty()) names = found();
   std::vector<Interface> interfaces;
   for (const std::string& name : names) {
-    interfaces.push_back(
-        {.name = name, .pci_path = pci_path_of(name), .mbits = speed_of(name)});
+    interfaces.push_back({.name = name, .pci_path = pci_path_of(name), .mbits = speed_of(name)});
   }
   return interfaces;
 }

@@ -17,8 +17,8 @@ namespace tutti::nccl {
 namespace {
 
 constexpr char kName[] = "Tutti";
-// Each takes descriptors, whose limit is raised as far as the system lets us; NCCL's own sockets say
-// the same.
+// Each takes descriptors, whose limit is raised as far as the system lets us; NCCL's own sockets
+// say the same.
 constexpr int kMostComms = 65536;
 
 template <typename Body>
@@ -178,8 +178,7 @@ ncclResult_t send(void* sender, void* data, size_t size, int tag, void*, void** 
     *request = static_cast<Sender*>(sender)->offer(data, size, tag);
   });
 }
-ncclResult_t send_of_v8(void* sender, void* data, int size, int tag, void* memory,
-                        void** request) {
+ncclResult_t send_of_v8(void* sender, void* data, int size, int tag, void* memory, void** request) {
   return send(sender, data, static_cast<size_t>(size), tag, memory, request);
 }
 ncclResult_t send_of_v10(void* sender, void* data, size_t size, int tag, void* memory, void*,
@@ -196,8 +195,8 @@ ncclResult_t receive(void* receiver, int n, void** data, Size* sizes, int* tags,
       throw Error(ErrorCode::invalid_argument, cat("a receive of ", n, " messages at once"),
                   {.cause = "this network says that it takes one (maxRecvs)"});
     }
-    *request = static_cast<Receiver*>(receiver)->post(data[0], static_cast<uint64_t>(sizes[0]),
-                                                      tags[0]);
+    *request =
+        static_cast<Receiver*>(receiver)->post(data[0], static_cast<uint64_t>(sizes[0]), tags[0]);
   });
 }
 ncclResult_t receive_of_v10(void* receiver, int n, void** data, size_t* sizes, int* tags,

@@ -138,8 +138,8 @@ void Sender::progress() {
 void Sender::read_posts() {
   while (!failed()) {
     auto* const into = reinterpret_cast<std::byte*>(&post_);
-    const ssize_t got = ::recv(streams_[0].fd(), into + post_bytes_, sizeof(Post) - post_bytes_,
-                               MSG_DONTWAIT);
+    const ssize_t got =
+        ::recv(streams_[0].fd(), into + post_bytes_, sizeof(Post) - post_bytes_, MSG_DONTWAIT);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (got <= 0) return fail_of_end(peer_, got == 0 ? 0 : errno);
     post_bytes_ += static_cast<size_t>(got);
@@ -229,8 +229,8 @@ void Receiver::progress() {
 // A sender that has gone is no failure here: what it sent before may still be on its way.
 void Receiver::send_posts() {
   while (!unsent_.empty()) {
-    const ssize_t sent = ::send(streams_[0].fd(), unsent_.data(), unsent_.size(),
-                                MSG_DONTWAIT | MSG_NOSIGNAL);
+    const ssize_t sent =
+        ::send(streams_[0].fd(), unsent_.data(), unsent_.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
     if (sent < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (sent <= 0) return unsent_.clear();
     unsent_.erase(unsent_.begin(), unsent_.begin() + sent);

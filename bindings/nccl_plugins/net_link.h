@@ -30,9 +30,9 @@ class Link;
 struct Transfer {
   Link* link = nullptr;
   bool used = false;
-  uint64_t number = 0;        // of the receive
+  uint64_t number = 0;  // of the receive
   std::byte* memory = nullptr;
-  uint64_t bytes = 0;  // of the message; of a receive the most, until the first slice tells
+  uint64_t bytes = 0;     // of the message; of a receive the most, until the first slice tells
   bool is_known = false;  // bytes is the message's
   uint64_t begun = 0;     // of a send: bytes handed to streams
   int under_way = 0;      // of a send: slices that streams have

@@ -107,9 +107,7 @@ void Listener::welcome(const bootstrap::Hello& hello, Fd socket) {
 }
 
 Connecting::Connecting(const Handle& handle)
-    : connector_(text_of(handle.key), kEnds),
-      streams_(handle.streams),
-      missing_(handle.streams) {
+    : connector_(text_of(handle.key), kEnds), streams_(handle.streams), missing_(handle.streams) {
   const PeerInfo peer{.address = text_of(handle.address), .port = handle.port};
   const uint64_t number = random_number();
   for (int stream = 0; stream < handle.streams; ++stream) {

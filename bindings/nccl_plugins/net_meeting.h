@@ -1,5 +1,5 @@
-// How two ends of a connection between NCCL's proxies find each other: listen, connect, accept, none
-// of which waits.
+// How two ends of a connection between NCCL's proxies find each other: listen, connect, accept,
+// none of which waits.
 //
 //     receiver                                     sender
 //     Listener: a port and a key  -- handle, by NCCL -->  Connecting: one socket for each stream,

@@ -1,8 +1,9 @@
-// What NCCL's own algorithms take, from our walk of their programs (collectives/cost/gpu_planner.h).
+// What NCCL's own algorithms take, from our walk of their programs
+// (collectives/cost/gpu_planner.h).
 //
 // GPUs of one host, of a class with known costs (gpu_costs.h: published, or measured by
-// `tutti tune`); ring and tree; LL, LL128 and Simple. NVLS, CollNet and PAT, several hosts and other
-// GPUs: nothing is known, and what NCCL reckons stays.
+// `tutti tune`); ring and tree; LL, LL128 and Simple. NVLS, CollNet and PAT, several hosts and
+// other GPUs: nothing is known, and what NCCL reckons stays.
 #pragma once
 
 #include <cstddef>

@@ -18,8 +18,8 @@ ncclResult_t init(size_t ranks, size_t nodes, ncclDebugLogger_t log, void** cont
   });
 }
 
-ncclResult_t init_of_v5(void** context, uint64_t, size_t ranks, size_t nodes,
-                        ncclDebugLogger_t log, ncclNvlDomainInfo_t*, ncclTunerConstants_t*) {
+ncclResult_t init_of_v5(void** context, uint64_t, size_t ranks, size_t nodes, ncclDebugLogger_t log,
+                        ncclNvlDomainInfo_t*, ncclTunerConstants_t*) {
   return init(ranks, nodes, log, context);
 }
 
@@ -27,8 +27,8 @@ ncclResult_t init_of_v5(void** context, uint64_t, size_t ranks, size_t nodes,
 ncclResult_t fill(void* context, ncclFunc_t function, size_t bytes, int, float** table,
                   int algorithms, int protocols, int, int*) {
   return guarded(NCCL_TUNING, [&] {
-    static_cast<Tuner*>(context)->fill(function, bytes, reinterpret_cast<float*>(table),
-                                       algorithms, protocols);
+    static_cast<Tuner*>(context)->fill(function, bytes, reinterpret_cast<float*>(table), algorithms,
+                                       protocols);
   });
 }
 
@@ -54,8 +54,7 @@ extern const ncclTuner_v4_t ncclTunerPlugin_v4 = {tutti::nccl::kName, tutti::ncc
                                                   tutti::nccl::fill, tutti::nccl::finalize};
 extern const ncclTuner_v5_t ncclTunerPlugin_v5 = {tutti::nccl::kName, tutti::nccl::init_of_v5,
                                                   tutti::nccl::fill, tutti::nccl::finalize};
-extern const ncclTuner_v6_t ncclTunerPlugin_v6 = {tutti::nccl::kName, tutti::nccl::init_of_v5,
-                                                  tutti::nccl::fill, tutti::nccl::finalize,
-                                                  nullptr};
+extern const ncclTuner_v6_t ncclTunerPlugin_v6 = {
+    tutti::nccl::kName, tutti::nccl::init_of_v5, tutti::nccl::fill, tutti::nccl::finalize, nullptr};
 }
 // NOLINTEND(readability-identifier-naming)

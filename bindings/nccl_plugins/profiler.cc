@@ -16,9 +16,8 @@ namespace tutti::nccl {
 
 namespace {
 
-constexpr std::array<std::string_view, 7> kKinds = {"group API", "call API", "kernel launch",
-                                                    "group",     "call",     "proxy op",
-                                                    "proxy step"};
+constexpr std::array<std::string_view, 7> kKinds = {
+    "group API", "call API", "kernel launch", "group", "call", "proxy op", "proxy step"};
 // Threads of a kind are numbered from its own thousand.
 constexpr int kThreadsOfKind = 1000;
 
@@ -82,8 +81,8 @@ Json event_json(const Event& event, int64_t end_ns, int rank, int thread) {
 
 std::string file_of(const std::string& path, const std::string& communicator, int rank) {
   std::filesystem::path file(path);
-  file.replace_filename(cat(file.stem().string(), ".comm-", communicator, ".rank-", rank,
-                            file.extension().string()));
+  file.replace_filename(
+      cat(file.stem().string(), ".comm-", communicator, ".rank-", rank, file.extension().string()));
   return file.string();
 }
 

@@ -18,8 +18,8 @@ namespace tutti::nccl {
 namespace {
 
 constexpr char kName[] = "Tutti";
-constexpr int kBeforeV5 = ncclProfileGroup | ncclProfileColl | ncclProfileP2p |
-                          ncclProfileProxyOp | ncclProfileProxyStep;
+constexpr int kBeforeV5 =
+    ncclProfileGroup | ncclProfileColl | ncclProfileP2p | ncclProfileProxyOp | ncclProfileProxyStep;
 constexpr int kSinceV5 = kBeforeV5 | ncclProfileGroupApi | ncclProfileCollApi | ncclProfileP2pApi |
                          ncclProfileKernelLaunch;
 
@@ -42,12 +42,10 @@ std::string text_of(const char* text) { return text == nullptr ? "?" : text; }
 template <typename Description>
 Event call_of(const Description& what) {
   Event event{.kind = EventKind::call, .name = text_of(what.coll.func)};
-  event.arguments = {{"call", what.coll.seqNumber},
-                     {"count", what.coll.count},
-                     {"type", text_of(what.coll.datatype)},
-                     {"root", what.coll.root},
-                     {"algorithm", text_of(what.coll.algo)},
-                     {"protocol", text_of(what.coll.proto)}};
+  event.arguments = {
+      {"call", what.coll.seqNumber},          {"count", what.coll.count},
+      {"type", text_of(what.coll.datatype)},  {"root", what.coll.root},
+      {"algorithm", text_of(what.coll.algo)}, {"protocol", text_of(what.coll.proto)}};
   if constexpr (requires { what.coll.nChannels; }) {
     event.arguments.emplace_back("channels", what.coll.nChannels);
   } else {
@@ -59,9 +57,8 @@ Event call_of(const Description& what) {
 template <typename Description>
 Event message_of(const Description& what) {
   Event event{.kind = EventKind::call, .name = text_of(what.p2p.func)};
-  event.arguments = {{"peer", what.p2p.peer},
-                     {"count", what.p2p.count},
-                     {"type", text_of(what.p2p.datatype)}};
+  event.arguments = {
+      {"peer", what.p2p.peer}, {"count", what.p2p.count}, {"type", text_of(what.p2p.datatype)}};
   return event;
 }
 
@@ -182,8 +179,8 @@ ncclResult_t begin_of_v5(void** context, uint64_t communicator, int* mask, const
   return begin(context, mask, kSinceV5, hexadecimal(communicator), rank, log);
 }
 
-// A proxy may work for another process of the host (PXN): then neither the context nor the parent is
-// memory of this one, and the work is left out.
+// A proxy may work for another process of the host (PXN): then neither the context nor the parent
+// is memory of this one, and the work is left out.
 template <typename Description>
 Recording* recording_of(void* context, const Description& what) {
   if (what.type == ncclProfileProxyOp && what.proxyOp.pid != ::getpid()) return nullptr;
@@ -214,9 +211,8 @@ ncclResult_t stop(void* handle) {
 void enter(void* handle, ncclProfilerEventState_t state, size_t bytes) {
   const char* const name = name_of(state);
   if (handle == nullptr || name == nullptr) return;
-  try_to([&] {
-    Recording::enter(*static_cast<Event*>(handle), name, static_cast<int64_t>(bytes));
-  });
+  try_to(
+      [&] { Recording::enter(*static_cast<Event*>(handle), name, static_cast<int64_t>(bytes)); });
 }
 
 ncclResult_t enter_of_v3(void* handle, ncclProfilerEventState_t state,

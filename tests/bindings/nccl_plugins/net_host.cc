@@ -97,8 +97,7 @@ class NetOf final : public Net {
   ncclResult_t reg_mr(void* comm, void* data, size_t size, int type, void** memory) override {
     return plugin_->regMr(comm, data, size, type, memory);
   }
-  ncclResult_t reg_dma_buf(void* comm, void* data, size_t size, int type,
-                           void** memory) override {
+  ncclResult_t reg_dma_buf(void* comm, void* data, size_t size, int type, void** memory) override {
     return plugin_->regMrDmaBuf(comm, data, size, type, 0, -1, memory);
   }
   ncclResult_t dereg_mr(void* comm, void* memory) override {

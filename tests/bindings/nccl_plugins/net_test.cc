@@ -197,9 +197,9 @@ TEST_P(NetTest, TagsSayWhichReceiveAMessageIsFor) {
   std::vector<Bytes> received(posted.size(), Bytes(100'000));
   std::vector<void*> receives(posted.size());
   for (size_t i = 0; i < posted.size(); ++i) {
-    ASSERT_EQ(net().irecv(pair.receiver, received[i].data(), received[i].size(), posted[i],
-                          &receives[i]),
-              ncclSuccess);
+    ASSERT_EQ(
+        net().irecv(pair.receiver, received[i].data(), received[i].size(), posted[i], &receives[i]),
+        ncclSuccess);
   }
   // Of the two of tag 1 the first sent is for the first posted.
   const std::vector<int> order = {1, 2, 3, 1};

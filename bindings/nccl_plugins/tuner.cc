@@ -18,6 +18,13 @@ namespace {
 // Longer than any that NCCL runs within a host: the plans of all ranks are walked.
 constexpr size_t kMostRanks = 72;
 
+// Of data in one of the eight steps of NCCL's buffers (src/include/device.h, comm.h): Simple's 4
+// MiB; LL's 512 threads with 8 lines of 8 bytes each; LL128's 640 threads with 120 words each, of
+// which 15 in 16 are data.
+constexpr GpuSlots kSlots = {.simple_bytes = (4 << 20) / 8, .lines_bytes = 512 * 8 * 8};
+constexpr GpuSlots kSlotsOfLL128 = {.simple_bytes = kSlots.simple_bytes,
+                                    .lines_bytes = 640 * 120 * 8 / 16 * 15};
+
 // 120 of 128 bytes in a line are data. How much later than LL it comes is NCCL's figure: 1.9 us a
 // hop over NVLink, against 0.6 us (hwLatencies, src/graph/tuning.cc).
 constexpr double kOfALine = 120.0 / 128;
@@ -73,7 +80,8 @@ Program emit_tree(const Shape& shape) {
   const int32_t down = shape.rank + 1;
   const bool is_first = shape.rank == 0;
   const bool is_last = down == shape.ranks;
-  Program program{.scratch_chunks = shape.ranks > 2 ? 1 : 0};
+  const bool has_middle = shape.ranks > 2;
+  Program program{.scratch_chunks = has_middle ? 1 : 0, .fan_out = has_middle ? 2 : 1};
   if (is_first && is_last) {
     program.steps = {copy({input(0)}, {output(0)})};
   } else if (is_first) {
@@ -132,8 +140,9 @@ Tuner::Tuner(size_t ranks, size_t nodes) {
   ranks_ = static_cast<int>(ranks);
   const GpuCosts costs = gpu_costs(load_cost_model(), gpu);
   const Shape shape{.ranks = ranks_};
-  planner_ = std::make_unique<GpuPlanner>(shape, costs);
-  planner_of_ll128_ = std::make_unique<GpuPlanner>(shape, with_ll128(costs));
+  planner_ = std::make_unique<GpuPlanner>(shape, costs, std::vector<const Algorithm*>(), kSlots);
+  planner_of_ll128_ = std::make_unique<GpuPlanner>(shape, with_ll128(costs),
+                                                   std::vector<const Algorithm*>(), kSlotsOfLL128);
   inform(NCCL_TUNING, cat("ring and tree are reckoned for ", ranks, " GPUs of class ", gpu));
 }
 

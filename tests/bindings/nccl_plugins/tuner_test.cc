@@ -22,7 +22,7 @@ using ::testing::Contains;
 using ::testing::HasSubstr;
 
 // What NCCL reckoned, for all that ours may not touch.
-constexpr float kNccls = 1234;
+constexpr float kNccls = 1e9;
 
 struct Table {
   std::array<std::array<float, NCCL_NUM_PROTOCOLS>, NCCL_NUM_ALGORITHMS> times;
@@ -36,7 +36,7 @@ struct Table {
   float** memory() { return reinterpret_cast<float**>(times.data()); }
   // The cheapest of ring and tree.
   int cheapest_protocol() {
-    float least = kNccls * 1e9F;
+    float least = kNccls;
     int cheapest = -1;
     for (const int algorithm : {NCCL_ALGO_TREE, NCCL_ALGO_RING}) {
       for (int protocol = 0; protocol < NCCL_NUM_PROTOCOLS; ++protocol) {
@@ -125,7 +125,6 @@ TEST_P(TunerTest, SmallCallsTakeLLAndLargeOnesSimple) {
     EXPECT_EQ(small.cheapest_protocol(), NCCL_PROTO_LL) << function;
     Table large;
     tuner.fill(function, size_t{1} << 30, large);
-    large.at(NCCL_ALGO_TREE, NCCL_PROTO_SIMPLE) += kNccls;  // where it is NCCL's own
     EXPECT_EQ(large.cheapest_protocol(), NCCL_PROTO_SIMPLE) << function;
     EXPECT_LT(large.at(NCCL_ALGO_RING, NCCL_PROTO_LL128), large.at(NCCL_ALGO_RING, NCCL_PROTO_LL));
     for (int protocol = 0; protocol < NCCL_NUM_PROTOCOLS; ++protocol) {
@@ -198,7 +197,7 @@ INSTANTIATE_TEST_SUITE_P(Versions, TunerTest, ::testing::Range(3, 7),
 TEST(TreeWithinHost, IsProved) {
   for (int32_t ranks = 1; ranks <= 9; ++ranks) {
     const Verdict verdict = verify(nccl::tree_within_host(), {.ranks = ranks});
-    EXPECT_GE(verdict.grade, nccl::tree_within_host().grade) << ranks;
+    EXPECT_GE(verdict.grade, nccl::tree_within_host().grade) << ranks << ": " << verdict.problem;
   }
 }
 

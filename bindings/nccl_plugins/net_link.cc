@@ -245,7 +245,10 @@ void Receiver::advance(ReceiveStream& stream) {
     if (moved == Moved::end) {
       stream.set_ended();
       if (error != 0) last_error_ = error;
-      if (!stream.between_slices()) fail_of_end(peer_, error);
+      // Sockets of a process that has ended say no more than that, each when all that came before
+      // has been read; all else is this stream's own trouble, of which the sender may never hear.
+      const bool may_have_left = error == 0 || error == ECONNRESET || error == EPIPE;
+      if (!stream.between_slices() || !may_have_left) fail_of_end(peer_, error);
       return;
     }
     if (stream.arrived() != nullptr && !place(stream)) return;

@@ -67,6 +67,13 @@ constexpr std::array kSettings = {
     SettingInfo{"TUTTI_TCP_STREAMS", SettingType::integer, "0", "", true, false,
                 "TCP connections between each pair of ranks for collectives; 0: one for each "
                 "interface in TUTTI_INTERFACE"},
+    SettingInfo{
+        "TUTTI_NCCL_GPU", SettingType::string, "", "", false, false,
+        "class of GPU (h100 ...) whose costs the tuner plugin for NCCL reckons with; empty: "
+        "by the device's name"},
+    SettingInfo{"TUTTI_NCCL_PROFILE", SettingType::string, "", "", false, false,
+                "where the profiler plugin for NCCL writes its traces: of trace.json each "
+                "communicator and rank gets a file beside it; empty: nothing is recorded"},
     SettingInfo{"TUTTI_BIND", SettingType::string, "auto", "auto|none", false, false,
                 "whether `tutti run` binds local ranks to cores"},
     SettingInfo{"TUTTI_TOPOLOGY", SettingType::string, "", "", false, false,

@@ -64,13 +64,13 @@ class GpuPlanner {
   const GpuChoice& choose(const Wanted& wanted, Reach reach = Reach::slots);
   // All algorithms by both protocols, the cheapest first, those that are excluded last.
   std::vector<GpuCandidate> explain(const Wanted& wanted, Reach reach = Reach::slots);
+  // On the fewest blocks with which it does not take clearly longer than with more.
+  GpuCandidate price(const Algorithm& algorithm, GpuProtocol protocol, const Wanted& wanted,
+                     Reach reach = Reach::slots);
 
  private:
   using Key = std::tuple<Collective, int, uint64_t, DType, Grade, bool, Reach>;
 
-  // On the fewest blocks with which it does not take clearly longer than with more.
-  GpuCandidate price(const Algorithm& algorithm, GpuProtocol protocol, const Wanted& wanted,
-                     Reach reach);
   GpuCandidate price_slots(GpuCandidate candidate, const std::vector<Plan>& plans,
                            const Wanted& wanted) const;
   // False where the program lends nothing.

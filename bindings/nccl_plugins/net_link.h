@@ -1,0 +1,117 @@
+// A connection's two ends, as NCCL's proxy drives them: one thread at a time, which asks again and
+// again (test()) and never waits. Nothing moves unless it asks.
+//
+//     Receiver                                  Sender
+//     post(): memory, tag  -- Post, stream 0 -->  offer(): the first post of that tag takes it
+//     into that memory     <- slices, any stream --
+//
+// A message has a place before it is sent: nothing is kept in between, messages of different tags
+// need not be received in the order in which they were sent, and large ones are spread over all
+// streams. NCCL posts receives some messages ahead, so that mostly the sender finds one.
+#pragma once
+
+#include <array>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "bindings/nccl_plugins/net_abi.h"
+#include "bindings/nccl_plugins/net_meeting.h"
+#include "bindings/nccl_plugins/net_stream.h"
+
+namespace tutti::nccl {
+
+class Link;
+
+// One of a link's; NCCL's `request` points at it.
+struct Transfer {
+  Link* link = nullptr;
+  bool used = false;
+  uint64_t number = 0;  // of the receive
+  std::byte* memory = nullptr;
+  uint64_t bytes = 0;     // of the message; of a receive the most, until the first slice tells
+  bool is_known = false;  // bytes is the message's
+  uint64_t begun = 0;     // of a send: bytes handed to streams
+  int under_way = 0;      // of a send: slices that streams have
+  uint64_t arrived = 0;   // of a receive: bytes
+  bool is_done = false;
+};
+
+class Link {
+ public:
+  virtual ~Link() = default;
+  Link() = default;
+  Link(const Link&) = delete;
+  Link& operator=(const Link&) = delete;
+
+  // The bytes of the message once it is through: the transfer is free again. Throws
+  // Error(rank_died, connection_lost, mismatch) when the link has failed.
+  std::optional<uint64_t> test(Transfer& transfer);
+
+ protected:
+  virtual void progress() = 0;
+  Transfer* free_transfer();
+  void fail(ErrorCode code, const std::string& what, const ErrorDetail& detail = {});
+  void fail_of_end(const std::string& peer, int error);
+  bool failed() const { return failure_.has_value(); }
+  void throw_failure() const;
+
+  std::array<Transfer, NCCL_NET_MAX_REQUESTS> transfers_;
+
+ private:
+  std::optional<Error> failure_;
+};
+
+class Sender final : public Link {
+ public:
+  explicit Sender(Streams streams);
+  ~Sender() override;
+
+  // Null: nothing is posted for this tag yet, or too much is under way. Throws as test().
+  Transfer* offer(const void* memory, uint64_t bytes, int tag);
+
+ private:
+  void progress() override;
+  void read_posts();
+  void take_post(const Post& post);
+  bool begin_slice(SendStream& stream);
+  void advance(SendStream& stream);
+  void look_for_outage();
+
+  std::string peer_;
+  std::vector<SendStream> streams_;
+  std::vector<Transfer*> on_stream_;  // whose slice each stream has
+  std::deque<Post> posts_;            // that no message has taken
+  std::deque<Transfer*> waiting_;     // not handed to streams as a whole
+  Post post_;                         // that is being read
+  size_t post_bytes_ = 0;
+  int64_t next_look_ns_ = 0;
+};
+
+class Receiver final : public Link {
+ public:
+  explicit Receiver(Streams streams);
+
+  // Null: too much is under way. Throws as test().
+  Transfer* post(void* memory, uint64_t bytes, int tag);
+
+ private:
+  void progress() override;
+  void send_posts();
+  void advance(ReceiveStream& stream);
+  bool place(ReceiveStream& stream);
+  void take(const Slice& slice);
+  void look_for_end();
+  Transfer* find(uint64_t number);
+
+  std::string peer_;
+  std::vector<ReceiveStream> streams_;
+  std::vector<std::byte> unsent_;  // posts
+  uint64_t next_number_ = 1;
+  int last_error_ = 0;
+};
+
+}  // namespace tutti::nccl

@@ -1,0 +1,88 @@
+// One socket of a connection: slices of messages, each behind a header, sent from the caller's
+// memory and received straight into it. Nothing waits.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "base/fd.h"
+#include "transport/tcp/outage.h"
+
+namespace tutti::nccl {
+
+// A receive that was posted: what the receiver tells the sender.
+struct Post {
+  uint32_t magic = 0x54504f53;
+  int32_t tag = 0;
+  uint64_t number = 0;  // of the receive, by which slices name it
+  uint64_t bytes = 0;   // the most that it takes
+};
+
+// What stands before a part of a message.
+struct Slice {
+  uint32_t magic = 0x54534c49;
+  uint32_t reserved = 0;
+  uint64_t number = 0;  // Post::number
+  uint64_t total = 0;   // bytes of the message
+  uint64_t offset = 0;  // of this part
+  uint64_t bytes = 0;
+};
+
+enum class Moved { nothing, some, end };  // end: of the connection, or its failure (errno, 0: EOF)
+
+class SendStream {
+ public:
+  explicit SendStream(Fd socket) : socket_(std::move(socket)) {}
+
+  int fd() const { return socket_.get(); }
+  bool idle() const { return left_ == 0; }
+  // When idle(). `payload` stays until the slice is away.
+  void begin(const Slice& slice, const std::byte* payload);
+  Moved advance(int& error);
+  // Empty, or that nobody has confirmed for long what was sent.
+  std::string outage(int64_t now_ns) { return outage_.look(socket_.get(), now_ns); }
+
+ private:
+  Fd socket_;
+  Slice slice_;
+  const std::byte* payload_ = nullptr;
+  uint64_t left_ = 0;  // of header and payload
+  Outage outage_;
+};
+
+class ReceiveStream {
+ public:
+  explicit ReceiveStream(Fd socket) : socket_(std::move(socket)) {}
+
+  int fd() const { return socket_.get(); }
+  bool ended() const { return ended_; }
+  void set_ended() { ended_ = true; }
+  // Nothing of a slice is here.
+  bool between_slices() const { return header_bytes_ == 0; }
+  // A slice whose payload has no place yet: it has to be placed before the next advance().
+  const Slice* arrived() const { return !placed_ && header_is_whole() ? &slice_ : nullptr; }
+  void place(std::byte* destination);
+  // The payload is in its place: after this the next slice comes.
+  bool complete() const { return placed_ && payload_left_ == 0; }
+  Slice take();
+  Moved advance(int& error);
+
+ private:
+  bool header_is_whole() const { return header_bytes_ == sizeof(Slice); }
+
+  Fd socket_;
+  Slice slice_;
+  size_t header_bytes_ = 0;
+  std::byte* destination_ = nullptr;
+  uint64_t payload_left_ = 0;
+  bool placed_ = false;
+  bool ended_ = false;
+};
+
+}  // namespace tutti::nccl

@@ -102,14 +102,7 @@ std::string find_gpu_class(std::string& why) {
   if (!set.empty()) return set;
   try {
     const std::string name = cuda::device_info(cuda::current_device()).name;
-    constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kClasses = {
-        {{"A100-SXM", "a100"}, {"H100", "h100"}, {"H200", "h100"}, {"B200", "b200"}}};
-    for (const auto& [part, gpu] : kClasses) {
-      // Those for PCIe slots are joined by something else.
-      if (name.find(part) != std::string::npos && name.find("PCI") == std::string::npos) {
-        return std::string(gpu);
-      }
-    }
+    if (const std::string_view gpu = gpu_class_of(name); !gpu.empty()) return std::string(gpu);
     why = cat("there are no costs of the GPU '", name, "'; TUTTI_NCCL_GPU names others");
   } catch (const Error& error) {
     why = error.what();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <string>
+#include <utility>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -120,6 +121,22 @@ std::span<const std::string_view> gpu_classes() {
     return all;
   }();
   return names;
+}
+
+std::string_view gpu_class_of(std::string_view device_name) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kClasses = {
+      {{"A100", "a100"}, {"H100", "h100"}, {"H200", "h100"}, {"B200", "b200"}}};
+  if (device_name.find("PCI") != std::string_view::npos) return {};
+  for (const auto& [part, gpu] : kClasses) {
+    if (device_name.find(part) != std::string_view::npos) return gpu;
+  }
+  return {};
+}
+
+std::string_view gpu_class_for(std::string_view device_name) {
+  const std::string_view known = gpu_class_of(device_name);
+  if (!known.empty()) return known;
+  return device_name.find("PCI") != std::string_view::npos ? "pcie4" : "h100";
 }
 
 GpuCosts gpu_costs(const CostModel& model, std::string_view gpu) {

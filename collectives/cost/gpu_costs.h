@@ -14,6 +14,12 @@ namespace tutti {
 // "mi300x", with a link of xGMI to each other one.
 std::span<const std::string_view> gpu_classes();
 
+// The class of GPUs that CUDA calls by that name ("NVIDIA H100 80GB HBM3"); empty where there is
+// none. Those for PCIe slots are of none: how they are joined is not theirs to say.
+std::string_view gpu_class_of(std::string_view device_name);
+// That whose costs calls take: the same, or the nearest guess.
+std::string_view gpu_class_for(std::string_view device_name);
+
 // What was measured, as `model` has it; else what was published. Throws Error(invalid_argument)
 // that lists the classes.
 GpuCosts gpu_costs(const CostModel& model, std::string_view gpu);

@@ -99,6 +99,12 @@ GpuCandidate GpuPlanner::price(const Algorithm& algorithm, GpuProtocol protocol,
   return price_slots(std::move(candidate), plans, wanted);
 }
 
+Prediction GpuPlanner::predict_named(const Algorithm& algorithm, GpuProtocol protocol,
+                                     const Wanted& wanted) {
+  const std::vector<Plan>& plans = plans_of(algorithm, wanted.root);
+  return predict_on(plans, protocol, useful_blocks(plans[0], protocol, wanted), wanted);
+}
+
 // As the kernel does it: what can be lent is.
 bool GpuPlanner::price_windows(GpuCandidate& candidate, const std::vector<Plan>& plans,
                                const Wanted& wanted, Reach reach) const {

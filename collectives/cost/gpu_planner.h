@@ -67,6 +67,8 @@ class GpuPlanner {
   // On the fewest blocks with which it does not take clearly longer than with more.
   GpuCandidate price(const Algorithm& algorithm, GpuProtocol protocol, const Wanted& wanted,
                      Reach reach = Reach::slots);
+  // On all blocks that have something to do, as algorithms run that a caller names. Of slots.
+  Prediction predict_named(const Algorithm& algorithm, GpuProtocol protocol, const Wanted& wanted);
 
  private:
   using Key = std::tuple<Collective, int, uint64_t, DType, Grade, bool, Reach>;

@@ -19,17 +19,10 @@ namespace tutti::internal {
 
 namespace {
 
-// Whose published costs stand for those of a device.
-std::string_view class_of(std::string_view device_name) {
-  if (device_name.find("A100") != std::string_view::npos) return "a100";
-  if (device_name.find("B200") != std::string_view::npos) return "b200";
-  return "h100";
-}
-
 // Rank 0's, for all choose alike.
 std::string agreed_class(int device, const gpu::Exchange& exchange) {
   std::array<char, 8> mine{};
-  const std::string_view own = class_of(cuda::device_info(device).name);
+  const std::string_view own = gpu_class_for(cuda::device_info(device).name);
   std::copy(own.begin(), own.end(), mine.begin());
   const std::vector<std::byte> all = exchange(std::as_bytes(std::span(mine)));
   std::memcpy(mine.data(), all.data(), mine.size());

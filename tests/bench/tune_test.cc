@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "base/error.h"
+#include "bench/gpu_tune.h"
+#include "collectives/cost/gpu_costs.h"
 
 namespace tutti::bench {
 namespace {
@@ -57,6 +59,30 @@ TEST(Tune, ObservationsSurviveTheirText) {
     EXPECT_NEAR(again[i].seconds / observations[i].seconds, 1, 1e-4);
   }
   EXPECT_THROW(read("all_reduce ring 2 tcp 8 1e-6\n"), Error);
+}
+
+// What a GPU with other numbers takes is predicted again, and by them what was not measured.
+TEST(TuneOfGpus, FindsTheNumbersOfAnotherGpu) {
+  constexpr int kRanks = 4;
+  const GpuCosts published = gpu_costs(CostModel::defaults(), "h100");
+  GpuCosts machine = published;
+  for (LinkCosts* const link : {&machine.simple, &machine.lines}) {
+    link->call *= 1.8;
+    link->latency *= 0.6;
+    link->wire *= 1.5;
+  }
+  std::vector<GpuObservation> observations = gpu_observations(kRanks);
+  for (GpuObservation& o : observations) o.seconds = predict(o, machine);
+  EXPECT_EQ(write(read_gpu_observations("noise\n" + write(observations))), write(observations));
+  const GpuCosts found = fit(published, observations);
+  EXPECT_NEAR(found.simple.wire, machine.simple.wire, 0.1 * machine.simple.wire);
+  EXPECT_NEAR(found.lines.call, machine.lines.call, 0.1 * machine.lines.call);
+  for (const char* const algorithm : {"halving_doubling", "double_binary_tree"}) {
+    for (const uint64_t bytes : {1 << 10, 1 << 22}) {
+      const GpuObservation o{algorithm, GpuProtocol::simple, kRanks, bytes, 0};
+      EXPECT_NEAR(predict(o, found) / predict(o, machine), 1, 0.1) << algorithm << ' ' << bytes;
+    }
+  }
 }
 
 }  // namespace

@@ -19,12 +19,15 @@
 #include "base/error.h"
 #include "base/settings.h"
 #include "base/text.h"
+#include "bench/gpu_tune.h"
 #include "collectives/communicator.h"
 #include "collectives/cost/cost_model.h"
+#include "collectives/cost/gpu_costs.h"
 #include "tools/launcher/captured.h"
 #include "tools/launcher/remote_shell.h"
 #include "tools/tutti/commands.h"
 #include "tools/tutti/host_options.h"
+#include "transport/cuda/device.h"
 #include "transport/path_class.h"
 
 namespace tutti::tool {
@@ -37,6 +40,7 @@ struct Options {
   bool check = false;
   std::string json;
   HostOptions places;
+  std::string device = "host";
   std::string measure;  // what the ranks that this command starts shall time
 };
 
@@ -67,15 +71,26 @@ class Draft {
 
 constexpr const char* kCrowd = "crowd";       // more ranks than cores, over shared memory
 constexpr std::string_view kShared = "shm+";  // several ranks a host, which share its card
-constexpr const char* kHost = "host";         // what it is, and where it looks for its numbers
+constexpr const char* kGpus = "gpus";
+constexpr const char* kHost = "host";  // what it is, and where it looks for its numbers
 constexpr std::chrono::minutes kWithin(60);
 
 // On one of the ranks.
+int measure_gpus() {
+  Communicator comm = Communicator::init();
+  std::vector<bench::GpuObservation> observations = bench::gpu_observations(comm.size());
+  bench::measure(comm, observations);
+  if (comm.rank() == 0) std::cout << bench::write(observations);
+  return 0;
+}
+
+// Likewise.
 int measure(const Options& options) {
   if (options.measure == kHost) {
     std::cout << cat(kHost, ' ', CostModel::defaults().cores, ' ', cost_model_file(), '\n');
     return 0;
   }
+  if (options.measure == kGpus) return measure_gpus();
   const bool shared = options.measure.starts_with(kShared);
   const std::string by = options.measure.substr(shared ? kShared.size() : 0);
   const PathClass path = parse_path_class(by).value_or(PathClass::shm);
@@ -282,8 +297,45 @@ int tune(const Options& options) {
   return 0;
 }
 
+// The file's numbers of this host's class of GPUs; all others in it stay.
+int tune_gpus(const Options& options) {
+  constexpr int kMostGpus = 8;
+  const std::string path = options.json.empty() ? cost_model_file() : options.json;
+  if (path.empty()) {
+    throw Error(ErrorCode::invalid_argument, "there is no place to keep what is measured",
+                {.remedy = "name a file with --json, and set TUTTI_TUNE_FILE to it"});
+  }
+  const int gpus = std::min(cuda::device_count(), kMostGpus);
+  if (gpus < 2) {
+    throw Error(ErrorCode::unsupported, cat("there are ", gpus, " GPUs to measure between"),
+                {.cause = "this host has no more, or CUDA_VISIBLE_DEVICES hides them"});
+  }
+  const std::string gpu(gpu_class_for(cuda::device_info(0).name));
+  CostModel model = load_cost_model();
+  static_cast<void>(Draft(path));  // that it can be written is known early
+  std::cerr << cat("measuring: ", gpus, " GPUs of class ", gpu, '\n');
+  std::vector<bench::GpuObservation> observations =
+      bench::read_gpu_observations(output_of({.what = kGpus, .ranks = gpus}, false));
+  std::erase_if(observations, [](const bench::GpuObservation& o) { return o.seconds == 0; });
+  if (observations.empty()) throw Error(ErrorCode::unsupported, "the ranks measured nothing");
+  const GpuCosts costs = bench::fit(gpu_costs(model, gpu), observations);
+  model.gpus[gpu] = costs;
+  Draft(path).finish(to_json(model) + "\n");
+  std::vector<double> errors;
+  for (const bench::GpuObservation& o : observations) {
+    errors.push_back(std::abs(bench::predict(o, costs) / o.seconds - 1));
+  }
+  std::ranges::sort(errors);
+  std::printf(
+      "%zu calls measured; the numbers of class %s that fit them (median error %ld%%) are in "
+      "%s\n",
+      observations.size(), gpu.c_str(), std::lround(100 * errors[errors.size() / 2]), path.c_str());
+  return 0;
+}
+
 int run(const Options& options) {
   if (!options.measure.empty()) return measure(options);
+  if (options.device == "cuda") return tune_gpus(options);
   return options.check ? check(options) : tune(options);
 }
 
@@ -296,6 +348,11 @@ void add_tune(CommandLine& line) {
   command.add_option("--json", o->json, "keep the numbers here, not in the user's cache folder");
   add_host_options(command, o->places);
   command.add_flag("--check", o->check, "compare predicted with measured times instead");
+  command
+      .add_option("--device", o->device,
+                  "what to measure: host, or cuda (up to 8 GPUs of this host)")
+      .one_of({"host", "cuda"})
+      .show_default();
   command.add_option("--measure", o->measure).group("");
   command.footer(
       "Rank 0 of a job reads the numbers and tells them to all. Without them defaults are used.\n"
@@ -304,7 +361,8 @@ void add_tune(CommandLine& line) {
       "(TUTTI_TUNE_FILE).\n"
       "Examples:\n"
       "  tutti tune && tutti explain all_reduce -n 2 --bytes 1M\n"
-      "  tutti tune --hosts node1,node2");
+      "  tutti tune --hosts node1,node2\n"
+      "  tutti tune --device cuda && tutti explain all_reduce -n 8 --gpu h100");
   command.runs([o] { return run(*o); });
 }
 

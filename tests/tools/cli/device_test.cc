@@ -138,6 +138,24 @@ TEST_F(Device, WindowsAreRight) {
   }
 }
 
+// What it measures here is the emulation; that the numbers come to where choices are made is the
+// same on a GPU.
+TEST_F(Device, TuneKeepsWhatItMeasures) {
+  const std::string file = path("tune.json");
+  Process::Environment two = driver();
+  two["FAKE_CUDA_DEVICES"] = "2";
+  const Result tuned = run({"tune", "--device", "cuda", "--json", file}, two);
+  EXPECT_EQ(tuned.code, 0) << tuned.err;
+  EXPECT_THAT(tuned.out, HasSubstr("the numbers of class h100 that fit them"));
+  const Words question = {"explain", "all_reduce", "-n", "2", "--gpu", "h100", "--bytes", "8"};
+  const Result with = run(question, {{"TUTTI_TUNE_FILE", file}});
+  EXPECT_THAT(with.out, HasSubstr("costs: " + file));
+  EXPECT_NE(with.out, run(question, {{"TUTTI_TUNE_FILE", "none"}}).out);
+  two["FAKE_CUDA_DEVICES"] = "1";
+  EXPECT_THAT(run({"tune", "--device", "cuda", "--json", file}, two).err,
+              HasSubstr("there are 1 GPUs to measure between"));
+}
+
 TEST_F(Device, MistakesAreRefused) {
   const auto said = [&](const Words& words) {
     const Result result = run(words, driver());

@@ -21,7 +21,7 @@ namespace {
 
 // Rank 0's, for all choose alike.
 std::string agreed_class(int device, const gpu::Exchange& exchange) {
-  std::array<char, 8> mine{};
+  std::array<char, 32> mine{};  // zeros behind the name
   const std::string_view own = gpu_class_for(cuda::device_info(device).name);
   std::copy(own.begin(), own.end(), mine.begin());
   const std::vector<std::byte> all = exchange(std::as_bytes(std::span(mine)));

@@ -23,6 +23,7 @@ namespace tutti::tool {
 namespace {
 
 constexpr char kTrain[] = "train";
+constexpr int kSlicesOfGpus = 8;
 // Steps over all ranks.
 constexpr int64_t kMostSteps = 40'000'000;
 constexpr int64_t kMostStepsInSlices = 400'000'000;
@@ -309,7 +310,10 @@ void add_simulate(CommandLine& line) {
   command.footer(kFooter);
   command.runs([command, o] {
     refuse_what_does_not_fit(command, *o);
-    if (!o->gpu.empty()) take_gpu_class(*o);
+    if (!o->gpu.empty()) {
+      if (command.count("--slices") == 0) o->slices = kSlicesOfGpus;
+      take_gpu_class(*o);
+    }
     return o->what == kTrain ? simulate_train(*o) : Play(*o).run();
   });
 }

@@ -71,12 +71,11 @@ void take_gpu_class(SimulateOptions& o) {
   if (!o.ranks) refuse("--gpu without --ranks", "say how many GPUs there are");
   const GpuCosts costs = gpu_costs(load_cost_model(), o.gpu);
   const LinkCosts& link = costs.simple;
-  // A way is one link of a mesh, and two where a switch is between them.
-  const double latency_us = link.latency * 1e6 / (costs.mesh ? 1 : 2);
+  // Slices stand for blocks, which take their steps at the same time: these are part of the way. A
+  // way is one link of a mesh, and two where a switch is between them.
+  const double latency_us = (link.latency + link.send + link.recv) * 1e6 / (costs.mesh ? 1 : 2);
   o.topology = cat(costs.mesh ? "full:" : "switch:", *o.ranks, ",bandwidth=", 1e-9 / link.wire,
                    "GB/s,latency=", latency_us, "us");
-  if (o.slices == 1) o.slices = 8;  // a kernel's blocks overlap what they move
-  if (o.overhead_us == 0) o.overhead_us = (link.send + link.recv) * 1e6;
   if (o.reduce_bandwidth.empty()) {
     o.reduce_bandwidth = cat(costs.blocks * 1e-9 / link.at(0).reduce, "GB/s");
   }

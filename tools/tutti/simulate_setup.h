@@ -54,7 +54,7 @@ struct SimulateOptions {
 };
 
 // Of `gpu`: the network of so many of the class on one host, and what a kernel's steps take beside
-// it, unless options say so. Launches are left out.
+// it by the simple protocol, unless options say so. Launches are left out.
 void take_gpu_class(SimulateOptions& options);
 
 // A network with its troubles, and how it is played on.

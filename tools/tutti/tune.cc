@@ -297,7 +297,7 @@ int tune(const Options& options) {
   return 0;
 }
 
-// The file's numbers of this host's class of GPUs; all others in it stay.
+// The numbers of this host's class of GPUs anew, beside the others that calls take now.
 int tune_gpus(const Options& options) {
   constexpr int kMostGpus = 8;
   const std::string path = options.json.empty() ? cost_model_file() : options.json;
@@ -318,6 +318,7 @@ int tune_gpus(const Options& options) {
       bench::read_gpu_observations(output_of({.what = kGpus, .ranks = gpus}, false));
   std::erase_if(observations, [](const bench::GpuObservation& o) { return o.seconds == 0; });
   if (observations.empty()) throw Error(ErrorCode::unsupported, "the ranks measured nothing");
+  model.gpus.erase(gpu);  // begin with what was published
   const GpuCosts costs = bench::fit(gpu_costs(model, gpu), observations);
   model.gpus[gpu] = costs;
   Draft(path).finish(to_json(model) + "\n");

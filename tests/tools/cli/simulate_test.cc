@@ -58,6 +58,11 @@ TEST_F(Simulate, KnowsClassesOfGpus) {
     EXPECT_NEAR(Json::parse(read(json))["busbw_GBps"].get<double>(), expected, 0.1 * expected)
         << gpu;
   }
+  // Short ones take the steps and ways of a ring, without a launch of 4.5 us (explain: 23.4 us).
+  const std::string json = path("short.json");
+  run({"simulate", "all_reduce", "-n", "8", "--gpu", "h100", "--bytes", "8", "--algorithm", "ring",
+       "--json", json});
+  EXPECT_NEAR(Json::parse(read(json))["time_us"].get<double>(), 23.4 - 4.5, 5);
   EXPECT_THAT(run({"simulate", "all_reduce", "--gpu", "h100"}).err, HasSubstr("--ranks"));
   EXPECT_THAT(run({"simulate", "all_reduce"}).err, HasSubstr("--topology is required"));
 }

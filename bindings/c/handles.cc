@@ -1,6 +1,8 @@
 #include "bindings/c/handles.h"
 
+#include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/deadline.h"
@@ -49,6 +51,12 @@ tutti_status_t failed(ErrorCode code, const char* text) {
 void invalid(const std::string& what) { throw Error(ErrorCode::invalid_argument, what); }
 
 Communicator& of(tutti_comm_t* comm) { return checked(comm, "the communicator").communicator; }
+
+tutti_comm_t* handle_of(Communicator communicator) {
+  auto handle = std::make_unique<tutti_comm>();
+  handle->communicator = std::move(communicator);
+  return handle.release();
+}
 
 std::chrono::nanoseconds nanoseconds_of(double seconds) {
   if (!(seconds >= 0)) invalid(cat(seconds, " is no number of seconds"));

@@ -65,6 +65,7 @@ T& checked(T* pointer, const char* what) {
 }
 
 Communicator& of(tutti_comm_t* comm);
+tutti_comm_t* handle_of(Communicator communicator);
 
 // A caller compiled against an older header passes a shorter struct, whose missing members are
 // zero; a newer caller may pass a longer one, if it asks for nothing that this library has not

@@ -1,4 +1,4 @@
-// The C interface on top of Communicator: joining, leaving, and the common calls.
+// The C interface on top of Communicator: communicators, and the common calls.
 #include "bindings/c/tutti.h"
 
 #include <memory>
@@ -7,47 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/log.h"
-#include "base/settings.h"
 #include "bindings/c/handles.h"
-#include "transport/bootstrap/job.h"
-
-namespace tutti::c {
-namespace {
-
-Job job_from(const tutti_init_options_t& options) {
-  if (options.ranks == 0) return job_from_environment();
-  constexpr int32_t kMostRanks = 1 << 24;
-  if (options.ranks < 0 || options.ranks > kMostRanks || options.rank < 0 ||
-      options.rank >= options.ranks) {
-    invalid(cat("rank ", options.rank, " of ", options.ranks, " is impossible"));
-  }
-  if (options.master_port < 0 || options.master_port > 65535) {
-    invalid(cat("master_port ", options.master_port, " is no port"));
-  }
-  KnownJob known{.rank = options.rank, .size = options.ranks};
-  if (options.master_address != nullptr) known.master_address = options.master_address;
-  if (options.master_port != 0) known.master_port = static_cast<uint16_t>(options.master_port);
-  if (options.rendezvous_file != nullptr) known.rendezvous_file = options.rendezvous_file;
-  return job_from_environment(known);
-}
-
-// Misspelt variables are worth a line, once per process.
-void log_settings_warnings() {
-  static std::once_flag once;
-  std::call_once(once, [] {
-    for (const std::string& warning : settings().warnings()) log(LogLevel::warning, warning);
-  });
-}
-
-tutti_comm_t* handle_of(Communicator communicator) {
-  auto handle = std::make_unique<tutti_comm>();
-  handle->communicator = std::move(communicator);
-  return handle.release();
-}
-
-}  // namespace
-}  // namespace tutti::c
 
 // NOLINTBEGIN(readability-identifier-naming): C names
 using tutti::c::begin;
@@ -75,34 +35,6 @@ const char* tutti_error_name(tutti_status_t status) {
 }
 
 // ---- communicators ----
-
-tutti_status_t tutti_init(tutti_comm_t** comm, const tutti_init_options_t* options) {
-  return guarded([&] {
-    checked(comm, "where to put the communicator") = nullptr;
-    const auto known = tutti::c::known_part(options, "tutti_init_options_t");
-    tutti::c::log_settings_warnings();
-    *comm = tutti::c::handle_of(tutti::Communicator::init(tutti::c::job_from(known)));
-  });
-}
-
-tutti_status_t tutti_init_begin(tutti_joining_t** joining, const tutti_init_options_t* options) {
-  return guarded([&] {
-    checked(joining, "where to put the handle") = nullptr;
-    const auto known = tutti::c::known_part(options, "tutti_init_options_t");
-    tutti::c::log_settings_warnings();
-    auto handle = std::make_unique<tutti_joining>();
-    handle->communicator = tutti::Communicator::init_async(tutti::c::job_from(known));
-    *joining = handle.release();
-  });
-}
-
-tutti_status_t tutti_init_end(tutti_joining_t* joining, tutti_comm_t** comm) {
-  const std::unique_ptr<tutti_joining> owned(joining);
-  return guarded([&] {
-    checked(comm, "where to put the communicator") = nullptr;
-    *comm = tutti::c::handle_of(checked(owned.get(), "the handle").communicator.get());
-  });
-}
 
 tutti_status_t tutti_split(tutti_comm_t* comm, int32_t color, int32_t key, tutti_comm_t** result) {
   return guarded([&] {

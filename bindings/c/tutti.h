@@ -202,6 +202,23 @@ typedef struct tutti_message {
 #define TUTTI_MESSAGE_INIT \
   { sizeof(tutti_message_t), 0, 0, 0, 0 }
 
+/* Where ranks that do not know each other yet meet: a store of the caller's, of small texts by key,
+ * that all ranks reach (MPI's or PMIx's key exchange, a Redis, torch's Store). One value is asked
+ * for: the address of rank 0. Functions return a negative number on failure. They are called by
+ * tutti_init(), or by a thread of the library's until tutti_init_end() returns. */
+#define TUTTI_STORE_VALUE 1024
+typedef struct tutti_store {
+  size_t size; /* sizeof(tutti_store_t) */
+  int (*set)(const char* key, const char* value, void* context);
+  /* 1: the value is in `value`, of at most `bytes` with its end; 0: it is not there yet. Must not
+   * wait for it: it is asked for again. */
+  int (*get)(const char* key, char* value, size_t bytes, void* context);
+  void (*remove)(const char* key, void* context); /* may be NULL: the value then stays */
+  void* context;
+} tutti_store_t;
+#define TUTTI_STORE_INIT \
+  { sizeof(tutti_store_t), NULL, NULL, NULL, NULL }
+
 /* Who this process is in which job. */
 typedef struct tutti_init_options {
   size_t size; /* sizeof(tutti_init_options_t) */
@@ -211,9 +228,12 @@ typedef struct tutti_init_options {
   const char* master_address;  /* where rank 0 is to be found: a host name or number, ... */
   int32_t master_port;         /* ... and a free port there; */
   const char* rendezvous_file; /* or else a file, not yet there, that all ranks can reach */
+  const tutti_store_t* store;  /* or else this, before both; it must last until this rank has */
+                               /* left the job */
+  double timeout;              /* seconds to wait for the others; 0: TUTTI_INIT_TIMEOUT */
 } tutti_init_options_t;
 #define TUTTI_INIT_OPTIONS_INIT \
-  { sizeof(tutti_init_options_t), 0, 0, NULL, 0, NULL }
+  { sizeof(tutti_init_options_t), 0, 0, NULL, 0, NULL, NULL, 0 }
 
 /* An operator of the caller's: dst[i] = a[i] op b[i] for `count` elements; dst may be a or b. It
  * must be associative, and the same on every rank. It may run on any thread that waits. */

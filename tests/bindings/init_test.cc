@@ -3,7 +3,10 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
+#include <map>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -64,6 +67,76 @@ TEST_F(InitTest, SeveralRanksCanBegin) {
   ASSERT_EQ(tutti_group_end(), TUTTI_OK) << tutti_error_text();
   EXPECT_EQ(values, (std::vector<int32_t>{111, 111, 111}));
   for (int rank = kRanks - 1; rank >= 0; --rank) tutti_destroy(ranks[rank]);
+}
+
+// A store of the test's own.
+struct Store {
+  std::mutex mutex;
+  std::map<std::string, std::string> values;
+  bool broken = false;
+
+  static Store& from(void* context) { return *static_cast<Store*>(context); }
+  static int set(const char* key, const char* value, void* context) {
+    const std::lock_guard lock(from(context).mutex);
+    from(context).values[key] = value;
+    return 0;
+  }
+  static int get(const char* key, char* value, size_t bytes, void* context) {
+    const std::lock_guard lock(from(context).mutex);
+    if (from(context).broken) return -7;
+    const auto found = from(context).values.find(key);
+    if (found == from(context).values.end()) return 0;
+    EXPECT_LT(found->second.size(), bytes);
+    std::strncpy(value, found->second.c_str(), bytes);
+    return 1;
+  }
+  static void remove(const char* key, void* context) {
+    const std::lock_guard lock(from(context).mutex);
+    from(context).values.erase(key);
+  }
+  tutti_store_t functions() {
+    return {.size = sizeof(tutti_store_t), .set = set, .get = get, .remove = remove,
+            .context = this};
+  }
+};
+
+TEST_F(InitTest, RanksMeetInTheCallersStore) {
+  Store store;
+  const tutti_store_t functions = store.functions();
+  {
+    std::vector<std::jthread> ranks;
+    for (int rank = 0; rank < 3; ++rank) {
+      ranks.emplace_back([&functions, rank] {
+        tutti_init_options_t options = TUTTI_INIT_OPTIONS_INIT;
+        options.rank = rank;
+        options.ranks = 3;
+        options.store = &functions;
+        tutti_comm_t* world = nullptr;
+        ASSERT_EQ(tutti_init(&world, &options), TUTTI_OK) << tutti_error_text();
+        EXPECT_EQ(tutti_rank(world), rank);
+        EXPECT_EQ(tutti_size(world), 3);
+        tutti_destroy(world);
+      });
+    }
+  }
+  EXPECT_TRUE(store.values.empty());  // the address of rank 0 was taken back
+}
+
+TEST_F(InitTest, AStoreThatFailsIsNamedWhenTimeIsUp) {
+  Store store;
+  store.broken = true;
+  tutti_store_t functions = store.functions();
+  tutti_init_options_t options = TUTTI_INIT_OPTIONS_INIT;
+  options.rank = 1;
+  options.ranks = 2;
+  options.store = &functions;
+  options.timeout = 0.2;
+  tutti_comm_t* world = nullptr;
+  EXPECT_EQ(tutti_init(&world, &options), TUTTI_BOOTSTRAP);
+  EXPECT_NE(std::string(tutti_error_text()).find("get(\"rank0\") returned -7"), std::string::npos)
+      << tutti_error_text();
+  functions.get = nullptr;
+  EXPECT_EQ(tutti_init(&world, &options), TUTTI_INVALID_ARGUMENT);
 }
 
 TEST_F(InitTest, WhatBeginsWrongEndsWithItsError) {

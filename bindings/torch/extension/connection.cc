@@ -82,7 +82,10 @@ void Driver::run(const std::shared_ptr<State>& state) {
   while (!state->ending) {
     std::erase_if(state->calls, [](const auto& call) { return call->ended(); });
     if (state->calls.empty() || state->others_drive > 0) {
-      state->changed.wait(lock);
+            state->changed.wait(lock);
+      lock.unlock();
+      std::this_thread::sleep_for(kGrace);
+      lock.lock();
       continue;
     }
     const std::shared_ptr<Driven> oldest = state->calls.front();

@@ -1,0 +1,52 @@
+// Threads for callbacks that may wait for further calls (those of torch's futures do: PowerSGD's
+// second all_reduce begins in one). A new one only where all others are busy.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+namespace tutti::torch_backend {
+
+class Crew {
+ public:
+  static Crew& instance() {
+    static auto* const crew = new Crew;  // its threads may outlive static objects
+    return *crew;
+  }
+
+  void run(std::function<void()> job) {
+    const std::lock_guard lock(mutex_);
+    jobs_.push_back(std::move(job));
+    if (idle_ >= jobs_.size()) {
+      changed_.notify_one();
+    } else {
+      std::thread([this] { work(); }).detach();
+    }
+  }
+
+ private:
+  [[noreturn]] void work() {
+    std::unique_lock lock(mutex_);
+    while (true) {
+      ++idle_;
+      changed_.wait(lock, [this] { return !jobs_.empty(); });
+      --idle_;
+      const std::function<void()> job = std::move(jobs_.front());
+      jobs_.pop_front();
+      lock.unlock();
+      job();
+      lock.lock();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> jobs_;  // guarded by mutex_
+  size_t idle_ = 0;                         // likewise
+};
+
+}  // namespace tutti::torch_backend

@@ -1,0 +1,86 @@
+#include "work.h"
+
+#include <ATen/core/jit_type.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <atomic>
+#include <utility>
+
+namespace tutti::torch_backend {
+
+namespace {
+
+std::vector<at::Tensor> outputs_of(const std::vector<std::shared_ptr<Call>>& calls) {
+  std::vector<at::Tensor> outputs;
+  for (const auto& call : calls) {
+    outputs.insert(outputs.end(), call->task().outputs.begin(), call->task().outputs.end());
+  }
+  return outputs;
+}
+
+}  // namespace
+
+Work::Work(int rank, c10d::OpType type, std::vector<at::Tensor> outputs)
+    : c10d::Work(rank, type), outputs_(std::move(outputs)) {}
+
+Work::Work(int rank, c10d::OpType type, std::vector<std::shared_ptr<Call>> calls)
+    : c10d::Work(rank, type), calls_(std::move(calls)), outputs_(outputs_of(calls_)) {}
+
+bool Work::isCompleted() {
+  return std::all_of(calls_.begin(), calls_.end(), [](const auto& call) { return call->ended(); });
+}
+
+bool Work::isSuccess() const { return exception() == nullptr; }
+
+std::exception_ptr Work::exception() const {
+  for (const auto& call : calls_) {
+    if (const std::exception_ptr error = call->error()) return error;
+  }
+  return nullptr;
+}
+
+int Work::sourceRank() const {
+  TORCH_CHECK(calls_.size() == 1 && opType_ != c10d::OpType::SEND,
+              "tutti: only the work of one receive has a source rank");
+  return calls_.front()->source();
+}
+
+std::vector<at::Tensor> Work::result() {
+  TORCH_CHECK(isCompleted(), "Work needs to be completed before calling result(). Should call "
+              "wait() before result().");
+  return outputs_;
+}
+
+bool Work::wait(std::chrono::milliseconds timeout) {
+  for (const auto& call : calls_) {
+    TORCH_CHECK_WITH(DistBackendError, call->wait(timeout), "tutti: ", call->task().name,
+                     " timed out: it is not complete after ", timeout.count(), " ms");
+    if (const std::exception_ptr error = call->error()) std::rethrow_exception(error);
+  }
+  return true;
+}
+
+void Work::abort() {
+  for (const auto& call : calls_) call->abort("Work.abort()");
+}
+
+c10::intrusive_ptr<c10::ivalue::Future> Work::getFuture() {
+  if (calls_.size() == 1) return calls_.front()->future();
+  const auto type = c10::ListType::create(c10::TensorType::get());
+  const auto all = c10::make_intrusive<c10::ivalue::Future>(type);
+  if (calls_.empty()) {
+    all->markCompleted(at::IValue(outputs_));
+    return all;
+  }
+  const auto left = std::make_shared<std::atomic<size_t>>(calls_.size());
+  for (const auto& call : calls_) {
+    call->future()->addCallback([all, left, outputs = outputs_](c10::ivalue::Future& one) {
+      if (one.hasError()) all->setErrorIfNeeded(one.exception_ptr());
+      if (left->fetch_sub(1) == 1 && !all->completed()) all->markCompleted(at::IValue(outputs));
+    });
+  }
+  return all;
+}
+
+}  // namespace tutti::torch_backend

@@ -1,0 +1,40 @@
+// What torch gets for a call.
+#pragma once
+
+#include <torch/csrc/distributed/c10d/Work.hpp>
+
+#include <memory>
+#include <vector>
+
+#include "call.h"
+
+namespace tutti::torch_backend {
+
+// Of calls that were begun together; one for most. Complete when all are, failed when one has.
+class Work final : public c10d::Work {
+ public:
+  // A call that is over.
+  Work(int rank, c10d::OpType type, std::vector<at::Tensor> outputs);
+  Work(int rank, c10d::OpType type, std::vector<std::shared_ptr<Call>> calls);
+
+  bool isCompleted() override;
+  bool isSuccess() const override;
+  std::exception_ptr exception() const override;
+  int sourceRank() const override;
+  std::vector<at::Tensor> result() override;
+  void synchronize() override { wait(); }
+  bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
+  void abort() override;
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
+  uint64_t getSequencenumber() const override { return sequence; }
+
+  const std::vector<std::shared_ptr<Call>>& calls() const { return calls_; }
+
+  uint64_t sequence = 0;
+
+ private:
+  const std::vector<std::shared_ptr<Call>> calls_;
+  const std::vector<at::Tensor> outputs_;
+};
+
+}  // namespace tutti::torch_backend

@@ -1,0 +1,84 @@
+// Tensors as blocks of memory, which is all that the library knows.
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <c10/util/Exception.h>
+
+#include "backend.h"
+#include "values.h"
+
+namespace tutti::torch_backend {
+
+namespace {
+
+// In any order of the dimensions, without gaps: alike on all ranks, so elements match.
+bool dense(const at::Tensor& tensor) { return tensor.is_contiguous(); }
+
+}  // namespace
+
+at::Tensor input_of(const at::Tensor& tensor) {
+  const at::NoGradGuard no_gradients;
+  return tensor.resolve_conj().resolve_neg().contiguous();
+}
+
+at::Tensor output_of(const at::Tensor& tensor, Task& task) {
+  if (dense(tensor) && !tensor.is_conj() && !tensor.is_neg()) return tensor;
+  const at::NoGradGuard no_gradients;
+  const at::Tensor packed = at::empty_like(tensor, at::MemoryFormat::Contiguous);
+  task.unpack = [tensor, packed, before = std::move(task.unpack)] {
+    if (before) before();
+    tensor.detach().copy_(packed);
+  };
+  return packed;
+}
+
+at::Tensor joined(const Tensors& tensors, const char* call) {
+  const at::NoGradGuard no_gradients;
+  Tensors flat;
+  for (const at::Tensor& tensor : tensors) {
+    check_tensor(tensor, call);
+    TORCH_CHECK(tensor.scalar_type() == tensors.front().scalar_type(), "tutti: ", call,
+                ": tensors of types ", tensors.front().scalar_type(), " and ",
+                tensor.scalar_type(), " in one list");
+    flat.push_back(tensor.reshape({-1}));
+  }
+  return flat.size() == 1 ? input_of(flat.front()) : at::cat(flat);
+}
+
+at::Tensor to_be_cut(const Tensors& tensors, Task& task) {
+  int64_t elements = 0;
+  for (const at::Tensor& tensor : tensors) elements += tensor.numel();
+  const at::Tensor whole = at::empty({elements}, tensors.front().options().requires_grad(false));
+  task.unpack = [tensors, whole] {
+    int64_t at = 0;
+    for (const at::Tensor& tensor : tensors) {
+      tensor.detach().copy_(whole.narrow(0, at, tensor.numel()).view(tensor.sizes()));
+      at += tensor.numel();
+    }
+  };
+  return whole;
+}
+
+void check_alike(const Tensors& tensors, const at::Tensor& like, const char* call) {
+  for (const at::Tensor& tensor : tensors) {
+    check_tensor(tensor, call);
+    TORCH_CHECK_VALUE(tensor.scalar_type() == like.scalar_type(), "tutti: ", call,
+                      ": invalid tensor type: tensors of types ", like.scalar_type(), " and ",
+                      tensor.scalar_type(), " in one call");
+    TORCH_CHECK_VALUE(tensor.numel() == like.numel(), "tutti: ", call,
+                      ": invalid tensor size: tensors of ", like.numel(), " and ", tensor.numel(),
+                      " elements in one call");
+  }
+}
+
+void check_count(const Tensors& tensors, int size, const char* call) {
+  TORCH_CHECK_VALUE(tensors.size() == static_cast<size_t>(size), "tutti: ", call, ": a list of ",
+                    tensors.size(), " tensors, but the process group has ", size, " ranks");
+}
+
+void check_root(int64_t root, int size, const char* call) {
+  TORCH_CHECK_VALUE(root >= 0 && root < size, "tutti: ", call, ": invalid root rank ", root, " of ",
+                    size);
+}
+
+}  // namespace tutti::torch_backend

@@ -1,0 +1,157 @@
+// all_reduce, reduce, reduce_scatter.
+#include <c10/util/Exception.h>
+
+#include <utility>
+
+#include "backend.h"
+#include "values.h"
+
+namespace tutti::torch_backend {
+
+using c10d::OpType;
+
+namespace {
+
+Task task_of(const char* name, OpType type, tutti_collective_t collective) {
+  Task task;
+  task.name = name;
+  task.type = type;
+  task.request.collective = collective;
+  return task;
+}
+
+}  // namespace
+
+Task Backend::all_reduce_of(const at::Tensor& tensor, const c10d::ReduceOp& op,
+                            const char* name) const {
+  Task task = task_of(name, OpType::ALLREDUCE, TUTTI_ALL_REDUCE);
+  set_reduction(op, tensor, name, task.request);
+  const at::Tensor output = output_of(tensor, task);
+  const at::Tensor input = output.is_same(tensor) ? output : input_of(tensor);
+  task.request.input = elements_of(input);
+  task.request.output = elements_of(output);
+  task.outputs = {tensor};
+  task.tensors = {input, output};
+  return task;
+}
+
+Future Backend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
+  const at::Tensor& tensor = only(tensors, "all_reduce");
+  return make(all_reduce_of(tensor, options.reduceOp, "all_reduce"), options.timeout,
+              options.asyncOp);
+}
+
+Future Backend::allreduce_coalesced(Tensors& tensors,
+                                    const c10d::AllreduceCoalescedOptions& options) {
+  std::vector<std::shared_ptr<Call>> calls;
+  for (const at::Tensor& tensor : tensors) check_tensor(tensor, "all_reduce_coalesced");
+  for (const at::Tensor& tensor : tensors) {
+    calls.push_back(
+        start(all_reduce_of(tensor, options.reduceOp, "all_reduce_coalesced"), options.timeout));
+  }
+  return together(OpType::ALLREDUCE_COALESCED, std::move(calls));
+}
+
+Future Backend::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& options) {
+  only(tensors, "all_reduce");  // refuses
+  return allreduce(tensors, options);
+}
+
+Future Backend::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
+  const at::Tensor& tensor = only(tensors, "reduce");
+  check_root(options.rootRank, size_, "reduce");
+  Task task = task_of("reduce", OpType::REDUCE, TUTTI_REDUCE);
+  set_reduction(options.reduceOp, tensor, "reduce", task.request);
+  const at::Tensor input = input_of(tensor);
+  task.request.root = static_cast<int32_t>(options.rootRank);
+  task.request.input = elements_of(input);
+  task.request.output = task.request.input;
+  task.tensors = {input};
+  if (rank_ == options.rootRank) {
+    const at::Tensor output = output_of(tensor, task);
+    task.request.output = elements_of(output);
+    task.tensors.push_back(output);
+  } else {
+    task.request.output.data = nullptr;
+  }
+  task.outputs = {tensor};
+  return make(std::move(task), options.timeout, options.asyncOp);
+}
+
+Task Backend::reduce_scatter_of(const at::Tensor& output, const at::Tensor& input,
+                                const c10d::ReduceOp& op) const {
+  check_tensor(output, "reduce_scatter");
+  check_tensor(input, "reduce_scatter");
+  TORCH_CHECK_VALUE(input.scalar_type() == output.scalar_type(),
+                    "tutti: reduce_scatter: input of type ", input.scalar_type(),
+                    ", output of type ", output.scalar_type());
+  TORCH_CHECK_VALUE(input.numel() == output.numel() * size_,
+                    "tutti: reduce_scatter: input tensor must be the same size as output size "
+                    "times world size, but has ",
+                    input.numel(), " elements for an output of ", output.numel(), " on ", size_,
+                    " ranks");
+  Task task = task_of("reduce_scatter", OpType::_REDUCE_SCATTER_BASE, TUTTI_REDUCE_SCATTER);
+  set_reduction(op, input, "reduce_scatter", task.request);
+  const at::Tensor source = input_of(input);
+  const at::Tensor target = output_of(output, task);
+  task.request.input = elements_of(source);
+  task.request.output = elements_of(target);
+  task.tensors = {source, target};
+  task.outputs = {output};
+  return task;
+}
+
+Future Backend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                                     const c10d::ReduceScatterOptions& options) {
+  return make(reduce_scatter_of(output, input, options.reduceOp), options.timeout,
+              options.asyncOp);
+}
+
+Future Backend::reduce_scatter(Tensors& outputs, TensorLists& inputs,
+                               const c10d::ReduceScatterOptions& options) {
+  const at::Tensor& output = only(outputs, "reduce_scatter");
+  TORCH_CHECK_VALUE(inputs.size() == 1, "tutti: reduce_scatter takes one list of inputs");
+  const Tensors& blocks = inputs.front();
+  check_count(blocks, size_, "reduce_scatter");
+  check_tensor(output, "reduce_scatter");
+  // Blocks may differ in size from rank to rank.
+  std::vector<uint64_t> counts;
+  bool even = true;
+  for (const at::Tensor& block : blocks) {
+    counts.push_back(static_cast<uint64_t>(block.numel() * elements_in_each(block)));
+    even = even && counts.back() == counts.front();
+  }
+  TORCH_CHECK_VALUE(blocks[static_cast<size_t>(rank_)].numel() == output.numel(),
+                    "tutti: reduce_scatter: this rank's block has ",
+                    blocks[static_cast<size_t>(rank_)].numel(), " elements, its output ",
+                    output.numel());
+  const at::Tensor whole = joined(blocks, "reduce_scatter");
+  if (even) {
+    return make(reduce_scatter_of(output, whole, options.reduceOp), options.timeout,
+                options.asyncOp);
+  }
+  Task task = task_of("reduce_scatter", OpType::REDUCE_SCATTER, TUTTI_REDUCE_SCATTER);
+  set_reduction(options.reduceOp, whole, "reduce_scatter", task.request);
+  const at::Tensor target = output_of(output, task);
+  task.request.input = elements_of(whole);
+  task.request.output = elements_of(target);
+  task.input_counts = std::move(counts);
+  task.tensors = {whole, target};
+  task.outputs = {output};
+  return make(std::move(task), options.timeout, options.asyncOp);
+}
+
+Future Backend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                                const c10d::ReduceScatterOptions& options) {
+  TORCH_CHECK_VALUE(outputs.size() == inputs.size(),
+                    "tutti: reduce_scatter: ", inputs.size(), " inputs for ", outputs.size(),
+                    " outputs");
+  std::vector<std::shared_ptr<Call>> calls;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    calls.push_back(
+        start(reduce_scatter_of(outputs[i], inputs[i], options.reduceOp), options.timeout));
+  }
+  return together(OpType::COALESCED, std::move(calls));
+}
+
+}  // namespace tutti::torch_backend

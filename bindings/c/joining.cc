@@ -69,8 +69,7 @@ Job job_from(const tutti_init_options_t& options) {
   if (options.master_port != 0) known.master_port = static_cast<uint16_t>(options.master_port);
   if (options.rendezvous_file != nullptr) known.rendezvous_file = options.rendezvous_file;
   if (options.store != nullptr) {
-    known.rendezvous =
-        std::make_shared<StoreOfCaller>(known_part(options.store, "tutti_store_t"));
+    known.rendezvous = std::make_shared<StoreOfCaller>(known_part(options.store, "tutti_store_t"));
   }
   Job job = job_from_environment(known);
   if (options.timeout != 0) {

@@ -95,8 +95,8 @@ struct Store {
     from(context).values.erase(key);
   }
   tutti_store_t functions() {
-    return {.size = sizeof(tutti_store_t), .set = set, .get = get, .remove = remove,
-            .context = this};
+    return {
+        .size = sizeof(tutti_store_t), .set = set, .get = get, .remove = remove, .context = this};
   }
 };
 

@@ -53,10 +53,9 @@ c10::intrusive_ptr<c10d::Backend> Backend::split(const c10::intrusive_ptr<c10d::
                                                  const c10::intrusive_ptr<Options>& options) {
   const auto own = std::find(ranks.begin(), ranks.end(), rank_);
   if (own == ranks.end()) return nullptr;
-  return c10::make_intrusive<Backend>(connection_->among(ranks), store,
-                                      static_cast<int>(own - ranks.begin()),
-                                      static_cast<int>(ranks.size()),
-                                      options ? options->timeout : timeout_.load());
+  return c10::make_intrusive<Backend>(
+      connection_->among(ranks), store, static_cast<int>(own - ranks.begin()),
+      static_cast<int>(ranks.size()), options ? options->timeout : timeout_.load());
 }
 
 c10::intrusive_ptr<c10d::Backend> Backend::merge(const c10::intrusive_ptr<c10d::Store>& store,

@@ -2,13 +2,12 @@
 // overridden here, which torch 2.10 to 2.15 all have.
 #pragma once
 
-#include <torch/csrc/distributed/c10d/Backend.hpp>
-#include <torch/csrc/distributed/c10d/Store.hpp>
-
 #include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
 #include <vector>
 
 #include "call.h"
@@ -71,8 +70,7 @@ class Backend final : public c10d::Backend {
                              const c10d::AllgatherOptions& options) override;
   Future allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                          const c10d::AllgatherOptions& options) override;
-  Future gather(TensorLists& outputs, Tensors& inputs,
-                const c10d::GatherOptions& options) override;
+  Future gather(TensorLists& outputs, Tensors& inputs, const c10d::GatherOptions& options) override;
   Future scatter(Tensors& outputs, TensorLists& inputs,
                  const c10d::ScatterOptions& options) override;
   Future alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits,

@@ -1,7 +1,7 @@
 #include "call.h"
 
-#include <ATen/core/jit_type.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/core/jit_type.h>
 #include <c10/util/Exception.h>
 
 #include <utility>
@@ -163,8 +163,7 @@ int Call::source() {
 c10::intrusive_ptr<c10::ivalue::Future> Call::future() {
   std::unique_lock lock(mutex_);
   if (future_) return future_;
-  future_ = c10::make_intrusive<c10::ivalue::Future>(
-      c10::ListType::create(c10::TensorType::get()));
+  future_ = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
   const auto future = future_;
   const bool ended = ended_;
   lock.unlock();

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <ATen/core/ivalue.h>
-#include <torch/csrc/distributed/c10d/Work.hpp>
 
 #include <chrono>
 #include <condition_variable>
@@ -12,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <torch/csrc/distributed/c10d/Work.hpp>
 #include <vector>
 
 #include "connection.h"
@@ -48,7 +48,8 @@ class Call final : public Driven, public std::enable_shared_from_this<Call> {
   void drive() override;
   void let_go(const std::string& reason) override;
 
-  // True once it has ended, false when `timeout` (none: 0) passed first. Throws nothing of the call's.
+  // True once it has ended, false when `timeout` (none: 0) passed first. Throws nothing of the
+  // call's.
   bool wait(std::chrono::milliseconds timeout);
   std::exception_ptr error() const;
   void abort(const std::string& reason);

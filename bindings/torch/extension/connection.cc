@@ -29,9 +29,7 @@ struct StoreOfTorch {
       return -1;
     }
   }
-  static c10d::Store& from(void* context) {
-    return *static_cast<StoreOfTorch*>(context)->store;
-  }
+  static c10d::Store& from(void* context) { return *static_cast<StoreOfTorch*>(context)->store; }
   static int set(const char* key, const char* value, void* context) {
     return guarded([&] {
       from(context).set(key, std::string(value));
@@ -82,7 +80,7 @@ void Driver::run(const std::shared_ptr<State>& state) {
   while (!state->ending) {
     std::erase_if(state->calls, [](const auto& call) { return call->ended(); });
     if (state->calls.empty() || state->others_drive > 0) {
-            state->changed.wait(lock);
+      state->changed.wait(lock);
       lock.unlock();
       std::this_thread::sleep_for(kGrace);
       lock.lock();
@@ -102,9 +100,7 @@ void Driver::add(std::shared_ptr<Driven> call) {
   while (!state_->calls.empty() && state_->calls.front()->ended()) state_->calls.pop_front();
   state_->calls.push_back(std::move(call));
   if (!thread_.joinable()) {
-    thread_ = std::thread([state = state_] {
-      run(state);
-    });
+    thread_ = std::thread([state = state_] { run(state); });
   }
   if (first || state_->calls.size() == 1) state_->changed.notify_all();
 }

@@ -6,8 +6,6 @@
 // Driver's thread waits. While a thread of the program's waits, it drives, and the Driver rests.
 #pragma once
 
-#include <torch/csrc/distributed/c10d/Store.hpp>
-
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -19,6 +17,7 @@
 #include <shared_mutex>
 #include <string>
 #include <thread>
+#include <torch/csrc/distributed/c10d/Store.hpp>
 #include <vector>
 
 #include "tutti.h"

@@ -38,8 +38,8 @@ at::Tensor joined(const Tensors& tensors, const char* call) {
   for (const at::Tensor& tensor : tensors) {
     check_tensor(tensor, call);
     TORCH_CHECK(tensor.scalar_type() == tensors.front().scalar_type(), "tutti: ", call,
-                ": tensors of types ", tensors.front().scalar_type(), " and ",
-                tensor.scalar_type(), " in one list");
+                ": tensors of types ", tensors.front().scalar_type(), " and ", tensor.scalar_type(),
+                " in one list");
     flat.push_back(tensor.reshape({-1}));
   }
   return flat.size() == 1 ? input_of(flat.front()) : at::cat(flat);

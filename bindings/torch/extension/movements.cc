@@ -28,14 +28,14 @@ std::vector<uint64_t> counts_of(const at::Tensor& tensor, const std::vector<int6
                                 int size, const char* which) {
   const int64_t rows = tensor.dim() == 0 ? 1 : tensor.size(0);
   if (splits.empty()) {
-    TORCH_CHECK_VALUE(rows % size == 0, "tutti: all_to_all: the ", which, " tensor's dim 0 (",
-                      rows, ") does not divide equally across group size ", size,
-                      "; give split sizes");
+    TORCH_CHECK_VALUE(rows % size == 0, "tutti: all_to_all: the ", which, " tensor's dim 0 (", rows,
+                      ") does not divide equally across group size ", size, "; give split sizes");
     const auto each = static_cast<uint64_t>(tensor.numel() / size * elements_in_each(tensor));
     return std::vector<uint64_t>(static_cast<size_t>(size), each);
   }
-  TORCH_CHECK_VALUE(splits.size() == static_cast<size_t>(size), "tutti: all_to_all: ",
-                    splits.size(), " ", which, " split sizes for ", size, " ranks");
+  TORCH_CHECK_VALUE(splits.size() == static_cast<size_t>(size),
+                    "tutti: all_to_all: ", splits.size(), " ", which, " split sizes for ", size,
+                    " ranks");
   TORCH_CHECK_VALUE(std::accumulate(splits.begin(), splits.end(), int64_t{0}) == rows,
                     "tutti: all_to_all: Split sizes don't match total dim 0 size of the ", which,
                     " tensor (", rows, ")");
@@ -146,8 +146,8 @@ Future Backend::allgather_coalesced(TensorLists& outputs, Tensors& inputs,
   for (size_t i = 0; i < inputs.size(); ++i) {
     Tensors of_ranks;
     for (const Tensors& list : outputs) {
-      TORCH_CHECK_VALUE(list.size() == inputs.size(), "tutti: all_gather_coalesced: ",
-                        list.size(), " outputs for ", inputs.size(), " inputs");
+      TORCH_CHECK_VALUE(list.size() == inputs.size(), "tutti: all_gather_coalesced: ", list.size(),
+                        " outputs for ", inputs.size(), " inputs");
       of_ranks.push_back(list[i]);
     }
     calls.push_back(start(all_gather_of(of_ranks, inputs[i]), options.timeout));

@@ -103,8 +103,7 @@ Task Backend::reduce_scatter_of(const at::Tensor& output, const at::Tensor& inpu
 
 Future Backend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
                                      const c10d::ReduceScatterOptions& options) {
-  return make(reduce_scatter_of(output, input, options.reduceOp), options.timeout,
-              options.asyncOp);
+  return make(reduce_scatter_of(output, input, options.reduceOp), options.timeout, options.asyncOp);
 }
 
 Future Backend::reduce_scatter(Tensors& outputs, TensorLists& inputs,
@@ -143,9 +142,8 @@ Future Backend::reduce_scatter(Tensors& outputs, TensorLists& inputs,
 
 Future Backend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                                 const c10d::ReduceScatterOptions& options) {
-  TORCH_CHECK_VALUE(outputs.size() == inputs.size(),
-                    "tutti: reduce_scatter: ", inputs.size(), " inputs for ", outputs.size(),
-                    " outputs");
+  TORCH_CHECK_VALUE(outputs.size() == inputs.size(), "tutti: reduce_scatter: ", inputs.size(),
+                    " inputs for ", outputs.size(), " outputs");
   std::vector<std::shared_ptr<Call>> calls;
   for (size_t i = 0; i < outputs.size(); ++i) {
     calls.push_back(

@@ -47,7 +47,8 @@ int Work::sourceRank() const {
 }
 
 std::vector<at::Tensor> Work::result() {
-  TORCH_CHECK(isCompleted(), "Work needs to be completed before calling result(). Should call "
+  TORCH_CHECK(isCompleted(),
+              "Work needs to be completed before calling result(). Should call "
               "wait() before result().");
   return outputs_;
 }

@@ -1,0 +1,44 @@
+"""Tutti as a backend of torch.distributed: init_process_group("tutti"), or "cpu:tutti,cuda:nccl"."""
+
+import atexit
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+
+from . import _build
+
+_backend = _build.load()
+
+
+def _parent():
+    """The world's backend, if groups can be made of its ranks without a word from the others."""
+    if not dist.is_initialized():
+        return None
+    try:
+        backend = dist.distributed_c10d._get_default_group()._get_backend(torch.device("cpu"))
+    except RuntimeError:  # it has none for this device
+        return None
+    return backend if _backend.is_parent(backend) else None
+
+
+def _create(options, _backend_options=None):
+    timeout = timedelta(seconds=options.timeout.total_seconds())
+    ranks = list(options.global_ranks_in_group)
+    parent = _parent() if ranks else None
+    if parent is not None:
+        return _backend.create_among(parent, ranks, options.store, timeout)
+    return _backend.create(options.store, options.group_rank, options.group_size, timeout)
+
+
+
+
+
+def register():
+    """Makes the name "tutti" known to torch; importing this module has done so already."""
+    if "TUTTI" not in dist.Backend._plugins:
+        dist.Backend.register_backend("tutti", _create, extended_api=True, devices=["cpu"])
+        atexit.register(_backend.leave_all)
+
+
+register()

@@ -1,4 +1,6 @@
 // What Python sees of the extension.
+#include <pybind11/chrono.h>
+#include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
 
 #include <chrono>

@@ -29,7 +29,7 @@ def _first(places, what):
 
 
 def _sources():
-    return _first([_HERE / "extension", _HERE.parent / "extension"], "sources of the extension")
+    return _first([_HERE / "extension"], "sources of the extension")
 
 
 def _library():
@@ -38,7 +38,7 @@ def _library():
 
 
 def _header():
-    return _first([_HERE / "include", _HERE.parents[1] / "c"], "tutti.h")
+    return _first([_HERE / "include"], "folder with tutti.h")
 
 
 def _folder(sources, library):

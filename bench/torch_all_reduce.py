@@ -1,0 +1,31 @@
+"""dist.all_reduce through one backend: the median time of a call, with a gradient that its owner has just written.
+
+    torchrun --nproc-per-node 2 bench/torch_all_reduce.py tutti      # and gloo; by turns
+"""
+
+import statistics
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+
+
+def median_us(elements, calls):
+    tensor = torch.zeros(elements)
+    times = []
+    for _ in range(calls):
+        tensor.fill_(1.0)
+        dist.barrier()
+        start = time.perf_counter()
+        dist.all_reduce(tensor)
+        times.append(time.perf_counter() - start)
+    return statistics.median(times) * 1e6
+
+
+dist.init_process_group(sys.argv[1])
+for elements, calls in ((2, 500), (8192, 500), (262144, 200), (8 << 20, 20)):
+    time_us = median_us(elements, calls)
+    if dist.get_rank() == 0:
+        print(f"{sys.argv[1]:8} {elements * 4:10} B {time_us:10.1f} us", flush=True)
+dist.destroy_process_group()

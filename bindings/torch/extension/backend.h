@@ -111,7 +111,14 @@ class Backend final : public c10d::Backend {
   std::optional<std::vector<std::shared_ptr<Call>>> coalescing_;
 };
 
-// ---- layouts.cc: tensors as one block of memory each ----
+// ---- layouts.cc: tasks on tensors, as one block of memory each ----
+
+Task task_of(const char* name, c10d::OpType type, tutti_collective_t collective);
+// What a task reads and writes, both contiguous, and what its work's result() is.
+void set_memory(const at::Tensor& input, const at::Tensor& output, Tensors result, Task& task);
+// The elements of each, as they are moved.
+std::vector<uint64_t> counts_of(const Tensors& tensors);
+bool all_equal(const std::vector<uint64_t>& counts);
 
 // `tensor` itself where its elements lie one behind the other, else a contiguous copy.
 at::Tensor input_of(const at::Tensor& tensor);

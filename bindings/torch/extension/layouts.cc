@@ -1,20 +1,44 @@
-// Tensors as blocks of memory, which is all that the library knows.
+// Tasks on tensors, as blocks of memory: all that the library knows.
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <functional>
+#include <utility>
 
 #include "backend.h"
 #include "values.h"
 
 namespace tutti::torch_backend {
 
-namespace {
+Task task_of(const char* name, c10d::OpType type, tutti_collective_t collective) {
+  Task task;
+  task.name = name;
+  task.type = type;
+  task.request.collective = collective;
+  return task;
+}
 
-// In any order of the dimensions, without gaps: alike on all ranks, so elements match.
-bool dense(const at::Tensor& tensor) { return tensor.is_contiguous(); }
+void set_memory(const at::Tensor& input, const at::Tensor& output, Tensors result, Task& task) {
+  task.request.input = elements_of(input);
+  task.request.output = elements_of(output);
+  task.tensors = {input, output};
+  task.outputs = std::move(result);
+}
 
-}  // namespace
+std::vector<uint64_t> counts_of(const Tensors& tensors) {
+  std::vector<uint64_t> counts;
+  for (const at::Tensor& tensor : tensors) {
+    counts.push_back(static_cast<uint64_t>(tensor.numel() * elements_in_each(tensor)));
+  }
+  return counts;
+}
+
+bool all_equal(const std::vector<uint64_t>& counts) {
+  return std::adjacent_find(counts.begin(), counts.end(), std::not_equal_to<>()) == counts.end();
+}
 
 at::Tensor input_of(const at::Tensor& tensor) {
   const at::NoGradGuard no_gradients;
@@ -22,7 +46,7 @@ at::Tensor input_of(const at::Tensor& tensor) {
 }
 
 at::Tensor output_of(const at::Tensor& tensor, Task& task) {
-  if (dense(tensor) && !tensor.is_conj() && !tensor.is_neg()) return tensor;
+  if (tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg()) return tensor;
   const at::NoGradGuard no_gradients;
   const at::Tensor packed = at::empty_like(tensor, at::MemoryFormat::Contiguous);
   task.unpack = [tensor, packed, before = std::move(task.unpack)] {

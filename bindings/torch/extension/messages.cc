@@ -24,10 +24,8 @@ void check_peer(int peer, int size, const char* call) {
 Future Backend::send(Tensors& tensors, int to, int tag) {
   const at::Tensor source = input_of(only(tensors, "send"));
   check_peer(to, size_, "send");
-  Task task;
-  task.name = "send";
-  task.type = OpType::SEND;
-  task.request.collective = TUTTI_SEND;
+  Task task = task_of("send", OpType::SEND, TUTTI_SEND);
+
   task.request.root = to;
   task.request.input = elements_of(source);
   task.tag = tag;
@@ -38,10 +36,8 @@ Future Backend::send(Tensors& tensors, int to, int tag) {
 
 Task Backend::receive_of(Tensors& tensors, int from, int tag) const {
   const at::Tensor& tensor = only(tensors, "recv");
-  Task task;
-  task.name = "recv";
-  task.type = OpType::RECV;
-  task.request.collective = TUTTI_RECV;
+  Task task = task_of("recv", OpType::RECV, TUTTI_RECV);
+
   task.request.root = from;
   const at::Tensor target = output_of(tensor, task);
   task.request.output = elements_of(target);
@@ -63,11 +59,7 @@ Future Backend::recvAnysource(Tensors& tensors, int tag) {
 }
 
 Future Backend::barrier(const c10d::BarrierOptions& options) {
-  Task task;
-  task.name = "barrier";
-  task.type = OpType::BARRIER;
-  task.request.collective = TUTTI_BARRIER;
-  return make(std::move(task), options.timeout, options.asyncOp);
+  return make(task_of("barrier", OpType::BARRIER, TUTTI_BARRIER), options.timeout, options.asyncOp);
 }
 
 // Over the Store, so that rank 0 can tell who is missing and the communicator lives on: each rank

@@ -14,14 +14,6 @@ using c10d::OpType;
 
 namespace {
 
-Task task_of(const char* name, OpType type, tutti_collective_t collective) {
-  Task task;
-  task.name = name;
-  task.type = type;
-  task.request.collective = collective;
-  return task;
-}
-
 // How many elements go to or come from each rank, where rows are cut in `splits`; equally where
 // there are none.
 std::vector<uint64_t> counts_of(const at::Tensor& tensor, const std::vector<int64_t>& splits,
@@ -44,14 +36,6 @@ std::vector<uint64_t> counts_of(const at::Tensor& tensor, const std::vector<int6
   for (const int64_t split : splits) {
     TORCH_CHECK_VALUE(split >= 0, "tutti: all_to_all: a split size of ", split);
     counts.push_back(static_cast<uint64_t>(split * row * elements_in_each(tensor)));
-  }
-  return counts;
-}
-
-std::vector<uint64_t> counts_of(const Tensors& tensors) {
-  std::vector<uint64_t> counts;
-  for (const at::Tensor& tensor : tensors) {
-    counts.push_back(static_cast<uint64_t>(tensor.numel() * elements_in_each(tensor)));
   }
   return counts;
 }
@@ -84,12 +68,7 @@ Task Backend::all_gather_of(const at::Tensor& output, const at::Tensor& input) c
                     output.numel(), " elements for an input of ", input.numel(), " on ", size_,
                     " ranks");
   Task task = task_of("all_gather", OpType::_ALLGATHER_BASE, TUTTI_ALL_GATHER);
-  const at::Tensor source = input_of(input);
-  const at::Tensor target = output_of(output, task);
-  task.request.input = elements_of(source);
-  task.request.output = elements_of(target);
-  task.tensors = {source, target};
-  task.outputs = {output};
+  set_memory(input_of(input), output_of(output, task), {output}, task);
   return task;
 }
 
@@ -107,20 +86,10 @@ Task Backend::all_gather_of(const Tensors& outputs, const at::Tensor& input) con
   TORCH_CHECK_VALUE(own.numel() == input.numel(),
                     "tutti: all_gather: invalid tensor size: this rank's output has ", own.numel(),
                     " elements, its input ", input.numel());
-  const at::Tensor source = input_of(input);
-  const at::Tensor target = to_be_cut(outputs, task);
-  task.request.input = elements_of(source);
-  task.request.output = elements_of(target);
+  set_memory(input_of(input), to_be_cut(outputs, task), outputs, task);
   // Sizes may differ from rank to rank.
   std::vector<uint64_t> counts = counts_of(outputs);
-  for (const uint64_t count : counts) {
-    if (count != counts.front()) {
-      task.output_counts = std::move(counts);
-      break;
-    }
-  }
-  task.tensors = {source, target};
-  task.outputs = outputs;
+  if (!all_equal(counts)) task.output_counts = std::move(counts);
   return task;
 }
 
@@ -233,12 +202,7 @@ Future Backend::alltoall_base(at::Tensor& output, at::Tensor& input,
     task.input_counts = input_counts;
     task.output_counts = output_counts;
   }
-  const at::Tensor source = input_of(input);
-  const at::Tensor target = output_of(output, task);
-  task.request.input = elements_of(source);
-  task.request.output = elements_of(target);
-  task.tensors = {source, target};
-  task.outputs = {output};
+  set_memory(input_of(input), output_of(output, task), {output}, task);
   return make(std::move(task), options.timeout, options.asyncOp);
 }
 
@@ -252,14 +216,9 @@ Future Backend::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAll
                       "tutti: all_to_all: tensors of types ", inputs.front().scalar_type(), " and ",
                       output.scalar_type(), " in one call");
   }
-  const at::Tensor source = joined(inputs, "all_to_all");
-  const at::Tensor target = to_be_cut(outputs, task);
   task.input_counts = counts_of(inputs);
   task.output_counts = counts_of(outputs);
-  task.request.input = elements_of(source);
-  task.request.output = elements_of(target);
-  task.tensors = {source, target};
-  task.outputs = outputs;
+  set_memory(joined(inputs, "all_to_all"), to_be_cut(outputs, task), outputs, task);
   return make(std::move(task), options.timeout, options.asyncOp);
 }
 

@@ -10,28 +10,13 @@ namespace tutti::torch_backend {
 
 using c10d::OpType;
 
-namespace {
-
-Task task_of(const char* name, OpType type, tutti_collective_t collective) {
-  Task task;
-  task.name = name;
-  task.type = type;
-  task.request.collective = collective;
-  return task;
-}
-
-}  // namespace
-
 Task Backend::all_reduce_of(const at::Tensor& tensor, const c10d::ReduceOp& op,
                             const char* name) const {
   Task task = task_of(name, OpType::ALLREDUCE, TUTTI_ALL_REDUCE);
   set_reduction(op, tensor, name, task.request);
   const at::Tensor output = output_of(tensor, task);
   const at::Tensor input = output.is_same(tensor) ? output : input_of(tensor);
-  task.request.input = elements_of(input);
-  task.request.output = elements_of(output);
-  task.outputs = {tensor};
-  task.tensors = {input, output};
+  set_memory(input, output, {tensor}, task);
   return task;
 }
 
@@ -53,8 +38,7 @@ Future Backend::allreduce_coalesced(Tensors& tensors,
 }
 
 Future Backend::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& options) {
-  only(tensors, "all_reduce");  // refuses
-  return allreduce(tensors, options);
+  return allreduce(tensors, options);  // which refuses it
 }
 
 Future Backend::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
@@ -92,12 +76,7 @@ Task Backend::reduce_scatter_of(const at::Tensor& output, const at::Tensor& inpu
                     " ranks");
   Task task = task_of("reduce_scatter", OpType::_REDUCE_SCATTER_BASE, TUTTI_REDUCE_SCATTER);
   set_reduction(op, input, "reduce_scatter", task.request);
-  const at::Tensor source = input_of(input);
-  const at::Tensor target = output_of(output, task);
-  task.request.input = elements_of(source);
-  task.request.output = elements_of(target);
-  task.tensors = {source, target};
-  task.outputs = {output};
+  set_memory(input_of(input), output_of(output, task), {output}, task);
   return task;
 }
 
@@ -113,30 +92,22 @@ Future Backend::reduce_scatter(Tensors& outputs, TensorLists& inputs,
   const Tensors& blocks = inputs.front();
   check_count(blocks, size_, "reduce_scatter");
   check_tensor(output, "reduce_scatter");
-  // Blocks may differ in size from rank to rank.
-  std::vector<uint64_t> counts;
-  bool even = true;
-  for (const at::Tensor& block : blocks) {
-    counts.push_back(static_cast<uint64_t>(block.numel() * elements_in_each(block)));
-    even = even && counts.back() == counts.front();
-  }
+
   TORCH_CHECK_VALUE(blocks[static_cast<size_t>(rank_)].numel() == output.numel(),
                     "tutti: reduce_scatter: this rank's block has ",
                     blocks[static_cast<size_t>(rank_)].numel(), " elements, its output ",
                     output.numel());
   const at::Tensor whole = joined(blocks, "reduce_scatter");
-  if (even) {
+  // Blocks may differ in size from rank to rank.
+  std::vector<uint64_t> counts = counts_of(blocks);
+  if (all_equal(counts)) {
     return make(reduce_scatter_of(output, whole, options.reduceOp), options.timeout,
                 options.asyncOp);
   }
   Task task = task_of("reduce_scatter", OpType::REDUCE_SCATTER, TUTTI_REDUCE_SCATTER);
   set_reduction(options.reduceOp, whole, "reduce_scatter", task.request);
-  const at::Tensor target = output_of(output, task);
-  task.request.input = elements_of(whole);
-  task.request.output = elements_of(target);
   task.input_counts = std::move(counts);
-  task.tensors = {whole, target};
-  task.outputs = {output};
+  set_memory(whole, output_of(output, task), {output}, task);
   return make(std::move(task), options.timeout, options.asyncOp);
 }
 

@@ -27,8 +27,6 @@ class Work final : public c10d::Work {
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
   uint64_t getSequencenumber() const override { return sequence; }
 
-  const std::vector<std::shared_ptr<Call>>& calls() const { return calls_; }
-
   uint64_t sequence = 0;
 
  private:

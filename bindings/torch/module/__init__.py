@@ -1,7 +1,6 @@
 """Tutti as a backend of torch.distributed: init_process_group("tutti"), or "cpu:tutti,cuda:nccl"."""
 
 import atexit
-from datetime import timedelta
 
 import torch
 import torch.distributed as dist
@@ -23,15 +22,11 @@ def _parent():
 
 
 def _create(options, _backend_options=None):
-    timeout = timedelta(seconds=options.timeout.total_seconds())
     ranks = list(options.global_ranks_in_group)
     parent = _parent() if ranks else None
     if parent is not None:
-        return _backend.create_among(parent, ranks, options.store, timeout)
-    return _backend.create(options.store, options.group_rank, options.group_size, timeout)
-
-
-
+        return _backend.create_among(parent, ranks, options.store, options.timeout)
+    return _backend.create(options.store, options.group_rank, options.group_size, options.timeout)
 
 
 def register():

@@ -33,12 +33,16 @@ std::shared_ptr<Call> Backend::start(Task task, std::chrono::milliseconds timeou
 }
 
 Future Backend::make(Task task, std::chrono::milliseconds timeout, bool asynchronous) {
-  const c10d::OpType type = task.type;
-  if (asynchronous || coalescing_) return together(type, {start(std::move(task), timeout)});
+    auto work = c10::make_intrusive<Work>(rank_, task);
+  if (asynchronous || coalescing_) {
+    work->goes_on(start(std::move(task), timeout));
+    work->sequence = calls_;
+    return work;
+  }
   task.timeout = timeout_or_own(timeout);
-  auto work = c10::make_intrusive<Work>(rank_, type, task.outputs);
   work->sequence = ++calls_;
   Call::run(*connection_, std::move(task));
+  work->is_over();
   return work;
 }
 

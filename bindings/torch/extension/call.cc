@@ -88,18 +88,16 @@ void Call::on_end(tutti_status_t status, const char* text, void* context) {
 }
 
 void Call::end(std::exception_ptr error) {
-  std::function<void()> at_end;
-  c10::intrusive_ptr<c10::ivalue::Future> future;
+    c10::intrusive_ptr<c10::ivalue::Future> future;
   {
     const std::lock_guard lock(mutex_);
     if (ended_) return;
+    if (at_end_) std::exchange(at_end_, nullptr)();
     ended_ = true;
     error_ = std::move(error);
-    at_end = std::move(at_end_);
     future = future_;
     changed_.notify_all();
   }
-  if (at_end) at_end();
   if (future) Crew::instance().run([call = shared_from_this(), future] { call->settle(future); });
 }
 

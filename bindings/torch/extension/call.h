@@ -30,6 +30,7 @@ struct Task {
   std::vector<at::Tensor> tensors;
   std::vector<uint64_t> input_counts;   // of uneven blocks, else empty
   std::vector<uint64_t> output_counts;  // likewise
+    std::vector<at::Tensor> inputs;       // the caller's, whose shapes a profiler shows
   std::vector<at::Tensor> outputs;      // what the work's result() is
   std::function<void()> unpack;         // once the request is complete; may be empty
 };
@@ -57,7 +58,7 @@ class Call final : public Driven, public std::enable_shared_from_this<Call> {
   const Task& task() const { return task_; }
   // Completed by a thread where callbacks may wait.
   c10::intrusive_ptr<c10::ivalue::Future> future();
-  // Called once, when the call has ended.
+    // Called once, as the last thing before the call counts as ended.
   void at_end(std::function<void()> action);
 
  private:

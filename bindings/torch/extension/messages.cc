@@ -29,7 +29,8 @@ Future Backend::send(Tensors& tensors, int to, int tag) {
   task.request.root = to;
   task.request.input = elements_of(source);
   task.tag = tag;
-  task.tensors = {source};
+    task.tensors = {source};
+  task.inputs = tensors;
   task.outputs = tensors;
   return make(std::move(task), c10d::kUnsetTimeout, true);
 }
@@ -42,7 +43,8 @@ Task Backend::receive_of(Tensors& tensors, int from, int tag) const {
   const at::Tensor target = output_of(tensor, task);
   task.request.output = elements_of(target);
   task.tag = tag;
-  task.tensors = {target};
+    task.tensors = {target};
+  task.inputs = {tensor};
   task.outputs = {tensor};
   return task;
 }
@@ -54,6 +56,7 @@ Future Backend::recv(Tensors& tensors, int from, int tag) {
 
 Future Backend::recvAnysource(Tensors& tensors, int tag) {
   Task task = receive_of(tensors, TUTTI_ANY_SOURCE, tag);
+    task.name = "recvAnySource";  // as profilers of torch's other backends show it
   task.type = OpType::RECVANYSOURCE;
   return make(std::move(task), c10d::kUnsetTimeout, true);
 }

@@ -51,7 +51,8 @@ Future Backend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& option
   const at::Tensor memory = root ? input_of(tensor) : output_of(tensor, task);
   task.request.input = elements_of(memory);
   task.request.output = task.request.input;
-  task.tensors = {memory};
+    task.tensors = {memory};
+  task.inputs = {tensor};
   task.outputs = {tensor};
   return make(std::move(task), options.timeout, options.asyncOp);
 }
@@ -144,7 +145,8 @@ Future Backend::gather(TensorLists& outputs, Tensors& inputs, const c10d::Gather
   task.request.input = elements_of(source);
   task.request.output = task.request.input;
   task.request.output.data = nullptr;
-  task.tensors = {source};
+    task.tensors = {source};
+  task.inputs = {input};
   if (rank_ == options.rootRank) {
     TORCH_CHECK_VALUE(outputs.size() == 1, "tutti: gather takes one list of outputs at the root");
     check_count(outputs.front(), size_, "gather");
@@ -176,8 +178,10 @@ Future Backend::scatter(Tensors& outputs, TensorLists& inputs,
     check_count(inputs.front(), size_, "scatter");
     check_alike(inputs.front(), output, "scatter");
     const at::Tensor source = joined(inputs.front(), "scatter");
-    task.request.input = elements_of(source);
+        task.request.input = elements_of(source);
     task.tensors.push_back(source);
+    task.inputs = inputs.front();
+
   } else {
     TORCH_CHECK_VALUE(inputs.empty() || inputs.front().empty(),
                       "tutti: scatter takes inputs at the root only");
@@ -196,12 +200,10 @@ Future Backend::alltoall_base(at::Tensor& output, at::Tensor& input,
                     "tutti: all_to_all: input of type ", input.scalar_type(), ", output of type ",
                     output.scalar_type());
   Task task = task_of("all_to_all", OpType::ALLTOALL_BASE, TUTTI_ALL_TO_ALL);
-  const std::vector<uint64_t> input_counts = counts_of(input, input_splits, size_, "input");
-  const std::vector<uint64_t> output_counts = counts_of(output, output_splits, size_, "output");
-  if (!input_splits.empty() || !output_splits.empty()) {
-    task.input_counts = input_counts;
-    task.output_counts = output_counts;
-  }
+    // Always with counts: other ranks may have given split sizes where this one did not.
+  task.input_counts = counts_of(input, input_splits, size_, "input");
+  task.output_counts = counts_of(output, output_splits, size_, "output");
+
   set_memory(input_of(input), output_of(output, task), {output}, task);
   return make(std::move(task), options.timeout, options.asyncOp);
 }
@@ -218,7 +220,8 @@ Future Backend::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAll
   }
   task.input_counts = counts_of(inputs);
   task.output_counts = counts_of(outputs);
-  set_memory(joined(inputs, "all_to_all"), to_be_cut(outputs, task), outputs, task);
+    set_memory(joined(inputs, "all_to_all"), to_be_cut(outputs, task), outputs, task);
+  task.inputs = inputs;
   return make(std::move(task), options.timeout, options.asyncOp);
 }
 

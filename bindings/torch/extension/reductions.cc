@@ -58,6 +58,7 @@ Future Backend::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
   } else {
     task.request.output.data = nullptr;
   }
+    task.inputs = {tensor};
   task.outputs = {tensor};
   return make(std::move(task), options.timeout, options.asyncOp);
 }

@@ -1,10 +1,15 @@
 #include "work.h"
 
 #include <ATen/core/jit_type.h>
+#include <ATen/record_function.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
 #include <atomic>
+#include <map>
+#include <mutex>
+#include <string>
+#include <string_view>
 #include <utility>
 
 namespace tutti::torch_backend {
@@ -16,16 +21,37 @@ std::vector<at::Tensor> outputs_of(const std::vector<std::shared_ptr<Call>>& cal
   for (const auto& call : calls) {
     outputs.insert(outputs.end(), call->task().outputs.begin(), call->task().outputs.end());
   }
-  return outputs;
+    return outputs;
+}
+
+// "tutti:all_reduce", which stays where it is; null where no profiler wants to know.
+const char* title_of(const char* name) {
+  if (!at::hasCallbacks()) return nullptr;
+  static std::mutex mutex;
+  static std::map<std::string_view, std::string> titles;  // by names, which are literals
+  const std::lock_guard lock(mutex);
+  return titles.try_emplace(name, std::string("tutti:") + name).first->second.c_str();
 }
 
 }  // namespace
 
-Work::Work(int rank, c10d::OpType type, std::vector<at::Tensor> outputs)
-    : c10d::Work(rank, type), outputs_(std::move(outputs)) {}
+Work::Work(int rank, const Task& task)
+    : c10d::Work(rank, task.type, title_of(task.name), task.inputs), outputs_(task.outputs) {}
+
 
 Work::Work(int rank, c10d::OpType type, std::vector<std::shared_ptr<Call>> calls)
     : c10d::Work(rank, type), calls_(std::move(calls)), outputs_(outputs_of(calls_)) {}
+
+void Work::goes_on(std::shared_ptr<Call> call) {
+  if (recordFunctionEndCallback_) {
+    call->at_end(std::exchange(recordFunctionEndCallback_, nullptr));
+  }
+  calls_.push_back(std::move(call));
+}
+
+void Work::is_over() {
+  if (recordFunctionEndCallback_) std::exchange(recordFunctionEndCallback_, nullptr)();
+}
 
 bool Work::isCompleted() {
   return std::all_of(calls_.begin(), calls_.end(), [](const auto& call) { return call->ended(); });

@@ -12,9 +12,15 @@ namespace tutti::torch_backend {
 // Of calls that were begun together; one for most. Complete when all are, failed when one has.
 class Work final : public c10d::Work {
  public:
-  // A call that is over.
-  Work(int rank, c10d::OpType type, std::vector<at::Tensor> outputs);
+    // Of one call, which begins after this: what a profiler shows of it begins here.
+  Work(int rank, const Task& task);
+  // Of calls that were begun before.
   Work(int rank, c10d::OpType type, std::vector<std::shared_ptr<Call>> calls);
+
+  // What became of the call: it goes on, or it is over.
+  void goes_on(std::shared_ptr<Call> call);
+  void is_over();
+
 
   bool isCompleted() override;
   bool isSuccess() const override;
@@ -30,7 +36,7 @@ class Work final : public c10d::Work {
   uint64_t sequence = 0;
 
  private:
-  const std::vector<std::shared_ptr<Call>> calls_;
+    std::vector<std::shared_ptr<Call>> calls_;  // none of a call that is over
   const std::vector<at::Tensor> outputs_;
 };
 

@@ -70,7 +70,11 @@ def load():
     folder = _folder()
     target = folder / f"{_NAME}.so"
     if not target.exists():
-        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ImportError(f"tutti.torch: the extension for torch {torch.__version__} is kept in {folder}, which cannot be "
+                              f"made ({error.strerror}); set TUTTI_TORCH_CACHE to a folder that can be written") from error
         with open(folder / "lock", "w") as lock:  # the ranks of a host come here at once
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not target.exists():

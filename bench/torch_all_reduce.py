@@ -10,6 +10,8 @@ import time
 import torch
 import torch.distributed as dist
 
+import tutti.torch  # noqa: F401
+
 
 def median_us(elements, calls):
     tensor = torch.zeros(elements)

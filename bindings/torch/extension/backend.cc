@@ -24,31 +24,30 @@ std::chrono::milliseconds Backend::timeout_or_own(std::chrono::milliseconds give
   return given.count() > 0 ? given : timeout_.load();
 }
 
-std::shared_ptr<Call> Backend::start(Task task, std::chrono::milliseconds timeout) {
-  task.timeout = timeout_or_own(timeout);
-  ++calls_;
-  auto call = Call::start(connection_, std::move(task));
-  if (coalescing_) coalescing_->push_back(call);
-  return call;
-}
-
-Future Backend::make(Task task, std::chrono::milliseconds timeout, bool asynchronous) {
-    auto work = c10::make_intrusive<Work>(rank_, task);
-  if (asynchronous || coalescing_) {
-    work->goes_on(start(std::move(task), timeout));
-    work->sequence = calls_;
-    return work;
+Future Backend::begin(c10d::OpType type, std::vector<Task> tasks,
+                      std::chrono::milliseconds timeout) {
+  if (tasks.empty())
+    return c10::make_intrusive<Work>(rank_, type, std::vector<std::shared_ptr<Call>>());
+  auto work = c10::make_intrusive<Work>(rank_, type, tasks);
+  for (Task& task : tasks) {
+    task.timeout = timeout_or_own(timeout);
+    work->sequence = ++calls_;
+    auto call = Call::start(connection_, std::move(task));
+    if (coalescing_) coalescing_->push_back(call);
+    work->add(std::move(call));
   }
-  task.timeout = timeout_or_own(timeout);
-  work->sequence = ++calls_;
-  Call::run(*connection_, std::move(task));
-  work->is_over();
   return work;
 }
 
-Future Backend::together(c10d::OpType type, std::vector<std::shared_ptr<Call>> calls) {
-  auto work = c10::make_intrusive<Work>(rank_, type, std::move(calls));
-  work->sequence = calls_;
+Future Backend::make(Task task, std::chrono::milliseconds timeout, bool asynchronous) {
+  const c10d::OpType type = task.type;
+  std::vector<Task> tasks;
+  tasks.push_back(std::move(task));
+  if (asynchronous || coalescing_) return begin(type, std::move(tasks), timeout);
+  auto work = c10::make_intrusive<Work>(rank_, type, tasks);
+  tasks.front().timeout = timeout_or_own(timeout);
+  work->sequence = ++calls_;
+  Call::run(*connection_, std::move(tasks.front()));
   return work;
 }
 

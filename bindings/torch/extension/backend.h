@@ -91,8 +91,9 @@ class Backend final : public c10d::Backend {
  private:
   // Begins the call, or makes it on this thread where the caller would wait at once.
   Future make(Task task, std::chrono::milliseconds timeout, bool asynchronous);
-  std::shared_ptr<Call> start(Task task, std::chrono::milliseconds timeout);
-  Future together(c10d::OpType type, std::vector<std::shared_ptr<Call>> calls);
+  // Begins several, as one work.
+  Future begin(c10d::OpType type, std::vector<Task> tasks, std::chrono::milliseconds timeout);
+
   std::chrono::milliseconds timeout_or_own(std::chrono::milliseconds given) const;
 
   Task all_reduce_of(const at::Tensor& tensor, const c10d::ReduceOp& op, const char* name) const;

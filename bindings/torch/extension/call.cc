@@ -88,11 +88,11 @@ void Call::on_end(tutti_status_t status, const char* text, void* context) {
 }
 
 void Call::end(std::exception_ptr error) {
-    c10::intrusive_ptr<c10::ivalue::Future> future;
+  c10::intrusive_ptr<c10::ivalue::Future> future;
   {
     const std::lock_guard lock(mutex_);
     if (ended_) return;
-    if (at_end_) std::exchange(at_end_, nullptr)();
+    task_.event.reset();  // before anybody may look at the profile
     ended_ = true;
     error_ = std::move(error);
     future = future_;
@@ -172,17 +172,6 @@ c10::intrusive_ptr<c10::ivalue::Future> Call::future() {
 void Call::settle(const c10::intrusive_ptr<c10::ivalue::Future>& future) const {
   if (const std::exception_ptr error = this->error()) return future->setError(error);
   future->markCompleted(at::IValue(task_.outputs));
-}
-
-void Call::at_end(std::function<void()> action) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (!ended_) {
-      at_end_ = std::move(action);
-      return;
-    }
-  }
-  action();
 }
 
 }  // namespace tutti::torch_backend

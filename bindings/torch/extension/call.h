@@ -30,9 +30,11 @@ struct Task {
   std::vector<at::Tensor> tensors;
   std::vector<uint64_t> input_counts;   // of uneven blocks, else empty
   std::vector<uint64_t> output_counts;  // likewise
-    std::vector<at::Tensor> inputs;       // the caller's, whose shapes a profiler shows
+  std::vector<at::Tensor> inputs;       // the caller's, whose shapes a profiler shows
   std::vector<at::Tensor> outputs;      // what the work's result() is
   std::function<void()> unpack;         // once the request is complete; may be empty
+  // What a profiler shows of the call, and of others that share it: ends with the last of them.
+  std::shared_ptr<void> event;
 };
 
 class Call final : public Driven, public std::enable_shared_from_this<Call> {
@@ -58,8 +60,6 @@ class Call final : public Driven, public std::enable_shared_from_this<Call> {
   const Task& task() const { return task_; }
   // Completed by a thread where callbacks may wait.
   c10::intrusive_ptr<c10::ivalue::Future> future();
-    // Called once, as the last thing before the call counts as ended.
-  void at_end(std::function<void()> action);
 
  private:
   static void on_end(tutti_status_t status, const char* text, void* context);
@@ -77,7 +77,7 @@ class Call final : public Driven, public std::enable_shared_from_this<Call> {
   std::condition_variable changed_;
   bool ended_ = false;
   std::exception_ptr error_;
-  std::function<void()> at_end_;
+
   c10::intrusive_ptr<c10::ivalue::Future> future_;
 };
 

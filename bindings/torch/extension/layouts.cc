@@ -24,7 +24,7 @@ Task task_of(const char* name, c10d::OpType type, tutti_collective_t collective)
 void set_memory(const at::Tensor& input, const at::Tensor& output, Tensors result, Task& task) {
   task.request.input = elements_of(input);
   task.request.output = elements_of(output);
-    task.tensors = {input, output};
+  task.tensors = {input, output};
   task.inputs = {input};
   task.outputs = std::move(result);
 }

@@ -29,7 +29,7 @@ Future Backend::send(Tensors& tensors, int to, int tag) {
   task.request.root = to;
   task.request.input = elements_of(source);
   task.tag = tag;
-    task.tensors = {source};
+  task.tensors = {source};
   task.inputs = tensors;
   task.outputs = tensors;
   return make(std::move(task), c10d::kUnsetTimeout, true);
@@ -43,7 +43,7 @@ Task Backend::receive_of(Tensors& tensors, int from, int tag) const {
   const at::Tensor target = output_of(tensor, task);
   task.request.output = elements_of(target);
   task.tag = tag;
-    task.tensors = {target};
+  task.tensors = {target};
   task.inputs = {tensor};
   task.outputs = {tensor};
   return task;
@@ -56,7 +56,7 @@ Future Backend::recv(Tensors& tensors, int from, int tag) {
 
 Future Backend::recvAnysource(Tensors& tensors, int tag) {
   Task task = receive_of(tensors, TUTTI_ANY_SOURCE, tag);
-    task.name = "recvAnySource";  // as profilers of torch's other backends show it
+  task.name = "recvAnySource";  // as profilers of torch's other backends show it
   task.type = OpType::RECVANYSOURCE;
   return make(std::move(task), c10d::kUnsetTimeout, true);
 }
@@ -102,7 +102,7 @@ Future Backend::endCoalescing() {
   TORCH_CHECK(coalescing_.has_value(), "tutti: endCoalescing() without startCoalescing()");
   std::vector<std::shared_ptr<Call>> calls = std::move(*coalescing_);
   coalescing_.reset();
-  return together(OpType::COALESCED, std::move(calls));
+  return c10::make_intrusive<Work>(rank_, OpType::COALESCED, std::move(calls));
 }
 
 }  // namespace tutti::torch_backend

@@ -51,7 +51,7 @@ Future Backend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& option
   const at::Tensor memory = root ? input_of(tensor) : output_of(tensor, task);
   task.request.input = elements_of(memory);
   task.request.output = task.request.input;
-    task.tensors = {memory};
+  task.tensors = {memory};
   task.inputs = {tensor};
   task.outputs = {tensor};
   return make(std::move(task), options.timeout, options.asyncOp);
@@ -112,7 +112,7 @@ Future Backend::allgather_coalesced(TensorLists& outputs, Tensors& inputs,
   TORCH_CHECK_VALUE(outputs.size() == static_cast<size_t>(size_),
                     "tutti: all_gather_coalesced: ", outputs.size(), " lists of outputs, but the ",
                     "process group has ", size_, " ranks");
-  std::vector<std::shared_ptr<Call>> calls;
+  std::vector<Task> tasks;
   for (size_t i = 0; i < inputs.size(); ++i) {
     Tensors of_ranks;
     for (const Tensors& list : outputs) {
@@ -120,20 +120,20 @@ Future Backend::allgather_coalesced(TensorLists& outputs, Tensors& inputs,
                         " outputs for ", inputs.size(), " inputs");
       of_ranks.push_back(list[i]);
     }
-    calls.push_back(start(all_gather_of(of_ranks, inputs[i]), options.timeout));
+    tasks.push_back(all_gather_of(of_ranks, inputs[i]));
   }
-  return together(OpType::ALLGATHER_COALESCED, std::move(calls));
+  return begin(OpType::ALLGATHER_COALESCED, std::move(tasks), options.timeout);
 }
 
 Future Backend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                                 const c10d::AllgatherOptions& options) {
   TORCH_CHECK_VALUE(outputs.size() == inputs.size(), "tutti: all_gather: ", inputs.size(),
                     " inputs for ", outputs.size(), " outputs");
-  std::vector<std::shared_ptr<Call>> calls;
+  std::vector<Task> tasks;
   for (size_t i = 0; i < outputs.size(); ++i) {
-    calls.push_back(start(all_gather_of(outputs[i], inputs[i]), options.timeout));
+    tasks.push_back(all_gather_of(outputs[i], inputs[i]));
   }
-  return together(OpType::COALESCED, std::move(calls));
+  return begin(OpType::COALESCED, std::move(tasks), options.timeout);
 }
 
 Future Backend::gather(TensorLists& outputs, Tensors& inputs, const c10d::GatherOptions& options) {
@@ -145,7 +145,7 @@ Future Backend::gather(TensorLists& outputs, Tensors& inputs, const c10d::Gather
   task.request.input = elements_of(source);
   task.request.output = task.request.input;
   task.request.output.data = nullptr;
-    task.tensors = {source};
+  task.tensors = {source};
   task.inputs = {input};
   if (rank_ == options.rootRank) {
     TORCH_CHECK_VALUE(outputs.size() == 1, "tutti: gather takes one list of outputs at the root");
@@ -178,7 +178,7 @@ Future Backend::scatter(Tensors& outputs, TensorLists& inputs,
     check_count(inputs.front(), size_, "scatter");
     check_alike(inputs.front(), output, "scatter");
     const at::Tensor source = joined(inputs.front(), "scatter");
-        task.request.input = elements_of(source);
+    task.request.input = elements_of(source);
     task.tensors.push_back(source);
     task.inputs = inputs.front();
 
@@ -200,7 +200,7 @@ Future Backend::alltoall_base(at::Tensor& output, at::Tensor& input,
                     "tutti: all_to_all: input of type ", input.scalar_type(), ", output of type ",
                     output.scalar_type());
   Task task = task_of("all_to_all", OpType::ALLTOALL_BASE, TUTTI_ALL_TO_ALL);
-    // Always with counts: other ranks may have given split sizes where this one did not.
+  // Always with counts: other ranks may have given split sizes where this one did not.
   task.input_counts = counts_of(input, input_splits, size_, "input");
   task.output_counts = counts_of(output, output_splits, size_, "output");
 
@@ -220,7 +220,7 @@ Future Backend::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAll
   }
   task.input_counts = counts_of(inputs);
   task.output_counts = counts_of(outputs);
-    set_memory(joined(inputs, "all_to_all"), to_be_cut(outputs, task), outputs, task);
+  set_memory(joined(inputs, "all_to_all"), to_be_cut(outputs, task), outputs, task);
   task.inputs = inputs;
   return make(std::move(task), options.timeout, options.asyncOp);
 }

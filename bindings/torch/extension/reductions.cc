@@ -28,13 +28,12 @@ Future Backend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& option
 
 Future Backend::allreduce_coalesced(Tensors& tensors,
                                     const c10d::AllreduceCoalescedOptions& options) {
-  std::vector<std::shared_ptr<Call>> calls;
-  for (const at::Tensor& tensor : tensors) check_tensor(tensor, "all_reduce_coalesced");
+  std::vector<Task> tasks;
   for (const at::Tensor& tensor : tensors) {
-    calls.push_back(
-        start(all_reduce_of(tensor, options.reduceOp, "all_reduce_coalesced"), options.timeout));
+    check_tensor(tensor, "all_reduce_coalesced");
+    tasks.push_back(all_reduce_of(tensor, options.reduceOp, "all_reduce_coalesced"));
   }
-  return together(OpType::ALLREDUCE_COALESCED, std::move(calls));
+  return begin(OpType::ALLREDUCE_COALESCED, std::move(tasks), options.timeout);
 }
 
 Future Backend::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& options) {
@@ -58,7 +57,7 @@ Future Backend::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
   } else {
     task.request.output.data = nullptr;
   }
-    task.inputs = {tensor};
+  task.inputs = {tensor};
   task.outputs = {tensor};
   return make(std::move(task), options.timeout, options.asyncOp);
 }
@@ -116,12 +115,11 @@ Future Backend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& input
                                                 const c10d::ReduceScatterOptions& options) {
   TORCH_CHECK_VALUE(outputs.size() == inputs.size(), "tutti: reduce_scatter: ", inputs.size(),
                     " inputs for ", outputs.size(), " outputs");
-  std::vector<std::shared_ptr<Call>> calls;
+  std::vector<Task> tasks;
   for (size_t i = 0; i < outputs.size(); ++i) {
-    calls.push_back(
-        start(reduce_scatter_of(outputs[i], inputs[i], options.reduceOp), options.timeout));
+    tasks.push_back(reduce_scatter_of(outputs[i], inputs[i], options.reduceOp));
   }
-  return together(OpType::COALESCED, std::move(calls));
+  return begin(OpType::COALESCED, std::move(tasks), options.timeout);
 }
 
 }  // namespace tutti::torch_backend

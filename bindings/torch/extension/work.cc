@@ -21,7 +21,14 @@ std::vector<at::Tensor> outputs_of(const std::vector<std::shared_ptr<Call>>& cal
   for (const auto& call : calls) {
     outputs.insert(outputs.end(), call->task().outputs.begin(), call->task().outputs.end());
   }
-    return outputs;
+  return outputs;
+}
+
+std::vector<at::Tensor> joined(const std::vector<Task>& tasks,
+                               std::vector<at::Tensor> Task::*list) {
+  std::vector<at::Tensor> all;
+  for (const Task& task : tasks) all.insert(all.end(), (task.*list).begin(), (task.*list).end());
+  return all;
 }
 
 // "tutti:all_reduce", which stays where it is; null where no profiler wants to know.
@@ -35,23 +42,17 @@ const char* title_of(const char* name) {
 
 }  // namespace
 
-Work::Work(int rank, const Task& task)
-    : c10d::Work(rank, task.type, title_of(task.name), task.inputs), outputs_(task.outputs) {}
-
+Work::Work(int rank, c10d::OpType type, std::vector<Task>& tasks)
+    : c10d::Work(rank, type, title_of(tasks.front().name), joined(tasks, &Task::inputs)),
+      outputs_(joined(tasks, &Task::outputs)) {
+  if (!recordFunctionEndCallback_) return;
+  const std::shared_ptr<void> event(
+      nullptr, [end = std::exchange(recordFunctionEndCallback_, nullptr)](void*) { end(); });
+  for (Task& task : tasks) task.event = event;
+}
 
 Work::Work(int rank, c10d::OpType type, std::vector<std::shared_ptr<Call>> calls)
     : c10d::Work(rank, type), calls_(std::move(calls)), outputs_(outputs_of(calls_)) {}
-
-void Work::goes_on(std::shared_ptr<Call> call) {
-  if (recordFunctionEndCallback_) {
-    call->at_end(std::exchange(recordFunctionEndCallback_, nullptr));
-  }
-  calls_.push_back(std::move(call));
-}
-
-void Work::is_over() {
-  if (recordFunctionEndCallback_) std::exchange(recordFunctionEndCallback_, nullptr)();
-}
 
 bool Work::isCompleted() {
   return std::all_of(calls_.begin(), calls_.end(), [](const auto& call) { return call->ended(); });

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <torch/csrc/distributed/c10d/Work.hpp>
+#include <utility>
 #include <vector>
 
 #include "call.h"
@@ -12,15 +13,13 @@ namespace tutti::torch_backend {
 // Of calls that were begun together; one for most. Complete when all are, failed when one has.
 class Work final : public c10d::Work {
  public:
-    // Of one call, which begins after this: what a profiler shows of it begins here.
-  Work(int rank, const Task& task);
+  // Of tasks, at least one, that are begun or done after this: what a profiler shows of them begins
+  // here.
+  Work(int rank, c10d::OpType type, std::vector<Task>& tasks);
   // Of calls that were begun before.
   Work(int rank, c10d::OpType type, std::vector<std::shared_ptr<Call>> calls);
 
-  // What became of the call: it goes on, or it is over.
-  void goes_on(std::shared_ptr<Call> call);
-  void is_over();
-
+  void add(std::shared_ptr<Call> call) { calls_.push_back(std::move(call)); }
 
   bool isCompleted() override;
   bool isSuccess() const override;
@@ -36,7 +35,7 @@ class Work final : public c10d::Work {
   uint64_t sequence = 0;
 
  private:
-    std::vector<std::shared_ptr<Call>> calls_;  // none of a call that is over
+  std::vector<std::shared_ptr<Call>> calls_;  // none of those that were over at once
   const std::vector<at::Tensor> outputs_;
 };
 

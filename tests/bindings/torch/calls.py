@@ -40,6 +40,10 @@ assert (out == size * rank).all()
 out = torch.empty(size, dtype=torch.int64)
 dist.all_to_all_single(out, torch.arange(size) + 10 * rank)
 assert out.tolist() == [10 * r + rank for r in range(size)]
+out.zero_()
+splits = [1] * size if rank == 0 else None  # not all ranks need say that the blocks are equal
+dist.all_to_all_single(out, torch.arange(size) + 10 * rank, splits, splits)
+assert out.tolist() == [10 * r + rank for r in range(size)]
 outs = [torch.empty(rank + 1) for _ in range(size)]
 dist.all_to_all(outs, [torch.full((r + 1,), float(rank)) for r in range(size)])
 assert [o[0].item() for o in outs] == list(range(size))

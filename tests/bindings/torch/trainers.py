@@ -1,4 +1,5 @@
-"""What trains over a process group, on the backend: DDP's hooks, FSDP2, DTensor, pipelines, checkpoints. Run by torchrun."""
+"""What trains over a process group, on the backend: DDP's hooks, FSDP2, DTensor, pipelines, checkpoints, torch.compile. Run by
+torchrun."""
 
 import tempfile
 
@@ -65,6 +66,20 @@ def functional_collectives():
     assert (functional.reduce_scatter_tensor(torch.ones(size * 2), "sum", 0, world) == size).all()
 
 
+def compiled():
+    world = dist.group.WORLD
+
+    def mix(x):
+        everywhere = functional.all_reduce(x * 2, "sum", world)
+        gathered = functional.all_gather_tensor(everywhere + 1, 0, world)
+        return functional.reduce_scatter_tensor(gathered, "sum", 0, world)
+
+    assert (torch.compile(mix, fullgraph=True)(torch.ones(4)) == (2 * size + 1) * size).all()
+    model = torch.compile(nn.parallel.DistributedDataParallel(nn.Linear(16, 16)))
+    train(model, 2, 16)
+    same_everywhere(next(model.parameters()).detach())
+
+
 def pipelines():
     for schedule in (ScheduleGPipe, Schedule1F1B):
         stage = PipelineStage(nn.Linear(8, 8), rank, size, torch.device("cpu"))
@@ -101,7 +116,7 @@ def coalesced():
 dist.init_process_group("tutti")
 rank, size = dist.get_rank(), dist.get_world_size()
 mesh = init_device_mesh("cpu", (size,))
-for trainer in (hooks, sharded, distributed_tensors, functional_collectives, pipelines, checkpoints, coalesced):
+for trainer in (hooks, sharded, distributed_tensors, functional_collectives, compiled, pipelines, checkpoints, coalesced):
     trainer()
     if rank == 0:
         print(f"{trainer.__name__}: right", flush=True)

@@ -68,7 +68,9 @@ Future Backend::barrier(const c10d::BarrierOptions& options) {
 // Over the Store, so that rank 0 can tell who is missing and the communicator lives on: each rank
 // says that it is there, and rank 0 says go, or who is not.
 void Backend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) {
-  const auto timeout = timeout_or_own(options.timeout);
+  // Here a timeout of 0 is one, as for torch's other backends.
+  const auto timeout =
+      options.timeout.count() == 0 ? options.timeout : timeout_or_own(options.timeout);
   const auto late = std::chrono::steady_clock::now() + timeout;
   const std::string prefix = "tutti/monitored/" + std::to_string(monitored_barriers_++) + "/";
   const auto comes = [&](const std::string& key) {
@@ -86,6 +88,12 @@ void Backend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_al
         " successfully reached monitoredBarrier, but received errors while "
         "waiting for send/recv from rank 0. Please check rank 0 logs for faulty rank.");
     return;
+  }
+  if (timeout.count() == 0) {
+    store_->set(prefix + "go", std::string("no"));
+    TORCH_CHECK_WITH(DistBackendError, false,
+                     "Rank 0 timed out in monitoredBarrier after 0 ms, before it could look for "
+                     "the others; give it more time");
   }
   std::string missing;
   int count = 0;

@@ -24,10 +24,7 @@ std::chrono::milliseconds Backend::timeout_or_own(std::chrono::milliseconds give
   return given.count() > 0 ? given : timeout_.load();
 }
 
-Future Backend::begin(c10d::OpType type, std::vector<Task> tasks,
-                      std::chrono::milliseconds timeout) {
-  if (tasks.empty())
-    return c10::make_intrusive<Work>(rank_, type, std::vector<std::shared_ptr<Call>>());
+Future Backend::begin(c10d::OpType type, std::span<Task> tasks, std::chrono::milliseconds timeout) {
   auto work = c10::make_intrusive<Work>(rank_, type, tasks);
   for (Task& task : tasks) {
     task.timeout = timeout_or_own(timeout);
@@ -41,13 +38,12 @@ Future Backend::begin(c10d::OpType type, std::vector<Task> tasks,
 
 Future Backend::make(Task task, std::chrono::milliseconds timeout, bool asynchronous) {
   const c10d::OpType type = task.type;
-  std::vector<Task> tasks;
-  tasks.push_back(std::move(task));
-  if (asynchronous || coalescing_) return begin(type, std::move(tasks), timeout);
-  auto work = c10::make_intrusive<Work>(rank_, type, tasks);
-  tasks.front().timeout = timeout_or_own(timeout);
+  const std::span<Task> alone(&task, 1);
+  if (asynchronous || coalescing_) return begin(type, alone, timeout);
+  auto work = c10::make_intrusive<Work>(rank_, type, alone);
+  task.timeout = timeout_or_own(timeout);
   work->sequence = ++calls_;
-  Call::run(*connection_, std::move(tasks.front()));
+  Call::run(*connection_, std::move(task));
   return work;
 }
 

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
@@ -91,9 +92,8 @@ class Backend final : public c10d::Backend {
  private:
   // Begins the call, or makes it on this thread where the caller would wait at once.
   Future make(Task task, std::chrono::milliseconds timeout, bool asynchronous);
-  // Begins several, as one work.
-  Future begin(c10d::OpType type, std::vector<Task> tasks, std::chrono::milliseconds timeout);
-
+  // Begins calls, as one work.
+  Future begin(c10d::OpType type, std::span<Task> tasks, std::chrono::milliseconds timeout);
   std::chrono::milliseconds timeout_or_own(std::chrono::milliseconds given) const;
 
   Task all_reduce_of(const at::Tensor& tensor, const c10d::ReduceOp& op, const char* name) const;

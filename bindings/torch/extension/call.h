@@ -30,7 +30,7 @@ struct Task {
   std::vector<at::Tensor> tensors;
   std::vector<uint64_t> input_counts;   // of uneven blocks, else empty
   std::vector<uint64_t> output_counts;  // likewise
-  std::vector<at::Tensor> inputs;       // the caller's, whose shapes a profiler shows
+  std::vector<at::Tensor> inputs;       // those whose shapes a profiler shows
   std::vector<at::Tensor> outputs;      // what the work's result() is
   std::function<void()> unpack;         // once the request is complete; may be empty
   // What a profiler shows of the call, and of others that share it: ends with the last of them.
@@ -77,7 +77,6 @@ class Call final : public Driven, public std::enable_shared_from_this<Call> {
   std::condition_variable changed_;
   bool ended_ = false;
   std::exception_ptr error_;
-
   c10::intrusive_ptr<c10::ivalue::Future> future_;
 };
 

@@ -122,7 +122,7 @@ Future Backend::allgather_coalesced(TensorLists& outputs, Tensors& inputs,
     }
     tasks.push_back(all_gather_of(of_ranks, inputs[i]));
   }
-  return begin(OpType::ALLGATHER_COALESCED, std::move(tasks), options.timeout);
+  return begin(OpType::ALLGATHER_COALESCED, tasks, options.timeout);
 }
 
 Future Backend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
@@ -133,7 +133,7 @@ Future Backend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& input
   for (size_t i = 0; i < outputs.size(); ++i) {
     tasks.push_back(all_gather_of(outputs[i], inputs[i]));
   }
-  return begin(OpType::COALESCED, std::move(tasks), options.timeout);
+  return begin(OpType::COALESCED, tasks, options.timeout);
 }
 
 Future Backend::gather(TensorLists& outputs, Tensors& inputs, const c10d::GatherOptions& options) {

@@ -33,7 +33,7 @@ Future Backend::allreduce_coalesced(Tensors& tensors,
     check_tensor(tensor, "all_reduce_coalesced");
     tasks.push_back(all_reduce_of(tensor, options.reduceOp, "all_reduce_coalesced"));
   }
-  return begin(OpType::ALLREDUCE_COALESCED, std::move(tasks), options.timeout);
+  return begin(OpType::ALLREDUCE_COALESCED, tasks, options.timeout);
 }
 
 Future Backend::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& options) {
@@ -119,7 +119,7 @@ Future Backend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& input
   for (size_t i = 0; i < outputs.size(); ++i) {
     tasks.push_back(reduce_scatter_of(outputs[i], inputs[i], options.reduceOp));
   }
-  return begin(OpType::COALESCED, std::move(tasks), options.timeout);
+  return begin(OpType::COALESCED, tasks, options.timeout);
 }
 
 }  // namespace tutti::torch_backend

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -24,26 +25,33 @@ std::vector<at::Tensor> outputs_of(const std::vector<std::shared_ptr<Call>>& cal
   return outputs;
 }
 
-std::vector<at::Tensor> joined(const std::vector<Task>& tasks,
-                               std::vector<at::Tensor> Task::*list) {
+std::vector<at::Tensor> joined(std::span<const Task> tasks, std::vector<at::Tensor> Task::*list) {
   std::vector<at::Tensor> all;
   for (const Task& task : tasks) all.insert(all.end(), (task.*list).begin(), (task.*list).end());
   return all;
 }
 
+bool profiled(std::span<const Task> tasks) { return !tasks.empty() && at::hasCallbacks(); }
+
 // "tutti:all_reduce", which stays where it is; null where no profiler wants to know.
-const char* title_of(const char* name) {
-  if (!at::hasCallbacks()) return nullptr;
+const char* title_of(std::span<const Task> tasks) {
+  if (!profiled(tasks)) return nullptr;
   static std::mutex mutex;
   static std::map<std::string_view, std::string> titles;  // by names, which are literals
+  const std::string_view name = tasks.front().name;
   const std::lock_guard lock(mutex);
-  return titles.try_emplace(name, std::string("tutti:") + name).first->second.c_str();
+  return titles.try_emplace(name, "tutti:" + std::string(name)).first->second.c_str();
+}
+
+std::optional<std::vector<at::Tensor>> inputs_of(std::span<const Task> tasks) {
+  if (!profiled(tasks)) return std::nullopt;
+  return joined(tasks, &Task::inputs);
 }
 
 }  // namespace
 
-Work::Work(int rank, c10d::OpType type, std::vector<Task>& tasks)
-    : c10d::Work(rank, type, title_of(tasks.front().name), joined(tasks, &Task::inputs)),
+Work::Work(int rank, c10d::OpType type, std::span<Task> tasks)
+    : c10d::Work(rank, type, title_of(tasks), inputs_of(tasks)),
       outputs_(joined(tasks, &Task::outputs)) {
   if (!recordFunctionEndCallback_) return;
   const std::shared_ptr<void> event(

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 #include <utility>
 #include <vector>
@@ -13,9 +14,8 @@ namespace tutti::torch_backend {
 // Of calls that were begun together; one for most. Complete when all are, failed when one has.
 class Work final : public c10d::Work {
  public:
-  // Of tasks, at least one, that are begun or done after this: what a profiler shows of them begins
-  // here.
-  Work(int rank, c10d::OpType type, std::vector<Task>& tasks);
+  // Of tasks that are begun or done after this: what a profiler shows of them begins here.
+  Work(int rank, c10d::OpType type, std::span<Task> tasks);
   // Of calls that were begun before.
   Work(int rank, c10d::OpType type, std::vector<std::shared_ptr<Call>> calls);
 

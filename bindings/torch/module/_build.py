@@ -30,7 +30,10 @@ def _folder():
         state.update(text.encode())
     for source in sorted(_SOURCES.iterdir()) + [_HEADER / "tutti.h"]:
         state.update(source.read_bytes())
-    cache = os.environ.get("TUTTI_TORCH_CACHE") or Path.home() / ".cache" / "tutti"
+    cache = os.environ.get("TUTTI_TORCH_CACHE") or os.path.expanduser("~/.cache/tutti")
+    if cache.startswith("~"):  # a user without a home, as containers have
+        raise ImportError("tutti.torch: the extension for torch is kept in the user's home, but this user has none; set "
+                          "TUTTI_TORCH_CACHE to a folder that can be written")
     return Path(cache) / f"torch-{torch.__version__}-{state.hexdigest()[:16]}"
 
 
@@ -72,10 +75,11 @@ def load():
     if not target.exists():
         try:
             folder.mkdir(parents=True, exist_ok=True)
+            lock = open(folder / "lock", "w")  # the ranks of a host come here at once
         except OSError as error:
             raise ImportError(f"tutti.torch: the extension for torch {torch.__version__} is kept in {folder}, which cannot be "
                               f"made ({error.strerror}); set TUTTI_TORCH_CACHE to a folder that can be written") from error
-        with open(folder / "lock", "w") as lock:  # the ranks of a host come here at once
+        with lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not target.exists():
                 _compile(folder, target)

@@ -45,7 +45,9 @@ std::string_view name(ErrorCode code) {
 }
 
 Error::Error(ErrorCode code, std::string_view what, const ErrorDetail& detail)
-    : code_(code), text_(std::make_shared<const std::string>(compose(what, detail))) {}
+    : code_(code),
+      rank_(detail.rank),
+      text_(std::make_shared<const std::string>(compose(what, detail))) {}
 
 Error system_error(std::string_view what, int errno_value, const ErrorDetail& detail) {
   std::string text(what);

@@ -32,6 +32,7 @@ struct ErrorDetail {
   std::string where = {};   // rank, host, peer, call number, file ...
   std::string cause = {};   // the likely cause; the system's own words where it said some
   std::string remedy = {};  // what to do
+  int rank = -1;            // of the job, that it is about: who died, is waited for, gave up ...
 };
 
 // Copies share the text. (Not a std::runtime_error: its shared text is counted inside libstdc++.so,
@@ -40,10 +41,13 @@ class Error : public std::exception {
  public:
   Error(ErrorCode code, std::string_view what, const ErrorDetail& detail = {});
   ErrorCode code() const noexcept { return code_; }
+  // ErrorDetail::rank; -1 where it is about none, or about several alike.
+  int rank() const noexcept { return rank_; }
   const char* what() const noexcept override { return text_->c_str(); }
 
  private:
   ErrorCode code_;
+  int rank_;
   std::shared_ptr<const std::string> text_;
 };
 

@@ -59,7 +59,14 @@ const void* internal::rank_behind(const Work& work) {
   return work.operation_ ? work.comm_->engine() : nullptr;
 }
 
-MessageInfo Work::received() const { return operation_ ? operation_->received : MessageInfo{}; }
+MessageInfo Work::received() const {
+  const bool receives = operation_ && operation_->point_to_point() && !operation_->compiled->sends;
+  if (!receives || !operation_->done.load(std::memory_order_acquire)) {
+    throw Error(ErrorCode::invalid_argument,
+                "there is no message: only receives that are complete have one");
+  }
+  return operation_->received;
+}
 
 void Work::abort(const std::string& reason) {
   if (!operation_ || test()) return;

@@ -85,7 +85,7 @@ class Work {
   // on_end() if the call is over already. It may make calls, but must neither wait nor throw. One
   // for each call: a second takes the place of the first.
   void on_end(std::function<void(const Error*)> callback);
-  // What a receive that is complete has received.
+  // What a receive that is complete has received; of others Error(invalid_argument).
   MessageInfo received() const;
   // Aborts the call's communicator on every rank, if the call is not complete.
   void abort(const std::string& reason);

@@ -191,7 +191,7 @@ auto Replica::with_places(int64_t step, const Work& work) {
     if (!pipelined() || !pipeline::told_by_others(error.code())) throw;
     const std::string places = places_missing_in(error.what(), step);
     if (places.empty()) throw;
-    throw Error(error.code(), error.what(), {.where = places});
+    throw Error(error.code(), error.what(), {.where = places, .rank = error.rank()});
   }
 }
 

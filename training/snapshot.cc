@@ -171,7 +171,7 @@ void load_parameters(Replica& replica, const TensorSource& source, const std::st
   try {
     load_kind(replica, source, 0);
   } catch (const Error& error) {
-    throw Error(error.code(), error.what(), {.where = path});
+    throw Error(error.code(), error.what(), {.where = path, .rank = error.rank()});
   }
   replica.publish();
 }

@@ -38,13 +38,13 @@ static_assert(sizeof(tutti_buffer_t) == 24, "part of the ABI");
 
 }  // namespace
 
-std::string& last_error() {
-  thread_local std::string text;
-  return text;
+LastError& last_error() {
+  thread_local LastError error;
+  return error;
 }
 
-tutti_status_t failed(ErrorCode code, const char* text) {
-  last_error() = text;
+tutti_status_t failed(ErrorCode code, const char* text, int rank) {
+  last_error() = {text, rank};
   return static_cast<tutti_status_t>(code);
 }
 

@@ -36,9 +36,13 @@ struct tutti_work {
 
 namespace tutti::c {
 
-// Of the calling thread.
-std::string& last_error();
-tutti_status_t failed(ErrorCode code, const char* text);
+// The calling thread's.
+struct LastError {
+  std::string text;
+  int32_t rank = -1;
+};
+LastError& last_error();
+tutti_status_t failed(ErrorCode code, const char* text, int rank = -1);
 [[noreturn]] void invalid(const std::string& what);
 
 // No exception crosses the border.
@@ -48,7 +52,7 @@ tutti_status_t guarded(Action action) noexcept {
     action();
     return TUTTI_OK;
   } catch (const Error& error) {
-    return failed(error.code(), error.what());
+    return failed(error.code(), error.what(), error.rank());
   } catch (const std::bad_alloc&) {
     return failed(ErrorCode::system, "out of memory");
   } catch (const std::length_error&) {

@@ -10,6 +10,8 @@
 #include "bindings/c/handles.h"
 
 // NOLINTBEGIN(readability-identifier-naming): C names
+using tutti::cat;
+using tutti::ErrorCode;
 using tutti::c::begin;
 using tutti::c::buffer_from;
 using tutti::c::checked;
@@ -28,7 +30,9 @@ const char* tutti_version(void) {
       TUTTI_VERSION_PATCH);
 }
 
-const char* tutti_error_text(void) { return tutti::c::last_error().c_str(); }
+const char* tutti_error_text(void) { return tutti::c::last_error().text.c_str(); }
+
+int32_t tutti_error_rank(void) { return tutti::c::last_error().rank; }
 
 const char* tutti_error_name(tutti_status_t status) {
   return tutti::name(static_cast<tutti::ErrorCode>(status)).data();  // a literal
@@ -59,6 +63,10 @@ tutti_status_t tutti_create(tutti_comm_t* comm, const int32_t* ranks, size_t cou
   return guarded([&] {
     checked(created, "where to put the communicator") = nullptr;
     if (count > 0) checked(ranks, "the list of ranks");
+    // Before the list is read: it cannot be as long as that.
+    if (count > static_cast<size_t>(of(comm).size())) {
+      invalid(cat("a list of ", count, " ranks, of a communicator of ", of(comm).size()));
+    }
     const std::vector<int> members(ranks, ranks + count);
     auto handle = std::make_unique<tutti_comm>();
     handle->communicator = of(comm).create(members, tag);
@@ -75,6 +83,13 @@ tutti_status_t tutti_while_waiting(tutti_comm_t* comm, tutti_hook_t hook, void* 
 
 tutti_status_t tutti_abort(tutti_comm_t* comm, const char* reason) {
   return guarded([&] { of(comm).abort(reason == nullptr ? "tutti_abort()" : reason); });
+}
+
+tutti_status_t tutti_comm_status(const tutti_comm_t* comm) {
+  if (comm == nullptr)
+    return tutti::c::failed(ErrorCode::invalid_argument, "the communicator is NULL");
+  const auto failure = comm->communicator.failure();
+  return failure ? static_cast<tutti_status_t>(failure->code()) : TUTTI_OK;
 }
 
 int32_t tutti_rank(const tutti_comm_t* comm) {

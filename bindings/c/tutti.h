@@ -278,6 +278,10 @@ TUTTI_API const char* tutti_version(void);
  * next error. A successful call leaves it alone. */
 TUTTI_API const char* tutti_error_text(void);
 
+/* The rank of the job that this error is about: who died, gave up, is waited for first, or made the
+ * other call; -1 where it is about none. */
+TUTTI_API int32_t tutti_error_rank(void);
+
 /* "rank died"; "unknown error" for a number that is no status. */
 TUTTI_API const char* tutti_error_name(tutti_status_t status);
 
@@ -323,6 +327,10 @@ TUTTI_API tutti_status_t tutti_while_waiting(tutti_comm_t* comm, tutti_hook_t ho
 /* Aborts the communicator on all its ranks, whose calls then fail with TUTTI_ABORTED and the
  * reason. */
 TUTTI_API tutti_status_t tutti_abort(tutti_comm_t* comm, const char* reason);
+
+/* TUTTI_OK while the communicator works, else what it was aborted with, by whomever: the error of
+ * its next call. Neither blocks nor makes progress, and leaves tutti_error_text() alone. */
+TUTTI_API tutti_status_t tutti_comm_status(const tutti_comm_t* comm);
 
 /* This process's rank in the communicator, and its number of ranks; -1 where comm is NULL. */
 TUTTI_API int32_t tutti_rank(const tutti_comm_t* comm);
@@ -504,9 +512,9 @@ TUTTI_API tutti_status_t tutti_wait(tutti_work_t* work);
 TUTTI_API tutti_status_t tutti_test(tutti_work_t* work, int* done);
 
 /* Calls `callback` once, when the call has ended: with TUTTI_OK, or with how it failed and a text
- * that is there during the call. By a thread that tests or waits, for whatever call of the job, or
- * by the progress thread (TUTTI_PROGRESS_THREAD); at once if the call is over. It may make calls,
- * but must not wait. The work may be freed meanwhile. */
+ * that is there during the call, as tutti_error_rank() is. By a thread that tests or waits, for
+ * whatever call of the job, or by the progress thread (TUTTI_PROGRESS_THREAD); at once if the call
+ * is over. It may make calls, but must not wait. The work may be freed meanwhile. */
 typedef void (*tutti_end_function_t)(tutti_status_t status, const char* text, void* context);
 TUTTI_API tutti_status_t tutti_work_on_end(tutti_work_t* work, tutti_end_function_t callback,
                                            void* context);

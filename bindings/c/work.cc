@@ -1,5 +1,6 @@
 // The C interface on top of Communicator: calls under way, and what is known of messages.
 #include <memory>
+#include <utility>
 
 #include "bindings/c/handles.h"
 #include "bindings/c/tutti.h"
@@ -70,7 +71,11 @@ tutti_status_t tutti_work_on_end(tutti_work_t* work, tutti_end_function_t callba
     if (callback == nullptr) invalid("the callback is NULL");
     checked(work, "the work").work.on_end([callback, context](const tutti::Error* error) {
       if (error == nullptr) return callback(TUTTI_OK, "", context);
-      callback(static_cast<tutti_status_t>(error->code()), error->what(), context);
+      // The thread is anybody's, and so is its last error.
+      tutti::c::LastError of_thread = std::exchange(tutti::c::last_error(), {});
+      callback(tutti::c::failed(error->code(), error->what(), error->rank()),
+               tutti::c::last_error().text.c_str(), context);
+      tutti::c::last_error() = std::move(of_thread);
     });
   });
 }

@@ -37,9 +37,9 @@ CommunicatorImpl::~CommunicatorImpl() {
   // Unwound by an exception: the others are told that this rank failed, not that it left.
   if (std::uncaught_exceptions() > exceptions_ && !abort_.raised()) {
     const std::string why = engine_->last_failure();
-    raise_consequence(
-        Error(ErrorCode::aborted, cat(describe(rank_), " failed and gave up"),
-              {.cause = why.empty() ? "an error of its own: see what it says" : why}));
+    raise_consequence(Error(ErrorCode::aborted, cat(describe(rank_), " failed and gave up"),
+                            {.cause = why.empty() ? "an error of its own: see what it says" : why,
+                             .rank = members_[rank_]}));
   }
   leave_devices();
   engine_->remove(this);
@@ -108,7 +108,7 @@ bool CommunicatorImpl::may_start(Operation& operation) {
       raise_consequence(Error(ErrorCode::aborted,
                               cat(describe(rank_), ": a call that ",
                                   to_string(operation.compiled->signature), " follows has failed"),
-                              {.cause = before->failure->what()}));
+                              {.cause = before->failure->what(), .rank = members_[rank_]}));
     }
     return false;
   }
@@ -157,10 +157,11 @@ void CommunicatorImpl::abandon(Operation& operation) {
   operation.after.reset();
   if (!operation.failed.load(std::memory_order_relaxed)) {
     // Without an abort the communicator is destroyed with the call under way.
-    operation.failure = abort_.raised()
-                            ? abort_.error()
-                            : Error(ErrorCode::aborted, cat(describe(rank_), " has destroyed the ",
-                                                            "communicator with a call under way"));
+    operation.failure = abort_.raised() ? abort_.error()
+                                        : Error(ErrorCode::aborted,
+                                                cat(describe(rank_), " has destroyed the ",
+                                                    "communicator with a call under way"),
+                                                {.rank = members_[rank_]});
     operation.failed.store(true, std::memory_order_release);
   }
   if (!operation.on_end) return;
@@ -202,7 +203,7 @@ void CommunicatorImpl::abort(const std::string& reason) {
   const std::string why = engine_->last_failure();
   const bool told = reason.find(why) != std::string::npos;
   raise_consequence(Error(ErrorCode::aborted, cat(describe(rank_), " aborted: ", reason),
-                          {.cause = told ? "" : why}));
+                          {.cause = told ? "" : why, .rank = members_[rank_]}));
 }
 
 void CommunicatorImpl::on_abort(const Error& error) {
@@ -234,7 +235,8 @@ void CommunicatorImpl::report_unexpected(const Operation& operation, const Unexp
               cat(describe(message.peer), " sent ", message.header.bytes, " bytes for slice ",
                   message.header.slice, " of call ", call.number, " (", to_string(mine), ") where ",
                   describe(rank_), " expected ", message.bytes, " bytes for slice ", message.slice),
-              {.cause = "the message was cut off or damaged on its way"}));
+              {.cause = "the message was cut off or damaged on its way",
+               .rank = members_[message.peer]}));
     return;
   }
   raise_mismatch(call.number, message.expected, message.peer, message.header.call, theirs);
@@ -250,7 +252,8 @@ void CommunicatorImpl::raise_mismatch(uint32_t call, const Signature& mine, int 
       {.cause = call == their_call
                     ? "the ranks passed different arguments"
                     : "one of the ranks made a call that the other did not, or in another order",
-       .remedy = "make the same calls with the same arguments, in the same order, on every rank"}));
+       .remedy = "make the same calls with the same arguments, in the same order, on every rank",
+       .rank = members_[peer]}));
 }
 
 }  // namespace tutti::internal

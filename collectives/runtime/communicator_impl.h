@@ -143,7 +143,7 @@ class CommunicatorImpl final : public ControlClient,
   void close_transport();
   Paths::Events path_events();
   PointToPoint::Owner owner_of_messages();
-  void check_group(std::span<const int> ranks) const;
+  void check_group(std::span<const int> ranks, int tag) const;
   void meet(int next, int previous, int tag, uint64_t id);
   int member(int world_rank) const;
   std::vector<Place> places() const;

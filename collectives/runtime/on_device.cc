@@ -136,7 +136,8 @@ DeviceRoutes& CommunicatorImpl::device_routes(int device) {
                   " got a message of another call from ", describe(peer)),
               {.cause = "the ranks passed different arguments, or made calls in another order",
                .remedy = "make the same calls with the same arguments, in the same order, on every "
-                         "rank"}));
+                         "rank",
+               .rank = members_[peer]}));
   };
   const std::vector<Place> places = this->places();
   DeviceRoutes::Means means{

@@ -70,8 +70,8 @@ void CommunicatorImpl::open_transport() {
 Paths::Events CommunicatorImpl::path_events() {
   Paths::Events events;
   events.unreadable = [this](int peer, int error) {
-    raise_everywhere(
-        system_error(cat(describe(rank_), " reading the buffers of ", describe(peer)), error));
+    raise_everywhere(system_error(cat(describe(rank_), " reading the buffers of ", describe(peer)),
+                                  error, {.rank = members_[peer]}));
   };
   events.lost = [this](int peer, bool sending, const std::string& text) {
     const std::string what =
@@ -79,13 +79,15 @@ Paths::Events CommunicatorImpl::path_events() {
     if (!engine_->control().has_left(members_[peer])) {
       engine_->control().suspect(id_, members_[peer], what);
     } else if (sending) {
-      raise_consequence(Error(ErrorCode::mismatch, what,
-                              {.cause = "that rank has left the job: it made fewer calls"}));
+      raise_consequence(Error(
+          ErrorCode::mismatch, what,
+          {.cause = "that rank has left the job: it made fewer calls", .rank = members_[peer]}));
     } else {
       raise_consequence(Error(
           ErrorCode::connection_lost, what,
           {.cause = "that rank has left the job, and its host or its network went away before its "
-                    "last bytes had arrived"}));
+                    "last bytes had arrived",
+           .rank = members_[peer]}));
     }
   };
   return events;
@@ -149,7 +151,7 @@ std::shared_ptr<CommunicatorImpl> CommunicatorImpl::split(int color, int key) {
 // Without a word from other ranks, or all of them would have to call. The members must have begun,
 // each, before anything of the new communicator reaches them.
 std::shared_ptr<CommunicatorImpl> CommunicatorImpl::create(std::span<const int> ranks, int tag) {
-  check_group(ranks);
+  check_group(ranks, tag);
   const Control::Making making(engine_->control());
   std::vector<uint64_t> words(ranks.begin(), ranks.end());
   words.push_back(static_cast<uint64_t>(tag));
@@ -169,11 +171,15 @@ std::shared_ptr<CommunicatorImpl> CommunicatorImpl::create(std::span<const int> 
   return std::make_shared<CommunicatorImpl>(engine_, id, std::move(chosen), static_cast<int>(mine));
 }
 
-void CommunicatorImpl::check_group(std::span<const int> ranks) const {
+void CommunicatorImpl::check_group(std::span<const int> ranks, int tag) const {
   const auto refuse = [](const std::string& problem) {
     throw Error(ErrorCode::invalid_argument, "create: " + problem,
                 {.remedy = "let exactly the members call, each with the same list"});
   };
+  if (tag < 0 || tag > kLargestTag) {
+    throw Error(ErrorCode::invalid_argument,
+                cat("create: tag ", tag, " is not in 0 to ", kLargestTag));
+  }
   std::set<int> seen;
   for (const int r : ranks) {
     if (r < 0 || r >= size()) refuse(cat("rank ", r, " is not in 0 to ", size() - 1));
@@ -198,7 +204,8 @@ void CommunicatorImpl::meet(int next, int previous, int tag, uint64_t id) {
             cat(describe(rank_), " and ", describe(previous),
                 " make a communicator of different members, or not in the same order"),
             {.remedy = "give create() the same list on all members; a tag tells apart what several "
-                       "threads make at a time"}));
+                       "threads make at a time",
+             .rank = members_[previous]}));
   abort_.throw_if_raised();
 }
 

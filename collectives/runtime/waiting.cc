@@ -292,10 +292,12 @@ void CommunicatorImpl::raise_gone(const Operation& operation, int peer, std::str
                               " still waits for it in ", to_string(operation.compiled->signature)),
                           {.cause = "the ranks made different numbers of calls",
                            .remedy = "make the same calls in the same order on every rank before "
-                                     "destroying the communicator"}));
+                                     "destroying the communicator",
+                           .rank = members_[peer]}));
 }
 
 void CommunicatorImpl::time_out(const Operation& operation) {
+  const std::vector<int> peers = missing(operation);
   raise_everywhere(Error(
       ErrorCode::timeout,
       cat(describe(rank_), " gave up after ",
@@ -303,7 +305,8 @@ void CommunicatorImpl::time_out(const Operation& operation) {
           !operation.point_to_point() ? cat("call ", operation.call.number, ", ") : std::string(),
           to_string(operation.compiled->signature), explain_missing(operation)),
       {.cause = "a rank is stuck, slow, or makes other calls",
-       .remedy = "look at the ranks that are named; TUTTI_TIMEOUT sets the limit in seconds"}));
+       .remedy = "look at the ranks that are named; TUTTI_TIMEOUT sets the limit in seconds",
+       .rank = peers.empty() || peers.front() == kAnySource ? -1 : members_[peers.front()]}));
 }
 
 // A wrong tag shows in what came instead.

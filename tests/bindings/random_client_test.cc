@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstdio>
@@ -16,10 +17,13 @@
 #include <random>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "bindings/c/tutti.h"
 #include "tests/bindings/random_call.h"
+#include "tests/bindings/random_messages.h"
+#include "tests/bindings/random_mistake.h"
 #include "tests/bindings/random_side.h"
 
 namespace tutti::testing {
@@ -34,72 +38,6 @@ uint64_t seed() {
     return given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device()();
   }();
   return value;
-}
-
-// ---- mistakes that have nothing to do with the other ranks
-
-void expect_error(tutti_status_t status, int which) {
-  EXPECT_NE(status, TUTTI_OK) << "mistake " << which;
-  EXPECT_GT(std::string(tutti_error_text()).size(), 10u) << "mistake " << which;
-}
-
-constexpr int kMistakes = 27;
-
-void make_mistake(tutti_comm_t* comm, Random& random) {
-  const auto which = static_cast<int>(random.below(kMistakes));
-  const uint64_t absurd = absurd_count(random);
-  tutti_work_t* work = nullptr;
-  tutti_comm_t* other = nullptr;
-  tutti_prepared_t* prepared = nullptr;
-  void* memory = nullptr;
-  int done = 0;
-  std::array<std::byte, 16> bytes = {};
-  const tutti_buffer_t buffer = tutti_host(bytes.data(), 4, TUTTI_I32);
-  tutti_request_t request = TUTTI_REQUEST_INIT;
-  tutti_init_options_t init = TUTTI_INIT_OPTIONS_INIT;
-  const auto is = [&](int number, auto action) {
-    if (which == number) expect_error(action(), which);
-  };
-  is(0, [&] { return tutti_wait(nullptr); });
-  is(1, [&] { return tutti_test(nullptr, &done); });
-  is(2, [&] { return tutti_wait_for(nullptr, 1, &done); });
-  is(3, [&] { return tutti_work_abort(nullptr, nullptr); });
-  is(4, [&] { return tutti_all_reduce(nullptr, buffer, buffer, TUTTI_SUM, nullptr); });
-  is(5, [&] { return tutti_all_reduce_async(comm, buffer, buffer, TUTTI_SUM, nullptr, nullptr); });
-  is(6, [&] { return tutti_barrier_async(nullptr, nullptr, &work); });
-  is(7, [&] { return tutti_run(comm, nullptr, nullptr); });
-  is(8, [&] { return tutti_start(comm, &request, nullptr, nullptr); });
-  is(9, [&] { return tutti_prepare(comm, nullptr, nullptr, &prepared); });
-  is(10, [&] { return tutti_prepare(comm, &request, nullptr, nullptr); });
-  is(11, [&] { return tutti_prepared_start(nullptr, &work); });
-  is(12, [&] { return tutti_group_end(); });
-  is(13, [&] { return tutti_alloc(comm, absurd, &memory); });
-  is(14, [&] { return tutti_alloc(comm, 16, nullptr); });
-  is(15, [&] { return tutti_alloc(nullptr, 16, &memory); });
-  is(16, [&] { return tutti_free(comm, bytes.data()); });
-  is(17, [&] { return tutti_register(comm, nullptr, 100); });
-  is(18, [&] { return tutti_register(comm, bytes.data(), absurd); });
-  is(19, [&] { return tutti_deregister(comm, bytes.data()); });
-  is(20, [&] { return tutti_split(nullptr, 0, 0, &other); });
-  is(21, [&] { return tutti_split(comm, 0, 0, nullptr); });
-  is(22, [&] { return tutti_init(nullptr, nullptr); });
-  init.ranks = absurd % 2 == 0 ? -1 : INT32_MAX;
-  is(23, [&] { return tutti_init(&other, &init); });
-  init.ranks = 2;
-  init.rank = absurd % 2 == 0 ? 2 : -1;
-  is(24, [&] { return tutti_init(&other, &init); });
-  init.size = SIZE_MAX;
-  is(25, [&] { return tutti_init(&other, &init); });
-  is(26, [&] { return tutti_abort(nullptr, nullptr); });
-  EXPECT_EQ(work, nullptr);
-  EXPECT_EQ(other, nullptr);
-  EXPECT_EQ(prepared, nullptr);
-  EXPECT_EQ(memory, nullptr);
-  EXPECT_NE(tutti_error_name(static_cast<tutti_status_t>(absurd)), nullptr);
-  tutti_work_free(nullptr);
-  tutti_prepared_free(nullptr);
-  tutti_destroy(nullptr);
-  EXPECT_EQ(tutti_rank(nullptr), -1);
 }
 
 // ---- a rank
@@ -131,8 +69,16 @@ class Client {
         all_make(wrong_call(static_cast<int>(shared_.below(p_))));
       } else if (kind < 85) {
         make_different_calls();
-      } else if (kind < 87) {
+      } else if (kind < 86) {
         make_and_drop(draw(shared_, p_));
+      } else if (kind < 89) {
+        exchange_messages(comm_, shared_, own_);
+      } else if (kind < 91) {
+        follow_one_another(draw(shared_, p_));
+      } else if (kind < 92) {
+        give_up();
+      } else if (kind < 94) {
+        make_of_some();
       } else {
         make_mistake(comm_, own_);
       }
@@ -217,6 +163,70 @@ class Client {
     if (call.takes_part(rank_, p_)) side.expect_right();
   }
 
+  // One rank aborts; all hear of it, and of whom.
+  void give_up() {
+    all_have_come_here();
+    const auto odd = static_cast<int>(shared_.below(p_));
+    EXPECT_EQ(tutti_comm_status(comm_), TUTTI_OK);
+    if (rank_ == odd) {
+      ASSERT_EQ(tutti_abort(comm_, own_.once_in(2) ? nullptr : "enough"), TUTTI_OK);
+    }
+    const tutti_status_t status = p_ == 1 ? TUTTI_ABORTED : tutti_barrier(comm_, nullptr);
+    EXPECT_EQ(status, TUTTI_ABORTED) << tutti_error_text();
+    EXPECT_EQ(tutti_comm_status(comm_), TUTTI_ABORTED);
+    if (p_ > 1) {
+      EXPECT_EQ(tutti_error_rank(), odd) << tutti_error_text();
+    }
+    renew();
+  }
+
+  // The second call, on another communicator, waits for the first; each tells its end once.
+  void follow_one_another(const Call& call) {
+    const Side side(call, rank_, p_);
+    if (!call.takes_part(rank_, p_)) return;
+    std::array<int, 2> ends = {};
+    const auto count_end = [](tutti_status_t status, const char*, void* context) {
+      *static_cast<int*>(context) += status == TUTTI_OK ? 1 : 100;
+    };
+    std::array<tutti_work_t*, 2> works = {};
+    ASSERT_EQ(tutti_start(comm_, &side.request(), nullptr, &works[0]), TUTTI_OK);
+    ASSERT_EQ(tutti_work_on_end(works[0], count_end, &ends[0]), TUTTI_OK);
+    tutti_call_options_t options = TUTTI_CALL_OPTIONS_INIT;
+    options.after = works.data();
+    options.after_count = 1;
+    ASSERT_EQ(tutti_start(world_, &side.request(), &options, &works[1]), TUTTI_OK);
+    ASSERT_EQ(tutti_work_on_end(works[1], count_end, &ends[1]), TUTTI_OK);
+    ASSERT_EQ(finish(works[1], call.garbage), TUTTI_OK) << describe(call) << tutti_error_text();
+    ASSERT_EQ(finish(works[0], call.garbage), TUTTI_OK) << describe(call) << tutti_error_text();
+    EXPECT_EQ(ends, (std::array<int, 2>{1, 1})) << describe(call);
+    side.expect_right();
+  }
+
+  // A communicator of some of the ranks, in any order, which the others do not hear of.
+  void make_of_some() {
+    std::vector<int32_t> ranks;
+    for (int r = 0; r < p_; ++r) {
+      if (!shared_.once_in(3)) ranks.push_back(r);
+    }
+    for (size_t i = ranks.size(); i > 1; --i) std::swap(ranks[i - 1], ranks[shared_.below(i)]);
+    const auto tag = static_cast<int32_t>(shared_.below(TUTTI_LARGEST_TAG + uint64_t{1}));
+    const auto place = std::ranges::find(ranks, rank_) - ranks.begin();
+    const auto members = static_cast<int>(ranks.size());
+    const Call call = draw(shared_, std::max(members, 1));
+    if (place == members) return;
+    tutti_comm_t* some = nullptr;
+    ASSERT_EQ(tutti_create(comm_, ranks.data(), ranks.size(), tag, &some), TUTTI_OK)
+        << tutti_error_text();
+    EXPECT_EQ(tutti_rank(some), place);
+    EXPECT_EQ(tutti_size(some), members);
+    const Side side(call, static_cast<int>(place), members);
+    if (call.takes_part(static_cast<int>(place), members)) {
+      EXPECT_EQ(make(some, side, call), TUTTI_OK) << describe(call) << tutti_error_text();
+      side.expect_right();
+    }
+    tutti_destroy(some);
+  }
+
   std::string describe(const Call& call) const {
     return "step " + std::to_string(step_) + " on rank " + std::to_string(rank_) + " of " +
            std::to_string(p_) + ": collective " + std::to_string(call.collective) + ", mistake " +
@@ -239,7 +249,7 @@ class RandomClient : public ::testing::TestWithParam<int> {};
 TEST_P(RandomClient, GetsAnErrorOrWhatItAskedFor) {
   ::setenv("TUTTI_TOKEN", "random_client", 1);
   ::setenv("TUTTI_LOG", "error", 1);
-  ::setenv("TUTTI_TIMEOUT", "100", 1);  // for what would hang
+  ::setenv("TUTTI_TIMEOUT", "20", 1);  // for what would hang
   ::unsetenv("RANK");
   ::unsetenv("WORLD_SIZE");
   const int p = GetParam();

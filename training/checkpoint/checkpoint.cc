@@ -161,7 +161,7 @@ Error Checkpoint::refusal(const std::string& path, const Error& error) {
     remedy = cat("take ", other, ", which is whole");
     break;
   }
-  return Error(error.code(), error.what(), {.remedy = remedy});
+  return Error(error.code(), error.what(), {.remedy = remedy, .rank = error.rank()});
 }
 
 }  // namespace tutti::training

@@ -114,9 +114,10 @@ Error ClientTable::explain_deaths() const {
     text += "; " + deaths_[i].text;
     several = true;
   }
-  return Error(ErrorCode::rank_died, text,
-               {.remedy = several ? "look at the output of those ranks"
-                                  : "look at the output of that rank"});
+  return Error(
+      ErrorCode::rank_died, text,
+      {.remedy = several ? "look at the output of those ranks" : "look at the output of that rank",
+       .rank = deaths_.front().rank});
 }
 
 std::optional<ClientTable::Answer> ClientTable::question(uint64_t communicator, int from,

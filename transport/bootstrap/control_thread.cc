@@ -123,8 +123,8 @@ void ControlService::watch_connector() {
           return suspect_later(communicator, rank, error.what());
         }
         // This rank's own failure: the peer is not to blame, so there is nothing to wait for.
-        poison_now(communicator,
-                   Error(error.code(), cat(describe(tree_.rank), ": ", error.what())));
+        poison_now(communicator, Error(error.code(), cat(describe(tree_.rank), ": ", error.what()),
+                                       {.rank = tree_.rank}));
       });
 }
 
@@ -211,10 +211,9 @@ bool ControlService::on_frame(int neighbour, std::string_view body) {
     }
     case FrameType::abort: {
       const auto communicator = frame.get<uint64_t>();
-      const auto code = static_cast<ErrorCode>(frame.get<int32_t>());
-      const std::string text = frame.get_text();
+      const Error error = get_error(frame);
       if (!frame.ok()) return false;
-      clients_.abort(communicator, Error(code, text));
+      clients_.abort(communicator, error);
       flood(whole_frame(body), neighbour);
       return true;
     }
@@ -260,17 +259,15 @@ void ControlService::send_answer(const ClientTable::Answer& answer) {
 
 void ControlService::poison_now(uint64_t communicator, const Error& error) {
   clients_.abort(communicator, error);
-  flood(FrameWriter(FrameType::abort)
-            .put(communicator)
-            .put(static_cast<int32_t>(error.code()))
-            .put_text(cut_text(error.what()))
-            .finish());
+  FrameWriter frame(FrameType::abort);
+  flood(put_error(frame.put(communicator), error).finish());
 }
 
 void ControlService::suspect_later(uint64_t communicator, int rank, const std::string& text) {
   after(kTimeToLearnWhy, [this, communicator, rank, text] {
     if (left_[rank] || clients_.is_dead(rank)) return;
-    poison_now(communicator, clients_.deaths().value_or(Error(ErrorCode::connection_lost, text)));
+    poison_now(communicator,
+               clients_.deaths().value_or(Error(ErrorCode::connection_lost, text, {.rank = rank})));
   });
 }
 

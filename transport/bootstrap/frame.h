@@ -24,12 +24,12 @@ enum class FrameType : uint8_t {
   arrival = 1,   // a rank's PeerInfo and settings, to rank 0
   released = 2,  // the job's identity; more comes to the rank's own listener; from rank 0
   table = 3,     // the job's identity and everybody's PeerInfo, from the parent in the tree
-  failure = 4,   // why there will be no job
+  failure = 4,   // an error: why there will be no job
   linked = 5,    // all ranks below have their links, to the parent; the first frame to go up
   // control links
   goodbye = 10,   // rank
   death = 11,     // rank, text
-  abort = 12,     // communicator, code, text
+  abort = 12,     // communicator, error
   question = 13,  // communicator, from, to, call
   answer = 14,    // communicator, from, to, call, text
   // descriptor service
@@ -113,11 +113,21 @@ inline std::string whole_frame(std::string_view body) {
 
 inline std::string_view cut_text(std::string_view text) { return text.substr(0, kMaxTextBytes); }
 
+// An error among a frame's fields.
+inline FrameWriter& put_error(FrameWriter& frame, const Error& error) {
+  return frame.put(static_cast<int32_t>(error.code()))
+      .put(int32_t{error.rank()})
+      .put_text(cut_text(error.what()));
+}
+inline Error get_error(FrameReader& frame) {
+  const auto code = static_cast<ErrorCode>(frame.get<int32_t>());
+  const auto rank = frame.get<int32_t>();
+  return Error(code, frame.get_text(), {.rank = rank});
+}
+
 inline std::string failure_frame(const Error& error) {
-  return FrameWriter(FrameType::failure)
-      .put(static_cast<int32_t>(error.code()))
-      .put_text(cut_text(error.what()))
-      .finish();
+  FrameWriter frame(FrameType::failure);
+  return put_error(frame, error).finish();
 }
 
 }  // namespace tutti::bootstrap

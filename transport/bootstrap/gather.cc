@@ -226,7 +226,7 @@ class Gathering {
     throw Error(ErrorCode::rank_died,
                 cat(who, " vanished before all ranks had found each other: its connection broke (",
                     how, ")"),
-                {.remedy = "look at the output of that rank"});
+                {.remedy = "look at the output of that rank", .rank = rank});
   }
 
   std::vector<int> missing() const {

@@ -61,8 +61,7 @@ Error not_told(const std::string& by) {
 
 [[noreturn]] void throw_failure(std::string_view body) {
   FrameReader frame(body);
-  const auto code = static_cast<ErrorCode>(frame.get<int32_t>());
-  throw Error(code, frame.get_text());
+  throw get_error(frame);
 }
 
 // What rank 0 or the parent has to tell, but for a failure, which it throws.

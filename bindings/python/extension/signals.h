@@ -22,12 +22,11 @@ constexpr std::chrono::milliseconds kBetweenSignals{50};
 // it will; what cannot be stopped is left behind. It may own nothing of this stack, then.
 template <typename Block, typename Stop>
 void hearing_signals(Block block, Stop stop) {
-  using Outcome = std::pair<tutti_status_t, std::string>;
-  std::packaged_task<Outcome()> task([block = std::move(block)] {
+  std::packaged_task<Failure()> task([block = std::move(block)] {
     const tutti_status_t status = block();
-    return Outcome(status, status == TUTTI_OK ? "" : tutti_error_text());  // of that thread
+    return status == TUTTI_OK ? Failure{status, ""} : last_failure(status);  // of that thread
   });
-  std::future<Outcome> outcome = task.get_future();
+  std::future<Failure> outcome = task.get_future();
   std::thread thread(std::move(task));
   const auto ended_within = [&](auto time) {
     nanobind::gil_scoped_release without_gil;
@@ -45,8 +44,8 @@ void hearing_signals(Block block, Stop stop) {
     throw interrupt;
   }
   thread.join();
-  const auto [status, text] = outcome.get();
-  if (status != TUTTI_OK) raise(status, text);
+  const Failure failure = outcome.get();
+  if (failure.code != TUTTI_OK) raise(failure);
 }
 
 }  // namespace tutti::python

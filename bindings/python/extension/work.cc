@@ -51,12 +51,12 @@ void Work::advance(Function function) {
     status = function(call_->work, &done);
   }
   entered_ = false;
-  if (status != TUTTI_OK) failure_ = Failure{status, tutti_error_text()};
+  if (status != TUTTI_OK) failure_ = last_failure(status);
   if (done != 0 || status != TUTTI_OK) end(status);
 }
 
 bool Work::ended() const {
-  if (failure_) raise(failure_->code, failure_->text);
+  if (failure_) raise(*failure_);
   return complete_;
 }
 

@@ -32,11 +32,6 @@ class Work {
   const tutti_message_t& message() const;
 
  private:
-  struct Failure {
-    tutti_status_t code;
-    std::string text;
-  };
-
   // Runs a function of the library that may end the call.
   template <typename Function>
   void advance(Function function);

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import re
 
 
 class ErrorCode(enum.IntEnum):
@@ -29,16 +28,16 @@ class Error(RuntimeError):
 
     Attributes:
         code: an ErrorCode.
-        rank: of RANK_DIED, the rank of the job that died first; else None.
+        rank: the rank of the job that it is about: who died, gave up, is waited for first, or made
+            the other call; None where it is about none.
     """
 
     __module__ = "tutti"  # as users know it
 
-    def __init__(self, code: int, text: str) -> None:
+    def __init__(self, code: int, text: str, rank: int | None = None) -> None:
         super().__init__(text)
         self.code = ErrorCode(code)
-        named = re.match(r"rank (\d+) \(", text) if self.code == ErrorCode.RANK_DIED else None
-        self.rank: int | None = int(named[1]) if named else None
+        self.rank = rank
 
-    def __reduce__(self) -> tuple[type[Error], tuple[int, str]]:
-        return Error, (int(self.code), self.args[0])
+    def __reduce__(self) -> tuple[type[Error], tuple[int, str, int | None]]:
+        return Error, (int(self.code), self.args[0], self.rank)

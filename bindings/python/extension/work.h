@@ -8,6 +8,7 @@
 
 #include "bindings/c/tutti.h"
 #include "bindings/python/extension/communicator.h"
+#include "bindings/python/extension/errors.h"
 
 namespace tutti::python {
 

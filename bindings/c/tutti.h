@@ -204,7 +204,8 @@ typedef struct tutti_message {
 
 /* Where ranks that do not know each other yet meet: a store of the caller's, of small texts by key,
  * that all ranks reach (MPI's or PMIx's key exchange, a Redis, torch's Store). One value is asked
- * for: the address of rank 0. Functions return a negative number on failure. They are called by
+ * for: the address of rank 0. Functions return a negative number on failure; a get() that fails is
+ * asked again, as of a store that comes back, until the time to join is up. They are called by
  * tutti_init(), or by a thread of the library's until tutti_init_end() returns. */
 #define TUTTI_STORE_VALUE 1024
 typedef struct tutti_store {

@@ -4,6 +4,7 @@
 
 #include "bindings/c/handles.h"
 #include "bindings/c/tutti.h"
+#include "collectives/group.h"
 
 // NOLINTBEGIN(readability-identifier-naming): C names
 using tutti::c::buffer_from;
@@ -21,6 +22,11 @@ tutti_status_t tutti_recv_message(tutti_comm_t* comm, tutti_buffer_t buffer, int
                                   const tutti_call_options_t* options, tutti_message_t* message) {
   return guarded([&] {
     tutti_message_t& told = checked_message(message);
+    if (tutti::internal::in_group()) {
+      invalid(
+          "tutti_recv_message() cannot tell what has come between tutti_group_begin() and "
+          "tutti_group_end(): use tutti_recv_async() and, after the group, tutti_work_message()");
+    }
     tell(of(comm).recv(buffer_from(buffer), from, options_of(options)), told);
   });
 }

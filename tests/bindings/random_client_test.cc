@@ -165,9 +165,9 @@ class Client {
 
   // One rank aborts; all hear of it, and of whom.
   void give_up() {
+    EXPECT_EQ(tutti_comm_status(comm_), TUTTI_OK);
     all_have_come_here();
     const auto odd = static_cast<int>(shared_.below(p_));
-    EXPECT_EQ(tutti_comm_status(comm_), TUTTI_OK);
     if (rank_ == odd) {
       ASSERT_EQ(tutti_abort(comm_, own_.once_in(2) ? nullptr : "enough"), TUTTI_OK);
     }

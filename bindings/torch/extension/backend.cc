@@ -24,11 +24,18 @@ std::chrono::milliseconds Backend::timeout_or_own(std::chrono::milliseconds give
   return given.count() > 0 ? given : timeout_.load();
 }
 
+// Messages are no calls of all ranks: torch's debug mode compares these numbers among them.
+uint64_t Backend::count(const Task& task) {
+  const bool is_message =
+      task.request.collective == TUTTI_SEND || task.request.collective == TUTTI_RECV;
+  return is_message ? collectives_.load() : ++collectives_;
+}
+
 Future Backend::begin(c10d::OpType type, std::span<Task> tasks, std::chrono::milliseconds timeout) {
   auto work = c10::make_intrusive<Work>(rank_, type, tasks);
   for (Task& task : tasks) {
     task.timeout = timeout_or_own(timeout);
-    work->sequence = ++calls_;
+    work->sequence = count(task);
     auto call = Call::start(connection_, std::move(task));
     if (coalescing_) coalescing_->push_back(call);
     work->add(std::move(call));
@@ -42,7 +49,7 @@ Future Backend::make(Task task, std::chrono::milliseconds timeout, bool asynchro
   if (asynchronous || coalescing_) return begin(type, alone, timeout);
   auto work = c10::make_intrusive<Work>(rank_, type, alone);
   task.timeout = timeout_or_own(timeout);
-  work->sequence = ++calls_;
+  work->sequence = count(task);
   Call::run(*connection_, std::move(task));
   return work;
 }

@@ -31,7 +31,7 @@ class Backend final : public c10d::Backend {
   c10::intrusive_ptr<Options> getBackendOptions() override;
   void setTimeout(std::chrono::milliseconds timeout) override { timeout_ = timeout; }
   void setSequenceNumberForGroup() override {}
-  uint64_t getSequenceNumberForGroup() override { return calls_; }
+  uint64_t getSequenceNumberForGroup() override { return collectives_; }
 
   // ---- groups (backend.cc) ----
   bool supportsSplitting() const override { return true; }
@@ -95,6 +95,7 @@ class Backend final : public c10d::Backend {
   // Begins calls, as one work.
   Future begin(c10d::OpType type, std::span<Task> tasks, std::chrono::milliseconds timeout);
   std::chrono::milliseconds timeout_or_own(std::chrono::milliseconds given) const;
+  uint64_t count(const Task& task);
 
   Task all_reduce_of(const at::Tensor& tensor, const c10d::ReduceOp& op, const char* name) const;
   Task reduce_scatter_of(const at::Tensor& output, const at::Tensor& input,
@@ -106,7 +107,7 @@ class Backend final : public c10d::Backend {
   const std::shared_ptr<Connection> connection_;
   const c10::intrusive_ptr<c10d::Store> store_;
   std::atomic<std::chrono::milliseconds> timeout_;
-  std::atomic<uint64_t> calls_{0};
+  std::atomic<uint64_t> collectives_{0};  // that have begun: the same number on all ranks
   uint64_t monitored_barriers_ = 0;
   // Between startCoalescing() and endCoalescing(), which are of one thread.
   std::optional<std::vector<std::shared_ptr<Call>>> coalescing_;

@@ -76,6 +76,10 @@ if rank == 0:
     assert len(seen) == size - 1
 else:
     dist.send(torch.full((1,), float(rank)), 0)
+# torch's debug mode compares these among the ranks.
+numbers = [None] * size
+dist.all_gather_object(numbers, dist.group.WORLD._get_backend(torch.device("cpu"))._get_sequence_number_for_group())
+assert len(set(numbers)) == 1, numbers
 # By its members only.
 group = dist.new_group([0, 1]) if size > 1 else dist.group.WORLD
 if rank < 2:

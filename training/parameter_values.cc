@@ -28,8 +28,7 @@ void ParameterValues::with_owned(int parameter, const Use& use) {
 void ParameterValues::read(int parameter, std::span<float> values) {
   std::ranges::fill(values, 0.0F);
   with_owned(parameter, [&](const OwnedPiece& piece, int64_t first) {
-    convert(piece.updated(),
-            tensor_at(values.data() + first, DType::f32, 1, piece.piece.count));
+    convert(piece.updated(), tensor_at(values.data() + first, DType::f32, 1, piece.piece.count));
   });
   if (!reads_together()) return;
   // Others' parts are zero bits here, so this joins the parts, to the bit.

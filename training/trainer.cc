@@ -37,17 +37,6 @@ std::vector<MicroBatch> views(const StepFeed& feed) {
 
 class Trainer::Loop {
  public:
-  // A rank that fails writes what it has traced so far.
-  template <typename Work>
-  auto tracing(const Work& work) {
-    try {
-      return work();
-    } catch (...) {
-      if (!options_.trace.empty()) write_own_trace(world_, trace_, options_.trace);
-      throw;
-    }
-  }
-
   Loop(const Mesh& mesh, Model& model, const std::vector<const DataSet*>& data,
        const TrainOptions& options, Configuration configuration)
       : model_(model),
@@ -68,10 +57,16 @@ class Trainer::Loop {
                  [&](const Layout& layout) { return make_hook(options, model, layout); }) {
     if (!options.trace.empty()) replica_.record(trace_);
     options_.schedule.total_steps = static_cast<int64_t>(feed_.steps());
-    resumed_at_ = done_ = told_ = saved_ = tracing([&] { return start(); });
+    resumed_at_ = done_ = told_ = saved_ = start();
     feeds_ = feed_.steps_from(done_);
     report_.steps = feed_.steps();
   }
+  // A run that fails leaves what each rank has traced so far.
+  ~Loop() {
+    if (!finished_ && !options_.trace.empty()) write_own_trace(world_, trace_, options_.trace);
+  }
+  Loop(const Loop&) = delete;
+  Loop& operator=(const Loop&) = delete;
 
   std::optional<StepReport> next();
   Evaluation validate();
@@ -81,6 +76,7 @@ class Trainer::Loop {
   uint64_t steps() const { return feed_.steps(); }
   uint64_t step() const { return told_; }
   Replica& replica() { return replica_; }
+
  private:
   std::string first_does(const std::function<std::string()>& work);
   std::string open_directory();
@@ -115,6 +111,7 @@ class Trainer::Loop {
   uint64_t told_ = 0;   // of these
   uint64_t saved_ = 0;  // up to this one
   int stopped_by_ = 0;
+  bool finished_ = false;
   std::vector<StepResult> results_;  // of the steps up to done_
   StepReport report_;                // of the last one that was told
   uint64_t samples_ = 0;             // since training began here, as are the times
@@ -313,6 +310,7 @@ TrainResult Trainer::Loop::finish() {
   result.memory = replica_.memory();
   result.process_bytes = proportional_set_size();
   result.pipeline = replica_.report_pipeline();
+  finished_ = true;
   return result;
 }
 
@@ -333,14 +331,10 @@ Trainer::Trainer(const Mesh& mesh, Model& model, const std::vector<const DataSet
 
 Trainer::~Trainer() = default;
 
-std::optional<StepReport> Trainer::next() {
-  return loop_->tracing([&] { return loop_->next(); });
-}
+std::optional<StepReport> Trainer::next() { return loop_->next(); }
 Evaluation Trainer::validate() { return loop_->validate(); }
 void Trainer::save() { loop_->save(); }
-TrainResult Trainer::finish() {
-  return loop_->tracing([&] { return loop_->finish(); });
-}
+TrainResult Trainer::finish() { return loop_->finish(); }
 uint64_t Trainer::steps() const { return loop_->steps(); }
 uint64_t Trainer::step() const { return loop_->step(); }
 Replica& Trainer::replica() { return loop_->replica(); }

@@ -106,6 +106,7 @@ class Trainer {
   // RunDirectory, check_resumed() and checkpoints throw.
   Trainer(const Mesh& mesh, Model& model, const std::vector<const DataSet*>& data,
           const TrainOptions& options);
+  // A run that was not finished leaves each rank's own trace, if it has one.
   ~Trainer();
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;

@@ -38,8 +38,8 @@ LoadedData load_data(RunOptions& options) {
   const auto add = [&](Tokens tokens) {
     const int64_t context = context_of(options.model);
     if (options.model.is_gpt()) {
-      loaded.sets.push_back(std::make_unique<TokenWindows>(std::move(tokens), context,
-                                                                     options.training.seed));
+      loaded.sets.push_back(
+          std::make_unique<TokenWindows>(std::move(tokens), context, options.training.seed));
     } else {
       loaded.sets.push_back(std::make_unique<NextToken>(std::move(tokens), context));
     }

@@ -17,8 +17,7 @@ GptConfig gpt_config(const ModelOptions& options, bool selective) {
   config.hidden = options.hidden.value_or(config.hidden);
   config.norm = options.norm == "rms" ? NormKind::rms : NormKind::layer;
   config.mlp = options.mlp == "swiglu" ? MlpKind::swiglu : MlpKind::gelu;
-  config.positions =
-      options.positions == "rope" ? Positions::rope : Positions::learned;
+  config.positions = options.positions == "rope" ? Positions::rope : Positions::learned;
   config.tied = !options.untied;
   config.bias = !options.no_bias;
   config.dropout = options.dropout;
@@ -36,8 +35,7 @@ int64_t context_of(const ModelOptions& options) {
   return options.context.value_or(options.is_gpt() ? 128 : 8);
 }
 
-std::unique_ptr<Model> make_model(const RunOptions& options,
-                                            StatisticsReducer* reducer) {
+std::unique_ptr<Model> make_model(const RunOptions& options, StatisticsReducer* reducer) {
   const ModelOptions& model = options.model;
   if (model.is_resnet()) {
     ResNetConfig config = model.images;

@@ -35,7 +35,8 @@ Json json_of(const PipelineReport& report, const PipelineOptions& options) {
           {"activations", report.activations}, {"activation_bytes", report.activation_bytes}};
 }
 
-Json json_of(const TrainResult& result, const LoadedData& data, double units_per_sample, int ranks) {
+Json json_of(const TrainResult& result, const LoadedData& data, double units_per_sample,
+             int ranks) {
   const Evaluation& validation = result.validation;
   Json all = Json::object();
   if (validation.targets > 0) {

@@ -1,5 +1,5 @@
-// Steps and the end of a run as JSON: the lines of `tutti train --json`, and the fields of a Step and
-// a Result in Python.
+// Steps and the end of a run as JSON: the lines of `tutti train --json`, and the fields of a Step
+// and a Result in Python.
 #pragma once
 
 #include "base/json.h"

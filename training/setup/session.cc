@@ -25,8 +25,7 @@ void agree(Communicator& world, const std::optional<Error>& error) {
   world.all_reduce(std::span<int32_t>(first), ReduceOp::min);
   if (first[0] == world.size()) return;
   std::string text = error ? error->what() : "";
-  std::array<int64_t, 2> head = {error ? static_cast<int64_t>(error->code()) : 0,
-                                 std::ssize(text)};
+  std::array<int64_t, 2> head = {error ? static_cast<int64_t>(error->code()) : 0, std::ssize(text)};
   world.broadcast(std::span<int64_t>(head), first[0]);
   const bool own = world.rank() == first[0];
   std::vector<uint8_t> bytes(static_cast<size_t>(head[1]));

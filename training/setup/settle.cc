@@ -152,8 +152,7 @@ void check_is_pipeline_schedule(const std::string& schedule) {
 void settle_pipeline(RunOptions& options, int data_ranks) {
   ReplicaOptions& replica = options.training.replica;
   PipelineOptions& pipeline = replica.pipeline;
-  const pipeline::ScheduleKind& kind =
-      pipeline::schedule_named(pipeline.schedule);
+  const pipeline::ScheduleKind& kind = pipeline::schedule_named(pipeline.schedule);
   const int stages = options.mesh.pipeline;
   const std::unique_ptr<Model> model = make_model(options);
   pipeline.schedule = kind.name;
@@ -161,9 +160,8 @@ void settle_pipeline(RunOptions& options, int data_ranks) {
   const bool has_two = kind.has_virtual_stages && std::ssize(model->units()) >= 2 * stages;
   pipeline.virtual_stages = options.virtual_stages.value_or(has_two ? 2 : 1);
   pipeline::Plans plans(pipeline.schedule, stages, pipeline.virtual_stages);
-  const std::vector<int> cut = pipeline.cut.empty()
-                                   ? pipeline::estimated_cut(*model, plans.chunks())
-                                   : pipeline.cut;
+  const std::vector<int> cut =
+      pipeline.cut.empty() ? pipeline::estimated_cut(*model, plans.chunks()) : pipeline.cut;
   const auto placement = make_placement(plans.layout(), *model, cut, 0);
   check_schedule(replica, placement);
   if (options.training.compression != Compression::none) {
@@ -217,8 +215,7 @@ void settle_start(RunOptions& options) {
 void settle(RunOptions& options, int ranks, uint64_t examples) {
   TrainOptions& training = options.training;
   ReplicaOptions& replica = training.replica;
-  const int data_ranks =
-      mesh_sizes(options.mesh, ranks)[static_cast<size_t>(Axis::data)];
+  const int data_ranks = mesh_sizes(options.mesh, ranks)[static_cast<size_t>(Axis::data)];
   settle_run(options, data_ranks, examples);
   settle_precision(options);
   check_rounding(replica);
@@ -237,15 +234,14 @@ void settle(RunOptions& options, int ranks, uint64_t examples) {
     throw Error(ErrorCode::invalid_argument, cat("the learning rate cannot be ", rate),
                 {.where = "--lr", .remedy = "give a number above 0"});
   }
-  training.schedule.peak =
-      scaled_rate(rate, static_cast<double>(training.batch),
-                            options.base_batch ? static_cast<double>(*options.base_batch)
-                                               : static_cast<double>(training.batch),
-                            scaling);
+  training.schedule.peak = scaled_rate(rate, static_cast<double>(training.batch),
+                                       options.base_batch ? static_cast<double>(*options.base_batch)
+                                                          : static_cast<double>(training.batch),
+                                       scaling);
   training.weight_decay = options.weight_decay.value_or(default_decay(options));
   check_is_pipeline_schedule(replica.pipeline.schedule);
-  const bool flushed = pipeline::schedule_named(replica.pipeline.schedule).updates ==
-                       pipeline::Updates::flushed;
+  const bool flushed =
+      pipeline::schedule_named(replica.pipeline.schedule).updates == pipeline::Updates::flushed;
   const double clip = options.clip.value_or(options.model.is_gpt() && flushed ? 1 : 0);
   if (clip > 0) replica.clip = clip;
   training.compression =

@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -277,6 +278,45 @@ def test_mistakes_between_steps(text):
             run.save()
         assert caught.value.code == ErrorCode.INVALID_ARGUMENT
         assert next(run).step == 1  # it goes on
+
+
+def test_misuse_at_random(text):
+    """Whatever is passed, the answer is a run, a result, or an exception."""
+    seed = int(os.environ.get("RANDOM_SEED", random.randrange(1 << 32)))
+    print("RANDOM_SEED", seed)
+    choose = random.Random(seed).choice
+    values = [
+        0, 1, -1, 2, 2**70, 0.5, -0.1, float("nan"), float("inf"), "", "x", "a,b", "1", "auto", "\0", "ü", "--data", True,
+        False, None, [], [1, 2], ["x", 3], [[1]], (), b"bytes", object(), np.float32(0.5), np.ones(3), {1: 2}, len, "/",
+    ]  # fmt: skip
+    names = [
+        "steps", "epochs", "batch", "micro_batch", "seed", "workers", "model", "context", "layers", "hidden", "heads", "width",
+        "optimizer", "lr", "lr_schedule", "warmup", "beta1", "clip", "dp", "pp", "schedule", "zero", "precision", "recompute",
+        "loss_scale", "bucket_mb", "compression", "cut", "validate_every", "resume", "keep", "untied", "dropout", "norm",
+        "data_weights", "allow_changed", "initial", "", "a-b", "help", "version",
+    ]  # fmt: skip
+    mistakes = (tutti.Error, TypeError, ValueError)
+    made = refused = 0
+    with tutti.init() as world:
+        for _ in range(500):
+            small = {"data": text, "steps": 2, "batch": 2, "hidden": 8, "vocabulary": 256}
+            for _ in range(choose((1, 1, 1, 2, 3))):
+                small[choose(names)] = choose(values)
+            try:
+                with training.Run(world, **small) as run:
+                    made += 1
+                    name = choose([*run.parameters, "absent", 3, None])
+                    try:
+                        run.parameters[name] = choose(values)
+                        run.sample(choose(values), tokens=choose(values[:8]), seed=choose(values))
+                    except (*mistakes, KeyError, OverflowError):
+                        pass
+                    if run.steps <= 2 and small.get("batch") == 2:
+                        run.evaluate()
+            except mistakes:
+                refused += 1
+        assert world.all_reduce(1) == 1
+    assert made > 20 and refused > 100
 
 
 ONE_SIDED = """

@@ -31,8 +31,8 @@ NB_MODULE(_training, module) {
   module.doc() = "Training in C++, for the package's own use.";
   nb::register_exception_translator(raise_error);
   nb::class_<Run>(module, "Run")
-      .def(nb::init<const nb::capsule&, const std::vector<std::string>&>(),
-           nb::arg("communicator"), nb::arg("words"))
+      .def(nb::init<const nb::capsule&, const std::vector<std::string>&>(), nb::arg("communicator"),
+           nb::arg("words"))
       .def("next", &Run::next)
       .def("finish", &Run::finish)
       .def(

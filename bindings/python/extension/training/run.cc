@@ -97,8 +97,7 @@ std::string Run::sample(const std::string& prompt, const std::string& tokenizer,
   training::Session& session = this->session();
   auto* const gpt = dynamic_cast<training::Gpt*>(&session.model());
   training::Replica& replica = session.trainer().replica();
-  if (gpt == nullptr || session.options().mesh.pipeline > 1 ||
-      !replica.storage().whole_values()) {
+  if (gpt == nullptr || session.options().mesh.pipeline > 1 || !replica.storage().whole_values()) {
     throw Error(ErrorCode::unsupported,
                 "a sample takes a gpt2 whose parameters are all on this rank",
                 {.remedy = "with pp or zero=3 save the run, and use `tutti sample`"});
@@ -162,8 +161,7 @@ nb::object Run::read(const std::string& name) {
   training::ParameterValues values = this->values();
   const training::ParameterSpec& spec = values.specs()[static_cast<size_t>(index)];
   const std::vector<size_t> shape(spec.shape.begin(), spec.shape.end());
-  Memory<float> memory =
-      without_gil(session().world(), [&] { return values.in_place(index); });
+  Memory<float> memory = without_gil(session().world(), [&] { return values.in_place(index); });
   const bool in_place = memory != nullptr;
   if (!in_place) {
     const auto count = static_cast<size_t>(spec.count());

@@ -124,13 +124,13 @@ class Run(Iterator[Step]):
     """A run of training, on every rank of a job.
 
     Options are those of `tutti train` (`tutti train --help`), by their names with underscores:
-    layers=2, weight_decay=0.1, data=["a.txt", "b.txt"], resume=True. They are
-    read by the same code, so defaults and errors are the same. What the program has for itself,
-    --ranks, --json and --plot, is not among them.
+    layers=2, weight_decay=0.1, data=["a.txt", "b.txt"], resume=True. They are read by the same
+    code, so defaults and errors are the same. What the program has for itself, --ranks, --json and
+    --plot, is not among them.
 
     The ranks are those of `communicator`, or else of the job, as tutti.init() finds it: under
     `python -m tutti.run -n 4`, torchrun, srun; alone it is one. All ranks make the same calls with
-    the same options. They get the same losses, bit for bit, so what they decide by them is the same.
+    the same options. They get the same losses, bit for bit: what they decide by them is the same.
 
     Iterating does one step at a time. After the last one the run is saved, if it has a directory
     (`checkpoint`), and validated: `result` has what `tutti train --json` ends with. A `with` block

@@ -21,14 +21,14 @@ OPTIONS = {**SIZES, "steps": 6, "batch": 8, "micro_batch": 2, "validation_sample
 @pytest.fixture(scope="module")
 def text(tmp_path_factory):
     path = tmp_path_factory.mktemp("text") / "text"
-    lines = [f"line {i} says {i * i % 97} times {'round and ' * (i % 3)}over\n" for i in range(2000)]
+    lines = (f"line {i} says {i * i % 97}, and {'ha' * (i % 3)}\n" for i in range(3000))
     path.write_text("".join(lines))
     return str(path)
 
 
 def words(options):
-    names = {name: "--" + name.replace("_", "-") for name in options}
-    return [names[name] if value is True else f"{names[name]}={value}" for name, value in options.items()]
+    named = {"--" + name.replace("_", "-"): value for name, value in options.items()}
+    return [name if value is True else f"{name}={value}" for name, value in named.items()]
 
 
 def command_line(*arguments):
@@ -74,19 +74,20 @@ def test_steps_are_those_of_the_command_line(tmp_path, text, ranks, more):
     wanted = lines_of_train(tmp_path, text, ranks, **options)
     job = run_job(ranks, "-c", STEPS, json.dumps({"data": text, **options}))
     steps, validation, size = json.loads(job.stdout)
-    assert steps == [[line[key] for key in ("step", "loss", "grad_norm", "lr")] for line in wanted[:-1]]
+    keys = ("step", "loss", "grad_norm", "lr")
+    assert steps == [[line[key] for key in keys] for line in wanted[:-1]]
     assert len(steps) == OPTIONS["steps"]
     assert (validation, size) == (wanted[-1]["validation_loss"], ranks)
 
 
 def test_a_step_has_the_fields_of_the_json(tmp_path, text):
-    first, last = (lines_of_train(tmp_path, text, 1, **{**OPTIONS, "validate_every": 2})[i] for i in (1, -1))
+    lines = lines_of_train(tmp_path, text, 1, validate_every=2, **OPTIONS)
     with training.Run(data=text, validate_every=2, **OPTIONS) as run:
         steps = list(run)
-    assert first.keys() <= training.Step.__dataclass_fields__.keys()
-    assert steps[1].validation_loss == first["validation_loss"]
+    assert lines[1].keys() <= training.Step.__dataclass_fields__.keys()
+    assert steps[1].validation_loss == lines[1]["validation_loss"]
     assert steps[0].validation_loss is None and steps[0].overflow is None
-    assert run.result.keys() == last.keys()
+    assert run.result.keys() == lines[-1].keys()
 
 
 def exported(tmp_path, checkpoint):
@@ -286,13 +287,15 @@ def test_misuse_at_random(text):
     print("RANDOM_SEED", seed)
     choose = random.Random(seed).choice
     values = [
-        0, 1, -1, 2, 2**70, 0.5, -0.1, float("nan"), float("inf"), "", "x", "a,b", "1", "auto", "\0", "ü", "--data", True,
-        False, None, [], [1, 2], ["x", 3], [[1]], (), b"bytes", object(), np.float32(0.5), np.ones(3), {1: 2}, len, "/",
+        0, 1, -1, 2, 2**70, 0.5, -0.1, float("nan"), float("inf"), "", "x", "a,b", "1", "auto",
+        "\0", "ü", "--data", True, False, None, [], [1, 2], ["x", 3], [[1]], (), b"bytes",
+        object(), np.float32(0.5), np.ones(3), {1: 2}, len, "/",
     ]  # fmt: skip
     names = [
-        "steps", "epochs", "batch", "micro_batch", "seed", "workers", "model", "context", "layers", "hidden", "heads", "width",
-        "optimizer", "lr", "lr_schedule", "warmup", "beta1", "clip", "dp", "pp", "schedule", "zero", "precision", "recompute",
-        "loss_scale", "bucket_mb", "compression", "cut", "validate_every", "resume", "keep", "untied", "dropout", "norm",
+        "steps", "epochs", "batch", "micro_batch", "seed", "workers", "model", "context", "layers",
+        "hidden", "heads", "width", "optimizer", "lr", "lr_schedule", "warmup", "beta1", "clip",
+        "dp", "pp", "schedule", "zero", "precision", "recompute", "loss_scale", "bucket_mb",
+        "compression", "cut", "validate_every", "resume", "keep", "untied", "dropout", "norm",
         "data_weights", "allow_changed", "initial", "", "a-b", "help", "version",
     ]  # fmt: skip
     mistakes = (tutti.Error, TypeError, ValueError)

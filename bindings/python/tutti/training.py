@@ -13,6 +13,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import json
+import numbers
 import os
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
@@ -73,15 +74,19 @@ def _words(options: Mapping[str, Option]) -> list[str]:
             continue
         if value is True:
             words.append(option)
-        elif isinstance(value, Sequence) and not isinstance(value, str):
+        elif isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
             words += [f"{option}={_word(one)}" for one in value]
         else:
             words.append(f"{option}={_word(value)}")
     return words
 
 
-def _word(value: _Word) -> str:
-    return os.fspath(value) if isinstance(value, os.PathLike) else str(value)
+def _word(value: object) -> str:
+    if isinstance(value, (str, os.PathLike)):
+        return os.fsdecode(value)
+    if isinstance(value, numbers.Real):  # NumPy's are too
+        return str(value)
+    raise TypeError(f"an option cannot be {value!r}")
 
 
 class Parameters(Mapping[str, "NDArray[np.float32]"]):

@@ -267,6 +267,18 @@ def test_options_are_checked_as_on_the_command_line(text, wrong, said):
         assert said_there.startswith(f"tutti: {caught.value}")
 
 
+def test_values_of_options(text, tmp_path):
+    """What Python has for words and numbers."""
+    folder = tmp_path / "run"
+    options = {**OPTIONS, "data": [text], "batch": np.int64(8), "checkpoint": folder}
+    with training.Run(**options, lr=np.float64(1e-5), warmup=2, resume=False, untied=None) as run:
+        assert [next(run).lr for _ in range(2)] == [5e-6, 1e-5]
+    assert folder.is_dir()
+    for wrong in (b"bytes", object(), [[1]], np.ones(2)):
+        with pytest.raises(TypeError, match="an option cannot be"):
+            training.Run(data=text, steps=wrong)
+
+
 def test_mistakes_between_steps(text):
     with training.Run(data=text, **OPTIONS) as run:
         with pytest.raises(KeyError):

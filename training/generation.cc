@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 #include "base/error.h"
 #include "base/text.h"
+#include "training/data/tokenizer.h"
 #include "training/kernels/elementwise.h"
 #include "training/random.h"
 
@@ -69,6 +71,32 @@ void generate(Gpt& model, DType dtype, std::span<const int32_t> prompt,
     tokens.push_back(choose(logits, options, static_cast<uint64_t>(made)));
     on_token(tokens.back());
   }
+}
+
+void generate_text(Gpt& model, DType dtype, const std::string& tokenizer, const std::string& prompt,
+                   const GenerationOptions& options,
+                   const std::function<void(const std::string&)>& on_text) {
+  const auto words = make_tokenizer(tokenizer);
+  const int64_t vocabulary = model.config().vocabulary;
+  if (std::cmp_less(vocabulary, words->vocabulary_size())) {
+    throw Error(ErrorCode::invalid_argument,
+                cat("the model has ", vocabulary, " kinds of tokens, the tokenizer ",
+                    words->vocabulary_size()),
+                {.where = "--tokenizer", .remedy = "give the tokenizer of its training data"});
+  }
+  if (vocabulary > 256 && tokenizer.empty()) {
+    throw Error(ErrorCode::invalid_argument,
+                cat("the model has ", vocabulary, " kinds of tokens: they are not bytes"),
+                {.remedy = "give the tokenizer of its training data: --tokenizer DIR"});
+  }
+  const std::vector<uint16_t> encoded = words->encode(prompt);
+  const std::vector<int32_t> tokens(encoded.begin(), encoded.end());
+  on_text(prompt);
+  generate(model, dtype, tokens, options, [&](int32_t token) {
+    const auto word = static_cast<uint16_t>(token);
+    // A model may have more outputs than there are tokens; it hardly ever takes these.
+    if (word < words->vocabulary_size()) on_text(words->decode(std::span(&word, 1)));
+  });
 }
 
 }  // namespace tutti::training

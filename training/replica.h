@@ -150,6 +150,8 @@ class Replica {
   // What the sums over ranks remember (compression). States that are each rank's own: of how many,
   // and which one this is.
   std::vector<HookState> hook_states() { return data_parallel_.hook_states(); }
+  const ParameterStorage& storage() const { return storage_; }
+  Communicator& group() { return group_; }  // the ranks that have the same parameters
   int group_size() const { return group_.size(); }
   int group_rank() const { return group_rank_; }
   // Whether this rank speaks for those along the tensor axis, which compute the same.

@@ -13,12 +13,6 @@
 #include "training/configuration.h"
 #include "training/initial.h"
 #include "training/measured_cut.h"
-#include "training/optimizers/adamw.h"
-#include "training/optimizers/lamb.h"
-#include "training/optimizers/lars.h"
-#include "training/optimizers/sgd.h"
-#include "training/parallel/hooks/half_compression.h"
-#include "training/parallel/hooks/powersgd.h"
 #include "training/parallel/throw_on_all.h"
 #include "training/process_memory.h"
 #include "training/snapshot.h"
@@ -39,28 +33,12 @@ std::vector<MicroBatch> views(const StepFeed& feed) {
   return views;
 }
 
-std::unique_ptr<CommunicationHook> make_hook(const TrainOptions& options, Model& model,
-                                             const Layout& layout) {
-  switch (options.compression) {
-    case Compression::none:
-      return nullptr;
-    case Compression::bf16:
-      return std::make_unique<HalfCompression>(DType::bf16);
-    case Compression::f16:
-      return std::make_unique<HalfCompression>(DType::f16);
-    case Compression::powersgd:
-      return std::make_unique<PowerSgd>(
-          layout, model.parameters().specs(),
-          PowerSgdOptions{.rank = options.compression_rank, .seed = options.seed});
-  }
-  throw Error(ErrorCode::internal, "unknown compression");
-}
+}  // namespace
 
-// One run, on one rank.
-class Run {
+class Trainer::Loop {
  public:
-  Run(const Mesh& mesh, Model& model, const std::vector<const DataSet*>& data,
-      const TrainOptions& options, Configuration configuration)
+  Loop(const Mesh& mesh, Model& model, const std::vector<const DataSet*>& data,
+       const TrainOptions& options, Configuration configuration)
       : model_(model),
         options_(options),
         configuration_(std::move(configuration)),
@@ -79,27 +57,41 @@ class Run {
                  [&](const Layout& layout) { return make_hook(options, model, layout); }) {
     if (!options.trace.empty()) replica_.record(trace_);
     options_.schedule.total_steps = static_cast<int64_t>(feed_.steps());
+    resumed_at_ = done_ = told_ = saved_ = start();
+    feeds_ = feed_.steps_from(done_);
+    report_.steps = feed_.steps();
   }
+  // A run that fails leaves what each rank has traced so far.
+  ~Loop() {
+    if (!finished_ && !options_.trace.empty()) write_own_trace(world_, trace_, options_.trace);
+  }
+  Loop(const Loop&) = delete;
+  Loop& operator=(const Loop&) = delete;
 
-  TrainResult train(const std::function<void(const StepReport&)>& on_step);
+  std::optional<StepReport> next();
+  Evaluation validate();
+  void save();
+  TrainResult finish();
+
+  uint64_t steps() const { return feed_.steps(); }
+  uint64_t step() const { return told_; }
+  Replica& replica() { return replica_; }
 
  private:
-  TrainResult train_steps(const std::function<void(const StepReport&)>& on_step);
   std::string first_does(const std::function<std::string()>& work);
   std::string open_directory();
   uint64_t start();
   uint64_t resumed_step(const Json& state) const;
-  Evaluation validate();
-  void save(uint64_t step);
+  void save_done();
   struct StepsDone {
     std::vector<StepResult> results;
     uint64_t samples = 0;
   };
-  StepsDone run_steps(Loader<StepFeed>& feeds, uint64_t first, uint64_t last);
+  StepsDone run_steps(uint64_t first, uint64_t last);
+  void run_to_flush();
   bool due(uint64_t every, uint64_t step) const {
     return every != 0 && step % every == 0 && step < feed_.steps();
   }
-  void measure(StepReport& report, Clock::time_point start, uint64_t samples) const;
   int agreed_stop(uint64_t step);
 
   Model& model_;
@@ -112,7 +104,21 @@ class Run {
   Feed feed_;
   Trace trace_;
   Replica replica_;
+
+  std::unique_ptr<Loader<StepFeed>> feeds_;
+  uint64_t resumed_at_ = 0;
+  uint64_t done_ = 0;   // steps, up to the last flush
+  uint64_t told_ = 0;   // of these
+  uint64_t saved_ = 0;  // up to this one
+  int stopped_by_ = 0;
+  bool finished_ = false;
+  std::vector<StepResult> results_;  // of the steps up to done_
+  StepReport report_;                // of the last one that was told
+  uint64_t samples_ = 0;             // since training began here, as are the times
+  std::chrono::nanoseconds waited_{0};
 };
+
+namespace {
 
 RunStart run_start(const TrainOptions& options) {
   return {.resume = options.resume,
@@ -132,13 +138,15 @@ std::vector<std::string> check_chosen(const ChosenStep& step, const Configuratio
   return check_resumed(manifest.configuration, now, options.allow_changed, step.checkpoint.path());
 }
 
-std::string Run::first_does(const std::function<std::string()>& work) {
+}  // namespace
+
+std::string Trainer::Loop::first_does(const std::function<std::string()>& work) {
   return made_on_all(world_, [&] { return done_by_first(group_, "", work); });
 }
 
 // Rank 0 finds out where the run goes on, before anything is computed; nothing is changed yet.
 // Returns the folder that is resumed, or "".
-std::string Run::open_directory() {
+std::string Trainer::Loop::open_directory() {
   if (options_.checkpoint.empty()) return "";
   return first_does([&]() -> std::string {
     directory_.emplace(options_.checkpoint, run_start(options_));
@@ -151,7 +159,7 @@ std::string Run::open_directory() {
 }
 
 // The steps that were done when it was saved.
-uint64_t Run::resumed_step(const Json& state) const {
+uint64_t Trainer::Loop::resumed_step(const Json& state) const {
   const auto samples = state.value("samples", uint64_t{0});
   const auto batch = state.value("batch", options_.batch);
   const auto seed = state.value("seed", options_.seed);
@@ -180,7 +188,7 @@ uint64_t Run::resumed_step(const Json& state) const {
 }
 
 // The first step to do, from 0.
-uint64_t Run::start() {
+uint64_t Trainer::Loop::start() {
   uint64_t first = 0;
   if (!resumed_from_.empty()) {
     first = resumed_step(load_snapshot(replica_, model_, resumed_from_));
@@ -197,38 +205,45 @@ uint64_t Run::start() {
   return first;
 }
 
-Evaluation Run::validate() {
+Evaluation Trainer::Loop::validate() {
   const StepFeed feed = feed_.validation(options_.validation_samples);
   return replica_.evaluate(views(feed), static_cast<int64_t>(feed.passes));
 }
 
-void Run::save(uint64_t step) {
-  if (options_.checkpoint.empty()) return;
+void Trainer::Loop::save() {
+  if (options_.checkpoint.empty()) {
+    throw Error(ErrorCode::invalid_argument, "the run has no directory to be saved in",
+                {.remedy = "give it one: --checkpoint DIR"});
+  }
+  if (told_ != done_) {
+    throw Error(ErrorCode::invalid_argument,
+                cat("step ", told_, " cannot be saved: the pipeline runs on until step ", done_),
+                {.remedy = "save after that step, or give --checkpoint-every"});
+  }
+  if (saved_ < done_) save_done();
+}
+
+void Trainer::Loop::save_done() {
+  saved_ = done_;
   save_snapshot(replica_, model_,
                 {.directory = directory_ ? &*directory_ : nullptr,
-                 .step = static_cast<int64_t>(step),
+                 .step = static_cast<int64_t>(done_),
                  .configuration = configuration_,
-                 .state = {{"samples", std::min(step * options_.batch, options_.samples)},
+                 .state = {{"samples", std::min(done_ * options_.batch, options_.samples)},
                            {"batch", options_.batch},
                            {"seed", options_.seed}},
                  .keep = options_.keep});
 }
 
-void Run::measure(StepReport& report, Clock::time_point start, uint64_t samples) const {
-  report.elapsed = Clock::now() - start;
-  report.samples_per_second = static_cast<double>(samples) / seconds(report.elapsed);
-  report.flops_per_second = report.samples_per_second * model_.flops_per_sample();
-}
-
 // Steps [first, last], counted from 1, without a flush in between.
-Run::StepsDone Run::run_steps(Loader<StepFeed>& feeds, uint64_t first, uint64_t last) {
+Trainer::Loop::StepsDone Trainer::Loop::run_steps(uint64_t first, uint64_t last) {
   StepsDone done;
   std::vector<StepFeed> taken;
   std::vector<std::vector<MicroBatch>> own;
   std::vector<StepBatches> batches;
   std::vector<double> rates;
   for (uint64_t step = first; step <= last; ++step) {
-    taken.push_back(feeds.next().value());
+    taken.push_back(feeds_->next().value());
     const StepFeed& feed = taken.back();
     own.push_back(views(feed));
     batches.push_back(
@@ -243,124 +258,64 @@ Run::StepsDone Run::run_steps(Loader<StepFeed>& feeds, uint64_t first, uint64_t 
 }
 
 // What any rank was asked, the same everywhere: ranks stop after the same step.
-int Run::agreed_stop(uint64_t step) {
+int Trainer::Loop::agreed_stop(uint64_t step) {
   if (!options_.stop_requested) return 0;
   return replica_.largest_on_any_rank(options_.stop_requested(), static_cast<int64_t>(step));
 }
 
-TrainResult Run::train(const std::function<void(const StepReport&)>& on_step) {
-  try {
-    return train_steps(on_step);
-  } catch (...) {
-    if (!options_.trace.empty()) write_own_trace(world_, trace_, options_.trace);
-    throw;
-  }
+void Trainer::Loop::run_to_flush() {
+  const Clock::time_point before = Clock::now();
+  const auto waited_before = replica_.waited();
+  const double bytes_before = replica_.bytes_sent();
+  const uint64_t last = next_flush(options_, done_ + 1, feed_.steps());
+  StepsDone done = run_steps(done_ + 1, last);
+  const std::chrono::nanoseconds taken = Clock::now() - before;
+  samples_ += done.samples;
+  waited_ += replica_.waited() - waited_before;
+  report_.elapsed += taken;
+  report_.bytes_sent = (replica_.bytes_sent() - bytes_before) / static_cast<double>(last - done_);
+  report_.memory = replica_.memory();
+  report_.samples_per_second = static_cast<double>(samples_) / seconds(report_.elapsed);
+  report_.step_samples_per_second = static_cast<double>(done.samples) / seconds(taken);
+  report_.flops_per_second = report_.samples_per_second * model_.flops_per_sample();
+  report_.waiting_share = seconds(waited_) / seconds(report_.elapsed);
+  results_ = std::move(done.results);
+  done_ = last;
 }
 
-TrainResult Run::train_steps(const std::function<void(const StepReport&)>& on_step) {
-  TrainResult result;
-  const uint64_t first = start();
-  result.resumed_at = first;
-  if (directory_) result.run = directory_->run();
-  const auto steps = feed_.steps_from(first);
-  auto waited_before = replica_.waited();
-  const Clock::time_point start = Clock::now();
-  std::chrono::nanoseconds aside{0};  // validation and checkpoints
-  uint64_t samples = 0;
-  StepReport report{.steps = feed_.steps()};
-  uint64_t saved = first;
-  uint64_t step = first;
-  while (step < feed_.steps()) {
-    result.stopped_by = agreed_stop(step);
-    if (result.stopped_by != 0) break;
-    const auto elapsed_before = report.elapsed;
-    const double bytes_before = replica_.bytes_sent();
-    const uint64_t last = next_flush(options_, step + 1, feed_.steps());
-    const StepsDone done = run_steps(*steps, step + 1, last);
-    samples += done.samples;
-    report.bytes_sent = (replica_.bytes_sent() - bytes_before) / static_cast<double>(last - step);
-    report.memory = replica_.memory();
-    measure(report, start + aside, samples);
-    report.step_samples_per_second =
-        static_cast<double>(done.samples) / seconds(report.elapsed - elapsed_before);
-    report.waiting_share = seconds(replica_.waited() - waited_before) / seconds(report.elapsed);
-    const Clock::time_point before = Clock::now();
-    const auto waited = replica_.waited();
-    for (size_t i = 0; step < last; ++i) {
-      report.step = ++step;
-      report.learning_rate = options_.schedule.at(static_cast<int64_t>(step));
-      report.result = done.results[i];
-      report.validation.reset();
-      if (due(options_.validate_every, step)) report.validation = validate();
-      on_step(report);
-    }
-    if (due(options_.checkpoint_every, step)) save(saved = step);
-    aside += Clock::now() - before;
-    waited_before += replica_.waited() - waited;
+std::optional<StepReport> Trainer::Loop::next() {
+  if (told_ == done_) {
+    if (due(options_.checkpoint_every, done_) && saved_ < done_) save_done();
+    if (done_ == feed_.steps()) return std::nullopt;
+    stopped_by_ = agreed_stop(done_);
+    if (stopped_by_ != 0) return std::nullopt;
+    run_to_flush();
   }
-  result.samples_per_second = report.samples_per_second;
-  result.waiting_share = report.waiting_share;
-  result.step = step;
-  if (step > saved) save(step);
+  report_.result = results_[results_.size() - (done_ - told_)];
+  report_.step = ++told_;
+  report_.learning_rate = options_.schedule.at(static_cast<int64_t>(told_));
+  report_.validation.reset();
+  if (due(options_.validate_every, told_)) report_.validation = validate();
+  return report_;
+}
+
+TrainResult Trainer::Loop::finish() {
+  TrainResult result{.resumed_at = resumed_at_, .step = done_, .stopped_by = stopped_by_};
+  if (directory_) result.run = directory_->run();
+  result.samples_per_second = report_.samples_per_second;
+  result.waiting_share = report_.waiting_share;
+  if (!options_.checkpoint.empty() && saved_ < done_) save_done();
   if (!options_.trace.empty()) write_trace(world_, trace_, options_.trace);
-  if (result.stopped_by == 0) result.validation = validate();
+  if (done_ == feed_.steps()) result.validation = validate();
   result.memory = replica_.memory();
   result.process_bytes = proportional_set_size();
   result.pipeline = replica_.report_pipeline();
+  finished_ = true;
   return result;
 }
 
-}  // namespace
-
-void check_directory(const Model& model, const std::vector<const DataSet*>& data,
-                     const TrainOptions& options) {
-  if (options.checkpoint.empty()) return;
-  const auto step = RunDirectory::check(options.checkpoint, run_start(options));
-  if (step) check_chosen(*step, configuration_of(model, data, options).run, options);
-}
-
-ReplicaOptions replica_options(ReplicaOptions options, const Feed& feed) {
-  options.storage.one_pass = feed.passes() == 1;
-  return options;
-}
-
-uint64_t next_flush(const TrainOptions& options, uint64_t step, uint64_t steps) {
-  const std::string& schedule = options.replica.pipeline.schedule;
-  if (pipeline::schedule_named(schedule).updates == pipeline::Updates::flushed) return step;
-  // What is learned of steps is learned at a flush, and their data are in memory until then.
-  constexpr uint64_t kMostSteps = 1024;
-  const uint64_t flush_every =
-      options.flush_every == 0 ? kMostSteps : std::min(options.flush_every, kMostSteps);
-  uint64_t last = steps;
-  for (const uint64_t every : {flush_every, options.validate_every, options.checkpoint_every}) {
-    // Steps are counted from 1, so a multiple is the last step of its run.
-    if (every != 0) last = std::min(last, (step + every - 1) / every * every);
-  }
-  return last;
-}
-
-std::unique_ptr<Optimizer> make_optimizer(const TrainOptions& options) {
-  const double decay = options.weight_decay;
-  switch (options.optimizer) {
-    case OptimizerKind::adamw:
-      return std::make_unique<AdamW>(AdamWOptions{
-          .moments = {.beta1 = options.beta1, .beta2 = options.beta2}, .weight_decay = decay});
-    case OptimizerKind::sgd:
-      return std::make_unique<Sgd>(SgdOptions{.momentum = options.momentum, .weight_decay = decay});
-    case OptimizerKind::lamb:
-      return std::make_unique<Lamb>(
-          LambOptions{.moments = {.beta1 = options.beta1, .beta2 = options.beta2, .epsilon = 1e-6},
-                      .weight_decay = decay});
-    case OptimizerKind::lars:
-      return std::make_unique<Lars>(
-          LarsOptions{.momentum = options.momentum, .weight_decay = decay});
-  }
-  throw Error(ErrorCode::internal, "unknown optimizer");
-}
-
-TrainResult train(const Mesh& mesh, Model& model, const std::vector<const DataSet*>& data,
-                  const TrainOptions& options,
-                  const std::function<void(const StepReport&)>& on_step) {
+Trainer::Trainer(const Mesh& mesh, Model& model, const std::vector<const DataSet*>& data,
+                 const TrainOptions& options) {
   Communicator world = mesh.world();
   RunConfiguration configuration = configuration_of(model, data, options);
   check_same_everywhere(world, configuration);
@@ -371,7 +326,32 @@ TrainResult train(const Mesh& mesh, Model& model, const std::vector<const DataSe
         pipeline::Plans(schedule, mesh.size(Axis::pipeline), virtual_stages).chunks();
     settled.replica.pipeline.cut = measured_cut(world, model, data, options, chunks);
   }
-  return Run(mesh, model, data, settled, std::move(configuration.run)).train(on_step);
+  loop_ = std::make_unique<Loop>(mesh, model, data, settled, std::move(configuration.run));
+}
+
+Trainer::~Trainer() = default;
+
+std::optional<StepReport> Trainer::next() { return loop_->next(); }
+Evaluation Trainer::validate() { return loop_->validate(); }
+void Trainer::save() { loop_->save(); }
+TrainResult Trainer::finish() { return loop_->finish(); }
+uint64_t Trainer::steps() const { return loop_->steps(); }
+uint64_t Trainer::step() const { return loop_->step(); }
+Replica& Trainer::replica() { return loop_->replica(); }
+
+void check_directory(const Model& model, const std::vector<const DataSet*>& data,
+                     const TrainOptions& options) {
+  if (options.checkpoint.empty()) return;
+  const auto step = RunDirectory::check(options.checkpoint, run_start(options));
+  if (step) check_chosen(*step, configuration_of(model, data, options).run, options);
+}
+
+TrainResult train(const Mesh& mesh, Model& model, const std::vector<const DataSet*>& data,
+                  const TrainOptions& options,
+                  const std::function<void(const StepReport&)>& on_step) {
+  Trainer trainer(mesh, model, data, options);
+  while (const std::optional<StepReport> report = trainer.next()) on_step(*report);
+  return trainer.finish();
 }
 
 }  // namespace tutti::training

@@ -84,7 +84,7 @@ struct StepReport {
 };
 
 struct TrainResult {
-  Evaluation validation;
+  Evaluation validation;  // after the last step; else empty
   double samples_per_second = 0;
   double waiting_share = 0;
   MemoryReport memory;
@@ -94,19 +94,53 @@ struct TrainResult {
   uint64_t resumed_at = 0;  // the step that was loaded; 0: none
   uint64_t step = 0;        // the last one that was done
   std::string run;          // its identity; empty without a checkpoint directory
-  int stopped_by = 0;       // what stop_requested() said; then there was no validation
+  int stopped_by = 0;       // what stop_requested() said
 };
 
-// Collective: every rank calls it with the same data and options. Losses are the same on every
-// rank, bit for bit. `on_step` is called after each step, on every rank. Throws Error(mismatch) on
-// all ranks when their data, model or options differ, and what Replica, RunDirectory,
-// check_resumed() and checkpoints throw. When it throws, each rank that has a trace writes its own.
+// One run, on one rank, a step at a time. Collective: all ranks make the same calls with the same
+// data and options. Losses are the same on every rank, bit for bit.
+class Trainer {
+ public:
+  // Makes the model's parameters, or loads what is resumed. `model` and `data` outlive it. Throws
+  // Error(mismatch) on all ranks when their data, model or options differ, and what Replica,
+  // RunDirectory, check_resumed() and checkpoints throw.
+  Trainer(const Mesh& mesh, Model& model, const std::vector<const DataSet*>& data,
+          const TrainOptions& options);
+  // A run that was not finished leaves each rank's own trace, if it has one.
+  ~Trainer();
+  Trainer(const Trainer&) = delete;
+  Trainer& operator=(const Trainer&) = delete;
+
+  // Does the next step; nothing after the last one, and once the ranks were asked to stop. With a
+  // schedule that is not flushed at each step, steps are done in runs up to a flush, and told one
+  // by one. When it throws, each rank that has a trace writes its own.
+  std::optional<StepReport> next();
+  // How well the model does on what is held out.
+  Evaluation validate();
+  // Saves the last step that next() has told, unless it is saved. Throws Error(invalid_argument)
+  // without a directory, and in the middle of a run of steps that is not flushed.
+  void save();
+  // Ends the run: saves it, if it has a directory, writes the trace and, after the last step,
+  // validates.
+  TrainResult finish();
+
+  // The steps of the run, and of these the ones that were done, in earlier processes too.
+  uint64_t steps() const;
+  uint64_t step() const;
+  Replica& replica();
+
+ private:
+  class Loop;
+  std::unique_ptr<Loop> loop_;
+};
+
+// All of it: `on_step` is called after each step.
 TrainResult train(const Mesh& mesh, Model& model, const std::vector<const DataSet*>& data,
                   const TrainOptions& options,
                   const std::function<void(const StepReport&)>& on_step);
 
-// Throws what train() would of the directory and the run in it, before there are ranks. Reads data
-// only where a run is to be resumed.
+// Throws what a Trainer would of the directory and the run in it, before there are ranks. Reads
+// data only where a run is to be resumed.
 void check_directory(const Model& model, const std::vector<const DataSet*>& data,
                      const TrainOptions& options);
 
@@ -114,6 +148,9 @@ void check_directory(const Model& model, const std::vector<const DataSet*>& data
 uint64_t next_flush(const TrainOptions& options, uint64_t step, uint64_t steps);
 
 std::unique_ptr<Optimizer> make_optimizer(const TrainOptions& options);
+// Null where gradients are summed as they are.
+std::unique_ptr<CommunicationHook> make_hook(const TrainOptions& options, Model& model,
+                                             const Layout& layout);
 // With what a replica must know of the steps that it will take.
 ReplicaOptions replica_options(ReplicaOptions options, const Feed& feed);
 

@@ -8,6 +8,7 @@
 #include "base/deadline.h"
 #include "base/dtype.h"
 #include "base/reduce_op.h"
+#include "bindings/c/communicator_of.h"
 
 namespace tutti::c {
 
@@ -133,3 +134,5 @@ ReduceOp op_from(tutti_op_t op) {
 }
 
 }  // namespace tutti::c
+
+tutti::Communicator tutti::communicator_of(tutti_comm_t* comm) { return c::of(comm); }

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "tools/tutti/command_line.h"
+#include "base/command_line.h"
 
 namespace tutti::tool {
 

@@ -14,12 +14,12 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "tools/tutti/commands.h"
-#include "tools/tutti/train_options.h"
 #include "tools/tutti/train_report.h"
-#include "tools/tutti/train_setup.h"
 #include "training/pipeline/profile.h"
 #include "training/pipeline/profile_json.h"
 #include "training/random.h"
+#include "training/setup/model.h"
+#include "training/setup/options.h"
 
 namespace tutti::tool {
 namespace {
@@ -36,7 +36,7 @@ struct LinkOptions {
 };
 
 struct Options {
-  TrainCommand train;
+  training::RunOptions train;
   int runs = 5;
   int nodes = 1;
   int ranks_per_node = 1;
@@ -75,8 +75,8 @@ Cluster cluster_of(const Options& options) {
 
 // Samples that make sense for a model, and nothing more.
 struct RandomBatch {
-  RandomBatch(const ModelOptions& options, int64_t samples, int64_t targets_per_sample) {
-    const bool images_wanted = options.kind == "resnet";
+  RandomBatch(const training::ModelOptions& options, int64_t samples, int64_t targets_per_sample) {
+    const bool images_wanted = options.is_resnet();
     const auto count = [&](int64_t each) { return static_cast<size_t>(samples * each); };
     const auto number = [](size_t i, int64_t bound) {
       const uint64_t bits = training::random_bits(1, 0, i);
@@ -106,7 +106,7 @@ struct RandomBatch {
   training::MicroBatch batch;
 };
 
-Profile measured(training::Model& model, const TrainCommand& train, int runs) {
+Profile measured(training::Model& model, const training::RunOptions& train, int runs) {
   const int64_t samples = train.micro_batch.value_or(default_micro_batch(train.model));
   const RandomBatch random(train.model, samples, model.targets_per_sample());
   return training::pipeline::profile_model(model, random.batch,

@@ -5,11 +5,8 @@
 #include <memory>
 #include <string>
 
-#include "base/error.h"
-#include "base/text.h"
 #include "tools/tutti/commands.h"
 #include "training/checkpoint/checkpoint.h"
-#include "training/data/tokenizer.h"
 #include "training/generation.h"
 #include "training/models/gpt_description.h"
 
@@ -51,30 +48,11 @@ class LoadedModel {
 
 int sample(const Options& options) {
   LoadedModel loaded(options.checkpoint);
-  const auto tokenizer = training::make_tokenizer(options.tokenizer);
-  const int64_t vocabulary = loaded.model().config().vocabulary;
-  if (std::cmp_less(vocabulary, tokenizer->vocabulary_size())) {
-    throw Error(ErrorCode::invalid_argument,
-                cat("the model has ", vocabulary, " kinds of tokens, the tokenizer ",
-                    tokenizer->vocabulary_size()),
-                {.where = "--tokenizer", .remedy = "give the tokenizer of its training data"});
-  }
-  if (vocabulary > 256 && options.tokenizer.empty()) {
-    throw Error(ErrorCode::invalid_argument,
-                cat("the model has ", vocabulary, " kinds of tokens: they are not bytes"),
-                {.remedy = "give the tokenizer of its training data: --tokenizer DIR"});
-  }
-  const std::vector<uint16_t> encoded = tokenizer->encode(options.prompt);
-  const std::vector<int32_t> prompt(encoded.begin(), encoded.end());
-  std::fputs(options.prompt.c_str(), stdout);
-  training::generate(loaded.model(), DType::f32, prompt, options.generation, [&](int32_t token) {
-    const auto word = static_cast<uint16_t>(token);
-    // A model may have more outputs than there are tokens; it hardly ever takes these.
-    if (word >= tokenizer->vocabulary_size()) return;
-    const std::string text = tokenizer->decode(std::span(&word, 1));
-    std::fwrite(text.data(), 1, text.size(), stdout);
-    std::fflush(stdout);
-  });
+  training::generate_text(loaded.model(), DType::f32, options.tokenizer, options.prompt,
+                          options.generation, [](const std::string& text) {
+                            std::fwrite(text.data(), 1, text.size(), stdout);
+                            std::fflush(stdout);
+                          });
   std::fputc('\n', stdout);
   return 0;
 }

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <memory>
 #include <numbers>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -24,21 +25,35 @@
 #include "tools/tutti/commands.h"
 #include "tools/tutti/gnuplot.h"
 #include "tools/tutti/stop_signals.h"
-#include "tools/tutti/train_options.h"
 #include "tools/tutti/train_plot.h"
 #include "tools/tutti/train_report.h"
-#include "tools/tutti/train_setup.h"
 #include "training/checkpoint/exchange.h"
 #include "training/initial.h"
 #include "training/kernels/peak.h"
 #include "training/modules/batch_norm.h"
-#include "training/parallel/rank_statistics.h"
+#include "training/setup/data.h"
+#include "training/setup/model.h"
+#include "training/setup/options.h"
+#include "training/setup/report.h"
+#include "training/setup/session.h"
+#include "training/setup/settle.h"
 
 namespace tutti::tool {
 namespace {
 
+using training::LoadedData;
+using training::RunOptions;
 using training::StepReport;
 using training::TrainResult;
+
+// What the program is told besides the run.
+struct Options {
+  RunOptions run;
+  int ranks = 0;  // 0: one per allowed core, or as many as the launcher started
+  std::string json;
+  std::string plot;
+  bool on_terminal = false;  // standard output ends on one, though through the launcher's pipe
+};
 
 // Passed from the process that launches to its ranks.
 constexpr const char* kOnTerminal = "--on-terminal";
@@ -103,31 +118,7 @@ void print_result(const LoadedData& data, const TrainResult& result, double unit
   print_memory(result.memory, result.process_bytes);
 }
 
-Json summary(const LoadedData& data, const TrainResult& result, double units_per_sample,
-             int ranks) {
-  const training::Evaluation& validation = result.validation;
-  Json all;
-  if (result.stopped_by == 0) {
-    all = {{"validation_loss", validation.loss},
-           {"validation_bits_per_byte", validation.loss / std::numbers::ln2},
-           {"validation_samples", validation.targets},
-           {"validation_accuracy", validation.correct}};
-  } else {
-    all = {{"stopped_by_signal", result.stopped_by}, {"stopped_at", result.step}};
-  }
-  all["bigram_entropy"] = data.bigram_entropy;
-  all["samples_per_s"] = result.samples_per_second;
-  all["tokens_per_s"] = result.samples_per_second * units_per_sample;
-  all["communication_share"] = result.waiting_share;
-  all["ranks"] = ranks;
-  all["resumed_at"] = result.resumed_at;
-  if (!result.run.empty()) all["run"] = result.run;
-  all["memory"] = json_of(result.memory);
-  all["process_bytes"] = result.process_bytes;
-  return all;
-}
-
-void print_stop(const TrainResult& result, const TrainCommand& options) {
+void print_stop(const TrainResult& result, const RunOptions& options) {
   const std::string& directory = options.training.checkpoint;
   std::printf("stopped          by signal %d (%s) after step %llu; %s\n", result.stopped_by,
               ::strsignal(result.stopped_by), static_cast<unsigned long long>(result.step),
@@ -137,10 +128,49 @@ void print_stop(const TrainResult& result, const TrainCommand& options) {
                   : cat("it is saved in ", directory, ": go on with --resume").c_str());
 }
 
+int exit_code(const TrainResult& result) {
+  return result.stopped_by == 0 ? 0 : 128 + result.stopped_by;
+}
+
+// What rank 0 does, who talks.
+int train_as_first(training::Session& session, const Options& options) {
+  const bool resumes = session.options().training.resume;
+  const training::Model& model = session.model();
+  const training::ReplicaOptions& replica = session.options().training.replica;
+  const int ranks = session.world().size();
+  StepLog log(options.json, resumes);
+  const Picture picture(options.plot, "--plot");
+  LossCurves curves;
+  const auto units = static_cast<double>(model.targets_per_sample());
+  const char* unit = units > 1 ? "tokens" : "samples";
+  Progress progress(unit, units, training::measured_peak(replica.storage.dtype), ranks,
+                    options.on_terminal || is_terminal());
+  while (const std::optional<StepReport> report = session.trainer().next()) {
+    Json line = json_of(*report, units);
+    if (curves.training.empty() && resumes) {
+      line["resumed_at"] = report->step - 1;  // lines of later steps before this one are void
+    }
+    log.write(line);
+    progress.show(*report);
+    curves.training.emplace_back(report->step, report->result.loss);
+    if (report->validation) curves.validation.emplace_back(report->step, report->validation->loss);
+  }
+  const TrainResult result = session.trainer().finish();
+  if (picture.wanted()) plot_losses(picture, model.description(), {&curves, 1});
+  if (result.stopped_by != 0) print_stop(result, session.options());
+  print_result(session.data(), result, units, unit, ranks);
+  print_pipeline(result.pipeline, replica.pipeline, model);
+  Json last = json_of(result, session.data(), units, ranks);
+  if (!result.pipeline.cut.empty()) last["pipeline"] = json_of(result.pipeline, replica.pipeline);
+  log.write(last);
+  return exit_code(result);
+}
+
 // What one rank does. Returns the exit code.
-int train_as_rank(TrainCommand& options, const LoadedData& data) {
+int train_as_rank(Options& options, LoadedData data) {
   // A stage's messages must travel while it computes the next micro-batch.
-  if (options.mesh.pipeline > 1 && settings().value("TUTTI_PROGRESS_THREAD").origin == "default") {
+  if (options.run.mesh.pipeline > 1 &&
+      settings().value("TUTTI_PROGRESS_THREAD").origin == "default") {
     settings().set("TUTTI_PROGRESS_THREAD", "1");
   }
   Communicator world = Communicator::init();
@@ -151,56 +181,31 @@ int train_as_rank(TrainCommand& options, const LoadedData& data) {
                 {.where = world.describe(world.rank()),
                  .remedy = "leave --ranks out, or start as many ranks"});
   }
-  settle(options, world.size(), data.examples());
-  training::Mesh mesh(world, options.mesh);
-  training::RankStatistics statistics(mesh.along(training::Axis::data));
-  const std::unique_ptr<training::Model> model = make_model(options, &statistics);
   const StopSignals signals;
-  options.training.stop_requested = StopSignals::requested;
-  const auto exit_code = [](const TrainResult& result) {
-    return result.stopped_by == 0 ? 0 : 128 + result.stopped_by;
-  };
-  if (world.rank() != 0) {
-    return exit_code(
-        training::train(mesh, *model, data.views(), options.training, [](const StepReport&) {}));
+  options.run.training.stop_requested = StopSignals::requested;
+  training::Session session(world, options.run, std::move(data));
+  if (world.rank() == 0) return train_as_first(session, options);
+  while (session.trainer().next()) {
   }
-  StepLog log(options.json, options.training.resume);
-  const Picture picture(options.plot, "--plot");
-  LossCurves curves;
-  const auto units = static_cast<double>(model->targets_per_sample());
-  const char* unit = units > 1 ? "tokens" : "samples";
-  Progress progress(unit, units, training::measured_peak(options.training.replica.storage.dtype),
-                    world.size(), options.on_terminal || is_terminal());
-  const TrainResult result =
-      training::train(mesh, *model, data.views(), options.training, [&](const StepReport& report) {
-        Json line = json_of(report, units);
-        if (curves.training.empty() && options.training.resume) {
-          line["resumed_at"] = report.step - 1;  // lines of later steps before this one are void
-        }
-        log.write(line);
-        progress.show(report);
-        curves.training.emplace_back(report.step, report.result.loss);
-        if (report.validation) curves.validation.emplace_back(report.step, report.validation->loss);
-      });
-  if (picture.wanted()) plot_losses(picture, model->description(), {&curves, 1});
-  if (result.stopped_by != 0) print_stop(result, options);
-  print_result(data, result, units, unit, world.size());
-  const training::PipelineOptions& pipeline = options.training.replica.pipeline;
-  print_pipeline(result.pipeline, pipeline, *model);
-  Json last = summary(data, result, units, world.size());
-  if (!result.pipeline.cut.empty()) last["pipeline"] = json_of(result.pipeline, pipeline);
-  log.write(last);
-  return exit_code(result);
+  return exit_code(session.trainer().finish());
 }
 
 // A rank for each core, but none without a micro-batch in every step.
-int useful_ranks(const TrainCommand& options, const LoadedData& data) {
+int useful_ranks(const RunOptions& options, const LoadedData& data) {
   const int cores = allowed_cores();
-  TrainCommand tried = options;
+  RunOptions tried = options;
   settle(tried, cores, data.examples());
   const uint64_t micro_batch = tried.training.micro_batch;
   const uint64_t micro_batches = (tried.training.batch + micro_batch - 1) / micro_batch;
   return static_cast<int>(std::min<uint64_t>(static_cast<uint64_t>(cores), micro_batches));
+}
+
+// The ranks that the options ask for; 0: any number.
+int wanted_ranks(const Options& options) {
+  if (options.ranks != 0) return options.ranks;
+  const training::MeshShape& mesh = options.run.mesh;
+  if (mesh.data == 0 && mesh.pipeline == 1) return 0;
+  return std::max(1, mesh.data) * mesh.pipeline;
 }
 
 // A model for which statistics are those of all ranks, where there are none yet.
@@ -210,44 +215,58 @@ struct NoRanks : training::StatisticsReducer {
 
 // Files that cannot be written are found before the work is done, and so is a directory that is not
 // this run's.
-void check_outputs(const TrainCommand& options, const LoadedData& data) {
+void check_outputs(const RunOptions& settled, const Options& options, const LoadedData& data) {
   NoRanks no_ranks;
-  training::check_directory(*make_model(options, &no_ranks), data.views(), options.training);
+  check_directory(*make_model(settled, &no_ranks), data.views(), settled.training);
   open_for_appending(options.json, "--json");
-  open_for_appending(options.training.trace, "--trace");
+  open_for_appending(settled.training.trace, "--trace");
   Picture(options.plot, "--plot");
 }
 
-int train(TrainCommand options) {
+int train(Options options) {
   // What is wrong for every rank is said once, before there are any.
-  LoadedData data = load_data(options);
+  LoadedData data = load_data(options.run);
   const int wanted = wanted_ranks(options);
-  const int ranks = wanted != 0 ? wanted : useful_ranks(options, data);
-  const std::unique_ptr<training::Model> model = make_model(options);
+  const int ranks = wanted != 0 ? wanted : useful_ranks(options.run, data);
+  const std::unique_ptr<training::Model> model = make_model(options.run);
   if (!is_launched()) {
-    TrainCommand tried = options;
+    RunOptions tried = options.run;
     settle(tried, ranks, data.examples());
-    if (const std::string& initial = options.training.initial; !initial.empty()) {
+    if (const std::string& initial = tried.training.initial; !initial.empty()) {
       check_initial(*model, training::ImportedModel(initial), initial);
     }
-    check_outputs(tried, data);
+    check_outputs(tried, options, data);
     if (ranks > 1) {
       data = {};  // the ranks have their own
       return launch_self(ranks, is_terminal() ? std::vector<std::string>{kOnTerminal}
                                               : std::vector<std::string>{});
     }
   }
-  return train_as_rank(options, data);
+  return train_as_rank(options, std::move(data));
+}
+
+void add_own_options(Command command, Options& options) {
+  constexpr auto kGroup = "Output";
+  command.add_option("--ranks,-n", options.ranks, "processes on this host (default: its cores)")
+      .between(1, 65536);
+  command
+      .add_option(
+          "--json", options.json,
+          "write each step and a summary, one JSON a line; a run that is resumed adds to it")
+      .type_name("FILE")
+      .group(kGroup);
+  command.add_option("--plot", options.plot, "draw the losses").type_name("FILE.svg").group(kGroup);
+  command.add_flag(kOnTerminal, options.on_terminal).group("");  // not in --help
 }
 
 }  // namespace
 
 void add_train(CommandLine& line) {
-  const auto options = std::make_shared<TrainCommand>();
+  const auto options = std::make_shared<Options>();
   Command command =
       line.add("train", "Train a language model or an image classifier on many ranks");
-  add_train_options(command, *options);
-  command.add_flag(kOnTerminal, options->on_terminal).group("");  // not in --help
+  add_run_options(command, options->run);
+  add_own_options(command, *options);
   command.footer(
       "Examples:\n"
       "  tutti train --data TEXT --ranks 2 --json losses.jsonl\n"
@@ -262,7 +281,7 @@ void add_train(CommandLine& line) {
       "--zero, --bucket-mb or --recompute either, nor on --pp with any synchronous schedule but\n"
       "Chimera, not by a bit.");
   command.runs([options, command] {
-    refuse_what_is_ignored(command, *options);
+    refuse_what_is_ignored(command, options->run);
     return train(*options);
   });
 }

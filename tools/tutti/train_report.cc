@@ -74,30 +74,6 @@ void Progress::show(const StepReport& report) {
   std::fflush(stdout);
 }
 
-Json json_of(const StepReport& report, double units_per_sample) {
-  Json line = {{"step", report.step},
-               {"loss", report.result.loss},
-               {"lr", report.learning_rate},
-               {"grad_norm", report.result.gradient_norm},
-               {"tokens_per_s", report.samples_per_second * units_per_sample},
-               {"tokens_per_s_step", report.step_samples_per_second * units_per_sample},
-               {"elapsed_s", std::chrono::duration<double>(report.elapsed).count()},
-               {"bytes_sent", report.bytes_sent},
-               {"waiting_share", report.waiting_share}};
-  if (report.result.loss_scale != 1) line["loss_scale"] = report.result.loss_scale;
-  if (report.result.skipped) line["overflow"] = report.result.overflow;
-  if (report.validation) line["validation_loss"] = report.validation->loss;
-  return line;
-}
-
-Json json_of(const MemoryReport& memory) {
-  return {{"parameters", memory.storage.parameters}, {"gradients", memory.storage.gradients},
-          {"masters", memory.storage.masters},       {"optimizer", memory.optimizer},
-          {"padding", memory.storage.padding},       {"gathered", memory.storage.gathered},
-          {"activations", memory.activations},       {"boundaries", memory.boundaries},
-          {"compression", memory.compression}};
-}
-
 void print_memory(const MemoryReport& memory, int64_t process_bytes) {
   std::printf("memory of rank 0 ");
   const auto part = [](const char* what, int64_t bytes) {
@@ -114,12 +90,6 @@ void print_memory(const MemoryReport& memory, int64_t process_bytes) {
   part("compression", memory.compression);
   part("(the whole process, PSS)", process_bytes);
   std::printf("\n");
-}
-
-Json json_of(const training::PipelineReport& report, const training::PipelineOptions& options) {
-  return {{"schedule", options.schedule},      {"stages", report.activations.size()},
-          {"virtual", options.virtual_stages}, {"cut", report.cut},
-          {"activations", report.activations}, {"activation_bytes", report.activation_bytes}};
 }
 
 void print_pipeline(const training::PipelineReport& report,

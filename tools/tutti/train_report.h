@@ -6,8 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "base/json.h"
-#include "tools/tutti/train_options.h"
+#include "training/setup/options.h"
 #include "training/trainer.h"
 
 namespace tutti::tool {
@@ -36,14 +35,8 @@ class Progress {
   std::chrono::nanoseconds next_{0};
 };
 
-// tokens_per_s is over all that was trained since this process began, in elapsed_s without
-// validation and checkpoints; tokens_per_s_step is of the step alone. (For models that predict one
-// token of a sample, or its class, "tokens" are samples.)
-Json json_of(const training::StepReport& report, double units_per_sample);
-Json json_of(const training::MemoryReport& memory);
 // `process_bytes`: of the process, by proportional set size.
 void print_memory(const training::MemoryReport& memory, int64_t process_bytes);
-Json json_of(const training::PipelineReport& report, const training::PipelineOptions& options);
 void print_pipeline(const training::PipelineReport& report,
                     const training::PipelineOptions& options, const training::Model& model);
 // "1.2 MB"

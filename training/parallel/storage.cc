@@ -86,6 +86,13 @@ Tensor ParameterStorage::shown(int parameter, Tensor bucket) const {
   return tensor_at(bucket.at(0, slot.offset), bucket.dtype, rows, slot.count / rows);
 }
 
+Memory<float> ParameterStorage::updated_whole(int parameter) const {
+  if (!whole_values() || options_.dtype != DType::f32) return nullptr;
+  const Slot& slot = layout_.slots[at(parameter)];
+  auto* const values = reinterpret_cast<float*>(value_memory_.get());
+  return {value_memory_, values + layout_.buckets[at(slot.bucket)].offset + slot.offset};
+}
+
 void ParameterStorage::show_values(int bucket) {
   for (const int parameter : layout_.buckets[at(bucket)].parameters) {
     table_.set_value(parameter, shown(parameter, values(bucket)));

@@ -64,6 +64,10 @@ class ParameterStorage {
   bool whole_gradients() const { return options_.stage < 2 || !options_.one_pass; }
   DType gradient_type() const { return options_.one_pass ? options_.dtype : DType::f32; }
 
+  // A parameter's values, where they are whole and f32: then they are what is updated. Their memory
+  // lives as long as the pointer. Else null.
+  Memory<float> updated_whole(int parameter) const;
+
   // All buckets' values one after the other, where they are whole; and pointing the parameters at
   // other memory of that layout (older weights), or at this again.
   std::byte* whole_values_memory() const { return value_memory_.get(); }

@@ -49,6 +49,11 @@ void bind_communicator(nb::module_& module) {
       .def_prop_ro("rank", &Communicator::rank)
       .def_prop_ro("size", &Communicator::size)
       .def_prop_ro("closed", &Communicator::closed)
+      .def_prop_ro(
+          "capsule",
+          [](const Communicator& self) { return nb::capsule(self.handle(), "tutti_comm_t"); },
+          nb::for_getter(nb::sig("def capsule(self) -> typing.Any")),
+          "The library's handle, for tutti._training.")
       .def("start", &start, nb::arg("collective"), nb::arg("input").none(),
            nb::arg("output").none(), nb::arg("result").none(),
            nb::arg("op") = tutti_op_t{TUTTI_SUM}, nb::arg("root") = 0,

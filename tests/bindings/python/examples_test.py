@@ -29,9 +29,27 @@ def test_examples(name, words):
         assert what in job.stdout
 
 
-def test_the_program_of_the_readme():
+def test_training():
+    job = run_job(2, EXAMPLES + "train.py", "bindings/python/README.md")
+    for what in ("step 10: loss ", "step 60: loss ", "held out: loss ", "\nThe "):
+        assert job.stdout.count(what) == 1, job.stdout
+
+
+def programs_of_the_readme():
     with open("bindings/python/README.md", encoding="utf-8") as file:
-        program = re.search(r"```python\n(.*?)```", file.read(), re.DOTALL)[1]
+        return re.findall(r"```python\n(.*?)```", file.read(), re.DOTALL)
+
+
+def test_the_training_of_the_readme(tmp_path):
+    with open("bindings/python/README.md", encoding="utf-8") as file:
+        (tmp_path / "corpus.txt").write_text(file.read())
+    program = f"import os\nos.chdir({str(tmp_path)!r})\n" + programs_of_the_readme()[1]
+    run_job(2, "-c", program)
+    assert any((tmp_path / "DIR").iterdir())
+
+
+def test_the_program_of_the_readme():
+    program = programs_of_the_readme()[0]
     check = """
 assert total.tolist() == [3] * 1000 and gradients.tolist() == [1] * 1000
 assert everything.tolist() == [1] * 3000

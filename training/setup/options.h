@@ -1,4 +1,5 @@
-// What `tutti train` can be told.
+// What a run of training can be told: the options of `tutti train`, and of tutti.training.Run in
+// Python. Both are read by one parser.
 #pragma once
 
 #include <cstdint>
@@ -7,14 +8,14 @@
 #include <string>
 #include <vector>
 
-#include "tools/tutti/command_line.h"
+#include "base/command_line.h"
 #include "training/data/data_set.h"
 #include "training/model.h"
 #include "training/models/resnet.h"
 #include "training/parallel/mesh.h"
 #include "training/trainer.h"
 
-namespace tutti::tool {
+namespace tutti::training {
 
 // Empty: the model's own default.
 struct ModelOptions {
@@ -35,17 +36,19 @@ struct ModelOptions {
   std::vector<int64_t> blocks = {1, 1, 1};
   std::vector<int64_t> widths = {16, 32, 64};
   bool sync_batch_norm = false;
-  training::ResNetConfig images;  // their sizes, as the data has them
+  ResNetConfig images;  // their sizes, as the data has them
+
+  bool is_gpt() const { return kind == "gpt2"; }
+  bool is_resnet() const { return kind == "resnet"; }
 };
 
 inline constexpr const char* kNewestStep = "newest";
 inline constexpr const char* kNewestStepOrNone = "auto";
 
-struct TrainCommand {
+struct RunOptions {
   std::vector<std::string> data;
   std::string validation;
-  int ranks = 0;  // 0: one per allowed core, or as many as the launcher started
-  training::MeshShape mesh;
+  MeshShape mesh;
   ModelOptions model;
   std::optional<int64_t> steps;
   std::optional<double> epochs;
@@ -69,20 +72,20 @@ struct TrainCommand {
   double bucket_mib = 4;
   bool no_overlap = false;
   std::string resume;  // a step, kNewestStep or kNewestStepOrNone; empty: a new run
-  std::string json;
-  std::string plot;
-  bool on_terminal = false;  // standard output ends on one, though through the launcher's pipe
-  training::TrainOptions training;
+  TrainOptions training;
 };
 
+// The options from words as on the command line: "--layers=2". Throws UsageError.
+RunOptions parse_run_options(const std::vector<std::string>& words);
+
 // --data ... on one command; values go to `options`, which outlives the command.
-void add_train_options(Command command, TrainCommand& options);
+void add_run_options(Command command, RunOptions& options);
 // Throws UsageError for an option that was given though the others leave nothing for it to say.
-void refuse_what_is_ignored(const Command& command, const TrainCommand& options);
+void refuse_what_is_ignored(const Command& command, const RunOptions& options);
 void refuse_options_of_other_models(const Command& command, const ModelOptions& options);
 // Parts of it, for other commands that make models: --model ..., and how they compute: --precision
 // and --recompute.
 void add_model_options(Command command, ModelOptions& options);
-void add_pass_options(Command command, TrainCommand& options);
+void add_pass_options(Command command, RunOptions& options);
 
-}  // namespace tutti::tool
+}  // namespace tutti::training

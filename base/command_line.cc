@@ -1,4 +1,4 @@
-#include "tools/tutti/command_line.h"
+#include "base/command_line.h"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -11,7 +11,7 @@
 #include "base/printable.h"
 #include "base/text.h"
 
-namespace tutti::tool {
+namespace tutti {
 
 namespace {
 
@@ -255,21 +255,37 @@ int CommandLine::complain(const std::string& problem) const {
   return kWrongUsage;
 }
 
+// What is wrong with the words that were read last; `error` is what CLI11 says of it.
+std::string CommandLine::problem(const std::string& error) const {
+  // That a word is unknown says more than that another is missing.
+  std::vector<std::string> unknown = app_->remaining(true);
+  std::erase(unknown, "--");
+  if (unknown.empty()) return error;
+  const auto option =
+      std::ranges::find_if(unknown, [](const std::string& word) { return word.starts_with("-"); });
+  const bool is_option = option != unknown.end();
+  const std::string& word = is_option ? *option : unknown.front();
+  return cat("there is no ", is_option ? "option " : "command or argument ", printable(word),
+             suggestion(word));
+}
+
+void CommandLine::parse(std::vector<std::string> words) {
+  try {
+    std::ranges::reverse(words);  // as CLI11 takes them
+    app_->parse(std::move(words));
+  } catch (const CLI::ParseError& error) {
+    const bool asks = error.get_exit_code() == 0;  // --help and --version
+    throw UsageError(asks ? "only a command line is asked for help" : problem(error.what()));
+  }
+  if (chosen_) chosen_();
+}
+
 int CommandLine::run(int argc, const char* const* argv) {
   try {
     app_->parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app_->exit(error);  // --help and --version
-    // That a word is unknown says more than that another is missing.
-    std::vector<std::string> unknown = app_->remaining(true);
-    std::erase(unknown, "--");
-    if (unknown.empty()) return complain(error.what());
-    const auto option = std::ranges::find_if(
-        unknown, [](const std::string& word) { return word.starts_with("-"); });
-    const bool is_option = option != unknown.end();
-    const std::string& word = is_option ? *option : unknown.front();
-    return complain(cat("there is no ", is_option ? "option " : "command or argument ",
-                        printable(word), suggestion(word)));
+    return complain(problem(error.what()));
   }
   if (!chosen_) {
     std::cout << app_->help();
@@ -282,4 +298,4 @@ int CommandLine::run(int argc, const char* const* argv) {
   }
 }
 
-}  // namespace tutti::tool
+}  // namespace tutti

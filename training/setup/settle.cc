@@ -1,4 +1,4 @@
-#include "tools/tutti/train_setup.h"
+#include "training/setup/settle.h"
 
 #include <algorithm>
 #include <charconv>
@@ -8,26 +8,19 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "base/text.h"
-#include "training/data/image_set.h"
-#include "training/models/gpt.h"
-#include "training/models/mlp_model.h"
 #include "training/parallel/mesh.h"
 #include "training/pipeline/placement.h"
 #include "training/pipeline/plans.h"
+#include "training/setup/model.h"
 
-namespace tutti::tool {
+namespace tutti::training {
 namespace {
 
-using training::BatchScaling;
-using training::Compression;
-using training::OptimizerKind;
-using Decay = training::LearningRateSchedule::Decay;
-
-bool is_resnet(const ModelOptions& options) { return options.kind == "resnet"; }
-bool is_gpt(const ModelOptions& options) { return options.kind == "gpt2"; }
+using Decay = LearningRateSchedule::Decay;
 
 constexpr uint64_t kValidationTargets = 65536;  // unless --validation-samples says otherwise
 
@@ -40,41 +33,23 @@ Value named(const std::string& name,
   }
   throw Error(ErrorCode::internal, cat("unknown name ", name));
 }
-training::GptConfig gpt_config(const ModelOptions& options, bool selective) {
-  training::GptConfig config;
-  config.layers = options.layers.value_or(config.layers);
-  config.heads = options.heads.value_or(config.heads);
-  config.width = options.width.value_or(config.width);
-  config.context = options.context.value_or(config.context);
-  config.vocabulary = options.vocabulary.value_or(config.vocabulary);
-  config.hidden = options.hidden.value_or(config.hidden);
-  config.norm = options.norm == "rms" ? training::NormKind::rms : training::NormKind::layer;
-  config.mlp = options.mlp == "swiglu" ? training::MlpKind::swiglu : training::MlpKind::gelu;
-  config.positions =
-      options.positions == "rope" ? training::Positions::rope : training::Positions::learned;
-  config.tied = !options.untied;
-  config.bias = !options.no_bias;
-  config.dropout = options.dropout;
-  config.selective_recomputation = selective;
-  return config;
-}
 
-double default_rate(const TrainCommand& options) {
-  const bool gpt = is_gpt(options.model);
-  if (options.optimizer == "sgd") return gpt || is_resnet(options.model) ? 0.1 : 0.3;
+double default_rate(const RunOptions& options) {
+  const bool gpt = options.model.is_gpt();
+  if (options.optimizer == "sgd") return gpt || options.model.is_resnet() ? 0.1 : 0.3;
   if (options.optimizer == "lamb") return 0.01;
   if (options.optimizer == "lars") return 1;
-  return gpt ? 1e-3 : is_resnet(options.model) ? 3e-3 : 6e-3;
+  return gpt ? 1e-3 : options.model.is_resnet() ? 3e-3 : 6e-3;
 }
 
-double default_decay(const TrainCommand& options) {
+double default_decay(const RunOptions& options) {
   if (options.optimizer == "sgd") return 0;
   if (options.optimizer == "lars") return 1e-4;
-  return options.optimizer == "adamw" && is_gpt(options.model) ? 0.1 : 0.01;
+  return options.optimizer == "adamw" && options.model.is_gpt() ? 0.1 : 0.01;
 }
 
-void settle_precision(TrainCommand& options) {
-  training::ReplicaOptions& replica = options.training.replica;
+void settle_precision(RunOptions& options) {
+  ReplicaOptions& replica = options.training.replica;
   replica.storage.dtype = parse_dtype(options.precision).value();
   if (replica.storage.dtype != DType::f16 || options.loss_scale == "none") return;
   replica.loss_scaling.emplace();
@@ -96,10 +71,10 @@ void in_range(const char* option, double value, double least, double most) {
 }
 
 // The run's size: steps, samples, micro-batches.
-void settle_run(TrainCommand& options, int ranks, uint64_t examples) {
-  training::TrainOptions& training = options.training;
-  const bool gpt = is_gpt(options.model);
-  const bool resnet = is_resnet(options.model);
+void settle_run(RunOptions& options, int ranks, uint64_t examples) {
+  TrainOptions& training = options.training;
+  const bool gpt = options.model.is_gpt();
+  const bool resnet = options.model.is_resnet();
   if (options.batch && options.micro_batches) {
     throw Error(ErrorCode::invalid_argument,
                 "both --batch and --micro-batches (--accumulate) were given",
@@ -147,7 +122,7 @@ void settle_run(TrainCommand& options, int ranks, uint64_t examples) {
   }
 }
 
-void settle_cut(TrainCommand& options) {
+void settle_cut(RunOptions& options) {
   std::vector<int>& cut = options.training.replica.pipeline.cut;
   cut.clear();
   options.training.measure_cut = options.cut == "measured";
@@ -174,25 +149,23 @@ void check_is_pipeline_schedule(const std::string& schedule) {
 }
 
 // Says what is wrong with the pipeline before there are ranks.
-void settle_pipeline(TrainCommand& options, int data_ranks) {
-  training::ReplicaOptions& replica = options.training.replica;
-  training::PipelineOptions& pipeline = replica.pipeline;
-  const training::pipeline::ScheduleKind& kind =
-      training::pipeline::schedule_named(pipeline.schedule);
+void settle_pipeline(RunOptions& options, int data_ranks) {
+  ReplicaOptions& replica = options.training.replica;
+  PipelineOptions& pipeline = replica.pipeline;
+  const pipeline::ScheduleKind& kind = pipeline::schedule_named(pipeline.schedule);
   const int stages = options.mesh.pipeline;
-  const std::unique_ptr<training::Model> model = make_model(options);
+  const std::unique_ptr<Model> model = make_model(options);
   pipeline.schedule = kind.name;
   // Two chunks a rank, where the model has as many units.
   const bool has_two = kind.has_virtual_stages && std::ssize(model->units()) >= 2 * stages;
   pipeline.virtual_stages = options.virtual_stages.value_or(has_two ? 2 : 1);
-  training::pipeline::Plans plans(pipeline.schedule, stages, pipeline.virtual_stages);
-  const std::vector<int> cut = pipeline.cut.empty()
-                                   ? training::pipeline::estimated_cut(*model, plans.chunks())
-                                   : pipeline.cut;
+  pipeline::Plans plans(pipeline.schedule, stages, pipeline.virtual_stages);
+  const std::vector<int> cut =
+      pipeline.cut.empty() ? pipeline::estimated_cut(*model, plans.chunks()) : pipeline.cut;
   const auto placement = make_placement(plans.layout(), *model, cut, 0);
   check_schedule(replica, placement);
   if (options.training.compression != Compression::none) {
-    training::check_compression(placement);
+    check_compression(placement);
   }
   if (options.training.measure_cut && options.model.sync_batch_norm) {
     throw Error(ErrorCode::invalid_argument, "--cut measured and --sync-bn do not go together",
@@ -206,8 +179,8 @@ void settle_pipeline(TrainCommand& options, int data_ranks) {
 }
 
 // Where the run begins: anew, or where another one has ended.
-void settle_start(TrainCommand& options) {
-  training::TrainOptions& training = options.training;
+void settle_start(RunOptions& options) {
+  TrainOptions& training = options.training;
   training.resume = !options.resume.empty();
   training.resume_or_new = options.resume == kNewestStepOrNone;
   training.resume_step.reset();
@@ -236,131 +209,16 @@ void settle_start(TrainCommand& options) {
                 {.remedy = "give one: where the parameters come from"});
   }
 }
+
 }  // namespace
 
-int64_t default_micro_batch(const ModelOptions& options) {
-  return is_gpt(options) ? 8 : is_resnet(options) ? 64 : 32;
-}
-
-int64_t context_of(const ModelOptions& options) {
-  return options.context.value_or(is_gpt(options) ? 128 : 8);
-}
-
-std::unique_ptr<training::Model> make_model(const TrainCommand& options,
-                                            training::StatisticsReducer* reducer) {
-  const ModelOptions& model = options.model;
-  if (is_resnet(model)) {
-    training::ResNetConfig config = model.images;
-    config.blocks = model.blocks;
-    config.widths = model.widths;
-    return std::make_unique<training::ResNet>(config, model.sync_batch_norm ? reducer : nullptr);
-  }
-  if (is_gpt(model)) {
-    return std::make_unique<training::Gpt>(gpt_config(model, options.recompute == "selective"));
-  }
-  training::MlpModelConfig config;
-  config.context = model.context.value_or(config.context);
-  config.layers = model.layers.value_or(config.layers);
-  config.hidden = model.hidden.value_or(config.hidden);
-  config.embedding = model.embedding.value_or(config.embedding);
-  config.vocabulary = model.vocabulary.value_or(config.vocabulary);
-  return std::make_unique<training::MlpModel>(config);
-}
-
-LoadedData load_data(TrainCommand& options) {
-  LoadedData loaded;
-  if (!options.validation.empty() &&
-      (options.data.size() != 1 || !options.data.front().ends_with(".bin"))) {
-    throw Error(ErrorCode::invalid_argument, "--validation goes with one token file",
-                {.remedy = "give one --data FILE.bin, or leave --validation out"});
-  }
-  if (is_resnet(options.model)) {
-    for (const std::string& path : options.data) {
-      auto images = std::make_unique<training::ImageSet>(path);
-      training::ResNetConfig& sizes = options.model.images;
-      if (!loaded.sets.empty() &&
-          (sizes.height != images->height() || sizes.width != images->width())) {
-        throw Error(ErrorCode::invalid_argument, "the data sets' images differ in size",
-                    {.where = path, .remedy = "give data sets of one size"});
-      }
-      sizes.classes = std::max(loaded.sets.empty() ? 2 : sizes.classes, images->classes());
-      sizes.height = images->height();
-      sizes.width = images->width();
-      loaded.sets.push_back(std::move(images));
-    }
-    return loaded;
-  }
-  int64_t vocabulary = 256;
-  const auto add = [&](training::Tokens tokens) {
-    const int64_t context = context_of(options.model);
-    if (is_gpt(options.model)) {
-      loaded.sets.push_back(std::make_unique<training::TokenWindows>(std::move(tokens), context,
-                                                                     options.training.seed));
-    } else {
-      loaded.sets.push_back(std::make_unique<training::NextToken>(std::move(tokens), context));
-    }
-  };
-  const auto count = std::ranges::count_if(
-      options.data, [](const std::string& path) { return path.ends_with(".bin"); });
-  const bool files = count == std::ssize(options.data);
-  if (count > 0 && !files) {
-    throw Error(ErrorCode::invalid_argument, "texts and token files cannot be mixed",
-                {.where = "--data", .remedy = "make token files of the texts: tutti tokenize"});
-  }
-  if (!files) {
-    std::vector<std::vector<std::string>> groups = {options.data};
-    if (!options.training.data_weights.empty()) {
-      groups.clear();
-      for (const std::string& path : options.data) groups.push_back({path});
-    }
-    for (const std::vector<std::string>& group : groups) {
-      training::TextData text = training::load_text(group);
-      loaded.text_bytes += text.bytes.size();
-      if (groups.size() == 1) loaded.bigram_entropy = training::bigram_entropy(text.bytes);
-      add(training::Tokens(std::move(text)));
-    }
-  } else {
-    for (const std::string& path : options.data) {
-      training::TokenFile file(path);
-      std::optional<training::TokenFile> validation;
-      if (!options.validation.empty()) validation.emplace(options.validation);
-      training::Tokens tokens(std::move(file), std::move(validation));
-      vocabulary = std::max(vocabulary, tokens.kinds());
-      add(std::move(tokens));
-    }
-    constexpr int64_t kGpt2Tokens = 50257;
-    if (vocabulary > 256) vocabulary = std::max(vocabulary, kGpt2Tokens);
-  }
-  if (!options.model.vocabulary) options.model.vocabulary = vocabulary;
-  return loaded;
-}
-
-std::vector<const training::DataSet*> LoadedData::views() const {
-  std::vector<const training::DataSet*> views;
-  for (const auto& set : sets) views.push_back(set.get());
-  return views;
-}
-
-uint64_t LoadedData::examples() const {
-  uint64_t sum = 0;
-  for (const auto& set : sets) sum += set->size();
-  return sum;
-}
-
-int wanted_ranks(const TrainCommand& options) {
-  if (options.ranks != 0) return options.ranks;
-  if (options.mesh.data == 0 && options.mesh.pipeline == 1) return 0;
-  return std::max(1, options.mesh.data) * options.mesh.pipeline;
-}
-
-void settle(TrainCommand& options, int ranks, uint64_t examples) {
-  training::TrainOptions& training = options.training;
-  training::ReplicaOptions& replica = training.replica;
-  const int data_ranks =
-      training::mesh_sizes(options.mesh, ranks)[static_cast<size_t>(training::Axis::data)];
+void settle(RunOptions& options, int ranks, uint64_t examples) {
+  TrainOptions& training = options.training;
+  ReplicaOptions& replica = training.replica;
+  const int data_ranks = mesh_sizes(options.mesh, ranks)[static_cast<size_t>(Axis::data)];
   settle_run(options, data_ranks, examples);
   settle_precision(options);
-  training::check_rounding(replica);
+  check_rounding(replica);
   training.optimizer = named<OptimizerKind>(options.optimizer, {{"adamw", OptimizerKind::adamw},
                                                                 {"sgd", OptimizerKind::sgd},
                                                                 {"lamb", OptimizerKind::lamb},
@@ -376,16 +234,15 @@ void settle(TrainCommand& options, int ranks, uint64_t examples) {
     throw Error(ErrorCode::invalid_argument, cat("the learning rate cannot be ", rate),
                 {.where = "--lr", .remedy = "give a number above 0"});
   }
-  training.schedule.peak =
-      training::scaled_rate(rate, static_cast<double>(training.batch),
-                            options.base_batch ? static_cast<double>(*options.base_batch)
-                                               : static_cast<double>(training.batch),
-                            scaling);
+  training.schedule.peak = scaled_rate(rate, static_cast<double>(training.batch),
+                                       options.base_batch ? static_cast<double>(*options.base_batch)
+                                                          : static_cast<double>(training.batch),
+                                       scaling);
   training.weight_decay = options.weight_decay.value_or(default_decay(options));
   check_is_pipeline_schedule(replica.pipeline.schedule);
-  const bool flushed = training::pipeline::schedule_named(replica.pipeline.schedule).updates ==
-                       training::pipeline::Updates::flushed;
-  const double clip = options.clip.value_or(is_gpt(options.model) && flushed ? 1 : 0);
+  const bool flushed =
+      pipeline::schedule_named(replica.pipeline.schedule).updates == pipeline::Updates::flushed;
+  const double clip = options.clip.value_or(options.model.is_gpt() && flushed ? 1 : 0);
   if (clip > 0) replica.clip = clip;
   training.compression =
       named<Compression>(options.compression, {{"none", Compression::none},
@@ -413,4 +270,4 @@ void settle(TrainCommand& options, int ranks, uint64_t examples) {
   settle_pipeline(options, data_ranks);
 }
 
-}  // namespace tutti::tool
+}  // namespace tutti::training

@@ -17,12 +17,9 @@ class App;
 class Option;
 }  // namespace CLI
 
-namespace tutti::tool {
+namespace tutti {
 
-// Returns the exit code, or throws.
-using Action = std::function<int()>;
-
-// Options that do not fit together. It is told with where to find help; the exit code is 2.
+// Words that make no sense, or options that do not fit together.
 class UsageError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -62,6 +59,9 @@ class Option {
 // A subcommand.
 class Command {
  public:
+  // Returns the exit code, or throws.
+  using Action = std::function<int()>;
+
   Command(CLI::App* app, Action* chosen) : app_(app), chosen_(chosen) {}
 
   // `names`: "--ranks,-n", or "file" for what stands without a name. The value has its default, and
@@ -110,16 +110,20 @@ class CommandLine {
   CommandLine& operator=(const CommandLine&) = delete;
 
   Command add(const std::string& name, const std::string& what);
-  // Does what the words say; returns the exit code, 2 for words that make no sense.
+  // Does what the words say; returns the exit code. A UsageError is told with where to find help;
+  // the code is 2 then.
   int run(int argc, const char* const* argv);
+  // Does what these words say, which follow a program's name. Throws UsageError.
+  void parse(std::vector<std::string> words);
 
  private:
+  std::string problem(const std::string& error) const;
   int complain(const std::string& problem) const;
   // " (did you mean --data?)" where an option or a command has such a name.
   std::string suggestion(const std::string& word) const;
 
   std::unique_ptr<CLI::App> app_;
-  Action chosen_;
+  Command::Action chosen_;
 };
 
-}  // namespace tutti::tool
+}  // namespace tutti

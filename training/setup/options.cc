@@ -1,4 +1,4 @@
-#include "tools/tutti/train_options.h"
+#include "training/setup/options.h"
 
 #include <algorithm>
 #include <string>
@@ -7,7 +7,7 @@
 
 #include "base/text.h"
 
-namespace tutti::tool {
+namespace tutti::training {
 namespace {
 
 constexpr double kMostOfAnything = 1e9;  // steps, samples: their products are 64-bit numbers
@@ -19,8 +19,8 @@ void one_of(Option option, std::vector<std::string> names) {
   option.one_of(std::move(names)).type_name("NAME").show_default();
 }
 
-void add_run(Command command, TrainCommand& options) {
-  training::TrainOptions& training = options.training;
+void add_run(Command command, RunOptions& options) {
+  TrainOptions& training = options.training;
   command
       .add_option("--data", options.data,
                   "text files, directories of them, or token files (.bin); for resnet a "
@@ -31,8 +31,6 @@ void add_run(Command command, TrainCommand& options) {
                      "a token file to validate on (default: the last tenth of the data)");
   command.add_option("--data-weights", training.data_weights,
                      "a weight for each --data: each is a data set of its own");
-  command.add_option("--ranks,-n", options.ranks, "processes on this host (default: its cores)")
-      .between(1, 65536);
   command.add_option("--steps", options.steps, "optimizer steps (default: 200)")
       .between(0, kMostOfAnything);
   command.add_option("--epochs", options.epochs, "instead of --steps: times through the data");
@@ -54,9 +52,9 @@ void add_run(Command command, TrainCommand& options) {
       .show_default();
 }
 
-void add_optimizer(Command command, TrainCommand& options) {
+void add_optimizer(Command command, RunOptions& options) {
   constexpr auto kGroup = "Optimizer";
-  training::TrainOptions& training = options.training;
+  TrainOptions& training = options.training;
   const auto add = [&](const char* names, auto& value, const char* meaning) {
     return command.add_option(names, value, meaning).group(kGroup);
   };
@@ -83,9 +81,9 @@ void add_optimizer(Command command, TrainCommand& options) {
       .between(0, kMostOfAnything);
 }
 
-void add_layout(Command command, TrainCommand& options) {
+void add_layout(Command command, RunOptions& options) {
   constexpr auto kGroup = kLayoutGroup;
-  training::ReplicaOptions& replica = options.training.replica;
+  ReplicaOptions& replica = options.training.replica;
   command
       .add_option("--dp", options.mesh.data,
                   "data-parallel ranks (default: as many as --ranks and --pp leave)")
@@ -154,16 +152,9 @@ void add_layout(Command command, TrainCommand& options) {
       .group(kGroup);
 }
 
-void add_output(Command command, TrainCommand& options) {
+void add_output(Command command, RunOptions& options) {
   constexpr auto kGroup = "Output";
-  training::TrainOptions& training = options.training;
-  command
-      .add_option(
-          "--json", options.json,
-          "write each step and a summary, one JSON a line; a run that is resumed adds to it")
-      .type_name("FILE")
-      .group(kGroup);
-  command.add_option("--plot", options.plot, "draw the losses").type_name("FILE.svg").group(kGroup);
+  TrainOptions& training = options.training;
   command
       .add_option("--trace", training.trace,
                   "write what each rank did when, for Perfetto or chrome://tracing")
@@ -248,7 +239,7 @@ void add_model_options(Command command, ModelOptions& options) {
       .group(kGroup);
 }
 
-void add_pass_options(Command command, TrainCommand& options) {
+void add_pass_options(Command command, RunOptions& options) {
   const Option precision =
       command.add_option("--precision", options.precision,
                          "of parameters, activations and gradients; the optimizer "
@@ -263,7 +254,7 @@ void add_pass_options(Command command, TrainCommand& options) {
   recompute.group(kLayoutGroup);
 }
 
-void add_train_options(Command command, TrainCommand& options) {
+void add_run_options(Command command, RunOptions& options) {
   options.training.beta2 = 0.99;  // forgets within some hundred steps: short runs profit
   options.training.schedule.warmup_steps = 10;
   options.training.schedule.final_fraction = 0.1;
@@ -272,6 +263,21 @@ void add_train_options(Command command, TrainCommand& options) {
   add_optimizer(command, options);
   add_layout(command, options);
   add_output(command, options);
+}
+
+RunOptions parse_run_options(const std::vector<std::string>& words) {
+  RunOptions options;
+  CommandLine line("", "", "");
+  Command command = line.add("train", "");
+  add_run_options(command, options);
+  command.runs([&options, command] {
+    refuse_what_is_ignored(command, options);
+    return 0;
+  });
+  std::vector<std::string> all = {"train"};
+  all.insert(all.end(), words.begin(), words.end());
+  line.parse(std::move(all));
+  return options;
 }
 
 void refuse_options_of_other_models(const Command& command, const ModelOptions& options) {
@@ -293,7 +299,7 @@ void refuse_options_of_other_models(const Command& command, const ModelOptions& 
   }
 }
 
-void refuse_what_is_ignored(const Command& command, const TrainCommand& options) {
+void refuse_what_is_ignored(const Command& command, const RunOptions& options) {
   refuse_options_of_other_models(command, options.model);
   const std::string& optimizer = options.optimizer;
   const bool has_momentum = optimizer == "sgd" || optimizer == "lars";
@@ -319,4 +325,4 @@ void refuse_what_is_ignored(const Command& command, const TrainCommand& options)
   }
 }
 
-}  // namespace tutti::tool
+}  // namespace tutti::training

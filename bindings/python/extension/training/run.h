@@ -1,0 +1,62 @@
+// A run of training, as Python holds it.
+//
+// Everything here is guarded by the GIL, which is let go of while the library works.
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "training/generation.h"
+#include "training/parameter_values.h"
+#include "training/setup/session.h"
+
+namespace tutti::python {
+
+class Run {
+ public:
+  // `communicator`: a capsule of a tutti_comm_t. `words`: options as on the command line.
+  Run(const nanobind::capsule& communicator, const std::vector<std::string>& words);
+  ~Run() { close(); }
+  Run(const Run&) = delete;
+  Run& operator=(const Run&) = delete;
+
+  // Steps and the end, as `tutti train --json` writes them.
+  std::optional<std::string> next();
+  std::string finish();
+  training::Evaluation evaluate();
+  void save();
+  std::string sample(const std::string& prompt, const std::string& tokenizer,
+                     const training::GenerationOptions& options);
+  void close();
+
+  std::string model();
+  uint64_t steps();
+  uint64_t step();
+  // By name, those that this rank has.
+  std::vector<std::string> parameters();
+  std::vector<int64_t> shape(const std::string& name);
+  // A view that may be written, or a copy that may not.
+  nanobind::object read(const std::string& name);
+  using Values = nanobind::ndarray<const float, nanobind::c_contig, nanobind::device::cpu>;
+  void write(const std::string& name, const Values& values);
+
+ private:
+  template <typename Work>
+  auto without_gil(const Communicator& world, const Work& work);
+  training::Session& session();
+  training::ParameterValues values();
+  int index_of(const std::string& name);
+
+  std::unique_ptr<training::Session> session_;
+  bool busy_ = false;  // a thread is inside
+  pid_t process_ = ::getpid();
+};
+
+}  // namespace tutti::python

@@ -1,0 +1,265 @@
+"""Training on all ranks of a job: configuration in, an iterator of steps out.
+
+from tutti import training
+
+with training.Run(data="corpus.txt", model="gpt2", layers=2, steps=100) as run:
+    for step in run:
+        print(step.step, step.loss)
+    print(run.evaluate().loss)
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import numbers
+import os
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, Union
+
+import numpy as np
+
+from . import _training
+from ._communicator import Communicator, init
+from ._errors import Error
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+    from typing_extensions import Self
+
+__all__ = ["Evaluation", "Option", "Parameters", "Run", "Step"]
+
+_Word = Union[str, int, float, "os.PathLike[str]"]
+# What an option may be: True for one without a value; a sequence where several are allowed. With
+# None and False it is left out.
+Option = Union[_Word, bool, None, Sequence[_Word]]
+
+
+@dataclass(frozen=True)
+class Step:
+    """What became of a step: a line of `tutti train --json`. The same on all ranks, but for
+    bytes_sent, waiting_share and times."""
+
+    step: int  # from 1
+    loss: float  # the mean over the step's targets, in nats, before the update
+    lr: float
+    grad_norm: float  # before clipping
+    tokens_per_s: float  # over all ranks, since training began here; samples where there are none
+    tokens_per_s_step: float  # in this step
+    elapsed_s: float  # in steps, since training began here
+    bytes_sent: float  # by this rank in this step
+    waiting_share: float  # of this rank's time in steps, waiting for others
+    loss_scale: float = 1.0
+    overflow: str | None = None  # the parameter whose gradient overflowed: nothing was updated
+    validation_loss: float | None = None  # where validate_every wanted it
+
+
+class Evaluation(NamedTuple):
+    """How well the model does on what is held out."""
+
+    loss: float  # mean, in nats
+    accuracy: float  # the share that was predicted right
+    targets: int
+
+
+def _words(options: Mapping[str, Option]) -> list[str]:
+    """Options as on the command line: layers=2 is --layers=2, weight_decay --weight-decay."""
+    words = []
+    for name, value in options.items():
+        option = "--" + name.replace("_", "-")
+        if value is None or value is False:
+            continue
+        if value is True:
+            words.append(option)
+        elif isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
+            words += [f"{option}={_word(one)}" for one in value]
+        else:
+            words.append(f"{option}={_word(value)}")
+    return words
+
+
+def _word(value: object) -> str:
+    if isinstance(value, (str, os.PathLike)):
+        return os.fsdecode(value)
+    if isinstance(value, numbers.Real):  # NumPy's are too
+        return str(value)
+    raise TypeError(f"an option cannot be {value!r}")
+
+
+class Parameters(Mapping[str, "NDArray[np.float32]"]):
+    """A run's parameters by name, as the optimizer updates them, in float32.
+
+    parameters[name] is a view of the parameter itself: what is written there, alike on all ranks,
+    is what the next step starts from. Two kinds are copies, which cannot be written:
+
+    - in 16 bits (precision="bf16" or "f16") the values in float32 that are kept beside the model's;
+    - with zero=3, and with zero=1 or 2 in 16 bits, values that the ranks must put together: all of
+      them must ask for the same parameter.
+
+    parameters[name] = values changes a parameter of any kind; all ranks give the same values.
+    In a pipeline each rank has the parameters of its own stage.
+    """
+
+    def __init__(self, run: _training.Run) -> None:
+        self._run = run
+
+    def __getitem__(self, name: str) -> NDArray[np.float32]:
+        return self._run.read(name)
+
+    def __setitem__(self, name: str, values: ArrayLike) -> None:
+        shape = tuple(self._run.shape(name))
+        given = np.broadcast_to(np.asarray(values, np.float32), shape)
+        self._run.write(name, np.ascontiguousarray(given))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._run.parameters)
+
+    def __len__(self) -> int:
+        return len(self._run.parameters)
+
+
+# While they are open. What is still open when Python exits is closed: its threads end.
+_open: weakref.WeakSet[Run] = weakref.WeakSet()
+
+
+class Run(Iterator[Step]):
+    """A run of training, on every rank of a job.
+
+    Options are those of `tutti train` (`tutti train --help`), by their names with underscores:
+    layers=2, weight_decay=0.1, data=["a.txt", "b.txt"], resume=True. They are read by the same
+    code, so defaults and errors are the same. What the program has for itself, --ranks, --json and
+    --plot, is not among them.
+
+    The ranks are those of `communicator`, or else of the job, as tutti.init() finds it: under
+    `python -m tutti.run -n 4`, torchrun, srun; alone it is one. All ranks make the same calls with
+    the same options. They get the same losses, bit for bit: what they decide by them is the same.
+
+    Iterating does one step at a time. After the last one the run is saved, if it has a directory
+    (`checkpoint`), and validated: `result` has what `tutti train --json` ends with. A `with` block
+    that is left earlier, as by `break`, saves the last step; left by an exception, it does not.
+
+    Errors are raised as tutti.Error. An interrupt is heard between steps, and while this rank waits
+    for others: then the communicator is aborted.
+    """
+
+    result: dict[str, Any] | None = None  # once the run has ended
+
+    def __init__(self, communicator: Communicator | None = None, **options: Option) -> None:
+        self._owned: Communicator | None = None
+        if communicator is None:
+            if str(options.get("pp", 1)) != "1":
+                # A stage's messages must travel while it computes the next micro-batch.
+                os.environ.setdefault("TUTTI_PROGRESS_THREAD", "1")
+            communicator = self._owned = init()
+        self.communicator = communicator
+        try:
+            self._run = _training.Run(communicator._handle.capsule, _words(options))
+        except BaseException as error:
+            if self._owned is not None:
+                self._owned.__exit__(type(error), error, None)
+            raise
+        self._failed = False
+        self.parameters = Parameters(self._run)
+        _open.add(self)
+
+    def __repr__(self) -> str:
+        try:
+            return f"<tutti.training.Run: step {self.step} of {self.steps}, {self.model}>"
+        except Error:
+            return "<tutti.training.Run: closed>"
+
+    @property
+    def model(self) -> str:
+        """Its kind and sizes."""
+        return self._run.model
+
+    @property
+    def steps(self) -> int:
+        """Of the whole run."""
+        return self._run.steps
+
+    @property
+    def step(self) -> int:
+        """The last one that was done; 0 at first, or the one that was resumed."""
+        return self._run.step
+
+    def __next__(self) -> Step:
+        try:
+            line = self._run.next()
+        except BaseException:
+            self._failed = True
+            raise
+        if line is None:
+            self._finish()
+            raise StopIteration
+        return Step(**json.loads(line))
+
+    def evaluate(self) -> Evaluation:
+        """How well the model does on the data that is held out. All ranks call."""
+        return Evaluation(*self._run.evaluate())
+
+    def save(self) -> None:
+        """Saves the last step in the run's directory, unless it is there. All ranks call."""
+        self._run.save()
+
+    def sample(
+        self,
+        prompt: str = "\n",
+        *,
+        tokens: int = 200,
+        temperature: float = 0.8,
+        top_k: int = 0,
+        seed: int = 1,
+        tokenizer: str | os.PathLike[str] = "",
+    ) -> str:
+        """The prompt and what a gpt2 writes after it; as `tutti sample`. Any rank may call, alone,
+        where it has all parameters: not in a pipeline, nor with zero=3."""
+        text = self._run.sample(prompt, tokens, temperature, top_k, seed, os.fspath(tokenizer))
+        return text.decode(errors="replace")
+
+    def close(self) -> None:
+        """Ends the run as it is, without saving, and leaves the job that it joined itself. Arrays
+        of parameters remain. May be repeated."""
+        self._run.close()
+        _open.discard(self)
+        if self._owned is not None:
+            self._owned.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: object
+    ) -> None:
+        """Saves the last step, unless an exception has ended the block, and closes the run."""
+        try:
+            if error is not None:
+                self._abort(error)
+            elif not self._failed:
+                self._finish()
+        except BaseException as failure:
+            self._abort(failure)
+            raise
+        finally:
+            self.close()
+
+    def _finish(self) -> None:
+        if self.result is None:
+            self._failed = True  # unless it returns
+            self.result = json.loads(self._run.finish())
+            self._failed = False
+
+    def _abort(self, error: BaseException) -> None:
+        """The other ranks do not wait for this one, if the job is the run's own."""
+        if self._owned is not None:
+            with contextlib.suppress(Error):  # it is closed
+                self._owned.abort(f"rank {self._owned.rank} raised {error!r}")
+
+
+@atexit.register
+def _close_all() -> None:
+    for run in list(_open):
+        run.close()

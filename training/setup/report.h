@@ -1,0 +1,19 @@
+// Steps and the end of a run as JSON: the lines of `tutti train --json`, and the fields of a Step
+// and a Result in Python.
+#pragma once
+
+#include "base/json.h"
+#include "training/setup/data.h"
+#include "training/trainer.h"
+
+namespace tutti::training {
+
+// tokens_per_s is over all that was trained since this process began, in elapsed_s without
+// validation and checkpoints; tokens_per_s_step is of the step alone. (For models that predict one
+// token of a sample, or its class, "tokens" are samples.)
+Json json_of(const StepReport& report, double units_per_sample);
+Json json_of(const TrainResult& result, const LoadedData& data, double units_per_sample, int ranks);
+Json json_of(const MemoryReport& memory);
+Json json_of(const PipelineReport& report, const PipelineOptions& options);
+
+}  // namespace tutti::training

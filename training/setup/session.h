@@ -1,0 +1,41 @@
+// A run on one rank, with all that it is made of.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "collectives/communicator.h"
+#include "training/parallel/mesh.h"
+#include "training/parallel/rank_statistics.h"
+#include "training/setup/data.h"
+#include "training/setup/options.h"
+#include "training/trainer.h"
+
+namespace tutti::training {
+
+class Session {
+ public:
+  // Collective over `world`. Throws as settle() and Trainer do.
+  Session(Communicator world, RunOptions options, LoadedData data);
+
+  const RunOptions& options() const { return options_; }  // settled
+  const LoadedData& data() const { return data_; }
+  const Communicator& world() const { return mesh_.world(); }
+  Model& model() { return *model_; }
+  Trainer& trainer() { return trainer_; }
+
+ private:
+  LoadedData data_;
+  RunOptions options_;
+  Mesh mesh_;
+  RankStatistics statistics_;
+  std::unique_ptr<Model> model_;
+  Trainer trainer_;
+};
+
+// Collective: every rank reads the options, from words as on the command line, and the data. What
+// one rank cannot read is an Error on all ranks, which can go on without the run.
+std::unique_ptr<Session> begin_session(Communicator world, const std::vector<std::string>& words);
+
+}  // namespace tutti::training

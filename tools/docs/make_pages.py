@@ -1,0 +1,128 @@
+"""make_pages.py FOLDER TUTTI: the pages of the documentation, from tools/docs/pages and from what the program and the tree
+say themselves, into FOLDER. Run by tools/site, by a Python that can import tutti.
+
+A line `%run COMMAND` in a page becomes the command with what it prints, run here and now; it must succeed. `%fails COMMAND`
+must fail. So the documentation shows nothing that the program does not do.
+"""
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+import python_reference
+import c_reference
+
+TREE = pathlib.Path(__file__).resolve().parents[2]
+PAGES = TREE / "tools/docs/pages"
+COLLECTIVES = ["all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "gather", "scatter", "all_to_all", "scan",
+               "exscan", "barrier"]
+LONGEST = 60  # lines of output that are shown
+
+
+def shell(command):
+    """Runs it as a reader would, with the program in the PATH."""
+    return subprocess.run(["bash", "-c", command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=TREE,
+                          timeout=120)
+
+
+def shown(command, fails):
+    done = shell(command)
+    if (done.returncode != 0) != fails:
+        sys.exit(f"make_pages: '{command}' ended with exit code {done.returncode}:\n{done.stdout}")
+    lines = done.stdout.rstrip().splitlines()
+    if len(lines) > LONGEST:
+        lines = lines[:LONGEST] + [f"... {len(lines) - LONGEST} lines more"]
+    return "\n".join(["```console", f"$ {command}", *lines, "```"])
+
+
+def with_output(text):
+    return re.sub(r"^%(run|fails) (.*)$", lambda match: shown(match[2], match[1] == "fails"), text, flags=re.M)
+
+
+def commands():
+    listed = re.search(r"^Subcommands:\n((?:  .*\n)+)", shell("tutti --help").stdout, re.M)[1]
+    return re.findall(r"^  ([a-z]+)", listed, re.M)
+
+
+def settings_page():
+    """What `tutti info` says of each setting."""
+    listed = shell("env -i PATH=\"$PATH\" tutti info").stdout.split("Settings (environment variables)\n")[1]
+    rows = re.findall(r"^  (TUTTI_\w+) = (.*?)  \[default\]\n      (.*)$", listed, re.M)
+    out = ["# Settings", "", "Environment variables, as `tutti info` lists them with their values and where those came from.", "",
+           "| setting | default | meaning |", "|---|---|---|"]
+    out += [f"| `{name}` | {default.strip('()') if default == '(empty)' else f'`{default}`'} | {cell(meaning)} |"
+            for name, default, meaning in rows]
+    if len(rows) < 10:
+        sys.exit("make_pages: tutti info lists its settings in another way than before")
+    return "\n".join(out) + "\n"
+
+
+def cell(text):
+    return text.replace("|", "\\|").replace("<", "&lt;")
+
+
+def catalogue_page():
+    out = ["# All algorithms", "", "What `tutti bench COLLECTIVE --algorithm list` prints. *Correct* counts every input once, *same bits* "
+           "gives the same on all ranks, *canonical* bits depend on inputs and number of ranks only."]
+    for collective in COLLECTIVES:
+        out += ["", f"## {collective}", "", shown(f"tutti bench {collective} --algorithm list", fails=False)]
+    return "\n".join(out) + "\n"
+
+
+def command_pages():
+    pages = {"commands/tutti.md": "# tutti\n\n" + shown("tutti --help", fails=False) + "\n"}
+    for command in commands():
+        text = shell(f"tutti {command} --help").stdout
+        pages[f"commands/{command}.md"] = f"# tutti {command}\n\n```text\n{text.rstrip()}\n```\n"
+    return pages
+
+
+def page_of(readme):
+    """Where a folder's README goes."""
+    folder = readme.relative_to(TREE).parent
+    return "design/overview.md" if str(folder) == "." else f"design/{str(folder).replace('/', '_')}.md"
+
+
+def design_pages():
+    """The README of each folder. A link to another is one to its page, a link to a file is the file's name."""
+    listed = subprocess.run(["git", "ls-files", "*README.md"], cwd=TREE, check=True, capture_output=True, text=True)
+    readmes = [TREE / name for name in listed.stdout.split()]
+    pages = {}
+    for readme in readmes:
+        def link(match, here=readme.parent):
+            text, target = match.groups()
+            if re.match(r"https?:|#", target):
+                return match[0]
+            path, _, anchor = target.partition("#")
+            wanted = (here / path).resolve()
+            if wanted.is_dir():
+                wanted /= "README.md"
+            if wanted in readmes:
+                return f"[{text}]({pathlib.PurePath(page_of(wanted)).name}{'#' + anchor if anchor else ''})"
+            if not wanted.exists():
+                sys.exit(f"make_pages: {readme} has a link to {target}, which is not there")
+            return text if "`" in text else f"{text} (`{wanted.relative_to(TREE)}`)"
+
+        pages[page_of(readme)] = re.sub(r"\[([^\]\n]*)\]\(([^)\s]+)\)", link, readme.read_text())
+    return pages
+
+
+def hand_written():
+    return {str(path.relative_to(PAGES)): with_output(path.read_text()) for path in sorted(PAGES.rglob("*.md"))}
+
+
+def main():
+    folder = pathlib.Path(sys.argv[1])
+    shutil.rmtree(folder, ignore_errors=True)
+    pages = {**hand_written(), **command_pages(), **design_pages(), "reference/settings.md": settings_page(),
+             "reference/algorithms.md": catalogue_page(), "reference/c.md": c_reference.page(TREE / "bindings/c/tutti.h"),
+             "reference/python.md": python_reference.page()}
+    for name, text in pages.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -4,7 +4,7 @@ import re
 
 def text_of(comment):
     lines = [re.sub(r"^\s*(/\*|\*/|\*)? ?", "", line.replace("*/", "")) for line in comment.splitlines()]
-    return "\n".join(lines).strip()
+    return "\n".join(lines).strip().replace("*", "\\*")
 
 
 def names_of(declaration):

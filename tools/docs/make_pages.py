@@ -1,17 +1,18 @@
-"""make_pages.py FOLDER TUTTI: the pages of the documentation, from tools/docs/pages and from what the program and the tree
-say themselves, into FOLDER. Run by tools/site, by a Python that can import tutti.
+"""make_pages.py FOLDER: what MkDocs builds the documentation from: FOLDER/mkdocs.yml, and FOLDER/pages with the pages of
+tools/docs/pages and with what the program and the tree say themselves. Run by tools/site, with the program in the PATH, by
+a Python that can import tutti.
 
 A line `%run COMMAND` in a page becomes the command with what it prints, run here and now; it must succeed. `%fails COMMAND`
 must fail. So the documentation shows nothing that the program does not do.
 """
+import json
 import pathlib
 import re
-import shutil
 import subprocess
 import sys
 
-import python_reference
 import c_reference
+import python_reference
 
 TREE = pathlib.Path(__file__).resolve().parents[2]
 PAGES = TREE / "tools/docs/pages"
@@ -112,16 +113,28 @@ def hand_written():
     return {str(path.relative_to(PAGES)): with_output(path.read_text()) for path in sorted(PAGES.rglob("*.md"))}
 
 
+def navigation(pages):
+    """The order in which readers see the pages. Each page must be in it."""
+    def some(*prefixes):
+        return [name for name in pages if name.startswith(prefixes)]
+
+    return [{"Home": ["index.md", "algorithms.md", "hang.md"]},
+            {"Getting started": [f"start/{name}.md" for name in ("c", "cpp", "python", "pytorch", "mpi")]},
+            {"Errors": sorted(some("errors/"), key=lambda name: name != "errors/index.md")},
+            {"Reference": some("reference/")}, {"Commands": some("commands/")}, {"Design": some("design/")}]
+
+
 def main():
     folder = pathlib.Path(sys.argv[1])
-    shutil.rmtree(folder, ignore_errors=True)
     pages = {**hand_written(), **command_pages(), **design_pages(), "reference/settings.md": settings_page(),
              "reference/algorithms.md": catalogue_page(), "reference/c.md": c_reference.page(TREE / "bindings/c/tutti.h"),
              "reference/python.md": python_reference.page()}
     for name, text in pages.items():
-        path = folder / name
+        path = folder / "pages" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
+    settings = (TREE / "tools/docs/mkdocs.yml").read_text()
+    (folder / "mkdocs.yml").write_text(f"{settings}docs_dir: pages\nnav: {json.dumps(navigation(pages))}\n")
 
 
 if __name__ == "__main__":

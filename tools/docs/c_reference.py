@@ -4,7 +4,11 @@ import re
 
 def text_of(comment):
     lines = [re.sub(r"^\s*(/\*|\*/|\*)? ?", "", line.replace("*/", "")) for line in comment.splitlines()]
-    return "\n".join(lines).strip().replace("*", "\\*")
+    return "\n".join(lines).strip()
+
+
+def prose(text):
+    return text.replace("*", "\\*")
 
 
 def names_of(declaration):
@@ -23,8 +27,9 @@ def page(header):
     about, body = re.match(r"(/\*.*?\*/)(.*)", text, re.S).groups()
     out = ["# C interface", "", "From the comments of `bindings/c/tutti.h`.", ""]
     for paragraph in text_of(about).split("\n\n"):
-        example = paragraph.startswith("  ")
-        out += ["```c", *(line.removeprefix("  ") for line in paragraph.splitlines()), "```", ""] if example else [paragraph, ""]
+        example = "  " in paragraph  # kept as it stands
+        out += ["```c", *(line.removeprefix("  ") for line in paragraph.splitlines()), "```"] if example else [prose(paragraph)]
+        out.append("")
     sections = re.split(r"/\* ---- (.*?) ---- \*/\n", body)
     for title, section in zip(sections[1::2], sections[2::2]):
         out += [f"## {title[0].upper()}{title[1:]}", ""]
@@ -35,6 +40,6 @@ def page(header):
             if not names_of(declaration):
                 continue
             out += ["### " + ", ".join(f"`{name}`" for name in dict.fromkeys(names_of(declaration))), ""]
-            out += [text_of(comment[0]), ""] if comment else []
+            out += [prose(text_of(comment[0])), ""] if comment else []
             out += ["```c", declaration.strip().replace("TUTTI_API ", ""), "```", ""]
     return "\n".join(out)

@@ -3,7 +3,7 @@ tools/docs/pages and with what the program and the tree say themselves. Run by t
 a Python that can import tutti.
 
 A line `%run COMMAND` in a page becomes the command with what it prints, run here and now; it must succeed. `%fails COMMAND`
-must fail. So the documentation shows nothing that the program does not do.
+must fail, `%tries COMMAND` may do either. So the documentation shows nothing that the program does not do.
 """
 import json
 import pathlib
@@ -27,18 +27,19 @@ def shell(command):
                           timeout=120)
 
 
-def shown(command, fails):
+def shown(command, how="run"):
     done = shell(command)
-    if (done.returncode != 0) != fails:
+    if how != "tries" and (done.returncode != 0) != (how == "fails"):
         sys.exit(f"make_pages: '{command}' ended with exit code {done.returncode}:\n{done.stdout}")
-    lines = done.stdout.rstrip().splitlines()
+    lines = done.stdout.rstrip().replace(f"{TREE}/", "").splitlines()
     if len(lines) > LONGEST:
         lines = lines[:LONGEST] + [f"... {len(lines) - LONGEST} lines more"]
-    return "\n".join(["```console", f"$ {command}", *lines, "```"])
+    # Tables keep their lines; the long ones of errors are folded (pages/style.css).
+    return "\n".join(["```text" if how == "fails" else "```console", f"$ {command}", *lines, "```"])
 
 
 def with_output(text):
-    return re.sub(r"^%(run|fails) (.*)$", lambda match: shown(match[2], match[1] == "fails"), text, flags=re.M)
+    return re.sub(r"^%(run|fails|tries) (.*)$", lambda match: shown(match[2], match[1]), text, flags=re.M)
 
 
 def commands():
@@ -67,15 +68,15 @@ def catalogue_page():
     out = ["# All algorithms", "", "What `tutti bench COLLECTIVE --algorithm list` prints. *Correct* counts every input once, *same bits* "
            "gives the same on all ranks, *canonical* bits depend on inputs and number of ranks only."]
     for collective in COLLECTIVES:
-        out += ["", f"## {collective}", "", shown(f"tutti bench {collective} --algorithm list", fails=False)]
+        out += ["", f"## {collective}", "", shown(f"tutti bench {collective} --algorithm list")]
     return "\n".join(out) + "\n"
 
 
 def command_pages():
-    pages = {"commands/tutti.md": "# tutti\n\n" + shown("tutti --help", fails=False) + "\n"}
+    pages = {"commands/tutti.md": "# tutti\n\n" + shown("tutti --help") + "\n"}
     for command in commands():
         text = shell(f"tutti {command} --help").stdout
-        pages[f"commands/{command}.md"] = f"# tutti {command}\n\n```text\n{text.rstrip()}\n```\n"
+        pages[f"commands/{command}.md"] = f"# tutti {command}\n\n```console\n{text.rstrip()}\n```\n"
     return pages
 
 
@@ -129,6 +130,7 @@ def main():
     pages = {**hand_written(), **command_pages(), **design_pages(), "reference/settings.md": settings_page(),
              "reference/algorithms.md": catalogue_page(), "reference/c.md": c_reference.page(TREE / "bindings/c/tutti.h"),
              "reference/python.md": python_reference.page()}
+    pages["style.css"] = (PAGES / "style.css").read_text()
     for name, text in pages.items():
         path = folder / "pages" / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,22 +1,24 @@
 """The reference of the Python package, from its docstrings."""
 import enum
 import inspect
+import re
 
 
-def signature_of(value):
-    try:
-        return str(inspect.signature(value)).replace("'", "")
-    except ValueError:  # of an extension: its first line says it
-        return "(...)"
+def signature_of(name, value, text):
+    """(how it is called, its documentation)."""
+    first, _, rest = text.partition("\n")
+    short = name.split(".")[-1]
+    if first.startswith(f"{short}("):  # of the extension, whose docstrings begin with it
+        return first, rest.strip()
+    if not callable(value) or inspect.isclass(value):
+        return "", text
+    # Annotations are strings in these modules; defaults that are strings keep their quotes.
+    return short + re.sub(r"(: |-> )'([^']*)'", r"\1\2", str(inspect.signature(value))), text
 
 
 def documented(heading, name, value):
-    text = inspect.getdoc(value) or ""
-    first, _, rest = text.partition("\n")
-    if "(" in first and "->" in first and first.startswith(name.split(".")[-1]):  # nanobind's docstrings begin with it
-        return [f"{heading} `{first}`", "", rest.strip(), ""]
-    call = signature_of(value) if callable(value) and not inspect.isclass(value) else ""
-    return [f"{heading} `{name}{call}`", "", text, ""]
+    call, text = signature_of(name, value, inspect.getdoc(value) or "")
+    return [f"{heading} `{name}`", "", *(["```python", call, "```", ""] if call else []), text, ""]
 
 
 def class_part(name, value):
@@ -40,5 +42,5 @@ def page():
         elif callable(value):
             out += documented("##", name, value)
         else:
-            out += [f"## `{name}` = `{value!r}`", ""]
+            out += [f"## `{name}`", "", f"`{value!r}`", ""]
     return "\n".join(out)

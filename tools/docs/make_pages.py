@@ -1,0 +1,143 @@
+"""make_pages.py FOLDER: what MkDocs builds the documentation from: FOLDER/mkdocs.yml, and FOLDER/pages with the pages of
+tools/docs/pages and with what the program and the tree say themselves. Run by tools/site, with the program in the PATH, by
+a Python that can import tutti.
+
+A line `%run COMMAND` in a page becomes the command with what it prints, run here and now; it must succeed. `%fails COMMAND`
+must fail, `%tries COMMAND` may do either. So the documentation shows nothing that the program does not do.
+"""
+import json
+import pathlib
+import re
+import subprocess
+import sys
+
+import c_reference
+import python_reference
+
+TREE = pathlib.Path(__file__).resolve().parents[2]
+PAGES = TREE / "tools/docs/pages"
+COLLECTIVES = ["all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "gather", "scatter", "all_to_all", "scan",
+               "exscan", "barrier"]
+LONGEST = 60  # lines of output that are shown
+
+
+def shell(command):
+    """Runs it as a reader would, with the program in the PATH."""
+    return subprocess.run(["bash", "-c", command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=TREE,
+                          timeout=120)
+
+
+def shown(command, how="run"):
+    done = shell(command)
+    if how != "tries" and (done.returncode != 0) != (how == "fails"):
+        sys.exit(f"make_pages: '{command}' ended with exit code {done.returncode}:\n{done.stdout}")
+    lines = done.stdout.rstrip().replace(f"{TREE}/", "").splitlines()
+    if len(lines) > LONGEST:
+        lines = lines[:LONGEST] + [f"... {len(lines) - LONGEST} lines more"]
+    # Tables keep their lines; the long ones of errors are folded (pages/style.css).
+    return "\n".join(["```text" if how == "fails" else "```console", f"$ {command}", *lines, "```"])
+
+
+def with_output(text):
+    return re.sub(r"^%(run|fails|tries) (.*)$", lambda match: shown(match[2], match[1]), text, flags=re.M)
+
+
+def commands():
+    listed = re.search(r"^Subcommands:\n((?:  .*\n)+)", shell("tutti --help").stdout, re.M)[1]
+    return re.findall(r"^  ([a-z]+)", listed, re.M)
+
+
+def settings_page():
+    """What `tutti info` says of each setting."""
+    listed = shell("env -i PATH=\"$PATH\" tutti info").stdout.split("Settings (environment variables)\n")[1]
+    rows = re.findall(r"^  (TUTTI_\w+) = (.*?)  \[default\]\n      (.*)$", listed, re.M)
+    out = ["# Settings", "", "Environment variables, as `tutti info` lists them with their values and where those came from.", "",
+           "| setting | default | meaning |", "|---|---|---|"]
+    out += [f"| `{name}` | {default.strip('()') if default == '(empty)' else f'`{default}`'} | {cell(meaning)} |"
+            for name, default, meaning in rows]
+    if len(rows) < 10:
+        sys.exit("make_pages: tutti info lists its settings in another way than before")
+    return "\n".join(out) + "\n"
+
+
+def cell(text):
+    return text.replace("|", "\\|").replace("<", "&lt;")
+
+
+def catalogue_page():
+    out = ["# All algorithms", "", "What `tutti bench COLLECTIVE --algorithm list` prints. *Correct* counts every input once, *same bits* "
+           "gives the same on all ranks, *canonical* bits depend on inputs and number of ranks only."]
+    for collective in COLLECTIVES:
+        out += ["", f"## {collective}", "", shown(f"tutti bench {collective} --algorithm list")]
+    return "\n".join(out) + "\n"
+
+
+def command_pages():
+    pages = {"commands/tutti.md": "# tutti\n\n" + shown("tutti --help") + "\n"}
+    for command in commands():
+        text = shell(f"tutti {command} --help").stdout
+        pages[f"commands/{command}.md"] = f"# tutti {command}\n\n```console\n{text.rstrip()}\n```\n"
+    return pages
+
+
+def page_of(readme):
+    """Where a folder's README goes."""
+    folder = readme.relative_to(TREE).parent
+    return "design/overview.md" if str(folder) == "." else f"design/{str(folder).replace('/', '_')}.md"
+
+
+def design_pages():
+    """The README of each folder. A link to another is one to its page, a link to a file is the file's name."""
+    listed = subprocess.run(["git", "ls-files", "*README.md"], cwd=TREE, check=True, capture_output=True, text=True)
+    readmes = [TREE / name for name in listed.stdout.split()]
+    pages = {}
+    for readme in readmes:
+        def link(match, here=readme.parent):
+            text, target = match.groups()
+            if re.match(r"https?:|#", target):
+                return match[0]
+            path, _, anchor = target.partition("#")
+            wanted = (here / path).resolve()
+            if wanted.is_dir():
+                wanted /= "README.md"
+            if wanted in readmes:
+                return f"[{text}]({pathlib.PurePath(page_of(wanted)).name}{'#' + anchor if anchor else ''})"
+            if not wanted.exists():
+                sys.exit(f"make_pages: {readme} has a link to {target}, which is not there")
+            return text if "`" in text else f"{text} (`{wanted.relative_to(TREE)}`)"
+
+        pages[page_of(readme)] = re.sub(r"\[([^\]\n]*)\]\(([^)\s]+)\)", link, readme.read_text())
+    return pages
+
+
+def hand_written():
+    return {str(path.relative_to(PAGES)): with_output(path.read_text()) for path in sorted(PAGES.rglob("*.md"))}
+
+
+def navigation(pages):
+    """The order in which readers see the pages. Each page must be in it."""
+    def some(*prefixes):
+        return [name for name in pages if name.startswith(prefixes)]
+
+    return [{"Home": ["index.md", "algorithms.md", "hang.md"]},
+            {"Getting started": [f"start/{name}.md" for name in ("c", "cpp", "python", "pytorch", "mpi")]},
+            {"Errors": sorted(some("errors/"), key=lambda name: name != "errors/index.md")},
+            {"Reference": some("reference/")}, {"Commands": some("commands/")}, {"Design": some("design/")}]
+
+
+def main():
+    folder = pathlib.Path(sys.argv[1])
+    pages = {**hand_written(), **command_pages(), **design_pages(), "reference/settings.md": settings_page(),
+             "reference/algorithms.md": catalogue_page(), "reference/c.md": c_reference.page(TREE / "bindings/c/tutti.h"),
+             "reference/python.md": python_reference.page()}
+    pages["style.css"] = (PAGES / "style.css").read_text()
+    for name, text in pages.items():
+        path = folder / "pages" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    settings = (TREE / "tools/docs/mkdocs.yml").read_text()
+    (folder / "mkdocs.yml").write_text(f"{settings}docs_dir: pages\nnav: {json.dumps(navigation(pages))}\n")
+
+
+if __name__ == "__main__":
+    main()

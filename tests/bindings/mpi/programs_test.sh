@@ -1,12 +1,16 @@
 #!/bin/bash
-# programs_test.sh MPI TUTTI REDUCTIONS MOVEMENTS COMMUNICATORS: the same MPI programs
-# with and without Tutti, on 1, 2, 3 and 5 ranks. With it, rank 0's report must show that the calls
-# went through.
+# programs_test.sh MPI TUTTI PROGRAM...: the same MPI programs with and without Tutti, on 1, 2, 3 and
+# 5 ranks. With it, rank 0's report must show that the calls went through.
 set -euo pipefail
 
 mpi=$1
-tutti=$(realpath "$2") reductions=$(realpath "$3") movements=$(realpath "$4")
-communicators=$(realpath "$5")
+tutti=$(realpath "$2")
+shift 2
+# shellcheck disable=SC2154 # the names are those of the programs
+for path in "$@"; do # reductions=.../reductions_mpich and so on
+  name=$(basename "$path" .f90)
+  declare "${name%_"$mpi"}=$(realpath "$path")"
+done
 launcher=mpirun.$mpi
 if ! command -v "$launcher" > /dev/null; then
   echo "skipped: $launcher is not installed"
@@ -21,7 +25,7 @@ export TMPDIR=${TEST_TMPDIR:-/tmp}
 
 fail() {
   echo "FAILED: $1"
-  cat out.txt
+  cat out.txt report.txt
   exit 1
 }
 
@@ -31,7 +35,7 @@ cd "$(mktemp -d)"
 expect_right() {
   local ranks=$1
   shift
-  "$@" > out.txt 2>&1 || fail "$* on $ranks ranks: exit code $?"
+  "$@" > out.txt 2> report.txt || fail "$* on $ranks ranks: exit code $?"
   grep -q '^all right' out.txt || fail "$* on $ranks ranks: no word of rank 0"
 }
 
@@ -39,38 +43,55 @@ expect_right() {
 expect_through() {
   local call
   for call in "$@"; do
-    awk -v call="MPI_$call" '$1 == call && $2 > 0 && $2 >= $3 + $4 + $5 + $6 + $7 { found = 1 }
-      END { exit !found }' out.txt || fail "$call did not go through"
+    awk -v call="MPI_$call" '
+      $1 == call && $2 > 0 && $2 >= $3 + $4 + $5 + $6 + $7 + $8 + $9 { found = 1 }
+      END { exit !found }' report.txt || fail "$call did not go through"
   done
 }
 
-for program in "$reductions" "$movements"; do # the errors of the third are Tutti's
+calls='Allreduce Reduce Reduce_scatter Reduce_scatter_block Scan Exscan Bcast Allgather Allgatherv
+  Gather Gatherv Scatter Scatterv Alltoall Alltoallv Barrier'
+starting_calls='Iallreduce Ireduce Ireduce_scatter Ireduce_scatter_block Iscan Iexscan Ibcast
+  Iallgather Iallgatherv Igather Igatherv Iscatter Iscatterv Ialltoall Ialltoallv Ibarrier'
+
+for program in "$reductions" "$movements" "$nonblocking" "$threads"; do # the others want Tutti
   for ranks in 1 2; do expect_right $ranks "$launcher" -n $ranks "$program"; done
 done
 for ranks in 1 2 3 5; do
   expect_right $ranks "$tutti" mpi -- "$launcher" -n $ranks "$reductions"
-  if [ $ranks -gt 2 ]; then
-    expect_through Allreduce Reduce Reduce_scatter Reduce_scatter_block Scan Exscan
-  fi
   expect_right $ranks "$tutti" mpi -- "$launcher" -n $ranks "$movements"
-  if [ $ranks -gt 2 ]; then
-    expect_through Bcast Allgather Allgatherv Gather Gatherv Scatter Scatterv Alltoall Alltoallv \
-      Barrier
-  fi
+  expect_right $ranks "$tutti" mpi -- "$launcher" -n $ranks "$nonblocking" tutti
 done
+# Every call, with every type and operator.
+for ranks in 2 3 4 5 8; do
+  expect_right $ranks "$tutti" mpi -- "$launcher" -n $ranks "$random_calls" 800 $ranks wild
+  # shellcheck disable=SC2086
+  [ $ranks -eq 3 ] && expect_through $calls $starting_calls
+done
+expect_right 3 "$tutti" mpi -- "$launcher" -n 3 "$threads"
+expect_through Allreduce Iallreduce Ibcast Ibarrier
+
+if command -v gfortran > /dev/null; then
+  "mpif90.$mpi" "$fortran" -o fortran_program > out.txt 2>&1 || fail 'the program in Fortran'
+  expect_right 2 "$launcher" -n 2 ./fortran_program
+  expect_right 3 "$tutti" mpi -- "$launcher" -n 3 ./fortran_program
+  expect_through Allreduce Allgather Allgatherv Bcast Barrier
+else
+  echo 'without the program in Fortran: gfortran is not installed'
+fi
 for ranks in 1 2 3; do
   expect_right $ranks "$tutti" mpi -- "$launcher" -n $ranks "$communicators"
 done
-grep -q 'do not fit together' out.txt || fail 'the text of an error is not on standard error'
+grep -q 'do not fit together' report.txt || fail 'the text of an error is not on standard error'
 
 # Below the smallest size, and only there, calls are the MPI library's.
 TUTTI_MPI_SMALLEST=1G expect_right 2 "$tutti" mpi -- "$launcher" -n 2 "$reductions"
-awk '$1 == "MPI_Allreduce" && $2 == 0 && $3 > 1000 { found = 1 } END { exit !found }' out.txt ||
+awk '$1 == "MPI_Allreduce" && $2 == 0 && $3 > 1000 { found = 1 } END { exit !found }' report.txt ||
   fail 'small calls went through'
 
 # Left to itself it takes the sizes that were measured, on all ranks alike.
 TUTTI_MPI_SMALLEST=auto expect_right 3 "$tutti" mpi -- "$launcher" -n 3 "$movements"
-awk '$1 == "MPI_Allgather" && $2 > 0 && $3 > 0 { found = 1 } END { exit !found }' out.txt ||
+awk '$1 == "MPI_Allgather" && $2 > 0 && $3 > 0 { found = 1 } END { exit !found }' report.txt ||
   fail 'of Allgather some sizes go through, and some do not'
 
 # Who is killed ends the job, as without Tutti.

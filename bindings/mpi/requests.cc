@@ -1,6 +1,7 @@
 #include "bindings/mpi/requests.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "bindings/mpi/session.h"
@@ -9,8 +10,12 @@ namespace tutti::mpi {
 
 namespace {
 
-constexpr std::chrono::milliseconds kHelpEvery(1);
-constexpr int kIdleRounds = 100;  // after so many without a call the helper waits for the next
+// Between the helper's looks: short ones while calls move.
+constexpr std::chrono::microseconds kShortestNap(50);
+constexpr std::chrono::microseconds kLongestNap(1000);
+// To look and find nothing takes less.
+constexpr std::chrono::microseconds kMoved(5);
+constexpr int kIdleNaps = 100;  // after so many without a call the helper waits for the next
 
 }  // namespace
 
@@ -108,19 +113,27 @@ void Requests::hold_helper(bool hold) {
 void Requests::help(const std::stop_token& stop) {
   uint64_t seen = 0;
   int idle = 0;
+  std::chrono::microseconds nap = kLongestNap;
   std::unique_lock lock(mutex_);
   while (!stop.stop_requested()) {
     idle = pending_.empty() ? idle + 1 : 0;
-    if (idle > kIdleRounds) {
+    if (idle > kIdleNaps) {
       helper_sleeps_ = true;
       started_.wait(lock, stop, [this] { return !pending_.empty(); });
       helper_sleeps_ = false;
     } else {
-      started_.wait_for(lock, stop, kHelpEvery, [] { return false; });
+      started_.wait_for(lock, stop, nap, [] { return false; });
     }
-    if (!pending_.empty() && turns_ == seen && held_ == 0) pending_.front()->work_.poll();
-    seen = turns_;
+    const bool helps = !pending_.empty() && turns_ == std::exchange(seen, turns_) && held_ == 0;
+    nap = helps && poll_first() ? kShortestNap : std::min(2 * nap, kLongestNap);
   }
+}
+
+// And with it all others. True if that seems to have moved something.
+bool Requests::poll_first() {
+  const auto start = std::chrono::steady_clock::now();
+  pending_.front()->work_.poll();
+  return std::chrono::steady_clock::now() - start > kMoved;
 }
 
 void Requests::close() {

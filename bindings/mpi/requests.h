@@ -3,15 +3,13 @@
 // The program gets a generalized request, which is the MPI library's own: it may stand in one array
 // with requests on messages. Who tests or waits for any request (completion.cc) moves Tutti's calls
 // on the way, and completes the requests of those that have ended, so that no thread but the
-// program's own calls MPI. Should the program be elsewhere for long, in a receive or a loop of its
-// own, a helper moves Tutti's calls once a millisecond: others may wait for this rank's part in
-// them.
+// program's own calls MPI. Should the program be elsewhere for a millisecond, in a receive or a
+// loop of its own, a helper moves Tutti's calls: others may wait for this rank's part in them.
 #pragma once
 
 #include <mpi.h>
 
 #include <atomic>
-#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <memory>
@@ -22,7 +20,6 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/growing_pause.h"
 #include "bindings/mpi/report.h"
 #include "collectives/communicator.h"
 
@@ -74,6 +71,7 @@ class Requests {
   static int cancel(void* pending, int complete);
   void end(Pending& pending);
   void help(const std::stop_token& stop);
+  bool poll_first();
 
   std::atomic<int> under_way_{0};
   std::mutex mutex_;  // of all below
@@ -87,16 +85,16 @@ class Requests {
 
 Requests& requests();
 
-// Repeats a test of MPI's until it is done or fails: test(done) sets whether it is.
+// Repeats a test of MPI's until it is done or fails: test(done) sets whether it is. As the MPI
+// libraries wait, without sleep.
 template <typename Test>
 int test_until_done(Test test) {
-  GrowingPause pause(std::chrono::microseconds(100));
   for (;;) {
     requests().look_after();
     int done = 0;
     const int status = test(done);
     if (done != 0 || status != MPI_SUCCESS) return status;
-    pause.sleep();
+    std::this_thread::yield();
   }
 }
 

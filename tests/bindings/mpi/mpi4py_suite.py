@@ -41,7 +41,7 @@ def prepare(mpi):
     pip = [python, "-m", "pip", "install", "--quiet"]
     subprocess.run([*pip, "numpy"], check=True)
     subprocess.run([*pip, "--no-cache-dir", "--no-binary", "mpi4py", f"mpi4py=={VERSION}"], check=True,
-                   env=environment(MPICC=f"mpicc.{mpi}", MPI4PY_BUILD_MPICC=f"mpicc.{mpi}"))
+                   env=environment(MPICC=f"mpicc.{mpi}", MPI4PY_BUILD_MPICC=f"mpicc.{mpi}", CFLAGS="-O0 -g0"))
     return python
 
 

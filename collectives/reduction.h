@@ -14,12 +14,16 @@ namespace tutti {
 // An operator of the caller's: dst[i] = a[i] op b[i] for `count` elements. It must be associative,
 // and the same on every rank. dst may be a or b. Called from whichever thread makes progress, for
 // any part of the buffers; must not throw. 16- and 8-bit floats come as they are, not as floats.
+// What it is given may be aligned to 8 bytes only.
 struct UserOp {
   using Function =
       std::function<void(void* dst, const void* a, const void* b, uint64_t count, DType dtype)>;
   Function combine;
   // Otherwise lower ranks are always on the left, and only canonical algorithms are taken.
   bool commutative = true;
+  // So many elements of the buffers, which have a multiple of them, are one value to the operator:
+  // they stay together, however the buffers are cut. So values of any size can be combined.
+  uint64_t width = 1;
 };
 
 struct Reduction {
@@ -43,6 +47,8 @@ struct Reduction {
   ReduceOp op = ReduceOp::sum;
   double factor = 1;                       // premul_sum
   std::shared_ptr<const UserOp> function;  // user
+
+  uint64_t width() const { return function != nullptr ? function->width : 1; }
 };
 
 }  // namespace tutti

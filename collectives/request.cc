@@ -15,6 +15,8 @@ namespace tutti {
 
 namespace {
 
+constexpr uint64_t kMostValueBytes = 256;  // of what a user-defined operator combines
+
 // The checks of one call.
 class Checker {
  public:
@@ -222,6 +224,23 @@ class Checker {
     if (op.op == ReduceOp::premul_sum) check_factor(dtype, op.factor);
     if (op.op == ReduceOp::user && (!op.function || !op.function->combine)) {
       refuse("the user-defined operator has no function");
+    }
+    if (op.op == ReduceOp::user) check_width(op.function->width);
+  }
+
+  // No value of the operator's may lie across the end of a buffer or block.
+  void check_width(uint64_t width) const {
+    if (width == 1) return;
+    const DType dtype = request_.input.dtype;
+    if (width == 0 || width > kMostValueBytes / size_of(dtype)) {
+      refuse(cat("the user-defined operator combines values of ", width, " elements of ",
+                 name(dtype), ", not of 1 byte to ", kMostValueBytes));
+    }
+    const auto is_whole = [width](uint64_t count) { return count % width == 0; };
+    if (!is_whole(request_.count) || !std::ranges::all_of(request_.input_blocks.counts, is_whole) ||
+        !std::ranges::all_of(request_.input_blocks.displacements, is_whole)) {
+      refuse(cat("the user-defined operator combines values of ", width,
+                 " elements, of which the buffers have no whole number"));
     }
   }
 

@@ -1,5 +1,6 @@
-// What Tutti does for each call of MPI's, whatever integers its counts come in. The last argument
-// is the MPI library's own function with the caller's arguments, for what falls through.
+// What Tutti does for each call of MPI's, whatever integers its counts come in. The first argument
+// says whether it blocks (session.h); the last is the MPI library's own function with the caller's
+// arguments, for what falls through.
 //
 // Movements of data are decided by bytes, of which MPI says that all ranks name the same number;
 // where a rank knows its own only (the v-calls with roots, alltoallv), by nothing.
@@ -11,9 +12,10 @@
 #include <cstdint>
 #include <cstring>
 #include <numeric>
-#include <optional>
+#include <utility>
 #include <vector>
 
+#include "bindings/mpi/operators.h"
 #include "bindings/mpi/session.h"
 #include "bindings/mpi/values.h"
 
@@ -39,25 +41,45 @@ inline int blocks_of(MPI_Comm comm) {
   return size;
 }
 
+// ---- reductions
+
+// One whose buffers are the program's own.
+struct PlainTask {
+  Request request;
+  void keep() {}
+  void finish() {}
+};
+
+// One whose result goes aside, and then to where the program wants it.
+struct TaskAside {
+  std::vector<std::byte> aside;
+  void* out = nullptr;
+  Request request;
+  void keep() {}
+  void finish() {
+    if (!aside.empty()) std::memcpy(out, aside.data(), aside.size());
+  }
+};
+
 struct ReductionOf {
-  std::optional<Reducible> kind;
+  const Reducible* kind;
   Decision decision;
 
-  ReductionOf(int64_t count, MPI_Datatype type, MPI_Op op) {
-    if (type != MPI_DATATYPE_NULL && op != MPI_OP_NULL) kind = reducible(type, op);
-    if (!kind) {
+  ReductionOf(int64_t count, MPI_Datatype type, MPI_Op op) : kind(reducible(type, op)) {
+    if (kind == nullptr) {
       decision.fate = Fate::type_or_op;
     } else if (count < 0) {
       decision.fate = Fate::argument;
     } else {
-      decision.bytes = static_cast<uint64_t>(count) * size_of(kind->dtype);
+      decision.bytes = static_cast<uint64_t>(count) * kind->element_bytes();
+      decision.runs_program = kind->is_programs;
     }
   }
   ConstBuffer input(const void* data, int64_t count) const {
-    return {data, static_cast<uint64_t>(count), kind->dtype};
+    return {data, static_cast<uint64_t>(count) * kind->op.width(), kind->dtype};
   }
   Buffer output(void* data, int64_t count) const {
-    return {data, static_cast<uint64_t>(count), kind->dtype};
+    return {data, static_cast<uint64_t>(count) * kind->op.width(), kind->dtype};
   }
 };
 
@@ -66,89 +88,115 @@ inline const void* input_of(const void* in, const void* out) {
   return in == MPI_IN_PLACE ? out : in;
 }
 
-template <typename Theirs>
-int all_reduce(const void* in, void* out, int64_t count, MPI_Datatype type, MPI_Op op,
+template <typename How, typename Theirs>
+int all_reduce(How how, const void* in, void* out, int64_t count, MPI_Datatype type, MPI_Op op,
                MPI_Comm comm, Theirs theirs) {
   const ReductionOf reduction(count, type, op);
-  return route(Call::allreduce, comm, reduction.decision, theirs, [&](Channel& channel) {
-    channel.communicator.all_reduce(reduction.input(input_of(in, out), count),
-                                    reduction.output(out, count), reduction.kind->op);
+  return route(how, Call::allreduce, comm, reduction.decision, theirs, [&](Channel&) {
+    return PlainTask{Request::all_reduce(reduction.input(input_of(in, out), count),
+                                         reduction.output(out, count), reduction.kind->op)};
   });
 }
 
-template <typename Theirs>
-int reduce(const void* in, void* out, int64_t count, MPI_Datatype type, MPI_Op op, int root,
+template <typename How, typename Theirs>
+int reduce(How how, const void* in, void* out, int64_t count, MPI_Datatype type, MPI_Op op,
+           int root, MPI_Comm comm, Theirs theirs) {
+  const ReductionOf reduction(count, type, op);
+  return route(how, Call::reduce, comm, reduction.decision, theirs, [&](Channel&) {
+    return PlainTask{Request::reduce(reduction.input(input_of(in, out), count),
+                                     reduction.output(out, count), reduction.kind->op, root)};
+  });
+}
+
+template <typename How, typename Theirs>
+int scan(How how, const void* in, void* out, int64_t count, MPI_Datatype type, MPI_Op op,
+         MPI_Comm comm, Theirs theirs) {
+  const ReductionOf reduction(count, type, op);
+  return route(how, Call::scan, comm, reduction.decision, theirs, [&](Channel&) {
+    return PlainTask{Request::scan(reduction.input(input_of(in, out), count),
+                                   reduction.output(out, count), reduction.kind->op)};
+  });
+}
+
+template <typename How, typename Theirs>
+int exscan(How how, const void* in, void* out, int64_t count, MPI_Datatype type, MPI_Op op,
            MPI_Comm comm, Theirs theirs) {
   const ReductionOf reduction(count, type, op);
-  return route(Call::reduce, comm, reduction.decision, theirs, [&](Channel& channel) {
-    channel.communicator.reduce(reduction.input(input_of(in, out), count),
-                                reduction.output(out, count), reduction.kind->op, root);
-  });
-}
-
-template <typename Theirs>
-int scan(const void* in, void* out, int64_t count, MPI_Datatype type, MPI_Op op, MPI_Comm comm,
-         Theirs theirs) {
-  const ReductionOf reduction(count, type, op);
-  return route(Call::scan, comm, reduction.decision, theirs, [&](Channel& channel) {
-    channel.communicator.scan(reduction.input(input_of(in, out), count),
-                              reduction.output(out, count), reduction.kind->op);
-  });
-}
-
-template <typename Theirs>
-int exscan(const void* in, void* out, int64_t count, MPI_Datatype type, MPI_Op op, MPI_Comm comm,
-           Theirs theirs) {
-  const ReductionOf reduction(count, type, op);
-  return route(Call::exscan, comm, reduction.decision, theirs, [&](Channel& channel) {
-    channel.communicator.exscan(reduction.input(input_of(in, out), count),
-                                reduction.output(out, count), reduction.kind->op);
+  return route(how, Call::exscan, comm, reduction.decision, theirs, [&](Channel&) {
+    return PlainTask{Request::exscan(reduction.input(input_of(in, out), count),
+                                     reduction.output(out, count), reduction.kind->op)};
   });
 }
 
 // In place the input is the whole output buffer, whose start gets the result: Tutti puts a rank's
 // result where its block is, so that goes aside.
-template <typename Theirs>
-int reduce_scatter_block(const void* in, void* out, int64_t count, MPI_Datatype type, MPI_Op op,
-                         MPI_Comm comm, Theirs theirs) {
-  const ReductionOf reduction(count, type, op);
-  return route(Call::reduce_scatter_block, comm, reduction.decision, theirs, [&](Channel& channel) {
-    const uint64_t bytes = reduction.decision.bytes;
-    std::vector<std::byte> aside(in == MPI_IN_PLACE ? bytes : 0);
-    void* result = in == MPI_IN_PLACE ? aside.data() : out;
-    channel.communicator.reduce_scatter(reduction.input(input_of(in, out), count * channel.size),
-                                        reduction.output(result, count), reduction.kind->op);
-    if (!aside.empty()) std::memcpy(out, aside.data(), bytes);
-  });
+inline TaskAside task_aside(const void* in, void* out, uint64_t bytes) {
+  return {.aside = std::vector<std::byte>(in == MPI_IN_PLACE ? bytes : 0), .out = out};
 }
 
-template <typename Count, typename Theirs>
-int reduce_scatter(const void* in, void* out, const Count* counts, MPI_Datatype type, MPI_Op op,
-                   MPI_Comm comm, Theirs theirs) {
+template <typename How, typename Theirs>
+int reduce_scatter_block(How how, const void* in, void* out, int64_t count, MPI_Datatype type,
+                         MPI_Op op, MPI_Comm comm, Theirs theirs) {
+  const ReductionOf reduction(count, type, op);
+  return route(
+      how, Call::reduce_scatter_block, comm, reduction.decision, theirs, [&](Channel& channel) {
+        TaskAside task = task_aside(in, out, reduction.decision.bytes);
+        void* const result = in == MPI_IN_PLACE ? task.aside.data() : out;
+        task.request =
+            Request::reduce_scatter(reduction.input(input_of(in, out), count * channel.size),
+                                    reduction.output(result, count), reduction.kind->op);
+        return task;
+      });
+}
+
+template <typename How, typename Count, typename Theirs>
+int reduce_scatter(How how, const void* in, void* out, const Count* counts, MPI_Datatype type,
+                   MPI_Op op, MPI_Comm comm, Theirs theirs) {
   const int size = blocks_of(comm);
   const int64_t total = std::accumulate(counts, counts + size, int64_t{0});
   ReductionOf reduction(total, type, op);
   reduction.decision.bytes /= std::max(size, 1);
-  return route(Call::reduce_scatter, comm, reduction.decision, theirs, [&](Channel& channel) {
-    const Blocks blocks{.counts = {counts, counts + size}, .displacements = {}};
+  return route(how, Call::reduce_scatter, comm, reduction.decision, theirs, [&](Channel& channel) {
+    Blocks blocks{.counts = {counts, counts + size}, .displacements = {}};
+    for (uint64_t& block : blocks.counts) block *= reduction.kind->op.width();
     const int64_t own = counts[channel.rank];
-    const uint64_t bytes = static_cast<uint64_t>(own) * size_of(reduction.kind->dtype);
-    std::vector<std::byte> aside(in == MPI_IN_PLACE ? bytes : 0);
-    void* result = in == MPI_IN_PLACE ? aside.data() : out;
-    channel.communicator.reduce_scatterv(reduction.input(input_of(in, out), total),
-                                         reduction.output(result, own), blocks, reduction.kind->op);
-    if (!aside.empty()) std::memcpy(out, aside.data(), bytes);
+    TaskAside task =
+        task_aside(in, out, static_cast<uint64_t>(own) * reduction.kind->element_bytes());
+    void* const result = in == MPI_IN_PLACE ? task.aside.data() : out;
+    task.request = Request::reduce_scatterv(reduction.input(input_of(in, out), total),
+                                            reduction.output(result, own), std::move(blocks),
+                                            reduction.kind->op);
+    return task;
   });
 }
 
-template <typename Theirs>
-int broadcast(void* data, int64_t count, MPI_Datatype type, int root, MPI_Comm comm,
+// ---- movements
+
+// From and to runs of elements, which may have to be packed.
+template <typename From, typename To>
+struct Movement {
+  From from;
+  To to;
+  bool stores = true;
+  Request request;
+  void keep() {
+    from.keep();
+    to.keep();
+  }
+  void finish() {
+    if (stores) to.unpack();
+  }
+};
+
+template <typename How, typename Theirs>
+int broadcast(How how, void* data, int64_t count, MPI_Datatype type, int root, MPI_Comm comm,
               Theirs theirs) {
-  return route(Call::bcast, comm, of_bytes(count, type), theirs, [&](Channel& channel) {
-    Run run(data, static_cast<uint64_t>(count), type);
-    if (channel.rank == root) run.pack();
-    channel.communicator.broadcast(run.input(), run.output(), root);
-    if (channel.rank != root) run.unpack();
+  return route(how, Call::bcast, comm, of_bytes(count, type), theirs, [&](Channel& channel) {
+    Movement<Run, Run> task{.to = Run(data, static_cast<uint64_t>(count), type)};
+    if (channel.rank == root) task.to.pack();
+    task.stores = channel.rank != root;
+    task.request = Request::broadcast(task.to.input(), task.to.output(), root);
+    return task;
   });
 }
 
@@ -167,134 +215,141 @@ Run own_run(const void* own, int64_t own_count, MPI_Datatype own_type, const voi
                              : Run(own, static_cast<uint64_t>(own_count), own_type);
 }
 
-template <typename Theirs>
-int all_gather(const void* in, int64_t in_count, MPI_Datatype in_type, void* out, int64_t count,
-               MPI_Datatype type, MPI_Comm comm, Theirs theirs) {
-  return route(Call::allgather, comm, of_bytes(count, type), theirs, [&](Channel& channel) {
-    Run result(out, static_cast<uint64_t>(count * channel.size), type);
-    Run own = own_run(in, in_count, in_type, out, channel.rank, count, type);
-    own.pack();
-    channel.communicator.all_gather(own.input(), result.output());
-    result.unpack();
+template <typename How, typename Theirs>
+int all_gather(How how, const void* in, int64_t in_count, MPI_Datatype in_type, void* out,
+               int64_t count, MPI_Datatype type, MPI_Comm comm, Theirs theirs) {
+  return route(how, Call::allgather, comm, of_bytes(count, type), theirs, [&](Channel& channel) {
+    Movement<Run, Run> task{.from = own_run(in, in_count, in_type, out, channel.rank, count, type),
+                            .to = Run(out, static_cast<uint64_t>(count * channel.size), type)};
+    task.from.pack();
+    task.request = Request::all_gather(task.from.input(), task.to.output());
+    return task;
   });
 }
 
-template <typename Count, typename Displacement, typename Theirs>
-int all_gatherv(const void* in, int64_t in_count, MPI_Datatype in_type, void* out,
+template <typename How, typename Count, typename Displacement, typename Theirs>
+int all_gatherv(How how, const void* in, int64_t in_count, MPI_Datatype in_type, void* out,
                 const Count* counts, const Displacement* displacements, MPI_Datatype type,
                 MPI_Comm comm, Theirs theirs) {
   const int size = blocks_of(comm);
   const int64_t total = std::accumulate(counts, counts + size, int64_t{0});
   Decision decision = of_bytes(total, type);
   decision.bytes /= std::max(size, 1);
-  return route(Call::allgatherv, comm, decision, theirs, [&](Channel& channel) {
-    BlockRun result(out, counts, displacements, size, type);
-    Run own = own_run(in, in_count, in_type, out, channel.rank, counts, displacements, type);
-    own.pack();
-    channel.communicator.all_gatherv(own.input(), result.output(), result.blocks());
-    result.unpack();
+  return route(how, Call::allgatherv, comm, decision, theirs, [&](Channel& channel) {
+    Movement<Run, BlockRun> task{
+        .from = own_run(in, in_count, in_type, out, channel.rank, counts, displacements, type),
+        .to = BlockRun(out, counts, displacements, size, type)};
+    task.from.pack();
+    task.request = Request::all_gatherv(task.from.input(), task.to.output(), task.to.blocks());
+    return task;
   });
 }
 
-template <typename Theirs>
-int gather(const void* in, int64_t in_count, MPI_Datatype in_type, void* out, int64_t count,
-           MPI_Datatype type, int root, MPI_Comm comm, Theirs theirs) {
+template <typename How, typename Theirs>
+int gather(How how, const void* in, int64_t in_count, MPI_Datatype in_type, void* out,
+           int64_t count, MPI_Datatype type, int root, MPI_Comm comm, Theirs theirs) {
   const Decision decision = of_either(in == MPI_IN_PLACE, count, type, in_count, in_type);
-  return route(Call::gather, comm, decision, theirs, [&](Channel& channel) {
-    Run result;
-    if (channel.rank == root) result = Run(out, static_cast<uint64_t>(count * channel.size), type);
-    Run own = own_run(in, in_count, in_type, out, channel.rank, count, type);
-    own.pack();
-    channel.communicator.gather(own.input(), result.output(), root);
-    result.unpack();
+  return route(how, Call::gather, comm, decision, theirs, [&](Channel& channel) {
+    Movement<Run, Run> task{.from = own_run(in, in_count, in_type, out, channel.rank, count, type)};
+    if (channel.rank == root) {
+      task.to = Run(out, static_cast<uint64_t>(count * channel.size), type);
+    }
+    task.from.pack();
+    task.request = Request::gather(task.from.input(), task.to.output(), root);
+    return task;
   });
 }
 
-template <typename Count, typename Displacement, typename Theirs>
-int gatherv(const void* in, int64_t in_count, MPI_Datatype in_type, void* out, const Count* counts,
-            const Displacement* displacements, MPI_Datatype type, int root, MPI_Comm comm,
-            Theirs theirs) {
-  return route(Call::gatherv, comm, {}, theirs, [&](Channel& channel) {
-    BlockRun result;
-    if (channel.rank == root) result = BlockRun(out, counts, displacements, channel.size, type);
-    Run own = own_run(in, in_count, in_type, out, channel.rank, counts, displacements, type);
-    own.pack();
-    channel.communicator.gatherv(own.input(), result.output(), result.blocks(), root);
-    result.unpack();
+template <typename How, typename Count, typename Displacement, typename Theirs>
+int gatherv(How how, const void* in, int64_t in_count, MPI_Datatype in_type, void* out,
+            const Count* counts, const Displacement* displacements, MPI_Datatype type, int root,
+            MPI_Comm comm, Theirs theirs) {
+  return route(how, Call::gatherv, comm, {}, theirs, [&](Channel& channel) {
+    Movement<Run, BlockRun> task{
+        .from = own_run(in, in_count, in_type, out, channel.rank, counts, displacements, type)};
+    if (channel.rank == root) {
+      task.to = BlockRun(out, counts, displacements, channel.size, type);
+    }
+    task.from.pack();
+    task.request = Request::gatherv(task.from.input(), task.to.output(), task.to.blocks(), root);
+    return task;
   });
 }
 
 // In place the root's own block stays where it is, and Tutti is given that place.
-template <typename Theirs>
-int scatter(const void* in, int64_t count, MPI_Datatype type, void* out, int64_t out_count,
+template <typename How, typename Theirs>
+int scatter(How how, const void* in, int64_t count, MPI_Datatype type, void* out, int64_t out_count,
             MPI_Datatype out_type, int root, MPI_Comm comm, Theirs theirs) {
   const Decision decision = of_either(out == MPI_IN_PLACE, count, type, out_count, out_type);
-  return route(Call::scatter, comm, decision, theirs, [&](Channel& channel) {
-    Run given;
-    if (channel.rank == root) given = Run(in, static_cast<uint64_t>(count * channel.size), type);
-    Run own = own_run(out, out_count, out_type, in, channel.rank, count, type);
-    given.pack();
-    channel.communicator.scatter(given.input(), own.output(), root);
-    if (out != MPI_IN_PLACE) own.unpack();
+  return route(how, Call::scatter, comm, decision, theirs, [&](Channel& channel) {
+    Movement<Run, Run> task{.to = own_run(out, out_count, out_type, in, channel.rank, count, type),
+                            .stores = out != MPI_IN_PLACE};
+    if (channel.rank == root) {
+      task.from = Run(in, static_cast<uint64_t>(count * channel.size), type);
+    }
+    task.from.pack();
+    task.request = Request::scatter(task.from.input(), task.to.output(), root);
+    return task;
   });
 }
 
-template <typename Count, typename Displacement, typename Theirs>
-int scatterv(const void* in, const Count* counts, const Displacement* displacements,
+template <typename How, typename Count, typename Displacement, typename Theirs>
+int scatterv(How how, const void* in, const Count* counts, const Displacement* displacements,
              MPI_Datatype type, void* out, int64_t out_count, MPI_Datatype out_type, int root,
              MPI_Comm comm, Theirs theirs) {
-  return route(Call::scatterv, comm, {}, theirs, [&](Channel& channel) {
-    BlockRun given;
-    if (channel.rank == root) given = BlockRun(in, counts, displacements, channel.size, type);
-    Run own = own_run(out, out_count, out_type, in, channel.rank, counts, displacements, type);
+  return route(how, Call::scatterv, comm, {}, theirs, [&](Channel& channel) {
+    Movement<BlockRun, Run> task{
+        .to = own_run(out, out_count, out_type, in, channel.rank, counts, displacements, type),
+        .stores = out != MPI_IN_PLACE};
+    if (channel.rank == root) {
+      task.from = BlockRun(in, counts, displacements, channel.size, type);
+    }
+    task.from.pack();
+    task.request = Request::scatterv(task.from.input(), task.from.blocks(), task.to.output(), root);
+    return task;
+  });
+}
+
+template <typename How, typename Theirs>
+int all_to_all(How how, const void* in, int64_t in_count, MPI_Datatype in_type, void* out,
+               int64_t count, MPI_Datatype type, MPI_Comm comm, Theirs theirs) {
+  return route(how, Call::alltoall, comm, of_bytes(count, type), theirs, [&](Channel& channel) {
+    Movement<Run, Run> task{.to = Run(out, static_cast<uint64_t>(count * channel.size), type)};
+    if (in == MPI_IN_PLACE) {
+      task.to.pack();
+      task.request = Request::all_to_all(task.to.input(), task.to.output());
+    } else {
+      task.from = Run(in, static_cast<uint64_t>(in_count * channel.size), in_type);
+      task.from.pack();
+      task.request = Request::all_to_all(task.from.input(), task.to.output());
+    }
+    return task;
+  });
+}
+
+template <typename How, typename Count, typename Displacement, typename Theirs>
+int all_to_allv(How how, const void* in, const Count* in_counts,
+                const Displacement* in_displacements, MPI_Datatype in_type, void* out,
+                const Count* counts, const Displacement* displacements, MPI_Datatype type,
+                MPI_Comm comm, Theirs theirs) {
+  return route(how, Call::alltoallv, comm, {}, theirs, [&](Channel& channel) {
+    Movement<BlockRun, BlockRun> task{.to =
+                                          BlockRun(out, counts, displacements, channel.size, type)};
+    BlockRun& given = in == MPI_IN_PLACE ? task.to : task.from;
+    if (in != MPI_IN_PLACE) {
+      task.from = BlockRun(in, in_counts, in_displacements, channel.size, in_type);
+    }
     given.pack();
-    channel.communicator.scatterv(given.input(), given.blocks(), own.output(), root);
-    if (out != MPI_IN_PLACE) own.unpack();
+    task.request =
+        Request::all_to_allv(given.input(), given.blocks(), task.to.output(), task.to.blocks());
+    return task;
   });
 }
 
-template <typename Theirs>
-int all_to_all(const void* in, int64_t in_count, MPI_Datatype in_type, void* out, int64_t count,
-               MPI_Datatype type, MPI_Comm comm, Theirs theirs) {
-  return route(Call::alltoall, comm, of_bytes(count, type), theirs, [&](Channel& channel) {
-    Run result(out, static_cast<uint64_t>(count * channel.size), type);
-    if (in == MPI_IN_PLACE) {
-      result.pack();
-      channel.communicator.all_to_all(result.input(), result.output());
-    } else {
-      Run given(in, static_cast<uint64_t>(in_count * channel.size), in_type);
-      given.pack();
-      channel.communicator.all_to_all(given.input(), result.output());
-    }
-    result.unpack();
-  });
-}
-
-template <typename Count, typename Displacement, typename Theirs>
-int all_to_allv(const void* in, const Count* in_counts, const Displacement* in_displacements,
-                MPI_Datatype in_type, void* out, const Count* counts,
-                const Displacement* displacements, MPI_Datatype type, MPI_Comm comm,
-                Theirs theirs) {
-  return route(Call::alltoallv, comm, {}, theirs, [&](Channel& channel) {
-    BlockRun result(out, counts, displacements, channel.size, type);
-    if (in == MPI_IN_PLACE) {
-      result.pack();
-      channel.communicator.all_to_allv(result.input(), result.blocks(), result.output(),
-                                       result.blocks());
-    } else {
-      BlockRun given(in, in_counts, in_displacements, channel.size, in_type);
-      given.pack();
-      channel.communicator.all_to_allv(given.input(), given.blocks(), result.output(),
-                                       result.blocks());
-    }
-    result.unpack();
-  });
-}
-
-template <typename Theirs>
-int barrier(MPI_Comm comm, Theirs theirs) {
-  return route(Call::barrier, comm, {.bytes = 0}, theirs,
-               [](Channel& channel) { channel.communicator.barrier(); });
+template <typename How, typename Theirs>
+int barrier(How how, MPI_Comm comm, Theirs theirs) {
+  return route(how, Call::barrier, comm, {.bytes = 0}, theirs,
+               [](Channel&) { return PlainTask{Request::barrier()}; });
 }
 
 }  // namespace tutti::mpi

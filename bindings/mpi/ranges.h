@@ -22,7 +22,9 @@ inline constexpr Range kNever = {1, 0};
 constexpr Range from(uint64_t bytes) { return {bytes, kUnknown}; }
 constexpr Range up_to(uint64_t bytes) { return {0, bytes}; }
 
-// By Call.
-extern const std::array<Range, kCalls> kMeasured;
+// By Call, for each Form.
+using Ranges = std::array<Range, kCalls>;
+using RangesOfForms = std::array<Ranges, kForms>;
+extern const RangesOfForms kMeasured;
 
 }  // namespace tutti::mpi

@@ -3,7 +3,9 @@
 namespace tutti::mpi {
 
 // Measured with MPICH 4.0, two ranks on one host (README.md).
-const std::array<Range, kCalls> kMeasured = {{
+namespace {
+
+const Ranges kBlocking = {{
     kAlways,      // allreduce
     kAlways,      // reduce
     kNever,       // bcast
@@ -21,5 +23,30 @@ const std::array<Range, kCalls> kMeasured = {{
     kAlways,      // exscan
     kAlways,      // barrier
 }};
+
+const Ranges kStarting = {{
+    kAlways,
+    kAlways,
+    kAlways,
+    kAlways,
+    kAlways,
+    kAlways,
+    kAlways,
+    kAlways,
+    kAlways,
+    kAlways,
+    kAlways,
+    kAlways,
+    kAlways,
+    kAlways,
+    kAlways,
+    kAlways,
+}};
+
+const Ranges kPersistent = {};
+
+}  // namespace
+
+const RangesOfForms kMeasured = {{kBlocking, kStarting, kPersistent}};
 
 }  // namespace tutti::mpi

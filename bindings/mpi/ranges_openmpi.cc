@@ -3,7 +3,9 @@
 namespace tutti::mpi {
 
 // Measured with Open MPI 4.1, two ranks on one host (README.md).
-const std::array<Range, kCalls> kMeasured = {{
+namespace {
+
+const Ranges kBlocking = {{
     kAlways,            // allreduce
     Range{1024, 8192},  // reduce
     Range{1024, 8192},  // bcast
@@ -21,5 +23,30 @@ const std::array<Range, kCalls> kMeasured = {{
     from(1024),         // exscan
     kAlways,            // barrier
 }};
+
+const Ranges kStarting = {{
+    kAlways,
+    kAlways,
+    kAlways,
+    kAlways,
+    kAlways,
+    kAlways,
+    kAlways,
+    kAlways,
+    kAlways,
+    kAlways,
+    kAlways,
+    kAlways,
+    kAlways,
+    kAlways,
+    kAlways,
+    kAlways,
+}};
+
+const Ranges kPersistent = {};
+
+}  // namespace
+
+const RangesOfForms kMeasured = {{kBlocking, kStarting, kPersistent}};
 
 }  // namespace tutti::mpi

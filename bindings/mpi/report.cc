@@ -2,6 +2,7 @@
 
 #include <array>
 #include <atomic>
+#include <cctype>
 #include <iomanip>
 #include <sstream>
 #include <string_view>
@@ -28,35 +29,51 @@ constexpr std::array<std::string_view, kCalls> kCallNames = {"Allreduce",
                                                              "Barrier"};
 
 constexpr std::array<std::string_view, kFates> kFateNames = {
-    "through", "size", "type or op", "communicator", "argument", "not joined"};
+    "through",   "size",       "type or op", "communicator",
+    "first use", "persistent", "argument",   "not joined"};
 
-std::array<std::array<std::atomic<uint64_t>, kFates>, kCalls> counts;
+using Counts = std::array<std::array<std::atomic<uint64_t>, kFates>, kCalls>;
+std::array<Counts, kForms> counts;
 
 }  // namespace
 
 std::string_view name(Call call) { return kCallNames[static_cast<size_t>(call)]; }
 
-void count(Call call, Fate fate) {
-  counts[static_cast<size_t>(call)][static_cast<size_t>(fate)].fetch_add(1,
-                                                                         std::memory_order_relaxed);
+std::string name(Form form, Call call) {
+  std::string text(name(call));
+  if (form == Form::persistent) return text + "_init";
+  if (form == Form::starting) {
+    text[0] = static_cast<char>(std::tolower(text[0]));
+    return "I" + text;
+  }
+  return text;
+}
+
+void count(Form form, Call call, Fate fate) {
+  counts[static_cast<size_t>(form)][static_cast<size_t>(call)][static_cast<size_t>(fate)].fetch_add(
+      1, std::memory_order_relaxed);
 }
 
 std::string report() {
   std::ostringstream table;
   bool any = false;
-  table << std::left << std::setw(26) << "MPI call";
-  for (const std::string_view fate : kFateNames) table << std::right << std::setw(14) << fate;
+  table << std::left << std::setw(32) << "MPI call";
+  for (const std::string_view fate : kFateNames) table << std::right << std::setw(13) << fate;
   table << '\n';
-  for (size_t call = 0; call < kCalls; ++call) {
-    uint64_t total = 0;
-    for (const auto& number : counts[call]) total += number.load(std::memory_order_relaxed);
-    if (total == 0) continue;
-    any = true;
-    table << std::left << "MPI_" << std::setw(22) << kCallNames[call];
-    for (const auto& number : counts[call]) {
-      table << std::right << std::setw(14) << number.load(std::memory_order_relaxed);
+  for (size_t form = 0; form < kForms; ++form) {
+    for (size_t call = 0; call < kCalls; ++call) {
+      const auto& fates = counts[form][call];
+      uint64_t total = 0;
+      for (const auto& number : fates) total += number.load(std::memory_order_relaxed);
+      if (total == 0) continue;
+      any = true;
+      table << std::left << "MPI_" << std::setw(28)
+            << name(static_cast<Form>(form), static_cast<Call>(call));
+      for (const auto& number : fates) {
+        table << std::right << std::setw(13) << number.load(std::memory_order_relaxed);
+      }
+      table << '\n';
     }
-    table << '\n';
   }
   return any ? table.str() : "";
 }

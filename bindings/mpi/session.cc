@@ -92,44 +92,54 @@ int forget(MPI_Comm comm, int keyval, void* value, void* extra);
 class Session {
  public:
   Session() {
-    PMPI_Comm_rank(MPI_COMM_WORLD, &world_.rank);
-    PMPI_Comm_size(MPI_COMM_WORLD, &world_.size);
+    world_->comm = MPI_COMM_WORLD;
+    PMPI_Comm_rank(MPI_COMM_WORLD, &world_->rank);
+    PMPI_Comm_size(MPI_COMM_WORLD, &world_->size);
     PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, forget, &keyval_, nullptr);
     const std::string smallest = settings().get_string("TUTTI_MPI_SMALLEST");
-    if (smallest != "auto") ranges_.fill(from(parse_bytes(smallest)));
+    if (smallest != "auto") {
+      for (auto& ranges : ranges_) ranges.fill(from(parse_bytes(smallest)));
+    }
     // A rank may compute for hours before it comes to a call: MPI knows no deadline.
     if (settings().value("TUTTI_TIMEOUT").origin == "default") {
       settings().set("TUTTI_TIMEOUT", "inf", "MPI");
     }
-    if (world_.size == 1) return;  // nothing to gain
+    if (world_->size == 1) return;  // nothing to gain
     progress_.emplace(MPI_COMM_WORLD);
     join();
   }
 
   ~Session() {
     for (auto& [address, channel] : channels_) channel->communicator = {};
-    world_.communicator = {};
+    world_->communicator = {};
     progress_.reset();
     PMPI_Comm_free_keyval(&keyval_);
   }
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  bool takes(Call call, uint64_t bytes) const {
-    const Range& range = ranges_[static_cast<size_t>(call)];
+  bool takes(Form form, Call call, uint64_t bytes) const {
+    const Range& range = ranges_[static_cast<size_t>(form)][static_cast<size_t>(call)];
     return bytes >= range.from && bytes <= range.to;
   }
-  int world_rank() const { return world_.rank; }
+  int world_rank() const { return world_->rank; }
 
   Channel& channel_of(MPI_Comm comm) {
-    if (comm == MPI_COMM_WORLD) return world_;
+    Channel* const found = find(comm);
+    return found != nullptr ? *found : add(comm);
+  }
+  // Null: no blocking call has come to Tutti on this communicator yet.
+  Channel* find(MPI_Comm comm) {
+    if (comm == MPI_COMM_WORLD) return world_.get();
     void* found = nullptr;
     int flag = 0;
     PMPI_Comm_get_attr(comm, keyval_, static_cast<void*>(&found), &flag);
-    return flag != 0 ? *static_cast<Channel*>(found) : add(comm);
+    return flag != 0 ? static_cast<Channel*>(found) : nullptr;
   }
 
+  // Calls under way keep it until they have ended.
   void remove(void* channel) {
+    static_cast<Channel*>(channel)->comm = MPI_COMM_NULL;
     const std::lock_guard lock(mutex_);
     channels_.erase(channel);
   }
@@ -140,11 +150,11 @@ class Session {
     std::string problem;
     try {
       KnownJob known;
-      known.rank = world_.rank;
-      known.size = world_.size;
-      known.rendezvous = std::make_shared<MpiRendezvous>(MPI_COMM_WORLD, world_.rank);
-      world_.communicator = Communicator::init(job_from_environment(known));
-      world_.communicator.while_waiting([this] { progress_->make(); });
+      known.rank = world_->rank;
+      known.size = world_->size;
+      known.rendezvous = std::make_shared<MpiRendezvous>(MPI_COMM_WORLD, world_->rank);
+      world_->communicator = Communicator::init(job_from_environment(known));
+      world_->communicator.while_waiting([this] { progress_->make(); });
     } catch (const std::exception& error) {
       problem = error.what();
     }
@@ -152,13 +162,13 @@ class Session {
     int all_joined = 0;
     PMPI_Allreduce(&joined, &all_joined, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
     if (!problem.empty()) {
-      log(LogLevel::warning, cat("MPI runs without Tutti, rank ", world_.rank, ": ", problem));
+      log(LogLevel::warning, cat("MPI runs without Tutti, rank ", world_->rank, ": ", problem));
     }
-    if (all_joined == 0) world_.communicator = {};
+    if (all_joined == 0) world_->communicator = {};
   }
 
   Channel& add(MPI_Comm comm) {
-    auto made = std::make_unique<Channel>();
+    auto made = std::make_shared<Channel>();
     Channel& channel = *made;
     make(comm, channel);
     PMPI_Comm_set_attr(comm, keyval_, &channel);
@@ -171,16 +181,17 @@ class Session {
   void make(MPI_Comm comm, Channel& channel) {
     int is_inter = 0;
     PMPI_Comm_test_inter(comm, &is_inter);
+    channel.comm = comm;
     PMPI_Comm_rank(comm, &channel.rank);
     PMPI_Comm_size(comm, &channel.size);
-    if (is_inter != 0 || channel.size == 1 || !world_.communicator.valid()) return;
+    if (is_inter != 0 || channel.size == 1 || !world_->communicator.valid()) return;
     const std::vector<int> ranks = ranks_in_world(comm, channel.size);
     // Ranks of a job that this one spawned or met: nobody of that one finds himself in this world.
     if (std::ranges::find(ranks, MPI_UNDEFINED) != ranks.end()) return;
     // Threads may make communicators of the same ranks at the same time, in any order.
     int tag = next_tag_.fetch_add(1) % kLargestTag;
     PMPI_Bcast(&tag, 1, MPI_INT, 0, comm);
-    channel.communicator = world_.communicator.create(ranks, tag);
+    channel.communicator = world_->communicator.create(ranks, tag);
   }
 
   static std::vector<int> ranks_in_world(MPI_Comm comm, int size) {
@@ -197,13 +208,13 @@ class Session {
     return ranks;
   }
 
-  Channel world_;
-  std::array<Range, kCalls> ranges_ = kMeasured;
+  const std::shared_ptr<Channel> world_ = std::make_shared<Channel>();
+  RangesOfForms ranges_ = kMeasured;
   int keyval_ = MPI_KEYVAL_INVALID;
   std::optional<Progress> progress_;
   std::atomic<int> next_tag_{0};
   std::mutex mutex_;
-  std::map<void*, std::unique_ptr<Channel>> channels_;  // guarded by mutex_
+  std::map<void*, std::shared_ptr<Channel>> channels_;  // guarded by mutex_
 };
 
 // From MPI_Init to MPI_Finalize: no other call may be concurrent to these two.
@@ -233,27 +244,31 @@ void begin() {
 void end() {
   if (!session) return;
   show_report();
+  requests().close();
   session.reset();
 }
 
-Channel* choose(Call call, MPI_Comm comm, const Decision& decision) {
+Channel* choose(Form form, Call call, MPI_Comm comm, const Decision& decision) {
   const auto fall = [&](Fate fate) {
-    count(call, fate);
+    count(form, call, fate);
     return nullptr;
   };
   if (!session) return fall(Fate::not_joined);
   if (decision.fate != Fate::through) return fall(decision.fate);
-  if (!session->takes(call, decision.bytes)) return fall(Fate::size);
+  if (form == Form::starting && decision.runs_program) return fall(Fate::type_or_op);
+  if (!session->takes(form, call, decision.bytes)) return fall(Fate::size);
   if (comm == MPI_COMM_NULL) return fall(Fate::argument);
-  Channel& channel = session->channel_of(comm);
-  if (!channel.communicator.valid()) return fall(Fate::communicator);
-  count(call, Fate::through);
-  return &channel;
+  // To make a communicator ranks wait for each other, which these calls must not.
+  Channel* const channel =
+      form == Form::starting ? session->find(comm) : &session->channel_of(comm);
+  if (channel == nullptr) return fall(Fate::first_use);
+  if (!channel->communicator.valid()) return fall(Fate::communicator);
+  return channel;
 }
 
 int fail(MPI_Comm comm, Call call, const std::exception& error) {
   std::cerr << cat("tutti mpi: MPI_", name(call), ": ", error.what(), '\n');
-  PMPI_Comm_call_errhandler(comm, MPI_ERR_OTHER);
+  PMPI_Comm_call_errhandler(comm == MPI_COMM_NULL ? MPI_COMM_SELF : comm, MPI_ERR_OTHER);
   return MPI_ERR_OTHER;
 }
 

@@ -10,16 +10,20 @@
 
 #include <cstdint>
 #include <exception>
+#include <memory>
+#include <utility>
 
 #include "bindings/mpi/ranges.h"
 #include "bindings/mpi/report.h"
+#include "bindings/mpi/requests.h"
 #include "collectives/communicator.h"
 
 namespace tutti::mpi {
 
 // A communicator of MPI's, as Tutti has it.
-struct Channel {
-  Communicator communicator;  // empty where Tutti cannot serve it: on all of its ranks alike
+struct Channel : std::enable_shared_from_this<Channel> {
+  Communicator communicator;      // empty where Tutti cannot serve it: on all of its ranks alike
+  MPI_Comm comm = MPI_COMM_NULL;  // none any more when the program has freed it
   int rank = 0;
   int size = 1;
 };
@@ -34,25 +38,95 @@ void end();
 struct Decision {
   Fate fate = Fate::through;
   uint64_t bytes = kUnknown;
+  bool runs_program = false;  // a function of the program's, which needs the program's thread
 };
 
-// Counts the call. Null: it falls through.
-Channel* choose(Call call, MPI_Comm comm, const Decision& decision);
+// Null: it falls through, and is counted as such.
+Channel* choose(Form form, Call call, MPI_Comm comm, const Decision& decision);
 
 // Says it on standard error, and calls the communicator's error handler, as MPI's own errors do.
 int fail(MPI_Comm comm, Call call, const std::exception& error);
 
-// One call: by `ours` where Tutti takes it, by `theirs` otherwise.
+// How a call is made: it returns when it is done, or leaves a request.
+struct Blocking {};
+struct Starting {
+  MPI_Request* request;
+};
+
+// While a function of the program's may run.
+class HelperHeld {
+ public:
+  explicit HelperHeld(bool holds) : holds_(holds) {
+    if (holds_) requests().hold_helper(true);
+  }
+  HelperHeld(const HelperHeld&) = delete;
+  HelperHeld& operator=(const HelperHeld&) = delete;
+  ~HelperHeld() {
+    if (holds_) requests().hold_helper(false);
+  }
+
+ private:
+  const bool holds_;
+};
+
+// Counts the call with what became of it. What Tutti has no way for on any rank, which it says
+// before anything has moved, is the MPI library's.
 template <typename Theirs, typename Ours>
-int route(Call call, MPI_Comm comm, const Decision& decision, Theirs theirs, Ours ours) {
-  Channel* channel = choose(call, comm, decision);
-  if (channel == nullptr) return theirs();
+int counted(Form form, Call call, MPI_Comm comm, Theirs theirs, Ours ours) {
   try {
-    ours(*channel);
-    return MPI_SUCCESS;
+    ours();
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::unsupported) return fail(comm, call, error);
+    count(form, call, Fate::type_or_op);
+    return theirs();
   } catch (const std::exception& error) {
     return fail(comm, call, error);
   }
+  count(form, call, Fate::through);
+  return MPI_SUCCESS;
+}
+
+// One call: where Tutti takes it, as a task that `make` makes of it, with a `request` to Tutti,
+// keep() for what must outlive the call, and finish() for what is to be done at its end; by
+// `theirs` otherwise.
+template <typename Theirs, typename Make>
+int route(Blocking, Call call, MPI_Comm comm, const Decision& decision, Theirs theirs, Make make) {
+  Channel* channel = choose(Form::blocking, call, comm, decision);
+  if (channel == nullptr) return theirs();
+  return counted(Form::blocking, call, comm, theirs, [&] {
+    const HelperHeld held(decision.runs_program);
+    auto task = make(*channel);
+    channel->communicator.run(task.request);
+    task.finish();
+  });
+}
+
+template <typename Task>
+class PendingTask final : public Pending {
+ public:
+  PendingTask(Call call, std::shared_ptr<Channel> channel, Task&& task)
+      : Pending(call, std::move(channel)), task_(std::move(task)) {}
+
+ private:
+  Work start(Communicator& communicator) override { return communicator.start(task_.request); }
+  void finish() override { task_.finish(); }
+
+  Task task_;
+};
+
+template <typename Theirs, typename Make>
+int route(Starting how, Call call, MPI_Comm comm, const Decision& decision, Theirs theirs,
+          Make make) {
+  Channel* channel = choose(Form::starting, call, comm, decision);
+  if (channel == nullptr) return theirs();
+  return counted(Form::starting, call, comm, theirs, [&] {
+    auto task = make(*channel);
+    task.keep();
+    using Task = decltype(task);
+    requests().start(
+        std::make_unique<PendingTask<Task>>(call, channel->shared_from_this(), std::move(task)),
+        how.request);
+  });
 }
 
 }  // namespace tutti::mpi

@@ -1,129 +1,18 @@
 #include "bindings/mpi/values.h"
 
 #include <algorithm>
-#include <array>
-#include <unordered_map>
 #include <utility>
 
 namespace tutti::mpi {
 
 namespace {
 
-// Handles are integers in MPICH and pointers in Open MPI.
-template <typename Handle>
-uintptr_t key_of(Handle handle) {
-  return (uintptr_t)handle;  // NOLINT: no C++ cast takes both
-}
-
-using Types = std::unordered_map<uintptr_t, DType>;
-
-template <typename Number>
-constexpr DType integer() {
-  constexpr bool kSigned = Number(-1) < Number(0);
-  switch (sizeof(Number)) {
-    case 1:
-      return kSigned ? DType::i8 : DType::u8;
-    case 2:
-      return kSigned ? DType::i16 : DType::u16;
-    case 4:
-      return kSigned ? DType::i32 : DType::u32;
-    default:
-      return kSigned ? DType::i64 : DType::u64;
-  }
-}
-
-// What may be summed. MPI_CHAR and MPI_WCHAR are texts, which MPI does not reduce; MPI_BYTE is for
-// bitwise operators only.
-Types find_numbers() {
-  Types types;
-  const auto add = [&](MPI_Datatype type, DType dtype) {
-    if (type != MPI_DATATYPE_NULL) types.emplace(key_of(type), dtype);
-  };
-  add(MPI_SIGNED_CHAR, DType::i8);
-  add(MPI_UNSIGNED_CHAR, DType::u8);
-  add(MPI_SHORT, integer<short>());                    // NOLINT: MPI's names
-  add(MPI_UNSIGNED_SHORT, integer<unsigned short>());  // NOLINT
-  add(MPI_INT, integer<int>());
-  add(MPI_UNSIGNED, integer<unsigned>());
-  add(MPI_LONG, integer<long>());                              // NOLINT
-  add(MPI_UNSIGNED_LONG, integer<unsigned long>());            // NOLINT
-  add(MPI_LONG_LONG_INT, integer<long long>());                // NOLINT
-  add(MPI_UNSIGNED_LONG_LONG, integer<unsigned long long>());  // NOLINT
-  add(MPI_INT8_T, DType::i8);
-  add(MPI_INT16_T, DType::i16);
-  add(MPI_INT32_T, DType::i32);
-  add(MPI_INT64_T, DType::i64);
-  add(MPI_UINT8_T, DType::u8);
-  add(MPI_UINT16_T, DType::u16);
-  add(MPI_UINT32_T, DType::u32);
-  add(MPI_UINT64_T, DType::u64);
-  add(MPI_AINT, integer<MPI_Aint>());
-  add(MPI_OFFSET, integer<MPI_Offset>());
-  add(MPI_COUNT, integer<MPI_Count>());
-  add(MPI_FLOAT, DType::f32);
-  add(MPI_DOUBLE, DType::f64);
-  add(MPI_INTEGER1, DType::i8);
-  add(MPI_INTEGER2, DType::i16);
-  add(MPI_INTEGER4, DType::i32);
-  add(MPI_INTEGER8, DType::i64);
-  add(MPI_REAL4, DType::f32);
-  add(MPI_REAL8, DType::f64);
-  // How wide Fortran's own are was decided when the MPI library was built.
-  const auto add_by_size = [&](MPI_Datatype type, DType four, DType eight) {
-    if (type == MPI_DATATYPE_NULL) return;
-    const uint64_t size = size_of_type(type);
-    if (size == 4) add(type, four);
-    if (size == 8) add(type, eight);
-  };
-  add_by_size(MPI_INTEGER, DType::i32, DType::i64);
-  add_by_size(MPI_REAL, DType::f32, DType::f64);
-  add_by_size(MPI_DOUBLE_PRECISION, DType::f32, DType::f64);
-  return types;
-}
-
-Types find_pairs() {
-  Types types;
-  types.emplace(key_of(MPI_FLOAT_INT), DType::f32_i32);
-  types.emplace(key_of(MPI_2INT), DType::i32_i32);
-  if (size_of_type(MPI_2INTEGER) == 8) types.emplace(key_of(MPI_2INTEGER), DType::i32_i32);
-  return types;
-}
-
-const Types& numbers() {
-  static const Types types = find_numbers();
-  return types;
-}
-
-std::optional<DType> look_up(const Types& types, MPI_Datatype type) {
-  const auto found = types.find(key_of(type));
-  if (found == types.end()) return std::nullopt;
-  return found->second;
-}
-
-std::optional<ReduceOp> op_of(MPI_Op op) {
-  if (op == MPI_SUM) return ReduceOp::sum;
-  if (op == MPI_MAX) return ReduceOp::max;
-  if (op == MPI_MIN) return ReduceOp::min;
-  if (op == MPI_PROD) return ReduceOp::prod;
-  if (op == MPI_BAND) return ReduceOp::band;
-  if (op == MPI_BOR) return ReduceOp::bor;
-  if (op == MPI_BXOR) return ReduceOp::bxor;
-  if (op == MPI_MINLOC) return ReduceOp::minloc;
-  if (op == MPI_MAXLOC) return ReduceOp::maxloc;
-  return std::nullopt;
-}
-
-int64_t extent_of(MPI_Datatype type) {
-  MPI_Aint low = 0;
-  MPI_Aint extent = 0;
-  PMPI_Type_get_extent(type, &low, &extent);
-  return extent;
-}
-
 // Whether elements lie one behind the other, each without gaps and in its signature's order: basic
 // types, and rows of such. Others may be so too; packing them costs time, not correctness.
 bool is_plain(MPI_Datatype type) {
-  if (type == MPI_BYTE || type == MPI_CHAR || numbers().contains(key_of(type))) return true;
+  for (MPI_Datatype known : {MPI_BYTE, MPI_CHAR, MPI_INT, MPI_FLOAT, MPI_DOUBLE}) {  // at once
+    if (type == known) return true;
+  }
   int integers = 0;
   int addresses = 0;
   int types = 0;
@@ -143,8 +32,7 @@ bool is_plain(MPI_Datatype type) {
     return false;
   }
   const bool plain = is_plain(inner);
-  PMPI_Type_get_envelope(inner, &integers, &addresses, &types, &combiner);
-  if (combiner != MPI_COMBINER_NAMED) PMPI_Type_free(&inner);
+  if (!is_named(inner)) PMPI_Type_free(&inner);
   return plain;
 }
 
@@ -185,14 +73,11 @@ std::byte* writable(const void* data) {
 
 }  // namespace
 
-std::optional<Reducible> reducible(MPI_Datatype type, MPI_Op op) {
-  static const Types pairs = find_pairs();
-  const std::optional<ReduceOp> known = op_of(op);
-  if (!known) return std::nullopt;
-  std::optional<DType> dtype = look_up(is_location(*known) ? pairs : numbers(), type);
-  if (!dtype && is_bitwise(*known) && type == MPI_BYTE) dtype = DType::u8;
-  if (!dtype || !supports(*known, *dtype)) return std::nullopt;
-  return Reducible{*dtype, *known};
+int64_t extent_of(MPI_Datatype type) {
+  MPI_Aint low = 0;
+  MPI_Aint extent = 0;
+  PMPI_Type_get_extent(type, &low, &extent);
+  return extent;
 }
 
 uint64_t size_of_type(MPI_Datatype type) {
@@ -200,6 +85,18 @@ uint64_t size_of_type(MPI_Datatype type) {
   PMPI_Type_size_x(type, &size);
   return static_cast<uint64_t>(std::max<MPI_Count>(size, 0));
 }
+
+bool is_named(MPI_Datatype type) {
+  int integers = 0;
+  int addresses = 0;
+  int types = 0;
+  int combiner = 0;
+  PMPI_Type_get_envelope(type, &integers, &addresses, &types, &combiner);
+  return combiner == MPI_COMBINER_NAMED;
+}
+
+TypeInUse::TypeInUse(MPI_Datatype type) { PMPI_Type_dup(type, &type_); }
+TypeInUse::~TypeInUse() { PMPI_Type_free(&type_); }
 
 Run::Run(const void* data, uint64_t count, MPI_Datatype type)
     : data_(writable(data)),
@@ -220,6 +117,12 @@ void Run::pack() {
 
 void Run::unpack() {
   if (!is_plain_) unpack_elements(data_, count_, type_, static_cast<std::byte*>(bytes()));
+}
+
+void Run::keep() {
+  if (is_plain_) return;
+  type_in_use_ = std::make_shared<TypeInUse>(type_);
+  type_ = type_in_use_->type();
 }
 
 Run element_run(const void* data, int64_t start, int64_t count, MPI_Datatype type) {
@@ -252,6 +155,12 @@ void* BlockRun::bytes() const {
   if (is_plain_) return data_;
   aside_.resize(size_);
   return aside_.data();
+}
+
+void BlockRun::keep() {
+  if (is_plain_) return;
+  type_in_use_ = std::make_shared<TypeInUse>(type_);
+  type_ = type_in_use_->type();
 }
 
 std::byte* BlockRun::place(size_t block) const { return data_ + displacements_[block] * extent_; }

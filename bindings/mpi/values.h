@@ -1,31 +1,38 @@
-// MPI's types, operators and buffers in Tutti's terms.
+// MPI's types and buffers in Tutti's terms.
 #pragma once
 
 #include <mpi.h>
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
+#include <memory>
 #include <vector>
 
 #include "base/buffer.h"
 #include "base/dtype.h"
-#include "base/reduce_op.h"
 #include "collectives/request.h"
 
 namespace tutti::mpi {
 
-// What MPI reduces by this operator in elements of this type, where Tutti means exactly the same;
-// nothing otherwise: operators of the user's, logical ones, complex numbers, long double, pairs of
-// unequal halves.
-struct Reducible {
-  DType dtype;
-  ReduceOp op;
-};
-std::optional<Reducible> reducible(MPI_Datatype type, MPI_Op op);
-
 // Of one element's data, without gaps: equal on all ranks where elements correspond.
 uint64_t size_of_type(MPI_Datatype type);
+// From one element to the next.
+int64_t extent_of(MPI_Datatype type);
+// MPI's own, which nobody may free.
+bool is_named(MPI_Datatype type);
+
+// A type that outlives the program's handle on it.
+class TypeInUse {
+ public:
+  explicit TypeInUse(MPI_Datatype type);
+  TypeInUse(const TypeInUse&) = delete;
+  TypeInUse& operator=(const TypeInUse&) = delete;
+  ~TypeInUse();
+  MPI_Datatype type() const { return type_; }
+
+ private:
+  MPI_Datatype type_ = MPI_DATATYPE_NULL;
+};
 
 // `count` elements of a type in the caller's memory, as bytes in the order of their signature: what
 // ranks agree on, since one rank's type may have gaps where another's has none. The bytes are the
@@ -37,6 +44,7 @@ class Run {
   Run(const void* data, uint64_t count, MPI_Datatype type);
   void pack();
   void unpack();
+  void keep();  // the type, which the program may free before unpack()
   ConstBuffer input() const { return {bytes(), size_, DType::u8}; }
   Buffer output() { return {bytes(), size_, DType::u8}; }
 
@@ -46,6 +54,7 @@ class Run {
   std::byte* data_ = nullptr;
   uint64_t count_ = 0;
   MPI_Datatype type_ = MPI_BYTE;
+  std::shared_ptr<const TypeInUse> type_in_use_;
   uint64_t size_ = 0;
   bool is_plain_ = true;
   mutable std::vector<std::byte> aside_;
@@ -69,6 +78,7 @@ class BlockRun {
       : BlockRun(data, {counts, counts + blocks}, {displacements, displacements + blocks}, type) {}
   void pack();
   void unpack();
+  void keep();  // the type, which the program may free before unpack()
   ConstBuffer input() const { return {bytes(), size_, DType::u8}; }
   Buffer output() { return {bytes(), size_, DType::u8}; }
   // In bytes of the buffer.
@@ -84,6 +94,7 @@ class BlockRun {
   std::vector<int64_t> counts_;
   std::vector<int64_t> displacements_;
   MPI_Datatype type_ = MPI_BYTE;
+  std::shared_ptr<const TypeInUse> type_in_use_;
   int64_t extent_ = 1;
   uint64_t size_ = 0;
   bool is_plain_ = true;

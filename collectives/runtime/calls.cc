@@ -17,6 +17,16 @@ bool is_ordered(const Reduction& reduction) {
   return reduction.op == ReduceOp::user && !reduction.function->commutative;
 }
 
+bool is_whole(const Reduction& reduction) {
+  return reduction.op != ReduceOp::user || reduction.function != nullptr;
+}
+
+// Of two calls that are alike otherwise.
+bool same_operator(const Reduction& a, const Reduction& b) {
+  if (a.op == ReduceOp::premul_sum) return a.factor == b.factor;
+  return a.op != ReduceOp::user || a.function == b.function;
+}
+
 }  // namespace
 
 CommunicatorImpl::CallKey CommunicatorImpl::key_of(const Request& request,
@@ -61,14 +71,13 @@ const std::shared_ptr<const CompiledCall>& CommunicatorImpl::compiled_call_of(
   // Nor are calls kept whose types are none.
   const bool has_types =
       static_cast<size_t>(std::max(request.input.dtype, request.output.dtype)) < kAllDTypes.size();
-  const bool has_own = request.uneven || request.op.op == ReduceOp::user || !has_types;
+  const bool has_own = request.uneven || !has_types || !is_whole(request.op);
   if (has_own) return new_call_ = compile(request, options);
   const CallKey key = key_of(request, options);
   const std::string_view algorithm = options.algorithm == "auto" ? "" : options.algorithm;
   KeptCall& kept = kept_[slot_of(key)];
   if (kept.compiled == nullptr || !(kept.key == key) || kept.algorithm != algorithm ||
-      (request.op.op == ReduceOp::premul_sum &&
-       kept.compiled->reduction.factor != request.op.factor)) {
+      !same_operator(kept.compiled->reduction, request.op)) {
     kept.compiled = compile(request, options);  // unless it throws
     kept.key = key;
     kept.algorithm = algorithm;

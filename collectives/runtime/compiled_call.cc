@@ -52,6 +52,23 @@ int combined_ranks(const Request& request, int rank, int size) {
   }
 }
 
+Blocks in_units(Blocks&& blocks, uint64_t width) {
+  if (width == 1) return std::move(blocks);
+  for (uint64_t& count : blocks.counts) count /= width;
+  for (uint64_t& place : blocks.displacements) place /= width;
+  return std::move(blocks);
+}
+
+// A message has room for a cache line of each chunk, but maybe not for a wide element.
+void check_width(const CompiledCall& compiled, const Limits& limits) {
+  const auto chunks = static_cast<uint64_t>(compiled.plan->program.chunks_per_message);
+  if (compiled.width == 1 || chunks * compiled.element_bytes <= limits.message_bytes) return;
+  throw Error(ErrorCode::unsupported,
+              cat(to_string(compiled.signature), ": values of ", compiled.element_bytes,
+                  " bytes are too long for a message of ", limits.message_bytes),
+              {.remedy = "gather them, and combine them on each rank"});
+}
+
 uint64_t slices_of(const ChunkMap& chunks, const CompiledCall& compiled) {
   return (chunks.largest() + compiled.slicing.elements - 1) / compiled.slicing.elements;
 }
@@ -69,18 +86,19 @@ CompiledCall compiled_of(Request&& request, int rank, int size, const Algorithm*
   compiled.signature = signature_of(request, algorithm != nullptr ? algorithm->id : 0);
   compiled.private_blocks = request.blocks_are_private();
   compiled.combined = combined_ranks(request, rank, size);
-  compiled.input_count = request.input.count;
-  compiled.result_count = compiled.combined > 0 ? request.output.count : 0;
+  const uint64_t width = compiled.width = request.op.width();
+  compiled.input_count = request.input.count / width;
+  compiled.result_count = compiled.combined > 0 ? request.output.count / width : 0;
   if (request.uneven) {
     compiled.own_count =
-        has_input_blocks(request.collective) ? request.output.count : request.input.count;
+        (has_input_blocks(request.collective) ? request.output.count : request.input.count) / width;
     if (request.collective == Collective::all_to_all) compiled.own_count = 0;
   }
   compiled.algorithm = algorithm;
   compiled.plan = plan;
   compiled.reduction = std::move(request.op);
-  compiled.input_blocks = std::move(request.input_blocks);
-  compiled.output_blocks = std::move(request.output_blocks);
+  compiled.input_blocks = in_units(std::move(request.input_blocks), width);
+  compiled.output_blocks = in_units(std::move(request.output_blocks), width);
   return compiled;
 }
 
@@ -88,22 +106,24 @@ void derive(CompiledCall& compiled, const Limits& limits) {
   const Signature& signature = compiled.signature;
   compiled.signature_words = encode(signature);
   compiled.dtype = signature.dtype;
-  compiled.element_bytes = size_of(signature.dtype);
+  compiled.element_bytes = size_of(signature.dtype) * compiled.width;
   const bool by_kernel = reduces(signature.collective) && signature.op != ReduceOp::user;
   compiled.kernel = by_kernel ? reduce_kernel(signature.dtype, signature.op) : nullptr;
   compiled.accumulates = by_kernel && accumulator_of(signature.dtype) != signature.dtype;
   if (compiled.plan == nullptr) return;
 
   const Plan& plan = *compiled.plan;
+  const uint64_t count = signature.count / compiled.width;
+  check_width(compiled, limits);
   const ChunkMap chunks = signature.uneven
                               ? ChunkMap(plan, compiled.input_blocks, compiled.output_blocks,
                                          compiled.own_count, compiled.element_bytes)
-                              : ChunkMap(plan, signature.count, compiled.element_bytes);
+                              : ChunkMap(plan, count, compiled.element_bytes);
   const Program& program = plan.program;
   const uint64_t widest =
       compiled.accumulates && program.scratch_chunks > 0 ? sizeof(float) : compiled.element_bytes;
   compiled.slicing = compiled.point_to_point()
-                         ? slice_p2p(signature.count, compiled.element_bytes, limits)
+                         ? slice_p2p(count, compiled.element_bytes, limits)
                          : slice_collective(plan.collective, program, chunks.largest(), widest,
                                             compiled.private_blocks, limits);
   if (slices_of(chunks, compiled) > UINT32_MAX) {

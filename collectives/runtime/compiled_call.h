@@ -26,8 +26,10 @@ struct CompiledCall {
   std::array<uint64_t, 2> signature_words = {};  // encoded
   Reduction reduction;
   bool private_blocks = false;  // each rank knows its own blocks only
-  Blocks input_blocks;          // of the v-variants
+  Blocks input_blocks;          // of the v-variants, in elements as below
   Blocks output_blocks;
+  // From here on elements are what the operator combines: `width` of the dtype's.
+  uint64_t width = 1;
   uint64_t own_count = 0;     // v-variants: of the buffer that is one block
   uint64_t input_count = 0;   // elements of the input,
   uint64_t result_count = 0;  // and of the output where it has a result,

@@ -13,11 +13,15 @@ namespace {
 // What is received is reduced in parts of so many elements, each given back while it is in the
 // innermost cache.
 constexpr uint64_t kBlockElements = 256;
-constexpr size_t kWidestElement = 16;  // a pair of 64-bit values
+constexpr size_t kWidestElement = 16;  // a pair of 64-bit values; but values of a user's operator
 
 struct alignas(64) Block {
   std::byte bytes[kBlockElements * kWidestElement];
 };
+
+uint64_t elements_of_block(uint64_t element_bytes) {
+  return element_bytes <= kWidestElement ? kBlockElements : sizeof(Block) / element_bytes;
+}
 
 }  // namespace
 
@@ -88,9 +92,10 @@ void Execution::compute(const Slice& slice, const Move& move, const Operands& at
 void Execution::compute_blocks(const Slice& slice, const Move& move, Operands at) {
   const bool in_its_place = at.b.at == nullptr && at.dst == at.a.at;
   const bool streams = compiled_->streams && move.is_result && !in_its_place;
+  const uint64_t most = elements_of_block(compiled_->element_bytes);
   Block aside;  // what is streamed is made there
   while (at.count > 0) {
-    const uint64_t block = std::min(at.count, kBlockElements);
+    const uint64_t block = std::min(at.count, most);
     std::byte* const dst = streams ? aside.bytes : at.dst;
     compute_block(dst, at, block);
     if (move.divides) divide_by(dst, block, compiled_->dtype, compiled_->combined);

@@ -128,7 +128,7 @@ class Execution {
   void combine(std::byte* dst, const std::byte* a, const std::byte* b, uint64_t count,
                Formats formats) const {
     if (compiled_->kernel != nullptr) return compiled_->kernel(dst, a, b, count, formats);
-    compiled_->reduction.function->combine(dst, a, b, count, compiled_->dtype);
+    compiled_->reduction.function->combine(dst, a, b, count * compiled_->width, compiled_->dtype);
   }
   void convert(std::byte* dst, bool to_accumulator, const std::byte* src, bool from_accumulator,
                uint64_t count) const;

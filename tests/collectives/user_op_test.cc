@@ -111,6 +111,88 @@ TEST_P(UserOperator, SeesTheRanksInOrder) {
   });
 }
 
+// A value is as many bytes as it likes; no part of one comes without the rest.
+template <size_t kBytes>
+void check_wide_values(Communicator& comm) {
+  constexpr uint64_t kValues = 1009;
+  using Value = std::array<uint8_t, kBytes>;
+  static_assert(sizeof(Value) == kBytes);
+  // The sum of all bytes of both values, and each byte the sum of its own.
+  const auto op = Reduction::user(std::make_shared<const UserOp>(UserOp{
+      .combine =
+          [](void* dst, const void* a, const void* b, uint64_t count, DType) {
+            ASSERT_EQ(count % kBytes, 0);
+            for (uint64_t i = 0; i < count / kBytes; ++i) {
+              const Value& x = static_cast<const Value*>(a)[i];
+              const Value& y = static_cast<const Value*>(b)[i];
+              Value sum;
+              for (size_t k = 0; k < kBytes; ++k) sum[k] = static_cast<uint8_t>(x[k] + y[k]);
+              ASSERT_TRUE(std::ranges::all_of(x, [&](uint8_t byte) { return byte == x[0]; }));
+              static_cast<Value*>(dst)[i] = sum;
+            }
+          },
+      .commutative = kBytes % 2 == 0,
+      .width = kBytes}));
+  const auto p = static_cast<size_t>(comm.size());
+  const auto values = [](int rank, uint64_t count) {
+    std::vector<Value> made(count);
+    for (uint64_t i = 0; i < count; ++i) made[i].fill(static_cast<uint8_t>(rank + i));
+    return made;
+  };
+  const auto sums = [&](int ranks, uint64_t first, uint64_t count) {
+    std::vector<Value> made(count);
+    for (uint64_t i = 0; i < count; ++i) {
+      made[i].fill(static_cast<uint8_t>(ranks * (ranks - 1) / 2 + ranks * (first + i)));
+    }
+    return made;
+  };
+  const auto bytes = [](auto& of) { return Buffer{of.data(), of.size() * kBytes, DType::u8}; };
+  const auto rank = static_cast<size_t>(comm.rank());
+  std::vector<Value> in = values(comm.rank(), kValues);
+  std::vector<Value> out(kValues);
+  comm.all_reduce(as_const(bytes(in)), bytes(out), op);
+  EXPECT_EQ(out, sums(comm.size(), 0, kValues));
+  comm.scan(as_const(bytes(in)), bytes(out), op);
+  EXPECT_EQ(out, sums(comm.rank() + 1, 0, kValues));
+  in = values(comm.rank(), kValues * p);
+  comm.reduce_scatter(as_const(bytes(in)), bytes(out), op);
+  EXPECT_EQ(out, sums(comm.size(), rank * kValues, kValues));
+
+  Blocks blocks;
+  uint64_t before = 0;
+  for (size_t r = 0; r < p; ++r) blocks.counts.push_back((r + 3) * kBytes);
+  for (size_t r = 0; r < rank; ++r) before += r + 3;
+  in = values(comm.rank(), p * 3 + p * (p - 1) / 2);
+  out.assign(rank + 3, {});
+  comm.reduce_scatterv(as_const(bytes(in)), bytes(out), blocks, op);
+  EXPECT_EQ(out, sums(comm.size(), before, rank + 3));
+}
+
+TEST_P(UserOperator, CombinesValuesOfAnySize) {
+  run_ranks(GetParam(), [](const Job& job) {
+    Communicator comm = Communicator::init(job);
+    check_wide_values<3>(comm);
+    check_wide_values<24>(comm);
+    check_wide_values<40>(comm);
+    check_wide_values<256>(comm);
+  });
+}
+
+TEST(WideValues, AreWhole) {
+  Communicator alone = Communicator::init(Job{});
+  std::vector<uint8_t> values(100, 1);
+  const Buffer buffer = buffer_of(std::span(values));
+  const auto op_of = [](uint64_t width) {
+    const auto nothing = [](void*, const void*, const void*, uint64_t, DType) {};
+    return Reduction::user(
+        std::make_shared<const UserOp>(UserOp{.combine = nothing, .width = width}));
+  };
+  alone.all_reduce(as_const(buffer), buffer, op_of(20));
+  EXPECT_THROW(alone.all_reduce(as_const(buffer), buffer, op_of(24)), Error);
+  EXPECT_THROW(alone.all_reduce(as_const(buffer), buffer, op_of(0)), Error);
+  EXPECT_THROW(alone.all_reduce(as_const(buffer), buffer, op_of(300)), Error);
+}
+
 TEST(OrderedOperator, TakesCanonicalAlgorithmsOnly) {
   run_ranks(3, [](const Job& job) {
     Communicator comm = Communicator::init(job);

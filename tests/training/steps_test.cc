@@ -119,7 +119,8 @@ TEST_F(Steps, ParametersAreReadAndWrittenInEveryLayout) {
         ParameterValues values(rank.trainer.replica(), rank.model);
         for (int i = 0; i < static_cast<int>(values.specs().size()); ++i) {
           ASSERT_TRUE(values.has(i));
-          std::vector<float> all(static_cast<size_t>(values.specs()[static_cast<size_t>(i)].count()));
+          std::vector<float> all(
+              static_cast<size_t>(values.specs()[static_cast<size_t>(i)].count()));
           values.read(i, all);
           for (float& value : all) value *= -3;
           values.write(i, all);

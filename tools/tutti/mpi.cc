@@ -27,15 +27,16 @@ namespace fs = std::filesystem;
 struct MpiLibrary {
   std::string name;
   std::string title;
-  std::string soname;                  // that its programs are linked to, and the interposer
-  std::vector<std::string> launchers;  // the files that mpirun and mpiexec are names of
+  std::string soname;  // that its programs are linked to, and the interposer
+  std::vector<std::string>
+      launchers;  // the files that mpirun and mpiexec are names of; none: any's
   // A variable for the program's processes, in the launcher's words.
   std::vector<std::string> (*variable)(const std::string& name, const std::string& value);
-  std::string packages;
+  std::string installed_by;
 };
 
-const std::array<MpiLibrary, 2>& libraries() {
-  static const std::array<MpiLibrary, 2> all = {
+const std::array<MpiLibrary, 3>& libraries() {
+  static const std::array<MpiLibrary, 3> all = {
       MpiLibrary{.name = "openmpi",
                  .title = "Open MPI",
                  .soname = "libmpi.so.40",
@@ -44,7 +45,7 @@ const std::array<MpiLibrary, 2>& libraries() {
                      [](const std::string& name, const std::string& value) {
                        return std::vector<std::string>{"-x", cat(name, "=", value)};
                      },
-                 .packages = "openmpi-bin libopenmpi-dev"},
+                 .installed_by = "apt-get install openmpi-bin libopenmpi-dev"},
       MpiLibrary{.name = "mpich",
                  .title = "MPICH",
                  .soname = "libmpich.so.12",
@@ -53,7 +54,13 @@ const std::array<MpiLibrary, 2>& libraries() {
                      [](const std::string& name, const std::string& value) {
                        return std::vector<std::string>{"-genv", name, value};
                      },
-                 .packages = "mpich libmpich-dev"}};
+                 .installed_by = "apt-get install mpich libmpich-dev"},
+      MpiLibrary{.name = "mpi_abi",
+                 .title = "a library with MPI's standard ABI",
+                 .soname = "libmpi_abi.so.1",
+                 .launchers = {},
+                 .variable = nullptr,
+                 .installed_by = "tools/setup --tests"}};
   return all;
 }
 
@@ -103,6 +110,7 @@ const MpiLibrary& find_mpi(const std::string& name, const std::vector<std::strin
     linked = linked_by(command[i]);
     program = command[i];
   }
+  if (linked != nullptr && linked->launchers.empty()) return *linked;
   if (launcher != nullptr && linked != nullptr && launcher != linked) {
     throw Error(ErrorCode::invalid_argument,
                 cat(command.front(), " is the launcher of ", launcher->title, ", but ", program,
@@ -115,8 +123,8 @@ const MpiLibrary& find_mpi(const std::string& name, const std::vector<std::strin
   throw Error(ErrorCode::invalid_argument,
               cat("cannot tell which MPI library '", command.front(), "' uses"),
               {.cause = "it is no mpirun of Open MPI or MPICH, and no program in the command is "
-                        "linked to libmpi.so.40 or libmpich.so.12",
-               .remedy = "say --mpi openmpi or --mpi mpich"});
+                        "linked to libmpi.so.40, libmpich.so.12 or libmpi_abi.so.1",
+               .remedy = "say --mpi openmpi, mpich or mpi_abi"});
 }
 
 // Beside this program's folder when installed, in the build tree otherwise.
@@ -128,7 +136,7 @@ std::string interposer(const MpiLibrary& library) {
   }
   throw Error(
       ErrorCode::unsupported, cat(library.title, " was not there when this program was built"),
-      {.remedy = cat("apt-get install ", library.packages,
+      {.remedy = cat(library.installed_by,
                      ", then: bazel sync --configure && bazel build -c opt //tools:tutti")});
 }
 
@@ -140,11 +148,12 @@ std::vector<std::string> with_interposer(const MpiLibrary& library,
   if (const char* before = std::getenv("LD_PRELOAD"); before != nullptr && *before != '\0') {
     preload += cat(":", before);
   }
-  if (launched_by(command.front()) == nullptr) {
+  const MpiLibrary* const launcher = launched_by(command.front());
+  if (launcher == nullptr) {
     ::setenv("LD_PRELOAD", preload.c_str(), 1);
     return command;
   }
-  const std::vector<std::string> words = library.variable("LD_PRELOAD", preload);
+  const std::vector<std::string> words = launcher->variable("LD_PRELOAD", preload);
   command.insert(command.begin() + 1, words.begin(), words.end());
   return command;
 }
@@ -174,7 +183,7 @@ void add_mpi(CommandLine& line) {
       .add_option("--mpi", options->mpi,
                   "the program's MPI library (default: the launcher's, or the one that the program "
                   "is linked to)")
-      .one_of({"openmpi", "mpich"});
+      .one_of({"openmpi", "mpich", "mpi_abi"});
   command.add_option("command", options->command, "launcher, program and arguments, behind --")
       .required()
       .type_name("COMMAND ...");

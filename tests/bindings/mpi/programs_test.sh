@@ -1,13 +1,16 @@
 #!/bin/bash
-# programs_test.sh MPI TUTTI REDUCTIONS MOVEMENTS COMMUNICATORS: the same MPI programs
-# with and without Tutti, on 1, 2, 3 and 5 ranks. With it, rank 0's report must show that the calls
-# went through.
+# programs_test.sh MPI LAUNCHER FORTRAN TUTTI PROGRAM...: the same MPI programs with and without Tutti, on 1 to 8
+# ranks. With it, rank 0's report must show that the calls went through.
 set -euo pipefail
 
-mpi=$1
-tutti=$(realpath "$2") reductions=$(realpath "$3") movements=$(realpath "$4")
-communicators=$(realpath "$5")
-launcher=mpirun.$mpi
+mpi=$1 launcher=$2 fortran_compiler=$3
+tutti=$(realpath "$4")
+shift 4
+# shellcheck disable=SC2154 # the names are those of the programs
+for path in "$@"; do # reductions=.../reductions_mpich and so on
+  name=$(basename "$path" .f90)
+  declare "${name%_"$mpi"}=$(realpath "$path")"
+done
 if ! command -v "$launcher" > /dev/null; then
   echo "skipped: $launcher is not installed"
   exit 0
@@ -21,7 +24,7 @@ export TMPDIR=${TEST_TMPDIR:-/tmp}
 
 fail() {
   echo "FAILED: $1"
-  cat out.txt
+  cat out.txt report.txt
   exit 1
 }
 
@@ -31,7 +34,7 @@ cd "$(mktemp -d)"
 expect_right() {
   local ranks=$1
   shift
-  "$@" > out.txt 2>&1 || fail "$* on $ranks ranks: exit code $?"
+  "$@" > out.txt 2> report.txt || fail "$* on $ranks ranks: exit code $?"
   grep -q '^all right' out.txt || fail "$* on $ranks ranks: no word of rank 0"
 }
 
@@ -39,51 +42,79 @@ expect_right() {
 expect_through() {
   local call
   for call in "$@"; do
-    awk -v call="MPI_$call" '$1 == call && $2 > 0 && $2 >= $3 + $4 + $5 + $6 + $7 { found = 1 }
-      END { exit !found }' out.txt || fail "$call did not go through"
+    awk -v call="MPI_$call" '
+      $1 == call && $2 > 0 && $2 >= $3 + $4 + $5 + $6 + $7 + $8 + $9 { found = 1 }
+      END { exit !found }' report.txt || fail "$call did not go through"
   done
 }
 
-for program in "$reductions" "$movements"; do # the errors of the third are Tutti's
+calls='Allreduce Reduce Reduce_scatter Reduce_scatter_block Scan Exscan Bcast Allgather Allgatherv
+  Gather Gatherv Scatter Scatterv Alltoall Alltoallv Barrier'
+starting_calls='Iallreduce Ireduce Ireduce_scatter Ireduce_scatter_block Iscan Iexscan Ibcast
+  Iallgather Iallgatherv Igather Igatherv Iscatter Iscatterv Ialltoall Ialltoallv Ibarrier'
+
+for program in "$reductions" "$movements" "$nonblocking" "$threads"; do # the others want Tutti
   for ranks in 1 2; do expect_right $ranks "$launcher" -n $ranks "$program"; done
 done
-for ranks in 1 2 3 5; do
+for ranks in 1 2 3; do
   expect_right $ranks "$tutti" mpi -- "$launcher" -n $ranks "$reductions"
-  if [ $ranks -gt 2 ]; then
-    expect_through Allreduce Reduce Reduce_scatter Reduce_scatter_block Scan Exscan
-  fi
   expect_right $ranks "$tutti" mpi -- "$launcher" -n $ranks "$movements"
-  if [ $ranks -gt 2 ]; then
-    expect_through Bcast Allgather Allgatherv Gather Gatherv Scatter Scatterv Alltoall Alltoallv \
-      Barrier
-  fi
+  expect_right $ranks "$tutti" mpi -- "$launcher" -n $ranks "$nonblocking" tutti
 done
+# Every call, with every type and operator: so many of them on so many ranks.
+for some in 1:100 2:400 3:400 4:150 5:100 8:60; do
+  ranks=${some%:*}
+  expect_right "$ranks" "$tutti" mpi -- "$launcher" -n "$ranks" "$random_calls" "${some#*:}" "$ranks" \
+    wild
+  # shellcheck disable=SC2086
+  if [ "$ranks" -eq 3 ]; then expect_through $calls $starting_calls; fi
+done
+expect_right 3 "$tutti" mpi -- "$launcher" -n 3 "$threads"
+expect_through Allreduce Iallreduce Ibcast Ibarrier
+
+if command -v gfortran > /dev/null && command -v "$fortran_compiler" > /dev/null; then
+  "$fortran_compiler" "$fortran" -o fortran_program > out.txt 2>&1 || fail 'the program in Fortran'
+  expect_right 2 "$launcher" -n 2 ./fortran_program
+  expect_right 3 "$tutti" mpi -- "$launcher" -n 3 ./fortran_program
+  expect_through Allreduce Allgather Allgatherv Bcast Barrier
+else
+  echo 'without the program in Fortran: there is no compiler for it'
+fi
 for ranks in 1 2 3; do
   expect_right $ranks "$tutti" mpi -- "$launcher" -n $ranks "$communicators"
 done
-grep -q 'do not fit together' out.txt || fail 'the text of an error is not on standard error'
+grep -q 'do not fit together' report.txt || fail 'the text of an error is not on standard error'
 
 # Below the smallest size, and only there, calls are the MPI library's.
 TUTTI_MPI_SMALLEST=1G expect_right 2 "$tutti" mpi -- "$launcher" -n 2 "$reductions"
-awk '$1 == "MPI_Allreduce" && $2 == 0 && $3 > 1000 { found = 1 } END { exit !found }' out.txt ||
+awk '$1 == "MPI_Allreduce" && $2 == 0 && $3 > 1000 { found = 1 } END { exit !found }' report.txt ||
   fail 'small calls went through'
 
 # Left to itself it takes the sizes that were measured, on all ranks alike.
 TUTTI_MPI_SMALLEST=auto expect_right 3 "$tutti" mpi -- "$launcher" -n 3 "$movements"
-awk '$1 == "MPI_Allgather" && $2 > 0 && $3 > 0 { found = 1 } END { exit !found }' out.txt ||
+awk '$1 == "MPI_Allgather" && $2 > 0 && $3 > 0 { found = 1 } END { exit !found }' report.txt ||
   fail 'of Allgather some sizes go through, and some do not'
 
-# Who is killed ends the job, as without Tutti.
-if timeout 60 "$tutti" mpi -- "$launcher" -n 3 "$communicators" killed > out.txt 2>&1; then
+# Who is killed ends the job, and is named. The launcher, which would end it first, sees a shell that
+# lives until the others have noticed.
+mkfifo noticed
+exec 9<> noticed
+# shellcheck disable=SC2016
+if timeout 60 "$tutti" mpi -- "$launcher" -n 3 bash -c '
+  "$0" killed
+  status=$?
+  if [ $status -eq 137 ]; then read -r _ < noticed; else echo > noticed; fi
+  exit $status' "$communicators" > out.txt 2> report.txt; then
   fail 'a rank was killed, and nobody noticed'
 elif [ $? -eq 124 ]; then
   fail 'a rank was killed, and the others went on waiting'
 fi
+grep -q 'tutti mpi: MPI_Barrier: rank 2 (.*, pid [0-9]*)' report.txt || fail 'who was killed is not said'
 
 # Clear words where it cannot work.
 other=mpich
 [ "$mpi" = mpich ] && other=openmpi
-if command -v "mpirun.$other" > /dev/null; then
+if [ "$mpi" != mpi_abi ] && command -v "mpirun.$other" > /dev/null; then
   "$tutti" mpi -- "mpirun.$other" -n 2 "$reductions" > out.txt 2>&1 && fail 'a wrong launcher'
   grep -q 'is linked to' out.txt || fail 'no word of the wrong launcher'
 fi

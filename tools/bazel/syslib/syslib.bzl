@@ -11,6 +11,7 @@
 """
 
 load(":cuda.bzl", "cuda")
+load(":mpi_abi.bzl", "mpi_abi")
 load(":nanobind.bzl", "nanobind")
 
 _FLAG_BZL = """def _impl(ctx):
@@ -166,4 +167,5 @@ def syslibs():
             required = required,
         )
     cuda(name = "cuda")
+    mpi_abi(name = "mpi_abi")
     nanobind(name = "nanobind")

@@ -1,0 +1,146 @@
+#include "bindings/mpi/requests.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "bindings/mpi/session.h"
+
+namespace tutti::mpi {
+
+namespace {
+
+// Between the helper's looks: short ones while calls move.
+constexpr std::chrono::microseconds kShortestNap(50);
+constexpr std::chrono::microseconds kLongestNap(1000);
+// To look and find nothing takes less.
+constexpr std::chrono::microseconds kMoved(5);
+constexpr int kIdleNaps = 100;  // after so many without a call the helper waits for the next
+
+}  // namespace
+
+Pending::Pending(Call call, std::shared_ptr<Channel> channel)
+    : call_(call), channel_(std::move(channel)) {}
+
+Pending::~Pending() = default;
+
+Requests& requests() {
+  static Requests all;
+  return all;
+}
+
+int Requests::query(void* pending, MPI_Status* status) {
+  PMPI_Status_set_elements(status, MPI_BYTE, 0);
+  PMPI_Status_set_cancelled(status, 0);
+  status->MPI_SOURCE = MPI_UNDEFINED;
+  status->MPI_TAG = MPI_UNDEFINED;
+  return static_cast<Pending*>(pending)->status_;
+}
+
+int Requests::release(void* pending) {
+  const std::unique_ptr<Pending> owned(static_cast<Pending*>(pending));
+  return MPI_SUCCESS;
+}
+
+int Requests::cancel(void*, int) { return MPI_SUCCESS; }  // MPI allows none of collective calls
+
+void Requests::start(std::unique_ptr<Pending> pending, MPI_Request* request) {
+  Pending& call = *pending;
+  call.work_ = call.start(call.channel_->communicator);
+  PMPI_Grequest_start(query, release, cancel, pending.release(), &call.request_);
+  *request = call.request_;
+  under_way_.fetch_add(1);
+  const std::lock_guard lock(mutex_);
+  pending_.push_back(&call);
+  call.work_.on_end([&call](const Error* error) {
+    if (error != nullptr) call.failure_ = *error;
+    call.ended_.store(true, std::memory_order_release);
+  });
+  if (!helper_.joinable()) {
+    helper_ = std::jthread([this](const std::stop_token& stop) { help(stop); });
+  }
+  if (helper_sleeps_) started_.notify_one();
+}
+
+void Requests::look_after() {
+  if (!any()) return;
+  std::vector<Pending*> ended;
+  {
+    const std::lock_guard lock(mutex_);
+    ++turns_;
+    if (!pending_.empty()) pending_.front()->work_.poll();  // and with it all others
+    std::erase_if(pending_, [&](Pending* pending) {
+      if (!pending->ended_.load(std::memory_order_acquire)) return false;
+      ended.push_back(pending);
+      return true;
+    });
+  }
+  for (Pending* pending : ended) end(*pending);
+}
+
+// When the request is complete another thread may free it at once.
+void Requests::end(Pending& pending) {
+  if (pending.failure_) {
+    pending.status_ = fail(pending.channel_->comm, pending.call_, *pending.failure_);
+  } else {
+    pending.finish();
+  }
+  pending.work_ = {};
+  pending.channel_.reset();
+  PMPI_Grequest_complete(pending.request_);
+  under_way_.fetch_sub(1);
+}
+
+void Requests::wait(MPI_Request request) {
+  Work work;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = std::ranges::find(pending_, request, &Pending::request_);
+    if (found == pending_.end()) return;
+    work = (*found)->work_;
+  }
+  try {
+    work.wait();
+  } catch (const std::exception&) {  // the request has it, too
+  }
+}
+
+void Requests::hold_helper(bool hold) {
+  const std::lock_guard lock(mutex_);
+  held_ += hold ? 1 : -1;
+}
+
+void Requests::help(const std::stop_token& stop) {
+  uint64_t seen = 0;
+  int idle = 0;
+  std::chrono::microseconds nap = kLongestNap;
+  std::unique_lock lock(mutex_);
+  while (!stop.stop_requested()) {
+    idle = pending_.empty() ? idle + 1 : 0;
+    if (idle > kIdleNaps) {
+      helper_sleeps_ = true;
+      started_.wait(lock, stop, [this] { return !pending_.empty(); });
+      helper_sleeps_ = false;
+    } else {
+      started_.wait_for(lock, stop, nap, [] { return false; });
+    }
+    const bool helps = !pending_.empty() && turns_ == std::exchange(seen, turns_) && held_ == 0;
+    nap = helps && poll_first() ? kShortestNap : std::min(2 * nap, kLongestNap);
+  }
+}
+
+// And with it all others. True if that seems to have moved something.
+bool Requests::poll_first() {
+  const auto start = std::chrono::steady_clock::now();
+  pending_.front()->work_.poll();
+  return std::chrono::steady_clock::now() - start > kMoved;
+}
+
+void Requests::close() {
+  if (!helper_.joinable()) return;
+  helper_.request_stop();
+  helper_.join();
+  helper_ = {};
+}
+
+}  // namespace tutti::mpi

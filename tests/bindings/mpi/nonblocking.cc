@@ -1,0 +1,130 @@
+// What non-blocking calls promise beside their results: that a rank which is elsewhere does its
+// part, that types and communicators may be freed meanwhile, that errors come with the request.
+#include <mpi.h>
+
+#include <cstring>
+
+#include "tests/bindings/mpi/checks.h"
+
+namespace tutti::test {
+namespace {
+
+// Rank 1 sends only after its call has ended, which needs rank 0; rank 0 is in a receive by then.
+void ranks_elsewhere_do_their_part(const Group& group) {
+  if (group.size < 2) return;
+  constexpr int kCount = 100000;
+  std::vector<int> in(kCount, 1);
+  std::vector<int> out(kCount);
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Iallreduce(in.data(), out.data(), kCount, MPI_INT, MPI_SUM, group.comm, &request);
+  int word = 0;
+  if (group.rank == 0) {
+    MPI_Recv(&word, 1, MPI_INT, 1, 5, group.comm, MPI_STATUS_IGNORE);
+    expect<int>("a word after the call", group, {word}, {42});
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+  } else {
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    word = 42;
+    if (group.rank == 1) MPI_Send(&word, 1, MPI_INT, 0, 5, group.comm);
+  }
+  expect("Iallreduce", group, out, std::vector<int>(kCount, group.size));
+}
+
+// Ranks that come to the communicator's first call one after the other, by a message each.
+void first_calls_do_not_wait(const Group& group) {
+  MPI_Comm copy = MPI_COMM_NULL;
+  MPI_Comm_dup(group.comm, &copy);
+  MPI_Request request = MPI_REQUEST_NULL;
+  int token = 0;
+  if (group.rank > 0) {
+    MPI_Recv(&token, 1, MPI_INT, group.rank - 1, 6, group.comm, MPI_STATUS_IGNORE);
+  }
+  MPI_Ibarrier(copy, &request);
+  if (group.rank + 1 < group.size) {
+    MPI_Send(&token, 1, MPI_INT, group.rank + 1, 6, group.comm);
+  }
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
+  MPI_Comm_free(&copy);
+}
+
+void things_may_be_freed(const Group& group) {
+  constexpr int kCount = 5000;
+  MPI_Comm copy = MPI_COMM_NULL;
+  MPI_Comm_dup(group.comm, &copy);
+  MPI_Barrier(copy);
+  MPI_Datatype spaced = MPI_DATATYPE_NULL;
+  MPI_Type_vector(kCount, 1, 2, MPI_INT, &spaced);
+  MPI_Type_commit(&spaced);
+  std::vector<int> data(2 * kCount, group.rank == 0 ? 3 : -1);
+  std::vector<int> in(kCount, 2);
+  std::vector<int> out(kCount);
+  MPI_Request requests[2] = {};
+  MPI_Ibcast(data.data(), 1, spaced, 0, copy, &requests[0]);
+  MPI_Iallreduce(in.data(), out.data(), kCount, MPI_INT, MPI_SUM, copy, &requests[1]);
+  MPI_Type_free(&spaced);
+  MPI_Comm_free(&copy);
+  MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+  std::vector<int> wanted(2 * kCount, group.rank == 0 ? 3 : -1);
+  for (size_t i = 0; i < wanted.size(); i += 2) wanted[i] = 3;
+  expect("Ibcast with a type that is free", group, data, wanted);
+  expect("Iallreduce on a communicator that is free", group, out,
+         std::vector<int>(kCount, 2 * group.size));
+}
+
+// Many at a time, on two communicators, ended from the last to the first.
+void many_at_a_time(const Group& group) {
+  constexpr int kCalls = 300;
+  MPI_Comm copy = MPI_COMM_NULL;
+  MPI_Comm_dup(group.comm, &copy);
+  MPI_Barrier(copy);
+  std::vector<int> sums(kCalls);
+  std::vector<int> ins(kCalls);
+  std::vector<int> wanted(kCalls);
+  std::vector<MPI_Request> requests(kCalls);
+  for (size_t i = 0; i < kCalls; ++i) {
+    ins[i] = static_cast<int>(i);
+    wanted[i] = static_cast<int>(i) * group.size;
+    MPI_Iallreduce(&ins[i], &sums[i], 1, MPI_INT, MPI_SUM, i % 2 == 0 ? copy : group.comm,
+                   &requests[i]);
+  }
+  for (size_t i = kCalls; i-- > 0;) MPI_Wait(&requests[i], MPI_STATUS_IGNORE);
+  expect("many Iallreduce", group, sums, wanted);
+  MPI_Comm_free(&copy);
+}
+
+void errors_come_with_the_request(const Group& group) {
+  MPI_Comm copy = MPI_COMM_NULL;
+  MPI_Comm_dup(group.comm, &copy);
+  MPI_Comm_set_errhandler(copy, MPI_ERRORS_RETURN);
+  MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  MPI_Barrier(copy);
+  std::vector<int> in(200, 1);
+  std::vector<int> out(200);
+  MPI_Request request = MPI_REQUEST_NULL;
+  const int count = group.rank == 0 ? 100 : 200;
+  int status = MPI_Iallreduce(in.data(), out.data(), count, MPI_INT, MPI_SUM, copy, &request);
+  if (status == MPI_SUCCESS) status = MPI_Wait(&request, MPI_STATUS_IGNORE);
+  int kind = MPI_SUCCESS;
+  MPI_Error_class(status, &kind);
+  expect<int>("an Iallreduce that does not fit", group, {kind}, {MPI_ERR_OTHER});
+  MPI_Comm_free(&copy);
+}
+
+}  // namespace
+}  // namespace tutti::test
+
+int main(int argc, char** argv) {
+  using namespace tutti::test;  // NOLINT(google-build-using-namespace)
+  MPI_Init(&argc, &argv);
+  const Group world("world", MPI_COMM_WORLD);
+  for (int round = 0; round < 8; ++round) {
+    ranks_elsewhere_do_their_part(world);
+    first_calls_do_not_wait(world);
+    things_may_be_freed(world);
+    many_at_a_time(world);
+  }
+  const bool with_tutti = argc > 1 && std::strcmp(argv[1], "tutti") == 0;
+  if (with_tutti && world.size > 1) errors_come_with_the_request(world);
+  return finish();
+}

@@ -403,6 +403,25 @@ def test_an_interrupt_is_heard(text, ranks):
     assert "\nKeyboardInterrupt\n" in errors and job.returncode != 0
 
 
+ENDLESS = """
+import sys
+from tutti import training
+with training.Run(data=sys.argv[1], steps=10**6, batch=64, zero=1) as run:
+    for step in run:
+        if step.step == 3 and run.communicator.rank == 0:
+            print("ready", flush=True)
+"""
+
+
+def test_an_interrupt_of_the_whole_job_is_one_on_each_rank(text):
+    """Whether a rank hears its own or that another one has aborted first."""
+    job = start_job(2, "-c", ENDLESS, text)
+    assert job.stdout.readline() == "ready\n"
+    job.send_signal(signal.SIGINT)
+    _, errors = job.communicate(timeout=SECONDS)
+    assert errors.count("\nKeyboardInterrupt\n") == 2 and job.returncode != 0, errors
+
+
 LEFT = """
 import sys
 from tutti import training

@@ -25,9 +25,10 @@ class Interrupts {
   Interrupts(const Interrupts&) = delete;
   Interrupts& operator=(const Interrupts&) = delete;
 
-  // Raises what a handler raised, if one did.
+  // Raises what a handler raised, if one did, or does now.
   void raise() {
     if (raised_) throw nanobind::python_error(std::move(*raised_));
+    if (PyErr_CheckSignals() != 0) throw nanobind::python_error();
   }
 
  private:

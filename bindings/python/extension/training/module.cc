@@ -16,20 +16,28 @@ namespace {
 
 namespace nb = nanobind;
 
+void raise(const Error& error) {
+  const nb::object type = nb::module_::import_("tutti._errors").attr("Error");
+  const nb::object rank = error.rank() < 0 ? nb::none() : nb::object(nb::int_(error.rank()));
+  PyErr_SetObject(type.ptr(), type(static_cast<int>(error.code()), error.what(), rank).ptr());
+}
+
 // An Error of C++ as tutti.Error.
-void raise_error(const std::exception_ptr& thrown, void* /*payload*/) {
+void translate(const std::exception_ptr& thrown, void* /*payload*/) {
   try {
     std::rethrow_exception(thrown);
   } catch (const Error& error) {
-    const nb::object type = nb::module_::import_("tutti._errors").attr("Error");
-    const nb::object rank = error.rank() < 0 ? nb::none() : nb::object(nb::int_(error.rank()));
-    PyErr_SetObject(type.ptr(), type(static_cast<int>(error.code()), error.what(), rank).ptr());
+    try {
+      raise(error);
+    } catch (nb::python_error& other) {
+      other.restore();  // a signal's handler has raised it meanwhile
+    }
   }
 }
 
 NB_MODULE(_training, module) {
   module.doc() = "Training in C++, for the package's own use.";
-  nb::register_exception_translator(raise_error);
+  nb::register_exception_translator(translate);
   nb::class_<Run>(module, "Run")
       .def(nb::init<const nb::capsule&, const std::vector<std::string>&>(), nb::arg("communicator"),
            nb::arg("words"))

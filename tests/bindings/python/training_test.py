@@ -390,7 +390,7 @@ with training.Run(data=sys.argv[1], steps=10**6, batch=64) as run:
         if step.step == 3 and first:
             print(os.getpid(), flush=True)
         if step.step == 3 and not first:
-            signal.pause()  # the first rank waits for this one
+            run.communicator.probe()  # the first rank waits for this one
 """
 
 

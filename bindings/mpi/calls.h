@@ -72,6 +72,7 @@ struct ReductionOf {
       decision.fate = Fate::argument;
     } else {
       decision.bytes = static_cast<uint64_t>(count) * kind->element_bytes();
+      decision.by_function = kind->op.op == ReduceOp::user;
       decision.runs_program = kind->is_programs;
     }
   }

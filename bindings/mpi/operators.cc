@@ -32,10 +32,12 @@ struct HashOfBoth {
   }
 };
 
-// An operator that Tutti has no kernel for: element by element.
+// An operator that Tutti has no kernel for: element by element, of which none depends on another's
+// result, wherever `dst` is.
 template <typename T, typename Combine>
 Reduction by_elements(Combine combine) {
   const auto all = [combine](void* dst, const void* a, const void* b, uint64_t bytes, DType) {
+#pragma GCC ivdep
     for (uint64_t i = 0; i < bytes; i += sizeof(T)) {
       T left;
       T right;
@@ -47,6 +49,12 @@ Reduction by_elements(Combine combine) {
   };
   return Reduction::user(
       std::make_shared<const UserOp>(UserOp{.combine = all, .width = sizeof(T)}));
+}
+
+// Without C's search for infinities behind a NaN, which takes longer than the product.
+template <typename T>
+std::complex<T> product_of(const std::complex<T>& a, const std::complex<T>& b) {
+  return {a.real() * b.real() - a.imag() * b.imag(), a.real() * b.imag() + a.imag() * b.real()};
 }
 
 // All predefined operators on the types that MPI defines them for.
@@ -155,7 +163,8 @@ class Predefined {
   void add_complex(MPI_Datatype type) {
     using Complex = std::complex<T>;
     static const Reduction sum = by_elements<Complex>(std::plus<Complex>());
-    static const Reduction product = by_elements<Complex>(std::multiplies<Complex>());
+    static const Reduction product =
+        by_elements<Complex>([](const Complex& a, const Complex& b) { return product_of(a, b); });
     if (size_of_type(type) != sizeof(Complex)) return;
     add(type, MPI_SUM, DType::u8, sum);
     add(type, MPI_PROD, DType::u8, product);

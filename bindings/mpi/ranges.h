@@ -16,6 +16,7 @@ inline constexpr uint64_t kUnknown = UINT64_MAX;
 struct Range {
   uint64_t from;
   uint64_t to;  // included
+  bool has(uint64_t bytes) const { return bytes >= from && bytes <= to; }
 };
 inline constexpr Range kAlways = {0, kUnknown};
 inline constexpr Range kNever = {1, 0};
@@ -26,5 +27,7 @@ constexpr Range up_to(uint64_t bytes) { return {0, bytes}; }
 using Ranges = std::array<Range, kCalls>;
 using RangesOfForms = std::array<Ranges, kForms>;
 extern const RangesOfForms kMeasured;
+// Of reductions that Tutti has no kernel for, beside that of the call.
+extern const Range kMeasuredFunctions;
 
 }  // namespace tutti::mpi

@@ -48,4 +48,6 @@ const Ranges kPersistent = {};
 
 const RangesOfForms kMeasured = {{kBlocking, kStarting, kPersistent}};
 
+const Range kMeasuredFunctions = kAlways;
+
 }  // namespace tutti::mpi

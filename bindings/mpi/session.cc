@@ -98,7 +98,8 @@ class Session {
     PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, forget, &keyval_, nullptr);
     const std::string smallest = settings().get_string("TUTTI_MPI_SMALLEST");
     if (smallest != "auto") {
-      for (auto& ranges : ranges_) ranges.fill(from(parse_bytes(smallest)));
+      functions_ = from(parse_bytes(smallest));
+      for (Ranges& ranges : ranges_) ranges.fill(functions_);
     }
     // A rank may compute for hours before it comes to a call: MPI knows no deadline.
     if (settings().value("TUTTI_TIMEOUT").origin == "default") {
@@ -118,9 +119,9 @@ class Session {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  bool takes(Form form, Call call, uint64_t bytes) const {
+  bool takes(Form form, Call call, const Decision& decision) const {
     const Range& range = ranges_[static_cast<size_t>(form)][static_cast<size_t>(call)];
-    return bytes >= range.from && bytes <= range.to;
+    return range.has(decision.bytes) && (!decision.by_function || functions_.has(decision.bytes));
   }
   int world_rank() const { return world_->rank; }
 
@@ -210,6 +211,7 @@ class Session {
 
   const std::shared_ptr<Channel> world_ = std::make_shared<Channel>();
   RangesOfForms ranges_ = kMeasured;
+  Range functions_ = kMeasuredFunctions;
   int keyval_ = MPI_KEYVAL_INVALID;
   std::optional<Progress> progress_;
   std::atomic<int> next_tag_{0};
@@ -256,7 +258,7 @@ Channel* choose(Form form, Call call, MPI_Comm comm, const Decision& decision) {
   if (!session) return fall(Fate::not_joined);
   if (decision.fate != Fate::through) return fall(decision.fate);
   if (form == Form::starting && decision.runs_program) return fall(Fate::type_or_op);
-  if (!session->takes(form, call, decision.bytes)) return fall(Fate::size);
+  if (!session->takes(form, call, decision)) return fall(Fate::size);
   if (comm == MPI_COMM_NULL) return fall(Fate::argument);
   // To make a communicator ranks wait for each other, which these calls must not.
   Channel* const channel =

@@ -38,7 +38,8 @@ void end();
 struct Decision {
   Fate fate = Fate::through;
   uint64_t bytes = kUnknown;
-  bool runs_program = false;  // a function of the program's, which needs the program's thread
+  bool by_function = false;   // a reduction that Tutti has no kernel for
+  bool runs_program = false;  // by a function of the program's, which needs the program's thread
 };
 
 // Null: it falls through, and is counted as such.

@@ -1,14 +1,18 @@
 """dist.all_reduce through one backend: the median time of a call, with a gradient that its owner has just written.
 
     torchrun --nproc-per-node 2 bench/torch_all_reduce.py tutti      # and gloo; by turns
+    torchrun --nproc-per-node 2 bench/torch_all_reduce.py fake       # torch's backend that does nothing: what torch itself takes
 """
 
+import os
 import statistics
 import sys
 import time
 
 import torch
 import torch.distributed as dist
+
+from torch.testing._internal.distributed.fake_pg import FakeStore
 
 import tutti.torch  # noqa: F401
 
@@ -25,7 +29,10 @@ def median_us(elements, calls):
     return statistics.median(times) * 1e6
 
 
-dist.init_process_group(sys.argv[1])
+if sys.argv[1] == "fake":
+    dist.init_process_group("fake", store=FakeStore(), rank=int(os.environ["RANK"]), world_size=int(os.environ["WORLD_SIZE"]))
+else:
+    dist.init_process_group(sys.argv[1])
 for elements, calls in ((2, 500), (8192, 500), (262144, 200), (8 << 20, 20)):
     time_us = median_us(elements, calls)
     if dist.get_rank() == 0:

@@ -419,7 +419,9 @@ def test_an_interrupt_of_the_whole_job_is_one_on_each_rank(text):
     assert job.stdout.readline() == "ready\n"
     job.send_signal(signal.SIGINT)
     _, errors = job.communicate(timeout=SECONDS)
-    assert errors.count("\nKeyboardInterrupt\n") == 2 and job.returncode != 0, errors
+    # The ranks write to one pipe, so lines may be mixed.
+    assert errors.count("KeyboardInterrupt") == 2 and "Error" not in errors, errors
+    assert job.returncode != 0
 
 
 LEFT = """

@@ -118,7 +118,7 @@ int main(int argc, char** argv) {
   using namespace tutti::test;  // NOLINT(google-build-using-namespace)
   MPI_Init(&argc, &argv);
   const Group world("world", MPI_COMM_WORLD);
-  for (int round = 0; round < 8; ++round) {
+  for (int round = 0; round < 5; ++round) {
     ranks_elsewhere_do_their_part(world);
     first_calls_do_not_wait(world);
     things_may_be_freed(world);

@@ -11,7 +11,7 @@ namespace tutti::test {
 namespace {
 
 constexpr int kThreads = 3;
-constexpr int kRounds = 60;
+constexpr int kRounds = 40;
 
 std::atomic<int> wrong_in_threads{0};
 

@@ -71,6 +71,7 @@ int main(int argc, char** argv) {
   for (MPI_Comm& comm : comms) MPI_Comm_dup(MPI_COMM_WORLD, &comm);
   {
     std::vector<std::jthread> threads;
+    threads.reserve(tutti::test::kThreads);
     for (int i = 0; i < tutti::test::kThreads; ++i) {
       threads.emplace_back([comm = comms[i], i] { tutti::test::make_calls(comm, i); });
     }

@@ -4,56 +4,55 @@
 
 #include "bindings/mpi/requests.h"
 
-using tutti::mpi::requests;
-using tutti::mpi::test_until_done;
+namespace tutti::mpi {
 
 extern "C" {
 
 int MPI_Test(MPI_Request* request, int* done, MPI_Status* status) {
-  requests().look_after();
+  look_after_requests();
   return PMPI_Test(request, done, status);
 }
 
 int MPI_Testall(int count, MPI_Request all[], int* done, MPI_Status statuses[]) {
-  requests().look_after();
+  look_after_requests();
   return PMPI_Testall(count, all, done, statuses);
 }
 
 int MPI_Testany(int count, MPI_Request all[], int* index, int* done, MPI_Status* status) {
-  requests().look_after();
+  look_after_requests();
   return PMPI_Testany(count, all, index, done, status);
 }
 
 int MPI_Testsome(int count, MPI_Request all[], int* done, int indices[], MPI_Status statuses[]) {
-  requests().look_after();
+  look_after_requests();
   return PMPI_Testsome(count, all, done, indices, statuses);
 }
 
 int MPI_Request_get_status(MPI_Request request, int* done, MPI_Status* status) {
-  requests().look_after();
+  look_after_requests();
   return PMPI_Request_get_status(request, done, status);
 }
 
 int MPI_Wait(MPI_Request* request, MPI_Status* status) {
-  if (!requests().any()) return PMPI_Wait(request, status);
+  if (!Requests::any()) return PMPI_Wait(request, status);
   requests().wait(*request);
   return test_until_done([&](int& done) { return PMPI_Test(request, &done, status); });
 }
 
 int MPI_Waitall(int count, MPI_Request all[], MPI_Status statuses[]) {
-  if (!requests().any()) return PMPI_Waitall(count, all, statuses);
+  if (!Requests::any()) return PMPI_Waitall(count, all, statuses);
   for (int i = 0; i < count; ++i) requests().wait(all[i]);
   return test_until_done([&](int& done) { return PMPI_Testall(count, all, &done, statuses); });
 }
 
 int MPI_Waitany(int count, MPI_Request all[], int* index, MPI_Status* status) {
-  if (!requests().any()) return PMPI_Waitany(count, all, index, status);
+  if (!Requests::any()) return PMPI_Waitany(count, all, index, status);
   return test_until_done([&](int& done) { return PMPI_Testany(count, all, index, &done, status); });
 }
 
 // Of how many are done, 0 is none yet, and MPI_UNDEFINED that there is nothing to wait for.
 int MPI_Waitsome(int count, MPI_Request all[], int* done, int indices[], MPI_Status statuses[]) {
-  if (!requests().any()) return PMPI_Waitsome(count, all, done, indices, statuses);
+  if (!Requests::any()) return PMPI_Waitsome(count, all, done, indices, statuses);
   return test_until_done([&](int& any) {
     const int status = PMPI_Testsome(count, all, done, indices, statuses);
     any = *done;
@@ -62,3 +61,5 @@ int MPI_Waitsome(int count, MPI_Request all[], int* done, int indices[], MPI_Sta
 }
 
 }  // extern "C"
+
+}  // namespace tutti::mpi

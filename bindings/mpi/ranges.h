@@ -27,7 +27,9 @@ constexpr Range up_to(uint64_t bytes) { return {0, bytes}; }
 using Ranges = std::array<Range, kCalls>;
 using RangesOfForms = std::array<Ranges, kForms>;
 extern const RangesOfForms kMeasured;
-// Of reductions that Tutti has no kernel for, beside that of the call.
+// Of reductions that Tutti has no kernel for, beside the call's: by a function of operators.cc's,
+// and by the program's.
 extern const Range kMeasuredFunctions;
+extern const Range kMeasuredPrograms;
 
 }  // namespace tutti::mpi

@@ -63,7 +63,6 @@ void Requests::start(std::unique_ptr<Pending> pending, MPI_Request* request) {
 }
 
 void Requests::look_after() {
-  if (!any()) return;
   std::vector<Pending*> ended;
   {
     const std::lock_guard lock(mutex_);

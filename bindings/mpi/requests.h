@@ -54,7 +54,7 @@ class Requests {
  public:
   // Throws what starting the call does.
   void start(std::unique_ptr<Pending> pending, MPI_Request* request);
-  bool any() const { return under_way_.load(std::memory_order_acquire) > 0; }
+  static bool any() { return under_way_.load(std::memory_order_acquire) > 0; }
   // Moves all calls, and completes the requests of those that have ended.
   void look_after();
   // Returns when Tutti has done the call behind this request; at once if there is none.
@@ -73,7 +73,7 @@ class Requests {
   void help(const std::stop_token& stop);
   bool poll_first();
 
-  std::atomic<int> under_way_{0};
+  static inline std::atomic<int> under_way_{0};
   std::mutex mutex_;  // of all below
   std::vector<Pending*> pending_;
   uint64_t turns_ = 0;  // of look_after()
@@ -85,12 +85,17 @@ class Requests {
 
 Requests& requests();
 
+// Costs next to nothing while there are none.
+inline void look_after_requests() {
+  if (Requests::any()) requests().look_after();
+}
+
 // Repeats a test of MPI's until it is done or fails: test(done) sets whether it is. As the MPI
 // libraries wait, without sleep.
 template <typename Test>
 int test_until_done(Test test) {
   for (;;) {
-    requests().look_after();
+    look_after_requests();
     int done = 0;
     const int status = test(done);
     if (done != 0 || status != MPI_SUCCESS) return status;

@@ -98,7 +98,7 @@ class Session {
     PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, forget, &keyval_, nullptr);
     const std::string smallest = settings().get_string("TUTTI_MPI_SMALLEST");
     if (smallest != "auto") {
-      functions_ = from(parse_bytes(smallest));
+      functions_ = programs_ = from(parse_bytes(smallest));
       for (Ranges& ranges : ranges_) ranges.fill(functions_);
     }
     // A rank may compute for hours before it comes to a call: MPI knows no deadline.
@@ -121,7 +121,9 @@ class Session {
 
   bool takes(Form form, Call call, const Decision& decision) const {
     const Range& range = ranges_[static_cast<size_t>(form)][static_cast<size_t>(call)];
-    return range.has(decision.bytes) && (!decision.by_function || functions_.has(decision.bytes));
+    if (!range.has(decision.bytes)) return false;
+    if (decision.runs_program) return programs_.has(decision.bytes);
+    return !decision.by_function || functions_.has(decision.bytes);
   }
   int world_rank() const { return world_->rank; }
 
@@ -212,6 +214,7 @@ class Session {
   const std::shared_ptr<Channel> world_ = std::make_shared<Channel>();
   RangesOfForms ranges_ = kMeasured;
   Range functions_ = kMeasuredFunctions;
+  Range programs_ = kMeasuredPrograms;
   int keyval_ = MPI_KEYVAL_INVALID;
   std::optional<Progress> progress_;
   std::atomic<int> next_tag_{0};

@@ -232,7 +232,8 @@ struct State {
 std::vector<int64_t> row_of(uint64_t seed, int rank, int size, int64_t most) {
   std::vector<int64_t> units;
   for (int r = 0; r < size; ++r) {
-    const auto pair = static_cast<uint64_t>(std::min(r, rank) * 64 + std::max(r, rank));
+    const auto pair =
+        static_cast<uint64_t>(std::min(r, rank)) * 64 + static_cast<uint64_t>(std::max(r, rank));
     units.push_back(static_cast<int64_t>((seed ^ pair * 0x9e3779b97f4a7c15) >> 33) % most);
   }
   return units;

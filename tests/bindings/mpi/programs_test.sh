@@ -62,7 +62,7 @@ for ranks in 1 2 3; do
   expect_right $ranks "$tutti" mpi -- "$launcher" -n $ranks "$nonblocking" tutti
 done
 # Every call, with every type and operator: so many of them on so many ranks.
-for some in 1:100 2:400 3:400 4:150 5:100 8:60; do
+for some in 1:50 2:300 3:300 4:80 5:60 8:40; do
   ranks=${some%:*}
   expect_right "$ranks" "$tutti" mpi -- "$launcher" -n "$ranks" "$random_calls" "${some#*:}" "$ranks" \
     wild

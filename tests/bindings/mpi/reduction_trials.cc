@@ -331,7 +331,7 @@ struct State {
     Bytes made(static_cast<size_t>(count()) * op.of.bytes);
     for (int64_t i = 0; i < count(); ++i) {
       op.of.fill(made.data() + static_cast<size_t>(i) * op.of.bytes,
-                 mixed(seed + static_cast<uint64_t>(rank * 1000003 + i)), wild);
+                 mixed(seed + static_cast<uint64_t>(int64_t{rank} * 1000003 + i)), wild);
     }
     return made;
   }

@@ -11,7 +11,7 @@ namespace tutti::test {
 namespace {
 
 constexpr int kThreads = 3;
-constexpr int kRounds = 60;
+constexpr int kRounds = 40;
 
 std::atomic<int> wrong_in_threads{0};
 
@@ -71,6 +71,7 @@ int main(int argc, char** argv) {
   for (MPI_Comm& comm : comms) MPI_Comm_dup(MPI_COMM_WORLD, &comm);
   {
     std::vector<std::jthread> threads;
+    threads.reserve(tutti::test::kThreads);
     for (int i = 0; i < tutti::test::kThreads; ++i) {
       threads.emplace_back([comm = comms[i], i] { tutti::test::make_calls(comm, i); });
     }

@@ -25,7 +25,8 @@ Pending::Pending(Call call, std::shared_ptr<Channel> channel)
 Pending::~Pending() = default;
 
 Requests& requests() {
-  static Requests all;
+  // Never destroyed: a child of fork() that exits has no helper to wait for.
+  static Requests& all = *std::make_unique<Requests>().release();
   return all;
 }
 

@@ -7,7 +7,7 @@
 Gets mpi4py's source and NumPy from PyPI, and builds mpi4py for each MPI library that is installed, under
 .cache/mpi4py. Each file of its tests runs once without Tutti and once with it, all calls through it
 (TUTTI_MPI_SMALLEST=0). Prints what differs on any rank, and how many calls of rank 0 went through; fails if
-anything differs. On two cores: 2 minutes to build, then about 5 minutes for 2 ranks of one library, more for more.
+anything differs. On two cores: a minute to build, then 5 minutes for 3 ranks of one library, more for more.
 """
 import argparse
 import collections

@@ -25,7 +25,7 @@ const Ranges kBlocking = {{
 }};
 
 const Ranges kStarting = {{
-    kAlways,             // allreduce
+    from(1024),          // allreduce
     Range{1024, 8192},   // reduce
     Range{8192, 32768},  // bcast
     from(8192),          // allgather

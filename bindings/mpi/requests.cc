@@ -82,9 +82,8 @@ void Requests::look_after() {
 void Requests::end(Pending& pending) {
   if (pending.failure_) {
     pending.status_ = fail(pending.channel_->comm, pending.call_, *pending.failure_);
-  } else {
-    pending.finish();
   }
+  pending.finish(!pending.failure_);
   pending.work_ = {};
   pending.channel_.reset();
   PMPI_Grequest_complete(pending.request_);

@@ -38,7 +38,9 @@ class Pending {
  private:
   friend class Requests;
   virtual Work start(Communicator& communicator) = 0;
-  virtual void finish() = 0;  // stores what has come where the program wants it
+  // Stores what has come where the program wants it (unless the call failed), and lets go of all
+  // that the call needed: the request is freed where MPI may not be called.
+  virtual void finish(bool stores) = 0;
 
   const Call call_;
   std::shared_ptr<Channel> channel_;

@@ -10,6 +10,7 @@
 #include <numeric>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/log.h"
@@ -222,11 +223,12 @@ class Session {
   std::map<void*, std::shared_ptr<Channel>> channels_;  // guarded by mutex_
 };
 
-// From MPI_Init to MPI_Finalize: no other call may be concurrent to these two.
-std::unique_ptr<Session> session;
+// From MPI_Init to MPI_Finalize: no other call may be concurrent to these two. A program that ends
+// without MPI_Finalize leaves it, since MPI may not be called any more then.
+Session* session = nullptr;
 
 int forget(MPI_Comm comm, int keyval, void* value, void* extra) {
-  if (session) session->remove(value);
+  if (session != nullptr) session->remove(value);
   return MPI_SUCCESS;
 }
 
@@ -239,7 +241,7 @@ void show_report() {
 
 void begin() {
   try {
-    session = std::make_unique<Session>();
+    session = std::make_unique<Session>().release();
   } catch (const std::exception& error) {  // a setting that is wrong is wrong on all ranks
     std::cerr << cat("tutti mpi: ", error.what(), '\n');
     PMPI_Abort(MPI_COMM_WORLD, 1);
@@ -247,10 +249,10 @@ void begin() {
 }
 
 void end() {
-  if (!session) return;
+  if (session == nullptr) return;
   show_report();
   requests().close();
-  session.reset();
+  const std::unique_ptr<Session> last(std::exchange(session, nullptr));
 }
 
 Channel* choose(Form form, Call call, MPI_Comm comm, const Decision& decision) {
@@ -258,7 +260,7 @@ Channel* choose(Form form, Call call, MPI_Comm comm, const Decision& decision) {
     count(form, call, fate);
     return nullptr;
   };
-  if (!session) return fall(Fate::not_joined);
+  if (session == nullptr) return fall(Fate::not_joined);
   if (decision.fate != Fate::through) return fall(decision.fate);
   if (form == Form::starting && decision.runs_program) return fall(Fate::type_or_op);
   if (!session->takes(form, call, decision)) return fall(Fate::size);

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "bindings/mpi/ranges.h"
@@ -109,10 +110,13 @@ class PendingTask final : public Pending {
       : Pending(call, std::move(channel)), task_(std::move(task)) {}
 
  private:
-  Work start(Communicator& communicator) override { return communicator.start(task_.request); }
-  void finish() override { task_.finish(); }
+  Work start(Communicator& communicator) override { return communicator.start(task_->request); }
+  void finish(bool stores) override {
+    if (stores) task_->finish();
+    task_.reset();
+  }
 
-  Task task_;
+  std::optional<Task> task_;
 };
 
 template <typename Theirs, typename Make>

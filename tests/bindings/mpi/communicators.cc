@@ -37,8 +37,10 @@ void make_and_free(const Group& world, int round) {
 void come_and_go(const Group& world) {
   for (int round = 0; round < 10; ++round) make_and_free(world, round);
   const int64_t before = open_descriptors();
-  for (int round = 0; round < 1000; ++round) make_and_free(world, round);
-  expect<int64_t>("descriptors after 1000 communicators", world, {open_descriptors()}, {before});
+  // MPI libraries that do not give way take long for it with more ranks than cores.
+  const int rounds = world.size <= 2 ? 1000 : 100;
+  for (int round = 0; round < rounds; ++round) make_and_free(world, round);
+  expect<int64_t>("descriptors after many communicators", world, {open_descriptors()}, {before});
 }
 
 // What two ranks' counts differ in is found before anything is reduced; the handler of the

@@ -7,7 +7,7 @@
 Gets mpi4py's source and NumPy from PyPI, and builds mpi4py for each MPI library that is installed, under
 .cache/mpi4py. Each file of its tests runs once without Tutti and once with it, all calls through it
 (TUTTI_MPI_SMALLEST=0). Prints what differs on any rank, and how many calls of rank 0 went through; fails if
-anything differs. On two cores: 2 minutes to build, then about 5 minutes for 2 ranks of one library, more for more.
+anything differs. On two cores: a minute to build, then 5 minutes for 3 ranks of one library, more for more.
 """
 import argparse
 import collections
@@ -25,6 +25,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 CACHE = ROOT / ".cache" / "mpi4py"
 VERSION = "4.1.2"
 SECONDS = 300  # for one file on all ranks
+LEFT_OUT = ["test_spawn"]  # with Open MPI 4.1 it does not end, without Tutti either
 
 
 def environment(**more):
@@ -138,7 +139,7 @@ def compare(mpi, python, tests, ranks, only):
     calls = collections.defaultdict(lambda: [0, 0])
     different = 0
     for file in sorted(tests.glob("test_*.py")):
-        if not re.search(only, file.stem):
+        if not re.search(only, file.stem) or file.stem in LEFT_OUT:
             continue
         plain, _ = run_file(mpi, python, tests, file.stem, ranks, False)
         tutti, errors = run_file(mpi, python, tests, file.stem, ranks, True)

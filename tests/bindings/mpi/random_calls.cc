@@ -171,7 +171,9 @@ void run(int64_t rounds, uint64_t seed) {
 }  // namespace tutti::test
 
 int main(int argc, char** argv) {
-  MPI_Init(&argc, &argv);
+  int provided = 0;
+  MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE,
+                  &provided);  // MPI libraries hold more locks then
   const int64_t rounds = argc > 1 ? std::atol(argv[1]) : 200;
   const auto seed = static_cast<uint64_t>(argc > 2 ? std::atol(argv[2]) : 1);
   tutti::test::Batch::wild_ = argc > 3 && std::strcmp(argv[3], "wild") == 0;

@@ -7,7 +7,9 @@
 #include <csignal>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <iterator>
+#include <string>
 
 #include "tests/bindings/mpi/checks.h"
 
@@ -62,9 +64,22 @@ void errors_are_returned(const Group& world) {
   expect<int>("Allreduce after an error elsewhere", world, {sum}, {world.size});
 }
 
+// MPICH leaves the memory that its ranks share behind when one of them is killed. All have it
+// mapped by now, and need its name no more.
+void unlink_shared_memory() {
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    const size_t path = line.find("/dev/shm/mpich_");
+    if (path != std::string::npos) std::filesystem::remove(line.substr(path));
+  }
+}
+
 void be_killed(const Group& world) {
   MPI_Barrier(world.comm);
-  if (world.rank == world.size - 1) std::raise(SIGKILL);
+  if (world.rank == world.size - 1) {
+    unlink_shared_memory();
+    std::raise(SIGKILL);
+  }
   MPI_Barrier(world.comm);
 }
 

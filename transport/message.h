@@ -8,8 +8,9 @@
 
 namespace tutti {
 
-// Bumped whenever MessageHeader, the framing, the handshake or the table of ranks changes.
-inline constexpr uint32_t kWireVersion = 7;
+// Bumped whenever MessageHeader, the framing, a control frame, the handshake or the table of ranks
+// changes.
+inline constexpr uint32_t kWireVersion = 8;
 
 struct MessageHeader {
   uint32_t call = 0;   // number of the call on this communicator, from 1 (point-to-point: per pair)

@@ -14,38 +14,57 @@ namespace {
 
 constexpr int64_t kBlock = 128;  // queries or keys: large enough for GEMM's speed
 
-// One head of one sample.
-struct Head {
+// One head of one sample's keys and values, and the heads of queries that it serves.
+struct Group {
   const AttentionShape& shape;
-  int64_t first_row;
-  int64_t head;
+  int64_t sample;
+  int64_t key_head;
 
-  // which: 0 queries, 1 keys, 2 values; of a tensor rows x 3 width.
+  int64_t first_head() const { return key_head * (shape.heads / shape.groups()); }
+  int64_t end_head() const { return (key_head + 1) * (shape.heads / shape.groups()); }
+
   template <bool is_const>
-  BasicTensor<is_const> part(BasicTensor<is_const> qkv, int which) const {
-    return qkv.row_range(first_row, shape.context)
-        .col_range(which * shape.width() + head * shape.head_size, shape.head_size);
+  BasicTensor<is_const> of_queries(BasicTensor<is_const> all, int64_t head) const {
+    return all.row_range(sample * shape.context, shape.context)
+        .col_range(head * shape.head_size, shape.head_size);
   }
   template <bool is_const>
-  BasicTensor<is_const> of(BasicTensor<is_const> rows) const {
-    return rows.row_range(first_row, shape.context)
-        .col_range(head * shape.head_size, shape.head_size);
+  BasicTensor<is_const> of_keys(BasicTensor<is_const> all) const {
+    return all.row_range(sample * shape.keys_in_memory(), shape.keys_in_memory())
+        .col_range(key_head * shape.head_size, shape.head_size);
+  }
+  // Of a head's statistics: those of one query.
+  int64_t row_of(int64_t head, int64_t query) const {
+    return (sample * shape.heads + head) * shape.context + query;
+  }
+  const int32_t* starts(int64_t query) const {
+    return shape.starts.empty()
+               ? nullptr
+               : &shape.starts[static_cast<size_t>(sample * shape.context + query)];
+  }
+  // The first key that some of these queries see.
+  int64_t first_key(int64_t query, int64_t rows) const {
+    return shape.starts.empty() ? 0 : *std::min_element(starts(query), starts(query) + rows);
+  }
+  // What these queries see of the keys from `key` on.
+  kernels::Visible visible(int64_t query, int64_t key) const {
+    return {shape.past + query - key + 1, starts(query), key};
   }
 };
 
 template <typename Body>
-void for_each_head(const AttentionShape& shape, Body&& body) {
+void for_each_group(const AttentionShape& shape, Body&& body) {
   for (int64_t sample = 0; sample < shape.samples; ++sample) {
-    for (int64_t head = 0; head < shape.heads; ++head) {
-      body(Head{shape, sample * shape.context, head}, sample * shape.heads + head);
-    }
+    for (int64_t head = 0; head < shape.groups(); ++head) body(Group{shape, sample, head});
   }
 }
 
+// Blocks that begin at multiples of kBlock, the last one at `end` or where memory ends: what no
+// query sees costs little, and products of few different shapes are made.
 template <typename Body>
-void for_each_block(int64_t count, Body&& body) {
-  for (int64_t first = 0; first < count; first += kBlock) {
-    body(first, std::min(kBlock, count - first));
+void for_each_block(int64_t first, int64_t end, int64_t in_memory, Body&& body) {
+  for (int64_t at = first / kBlock * kBlock; at < end; at += kBlock) {
+    body(at, std::min(kBlock, in_memory - at));
   }
 }
 
@@ -69,63 +88,83 @@ double scale_of(const AttentionShape& shape) {
   return 1 / std::sqrt(static_cast<double>(shape.head_size));
 }
 
-void check(const AttentionShape& shape, ConstTensor qkv, ConstTensor output, ConstTensor lse) {
-  require_shapes(qkv.rows == shape.rows() && qkv.cols == 3 * shape.width() &&
-                     output.rows == shape.rows() && output.cols == shape.width() &&
-                     lse.size() == shape.rows() * shape.heads && qkv.dtype == output.dtype &&
-                     lse.dtype == value_type(qkv.dtype),
+bool are_keys(const AttentionShape& shape, ConstTensor keys, DType type) {
+  return keys.rows == shape.samples * shape.keys_in_memory() && keys.cols == shape.key_width() &&
+         keys.dtype == type;
+}
+
+bool fit(const AttentionShape& shape, const ConstQkv& qkv) {
+  return shape.groups() > 0 && shape.heads % shape.groups() == 0 &&
+         shape.keys_in_memory() >= shape.past + shape.context && qkv.queries.rows == shape.rows() &&
+         qkv.queries.cols == shape.width() && are_keys(shape, qkv.keys, qkv.queries.dtype) &&
+         are_keys(shape, qkv.values, qkv.queries.dtype) &&
+         (shape.starts.empty() || std::ssize(shape.starts) == shape.rows());
+}
+
+void check(const AttentionShape& shape, const ConstQkv& qkv, ConstTensor output, ConstTensor lse) {
+  const DType type = qkv.queries.dtype;
+  require_shapes(fit(shape, qkv) && output.rows == shape.rows() && output.cols == shape.width() &&
+                     lse.size() == shape.rows() * shape.heads && type == output.dtype &&
+                     lse.dtype == value_type(type),
                  "causal_attention");
 }
 
 }  // namespace
 
-void causal_attention(const AttentionShape& shape, ConstTensor qkv, Tensor output, Tensor lse,
-                      Arena& arena) {
-  check(shape, qkv, output, lse);
+void causal_attention(const AttentionShape& shape, const ConstQkv& inputs, Tensor output,
+                      Tensor lse, Arena& arena) {
+  check(shape, inputs, output, lse);
   const ArenaScope scope(arena);
-  const DType type = qkv.dtype;
+  const DType type = output.dtype;
   const DType wide = value_type(type);
-  const int64_t block = std::min(kBlock, shape.context);
+  const int64_t most_rows = std::min(kBlock, shape.context);
+  const int64_t most_keys = std::min(kBlock, shape.keys_in_memory());
   const kernels::Loops& loops = kernels::loops(type);
-  const Tensor score_memory = arena.take(wide, block, block);
-  const Tensor weight_memory = arena.take(type, block, block);
-  const Tensor sum_memory = arena.take(wide, block, shape.head_size);
-  const Tensor maxima = arena.take(wide, 1, block);
-  const Tensor sums = arena.take(wide, 1, block);
-  for_each_head(shape, [&](const Head& head, int64_t index) {
-    const ConstTensor queries = head.part(qkv, 0), keys = head.part(qkv, 1);
-    const ConstTensor values = head.part(qkv, 2);
-    for_each_block(shape.context, [&](int64_t q, int64_t rows) {
-      const Tensor attended = tensor_at(sum_memory.data, wide, rows, shape.head_size);
-      fill(attended, 0);
-      fill(maxima, -std::numeric_limits<double>::infinity());
-      fill(sums, 0);
-      for_each_block(q + rows, [&](int64_t k, int64_t cols) {
-        const Tensor scores = tensor_at(score_memory.data, wide, rows, cols);
-        const Tensor weights = tensor_at(weight_memory.data, type, rows, cols);
-        gemm(queries.row_range(q, rows), Transpose::no, keys.row_range(k, cols), Transpose::yes,
-             scores);
-        loops.attention_softmax(scores.data, weights.data, rows, cols, q - k + 1, scale_of(shape),
-                                maxima.data, sums.data, attended.data, shape.head_size);
-        gemm(weights, Transpose::no, values.row_range(k, cols), Transpose::no, attended,
-             GemmMode::accumulate);
-      });
-      const Tensor target = head.of(output).row_range(q, rows);
-      loops.attention_finish(attended.data, maxima.data, sums.data, target.data, target.stride,
-                             lse.data + (index * shape.context + q) * size_of(wide), rows,
-                             shape.head_size);
-    });
+  const Tensor score_memory = arena.take(wide, most_rows, most_keys);
+  const Tensor weight_memory = arena.take(type, most_rows, most_keys);
+  const Tensor sum_memory = arena.take(wide, most_rows, shape.head_size);
+  const Tensor maxima = arena.take(wide, 1, most_rows);
+  const Tensor sums = arena.take(wide, 1, most_rows);
+  const auto attend = [&](const Group& group, int64_t head, int64_t q, int64_t rows) {
+    const ConstTensor queries = group.of_queries(inputs.queries, head).row_range(q, rows);
+    const ConstTensor keys = group.of_keys(inputs.keys), values = group.of_keys(inputs.values);
+    const Tensor attended = tensor_at(sum_memory.data, wide, rows, shape.head_size);
+    fill(attended, 0);
+    fill(maxima, -std::numeric_limits<double>::infinity());
+    fill(sums, 0);
+    for_each_block(group.first_key(q, rows), shape.past + q + rows, keys.rows,
+                   [&](int64_t k, int64_t cols) {
+                     const Tensor scores = tensor_at(score_memory.data, wide, rows, cols);
+                     const Tensor weights = tensor_at(weight_memory.data, type, rows, cols);
+                     gemm(queries, Transpose::no, keys.row_range(k, cols), Transpose::yes, scores);
+                     loops.attention_softmax(scores.data, weights.data, rows, cols,
+                                             group.visible(q, k), scale_of(shape), maxima.data,
+                                             sums.data, attended.data, shape.head_size);
+                     gemm(weights, Transpose::no, values.row_range(k, cols), Transpose::no,
+                          attended, GemmMode::accumulate);
+                   });
+    const Tensor target = group.of_queries(output, head).row_range(q, rows);
+    loops.attention_finish(attended.data, maxima.data, sums.data, target.data, target.stride,
+                           lse.data + group.row_of(head, q) * size_of(wide), rows, shape.head_size);
+  };
+  for_each_group(shape, [&](const Group& group) {
+    for (int64_t head = group.first_head(); head < group.end_head(); ++head) {
+      for_each_block(0, shape.context, shape.context,
+                     [&](int64_t q, int64_t rows) { attend(group, head, q, rows); });
+    }
   });
 }
 
-void causal_attention_backward(const AttentionShape& shape, ConstTensor qkv, ConstTensor output,
-                               ConstTensor lse, ConstTensor output_gradient, Tensor qkv_gradient,
-                               Arena& arena) {
-  check(shape, qkv, output, lse);
-  require_shapes(output_gradient.stride == output.stride && qkv_gradient.cols == qkv.cols,
+void causal_attention_backward(const AttentionShape& shape, const ConstQkv& inputs,
+                               ConstTensor output, ConstTensor lse, ConstTensor output_gradient,
+                               const Qkv& gradients, Arena& arena) {
+  check(shape, inputs, output, lse);
+  require_shapes(shape.past == 0 && shape.keys_in_memory() == shape.context &&
+                     output_gradient.stride == output.stride &&
+                     fit(shape, {gradients.queries, gradients.keys, gradients.values}),
                  "causal_attention_backward");
   const ArenaScope scope(arena);
-  const DType type = qkv.dtype;
+  const DType type = output.dtype;
   const DType wide = value_type(type);
   const int64_t block = std::min(kBlock, shape.context);
   const kernels::Loops& loops = kernels::loops(type);
@@ -134,43 +173,47 @@ void causal_attention_backward(const AttentionShape& shape, ConstTensor qkv, Con
   const Tensor gradient_memory = arena.take(type, block, block);
   const Tensor delta = arena.take(wide, 1, shape.context);
   const Tensor dq = arena.take(wide, shape.context, shape.head_size);
-  const Tensor dk_memory = arena.take(wide, block, shape.head_size);
-  const Tensor dv_memory = arena.take(wide, block, shape.head_size);
-  for_each_head(shape, [&](const Head& head, int64_t index) {
-    const ConstTensor queries = head.part(qkv, 0), keys = head.part(qkv, 1);
-    const ConstTensor values = head.part(qkv, 2), dy = head.of(output_gradient);
-    loops.attention_delta(head.of(output).data, dy.data, dy.stride, delta.data, shape.context,
-                          shape.head_size);
-    fill(dq, 0);
-    for_each_block(shape.context, [&](int64_t k, int64_t cols) {
-      const Tensor dk = tensor_at(dk_memory.data, wide, cols, shape.head_size);
-      const Tensor dv = tensor_at(dv_memory.data, wide, cols, shape.head_size);
-      fill(dk, 0);
-      fill(dv, 0);
-      for_each_block(shape.context - k, [&](int64_t after, int64_t rows) {
-        const int64_t q = k + after;
-        const Tensor scores = tensor_at(score_memory.data, wide, rows, cols);
-        const Tensor weights = tensor_at(weight_memory.data, type, rows, cols);
-        const Tensor dscores = tensor_at(gradient_memory.data, type, rows, cols);
-        const ConstTensor q_rows = queries.row_range(q, rows), k_rows = keys.row_range(k, cols);
-        gemm(q_rows, Transpose::no, k_rows, Transpose::yes, scores);
-        loops.attention_recompute(scores.data,
-                                  lse.data + (index * shape.context + q) * size_of(wide),
-                                  weights.data, rows, cols, q - k + 1, scale_of(shape));
-        gemm(weights, Transpose::yes, dy.row_range(q, rows), Transpose::no, dv,
-             GemmMode::accumulate);
-        gemm(dy.row_range(q, rows), Transpose::no, values.row_range(k, cols), Transpose::yes,
-             scores);
-        loops.attention_score_gradient(weights.data, scores.data, delta.at(0, q), dscores.data,
-                                       rows, cols, scale_of(shape));
-        gemm(dscores, Transpose::no, k_rows, Transpose::no, dq.row_range(q, rows),
-             GemmMode::accumulate);
-        gemm(dscores, Transpose::yes, q_rows, Transpose::no, dk, GemmMode::accumulate);
+  const Tensor dk = arena.take(wide, shape.context, shape.head_size);
+  const Tensor dv = arena.take(wide, shape.context, shape.head_size);
+  // One block of queries on one of keys.
+  const auto add_block = [&](const Group& group, int64_t head, int64_t q, int64_t rows, int64_t k,
+                             int64_t cols) {
+    const Tensor scores = tensor_at(score_memory.data, wide, rows, cols);
+    const Tensor weights = tensor_at(weight_memory.data, type, rows, cols);
+    const Tensor dscores = tensor_at(gradient_memory.data, type, rows, cols);
+    const ConstTensor queries = group.of_queries(inputs.queries, head).row_range(q, rows);
+    const ConstTensor dy = group.of_queries(output_gradient, head).row_range(q, rows);
+    const ConstTensor keys = group.of_keys(inputs.keys).row_range(k, cols);
+    const ConstTensor values = group.of_keys(inputs.values).row_range(k, cols);
+    gemm(queries, Transpose::no, keys, Transpose::yes, scores);
+    loops.attention_recompute(scores.data, lse.data + group.row_of(head, q) * size_of(wide),
+                              weights.data, rows, cols, group.visible(q, k), scale_of(shape));
+    gemm(weights, Transpose::yes, dy, Transpose::no, dv.row_range(k, cols), GemmMode::accumulate);
+    gemm(dy, Transpose::no, values, Transpose::yes, scores);
+    loops.attention_score_gradient(weights.data, scores.data, delta.at(0, q), dscores.data, rows,
+                                   cols, scale_of(shape));
+    gemm(dscores, Transpose::no, keys, Transpose::no, dq.row_range(q, rows), GemmMode::accumulate);
+    gemm(dscores, Transpose::yes, queries, Transpose::no, dk.row_range(k, cols),
+         GemmMode::accumulate);
+  };
+  for_each_group(shape, [&](const Group& group) {
+    fill(dk, 0);
+    fill(dv, 0);
+    for (int64_t head = group.first_head(); head < group.end_head(); ++head) {
+      const ConstTensor dy = group.of_queries(output_gradient, head);
+      loops.attention_delta(group.of_queries(output, head).data, dy.data, dy.stride, delta.data,
+                            shape.context, shape.head_size);
+      fill(dq, 0);
+      for_each_block(0, shape.context, shape.context, [&](int64_t k, int64_t cols) {
+        for_each_block(k, shape.context, shape.context, [&](int64_t q, int64_t rows) {
+          if (group.first_key(q, rows) >= k + cols) return;
+          add_block(group, head, q, rows, k, cols);
+        });
       });
-      store_values(dk, head.part(qkv_gradient, 1).row_range(k, cols));
-      store_values(dv, head.part(qkv_gradient, 2).row_range(k, cols));
-    });
-    store_values(dq, head.part(qkv_gradient, 0));
+      store_values(dq, group.of_queries(gradients.queries, head));
+    }
+    store_values(dk, group.of_keys(gradients.keys));
+    store_values(dv, group.of_keys(gradients.values));
   });
 }
 

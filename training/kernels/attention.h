@@ -3,30 +3,63 @@
 // Self-attention does not need O(n^2) memory, 2021).
 #pragma once
 
+#include <cstdint>
+#include <span>
+
 #include "training/arena.h"
 #include "training/tensor.h"
 
 namespace tutti::training {
 
+// Each head of keys and values serves heads / key_heads heads of queries, side by side (Ainslie et
+// al.: GQA, 2023; with one head of keys: Shazeer: Fast transformer decoding, 2019).
 struct AttentionShape {
   int64_t samples = 0;
-  int64_t context = 0;
-  int64_t heads = 0;
+  int64_t context = 0;  // queries of each sample
+  int64_t heads = 0;    // of queries
   int64_t head_size = 0;
+  int64_t key_heads = 0;  // of keys, and of values; 0: as many as of queries
+  // Keys and values kept from earlier calls: a sample's query i sees the keys 0 ... past + i.
+  int64_t past = 0;
+  int64_t keys = 0;  // of each sample that are in memory, all of them finite; 0: past + context
+  // By query row: the first of its sample's keys that it sees (documents one after the other in a
+  // sample). Empty: the sample's first one.
+  std::span<const int32_t> starts;
 
   int64_t rows() const { return samples * context; }
   int64_t width() const { return heads * head_size; }
+  int64_t groups() const { return key_heads == 0 ? heads : key_heads; }
+  int64_t key_width() const { return groups() * head_size; }
+  int64_t keys_in_memory() const { return keys == 0 ? past + context : keys; }
 };
 
-// qkv: rows x 3 width (queries, keys, values; heads side by side in each). output: rows x width.
-// lse: one f32 (f64 for f64) for each head and row: the logarithm of the softmax's denominator;
-// samples * heads rows of `context`. Temporaries come from the arena and are given back.
-void causal_attention(const AttentionShape& shape, ConstTensor qkv, Tensor output, Tensor lse,
-                      Arena& arena);
+// Heads lie side by side in each. queries: rows x width; keys and values: samples * keys_in_memory
+// rows x key_width. They may be columns of wider tensors.
+template <bool is_const>
+struct BasicQkv {
+  BasicTensor<is_const> queries, keys, values;
+};
+using Qkv = BasicQkv<false>;
+using ConstQkv = BasicQkv<true>;
 
-// qkv_gradient is written, not added to. `output` is what the forward pass gave.
-void causal_attention_backward(const AttentionShape& shape, ConstTensor qkv, ConstTensor output,
-                               ConstTensor lse, ConstTensor output_gradient, Tensor qkv_gradient,
-                               Arena& arena);
+// The three of them, where they lie side by side in rows of width + 2 key_width.
+template <bool is_const>
+BasicQkv<is_const> split_qkv(const AttentionShape& shape, BasicTensor<is_const> all) {
+  return {all.col_range(0, shape.width()), all.col_range(shape.width(), shape.key_width()),
+          all.col_range(shape.width() + shape.key_width(), shape.key_width())};
+}
+
+// output: rows x width. lse: one f32 (f64 for f64) for each head and query: the logarithm of the
+// softmax's denominator; samples * heads rows of `context`. Temporaries come from the arena and are
+// given back.
+void causal_attention(const AttentionShape& shape, const ConstQkv& inputs, Tensor output,
+                      Tensor lse, Arena& arena);
+
+// Where no keys are of earlier calls. Gradients are written, not added to: those of keys and
+// values are summed over the heads of queries that they serve. `output` is what the forward pass
+// gave.
+void causal_attention_backward(const AttentionShape& shape, const ConstQkv& inputs,
+                               ConstTensor output, ConstTensor lse, ConstTensor output_gradient,
+                               const Qkv& gradients, Arena& arena);
 
 }  // namespace tutti::training

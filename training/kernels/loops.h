@@ -33,6 +33,14 @@ struct Pooling {
   int64_t window_height = 0, window_width = 0, stride = 0, padding = 0;
 };
 
+// What the rows of a block of attention's scores see of its columns: row r those below valid + r,
+// from starts[r] - first_col on (null: from the first on).
+struct Visible {
+  int64_t valid = 0;
+  const int32_t* starts = nullptr;
+  int64_t first_col = 0;
+};
+
 struct Loops {
   // Elementwise, on n elements.
   void (*gelu)(const void* x, void* y, int64_t n);
@@ -72,20 +80,19 @@ struct Loops {
                           int64_t stride);
 
   // Rotates the pairs (i, i + head_size / 2) of every head; row r is at position r % context.
-  // `cos_sin` values: context x head_size / 2 cosines, then as many sines. direction: 1 or -1.
+  // `cos_sin` values: for each position head_size / 2 cosines, then the sines. direction: 1 or -1.
   void (*rope)(const void* x, void* y, Heads heads, int64_t context, const void* cos_sin,
                int direction);
 
-  // One block of online softmax: attention.cc says how they go together. `valid` is the number of
-  // columns that row 0 sees; each row sees one more than the one before.
+  // One block of online softmax: attention.cc says how they go together.
   void (*attention_softmax)(const void* score_values, void* probabilities, int64_t rows,
-                            int64_t cols, int64_t valid, double scale, void* max_values,
+                            int64_t cols, Visible visible, double scale, void* max_values,
                             void* sum_values, void* output_values, int64_t head_size);
   void (*attention_finish)(const void* output_values, const void* max_values,
                            const void* sum_values, void* y, int64_t y_stride, void* lse_values,
                            int64_t rows, int64_t head_size);
   void (*attention_recompute)(const void* score_values, const void* lse_values, void* probabilities,
-                              int64_t rows, int64_t cols, int64_t valid, double scale);
+                              int64_t rows, int64_t cols, Visible visible, double scale);
   void (*attention_score_gradient)(const void* probabilities, const void* dp_values,
                                    const void* delta_values, void* ds, int64_t rows, int64_t cols,
                                    double scale);

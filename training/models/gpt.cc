@@ -2,6 +2,8 @@
 
 #include <array>
 #include <cmath>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -111,7 +113,8 @@ class EmbedUnit : public Unit {
 
 class BlockUnit : public Unit {
  public:
-  BlockUnit(ParameterTable& table, const GptConfig& config, int64_t layer)
+  BlockUnit(ParameterTable& table, const GptConfig& config, int64_t layer,
+            std::shared_ptr<const Rope> rope)
       : name_(cat("h.", layer)),
         shape_{config.context, config.width},
         selective_(config.selective_recomputation),
@@ -119,9 +122,8 @@ class BlockUnit : public Unit {
         attention_(table, name_ + ".attn",
                    {.width = config.width,
                     .heads = config.heads,
-                    .context = config.context,
                     .bias = config.bias,
-                    .rope = config.positions == Positions::rope,
+                    .rope = std::move(rope),
                     .output_deviation = residual_deviation(config)}),
         norm_2_(table, name_ + ".ln_2", config.width, config.norm),
         mlp_(table, name_ + ".mlp",
@@ -175,7 +177,7 @@ class BlockUnit : public Unit {
     add(output_gradient, middle_gradient, middle_gradient);
 
     if (selective_) {
-      saved.attention.in.input = norm_1_.forward(pass, saved.input, saved.norm_1);
+      attention_.set_input(saved.attention, norm_1_.forward(pass, saved.input, saved.norm_1));
     }
     branch = dropped(pass, middle_gradient, dropout_[0]);
     branch = attention_.backward(pass, branch, saved.attention);
@@ -269,7 +271,13 @@ Gpt::Gpt(const GptConfig& config) : config_(checked(config)) {
   add_unit<EmbedUnit>(config_);
   const Parameter* tied =
       config_.tied ? static_cast<const EmbedUnit&>(*units_.front()).token_weight() : nullptr;
-  for (int64_t layer = 0; layer < config_.layers; ++layer) add_unit<BlockUnit>(config_, layer);
+  std::shared_ptr<const Rope> rope;
+  if (config_.positions == Positions::rope && config_.width % config_.heads == 0) {
+    rope = std::make_shared<Rope>(config_.context, config_.width / config_.heads);
+  }
+  for (int64_t layer = 0; layer < config_.layers; ++layer) {
+    add_unit<BlockUnit>(config_, layer, rope);
+  }
   add_unit<HeadUnit>(config_, tied);
 }
 

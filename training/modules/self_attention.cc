@@ -6,13 +6,35 @@
 namespace tutti::training {
 namespace {
 
-const SelfAttentionOptions& checked(const SelfAttentionOptions& options) {
-  if (options.heads < 1 || options.width % options.heads != 0) {
+SelfAttentionOptions checked(SelfAttentionOptions options) {
+  if (options.heads < 1 || (options.head_size == 0 && options.width % options.heads != 0)) {
     throw Error(ErrorCode::invalid_argument,
                 cat("a width of ", options.width, " cannot be cut into ", options.heads, " heads"),
                 {.remedy = "give a width that is a multiple of the number of heads"});
   }
+  if (options.key_heads == 0) options.key_heads = options.heads;
+  if (options.head_size == 0) options.head_size = options.width / options.heads;
+  if (options.key_heads < 1 || options.heads % options.key_heads != 0 || options.head_size < 1) {
+    throw Error(ErrorCode::invalid_argument,
+                cat(options.key_heads, " heads of keys cannot serve ", options.heads,
+                    " heads of queries of size ", options.head_size),
+                {.remedy = "give a number of heads that is a multiple of that of keys"});
+  }
   return options;
+}
+
+std::vector<Linear> make_inputs(ParameterTable& table, const std::string& name,
+                                const SelfAttentionOptions& options) {
+  const int64_t queries = options.heads * options.head_size;
+  const int64_t keys = options.key_heads * options.head_size;
+  std::vector<int64_t> outputs = {queries, keys, keys};
+  if (options.in.size() == 1) outputs = {queries + 2 * keys};
+  std::vector<Linear> layers;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    layers.emplace_back(table, cat(name, '.', options.in[i]), options.width, outputs[i],
+                        LinearOptions{.bias = options.bias});
+  }
+  return layers;
 }
 
 }  // namespace
@@ -20,40 +42,65 @@ const SelfAttentionOptions& checked(const SelfAttentionOptions& options) {
 SelfAttention::SelfAttention(ParameterTable& table, const std::string& name,
                              const SelfAttentionOptions& options)
     : options_(checked(options)),
-      in_(table, name + ".c_attn", options.width, 3 * options.width, {.bias = options.bias}),
-      out_(table, name + ".c_proj", options.width, options.width,
-           {.bias = options.bias, .deviation = options.output_deviation}) {
-  if (options.rope) rope_.emplace(options.context, options.width / options.heads);
+      in_(make_inputs(table, name, options_)),
+      out_(table, cat(name, '.', options_.out), options_.heads * options_.head_size, options_.width,
+           {.bias = options_.bias, .deviation = options_.output_deviation}) {}
+
+int64_t SelfAttention::projected_width() const {
+  return (options_.heads + 2 * options_.key_heads) * options_.head_size;
 }
 
-AttentionShape SelfAttention::shape(const Tensor& qkv) const {
-  return {qkv.rows / options_.context, options_.context, options_.heads,
-          options_.width / options_.heads};
+AttentionShape SelfAttention::shape(const Pass& pass, const Tensor& qkv) const {
+  return {.samples = pass.batch->samples,
+          .context = qkv.rows / pass.batch->samples,
+          .heads = options_.heads,
+          .head_size = options_.head_size,
+          .key_heads = options_.key_heads};
+}
+
+Tensor SelfAttention::part(Tensor qkv, size_t layer) const {
+  int64_t first = 0;
+  for (size_t i = 0; i < layer; ++i) first += in_[i].outputs();
+  return qkv.col_range(first, in_[layer].outputs());
 }
 
 void SelfAttention::project(Pass& pass, ConstTensor input, Saved& saved, Tensor qkv) const {
   saved.qkv = qkv;
-  in_.forward(pass, input, saved.in, qkv);
+  for (size_t i = 0; i < in_.size(); ++i) in_[i].forward(pass, input, saved.in[i], part(qkv, i));
   // Queries and keys, which lie side by side.
-  if (rope_) rope_->rotate(qkv, 2 * options_.heads);
+  if (options_.rope) {
+    options_.rope->rotate(qkv, options_.heads + options_.key_heads, shape(pass, qkv).context);
+  }
 }
 
 Tensor SelfAttention::attend(Pass& pass, Saved& saved) const {
-  const AttentionShape shape = this->shape(saved.qkv);
+  const AttentionShape shape = this->shape(pass, saved.qkv);
   const DType type = saved.qkv.dtype;
   saved.attended = pass.arena.take(type, shape.rows(), shape.width());
   saved.lse = pass.arena.take(value_type(type), shape.samples * shape.heads, shape.context);
-  causal_attention(shape, saved.qkv, saved.attended, saved.lse, pass.arena);
+  causal_attention(shape, split_qkv(shape, ConstTensor(saved.qkv)), saved.attended, saved.lse,
+                   pass.arena);
   return out_.forward(pass, saved.attended, saved.out);
 }
 
+void SelfAttention::set_input(Saved& saved, ConstTensor input) const {
+  for (size_t i = 0; i < in_.size(); ++i) saved.in[i].input = input;
+}
+
 Tensor SelfAttention::backward(Pass& pass, ConstTensor output_gradient, Saved& saved) const {
+  const AttentionShape shape = this->shape(pass, saved.qkv);
   const Tensor attended_gradient = out_.backward(pass, output_gradient, saved.out);
-  const Tensor qkv_gradient = pass.arena.take(saved.qkv.dtype, saved.qkv.rows, saved.qkv.cols);
-  causal_attention_backward(shape(saved.qkv), saved.qkv, saved.attended, saved.lse,
-                            attended_gradient, qkv_gradient, pass.arena);
-  if (rope_) rope_->rotate_back(qkv_gradient, 2 * options_.heads);
-  return in_.backward(pass, qkv_gradient, saved.in);
+  const Tensor gradient = pass.arena.take(saved.qkv.dtype, saved.qkv.rows, saved.qkv.cols);
+  causal_attention_backward(shape, split_qkv(shape, ConstTensor(saved.qkv)), saved.attended,
+                            saved.lse, attended_gradient, split_qkv(shape, gradient), pass.arena);
+  if (options_.rope) {
+    options_.rope->rotate_back(gradient, options_.heads + options_.key_heads, shape.context);
+  }
+  const Tensor sum = in_[0].backward(pass, part(gradient, 0), saved.in[0]);
+  for (size_t i = 1; i < in_.size(); ++i) {
+    add(sum, in_[i].backward(pass, part(gradient, i), saved.in[i]), sum);
+  }
+  return sum;
 }
 
 }  // namespace tutti::training

@@ -1,9 +1,12 @@
-// Causal multi-head self-attention (Vaswani et al. 2017): queries, keys and values by one linear
-// layer, blocked attention, and a linear layer on what the heads found.
+// Causal self-attention of several heads (Vaswani et al. 2017), whose keys and values may each
+// serve a group of queries (GQA, Ainslie et al. 2023): queries, keys and values by linear layers,
+// blocked attention, and a linear layer on what the heads found.
 #pragma once
 
-#include <optional>
+#include <array>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "training/kernels/attention.h"
 #include "training/modules/linear.h"
@@ -14,43 +17,49 @@ namespace tutti::training {
 struct SelfAttentionOptions {
   int64_t width = 0;
   int64_t heads = 1;
-  int64_t context = 0;
+  int64_t key_heads = 0;  // 0: as many
+  int64_t head_size = 0;  // 0: width / heads
   bool bias = true;
-  bool rope = false;
-  double output_deviation = 0.02;  // of c_proj's weights at the start
+  std::shared_ptr<const Rope> rope;  // null: none; a model's layers share one
+  // Of the layers: queries, keys and values together, as GPT-2 has them, or each by itself.
+  std::vector<std::string> in = {"c_attn"};
+  std::string out = "c_proj";
+  double output_deviation = 0.02;  // of the last layer's weights at the start
 };
 
 class SelfAttention {
  public:
   struct Saved {
-    Linear::Saved in;
+    std::array<Linear::Saved, 3> in;
     Tensor qkv;
     Tensor attended;
     Tensor lse;
     Linear::Saved out;
   };
 
-  // Parameters NAME.c_attn and NAME.c_proj. Throws Error(invalid_argument) where the heads do not
-  // divide the width.
+  // Parameters of NAME.IN and NAME.OUT. Throws Error(invalid_argument) where the heads do not
+  // divide the width, or the heads of keys those of queries.
   SelfAttention(ParameterTable& table, const std::string& name,
                 const SelfAttentionOptions& options);
 
-  // In two parts, so that the input need not outlive the first one if backward gets it anew.
-  // samples x context rows.
+  // In two parts, so that the input need not outlive the first one if backward gets it anew
+  // (set_input). Rows of the micro-batch's samples.
   void project(Pass& pass, ConstTensor input, Saved& saved, Tensor qkv) const;
   Tensor attend(Pass& pass, Saved& saved) const;
-  int64_t projected_width() const { return in_.outputs(); }
+  int64_t projected_width() const;
 
-  // Needs saved.in.input.
+  void set_input(Saved& saved, ConstTensor input) const;
+  // Needs the input.
   Tensor backward(Pass& pass, ConstTensor output_gradient, Saved& saved) const;
 
  private:
-  AttentionShape shape(const Tensor& qkv) const;
+  AttentionShape shape(const Pass& pass, const Tensor& qkv) const;
+  // What the i-th linear layer makes.
+  Tensor part(Tensor qkv, size_t layer) const;
 
   SelfAttentionOptions options_;
-  Linear in_;
+  std::vector<Linear> in_;
   Linear out_;
-  std::optional<Rope> rope_;
 };
 
 }  // namespace tutti::training

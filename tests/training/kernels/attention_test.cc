@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include "tests/training/support/host_tensor.h"
@@ -18,29 +19,42 @@ struct Result {
   HostTensor lse;
 };
 
-Result run(const AttentionShape& shape, ConstTensor qkv) {
+int64_t columns_of(const AttentionShape& shape) { return shape.width() + 2 * shape.key_width(); }
+
+Result result_of(const AttentionShape& shape, DType type) {
+  return {HostTensor(type, shape.rows(), shape.width()),
+          HostTensor(value_type(type), shape.samples * shape.heads, shape.context)};
+}
+
+Result run(const AttentionShape& shape, const ConstQkv& qkv) {
   Arena arena(size_t{1} << 28);
-  Result result{HostTensor(qkv.dtype, shape.rows(), shape.width()),
-                HostTensor(value_type(qkv.dtype), shape.samples * shape.heads, shape.context)};
+  Result result = result_of(shape, qkv.queries.dtype);
   causal_attention(shape, qkv, result.output, result.lse, arena);
   EXPECT_EQ(arena.mark(), 0u);
   return result;
 }
 
-// softmax(q k^T / sqrt(head_size)) v, each row on the rows up to it.
-Result whole_softmax(const AttentionShape& shape, ConstTensor qkv) {
-  Result result{HostTensor(DType::f64, shape.rows(), shape.width()),
-                HostTensor(DType::f64, shape.samples * shape.heads, shape.context)};
+Result run(const AttentionShape& shape, ConstTensor qkv) {
+  return run(shape, split_qkv(shape, qkv));
+}
+
+// softmax(q k^T / sqrt(head_size)) v, each row on the rows up to it, or on those from starts on.
+Result whole_softmax(const AttentionShape& shape, ConstTensor all) {
+  const ConstQkv qkv = split_qkv(shape, all);
+  Result result = result_of(shape, DType::f64);
   for (int64_t head = 0; head < shape.samples * shape.heads; ++head) {
     const int64_t first = head / shape.heads * shape.context;
     const int64_t col = head % shape.heads * shape.head_size;
+    const int64_t key_col = head % shape.heads / (shape.heads / shape.groups()) * shape.head_size;
     for (int64_t query = 0; query < shape.context; ++query) {
+      const int64_t start =
+          shape.starts.empty() ? 0 : shape.starts[static_cast<size_t>(first + query)];
       std::vector<double> scores;
-      for (int64_t key = 0; key <= query; ++key) {
+      for (int64_t key = start; key <= query; ++key) {
         double score = 0;
         for (int64_t i = 0; i < shape.head_size; ++i) {
           score +=
-              get(qkv, first + query, col + i) * get(qkv, first + key, shape.width() + col + i);
+              get(qkv.queries, first + query, col + i) * get(qkv.keys, first + key, key_col + i);
         }
         scores.push_back(score / std::sqrt(static_cast<double>(shape.head_size)));
       }
@@ -50,9 +64,9 @@ Result whole_softmax(const AttentionShape& shape, ConstTensor qkv) {
       set(result.lse, head, query, largest + std::log(sum));
       for (int64_t i = 0; i < shape.head_size; ++i) {
         double value = 0;
-        for (int64_t key = 0; key <= query; ++key) {
-          value += std::exp(scores[static_cast<size_t>(key)] - largest) / sum *
-                   get(qkv, first + key, 2 * shape.width() + col + i);
+        for (int64_t key = start; key <= query; ++key) {
+          value += std::exp(scores[static_cast<size_t>(key - start)] - largest) / sum *
+                   get(qkv.values, first + key, key_col + i);
         }
         set(result.output, first + query, col + i, value);
       }
@@ -79,7 +93,7 @@ TEST(AttentionTest, EqualsTheWholeSoftmax) {
     for (const int64_t heads : {1, 3}) {
       for (const DType type : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
         const AttentionShape shape{2, context, heads, 5};
-        const HostTensor qkv = random_tensor(type, shape.rows(), 3 * shape.width(), 8, 3);
+        const HostTensor qkv = random_tensor(type, shape.rows(), columns_of(shape), 8, 3);
         const Result blocked = run(shape, qkv), whole = whole_softmax(shape, qkv);
         EXPECT_LT(relative_distance(blocked.output, whole.output), tolerance_of(type))
             << context << " " << heads << " " << name(type);
@@ -87,6 +101,89 @@ TEST(AttentionTest, EqualsTheWholeSoftmax) {
             << context << " " << heads << " " << name(type);
       }
     }
+  }
+}
+
+TEST(AttentionTest, HeadsOfKeysServeGroupsOfQueries) {
+  for (const int64_t key_heads : {1, 2, 3, 6}) {
+    const AttentionShape shape{
+        .samples = 2, .context = 150, .heads = 6, .head_size = 4, .key_heads = key_heads};
+    const HostTensor qkv = random_tensor(DType::f32, shape.rows(), columns_of(shape), 8, 3);
+    const Result blocked = run(shape, qkv), whole = whole_softmax(shape, qkv);
+    EXPECT_LT(relative_distance(blocked.output, whole.output), 2e-6) << key_heads;
+    EXPECT_LT(relative_distance(blocked.lse, whole.lse), 2e-6) << key_heads;
+  }
+}
+
+// Documents one after the other, some of which end and begin within a block, and some with it.
+TEST(AttentionTest, NobodySeesADocumentBeforeHisOwn) {
+  AttentionShape shape{.samples = 2, .context = 300, .heads = 2, .head_size = 4, .key_heads = 1};
+  std::vector<int32_t> starts;
+  for (const std::vector<int32_t>& documents :
+       {std::vector<int32_t>{0, 1, 40, 128, 290, 300}, {0, 256, 299, 300}}) {
+    for (size_t i = 1; i < documents.size(); ++i) {
+      starts.insert(starts.end(), static_cast<size_t>(documents[i] - documents[i - 1]),
+                    documents[i - 1]);
+    }
+  }
+  shape.starts = starts;
+  const HostTensor qkv = random_tensor(DType::f32, shape.rows(), columns_of(shape), 8, 3);
+  const Result blocked = run(shape, qkv), whole = whole_softmax(shape, qkv);
+  EXPECT_LT(relative_distance(blocked.output, whole.output), 2e-6);
+  EXPECT_LT(relative_distance(blocked.lse, whole.lse), 2e-6);
+}
+
+// A document has the gradients that it has alone.
+TEST(AttentionTest, GradientsStayWithinADocument) {
+  constexpr int64_t kFirst = 131, kSecond = 70, kAll = kFirst + kSecond;
+  const auto gradients = [](const AttentionShape& shape, ConstTensor qkv, ConstTensor dy) {
+    Arena arena(size_t{1} << 28);
+    const Result result = run(shape, qkv);
+    HostTensor gradient(qkv.dtype, qkv.rows, qkv.cols);
+    causal_attention_backward(shape, split_qkv(shape, qkv), result.output, result.lse, dy,
+                              split_qkv(shape, gradient.view()), arena);
+    return gradient;
+  };
+  AttentionShape shape{.samples = 1, .context = kAll, .heads = 4, .head_size = 4, .key_heads = 2};
+  const HostTensor qkv = random_tensor(DType::f32, kAll, columns_of(shape), 8, 3);
+  const HostTensor dy = random_tensor(DType::f32, kAll, shape.width(), 9, 1);
+  std::vector<int32_t> starts(kFirst, 0);
+  starts.resize(kAll, kFirst);
+  shape.starts = starts;
+  const HostTensor both = gradients(shape, qkv, dy);
+  shape.starts = {};
+  for (const auto& [first, rows] : {std::pair(int64_t{0}, kFirst), {kFirst, kSecond}}) {
+    shape.context = rows;
+    const HostTensor alone =
+        gradients(shape, qkv.view().row_range(first, rows), dy.view().row_range(first, rows));
+    EXPECT_LT(relative_distance(both.view().row_range(first, rows), alone), 1e-5);
+  }
+}
+
+// Rows one after the other, and in pieces, on keys and values in memory for more of them.
+TEST(AttentionTest, LaterQueriesSeeKeysOfEarlierCalls) {
+  constexpr int64_t kRows = 200, kRoom = 256;
+  const AttentionShape whole{
+      .samples = 1, .context = kRows, .heads = 4, .head_size = 4, .key_heads = 2};
+  const HostTensor qkv = random_tensor(DType::f32, kRows, columns_of(whole), 8, 3);
+  const Result all = run(whole, qkv);
+  const ConstQkv parts = split_qkv(whole, ConstTensor(qkv.view()));
+  HostTensor keys(DType::f32, kRoom, 8), values(DType::f32, kRoom, 8);
+  for (int64_t row = 0; row < kRows; ++row) {
+    for (int64_t i = 0; i < 8; ++i) {
+      set(keys, row, i, get(parts.keys, row, i));
+      set(values, row, i, get(parts.values, row, i));
+    }
+  }
+  int64_t past = 0;
+  for (const int64_t rows : {100, 1, 29, 69, 1}) {
+    AttentionShape later = whole;
+    later.context = rows;
+    later.past = past;
+    later.keys = kRoom;
+    const Result part = run(later, {parts.queries.row_range(past, rows), keys, values});
+    EXPECT_LT(relative_distance(part.output, all.output.view().row_range(past, rows)), 2e-6);
+    past += rows;
   }
 }
 
@@ -122,12 +219,16 @@ TEST(AttentionTest, NoLaterRowChangesAnEarlierOne) {
 
 TEST(AttentionTest, RefusesWhatDoesNotFit) {
   Arena arena(1 << 20);
-  const AttentionShape shape{1, 4, 2, 3};
-  HostTensor qkv(DType::f32, 4, 18), output(DType::f32, 4, 6), lse(DType::f32, 2, 4);
-  HostTensor narrow(DType::f32, 4, 17), wide_lse(DType::f64, 2, 4);
+  AttentionShape shape{1, 4, 2, 3};
+  HostTensor all(DType::f32, 4, 18), output(DType::f32, 4, 6), lse(DType::f32, 2, 4);
+  HostTensor narrow(DType::f32, 4, 5), wide_lse(DType::f64, 2, 4);
+  const ConstQkv qkv = split_qkv(shape, ConstTensor(all.view()));
   EXPECT_NO_THROW(causal_attention(shape, qkv, output, lse, arena));
-  EXPECT_THROW(causal_attention(shape, narrow, output, lse, arena), Error);
+  EXPECT_THROW(causal_attention(shape, {qkv.queries, narrow, qkv.values}, output, lse, arena),
+               Error);
   EXPECT_THROW(causal_attention(shape, qkv, output, wide_lse, arena), Error);
+  shape.past = 1;
+  EXPECT_THROW(causal_attention(shape, qkv, output, lse, arena), Error);
 }
 
 }  // namespace

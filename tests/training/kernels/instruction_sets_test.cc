@@ -173,8 +173,9 @@ std::map<std::string, Run> attention_loops() {
          const HostTensor maxima = random_tensor(value_type(c.type), 1, kRows, 4);
          const HostTensor sums = random_tensor(value_type(c.type), 1, kRows, 5), lse = c.values(6);
          for (int64_t row = 0; row < kRows; ++row) set(sums, 0, row, 2);
-         loops.attention_softmax(scores.view().data, p.view().data, kRows, c.cols, c.cols / 2, 0.3,
-                                 maxima.view().data, sums.view().data, output.view().data, c.cols);
+         loops.attention_softmax(scores.view().data, p.view().data, kRows, c.cols, {c.cols / 2},
+                                 0.3, maxima.view().data, sums.view().data, output.view().data,
+                                 c.cols);
          loops.attention_finish(output.view().data, maxima.view().data, sums.view().data,
                                 y.view().data, c.cols, lse.view().data, kRows, c.cols);
          return joined({p, output, maxima, sums, y, lse});
@@ -185,7 +186,7 @@ std::map<std::string, Run> attention_loops() {
          const HostTensor lse = random_tensor(value_type(c.type), 1, kRows, 4), y = c.in(5);
          const HostTensor delta = random_tensor(value_type(c.type), 1, kRows, 6), dy = c.in(7);
          loops.attention_recompute(scores.view().data, lse.view().data, p.view().data, kRows,
-                                   c.cols, c.cols - 2, 0.3);
+                                   c.cols, {c.cols - 2}, 0.3);
          loops.attention_delta(y.view().data, dy.view().data, c.cols, delta.view().data, kRows,
                                c.cols);
          loops.attention_score_gradient(p.view().data, dp.view().data, delta.view().data,

@@ -14,12 +14,12 @@ namespace {
 // Pairs (i, i + half) as complex numbers, times exp(i position base^(-2 i / head_size)).
 TEST(RopeTest, EqualsComplexRotation) {
   constexpr int64_t kContext = 5, kHeads = 2, kSize = 6, kHalf = kSize / 2;
-  const Rope rope(kContext, kSize, 100);
+  const Rope rope(kContext, kSize, {.base = 100});
   for (const DType type : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
     // Two samples; a third head, which is left alone.
     const HostTensor x = random_tensor(type, 2 * kContext, 3 * kSize, 3);
     const HostTensor y = rounded_to(type, x);
-    rope.rotate(y, kHeads);
+    rope.rotate(y, kHeads, kContext);
     for (int64_t row = 0; row < 2 * kContext; ++row) {
       for (int64_t head = 0; head < 3; ++head) {
         for (int64_t i = 0; i < kHalf; ++i) {
@@ -44,7 +44,7 @@ TEST(RopeTest, KeepsLengthsAndHasAnInverse) {
   const Rope rope(300, 10);
   const HostTensor x = random_tensor(DType::f64, 300, 10, 3);
   const HostTensor y = rounded_to(DType::f64, x);
-  rope.rotate(y, 1);
+  rope.rotate(y, 1, 300);
   for (int64_t row = 0; row < 300; ++row) {
     double before = 0, after = 0;
     for (int64_t i = 0; i < 10; ++i) {
@@ -55,7 +55,7 @@ TEST(RopeTest, KeepsLengthsAndHasAnInverse) {
   }
   EXPECT_TRUE(same_bits(x.view().row_range(0, 1), y.view().row_range(0, 1)));  // position 0
   EXPECT_FALSE(same_bits(x.view().row_range(1, 1), y.view().row_range(1, 1)));
-  rope.rotate_back(y, 1);
+  rope.rotate_back(y, 1, 300);
   EXPECT_LT(relative_distance(y, x), 1e-14);
 }
 
@@ -67,8 +67,8 @@ TEST(RopeTest, ProductsDependOnTheDistance) {
     randomize(query.view().row_range(row, 1), 1);
     randomize(key.view().row_range(row, 1), 2);
   }
-  rope.rotate(query, 1);
-  rope.rotate(key, 1);
+  rope.rotate(query, 1, 50);
+  rope.rotate(key, 1, 50);
   const auto product = [&](int64_t q, int64_t k) {
     double sum = 0;
     for (int64_t i = 0; i < 8; ++i) sum += get(query, q, i) * get(key, k, i);
@@ -80,12 +80,69 @@ TEST(RopeTest, ProductsDependOnTheDistance) {
   EXPECT_GT(std::abs(product(7, 0) - product(6, 0)), 1e-3);
 }
 
-TEST(RopeTest, RefusesOddHeads) {
-  try {
-    Rope(4, 5);
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+TEST(RopeTest, LaterRowsAreAtLaterPositions) {
+  const Rope rope(9, 4);
+  const HostTensor x = random_tensor(DType::f32, 9, 4, 3);
+  const HostTensor whole = rounded_to(DType::f32, x), part = rounded_to(DType::f32, x);
+  rope.rotate(whole, 1, 9);
+  rope.rotate(part.view().row_range(0, 5), 1, 5);
+  rope.rotate(part.view().row_range(5, 4), 1, 4, 5);
+  EXPECT_TRUE(same_bits(whole, part));
+}
+
+// By how much the pairs are slowed down, from how far (1, 0) turns at position 1.
+std::vector<double> slowdowns(const RopeOptions& options, int64_t context = 2) {
+  constexpr int64_t kSize = 8, kHalf = kSize / 2;
+  const HostTensor row(DType::f64, 1, kSize);
+  for (int64_t i = 0; i < kHalf; ++i) set(row, 0, i, 1);
+  Rope(context, kSize, options).rotate(row, 1, 1, 1);
+  std::vector<double> factors;
+  for (int64_t i = 0; i < kHalf; ++i) {
+    const double angle = std::atan2(get(row, 0, i + kHalf), get(row, 0, i));
+    factors.push_back(std::pow(options.base, -static_cast<double>(i) / kHalf) / angle);
+  }
+  return factors;
+}
+
+TEST(RopeTest, LinearScalingSlowsAllPairs) {
+  for (const double factor : slowdowns({.scaling = RopeScaling::linear, .factor = 4})) {
+    EXPECT_NEAR(factor, 4, 1e-9);
+  }
+}
+
+// Over 628 positions pair 0 turns 100 times, the others 10, 1 and 0.1 times.
+TEST(RopeTest, Llama3ScalingSlowsSlowPairs) {
+  const std::vector<double> factors = slowdowns({.scaling = RopeScaling::llama3,
+                                                 .factor = 8,
+                                                 .original_context = 628,
+                                                 .low_turns = 2,
+                                                 .high_turns = 20});
+  const double turns = 62.8 / (2 * 3.14159265358979323846);
+  const double fast = (turns - 2) / 18;
+  EXPECT_NEAR(factors[0], 1, 1e-9);
+  EXPECT_NEAR(factors[1], 1 / (fast + (1 - fast) / 8), 1e-6);
+  EXPECT_NEAR(factors[2], 8, 1e-9);
+  EXPECT_NEAR(factors[3], 8, 1e-9);
+}
+
+TEST(RopeTest, DynamicScalingTakesALargerBaseBeyondTheOriginalContext) {
+  const RopeOptions options{.scaling = RopeScaling::dynamic, .factor = 2, .original_context = 16};
+  EXPECT_NEAR(slowdowns(options, 16)[2], 1, 1e-9);
+  // base * (2 * 2 - 1)^(8 / 6), of which pair i gets the power i / 4
+  EXPECT_NEAR(slowdowns(options, 32)[2], std::pow(std::pow(3, 8.0 / 6), 0.5), 1e-9);
+}
+
+TEST(RopeTest, RefusesWhatMakesNoSense) {
+  EXPECT_THROW(Rope(4, 5), Error);
+  for (const RopeOptions& options :
+       {RopeOptions{.base = 0}, RopeOptions{.scaling = RopeScaling::linear, .factor = 0},
+        RopeOptions{.scaling = RopeScaling::llama3, .factor = 8},
+        RopeOptions{.scaling = RopeScaling::llama3,
+        .factor = 8,
+        .original_context = 8,
+        .low_turns = 4,
+        .high_turns = 4}}) {
+    EXPECT_THROW(Rope(4, 4, options), Error);
   }
 }
 

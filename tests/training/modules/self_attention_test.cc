@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <memory>
 #include <vector>
 
 #include "tests/training/support/gradient_check.h"
@@ -17,17 +18,19 @@ Tensor forward(const SelfAttention& attention, Pass& pass, ConstTensor x,
   return attention.attend(pass, saved);
 }
 
-void check(const SelfAttentionOptions& options, int64_t samples, const GradientCheck& limits) {
+void check(const SelfAttentionOptions& options, int64_t context, int64_t samples,
+           const GradientCheck& limits) {
   SCOPED_TRACE(::testing::Message()
-               << "context " << options.context << ", " << options.heads << " heads, width "
+               << "context " << context << ", " << options.heads << " heads, width "
                << options.width << (options.rope ? ", rope" : ""));
   ParameterTable table;
   const SelfAttention attention(table, "a", options);
-  ASSERT_EQ(table.size(), options.bias ? 4 : 2);
+  ASSERT_EQ(table.size(),
+            std::ssize(options.in) + 1 + (options.bias ? std::ssize(options.in) + 1 : 0));
   TestPass test;
   test.batch.samples = samples;
   SelfAttention::Saved saved;
-  const HostTensor x = random_tensor(DType::f64, samples * options.context, options.width, 3);
+  const HostTensor x = random_tensor(DType::f64, samples * context, options.width, 3);
   expect_gradients(
       {[&](Pass& pass, ConstTensor input) { return forward(attention, pass, input, saved); },
        [&](Pass& pass, ConstTensor dy) { return attention.backward(pass, dy, saved); }},
@@ -39,34 +42,58 @@ TEST(SelfAttentionTest, Gradients) {
     for (const int64_t heads : {1, 3}) {
       for (const bool rope : {false, true}) {
         for (const bool bias : {false, true}) {
-          check({.width = 6, .heads = heads, .context = context, .bias = bias, .rope = rope}, 2,
-                {});
+          check({.width = 6,
+                 .heads = heads,
+                 .bias = bias,
+                 .rope = rope ? std::make_shared<Rope>(context, 6 / heads) : nullptr},
+                context, 2, {});
         }
       }
     }
   }
 }
 
+// Heads of keys that serve one, two or four of queries, of a size of their own, in layers of their
+// own.
+TEST(SelfAttentionTest, GradientsOfGroupedQueries) {
+  for (const int64_t key_heads : {1, 2, 4}) {
+    for (const bool bias : {false, true}) {
+      SelfAttentionOptions options{.width = 6,
+                                   .heads = 4,
+                                   .key_heads = key_heads,
+                                   .head_size = 2,
+                                   .bias = bias,
+                                   .rope = std::make_shared<Rope>(131, 2)};
+      check(options, 5, 2, {});
+      options.in = {"q", "k", "v"};
+      check(options, 5, 2, {});
+      check(options, 131, 1, {.every = 47});
+    }
+  }
+}
+
 // Heads of an odd size.
 TEST(SelfAttentionTest, GradientsOfOddHeads) {
-  check({.width = 5, .heads = 1, .context = 4}, 3, {});
-  check({.width = 9, .heads = 3, .context = 4}, 1, {});
-  check({.width = 3, .heads = 3, .context = 4}, 1, {});
+  check({.width = 5, .heads = 1}, 4, 3, {});
+  check({.width = 9, .heads = 3}, 4, 1, {});
+  check({.width = 3, .heads = 3}, 4, 1, {});
 }
 
 // Blocks are of 128 rows.
 TEST(SelfAttentionTest, GradientsOverSeveralBlocks) {
   for (const int64_t context : {128, 129, 257}) {
-    check({.width = 6, .heads = 3, .context = context, .rope = true}, 1, {.every = 23});
+    check({.width = 6, .heads = 3, .rope = std::make_shared<Rope>(context, 2)}, context, 1,
+          {.every = 23});
   }
-  check({.width = 4, .heads = 1, .context = 257}, 2, {.every = 61});
+  check({.width = 4, .heads = 1}, 257, 2, {.every = 61});
 }
 
 // Gradients of 16-bit types pass through roundings of probabilities and of each layer.
 TEST(SelfAttentionTest, SmallTypesAreNearTheWideOne) {
   for (const DType type : {DType::f32, DType::bf16, DType::f16}) {
     const double tolerance = type == DType::f32 ? 5e-6 : type == DType::bf16 ? 0.03 : 0.004;
-    const SelfAttentionOptions options{.width = 24, .heads = 3, .context = 150, .rope = true};
+    const SelfAttentionOptions options{
+        .width = 24, .heads = 3, .rope = std::make_shared<Rope>(150, 8)};
     ParameterTable table, wide_table;
     const SelfAttention attention(table, "a", options), wide(wide_table, "a", options);
     const BoundParameters parameters(table, type, 0.3);
@@ -95,11 +122,13 @@ TEST(SelfAttentionTest, SmallTypesAreNearTheWideOne) {
 TEST(SelfAttentionTest, RefusesHeadsThatDoNotDivideTheWidth) {
   ParameterTable table;
   for (const int64_t heads : {0, -1, 4}) {
-    EXPECT_THROW(SelfAttention(table, "a", {.width = 6, .heads = heads, .context = 3}), Error);
+    EXPECT_THROW(SelfAttention(table, "a", {.width = 6, .heads = heads}), Error);
+  }
+  for (const int64_t key_heads : {-1, 2, 6}) {
+    EXPECT_THROW(SelfAttention(table, "a", {.width = 6, .heads = 3, .key_heads = key_heads}),
+                 Error);
   }
   EXPECT_EQ(table.size(), 0);
-  EXPECT_THROW(SelfAttention(table, "a", {.width = 9, .heads = 3, .context = 3, .rope = true}),
-               Error);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "base/error.h"
 #include "base/printable.h"
 #include "base/text.h"
 
@@ -67,7 +68,7 @@ Option declared(CLI::Option* option) {
 
 template <typename T>
 Option add_one(CLI::App& app, const std::string& names, T& value, const std::string& meaning) {
-  return declared<T>(app.add_option(
+  CLI::Option* const option = app.add_option(
       names, [&value](const CLI::results_t& words) { return read(words.at(0), value); }, meaning,
       false,
       [&value] {
@@ -75,15 +76,27 @@ Option add_one(CLI::App& app, const std::string& names, T& value, const std::str
           return cat(value);
         else
           return shown(value);
-      }));
+      });
+  return declared<T>(option->take_last());
 }
 
 template <typename T>
 Option add_optional(CLI::App& app, const std::string& names, std::optional<T>& value,
                     const std::string& meaning) {
-  return declared<T>(app.add_option(
+  CLI::Option* const option = app.add_option(
       names, [&value](const CLI::results_t& words) { return read(words.at(0), value.emplace()); },
-      meaning));
+      meaning);
+  return declared<T>(option->take_last());
+}
+
+// What `work` throws is a problem of the option.
+template <typename Work>
+void told_of(const std::string& option, const Work& work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    throw CLI::ValidationError(option, error.what());
+  }
 }
 
 template <typename T>
@@ -199,6 +212,31 @@ Option Command::add_option(const std::string& names, std::vector<int64_t>& value
 Option Command::add_option(const std::string& names, std::vector<double>& value,
                            const std::string& meaning) {
   return add_list(*app_, names, value, meaning);
+}
+
+Option Command::add_words(const std::string& names, Take take, const std::string& meaning,
+                          bool list) {
+  const auto name = std::make_shared<std::string>();
+  CLI::Option* const option = app_->add_option(
+      names,
+      [name, take = std::move(take)](const CLI::results_t& words) {
+        told_of(*name, [&] { take(words); });
+        return true;
+      },
+      meaning);
+  *name = option->get_name();
+  option->trigger_on_parse();
+  if (list) option->expected(CLI::detail::expected_max_vector_size);  // one or more
+  return Option(option, nullptr);
+}
+
+Option Command::add_switch(const std::string& names, std::function<void(bool)> take,
+                           const std::string& meaning) {
+  const std::string name = split(names, ',').front();
+  const auto read = [name, take = std::move(take)](int64_t count) {
+    told_of(name, [&] { take(count > 0); });
+  };
+  return Option(app_->add_flag_function(names, read, meaning)->trigger_on_parse(), nullptr);
 }
 
 Option Command::add_flag(const std::string& names, bool& value, const std::string& meaning) {

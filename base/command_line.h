@@ -1,4 +1,5 @@
-// The command line: subcommands, their options and their help. The only user of CLI11, whose header
+// The command line: subcommands, their options and their help. Of an option with one value that is
+// given twice the last one counts. The only user of CLI11, whose header
 // takes ten seconds to compile, is command_line.cc.
 #pragma once
 
@@ -82,6 +83,14 @@ class Command {
   Option add_option(const std::string& names, std::vector<int64_t>& value,
                     const std::string& meaning);
   Option add_option(const std::string& names, std::vector<double>& value,
+                    const std::string& meaning);
+  // An option whose words are read by `take` each time that it is given, in the order in which
+  // options are: one word, or several of a list. What it throws, as an Error, is told with the
+  // option's name.
+  using Take = std::function<void(const std::vector<std::string>& words)>;
+  Option add_words(const std::string& names, Take take, const std::string& meaning, bool list);
+  // Likewise, of an option without a value: "--name" is true, "--name=false" false.
+  Option add_switch(const std::string& names, std::function<void(bool)> take,
                     const std::string& meaning);
   // "!--name" sets it to false.
   Option add_flag(const std::string& names, bool& value, const std::string& meaning = {});

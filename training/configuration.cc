@@ -12,6 +12,7 @@
 #include "base/reduce_op.h"
 #include "base/text.h"
 #include "training/checkpoint/checksum.h"
+#include "training/models/registry.h"
 #include "training/parallel/throw_on_all.h"
 #include "training/texts.h"
 
@@ -54,6 +55,22 @@ std::string describe(const std::vector<const DataSet*>& data) {
     text += cat(text.empty() ? "" : " + ", set->size(), " examples with fingerprint ", print);
   }
   return text;
+}
+
+std::string model_text(const Json& configuration) {
+  return in_words(tensors_of_model(configuration));
+}
+
+// What only changes how it trains has settings of its own.
+void add_model(Configuration& run, const Json& configuration) {
+  run["model"] = model_text(configuration);
+  const Json tensors = tensors_of_model(configuration);
+  for (const auto& [key, value] : configuration.items()) {
+    if (tensors.contains(key)) continue;
+    std::string name = key;
+    std::ranges::replace(name, '_', '-');
+    run[name] = text_of(value.is_boolean() ? (value ? 1 : 0) : value.get<double>());
+  }
 }
 
 void add_optimizer(Configuration& run, const TrainOptions& options) {
@@ -217,8 +234,7 @@ RunConfiguration configuration_of(const Model& model, const std::vector<const Da
                                   const TrainOptions& options) {
   RunConfiguration all;
   Configuration& run = all.run;
-  run["model"] = model.description();
-  for (const auto& [name, value] : model.training_settings()) run[name] = text_of(value);
+  add_model(run, model.configuration());
   run["data"] = describe(data);
   std::string& weights = run["data-weights"];
   for (const double weight : options.data_weights) {
@@ -255,9 +271,11 @@ void check_same_everywhere(Communicator& communicator, const RunConfiguration& c
                                               "options"}));
 }
 
-std::vector<std::string> check_resumed(const Configuration& saved, const Configuration& now,
+std::vector<std::string> check_resumed(const Configuration& stored, const Configuration& now,
                                        const std::vector<std::string>& allowed,
                                        const std::string& where) {
+  Configuration saved = stored;
+  if (saved.contains("model")) saved["model"] = model_text(completed_model(saved["model"]));
   for (const std::string& name : allowed) check_may_change(name, saved, now);
   std::vector<std::string> passed;
   std::string refused;

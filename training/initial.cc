@@ -83,11 +83,11 @@ void check_initial(Model& model, const TensorSource& source, const std::string& 
   add("the model has no ", surplus);
   add("of another shape are ", misshapen);
   if (!problems.empty()) {
-    throw Error(ErrorCode::invalid_argument,
-                cat("the parameters in ", path, " do not fit the model"),
-                {.where = "--initial",
-                 .cause = cat(problems, "; the options given here make ", model.description()),
-                 .remedy = "give the model's options as they were when the file was made"});
+    throw Error(
+        ErrorCode::invalid_argument, cat("the parameters in ", path, " do not fit the model"),
+        {.where = "--initial",
+         .cause = cat(problems, "; the options given here make ", in_words(model.configuration())),
+         .remedy = "give the model's options as they were when the file was made"});
   }
   add("NaN or infinity is in ", not_finite);
   if (!problems.empty()) {

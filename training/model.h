@@ -7,9 +7,9 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
+#include "base/json.h"
 #include "training/parameters.h"
 #include "training/pass.h"
 
@@ -56,10 +56,9 @@ class Model {
   // Floating-point operations of forward and backward for one sample, recomputation not counted
   // (matrix products and attention; Narayanan et al. 2021, appendix).
   virtual double flops_per_sample() const = 0;
-  // What of the model a checkpoint must agree with: its kind and sizes, one line.
-  virtual std::string description() const = 0;
-  // What else changes how it trains, and is no part of what a checkpoint holds, by name: dropout.
-  virtual std::vector<std::pair<std::string, double>> training_settings() const { return {}; }
+  // From which a registry (models/registry.h) makes it again: {"kind": "gpt2", "layers": 4, ...},
+  // with all defaults filled in. Checkpoints keep it.
+  virtual Json configuration() const = 0;
   // Losses per sample: the context for a language model that predicts at each position, else 1.
   virtual int64_t targets_per_sample() const = 0;
 
@@ -74,5 +73,8 @@ class Model {
   ParameterTable parameters_;
   std::vector<std::unique_ptr<Unit>> units_;
 };
+
+// A model's configuration for people, in one line: gpt2 layers=4 heads=4.
+std::string in_words(const Json& configuration);
 
 }  // namespace tutti::training

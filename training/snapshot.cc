@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "training/checkpoint/checkpoint.h"
 #include "training/checkpoint/save.h"
+#include "training/models/registry.h"
 #include "training/texts.h"
 
 namespace tutti::training {
@@ -135,7 +136,7 @@ void save_snapshot(Replica& replica, Model& model, Snapshot snapshot) {
   }
   save_checkpoint({.directory = snapshot.directory,
                    .step = snapshot.step,
-                   .model = model.description(),
+                   .model = model.configuration(),
                    .configuration = std::move(snapshot.configuration),
                    .state = std::move(snapshot.state),
                    .keep = snapshot.keep},
@@ -145,11 +146,12 @@ void save_snapshot(Replica& replica, Model& model, Snapshot snapshot) {
 Json load_snapshot(Replica& replica, Model& model, const std::string& directory) {
   const Checkpoint checkpoint = Checkpoint::open(directory);
   const Manifest& manifest = checkpoint.manifest();
-  if (manifest.model != model.description()) {
+  const Json saved = completed_model(manifest.model);
+  if (tensors_of_model(saved) != tensors_of_model(model.configuration())) {
     throw Error(ErrorCode::invalid_argument,
-                cat("the checkpoint is of another model: ", printable(manifest.model, 400)),
+                cat("the checkpoint is of another model: ", printable(in_words(saved), 400)),
                 {.where = checkpoint.path(),
-                 .cause = cat("the options given here make ", model.description()),
+                 .cause = cat("the options given here make ", in_words(model.configuration())),
                  .remedy = "give the model's options as they were when it was saved"});
   }
   for (size_t kind = 0; kind < replica.kinds().size(); ++kind) load_kind(replica, checkpoint, kind);

@@ -77,7 +77,7 @@ class OneNumber : public Model {
  public:
   OneNumber() { add_unit<Only>(&told); }
   double flops_per_sample() const override { return 1; }
-  std::string description() const override { return "one"; }
+  Json configuration() const override { return {{"kind", "one"}}; }
   int64_t targets_per_sample() const override { return 1; }
 
   float told = 1;

@@ -142,7 +142,7 @@ TEST_F(Resume, WithOtherSettingsIsRefusedAndTheyAreNamed) {
   refused([](Made& run) { run.options.seed = 9; }, {"seed: 1 in the checkpoint, 9 now"});
   refused([](Made& run) { run.options.batch = 8; }, {"batch: 4 in the checkpoint, 8 now"});
   refused([](Made& run) { run.options.compression = Compression::bf16; }, {"compression: none in"});
-  refused([](Made& run) { run.model.layers = 3; }, {"model: gpt layers=2", "layers=3", "now"});
+  refused([](Made& run) { run.model.layers = 3; }, {"model: gpt2 layers=2", "layers=3", "now"});
   refused([](Made& run) { run.text = std::string(3000, 'x') + std::string(2000, 'y'); },
           {"data: ", "examples with fingerprint"});
   refused(

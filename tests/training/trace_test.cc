@@ -167,7 +167,7 @@ class StubModel : public Model {
     add_unit<Stub>("h.0");
   }
   double flops_per_sample() const override { return 0; }
-  std::string description() const override { return "stub"; }
+  Json configuration() const override { return {{"kind", "stub"}}; }
   int64_t targets_per_sample() const override { return 1; }
 };
 

@@ -17,6 +17,7 @@
 #include "tools/tutti/commands.h"
 #include "training/checkpoint/exchange.h"
 #include "training/checkpoint/step_directory.h"
+#include "training/model.h"
 
 namespace tutti::tool {
 
@@ -90,8 +91,9 @@ void print_tensors(const Checkpoint& checkpoint) {
   const Manifest& manifest = checkpoint.manifest();
   if (!manifest.run.empty()) std::printf("\nrun %s", printable(manifest.run).c_str());
   std::printf("\nstep %lld of %s\n%-48s %-5s %-18s %10s %7s\n",
-              static_cast<long long>(manifest.step), printable(manifest.model).c_str(), "tensor",
-              "type", "shape", "size", "pieces");
+              static_cast<long long>(manifest.step),
+              printable(training::in_words(manifest.model), 400).c_str(), "tensor", "type", "shape",
+              "size", "pieces");
   for (const TensorEntry& tensor : manifest.tensors) {
     std::printf("%-48s %-5s %-18s %10s %7zu\n", printable(tensor.info.name).c_str(),
                 std::string(name(tensor.info.dtype)).c_str(), shape_text(tensor.info.shape).c_str(),

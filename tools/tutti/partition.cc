@@ -18,7 +18,7 @@
 #include "training/pipeline/profile.h"
 #include "training/pipeline/profile_json.h"
 #include "training/random.h"
-#include "training/setup/model.h"
+#include "training/setup/flags.h"
 #include "training/setup/options.h"
 
 namespace tutti::tool {
@@ -75,24 +75,24 @@ Cluster cluster_of(const Options& options) {
 
 // Samples that make sense for a model, and nothing more.
 struct RandomBatch {
-  RandomBatch(const training::ModelOptions& options, int64_t samples, int64_t targets_per_sample) {
-    const bool images_wanted = options.is_resnet();
+  RandomBatch(const Json& model, int64_t samples, int64_t targets_per_sample) {
+    const bool images_wanted = training::kind_of(model).traits.inputs == training::Inputs::images;
+    const auto size = [&](const char* name) { return model.at(name).get<int64_t>(); };
     const auto count = [&](int64_t each) { return static_cast<size_t>(samples * each); };
     const auto number = [](size_t i, int64_t bound) {
       const uint64_t bits = training::random_bits(1, 0, i);
       return static_cast<int32_t>(training::scale_below(bits, static_cast<uint64_t>(bound)));
     };
-    const training::ResNetConfig& sizes = options.images;
-    const int64_t kinds = images_wanted ? sizes.classes : options.vocabulary.value();
+    const int64_t kinds = size(images_wanted ? "classes" : "vocabulary");
     targets.resize(count(targets_per_sample));
     for (size_t i = 0; i < targets.size(); ++i) targets[i] = number(i, kinds);
     if (images_wanted) {
-      images.resize(count(sizes.channels * sizes.height * sizes.width));
+      images.resize(count(size("channels") * size("height") * size("width")));
       for (size_t i = 0; i < images.size(); ++i) {
         images[i] = static_cast<float>(number(i, 256)) / 255.0f;
       }
     } else {
-      tokens.resize(count(context_of(options)));
+      tokens.resize(count(size("context")));
       for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = number(i, kinds);
     }
     batch = {.samples = samples, .tokens = tokens, .images = images, .targets = targets};
@@ -107,8 +107,9 @@ struct RandomBatch {
 };
 
 Profile measured(training::Model& model, const training::RunOptions& train, int runs) {
-  const int64_t samples = train.micro_batch.value_or(default_micro_batch(train.model));
-  const RandomBatch random(train.model, samples, model.targets_per_sample());
+  const int64_t samples =
+      train.micro_batch.value_or(training::kind_of(train.model).traits.micro_batch);
+  const RandomBatch random(model.configuration(), samples, model.targets_per_sample());
   return training::pipeline::profile_model(model, random.batch,
                                            {.dtype = parse_dtype(train.precision).value(),
                                             .checkpoint_units = train.recompute == "full"},
@@ -221,8 +222,7 @@ int run_partition(Options& options) {
   Profile profile;
   std::unique_ptr<training::Model> model;
   if (options.profile.empty()) {
-    options.train.model.vocabulary = options.train.model.vocabulary.value_or(256);
-    model = make_model(options.train);
+    model = training::make_model(options.train.model, model_context(options.train));
   } else {
     profile = training::pipeline::profile_from_json(file_text(options.profile), options.profile);
   }
@@ -277,7 +277,7 @@ void add_profiling(Command command, Options& options) {
   command.add_option("--runs", options.runs, "of each layer, of which the median counts")
       .between(1, 1000)
       .show_default();
-  add_model_options(command, options.train.model);
+  training::add_model_flags(command, options.train.model);
   add_pass_options(command, options.train);
 }
 
@@ -307,7 +307,7 @@ void add_partition(CommandLine& line) {
       throw Error(ErrorCode::invalid_argument, cat("both --profile and ", option, " were given"),
                   {.remedy = "give --profile, or what to profile"});
     }
-    refuse_options_of_other_models(command, options->train.model);
+    training::refuse_members_of_other_models(options->train.model);
     return run_partition(*options);
   });
 }

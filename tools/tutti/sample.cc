@@ -5,10 +5,14 @@
 #include <memory>
 #include <string>
 
+#include "base/error.h"
+#include "base/printable.h"
+#include "base/text.h"
 #include "tools/tutti/commands.h"
 #include "training/checkpoint/checkpoint.h"
 #include "training/generation.h"
-#include "training/models/gpt_description.h"
+#include "training/models/gpt.h"
+#include "training/models/registry.h"
 
 namespace tutti::tool {
 namespace {
@@ -20,13 +24,24 @@ struct Options {
   training::GenerationOptions generation{.tokens = 500, .temperature = 0.8};
 };
 
+std::unique_ptr<training::Gpt> language_model(const Json& configuration) {
+  auto model = training::make_model(training::completed_model(configuration));
+  if (auto* const gpt = dynamic_cast<training::Gpt*>(model.get())) {
+    static_cast<void>(model.release());
+    return std::unique_ptr<training::Gpt>(gpt);
+  }
+  throw Error(ErrorCode::invalid_argument,
+              cat("this model writes no text: ", printable(training::in_words(configuration), 200)),
+              {.remedy = "give a checkpoint of tutti train --model gpt2"});
+}
+
 // The model's parameters in memory of their own.
 class LoadedModel {
  public:
   explicit LoadedModel(const std::string& directory)
       : checkpoint_(training::Checkpoint::open(directory)),
-        model_(training::gpt_config_from(checkpoint_.manifest().model)) {
-    training::ParameterTable& table = model_.parameters();
+        model_(language_model(checkpoint_.manifest().model)) {
+    training::ParameterTable& table = model_->parameters();
     for (int index = 0; index < table.size(); ++index) {
       const training::ParameterSpec& spec = table.specs()[static_cast<size_t>(index)];
       const int64_t rows = spec.rows();
@@ -38,11 +53,11 @@ class LoadedModel {
     }
   }
 
-  training::Gpt& model() { return model_; }
+  training::Gpt& model() { return *model_; }
 
  private:
   training::Checkpoint checkpoint_;
-  training::Gpt model_;
+  std::unique_ptr<training::Gpt> model_;
   training::Arena memory_;
 };
 

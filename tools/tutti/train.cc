@@ -30,9 +30,7 @@
 #include "training/checkpoint/exchange.h"
 #include "training/initial.h"
 #include "training/kernels/peak.h"
-#include "training/modules/batch_norm.h"
 #include "training/setup/data.h"
-#include "training/setup/model.h"
 #include "training/setup/options.h"
 #include "training/setup/report.h"
 #include "training/setup/session.h"
@@ -156,7 +154,8 @@ int train_as_first(training::Session& session, const Options& options) {
     if (report->validation) curves.validation.emplace_back(report->step, report->validation->loss);
   }
   const TrainResult result = session.trainer().finish();
-  if (picture.wanted()) plot_losses(picture, model.description(), {&curves, 1});
+  if (picture.wanted())
+    plot_losses(picture, training::in_words(model.configuration()), {&curves, 1});
   if (result.stopped_by != 0) print_stop(result, session.options());
   print_result(session.data(), result, units, unit, ranks);
   print_pipeline(result.pipeline, replica.pipeline, model);
@@ -208,16 +207,10 @@ int wanted_ranks(const Options& options) {
   return std::max(1, mesh.data) * mesh.pipeline;
 }
 
-// A model for which statistics are those of all ranks, where there are none yet.
-struct NoRanks : training::StatisticsReducer {
-  void sum(std::span<double>) override {}
-};
-
 // Files that cannot be written are found before the work is done, and so is a directory that is not
 // this run's.
 void check_outputs(const RunOptions& settled, const Options& options, const LoadedData& data) {
-  NoRanks no_ranks;
-  check_directory(*make_model(settled, &no_ranks), data.views(), settled.training);
+  check_directory(*training::make_model(settled.model), data.views(), settled.training);
   open_for_appending(options.json, "--json");
   open_for_appending(settled.training.trace, "--trace");
   Picture(options.plot, "--plot");
@@ -228,7 +221,7 @@ int train(Options options) {
   LoadedData data = load_data(options.run);
   const int wanted = wanted_ranks(options);
   const int ranks = wanted != 0 ? wanted : useful_ranks(options.run, data);
-  const std::unique_ptr<training::Model> model = make_model(options.run);
+  const std::unique_ptr<training::Model> model = training::make_model(options.run.model);
   if (!is_launched()) {
     RunOptions tried = options.run;
     settle(tried, ranks, data.examples());

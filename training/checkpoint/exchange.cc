@@ -68,10 +68,11 @@ void export_safetensors(const Checkpoint& checkpoint, const std::string& path, D
     if (!tensor.info.name.starts_with(kModelPrefix)) continue;
     tensors.push_back({tensor.info.name.substr(kModelPrefix.size()), dtype, tensor.info.shape});
   }
+  const Json& model = checkpoint.manifest().model;
   const std::string fresh = path + ".tmp";
   SafetensorsWriter file(fresh, tensors,
                          {{"producer", "tutti"},
-                          {"model", checkpoint.manifest().model},
+                          {"model", model.is_string() ? std::string(model) : model.dump()},
                           {"step", cat(checkpoint.manifest().step)}});
   std::vector<std::byte> slab(static_cast<size_t>(kSlab) * size_of(dtype));
   for (const TensorInfo& tensor : tensors) {

@@ -49,7 +49,10 @@ TensorEntry tensor_of(const std::string& name, const Json& entry) {
 Manifest manifest_of(const Json& root) {
   Manifest manifest;
   manifest.step = root.at("step").get<int64_t>();
-  manifest.model = root.at("model").get<std::string>();
+  manifest.model = root.at("model");
+  if (!manifest.model.is_object() && !manifest.model.is_string()) {
+    throw Error(ErrorCode::invalid_argument, "its model is neither an object nor a text");
+  }
   manifest.state = root.at("state");
   manifest.run = root.value("run", std::string());
   manifest.configuration = root.value("configuration", Configuration());

@@ -30,7 +30,7 @@ struct SaveRequest {
   // On rank 0, null elsewhere. On several hosts it is one that all of them share.
   RunDirectory* directory = nullptr;
   int64_t step = 0;
-  std::string model;            // Model::description()
+  Json model = "";              // Model::configuration()
   Configuration configuration;  // the run's; rank 0's is stored
   Json state = Json::object();  // the trainer's own; rank 0's is stored
   int keep = 2;                 // this step and the run's before it; 0: all

@@ -43,6 +43,25 @@ GptConfig checked(GptConfig config) {
   return config;
 }
 
+void describe(Schema& schema, GptConfig& config) {
+  schema.add("layers", config.layers, "blocks");
+  schema.add("heads", config.heads, "of the attention");
+  schema.add("width", config.width, "values per position");
+  schema.add("context", config.context, "tokens that the model sees");
+  schema.add("vocabulary", config.vocabulary, "kinds of tokens, else as the data has");
+  schema.add("hidden", config.hidden, "of the feed-forward part; 0: 4 x width");
+  schema.add("norm", config.norm, {{"layer", NormKind::layer}, {"rms", NormKind::rms}},
+             "layer or rms");
+  schema.add("mlp", config.mlp, {{"gelu", MlpKind::gelu}, {"swiglu", MlpKind::swiglu}},
+             "gelu or swiglu");
+  schema.add("positions", config.positions,
+             {{"learned", Positions::learned}, {"rope", Positions::rope}}, "learned or rope");
+  schema.add("tied", config.tied, "an output layer apart from the embedding")
+      .flag("--untied", false);
+  schema.add("bias", config.bias, "linear layers without").flag("--no-bias", false);
+  schema.add("dropout", config.dropout, "share of values").training_only();
+}
+
 class EmbedUnit : public Unit {
  public:
   EmbedUnit(ParameterTable& table, const GptConfig& config)
@@ -294,14 +313,17 @@ double Gpt::flops_per_sample() const {
   return context * (6 * weights + attention);
 }
 
-std::string Gpt::description() const {
-  return cat("gpt layers=", config_.layers, " heads=", config_.heads, " width=", config_.width,
-             " context=", config_.context, " vocabulary=", config_.vocabulary,
-             " hidden=", config_.hidden,
-             " norm=", config_.norm == NormKind::layer ? "layer" : "rms",
-             " mlp=", config_.mlp == MlpKind::gelu ? "gelu" : "swiglu",
-             " positions=", config_.positions == Positions::learned ? "learned" : "rope",
-             " tied=", config_.tied ? 1 : 0, " bias=", config_.bias ? 1 : 0);
+Json Gpt::configuration() const { return configuration_of("gpt2", config_, describe); }
+
+ModelKind gpt2_kind() {
+  return model_kind<GptConfig>(
+      "gpt2", "GPT-2 and its successors",
+      {.inputs = Inputs::windows, .batch = 32, .micro_batch = 8, .weight_decay = 0.1, .clip = 1},
+      describe, [](const GptConfig& config, const ModelContext& context) -> std::unique_ptr<Model> {
+        GptConfig complete = config;
+        complete.selective_recomputation = context.selective_recomputation;
+        return std::make_unique<Gpt>(complete);
+      });
 }
 
 }  // namespace tutti::training

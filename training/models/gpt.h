@@ -6,11 +6,9 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "training/model.h"
+#include "training/models/registry.h"
 #include "training/modules/mlp.h"
 #include "training/modules/norm.h"
 
@@ -43,14 +41,13 @@ class Gpt : public Model {
 
   const GptConfig& config() const { return config_; }
   double flops_per_sample() const override;
-  std::string description() const override;
-  std::vector<std::pair<std::string, double>> training_settings() const override {
-    return {{"dropout", config_.dropout}};
-  }
+  Json configuration() const override;
   int64_t targets_per_sample() const override { return config_.context; }
 
  private:
   GptConfig config_;
 };
+
+ModelKind gpt2_kind();
 
 }  // namespace tutti::training

@@ -36,6 +36,14 @@ double deviation(double gain, int64_t inputs) {
   return gain / std::sqrt(static_cast<double>(inputs));
 }
 
+void describe(Schema& schema, MlpModelConfig& config) {
+  schema.add("context", config.context, "tokens that the model sees");
+  schema.add("embedding", config.embedding, "values per token");
+  schema.add("hidden", config.hidden, "values per hidden layer");
+  schema.add("layers", config.layers, "hidden layers");
+  schema.add("vocabulary", config.vocabulary, "kinds of tokens, else as the data has");
+}
+
 class EmbedUnit : public Unit {
  public:
   EmbedUnit(ParameterTable& table, const MlpModelConfig& config)
@@ -154,10 +162,15 @@ double MlpModel::flops_per_sample() const {
   return 6 * weights;
 }
 
-std::string MlpModel::description() const {
-  return cat("mlp context=", config_.context, " embedding=", config_.embedding,
-             " hidden=", config_.hidden, " layers=", config_.layers,
-             " vocabulary=", config_.vocabulary);
+Json MlpModel::configuration() const { return configuration_of("mlp", config_, describe); }
+
+ModelKind mlp_kind() {
+  return model_kind<MlpModelConfig>(
+      "mlp", "of the last tokens",
+      {.inputs = Inputs::last_tokens, .batch = 1536, .adam_rate = 6e-3, .sgd_rate = 0.3}, describe,
+      [](const MlpModelConfig& config, const ModelContext&) -> std::unique_ptr<Model> {
+        return std::make_unique<MlpModel>(config);
+      });
 }
 
 }  // namespace tutti::training

@@ -6,9 +6,9 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 
 #include "training/model.h"
+#include "training/models/registry.h"
 
 namespace tutti::training {
 
@@ -26,11 +26,13 @@ class MlpModel : public Model {
   explicit MlpModel(const MlpModelConfig& config);
 
   double flops_per_sample() const override;
-  std::string description() const override;
+  Json configuration() const override;
   int64_t targets_per_sample() const override { return 1; }
 
  private:
   MlpModelConfig config_;
 };
+
+ModelKind mlp_kind();
 
 }  // namespace tutti::training

@@ -41,6 +41,20 @@ ResNetConfig checked(const ResNetConfig& config) {
   return config;
 }
 
+void describe(Schema& schema, ResNetConfig& config) {
+  schema.add("blocks", config.blocks, "of each stage");
+  schema.add("widths", config.widths, "channels of each stage");
+  schema.add("sync_bn", config.sync_batch_norm, "batch statistics over all ranks").training_only();
+  schema.add("zero_last_gain", config.zero_last_gain, "blocks do not start as their shortcuts")
+      .flag("--no-zero-last-gain", false)
+      .training_only();
+  // As the data has them.
+  schema.add("channels", config.channels, "of the images").flag("");
+  schema.add("height", config.height, "of the images").flag("");
+  schema.add("width", config.width, "of the images").flag("");
+  schema.add("classes", config.classes, "kinds of images").flag("");
+}
+
 ImageShape image_of(const ResNetConfig& config) {
   return {config.height, config.width, config.channels};
 }
@@ -259,8 +273,8 @@ class HeadUnit : public Unit {
 
 }  // namespace
 
-ResNet::ResNet(const ResNetConfig& config, StatisticsReducer* reducer)
-    : config_(checked(config)), synchronized_(reducer != nullptr) {
+ResNet::ResNet(const ResNetConfig& config, StatisticsReducer* reducer) : config_(checked(config)) {
+  config_.sync_batch_norm = config_.sync_batch_norm || reducer != nullptr;
   add_unit<StemUnit>(config_, reducer);
   auto& stem = static_cast<StemUnit&>(*units_.back());
   append(buffers_, stem.buffers(), 0);
@@ -285,15 +299,16 @@ ResNet::ResNet(const ResNetConfig& config, StatisticsReducer* reducer)
 
 std::vector<NamedBuffer> ResNet::buffers() { return buffers_; }
 
-std::string ResNet::description() const {
-  const auto list = [](const std::vector<int64_t>& values) {
-    std::string text;
-    for (const int64_t value : values) text += cat(text.empty() ? "" : ",", value);
-    return text;
-  };
-  return cat("resnet channels=", config_.channels, " height=", config_.height,
-             " width=", config_.width, " classes=", config_.classes,
-             " blocks=", list(config_.blocks), " widths=", list(config_.widths));
+Json ResNet::configuration() const { return configuration_of("resnet", config_, describe); }
+
+ModelKind resnet_kind() {
+  return model_kind<ResNetConfig>(
+      "resnet", "of images",
+      {.inputs = Inputs::images, .batch = 128, .micro_batch = 64, .adam_rate = 3e-3}, describe,
+      [](const ResNetConfig& config, const ModelContext& context) -> std::unique_ptr<Model> {
+        return std::make_unique<ResNet>(config,
+                                        config.sync_batch_norm ? context.statistics : nullptr);
+      });
 }
 
 }  // namespace tutti::training

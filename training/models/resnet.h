@@ -12,11 +12,10 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
-#include <utility>
 #include <vector>
 
 #include "training/model.h"
+#include "training/models/registry.h"
 #include "training/modules/batch_norm.h"
 
 namespace tutti::training {
@@ -31,28 +30,27 @@ struct ResNetConfig {
   // The last gain of each block starts at 0: blocks start as their shortcuts (Goyal et al.:
   // Accurate, large minibatch SGD, 2017, section 5.1).
   bool zero_last_gain = true;
+  bool sync_batch_norm = false;  // batch statistics are those of all ranks (SyncBN)
 };
 
 class ResNet : public Model {
  public:
-  // With a reducer, batch statistics are those of all ranks (SyncBN); it outlives the model. Throws
+  // With a reducer, which outlives the model, batch statistics are those of all ranks. Throws
   // Error(invalid_argument) for sizes that make no sense.
   explicit ResNet(const ResNetConfig& config, StatisticsReducer* reducer = nullptr);
 
   const ResNetConfig& config() const { return config_; }
   std::vector<NamedBuffer> buffers() override;
   double flops_per_sample() const override { return 6 * multiplications_; }
-  std::string description() const override;
-  std::vector<std::pair<std::string, double>> training_settings() const override {
-    return {{"sync-bn", synchronized_ ? 1 : 0}};
-  }
+  Json configuration() const override;
   int64_t targets_per_sample() const override { return 1; }
 
  private:
   ResNetConfig config_;
-  bool synchronized_ = false;
   double multiplications_ = 0;  // of one image's forward
   std::vector<NamedBuffer> buffers_;
 };
+
+ModelKind resnet_kind();
 
 }  // namespace tutti::training

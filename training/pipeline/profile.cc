@@ -183,7 +183,7 @@ Profile profile_model(Model& model, const MicroBatch& batch, const RunnerOptions
                     batch.samples, " samples"),
                 {.remedy = "give at least one of each"});
   }
-  Profile profile{model.description(), batch.samples, {}};
+  Profile profile{in_words(model.configuration()), batch.samples, {}};
   Profiler profiler(model, batch, options, runs);
   for (int unit = 0; unit < std::ssize(model.units()); ++unit) {
     profile.layers.push_back(profiler.layer(unit));

@@ -6,10 +6,29 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "training/data/image_set.h"
-#include "training/setup/model.h"
 
 namespace tutti::training {
+
+namespace {
+
+// The model is one for images of this size and as many classes, or more.
+void match_images(Json& model, const ImageSet& images, const std::string& path) {
+  const auto match = [&](const char* name, int64_t size) {
+    if (!model.contains(name)) model[name] = size;
+    if (model[name] == size) return;
+    throw Error(ErrorCode::invalid_argument,
+                cat("the images' ", name, " is ", size, ", where ", model[name], " is wanted"),
+                {.where = path, .remedy = "give data sets of one size"});
+  };
+  match("channels", 1);
+  match("height", images.height());
+  match("width", images.width());
+  model["classes"] = std::max(model.value("classes", int64_t{2}), images.classes());
+}
+
+}  // namespace
 
 LoadedData load_data(RunOptions& options) {
   LoadedData loaded;
@@ -18,26 +37,19 @@ LoadedData load_data(RunOptions& options) {
     throw Error(ErrorCode::invalid_argument, "--validation goes with one token file",
                 {.remedy = "give one --data FILE.bin, or leave --validation out"});
   }
-  if (options.model.is_resnet()) {
+  const Inputs inputs = kind_of(options.model).traits.inputs;
+  if (inputs == Inputs::images) {
     for (const std::string& path : options.data) {
       auto images = std::make_unique<ImageSet>(path);
-      ResNetConfig& sizes = options.model.images;
-      if (!loaded.sets.empty() &&
-          (sizes.height != images->height() || sizes.width != images->width())) {
-        throw Error(ErrorCode::invalid_argument, "the data sets' images differ in size",
-                    {.where = path, .remedy = "give data sets of one size"});
-      }
-      sizes.classes = std::max(loaded.sets.empty() ? 2 : sizes.classes, images->classes());
-      sizes.height = images->height();
-      sizes.width = images->width();
+      match_images(options.model, *images, path);
       loaded.sets.push_back(std::move(images));
     }
     return loaded;
   }
   int64_t vocabulary = 256;
+  const auto context = completed_model(options.model).at("context").get<int64_t>();
   const auto add = [&](Tokens tokens) {
-    const int64_t context = context_of(options.model);
-    if (options.model.is_gpt()) {
+    if (inputs == Inputs::windows) {
       loaded.sets.push_back(
           std::make_unique<TokenWindows>(std::move(tokens), context, options.training.seed));
     } else {
@@ -75,7 +87,7 @@ LoadedData load_data(RunOptions& options) {
     constexpr int64_t kGpt2Tokens = 50257;
     if (vocabulary > 256) vocabulary = std::max(vocabulary, kGpt2Tokens);
   }
-  if (!options.model.vocabulary) options.model.vocabulary = vocabulary;
+  if (!options.model.contains("vocabulary")) options.model["vocabulary"] = vocabulary;
   return loaded;
 }
 

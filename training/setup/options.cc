@@ -6,13 +6,13 @@
 #include <vector>
 
 #include "base/text.h"
+#include "training/setup/flags.h"
 
 namespace tutti::training {
 namespace {
 
 constexpr double kMostOfAnything = 1e9;  // steps, samples: their products are 64-bit numbers
 
-constexpr double kMostSize = 1 << 24;  // of a model's one dimension
 constexpr auto kLayoutGroup = "Memory and parallelism";
 
 void one_of(Option option, std::vector<std::string> names) {
@@ -207,38 +207,6 @@ void add_output(Command command, RunOptions& options) {
 
 }  // namespace
 
-void add_model_options(Command command, ModelOptions& options) {
-  constexpr auto kGroup = "Model";
-  const auto add = [&](const char* name, auto& value, const char* meaning) {
-    return command.add_option(name, value, meaning).group(kGroup);
-  };
-  one_of(add("--model", options.kind, "mlp (of the last tokens), gpt2 or resnet (images)"),
-         {"mlp", "gpt2", "resnet"});
-  add("--context", options.context, "tokens that the model sees (default: 8; gpt2: 128)")
-      .between(0, kMostSize);
-  add("--layers", options.layers, "hidden layers, or blocks (default: 1; gpt2: 4)")
-      .between(0, kMostSize);
-  add("--hidden", options.hidden, "values per hidden layer (default: 256; gpt2: 4 x width)")
-      .between(0, kMostSize);
-  add("--embedding", options.embedding, "mlp: values per token (default: 32)")
-      .between(0, kMostSize);
-  add("--heads", options.heads, "gpt2: of the attention (default: 4)").between(0, kMostSize);
-  add("--width", options.width, "gpt2: values per position (default: 128)").between(0, kMostSize);
-  add("--vocabulary", options.vocabulary, "kinds of tokens (default: as the data has)")
-      .between(0, kMostSize);
-  one_of(add("--norm", options.norm, "gpt2: layer or rms"), {"layer", "rms"});
-  one_of(add("--mlp", options.mlp, "gpt2: gelu or swiglu"), {"gelu", "swiglu"});
-  one_of(add("--positions", options.positions, "gpt2: learned or rope"), {"learned", "rope"});
-  command.add_flag("--untied", options.untied, "gpt2: an output layer apart from the embedding")
-      .group(kGroup);
-  command.add_flag("--no-bias", options.no_bias, "gpt2: linear layers without").group(kGroup);
-  add("--dropout", options.dropout, "gpt2: share of values").show_default();
-  add("--blocks", options.blocks, "resnet: of each stage (default: 1 1 1)");
-  add("--widths", options.widths, "resnet: channels of each stage (default: 16 32 64)");
-  command.add_flag("--sync-bn", options.sync_batch_norm, "resnet: batch statistics over all ranks")
-      .group(kGroup);
-}
-
 void add_pass_options(Command command, RunOptions& options) {
   const Option precision =
       command.add_option("--precision", options.precision,
@@ -259,10 +227,14 @@ void add_run_options(Command command, RunOptions& options) {
   options.training.schedule.warmup_steps = 10;
   options.training.schedule.final_fraction = 0.1;
   add_run(command, options);
-  add_model_options(command, options.model);
+  add_model_flags(command, options.model);
   add_optimizer(command, options);
   add_layout(command, options);
   add_output(command, options);
+}
+
+ModelContext model_context(const RunOptions& options, StatisticsReducer* statistics) {
+  return {.selective_recomputation = options.recompute == "selective", .statistics = statistics};
 }
 
 RunOptions parse_run_options(const std::vector<std::string>& words) {
@@ -280,27 +252,8 @@ RunOptions parse_run_options(const std::vector<std::string>& words) {
   return options;
 }
 
-void refuse_options_of_other_models(const Command& command, const ModelOptions& options) {
-  const std::vector<std::pair<std::vector<const char*>, std::vector<std::string>>> owners = {
-      {{"--context", "--layers", "--hidden", "--vocabulary"}, {"mlp", "gpt2"}},
-      {{"--embedding"}, {"mlp"}},
-      {{"--heads", "--width", "--norm", "--mlp", "--positions", "--untied", "--no-bias",
-        "--dropout"},
-       {"gpt2"}},
-      {{"--blocks", "--widths", "--sync-bn"}, {"resnet"}}};
-  for (const auto& [names, models] : owners) {
-    if (std::ranges::find(models, options.kind) != models.end()) continue;
-    for (const char* name : names) {
-      if (command.count(name) == 0) continue;
-      throw UsageError(cat(name, " is an option of --model ", models.front(),
-                           models.size() > 1 ? " and " + models.back() : "", ", not of ",
-                           options.kind));
-    }
-  }
-}
-
 void refuse_what_is_ignored(const Command& command, const RunOptions& options) {
-  refuse_options_of_other_models(command, options.model);
+  refuse_members_of_other_models(options.model);
   const std::string& optimizer = options.optimizer;
   const bool has_momentum = optimizer == "sgd" || optimizer == "lars";
   const std::string& precision = options.precision;

@@ -10,37 +10,11 @@
 
 #include "base/command_line.h"
 #include "training/data/data_set.h"
-#include "training/model.h"
-#include "training/models/resnet.h"
+#include "training/models/registry.h"
 #include "training/parallel/mesh.h"
 #include "training/trainer.h"
 
 namespace tutti::training {
-
-// Empty: the model's own default.
-struct ModelOptions {
-  std::string kind = "mlp";
-  std::optional<int64_t> context;
-  std::optional<int64_t> layers;
-  std::optional<int64_t> heads;
-  std::optional<int64_t> width;
-  std::optional<int64_t> hidden;
-  std::optional<int64_t> embedding;
-  std::optional<int64_t> vocabulary;
-  std::string norm = "layer";
-  std::string mlp = "gelu";
-  std::string positions = "learned";
-  bool untied = false;
-  bool no_bias = false;
-  double dropout = 0;
-  std::vector<int64_t> blocks = {1, 1, 1};
-  std::vector<int64_t> widths = {16, 32, 64};
-  bool sync_batch_norm = false;
-  ResNetConfig images;  // their sizes, as the data has them
-
-  bool is_gpt() const { return kind == "gpt2"; }
-  bool is_resnet() const { return kind == "resnet"; }
-};
 
 inline constexpr const char* kNewestStep = "newest";
 inline constexpr const char* kNewestStepOrNone = "auto";
@@ -49,7 +23,7 @@ struct RunOptions {
   std::vector<std::string> data;
   std::string validation;
   MeshShape mesh;
-  ModelOptions model;
+  Json model = {{"kind", "mlp"}};  // what its kind (models/registry.h) has, or less
   std::optional<int64_t> steps;
   std::optional<double> epochs;
   std::optional<int64_t> batch;
@@ -75,6 +49,8 @@ struct RunOptions {
   TrainOptions training;
 };
 
+ModelContext model_context(const RunOptions& options, StatisticsReducer* statistics = nullptr);
+
 // The options from words as on the command line: "--layers=2". Throws UsageError.
 RunOptions parse_run_options(const std::vector<std::string>& words);
 
@@ -82,10 +58,7 @@ RunOptions parse_run_options(const std::vector<std::string>& words);
 void add_run_options(Command command, RunOptions& options);
 // Throws UsageError for an option that was given though the others leave nothing for it to say.
 void refuse_what_is_ignored(const Command& command, const RunOptions& options);
-void refuse_options_of_other_models(const Command& command, const ModelOptions& options);
-// Parts of it, for other commands that make models: --model ..., and how they compute: --precision
-// and --recompute.
-void add_model_options(Command command, ModelOptions& options);
+// Part of it, for other commands that make models: how they compute, --precision and --recompute.
 void add_pass_options(Command command, RunOptions& options);
 
 }  // namespace tutti::training

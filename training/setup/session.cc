@@ -8,7 +8,6 @@
 
 #include "base/error.h"
 #include "base/reduce_op.h"
-#include "training/setup/model.h"
 #include "training/setup/settle.h"
 
 namespace tutti::training {
@@ -43,7 +42,7 @@ Session::Session(Communicator world, RunOptions options, LoadedData data)
       options_(settled(std::move(options), world.size(), data_.examples())),
       mesh_(std::move(world), options_.mesh),
       statistics_(mesh_.along(Axis::data)),
-      model_(make_model(options_, &statistics_)),
+      model_(make_model(options_.model, model_context(options_, &statistics_))),
       trainer_(mesh_, *model_, data_.views(), options_.training) {}
 
 std::unique_ptr<Session> begin_session(Communicator world, const std::vector<std::string>& words) {
@@ -54,7 +53,7 @@ std::unique_ptr<Session> begin_session(Communicator world, const std::vector<std
     options = parse_run_options(words);
     data = load_data(options);
     const RunOptions tried = settled(options, world.size(), data.examples());
-    make_model(tried);
+    make_model(tried.model);
   } catch (const UsageError& wrong) {
     error.emplace(ErrorCode::invalid_argument, wrong.what());
   } catch (const Error& wrong) {

@@ -15,7 +15,6 @@
 #include "training/parallel/mesh.h"
 #include "training/pipeline/placement.h"
 #include "training/pipeline/plans.h"
-#include "training/setup/model.h"
 
 namespace tutti::training {
 namespace {
@@ -34,18 +33,16 @@ Value named(const std::string& name,
   throw Error(ErrorCode::internal, cat("unknown name ", name));
 }
 
-double default_rate(const RunOptions& options) {
-  const bool gpt = options.model.is_gpt();
-  if (options.optimizer == "sgd") return gpt || options.model.is_resnet() ? 0.1 : 0.3;
+double default_rate(const RunOptions& options, const ModelTraits& traits) {
+  if (options.optimizer == "sgd") return traits.sgd_rate;
   if (options.optimizer == "lamb") return 0.01;
-  if (options.optimizer == "lars") return 1;
-  return gpt ? 1e-3 : options.model.is_resnet() ? 3e-3 : 6e-3;
+  return options.optimizer == "lars" ? 1 : traits.adam_rate;
 }
 
-double default_decay(const RunOptions& options) {
+double default_decay(const RunOptions& options, const ModelTraits& traits) {
   if (options.optimizer == "sgd") return 0;
   if (options.optimizer == "lars") return 1e-4;
-  return options.optimizer == "adamw" && options.model.is_gpt() ? 0.1 : 0.01;
+  return options.optimizer == "adamw" ? traits.weight_decay : 0.01;
 }
 
 void settle_precision(RunOptions& options) {
@@ -70,11 +67,13 @@ void in_range(const char* option, double value, double least, double most) {
               {.remedy = cat("give a number from ", least, " to ", most)});
 }
 
+// Ranks wait for each other inside of each micro-batch.
+bool synchronizes(const Json& model) { return model.value("sync_bn", false); }
+
 // The run's size: steps, samples, micro-batches.
-void settle_run(RunOptions& options, int ranks, uint64_t examples) {
+void settle_run(RunOptions& options, const Model& model, int ranks, uint64_t examples) {
   TrainOptions& training = options.training;
-  const bool gpt = options.model.is_gpt();
-  const bool resnet = options.model.is_resnet();
+  const ModelTraits& traits = kind_of(options.model).traits;
   if (options.batch && options.micro_batches) {
     throw Error(ErrorCode::invalid_argument,
                 "both --batch and --micro-batches (--accumulate) were given",
@@ -90,9 +89,8 @@ void settle_run(RunOptions& options, int ranks, uint64_t examples) {
     throw Error(ErrorCode::invalid_argument, cat("the ", what, " cannot be ", value),
                 {.remedy = "give at least 1"});
   };
-  training.micro_batch =
-      positive("micro-batch", options.micro_batch.value_or(default_micro_batch(options.model)));
-  training.batch = positive("global batch", options.batch.value_or(gpt ? 32 : resnet ? 128 : 1536));
+  training.micro_batch = positive("micro-batch", options.micro_batch.value_or(traits.micro_batch));
+  training.batch = positive("global batch", options.batch.value_or(traits.batch));
   if (options.micro_batches) {
     training.batch = static_cast<uint64_t>(ranks) * training.micro_batch *
                      positive("number of micro-batches", *options.micro_batches);
@@ -103,15 +101,14 @@ void settle_run(RunOptions& options, int ranks, uint64_t examples) {
     const double samples = std::ceil(*options.epochs * static_cast<double>(examples));
     training.samples = positive("number of samples", static_cast<int64_t>(samples));
   }
-  // A language model's sample is a whole context.
-  const auto targets = static_cast<uint64_t>(gpt ? context_of(options.model) : 1);
+  const auto targets = static_cast<uint64_t>(model.targets_per_sample());
   training.validation_samples = std::max<uint64_t>(
       1, options.validation_samples
              ? positive("number of samples to validate on", *options.validation_samples)
              : kValidationTargets / std::max<uint64_t>(1, targets));
   positive("base batch", options.base_batch.value_or(1));
   const uint64_t together = static_cast<uint64_t>(ranks) * training.micro_batch;
-  if (options.model.sync_batch_norm &&
+  if (synchronizes(options.model) &&
       (training.batch % together != 0 || training.samples % training.batch != 0)) {
     throw Error(
         ErrorCode::invalid_argument,
@@ -149,25 +146,24 @@ void check_is_pipeline_schedule(const std::string& schedule) {
 }
 
 // Says what is wrong with the pipeline before there are ranks.
-void settle_pipeline(RunOptions& options, int data_ranks) {
+void settle_pipeline(RunOptions& options, Model& model, int data_ranks) {
   ReplicaOptions& replica = options.training.replica;
   PipelineOptions& pipeline = replica.pipeline;
   const pipeline::ScheduleKind& kind = pipeline::schedule_named(pipeline.schedule);
   const int stages = options.mesh.pipeline;
-  const std::unique_ptr<Model> model = make_model(options);
   pipeline.schedule = kind.name;
   // Two chunks a rank, where the model has as many units.
-  const bool has_two = kind.has_virtual_stages && std::ssize(model->units()) >= 2 * stages;
+  const bool has_two = kind.has_virtual_stages && std::ssize(model.units()) >= 2 * stages;
   pipeline.virtual_stages = options.virtual_stages.value_or(has_two ? 2 : 1);
   pipeline::Plans plans(pipeline.schedule, stages, pipeline.virtual_stages);
   const std::vector<int> cut =
-      pipeline.cut.empty() ? pipeline::estimated_cut(*model, plans.chunks()) : pipeline.cut;
-  const auto placement = make_placement(plans.layout(), *model, cut, 0);
+      pipeline.cut.empty() ? pipeline::estimated_cut(model, plans.chunks()) : pipeline.cut;
+  const auto placement = make_placement(plans.layout(), model, cut, 0);
   check_schedule(replica, placement);
   if (options.training.compression != Compression::none) {
     check_compression(placement);
   }
-  if (options.training.measure_cut && options.model.sync_batch_norm) {
+  if (options.training.measure_cut && synchronizes(options.model)) {
     throw Error(ErrorCode::invalid_argument, "--cut measured and --sync-bn do not go together",
                 {.cause = "one rank times the model alone, whose batch statistics are everybody's",
                  .remedy = "leave one of them out, or give the cut in units"});
@@ -216,7 +212,9 @@ void settle(RunOptions& options, int ranks, uint64_t examples) {
   TrainOptions& training = options.training;
   ReplicaOptions& replica = training.replica;
   const int data_ranks = mesh_sizes(options.mesh, ranks)[static_cast<size_t>(Axis::data)];
-  settle_run(options, data_ranks, examples);
+  const ModelTraits& traits = kind_of(options.model).traits;
+  const std::unique_ptr<Model> model = make_model(options.model, model_context(options));
+  settle_run(options, *model, data_ranks, examples);
   settle_precision(options);
   check_rounding(replica);
   training.optimizer = named<OptimizerKind>(options.optimizer, {{"adamw", OptimizerKind::adamw},
@@ -229,7 +227,7 @@ void settle(RunOptions& options, int ranks, uint64_t examples) {
   const auto scaling = named<BatchScaling>(options.rate_scaling, {{"none", BatchScaling::none},
                                                                   {"linear", BatchScaling::linear},
                                                                   {"sqrt", BatchScaling::sqrt}});
-  const double rate = options.learning_rate.value_or(default_rate(options));
+  const double rate = options.learning_rate.value_or(default_rate(options, traits));
   if (!(rate > 0)) {
     throw Error(ErrorCode::invalid_argument, cat("the learning rate cannot be ", rate),
                 {.where = "--lr", .remedy = "give a number above 0"});
@@ -238,11 +236,11 @@ void settle(RunOptions& options, int ranks, uint64_t examples) {
                                        options.base_batch ? static_cast<double>(*options.base_batch)
                                                           : static_cast<double>(training.batch),
                                        scaling);
-  training.weight_decay = options.weight_decay.value_or(default_decay(options));
+  training.weight_decay = options.weight_decay.value_or(default_decay(options, traits));
   check_is_pipeline_schedule(replica.pipeline.schedule);
   const bool flushed =
       pipeline::schedule_named(replica.pipeline.schedule).updates == pipeline::Updates::flushed;
-  const double clip = options.clip.value_or(options.model.is_gpt() && flushed ? 1 : 0);
+  const double clip = options.clip.value_or(flushed ? traits.clip : 0);
   if (clip > 0) replica.clip = clip;
   training.compression =
       named<Compression>(options.compression, {{"none", Compression::none},
@@ -267,7 +265,7 @@ void settle(RunOptions& options, int ranks, uint64_t examples) {
       std::max<int64_t>(1, std::min<int64_t>(1 << 16, replica.storage.bucket_elements));
   settle_start(options);
   settle_cut(options);
-  settle_pipeline(options, data_ranks);
+  settle_pipeline(options, *model, data_ranks);
 }
 
 }  // namespace tutti::training

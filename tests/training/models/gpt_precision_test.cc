@@ -32,7 +32,7 @@ Tolerance tolerance_of(DType type) {
 // One micro-batch, whose gradients are added to f32 ones, or rounded once to the model's type.
 void check(const GptConfig& config, DType type, bool one_pass) {
   SCOPED_TRACE(std::string(name(type)) + (one_pass ? ", gradients too: " : ": ") +
-               Gpt(config).description());
+               in_words(Gpt(config).configuration()));
   Gpt model(config), wide_model(config);
   const BoundParameters parameters(model.parameters(), type, 0.15, one_pass);
   EXPECT_EQ(parameters.gradient(0).dtype, one_pass ? type : DType::f32);

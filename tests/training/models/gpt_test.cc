@@ -124,7 +124,7 @@ TEST(GptTest, NoTokenSeesLaterOnes) {
 }
 
 void check_gradients(const GptConfig& config) {
-  SCOPED_TRACE(Gpt(config).description());
+  SCOPED_TRACE(in_words(Gpt(config).configuration()));
   Gpt model(config);
   const BoundParameters parameters(model.parameters(), DType::f64, 0.4);
   const TokenBatch batch(2, config.context, config.vocabulary, 5);

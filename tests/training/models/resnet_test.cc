@@ -106,8 +106,9 @@ TEST(ResNetTest, NamesAndShapes) {
   EXPECT_EQ(buffers.back(), "layer2.0.downsample.1.running_var");
   // 35 pixels: 9 * 3 * 5, 2 * 9 * 5 * 5; then 4 * 3 pixels: 9 * 5 * 6, 9 * 6 * 6, 5 * 6; 6 * 4.
   EXPECT_EQ(model.flops_per_sample(), 6.0 * (35 * (135 + 450) + 12 * (270 + 324 + 30) + 24));
-  EXPECT_EQ(model.description(),
-            "resnet channels=3 height=7 width=5 classes=4 blocks=1,1 widths=5,6");
+  EXPECT_EQ(in_words(model.configuration()),
+            "resnet blocks=1,1 widths=5,6 sync_bn=false zero_last_gain=true channels=3 height=7 "
+            "width=5 classes=4");
 }
 
 // Central differences with a step so small that hardly any ReLU is crossed.
@@ -216,7 +217,7 @@ TEST(ResNetTest, BadSizes) {
   const auto with = [](auto change) {
     ResNetConfig config = small_config();
     change(config);
-    return ResNet(config).description();
+    return ResNet(config).configuration();
   };
   EXPECT_THROW(with([](ResNetConfig& c) { c.channels = 0; }), Error);
   EXPECT_THROW(with([](ResNetConfig& c) { c.classes = 0; }), Error);

@@ -34,7 +34,7 @@ class Still : public Model {
     add_unit<Quiet>("c", 129, static_cast<const Quiet&>(*units_.front()).weight);
   }
   double flops_per_sample() const override { return 0; }
-  std::string description() const override { return "still"; }
+  Json configuration() const override { return {{"kind", "still"}}; }
   int64_t targets_per_sample() const override { return 1; }
 
  private:

@@ -160,7 +160,7 @@ class SharedThrice : public Model {
     for (int i = 0; i < 4; ++i) add_unit<Part>(&shared_, i == 3);
   }
   double flops_per_sample() const override { return 1; }
-  std::string description() const override { return "shared"; }
+  Json configuration() const override { return {{"kind", "shared"}}; }
   int64_t targets_per_sample() const override { return 1; }
 
  private:

@@ -100,7 +100,7 @@ class LoggedModel : public Model {
     add("end", {5, 7}, {}, first);
   }
   double flops_per_sample() const override { return 0; }
-  std::string description() const override { return "logged"; }
+  Json configuration() const override { return {{"kind", "logged"}}; }
   int64_t targets_per_sample() const override { return 5; }
 
   Log log;

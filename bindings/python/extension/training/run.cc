@@ -125,7 +125,7 @@ void Run::close() {
   session_.reset();
 }
 
-std::string Run::model() { return session().model().description(); }
+std::string Run::model() { return in_words(session().model().configuration()); }
 uint64_t Run::steps() { return session().trainer().steps(); }
 uint64_t Run::step() { return session().trainer().step(); }
 

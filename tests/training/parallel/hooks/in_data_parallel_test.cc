@@ -39,7 +39,7 @@ class StubModel : public Model {
     for (int unit = 0; unit < units; ++unit) add_unit<Stub>("h." + std::to_string(unit));
   }
   double flops_per_sample() const override { return 0; }
-  std::string description() const override { return "stub"; }
+  Json configuration() const override { return {{"kind", "stub"}}; }
   int64_t targets_per_sample() const override { return 1; }
 };
 

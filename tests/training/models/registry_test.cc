@@ -1,0 +1,103 @@
+#include "training/models/registry.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/error.h"
+#include "training/models/gpt.h"
+#include "training/models/resnet.h"
+
+namespace tutti::training {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+std::string refusal(const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(ModelRegistryTest, ConfigurationsMakeTheModelsThatSayThem) {
+  for (const ModelKind& kind : model_kinds()) {
+    SCOPED_TRACE(kind.name);
+    const Json named = {{"kind", kind.name}};
+    const std::unique_ptr<Model> model = make_model(named);
+    const std::unique_ptr<Model> again = make_model(model->configuration());
+    EXPECT_EQ(kind_of(model->configuration()).name, kind.name);
+    EXPECT_EQ(again->configuration(), model->configuration());
+    EXPECT_EQ(completed_model(model->configuration()), model->configuration());
+    ASSERT_EQ(again->parameters().size(), model->parameters().size());
+    for (int i = 0; i < model->parameters().size(); ++i) {
+      const auto at = static_cast<size_t>(i);
+      EXPECT_EQ(again->parameters().specs()[at].shape, model->parameters().specs()[at].shape);
+    }
+  }
+}
+
+TEST(ModelRegistryTest, WhatIsGivenIsTaken) {
+  const auto model = make_model(Json::parse(
+      R"({"kind": "gpt2", "layers": 2, "heads": 2, "width": 16, "mlp": "swiglu", "tied": false})"));
+  const GptConfig& config = dynamic_cast<const Gpt&>(*model).config();
+  EXPECT_EQ(config.layers, 2);
+  EXPECT_EQ(config.mlp, MlpKind::swiglu);
+  EXPECT_FALSE(config.tied);
+  EXPECT_EQ(config.context, GptConfig().context);
+  EXPECT_EQ(model->configuration().at("hidden"), 64);
+}
+
+TEST(ModelRegistryTest, MistakesAreNamed) {
+  EXPECT_THAT(refusal([] {
+                make_model({{"kind", "gtp2"}});
+              }),
+              AllOf(HasSubstr("gtp2"), HasSubstr("did you mean gpt2?")));
+  EXPECT_THAT(refusal([] { make_model(Json::object()); }), HasSubstr("kind"));
+  EXPECT_THAT(refusal([] { make_model(Json::parse(R"({"kind": "gpt2", "layer": 2})")); }),
+              AllOf(HasSubstr("model.layer"), HasSubstr("did you mean model.layers?")));
+  EXPECT_THAT(refusal([] { make_model(Json::parse(R"({"kind": "gpt2", "layers": "2"})")); }),
+              HasSubstr("model.layers: a whole number is wanted"));
+  EXPECT_THAT(refusal([] { make_model(Json::parse(R"({"kind": "gpt2", "layers": 99999999})")); }),
+              HasSubstr("model.layers"));
+}
+
+TEST(ModelRegistryTest, WhatOnlyTrainingKnowsChangesNoTensors) {
+  const Json without = Json::parse(R"({"kind": "gpt2", "dropout": 0})");
+  const Json with = Json::parse(R"({"kind": "gpt2", "dropout": 0.5})");
+  const Json wider = Json::parse(R"({"kind": "gpt2", "width": 64})");
+  const auto tensors = [](const Json& model) { return tensors_of_model(completed_model(model)); };
+  EXPECT_NE(completed_model(with), completed_model(without));
+  EXPECT_EQ(tensors(with), tensors(without));
+  EXPECT_NE(tensors(wider), tensors(without));
+}
+
+// Lines as earlier checkpoints have them.
+TEST(ModelRegistryTest, EarlierModelsAreUnderstood) {
+  GptConfig config{.layers = 1, .heads = 2, .width = 16, .context = 8, .vocabulary = 300};
+  config.norm = NormKind::rms;
+  config.positions = Positions::rope;
+  config.tied = false;
+  config.bias = false;
+  EXPECT_EQ(completed_model("gpt layers=1 heads=2 width=16 context=8 vocabulary=300 hidden=64 "
+                            "norm=rms mlp=gelu positions=rope tied=0 bias=0"),
+            Gpt(config).configuration());
+  EXPECT_EQ(completed_model("mlp context=8 embedding=32 hidden=256 layers=1 vocabulary=256"),
+            completed_model({{"kind", "mlp"}}));
+  const ResNetConfig images{
+      .channels = 3, .height = 7, .width = 5, .classes = 4, .blocks = {1, 1}, .widths = {5, 6}};
+  EXPECT_EQ(completed_model("resnet channels=3 height=7 width=5 classes=4 blocks=1,1 widths=5,6"),
+            ResNet(images).configuration());
+  for (const char* text : {"", "sample", "gpt layers=x", "gpt colour=red", "gpt layers"}) {
+    EXPECT_EQ(completed_model(text), Json(text));
+  }
+}
+
+}  // namespace
+}  // namespace tutti::training

@@ -1,0 +1,90 @@
+#include "training/models/registry.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/printable.h"
+#include "base/text.h"
+#include "training/models/earlier_models.h"
+#include "training/models/gpt.h"
+#include "training/models/mlp_model.h"
+#include "training/models/resnet.h"
+
+namespace tutti::training {
+
+const std::vector<ModelKind>& model_kinds() {
+  static const std::vector<ModelKind> kinds = {
+      mlp_kind(),
+      gpt2_kind(),
+      resnet_kind(),
+  };
+  return kinds;
+}
+
+namespace {
+
+const ModelKind* found(const std::string& name) {
+  const auto kind = std::ranges::find(model_kinds(), name, &ModelKind::name);
+  return kind == model_kinds().end() ? nullptr : &*kind;
+}
+
+const ModelKind* kind_in(const Json& configuration) {
+  const Json* const name = configuration.find("kind");
+  return name == nullptr || !name->is_string() ? nullptr : found(*name);
+}
+
+}  // namespace
+
+const ModelKind& model_kind_named(const std::string& name) {
+  if (const ModelKind* kind = found(name)) return *kind;
+  std::vector<std::string> names;
+  std::string list;
+  for (const ModelKind& kind : model_kinds()) {
+    names.push_back(kind.name);
+    list += (list.empty() ? "" : ", ") + kind.name;
+  }
+  const std::string close = nearest(name, names);
+  throw Error(ErrorCode::invalid_argument,
+              cat("there is no model ", in_quotes(name),
+                  close.empty() ? "" : cat(" (did you mean ", close, "?)")),
+              {.where = "model.kind", .remedy = "give one of " + list});
+}
+
+const ModelKind& kind_of(const Json& configuration) {
+  const Json* const name = configuration.find("kind");
+  if (name != nullptr && name->is_string()) return model_kind_named(*name);
+  throw Error(ErrorCode::invalid_argument, "a model's configuration does not say its kind",
+              {.where = "model.kind", .remedy = "give a name, as in {\"kind\": \"gpt2\"}"});
+}
+
+std::unique_ptr<Model> make_model(const Json& configuration, const ModelContext& context) {
+  return kind_of(configuration).make(configuration, context);
+}
+
+Json completed_model(const Json& configuration) {
+  if (configuration.is_string()) return model_of_earlier(configuration);
+  const ModelKind* const kind = kind_in(configuration);
+  return kind == nullptr ? configuration : kind->complete(configuration);
+}
+
+Json tensors_of_model(const Json& configuration) {
+  Json tensors = configuration;
+  if (const ModelKind* const kind = kind_in(configuration)) {
+    for (const Field& field : kind->schema->fields()) {
+      if (field.is_training_only()) tensors.erase(field.key());
+    }
+  }
+  return tensors;
+}
+
+void finish_schema(Schema& schema) {
+  constexpr double kMostSize = 1 << 24;
+  for (Field& field : schema.fields()) {
+    field.group("Model");
+    if (field.type() == Field::Type::whole || field.type() == Field::Type::wholes) {
+      field.between(0, kMostSize);
+    }
+  }
+}
+
+}  // namespace tutti::training

@@ -36,6 +36,8 @@ class Unit {
   // Backward reads neither the parameters' values nor activations worth mentioning (a look-up):
   // nothing is recomputed or gathered for it.
   virtual bool backward_needs_nothing() const { return false; }
+  // The names of what forward adds to pass.losses. Units that have one of the same name add up.
+  virtual std::vector<std::string> losses() const { return {}; }
 };
 
 // State that training changes and gradients do not: running statistics.

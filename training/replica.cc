@@ -16,8 +16,9 @@
 namespace tutti::training {
 namespace {
 
-RunnerOptions with_type(RunnerOptions options, DType dtype) {
+RunnerOptions runner_options(RunnerOptions options, DType dtype, Mesh& mesh) {
   options.dtype = dtype;
+  options.mesh = &mesh;
   return options;
 }
 
@@ -92,7 +93,7 @@ Replica::Replica(Mesh mesh, Model& model, std::unique_ptr<Optimizer> optimizer,
       storage_(group_, model.parameters(), storage_options(options, placement_)),
       data_parallel_(group_, model, storage_, parallel_options(options, placement_),
                      make_hook(hook, storage_.layout(), options, placement_)),
-      runner_(model, with_type(options.runner, options.storage.dtype)),
+      runner_(model, runner_options(options.runner, options.storage.dtype, mesh_)),
       executor_(pipeline::Boundary(mesh_.along(Axis::pipeline), mesh_.along(Axis::tensor))),
       model_stage_(model, runner_, placement_, options.storage.dtype),
       versions_(storage_) {

@@ -24,7 +24,9 @@ Pass in_arena(const Pass& pass, Arena& arena) {
   other.slot = pass.slot;
   other.seed = pass.seed;
   other.training = pass.training;
+  other.mesh = pass.mesh;
   other.loss_scale = pass.loss_scale;
+  other.sample_scale = pass.sample_scale;
   return other;
 }
 
@@ -49,6 +51,7 @@ Pass& ModelRunner::start(Slot& slot, const Part& part, const MicroBatch& batch, 
   pass.slot = part.slot;
   pass.seed = options_.seed;
   pass.training = training;
+  pass.mesh = options_.mesh;
   return pass;
 }
 

@@ -36,6 +36,7 @@ struct RunnerOptions {
   DType dtype = DType::f32;       // of activations
   bool checkpoint_units = false;  // keep each unit's output only
   uint64_t seed = 0;              // of dropout
+  Mesh* mesh = nullptr;           // what passes get; outlives the runner
 };
 
 // Units [begin, end).

@@ -4,6 +4,7 @@
 //   batch -> [unit 0] -> tensor -> [unit 1] -> ... -> [last unit] -> loss
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <span>
 #include <string>
@@ -64,6 +65,11 @@ class Model {
   virtual std::vector<std::pair<std::string, double>> training_settings() const { return {}; }
   // Losses per sample: the context for a language model that predicts at each position, else 1.
   virtual int64_t targets_per_sample() const = 0;
+  // Of a micro-batch's losses those that count: the step's loss is the mean over them.
+  virtual int64_t targets_in(const MicroBatch& batch) const {
+    if (batch.targets.empty()) return batch.samples * targets_per_sample();
+    return std::ranges::count_if(batch.targets, [](int32_t target) { return target >= 0; });
+  }
 
  protected:
   // Units are added in forward order; `Made` takes (ParameterTable&, arguments...).

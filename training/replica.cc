@@ -1,7 +1,6 @@
 #include "training/replica.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <utility>
 
@@ -76,6 +75,11 @@ std::unique_ptr<CommunicationHook> make_hook(const HookFactory& factory, const L
   return hook;
 }
 
+// 0 where there is nothing.
+double mean_of(double sum, int64_t count) {
+  return count == 0 ? 0 : sum / static_cast<double>(count);
+}
+
 }  // namespace
 
 Replica::Replica(Mesh mesh, Model& model, std::unique_ptr<Optimizer> optimizer,
@@ -110,14 +114,12 @@ Replica::Replica(Mesh mesh, Model& model, std::unique_ptr<Optimizer> optimizer,
 }
 
 // This rank's gradients of all micro-batches, summed over the ranks of its stage.
-void Replica::run_gradients(const StepBatches& batches, double loss_scale) {
+void Replica::run_gradients(const StepBatches& batches, const Counts& counts, double loss_scale) {
   const pipeline::Plan& plan = plans_.training(batches.passes);
   data_parallel_.begin_step(
       passes_by_unit(plan, placement_, stage(), static_cast<int>(model_.units().size())));
   std::vector<pipeline::StageBatch> own;
-  for (const MicroBatch& batch : batches.own) {
-    own.push_back({&batch, loss_scale / static_cast<double>(batches.targets)});
-  }
+  pipeline::append_step(own, batches.own, plan.schedule.micro_batches, counts.scales(loss_scale));
   model_stage_.begin(std::move(own), true, hooks());
   run_pipeline(plan);
   join_tied_gradients();
@@ -141,30 +143,52 @@ void Replica::join_tied_gradients() {
   }
 }
 
-std::array<double, 3> Replica::sums_of(size_t first, size_t count) const {
-  std::array<double, 3> sums{};
-  for (size_t i = first; i < first + count; ++i) {
-    sums[0] += model_stage_.losses()[i];
-    sums[1] += static_cast<double>(model_stage_.correct()[i]);
-    sums[2] += static_cast<double>(model_stage_.targets()[i]);
-  }
-  return sums;
+LossScales Replica::Counts::scales(double loss_scale) const {
+  return {mean_of(loss_scale, targets), mean_of(loss_scale, samples)};
 }
 
-// Sums over the ranks of the stage with the losses, in the order that they have without a pipeline;
-// then one of them tells all others. Returns the number of ranks in trouble.
+// Before the step: its gradients are scaled by what there is of them.
+std::vector<Replica::Counts> Replica::count(std::span<const StepBatches> steps) {
+  std::vector<Counts> counts(steps.size());
+  for (size_t step = 0; step < steps.size(); ++step) {
+    for (const MicroBatch& batch : steps[step].own) {
+      if (batch.weight == 0) continue;
+      counts[step].targets += model_.targets_in(batch);
+      counts[step].samples += batch.samples;
+    }
+  }
+  Communicator& ranks = mesh_.along(Axis::data);
+  if (ranks.size() > 1) {
+    ranks.all_reduce(std::span(&counts.front().targets, 2 * counts.size()));
+  }
+  for (size_t step = 0; step < steps.size(); ++step) {
+    if (steps[step].targets != 0) counts[step].targets = steps[step].targets;
+  }
+  return counts;
+}
+
+// Sums over the ranks of each stage that has losses, in the order that they have without a
+// pipeline; then one rank of each tells all others. Returns the number of ranks in trouble.
 double Replica::share(std::span<double> sums, double troubled) {
   std::vector<double> values(sums.begin(), sums.end());
   if (group_.size() < world().size()) {
-    if (placement_.has_loss()) group_.all_reduce(std::span<double>(values));
-    const bool tells =
-        stage() == placement_.loss_rank && mesh_.place(Axis::data) == 0 && first_of_tensor();
-    if (!tells) std::ranges::fill(values, 0);
+    if (model_stage_.has_losses()) group_.all_reduce(std::span<double>(values));
+    if (!leads_stage()) std::ranges::fill(values, 0);
   }
   values.push_back(troubled);
   world().all_reduce(std::span<double>(values));
   std::copy_n(values.begin(), sums.size(), sums.begin());
   return values.back();
+}
+
+void Replica::tell(std::span<const double> sums, const Counts& counts, StepResult& result) const {
+  result.targets = counts.targets;
+  result.loss = mean_of(sums[pipeline::loss_sum], counts.targets);
+  result.correct = mean_of(sums[pipeline::correct_sum], counts.targets);
+  size_t next = pipeline::first_named_sum;
+  for (const auto& [unit, name] : model_stage_.named_losses()) {
+    result.losses[name] += mean_of(sums[next++], counts.samples);
+  }
 }
 
 // What ended a pipeline is told to the ranks of all others, which would only see it leave. Of
@@ -228,17 +252,17 @@ std::string Replica::places_missing_in(const std::string& text, int64_t step) {
 StepResult Replica::take_step(const StepBatches& batches, int64_t step, double learning_rate) {
   StepResult result;
   result.loss_scale = scaler_ ? scaler_->scale() : 1;
-  run_gradients(batches, result.loss_scale);
+  const Counts counts = count({&batches, 1}).front();
+  run_gradients(batches, counts, result.loss_scale);
   Trouble trouble;
   if (model_stage_.broken_unit()) {
     trouble = {Trouble::loss, *model_stage_.broken_unit()};
   } else if (data_parallel_.broken_gradient()) {
     trouble = {Trouble::gradient, data_parallel_.broken_gradient()->parameter};
   }
-  std::array<double, 3> sums = sums_of(0, batches.own.size());
+  std::vector<double> sums = model_stage_.sums(0, batches.own.size());
   const double troubled = share(sums, trouble.kind == Trouble::none ? 0 : 1);
-  result.loss = sums[0] / static_cast<double>(batches.targets);
-  result.correct = sums[1] / static_cast<double>(batches.targets);
+  tell(sums, counts, result);
 
   if (troubled > 0) result.overflow = describe(gather(trouble));
   const bool overflow = troubled > 0 || !update(result, learning_rate);
@@ -324,14 +348,18 @@ std::string Replica::describe(const std::vector<Trouble>& troubles) const {
 }
 
 Evaluation Replica::evaluate(std::span<const MicroBatch> own, int64_t passes) {
+  if (passes == 0) return {};
   share_buffers();
+  const pipeline::Plan& plan = plans_.evaluation(passes);
   std::vector<pipeline::StageBatch> batches;
-  for (const MicroBatch& batch : own) batches.push_back({.batch = &batch});
+  pipeline::append_step(batches, own, plan.schedule.micro_batches, {});
   model_stage_.begin(std::move(batches), false, hooks());
-  run_pipeline(plans_.evaluation(passes));
-  std::array<double, 3> sums = sums_of(0, own.size());
+  run_pipeline(plan);
+  std::vector<double> sums = model_stage_.sums(0, own.size());
   share(sums, 0);
-  return {sums[0] / sums[2], sums[1] / sums[2], static_cast<int64_t>(sums[2])};
+  const auto targets = static_cast<int64_t>(sums[pipeline::target_sum]);
+  return {mean_of(sums[pipeline::loss_sum], targets), mean_of(sums[pipeline::correct_sum], targets),
+          targets};
 }
 
 std::vector<std::span<float>> Replica::states() const {

@@ -10,10 +10,10 @@
 // a single stage.
 #pragma once
 
-#include <array>
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -58,10 +58,14 @@ struct ReplicaOptions {
 
 // The micro-batches of one step.
 struct StepBatches {
-  // This data-parallel rank's, in ascending order of samples; the same on all of its stages.
+  // This data-parallel rank's, in ascending order of samples; the same on all of its stages. At
+  // least one, which may have weight 0; whoever has less than `passes` computes its last one again,
+  // with weight 0.
   std::span<const MicroBatch> own;
-  int64_t passes = 1;   // the most that any rank has
-  int64_t targets = 0;  // of all ranks together: the loss is their mean
+  int64_t passes = 1;  // the most that any rank has
+  // The loss is the sum over all ranks' targets divided by this. 0: by those that count, of which
+  // there may be none.
+  int64_t targets = 0;
 };
 
 // What became of the pipeline. Empty lists without one.
@@ -74,8 +78,11 @@ struct PipelineReport {
 };
 
 struct StepResult {
-  double loss = 0;     // mean over the step's targets in nats, before the update
-  double correct = 0;  // the share of targets that had the largest logit
+  double loss = 0;      // mean over the step's targets in nats, before the update
+  double correct = 0;   // the share of targets that had the largest logit
+  int64_t targets = 0;  // that were counted; without any the means are 0
+  // What units add (Pass::add_loss): means over the step's samples, not weighted.
+  std::map<std::string, double> losses;
   double gradient_norm = 0;
   double loss_scale = 1;
   bool skipped = false;  // an overflow: nothing was updated
@@ -185,22 +192,29 @@ class Replica {
     int32_t index = 0;  // of the unit, or the parameter
   };
 
+  // How many targets and samples the micro-batches of all ranks have that count.
+  struct Counts {
+    int64_t targets = 0;
+    int64_t samples = 0;
+    LossScales scales(double loss_scale) const;
+  };
+
   bool pipelined() const { return mesh_.size(Axis::pipeline) > 1; }
   int stage() const { return mesh_.place(Axis::pipeline); }
   template <typename Work>
   auto with_places(int64_t step, const Work& work);
   StepResult take_step(const StepBatches& batches, int64_t step, double learning_rate);
-  void run_gradients(const StepBatches& batches, double loss_scale);
+  void run_gradients(const StepBatches& batches, const Counts& counts, double loss_scale);
   void run_pipeline(const pipeline::Plan& plan);
   std::string places_missing_in(const std::string& text, int64_t step);
   void join_tied_gradients();
   std::vector<StepResult> run_unflushed(std::span<const StepBatches> steps, int64_t first,
                                         std::span<const double> learning_rates);
   ExactSum unflushed_update(double learning_rate);
-  // Losses, how many were right, and targets, of those of micro-batches [first, first + count)
-  // whose loss was computed here, in ascending order.
-  std::array<double, 3> sums_of(size_t first, size_t count) const;
+  std::vector<Counts> count(std::span<const StepBatches> steps);
   double share(std::span<double> sums, double troubled);
+  // Takes what all ranks' sums say (ModelStage::sums).
+  void tell(std::span<const double> sums, const Counts& counts, StepResult& result) const;
   StepOptions next_update(double learning_rate, double gradient_factor);
   std::string describe(const std::vector<Trouble>& troubles) const;
   std::vector<Trouble> gather(const Trouble& own);

@@ -48,7 +48,7 @@ struct Bound {
         parameters(model.parameters(), dtype, 0.25, true),
         runner(model, {.dtype = dtype, .checkpoint_units = checkpoint_units}) {}
 
-  PassResult train(const ImageBatch& batch) { return runner.train(batch.micro_batch(), 1, hooks); }
+  PassResult train(const ImageBatch& batch) { return runner.train(batch.micro_batch(), {}, hooks); }
   std::vector<float> buffers() {
     std::vector<float> all;
     for (const NamedBuffer& buffer : model.buffers()) {
@@ -281,7 +281,7 @@ TEST(ResNetTest, LearnsPatterns) {
   constexpr int kSteps = 60;
   for (int step = 0; step < kSteps; ++step) {
     const ImageBatch batch = patterns(40, static_cast<uint64_t>(step));
-    runner.train(batch.micro_batch(), 1.0 / 40, hooks);
+    runner.train(batch.micro_batch(), {1.0 / 40}, hooks);
     const auto rate = static_cast<float>(0.1 * (1 + std::cos(std::numbers::pi * step / kSteps)));
     for (size_t p = 0; p < values.size(); ++p) {
       for (size_t i = 0; i < values[p].size(); ++i) {

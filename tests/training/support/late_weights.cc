@@ -130,6 +130,7 @@ std::vector<LateResult> LateTraining::run(std::span<const LateBatches> updates, 
       gradients.push_back(zeros(DType::f32));
       double row_loss = 0;
       for (int64_t j = 0; j < std::ssize(row); ++j) {
+        if (row[static_cast<size_t>(j)].weight == 0) continue;
         take_weights(u * accumulated + j, accumulated);
         row_loss += train(row[static_cast<size_t>(j)], 1 / targets, gradients.back());
       }

@@ -64,6 +64,7 @@ Seen train_as_rank(const Job& job, const TinyRun& run) {
     seen.same.losses.push_back(result.loss);
     seen.same.correct.push_back(result.correct);
     seen.same.norms.push_back(result.skipped ? 0 : result.gradient_norm);
+    for (const auto& [name, loss] : result.losses) seen.same.named[name].push_back(loss);
   }
   if (run.validation_samples > 0) seen.same.validation = rank.evaluate().loss;
   Replica& replica = rank.replica;
@@ -168,6 +169,7 @@ std::unique_ptr<DataSet> tiny_data() {
 }
 
 std::unique_ptr<Model> make_model(const TinyRun& run, StatisticsReducer* statistics) {
+  if (run.other_model) return run.other_model();
   if (run.resnet) {
     return std::make_unique<ResNet>(*run.resnet, run.sync_batch_norm ? statistics : nullptr);
   }
@@ -176,6 +178,7 @@ std::unique_ptr<Model> make_model(const TinyRun& run, StatisticsReducer* statist
 }
 
 std::unique_ptr<DataSet> make_data(const TinyRun& run) {
+  if (run.other_data) return run.other_data();
   if (run.resnet) return std::make_unique<TinyImages>(*run.resnet);
   if (run.mlp) return std::make_unique<NextToken>(sample_tokens(), run.mlp->context);
   return std::make_unique<TokenWindows>(sample_tokens(), run.model.context, 1);
@@ -202,11 +205,8 @@ StepResult TinyRank::step() {
   const StepFeed batches = steps->next().value();
   std::vector<MicroBatch> own;
   for (const Batch& batch : batches.own) own.push_back(batch.view());
-  return replica.step(
-      {.own = own,
-       .passes = static_cast<int64_t>(batches.passes),
-       .targets = static_cast<int64_t>(batches.samples) * model->targets_per_sample()},
-      ++done, run.learning_rate);
+  return replica.step({.own = own, .passes = static_cast<int64_t>(batches.passes)}, ++done,
+                      run.learning_rate);
 }
 
 void TinyRank::skip(int64_t to) {
@@ -254,6 +254,7 @@ std::string difference(const Outcome& found, const Outcome& expected) {
   add("losses, shares of right ones, norms, validation",
       Lists{found.losses, found.correct, found.norms, {found.validation}},
       Lists{expected.losses, expected.correct, expected.norms, {expected.validation}});
+  if (found.named != expected.named) text += "units' losses; ";
   add("parameters", found.parameters, expected.parameters);
   if (found.states.size() != expected.states.size()) text += "another number of states; ";
   for (size_t i = 0; i < std::min(found.states.size(), expected.states.size()); ++i) {

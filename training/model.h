@@ -28,11 +28,11 @@ class Unit {
   virtual std::string name() const = 0;  // "h.3"
   virtual OutputShape output_shape() const = 0;
   // The first unit takes pass.batch and leaves `input` alone; the last one sets pass.loss_sum and
-  // returns its logits.
+  // returns its logits. Any may add losses of its own (pass.add_loss).
   virtual Tensor forward(Pass& pass, ConstTensor input) = 0;
   // Takes dLoss/dOutput of this slot's last forward, returns dLoss/dInput (the first unit: an empty
-  // tensor). The last unit leaves `output_gradient` alone. Gradients of parameters are added to,
-  // at once or in pass.weight_work.
+  // tensor). The last unit leaves `output_gradient` alone. Gradients of parameters are added to in
+  // pass.finish(), which knows when, and whether the micro-batch counts.
   virtual Tensor backward(Pass& pass, ConstTensor output_gradient) = 0;
   // Backward reads neither the parameters' values nor activations worth mentioning (a look-up):
   // nothing is recomputed or gathered for it.

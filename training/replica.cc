@@ -113,6 +113,27 @@ Replica::Replica(Mesh mesh, Model& model, std::unique_ptr<Optimizer> optimizer,
   data_parallel_.publish_values();
 }
 
+// What ended one rank's part of a step is told to all others, which would only see it leave. Of
+// deaths they hear by themselves.
+template <typename Work>
+auto Replica::ending_all(const Work& work) {
+  try {
+    return work();
+  } catch (const std::exception& error) {
+    const auto* known = dynamic_cast<const Error*>(&error);
+    if (known == nullptr || known->code() != ErrorCode::rank_died) {
+      for (Communicator* reached : {&mesh_.along(Axis::pipeline), &group_, &world()}) {
+        reached->abort(error.what());
+      }
+    }
+    throw;
+  }
+}
+
+void Replica::run_pipeline(const pipeline::Plan& plan) {
+  ending_all([&] { executor_.run(plan, model_stage_); });
+}
+
 // This rank's gradients of all micro-batches, summed over the ranks of its stage.
 void Replica::run_gradients(const StepBatches& batches, const Counts& counts, double loss_scale) {
   const pipeline::Plan& plan = plans_.training(batches.passes);
@@ -159,7 +180,7 @@ std::vector<Replica::Counts> Replica::count(std::span<const StepBatches> steps) 
   }
   Communicator& ranks = mesh_.along(Axis::data);
   if (ranks.size() > 1) {
-    ranks.all_reduce(std::span(&counts.front().targets, 2 * counts.size()));
+    ending_all([&] { ranks.all_reduce(std::span(&counts.front().targets, 2 * counts.size())); });
   }
   for (size_t step = 0; step < steps.size(); ++step) {
     if (steps[step].targets != 0) counts[step].targets = steps[step].targets;
@@ -188,22 +209,6 @@ void Replica::tell(std::span<const double> sums, const Counts& counts, StepResul
   size_t next = pipeline::first_named_sum;
   for (const auto& [unit, name] : model_stage_.named_losses()) {
     result.losses[name] += mean_of(sums[next++], counts.samples);
-  }
-}
-
-// What ended a pipeline is told to the ranks of all others, which would only see it leave. Of
-// deaths they hear by themselves.
-void Replica::run_pipeline(const pipeline::Plan& plan) {
-  try {
-    executor_.run(plan, model_stage_);
-  } catch (const std::exception& error) {
-    const auto* known = dynamic_cast<const Error*>(&error);
-    if (known == nullptr || known->code() != ErrorCode::rank_died) {
-      for (Communicator* reached : {&mesh_.along(Axis::pipeline), &group_, &world()}) {
-        reached->abort(error.what());
-      }
-    }
-    throw;
   }
 }
 

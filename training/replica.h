@@ -205,6 +205,8 @@ class Replica {
   auto with_places(int64_t step, const Work& work);
   StepResult take_step(const StepBatches& batches, int64_t step, double learning_rate);
   void run_gradients(const StepBatches& batches, const Counts& counts, double loss_scale);
+  template <typename Work>
+  auto ending_all(const Work& work);
   void run_pipeline(const pipeline::Plan& plan);
   std::string places_missing_in(const std::string& text, int64_t step);
   void join_tied_gradients();

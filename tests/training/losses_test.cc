@@ -132,7 +132,7 @@ TEST(IgnoredTargets, MayBeAllThereAre) {
 
 // --- losses of units ---
 
-constexpr double kWeight = 3;
+constexpr double kWeight = 1000;  // more than the targets'
 
 // A unit that minimizes the mean square of its output too.
 class Penalized : public Unit {

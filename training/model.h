@@ -72,6 +72,9 @@ class Model {
   }
 
  protected:
+  // Of the rank at this place of the mesh.
+  explicit Model(const MeshPlace& mesh = {}) : parameters_(mesh) {}
+
   // Units are added in forward order; `Made` takes (ParameterTable&, arguments...).
   template <typename Made, typename... Arguments>
   void add_unit(Arguments&&... arguments) {

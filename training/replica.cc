@@ -26,11 +26,13 @@ pipeline::Plans make_plans(const Mesh& mesh, const PipelineOptions& options) {
 }
 
 pipeline::Placement place_model(pipeline::Plans& plans, Model& model, const ReplicaOptions& options,
-                                int stage) {
+                                const MeshPlace& place) {
   check_rounding(options);
+  check_cuts(model, place);
   std::vector<int> cut = options.pipeline.cut;
   if (cut.empty()) cut = pipeline::estimated_cut(model, plans.chunks());
-  const pipeline::Placement placement = make_placement(plans.layout(), model, cut, stage);
+  const pipeline::Placement placement =
+      make_placement(plans.layout(), model, cut, place.place(Axis::pipeline));
   check_schedule(options, placement);
   return placement;
 }
@@ -45,11 +47,17 @@ Communicator make_group(Mesh& mesh, const pipeline::Placement& placement) {
       static_cast<int>(member) * mesh.size(Axis::data) + mesh.place(Axis::data));
 }
 
-StorageOptions storage_options(const ReplicaOptions& options,
-                               const pipeline::Placement& placement) {
+StorageOptions storage_options(const ReplicaOptions& options, const pipeline::Placement& placement,
+                               Model& model, const MeshPlace& place) {
   StorageOptions storage = options.storage;
   storage.parameters = placement.parameters;
   storage.copies = placement.copies;
+  // Along axes that a parameter is not cut over, the first rank counts it.
+  for (const int parameter : placement.parameters) {
+    const ParameterSpec& spec = model.parameters().specs()[static_cast<size_t>(parameter)];
+    if (place.first_along(kModelAxes.without(spec.placement.cut_over()))) continue;
+    storage.copies.push_back(parameter);
+  }
   storage.masters = !options.stochastic_rounding;
   if (placement.holders.size() > 1) storage.one_pass = false;
   return storage;
@@ -89,12 +97,13 @@ Replica::Replica(Mesh mesh, Model& model, std::unique_ptr<Optimizer> optimizer,
       options_(options),
       plans_(made_on_all(world(), [&] { return make_plans(mesh_, options.pipeline); })),
       placement_(
-          made_on_all(world(), [&] { return place_model(plans_, model, options, stage()); })),
+          made_on_all(world(), [&] { return place_model(plans_, model, options, mesh_.place()); })),
       group_(make_group(mesh_, placement_)),
       group_rank_(group_.rank()),
       optimizer_(std::move(optimizer)),
       state_names_(optimizer_->state_names()),
-      storage_(group_, model.parameters(), storage_options(options, placement_)),
+      storage_(group_, model.parameters(),
+               storage_options(options, placement_, model, mesh_.place())),
       data_parallel_(group_, model, storage_, parallel_options(options, placement_),
                      make_hook(hook, storage_.layout(), options, placement_)),
       runner_(model, runner_options(options.runner, options.storage.dtype, mesh_)),
@@ -289,9 +298,10 @@ StepResult Replica::take_step(const StepBatches& batches, int64_t step, double l
 // False if the gradients' norm is not finite; nothing is updated then.
 bool Replica::update(StepResult& result, double learning_rate) {
   const TraceSpan span(trace_, "optimizer", TraceCategory::optimizer);
-  // Sharded pieces lie on all ranks, else on all stages, of which some may have the same.
-  RankReducer reducer(sharded() ? world() : mesh_.along(Axis::pipeline),
-                      sharded() ? first_of_tensor() : stage() == placement_.holders.front());
+  // Sharded pieces lie on all ranks, else on all but the data-parallel ones, and on all stages, of
+  // which some may have the same.
+  RankReducer reducer(sharded() ? world() : mesh_.group(AxisSet::all().without({Axis::data})),
+                      sharded() || stage() == placement_.holders.front());
   const double norm = gradient_norm(storage_.owned(), reducer) / result.loss_scale;
   result.gradient_norm = norm;
   if (!std::isfinite(norm)) return false;

@@ -113,6 +113,10 @@ void check_compression(const pipeline::Placement& placement);
 void check_scale(const CommunicationHook& hook, const ReplicaOptions& options);
 void check_rounding(const ReplicaOptions& options);
 
+// Throws Error(invalid_argument) where the model's parameters are cut for another place of another
+// mesh.
+void check_cuts(Model& model, const MeshPlace& place);
+
 // Makes the hook for a layout, once the replica has one.
 using HookFactory = std::function<std::unique_ptr<CommunicationHook>(const Layout&)>;
 
@@ -144,10 +148,11 @@ class Replica {
   const std::vector<OwnedPiece>& owned() const { return storage_.owned(); }
   // Whether the ranks of a stage own different parts; else each owns all of it.
   bool sharded() const { return options_.storage.stage > 0; }
-  // Whether this rank's pieces are nobody else's, or it is the first that has them.
-  bool saves() const { return first_of_tensor() && (sharded() || group_rank_ == 0); }
+  // Whether this rank's pieces are nobody else's, or it is the first that has them (but for those
+  // that are marked as copies).
+  bool saves() const { return sharded() || group_rank_ == 0; }
   // Whether it is the first of its stage.
-  bool leads_stage() const { return first_of_tensor() && group_rank_ == 0; }
+  bool leads_stage() const { return first_of_model() && group_rank_ == 0; }
   void finish_values();
   void publish();
   // The running statistics of this rank's units. The first rank's become those of all ranks of the
@@ -161,8 +166,8 @@ class Replica {
   Communicator& group() { return group_; }  // the ranks that have the same parameters
   int group_size() const { return group_.size(); }
   int group_rank() const { return group_rank_; }
-  // Whether this rank speaks for those along the tensor axis, which compute the same.
-  bool first_of_tensor() const { return mesh_.place(Axis::tensor) == 0; }
+  // Whether this rank speaks for those along the model's axes, which have the same losses.
+  bool first_of_model() const { return mesh_.place().first_along(kModelAxes); }
   // Records what is done from now on. The trace outlives the replica.
   void record(Trace& trace);
   std::optional<LossScaler>& scaler() { return scaler_; }
@@ -182,6 +187,7 @@ class Replica {
   const pipeline::Executor& executor() const { return executor_; }
   const pipeline::WeightVersions& weight_versions() const { return versions_; }
   const ModelRunner& runner() const { return runner_; }
+  Mesh& mesh() { return mesh_; }
   Communicator& world() { return mesh_.world(); }
 
  private:

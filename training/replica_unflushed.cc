@@ -19,10 +19,12 @@ ExactSum Replica::unflushed_update(double learning_rate) {
   const TraceSpan span(trace_, "optimizer", TraceCategory::optimizer);
   data_parallel_.finish_gradients();
   ExactSum squares;
-  for (const OwnedPiece& piece : storage_.owned()) add_squares(piece.gradient, squares);
+  for (const OwnedPiece& piece : storage_.owned()) {
+    if (!piece.copy) add_squares(piece.gradient, squares);
+  }
   versions_.before_update();
   // A parameter's norm concerns its stage only, where each rank has all of it or they have shards.
-  RankReducer reducer(group_, sharded() || group_rank_ == 0);
+  RankReducer reducer(mesh_.group(AxisSet::all().without({Axis::pipeline})), saves());
   const std::vector<std::span<float>> states = this->states();
   optimizer_->step(storage_.owned(), states, next_update(learning_rate, 1), reducer);
   data_parallel_.publish_values();

@@ -17,9 +17,12 @@ void store(std::span<const float> values, Tensor row, const OwnedPiece& owned, i
   } else if (row.dtype == DType::bf16 && options.stochastic_rounding) {
     const uint64_t stream =
         random_bits(owned.spec->stream(), static_cast<uint64_t>(options.step), 0);
-    optimizer_loops::loops().round_stochastically(values.data(), row.values<uint16_t>().data(),
-                                                  row.cols, options.seed, stream,
-                                                  static_cast<uint64_t>(owned.piece.first + first));
+    for_each_run(owned.spec->slice(), owned.piece.first + first, row.cols,
+                 [&](const Slice::Run& run, int64_t at) {
+                   optimizer_loops::loops().round_stochastically(
+                       values.data() + at, row.values<uint16_t>().data() + at, run.count,
+                       options.seed, stream, static_cast<uint64_t>(run.whole));
+                 });
   } else {
     narrow(row.data, values.data(), values.size(), row.dtype);
   }

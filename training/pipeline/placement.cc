@@ -108,7 +108,7 @@ std::vector<double> estimated_costs(Model& model) {
     if (!model.units()[static_cast<size_t>(unit)]->backward_needs_nothing()) {
       for (const int parameter : model.parameters().used_by(unit)) {
         const ParameterSpec& spec = model.parameters().specs()[static_cast<size_t>(parameter)];
-        if (spec.shape.size() >= 2) cost += static_cast<double>(spec.count());
+        if (spec.shape.size() >= 2) cost += static_cast<double>(spec.local_count());
       }
     }
     costs.push_back(cost);

@@ -271,10 +271,11 @@ TEST(ResNetTest, LearnsPatterns) {
   for (int i = 0; i < model.parameters().size(); ++i) {
     const auto at = static_cast<size_t>(i);
     const ParameterSpec& spec = model.parameters().specs()[at];
-    const int64_t cols = spec.count() / spec.rows();
-    model.parameters().set_value(i, tensor_at(values[at].data(), DType::f32, spec.rows(), cols));
-    model.parameters().set_gradient(i,
-                                    tensor_at(gradients[at].data(), DType::f32, spec.rows(), cols));
+    const int64_t cols = spec.count() / spec.local_rows();
+    model.parameters().set_value(i,
+                                 tensor_at(values[at].data(), DType::f32, spec.local_rows(), cols));
+    model.parameters().set_gradient(
+        i, tensor_at(gradients[at].data(), DType::f32, spec.local_rows(), cols));
   }
   UnitHooks hooks;
   ModelRunner runner(model, {});

@@ -12,7 +12,7 @@ namespace {
 
 // The same memory as a parameter's matrix.
 Tensor as_matrix(Tensor row, const ParameterSpec& spec) {
-  return tensor_at(row.data, row.dtype, spec.rows(), row.size() / spec.rows());
+  return tensor_at(row.data, row.dtype, spec.local_rows(), row.size() / spec.local_rows());
 }
 
 }  // namespace

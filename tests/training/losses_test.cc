@@ -191,7 +191,7 @@ class PenalizedGpt : public Gpt {
 
 TinyRun penalized_run() {
   TinyRun run;
-  run.other_model = [] { return std::make_unique<PenalizedGpt>(); };
+  run.other_model = [](const MeshPlace&) { return std::make_unique<PenalizedGpt>(); };
   run.batch = 6;
   run.micro_batch = 1;
   run.steps = 6;
@@ -256,7 +256,7 @@ TEST(NamedLosses, AreToldByPipeDreamToo) {
 
 TEST(NamedLosses, MustBeDeclared) {
   TinyRun run = penalized_run();
-  run.other_model = [] { return std::make_unique<PenalizedGpt>(false); };
+  run.other_model = [](const MeshPlace&) { return std::make_unique<PenalizedGpt>(false); };
   const auto errors = run_ranks_catching(1, [&](const Job& job) { TinyRank(job, run).step(); });
   ASSERT_TRUE(errors[0]);
   EXPECT_THAT(errors[0]->what(), HasSubstr("the unit h.0 has added the loss penalty, which it has "

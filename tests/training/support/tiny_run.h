@@ -47,7 +47,7 @@ struct TinyRun {
   std::optional<MlpModelConfig> mlp;
   std::optional<ResNetConfig> resnet;
   // Or others.
-  std::function<std::unique_ptr<Model>()> other_model;
+  std::function<std::unique_ptr<Model>(const MeshPlace&)> other_model;
   std::function<std::unique_ptr<DataSet>()> other_data;
   bool sync_batch_norm = false;
   ReplicaOptions replica;        // storage.one_pass follows from the batch
@@ -62,7 +62,8 @@ struct TinyRun {
   uint64_t validation_samples = 0;  // after the last step; 0: no evaluation
 };
 
-std::unique_ptr<Model> make_model(const TinyRun& run, StatisticsReducer* statistics = nullptr);
+std::unique_ptr<Model> make_model(const TinyRun& run, StatisticsReducer* statistics = nullptr,
+                                  const MeshPlace& place = {});
 std::unique_ptr<DataSet> make_data(const TinyRun& run);
 
 // Of each parameter, or buffer, all elements, whichever rank has them.

@@ -26,6 +26,18 @@ std::vector<SampledSet> sampled(const std::vector<const DataSet*>& sets,
   return result;
 }
 
+// Of a step's micro-batches the rank's; one of weight 0 where it has none.
+template <typename Fill>
+std::vector<Batch> own_batches(uint64_t count, uint64_t rank, uint64_t ranks, const Fill& fill) {
+  const Range own = even_part(count, rank, ranks);
+  std::vector<Batch> batches;
+  for (uint64_t index = own.begin; index < own.end; ++index) fill(index, batches.emplace_back());
+  if (own.size() > 0 || count == 0) return batches;
+  fill(count - 1, batches.emplace_back());
+  batches.back().weight = 0;
+  return batches;
+}
+
 uint64_t divide_up(uint64_t count, uint64_t parts) { return (count + parts - 1) / parts; }
 
 }  // namespace
@@ -65,18 +77,17 @@ StepFeed Feed::make(uint64_t step) const {
                       std::min((step + 1) * options_.batch, options_.samples)};
   const uint64_t count = divide_up(samples.size(), options_.micro_batch);
   const auto ranks = static_cast<uint64_t>(options_.ranks);
-  const Range own = even_part(count, static_cast<uint64_t>(options_.rank), ranks);
-  StepFeed feed{.passes = divide_up(count, ranks), .samples = samples.size()};
-  for (uint64_t micro_batch = own.begin; micro_batch < own.end; ++micro_batch) {
-    Batch& batch = feed.own.emplace_back();
+  const auto fill = [&](uint64_t micro_batch, Batch& batch) {
     batch.first_sample = samples.begin + micro_batch * options_.micro_batch;
     const uint64_t end = std::min(batch.first_sample + options_.micro_batch, samples.end);
     for (uint64_t index = batch.first_sample; index < end; ++index) {
       const Sample sample = sampler_.sample(index);
       sets_[sample.data_set]->add(sample.example, sample.epoch, batch);
     }
-  }
-  return feed;
+  };
+  return {.own = own_batches(count, static_cast<uint64_t>(options_.rank), ranks, fill),
+          .passes = divide_up(count, ranks),
+          .samples = samples.size()};
 }
 
 StepFeed Feed::validation(uint64_t max_samples) const {
@@ -94,17 +105,16 @@ StepFeed Feed::validation(uint64_t max_samples) const {
   }
   const uint64_t count = divide_up(chosen.size(), options_.micro_batch);
   const auto ranks = static_cast<uint64_t>(options_.ranks);
-  const Range own = even_part(count, static_cast<uint64_t>(options_.rank), ranks);
-  StepFeed feed{.passes = divide_up(count, ranks), .samples = chosen.size()};
-  for (uint64_t micro_batch = own.begin; micro_batch < own.end; ++micro_batch) {
-    Batch& batch = feed.own.emplace_back();
+  const auto fill = [&](uint64_t micro_batch, Batch& batch) {
     const uint64_t first = micro_batch * options_.micro_batch;
     const uint64_t end = std::min<uint64_t>(first + options_.micro_batch, chosen.size());
     for (uint64_t i = first; i < end; ++i) {
       sets_[chosen[i].first]->add_validation(chosen[i].second, batch);
     }
-  }
-  return feed;
+  };
+  return {.own = own_batches(count, static_cast<uint64_t>(options_.rank), ranks, fill),
+          .passes = divide_up(count, ranks),
+          .samples = chosen.size()};
 }
 
 }  // namespace tutti::training

@@ -3,6 +3,9 @@
 //   samples of a step  | 0 1 2 3 | 4 5 6 7 | 8 9 10 11 | 12 13 |     micro-batches of 4
 //   2 ranks            |----- rank 0 ------|------ rank 1 -----|     2 passes each
 //
+// A rank for which none is left gets the last one too, with weight 0, so that it can take part in
+// what the others do.
+//
 // Pure arithmetic on sample numbers: whatever the number of ranks, a micro-batch has the same
 // samples, the same shapes and so the same bits.
 #pragma once
@@ -41,9 +44,9 @@ struct FeedOptions {
 
 // What one rank computes in one step.
 struct StepFeed {
-  std::vector<Batch> own;
-  uint64_t passes = 0;   // the most micro-batches that any rank has
-  uint64_t samples = 0;  // of all ranks together
+  std::vector<Batch> own;  // at least one
+  uint64_t passes = 0;     // the most micro-batches that any rank has
+  uint64_t samples = 0;    // of all ranks together
 };
 
 class Feed {

@@ -73,10 +73,11 @@ Layout make_layout(const std::vector<ParameterSpec>& specs, const LayoutOptions&
     if (full) close();
     if (full || layout.buckets.empty()) layout.buckets.push_back({.offset = layout.size});
     Bucket& bucket = layout.buckets.back();
+    const int64_t count = spec.local_count();
     layout.slots[static_cast<size_t>(parameter)] = {
-        parameter, static_cast<int>(layout.buckets.size()) - 1, bucket.size, spec.count()};
+        parameter, static_cast<int>(layout.buckets.size()) - 1, bucket.size, count};
     bucket.parameters.push_back(parameter);
-    bucket.size = round_up(bucket.size + spec.count(), kAlignment);
+    bucket.size = round_up(bucket.size + count, kAlignment);
     unit = spec.unit;
   }
   if (!layout.buckets.empty()) close();

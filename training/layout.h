@@ -52,7 +52,7 @@ struct Bucket {
 // Part of one parameter that one rank owns.
 struct Piece {
   int parameter = 0;
-  int64_t first = 0;  // element of the parameter
+  int64_t first = 0;  // element of this rank's slice of the parameter
   int64_t count = 0;
   int bucket = 0;
   int64_t bucket_offset = 0;  // of its first element, from the bucket's start

@@ -4,6 +4,7 @@
 //   batch -> [unit 0] -> tensor -> [unit 1] -> ... -> [last unit] -> loss
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <span>
 #include <string>
@@ -27,15 +28,17 @@ class Unit {
   virtual std::string name() const = 0;  // "h.3"
   virtual OutputShape output_shape() const = 0;
   // The first unit takes pass.batch and leaves `input` alone; the last one sets pass.loss_sum and
-  // returns its logits.
+  // returns its logits. Any may add losses of its own (pass.add_loss).
   virtual Tensor forward(Pass& pass, ConstTensor input) = 0;
   // Takes dLoss/dOutput of this slot's last forward, returns dLoss/dInput (the first unit: an empty
-  // tensor). The last unit leaves `output_gradient` alone. Gradients of parameters are added to,
-  // at once or in pass.weight_work.
+  // tensor). The last unit leaves `output_gradient` alone. Gradients of parameters are added to in
+  // pass.finish(), which knows when, and whether the micro-batch counts.
   virtual Tensor backward(Pass& pass, ConstTensor output_gradient) = 0;
   // Backward reads neither the parameters' values nor activations worth mentioning (a look-up):
   // nothing is recomputed or gathered for it.
   virtual bool backward_needs_nothing() const { return false; }
+  // The names of what forward adds to pass.losses. Units that have one of the same name add up.
+  virtual std::vector<std::string> losses() const { return {}; }
 };
 
 // State that training changes and gradients do not: running statistics.
@@ -61,8 +64,16 @@ class Model {
   virtual Json configuration() const = 0;
   // Losses per sample: the context for a language model that predicts at each position, else 1.
   virtual int64_t targets_per_sample() const = 0;
+  // Of a micro-batch's losses those that count: the step's loss is the mean over them.
+  virtual int64_t targets_in(const MicroBatch& batch) const {
+    if (batch.targets.empty()) return batch.samples * targets_per_sample();
+    return std::ranges::count_if(batch.targets, [](int32_t target) { return target >= 0; });
+  }
 
  protected:
+  // Of the rank at this place of the mesh.
+  explicit Model(const MeshPlace& mesh = {}) : parameters_(mesh) {}
+
   // Units are added in forward order; `Made` takes (ParameterTable&, arguments...).
   template <typename Made, typename... Arguments>
   void add_unit(Arguments&&... arguments) {

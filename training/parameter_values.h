@@ -21,17 +21,18 @@ class ParameterValues {
   const std::vector<ParameterSpec>& specs() const { return model_.parameters().specs(); }
   // Whether this rank's stage of a pipeline has the parameter. The calls below are for these.
   bool has(int parameter) const;
-  // The values themselves, where this rank has all of them in f32 (up to ZeRO stage 2); else null.
+  // The values themselves, where this rank has all of them in f32 (up to ZeRO stage 2, and not
+  // cut); else null.
   // They may be changed, alike on all ranks, and live as long as the pointer.
   Memory<float> in_place(int parameter);
-  // Whether read() is collective, over the ranks of the stage: they have different parts of it.
-  bool reads_together() const { return replica_.sharded(); }
-  // A copy of the values; `values` has all elements.
+  // A copy of the values; `values` has all elements of the whole. Collective among the ranks that
+  // have parts of it: those of the stage, with ZeRO or where the parameter is cut.
   void read(int parameter, std::span<float> values);
   // Every rank of the stage writes the same values. Nothing is sent.
   void write(int parameter, std::span<const float> values);
 
  private:
+  const ParameterSpec& spec(int parameter) const;
   template <typename Use>
   void with_owned(int parameter, const Use& use);
 

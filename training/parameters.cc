@@ -27,6 +27,14 @@ void check_shape(const ParameterSpec& spec) {
   }
 }
 
+void check_placement(const ParameterSpec& spec) {
+  try {
+    spec.slice();
+  } catch (const Error& error) {
+    throw Error(error.code(), cat("parameter ", spec.name, ": ", error.what()));
+  }
+}
+
 // Box, Muller: A note on the generation of random normal deviates, 1958. Elements 2k and 2k + 1
 // come from one pair of uniform numbers.
 double normal_value(uint64_t seed, uint64_t stream, uint64_t index) {
@@ -49,11 +57,13 @@ int64_t ParameterSpec::count() const {
 
 uint64_t ParameterSpec::stream() const { return fnv(name); }
 
-const Parameter* ParameterTable::add(std::string name, std::vector<int64_t> shape,
-                                     Initial initial) {
+const Parameter* ParameterTable::add(std::string name, std::vector<int64_t> shape, Initial initial,
+                                     Placement placement) {
   const bool matrix = shape.size() >= 2;
-  ParameterSpec spec{std::move(name), std::move(shape), initial, unit_, matrix};
+  ParameterSpec spec{std::move(name), std::move(shape),     initial, unit_,
+                     matrix,          std::move(placement), mesh_};
   check_shape(spec);
+  check_placement(spec);
   if (std::any_of(specs_.begin(), specs_.end(),
                   [&](const ParameterSpec& other) { return other.name == spec.name; })) {
     throw Error(ErrorCode::invalid_argument, cat("two parameters are named ", spec.name),
@@ -99,24 +109,31 @@ const std::vector<int>& ParameterTable::used_by(int unit) const {
   return static_cast<size_t>(unit) < uses_.size() ? uses_[static_cast<size_t>(unit)] : kNone;
 }
 
-void initial_values(const ParameterSpec& spec, uint64_t seed, int64_t first,
-                    std::span<float> values) {
-  const uint64_t stream = spec.stream();
+void draw(const Initial& initial, uint64_t seed, uint64_t stream, int64_t first,
+          std::span<float> values) {
   for (size_t i = 0; i < values.size(); ++i) {
     const uint64_t index = static_cast<uint64_t>(first) + i;
-    switch (spec.initial.kind) {
+    switch (initial.kind) {
       case Initial::Kind::constant:
-        values[i] = static_cast<float>(spec.initial.scale);
+        values[i] = static_cast<float>(initial.scale);
         break;
       case Initial::Kind::normal:
-        values[i] = static_cast<float>(spec.initial.scale * normal_value(seed, stream, index));
+        values[i] = static_cast<float>(initial.scale * normal_value(seed, stream, index));
         break;
       case Initial::Kind::uniform:
-        values[i] = scale_symmetric(random_bits(seed, stream, index),
-                                    static_cast<float>(spec.initial.scale));
+        values[i] =
+            scale_symmetric(random_bits(seed, stream, index), static_cast<float>(initial.scale));
         break;
     }
   }
+}
+
+void initial_values(const ParameterSpec& spec, uint64_t seed, int64_t first,
+                    std::span<float> values) {
+  for_each_run(spec.slice(), first, std::ssize(values), [&](const Slice::Run& run, int64_t at) {
+    draw(spec.initial, seed, spec.stream(), run.whole,
+         values.subspan(static_cast<size_t>(at), static_cast<size_t>(run.count)));
+  });
 }
 
 }  // namespace tutti::training

@@ -1,8 +1,8 @@
 // A model's parameters by name: what they are (specs), and where they are just now (views).
 //
 // Modules add their parameters to the table when they are made and keep the handles. Whoever owns
-// the memory (sharding.h) points the views at it; a module reads its parameters through the handle
-// at each call, so memory may come and go between calls (ZeRO stage 3).
+// the memory (parallel/storage.h) points the views at it; a module reads its parameters through the
+// handle at each call, so memory may come and go between calls (ZeRO stage 3).
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,13 @@
 #include <string_view>
 #include <vector>
 
+#include "training/placement.h"
 #include "training/tensor.h"
 
 namespace tutti::training {
 
-// How a parameter starts. Element i of the parameter named n is a function of (seed, n, i) alone,
-// so any rank can make any part of it.
+// How a parameter starts. Element i of the whole parameter named n is a function of (seed, n, i)
+// alone, so any rank can make any part of it.
 struct Initial {
   enum class Kind { constant, normal, uniform };
   Kind kind = Kind::constant;
@@ -25,18 +26,24 @@ struct Initial {
 
 struct ParameterSpec {
   std::string name;
-  std::vector<int64_t> shape;  // its matrix: first x product of the others; a vector is one row
+  std::vector<int64_t> shape;  // of the whole, whichever rank has it
   Initial initial;
   int unit = 0;        // the first of the model's units that has it
   bool decays = true;  // weight decay: usually matrices only
+  Placement placement;
+  MeshPlace mesh;  // where this rank is
 
-  int64_t rows() const { return shape.size() < 2 ? 1 : shape.front(); }
-  int64_t count() const;
+  int64_t count() const;  // elements of the whole
+  // What this rank has. Its matrix in memory: first x product of the others; a vector is one row.
+  Slice slice() const { return slice_of(shape, placement, mesh); }
+  int64_t local_count() const { return slice().count(); }
+  int64_t local_rows() const { return shape.size() < 2 ? 1 : slice().shape().front(); }
   // Its stream of random numbers: a function of its name alone, the same on every machine.
   uint64_t stream() const;
 };
 
-// Memory of one parameter: rows x cols. Empty while the parameter is elsewhere.
+// Memory of what this rank has of one parameter: rows x cols. Empty while the parameter is
+// elsewhere.
 struct Parameter {
   Tensor value;
   Tensor gradient;  // backward adds to it
@@ -54,13 +61,18 @@ struct SharedUse {
 // Not copied: modules hold addresses in it.
 class ParameterTable {
  public:
-  ParameterTable() = default;
+  // Of the rank at this place: cut parameters are what it has of them.
+  explicit ParameterTable(const MeshPlace& mesh = {}) : mesh_(mesh) {}
   ParameterTable(const ParameterTable&) = delete;
   ParameterTable& operator=(const ParameterTable&) = delete;
 
-  // The unit is the one that begin_unit() named last. Throws Error(invalid_argument) for a name
-  // that is there already and for an impossible shape.
-  const Parameter* add(std::string name, std::vector<int64_t> shape, Initial initial);
+  // Modules whose parameters are cut learn here by how much.
+  const MeshPlace& mesh() const { return mesh_; }
+  // The unit is the one that begin_unit() named last. The shape is that of the whole. Throws
+  // Error(invalid_argument) for a name that is there already, and for an impossible shape or
+  // placement.
+  const Parameter* add(std::string name, std::vector<int64_t> shape, Initial initial,
+                       Placement placement = {});
   void begin_unit(int unit) { unit_ = unit; }
   // The present unit uses a parameter of an earlier unit too: its own handle on it.
   const Parameter* share(const Parameter* parameter);
@@ -78,6 +90,7 @@ class ParameterTable {
  private:
   void use(int index);
 
+  MeshPlace mesh_;
   std::vector<ParameterSpec> specs_;
   std::deque<Parameter> views_;  // stable addresses
   std::deque<SharedUse> shared_uses_;
@@ -85,7 +98,10 @@ class ParameterTable {
   int unit_ = 0;
 };
 
-// Writes elements [first, first + values.size()) of the parameter's initial value.
+// Numbers first, first + 1, ... of the endless series that (seed, stream) and the kind name.
+void draw(const Initial& initial, uint64_t seed, uint64_t stream, int64_t first,
+          std::span<float> values);
+// Writes elements [first, first + values.size()) of this rank's slice of the initial value.
 void initial_values(const ParameterSpec& spec, uint64_t seed, int64_t first,
                     std::span<float> values);
 

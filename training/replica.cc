@@ -1,7 +1,6 @@
 #include "training/replica.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <utility>
 
@@ -16,8 +15,9 @@
 namespace tutti::training {
 namespace {
 
-RunnerOptions with_type(RunnerOptions options, DType dtype) {
+RunnerOptions runner_options(RunnerOptions options, DType dtype, Mesh& mesh) {
   options.dtype = dtype;
+  options.mesh = &mesh;
   return options;
 }
 
@@ -26,11 +26,13 @@ pipeline::Plans make_plans(const Mesh& mesh, const PipelineOptions& options) {
 }
 
 pipeline::Placement place_model(pipeline::Plans& plans, Model& model, const ReplicaOptions& options,
-                                int stage) {
+                                const MeshPlace& place) {
   check_rounding(options);
+  check_cuts(model, place);
   std::vector<int> cut = options.pipeline.cut;
   if (cut.empty()) cut = pipeline::estimated_cut(model, plans.chunks());
-  const pipeline::Placement placement = make_placement(plans.layout(), model, cut, stage);
+  const pipeline::Placement placement =
+      make_placement(plans.layout(), model, cut, place.place(Axis::pipeline));
   check_schedule(options, placement);
   return placement;
 }
@@ -45,11 +47,17 @@ Communicator make_group(Mesh& mesh, const pipeline::Placement& placement) {
       static_cast<int>(member) * mesh.size(Axis::data) + mesh.place(Axis::data));
 }
 
-StorageOptions storage_options(const ReplicaOptions& options,
-                               const pipeline::Placement& placement) {
+StorageOptions storage_options(const ReplicaOptions& options, const pipeline::Placement& placement,
+                               Model& model, const MeshPlace& place) {
   StorageOptions storage = options.storage;
   storage.parameters = placement.parameters;
   storage.copies = placement.copies;
+  // Along axes that a parameter is not cut over, the first rank counts it.
+  for (const int parameter : placement.parameters) {
+    const ParameterSpec& spec = model.parameters().specs()[static_cast<size_t>(parameter)];
+    if (place.first_along(kModelAxes.without(spec.placement.cut_over()))) continue;
+    storage.copies.push_back(parameter);
+  }
   storage.masters = !options.stochastic_rounding;
   if (placement.holders.size() > 1) storage.one_pass = false;
   return storage;
@@ -75,6 +83,11 @@ std::unique_ptr<CommunicationHook> make_hook(const HookFactory& factory, const L
   return hook;
 }
 
+// 0 where there is nothing.
+double mean_of(double sum, int64_t count) {
+  return count == 0 ? 0 : sum / static_cast<double>(count);
+}
+
 }  // namespace
 
 Replica::Replica(Mesh mesh, Model& model, std::unique_ptr<Optimizer> optimizer,
@@ -84,15 +97,16 @@ Replica::Replica(Mesh mesh, Model& model, std::unique_ptr<Optimizer> optimizer,
       options_(options),
       plans_(made_on_all(world(), [&] { return make_plans(mesh_, options.pipeline); })),
       placement_(
-          made_on_all(world(), [&] { return place_model(plans_, model, options, stage()); })),
+          made_on_all(world(), [&] { return place_model(plans_, model, options, mesh_.place()); })),
       group_(make_group(mesh_, placement_)),
       group_rank_(group_.rank()),
       optimizer_(std::move(optimizer)),
       state_names_(optimizer_->state_names()),
-      storage_(group_, model.parameters(), storage_options(options, placement_)),
+      storage_(group_, model.parameters(),
+               storage_options(options, placement_, model, mesh_.place())),
       data_parallel_(group_, model, storage_, parallel_options(options, placement_),
                      make_hook(hook, storage_.layout(), options, placement_)),
-      runner_(model, with_type(options.runner, options.storage.dtype)),
+      runner_(model, runner_options(options.runner, options.storage.dtype, mesh_)),
       executor_(pipeline::Boundary(mesh_.along(Axis::pipeline), mesh_.along(Axis::tensor))),
       model_stage_(model, runner_, placement_, options.storage.dtype),
       versions_(storage_) {
@@ -108,15 +122,34 @@ Replica::Replica(Mesh mesh, Model& model, std::unique_ptr<Optimizer> optimizer,
   data_parallel_.publish_values();
 }
 
+// What ended one rank's part of a step is told to all others, which would only see it leave. Of
+// deaths they hear by themselves.
+template <typename Work>
+auto Replica::ending_all(const Work& work) {
+  try {
+    return work();
+  } catch (const std::exception& error) {
+    const auto* known = dynamic_cast<const Error*>(&error);
+    if (known == nullptr || known->code() != ErrorCode::rank_died) {
+      for (Communicator* reached : {&mesh_.along(Axis::pipeline), &group_, &world()}) {
+        reached->abort(error.what());
+      }
+    }
+    throw;
+  }
+}
+
+void Replica::run_pipeline(const pipeline::Plan& plan) {
+  ending_all([&] { executor_.run(plan, model_stage_); });
+}
+
 // This rank's gradients of all micro-batches, summed over the ranks of its stage.
-void Replica::run_gradients(const StepBatches& batches, double loss_scale) {
+void Replica::run_gradients(const StepBatches& batches, const Counts& counts, double loss_scale) {
   const pipeline::Plan& plan = plans_.training(batches.passes);
   data_parallel_.begin_step(
       passes_by_unit(plan, placement_, stage(), static_cast<int>(model_.units().size())));
   std::vector<pipeline::StageBatch> own;
-  for (const MicroBatch& batch : batches.own) {
-    own.push_back({&batch, loss_scale / static_cast<double>(batches.targets)});
-  }
+  pipeline::append_step(own, batches.own, plan.schedule.micro_batches, counts.scales(loss_scale));
   model_stage_.begin(std::move(own), true, hooks());
   run_pipeline(plan);
   join_tied_gradients();
@@ -140,25 +173,37 @@ void Replica::join_tied_gradients() {
   }
 }
 
-std::array<double, 3> Replica::sums_of(size_t first, size_t count) const {
-  std::array<double, 3> sums{};
-  for (size_t i = first; i < first + count; ++i) {
-    sums[0] += model_stage_.losses()[i];
-    sums[1] += static_cast<double>(model_stage_.correct()[i]);
-    sums[2] += static_cast<double>(model_stage_.targets()[i]);
-  }
-  return sums;
+LossScales Replica::Counts::scales(double loss_scale) const {
+  return {mean_of(loss_scale, targets), mean_of(loss_scale, samples)};
 }
 
-// Sums over the ranks of the stage with the losses, in the order that they have without a pipeline;
-// then one of them tells all others. Returns the number of ranks in trouble.
+// Before the step: its gradients are scaled by what there is of them.
+std::vector<Replica::Counts> Replica::count(std::span<const StepBatches> steps) {
+  std::vector<Counts> counts(steps.size());
+  for (size_t step = 0; step < steps.size(); ++step) {
+    for (const MicroBatch& batch : steps[step].own) {
+      if (batch.weight == 0) continue;
+      counts[step].targets += model_.targets_in(batch);
+      counts[step].samples += batch.samples;
+    }
+  }
+  Communicator& ranks = mesh_.along(Axis::data);
+  if (ranks.size() > 1) {
+    ending_all([&] { ranks.all_reduce(std::span(&counts.front().targets, 2 * counts.size())); });
+  }
+  for (size_t step = 0; step < steps.size(); ++step) {
+    if (steps[step].targets != 0) counts[step].targets = steps[step].targets;
+  }
+  return counts;
+}
+
+// Sums over the ranks of each stage that has losses, in the order that they have without a
+// pipeline; then one rank of each tells all others. Returns the number of ranks in trouble.
 double Replica::share(std::span<double> sums, double troubled) {
   std::vector<double> values(sums.begin(), sums.end());
   if (group_.size() < world().size()) {
-    if (placement_.has_loss()) group_.all_reduce(std::span<double>(values));
-    const bool tells =
-        stage() == placement_.loss_rank && mesh_.place(Axis::data) == 0 && first_of_tensor();
-    if (!tells) std::ranges::fill(values, 0);
+    if (model_stage_.has_losses()) group_.all_reduce(std::span<double>(values));
+    if (!leads_stage()) std::ranges::fill(values, 0);
   }
   values.push_back(troubled);
   world().all_reduce(std::span<double>(values));
@@ -166,19 +211,13 @@ double Replica::share(std::span<double> sums, double troubled) {
   return values.back();
 }
 
-// What ended a pipeline is told to the ranks of all others, which would only see it leave. Of
-// deaths they hear by themselves.
-void Replica::run_pipeline(const pipeline::Plan& plan) {
-  try {
-    executor_.run(plan, model_stage_);
-  } catch (const std::exception& error) {
-    const auto* known = dynamic_cast<const Error*>(&error);
-    if (known == nullptr || known->code() != ErrorCode::rank_died) {
-      for (Communicator* reached : {&mesh_.along(Axis::pipeline), &group_, &world()}) {
-        reached->abort(error.what());
-      }
-    }
-    throw;
+void Replica::tell(std::span<const double> sums, const Counts& counts, StepResult& result) const {
+  result.targets = counts.targets;
+  result.loss = mean_of(sums[pipeline::loss_sum], counts.targets);
+  result.correct = mean_of(sums[pipeline::correct_sum], counts.targets);
+  size_t next = pipeline::first_named_sum;
+  for (const auto& [unit, name] : model_stage_.named_losses()) {
+    result.losses[name] += mean_of(sums[next++], counts.samples);
   }
 }
 
@@ -227,17 +266,17 @@ std::string Replica::places_missing_in(const std::string& text, int64_t step) {
 StepResult Replica::take_step(const StepBatches& batches, int64_t step, double learning_rate) {
   StepResult result;
   result.loss_scale = scaler_ ? scaler_->scale() : 1;
-  run_gradients(batches, result.loss_scale);
+  const Counts counts = count({&batches, 1}).front();
+  run_gradients(batches, counts, result.loss_scale);
   Trouble trouble;
   if (model_stage_.broken_unit()) {
     trouble = {Trouble::loss, *model_stage_.broken_unit()};
   } else if (data_parallel_.broken_gradient()) {
     trouble = {Trouble::gradient, data_parallel_.broken_gradient()->parameter};
   }
-  std::array<double, 3> sums = sums_of(0, batches.own.size());
+  std::vector<double> sums = model_stage_.sums(0, batches.own.size());
   const double troubled = share(sums, trouble.kind == Trouble::none ? 0 : 1);
-  result.loss = sums[0] / static_cast<double>(batches.targets);
-  result.correct = sums[1] / static_cast<double>(batches.targets);
+  tell(sums, counts, result);
 
   if (troubled > 0) result.overflow = describe(gather(trouble));
   const bool overflow = troubled > 0 || !update(result, learning_rate);
@@ -259,9 +298,10 @@ StepResult Replica::take_step(const StepBatches& batches, int64_t step, double l
 // False if the gradients' norm is not finite; nothing is updated then.
 bool Replica::update(StepResult& result, double learning_rate) {
   const TraceSpan span(trace_, "optimizer", TraceCategory::optimizer);
-  // Sharded pieces lie on all ranks, else on all stages, of which some may have the same.
-  RankReducer reducer(sharded() ? world() : mesh_.along(Axis::pipeline),
-                      sharded() ? first_of_tensor() : stage() == placement_.holders.front());
+  // Sharded pieces lie on all ranks, else on all but the data-parallel ones, and on all stages, of
+  // which some may have the same.
+  RankReducer reducer(sharded() ? world() : mesh_.group(AxisSet::all().without({Axis::data})),
+                      sharded() || stage() == placement_.holders.front());
   const double norm = gradient_norm(storage_.owned(), reducer) / result.loss_scale;
   result.gradient_norm = norm;
   if (!std::isfinite(norm)) return false;
@@ -323,14 +363,18 @@ std::string Replica::describe(const std::vector<Trouble>& troubles) const {
 }
 
 Evaluation Replica::evaluate(std::span<const MicroBatch> own, int64_t passes) {
+  if (passes == 0) return {};
   share_buffers();
+  const pipeline::Plan& plan = plans_.evaluation(passes);
   std::vector<pipeline::StageBatch> batches;
-  for (const MicroBatch& batch : own) batches.push_back({.batch = &batch});
+  pipeline::append_step(batches, own, plan.schedule.micro_batches, {});
   model_stage_.begin(std::move(batches), false, hooks());
-  run_pipeline(plans_.evaluation(passes));
-  std::array<double, 3> sums = sums_of(0, own.size());
+  run_pipeline(plan);
+  std::vector<double> sums = model_stage_.sums(0, own.size());
   share(sums, 0);
-  return {sums[0] / sums[2], sums[1] / sums[2], static_cast<int64_t>(sums[2])};
+  const auto targets = static_cast<int64_t>(sums[pipeline::target_sum]);
+  return {mean_of(sums[pipeline::loss_sum], targets), mean_of(sums[pipeline::correct_sum], targets),
+          targets};
 }
 
 std::vector<std::span<float>> Replica::states() const {

@@ -10,10 +10,10 @@
 // a single stage.
 #pragma once
 
-#include <array>
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -58,10 +58,14 @@ struct ReplicaOptions {
 
 // The micro-batches of one step.
 struct StepBatches {
-  // This data-parallel rank's, in ascending order of samples; the same on all of its stages.
+  // This data-parallel rank's, in ascending order of samples; the same on all of its stages. At
+  // least one, which may have weight 0; whoever has less than `passes` computes its last one again,
+  // with weight 0.
   std::span<const MicroBatch> own;
-  int64_t passes = 1;   // the most that any rank has
-  int64_t targets = 0;  // of all ranks together: the loss is their mean
+  int64_t passes = 1;  // the most that any rank has
+  // The loss is the sum over all ranks' targets divided by this. 0: by those that count, of which
+  // there may be none.
+  int64_t targets = 0;
 };
 
 // What became of the pipeline. Empty lists without one.
@@ -74,8 +78,11 @@ struct PipelineReport {
 };
 
 struct StepResult {
-  double loss = 0;     // mean over the step's targets in nats, before the update
-  double correct = 0;  // the share of targets that had the largest logit
+  double loss = 0;      // mean over the step's targets in nats, before the update
+  double correct = 0;   // the share of targets that had the largest logit
+  int64_t targets = 0;  // that were counted; without any the means are 0
+  // What units add (Pass::add_loss): means over the step's samples, not weighted.
+  std::map<std::string, double> losses;
   double gradient_norm = 0;
   double loss_scale = 1;
   bool skipped = false;  // an overflow: nothing was updated
@@ -105,6 +112,10 @@ void check_schedule(const ReplicaOptions& options, const pipeline::Placement& pl
 void check_compression(const pipeline::Placement& placement);
 void check_scale(const CommunicationHook& hook, const ReplicaOptions& options);
 void check_rounding(const ReplicaOptions& options);
+
+// Throws Error(invalid_argument) where the model's parameters are cut for another place of another
+// mesh.
+void check_cuts(Model& model, const MeshPlace& place);
 
 // Makes the hook for a layout, once the replica has one.
 using HookFactory = std::function<std::unique_ptr<CommunicationHook>(const Layout&)>;
@@ -137,10 +148,11 @@ class Replica {
   const std::vector<OwnedPiece>& owned() const { return storage_.owned(); }
   // Whether the ranks of a stage own different parts; else each owns all of it.
   bool sharded() const { return options_.storage.stage > 0; }
-  // Whether this rank's pieces are nobody else's, or it is the first that has them.
-  bool saves() const { return first_of_tensor() && (sharded() || group_rank_ == 0); }
+  // Whether this rank's pieces are nobody else's, or it is the first that has them (but for those
+  // that are marked as copies).
+  bool saves() const { return sharded() || group_rank_ == 0; }
   // Whether it is the first of its stage.
-  bool leads_stage() const { return first_of_tensor() && group_rank_ == 0; }
+  bool leads_stage() const { return first_of_model() && group_rank_ == 0; }
   void finish_values();
   void publish();
   // The running statistics of this rank's units. The first rank's become those of all ranks of the
@@ -154,8 +166,8 @@ class Replica {
   Communicator& group() { return group_; }  // the ranks that have the same parameters
   int group_size() const { return group_.size(); }
   int group_rank() const { return group_rank_; }
-  // Whether this rank speaks for those along the tensor axis, which compute the same.
-  bool first_of_tensor() const { return mesh_.place(Axis::tensor) == 0; }
+  // Whether this rank speaks for those along the model's axes, which have the same losses.
+  bool first_of_model() const { return mesh_.place().first_along(kModelAxes); }
   // Records what is done from now on. The trace outlives the replica.
   void record(Trace& trace);
   std::optional<LossScaler>& scaler() { return scaler_; }
@@ -175,6 +187,7 @@ class Replica {
   const pipeline::Executor& executor() const { return executor_; }
   const pipeline::WeightVersions& weight_versions() const { return versions_; }
   const ModelRunner& runner() const { return runner_; }
+  Mesh& mesh() { return mesh_; }
   Communicator& world() { return mesh_.world(); }
 
  private:
@@ -185,22 +198,31 @@ class Replica {
     int32_t index = 0;  // of the unit, or the parameter
   };
 
+  // How many targets and samples the micro-batches of all ranks have that count.
+  struct Counts {
+    int64_t targets = 0;
+    int64_t samples = 0;
+    LossScales scales(double loss_scale) const;
+  };
+
   bool pipelined() const { return mesh_.size(Axis::pipeline) > 1; }
   int stage() const { return mesh_.place(Axis::pipeline); }
   template <typename Work>
   auto with_places(int64_t step, const Work& work);
   StepResult take_step(const StepBatches& batches, int64_t step, double learning_rate);
-  void run_gradients(const StepBatches& batches, double loss_scale);
+  void run_gradients(const StepBatches& batches, const Counts& counts, double loss_scale);
+  template <typename Work>
+  auto ending_all(const Work& work);
   void run_pipeline(const pipeline::Plan& plan);
   std::string places_missing_in(const std::string& text, int64_t step);
   void join_tied_gradients();
   std::vector<StepResult> run_unflushed(std::span<const StepBatches> steps, int64_t first,
                                         std::span<const double> learning_rates);
   ExactSum unflushed_update(double learning_rate);
-  // Losses, how many were right, and targets, of those of micro-batches [first, first + count)
-  // whose loss was computed here, in ascending order.
-  std::array<double, 3> sums_of(size_t first, size_t count) const;
+  std::vector<Counts> count(std::span<const StepBatches> steps);
   double share(std::span<double> sums, double troubled);
+  // Takes what all ranks' sums say (ModelStage::sums).
+  void tell(std::span<const double> sums, const Counts& counts, StepResult& result) const;
   StepOptions next_update(double learning_rate, double gradient_factor);
   std::string describe(const std::vector<Trouble>& troubles) const;
   std::vector<Trouble> gather(const Trouble& own);

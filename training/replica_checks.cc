@@ -38,6 +38,15 @@ void check_schedule(const ReplicaOptions& options, const pipeline::Placement& pl
   }
 }
 
+void check_cuts(Model& model, const MeshPlace& place) {
+  for (const ParameterSpec& spec : model.parameters().specs()) {
+    if (spec.placement.cuts.empty() || spec.mesh == place) continue;
+    throw Error(ErrorCode::invalid_argument,
+                cat("the parameter ", spec.name, " is cut for another mesh than this one"),
+                {.remedy = "make the model with the place of this mesh"});
+  }
+}
+
 void check_rounding(const ReplicaOptions& options) {
   if (!options.stochastic_rounding || options.storage.dtype == DType::bf16) return;
   throw Error(ErrorCode::invalid_argument,

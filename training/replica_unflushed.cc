@@ -19,10 +19,12 @@ ExactSum Replica::unflushed_update(double learning_rate) {
   const TraceSpan span(trace_, "optimizer", TraceCategory::optimizer);
   data_parallel_.finish_gradients();
   ExactSum squares;
-  for (const OwnedPiece& piece : storage_.owned()) add_squares(piece.gradient, squares);
+  for (const OwnedPiece& piece : storage_.owned()) {
+    if (!piece.copy) add_squares(piece.gradient, squares);
+  }
   versions_.before_update();
   // A parameter's norm concerns its stage only, where each rank has all of it or they have shards.
-  RankReducer reducer(group_, sharded() || group_rank_ == 0);
+  RankReducer reducer(mesh_.group(AxisSet::all().without({Axis::pipeline})), saves());
   const std::vector<std::span<float>> states = this->states();
   optimizer_->step(storage_.owned(), states, next_update(learning_rate, 1), reducer);
   data_parallel_.publish_values();
@@ -35,13 +37,11 @@ std::vector<StepResult> Replica::run_unflushed(std::span<const StepBatches> step
   int64_t passes = 1;
   for (const StepBatches& step : steps) passes = std::max(passes, step.passes);
   const pipeline::Plan& plan = plans_.training(passes, std::ssize(steps));
-  const auto per_step = static_cast<size_t>(passes);
-  std::vector<pipeline::StageBatch> batches(per_step * steps.size());
+  const int64_t per_step = plan.schedule.accumulated;
+  const std::vector<Counts> counts = count(steps);
+  std::vector<pipeline::StageBatch> batches;
   for (size_t step = 0; step < steps.size(); ++step) {
-    const auto own = steps[step].own;
-    for (size_t i = 0; i < own.size(); ++i) {
-      batches[step * per_step + i] = {&own[i], 1 / static_cast<double>(steps[step].targets)};
-    }
+    pipeline::append_step(batches, steps[step].own, per_step, counts[step].scales(1));
   }
   std::vector<int64_t> backwards =
       passes_by_unit(plan, placement_, stage(), static_cast<int>(model_.units().size()));
@@ -62,18 +62,17 @@ std::vector<StepResult> Replica::run_unflushed(std::span<const StepBatches> step
   // What all stages learn of the steps, after the last one.
   RankReducer reducer(world(), saves());
   sum_over_owners(squares, reducer);
+  const auto width = static_cast<size_t>(per_step);
   std::vector<double> sums;
   for (size_t step = 0; step < steps.size(); ++step) {
-    const auto [loss, correct, targets] = sums_of(step * per_step, per_step);
-    sums.push_back(loss);
-    sums.push_back(correct);
+    const std::vector<double> its = model_stage_.sums(step * width, width);
+    sums.insert(sums.end(), its.begin(), its.end());
   }
   share(sums, 0);
   std::vector<StepResult> results(steps.size());
   for (size_t step = 0; step < steps.size(); ++step) {
-    const auto targets = static_cast<double>(steps[step].targets);
-    results[step].loss = sums[2 * step] / targets;
-    results[step].correct = sums[2 * step + 1] / targets;
+    const size_t each = sums.size() / steps.size();
+    tell(std::span(sums).subspan(step * each, each), counts[step], results[step]);
     results[step].gradient_norm = std::sqrt(squares[step].value());
     if (std::isfinite(results[step].loss) && std::isfinite(results[step].gradient_norm)) continue;
     throw_on_all(

@@ -1,7 +1,9 @@
 #include "training/runner.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "training/kernels/elementwise.h"
 
@@ -24,7 +26,9 @@ Pass in_arena(const Pass& pass, Arena& arena) {
   other.slot = pass.slot;
   other.seed = pass.seed;
   other.training = pass.training;
+  other.mesh = pass.mesh;
   other.loss_scale = pass.loss_scale;
+  other.sample_scale = pass.sample_scale;
   return other;
 }
 
@@ -42,6 +46,7 @@ Pass& ModelRunner::start(Slot& slot, const Part& part, const MicroBatch& batch, 
   slot.units = part.units;
   slot.input = input;
   slot.outputs.assign(static_cast<size_t>(part.units.end - part.units.begin), {});
+  slot.losses.clear();
   slot.pass.emplace(Pass{.arena = slot.arena});
   Pass& pass = *slot.pass;
   pass.batch = &batch;
@@ -49,19 +54,28 @@ Pass& ModelRunner::start(Slot& slot, const Part& part, const MicroBatch& batch, 
   pass.slot = part.slot;
   pass.seed = options_.seed;
   pass.training = training;
+  pass.mesh = options_.mesh;
   return pass;
 }
 
+Tensor ModelRunner::forward_unit(Slot& slot, Pass& pass, int index, ConstTensor input) {
+  const Tensor output = unit(index).forward(pass, input);
+  for (NamedLoss& loss : pass.losses) slot.losses.push_back({index, std::move(loss)});
+  pass.losses.clear();
+  return output;
+}
+
 Tensor ModelRunner::forward(const Part& part, const MicroBatch& batch, ConstTensor input,
-                            double loss_scale, UnitHooks& hooks) {
+                            const LossScales& scales, UnitHooks& hooks) {
   Slot& slot = this->slot(part.slot);
   Pass& pass = start(slot, part, batch, input, true);
-  pass.loss_scale = loss_scale;
+  pass.loss_scale = scales.target;
+  pass.sample_scale = scales.sample;
   Tensor output;
   for (int index = part.units.begin; index < part.units.end; ++index) {
     hooks.before_forward(index);
     output = is_checkpointed(index) ? forward_checkpointed(slot, index, input)
-                                    : unit(index).forward(pass, input);
+                                    : forward_unit(slot, pass, index, input);
     hooks.after_forward(index);
     slot.outputs[static_cast<size_t>(index - part.units.begin)] = output;
     input = output;
@@ -73,7 +87,7 @@ Tensor ModelRunner::forward(const Part& part, const MicroBatch& batch, ConstTens
 Tensor ModelRunner::forward_checkpointed(Slot& slot, int index, ConstTensor input) {
   scratch_.release(0);
   Pass pass = in_arena(*slot.pass, scratch_);
-  const Tensor output = unit(index).forward(pass, input);
+  const Tensor output = forward_unit(slot, pass, index, input);
   const Tensor kept = slot.arena.take(output.dtype, output.rows, output.cols);
   if (!output.empty()) std::memcpy(kept.data, output.data, output.bytes());
   return kept;
@@ -81,13 +95,17 @@ Tensor ModelRunner::forward_checkpointed(Slot& slot, int index, ConstTensor inpu
 
 PassResult ModelRunner::result(int index) {
   const Slot& slot = this->slot(index);
-  PassResult result{slot.pass->loss_sum, slot.pass->correct, std::nullopt};
+  PassResult result{slot.pass->loss_sum, slot.pass->correct, slot.losses, std::nullopt};
+  const auto broken_loss = std::ranges::find_if(
+      slot.losses, [](const UnitLoss& at) { return !std::isfinite(at.loss.sum); });
+  if (broken_loss != slot.losses.end()) result.broken_unit = broken_loss->unit;
   const bool has_loss = slot.units.end == unit_count();
   if (has_loss ? std::isfinite(result.loss_sum) : all_finite(slot.outputs.back())) return result;
   // Without an earlier one it is the last unit, whose loss it is.
   size_t broken = 0;
   while (broken + 1 < slot.outputs.size() && all_finite(slot.outputs[broken])) ++broken;
-  result.broken_unit = slot.units.begin + static_cast<int>(broken);
+  const int unit = slot.units.begin + static_cast<int>(broken);
+  result.broken_unit = std::min(unit, result.broken_unit.value_or(unit));
   return result;
 }
 
@@ -100,6 +118,7 @@ Tensor ModelRunner::backward_unit(Slot& slot, Pass& pass, int index, ConstTensor
         index == first ? slot.input : slot.outputs[static_cast<size_t>(index - first) - 1];
     pass.recomputing = true;
     unit(index).forward(pass, input);
+    pass.losses.clear();  // they were told before
     pass.recomputing = false;
   }
   const Tensor input_gradient = unit(index).backward(pass, gradient);
@@ -154,7 +173,7 @@ Tensor ModelRunner::forward_only(const Part& part, const MicroBatch& batch, Cons
   Tensor values;
   for (int index = part.units.begin; index < part.units.end; ++index) {
     hooks.before_forward(index);
-    const Tensor output = unit(index).forward(pass, input);
+    const Tensor output = forward_unit(slot, pass, index, input);
     hooks.after_forward(index);
     input = values = move_down(output, slot.arena, 0);
   }
@@ -162,8 +181,8 @@ Tensor ModelRunner::forward_only(const Part& part, const MicroBatch& batch, Cons
   return values;
 }
 
-PassResult ModelRunner::train(const MicroBatch& batch, double loss_scale, UnitHooks& hooks) {
-  forward({.units = all()}, batch, {}, loss_scale, hooks);
+PassResult ModelRunner::train(const MicroBatch& batch, const LossScales& scales, UnitHooks& hooks) {
+  forward({.units = all()}, batch, {}, scales, hooks);
   const PassResult found = result(0);
   backward(0, {}, hooks);
   return found;
@@ -171,8 +190,8 @@ PassResult ModelRunner::train(const MicroBatch& batch, double loss_scale, UnitHo
 
 PassResult ModelRunner::evaluate(const MicroBatch& batch, UnitHooks& hooks) {
   forward_only({.units = all()}, batch, {}, hooks);
-  const Pass& pass = *slot(0).pass;
-  return {pass.loss_sum, pass.correct, std::nullopt};
+  const Slot& only = slot(0);
+  return {only.pass->loss_sum, only.pass->correct, only.losses, std::nullopt};
 }
 
 Tensor ModelRunner::predict(const MicroBatch& batch, UnitHooks& hooks) {
@@ -189,35 +208,6 @@ size_t ModelRunner::activation_bytes() const {
   size_t bytes = scratch_.high_water();
   for (const Slot& slot : slots_) bytes += slot.arena.high_water();
   return bytes;
-}
-
-void shadow_forward(UnitRange units, UnitHooks& hooks) {
-  for (int index = units.begin; index < units.end; ++index) {
-    hooks.before_forward(index);
-    hooks.after_forward(index);
-  }
-}
-
-void shadow_backward(UnitRange units, UnitHooks& hooks) {
-  for (int index = units.end - 1; index >= units.begin; --index) {
-    hooks.before_backward(index);
-    hooks.after_backward(index);
-    hooks.after_weights(index);
-  }
-}
-
-void shadow_backward_input(UnitRange units, UnitHooks& hooks) {
-  for (int index = units.end - 1; index >= units.begin; --index) {
-    hooks.before_backward(index);
-    hooks.after_backward(index);
-  }
-}
-
-void shadow_backward_weight(UnitRange units, UnitHooks& hooks) {
-  for (int index = units.end - 1; index >= units.begin; --index) {
-    hooks.before_weights(index);
-    hooks.after_weights(index);
-  }
 }
 
 }  // namespace tutti::training

@@ -36,6 +36,7 @@ struct RunnerOptions {
   DType dtype = DType::f32;       // of activations
   bool checkpoint_units = false;  // keep each unit's output only
   uint64_t seed = 0;              // of dropout
+  Mesh* mesh = nullptr;           // what passes get; outlives the runner
 };
 
 // Units [begin, end).
@@ -45,10 +46,22 @@ struct UnitRange {
   bool operator==(const UnitRange&) const = default;
 };
 
+// What backward starts with (pass.h).
+struct LossScales {
+  double target = 1;
+  double sample = 1;
+};
+
+struct UnitLoss {
+  int unit = 0;
+  NamedLoss loss;
+};
+
 struct PassResult {
-  double loss_sum = 0;  // in nats, over the micro-batch's targets
-  int64_t correct = 0;  // targets that had the largest logit
-  // The first of these units with a NaN or an infinity in its output.
+  double loss_sum = 0;           // in nats, over the micro-batch's targets
+  int64_t correct = 0;           // targets that had the largest logit
+  std::vector<UnitLoss> losses;  // that these units have added
+  // The first of these units with a NaN or an infinity in its output, or in a loss of its own.
   std::optional<int> broken_unit;
 };
 
@@ -59,9 +72,9 @@ class ModelRunner {
 
   // --- the whole model, one micro-batch at a time ---
 
-  // Adds loss_scale * d(sum of losses)/dParameter to the gradients. With a loss that is not finite,
-  // backward runs all the same: its gradients tell the other ranks.
-  PassResult train(const MicroBatch& batch, double loss_scale, UnitHooks& hooks);
+  // Adds d(scaled losses)/dParameter to the gradients. With a loss that is not finite, backward
+  // runs all the same: its gradients tell the other ranks.
+  PassResult train(const MicroBatch& batch, const LossScales& scales, UnitHooks& hooks);
   PassResult evaluate(const MicroBatch& batch, UnitHooks& hooks);
   // Logits of every position, valid until the next call.
   Tensor predict(const MicroBatch& batch, UnitHooks& hooks);
@@ -75,9 +88,9 @@ class ModelRunner {
     int slot = 0;
   };
   // The output of the last unit, valid until backward. The first unit ignores `input`.
-  Tensor forward(const Part& part, const MicroBatch& batch, ConstTensor input, double loss_scale,
-                 UnitHooks& hooks);
-  // What forward found; a part without the last unit has no loss.
+  Tensor forward(const Part& part, const MicroBatch& batch, ConstTensor input,
+                 const LossScales& scales, UnitHooks& hooks);
+  // What forward found; a part without the last unit has no loss but those of its units.
   PassResult result(int slot);
   // The gradient of the input, valid until the next call; empty for the model's first unit.
   Tensor backward(int slot, ConstTensor output_gradient, UnitHooks& hooks);
@@ -102,12 +115,14 @@ class ModelRunner {
     UnitRange units;
     std::vector<Tensor> outputs;    // by unit of the part
     std::vector<size_t> work_ends;  // by unit of the part: of its put-off work
+    std::vector<UnitLoss> losses;
     ConstTensor input;
   };
 
   Slot& slot(int index);
   Pass& start(Slot& slot, const Part& part, const MicroBatch& batch, ConstTensor input,
               bool training);
+  Tensor forward_unit(Slot& slot, Pass& pass, int index, ConstTensor input);
   Tensor forward_checkpointed(Slot& slot, int index, ConstTensor input);
   Tensor backward_unit(Slot& slot, Pass& pass, int index, ConstTensor gradient, UnitHooks& hooks);
   UnitRange all() const { return {0, unit_count()}; }
@@ -123,12 +138,5 @@ class ModelRunner {
   Arena scratch_;  // of backwards that are done at once
   std::deque<Slot> slots_;
 };
-
-// The hooks alone, in the order of ModelRunner's calls: for a rank that has no micro-batch left
-// while others have, and must take part in their communication.
-void shadow_forward(UnitRange units, UnitHooks& hooks);
-void shadow_backward(UnitRange units, UnitHooks& hooks);  // of both parts at once
-void shadow_backward_input(UnitRange units, UnitHooks& hooks);
-void shadow_backward_weight(UnitRange units, UnitHooks& hooks);
 
 }  // namespace tutti::training

@@ -42,7 +42,8 @@ void load_kind(Replica& replica, const TensorSource& source, size_t kind) {
   for (const OwnedPiece& piece : replica.owned()) {
     const std::string name = prefix + piece.spec->name;
     stored(source, name, piece.spec->shape);
-    source.read(name, piece.piece.first, replica.values_of(piece, kind));
+    read_slice(source, name, piece.spec->slice(), piece.piece.first,
+               replica.values_of(piece, kind));
   }
 }
 
@@ -57,7 +58,7 @@ void load_buffers(Model& model, const TensorSource& source) {
 void add_hook_states(Replica& replica, std::vector<TensorPiece>& pieces) {
   for (const HookState& state : replica.hook_states()) {
     const int64_t count = state.values.cols;
-    if (state.own && replica.first_of_tensor()) {
+    if (state.own && replica.first_of_model()) {
       pieces.push_back(
           {state.name, {replica.group_size(), count}, replica.group_rank() * count, state.values});
     } else if (!state.own && replica.leads_stage()) {
@@ -114,7 +115,7 @@ void save_snapshot(Replica& replica, Model& model, Snapshot snapshot) {
       for (const OwnedPiece& piece : replica.owned()) {
         if (piece.copy) continue;
         pieces.push_back({kinds[kind] + "." + piece.spec->name, piece.spec->shape,
-                          piece.piece.first, replica.values_of(piece, kind)});
+                          piece.piece.first, replica.values_of(piece, kind), piece.spec->slice()});
       }
     }
   }

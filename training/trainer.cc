@@ -246,10 +246,7 @@ Trainer::Loop::StepsDone Trainer::Loop::run_steps(uint64_t first, uint64_t last)
     taken.push_back(feeds_->next().value());
     const StepFeed& feed = taken.back();
     own.push_back(views(feed));
-    batches.push_back(
-        {.own = own.back(),
-         .passes = static_cast<int64_t>(feed.passes),
-         .targets = static_cast<int64_t>(feed.samples) * model_.targets_per_sample()});
+    batches.push_back({.own = own.back(), .passes = static_cast<int64_t>(feed.passes)});
     rates.push_back(options_.schedule.at(static_cast<int64_t>(step)));
     done.samples += feed.samples;
   }

@@ -24,11 +24,11 @@ TEST(ParameterTableTest, SpecsAndHandles) {
   ASSERT_EQ(table.size(), 102);
   const ParameterSpec& first = table.specs()[0];
   const ParameterSpec& second = table.specs()[1];
-  EXPECT_EQ(first.rows(), 1);
+  EXPECT_EQ(first.local_rows(), 1);
   EXPECT_EQ(first.count(), 3);
   EXPECT_FALSE(first.decays);
   EXPECT_EQ(first.unit, 0);
-  EXPECT_EQ(second.rows(), 4);
+  EXPECT_EQ(second.local_rows(), 4);
   EXPECT_EQ(second.count(), 24);
   EXPECT_TRUE(second.decays);
   EXPECT_EQ(second.unit, 2);
@@ -88,6 +88,31 @@ TEST(InitialValuesTest, PartsEqualTheWhole) {
                   std::vector<float>(begin, begin + count));
       }
     }
+  }
+}
+
+// A rank has the whole's elements, wherever they are in its memory.
+TEST(InitialValuesTest, OfASliceAreTheWholes) {
+  const Initial normal{Initial::Kind::normal, 1};
+  const std::vector<float> whole = initial({"n", {12, 5}, normal}, 5, 0, 60);
+  for (int rank = 0; rank < 2; ++rank) {
+    MeshPlace place;
+    place.sizes[static_cast<size_t>(Axis::tensor)] = 2;
+    place.places[static_cast<size_t>(Axis::tensor)] = rank;
+    ParameterTable table(place);
+    table.add("n", {12, 5}, normal, {.cuts = {{Axis::tensor, 0, {8, 2, 2}}}});
+    const ParameterSpec& spec = table.specs()[0];
+    EXPECT_EQ(spec.count(), 60);
+    EXPECT_EQ(spec.local_count(), 30);
+    EXPECT_EQ(spec.local_rows(), 6);
+    const int rows[2][6] = {{0, 1, 2, 3, 8, 10}, {4, 5, 6, 7, 9, 11}};
+    const std::vector<float> own = initial(spec, 5, 0, 30);
+    for (size_t i = 0; i < own.size(); ++i) {
+      EXPECT_EQ(own[i], whole[static_cast<size_t>(rows[rank][i / 5]) * 5 + i % 5]) << i;
+    }
+    EXPECT_EQ(initial(spec, 5, 17, 9), std::vector<float>(own.begin() + 17, own.begin() + 26));
+    EXPECT_THROW(table.add("odd", {3}, normal, {.cuts = {{Axis::tensor, 0}}}), Error);
+    EXPECT_EQ(table.size(), 1);
   }
 }
 

@@ -120,7 +120,7 @@ TEST(PipelineShapes, ThatMakeNoSenseAreRefusedByAllRanks) {
   expect_refused(run_of("1f1b", 2, 0), 3, "3 ranks do not make a mesh");
   TinyRun both = run_of("1f1b", 2, 0);
   both.mesh.data = 2;
-  expect_refused(both, 6, "6 ranks do not make a mesh of tensor 1 x data 2 x pipeline 2");
+  expect_refused(both, 6, "6 ranks do not make a mesh of data 2 x pipeline 2");
 
   expect_refused(run_of("chimera", 3, 0), 3, "even");
   expect_refused(run_of("chimera", 2, 3), 4, "the schedule chimera does not go with ZeRO stage 3");

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/text.h"
@@ -92,12 +93,35 @@ TEST(ResNetPipelines, TrainTheSameBits) {
   expect_the_same_bits(run, 3, {2, 3});
 }
 
-// Statistics over the data-parallel ranks of each stage: all have equally many micro-batches.
+// Statistics over the data-parallel ranks of each stage.
 TEST(ResNetPipelines, WithStatisticsOverRanksTrainTheSameBits) {
   TinyRun run = image_run();
   run.sync_batch_norm = true;
   expect_the_same_bits(run, 2, {2, 4});
+  run.last_batch = 7;  // two micro-batches, of which the second is smaller: a rank has none
   expect_the_same_bits(run, 3, {2});
+}
+
+// A rank that has no micro-batch left takes part in the statistics, and is not counted.
+TEST(SyncBatchNorm, OfUnevenRanksIsThatOfTheWholeBatch) {
+  TinyRun run = image_run();
+  run.batch = run.micro_batch = 8;
+  run.last_batch = 6;
+  run.sync_batch_norm = true;
+  const Outcome whole = testing::train(1, run);
+  for (const auto& [ranks, micro_batch] : {std::pair(2, 5), {3, 4}, {4, 3}, {5, 2}}) {
+    SCOPED_TRACE(cat(ranks, " ranks, micro-batches of ", micro_batch));
+    run.micro_batch = static_cast<uint64_t>(micro_batch);
+    const Outcome found = testing::train(ranks, run);
+    EXPECT_LT(testing::relative_difference(found.losses, whole.losses), 1e-5);
+    EXPECT_LT(testing::relative_difference(found.norms, whole.norms), 1e-4);
+    EXPECT_NEAR(found.validation, whole.validation, 1e-4);
+    for (size_t i = 0; i < whole.buffers.size(); ++i) {
+      for (size_t c = 0; c < whole.buffers[i].size(); ++c) {
+        EXPECT_NEAR(found.buffers[i][c], whole.buffers[i][c], 1e-4);
+      }
+    }
+  }
 }
 
 }  // namespace

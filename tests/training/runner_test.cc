@@ -20,7 +20,6 @@ namespace {
 
 using ::testing::Each;
 using ::testing::ElementsAre;
-using ::testing::ElementsAreArray;
 
 constexpr int64_t kContext = 5, kVocabulary = 19;
 constexpr double kLossScale = 0.25;
@@ -51,7 +50,7 @@ struct Rig {
 
   // Forward through a part, on to backward in the order told.
   Tensor forward(UnitRange units, int slot, int i, ConstTensor input) {
-    return runner.forward({.units = units, .slot = slot}, batch(i), input, kLossScale, hooks);
+    return runner.forward({.units = units, .slot = slot}, batch(i), input, {kLossScale}, hooks);
   }
 
   Gpt model;
@@ -73,7 +72,7 @@ Outcome plain(const Case& c) {
   Outcome outcome{{}, std::make_unique<Rig>(c)};
   Rig& rig = *outcome.rig;
   for (int i = 0; i < 3; ++i) {
-    outcome.losses.push_back(rig.runner.train(rig.batch(i), kLossScale, rig.hooks).loss_sum);
+    outcome.losses.push_back(rig.runner.train(rig.batch(i), {kLossScale}, rig.hooks).loss_sum);
   }
   return outcome;
 }
@@ -192,7 +191,7 @@ TEST(RunnerResult, NamesTheFirstUnitThatBroke) {
     EXPECT_EQ(rig.runner.result(1).broken_unit, 2);
     rig.forward({4, 5}, 2, 0, broken);
     EXPECT_EQ(rig.runner.result(2).broken_unit, 4) << "the input was broken already";
-    EXPECT_EQ(rig.runner.train(rig.batch(0), 1, rig.hooks).broken_unit, 2);
+    EXPECT_EQ(rig.runner.train(rig.batch(0), {}, rig.hooks).broken_unit, 2);
   }
 }
 
@@ -216,32 +215,43 @@ class Log : public UnitHooks {
   std::vector<std::string> calls_;
 };
 
-TEST(RunnerHooks, AreCalledInTheSameOrderWhereThereIsNoMicroBatch) {
+TEST(RunnerHooks, AreCalledAroundEachUnit) {
   Rig rig({.checkpoint_units = true});
   Log log;
-  const UnitRange units{1, 4};
   const Tensor input = rig.forward({0, 1}, 1, 0, {});
   const HostTensor gradient = random_tensor(DType::f32, input.rows, input.cols, 1);
-  const auto expect_shadow = [&](void (*shadow)(UnitRange, UnitHooks&)) {
-    const std::vector<std::string> calls = log.take();
-    shadow(units, log);
-    EXPECT_THAT(log.take(), ElementsAreArray(calls));
-  };
   const auto forward = [&] {
-    rig.runner.forward({.units = units, .slot = 0}, rig.batch(0), input, 1, log);
+    rig.runner.forward({.units = {1, 4}, .slot = 0}, rig.batch(0), input, {}, log);
+    EXPECT_THAT(log.take(), ElementsAre("f1", "F1", "f2", "F2", "f3", "F3"));
   };
   forward();
-  expect_shadow(shadow_forward);
   rig.runner.backward(0, gradient, log);
-  expect_shadow(shadow_backward);
+  EXPECT_THAT(log.take(), ElementsAre("b3", "B3", "W3", "b2", "B2", "W2", "b1", "B1", "W1"));
   forward();
-  EXPECT_THAT(log.take(), ElementsAre("f1", "F1", "f2", "F2", "f3", "F3"));
   rig.runner.backward_input(0, gradient, log);
-  expect_shadow(shadow_backward_input);
+  EXPECT_THAT(log.take(), ElementsAre("b3", "B3", "b2", "B2", "b1", "B1"));
   rig.runner.backward_weight(0, log);
   EXPECT_THAT(log.take(), ElementsAre("w3", "W3", "w2", "W2", "w1", "W1"));
-  shadow_backward_weight(units, log);
-  EXPECT_THAT(log.take(), ElementsAre("w3", "W3", "w2", "W2", "w1", "W1"));
+}
+
+// --- weight 0 ---
+
+// Neither do its gradients count, nor a NaN in them.
+TEST_P(RunnerTest, AMicroBatchOfWeightZeroLeavesTheGradientsAlone) {
+  Outcome outcome = plain(GetParam());
+  Rig& rig = *outcome.rig;
+  MicroBatch weightless = rig.batch(1);
+  weightless.weight = 0;
+  rig.runner.train(weightless, {}, rig.hooks);
+  rig.runner.forward({.units = {0, 5}}, weightless, {}, {}, rig.hooks);
+  rig.runner.backward_input(0, {}, rig.hooks);
+  rig.runner.backward_weight(0, rig.hooks);
+  const Tensor first = rig.parameters.value(0);
+  const double kept = get(first, 0, 0);
+  for (int64_t row = 0; row < kVocabulary; ++row) set(first, row, 0, std::nan(""));
+  EXPECT_TRUE(std::isnan(rig.runner.train(weightless, {}, rig.hooks).loss_sum));
+  set(first, 0, 0, kept);
+  EXPECT_TRUE(same_gradients(rig.parameters, plain(GetParam()).rig->parameters));
 }
 
 }  // namespace

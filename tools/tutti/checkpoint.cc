@@ -97,7 +97,7 @@ void print_tensors(const Checkpoint& checkpoint) {
   for (const TensorEntry& tensor : manifest.tensors) {
     std::printf("%-48s %-5s %-18s %10s %7zu\n", printable(tensor.info.name).c_str(),
                 std::string(name(tensor.info.dtype)).c_str(), shape_text(tensor.info.shape).c_str(),
-                human_bytes(bytes_of(tensor.info)).c_str(), tensor.pieces.size());
+                human_bytes(bytes_of(tensor.info)).c_str(), tensor.pieces());
   }
 }
 
@@ -125,7 +125,7 @@ Json to_json(const Step& step, bool verified) {
                                  {"type", std::string(name(tensor.info.dtype))},
                                  {"shape", tensor.info.shape},
                                  {"bytes", bytes_of(tensor.info)},
-                                 {"pieces", tensor.pieces.size()}});
+                                 {"pieces", tensor.pieces()}});
   }
   return result;
 }

@@ -44,9 +44,9 @@ class LoadedModel {
     training::ParameterTable& table = model_->parameters();
     for (int index = 0; index < table.size(); ++index) {
       const training::ParameterSpec& spec = table.specs()[static_cast<size_t>(index)];
-      const int64_t rows = spec.rows();
+      const int64_t rows = spec.local_rows();
       const training::Tensor value =
-          memory_.take(DType::f32, rows, rows == 0 ? 0 : spec.count() / rows);
+          memory_.take(DType::f32, rows, rows == 0 ? 0 : spec.local_count() / rows);
       checkpoint_.read("model." + spec.name, 0,
                        training::tensor_at(value.data, DType::f32, 1, value.size()));
       table.set_value(index, value);

@@ -23,13 +23,15 @@ Error no_checkpoint(const std::string& directory) {
 // What the header says of a piece must be what the manifest says.
 std::string disagreement(const Manifest& manifest, int file, const SafetensorsFile& stored) {
   for (const TensorEntry& tensor : manifest.tensors) {
-    for (const StoredPiece& piece : tensor.pieces) {
-      if (piece.file != file) continue;
-      const std::string name = piece_name(tensor.info.name, piece.first, piece.count);
-      const StoredTensor* found = stored.find(name);
-      if (found == nullptr || found->info.dtype != tensor.info.dtype ||
-          found->info.count() != piece.count) {
-        return name;
+    for (const auto& [slice, pieces] : tensor.slices) {
+      for (const StoredPiece& piece : pieces) {
+        if (piece.file != file) continue;
+        const std::string name = piece_name(tensor.info.name, slice, piece.first, piece.count);
+        const StoredTensor* found = stored.find(name);
+        if (found == nullptr || found->info.dtype != tensor.info.dtype ||
+            found->info.count() != piece.count) {
+          return name;
+        }
       }
     }
   }
@@ -81,20 +83,29 @@ const TensorInfo* Checkpoint::find(std::string_view name) const {
 
 void Checkpoint::read(std::string_view name, int64_t first, Tensor out) const {
   const TensorInfo& info = checked_range(*this, path_, name, first, out);
-  const int64_t end = first + out.cols;
-  for (const StoredPiece& piece : entry(name)->pieces) {
-    const int64_t from = std::max(first, piece.first);
-    const int64_t to = std::min(end, piece.first + piece.count);
-    if (from >= to) continue;
-    const StoredTensor* stored = nullptr;
-    try {
-      stored = whole_file(piece.file).find(piece_name(name, piece.first, piece.count));
-    } catch (const Error& error) {
-      throw refusal(path_, error);
+  for (const auto& [slice, pieces] : entry(name)->slices) {
+    // The range's part of the slice is a range there.
+    const int64_t begin = slice.count_before(first);
+    const int64_t end = slice.count_before(first + out.cols);
+    for (const StoredPiece& piece : pieces) {
+      const int64_t from = std::max(begin, piece.first);
+      const int64_t to = std::min(end, piece.first + piece.count);
+      if (from >= to) continue;
+      const std::byte* bytes = bytes_of(piece, piece_name(name, slice, piece.first, piece.count)) +
+                               static_cast<size_t>(from - piece.first) * size_of(info.dtype);
+      for_each_run(slice, from, to - from, [&](const Slice::Run& run, int64_t at) {
+        convert_elements(bytes + static_cast<size_t>(at) * size_of(info.dtype), info.dtype,
+                         out.col_range(run.whole - first, run.count));
+      });
     }
-    const size_t skipped = static_cast<size_t>(from - piece.first) * size_of(info.dtype);
-    convert_elements(stored->bytes.data() + skipped, info.dtype,
-                     out.col_range(from - first, to - from));
+  }
+}
+
+const std::byte* Checkpoint::bytes_of(const StoredPiece& piece, const std::string& name) const {
+  try {
+    return whole_file(piece.file).find(name)->bytes.data();
+  } catch (const Error& error) {
+    throw refusal(path_, error);
   }
 }
 

@@ -39,6 +39,7 @@ class Checkpoint : public TensorSource {
   explicit Checkpoint(std::string path);
   // Its errors say nothing of other checkpoints.
   const SafetensorsFile& whole_file(int file) const;
+  const std::byte* bytes_of(const StoredPiece& piece, const std::string& name) const;
   static bool is_whole(const std::string& path);
   static Error refusal(const std::string& path, const Error& error);
 

@@ -13,7 +13,9 @@ namespace tutti::training {
 namespace {
 
 constexpr const char* kFormat = "tutti-checkpoint";
-constexpr int kVersion = 1;
+// The first had no slices; what has none is still written as that.
+constexpr int kOldest = 1;
+constexpr int kVersion = 2;
 constexpr const char* kChecksum = "xxh3_64";
 
 // {"xxh3_64": "0123456789abcdef",
@@ -21,14 +23,35 @@ std::string first_line(std::string_view rest) {
   return cat("{\"", kChecksum, "\": \"", checksum_of(std::as_bytes(std::span(rest))), "\",\n");
 }
 
+bool is_cut(const TensorEntry& tensor) {
+  return std::ranges::any_of(tensor.slices,
+                             [](const StoredSlice& stored) { return !stored.slice.is_whole(); });
+}
+
+Json to_json(const std::vector<StoredPiece>& pieces) {
+  Json list = Json::array();
+  for (const StoredPiece& piece : pieces) list.push_back({piece.first, piece.count, piece.file});
+  return list;
+}
+
 Json to_json(const TensorEntry& tensor) {
-  Json pieces = Json::array();
-  for (const StoredPiece& piece : tensor.pieces) {
-    pieces.push_back({piece.first, piece.count, piece.file});
+  Json entry = {{"dtype", safetensors_name(tensor.info.dtype)}, {"shape", tensor.info.shape}};
+  if (!is_cut(tensor)) {
+    entry["pieces"] = tensor.slices.empty() ? Json::array() : to_json(tensor.slices[0].pieces);
+    return entry;
   }
-  return {{"dtype", safetensors_name(tensor.info.dtype)},
-          {"shape", tensor.info.shape},
-          {"pieces", std::move(pieces)}};
+  for (const StoredSlice& stored : tensor.slices) {
+    entry["slices"].push_back(
+        {{"ranges", to_json(stored.slice.ranges())}, {"pieces", to_json(stored.pieces)}});
+  }
+  return entry;
+}
+
+void add_pieces(TensorEntry& tensor, const Slice& slice, const Json& pieces) {
+  for (const Json& piece : pieces) {
+    tensor.add(slice,
+               {piece.at(0).get<int64_t>(), piece.at(1).get<int64_t>(), piece.at(2).get<int>()});
+  }
 }
 
 // Throws Error for what has another form; arrange() judges the numbers.
@@ -39,9 +62,16 @@ TensorEntry tensor_of(const std::string& name, const Json& entry) {
                 cat("tensor ", in_quotes(name), " has an unknown type"));
   }
   TensorEntry tensor{{name, *type, entry.at("shape").get<std::vector<int64_t>>()}, {}};
-  for (const Json& piece : entry.at("pieces")) {
-    tensor.pieces.push_back(
-        {piece.at(0).get<int64_t>(), piece.at(1).get<int64_t>(), piece.at(2).get<int>()});
+  if (!count_of(tensor.info.shape)) {
+    throw Error(ErrorCode::invalid_argument,
+                cat("tensor ", in_quotes(name), " has an impossible shape"));
+  }
+  if (entry.contains("pieces")) {
+    add_pieces(tensor, Slice(tensor.info.shape), entry.at("pieces"));
+    return tensor;
+  }
+  for (const Json& slice : entry.at("slices")) {
+    add_pieces(tensor, Slice(tensor.info.shape, ranges_of(slice.at("ranges"))), slice.at("pieces"));
   }
   return tensor;
 }
@@ -67,25 +97,80 @@ Manifest manifest_of(const Json& root) {
 }
 
 // Sorts; returns what is wrong, or nothing.
-std::string arrange_pieces(TensorEntry& tensor, int world) {
-  const std::optional<int64_t> count = count_of(tensor.info.shape);
-  if (!count) return "has an impossible shape";
-  std::ranges::sort(tensor.pieces, {}, &StoredPiece::first);
+std::string arrange_pieces(StoredSlice& stored, int world) {
+  const int64_t count = stored.slice.count();
+  std::ranges::sort(stored.pieces, {}, &StoredPiece::first);
   int64_t end = 0;
-  for (const StoredPiece& piece : tensor.pieces) {
+  for (const StoredPiece& piece : stored.pieces) {
     if (piece.file < 0 || piece.file >= world || piece.count < 1) return "has an impossible piece";
     if (piece.first > end) return cat("lacks elements [", end, ", ", piece.first, ")");
     if (piece.first < end) return cat("has element ", piece.first, " twice");
-    if (piece.count > *count - end) return cat("has pieces beyond its ", *count, " elements");
+    if (piece.count > count - end) return cat("has pieces beyond its ", count, " elements");
     end += piece.count;
   }
-  return end < *count ? cat("lacks elements [", end, ", ", *count, ")") : "";
+  return end < count ? cat("lacks elements [", end, ", ", count, ")") : "";
+}
+
+// Slices that have nothing in common are all of the tensor if they are as many elements.
+std::string arrange_slices(TensorEntry& tensor, int world) {
+  std::vector<StoredSlice>& slices = tensor.slices;
+  if (std::ssize(slices) > world) return "has more slices than there are files";
+  int64_t missing = tensor.info.count();
+  for (size_t i = 0; i < slices.size(); ++i) {
+    const std::string problem = arrange_pieces(slices[i], world);
+    const std::string text = to_text(slices[i].slice);
+    if (!problem.empty()) {
+      return slices[i].slice.is_whole() ? problem : cat(problem, " of its slice ", text);
+    }
+    for (size_t before = 0; before < i; ++before) {
+      if (!slices[before].slice.overlaps(slices[i].slice)) continue;
+      return cat("has elements both in ", to_text(slices[before].slice), " and in ", text);
+    }
+    missing -= slices[i].slice.count();
+  }
+  if (missing == 0) return "";
+  return slices.empty() ? cat("lacks elements [0, ", missing, ")")
+                        : cat("lacks ", missing, " elements: its slices are not the whole");
 }
 
 }  // namespace
 
-std::string piece_name(std::string_view tensor, int64_t first, int64_t count) {
-  return cat(tensor, '[', first, ':', first + count, ']');
+std::string piece_name(std::string_view tensor, const Slice& slice, int64_t first, int64_t count) {
+  const std::string of = slice.is_whole() ? "" : cat('{', to_text(slice), '}');
+  return cat(tensor, of, '[', first, ':', first + count, ']');
+}
+
+void TensorEntry::add(const Slice& slice, const StoredPiece& piece) {
+  const auto found = std::ranges::find(slices, slice, &StoredSlice::slice);
+  StoredSlice& stored = found == slices.end() ? slices.emplace_back(slice) : *found;
+  stored.pieces.push_back(piece);
+}
+
+size_t TensorEntry::pieces() const {
+  size_t sum = 0;
+  for (const StoredSlice& stored : slices) sum += stored.pieces.size();
+  return sum;
+}
+
+Json to_json(const std::vector<Slice::Ranges>& ranges) {
+  Json dimensions = Json::array();
+  for (const Slice::Ranges& dimension : ranges) {
+    Json list = Json::array();
+    for (const Slice::Range& range : dimension) list.push_back({range.begin, range.end});
+    dimensions.push_back(std::move(list));
+  }
+  return dimensions;
+}
+
+std::vector<Slice::Ranges> ranges_of(const Json& json) {
+  std::vector<Slice::Ranges> ranges;
+  for (const Json& dimension : json) {
+    Slice::Ranges& list = ranges.emplace_back();
+    for (const Json& range : dimension) {
+      list.push_back({range.at(0).get<int64_t>(), range.at(1).get<int64_t>()});
+    }
+  }
+  return ranges;
 }
 
 std::string rank_file_name(int rank, int world) {
@@ -105,7 +190,7 @@ void arrange(Manifest& manifest) {
     return tensor.info.name;
   });
   for (TensorEntry& tensor : manifest.tensors) {
-    const std::string problem = arrange_pieces(tensor, manifest.world());
+    const std::string problem = arrange_slices(tensor, manifest.world());
     if (problem.empty()) continue;
     throw Error(ErrorCode::mismatch, cat("tensor ", in_quotes(tensor.info.name), ' ', problem),
                 {.cause = "the ranks do not agree on who has which part"});
@@ -113,7 +198,8 @@ void arrange(Manifest& manifest) {
 }
 
 std::string to_text(const Manifest& manifest) {
-  Json root = {{"format", kFormat},        {"version", kVersion},     {"step", manifest.step},
+  const int version = std::ranges::any_of(manifest.tensors, is_cut) ? kVersion : kOldest;
+  Json root = {{"format", kFormat},        {"version", version},      {"step", manifest.step},
                {"model", manifest.model},  {"state", manifest.state}, {"files", Json::array()},
                {"tensors", Json::object()}};
   if (!manifest.run.empty()) root["run"] = manifest.run;
@@ -153,8 +239,10 @@ Manifest parse_manifest(std::string_view text, const std::string& path) {
     if (root.at("format") != kFormat) {
       throw Error(ErrorCode::invalid_argument, "it has another format");
     }
-    if (const int version = root.at("version").get<int>(); version != kVersion) {
-      throw refuse(cat("it has version ", version, " of the format; this Tutti reads ", kVersion),
+    const int version = root.at("version").get<int>();
+    if (version < kOldest || version > kVersion) {
+      throw refuse(cat("it has version ", version, " of the format; this Tutti reads ", kOldest,
+                       " to ", kVersion),
                    ErrorCode::unsupported);
     }
     Manifest manifest = manifest_of(root);

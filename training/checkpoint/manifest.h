@@ -8,24 +8,36 @@
 
 #include "base/json.h"
 #include "training/checkpoint/safetensors.h"
+#include "training/placement.h"
 
 namespace tutti::training {
 
 inline constexpr const char* kManifestFile = "checkpoint.json";
 
-// Elements [first, first + count) of a tensor lie in a file as the 1-D tensor piece_name().
+// Elements [first, first + count) of a slice of a tensor lie in a file as the 1-D tensor
+// piece_name().
 struct StoredPiece {
   int64_t first = 0;
   int64_t count = 0;
   int file = 0;  // index in Manifest::files
   bool operator==(const StoredPiece&) const = default;
 };
-std::string piece_name(std::string_view tensor, int64_t first, int64_t count);
+// "model.x[0:64]"; of a slice that is not the whole "model.x{0:2+4:5, 0:4}[0:12]".
+std::string piece_name(std::string_view tensor, const Slice& slice, int64_t first, int64_t count);
+
+struct StoredSlice {
+  Slice slice;
+  std::vector<StoredPiece> pieces;  // ascending; together the slice
+  bool operator==(const StoredSlice&) const = default;
+};
 
 struct TensorEntry {
   TensorInfo info;
-  std::vector<StoredPiece> pieces;  // ascending; together the whole tensor
+  std::vector<StoredSlice> slices;  // together the whole tensor: itself, unless ranks had cut it
   bool operator==(const TensorEntry&) const = default;
+
+  void add(const Slice& slice, const StoredPiece& piece);
+  size_t pieces() const;
 };
 
 // One for each rank, in the order of ranks.
@@ -55,9 +67,13 @@ struct Manifest {
   uint64_t bytes() const;
 };
 
-// Sorts tensors and pieces. Throws Error(mismatch) that names the tensor, unless each one's pieces
-// are the whole of it, once.
+// Sorts tensors and pieces. Throws Error(mismatch) that names the tensor, unless each one's slices,
+// and each slice's pieces, are the whole of it, once.
 void arrange(Manifest& manifest);
+
+// Ranges of a slice's indices as JSON: by dimension, [begin, end].
+Json to_json(const std::vector<Slice::Ranges>& ranges);
+std::vector<Slice::Ranges> ranges_of(const Json& json);
 
 // The text's first line has the checksum of all that follow. Throws Error(invalid_argument) where
 // JSON cannot hold the state: NaN, infinity, text that is no UTF-8.

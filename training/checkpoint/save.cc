@@ -30,21 +30,23 @@ void rethrow_error(const Json& report, const std::string& who) {
 }
 
 void check_piece(const TensorPiece& piece) {
-  const std::optional<int64_t> count = count_of(piece.shape);
+  std::optional<int64_t> count = count_of(piece.shape);
+  if (count && piece.slice) count = piece.slice->count();
   const ConstTensor& data = piece.data;
-  if (count && piece.first >= 0 && data.rows == 1 && piece.first <= *count - data.cols) return;
+  const bool fits = !piece.slice || piece.slice->whole_shape() == piece.shape;
+  if (fits && count && piece.first >= 0 && data.rows == 1 && piece.first <= *count - data.cols) {
+    return;
+  }
   throw Error(ErrorCode::invalid_argument,
               cat("a piece of ", data.rows, " x ", data.cols, " elements from element ",
                   piece.first, " on is no part of tensor ", in_quotes(piece.name), ", which has ",
                   count.value_or(-1), " elements"));
 }
 
-Json to_json(const TensorPiece& piece) {
-  return {{"name", piece.name},
-          {"dtype", safetensors_name(piece.data.dtype)},
-          {"shape", piece.shape},
-          {"first", piece.first},
-          {"count", piece.data.cols}};
+Json to_json(const TensorPiece& piece, const Slice& slice) {
+  return {{"name", piece.name},   {"dtype", safetensors_name(piece.data.dtype)},
+          {"shape", piece.shape}, {"ranges", to_json(slice.ranges())},
+          {"first", piece.first}, {"count", piece.data.cols}};
 }
 
 // Returns what rank 0 needs for the manifest.
@@ -54,9 +56,10 @@ Json write_rank_file(const SaveRequest& request, const std::string& folder,
   Json listed = Json::array();
   for (const TensorPiece& piece : pieces) {
     check_piece(piece);
-    listed.push_back(to_json(piece));
+    const Slice slice = piece.slice.value_or(Slice(piece.shape));
+    listed.push_back(to_json(piece, slice));
     if (piece.data.empty()) continue;
-    tensors.push_back({piece_name(piece.name, piece.first, piece.data.cols),
+    tensors.push_back({piece_name(piece.name, slice, piece.first, piece.data.cols),
                        piece.data.dtype,
                        {piece.data.cols}});
   }
@@ -81,7 +84,9 @@ void add_pieces(const Json& pieces, int rank, std::map<std::string, TensorEntry>
                                            in_quotes(info.name), " than a rank before it"));
     }
     const auto count = piece.at("count").get<int64_t>();
-    if (count > 0) entry.pieces.push_back({piece.at("first").get<int64_t>(), count, rank});
+    if (count == 0) continue;
+    entry.add(Slice(entry.info.shape, ranges_of(piece.at("ranges"))),
+              {piece.at("first").get<int64_t>(), count, rank});
   }
 }
 

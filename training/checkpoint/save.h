@@ -1,12 +1,14 @@
 // Saving a checkpoint: every rank writes the pieces of tensors that it owns.
 //
 // DIRECTORY/step-00000123/ gets one file per rank (rank-0003-of-0008.safetensors) and
-// checkpoint.json, which says what is in them. A tensor is stored by ranges of its elements, so a
-// load is independent of how many ranks saved it and of how they had shared it out.
+// checkpoint.json, which says what is in them. A tensor is stored by ranges of its elements, or of
+// the elements of its slices, so a load is independent of how many ranks saved it and of how they
+// had shared it out.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,6 +17,7 @@
 #include "base/json.h"
 #include "training/checkpoint/group.h"
 #include "training/checkpoint/run_directory.h"
+#include "training/placement.h"
 #include "training/tensor.h"
 
 namespace tutti::training {
@@ -22,8 +25,9 @@ namespace tutti::training {
 struct TensorPiece {
   std::string name;            // "model.h.0.ln_1.weight", "optimizer.exp_avg.h.0.ln_1.weight", ...
   std::vector<int64_t> shape;  // of the whole tensor
-  int64_t first = 0;           // element of the tensor at which the piece starts
+  int64_t first = 0;           // element of the tensor, or slice, at which the piece starts
   ConstTensor data;            // 1 x count
+  std::optional<Slice> slice;  // of that shape
 };
 
 struct SaveRequest {

@@ -63,6 +63,13 @@ const TensorInfo& checked_range(const TensorSource& source, const std::string& w
   return *info;
 }
 
+void read_slice(const TensorSource& source, std::string_view name, const Slice& slice,
+                int64_t first, Tensor out) {
+  for_each_run(slice, first, out.cols, [&](const Slice::Run& run, int64_t at) {
+    source.read(name, run.whole, out.col_range(at, run.count));
+  });
+}
+
 void convert_elements(const std::byte* bytes, DType from, Tensor out) {
   if (from == out.dtype) {
     if (!out.empty()) std::memcpy(out.data, bytes, out.bytes());

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "training/checkpoint/safetensors.h"
+#include "training/placement.h"
 #include "training/tensor.h"
 
 namespace tutti::training {
@@ -34,6 +35,10 @@ class TensorSource {
 
   bool has(std::string_view name) const { return find(name) != nullptr; }
 };
+
+// Elements [first, first + out.cols) of a slice of the tensor.
+void read_slice(const TensorSource& source, std::string_view name, const Slice& slice,
+                int64_t first, Tensor out);
 
 // The tensor that read() is asked for, where it has these elements; else the errors above. `where`
 // is the source's path.

@@ -22,8 +22,16 @@ struct Batch {
   std::vector<int32_t> tokens;
   std::vector<float> images;
   std::vector<int32_t> targets;
+  int weight = 1;  // 0: another rank has it too, for which it counts
 
-  MicroBatch view() const { return {samples, first_sample, tokens, images, targets}; }
+  MicroBatch view() const {
+    return {.samples = samples,
+            .first_sample = first_sample,
+            .tokens = tokens,
+            .images = images,
+            .targets = targets,
+            .weight = weight};
+  }
 };
 
 // Any number of threads may read one.

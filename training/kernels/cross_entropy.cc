@@ -8,7 +8,7 @@ namespace {
 
 void check_targets(ConstTensor logits, std::span<const int32_t> targets) {
   for (const int32_t target : targets) {
-    if (target >= 0 && target < logits.cols) continue;
+    if (target < logits.cols) continue;
     throw Error(ErrorCode::invalid_argument,
                 cat("the data has the class or token ", target, ", the model ", logits.cols),
                 {.cause = "the model is made for another tokenizer or data set",

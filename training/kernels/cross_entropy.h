@@ -9,8 +9,9 @@
 namespace tutti::training {
 
 // logits: rows x classes, contiguous. losses: one a row, in nats. statistics: rows x 2 of
-// value_type (kept for backward). Returns how many targets had the largest logit. Throws
-// Error(invalid_argument) for a target that is no class.
+// value_type (kept for backward). Targets below 0 are ignored: neither their loss nor their
+// gradient is anything but 0, whatever the logits. Returns how many of the others had the largest
+// logit. Throws Error(invalid_argument) for a target that is no class.
 int64_t cross_entropy(ConstTensor logits, std::span<const int32_t> targets,
                       std::span<double> losses, Tensor statistics);
 

@@ -9,10 +9,10 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "training/kernels/cross_entropy.h"
 #include "training/kernels/elementwise.h"
 #include "training/modules/convolution.h"
 #include "training/modules/linear.h"
+#include "training/modules/loss.h"
 #include "training/modules/pooling.h"
 #include "training/modules/slots.h"
 
@@ -236,24 +236,13 @@ class HeadUnit : public Unit {
 
   Tensor forward(Pass& pass, ConstTensor input) override {
     Saved& saved = saved_[pass.slot];
-    const Tensor logits =
-        output_.forward(pass, pooling_.forward(pass, input, saved.pooling), saved.output);
-    saved.logits = logits;
-    const std::span<const int32_t> targets = pass.batch->targets;
-    if (targets.empty()) return logits;
-    saved.statistics = pass.arena.take(value_type(logits.dtype), logits.rows, 2);
-    saved.losses.resize(targets.size());
-    pass.correct = cross_entropy(logits, targets, saved.losses, saved.statistics);
-    pass.loss_sum = 0;
-    for (const double loss : saved.losses) pass.loss_sum += loss;
-    return logits;
+    return saved.loss.forward(
+        pass, output_.forward(pass, pooling_.forward(pass, input, saved.pooling), saved.output));
   }
 
   Tensor backward(Pass& pass, ConstTensor) override {
     Saved& saved = saved_[pass.slot];
-    cross_entropy_backward(saved.logits, pass.batch->targets, saved.statistics, pass.loss_scale,
-                           saved.logits);
-    return pooling_.backward(pass, output_.backward(pass, saved.logits, saved.output),
+    return pooling_.backward(pass, output_.backward(pass, saved.loss.backward(pass), saved.output),
                              saved.pooling);
   }
 
@@ -261,9 +250,7 @@ class HeadUnit : public Unit {
   struct Saved {
     Pooling::Saved pooling;
     Linear::Saved output;
-    Tensor logits;
-    Tensor statistics;
-    std::vector<double> losses;
+    LossPart loss;
   };
 
   Pooling pooling_;

@@ -75,18 +75,21 @@ void BatchNorm::take_statistics(Pass& pass, ConstTensor pixels, Saved& saved) {
     // The sums, those of the squares, and how many there are: one message.
     const auto moments = take_doubles(pass.arena, 2 * channels_ + 1);
     std::ranges::fill(moments, 0);
-    column_moments(pixels, moments.first(2 * channels));
-    moments.back() = static_cast<double>(pixels.rows);
+    if (!pass.weightless()) {
+      column_moments(pixels, moments.first(2 * channels));
+      moments.back() = static_cast<double>(pixels.rows);
+    }
     if (options_.reducer != nullptr) options_.reducer->sum(moments);
     saved.count = moments.back();
-    for (size_t c = 0; c < channels; ++c) {
+    for (size_t c = 0; saved.count > 0 && c < channels; ++c) {
       mean[c] = moments[c] / saved.count;
       // Not below 0 by rounding; a NaN stays one.
       const double difference = moments[channels + c] / saved.count - mean[c] * mean[c];
       variance[c] = difference < 0 ? 0 : difference;
     }
-    if (!pass.recomputing) update_running(mean, variance, saved.count);
-  } else {
+    if (saved.count > 0 && !pass.recomputing) update_running(mean, variance, saved.count);
+  }
+  if (saved.count == 0) {
     std::ranges::copy(running_mean_, mean.begin());
     std::ranges::copy(running_variance_, variance.begin());
   }
@@ -118,12 +121,17 @@ Tensor BatchNorm::backward_input(Pass& pass, ConstTensor output_gradient, Saved&
   const ConstTensor dy = as_pixels(output_gradient, channels_);
   const ConstTensor y = cut_output(saved);
   const auto own = saved.sums.values<double>();
-  batch_norm_sums(x, saved.statistics, y, dy, own, pass.arena);
+  if (pass.weightless()) {
+    std::ranges::fill(own, 0);
+  } else {
+    batch_norm_sums(x, saved.statistics, y, dy, own, pass.arena);
+  }
   std::span<double> sums;
   if (saved.count > 0) {
     sums = take_doubles(pass.arena, 2 * channels_);
     std::ranges::copy(own, sums.begin());
     if (options_.reducer != nullptr) options_.reducer->sum(sums);
+    if (pass.weightless()) sums = {};  // the statistics do not depend on its pixels
   }
   batch_norm_backward(x, saved.statistics, gain_->value, y, dy, sums, saved.count,
                       as_pixels(input_gradient, channels_), pass.arena);

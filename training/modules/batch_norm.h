@@ -3,7 +3,8 @@
 //
 //   y = (x - mean) / sqrt(variance + epsilon) * weight + bias, then ReLU if wanted
 //
-// In training, mean and variance are the batch's; otherwise the running ones:
+// In training, mean and variance are the batch's, in which a micro-batch of weight 0 does not
+// count; otherwise the running ones:
 //   running = 0.9 running + 0.1 batch's         (variance: of samples, divided by n - 1)
 // These are buffers: state of the model that no gradient changes.
 #pragma once
@@ -41,7 +42,7 @@ class BatchNorm {
     ConstTensor input;
     Tensor output;
     Tensor statistics;  // 2 x channels: mean, 1 / deviation
-    double count = 0;   // pixels that they come from; 0: the running ones
+    double count = 0;   // pixels that they come from; 0: they are the running ones
     Tensor sums;        // 1 x (2 * channels) of f64: this rank's gradients of bias and weight
   };
 

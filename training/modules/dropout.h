@@ -23,8 +23,24 @@ class Dropout {
  private:
   void apply(const Pass& pass, Tensor values) const {
     if (!active(pass) || values.empty()) return;
-    const auto per_sample = static_cast<uint64_t>(values.size() / pass.batch->samples);
-    dropout(values, values, p_, {pass.seed, stream_, pass.batch->first_sample * per_sample});
+    const MicroBatch& batch = *pass.batch;
+    const int64_t here = values.size() / batch.samples;
+    if (batch.positions == 0) return draw(pass, values, batch.first_sample, here, 0);
+    // Each sample is a part of its positions.
+    const int64_t rows = values.rows / batch.samples;
+    for (int64_t sample = 0; sample < batch.samples; ++sample) {
+      draw(pass, values.row_range(sample * rows, rows),
+           batch.first_sample + static_cast<uint64_t>(sample), batch.positions * values.cols,
+           batch.first_position * values.cols);
+    }
+  }
+
+  // The elements begin at one of a sample's `per_sample`.
+  void draw(const Pass& pass, Tensor values, uint64_t sample, int64_t per_sample,
+            int64_t first) const {
+    const uint64_t index =
+        sample * static_cast<uint64_t>(per_sample) + static_cast<uint64_t>(first);
+    dropout(values, values, p_, {pass.seed, stream_, index});
   }
 
   double p_;

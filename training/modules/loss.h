@@ -2,6 +2,7 @@
 // of the micro-batch's targets, into the pass.
 #pragma once
 
+#include <cstring>
 #include <vector>
 
 #include "training/kernels/cross_entropy.h"
@@ -27,8 +28,13 @@ class LossPart {
     return logits;
   }
 
-  // pass.loss_scale * d(sum of losses)/dlogits, in the logits' place.
+  // pass.loss_scale * d(sum of losses)/dlogits, in the logits' place. Of a micro-batch of weight 0
+  // it is 0, not 0 times what might be a NaN.
   Tensor backward(Pass& pass) const {
+    if (pass.weightless()) {
+      std::memset(logits_.data, 0, logits_.bytes());
+      return logits_;
+    }
     cross_entropy_backward(logits_, pass.batch->targets, statistics_, pass.loss_scale, logits_);
     return logits_;
   }

@@ -11,15 +11,18 @@ namespace tutti::training {
 namespace {
 
 void store(std::span<const float> values, Tensor row, const OwnedPiece& owned, int64_t first,
-           const StepOptions& options) {
+           const Slice& slice, const StepOptions& options) {
   if (row.dtype == DType::f32) {
     std::copy(values.begin(), values.end(), row.values<float>().begin());
   } else if (row.dtype == DType::bf16 && options.stochastic_rounding) {
     const uint64_t stream =
         random_bits(owned.spec->stream(), static_cast<uint64_t>(options.step), 0);
-    optimizer_loops::loops().round_stochastically(values.data(), row.values<uint16_t>().data(),
-                                                  row.cols, options.seed, stream,
-                                                  static_cast<uint64_t>(owned.piece.first + first));
+    for_each_run(slice, owned.piece.first + first, row.cols,
+                 [&](const Slice::Run& run, int64_t at) {
+                   optimizer_loops::loops().round_stochastically(
+                       values.data() + at, row.values<uint16_t>().data() + at, run.count,
+                       options.seed, stream, static_cast<uint64_t>(run.whole));
+                 });
   } else {
     narrow(row.data, values.data(), values.size(), row.dtype);
   }
@@ -62,10 +65,11 @@ void update_blocks(std::span<const OwnedPiece> pieces, Optimizer::States states,
                    const StepOptions& options,
                    const std::function<void(const UpdateBlock&)>& visit) {
   for (const OwnedPiece& owned : pieces) {
+    const Slice slice = owned.spec->slice();
     visit_piece(owned, states, [&](const UpdateBlock& block, int64_t begin) {
       visit(block);
       if (owned.value.empty()) return;
-      store(block.values, owned.value.col_range(begin, block.size()), owned, begin, options);
+      store(block.values, owned.value.col_range(begin, block.size()), owned, begin, slice, options);
     });
   }
 }

@@ -91,8 +91,8 @@ class DataParallel : public UnitHooks {
   void publish_values();
   // Returns when no gather is under way: owned values may be written from then on.
   void finish_values();
-  // Before the first of `passes` forward and backward passes, the same number on each rank (some of
-  // them shadows, runner.h). A bucket is summed when all backwards of its units are done.
+  // Before the first of `passes` forward and backward passes, the same number on each rank. A
+  // bucket is summed when all backwards of its units are done.
   void begin_step(int64_t passes);
   // By unit: 0 for those that lie on other stages of a pipeline.
   void begin_step(const std::vector<int64_t>& passes);

@@ -1,6 +1,9 @@
 #include "training/parallel/mesh.h"
 
+#include <algorithm>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -8,20 +11,9 @@
 
 namespace tutti::training {
 
-std::string_view name(Axis axis) {
-  switch (axis) {
-    case Axis::tensor:
-      return "tensor";
-    case Axis::data:
-      return "data";
-    case Axis::pipeline:
-      return "pipeline";
-  }
-  return "?";
-}
-
 std::array<int, kAxes> mesh_sizes(const MeshShape& shape, int ranks) {
-  std::array<int, kAxes> sizes = {shape.tensor, shape.data, shape.pipeline};
+  std::array<int, kAxes> sizes = {shape.tensor, shape.context, shape.expert, shape.data,
+                                  shape.pipeline};
   int known = 1;
   int* free = nullptr;
   bool good = true;
@@ -38,11 +30,12 @@ std::array<int, kAxes> mesh_sizes(const MeshShape& shape, int ranks) {
   const int product = free != nullptr && good ? known * *free : known;
   if (good && product == ranks) return sizes;
   std::string axes;
-  for (size_t axis = 0; axis < sizes.size(); ++axis) {
-    const bool is_free = &sizes[axis] == free;
-    axes += cat(axis == 0 ? "" : " x ", name(static_cast<Axis>(axis)), ' ',
-                is_free ? "any" : cat(sizes[axis]));
+  for (const Axis axis : kAllAxes) {
+    const int& size = sizes[static_cast<size_t>(axis)];
+    if (size == 1 && &size != free) continue;
+    axes += cat(axes.empty() ? "" : " x ", name(axis), ' ', &size == free ? "any" : cat(size));
   }
+  if (axes.empty()) axes = "one";
   throw Error(ErrorCode::invalid_argument,
               cat(ranks, ranks == 1 ? " rank does" : " ranks do", " not make a mesh of ", axes),
               {.cause = "the product of the axes is not the number of ranks",
@@ -50,24 +43,36 @@ std::array<int, kAxes> mesh_sizes(const MeshShape& shape, int ranks) {
 }
 
 Mesh::Mesh(Communicator world, const MeshShape& shape)
-    : world_(std::move(world)),
-      sizes_(made_on_all(world_, [&] { return mesh_sizes(shape, world_.size()); })) {
-  for (size_t axis = 0; axis < sizes_.size(); ++axis) {
-    places_[axis] = place_of(world_.rank(), static_cast<Axis>(axis));
-  }
-  int stride = 1;
-  for (size_t axis = 0; axis < sizes_.size(); ++axis) {
-    // Where an axis has all ranks, its order is theirs.
-    along_[axis] = sizes_[axis] == world_.size()
-                       ? world_
-                       : world_.split(world_.rank() - places_[axis] * stride, places_[axis]);
-    stride *= sizes_[axis];
+    : world_(std::move(world)), groups_(std::make_shared<std::map<AxisSet, Communicator>>()) {
+  place_.sizes = made_on_all(world_, [&] { return mesh_sizes(shape, world_.size()); });
+  for (const Axis axis : kAllAxes) {
+    place_.places[static_cast<size_t>(axis)] = place_of(world_.rank(), axis);
   }
 }
 
 int Mesh::place_of(int rank, Axis axis) const {
-  for (size_t faster = 0; faster < index(axis); ++faster) rank /= sizes_[faster];
-  return rank % sizes_[index(axis)];
+  for (const Axis faster : kAllAxes) {
+    if (faster == axis) break;
+    rank /= size(faster);
+  }
+  return rank % size(axis);
+}
+
+Communicator& Mesh::group(AxisSet axes) {
+  for (const Axis axis : kAllAxes) {
+    if (size(axis) == 1) axes = axes.without({axis});
+  }
+  Communicator& group = (*groups_)[axes];
+  if (group.valid()) return group;
+  std::vector<int> ranks;
+  for (int rank = 0; rank < world_.size(); ++rank) {
+    const bool other = std::ranges::any_of(kAllAxes, [&](Axis axis) {
+      return !axes.has(axis) && place_of(rank, axis) != place(axis);
+    });
+    if (!other) ranks.push_back(rank);
+  }
+  group = std::ssize(ranks) == world_.size() ? world_ : world_.create(ranks);
+  return group;
 }
 
 }  // namespace tutti::training

@@ -1,6 +1,5 @@
-// A job's ranks as a grid whose axes are kinds of parallelism. The first axis changes fastest from
-// rank to rank, so what talks most comes first and stays inside a host (Narayanan et al., 2021:
-// tensor inside the node, pipelines across).
+// A job's ranks as a grid whose axes are kinds of parallelism (axes.h). The first axis changes
+// fastest from rank to rank. An axis that nothing uses has one place, and costs nothing.
 //
 //   data 2 x pipeline 3:      rank   0 1 | 2 3 | 4 5
 //                             data   0 1 | 0 1 | 0 1
@@ -8,24 +7,24 @@
 #pragma once
 
 #include <array>
-#include <string>
-#include <string_view>
+#include <map>
+#include <memory>
 
 #include "collectives/communicator.h"
+#include "training/axes.h"
 
 namespace tutti::training {
-
-enum class Axis { tensor, data, pipeline };  // in rank order, the fastest first
-inline constexpr int kAxes = 3;
-std::string_view name(Axis axis);
 
 // Ranks along each axis. 0 (of one axis): as many as the job's ranks leave.
 struct MeshShape {
   int tensor = 1;
+  int context = 1;
+  int expert = 1;
   int data = 0;
   int pipeline = 1;
 };
 
+// A value; copies have the same groups. One thread at a time.
 class Mesh {
  public:
   // Collective, over all ranks of `world`. Throws Error(invalid_argument) on every rank if the
@@ -34,20 +33,22 @@ class Mesh {
 
   Communicator& world() { return world_; }
   const Communicator& world() const { return world_; }
-  // The ranks that differ from this one in their place along `axis` only, in its order.
-  Communicator& along(Axis axis) { return along_[index(axis)]; }
-  int size(Axis axis) const { return sizes_[index(axis)]; }
+  // The ranks that differ from this one in their places along these axes only, in their order in
+  // the world. Made at the first call, which is collective among them: all of a group's ranks ask
+  // for their groups in one order.
+  Communicator& group(AxisSet axes);
+  Communicator& along(Axis axis) { return group({axis}); }
+
+  const MeshPlace& place() const { return place_; }
+  int size(Axis axis) const { return place_.size(axis); }
   // This rank's place, and that of any rank of the world.
-  int place(Axis axis) const { return places_[index(axis)]; }
+  int place(Axis axis) const { return place_.place(axis); }
   int place_of(int rank, Axis axis) const;
 
  private:
-  static size_t index(Axis axis) { return static_cast<size_t>(axis); }
-
   Communicator world_;
-  std::array<int, kAxes> sizes_{};
-  std::array<int, kAxes> places_{};
-  std::array<Communicator, kAxes> along_;
+  MeshPlace place_;
+  std::shared_ptr<std::map<AxisSet, Communicator>> groups_;  // by axes of more than one place
 };
 
 // The sizes of all axes, once the free one is known; throws as Mesh does.

@@ -82,7 +82,7 @@ void ParameterStorage::place(std::vector<Place>& places, Memory<std::byte>& memo
 Tensor ParameterStorage::shown(int parameter, Tensor bucket) const {
   if (bucket.data == nullptr) return {};
   const Slot& slot = layout_.slots[at(parameter)];
-  const int64_t rows = std::max<int64_t>(1, table_.specs()[at(parameter)].rows());
+  const int64_t rows = std::max<int64_t>(1, table_.specs()[at(parameter)].local_rows());
   return tensor_at(bucket.at(0, slot.offset), bucket.dtype, rows, slot.count / rows);
 }
 
@@ -122,7 +122,7 @@ void ParameterStorage::show_gradients(int bucket) {
 }
 
 int64_t ParameterStorage::shared_count(size_t shared_use) const {
-  return table_.specs()[at(table_.shared_uses()[shared_use].parameter)].count();
+  return table_.specs()[at(table_.shared_uses()[shared_use].parameter)].local_count();
 }
 
 void ParameterStorage::keep_apart(size_t shared_use, bool apart) {

@@ -1,13 +1,111 @@
 #include "training/pipeline/census.h"
 
 #include <algorithm>
-#include <initializer_list>
+#include <utility>
 
 #include "base/error.h"
 #include "base/text.h"
 
 namespace tutti::training::pipeline {
 namespace {
+
+// --- tables ---
+
+const Entry& entry_at(const Schedule& schedule, const Site& site) {
+  return schedule.table[index(site.rank)][index(site.index)];
+}
+
+[[noreturn]] void refuse(const Schedule& schedule, const std::string& what,
+                         const std::string& cause) {
+  throw Error(ErrorCode::invalid_argument, what,
+              {.where = cat("schedule ", schedule.name),
+               .cause = cause,
+               .remedy = "correct the function that makes this table"});
+}
+
+std::string text(const Schedule& schedule, const Site& site) {
+  return cat("rank ", site.rank, ", entry ", site.index, " (",
+             to_string(entry_at(schedule, site), schedule.chunks > schedule.ranks), ")");
+}
+
+void check_sizes(const Schedule& s) {
+  if (s.ranks < 1 || s.micro_batches < 1 || s.chunks < 1 || s.table.size() != index(s.ranks)) {
+    refuse(s,
+           cat("a table of ", s.table.size(), " ranks for ", s.ranks, " ranks, ", s.micro_batches,
+               " micro-batches and ", s.chunks, " chunks"),
+           "there is at least one of each, and one row for each rank");
+  }
+  if (s.updates == Updates::flushed) return;
+  if (s.accumulated < 1 || s.micro_batches % s.accumulated != 0) {
+    refuse(s,
+           cat("an update after every ", s.accumulated, " of ", s.micro_batches, " micro-batches"),
+           "the micro-batches of an update must divide those of the table");
+  }
+}
+
+bool is_of(const Schedule& schedule, const Entry& entry) {
+  return entry.micro_batch >= 0 && entry.micro_batch < schedule.micro_batches && entry.chunk >= 0 &&
+         entry.chunk < schedule.chunks;
+}
+
+std::string numbers(const Schedule& schedule) {
+  return cat("the schedule has ", schedule.micro_batches, " micro-batches and ", schedule.chunks,
+             " chunks");
+}
+
+void record(const Schedule& schedule, std::vector<Site>& sites, const Site& site) {
+  const Entry& entry = entry_at(schedule, site);
+  Site& known = sites[schedule.cell(entry)];
+  if (known.is_there()) {
+    refuse(schedule,
+           cat(text(schedule, site), ": ", describe(entry), " was computed already, at ",
+               text(schedule, known)),
+           "a doubled entry, or one with the wrong micro-batch or chunk");
+  }
+  known = site;
+}
+
+// `later` is there, on the rank of `earlier` and after it.
+void check_follows(const Schedule& schedule, const Site& earlier, const Site& later,
+                   const Entry& wanted) {
+  if (!later.is_there()) {
+    refuse(schedule,
+           cat(text(schedule, earlier), ": no rank computes the ", describe(wanted),
+               " that belongs to it"),
+           "an entry was left out");
+  }
+  if (later.rank != earlier.rank) {
+    refuse(schedule,
+           cat(text(schedule, later), ": what it needs is kept on another rank, by ",
+               text(schedule, earlier)),
+           "a micro-batch goes forward and backward through a chunk on one rank");
+  }
+  if (later.index < earlier.index) {
+    refuse(schedule,
+           cat(text(schedule, later), ": comes before what it needs, ", text(schedule, earlier)),
+           "two entries in the wrong order");
+  }
+}
+
+// Every micro-batch once through every chunk, in each direction.
+void check_complete(const Schedule& schedule, const Places& places) {
+  for (int m = 0; m < schedule.micro_batches; ++m) {
+    for (int c = 0; c < schedule.chunks; ++c) {
+      const size_t at = schedule.cell({.micro_batch = m, .chunk = c});
+      if (!places.forward[at].is_there()) {
+        refuse(schedule, cat("no rank computes the ", describe({Kind::forward, m, c})),
+               "an entry was left out");
+      }
+      if (!places.trains) continue;
+      check_follows(schedule, places.forward[at], places.backward[at], {Kind::backward, m, c});
+      if (places.weight[at] == places.backward[at]) continue;
+      check_follows(schedule, places.backward[at], places.weight[at],
+                    {Kind::backward_weight, m, c});
+    }
+  }
+}
+
+// --- plans ---
 
 std::string to_string(const Action& action, bool with_chunk) {
   const std::string entry = to_string(action.entry, with_chunk);
@@ -24,75 +122,36 @@ std::string to_string(const Action& action, bool with_chunk) {
   return "?";
 }
 
-void check_entry(const Census& census, const Site& site) {
-  const Schedule& schedule = census.plan.schedule;
-  const Entry& entry = census.at(site).entry;
-  if (entry.micro_batch >= 0 && entry.micro_batch < schedule.micro_batches && entry.chunk >= 0 &&
-      entry.chunk < schedule.chunks) {
-    return;
-  }
-  refuse(census.plan, site, cat("there is no ", describe(entry)),
-         cat("the schedule has ", schedule.micro_batches, " micro-batches and ", schedule.chunks,
-             " chunks"));
-}
-
-void record(const Census& census, std::vector<Site>& sites, const Site& site) {
-  const Entry& entry = census.at(site).entry;
-  Site& known = sites[census.cell(entry)];
-  if (known.is_there()) {
-    refuse(census.plan, site,
-           cat("computed already, at ", to_string(census.plan, known), ": ", describe(entry)),
-           "a doubled entry");
-  }
-  known = site;
-}
-
-void record_all(Census& census) {
-  for (Site site = {0, 0}; site.rank < census.plan.schedule.ranks; ++site.rank) {
-    const auto actions = static_cast<int>(census.plan.ranks[index(site.rank)].actions.size());
-    for (site.action = 0; site.action < actions; ++site.action) {
-      check_entry(census, site);
-      const Action& action = census.at(site);
-      if (action.kind != Action::Kind::compute) continue;
-      const Kind kind = action.entry.kind;
-      if (kind == Kind::forward) {
-        record(census, census.forward, site);
-        continue;
-      }
-      census.trains = true;
-      if (kind != Kind::backward_weight) record(census, census.backward, site);
-      if (kind != Kind::backward_input) record(census, census.weight, site);
+// By entry of the rank's row the action that computes it: what is computed is the table, in its
+// order.
+std::vector<int> computing_actions(const Plan& plan, int rank) {
+  const std::vector<Entry>& entries = plan.schedule.table[index(rank)];
+  const std::vector<Action>& actions = plan.ranks[index(rank)].actions;
+  std::vector<int> computing;
+  for (int i = 0; index(i) < actions.size(); ++i) {
+    const Entry& entry = actions[index(i)].entry;
+    if (!is_of(plan.schedule, entry)) {
+      refuse(plan, {rank, i}, cat("there is no ", describe(entry)), numbers(plan.schedule));
     }
-  }
-}
-
-// No action computes `cell` in any of these ways: says where the table has it.
-[[noreturn]] void refuse_missing(const Plan& plan, size_t cell, std::initializer_list<Kind> kinds) {
-  const int micro_batch = static_cast<int>(cell) / plan.schedule.chunks;
-  const int chunk = static_cast<int>(cell) % plan.schedule.chunks;
-  std::string where;
-  for (size_t rank = 0; rank < plan.schedule.table.size(); ++rank) {
-    const std::vector<Entry>& entries = plan.schedule.table[rank];
-    for (const Kind kind : kinds) {
-      const auto found = std::ranges::find(entries, Entry{kind, micro_batch, chunk});
-      if (found == entries.end()) continue;
-      where = cat("rank ", rank, ", where the table has ", to_string(*found, true), " as entry ",
-                  found - entries.begin(), ": ");
+    if (actions[index(i)].kind != Action::Kind::compute) continue;
+    const size_t next = computing.size();
+    if (next == entries.size() || entries[next] != entry) {
+      refuse(plan, {rank, i},
+             next < entries.size()
+                 ? cat("the table has ", to_string(entries[next], true), " here, as entry ", next)
+                 : std::string("the table of this rank has ended"),
+             "entries were swapped, or put on another rank");
     }
+    computing.push_back(i);
   }
-  refuse(plan, cat(where, "no rank computes the ", describe({*kinds.begin(), micro_batch, chunk})),
-         "an entry was left out");
-}
-
-void check_follows(const Plan& plan, const Site& earlier, const Site& later) {
-  if (later.rank != earlier.rank) {
-    refuse(plan, later, cat("what it needs is kept on another rank, by ", to_string(plan, earlier)),
-           "a micro-batch goes forward and backward through a chunk on one rank");
+  if (computing.size() < entries.size()) {
+    const size_t next = computing.size();
+    refuse(plan,
+           cat("rank ", rank, ", at its end: entry ", next, " of the table, the ",
+               describe(entries[next]), ", is not computed"),
+           "entries were left out, or put on another rank");
   }
-  if (later.action < earlier.action) {
-    refuse(plan, later, cat("comes before what it needs, ", to_string(plan, earlier)),
-           "two entries were swapped");
-  }
+  return computing;
 }
 
 // After what it needs, if that is made on the same rank (messages: see check_messages()).
@@ -100,15 +159,42 @@ void check_input(const Census& census, const Site& site) {
   const Entry& entry = census.at(site).entry;
   if (!needs_input(census.plan.schedule, entry)) return;
   const Site& input = census.maker(input_of(entry));
-  if (input.rank == site.rank) check_follows(census.plan, input, site);
+  if (input.rank != site.rank || input.index < site.index) return;
+  refuse(census.plan, site, cat("comes before what it needs, ", to_string(census.plan, input)),
+         "two entries were swapped");
 }
 
 }  // namespace
 
+Places find_places(const Schedule& schedule) {
+  check_sizes(schedule);
+  const size_t cells = index(schedule.micro_batches) * index(schedule.chunks);
+  Places places = {std::vector<Site>(cells), std::vector<Site>(cells), std::vector<Site>(cells)};
+  for (Site site = {0, 0}; site.rank < schedule.ranks; ++site.rank) {
+    const auto entries = std::ssize(schedule.table[index(site.rank)]);
+    for (site.index = 0; site.index < entries; ++site.index) {
+      const Entry& entry = entry_at(schedule, site);
+      if (!is_of(schedule, entry)) {
+        refuse(schedule, cat(text(schedule, site), ": there is no ", describe(entry)),
+               numbers(schedule));
+      }
+      if (entry.kind == Kind::forward) {
+        record(schedule, places.forward, site);
+        continue;
+      }
+      places.trains = true;
+      if (entry.kind != Kind::backward_weight) record(schedule, places.backward, site);
+      if (entry.kind != Kind::backward_input) record(schedule, places.weight, site);
+    }
+  }
+  check_complete(schedule, places);
+  return places;
+}
+
 std::string to_string(const Plan& plan, const Site& site) {
   const RankPlan& rank = plan.ranks[index(site.rank)];
-  return cat("rank ", site.rank, ", action ", site.action, " (",
-             to_string(rank.actions[index(site.action)], rank.chunks.size() > 1), ")");
+  return cat("rank ", site.rank, ", action ", site.index, " (",
+             to_string(rank.actions[index(site.index)], rank.chunks.size() > 1), ")");
 }
 
 void refuse(const Plan& plan, const Site& site, std::string_view what, std::string_view cause) {
@@ -123,26 +209,19 @@ void refuse(const Plan& plan, std::string_view what, std::string_view cause) {
 }
 
 Census take_census(const Plan& plan) {
-  const size_t cells = index(plan.schedule.micro_batches) * index(plan.schedule.chunks);
-  Census census{.plan = plan,
-                .forward = std::vector<Site>(cells),
-                .backward = std::vector<Site>(cells),
-                .weight = std::vector<Site>(cells)};
-  record_all(census);
-  for (size_t cell = 0; cell < cells; ++cell) {
-    const Site& forward = census.forward[cell];
-    const Site& backward = census.backward[cell];
-    const Site& weight = census.weight[cell];
-    if (!forward.is_there()) refuse_missing(plan, cell, {Kind::forward});
-    if (!census.trains) continue;
-    if (!backward.is_there()) refuse_missing(plan, cell, {Kind::backward, Kind::backward_input});
-    if (!weight.is_there()) refuse_missing(plan, cell, {Kind::backward_weight});
-    check_follows(plan, forward, backward);
-    check_follows(plan, backward, weight);
+  Census census{find_places(plan.schedule), plan};
+  std::vector<std::vector<int>> computing;
+  for (int rank = 0; rank < plan.schedule.ranks; ++rank) {
+    computing.push_back(computing_actions(plan, rank));
   }
-  for (size_t cell = 0; cell < cells; ++cell) {
-    check_input(census, census.forward[cell]);
-    if (census.trains) check_input(census, census.backward[cell]);
+  for (std::vector<Site>* sites : {&census.forward, &census.backward, &census.weight}) {
+    for (Site& site : *sites) {
+      if (site.is_there()) site.index = computing[index(site.rank)][index(site.index)];
+    }
+  }
+  for (const Site& site : census.forward) check_input(census, site);
+  if (census.trains) {
+    for (const Site& site : census.backward) check_input(census, site);
   }
   return census;
 }

@@ -1,4 +1,5 @@
-// Where a plan's actions compute what: the ground of check(). Taken from the actions alone.
+// Where a table's entries, or the actions of its plan, compute what: the ground of make_plan() and
+// of check().
 #pragma once
 
 #include <cstddef>
@@ -11,29 +12,35 @@
 
 namespace tutti::training::pipeline {
 
-// An action in a plan.
+// An entry in a table, or an action in a plan.
 struct Site {
   int rank = -1;
-  int action = -1;
+  int index = -1;
   bool is_there() const { return rank >= 0; }
   bool operator==(const Site&) const = default;
 };
 
 inline size_t index(int i) { return static_cast<size_t>(i); }
 
-struct Census {
-  const Plan& plan;
-  // By cell. A whole backward stands in both of its.
+// By cell (Schedule::cell). A whole backward stands in both of its.
+struct Places {
   std::vector<Site> forward;
   std::vector<Site> backward;  // of inputs
   std::vector<Site> weight;    // backward of weights
   bool trains = false;         // not forward alone
+};
 
-  size_t cell(const Entry& entry) const {
-    return index(entry.micro_batch) * index(plan.schedule.chunks) + index(entry.chunk);
-  }
+// Of a table. Throws Error(invalid_argument), naming rank and entry, where a micro-batch does not
+// pass each chunk once in each direction, in order, on one rank.
+Places find_places(const Schedule& schedule);
+
+// Of a plan's actions.
+struct Census : Places {
+  const Plan& plan;
+
+  size_t cell(const Entry& entry) const { return plan.schedule.cell(entry); }
   const Action& at(const Site& site) const {
-    return plan.ranks[index(site.rank)].actions[index(site.action)];
+    return plan.ranks[index(site.rank)].actions[index(site.index)];
   }
   // Where this direction of the micro-batch passes the chunk: its result is made there.
   const Site& maker(const Entry& entry) const {
@@ -49,7 +56,7 @@ std::string to_string(const Plan& plan, const Site& site);
                          std::string_view cause);
 [[noreturn]] void refuse(const Plan& plan, std::string_view what, std::string_view cause);
 
-// Every micro-batch passes every chunk once in each direction, in order, on one rank.
+// Throws where the actions are not the table, in its order, and as find_places() does.
 Census take_census(const Plan& plan);
 
 // The parts of check(), each in a file of its name.

@@ -12,22 +12,11 @@ namespace {
 std::string list(const std::vector<int>& ranks) { return cat('{', rank_ranges(ranks), '}'); }
 
 void check_sizes(const Plan& plan) {
-  const Schedule& schedule = plan.schedule;
-  if (schedule.ranks < 1 || schedule.micro_batches < 1 || schedule.chunks < 1 ||
-      plan.ranks.size() != index(schedule.ranks) || schedule.table.size() != plan.ranks.size()) {
-    refuse(plan,
-           cat("a plan for ", plan.ranks.size(), " ranks and a table for ", schedule.table.size(),
-               ", of a schedule of ", schedule.ranks, " ranks, ", schedule.micro_batches,
-               " micro-batches and ", schedule.chunks, " chunks"),
-           "there is at least one of each, and each rank has a row and a plan");
-  }
-  if (schedule.updates != Updates::flushed &&
-      (schedule.accumulated < 1 || schedule.micro_batches % schedule.accumulated != 0)) {
-    refuse(plan,
-           cat("an update after every ", schedule.accumulated, " of ", schedule.micro_batches,
-               " micro-batches"),
-           "the micro-batches of an update must divide those of the table");
-  }
+  if (plan.ranks.size() == plan.schedule.table.size()) return;
+  refuse(
+      plan,
+      cat("a plan for ", plan.ranks.size(), " ranks and a table for ", plan.schedule.table.size()),
+      "each rank has a row and a plan");
 }
 
 // Which chunk lies on which ranks, by who computes what, is what the plan says.
@@ -86,33 +75,6 @@ void check_chunks(const Plan& plan, int rank) {
   }
 }
 
-// What is computed is the table, in its order.
-void check_table(const Plan& plan) {
-  for (int rank = 0; rank < plan.schedule.ranks; ++rank) {
-    const std::vector<Entry>& entries = plan.schedule.table[index(rank)];
-    const std::vector<Action>& actions = plan.ranks[index(rank)].actions;
-    size_t next = 0;
-    for (int i = 0; index(i) < actions.size(); ++i) {
-      if (actions[index(i)].kind != Action::Kind::compute) continue;
-      if (next < entries.size() && entries[next] == actions[index(i)].entry) {
-        ++next;
-        continue;
-      }
-      refuse(plan, {rank, i},
-             next < entries.size()
-                 ? cat("the table has ", to_string(entries[next], true), " here, as entry ", next)
-                 : std::string("the table of this rank has ended"),
-             "entries were swapped, or put on another rank");
-    }
-    if (next < entries.size()) {
-      refuse(plan,
-             cat("rank ", rank, ", at its end: entry ", next, " of the table, the ",
-                 describe(entries[next]), ", is not computed"),
-             "entries were left out, or put on another rank");
-    }
-  }
-}
-
 }  // namespace
 
 Bounds check(const Plan& plan) {
@@ -125,7 +87,6 @@ Bounds check(const Plan& plan) {
   for (int rank = 0; rank < plan.schedule.ranks; ++rank) {
     bounds.ranks.push_back(check_rank(census, rank));
   }
-  check_table(plan);
   return bounds;
 }
 

@@ -75,7 +75,7 @@ void add_receive(Messages& messages, const Site& site) {
   check_peer(census, site, census.maker(input));
   record(census, messages.by_result[messages.number(input)].receive, site);
   const Site& user = census.maker(action.entry);
-  if (user.action < site.action) {
+  if (user.index < site.index) {
     refuse(census.plan, site, cat("is posted after its use, ", to_string(census.plan, user)),
            "a receive was moved");
   }
@@ -96,7 +96,7 @@ void add_send(Messages& messages, const Site& site, int last_compute) {
   check_peer(census, site, census.maker(user));
   record(census, messages.by_result[messages.number(action.entry)].send, site);
   const Site& maker = census.maker(action.entry);
-  if (maker.action != last_compute) {
+  if (maker.index != last_compute) {
     refuse(census.plan, site, cat("does not follow its entry, ", to_string(census.plan, maker)),
            "a send was moved: its memory is not filled yet, or used again");
   }
@@ -107,9 +107,9 @@ void add_all(Messages& messages) {
   for (Site site = {0, 0}; site.rank < plan.schedule.ranks; ++site.rank) {
     const std::vector<Action>& actions = plan.ranks[index(site.rank)].actions;
     int last_compute = -1;
-    for (site.action = 0; index(site.action) < actions.size(); ++site.action) {
-      const Action::Kind kind = actions[index(site.action)].kind;
-      if (kind == Action::Kind::compute) last_compute = site.action;
+    for (site.index = 0; index(site.index) < actions.size(); ++site.index) {
+      const Action::Kind kind = actions[index(site.index)].kind;
+      if (kind == Action::Kind::compute) last_compute = site.index;
       if (kind == Action::Kind::receive) add_receive(messages, site);
       if (kind == Action::Kind::send) add_send(messages, site, last_compute);
     }
@@ -150,8 +150,8 @@ void check_order(const Messages& messages) {
   for (const bool sending : {true, false}) {
     for (Site site = {0, 0}; index(site.rank) < ranks; ++site.rank) {
       const std::vector<Action>& actions = census.plan.ranks[index(site.rank)].actions;
-      for (site.action = 0; index(site.action) < actions.size(); ++site.action) {
-        const Action& action = actions[index(site.action)];
+      for (site.index = 0; index(site.index) < actions.size(); ++site.index) {
+        const Action& action = actions[index(site.index)];
         if (sending && action.kind == Action::Kind::send) {
           channels[index(site.rank) * ranks + index(action.peer)].sends.push_back(site);
         }
@@ -174,7 +174,7 @@ void check_order(const Messages& messages) {
     return census.maker(input_of(census.at(site).entry)).rank;
   };
   const auto is_stuck = [&](const Site& site) {
-    return index(site.action) < census.plan.ranks[index(site.rank)].actions.size();
+    return index(site.index) < census.plan.ranks[index(site.rank)].actions.size();
   };
   Site site = *std::ranges::find_if(next, is_stuck);
   // After as many steps as there are ranks, it is in the circle.
@@ -201,18 +201,18 @@ void check_progress(const Census& census) {
       return true;
     }
     const Site& maker = census.maker(input_of(action.entry));
-    return next[index(maker.rank)].action > maker.action;
+    return next[index(maker.rank)].index > maker.index;
   };
   size_t done = 0;
   for (bool moved = true; std::exchange(moved, false);) {
     done = 0;
     for (Site& site : next) {
       const std::vector<Action>& actions = plan.ranks[index(site.rank)].actions;
-      for (; index(site.action) < actions.size() && has_come(actions[index(site.action)]);
-           ++site.action) {
+      for (; index(site.index) < actions.size() && has_come(actions[index(site.index)]);
+           ++site.index) {
         moved = true;
       }
-      done += index(site.action) == actions.size();
+      done += index(site.index) == actions.size();
     }
   }
   if (done < next.size()) refuse_deadlock(census, next);

@@ -75,7 +75,7 @@ Walk::Walk(const Census& census, int rank)
 
 RankBounds Walk::run() {
   bounds_.versions = kept_;
-  for (; index(site_.action) < rank_.actions.size(); ++site_.action) {
+  for (; index(site_.index) < rank_.actions.size(); ++site_.index) {
     if (action().kind == Action::Kind::receive) {
       bounds_.received = std::max(bounds_.received, ++received_);
     }
@@ -113,7 +113,7 @@ void Walk::take_slot() {
                     to_string(plan_, {site_.rank, holds}), ", which its backward needs"),
                 "a slot is used again too early, or entries were swapped");
   }
-  holds = site_.action;
+  holds = site_.index;
   bounds_.activations = std::max(bounds_.activations, ++activations_);
 }
 

@@ -106,7 +106,6 @@ Tensor Executor::take_copy(ConstTensor tensor) {
 
 void Executor::receive(const Action& action) {
   const Entry& entry = action.entry;
-  if (!stage_->has(entry.micro_batch)) return;
   const int chunk = entry.kind == Kind::forward ? entry.chunk - 1 : entry.chunk;
   Held held{.tensor = take(stage_->shape_after(chunk, entry.micro_batch)),
             .pooled = true,
@@ -116,7 +115,6 @@ void Executor::receive(const Action& action) {
 }
 
 void Executor::send(const Action& action) {
-  if (!stage_->has(action.entry.micro_batch)) return;
   Outgoing message{.tensor = made_};
   message.transfer = boundary_.send(message.tensor, action.peer);
   outgoing_.push_back(std::move(message));
@@ -202,12 +200,7 @@ void Executor::count_activations(const Entry& entry) {
 }
 
 void Executor::compute(const Action& action) {
-  const Entry& entry = action.entry;
-  if (!stage_->has(entry.micro_batch)) {
-    stage_->skip(action);
-    return;
-  }
-  if (entry.kind == Kind::forward) {
+  if (action.entry.kind == Kind::forward) {
     forward(action);
   } else {
     backward(action);

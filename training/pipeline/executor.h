@@ -22,9 +22,6 @@ class StageWork {
  public:
   virtual ~StageWork() = default;
 
-  // Whether there is this micro-batch. Tables have a fixed number of them; all ranks of a pipeline
-  // leave out the same ones.
-  virtual bool has(int micro_batch) const = 0;
   // The output of a chunk for a micro-batch: its type, rows and columns; `data` is not looked at.
   virtual Tensor shape_after(int chunk, int micro_batch) const = 0;
 
@@ -35,8 +32,6 @@ class StageWork {
   // `output_gradient` again.
   virtual Tensor backward(const Action& action, ConstTensor output_gradient) = 0;
   virtual void backward_weight(const Action& action) = 0;
-  // For a micro-batch that there is not, in place of the above.
-  virtual void skip(const Action& action) {}
   // Weights change to action.version.
   virtual void update(const Action& action) {}
 };

@@ -1,9 +1,38 @@
 #include "training/pipeline/model_stage.h"
 
+#include <algorithm>
 #include <type_traits>
 #include <utility>
 
+#include "base/error.h"
+#include "base/text.h"
+
 namespace tutti::training::pipeline {
+
+void append_step(std::vector<StageBatch>& batches, std::span<const MicroBatch> own, int64_t table,
+                 const LossScales& scales) {
+  if (own.empty()) {
+    throw Error(ErrorCode::invalid_argument, "a rank has no micro-batch",
+                {.cause = "what units of a model say to each other takes all ranks",
+                 .remedy = "give it one of another rank's, with weight 0"});
+  }
+  for (int64_t i = 0; i < table; ++i) {
+    const bool there = i < std::ssize(own);
+    StageBatch& batch = batches.emplace_back();
+    batch.batch = there ? own[static_cast<size_t>(i)] : own.back();
+    if (!there) batch.batch.weight = 0;
+    batch.scales = batch.batch.weight == 0 ? LossScales{0, 0} : scales;
+  }
+}
+
+ModelStage::ModelStage(Model& model, ModelRunner& runner, const Placement& placement, DType dtype)
+    : model_(model), runner_(runner), placement_(placement), dtype_(dtype) {
+  for (int unit = 0; unit < std::ssize(model.units()); ++unit) {
+    for (std::string& name : model.units()[static_cast<size_t>(unit)]->losses()) {
+      named_.emplace_back(unit, std::move(name));
+    }
+  }
+}
 
 void ModelStage::begin(std::vector<StageBatch> batches, bool training, UnitHooks& hooks) {
   batches_ = std::move(batches);
@@ -11,9 +40,7 @@ void ModelStage::begin(std::vector<StageBatch> batches, bool training, UnitHooks
   hooks_ = &hooks;
   versions_ = nullptr;
   on_update_ = nullptr;
-  losses_.assign(batches_.size(), 0);
-  correct_.assign(batches_.size(), 0);
-  targets_.assign(batches_.size(), 0);
+  found_.assign(batches_.size(), std::vector<double>(first_named_sum + named_.size()));
   broken_unit_.reset();
 }
 
@@ -40,28 +67,60 @@ auto ModelStage::with_version(const Action& action, Compute&& compute) {
 Tensor ModelStage::shape_after(int chunk, int micro_batch) const {
   const auto last = static_cast<size_t>(units(chunk).end) - 1;
   const OutputShape shape = model_.units()[last]->output_shape();
-  return tensor_at(static_cast<void*>(nullptr), dtype_, at(micro_batch).batch->samples * shape.rows,
+  return tensor_at(static_cast<void*>(nullptr), dtype_, at(micro_batch).batch.samples * shape.rows,
                    shape.cols);
 }
 
 Tensor ModelStage::forward(const Action& action, ConstTensor input) {
-  const auto index = static_cast<size_t>(action.entry.micro_batch);
   const ModelRunner::Part part{.units = units(action.entry.chunk), .slot = action.slot};
-  const auto& [batch, loss_scale] = batches_[index];
-  const Tensor output = with_version(action, [&, batch = batch, loss_scale = loss_scale] {
-    return training_ ? runner_.forward(part, *batch, input, loss_scale, *hooks_)
-                     : runner_.forward_only(part, *batch, input, *hooks_);
+  const StageBatch& own = at(action.entry.micro_batch);
+  const Tensor output = with_version(action, [&] {
+    return training_ ? runner_.forward(part, own.batch, input, own.scales, *hooks_)
+                     : runner_.forward_only(part, own.batch, input, *hooks_);
   });
+  if (own.batch.weight != 0) take_result(action, own.batch);
+  return output;
+}
+
+void ModelStage::take_result(const Action& action, const MicroBatch& batch) {
+  std::vector<double>& sums = found_[static_cast<size_t>(action.entry.micro_batch)];
   const PassResult found = runner_.result(action.slot);
   if (action.entry.chunk + 1 == std::ssize(placement_.chunks)) {
-    losses_[index] = found.loss_sum;
-    correct_[index] = found.correct;
-    targets_[index] = std::ssize(batch->targets);
+    sums[loss_sum] = found.loss_sum;
+    sums[correct_sum] = static_cast<double>(found.correct);
+    sums[target_sum] = static_cast<double>(model_.targets_in(batch));
   }
-  if (found.broken_unit && found.broken_unit < broken_unit_.value_or(part.units.end)) {
+  for (const UnitLoss& loss : found.losses) sums[index_of(loss)] += loss.loss.sum;
+  const int unit_count = static_cast<int>(model_.units().size());
+  if (found.broken_unit && found.broken_unit < broken_unit_.value_or(unit_count)) {
     broken_unit_ = found.broken_unit;
   }
-  return output;
+}
+
+size_t ModelStage::index_of(const UnitLoss& loss) const {
+  const auto known = std::ranges::find(named_, std::pair(loss.unit, loss.loss.name));
+  if (known == named_.end()) {
+    throw Error(ErrorCode::invalid_argument,
+                cat("the unit ", model_.units()[static_cast<size_t>(loss.unit)]->name(),
+                    " has added the loss ", loss.loss.name, ", which it has not declared"),
+                {.cause = "all ranks must know of a loss that some of them compute",
+                 .remedy = "let its losses() name it"});
+  }
+  return first_named_sum + static_cast<size_t>(known - named_.begin());
+}
+
+bool ModelStage::has_losses() const {
+  return placement_.has_loss() || std::ranges::any_of(named_, [&](const auto& named) {
+           return placement_.has_unit(named.first);
+         });
+}
+
+std::vector<double> ModelStage::sums(size_t first, size_t count) const {
+  std::vector<double> sums(first_named_sum + named_.size());
+  for (size_t i = first; i < first + count; ++i) {
+    for (size_t sum = 0; sum < sums.size(); ++sum) sums[sum] += found_[i][sum];
+  }
+  return sums;
 }
 
 Tensor ModelStage::backward(const Action& action, ConstTensor output_gradient) {
@@ -74,21 +133,6 @@ Tensor ModelStage::backward(const Action& action, ConstTensor output_gradient) {
 
 void ModelStage::backward_weight(const Action& action) {
   with_version(action, [&] { runner_.backward_weight(action.slot, *hooks_); });
-}
-
-void ModelStage::skip(const Action& action) {
-  if (versions_ != nullptr) versions_->done(action.version);
-  const UnitRange range = units(action.entry.chunk);
-  switch (action.entry.kind) {
-    case Kind::forward:
-      return shadow_forward(range, *hooks_);
-    case Kind::backward:
-      return shadow_backward(range, *hooks_);
-    case Kind::backward_input:
-      return shadow_backward_input(range, *hooks_);
-    case Kind::backward_weight:
-      return shadow_backward_weight(range, *hooks_);
-  }
 }
 
 }  // namespace tutti::training::pipeline

@@ -4,6 +4,9 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "training/pipeline/executor.h"
@@ -15,41 +18,46 @@ namespace tutti::training::pipeline {
 
 // One of a table's micro-batches.
 struct StageBatch {
-  const MicroBatch* batch = nullptr;  // none: there is no such micro-batch
-  double loss_scale = 1;
+  MicroBatch batch;
+  LossScales scales;
 };
+
+// Appends a step's micro-batches as its table has them: this rank's, then its last one again, with
+// weight 0. Throws Error(invalid_argument) where it has none.
+void append_step(std::vector<StageBatch>& batches, std::span<const MicroBatch> own, int64_t table,
+                 const LossScales& scales);
+
+// What a number of micro-batches add up to.
+enum Sum : size_t { loss_sum, correct_sum, target_sum, first_named_sum };
 
 class ModelStage : public StageWork {
  public:
   // All outlive it.
-  ModelStage(Model& model, ModelRunner& runner, const Placement& placement, DType dtype)
-      : model_(model), runner_(runner), placement_(placement), dtype_(dtype) {}
+  ModelStage(Model& model, ModelRunner& runner, const Placement& placement, DType dtype);
 
-  // Before a run with these micro-batches, the table's first ones; it has no more of them. Without
-  // `training` nothing is kept for backward.
+  // Before a run with these micro-batches, the table's. Without `training` nothing is kept for
+  // backward.
   void begin(std::vector<StageBatch> batches, bool training, UnitHooks& hooks);
   // The same for a schedule that is not flushed: weights by version, and what to do at updates.
   // `versions` outlives the run.
   void begin(std::vector<StageBatch> batches, WeightVersions& versions,
              std::function<void(const Action&)> on_update, UnitHooks& hooks);
 
-  // Of the run, where the last chunk is here: each micro-batch's losses, and how many were right;
-  // 0 for those that there are not.
-  const std::vector<double>& losses() const { return losses_; }
-  const std::vector<int64_t>& correct() const { return correct_; }
-  // How many targets they are; 0 where the loss was computed on another rank.
-  const std::vector<int64_t>& targets() const { return targets_; }
+  // The losses besides the last unit's that the model's units have, wherever they lie.
+  const std::vector<std::pair<int, std::string>>& named_losses() const { return named_; }
+  // Whether any loss is computed here.
+  bool has_losses() const;
+  // Of the run's micro-batches [first, first + count), in ascending order: the sums of their
+  // losses, of those that were right and of targets, then named_losses(); 0 where they are not
+  // computed here, and of micro-batches of weight 0.
+  std::vector<double> sums(size_t first, size_t count) const;
   // The first unit here with a NaN or an infinity in its output.
   const std::optional<int>& broken_unit() const { return broken_unit_; }
 
-  bool has(int micro_batch) const override {
-    return micro_batch < std::ssize(batches_) && at(micro_batch).batch != nullptr;
-  }
   Tensor shape_after(int chunk, int micro_batch) const override;
   Tensor forward(const Action& action, ConstTensor input) override;
   Tensor backward(const Action& action, ConstTensor output_gradient) override;
   void backward_weight(const Action& action) override;
-  void skip(const Action& action) override;
   void update(const Action& action) override { on_update_(action); }
 
  private:
@@ -57,6 +65,8 @@ class ModelStage : public StageWork {
   // Computes with the weights of the action's version.
   template <typename Compute>
   auto with_version(const Action& action, Compute&& compute);
+  void take_result(const Action& action, const MicroBatch& batch);
+  size_t index_of(const UnitLoss& loss) const;
   UnitRange units(int chunk) const { return placement_.chunks[static_cast<size_t>(chunk)]; }
 
   Model& model_;
@@ -68,9 +78,8 @@ class ModelStage : public StageWork {
   WeightVersions* versions_ = nullptr;
   std::function<void(const Action&)> on_update_;
   UnitHooks* hooks_ = nullptr;
-  std::vector<double> losses_;
-  std::vector<int64_t> correct_;
-  std::vector<int64_t> targets_;
+  std::vector<std::pair<int, std::string>> named_;  // unit and name
+  std::vector<std::vector<double>> found_;          // by micro-batch: see sums()
   std::optional<int> broken_unit_;
 };
 

@@ -77,7 +77,6 @@ Placement make_placement(const Plan& plan, Model& model, const std::vector<int>&
   placement.chunks = cut_units(cut, plan.schedule.chunks, static_cast<int>(model.units().size()));
   placement.own_chunks = plan.ranks[static_cast<size_t>(rank)].chunks;
   placement.holders = plan.holders[static_cast<size_t>(placement.own_chunks.front())];
-  placement.loss_rank = plan.holders.back().front();
   std::set<int> parameters;
   for (const int chunk : placement.own_chunks) {
     const UnitRange& units = placement.chunks[static_cast<size_t>(chunk)];
@@ -109,7 +108,7 @@ std::vector<double> estimated_costs(Model& model) {
     if (!model.units()[static_cast<size_t>(unit)]->backward_needs_nothing()) {
       for (const int parameter : model.parameters().used_by(unit)) {
         const ParameterSpec& spec = model.parameters().specs()[static_cast<size_t>(parameter)];
-        if (spec.shape.size() >= 2) cost += static_cast<double>(spec.count());
+        if (spec.shape.size() >= 2) cost += static_cast<double>(spec.local_count());
       }
     }
     costs.push_back(cost);

@@ -26,7 +26,6 @@ struct Placement {
   };
   std::vector<Joined> joined;
   bool has_shared_across = false;  // on any two ranks
-  int loss_rank = 0;               // the first that has the last chunk
 
   bool has_unit(int unit) const;
   bool has_loss() const { return own_chunks.back() + 1 == static_cast<int>(chunks.size()); }

@@ -47,8 +47,7 @@ struct Plan {
 
   // Who computes the micro-batch's forward through a chunk.
   int rank_of(int micro_batch, int chunk) const {
-    return forward_rank[static_cast<size_t>(micro_batch) * static_cast<size_t>(schedule.chunks) +
-                        static_cast<size_t>(chunk)];
+    return forward_rank[schedule.cell({.micro_batch = micro_batch, .chunk = chunk})];
   }
   std::vector<int> forward_rank;  // -1: nobody
 };

@@ -37,7 +37,7 @@ Plan Plans::make(int64_t micro_batches, int64_t steps) const {
               .virtual_stages = virtual_stages_};
   if (!flushed()) {
     // A step alone is late for nobody, however few its micro-batches are (a run's last ones). The
-    // least that PipeDream-2BW takes is made up of empty ones.
+    // least that PipeDream-2BW takes is made up by ones of weight 0.
     const int64_t least = steps == 1 ? ranks_ - 1 : 1;
     shape.accumulated = static_cast<int>(std::max({int64_t{1}, least, micro_batches}));
   }

@@ -20,8 +20,8 @@ class Plans {
   int chunks() const { return layout_.schedule.chunks; }
   // Any of the plans: all agree on which chunks lie on which ranks.
   const Plan& layout() const { return layout_; }
-  // Of at least so many micro-batches a step: where the schedule needs more, the last ones are
-  // empty. Several steps only for schedules that are not flushed, which do not flush in between.
+  // Of at least so many micro-batches a step: where the schedule needs more, the last ones are of
+  // weight 0. Several steps only for schedules that are not flushed, which do not flush in between.
   const Plan& training(int64_t micro_batches, int64_t steps = 1);
   const Plan& evaluation(int64_t micro_batches);
 

@@ -51,8 +51,8 @@ class BoundUnit {
       : table_(table), used_(table.used_by(unit)) {
     for (const int index : used_) {
       const ParameterSpec& spec = table.specs()[static_cast<size_t>(index)];
-      const int64_t rows = spec.rows();
-      const int64_t cols = rows == 0 ? 0 : spec.count() / rows;
+      const int64_t rows = spec.local_rows();
+      const int64_t cols = rows == 0 ? 0 : spec.local_count() / rows;
       const Tensor value = filled(arena, options.dtype, rows, cols, [&](std::span<float> values) {
         initial_values(spec, options.seed, 0, values);
       });
@@ -97,7 +97,7 @@ class Profiler {
     Layer layer{unit.name(), times.forward, times.backward};
     layer.activation_bytes = batch_.samples * shape.rows * shape.cols * bytes;
     for (const int parameter : model_.parameters().used_by(index)) {
-      layer.parameter_bytes += spec(parameter).count() * bytes;
+      layer.parameter_bytes += spec(parameter).local_count() * bytes;
     }
     if (options_.checkpoint_units && !is_last(index) && !unit.backward_needs_nothing()) {
       layer.backward += layer.forward;
@@ -122,7 +122,7 @@ class Profiler {
     const OutputShape out = unit.output_shape();
     Kind kind{typeid(unit), {in.rows, in.cols, out.rows, out.cols}, {}};
     for (const int parameter : model_.parameters().used_by(index)) {
-      kind.parameters.push_back(spec(parameter).shape);
+      kind.parameters.push_back(spec(parameter).slice().shape());
     }
     return kind;
   }

@@ -9,6 +9,7 @@
 // (simulate.h). A pure function makes each table: one_f_one_b.cc and its neighbours (schedules.h).
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -61,6 +62,11 @@ struct Schedule {
   std::vector<std::vector<Entry>> table = {};  // by rank, in order
 
   bool has_split_backward() const;
+  // A micro-batch in a chunk, counted from 0.
+  size_t cell(const Entry& entry) const {
+    return static_cast<size_t>(entry.micro_batch) * static_cast<size_t>(chunks) +
+           static_cast<size_t>(entry.chunk);
+  }
 };
 
 // The forward entries alone, in their order: validation.

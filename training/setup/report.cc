@@ -16,6 +16,7 @@ Json json_of(const StepReport& report, double units_per_sample) {
                {"bytes_sent", report.bytes_sent},
                {"waiting_share", report.waiting_share}};
   if (report.result.loss_scale != 1) line["loss_scale"] = report.result.loss_scale;
+  if (!report.result.losses.empty()) line["losses"] = report.result.losses;
   if (report.result.skipped) line["overflow"] = report.result.overflow;
   if (report.validation) line["validation_loss"] = report.validation->loss;
   return line;

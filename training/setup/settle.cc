@@ -107,16 +107,6 @@ void settle_run(RunOptions& options, const Model& model, int ranks, uint64_t exa
              ? positive("number of samples to validate on", *options.validation_samples)
              : kValidationTargets / std::max<uint64_t>(1, targets));
   positive("base batch", options.base_batch.value_or(1));
-  const uint64_t together = static_cast<uint64_t>(ranks) * training.micro_batch;
-  if (synchronizes(options.model) &&
-      (training.batch % together != 0 || training.samples % training.batch != 0)) {
-    throw Error(
-        ErrorCode::invalid_argument,
-        cat("with --sync-bn every rank must have as many micro-batches as the others: ",
-            training.samples, " samples in steps of ", training.batch, " on ", ranks,
-            " ranks are not cut evenly into micro-batches of ", training.micro_batch),
-        {.remedy = "give --steps, and a --batch that is a multiple of ranks x micro-batch"});
-  }
 }
 
 void settle_cut(RunOptions& options) {

@@ -156,7 +156,7 @@ TEST(Manifest, IsRefusedWhereItMakesNoSense) {
                     .model = "m",
                     .state = Json::object(),
                     .files = {{64, "0000000000000000"}},
-                    .tensors = {{{"model.x", DType::f32, {16}}, {{0, 16, 0}}}}};
+                    .tensors = {{{"model.x", DType::f32, {16}}, {{Slice({16}), {{0, 16, 0}}}}}}};
   const std::string text = to_text(manifest);
   EXPECT_EQ(parse_manifest(text, "f").tensors, manifest.tensors);
   const std::string rest =
@@ -183,7 +183,8 @@ TEST(Manifest, IsRefusedWhereItMakesNoSense) {
            {"[[0,16,0]]", "[[0,9223372036854775807,0],[1,15,0]]", "beyond its 16 elements"},
            {"\"F32\"", "\"F31\"", "unknown type"},
            {"\"tutti-checkpoint\"", "\"other\"", "another format"},
-           {"\"version\":1", "\"version\":2", "version 2"},
+           {"\"version\":1", "\"version\":3", "version 3"},
+           {"\"version\":1", "\"version\":0", "version 0"},
            {"\"step\":3", "\"step\":3,\"step\":4", "twice"},
            {"\"step\":3", "\"step\":\"3\"", "where a whole number should be"},
            {"\"step\":3", "\"stop\":3", "step"},
@@ -199,6 +200,61 @@ TEST(Manifest, IsRefusedWhereItMakesNoSense) {
   EXPECT_THAT(
       error_of([&] { parse_manifest(with_checksum(std::string(100000, '[')), "the/file"); }),
       HasSubstr("the/file"));
+}
+
+// As it was before there were slices.
+TEST(Manifest, OfTheFirstVersionIsRead) {
+  const Manifest manifest = parse_manifest(
+      with_checksum(R"("format":"tutti-checkpoint","version":1,"step":3,"model":"m","state":{},
+        "files":[{"bytes":64,"xxh3_64":"0"},{"bytes":64,"xxh3_64":"0"}],
+        "tensors":{"model.x":{"dtype":"F32","shape":[2,8],"pieces":[[0,9,0],[9,7,1]]},
+                   "model.y":{"dtype":"F32","shape":[0],"pieces":[]}}})"),
+      "f");
+  ASSERT_EQ(manifest.tensors.size(), 2);
+  EXPECT_EQ(manifest.tensors[0].slices,
+            (std::vector<StoredSlice>{{Slice({2, 8}), {{0, 9, 0}, {9, 7, 1}}}}));
+  EXPECT_EQ(manifest.tensors[1].slices, std::vector<StoredSlice>{});
+  // And written, where nothing is cut: older programs read it.
+  EXPECT_NE(to_text(manifest).find("\"version\": 1"), std::string::npos);
+}
+
+TEST(Manifest, HoldsSlices) {
+  const Slice left({2, 8}, {{{0, 2}}, {{0, 2}, {6, 8}}});
+  const Slice right({2, 8}, {{{0, 2}}, {{2, 6}}});
+  Manifest manifest{.step = 3,
+                    .model = "m",
+                    .state = Json::object(),
+                    .files = {{64, "0"}, {64, "0"}, {64, "0"}},
+                    .tensors = {{{"model.x", DType::f32, {2, 8}},
+                                 {{left, {{0, 5, 0}, {5, 3, 1}}}, {right, {{0, 8, 2}}}}}}};
+  const std::string text = to_text(manifest);
+  EXPECT_NE(text.find("\"version\": 2"), std::string::npos);
+  EXPECT_EQ(parse_manifest(text, "f").tensors, manifest.tensors);
+  EXPECT_EQ(manifest.tensors[0].pieces(), 3);
+  const std::string rest =
+      Json::parse(text.substr(0, 1) + text.substr(text.find('\n'))).dump().substr(1);
+  struct Case {
+    const char* from;
+    const char* to;
+    const char* cause;
+  };
+  for (const Case& one : std::vector<Case>{
+           {"[[2,6]]", "[[2,5]]", "beyond its 6 elements of its slice 0:2, 2:5"},
+           {"[[2,6]]", "[[1,5]]", "elements both in 0:2, 0:2+6:8 and in 0:2, 1:5"},
+           {"[[2,6]]", "[[2,9]]", "no slice"},
+           {"[[2,6]]", "[[2,3],[3,6]]", "no slice"},
+           {"[[2,6]]", "[[2,3],[4,5]]", "beyond its 4 elements"},
+           {"[0,8,2]", "[0,6,2]", "lacks elements [6, 8) of its slice 0:2, 2:6"},
+           {"[0,5,0]", "[0,6,0]", "has element 5 twice of its slice"},
+           {",{\"ranges\":[[[0,2]],[[2,6]]],\"pieces\":[[0,8,2]]}", "", "lacks 8 elements"},
+           {"\"version\":2", "\"version\":3", "version 3"},
+       }) {
+    EXPECT_THAT(error_of([&] {
+                  parse_manifest(with_checksum(replaced(rest, one.from, one.to)), "the/file");
+                }),
+                AllOf(HasSubstr("the/file"), HasSubstr(one.cause)))
+        << one.to;
+  }
 }
 
 }  // namespace

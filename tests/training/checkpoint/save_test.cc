@@ -105,6 +105,64 @@ TEST(Save, RefusesPiecesThatAreNotTheWholeOnce) {
   EXPECT_THAT(save_ranges(scratch.path(), 5, 5, {10}), Each(""));
 }
 
+// Ranks of a grid of 2 x 2: columns of a matrix of 4 x 6 are cut, and each half is owned by two.
+std::vector<std::string> save_columns(const std::string& directory,
+                                      const std::vector<Slice>& halves) {
+  RunDirectory run(directory, {.resume = true});
+  return run_ranks(4, [&](const Group& group) {
+    const Slice& half = halves[static_cast<size_t>(group.rank % 2)];
+    const int64_t cut = 5;
+    const int64_t first = group.rank < 2 ? 0 : cut;
+    const int64_t count = group.rank < 2 ? cut : half.count() - cut;
+    std::vector<float> values;
+    for_each_run(half, first, count, [&](const Slice::Run& run, int64_t) {
+      for (int64_t i = 0; i < run.count; ++i) values.push_back(static_cast<float>(run.whole + i));
+    });
+    const std::vector<TensorPiece> pieces = {
+        {"model.x", {4, 6}, first, tensor_at(values.data(), DType::f32, 1, count), half}};
+    save_checkpoint({.directory = &run, .step = 2}, pieces, group);
+  });
+}
+
+TEST(Save, SlicesAreReadAsTheWhole) {
+  const Scratch scratch;
+  save_sample_well(scratch.path(), 2, 1);
+  const std::vector<Slice> halves = {Slice({4, 6}, {{{0, 4}}, {{0, 2}, {4, 5}}}),
+                                     Slice({4, 6}, {{{0, 4}}, {{2, 4}, {5, 6}}})};
+  EXPECT_THAT(save_columns(scratch.path(), halves), Each(""));
+  const Checkpoint checkpoint = Checkpoint::open(scratch.path());
+  checkpoint.verify();
+  for (int64_t first = 0; first <= 24; ++first) {
+    for (int64_t count = 0; first + count <= 24; ++count) {
+      std::vector<float> values(static_cast<size_t>(count) + 1, -1.0F);
+      checkpoint.read("model.x", first, tensor_at(values.data(), DType::f32, 1, count));
+      for (int64_t i = 0; i < count; ++i) {
+        ASSERT_EQ(values[static_cast<size_t>(i)], static_cast<float>(first + i));
+      }
+      ASSERT_EQ(values.back(), -1.0F) << "written beyond the end";
+    }
+  }
+  // And by other slices: rows 1 and 3.
+  const Slice rows({4, 6}, {{{1, 2}, {3, 4}}, {{0, 6}}});
+  std::vector<float> values(7);
+  read_slice(checkpoint, "model.x", rows, 3, tensor_at(values.data(), DType::f32, 1, 7));
+  EXPECT_THAT(values, ElementsAre(9, 10, 11, 18, 19, 20, 21));
+}
+
+TEST(Save, RefusesSlicesThatAreNotTheWholeOnce) {
+  const Scratch scratch;
+  save_sample_well(scratch.path(), 2, 1);
+  const Slice left({4, 6}, {{{0, 4}}, {{0, 3}}});
+  EXPECT_THAT(save_columns(scratch.path(), {left, Slice({4, 6}, {{{0, 4}}, {{2, 5}}})}),
+              Each(HasSubstr("elements both in 0:4, 0:3 and in 0:4, 2:5")));
+  EXPECT_THAT(save_columns(scratch.path(), {left, Slice({4, 6}, {{{0, 4}}, {{3, 5}}})}),
+              Each(HasSubstr("lacks 4 elements")));
+  EXPECT_THAT(save_columns(scratch.path(), {left, left}), Each(HasSubstr("has element 0 twice")));
+  EXPECT_THAT(save_columns(scratch.path(), {left, Slice({6, 4}, {{{0, 6}}, {{0, 2}}})}),
+              Each(HasSubstr("is no part of tensor")));
+  EXPECT_THAT(save_columns(scratch.path(), {left, Slice({4, 6}, {{{0, 4}}, {{3, 6}}})}), Each(""));
+}
+
 TEST(Save, RefusesAStateThatJsonCannotHold) {
   const Scratch scratch;
   RunDirectory directory(scratch.path(), {});

@@ -96,12 +96,38 @@ TEST(CrossEntropyTest, SmallTypesAreNearTheWideOne) {
 
 TEST(CrossEntropyTest, RefusesTargetsThatAreNoClass) {
   HostTensor logits(DType::f32, 2, 3);
-  for (const int32_t target : {-1, 3}) {
-    try {
-      run(logits, std::array{0, target});
-      FAIL() << target;
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+  try {
+    run(logits, std::array{0, 3});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+  }
+}
+
+// The rows that count are as they were alone; the others are nothing, whatever is in them.
+TEST(CrossEntropyTest, TargetsBelowZeroAreIgnored) {
+  for (const DType type : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
+    const HostTensor two = random_tensor(type, 2, 5, 1, 3);
+    HostTensor four(type, 4, 5);
+    for (int64_t i = 0; i < 5; ++i) {
+      set(four, 0, i, NAN);
+      set(four, 1, i, get(two, 0, i));
+      set(four, 2, i, INFINITY);
+      set(four, 3, i, get(two, 1, i));
+    }
+    const std::array kept = {4, 0};
+    const std::array all = {-100, 4, -1, 0};
+    const Result expected = run(two, kept), found = run(four, all);
+    EXPECT_EQ(found.losses, (std::vector<double>{0, expected.losses[0], 0, expected.losses[1]}));
+    EXPECT_EQ(found.correct, expected.correct);
+    HostTensor gradient(type, 2, 5);
+    cross_entropy_backward(two, kept, expected.statistics, 0.5, gradient);
+    cross_entropy_backward(four, all, found.statistics, 0.5, four);
+    for (int64_t i = 0; i < 5; ++i) {
+      EXPECT_EQ(get(four, 0, i), 0);
+      EXPECT_EQ(get(four, 1, i), get(gradient, 0, i));
+      EXPECT_EQ(get(four, 2, i), 0);
+      EXPECT_EQ(get(four, 3, i), get(gradient, 1, i));
     }
   }
 }

@@ -208,7 +208,7 @@ TEST(GptTest, RefusesTokensThatItDoesNotKnow) {
   batch.tokens[4] = 7;
   EXPECT_THROW(forward(model, test.pass), Error);
   batch.tokens[4] = 6;
-  batch.targets[0] = -1;
+  batch.targets[0] = 7;
   EXPECT_THROW(forward(model, test.pass), Error);
   batch.targets[0] = 0;
   EXPECT_NO_THROW(forward(model, test.pass));

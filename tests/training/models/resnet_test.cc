@@ -48,7 +48,7 @@ struct Bound {
         parameters(model.parameters(), dtype, 0.25, true),
         runner(model, {.dtype = dtype, .checkpoint_units = checkpoint_units}) {}
 
-  PassResult train(const ImageBatch& batch) { return runner.train(batch.micro_batch(), 1, hooks); }
+  PassResult train(const ImageBatch& batch) { return runner.train(batch.micro_batch(), {}, hooks); }
   std::vector<float> buffers() {
     std::vector<float> all;
     for (const NamedBuffer& buffer : model.buffers()) {
@@ -272,17 +272,18 @@ TEST(ResNetTest, LearnsPatterns) {
   for (int i = 0; i < model.parameters().size(); ++i) {
     const auto at = static_cast<size_t>(i);
     const ParameterSpec& spec = model.parameters().specs()[at];
-    const int64_t cols = spec.count() / spec.rows();
-    model.parameters().set_value(i, tensor_at(values[at].data(), DType::f32, spec.rows(), cols));
-    model.parameters().set_gradient(i,
-                                    tensor_at(gradients[at].data(), DType::f32, spec.rows(), cols));
+    const int64_t cols = spec.count() / spec.local_rows();
+    model.parameters().set_value(i,
+                                 tensor_at(values[at].data(), DType::f32, spec.local_rows(), cols));
+    model.parameters().set_gradient(
+        i, tensor_at(gradients[at].data(), DType::f32, spec.local_rows(), cols));
   }
   UnitHooks hooks;
   ModelRunner runner(model, {});
   constexpr int kSteps = 60;
   for (int step = 0; step < kSteps; ++step) {
     const ImageBatch batch = patterns(40, static_cast<uint64_t>(step));
-    runner.train(batch.micro_batch(), 1.0 / 40, hooks);
+    runner.train(batch.micro_batch(), {1.0 / 40}, hooks);
     const auto rate = static_cast<float>(0.1 * (1 + std::cos(std::numbers::pi * step / kSteps)));
     for (size_t p = 0; p < values.size(); ++p) {
       for (size_t i = 0; i < values[p].size(); ++i) {

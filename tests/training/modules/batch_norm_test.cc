@@ -141,6 +141,20 @@ TEST(BatchNormTest, RecomputationCountsOnce) {
   EXPECT_EQ(bound.buffer(1), variance);
 }
 
+TEST(BatchNormTest, AMicroBatchOfWeightZeroIsNotCounted) {
+  Bound bound(3, DType::f32);
+  bound.norm.forward(bound.test.pass, random_tensor(DType::f32, 2, 12, 3), bound.saved);
+  const std::vector<float> mean = bound.buffer(0), variance = bound.buffer(1);
+  const HostTensor x = random_tensor(DType::f32, 2, 12, 4);
+  bound.test.batch.weight = 0;
+  const HostTensor y = rounded_to(DType::f32, bound.norm.forward(bound.test.pass, x, bound.saved));
+  EXPECT_EQ(bound.buffer(0), mean);
+  EXPECT_EQ(bound.buffer(1), variance);
+  bound.test.pass.training = false;
+  EXPECT_TRUE(same_bits(bound.norm.forward(bound.test.pass, x, bound.saved), y))
+      << "by the running statistics";
+}
+
 TEST(BatchNormTest, OneValuePerChannel) {
   Bound bound(2, DType::f32);
   HostTensor x(DType::f32, 1, 2);
@@ -209,9 +223,12 @@ struct OnRanks {
   std::vector<float> mean, variance;
 };
 
-// One thread a rank; each has its part of the rows, in order.
+// One thread a rank; each has its part of the rows, in order. Ranks without rows have NaNs, of
+// weight 0.
 OnRanks run_on_ranks(const std::vector<int64_t>& rows_of_rank, int64_t channels, ConstTensor x,
                      ConstTensor dy, bool synchronized) {
+  HostTensor nan(DType::f32, 2, x.cols);
+  for (int64_t i = 0; i < 2 * x.cols; ++i) set(nan, i / x.cols, i % x.cols, NAN);
   SharedSum shared(static_cast<int>(rows_of_rank.size()));
   std::vector<std::unique_ptr<Bound>> bounds;
   std::vector<Tensor> y(rows_of_rank.size()), dx(rows_of_rank.size());
@@ -227,6 +244,12 @@ OnRanks run_on_ranks(const std::vector<int64_t>& rows_of_rank, int64_t channels,
       threads.emplace_back([&, rank, first] {
         Bound& bound = *bounds[rank];
         const int64_t rows = rows_of_rank[rank];
+        if (rows == 0) {
+          bound.test.batch.weight = 0;
+          bound.norm.forward(bound.test.pass, nan, bound.saved);
+          bound.norm.backward(bound.test.pass, nan, bound.saved);
+          return;
+        }
         y[rank] = bound.norm.forward(bound.test.pass, x.row_range(first, rows), bound.saved);
         dx[rank] = bound.norm.backward(bound.test.pass, dy.row_range(first, rows), bound.saved);
       });
@@ -258,7 +281,7 @@ TEST(SyncBatchNormTest, RanksEqualTheWholeBatch) {
   const HostTensor dy = whole_numbers(8, 4 * kChannels, 4);
   const OnRanks whole = run_on_ranks({8}, kChannels, x, dy, false);
   for (const std::vector<int64_t>& ranks :
-       {std::vector<int64_t>{8}, {4, 4}, {1, 7}, {2, 1, 5}, {2, 2, 2, 2}}) {
+       {std::vector<int64_t>{8}, {4, 4}, {1, 7}, {2, 1, 5}, {2, 2, 2, 2}, {8, 0}, {3, 0, 5}}) {
     SCOPED_TRACE(::testing::PrintToString(ranks));
     const OnRanks parts = run_on_ranks(ranks, kChannels, x, dy, true);
     EXPECT_EQ(parts.y, whole.y);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -35,6 +36,32 @@ TEST(DropoutTest, DependsOnTheSampleNotOnTheMicroBatch) {
       cut.insert(cut.end(), part.begin(), part.end());
     }
     EXPECT_EQ(cut, whole) << size;
+  }
+}
+
+// Samples of 5 positions, of which a rank has some.
+TEST(DropoutTest, DependsOnThePositionNotOnWhoHasIt) {
+  constexpr int64_t kPositions = 5, kCols = kPerSample / kPositions;
+  const std::vector<double> whole = doubles(mask(0.4, 3, 9, 100, kSamples));
+  for (int64_t first = 0; first < kPositions; ++first) {
+    const int64_t rows = std::min<int64_t>(2, kPositions - first);
+    TestPass test;
+    test.pass.seed = 9;
+    test.batch.samples = kSamples;
+    test.batch.first_sample = 100;
+    test.batch.first_position = first;
+    test.batch.positions = kPositions;
+    HostTensor values(DType::f64, kSamples * rows, kCols);
+    assign(values, std::vector<double>(static_cast<size_t>(values.view().size()), 1));
+    Dropout(0.4, 3).forward(test.pass, values);
+    const std::vector<double> part = doubles(values);
+    for (int64_t sample = 0; sample < kSamples; ++sample) {
+      const auto at = [](const std::vector<double>& all, int64_t index, int64_t count) {
+        return std::vector<double>(all.begin() + index, all.begin() + index + count);
+      };
+      EXPECT_EQ(at(part, sample * rows * kCols, rows * kCols),
+                at(whole, sample * kPerSample + first * kCols, rows * kCols));
+    }
   }
 }
 

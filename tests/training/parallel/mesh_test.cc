@@ -21,15 +21,20 @@ using ::testing::HasSubstr;
 using tutti::testing::run_ranks;
 using tutti::testing::run_ranks_catching;
 
-// The world ranks that this one meets along an axis, in its order.
-std::vector<int32_t> met(Mesh& mesh, Axis axis) {
-  Communicator& along = mesh.along(axis);
-  std::vector<int32_t> ranks(static_cast<size_t>(along.size()));
+// The world ranks that this one meets in a group, in its order.
+std::vector<int32_t> met(Mesh& mesh, AxisSet axes) {
+  Communicator& group = mesh.group(axes);
+  std::vector<int32_t> ranks(static_cast<size_t>(group.size()));
   const int32_t own = mesh.world().rank();
-  along.all_gather({&own, 1, DType::i32}, {ranks.data(), ranks.size(), DType::i32});
-  EXPECT_EQ(along.rank(), mesh.place(axis));
-  EXPECT_EQ(along.size(), mesh.size(axis));
+  group.all_gather({&own, 1, DType::i32}, {ranks.data(), ranks.size(), DType::i32});
+  EXPECT_EQ(ranks[static_cast<size_t>(group.rank())], own);
   return ranks;
+}
+
+std::vector<int32_t> met(Mesh& mesh, Axis axis) {
+  EXPECT_EQ(mesh.along(axis).rank(), mesh.place(axis));
+  EXPECT_EQ(mesh.along(axis).size(), mesh.size(axis));
+  return met(mesh, AxisSet{axis});
 }
 
 TEST(MeshTest, TheFirstAxisChangesFastest) {
@@ -61,13 +66,43 @@ TEST(MeshTest, AllRanksAreDataParallelByDefault) {
   });
 }
 
+// Every set of axes of a mesh in which three have more than one place.
+TEST(MeshTest, GroupsAreOverAnySetOfAxes) {
+  constexpr int kRanks = 12;
+  run_ranks(kRanks, [](const Job& job) {
+    Mesh mesh(Communicator::init(job), {.context = 2, .expert = 3, .data = 2});
+    for (unsigned bits = 0; bits < 1U << kAxes; ++bits) {
+      AxisSet axes;
+      for (const Axis axis : kAllAxes) {
+        if ((bits >> static_cast<unsigned>(axis) & 1) != 0) axes = axes | AxisSet{axis};
+      }
+      std::vector<int32_t> expected;
+      for (int other = 0; other < kRanks; ++other) {
+        bool in = true;
+        for (const Axis axis : kAllAxes) {
+          in = in && (axes.has(axis) || mesh.place_of(other, axis) == mesh.place(axis));
+        }
+        if (in) expected.push_back(other);
+      }
+      EXPECT_EQ(met(mesh, axes), expected) << name(axes);
+    }
+    Mesh copy = mesh;
+    EXPECT_EQ(&copy.group({Axis::data, Axis::expert}), &mesh.group({Axis::expert, Axis::data}));
+    // An axis of one place makes no group of its own.
+    EXPECT_EQ(&mesh.group({Axis::data, Axis::tensor}), &mesh.along(Axis::data));
+    EXPECT_TRUE(mesh.place().first_along({Axis::tensor, Axis::pipeline}));
+    EXPECT_EQ(mesh.place().first_along({Axis::context, Axis::data}),
+              mesh.place(Axis::context) == 0 && mesh.place(Axis::data) == 0);
+  });
+}
+
 TEST(MeshTest, OneAxisMayBeOpen) {
-  EXPECT_THAT(mesh_sizes({}, 6), ElementsAre(1, 6, 1));
-  EXPECT_THAT(mesh_sizes({.pipeline = 3}, 6), ElementsAre(1, 2, 3));
-  EXPECT_THAT(mesh_sizes({.data = 2, .pipeline = 0}, 6), ElementsAre(1, 2, 3));
-  EXPECT_THAT(mesh_sizes({.tensor = 0, .data = 2, .pipeline = 3}, 12), ElementsAre(2, 2, 3));
-  EXPECT_THAT(mesh_sizes({.tensor = 1, .data = 2, .pipeline = 3}, 6), ElementsAre(1, 2, 3));
-  EXPECT_THAT(mesh_sizes({}, 1), ElementsAre(1, 1, 1));
+  EXPECT_THAT(mesh_sizes({}, 6), ElementsAre(1, 1, 1, 6, 1));
+  EXPECT_THAT(mesh_sizes({.pipeline = 3}, 6), ElementsAre(1, 1, 1, 2, 3));
+  EXPECT_THAT(mesh_sizes({.data = 2, .pipeline = 0}, 6), ElementsAre(1, 1, 1, 2, 3));
+  EXPECT_THAT(mesh_sizes({.tensor = 0, .data = 2, .pipeline = 3}, 12), ElementsAre(2, 1, 1, 2, 3));
+  EXPECT_THAT(mesh_sizes({.context = 3, .expert = 2}, 12), ElementsAre(1, 3, 2, 2, 1));
+  EXPECT_THAT(mesh_sizes({}, 1), ElementsAre(1, 1, 1, 1, 1));
 }
 
 std::string refusal(const MeshShape& shape, int ranks) {
@@ -81,9 +116,9 @@ std::string refusal(const MeshShape& shape, int ranks) {
 }
 
 TEST(MeshTest, ShapesThatDoNotFitAreRefused) {
-  EXPECT_THAT(refusal({.data = 2, .pipeline = 2}, 6),
-              AllOf(HasSubstr("6 ranks do not make a mesh of tensor 1 x data 2 x pipeline 2"),
-                    HasSubstr("remedy")));
+  EXPECT_THAT(
+      refusal({.data = 2, .pipeline = 2}, 6),
+      AllOf(HasSubstr("6 ranks do not make a mesh of data 2 x pipeline 2"), HasSubstr("remedy")));
   EXPECT_THAT(refusal({.pipeline = 4}, 6), HasSubstr("data any x pipeline 4"));
   EXPECT_THAT(refusal({.pipeline = 2}, 1), HasSubstr("1 rank does not make a mesh"));
   EXPECT_THAT(refusal({.data = 0, .pipeline = 0}, 6), HasSubstr("do not make a mesh"));

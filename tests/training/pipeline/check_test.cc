@@ -233,8 +233,8 @@ TEST(CheckRefuses, EntryLeftOut) {
   Plan plan = make_plan(gpipe_table(2, 2));
   const size_t at = find(plan, 1, Action::Kind::compute, {Kind::backward, 1, 1});
   actions(plan, 1).erase(actions(plan, 1).begin() + static_cast<std::ptrdiff_t>(at));
-  EXPECT_THAT(refusal(plan), StartsWith("rank 1, where the table has B1.1 as entry 3: no rank "
-                                        "computes the backward of micro-batch 1 through chunk 1"));
+  EXPECT_THAT(refusal(plan), StartsWith("rank 1, at its end: entry 3 of the table, the backward of "
+                                        "micro-batch 1 through chunk 1, is not computed"));
 }
 
 TEST(CheckRefuses, ReceivesSwapped) {

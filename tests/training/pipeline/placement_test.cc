@@ -53,7 +53,6 @@ TEST(PlacementTest, OneChunkARank) {
     EXPECT_THAT(placement.copies, IsEmpty());
     EXPECT_THAT(placement.joined, IsEmpty());
     EXPECT_FALSE(placement.has_shared_across);
-    EXPECT_EQ(placement.loss_rank, 2);
     EXPECT_EQ(placement.has_loss(), rank == 2);
     EXPECT_EQ(placement.has_unit(0), rank == 0);
     EXPECT_EQ(placement.has_unit(1), rank == 1);
@@ -123,7 +122,6 @@ TEST(PlacementTest, ChimerasPairsHaveTheSame) {
     EXPECT_THAT(placement.holders, ElementsAre(pair, 3 - pair));
     EXPECT_THAT(placement.own_chunks, ElementsAre(pair, 3 - pair));
     EXPECT_EQ(placement.has_loss(), pair == 0);
-    EXPECT_EQ(placement.loss_rank, 0);
     EXPECT_THAT(placement.joined, IsEmpty()) << "both uses are on both ranks";
   }
 }

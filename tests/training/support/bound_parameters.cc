@@ -10,13 +10,14 @@ BoundParameters::BoundParameters(ParameterTable& table, DType dtype, double spre
   const DType gradient_type = one_pass || dtype == DType::f64 ? dtype : DType::f32;
   for (int index = 0; index < table.size(); ++index) {
     const ParameterSpec& spec = table.specs()[static_cast<size_t>(index)];
-    const int64_t count = spec.count();
-    const int64_t cols = spec.rows() == 0 ? 0 : count / spec.rows();
+    const int64_t count = spec.local_count();
+    const int64_t rows = spec.local_rows();
+    const int64_t cols = rows == 0 ? 0 : count / rows;
     std::vector<float> initial(static_cast<size_t>(count));
     initial_values(spec, kSeed, 0, initial);
     values_.push_back(
-        random_tensor(dtype, spec.rows(), cols, 1000 + static_cast<uint64_t>(index), spread));
-    gradients_.emplace_back(gradient_type, spec.rows(), cols);
+        random_tensor(dtype, rows, cols, 1000 + static_cast<uint64_t>(index), spread));
+    gradients_.emplace_back(gradient_type, rows, cols);
     std::vector<double> sums = doubles(values_.back());
     for (size_t i = 0; i < sums.size(); ++i) sums[i] += static_cast<double>(initial[i]);
     assign(values_.back(), sums);

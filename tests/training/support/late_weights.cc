@@ -12,7 +12,7 @@ namespace {
 
 // The same memory as a parameter's matrix.
 Tensor as_matrix(Tensor row, const ParameterSpec& spec) {
-  return tensor_at(row.data, row.dtype, spec.rows(), row.size() / spec.rows());
+  return tensor_at(row.data, row.dtype, spec.local_rows(), row.size() / spec.local_rows());
 }
 
 }  // namespace
@@ -130,6 +130,7 @@ std::vector<LateResult> LateTraining::run(std::span<const LateBatches> updates, 
       gradients.push_back(zeros(DType::f32));
       double row_loss = 0;
       for (int64_t j = 0; j < std::ssize(row); ++j) {
+        if (row[static_cast<size_t>(j)].weight == 0) continue;
         take_weights(u * accumulated + j, accumulated);
         row_loss += train(row[static_cast<size_t>(j)], 1 / targets, gradients.back());
       }

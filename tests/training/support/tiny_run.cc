@@ -43,7 +43,7 @@ class TinyImages : public DataSet {
   ResNetConfig config_;
 };
 
-// Some elements of a parameter's values or state, or of a buffer, on one rank.
+// Neighbouring elements of a whole parameter's values or state, or of a buffer, on one rank.
 struct Part {
   size_t index = 0;
   size_t first = 0;
@@ -54,6 +54,8 @@ struct Part {
 struct Seen {
   Outcome same;                          // what must be the same on all ranks
   std::vector<std::vector<Part>> parts;  // by kind (Replica::kinds), then of buffers
+  std::vector<size_t> parameter_sizes;   // of the whole ones
+  std::vector<size_t> buffer_sizes;
 };
 
 Seen train_as_rank(const Job& job, const TinyRun& run) {
@@ -64,6 +66,7 @@ Seen train_as_rank(const Job& job, const TinyRun& run) {
     seen.same.losses.push_back(result.loss);
     seen.same.correct.push_back(result.correct);
     seen.same.norms.push_back(result.skipped ? 0 : result.gradient_norm);
+    for (const auto& [name, loss] : result.losses) seen.same.named[name].push_back(loss);
   }
   if (run.validation_samples > 0) seen.same.validation = rank.evaluate().loss;
   Replica& replica = rank.replica;
@@ -74,13 +77,22 @@ Seen train_as_rank(const Job& job, const TinyRun& run) {
       const Tensor values = replica.values_of(piece, kind);
       std::vector<float> floats(static_cast<size_t>(values.size()));
       convert(values, tensor_at(floats.data(), DType::f32, 1, values.size()));
-      parts.push_back({static_cast<size_t>(piece.piece.parameter),
-                       static_cast<size_t>(piece.piece.first), std::move(floats)});
+      for_each_run(piece.spec->slice(), piece.piece.first, piece.piece.count,
+                   [&](const Slice::Run& run, int64_t at) {
+                     const auto first = floats.begin() + at;
+                     parts.push_back({static_cast<size_t>(piece.piece.parameter),
+                                      static_cast<size_t>(run.whole),
+                                      {first, first + run.count}});
+                   });
     }
   }
   replica.share_buffers();
   std::vector<Part>& buffers = seen.parts.emplace_back();
   const std::vector<NamedBuffer> all = rank.model->buffers();
+  for (const NamedBuffer& buffer : all) seen.buffer_sizes.push_back(buffer.values.size());
+  for (const ParameterSpec& spec : rank.model->parameters().specs()) {
+    seen.parameter_sizes.push_back(static_cast<size_t>(spec.count()));
+  }
   for (const NamedBuffer& own : replica.buffers()) {
     const auto at = std::ranges::find(all, own.name, &NamedBuffer::name) - all.begin();
     buffers.push_back({static_cast<size_t>(at), 0, {own.values.begin(), own.values.end()}});
@@ -100,9 +112,10 @@ bool fits(const Part& part, Whole& whole) {
   return same;
 }
 
-Whole put_together(const std::vector<Seen>& seen, size_t kind, Whole whole) {
-  for (std::vector<float>& values : whole) {
-    std::ranges::fill(values, std::numeric_limits<float>::quiet_NaN());
+Whole put_together(const std::vector<Seen>& seen, size_t kind, const std::vector<size_t>& sizes) {
+  Whole whole;
+  for (const size_t size : sizes) {
+    whole.emplace_back(size, std::numeric_limits<float>::quiet_NaN());
   }
   for (size_t rank = 0; rank < seen.size(); ++rank) {
     for (const Part& part : seen[rank].parts.at(kind)) {
@@ -167,7 +180,9 @@ std::unique_ptr<DataSet> tiny_data() {
   return std::make_unique<TokenWindows>(sample_tokens(), kTinyContext, 1);
 }
 
-std::unique_ptr<Model> make_model(const TinyRun& run, StatisticsReducer* statistics) {
+std::unique_ptr<Model> make_model(const TinyRun& run, StatisticsReducer* statistics,
+                                  const MeshPlace& place) {
+  if (run.other_model) return run.other_model(place);
   if (run.resnet) {
     return std::make_unique<ResNet>(*run.resnet, run.sync_batch_norm ? statistics : nullptr);
   }
@@ -176,6 +191,7 @@ std::unique_ptr<Model> make_model(const TinyRun& run, StatisticsReducer* statist
 }
 
 std::unique_ptr<DataSet> make_data(const TinyRun& run) {
+  if (run.other_data) return run.other_data();
   if (run.resnet) return std::make_unique<TinyImages>(*run.resnet);
   if (run.mlp) return std::make_unique<NextToken>(sample_tokens(), run.mlp->context);
   return std::make_unique<TokenWindows>(sample_tokens(), run.model.context, 1);
@@ -186,7 +202,7 @@ TinyRank::TinyRank(const Job& job, const TinyRun& given)
       data(make_data(run)),
       mesh(Communicator::init(job), run.mesh),
       statistics(mesh.along(Axis::data)),
-      model(make_model(run, &statistics)),
+      model(make_model(run, &statistics, mesh.place())),
       feed({data.get()}, {.batch = run.batch,
                           .micro_batch = run.micro_batch,
                           .samples = run.batch * run.steps -
@@ -202,11 +218,8 @@ StepResult TinyRank::step() {
   const StepFeed batches = steps->next().value();
   std::vector<MicroBatch> own;
   for (const Batch& batch : batches.own) own.push_back(batch.view());
-  return replica.step(
-      {.own = own,
-       .passes = static_cast<int64_t>(batches.passes),
-       .targets = static_cast<int64_t>(batches.samples) * model->targets_per_sample()},
-      ++done, run.learning_rate);
+  return replica.step({.own = own, .passes = static_cast<int64_t>(batches.passes)}, ++done,
+                      run.learning_rate);
 }
 
 void TinyRank::skip(int64_t to) {
@@ -228,19 +241,13 @@ Outcome train(int ranks, const TinyRun& run) {
   });
   Outcome outcome = seen.front().same;
   for (const Seen& other : seen) EXPECT_EQ(difference(other.same, outcome), "") << "ranks disagree";
-  const std::unique_ptr<Model> model = make_model(run);
-  Whole parameters;
-  for (const ParameterSpec& spec : model->parameters().specs()) {
-    parameters.emplace_back(static_cast<size_t>(spec.count()));
-  }
-  Whole buffers;
-  for (const NamedBuffer& buffer : model->buffers()) buffers.emplace_back(buffer.values.size());
+  const std::vector<size_t>& parameters = seen.front().parameter_sizes;
   const size_t kinds = seen.front().parts.size() - 1;
   outcome.parameters = put_together(seen, 0, parameters);
   for (size_t kind = 1; kind < kinds; ++kind) {
     outcome.states.push_back(put_together(seen, kind, parameters));
   }
-  outcome.buffers = put_together(seen, kinds, buffers);
+  outcome.buffers = put_together(seen, kinds, seen.front().buffer_sizes);
   return outcome;
 }
 
@@ -254,6 +261,7 @@ std::string difference(const Outcome& found, const Outcome& expected) {
   add("losses, shares of right ones, norms, validation",
       Lists{found.losses, found.correct, found.norms, {found.validation}},
       Lists{expected.losses, expected.correct, expected.norms, {expected.validation}});
+  if (found.named != expected.named) text += "units' losses; ";
   add("parameters", found.parameters, expected.parameters);
   if (found.states.size() != expected.states.size()) text += "another number of states; ";
   for (size_t i = 0; i < std::min(found.states.size(), expected.states.size()); ++i) {

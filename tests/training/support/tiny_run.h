@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -44,6 +46,9 @@ struct TinyRun {
   // In place of it, on the same text, or on images of noise whose mean tells their class.
   std::optional<MlpModelConfig> mlp;
   std::optional<ResNetConfig> resnet;
+  // Or others.
+  std::function<std::unique_ptr<Model>(const MeshPlace&)> other_model;
+  std::function<std::unique_ptr<DataSet>()> other_data;
   bool sync_batch_norm = false;
   ReplicaOptions replica;        // storage.one_pass follows from the batch
   bool whole_gradients = false;  // of one micro-batch too
@@ -57,7 +62,8 @@ struct TinyRun {
   uint64_t validation_samples = 0;  // after the last step; 0: no evaluation
 };
 
-std::unique_ptr<Model> make_model(const TinyRun& run, StatisticsReducer* statistics = nullptr);
+std::unique_ptr<Model> make_model(const TinyRun& run, StatisticsReducer* statistics = nullptr,
+                                  const MeshPlace& place = {});
 std::unique_ptr<DataSet> make_data(const TinyRun& run);
 
 // Of each parameter, or buffer, all elements, whichever rank has them.
@@ -66,7 +72,8 @@ using Whole = std::vector<std::vector<float>>;
 struct Outcome {
   std::vector<double> losses;
   std::vector<double> correct;
-  std::vector<double> norms;  // of gradients; 0 in steps that were skipped
+  std::vector<double> norms;                         // of gradients; 0 in steps that were skipped
+  std::map<std::string, std::vector<double>> named;  // units' losses
   Whole parameters;
   std::vector<Whole> states;  // of the optimizer
   Whole buffers;

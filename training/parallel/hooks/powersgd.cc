@@ -60,20 +60,19 @@ PowerSgd::PowerSgd(const Layout& layout, const std::vector<ParameterSpec>& specs
 }
 
 void PowerSgd::add_matrix(BucketState& at, const ParameterSpec& spec, const Slot& slot) {
-  const int64_t rows = std::max<int64_t>(1, spec.rows());
+  const int64_t rows = std::max<int64_t>(1, spec.local_rows());
   const int64_t cols = slot.count / rows;
   if (rank_ * (rows + cols) >= slot.count) {
     at.others.push_back(slot);
     at.other_size += slot.count;
     return;
   }
-  Matrix matrix{.random = spec,
+  Matrix matrix{.spec = spec,
                 .offset = slot.offset,
                 .rows = rows,
                 .cols = cols,
                 .p_offset = at.p_size,
                 .q_offset = at.q_size};
-  matrix.random.initial = {Initial::Kind::normal, 1};
   if (!at.matrices.empty()) {
     const Matrix& last = at.matrices.back();
     matrix.error_offset = last.error_offset + last.rows * last.cols;
@@ -123,8 +122,8 @@ void PowerSgd::prepare(BucketState& at, Communicator& communicator, DType dtype)
 
 void PowerSgd::draw_q(BucketState& at, Matrix& matrix, int row) const {
   const Tensor values = q_of(at.q, matrix).row_range(row, 1);
-  initial_values(matrix.random, seed_, static_cast<int64_t>(matrix.draws) * matrix.cols,
-                 values.values<float>());
+  draw({Initial::Kind::normal, 1}, seed_, matrix.spec.stream(),
+       static_cast<int64_t>(matrix.draws) * matrix.cols, values.values<float>());
   ++matrix.draws;
 }
 
@@ -134,7 +133,7 @@ std::vector<HookState> PowerSgd::states(Communicator& communicator, DType gradie
     if (!at.communicator.valid()) prepare(at, communicator, gradients);
     for (Matrix& matrix : at.matrices) {
       const auto add = [&](const char* what, float* values, int64_t count, bool own) {
-        states.push_back({cat("powersgd.", what, ".", matrix.random.name),
+        states.push_back({cat("powersgd.", what, ".", matrix.spec.name),
                           tensor_at(values, DType::f32, 1, count), own});
       };
       add("error", error_of(at, matrix).values<float>().data(), matrix.rows * matrix.cols, true);

@@ -55,8 +55,8 @@ class PowerSgd : public CommunicationHook {
  private:
   // A matrix that is compressed. P and Q are kept as their transposes: r rows.
   struct Matrix {
-    ParameterSpec random;  // makes Q: standard normal values
-    int64_t offset = 0;    // elements from the bucket's start
+    ParameterSpec spec;
+    int64_t offset = 0;  // elements from the bucket's start
     int64_t rows = 0;
     int64_t cols = 0;
     int64_t p_offset = 0;

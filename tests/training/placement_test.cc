@@ -1,0 +1,228 @@
+// Which elements a rank has: every small shape, cut in every way, against a look at each element.
+#include "training/placement.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace tutti::training {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using Shape = std::vector<int64_t>;
+
+MeshPlace place_of(int tensor_ranks, int tensor_place, int expert_ranks = 1, int expert_place = 0) {
+  MeshPlace place;
+  place.sizes = {tensor_ranks, 1, expert_ranks, 1, 1};
+  place.places = {tensor_place, 0, expert_place, 0, 0};
+  return place;
+}
+
+// The elements of the whole that a slice has, found one by one.
+std::vector<int64_t> elements_of(const Slice& slice) {
+  const Shape& shape = slice.whole_shape();
+  int64_t count = 1;
+  for (const int64_t size : shape) count *= size;
+  std::vector<int64_t> elements;
+  for (int64_t element = 0; element < count; ++element) {
+    bool inside = true;
+    int64_t left = element;
+    for (size_t d = shape.size(); d-- > 0;) {
+      const int64_t index = left % shape[d];
+      left /= shape[d];
+      inside = inside && std::ranges::any_of(slice.ranges()[d], [&](const Slice::Range& range) {
+                 return range.begin <= index && index < range.end;
+               });
+    }
+    if (inside) elements.push_back(element);
+  }
+  return elements;
+}
+
+void expect_right(const Slice& slice) {
+  const std::vector<int64_t> expected = elements_of(slice);
+  ASSERT_EQ(slice.count(), std::ssize(expected)) << to_text(slice);
+  for (int64_t first = 0; first < slice.count(); ++first) {
+    const Slice::Run run = slice.run_from(first);
+    const auto at = expected.begin() + first;
+    ASSERT_EQ(run.whole, *at) << to_text(slice) << " from " << first;
+    ASSERT_GE(run.count, 1);
+    ASSERT_LE(first + run.count, slice.count());
+    for (int64_t i = 0; i < run.count; ++i) ASSERT_EQ(at[i], run.whole + i);
+  }
+  int64_t count = 1;
+  for (const int64_t size : slice.whole_shape()) count *= size;
+  for (int64_t element = 0; element <= count; ++element) {
+    ASSERT_EQ(slice.count_before(element),
+              std::ranges::lower_bound(expected, element) - expected.begin())
+        << to_text(slice) << " before " << element;
+  }
+  std::vector<int64_t> visited;
+  for_each_run(slice, 0, slice.count(), [&](const Slice::Run& run, int64_t at) {
+    EXPECT_EQ(at, std::ssize(visited));
+    for (int64_t i = 0; i < run.count; ++i) visited.push_back(run.whole + i);
+  });
+  EXPECT_EQ(visited, expected);
+}
+
+// What all ranks have together is the whole, once.
+void expect_shared_out(const Shape& shape, const Placement& placement, int tensor, int expert) {
+  SCOPED_TRACE(cat(tensor, " x ", expert, " ranks, ", placement.cuts.size(), " cuts"));
+  std::vector<Slice> slices;
+  std::vector<int64_t> all;
+  for (int rank = 0; rank < tensor * expert; ++rank) {
+    slices.push_back(
+        slice_of(shape, placement, place_of(tensor, rank % tensor, expert, rank / tensor)));
+    expect_right(slices.back());
+    const std::vector<int64_t> own = elements_of(slices.back());
+    all.insert(all.end(), own.begin(), own.end());
+    for (int before = 0; before < rank; ++before) {
+      EXPECT_FALSE(slices.back().overlaps(slices[static_cast<size_t>(before)]));
+    }
+    EXPECT_EQ(slices.back().overlaps(Slice(shape)), !own.empty());
+    EXPECT_EQ(slices.back().is_whole(), slices.back() == Slice(shape));
+  }
+  std::ranges::sort(all);
+  EXPECT_EQ(all, elements_of(Slice(shape)));
+}
+
+// All ways to write a size as up to three parts, each a multiple of the ranks.
+std::vector<std::vector<int64_t>> parts_of(int64_t size, int64_t ranks) {
+  std::vector<std::vector<int64_t>> all;
+  if (size % ranks != 0) return all;
+  all.push_back({});
+  for (int64_t first = 0; first <= size; first += ranks) {
+    all.push_back({first, size - first});
+    for (int64_t second = ranks; first + second < size; second += ranks) {
+      all.push_back({first, second, size - first - second});
+    }
+  }
+  return all;
+}
+
+std::vector<Shape> small_shapes() {
+  std::vector<Shape> shapes = {{}};
+  for (const int64_t a : {0, 1, 2, 6}) {
+    shapes.push_back({a});
+    for (const int64_t b : {0, 1, 4, 6}) {
+      shapes.push_back({a, b});
+      for (const int64_t c : {1, 3, 6}) shapes.push_back({a, b, c});
+    }
+  }
+  return shapes;
+}
+
+TEST(Placement, EveryCutOfEveryDimensionSharesTheElementsOut) {
+  for (const Shape& shape : small_shapes()) {
+    expect_shared_out(shape, {}, 1, 1);
+    for (int dimension = 0; dimension < std::ssize(shape); ++dimension) {
+      for (const int ranks : {1, 2, 3, 6}) {
+        const int64_t size = shape[static_cast<size_t>(dimension)];
+        for (const std::vector<int64_t>& parts : parts_of(size, ranks)) {
+          expect_shared_out(shape, {.cuts = {{Axis::tensor, dimension, parts}}}, ranks, 1);
+        }
+      }
+    }
+  }
+}
+
+TEST(Placement, TwoDimensionsMayBeCut) {
+  const Placement placement{.cuts = {{Axis::expert, 0}, {Axis::tensor, 2, {4, 2}}}};
+  for (const int tensor : {1, 2}) {
+    for (const int expert : {1, 2, 4}) expect_shared_out({4, 3, 6}, placement, tensor, expert);
+  }
+}
+
+// GPT-2's c_attn: queries, keys and values are packed; with grouped queries there are fewer keys.
+TEST(Placement, PackedPartsAreCutEachByItself) {
+  const Placement even{.cuts = {{Axis::tensor, 0, {4, 4, 4}}}};
+  const Slice second = slice_of({12, 5}, even, place_of(2, 1));
+  EXPECT_EQ(to_text(second), "2:4+6:8+10:12, 0:5");
+  EXPECT_THAT(second.shape(), ElementsAre(6, 5));
+  const Placement grouped{.cuts = {{Axis::tensor, 0, {8, 2, 2}}}};
+  EXPECT_EQ(to_text(slice_of({12, 5}, grouped, place_of(2, 0))), "0:4+8:9+10:11, 0:5");
+  EXPECT_EQ(to_text(slice_of({12, 5}, grouped, place_of(2, 1))), "4:8+9:10+11:12, 0:5");
+  // A whole one is one range, however its parts are packed.
+  EXPECT_EQ(slice_of({12, 5}, grouped, place_of(1, 0)), Slice({12, 5}));
+}
+
+TEST(Placement, RunsAreAsLongAsTheyCanBe) {
+  const Slice rows = slice_of({8, 5}, {.cuts = {{Axis::tensor, 0}}}, place_of(2, 1));
+  EXPECT_EQ(rows.run_from(0).whole, 20);
+  EXPECT_EQ(rows.run_from(0).count, 20);
+  EXPECT_EQ(rows.run_from(7).count, 13);
+  const Slice columns = slice_of({8, 6}, {.cuts = {{Axis::tensor, 1}}}, place_of(2, 1));
+  EXPECT_EQ(columns.run_from(0).whole, 3);
+  EXPECT_EQ(columns.run_from(0).count, 3);
+  EXPECT_EQ(Slice({8, 6}).run_from(5).count, 43);
+}
+
+std::string refusal(const Shape& shape, const Placement& placement) {
+  try {
+    slice_of(shape, placement, place_of(2, 0));
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+    return error.what();
+  }
+  return "none";
+}
+
+TEST(Placement, WhatMakesNoSenseIsRefused) {
+  EXPECT_EQ(refusal({4, 3}, {.cuts = {{Axis::tensor, 0}}, .partial = {Axis::context}}), "none");
+  EXPECT_THAT(refusal({4, 3}, {.cuts = {{Axis::tensor, 1}}}), HasSubstr("3 is no multiple"));
+  EXPECT_THAT(refusal({4}, {.cuts = {{Axis::tensor, 0, {1, 3}}}}), HasSubstr("1 is no multiple"));
+  EXPECT_THAT(refusal({4}, {.cuts = {{Axis::tensor, 0, {2, 4}}}}), HasSubstr("6 of 4 together"));
+  EXPECT_THAT(refusal({4}, {.cuts = {{Axis::tensor, 0, {-2, 6}}}}), HasSubstr("-2 is no multiple"));
+  EXPECT_THAT(refusal({4}, {.cuts = {{Axis::tensor, 1}}}), HasSubstr("not there"));
+  EXPECT_THAT(refusal({4}, {.cuts = {{Axis::tensor, -1}}}), HasSubstr("not there"));
+  EXPECT_THAT(refusal({4}, {.cuts = {{Axis::data, 0}}}), HasSubstr("the axis data"));
+  EXPECT_THAT(refusal({4}, {.cuts = {{Axis::pipeline, 0}}}), HasSubstr("the axis pipeline"));
+  EXPECT_THAT(refusal({4, 4}, {.cuts = {{Axis::tensor, 0}, {Axis::tensor, 1}}}),
+              HasSubstr("cut already"));
+  EXPECT_THAT(refusal({4, 4}, {.cuts = {{Axis::tensor, 0}, {Axis::expert, 0}}}),
+              HasSubstr("cut already"));
+  EXPECT_THAT(refusal({4}, {.cuts = {{Axis::tensor, 0}}, .partial = {Axis::tensor}}),
+              HasSubstr("no partial sum over tensor"));
+  EXPECT_THAT(refusal({4}, {.partial = {Axis::data}}), HasSubstr("no partial sum over data"));
+}
+
+TEST(Slices, ThatAreNoneAreRefused) {
+  const auto refused = [](Shape shape, std::vector<Slice::Ranges> ranges) {
+    EXPECT_THROW(Slice(std::move(shape), std::move(ranges)), Error);
+  };
+  EXPECT_NO_THROW(Slice({4, 2}, {{{0, 1}, {2, 4}}, {{0, 2}}}));
+  EXPECT_NO_THROW(Slice({4, 2}, {{}, {{0, 2}}}));
+  refused({4}, {});
+  refused({4}, {{{0, 4}}, {{0, 1}}});
+  refused({4}, {{{0, 5}}});
+  refused({4}, {{{-1, 2}}});
+  refused({4}, {{{2, 2}}});
+  refused({4}, {{{3, 2}}});
+  refused({4}, {{{0, 2}, {2, 4}}});  // is 0:4
+  refused({4}, {{{0, 2}, {1, 4}}});
+  refused({4}, {{{2, 4}, {0, 1}}});
+}
+
+TEST(Axes, SetsAreValues) {
+  constexpr AxisSet kBoth = {Axis::data, Axis::context};
+  EXPECT_EQ(name(kBoth), "context x data");
+  EXPECT_EQ(name(AxisSet{}), "no axis");
+  EXPECT_TRUE(kBoth.has(Axis::data));
+  EXPECT_FALSE(kBoth.has(Axis::tensor));
+  EXPECT_EQ(kBoth.without({Axis::data, Axis::tensor}), AxisSet{Axis::context});
+  EXPECT_EQ((AxisSet{Axis::data} | AxisSet{Axis::context}), kBoth);
+  EXPECT_EQ((AxisSet::all() & kBoth), kBoth);
+  EXPECT_TRUE((kBoth & kModelAxes).has(Axis::context));
+}
+
+}  // namespace
+}  // namespace tutti::training

@@ -1,0 +1,36 @@
+// A small model whose MLP is cut over the ranks along the tensor axis, as in Shoeybi et al.:
+// Megatron-LM, 2019: the first product's outputs are cut and the second one's inputs, so that
+// between them nothing is sent.
+//
+//   contexts -> [embed] -> [x + MLP(norm(x))] x layers -> [Linear -> loss]
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "training/model.h"
+
+namespace tutti::training::testing {
+
+struct ParallelModelConfig {
+  int64_t context = 8;
+  int64_t width = 4;    // of a token; a layer's is context x width
+  int64_t hidden = 24;  // of which each rank along the tensor axis has a part
+  int64_t layers = 2;
+  int64_t vocabulary = 256;
+};
+
+class ParallelModel : public Model {
+ public:
+  // For the rank at this place of the mesh.
+  ParallelModel(const ParallelModelConfig& config, const MeshPlace& place);
+
+  double flops_per_sample() const override { return 0; }
+  std::string description() const override;
+  int64_t targets_per_sample() const override { return 1; }
+
+ private:
+  ParallelModelConfig config_;
+};
+
+}  // namespace tutti::training::testing

@@ -1,0 +1,214 @@
+// A layer that is cut over the tensor axis is a unit like any other: whatever the mesh and the ZeRO
+// stage, it is the same model that is trained.
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/text.h"
+#include "tests/training/data/folder.h"
+#include "tests/training/support/parallel_model.h"
+#include "tests/training/support/saved_tensors.h"
+#include "tests/training/support/tiny_run.h"
+#include "training/checkpoint/checkpoint.h"
+#include "training/parameter_values.h"
+#include "training/snapshot.h"
+
+namespace tutti::training {
+namespace {
+
+using testing::Deterministic;
+using testing::Outcome;
+using testing::ParallelModel;
+using testing::ParallelModelConfig;
+using testing::TinyRank;
+using testing::TinyRun;
+using tutti::testing::run_ranks;
+
+struct Grid {
+  int tensor = 1;
+  int data = 1;
+  int stages = 1;
+  int zero = 0;
+
+  int ranks() const { return tensor * data * stages; }
+};
+
+std::string describe(const Grid& grid) {
+  return cat("tensor ", grid.tensor, " x data ", grid.data, " x pipeline ", grid.stages, ", ZeRO ",
+             grid.zero);
+}
+
+TinyRun run_of(const Grid& grid, uint64_t batch = 4) {
+  const ParallelModelConfig config;
+  TinyRun run;
+  run.mesh = {.tensor = grid.tensor, .data = grid.data, .pipeline = grid.stages};
+  run.mlp = MlpModelConfig{.context = config.context};  // whose data it is trained on
+  run.other_model = [config](const MeshPlace& place) {
+    return std::make_unique<ParallelModel>(config, place);
+  };
+  run.replica.storage.stage = grid.zero;
+  run.replica.storage.bucket_elements = 300;
+  run.replica.storage.first_bucket_elements = 100;
+  run.replica.clip = 0.5;
+  run.batch = batch;
+  run.steps = 8;
+  return run;
+}
+
+class TensorParallel : public FolderTest {
+ protected:
+  const Deterministic deterministic_;
+};
+
+TEST_F(TensorParallel, EveryMeshTrainsTheSameModelInEveryStageOfZero) {
+  const Outcome alone = testing::train(1, run_of({}));
+  for (const int tensor : {1, 2, 4}) {
+    for (const int data : {1, 2}) {
+      std::optional<Outcome> first;
+      for (int zero = 0; zero <= 3; ++zero) {
+        const Grid grid{.tensor = tensor, .data = data, .zero = zero};
+        SCOPED_TRACE(describe(grid));
+        const Outcome outcome = testing::train(grid.ranks(), run_of(grid));
+        if (!first) first = outcome;
+        EXPECT_EQ(testing::difference(outcome, *first), "");
+        EXPECT_LT(testing::relative_difference(outcome.losses, alone.losses), 1e-6);
+        EXPECT_LT(testing::relative_difference(outcome.norms, alone.norms), 1e-6);
+      }
+    }
+  }
+}
+
+TEST_F(TensorParallel, InitialValuesAreTheSameBits) {
+  TinyRun run = run_of({});
+  run.steps = 1;
+  run.learning_rate = 0;
+  run.optimizer.weight_decay = 0;
+  const Outcome alone = testing::train(1, run);
+  for (const int tensor : {2, 4}) {
+    TinyRun cut = run_of({.tensor = tensor, .zero = 1});
+    cut.steps = 1;
+    cut.learning_rate = 0;
+    cut.optimizer.weight_decay = 0;
+    EXPECT_EQ(testing::train(tensor, cut).parameters, alone.parameters);
+  }
+}
+
+TEST_F(TensorParallel, GoesWithAPipelineAndOtherOptimizers) {
+  for (const OptimizerKind kind :
+       {OptimizerKind::adamw, OptimizerKind::lamb, OptimizerKind::lars}) {
+    const auto with_optimizer = [&](const Grid& grid) {
+      TinyRun run = run_of(grid);
+      run.optimizer.optimizer = kind;
+      if (kind == OptimizerKind::lars) run.learning_rate = 0.1;
+      return run;
+    };
+    const Outcome alone = testing::train(1, with_optimizer({}));
+    for (const Grid& grid :
+         {Grid{.tensor = 2, .stages = 2}, Grid{.tensor = 2, .stages = 2, .zero = 1},
+          Grid{.tensor = 2, .data = 2, .stages = 2, .zero = 3}}) {
+      SCOPED_TRACE(describe(grid));
+      const Outcome outcome = testing::train(grid.ranks(), with_optimizer(grid));
+      EXPECT_LT(testing::relative_difference(outcome.losses, alone.losses), 2e-6);
+      EXPECT_LT(testing::relative_difference(outcome.norms, alone.norms), 2e-6);
+    }
+  }
+}
+
+// --- checkpoints ---
+
+constexpr int64_t kSavedAt = 3;
+
+std::vector<double> next_losses(TinyRank& rank) {
+  std::vector<double> losses;
+  for (int step = 0; step < 4; ++step) losses.push_back(rank.step().loss);
+  return losses;
+}
+
+void save_in(const std::string& directory, TinyRank& rank, const Job& job) {
+  std::optional<RunDirectory> run;
+  if (job.rank == 0) run.emplace(directory, RunStart{});
+  save_snapshot(rank.replica, *rank.model,
+                {.directory = run ? &*run : nullptr, .step = kSavedAt, .keep = 1});
+}
+
+TEST_F(TensorParallel, WhatOneMeshSavesEveryOtherGoesOnWith) {
+  int count = 0;
+  for (const Grid& from : {Grid{.tensor = 2}, Grid{.tensor = 2, .data = 2, .zero = 1}}) {
+    const std::string saved = path(cat("saved-", count));
+    std::vector<double> expected;
+    run_ranks(from.ranks(), [&](const Job& job) {
+      TinyRank rank(job, run_of(from));
+      while (rank.done < kSavedAt) rank.step();
+      save_in(saved, rank, job);
+      const std::vector<double> losses = next_losses(rank);
+      if (job.rank == 0) expected = losses;
+    });
+    const auto original = testing::saved_tensors(Checkpoint::open(saved));
+    for (const Grid& to :
+         {Grid{}, Grid{.tensor = 2}, Grid{.tensor = 4}, Grid{.data = 2, .zero = 2},
+          Grid{.tensor = 4, .data = 2, .zero = 3}, Grid{.tensor = 2, .stages = 2, .zero = 1}}) {
+      SCOPED_TRACE(cat("from ", describe(from), " to ", describe(to)));
+      const std::string again = path(cat("again-", count++));
+      run_ranks(to.ranks(), [&](const Job& job) {
+        TinyRank rank(job, run_of(to));
+        load_snapshot(rank.replica, *rank.model, saved);
+        save_in(again, rank, job);
+        rank.skip(kSavedAt);
+        const std::vector<double> losses = next_losses(rank);
+        EXPECT_LT(testing::relative_difference(losses, expected), 1e-6);
+        if (to.tensor == from.tensor && to.data == from.data) {
+          EXPECT_EQ(losses, expected);
+        }
+      });
+      const Checkpoint checkpoint = Checkpoint::open(again);
+      checkpoint.verify();
+      EXPECT_TRUE(testing::saved_tensors(checkpoint) == original) << "not a bit is lost";
+    }
+  }
+}
+
+// --- parameters between steps ---
+
+TEST_F(TensorParallel, ParametersAreReadAndWrittenWhole) {
+  for (const Grid& grid : {Grid{.tensor = 2}, Grid{.tensor = 2, .data = 2, .zero = 1},
+                           Grid{.tensor = 2, .data = 2, .zero = 3}}) {
+    SCOPED_TRACE(describe(grid));
+    run_ranks(grid.ranks(), [&](const Job& job) {
+      TinyRank rank(job, run_of(grid));
+      ParameterValues values(rank.replica, *rank.model);
+      for (int parameter = 0; parameter < std::ssize(values.specs()); ++parameter) {
+        const ParameterSpec& spec = values.specs()[static_cast<size_t>(parameter)];
+        const auto count = static_cast<size_t>(spec.count());
+        std::vector<float> expected(count), found(count);
+        draw(spec.initial, rank.run.replica.seed, spec.stream(), 0, expected);
+        values.read(parameter, found);
+        EXPECT_EQ(found, expected) << spec.name;
+        EXPECT_EQ(values.in_place(parameter) != nullptr,
+                  grid.zero < 3 && spec.placement.cuts.empty());
+        for (size_t i = 0; i < count; ++i) expected[i] = static_cast<float>(i) / 1024;
+        values.write(parameter, expected);
+        values.read(parameter, found);
+        EXPECT_EQ(found, expected) << spec.name;
+      }
+    });
+  }
+}
+
+TEST_F(TensorParallel, AModelForAnotherMeshIsRefused) {
+  for (const auto& error : tutti::testing::run_ranks_catching(2, [](const Job& job) {
+         TinyRun run = run_of({.tensor = 2});
+         run.other_model = [](MeshPlace place) {
+           place.sizes[static_cast<size_t>(Axis::tensor)] = 4;
+           return std::make_unique<ParallelModel>(ParallelModelConfig{}, place);
+         };
+         TinyRank(job, run);
+       })) {
+    ASSERT_TRUE(error);
+    EXPECT_NE(std::string(error->what()).find("is cut for another mesh"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace tutti::training

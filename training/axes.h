@@ -1,0 +1,68 @@
+// The axes of a mesh of ranks, one for each kind of parallelism, and where a rank stands on them.
+#pragma once
+
+#include <array>
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+
+namespace tutti::training {
+
+// In the order of ranks, the fastest first: what talks most lies next to each other, inside a host
+// (Narayanan et al., 2021: tensor inside the node, pipelines across).
+enum class Axis { tensor, context, expert, data, pipeline };
+inline constexpr int kAxes = 5;
+inline constexpr std::array<Axis, kAxes> kAllAxes = {Axis::tensor, Axis::context, Axis::expert,
+                                                     Axis::data, Axis::pipeline};
+std::string_view name(Axis axis);
+
+class AxisSet {
+ public:
+  constexpr AxisSet() = default;
+  constexpr AxisSet(std::initializer_list<Axis> axes) {
+    for (const Axis axis : axes) bits_ |= bit(axis);
+  }
+  static constexpr AxisSet all() { return AxisSet((1U << kAxes) - 1); }
+
+  constexpr bool has(Axis axis) const { return (bits_ & bit(axis)) != 0; }
+  constexpr bool empty() const { return bits_ == 0; }
+  constexpr AxisSet operator|(AxisSet other) const { return AxisSet(bits_ | other.bits_); }
+  constexpr AxisSet operator&(AxisSet other) const { return AxisSet(bits_ & other.bits_); }
+  constexpr AxisSet without(AxisSet other) const { return AxisSet(bits_ & ~other.bits_); }
+  constexpr auto operator<=>(const AxisSet&) const = default;
+
+ private:
+  explicit constexpr AxisSet(uint32_t bits) : bits_(bits) {}
+  static constexpr uint32_t bit(Axis axis) { return 1U << static_cast<uint32_t>(axis); }
+
+  uint32_t bits_ = 0;
+};
+
+// Parameters may be cut over these, or be the same along them. (Along the data axis they always are
+// the same, along the pipeline axis they are others.)
+inline constexpr AxisSet kModelAxes = {Axis::tensor, Axis::context, Axis::expert};
+
+// "tensor x data"; "no axis" for an empty set.
+std::string name(AxisSet axes);
+
+// How many ranks a mesh has along each axis, and this rank's place there. By default one rank.
+struct MeshPlace {
+  std::array<int, kAxes> sizes = {1, 1, 1, 1, 1};
+  std::array<int, kAxes> places = {};
+
+  int size(Axis axis) const { return sizes[static_cast<size_t>(axis)]; }
+  int place(Axis axis) const { return places[static_cast<size_t>(axis)]; }
+  // Whether it is the first rank along each of the axes.
+  bool first_along(AxisSet axes) const {
+    for (const Axis axis : kAllAxes) {
+      if (axes.has(axis) && place(axis) != 0) return false;
+    }
+    return true;
+  }
+  bool operator==(const MeshPlace&) const = default;
+};
+
+}  // namespace tutti::training

@@ -8,6 +8,7 @@
 #include "training/kernels/elementwise.h"
 #include "training/kernels/gemm.h"
 #include "training/kernels/loops.h"
+#include "training/thread_pool.h"
 
 namespace tutti::training {
 namespace {
@@ -33,14 +34,30 @@ struct Head {
   }
 };
 
+// Heads of samples are what threads share: body(head, its number) for each, in any order.
 template <typename Body>
 void for_each_head(const AttentionShape& shape, Body&& body) {
-  for (int64_t sample = 0; sample < shape.samples; ++sample) {
-    for (int64_t head = 0; head < shape.heads; ++head) {
-      body(Head{shape, sample * shape.context, head}, sample * shape.heads + head);
-    }
-  }
+  parallel_for(shape.samples * shape.heads, [&](int64_t index) {
+    body(Head{shape, index / shape.heads * shape.context, index % shape.heads}, index);
+  });
 }
+
+// Temporaries for each of the threads that compute heads.
+class Scratch {
+ public:
+  Scratch(Arena& arena, DType dtype, int64_t rows, int64_t cols)
+      : all_(arena.take(dtype, threads_here() * rows, cols)), rows_(rows) {}
+  // The calling thread's.
+  Tensor own() const { return all_.row_range(ThreadPool::thread_index() * rows_, rows_); }
+  // The same memory as another matrix.
+  Tensor own(int64_t rows, int64_t cols) const {
+    return tensor_at(own().data, all_.dtype, rows, cols);
+  }
+
+ private:
+  Tensor all_;
+  int64_t rows_;
+};
 
 template <typename Body>
 void for_each_block(int64_t count, Body&& body) {
@@ -87,22 +104,23 @@ void causal_attention(const AttentionShape& shape, ConstTensor qkv, Tensor outpu
   const DType wide = value_type(type);
   const int64_t block = std::min(kBlock, shape.context);
   const kernels::Loops& loops = kernels::loops(type);
-  const Tensor score_memory = arena.take(wide, block, block);
-  const Tensor weight_memory = arena.take(type, block, block);
-  const Tensor sum_memory = arena.take(wide, block, shape.head_size);
-  const Tensor maxima = arena.take(wide, 1, block);
-  const Tensor sums = arena.take(wide, 1, block);
+  const Scratch score_memory(arena, wide, block, block);
+  const Scratch weight_memory(arena, type, block, block);
+  const Scratch sum_memory(arena, wide, block, shape.head_size);
+  const Scratch maximum_memory(arena, wide, 1, block);
+  const Scratch total_memory(arena, wide, 1, block);
   for_each_head(shape, [&](const Head& head, int64_t index) {
+    const Tensor maxima = maximum_memory.own(), sums = total_memory.own();
     const ConstTensor queries = head.part(qkv, 0), keys = head.part(qkv, 1);
     const ConstTensor values = head.part(qkv, 2);
     for_each_block(shape.context, [&](int64_t q, int64_t rows) {
-      const Tensor attended = tensor_at(sum_memory.data, wide, rows, shape.head_size);
+      const Tensor attended = sum_memory.own(rows, shape.head_size);
       fill(attended, 0);
       fill(maxima, -std::numeric_limits<double>::infinity());
       fill(sums, 0);
       for_each_block(q + rows, [&](int64_t k, int64_t cols) {
-        const Tensor scores = tensor_at(score_memory.data, wide, rows, cols);
-        const Tensor weights = tensor_at(weight_memory.data, type, rows, cols);
+        const Tensor scores = score_memory.own(rows, cols);
+        const Tensor weights = weight_memory.own(rows, cols);
         gemm(queries.row_range(q, rows), Transpose::no, keys.row_range(k, cols), Transpose::yes,
              scores);
         loops.attention_softmax(scores.data, weights.data, rows, cols, q - k + 1, scale_of(shape),
@@ -129,29 +147,30 @@ void causal_attention_backward(const AttentionShape& shape, ConstTensor qkv, Con
   const DType wide = value_type(type);
   const int64_t block = std::min(kBlock, shape.context);
   const kernels::Loops& loops = kernels::loops(type);
-  const Tensor score_memory = arena.take(wide, block, block);
-  const Tensor weight_memory = arena.take(type, block, block);
-  const Tensor gradient_memory = arena.take(type, block, block);
-  const Tensor delta = arena.take(wide, 1, shape.context);
-  const Tensor dq = arena.take(wide, shape.context, shape.head_size);
-  const Tensor dk_memory = arena.take(wide, block, shape.head_size);
-  const Tensor dv_memory = arena.take(wide, block, shape.head_size);
+  const Scratch score_memory(arena, wide, block, block);
+  const Scratch weight_memory(arena, type, block, block);
+  const Scratch gradient_memory(arena, type, block, block);
+  const Scratch delta_memory(arena, wide, 1, shape.context);
+  const Scratch dq_memory(arena, wide, shape.context, shape.head_size);
+  const Scratch dk_memory(arena, wide, block, shape.head_size);
+  const Scratch dv_memory(arena, wide, block, shape.head_size);
   for_each_head(shape, [&](const Head& head, int64_t index) {
+    const Tensor delta = delta_memory.own(), dq = dq_memory.own();
     const ConstTensor queries = head.part(qkv, 0), keys = head.part(qkv, 1);
     const ConstTensor values = head.part(qkv, 2), dy = head.of(output_gradient);
     loops.attention_delta(head.of(output).data, dy.data, dy.stride, delta.data, shape.context,
                           shape.head_size);
     fill(dq, 0);
     for_each_block(shape.context, [&](int64_t k, int64_t cols) {
-      const Tensor dk = tensor_at(dk_memory.data, wide, cols, shape.head_size);
-      const Tensor dv = tensor_at(dv_memory.data, wide, cols, shape.head_size);
+      const Tensor dk = dk_memory.own(cols, shape.head_size);
+      const Tensor dv = dv_memory.own(cols, shape.head_size);
       fill(dk, 0);
       fill(dv, 0);
       for_each_block(shape.context - k, [&](int64_t after, int64_t rows) {
         const int64_t q = k + after;
-        const Tensor scores = tensor_at(score_memory.data, wide, rows, cols);
-        const Tensor weights = tensor_at(weight_memory.data, type, rows, cols);
-        const Tensor dscores = tensor_at(gradient_memory.data, type, rows, cols);
+        const Tensor scores = score_memory.own(rows, cols);
+        const Tensor weights = weight_memory.own(rows, cols);
+        const Tensor dscores = gradient_memory.own(rows, cols);
         const ConstTensor q_rows = queries.row_range(q, rows), k_rows = keys.row_range(k, cols);
         gemm(q_rows, Transpose::no, k_rows, Transpose::yes, scores);
         loops.attention_recompute(scores.data,

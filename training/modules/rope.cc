@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "base/text.h"
-#include "training/kernels/loops.h"
+#include "training/kernels/rope.h"
 
 namespace tutti::training {
 
@@ -29,12 +29,9 @@ Rope::Rope(int64_t context, int64_t head_size, double base)
 }
 
 void Rope::turn(Tensor rows, int64_t heads, int direction) const {
-  require_shapes(heads * head_size_ <= rows.cols, "rope");
   const void* table = rows.dtype == DType::f64 ? static_cast<const void*>(table_f64_.data())
                                                : static_cast<const void*>(table_.data());
-  kernels::loops(rows.dtype)
-      .rope(rows.data, rows.data, {rows.rows, rows.stride, heads, head_size_}, context_, table,
-            direction);
+  rope(rows, heads, head_size_, context_, table, direction);
 }
 
 }  // namespace tutti::training

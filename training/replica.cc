@@ -95,6 +95,7 @@ Replica::Replica(Mesh mesh, Model& model, std::unique_ptr<Optimizer> optimizer,
     : mesh_(std::move(mesh)),
       model_(model),
       options_(options),
+      threads_(options.threads),
       plans_(made_on_all(world(), [&] { return make_plans(mesh_, options.pipeline); })),
       placement_(
           made_on_all(world(), [&] { return place_model(plans_, model, options, mesh_.place()); })),
@@ -235,6 +236,7 @@ auto Replica::with_places(int64_t step, const Work& work) {
 }
 
 StepResult Replica::step(const StepBatches& batches, int64_t step, double learning_rate) {
+  const UseThreads use(threads_);
   return with_places(step, [&] { return take_step(batches, step, learning_rate); });
 }
 
@@ -325,6 +327,7 @@ StepOptions Replica::next_update(double learning_rate, double gradient_factor) {
 
 std::vector<StepResult> Replica::run(std::span<const StepBatches> steps, int64_t first,
                                      std::span<const double> learning_rates) {
+  const UseThreads use(threads_);
   if (!plans_.flushed()) return run_unflushed(steps, first, learning_rates);
   std::vector<StepResult> results;
   for (size_t i = 0; i < steps.size(); ++i) {
@@ -364,6 +367,7 @@ std::string Replica::describe(const std::vector<Trouble>& troubles) const {
 
 Evaluation Replica::evaluate(std::span<const MicroBatch> own, int64_t passes) {
   if (passes == 0) return {};
+  const UseThreads use(threads_);
   share_buffers();
   const pipeline::Plan& plan = plans_.evaluation(passes);
   std::vector<pipeline::StageBatch> batches;

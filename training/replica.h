@@ -33,6 +33,7 @@
 #include "training/pipeline/placement.h"
 #include "training/pipeline/plans.h"
 #include "training/runner.h"
+#include "training/thread_pool.h"
 #include "training/tracing_hooks.h"
 
 namespace tutti::training {
@@ -48,6 +49,7 @@ struct ReplicaOptions {
   StorageOptions storage;
   DataParallelOptions data_parallel;
   RunnerOptions runner;              // its type is the storage's
+  int threads = 1;                   // that compute together on this rank (thread_pool.h)
   uint64_t seed = 1;                 // of initial values
   std::optional<double> clip;        // the largest norm of all gradients together
   bool stochastic_rounding = false;  // bf16 values are updated themselves: they have no masters
@@ -236,6 +238,7 @@ class Replica {
   Mesh mesh_;
   Model& model_;
   ReplicaOptions options_;
+  ThreadPool threads_;
   pipeline::Plans plans_;
   pipeline::Placement placement_;
   Communicator group_;  // ranks with the same units: they sum gradients, and share what is sharded

@@ -141,8 +141,8 @@ int train_as_first(training::Session& session, const Options& options) {
   LossCurves curves;
   const auto units = static_cast<double>(model.targets_per_sample());
   const char* unit = units > 1 ? "tokens" : "samples";
-  Progress progress(unit, units, training::measured_peak(replica.storage.dtype), ranks,
-                    options.on_terminal || is_terminal());
+  Progress progress(unit, units, training::measured_peak(replica.storage.dtype) * replica.threads,
+                    ranks, options.on_terminal || is_terminal());
   while (const std::optional<StepReport> report = session.trainer().next()) {
     Json line = json_of(*report, units);
     if (curves.training.empty() && resumes) {

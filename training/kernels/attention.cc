@@ -8,6 +8,7 @@
 #include "training/kernels/elementwise.h"
 #include "training/kernels/gemm.h"
 #include "training/kernels/loops.h"
+#include "training/thread_pool.h"
 
 namespace tutti::training {
 namespace {
@@ -52,12 +53,30 @@ struct Group {
   }
 };
 
+// Groups of samples are what threads share: body(group) for each, in any order.
 template <typename Body>
 void for_each_group(const AttentionShape& shape, Body&& body) {
-  for (int64_t sample = 0; sample < shape.samples; ++sample) {
-    for (int64_t head = 0; head < shape.groups(); ++head) body(Group{shape, sample, head});
-  }
+  parallel_for(shape.samples * shape.groups(), [&](int64_t index) {
+    body(Group{shape, index / shape.groups(), index % shape.groups()});
+  });
 }
+
+// Temporaries for each of the threads that compute groups.
+class Scratch {
+ public:
+  Scratch(Arena& arena, DType dtype, int64_t rows, int64_t cols)
+      : all_(arena.take(dtype, threads_here() * rows, cols)), rows_(rows) {}
+  // The calling thread's.
+  Tensor own() const { return all_.row_range(ThreadPool::thread_index() * rows_, rows_); }
+  // The same memory as another matrix.
+  Tensor own(int64_t rows, int64_t cols) const {
+    return tensor_at(own().data, all_.dtype, rows, cols);
+  }
+
+ private:
+  Tensor all_;
+  int64_t rows_;
+};
 
 // Blocks that begin at multiples of kBlock, the last one at `end` or where memory ends: what no
 // query sees costs little, and products of few different shapes are made.
@@ -120,22 +139,23 @@ void causal_attention(const AttentionShape& shape, const ConstQkv& inputs, Tenso
   const int64_t most_rows = std::min(kBlock, shape.context);
   const int64_t most_keys = std::min(kBlock, shape.keys_in_memory());
   const kernels::Loops& loops = kernels::loops(type);
-  const Tensor score_memory = arena.take(wide, most_rows, most_keys);
-  const Tensor weight_memory = arena.take(type, most_rows, most_keys);
-  const Tensor sum_memory = arena.take(wide, most_rows, shape.head_size);
-  const Tensor maxima = arena.take(wide, 1, most_rows);
-  const Tensor sums = arena.take(wide, 1, most_rows);
+  const Scratch score_memory(arena, wide, most_rows, most_keys);
+  const Scratch weight_memory(arena, type, most_rows, most_keys);
+  const Scratch sum_memory(arena, wide, most_rows, shape.head_size);
+  const Scratch maximum_memory(arena, wide, 1, most_rows);
+  const Scratch total_memory(arena, wide, 1, most_rows);
   const auto attend = [&](const Group& group, int64_t head, int64_t q, int64_t rows) {
     const ConstTensor queries = group.of_queries(inputs.queries, head).row_range(q, rows);
     const ConstTensor keys = group.of_keys(inputs.keys), values = group.of_keys(inputs.values);
-    const Tensor attended = tensor_at(sum_memory.data, wide, rows, shape.head_size);
+    const Tensor attended = sum_memory.own(rows, shape.head_size);
+    const Tensor maxima = maximum_memory.own(), sums = total_memory.own();
     fill(attended, 0);
     fill(maxima, -std::numeric_limits<double>::infinity());
     fill(sums, 0);
     for_each_block(group.first_key(q, rows), shape.past + q + rows, keys.rows,
                    [&](int64_t k, int64_t cols) {
-                     const Tensor scores = tensor_at(score_memory.data, wide, rows, cols);
-                     const Tensor weights = tensor_at(weight_memory.data, type, rows, cols);
+                     const Tensor scores = score_memory.own(rows, cols);
+                     const Tensor weights = weight_memory.own(rows, cols);
                      gemm(queries, Transpose::no, keys.row_range(k, cols), Transpose::yes, scores);
                      loops.attention_softmax(scores.data, weights.data, rows, cols,
                                              group.visible(q, k), scale_of(shape), maxima.data,
@@ -168,19 +188,21 @@ void causal_attention_backward(const AttentionShape& shape, const ConstQkv& inpu
   const DType wide = value_type(type);
   const int64_t block = std::min(kBlock, shape.context);
   const kernels::Loops& loops = kernels::loops(type);
-  const Tensor score_memory = arena.take(wide, block, block);
-  const Tensor weight_memory = arena.take(type, block, block);
-  const Tensor gradient_memory = arena.take(type, block, block);
-  const Tensor delta = arena.take(wide, 1, shape.context);
-  const Tensor dq = arena.take(wide, shape.context, shape.head_size);
-  const Tensor dk = arena.take(wide, shape.context, shape.head_size);
-  const Tensor dv = arena.take(wide, shape.context, shape.head_size);
+  const Scratch score_memory(arena, wide, block, block);
+  const Scratch weight_memory(arena, type, block, block);
+  const Scratch gradient_memory(arena, type, block, block);
+  const Scratch delta_memory(arena, wide, 1, shape.context);
+  const Scratch dq_memory(arena, wide, shape.context, shape.head_size);
+  const Scratch dk_memory(arena, wide, shape.context, shape.head_size);
+  const Scratch dv_memory(arena, wide, shape.context, shape.head_size);
   // One block of queries on one of keys.
   const auto add_block = [&](const Group& group, int64_t head, int64_t q, int64_t rows, int64_t k,
                              int64_t cols) {
-    const Tensor scores = tensor_at(score_memory.data, wide, rows, cols);
-    const Tensor weights = tensor_at(weight_memory.data, type, rows, cols);
-    const Tensor dscores = tensor_at(gradient_memory.data, type, rows, cols);
+    const Tensor scores = score_memory.own(rows, cols);
+    const Tensor weights = weight_memory.own(rows, cols);
+    const Tensor dscores = gradient_memory.own(rows, cols);
+    const Tensor delta = delta_memory.own(), dq = dq_memory.own();
+    const Tensor dk = dk_memory.own(), dv = dv_memory.own();
     const ConstTensor queries = group.of_queries(inputs.queries, head).row_range(q, rows);
     const ConstTensor dy = group.of_queries(output_gradient, head).row_range(q, rows);
     const ConstTensor keys = group.of_keys(inputs.keys).row_range(k, cols);
@@ -197,6 +219,8 @@ void causal_attention_backward(const AttentionShape& shape, const ConstQkv& inpu
          GemmMode::accumulate);
   };
   for_each_group(shape, [&](const Group& group) {
+    const Tensor delta = delta_memory.own(), dq = dq_memory.own();
+    const Tensor dk = dk_memory.own(), dv = dv_memory.own();
     fill(dk, 0);
     fill(dv, 0);
     for (int64_t head = group.first_head(); head < group.end_head(); ++head) {

@@ -4,6 +4,8 @@
 
 #include "training/kernels/elementwise.h"
 #include "training/kernels/loops.h"
+#include "training/kernels/row_sums.h"
+#include "training/thread_pool.h"
 
 namespace tutti::training {
 namespace {
@@ -42,6 +44,11 @@ Tensor values_of(std::span<const double> source, DType type, Arena& arena) {
   return values;
 }
 
+// Null for an empty tensor.
+const void* row_of(ConstTensor tensor, int64_t row) {
+  return tensor.empty() ? nullptr : tensor.at(row, 0);
+}
+
 // gain / deviation
 std::span<double> factors_of(ConstTensor statistics, ConstTensor gain, Arena& arena) {
   const auto factors = doubles_of(gain, arena);
@@ -52,10 +59,17 @@ std::span<double> factors_of(ConstTensor statistics, ConstTensor gain, Arena& ar
 
 }  // namespace
 
-void column_moments(ConstTensor x, std::span<double> moments) {
+void column_moments(ConstTensor x, std::span<double> moments, Arena& arena) {
   require_shapes(x.contiguous() && std::ssize(moments) == 2 * x.cols, "column_moments");
-  kernels::loops(x.dtype).column_moments(x.data, moments.data(), moments.data() + x.cols, x.rows,
-                                         x.cols);
+  const ArenaScope scope(arena);
+  const auto loop = kernels::loops(x.dtype).column_moments;
+  const Tensor sums = sum_over_rows(x.rows, DType::f64, 2 * x.cols, arena,
+                                    [&](int64_t first, int64_t count, void* own) {
+                                      auto* const both = static_cast<double*>(own);
+                                      loop(x.at(first, 0), both, both + x.cols, count, x.cols);
+                                    });
+  const auto found = sums.values<double>();
+  for (size_t i = 0; i < moments.size(); ++i) moments[i] += found[i];
 }
 
 void batch_norm(ConstTensor x, ConstTensor statistics, ConstTensor gain, ConstTensor bias,
@@ -64,8 +78,11 @@ void batch_norm(ConstTensor x, ConstTensor statistics, ConstTensor gain, ConstTe
   const ArenaScope scope(arena);
   const Tensor factors = values_of(factors_of(statistics, gain, arena), x.dtype, arena);
   const Tensor biases = values_of(doubles_of(bias, arena), x.dtype, arena);
-  kernels::loops(x.dtype).batch_norm(x.data, statistics.data, factors.data, biases.data, relu,
-                                     y.data, x.rows, x.cols);
+  const auto loop = kernels::loops(x.dtype).batch_norm;
+  parallel_rows(x.rows, x.cols, [&](int64_t first, int64_t count) {
+    loop(x.at(first, 0), statistics.data, factors.data, biases.data, relu, y.at(first, 0), count,
+         x.cols);
+  });
 }
 
 void batch_norm_sums(ConstTensor x, ConstTensor statistics, ConstTensor y, ConstTensor dy,
@@ -73,10 +90,15 @@ void batch_norm_sums(ConstTensor x, ConstTensor statistics, ConstTensor y, Const
   check(x, statistics, dy);
   require_shapes(std::ssize(sums) == 2 * x.cols, "batch_norm_sums");
   const ArenaScope scope(arena);
-  std::ranges::fill(sums, 0);
+  const auto loop = kernels::loops(x.dtype).batch_norm_sums;
+  const Tensor found = sum_over_rows(x.rows, DType::f64, 2 * x.cols, arena,
+                                     [&](int64_t first, int64_t count, void* own) {
+                                       auto* const both = static_cast<double*>(own);
+                                       loop(x.at(first, 0), statistics.data, row_of(y, first),
+                                            dy.at(first, 0), both, both + x.cols, count, x.cols);
+                                     });
+  std::ranges::copy(found.values<double>(), sums.begin());
   const auto products = sums.subspan(static_cast<size_t>(x.cols));
-  kernels::loops(x.dtype).batch_norm_sums(x.data, statistics.data, y.data, dy.data, sums.data(),
-                                          products.data(), x.rows, x.cols);
   const auto inverse = doubles_of(statistics.row_range(1, 1), arena);
   for (size_t c = 0; c < products.size(); ++c) products[c] *= inverse[c];
 }
@@ -100,9 +122,14 @@ void batch_norm_backward(ConstTensor x, ConstTensor statistics, ConstTensor gain
   const auto values = [&](std::span<const double> source) {
     return values_of(source, x.dtype, arena).data;
   };
-  kernels::loops(x.dtype).batch_norm_backward(x.data, statistics.data, y.data, dy.data,
-                                              values(factor), values(slope), values(offset),
-                                              dx.data, x.rows, x.cols);
+  const void* const factors = values(factor);
+  const void* const slopes = values(slope);
+  const void* const offsets = values(offset);
+  const auto loop = kernels::loops(x.dtype).batch_norm_backward;
+  parallel_rows(x.rows, x.cols, [&](int64_t first, int64_t count) {
+    loop(x.at(first, 0), statistics.data, row_of(y, first), dy.at(first, 0), factors, slopes,
+         offsets, dx.at(first, 0), count, x.cols);
+  });
 }
 
 }  // namespace tutti::training

@@ -3,7 +3,7 @@
 //
 // x, y, dy, dx: rows x cols, contiguous, in one floating-point type. gain and bias: 1 x cols of
 // that type. statistics: 2 x cols of value_type: the means, and 1 / deviation. Sums run in double,
-// in the order of the rows. Temporaries come from the arena.
+// as row_sums.h has them. Temporaries come from the arena.
 #pragma once
 
 #include <span>
@@ -14,7 +14,7 @@
 namespace tutti::training {
 
 // moments[c] += the sum of column c, moments[cols + c] += the sum of its squares.
-void column_moments(ConstTensor x, std::span<double> moments);
+void column_moments(ConstTensor x, std::span<double> moments, Arena& arena);
 
 void batch_norm(ConstTensor x, ConstTensor statistics, ConstTensor gain, ConstTensor bias,
                 bool relu, Tensor y, Arena& arena);

@@ -8,6 +8,7 @@
 #include "training/kernels/elementwise.h"
 #include "training/kernels/gemm.h"
 #include "training/kernels/onednn.h"
+#include "training/thread_pool.h"
 
 namespace tutti::training {
 namespace {
@@ -15,6 +16,8 @@ namespace {
 using Descriptor = dnnl::memory::desc;
 using Dims = dnnl::memory::dims;
 using Tag = dnnl::memory::format_tag;
+
+constexpr int64_t kFloatBytes = sizeof(float);
 
 enum class Kind { forward, backward_input, backward_weight };
 
@@ -117,6 +120,35 @@ Convolution make_convolution(const Key& key) {
            {{DNNL_ARG_SRC, x}, {DNNL_ARG_DIFF_WEIGHTS, best}, {DNNL_ARG_DIFF_DST, y}}},
           make_reorder(best, plain_weights(key, f32)),
           static_cast<int64_t>(best.get_size())};
+}
+
+// Threads share the samples, in equal parts, so that all have the same primitive and the same order
+// of weights; how many parts follows from the shape.
+int64_t parts_of(const ConvolutionShape& shape, int64_t samples) {
+  constexpr int64_t kMostParts = 8;
+  constexpr int64_t kSmall = 1 << 23;  // multiplications: some 0.1 ms
+  const int64_t multiplications = samples * shape.output().size() * shape.input.channels *
+                                  shape.window.height * shape.window.width;
+  int64_t parts = multiplications < kSmall ? 1 : kMostParts;
+  while (samples % parts != 0) parts /= 2;
+  return parts;
+}
+
+int64_t weight_bytes(const Key& key) {
+  int64_t bytes = 0;
+  onednn::run(key, make_convolution, describe,
+              [&](Convolution& made) { bytes = made.weight_bytes; });
+  return bytes;
+}
+
+// From the arena.
+Tensor ordered_weights(const Key& key, ConstTensor weight, Arena& arena) {
+  Tensor ordered;
+  onednn::run(key, make_convolution, describe, [&](Convolution& made) {
+    ordered = arena.take(DType::u8, 1, made.weight_bytes);
+    made.reorder.run({{DNNL_ARG_FROM, weight.data}, {DNNL_ARG_TO, ordered.data}});
+  });
+  return ordered;
 }
 
 // ---- Double precision ----
@@ -242,14 +274,17 @@ void convolution(const ConvolutionShape& shape, ConstTensor x, ConstTensor weigh
     convolution(shape, to_f32(x, arena), to_f32(weight, arena), to_f32(bias, arena), wide, arena);
     return convert(wide, y);
   }
-  const Key key = make_key(Kind::forward, shape, x.rows, x.dtype, !bias.empty());
-  onednn::run(key, make_convolution, describe, [&](Convolution& made) {
-    const Tensor ordered = arena.take(DType::u8, 1, made.weight_bytes);
-    made.reorder.run({{DNNL_ARG_FROM, weight.data}, {DNNL_ARG_TO, ordered.data}});
-    made.convolution.run({{DNNL_ARG_SRC, x.data},
-                          {DNNL_ARG_WEIGHTS, ordered.data},
-                          {DNNL_ARG_BIAS, bias.data},
-                          {DNNL_ARG_DST, y.data}});
+  const int64_t parts = parts_of(shape, x.rows);
+  const int64_t samples = x.rows / parts;
+  const Key key = make_key(Kind::forward, shape, samples, x.dtype, !bias.empty());
+  const Tensor ordered = ordered_weights(key, weight, arena);
+  parallel_for(parts, [&](int64_t part) {
+    onednn::run(key, make_convolution, describe, [&](Convolution& made) {
+      made.convolution.run({{DNNL_ARG_SRC, x.at(part * samples, 0)},
+                            {DNNL_ARG_WEIGHTS, ordered.data},
+                            {DNNL_ARG_BIAS, bias.data},
+                            {DNNL_ARG_DST, y.at(part * samples, 0)}});
+    });
   });
 }
 
@@ -264,13 +299,16 @@ void convolution_backward_input(const ConvolutionShape& shape, ConstTensor dy, C
     convolution_backward_input(shape, to_f32(dy, arena), to_f32(weight, arena), wide, arena);
     return convert(wide, dx);
   }
-  const Key key = make_key(Kind::backward_input, shape, dy.rows, dy.dtype, false);
-  onednn::run(key, make_convolution, describe, [&](Convolution& made) {
-    const Tensor ordered = arena.take(DType::u8, 1, made.weight_bytes);
-    made.reorder.run({{DNNL_ARG_FROM, weight.data}, {DNNL_ARG_TO, ordered.data}});
-    made.convolution.run({{DNNL_ARG_DIFF_DST, dy.data},
-                          {DNNL_ARG_WEIGHTS, ordered.data},
-                          {DNNL_ARG_DIFF_SRC, dx.data}});
+  const int64_t parts = parts_of(shape, dy.rows);
+  const int64_t samples = dy.rows / parts;
+  const Key key = make_key(Kind::backward_input, shape, samples, dy.dtype, false);
+  const Tensor ordered = ordered_weights(key, weight, arena);
+  parallel_for(parts, [&](int64_t part) {
+    onednn::run(key, make_convolution, describe, [&](Convolution& made) {
+      made.convolution.run({{DNNL_ARG_DIFF_DST, dy.at(part * samples, 0)},
+                            {DNNL_ARG_WEIGHTS, ordered.data},
+                            {DNNL_ARG_DIFF_SRC, dx.at(part * samples, 0)}});
+    });
   });
 }
 
@@ -284,16 +322,29 @@ void convolution_backward_weight(const ConvolutionShape& shape, ConstTensor x, C
     return convolution_backward_weight(shape, to_f32(x, arena), to_f32(dy, arena), weight_gradient,
                                        arena);
   }
-  const Key key = make_key(Kind::backward_weight, shape, x.rows, x.dtype, false);
-  onednn::run(key, make_convolution, describe, [&](Convolution& made) {
-    const Tensor ordered = arena.take(DType::u8, 1, made.weight_bytes);
-    const Tensor sums = take_f32(weight_gradient, arena);
-    made.convolution.run({{DNNL_ARG_SRC, x.data},
-                          {DNNL_ARG_DIFF_DST, dy.data},
-                          {DNNL_ARG_DIFF_WEIGHTS, ordered.data}});
-    made.reorder.run({{DNNL_ARG_FROM, ordered.data}, {DNNL_ARG_TO, sums.data}});
-    add_values(sums, weight_gradient);
+  // Each part has its sums, which together take no more memory than the images.
+  const auto images = static_cast<int64_t>(x.bytes() + dy.bytes());
+  int64_t parts = parts_of(shape, x.rows);
+  while (parts > 1 && parts * weight_gradient.size() * kFloatBytes > images) parts /= 2;
+  const int64_t samples = x.rows / parts;
+  const Key key = make_key(Kind::backward_weight, shape, samples, x.dtype, false);
+  const int64_t elements = weight_bytes(key) / kFloatBytes;
+  const Tensor ordered = arena.take(DType::f32, parts, elements);
+  parallel_for(parts, [&](int64_t part) {
+    onednn::run(key, make_convolution, describe, [&](Convolution& made) {
+      made.convolution.run({{DNNL_ARG_SRC, x.at(part * samples, 0)},
+                            {DNNL_ARG_DIFF_DST, dy.at(part * samples, 0)},
+                            {DNNL_ARG_DIFF_WEIGHTS, ordered.at(part, 0)}});
+    });
   });
+  for (int64_t part = 1; part < parts; ++part) {
+    add(ordered.row_range(0, 1), ordered.row_range(part, 1), ordered.row_range(0, 1));
+  }
+  const Tensor sums = take_f32(weight_gradient, arena);
+  onednn::run(key, make_convolution, describe, [&](Convolution& made) {
+    made.reorder.run({{DNNL_ARG_FROM, ordered.data}, {DNNL_ARG_TO, sums.data}});
+  });
+  add_values(sums, weight_gradient);
 }
 
 }  // namespace tutti::training

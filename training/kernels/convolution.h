@@ -2,9 +2,9 @@
 // checks, by im2col and a matrix product.
 //
 // x: samples x input.size(), y: samples x output().size(), contiguous, in one type (image.h).
-// weight: outputs x (inputs * window height * window width), as PyTorch has it. Each call computes
-// on the calling thread alone, any thread may call; temporaries come from the arena. f16, and bf16
-// on a processor without AVX-512, are converted to f32 and back. A failure of the library is an
+// weight: outputs x (inputs * window height * window width), as PyTorch has it. Any thread
+// may call; its pool computes (thread_pool.h). Temporaries come from the arena. f16, and bf16 on a
+// processor without AVX-512, are converted to f32 and back. A failure of the library is an
 // Error(internal).
 #pragma once
 

@@ -1,7 +1,10 @@
 #include "training/kernels/cross_entropy.h"
 
+#include <atomic>
+
 #include "base/text.h"
 #include "training/kernels/loops.h"
+#include "training/thread_pool.h"
 
 namespace tutti::training {
 namespace {
@@ -21,23 +24,32 @@ void check_targets(ConstTensor logits, std::span<const int32_t> targets) {
 int64_t cross_entropy(ConstTensor logits, std::span<const int32_t> targets,
                       std::span<double> losses, Tensor statistics) {
   require_shapes(logits.contiguous() && std::ssize(targets) == logits.rows &&
-                     std::ssize(losses) == logits.rows && statistics.size() == 2 * logits.rows,
+                     std::ssize(losses) == logits.rows && statistics.rows == logits.rows &&
+                     statistics.cols == 2,
                  "cross_entropy");
   check_targets(logits, targets);
-  return kernels::loops(logits.dtype)
-      .cross_entropy(logits.data, targets.data(), losses.data(), statistics.data, logits.rows,
-                     logits.cols);
+  const auto loop = kernels::loops(logits.dtype).cross_entropy;
+  std::atomic<int64_t> correct = 0;
+  parallel_rows(logits.rows, logits.cols, [&](int64_t first, int64_t count) {
+    correct +=
+        loop(logits.at(first, 0), &targets[static_cast<size_t>(first)],
+             &losses[static_cast<size_t>(first)], statistics.at(first, 0), count, logits.cols);
+  });
+  return correct;
 }
 
 void cross_entropy_backward(ConstTensor logits, std::span<const int32_t> targets,
                             ConstTensor statistics, double scale, Tensor logits_gradient) {
   require_shapes(logits.contiguous() && logits_gradient.contiguous() &&
                      logits.size() == logits_gradient.size() &&
-                     std::ssize(targets) == logits.rows && statistics.size() == 2 * logits.rows,
+                     std::ssize(targets) == logits.rows && statistics.rows == logits.rows &&
+                     statistics.cols == 2,
                  "cross_entropy_backward");
-  kernels::loops(logits.dtype)
-      .cross_entropy_backward(logits.data, targets.data(), statistics.data, logits_gradient.data,
-                              logits.rows, logits.cols, scale);
+  const auto loop = kernels::loops(logits.dtype).cross_entropy_backward;
+  parallel_rows(logits.rows, logits.cols, [&](int64_t first, int64_t count) {
+    loop(logits.at(first, 0), &targets[static_cast<size_t>(first)], statistics.at(first, 0),
+         logits_gradient.at(first, 0), count, logits.cols, scale);
+  });
 }
 
 }  // namespace tutti::training

@@ -1,15 +1,31 @@
 #include "training/kernels/elementwise.h"
 
+#include <array>
+#include <atomic>
 #include <cmath>
 #include <cstring>
-#include <vector>
 
 #include "training/kernels/loops.h"
+#include "training/kernels/row_sums.h"
+#include "training/thread_pool.h"
 
 namespace tutti::training {
 namespace {
 
 using kernels::loops;
+
+constexpr int64_t kGrain = 1 << 14;  // elements of a part
+
+// Calls body(count, address of each tensor's part...) for parts of contiguous tensors of one shape.
+template <typename Body, typename First, typename... Rest>
+void by_parts(Body&& body, First first, Rest... rest) {
+  parallel_ranges(first.size(), kGrain, [&](int64_t start, int64_t count) {
+    const auto at = [start](auto tensor) {
+      return tensor.data + static_cast<size_t>(start) * size_of(tensor.dtype);
+    };
+    body(count, at(first), at(rest)...);
+  });
+}
 
 bool alike(ConstTensor a, ConstTensor b) {
   return a.rows == b.rows && a.cols == b.cols && a.dtype == b.dtype && a.contiguous() &&
@@ -20,48 +36,66 @@ bool alike(ConstTensor a, ConstTensor b) {
 
 void gelu(ConstTensor x, Tensor y) {
   require_shapes(alike(x, y), "gelu");
-  loops(x.dtype).gelu(x.data, y.data, x.size());
+  const auto loop = loops(x.dtype).gelu;
+  by_parts([&](int64_t n, auto* in, auto* out) { loop(in, out, n); }, x, y);
 }
 
 void gelu_backward(ConstTensor x, ConstTensor dy, Tensor dx) {
   require_shapes(alike(x, dy) && alike(x, dx), "gelu_backward");
-  loops(x.dtype).gelu_backward(x.data, dy.data, dx.data, x.size());
+  const auto loop = loops(x.dtype).gelu_backward;
+  by_parts([&](int64_t n, auto* in, auto* g, auto* out) { loop(in, g, out, n); }, x, dy, dx);
 }
 
 void swiglu(ConstTensor gate, ConstTensor up, Tensor y) {
   require_shapes(alike(gate, up) && alike(gate, y), "swiglu");
-  loops(gate.dtype).swiglu(gate.data, up.data, y.data, gate.size());
+  const auto loop = loops(gate.dtype).swiglu;
+  by_parts([&](int64_t n, auto* g, auto* u, auto* out) { loop(g, u, out, n); }, gate, up, y);
 }
 
 void swiglu_backward(ConstTensor gate, ConstTensor up, ConstTensor dy, Tensor dgate, Tensor dup) {
   require_shapes(alike(gate, up) && alike(gate, dy) && alike(gate, dgate) && alike(gate, dup),
                  "swiglu_backward");
-  loops(gate.dtype).swiglu_backward(gate.data, up.data, dy.data, dgate.data, dup.data, gate.size());
+  const auto loop = loops(gate.dtype).swiglu_backward;
+  by_parts(
+      [&](int64_t n, auto* g, auto* u, auto* d, auto* dg, auto* du) { loop(g, u, d, dg, du, n); },
+      gate, up, dy, dgate, dup);
 }
 
 void relu(ConstTensor x, Tensor y) {
   require_shapes(alike(x, y), "relu");
-  loops(x.dtype).relu(x.data, y.data, x.size());
+  const auto loop = loops(x.dtype).relu;
+  by_parts([&](int64_t n, auto* in, auto* out) { loop(in, out, n); }, x, y);
 }
 
 void relu_backward(ConstTensor y, ConstTensor dy, Tensor dx) {
   require_shapes(alike(y, dy) && alike(y, dx), "relu_backward");
-  loops(y.dtype).relu_backward(y.data, dy.data, dx.data, y.size());
+  const auto loop = loops(y.dtype).relu_backward;
+  by_parts([&](int64_t n, auto* in, auto* g, auto* out) { loop(in, g, out, n); }, y, dy, dx);
 }
 
 void add(ConstTensor a, ConstTensor b, Tensor y) {
   require_shapes(alike(a, b) && alike(a, y), "add");
-  loops(a.dtype).add(a.data, b.data, y.data, a.size());
+  const auto loop = loops(a.dtype).add;
+  by_parts([&](int64_t n, auto* one, auto* other, auto* out) { loop(one, other, out, n); }, a, b,
+           y);
 }
 
 void scale(ConstTensor x, Tensor y, double factor) {
   require_shapes(alike(x, y), "scale");
-  loops(x.dtype).scale(x.data, y.data, x.size(), factor);
+  const auto loop = loops(x.dtype).scale;
+  by_parts([&](int64_t n, auto* in, auto* out) { loop(in, out, n, factor); }, x, y);
 }
 
 bool all_finite(ConstTensor x) {
   require_shapes(x.contiguous(), "all_finite");
-  return loops(x.dtype).all_finite(x.data, x.size());
+  const auto loop = loops(x.dtype).all_finite;
+  std::atomic<bool> finite = true;
+  by_parts(
+      [&](int64_t n, auto* in) {
+        if (!loop(in, n)) finite = false;
+      },
+      x);
+  return finite;
 }
 
 void convert(ConstTensor x, Tensor y) {
@@ -70,28 +104,41 @@ void convert(ConstTensor x, Tensor y) {
                  "convert");
   if (x.dtype == y.dtype) {
     if (!x.empty()) std::memmove(y.data, x.data, x.bytes());
-  } else if (y.dtype == DType::f32) {
-    loops(x.dtype).to_values(x.data, y.data, x.size());
-  } else if (x.dtype == DType::f32) {
-    loops(y.dtype).from_values(x.data, y.data, x.size());
-  } else {
-    std::vector<float> wide(static_cast<size_t>(x.size()));
-    loops(x.dtype).to_values(x.data, wide.data(), x.size());
-    loops(y.dtype).from_values(wide.data(), y.data, x.size());
+    return;
   }
+  by_parts(
+      [&](int64_t n, auto* in, auto* out) {
+        std::array<float, kGrain> wide;
+        void* const values = y.dtype == DType::f32 ? static_cast<void*>(out) : wide.data();
+        const void* source = in;
+        if (x.dtype != DType::f32) {
+          loops(x.dtype).to_values(in, values, n);
+          source = values;
+        }
+        if (y.dtype != DType::f32) loops(y.dtype).from_values(source, out, n);
+      },
+      x, y);
 }
 
 void dropout(ConstTensor x, Tensor y, double p, const DropoutAt& at) {
   require_shapes(alike(x, y), "dropout");
-  loops(x.dtype).dropout(x.data, y.data, x.size(), static_cast<uint32_t>(std::ldexp(p, 32)),
-                         1 / (1 - p), {at.seed, at.stream, at.index});
+  const auto loop = loops(x.dtype).dropout;
+  const auto threshold = static_cast<uint32_t>(std::ldexp(p, 32));
+  parallel_ranges(x.size(), kGrain, [&](int64_t first, int64_t count) {
+    const size_t offset = static_cast<size_t>(first) * size_of(x.dtype);
+    loop(x.data + offset, y.data + offset, count, threshold, 1 / (1 - p),
+         {at.seed, at.stream, at.index + static_cast<uint64_t>(first)});
+  });
 }
 
 void add_column_sums(ConstTensor dy, Tensor bias_gradient, Arena& arena) {
   require_shapes(dy.cols == bias_gradient.size(), "add_column_sums");
   const ArenaScope scope(arena);
-  const Tensor sums = zero_values(dy.dtype, dy.cols, arena);
-  loops(dy.dtype).add_column_sums(dy.data, sums.data, dy.rows, dy.cols, dy.stride);
+  const auto loop = loops(dy.dtype).add_column_sums;
+  const Tensor sums = sum_over_rows(dy.rows, value_type(dy.dtype), dy.cols, arena,
+                                    [&](int64_t first, int64_t count, void* own) {
+                                      loop(dy.at(first, 0), own, count, dy.cols, dy.stride);
+                                    });
   add_values(sums, bias_gradient);
 }
 
@@ -104,7 +151,8 @@ Tensor zero_values(DType type, int64_t count, Arena& arena) {
 void add_values(ConstTensor values, Tensor gradient) {
   require_shapes(values.size() == gradient.size() && values.dtype == value_type(gradient.dtype),
                  "add_values");
-  loops(gradient.dtype).add_values(values.data, gradient.data, gradient.size());
+  const auto loop = loops(gradient.dtype).add_values;
+  by_parts([&](int64_t n, auto* in, auto* out) { loop(in, out, n); }, values, gradient);
 }
 
 }  // namespace tutti::training

@@ -35,8 +35,8 @@ struct DropoutAt {
 // y = x / (1 - p) where an element is kept, else 0. The same call on a gradient is the backward.
 void dropout(ConstTensor x, Tensor y, double p, const DropoutAt& at);
 
-// bias_gradient (1 x cols) += the sums of dy's columns. Sums run in float (f64: double) in the
-// order of the rows. Temporaries come from the arena.
+// bias_gradient (1 x cols) += the sums of dy's columns, in float (f64: double), as row_sums.h has
+// them. Temporaries come from the arena.
 void add_column_sums(ConstTensor dy, Tensor bias_gradient, Arena& arena);
 
 // A zeroed row of sums in the type that kernels add up in.

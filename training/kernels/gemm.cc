@@ -1,5 +1,6 @@
 #include "training/kernels/gemm.h"
 
+#include <algorithm>
 #include <array>
 #include <compare>
 #include <cstring>
@@ -10,6 +11,7 @@
 #include "training/kernels/elementwise.h"
 #include "training/kernels/loops.h"
 #include "training/kernels/onednn.h"
+#include "training/thread_pool.h"
 
 extern "C" {
 void dgemm_(const char* transa, const char* transb, const int* m, const int* n, const int* k,
@@ -83,10 +85,13 @@ void product_f64(const Key& key, ConstTensor a, ConstTensor b, Tensor c, ConstTe
 ConstTensor as_f32(ConstTensor source, std::vector<float>& memory) {
   if (source.dtype == DType::f32) return source;
   memory.resize(static_cast<size_t>(source.size()));
-  for (int64_t row = 0; row < source.rows; ++row) {
-    kernels::loops(source.dtype)
-        .to_values(source.at(row, 0), &memory[static_cast<size_t>(row * source.cols)], source.cols);
-  }
+  float* const values = memory.data();
+  const kernels::Loops& loops = kernels::loops(source.dtype);
+  parallel_rows(source.rows, source.cols, [&](int64_t first, int64_t count) {
+    for (int64_t row = first; row < first + count; ++row) {
+      loops.to_values(source.at(row, 0), values + row * source.cols, source.cols);
+    }
+  });
   return tensor_at(static_cast<const void*>(memory.data()), DType::f32, source.rows, source.cols);
 }
 
@@ -105,7 +110,11 @@ void gemm_by_f32(ConstTensor a, Transpose transpose_a, ConstTensor b, Transpose 
   if (!widened) return;
   const kernels::Loops& loops = kernels::loops(c.dtype);
   const auto narrow = mode == GemmMode::accumulate ? loops.add_values : loops.from_values;
-  for (int64_t row = 0; row < c.rows; ++row) narrow(wide.at(row, 0), c.at(row, 0), c.cols);
+  parallel_rows(c.rows, c.cols, [&](int64_t first, int64_t count) {
+    for (int64_t row = first; row < first + count; ++row) {
+      narrow(wide.at(row, 0), c.at(row, 0), c.cols);
+    }
+  });
 }
 
 // A product without terms (oneDNN leaves c as it is, BLAS refuses the strides).
@@ -117,6 +126,68 @@ void set_rows(Tensor c, ConstTensor bias) {
       convert(bias, c.row_range(row, 1));
     }
   }
+}
+
+// A product is cut into tiles of c: rows first, since packing b for each costs next to nothing,
+// then columns. The tiles follow from the shape alone. Never along k: that would change sums.
+struct Tiles {
+  int64_t rows, cols;  // of one
+  int64_t down, across;
+};
+
+constexpr int64_t kBestRows = 256;
+constexpr int64_t kLeastRows = 128;  // a few percent slower
+constexpr int64_t kLeastCols = 192;
+constexpr int64_t kMostCols = 4096;  // of b, which stay in a cache
+constexpr int64_t kEnoughTiles = 8;
+constexpr int64_t kSmallProduct = 1 << 23;  // multiplications: some 0.1 ms
+
+// The largest power of two that leaves parts of `least`.
+int64_t halved(int64_t size, int64_t least) {
+  int64_t parts = 1;
+  while (size / (2 * parts) >= least) parts *= 2;
+  return parts;
+}
+
+Tiles tiles_of(const Key& key) {
+  if (key.m * key.n * key.k < kSmallProduct) return {key.m, key.n, 1, 1};
+  // Even shares, of whole vectors.
+  const auto share = [](int64_t size, int64_t parts) {
+    constexpr int64_t kVector = 32;
+    return ((size + parts - 1) / parts + kVector - 1) / kVector * kVector;
+  };
+  int64_t down = halved(key.m, kBestRows);
+  if (down < kEnoughTiles) down = halved(key.m, kLeastRows);
+  int64_t across = halved(key.n, kMostCols);
+  while (down * across < kEnoughTiles && key.n / (2 * across) >= kLeastCols) across *= 2;
+  Tiles tiles{share(key.m, down), share(key.n, across), 0, 0};
+  tiles.down = (key.m + tiles.rows - 1) / tiles.rows;
+  tiles.across = (key.n + tiles.cols - 1) / tiles.cols;
+  return tiles;
+}
+
+// Rows and columns of op(a), from a.
+ConstTensor part_of(ConstTensor a, bool transposed, int64_t row, int64_t col) {
+  a.data = transposed ? a.at(col, row) : a.at(row, col);
+  return a;
+}
+
+void compute_tile(Key key, const Tiles& tiles, int64_t tile, ConstTensor a, ConstTensor b, Tensor c,
+                  ConstTensor bias) {
+  // Down a column of tiles first: they share their part of b.
+  const int64_t row = tile % tiles.down * tiles.rows;
+  const int64_t col = tile / tiles.down * tiles.cols;
+  const ConstTensor left = part_of(a, key.transpose_a, row, 0);
+  const ConstTensor right = part_of(b, key.transpose_b, 0, col);
+  const std::byte* const biases = key.bias ? bias.at(0, col) : nullptr;
+  key.m = std::min(tiles.rows, key.m - row);
+  key.n = std::min(tiles.cols, key.n - col);
+  onednn::run(key, make_product, describe, [&](onednn::Primitive& primitive) {
+    primitive.run({{DNNL_ARG_SRC, left.data},
+                   {DNNL_ARG_WEIGHTS, right.data},
+                   {DNNL_ARG_DST, c.at(row, col)},
+                   {DNNL_ARG_BIAS, biases}});
+  });
 }
 
 }  // namespace
@@ -149,12 +220,9 @@ void gemm(ConstTensor a, Transpose transpose_a, ConstTensor b, Transpose transpo
   if (!onednn::computes_in(a.dtype)) {
     return gemm_by_f32(a, transpose_a, b, transpose_b, c, mode, bias);
   }
-  onednn::run(key, make_product, describe, [&](onednn::Primitive& primitive) {
-    primitive.run({{DNNL_ARG_SRC, a.data},
-                   {DNNL_ARG_WEIGHTS, b.data},
-                   {DNNL_ARG_DST, c.data},
-                   {DNNL_ARG_BIAS, bias.data}});
-  });
+  const Tiles tiles = tiles_of(key);
+  parallel_for(tiles.down * tiles.across,
+               [&](int64_t tile) { compute_tile(key, tiles, tile, a, b, c, bias); });
 }
 
 }  // namespace tutti::training

@@ -1,8 +1,8 @@
 // Matrix products, by oneDNN (f64, for gradient checks, by BLAS).
 //
-// Each call computes on the calling thread alone; any thread may call. The bits of a result depend
-// on shapes, values and the processor's instruction set, nothing else. A failure of the library is
-// an Error(internal).
+// Any thread may call; its pool computes (thread_pool.h). The bits of a result depend on shapes,
+// values and the processor's instruction set, not on the number of threads. A failure of the
+// library is an Error(internal).
 #pragma once
 
 #include "training/tensor.h"

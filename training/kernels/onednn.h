@@ -1,5 +1,5 @@
-// What the kernels that oneDNN computes have in common: one engine, one thread, primitives that are
-// made once for each shape, and the library's failures as Error(internal).
+// What the kernels that oneDNN computes have in common: one engine, one thread a call, primitives
+// that each thread makes once for each shape, and the library's failures as Error(internal).
 #pragma once
 
 #include <algorithm>
@@ -26,8 +26,8 @@ dnnl::memory::data_type data_type(DType type);
 // to be converted to f32; f64 is not for oneDNN at all.
 bool computes_in(DType type);
 
-// While it lives, oneDNN computes on the calling thread alone: ranks are the parallelism here, and
-// bits must not depend on OMP_NUM_THREADS.
+// While it lives, oneDNN computes on the calling thread alone: we cut the work ourselves, by its
+// shape (thread_pool.h), and bits must not depend on OMP_NUM_THREADS.
 class OneThread {
  public:
   OneThread();

@@ -1,6 +1,7 @@
 #include "training/kernels/pooling.h"
 
 #include "training/kernels/loops.h"
+#include "training/thread_pool.h"
 
 namespace tutti::training {
 namespace {
@@ -32,27 +33,54 @@ double share(const PoolingShape& shape) {
   return 1 / static_cast<double>(shape.window.height * shape.window.width);
 }
 
+// body(geometry, first) for ranges of some samples.
+template <typename Body>
+void by_samples(const PoolingShape& shape, ConstTensor x, ConstTensor y, Body&& body) {
+  const kernels::Pooling all = geometry(shape, x, y);
+  parallel_rows(x.rows, x.cols, [&](int64_t first, int64_t count) {
+    kernels::Pooling part = all;
+    part.samples = count;
+    body(part, first);
+  });
+}
+
+uint8_t* places_at(Tensor places, int64_t row) {
+  return places.row_range(row, 1).values<uint8_t>().data();
+}
+const uint8_t* places_at(ConstTensor places, int64_t row) {
+  return places.row_range(row, 1).values<uint8_t>().data();
+}
+
 }  // namespace
 
 void max_pool(const PoolingShape& shape, ConstTensor x, Tensor y, Tensor places) {
   check_places(shape, y, places);
-  kernels::loops(x.dtype).max_pool(geometry(shape, x, y), x.data, y.data,
-                                   places.values<uint8_t>().data());
+  const auto loop = kernels::loops(x.dtype).max_pool;
+  by_samples(shape, x, y, [&](const kernels::Pooling& part, int64_t first) {
+    loop(part, x.at(first, 0), y.at(first, 0), places_at(places, first));
+  });
 }
 
 void max_pool_backward(const PoolingShape& shape, ConstTensor dy, ConstTensor places, Tensor dx) {
   check_places(shape, dy, places);
-  kernels::loops(dx.dtype).max_pool_backward(geometry(shape, dx, dy), dy.data,
-                                             places.values<uint8_t>().data(), dx.data);
+  const auto loop = kernels::loops(dx.dtype).max_pool_backward;
+  by_samples(shape, dx, dy, [&](const kernels::Pooling& part, int64_t first) {
+    loop(part, dy.at(first, 0), places_at(places, first), dx.at(first, 0));
+  });
 }
 
 void average_pool(const PoolingShape& shape, ConstTensor x, Tensor y) {
-  kernels::loops(x.dtype).average_pool(geometry(shape, x, y), x.data, y.data, share(shape));
+  const auto loop = kernels::loops(x.dtype).average_pool;
+  by_samples(shape, x, y, [&](const kernels::Pooling& part, int64_t first) {
+    loop(part, x.at(first, 0), y.at(first, 0), share(shape));
+  });
 }
 
 void average_pool_backward(const PoolingShape& shape, ConstTensor dy, Tensor dx) {
-  kernels::loops(dx.dtype).average_pool_backward(geometry(shape, dx, dy), dy.data, dx.data,
-                                                 share(shape));
+  const auto loop = kernels::loops(dx.dtype).average_pool_backward;
+  by_samples(shape, dx, dy, [&](const kernels::Pooling& part, int64_t first) {
+    loop(part, dy.at(first, 0), dx.at(first, 0), share(shape));
+  });
 }
 
 }  // namespace tutti::training

@@ -76,7 +76,7 @@ void BatchNorm::take_statistics(Pass& pass, ConstTensor pixels, Saved& saved) {
     const auto moments = take_doubles(pass.arena, 2 * channels_ + 1);
     std::ranges::fill(moments, 0);
     if (!pass.weightless()) {
-      column_moments(pixels, moments.first(2 * channels));
+      column_moments(pixels, moments.first(2 * channels), pass.arena);
       moments.back() = static_cast<double>(pixels.rows);
     }
     if (options_.reducer != nullptr) options_.reducer->sum(moments);

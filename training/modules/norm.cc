@@ -1,7 +1,7 @@
 #include "training/modules/norm.h"
 
 #include "training/kernels/elementwise.h"
-#include "training/kernels/loops.h"
+#include "training/kernels/normalization.h"
 
 namespace tutti::training {
 
@@ -15,21 +15,15 @@ Norm::Norm(ParameterTable& table, const std::string& name, int64_t width, NormKi
 }
 
 Tensor Norm::forward(Pass& pass, ConstTensor input, Saved& saved) const {
-  const Tensor& gain = gain_->value;
-  require_shapes(input.cols == width_ && input.contiguous() && gain.cols == width_ &&
-                     gain.dtype == input.dtype,
-                 "norm");
-  const kernels::Loops& loops = kernels::loops(input.dtype);
+  require_shapes(input.cols == width_, "norm");
   const Tensor output = pass.arena.take(input.dtype, input.rows, width_);
   saved.input = input;
   saved.statistics =
       pass.arena.take(value_type(input.dtype), input.rows, kind_ == NormKind::layer ? 2 : 1);
   if (kind_ == NormKind::layer) {
-    loops.layer_norm(input.data, gain_->value.data, bias_->value.data, output.data,
-                     saved.statistics.data, input.rows, width_, epsilon_);
+    layer_norm(input, gain_->value, bias_->value, epsilon_, output, saved.statistics);
   } else {
-    loops.rms_norm(input.data, gain_->value.data, output.data, saved.statistics.data, input.rows,
-                   width_, epsilon_);
+    rms_norm(input, gain_->value, epsilon_, output, saved.statistics);
   }
   return output;
 }
@@ -37,29 +31,20 @@ Tensor Norm::forward(Pass& pass, ConstTensor input, Saved& saved) const {
 Tensor Norm::backward_input(Pass& pass, ConstTensor output_gradient, Saved& saved) const {
   const ConstTensor input = saved.input;
   saved.output_gradient = output_gradient;
-  const kernels::Loops& loops = kernels::loops(input.dtype);
   const Tensor input_gradient = pass.arena.take(input.dtype, input.rows, width_);
-  const auto run = kind_ == NormKind::layer ? loops.layer_norm_backward : loops.rms_norm_backward;
-  run(input.data, gain_->value.data, output_gradient.data, saved.statistics.data,
-      input_gradient.data, input.rows, width_);
+  const auto run = kind_ == NormKind::layer ? layer_norm_backward : rms_norm_backward;
+  run(input, gain_->value, output_gradient, saved.statistics, input_gradient);
   return input_gradient;
 }
 
 void Norm::backward_weight(Pass& pass, const Saved& saved) const {
-  const ArenaScope scope(pass.arena);
-  const ConstTensor input = saved.input;
-  const kernels::Loops& loops = kernels::loops(input.dtype);
-  const Tensor gain_sums = zero_values(input.dtype, width_, pass.arena);
   if (kind_ == NormKind::layer) {
-    const Tensor bias_sums = zero_values(input.dtype, width_, pass.arena);
-    loops.layer_norm_gradients(input.data, saved.output_gradient.data, saved.statistics.data,
-                               gain_sums.data, bias_sums.data, input.rows, width_);
-    add_values(bias_sums, bias_->gradient);
+    layer_norm_gradients(saved.input, saved.output_gradient, saved.statistics, gain_->gradient,
+                         bias_->gradient, pass.arena);
   } else {
-    loops.rms_norm_gradients(input.data, saved.output_gradient.data, saved.statistics.data,
-                             gain_sums.data, input.rows, width_);
+    rms_norm_gradients(saved.input, saved.output_gradient, saved.statistics, gain_->gradient,
+                       pass.arena);
   }
-  add_values(gain_sums, gain_->gradient);
 }
 
 Tensor Norm::backward(Pass& pass, ConstTensor output_gradient, Saved& saved) const {

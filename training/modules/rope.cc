@@ -5,7 +5,7 @@
 #include <numbers>
 
 #include "base/text.h"
-#include "training/kernels/loops.h"
+#include "training/kernels/rope.h"
 
 namespace tutti::training {
 namespace {
@@ -78,13 +78,11 @@ Rope::Rope(int64_t context, int64_t head_size, const RopeOptions& options)
 }
 
 void Rope::turn(Tensor rows, int64_t heads, int64_t context, int64_t first, int direction) const {
-  require_shapes(heads * head_size_ <= rows.cols && first + context <= context_, "rope");
+  require_shapes(first + context <= context_, "rope");
   const auto at = static_cast<size_t>(first * head_size_);
   const void* table = rows.dtype == DType::f64 ? static_cast<const void*>(table_f64_.data() + at)
                                                : static_cast<const void*>(table_.data() + at);
-  kernels::loops(rows.dtype)
-      .rope(rows.data, rows.data, {rows.rows, rows.stride, heads, head_size_}, context, table,
-            direction);
+  rope(rows, heads, head_size_, context, table, direction);
 }
 
 }  // namespace tutti::training

@@ -1,11 +1,13 @@
 #include "training/optimizers/blocks.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "base/reduce.h"
 #include "base/text.h"
 #include "training/optimizers/optimizer_loops.h"
 #include "training/random.h"
+#include "training/thread_pool.h"
 
 namespace tutti::training {
 namespace {
@@ -28,23 +30,25 @@ void store(std::span<const float> values, Tensor row, const OwnedPiece& owned, i
   }
 }
 
+// Elements [first, first + count) of a piece, block by block.
 template <typename Visit>
-void visit_piece(const OwnedPiece& owned, Optimizer::States states, Visit&& visit) {
+void visit_blocks(const OwnedPiece& owned, int64_t first, int64_t count, Optimizer::States states,
+                  Visit&& visit) {
   std::array<float, kUpdateBlock> value_buffer;
   std::array<float, kUpdateBlock> gradient_buffer;
-  for (int64_t begin = 0; begin < owned.piece.count; begin += kUpdateBlock) {
-    const int64_t count = std::min(kUpdateBlock, owned.piece.count - begin);
+  for (int64_t begin = first; begin < first + count; begin += kUpdateBlock) {
+    const int64_t size = std::min(kUpdateBlock, first + count - begin);
     std::span<float> values;
     if (!owned.master.empty()) {
-      values = owned.master.subspan(static_cast<size_t>(begin), static_cast<size_t>(count));
+      values = owned.master.subspan(static_cast<size_t>(begin), static_cast<size_t>(size));
     } else {
       const std::span<const float> copy =
-          as_floats(owned.value.col_range(begin, count), value_buffer);
+          as_floats(owned.value.col_range(begin, size), value_buffer);
       values = std::span(value_buffer).first(copy.size());
       if (copy.data() != values.data()) std::copy(copy.begin(), copy.end(), values.begin());
     }
     UpdateBlock block{owned, values,
-                      as_floats(owned.gradient.col_range(begin, count), gradient_buffer)};
+                      as_floats(owned.gradient.col_range(begin, size), gradient_buffer)};
     for (size_t i = 0; i < states.size(); ++i) {
       block.states[i] = states[i].data() + owned.piece.owned_offset + begin;
     }
@@ -56,22 +60,41 @@ void visit_piece(const OwnedPiece& owned, Optimizer::States states, Visit&& visi
 
 void read_blocks(std::span<const OwnedPiece> pieces, Optimizer::States states,
                  const std::function<void(const UpdateBlock&)>& visit) {
-  for (const OwnedPiece& owned : pieces) {
-    visit_piece(owned, states, [&](const UpdateBlock& block, int64_t) { visit(block); });
-  }
+  parallel_pieces(pieces, [&](const OwnedPiece& owned, int64_t first, int64_t count) {
+    visit_blocks(owned, first, count, states,
+                 [&](const UpdateBlock& block, int64_t) { visit(block); });
+  });
 }
 
 void update_blocks(std::span<const OwnedPiece> pieces, Optimizer::States states,
                    const StepOptions& options,
                    const std::function<void(const UpdateBlock&)>& visit) {
-  for (const OwnedPiece& owned : pieces) {
+  parallel_pieces(pieces, [&](const OwnedPiece& owned, int64_t first, int64_t count) {
     const Slice slice = owned.spec->slice();
-    visit_piece(owned, states, [&](const UpdateBlock& block, int64_t begin) {
+    visit_blocks(owned, first, count, states, [&](const UpdateBlock& block, int64_t begin) {
       visit(block);
       if (owned.value.empty()) return;
       store(block.values, owned.value.col_range(begin, block.size()), owned, begin, slice, options);
     });
+  });
+}
+
+void parallel_pieces(std::span<const OwnedPiece> pieces,
+                     const std::function<void(const OwnedPiece&, int64_t, int64_t)>& visit) {
+  struct Range {
+    const OwnedPiece* owned;
+    int64_t first, count;
+  };
+  std::vector<Range> ranges;
+  for (const OwnedPiece& owned : pieces) {
+    for (int64_t first = 0; first < owned.piece.count; first += kPieceRange) {
+      ranges.push_back({&owned, first, std::min(kPieceRange, owned.piece.count - first)});
+    }
   }
+  parallel_for(std::ssize(ranges), [&](int64_t at) {
+    const Range& range = ranges[static_cast<size_t>(at)];
+    visit(*range.owned, range.first, range.count);
+  });
 }
 
 std::span<const float> as_floats(ConstTensor row, std::span<float> buffer) {

@@ -11,7 +11,8 @@
 
 namespace tutti::training {
 
-inline constexpr int64_t kUpdateBlock = 1024;  // elements; a multiple of kAlignment
+inline constexpr int64_t kUpdateBlock = 1024;              // elements; a multiple of kAlignment
+inline constexpr int64_t kPieceRange = 32 * kUpdateBlock;  // what a thread takes at a time
 
 // Up to kUpdateBlock neighbouring elements of a piece.
 struct UpdateBlock {
@@ -23,13 +24,19 @@ struct UpdateBlock {
   int64_t size() const { return static_cast<int64_t>(values.size()); }
 };
 
-// Calls `visit` for the pieces' blocks one after the other.
+// Calls `visit` for the pieces' blocks, on the calling thread's pool: in any order, several at
+// once.
 void read_blocks(std::span<const OwnedPiece> pieces, Optimizer::States states,
                  const std::function<void(const UpdateBlock&)>& visit);
 // Also writes the model's copy of each block when `visit` has updated its values.
 void update_blocks(std::span<const OwnedPiece> pieces, Optimizer::States states,
                    const StepOptions& options,
                    const std::function<void(const UpdateBlock&)>& visit);
+
+// visit(piece, first, count) for ranges of up to kPieceRange elements that make up the pieces, on
+// the calling thread's pool.
+void parallel_pieces(std::span<const OwnedPiece> pieces,
+                     const std::function<void(const OwnedPiece&, int64_t, int64_t)>& visit);
 
 // The elements of a row, converted into `buffer` unless they are floats. Throws Error(unsupported)
 // for types other than f16, bf16 and f32.

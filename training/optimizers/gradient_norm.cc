@@ -1,16 +1,23 @@
 #include "training/optimizers/gradient_norm.h"
 
 #include <cmath>
+#include <mutex>
 
+#include "training/optimizers/blocks.h"
 #include "training/optimizers/exact_sum.h"
 
 namespace tutti::training {
 
 double gradient_norm(std::span<const OwnedPiece> pieces, NormReducer& reducer) {
   ExactSum sum;
-  for (const OwnedPiece& owned : pieces) {
-    if (!owned.copy) add_squares(owned.gradient, sum);
-  }
+  std::mutex adding;
+  parallel_pieces(pieces, [&](const OwnedPiece& owned, int64_t first, int64_t count) {
+    if (owned.copy) return;
+    ExactSum part;
+    add_squares(owned.gradient.col_range(first, count), part);
+    const std::lock_guard lock(adding);
+    sum.add(part);
+  });
   sum_over_owners({&sum, 1}, reducer);
   return std::sqrt(sum.value());
 }

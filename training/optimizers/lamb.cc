@@ -18,8 +18,8 @@ void Lamb::update(std::span<const OwnedPiece> pieces, States states, const StepO
                   NormReducer& reducer) {
   const optimizer_loops::Loops& loops = optimizer_loops::loops();
   const optimizer_loops::MomentFactors factors = moment_factors(options_.moments, options);
-  std::array<float, kUpdateBlock> buffer;
-  const auto direction = [&](const UpdateBlock& block) {
+  using Buffer = std::array<float, kUpdateBlock>;
+  const auto direction = [&](const UpdateBlock& block, Buffer& buffer) {
     const bool decay = decays(*block.owned.spec, options_.decay_on);
     loops.lamb_direction(block.values.data(), block.states[0], block.states[1], buffer.data(),
                          block.size(), factors,
@@ -31,7 +31,8 @@ void Lamb::update(std::span<const OwnedPiece> pieces, States states, const StepO
   read_blocks(pieces, states, [&](const UpdateBlock& block) {
     loops.moments(block.gradients.data(), block.states[0], block.states[1], block.size(), factors);
     if (!decays(*block.owned.spec, options_.decay_on)) return;
-    norms.add(block.owned, block.values, direction(block));
+    Buffer buffer;
+    norms.add(block.owned, block.values, direction(block, buffer));
   });
   norms.reduce(reducer);
 
@@ -40,7 +41,8 @@ void Lamb::update(std::span<const OwnedPiece> pieces, States states, const StepO
     const double w = norms.of_values(block.owned.piece.parameter);
     const double u = norms.of_others(block.owned.piece.parameter);
     const double trust = w == 0 || u == 0 ? 1 : w / u;
-    loops.descend(block.values.data(), direction(block).data(), block.size(),
+    Buffer buffer;
+    loops.descend(block.values.data(), direction(block, buffer).data(), block.size(),
                   static_cast<float>(options.learning_rate * trust));
   });
 }

@@ -2,7 +2,9 @@
 // the layers' learning rates of.
 #pragma once
 
+#include <array>
 #include <cmath>
+#include <mutex>
 #include <span>
 #include <vector>
 
@@ -23,12 +25,17 @@ class LayerNorms {
     sums_.resize(index(parameters));
     norms_.resize(index(parameters));
   }
-  // A part of a parameter that starts at an aligned block, and the same part of the other.
+  // A part of a parameter that starts at an aligned block, and the same part of the other. Safe
+  // from several threads.
   void add(const OwnedPiece& owned, std::span<const float> values, std::span<const float> others) {
     if (owned.copy) return;
     const size_t at = index(owned.piece.parameter);
-    add_squares(values, sums_[at]);
-    add_squares(others, sums_[at + 1]);
+    std::array<ExactSum, 2> parts;
+    add_squares(values, parts[0]);
+    add_squares(others, parts[1]);
+    const std::lock_guard lock(adding_);
+    sums_[at].add(parts[0]);
+    sums_[at + 1].add(parts[1]);
   }
   // A collective call. The norms are 0 before it, and after it where nothing was added.
   void reduce(NormReducer& reducer) {
@@ -41,6 +48,7 @@ class LayerNorms {
  private:
   static size_t index(int parameter) { return 2 * static_cast<size_t>(parameter); }
 
+  std::mutex adding_;
   std::vector<ExactSum> sums_;
   std::vector<double> norms_;
 };

@@ -48,6 +48,11 @@ void add_run(Command command, RunOptions& options) {
       .between(0, kMostOfAnything);
   command.add_option("--seed", training.seed, "of initial values, samples and dropout")
       .show_default();
+  command
+      .add_option("--threads", options.threads,
+                  "that compute together on each rank; results are the same for any number "
+                  "(default: the rank's share of its host's cores)")
+      .between(1, 4096);
   command.add_option("--workers", training.workers, "threads of each rank that read data ahead")
       .show_default();
 }

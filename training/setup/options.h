@@ -45,7 +45,8 @@ struct RunOptions {
   std::string compression = "none";
   double bucket_mib = 4;
   bool no_overlap = false;
-  std::string resume;  // a step, kNewestStep or kNewestStepOrNone; empty: a new run
+  std::string resume;          // a step, kNewestStep or kNewestStepOrNone; empty: a new run
+  std::optional<int> threads;  // none: the rank's share of its host's processors
   TrainOptions training;
 };
 

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/reduce_op.h"
 #include "training/setup/settle.h"
+#include "training/setup/threads.h"
 
 namespace tutti::training {
 namespace {
@@ -35,11 +36,17 @@ void agree(Communicator& world, const std::optional<Error>& error) {
   throw Error(static_cast<ErrorCode>(head[0]), text, {.where = world.describe(first[0])});
 }
 
+RunOptions with_threads(RunOptions options, Communicator& world) {
+  options.training.replica.threads =
+      options.threads ? *options.threads : share_of_processors(world);
+  return options;
+}
+
 }  // namespace
 
 Session::Session(Communicator world, RunOptions options, LoadedData data)
     : data_(std::move(data)),
-      options_(settled(std::move(options), world.size(), data_.examples())),
+      options_(with_threads(settled(std::move(options), world.size(), data_.examples()), world)),
       mesh_(std::move(world), options_.mesh),
       statistics_(mesh_.along(Axis::data)),
       model_(make_model(options_.model, model_context(options_, &statistics_))),

@@ -62,6 +62,14 @@ class TrainGpt : public Cli {
     }
     return losses;
   }
+  // Losses and norms of each step.
+  static std::vector<std::pair<double, double>> steps(const std::vector<Json>& lines) {
+    std::vector<std::pair<double, double>> steps;
+    for (const Json& line : lines) {
+      if (line.contains("step")) steps.emplace_back(line["loss"], line["grad_norm"]);
+    }
+    return steps;
+  }
   void expect_refused(const Words& more, const std::vector<std::string>& said) const {
     const Result result = run(command(more));
     EXPECT_THAT(result.code, ::testing::AnyOf(1, 2));
@@ -94,6 +102,20 @@ class TrainGpt : public Cli {
  private:
   const std::string text_ = write_text();
 };
+
+// A model whose products are large enough to be cut.
+TEST_F(TrainGpt, AnyNumberOfThreadsGivesTheSameBits) {
+  for (const std::string type : {"f32", "bf16"}) {
+    const Words wide = {"--width", "192", "--micro-batch", "24", "--batch",     "24",
+                        "--steps", "4",   "--ranks",       "1",  "--precision", type};
+    const auto one = steps(trained(wide + Words{"--threads", "1"}));
+    EXPECT_THAT(one, SizeIs(4));
+    EXPECT_EQ(steps(trained(wide + Words{"--threads", "2"})), one) << type;
+    EXPECT_EQ(steps(trained(wide + Words{"--threads", "3"})), one) << type;
+    EXPECT_EQ(steps(trained(wide)), one) << type << ", as many threads as there are processors";
+  }
+  expect_refused({"--threads", "0"}, {"--threads"});
+}
 
 TEST_F(TrainGpt, ReportsEachStepAndTheEnd) {
   const std::vector<Json> found =

@@ -9,6 +9,7 @@
 
 #include "base/text.h"
 #include "tests/training/support/host_tensor.h"
+#include "training/thread_pool.h"
 
 namespace tutti::training::testing {
 namespace {
@@ -110,6 +111,17 @@ TEST(GemmTest, OneRowOneColumnOneTerm) {
 }
 
 TEST(GemmTest, LargerThanBlocks) { check_all(70, 65, 130); }
+
+// Large enough to be cut into tiles, whose sizes do not divide these.
+TEST(GemmTest, Tiles) {
+  ThreadPool pool(2);
+  const UseThreads use(pool);
+  check({.m = 300, .n = 411, .k = 90});
+  check({.m = 300, .n = 411, .k = 90, .transpose_a = true, .mode = Problem::Mode::bias, .gap = 3});
+  check({.m = 2, .n = 8300, .k = 550, .transpose_b = true, .mode = Problem::Mode::bias, .gap = 3});
+  check({.m = 2100, .n = 5, .k = 900, .in = DType::bf16, .mode = Problem::Mode::accumulate});
+  check({.m = 300, .n = 411, .k = 90, .in = DType::f16, .out = DType::f16, .gap = 3});
+}
 
 TEST(GemmTest, NoRowsNoColumns) {
   check_all(0, 5, 4);

@@ -1,0 +1,68 @@
+#include "training/kernels/embedding.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <vector>
+
+#include "base/text.h"
+#include "training/kernels/elementwise.h"
+#include "training/kernels/loops.h"
+#include "training/thread_pool.h"
+
+namespace tutti::training {
+
+void embedding(ConstTensor table, std::span<const int32_t> indices, Tensor output) {
+  require_shapes(output.rows == std::ssize(indices) && output.cols == table.cols &&
+                     table.dtype == output.dtype,
+                 "embedding");
+  for (const int32_t index : indices) {
+    if (index >= 0 && index < table.rows) continue;
+    throw Error(ErrorCode::invalid_argument,
+                cat("the data has the token ", index, ", the model ", table.rows, " of them"),
+                {.cause = "the model is made for another tokenizer",
+                 .remedy = "give the model as many tokens (--vocabulary) as the data has"});
+  }
+  const size_t bytes = static_cast<size_t>(table.cols) * size_of(table.dtype);
+  parallel_rows(output.rows, output.cols, [&](int64_t first, int64_t count) {
+    for (int64_t row = first; row < first + count; ++row) {
+      std::memcpy(output.at(row, 0), table.at(indices[static_cast<size_t>(row)], 0), bytes);
+    }
+  });
+}
+
+void embedding_backward(ConstTensor dy, std::span<const int32_t> indices, Tensor table_gradient,
+                        Arena& arena) {
+  constexpr int64_t kRowsOfAPart = 8;  // of the table
+  const ArenaScope scope(arena);
+  const auto index_of = [&](int32_t row) { return indices[static_cast<size_t>(row)]; };
+  std::vector<int32_t> order(indices.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(order, {}, index_of);
+  std::vector<size_t> starts;  // in `order`, of each row of the table that is used; and the end
+  for (size_t i = 0; i < order.size(); ++i) {
+    if (i == 0 || index_of(order[i]) != index_of(order[i - 1])) starts.push_back(i);
+  }
+  const int64_t used = std::ssize(starts);
+  starts.push_back(order.size());
+
+  const auto add_row = kernels::loops(dy.dtype).add_column_sums;
+  const kernels::Loops& loops = kernels::loops(table_gradient.dtype);
+  const Tensor sums = arena.take(value_type(dy.dtype), threads_here(), dy.cols);
+  const Tensor rounded = arena.take(table_gradient.dtype, threads_here(), dy.cols);
+  parallel_ranges(used, kRowsOfAPart, [&](int64_t first, int64_t count) {
+    const Tensor sum = sums.row_range(ThreadPool::thread_index(), 1);
+    const Tensor term = rounded.row_range(ThreadPool::thread_index(), 1);
+    for (auto i = static_cast<size_t>(first); i < static_cast<size_t>(first + count); ++i) {
+      std::memset(sum.data, 0, sum.bytes());
+      for (size_t at = starts[i]; at < starts[i + 1]; ++at) {
+        add_row(dy.at(order[at], 0), sum.data, 1, dy.cols, dy.cols);
+      }
+      void* const gradient = table_gradient.at(index_of(order[starts[i]]), 0);
+      loops.from_values(sum.data, term.data, dy.cols);
+      loops.add(gradient, term.data, gradient, dy.cols);
+    }
+  });
+}
+
+}  // namespace tutti::training

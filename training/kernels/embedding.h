@@ -1,0 +1,23 @@
+// Rows of a table by their numbers.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "training/arena.h"
+#include "training/tensor.h"
+
+namespace tutti::training {
+
+// output's row i = table's row indices[i]. Throws Error(invalid_argument) for a number that is not
+// one of the table's rows.
+void embedding(ConstTensor table, std::span<const int32_t> indices, Tensor output);
+
+// Adds to each row of the gradient the sum, in the indices' order, of the rows of dy that came from
+// it. A row's sum is in float (f64: double), and rounded before it is added: if a tied output
+// layer's gradient is there already, or comes from another stage of a pipeline later, the bits are
+// the same. Temporaries come from the arena.
+void embedding_backward(ConstTensor dy, std::span<const int32_t> indices, Tensor table_gradient,
+                        Arena& arena);
+
+}  // namespace tutti::training

@@ -1,0 +1,27 @@
+// Layer normalization (Ba, Kiros, Hinton 2016) and RMSNorm (Zhang, Sennrich 2019) of the rows of a
+// matrix.
+//
+// x, y, dy, dx: rows x cols, contiguous, in one floating-point type. gain and bias: 1 x cols of
+// that type. Statistics, of value_type, are kept for backward: rows x 2 (mean, 1 / deviation), for
+// RMSNorm rows x 1. Gradients of gain and bias are added to, by sums as row_sums.h has them.
+#pragma once
+
+#include "training/arena.h"
+#include "training/tensor.h"
+
+namespace tutti::training {
+
+void layer_norm(ConstTensor x, ConstTensor gain, ConstTensor bias, double epsilon, Tensor y,
+                Tensor statistics);
+void layer_norm_backward(ConstTensor x, ConstTensor gain, ConstTensor dy, ConstTensor statistics,
+                         Tensor dx);
+void layer_norm_gradients(ConstTensor x, ConstTensor dy, ConstTensor statistics,
+                          Tensor gain_gradient, Tensor bias_gradient, Arena& arena);
+
+void rms_norm(ConstTensor x, ConstTensor gain, double epsilon, Tensor y, Tensor statistics);
+void rms_norm_backward(ConstTensor x, ConstTensor gain, ConstTensor dy, ConstTensor statistics,
+                       Tensor dx);
+void rms_norm_gradients(ConstTensor x, ConstTensor dy, ConstTensor statistics, Tensor gain_gradient,
+                        Arena& arena);
+
+}  // namespace tutti::training

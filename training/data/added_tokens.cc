@@ -54,4 +54,11 @@ std::optional<int32_t> AddedTokens::find(std::string_view text) const {
   return std::nullopt;
 }
 
+bool AddedTokens::end(std::string_view text) const {
+  return std::ranges::any_of(by_first_byte_, [&](const std::vector<AddedToken>& alike) {
+    return std::ranges::any_of(alike,
+                               [&](const AddedToken& token) { return text.ends_with(token.text); });
+  });
+}
+
 }  // namespace tutti::training

@@ -28,7 +28,7 @@ class AddedTokens {
   std::vector<Part> split(std::string_view text) const;
 
   std::optional<int32_t> find(std::string_view text) const;
-  bool empty() const { return size_ == 0; }
+  bool end(std::string_view text) const;  // whether one of them does
   // Whether a text may be cut before a blank that follows something else.
   bool may_cut_before_blanks() const { return may_cut_; }
 

@@ -60,7 +60,7 @@ class BpeModel {
   BpeVocabulary vocabulary_;
   std::unordered_map<std::string_view, int32_t> ids_;  // views of vocabulary_.symbols
   std::array<int32_t, 256> byte_ids_{};
-  bool has_bytes_ = false;  // all of them are tokens
+  bool has_bytes_ = false;                     // all of them are tokens
   std::unordered_map<uint64_t, Rank> merges_;  // of left << 32 | right
 };
 

@@ -81,7 +81,8 @@ void BpeTokenizer::append_words(std::string_view text, std::vector<std::string_v
     size_t size = 0;
     while (size < part.size()) {
       const bool here = part.substr(size).starts_with(marker_);
-      const bool cut = here && size > 0 && (marker_cuts_ == MarkerCuts::before_each || !after_marker);
+      const bool cut =
+          here && size > 0 && (marker_cuts_ == MarkerCuts::before_each || !after_marker);
       if (cut) {
         words.push_back(part.substr(0, size));
         part.remove_prefix(size);
@@ -156,7 +157,7 @@ class BpeTokenizer::Encoding {
   }
 
   const BpeTokenizer& of_;
-  std::deque<std::string> rewritten_;                               // words are views of these
+  std::deque<std::string> rewritten_;  // words are views of these
   std::unordered_map<std::string_view, std::pair<size_t, size_t>> known_;  // in kept_: first, count
   std::vector<int32_t> kept_;
   std::vector<std::string_view> words_;
@@ -198,7 +199,8 @@ size_t BpeTokenizer::last_cut(std::string_view text) const {
   if (marker_cuts_ != MarkerCuts::none) {
     for (size_t cut = text.size(); cut-- > 1;) {
       const std::string_view before = text.substr(0, cut);
-      if (text[cut] == ' ' && !before.ends_with(' ') && !before.ends_with(marker_)) return cut;
+      if (text[cut] != ' ' || before.ends_with(' ') || before.ends_with(marker_)) continue;
+      if (!added_.end(before)) return cut;  // a text after one of them gets a prefix
     }
     return 0;
   }

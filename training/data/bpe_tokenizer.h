@@ -24,9 +24,9 @@ namespace tutti::training {
 // How a text is changed before it is cut.
 struct TextRewrite {
   std::vector<std::pair<std::string, std::string>> replacements;  // from, to
-  std::string prefix;                // is put before each text between added tokens, or ...
+  std::string prefix;                  // is put before each text between added tokens, or ...
   bool only_at_the_beginning = false;  // ... before the whole text
-  bool unless_there = false;         // not before what begins with it
+  bool unless_there = false;           // not before what begins with it
 
   bool empty() const { return replacements.empty() && prefix.empty(); }
 };

@@ -18,7 +18,7 @@
 namespace tutti::training {
 namespace {
 
-constexpr size_t kCharacters = 256 + 68;        // 68 bytes are not printable
+constexpr size_t kCharacters = 256 + 68;  // 68 bytes are not printable
 constexpr int16_t kNoByte = -1;
 
 // Of each character below U+0144, the byte that it stands for.

@@ -37,7 +37,7 @@ constexpr int64_t kBytes = 256;
 
 // Our own words of the header.
 struct OwnWords {
-  static constexpr size_t kPlace = 16;  // the first of them
+  static constexpr size_t kPlace = 16;           // the first of them
   static constexpr int32_t kMagic = 0x54545554;  // "TUTT"
 
   int32_t magic = kMagic;
@@ -61,12 +61,14 @@ OwnWords own_words(const Header& header) {
 // Bytes of a token.
 uint64_t check_kind(const std::string& path, const Header& header) {
   if (header[0] != kNarrowMagic && header[0] != kWideMagic) {
-    refuse(path, cat("its magic number is ", header[0], ", not ", kNarrowMagic, " or ", kWideMagic));
+    refuse(path,
+           cat("its magic number is ", header[0], ", not ", kNarrowMagic, " or ", kWideMagic));
   }
   const bool wide = header[0] == kWideMagic;
   if (wide ? header[1] != kWideVersion && header[1] != kMarkedVersion
            : header[1] != kNarrowVersion) {
-    refuse(path, cat("it is of version ", header[1], ", not ", wide ? kWideVersion : kNarrowVersion));
+    refuse(path,
+           cat("it is of version ", header[1], ", not ", wide ? kWideVersion : kNarrowVersion));
   }
   return wide ? sizeof(uint32_t) : sizeof(uint16_t);
 }
@@ -87,8 +89,8 @@ void check_count(const std::string& path, const Header& header, uint64_t bytes, 
     refuse(path, cat("its header counts ", header[2], " tokens, but there are ", found));
   }
   if (is_own && (own.vocabulary < 1 || own.end_of_text >= own.vocabulary)) {
-    refuse(path, cat("its header tells of a vocabulary of ", own.vocabulary, " and the end of text ",
-                     own.end_of_text));
+    refuse(path, cat("its header tells of a vocabulary of ", own.vocabulary,
+                     " and the end of text ", own.end_of_text));
   }
 }
 

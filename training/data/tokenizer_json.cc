@@ -22,9 +22,7 @@ using Alphabet = BpeVocabulary::Alphabet;
 constexpr std::string_view kMarker = "\u2581";
 constexpr uint64_t kMostTokens = uint64_t{1} << 24;
 
-[[noreturn]] void refuse(const std::string& cause) {
-  throw Error(ErrorCode::unsupported, cause);
-}
+[[noreturn]] void refuse(const std::string& cause) { throw Error(ErrorCode::unsupported, cause); }
 
 const Json* given(const Json& json, std::string_view name) {
   const Json* found = json.find(name);
@@ -169,7 +167,8 @@ class Reader {
   }
 
   void read_vocabulary() {
-    require_off(model_, "its model", {"dropout", "continuing_subword_prefix", "end_of_word_suffix"});
+    require_off(model_, "its model",
+                {"dropout", "continuing_subword_prefix", "end_of_word_suffix"});
     const Json& entries = model_.at("vocab");
     size_t size = 0;
     for (const auto& [symbol, id] : entries.items()) size = std::max(size, checked(symbol, id) + 1);
@@ -253,7 +252,8 @@ class Reader {
   // <0x41> is the byte 0x41.
   void decode_bytes() {
     for (std::optional<std::string>& text : description_.texts) {
-      if (!text || text->size() != 6 || !text->starts_with("<0x") || !text->ends_with('>')) continue;
+      if (!text || text->size() != 6 || !text->starts_with("<0x") || !text->ends_with('>'))
+        continue;
       char* end = nullptr;
       const long byte = std::strtol(text->c_str() + 3, &end, 16);
       if (end == text->data() + 5) *text = std::string(1, static_cast<char>(byte));
@@ -266,8 +266,7 @@ class Reader {
       const auto id = token.at("id").get<int32_t>();
       require_off(token, cat("the token ", in_quotes(text)), {"single_word", "lstrip", "rstrip"});
       description_.texts[static_cast<size_t>(id)] = text;
-      const bool normalized =
-          token.value("normalized", false) && !description_.normalizer.empty();
+      const bool normalized = token.value("normalized", false) && !description_.normalizer.empty();
       if (!normalized) {
         description_.added.push_back({text, id});
         continue;
@@ -293,7 +292,8 @@ class Reader {
 
   std::vector<Json> added() const {
     const Json* tokens = given(json_, "added_tokens");
-    return tokens == nullptr ? std::vector<Json>() : std::vector<Json>(tokens->begin(), tokens->end());
+    return tokens == nullptr ? std::vector<Json>()
+                             : std::vector<Json>(tokens->begin(), tokens->end());
   }
 
   static size_t checked(const std::string& symbol, const Json& id) {

@@ -1,5 +1,5 @@
-// Hugging Face's tokenizer.json (github.com/huggingface/tokenizers): byte-pair encoding of bytes, as
-// GPT-2, Llama 3 and Qwen have it, or of characters after SentencePiece, as Llama 2 and Mistral.
+// Hugging Face's tokenizer.json (github.com/huggingface/tokenizers): byte-pair encoding of bytes,
+// as GPT-2, Llama 3 and Qwen have it, or of characters after SentencePiece, as Llama 2 and Mistral.
 #pragma once
 
 #include <string>

@@ -89,13 +89,11 @@ void generate_text(Gpt& model, DType dtype, const std::string& tokenizer, const 
                 cat("the model has ", vocabulary, " kinds of tokens: they are not bytes"),
                 {.remedy = "give the tokenizer of its training data: --tokenizer DIR"});
   }
-  const std::vector<uint16_t> encoded = words->encode(prompt);
-  const std::vector<int32_t> tokens(encoded.begin(), encoded.end());
+  const std::vector<int32_t> tokens = words->encode(prompt);
   on_text(prompt);
   generate(model, dtype, tokens, options, [&](int32_t token) {
-    const auto word = static_cast<uint16_t>(token);
     // A model may have more outputs than there are tokens; it hardly ever takes these.
-    if (word < words->vocabulary_size()) on_text(words->decode(std::span(&word, 1)));
+    if (std::cmp_less(token, words->vocabulary_size())) on_text(words->text_of(token));
   });
 }
 

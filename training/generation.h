@@ -25,8 +25,8 @@ struct GenerationOptions {
 void generate(Gpt& model, DType dtype, std::span<const int32_t> prompt,
               const GenerationOptions& options, const std::function<void(int32_t)>& on_token);
 
-// The same in text: tells the prompt and what follows it, piece by piece. `tokenizer`: the
-// directory of the GPT-2 vocabulary; empty: tokens are bytes. Throws Error(invalid_argument) also
+// The same in text: tells the prompt and what follows it, piece by piece. `tokenizer`: as
+// make_tokenizer() takes it; empty: tokens are bytes. Throws Error(invalid_argument) also
 // for a tokenizer that is not the model's.
 void generate_text(Gpt& model, DType dtype, const std::string& tokenizer, const std::string& prompt,
                    const GenerationOptions& options,

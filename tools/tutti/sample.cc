@@ -90,7 +90,8 @@ void add_sample(CommandLine& line) {
                      "choose among so many likeliest tokens; 0: all");
   command.add_option("--seed", options->generation.seed, "of the choices").show_default();
   command.add_option("--tokenizer", options->tokenizer,
-                     "directory of the GPT-2 vocabulary (default: tokens are bytes)");
+                     "tokenizer.json, or a directory with one or with GPT-2's vocabulary (default: "
+                     "tokens are bytes)");
   command.footer("Example:\n  tutti sample DIR --prompt \"ROMEO:\" --temperature 0.7");
   command.runs([options] { return sample(*options); });
 }

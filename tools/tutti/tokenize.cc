@@ -6,9 +6,12 @@
 #include <cstdio>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "base/error.h"
+#include "base/printable.h"
 #include "base/text.h"
 #include "tools/tutti/commands.h"
 #include "training/data/text_files.h"
@@ -23,9 +26,12 @@ using training::TokenizeResult;
 
 struct Options {
   std::vector<std::string> data;
-  std::string tokenizer;  // empty: bytes
+  std::string tokenizer;    // empty: bytes
+  std::string end_of_text;  // its name; empty: the tokenizer's own, if it has one
   training::TokenizeOptions files;
 };
+
+constexpr const char* kNoEndOfText = "none";
 
 // One line that is rewritten on a terminal; nothing elsewhere.
 class Progress {
@@ -60,6 +66,27 @@ class Progress {
   Clock::time_point next_ = begin_;
 };
 
+std::optional<int32_t> end_of_text(const training::Tokenizer& tokenizer, const std::string& name) {
+  if (name.empty()) return tokenizer.end_of_text();
+  if (name == kNoEndOfText) return std::nullopt;
+  if (const std::optional<int32_t> token = tokenizer.find(name)) return token;
+  throw Error(ErrorCode::invalid_argument, cat("the tokenizer has no token ", in_quotes(name)),
+              {.where = "--eot",
+               .remedy = "give one of its special tokens, or none to join texts as they are"});
+}
+
+void print_documents(const TokenizeResult& result, const training::Tokenizer& tokenizer,
+                     std::optional<int32_t> end) {
+  if (end) {
+    std::printf("%llu documents, each with %s behind it\n",
+                static_cast<unsigned long long>(result.documents), tokenizer.text_of(*end).c_str());
+  }
+  if (result.unpredicted > 0) {
+    std::printf("%llu tokens of prompts are marked: they are not learnt\n",
+                static_cast<unsigned long long>(result.unpredicted));
+  }
+}
+
 void print_result(const Options& options, const TokenizeResult& result, size_t vocabulary) {
   const uint64_t tokens = result.tokens + result.validation_tokens;
   std::printf("%s: %llu tokens\n", options.files.out.c_str(),
@@ -74,9 +101,10 @@ void print_result(const Options& options, const TokenizeResult& result, size_t v
               static_cast<unsigned long long>(result.bytes), vocabulary);
 }
 
-int tokenize(const Options& options) {
+int tokenize(Options options) {
   const std::unique_ptr<training::Tokenizer> tokenizer =
       training::make_tokenizer(options.tokenizer);
+  options.files.end_of_text = end_of_text(*tokenizer, options.end_of_text);
   const std::vector<TextFile> files = training::find_text_files(options.data);
   const uint64_t total =
       std::accumulate(files.begin(), files.end(), uint64_t{0},
@@ -87,7 +115,23 @@ int tokenize(const Options& options) {
                                     [&](uint64_t bytes) { progress.show(bytes); });
   }();
   print_result(options, result, tokenizer->vocabulary_size());
+  print_documents(result, *tokenizer, options.files.end_of_text);
   return 0;
+}
+
+void add_fields(Command command, training::DocumentFields& fields) {
+  constexpr auto kGroup = "Records of JSON lines, Parquet and Arrow";
+  const auto add = [&](const char* name, std::string& value, const char* meaning) {
+    return command.add_option(name, value, meaning).type_name("NAME").show_default().group(kGroup);
+  };
+  add("--field", fields.text, "which has the text; meta.body is inside meta");
+  add("--prompt-field", fields.prompt,
+      "of fine-tuning, in records without a text: what is given, and not learnt");
+  add("--completion-field", fields.completion, "what is learnt after it");
+  command.add_option("--python", fields.python, "reads Parquet and Arrow; it needs pyarrow")
+      .type_name("PROGRAM")
+      .show_default()
+      .group(kGroup);
 }
 
 }  // namespace
@@ -95,14 +139,24 @@ int tokenize(const Options& options) {
 void add_tokenize(CommandLine& line) {
   const auto options = std::make_shared<Options>();
   Command command = line.add("tokenize", "Turn text into files of tokens, in llm.c's format");
-  command.add_option("--data", options->data, "text files, or directories of them")
+  command
+      .add_option("--data", options->data,
+                  "files, or directories of them: text, .jsonl (both also .gz and .zst), .parquet "
+                  "and .arrow")
       .required()
       .type_name("PATH");
   command
       .add_option("--tokenizer", options->tokenizer,
-                  "directory with GPT-2's encoder.json and vocab.bpe, or vocab.json and "
-                  "merges.txt (default: every byte is a token)")
-      .type_name("DIR");
+                  "Hugging Face's tokenizer.json, or a directory with one, or with GPT-2's "
+                  "encoder.json and vocab.bpe, or vocab.json and merges.txt (default: every byte "
+                  "is a token)")
+      .type_name("PATH");
+  command
+      .add_option("--eot", options->end_of_text,
+                  "the token behind each document, or none: texts are joined as they are (default: "
+                  "the tokenizer's end of text, if it has one)")
+      .type_name("TOKEN");
+  add_fields(command, options->files.fields);
   command.add_option("--out", options->files.out, "write the tokens").required().type_name("FILE");
   const Option validation =
       command
@@ -114,9 +168,15 @@ void add_tokenize(CommandLine& line) {
       .needs(validation)
       .show_default();
   command.footer(
-      "Example:\n"
-      "  tutti tokenize --data books/ --tokenizer gpt2/ --out train.bin --validation-out val.bin");
-  command.runs([options] { return tokenize(*options); });
+      "Examples:\n"
+      "  tutti tokenize --data books/ --tokenizer gpt2/ --out train.bin --validation-out val.bin\n"
+      "  tutti tokenize --data web.jsonl.zst --field content --tokenizer llama/tokenizer.json \\\n"
+      "    --out train.bin");
+  command.runs([options, command] {
+    options->files.fields.pairs_only =
+        command.count("--prompt-field") + command.count("--completion-field") > 0;
+    return tokenize(*options);
+  });
 }
 
 }  // namespace tutti::tool

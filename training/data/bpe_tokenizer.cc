@@ -1,175 +1,217 @@
 #include "training/data/bpe_tokenizer.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstddef>
-#include <filesystem>
-#include <fstream>
-#include <functional>
-#include <optional>
-#include <queue>
-#include <utility>
+#include <deque>
+#include <unordered_map>
 
 #include "base/error.h"
 #include "base/text.h"
-#include "training/data/bpe_vocabulary.h"
 
 namespace tutti::training {
 namespace {
 
-struct Files {
-  std::string vocabulary;
-  std::string merges;
-};
-
-Files find_files(const std::string& directory) {
-  const std::filesystem::path folder(directory);
-  const Files openai{folder / "encoder.json", folder / "vocab.bpe"};
-  const Files hugging_face{folder / "vocab.json", folder / "merges.txt"};
-  for (const Files& files : {openai, hugging_face}) {
-    std::error_code error;
-    if (std::filesystem::exists(files.vocabulary, error) &&
-        std::filesystem::exists(files.merges, error)) {
-      return files;
-    }
+std::string replaced(std::string_view text, const std::string& from, const std::string& to) {
+  std::string out;
+  for (size_t found = text.find(from); found != text.npos; found = text.find(from)) {
+    out += text.substr(0, found);
+    out += to;
+    text.remove_prefix(found + from.size());
   }
-  throw Error(ErrorCode::invalid_argument, cat("there is no tokenizer in ", directory),
-              {.cause = "it has neither encoder.json and vocab.bpe, nor vocab.json and merges.txt",
-               .remedy = "name a directory with the two files of a GPT-2 tokenizer"});
+  return out += text;
 }
 
-constexpr size_t kNone = SIZE_MAX;
+// Whether a marker follows something else in a symbol.
+bool reaches_over(std::string_view symbol, std::string_view marker) {
+  bool other = false;
+  while (!symbol.empty()) {
+    const bool here = symbol.starts_with(marker);
+    if (here && other) return true;
+    other = other || !here;
+    symbol.remove_prefix(here ? marker.size() : 1);
+  }
+  return false;
+}
 
-// A token of the word in a doubly linked list: merging takes the right one out.
-struct Symbol {
-  uint16_t token;
-  size_t previous;
-  size_t next;
-};
-
-// A merge's rank and the index of its left symbol: the leftmost of the lowest rank comes first.
-using Candidate = std::pair<uint32_t, size_t>;
+std::vector<WordSplitter> splitters_of(const std::vector<std::string>& patterns) {
+  std::vector<WordSplitter> splitters;
+  for (const std::string& pattern : patterns) splitters.emplace_back(pattern);
+  return splitters;
+}
 
 }  // namespace
 
-BpeTokenizer::BpeTokenizer(const std::string& directory) {
-  const Files files = find_files(directory);
-  texts_ = read_vocabulary(files.vocabulary);
-  for (size_t id = 0; id < texts_.size(); ++id) ids_.emplace(texts_[id], id);
-  for (size_t byte = 0; byte < byte_ids_.size(); ++byte) {
-    const auto found = ids_.find(std::string(1, static_cast<char>(byte)));
-    if (found == ids_.end()) {
-      throw Error(ErrorCode::invalid_argument,
-                  cat(files.vocabulary, " has no token for byte ", byte),
-                  {.remedy = "take the vocabulary of a byte-level tokenizer, such as GPT-2's"});
+BpeTokenizer::BpeTokenizer(BpeDescription description)
+    : added_(std::move(description.added)),
+      normalizer_(std::move(description.normalizer)),
+      added_to_normalized_(std::move(description.added_to_normalized)),
+      before_words_(std::move(description.before_words)),
+      splitters_(splitters_of(description.patterns)),
+      marker_(description.marker),
+      marker_cuts_(marker_cuts(description)),
+      model_(std::move(description.vocabulary)),
+      texts_(std::move(description.texts)),
+      blanks_to_strip_(description.blanks_to_strip),
+      end_of_text_(description.end_of_text) {}
+
+// Without a rule for words the whole text is one. Where no token has a marker after something else,
+// nothing is ever merged over that place, and it may be cut there without a change.
+BpeTokenizer::MarkerCuts BpeTokenizer::marker_cuts(const BpeDescription& description) const {
+  if (marker_.empty()) return MarkerCuts::none;
+  if (description.cut_at_marker) return MarkerCuts::before_each;
+  const std::vector<std::string>& symbols = description.vocabulary.symbols;
+  const bool is_known = std::ranges::find(symbols, marker_) != symbols.end();
+  const bool any_over = std::ranges::any_of(
+      symbols, [&](const std::string& symbol) { return reaches_over(symbol, marker_); });
+  return is_known && !any_over && splitters_.empty() ? MarkerCuts::before_runs : MarkerCuts::none;
+}
+
+void BpeTokenizer::append_words(std::string_view text, std::vector<std::string_view>& words) const {
+  std::vector<std::string_view> parts = {text};
+  for (const WordSplitter& splitter : splitters_) {
+    std::vector<std::string_view> finer;
+    for (const std::string_view part : parts) splitter.split(part, finer);
+    parts = std::move(finer);
+  }
+  if (marker_cuts_ == MarkerCuts::none) {
+    words.insert(words.end(), parts.begin(), parts.end());
+    return;
+  }
+  for (std::string_view part : parts) {
+    bool after_marker = false;
+    size_t size = 0;
+    while (size < part.size()) {
+      const bool here = part.substr(size).starts_with(marker_);
+      const bool cut =
+          here && size > 0 && (marker_cuts_ == MarkerCuts::before_each || !after_marker);
+      if (cut) {
+        words.push_back(part.substr(0, size));
+        part.remove_prefix(size);
+        size = 0;
+      }
+      after_marker = here;
+      size += here ? marker_.size() : 1;
     }
-    byte_ids_[byte] = found->second;
+    if (!part.empty()) words.push_back(part);
   }
-  read_merges(files.merges);
 }
 
-void BpeTokenizer::read_merges(const std::string& path) {
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw system_error(cat("cannot read the merges ", path), errno);
-  uint32_t number = 0;
-  for (std::string line; std::getline(file, line);) {
-    ++number;
-    if (line.ends_with('\r')) line.pop_back();
-    if (line.empty() || (number == 1 && line.starts_with("#version"))) continue;
-    const auto refuse = [&](const std::string& cause) {
-      throw Error(ErrorCode::invalid_argument, cat("line ", number, " of ", path, " is no merge"),
-                  {.cause = cause, .remedy = "take the two files of one and the same tokenizer"});
-    };
-    const std::vector<std::string> symbols = split(line, ' ');
-    if (symbols.size() != 2) refuse(cat("\"", line, "\" is not two tokens with a space between"));
-    const auto id_of = [&](const std::string& symbol) {
-      const std::optional<std::string> bytes = bytes_of_symbol(symbol);
-      const auto found = bytes ? ids_.find(*bytes) : ids_.end();
-      if (found == ids_.end()) refuse(cat("\"", symbol, "\" is not in the vocabulary"));
-      return found->second;
-    };
-    const uint32_t pair = uint32_t{id_of(symbols[0])} << 16 | id_of(symbols[1]);
-    merges_.emplace(pair, Merge{.rank = number, .token = id_of(symbols[0] + symbols[1])});
-  }
-  if (file.bad()) throw system_error(cat("cannot read the merges ", path), errno);
-}
+// One call of encode(). Text repeats its words: their tokens are kept.
+class BpeTokenizer::Encoding {
+ public:
+  explicit Encoding(const BpeTokenizer& tokenizer) : of_(tokenizer) {}
 
-const BpeTokenizer::Merge* BpeTokenizer::find_merge(uint16_t left, uint16_t right) const {
-  const auto found = merges_.find(uint32_t{left} << 16 | right);
-  return found == merges_.end() ? nullptr : &found->second;
-}
-
-// With a heap, as words may be as long as the text: n log n.
-void BpeTokenizer::encode_word(std::string_view word, std::vector<uint16_t>& tokens) const {
-  std::vector<Symbol> symbols;
-  symbols.reserve(word.size());
-  for (size_t i = 0; i < word.size(); ++i) {
-    symbols.push_back({byte_ids_[static_cast<uint8_t>(word[i])], i == 0 ? kNone : i - 1,
-                       i + 1 == word.size() ? kNone : i + 1});
+  void append(const TextPiece& piece, std::vector<int32_t>& tokens) {
+    bool first = true;
+    for (const AddedTokens::Part& part : of_.added_.split(piece.text)) {
+      if (part.token) {
+        tokens.push_back(*part.token);
+      } else {
+        append_between(part.text, {.first = first, .begins = piece.begins}, tokens);
+      }
+      first = false;
+    }
   }
-  // The merge of a symbol with the one after it. One that was taken out has none after it.
-  const auto merge_at = [&](size_t left) {
-    const size_t right = symbols[left].next;
-    return right == kNone ? nullptr : find_merge(symbols[left].token, symbols[right].token);
-  };
-  std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> candidates;
-  const auto consider = [&](size_t left) {
-    if (const Merge* merge = merge_at(left)) candidates.emplace(merge->rank, left);
-  };
-  for (size_t i = 0; i < symbols.size(); ++i) consider(i);
-  while (!candidates.empty()) {
-    const auto [rank, left] = candidates.top();
-    candidates.pop();
-    const Merge* merge = merge_at(left);
-    if (merge == nullptr || merge->rank != rank) continue;  // a neighbour was merged meanwhile
-    const size_t right = symbols[left].next;
-    symbols[left].token = merge->token;
-    symbols[left].next = symbols[right].next;
-    if (symbols[left].next != kNone) symbols[symbols[left].next].previous = left;
-    symbols[right].next = kNone;
-    consider(left);
-    if (symbols[left].previous != kNone) consider(symbols[left].previous);
-  }
-  for (size_t i = 0; i != kNone; i = symbols[i].next) tokens.push_back(symbols[i].token);
-}
 
-std::vector<uint16_t> BpeTokenizer::encode(std::string_view text) const {
-  // Text repeats its words: where the tokens of a word already are in the result.
+ private:
   struct Place {
-    size_t first;
-    size_t count;
+    bool first;   // at the start of the piece
+    bool begins;  // which is that of the text
   };
-  std::unordered_map<std::string_view, Place> known;
-  std::vector<uint16_t> tokens;
-  tokens.reserve(text.size() / 2);
-  for (const std::string_view word : splitter_.split(text)) {
-    const auto [entry, is_new] = known.try_emplace(word);
-    Place& place = entry->second;
-    const size_t first = tokens.size();
-    if (is_new) {
-      encode_word(word, tokens);
-      place = {first, tokens.size() - first};
-    } else {
-      tokens.resize(first + place.count);
-      std::copy_n(tokens.begin() + static_cast<ptrdiff_t>(place.first), place.count,
-                  tokens.begin() + static_cast<ptrdiff_t>(first));
+
+  void append_between(std::string_view text, Place place, std::vector<int32_t>& tokens) {
+    for (const AddedTokens::Part& part :
+         of_.added_to_normalized_.split(rewritten(of_.normalizer_, text, place))) {
+      if (part.token) {
+        tokens.push_back(*part.token);
+      } else {
+        words_.clear();
+        of_.append_words(rewritten(of_.before_words_, part.text, place), words_);
+        for (const std::string_view word : words_) append_word(word, tokens);
+      }
+      place.first = false;
     }
   }
-  return tokens;
+
+  std::string_view rewritten(const TextRewrite& rewrite, std::string_view text, Place place) {
+    if (rewrite.empty() || text.empty()) return text;
+    std::string& out = rewritten_.emplace_back(text);
+    for (const auto& [from, to] : rewrite.replacements) out = replaced(out, from, to);
+    const bool goes_on = place.first && !place.begins;
+    const bool here = rewrite.only_at_the_beginning ? place.first && place.begins : !goes_on;
+    if (here && !(rewrite.unless_there && out.starts_with(rewrite.prefix))) {
+      out.insert(0, rewrite.prefix);
+    }
+    return out;
+  }
+
+  void append_word(std::string_view word, std::vector<int32_t>& tokens) {
+    const auto [entry, is_new] = known_.try_emplace(word);
+    auto& [first, count] = entry->second;
+    if (is_new) {
+      first = kept_.size();
+      of_.model_.encode(word, kept_);
+      count = kept_.size() - first;
+    }
+    const auto begin = kept_.begin() + static_cast<ptrdiff_t>(first);
+    tokens.insert(tokens.end(), begin, begin + static_cast<ptrdiff_t>(count));
+  }
+
+  const BpeTokenizer& of_;
+  std::deque<std::string> rewritten_;  // words are views of these
+  std::unordered_map<std::string_view, std::pair<size_t, size_t>> known_;  // in kept_: first, count
+  std::vector<int32_t> kept_;
+  std::vector<std::string_view> words_;
+};
+
+std::vector<std::vector<int32_t>> BpeTokenizer::encode(std::span<const TextPiece> pieces) const {
+  Encoding encoding(*this);
+  std::vector<std::vector<int32_t>> all;
+  all.reserve(pieces.size());
+  for (const TextPiece& piece : pieces) encoding.append(piece, all.emplace_back());
+  return all;
 }
 
-std::string BpeTokenizer::decode(std::span<const uint16_t> tokens) const {
-  std::string text;
-  for (const uint16_t token : tokens) {
-    if (token >= texts_.size()) {
-      throw Error(ErrorCode::invalid_argument,
-                  cat("token ", token, " is not in the vocabulary of ", texts_.size()),
-                  {.cause = "the tokens are of another tokenizer"});
-    }
-    text += texts_[token];
+std::string BpeTokenizer::text_of(int32_t token) const {
+  if (token < 0 || static_cast<size_t>(token) >= texts_.size() ||
+      !texts_[static_cast<size_t>(token)]) {
+    throw Error(ErrorCode::invalid_argument,
+                cat("token ", token, " is not in the vocabulary of ", texts_.size()),
+                {.cause = "the tokens are of another tokenizer"});
   }
+  return *texts_[static_cast<size_t>(token)];
+}
+
+std::string BpeTokenizer::decode(std::span<const int32_t> tokens) const {
+  std::string text;
+  for (const int32_t token : tokens) text += text_of(token);
+  for (size_t i = 0; i < blanks_to_strip_ && text.starts_with(' '); ++i) text.erase(0, 1);
   return text;
+}
+
+std::optional<int32_t> BpeTokenizer::find(std::string_view name) const {
+  if (const std::optional<int32_t> token = added_.find(name)) return token;
+  if (const std::optional<int32_t> token = added_to_normalized_.find(name)) return token;
+  return model_.find(name);
+}
+
+size_t BpeTokenizer::last_cut(std::string_view text) const {
+  if (!added_.may_cut_before_blanks() || !added_to_normalized_.may_cut_before_blanks()) return 0;
+  if (marker_cuts_ != MarkerCuts::none) {
+    for (size_t cut = text.size(); cut-- > 1;) {
+      const std::string_view before = text.substr(0, cut);
+      if (text[cut] != ' ' || before.ends_with(' ') || before.ends_with(marker_)) continue;
+      if (!added_.end(before)) return cut;  // a text after one of them gets a prefix
+    }
+    return 0;
+  }
+  if (!normalizer_.replacements.empty() || !marker_.empty()) return 0;
+  const WordSplitter* cutter = nullptr;
+  for (const WordSplitter& splitter : splitters_) {
+    if (splitter.cuts_anywhere()) continue;
+    if (cutter != nullptr) return 0;
+    cutter = &splitter;
+  }
+  return cutter == nullptr ? 0 : cutter->last_cut(text);
 }
 
 }  // namespace tutti::training

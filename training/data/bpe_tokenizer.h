@@ -1,54 +1,85 @@
-// Byte-pair encoding with GPT-2's vocabulary.
+// Tokenizers by byte-pair encoding: GPT-2's, and those that a tokenizer.json describes.
 //
 // Sources: Radford et al., Language models are unsupervised multitask learners, 2019 (2.2), and its
-// src/encoder.py; Sennrich, Haddow, Birch, Neural machine translation of rare words with subword
-// units, ACL 2016.
+// src/encoder.py; Hugging Face's tokenizers (github.com/huggingface/tokenizers), whose steps these
+// are.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
+#include <utility>
 #include <vector>
 
+#include "training/data/added_tokens.h"
+#include "training/data/bpe_model.h"
 #include "training/data/tokenizer.h"
 #include "training/data/word_splitter.h"
 
 namespace tutti::training {
 
-// Text is cut into words; within a word, the neighbouring tokens whose merge was learnt first
-// become one, until none is left to merge. What looks like a special token in a text (such as
-// <|endoftext|>) is text.
+// How a text is changed before it is cut.
+struct TextRewrite {
+  std::vector<std::pair<std::string, std::string>> replacements;  // from, to
+  std::string prefix;                  // is put before each text between added tokens, or ...
+  bool only_at_the_beginning = false;  // ... before the whole text
+  bool unless_there = false;           // not before what begins with it
+
+  bool empty() const { return replacements.empty() && prefix.empty(); }
+};
+
+// All that a tokenizer is made of, in the order in which a text passes it.
+struct BpeDescription {
+  std::vector<AddedToken> added;  // found in the text as it is
+  TextRewrite normalizer;
+  std::vector<AddedToken> added_to_normalized;  // found in the text after that
+  TextRewrite before_words;
+  // Text is cut into words by each of these, one after the other, and before every marker.
+  std::vector<std::string> patterns;
+  std::string marker;          // what stands for a blank in the words; empty: it is a blank
+  bool cut_at_marker = false;  // before every one
+  BpeVocabulary vocabulary;
+
+  std::vector<std::optional<std::string>> texts;  // what token i stands for; none: no such token
+  size_t blanks_to_strip = 0;                     // from the beginning of a decoded text
+  std::optional<int32_t> end_of_text;
+};
+
 class BpeTokenizer final : public Tokenizer {
  public:
-  // Reads encoder.json and vocab.bpe (OpenAI's names), or vocab.json and merges.txt (Hugging
-  // Face's). Throws Error naming the file, and the token or line that is wrong in it. The
-  // vocabulary must have every byte, and the ids 0 to its size less one, at most 65 536.
-  explicit BpeTokenizer(const std::string& directory);
+  // Throws Error for what cannot be done as described.
+  explicit BpeTokenizer(BpeDescription description);
 
-  std::vector<uint16_t> encode(std::string_view text) const override;
-  std::string decode(std::span<const uint16_t> tokens) const override;
+  using Tokenizer::encode;
+  std::vector<std::vector<int32_t>> encode(std::span<const TextPiece> pieces) const override;
+  std::string decode(std::span<const int32_t> tokens) const override;
+  std::string text_of(int32_t token) const override;
   size_t vocabulary_size() const override { return texts_.size(); }
-  size_t last_cut(std::string_view text) const override { return WordSplitter::last_cut(text); }
+  std::optional<int32_t> find(std::string_view name) const override;
+  std::optional<int32_t> end_of_text() const override { return end_of_text_; }
+  size_t last_cut(std::string_view text) const override;
 
  private:
-  struct Merge {
-    uint32_t rank;  // lower: learnt earlier
-    uint16_t token;
-  };
+  class Encoding;
+  enum class MarkerCuts { none, before_runs, before_each };
 
-  void read_merges(const std::string& path);
-  const Merge* find_merge(uint16_t left, uint16_t right) const;
-  void encode_word(std::string_view word, std::vector<uint16_t>& tokens) const;
+  MarkerCuts marker_cuts(const BpeDescription& description) const;
+  void append_words(std::string_view text, std::vector<std::string_view>& words) const;
 
-  WordSplitter splitter_;
-  std::vector<std::string> texts_;  // of token i, its bytes
-  std::unordered_map<std::string, uint16_t> ids_;
-  std::array<uint16_t, 256> byte_ids_{};
-  std::unordered_map<uint32_t, Merge> merges_;  // of left << 16 | right
+  AddedTokens added_;
+  TextRewrite normalizer_;
+  AddedTokens added_to_normalized_;
+  TextRewrite before_words_;
+  std::vector<WordSplitter> splitters_;
+  std::string marker_;
+  MarkerCuts marker_cuts_;
+  BpeModel model_;
+  std::vector<std::optional<std::string>> texts_;
+  size_t blanks_to_strip_;
+  std::optional<int32_t> end_of_text_;
 };
 
 }  // namespace tutti::training

@@ -4,8 +4,11 @@
 #include <array>
 #include <cerrno>
 #include <cstdint>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <unordered_map>
+#include <utility>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -15,8 +18,7 @@
 namespace tutti::training {
 namespace {
 
-constexpr size_t kMaxTokens = size_t{1} << 16;  // a token is a uint16
-constexpr size_t kCharacters = 256 + 68;        // 68 bytes are not printable
+constexpr size_t kCharacters = 256 + 68;  // 68 bytes are not printable
 constexpr int16_t kNoByte = -1;
 
 // Of each character below U+0144, the byte that it stands for.
@@ -50,6 +52,83 @@ Json read_json(const std::string& path) {
   }
 }
 
+struct Files {
+  std::string vocabulary;
+  std::string merges;
+};
+
+Files find_files(const std::string& directory) {
+  const std::filesystem::path folder(directory);
+  const Files openai{folder / "encoder.json", folder / "vocab.bpe"};
+  const Files hugging_face{folder / "vocab.json", folder / "merges.txt"};
+  for (const Files& files : {openai, hugging_face}) {
+    std::error_code error;
+    if (std::filesystem::exists(files.vocabulary, error) &&
+        std::filesystem::exists(files.merges, error)) {
+      return files;
+    }
+  }
+  throw Error(ErrorCode::invalid_argument, cat("there is no tokenizer in ", directory),
+              {.cause = "it has neither tokenizer.json, nor encoder.json and vocab.bpe, nor "
+                        "vocab.json and merges.txt",
+               .remedy = "name a tokenizer.json, or a directory with one of these"});
+}
+
+// Of a JSON file {"token": id, ...}, the bytes of token i at i.
+std::vector<std::string> read_vocabulary(const std::string& path) {
+  const Json entries = read_json(path);
+  if (!entries.is_object() || entries.empty()) refuse(path, "it is no JSON object of tokens");
+  std::vector<std::string> texts(entries.size());
+  for (const auto& [symbol, id] : entries.items()) {
+    if (!id.is_natural_number() || id.get<uint64_t>() >= texts.size()) {
+      refuse(path,
+             cat("the id of ", in_quotes(symbol), " is ", id.words(), ", not a whole number below ",
+                 texts.size(), ", which is how many tokens there are"));
+    }
+    const std::optional<std::string> bytes = bytes_of_symbol(symbol);
+    if (!bytes || bytes->empty()) {
+      refuse(path,
+             cat("the token ", in_quotes(symbol), " has a character that stands for no byte"));
+    }
+    std::string& text = texts[id.get<size_t>()];
+    if (!text.empty()) refuse(path, cat("two tokens have the id ", id.words()));
+    text = *bytes;
+  }
+  return texts;
+}
+
+// `texts`: the bytes of each token.
+std::vector<BpeVocabulary::Merge> read_merges(const std::string& path,
+                                              const std::vector<std::string>& texts) {
+  std::unordered_map<std::string, int32_t> ids;
+  for (size_t id = 0; id < texts.size(); ++id) ids.emplace(texts[id], static_cast<int32_t>(id));
+  errno = 0;
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw system_error(cat("cannot read the merges ", path), errno);
+  std::vector<BpeVocabulary::Merge> merges;
+  uint32_t number = 0;
+  for (std::string line; std::getline(file, line);) {
+    ++number;
+    if (line.ends_with('\r')) line.pop_back();
+    if (line.empty() || (number == 1 && line.starts_with("#version"))) continue;
+    const auto refuse = [&](const std::string& cause) {
+      throw Error(ErrorCode::invalid_argument, cat("line ", number, " of ", path, " is no merge"),
+                  {.cause = cause, .remedy = "take the two files of one and the same tokenizer"});
+    };
+    const std::vector<std::string> symbols = split(line, ' ');
+    if (symbols.size() != 2) refuse(cat("\"", line, "\" is not two tokens with a space between"));
+    const auto id_of = [&](const std::string& symbol) {
+      const std::optional<std::string> bytes = bytes_of_symbol(symbol);
+      const auto found = bytes ? ids.find(*bytes) : ids.end();
+      if (found == ids.end()) refuse(cat("\"", symbol, "\" is not in the vocabulary"));
+      return found->second;
+    };
+    merges.push_back({id_of(symbols[0]), id_of(symbols[1]), id_of(symbols[0] + symbols[1])});
+  }
+  if (file.bad()) throw system_error(cat("cannot read the merges ", path), errno);
+  return merges;
+}
+
 }  // namespace
 
 std::optional<std::string> bytes_of_symbol(std::string_view symbol) {
@@ -68,29 +147,22 @@ std::optional<std::string> bytes_of_symbol(std::string_view symbol) {
   return bytes;
 }
 
-std::vector<std::string> read_vocabulary(const std::string& path) {
-  const Json entries = read_json(path);
-  if (!entries.is_object() || entries.empty()) refuse(path, "it is no JSON object of tokens");
-  if (entries.size() > kMaxTokens) {
-    refuse(path, cat("it has ", entries.size(), " tokens; 16 bits number ", kMaxTokens));
-  }
-  std::vector<std::string> texts(entries.size());
-  for (const auto& [symbol, id] : entries.items()) {
-    if (!id.is_natural_number() || id.get<uint64_t>() >= texts.size()) {
-      refuse(path,
-             cat("the id of ", in_quotes(symbol), " is ", id.words(), ", not a whole number below ",
-                 texts.size(), ", which is how many tokens there are"));
+BpeDescription read_gpt2_vocabulary(const std::string& directory) {
+  const Files files = find_files(directory);
+  BpeDescription description{.patterns = {std::string(kGpt2Pattern)}};
+  description.vocabulary.symbols = read_vocabulary(files.vocabulary);
+  std::vector<std::string>& symbols = description.vocabulary.symbols;
+  description.texts.assign(symbols.begin(), symbols.end());
+  for (int byte = 0; byte < 256; ++byte) {
+    if (std::ranges::find(symbols, std::string(1, static_cast<char>(byte))) != symbols.end()) {
+      continue;
     }
-    const std::optional<std::string> bytes = bytes_of_symbol(symbol);
-    if (!bytes || bytes->empty()) {
-      refuse(path,
-             cat("the token ", in_quotes(symbol), " has a character that stands for no byte"));
-    }
-    std::string& text = texts[id.get<size_t>()];
-    if (!text.empty()) refuse(path, cat("two tokens have the id ", id.words()));
-    text = *bytes;
+    refuse(files.vocabulary, cat("it has no token for byte ", byte));
   }
-  return texts;
+  description.vocabulary.merges = read_merges(files.merges, symbols);
+  const auto end = std::ranges::find(symbols, "<|endoftext|>");
+  if (end != symbols.end()) description.end_of_text = static_cast<int32_t>(end - symbols.begin());
+  return description;
 }
 
 }  // namespace tutti::training

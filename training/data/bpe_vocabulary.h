@@ -1,10 +1,12 @@
-// GPT-2's vocabulary files write bytes as printable characters. This reads them back.
+// GPT-2's vocabulary files, which write bytes as printable characters.
 #pragma once
 
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "training/data/bpe_tokenizer.h"
 
 namespace tutti::training {
 
@@ -13,7 +15,10 @@ namespace tutti::training {
 // character stands for none.
 std::optional<std::string> bytes_of_symbol(std::string_view symbol);
 
-// Of a JSON file {"token": id, ...}, the bytes of token i at i. Throws Error naming the path.
-std::vector<std::string> read_vocabulary(const std::string& path);
+// Reads encoder.json and vocab.bpe (OpenAI's names), or vocab.json and merges.txt (Hugging Face's).
+// What looks like a special token in a text (such as <|endoftext|>) is text then. Throws Error
+// naming the file, and the token or line that is wrong in it. The vocabulary must have every byte,
+// and the ids 0 to its size less one.
+BpeDescription read_gpt2_vocabulary(const std::string& directory);
 
 }  // namespace tutti::training

@@ -1,7 +1,5 @@
 #include "training/data/data_set.h"
 
-#include <xxhash.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -13,21 +11,6 @@ namespace tutti::training {
 namespace {
 
 constexpr size_t kMinTokens = 128;  // fewer are nothing to learn from
-
-// What is to be known of all tokens, in one pass over the file.
-struct Scan {
-  uint64_t hash = 0;
-  uint16_t largest = 0;
-};
-
-Scan scan(const TokenFile& file) {
-  Scan found{.hash = file.size()};
-  file.read_blocks(0, file.size(), [&](std::span<const uint16_t> block) {
-    found.hash = XXH3_64bits_withSeed(block.data(), block.size_bytes(), found.hash);
-    for (const uint16_t token : block) found.largest = std::max(found.largest, token);
-  });
-  return found;
-}
 
 // Each token but the first is the target of the one before.
 void add_window(std::span<const int32_t> window, Batch& batch) {
@@ -41,12 +24,6 @@ void add_last(std::span<const int32_t> window, Batch& batch) {
   batch.tokens.insert(batch.tokens.end(), window.begin(), window.end() - 1);
   batch.targets.push_back(window.back());
   ++batch.samples;
-}
-
-void read_file(const TokenFile& file, uint64_t first, std::span<int32_t> tokens) {
-  std::vector<uint16_t> words(tokens.size());
-  file.read(first, words);
-  std::ranges::copy(words, tokens.begin());
 }
 
 }  // namespace
@@ -69,10 +46,10 @@ Tokens::Tokens(TokenFile training, std::optional<TokenFile> validation)
                 {.remedy = cat("give at least ", kMinTokens, " tokens")});
   }
   training_size_ = validation_file_ ? size : size - size / 10;
-  const Scan all = scan(*training_file_);
-  const Scan own = validation_file_ ? scan(*validation_file_) : Scan{};
-  kinds_ = std::max(all.largest, own.largest) + 1;
-  fingerprint_ = mix_bits(all.hash ^ mix_bits(own.hash ^ validation_size()));
+  const TokenSummary all = training_file_->summary();
+  const TokenSummary own = validation_file_ ? validation_file_->summary() : TokenSummary{};
+  kinds_ = std::max(all.format.vocabulary, own.format.vocabulary);
+  fingerprint_ = mix_bits(all.fingerprint ^ mix_bits(own.fingerprint ^ validation_size()));
 }
 
 uint64_t Tokens::validation_size() const {
@@ -81,12 +58,12 @@ uint64_t Tokens::validation_size() const {
 }
 
 void Tokens::training(uint64_t first, std::span<int32_t> tokens) const {
-  if (!text_) return read_file(*training_file_, first, tokens);
+  if (!text_) return training_file_->read(first, tokens);
   std::ranges::copy(std::span(text_->bytes).subspan(first, tokens.size()), tokens.begin());
 }
 
 void Tokens::validation(uint64_t first, std::span<int32_t> tokens) const {
-  if (validation_file_) return read_file(*validation_file_, first, tokens);
+  if (validation_file_) return validation_file_->read(first, tokens);
   training(training_size_ + first, tokens);  // the last part of the same tokens
 }
 

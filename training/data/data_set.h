@@ -48,7 +48,7 @@ class DataSet {
 };
 
 // Tokens of a text: its bytes, or a token file's. The last tenth is held out unless there is a file
-// of its own for validation. All of them are read once, when it is made.
+// of its own for validation.
 class Tokens {
  public:
   explicit Tokens(TextData text);

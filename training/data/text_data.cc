@@ -24,8 +24,8 @@ TextData load_text(const std::vector<std::string>& paths) {
   std::vector<uint8_t> all;
   const std::vector<TextFile> files = find_text_files(paths);
   for (const TextFile& file : files) {
-    read_blocks(file.path,
-                [&](std::string_view block) { all.insert(all.end(), block.begin(), block.end()); });
+    read_texts(file.path,
+               [&](std::string_view text) { all.insert(all.end(), text.begin(), text.end()); });
   }
   if (all.size() < kMinTextBytes) {
     throw Error(ErrorCode::invalid_argument,

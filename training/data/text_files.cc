@@ -1,16 +1,16 @@
 #include "training/data/text_files.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <memory>
+#include <optional>
 
 #include "base/error.h"
-#include "base/fd.h"
-#include "base/json.h"
 #include "base/text.h"
+#include "training/data/byte_source.h"
 
 namespace tutti::training {
 namespace {
@@ -24,62 +24,12 @@ Error unreadable(const std::string& path, int errno_value) {
                       {.remedy = "check the path and its permissions"});
 }
 
-void read_bytes(const std::string& path, const std::function<void(std::string_view)>& use) {
-  const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file) throw unreadable(path, errno);
+// Whether there is a NUL byte in what a file begins with; files of columns have them.
+bool is_binary(const std::string& path) {
+  if (kind_of(path) == FileKind::columns) return false;
   std::string block(kBlock, '\0');
-  while (true) {
-    const ssize_t count = ::read(file.get(), block.data(), block.size());
-    if (count == 0) return;
-    if (count > 0) use(std::string_view(block).substr(0, static_cast<size_t>(count)));
-    if (count < 0 && errno != EINTR) throw unreadable(path, errno);
-  }
-}
-
-std::string text_of_line(const std::string& path, uint64_t number, std::string_view line) {
-  try {
-    return Json::parse(line).at("text").get<std::string>() + '\n';
-  } catch (const Error& error) {
-    throw Error(ErrorCode::invalid_argument,
-                cat("line ", number, " of ", path, " is no JSON object with a \"text\""),
-                {.cause = error.what(),
-                 .remedy = "write every line as {\"text\": \"...\"}; or give the file a name "
-                           "without .jsonl, to take it as plain text, braces and all"});
-  }
-}
-
-void read_texts_of_lines(const std::string& path,
-                         const std::function<void(std::string_view)>& use) {
-  std::string line;
-  uint64_t number = 0;
-  const auto end_line = [&] {
-    ++number;
-    if (line.find_first_not_of(" \t\r") != line.npos) use(text_of_line(path, number, line));
-    line.clear();
-  };
-  read_bytes(path, [&](std::string_view block) {
-    for (size_t end = block.find('\n'); end != block.npos; end = block.find('\n')) {
-      line += block.substr(0, end);
-      block.remove_prefix(end + 1);
-      end_line();
-    }
-    line += block;
-  });
-  if (!line.empty()) end_line();
-}
-
-struct Scan {
-  uint64_t bytes = 0;
-  bool is_binary = false;
-};
-
-Scan scan(const std::string& path) {
-  Scan found;
-  read_blocks(path, [&](std::string_view block) {
-    found.bytes += block.size();
-    found.is_binary = found.is_binary || block.find('\0') != std::string_view::npos;
-  });
-  return found;
+  block.resize(open_bytes(path)->read(block));
+  return block.find('\0') != block.npos;
 }
 
 void add_directory(const std::string& directory, std::vector<TextFile>& files) {
@@ -93,8 +43,9 @@ void add_directory(const std::string& directory, std::vector<TextFile>& files) {
   std::ranges::sort(paths);
   const size_t before = files.size();
   for (const std::string& path : paths) {
-    const Scan found = scan(path);
-    if (found.bytes > 0 && !found.is_binary) files.push_back({path, found.bytes});
+    const uint64_t bytes = fs::file_size(path, error);
+    if (error) throw unreadable(path, error.value());
+    if (bytes > 0 && !is_binary(path)) files.push_back({path, bytes});
   }
   if (files.size() == before) {
     throw Error(
@@ -105,21 +56,30 @@ void add_directory(const std::string& directory, std::vector<TextFile>& files) {
   }
 }
 
-void add_file(const std::string& path, std::vector<TextFile>& files) {
-  const Scan found = scan(path);
-  if (found.bytes == 0 || found.is_binary) {
+void add_file(const std::string& path, uint64_t bytes, std::vector<TextFile>& files) {
+  const bool binary = is_binary(path);
+  if (bytes == 0 || binary) {
     throw Error(ErrorCode::invalid_argument, cat("the file ", path, " is not text"),
-                {.cause = found.is_binary ? "it has NUL bytes" : "it is empty",
+                {.cause = binary ? "it has NUL bytes" : "it is empty",
                  .remedy = "name a file with text in it"});
   }
-  files.push_back({path, found.bytes});
+  files.push_back({path, bytes});
 }
 
 }  // namespace
 
-void read_blocks(const std::string& path, const std::function<void(std::string_view)>& use) {
-  if (path.ends_with(".jsonl")) return read_texts_of_lines(path, use);
-  read_bytes(path, use);
+void read_texts(const std::string& path, const std::function<void(std::string_view)>& use) {
+  const bool lines = kind_of(path) != FileKind::text;
+  const std::unique_ptr<DocumentReader> reader = open_documents(path, {});
+  while (std::optional<Document> document = reader->next()) {
+    if (document->prompt) {
+      throw Error(ErrorCode::invalid_argument,
+                  cat(path, " has prompts and completions, not texts alone"),
+                  {.remedy = "make a token file of it, which tells them apart: tutti tokenize"});
+    }
+    if (lines) document->text += '\n';
+    use(document->text);
+  }
 }
 
 std::vector<TextFile> find_text_files(std::vector<std::string> paths) {
@@ -131,11 +91,11 @@ std::vector<TextFile> find_text_files(std::vector<std::string> paths) {
     if (S_ISDIR(status.st_mode)) {
       add_directory(path, files);
     } else if (S_ISREG(status.st_mode)) {
-      add_file(path, files);
+      add_file(path, static_cast<uint64_t>(status.st_size), files);
     } else {
-      throw Error(ErrorCode::invalid_argument, cat("cannot read the text ", path),
-                  {.cause = "it is neither a file nor a directory",
-                   .remedy = "save the text in a file: it is read twice"});
+      throw Error(
+          ErrorCode::invalid_argument, cat("cannot read the text ", path),
+          {.cause = "it is neither a file nor a directory", .remedy = "save the text in a file"});
     }
   }
   return files;

@@ -1,4 +1,4 @@
-// Text files, read a block at a time: they may be larger than memory.
+// The files that hold texts.
 #pragma once
 
 #include <cstdint>
@@ -7,22 +7,24 @@
 #include <string_view>
 #include <vector>
 
+#include "training/data/documents.h"
+
 namespace tutti::training {
 
 struct TextFile {
   std::string path;
-  uint64_t bytes = 0;
+  uint64_t bytes = 0;  // on disk
 };
 
-// The files that the paths stand for, in sorted order of the paths, each read through once. A
-// directory stands for the text files directly in it, sorted; symbolic links and files with NUL
-// bytes in it are passed over. Throws Error naming the path: missing or unreadable, binary, not a
-// regular file, empty, a directory without text.
+// The files that the paths stand for, in sorted order of the paths. A directory stands for the text
+// files directly in it, sorted; symbolic links, empty files and those with NUL bytes in their first
+// MiB are passed over. Throws Error naming the path: missing or unreadable, binary, not a regular
+// file, empty, a directory without text.
 std::vector<TextFile> find_text_files(std::vector<std::string> paths);
 
-// Calls `use` with one block after the other; a block is valid during the call. Of a file whose
-// name ends in .jsonl the text is what the lines, objects of JSON, have under "text", each with a
-// newline behind it. Throws Error naming the path and the line.
-void read_blocks(const std::string& path, const std::function<void(std::string_view)>& use);
+// Calls `use` with the texts of the file's documents (documents.h), a piece at a time; a piece is
+// valid during the call. Behind each document of JSON lines and of columns comes a newline. Throws
+// Error naming the path, and for prompts, which are not to be learnt.
+void read_texts(const std::string& path, const std::function<void(std::string_view)>& use);
 
 }  // namespace tutti::training

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include <algorithm>
 #include <array>
@@ -15,6 +16,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "training/random.h"
 
 namespace tutti::training {
 namespace {
@@ -22,34 +24,73 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "the file is read as it is");
 
 using Header = std::array<int32_t, 256>;
-constexpr int32_t kMagic = 20240520;
-constexpr int32_t kMagicOf32Bits = 20240801;  // llm.c's other format, for Llama 3
-constexpr int32_t kVersion = 1;
-constexpr uint64_t kMaxTokens = std::numeric_limits<int32_t>::max();
+constexpr int32_t kNarrowMagic = 20240520;
+constexpr int32_t kNarrowVersion = 1;
+constexpr int32_t kWideMagic = 20240801;
+constexpr int32_t kWideVersion = 7;
+constexpr int32_t kMarkedVersion = 107;
+constexpr uint64_t kMostCounted = std::numeric_limits<int32_t>::max();
+// What the formats are for; a file that tells nothing of its own is taken to be that.
+constexpr TokenFormat kGpt2{.vocabulary = 50257, .end_of_text = 50256};
+constexpr TokenFormat kLlama3{.vocabulary = 128256, .end_of_text = 128000};
+constexpr int64_t kBytes = 256;
+
+// Our own words of the header.
+struct OwnWords {
+  static constexpr size_t kPlace = 16;           // the first of them
+  static constexpr int32_t kMagic = 0x54545554;  // "TUTT"
+
+  int32_t magic = kMagic;
+  int32_t end_of_text = -1;
+  uint64_t count = 0;
+  uint64_t checksum = 0;
+  int64_t vocabulary = 0;
+};
 
 [[noreturn]] void refuse(const std::string& path, const std::string& cause) {
   throw Error(ErrorCode::invalid_argument, cat(path, " is not a token file"),
               {.cause = cause, .remedy = "write it with `tutti tokenize`, or as llm.c does"});
 }
 
-// Checks a header against the file's size in bytes.
-void check(const std::string& path, const Header& header, uint64_t bytes) {
-  if (header[0] == kMagicOf32Bits) {
-    refuse(path, cat("its magic number ", header[0], " is that of 32-bit tokens (Llama 3)"));
+OwnWords own_words(const Header& header) {
+  OwnWords words;
+  std::memcpy(static_cast<void*>(&words), &header[OwnWords::kPlace], sizeof(words));
+  return words;
+}
+
+// Bytes of a token.
+uint64_t check_kind(const std::string& path, const Header& header) {
+  if (header[0] != kNarrowMagic && header[0] != kWideMagic) {
+    refuse(path,
+           cat("its magic number is ", header[0], ", not ", kNarrowMagic, " or ", kWideMagic));
   }
-  if (header[0] != kMagic) {
-    refuse(path, cat("its magic number is ", header[0], ", not ", kMagic));
+  const bool wide = header[0] == kWideMagic;
+  if (wide ? header[1] != kWideVersion && header[1] != kMarkedVersion
+           : header[1] != kNarrowVersion) {
+    refuse(path,
+           cat("it is of version ", header[1], ", not ", wide ? kWideVersion : kNarrowVersion));
   }
-  if (header[1] != kVersion) {
-    refuse(path, cat("it is of version ", header[1], ", not ", kVersion));
+  return wide ? sizeof(uint32_t) : sizeof(uint16_t);
+}
+
+void check_count(const std::string& path, const Header& header, uint64_t bytes, uint64_t width) {
+  if (bytes % width != 0) {
+    refuse(path, cat("it has ", bytes, " bytes after its header, no multiple of the ", width,
+                     " of a token"));
   }
-  const uint64_t body = bytes - sizeof(Header);
-  if (body % sizeof(uint16_t) != 0) {
-    refuse(path, cat("it has ", body, " bytes after its header, an odd number for 16-bit tokens"));
+  const uint64_t found = bytes / width;
+  const OwnWords own = own_words(header);
+  const bool is_own = own.magic == OwnWords::kMagic;
+  if (is_own && own.count != found) {
+    refuse(path, cat("its header counts ", own.count, " tokens, but there are ", found));
   }
-  const uint64_t found = body / sizeof(uint16_t);
-  if (header[2] < 0 || static_cast<uint64_t>(header[2]) != found) {
+  const uint64_t counted = is_own ? std::min(found, kMostCounted) : found;
+  if (header[2] < 0 || static_cast<uint64_t>(header[2]) != counted) {
     refuse(path, cat("its header counts ", header[2], " tokens, but there are ", found));
+  }
+  if (is_own && (own.vocabulary < 1 || own.end_of_text >= own.vocabulary)) {
+    refuse(path, cat("its header tells of a vocabulary of ", own.vocabulary,
+                     " and the end of text ", own.end_of_text));
   }
 }
 
@@ -87,34 +128,93 @@ TokenFile::TokenFile(std::string path) : path_(std::move(path)) {
   }
   Header header;
   read_exactly(path_, file_.get(), 0, std::as_writable_bytes(std::span(header)));
-  check(path_, header, bytes);
-  size_ = (bytes - sizeof(Header)) / sizeof(uint16_t);
+  width_ = check_kind(path_, header);
+  check_count(path_, header, bytes - sizeof(Header), width_);
+  size_ = (bytes - sizeof(Header)) / width_;
+  marks_ = header[0] == kWideMagic && header[1] == kMarkedVersion;
+  const OwnWords own = own_words(header);
+  if (own.magic != OwnWords::kMagic) return;
+  TokenSummary& told = told_.emplace();
+  told.format.vocabulary = own.vocabulary;
+  told.format.marks_unpredicted = marks_;
+  if (own.end_of_text >= 0) told.format.end_of_text = own.end_of_text;
+  told.fingerprint = own.checksum;
 }
 
-void TokenFile::read(uint64_t first, std::span<uint16_t> tokens) const {
-  read_exactly(path_, file_.get(), sizeof(Header) + first * sizeof(uint16_t),
-               std::as_writable_bytes(tokens));
-}
-
-void TokenFile::read_blocks(uint64_t first, uint64_t end,
-                            const std::function<void(std::span<const uint16_t>)>& use) const {
-  constexpr uint64_t kBlock = 1 << 19;
-  std::vector<uint16_t> block(std::min(kBlock, end - first));
-  while (first < end) {
-    const std::span<uint16_t> part = std::span(block).first(std::min(kBlock, end - first));
-    read(first, part);
-    use(part);
-    first += part.size();
+// Narrow tokens are read into the end of the room for the wide ones, and widened from the front: no
+// token is written over before it is read.
+void TokenFile::read(uint64_t first, std::span<int32_t> tokens) const {
+  const std::span<std::byte> bytes =
+      std::as_writable_bytes(tokens).last(tokens.size() * static_cast<size_t>(width_));
+  read_exactly(path_, file_.get(), sizeof(Header) + first * width_, bytes);
+  if (width_ == sizeof(int32_t)) return;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    uint16_t narrow = 0;
+    std::memcpy(&narrow, bytes.data() + i * sizeof(narrow), sizeof(narrow));
+    tokens[i] = narrow;
   }
 }
 
-std::vector<uint16_t> TokenFile::tokens() const {
-  std::vector<uint16_t> all(size_);
+std::vector<int32_t> TokenFile::tokens() const {
+  std::vector<int32_t> all(size_);
   read(0, all);
   return all;
 }
 
-TokenWriter::TokenWriter(std::string path) : path_(std::move(path)), partial_(path_ + ".partial") {
+TokenSummary TokenFile::summary() const { return told_ ? *told_ : look(); }
+
+// Blocks of the file one after the other, or, of a large file, evenly over all of it.
+TokenSummary TokenFile::look() const {
+  constexpr uint64_t kBlock = uint64_t{1} << 20;  // bytes
+  constexpr uint64_t kSparseBlock = uint64_t{64} << 10;
+  constexpr uint64_t kSparseBlocks = 256;
+  const uint64_t all = size_ * width_;
+  const bool whole = all <= kReadWhole;
+  const uint64_t block = whole ? kBlock : kSparseBlock;
+  const uint64_t blocks = whole ? (all + kBlock - 1) / kBlock : kSparseBlocks;
+  uint64_t hash = size_;
+  uint32_t largest = 0;
+  std::vector<std::byte> bytes;
+  for (uint64_t i = 0; i < blocks; ++i) {
+    const uint64_t place =
+        whole ? i * block : (all - block) / width_ * i / (kSparseBlocks - 1) * width_;
+    bytes.resize(std::min(block, all - place));
+    read_exactly(path_, file_.get(), sizeof(Header) + place, bytes);
+    hash = XXH3_64bits_withSeed(bytes.data(), bytes.size(), hash);
+    for (size_t at = 0; at < bytes.size(); at += width_) {
+      uint32_t token = 0;
+      std::memcpy(&token, bytes.data() + at, width_);
+      largest = std::max(largest, marks_ ? token & ~static_cast<uint32_t>(kUnpredicted) : token);
+    }
+  }
+  if (largest > static_cast<uint32_t>(std::numeric_limits<int32_t>::max())) {
+    refuse(path_, cat("it has the token ", largest, "; they have 31 bits"));
+  }
+  const int64_t kinds = size_ == 0 ? 0 : int64_t{largest} + 1;
+  const TokenFormat& usual = width_ == sizeof(uint16_t) ? kGpt2 : kLlama3;
+  TokenSummary found{.format = usual, .fingerprint = hash};
+  if (kinds <= kBytes) {
+    found.format.vocabulary = kBytes;
+    found.format.end_of_text.reset();
+  } else if (kinds > usual.vocabulary) {
+    // Where not all was read there may be larger ones.
+    const bool bounded = !whole && width_ == sizeof(uint16_t);
+    found.format.vocabulary = bounded ? int64_t{1} << 16 : kinds;
+    found.format.end_of_text.reset();
+  }
+  found.format.marks_unpredicted = marks_;
+  return found;
+}
+
+void TokenWriter::FreeHash::operator()(XXH3_state_s* state) const { XXH3_freeState(state); }
+
+TokenWriter::TokenWriter(std::string path, const TokenFormat& format)
+    : path_(std::move(path)),
+      partial_(path_ + ".partial"),
+      format_(format),
+      wide_(format.marks_unpredicted || format.vocabulary > int64_t{1} << 16),
+      hash_(XXH3_createState()) {
+  XXH3_64bits_reset(hash_.get());
   struct stat status {};
   if (::stat(path_.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
     throw Error(ErrorCode::invalid_argument, cat("cannot write tokens to ", path_),
@@ -142,18 +242,25 @@ void TokenWriter::write_bytes(std::span<const std::byte> bytes) {
   }
 }
 
-void TokenWriter::write(std::span<const uint16_t> tokens) {
-  if (tokens.size() > kMaxTokens - count_) {
-    throw Error(ErrorCode::invalid_argument, cat("too many tokens for the file ", path_),
-                {.cause = cat("its format counts at most ", kMaxTokens),
-                 .remedy = "write several files, each from a part of the data"});
-  }
-  write_bytes(std::as_bytes(tokens));
+void TokenWriter::write(std::span<const int32_t> tokens) {
+  std::vector<uint16_t> narrow;
+  if (!wide_) narrow.assign(tokens.begin(), tokens.end());
+  const std::span<const std::byte> bytes =
+      wide_ ? std::as_bytes(tokens) : std::as_bytes(std::span<const uint16_t>(narrow));
+  write_bytes(bytes);
+  XXH3_64bits_update(hash_.get(), bytes.data(), bytes.size());
   count_ += tokens.size();
 }
 
 void TokenWriter::finish() {
-  const Header header = {kMagic, kVersion, static_cast<int32_t>(count_)};
+  Header header = {kNarrowMagic, kNarrowVersion};
+  if (wide_) header = {kWideMagic, format_.marks_unpredicted ? kMarkedVersion : kWideVersion};
+  header[2] = static_cast<int32_t>(std::min(count_, kMostCounted));
+  const OwnWords own{.end_of_text = format_.end_of_text.value_or(-1),
+                     .count = count_,
+                     .checksum = mix_bits(XXH3_64bits_digest(hash_.get()) ^ count_),
+                     .vocabulary = format_.vocabulary};
+  std::memcpy(&header[OwnWords::kPlace], &own, sizeof(own));
   if (::lseek(file_.get(), 0, SEEK_SET) < 0) {
     throw system_error(cat("cannot write ", partial_), errno);
   }

@@ -1,23 +1,27 @@
 #include "training/data/tokenize_files.h"
 
 #include <algorithm>
+#include <condition_variable>
 #include <filesystem>
-#include <optional>
+#include <limits>
+#include <mutex>
+#include <numeric>
+#include <set>
 #include <string_view>
+#include <utility>
 
 #include "base/error.h"
+#include "base/processors.h"
 #include "base/text.h"
+#include "training/data/document_pieces.h"
+#include "training/data/loader.h"
 #include "training/data/token_file.h"
+#include "training/data/utf8.h"
 
 namespace tutti::training {
 namespace {
 
 namespace fs = std::filesystem;
-
-// Text is encoded in pieces of about this many bytes.
-constexpr size_t kPiece = size_t{1} << 20;
-// So much text without a place to cut is none that people wrote: it is cut anywhere.
-constexpr size_t kLongestPiece = 16 * kPiece;
 
 void check(const TokenizeOptions& options) {
   if (options.validation_out.empty()) return;
@@ -33,53 +37,127 @@ void check(const TokenizeOptions& options) {
   }
 }
 
-bool begins_character(char c) { return (static_cast<uint8_t>(c) & 0xc0) != 0x80; }
+int all_processors() {
+  const std::string own = own_processors();
+  return usable_processors(std::span(&own, 1));
+}
 
-// Takes text in blocks, and writes the tokens of what comes before byte `boundary` to one file and
-// those of the rest to another.
-class Stream {
- public:
-  Stream(const Tokenizer& tokenizer, TokenWriter& training, TokenWriter* validation,
-         uint64_t boundary)
-      : tokenizer_(tokenizer), out_(&training), validation_(validation), boundary_(boundary) {}
-
-  void add(std::string_view block) {
-    pending_ += block;
-    if (pending_.size() >= kPiece) drain(false);
+// What the first record of each kind of file says.
+bool has_prompts(const std::vector<TextFile>& files, const DocumentFields& fields) {
+  std::set<FileKind> seen = {FileKind::text};
+  for (const TextFile& file : files) {
+    if (!seen.insert(kind_of(file.path)).second) continue;
+    const std::optional<Document> first = open_documents(file.path, fields)->next();
+    if (first && first->prompt) return true;
   }
-  void finish() { drain(true); }
+  return false;
+}
 
-  uint64_t bytes() const { return done_; }
-  uint64_t characters() const { return characters_; }
+uint64_t count_characters(std::string_view text) {
+  return static_cast<uint64_t>(std::ranges::count_if(text, begins_character));
+}
+
+struct Encoded {
+  bool is_end = false;
+  bool held_out = false;
+  uint64_t position = 0;
+  std::vector<int32_t> tokens;
+  TokenizeResult counts;  // but for tokens
+};
+
+// Reads pieces one after the other, and encodes as many at a time as there are threads.
+class Pipeline {
+ public:
+  Pipeline(PieceReader reader, const Tokenizer& tokenizer, const TokenizeOptions& options,
+           bool marks_prompts)
+      : reader_(std::move(reader)),
+        tokenizer_(tokenizer),
+        end_of_text_(options.end_of_text),
+        marks_prompts_(marks_prompts) {}
+
+  Encoded make(uint64_t index) { return encode(read(index)); }
 
  private:
-  void drain(bool at_end) {
-    if (validation_ != nullptr && boundary_ <= done_ + pending_.size()) {
-      const std::string_view before = std::string_view(pending_).substr(0, boundary_ - done_);
-      put(tokenizer_.last_cut(before));
-      out_ = validation_;
-      validation_ = nullptr;
+  // Whoever makes an item waits until those before it are read. After an error there is nothing.
+  Pieces read(uint64_t index) {
+    std::unique_lock lock(mutex_);
+    turns_.wait(lock, [&] { return next_ == index; });
+    Pieces pieces;
+    std::exception_ptr error;
+    try {
+      if (!failed_) pieces = reader_.next();
+    } catch (...) {
+      failed_ = true;
+      error = std::current_exception();
     }
-    const size_t cut = tokenizer_.last_cut(pending_);
-    put(at_end || (cut == 0 && pending_.size() >= kLongestPiece) ? pending_.size() : cut);
+    ++next_;
+    turns_.notify_all();
+    if (error) std::rethrow_exception(error);
+    return pieces;
   }
 
-  void put(size_t bytes) {
-    const std::string_view piece = std::string_view(pending_).substr(0, bytes);
-    out_->write(tokenizer_.encode(piece));
-    characters_ += static_cast<uint64_t>(std::ranges::count_if(piece, begins_character));
-    done_ += bytes;
-    pending_.erase(0, bytes);
+  Encoded encode(const Pieces& pieces) const {
+    Encoded encoded{
+        .is_end = pieces.is_end(), .held_out = pieces.held_out, .position = pieces.position};
+    std::vector<TextPiece> texts;
+    for (const Document& document : pieces.documents) {
+      if (document.prompt) texts.push_back({*document.prompt, document.begins});
+      texts.push_back({document.text, document.begins && !document.prompt});
+    }
+    const std::vector<std::vector<int32_t>> tokens = tokenizer_.encode(texts);
+    size_t next = 0;
+    for (const Document& document : pieces.documents) {
+      if (document.prompt) append_prompt(tokens[next++], encoded);
+      encoded.tokens.insert(encoded.tokens.end(), tokens[next].begin(), tokens[next].end());
+      ++next;
+      if (!document.ends) continue;
+      ++encoded.counts.documents;
+      if (end_of_text_) encoded.tokens.push_back(*end_of_text_);
+    }
+    for (const TextPiece& text : texts) {
+      encoded.counts.bytes += text.text.size();
+      encoded.counts.characters += count_characters(text.text);
+    }
+    return encoded;
   }
+
+  void append_prompt(const std::vector<int32_t>& tokens, Encoded& encoded) const {
+    if (!marks_prompts_) {
+      throw Error(ErrorCode::invalid_argument,
+                  "some records have a text, and others a prompt and a completion",
+                  {.remedy = "tokenize them apart, or say which fields all of them have: "
+                             "--prompt-field NAME --completion-field NAME"});
+    }
+    for (const int32_t token : tokens) encoded.tokens.push_back(unpredicted(token));
+    encoded.counts.unpredicted += tokens.size();
+  }
+
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable turns_;
+  uint64_t next_ = 0;  // item to be read
+  bool failed_ = false;
+  PieceReader reader_;
 
   const Tokenizer& tokenizer_;
-  TokenWriter* out_;         // where tokens go now
-  TokenWriter* validation_;  // where they go from the boundary on; null after it, or if nowhere
-  const uint64_t boundary_;
-  std::string pending_;  // read, not yet encoded
-  uint64_t done_ = 0;    // bytes encoded
-  uint64_t characters_ = 0;
+  const std::optional<int32_t> end_of_text_;
+  const bool marks_prompts_;
 };
+
+PieceOptions piece_options(const std::vector<TextFile>& files, const Tokenizer& tokenizer,
+                           const TokenizeOptions& options) {
+  PieceOptions pieces{
+      .fields = options.fields,
+      .last_cut = [&tokenizer](std::string_view text) { return tokenizer.last_cut(text); },
+      .joined = !options.end_of_text,
+      .held_out_from = {}};
+  if (options.validation_out.empty()) return pieces;
+  const auto total =
+      std::accumulate(files.begin(), files.end(), uint64_t{0},
+                      [](uint64_t sum, const TextFile& file) { return sum + file.bytes; });
+  pieces.held_out_from =
+      total - static_cast<uint64_t>(static_cast<double>(total) * options.validation_share);
+  return pieces;
+}
 
 }  // namespace
 
@@ -87,28 +165,41 @@ TokenizeResult tokenize_files(const std::vector<TextFile>& files, const Tokenize
                               const TokenizeOptions& options,
                               const std::function<void(uint64_t)>& progress) {
   check(options);
-  uint64_t total = 0;
-  for (const TextFile& file : files) total += file.bytes;
-  const auto held_out =
-      static_cast<uint64_t>(static_cast<double>(total) * options.validation_share);
-  TokenWriter training(options.out);
+  const TokenFormat format{
+      .vocabulary = static_cast<int64_t>(tokenizer.vocabulary_size()),
+      .end_of_text = options.end_of_text,
+      .marks_unpredicted = options.fields.pairs_only || has_prompts(files, options.fields)};
+  TokenWriter training(options.out, format);
   std::optional<TokenWriter> validation;
-  if (!options.validation_out.empty()) validation.emplace(options.validation_out);
-  Stream stream(tokenizer, training, validation ? &*validation : nullptr, total - held_out);
-  for (const TextFile& file : files) {
-    read_blocks(file.path, [&](std::string_view block) {
-      stream.add(block);
-      progress(stream.bytes());
-    });
+  if (!options.validation_out.empty()) validation.emplace(options.validation_out, format);
+  Pipeline pipeline(PieceReader(files, piece_options(files, tokenizer, options)), tokenizer,
+                    options, format.marks_unpredicted);
+  const int threads = options.threads > 0 ? options.threads : all_processors();
+  Loader<Encoded> loader([&](uint64_t index) { return pipeline.make(index); }, 0,
+                         std::numeric_limits<uint64_t>::max(), threads, 2 * threads);
+  TokenizeResult result;
+  while (true) {
+    const Encoded encoded = loader.next().value();
+    if (encoded.is_end) break;
+    (encoded.held_out && validation ? *validation : training).write(encoded.tokens);
+    result.documents += encoded.counts.documents;
+    result.bytes += encoded.counts.bytes;
+    result.characters += encoded.counts.characters;
+    result.unpredicted += encoded.counts.unpredicted;
+    progress(encoded.position);
   }
-  stream.finish();
-  progress(stream.bytes());
+  if (validation && validation->count() == 0) {
+    throw Error(
+        ErrorCode::invalid_argument, cat("nothing is held out for ", options.validation_out),
+        {.cause =
+             cat("no document or word ends in the last ", options.validation_share, " of the data"),
+         .remedy = "hold out a larger share, or tokenize data to validate on apart"});
+  }
   training.finish();
   if (validation) validation->finish();
-  return {.bytes = stream.bytes(),
-          .characters = stream.characters(),
-          .tokens = training.count(),
-          .validation_tokens = validation ? validation->count() : 0};
+  result.tokens = training.count();
+  result.validation_tokens = validation ? validation->count() : 0;
+  return result;
 }
 
 }  // namespace tutti::training

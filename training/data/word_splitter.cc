@@ -5,7 +5,7 @@
 
 #include <algorithm>
 #include <array>
-#include <string>
+#include <cctype>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -13,11 +13,53 @@
 namespace tutti::training {
 namespace {
 
-// \s is spelt out as Unicode's White_Space: PCRE2's own either knows ASCII only or has U+180E too.
-std::string gpt2_pattern() {
-  constexpr std::string_view kSpace = R"(\p{Z}\t-\r\x{85})";
-  return cat(R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\p{L}\p{N})", kSpace, "]+|[", kSpace,
-             "]+(?![^", kSpace, "])|[", kSpace, "]+");
+// Unicode's White_Space: PCRE2's own \s either knows ASCII only or has U+180E too.
+constexpr std::string_view kSpace = R"(\p{Z}\t-\r\x{85})";
+// After a backslash, what means the same in both libraries.
+constexpr std::string_view kSameEscapes = "pPdDrntf";
+
+[[noreturn]] void refuse(std::string_view pattern, const std::string& cause) {
+  throw Error(ErrorCode::unsupported, "cannot take the tokenizer's regular expression",
+              {.where = std::string(pattern), .cause = cause});
+}
+
+// The pattern for PCRE2. What the two libraries read in different ways is refused.
+std::string translated(std::string_view pattern) {
+  std::string out;
+  bool in_class = false;
+  for (size_t i = 0; i < pattern.size(); ++i) {
+    const char c = pattern[i];
+    if (c == '\\') {
+      if (++i == pattern.size()) refuse(pattern, "it ends with a backslash");
+      const char escaped = pattern[i];
+      const bool letter = std::isalnum(static_cast<uint8_t>(escaped)) != 0;
+      if (escaped == 's') {
+        out += in_class ? std::string(kSpace) : cat('[', kSpace, ']');
+      } else if (escaped == 'S' && !in_class) {
+        out += cat("[^", kSpace, ']');
+      } else if (letter && kSameEscapes.find(escaped) == kSameEscapes.npos) {
+        refuse(pattern, cat("\\", escaped, " is not supported"));
+      } else {
+        out += {'\\', escaped};
+        const bool property = (escaped == 'p' || escaped == 'P') && pattern.substr(i + 1, 1) == "{";
+        while (property && i + 1 < pattern.size() && pattern[i] != '}') out += pattern[++i];
+      }
+      continue;
+    }
+    const bool anchor = !in_class && (c == '^' || c == '$');
+    const bool nested = in_class && (c == '[' || pattern.substr(i, 2) == "&&");
+    const bool doubled = !in_class && c == '}' && pattern.substr(i + 1, 1) == "+";
+    if (anchor || nested || doubled) refuse(pattern, cat("its ", c, " is not supported"));
+    if (!in_class && c == '[') {
+      in_class = true;
+      out += c;
+      if (pattern.substr(i + 1, 1) == "^") out += pattern[++i];
+      continue;
+    }
+    if (in_class && c == ']') in_class = false;
+    out += c;
+  }
+  return out;
 }
 
 std::string message_of(int error) {
@@ -47,47 +89,60 @@ bool ends_in_space(std::string_view text) {
 
 void WordSplitter::Free::operator()(pcre2_real_code_8* code) const { pcre2_code_free(code); }
 
-WordSplitter::WordSplitter() {
+WordSplitter::Cuts WordSplitter::cuts_of(std::string_view pattern) {
+  constexpr std::string_view kThree = R"(\p{N}{1,3})";
+  std::string single(kLlama3Pattern);  // Qwen 2: digits one by one
+  single.replace(single.find(kThree), kThree.size(), R"(\p{N})");
+  if (pattern == kGpt2Pattern) return Cuts::before_space;
+  if (pattern == kLlama3Pattern || pattern == single) return Cuts::before_inner_space;
+  if (pattern == R"(\p{N})" || pattern == R"(\p{N}+)" || pattern == kThree) return Cuts::anywhere;
+  return Cuts::unknown;
+}
+
+WordSplitter::WordSplitter(std::string_view given) : cuts_(cuts_of(given)) {
   int error = 0;
   PCRE2_SIZE position = 0;
-  const std::string pattern = gpt2_pattern();
+  const std::string pattern = translated(given);
   pattern_.reset(pcre2_compile(units(pattern), pattern.size(), PCRE2_UTF | PCRE2_MATCH_INVALID_UTF,
                                &error, &position, nullptr));
-  if (!pattern_) {
-    throw Error(
-        ErrorCode::unsupported, "cannot compile the tokenizer's regular expression",
-        {.cause = message_of(error), .remedy = "install PCRE2 10.34 or newer with Unicode"});
-  }
+  if (!pattern_) refuse(given, message_of(error));
   // Where there is no just-in-time compiler, matching is slower and no less right.
   pcre2_jit_compile(pattern_.get(), PCRE2_JIT_COMPLETE);
 }
 
 std::vector<std::string_view> WordSplitter::split(std::string_view text) const {
+  std::vector<std::string_view> words;
+  split(text, words);
+  return words;
+}
+
+void WordSplitter::split(std::string_view text, std::vector<std::string_view>& words) const {
   const std::unique_ptr<pcre2_match_data, FreeMatch> match(
       pcre2_match_data_create_from_pattern(pattern_.get(), nullptr));
   if (!match) throw Error(ErrorCode::system, "out of memory for a regular expression's match");
-  std::vector<std::string_view> words;
   for (size_t done = 0; done < text.size();) {
-    const int found =
-        pcre2_match(pattern_.get(), units(text), text.size(), done, 0, match.get(), nullptr);
+    const int found = pcre2_match(pattern_.get(), units(text), text.size(), done, PCRE2_NOTEMPTY,
+                                  match.get(), nullptr);
     if (found < 0 && found != PCRE2_ERROR_NOMATCH) {
       throw Error(ErrorCode::internal, cat("cannot split the text at byte ", done),
                   {.cause = message_of(found)});
     }
     const PCRE2_SIZE* range = pcre2_get_ovector_pointer(match.get());
     const size_t begin = found < 0 ? text.size() : range[0];
-    // Every character matches; what is passed over is none.
     if (begin > done) words.push_back(text.substr(done, begin - done));
     if (found < 0) break;
     words.push_back(text.substr(begin, range[1] - begin));
     done = range[1];
   }
-  return words;
 }
 
-size_t WordSplitter::last_cut(std::string_view text) {
+size_t WordSplitter::last_cut(std::string_view text) const {
+  if (cuts_ != Cuts::before_space && cuts_ != Cuts::before_inner_space) return 0;
   for (size_t cut = text.size(); cut-- > 1;) {
-    if (is_ascii_space(text[cut]) && !ends_in_space(text.substr(0, cut))) return cut;
+    if (!is_ascii_space(text[cut]) || ends_in_space(text.substr(0, cut))) continue;
+    const bool line_end = text[cut] == '\r' || text[cut] == '\n';
+    const bool after_word = std::isalnum(static_cast<uint8_t>(text[cut - 1])) != 0;
+    if (cuts_ == Cuts::before_space || !line_end || after_word) return cut;
   }
   return 0;
 }

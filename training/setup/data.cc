@@ -84,8 +84,6 @@ LoadedData load_data(RunOptions& options) {
       vocabulary = std::max(vocabulary, tokens.kinds());
       add(std::move(tokens));
     }
-    constexpr int64_t kGpt2Tokens = 50257;
-    if (vocabulary > 256) vocabulary = std::max(vocabulary, kGpt2Tokens);
   }
   if (!options.model.contains("vocabulary")) options.model["vocabulary"] = vocabulary;
   return loaded;

@@ -218,9 +218,8 @@ TEST_F(Initial, OfNaNsIsToldAsSuch) {
 
 TEST_F(Mistakes, ATokenFileThatIsCutEndsTrainingWithItsName) {
   const std::string file = path("a.bin");
-  training::TokenWriter writer(file);
-  for (int i = 0; i < 100; ++i)
-    writer.write(std::vector<uint16_t>(10'000, static_cast<uint16_t>(i)));
+  training::TokenWriter writer(file, {.vocabulary = 256, .end_of_text = {}});
+  for (int i = 0; i < 100; ++i) writer.write(std::vector<int32_t>(10'000, i));
   writer.finish();
   Process job = start({"train", "--ranks", "2", "--steps", "1000000", "--batch", "8",
                        "--micro-batch", "4", "--data", file, "--json", path("log")});

@@ -18,7 +18,7 @@ using ::testing::Not;
 
 class Tokenize : public Cli {
  protected:
-  static std::vector<uint16_t> tokens(const std::string& path) {
+  static std::vector<int32_t> tokens(const std::string& path) {
     const training::TokenFile file(path);
     return file.tokens();
   }
@@ -61,6 +61,85 @@ TEST_F(Tokenize, PairsOfADirectorysVocabulary) {
   EXPECT_EQ(result.code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("out.bin: 6 tokens\n1.833 characters per token"));
   EXPECT_THAT(tokens(path("out.bin")), ElementsAre(258, 'o', 259, 260, 'l', 'd'));
+}
+
+TEST_F(Tokenize, TheEndOfTextIsBehindEachDocument) {
+  std::filesystem::create_directory(path("gpt2"));
+  Json vocabulary = training::tiny_vocabulary();
+  vocabulary["<|endoftext|>"] = 263;
+  write("gpt2/vocab.json", vocabulary.dump());
+  write("gpt2/merges.txt", training::kMerges);
+  const std::string file = write("a.jsonl", "{\"body\": \"hello\"}\n{\"body\": \"or\"}\n");
+  const auto made = [&](const Words& more) {
+    Words words = {"tokenize",    "--data",     file,    "--field",      "body",
+                   "--tokenizer", path("gpt2"), "--out", path("out.bin")};
+    words.insert(words.end(), more.begin(), more.end());
+    return run(words);
+  };
+  const Result result = made({});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("2 documents, each with <|endoftext|> behind it\n"));
+  EXPECT_THAT(tokens(path("out.bin")), ElementsAre(258, 'o', 263, 260, 263));
+  made({"--eot", "none"});
+  EXPECT_THAT(tokens(path("out.bin")), ElementsAre(258, 'o', '\n', 260, '\n'));
+  made({"--eot", "or"});
+  EXPECT_THAT(tokens(path("out.bin")), ElementsAre(258, 'o', 260, 260, 260));
+  const Result wrong = made({"--eot", "<s>"});
+  EXPECT_EQ(wrong.code, 1);
+  EXPECT_THAT(wrong.err, HasSubstr("the tokenizer has no token \"<s>\" [--eot]"));
+}
+
+TEST_F(Tokenize, PromptsAreNotLearnt) {
+  const std::string file = write("a.jsonl", "{\"text\":\"t\",\"q\":\"ab\",\"a\":\"c\"}\n");
+  const Result result = run({"tokenize", "--data", file, "--prompt-field", "q",
+                             "--completion-field", "a", "--out", path("out.bin")});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("2 tokens of prompts are marked"));
+  EXPECT_THAT(tokens(path("out.bin")),
+              ElementsAre(training::unpredicted('a'), training::unpredicted('b'), 'c', '\n'));
+}
+
+TEST_F(Tokenize, ReadsParquetAndArrow) {
+  const std::string python = TEST_PYTHON;
+  const std::string program =
+      "import pyarrow, pyarrow.parquet, pyarrow.feather\n"
+      "table = pyarrow.table({'text': ['ab', None, '\u00e9'], 'n': [1, 2, 3],\n"
+      "                       'meta': [{'body': 'x'}, {'body': 'y'}, {'body': 'z'}]})\n"
+      "pyarrow.parquet.write_table(table, 'DIR/a.parquet')\n"
+      "pyarrow.feather.write_feather(table, 'DIR/a.arrow', compression='uncompressed')\n";
+  std::string here = program;
+  for (size_t at = here.find("DIR/"); at != here.npos; at = here.find("DIR/")) {
+    here.replace(at, 4, path(""));
+  }
+  if (!std::filesystem::exists(python) || start_program({python, "-c", here}).finish().code != 0) {
+    GTEST_SKIP() << "there is no pyarrow in " << python << ": tools/setup --tests gets it";
+  }
+  for (const std::string name : {"a.parquet", "a.arrow"}) {
+    const Result result =
+        run({"tokenize", "--data", path(name), "--python", python, "--out", path("out.bin"),
+             "--validation-out", path("val.bin"), "--validation-share", "0.5"});
+    EXPECT_EQ(result.code, 0) << result.err;
+    EXPECT_THAT(tokens(path("out.bin")), ElementsAre('a', 'b', '\n'));
+    EXPECT_THAT(tokens(path("val.bin")), ElementsAre(0xc3, 0xa9, '\n'));
+  }
+  std::filesystem::remove(path("out.bin"));
+  expect_refused({"--data", path("a.parquet"), "--python", python, "--field", "n"},
+                 {"no column of texts \"n\"", "text (string), n (int64), meta (struct"});
+  expect_refused({"--data", path("a.parquet"), "--python", path("absent")},
+                 {"cannot start", path("absent"), "--python"});
+  expect_refused({"--data", write("b.parquet", "text"), "--python", python}, {path("b.parquet")});
+  const Result nested = run({"tokenize", "--data", path("a.parquet"), "--python", python, "--field",
+                             "meta.body", "--out", path("out.bin")});
+  EXPECT_THAT(tokens(path("out.bin")), ElementsAre('x', '\n', 'y', '\n', 'z', '\n')) << nested.err;
+}
+
+TEST_F(Tokenize, SaysThatPyarrowIsMissing) {
+  const std::string python = write("python",
+                                   "#!/bin/sh\nprintf 'E\\0\\0\\0\\0\\0\\0\\0\\0"
+                                   "\\007\\0\\0\\0pyarrow'\n");
+  std::filesystem::permissions(python, std::filesystem::perms::owner_all);
+  expect_refused({"--data", write("a.parquet", "PAR1"), "--python", python},
+                 {"without pyarrow", "-m pip install pyarrow"});
 }
 
 TEST_F(Tokenize, WrongInputIsRefusedAndNothingWritten) {

@@ -6,6 +6,7 @@
 #include "tests/support/test_data.h"
 #include "tests/training/data/folder.h"
 #include "tests/training/data/tiny_vocabulary.h"
+#include "training/data/bpe_vocabulary.h"
 #include "training/random.h"
 
 namespace tutti::training {
@@ -21,7 +22,7 @@ class BpeTokenizerTest : public FolderTest {
   BpeTokenizer tiny() const {
     write("encoder.json", tiny_vocabulary().dump());
     write("vocab.bpe", kMerges);
-    return BpeTokenizer(path(""));
+    return BpeTokenizer(read_gpt2_vocabulary(path("")));
   }
   void expect_refused(const Json& vocabulary, const std::string& merges,
                       const std::string& cause) const {
@@ -29,7 +30,7 @@ class BpeTokenizerTest : public FolderTest {
         vocabulary.is_string() ? vocabulary.get<std::string>() : vocabulary.dump();
     write("encoder.json", text);
     write("vocab.bpe", merges);
-    EXPECT_THAT(error_of([&] { const BpeTokenizer tokenizer(path("")); }),
+    EXPECT_THAT(error_of([&] { const BpeTokenizer tokenizer(read_gpt2_vocabulary(path(""))); }),
                 AllOf(HasSubstr(path("")), HasSubstr(cause)));
   }
 };
@@ -61,27 +62,27 @@ TEST_F(BpeTokenizerTest, EveryByteComesBack) {
 TEST_F(BpeTokenizerTest, AWordAsLongAsTheText) {
   const BpeTokenizer tokenizer = tiny();
   const std::string text(2'000'000, 'a');
-  EXPECT_EQ(tokenizer.encode(text), std::vector<uint16_t>(1'000'000, 261));
+  EXPECT_EQ(tokenizer.encode(text), std::vector<int32_t>(1'000'000, 261));
 }
 
 TEST_F(BpeTokenizerTest, ReadsHuggingFacesNames) {
   write("vocab.json", tiny_vocabulary().dump());
   write("merges.txt", kMerges);
-  EXPECT_THAT(BpeTokenizer(path("")).encode("hell"), ElementsAre(258));
+  EXPECT_THAT(BpeTokenizer(read_gpt2_vocabulary(path(""))).encode("hell"), ElementsAre(258));
 }
 
 TEST_F(BpeTokenizerTest, RefusesTokensThatItDoesNotHave) {
   const BpeTokenizer tokenizer = tiny();
   EXPECT_THAT(error_of([&] {
-                tokenizer.decode(std::vector<uint16_t>{262, 263});
+                tokenizer.decode(std::vector<int32_t>{262, 263});
               }),
               HasSubstr("token 263 is not in the vocabulary of 263"));
-  EXPECT_THAT(error_of([&] { ByteTokenizer().decode(std::vector<uint16_t>{256}); }),
+  EXPECT_THAT(error_of([&] { ByteTokenizer().decode(std::vector<int32_t>{256}); }),
               HasSubstr("token 256 is not a byte"));
 }
 
 TEST_F(BpeTokenizerTest, RefusesFilesThatDoNotFit) {
-  EXPECT_THAT(error_of([&] { const BpeTokenizer tokenizer(path("")); }),
+  EXPECT_THAT(error_of([&] { const BpeTokenizer tokenizer(read_gpt2_vocabulary(path(""))); }),
               AllOf(HasSubstr(path("")), HasSubstr("encoder.json"), HasSubstr("merges.txt")));
   expect_refused("{\"a\": 1", kMerges, "parse error");
   expect_refused(Json::array({1}), kMerges, "no JSON object");
@@ -108,7 +109,7 @@ TEST_F(BpeTokenizerTest, RefusesFilesThatDoNotFit) {
 TEST(ByteTokenizerTest, EveryByteIsAToken) {
   const ByteTokenizer tokenizer;
   EXPECT_THAT(tokenizer.encode("a\xff"), ElementsAre('a', 255));
-  EXPECT_EQ(tokenizer.decode(std::vector<uint16_t>{'a', 255}), "a\xff");
+  EXPECT_EQ(tokenizer.decode(std::vector<int32_t>{'a', 255}), "a\xff");
   EXPECT_EQ(tokenizer.last_cut("ab"), 2u);
   EXPECT_EQ(make_tokenizer("")->vocabulary_size(), 256u);
 }
@@ -117,11 +118,11 @@ TEST(ByteTokenizerTest, EveryByteIsAToken) {
 TEST(Gpt2Test, KnownEncodings) {
   const std::filesystem::path folder = testing::test_data("datasets/gpt2_tokenizer");
   if (folder.empty()) GTEST_SKIP() << testing::kNoTestData;
-  const BpeTokenizer tokenizer(folder);
+  const BpeTokenizer tokenizer(read_gpt2_vocabulary(folder));
   EXPECT_EQ(tokenizer.vocabulary_size(), 50257u);
   EXPECT_THAT(tokenizer.encode("Hello world"), ElementsAre(15496, 995));
   EXPECT_THAT(tokenizer.encode("hello, world!\n"), ElementsAre(31373, 11, 995, 0, 198));
-  EXPECT_THAT(tokenizer.decode(std::vector<uint16_t>{50256}), "<|endoftext|>");
+  EXPECT_THAT(tokenizer.decode(std::vector<int32_t>{50256}), "<|endoftext|>");
   EXPECT_THAT(
       tokenizer.encode("I'll say it's 1234567890, isn't it?"),
       ElementsAre(40, 1183, 910, 340, 338, 17031, 2231, 30924, 3829, 11, 2125, 470, 340, 30));
@@ -139,10 +140,10 @@ TEST(Gpt2Test, TinyShakespeareHasAsManyTokensAsInLlmc) {
   const std::filesystem::path folder = testing::test_data("datasets/gpt2_tokenizer");
   const std::filesystem::path texts = testing::test_data("datasets/tinyshakespeare");
   if (folder.empty() || texts.empty()) GTEST_SKIP() << testing::kNoTestData;
-  const BpeTokenizer tokenizer(folder);
+  const BpeTokenizer tokenizer(read_gpt2_vocabulary(folder));
   std::ifstream file(texts / "input.txt", std::ios::binary);
   const std::string text{std::istreambuf_iterator<char>(file), {}};
-  const std::vector<uint16_t> tokens = tokenizer.encode(text);
+  const std::vector<int32_t> tokens = tokenizer.encode(text);
   EXPECT_EQ(tokens.size(), 338025u);
   EXPECT_EQ(tokenizer.decode(tokens), text);
 }

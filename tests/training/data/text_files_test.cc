@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 #include <sys/stat.h>
+#include <zlib.h>
+#include <zstd.h>
 
 #include "tests/training/data/folder.h"
 
@@ -39,7 +41,7 @@ TEST_F(TextFilesTest, ReadsAllInBlocks) {
   write("a", text);
   std::string found;
   int blocks = 0;
-  read_blocks(path("a"), [&](std::string_view block) {
+  read_texts(path("a"), [&](std::string_view block) {
     found += block;
     ++blocks;
   });
@@ -49,7 +51,7 @@ TEST_F(TextFilesTest, ReadsAllInBlocks) {
 
 std::string text_in(const std::string& path) {
   std::string text;
-  read_blocks(path, [&](std::string_view block) { text += block; });
+  read_texts(path, [&](std::string_view part) { text += part; });
   return text;
 }
 
@@ -57,7 +59,6 @@ TEST_F(TextFilesTest, TakesTheTextsOutOfJsonLines) {
   const std::string file = write(
       "a.jsonl", "{\"id\": 1, \"text\": \"one\\ntwo\"}\n\n{\"text\": \"é\"}\r\n{\"text\":\"\"}");
   EXPECT_EQ(text_in(file), "one\ntwo\né\n\n");
-  EXPECT_EQ(find_text_files({file}).front().bytes, 12u);
   // Lines longer than a block.
   const std::string longest(3'000'000, 'x');
   EXPECT_EQ(text_in(write("b.jsonl", "{\"text\":\"" + longest + "\"}\n")), longest + "\n");
@@ -66,13 +67,46 @@ TEST_F(TextFilesTest, TakesTheTextsOutOfJsonLines) {
 TEST_F(TextFilesTest, SaysWhichJsonLineHasNoText) {
   const auto refusal = [&](const std::string& content) {
     const std::string file = write("a.jsonl", content);
-    return error_of([&] { find_text_files({file}); });
+    return error_of([&] { text_in(file); });
   };
   for (const char* second : {"{\"content\": \"x\"}", "{\"text\": 7}", "[1]", "plain", "{\"text"}) {
     EXPECT_THAT(refusal(std::string("{\"text\":\"good\"}\n") + second),
                 AllOf(HasSubstr("line 2 of"), HasSubstr("a.jsonl"), HasSubstr("without .jsonl")))
         << second;
   }
+}
+
+TEST_F(TextFilesTest, ReadsCompressedFiles) {
+  std::string text;
+  for (int i = 0; i < 300'000; ++i) text += std::to_string(i) + '\n';
+  const auto gzip = [&](const std::string& name, const std::string& content) {
+    const gzFile file = ::gzopen(path(name).c_str(), "wb");
+    ::gzwrite(file, content.data(), static_cast<unsigned>(content.size()));
+    ::gzclose(file);
+    return path(name);
+  };
+  const auto zstd = [&](const std::string& name, const std::string& content) {
+    std::string packed(ZSTD_compressBound(content.size()), '\0');
+    packed.resize(ZSTD_compress(packed.data(), packed.size(), content.data(), content.size(), 1));
+    return write(name, packed + packed);  // two frames
+  };
+  EXPECT_EQ(text_in(gzip("a.txt.gz", text)), text);
+  EXPECT_EQ(text_in(zstd("a.txt.zst", text)), text + text);
+  EXPECT_EQ(text_in(gzip("a.jsonl.gz", "{\"text\":\"x\"}\n")), "x\n");
+  EXPECT_EQ(text_in(zstd("a.jsonl.zst", "{\"text\":\"x\"}\n")), "x\nx\n");
+  for (const char* name : {"a.txt.gz", "a.txt.zst"}) {
+    std::filesystem::resize_file(path(name), std::filesystem::file_size(path(name)) - 100);
+    EXPECT_THAT(
+        error_of([&] { text_in(path(name)); }),
+        AllOf(HasSubstr("cannot decompress"), HasSubstr(path(name)), HasSubstr("ends too")));
+    write(name, read(name).replace(0, 4, "junk"));
+  }
+  EXPECT_THAT(error_of([&] { text_in(path("a.txt.zst")); }), HasSubstr("cannot decompress"));
+}
+
+TEST_F(TextFilesTest, PromptsAreNoTexts) {
+  const std::string file = write("a.jsonl", "{\"prompt\":\"a\",\"completion\":\"b\"}");
+  EXPECT_THAT(error_of([&] { text_in(file); }), HasSubstr("tutti tokenize"));
 }
 
 TEST_F(TextFilesTest, SaysWhatIsWrong) {

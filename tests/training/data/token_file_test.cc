@@ -4,6 +4,8 @@
 #include <sys/stat.h>
 
 #include <cstring>
+#include <fstream>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -16,6 +18,8 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+
+constexpr TokenFormat kGpt2{.vocabulary = 50257, .end_of_text = 50256};
 
 // As llm.c writes it, made by hand.
 std::string token_file(std::vector<int32_t> header, const std::vector<uint16_t>& tokens) {
@@ -62,7 +66,7 @@ TEST_F(TokenFileTest, SaysThatAFileWasCutWhileItWasRead) {
   const std::string name =
       write("a.bin", token_file({20240520, 1, 5000}, std::vector<uint16_t>(5000, 7)));
   const TokenFile file(name);
-  std::vector<uint16_t> tokens(10);
+  std::vector<int32_t> tokens(10);
   file.read(4990, tokens);
   EXPECT_THAT(tokens, ::testing::Each(7));
   std::filesystem::resize_file(name, 1024 + 2 * 1000 + 1);
@@ -78,34 +82,103 @@ TEST_F(TokenFileTest, RefusesWhatIsMalformed) {
   const std::string good = token_file({20240520, 1, 2}, {7, 8});
   expect_refused("", "it has 0 bytes; its header alone has 1024");
   expect_refused(good.substr(0, 1023), "it has 1023 bytes");
-  expect_refused(token_file({1, 1, 2}, {7, 8}), "its magic number is 1, not 20240520");
-  expect_refused(token_file({20240801, 7, 2}, {7, 8}), "32-bit tokens");
+  expect_refused(token_file({1, 1, 2}, {7, 8}), "its magic number is 1, not 20240520 or 20240801");
+  expect_refused(token_file({20240801, 1, 2}, {7, 8}), "version 1, not 7");
+  expect_refused(token_file({20240801, 7, 1}, {7, 8, 9}), "6 bytes after its header");
   expect_refused(token_file({20240520, 2, 2}, {7, 8}), "version 2, not 1");
   expect_refused(token_file({20240520, 1, 3}, {7, 8}), "counts 3 tokens, but there are 2");
   expect_refused(token_file({20240520, 1, 1}, {7, 8}), "counts 1 tokens, but there are 2");
   expect_refused(token_file({20240520, 1, -1}, {}), "counts -1 tokens, but there are 0");
-  expect_refused(good.substr(0, good.size() - 1), "an odd number");
+  expect_refused(good.substr(0, good.size() - 1), "no multiple of the 2");
   EXPECT_THAT(error_of([&] { const TokenFile file(path("absent")); }),
               AllOf(HasSubstr(path("absent")), HasSubstr("No such file")));
   EXPECT_THAT(error_of([&] { const TokenFile file(path("")); }), HasSubstr("no regular file"));
 }
 
 TEST_F(TokenFileTest, WritesWhatLlmcReads) {
-  TokenWriter writer(path("a.bin"));
-  writer.write(std::vector<uint16_t>{1, 2});
+  TokenWriter writer(path("a.bin"), kGpt2);
+  writer.write(std::vector<int32_t>{1, 2});
   writer.write({});
-  writer.write(std::vector<uint16_t>{65535});
+  writer.write(std::vector<int32_t>{50256});
   EXPECT_EQ(writer.count(), 3u);
   writer.finish();
-  EXPECT_EQ(read("a.bin"), token_file({20240520, 1, 3}, {1, 2, 65535}));
+  const std::string wanted = token_file({20240520, 1, 3}, {1, 2, 50256});
+  EXPECT_EQ(read("a.bin").substr(0, 12), wanted.substr(0, 12));
+  EXPECT_EQ(read("a.bin").substr(1024), wanted.substr(1024));
   EXPECT_EQ(files(), 1u);
+}
+
+TEST_F(TokenFileTest, LargeVocabulariesTake32Bits) {
+  for (const bool marks : {false, true}) {
+    const TokenFormat format{
+        .vocabulary = 128256, .end_of_text = 128001, .marks_unpredicted = marks};
+    const std::vector<int32_t> tokens = {1, marks ? unpredicted(2) : 2, 128255};
+    TokenWriter writer(path("a.bin"), format);
+    writer.write(tokens);
+    writer.finish();
+    int32_t head[3];
+    const std::string bytes = read("a.bin");
+    std::memcpy(head, bytes.data(), sizeof(head));
+    EXPECT_THAT(head, ElementsAre(20240801, marks ? 107 : 7, 3)) << "llm.c refuses version 107";
+    EXPECT_EQ(bytes.size(), 1024u + 12);
+    const TokenFile file(path("a.bin"));
+    EXPECT_EQ(file.tokens(), tokens);
+    EXPECT_EQ(file.summary().format.vocabulary, 128256);
+    EXPECT_EQ(file.summary().format.end_of_text, 128001);
+    EXPECT_EQ(file.summary().format.marks_unpredicted, marks);
+  }
+  EXPECT_EQ(id_of(unpredicted(7)), 7);
+  EXPECT_FALSE(is_predicted(unpredicted(0)));
+}
+
+TEST_F(TokenFileTest, OfLlmcsFilesTheFormatTells) {
+  const auto format = [&](std::vector<int32_t> header, const std::vector<uint16_t>& tokens) {
+    header.push_back(static_cast<int32_t>(tokens.size()) / (header[1] == 7 ? 2 : 1));
+    return TokenFile(write("a.bin", token_file(header, tokens))).summary().format;
+  };
+  EXPECT_EQ(format({20240520, 1}, {1, 300}).vocabulary, 50257) << "GPT-2's";
+  EXPECT_EQ(format({20240520, 1}, {1, 300}).end_of_text, 50256);
+  EXPECT_EQ(format({20240520, 1}, {1, 255}).vocabulary, 256) << "bytes";
+  EXPECT_EQ(format({20240520, 1}, {1, 255}).end_of_text, std::nullopt);
+  EXPECT_EQ(format({20240520, 1}, {1, 60000}).vocabulary, 60001) << "another one";
+  EXPECT_EQ(format({20240801, 7}, {1, 1}).vocabulary, 128256) << "Llama 3's";
+  EXPECT_EQ(format({20240801, 7}, {1, 1}).end_of_text, 128000);
+}
+
+// A file that says nothing of itself and is too large to be read whole: it has holes.
+TEST_F(TokenFileTest, OfALargeFileBlocksAllOverItAreRead) {
+  const int32_t count = 100'000'000;
+  const auto summary = [&](uint64_t place, char low) {
+    const std::string name = write("a.bin", token_file({20240520, 1, count}, {300}));
+    std::filesystem::resize_file(name, 1024 + 2 * uint64_t{count});
+    std::fstream file(name, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(static_cast<std::streamoff>(1024 + 2 * place));
+    file.put(low);
+    file.close();
+    return TokenFile(name).summary();
+  };
+  EXPECT_EQ(summary(5, 1).format.vocabulary, 50257);
+  EXPECT_EQ(summary(5, 1).fingerprint, summary(5, 1).fingerprint);
+  EXPECT_NE(summary(5, 1).fingerprint, summary(5, 2).fingerprint);
+  EXPECT_NE(summary(count - 1, 1).fingerprint, summary(count - 1, 2).fingerprint);
+}
+
+TEST_F(TokenFileTest, TheHeaderHasAChecksum) {
+  const auto fingerprint = [&](int32_t token) {
+    TokenWriter writer(path("a.bin"), kGpt2);
+    writer.write(std::vector<int32_t>{1, token});
+    writer.finish();
+    return TokenFile(path("a.bin")).summary().fingerprint;
+  };
+  EXPECT_EQ(fingerprint(2), fingerprint(2));
+  EXPECT_NE(fingerprint(2), fingerprint(3));
 }
 
 TEST_F(TokenFileTest, AnOlderFileStaysUntilTheEnd) {
   write("a.bin", "older");
   {
-    TokenWriter writer(path("a.bin"));
-    writer.write(std::vector<uint16_t>{1, 2});
+    TokenWriter writer(path("a.bin"), kGpt2);
+    writer.write(std::vector<int32_t>{1, 2});
     EXPECT_EQ(read("a.bin"), "older");
     EXPECT_THAT(error_of([&] { const TokenFile file(path("a.bin.partial")); }),
                 HasSubstr("magic number is 0"))
@@ -116,18 +189,18 @@ TEST_F(TokenFileTest, AnOlderFileStaysUntilTheEnd) {
 }
 
 TEST_F(TokenFileTest, TheWriterRefusesWhatIsNoFile) {
-  EXPECT_THAT(error_of([&] { TokenWriter writer(path("absent/a.bin")); }),
+  EXPECT_THAT(error_of([&] { TokenWriter writer(path("absent/a.bin"), kGpt2); }),
               AllOf(HasSubstr(path("absent/a.bin")), HasSubstr("No such file")));
   ASSERT_EQ(::mkfifo(path("pipe").c_str(), 0600), 0);
-  EXPECT_THAT(error_of([&] { TokenWriter writer(path("pipe")); }),
+  EXPECT_THAT(error_of([&] { TokenWriter writer(path("pipe"), kGpt2); }),
               AllOf(HasSubstr(path("pipe")), HasSubstr("no regular file")));
 }
 
 TEST_F(TokenFileTest, TheWriterSaysThatTheDiskIsFull) {
   // A link to the device that is always full stands for the disk.
   std::filesystem::create_symlink("/dev/full", path("a.bin.partial"));
-  TokenWriter writer(path("a.bin"));
-  EXPECT_THAT(error_of([&] { writer.write(std::vector<uint16_t>{1}); }),
+  TokenWriter writer(path("a.bin"), kGpt2);
+  EXPECT_THAT(error_of([&] { writer.write(std::vector<int32_t>{1}); }),
               AllOf(HasSubstr(path("a.bin.partial")), HasSubstr("No space left")));
 }
 

@@ -2,9 +2,13 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
+
+#include "base/text.h"
 #include "tests/support/test_data.h"
 #include "tests/training/data/folder.h"
 #include "training/data/bpe_tokenizer.h"
+#include "training/data/bpe_vocabulary.h"
 #include "training/data/token_file.h"
 
 namespace tutti::training {
@@ -24,7 +28,7 @@ class TokenizeFilesTest : public FolderTest {
         {.out = path("out.bin"), .validation_out = validation, .validation_share = share},
         [&](uint64_t bytes) { shown_.push_back(bytes); });
   }
-  std::vector<uint16_t> tokens(const std::string& name) const {
+  std::vector<int32_t> tokens(const std::string& name) const {
     const TokenFile file(path(name));
     return file.tokens();
   }
@@ -52,16 +56,23 @@ TEST_F(TokenizeFilesTest, HoldsOutTheLastBytes) {
 // Every word is a token, with the space before it.
 class WordTokenizer final : public Tokenizer {
  public:
-  std::vector<uint16_t> encode(std::string_view text) const override {
-    std::vector<uint16_t> lengths;
-    for (const std::string_view word : splitter_.split(text)) {
-      lengths.push_back(static_cast<uint16_t>(word.size()));
+  using Tokenizer::encode;
+  std::vector<std::vector<int32_t>> encode(std::span<const TextPiece> pieces) const override {
+    std::vector<std::vector<int32_t>> all;
+    for (const TextPiece& piece : pieces) {
+      all.emplace_back();
+      for (const std::string_view word : splitter_.split(piece.text)) {
+        all.back().push_back(static_cast<int32_t>(word.size()));
+      }
     }
-    return lengths;
+    return all;
   }
-  std::string decode(std::span<const uint16_t>) const override { return ""; }
-  size_t vocabulary_size() const override { return 65536; }
-  size_t last_cut(std::string_view text) const override { return WordSplitter::last_cut(text); }
+  std::string decode(std::span<const int32_t>) const override { return ""; }
+  std::string text_of(int32_t) const override { return ""; }
+  size_t vocabulary_size() const override { return size_t{1} << 25; }
+  std::optional<int32_t> find(std::string_view) const override { return std::nullopt; }
+  std::optional<int32_t> end_of_text() const override { return std::nullopt; }
+  size_t last_cut(std::string_view text) const override { return splitter_.last_cut(text); }
 
  private:
   WordSplitter splitter_;
@@ -70,9 +81,9 @@ class WordTokenizer final : public Tokenizer {
 // Text of several blocks, in which words reach over the ends of blocks.
 TEST_F(TokenizeFilesTest, PiecesDoNotCutWords) {
   std::string text;
-  std::vector<uint16_t> lengths;
+  std::vector<int32_t> lengths;
   for (size_t i = 0; text.size() < 5'000'000; ++i) {
-    lengths.push_back(static_cast<uint16_t>(2 + i % 97));
+    lengths.push_back(static_cast<int32_t>(2 + i % 97));
     text += " " + std::string(1 + i % 97, 'x');
   }
   // The second file goes on with the first one's last word.
@@ -85,12 +96,12 @@ TEST_F(TokenizeFilesTest, PiecesDoNotCutWords) {
   EXPECT_TRUE(std::ranges::is_sorted(shown_));
   for (const double share : {0.001, 0.1, 0.5, 0.9, 0.999}) {
     const TokenizeResult result = run(WordTokenizer(), paths, path("val.bin"), share);
-    std::vector<uint16_t> both = tokens("out.bin");
+    std::vector<int32_t> both = tokens("out.bin");
     EXPECT_EQ(result.tokens, both.size());
-    for (const uint16_t length : tokens("val.bin")) both.push_back(length);
+    for (const int32_t length : tokens("val.bin")) both.push_back(length);
     EXPECT_EQ(both, lengths);
     uint64_t held_out = 0;
-    for (const uint16_t length : tokens("val.bin")) held_out += length;
+    for (const int32_t length : tokens("val.bin")) held_out += length;
     const double wanted = static_cast<double>(text.size()) * share;
     EXPECT_GE(static_cast<double>(held_out), wanted - 1);
     EXPECT_LT(static_cast<double>(held_out), wanted + 100) << "less than a word more";
@@ -103,6 +114,121 @@ TEST_F(TokenizeFilesTest, TextWithoutAPlaceToCutIsCutAnywhere) {
   const TokenizeResult result = run(WordTokenizer(), {write("a", text)});
   EXPECT_EQ(result.bytes, text.size());
   EXPECT_EQ(result.tokens, 3u) << "of 16 MiB, 16 MiB, and the rest";
+}
+
+TEST_F(TokenizeFilesTest, AnyNumberOfThreadsWritesTheSame) {
+  std::string text;
+  for (int i = 0; text.size() < 6'000'000; ++i) text += cat(i, i % 7 == 0 ? "\n" : " ");
+  write("a", text);
+  std::string first;
+  for (const int threads : {1, 2, 5}) {
+    tokenize_files(find_text_files({path("a")}), WordTokenizer(),
+                   {.out = path("out.bin"), .validation_out = path("val.bin"), .threads = threads},
+                   [](uint64_t) {});
+    const std::string both = read("out.bin") + read("val.bin");
+    if (first.empty()) first = both;
+    EXPECT_TRUE(both == first) << threads << " threads";
+  }
+}
+
+// --- Documents ---
+
+class DocumentsTest : public TokenizeFilesTest {
+ protected:
+  static constexpr int32_t kEnd = 256;
+
+  // Bytes, and an end of text.
+  class Tokens final : public Tokenizer {
+   public:
+    using Tokenizer::encode;
+    std::vector<std::vector<int32_t>> encode(std::span<const TextPiece> pieces) const override {
+      return bytes_.encode(pieces);
+    }
+    std::string decode(std::span<const int32_t> tokens) const override {
+      return bytes_.decode(tokens);
+    }
+    std::string text_of(int32_t token) const override { return bytes_.text_of(token); }
+    size_t vocabulary_size() const override { return 257; }
+    std::optional<int32_t> find(std::string_view) const override { return std::nullopt; }
+    std::optional<int32_t> end_of_text() const override { return kEnd; }
+    size_t last_cut(std::string_view text) const override { return bytes_.last_cut(text); }
+
+   private:
+    ByteTokenizer bytes_;
+  };
+
+  TokenizeResult documents(const std::vector<std::string>& paths, const DocumentFields& fields = {},
+                           bool held_out = false) {
+    return tokenize_files(find_text_files(paths), Tokens(),
+                          {.out = path("out.bin"),
+                           .validation_out = held_out ? path("val.bin") : "",
+                           .validation_share = 0.5,
+                           .fields = fields,
+                           .end_of_text = kEnd},
+                          [](uint64_t) {});
+  }
+};
+
+TEST_F(DocumentsTest, EndWithTheEndOfText) {
+  const TokenizeResult result =
+      documents({write("a", "xy"), write("b.jsonl", "{\"text\":\"1\"}\n\n{\"text\":\"\"}\n"),
+                 write("c", "z")});
+  EXPECT_THAT(tokens("out.bin"), ElementsAre('x', 'y', kEnd, '1', kEnd, kEnd, 'z', kEnd));
+  EXPECT_EQ(result.documents, 4u);
+  EXPECT_EQ(result.bytes, 4u);
+  const TokenFormat format = TokenFile(path("out.bin")).summary().format;
+  EXPECT_EQ(format.vocabulary, 257);
+  EXPECT_EQ(format.end_of_text, kEnd);
+  EXPECT_FALSE(format.marks_unpredicted);
+}
+
+TEST_F(DocumentsTest, LongTextsAreOne) {
+  const std::string text(5'000'000, 'x');
+  EXPECT_EQ(documents({write("a", text), write("b", "y")}).documents, 2u);
+  const std::vector<int32_t> all = tokens("out.bin");
+  ASSERT_EQ(all.size(), text.size() + 3);
+  EXPECT_EQ(std::ranges::count(all, kEnd), 2);
+  EXPECT_EQ(all[text.size()], kEnd);
+}
+
+TEST_F(DocumentsTest, PromptsAreMarked) {
+  const std::string file = write("a.jsonl",
+                                 "{\"prompt\":\"ab\",\"completion\":\"c\"}\n"
+                                 "{\"prompt\":\"\",\"completion\":\"d\"}");
+  const TokenizeResult result = documents({file});
+  EXPECT_THAT(tokens("out.bin"),
+              ElementsAre(unpredicted('a'), unpredicted('b'), 'c', kEnd, 'd', kEnd));
+  EXPECT_EQ(result.unpredicted, 2u);
+  EXPECT_EQ(result.bytes, 4u);
+  EXPECT_TRUE(TokenFile(path("out.bin")).summary().format.marks_unpredicted);
+}
+
+TEST_F(DocumentsTest, FieldsHaveNames) {
+  const std::string file =
+      write("a.jsonl", "{\"text\":\"no\",\"q\":\"?\",\"a.b\":\"!\",\"m\":{\"x.y\":{\"z\":\"+\"}}}");
+  documents({file}, {.text = "m.x.y.z"});
+  EXPECT_THAT(tokens("out.bin"), ElementsAre('+', kEnd));
+  documents({file}, {.prompt = "q", .completion = "a.b", .pairs_only = true});
+  EXPECT_THAT(tokens("out.bin"), ElementsAre(unpredicted('?'), '!', kEnd));
+  EXPECT_THAT(error_of([&] { documents({file}, {.text = "absent"}); }),
+              AllOf(HasSubstr("line 1 of"), HasSubstr("\"absent\""), HasSubstr("text, q, a.b, m")));
+}
+
+TEST_F(DocumentsTest, TextsAndPromptsAreNotMixed) {
+  const std::string file =
+      write("a.jsonl", "{\"text\":\"x\"}\n{\"prompt\":\"a\",\"completion\":\"b\"}\n");
+  EXPECT_THAT(error_of([&] { documents({file}); }), HasSubstr("tokenize them apart"));
+  EXPECT_EQ(files(), 1u) << "nothing is left";
+}
+
+TEST_F(DocumentsTest, WholeRecordsAreHeldOut) {
+  std::string lines;
+  for (int i = 0; i < 10; ++i) lines += cat("{\"text\":\"", i, "\"}\n");
+  documents({write("a.jsonl", lines)}, {}, true);
+  EXPECT_THAT(tokens("out.bin"),
+              ElementsAre('0', kEnd, '1', kEnd, '2', kEnd, '3', kEnd, '4', kEnd));
+  EXPECT_THAT(tokens("val.bin"),
+              ElementsAre('5', kEnd, '6', kEnd, '7', kEnd, '8', kEnd, '9', kEnd));
 }
 
 TEST_F(TokenizeFilesTest, RefusesWrongOptions) {
@@ -120,11 +246,11 @@ TEST_F(TokenizeFilesTest, TinyShakespeareIsTheSameInPieces) {
   const std::filesystem::path vocabulary = testing::test_data("datasets/gpt2_tokenizer");
   const std::filesystem::path texts = testing::test_data("datasets/tinyshakespeare");
   if (vocabulary.empty() || texts.empty()) GTEST_SKIP() << testing::kNoTestData;
-  const BpeTokenizer tokenizer(vocabulary);
+  const BpeTokenizer tokenizer(read_gpt2_vocabulary(vocabulary));
   const TokenizeResult result = run(tokenizer, {texts / "input.txt"}, path("val.bin"));
   EXPECT_EQ(result.tokens + result.validation_tokens, 338025u);
   std::string text;
-  read_blocks(texts / "input.txt", [&](std::string_view block) { text += block; });
+  read_texts(texts / "input.txt", [&](std::string_view part) { text += part; });
   EXPECT_EQ(tokenizer.decode(tokens("out.bin")) + tokenizer.decode(tokens("val.bin")), text);
 }
 

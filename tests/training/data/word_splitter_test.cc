@@ -5,12 +5,14 @@
 
 #include <string>
 
+#include "tests/training/data/folder.h"
 #include "training/random.h"
 
 namespace tutti::training {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 const WordSplitter& splitter() {
@@ -53,17 +55,21 @@ TEST(WordSplitterTest, LongWordsTakeNoMoreThanTheirLength) {
 }
 
 TEST(WordSplitterTest, TheLastCutIsBeforeWhiteSpaceAfterAWord) {
-  EXPECT_EQ(WordSplitter::last_cut(""), 0u);
-  EXPECT_EQ(WordSplitter::last_cut("word"), 0u);
-  EXPECT_EQ(WordSplitter::last_cut(" word"), 0u);
-  EXPECT_EQ(WordSplitter::last_cut("one two"), 3u);
-  EXPECT_EQ(WordSplitter::last_cut("one two  "), 7u);
-  EXPECT_EQ(WordSplitter::last_cut("one\u00a0 two"), 0u) << "inside a run of white space";
-  EXPECT_EQ(WordSplitter::last_cut("一。\n二"), 6u);
+  EXPECT_EQ(splitter().last_cut(""), 0u);
+  EXPECT_EQ(splitter().last_cut("word"), 0u);
+  EXPECT_EQ(splitter().last_cut(" word"), 0u);
+  EXPECT_EQ(splitter().last_cut("one two"), 3u);
+  EXPECT_EQ(splitter().last_cut("one two  "), 7u);
+  EXPECT_EQ(splitter().last_cut("one\u00a0 two"), 0u) << "inside a run of white space";
+  EXPECT_EQ(splitter().last_cut("一。\n二"), 6u);
 }
 
 // Texts at random of what the pattern tells apart: cutting them changes nothing, whatever follows.
-TEST(WordSplitterTest, CutsDoNotChangeTheWords) {
+class CutsTest : public ::testing::TestWithParam<std::string_view> {};
+
+TEST_P(CutsTest, DoNotChangeTheWords) {
+  const WordSplitter splitter(GetParam());
+  size_t found = 0;
   const std::string parts[] = {"a", "'s", "'l", "1",    "!",    " ",    " ",      "\n",
                                "é", "日", "。", "\xe2", "\x80", "\xff", "\u00a0", "\u3000"};
   for (uint64_t text_number = 0; text_number < 3000; ++text_number) {
@@ -71,18 +77,50 @@ TEST(WordSplitterTest, CutsDoNotChangeTheWords) {
     for (uint64_t i = 0; i < 20; ++i) {
       text += parts[scale_below(random_bits(1, text_number, i), std::size(parts))];
     }
-    const std::vector<std::string_view> whole = splitter().split(text);
+    const std::vector<std::string_view> whole = splitter.split(text);
     std::string joined;
     for (const std::string_view word : whole) joined += word;
     ASSERT_EQ(joined, text);
     for (size_t known = 0; known <= text.size(); ++known) {
       const std::string_view all = text;
-      const size_t cut = WordSplitter::last_cut(all.substr(0, known));
-      std::vector<std::string_view> words = splitter().split(all.substr(0, cut));
-      for (const std::string_view word : splitter().split(all.substr(cut))) words.push_back(word);
+      const size_t cut = splitter.last_cut(all.substr(0, known));
+      found += cut > 0 ? 1 : 0;
+      std::vector<std::string_view> words = splitter.split(all.substr(0, cut));
+      for (const std::string_view word : splitter.split(all.substr(cut))) words.push_back(word);
       ASSERT_EQ(words, whole) << "cut at " << cut;
     }
   }
+  EXPECT_GT(found, 1000u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Patterns, CutsTest, ::testing::Values(kGpt2Pattern, kLlama3Pattern));
+
+TEST(WordSplitterTest, SplitsAsLlama3Does) {
+  const WordSplitter splitter(kLlama3Pattern);
+  EXPECT_THAT(splitter.split("I'LL say 12345, \"he\".\n\n x  y"),
+              ElementsAre("I", "'LL", " say", " ", "123", "45", ",", " \"", "he", "\".\n\n", " x",
+                          " ", " y"));
+  EXPECT_EQ(splitter.last_cut("end.\n"), 0u) << "the line end is of the same word";
+  EXPECT_EQ(splitter.last_cut("end\n"), 3u);
+  EXPECT_EQ(splitter.last_cut("end. "), 4u);
+}
+
+TEST(WordSplitterTest, RefusesWhatMeansSomethingElseInOniguruma) {
+  const auto refusal = [](std::string_view pattern) {
+    return error_of([&] { const WordSplitter splitter(pattern); });
+  };
+  EXPECT_EQ(refusal(R"([^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3}| ?[^\s\p{L}]++[\r\n]*|\S)"),
+            "no error");
+  EXPECT_THAT(refusal(R"(\w+)"), HasSubstr(R"(\w is not supported)"));
+  EXPECT_THAT(refusal(R"([\S])"), HasSubstr(R"(\S is not supported)"));
+  EXPECT_THAT(refusal(R"(^a)"), HasSubstr("its ^ is not supported"));
+  EXPECT_THAT(refusal(R"([a[b]])"), HasSubstr("its [ is not supported"));
+  EXPECT_THAT(refusal(R"(a{1,3}+)"), HasSubstr("its } is not supported"));
+  EXPECT_THAT(refusal(R"((a)"), HasSubstr("(a"));
+}
+
+TEST(WordSplitterTest, DoesNotStandStillWhereNothingMatches) {
+  EXPECT_THAT(WordSplitter("a*").split("baab"), ElementsAre("b", "aa", "b"));
 }
 
 }  // namespace

@@ -137,6 +137,7 @@ _LIBS = {
     # Its headers only: the library is loaded at run time, where there is one.
     "ucx": ([], ["ucp/api/ucp.h"], [], "libucx-dev", True),
     "zlib": (["zlib"], ["zlib.h"], [], "zlib1g-dev", True),
+    "zstd": ([], ["zstd.h"], ["-l:libzstd.a"], "libzstd-dev", True),
     "xxhash": ([], ["xxhash.h"], ["-l:libxxhash.a"], "libxxhash-dev", True),
 }
 

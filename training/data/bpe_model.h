@@ -1,0 +1,67 @@
+// Byte-pair encoding of one word.
+//
+// Source: Sennrich, Haddow, Birch, Neural machine translation of rare words with subword units, ACL
+// 2016. The details are those of Hugging Face's tokenizers (github.com/huggingface/tokenizers,
+// models/bpe), whose tokenizer.json tells them.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace tutti::training {
+
+struct BpeVocabulary {
+  struct Merge {
+    int32_t left;
+    int32_t right;
+    int32_t token;
+  };
+  // What a word begins as.
+  enum class Alphabet {
+    bytes,       // its bytes: each is a token
+    characters,  // its characters; one that is no token is its bytes, tokens written <0x00> to
+                 // <0xFF>, or else the unknown token
+  };
+
+  Alphabet alphabet = Alphabet::bytes;
+  std::vector<std::string> symbols;  // of token i; empty: a word never has it
+  std::vector<Merge> merges;         // in the order learnt
+  std::optional<int32_t> unknown;
+  bool fuse_unknown = false;  // a run of unknown characters is one token
+  bool whole_words = false;   // a word that is a token is not merged (ignore_merges)
+};
+
+// The neighbouring tokens whose merge was learnt first become one, until none is left to merge.
+class BpeModel {
+ public:
+  // Throws Error(invalid_argument) that names what a text may have and the vocabulary has not.
+  explicit BpeModel(BpeVocabulary vocabulary);
+  BpeModel(BpeModel&&) = default;  // no copies: ids_ has views
+
+  void encode(std::string_view word, std::vector<int32_t>& tokens) const;
+  std::optional<int32_t> find(std::string_view symbol) const;
+
+ private:
+  struct Rank {
+    uint32_t rank;  // lower: learnt earlier
+    int32_t token;
+  };
+
+  std::vector<int32_t> letters(std::string_view word) const;
+  void append_character(std::string_view character, std::vector<int32_t>& tokens) const;
+  const Rank* find_merge(int32_t left, int32_t right) const;
+
+  BpeVocabulary vocabulary_;
+  std::unordered_map<std::string_view, int32_t> ids_;  // views of vocabulary_.symbols
+  std::array<int32_t, 256> byte_ids_{};
+  bool has_bytes_ = false;                     // all of them are tokens
+  std::unordered_map<uint64_t, Rank> merges_;  // of left << 32 | right
+};
+
+}  // namespace tutti::training

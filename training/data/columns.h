@@ -1,0 +1,47 @@
+// Documents from the columns of Parquet and Arrow files. Debian has no C++ library for them, so a
+// Python program with pyarrow reads them, a batch of rows at a time, and passes the texts through a
+// pipe.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "base/fd.h"
+#include "training/data/documents.h"
+
+namespace tutti::training {
+
+class ColumnReader final : public DocumentReader {
+ public:
+  // Throws Error where there is no file or no Python; next() where the file is not of its kind,
+  // has no such column of texts, or there is no pyarrow.
+  ColumnReader(std::string path, const DocumentFields& fields);
+  ~ColumnReader() override;  // ends the program
+  ColumnReader(const ColumnReader&) = delete;
+  ColumnReader& operator=(const ColumnReader&) = delete;
+
+  std::optional<Document> next() override;
+  uint64_t position() const override { return position_; }
+
+ private:
+  struct Record {
+    char kind = 0;
+    std::string text;
+  };
+  Record read_record();
+  void read_exactly(std::span<char> bytes);
+
+  std::string path_;
+  std::string python_;
+  DocumentFields fields_;
+  pid_t child_ = -1;
+  Fd pipe_;
+  uint64_t position_ = 0;
+  bool ended_ = false;
+};
+
+}  // namespace tutti::training

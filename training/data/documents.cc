@@ -1,0 +1,151 @@
+#include "training/data/documents.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "training/data/byte_source.h"
+#include "training/data/columns.h"
+
+namespace tutti::training {
+namespace {
+
+constexpr size_t kBlock = size_t{1} << 20;
+
+class TextReader final : public DocumentReader {
+ public:
+  explicit TextReader(const std::string& path) : source_(open_bytes(path)) {}
+
+  std::optional<Document> next() override {
+    if (ended_) return std::nullopt;
+    Document part;
+    part.begins = std::exchange(begun_, true) == false;
+    part.text.resize(kBlock);
+    part.text.resize(source_->read(part.text));
+    part.ends = ended_ = part.text.empty();
+    return part;
+  }
+  uint64_t position() const override { return source_->position(); }
+
+ private:
+  std::unique_ptr<ByteSource> source_;
+  bool begun_ = false;
+  bool ended_ = false;
+};
+
+// The text at a name with dots; a name that is there as it is comes first.
+const Json* find_field(const Json& record, std::string_view name) {
+  if (!record.is_object()) return nullptr;
+  if (const Json* found = record.find(name)) return found;
+  for (size_t dot = name.find('.'); dot != name.npos; dot = name.find('.', dot + 1)) {
+    const Json* outer = record.find(name.substr(0, dot));
+    if (outer == nullptr) continue;
+    if (const Json* found = find_field(*outer, name.substr(dot + 1))) return found;
+  }
+  return nullptr;
+}
+
+std::string names_in(const Json& record) {
+  if (!record.is_object()) return "no object";
+  std::string names;
+  for (const auto& [name, value] : record.items()) names += cat(names.empty() ? "" : ", ", name);
+  return names;
+}
+
+class LineReader final : public DocumentReader {
+ public:
+  LineReader(const std::string& path, DocumentFields fields)
+      : path_(path), fields_(std::move(fields)), source_(open_bytes(path)) {}
+
+  std::optional<Document> next() override {
+    while (const std::optional<std::string> line = next_line()) {
+      if (line->find_first_not_of(" \t\r") != line->npos) return document(*line);
+    }
+    return std::nullopt;
+  }
+  // Inside the block in proportion: of a compressed file it is not known better.
+  uint64_t position() const override {
+    const uint64_t read = source_->position() - before_;
+    return before_ + (block_.empty() ? read : read * at_ / block_.size());
+  }
+
+ private:
+  std::optional<std::string> next_line() {
+    ++number_;
+    std::string line;
+    while (true) {
+      const size_t end = block_.find('\n', at_);
+      if (end != block_.npos) {
+        line.append(block_, at_, end - at_);
+        at_ = end + 1;
+        return line;
+      }
+      line.append(block_, at_);
+      at_ = 0;
+      before_ = source_->position();
+      block_.resize(kBlock);
+      block_.resize(source_->read(block_));
+      if (block_.empty()) return line.empty() ? std::nullopt : std::optional(std::move(line));
+    }
+  }
+
+  Document document(const std::string& line) const {
+    try {
+      const Json record = Json::parse(line);
+      const Json* text = fields_.pairs_only ? nullptr : find_field(record, fields_.text);
+      if (text != nullptr) return {.text = text->get<std::string>(), .prompt = {}};
+      const Json* prompt = find_field(record, fields_.prompt);
+      const Json* completion = find_field(record, fields_.completion);
+      if (prompt != nullptr && completion != nullptr) {
+        return {.text = completion->get<std::string>(), .prompt = prompt->get<std::string>()};
+      }
+      throw Error(ErrorCode::invalid_argument, cat("it has ", names_in(record)));
+    } catch (const Error& error) {
+      const std::string wanted =
+          cat(fields_.pairs_only ? "" : cat('"', fields_.text, "\", nor with "), '"',
+              fields_.prompt, "\" and \"", fields_.completion, '"');
+      throw Error(ErrorCode::invalid_argument,
+                  cat("line ", number_, " of ", path_, " is no JSON object with a ", wanted),
+                  {.cause = error.what(),
+                   .remedy = "write every line as {\"text\": \"...\"}, or name the field that it "
+                             "has; or give the file a name without .jsonl, to take it as plain "
+                             "text, braces and all"});
+    }
+  }
+
+  std::string path_;
+  DocumentFields fields_;
+  std::unique_ptr<ByteSource> source_;
+  std::string block_;  // what is read of it
+  size_t at_ = 0;      // what is not yet taken begins here
+  uint64_t before_ = 0;  // the source's position before the block
+  uint64_t number_ = 0;
+};
+
+}  // namespace
+
+FileKind kind_of(const std::string& path) {
+  const std::string name = uncompressed_name(path);
+  const auto ends_in = [&](const char* ending) { return name.ends_with(ending); };
+  if (ends_in(".jsonl") || ends_in(".ndjson")) return FileKind::lines;
+  constexpr std::array kColumns = {".parquet", ".arrow", ".feather"};
+  return std::ranges::any_of(kColumns, ends_in) ? FileKind::columns : FileKind::text;
+}
+
+std::unique_ptr<DocumentReader> open_documents(const std::string& path,
+                                               const DocumentFields& fields) {
+  switch (kind_of(path)) {
+    case FileKind::lines:
+      return std::make_unique<LineReader>(path, fields);
+    case FileKind::columns:
+      return std::make_unique<ColumnReader>(path, fields);
+    case FileKind::text:
+      break;
+  }
+  return std::make_unique<TextReader>(path);
+}
+
+}  // namespace tutti::training

@@ -1,0 +1,361 @@
+#include "training/data/tokenizer_json.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <filesystem>
+#include <initializer_list>
+#include <unordered_map>
+#include <utility>
+
+#include "base/error.h"
+#include "base/file_text.h"
+#include "base/json.h"
+#include "base/printable.h"
+#include "base/text.h"
+#include "training/data/bpe_vocabulary.h"
+
+namespace tutti::training {
+namespace {
+
+using Alphabet = BpeVocabulary::Alphabet;
+constexpr std::string_view kMarker = "\u2581";
+constexpr uint64_t kMostTokens = uint64_t{1} << 24;
+
+[[noreturn]] void refuse(const std::string& cause) { throw Error(ErrorCode::unsupported, cause); }
+
+const Json* given(const Json& json, std::string_view name) {
+  const Json* found = json.find(name);
+  return found == nullptr || found->is_null() ? nullptr : found;
+}
+
+// Refuses a component's settings that are not at the value which changes nothing.
+void require_off(const Json& json, const std::string& what,
+                 std::initializer_list<const char*> names) {
+  for (const char* name : names) {
+    const Json* value = given(json, name);
+    if (value == nullptr || *value == Json(false) || *value == Json(0) || *value == Json("")) {
+      continue;
+    }
+    refuse(cat(what, " has ", name, " ", value->dump(), ", which is not supported"));
+  }
+}
+
+std::string type_of(const Json& component) { return component.at("type").get<std::string>(); }
+
+// The components of a possible Sequence, whose list is called `list`.
+std::vector<const Json*> components(const Json& json, const char* name, const char* list) {
+  const Json* component = given(json, name);
+  if (component == nullptr) return {};
+  if (type_of(*component) != "Sequence") return {component};
+  std::vector<const Json*> all;
+  for (const Json& one : component->at(list)) all.push_back(&one);
+  return all;
+}
+
+std::string text_pattern(const Json& component) {
+  const Json* text = component.at("pattern").find("String");
+  if (text == nullptr || text->get<std::string>().empty()) {
+    refuse(cat(type_of(component), " by a regular expression is not supported"));
+  }
+  return text->get<std::string>();
+}
+
+std::string escaped(std::string_view text) {
+  std::string pattern;
+  for (const char c : text) {
+    if (std::string_view("\\^$.|?*+()[]{}/-").find(c) != std::string_view::npos) pattern += '\\';
+    pattern += c;
+  }
+  return pattern;
+}
+
+class Reader {
+ public:
+  explicit Reader(const Json& json) : json_(json), model_(json.at("model")) {}
+
+  BpeDescription read() {
+    const Json* type = given(model_, "type");
+    if (type != nullptr && *type != Json("BPE")) {
+      refuse(cat("its model ", in_quotes(type->get<std::string>()), " is not BPE"));
+    }
+    read_normalizer();
+    read_pre_tokenizer();
+    read_vocabulary();
+    read_decoder();
+    read_added_tokens();
+    find_marker();
+    return std::move(description_);
+  }
+
+ private:
+  void read_normalizer() {
+    TextRewrite& rewrite = description_.normalizer;
+    for (const Json* step : components(json_, "normalizer", "normalizers")) {
+      const std::string type = type_of(*step);
+      if (type == "Prepend") {
+        rewrite.prefix = step->at("prepend").get<std::string>() + rewrite.prefix;
+      } else if (type == "Replace") {
+        const std::string from = text_pattern(*step);
+        if (rewrite.prefix.find(from) != std::string::npos) {
+          refuse("its normalizer replaces a part of what it has put before the text");
+        }
+        rewrite.replacements.emplace_back(from, step->at("content").get<std::string>());
+      } else {
+        refuse(cat("its normalizer ", in_quotes(type), " is not supported"));
+      }
+    }
+  }
+
+  void read_pre_tokenizer() {
+    for (const Json* step : components(json_, "pre_tokenizer", "pretokenizers")) {
+      const std::string type = type_of(*step);
+      if (byte_level_ || description_.cut_at_marker) {
+        refuse(cat("its pre-tokenizer has ", in_quotes(type), " after one that writes texts anew"));
+      }
+      if (type == "ByteLevel") {
+        read_byte_level(*step);
+      } else if (type == "Split") {
+        read_split(*step);
+      } else if (type == "Digits") {
+        const bool each = step->value("individual_digits", false);
+        description_.patterns.emplace_back(each ? R"(\p{N})" : R"(\p{N}+)");
+      } else if (type == "Metaspace") {
+        read_metaspace(*step);
+      } else {
+        refuse(cat("its pre-tokenizer ", in_quotes(type), " is not supported"));
+      }
+    }
+  }
+
+  void read_byte_level(const Json& step) {
+    byte_level_ = true;
+    if (step.value("add_prefix_space", true)) {
+      if (!description_.patterns.empty()) {
+        refuse("its pre-tokenizer puts a blank before every word (add_prefix_space after Split)");
+      }
+      description_.before_words = {.prefix = " ", .unless_there = true};
+    }
+    if (step.value("use_regex", true)) description_.patterns.emplace_back(kGpt2Pattern);
+  }
+
+  void read_split(const Json& step) {
+    const std::string behavior = step.at("behavior").get<std::string>();
+    if (behavior != "Isolated") {
+      refuse(cat("Split with the behavior ", in_quotes(behavior), " is not supported"));
+    }
+    const Json* expression = step.at("pattern").find("Regex");
+    const std::string pattern =
+        expression != nullptr ? expression->get<std::string>() : escaped(text_pattern(step));
+    description_.patterns.push_back(pattern);
+  }
+
+  void read_metaspace(const Json& step) {
+    const std::string marker = step.value("replacement", std::string(kMarker));
+    std::string scheme = step.value("prepend_scheme", std::string());
+    if (scheme.empty()) scheme = step.value("add_prefix_space", true) ? "always" : "never";
+    if (!description_.patterns.empty() || !description_.normalizer.empty()) {
+      refuse("Metaspace after other steps is not supported");
+    }
+    TextRewrite& rewrite = description_.before_words;
+    rewrite.replacements.emplace_back(" ", marker);
+    rewrite.unless_there = true;
+    rewrite.only_at_the_beginning = scheme == "first";
+    if (scheme != "never") rewrite.prefix = marker;
+    description_.marker = marker;
+    description_.cut_at_marker = step.value("split", true);
+  }
+
+  void read_vocabulary() {
+    require_off(model_, "its model",
+                {"dropout", "continuing_subword_prefix", "end_of_word_suffix"});
+    const Json& entries = model_.at("vocab");
+    size_t size = 0;
+    for (const auto& [symbol, id] : entries.items()) size = std::max(size, checked(symbol, id) + 1);
+    for (const Json& token : added()) {
+      const auto text = token.at("content").get<std::string>();
+      size = std::max(size, checked(text, token.at("id")) + 1);
+    }
+    BpeVocabulary& vocabulary = description_.vocabulary;
+    vocabulary.alphabet = byte_level_ ? Alphabet::bytes : Alphabet::characters;
+    vocabulary.symbols.resize(size);
+    description_.texts.resize(size);
+    for (const auto& [symbol, id] : entries.items()) {
+      const size_t place = id.get<size_t>();
+      if (description_.texts[place]) refuse(cat("two tokens have the id ", place));
+      ids_.emplace(symbol, static_cast<int32_t>(place));
+      const std::optional<std::string> bytes =
+          byte_level_ ? bytes_of_symbol(symbol) : std::optional(symbol);
+      if (bytes) vocabulary.symbols[place] = *bytes;
+      description_.texts[place] = bytes.value_or(symbol);  // else it is written as it is
+    }
+    if (const Json* unknown = given(model_, "unk_token")) {
+      vocabulary.unknown = id_of(unknown->get<std::string>());
+    }
+    vocabulary.fuse_unknown = model_.value("fuse_unk", false);
+    vocabulary.whole_words = model_.value("ignore_merges", false);
+    if (!byte_level_ && !model_.value("byte_fallback", false)) forget_bytes();
+    read_merges();
+  }
+
+  // Without byte_fallback a character that is no token is unknown, whatever bytes there are.
+  void forget_bytes() {
+    if (!description_.vocabulary.unknown) {
+      refuse("its model has neither bytes (ByteLevel or byte_fallback) nor an unk_token");
+    }
+    if (ids_.contains("<0x00>")) {
+      refuse("its model has tokens for bytes, but byte_fallback is off");
+    }
+  }
+
+  void read_merges() {
+    std::vector<BpeVocabulary::Merge>& merges = description_.vocabulary.merges;
+    for (const Json& merge : model_.at("merges")) {
+      std::vector<std::string> symbols = merge.is_string() ? split(merge.get<std::string>(), ' ')
+                                                           : merge.get<std::vector<std::string>>();
+      if (symbols.size() != 2) refuse(cat("the merge ", merge.dump(), " is not of two tokens"));
+      merges.push_back({id_of(symbols[0]), id_of(symbols[1]), id_of(symbols[0] + symbols[1])});
+    }
+  }
+
+  void read_decoder() {
+    for (const Json* step : components(json_, "decoder", "decoders")) {
+      const std::string type = type_of(*step);
+      if (type == "ByteLevel" && byte_level_) continue;  // the texts are bytes already
+      if (type == "Fuse") continue;
+      if (type == "Replace") {
+        replace_in_texts(text_pattern(*step), step->at("content").get<std::string>());
+      } else if (type == "ByteFallback") {
+        decode_bytes();
+      } else if (type == "Metaspace") {
+        replace_in_texts(step->value("replacement", std::string(kMarker)), " ");
+        const bool prefixed = !description_.before_words.prefix.empty();
+        description_.blanks_to_strip = prefixed ? 1 : 0;
+      } else if (type == "Strip" && step->at("content") == Json(" ") &&
+                 step->at("stop") == Json(0)) {
+        description_.blanks_to_strip = step->at("start").get<size_t>();
+      } else {
+        refuse(cat("its decoder ", in_quotes(type), " is not supported here"));
+      }
+    }
+  }
+
+  void replace_in_texts(const std::string& from, const std::string& to) {
+    for (std::optional<std::string>& text : description_.texts) {
+      if (!text) continue;
+      for (size_t at = text->find(from); at != text->npos; at = text->find(from, at + to.size())) {
+        text->replace(at, from.size(), to);
+      }
+    }
+  }
+
+  // <0x41> is the byte 0x41.
+  void decode_bytes() {
+    for (std::optional<std::string>& text : description_.texts) {
+      if (!text || text->size() != 6 || !text->starts_with("<0x") || !text->ends_with('>'))
+        continue;
+      char* end = nullptr;
+      const long byte = std::strtol(text->c_str() + 3, &end, 16);
+      if (end == text->data() + 5) *text = std::string(1, static_cast<char>(byte));
+    }
+  }
+
+  void read_added_tokens() {
+    for (const Json& token : added()) {
+      const auto text = token.at("content").get<std::string>();
+      const auto id = token.at("id").get<int32_t>();
+      require_off(token, cat("the token ", in_quotes(text)), {"single_word", "lstrip", "rstrip"});
+      description_.texts[static_cast<size_t>(id)] = text;
+      const bool normalized = token.value("normalized", false) && !description_.normalizer.empty();
+      if (!normalized) {
+        description_.added.push_back({text, id});
+        continue;
+      }
+      std::string pattern = text;
+      for (const auto& [from, to] : description_.normalizer.replacements) {
+        for (size_t at = pattern.find(from); at != pattern.npos;
+             at = pattern.find(from, at + to.size())) {
+          pattern.replace(at, from.size(), to);
+        }
+      }
+      description_.added_to_normalized.push_back({description_.normalizer.prefix + pattern, id});
+    }
+  }
+
+  // What a normalizer writes for a blank.
+  void find_marker() {
+    for (const auto& [from, to] : description_.normalizer.replacements) {
+      const bool only = description_.normalizer.replacements.size() == 1;
+      if (only && from == " " && !byte_level_) description_.marker = to;
+    }
+  }
+
+  std::vector<Json> added() const {
+    const Json* tokens = given(json_, "added_tokens");
+    return tokens == nullptr ? std::vector<Json>()
+                             : std::vector<Json>(tokens->begin(), tokens->end());
+  }
+
+  static size_t checked(const std::string& symbol, const Json& id) {
+    if (!id.is_natural_number() || id.get<uint64_t>() >= kMostTokens) {
+      refuse(cat("the id of ", in_quotes(symbol), " is ", id.words(), ", not a whole number below ",
+                 kMostTokens));
+    }
+    return id.get<size_t>();
+  }
+
+  int32_t id_of(const std::string& symbol) const {
+    const auto found = ids_.find(symbol);
+    if (found == ids_.end()) refuse(cat(in_quotes(symbol), " is not in the vocabulary"));
+    return found->second;
+  }
+
+  const Json& json_;
+  const Json& model_;
+  BpeDescription description_;
+  bool byte_level_ = false;
+  std::unordered_map<std::string, int32_t> ids_;  // as the file writes symbols
+};
+
+// "eos_token": a name, or {"content": name}.
+std::optional<std::string> configured_end(const std::string& path) {
+  const std::filesystem::path config =
+      std::filesystem::path(path).parent_path() / "tokenizer_config.json";
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(config, error)) return std::nullopt;
+  const Json json = Json::parse(file_text(config));
+  const Json* token = given(json, "eos_token");
+  if (token == nullptr) return std::nullopt;
+  return token->is_string() ? token->get<std::string>() : token->at("content").get<std::string>();
+}
+
+std::optional<int32_t> find_end(const BpeDescription& description, const std::string& path) {
+  std::vector<std::string> names = {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>"};
+  if (const std::optional<std::string> name = configured_end(path)) names = {*name};
+  for (const std::string& name : names) {
+    const auto is_it = [&](const AddedToken& token) { return token.text == name; };
+    for (const auto* tokens : {&description.added, &description.added_to_normalized}) {
+      const auto found = std::ranges::find_if(*tokens, is_it);
+      if (found != tokens->end()) return found->id;
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+BpeDescription read_tokenizer_json(const std::string& path) {
+  try {
+    const Json json = Json::parse(file_text(path));
+    BpeDescription description = Reader(json).read();
+    description.end_of_text = find_end(description, path);
+    return description;
+  } catch (const Error& error) {
+    throw Error(error.code(), cat("cannot take the tokenizer ", path),
+                {.cause = error.what(),
+                 .remedy = "take a tokenizer.json with byte-pair encoding, as those of GPT-2 and "
+                           "Llama; or make the tokens with its own tools, as llm.c does"});
+  }
+}
+
+}  // namespace tutti::training

@@ -54,14 +54,17 @@ class Model {
   // Part of checkpoints; the addresses stay.
   virtual std::vector<NamedBuffer> buffers() { return {}; }
   // Floating-point operations of forward and backward for one sample, recomputation not counted
-  // (matrix products and attention; Narayanan et al. 2021, appendix).
-  virtual double flops_per_sample() const = 0;
-  // What of the model a checkpoint must agree with: its kind and sizes, one line.
-  virtual std::string description() const = 0;
+  // (matrix products and attention; Narayanan et al. 2021, appendix). As it is here: each matrix is
+  // used once.
+  virtual double flops_per_sample() const;
+  // What of the model a checkpoint must agree with: its kind and sizes, one line. As it is here:
+  // its units' names and how many parameters there are.
+  virtual std::string description() const;
   // What else changes how it trains, and is no part of what a checkpoint holds, by name: dropout.
   virtual std::vector<std::pair<std::string, double>> training_settings() const { return {}; }
-  // Losses per sample: the context for a language model that predicts at each position, else 1.
-  virtual int64_t targets_per_sample() const = 0;
+  // Losses per sample: the context for a language model that predicts at each position, the outputs
+  // of a regression, else 1.
+  virtual int64_t targets_per_sample() const { return 1; }
 
  protected:
   // Units are added in forward order; `Made` takes (ParameterTable&, arguments...).

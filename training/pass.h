@@ -28,9 +28,15 @@ struct MicroBatch {
   uint64_t first_sample = 0;  // its number among all samples since training began
   // Language models: samples x context tokens, and as many (or one per sample) to predict.
   std::span<const int32_t> tokens;
-  // Images: samples x (height * width * channels), in [0, 1].
-  std::span<const float> images;
+  // Numbers that are known of each sample: images are samples x (height * width * channels), in
+  // [0, 1].
+  std::span<const float> features;
   std::span<const int32_t> targets;
+  // In place of them, where numbers are predicted: samples x outputs.
+  std::span<const float> float_targets;
+
+  // How many there are of either kind: losses are sums over them.
+  int64_t target_count() const { return std::ssize(targets) + std::ssize(float_targets); }
 };
 
 struct Pass {

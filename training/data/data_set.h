@@ -20,10 +20,13 @@ struct Batch {
   int64_t samples = 0;
   uint64_t first_sample = 0;
   std::vector<int32_t> tokens;
-  std::vector<float> images;
+  std::vector<float> features;
   std::vector<int32_t> targets;
+  std::vector<float> float_targets;
 
-  MicroBatch view() const { return {samples, first_sample, tokens, images, targets}; }
+  MicroBatch view() const {
+    return {samples, first_sample, tokens, features, targets, float_targets};
+  }
 };
 
 // Any number of threads may read one.

@@ -56,7 +56,7 @@ Tensor ModelStage::forward(const Action& action, ConstTensor input) {
   if (action.entry.chunk + 1 == std::ssize(placement_.chunks)) {
     losses_[index] = found.loss_sum;
     correct_[index] = found.correct;
-    targets_[index] = std::ssize(batch->targets);
+    targets_[index] = batch->target_count();
   }
   if (found.broken_unit && found.broken_unit < broken_unit_.value_or(part.units.end)) {
     broken_unit_ = found.broken_unit;

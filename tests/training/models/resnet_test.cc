@@ -33,7 +33,7 @@ struct ImageBatch {
     }
   }
   MicroBatch micro_batch() const {
-    return {.samples = std::ssize(targets), .images = images, .targets = targets};
+    return {.samples = std::ssize(targets), .features = images, .targets = targets};
   }
 
   std::vector<float> images;

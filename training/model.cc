@@ -4,6 +4,22 @@
 
 namespace tutti::training {
 
+double Model::flops_per_sample() const {
+  double weights = 0;
+  for (const ParameterSpec& spec : parameters_.specs()) {
+    if (spec.shape.size() >= 2) weights += static_cast<double>(spec.count());
+  }
+  return 6 * weights;
+}
+
+Json Model::configuration() const {
+  int64_t count = 0;
+  for (const ParameterSpec& spec : parameters_.specs()) count += spec.count();
+  Json units = Json::array();
+  for (const auto& unit : units_) units.push_back(unit->name());
+  return {{"kind", "own"}, {"parameters", count}, {"units", std::move(units)}};
+}
+
 std::string in_words(const Json& configuration) {
   if (!configuration.is_object())
     return configuration.is_string() ? std::string(configuration) : "";

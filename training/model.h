@@ -57,13 +57,16 @@ class Model {
   // Part of checkpoints; the addresses stay.
   virtual std::vector<NamedBuffer> buffers() { return {}; }
   // Floating-point operations of forward and backward for one sample, recomputation not counted
-  // (matrix products and attention; Narayanan et al. 2021, appendix).
-  virtual double flops_per_sample() const = 0;
+  // (matrix products and attention; Narayanan et al. 2021, appendix). As it is here: each matrix is
+  // used once.
+  virtual double flops_per_sample() const;
   // From which a registry (models/registry.h) makes it again: {"kind": "gpt2", "layers": 4, ...},
-  // with all defaults filled in. Checkpoints keep it.
-  virtual Json configuration() const = 0;
-  // Losses per sample: the context for a language model that predicts at each position, else 1.
-  virtual int64_t targets_per_sample() const = 0;
+  // with all defaults filled in. Checkpoints keep it. As it is here, of a model that no registry
+  // has: its units' names and how many parameters there are.
+  virtual Json configuration() const;
+  // Losses per sample: the context for a language model that predicts at each position, the outputs
+  // of a regression, else 1.
+  virtual int64_t targets_per_sample() const { return 1; }
   // Of a micro-batch's losses those that count: the step's loss is the mean over them.
   virtual int64_t targets_in(const MicroBatch& batch) const {
     if (batch.targets.empty()) return batch.samples * targets_per_sample();

@@ -31,10 +31,13 @@ struct MicroBatch {
   uint64_t first_sample = 0;  // its number among all samples since training began
   // Language models: samples x context tokens, and as many (or one per sample) to predict.
   std::span<const int32_t> tokens;
-  // Images: samples x (height * width * channels), in [0, 1].
-  std::span<const float> images;
+  // Numbers that are known of each sample: images are samples x (height * width * channels), in
+  // [0, 1].
+  std::span<const float> features;
   // Those below 0 are ignored (PyTorch's -100): no loss, no gradient, not counted.
   std::span<const int32_t> targets;
+  // In place of them, where numbers are predicted: samples x outputs.
+  std::span<const float> float_targets;
   // Where samples hold several documents: of each token the position in its sample where its
   // document begins, further back than which nothing is looked at. Empty: 0.
   std::span<const int32_t> document_starts;

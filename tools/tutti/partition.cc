@@ -95,7 +95,7 @@ struct RandomBatch {
       tokens.resize(count(size("context")));
       for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = number(i, kinds);
     }
-    batch = {.samples = samples, .tokens = tokens, .images = images, .targets = targets};
+    batch = {.samples = samples, .tokens = tokens, .features = images, .targets = targets};
   }
   RandomBatch(const RandomBatch&) = delete;
   RandomBatch& operator=(const RandomBatch&) = delete;

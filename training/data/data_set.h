@@ -20,16 +20,18 @@ struct Batch {
   int64_t samples = 0;
   uint64_t first_sample = 0;
   std::vector<int32_t> tokens;
-  std::vector<float> images;
+  std::vector<float> features;
   std::vector<int32_t> targets;
+  std::vector<float> float_targets;
   int weight = 1;  // 0: another rank has it too, for which it counts
 
   MicroBatch view() const {
     return {.samples = samples,
             .first_sample = first_sample,
             .tokens = tokens,
-            .images = images,
+            .features = features,
             .targets = targets,
+            .float_targets = float_targets,
             .weight = weight};
   }
 };

@@ -47,7 +47,7 @@ int64_t ImageSet::classes() const {
 
 void ImageSet::add(const Part& part, uint64_t example, Batch& batch) {
   for (const uint8_t pixel : part.images.image(example)) {
-    batch.images.push_back(static_cast<float>(pixel) / 255.0f);
+    batch.features.push_back(static_cast<float>(pixel) / 255.0f);
   }
   batch.targets.push_back(part.labels[example]);
   ++batch.samples;

@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "training/kernels/elementwise.h"
 #include "training/modules/convolution.h"
+#include "training/modules/features.h"
 #include "training/modules/linear.h"
 #include "training/modules/loss.h"
 #include "training/modules/pooling.h"
@@ -114,22 +115,7 @@ class StemUnit : public Unit {
   OutputShape output_shape() const override { return {1, convolution().output().size()}; }
 
   Tensor forward(Pass& pass, ConstTensor) override {
-    const std::span<const float> pixels = pass.batch->images;
-    if (std::ssize(pixels) != pass.batch->samples * size_) {
-      throw Error(ErrorCode::invalid_argument,
-                  cat("the micro-batch has ", pixels.size(), " values for ", pass.batch->samples,
-                      " images, the model takes ", size_, " an image"),
-                  {.cause = "the model is made for images of another size",
-                   .remedy = "give the model the data's height, width and channels"});
-    }
-    const Tensor images = pass.arena.take(pass.dtype, pass.batch->samples, size_);
-    if (pass.dtype == DType::f64) {
-      std::copy(pixels.begin(), pixels.end(), images.values<double>().begin());
-    } else {
-      convert(tensor_at(static_cast<const void*>(pixels.data()), DType::f32, images.rows, size_),
-              images);
-    }
-    return layer_.forward(pass, images, saved_[pass.slot]);
+    return layer_.forward(pass, features_of(pass, size_), saved_[pass.slot]);
   }
 
   Tensor backward(Pass& pass, ConstTensor output_gradient) override {

@@ -208,7 +208,7 @@ TEST(Profile, LeavesRunningStatisticsAlone) {
   ResNet model({.height = 8, .width = 8, .classes = 3, .blocks = {1, 2}, .widths = {4, 8}});
   const std::vector<float> images(2 * 64, 0.5f);
   const std::vector<int32_t> targets = {0, 2};
-  const MicroBatch batch{.samples = 2, .images = images, .targets = targets};
+  const MicroBatch batch{.samples = 2, .features = images, .targets = targets};
   std::vector<std::vector<float>> before;
   for (const NamedBuffer& buffer : model.buffers()) {
     before.emplace_back(buffer.values.begin(), buffer.values.end());

@@ -29,7 +29,7 @@ class TinyImages : public DataSet {
     const float grey = static_cast<float>(target + 1) / static_cast<float>(classes + 1);
     const auto pixels = static_cast<uint64_t>(config_.channels * config_.height * config_.width);
     for (uint64_t i = 0; i < pixels; ++i) {
-      batch.images.push_back(grey + scale_symmetric(random_bits(1, example, i), 0.1f));
+      batch.features.push_back(grey + scale_symmetric(random_bits(1, example, i), 0.1f));
     }
     batch.targets.push_back(target);
     ++batch.samples;

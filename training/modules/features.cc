@@ -1,0 +1,30 @@
+#include "training/modules/features.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "training/kernels/elementwise.h"
+
+namespace tutti::training {
+
+Tensor features_of(Pass& pass, int64_t width) {
+  const std::span<const float> features = pass.batch->features;
+  const int64_t samples = pass.batch->samples;
+  if (std::ssize(features) != samples * width) {
+    throw Error(ErrorCode::invalid_argument,
+                cat("the micro-batch has ", features.size(), " numbers for ", samples,
+                    " samples, the model takes ", width, " a sample"),
+                {.cause = "the model is made for samples of another size",
+                 .remedy = "give the model the data's width (images: height, width and channels)"});
+  }
+  const Tensor own = pass.arena.take(pass.dtype, samples, width);
+  if (pass.dtype == DType::f64) {
+    std::ranges::copy(features, own.values<double>().begin());
+  } else {
+    convert(tensor_at(static_cast<const void*>(features.data()), DType::f32, samples, width), own);
+  }
+  return own;
+}
+
+}  // namespace tutti::training

@@ -186,9 +186,12 @@ ParallelModel::ParallelModel(const ParallelModelConfig& config, const MeshPlace&
   add_unit<HeadUnit>(config);
 }
 
-std::string ParallelModel::description() const {
-  return cat("parallel context=", config_.context, " width=", config_.width,
-             " hidden=", config_.hidden, " layers=", config_.layers);
+Json ParallelModel::configuration() const {
+  return {{"kind", "parallel"},
+          {"context", config_.context},
+          {"width", config_.width},
+          {"hidden", config_.hidden},
+          {"layers", config_.layers}};
 }
 
 }  // namespace tutti::training::testing

@@ -26,7 +26,7 @@ class ParallelModel : public Model {
   ParallelModel(const ParallelModelConfig& config, const MeshPlace& place);
 
   double flops_per_sample() const override { return 0; }
-  std::string description() const override;
+  Json configuration() const override;
   int64_t targets_per_sample() const override { return 1; }
 
  private:

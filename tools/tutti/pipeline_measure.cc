@@ -35,7 +35,6 @@ class SleepingStage : public StageWork {
  public:
   SleepingStage(const Costs& costs, double unit) : costs_(costs), unit_(unit) {}
 
-  bool has(int) const override { return true; }
   Tensor shape_after(int, int) const override {
     return tensor_at(static_cast<float*>(nullptr), DType::f32, 1, 1);
   }

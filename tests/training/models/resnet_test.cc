@@ -228,7 +228,7 @@ TEST(ResNetTest, BadSizes) {
 
   Bound bound(small_config(), DType::f32);
   ImageBatch batch(small_config(), 2);
-  batch.features.pop_back();
+  batch.images.pop_back();
   EXPECT_THROW(bound.train(batch), Error);
 }
 
@@ -250,7 +250,7 @@ ImageBatch patterns(int64_t samples, uint64_t stream) {
     batch.targets.push_back(static_cast<int32_t>(kind));
     for (int64_t i = 0; i < kSize * kSize; ++i) {
       const uint64_t bits = random_bits(5, stream, static_cast<uint64_t>(sample * 1000 + i));
-      batch.features.push_back(scale_symmetric(bits, 0.25f) + 0.25f +
+      batch.images.push_back(scale_symmetric(bits, 0.25f) + 0.25f +
                              (is_bright(kind, i / kSize, i % kSize) ? 0.5f : 0.0f));
     }
   }

@@ -117,7 +117,7 @@ TEST_F(Tokenize, ReadsParquetAndArrow) {
   for (const std::string name : {"a.parquet", "a.arrow"}) {
     const Result result =
         run({"tokenize", "--data", path(name), "--python", python, "--out", path("out.bin"),
-             "--validation-out", path("val.bin"), "--validation-share", "0.5"});
+             "--validation-out", path("val.bin"), "--validation-share", "0.7"});
     EXPECT_EQ(result.code, 0) << result.err;
     EXPECT_THAT(tokens(path("out.bin")), ElementsAre('a', 'b', '\n'));
     EXPECT_THAT(tokens(path("val.bin")), ElementsAre(0xc3, 0xa9, '\n'));

@@ -90,10 +90,9 @@ Convolution make_convolution(const Key& key) {
   const Dims padding_end{
       (key.output_height - 1) * key.stride + key.window_height - key.height - key.padding,
       (key.output_width - 1) * key.stride + key.window_width - key.width - key.padding};
-  const dnnl::convolution_forward::primitive_desc forward(
-      {dnnl::prop_kind::forward_training, kDirect, x, weight, bias, y, strides, padding,
-       padding_end},
-      onednn::engine());
+  const auto forward = onednn::primitive_descriptor<dnnl::convolution_forward>(
+      {}, dnnl::prop_kind::forward_training, kDirect, x, weight, bias, y, strides, padding,
+      padding_end);
   if (key.kind == Kind::forward) {
     const Descriptor best = forward.weights_desc();
     return {
@@ -103,8 +102,8 @@ Convolution make_convolution(const Key& key) {
         static_cast<int64_t>(best.get_size())};
   }
   if (key.kind == Kind::backward_input) {
-    const dnnl::convolution_backward_data::primitive_desc backward(
-        {kDirect, x, weight, y, strides, padding, padding_end}, onednn::engine(), forward);
+    const auto backward = onednn::backward_descriptor<dnnl::convolution_backward_data>(
+        forward, kDirect, x, weight, y, strides, padding, padding_end);
     const Descriptor best = backward.weights_desc();
     return {{dnnl::convolution_backward_data(backward),
              {{DNNL_ARG_DIFF_SRC, x}, {DNNL_ARG_WEIGHTS, best}, {DNNL_ARG_DIFF_DST, y}}},
@@ -113,8 +112,8 @@ Convolution make_convolution(const Key& key) {
   }
   const auto f32 = dnnl::memory::data_type::f32;
   const Descriptor gradient(shape, f32, Tag::any);
-  const dnnl::convolution_backward_weights::primitive_desc backward(
-      {kDirect, x, gradient, y, strides, padding, padding_end}, onednn::engine(), forward);
+  const auto backward = onednn::backward_descriptor<dnnl::convolution_backward_weights>(
+      forward, kDirect, x, gradient, y, strides, padding, padding_end);
   const Descriptor best = backward.diff_weights_desc();
   return {{dnnl::convolution_backward_weights(backward),
            {{DNNL_ARG_SRC, x}, {DNNL_ARG_DIFF_WEIGHTS, best}, {DNNL_ARG_DIFF_DST, y}}},

@@ -52,8 +52,9 @@ onednn::Primitive make_product(const Key& key) {
     attributes.set_post_ops(post);
   }
   const auto descriptor =
-      key.bias ? dnnl::matmul::desc(a, b, bias, c) : dnnl::matmul::desc(a, b, c);
-  return {dnnl::matmul({descriptor, attributes, onednn::engine()}),
+      key.bias ? onednn::primitive_descriptor<dnnl::matmul>(attributes, a, b, bias, c)
+               : onednn::primitive_descriptor<dnnl::matmul>(attributes, a, b, c);
+  return {dnnl::matmul(descriptor),
           {{DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, b}, {DNNL_ARG_DST, c}, {DNNL_ARG_BIAS, bias}}};
 }
 

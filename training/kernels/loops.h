@@ -1,4 +1,4 @@
-// The loops behind activation.h, normalization.h, attention.h ..., as each instruction set offers
+// The loops behind elementwise.h, normalization.h, attention.h ..., as each instruction set offers
 // them for each element type. Pointers are to elements of the type, unless a name says `values`:
 // those are float, or double for f64. Out and in may be the same memory where their shapes agree.
 #pragma once

@@ -26,6 +26,26 @@ dnnl::memory::data_type data_type(DType type);
 // to be converted to f32; f64 is not for oneDNN at all.
 bool computes_in(DType type);
 
+// What a primitive of the kind P does, by its `problem` (of a backward one: with the `forward` that
+// it belongs to). oneDNN 2 wants an object of its own for the problem, P::desc, oneDNN 3 does not.
+template <typename P, typename... Problem>
+typename P::primitive_desc primitive_descriptor(const dnnl::primitive_attr& attributes,
+                                                const Problem&... problem) {
+  if constexpr (requires { typename P::desc; }) {
+    return {typename P::desc(problem...), attributes, engine()};
+  } else {
+    return {engine(), problem..., attributes};
+  }
+}
+template <typename P, typename Forward, typename... Problem>
+typename P::primitive_desc backward_descriptor(const Forward& forward, const Problem&... problem) {
+  if constexpr (requires { typename P::desc; }) {
+    return {typename P::desc(problem...), engine(), forward};
+  } else {
+    return {engine(), problem..., forward};
+  }
+}
+
 // While it lives, oneDNN computes on the calling thread alone: we cut the work ourselves, by its
 // shape (thread_pool.h), and bits must not depend on OMP_NUM_THREADS.
 class OneThread {

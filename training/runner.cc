@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <utility>
 
 #include "training/kernels/elementwise.h"
@@ -14,7 +13,7 @@ namespace {
 Tensor move_down(ConstTensor tensor, Arena& arena, size_t mark) {
   arena.release(mark);
   const Tensor kept = arena.take(tensor.dtype, tensor.rows, tensor.cols);
-  if (!tensor.empty()) std::memmove(kept.data, tensor.data, tensor.bytes());
+  copy(tensor, kept);
   return kept;
 }
 
@@ -89,7 +88,7 @@ Tensor ModelRunner::forward_checkpointed(Slot& slot, int index, ConstTensor inpu
   Pass pass = in_arena(*slot.pass, scratch_);
   const Tensor output = forward_unit(slot, pass, index, input);
   const Tensor kept = slot.arena.take(output.dtype, output.rows, output.cols);
-  if (!output.empty()) std::memcpy(kept.data, output.data, output.bytes());
+  copy(output, kept);
   return kept;
 }
 

@@ -98,14 +98,33 @@ bool all_finite(ConstTensor x) {
   return finite;
 }
 
+void zero(Tensor x) {
+  require_shapes(x.contiguous(), "zero");
+  by_parts(
+      [&](int64_t n, auto* at) { std::memset(at, 0, static_cast<size_t>(n) * size_of(x.dtype)); },
+      x);
+}
+
+void copy(ConstTensor x, Tensor y) {
+  require_shapes(x.size() == y.size() && x.dtype == y.dtype && x.contiguous() && y.contiguous(),
+                 "copy");
+  if (x.empty()) return;
+  const auto from = reinterpret_cast<uintptr_t>(x.data);
+  const auto to = reinterpret_cast<uintptr_t>(y.data);
+  if (from < to + y.bytes() && to < from + x.bytes()) {
+    std::memmove(y.data, x.data, x.bytes());
+    return;
+  }
+  by_parts([&](int64_t n, auto* in,
+               auto* out) { std::memcpy(out, in, static_cast<size_t>(n) * size_of(x.dtype)); },
+           x, y);
+}
+
 void convert(ConstTensor x, Tensor y) {
   require_shapes(x.size() == y.size() && x.contiguous() && y.contiguous() &&
                      (x.dtype == DType::f64) == (y.dtype == DType::f64),
                  "convert");
-  if (x.dtype == y.dtype) {
-    if (!x.empty()) std::memmove(y.data, x.data, x.bytes());
-    return;
-  }
+  if (x.dtype == y.dtype) return copy(x, y);
   by_parts(
       [&](int64_t n, auto* in, auto* out) {
         std::array<float, kGrain> wide;

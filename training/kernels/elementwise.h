@@ -23,6 +23,9 @@ void relu_backward(ConstTensor y, ConstTensor dy, Tensor dx);
 void add(ConstTensor a, ConstTensor b, Tensor y);
 void scale(ConstTensor x, Tensor y, double factor);
 bool all_finite(ConstTensor x);
+void zero(Tensor x);
+// Of one type; the memory may overlap.
+void copy(ConstTensor x, Tensor y);
 // Between any two of f32, bf16 and f16 (f64 to f64 only).
 void convert(ConstTensor x, Tensor y);
 

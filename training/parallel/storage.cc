@@ -1,7 +1,6 @@
 #include "training/parallel/storage.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "base/error.h"
@@ -164,7 +163,7 @@ void ParameterStorage::release_values(int bucket) {
 
 void ParameterStorage::acquire_gradients(int bucket) {
   const Tensor whole = from_pool(bucket, gradient_type());
-  std::memset(whole.data, 0, whole.bytes());
+  zero(whole);
   gradients_[at(bucket)].whole = whole;
   show_gradients(bucket);
 }
@@ -178,12 +177,10 @@ void ParameterStorage::release_gradients(int bucket) {
 void ParameterStorage::zero_whole_gradients() {
   for (size_t use = 0; use < apart_.size(); ++use) {
     if (!apart_[use].used) continue;
-    std::memset(apart_[use].memory.get(), 0,
-                static_cast<size_t>(shared_count(use)) * size_of(gradient_type()));
+    zero(row(apart_[use].memory.get(), gradient_type(), shared_count(use)));
   }
   if (!whole_gradients()) return;
-  std::memset(gradient_memory_.get(), 0,
-              static_cast<size_t>(layout_.size) * size_of(gradient_type()));
+  zero(row(gradient_memory_.get(), gradient_type(), layout_.size));
 }
 
 void ParameterStorage::make_owned() {

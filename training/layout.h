@@ -10,6 +10,9 @@
 //   |--- rank 0 ---|-- rank 1 --| |-------- rank 0 ---------|------- rank 1 --|
 //
 // Parameters and shards start at multiples of kAlignment elements; the gaps between are zero.
+//
+// Parameters whose gradients are summed over other ranks than others' are in another group: they
+// have buckets of their own, cut among the owners that their group has.
 #pragma once
 
 #include <cstddef>
@@ -28,12 +31,13 @@ namespace tutti::training {
 inline constexpr int64_t kAlignment = 32;
 
 struct LayoutOptions {
-  int ranks = 1;                            // owners of each bucket
+  std::vector<int> ranks = {1};             // by group: owners of each of its buckets
   int64_t bucket_elements = 1 << 20;        // a bucket is closed when it has so many
   int64_t first_bucket_elements = 1 << 16;  // the first one: its communication starts early
   bool bucket_per_unit = false;             // instead: one bucket for each of the model's units
   // Only these (a pipeline stage's), ascending; the others' slots have no elements. None: all.
   std::optional<std::vector<int>> parameters;
+  std::vector<int> groups;  // by parameter, its group; empty: all are in the first
 };
 
 struct Slot {
@@ -47,6 +51,11 @@ struct Bucket {
   int64_t offset = 0;           // elements from the start of a flat array of all buckets
   int64_t size = 0;             // with gaps; a multiple of ranks * kAlignment
   std::vector<int> parameters;  // in the order in which they lie
+  int group = 0;
+  int ranks = 1;             // owners
+  int64_t owned_offset = 0;  // in the owner's arrays, which hold its shards, bucket by bucket
+
+  int64_t shard_size() const { return size / ranks; }
 };
 
 // Part of one parameter that one rank owns.
@@ -60,17 +69,13 @@ struct Piece {
 };
 
 struct Layout {
-  int ranks = 1;
   int64_t size = 0;         // elements of all buckets, gaps included
+  int64_t owned_size = 0;   // of an owner's arrays
   std::vector<Slot> slots;  // by parameter
   std::vector<Bucket> buckets;
 
-  int64_t shard_size(int bucket) const;
-  int64_t owned_size() const { return size / ranks; }
-  // The owner's arrays hold its shards, bucket by bucket: where that of `bucket` starts.
-  int64_t owned_offset(int bucket) const;
-  // What `owner` has, in the order of the buckets.
-  std::vector<Piece> pieces(int owner) const;
+  // What a rank has, in the order of the buckets. It is this owner of each group's buckets.
+  std::vector<Piece> pieces(const std::vector<int>& owners) const;
 };
 
 // Throws Error(invalid_argument) for options that make no sense.

@@ -45,7 +45,12 @@ void ParameterValues::read(int parameter, std::span<float> values) {
   const auto join = [&](Communicator& ranks) {
     ranks.all_reduce(as_const(bits), bits, ReduceOp::bor);
   };
-  if (replica_.sharded()) join(replica_.group());
+  if (replica_.sharded()) {
+    const ParameterStorage& storage = replica_.storage();
+    Communicator ranks =
+        storage.ranks_of(storage.layout().slots[static_cast<size_t>(parameter)].bucket);
+    join(ranks);
+  }
   const AxisSet cut = spec(parameter).placement.cut_over();
   if (!cut.empty()) join(replica_.mesh().group(cut));
 }

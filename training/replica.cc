@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <utility>
 
 #include "base/error.h"
@@ -37,14 +38,39 @@ pipeline::Placement place_model(pipeline::Plans& plans, Model& model, const Repl
   return placement;
 }
 
-// Ranks with the same units: those along the data axis, on each of the stages that hold them.
-Communicator make_group(Mesh& mesh, const pipeline::Placement& placement) {
-  if (placement.holders.size() == 1) return mesh.along(Axis::data);
-  const int stage = mesh.place(Axis::pipeline);
-  const auto member = std::ranges::find(placement.holders, stage) - placement.holders.begin();
-  return mesh.world().split(
-      placement.holders.front() * mesh.size(Axis::tensor) + mesh.place(Axis::tensor),
-      static_cast<int>(member) * mesh.size(Axis::data) + mesh.place(Axis::data));
+// Ranks with the same units: those along these axes, on each of the stages that hold them.
+Communicator ranks_along(Mesh& mesh, AxisSet axes, const pipeline::Placement& placement) {
+  if (placement.holders.size() == 1) return mesh.group(axes);
+  std::vector<int> ranks;
+  for (const int stage : placement.holders) {
+    for (int rank = 0; rank < mesh.world().size(); ++rank) {
+      if (mesh.place_of(rank, Axis::pipeline) != stage) continue;
+      if (mesh.is_beside(rank, AxisSet::all().without(axes | AxisSet{Axis::pipeline}))) {
+        ranks.push_back(rank);
+      }
+    }
+  }
+  return mesh.world().create(ranks);
+}
+
+// Gradients are summed along the data axis, and along those where they are partial sums. The first
+// group is that of the data axis alone.
+ParameterGroups make_groups(Mesh& mesh, Model& model, const Communicator& data,
+                            const pipeline::Placement& placement) {
+  std::map<AxisSet, std::vector<int>> by_axes;
+  for (const int parameter : placement.parameters) {
+    const ParameterSpec& spec = model.parameters().specs()[static_cast<size_t>(parameter)];
+    const AxisSet partial = spec.placement.partial & mesh.used();
+    if (!partial.empty()) by_axes[partial].push_back(parameter);
+  }
+  ParameterGroups groups({data}, std::vector<int>(model.parameters().specs().size()));
+  for (const auto& [partial, parameters] : by_axes) {
+    groups.ranks.push_back(ranks_along(mesh, partial | AxisSet{Axis::data}, placement));
+    for (const int parameter : parameters) {
+      groups.group_of[static_cast<size_t>(parameter)] = static_cast<int>(groups.ranks.size()) - 1;
+    }
+  }
+  return groups;
 }
 
 StorageOptions storage_options(const ReplicaOptions& options, const pipeline::Placement& placement,
@@ -52,10 +78,12 @@ StorageOptions storage_options(const ReplicaOptions& options, const pipeline::Pl
   StorageOptions storage = options.storage;
   storage.parameters = placement.parameters;
   storage.copies = placement.copies;
-  // Along axes that a parameter is not cut over, the first rank counts it.
+  // Along axes where ranks have the same of a parameter, the first one counts it.
   for (const int parameter : placement.parameters) {
     const ParameterSpec& spec = model.parameters().specs()[static_cast<size_t>(parameter)];
-    if (place.first_along(kModelAxes.without(spec.placement.cut_over()))) continue;
+    const AxisSet cut =
+        spec.placement.cut_over() | (storage.stage > 0 ? spec.placement.partial : AxisSet());
+    if (place.first_along(kModelAxes.without(cut))) continue;
     storage.copies.push_back(parameter);
   }
   storage.masters = !options.stochastic_rounding;
@@ -99,20 +127,20 @@ Replica::Replica(Mesh mesh, Model& model, std::unique_ptr<Optimizer> optimizer,
       plans_(made_on_all(world(), [&] { return make_plans(mesh_, options.pipeline); })),
       placement_(
           made_on_all(world(), [&] { return place_model(plans_, model, options, mesh_.place()); })),
-      group_(make_group(mesh_, placement_)),
+      group_(ranks_along(mesh_, {Axis::data}, placement_)),
       group_rank_(group_.rank()),
       optimizer_(std::move(optimizer)),
       state_names_(optimizer_->state_names()),
-      storage_(group_, model.parameters(),
+      storage_(make_groups(mesh_, model, group_, placement_), model.parameters(),
                storage_options(options, placement_, model, mesh_.place())),
-      data_parallel_(group_, model, storage_, parallel_options(options, placement_),
+      data_parallel_(model, storage_, parallel_options(options, placement_),
                      make_hook(hook, storage_.layout(), options, placement_)),
       runner_(model, runner_options(options.runner, options.storage.dtype, mesh_)),
       executor_(pipeline::Boundary(mesh_.along(Axis::pipeline), mesh_.along(Axis::tensor))),
       model_stage_(model, runner_, placement_, options.storage.dtype),
       versions_(storage_) {
   if (pipelined()) polling_.emplace(inner_hooks(), executor_);
-  const auto owned = static_cast<size_t>(storage_.layout().owned_size());
+  const auto owned = static_cast<size_t>(storage_.layout().owned_size);
   for (size_t i = 0; i < state_names_.size(); ++i) {
     states_.push_back(group_.allocate<float>(owned));
   }
@@ -384,7 +412,7 @@ Evaluation Replica::evaluate(std::span<const MicroBatch> own, int64_t passes) {
 std::vector<std::span<float>> Replica::states() const {
   std::vector<std::span<float>> states;
   for (const Memory<float>& state : states_) {
-    states.emplace_back(state.get(), static_cast<size_t>(storage_.layout().owned_size()));
+    states.emplace_back(state.get(), static_cast<size_t>(storage_.layout().owned_size));
   }
   return states;
 }

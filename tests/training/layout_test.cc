@@ -38,7 +38,7 @@ void expect_slots_in_backward_order(const std::vector<ParameterSpec>& specs, con
   for (size_t b = 0; b < layout.buckets.size(); ++b) {
     const Bucket& bucket = layout.buckets[b];
     EXPECT_EQ(bucket.offset, offset);
-    EXPECT_EQ(bucket.size % (layout.ranks * kAlignment), 0);
+    EXPECT_EQ(bucket.size % (bucket.ranks * kAlignment), 0);
     int64_t end = 0;
     for (const int parameter : bucket.parameters) {
       const Slot& slot = layout.slots[static_cast<size_t>(parameter)];
@@ -52,7 +52,7 @@ void expect_slots_in_backward_order(const std::vector<ParameterSpec>& specs, con
       order.push_back(parameter);
     }
     EXPECT_LE(end, bucket.size);
-    EXPECT_LT(bucket.size, end + (layout.ranks + 1) * kAlignment);
+    EXPECT_LT(bucket.size, end + (bucket.ranks + 1) * kAlignment);
     offset += bucket.size;
   }
   EXPECT_EQ(layout.size, offset);
@@ -63,14 +63,14 @@ void expect_slots_in_backward_order(const std::vector<ParameterSpec>& specs, con
 
 // Each element of each parameter has one owner, at one place of the owner's arrays, which is where
 // the bucket's even cut puts it.
-void expect_owned_once(const std::vector<ParameterSpec>& specs, const Layout& layout) {
+void expect_owned_once(const std::vector<ParameterSpec>& specs, const Layout& layout, int ranks) {
   std::map<int, std::vector<std::pair<int64_t, int64_t>>> ranges;  // parameter: first, count
-  for (int rank = 0; rank < layout.ranks; ++rank) {
+  for (int rank = 0; rank < ranks; ++rank) {
     int64_t end = 0;
     std::pair<int, int64_t> last{-1, 0};
-    for (const Piece& piece : layout.pieces(rank)) {
+    for (const Piece& piece : layout.pieces({rank})) {
       const Slot& slot = layout.slots[static_cast<size_t>(piece.parameter)];
-      const int64_t shard = layout.shard_size(piece.bucket);
+      const int64_t shard = layout.buckets[static_cast<size_t>(piece.bucket)].shard_size();
       EXPECT_GT(piece.count, 0);
       EXPECT_EQ(piece.bucket, slot.bucket);
       EXPECT_EQ(piece.bucket_offset, slot.offset + piece.first);
@@ -78,7 +78,7 @@ void expect_owned_once(const std::vector<ParameterSpec>& specs, const Layout& la
       EXPECT_EQ(piece.owned_offset % kAlignment, 0);
       EXPECT_GE(piece.bucket_offset, rank * shard);
       EXPECT_LE(piece.bucket_offset + piece.count, (rank + 1) * shard);
-      EXPECT_EQ(piece.owned_offset - layout.owned_offset(piece.bucket),
+      EXPECT_EQ(piece.owned_offset - layout.buckets[static_cast<size_t>(piece.bucket)].owned_offset,
                 piece.bucket_offset - rank * shard);
       EXPECT_LT(last, std::pair(piece.bucket, piece.bucket_offset));  // in order
       EXPECT_GE(piece.owned_offset, end);
@@ -86,7 +86,7 @@ void expect_owned_once(const std::vector<ParameterSpec>& specs, const Layout& la
       end = piece.owned_offset + piece.count;
       ranges[piece.parameter].emplace_back(piece.first, piece.count);
     }
-    EXPECT_LE(end, layout.owned_size());
+    EXPECT_LE(end, layout.owned_size);
   }
   for (size_t i = 0; i < specs.size(); ++i) {
     int64_t next = 0;  // ranks in order have the parameter's parts in order
@@ -133,12 +133,11 @@ TEST(LayoutTest, Properties) {
     for (const int ranks : {1, 2, 3, 4, 5, 7, 8, 16}) {
       for (const int64_t elements : {1, 100, 1000, 1 << 20}) {
         for (const bool per_unit : {false, true}) {
-          const LayoutOptions options{ranks, elements, 1 + elements / 2, per_unit};
+          const LayoutOptions options{{ranks}, elements, 1 + elements / 2, per_unit};
           const Layout layout = make_layout(specs, options);
-          ASSERT_EQ(layout.ranks, ranks);
-          EXPECT_EQ(layout.owned_size() * ranks, layout.size);
+          EXPECT_EQ(layout.owned_size * ranks, layout.size);
           expect_slots_in_backward_order(specs, layout);
-          expect_owned_once(specs, layout);
+          expect_owned_once(specs, layout, ranks);
           expect_bucket_sizes(specs, layout, options);
           if (HasFailure()) FAIL() << "trial " << trial << ", " << ranks << " ranks";
         }
@@ -150,12 +149,12 @@ TEST(LayoutTest, Properties) {
 // The picture in layout.h, by hand.
 TEST(LayoutTest, AnExample) {
   const std::vector<ParameterSpec> specs = {{"w", {10, 10}}, {"b", {10}}};
-  const Layout layout = make_layout(specs, {.ranks = 2});
+  const Layout layout = make_layout(specs, {.ranks = {2}});
   ASSERT_EQ(layout.buckets.size(), 1u);
   EXPECT_EQ(layout.buckets[0].size, 192);  // 32 + 128, to a multiple of 64
   EXPECT_EQ(layout.slots[1].offset, 0);
   EXPECT_EQ(layout.slots[0].offset, 32);
-  const std::vector<Piece> first = layout.pieces(0), second = layout.pieces(1);
+  const std::vector<Piece> first = layout.pieces({0}), second = layout.pieces({1});
   ASSERT_EQ(first.size(), 2u);
   ASSERT_EQ(second.size(), 1u);
   EXPECT_EQ(first[1].parameter, 0);
@@ -166,17 +165,47 @@ TEST(LayoutTest, AnExample) {
   EXPECT_EQ(second[0].owned_offset, 0);
 }
 
+// Norms are summed over 4 ranks, matrices over 2: buckets of their own, in the order in which
+// backward finishes them.
+TEST(LayoutTest, GroupsHaveBucketsOfTheirOwn) {
+  std::vector<ParameterSpec> specs;
+  std::vector<int> groups;
+  for (int unit = 0; unit < 3; ++unit) {
+    specs.push_back({.name = "norm", .shape = {64}, .initial = {}, .unit = unit});
+    specs.push_back({.name = "matrix", .shape = {40, 10}, .initial = {}, .unit = unit});
+    groups.insert(groups.end(), {1, 0});
+  }
+  const Layout layout = make_layout(
+      specs,
+      {.ranks = {2, 4}, .bucket_elements = 150, .first_bucket_elements = 150, .groups = groups});
+  std::vector<std::vector<int>> found;
+  for (const Bucket& bucket : layout.buckets) {
+    EXPECT_EQ(bucket.ranks, bucket.group == 0 ? 2 : 4);
+    found.push_back(bucket.parameters);
+  }
+  EXPECT_EQ(found, (std::vector<std::vector<int>>{{5}, {3}, {1}, {4, 2, 0}}));
+  EXPECT_EQ(layout.size, 3 * 448 + 256);
+  EXPECT_EQ(layout.owned_size, 3 * 224 + 64);
+  std::vector<int64_t> elements(specs.size());
+  for (int rank = 0; rank < 4; ++rank) {  // 2 of each group's other kind
+    for (const Piece& piece : layout.pieces({rank % 2, rank})) {
+      elements[static_cast<size_t>(piece.parameter)] += piece.count;
+    }
+  }
+  EXPECT_EQ(elements, (std::vector<int64_t>{64, 800, 64, 800, 64, 800}));
+}
+
 TEST(LayoutTest, NoParameters) {
-  const Layout layout = make_layout({}, {.ranks = 3});
+  const Layout layout = make_layout({}, {.ranks = {3}});
   EXPECT_EQ(layout.size, 0);
   EXPECT_TRUE(layout.buckets.empty());
-  EXPECT_TRUE(layout.pieces(2).empty());
+  EXPECT_TRUE(layout.pieces({2}).empty());
 }
 
 TEST(LayoutTest, RefusesOptionsThatMakeNoSense) {
   for (const LayoutOptions& options :
-       {LayoutOptions{.ranks = 0}, LayoutOptions{.bucket_elements = 0},
-        LayoutOptions{.first_bucket_elements = -1}}) {
+       {LayoutOptions{.ranks = {0}}, LayoutOptions{.ranks = {}},
+        LayoutOptions{.bucket_elements = 0}, LayoutOptions{.first_bucket_elements = -1}}) {
     try {
       make_layout({}, options);
       FAIL();

@@ -40,8 +40,8 @@ std::string describe(const Grid& grid) {
              grid.zero);
 }
 
-TinyRun run_of(const Grid& grid, uint64_t batch = 4) {
-  const ParallelModelConfig config;
+TinyRun run_of(const Grid& grid, bool shares_rows = false) {
+  const ParallelModelConfig config{.shares_rows = shares_rows};
   TinyRun run;
   run.mesh = {.tensor = grid.tensor, .data = grid.data, .pipeline = grid.stages};
   run.mlp = MlpModelConfig{.context = config.context};  // whose data it is trained on
@@ -52,7 +52,8 @@ TinyRun run_of(const Grid& grid, uint64_t batch = 4) {
   run.replica.storage.bucket_elements = 300;
   run.replica.storage.first_bucket_elements = 100;
   run.replica.clip = 0.5;
-  run.batch = batch;
+  run.batch = 8;
+  run.micro_batch = 4;
   run.steps = 8;
   return run;
 }
@@ -62,7 +63,12 @@ class TensorParallel : public FolderTest {
   const Deterministic deterministic_;
 };
 
-TEST_F(TensorParallel, EveryMeshTrainsTheSameModelInEveryStageOfZero) {
+// Where rows are shared, the norms' gradients are summed over the tensor axis too: a group of
+// parameters of its own, whose owners are all of these ranks.
+class Meshes : public TensorParallel, public ::testing::WithParamInterface<bool> {};
+INSTANTIATE_TEST_SUITE_P(SharesRows, Meshes, ::testing::Bool());
+
+TEST_P(Meshes, EveryOneTrainsTheSameModelInEveryStageOfZero) {
   const Outcome alone = testing::train(1, run_of({}));
   for (const int tensor : {1, 2, 4}) {
     for (const int data : {1, 2}) {
@@ -70,7 +76,7 @@ TEST_F(TensorParallel, EveryMeshTrainsTheSameModelInEveryStageOfZero) {
       for (int zero = 0; zero <= 3; ++zero) {
         const Grid grid{.tensor = tensor, .data = data, .zero = zero};
         SCOPED_TRACE(describe(grid));
-        const Outcome outcome = testing::train(grid.ranks(), run_of(grid));
+        const Outcome outcome = testing::train(grid.ranks(), run_of(grid, GetParam()));
         if (!first) first = outcome;
         EXPECT_EQ(testing::difference(outcome, *first), "");
         EXPECT_LT(testing::relative_difference(outcome.losses, alone.losses), 1e-6);
@@ -133,13 +139,13 @@ void save_in(const std::string& directory, TinyRank& rank, const Job& job) {
                 {.directory = run ? &*run : nullptr, .step = kSavedAt, .keep = 1});
 }
 
-TEST_F(TensorParallel, WhatOneMeshSavesEveryOtherGoesOnWith) {
+TEST_P(Meshes, WhatOneSavesEveryOtherGoesOnWith) {
   int count = 0;
   for (const Grid& from : {Grid{.tensor = 2}, Grid{.tensor = 2, .data = 2, .zero = 1}}) {
     const std::string saved = path(cat("saved-", count));
     std::vector<double> expected;
     run_ranks(from.ranks(), [&](const Job& job) {
-      TinyRank rank(job, run_of(from));
+      TinyRank rank(job, run_of(from, GetParam()));
       while (rank.done < kSavedAt) rank.step();
       save_in(saved, rank, job);
       const std::vector<double> losses = next_losses(rank);
@@ -152,7 +158,7 @@ TEST_F(TensorParallel, WhatOneMeshSavesEveryOtherGoesOnWith) {
       SCOPED_TRACE(cat("from ", describe(from), " to ", describe(to)));
       const std::string again = path(cat("again-", count++));
       run_ranks(to.ranks(), [&](const Job& job) {
-        TinyRank rank(job, run_of(to));
+        TinyRank rank(job, run_of(to, GetParam()));
         load_snapshot(rank.replica, *rank.model, saved);
         save_in(again, rank, job);
         rank.skip(kSavedAt);
@@ -207,6 +213,17 @@ TEST_F(TensorParallel, AModelForAnotherMeshIsRefused) {
        })) {
     ASSERT_TRUE(error);
     EXPECT_NE(std::string(error->what()).find("is cut for another mesh"), std::string::npos);
+  }
+}
+
+TEST_F(TensorParallel, GradientsAreNotCompressed) {
+  for (const auto& error : tutti::testing::run_ranks_catching(2, [](const Job& job) {
+         TinyRun run = run_of({.tensor = 2});
+         run.powersgd = PowerSgdOptions{};
+         TinyRank(job, run);
+       })) {
+    ASSERT_TRUE(error);
+    EXPECT_NE(std::string(error->what()).find("cannot be compressed"), std::string::npos);
   }
 }
 

@@ -6,12 +6,12 @@
 namespace tutti::training {
 
 Norm::Norm(ParameterTable& table, const std::string& name, int64_t width, NormKind kind,
-           double epsilon)
+           double epsilon, const Placement& placement)
     : width_(width),
       kind_(kind),
       epsilon_(epsilon),
-      gain_(table.add(name + ".weight", {width}, {Initial::Kind::constant, 1})) {
-  if (kind == NormKind::layer) bias_ = table.add(name + ".bias", {width}, {});
+      gain_(table.add(name + ".weight", {width}, {Initial::Kind::constant, 1}, placement)) {
+  if (kind == NormKind::layer) bias_ = table.add(name + ".bias", {width}, {}, placement);
 }
 
 Tensor Norm::forward(Pass& pass, ConstTensor input, Saved& saved) const {

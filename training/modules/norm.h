@@ -19,8 +19,9 @@ class Norm {
   };
 
   // Parameters NAME.weight (1 at the start) and, for layer normalization, NAME.bias (0).
+  // `placement`: theirs, where a rank has some of the rows only.
   Norm(ParameterTable& table, const std::string& name, int64_t width, NormKind kind,
-       double epsilon = 1e-5);
+       double epsilon = 1e-5, const Placement& placement = {});
 
   Tensor forward(Pass& pass, ConstTensor input, Saved& saved) const;
   Tensor backward(Pass& pass, ConstTensor output_gradient, Saved& saved) const;

@@ -41,7 +41,7 @@ void check(const OwnedPiece& owned, Optimizer::States states) {
     require(piece.owned_offset >= 0 &&
                 piece.owned_offset + piece.count <= static_cast<int64_t>(state.size()),
             owned, cat("a state of only ", state.size(), " elements"),
-            "give arrays of layout.owned_size() elements");
+            "give arrays of layout.owned_size elements");
   }
 }
 

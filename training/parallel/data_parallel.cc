@@ -24,11 +24,10 @@ Buffer buffer(Tensor tensor) {
 
 }  // namespace
 
-DataParallel::DataParallel(Communicator communicator, Model& model, ParameterStorage& storage,
+DataParallel::DataParallel(Model& model, ParameterStorage& storage,
                            const DataParallelOptions& options,
                            std::unique_ptr<CommunicationHook> hook)
-    : communicator_(std::move(communicator)),
-      model_(model),
+    : model_(model),
       storage_(storage),
       options_(options),
       hook_(std::move(hook)),
@@ -36,6 +35,15 @@ DataParallel::DataParallel(Communicator communicator, Model& model, ParameterSto
       buckets_(storage.layout().buckets.size()),
       expected_(static_cast<size_t>(model.parameters().size())),
       reached_(expected_.size()) {
+  const bool cut = std::ranges::any_of(model.parameters().specs(), [](const ParameterSpec& spec) {
+    return !spec.placement.cuts.empty() || !spec.placement.partial.empty();
+  });
+  if (hook_ != nullptr && cut) {
+    throw Error(ErrorCode::invalid_argument,
+                "gradients of a model that is cut over the mesh cannot be compressed",
+                {.cause = "what is remembered of a parameter would be of a part of it",
+                 .remedy = "leave compression out"});
+  }
   if (hook_ != nullptr && storage.options().stage != 0) {
     throw Error(ErrorCode::invalid_argument,
                 cat("gradients cannot be compressed in ZeRO stage ", storage.options().stage),
@@ -74,7 +82,9 @@ DataParallel::~DataParallel() {
     if (!under_way(bucket)) continue;
     try {
       if (std::uncaught_exceptions() > 0 && !std::exchange(aborted, true)) {
-        communicator_.abort("training was ended by an error");
+        for (Communicator ranks : storage_.groups().ranks) {
+          ranks.abort("training was ended by an error");
+        }
       }
       state(bucket).gather.wait();
       state(bucket).reduction.wait();
@@ -112,10 +122,10 @@ void DataParallel::start_gather(int bucket) {
   if (!holds_values()) storage_.acquire_values(bucket);
   const Tensor all = storage_.values(bucket);
   at.gather_started = Clock::now();
-  at.gather =
-      communicator_.all_gather_async(as_const(buffer(storage_.own_values(bucket))), buffer(all));
+  at.gather = storage_.ranks_of(bucket).all_gather_async(
+      as_const(buffer(storage_.own_values(bucket))), buffer(all));
   at.values = ValueState::gathering;
-  count_bytes(static_cast<int64_t>(all.bytes()), 1);
+  count_bytes(bucket, static_cast<int64_t>(all.bytes()), 1);
 }
 
 void DataParallel::finish_gather(int bucket) {
@@ -270,17 +280,18 @@ void DataParallel::launch(int bucket) {
   const Tensor gradients = storage_.gradients(bucket);
   at.reduction_started = Clock::now();
   const CallOptions call{.deterministic = at.joined};
+  Communicator ranks = storage_.ranks_of(bucket);
   if (hook_ != nullptr) {
-    hook_->start(communicator_, bucket, gradients);
-    count_bytes(hook_->payload_bytes(bucket, gradients), 2);
+    hook_->start(ranks, bucket, gradients);
+    count_bytes(bucket, hook_->payload_bytes(bucket, gradients), 2);
   } else if (storage_.options().stage == 0) {
-    at.reduction = communicator_.all_reduce_async(as_const(buffer(gradients)), buffer(gradients),
-                                                  ReduceOp::sum, call);
-    count_bytes(static_cast<int64_t>(gradients.bytes()), 2);
+    at.reduction =
+        ranks.all_reduce_async(as_const(buffer(gradients)), buffer(gradients), ReduceOp::sum, call);
+    count_bytes(bucket, static_cast<int64_t>(gradients.bytes()), 2);
   } else {
-    at.reduction = communicator_.reduce_scatter_async(
+    at.reduction = ranks.reduce_scatter_async(
         as_const(buffer(gradients)), buffer(storage_.own_gradients(bucket)), ReduceOp::sum, call);
-    count_bytes(static_cast<int64_t>(gradients.bytes()), 1);
+    count_bytes(bucket, static_cast<int64_t>(gradients.bytes()), 1);
   }
   if (!options_.overlap) try_finish_reduction(bucket, true);
 }
@@ -313,10 +324,11 @@ void DataParallel::poll() {
 void DataParallel::finish_gradients() {
   if (next_launch_ < bucket_count()) {
     if (!options_.allow_unused) {
-      throw_on_all(communicator_,
+      Communicator ranks = storage_.groups().ranks.front();
+      throw_on_all(ranks,
                    Error(ErrorCode::invalid_argument,
                          cat("backward did not reach the parameters ", unused_parameters()),
-                         {.where = communicator_.describe(communicator_.rank()),
+                         {.where = ranks.describe(ranks.rank()),
                           .cause = "the model's loss does not depend on them in this step",
                           .remedy = "leave them out of the model, or allow unused parameters"}));
     }
@@ -348,7 +360,8 @@ std::string DataParallel::unused_parameters() const {
 
 std::vector<HookState> DataParallel::hook_states() {
   if (hook_ == nullptr) return {};
-  return hook_->states(communicator_, storage_.gradient_type());
+  Communicator ranks = storage_.groups().ranks.front();
+  return hook_->states(ranks, storage_.gradient_type());
 }
 
 // --- what it costs ---
@@ -360,8 +373,8 @@ void DataParallel::wait(Work& work) {
   waited_ += Clock::now() - start;
 }
 
-void DataParallel::count_bytes(int64_t bytes, int times) {
-  const double ranks = communicator_.size();
+void DataParallel::count_bytes(int bucket, int64_t bytes, int times) {
+  const double ranks = storage_.ranks_of(bucket).size();
   bytes_sent_ += times * static_cast<double>(bytes) * (ranks - 1) / ranks;
 }
 

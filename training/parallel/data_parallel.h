@@ -11,8 +11,9 @@
 //
 // Li et al.: PyTorch distributed, 2020 (buckets); Rajbhandari et al.: ZeRO, 2020 (stages).
 //
-// Sums run over ranks in the order that the communicator has; in deterministic mode that depends on
-// nothing but the number of ranks, and so do the bits: not on stage or bucket size.
+// Each bucket is summed over the ranks of its group (storage.h). Sums run over them in the order
+// that the communicator has; in deterministic mode that depends on nothing but the number of ranks,
+// and so do the bits: not on stage or bucket size.
 #pragma once
 
 #include <chrono>
@@ -76,8 +77,7 @@ struct BrokenGradient {
 class DataParallel : public UnitHooks {
  public:
   // `model` and `storage` outlive it. The hook is for stage 0 only (else Error(invalid_argument)).
-  DataParallel(Communicator communicator, Model& model, ParameterStorage& storage,
-               const DataParallelOptions& options = {},
+  DataParallel(Model& model, ParameterStorage& storage, const DataParallelOptions& options = {},
                std::unique_ptr<CommunicationHook> hook = nullptr);
 
   // Waits for what is under way. After an error nobody else may be there to wait for: then the
@@ -165,10 +165,9 @@ class DataParallel : public UnitHooks {
   std::string unused_parameters() const;
 
   void wait(Work& work);
-  void count_bytes(int64_t bytes, int times);
+  void count_bytes(int bucket, int64_t bytes, int times);
   void report(const char* what, int bucket, Time from);
 
-  Communicator communicator_;
   Model& model_;
   ParameterStorage& storage_;
   DataParallelOptions options_;

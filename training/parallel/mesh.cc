@@ -58,18 +58,25 @@ int Mesh::place_of(int rank, Axis axis) const {
   return rank % size(axis);
 }
 
-Communicator& Mesh::group(AxisSet axes) {
+AxisSet Mesh::used() const {
+  AxisSet axes;
   for (const Axis axis : kAllAxes) {
-    if (size(axis) == 1) axes = axes.without({axis});
+    if (size(axis) > 1) axes = axes | AxisSet{axis};
   }
-  Communicator& group = (*groups_)[axes];
+  return axes;
+}
+
+bool Mesh::is_beside(int rank, AxisSet axes) const {
+  return std::ranges::all_of(
+      kAllAxes, [&](Axis axis) { return !axes.has(axis) || place_of(rank, axis) == place(axis); });
+}
+
+Communicator& Mesh::group(AxisSet axes) {
+  Communicator& group = (*groups_)[axes & used()];
   if (group.valid()) return group;
   std::vector<int> ranks;
   for (int rank = 0; rank < world_.size(); ++rank) {
-    const bool other = std::ranges::any_of(kAllAxes, [&](Axis axis) {
-      return !axes.has(axis) && place_of(rank, axis) != place(axis);
-    });
-    if (!other) ranks.push_back(rank);
+    if (is_beside(rank, AxisSet::all().without(axes))) ranks.push_back(rank);
   }
   group = std::ssize(ranks) == world_.size() ? world_ : world_.create(ranks);
   return group;

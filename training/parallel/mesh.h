@@ -44,6 +44,10 @@ class Mesh {
   // This rank's place, and that of any rank of the world.
   int place(Axis axis) const { return place_.place(axis); }
   int place_of(int rank, Axis axis) const;
+  // The axes of more than one place.
+  AxisSet used() const;
+  // Whether that rank has this one's places along all of these axes.
+  bool is_beside(int rank, AxisSet axes) const;
 
  private:
   Communicator world_;

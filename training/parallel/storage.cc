@@ -21,14 +21,19 @@ void check(const StorageOptions& options) {
   }
 }
 
-Layout layout_for(const Communicator& communicator, const ParameterTable& table,
+Layout layout_for(const ParameterGroups& groups, const ParameterTable& table,
                   const StorageOptions& options) {
   check(options);
-  return make_layout(table.specs(), {.ranks = options.stage == 0 ? 1 : communicator.size(),
+  std::vector<int> owners;
+  for (const Communicator& ranks : groups.ranks) {
+    owners.push_back(options.stage == 0 ? 1 : ranks.size());
+  }
+  return make_layout(table.specs(), {.ranks = std::move(owners),
                                      .bucket_elements = options.bucket_elements,
                                      .first_bucket_elements = options.first_bucket_elements,
                                      .bucket_per_unit = options.stage == 3,
-                                     .parameters = options.parameters});
+                                     .parameters = options.parameters,
+                                     .groups = groups.group_of});
 }
 
 Tensor row(std::byte* data, DType dtype, int64_t count) { return tensor_at(data, dtype, 1, count); }
@@ -39,18 +44,21 @@ Tensor part(Tensor whole, int64_t first, int64_t count) {
 
 }  // namespace
 
-ParameterStorage::ParameterStorage(Communicator communicator, ParameterTable& table,
+ParameterStorage::ParameterStorage(ParameterGroups groups, ParameterTable& table,
                                    const StorageOptions& options)
-    : communicator_(std::move(communicator)),
+    : groups_(std::move(groups)),
+      communicator_(groups_.ranks.front()),
       table_(table),
       options_(options),
-      layout_(layout_for(communicator_, table, options)),
-      owner_(options.stage == 0 ? 0 : communicator_.rank()),
+      layout_(layout_for(groups_, table, options)),
       pool_(communicator_) {
+  for (const Communicator& ranks : groups_.ranks) {
+    owners_.push_back(options.stage == 0 ? 0 : ranks.rank());
+  }
   place(values_, value_memory_, options_.dtype, whole_values());
   place(gradients_, gradient_memory_, gradient_type(), whole_gradients());
   if (options_.dtype != DType::f32 && options_.masters) {
-    masters_ = communicator_.allocate<float>(static_cast<size_t>(layout_.owned_size()));
+    masters_ = communicator_.allocate<float>(static_cast<size_t>(layout_.owned_size));
   }
   for (int b = 0; b < static_cast<int>(layout_.buckets.size()); ++b) {
     show_values(b);
@@ -61,17 +69,17 @@ ParameterStorage::ParameterStorage(Communicator communicator, ParameterTable& ta
 
 void ParameterStorage::place(std::vector<Place>& places, Memory<std::byte>& memory, DType dtype,
                              bool whole) {
-  const int64_t elements = whole ? layout_.size : layout_.owned_size();
+  const int64_t elements = whole ? layout_.size : layout_.owned_size;
   memory = communicator_.allocate<std::byte>(static_cast<size_t>(elements) * size_of(dtype));
   for (int b = 0; b < static_cast<int>(layout_.buckets.size()); ++b) {
     const Bucket& bucket = layout_.buckets[at(b)];
-    const int64_t shard = layout_.shard_size(b);
+    const int64_t shard = bucket.shard_size();
     if (whole) {
       const Tensor all = row(memory.get() + static_cast<size_t>(bucket.offset) * size_of(dtype),
                              dtype, bucket.size);
-      places.push_back({all, part(all, owner_ * shard, shard)});
+      places.push_back({all, part(all, owners_[at(bucket.group)] * shard, shard)});
     } else {
-      const auto offset = static_cast<size_t>(layout_.owned_offset(b)) * size_of(dtype);
+      const auto offset = static_cast<size_t>(bucket.owned_offset) * size_of(dtype);
       places.push_back({{}, row(memory.get() + offset, dtype, shard)});
     }
   }
@@ -185,8 +193,8 @@ void ParameterStorage::zero_whole_gradients() {
 
 void ParameterStorage::make_owned() {
   const bool own_masters = options_.dtype == DType::f32;
-  for (const Piece& piece : layout_.pieces(owner_)) {
-    const int64_t in_shard = piece.bucket_offset - owner_ * layout_.shard_size(piece.bucket);
+  for (const Piece& piece : layout_.pieces(owners_)) {
+    const int64_t in_shard = piece.owned_offset - layout_.buckets[at(piece.bucket)].owned_offset;
     const Tensor value = part(own_values(piece.bucket), in_shard, piece.count);
     const Tensor gradient = part(own_gradients(piece.bucket), in_shard, piece.count);
     std::span<float> master;
@@ -213,7 +221,7 @@ StorageBytes ParameterStorage::bytes() const {
   const auto add = [&](int64_t& kind, bool whole, DType dtype) {
     const auto element = static_cast<int64_t>(size_of(dtype));
     kind = (whole ? used : owned) * element;
-    bytes.padding += ((whole ? layout_.size - used : layout_.owned_size() - owned)) * element;
+    bytes.padding += ((whole ? layout_.size - used : layout_.owned_size - owned)) * element;
   };
   add(bytes.parameters, whole_values(), options_.dtype);
   add(bytes.gradients, whole_gradients(), gradient_type());

@@ -15,6 +15,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "collectives/communicator.h"
@@ -24,6 +25,18 @@
 #include "training/parallel/buffer_pool.h"
 
 namespace tutti::training {
+
+// Parameters by the ranks over which their gradients are summed, and which share them out.
+struct ParameterGroups {
+  // One group.
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  ParameterGroups(Communicator all) : ranks{std::move(all)} {}
+  ParameterGroups(std::vector<Communicator> all, std::vector<int> of)
+      : ranks(std::move(all)), group_of(std::move(of)) {}
+
+  std::vector<Communicator> ranks;  // of each group
+  std::vector<int> group_of;        // by parameter; empty: all are in the first
+};
 
 struct StorageOptions {
   int stage = 0;             // of ZeRO, 0 to 3
@@ -56,9 +69,14 @@ class ParameterStorage {
  public:
   // Points the table's views at memory that is whole; the others are empty until acquired. Both
   // arguments outlive it. Throws Error(invalid_argument) for a stage or type that there is not.
-  ParameterStorage(Communicator communicator, ParameterTable& table, const StorageOptions& options);
+  ParameterStorage(ParameterGroups groups, ParameterTable& table, const StorageOptions& options);
 
   const Layout& layout() const { return layout_; }
+  const ParameterGroups& groups() const { return groups_; }
+  // The ranks that sum a bucket's gradients.
+  Communicator ranks_of(int bucket) const {
+    return groups_.ranks[at(layout_.buckets[at(bucket)].group)];
+  }
   const StorageOptions& options() const { return options_; }
   bool whole_values() const { return options_.stage < 3; }
   bool whole_gradients() const { return options_.stage < 2 || !options_.one_pass; }
@@ -123,11 +141,12 @@ class ParameterStorage {
   void make_owned();
   Tensor from_pool(int bucket, DType dtype);
 
-  Communicator communicator_;
+  ParameterGroups groups_;
+  Communicator communicator_;  // any one of theirs, for memory
   ParameterTable& table_;
   StorageOptions options_;
   Layout layout_;
-  int owner_ = 0;
+  std::vector<int> owners_;  // by group: which of a bucket's owners this rank is
   Memory<std::byte> value_memory_;
   Memory<std::byte> gradient_memory_;
   Memory<float> masters_;

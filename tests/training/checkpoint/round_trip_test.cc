@@ -16,11 +16,11 @@ namespace {
 void expect_read_by_owners(const Checkpoint& checkpoint, int ranks, uint64_t seed) {
   const std::vector<ParameterSpec> specs = sample_specs();
   const Layout layout =
-      make_layout(specs, {.ranks = ranks, .bucket_elements = 300, .first_bucket_elements = 50});
+      make_layout(specs, {.ranks = {ranks}, .bucket_elements = 300, .first_bucket_elements = 50});
   int64_t elements = 0;
   for (int owner = 0; owner < ranks; ++owner) {
-    std::vector<float> owned(static_cast<size_t>(layout.owned_size()));
-    for (const Piece& piece : layout.pieces(owner)) {
+    std::vector<float> owned(static_cast<size_t>(layout.owned_size));
+    for (const Piece& piece : layout.pieces({owner})) {
       const ParameterSpec& spec = specs[static_cast<size_t>(piece.parameter)];
       float* values = owned.data() + piece.owned_offset;
       checkpoint.read("optimizer.exp_avg." + spec.name, piece.first,

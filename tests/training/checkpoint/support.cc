@@ -146,7 +146,7 @@ std::vector<std::string> save_sample(RunDirectory& directory, const SampleReques
                                      int ranks, uint64_t seed, int64_t bucket_elements) {
   const std::vector<ParameterSpec> specs = sample_specs();
   const Layout layout = make_layout(
-      specs, {.ranks = ranks, .bucket_elements = bucket_elements, .first_bucket_elements = 1});
+      specs, {.ranks = {ranks}, .bucket_elements = bucket_elements, .first_bucket_elements = 1});
   const Json state = {{"seed", seed}, {"loss", 0.1}, {"data", {{"position", 1u << 31}}}};
   return run_ranks(ranks, [&](const Group& group) {
     std::vector<std::vector<float>> owned;  // stays where it is: pieces point into it
@@ -159,7 +159,7 @@ std::vector<std::string> save_sample(RunDirectory& directory, const SampleReques
       pieces.push_back({name, spec.shape, first, tensor_at(values, DType::f32, 1, count)});
     };
     for (const char* kind : kKinds) {
-      for (const Piece& piece : layout.pieces(group.rank)) {
+      for (const Piece& piece : layout.pieces({group.rank})) {
         const ParameterSpec& spec = specs[static_cast<size_t>(piece.parameter)];
         add(kind + spec.name, spec, piece.first, piece.count);
       }

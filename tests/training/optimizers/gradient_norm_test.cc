@@ -14,11 +14,11 @@ namespace {
 std::vector<double> norms(const std::vector<ParameterSpec>& specs, const LayoutOptions& options,
                           float spoil = 0) {
   const Layout layout = make_layout(specs, options);
-  std::vector<double> norms(static_cast<size_t>(options.ranks));
-  run_owners(options.ranks, [&](int owner, NormReducer& reducer) {
-    std::vector<float> gradients(static_cast<size_t>(layout.owned_size()));
+  std::vector<double> norms(static_cast<size_t>(options.ranks.front()));
+  run_owners(options.ranks.front(), [&](int owner, NormReducer& reducer) {
+    std::vector<float> gradients(static_cast<size_t>(layout.owned_size));
     std::vector<OwnedPiece> pieces;
-    for (const Piece& piece : layout.pieces(owner)) {
+    for (const Piece& piece : layout.pieces({owner})) {
       const ParameterSpec& spec = specs[static_cast<size_t>(piece.parameter)];
       float* const start = &gradients[static_cast<size_t>(piece.owned_offset)];
       for (int64_t i = 0; i < piece.count; ++i) {
@@ -45,13 +45,13 @@ TEST(GradientNormTest, HasTheSameBitsForEveryLayout) {
   EXPECT_NEAR(expected, static_cast<double>(std::sqrt(square)), 1e-14 * expected);
   for (const int ranks : {1, 2, 3, 4, 8}) {
     for (const int64_t bucket : {1, 1000, 1 << 20}) {
-      for (const double norm : norms(specs, {ranks, bucket, bucket})) EXPECT_EQ(norm, expected);
+      for (const double norm : norms(specs, {{ranks}, bucket, bucket})) EXPECT_EQ(norm, expected);
     }
   }
 }
 
 TEST(GradientNormTest, EveryOwnerSeesThatOneGradientIsNotFinite) {
-  for (const double norm : norms(example_specs(), {.ranks = 3}, HUGE_VALF)) {
+  for (const double norm : norms(example_specs(), {.ranks = {3}}, HUGE_VALF)) {
     EXPECT_TRUE(std::isnan(norm));
   }
 }

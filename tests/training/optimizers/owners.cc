@@ -51,9 +51,9 @@ class Owner {
  public:
   Owner(const Training& training, const Layout& layout, int owner)
       : training_(training),
-        pieces_(layout.pieces(owner)),
+        pieces_(layout.pieces({owner})),
         optimizer_(training.make_optimizer()),
-        size_(static_cast<size_t>(layout.owned_size())),
+        size_(static_cast<size_t>(layout.owned_size)),
         masters_(size_),
         gradients_(size_ * size_of(training.gradients)),
         values_(size_ * size_of(training.values)),
@@ -151,7 +151,7 @@ std::vector<uint32_t> train(const Training& training, const LayoutOptions& optio
   }
   const size_t words = Owner(training, layout, 0).words();
   std::vector<uint32_t> bits(static_cast<size_t>(count) * words);
-  run_owners(options.ranks, [&](int index, NormReducer& reducer) {
+  run_owners(options.ranks.front(), [&](int index, NormReducer& reducer) {
     Owner owner(training, layout, index);
     for (int64_t step = 1; step <= training.steps; ++step) owner.step(step, reducer);
     owner.collect(starts, words, bits);

@@ -71,13 +71,12 @@ TEST_P(PyTorchTest, TakesTheSameSteps) {
   }
   const Layout layout = make_layout(specs, {});
   std::vector<std::vector<float>> memory(
-      optimizer->state_names().size(),
-      std::vector<float>(static_cast<size_t>(layout.owned_size())));
+      optimizer->state_names().size(), std::vector<float>(static_cast<size_t>(layout.owned_size)));
   const std::vector<std::span<float>> states(memory.begin(), memory.end());
   NormReducer alone;
   for (int64_t step = 1; step <= kSteps; ++step) {
     std::vector<OwnedPiece> pieces;
-    for (const Piece& piece : layout.pieces(0)) {
+    for (const Piece& piece : layout.pieces({0})) {
       const size_t i = static_cast<size_t>(piece.parameter);
       const auto start = tensors["grad." + kNames[i]].begin() + (step - 1) * piece.count;
       gradients[i].assign(start, start + piece.count);

@@ -22,11 +22,11 @@ class SameBitsTest : public testing::TestWithParam<Named> {
   void expect_same(Training training) {
     training.specs = example_specs();
     training.make_optimizer = GetParam().make;
-    const std::vector<uint32_t> expected = train(training, {.ranks = 1});
+    const std::vector<uint32_t> expected = train(training, {.ranks = {1}});
     for (const int ranks : {1, 2, 3, 4, 8}) {
       for (const int64_t bucket : {1, 700, 3000, 1 << 20}) {
         const LayoutOptions layout{
-            .ranks = ranks, .bucket_elements = bucket, .first_bucket_elements = bucket};
+            .ranks = {ranks}, .bucket_elements = bucket, .first_bucket_elements = bucket};
         ASSERT_EQ(train(training, layout), expected)
             << ranks << " ranks, buckets of " << bucket << " elements";
       }

@@ -65,7 +65,7 @@ struct Rank {
        const DataParallelOptions& options = {}, std::unique_ptr<CommunicationHook> hook = nullptr)
       : communicator(Communicator::init(job)),
         storage(communicator, model.parameters(), storage_options),
-        parallel(communicator, model, storage, options, std::move(hook)) {}
+        parallel(model, storage, options, std::move(hook)) {}
 
   // What a unit's backward does: adds `value` to all its gradients.
   void backward(int unit, float value) {

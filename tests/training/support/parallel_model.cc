@@ -1,5 +1,6 @@
 #include "tests/training/support/parallel_model.h"
 
+#include <cstring>
 #include <utility>
 
 #include "base/text.h"
@@ -53,7 +54,9 @@ class MlpUnit : public Unit {
       : name_(std::move(name)),
         width_(config.context * config.width),
         hidden_(config.hidden / table.mesh().size(Axis::tensor)),
-        norm_(table, name_ + ".norm", width_, NormKind::layer),
+        norm_(table, name_ + ".norm", width_, NormKind::layer, 1e-5,
+              config.shares_rows ? Placement{.partial = {Axis::tensor}} : Placement{}),
+        shares_rows_(config.shares_rows),
         gate_up_(table.add(name_ + ".gate_up.weight", {2 * config.hidden, width_},
                            {Initial::Kind::normal, 0.1}, packed(config.hidden))),
         gate_up_bias_(table.add(name_ + ".gate_up.bias", {2 * config.hidden},
@@ -67,7 +70,8 @@ class MlpUnit : public Unit {
 
   Tensor forward(Pass& pass, ConstTensor input) override {
     Saved& saved = saved_[pass.slot];
-    saved.normed = norm_.forward(pass, input, saved.norm);
+    saved.normed =
+        gathered(pass, norm_.forward(pass, own_rows(pass, input), saved.norm), input.rows);
     for (int half = 0; half < 2; ++half) {
       saved.before[half] = pass.arena.take(input.dtype, input.rows, hidden_);
       gemm(saved.normed, Transpose::no, rows_of(gate_up_->value, half), Transpose::yes,
@@ -102,7 +106,8 @@ class MlpUnit : public Unit {
            normed, half == 0 ? GemmMode::overwrite : GemmMode::accumulate);
     }
     sum_over_ranks(pass, normed);
-    const Tensor input_gradient = norm_.backward(pass, normed, saved.norm);
+    const Tensor input_gradient =
+        gathered(pass, norm_.backward(pass, own_rows(pass, normed), saved.norm), rows);
     add(input_gradient, output_gradient, input_gradient);
     pass.finish([this, &pass, &saved] { backward_weight(pass, saved); });
     return input_gradient;
@@ -122,6 +127,27 @@ class MlpUnit : public Unit {
     return {.cuts = {{Axis::tensor, 0, {hidden, hidden}}}};
   }
   Tensor rows_of(Tensor both, int half) const { return both.row_range(half * hidden_, hidden_); }
+  // This rank's part of the rows; and all ranks' parts together.
+  template <bool is_const>
+  BasicTensor<is_const> own_rows(Pass& pass, BasicTensor<is_const> all) const {
+    const auto [first, end] = range_of(pass, all.rows);
+    return all.row_range(first, end - first);
+  }
+  Tensor gathered(Pass& pass, Tensor own, int64_t rows) const {
+    if (!shares_rows_) return own;
+    const Tensor all = pass.arena.take(own.dtype, rows, own.cols);
+    std::memset(all.data, 0, all.bytes());
+    const Tensor part = own_rows(pass, all);
+    if (!own.empty()) std::memcpy(part.data, own.data, own.bytes());
+    sum_over_ranks(pass, all);
+    return all;
+  }
+  std::pair<int64_t, int64_t> range_of(Pass& pass, int64_t rows) const {
+    if (!shares_rows_) return {0, rows};
+    const int64_t ranks = pass.mesh->size(Axis::tensor);
+    const int64_t place = pass.mesh->place(Axis::tensor);
+    return {rows * place / ranks, rows * (place + 1) / ranks};
+  }
   static void sum_over_ranks(Pass& pass, Tensor tensor) {
     const Buffer buffer{tensor.data, static_cast<uint64_t>(tensor.size()), tensor.dtype};
     pass.mesh->along(Axis::tensor).all_reduce(as_const(buffer), buffer);
@@ -142,6 +168,7 @@ class MlpUnit : public Unit {
   int64_t width_;
   int64_t hidden_;  // this rank's part
   Norm norm_;
+  bool shares_rows_;
   const Parameter* gate_up_;
   const Parameter* gate_up_bias_;
   const Parameter* down_;

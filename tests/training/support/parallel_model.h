@@ -18,6 +18,9 @@ struct ParallelModelConfig {
   int64_t hidden = 24;  // of which each rank along the tensor axis has a part
   int64_t layers = 2;
   int64_t vocabulary = 256;
+  // Each rank normalizes some of the rows (Korthikanti et al.: Reducing activation recomputation,
+  // 2022): the gradients of the norms' parameters are partial sums.
+  bool shares_rows = false;
 };
 
 class ParallelModel : public Model {

@@ -73,7 +73,7 @@ std::vector<Outcome> outcomes(int ranks, bool overlap, const MakeHook& make_hook
     StubModel model(kUnits);
     ParameterStorage storage(communicator, model.parameters(),
                              {.bucket_elements = 500, .first_bucket_elements = 100});
-    DataParallel data_parallel(communicator, model, storage, {.overlap = overlap},
+    DataParallel data_parallel(model, storage, {.overlap = overlap},
                                make_hook(storage.layout(), model));
     for (int step = 0; step < kSteps; ++step) {
       data_parallel.begin_step(1);

@@ -55,11 +55,11 @@ class Builder {
   }
   bool end_array() { return end(); }
   // The parser's own words lack nothing but quote the text, which is a stranger's.
-  bool parse_error(size_t position, const std::string&, const Plain::exception& error) {
+  bool parse_error(size_t, const std::string&, const Plain::exception& error) {
     const std::string_view words = error.what();
-    const size_t start = words.find("syntax error");
-    refuse_text(cat("it is no JSON: parse error at byte ", position, ": ",
-                    printable(words.substr(start == words.npos ? 0 : start), 200)));
+    const size_t start = words.find("parse error at line");
+    refuse_text(
+        cat("it is no JSON: ", printable(words.substr(start == words.npos ? 0 : start), 240)));
   }
 
  private:

@@ -138,9 +138,19 @@ Field& Field::one_of(std::vector<std::string> choices) {
   choices_ = std::move(choices);
   return value_name("NAME").show_default();
 }
-Field& Field::training_only() {
-  training_only_ = true;
+Field& Field::role(std::string name) {
+  role_ = std::move(name);
   return *this;
+}
+
+std::string Field::short_name() const {
+  if (!traits_.flags.empty()) {
+    const std::string first = split(traits_.flags, ',').front();
+    return first.substr(first.find_first_not_of('-'));
+  }
+  std::string last = key_.substr(key_.rfind('.') + 1);
+  std::ranges::replace(last, '_', '-');
+  return last;
 }
 
 void Field::check(const Json& value) const {
@@ -163,13 +173,15 @@ void Field::check(const Json& value) const {
   }
 }
 
-void Field::set(const Json& value) const {
+Json Field::checked(const Json& value) const {
   if (!value.is_null()) {
     if (!fits(type_, value)) refuse_type(type_, value.words());
     check(value);
   }
-  set_(value);
+  return value;
 }
+
+void Field::set(const Json& value) const { set_(checked(value)); }
 
 Json Field::from_words(const std::vector<std::string>& words) const {
   Json value;
@@ -186,6 +198,13 @@ Json Field::from_words(const std::vector<std::string>& words) const {
   }
   check(value);
   return value;
+}
+
+Field& Schema::add(const std::string& key, Type type, std::function<Json()> get,
+                   std::function<void(const Json&)> set, const std::string& meaning) {
+  Field& field = fields_.emplace_back(key, meaning, type, std::move(get), std::move(set));
+  if (type == Type::whole || type == Type::wholes) field.between(0, largest_whole_);
+  return field;
 }
 
 const Field* Schema::find(std::string_view key) const {
@@ -220,7 +239,10 @@ void Schema::read(const Json& json, const std::string& where, const std::string&
             continue;
           }
           std::vector<std::string> names;
-          for (const Field& other : fields_) names.push_back(other.key());
+          for (const Field& other : fields_) {
+            names.push_back(other.key());
+            if (inside.empty()) names.push_back(other.key().substr(0, other.key().find('.')));
+          }
           const std::string close = nearest(key, names);
           refuse(cat("there is no setting ", printable(full(key)),
                      close.empty() ? "" : cat(" (did you mean ", full(close), "?)")),

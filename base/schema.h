@@ -47,21 +47,25 @@ class Field {
   Field& at_least(double low) { return between(low, high_); }
   // Of a text: which ones there are.
   Field& one_of(std::vector<std::string> choices);
-  // Another value changes how a model trains, but not which tensors it has.
-  Field& training_only();
+  // What it matters for, to those who compare configurations; theirs to name.
+  Field& role(std::string name);
 
   const std::string& key() const { return key_; }
   const std::string& meaning() const { return meaning_; }
   const Traits& traits() const { return traits_; }
   Type type() const { return type_; }
   bool is_list() const { return type_ >= Type::wholes; }
-  bool is_training_only() const { return training_only_; }
+  const std::string& role() const { return role_; }
+  // As people call it: its option without the dashes, or what would be one.
+  std::string short_name() const;
 
   // Null where an optional value is not there.
   Json get() const { return get_(); }
   // Null takes an optional value away, and says nothing of others. Throws Error(invalid_argument)
   // that says what is wanted.
   void set(const Json& value) const;
+  // The value itself, if set() would take it; else throws as set() does.
+  Json checked(const Json& value) const;
   // The JSON that words stand for, as the type says, or what is wrong with them.
   Json from_words(const std::vector<std::string>& words) const;
 
@@ -77,12 +81,15 @@ class Field {
   double low_ = 0;
   double high_ = std::numeric_limits<double>::max();
   std::vector<std::string> choices_;
-  bool training_only_ = false;
+  std::string role_;
 };
 
 // Fields by their names; those with dots are members of members: "optimizer.lr".
 class Schema {
  public:
+  // Whole numbers have a limit, unless a field says otherwise: products of sizes are numbers too.
+  explicit Schema(double largest_whole = std::numeric_limits<double>::max())
+      : largest_whole_(largest_whole) {}
   // `value` outlives the schema. It is a bool, a number, a std::string, a std::vector of numbers or
   // strings, or a std::optional of one of them.
   template <typename T>
@@ -91,6 +98,10 @@ class Schema {
   template <typename E>
   Field& add(const std::string& key, E& value, std::vector<std::pair<std::string, E>> names,
              const std::string& meaning);
+
+  // What is no single value: set() throws Error(invalid_argument) that says what is wanted.
+  Field& add(const std::string& key, Field::Type type, std::function<Json()> get,
+             std::function<void(const Json&)> set, const std::string& meaning);
 
   const std::deque<Field>& fields() const { return fields_; }
   std::deque<Field>& fields() { return fields_; }
@@ -111,6 +122,7 @@ class Schema {
   template <typename T>
   struct Optional<std::optional<T>> : std::true_type {};
 
+  double largest_whole_;
   std::deque<Field> fields_;
 };
 
@@ -158,7 +170,7 @@ Field& Schema::add(const std::string& key, T& value, const std::string& meaning)
       value = json.get<T>();
     }
   };
-  return fields_.emplace_back(key, meaning, kType, get, set);
+  return add(key, kType, get, set, meaning);
 }
 
 template <typename E>
@@ -170,7 +182,7 @@ Field& Schema::add(const std::string& key, E& value, std::vector<std::pair<std::
     for (const auto& [name, one] : names) {
       if (one == value) return name;
     }
-    return Json();
+    return static_cast<int64_t>(value);  // one that only programs can choose
   };
   const auto set = [&value, names](const Json& json) {
     for (const auto& [name, one] : names) {

@@ -2,10 +2,6 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "training/optimizers/adamw.h"
-#include "training/optimizers/lamb.h"
-#include "training/optimizers/lars.h"
-#include "training/optimizers/sgd.h"
 #include "training/parallel/hooks/half_compression.h"
 #include "training/parallel/hooks/powersgd.h"
 #include "training/trainer.h"
@@ -47,25 +43,6 @@ uint64_t next_flush(const TrainOptions& options, uint64_t step, uint64_t steps) 
     if (every != 0) last = std::min(last, (step + every - 1) / every * every);
   }
   return last;
-}
-
-std::unique_ptr<Optimizer> make_optimizer(const TrainOptions& options) {
-  const double decay = options.weight_decay;
-  switch (options.optimizer) {
-    case OptimizerKind::adamw:
-      return std::make_unique<AdamW>(AdamWOptions{
-          .moments = {.beta1 = options.beta1, .beta2 = options.beta2}, .weight_decay = decay});
-    case OptimizerKind::sgd:
-      return std::make_unique<Sgd>(SgdOptions{.momentum = options.momentum, .weight_decay = decay});
-    case OptimizerKind::lamb:
-      return std::make_unique<Lamb>(
-          LambOptions{.moments = {.beta1 = options.beta1, .beta2 = options.beta2, .epsilon = 1e-6},
-                      .weight_decay = decay});
-    case OptimizerKind::lars:
-      return std::make_unique<Lars>(
-          LarsOptions{.momentum = options.momentum, .weight_decay = decay});
-  }
-  throw Error(ErrorCode::internal, "unknown optimizer");
 }
 
 }  // namespace tutti::training

@@ -2,18 +2,19 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <span>
 #include <utility>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "base/reduce_op.h"
 #include "base/text.h"
 #include "training/checkpoint/checksum.h"
-#include "training/models/registry.h"
+#include "training/optimizers/registry.h"
 #include "training/parallel/throw_on_all.h"
+#include "training/run_settings.h"
 #include "training/texts.h"
 
 namespace tutti::training {
@@ -24,27 +25,6 @@ constexpr const char* kSamples = "samples";
 // With others of these there is nothing to go on from: tensors would not fit, or steps be counted
 // anew.
 constexpr std::array kFixed = {"model", "optimizer", "batch"};
-
-// The shortest text that is read back as the same number.
-std::string text_of(double value) {
-  std::array<char, 32> text{};
-  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
-}
-
-const char* name_of(OptimizerKind kind) {
-  constexpr std::array kNames = {"adamw", "sgd", "lamb", "lars"};
-  return kNames.at(static_cast<size_t>(kind));
-}
-
-const char* name_of(Compression compression) {
-  constexpr std::array kNames = {"none", "bf16", "fp16", "powersgd"};
-  return kNames.at(static_cast<size_t>(compression));
-}
-
-const char* name_of(LearningRateSchedule::Decay decay) {
-  constexpr std::array kNames = {"constant", "linear", "cosine"};
-  return kNames.at(static_cast<size_t>(decay));
-}
 
 std::string describe(const std::vector<const DataSet*>& data) {
   std::string text;
@@ -57,151 +37,76 @@ std::string describe(const std::vector<const DataSet*>& data) {
   return text;
 }
 
-std::string model_text(const Json& configuration) {
-  return in_words(tensors_of_model(configuration));
-}
-
-// What only changes how it trains has settings of its own.
-void add_model(Configuration& run, const Json& configuration) {
-  run["model"] = model_text(configuration);
-  const Json tensors = tensors_of_model(configuration);
-  for (const auto& [key, value] : configuration.items()) {
-    if (tensors.contains(key)) continue;
-    std::string name = key;
-    std::ranges::replace(name, '_', '-');
-    run[name] = text_of(value.is_boolean() ? (value ? 1 : 0) : value.get<double>());
-  }
-}
-
-void add_optimizer(Configuration& run, const TrainOptions& options) {
-  run["optimizer"] = name_of(options.optimizer);
-  run["weight-decay"] = text_of(options.weight_decay);
-  const bool adam =
-      options.optimizer == OptimizerKind::adamw || options.optimizer == OptimizerKind::lamb;
-  if (adam) {
-    run["beta1"] = text_of(options.beta1);
-    run["beta2"] = text_of(options.beta2);
-  } else {
-    run["momentum"] = text_of(options.momentum);
-  }
-  const LearningRateSchedule& schedule = options.schedule;
-  run["lr"] = text_of(schedule.peak);
-  run["lr-schedule"] = name_of(schedule.decay);
-  run["warmup"] = std::to_string(schedule.warmup_steps);
-  if (schedule.decay != LearningRateSchedule::Decay::constant) {
-    run["final-fraction"] = text_of(schedule.final_fraction);
-    run[kSamples] = std::to_string(options.samples);
-  }
-  run["clip"] = text_of(options.replica.clip.value_or(0));
-}
-
-void add_numbers(Configuration& run, const TrainOptions& options) {
+// What only programs in C++ can say, and what follows from how a run was started.
+Json unnamed_settings(const TrainOptions& options) {
   const ReplicaOptions& replica = options.replica;
-  run["precision"] = name(replica.storage.dtype);
-  run["stochastic-rounding"] = replica.stochastic_rounding ? "yes" : "no";
+  Json all = {{"bucket-mb", cat(replica.storage.bucket_elements, " elements, the first ",
+                                replica.storage.first_bucket_elements)},
+              {"allow-unused", replica.data_parallel.allow_unused},
+              {"recompute", replica.runner.checkpoint_units ? "full" : "none or selective"},
+              {"resume", !options.resume ? "no"
+                                         : cat("from step ", options.resume_step.value_or(-1),
+                                               options.resume_or_new ? " or anew" : "")},
+              {"overwrite", options.overwrite},
+              {"allow-changed", options.allow_changed},
+              {"stops on request", static_cast<bool>(options.stop_requested)},
+              {"seed of values", cat(replica.seed, " and ", replica.runner.seed)}};
   if (replica.loss_scaling) {
     const LossScalerOptions& scaling = *replica.loss_scaling;
-    run["loss-scale"] = cat(text_of(scaling.initial_scale), " x ", text_of(scaling.growth), " / ",
-                            text_of(scaling.backoff), " after ", scaling.growth_interval, ", ",
-                            scaling.hysteresis, ", from ", text_of(scaling.smallest_scale));
-  } else {
-    run["loss-scale"] = "none";
+    all["loss scaling"] = {scaling.initial_scale,   scaling.growth,     scaling.backoff,
+                           scaling.growth_interval, scaling.hysteresis, scaling.smallest_scale};
   }
-  run["compression"] = name_of(options.compression);
-  if (options.compression == Compression::powersgd) {
-    run["compression-rank"] = std::to_string(options.compression_rank);
-  }
+  return all;
 }
 
-// Pipelines whose weights are late train another way than all others, which are the same.
-void add_pipeline(RunConfiguration& all, const TrainOptions& options) {
-  const std::string& schedule = options.replica.pipeline.schedule;
-  const bool late = pipeline::schedule_named(schedule).updates != pipeline::Updates::flushed;
-  Configuration& timing = late ? all.run : all.layout;
-  timing["flush-every"] = std::to_string(options.flush_every);
-  timing["validate-every"] = std::to_string(options.validate_every);
-  timing["checkpoint-every"] = std::to_string(options.checkpoint_every);
-  all.run["late-weights"] = late ? schedule : "none";
-  all.layout["schedule"] = schedule;
-  all.layout["virtual"] = std::to_string(options.replica.pipeline.virtual_stages);
-  std::string& cut = all.layout["cut"];
-  for (const int first : options.replica.pipeline.cut) cut += cat(cut.empty() ? "" : ",", first);
-  if (options.measure_cut) cut += "measured";
-}
-
-void add_layout(Configuration& layout, const TrainOptions& options) {
-  const ReplicaOptions& replica = options.replica;
-  const StorageOptions& storage = replica.storage;
-  layout["zero"] = std::to_string(storage.stage);
-  layout["bucket-mb"] =
-      cat(storage.bucket_elements, " elements, the first ", storage.first_bucket_elements);
-  layout["no-overlap"] = replica.data_parallel.overlap ? "no" : "yes";
-  layout["allow-unused"] = replica.data_parallel.allow_unused ? "yes" : "no";
-  layout["recompute"] = replica.runner.checkpoint_units ? "full" : "none or selective";
-  layout["validation-samples"] = std::to_string(options.validation_samples);
-  layout["steps"] = cat(options.samples, " samples");
-  layout["checkpoint"] = options.checkpoint;
-  layout["keep"] = std::to_string(options.keep);
-  layout["resume"] = !options.resume ? "no" : cat("from step ", options.resume_step.value_or(-1));
-  if (options.resume_or_new) layout["resume"] += " or anew";
-  layout["overwrite"] = options.overwrite ? "yes" : "no";
-  layout["initial"] = options.initial;
-  layout["trace"] = options.trace.empty() ? "no" : "yes";
-  layout["stops on request"] = options.stop_requested ? "yes" : "no";
-  layout["seed of values"] = cat(replica.seed, " and ", replica.runner.seed);
-  for (const std::string& name : options.allow_changed) layout["allow-changed"] += name + ",";
-}
-
-std::string to_text(const RunConfiguration& configuration) {
-  std::string text;
-  for (const Configuration* part : {&configuration.run, &configuration.layout}) {
-    for (const auto& [name, value] : *part) text += cat(name, '=', value, '\0');
+Json everywhere(const Json& whole, const Json& run, const TrainOptions& options) {
+  Json all = run;
+  TrainOptions copy = options;
+  Schema schema;
+  describe(schema, copy);
+  for (const Field& field : schema.fields()) {
+    const Json* const value = find_member(whole, field.key());
+    if (value != nullptr && field.role() != kOwn) all[field.short_name()] = *value;
   }
-  return text;
-}
-
-Configuration settings_in(const std::string& text) {
-  Configuration settings;
-  for (const std::string& word : split(text, '\0')) {
-    const size_t equals = word.find('=');
-    settings[word.substr(0, equals)] = word.substr(equals + 1);
-  }
-  return settings;
+  const Json more = unnamed_settings(options);
+  for (const auto& [name, value] : more.items()) all[name] = value;
+  all["trace"] = !options.trace.empty();
+  return all;
 }
 
 struct Difference {
   std::string name;
-  std::string before;
-  std::string now;
+  Json before;
+  Json now;
 };
 
 // Settings that only one has follow from others: beta1 from the optimizer.
-std::vector<Difference> differences(const Configuration& before, const Configuration& now) {
+std::vector<Difference> differences(const Json& before, const Json& now) {
   std::vector<Difference> found;
-  for (const auto& [name, value] : before) {
-    const auto other = now.find(name);
-    if (other != now.end() && other->second != value) found.push_back({name, value, other->second});
+  for (const auto& [name, value] : before.items()) {
+    const Json* const other = now.find(name);
+    if (other != nullptr && *other != value) found.push_back({name, value, *other});
   }
+  std::ranges::sort(found, {}, &Difference::name);
   return found;
 }
-
-std::string in_words(const std::string& value) { return value.empty() ? "nothing" : value; }
 
 // Of each rank that has other settings than the first; some, where there are many.
 std::string describe_ranks(const Communicator& communicator,
                            const std::vector<std::string>& texts) {
   constexpr int kMost = 8;
-  const Configuration first = settings_in(texts.front());
+  const Json first = Json::parse(texts.front());
   std::string text;
   int others = 0;
   for (int rank = 1; rank < static_cast<int>(texts.size()); ++rank) {
-    const Configuration own = settings_in(texts[static_cast<size_t>(rank)]);
+    const Json own = Json::parse(texts[static_cast<size_t>(rank)]);
     const std::vector<Difference> found = differences(first, own);
     if (own == first || ++others > kMost) continue;
     text += cat(text.empty() ? "" : "; ", communicator.describe(rank), " has");
     const char* comma = " ";
     for (const Difference& one : found) {
-      text += cat(comma, one.name, ' ', in_words(one.now), " (rank 0: ", in_words(one.before), ')');
+      text += cat(comma, one.name, ' ', text_of_setting(one.now),
+                  " (rank 0: ", text_of_setting(one.before), ')');
       comma = ", ";
     }
     if (found.empty()) text += " other settings";
@@ -210,12 +115,11 @@ std::string describe_ranks(const Communicator& communicator,
   return text;
 }
 
-void check_may_change(const std::string& name, const Configuration& saved,
-                      const Configuration& now) {
+void check_may_change(const std::string& name, const Json& saved, const Json& now) {
   const bool fixed = std::ranges::find(kFixed, name) != kFixed.end();
   if (!fixed && (now.contains(name) || saved.contains(name))) return;
   std::string names;
-  for (const auto& [known, value] : now) {
+  for (const auto& [known, value] : now.items()) {
     if (std::ranges::find(kFixed, known) == kFixed.end()) {
       names += cat(names.empty() ? "" : ", ", known);
     }
@@ -232,36 +136,34 @@ void check_may_change(const std::string& name, const Configuration& saved,
 
 RunConfiguration configuration_of(const Model& model, const std::vector<const DataSet*>& data,
                                   const TrainOptions& options) {
-  RunConfiguration all;
-  Configuration& run = all.run;
-  add_model(run, model.configuration());
-  run["data"] = describe(data);
-  std::string& weights = run["data-weights"];
-  for (const double weight : options.data_weights) {
-    weights += cat(weights.empty() ? "" : ",", text_of(weight));
+  TrainOptions copy = options;
+  Schema schema;
+  describe(schema, copy);
+  RunConfiguration all{.whole = options.told, .run = {}, .everywhere = {}};
+  for (const Field& field : schema.fields()) {
+    if (field.role() != kOnce) set_member(all.whole, field.key(), field.get());
   }
-  run["batch"] = std::to_string(options.batch);
-  run["micro-batch"] = std::to_string(options.micro_batch);
-  run["seed"] = std::to_string(options.seed);
-  add_optimizer(run, options);
-  add_numbers(run, options);
-  add_pipeline(all, options);
-  add_layout(all.layout, options);
+  all.whole["model"] = model.configuration();
+  const Json optimizer = optimizer_kind_of(options.optimizer).complete(options.optimizer);
+  for (const auto& [name, value] : optimizer.items()) all.whole["optimizer"][name] = value;
+  all.whole["data"]["fingerprint"] = describe(data);
+  all.run = settings_in(all.whole);
+  all.everywhere = everywhere(all.whole, all.run, options);
   return all;
 }
 
-uint64_t hash_of(const RunConfiguration& configuration) {
-  const std::string text = to_text(configuration);
+uint64_t hash_of(const std::string& text) {
   return std::strtoull(checksum_of(std::as_bytes(std::span(text))).c_str(), nullptr, 16);
 }
 
 void check_same_everywhere(Communicator& communicator, const RunConfiguration& configuration) {
-  const uint64_t hash = hash_of(configuration);
+  const std::string own = configuration.everywhere.dump();
+  const uint64_t hash = hash_of(own);
   // The maximum of the complements is the complement of the minimum.
   std::array<uint64_t, 2> bounds = {hash, ~hash};
   communicator.all_reduce(std::span<uint64_t>(bounds), ReduceOp::max);
   if (bounds[0] == ~bounds[1]) return;
-  const std::vector<std::string> texts = gather_texts(communicator, to_text(configuration));
+  const std::vector<std::string> texts = gather_texts(communicator, own);
   const std::string who = text_of_first(
       communicator, communicator.rank() == 0 ? describe_ranks(communicator, texts) : "");
   throw_on_all(communicator, Error(ErrorCode::mismatch, "the ranks do not train the same model",
@@ -271,20 +173,23 @@ void check_same_everywhere(Communicator& communicator, const RunConfiguration& c
                                               "options"}));
 }
 
-std::vector<std::string> check_resumed(const Configuration& stored, const Configuration& now,
+std::vector<std::string> check_resumed(const Json& saved, const RunConfiguration& now,
                                        const std::vector<std::string>& allowed,
                                        const std::string& where) {
-  Configuration saved = stored;
-  if (saved.contains("model")) saved["model"] = model_text(completed_model(saved["model"]));
-  for (const std::string& name : allowed) check_may_change(name, saved, now);
+  const Json before = is_earlier(saved) ? settings_in_earlier(saved) : settings_in(saved);
+  std::vector<std::string> may_change;
+  for (const std::string& name : allowed) {
+    may_change.push_back(short_name_of(name));
+    check_may_change(may_change.back(), before, now.run);
+  }
   std::vector<std::string> passed;
   std::string refused;
   std::string names;
   bool fixed = false;
-  for (const Difference& one : differences(saved, now)) {
-    const std::string text = cat(one.name, ": ", in_words(one.before), " in the checkpoint, ",
-                                 in_words(one.now), " now");
-    if (one.name == kSamples || std::ranges::find(allowed, one.name) != allowed.end()) {
+  for (const Difference& one : differences(before, now.run)) {
+    const std::string text = cat(one.name, ": ", text_of_setting(one.before),
+                                 " in the checkpoint, ", text_of_setting(one.now), " now");
+    if (one.name == kSamples || std::ranges::find(may_change, one.name) != may_change.end()) {
       passed.push_back(text);
       continue;
     }

@@ -144,6 +144,7 @@ Replica::Replica(Mesh mesh, Model& model, std::unique_ptr<Optimizer> optimizer,
   for (size_t i = 0; i < state_names_.size(); ++i) {
     states_.push_back(group_.allocate<float>(owned));
   }
+  if (sharded()) matrices_.emplace(group_, storage_.layout(), model.parameters().specs());
   if (options.loss_scaling) scaler_.emplace(*options.loss_scaling);
   storage_.fill_owned([&](const OwnedPiece& piece, std::span<float> values) {
     initial_values(*piece.spec, options_.seed, piece.piece.first, values);
@@ -349,6 +350,8 @@ StepOptions Replica::next_update(double learning_rate, double gradient_factor) {
           .learning_rate = learning_rate,
           .gradient_factor = gradient_factor,
           .parameters = model_.parameters().size(),
+          .units = static_cast<int>(model_.units().size()),
+          .matrices = matrices_ ? &*matrices_ : nullptr,
           .stochastic_rounding = options_.stochastic_rounding,
           .seed = options_.seed};
 }

@@ -27,6 +27,7 @@
 #include "training/optimizers/optimizer.h"
 #include "training/parallel/data_parallel.h"
 #include "training/parallel/mesh.h"
+#include "training/parallel/rank_matrices.h"
 #include "training/parallel/storage.h"
 #include "training/pipeline/executor.h"
 #include "training/pipeline/model_stage.h"
@@ -252,6 +253,7 @@ class Replica {
   pipeline::ModelStage model_stage_;
   pipeline::WeightVersions versions_;
   std::vector<Memory<float>> states_;
+  std::optional<RankMatrices> matrices_;  // of what is sharded
   std::optional<LossScaler> scaler_;
   int64_t updates_ = 0;
   Trace* trace_ = nullptr;

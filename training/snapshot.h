@@ -15,7 +15,7 @@ namespace tutti::training {
 struct Snapshot {
   RunDirectory* directory = nullptr;  // on rank 0, null elsewhere
   int64_t step = 0;
-  Configuration configuration;  // rank 0's is kept
+  Json configuration;           // rank 0's is kept
   Json state = Json::object();  // the trainer's own (rank 0's is kept)
   int keep = 2;                 // steps; 0: all
 };

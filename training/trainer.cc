@@ -38,7 +38,7 @@ std::vector<MicroBatch> views(const StepFeed& feed) {
 class Trainer::Loop {
  public:
   Loop(const Mesh& mesh, Model& model, const std::vector<const DataSet*>& data,
-       const TrainOptions& options, Configuration configuration)
+       const TrainOptions& options, RunConfiguration configuration)
       : model_(model),
         options_(options),
         configuration_(std::move(configuration)),
@@ -53,7 +53,8 @@ class Trainer::Loop {
                      .ranks = mesh.size(Axis::data),
                      .workers = options.workers,
                      .weights = options.data_weights}),
-        replica_(mesh, model, make_optimizer(options), replica_options(options.replica, feed_),
+        replica_(mesh, model, make_optimizer(options.optimizer),
+                 replica_options(options.replica, feed_),
                  [&](const Layout& layout) { return make_hook(options, model, layout); }) {
     if (!options.trace.empty()) replica_.record(trace_);
     options_.schedule.total_steps = static_cast<int64_t>(feed_.steps());
@@ -96,7 +97,7 @@ class Trainer::Loop {
 
   Model& model_;
   TrainOptions options_;
-  Configuration configuration_;
+  RunConfiguration configuration_;
   Communicator world_;
   Group group_;
   std::optional<RunDirectory> directory_;  // on rank 0, where there is one
@@ -128,7 +129,7 @@ RunStart run_start(const TrainOptions& options) {
 }
 
 // Whether the run that was saved may go on like this. Returns what people should know.
-std::vector<std::string> check_chosen(const ChosenStep& step, const Configuration& now,
+std::vector<std::string> check_chosen(const ChosenStep& step, const RunConfiguration& now,
                                       const TrainOptions& options) {
   const Manifest& manifest = step.checkpoint.manifest();
   if (manifest.configuration.empty()) {
@@ -228,7 +229,7 @@ void Trainer::Loop::save_done() {
   save_snapshot(replica_, model_,
                 {.directory = directory_ ? &*directory_ : nullptr,
                  .step = static_cast<int64_t>(done_),
-                 .configuration = configuration_,
+                 .configuration = configuration_.whole,
                  .state = {{"samples", std::min(done_ * options_.batch, options_.samples)},
                            {"batch", options_.batch},
                            {"seed", options_.seed}},
@@ -323,7 +324,7 @@ Trainer::Trainer(const Mesh& mesh, Model& model, const std::vector<const DataSet
         pipeline::Plans(schedule, mesh.size(Axis::pipeline), virtual_stages).chunks();
     settled.replica.pipeline.cut = measured_cut(world, model, data, options, chunks);
   }
-  loop_ = std::make_unique<Loop>(mesh, model, data, settled, std::move(configuration.run));
+  loop_ = std::make_unique<Loop>(mesh, model, data, settled, std::move(configuration));
 }
 
 Trainer::~Trainer() = default;
@@ -340,7 +341,7 @@ void check_directory(const Model& model, const std::vector<const DataSet*>& data
                      const TrainOptions& options) {
   if (options.checkpoint.empty()) return;
   const auto step = RunDirectory::check(options.checkpoint, run_start(options));
-  if (step) check_chosen(*step, configuration_of(model, data, options).run, options);
+  if (step) check_chosen(*step, configuration_of(model, data, options), options);
 }
 
 TrainResult train(const Mesh& mesh, Model& model, const std::vector<const DataSet*>& data,

@@ -12,12 +12,12 @@
 #include "collectives/communicator.h"
 #include "training/data/data_set.h"
 #include "training/feed.h"
+#include "training/optimizers/registry.h"
 #include "training/optimizers/schedule.h"
 #include "training/replica.h"
 
 namespace tutti::training {
 
-enum class OptimizerKind { adamw, sgd, lamb, lars };
 enum class Compression { none, bf16, f16, powersgd };
 
 struct TrainOptions {
@@ -29,12 +29,8 @@ struct TrainOptions {
   int workers = 1;
   std::vector<double> data_weights;
 
-  OptimizerKind optimizer = OptimizerKind::adamw;
-  LearningRateSchedule schedule;  // its peak is the learning rate; total_steps is filled in
-  double weight_decay = 0.01;
-  double momentum = 0.9;
-  double beta1 = 0.9;
-  double beta2 = 0.999;
+  Json optimizer = {{"name", "adamw"}};  // and what it has (optimizers/registry.h), or less
+  LearningRateSchedule schedule;         // its peak is the learning rate; total_steps is filled in
 
   ReplicaOptions replica;    // storage.one_pass follows from the batch
   bool measure_cut = false;  // of the pipeline: by timing the model's units first
@@ -64,6 +60,9 @@ struct TrainOptions {
   // Asked after each step: not 0 once this rank is to stop (a signal's number). Then all ranks stop
   // after the same step, and save it. On all ranks, or on none.
   std::function<int()> stop_requested;
+  // What else the run was told, which the options above follow from: part of its configuration, as
+  // checkpoints keep it.
+  Json told = Json::object();
 };
 
 struct StepReport {
@@ -147,7 +146,6 @@ void check_directory(const Model& model, const std::vector<const DataSet*>& data
 // The last step of the run of steps that begins with `step` and has no flush in between.
 uint64_t next_flush(const TrainOptions& options, uint64_t step, uint64_t steps);
 
-std::unique_ptr<Optimizer> make_optimizer(const TrainOptions& options);
 // Null where gradients are summed as they are.
 std::unique_ptr<CommunicationHook> make_hook(const TrainOptions& options, Model& model,
                                              const Layout& layout);

@@ -263,7 +263,7 @@ TEST(NotFinite, NamesTheStep) {
   for (const auto& [schedule, step] :
        {std::pair("pipedream", "step 2: "), std::pair("pipedream-2bw", "step 3: ")}) {
     TrainOptions options = options_of(schedule, 8);
-    options.optimizer = OptimizerKind::sgd;
+    options.optimizer = {{"name", "sgd"}};
     options.schedule = {.peak = 1e38, .warmup_steps = 0};
     for (const auto& error :
          run_ranks_catching(kStages, [&](const Job& job) { train_as_rank(job, options); })) {

@@ -52,7 +52,7 @@ struct Group {
   int ranks = 1;
   DType dtype = DType::f32;
   uint64_t batch = 1;  // in micro-batches of 1
-  OptimizerKind optimizer = OptimizerKind::adamw;
+  std::string optimizer = "adamw";
   double dropout = 0;
 };
 
@@ -63,9 +63,8 @@ std::string describe(const LayoutCase& layout) {
 }
 
 std::string name_of(const Group& group) {
-  constexpr std::array kOptimizers = {"Adamw", "Sgd", "Lamb", "Lars"};
-  return cat(group.ranks, "Ranks", name(group.dtype), "Batch", group.batch,
-             kOptimizers[static_cast<size_t>(group.optimizer)], group.dropout > 0 ? "Dropout" : "");
+  return cat(group.ranks, "Ranks", name(group.dtype), "Batch", group.batch, group.optimizer,
+             group.dropout > 0 ? "Dropout" : "");
 }
 
 TinyRun plain_run(const Group& group) {
@@ -77,9 +76,10 @@ TinyRun plain_run(const Group& group) {
     run.replica.loss_scaling = {.initial_scale = 0x1p24, .growth_interval = 6};
   }
   run.replica.clip = 1;
-  run.optimizer.optimizer = group.optimizer;
-  if (group.optimizer == OptimizerKind::lamb) run.learning_rate = 0.03;
-  if (group.optimizer == OptimizerKind::lars) run.learning_rate = 3;
+  run.optimizer = {{"name", group.optimizer}};
+  if (group.optimizer == "lamb") run.learning_rate = 0.03;
+  if (group.optimizer == "lars") run.learning_rate = 3;
+  if (group.optimizer == "muon") run.learning_rate = 0.02;
   run.batch = group.batch;
   return run;
 }
@@ -117,13 +117,13 @@ TEST_P(Layouts, TrainTheSameBits) {
 INSTANTIATE_TEST_SUITE_P(
     Groups, Layouts,
     ::testing::Values(Group{1, DType::f32, 2}, Group{2, DType::f32, 2}, Group{2, DType::f32, 5},
-                      Group{3, DType::f32, 5, OptimizerKind::lamb}, Group{4, DType::f32, 4},
-                      Group{2, DType::bf16, 4, OptimizerKind::lars}, Group{3, DType::bf16, 3},
+                      Group{3, DType::f32, 5, "lamb"}, Group{4, DType::f32, 4},
+                      Group{2, DType::bf16, 4, "lars"}, Group{3, DType::bf16, 3},
                       Group{4, DType::bf16, 8}, Group{3, DType::f16, 6},
-                      Group{2, DType::f16, 5, OptimizerKind::lamb},
-                      Group{4, DType::f32, 4, OptimizerKind::lars, 0.1},
-                      Group{2, DType::bf16, 2, OptimizerKind::adamw, 0.1},
-                      Group{3, DType::f16, 5, OptimizerKind::adamw, 0.1}),
+                      Group{2, DType::f16, 5, "lamb"}, Group{3, DType::f32, 5, "muon"},
+                      Group{2, DType::bf16, 4, "muon"}, Group{4, DType::f32, 4, "lars", 0.1},
+                      Group{2, DType::bf16, 2, "adamw", 0.1},
+                      Group{3, DType::f16, 5, "adamw", 0.1}),
     [](const auto& info) { return name_of(info.param); });
 
 TEST(Ranks, DoNotMatterButForRounding) {

@@ -56,7 +56,7 @@ TinyRun image_run() {
   TinyRun run;
   run.resnet = ResNetConfig{
       .channels = 1, .height = 6, .width = 5, .classes = 3, .blocks = {3, 3}, .widths = {4, 6}};
-  run.optimizer.optimizer = OptimizerKind::sgd;
+  run.optimizer = {{"name", "sgd"}};
   run.learning_rate = 0.05;
   run.micro_batch = 2;
   return run;

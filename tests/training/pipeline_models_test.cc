@@ -65,7 +65,7 @@ TEST(MlpPipelines, TrainTheSameBits) {
   expect_the_same_bits(run, 2, {2, 3});
   expect_the_same_bits(run, 4, {2});
   run.replica.storage.dtype = DType::bf16;
-  run.optimizer.optimizer = OptimizerKind::lamb;
+  run.optimizer = {{"name", "lamb"}};
   expect_the_same_bits(run, 3, {2, 3});
 }
 
@@ -74,7 +74,7 @@ TinyRun image_run() {
   TinyRun run;
   run.resnet = ResNetConfig{
       .channels = 2, .height = 6, .width = 5, .classes = 3, .blocks = {1, 2}, .widths = {4, 6}};
-  run.optimizer.optimizer = OptimizerKind::sgd;
+  run.optimizer = {{"name", "sgd"}};
   run.learning_rate = 0.05;
   run.batch = 24;
   run.micro_batch = 4;
@@ -88,7 +88,7 @@ TEST(ResNetPipelines, TrainTheSameBits) {
   run.last_batch = 7;
   expect_the_same_bits(run, 1, {2, 5});
   expect_the_same_bits(run, 2, {2, 4});
-  run.optimizer.optimizer = OptimizerKind::lars;
+  run.optimizer = {{"name", "lars"}};
   run.learning_rate = 1;
   expect_the_same_bits(run, 3, {2, 3});
 }

@@ -68,7 +68,7 @@ struct Group {
   DType dtype = DType::f32;
   uint64_t batch = 4;  // samples; micro-batches are of 1
   uint64_t last_batch = 0;
-  OptimizerKind optimizer = OptimizerKind::adamw;
+  std::string optimizer = "adamw";
   bool tied = true;
   double dropout = 0;
   uint64_t micro_batch = 1;
@@ -84,10 +84,8 @@ std::string describe(const Pipe& pipe) {
 }
 
 std::string name_of(const Group& group) {
-  constexpr std::array kOptimizers = {"Adamw", "Sgd", "Lamb", "Lars"};
   return cat("Data", group.data, name(group.dtype), "Batch", group.batch, "By", group.micro_batch,
-             kOptimizers[static_cast<size_t>(group.optimizer)], group.tied ? "Tied" : "Untied",
-             group.dropout > 0 ? "Dropout" : "");
+             group.optimizer, group.tied ? "Tied" : "Untied", group.dropout > 0 ? "Dropout" : "");
 }
 
 TinyRun plain_run(const Group& group) {
@@ -107,9 +105,10 @@ TinyRun plain_run(const Group& group) {
   }
   run.replica.stochastic_rounding = group.dtype == DType::bf16;
   run.replica.clip = 1;
-  run.optimizer.optimizer = group.optimizer;
-  if (group.optimizer == OptimizerKind::lamb) run.learning_rate = 0.03;
-  if (group.optimizer == OptimizerKind::lars) run.learning_rate = 3;
+  run.optimizer = {{"name", group.optimizer}};
+  if (group.optimizer == "lamb") run.learning_rate = 0.03;
+  if (group.optimizer == "lars") run.learning_rate = 3;
+  if (group.optimizer == "muon") run.learning_rate = 0.02;
   run.batch = group.batch;
   run.micro_batch = group.micro_batch;
   run.last_batch = group.last_batch;
@@ -159,36 +158,34 @@ TEST_P(Pipelines, TrainTheSameBits) {
 // Data-parallel ranks with as many micro-batches as the others, with fewer, and with none.
 INSTANTIATE_TEST_SUITE_P(
     Groups, Pipelines,
-    ::testing::Values(Group{.data = 1, .batch = 5, .last_batch = 2},
-                      Group{.data = 1, .dtype = DType::bf16, .tied = false, .dropout = 0.1},
-                      Group{.data = 2, .batch = 5, .last_batch = 1, .dropout = 0.1},
-                      Group{.data = 2, .dtype = DType::f16, .batch = 6},
-                      Group{.data = 2,
-                            .dtype = DType::bf16,
-                            .batch = 3,
-                            .optimizer = OptimizerKind::lamb,
-                            .tied = false},
-                      Group{.data = 3, .batch = 2, .optimizer = OptimizerKind::lars},
-                      Group{.data = 3,
-                            .dtype = DType::bf16,
-                            .batch = 11,
-                            .last_batch = 3,
-                            .dropout = 0.1,
-                            .micro_batch = 2},
-                      Group{.data = 3,
-                            .dtype = DType::f16,
-                            .batch = 4,
-                            .last_batch = 1,
-                            .optimizer = OptimizerKind::sgd,
-                            .dropout = 0.1},
-                      Group{.data = 1,
-                            .dtype = DType::f16,
-                            .batch = 27,
-                            .last_batch = 4,
-                            .optimizer = OptimizerKind::lamb,
-                            .micro_batch = 3},
-                      Group{.data = 5, .batch = 9, .last_batch = 4, .dropout = 0.1},
-                      Group{.data = 4, .batch = 6, .optimizer = OptimizerKind::sgd, .tied = false}),
+    ::testing::Values(
+        Group{.data = 1, .batch = 5, .last_batch = 2},
+        Group{.data = 1, .dtype = DType::bf16, .tied = false, .dropout = 0.1},
+        Group{.data = 2, .batch = 5, .last_batch = 1, .dropout = 0.1},
+        Group{.data = 2, .dtype = DType::f16, .batch = 6},
+        Group{.data = 2, .dtype = DType::bf16, .batch = 3, .optimizer = "lamb", .tied = false},
+        Group{.data = 3, .batch = 2, .optimizer = "lars"},
+        Group{.data = 2, .batch = 4, .optimizer = "muon"},
+        Group{.data = 3,
+              .dtype = DType::bf16,
+              .batch = 11,
+              .last_batch = 3,
+              .dropout = 0.1,
+              .micro_batch = 2},
+        Group{.data = 3,
+              .dtype = DType::f16,
+              .batch = 4,
+              .last_batch = 1,
+              .optimizer = "sgd",
+              .dropout = 0.1},
+        Group{.data = 1,
+              .dtype = DType::f16,
+              .batch = 27,
+              .last_batch = 4,
+              .optimizer = "lamb",
+              .micro_batch = 3},
+        Group{.data = 5, .batch = 9, .last_batch = 4, .dropout = 0.1},
+        Group{.data = 4, .batch = 6, .optimizer = "sgd", .tied = false}),
     [](const auto& info) { return name_of(info.param); });
 
 // Ranks along the tensor axis all compute the same: the boundaries between stages are cut among

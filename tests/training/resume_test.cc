@@ -20,9 +20,11 @@
 #include "tests/training/support/saved_tensors.h"
 #include "tests/training/support/tiny_run.h"
 #include "training/checkpoint/checkpoint.h"
+#include "training/checkpoint/manifest.h"
 #include "training/checkpoint/step_directory.h"
 #include "training/configuration.h"
 #include "training/models/gpt.h"
+#include "training/models/registry.h"
 #include "training/trainer.h"
 
 namespace tutti::training {
@@ -130,10 +132,14 @@ TEST_F(Resume, WithOtherSettingsIsRefusedAndTheyAreNamed) {
           {another, "lr: 0.003 in the checkpoint, 0.01 now", "--allow-changed lr"});
   refused([](Made& run) { run.model.dropout = 0.1; }, {"dropout: 0 in the checkpoint, 0.1 now"});
   refused([](Made& run) { run.options.micro_batch = 2; }, {"micro-batch: 1 in", "2 now"});
-  refused([](Made& run) { run.options.optimizer = OptimizerKind::sgd; },
-          {"optimizer: adamw in the checkpoint, sgd now", "another directory"});
-  refused([](Made& run) { run.options.weight_decay = 0.5; }, {"weight-decay: 0.01 in", "0.5 now"});
-  refused([](Made& run) { run.options.beta2 = 0.9; }, {"beta2: 0.999 in"});
+  refused(
+      [](Made& run) {
+        run.options.optimizer = {{"name", "sgd"}};
+      },
+      {"optimizer: adamw in the checkpoint, sgd now", "another directory"});
+  refused([](Made& run) { run.options.optimizer["weight_decay"] = 0.5; },
+          {"weight-decay: 0.01 in", "0.5 now"});
+  refused([](Made& run) { run.options.optimizer["beta2"] = 0.9; }, {"beta2: 0.999 in"});
   refused([](Made& run) { run.options.replica.clip.reset(); },
           {"clip: 1 in the checkpoint, 0 now"});
   refused([](Made& run) { run.options.replica.storage.dtype = DType::bf16; },
@@ -176,6 +182,34 @@ TEST_F(Resume, WithSettingsThatMayChangeIsTold) {
               Each(AllOf(HasSubstr("no setting \"leraning\""), HasSubstr("lr"))));
   run.options.allow_changed = {"batch"};
   EXPECT_THAT(train_catching(run), Each(HasSubstr("the batch cannot change in a run")));
+}
+
+// Checkpoints had the model, and each setting, as a text.
+TEST_F(Resume, OfAnEarlierFormatIsTheSameRun) {
+  trained(made(4, "run"));
+  const std::string file = path("run/step-00000004/checkpoint.json");
+  std::ifstream in(file);
+  const std::string before{std::istreambuf_iterator<char>(in), {}};
+  Manifest manifest = parse_manifest(before, file);
+  const std::string data = manifest.configuration["data"]["fingerprint"];
+  manifest.model =
+      "gpt layers=2 heads=2 width=32 context=16 vocabulary=256 hidden=128 norm=layer "
+      "mlp=gelu positions=learned tied=1 bias=1";
+  ASSERT_EQ(completed_model(manifest.model), Gpt(testing::tiny_gpt()).configuration());
+  manifest.configuration = {{"model", manifest.model}, {"data", data},
+                            {"data-weights", ""},      {"optimizer", "adamw"},
+                            {"lr", "0.003"},           {"beta2", "0.999"},
+                            {"dropout", "0"},          {"batch", "4"},
+                            {"loss-scale", "none"},    {"stochastic-rounding", "no"},
+                            {"samples", "16"},         {"late-weights", "none"}};
+  std::ofstream(file) << to_text(manifest);
+  Made other = resumed(made(6, "run"));
+  other.options.schedule.peak = 0.01;
+  other.model.dropout = 0.1;
+  EXPECT_THAT(train_catching(other),
+              Each(AllOf(HasSubstr("lr: 0.003 in the checkpoint, 0.01 now"),
+                         HasSubstr("dropout: 0 in the checkpoint, 0.1 now"))));
+  EXPECT_EQ(trained(resumed(made(6, "run"))).result.resumed_at, 4u);
 }
 
 TEST_F(Resume, WithAnotherLayoutIsTheSameRun) {

@@ -97,10 +97,10 @@ Outcome train_on(int ranks, const TrainOptions& options) {
 // --- ranks ---
 
 TEST(Trainer, EveryNumberOfRanksTrainsTheSameModel) {
-  for (const OptimizerKind optimizer : {OptimizerKind::adamw, OptimizerKind::sgd}) {
+  for (const std::string optimizer : {"adamw", "sgd"}) {
     TrainOptions options = options_of(20);
-    options.optimizer = optimizer;
-    if (optimizer == OptimizerKind::sgd) options.schedule.peak = 0.1;
+    options.optimizer = {{"name", optimizer}};
+    if (optimizer == "sgd") options.schedule.peak = 0.1;
     const Outcome alone = train_on(1, options);
     ASSERT_THAT(alone.losses, SizeIs(20));
     EXPECT_NEAR(alone.losses.front(), std::log(256), 0.1) << "nothing is known at first";
@@ -174,7 +174,7 @@ TEST(Trainer, RanksWithOtherOptionsAreFoundOut) {
   for (const auto change : std::vector<void (*)(TrainOptions&)>{
            [](TrainOptions& options) { options.seed = 7; },
            [](TrainOptions& options) { options.micro_batch = 1; },
-           [](TrainOptions& options) { options.beta2 = 0.9; },
+           [](TrainOptions& options) { options.optimizer["beta2"] = 0.9; },
            [](TrainOptions& options) { options.replica.clip.reset(); },
            [](TrainOptions& options) { options.schedule.peak += 1e-12; },
            [](TrainOptions& options) { options.replica.data_parallel.overlap = false; },
@@ -220,7 +220,7 @@ TEST(Trainer, RanksWithAnotherModelOrOtherDataAreFoundOut) {
 
 TEST(Trainer, ADivergedLossIsAnErrorOfAllRanks) {
   TrainOptions options = options_of(20);
-  options.optimizer = OptimizerKind::sgd;
+  options.optimizer = {{"name", "sgd"}};
   options.schedule.peak = 1e30;
   options.replica.clip.reset();
   expect_refused_by_all(
@@ -236,7 +236,7 @@ TEST(Trainer, OptionsThatMakeNoSenseAreNamed) {
   };
   refused([](TrainOptions& o) { o.batch = 0; }, "steps of 0 samples");
   refused([](TrainOptions& o) { o.micro_batch = 0; }, "micro-batches of 0");
-  refused([](TrainOptions& o) { o.beta1 = 1; }, "beta1");
+  refused([](TrainOptions& o) { o.optimizer["beta1"] = 1; }, "beta1");
   refused([](TrainOptions& o) { o.replica.storage.stage = 4; }, "ZeRO stage 4");
   refused([](TrainOptions& o) { o.replica.storage.dtype = DType::i32; }, "i32");
   refused([](TrainOptions& o) { o.replica.storage.bucket_elements = 0; }, "buckets of 0 elements");

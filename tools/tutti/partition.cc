@@ -36,7 +36,9 @@ struct LinkOptions {
 };
 
 struct Options {
-  training::RunOptions train;
+  training::ToldOptions told;
+  training::RunOptions train;  // that follows from it
+  std::optional<int64_t> micro_batch;
   int runs = 5;
   int nodes = 1;
   int ranks_per_node = 1;
@@ -106,12 +108,11 @@ struct RandomBatch {
   training::MicroBatch batch;
 };
 
-Profile measured(training::Model& model, const training::RunOptions& train, int runs) {
-  const int64_t samples =
-      train.micro_batch.value_or(training::kind_of(train.model).traits.micro_batch);
+Profile measured(training::Model& model, const training::RunOptions& train, int64_t samples,
+                 int runs) {
   const RandomBatch random(model.configuration(), samples, model.targets_per_sample());
   return training::pipeline::profile_model(model, random.batch,
-                                           {.dtype = parse_dtype(train.precision).value(),
+                                           {.dtype = train.training.replica.storage.dtype,
                                             .checkpoint_units = train.recompute == "full"},
                                            runs);
 }
@@ -228,7 +229,11 @@ int run_partition(Options& options) {
   }
   std::ofstream json = open_for_writing(options.json, "--json");
   std::ofstream saved = open_for_writing(options.save_profile, "--save-profile");
-  if (model) profile = measured(*model, options.train, options.runs);
+  if (model) {
+    const auto samples = options.micro_batch.value_or(
+        static_cast<int64_t>(training::kind_of(options.train.model).traits.micro_batch));
+    profile = measured(*model, options.train, samples, options.runs);
+  }
   if (saved.is_open()) append(saved, options.save_profile, to_json(profile));
 
   const Partition plan = training::pipeline::partition(profile.layers, cluster);
@@ -271,14 +276,14 @@ void add_cluster(Command command, Options& options) {
 // What says how to profile.
 void add_profiling(Command command, Options& options) {
   command
-      .add_option("--micro-batch", options.train.micro_batch,
+      .add_option("--micro-batch", options.micro_batch,
                   "samples of one forward and backward pass (default: 32; gpt2: 8; resnet: 64)")
       .between(1, 1 << 20);
   command.add_option("--runs", options.runs, "of each layer, of which the median counts")
       .between(1, 1000)
       .show_default();
-  training::add_model_flags(command, options.train.model);
-  add_pass_options(command, options.train);
+  training::add_model_flags(command, options.told.said);
+  add_pass_options(command, options.told);
 }
 
 }  // namespace
@@ -307,7 +312,7 @@ void add_partition(CommandLine& line) {
       throw Error(ErrorCode::invalid_argument, cat("both --profile and ", option, " were given"),
                   {.remedy = "give --profile, or what to profile"});
     }
-    training::refuse_members_of_other_models(options->train.model);
+    options->train = options_of(options->told);
     return run_partition(*options);
   });
 }

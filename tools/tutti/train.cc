@@ -46,10 +46,12 @@ using training::TrainResult;
 
 // What the program is told besides the run.
 struct Options {
-  RunOptions run;
-  int ranks = 0;  // 0: one per allowed core, or as many as the launcher started
+  training::ToldOptions told;
+  RunOptions run;  // that follows from it
+  int ranks = 0;   // 0: one per allowed core, or as many as the launcher started
   std::string json;
   std::string plot;
+  bool print_configuration = false;
   bool on_terminal = false;  // standard output ends on one, though through the launcher's pipe
 };
 
@@ -222,9 +224,13 @@ int train(Options options) {
   const int wanted = wanted_ranks(options);
   const int ranks = wanted != 0 ? wanted : useful_ranks(options.run, data);
   const std::unique_ptr<training::Model> model = training::make_model(options.run.model);
-  if (!is_launched()) {
+  if (options.print_configuration || !is_launched()) {
     RunOptions tried = options.run;
     settle(tried, ranks, data.examples());
+    if (options.print_configuration) {
+      std::printf("%s\n", tried.training.told.dump(2).c_str());
+      return 0;
+    }
     if (const std::string& initial = tried.training.initial; !initial.empty()) {
       check_initial(*model, training::ImportedModel(initial), initial);
     }
@@ -249,6 +255,10 @@ void add_own_options(Command command, Options& options) {
       .type_name("FILE")
       .group(kGroup);
   command.add_option("--plot", options.plot, "draw the losses").type_name("FILE.svg").group(kGroup);
+  command
+      .add_flag("--print-config", options.print_configuration,
+                "say what would be trained, as --config takes it, and do nothing")
+      .group(kGroup);
   command.add_flag(kOnTerminal, options.on_terminal).group("");  // not in --help
 }
 
@@ -258,7 +268,7 @@ void add_train(CommandLine& line) {
   const auto options = std::make_shared<Options>();
   Command command =
       line.add("train", "Train a language model or an image classifier on many ranks");
-  add_run_options(command, options->run);
+  add_run_options(command, options->told);
   add_own_options(command, *options);
   command.footer(
       "Examples:\n"
@@ -267,14 +277,16 @@ void add_train(CommandLine& line) {
       "    --ranks 2 --zero 2 --precision bf16 --checkpoint DIR\n"
       "  tutti train --data TEXT --model gpt2 --dp 2 --pp 2 --schedule zb-h1 --micro-batches 8\n"
       "  tutti train --data TEXT --checkpoint DIR --checkpoint-every 100 --resume\n"
+      "  tutti train --config run.json --set optimizer.lr=0.001 --steps 500\n"
       "A directory of checkpoints is one run's. SIGINT and SIGTERM end it after the step, which "
       "is\n"
       "saved; the exit code is 128 + the signal's number. A second one ends it at once.\n"
       "The losses do not depend on --ranks, but for rounding; with TUTTI_DETERMINISTIC=1 not on\n"
       "--zero, --bucket-mb or --recompute either, nor on --pp with any synchronous schedule but\n"
       "Chimera, not by a bit.");
-  command.runs([options, command] {
-    refuse_what_is_ignored(command, options->run);
+  command.runs([options] {
+    options->run = options_of(options->told);
+    if (options->run.data.empty()) throw UsageError("--data is required");
     return train(*options);
   });
 }

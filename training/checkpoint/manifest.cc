@@ -85,7 +85,7 @@ Manifest manifest_of(const Json& root) {
   }
   manifest.state = root.at("state");
   manifest.run = root.value("run", std::string());
-  manifest.configuration = root.value("configuration", Configuration());
+  if (const Json* const all = root.find("configuration")) manifest.configuration = *all;
   for (const Json& file : root.at("files")) {
     manifest.files.push_back(
         {file.at("bytes").get<uint64_t>(), file.at(kChecksum).get<std::string>()});

@@ -48,17 +48,14 @@ struct FileEntry {
 };
 std::string rank_file_name(int rank, int world);
 
-// What a run's values follow from, by name ("lr": "0.001").
-using Configuration = std::map<std::string, std::string>;
-
 struct Manifest {
   int64_t step = 0;
   std::string run;  // the identity of the run that saved it; empty: an earlier format had none
   // What the tensors belong to: Model::configuration(). Earlier formats have a line of text
   // (models/earlier_models.h).
   Json model = "";
-  Configuration configuration;  // the run's; empty: an earlier format had none
-  Json state;                   // the trainer's own; an object
+  Json configuration;  // the run's; empty: an earlier format had none
+  Json state;          // the trainer's own; an object
   std::vector<FileEntry> files;
   std::vector<TensorEntry> tensors;  // in alphabetical order
 

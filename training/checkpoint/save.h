@@ -35,7 +35,7 @@ struct SaveRequest {
   RunDirectory* directory = nullptr;
   int64_t step = 0;
   Json model = "";              // Model::configuration()
-  Configuration configuration;  // the run's; rank 0's is stored
+  Json configuration;           // the run's; rank 0's is stored
   Json state = Json::object();  // the trainer's own; rank 0's is stored
   int keep = 2;                 // this step and the run's before it; 0: all
   // For tests: called between the parts of the protocol.

@@ -48,7 +48,7 @@ void describe(Schema& schema, GptConfig& config) {
   schema.add("heads", config.heads, "of the attention");
   schema.add("width", config.width, "values per position");
   schema.add("context", config.context, "tokens that the model sees");
-  schema.add("vocabulary", config.vocabulary, "kinds of tokens, else as the data has");
+  schema.add("vocabulary", config.vocabulary, "kinds of tokens; as the data has");
   schema.add("hidden", config.hidden, "of the feed-forward part; 0: 4 x width");
   schema.add("norm", config.norm, {{"layer", NormKind::layer}, {"rms", NormKind::rms}},
              "layer or rms");
@@ -59,8 +59,10 @@ void describe(Schema& schema, GptConfig& config) {
   schema.add("tied", config.tied, "an output layer apart from the embedding")
       .flag("--untied", false);
   schema.add("bias", config.bias, "linear layers without").flag("--no-bias", false);
-  schema.add("dropout", config.dropout, "share of values").training_only();
+  schema.add("dropout", config.dropout, "share of values").role(kTrainingOnly);
 }
+
+const Described<GptConfig> kGpt2{"model", "kind", "gpt2", describe};
 
 class EmbedUnit : public Unit {
  public:
@@ -313,13 +315,13 @@ double Gpt::flops_per_sample() const {
   return context * (6 * weights + attention);
 }
 
-Json Gpt::configuration() const { return configuration_of("gpt2", config_, describe); }
+Json Gpt::configuration() const { return kGpt2.write(config_); }
 
 ModelKind gpt2_kind() {
   return model_kind<GptConfig>(
-      "gpt2", "GPT-2 and its successors",
+      "GPT-2 and its successors",
       {.inputs = Inputs::windows, .batch = 32, .micro_batch = 8, .weight_decay = 0.1, .clip = 1},
-      describe, [](const GptConfig& config, const ModelContext& context) -> std::unique_ptr<Model> {
+      kGpt2, [](const GptConfig& config, const ModelContext& context) -> std::unique_ptr<Model> {
         GptConfig complete = config;
         complete.selective_recomputation = context.selective_recomputation;
         return std::make_unique<Gpt>(complete);

@@ -41,8 +41,10 @@ void describe(Schema& schema, MlpModelConfig& config) {
   schema.add("embedding", config.embedding, "values per token");
   schema.add("hidden", config.hidden, "values per hidden layer");
   schema.add("layers", config.layers, "hidden layers");
-  schema.add("vocabulary", config.vocabulary, "kinds of tokens, else as the data has");
+  schema.add("vocabulary", config.vocabulary, "kinds of tokens; as the data has");
 }
+
+const Described<MlpModelConfig> kMlp{"model", "kind", "mlp", describe};
 
 class EmbedUnit : public Unit {
  public:
@@ -162,12 +164,12 @@ double MlpModel::flops_per_sample() const {
   return 6 * weights;
 }
 
-Json MlpModel::configuration() const { return configuration_of("mlp", config_, describe); }
+Json MlpModel::configuration() const { return kMlp.write(config_); }
 
 ModelKind mlp_kind() {
   return model_kind<MlpModelConfig>(
-      "mlp", "of the last tokens",
-      {.inputs = Inputs::last_tokens, .batch = 1536, .adam_rate = 6e-3, .sgd_rate = 0.3}, describe,
+      "of the last tokens",
+      {.inputs = Inputs::last_tokens, .batch = 1536, .adam_rate = 6e-3, .sgd_rate = 0.3}, kMlp,
       [](const MlpModelConfig& config, const ModelContext&) -> std::unique_ptr<Model> {
         return std::make_unique<MlpModel>(config);
       });

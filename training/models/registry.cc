@@ -71,20 +71,10 @@ Json tensors_of_model(const Json& configuration) {
   Json tensors = configuration;
   if (const ModelKind* const kind = kind_in(configuration)) {
     for (const Field& field : kind->schema->fields()) {
-      if (field.is_training_only()) tensors.erase(field.key());
+      if (field.role() == kTrainingOnly) tensors.erase(field.key());
     }
   }
   return tensors;
-}
-
-void finish_schema(Schema& schema) {
-  constexpr double kMostSize = 1 << 24;
-  for (Field& field : schema.fields()) {
-    field.group("Model");
-    if (field.type() == Field::Type::whole || field.type() == Field::Type::wholes) {
-      field.between(0, kMostSize);
-    }
-  }
 }
 
 }  // namespace tutti::training

@@ -2,37 +2,19 @@
 // has and how to make it, and a line in registry.cc.
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "base/described.h"
 #include "base/json.h"
 #include "base/schema.h"
 #include "training/model.h"
+#include "training/model_traits.h"
 #include "training/modules/batch_norm.h"
 
 namespace tutti::training {
-
-// What a sample is.
-enum class Inputs {
-  last_tokens,  // `context` tokens, and the one that follows
-  windows,      // `context` tokens, and the one that follows each of them
-  images,       // channels x height x width, and its class
-};
-
-// What suits a model, where a run says nothing else. Optimizers (optimizers/registry.h) make their
-// own defaults of it.
-struct ModelTraits {
-  Inputs inputs = Inputs::windows;
-  int64_t batch = 32;  // samples
-  int64_t micro_batch = 32;
-  double adam_rate = 1e-3;     // learning rates of Adam's kind,
-  double sgd_rate = 0.1;       // and of plain descent
-  double weight_decay = 0.01;  // decoupled
-  double clip = 0;             // 0: none
-};
 
 // What a model is made with besides its configuration: what does not change what it computes, and
 // what there is only once ranks have met.
@@ -52,23 +34,26 @@ struct ModelKind {
   std::function<std::unique_ptr<Model>(const Json& configuration, const ModelContext&)> make;
 };
 
-// --- For the files of models ---
-
-// Says which members of a configuration there are, and which value each is.
+// For the files of models.
 template <typename Config>
-using Describe = void (*)(Schema& schema, Config& config);
+using MakeModel = std::unique_ptr<Model> (*)(const Config& config, const ModelContext& context);
 template <typename Config>
-using Make = std::unique_ptr<Model> (*)(const Config& config, const ModelContext& context);
-// Reads a configuration over the defaults.
-template <typename Config>
-void read_configuration(const Json& configuration, Config& config, Describe<Config> describe);
-template <typename Config>
-Json configuration_of(const std::string& kind, Config config, Describe<Config> describe);
-template <typename Config>
-ModelKind model_kind(const std::string& name, const std::string& meaning, const ModelTraits& traits,
-                     Describe<Config> describe, Make<Config> make, const Config& defaults = {});
-
-// --- For those who use them ---
+ModelKind model_kind(const std::string& meaning, const ModelTraits& traits,
+                     const Described<Config>& described, MakeModel<Config> make) {
+  return {
+      .name = described.name,
+      .meaning = meaning,
+      .traits = traits,
+      .schema = described.schema(),
+      .complete =
+          [=](const Json& configuration) { return described.write(described.read(configuration)); },
+      .make =
+          [=](const Json& configuration, const ModelContext& context) {
+            return make(described.read(configuration), context);
+          }};
+}
+// The role of fields with which the same tensors train another way.
+inline constexpr const char* kTrainingOnly = "training";
 
 // In the order in which they are told to people; the first is the default.
 const std::vector<ModelKind>& model_kinds();
@@ -82,56 +67,5 @@ std::unique_ptr<Model> make_model(const Json& configuration, const ModelContext&
 Json completed_model(const Json& configuration);
 // Without what changes how a model trains but not which tensors it has.
 Json tensors_of_model(const Json& configuration);
-
-// ---
-
-// Sizes have limits, so that their products are 64-bit numbers.
-void finish_schema(Schema& schema);
-
-template <typename Config>
-void read_configuration(const Json& configuration, Config& config, Describe<Config> describe) {
-  Schema schema;
-  describe(schema, config);
-  finish_schema(schema);
-  Json own = configuration;
-  own.erase("kind");
-  schema.read(own, "", "model");
-}
-
-template <typename Config>
-Json configuration_of(const std::string& kind, Config config, Describe<Config> describe) {
-  Schema schema;
-  describe(schema, config);
-  Json all = {{"kind", kind}};
-  for (const Field& field : schema.fields()) all[field.key()] = field.get();
-  return all;
-}
-
-template <typename Config>
-ModelKind model_kind(const std::string& name, const std::string& meaning, const ModelTraits& traits,
-                     Describe<Config> describe, Make<Config> make, const Config& defaults) {
-  struct Described {
-    Config config;
-    Schema schema;
-  };
-  const auto described = std::make_shared<Described>(Described{defaults, {}});
-  describe(described->schema, described->config);
-  finish_schema(described->schema);
-  const auto read = [defaults, describe](const Json& configuration) {
-    Config config = defaults;
-    read_configuration(configuration, config, describe);
-    return config;
-  };
-  return {.name = name,
-          .meaning = meaning,
-          .traits = traits,
-          .schema = std::shared_ptr<const Schema>(described, &described->schema),
-          .complete =
-              [=](const Json& configuration) {
-                return configuration_of(name, read(configuration), describe);
-              },
-          .make = [=](const Json& configuration,
-                      const ModelContext& context) { return make(read(configuration), context); }};
-}
 
 }  // namespace tutti::training

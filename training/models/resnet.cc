@@ -45,16 +45,19 @@ ResNetConfig checked(const ResNetConfig& config) {
 void describe(Schema& schema, ResNetConfig& config) {
   schema.add("blocks", config.blocks, "of each stage");
   schema.add("widths", config.widths, "channels of each stage");
-  schema.add("sync_bn", config.sync_batch_norm, "batch statistics over all ranks").training_only();
+  schema.add("sync_bn", config.sync_batch_norm, "batch statistics over all ranks")
+      .role(kTrainingOnly);
   schema.add("zero_last_gain", config.zero_last_gain, "blocks do not start as their shortcuts")
-      .flag("--no-zero-last-gain", false)
-      .training_only();
+      .flag("")
+      .role(kTrainingOnly);
   // As the data has them.
   schema.add("channels", config.channels, "of the images").flag("");
   schema.add("height", config.height, "of the images").flag("");
   schema.add("width", config.width, "of the images").flag("");
   schema.add("classes", config.classes, "kinds of images").flag("");
 }
+
+const Described<ResNetConfig> kResNet{"model", "kind", "resnet", describe};
 
 ImageShape image_of(const ResNetConfig& config) {
   return {config.height, config.width, config.channels};
@@ -272,12 +275,12 @@ ResNet::ResNet(const ResNetConfig& config, StatisticsReducer* reducer) : config_
 
 std::vector<NamedBuffer> ResNet::buffers() { return buffers_; }
 
-Json ResNet::configuration() const { return configuration_of("resnet", config_, describe); }
+Json ResNet::configuration() const { return kResNet.write(config_); }
 
 ModelKind resnet_kind() {
   return model_kind<ResNetConfig>(
-      "resnet", "of images",
-      {.inputs = Inputs::images, .batch = 128, .micro_batch = 64, .adam_rate = 3e-3}, describe,
+      "of images", {.inputs = Inputs::images, .batch = 128, .micro_batch = 64, .adam_rate = 3e-3},
+      kResNet,
       [](const ResNetConfig& config, const ModelContext& context) -> std::unique_ptr<Model> {
         return std::make_unique<ResNet>(config,
                                         config.sync_batch_norm ? context.statistics : nullptr);

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "base/schema.h"
 #include "training/optimizers/optimizer.h"
 #include "training/optimizers/optimizer_loops.h"
 
@@ -13,6 +14,16 @@ struct AdamMoments {
   double beta2 = 0.999;   // in [0, 1)
   double epsilon = 1e-8;  // of 0 or more; added to the root, not under it
 };
+
+// Forgets within some hundred steps, by which short runs profit: what runs are given unless they
+// say otherwise.
+inline constexpr double kShortRunBeta2 = 0.99;
+
+inline void describe(Schema& schema, AdamMoments& moments) {
+  schema.add("beta1", moments.beta1, "of the mean of gradients, the share that is kept");
+  schema.add("beta2", moments.beta2, "of the mean of their squares");
+  schema.add("eps", moments.epsilon, "added to the root of the second");
+}
 
 inline void check_moments(const AdamMoments& moments) {
   const auto fraction = [](double beta) { return beta >= 0 && beta < 1; };

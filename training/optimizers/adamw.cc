@@ -24,4 +24,18 @@ void AdamW::update(std::span<const OwnedPiece> pieces, States states, const Step
   });
 }
 
+OptimizerKind adamw_kind() {
+  return optimizer_kind<AdamW, AdamWOptions>(
+      "adamw",
+      [](const ModelTraits& model) -> Json {
+        return {{"lr", model.adam_rate},
+                {"beta2", kShortRunBeta2},
+                {"weight_decay", model.weight_decay}};
+      },
+      [](Schema& schema, AdamWOptions& options) {
+        describe(schema, options.moments);
+        schema.add("weight_decay", options.weight_decay, "of matrices, decoupled");
+      });
+}
+
 }  // namespace tutti::training

@@ -6,6 +6,7 @@
 
 #include "training/optimizers/adam_moments.h"
 #include "training/optimizers/optimizer.h"
+#include "training/optimizers/registry.h"
 
 namespace tutti::training {
 
@@ -29,5 +30,7 @@ class AdamW : public Optimizer {
 
   AdamWOptions options_;
 };
+
+OptimizerKind adamw_kind();
 
 }  // namespace tutti::training

@@ -47,4 +47,16 @@ void Lamb::update(std::span<const OwnedPiece> pieces, States states, const StepO
   });
 }
 
+OptimizerKind lamb_kind() {
+  return optimizer_kind<Lamb, LambOptions>(
+      "lamb",
+      [](const ModelTraits&) -> Json {
+        return {{"lr", 0.01}, {"beta2", kShortRunBeta2}};
+      },
+      [](Schema& schema, LambOptions& options) {
+        describe(schema, options.moments);
+        schema.add("weight_decay", options.weight_decay, "of matrices");
+      });
+}
+
 }  // namespace tutti::training

@@ -6,6 +6,7 @@
 
 #include "training/optimizers/adam_moments.h"
 #include "training/optimizers/optimizer.h"
+#include "training/optimizers/registry.h"
 
 namespace tutti::training {
 
@@ -31,5 +32,7 @@ class Lamb : public Optimizer {
 
   LambOptions options_;
 };
+
+OptimizerKind lamb_kind();
 
 }  // namespace tutti::training

@@ -42,4 +42,17 @@ void Lars::update(std::span<const OwnedPiece> pieces, States states, const StepO
   });
 }
 
+OptimizerKind lars_kind() {
+  return optimizer_kind<Lars, LarsOptions>(
+      "lars",
+      [](const ModelTraits&) -> Json {
+        return {{"lr", 1.0}};
+      },
+      [](Schema& schema, LarsOptions& options) {
+        schema.add("momentum", options.momentum, "share of the last update that is kept");
+        schema.add("weight_decay", options.weight_decay, "of matrices");
+        schema.add("trust_coefficient", options.trust_coefficient, "of each layer's rate");
+      });
+}
+
 }  // namespace tutti::training

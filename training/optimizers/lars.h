@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "training/optimizers/optimizer.h"
+#include "training/optimizers/registry.h"
 
 namespace tutti::training {
 
@@ -31,5 +32,7 @@ class Lars : public Optimizer {
 
   LarsOptions options_;
 };
+
+OptimizerKind lars_kind();
 
 }  // namespace tutti::training

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "training/layout.h"
+#include "training/optimizers/matrix_exchange.h"
 #include "training/optimizers/norm_reducer.h"
 #include "training/parameters.h"
 #include "training/tensor.h"
@@ -45,6 +46,10 @@ struct StepOptions {
   double gradient_factor = 1;
   // Parameters of the whole model: owners must agree on it. LAMB and LARS need it.
   int parameters = 0;
+  // Units of the whole model: Muon leaves the first and the last one to AdamW.
+  int units = 0;
+  // Where owners have parts of matrices; none: they have all of them. Muon needs it.
+  MatrixExchange* matrices = nullptr;
   // Values in bf16 are rounded up or down by chance, as a function of seed, step, the parameter's
   // name and the element. Without masters this should be on: rounding to nearest loses updates
   // below half a unit of the last place. Other types are rounded to nearest even.
@@ -73,9 +78,9 @@ class Optimizer {
   virtual ~Optimizer() = default;
   // As PyTorch calls them; two at most.
   virtual std::vector<std::string> state_names() const = 0;
-  // Updates states, masters and values of all pieces. LAMB and LARS call `reducer` once: a
-  // collective call. Throws Error(invalid_argument) before anything has changed if sizes or types
-  // do not fit together.
+  // Updates states, masters and values of all pieces. LAMB and LARS call `reducer` once, Muon
+  // `options.matrices` twice: collective calls. Throws Error(invalid_argument) before anything has
+  // changed if sizes or types do not fit together.
   void step(std::span<const OwnedPiece> pieces, States states, const StepOptions& options,
             NormReducer& reducer);
 

@@ -37,4 +37,17 @@ void Sgd::update(std::span<const OwnedPiece> pieces, States states, const StepOp
   });
 }
 
+OptimizerKind sgd_kind() {
+  return optimizer_kind<Sgd, SgdOptions>(
+      "sgd",
+      [](const ModelTraits& model) -> Json {
+        return {{"lr", model.sgd_rate}};
+      },
+      [](Schema& schema, SgdOptions& options) {
+        schema.add("momentum", options.momentum, "share of the last update that is kept");
+        schema.add("nesterov", options.nesterov, "look ahead by the momentum");
+        schema.add("weight_decay", options.weight_decay, "of matrices");
+      });
+}
+
 }  // namespace tutti::training

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "training/optimizers/optimizer.h"
+#include "training/optimizers/registry.h"
 
 namespace tutti::training {
 
@@ -30,5 +31,7 @@ class Sgd : public Optimizer {
 
   SgdOptions options_;
 };
+
+OptimizerKind sgd_kind();
 
 }  // namespace tutti::training

@@ -4,20 +4,129 @@
 #include <utility>
 #include <vector>
 
+#include "base/error.h"
+#include "base/printable.h"
 #include "base/text.h"
 #include "training/models/registry.h"
+#include "training/optimizers/registry.h"
 
 namespace tutti::training {
 namespace {
 
-constexpr auto kGroup = "Model";
+// --- All that can be said ---
+
+struct RunSchema {
+  RunOptions options;
+  Schema schema;
+  RunSchema() { describe(schema, options); }
+};
+const Schema& run_schema() {
+  static const RunSchema all;
+  return all.schema;
+}
+
+// Models, or optimizers: what a configuration says one of.
+struct Registry {
+  struct Kind {
+    std::string name;
+    std::string meaning;
+    std::shared_ptr<const Schema> schema;
+  };
+  const char* object;  // "model"
+  const char* tag;     // "kind"
+  const char* group;
+  std::vector<Kind> kinds;
+
+  std::string flag() const { return cat("--", object); }
+  std::vector<std::string> names_with(const std::string& key) const {
+    std::vector<std::string> names;
+    for (const Kind& kind : kinds) {
+      if (kind.schema->find(key) != nullptr) names.push_back(kind.name);
+    }
+    return names;
+  }
+  const Field* find(const std::string& key) const {
+    for (const Kind& kind : kinds) {
+      if (const Field* const field = kind.schema->find(key)) return field;
+    }
+    return nullptr;
+  }
+};
+
+const Registry& models() {
+  static const Registry all = [] {
+    Registry models{"model", "kind", "Model", {}};
+    for (const ModelKind& kind : model_kinds()) {
+      models.kinds.push_back({kind.name, cat(" (", kind.meaning, ")"), kind.schema});
+    }
+    return models;
+  }();
+  return all;
+}
+
+const Registry& optimizers() {
+  static const Registry all = [] {
+    Registry optimizers{"optimizer", "name", "Optimizer", {}};
+    for (const OptimizerKind& kind : optimizer_kinds()) {
+      optimizers.kinds.push_back({kind.name, "", kind.schema});
+    }
+    return optimizers;
+  }();
+  return all;
+}
+
+std::string joined(const std::vector<std::string>& words, const char* last) {
+  std::string text;
+  for (size_t i = 0; i < words.size(); ++i) {
+    text += (i == 0 ? "" : i + 1 == words.size() ? last : ", ") + words[i];
+  }
+  return text;
+}
+
+std::string flag_of(const Field& field) { return split(field.traits().flags, ',').front(); }
+
+// --- What stands in the help ---
 
 std::string default_of(const Field& field) {
   const Json value = field.get();
   if (field.type() == Field::Type::truth || value.is_null() || value == "") return "";
-  std::string text = value.is_string() ? std::string(value) : value.dump();
-  if (value.is_array()) text = text.substr(1, text.size() - 2);
-  return cat(" (default: ", text, ")");
+  if (value.is_array()) return value.empty() ? "" : value.dump().substr(1, value.dump().size() - 2);
+  return value.is_string() || value.is_whole_number() ? value.words() : cat(value.get<double>());
+}
+
+std::string plain(const std::string& text) {
+  std::string all = text;
+  std::erase(all, '"');
+  return all;
+}
+
+std::string meaning_of(const Field& field) {
+  const std::string value = field.traits().shows_default ? plain(default_of(field)) : "";
+  return field.meaning() + (value.empty() ? "" : cat(" (default: ", value, ")"));
+}
+
+// "mlp: hidden layers; gpt2: blocks (default: mlp 1, gpt2 4)"
+std::string meaning_of(const Registry& registry, const std::string& key) {
+  std::vector<std::pair<std::string, std::vector<std::string>>> meanings;
+  std::vector<std::string> defaults;
+  for (const Registry::Kind& kind : registry.kinds) {
+    const Field* const field = kind.schema->find(key);
+    if (field == nullptr) continue;
+    const auto same = std::ranges::find_if(
+        meanings, [&](const auto& one) { return one.first == field->meaning(); });
+    if (same == meanings.end()) {
+      meanings.push_back({field->meaning(), {kind.name}});
+    } else {
+      same->second.push_back(kind.name);
+    }
+    const std::string value = plain(default_of(*field));
+    if (!value.empty()) defaults.push_back(cat(kind.name, ' ', value));
+  }
+  std::string text;
+  for (const auto& [meaning, owners] : meanings) {
+    text += cat(text.empty() ? "" : "; ", joined(owners, ", "), ": ", meaning);
+  }
+  return text + (defaults.empty() ? "" : cat(" (default: ", joined(defaults, ", "), ")"));
 }
 
 const char* value_name_of(const Field& field) {
@@ -35,111 +144,192 @@ const char* value_name_of(const Field& field) {
   }
 }
 
-Option grouped(const Option& option, const Field& field) {
-  return field.traits().group.empty() ? option : option.group(field.traits().group);
-}
+// --- What options do ---
 
-// A list that is given in several options has the values of all.
-void set_or_append(Json& object, const Field& field, Json value) {
-  Json& member = object[field.key()];
-  if (!field.is_list() || !member.is_array()) {
-    member = std::move(value);
-  } else {
-    for (const Json& one : value) member.push_back(one);
+void say(Json& said, const std::string& key, const Field& field, Json value) {
+  const Json* const before = find_member(said, key);
+  if (field.is_list() && before != nullptr && before->is_array()) {
+    Json all = *before;
+    for (const Json& one : value) all.push_back(one);
+    value = std::move(all);
   }
+  set_member(said, key, std::move(value));
 }
 
-struct Flag {
-  const Field* field = nullptr;  // of the first of the models that have it
-  std::vector<std::pair<std::string, std::vector<std::string>>> meanings;  // and whose they are
-};
+void add_flag(Command command, Json& said, const std::string& key, const Field& field,
+              const std::string& meaning, const std::string& group) {
+  const Field::Traits& traits = field.traits();
+  const auto grouped = [&](const Option& option) {
+    if (!group.empty()) option.group(group);
+  };
+  if (field.type() == Field::Type::truth) {
+    const auto take = [&said, &field, key](bool on) {
+      say(said, key, field, on == field.traits().flag_means);
+    };
+    return grouped(command.add_switch(traits.flags, take, meaning));
+  }
+  const auto take = [&said, &field, key](const std::vector<std::string>& words) {
+    say(said, key, field, field.from_words(words));
+  };
+  const Option option = command.add_words(traits.flags, take, meaning, field.is_list());
+  option.type_name(value_name_of(field));
+  if (!traits.alone.empty()) option.or_alone(traits.alone);
+  if (traits.by_commas) option.one_each_time();
+  grouped(option);
+}
 
-// In the order in which models name them.
-std::vector<Flag> flags_of_models() {
-  std::vector<Flag> flags;
-  for (const ModelKind& kind : model_kinds()) {
+void add_kind_flags(Command command, Json& said, const Registry& registry) {
+  std::vector<std::string> names;
+  std::vector<std::string> known;
+  for (const Registry::Kind& kind : registry.kinds) {
+    names.push_back(kind.name + kind.meaning);
+    known.push_back(kind.name);
+  }
+  const std::string key = cat(registry.object, '.', registry.tag);
+  const auto take = [&said, key, known](const std::vector<std::string>& words) {
+    if (std::ranges::find(known, words.at(0)) != known.end())
+      return set_member(said, key, words.at(0));
+    const std::string close = nearest(words.at(0), known);
+    throw Error(ErrorCode::invalid_argument,
+                cat(in_quotes(words.at(0)), " is none of ", joined(known, ", "),
+                    close.empty() ? "" : cat(" (did you mean ", close, "?)")));
+  };
+  command
+      .add_words(registry.flag(), take, cat(joined(names, " or "), " (default: ", known[0], ")"),
+                 false)
+      .type_name("NAME")
+      .group(registry.group);
+  std::vector<std::string> added;
+  for (const Registry::Kind& kind : registry.kinds) {
     for (const Field& field : kind.schema->fields()) {
-      if (field.traits().flags.empty()) continue;
-      auto flag = std::ranges::find_if(
-          flags, [&](const Flag& other) { return other.field->key() == field.key(); });
-      if (flag == flags.end()) flag = flags.insert(flags.end(), Flag{&field, {}});
-      const std::string meaning = field.meaning() + default_of(field);
-      auto same =
-          std::ranges::find(flag->meanings, meaning, &decltype(flag->meanings)::value_type::first);
-      if (same == flag->meanings.end()) {
-        same = flag->meanings.insert(same, {meaning, {}});
+      if (field.traits().flags.empty() || std::ranges::find(added, field.key()) != added.end()) {
+        continue;
       }
-      same->second.push_back(kind.name);
+      added.push_back(field.key());
+      add_flag(command, said, cat(registry.object, '.', field.key()), field,
+               meaning_of(registry, field.key()), registry.group);
     }
   }
-  return flags;
 }
 
-std::string joined(const std::vector<std::string>& words, const std::string& last) {
-  std::string text;
-  for (size_t i = 0; i < words.size(); ++i) {
-    text += (i == 0 ? "" : i + 1 == words.size() ? last : ", ") + words[i];
+// The setting with this name with dots, whoever has it.
+const Field* field_named(const std::string& key) {
+  if (const Field* const field = run_schema().find(key)) return field;
+  for (const Registry* registry : {&models(), &optimizers()}) {
+    const std::string prefix = cat(registry->object, '.');
+    if (key.starts_with(prefix)) return registry->find(key.substr(prefix.size()));
   }
-  return text;
+  return nullptr;
 }
 
-std::vector<std::string> kinds_with(const std::string& key) {
+std::vector<std::string> all_names() {
   std::vector<std::string> names;
-  for (const ModelKind& kind : model_kinds()) {
-    if (kind.schema->find(key) != nullptr) names.push_back(kind.name);
+  for (const Field& field : run_schema().fields()) names.push_back(field.key());
+  for (const Registry* registry : {&models(), &optimizers()}) {
+    names.push_back(cat(registry->object, '.', registry->tag));
+    for (const Registry::Kind& kind : registry->kinds) {
+      for (const Field& field : kind.schema->fields()) {
+        names.push_back(cat(registry->object, '.', field.key()));
+      }
+    }
   }
   return names;
 }
 
+void set_one(Json& said, const std::string& word) {
+  const size_t equals = word.find('=');
+  if (equals == std::string::npos) {
+    throw Error(ErrorCode::invalid_argument,
+                cat("a setting is given as name=value, not ", in_quotes(word)));
+  }
+  const std::string key = word.substr(0, equals);
+  const std::string value = word.substr(equals + 1);
+  if (key == "model.kind" || key == "optimizer.name") return set_member(said, key, value);
+  check_is_setting(key);
+  const Field* const field = field_named(key);
+  if (value == "null") return set_member(said, key, Json());
+  if (field->is_list() && value.starts_with('[')) {
+    return set_member(said, key, field->checked(Json::parse(value)));
+  }
+  try {
+    set_member(said, key,
+               field->from_words(field->is_list() ? split(value, ',') : std::vector{value}));
+  } catch (const Error& error) {
+    throw Error(error.code(), cat(key, ": ", error.what()));
+  }
+}
+
 }  // namespace
 
-void add_flag(Command command, const Field& field, const std::string& meaning, TakeValue take) {
-  const Field::Traits& traits = field.traits();
-  if (field.type() == Field::Type::truth) {
-    const auto read = [&field, take = std::move(take)](bool on) {
-      take(field, on == field.traits().flag_means);
-    };
-    grouped(command.add_switch(traits.flags, read, meaning), field);
-    return;
-  }
-  const auto read = [&field, take = std::move(take)](const std::vector<std::string>& words) {
-    take(field, field.from_words(words));
-  };
-  const Option option = command.add_words(traits.flags, read, meaning, field.is_list());
-  grouped(option, field).type_name(value_name_of(field));
-  if (!traits.alone.empty()) option.or_alone(traits.alone);
+void check_is_setting(const std::string& key) {
+  const std::vector<std::string> names = all_names();
+  if (std::ranges::find(names, key) != names.end()) return;
+  const std::string close = nearest(key, names);
+  throw Error(ErrorCode::invalid_argument,
+              cat("there is no setting ", printable(key),
+                  close.empty() ? "" : cat(" (did you mean ", close, "?)")));
 }
 
-void add_model_flags(Command command, Json& model) {
-  std::vector<std::string> kinds;
-  for (const ModelKind& kind : model_kinds())
-    kinds.push_back(cat(kind.name, " (", kind.meaning, ")"));
-  const auto read = [&model](const std::vector<std::string>& words) {
-    model["kind"] = model_kind_named(words.at(0)).name;
-  };
-  command.add_words("--model", read, joined(kinds, " or "), false).type_name("NAME").group(kGroup);
-  for (const Flag& flag : flags_of_models()) {
-    std::string meaning;
-    for (const auto& [text, owners] : flag.meanings) {
-      meaning += cat(meaning.empty() ? "" : "; ", joined(owners, ", "), ": ", text);
-    }
-    add_flag(command, *flag.field, meaning, [&model](const Field& field, Json value) {
-      set_or_append(model, field, std::move(value));
-    });
+void add_flags(Command command, Json& said,
+               const std::function<bool(const std::string& key)>& wanted) {
+  for (const Field& field : run_schema().fields()) {
+    if (field.traits().flags.empty() || !wanted(field.key())) continue;
+    add_flag(command, said, field.key(), field, meaning_of(field), field.traits().group);
   }
 }
 
-void refuse_members_of_other_models(const Json& model) {
-  const ModelKind& kind = kind_of(model);
-  for (const auto& [name, value] : model.items()) {
-    if (name == "kind" || kind.schema->find(name) != nullptr) continue;
-    const std::vector<std::string> owners = kinds_with(name);
-    for (const Flag& flag : flags_of_models()) {
-      if (flag.field->key() != name) continue;
-      throw UsageError(cat(split(flag.field->traits().flags, ',').front(),
-                           " is an option of --model ", joined(owners, " and "), ", not of ",
-                           kind.name));
-    }
+void add_model_flags(Command command, Json& said) { add_kind_flags(command, said, models()); }
+void add_optimizer_flags(Command command, Json& said) {
+  add_kind_flags(command, said, optimizers());
+}
+
+void add_set(Command command, Json& said) {
+  const auto take = [&said](const std::vector<std::string>& words) {
+    for (const std::string& word : words) set_one(said, word);
+  };
+  command
+      .add_words("--set", take, "a setting by its name in the configuration: optimizer.lr=0.001",
+                 true)
+      .type_name("NAME=VALUE");
+}
+
+void refuse_members_of_other_kinds(const Json& object, const std::string& where) {
+  const bool is_model = object.contains("kind");
+  const Registry& registry = is_model ? models() : optimizers();
+  const Json* const name = object.find(registry.tag);
+  for (const auto& [key, value] : object.items()) {
+    const std::vector<std::string> owners = registry.names_with(key);
+    if (name == nullptr || owners.empty()) continue;
+    if (std::ranges::any_of(owners, [&](const auto& owner) { return *name == owner; })) continue;
+    const std::string flag = flag_of(*registry.find(key));
+    const std::string problem =
+        cat(flag.empty() ? key : flag, " says nothing without ", registry.flag(), ' ',
+            joined(owners, " or "), "; it is ", name->words());
+    if (where.empty()) throw UsageError(problem);
+    throw Error(ErrorCode::invalid_argument, problem, {.where = where});
+  }
+}
+
+void refuse_what_is_ignored(const Json& said, const RunOptions& options) {
+  const bool has_directory = !options.training.checkpoint.empty();
+  const struct {
+    const char* key;
+    bool is_used;
+    const char* needs;
+  } details[] = {
+      {"optimizer.base_batch", options.rate_scaling != BatchScaling::none,
+       "--rate-scaling linear or sqrt"},
+      {"training.loss_scale", options.training.replica.storage.dtype == DType::f16,
+       "--precision f16"},
+      {"training.compression_rank", options.training.compression == Compression::powersgd,
+       "--compression powersgd"},
+      {"checkpoint.every", has_directory, "--checkpoint DIR"},
+      {"checkpoint.keep", has_directory, "--checkpoint DIR"},
+  };
+  for (const auto& detail : details) {
+    if (detail.is_used || find_member(said, detail.key) == nullptr) continue;
+    throw UsageError(
+        cat(flag_of(*run_schema().find(detail.key)), " says nothing without ", detail.needs));
   }
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/reduce_op.h"
 #include "training/setup/settle.h"
 #include "training/setup/threads.h"
@@ -38,7 +39,7 @@ void agree(Communicator& world, const std::optional<Error>& error) {
 
 RunOptions with_threads(RunOptions options, Communicator& world) {
   options.training.replica.threads =
-      options.threads ? *options.threads : share_of_processors(world);
+      options.threads ? static_cast<int>(*options.threads) : share_of_processors(world);
   return options;
 }
 
@@ -50,14 +51,18 @@ Session::Session(Communicator world, RunOptions options, LoadedData data)
       mesh_(std::move(world), options_.mesh),
       statistics_(mesh_.along(Axis::data)),
       model_(make_model(options_.model, model_context(options_, &statistics_))),
-      trainer_(mesh_, *model_, data_.views(), options_.training) {}
+      trainer_(mesh_, *model_, data_.views(), options_.training) {
+  if (mesh_.world().rank() != 0) return;
+  log(LogLevel::info, "the run's configuration: " + options_.training.told.dump());
+}
 
-std::unique_ptr<Session> begin_session(Communicator world, const std::vector<std::string>& words) {
+std::unique_ptr<Session> begin_session(Communicator world, const std::vector<std::string>& words,
+                                       const Json& configuration) {
   RunOptions options;
   LoadedData data;
   std::optional<Error> error;
   try {
-    options = parse_run_options(words);
+    options = parse_run_options(words, configuration);
     data = load_data(options);
     const RunOptions tried = settled(options, world.size(), data.examples());
     make_model(tried.model);

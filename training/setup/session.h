@@ -34,8 +34,10 @@ class Session {
   Trainer trainer_;
 };
 
-// Collective: every rank reads the options, from words as on the command line, and the data. What
+// Collective: every rank reads the options, from words as on the command line over a
+// configuration, and the data. What
 // one rank cannot read is an Error on all ranks, which can go on without the run.
-std::unique_ptr<Session> begin_session(Communicator world, const std::vector<std::string>& words);
+std::unique_ptr<Session> begin_session(Communicator world, const std::vector<std::string>& words,
+                                       const Json& configuration = Json::object());
 
 }  // namespace tutti::training

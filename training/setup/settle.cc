@@ -3,10 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <cstdlib>
-#include <sstream>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -19,47 +16,7 @@
 namespace tutti::training {
 namespace {
 
-using Decay = LearningRateSchedule::Decay;
-
 constexpr uint64_t kValidationTargets = 65536;  // unless --validation-samples says otherwise
-
-// A name out of a few, and what it stands for.
-template <typename Value>
-Value named(const std::string& name,
-            const std::vector<std::pair<std::string_view, Value>>& values) {
-  for (const auto& [known, value] : values) {
-    if (known == name) return value;
-  }
-  throw Error(ErrorCode::internal, cat("unknown name ", name));
-}
-
-double default_rate(const RunOptions& options, const ModelTraits& traits) {
-  if (options.optimizer == "sgd") return traits.sgd_rate;
-  if (options.optimizer == "lamb") return 0.01;
-  return options.optimizer == "lars" ? 1 : traits.adam_rate;
-}
-
-double default_decay(const RunOptions& options, const ModelTraits& traits) {
-  if (options.optimizer == "sgd") return 0;
-  if (options.optimizer == "lars") return 1e-4;
-  return options.optimizer == "adamw" ? traits.weight_decay : 0.01;
-}
-
-void settle_precision(RunOptions& options) {
-  ReplicaOptions& replica = options.training.replica;
-  replica.storage.dtype = parse_dtype(options.precision).value();
-  if (replica.storage.dtype != DType::f16 || options.loss_scale == "none") return;
-  replica.loss_scaling.emplace();
-  if (options.loss_scale == "dynamic") return;
-  char* end = nullptr;
-  const double scale = std::strtod(options.loss_scale.c_str(), &end);
-  replica.loss_scaling->initial_scale = scale;
-  if (*end != 0 || !(scale >= 1) || !std::isfinite(scale)) {
-    throw Error(
-        ErrorCode::invalid_argument, cat("the loss scale cannot be ", options.loss_scale),
-        {.where = "--loss-scale", .remedy = "give dynamic, none or a number of at least 1"});
-  }
-}
 
 void in_range(const char* option, double value, double least, double most) {
   if (value >= least && value <= most) return;
@@ -74,7 +31,7 @@ bool synchronizes(const Json& model) { return model.value("sync_bn", false); }
 void settle_run(RunOptions& options, const Model& model, int ranks, uint64_t examples) {
   TrainOptions& training = options.training;
   const ModelTraits& traits = kind_of(options.model).traits;
-  if (options.batch && options.micro_batches) {
+  if (options.is_given("training.batch") && options.micro_batches) {
     throw Error(ErrorCode::invalid_argument,
                 "both --batch and --micro-batches (--accumulate) were given",
                 {.remedy = "give one: a step has data-parallel ranks x micro-batches x micro-batch "
@@ -89,41 +46,72 @@ void settle_run(RunOptions& options, const Model& model, int ranks, uint64_t exa
     throw Error(ErrorCode::invalid_argument, cat("the ", what, " cannot be ", value),
                 {.remedy = "give at least 1"});
   };
-  training.micro_batch = positive("micro-batch", options.micro_batch.value_or(traits.micro_batch));
-  training.batch = positive("global batch", options.batch.value_or(traits.batch));
+  if (!options.is_given("training.micro_batch")) training.micro_batch = traits.micro_batch;
+  if (!options.is_given("training.batch")) training.batch = traits.batch;
+  positive("micro-batch", static_cast<int64_t>(training.micro_batch));
+  positive("global batch", static_cast<int64_t>(training.batch));
   if (options.micro_batches) {
     training.batch = static_cast<uint64_t>(ranks) * training.micro_batch *
                      positive("number of micro-batches", *options.micro_batches);
+    options.micro_batches.reset();
   }
-  training.samples = positive("number of steps", options.steps.value_or(200)) * training.batch;
+  if (!options.epochs && !options.steps) options.steps = 200;
+  if (options.steps)
+    training.samples = positive("number of steps", *options.steps) * training.batch;
   if (options.epochs) {
     in_range("--epochs", *options.epochs, 0, 1e9);
     const double samples = std::ceil(*options.epochs * static_cast<double>(examples));
     training.samples = positive("number of samples", static_cast<int64_t>(samples));
   }
   const auto targets = static_cast<uint64_t>(model.targets_per_sample());
-  training.validation_samples = std::max<uint64_t>(
-      1, options.validation_samples
-             ? positive("number of samples to validate on", *options.validation_samples)
-             : kValidationTargets / std::max<uint64_t>(1, targets));
+  if (!options.is_given("output.validation_samples")) {
+    training.validation_samples = std::max<uint64_t>(1, kValidationTargets / targets);
+  }
+  positive("number of samples to validate on", static_cast<int64_t>(training.validation_samples));
   positive("base batch", options.base_batch.value_or(1));
 }
 
-void settle_cut(RunOptions& options) {
-  std::vector<int>& cut = options.training.replica.pipeline.cut;
-  cut.clear();
-  options.training.measure_cut = options.cut == "measured";
-  if (options.training.measure_cut || options.cut == "estimated") return;
-  std::istringstream units(options.cut + ',');
-  for (std::string unit; std::getline(units, unit, ',');) {
-    int first = 0;
-    const auto [end, problem] = std::from_chars(unit.data(), unit.data() + unit.size(), first);
-    if (problem != std::errc() || end != unit.data() + unit.size()) {
-      throw Error(ErrorCode::invalid_argument, cat("a model cannot be cut at \"", options.cut, '"'),
-                  {.where = "--cut",
-                   .remedy = "give estimated, measured, or the first unit of each chunk: 0,3,5"});
-    }
-    cut.push_back(first);
+void settle_last_rate(RunOptions& options) {
+  LearningRateSchedule& schedule = options.training.schedule;
+  if (!options.min_rate) return;
+  if (options.is_given("optimizer.final_fraction")) {
+    throw Error(ErrorCode::invalid_argument, "both --min-lr and --final-fraction were given",
+                {.remedy = "give one of them"});
+  }
+  if (schedule.decay == LearningRateSchedule::Decay::constant ||
+      *options.min_rate > schedule.peak) {
+    throw Error(
+        ErrorCode::invalid_argument,
+        cat("the rate does not fall from ", schedule.peak, " to ", *options.min_rate),
+        {.where = "--min-lr", .remedy = "give a smaller one than --lr, and a schedule that falls"});
+  }
+  schedule.final_fraction = *options.min_rate / schedule.peak;
+  options.min_rate.reset();
+}
+
+// The rate and what else suits the optimizer and the model.
+void settle_optimizer(RunOptions& options, const ModelTraits& traits, bool flushed) {
+  TrainOptions& training = options.training;
+  LearningRateSchedule& schedule = training.schedule;
+  const OptimizerKind& kind = optimizer_kind_of(training.optimizer);
+  const Json suits = kind.suits(traits);
+  for (const auto& [name, value] : suits.items()) {
+    if (name != "lr" && !training.optimizer.contains(name)) training.optimizer[name] = value;
+  }
+  training.optimizer = kind.complete(training.optimizer);
+  if (!options.is_given("optimizer.lr")) schedule.peak = suits.at("lr").get<double>();
+  if (!(schedule.peak > 0)) {
+    throw Error(ErrorCode::invalid_argument, cat("the learning rate cannot be ", schedule.peak),
+                {.where = "--lr", .remedy = "give a number above 0"});
+  }
+  const auto batch = static_cast<double>(training.batch);
+  const double base = options.base_batch ? static_cast<double>(*options.base_batch) : batch;
+  schedule.peak = scaled_rate(schedule.peak, batch, base, options.rate_scaling);
+  options.rate_scaling = BatchScaling::none;  // it is scaled
+  options.base_batch.reset();
+  settle_last_rate(options);
+  if (!options.is_given("training.clip") && flushed && traits.clip > 0) {
+    training.replica.clip = traits.clip;
   }
 }
 
@@ -144,7 +132,7 @@ void settle_pipeline(RunOptions& options, Model& model, int data_ranks) {
   pipeline.schedule = kind.name;
   // Two chunks a rank, where the model has as many units.
   const bool has_two = kind.has_virtual_stages && std::ssize(model.units()) >= 2 * stages;
-  pipeline.virtual_stages = options.virtual_stages.value_or(has_two ? 2 : 1);
+  if (!options.is_given("parallel.virtual")) pipeline.virtual_stages = has_two ? 2 : 1;
   pipeline::Plans plans(pipeline.schedule, stages, pipeline.virtual_stages);
   const std::vector<int> cut =
       pipeline.cut.empty() ? pipeline::estimated_cut(model, plans.chunks()) : pipeline.cut;
@@ -205,42 +193,15 @@ void settle(RunOptions& options, int ranks, uint64_t examples) {
   const ModelTraits& traits = kind_of(options.model).traits;
   const std::unique_ptr<Model> model = make_model(options.model, model_context(options));
   settle_run(options, *model, data_ranks, examples);
-  settle_precision(options);
+  if (replica.storage.dtype != DType::f16) replica.loss_scaling.reset();
   check_rounding(replica);
-  training.optimizer = named<OptimizerKind>(options.optimizer, {{"adamw", OptimizerKind::adamw},
-                                                                {"sgd", OptimizerKind::sgd},
-                                                                {"lamb", OptimizerKind::lamb},
-                                                                {"lars", OptimizerKind::lars}});
-  training.schedule.decay = named<Decay>(
-      options.rate_schedule,
-      {{"cosine", Decay::cosine}, {"linear", Decay::linear}, {"constant", Decay::constant}});
-  const auto scaling = named<BatchScaling>(options.rate_scaling, {{"none", BatchScaling::none},
-                                                                  {"linear", BatchScaling::linear},
-                                                                  {"sqrt", BatchScaling::sqrt}});
-  const double rate = options.learning_rate.value_or(default_rate(options, traits));
-  if (!(rate > 0)) {
-    throw Error(ErrorCode::invalid_argument, cat("the learning rate cannot be ", rate),
-                {.where = "--lr", .remedy = "give a number above 0"});
-  }
-  training.schedule.peak = scaled_rate(rate, static_cast<double>(training.batch),
-                                       options.base_batch ? static_cast<double>(*options.base_batch)
-                                                          : static_cast<double>(training.batch),
-                                       scaling);
-  training.weight_decay = options.weight_decay.value_or(default_decay(options, traits));
   check_is_pipeline_schedule(replica.pipeline.schedule);
   const bool flushed =
       pipeline::schedule_named(replica.pipeline.schedule).updates == pipeline::Updates::flushed;
-  const double clip = options.clip.value_or(flushed ? traits.clip : 0);
-  if (clip > 0) replica.clip = clip;
-  training.compression =
-      named<Compression>(options.compression, {{"none", Compression::none},
-                                               {"bf16", Compression::bf16},
-                                               {"fp16", Compression::f16},
-                                               {"powersgd", Compression::powersgd}});
+  settle_optimizer(options, traits, flushed);
   replica.seed = training.seed;
   replica.runner.seed = training.seed;
   replica.runner.checkpoint_units = options.recompute == "full";
-  replica.data_parallel.overlap = !options.no_overlap;
   in_range("--bucket-mb", options.bucket_mib, 0, 1 << 20);
   in_range("--workers", training.workers, 0, 1024);
   if (training.compression != Compression::none && replica.storage.stage != 0) {
@@ -254,8 +215,8 @@ void settle(RunOptions& options, int ranks, uint64_t examples) {
   replica.storage.first_bucket_elements =
       std::max<int64_t>(1, std::min<int64_t>(1 << 16, replica.storage.bucket_elements));
   settle_start(options);
-  settle_cut(options);
   settle_pipeline(options, *model, data_ranks);
+  training.told = written(options);
 }
 
 }  // namespace tutti::training

@@ -81,6 +81,14 @@ def _words(options: Mapping[str, Option]) -> list[str]:
     return words
 
 
+def _pipeline_of(config: object) -> object:
+    """How many stages it names."""
+    if not isinstance(config, Mapping):
+        return 1
+    parallel = config.get("parallel")
+    return parallel.get("pp", 1) if isinstance(parallel, Mapping) else 1
+
+
 def _word(value: object) -> str:
     if isinstance(value, (str, os.PathLike)):
         return os.fsdecode(value)
@@ -131,7 +139,8 @@ class Run(Iterator[Step]):
     Options are those of `tutti train` (`tutti train --help`), by their names with underscores:
     layers=2, weight_decay=0.1, data=["a.txt", "b.txt"], resume=True. They are read by the same
     code, so defaults and errors are the same. What the program has for itself, --ranks, --json and
-    --plot, is not among them.
+    --plot, is not among them. `config` is a file for --config, or what would be in it, as a mapping:
+    {"model": {"kind": "gpt2", "layers": 2}, "optimizer": {"lr": 0.001}}; options go over it.
 
     The ranks are those of `communicator`, or else of the job, as tutti.init() finds it: under
     `python -m tutti.run -n 4`, torchrun, srun; alone it is one. All ranks make the same calls with
@@ -147,16 +156,27 @@ class Run(Iterator[Step]):
 
     result: dict[str, Any] | None = None  # once the run has ended
 
-    def __init__(self, communicator: Communicator | None = None, **options: Option) -> None:
+    def __init__(
+        self,
+        communicator: Communicator | None = None,
+        *,
+        config: Mapping[str, Any] | _Word | None = None,
+        **options: Option,
+    ) -> None:
+        words, told = _words(options), "{}"
+        if isinstance(config, Mapping):
+            told = json.dumps(config, allow_nan=False)
+        elif config is not None:
+            words.append(f"--config={_word(config)}")
         self._owned: Communicator | None = None
         if communicator is None:
-            if str(options.get("pp", 1)) != "1":
+            if str(options.get("pp", _pipeline_of(config))) != "1":
                 # A stage's messages must travel while it computes the next micro-batch.
                 os.environ.setdefault("TUTTI_PROGRESS_THREAD", "1")
             communicator = self._owned = init()
         self.communicator = communicator
         try:
-            self._run = _training.Run(communicator._handle.capsule, _words(options))
+            self._run = _training.Run(communicator._handle.capsule, words, told)
         except BaseException as error:
             if self._owned is not None:
                 self._owned.__exit__(type(error), error, None)
@@ -175,6 +195,11 @@ class Run(Iterator[Step]):
     def model(self) -> str:
         """Its kind and sizes."""
         return self._run.model
+
+    @property
+    def configuration(self) -> dict[str, Any]:
+        """All that it was told, and what followed from that: as `config`, it makes the same run."""
+        return dict(json.loads(self._run.configuration))
 
     @property
     def steps(self) -> int:

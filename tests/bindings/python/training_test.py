@@ -234,6 +234,24 @@ def test_evaluate_and_sample(text):
             run.sample("", tokens=9)
 
 
+def test_a_configuration_is_what_options_are(text):
+    told = {"model": {"kind": "gpt2", "layers": 1, "heads": 2, "width": 16, "context": 8},
+            "data": {"files": [str(text)]},
+            "training": {"steps": 3, "batch": 4, "micro_batch": 2},
+            "optimizer": {"name": "muon", "lr": 0.01}}  # fmt: skip
+    with training.Run(config=told, warmup=1) as run:
+        losses = [step.loss for step in run]
+        whole = run.configuration
+    assert len(losses) == 3
+    assert whole["optimizer"]["warmup"] == 1 and whole["optimizer"]["momentum"] == 0.95
+    with training.Run(config=whole) as run:
+        assert [step.loss for step in run] == losses
+    with pytest.raises(tutti.Error, match="did you mean model.layers"):
+        training.Run(config={"model": {"kind": "gpt2", "layrs": 1}}, data=text)
+    with pytest.raises(tutti.Error, match="optimizer.lr: a number is wanted"):
+        training.Run(config={"optimizer": {"lr": "fast"}}, data=text)
+
+
 @pytest.mark.parametrize(
     "wrong, said",
     [
@@ -241,8 +259,8 @@ def test_evaluate_and_sample(text):
         ({"layers": "two"}, "a number is wanted"),
         ({"zero": 4}, "from 0 to 3"),
         ({"precision": "f64"}, "--precision"),
-        ({"momentum": 0.5}, "--momentum says nothing without --optimizer sgd or lars"),
-        ({"embedding": 3}, "--embedding is an option of --model mlp, not of gpt2"),
+        ({"momentum": 0.5}, "--momentum says nothing without --optimizer sgd, lars or muon"),
+        ({"embedding": 3}, "--embedding says nothing without --model mlp"),
         ({"batch": 4, "micro_batches": 2}, "both --batch and --micro-batches"),
         ({"resume": True}, "--resume needs a checkpoint"),
         ({"steps": 0}, "cannot be 0"),

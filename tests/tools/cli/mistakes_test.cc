@@ -107,6 +107,13 @@ TEST_F(Mistakes, OptionsThatSayNothingAreRefused) {
   expect_refused(train({"--data", text, "--keep", "3"}), {"--keep", "--checkpoint DIR"});
 }
 
+TEST_F(Mistakes, OfAnOptionGivenTwiceTheLastOneCounts) {
+  const Result once = run({"draw", "ring", "--ranks", "5"});
+  EXPECT_EQ(once.code, 0) << once.err;
+  EXPECT_EQ(run({"draw", "ring", "--ranks", "4", "--ranks", "5"}).out, once.out);
+  EXPECT_NE(run({"draw", "ring", "--ranks", "5", "--ranks", "4"}).out, once.out);
+}
+
 // Every kind of JSON file that a command reads.
 TEST_F(Mistakes, FilesOfDeepBracketsAreRefused) {
   const std::string text = write_text();

@@ -53,7 +53,7 @@ struct TinyRun {
   ReplicaOptions replica;        // storage.one_pass follows from the batch
   bool whole_gradients = false;  // of one micro-batch too
   std::optional<PowerSgdOptions> powersgd;
-  TrainOptions optimizer;  // its kind and constants
+  Json optimizer = {{"name", "adamw"}};
   double learning_rate = 3e-3;
   uint64_t batch = 4;
   uint64_t micro_batch = 1;

@@ -39,8 +39,8 @@ NB_MODULE(_training, module) {
   module.doc() = "Training in C++, for the package's own use.";
   nb::register_exception_translator(translate);
   nb::class_<Run>(module, "Run")
-      .def(nb::init<const nb::capsule&, const std::vector<std::string>&>(), nb::arg("communicator"),
-           nb::arg("words"))
+      .def(nb::init<const nb::capsule&, const std::vector<std::string>&, const std::string&>(),
+           nb::arg("communicator"), nb::arg("words"), nb::arg("configuration"))
       .def("next", &Run::next)
       .def("finish", &Run::finish)
       .def(
@@ -63,6 +63,7 @@ NB_MODULE(_training, module) {
           nb::arg("seed"), nb::arg("tokenizer"))
       .def("close", &Run::close)
       .def_prop_ro("model", &Run::model)
+      .def_prop_ro("configuration", &Run::configuration)
       .def_prop_ro("steps", &Run::steps)
       .def_prop_ro("step", &Run::step)
       .def_prop_ro("parameters", &Run::parameters)

@@ -49,9 +49,11 @@ auto Run::without_gil(const Communicator& world, const Work& work) {
   }
 }
 
-Run::Run(const nb::capsule& communicator, const std::vector<std::string>& words) {
+Run::Run(const nb::capsule& communicator, const std::vector<std::string>& words,
+         const std::string& configuration) {
   const Communicator world = communicator_in(communicator);
-  session_ = without_gil(world, [&] { return training::begin_session(world, words); });
+  const Json told = Json::parse(configuration);
+  session_ = without_gil(world, [&] { return training::begin_session(world, words, told); });
 }
 
 training::Session& Run::session() {
@@ -125,7 +127,8 @@ void Run::close() {
   session_.reset();
 }
 
-std::string Run::model() { return in_words(session().model().configuration()); }
+std::string Run::model() { return training::in_words(session().model().configuration()); }
+std::string Run::configuration() { return session().options().training.told.dump(); }
 uint64_t Run::steps() { return session().trainer().steps(); }
 uint64_t Run::step() { return session().trainer().step(); }
 

@@ -21,8 +21,10 @@ namespace tutti::python {
 
 class Run {
  public:
-  // `communicator`: a capsule of a tutti_comm_t. `words`: options as on the command line.
-  Run(const nanobind::capsule& communicator, const std::vector<std::string>& words);
+  // `communicator`: a capsule of a tutti_comm_t. `words`: options as on the command line, over a
+  // configuration in JSON.
+  Run(const nanobind::capsule& communicator, const std::vector<std::string>& words,
+      const std::string& configuration);
   ~Run() { close(); }
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
@@ -37,6 +39,7 @@ class Run {
   void close();
 
   std::string model();
+  std::string configuration();
   uint64_t steps();
   uint64_t step();
   // By name, those that this rank has.

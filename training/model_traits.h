@@ -1,0 +1,26 @@
+// What suits a kind of model, where a run says nothing else.
+#pragma once
+
+#include <cstdint>
+
+namespace tutti::training {
+
+// What a sample is.
+enum class Inputs {
+  last_tokens,  // `context` tokens, and the one that follows
+  windows,      // `context` tokens, and the one that follows each of them
+  images,       // channels x height x width, and its class
+};
+
+// Optimizers (optimizers/registry.h) make their own defaults of it.
+struct ModelTraits {
+  Inputs inputs = Inputs::windows;
+  uint64_t batch = 32;  // samples
+  uint64_t micro_batch = 32;
+  double adam_rate = 1e-3;     // learning rates of Adam's kind,
+  double sgd_rate = 0.1;       // and of plain descent
+  double weight_decay = 0.01;  // decoupled
+  double clip = 0;             // 0: none
+};
+
+}  // namespace tutti::training

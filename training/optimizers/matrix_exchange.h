@@ -1,0 +1,27 @@
+// How parts of matrices that several ranks own come together, for optimizers that need them whole.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "training/layout.h"
+#include "training/parameters.h"
+
+namespace tutti::training {
+
+class MatrixExchange {
+ public:
+  virtual ~MatrixExchange() = default;
+  virtual int owners() const = 0;
+  virtual int self() const = 0;
+  // What an owner has, in its order, and of which parameters: the same on all of them.
+  virtual std::vector<Piece> pieces(int owner) const = 0;
+  virtual const ParameterSpec& spec(int parameter) const = 0;
+  // A collective call of all owners: `sent` has counts[owner] floats for each of them, one after
+  // the other, and so has `received` from each.
+  virtual void exchange(std::span<const float> sent, std::span<const int64_t> sent_counts,
+                        std::span<float> received, std::span<const int64_t> received_counts) = 0;
+};
+
+}  // namespace tutti::training

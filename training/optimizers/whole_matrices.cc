@@ -1,0 +1,157 @@
+#include "training/optimizers/whole_matrices.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+
+namespace tutti::training {
+namespace {
+
+// What multiplying a matrix by its transpose costs.
+double cost_of(const ParameterSpec& spec) {
+  const auto rows = static_cast<double>(spec.shape.front());
+  const auto all = static_cast<double>(spec.count());
+  return all * std::min(rows, all / rows);
+}
+
+class Deal {
+ public:
+  Deal(MatrixExchange& exchange, const std::function<bool(const ParameterSpec& spec)>& is_matrix)
+      : exchange_(exchange), pieces_(static_cast<size_t>(exchange.owners())) {
+    std::map<int, double> costs;
+    for (int owner = 0; owner < exchange.owners(); ++owner) {
+      for (const Piece& piece : exchange.pieces(owner)) {
+        const ParameterSpec& spec = exchange.spec(piece.parameter);
+        if (!is_matrix(spec)) continue;
+        pieces_[static_cast<size_t>(owner)].push_back(piece);
+        costs[piece.parameter] = cost_of(spec);
+      }
+    }
+    deal(costs);
+  }
+
+  const std::vector<Piece>& own() const { return pieces_[static_cast<size_t>(exchange_.self())]; }
+
+  void compute(std::span<float> values, const MatrixWork& work) {
+    std::vector<float> packed = in_order_of_homes(values);
+    std::vector<int64_t> sent(pieces_.size());
+    std::vector<int64_t> received(pieces_.size());
+    for (const Piece& piece : own()) sent[home_of(piece)] += piece.count;
+    visit_here([&](size_t owner, const Piece& piece) { received[owner] += piece.count; });
+    int64_t total = 0;
+    for (const int64_t count : received) total += count;
+    std::vector<float> here(static_cast<size_t>(total));
+    exchange_.exchange(packed, sent, here, received);
+
+    std::map<int, std::vector<float>> matrices;
+    copy_here(here, matrices,
+              [](auto whole, auto part) { std::ranges::copy(part, whole.begin()); });
+    for (auto& [parameter, matrix] : matrices) work(exchange_.spec(parameter), matrix);
+    copy_here(here, matrices,
+              [](auto whole, auto part) { std::ranges::copy(whole, part.begin()); });
+    exchange_.exchange(here, received, packed, sent);
+    take_back(packed, values);
+  }
+
+ private:
+  // The dearest first, each to the owner that has least to do.
+  void deal(const std::map<int, double>& costs) {
+    std::vector<std::pair<int, double>> order(costs.begin(), costs.end());
+    std::ranges::stable_sort(order, std::ranges::greater(), &std::pair<int, double>::second);
+    std::vector<double> load(pieces_.size());
+    for (const auto& [parameter, cost] : order) {
+      const auto least = std::ranges::min_element(load);
+      *least += cost;
+      homes_[parameter] = static_cast<size_t>(least - load.begin());
+    }
+  }
+
+  size_t home_of(const Piece& piece) const { return homes_.at(piece.parameter); }
+
+  // All pieces of matrices that are computed here, by who has them.
+  template <typename Visit>
+  void visit_here(const Visit& visit) const {
+    const auto self = static_cast<size_t>(exchange_.self());
+    for (size_t owner = 0; owner < pieces_.size(); ++owner) {
+      for (const Piece& piece : pieces_[owner]) {
+        if (home_of(piece) == self) visit(owner, piece);
+      }
+    }
+  }
+
+  template <typename Copy>
+  void copy_here(std::span<float> here, std::map<int, std::vector<float>>& matrices,
+                 const Copy& copy) const {
+    size_t at = 0;
+    visit_here([&](size_t, const Piece& piece) {
+      std::vector<float>& matrix = matrices[piece.parameter];
+      matrix.resize(static_cast<size_t>(exchange_.spec(piece.parameter).count()));
+      const auto count = static_cast<size_t>(piece.count);
+      copy(std::span(matrix).subspan(static_cast<size_t>(piece.first), count),
+           here.subspan(at, count));
+      at += count;
+    });
+  }
+
+  // Calls visit(where the piece is in `values`, its elements) by home, and then as they are.
+  template <typename Visit>
+  void visit_own(const Visit& visit) const {
+    for (size_t home = 0; home < pieces_.size(); ++home) {
+      size_t at = 0;
+      for (const Piece& piece : own()) {
+        const auto count = static_cast<size_t>(piece.count);
+        if (home_of(piece) == home) visit(at, count);
+        at += count;
+      }
+    }
+  }
+
+  std::vector<float> in_order_of_homes(std::span<const float> values) const {
+    std::vector<float> packed;
+    packed.reserve(values.size());
+    visit_own([&](size_t at, size_t count) {
+      const auto part = values.subspan(at, count);
+      packed.insert(packed.end(), part.begin(), part.end());
+    });
+    return packed;
+  }
+
+  void take_back(std::span<const float> packed, std::span<float> values) const {
+    size_t next = 0;
+    visit_own([&](size_t at, size_t count) {
+      std::ranges::copy(packed.subspan(next, count), values.subspan(at, count).begin());
+      next += count;
+    });
+  }
+
+  MatrixExchange& exchange_;
+  std::vector<std::vector<Piece>> pieces_;  // of matrices, by owner
+  std::map<int, size_t> homes_;             // by parameter
+};
+
+}  // namespace
+
+void compute_whole(std::span<const OwnedPiece> pieces,
+                   const std::function<bool(const ParameterSpec& spec)>& is_matrix,
+                   std::span<float> values, MatrixExchange* exchange, const MatrixWork& work) {
+  if (exchange != nullptr && exchange->owners() > 1) {
+    Deal(*exchange, is_matrix).compute(values, work);
+    return;
+  }
+  size_t at = 0;
+  for (const OwnedPiece& owned : pieces) {
+    if (!is_matrix(*owned.spec)) continue;
+    if (owned.piece.count != owned.spec->count()) {
+      throw Error(ErrorCode::internal, "an owner has part of a matrix, and nobody to ask for more",
+                  {.where = owned.spec->name});
+    }
+    const auto count = static_cast<size_t>(owned.piece.count);
+    work(*owned.spec, values.subspan(at, count));
+    at += count;
+  }
+}
+
+}  // namespace tutti::training

@@ -1,0 +1,42 @@
+// Matrices of which the ranks of a communicator have parts.
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "collectives/communicator.h"
+#include "training/layout.h"
+#include "training/optimizers/matrix_exchange.h"
+
+namespace tutti::training {
+
+class RankMatrices : public MatrixExchange {
+ public:
+  // `layout`: of which each rank of `owners` owns the shard of its number. It and the
+  // specifications outlive this.
+  RankMatrices(Communicator owners, const Layout& layout, const std::vector<ParameterSpec>& specs)
+      : owners_(std::move(owners)), layout_(layout), specs_(specs) {}
+
+  int owners() const override { return owners_.size(); }
+  int self() const override { return owners_.rank(); }
+  std::vector<Piece> pieces(int owner) const override { return layout_.pieces(owner); }
+  const ParameterSpec& spec(int parameter) const override {
+    return specs_[static_cast<size_t>(parameter)];
+  }
+  void exchange(std::span<const float> sent, std::span<const int64_t> sent_counts,
+                std::span<float> received, std::span<const int64_t> received_counts) override {
+    owners_.all_to_allv({sent.data(), sent.size(), DType::f32}, blocks(sent_counts),
+                        {received.data(), received.size(), DType::f32}, blocks(received_counts));
+  }
+
+ private:
+  static Blocks blocks(std::span<const int64_t> counts) {
+    return {.counts = {counts.begin(), counts.end()}, .displacements = {}};
+  }
+
+  Communicator owners_;
+  const Layout& layout_;
+  const std::vector<ParameterSpec>& specs_;
+};
+
+}  // namespace tutti::training

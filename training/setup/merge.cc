@@ -1,0 +1,78 @@
+#include "training/setup/merge.h"
+
+#include <array>
+#include <utility>
+
+#include "base/error.h"
+#include "base/file_text.h"
+#include "base/schema.h"
+#include "base/text.h"
+#include "training/models/registry.h"
+#include "training/optimizers/registry.h"
+
+namespace tutti::training {
+namespace {
+
+// One of the two says what the other one does.
+constexpr std::array<std::pair<const char*, const char*>, 3> kAlternatives = {
+    {{"training.steps", "training.epochs"},
+     {"training.batch", "training.micro_batches"},
+     {"optimizer.min_lr", "optimizer.final_fraction"}}};
+
+template <typename Kinds>
+void drop_members_of_other_kinds(Json& file, const Json& said, const char* object, const char* tag,
+                                 const Kinds& kinds) {
+  const std::string key = cat(object, '.', tag);
+  const Json* const now = find_member(said, key);
+  const Json* const before = find_member(file, key);
+  if (now == nullptr || (before != nullptr && *before == *now)) return;
+  const Schema* own = nullptr;
+  for (const auto& kind : kinds) {
+    if (*now == kind.name) own = kind.schema.get();
+  }
+  if (own == nullptr || !file.contains(object)) return;
+  for (const auto& kind : kinds) {
+    for (const Field& field : kind.schema->fields()) {
+      if (own->find(field.key()) == nullptr) file[object].erase(field.key());
+    }
+  }
+}
+
+void put(Json& into, const Json& object) {
+  for (const auto& [name, value] : object.items()) {
+    if (value.is_null()) {
+      into.erase(name);
+    } else if (value.is_object() && into.contains(name)) {
+      put(into[name], value);
+    } else {
+      into[name] = value;
+    }
+  }
+}
+
+}  // namespace
+
+Json read_configuration_file(const std::string& path) {
+  try {
+    Json all = Json::parse(file_text(path));
+    if (all.is_object()) return all;
+    throw Error(ErrorCode::invalid_argument, cat("an object is wanted, not ", all.words()));
+  } catch (const Error& error) {
+    throw Error(error.code(), cat("this is no configuration: ", error.what()),
+                {.where = path, .remedy = "give JSON, as --print-config writes it"});
+  }
+}
+
+Json merged(const Json& file, const Json& said) {
+  Json all = file;
+  drop_members_of_other_kinds(all, said, "model", "kind", model_kinds());
+  drop_members_of_other_kinds(all, said, "optimizer", "name", optimizer_kinds());
+  for (const auto& [one, other] : kAlternatives) {
+    if (find_member(said, one) != nullptr) erase_member(all, other);
+    if (find_member(said, other) != nullptr) erase_member(all, one);
+  }
+  put(all, said);
+  return all;
+}
+
+}  // namespace tutti::training

@@ -20,6 +20,7 @@ struct Described {
   std::string name;    // and what it says: "gpt2"
   Describe describe;
   Config defaults = {};
+  Config (*complete)(Config config) = nullptr;  // fills in what follows from other members
 
   static constexpr double kLargestSize = 1 << 24;
 
@@ -31,7 +32,7 @@ struct Described {
     Json own = configuration;
     own.erase(tag);
     schema.read(own, "", prefix);
-    return config;
+    return complete == nullptr ? config : complete(std::move(config));
   }
   // All of it, its name too.
   Json write(Config config) const {

@@ -23,6 +23,7 @@
 
 namespace tutti::training {
 
+class KeyValueCache;
 class Mesh;
 
 // What a micro-batch consists of. The memory is the data source's.
@@ -71,6 +72,8 @@ struct Pass {
   // The ranks' groups, for communication inside units (parallel/mesh.h); null where one rank is
   // alone. Every rank of a group runs as many micro-batches through the unit, some of weight 0.
   Mesh* mesh = nullptr;
+  // Keys and values of the tokens before `first_position`, where they are kept; no backward.
+  KeyValueCache* cache = nullptr;
   // backward starts with loss_scale * d(sum of the targets' losses), and adds sample_scale * w *
   // d(sum) for a named loss, whose weight w is its unit's affair.
   double loss_scale = 1;

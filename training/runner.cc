@@ -54,6 +54,7 @@ Pass& ModelRunner::start(Slot& slot, const Part& part, const MicroBatch& batch, 
   pass.seed = options_.seed;
   pass.training = training;
   pass.mesh = options_.mesh;
+  pass.cache = options_.cache;
   return pass;
 }
 

@@ -33,10 +33,11 @@ class UnitHooks {
 };
 
 struct RunnerOptions {
-  DType dtype = DType::f32;       // of activations
-  bool checkpoint_units = false;  // keep each unit's output only
-  uint64_t seed = 0;              // of dropout
-  Mesh* mesh = nullptr;           // what passes get; outlives the runner
+  DType dtype = DType::f32;        // of activations
+  bool checkpoint_units = false;   // keep each unit's output only
+  uint64_t seed = 0;               // of dropout
+  Mesh* mesh = nullptr;            // what passes get; outlives the runner
+  KeyValueCache* cache = nullptr;  // the same
 };
 
 // Units [begin, end).

@@ -8,11 +8,13 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "base/text.h"
 #include "tests/training/support/tiny_run.h"
+#include "training/models/llama.h"
 
 namespace tutti::training {
 namespace {
@@ -54,6 +56,7 @@ struct Group {
   uint64_t batch = 1;  // in micro-batches of 1
   std::string optimizer = "adamw";
   double dropout = 0;
+  bool llama = false;  // in place of the GPT
 };
 
 std::string describe(const LayoutCase& layout) {
@@ -63,8 +66,23 @@ std::string describe(const LayoutCase& layout) {
 }
 
 std::string name_of(const Group& group) {
-  return cat(group.ranks, "Ranks", name(group.dtype), "Batch", group.batch, group.optimizer,
-             group.dropout > 0 ? "Dropout" : "");
+  return cat(group.ranks, "Ranks", name(group.dtype), "Batch", group.batch,
+             kOptimizers[static_cast<size_t>(group.optimizer)], group.dropout > 0 ? "Dropout" : "",
+             group.llama ? "Llama" : "");
+}
+
+// Groups of queries, layers for each of them, and an embedding that is the output layer too.
+void take_llama(TinyRun& run) {
+  const GptConfig gpt = run.model;
+  const LlamaConfig config{.layers = gpt.layers,
+                           .heads = 4,
+                           .kv_heads = 2,
+                           .width = gpt.width,
+                           .context = gpt.context,
+                           .vocabulary = gpt.vocabulary,
+                           .dropout = gpt.dropout,
+                           .selective_recomputation = gpt.selective_recomputation};
+  run.other_model = [config](const MeshPlace&) { return std::make_unique<Llama>(config); };
 }
 
 TinyRun plain_run(const Group& group) {
@@ -81,6 +99,7 @@ TinyRun plain_run(const Group& group) {
   if (group.optimizer == "lars") run.learning_rate = 3;
   if (group.optimizer == "muon") run.learning_rate = 0.02;
   run.batch = group.batch;
+  if (group.llama) take_llama(run);
   return run;
 }
 
@@ -94,6 +113,7 @@ TinyRun run_of(const Group& group, const LayoutCase& layout) {
   run.whole_gradients = layout.whole_gradients && group.dtype == DType::f32;
   if (layout.tiny_buckets) storage.bucket_elements = storage.first_bucket_elements = 1;
   run.replica.data_parallel.overlap = layout.overlap;
+  if (group.llama) take_llama(run);
   return run;
 }
 
@@ -123,6 +143,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Group{2, DType::f16, 5, "lamb"}, Group{3, DType::f32, 5, "muon"},
                       Group{2, DType::bf16, 4, "muon"}, Group{4, DType::f32, 4, "lars", 0.1},
                       Group{2, DType::bf16, 2, "adamw", 0.1},
+                      Group{2, DType::f32, 5, "adamw", 0.1, true},
                       Group{3, DType::f16, 5, "adamw", 0.1}),
     [](const auto& info) { return name_of(info.param); });
 

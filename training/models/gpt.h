@@ -7,10 +7,8 @@
 
 #include <cstdint>
 
-#include "training/model.h"
+#include "training/models/decoder.h"
 #include "training/models/registry.h"
-#include "training/modules/mlp.h"
-#include "training/modules/norm.h"
 
 namespace tutti::training {
 
@@ -20,29 +18,26 @@ struct GptConfig {
   int64_t layers = 4;
   int64_t heads = 4;
   int64_t width = 128;
-  int64_t context = 128;     // tokens
+  int64_t context = 128;     // tokens of a sample
+  int64_t max_context = 0;   // tokens that there are positions for; 0: `context`
   int64_t vocabulary = 256;  // kinds of tokens
   NormKind norm = NormKind::layer;
+  double norm_epsilon = 1e-5;
   MlpKind mlp = MlpKind::gelu;
   int64_t hidden = 0;  // of the feed-forward part; 0: 4 x width (SwiGLU: 8/3, to a multiple of 32)
   Positions positions = Positions::learned;
   bool tied = true;  // the output layer is the embedding
   bool bias = true;
-  double dropout = 0;  // after the embedding, the attention and the feed-forward part
-  // Normalizations and activations are computed anew in backward instead of kept (selective
-  // recomputation, Korthikanti et al. 2022: what is cheap to compute and large to keep).
+  double dropout = 0;
   bool selective_recomputation = false;
 };
 
-class Gpt : public Model {
+class Gpt : public Decoder {
  public:
   // Throws Error(invalid_argument) for sizes that make no sense.
   explicit Gpt(const GptConfig& config);
 
-  const GptConfig& config() const { return config_; }
-  double flops_per_sample() const override;
   Json configuration() const override;
-  int64_t targets_per_sample() const override { return config_.context; }
 
  private:
   GptConfig config_;

@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "training/models/earlier_models.h"
 #include "training/models/gpt.h"
+#include "training/models/llama.h"
 #include "training/models/mlp_model.h"
 #include "training/models/resnet.h"
 
@@ -16,6 +17,7 @@ const std::vector<ModelKind>& model_kinds() {
   static const std::vector<ModelKind> kinds = {
       mlp_kind(),
       gpt2_kind(),
+      llama_kind(),
       resnet_kind(),
   };
   return kinds;

@@ -1,11 +1,19 @@
 #include "training/modules/mlp.h"
 
+#include "base/text.h"
 #include "training/kernels/elementwise.h"
 
 namespace tutti::training {
 namespace {
 
 bool is_swiglu(const MlpOptions& options) { return options.kind == MlpKind::swiglu; }
+
+MlpOptions named(MlpOptions options) {
+  if (!options.names.empty()) return options;
+  options.names = {"c_fc", "c_proj"};
+  if (is_swiglu(options)) options.names = {"w_gate", "w_up", "w_down"};
+  return options;
+}
 
 // SwiGLU: gate and up are the halves of one contiguous tensor of twice as many rows.
 Tensor half(Tensor both, int64_t which) {
@@ -19,15 +27,16 @@ Tensor as_halves(Tensor before) {
 }  // namespace
 
 Mlp::Mlp(ParameterTable& table, const std::string& name, const MlpOptions& options)
-    : options_(options),
-      in_(table, name + (is_swiglu(options) ? ".w_gate" : ".c_fc"), options.width, options.hidden,
+    : options_(named(options)),
+      in_(table, cat(name, '.', options_.names.front()), options.width, options.hidden,
           {.bias = options.bias}),
       up_(is_swiglu(options)
-              ? std::optional<Linear>(std::in_place, table, name + ".w_up", options.width,
-                                      options.hidden, LinearOptions{.bias = options.bias})
+              ? std::optional<Linear>(std::in_place, table, cat(name, '.', options_.names[1]),
+                                      options.width, options.hidden,
+                                      LinearOptions{.bias = options.bias})
               : std::nullopt),
-      out_(table, name + (is_swiglu(options) ? ".w_down" : ".c_proj"), options.hidden,
-           options.width, {.bias = options.bias, .deviation = options.output_deviation}) {}
+      out_(table, cat(name, '.', options_.names.back()), options.hidden, options.width,
+           {.bias = options.bias, .deviation = options.output_deviation}) {}
 
 int64_t Mlp::before_width() const { return up_ ? 2 * options_.hidden : options_.hidden; }
 

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "training/modules/linear.h"
 
@@ -15,6 +16,9 @@ struct MlpOptions {
   int64_t hidden = 0;
   MlpKind kind = MlpKind::gelu;
   bool bias = true;
+  // Of the layers: c_fc and c_proj, or the gate, up and down; empty: c_fc and c_proj (SwiGLU:
+  // w_gate, w_up and w_down).
+  std::vector<std::string> names = {};
   double output_deviation = 0.02;
 };
 
@@ -27,7 +31,7 @@ class Mlp {
     Linear::Saved out;
   };
 
-  // Parameters NAME.c_fc and NAME.c_proj; SwiGLU: NAME.w_gate, NAME.w_up and NAME.w_down.
+  // Parameters NAME.LAYER.
   Mlp(ParameterTable& table, const std::string& name, const MlpOptions& options);
 
   // In two parts, as SelfAttention: `before` is rows x before_width().

@@ -42,8 +42,8 @@ class Rope {
     turn(rows, heads, context, first, 1);
   }
   // The backward pass: a rotation's transpose is its inverse.
-  void rotate_back(Tensor rows, int64_t heads, int64_t context) const {
-    turn(rows, heads, context, 0, -1);
+  void rotate_back(Tensor rows, int64_t heads, int64_t context, int64_t first = 0) const {
+    turn(rows, heads, context, first, -1);
   }
 
  private:

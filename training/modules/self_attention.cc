@@ -1,7 +1,10 @@
 #include "training/modules/self_attention.h"
 
+#include <cstring>
+
 #include "base/text.h"
 #include "training/kernels/elementwise.h"
+#include "training/modules/key_value_cache.h"
 
 namespace tutti::training {
 namespace {
@@ -37,6 +40,12 @@ std::vector<Linear> make_inputs(ParameterTable& table, const std::string& name,
   return layers;
 }
 
+void copy_rows(ConstTensor from, Tensor to) {
+  for (int64_t row = 0; row < from.rows; ++row) {
+    std::memcpy(to.at(row, 0), from.at(row, 0), from.row_range(row, 1).bytes());
+  }
+}
+
 }  // namespace
 
 SelfAttention::SelfAttention(ParameterTable& table, const std::string& name,
@@ -55,7 +64,8 @@ AttentionShape SelfAttention::shape(const Pass& pass, const Tensor& qkv) const {
           .context = qkv.rows / pass.batch->samples,
           .heads = options_.heads,
           .head_size = options_.head_size,
-          .key_heads = options_.key_heads};
+          .key_heads = options_.key_heads,
+          .starts = pass.batch->document_starts};
 }
 
 Tensor SelfAttention::part(Tensor qkv, size_t layer) const {
@@ -69,17 +79,27 @@ void SelfAttention::project(Pass& pass, ConstTensor input, Saved& saved, Tensor 
   for (size_t i = 0; i < in_.size(); ++i) in_[i].forward(pass, input, saved.in[i], part(qkv, i));
   // Queries and keys, which lie side by side.
   if (options_.rope) {
-    options_.rope->rotate(qkv, options_.heads + options_.key_heads, shape(pass, qkv).context);
+    options_.rope->rotate(qkv, options_.heads + options_.key_heads, shape(pass, qkv).context,
+                          pass.batch->first_position);
   }
 }
 
 Tensor SelfAttention::attend(Pass& pass, Saved& saved) const {
-  const AttentionShape shape = this->shape(pass, saved.qkv);
+  AttentionShape shape = this->shape(pass, saved.qkv);
   const DType type = saved.qkv.dtype;
   saved.attended = pass.arena.take(type, shape.rows(), shape.width());
   saved.lse = pass.arena.take(value_type(type), shape.samples * shape.heads, shape.context);
-  causal_attention(shape, split_qkv(shape, ConstTensor(saved.qkv)), saved.attended, saved.lse,
-                   pass.arena);
+  ConstQkv inputs = split_qkv(shape, ConstTensor(saved.qkv));
+  if (pass.cache != nullptr) {
+    const KeyValueCache::Layer& kept = pass.cache->of(this, type, shape.key_width());
+    shape.past = pass.batch->first_position;
+    shape.keys = kept.keys.rows;
+    require_shapes(shape.samples == 1 && shape.past + shape.context <= shape.keys, "cache");
+    copy_rows(inputs.keys, kept.keys.row_range(shape.past, shape.context));
+    copy_rows(inputs.values, kept.values.row_range(shape.past, shape.context));
+    inputs = {inputs.queries, kept.keys, kept.values};
+  }
+  causal_attention(shape, inputs, saved.attended, saved.lse, pass.arena);
   return out_.forward(pass, saved.attended, saved.out);
 }
 
@@ -94,7 +114,8 @@ Tensor SelfAttention::backward(Pass& pass, ConstTensor output_gradient, Saved& s
   causal_attention_backward(shape, split_qkv(shape, ConstTensor(saved.qkv)), saved.attended,
                             saved.lse, attended_gradient, split_qkv(shape, gradient), pass.arena);
   if (options_.rope) {
-    options_.rope->rotate_back(gradient, options_.heads + options_.key_heads, shape.context);
+    options_.rope->rotate_back(gradient, options_.heads + options_.key_heads, shape.context,
+                               pass.batch->first_position);
   }
   const Tensor sum = in_[0].backward(pass, part(gradient, 0), saved.in[0]);
   for (size_t i = 1; i < in_.size(); ++i) {

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/error.h"
 #include "collectives/communicator.h"
 #include "training/layout.h"
 #include "training/optimizers/matrix_exchange.h"
@@ -19,7 +20,16 @@ class RankMatrices : public MatrixExchange {
 
   int owners() const override { return owners_.size(); }
   int self() const override { return owners_.rank(); }
-  std::vector<Piece> pieces(int owner) const override { return layout_.pieces(owner); }
+  std::vector<Piece> pieces(int owner) const override {
+    for (const Bucket& bucket : layout_.buckets) {
+      if (bucket.group == 0) continue;
+      throw Error(ErrorCode::unsupported,
+                  "an optimizer of whole matrices cannot work on shards of several groups",
+                  {.cause = "some parameters are reduced over other ranks than the rest",
+                   .remedy = "take ZeRO stage 0, or another optimizer"});
+    }
+    return layout_.pieces({owner});
+  }
   const ParameterSpec& spec(int parameter) const override {
     return specs_[static_cast<size_t>(parameter)];
   }

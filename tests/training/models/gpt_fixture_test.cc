@@ -8,6 +8,7 @@
 
 #include "tests/training/support/bound_parameters.h"
 #include "tests/training/support/model_pass.h"
+#include "tests/training/support/plain_adamw.h"
 #include "training/checkpoint/safetensors.h"
 #include "training/models/gpt.h"
 
@@ -96,45 +97,6 @@ struct Rig {
   TestPass test;
 };
 
-// Loshchilov, Hutter: Decoupled weight decay regularization, 2019, in double.
-class PlainAdamW {
- public:
-  explicit PlainAdamW(Rig& rig) : rig_(rig), moments_(static_cast<size_t>(rig.parameters.size())) {}
-
-  void step() {
-    ++step_;
-    for (int i = 0; i < rig_.parameters.size(); ++i) update(i);
-  }
-
- private:
-  struct Moments {
-    std::vector<double> first, second;
-  };
-
-  void update(int index) {
-    constexpr double kRate = 1e-2, kBeta1 = 0.9, kBeta2 = 0.999, kEpsilon = 1e-8, kDecay = 0.1;
-    const std::vector<double> gradient = doubles(rig_.parameters.gradient(index));
-    std::vector<double> value = doubles(rig_.parameters.value(index));
-    auto& [first, second] = moments_[static_cast<size_t>(index)];
-    first.resize(value.size());
-    second.resize(value.size());
-    const bool decays = rig_.model.parameters().specs()[static_cast<size_t>(index)].decays;
-    for (size_t i = 0; i < value.size(); ++i) {
-      first[i] = kBeta1 * first[i] + (1 - kBeta1) * gradient[i];
-      second[i] = kBeta2 * second[i] + (1 - kBeta2) * gradient[i] * gradient[i];
-      const double mean = first[i] / (1 - std::pow(kBeta1, step_));
-      const double square = second[i] / (1 - std::pow(kBeta2, step_));
-      value[i] -= kRate * (decays ? kDecay : 0) * value[i];
-      value[i] -= kRate * mean / (std::sqrt(square) + kEpsilon);
-    }
-    assign(rig_.parameters.value(index), value);
-  }
-
-  Rig& rig_;
-  std::vector<Moments> moments_;
-  int step_ = 0;
-};
-
 class GptFixtureTest : public ::testing::TestWithParam<Family> {};
 
 void expect_first_step(const Family& family, DType dtype, double tolerance) {
@@ -161,7 +123,7 @@ TEST_P(GptFixtureTest, LogitsLossAndGradientsInF32) {
 
 void expect_training(const Family& family, DType dtype, double tolerance) {
   Rig rig(family, dtype);
-  PlainAdamW optimizer(rig);
+  PlainAdamW optimizer(rig.model.parameters(), rig.parameters, {.decay = 0.1});
   const std::vector<double> losses = rig.fixture.doubles("losses");
   ASSERT_EQ(losses.size(), static_cast<size_t>(kSteps));
   const auto run = [&](bool train) {

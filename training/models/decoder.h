@@ -1,0 +1,66 @@
+// Language models that are a stack of blocks over an embedding (Vaswani et al. 2017, the decoder
+// alone; normalization before each part), whatever their parts and their parameters' names:
+//
+//   tokens -> [embed] -> [block 0] -> [block 1] ... -> [head: norm, output layer, loss]
+//   block:  x + attention(norm(x)),  then  x + mlp(norm(x))
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "training/model.h"
+#include "training/modules/mlp.h"
+#include "training/modules/norm.h"
+#include "training/modules/self_attention.h"
+
+namespace tutti::training {
+
+struct DecoderNames {
+  std::string embedding;
+  std::string positions;
+  std::string block;  // followed by its number
+  std::string attention_norm;
+  std::string attention;
+  std::string mlp_norm;
+  std::string mlp;
+  std::string last_norm;
+  std::string output = "lm_head";
+};
+
+struct DecoderOptions {
+  DecoderNames names;
+  int64_t layers = 0;
+  int64_t width = 0;
+  int64_t vocabulary = 0;   // kinds of tokens
+  int64_t context = 0;      // tokens of a sample: no pass has more
+  int64_t max_context = 0;  // that the model may be made for
+  bool learned_positions = false;
+  NormKind norm = NormKind::layer;
+  double norm_epsilon = 1e-5;
+  std::optional<RopeOptions> rope;
+  SelfAttentionOptions attention;  // width, rotation and deviation follow
+  MlpOptions mlp;                  // width and deviation follow
+  bool tied = true;                // the output layer is the embedding
+  double dropout = 0;              // after the embedding, the attention and the feed-forward part
+  // Normalizations and activations are computed anew in backward instead of kept (selective
+  // recomputation, Korthikanti et al. 2022: what is cheap to compute and large to keep).
+  bool selective_recomputation = false;
+};
+
+class Decoder : public Model {
+ public:
+  // Throws Error(invalid_argument) for sizes that make no sense.
+  explicit Decoder(DecoderOptions options);
+
+  int64_t context() const { return options_.context; }
+  int64_t max_context() const { return options_.max_context; }
+  int64_t vocabulary() const { return options_.vocabulary; }
+  double flops_per_sample() const override;
+  int64_t targets_per_sample() const override { return options_.context; }
+
+ private:
+  DecoderOptions options_;
+};
+
+}  // namespace tutti::training

@@ -1,0 +1,45 @@
+// Llama (Touvron et al. 2023; Llama 3: Dubey et al. 2024): RMSNorm, rotary positions, grouped-query
+// attention, SwiGLU. Parameters have the names of Hugging Face's LlamaForCausalLM, without the
+// "model." of its trunk.
+#pragma once
+
+#include <cstdint>
+
+#include "training/models/decoder.h"
+#include "training/models/registry.h"
+
+namespace tutti::training {
+
+struct LlamaConfig {
+  int64_t layers = 4;
+  int64_t heads = 4;
+  int64_t kv_heads = 0;   // heads of keys and values; 0: as many
+  int64_t head_size = 0;  // 0: width / heads
+  int64_t width = 128;
+  int64_t hidden = 0;  // 0: 8/3 x width, to a multiple of 32
+  int64_t context = 128;
+  int64_t max_context = 0;  // that the model is said to be good for; 0: `context`
+  int64_t vocabulary = 256;
+  double norm_epsilon = 1e-5;
+  RopeOptions rope;
+  bool tied = true;
+  bool attention_bias = false;
+  bool mlp_bias = false;
+  double dropout = 0;
+  bool selective_recomputation = false;
+};
+
+class Llama : public Decoder {
+ public:
+  // Throws Error(invalid_argument) for sizes that make no sense.
+  explicit Llama(const LlamaConfig& config);
+
+  Json configuration() const override;
+
+ private:
+  LlamaConfig config_;
+};
+
+ModelKind llama_kind();
+
+}  // namespace tutti::training

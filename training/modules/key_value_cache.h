@@ -1,0 +1,44 @@
+// Keys and values of the tokens that a model has seen, so that the next ones cost a row each.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <map>
+
+#include "training/arena.h"
+#include "training/tensor.h"
+
+namespace tutti::training {
+
+// Of one sequence of at most `context` tokens, for all of a model's layers.
+class KeyValueCache {
+ public:
+  explicit KeyValueCache(int64_t context)
+      : rows_((context + kTogether - 1) / kTogether * kTogether) {}
+
+  struct Layer {
+    Tensor keys, values;
+  };
+  // Of the layer that the address stands for: zeros at first. The type and the width are the same
+  // at each call.
+  const Layer& of(const void* layer, DType type, int64_t width) {
+    const auto [at, is_new] = layers_.try_emplace(layer);
+    if (is_new) at->second = {zeros(type, width), zeros(type, width)};
+    return at->second;
+  }
+
+ private:
+  static constexpr int64_t kTogether = 128;  // keys that attention looks at at once
+
+  Tensor zeros(DType type, int64_t width) {
+    const Tensor tensor = arena_.take(type, rows_, width);
+    std::memset(tensor.data, 0, tensor.bytes());
+    return tensor;
+  }
+
+  int64_t rows_;
+  Arena arena_;
+  std::map<const void*, Layer> layers_;
+};
+
+}  // namespace tutti::training

@@ -56,6 +56,12 @@ bool repeats_embedding(const TensorSource& source) {
 
 }  // namespace
 
+std::vector<std::string> not_finite(const TensorSource& source) {
+  std::vector<std::string> names = source.names();
+  std::erase_if(names, [&](const std::string& name) { return is_finite(source, name); });
+  return names;
+}
+
 void check_initial(Model& model, const TensorSource& source, const std::string& path) {
   std::vector<std::string> missing, misshapen, surplus, not_finite;
   std::set<std::string> wanted;

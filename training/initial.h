@@ -2,11 +2,15 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "training/checkpoint/tensor_source.h"
 #include "training/model.h"
 
 namespace tutti::training {
+
+// The names of the tensors with a NaN or an infinity. Reads all of the source.
+std::vector<std::string> not_finite(const TensorSource& source);
 
 // Reads all of the source, "model.NAME" for each parameter. Throws Error(invalid_argument) that
 // names what is missing, what the model does not have, what has another shape, and what has values

@@ -155,9 +155,11 @@ Json load_snapshot(Replica& replica, Model& model, const std::string& directory)
                  .cause = cat("the options given here make ", in_words(model.configuration())),
                  .remedy = "give the model's options as they were when it was saved"});
   }
-  for (size_t kind = 0; kind < replica.kinds().size(); ++kind) load_kind(replica, checkpoint, kind);
+  const bool imported = manifest.state.contains(kImportedFrom);
+  const size_t kinds = imported ? 1 : replica.kinds().size();
+  for (size_t kind = 0; kind < kinds; ++kind) load_kind(replica, checkpoint, kind);
   load_buffers(model, checkpoint);
-  load_hook_states(replica, checkpoint);
+  if (!imported) load_hook_states(replica, checkpoint);
   if (replica.scaler() && manifest.state.contains(kScaler)) {
     const Json& scaler = manifest.state[kScaler];
     replica.scaler()->restore({scaler.at("scale").get<double>(),

@@ -8,11 +8,12 @@
 #include "base/log.h"
 #include "base/reduce_op.h"
 #include "base/text.h"
-#include "training/checkpoint/exchange.h"
 #include "training/checkpoint/run_directory.h"
 #include "training/configuration.h"
+#include "training/hugging_face/import.h"
 #include "training/initial.h"
 #include "training/measured_cut.h"
+#include "training/model_source.h"
 #include "training/parallel/throw_on_all.h"
 #include "training/process_memory.h"
 #include "training/snapshot.h"
@@ -132,6 +133,7 @@ RunStart run_start(const TrainOptions& options) {
 std::vector<std::string> check_chosen(const ChosenStep& step, const RunConfiguration& now,
                                       const TrainOptions& options) {
   const Manifest& manifest = step.checkpoint.manifest();
+  if (manifest.state.contains(kImportedFrom)) return {};  // no run had any
   if (manifest.configuration.empty()) {
     return {
         "the checkpoint, of an earlier format, does not say with which settings it was trained"};
@@ -191,16 +193,19 @@ uint64_t Trainer::Loop::resumed_step(const Json& state) const {
 // The first step to do, from 0.
 uint64_t Trainer::Loop::start() {
   uint64_t first = 0;
+  std::string companions;
   if (!resumed_from_.empty()) {
     first = resumed_step(load_snapshot(replica_, model_, resumed_from_));
   } else if (!options_.initial.empty()) {
-    const ImportedModel initial(options_.initial);
-    check_initial(model_, initial, options_.initial);
-    load_parameters(replica_, initial, options_.initial);
+    const ModelSource initial = open_model(options_.initial);
+    check_initial(model_, *initial.values, options_.initial);
+    load_parameters(replica_, *initial.values, options_.initial);
+    companions = initial.companions;
   }
   if (options_.checkpoint.empty()) return first;
   first_does([&] {
     directory_->begin();
+    if (!companions.empty()) hugging_face::copy_companions(companions, options_.checkpoint);
     return std::string();
   });
   return first;

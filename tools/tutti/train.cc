@@ -27,14 +27,15 @@
 #include "tools/tutti/stop_signals.h"
 #include "tools/tutti/train_plot.h"
 #include "tools/tutti/train_report.h"
-#include "training/checkpoint/exchange.h"
 #include "training/initial.h"
 #include "training/kernels/peak.h"
+#include "training/model_source.h"
 #include "training/setup/data.h"
 #include "training/setup/options.h"
 #include "training/setup/report.h"
 #include "training/setup/session.h"
 #include "training/setup/settle.h"
+#include "training/setup/stored_model.h"
 
 namespace tutti::tool {
 namespace {
@@ -232,7 +233,7 @@ int train(Options options) {
       return 0;
     }
     if (const std::string& initial = tried.training.initial; !initial.empty()) {
-      check_initial(*model, training::ImportedModel(initial), initial);
+      check_initial(*model, *training::open_model(initial).values, initial);
     }
     check_outputs(tried, options, data);
     if (ranks > 1) {

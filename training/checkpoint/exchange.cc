@@ -15,7 +15,6 @@ namespace tutti::training {
 namespace {
 
 constexpr std::string_view kTransformer = "transformer.";
-constexpr int64_t kSlab = 1 << 18;  // elements
 
 // The files whose linear layers are Conv1D: one of them has width inputs and 3 width outputs.
 bool has_conv1d(const SafetensorsFile& file) {
@@ -37,7 +36,8 @@ bool is_mask(std::string_view name) {
   return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias");
 }
 
-// Elements [first, first + out.size()) of the transposed matrix.
+}  // namespace
+
 void read_transposed(const StoredTensor& stored, int64_t first, Tensor out) {
   const int64_t rows = stored.info.shape[1];
   const int64_t cols = stored.info.shape[0];
@@ -56,8 +56,6 @@ void read_transposed(const StoredTensor& stored, int64_t first, Tensor out) {
   }
 }
 
-}  // namespace
-
 void export_safetensors(const Checkpoint& checkpoint, const std::string& path, DType dtype) {
   if (dtype != DType::f32 && dtype != DType::bf16 && dtype != DType::f16) {
     throw Error(ErrorCode::invalid_argument, cat("a model is not exported as ", name(dtype)),
@@ -74,14 +72,8 @@ void export_safetensors(const Checkpoint& checkpoint, const std::string& path, D
                          {{"producer", "tutti"},
                           {"model", model.is_string() ? std::string(model) : model.dump()},
                           {"step", cat(checkpoint.manifest().step)}});
-  std::vector<std::byte> slab(static_cast<size_t>(kSlab) * size_of(dtype));
   for (const TensorInfo& tensor : tensors) {
-    const std::string name = cat(kModelPrefix, tensor.name);
-    for (int64_t first = 0; first < tensor.count(); first += kSlab) {
-      const Tensor part = tensor_at(slab.data(), dtype, 1, std::min(kSlab, tensor.count() - first));
-      checkpoint.read(name, first, part);
-      file.write({part.data, part.bytes()});
-    }
+    copy_tensor(checkpoint, cat(kModelPrefix, tensor.name), dtype, file);
   }
   file.finish();
   if (std::rename(fresh.c_str(), path.c_str()) != 0) {

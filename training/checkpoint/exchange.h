@@ -17,6 +17,9 @@ namespace tutti::training {
 void export_safetensors(const Checkpoint& checkpoint, const std::string& path,
                         DType dtype = DType::f32);
 
+// Elements [first, first + out.size()) of the transposed matrix.
+void read_transposed(const StoredTensor& stored, int64_t first, Tensor out);
+
 // A model from one safetensors file: its tensor X is "model.X" here.
 //
 // Hugging Face's GPT-2 files (Conv1D layers) are taken too. They are known by c_attn's weight of
@@ -30,6 +33,7 @@ class ImportedModel : public TensorSource {
   explicit ImportedModel(const std::string& path,
                          const std::map<std::string, std::string>& renamed = {});
 
+  const std::map<std::string, std::string>& metadata() const { return file_.metadata(); }
   std::vector<std::string> names() const override;
   const TensorInfo* find(std::string_view name) const override;
   void read(std::string_view name, int64_t first, Tensor out) const override;

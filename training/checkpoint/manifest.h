@@ -48,6 +48,10 @@ struct FileEntry {
 };
 std::string rank_file_name(int rank, int world);
 
+// In the state of a step that no run has saved, but that has a model from elsewhere: where it came
+// from. There is no optimizer's state.
+inline constexpr const char* kImportedFrom = "imported";
+
 struct Manifest {
   int64_t step = 0;
   std::string run;  // the identity of the run that saved it; empty: an earlier format had none

@@ -67,7 +67,11 @@ Json write_rank_file(const SaveRequest& request, const std::string& folder,
                          {{"format", "tutti-checkpoint"}, {"step", cat(request.step)}});
   for (const TensorPiece& piece : pieces) {
     request.at_phase("before a piece");
-    file.write({piece.data.data, piece.data.bytes()});
+    if (piece.source != nullptr) {
+      copy_tensor(*piece.source, piece.name, piece.data.dtype, file);
+    } else {
+      file.write({piece.data.data, piece.data.bytes()});
+    }
   }
   file.finish();
   return {{"bytes", file.size()}, {"checksum", file.checksum()}, {"pieces", std::move(listed)}};

@@ -17,6 +17,7 @@
 #include "base/json.h"
 #include "training/checkpoint/group.h"
 #include "training/checkpoint/run_directory.h"
+#include "training/checkpoint/tensor_source.h"
 #include "training/placement.h"
 #include "training/tensor.h"
 
@@ -27,7 +28,9 @@ struct TensorPiece {
   std::vector<int64_t> shape;  // of the whole tensor
   int64_t first = 0;           // element of the tensor, or slice, at which the piece starts
   ConstTensor data;            // 1 x count
-  std::optional<Slice> slice;  // of that shape
+  std::optional<Slice> slice = {};  // of that shape
+  // Where there is one, the data are read from it when they are written, and have no memory.
+  const TensorSource* source = nullptr;
 };
 
 struct SaveRequest {

@@ -70,6 +70,19 @@ void read_slice(const TensorSource& source, std::string_view name, const Slice& 
   });
 }
 
+void copy_tensor(const TensorSource& source, std::string_view name, DType type,
+                 SafetensorsWriter& file) {
+  constexpr int64_t kSlab = 1 << 18;  // elements
+  const TensorInfo* const info = source.find(name);
+  const int64_t count = info == nullptr ? 0 : info->count();
+  std::vector<std::byte> slab(static_cast<size_t>(std::min(kSlab, count)) * size_of(type));
+  for (int64_t first = 0; first < count; first += kSlab) {
+    const Tensor part = tensor_at(slab.data(), type, 1, std::min(kSlab, count - first));
+    source.read(name, first, part);
+    file.write({part.data, part.bytes()});
+  }
+}
+
 void convert_elements(const std::byte* bytes, DType from, Tensor out) {
   if (from == out.dtype) {
     if (!out.empty()) std::memcpy(out.data, bytes, out.bytes());

@@ -45,6 +45,10 @@ void read_slice(const TensorSource& source, std::string_view name, const Slice& 
 const TensorInfo& checked_range(const TensorSource& source, const std::string& where,
                                 std::string_view name, int64_t first, const Tensor& out);
 
+// Writes all elements of the tensor as the given type. Memory does not grow with it.
+void copy_tensor(const TensorSource& source, std::string_view name, DType type,
+                 SafetensorsWriter& file);
+
 // out = the values of type `from` at `bytes`, as many as it has, converted as read() says. `bytes`
 // needs no alignment.
 void convert_elements(const std::byte* bytes, DType from, Tensor out);

@@ -8,6 +8,7 @@
 #include "training/configuration.h"
 #include "training/setup/flags.h"
 #include "training/setup/merge.h"
+#include "training/setup/stored_model.h"
 
 namespace tutti::training {
 namespace {
@@ -128,6 +129,7 @@ void read_options(const Json& configuration, RunOptions& options, const std::str
   describe(schema, options);
   Json rest = configuration;
   try {
+    if (const Json stored = stored_model(configuration); stored.is_object()) options.model = stored;
     if (const Json* const model = configuration.find("model")) {
       for (const auto& [name, value] : model->items()) options.model[name] = value;
       rest.erase("model");

@@ -97,17 +97,17 @@ void Run::save() {
 std::string Run::sample(const std::string& prompt, const std::string& tokenizer,
                         const training::GenerationOptions& options) {
   training::Session& session = this->session();
-  auto* const gpt = dynamic_cast<training::Gpt*>(&session.model());
+  auto* const model = dynamic_cast<training::Decoder*>(&session.model());
   training::Replica& replica = session.trainer().replica();
-  if (gpt == nullptr || session.options().mesh.pipeline > 1 || !replica.storage().whole_values()) {
+  if (model == nullptr || session.options().mesh.pipeline > 1 || !replica.storage().whole_values()) {
     throw Error(ErrorCode::unsupported,
-                "a sample takes a gpt2 whose parameters are all on this rank",
+                "a sample takes a language model whose parameters are all on this rank",
                 {.remedy = "with pp or zero=3 save the run, and use `tutti sample`"});
   }
   return without_gil(session.world(), [&] {
     replica.finish_values();
     std::string text;
-    generate_text(*gpt, session.options().training.replica.storage.dtype, tokenizer, prompt,
+    generate_text(*model, session.options().training.replica.storage.dtype, tokenizer, prompt,
                   options, [&](const std::string& more) { text += more; });
     return text;
   });

@@ -1,0 +1,135 @@
+// Models of Hugging Face's in and out; text from them, and their loss on one.
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <sstream>
+
+#include "tests/tools/cli/cli.h"
+
+namespace tutti::tool {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class HuggingFaceCommands : public Cli {
+ protected:
+  // A model of bytes, so that texts are its data.
+  void train_llama(const std::string& run_directory) {
+    expect_good({"train", "--data",    data_, "--model",      "llama",      "--layers",
+                 "2",     "--heads",   "4",   "--kv-heads",   "2",          "--width",
+                 "16",    "--context", "32",  "--steps",      "4",          "--batch",
+                 "4",     "--ranks",   "1",   "--checkpoint", run_directory});
+  }
+  Result expect_good(const Words& words) {
+    Result result = run(words);
+    EXPECT_EQ(result.code, 0) << result.err;
+    return result;
+  }
+  std::string sample(const std::string& model) {
+    return expect_good({"sample", model, "--prompt", "Once", "--tokens", "60", "--top-p", "0.9"})
+        .out;
+  }
+  Json evaluate(const std::string& model, const Words& more = {}) {
+    Words words = {"evaluate", model, "--data", data_, "--json", path("loss.json")};
+    words.insert(words.end(), more.begin(), more.end());
+    expect_good(words);
+    return Json::parse(read(path("loss.json")));
+  }
+
+  std::string data_ = write_text(4000);
+};
+
+TEST_F(HuggingFaceCommands, AModelIsTheSameWhereverItIsStored) {
+  train_llama(path("run"));
+  expect_good({"export", path("run"), path("hf"), "--max-shard-size", "8K"});
+  EXPECT_TRUE(std::filesystem::exists(path("hf/model.safetensors.index.json")));
+  expect_good({"checkpoint", path("run"), "--export", path("model.safetensors")});
+  EXPECT_THAT(expect_good({"import", path("hf"), path("again")}).out,
+              AllOf(HasSubstr("llama"), HasSubstr("kv_heads=2")));
+  const std::string text = sample(path("run"));
+  const Json loss = evaluate(path("run"));
+  EXPECT_EQ(text.substr(0, 4), "Once");
+  for (const char* elsewhere : {"hf", "model.safetensors", "again"}) {
+    EXPECT_EQ(sample(path(elsewhere)), text) << elsewhere;
+    EXPECT_EQ(evaluate(path(elsewhere)).at("loss"), loss.at("loss")) << elsewhere;
+  }
+}
+
+TEST_F(HuggingFaceCommands, EvaluatesOnRanksAndInShorterContexts) {
+  train_llama(path("run"));
+  const Json one = evaluate(path("run")), two = evaluate(path("run"), {"--ranks", "2"});
+  EXPECT_EQ(one.at("targets"), two.at("targets"));
+  EXPECT_NEAR(one.at("loss").get<double>(), two.at("loss").get<double>(), 1e-9);
+  EXPECT_NEAR(one.at("perplexity").get<double>(), std::exp(one.at("loss").get<double>()), 1e-9);
+  EXPECT_EQ(evaluate(path("run"), {"--context", "8"}).at("context"), 8);
+  const Result longer = run({"evaluate", path("run"), "--data", data_, "--context", "33"});
+  EXPECT_EQ(longer.code, 1);
+  EXPECT_THAT(longer.err, AllOf(HasSubstr("--context"), HasSubstr("at most 32")));
+}
+
+// No option says what the model is; its optimizer begins anew, and so do steps.
+TEST_F(HuggingFaceCommands, AnImportedModelIsTrainedFurther) {
+  train_llama(path("first"));
+  expect_good({"export", path("first"), path("hf")});
+  expect_good({"import", path("hf"), path("run")});
+  const Words options = {"--data",  data_, "--steps",      "3",         "--batch", "4",
+                         "--ranks", "1",   "--checkpoint", path("run"), "--json"};
+  Words resumed = {"train", "--resume"};
+  resumed.insert(resumed.end(), options.begin(), options.end());
+  resumed.push_back(path("resumed.jsonl"));
+  expect_good(resumed);
+  // The same as a new run that takes its values from there.
+  Words initial = {"train", "--initial", path("hf")};
+  initial.insert(initial.end(), options.begin(), options.end());
+  initial.push_back(path("initial.jsonl"));
+  std::replace(initial.begin(), initial.end(), path("run"), path("other"));
+  expect_good(initial);
+  const auto losses = [&](const std::string& file) {
+    std::vector<double> values;
+    std::istringstream lines(read(path(file)));
+    for (std::string line; std::getline(lines, line);) {
+      const Json json = Json::parse(line);
+      if (json.contains("step") && json.contains("loss")) {
+        values.push_back(json.at("loss").get<double>());
+      }
+    }
+    return values;
+  };
+  EXPECT_GE(losses("resumed.jsonl").size(), 3u);
+  EXPECT_EQ(losses("resumed.jsonl"), losses("initial.jsonl"));
+  expect_good({"export", path("run"), path("trained")});
+}
+
+TEST_F(HuggingFaceCommands, TrainsInAShorterContextAndKeepsTheLongerOne) {
+  expect_good({"train", "--data",  data_, "--model",      "gpt2",       "--layers", "1", "--heads",
+               "2",     "--width", "16",  "--context",    "32",         "--steps",  "2", "--batch",
+               "4",     "--ranks", "1",   "--checkpoint", path("first")});
+  expect_good({"export", path("first"), path("hf")});
+  expect_good({"import", path("hf"), path("run")});
+  expect_good({"train", "--data", data_, "--context", "16", "--steps", "2", "--batch", "4",
+               "--ranks", "1", "--checkpoint", path("run"), "--resume"});
+  expect_good({"export", path("run"), path("trained")});
+  const Json config = Json::parse(read(path("trained/config.json")));
+  EXPECT_EQ(config.at("n_positions"), 32);
+  EXPECT_EQ(config.at("model_type"), "gpt2");
+}
+
+TEST_F(HuggingFaceCommands, SaysWhatIsWrong) {
+  const Result none = run({"import", path("nowhere"), path("run")});
+  EXPECT_EQ(none.code, 1);
+  EXPECT_THAT(none.err, HasSubstr("config.json"));
+  EXPECT_FALSE(std::filesystem::exists(path("run")));
+  expect_good(
+      {"train", "--data", data_, "--steps", "1", "--ranks", "1", "--checkpoint", path("mlp")});
+  const Result mlp = run({"export", path("mlp"), path("hf")});
+  EXPECT_EQ(mlp.code, 1);
+  EXPECT_THAT(mlp.err, AllOf(HasSubstr("mlp"), HasSubstr("LlamaForCausalLM")));
+  EXPECT_FALSE(std::filesystem::exists(path("hf")));
+  const Result sampled = run({"sample", path("mlp")});
+  EXPECT_EQ(sampled.code, 1);
+  EXPECT_THAT(sampled.err, HasSubstr("no language model"));
+}
+
+}  // namespace
+}  // namespace tutti::tool

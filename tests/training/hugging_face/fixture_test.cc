@@ -1,0 +1,106 @@
+// What transformers computes with its own models, to their last steps.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "tests/training/support/bound_parameters.h"
+#include "tests/training/support/model_pass.h"
+#include "tests/training/support/plain_adamw.h"
+#include "training/checkpoint/safetensors.h"
+#include "training/hugging_face/directory.h"
+#include "training/models/registry.h"
+
+namespace tutti::training::hugging_face {
+namespace {
+
+using training::testing::BoundParameters;
+using training::testing::PlainAdamW;
+using training::testing::TestPass;
+
+template <typename Stored, typename T = Stored>
+std::vector<T> values_of(const SafetensorsFile& file, const std::string& name) {
+  const StoredTensor* const tensor = file.find(name);
+  if (tensor == nullptr) throw Error(ErrorCode::internal, "the fixture has no " + name);
+  std::vector<Stored> values(tensor->bytes.size() / sizeof(Stored));
+  std::memcpy(values.data(), tensor->bytes.data(), tensor->bytes.size());
+  return {values.begin(), values.end()};
+}
+
+std::unique_ptr<Model> model_for(const Directory& directory, int64_t context) {
+  Json configuration = directory.model();
+  configuration["context"] = context;
+  return make_model(configuration);
+}
+
+// The model with the directory's values and the fixture's batch: contexts shorter than the model's.
+struct Rig {
+  static constexpr int64_t kContext = 24;
+
+  explicit Rig(const std::string& name)
+      : folder("tests/training/fixtures/hugging_face/" + name),
+        directory(folder),
+        expected(folder + "/expected.safetensors"),
+        model(model_for(directory, kContext)),
+        parameters(model->parameters(), DType::f32),
+        tokens(values_of<int32_t>(expected, "tokens")),
+        targets(values_of<int32_t>(expected, "targets")),
+        test(DType::f32) {
+    for (int i = 0; i < parameters.size(); ++i) {
+      const ParameterSpec& spec = model->parameters().specs()[static_cast<size_t>(i)];
+      const Tensor value = parameters.value(i);
+      directory.read(cat(kModelPrefix, spec.name), 0,
+                     tensor_at(value.data, DType::f32, 1, value.size()));
+    }
+    test.batch.samples = std::ssize(tokens) / kContext;
+    test.batch.tokens = tokens;
+    test.batch.targets = targets;
+    test.pass.loss_scale = 1.0 / static_cast<double>(targets.size());
+  }
+
+  std::string folder;
+  Directory directory;
+  SafetensorsFile expected;
+  std::unique_ptr<Model> model;
+  BoundParameters parameters;
+  std::vector<int32_t> tokens, targets;
+  TestPass test;
+};
+
+class HuggingFaceFixtureTest : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(HuggingFaceFixtureTest, Logits) {
+  Rig rig(GetParam());
+  const Tensor logits = training::testing::forward(*rig.model, rig.test.pass);
+  const std::vector<double> found = training::testing::doubles(logits);
+  const std::vector<double> wanted = values_of<float, double>(rig.expected, "logits");
+  ASSERT_EQ(found.size(), wanted.size());
+  for (size_t i = 0; i < wanted.size(); ++i) ASSERT_NEAR(found[i], wanted[i], 1e-5) << i;
+}
+
+TEST_P(HuggingFaceFixtureTest, LossesOfTwentySteps) {
+  Rig rig(GetParam());
+  PlainAdamW optimizer(rig.model->parameters(), rig.parameters, {.beta2 = 0.99});
+  const std::vector<double> losses = values_of<double>(rig.expected, "losses");
+  ASSERT_EQ(losses.size(), 20u);
+  EXPECT_LT(losses.back(), losses.front() - 1);
+  for (const double loss : losses) {
+    const ArenaScope scope(rig.test.arena);
+    rig.parameters.clear_gradients();
+    training::testing::forward(*rig.model, rig.test.pass);
+    EXPECT_NEAR(rig.test.pass.loss_sum * rig.test.pass.loss_scale, loss, 1e-4);
+    training::testing::backward(*rig.model, rig.test.pass);
+    optimizer.step();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, HuggingFaceFixtureTest,
+                         ::testing::Values("gpt2", "llama", "llama_tied", "llama3"),
+                         [](const auto& info) { return info.param; });
+
+}  // namespace
+}  // namespace tutti::training::hugging_face

@@ -1,0 +1,162 @@
+// Directories that are damaged, of other models, or meant to do harm.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <functional>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "tests/training/checkpoint/support.h"
+#include "training/hugging_face/directory.h"
+#include "training/hugging_face/import.h"
+
+namespace tutti::training::hugging_face {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class StrangersTest : public ::testing::Test {
+ protected:
+  // A copy of a fixture, to be spoilt.
+  std::string copy_of(const std::string& name) {
+    const std::string copy = scratch_.path(std::to_string(++copies_));
+    fs::copy("tests/training/fixtures/hugging_face/" + name, copy);
+    for (const auto& file : fs::directory_iterator(copy)) {
+      fs::permissions(file.path(), fs::perms::owner_write, fs::perm_options::add);
+    }
+    return copy;
+  }
+  void change_json(const std::string& path, const std::function<void(Json&)>& change) {
+    Json json = Json::parse(read_bytes(path));
+    change(json);
+    fs::remove(path);
+    write_bytes(path, json.dump());
+  }
+  // What is said of the fixture with another configuration.
+  std::string refusal(const std::string& name, const std::function<void(Json&)>& change) {
+    const std::string copy = copy_of(name);
+    change_json(copy + "/config.json", change);
+    return error_of([&] { Directory directory(copy); });
+  }
+  std::string refusal_of_index(const std::function<void(Json&)>& change) {
+    const std::string copy = copy_of("llama_tied");
+    change_json(copy + "/model.safetensors.index.json",
+                [&](Json& index) { change(index["weight_map"]); });
+    return error_of([&] { Directory directory(copy); });
+  }
+
+  const Scratch scratch_;
+  int copies_ = 0;
+};
+
+TEST_F(StrangersTest, OtherArchitectures) {
+  EXPECT_THAT(
+      refusal("llama",
+              [](Json& config) { config["architectures"] = Json::array({"MambaForCausalLM"}); }),
+      AllOf(HasSubstr("MambaForCausalLM"), HasSubstr("LlamaForCausalLM"),
+            HasSubstr("config.json")));
+  EXPECT_THAT(refusal("llama", [](Json& config) { config["hidden_act"] = "gelu"; }),
+              AllOf(HasSubstr("hidden_act"), HasSubstr("silu")));
+  EXPECT_THAT(refusal("gpt2", [](Json& config) { config["activation_function"] = "relu"; }),
+              HasSubstr("activation_function"));
+  EXPECT_THAT(refusal("gpt2", [](Json& config) { config["add_cross_attention"] = true; }),
+              HasSubstr("add_cross_attention"));
+  EXPECT_THAT(
+      refusal("llama3", [](Json& config) { config["rope_parameters"]["rope_type"] = "yarn"; }),
+      AllOf(HasSubstr("yarn"), HasSubstr("llama3")));
+}
+
+TEST_F(StrangersTest, ConfigurationsThatAreNone) {
+  EXPECT_THAT(refusal("llama", [](Json& config) { config.erase("hidden_size"); }),
+              AllOf(HasSubstr("hidden_size"), HasSubstr("missing")));
+  EXPECT_THAT(refusal("llama", [](Json& config) { config["vocab_size"] = "many"; }),
+              AllOf(HasSubstr("vocab_size"), HasSubstr("many")));
+  EXPECT_THAT(refusal("llama", [](Json& config) { config["num_hidden_layers"] = -1; }),
+              HasSubstr("num_hidden_layers"));
+  EXPECT_NE(refusal("llama", [](Json& config) { config["num_attention_heads"] = 0; }), "");
+  EXPECT_NE(refusal("llama", [](Json& config) { config["num_key_value_heads"] = 3; }), "");
+  EXPECT_NE(refusal("llama", [](Json& config) { config["hidden_size"] = 1 << 30; }), "");
+  const std::string copy = copy_of("llama");
+  write_bytes(copy + "/config.json", "{");
+  EXPECT_THAT(error_of([&] { Directory directory(copy); }), HasSubstr("config.json"));
+}
+
+TEST_F(StrangersTest, TensorsOfAnotherModel) {
+  EXPECT_THAT(refusal("llama", [](Json& config) { config["num_hidden_layers"] = 3; }),
+              AllOf(HasSubstr("missing: model.layers.2."), HasSubstr("more")));
+  EXPECT_THAT(refusal("llama", [](Json& config) { config["num_hidden_layers"] = 1; }),
+              HasSubstr("surplus: model.layers.1."));
+  EXPECT_THAT(refusal("llama", [](Json& config) { config["intermediate_size"] = 25; }),
+              AllOf(HasSubstr("another shape"), HasSubstr("24 x 16, not 25 x 16")));
+  // One with an output layer of its own cannot be said to have none.
+  EXPECT_THAT(refusal("llama", [](Json& config) { config["tie_word_embeddings"] = true; }),
+              HasSubstr("surplus: lm_head.weight"));
+}
+
+TEST_F(StrangersTest, IndicesThatLead) {
+  const std::string tensor = "model.norm.weight";
+  for (const char* elsewhere :
+       {"../x.safetensors", "/etc/passwd", "a/b.safetensors", "..", "", ".hidden"}) {
+    EXPECT_THAT(refusal_of_index([&](Json& map) { map[tensor] = elsewhere; }),
+                HasSubstr("no file of this directory"))
+        << elsewhere;
+  }
+  EXPECT_THAT(refusal_of_index([&](Json& map) { map[tensor] = 7; }),
+              HasSubstr("no file of this directory"));
+  EXPECT_THAT(refusal_of_index([&](Json& map) { map[tensor] = "gone.safetensors"; }),
+              AllOf(HasSubstr("gone.safetensors"), HasSubstr("not there")));
+  EXPECT_THAT(
+      refusal_of_index([&](Json& map) { map[tensor] = "model-00001-of-00004.safetensors"; }),
+      HasSubstr("model.norm.weight"));
+  EXPECT_THAT(refusal_of_index([&](Json& map) { map.erase(tensor); }),
+              AllOf(HasSubstr("model.norm.weight"), HasSubstr("which the index has not here")));
+}
+
+TEST_F(StrangersTest, ShardsThatAreCutOff) {
+  const std::string copy = copy_of("llama_tied");
+  const std::string shard = copy + "/model-00002-of-00004.safetensors";
+  fs::resize_file(shard, fs::file_size(shard) - 1);
+  EXPECT_THAT(error_of([&] { Directory directory(copy); }),
+              HasSubstr("model-00002-of-00004.safetensors"));
+  fs::remove(shard);
+  EXPECT_THAT(error_of([&] { Directory directory(copy); }), HasSubstr("not there"));
+}
+
+TEST_F(StrangersTest, ValuesThatAreNotFinite) {
+  const std::string copy = copy_of("llama");
+  std::string bytes = read_bytes(copy + "/model.safetensors");
+  const float broken = NAN;
+  std::memcpy(bytes.data() + bytes.size() - sizeof broken, &broken, sizeof broken);
+  write_bytes(copy + "/model.safetensors", bytes);
+  EXPECT_THAT(error_of([&] { import_model(copy, scratch_.path("run")); }), HasSubstr("NaN"));
+  EXPECT_FALSE(fs::exists(scratch_.path("run")));
+}
+
+// As transformers 4 writes them.
+TEST_F(StrangersTest, EarlierRotaryPositions) {
+  const auto model_of = [&](const Json& scaling) {
+    const std::string copy = copy_of("llama");
+    change_json(copy + "/config.json", [&](Json& config) {
+      config.erase("rope_parameters");
+      config["rope_theta"] = 500000.0;
+      config["rope_scaling"] = scaling;
+    });
+    return Directory(copy).model();
+  };
+  EXPECT_EQ(model_of(Json()).at("rope_base"), 500000);
+  EXPECT_EQ(model_of(Json()).at("rope_scaling"), "none");
+  const Json linear = model_of({{"type", "linear"}, {"factor", 2.5}});
+  EXPECT_EQ(linear.at("rope_scaling"), "linear");
+  EXPECT_EQ(linear.at("rope_factor"), 2.5);
+  const Json dynamic = model_of({{"rope_type", "dynamic"}, {"factor", 2.0}});
+  EXPECT_EQ(dynamic.at("rope_scaling"), "dynamic");
+  EXPECT_EQ(dynamic.at("rope_original_context"), 32);
+}
+
+}  // namespace
+}  // namespace tutti::training::hugging_face

@@ -1,0 +1,167 @@
+// tutti evaluate: how well a model predicts a text.
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <memory>
+#include <numbers>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/reduce_op.h"
+#include "base/text.h"
+#include "collectives/communicator.h"
+#include "tools/launcher/launcher.h"
+#include "tools/tutti/commands.h"
+#include "training/data/text_files.h"
+#include "training/data/token_file.h"
+#include "training/data/tokenizer.h"
+#include "training/evaluation.h"
+#include "training/loaded_model.h"
+
+namespace tutti::tool {
+namespace {
+
+struct Options {
+  std::string model;
+  std::vector<std::string> data;
+  std::string tokenizer;
+  std::optional<int64_t> context;
+  std::string precision = "f32";
+  int ranks = 1;
+  std::string json;
+};
+
+// What is to be predicted, and how many bytes of text it is; 0: nobody knows.
+struct Text {
+  std::vector<int32_t> tokens;
+  std::optional<training::TokenFile> file;
+  uint64_t bytes = 0;
+
+  training::TokenReader reader() const {
+    if (file) {
+      return {file->size(),
+              [this](uint64_t first, std::span<int32_t> out) { file->read(first, out); }};
+    }
+    return {tokens.size(), [this](uint64_t first, std::span<int32_t> out) {
+              std::copy_n(tokens.begin() + static_cast<ptrdiff_t>(first), out.size(), out.begin());
+            }};
+  }
+};
+
+Text load_text(const std::vector<std::string>& paths, const std::string& tokenizer,
+               int64_t vocabulary) {
+  Text text;
+  if (paths.size() == 1 && paths.front().ends_with(".bin")) {
+    text.file.emplace(paths.front());
+    return text;
+  }
+  std::string all;
+  for (const training::TextFile& file : training::find_text_files(paths)) {
+    training::read_texts(file.path, [&](std::string_view one) { all += one; });
+  }
+  const auto words = training::make_tokenizer(tokenizer);
+  if (tokenizer.empty() && vocabulary > 256) {
+    throw Error(
+        ErrorCode::invalid_argument,
+        cat("the model has ", vocabulary, " kinds of tokens: they are not bytes"),
+        {.where = "--data", .remedy = "give its tokenizer, --tokenizer PATH, or a token file"});
+  }
+  text.tokens = words->encode(all);
+  text.bytes = all.size();
+  return text;
+}
+
+// Over all ranks: all get the same.
+training::TextLoss sum_over(Communicator& world, const training::TextLoss& own) {
+  std::array<double, 3> sums = {own.sum, static_cast<double>(own.targets),
+                                static_cast<double>(own.correct)};
+  world.all_reduce(std::span<double>(sums), ReduceOp::sum);
+  return {sums[0], static_cast<int64_t>(sums[1]), static_cast<int64_t>(sums[2])};
+}
+
+void tell(const training::TextLoss& loss, const Text& text, int64_t context, std::ofstream& file) {
+  const double mean = loss.mean();
+  const double right = static_cast<double>(loss.correct) / static_cast<double>(loss.targets);
+  std::printf("loss        %.6f nats, %.6f bits a token\n", mean, mean / std::numbers::ln2);
+  std::printf("perplexity  %.4f\n", std::exp(mean));
+  std::printf("right       %.2f%% of %lld tokens, in windows of %lld\n", 100 * right,
+              static_cast<long long>(loss.targets), static_cast<long long>(context));
+  Json json = {{"loss", mean},
+               {"bits", mean / std::numbers::ln2},
+               {"perplexity", std::exp(mean)},
+               {"targets", loss.targets},
+               {"correct", right},
+               {"context", context}};
+  if (text.bytes > 0) {
+    const double bits = loss.sum / std::numbers::ln2 / static_cast<double>(text.bytes);
+    std::printf("text        %.6f bits a byte\n", bits);
+    json["bits_per_byte"] = bits;
+  }
+  if (file.is_open()) file << json.dump() << '\n';
+}
+
+int evaluate_as_rank(const Options& options) {
+  Communicator world = Communicator::init();
+  std::ofstream file = open_for_writing(world.rank() == 0 ? options.json : "", "--json");
+  const DType dtype = parse_dtype(options.precision).value();
+  training::LoadedModel loaded(options.model, options.context, dtype);
+  training::Decoder& model = loaded.model();
+  const Text text =
+      load_text(options.data, options.tokenizer.empty() ? loaded.tokenizer() : options.tokenizer,
+                model.vocabulary());
+  const training::TextLoss loss = sum_over(
+      world, training::evaluate_text(model, dtype, text.reader(), world.rank(), world.size()));
+  if (loss.targets == 0) {
+    throw Error(ErrorCode::invalid_argument, "there is nothing to predict",
+                {.where = "--data", .remedy = "give a text of two tokens or more"});
+  }
+  if (world.rank() == 0) tell(loss, text, model.context(), file);
+  return 0;
+}
+
+int evaluate(const Options& options) {
+  if (options.ranks > 1 && !is_launched()) {
+    open_for_appending(options.json, "--json");
+    return launch_self(options.ranks);
+  }
+  return evaluate_as_rank(options);
+}
+
+}  // namespace
+
+void add_evaluate(CommandLine& line) {
+  const auto options = std::make_shared<Options>();
+  Command command = line.add("evaluate", "Tell how well a language model predicts a text");
+  command
+      .add_option("model", options->model,
+                  "the directory of a run, one of Hugging Face's, or a file of checkpoint --export")
+      .required()
+      .type_name("PATH");
+  command.add_option("--data", options->data, "a token file (.bin), or text files and directories")
+      .required()
+      .type_name("PATH");
+  command.add_option("--tokenizer", options->tokenizer,
+                     "of texts: a tokenizer.json, or a directory with one or with GPT-2's "
+                     "vocabulary (default: what came with the model, else tokens are bytes)");
+  command.add_option("--context", options->context,
+                     "tokens that the model sees (default: as in training)");
+  command.add_option("--precision", options->precision, "of parameters and activations")
+      .one_of({"f32", "float32", "fp32", "bf16", "bfloat16", "f16", "fp16", "float16"})
+      .type_name("NAME")
+      .show_default();
+  command.add_option("--ranks,-n", options->ranks, "processes on this host")
+      .between(1, 65536)
+      .show_default();
+  command.add_option("--json", options->json, "write the same as JSON").type_name("FILE");
+  command.footer(
+      "Windows of the context tile all of the text; each token but the first is predicted once.\n"
+      "Example:\n"
+      "  tutti evaluate RUN_DIR --data TOKENS.bin --ranks 2");
+  command.runs([options] { return evaluate(*options); });
+}
+
+}  // namespace tutti::tool

@@ -1,0 +1,47 @@
+// A config.json by strangers: its fields, each with a complaint that names it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+
+namespace tutti::training::hugging_face {
+
+// A field that is not there, or null, is its default; without one, and for a value of another type,
+// Error(invalid_argument).
+class ConfigReader {
+ public:
+  // An object. `path`: of the file, for complaints.
+  ConfigReader(const Json& config, std::string path);
+  // The file's. Throws Error that names it where it is no JSON object.
+  static ConfigReader open(const std::string& path);
+
+  const Json& json() const { return config_; }
+  const std::string& path() const { return path_; }
+
+  bool has(std::string_view field) const { return find(field) != nullptr; }
+  int64_t whole(std::string_view field,
+                std::optional<int64_t> otherwise = {}) const;  // not below 0
+  double number(std::string_view field, std::optional<double> otherwise = {}) const;
+  bool truth(std::string_view field, std::optional<bool> otherwise = {}) const;
+  std::string text(std::string_view field, std::optional<std::string> otherwise = {}) const;
+  std::vector<std::string> texts(std::string_view field) const;  // default: none
+  ConfigReader object(std::string_view field) const;             // default: an empty one
+
+  // Throws Error(unsupported): the model here has no such thing.
+  [[noreturn]] void refuse(std::string_view field, const std::string& wanted) const;
+
+ private:
+  const Json* find(std::string_view field) const;
+  template <typename T>
+  T get(std::string_view field, std::optional<T> otherwise, bool good, const char* what) const;
+
+  Json config_;
+  std::string path_;
+};
+
+}  // namespace tutti::training::hugging_face

@@ -1,0 +1,224 @@
+#include "training/hugging_face/directory.h"
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <set>
+
+#include "base/error.h"
+#include "base/printable.h"
+#include "base/text.h"
+#include "training/checkpoint/exchange.h"
+#include "training/checkpoint/files.h"
+#include "training/models/registry.h"
+
+namespace tutti::training::hugging_face {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t kMostContext = 4096;  // unless somebody asks for more
+
+constexpr std::string_view kCompanions[] = {
+    "generation_config.json",  "tokenizer.json",    "tokenizer_config.json",
+    "tokenizer.model",         "vocab.json",        "merges.txt",
+    "special_tokens_map.json", "added_tokens.json", "chat_template.jinja",
+    "chat_template.json"};
+
+std::string in_directory(const std::string& path, std::string_view name) {
+  return cat(path, '/', name);
+}
+
+bool is_file(const std::string& path) {
+  std::error_code error;
+  return fs::is_regular_file(path, error);
+}
+
+// The name of a file in the directory, and of nothing elsewhere.
+bool is_plain_name(const std::string& name) {
+  return !name.empty() && name.front() != '.' && name.find('/') == std::string::npos &&
+         name.find('\0') == std::string::npos;
+}
+
+[[noreturn]] void refuse(const std::string& where, const std::string& what) {
+  throw Error(ErrorCode::invalid_argument, what,
+              {.where = where, .remedy = "get or write the directory anew"});
+}
+
+// By file, the tensors that the index says are in it.
+std::map<std::string, std::set<std::string>> read_index(const std::string& path) {
+  const ConfigReader index = ConfigReader::open(path);
+  std::map<std::string, std::set<std::string>> files;
+  for (const auto& [tensor, file] : index.object("weight_map").json().items()) {
+    if (!file.is_string() || !is_plain_name(file)) {
+      refuse(path, cat("the index says of tensor ", in_quotes(tensor), " that it is in ",
+                       file.words(), ", which is no file of this directory"));
+    }
+    files[file].insert(tensor);
+  }
+  if (files.empty()) refuse(path, "the index names no tensor");
+  return files;
+}
+
+void check_shard(const SafetensorsFile& shard, const std::set<std::string>& wanted) {
+  for (const StoredTensor& tensor : shard.tensors()) {
+    if (wanted.contains(tensor.info.name)) continue;
+    refuse(shard.path(), cat("it has the tensor ", in_quotes(tensor.info.name),
+                             ", which the index has not here"));
+  }
+  for (const std::string& name : wanted) {
+    if (shard.find(name) == nullptr) {
+      refuse(shard.path(),
+             cat("it lacks the tensor ", in_quotes(name), " that the index has here"));
+    }
+  }
+}
+
+bool is_supported(DType type) { return is_float(type) && size_of(type) >= 2; }
+
+std::string shape_text(const std::vector<int64_t>& shape) {
+  std::string text;
+  for (const int64_t size : shape) text += cat(text.empty() ? "" : " x ", size);
+  return text.empty() ? "one number" : text;
+}
+
+// "a, b, c and 9 more".
+std::string some_of(const std::vector<std::string>& names) {
+  constexpr size_t kShown = 3;
+  std::string text;
+  for (size_t i = 0; i < std::min(kShown, names.size()); ++i) {
+    text += cat(i == 0 ? "" : ", ", printable(names[i]));
+  }
+  return names.size() > kShown ? cat(text, " and ", names.size() - kShown, " more") : text;
+}
+
+// With the smallest context: names and shapes do not depend on it, and memory for positions does.
+std::unique_ptr<Model> made_for_its_parameters(const Json& configuration) {
+  Json small = configuration;
+  small["context"] = 1;
+  return make_model(small);
+}
+
+}  // namespace
+
+std::vector<std::string> companions_in(const std::string& directory) {
+  std::vector<std::string> names;
+  for (const std::string_view name : kCompanions) {
+    if (is_file(in_directory(directory, name))) names.emplace_back(name);
+  }
+  return names;
+}
+
+bool is_model_directory(const std::string& path) {
+  return is_file(in_directory(path, kConfigFile));
+}
+
+Directory::Directory(const std::string& path) : path_(path) {
+  const ConfigReader config = ConfigReader::open(in_directory(path, kConfigFile));
+  const Architecture& architecture = architecture_of(config);
+  Json model = architecture.model_of(config);
+  model["kind"] = architecture.kind;
+  // Many are good for more than a computer has memory for.
+  model["context"] = std::min(model.at("max_context").get<int64_t>(), kMostContext);
+  model_ = completed_model(model);
+  open_files();
+  match_parameters(architecture);
+}
+
+void Directory::open_files() {
+  const std::string index = in_directory(path_, kIndexFile);
+  if (!is_file(index)) {
+    files_.emplace_back(in_directory(path_, kWeightsFile));
+    return;
+  }
+  const auto shards = read_index(index);
+  for (const auto& [name, tensors] : shards) {
+    if (!is_file(in_directory(path_, name))) {
+      refuse(index, cat("the index names the file ", in_quotes(name), ", which is not there"));
+    }
+  }
+  for (const auto& [name, tensors] : shards) {
+    files_.emplace_back(in_directory(path_, name));
+    check_shard(files_.back(), tensors);
+  }
+}
+
+void Directory::match_parameters(const Architecture& architecture) {
+  std::map<std::string, const StoredTensor*, std::less<>> stored;
+  std::vector<std::string> missing, misshapen, surplus;
+  for (const SafetensorsFile& file : files_) {
+    for (const StoredTensor& tensor : file.tensors()) {
+      const std::string_view name = architecture.parameter_name(tensor.info.name);
+      if (architecture.is_constant(name)) continue;
+      if (!stored.emplace(name, &tensor).second) surplus.push_back(tensor.info.name);
+    }
+  }
+  const std::unique_ptr<Model> model = made_for_its_parameters(model_);
+  for (const ParameterSpec& spec : model->parameters().specs()) {
+    const auto found = stored.find(spec.name);
+    if (found == stored.end()) {
+      missing.push_back(architecture.tensor_name(spec.name));
+      continue;
+    }
+    const StoredTensor& tensor = *found->second;
+    const bool transposed = spec.shape.size() == 2 && architecture.is_transposed(spec.name);
+    std::vector<int64_t> wanted = spec.shape;
+    if (transposed) std::swap(wanted[0], wanted[1]);
+    if (tensor.info.shape != wanted || !is_supported(tensor.info.dtype)) {
+      misshapen.push_back(cat(printable(tensor.info.name), " (", name(tensor.info.dtype), ", ",
+                              shape_text(tensor.info.shape), ", not ", shape_text(wanted), ")"));
+    }
+    const std::string own = cat(kModelPrefix, spec.name);
+    entries_[own] = {{own, tensor.info.dtype, spec.shape}, &tensor, transposed};
+    stored.erase(found);
+  }
+  for (const auto& [name, tensor] : stored) {
+    if (name == kOutputLayer && repeats(*tensor, cat(kModelPrefix, architecture.embedding)))
+      continue;
+    surplus.push_back(tensor->info.name);
+  }
+  std::string problems;
+  const auto add = [&](const char* what, const std::vector<std::string>& names) {
+    if (!names.empty()) problems += cat(problems.empty() ? "" : "; ", what, some_of(names));
+  };
+  add("missing: ", missing);
+  add("of another shape or type: ", misshapen);
+  add("surplus: ", surplus);
+  if (problems.empty()) return;
+  throw Error(ErrorCode::invalid_argument,
+              cat("the tensors in ", path_, " are not those of the model in its ", kConfigFile),
+              {.where = path_, .cause = problems});
+}
+
+// As files of models whose output layer is the embedding may have it.
+bool Directory::repeats(const StoredTensor& output, const std::string& embedding) const {
+  const auto found = entries_.find(embedding);
+  if (found == entries_.end()) return false;
+  const StoredTensor& other = *found->second.stored;
+  return other.info.dtype == output.info.dtype && other.info.shape == output.info.shape &&
+         std::memcmp(other.bytes.data(), output.bytes.data(), output.bytes.size()) == 0;
+}
+
+std::vector<std::string> Directory::names() const {
+  std::vector<std::string> names;
+  for (const auto& [name, entry] : entries_) names.push_back(name);
+  return names;
+}
+
+const TensorInfo* Directory::find(std::string_view name) const {
+  const auto found = entries_.find(name);
+  return found == entries_.end() ? nullptr : &found->second.info;
+}
+
+void Directory::read(std::string_view name, int64_t first, Tensor out) const {
+  const TensorInfo& info = checked_range(*this, path_, name, first, out);
+  const Entry& entry = entries_.find(name)->second;
+  if (entry.transposed) {
+    read_transposed(*entry.stored, first, out);
+  } else {
+    convert_elements(entry.stored->bytes.data() + static_cast<size_t>(first) * size_of(info.dtype),
+                     info.dtype, out);
+  }
+}
+
+}  // namespace tutti::training::hugging_face

@@ -1,0 +1,229 @@
+#include "training/hugging_face/export.h"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/random_token.h"
+#include "base/text.h"
+#include "training/checkpoint/files.h"
+#include "training/checkpoint/safetensors.h"
+#include "training/hugging_face/architecture.h"
+#include "training/hugging_face/directory.h"
+#include "training/models/registry.h"
+
+namespace tutti::training::hugging_face {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t kSlab = 1 << 18;  // elements
+
+struct ExportedTensor {
+  TensorInfo info;        // as it is in the file
+  std::string parameter;  // in the checkpoint
+  bool transposed = false;
+};
+
+using Shard = std::vector<ExportedTensor>;
+
+uint64_t bytes_of(const TensorInfo& info) {
+  return static_cast<uint64_t>(info.count()) * size_of(info.dtype);
+}
+
+const char* torch_name(DType type) {
+  switch (type) {
+    case DType::f32:
+      return "float32";
+    case DType::bf16:
+      return "bfloat16";
+    case DType::f16:
+      return "float16";
+    default:
+      throw Error(ErrorCode::invalid_argument, cat("a model is not exported as ", name(type)),
+                  {.remedy = "take f32, bf16 or f16"});
+  }
+}
+
+std::vector<Shard> shards_of(const Checkpoint& checkpoint, const Architecture& architecture,
+                             const ExportOptions& options) {
+  std::vector<Shard> shards(1);
+  uint64_t bytes = 0;
+  for (const TensorEntry& tensor : checkpoint.manifest().tensors) {
+    std::string_view parameter = tensor.info.name;
+    if (!parameter.starts_with(kModelPrefix)) continue;
+    parameter.remove_prefix(kModelPrefix.size());
+    ExportedTensor exported{{architecture.tensor_name(parameter), options.dtype, tensor.info.shape},
+                            tensor.info.name,
+                            tensor.info.shape.size() == 2 && architecture.is_transposed(parameter)};
+    if (exported.transposed) std::swap(exported.info.shape[0], exported.info.shape[1]);
+    const uint64_t more = bytes_of(exported.info);
+    if (!shards.back().empty() && bytes + more > options.max_shard_size) {
+      shards.emplace_back();
+      bytes = 0;
+    }
+    bytes += more;
+    shards.back().push_back(std::move(exported));
+  }
+  return shards;
+}
+
+// The rows of the file's tensor are columns of the checkpoint's: as many at a time as a slab holds.
+void write_transposed(const Checkpoint& checkpoint, const ExportedTensor& tensor,
+                      SafetensorsWriter& file) {
+  const int64_t inputs = tensor.info.shape[0], outputs = tensor.info.shape[1];
+  const int64_t together = std::max<int64_t>(1, kSlab / std::max<int64_t>(1, outputs));
+  const size_t size = size_of(tensor.info.dtype);
+  std::vector<std::byte> rows, piece;
+  for (int64_t first = 0; first < inputs; first += together) {
+    const int64_t count = std::min(together, inputs - first);
+    rows.resize(static_cast<size_t>(count * outputs) * size);
+    piece.resize(static_cast<size_t>(count) * size);
+    for (int64_t output = 0; output < outputs; ++output) {
+      checkpoint.read(tensor.parameter, output * inputs + first,
+                      tensor_at(piece.data(), tensor.info.dtype, 1, count));
+      for (int64_t i = 0; i < count; ++i) {
+        std::memcpy(&rows[static_cast<size_t>(i * outputs + output) * size],
+                    &piece[static_cast<size_t>(i) * size], size);
+      }
+    }
+    file.write(rows);
+  }
+}
+
+void write_shard(const Checkpoint& checkpoint, const Shard& shard, const std::string& path) {
+  std::vector<TensorInfo> tensors;
+  for (const ExportedTensor& tensor : shard) tensors.push_back(tensor.info);
+  SafetensorsWriter file(path, tensors, {{"format", "pt"}});
+  for (const ExportedTensor& tensor : shard) {
+    if (tensor.transposed) {
+      write_transposed(checkpoint, tensor, file);
+    } else {
+      copy_tensor(checkpoint, tensor.parameter, tensor.info.dtype, file);
+    }
+  }
+  file.finish();
+}
+
+void write_text(const std::string& path, const std::string& text) {
+  OutputFile file(path);
+  file.write(text);
+  file.finish();
+}
+
+std::string shard_name(size_t shard, size_t shards) {
+  if (shards == 1) return kWeightsFile;
+  char name[64];
+  std::snprintf(name, sizeof name, "model-%05zu-of-%05zu.safetensors", shard + 1, shards);
+  return name;
+}
+
+void write_weights(const Checkpoint& checkpoint, const std::vector<Shard>& shards,
+                   const std::string& folder) {
+  Json map = Json::object();
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < shards.size(); ++i) {
+    const std::string name = shard_name(i, shards.size());
+    write_shard(checkpoint, shards[i], cat(folder, '/', name));
+    for (const ExportedTensor& tensor : shards[i]) {
+      map[tensor.info.name] = name;
+      bytes += bytes_of(tensor.info);
+    }
+  }
+  if (shards.size() == 1) return;
+  const Json index = {{"metadata", {{"total_size", bytes}}}, {"weight_map", map}};
+  write_text(cat(folder, '/', kIndexFile), index.dump(2) + "\n");
+}
+
+// What came with the model, and says nothing of the model itself, stays as it was.
+void write_config(const Json& model, const Architecture& architecture,
+                  const std::string& companions, const std::string& folder, DType dtype) {
+  Json config = Json::object();
+  const std::string original = cat(companions, '/', kConfigFile);
+  std::error_code error;
+  if (fs::is_regular_file(original, error)) config = ConfigReader::open(original).json();
+  config["architectures"] = Json::array({architecture.class_name});
+  config["model_type"] = architecture.model_type;
+  for (const char* field : {"bos_token_id", "eos_token_id"}) {
+    if (!config.contains(field)) config[field] = Json();
+  }
+  config["torch_dtype"] = torch_name(dtype);
+  config["dtype"] = torch_name(dtype);
+  architecture.describe(model, config);
+  write_text(cat(folder, '/', kConfigFile), config.dump(2) + "\n");
+}
+
+void copy_companions(const std::string& from, const std::string& folder) {
+  for (const std::string& name : companions_in(from)) {
+    write_text(cat(folder, '/', name), read_text(cat(from, '/', name)));
+  }
+}
+
+// A folder that becomes the directory when all of it is on the disk.
+class NewDirectory {
+ public:
+  NewDirectory(const std::string& path, bool overwrite) : overwrite_(overwrite) {
+    fs::path target = fs::absolute(path).lexically_normal();
+    if (target.filename().empty()) target = target.parent_path();
+    target_ = target;
+    std::error_code error;
+    if (fs::exists(target_, error) &&
+        (!fs::is_directory(target_, error) || (!overwrite && !fs::is_empty(target_, error)))) {
+      throw Error(ErrorCode::invalid_argument, cat("there is something in ", path, " already"),
+                  {.remedy = "name a new directory, or give --overwrite"});
+    }
+    folder_ = target.parent_path() / cat('.', target.filename().string(), ".tmp-", random_token());
+    fs::create_directories(folder_, error);
+    if (error) {
+      throw Error(ErrorCode::system, cat("cannot make the directory ", folder_),
+                  {.cause = error.message()});
+    }
+  }
+  ~NewDirectory() { remove_folder(folder_); }
+  NewDirectory(const NewDirectory&) = delete;
+  NewDirectory& operator=(const NewDirectory&) = delete;
+
+  const std::string& folder() const { return folder_; }
+  // What was there before has the temporary name afterwards, and goes.
+  void publish() {
+    sync_directory(folder_);
+    const bool exchange = overwrite_ && fs::exists(target_);
+    const int result = exchange ? ::renameat2(AT_FDCWD, folder_.c_str(), AT_FDCWD, target_.c_str(),
+                                              RENAME_EXCHANGE)
+                                : ::rename(folder_.c_str(), target_.c_str());
+    if (result != 0) throw system_error(cat("cannot rename ", folder_, " to ", target_), errno);
+    sync_directory(fs::path(target_).parent_path());
+  }
+
+ private:
+  bool overwrite_;
+  std::string target_;
+  std::string folder_;
+};
+
+}  // namespace
+
+void export_model(const Checkpoint& checkpoint, const std::string& companions,
+                  const std::string& directory, const ExportOptions& options) {
+  const Json model = completed_model(checkpoint.manifest().model);
+  const Architecture& architecture = architecture_of_kind(kind_of(model).name);
+  if (options.max_shard_size == 0) {
+    throw Error(ErrorCode::invalid_argument, "a file cannot hold 0 bytes of tensors",
+                {.where = "--max-shard-size", .remedy = "give a size, such as 5G"});
+  }
+  NewDirectory target(directory, options.overwrite);
+  write_config(model, architecture, companions, target.folder(), options.dtype);
+  write_weights(checkpoint, shards_of(checkpoint, architecture, options), target.folder());
+  copy_companions(companions, target.folder());
+  target.publish();
+}
+
+}  // namespace tutti::training::hugging_face

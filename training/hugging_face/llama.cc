@@ -1,0 +1,109 @@
+// LlamaForCausalLM.
+#include "base/error.h"
+#include "base/text.h"
+#include "training/hugging_face/architecture.h"
+
+namespace tutti::training::hugging_face {
+namespace {
+
+// Of transformers from 5 on all of it is in rope_parameters; before, the base was by itself.
+void read_rope(const ConfigReader& config, int64_t max_context, Json& model) {
+  const ConfigReader rope =
+      config.object(config.has("rope_parameters") ? "rope_parameters" : "rope_scaling");
+  model["rope_base"] = rope.number("rope_theta", config.number("rope_theta", 10000));
+  const std::string type = rope.text("rope_type", rope.text("type", "default"));
+  if (type != "default" && type != "linear" && type != "dynamic" && type != "llama3") {
+    rope.refuse(rope.has("rope_type") ? "rope_type" : "type",
+                "default, linear, dynamic and llama3");
+  }
+  if (rope.number("partial_rotary_factor", config.number("partial_rotary_factor", 1)) != 1) {
+    config.refuse("partial_rotary_factor", "1");
+  }
+  if (type == "default") return;
+  model["rope_scaling"] = type;
+  model["rope_factor"] = rope.number("factor");
+  if (type == "dynamic") model["rope_original_context"] = max_context;
+  if (type != "llama3") return;
+  model["rope_original_context"] = rope.whole("original_max_position_embeddings", max_context);
+  model["rope_low_turns"] = rope.number("low_freq_factor");
+  model["rope_high_turns"] = rope.number("high_freq_factor");
+}
+
+Json model_of(const ConfigReader& config) {
+  const std::string activation = config.text("hidden_act", "silu");
+  if (activation != "silu" && activation != "swish") config.refuse("hidden_act", "silu");
+  const int64_t width = config.whole("hidden_size");
+  const int64_t heads = config.whole("num_attention_heads");
+  const int64_t context = config.whole("max_position_embeddings", 2048);
+  Json model = {{"layers", config.whole("num_hidden_layers")},
+                {"heads", heads},
+                {"kv_heads", config.whole("num_key_value_heads", heads)},
+                {"head_size", config.whole("head_dim", heads == 0 ? 0 : width / heads)},
+                {"width", width},
+                {"hidden", config.whole("intermediate_size")},
+                {"max_context", context},
+                {"vocabulary", config.whole("vocab_size")},
+                {"norm_epsilon", config.number("rms_norm_eps", 1e-6)},
+                {"tied", config.truth("tie_word_embeddings", false)},
+                {"attention_bias", config.truth("attention_bias", false)},
+                {"mlp_bias", config.truth("mlp_bias", false)}};
+  read_rope(config, context, model);
+  return model;
+}
+
+// As both transformers 4 and 5 read it.
+void describe_rope(const Json& model, Json& config) {
+  const Json& type = model.at("rope_scaling");
+  Json rope = {{"rope_type", type == "none" ? Json("default") : type}};
+  if (type != "none") rope["factor"] = model.at("rope_factor");
+  if (type == "llama3") {
+    rope["low_freq_factor"] = model.at("rope_low_turns");
+    rope["high_freq_factor"] = model.at("rope_high_turns");
+    rope["original_max_position_embeddings"] = model.at("rope_original_context");
+  }
+  config["rope_theta"] = model.at("rope_base");
+  config["rope_scaling"] = type == "none" ? Json() : rope;
+  rope["rope_theta"] = model.at("rope_base");
+  config["rope_parameters"] = rope;
+}
+
+void describe(const Json& model, Json& config) {
+  config["vocab_size"] = model.at("vocabulary");
+  config["hidden_size"] = model.at("width");
+  config["intermediate_size"] = model.at("hidden");
+  config["num_hidden_layers"] = model.at("layers");
+  config["num_attention_heads"] = model.at("heads");
+  config["num_key_value_heads"] = model.at("kv_heads");
+  config["head_dim"] = model.at("head_size");
+  // A dynamic base grows from there on.
+  config["max_position_embeddings"] =
+      model.at(model.at("rope_scaling") == "dynamic" ? "rope_original_context" : "max_context");
+  config["hidden_act"] = "silu";
+  config["rms_norm_eps"] = model.at("norm_epsilon");
+  config["attention_bias"] = model.at("attention_bias");
+  config["mlp_bias"] = model.at("mlp_bias");
+  config["tie_word_embeddings"] = model.at("tied");
+  if (!config.contains("attention_dropout")) config["attention_dropout"] = 0.0;
+  describe_rope(model, config);
+}
+
+bool is_transposed(std::string_view) { return false; }
+
+// The rotary positions' frequencies.
+bool is_constant(std::string_view name) { return name.ends_with(".rotary_emb.inv_freq"); }
+
+}  // namespace
+
+Architecture llama() {
+  return {.class_name = "LlamaForCausalLM",
+          .model_type = "llama",
+          .kind = "llama",
+          .prefix = "model.",
+          .embedding = "embed_tokens.weight",
+          .model_of = model_of,
+          .describe = describe,
+          .is_transposed = is_transposed,
+          .is_constant = is_constant};
+}
+
+}  // namespace tutti::training::hugging_face

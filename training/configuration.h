@@ -33,7 +33,6 @@ struct RunConfiguration {
   Json everywhere;
 };
 
-// Reads all data, for its fingerprint.
 RunConfiguration configuration_of(const Model& model, const std::vector<const DataSet*>& data,
                                   const TrainOptions& options);
 

@@ -67,6 +67,16 @@ uint64_t Feed::passes() const {
                    static_cast<uint64_t>(options_.ranks));
 }
 
+std::vector<double> Feed::epochs(uint64_t steps) const {
+  const std::vector<uint64_t> taken =
+      sampler_.taken(std::min(steps * options_.batch, options_.samples));
+  std::vector<double> epochs;
+  for (size_t i = 0; i < sets_.size(); ++i) {
+    epochs.push_back(static_cast<double>(taken[i]) / static_cast<double>(sets_[i]->size()));
+  }
+  return epochs;
+}
+
 std::unique_ptr<Loader<StepFeed>> Feed::steps_from(uint64_t from) const {
   return std::make_unique<Loader<StepFeed>>([this](uint64_t step) { return make(step); }, from,
                                             steps(), options_.workers, kStepsAhead);

@@ -56,6 +56,8 @@ class Feed {
 
   uint64_t steps() const;   // of the whole run
   uint64_t passes() const;  // the most micro-batches that any rank has in any step
+  // How often each data set was gone through after so many steps.
+  std::vector<double> epochs(uint64_t steps) const;
   // Steps [from, steps()) in order, made in the background.
   std::unique_ptr<Loader<StepFeed>> steps_from(uint64_t from) const;
   // Evenly spread over what is held out, at most max_samples; this rank's part of them.

@@ -105,8 +105,11 @@ constexpr double kMostOfAnything = 1e9;  // steps, samples: their products are 6
 void describe_training(Schema& schema, TrainOptions& options) {
   schema
       .add("data.weights", options.data_weights,
-           "a weight for each --data: each is a data set of its own")
+           "a weight for each --data: each is a data set of its own, and of all samples has this "
+           "share")
       .flag("--data-weights");
+  schema.add("data.document_mask", options.document_mask,
+             "what is predicted follows from the same document alone, between two ends of text");
   schema.add("data.workers", options.workers, "threads of each rank that read data ahead")
       .role(kOwn)
       .show_default();

@@ -30,7 +30,10 @@ double seconds(std::chrono::nanoseconds duration) {
 
 std::vector<MicroBatch> views(const StepFeed& feed) {
   std::vector<MicroBatch> views;
-  for (const Batch& batch : feed.own) views.push_back(batch.view());
+  for (const Batch& batch : feed.own) {
+    views.push_back(batch.view());
+    views.back().document_starts = batch.document_starts;
+  }
   return views;
 }
 
@@ -297,6 +300,7 @@ std::optional<StepReport> Trainer::Loop::next() {
   report_.result = results_[results_.size() - (done_ - told_)];
   report_.step = ++told_;
   report_.learning_rate = options_.schedule.at(static_cast<int64_t>(told_));
+  report_.epochs = feed_.epochs(told_);
   report_.validation.reset();
   if (due(options_.validate_every, told_)) report_.validation = validate();
   return report_;
@@ -305,6 +309,7 @@ std::optional<StepReport> Trainer::Loop::next() {
 TrainResult Trainer::Loop::finish() {
   TrainResult result{.resumed_at = resumed_at_, .step = done_, .stopped_by = stopped_by_};
   if (directory_) result.run = directory_->run();
+  result.epochs = feed_.epochs(done_);
   result.samples_per_second = report_.samples_per_second;
   result.waiting_share = report_.waiting_share;
   if (!options_.checkpoint.empty() && saved_ < done_) save_done();

@@ -28,6 +28,7 @@ struct TrainOptions {
   uint64_t seed = 1;
   int workers = 1;
   std::vector<double> data_weights;
+  bool document_mask = false;  // as the data sets have it: the run's configuration tells it
 
   Json optimizer = {{"name", "adamw"}};  // and what it has (optimizers/registry.h), or less
   LearningRateSchedule schedule;         // its peak is the learning rate; total_steps is filled in
@@ -76,6 +77,7 @@ struct StepReport {
   double flops_per_second = 0;  // of the model, over all ranks
   double waiting_share = 0;     // of this rank's time so far, waiting for communication
   double bytes_sent = 0;        // by this rank in this step
+  std::vector<double> epochs;   // how often each data set was gone through
   std::optional<Evaluation> validation;
   MemoryReport memory;
   // Since training began here, without validation and checkpoints.
@@ -90,10 +92,11 @@ struct TrainResult {
   int64_t process_bytes =
       0;  // of this rank's process, with the libraries' memory: process_memory.h
   PipelineReport pipeline;
-  uint64_t resumed_at = 0;  // the step that was loaded; 0: none
-  uint64_t step = 0;        // the last one that was done
-  std::string run;          // its identity; empty without a checkpoint directory
-  int stopped_by = 0;       // what stop_requested() said
+  uint64_t resumed_at = 0;     // the step that was loaded; 0: none
+  uint64_t step = 0;           // the last one that was done
+  std::vector<double> epochs;  // how often each data set was gone through, in all
+  std::string run;             // its identity; empty without a checkpoint directory
+  int stopped_by = 0;          // what stop_requested() said
 };
 
 // One run, on one rank, a step at a time. Collective: all ranks make the same calls with the same

@@ -247,5 +247,13 @@ TEST(Feed, RefusesOptionsThatMakeNoSense) {
   EXPECT_NE(refusal({}, {&empty}), "accepted");
 }
 
+TEST(FeedTest, TellsTheEpochsOfEachDataSet) {
+  const Numbers a(10, 1), b(2, 1);
+  const Feed feed({&a, &b}, {.batch = 8, .micro_batch = 4, .samples = 20, .weights = {1, 1}});
+  EXPECT_THAT(feed.epochs(0), ElementsAre(0, 0));
+  EXPECT_THAT(feed.epochs(1), ElementsAre(0.4, 2));
+  EXPECT_THAT(feed.epochs(3), ElementsAre(1, 5)) << "the last step is a smaller one";
+}
+
 }  // namespace
 }  // namespace tutti::training

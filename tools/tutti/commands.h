@@ -19,6 +19,7 @@ void add_draw(CommandLine& line);
 void add_simulate(CommandLine& line);
 void add_pipeline(CommandLine& line);
 void add_tokenize(CommandLine& line);
+void add_data(CommandLine& line);
 void add_partition(CommandLine& line);
 void add_train(CommandLine& line);
 void add_plot(CommandLine& line);

@@ -119,6 +119,18 @@ void print_result(const LoadedData& data, const TrainResult& result, double unit
   print_memory(result.memory, result.process_bytes);
 }
 
+// How often the data were gone through, each data set by itself.
+void print_epochs(const std::vector<double>& epochs, const RunOptions& options) {
+  std::string text;
+  for (size_t i = 0; i < epochs.size(); ++i) {
+    char number[32];
+    std::snprintf(number, sizeof(number), "%.2f", epochs[i]);
+    text += cat(i == 0 ? "" : ", ", number);
+    if (epochs.size() == options.data.size()) text += cat(" of ", options.data[i]);
+  }
+  std::printf("epochs           %s\n", text.c_str());
+}
+
 void print_stop(const TrainResult& result, const RunOptions& options) {
   const std::string& directory = options.training.checkpoint;
   std::printf("stopped          by signal %d (%s) after step %llu; %s\n", result.stopped_by,
@@ -161,6 +173,7 @@ int train_as_first(training::Session& session, const Options& options) {
     plot_losses(picture, training::in_words(model.configuration()), {&curves, 1});
   if (result.stopped_by != 0) print_stop(result, session.options());
   print_result(session.data(), result, units, unit, ranks);
+  print_epochs(result.epochs, session.options());
   print_pipeline(result.pipeline, replica.pipeline, model);
   Json last = json_of(result, session.data(), units, ranks);
   if (!result.pipeline.cut.empty()) last["pipeline"] = json_of(result.pipeline, replica.pipeline);

@@ -12,7 +12,8 @@ namespace tutti::training {
 class ByteSource {
  public:
   virtual ~ByteSource() = default;
-  // Fills as much as there is at hand, at least 1 byte; 0: at the end. Throws Error naming the file.
+  // Fills as much as there is at hand, at least 1 byte; 0: at the end. Throws Error naming the
+  // file.
   virtual size_t read(std::span<char> bytes) = 0;
   // How many bytes of the file on disk have been taken so far.
   virtual uint64_t position() const = 0;

@@ -149,8 +149,9 @@ pid_t start(const std::string& python, std::vector<std::string> arguments, Fd& p
   if (message == "pyarrow") {
     throw Error(ErrorCode::unsupported, cat("cannot read ", path, " without pyarrow"),
                 {.cause = cat(python, " does not have it"),
-                 .remedy = cat(python, " -m pip install pyarrow; or name a Python that has it: "
-                                       "--python PROGRAM")});
+                 .remedy = cat(python,
+                               " -m pip install pyarrow; or name a Python that has it: "
+                               "--python PROGRAM")});
   }
   const size_t blank = message.find(' ');
   const std::string rest = blank == message.npos ? "" : message.substr(blank + 1);

@@ -1,6 +1,7 @@
 #include "training/data/data_set.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "base/error.h"
@@ -12,17 +13,14 @@ namespace {
 
 constexpr size_t kMinTokens = 128;  // fewer are nothing to learn from
 
-// Each token but the first is the target of the one before.
-void add_window(std::span<const int32_t> window, Batch& batch) {
-  batch.tokens.insert(batch.tokens.end(), window.begin(), window.end() - 1);
-  batch.targets.insert(batch.targets.end(), window.begin() + 1, window.end());
-  ++batch.samples;
-}
+constexpr int32_t kIgnoredTarget = -100;  // PyTorch's
+
+int32_t target_of(int32_t token) { return is_predicted(token) ? token : kIgnoredTarget; }
 
 // The last token alone is a target.
 void add_last(std::span<const int32_t> window, Batch& batch) {
-  batch.tokens.insert(batch.tokens.end(), window.begin(), window.end() - 1);
-  batch.targets.push_back(window.back());
+  std::ranges::transform(window.first(window.size() - 1), std::back_inserter(batch.tokens), id_of);
+  batch.targets.push_back(target_of(window.back()));
   ++batch.samples;
 }
 
@@ -49,6 +47,7 @@ Tokens::Tokens(TokenFile training, std::optional<TokenFile> validation)
   const TokenSummary all = training_file_->summary();
   const TokenSummary own = validation_file_ ? validation_file_->summary() : TokenSummary{};
   kinds_ = std::max(all.format.vocabulary, own.format.vocabulary);
+  end_of_text_ = all.format.end_of_text;
   fingerprint_ = mix_bits(all.fingerprint ^ mix_bits(own.fingerprint ^ validation_size()));
 }
 
@@ -67,11 +66,20 @@ void Tokens::validation(uint64_t first, std::span<int32_t> tokens) const {
   training(training_size_ + first, tokens);  // the last part of the same tokens
 }
 
-TokenWindows::TokenWindows(Tokens tokens, int64_t context, uint64_t seed)
-    : tokens_(std::move(tokens)), context_(static_cast<uint64_t>(context)), seed_(seed) {
+TokenWindows::TokenWindows(Tokens tokens, int64_t context, uint64_t seed, bool document_masks)
+    : tokens_(std::move(tokens)),
+      context_(static_cast<uint64_t>(context)),
+      seed_(seed),
+      document_masks_(document_masks) {
   if (context < 1) {
     throw Error(ErrorCode::invalid_argument, cat("the model's context cannot be ", context),
                 {.remedy = "give at least 1"});
+  }
+  if (document_masks && !tokens_.end_of_text()) {
+    throw Error(ErrorCode::invalid_argument, "the data do not tell where documents end",
+                {.where = "--document-mask",
+                 .cause = "texts as bytes, and token files from elsewhere, have no end of text",
+                 .remedy = "make a token file with one: tutti tokenize --eot TOKEN"});
   }
   // A window needs the token after it, and room to be moved by up to context - 1.
   const uint64_t training = tokens_.training_size();
@@ -82,6 +90,21 @@ TokenWindows::TokenWindows(Tokens tokens, int64_t context, uint64_t seed)
               cat("a text of ", training, " tokens and ", tokens_.validation_size(),
                   " for validation has no window of ", context),
               {.remedy = "give a longer text or a shorter --context"});
+}
+
+// Each token but the first is the target of the one before. A document begins with the end of text
+// that is before it.
+void TokenWindows::add_window(std::span<const int32_t> window, Batch& batch) const {
+  const std::span<const int32_t> seen = window.first(window.size() - 1);
+  std::ranges::transform(seen, std::back_inserter(batch.tokens), id_of);
+  std::ranges::transform(window.subspan(1), std::back_inserter(batch.targets), target_of);
+  ++batch.samples;
+  if (!document_masks_) return;
+  int32_t start = 0;
+  for (size_t i = 0; i < seen.size(); ++i) {
+    if (id_of(seen[i]) == *tokens_.end_of_text()) start = static_cast<int32_t>(i);
+    batch.document_starts.push_back(start);
+  }
 }
 
 void TokenWindows::add(uint64_t example, uint64_t epoch, Batch& batch) const {

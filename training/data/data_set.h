@@ -19,6 +19,7 @@ namespace tutti::training {
 struct Batch {
   int64_t samples = 0;
   uint64_t first_sample = 0;
+  std::vector<int32_t> document_starts;  // as in MicroBatch
   std::vector<int32_t> tokens;
   std::vector<float> features;
   std::vector<int32_t> targets;
@@ -59,10 +60,12 @@ class Tokens {
 
   uint64_t training_size() const { return training_size_; }
   uint64_t validation_size() const;
-  // Fill `tokens` from the one at `first` on. Throw Error where a file no longer has them.
+  // Fill `tokens` from the one at `first` on, marked where they are not to be predicted
+  // (token_file.h). Throw Error where a file no longer has them.
   void training(uint64_t first, std::span<int32_t> tokens) const;
   void validation(uint64_t first, std::span<int32_t> tokens) const;
   int64_t kinds() const { return kinds_; }  // above every token
+  std::optional<int32_t> end_of_text() const { return end_of_text_; }
   uint64_t fingerprint() const { return fingerprint_; }
 
  private:
@@ -71,15 +74,19 @@ class Tokens {
   std::optional<TokenFile> validation_file_;
   uint64_t training_size_ = 0;
   int64_t kinds_ = 0;
+  std::optional<int32_t> end_of_text_;
   uint64_t fingerprint_ = 0;
 };
 
 // For language models that predict at every position: windows of `context` tokens, each the target
 // of the one before. Windows tile the text; where the tiling begins changes from epoch to epoch.
+// With document masks a token sees those of its own document only, and the end of text before it:
+// what is predicted follows from nothing else.
 class TokenWindows : public DataSet {
  public:
-  // Throws Error(invalid_argument) for a text without a single window.
-  TokenWindows(Tokens tokens, int64_t context, uint64_t seed);
+  // Throws Error(invalid_argument) for a text without a single window, and for document masks of
+  // tokens without an end of text.
+  TokenWindows(Tokens tokens, int64_t context, uint64_t seed, bool document_masks = false);
 
   uint64_t size() const override { return size_; }
   uint64_t validation_size() const override { return validation_size_; }
@@ -88,9 +95,12 @@ class TokenWindows : public DataSet {
   uint64_t fingerprint() const override { return tokens_.fingerprint(); }
 
  private:
+  void add_window(std::span<const int32_t> window, Batch& batch) const;
+
   Tokens tokens_;
   uint64_t context_;
   uint64_t seed_;
+  bool document_masks_;
   uint64_t size_ = 0;
   uint64_t validation_size_ = 0;
 };

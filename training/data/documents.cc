@@ -119,8 +119,8 @@ class LineReader final : public DocumentReader {
   std::string path_;
   DocumentFields fields_;
   std::unique_ptr<ByteSource> source_;
-  std::string block_;  // what is read of it
-  size_t at_ = 0;      // what is not yet taken begins here
+  std::string block_;    // what is read of it
+  size_t at_ = 0;        // what is not yet taken begins here
   uint64_t before_ = 0;  // the source's position before the block
   uint64_t number_ = 0;
 };

@@ -17,7 +17,7 @@ struct DocumentFields {
   // has both and no text.
   std::string prompt = "prompt";
   std::string completion = "completion";
-  bool pairs_only = false;     // records have prompts and completions, whatever else
+  bool pairs_only = false;         // records have prompts and completions, whatever else
   std::string python = "python3";  // with pyarrow, which reads Parquet and Arrow
 };
 

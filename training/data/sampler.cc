@@ -117,4 +117,21 @@ Sample Sampler::sample(uint64_t index) const {
   return {turn.data_set, permute(key, taken % size, size), epoch};
 }
 
+std::vector<uint64_t> Sampler::taken(uint64_t samples) const {
+  const uint64_t cycles = samples / cycle_.size();
+  std::vector<uint64_t> taken;
+  for (const uint32_t turns : turns_of_) taken.push_back((cycles + 1) * turns);
+  // In the cycle that has begun, each data set's next turn tells how many it had.
+  size_t left = taken.size();
+  std::vector<bool> seen(taken.size());
+  for (uint64_t step = samples % cycle_.size(); step < cycle_.size() && left > 0; ++step) {
+    const Turn& turn = cycle_[step];
+    if (seen[turn.data_set]) continue;
+    seen[turn.data_set] = true;
+    taken[turn.data_set] -= turns_of_[turn.data_set] - turn.before;
+    --left;
+  }
+  return taken;
+}
+
 }  // namespace tutti::training

@@ -28,9 +28,8 @@ struct SampledSet {
 // - Within an epoch of a data set its examples come each once, in an order of the seed, the data
 //   set and the epoch (permutation.h).
 // - Data sets take turns in a fixed cycle: at every moment each has been taken within 1 of its
-// share
-//   of the samples so far. Shares are exact where a cycle of at most 2^20 samples has them, else to
-//   2^-20 of the whole; a data set has one sample a cycle at least.
+//   share of the samples so far. Shares are exact where a cycle of at most 2^20 samples has them,
+//   else to 2^-20 of the whole; a data set has one sample a cycle at least.
 //
 // Memory: 8 bytes a sample of the cycle (1 for one data set, 10 for weights 0.7, 0.2 and 0.1). Any
 // number of threads may share one.
@@ -41,6 +40,8 @@ class Sampler {
   Sampler(std::vector<SampledSet> sets, uint64_t seed);
 
   Sample sample(uint64_t index) const;
+  // How many of the first `samples` samples are of each data set.
+  std::vector<uint64_t> taken(uint64_t samples) const;
 
  private:
   struct Turn {

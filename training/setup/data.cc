@@ -46,12 +46,16 @@ LoadedData load_data(RunOptions& options) {
     }
     return loaded;
   }
+  if (options.training.document_mask && inputs != Inputs::windows) {
+    throw Error(ErrorCode::invalid_argument, "the model predicts one token: it has no documents",
+                {.where = "--document-mask", .remedy = "leave it out"});
+  }
   int64_t vocabulary = 256;
   const auto context = completed_model(options.model).at("context").get<int64_t>();
   const auto add = [&](Tokens tokens) {
     if (inputs == Inputs::windows) {
-      loaded.sets.push_back(
-          std::make_unique<TokenWindows>(std::move(tokens), context, options.training.seed));
+      loaded.sets.push_back(std::make_unique<TokenWindows>(
+          std::move(tokens), context, options.training.seed, options.training.document_mask));
     } else {
       loaded.sets.push_back(std::make_unique<NextToken>(std::move(tokens), context));
     }

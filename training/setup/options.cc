@@ -18,8 +18,8 @@ constexpr double kMostOfAnything = 1e9;  // steps, samples: their products are 6
 void describe_data(Schema& schema, RunOptions& options) {
   schema
       .add("data.files", options.data,
-           "text files, directories of them, or token files (.bin); for resnet a directory with "
-           "MNIST's four files")
+           "text files (also .jsonl, .gz, .zst, .parquet), directories of them, or token files "
+           "(.bin); for resnet a directory with MNIST's four files")
       .flag("--data")
       .value_name("PATH");
   schema.add("data.validation", options.validation,

@@ -14,7 +14,8 @@ Json json_of(const StepReport& report, double units_per_sample) {
                {"tokens_per_s_step", report.step_samples_per_second * units_per_sample},
                {"elapsed_s", std::chrono::duration<double>(report.elapsed).count()},
                {"bytes_sent", report.bytes_sent},
-               {"waiting_share", report.waiting_share}};
+               {"waiting_share", report.waiting_share},
+               {"epochs", report.epochs}};
   if (report.result.loss_scale != 1) line["loss_scale"] = report.result.loss_scale;
   if (!report.result.losses.empty()) line["losses"] = report.result.losses;
   if (report.result.skipped) line["overflow"] = report.result.overflow;
@@ -55,6 +56,7 @@ Json json_of(const TrainResult& result, const LoadedData& data, double units_per
   all["communication_share"] = result.waiting_share;
   all["ranks"] = ranks;
   all["resumed_at"] = result.resumed_at;
+  all["epochs"] = result.epochs;
   if (!result.run.empty()) all["run"] = result.run;
   all["memory"] = json_of(result.memory);
   all["process_bytes"] = result.process_bytes;

@@ -142,6 +142,24 @@ TEST_F(Tokenize, SaysThatPyarrowIsMissing) {
                  {"without pyarrow", "-m pip install pyarrow"});
 }
 
+// GPT-3's (Brown et al., 2020, table 2.2), by its weights, which are rounded.
+TEST_F(Tokenize, DataTellsTheEpochsOfAMixture) {
+  const Result result = run({"data", "410B", "19B", "12B", "55B", "3B", "--data-weights", "60",
+                             "22", "8", "8", "3", "--tokens", "300B"});
+  EXPECT_EQ(result.code, 0) << result.err;
+  for (const char* row :
+       {"410000000000   59.41%", " 0.435\n", " 3.439\n", " 1.980\n", " 0.432\n", " 2.970\n"}) {
+    EXPECT_THAT(result.out, HasSubstr(row));
+  }
+  run({"tokenize", "--data", write("text", std::string(500, 'x')), "--out", path("out.bin")});
+  EXPECT_THAT(run({"data", path("out.bin")}).out,
+              HasSubstr("out.bin: 500 tokens, a vocabulary of 256, fingerprint "));
+  EXPECT_THAT(run({"data", path("out.bin"), "--tokens", "many"}).err, HasSubstr("such as 300B"));
+  EXPECT_THAT(run({"data", path("absent")}).err, HasSubstr(path("absent")));
+  EXPECT_THAT(run({"data", "1M", "1M", "--tokens", "1M", "--data-weights", "1"}).err,
+              HasSubstr("2 data sets were given, but 1 weights"));
+}
+
 TEST_F(Tokenize, WrongInputIsRefusedAndNothingWritten) {
   const std::string text = write_text();
   expect_refused({}, {"--data is required"});

@@ -143,6 +143,44 @@ TEST_F(TokensTest, KnowTheVocabulary) {
   EXPECT_EQ(counting().kinds(), 256);
 }
 
+TEST_F(TokensTest, DocumentsBeginWithTheEndOfTextBeforeThem) {
+  constexpr int32_t kEnd = 300;
+  std::vector<int32_t> tokens(200, 1);
+  for (const size_t i : {190, 192, 193}) tokens[i] = kEnd;
+  TokenWriter writer(path("a.bin"), {.vocabulary = 301, .end_of_text = kEnd});
+  writer.write(tokens);
+  writer.finish();
+  const auto windows = [&](bool masks) {
+    return TokenWindows(Tokens(TokenFile(path("a.bin"))), 8, 1, masks);
+  };
+  Batch batch = held_out(windows(true), 1);  // tokens 188 to 196
+  EXPECT_THAT(batch.tokens, ElementsAre(1, 1, kEnd, 1, kEnd, kEnd, 1, 1));
+  EXPECT_THAT(batch.document_starts, ElementsAre(0, 0, 2, 2, 4, 5, 5, 5));
+  windows(true).add_validation(0, batch);
+  EXPECT_THAT(std::vector(batch.document_starts.begin() + 8, batch.document_starts.end()),
+              ::testing::Each(0))
+      << "in the sample, not in the micro-batch";
+  EXPECT_TRUE(held_out(windows(false), 1).document_starts.empty());
+  EXPECT_THAT(error_of([] { const TokenWindows set(counting(), 8, 1, true); }),
+              AllOf(HasSubstr("where documents end"), HasSubstr("--eot")));
+}
+
+TEST_F(TokensTest, WhatIsNotToBePredictedIsNoTarget) {
+  std::vector<int32_t> tokens(200, 1);
+  for (size_t i = 0; i < tokens.size(); i += 2) tokens[i] = unpredicted(2);
+  TokenWriter writer(path("a.bin"),
+                     {.vocabulary = 3, .end_of_text = {}, .marks_unpredicted = true});
+  writer.write(tokens);
+  writer.finish();
+  const TokenWindows windows(Tokens(TokenFile(path("a.bin"))), 4, 1);
+  EXPECT_THAT(held_out(windows, 0).tokens, ElementsAre(2, 1, 2, 1));
+  EXPECT_THAT(held_out(windows, 0).targets, ElementsAre(1, -100, 1, -100));
+  const NextToken next(Tokens(TokenFile(path("a.bin"))), 2);
+  EXPECT_THAT(example(next, 4).tokens, ElementsAre(2, 1));
+  EXPECT_THAT(example(next, 4).targets, ElementsAre(-100));
+  EXPECT_THAT(example(next, 5).targets, ElementsAre(1));
+}
+
 TEST_F(TokensTest, TheFingerprintTellsDataApart) {
   const auto print = [&](int32_t first, size_t count) {
     return Tokens(file_of("a.bin", first, count)).fingerprint();

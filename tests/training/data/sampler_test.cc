@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <limits>
+#include <map>
 #include <numeric>
 #include <set>
 
@@ -132,6 +133,43 @@ TEST(SamplerTest, ATinyWeightIsNotForgotten) {
   constexpr uint64_t kTwoCycles = uint64_t{1} << 21;
   for (uint64_t i = 0; i < kTwoCycles + 2; ++i) tiny += sampler.sample(i).data_set;
   EXPECT_EQ(tiny, 2u);
+}
+
+TEST(SamplerTest, CountsWhatItHasTaken) {
+  for (const std::vector<double>& weights : {std::vector<double>{0.7, 0.2, 0.1}, {1, 1}, {5}}) {
+    std::vector<SampledSet> sets;
+    for (const double weight : weights) sets.push_back({.size = 13, .weight = weight});
+    const Sampler sampler(sets, 3);
+    std::vector<uint64_t> taken(sets.size());
+    for (uint64_t i = 0; i < 100; ++i) {
+      EXPECT_EQ(sampler.taken(i), taken) << i;
+      ++taken[sampler.sample(i).data_set];
+    }
+  }
+}
+
+// Brown et al., Language models are few-shot learners, 2020, table 2.2, with a sample for each
+// million tokens: 300 billion of them are 0.44, 2.9, 1.9, 0.43 and 3.4 epochs there. Of its
+// weights, which are rounded and 101 % together, follow 0.43, 3.4, 2.0, 0.43 and 3.0.
+TEST(SamplerTest, MixesDataAsForGpt3) {
+  const Sampler sampler({{.size = 410'000, .weight = 60},
+                         {.size = 19'000, .weight = 22},
+                         {.size = 12'000, .weight = 8},
+                         {.size = 55'000, .weight = 8},
+                         {.size = 3'000, .weight = 3}},
+                        1);
+  const std::vector<uint64_t> taken = sampler.taken(300'000);
+  const uint64_t wanted[] = {178'218, 65'347, 23'762, 23'762,
+                             8'911};  // of 300 000, by weight / 101
+  for (size_t i = 0; i < 5; ++i) {
+    EXPECT_NEAR(static_cast<double>(taken[i]), static_cast<double>(wanted[i]), 1) << i;
+  }
+  std::map<size_t, uint64_t> epochs;  // the last one that was begun
+  for (uint64_t i = 0; i < 300'000; ++i) {
+    const Sample sample = sampler.sample(i);
+    epochs[sample.data_set] = std::max(epochs[sample.data_set], sample.epoch);
+  }
+  EXPECT_EQ(epochs, (std::map<size_t, uint64_t>{{0, 0}, {1, 3}, {2, 1}, {3, 0}, {4, 2}}));
 }
 
 TEST(SamplerTest, GoesOnFarBeyondAnyRun) {

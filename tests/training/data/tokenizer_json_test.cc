@@ -143,9 +143,13 @@ TEST_F(TokenizerJsonTest, NamesWhatItDoesNotKnow) {
   expect_refused(changed([](Json& json) { json["model"]["end_of_word_suffix"] = "</w>"; }),
                  "end_of_word_suffix");
   expect_refused(changed([](Json& json) { json["normalizer"] = {{"type", "NFC"}}; }), "\"NFC\"");
-  expect_refused(changed([](Json& json) { json["pre_tokenizer"] = {{"type", "Whitespace"}}; }),
+  expect_refused(changed([](Json& json) {
+                   json["pre_tokenizer"] = {{"type", "Whitespace"}};
+                 }),
                  "pre-tokenizer \"Whitespace\"");
-  expect_refused(changed([](Json& json) { json["decoder"] = {{"type", "WordPiece"}}; }),
+  expect_refused(changed([](Json& json) {
+                   json["decoder"] = {{"type", "WordPiece"}};
+                 }),
                  "decoder \"WordPiece\"");
   expect_refused(changed([](Json& json) { json["added_tokens"][0]["lstrip"] = true; }),
                  "\"<|endoftext|>\" has lstrip true");

@@ -1,0 +1,133 @@
+// tutti data: what token files hold, and how often a mixture of them is gone through.
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "tools/tutti/commands.h"
+#include "training/data/sampler.h"
+#include "training/data/token_file.h"
+
+namespace tutti::tool {
+namespace {
+
+struct Options {
+  std::vector<std::string> data;
+  std::vector<double> weights;
+  std::string tokens;
+};
+
+struct Set {
+  std::string name;
+  uint64_t tokens = 0;
+  std::optional<training::TokenSummary> file;
+};
+
+// "410B", "2.5M", "1000": tokens, in powers of ten.
+std::optional<uint64_t> parse_tokens(std::string_view text) {
+  double number = 0;
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const std::string_view suffix = text.substr(static_cast<size_t>(end - text.data()));
+  constexpr std::string_view kSuffixes = "KMBT";
+  if (problem != std::errc() || suffix.size() > 1) return std::nullopt;
+  if (suffix.size() == 1) {
+    const size_t power = kSuffixes.find(suffix.front());
+    if (power == kSuffixes.npos) return std::nullopt;
+    number *= std::pow(1000.0, static_cast<double>(power + 1));
+  }
+  if (!(number >= 1 && number <= 1e18)) return std::nullopt;
+  return static_cast<uint64_t>(std::llround(number));
+}
+
+Set read_set(const std::string& name) {
+  std::error_code error;
+  const std::optional<uint64_t> tokens = parse_tokens(name);
+  if (tokens && !std::filesystem::exists(name, error)) return {name, *tokens, std::nullopt};
+  const training::TokenFile file(name);
+  return {name, file.size(), file.summary()};
+}
+
+void print_set(const Set& set) {
+  if (!set.file) return;
+  const training::TokenFormat& format = set.file->format;
+  std::printf("%s: %llu tokens, a vocabulary of %lld, ", set.name.c_str(),
+              static_cast<unsigned long long>(set.tokens),
+              static_cast<long long>(format.vocabulary));
+  if (format.end_of_text) {
+    std::printf("%d is the end of text, ", *format.end_of_text);
+  }
+  std::printf("%sfingerprint %016llx\n", format.marks_unpredicted ? "prompts are marked, " : "",
+              static_cast<unsigned long long>(set.file->fingerprint));
+}
+
+// As training takes them: by sampler.h.
+void print_mixture(const std::vector<Set>& sets, const Options& options) {
+  const std::optional<uint64_t> tokens = parse_tokens(options.tokens);
+  if (!tokens) {
+    throw Error(ErrorCode::invalid_argument, cat("\"", options.tokens, "\" is no number of tokens"),
+                {.where = "--tokens", .remedy = "give one such as 300B, 2.5M or 1000000"});
+  }
+  if (!options.weights.empty() && options.weights.size() != sets.size()) {
+    throw Error(ErrorCode::invalid_argument,
+                cat(sets.size(), " data sets were given, but ", options.weights.size(), " weights"),
+                {.where = "--data-weights", .remedy = "give a weight for each, or none"});
+  }
+  std::vector<training::SampledSet> sampled;
+  for (size_t i = 0; i < sets.size(); ++i) {
+    const auto size = static_cast<double>(sets[i].tokens);
+    sampled.push_back({sets[i].tokens, options.weights.empty() ? size : options.weights[i]});
+  }
+  const std::vector<uint64_t> taken = training::Sampler(sampled, 1).taken(*tokens);
+  std::printf("%-24s %16s %8s %16s %8s\n", "data set", "tokens", "share", "taken", "epochs");
+  for (size_t i = 0; i < sets.size(); ++i) {
+    const auto share = static_cast<double>(taken[i]);
+    std::printf(
+        "%-24s %16llu %7.2f%% %16llu %8.3f\n", sets[i].name.c_str(),
+        static_cast<unsigned long long>(sets[i].tokens), 100 * share / static_cast<double>(*tokens),
+        static_cast<unsigned long long>(taken[i]), share / static_cast<double>(sets[i].tokens));
+  }
+}
+
+int data(const Options& options) {
+  std::vector<Set> sets;
+  for (const std::string& name : options.data) sets.push_back(read_set(name));
+  for (const Set& set : sets) print_set(set);
+  if (!options.tokens.empty()) print_mixture(sets, options);
+  return 0;
+}
+
+}  // namespace
+
+void add_data(CommandLine& line) {
+  const auto options = std::make_shared<Options>();
+  Command command = line.add("data", "Show token files, and how often a mixture goes through each");
+  command
+      .add_option("data", options->data,
+                  "token files; or numbers of tokens, such as 410B, for data that are not here")
+      .required()
+      .type_name("FILE");
+  const Option tokens =
+      command
+          .add_option("--tokens", options->tokens,
+                      "of a run: tell how many are of each data set, and how often it is gone "
+                      "through")
+          .type_name("COUNT");
+  command
+      .add_option("--data-weights", options->weights,
+                  "a weight for each, as for train (default: as they are large)")
+      .needs(tokens);
+  command.footer(
+      "Examples:\n"
+      "  tutti data train.bin\n"
+      "  tutti data 410B 19B 12B 55B 3B --data-weights 60 22 8 8 3 --tokens 300B");
+  command.runs([options] { return data(*options); });
+}
+
+}  // namespace tutti::tool

@@ -49,7 +49,8 @@ bool is_plain_name(const std::string& name) {
 std::map<std::string, std::set<std::string>> read_index(const std::string& path) {
   const ConfigReader index = ConfigReader::open(path);
   std::map<std::string, std::set<std::string>> files;
-  for (const auto& [tensor, file] : index.object("weight_map").json().items()) {
+  const ConfigReader map = index.object("weight_map");
+  for (const auto& [tensor, file] : map.json().items()) {
     if (!file.is_string() || !is_plain_name(file)) {
       refuse(path, cat("the index says of tensor ", in_quotes(tensor), " that it is in ",
                        file.words(), ", which is no file of this directory"));

@@ -109,7 +109,8 @@ void describe_training(Schema& schema, TrainOptions& options) {
            "share")
       .flag("--data-weights");
   schema.add("data.document_mask", options.document_mask,
-             "what is predicted follows from the same document alone, between two ends of text");
+             "gpt2: what is predicted follows from the same document alone, and the end of text "
+             "before it");
   schema.add("data.workers", options.workers, "threads of each rank that read data ahead")
       .role(kOwn)
       .show_default();

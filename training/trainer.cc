@@ -30,10 +30,7 @@ double seconds(std::chrono::nanoseconds duration) {
 
 std::vector<MicroBatch> views(const StepFeed& feed) {
   std::vector<MicroBatch> views;
-  for (const Batch& batch : feed.own) {
-    views.push_back(batch.view());
-    views.back().document_starts = batch.document_starts;
-  }
+  for (const Batch& batch : feed.own) views.push_back(batch.view());
   return views;
 }
 

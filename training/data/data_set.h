@@ -19,12 +19,12 @@ namespace tutti::training {
 struct Batch {
   int64_t samples = 0;
   uint64_t first_sample = 0;
-  std::vector<int32_t> document_starts;  // as in MicroBatch
   std::vector<int32_t> tokens;
   std::vector<float> features;
-  std::vector<int32_t> targets;
+  std::vector<int32_t> targets;  // below 0: not to be predicted
   std::vector<float> float_targets;
-  int weight = 1;  // 0: another rank has it too, for which it counts
+  std::vector<int32_t> document_starts;  // as in MicroBatch
+  int weight = 1;                        // 0: another rank has it too, for which it counts
 
   MicroBatch view() const {
     return {.samples = samples,
@@ -33,6 +33,7 @@ struct Batch {
             .features = features,
             .targets = targets,
             .float_targets = float_targets,
+            .document_starts = document_starts,
             .weight = weight};
   }
 };

@@ -1,4 +1,4 @@
-// `tutti train` on what `tutti tokenize` makes: mixtures, documents.
+// `tutti train` on what `tutti tokenize` makes: mixtures, documents, prompts.
 #include <cmath>
 #include <filesystem>
 #include <sstream>
@@ -82,6 +82,27 @@ TEST_F(TrainData, DocumentMasksHideOtherDocuments) {
   const Result bytes = run({"train", "--model", "gpt2", "--document-mask", "--data", write_text()});
   EXPECT_EQ(bytes.code, 1);
   EXPECT_THAT(bytes.err, HasSubstr("the data do not tell where documents end [--document-mask]"));
+}
+
+// Digits at random are not to be learnt, but what follows them is.
+TEST_F(TrainData, PromptsAreNotLearnt) {
+  std::string pairs;
+  std::string texts;
+  uint64_t number = 1;
+  for (int i = 0; i < 300; ++i) {
+    number = (number * 6364136223846793005u) + 1442695040888963407u;
+    const std::string prompt = cat(number % 100'000'000, ":");
+    pairs += cat("{\"prompt\": \"", prompt, "\", \"completion\": \"zy\"}\n");
+    texts += cat("{\"text\": \"", prompt, "zy\"}\n");
+  }
+  const Words options = {"--ranks", "1", "--steps", "60", "--lr", "0.02", "--data"};
+  const auto loss = [&](const std::string& file) {
+    Words words = options;
+    words.push_back(tokenized(file));
+    return loss_at_the_end(trained(words));
+  };
+  EXPECT_LT(loss(write("pairs.jsonl", pairs)), 0.2);
+  EXPECT_GT(loss(write("texts.jsonl", texts)), 1) << "with the digits";
 }
 
 }  // namespace

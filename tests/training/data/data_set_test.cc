@@ -160,6 +160,7 @@ TEST_F(TokensTest, DocumentsBeginWithTheEndOfTextBeforeThem) {
   EXPECT_THAT(std::vector(batch.document_starts.begin() + 8, batch.document_starts.end()),
               ::testing::Each(0))
       << "in the sample, not in the micro-batch";
+  EXPECT_EQ(batch.view().document_starts.size(), 16u);
   EXPECT_TRUE(held_out(windows(false), 1).document_starts.empty());
   EXPECT_THAT(error_of([] { const TokenWindows set(counting(), 8, 1, true); }),
               AllOf(HasSubstr("where documents end"), HasSubstr("--eot")));

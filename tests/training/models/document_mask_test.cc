@@ -1,10 +1,11 @@
 // Documents that share a window, with masks, are learnt as if each had a window of its own.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <vector>
 
 #include "tests/training/data/folder.h"
-#include "tests/training/support/bound_parameters.h"
+#include "tests/training/support/gradient_check.h"
 #include "tests/training/support/model_pass.h"
 #include "training/data/data_set.h"
 #include "training/models/gpt.h"
@@ -13,6 +14,7 @@ namespace tutti::training::testing {
 namespace {
 
 constexpr int32_t kEnd = 6;
+constexpr int32_t kIgnored = -100;
 constexpr int64_t kContext = 8;
 
 constexpr GptConfig kModel{.layers = 2,
@@ -28,9 +30,10 @@ class DocumentMaskTest : public FolderTest {
   DocumentMaskTest() : model_(kModel), parameters_(model_.parameters(), DType::f64, 0.4) {}
 
   // The first window of a file with these tokens.
-  Batch window(std::vector<int32_t> tokens, bool masks) const {
+  Batch window(std::vector<int32_t> tokens, bool masks, bool marks = false) const {
     tokens.resize(200, 1);
-    TokenWriter writer(path("a.bin"), {.vocabulary = 7, .end_of_text = kEnd});
+    TokenWriter writer(path("a.bin"),
+                       {.vocabulary = 7, .end_of_text = kEnd, .marks_unpredicted = marks});
     writer.write(tokens);
     writer.finish();
     // Held-out windows are not moved.
@@ -40,13 +43,13 @@ class DocumentMaskTest : public FolderTest {
     set.add_validation(0, batch);
     return batch;
   }
-  // The logits of each token.
-  HostTensor logits(const Batch& batch) {
+  // Adds to the parameters' gradients; returns the sum of losses.
+  double learn(const Batch& batch) {
     TestPass test;
-    test.batch = {.samples = batch.samples,
-                  .tokens = batch.tokens,
-                  .document_starts = batch.document_starts};
-    return rounded_to(DType::f64, forward(model_, test.pass));
+    test.batch = batch.view();
+    forward(model_, test.pass);
+    backward(model_, test.pass);
+    return test.pass.loss_sum;
   }
 
   Gpt model_;
@@ -55,16 +58,39 @@ class DocumentMaskTest : public FolderTest {
 
 TEST_F(DocumentMaskTest, APackedWindowIsItsDocuments) {
   const std::vector<int32_t> packed = {kEnd, 1, 2, 3, kEnd, 4, 5, 0, kEnd};
-  const HostTensor together = logits(window(packed, true));
-  const HostTensor blended = logits(window(packed, false));
-  for (const int64_t begin : {0, 4}) {
-    const std::vector<int32_t> one(packed.begin() + begin, packed.begin() + begin + 4);
-    const HostTensor apart = logits(window(one, false));
-    const ConstTensor expected = apart.view().row_range(0, 4);
-    EXPECT_LT(relative_distance(together.view().row_range(begin, 4), expected), 1e-13);
-    EXPECT_EQ(relative_distance(blended.view().row_range(begin, 4), expected) > 1e-3, begin > 0)
-        << "without masks the second sees the first";
+  const double together = learn(window(packed, true));
+  std::vector<std::vector<double>> gradients;
+  for (int i = 0; i < parameters_.size(); ++i)
+    gradients.push_back(doubles(parameters_.gradient(i)));
+  parameters_.clear_gradients();
+  double apart = 0;
+  for (const size_t begin : {size_t{0}, size_t{4}}) {
+    Batch one = window({packed.begin() + static_cast<ptrdiff_t>(begin),
+                        packed.begin() + static_cast<ptrdiff_t>(begin) + 5},
+                       false);
+    std::fill(one.targets.begin() + 4, one.targets.end(), kIgnored);
+    apart += learn(one);
   }
+  EXPECT_NEAR(together, apart, 1e-12 * together);
+  for (int i = 0; i < parameters_.size(); ++i) {
+    EXPECT_LT(
+        relative_distance(doubles(parameters_.gradient(i)), gradients[static_cast<size_t>(i)]),
+        1e-12)
+        << model_.parameters().specs()[static_cast<size_t>(i)].name;
+  }
+  parameters_.clear_gradients();
+  EXPECT_GT(std::abs(learn(window(packed, false)) - together), 1e-3) << "without masks it is not";
+}
+
+TEST_F(DocumentMaskTest, PromptsAreReadAndNotLearnt) {
+  const std::vector<int32_t> tokens = {kEnd, 1, 2, 3, kEnd, 4, 5, 0, kEnd};
+  std::vector<int32_t> marked = tokens;
+  for (const size_t i : {1, 2, 5}) marked[i] = unpredicted(marked[i]);
+  const Batch batch = window(marked, true, true);
+  EXPECT_EQ(batch.tokens, window(tokens, true).tokens);
+  EXPECT_THAT(batch.targets,
+              ::testing::ElementsAre(kIgnored, kIgnored, 3, kEnd, kIgnored, 5, 0, kEnd));
+  EXPECT_EQ(model_.targets_in(batch.view()), 5);
 }
 
 }  // namespace

@@ -90,24 +90,21 @@ TEST_F(TensorParallel, InitialValuesAreTheSameBits) {
   TinyRun run = run_of({});
   run.steps = 1;
   run.learning_rate = 0;
-  run.optimizer.weight_decay = 0;
   const Outcome alone = testing::train(1, run);
   for (const int tensor : {2, 4}) {
     TinyRun cut = run_of({.tensor = tensor, .zero = 1});
     cut.steps = 1;
     cut.learning_rate = 0;
-    cut.optimizer.weight_decay = 0;
     EXPECT_EQ(testing::train(tensor, cut).parameters, alone.parameters);
   }
 }
 
 TEST_F(TensorParallel, GoesWithAPipelineAndOtherOptimizers) {
-  for (const OptimizerKind kind :
-       {OptimizerKind::adamw, OptimizerKind::lamb, OptimizerKind::lars}) {
+  for (const std::string name : {"adamw", "lamb", "lars"}) {
     const auto with_optimizer = [&](const Grid& grid) {
       TinyRun run = run_of(grid);
-      run.optimizer.optimizer = kind;
-      if (kind == OptimizerKind::lars) run.learning_rate = 0.1;
+      run.optimizer = {{"name", name}};
+      if (name == "lars") run.learning_rate = 0.1;
       return run;
     };
     const Outcome alone = testing::train(1, with_optimizer({}));
@@ -213,6 +210,19 @@ TEST_F(TensorParallel, AModelForAnotherMeshIsRefused) {
        })) {
     ASSERT_TRUE(error);
     EXPECT_NE(std::string(error->what()).find("is cut for another mesh"), std::string::npos);
+  }
+}
+
+TEST_F(TensorParallel, MuonRefusesPartsOfMatrices) {
+  for (const int zero : {0, 1}) {
+    for (const auto& error : tutti::testing::run_ranks_catching(2, [&](const Job& job) {
+           TinyRun run = run_of({.tensor = 2, .zero = zero});
+           run.optimizer = {{"name", "muon"}};
+           TinyRank(job, run).step();
+         })) {
+      ASSERT_TRUE(error);
+      EXPECT_NE(std::string(error->what()).find("works on whole matrices"), std::string::npos);
+    }
   }
 }
 

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <vector>
 
+#include "base/error.h"
+#include "base/text.h"
 #include "training/kernels/gemm.h"
 #include "training/optimizers/blocks.h"
 #include "training/optimizers/optimizer_loops.h"
@@ -14,6 +16,14 @@ namespace {
 
 bool is_hidden_matrix(const ParameterSpec& spec, int units) {
   return spec.shape.size() >= 2 && spec.unit > 0 && spec.unit < units - 1;
+}
+
+void check_whole(const ParameterSpec& spec) {
+  if (spec.slice().is_whole()) return;
+  throw Error(ErrorCode::unsupported,
+              cat("Muon works on whole matrices, and ", spec.name, " is cut over the axis ",
+                  name(spec.placement.cut_over())),
+              {.remedy = "take another optimizer"});
 }
 
 Tensor matrix_of(std::span<float> values, int64_t rows) {
@@ -95,7 +105,9 @@ void Muon::update(std::span<const OwnedPiece> pieces, States states, const StepO
   };
   int64_t elements = 0;
   for (const OwnedPiece& owned : pieces) {
-    if (is_matrix(*owned.spec)) elements += owned.piece.count;
+    if (!is_matrix(*owned.spec)) continue;
+    check_whole(*owned.spec);
+    elements += owned.piece.count;
   }
   std::vector<float> directions(static_cast<size_t>(elements));
   float* next = directions.data();

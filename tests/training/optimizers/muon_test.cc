@@ -49,13 +49,13 @@ TEST(MuonTest, TakesTheStepsOfTheReference) {
   Muon muon({.weight_decay = 0.1});
   const Layout layout = make_layout(specs, {});
   std::vector<std::vector<float>> memory(
-      2, std::vector<float>(static_cast<size_t>(layout.owned_size())));
+      2, std::vector<float>(static_cast<size_t>(layout.owned_size)));
   const std::vector<std::span<float>> states(memory.begin(), memory.end());
   std::vector<std::vector<float>> gradients(names.size());
   NormReducer alone;
   for (int64_t step = 1; step <= kSteps; ++step) {
     std::vector<OwnedPiece> pieces;
-    for (const Piece& piece : layout.pieces(0)) {
+    for (const Piece& piece : layout.pieces({0})) {
       const auto i = static_cast<size_t>(piece.parameter);
       const std::vector<double> all = fixture.read("grad." + names[i]);
       const auto start = all.begin() + (step - 1) * piece.count;
@@ -88,10 +88,10 @@ TEST(MuonTest, TheFirstAndTheLastUnitAreAdams) {
   std::iota(gradient.begin(), gradient.end(), 1.0F);
   const Layout layout = make_layout(specs, {});
   std::vector<std::vector<float>> memory(
-      2, std::vector<float>(static_cast<size_t>(layout.owned_size())));
+      2, std::vector<float>(static_cast<size_t>(layout.owned_size)));
   const std::vector<std::span<float>> states(memory.begin(), memory.end());
   std::vector<OwnedPiece> pieces;
-  for (const Piece& piece : layout.pieces(0)) {
+  for (const Piece& piece : layout.pieces({0})) {
     const auto i = static_cast<size_t>(piece.parameter);
     pieces.push_back(
         {piece, &specs[i], values[i], tensor_at(gradient.data(), DType::f32, 1, 32), {}});

@@ -66,9 +66,8 @@ std::string describe(const LayoutCase& layout) {
 }
 
 std::string name_of(const Group& group) {
-  return cat(group.ranks, "Ranks", name(group.dtype), "Batch", group.batch,
-             kOptimizers[static_cast<size_t>(group.optimizer)], group.dropout > 0 ? "Dropout" : "",
-             group.llama ? "Llama" : "");
+  return cat(group.ranks, "Ranks", name(group.dtype), "Batch", group.batch, group.optimizer,
+             group.dropout > 0 ? "Dropout" : "", group.llama ? "Llama" : "");
 }
 
 // Groups of queries, layers for each of them, and an embedding that is the output layer too.

@@ -100,14 +100,15 @@ Muon::Muon(const MuonOptions& options) : options_(options) {
 void Muon::update(std::span<const OwnedPiece> pieces, States states, const StepOptions& options,
                   NormReducer& /*reducer*/) {
   check_option(options.units > 0, "number of units", options.units, "as the model has");
+  for (const OwnedPiece& owned : pieces) {
+    if (is_hidden_matrix(*owned.spec, options.units)) check_whole(*owned.spec);
+  }
   const auto is_matrix = [&](const ParameterSpec& spec) {
     return is_hidden_matrix(spec, options.units);
   };
   int64_t elements = 0;
   for (const OwnedPiece& owned : pieces) {
-    if (!is_matrix(*owned.spec)) continue;
-    check_whole(*owned.spec);
-    elements += owned.piece.count;
+    if (is_matrix(*owned.spec)) elements += owned.piece.count;
   }
   std::vector<float> directions(static_cast<size_t>(elements));
   float* next = directions.data();

@@ -19,8 +19,8 @@ struct Architecture {
   // A parameter's tensor has the parameter's name behind this, but for an output layer of its own.
   std::string prefix;
   std::string embedding;  // the parameter that an output layer may share
-  // The model's configuration, without its kind and context. Throws Error(unsupported) for what the model here
-  // cannot compute.
+  // The model's configuration, without its kind and context. Throws Error(unsupported) for what the
+  // model here cannot compute.
   Json (*model_of)(const ConfigReader& config);
   // Sets the fields of config.json by which `model`, a complete configuration, is made again.
   // Throws Error(unsupported) for a model that the architecture cannot be.

@@ -47,7 +47,7 @@ void visit_blocks(const OwnedPiece& owned, int64_t first, int64_t count, Optimiz
       values = std::span(value_buffer).first(copy.size());
       if (copy.data() != values.data()) std::copy(copy.begin(), copy.end(), values.begin());
     }
-    UpdateBlock block{owned, values,
+    UpdateBlock block{owned, begin, values,
                       as_floats(owned.gradient.col_range(begin, size), gradient_buffer)};
     for (size_t i = 0; i < states.size(); ++i) {
       block.states[i] = states[i].data() + owned.piece.owned_offset + begin;

@@ -17,6 +17,7 @@ inline constexpr int64_t kPieceRange = 32 * kUpdateBlock;  // what a thread take
 // Up to kUpdateBlock neighbouring elements of a piece.
 struct UpdateBlock {
   const OwnedPiece& owned;
+  int64_t first;                      // in the piece: the first of these elements
   std::span<float> values;            // in fp32: the master's, or a copy of the model's
   std::span<const float> gradients;   // in fp32, not yet multiplied by gradient_factor
   std::array<float*, 2> states = {};  // the optimizer's, in its order; null for those it lacks

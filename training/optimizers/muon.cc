@@ -107,16 +107,21 @@ void Muon::update(std::span<const OwnedPiece> pieces, States states, const StepO
     return is_hidden_matrix(spec, options.units);
   };
   int64_t elements = 0;
+  std::vector<int64_t> starts;  // of each piece in `directions`
   for (const OwnedPiece& owned : pieces) {
+    starts.push_back(elements);
     if (is_matrix(*owned.spec)) elements += owned.piece.count;
   }
   std::vector<float> directions(static_cast<size_t>(elements));
-  float* next = directions.data();
+  // Blocks come in any order, several at once.
+  const auto direction_of = [&](const UpdateBlock& block) {
+    return directions.data() + starts[static_cast<size_t>(&block.owned - pieces.data())] +
+           block.first;
+  };
   read_blocks(pieces, states, [&](const UpdateBlock& block) {
     if (!is_matrix(*block.owned.spec)) return;
     accelerate(block, static_cast<float>(options.gradient_factor),
-               static_cast<float>(options_.momentum), options_.nesterov, next);
-    next += block.size();
+               static_cast<float>(options_.momentum), options_.nesterov, direction_of(block));
   });
   compute_whole(pieces, is_matrix, directions, options.matrices,
                 [&](const ParameterSpec& spec, std::span<float> matrix) {
@@ -131,7 +136,6 @@ void Muon::update(std::span<const OwnedPiece> pieces, States states, const StepO
   const double adam_rate = options.learning_rate * options_.adam_scale;
   const auto adam_step =
       static_cast<float>(adam_rate / bias_correction(options_.moments.beta1, options));
-  const float* direction = directions.data();
   update_blocks(pieces, states, options, [&](const UpdateBlock& block) {
     const ParameterSpec& spec = *block.owned.spec;
     const bool matrix = is_matrix(spec);
@@ -143,8 +147,7 @@ void Muon::update(std::span<const OwnedPiece> pieces, States states, const StepO
       return;
     }
     for (float& value : block.values) value *= keep;
-    loops.descend(block.values.data(), direction, block.size(), static_cast<float>(rate));
-    direction += block.size();
+    loops.descend(block.values.data(), direction_of(block), block.size(), static_cast<float>(rate));
   });
 }
 

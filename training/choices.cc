@@ -26,7 +26,7 @@ std::unique_ptr<CommunicationHook> make_hook(const TrainOptions& options, Model&
 }
 
 ReplicaOptions replica_options(ReplicaOptions options, const Feed& feed) {
-  options.storage.one_pass = feed.passes() == 1;
+  options.passes = static_cast<int64_t>(feed.passes());
   return options;
 }
 

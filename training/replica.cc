@@ -87,7 +87,7 @@ StorageOptions storage_options(const ReplicaOptions& options, const pipeline::Pl
     storage.copies.push_back(parameter);
   }
   storage.masters = !options.stochastic_rounding;
-  if (placement.holders.size() > 1) storage.one_pass = false;
+  storage.one_pass = options.passes == 1 && placement.holders.size() == 1;
   return storage;
 }
 
@@ -111,11 +111,6 @@ std::unique_ptr<CommunicationHook> make_hook(const HookFactory& factory, const L
   return hook;
 }
 
-// 0 where there is nothing.
-double mean_of(double sum, int64_t count) {
-  return count == 0 ? 0 : sum / static_cast<double>(count);
-}
-
 }  // namespace
 
 Replica::Replica(Mesh mesh, Model& model, std::unique_ptr<Optimizer> optimizer,
@@ -129,61 +124,23 @@ Replica::Replica(Mesh mesh, Model& model, std::unique_ptr<Optimizer> optimizer,
           made_on_all(world(), [&] { return place_model(plans_, model, options, mesh_.place()); })),
       group_(ranks_along(mesh_, {Axis::data}, placement_)),
       group_rank_(group_.rank()),
-      optimizer_(std::move(optimizer)),
-      state_names_(optimizer_->state_names()),
       storage_(make_groups(mesh_, model, group_, placement_), model.parameters(),
                storage_options(options, placement_, model, mesh_.place())),
+      gradients_(mesh_, model, plans_, placement_, group_,
+                 runner_options(options.runner, options.storage.dtype, mesh_)),
       data_parallel_(model, storage_, parallel_options(options, placement_),
                      make_hook(hook, storage_.layout(), options, placement_)),
-      runner_(model, runner_options(options.runner, options.storage.dtype, mesh_)),
-      executor_(pipeline::Boundary(mesh_.along(Axis::pipeline), mesh_.along(Axis::tensor))),
-      model_stage_(model, runner_, placement_, options.storage.dtype),
+      updater_(std::move(optimizer), model, storage_, group_,
+               {.clip = options.clip,
+                .loss_scaling = options.loss_scaling,
+                .stochastic_rounding = options.stochastic_rounding,
+                .seed = options.seed}),
       versions_(storage_) {
-  if (pipelined()) polling_.emplace(inner_hooks(), executor_);
-  const auto owned = static_cast<size_t>(storage_.layout().owned_size);
-  for (size_t i = 0; i < state_names_.size(); ++i) {
-    states_.push_back(group_.allocate<float>(owned));
-  }
-  if (sharded()) matrices_.emplace(group_, storage_.layout(), model.parameters().specs());
-  if (options.loss_scaling) scaler_.emplace(*options.loss_scaling);
+  gradients_.set_hooks(data_parallel_);
   storage_.fill_owned([&](const OwnedPiece& piece, std::span<float> values) {
     initial_values(*piece.spec, options_.seed, piece.piece.first, values);
   });
   data_parallel_.publish_values();
-}
-
-// What ended one rank's part of a step is told to all others, which would only see it leave. Of
-// deaths they hear by themselves.
-template <typename Work>
-auto Replica::ending_all(const Work& work) {
-  try {
-    return work();
-  } catch (const std::exception& error) {
-    const auto* known = dynamic_cast<const Error*>(&error);
-    if (known == nullptr || known->code() != ErrorCode::rank_died) {
-      for (Communicator* reached : {&mesh_.along(Axis::pipeline), &group_, &world()}) {
-        reached->abort(error.what());
-      }
-    }
-    throw;
-  }
-}
-
-void Replica::run_pipeline(const pipeline::Plan& plan) {
-  ending_all([&] { executor_.run(plan, model_stage_); });
-}
-
-// This rank's gradients of all micro-batches, summed over the ranks of its stage.
-void Replica::run_gradients(const StepBatches& batches, const Counts& counts, double loss_scale) {
-  const pipeline::Plan& plan = plans_.training(batches.passes);
-  data_parallel_.begin_step(
-      passes_by_unit(plan, placement_, stage(), static_cast<int>(model_.units().size())));
-  std::vector<pipeline::StageBatch> own;
-  pipeline::append_step(own, batches.own, plan.schedule.micro_batches, counts.scales(loss_scale));
-  model_stage_.begin(std::move(own), true, hooks());
-  run_pipeline(plan);
-  join_tied_gradients();
-  data_parallel_.finish_gradients();
 }
 
 // Both stages that use a parameter add up their own micro-batches, then each other's sum.
@@ -200,54 +157,6 @@ void Replica::join_tied_gradients() {
     add(own, other, own);
     pool.release(other.data, other.bytes());
     data_parallel_.join(parameter);
-  }
-}
-
-LossScales Replica::Counts::scales(double loss_scale) const {
-  return {mean_of(loss_scale, targets), mean_of(loss_scale, samples)};
-}
-
-// Before the step: its gradients are scaled by what there is of them.
-std::vector<Replica::Counts> Replica::count(std::span<const StepBatches> steps) {
-  std::vector<Counts> counts(steps.size());
-  for (size_t step = 0; step < steps.size(); ++step) {
-    for (const MicroBatch& batch : steps[step].own) {
-      if (batch.weight == 0) continue;
-      counts[step].targets += model_.targets_in(batch);
-      counts[step].samples += batch.samples;
-    }
-  }
-  Communicator& ranks = mesh_.along(Axis::data);
-  if (ranks.size() > 1) {
-    ending_all([&] { ranks.all_reduce(std::span(&counts.front().targets, 2 * counts.size())); });
-  }
-  for (size_t step = 0; step < steps.size(); ++step) {
-    if (steps[step].targets != 0) counts[step].targets = steps[step].targets;
-  }
-  return counts;
-}
-
-// Sums over the ranks of each stage that has losses, in the order that they have without a
-// pipeline; then one rank of each tells all others. Returns the number of ranks in trouble.
-double Replica::share(std::span<double> sums, double troubled) {
-  std::vector<double> values(sums.begin(), sums.end());
-  if (group_.size() < world().size()) {
-    if (model_stage_.has_losses()) group_.all_reduce(std::span<double>(values));
-    if (!leads_stage()) std::ranges::fill(values, 0);
-  }
-  values.push_back(troubled);
-  world().all_reduce(std::span<double>(values));
-  std::copy_n(values.begin(), sums.size(), sums.begin());
-  return values.back();
-}
-
-void Replica::tell(std::span<const double> sums, const Counts& counts, StepResult& result) const {
-  result.targets = counts.targets;
-  result.loss = mean_of(sums[pipeline::loss_sum], counts.targets);
-  result.correct = mean_of(sums[pipeline::correct_sum], counts.targets);
-  size_t next = pipeline::first_named_sum;
-  for (const auto& [unit, name] : model_stage_.named_losses()) {
-    result.losses[name] += mean_of(sums[next++], counts.samples);
   }
 }
 
@@ -294,66 +203,53 @@ std::string Replica::places_missing_in(const std::string& text, int64_t step) {
   return places;
 }
 
-StepResult Replica::take_step(const StepBatches& batches, int64_t step, double learning_rate) {
-  StepResult result;
-  result.loss_scale = scaler_ ? scaler_->scale() : 1;
-  const Counts counts = count({&batches, 1}).front();
-  run_gradients(batches, counts, result.loss_scale);
-  Trouble trouble;
-  if (model_stage_.broken_unit()) {
-    trouble = {Trouble::loss, *model_stage_.broken_unit()};
-  } else if (data_parallel_.broken_gradient()) {
-    trouble = {Trouble::gradient, data_parallel_.broken_gradient()->parameter};
+Replica::Trouble Replica::trouble() const {
+  if (gradients_.broken_unit()) return {Trouble::loss, *gradients_.broken_unit()};
+  if (data_parallel_.broken_gradient()) {
+    return {Trouble::gradient, data_parallel_.broken_gradient()->parameter};
   }
-  std::vector<double> sums = model_stage_.sums(0, batches.own.size());
-  const double troubled = share(sums, trouble.kind == Trouble::none ? 0 : 1);
-  tell(sums, counts, result);
-
-  if (troubled > 0) result.overflow = describe(gather(trouble));
-  const bool overflow = troubled > 0 || !update(result, learning_rate);
-  if (scaler_ && !(overflow && scaler_->exhausted())) {
-    result.skipped = scaler_->update(overflow);
-  } else if (overflow) {
-    throw_on_all(
-        world(),
-        Error(ErrorCode::invalid_argument,
-              cat("step ", step, ": ",
-                  result.overflow.empty() ? "the gradients' sum over ranks" : result.overflow,
-                  " is not finite"),
-              {.cause = cat("the training diverged, at a learning rate of ", learning_rate),
-               .remedy = "try a smaller learning rate, --clip or a longer warm-up"}));
-  }
-  return result;
+  return {};
 }
 
-// False if the gradients' norm is not finite; nothing is updated then.
-bool Replica::update(StepResult& result, double learning_rate) {
+StepResult Replica::take_step(const StepBatches& batches, int64_t step, double learning_rate) {
+  const double loss_scale = updater_.loss_scale();
+  const std::vector<StepCounts> counts = gradients_.count({&batches, 1});
+  data_parallel_.begin_step(gradients_.passes(gradients_.plan(batches.passes)));
+  gradients_.run(batches, counts.front().scales(loss_scale));
+  join_tied_gradients();
+  data_parallel_.finish_gradients();
+
+  const Trouble trouble = this->trouble();
+  double troubled = trouble.kind == Trouble::none ? 0 : 1;
+  StepResult result{gradients_.share(counts, troubled).front()};
+  result.loss_scale = loss_scale;
+  if (troubled > 0) {
+    result.overflow = describe(gather(trouble));
+  } else {
+    result.gradient_norm = update(learning_rate);
+  }
+  result.skipped = troubled > 0 || !std::isfinite(result.gradient_norm);
+  if (updater_.adapt_scale(result.skipped)) return result;
+  throw_on_all(
+      world(),
+      Error(ErrorCode::invalid_argument,
+            cat("step ", step, ": ",
+                result.overflow.empty() ? "the gradients' sum over ranks" : result.overflow,
+                " is not finite"),
+            {.cause = cat("the training diverged, at a learning rate of ", learning_rate),
+             .remedy = "try a smaller learning rate, --clip or a longer warm-up"}));
+}
+
+// Returns the gradients' norm; one that is not finite: nothing is updated then.
+double Replica::update(double learning_rate) {
   const TraceSpan span(trace_, "optimizer", TraceCategory::optimizer);
   // Sharded pieces lie on all ranks, else on all but the data-parallel ones, and on all stages, of
   // which some may have the same.
   RankReducer reducer(sharded() ? world() : mesh_.group(AxisSet::all().without({Axis::data})),
                       sharded() || stage() == placement_.holders.front());
-  const double norm = gradient_norm(storage_.owned(), reducer) / result.loss_scale;
-  result.gradient_norm = norm;
-  if (!std::isfinite(norm)) return false;
-  const double clipped = options_.clip ? clip_factor(norm, *options_.clip) : 1;
-  const std::vector<std::span<float>> states = this->states();
-  optimizer_->step(storage_.owned(), states,
-                   next_update(learning_rate, clipped / result.loss_scale), reducer);
-  data_parallel_.publish_values();
-  return true;
-}
-
-// Counts the update that it is for.
-StepOptions Replica::next_update(double learning_rate, double gradient_factor) {
-  return {.step = ++updates_,
-          .learning_rate = learning_rate,
-          .gradient_factor = gradient_factor,
-          .parameters = model_.parameters().size(),
-          .units = static_cast<int>(model_.units().size()),
-          .matrices = matrices_ ? &*matrices_ : nullptr,
-          .stochastic_rounding = options_.stochastic_rounding,
-          .seed = options_.seed};
+  const double norm = updater_.update(learning_rate, reducer);
+  if (std::isfinite(norm)) data_parallel_.publish_values();
+  return norm;
 }
 
 std::vector<StepResult> Replica::run(std::span<const StepBatches> steps, int64_t first,
@@ -400,36 +296,32 @@ Evaluation Replica::evaluate(std::span<const MicroBatch> own, int64_t passes) {
   if (passes == 0) return {};
   const UseThreads use(threads_);
   share_buffers();
-  const pipeline::Plan& plan = plans_.evaluation(passes);
-  std::vector<pipeline::StageBatch> batches;
-  pipeline::append_step(batches, own, plan.schedule.micro_batches, {});
-  model_stage_.begin(std::move(batches), false, hooks());
-  run_pipeline(plan);
-  std::vector<double> sums = model_stage_.sums(0, own.size());
-  share(sums, 0);
-  const auto targets = static_cast<int64_t>(sums[pipeline::target_sum]);
-  return {mean_of(sums[pipeline::loss_sum], targets), mean_of(sums[pipeline::correct_sum], targets),
-          targets};
-}
-
-std::vector<std::span<float>> Replica::states() const {
-  std::vector<std::span<float>> states;
-  for (const Memory<float>& state : states_) {
-    states.emplace_back(state.get(), static_cast<size_t>(storage_.layout().owned_size));
-  }
-  return states;
+  gradients_.evaluate(own, passes);
+  double troubled = 0;
+  const StepLosses all = gradients_.share({}, troubled).front();
+  return {all.loss, all.correct, all.targets};
 }
 
 std::vector<std::string> Replica::kinds() const {
-  std::vector<std::string> kinds = {"model"};
-  for (const std::string& name : state_names_) kinds.push_back("optimizer." + name);
+  std::vector<std::string> kinds = updater_.kinds();
+  kinds.insert(kinds.begin(), "model");
   return kinds;
 }
 
 Tensor Replica::values_of(const OwnedPiece& piece, size_t kind) const {
-  if (kind == 0) return piece.updated();
-  return tensor_at(states_.at(kind - 1).get() + piece.piece.owned_offset, DType::f32, 1,
-                   piece.piece.count);
+  return kind == 0 ? piece.updated() : updater_.state_of(piece, kind - 1);
+}
+
+void Replica::visit_state(StateVisitor& visitor) {
+  finish_values();
+  visitor.pieces("model", [](const OwnedPiece& piece) { return piece.updated(); });
+  updater_.visit_state(visitor);
+  data_parallel_.visit_state(visitor);
+  share_buffers();
+  for (const NamedBuffer& buffer : buffers()) {
+    visitor.row("buffer." + buffer.name,
+                tensor_at(buffer.values.data(), DType::f32, 1, std::ssize(buffer.values)), false);
+  }
 }
 
 void Replica::finish_values() { data_parallel_.finish_values(); }
@@ -453,35 +345,16 @@ void Replica::record(Trace& trace) {
   trace_ = &trace;
   tracing_.emplace(data_parallel_, model_, trace);
   data_parallel_.observe(record_collectives(trace));
-  if (!pipelined()) return;
-  polling_.emplace(inner_hooks(), executor_);
-  executor_.record(trace);
+  gradients_.set_hooks(*tracing_);
+  if (pipelined()) gradients_.record(trace);
 }
 
 MemoryReport Replica::memory() const {
-  MemoryReport report{.storage = storage_.bytes(),
-                      .activations = static_cast<int64_t>(runner_.activation_bytes()),
-                      .boundaries = executor_.buffer_bytes(),
-                      .compression = data_parallel_.hook_bytes()};
-  for (const OwnedPiece& piece : storage_.owned()) {
-    report.optimizer += piece.piece.count * static_cast<int64_t>(states_.size() * sizeof(float));
-  }
-  return report;
-}
-
-PipelineReport Replica::report_pipeline() {
-  PipelineReport report;
-  if (!pipelined()) return report;
-  for (const UnitRange& units : placement_.chunks) report.cut.push_back(units.begin);
-  const auto everybodys = [&](int64_t own) {
-    std::vector<int64_t> all(static_cast<size_t>(mesh_.size(Axis::pipeline)));
-    mesh_.along(Axis::pipeline)
-        .all_gather({&own, 1, DType::i64}, {all.data(), all.size(), DType::i64});
-    return all;
-  };
-  report.activations = everybodys(executor_.most_activations());
-  report.activation_bytes = everybodys(static_cast<int64_t>(runner_.activation_bytes()));
-  return report;
+  return {.storage = storage_.bytes(),
+          .optimizer = updater_.bytes(),
+          .activations = static_cast<int64_t>(gradients_.runner().activation_bytes()),
+          .boundaries = gradients_.executor().buffer_bytes(),
+          .compression = data_parallel_.hook_bytes()};
 }
 
 }  // namespace tutti::training

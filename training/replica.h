@@ -13,7 +13,6 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -22,20 +21,15 @@
 
 #include "collectives/communicator.h"
 #include "training/model.h"
-#include "training/optimizers/exact_sum.h"
-#include "training/optimizers/loss_scaler.h"
 #include "training/optimizers/optimizer.h"
 #include "training/parallel/data_parallel.h"
 #include "training/parallel/mesh.h"
-#include "training/parallel/rank_matrices.h"
 #include "training/parallel/storage.h"
-#include "training/pipeline/executor.h"
-#include "training/pipeline/model_stage.h"
-#include "training/pipeline/placement.h"
-#include "training/pipeline/plans.h"
-#include "training/runner.h"
+#include "training/state.h"
+#include "training/step_gradients.h"
 #include "training/thread_pool.h"
 #include "training/tracing_hooks.h"
+#include "training/updater.h"
 
 namespace tutti::training {
 
@@ -47,7 +41,7 @@ struct PipelineOptions {
 
 struct ReplicaOptions {
   PipelineOptions pipeline;  // over the mesh's pipeline axis
-  StorageOptions storage;
+  StorageOptions storage;    // one_pass and those of a stage follow from the others
   DataParallelOptions data_parallel;
   RunnerOptions runner;              // its type is the storage's
   int threads = 1;                   // that compute together on this rank (thread_pool.h)
@@ -57,35 +51,12 @@ struct ReplicaOptions {
   // f16: the loss is scaled, and steps whose gradients overflow are left out. Without it gradients
   // are taken as they are.
   std::optional<LossScalerOptions> loss_scaling;
+  // The most micro-batches that a rank has in any step; 0: it is not known. The gradients of one
+  // take less memory than the sums of several.
+  int64_t passes = 0;
 };
 
-// The micro-batches of one step.
-struct StepBatches {
-  // This data-parallel rank's, in ascending order of samples; the same on all of its stages. At
-  // least one, which may have weight 0; whoever has less than `passes` computes its last one again,
-  // with weight 0.
-  std::span<const MicroBatch> own;
-  int64_t passes = 1;  // the most that any rank has
-  // The loss is the sum over all ranks' targets divided by this. 0: by those that count, of which
-  // there may be none.
-  int64_t targets = 0;
-};
-
-// What became of the pipeline. Empty lists without one.
-struct PipelineReport {
-  std::vector<int> cut;  // the first unit of each chunk
-  // By rank of the pipeline: the most micro-batches (of any chunk) whose activations were kept at
-  // once, and the bytes of all activations and temporaries.
-  std::vector<int64_t> activations;
-  std::vector<int64_t> activation_bytes;
-};
-
-struct StepResult {
-  double loss = 0;      // mean over the step's targets in nats, before the update
-  double correct = 0;   // the share of targets that had the largest logit
-  int64_t targets = 0;  // that were counted; without any the means are 0
-  // What units add (Pass::add_loss): means over the step's samples, not weighted.
-  std::map<std::string, double> losses;
+struct StepResult : StepLosses {
   double gradient_norm = 0;
   double loss_scale = 1;
   bool skipped = false;  // an overflow: nothing was updated
@@ -162,9 +133,9 @@ class Replica {
   // stage: before they are saved or used.
   std::vector<NamedBuffer> buffers();
   void share_buffers();
-  // What the sums over ranks remember (compression). States that are each rank's own: of how many,
-  // and which one this is.
-  std::vector<HookState> hook_states() { return data_parallel_.hook_states(); }
+  // Shows all that checkpoints keep; what the visitor changes is everybody's after publish().
+  // Collective.
+  void visit_state(StateVisitor& visitor);
   const ParameterStorage& storage() const { return storage_; }
   Communicator& group() { return group_; }  // the ranks that have the same parameters
   int group_size() const { return group_.size(); }
@@ -173,23 +144,19 @@ class Replica {
   bool first_of_model() const { return mesh_.place().first_along(kModelAxes); }
   // Records what is done from now on. The trace outlives the replica.
   void record(Trace& trace);
-  std::optional<LossScaler>& scaler() { return scaler_; }
-  // How many updates were made: steps without those that were skipped. Checkpoints keep it.
-  int64_t updates() const { return updates_; }
-  void restore_updates(int64_t updates) { updates_ = updates; }
+  const Updater& updater() const { return updater_; }
+  const StepGradients& gradients() const { return gradients_; }
 
   MemoryReport memory() const;
-  PipelineReport report_pipeline();
+  PipelineReport report_pipeline() { return gradients_.report(); }
   // Time that this rank's own work stood still for others, and bytes that it has sent, since
   // construction.
-  std::chrono::nanoseconds waited() const { return data_parallel_.waited() + executor_.waited(); }
+  std::chrono::nanoseconds waited() const { return data_parallel_.waited() + gradients_.waited(); }
   double bytes_sent() const {
-    return data_parallel_.bytes_sent() + static_cast<double>(executor_.bytes_sent());
+    return data_parallel_.bytes_sent() + static_cast<double>(gradients_.bytes_sent());
   }
   const pipeline::Placement& placement() const { return placement_; }
-  const pipeline::Executor& executor() const { return executor_; }
   const pipeline::WeightVersions& weight_versions() const { return versions_; }
-  const ModelRunner& runner() const { return runner_; }
   Mesh& mesh() { return mesh_; }
   Communicator& world() { return mesh_.world(); }
 
@@ -201,40 +168,20 @@ class Replica {
     int32_t index = 0;  // of the unit, or the parameter
   };
 
-  // How many targets and samples the micro-batches of all ranks have that count.
-  struct Counts {
-    int64_t targets = 0;
-    int64_t samples = 0;
-    LossScales scales(double loss_scale) const;
-  };
-
   bool pipelined() const { return mesh_.size(Axis::pipeline) > 1; }
   int stage() const { return mesh_.place(Axis::pipeline); }
   template <typename Work>
   auto with_places(int64_t step, const Work& work);
   StepResult take_step(const StepBatches& batches, int64_t step, double learning_rate);
-  void run_gradients(const StepBatches& batches, const Counts& counts, double loss_scale);
-  template <typename Work>
-  auto ending_all(const Work& work);
-  void run_pipeline(const pipeline::Plan& plan);
   std::string places_missing_in(const std::string& text, int64_t step);
   void join_tied_gradients();
   std::vector<StepResult> run_unflushed(std::span<const StepBatches> steps, int64_t first,
                                         std::span<const double> learning_rates);
   ExactSum unflushed_update(double learning_rate);
-  std::vector<Counts> count(std::span<const StepBatches> steps);
-  double share(std::span<double> sums, double troubled);
-  // Takes what all ranks' sums say (ModelStage::sums).
-  void tell(std::span<const double> sums, const Counts& counts, StepResult& result) const;
-  StepOptions next_update(double learning_rate, double gradient_factor);
+  Trouble trouble() const;
   std::string describe(const std::vector<Trouble>& troubles) const;
   std::vector<Trouble> gather(const Trouble& own);
-  bool update(StepResult& result, double learning_rate);
-  std::vector<std::span<float>> states() const;
-  UnitHooks& hooks() { return polling_ ? static_cast<UnitHooks&>(*polling_) : inner_hooks(); }
-  UnitHooks& inner_hooks() {
-    return tracing_ ? static_cast<UnitHooks&>(*tracing_) : data_parallel_;
-  }
+  double update(double learning_rate);
 
   Mesh mesh_;
   Model& model_;
@@ -244,21 +191,14 @@ class Replica {
   pipeline::Placement placement_;
   Communicator group_;  // ranks with the same units: they sum gradients, and share what is sharded
   int group_rank_ = 0;
-  std::unique_ptr<Optimizer> optimizer_;
-  std::vector<std::string> state_names_;
   ParameterStorage storage_;
+  // A step's three parts: gradients, what ranks tell each other of them and of values, new values.
+  StepGradients gradients_;
   DataParallel data_parallel_;
-  ModelRunner runner_;
-  pipeline::Executor executor_;
-  pipeline::ModelStage model_stage_;
+  Updater updater_;
   pipeline::WeightVersions versions_;
-  std::vector<Memory<float>> states_;
-  std::optional<RankMatrices> matrices_;  // of what is sharded
-  std::optional<LossScaler> scaler_;
-  int64_t updates_ = 0;
   Trace* trace_ = nullptr;
-  std::optional<TracingHooks> tracing_;            // around data_parallel_
-  std::optional<pipeline::PollingHooks> polling_;  // around both
+  std::optional<TracingHooks> tracing_;  // around data_parallel_
 };
 
 }  // namespace tutti::training

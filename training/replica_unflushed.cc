@@ -18,15 +18,10 @@ namespace tutti::training {
 ExactSum Replica::unflushed_update(double learning_rate) {
   const TraceSpan span(trace_, "optimizer", TraceCategory::optimizer);
   data_parallel_.finish_gradients();
-  ExactSum squares;
-  for (const OwnedPiece& piece : storage_.owned()) {
-    if (!piece.copy) add_squares(piece.gradient, squares);
-  }
   versions_.before_update();
   // A parameter's norm concerns its stage only, where each rank has all of it or they have shards.
   RankReducer reducer(mesh_.group(AxisSet::all().without({Axis::pipeline})), saves());
-  const std::vector<std::span<float>> states = this->states();
-  optimizer_->step(storage_.owned(), states, next_update(learning_rate, 1), reducer);
+  const ExactSum squares = updater_.update_unseen(learning_rate, reducer);
   data_parallel_.publish_values();
   data_parallel_.finish_values();
   return squares;
@@ -36,16 +31,9 @@ std::vector<StepResult> Replica::run_unflushed(std::span<const StepBatches> step
                                                std::span<const double> learning_rates) {
   int64_t passes = 1;
   for (const StepBatches& step : steps) passes = std::max(passes, step.passes);
-  const pipeline::Plan& plan = plans_.training(passes, std::ssize(steps));
-  const int64_t per_step = plan.schedule.accumulated;
-  const std::vector<Counts> counts = count(steps);
-  std::vector<pipeline::StageBatch> batches;
-  for (size_t step = 0; step < steps.size(); ++step) {
-    pipeline::append_step(batches, steps[step].own, per_step, counts[step].scales(1));
-  }
-  std::vector<int64_t> backwards =
-      passes_by_unit(plan, placement_, stage(), static_cast<int>(model_.units().size()));
-  for (int64_t& count : backwards) count /= std::ssize(steps);
+  const pipeline::Plan& plan = gradients_.plan(passes, std::ssize(steps));
+  const std::vector<StepCounts> counts = gradients_.count(steps);
+  const std::vector<int64_t> backwards = gradients_.passes(plan, std::ssize(steps));
 
   std::vector<ExactSum> squares(steps.size());
   const auto on_update = [&](const pipeline::Action& action) {
@@ -55,24 +43,17 @@ std::vector<StepResult> Replica::run_unflushed(std::span<const StepBatches> step
   };
   versions_.begin(plan.ranks[static_cast<size_t>(stage())]);
   data_parallel_.begin_step(backwards);
-  model_stage_.begin(std::move(batches), versions_, on_update, hooks());
-  run_pipeline(plan);
+  gradients_.run(steps, counts, plan, versions_, on_update);
   versions_.end();
 
   // What all stages learn of the steps, after the last one.
   RankReducer reducer(world(), saves());
   sum_over_owners(squares, reducer);
-  const auto width = static_cast<size_t>(per_step);
-  std::vector<double> sums;
+  double troubled = 0;
+  const std::vector<StepLosses> losses = gradients_.share(counts, troubled);
+  std::vector<StepResult> results;
   for (size_t step = 0; step < steps.size(); ++step) {
-    const std::vector<double> its = model_stage_.sums(step * width, width);
-    sums.insert(sums.end(), its.begin(), its.end());
-  }
-  share(sums, 0);
-  std::vector<StepResult> results(steps.size());
-  for (size_t step = 0; step < steps.size(); ++step) {
-    const size_t each = sums.size() / steps.size();
-    tell(std::span(sums).subspan(step * each, each), counts[step], results[step]);
+    results.push_back({losses[step]});
     results[step].gradient_norm = std::sqrt(squares[step].value());
     if (std::isfinite(results[step].loss) && std::isfinite(results[step].gradient_norm)) continue;
     throw_on_all(

@@ -17,10 +17,6 @@
 namespace tutti::training {
 namespace {
 
-constexpr const char* kScaler = "loss_scaler";
-constexpr const char* kUpdates = "updates";
-constexpr const char* kBufferPrefix = "buffer.";
-
 Tensor as_row(std::span<float> values) {
   return tensor_at(values.data(), DType::f32, 1, std::ssize(values));
 }
@@ -36,112 +32,135 @@ const TensorInfo& stored(const TensorSource& source, const std::string& name,
        .remedy = "give the options with which it was trained"});
 }
 
-void load_kind(Replica& replica, const TensorSource& source, size_t kind) {
-  replica.finish_values();
-  const std::string prefix = replica.kinds()[kind] + ".";
-  for (const OwnedPiece& piece : replica.owned()) {
-    const std::string name = prefix + piece.spec->name;
-    stored(source, name, piece.spec->shape);
-    read_slice(source, name, piece.spec->slice(), piece.piece.first,
-               replica.values_of(piece, kind));
-  }
-}
+// Where a number is in the state: "loss_scaler.scale" in {"loss_scaler": {"scale": ...}}.
+struct Path {
+  explicit Path(const std::string& name)
+      : first(name.substr(0, name.find('.'))),
+        second(first.size() < name.size() ? name.substr(first.size() + 1) : "") {}
 
-void load_buffers(Model& model, const TensorSource& source) {
-  for (const NamedBuffer& buffer : model.buffers()) {
-    const std::string name = kBufferPrefix + buffer.name;
-    stored(source, name, {std::ssize(buffer.values)});
-    source.read(name, 0, as_row(buffer.values));
+  template <typename Number>
+  void write(Json& state, Number value) const {
+    (second.empty() ? state[first] : state[first][second]) = value;
   }
-}
+  template <typename Number>
+  Number read(const Json& state, Number otherwise) const {
+    if (second.empty()) return state.value(first, otherwise);
+    return state.contains(first) ? state.at(first).value(second, otherwise) : otherwise;
+  }
 
-void add_hook_states(Replica& replica, std::vector<TensorPiece>& pieces) {
-  for (const HookState& state : replica.hook_states()) {
-    const int64_t count = state.values.cols;
-    if (state.own && replica.first_of_model()) {
-      pieces.push_back(
-          {state.name, {replica.group_size(), count}, replica.group_rank() * count, state.values});
-    } else if (!state.own && replica.leads_stage()) {
-      pieces.push_back({state.name, {count}, 0, state.values});
+  std::string first, second;
+};
+
+class Saver : public StateVisitor {
+ public:
+  Saver(Replica& replica, int64_t step, Json& state)
+      : replica_(replica), step_(step), state_(state) {}
+
+  int64_t step() const override { return step_; }
+  bool has(const std::string&) const override { return true; }
+  void number(const std::string& name, double& value, double) override {
+    Path(name).write(state_, value);
+  }
+  void number(const std::string& name, int64_t& value, int64_t) override {
+    Path(name).write(state_, value);
+  }
+  void pieces(const std::string& kind, const ValuesOf& values_of) override {
+    if (!replica_.saves()) return;
+    for (const OwnedPiece& piece : replica_.owned()) {
+      if (piece.copy) continue;
+      saved.push_back({kind + "." + piece.spec->name, piece.spec->shape, piece.piece.first,
+                       values_of(piece), piece.spec->slice()});
     }
   }
-}
-
-// What each rank had of its own is its own again; other ranks than those that saved it share the
-// sum.
-void load_own_state(Replica& replica, const TensorSource& source, const HookState& state) {
-  const int64_t count = state.values.cols;
-  const TensorInfo* info = source.find(state.name);
-  const int64_t ranks = info == nullptr || info->shape.empty() ? 0 : info->shape.front();
-  stored(source, state.name, {ranks, count});
-  if (ranks == replica.group_size()) {
-    return source.read(state.name, replica.group_rank() * count, state.values);
-  }
-  std::vector<float> one(static_cast<size_t>(count));
-  std::vector<double> sum(one.size());
-  for (int64_t rank = 0; rank < ranks; ++rank) {
-    source.read(state.name, rank * count, as_row(one));
-    std::ranges::transform(sum, one, sum.begin(), std::plus<double>());
-  }
-  std::ranges::transform(sum, state.values.values<float>().begin(), [&](double value) {
-    return static_cast<float>(value / replica.group_size());
-  });
-}
-
-void load_hook_states(Replica& replica, const TensorSource& source) {
-  const std::vector<HookState> states = replica.hook_states();
-  if (!states.empty() && !source.has(states.front().name)) {
-    if (replica.world().rank() != 0) return;
-    return log(LogLevel::warning,
-               "the checkpoint was saved without this compression, which begins anew");
-  }
-  for (const HookState& state : states) {
-    if (state.own) {
-      load_own_state(replica, source, state);
-    } else {
-      stored(source, state.name, {state.values.cols});
-      source.read(state.name, 0, state.values);
+  void row(const std::string& name, Tensor values, bool own) override {
+    const int64_t count = values.cols;
+    if (own && replica_.first_of_model()) {
+      saved.push_back(
+          {name, {replica_.group_size(), count}, replica_.group_rank() * count, values});
+    } else if (!own && replica_.leads_stage()) {
+      saved.push_back({name, {count}, 0, values});
     }
   }
-}
+
+  std::vector<TensorPiece> saved;
+
+ private:
+  Replica& replica_;
+  int64_t step_;
+  Json& state_;
+};
+
+class Loader : public StateVisitor {
+ public:
+  Loader(Replica& replica, const TensorSource& source, int64_t step, const Json& state)
+      : replica_(replica), source_(source), step_(step), state_(state) {}
+
+  int64_t step() const override { return step_; }
+  bool has(const std::string& row) const override { return source_.has(row); }
+  void number(const std::string& name, double& value, double otherwise) override {
+    value = Path(name).read(state_, otherwise);
+  }
+  void number(const std::string& name, int64_t& value, int64_t otherwise) override {
+    value = Path(name).read(state_, otherwise);
+  }
+  void pieces(const std::string& kind, const ValuesOf& values_of) override {
+    if (values_alone && kind != "model") return;
+    for (const OwnedPiece& piece : replica_.owned()) {
+      const std::string name = kind + "." + piece.spec->name;
+      stored(source_, name, piece.spec->shape);
+      read_slice(source_, name, piece.spec->slice(), piece.piece.first, values_of(piece));
+    }
+  }
+  void row(const std::string& name, Tensor values, bool own) override {
+    if (own) return own_row(name, values);
+    stored(source_, name, {values.cols});
+    source_.read(name, 0, values);
+  }
+
+  // An imported model has no optimizer's state: that begins anew.
+  bool values_alone = false;
+
+ private:
+  // What each rank had of its own is its own again; other ranks than those that saved it share the
+  // sum.
+  void own_row(const std::string& name, Tensor values) {
+    const int64_t count = values.cols;
+    const TensorInfo* info = source_.find(name);
+    const int64_t ranks = info == nullptr || info->shape.empty() ? 0 : info->shape.front();
+    stored(source_, name, {ranks, count});
+    if (ranks == replica_.group_size()) {
+      return source_.read(name, replica_.group_rank() * count, values);
+    }
+    std::vector<float> one(static_cast<size_t>(count));
+    std::vector<double> sum(one.size());
+    for (int64_t rank = 0; rank < ranks; ++rank) {
+      source_.read(name, rank * count, as_row(one));
+      std::ranges::transform(sum, one, sum.begin(), std::plus<double>());
+    }
+    std::ranges::transform(sum, values.values<float>().begin(), [&](double value) {
+      return static_cast<float>(value / replica_.group_size());
+    });
+  }
+
+  Replica& replica_;
+  const TensorSource& source_;
+  int64_t step_;
+  const Json& state_;
+};
 
 }  // namespace
 
 void save_snapshot(Replica& replica, Model& model, Snapshot snapshot) {
-  std::vector<TensorPiece> pieces;
-  if (replica.saves()) {
-    const std::vector<std::string> kinds = replica.kinds();
-    for (size_t kind = 0; kind < kinds.size(); ++kind) {
-      for (const OwnedPiece& piece : replica.owned()) {
-        if (piece.copy) continue;
-        pieces.push_back({kinds[kind] + "." + piece.spec->name, piece.spec->shape,
-                          piece.piece.first, replica.values_of(piece, kind), piece.spec->slice()});
-      }
-    }
-  }
-  add_hook_states(replica, pieces);
-  replica.share_buffers();
-  if (replica.leads_stage()) {
-    for (const NamedBuffer& buffer : replica.buffers()) {
-      pieces.push_back(
-          {kBufferPrefix + buffer.name, {std::ssize(buffer.values)}, 0, as_row(buffer.values)});
-    }
-  }
   snapshot.state["step"] = snapshot.step;
-  snapshot.state[kUpdates] = replica.updates();
-  if (replica.scaler()) {
-    const LossScaler::State& scaler = replica.scaler()->state();
-    snapshot.state[kScaler] = {{"scale", scaler.scale},
-                               {"good_steps", scaler.good_steps},
-                               {"overflows_left", scaler.overflows_left}};
-  }
+  Saver saver(replica, snapshot.step, snapshot.state);
+  replica.visit_state(saver);
   save_checkpoint({.directory = snapshot.directory,
                    .step = snapshot.step,
                    .model = model.configuration(),
                    .configuration = std::move(snapshot.configuration),
                    .state = std::move(snapshot.state),
                    .keep = snapshot.keep},
-                  pieces, group_of(replica.world()));
+                  saver.saved, group_of(replica.world()));
 }
 
 Json load_snapshot(Replica& replica, Model& model, const std::string& directory) {
@@ -155,26 +174,19 @@ Json load_snapshot(Replica& replica, Model& model, const std::string& directory)
                  .cause = cat("the options given here make ", in_words(model.configuration())),
                  .remedy = "give the model's options as they were when it was saved"});
   }
-  const bool imported = manifest.state.contains(kImportedFrom);
-  const size_t kinds = imported ? 1 : replica.kinds().size();
-  for (size_t kind = 0; kind < kinds; ++kind) load_kind(replica, checkpoint, kind);
-  load_buffers(model, checkpoint);
-  if (!imported) load_hook_states(replica, checkpoint);
-  if (replica.scaler() && manifest.state.contains(kScaler)) {
-    const Json& scaler = manifest.state[kScaler];
-    replica.scaler()->restore({scaler.at("scale").get<double>(),
-                               scaler.at("good_steps").get<int64_t>(),
-                               scaler.at("overflows_left").get<int>()});
-  }
-  // Without skipped steps, as in a checkpoint that does not say, each made one.
-  replica.restore_updates(manifest.state.value(kUpdates, manifest.step));
+  Loader loader(replica, checkpoint, manifest.step, manifest.state);
+  loader.values_alone = manifest.state.contains(kImportedFrom);
+  replica.visit_state(loader);
   replica.publish();
   return manifest.state;
 }
 
 void load_parameters(Replica& replica, const TensorSource& source, const std::string& path) {
   try {
-    load_kind(replica, source, 0);
+    replica.finish_values();
+    Loader(replica, source, 0, {}).pieces("model", [&](const OwnedPiece& piece) {
+      return replica.values_of(piece, 0);
+    });
   } catch (const Error& error) {
     throw Error(error.code(), error.what(), {.where = path, .rank = error.rank()});
   }

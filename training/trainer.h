@@ -33,7 +33,7 @@ struct TrainOptions {
   Json optimizer = {{"name", "adamw"}};  // and what it has (optimizers/registry.h), or less
   LearningRateSchedule schedule;         // its peak is the learning rate; total_steps is filled in
 
-  ReplicaOptions replica;    // storage.one_pass follows from the batch
+  ReplicaOptions replica;    // its passes follow from the batch
   bool measure_cut = false;  // of the pipeline: by timing the model's units first
   Compression compression = Compression::none;
   int compression_rank = 4;  // of PowerSGD

@@ -79,7 +79,7 @@ TEST(PipelineOverflow, SkipsTheStepOnAllStages) {
   run_ranks(6, [&](const Job& job) {
     TinyRank rank(job, run);
     results[static_cast<size_t>(job.rank)] = rank.step();
-    EXPECT_EQ(rank.replica.scaler()->scale(), 0x1p29);
+    EXPECT_EQ(rank.replica.updater().scaler()->scale(), 0x1p29);
   });
   for (const StepResult& result : results) {
     EXPECT_TRUE(result.skipped);

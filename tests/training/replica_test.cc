@@ -189,13 +189,13 @@ TEST(Overflow, SkippedStepsAreNoUpdatesOfAdam) {
             {{"name", optimizer}, {"weight_decay", 0}});
         rank.model.told = kInfinity;
         for (int step = 1; step <= skipped; ++step) EXPECT_TRUE(rank.step(step).skipped);
-        EXPECT_EQ(rank.replica.updates(), 0);
+        EXPECT_EQ(rank.replica.updater().updates(), 0);
         for (const float told : {0.25f, 0.5f, -1.0f}) {
           rank.model.told = told;
           EXPECT_FALSE(rank.step(skipped + 1).skipped);
           values.push_back(rank.value());
         }
-        EXPECT_EQ(rank.replica.updates(), 3);
+        EXPECT_EQ(rank.replica.updater().updates(), 3);
       });
       return values;
     };

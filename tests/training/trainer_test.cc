@@ -329,6 +329,22 @@ TEST_P(CompressedTypes, ACompressedRunResumesToTheSameBits) {
   EXPECT_TRUE(tensors("whole").contains("powersgd.error.wte.weight"));
 }
 
+// The rows of a replica's state: those that all ranks have alike, and this rank's own.
+class Rows : public StateVisitor {
+ public:
+  int64_t step() const override { return 0; }
+  bool has(const std::string&) const override { return true; }
+  void number(const std::string&, double&, double) override {}
+  void number(const std::string&, int64_t&, int64_t) override {}
+  void pieces(const std::string&, const ValuesOf&) override {}
+  void row(const std::string& name, Tensor values, bool is_own) override {
+    const auto all = values.values<float>();
+    (is_own ? own : alike)[name].assign(all.begin(), all.end());
+  }
+
+  std::map<std::string, std::vector<float>> alike, own;
+};
+
 // Of what PowerSGD's ranks remember only the sum matters: other ranks share it.
 TEST_F(Checkpoints, OtherRanksShareWhatCompressionRemembers) {
   testing::TinyRun run;
@@ -347,14 +363,12 @@ TEST_F(Checkpoints, OtherRanksShareWhatCompressionRemembers) {
   run_ranks(3, [&](const Job& job) {
     testing::TinyRank rank(job, run);
     load_snapshot(rank.replica, *rank.model, path("two"));
+    Rows rows;
+    rank.replica.visit_state(rows);
     const std::scoped_lock lock(mutex);
-    for (const HookState& state : rank.replica.hook_states()) {
-      const auto values = state.values.values<float>();
-      if (!state.own) {
-        EXPECT_EQ(saved.at(state.name), std::vector<float>(values.begin(), values.end()));
-        continue;
-      }
-      std::vector<double>& sum = sums[state.name];
+    for (const auto& [name, values] : rows.alike) EXPECT_EQ(saved.at(name), values);
+    for (const auto& [name, values] : rows.own) {
+      std::vector<double>& sum = sums[name];
       sum.resize(values.size());
       std::ranges::transform(sum, values, sum.begin(), std::plus<double>());
     }

@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/log.h"
+#include "base/settings.h"
 #include "base/text.h"
 #include "training/kernels/elementwise.h"
 #include "training/parallel/throw_on_all.h"
@@ -208,13 +210,15 @@ void DataParallel::begin_step(const std::vector<int64_t>& passes) {
 // as they do on two stages of a pipeline: the bits are the same. With one micro-batch there is
 // nothing to keep apart (an embedding rounds its sum before it adds it).
 void DataParallel::keep_shared_uses_apart(const std::vector<int64_t>& passes) {
+  // What it takes to add in the same order as two stages of a pipeline, which nobody else needs.
+  const bool deterministic = settings().get_bool("TUTTI_DETERMINISTIC");
   const std::deque<SharedUse>& uses = model_.parameters().shared_uses();
   for (size_t use = 0; use < uses.size(); ++use) {
     const ParameterSpec& spec =
         model_.parameters().specs()[static_cast<size_t>(uses[use].parameter)];
     const int64_t here = passes[static_cast<size_t>(uses[use].unit)];
     const int64_t first = passes[static_cast<size_t>(spec.unit)];
-    storage_.keep_apart(use, here > 0 && first > 0 && std::max(here, first) > 1);
+    storage_.keep_apart(use, deterministic && here > 0 && first > 0 && std::max(here, first) > 1);
   }
 }
 
@@ -358,10 +362,16 @@ std::string DataParallel::unused_parameters() const {
   return names;
 }
 
-std::vector<HookState> DataParallel::hook_states() {
-  if (hook_ == nullptr) return {};
+void DataParallel::visit_state(StateVisitor& visitor) {
+  if (hook_ == nullptr) return;
   Communicator ranks = storage_.groups().ranks.front();
-  return hook_->states(ranks, storage_.gradient_type());
+  const std::vector<HookState> states = hook_->states(ranks, storage_.gradient_type());
+  if (!states.empty() && !visitor.has(states.front().name)) {
+    if (ranks.rank() != 0) return;
+    return log(LogLevel::warning,
+               "the checkpoint was saved without this compression, which begins anew");
+  }
+  for (const HookState& state : states) visitor.row(state.name, state.values, state.own);
 }
 
 // --- what it costs ---

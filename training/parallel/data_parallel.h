@@ -27,6 +27,7 @@
 #include "collectives/communicator.h"
 #include "training/parallel/storage.h"
 #include "training/runner.h"
+#include "training/state.h"
 
 namespace tutti::training {
 
@@ -109,8 +110,8 @@ class DataParallel : public UnitHooks {
   void after_weights(int unit) override;
 
   const std::optional<BrokenGradient>& broken_gradient() const { return broken_; }
-  // What the hook remembers; none without one. Not in the middle of a step.
-  std::vector<HookState> hook_states();
+  // Shows what the hook remembers. Not in the middle of a step.
+  void visit_state(StateVisitor& visitor);
   int64_t hook_bytes() const { return hook_ == nullptr ? 0 : hook_->bytes(); }
 
   // Time that this rank's own work stood still for communication, since construction.

@@ -48,8 +48,8 @@ std::vector<Taken> take_a_step(const Schedule& schedule, int micro_batches, bool
   run_ranks(schedule.ranks, [&](const Job& job) {
     TinyRank rank(job, run);
     for (int step = 0; step < 2; ++step) rank.step();
-    taken[static_cast<size_t>(job.rank)] = {rank.replica.executor().most_activations(),
-                                            rank.replica.runner().slot_bytes()};
+    taken[static_cast<size_t>(job.rank)] = {rank.replica.gradients().executor().most_activations(),
+                                            rank.replica.gradients().runner().slot_bytes()};
   });
   return taken;
 }

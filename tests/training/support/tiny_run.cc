@@ -146,7 +146,7 @@ std::string first_place(const std::vector<std::vector<Number>>& found,
 
 ReplicaOptions replica_options_of(const TinyRun& run, const Feed& feed) {
   ReplicaOptions options = replica_options(run.replica, feed);
-  if (run.whole_gradients) options.storage.one_pass = false;
+  if (run.whole_gradients) options.passes = 0;
   return options;
 }
 

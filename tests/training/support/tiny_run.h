@@ -50,7 +50,7 @@ struct TinyRun {
   std::function<std::unique_ptr<Model>(const MeshPlace&)> other_model;
   std::function<std::unique_ptr<DataSet>()> other_data;
   bool sync_batch_norm = false;
-  ReplicaOptions replica;        // storage.one_pass follows from the batch
+  ReplicaOptions replica;        // its passes follow from the batch
   bool whole_gradients = false;  // of one micro-batch too
   std::optional<PowerSgdOptions> powersgd;
   Json optimizer = {{"name", "adamw"}};

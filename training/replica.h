@@ -192,9 +192,10 @@ class Replica {
   Communicator group_;  // ranks with the same units: they sum gradients, and share what is sharded
   int group_rank_ = 0;
   ParameterStorage storage_;
-  // A step's three parts: gradients, what ranks tell each other of them and of values, new values.
-  StepGradients gradients_;
+  // A step's three parts: what ranks tell each other of gradients and values; gradients; new
+  // values.
   DataParallel data_parallel_;
+  StepGradients gradients_;
   Updater updater_;
   pipeline::WeightVersions versions_;
   Trace* trace_ = nullptr;

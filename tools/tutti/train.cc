@@ -18,7 +18,6 @@
 
 #include "base/error.h"
 #include "base/file_text.h"
-#include "base/settings.h"
 #include "base/text.h"
 #include "collectives/communicator.h"
 #include "tools/launcher/launcher.h"
@@ -30,6 +29,7 @@
 #include "training/initial.h"
 #include "training/kernels/peak.h"
 #include "training/model_source.h"
+#include "training/parallel/join.h"
 #include "training/setup/data.h"
 #include "training/setup/options.h"
 #include "training/setup/report.h"
@@ -183,12 +183,7 @@ int train_as_first(training::Session& session, const Options& options) {
 
 // What one rank does. Returns the exit code.
 int train_as_rank(Options& options, LoadedData data) {
-  // A stage's messages must travel while it computes the next micro-batch.
-  if (options.run.mesh.pipeline > 1 &&
-      settings().value("TUTTI_PROGRESS_THREAD").origin == "default") {
-    settings().set("TUTTI_PROGRESS_THREAD", "1");
-  }
-  Communicator world = Communicator::init();
+  Communicator world = training::join(options.run.mesh);
   if (options.ranks != 0 && options.ranks != world.size()) {
     throw Error(ErrorCode::invalid_argument,
                 cat("--ranks ", options.ranks, " was asked for, but the launcher started ",

@@ -1,6 +1,7 @@
 #include "training/replica.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <utility>
@@ -136,7 +137,9 @@ Replica::Replica(Mesh mesh, Model& model, std::unique_ptr<Optimizer> optimizer,
                 .stochastic_rounding = options.stochastic_rounding,
                 .seed = options.seed}),
       versions_(storage_) {
-  gradients_.set_hooks(data_parallel_);
+  // Where ranks differ in their samples alone, each has a whole gradient.
+  if (mesh_.size(Axis::data) == world().size()) micro_batch_norm_.emplace(data_parallel_, model);
+  gradients_.set_hooks(data_parallel_hooks());
   storage_.fill_owned([&](const OwnedPiece& piece, std::span<float> values) {
     initial_values(*piece.spec, options_.seed, piece.piece.first, values);
   });
@@ -158,6 +161,18 @@ void Replica::join_tied_gradients() {
     pool.release(other.data, other.bytes());
     data_parallel_.join(parameter);
   }
+}
+
+// Of this rank's first micro-batch, whose gradient is of its part of the mean over the step's
+// targets; and whether it has one.
+std::array<double, 2> Replica::micro_batch_square(const StepBatches& batches,
+                                                  const StepCounts& counts,
+                                                  double loss_scale) const {
+  if (!micro_batch_norm_ || batches.own.empty() || batches.own.front().weight == 0) return {};
+  const auto own = static_cast<double>(model_.targets_in(batches.own.front()));
+  if (own == 0) return {};
+  const double factor = static_cast<double>(counts.targets) / own / loss_scale;
+  return {micro_batch_norm_->square() * factor * factor, 1};
 }
 
 // What goes wrong meanwhile is told with the stages of the ranks that it names.
@@ -215,14 +230,18 @@ StepResult Replica::take_step(const StepBatches& batches, int64_t step, double l
   const double loss_scale = updater_.loss_scale();
   const std::vector<StepCounts> counts = gradients_.count({&batches, 1});
   data_parallel_.begin_step(gradients_.passes(gradients_.plan(batches.passes)));
+  if (micro_batch_norm_) micro_batch_norm_->begin_step();
   gradients_.run(batches, counts.front().scales(loss_scale));
   join_tied_gradients();
   data_parallel_.finish_gradients();
 
   const Trouble trouble = this->trouble();
-  double troubled = trouble.kind == Trouble::none ? 0 : 1;
-  StepResult result{gradients_.share(counts, troubled).front()};
+  const auto [square, measured] = micro_batch_square(batches, counts.front(), loss_scale);
+  std::array<double, 3> more = {trouble.kind == Trouble::none ? 0.0 : 1.0, square, measured};
+  StepResult result{gradients_.share(counts, more).front()};
+  const auto [troubled, squares, ranks] = more;
   result.loss_scale = loss_scale;
+  if (ranks > 0) result.micro_batch_square = squares / ranks;
   if (troubled > 0) {
     result.overflow = describe(gather(trouble));
   } else {
@@ -297,8 +316,7 @@ Evaluation Replica::evaluate(std::span<const MicroBatch> own, int64_t passes) {
   const UseThreads use(threads_);
   share_buffers();
   gradients_.evaluate(own, passes);
-  double troubled = 0;
-  const StepLosses all = gradients_.share({}, troubled).front();
+  const StepLosses all = gradients_.share({}, {}).front();
   return {all.loss, all.correct, all.targets};
 }
 
@@ -343,7 +361,7 @@ void Replica::share_buffers() {
 
 void Replica::record(Trace& trace) {
   trace_ = &trace;
-  tracing_.emplace(data_parallel_, model_, trace);
+  tracing_.emplace(data_parallel_hooks(), model_, trace);
   data_parallel_.observe(record_collectives(trace));
   gradients_.set_hooks(*tracing_);
   if (pipelined()) gradients_.record(trace);

@@ -10,6 +10,7 @@
 // a single stage.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -20,6 +21,7 @@
 #include <vector>
 
 #include "collectives/communicator.h"
+#include "training/micro_batch_norm.h"
 #include "training/model.h"
 #include "training/optimizers/optimizer.h"
 #include "training/parallel/data_parallel.h"
@@ -58,6 +60,9 @@ struct ReplicaOptions {
 
 struct StepResult : StepLosses {
   double gradient_norm = 0;
+  // The squared norm of one micro-batch's gradient of its mean loss: the mean over the ranks' first
+  // ones. 0: unknown, as where models are cut over ranks.
+  double micro_batch_square = 0;
   double loss_scale = 1;
   bool skipped = false;  // an overflow: nothing was updated
   std::string overflow;  // then: which parameter on which rank was first
@@ -67,6 +72,7 @@ struct Evaluation {
   double loss = 0;
   double correct = 0;
   int64_t targets = 0;
+  bool of_tokens = false;  // a language model's: exp(loss) is its perplexity
 };
 
 // Bytes on this rank, by kind.
@@ -76,7 +82,8 @@ struct MemoryReport {
   int64_t activations = 0;  // the most so far, temporaries included
   int64_t boundaries = 0;   // what comes from other stages, and gradients that go to them
   int64_t compression =
-      0;  // of sums over ranks: what is sent in place of gradients, and remembered
+      0;               // of sums over ranks: what is sent in place of gradients, and remembered
+  int64_t copies = 0;  // of what is being saved meanwhile
 };
 
 // Throws Error(invalid_argument) where the pipeline's schedule does not go with the other options,
@@ -182,6 +189,11 @@ class Replica {
   std::string describe(const std::vector<Trouble>& troubles) const;
   std::vector<Trouble> gather(const Trouble& own);
   double update(double learning_rate);
+  std::array<double, 2> micro_batch_square(const StepBatches& batches, const StepCounts& counts,
+                                           double loss_scale) const;
+  UnitHooks& data_parallel_hooks() {
+    return micro_batch_norm_ ? static_cast<UnitHooks&>(*micro_batch_norm_) : data_parallel_;
+  }
 
   Mesh mesh_;
   Model& model_;
@@ -199,7 +211,8 @@ class Replica {
   Updater updater_;
   pipeline::WeightVersions versions_;
   Trace* trace_ = nullptr;
-  std::optional<TracingHooks> tracing_;  // around data_parallel_
+  std::optional<MicroBatchNorm> micro_batch_norm_;  // around data_parallel_
+  std::optional<TracingHooks> tracing_;             // around that
 };
 
 }  // namespace tutti::training

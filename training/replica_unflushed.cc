@@ -49,8 +49,7 @@ std::vector<StepResult> Replica::run_unflushed(std::span<const StepBatches> step
   // What all stages learn of the steps, after the last one.
   RankReducer reducer(world(), saves());
   sum_over_owners(squares, reducer);
-  double troubled = 0;
-  const std::vector<StepLosses> losses = gradients_.share(counts, troubled);
+  const std::vector<StepLosses> losses = gradients_.share(counts, {});
   std::vector<StepResult> results;
   for (size_t step = 0; step < steps.size(); ++step) {
     results.push_back({losses[step]});

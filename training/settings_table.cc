@@ -204,6 +204,14 @@ void describe_output(Schema& schema, TrainOptions& options) {
       .between(0, kMostOfAnything)
       .show_default();
   schema
+      .add("checkpoint.async", options.async_checkpoint,
+           "go on training while checkpoints are written, from a copy in memory")
+      .flag("--async-checkpoint");
+  schema
+      .add("checkpoint.keep_best", options.keep_best,
+           "also save the step with the lowest validation loss, as DIR/best")
+      .flag("--keep-best");
+  schema
       .add("checkpoint.initial", options.initial,
            "parameters to start from (Hugging Face's GPT-2 files, or our own export)")
       .value_name("FILE.safetensors");

@@ -10,7 +10,6 @@
 #include "base/printable.h"
 #include "base/text.h"
 #include "training/checkpoint/checkpoint.h"
-#include "training/checkpoint/save.h"
 #include "training/models/registry.h"
 #include "training/texts.h"
 
@@ -150,17 +149,23 @@ class Loader : public StateVisitor {
 
 }  // namespace
 
-void save_snapshot(Replica& replica, Model& model, Snapshot snapshot) {
+SnapshotParts parts_of(Replica& replica, Model& model, Snapshot snapshot) {
   snapshot.state["step"] = snapshot.step;
   Saver saver(replica, snapshot.step, snapshot.state);
   replica.visit_state(saver);
-  save_checkpoint({.directory = snapshot.directory,
-                   .step = snapshot.step,
-                   .model = model.configuration(),
-                   .configuration = std::move(snapshot.configuration),
-                   .state = std::move(snapshot.state),
-                   .keep = snapshot.keep},
-                  saver.saved, group_of(replica.world()));
+  return {.request = {.directory = snapshot.directory,
+                      .step = snapshot.step,
+                      .model = model.configuration(),
+                      .configuration = std::move(snapshot.configuration),
+                      .state = std::move(snapshot.state),
+                      .keep = snapshot.keep,
+                      .best = snapshot.best},
+          .pieces = std::move(saver.saved)};
+}
+
+void save_snapshot(Replica& replica, Model& model, Snapshot snapshot) {
+  const SnapshotParts parts = parts_of(replica, model, std::move(snapshot));
+  save_checkpoint(parts.request, parts.pieces, group_of(replica.world()));
 }
 
 Json load_snapshot(Replica& replica, Model& model, const std::string& directory) {

@@ -4,9 +4,11 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "base/json.h"
 #include "training/checkpoint/run_directory.h"
+#include "training/checkpoint/save.h"
 #include "training/checkpoint/tensor_source.h"
 #include "training/replica.h"
 
@@ -18,9 +20,18 @@ struct Snapshot {
   Json configuration;           // rank 0's is kept
   Json state = Json::object();  // the trainer's own (rank 0's is kept)
   int keep = 2;                 // steps; 0: all
+  bool best = false;            // as in SaveRequest
 };
 
-// Collective. The loss scale is added to the state. Throws as save_checkpoint() does.
+// What is to be saved: views of the replica's memory, which the next step changes.
+struct SnapshotParts {
+  SaveRequest request;
+  std::vector<TensorPiece> pieces;
+};
+
+// Collective. The loss scale is added to the state.
+SnapshotParts parts_of(Replica& replica, Model& model, Snapshot snapshot);
+// Collective. Saves them. Throws as save_checkpoint() does.
 void save_snapshot(Replica& replica, Model& model, Snapshot snapshot);
 
 // Opens the latest checkpoint of a directory, or one step's folder, and takes over parameters and

@@ -112,7 +112,8 @@ void StepGradients::evaluate(std::span<const MicroBatch> own, int64_t passes) {
 // Sums over the ranks of each stage that has losses, in the order that they have without a
 // pipeline; then one rank of each tells all others, in the one message that every step takes: all
 // must know together whether the step was sound.
-std::vector<StepLosses> StepGradients::share(std::span<const StepCounts> counts, double& troubled) {
+std::vector<StepLosses> StepGradients::share(std::span<const StepCounts> counts,
+                                             std::span<double> more) {
   std::vector<StepLosses> steps(std::max<size_t>(1, counts.size()));
   std::vector<double> values;
   for (size_t step = 0; step < steps.size(); ++step) {
@@ -123,9 +124,9 @@ std::vector<StepLosses> StepGradients::share(std::span<const StepCounts> counts,
     if (stage_.has_losses()) group_.all_reduce(std::span<double>(values));
     if (!leads()) std::ranges::fill(values, 0);
   }
-  values.push_back(troubled);
+  values.insert(values.end(), more.begin(), more.end());
   mesh_.world().all_reduce(std::span<double>(values));
-  troubled = values.back();
+  std::copy(values.end() - std::ssize(more), values.end(), more.begin());
   const double* sums = values.data();
   for (size_t step = 0; step < steps.size(); ++step) {
     StepLosses& told = steps[step];

@@ -87,8 +87,8 @@ class StepGradients {
   // Of the last run: the first unit here whose output is not finite.
   const std::optional<int>& broken_unit() const { return stage_.broken_unit(); }
   // What the losses of the run's steps are on all ranks (with an empty `counts`: of what was
-  // evaluated). `troubled` becomes the sum of all ranks'.
-  std::vector<StepLosses> share(std::span<const StepCounts> counts, double& troubled);
+  // evaluated). Each of `more` becomes the sum of all ranks'.
+  std::vector<StepLosses> share(std::span<const StepCounts> counts, std::span<double> more);
 
   std::chrono::nanoseconds waited() const { return executor_.waited(); }
   int64_t bytes_sent() const { return executor_.bytes_sent(); }

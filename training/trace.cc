@@ -28,8 +28,7 @@ constexpr int kRoot = 0;
 int64_t nanoseconds(Time time) { return std::chrono::nanoseconds(time.time_since_epoch()).count(); }
 
 const char* name_of(TraceCategory category) {
-  constexpr std::array<const char*, 5> kNames = {"compute", "communication", "data", "optimizer",
-                                                 "bubble"};
+  constexpr std::array kNames = {"compute", "communication", "data", "optimizer", "bubble", "step"};
   return kNames.at(static_cast<size_t>(category));
 }
 

@@ -13,7 +13,8 @@
 
 namespace tutti::training {
 
-enum class TraceCategory { compute, communication, data, optimizer, bubble };
+// `step` is around all that a step does.
+enum class TraceCategory { compute, communication, data, optimizer, bubble, step };
 
 struct TraceArgument {
   const char* name = "";  // a literal

@@ -14,8 +14,10 @@
 #include "training/initial.h"
 #include "training/measured_cut.h"
 #include "training/model_source.h"
+#include "training/optimizers/noise_scale.h"
 #include "training/parallel/throw_on_all.h"
 #include "training/process_memory.h"
+#include "training/run_saver.h"
 #include "training/snapshot.h"
 #include "training/texts.h"
 
@@ -32,6 +34,17 @@ std::vector<MicroBatch> views(const StepFeed& feed) {
   std::vector<MicroBatch> views;
   for (const Batch& batch : feed.own) views.push_back(batch.view());
   return views;
+}
+
+// Whether it is a language model that learns from it.
+bool has_tokens(const DataSet& data) {
+  Batch batch;
+  data.add(0, 0, batch);
+  return !batch.tokens.empty();
+}
+
+std::string name_of_steps(uint64_t first, uint64_t last) {
+  return first == last ? cat("step ", first) : cat("steps ", first, " to ", last);
 }
 
 }  // namespace
@@ -56,10 +69,12 @@ class Trainer::Loop {
                      .weights = options.data_weights}),
         replica_(mesh, model, make_optimizer(options.optimizer),
                  replica_options(options.replica, feed_),
-                 [&](const Layout& layout) { return make_hook(options, model, layout); }) {
+                 [&](const Layout& layout) { return make_hook(options, model, layout); }),
+        of_tokens_(has_tokens(*data.front())) {
     if (!options.trace.empty()) replica_.record(trace_);
     options_.schedule.total_steps = static_cast<int64_t>(feed_.steps());
-    resumed_at_ = done_ = told_ = saved_ = start();
+    resumed_at_ = done_ = told_ = start();
+    if (!options.checkpoint.empty()) saver_.emplace(replica_, model, saver_options());
     feeds_ = feed_.steps_from(done_);
     report_.steps = feed_.steps();
   }
@@ -84,17 +99,22 @@ class Trainer::Loop {
   std::string open_directory();
   uint64_t start();
   uint64_t resumed_step(const Json& state) const;
-  void save_done();
+  RunSaverOptions saver_options();
+  void save_done(const Evaluation* validation = nullptr);
+  void save_if_best(const Evaluation& validation);
   struct StepsDone {
     std::vector<StepResult> results;
     uint64_t samples = 0;
   };
   StepsDone run_steps(uint64_t first, uint64_t last);
   void run_to_flush();
+  void observe_noise(uint64_t samples);
   bool due(uint64_t every, uint64_t step) const {
     return every != 0 && step % every == 0 && step < feed_.steps();
   }
   int agreed_stop(uint64_t step);
+  MemoryReport memory() const;
+  Trace* tracing() { return options_.trace.empty() ? nullptr : &trace_; }
 
   Model& model_;
   TrainOptions options_;
@@ -106,17 +126,19 @@ class Trainer::Loop {
   Feed feed_;
   Trace trace_;
   Replica replica_;
+  bool of_tokens_;
+  std::optional<RunSaver> saver_;  // where there is a directory
 
   std::unique_ptr<Loader<StepFeed>> feeds_;
   uint64_t resumed_at_ = 0;
-  uint64_t done_ = 0;   // steps, up to the last flush
-  uint64_t told_ = 0;   // of these
-  uint64_t saved_ = 0;  // up to this one
+  uint64_t done_ = 0;  // steps, up to the last flush
+  uint64_t told_ = 0;  // of these
   int stopped_by_ = 0;
   bool finished_ = false;
   std::vector<StepResult> results_;  // of the steps up to done_
   StepReport report_;                // of the last one that was told
-  uint64_t samples_ = 0;             // since training began here, as are the times
+  NoiseScale noise_scale_;
+  uint64_t samples_ = 0;  // since training began here, as are the times
   std::chrono::nanoseconds waited_{0};
 };
 
@@ -213,7 +235,10 @@ uint64_t Trainer::Loop::start() {
 
 Evaluation Trainer::Loop::validate() {
   const StepFeed feed = feed_.validation(options_.validation_samples);
-  return replica_.evaluate(views(feed), static_cast<int64_t>(feed.passes));
+  const TraceSpan span(tracing(), "validation", TraceCategory::step);
+  Evaluation evaluation = replica_.evaluate(views(feed), static_cast<int64_t>(feed.passes));
+  evaluation.of_tokens = of_tokens_;
+  return evaluation;
 }
 
 void Trainer::Loop::save() {
@@ -226,19 +251,30 @@ void Trainer::Loop::save() {
                 cat("step ", told_, " cannot be saved: the pipeline runs on until step ", done_),
                 {.remedy = "save after that step, or give --checkpoint-every"});
   }
-  if (saved_ < done_) save_done();
+  if (saver_->saved() < done_) save_done();
+  saver_->finish();
 }
 
-void Trainer::Loop::save_done() {
-  saved_ = done_;
-  save_snapshot(replica_, model_,
-                {.directory = directory_ ? &*directory_ : nullptr,
-                 .step = static_cast<int64_t>(done_),
-                 .configuration = configuration_.whole,
-                 .state = {{"samples", std::min(done_ * options_.batch, options_.samples)},
-                           {"batch", options_.batch},
-                           {"seed", options_.seed}},
-                 .keep = options_.keep});
+RunSaverOptions Trainer::Loop::saver_options() {
+  return {.directory = directory_ ? &*directory_ : nullptr,
+          .configuration = configuration_.whole,
+          .keep = options_.keep,
+          .in_background = options_.async_checkpoint,
+          .saved = done_};
+}
+
+// With the loss of that step, where it is known.
+void Trainer::Loop::save_done(const Evaluation* validation) {
+  const TraceSpan span(tracing(), "checkpoint", TraceCategory::step);
+  Json state = {{"samples", std::min(done_ * options_.batch, options_.samples)},
+                {"batch", options_.batch},
+                {"seed", options_.seed}};
+  if (validation != nullptr) state[kValidationLoss] = validation->loss;
+  saver_->save(done_, std::move(state), validation != nullptr);
+}
+
+void Trainer::Loop::save_if_best(const Evaluation& validation) {
+  if (options_.keep_best && saver_ && saver_->improves(validation.loss)) save_done(&validation);
 }
 
 // Steps [first, last], counted from 1, without a flush in between.
@@ -266,29 +302,49 @@ int Trainer::Loop::agreed_stop(uint64_t step) {
   return replica_.largest_on_any_rank(options_.stop_requested(), static_cast<int64_t>(step));
 }
 
+MemoryReport Trainer::Loop::memory() const {
+  MemoryReport memory = replica_.memory();
+  if (saver_) memory.copies = saver_->copies();
+  return memory;
+}
+
+// Of a step whose gradients were measured, unless it was skipped or is a smaller one.
+void Trainer::Loop::observe_noise(uint64_t samples) {
+  const StepResult& result = results_.back();
+  if (result.micro_batch_square == 0 || result.skipped || samples != options_.batch) return;
+  if (options_.micro_batch >= options_.batch) return;
+  noise_scale_.add(result.micro_batch_square, static_cast<double>(options_.micro_batch),
+                   result.gradient_norm * result.gradient_norm,
+                   static_cast<double>(options_.batch));
+  report_.noise_scale = noise_scale_.value();
+}
+
 void Trainer::Loop::run_to_flush() {
   const Clock::time_point before = Clock::now();
   const auto waited_before = replica_.waited();
   const double bytes_before = replica_.bytes_sent();
   const uint64_t last = next_flush(options_, done_ + 1, feed_.steps());
+  const TraceSpan span(tracing(), name_of_steps(done_ + 1, last), TraceCategory::step);
   StepsDone done = run_steps(done_ + 1, last);
   const std::chrono::nanoseconds taken = Clock::now() - before;
   samples_ += done.samples;
   waited_ += replica_.waited() - waited_before;
   report_.elapsed += taken;
   report_.bytes_sent = (replica_.bytes_sent() - bytes_before) / static_cast<double>(last - done_);
-  report_.memory = replica_.memory();
+  report_.memory = memory();
   report_.samples_per_second = static_cast<double>(samples_) / seconds(report_.elapsed);
   report_.step_samples_per_second = static_cast<double>(done.samples) / seconds(taken);
   report_.flops_per_second = report_.samples_per_second * model_.flops_per_sample();
   report_.waiting_share = seconds(waited_) / seconds(report_.elapsed);
   results_ = std::move(done.results);
   done_ = last;
+  observe_noise(done.samples);
 }
 
 std::optional<StepReport> Trainer::Loop::next() {
   if (told_ == done_) {
-    if (due(options_.checkpoint_every, done_) && saved_ < done_) save_done();
+    if (saver_) saver_->poll();
+    if (due(options_.checkpoint_every, done_) && saver_->saved() < done_) save_done();
     if (done_ == feed_.steps()) return std::nullopt;
     stopped_by_ = agreed_stop(done_);
     if (stopped_by_ != 0) return std::nullopt;
@@ -299,7 +355,10 @@ std::optional<StepReport> Trainer::Loop::next() {
   report_.learning_rate = options_.schedule.at(static_cast<int64_t>(told_));
   report_.epochs = feed_.epochs(told_);
   report_.validation.reset();
-  if (due(options_.validate_every, told_)) report_.validation = validate();
+  if (due(options_.validate_every, told_)) {
+    report_.validation = validate();
+    save_if_best(*report_.validation);
+  }
   return report_;
 }
 
@@ -309,10 +368,20 @@ TrainResult Trainer::Loop::finish() {
   result.epochs = feed_.epochs(done_);
   result.samples_per_second = report_.samples_per_second;
   result.waiting_share = report_.waiting_share;
-  if (!options_.checkpoint.empty() && saved_ < done_) save_done();
+  const bool ended = done_ == feed_.steps();
+  if (ended && options_.keep_best) {
+    result.validation = validate();
+    save_if_best(result.validation);
+  }
+  if (saver_) {
+    if (saver_->saved() < done_) save_done();
+    saver_->finish();
+    result.checkpoints = saver_->saves();
+    result.checkpoint_seconds = seconds(saver_->lost());
+  }
+  if (ended && !options_.keep_best) result.validation = validate();
   if (!options_.trace.empty()) write_trace(world_, trace_, options_.trace);
-  if (done_ == feed_.steps()) result.validation = validate();
-  result.memory = replica_.memory();
+  result.memory = memory();
   result.process_bytes = proportional_set_size();
   result.pipeline = replica_.report_pipeline();
   finished_ = true;

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -48,6 +49,10 @@ struct TrainOptions {
   std::string checkpoint;         // a directory; empty: none
   uint64_t checkpoint_every = 0;  // steps; 0: at the end only
   int keep = 2;
+  // Training goes on while a checkpoint is written, from a copy in memory (MemoryReport::copies).
+  bool async_checkpoint = false;
+  // The step with the lowest loss on what is held out is saved when it is found, and stays.
+  bool keep_best = false;
   // A directory belongs to one run (checkpoint/run_directory.h). A resumed run has the settings
   // that it was saved with, but for those named here (configuration.h), as far as they are the
   // run's and not its layout's.
@@ -78,6 +83,9 @@ struct StepReport {
   double waiting_share = 0;     // of this rank's time so far, waiting for communication
   double bytes_sent = 0;        // by this rank in this step
   std::vector<double> epochs;   // how often each data set was gone through
+  // In samples, smoothed over the steps so far (optimizers/noise_scale.h). NaN where a step is one
+  // micro-batch, in pipelines, and while the noise hides the gradient.
+  double noise_scale = std::numeric_limits<double>::quiet_NaN();
   std::optional<Evaluation> validation;
   MemoryReport memory;
   // Since training began here, without validation and checkpoints.
@@ -92,11 +100,13 @@ struct TrainResult {
   int64_t process_bytes =
       0;  // of this rank's process, with the libraries' memory: process_memory.h
   PipelineReport pipeline;
-  uint64_t resumed_at = 0;     // the step that was loaded; 0: none
-  uint64_t step = 0;           // the last one that was done
-  std::vector<double> epochs;  // how often each data set was gone through, in all
-  std::string run;             // its identity; empty without a checkpoint directory
-  int stopped_by = 0;          // what stop_requested() said
+  uint64_t resumed_at = 0;        // the step that was loaded; 0: none
+  uint64_t step = 0;              // the last one that was done
+  std::vector<double> epochs;     // how often each data set was gone through, in all
+  int checkpoints = 0;            // that were saved here
+  double checkpoint_seconds = 0;  // of this rank's time that training stood still for them
+  std::string run;                // its identity; empty without a checkpoint directory
+  int stopped_by = 0;             // what stop_requested() said
 };
 
 // One run, on one rank, a step at a time. Collective: all ranks make the same calls with the same

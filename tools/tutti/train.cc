@@ -6,8 +6,6 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <memory>
 #include <numbers>
 #include <optional>
@@ -17,17 +15,18 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/file_text.h"
 #include "base/text.h"
 #include "collectives/communicator.h"
 #include "tools/launcher/launcher.h"
 #include "tools/tutti/commands.h"
 #include "tools/tutti/gnuplot.h"
 #include "tools/tutti/stop_signals.h"
+#include "tools/tutti/train_files.h"
 #include "tools/tutti/train_plot.h"
 #include "tools/tutti/train_report.h"
 #include "training/initial.h"
 #include "training/kernels/peak.h"
+#include "training/memory_plan.h"
 #include "training/model_source.h"
 #include "training/parallel/join.h"
 #include "training/setup/data.h"
@@ -50,9 +49,10 @@ struct Options {
   training::ToldOptions told;
   RunOptions run;  // that follows from it
   int ranks = 0;   // 0: one per allowed core, or as many as the launcher started
-  std::string json;
+  TrainFiles::Paths files;
   std::string plot;
   bool print_configuration = false;
+  bool dry_run = false;
   bool on_terminal = false;  // standard output ends on one, though through the launcher's pipe
 };
 
@@ -66,45 +66,14 @@ int allowed_cores() {
 
 bool is_terminal() { return ::isatty(STDOUT_FILENO) == 1; }
 
-// The lines of --json. A run that goes on adds to what is there; a new one begins the file anew,
-// but not before it has something to say: a run that is refused takes nothing away.
-class StepLog {
- public:
-  StepLog(std::string path, bool goes_on)
-      : path_(std::move(path)), goes_on_(goes_on), file_(open_for_appending(path_, kOption)) {}
-
-  void write(const Json& object) {
-    if (!file_.is_open()) return;
-    if (!std::exchange(begun_, true)) begin();
-    append(file_, path_, object.dump() + '\n', kOption);  // a run that dies leaves what it did
-  }
-
- private:
-  static constexpr const char* kOption = "--json";
-
-  void begin() {
-    if (!goes_on_) {
-      file_ = open_for_writing(path_, kOption);
-      return;
-    }
-    // A process that was killed may have left half a line.
-    const std::string text = file_text(path_);
-    const size_t whole = text.rfind('\n') + 1;  // 0 where there is none
-    if (whole != text.size()) std::filesystem::resize_file(path_, whole);
-  }
-
-  std::string path_;
-  bool goes_on_;
-  bool begun_ = false;
-  std::ofstream file_;
-};
-
 void print_result(const LoadedData& data, const TrainResult& result, double units_per_sample,
                   const char* unit, int ranks) {
   const training::Evaluation& validation = result.validation;
   if (result.stopped_by == 0) {
-    std::printf("validation loss  %.4f nats, %.4f bits (%lld held-out %s, %.2f%% right)\n",
-                validation.loss, validation.loss / std::numbers::ln2,
+    const std::string perplexity =
+        validation.of_tokens ? cat("perplexity ", std::exp(validation.loss), ", ") : "";
+    std::printf("validation loss  %.4f nats, %.4f bits (%s%lld held-out %s, %.2f%% right)\n",
+                validation.loss, validation.loss / std::numbers::ln2, perplexity.c_str(),
                 static_cast<long long>(validation.targets), unit, 100 * validation.correct);
   }
   if (data.bigram_entropy > 0 && result.stopped_by == 0) {
@@ -117,6 +86,10 @@ void print_result(const LoadedData& data, const TrainResult& result, double unit
               result.samples_per_second * units_per_sample, unit, ranks, ranks == 1 ? "" : "s",
               100.0 * result.waiting_share);
   print_memory(result.memory, result.process_bytes);
+  if (result.checkpoints > 0) {
+    std::printf("checkpoints      %d saved; training stood still for %.3f s in all\n",
+                result.checkpoints, result.checkpoint_seconds);
+  }
 }
 
 // How often the data were gone through, each data set by itself.
@@ -151,7 +124,7 @@ int train_as_first(training::Session& session, const Options& options) {
   const training::Model& model = session.model();
   const training::ReplicaOptions& replica = session.options().training.replica;
   const int ranks = session.world().size();
-  StepLog log(options.json, resumes);
+  TrainFiles files(options.files, resumes);
   const Picture picture(options.plot, "--plot");
   LossCurves curves;
   const auto units = static_cast<double>(model.targets_per_sample());
@@ -163,7 +136,7 @@ int train_as_first(training::Session& session, const Options& options) {
     if (curves.training.empty() && resumes) {
       line["resumed_at"] = report->step - 1;  // lines of later steps before this one are void
     }
-    log.write(line);
+    files.write(report->step, line);
     progress.show(*report);
     curves.training.emplace_back(report->step, report->result.loss);
     if (report->validation) curves.validation.emplace_back(report->step, report->validation->loss);
@@ -177,7 +150,7 @@ int train_as_first(training::Session& session, const Options& options) {
   print_pipeline(result.pipeline, replica.pipeline, model);
   Json last = json_of(result, session.data(), units, ranks);
   if (!result.pipeline.cut.empty()) last["pipeline"] = json_of(result.pipeline, replica.pipeline);
-  log.write(last);
+  files.write(result.step, last);
   return exit_code(result);
 }
 
@@ -222,9 +195,43 @@ int wanted_ranks(const Options& options) {
 // this run's.
 void check_outputs(const RunOptions& settled, const Options& options, const LoadedData& data) {
   check_directory(*training::make_model(settled.model), data.views(), settled.training);
-  open_for_appending(options.json, "--json");
+  TrainFiles(options.files, settled.training.resume);
   open_for_appending(settled.training.trace, "--trace");
   Picture(options.plot, "--plot");
+}
+
+// What the run would be, and take, without running it.
+int dry_run(const RunOptions& settled, const Options& options, const LoadedData& data, int ranks,
+            training::Model& model) {
+  const training::TrainOptions& training = settled.training;
+  if (settled.mesh.pipeline > 1) {
+    throw Error(ErrorCode::unsupported, "the memory of a pipeline's stages is not planned",
+                {.where = "--dry-run", .remedy = "leave --pp out, or measure a short run"});
+  }
+  const uint64_t count = std::min(training.micro_batch, training.batch);
+  training::Batch batch;
+  for (uint64_t example = 0; example < count; ++example) {
+    data.sets.front()->add(example % data.sets.front()->size(), 0, batch);
+  }
+  const training::Feed feed(data.views(), {.batch = training.batch,
+                                           .micro_batch = training.micro_batch,
+                                           .samples = training.samples,
+                                           .seed = training.seed,
+                                           .ranks = ranks,
+                                           .weights = training.data_weights});
+  const training::MemoryReport memory =
+      planned_memory(model, batch.view(), training, ranks, static_cast<int64_t>(feed.passes()));
+  const Json line = {{"ranks", ranks},
+                     {"configuration", training.told},
+                     {"memory", json_of(memory)},
+                     {"memory_total", total(memory)}};
+  std::printf("%s\n", training.told.dump(2).c_str());
+  std::printf("ranks            %d\n", ranks);
+  print_memory(memory, 0);
+  std::printf("in all            %s a rank, planned; nothing was trained\n",
+              readable_bytes(total(memory)).c_str());
+  TrainFiles({.json = options.files.json}, training.resume).write(0, line);
+  return 0;
 }
 
 int train(Options options) {
@@ -243,6 +250,7 @@ int train(Options options) {
     if (const std::string& initial = tried.training.initial; !initial.empty()) {
       check_initial(*model, *training::open_model(initial).values, initial);
     }
+    if (options.dry_run) return dry_run(tried, options, data, ranks, *model);
     check_outputs(tried, options, data);
     if (ranks > 1) {
       data = {};  // the ranks have their own
@@ -259,9 +267,23 @@ void add_own_options(Command command, Options& options) {
       .between(1, 65536);
   command
       .add_option(
-          "--json", options.json,
+          "--json", options.files.json,
           "write each step and a summary, one JSON a line; a run that is resumed adds to it")
       .type_name("FILE")
+      .group(kGroup);
+  command
+      .add_option("--csv", options.files.csv,
+                  "write each step as comma-separated values; a run that is resumed adds to it")
+      .type_name("FILE")
+      .group(kGroup);
+  command
+      .add_option("--tensorboard", options.files.tensorboard,
+                  "write each step's numbers as an event file into this directory")
+      .type_name("DIR")
+      .group(kGroup);
+  command
+      .add_flag("--dry-run", options.dry_run,
+                "say what the run would be and what it would take of each rank's memory, and end")
       .group(kGroup);
   command.add_option("--plot", options.plot, "draw the losses").type_name("FILE.svg").group(kGroup);
   command

@@ -6,23 +6,19 @@
 #include <cstdio>
 
 #include "base/text.h"
+#include "training/memory_plan.h"
 
 namespace tutti::tool {
 namespace {
 
 using training::MemoryReport;
 using training::StepReport;
+using training::total;
 
 std::string fixed(double value, int digits) {
   char text[64];
   std::snprintf(text, sizeof(text), "%.*f", digits, value);
   return text;
-}
-
-int64_t total(const MemoryReport& memory) {
-  return memory.storage.parameters + memory.storage.gradients + memory.storage.masters +
-         memory.storage.padding + memory.storage.gathered + memory.optimizer + memory.activations +
-         memory.boundaries + memory.compression;
 }
 
 std::string with_suffix(double value, const std::array<const char*, 4>& suffixes) {
@@ -88,6 +84,7 @@ void print_memory(const MemoryReport& memory, int64_t process_bytes) {
   part("activations", memory.activations);
   part("stage boundaries", memory.boundaries);
   part("compression", memory.compression);
+  part("copies to save", memory.copies);
   part("(the whole process, PSS)", process_bytes);
   std::printf("\n");
 }

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
+#include <limits>
 #include <utility>
 
 #include "base/error.h"
@@ -93,6 +94,8 @@ std::string make_aside(const std::string& directory) {
   }
 }
 
+void remove_best(const std::string& directory) { ::unlink(cat(directory, '/', kBestLink).c_str()); }
+
 std::string listed(const std::vector<int64_t>& steps) {
   std::string text;
   for (const int64_t step : steps) text += cat(text.empty() ? "" : ", ", step_name(step));
@@ -116,6 +119,11 @@ RunDirectory::RunDirectory(std::string directory, const RunStart& start)
   if (resumed) {
     resumed_ = chosen(path_, start, true);
     own_ = resumed_->own;
+    best_ = best_step(path_);
+    if (best_ && !std::ranges::binary_search(own_, *best_)) best_.reset();
+    // A process may have died between a step's publication and its being called the best.
+    const int64_t last = resumed_->checkpoint.manifest().step;
+    if (loss_of(last) < best_loss()) best_ = last;
   } else if (start.overwrite) {
     overwritten_ = steps_in(path_);
   } else {
@@ -137,6 +145,11 @@ std::optional<ChosenStep> RunDirectory::check(const std::string& directory, cons
 void RunDirectory::begin() {
   remove_leftovers(path_);
   if (!resumed_) return;
+  if (best_) {
+    set_best(*best_);
+  } else {
+    remove_best(path_);
+  }
   const int64_t step = resumed_->checkpoint.manifest().step;
   for (const ChosenStep::Skipped& skipped : resumed_->skipped) {
     log(LogLevel::warning, cat("passing over ", step_name(skipped.step), ": ", skipped.why));
@@ -172,6 +185,7 @@ void RunDirectory::set_aside(const std::vector<int64_t>& steps) {
 void RunDirectory::has_published(int64_t step) {
   own_.insert(std::ranges::lower_bound(own_, step), step);
   own_.erase(std::ranges::unique(own_).begin(), own_.end());
+  if (!overwritten_.empty()) remove_best(path_);
   for (const int64_t old : overwritten_) {
     if (old != step) remove_step(old);
   }
@@ -179,10 +193,37 @@ void RunDirectory::has_published(int64_t step) {
 }
 
 void RunDirectory::prune(int keep) {
-  if (keep < 1) return;
-  while (own_.size() > static_cast<size_t>(keep)) {
-    remove_step(own_.front());
-    own_.erase(own_.begin());
+  if (keep < 1 || own_.size() <= static_cast<size_t>(keep)) return;
+  const auto end = own_.end() - keep;
+  for (auto step = own_.begin(); step != end; ++step) {
+    if (*step != best_) remove_step(*step);
+  }
+  own_.erase(own_.begin(), end);
+  if (best_ && !std::ranges::binary_search(own_, *best_)) own_.insert(own_.begin(), *best_);
+}
+
+// By way of another name: the link is there at every moment, and leads to a whole step.
+void RunDirectory::set_best(int64_t step) {
+  const std::string made = cat(path_, '/', temporary_name(step));
+  const std::string name = cat(path_, '/', kBestLink);
+  if (::symlink(step_name(step).c_str(), made.c_str()) != 0 ||
+      ::rename(made.c_str(), name.c_str()) != 0) {
+    throw file_error("cannot make the link", name, errno);
+  }
+  best_ = step;
+}
+
+double RunDirectory::best_loss() const {
+  return best_ ? loss_of(*best_) : std::numeric_limits<double>::infinity();
+}
+
+double RunDirectory::loss_of(int64_t step) const {
+  constexpr double kUnknown = std::numeric_limits<double>::infinity();
+  try {
+    const Checkpoint checkpoint = Checkpoint::open(cat(path_, '/', step_name(step)));
+    return checkpoint.manifest().state.value(kValidationLoss, kUnknown);
+  } catch (const Error&) {
+    return kUnknown;  // a damaged step is nobody's best
   }
 }
 

@@ -29,6 +29,9 @@ struct RunStart {
   bool overwrite = false;       // of a new run
 };
 
+// In a checkpoint's state: the loss on what was held out, where that was known.
+inline constexpr const char* kValidationLoss = "validation_loss";
+
 class RunDirectory {
  public:
   // Makes the directory, locks it, and says where the run goes on; changes nothing else. Throws
@@ -55,18 +58,24 @@ class RunDirectory {
   void set_aside(const std::vector<int64_t>& steps);
   // The step is there, and `latest` names it.
   void has_published(int64_t step);
-  // Removes the run's own steps before its last one, all but `keep` - 1 of them; 0: none. Never
-  // throws: what cannot be removed is a warning.
+  // Removes the run's own steps before its last one, all but `keep` - 1 of them and the best; 0:
+  // none. Never throws: what cannot be removed is a warning.
   void prune(int keep);
+  // From now on the link `best` leads to that step, which is published.
+  void set_best(int64_t step);
+  // What the best step's state says of its loss (kValidationLoss); infinity where there is none.
+  double best_loss() const;
 
  private:
   void remove_step(int64_t step) const;
+  double loss_of(int64_t step) const;
 
   std::string path_;
   std::string run_;
   std::optional<DirectoryLock> lock_;
   std::optional<ChosenStep> resumed_;
   std::vector<int64_t> own_;          // ascending
+  std::optional<int64_t> best_;       // of these
   std::vector<int64_t> overwritten_;  // until the run has its first step
   std::string aside_;                 // the folder of what was set aside; empty: none yet
 };

@@ -3,12 +3,12 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "base/error.h"
 #include "base/printable.h"
 #include "base/text.h"
 #include "training/checkpoint/manifest.h"
-#include "training/checkpoint/publish.h"
 #include "training/checkpoint/safetensors.h"
 
 namespace tutti::training {
@@ -118,33 +118,57 @@ Manifest manifest_of(const SaveRequest& request, const std::vector<std::string>&
 
 }  // namespace
 
-void save_checkpoint(const SaveRequest& request, std::span<const TensorPiece> pieces,
-                     const Group& group) {
-  const std::string failed = cat("the checkpoint of step ", request.step, " was not saved: ");
-  std::optional<Publication> publication;  // on rank 0
-  const std::string folder = done_by_first(group, failed, [&] {
-    if (request.directory == nullptr) throw Error(ErrorCode::internal, "no directory was given");
-    publication.emplace(*request.directory, request.step);
-    return publication->folder();
+CheckpointSave::CheckpointSave(SaveRequest request, std::vector<TensorPiece> pieces, Group group)
+    : request_(std::move(request)),
+      pieces_(std::move(pieces)),
+      group_(std::move(group)),
+      failed_(cat("the checkpoint of step ", request_.step, " was not saved: ")) {
+  folder_ = done_by_first(group_, failed_, [&] {
+    if (request_.directory == nullptr) throw Error(ErrorCode::internal, "no directory was given");
+    publication_.emplace(*request_.directory, request_.step);
+    return publication_->folder();
   });
-  request.at_phase("folder made");
+  request_.at_phase("folder made");
+}
 
-  Json report;
+void CheckpointSave::write() {
   try {
-    report = write_rank_file(request, folder, pieces, group);
+    report_ = text_of(write_rank_file(request_, folder_, pieces_, group_));
   } catch (const std::exception& error) {
-    report = to_json(error);
+    report_ = text_of(to_json(error));
   }
-  request.at_phase("own file written");
-  const std::vector<std::string> reports = group.gather_to_first(text_of(report));
+  request_.at_phase("own file written");
+}
 
-  done_by_first(group, failed, [&] {
-    publication->publish(to_text(manifest_of(request, reports)), request.at_phase);
-    publication.reset();
-    request.directory->prune(request.keep);
+void CheckpointSave::collect() { reports_ = group_.gather_to_first(report_); }
+
+void CheckpointSave::publish() {
+  if (group_.rank != 0) return;
+  try {
+    publication_->publish(to_text(manifest_of(request_, reports_)), request_.at_phase);
+    publication_.reset();
+    if (request_.best) request_.directory->set_best(request_.step);
+    request_.directory->prune(request_.keep);
+  } catch (...) {
+    problem_ = std::current_exception();
+  }
+}
+
+void CheckpointSave::conclude() {
+  done_by_first(group_, failed_, [&] {
+    if (problem_) std::rethrow_exception(problem_);
     return std::string();
   });
-  request.at_phase("pruned");
+  request_.at_phase("pruned");
+}
+
+void save_checkpoint(const SaveRequest& request, std::span<const TensorPiece> pieces,
+                     const Group& group) {
+  CheckpointSave save(request, {pieces.begin(), pieces.end()}, group);
+  save.write();
+  save.collect();
+  save.publish();
+  save.conclude();
 }
 
 }  // namespace tutti::training

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <optional>
 #include <span>
@@ -16,6 +17,7 @@
 
 #include "base/json.h"
 #include "training/checkpoint/group.h"
+#include "training/checkpoint/publish.h"
 #include "training/checkpoint/run_directory.h"
 #include "training/checkpoint/tensor_source.h"
 #include "training/placement.h"
@@ -41,8 +43,34 @@ struct SaveRequest {
   Json configuration;           // the run's; rank 0's is stored
   Json state = Json::object();  // the trainer's own; rank 0's is stored
   int keep = 2;                 // this step and the run's before it; 0: all
+  bool best = false;            // of the run so far: it stays, and is called `best`
   // For tests: called between the parts of the protocol.
   std::function<void(std::string_view phase)> at_phase = [](std::string_view) {};
+};
+
+// A save in parts, so that the slow ones may go on beside other work. All ranks make the same
+// collective calls, in this order; the others may be any thread's, one after the other.
+class CheckpointSave {
+ public:
+  // Collective: rank 0 makes the folder. What the pieces refer to stays as it is until write() has
+  // returned. Throws as save_checkpoint() does.
+  CheckpointSave(SaveRequest request, std::vector<TensorPiece> pieces, Group group);
+
+  void write();     // this rank's file, to the disk
+  void collect();   // Collective: rank 0 learns what became of the files.
+  void publish();   // on rank 0: the step gets its name, if all is well; older ones go
+  void conclude();  // Collective. Throws, on every rank, what went wrong on any.
+
+ private:
+  SaveRequest request_;
+  std::vector<TensorPiece> pieces_;
+  Group group_;
+  std::string failed_;                      // the beginning of an error's text
+  std::optional<Publication> publication_;  // on rank 0
+  std::string folder_;
+  std::string report_;                // of this rank
+  std::vector<std::string> reports_;  // on rank 0, of all
+  std::exception_ptr problem_;        // of publish()
 };
 
 // Collective. When it returns, the checkpoint is on the disk and `DIRECTORY/latest` names it. Each

@@ -74,6 +74,12 @@ std::vector<int64_t> steps_in(const std::string& directory) {
   return steps;
 }
 
+std::optional<int64_t> best_step(const std::string& directory) {
+  std::error_code error;
+  const fs::path target = fs::read_symlink(fs::path(directory) / kBestLink, error);
+  return error ? std::nullopt : parse_step_name(target.string());
+}
+
 std::optional<int64_t> latest_step(const std::string& directory) {
   const fs::path file = fs::path(directory) / kLatestFile;
   std::error_code error;

@@ -3,6 +3,7 @@
 //   step-00000123/                whole: nothing unfinished has such a name
 //   .step-00000124.tmp-4f1c09ab/  being written, or being removed, or left by a run that died
 //   latest                        text: the name of the step that was saved last
+//   best                          a link to the step with the lowest loss on what is held out
 //   lock                          of the job that works here: directory_lock.h
 //   set-aside-1/step-00000200/    what a resumed run did not go on from: run_directory.h
 #pragma once
@@ -16,6 +17,7 @@
 namespace tutti::training {
 
 inline constexpr const char* kLatestFile = "latest";
+inline constexpr const char* kBestLink = "best";
 
 std::string step_name(int64_t step);  // "step-00000123"
 // Whether it is, or would be, the folder of one step and no directory of steps.
@@ -33,5 +35,7 @@ std::vector<int64_t> steps_in(const std::string& directory);
 // The step that `latest` names; where there is no such file, the last one; none in a directory
 // without steps. Throws Error(invalid_argument) where the file says something else.
 std::optional<int64_t> latest_step(const std::string& directory);
+// The step that `best` leads to, if any.
+std::optional<int64_t> best_step(const std::string& directory);
 
 }  // namespace tutti::training

@@ -23,6 +23,11 @@ struct Times {
   double backward = 0;
 };
 
+struct Measured {
+  Times times;
+  UnitMemory memory;
+};
+
 double seconds(Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
 
 // A matrix whose element i is fill(i), rounded to `dtype`.
@@ -93,7 +98,7 @@ class Profiler {
     const Unit& unit = unit_at(index);
     const OutputShape shape = unit.output_shape();
     const auto bytes = static_cast<int64_t>(size_of(options_.dtype));
-    const Times times = measured(index);
+    const Times times = measured(index).times;
     Layer layer{unit.name(), times.forward, times.backward};
     layer.activation_bytes = batch_.samples * shape.rows * shape.cols * bytes;
     for (const int parameter : model_.parameters().used_by(index)) {
@@ -104,6 +109,7 @@ class Profiler {
     }
     return layer;
   }
+  UnitMemory memory(int index) { return measured(index).memory; }
 
  private:
   Unit& unit_at(int index) { return *model_.units()[static_cast<size_t>(index)]; }
@@ -127,14 +133,14 @@ class Profiler {
     return kind;
   }
 
-  Times measured(int index) {
+  Measured measured(int index) {
     const Kind kind = kind_of(index);
-    const auto known = std::ranges::find(known_, kind, &std::pair<Kind, Times>::first);
+    const auto known = std::ranges::find(known_, kind, &std::pair<Kind, Measured>::first);
     if (known != known_.end()) return known->second;
     return known_.emplace_back(kind, measure(index)).second;
   }
 
-  Times measure(int index) {
+  Measured measure(int index) {
     const ArenaScope scope(arena_);
     const BoundUnit bound(model_.parameters(), index, options_, arena_);
     const auto matrix = [&](const OutputShape& shape, uint64_t seed) {
@@ -145,13 +151,32 @@ class Profiler {
         is_last(index) ? Tensor{} : matrix(unit_at(index).output_shape(), 2);
     std::vector<double> forward;
     std::vector<double> backward;
-    run(unit_at(index), input, gradient);
+    const UnitMemory memory = memory_of(unit_at(index), input, gradient);
     for (int i = 0; i < runs_; ++i) {
       const Times times = run(unit_at(index), input, gradient);
       forward.push_back(times.forward);
       backward.push_back(times.backward);
     }
-    return {median(forward), median(backward)};
+    return {{median(forward), median(backward)}, memory};
+  }
+
+  // Of a run in arenas of its own, which is not timed.
+  UnitMemory memory_of(Unit& unit, ConstTensor input, ConstTensor gradient) {
+    Arena kept, temporary;
+    const auto bytes = [](size_t count) { return static_cast<int64_t>(count); };
+    const auto pass_in = [&](Arena& arena) {
+      return Pass{.arena = arena,
+                  .batch = &batch_,
+                  .dtype = options_.dtype,
+                  .seed = options_.seed,
+                  .recomputing = true};  // leaves running statistics alone
+    };
+    Pass forward = pass_in(kept);
+    unit.forward(forward, input);
+    const UnitMemory memory{.kept = bytes(kept.mark()), .forward = bytes(kept.high_water())};
+    Pass backward = pass_in(temporary);
+    unit.backward(backward, gradient);
+    return {memory.kept, memory.forward, bytes(temporary.high_water())};
   }
 
   Times run(Unit& unit, ConstTensor input, ConstTensor gradient) {
@@ -170,7 +195,7 @@ class Profiler {
   RunnerOptions options_;
   int runs_;
   Arena arena_;
-  std::vector<std::pair<Kind, Times>> known_;
+  std::vector<std::pair<Kind, Measured>> known_;
 };
 
 }  // namespace
@@ -183,10 +208,11 @@ Profile profile_model(Model& model, const MicroBatch& batch, const RunnerOptions
                     batch.samples, " samples"),
                 {.remedy = "give at least one of each"});
   }
-  Profile profile{in_words(model.configuration()), batch.samples, {}};
+  Profile profile{in_words(model.configuration()), batch.samples, {}, {}};
   Profiler profiler(model, batch, options, runs);
   for (int unit = 0; unit < std::ssize(model.units()); ++unit) {
     profile.layers.push_back(profiler.layer(unit));
+    profile.memory.push_back(profiler.memory(unit));
   }
   return profile;
 }

@@ -15,10 +15,18 @@
 
 namespace tutti::training::pipeline {
 
+// What a unit takes for that micro-batch, in bytes (runner.h says what lies where when).
+struct UnitMemory {
+  int64_t kept = 0;      // from forward to backward, its output included
+  int64_t forward = 0;   // the most during forward, what is kept included
+  int64_t backward = 0;  // the most during backward, beside that: temporaries, the input's gradient
+};
+
 struct Profile {
-  std::string model;          // its description
-  int64_t samples = 0;        // of the micro-batch that was timed
-  std::vector<Layer> layers;  // the model's units, in order
+  std::string model;               // its description
+  int64_t samples = 0;             // of the micro-batch that was timed
+  std::vector<Layer> layers;       // the model's units, in order
+  std::vector<UnitMemory> memory;  // theirs
 };
 
 // Units get random inputs of their shape (the first and the last one also `batch`, which must make

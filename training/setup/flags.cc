@@ -325,6 +325,8 @@ void refuse_what_is_ignored(const Json& said, const RunOptions& options) {
        "--compression powersgd"},
       {"checkpoint.every", has_directory, "--checkpoint DIR"},
       {"checkpoint.keep", has_directory, "--checkpoint DIR"},
+      {"checkpoint.async", has_directory, "--checkpoint DIR"},
+      {"checkpoint.keep_best", has_directory, "--checkpoint DIR"},
   };
   for (const auto& detail : details) {
     if (detail.is_used || find_member(said, detail.key) == nullptr) continue;

@@ -1,9 +1,19 @@
 #include "training/setup/report.h"
 
 #include <chrono>
+#include <cmath>
 #include <numbers>
 
 namespace tutti::training {
+
+namespace {
+
+void add_validation(Json& line, const Evaluation& validation) {
+  line["validation_loss"] = validation.loss;
+  if (validation.of_tokens) line["perplexity"] = std::exp(validation.loss);
+}
+
+}  // namespace
 
 Json json_of(const StepReport& report, double units_per_sample) {
   Json line = {{"step", report.step},
@@ -19,8 +29,35 @@ Json json_of(const StepReport& report, double units_per_sample) {
   if (report.result.loss_scale != 1) line["loss_scale"] = report.result.loss_scale;
   if (!report.result.losses.empty()) line["losses"] = report.result.losses;
   if (report.result.skipped) line["overflow"] = report.result.overflow;
-  if (report.validation) line["validation_loss"] = report.validation->loss;
+  if (std::isfinite(report.noise_scale)) line["noise_scale"] = report.noise_scale;
+  if (report.validation) add_validation(line, *report.validation);
   return line;
+}
+
+const std::vector<std::string>& scalar_names() {
+  static const std::vector<std::string> kNames = {"loss",
+                                                  "lr",
+                                                  "grad_norm",
+                                                  "tokens_per_s",
+                                                  "tokens_per_s_step",
+                                                  "elapsed_s",
+                                                  "bytes_sent",
+                                                  "waiting_share",
+                                                  "loss_scale",
+                                                  "noise_scale",
+                                                  "perplexity",
+                                                  "validation_loss"};
+  return kNames;
+}
+
+Scalars scalars_of(uint64_t step, const Json& line) {
+  Scalars scalars{step, {}};
+  for (const std::string& name : scalar_names()) {
+    const Json* value = line.find(name);
+    if (value != nullptr && value->is_number())
+      scalars.values.emplace_back(name, value->get<double>());
+  }
+  return scalars;
 }
 
 Json json_of(const MemoryReport& memory) {
@@ -28,7 +65,7 @@ Json json_of(const MemoryReport& memory) {
           {"masters", memory.storage.masters},       {"optimizer", memory.optimizer},
           {"padding", memory.storage.padding},       {"gathered", memory.storage.gathered},
           {"activations", memory.activations},       {"boundaries", memory.boundaries},
-          {"compression", memory.compression}};
+          {"compression", memory.compression},       {"copies", memory.copies}};
 }
 
 Json json_of(const PipelineReport& report, const PipelineOptions& options) {
@@ -42,10 +79,10 @@ Json json_of(const TrainResult& result, const LoadedData& data, double units_per
   const Evaluation& validation = result.validation;
   Json all = Json::object();
   if (validation.targets > 0) {
-    all = {{"validation_loss", validation.loss},
-           {"validation_bits_per_byte", validation.loss / std::numbers::ln2},
-           {"validation_samples", validation.targets},
-           {"validation_accuracy", validation.correct}};
+    add_validation(all, validation);
+    all["validation_bits_per_byte"] = validation.loss / std::numbers::ln2;
+    all["validation_samples"] = validation.targets;
+    all["validation_accuracy"] = validation.correct;
   } else {
     if (result.stopped_by != 0) all["stopped_by_signal"] = result.stopped_by;
     all["stopped_at"] = result.step;
@@ -58,6 +95,10 @@ Json json_of(const TrainResult& result, const LoadedData& data, double units_per
   all["resumed_at"] = result.resumed_at;
   all["epochs"] = result.epochs;
   if (!result.run.empty()) all["run"] = result.run;
+  if (result.checkpoints > 0) {
+    all["checkpoints"] = result.checkpoints;
+    all["checkpoint_s"] = result.checkpoint_seconds;
+  }
   all["memory"] = json_of(result.memory);
   all["process_bytes"] = result.process_bytes;
   return all;

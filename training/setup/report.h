@@ -2,7 +2,12 @@
 // and a Result in Python.
 #pragma once
 
+#include <cstdint>
+#include <string>
+#include <vector>
+
 #include "base/json.h"
+#include "training/logs/scalars.h"
 #include "training/setup/data.h"
 #include "training/trainer.h"
 
@@ -12,6 +17,10 @@ namespace tutti::training {
 // validation and checkpoints; tokens_per_s_step is of the step alone. (For models that predict one
 // token of a sample, or its class, "tokens" are samples.)
 Json json_of(const StepReport& report, double units_per_sample);
+// Of such a line, what CSV and TensorBoard files have of each step: these, as far as they are
+// there.
+const std::vector<std::string>& scalar_names();
+Scalars scalars_of(uint64_t step, const Json& line);
 Json json_of(const TrainResult& result, const LoadedData& data, double units_per_sample, int ranks);
 Json json_of(const MemoryReport& memory);
 Json json_of(const PipelineReport& report, const PipelineOptions& options);

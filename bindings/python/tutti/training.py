@@ -54,7 +54,9 @@ class Step:
     waiting_share: float  # of this rank's time in steps, waiting for others
     loss_scale: float = 1.0
     overflow: str | None = None  # the parameter whose gradient overflowed: nothing was updated
+    noise_scale: float | None = None  # in samples, where it is known
     validation_loss: float | None = None  # where validate_every wanted it
+    perplexity: float | None = None  # the same of a language model
 
 
 class Evaluation(NamedTuple):
@@ -138,9 +140,9 @@ class Run(Iterator[Step]):
 
     Options are those of `tutti train` (`tutti train --help`), by their names with underscores:
     layers=2, weight_decay=0.1, data=["a.txt", "b.txt"], resume=True. They are read by the same
-    code, so defaults and errors are the same. What the program has for itself, --ranks, --json and
-    --plot, is not among them. `config` is a file for --config, or what would be in it, as a mapping:
-    {"model": {"kind": "gpt2", "layers": 2}, "optimizer": {"lr": 0.001}}; options go over it.
+    code, so defaults and errors are the same. What the program has for itself, --ranks, --json,
+    --csv, --tensorboard and --plot, is not among them. `config` is a file for --config, or what would
+    be in it, as a mapping: {"model": {"kind": "gpt2", "layers": 2}, "optimizer": {"lr": 0.001}}; options go over it.
 
     The ranks are those of `communicator`, or else of the job, as tutti.init() finds it: under
     `python -m tutti.run -n 4`, torchrun, srun; alone it is one. All ranks make the same calls with

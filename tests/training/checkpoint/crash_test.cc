@@ -35,14 +35,16 @@ int status_of(const std::function<int()>& work) {
 }
 
 // Kills itself at the n-th moment between two parts of the protocol, of whichever rank.
-int save_and_die(const std::string& directory, int ranks, uint64_t step, int moment) {
+int save_and_die(const std::string& directory, int ranks, uint64_t step, int moment,
+                 bool in_background) {
   return status_of([&] {
     std::atomic<int> left = moment;
     const auto at_phase = [&](std::string_view) {
       if (left-- == 0) ::kill(::getpid(), SIGKILL);
     };
     for (const std::string& error :
-         save_sample({.directory = directory, .at_phase = at_phase}, ranks, step)) {
+         save_sample({.directory = directory, .in_background = in_background, .at_phase = at_phase},
+                     ranks, step)) {
       if (!error.empty()) return 1;
     }
     return 0;
@@ -58,14 +60,15 @@ size_t temporaries(const std::string& directory) {
 }
 
 // Returns how many moments there were.
-int kill_at_every_moment(int ranks, uint64_t old_step, uint64_t new_step) {
+int kill_at_every_moment(int ranks, uint64_t old_step, uint64_t new_step,
+                         bool in_background = false) {
   int moment = 0;
   int old_ones = 0;
   for (bool killed = true; killed; ++moment) {
     SCOPED_TRACE(cat("killed at moment ", moment));
     const Scratch scratch;
     save_sample_well(scratch.path(), 3, old_step);
-    const int status = save_and_die(scratch.path(), ranks, new_step, moment);
+    const int status = save_and_die(scratch.path(), ranks, new_step, moment, in_background);
     killed = WIFSIGNALED(status);
     EXPECT_TRUE(killed ? WTERMSIG(status) == SIGKILL : WEXITSTATUS(status) == 0);
 
@@ -90,6 +93,11 @@ int kill_at_every_moment(int ranks, uint64_t old_step, uint64_t new_step) {
 TEST(Crash, AtAnyMomentTheOldOrTheNewOneIsWhole) {
   EXPECT_GT(kill_at_every_moment(1, 1, 2), 20);
   EXPECT_GT(kill_at_every_moment(2, 1, 2), 25);
+}
+
+TEST(Crash, InTheBackgroundToo) {
+  EXPECT_GT(kill_at_every_moment(1, 1, 2, true), 20);
+  EXPECT_GT(kill_at_every_moment(2, 1, 2, true), 25);
 }
 
 TEST(Crash, NoMomentIsWithoutAStepThatIsReplaced) { EXPECT_GT(kill_at_every_moment(1, 2, 2), 20); }
@@ -165,7 +173,7 @@ TEST(Crash, AFileThatOneRankCannotMakeFailsAll) {
   expect_sample(Checkpoint::open(scratch.path()), 1);
 }
 
-TEST(Crash, ADiskWithoutSpaceFailsAllAndLeavesTheOldOne) {
+void fail_on_a_full_disk(bool in_background) {
   const Scratch scratch;
   save_sample_well(scratch.path(), 2, 1);
   const auto fill_the_disk = [&] {
@@ -178,15 +186,21 @@ TEST(Crash, ADiskWithoutSpaceFailsAllAndLeavesTheOldOne) {
   const auto at_phase = [&](std::string_view phase) {
     if (phase == "folder made") std::call_once(once, fill_the_disk);
   };
-  EXPECT_THAT(save_sample({.directory = scratch.path(), .at_phase = at_phase}, 2, 2),
-              Each(AllOf(HasSubstr("step 2 was not saved: rank 1: cannot write"),
-                         HasSubstr("No space left on device"), HasSubstr("free some space"))));
+  EXPECT_THAT(
+      save_sample(
+          {.directory = scratch.path(), .in_background = in_background, .at_phase = at_phase}, 2,
+          2),
+      Each(AllOf(HasSubstr("step 2 was not saved: rank 1: cannot write"),
+                 HasSubstr("No space left on device"), HasSubstr("free some space"))));
   EXPECT_EQ(temporaries(scratch.path()), 0u);
   expect_sample(Checkpoint::open(scratch.path()), 1);
   // Once there is space, the run goes on.
   save_sample_well(scratch.path(), 2, 2);
   expect_sample(Checkpoint::open(scratch.path()), 2);
 }
+
+TEST(Crash, ADiskWithoutSpaceFailsAllAndLeavesTheOldOne) { fail_on_a_full_disk(false); }
+TEST(Crash, SoDoesOneInTheBackground) { fail_on_a_full_disk(true); }
 
 TEST(Crash, ADirectoryThatCannotBeMadeFailsAll) {
   const Scratch scratch;

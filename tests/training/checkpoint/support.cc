@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "training/checkpoint/background_save.h"
 #include "training/checkpoint/step_directory.h"
 #include "training/random.h"
 
@@ -168,14 +169,19 @@ std::vector<std::string> save_sample(RunDirectory& directory, const SampleReques
         if (group.rank == 0 && spec.count() == 0) add(kind + spec.name, spec, 0, 0);
       }
     }
-    save_checkpoint({.directory = group.rank == 0 ? &directory : nullptr,
-                     .step = static_cast<int64_t>(seed),
-                     .model = "sample",
-                     .configuration = {},
-                     .state = state,
-                     .keep = request.keep,
-                     .at_phase = request.at_phase},
-                    pieces, group);
+    const SaveRequest save{.directory = group.rank == 0 ? &directory : nullptr,
+                           .step = static_cast<int64_t>(seed),
+                           .model = "sample",
+                           .configuration = {},
+                           .state = state,
+                           .keep = request.keep,
+                           .at_phase = request.at_phase};
+    if (!request.in_background) return save_checkpoint(save, pieces, group);
+    std::vector<std::byte> memory;
+    BackgroundSave under_way(save, pieces, group, memory);
+    for (std::vector<float>& values : owned) std::ranges::fill(values, -1.0f);
+    while (!under_way.advance()) {
+    }
   });
 }
 

@@ -47,6 +47,7 @@ struct SampleRequest {
   std::string directory;
   std::optional<RunStart> start = {};  // none: goes on with the run that is there, if there is one
   int keep = 2;
+  bool in_background = false;  // while the values change
   std::function<void(std::string_view phase)> at_phase = [](std::string_view) {};
 };
 

@@ -1,0 +1,124 @@
+// The gradient noise scale of runs whose noise is known.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <memory>
+#include <vector>
+
+#include "tests/support/ranks.h"
+#include "tests/training/support/tiny_run.h"
+#include "training/modules/features.h"
+#include "training/modules/linear.h"
+#include "training/modules/slots.h"
+#include "training/modules/squared_error.h"
+#include "training/random.h"
+#include "training/trainer.h"
+
+namespace tutti::training {
+namespace {
+
+using tutti::testing::run_ranks;
+
+constexpr int64_t kOutputs = 16;
+constexpr uint64_t kExamples = 4096;
+
+// Predicts the same numbers for all samples, 0 at first: the gradient of a sample's mean squared
+// error is -2 / outputs times its targets.
+class Constant : public Unit {
+ public:
+  explicit Constant(ParameterTable& table)
+      : linear_(table, "constant", 1, kOutputs, {.bias = false, .deviation = 0}) {}
+  std::string name() const override { return "constant"; }
+  OutputShape output_shape() const override { return {1, kOutputs}; }
+  Tensor forward(Pass& pass, ConstTensor) override {
+    Saved& saved = saved_[pass.slot];
+    return saved.error.forward(pass, linear_.forward(pass, features_of(pass, 1), saved.linear));
+  }
+  Tensor backward(Pass& pass, ConstTensor) override {
+    Saved& saved = saved_[pass.slot];
+    linear_.backward(pass, saved.error.backward(pass), saved.linear);
+    return {};
+  }
+
+ private:
+  struct Saved {
+    Linear::Saved linear;
+    SquaredError error;
+  };
+  Linear linear_;
+  Slots<Saved> saved_;
+};
+
+struct ConstantModel : Model {
+  ConstantModel() { add_unit<Constant>(); }
+  int64_t targets_per_sample() const override { return kOutputs; }
+};
+
+// Targets between -0.5 and 1.5.
+class Noise : public DataSet {
+ public:
+  uint64_t size() const override { return kExamples; }
+  uint64_t validation_size() const override { return 0; }
+  void add(uint64_t example, uint64_t, Batch& batch) const override {
+    ++batch.samples;
+    batch.features.push_back(1);
+    for (uint64_t i = 0; i < kOutputs; ++i) {
+      batch.float_targets.push_back(0.5f + scale_symmetric(random_bits(1, example, i), 1.0f));
+    }
+  }
+  void add_validation(uint64_t, Batch&) const override {}
+  uint64_t fingerprint() const override { return 1; }
+
+  // The covariance's trace over the squared mean, of all examples: B_simple.
+  double scale() const {
+    double means = 0, variances = 0;
+    std::vector<double> sums(kOutputs), squares(kOutputs);
+    for (uint64_t example = 0; example < kExamples; ++example) {
+      Batch batch;
+      add(example, 0, batch);
+      for (size_t i = 0; i < sums.size(); ++i) {
+        const double target = batch.float_targets[i];
+        sums[i] += target / kExamples;
+        squares[i] += target * target / kExamples;
+      }
+    }
+    for (size_t i = 0; i < sums.size(); ++i) {
+      means += sums[i] * sums[i];
+      variances += squares[i] - sums[i] * sums[i];
+    }
+    return variances / means;
+  }
+};
+
+double last_scale(int ranks, uint64_t micro_batch, int stage = 0) {
+  double scale = 0;
+  run_ranks(ranks, [&](const Job& job) {
+    ConstantModel model;
+    const Noise data;
+    TrainOptions options;
+    options.batch = 16;
+    options.micro_batch = micro_batch;
+    options.samples = 2000 * options.batch;
+    options.optimizer = {{"name", "sgd"}};
+    options.schedule = {.decay = LearningRateSchedule::Decay::constant, .peak = 1e-12};
+    options.replica.storage.stage = stage;
+    Trainer trainer(Communicator::init(job), model, {&data}, options);
+    double last = 0;
+    while (const auto report = trainer.next()) last = report->noise_scale;
+    if (job.rank == 0) scale = last;
+  });
+  return scale;
+}
+
+TEST(Noise, IsFoundFromMicroBatchesAndRanks) {
+  const double known = Noise().scale();
+  EXPECT_NEAR(known, 4.0 / 3, 0.05);
+  EXPECT_NEAR(last_scale(1, 2), known, 0.1 * known) << "several micro-batches, one rank";
+  EXPECT_NEAR(last_scale(2, 2), known, 0.1 * known) << "several of both";
+  EXPECT_NEAR(last_scale(2, 8, 2), known, 0.2 * known) << "one micro-batch a rank, ZeRO";
+}
+
+TEST(Noise, IsUnknownWhereAStepIsOneMicroBatch) { EXPECT_TRUE(std::isnan(last_scale(1, 16))); }
+
+}  // namespace
+}  // namespace tutti::training

@@ -1,0 +1,44 @@
+// The files that `tutti train` writes each step's numbers to.
+#pragma once
+
+#include <cstdint>
+#include <fstream>
+#include <optional>
+#include <string>
+
+#include "base/json.h"
+#include "training/logs/csv_file.h"
+#include "training/logs/event_file.h"
+
+namespace tutti::tool {
+
+// A run that goes on adds to what is there; a new one begins the files anew, but not before it has
+// something to say: a run that is refused takes nothing away.
+class TrainFiles {
+ public:
+  struct Paths {
+    std::string json;         // --json; each empty: none
+    std::string csv;          // --csv
+    std::string tensorboard;  // --tensorboard: a directory
+  };
+
+  // Throws Error(system) where one cannot be written.
+  TrainFiles(const Paths& paths, bool goes_on);
+
+  // A step's line, or at the end the summary: its numbers are the last step's. A process that dies
+  // leaves what was written.
+  void write(uint64_t step, const Json& line);
+
+ private:
+  void write_json(const Json& line);
+  void begin_json();
+
+  std::string path_;
+  bool goes_on_;
+  bool begun_ = false;
+  std::ofstream json_;
+  std::optional<training::CsvFile> csv_;
+  std::optional<training::EventFile> events_;
+};
+
+}  // namespace tutti::tool

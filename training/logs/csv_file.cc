@@ -1,0 +1,80 @@
+#include "training/logs/csv_file.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cmath>
+#include <filesystem>
+#include <utility>
+
+#include "base/error.h"
+#include "base/file_text.h"
+#include "base/text.h"
+
+namespace tutti::training {
+namespace {
+
+std::string header_of(const std::vector<std::string>& columns) {
+  std::string header = "step";
+  for (const std::string& column : columns) header += ',' + column;
+  return header;
+}
+
+// The shortest text that is read back as the same number.
+std::string text_of(double value) {
+  if (!std::isfinite(value)) return "";
+  std::array<char, 32> text{};
+  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
+}
+
+}  // namespace
+
+CsvFile::CsvFile(std::string path, std::vector<std::string> columns, bool goes_on)
+    : path_(std::move(path)), columns_(std::move(columns)), goes_on_(goes_on) {
+  errno = 0;
+  file_.open(path_, std::ios::app);
+  if (!file_) {
+    throw system_error(cat("cannot write ", path_), errno,
+                       {.remedy = "name a file in a directory you may write"});
+  }
+  if (!goes_on_) return;
+  const std::string text = file_text(path_);
+  goes_on_ = text.find('\n') != std::string::npos;
+  if (!goes_on_ || text.starts_with(header_of(columns_) + '\n')) return;
+  throw Error(
+      ErrorCode::invalid_argument, cat(path_, " has other columns than this run would write"),
+      {.cause = "it is another program's, or an earlier version's", .remedy = "name another file"});
+}
+
+void CsvFile::begin() {
+  if (!goes_on_) {
+    file_.close();
+    file_.open(path_, std::ios::out);
+    return append(header_of(columns_));
+  }
+  // A process that was killed may have left half a line.
+  const size_t whole = file_text(path_).rfind('\n') + 1;
+  std::filesystem::resize_file(path_, whole);
+}
+
+void CsvFile::write(const Scalars& scalars) {
+  if (!std::exchange(begun_, true)) begin();
+  std::vector<std::string> fields(columns_.size());
+  for (const auto& [name, value] : scalars.values) {
+    const auto column = std::ranges::find(columns_, name);
+    if (column == columns_.end()) throw Error(ErrorCode::internal, cat("no column is for ", name));
+    fields[static_cast<size_t>(column - columns_.begin())] = text_of(value);
+  }
+  std::string line = std::to_string(scalars.step);
+  for (const std::string& field : fields) line += ',' + field;
+  append(line);
+}
+
+void CsvFile::append(const std::string& line) {
+  errno = 0;
+  file_ << line << '\n' << std::flush;
+  if (!file_) throw system_error(cat("cannot write ", path_), errno);
+}
+
+}  // namespace tutti::training

@@ -1,0 +1,43 @@
+// TensorBoard's event files (tensorflow/core/util/event.proto, summary.proto), of which only what
+// scalars need is written: records framed as TFRecord has them, each an Event.
+//
+//   record    length: uint64 | masked CRC-32C of the length | bytes | masked CRC-32C of the bytes
+//   Event     wall_time 1, step 2, file_version 3, summary 5, session_log 7
+//   Summary   value 1: tag 1, simple_value 2 (float)
+#pragma once
+
+#include <cstdint>
+#include <fstream>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "training/logs/scalars.h"
+
+namespace tutti::training {
+
+class EventFile {
+ public:
+  // A file of its own in `directory`, which is made; the file itself with the first event. A run
+  // that goes on tells TensorBoard to forget later steps of files before. Throws Error(system)
+  // where the directory cannot be made or written.
+  EventFile(std::string directory, bool goes_on);
+
+  // Numbers become floats; what is not finite is left out.
+  void write(const Scalars& scalars);
+
+  const std::string& path() const { return path_; }
+
+ private:
+  void begin(uint64_t step);
+  void record(std::string_view event);
+
+  std::string path_;
+  bool goes_on_;
+  std::ofstream file_;
+};
+
+// CRC-32C (Castagnoli; RFC 3720, appendix B.4) of the bytes.
+uint32_t crc32c(std::string_view bytes);
+
+}  // namespace tutti::training

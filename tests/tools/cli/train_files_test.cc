@@ -41,7 +41,7 @@ class TrainFiles : public Cli {
         continue;
       }
       for (const auto& [name, value] : object.items()) {
-        if (name != "step" && name != "resumed_at")
+        if (value.is_number() && name != "step" && name != "resumed_at")
           steps[object.at("step")][name] = value.get<double>();
       }
     }

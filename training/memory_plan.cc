@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/settings.h"
 #include "training/layout.h"
 #include "training/pipeline/profile.h"
 
@@ -82,10 +83,11 @@ MemoryReport planned_memory(Model& model, const MicroBatch& batch, const TrainOp
   add(report.storage.parameters, storage.stage < 3, storage.dtype);
   add(report.storage.gradients, storage.stage < 2 || !one_pass, gradients);
   if (masters) add(report.storage.masters, false, DType::f32);
-  // The second use of a tied parameter is summed apart.
+  // In deterministic mode the second use of a tied parameter is summed apart.
+  const bool apart = !one_pass && settings().get_bool("TUTTI_DETERMINISTIC");
   for (const SharedUse& use : model.parameters().shared_uses()) {
     const ParameterSpec& spec = specs[static_cast<size_t>(use.parameter)];
-    if (!one_pass) report.storage.gradients += spec.local_count() * bytes_of(gradients);
+    if (apart) report.storage.gradients += spec.local_count() * bytes_of(gradients);
   }
   if (storage.stage == 3)
     report.storage.gathered += planned_buckets(layout) * bytes_of(storage.dtype);

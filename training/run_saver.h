@@ -17,7 +17,7 @@ namespace tutti::training {
 
 struct RunSaverOptions {
   RunDirectory* directory = nullptr;  // on rank 0, null elsewhere
-  Json configuration;  // the run's; rank 0's is stored
+  Json configuration;                 // the run's; rank 0's is stored
   int keep = 2;
   bool in_background = false;
   uint64_t saved = 0;  // the step that the run goes on from

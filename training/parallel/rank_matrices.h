@@ -24,7 +24,7 @@ class RankMatrices : public MatrixExchange {
     for (const Bucket& bucket : layout_.buckets) {
       if (bucket.group == 0) continue;
       throw Error(ErrorCode::unsupported,
-                  "an optimizer of whole matrices cannot work on shards of several groups",
+                  "an optimizer that works on whole matrices cannot have shards of several groups",
                   {.cause = "some parameters are reduced over other ranks than the rest",
                    .remedy = "take ZeRO stage 0, or another optimizer"});
     }

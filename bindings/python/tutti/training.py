@@ -57,6 +57,8 @@ class Step:
     noise_scale: float | None = None  # in samples, where it is known
     validation_loss: float | None = None  # where validate_every wanted it
     perplexity: float | None = None  # the same of a language model
+    losses: dict[str, float] | None = None  # of what the model's units add, where there is any
+    epochs: list[float] | None = None  # how often each data set has been gone through
 
 
 class Evaluation(NamedTuple):

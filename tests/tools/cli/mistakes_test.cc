@@ -192,8 +192,10 @@ TEST_F(Initial, FitsTheModelOrIsRefusedByName) {
                  {file, "the model has no ", "bias", "do not fit"});
   expect_refused(gpt({"--data", text_, "--initial", file, "--untied"}),
                  {file, "it lacks lm_head.weight"});
+  expect_refused(gpt({"--data", text_, "--initial", file, "--vocabulary", "300"}),
+                 {file, "of another shape are wte.weight"});
   expect_refused(gpt({"--data", text_, "--initial", file}, "16"),
-                 {file, "of another shape are wpe.weight"});
+                 {"a model for 8 tokens cannot see 16", "--context"});
 }
 
 TEST_F(Initial, OfMoreLayersIsRefusedOnceForAllRanks) {

@@ -236,7 +236,13 @@ Option Command::add_switch(const std::string& names, std::function<void(bool)> t
   const auto read = [name, take = std::move(take)](int64_t count) {
     told_of(name, [&] { take(count > 0); });
   };
-  return Option(app_->add_flag_function(names, read, meaning)->trigger_on_parse(), nullptr);
+  CLI::Option* const option = app_->add_flag_function(names, read, meaning);
+  option->check([](const std::string& word) {
+    bool on = false;
+    return CLI::detail::lexical_cast(word, on) ? ""
+                                               : cat('"', word, "\" is neither true nor false");
+  });
+  return Option(option->trigger_on_parse(), nullptr);
 }
 
 Option Command::add_flag(const std::string& names, bool& value, const std::string& meaning) {

@@ -241,12 +241,13 @@ class Run(Iterator[Step]):
         tokens: int = 200,
         temperature: float = 0.8,
         top_k: int = 0,
+        top_p: float = 1.0,
         seed: int = 1,
         tokenizer: str | os.PathLike[str] = "",
     ) -> str:
-        """The prompt and what a gpt2 writes after it; as `tutti sample`. Any rank may call, alone,
+        """The prompt and what a language model writes after it; as `tutti sample`. Any rank may call, alone,
         where it has all parameters: not in a pipeline, nor with zero=3."""
-        text = self._run.sample(prompt, tokens, temperature, top_k, seed, os.fspath(tokenizer))
+        text = self._run.sample(prompt, tokens, temperature, top_k, top_p, seed, os.fspath(tokenizer))
         return text.decode(errors="replace")
 
     def close(self) -> None:

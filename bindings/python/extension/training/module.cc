@@ -54,13 +54,17 @@ NB_MODULE(_training, module) {
       .def(
           "sample",
           [](Run& self, const std::string& prompt, int64_t tokens, double temperature,
-             int64_t top_k, uint64_t seed, const std::string& tokenizer) {
-            const std::string text =
-                self.sample(prompt, tokenizer, {tokens, temperature, top_k, seed});
+             int64_t top_k, double top_p, uint64_t seed, const std::string& tokenizer) {
+            const std::string text = self.sample(prompt, tokenizer,
+                                                 {.tokens = tokens,
+                                                  .temperature = temperature,
+                                                  .top_k = top_k,
+                                                  .top_p = top_p,
+                                                  .seed = seed});
             return nb::bytes(text.data(), text.size());
           },
           nb::arg("prompt"), nb::arg("tokens"), nb::arg("temperature"), nb::arg("top_k"),
-          nb::arg("seed"), nb::arg("tokenizer"))
+          nb::arg("top_p"), nb::arg("seed"), nb::arg("tokenizer"))
       .def("close", &Run::close)
       .def_prop_ro("model", &Run::model)
       .def_prop_ro("configuration", &Run::configuration)

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <exception>
 #include <iostream>
 #include <limits>
 #include <type_traits>
@@ -237,10 +238,13 @@ Option Command::add_switch(const std::string& names, std::function<void(bool)> t
     told_of(name, [&] { take(count > 0); });
   };
   CLI::Option* const option = app_->add_flag_function(names, read, meaning);
-  option->check([](const std::string& word) {
-    bool on = false;
-    return CLI::detail::lexical_cast(word, on) ? ""
-                                               : cat('"', word, "\" is neither true nor false");
+  option->check([](const std::string& word) -> std::string {
+    try {
+      static_cast<void>(CLI::detail::to_flag_value(word));
+      return "";
+    } catch (const std::exception&) {  // of std::stoll: no number, or one beyond 64 bits
+      return cat('"', word, "\" is neither true nor false");
+    }
   });
   return Option(option->trigger_on_parse(), nullptr);
 }

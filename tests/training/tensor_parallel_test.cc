@@ -213,16 +213,19 @@ TEST_F(TensorParallel, AModelForAnotherMeshIsRefused) {
   }
 }
 
+// All ranks find it; whoever waits for one that has left already is told of that instead.
 TEST_F(TensorParallel, MuonRefusesPartsOfMatrices) {
   for (const int zero : {0, 1}) {
+    int refusals = 0;
     for (const auto& error : tutti::testing::run_ranks_catching(2, [&](const Job& job) {
            TinyRun run = run_of({.tensor = 2, .zero = zero});
            run.optimizer = {{"name", "muon"}};
            TinyRank(job, run).step();
          })) {
       ASSERT_TRUE(error);
-      EXPECT_NE(std::string(error->what()).find("works on whole matrices"), std::string::npos);
+      refusals += std::string(error->what()).find("works on whole matrices") != std::string::npos;
     }
+    EXPECT_GE(refusals, 1);
   }
 }
 

@@ -270,6 +270,7 @@ def test_a_configuration_is_what_options_are(text):
         ({"help": True}, "only a command line"),
         ({"dp": 2}, "1 rank does not make a mesh"),
         ({"untied": "maybe"}, "--untied"),
+        ({"untied": 2**70}, "--untied"),
     ],
 )
 def test_options_are_checked_as_on_the_command_line(text, wrong, said):

@@ -17,16 +17,6 @@ constexpr const char* kHead = "model.lm_head.weight";
 constexpr const char* kEmbedding = "model.wte.weight";
 constexpr int64_t kSlab = 1 << 16;  // elements
 
-// "a, b, c and 9 more".
-std::string some_of(const std::vector<std::string>& names) {
-  constexpr size_t kShown = 3;
-  std::string text;
-  for (size_t i = 0; i < std::min(kShown, names.size()); ++i) {
-    text += cat(i == 0 ? "" : ", ", printable(names[i]));
-  }
-  return names.size() > kShown ? cat(text, " and ", names.size() - kShown, " more") : text;
-}
-
 std::vector<float> slab_of(const TensorSource& source, const std::string& name, int64_t first) {
   std::vector<float> values(
       static_cast<size_t>(std::min(kSlab, source.find(name)->count() - first)));
@@ -55,6 +45,15 @@ bool repeats_embedding(const TensorSource& source) {
 }
 
 }  // namespace
+
+std::string some_of(const std::vector<std::string>& names) {
+  constexpr size_t kShown = 3;
+  std::string text;
+  for (size_t i = 0; i < std::min(kShown, names.size()); ++i) {
+    text += cat(i == 0 ? "" : ", ", printable(names[i]));
+  }
+  return names.size() > kShown ? cat(text, " and ", names.size() - kShown, " more") : text;
+}
 
 std::vector<std::string> not_finite(const TensorSource& source) {
   std::vector<std::string> names = source.names();

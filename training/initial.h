@@ -9,6 +9,9 @@
 
 namespace tutti::training {
 
+// The first of these names, for a message: "a, b, c and 9 more".
+std::string some_of(const std::vector<std::string>& names);
+
 // The names of the tensors with a NaN or an infinity. Reads all of the source.
 std::vector<std::string> not_finite(const TensorSource& source);
 

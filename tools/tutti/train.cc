@@ -34,7 +34,6 @@
 #include "training/setup/report.h"
 #include "training/setup/session.h"
 #include "training/setup/settle.h"
-#include "training/setup/stored_model.h"
 
 namespace tutti::tool {
 namespace {

@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "training/checkpoint/exchange.h"
 #include "training/checkpoint/files.h"
+#include "training/initial.h"
 #include "training/models/registry.h"
 
 namespace tutti::training::hugging_face {
@@ -81,16 +82,6 @@ std::string shape_text(const std::vector<int64_t>& shape) {
   std::string text;
   for (const int64_t size : shape) text += cat(text.empty() ? "" : " x ", size);
   return text.empty() ? "one number" : text;
-}
-
-// "a, b, c and 9 more".
-std::string some_of(const std::vector<std::string>& names) {
-  constexpr size_t kShown = 3;
-  std::string text;
-  for (size_t i = 0; i < std::min(kShown, names.size()); ++i) {
-    text += cat(i == 0 ? "" : ", ", printable(names[i]));
-  }
-  return names.size() > kShown ? cat(text, " and ", names.size() - kShown, " more") : text;
 }
 
 // With the smallest context: names and shapes do not depend on it, and memory for positions does.

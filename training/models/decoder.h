@@ -6,10 +6,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 
 #include "training/model.h"
+#include "training/models/registry.h"
 #include "training/modules/mlp.h"
 #include "training/modules/norm.h"
 #include "training/modules/self_attention.h"
@@ -62,5 +64,18 @@ class Decoder : public Model {
  private:
   DecoderOptions options_;
 };
+
+// For the files of decoders: a kind that makes `Made` of its config.
+template <typename Made, typename Config>
+ModelKind decoder_kind(const std::string& meaning, const Described<Config>& described) {
+  return model_kind<Config>(
+      meaning,
+      {.inputs = Inputs::windows, .batch = 32, .micro_batch = 8, .weight_decay = 0.1, .clip = 1},
+      described, [](const Config& config, const ModelContext& context) -> std::unique_ptr<Model> {
+        Config complete = config;
+        complete.selective_recomputation = context.selective_recomputation;
+        return std::make_unique<Made>(complete);
+      });
+}
 
 }  // namespace tutti::training

@@ -1,7 +1,5 @@
 #include "training/models/gpt.h"
 
-#include <memory>
-
 namespace tutti::training {
 namespace {
 
@@ -73,15 +71,6 @@ Gpt::Gpt(const GptConfig& config)
 
 Json Gpt::configuration() const { return kGpt2.write(config_); }
 
-ModelKind gpt2_kind() {
-  return model_kind<GptConfig>(
-      "GPT-2 and its successors",
-      {.inputs = Inputs::windows, .batch = 32, .micro_batch = 8, .weight_decay = 0.1, .clip = 1},
-      kGpt2, [](const GptConfig& config, const ModelContext& context) -> std::unique_ptr<Model> {
-        GptConfig complete = config;
-        complete.selective_recomputation = context.selective_recomputation;
-        return std::make_unique<Gpt>(complete);
-      });
-}
+ModelKind gpt2_kind() { return decoder_kind<Gpt>("GPT-2 and its successors", kGpt2); }
 
 }  // namespace tutti::training

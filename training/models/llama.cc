@@ -1,7 +1,5 @@
 #include "training/models/llama.h"
 
-#include <memory>
-
 namespace tutti::training {
 namespace {
 
@@ -91,15 +89,6 @@ Llama::Llama(const LlamaConfig& config)
 
 Json Llama::configuration() const { return kLlama.write(config_); }
 
-ModelKind llama_kind() {
-  return model_kind<LlamaConfig>(
-      "Llama",
-      {.inputs = Inputs::windows, .batch = 32, .micro_batch = 8, .weight_decay = 0.1, .clip = 1},
-      kLlama, [](const LlamaConfig& config, const ModelContext& context) -> std::unique_ptr<Model> {
-        LlamaConfig complete = config;
-        complete.selective_recomputation = context.selective_recomputation;
-        return std::make_unique<Llama>(complete);
-      });
-}
+ModelKind llama_kind() { return decoder_kind<Llama>("Llama", kLlama); }
 
 }  // namespace tutti::training

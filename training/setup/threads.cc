@@ -4,30 +4,22 @@
 
 #include <algorithm>
 #include <array>
-#include <cstddef>
-#include <cstdint>
-#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/processors.h"
-#include "base/reduce_op.h"
+#include "base/text.h"
+#include "training/texts.h"
 
 namespace tutti::training {
 namespace {
 
-// Collective: every rank's text.
+// Collective: every rank's text, none of which has a zero in it.
 std::vector<std::string> texts_of_all(Communicator& world, const std::string& own) {
-  std::array<int64_t, 1> longest = {std::ssize(own) + 1};
-  world.all_reduce(std::span<int64_t>(longest), ReduceOp::max);
-  const auto length = static_cast<size_t>(longest[0]);
-  std::vector<char> sent(length);
-  std::ranges::copy(own, sent.begin());
-  std::vector<char> all(length * static_cast<size_t>(world.size()));
-  world.all_gather({sent.data(), length, DType::u8}, {all.data(), all.size(), DType::u8});
-  std::vector<std::string> texts;
-  for (size_t at = 0; at < all.size(); at += length) texts.emplace_back(&all[at]);
-  return texts;
+  std::string all;
+  for (const std::string& text : gather_texts(world, own)) all += text + '\0';
+  return split(text_of_first(world, std::move(all)), '\0');
 }
 
 std::string host_name() {

@@ -175,11 +175,28 @@ std::array<double, 2> Replica::micro_batch_square(const StepBatches& batches,
   return {micro_batch_norm_->square() * factor * factor, 1};
 }
 
+// What ends one rank's part ends those of all ranks, which share communicators with some others
+// each: whoever waits on one for a rank that leaves would not hear why.
+template <typename Work>
+auto Replica::ending_all(const Work& work) {
+  try {
+    return work();
+  } catch (const std::exception& error) {
+    abort_all(error.what());
+    throw;
+  }
+}
+
+void Replica::abort_all(const std::string& reason) {
+  mesh_.abort(reason);
+  for (Communicator ranks : storage_.groups().ranks) ranks.abort(reason);
+}
+
 // What goes wrong meanwhile is told with the stages of the ranks that it names.
 template <typename Work>
 auto Replica::with_places(int64_t step, const Work& work) {
   try {
-    return work();
+    return ending_all(work);
   } catch (const Error& error) {
     if (!pipelined() || !pipeline::told_by_others(error.code())) throw;
     const std::string places = places_missing_in(error.what(), step);
@@ -274,7 +291,9 @@ double Replica::update(double learning_rate) {
 std::vector<StepResult> Replica::run(std::span<const StepBatches> steps, int64_t first,
                                      std::span<const double> learning_rates) {
   const UseThreads use(threads_);
-  if (!plans_.flushed()) return run_unflushed(steps, first, learning_rates);
+  if (!plans_.flushed()) {
+    return ending_all([&] { return run_unflushed(steps, first, learning_rates); });
+  }
   std::vector<StepResult> results;
   for (size_t i = 0; i < steps.size(); ++i) {
     results.push_back(step(steps[i], first + static_cast<int64_t>(i), learning_rates[i]));
@@ -314,10 +333,12 @@ std::string Replica::describe(const std::vector<Trouble>& troubles) const {
 Evaluation Replica::evaluate(std::span<const MicroBatch> own, int64_t passes) {
   if (passes == 0) return {};
   const UseThreads use(threads_);
-  share_buffers();
-  gradients_.evaluate(own, passes);
-  const StepLosses all = gradients_.share({}, {}).front();
-  return {all.loss, all.correct, all.targets};
+  return ending_all([&]() -> Evaluation {
+    share_buffers();
+    gradients_.evaluate(own, passes);
+    const StepLosses all = gradients_.share({}, {}).front();
+    return {all.loss, all.correct, all.targets};
+  });
 }
 
 std::vector<std::string> Replica::kinds() const {

@@ -178,7 +178,10 @@ class Replica {
   bool pipelined() const { return mesh_.size(Axis::pipeline) > 1; }
   int stage() const { return mesh_.place(Axis::pipeline); }
   template <typename Work>
+  auto ending_all(const Work& work);
+  template <typename Work>
   auto with_places(int64_t step, const Work& work);
+  void abort_all(const std::string& reason);
   StepResult take_step(const StepBatches& batches, int64_t step, double learning_rate);
   std::string places_missing_in(const std::string& text, int64_t step);
   void join_tied_gradients();

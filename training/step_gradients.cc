@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/error.h"
-
 namespace tutti::training {
 namespace {
 
@@ -36,23 +34,6 @@ void StepGradients::set_hooks(UnitHooks& hooks) {
   if (pipelined()) hooks_ = &polling_.emplace(hooks, executor_);
 }
 
-// What ended one rank's part of a step is told to all others, which would only see it leave. Of
-// deaths they hear by themselves.
-template <typename Work>
-void StepGradients::ending_all(const Work& work) {
-  try {
-    work();
-  } catch (const std::exception& error) {
-    const auto* known = dynamic_cast<const Error*>(&error);
-    if (known == nullptr || known->code() != ErrorCode::rank_died) {
-      for (Communicator* reached : {&mesh_.along(Axis::pipeline), &group_, &mesh_.world()}) {
-        reached->abort(error.what());
-      }
-    }
-    throw;
-  }
-}
-
 std::vector<StepCounts> StepGradients::count(std::span<const StepBatches> steps) {
   std::vector<StepCounts> counts(steps.size());
   for (size_t step = 0; step < steps.size(); ++step) {
@@ -63,9 +44,7 @@ std::vector<StepCounts> StepGradients::count(std::span<const StepBatches> steps)
     }
   }
   Communicator& ranks = mesh_.along(Axis::data);
-  if (ranks.size() > 1) {
-    ending_all([&] { ranks.all_reduce(std::span(&counts.front().targets, 2 * counts.size())); });
-  }
+  if (ranks.size() > 1) ranks.all_reduce(std::span(&counts.front().targets, 2 * counts.size()));
   for (size_t step = 0; step < steps.size(); ++step) {
     if (steps[step].targets != 0) counts[step].targets = steps[step].targets;
   }
@@ -85,7 +64,7 @@ void StepGradients::run(const StepBatches& batches, const LossScales& scales) {
   pipeline::append_step(all, batches.own, plan.schedule.micro_batches, scales);
   micro_batches_ = all.size();
   stage_.begin(std::move(all), true, *hooks_);
-  ending_all([&] { executor_.run(plan, stage_); });
+  executor_.run(plan, stage_);
 }
 
 void StepGradients::run(std::span<const StepBatches> steps, std::span<const StepCounts> counts,
@@ -97,7 +76,7 @@ void StepGradients::run(std::span<const StepBatches> steps, std::span<const Step
   }
   micro_batches_ = static_cast<size_t>(plan.schedule.accumulated);
   stage_.begin(std::move(all), versions, std::move(on_update), *hooks_);
-  ending_all([&] { executor_.run(plan, stage_); });
+  executor_.run(plan, stage_);
 }
 
 void StepGradients::evaluate(std::span<const MicroBatch> own, int64_t passes) {
@@ -106,7 +85,7 @@ void StepGradients::evaluate(std::span<const MicroBatch> own, int64_t passes) {
   pipeline::append_step(all, own, plan.schedule.micro_batches, {});
   micro_batches_ = all.size();
   stage_.begin(std::move(all), false, *hooks_);
-  ending_all([&] { executor_.run(plan, stage_); });
+  executor_.run(plan, stage_);
 }
 
 // Sums over the ranks of each stage that has losses, in the order that they have without a

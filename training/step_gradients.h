@@ -98,8 +98,6 @@ class StepGradients {
 
  private:
   bool pipelined() const { return mesh_.size(Axis::pipeline) > 1; }
-  template <typename Work>
-  void ending_all(const Work& work);
   bool leads() const { return group_.rank() == 0 && mesh_.place().first_along(kModelAxes); }
 
   Mesh& mesh_;

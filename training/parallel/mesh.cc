@@ -82,4 +82,11 @@ Communicator& Mesh::group(AxisSet axes) {
   return group;
 }
 
+void Mesh::abort(const std::string& reason) {
+  for (auto& [axes, group] : *groups_) {
+    if (group.valid()) group.abort(reason);
+  }
+  world_.abort(reason);
+}
+
 }  // namespace tutti::training

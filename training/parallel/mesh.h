@@ -9,6 +9,7 @@
 #include <array>
 #include <map>
 #include <memory>
+#include <string>
 
 #include "collectives/communicator.h"
 #include "training/axes.h"
@@ -38,6 +39,9 @@ class Mesh {
   // for their groups in one order.
   Communicator& group(AxisSet axes);
   Communicator& along(Axis axis) { return group({axis}); }
+
+  // Aborts the world and all groups that were made, on every rank.
+  void abort(const std::string& reason);
 
   const MeshPlace& place() const { return place_; }
   int size(Axis axis) const { return place_.size(axis); }

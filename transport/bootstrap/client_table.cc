@@ -100,6 +100,11 @@ bool ClientTable::is_dead(int rank) const {
   return std::ranges::find(deaths_, rank, &Death::rank) != deaths_.end();
 }
 
+std::vector<Death> ClientTable::all_deaths() const {
+  std::lock_guard lock(mutex_);
+  return deaths_;
+}
+
 std::optional<Error> ClientTable::deaths() const {
   std::lock_guard lock(mutex_);
   return deaths_.empty() ? std::nullopt : std::optional(explain_deaths());

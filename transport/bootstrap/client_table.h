@@ -57,6 +57,7 @@ class ClientTable {
   bool rank_died(const Death& death);
   // Tells the communicators of those that died of what they died.
   void tell_deaths();
+  std::vector<Death> all_deaths() const;
   bool is_dead(int rank) const;
   // Why ranks of this job died: see Control::deaths(). Nothing as long as none did.
   std::optional<Error> deaths() const;

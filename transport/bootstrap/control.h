@@ -8,8 +8,8 @@
 //         0           a death is told by whoever sees the link break, and floods the tree
 //       / | \         a question is routed by rank arithmetic
 //      1  2  3        whoever leaves says goodbye, and serves its subtree until that has left too,
-//     / \  |          for two seconds at most; ranks below it lose touch with the rest after that
-//    4   5 6          (the launcher's pipe still tells them of deaths)
+//     / \  |          for two seconds at most; ranks below one that has gone, or has died, connect
+//    4   5 6          to the next one above it that is there (control_relinking.cc)
 //
 // Handshake (every TCP connection): the acceptor sends a nonce, the connector answers with who it
 // is and an HMAC-SHA256 over both nonces and its claim, keyed by the job's token. Until that is

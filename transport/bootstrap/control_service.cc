@@ -56,7 +56,8 @@ ControlService::ControlService(const Job& job)
       wake_fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       connector_(membership_.key, job.size, membership_.acceptor.own_addresses()),
       link_connector_(membership_.key, job.size),
-      links_(std::move(membership_.links)) {
+      links_(std::move(membership_.links)),
+      parent_(tree_.parent()) {
   if (!wake_fd_) throw system_error("eventfd", errno);
   descriptors_.set_session_key(membership_.key);
   start_linking();
@@ -155,7 +156,7 @@ void ControlService::detach(uint64_t communicator) {
 
 void ControlService::poison(uint64_t communicator, const Error& error) {
   require_own_process();
-  post([this, communicator, error] { poison_now(communicator, error); });
+  post([this, communicator, error] { flood_abort(communicator, error, -1); });
 }
 
 void ControlService::ask(uint64_t communicator, int rank, uint32_t call) {

@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -47,7 +48,7 @@ class ControlService final : public Control {
   std::optional<Error> deaths() const override { return clients_.deaths(); }
   void poison(uint64_t communicator, const Error& error) override;
   void ask(uint64_t communicator, int rank, uint32_t call) override;
-  int way_to(int rank) const override { return tree_.next_hop(rank); }
+  int way_to(int rank) const override { return tree_.next_hop(rank, Gone{*this}); }
   bool has_left(int rank) const override { return left_.at(rank).load(); }
   bool has_died(int rank) const override { return clients_.is_dead(rank); }
   void suspect(uint64_t communicator, int rank, std::string text) override;
@@ -58,6 +59,11 @@ class ControlService final : public Control {
 
  private:
   using Command = std::function<void()>;
+  // Whether a rank has died or left. From any thread.
+  struct Gone {
+    const ControlService& service;
+    bool operator()(int rank) const { return service.has_left(rank) || service.has_died(rank); }
+  };
 
   // --- from any thread
   void expect_communicator() override { clients_.expect(); }
@@ -89,13 +95,19 @@ class ControlService final : public Control {
   void connect_cut_off(int child);
   void tell_cut_off(Link link) const;
 
+  void relink();
+  void connect_parent(int rank);
+  void adopt(int rank, Fd socket);
+  void tell_all_known(Link& link);
+
   void on_link(int neighbour, short revents);
   bool on_frame(int neighbour, std::string_view body);
   void flood(const std::string& frame, int except = -1);
+  void flood_goodbye(int rank, int except);
+  void flood_abort(uint64_t communicator, const Error& error, int except);
   void route(int to, const std::string& frame);
   void deliver_question(uint64_t communicator, int from, uint32_t call);
   void send_answer(const ClientTable::Answer& answer);
-  void poison_now(uint64_t communicator, const Error& error);
   void suspect_later(uint64_t communicator, int rank, const std::string& text);
 
   void on_link_end(int neighbour);
@@ -133,7 +145,11 @@ class ControlService final : public Control {
   Connector link_connector_;       // of links to children
   std::set<int> linked_children_;  // that have said so
   std::set<int> cut_off_;      // ranks below a child that died before, until they have been told
-  std::map<int, Link> links_;  // to all neighbours
+  std::map<int, Link> links_;  // to all neighbours, and those that have moved here
+  int parent_ = -1;            // links_ has it
+  // What has been flooded, once each: for ranks that move here.
+  std::set<int> goodbyes_;
+  std::deque<std::pair<uint64_t, std::string>> aborts_;  // by communicator; the last ones
   std::vector<std::pair<Clock::time_point, Command>> timers_;
   std::map<int, RankEnd> ends_;    // what the launcher said
   bool gathering_deaths_ = false;  // of which clients hear soon

@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "transport/bootstrap/control_frames.h"
 #include "transport/bootstrap/control_service.h"
 #include "transport/bootstrap/peer_table.h"
 #include "transport/bootstrap/socket.h"
@@ -32,14 +33,6 @@ constexpr std::chrono::seconds kTimeToLeave{2};
 // For the neighbours' systems to get the goodbye, and for the neighbours to close then.
 constexpr std::chrono::seconds kTimeToArrive{5};
 constexpr std::chrono::milliseconds kTimeToPart{200};
-
-std::string death_frame(const Death& death) {
-  return FrameWriter(FrameType::death)
-      .put(int32_t{death.rank})
-      .put(uint8_t{death.by_itself})
-      .put_text(cut_text(death.text))
-      .finish();
-}
 
 }  // namespace
 
@@ -123,8 +116,10 @@ void ControlService::watch_connector() {
           return suspect_later(communicator, rank, error.what());
         }
         // This rank's own failure: the peer is not to blame, so there is nothing to wait for.
-        poison_now(communicator, Error(error.code(), cat(describe(tree_.rank), ": ", error.what()),
-                                       {.rank = tree_.rank}));
+        flood_abort(communicator,
+                    Error(error.code(), cat(describe(tree_.rank), ": ", error.what()),
+                          {.rank = tree_.rank}),
+                    -1);
       });
 }
 
@@ -147,6 +142,8 @@ Decision ControlService::judge(const Hello& hello) const {
       return hello.rank == tree_.rank ? Decision::not_in_job : Decision::accept;
     case Purpose::control:  // it tells of a death, of which this rank hears on its links
       return Decision::accept;
+    case Purpose::relink:
+      return all_linked_ ? Decision::accept : Decision::ignore;
     case Purpose::descriptors:
       break;
   }
@@ -154,6 +151,7 @@ Decision ControlService::judge(const Hello& hello) const {
 }
 
 void ControlService::welcome(const Hello& hello, Fd socket) {
+  if (hello.purpose == Purpose::relink) return adopt(hello.rank, std::move(socket));
   if (hello.purpose != Purpose::data) return;
   clear_keepalive(socket.get());
   clients_.connection(hello.communicator, hello.rank, hello.lane, std::move(socket));
@@ -179,9 +177,15 @@ void ControlService::flood(const std::string& frame, int except) {
   }
 }
 
+// Questions are asked again: one that meets a gap in the tree may be lost. A rank that leaves still
+// serves those below it.
 void ControlService::route(int to, const std::string& frame) {
-  const auto link = links_.find(tree_.next_hop(to));
-  if (link != links_.end()) link->second.send(frame);
+  for (const int hop : {tree_.next_hop(to, Gone{*this}), tree_.next_hop(to)}) {
+    const auto link = links_.find(hop);
+    if (link == links_.end() || !link->second.connected()) continue;
+    link->second.send(frame);
+    return;
+  }
 }
 
 bool ControlService::on_frame(int neighbour, std::string_view body) {
@@ -197,8 +201,7 @@ bool ControlService::on_frame(int neighbour, std::string_view body) {
     case FrameType::goodbye: {
       const auto rank = frame.get<int32_t>();
       if (!frame.ok() || !in_world(rank)) return false;
-      left_[rank] = true;
-      flood(whole_frame(body), neighbour);
+      flood_goodbye(rank, neighbour);
       return true;
     }
     case FrameType::death: {
@@ -213,8 +216,7 @@ bool ControlService::on_frame(int neighbour, std::string_view body) {
       const auto communicator = frame.get<uint64_t>();
       const Error error = get_error(frame);
       if (!frame.ok()) return false;
-      clients_.abort(communicator, error);
-      flood(whole_frame(body), neighbour);
+      flood_abort(communicator, error, neighbour);
       return true;
     }
     case FrameType::question:
@@ -257,17 +259,12 @@ void ControlService::send_answer(const ClientTable::Answer& answer) {
                        .finish());
 }
 
-void ControlService::poison_now(uint64_t communicator, const Error& error) {
-  clients_.abort(communicator, error);
-  FrameWriter frame(FrameType::abort);
-  flood(put_error(frame.put(communicator), error).finish());
-}
-
 void ControlService::suspect_later(uint64_t communicator, int rank, const std::string& text) {
   after(kTimeToLearnWhy, [this, communicator, rank, text] {
     if (left_[rank] || clients_.is_dead(rank)) return;
-    poison_now(communicator,
-               clients_.deaths().value_or(Error(ErrorCode::connection_lost, text, {.rank = rank})));
+    flood_abort(communicator,
+                clients_.deaths().value_or(Error(ErrorCode::connection_lost, text, {.rank = rank})),
+                -1);
   });
 }
 
@@ -277,6 +274,7 @@ void ControlService::on_link_end(int neighbour) {
   Link& link = links_.at(neighbour);
   const int error = link.error();
   link.close();
+  if (left_[neighbour]) return relink();
   on_break(neighbour, cat("vanished: its connection broke (", explain_close(error), ")"));
 }
 
@@ -332,8 +330,10 @@ void ControlService::declare_death(int rank, const std::string& how, bool by_its
 // The death goes out before anything that this rank does because of it: along the tree nobody hears
 // of a consequence first.
 void ControlService::record_death(const Death& death, int told_by) {
-  if (left_[death.rank] || !clients_.rank_died(death)) return;
+  if (left_[death.rank]) return relink();
+  if (!clients_.rank_died(death)) return;
   flood(death_frame(death), told_by);
+  relink();
   connect_cut_off(death.rank);
   if (gathering_deaths_) return;
   gathering_deaths_ = true;
@@ -352,7 +352,7 @@ void ControlService::tell_deaths() {
 
 void ControlService::leave() {
   leave_by_ = Clock::now() + kTimeToLeave;
-  flood(FrameWriter(FrameType::goodbye).put(int32_t{tree_.rank}).finish());
+  flood_goodbye(tree_.rank, -1);
 }
 
 // A rank that leaves still serves those below it, which would be cut off from the rest, until they
@@ -366,7 +366,7 @@ bool ControlService::finished() const {
     const auto& [neighbour, link] = entry;
     // One that is not connected yet has not heard why the job ends before it has begun.
     if (link.wants_to_write() || !link.was_connected()) return false;
-    return !tree_.is_child(neighbour) || !link.connected() || clients_.is_dead(neighbour);
+    return neighbour < tree_.rank || !link.connected() || clients_.is_dead(neighbour);
   });
 }
 

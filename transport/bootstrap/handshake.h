@@ -30,7 +30,7 @@ using Magic = std::array<char, 8>;
 
 inline constexpr Magic kMagic = {'T', 'U', 'T', 'T', 'I', 0, '\r', '\n'};
 
-enum class Purpose : uint32_t { bootstrap = 1, control = 2, data = 3, descriptors = 4 };
+enum class Purpose : uint32_t { bootstrap = 1, control = 2, data = 3, descriptors = 4, relink = 5 };
 
 enum class Refusal : uint32_t {
   none = 0,

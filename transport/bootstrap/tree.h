@@ -1,5 +1,14 @@
 // The arithmetic of the control channel's tree: rank 0 is the root, the parent of r is
-// (r - 1) / fanout, so every rank knows every route without being told.
+// (r - 1) / fanout, so every rank knows every route without being told. Where ranks have gone,
+// whoever knows of them knows the tree of the rest: those below one that has gone move up to the
+// nearest ancestor that is there, and where there is none to the lowest rank, which is the root
+// then.
+//
+//        0                x                1
+//      /   \            /   \            / | | \ .
+//     1     2    ->    1     x     ->   3  4 5  6
+//    / \   / \        / \   / \ .
+//   3   4 5   6      3   4 5   6
 #pragma once
 
 #include <algorithm>
@@ -26,12 +35,30 @@ struct Tree {
     return found;
   }
 
-  // The neighbour on the way to `to` (not this rank): the child above it, else the parent.
-  int next_hop(int to) const {
-    for (int r = to; r > rank; r = parent_of(r)) {
-      if (parent_of(r) == rank) return r;
+  // The parent of `r` in the tree of those that have not gone; -1 for its root.
+  template <typename Gone>
+  int parent_of(int r, const Gone& gone) const {
+    for (int above = parent_of(r); above >= 0; above = parent_of(above)) {
+      if (!gone(above)) return above;
     }
-    return parent();
+    for (int root = 0; root < r; ++root) {
+      if (!gone(root)) return root;
+    }
+    return -1;
+  }
+
+  // The neighbour on the way to `to` (not this rank): the child above it, else the parent.
+  template <typename Gone>
+  int next_hop(int to, const Gone& gone) const {
+    for (int r = to; r > rank;) {
+      const int above = parent_of(r, gone);
+      if (above == rank) return r;
+      r = above;
+    }
+    return parent_of(rank, gone);
+  }
+  int next_hop(int to) const {
+    return next_hop(to, [](int) { return false; });
   }
 };
 

@@ -42,6 +42,31 @@ TEST(Tree, RoutesAlongParentsAndChildren) {
   }
 }
 
+// Whoever is left reaches all that are left, and nobody's parent is above it twice.
+TEST(Tree, RoutesAmongThoseThatAreLeft) {
+  constexpr int kRanks = 24;
+  for (const int fanout : {1, 2, 3, 32}) {
+    for (const uint32_t gone_ranks : {0x1U, 0x2U, 0x7U, 0x0010ffU, 0xfffU, 0x5555U, 0x3000feU}) {
+      const auto gone = [&](int rank) { return (gone_ranks >> rank & 1) != 0; };
+      for (int from = 0; from < kRanks; ++from) {
+        for (int to = 0; to < kRanks; ++to) {
+          if (gone(from) || gone(to)) continue;
+          int at = from;
+          for (int hops = 0; at != to && hops <= 2 * kRanks; ++hops) {
+            const bootstrap::Tree tree{.rank = at, .size = kRanks, .fanout = fanout};
+            const int next = tree.next_hop(to, gone);
+            ASSERT_GE(next, 0);
+            ASSERT_FALSE(gone(next));
+            ASSERT_TRUE(tree.parent_of(at, gone) == next || tree.parent_of(next, gone) == at);
+            at = next;
+          }
+          ASSERT_EQ(at, to) << "from " << from << " with fanout " << fanout;
+        }
+      }
+    }
+  }
+}
+
 class WorldTest : public ::testing::TestWithParam<std::tuple<int, int>> {
  protected:
   int size() const { return std::get<0>(GetParam()); }

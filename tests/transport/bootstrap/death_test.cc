@@ -217,6 +217,58 @@ TEST_P(DeathTest, OfTwoIsToldOfBoth) {
   }
 }
 
+// Ranks die through which others were linked, one after the other. An abort then reaches all that
+// are left, and so does a question.
+TEST_P(DeathTest, LeavesNobodyCutOff) {
+  const std::vector<std::vector<int>> orders_of_death = {{0},    {1},          {0, 1},
+                                                         {1, 0}, {0, 1, 2, 3}, {3, 1, 0, 2}};
+  for (const std::vector<int>& dead : orders_of_death) {
+    SCOPED_TRACE(::testing::PrintToString(dead));
+    constexpr int kRanks = 8;
+    Processes job(kRanks, GetParam(), false,
+                  [](Control& control, const Pipe& report, const Pipe& orders) {
+                    AttachedClient survivors(control, 2, {4, 5, 6, 7});
+                    report.write("ready\n");
+                    orders.read_line();
+                    const int asked = control.rank() == 4 ? 7 : 4;
+                    survivors->ask_until_answered(control, 2, asked);
+                    report.write("answered\n");
+                    if (control.rank() == 7) {
+                      orders.read_line();
+                      control.poison(2, Error(ErrorCode::aborted, "enough"));
+                    }
+                    report.write(cat(survivors->wait_for_abort().what(), "\n"));
+                    orders.read_line();
+                  });
+    job.wait_until_all_are_there();
+    for (const int rank : dead) {
+      ::kill(job.pid(rank), SIGKILL);
+      job.reap(rank);
+    }
+    for (const int rank : {4, 5, 6, 7}) job.order(rank);
+    for (const int rank : {4, 5, 6, 7}) EXPECT_EQ(job.line_from(rank), "answered");
+    job.order(7);
+    for (const int rank : {4, 5, 6, 7}) EXPECT_EQ(job.line_from(rank), "enough");
+  }
+}
+
+// A rank that has left serves those below it for a while only.
+TEST_P(DeathTest, IsHeardAfterOthersHaveLeft) {
+  constexpr int kRanks = 6;
+  Processes job(kRanks, GetParam(), false,
+                [](Control& control, const Pipe& report, const Pipe& orders) {
+                  report.write("ready\n");
+                  if (control.rank() < 2) return;  // leaves when `control` goes
+                  listen_for_abort(control, report, orders);
+                });
+  job.wait_until_all_are_there();
+  for (const int rank : {2, 3, 4, 5}) EXPECT_EQ(job.line_from(rank), "ready");
+  for (const int rank : {0, 1}) EXPECT_EQ(job.reap(rank), 0);
+  ::kill(job.pid(5), SIGKILL);
+  for (const int rank : {2, 3, 4})
+    EXPECT_THAT(job.line_from(rank), HasSubstr("rank died: rank 5 ("));
+}
+
 INSTANTIATE_TEST_SUITE_P(Trees, DeathTest, ::testing::Values(1, 2, 32));
 
 TEST(Exit, WithoutLeavingIsADeath) {

@@ -66,6 +66,17 @@ class RecordingClient final : public ControlClient {
     wait(lock, "an answer", [&] { return answers_.contains({rank, call}); });
     return answers_[{rank, call}];
   }
+  // A question may be lost while the channel mends itself: it is asked again, as callers do.
+  void ask_until_answered(Control& control, uint64_t communicator, int rank) {
+    constexpr std::chrono::milliseconds kAskAgain{20};
+    const Deadline deadline = Deadline::after(kPatience);
+    std::unique_lock lock(mutex_);
+    while (!answers_.contains({rank, 1U})) {
+      if (deadline.passed()) throw Error(ErrorCode::timeout, "no answer came");
+      control.ask(communicator, rank, 1);
+      changed_.wait_for(lock, kAskAgain);
+    }
+  }
   Fd wait_for_connection(int rank, int lane) {
     std::unique_lock lock(mutex_);
     wait(lock, "a connection", [&] { return connections_.contains({rank, lane}); });

@@ -1,0 +1,71 @@
+// How the tree mends itself when a rank has gone that others were linked through, and how what is
+// told to all reaches them all the same.
+//
+// Each rank that has lost its parent connects to the one that tree.h gives it among those that are
+// left. That one takes any rank of the job: it need not have heard yet of who has gone. Over a new
+// link each side tells the other all that was ever flooded, since some of it may have been on the
+// broken one; what a rank has heard before it does not tell on, so floods end in whatever graph the
+// links are meanwhile.
+#include <algorithm>
+
+#include "transport/bootstrap/control_frames.h"
+#include "transport/bootstrap/control_service.h"
+#include "transport/bootstrap/socket.h"
+
+namespace tutti::bootstrap {
+
+namespace {
+
+// Of communicators that were aborted: one that ranks cut off from each other for as many aborts
+// still wait on would not hear of its own.
+constexpr size_t kMostAbortsKept = 1024;
+
+}  // namespace
+
+// A rank that leaves looks for no other parent: it has nothing to tell any more.
+void ControlService::relink() {
+  if (!all_linked_ || leave_by_ || parent_ < 0) return;
+  const auto link = links_.find(parent_);
+  const bool lost =
+      link == links_.end() || (link->second.was_connected() && !link->second.connected());
+  if (!lost && !clients_.is_dead(parent_)) return;
+  parent_ = tree_.parent_of(tree_.rank, Gone{*this});
+  if (parent_ >= 0) connect_parent(parent_);
+}
+
+// What is sent before the link is there waits for it.
+void ControlService::connect_parent(int rank) {
+  Link& link = links_[rank] = Link();
+  tell_all_known(link);
+  link_connector_.start(peer(rank), rank, make_hello(Purpose::relink), describe(rank));
+}
+
+void ControlService::adopt(int rank, Fd socket) {
+  set_user_timeout(socket.get());
+  Link& link = links_[rank] = Link(std::move(socket));
+  tell_all_known(link);
+}
+
+void ControlService::tell_all_known(Link& link) {
+  for (const Death& death : clients_.all_deaths()) link.send(death_frame(death));
+  for (const int rank : goodbyes_) link.send(goodbye_frame(rank));
+  for (const auto& [communicator, frame] : aborts_) link.send(frame);
+}
+
+void ControlService::flood_goodbye(int rank, int except) {
+  left_[rank] = true;
+  if (goodbyes_.insert(rank).second) flood(goodbye_frame(rank), except);
+}
+
+void ControlService::flood_abort(uint64_t communicator, const Error& error, int except) {
+  if (std::ranges::find(aborts_, communicator, &decltype(aborts_)::value_type::first) !=
+      aborts_.end()) {
+    return;
+  }
+  clients_.abort(communicator, error);
+  aborts_.emplace_back(communicator, abort_frame(communicator, error));
+  flood(aborts_.back().second, except);
+  if (aborts_.size() > kMostAbortsKept) aborts_.pop_front();
+}
+
+}  // namespace tutti::bootstrap

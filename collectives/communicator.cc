@@ -163,6 +163,11 @@ CommunicatorImpl& require(const std::shared_ptr<CommunicatorImpl>& impl) {
 int Communicator::rank() const { return require(impl_).rank(); }
 int Communicator::size() const { return require(impl_).size(); }
 std::string Communicator::transport() const { return require(impl_).transport_name(); }
+std::optional<int> Communicator::member(int rank_of_job) const {
+  const int found = require(impl_).member(rank_of_job);
+  return found < impl_->size() ? std::optional(found) : std::nullopt;
+}
+
 std::string Communicator::describe(int rank) const {
   if (rank < 0 || rank >= size()) {
     throw Error(ErrorCode::invalid_argument,
@@ -180,6 +185,10 @@ const InitStats& Communicator::init_stats() const { return require(impl_).init_s
 void Communicator::abort(const std::string& reason) { require(impl_).abort(reason); }
 
 std::optional<Error> Communicator::failure() const { return require(impl_).failure(); }
+
+Communicator Communicator::shrink() { return Communicator(require(impl_).shrink()); }
+
+Agreement Communicator::agree(uint64_t flags) { return require(impl_).agree(flags); }
 
 Communicator Communicator::split(int color, int key) {
   return Communicator(require(impl_).split(color, key));

@@ -34,6 +34,7 @@
 #include <string_view>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "base/buffer.h"
 #include "base/error.h"
@@ -101,6 +102,12 @@ class Work {
   std::shared_ptr<internal::CommunicatorImpl> comm_;
   std::shared_ptr<internal::Operation> operation_;
   internal::Patience patience_;
+};
+
+// What the members of a communicator that are left have agreed on.
+struct Agreement {
+  uint64_t flags = 0;       // the bits that all of them have given
+  std::vector<int> living;  // the ranks that took part, in ascending order
 };
 
 struct CallOptions {
@@ -172,6 +179,8 @@ class Communicator {
   std::string transport() const;  // "shm", "tcp", "shm+tcp", "none" (one rank)
   // "rank 3 (node7, pid 1234)"
   std::string describe(int rank) const;
+  // The rank that a rank of the job (Error::rank()) has here; nothing for one that is no member.
+  std::optional<int> member(int rank_of_job) const;
   // What it took the ranks of the job to find each other.
   const InitStats& init_stats() const;
 
@@ -184,6 +193,19 @@ class Communicator {
   // ranks at the same time.
   Communicator create(std::span<const int> ranks, int tag = 0);
   Communicator duplicate() { return split(0, rank()); }
+
+  // For when members have died (Error(rank_died)), of a communicator that was aborted or not.
+  // Collective among the members that are left, any of which may die meanwhile, also rank 0. Those
+  // that go on are at least half of the members, and of half of them the one with the first: a job
+  // that is cut in two goes on at one side only. Members that have certainly ended, as `tutti run`
+  // sees it, do not count, so that any number may go on. Error(connection_lost): not this side.
+  // Error(timeout): a member does not call (the setting TUTTI_TIMEOUT).
+  //
+  // A communicator of those that are left, in their order (MPI's ULFM: MPIX_Comm_shrink).
+  Communicator shrink();
+  // What they agree on, alike on all of them: for whether all have come to the same point
+  // (MPIX_Comm_agree).
+  Agreement agree(uint64_t flags = ~uint64_t{0});
   bool valid() const { return impl_ != nullptr; }
 
   // Library-allocated memory, zeroed: the other ranks of the host read it where it lies, so that

@@ -192,16 +192,25 @@ void Replica::abort_all(const std::string& reason) {
   for (Communicator ranks : storage_.groups().ranks) ranks.abort(reason);
 }
 
-// What goes wrong meanwhile is told with the stages of the ranks that it names.
+// What others tell is told with the stages of this rank, unless the executor has, and of the rank
+// that it is about.
 template <typename Work>
 auto Replica::with_places(int64_t step, const Work& work) {
   try {
     return ending_all(work);
+  } catch (const pipeline::PlacedError&) {
+    throw;
   } catch (const Error& error) {
     if (!pipelined() || !pipeline::told_by_others(error.code())) throw;
-    const std::string places = places_missing_in(error.what(), step);
-    if (places.empty()) throw;
-    throw Error(error.code(), error.what(), {.where = places, .rank = error.rank()});
+    const int own = world().rank();
+    std::string where =
+        cat(world().describe(own), ", stage ", stage(), ", at the end of step ", step);
+    const std::optional<int> culprit = world().member(error.rank());
+    if (culprit && *culprit != own) {
+      where += cat("; ", world().describe(*culprit), " is stage ",
+                   mesh_.place_of(*culprit, Axis::pipeline));
+    }
+    throw pipeline::PlacedError(error, where);
   }
 }
 
@@ -216,23 +225,6 @@ int32_t Replica::largest_on_any_rank(int32_t value, int64_t step) {
     world().all_reduce(std::span(&value, 1), ReduceOp::max);
     return value;
   });
-}
-
-// Of this rank, unless the executor has told it, and the stages of all other ranks that are named.
-std::string Replica::places_missing_in(const std::string& text, int64_t step) {
-  const auto has = [&](const std::string& part) { return text.find(part) != std::string::npos; };
-  const int own = world().rank();
-  std::string places;
-  if (!has(cat(world().describe(own), ", stage "))) {
-    places = cat(world().describe(own), ", stage ", stage(), ", at the end of step ", step);
-  }
-  for (int rank = 0; rank < world().size(); ++rank) {
-    const std::string name = world().describe(rank);
-    if (rank == own || !has(name) || has(name + ", stage ") || has(name + " is stage ")) continue;
-    places +=
-        cat(places.empty() ? "" : "; ", name, " is stage ", mesh_.place_of(rank, Axis::pipeline));
-  }
-  return places;
 }
 
 Replica::Trouble Replica::trouble() const {

@@ -183,7 +183,6 @@ class Replica {
   auto with_places(int64_t step, const Work& work);
   void abort_all(const std::string& reason);
   StepResult take_step(const StepBatches& batches, int64_t step, double learning_rate);
-  std::string places_missing_in(const std::string& text, int64_t step);
   void join_tied_gradients();
   std::vector<StepResult> run_unflushed(std::span<const StepBatches> steps, int64_t first,
                                         std::span<const double> learning_rates);

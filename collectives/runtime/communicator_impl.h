@@ -59,6 +59,10 @@ class CommunicatorImpl final : public ControlClient,
   const InitStats& init_stats() const { return engine_->control().init_stats(); }
   std::shared_ptr<CommunicatorImpl> split(int color, int key);
   std::shared_ptr<CommunicatorImpl> create(std::span<const int> ranks, int tag);
+  Agreement agree(uint64_t flags);
+  std::shared_ptr<CommunicatorImpl> shrink();
+  // Of a rank of the job; size() for one that is no member.
+  int member(int world_rank) const;
   void abort(const std::string& reason);
   std::optional<Error> failure() const {
     if (!abort_.raised()) return std::nullopt;
@@ -145,8 +149,10 @@ class CommunicatorImpl final : public ControlClient,
   PointToPoint::Owner owner_of_messages();
   void check_group(std::span<const int> ranks, int tag) const;
   void meet(int next, int previous, int tag, uint64_t id);
-  int member(int world_rank) const;
   std::vector<Place> places() const;
+
+  // survivors.cc
+  Agreed agree_among_members(uint64_t flags);
 
   // calls.cc
   static CallKey key_of(const Request& request, const CallOptions& options);
@@ -220,7 +226,13 @@ class CommunicatorImpl final : public ControlClient,
   void raise_gone(const Operation& operation, int peer, std::string_view how);
   void time_out(const Operation& operation);
   std::string explain_unclaimed();
-  std::string explain_missing(const Operation& operation);
+  // In words, and the rank at the end of the chain of who waits for whom (-1: nobody's, or this
+  // rank's own).
+  struct Missing {
+    std::string text;
+    int culprit = -1;  // of the job
+  };
+  Missing explain_missing(const Operation& operation);
 
   const std::shared_ptr<Engine> engine_;
   const uint64_t id_;
@@ -255,6 +267,7 @@ class CommunicatorImpl final : public ControlClient,
   Predecessors following_;  // of the call that is about to start
   uint32_t splits_made_ = 0;
   std::map<uint64_t, uint64_t> groups_made_;  // by members and tag: how many
+  uint32_t agreements_made_ = 0;
   std::vector<Operation*> collectives_;       // the first one runs; of pool_
   Execution execution_;
   PointToPoint messages_;

@@ -151,7 +151,7 @@ void CommunicatorImpl::look_at_stall(Operation& operation, Patience& patience) {
     patience.said = true;
     log(LogLevel::warning,
         cat("waiting for ", kSayAfterNs / 1'000'000'000, " s in ",
-            to_string(operation.compiled->signature), explain_missing(operation)));
+            to_string(operation.compiled->signature), explain_missing(operation).text));
   }
 }
 
@@ -297,16 +297,16 @@ void CommunicatorImpl::raise_gone(const Operation& operation, int peer, std::str
 }
 
 void CommunicatorImpl::time_out(const Operation& operation) {
-  const std::vector<int> peers = missing(operation);
+  const Missing missing = explain_missing(operation);
   raise_everywhere(Error(
       ErrorCode::timeout,
       cat(describe(rank_), " gave up after ",
           std::chrono::duration<double>(operation.timeout).count(), " s in ",
           !operation.point_to_point() ? cat("call ", operation.call.number, ", ") : std::string(),
-          to_string(operation.compiled->signature), explain_missing(operation)),
+          to_string(operation.compiled->signature), missing.text),
       {.cause = "a rank is stuck, slow, or makes other calls",
        .remedy = "look at the ranks that are named; TUTTI_TIMEOUT sets the limit in seconds",
-       .rank = peers.empty() || peers.front() == kAnySource ? -1 : members_[peers.front()]}));
+       .rank = missing.culprit}));
 }
 
 // A wrong tag shows in what came instead.
@@ -321,7 +321,7 @@ std::string CommunicatorImpl::explain_unclaimed() {
 }
 
 // Follows who waits for whom: the culprit is where the chain ends.
-std::string CommunicatorImpl::explain_missing(const Operation& operation) {
+CommunicatorImpl::Missing CommunicatorImpl::explain_missing(const Operation& operation) {
   std::vector<int> chain = missing(operation);
   std::string text = operation.point_to_point() ? explain_unclaimed() : "";
   std::lock_guard lock(stall_mutex_);
@@ -357,7 +357,8 @@ std::string CommunicatorImpl::explain_missing(const Operation& operation) {
       if (next != rank_ && std::ranges::find(chain, next) == chain.end()) chain.push_back(next);
     }
   }
-  return text;
+  const bool known = !chain.empty() && chain.back() != rank_ && chain.back() != kAnySource;
+  return {text, known ? members_[chain.back()] : -1};
 }
 
 }  // namespace tutti::internal

@@ -79,11 +79,9 @@ void Executor::abort(const std::string& reason) {
   }
 }
 
-Error Executor::placed(const Error& error, const Action& action) {
+PlacedError Executor::placed(const Error& error, const Action& action) {
   Communicator& stages = boundary_.stages();
-  const std::optional<int> culprit = culprit_of(error, stages);
-  Error placed(error.code(), error.what(),
-               {.where = place_of(action, *plan_, stages, culprit), .rank = error.rank()});
+  PlacedError placed(error, place_of(action, *plan_, stages, stages.member(error.rank())));
   if (!told_by_others(error.code())) abort(placed.what());
   return placed;
 }

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "training/parallel/buffer_pool.h"
 #include "training/pipeline/boundary.h"
+#include "training/pipeline/places.h"
 #include "training/pipeline/plan.h"
 #include "training/trace.h"
 
@@ -102,7 +103,7 @@ class Executor {
   void record_span(const char* what, TraceCategory category, const Entry& entry,
                    std::chrono::steady_clock::time_point start);
   int own_rank() { return boundary_.stages().rank(); }
-  Error placed(const Error& error, const Action& action);
+  PlacedError placed(const Error& error, const Action& action);
   void abort(const std::string& reason);
 
   Boundary boundary_;

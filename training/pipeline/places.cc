@@ -1,7 +1,5 @@
 #include "training/pipeline/places.h"
 
-#include <string_view>
-
 #include "base/text.h"
 
 namespace tutti::training::pipeline {
@@ -26,20 +24,6 @@ bool told_by_others(ErrorCode code) {
   return code == ErrorCode::mismatch || code == ErrorCode::rank_died ||
          code == ErrorCode::connection_lost || code == ErrorCode::timeout ||
          code == ErrorCode::aborted;
-}
-
-std::optional<int> culprit_of(const Error& error, const Communicator& stages) {
-  if (error.code() != ErrorCode::rank_died && error.code() != ErrorCode::timeout) return {};
-  const std::string_view text = error.what();
-  std::optional<int> culprit;
-  size_t named = 0;
-  for (int stage = 0; stage < stages.size(); ++stage) {
-    const size_t at = text.rfind(stages.describe(stage));
-    if (at == std::string_view::npos || (culprit && at < named)) continue;
-    culprit = stage;
-    named = at;
-  }
-  return culprit;
 }
 
 std::string place_of(const Action& action, const Plan& plan, const Communicator& stages,

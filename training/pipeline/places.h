@@ -13,8 +13,12 @@ namespace tutti::training::pipeline {
 // Whether an error was told by other ranks, or is about them; else it is this rank's own.
 bool told_by_others(ErrorCode code);
 
-// The stage that an error is about: it names last the rank where a chain of waiting ends.
-std::optional<int> culprit_of(const Error& error, const Communicator& stages);
+// An error with the places where it found ranks.
+class PlacedError : public Error {
+ public:
+  PlacedError(const Error& error, const std::string& where)
+      : Error(error.code(), error.what(), {.where = where, .rank = error.rank()}) {}
+};
 
 // "rank 1 (node7, pid 1234), stage 1, in the backward of micro-batch 3 through chunk 1, which needs
 // the backward of micro-batch 3 through chunk 2 on rank 2 (...), stage 2": where this rank is in

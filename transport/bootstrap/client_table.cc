@@ -76,7 +76,10 @@ void ClientTable::abort(uint64_t communicator, const Error& error) {
 
 bool ClientTable::rank_died(const Death& death) {
   std::lock_guard lock(mutex_);
-  if (std::ranges::find(deaths_, death.rank, &Death::rank) != deaths_.end()) return false;
+  const auto known = std::ranges::find(deaths_, death.rank, &Death::rank);
+  if (known != deaths_.end()) {
+    return death.certain && !std::exchange(known->certain, true);
+  }
   deaths_.push_back(death);
   return true;
 }
@@ -103,6 +106,12 @@ bool ClientTable::is_dead(int rank) const {
 std::vector<Death> ClientTable::all_deaths() const {
   std::lock_guard lock(mutex_);
   return deaths_;
+}
+
+bool ClientTable::has_certainly_died(int rank) const {
+  std::lock_guard lock(mutex_);
+  const auto known = std::ranges::find(deaths_, rank, &Death::rank);
+  return known != deaths_.end() && known->certain;
 }
 
 std::optional<Error> ClientTable::deaths() const {

@@ -29,6 +29,7 @@ struct Death {
   int rank = 0;
   std::string text;        // "rank 3 (node7, pid 1234) was killed by signal 9 (Killed)"
   bool by_itself = false;  // it ended its own life: another one's may have been the cause
+  bool certain = false;    // the launcher saw it end; else it may only be out of reach
 };
 
 class ClientTable {
@@ -53,12 +54,13 @@ class ClientTable {
   std::vector<Answer> stop_expecting();
 
   void abort(uint64_t communicator, const Error& error);
-  // False if that was known already. The clients hear of it by tell_deaths().
+  // False if that was known already, and as certain. The clients hear of it by tell_deaths().
   bool rank_died(const Death& death);
   // Tells the communicators of those that died of what they died.
   void tell_deaths();
   std::vector<Death> all_deaths() const;
   bool is_dead(int rank) const;
+  bool has_certainly_died(int rank) const;
   // Why ranks of this job died: see Control::deaths(). Nothing as long as none did.
   std::optional<Error> deaths() const;
   // Nothing when the communicator may come: the question is kept. An empty text when it is gone.

@@ -16,8 +16,10 @@
 // checked nothing else is parsed. Strangers are dropped and logged once.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
+#include <future>
 #include <memory>
 #include <optional>
 #include <string>
@@ -54,6 +56,12 @@ struct PeerInfo {
   std::string rack;       // Job::rack
 
   size_t rails() const { return 1 + more_rails.size(); }
+};
+
+// What the members of a communicator that are left have agreed on.
+struct Agreed {
+  uint64_t flags = 0;       // the bits that all of them have given
+  std::vector<int> living;  // of the job, in the order of the members: those that took part
 };
 
 // One communicator's ear on the control channel. All calls come from the control thread, except for
@@ -139,6 +147,13 @@ class Control {
   // A broken data connection to `rank` was seen: unless the channel learns why within two seconds,
   // the members' clients are aborted with Error(connection_lost, text). Never blocks.
   virtual void suspect(uint64_t communicator, int rank, std::string text) = 0;
+
+  // Begins the members' `number`th agreement on that communicator (agreement.h): the future has the
+  // decision, alike on all that get one, or an Error: timeout, or connection_lost where this rank
+  // is cut off from the majority. All members that are left must call. Never blocks.
+  virtual std::future<Agreed> agree(uint64_t communicator, uint32_t number,
+                                    std::vector<int> members, uint64_t flags,
+                                    std::chrono::milliseconds timeout) = 0;
 
   // Asks for a data connection to a member. Never blocks: the client's on_opened() gets the socket
   // when the handshake is done; if that fails, or takes 30 seconds, the peer is suspected (as by

@@ -13,6 +13,7 @@ inline std::string death_frame(const Death& death) {
   return FrameWriter(FrameType::death)
       .put(int32_t{death.rank})
       .put(uint8_t{death.by_itself})
+      .put(uint8_t{death.certain})
       .put_text(cut_text(death.text))
       .finish();
 }

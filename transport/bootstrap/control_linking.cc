@@ -33,6 +33,7 @@ void ControlService::watch_linking() {
       set_,
       [this](uint64_t, int rank, int, Fd socket) {
         if (cut_off_.erase(rank) != 0) return tell_cut_off(Link(std::move(socket)));
+        if (sought_.contains(rank)) return found_child(rank);
         Link& link = links_.at(rank);
         set_user_timeout(socket.get());
         link.connect(std::move(socket));
@@ -40,6 +41,7 @@ void ControlService::watch_linking() {
         tell_linked();
       },
       [this](uint64_t, int rank, const Error& error) {
+        if (sought_.erase(rank) != 0 && !is_lost(rank)) return;  // it has come meanwhile
         if (cut_off_.erase(rank) == 0) on_unreachable(rank, error);
       });
 }
@@ -74,7 +76,8 @@ void ControlService::on_unreachable(int child, const Error& error) {
     linked_.notify_all();
     return;
   }
-  links_.at(child).close();
+  links_[child].close();
+  if (left_[child]) return relink();
   const bool gone = error.code() == ErrorCode::connection_lost;
   on_break(child, cat(gone ? "vanished: " : "cannot be reached: ", error.what()));
 }

@@ -2,11 +2,14 @@
 // told to all reaches them all the same.
 //
 // Each rank that has lost its parent connects to the one that tree.h gives it among those that are
-// left. That one takes any rank of the job: it need not have heard yet of who has gone. Over a new
-// link each side tells the other all that was ever flooded, since some of it may have been on the
-// broken one; what a rank has heard before it does not tell on, so floods end in whatever graph the
-// links are meanwhile.
+// left. That one takes any rank of the job: it need not have heard yet of who has gone. Whoever
+// should have come to a rank, and has not, may have died together with its parent, which alone
+// would have seen it: the rank tries to connect to it until it comes or its listener is gone. Over
+// a new link each side tells the other all that was ever flooded, since some of it may have been on
+// the broken one; what a rank has heard before it does not tell on, so floods end in whatever graph
+// the links are meanwhile.
 #include <algorithm>
+#include <utility>
 
 #include "transport/bootstrap/control_frames.h"
 #include "transport/bootstrap/control_service.h"
@@ -19,18 +22,47 @@ namespace {
 // Of communicators that were aborted: one that ranks cut off from each other for as many aborts
 // still wait on would not hear of its own.
 constexpr size_t kMostAbortsKept = 1024;
+// For those that have lost their parent to come, and between looks at those that have not.
+constexpr std::chrono::milliseconds kTimeToMove{100};
 
 }  // namespace
 
 // A rank that leaves looks for no other parent: it has nothing to tell any more.
 void ControlService::relink() {
-  if (!all_linked_ || leave_by_ || parent_ < 0) return;
-  const auto link = links_.find(parent_);
-  const bool lost =
-      link == links_.end() || (link->second.was_connected() && !link->second.connected());
-  if (!lost && !clients_.is_dead(parent_)) return;
+  if (!all_linked_ || leave_by_) return;
+  look_for_children_later();
+  if (parent_ < 0 || !(is_lost(parent_) || clients_.is_dead(parent_))) return;
   parent_ = tree_.parent_of(tree_.rank, Gone{*this});
   if (parent_ >= 0) connect_parent(parent_);
+}
+
+bool ControlService::is_lost(int neighbour) const {
+  const auto link = links_.find(neighbour);
+  return link == links_.end() || (link->second.was_connected() && !link->second.connected());
+}
+
+void ControlService::look_for_children_later() {
+  if (std::exchange(looks_for_children_, true)) return;
+  after(kTimeToMove, [this] {
+    looks_for_children_ = false;
+    look_for_children();
+  });
+}
+
+void ControlService::look_for_children() {
+  if (leave_by_) return;
+  const Gone gone{*this};
+  for (int rank = tree_.rank + 1; rank < tree_.size; ++rank) {
+    if (gone(rank) || !is_lost(rank) || tree_.parent_of(rank, gone) != tree_.rank) continue;
+    if (!sought_.insert(rank).second) continue;
+    link_connector_.start(peer(rank), rank, make_hello(Purpose::control), describe(rank));
+  }
+}
+
+// The connection has shown that it lives.
+void ControlService::found_child(int rank) {
+  sought_.erase(rank);
+  look_for_children_later();
 }
 
 // What is sent before the link is there waits for it.
@@ -55,6 +87,7 @@ void ControlService::tell_all_known(Link& link) {
 void ControlService::flood_goodbye(int rank, int except) {
   left_[rank] = true;
   if (goodbyes_.insert(rank).second) flood(goodbye_frame(rank), except);
+  agreements_.look_again();
 }
 
 void ControlService::flood_abort(uint64_t communicator, const Error& error, int except) {

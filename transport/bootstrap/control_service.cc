@@ -191,6 +191,23 @@ void ControlService::open_connection(uint64_t communicator, int rank, int lane) 
   });
 }
 
+std::future<Agreed> ControlService::agree(uint64_t communicator, uint32_t number,
+                                          std::vector<int> members, uint64_t flags,
+                                          std::chrono::milliseconds timeout) {
+  require_own_process();
+  const auto promise = std::make_shared<std::promise<Agreed>>();
+  std::future<Agreed> agreed = promise->get_future();
+  post([this, id = AgreementId{communicator, number}, members = std::move(members), flags, timeout,
+        promise] {
+    agreements_.start(id, members, flags, timeout,
+                      [promise](const Agreed* decision, const Error* error) {
+                        if (decision != nullptr) return promise->set_value(*decision);
+                        promise->set_exception(std::make_exception_ptr(*error));
+                      });
+  });
+  return agreed;
+}
+
 void ControlService::offer(const std::string& name, int fd) {
   require_own_process();
   descriptors_.offer(name, fd);

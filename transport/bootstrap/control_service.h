@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "base/deadline.h"
+#include "transport/bootstrap/agreement.h"
 #include "transport/bootstrap/bootstrap.h"
 #include "transport/bootstrap/client_table.h"
 #include "transport/bootstrap/connector.h"
@@ -31,7 +32,7 @@
 
 namespace tutti::bootstrap {
 
-class ControlService final : public Control {
+class ControlService final : public Control, private AgreementChannel {
  public:
   // Finds all ranks and starts the thread; wait_until_linked() then waits for the ranks below.
   explicit ControlService(const Job& job);
@@ -53,6 +54,8 @@ class ControlService final : public Control {
   bool has_died(int rank) const override { return clients_.is_dead(rank); }
   void suspect(uint64_t communicator, int rank, std::string text) override;
   void open_connection(uint64_t communicator, int rank, int lane) override;
+  std::future<Agreed> agree(uint64_t communicator, uint32_t number, std::vector<int> members,
+                            uint64_t flags, std::chrono::milliseconds timeout) override;
   void offer(const std::string& name, int fd) override;
   void withdraw(const std::string& name) override;
   Fd fetch(int rank, const std::string& name, const Deadline& deadline) override;
@@ -76,6 +79,18 @@ class ControlService final : public Control {
   Hello make_hello(Purpose purpose) const;
 
   // --- the control thread
+  // AgreementChannel
+  int own_rank() const override { return tree_.rank; }
+  std::string name_of(int rank) const override { return describe(rank); }
+  void send_to(int rank, const std::string& frame) override { route(rank, frame); }
+  bool has_gone(int rank) const override { return Gone{*this}(rank); }
+  bool has_ended(int rank) const override {
+    return has_left(rank) || clients_.has_certainly_died(rank);
+  }
+  void call_after(std::chrono::milliseconds delay, std::function<void()> what) override {
+    after(delay, std::move(what));
+  }
+
   void serve();
   void turn();
   void run_commands();
@@ -96,7 +111,11 @@ class ControlService final : public Control {
   void tell_cut_off(Link link) const;
 
   void relink();
+  bool is_lost(int neighbour) const;
   void connect_parent(int rank);
+  void look_for_children_later();
+  void look_for_children();
+  void found_child(int rank);
   void adopt(int rank, Fd socket);
   void tell_all_known(Link& link);
 
@@ -114,7 +133,7 @@ class ControlService final : public Control {
   void on_break(int rank, const std::string& how);
   void on_launcher_line(const RankEnd& end);
   bool cut_off_from(int rank) const;
-  void declare_death(int rank, const std::string& how, bool by_itself);
+  void declare_death(const RankEnd& end);
   void record_death(const Death& death, int told_by);
   void tell_deaths();
 
@@ -147,11 +166,14 @@ class ControlService final : public Control {
   std::set<int> cut_off_;      // ranks below a child that died before, until they have been told
   std::map<int, Link> links_;  // to all neighbours, and those that have moved here
   int parent_ = -1;            // links_ has it
+  std::set<int> sought_;       // ranks that should have moved here
+  bool looks_for_children_ = false;
   // What has been flooded, once each: for ranks that move here.
   std::set<int> goodbyes_;
   std::deque<std::pair<uint64_t, std::string>> aborts_;  // by communicator; the last ones
   std::vector<std::pair<Clock::time_point, Command>> timers_;
-  std::map<int, RankEnd> ends_;    // what the launcher said
+  std::map<int, RankEnd> ends_;  // what the launcher said
+  Agreements agreements_{*this};
   bool gathering_deaths_ = false;  // of which clients hear soon
   std::optional<Clock::time_point> leave_by_;
 

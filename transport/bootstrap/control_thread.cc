@@ -181,9 +181,8 @@ void ControlService::flood(const std::string& frame, int except) {
 // serves those below it.
 void ControlService::route(int to, const std::string& frame) {
   for (const int hop : {tree_.next_hop(to, Gone{*this}), tree_.next_hop(to)}) {
-    const auto link = links_.find(hop);
-    if (link == links_.end() || !link->second.connected()) continue;
-    link->second.send(frame);
+    if (is_lost(hop)) continue;
+    links_.at(hop).send(frame);
     return;
   }
 }
@@ -207,9 +206,10 @@ bool ControlService::on_frame(int neighbour, std::string_view body) {
     case FrameType::death: {
       const auto rank = frame.get<int32_t>();
       const bool by_itself = frame.get<uint8_t>() != 0;
+      const bool certain = frame.get<uint8_t>() != 0;
       const std::string text = frame.get_text();
       if (!frame.ok() || !in_world(rank)) return false;
-      record_death({rank, text, by_itself}, neighbour);
+      record_death({rank, text, by_itself, certain}, neighbour);
       return true;
     }
     case FrameType::abort: {
@@ -234,6 +234,13 @@ bool ControlService::on_frame(int neighbour, std::string_view body) {
       } else {
         clients_.answer(communicator, from, call, text);
       }
+      return true;
+    }
+    case FrameType::agreement: {
+      const auto to = frame.get<int32_t>();
+      if (!frame.ok() || !in_world(to)) return false;
+      if (to == tree_.rank) return agreements_.on_frame(frame);
+      route(to, whole_frame(body));
       return true;
     }
     default:
@@ -282,9 +289,9 @@ void ControlService::on_break(int rank, const std::string& how) {
   const auto declare = [this, rank, how] {
     const auto told = ends_.find(rank);
     if (told != ends_.end()) {
-      declare_death(rank, told->second.text(), told->second.by_itself());
+      declare_death(told->second);
     } else {  // one that vanishes after a death may have ended because of it
-      declare_death(rank, how, clients_.deaths().has_value());
+      record_death({rank, cat(describe(rank), " ", how), clients_.deaths().has_value()}, -1);
     }
   };
   if (ends_.contains(rank) || !membership_.launcher.open()) {
@@ -303,7 +310,7 @@ void ControlService::on_launcher_line(const RankEnd& end) {
     if (!end.by_signal && end.value == 0 && cut_off_from(end.rank)) {
       left_[end.rank] = true;
     } else {
-      declare_death(end.rank, end.text(), end.by_itself());
+      declare_death(end);
     }
   };
   if (end.by_signal || link_ended) {
@@ -323,8 +330,8 @@ bool ControlService::cut_off_from(int rank) const {
   return false;
 }
 
-void ControlService::declare_death(int rank, const std::string& how, bool by_itself) {
-  record_death({rank, cat(describe(rank), " ", how), by_itself}, -1);
+void ControlService::declare_death(const RankEnd& end) {
+  record_death({end.rank, cat(describe(end.rank), " ", end.text()), end.by_itself(), true}, -1);
 }
 
 // The death goes out before anything that this rank does because of it: along the tree nobody hears
@@ -334,6 +341,7 @@ void ControlService::record_death(const Death& death, int told_by) {
   if (!clients_.rank_died(death)) return;
   flood(death_frame(death), told_by);
   relink();
+  agreements_.look_again();
   connect_cut_off(death.rank);
   if (gathering_deaths_) return;
   gathering_deaths_ = true;

@@ -27,11 +27,12 @@ enum class FrameType : uint8_t {
   failure = 4,   // an error: why there will be no job
   linked = 5,    // all ranks below have their links, to the parent; the first frame to go up
   // control links
-  goodbye = 10,   // rank
-  death = 11,     // rank, text
-  abort = 12,     // communicator, error
-  question = 13,  // communicator, from, to, call
-  answer = 14,    // communicator, from, to, call, text
+  goodbye = 10,    // rank
+  death = 11,      // rank, text
+  abort = 12,      // communicator, error
+  question = 13,   // communicator, from, to, call
+  answer = 14,     // communicator, from, to, call, text
+  agreement = 15,  // to, and what agreement.cc says
   // descriptor service
   fetch = 20,  // name
 };

@@ -1,0 +1,85 @@
+// What the members that are left do after others have died: agree on who they are, and go on in a
+// communicator of their own. All of it goes over the control channel: the data paths of a
+// communicator that lost a member are aborted.
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "base/mix_bits.h"
+#include "base/text.h"
+#include "collectives/runtime/communicator_impl.h"
+
+namespace tutti::internal {
+
+namespace {
+
+// Where the settings know no limit.
+constexpr std::chrono::hours kAsGoodAsNever(24 * 365);
+
+}  // namespace
+
+// Peers may wait for what this rank still has to do on its other communicators.
+Agreed CommunicatorImpl::agree_among_members(uint64_t flags) {
+  constexpr std::chrono::microseconds kLook(200);
+  require_own_process();
+  uint32_t number = 0;
+  {
+    const std::unique_lock lock = lock_for_call();
+    number = ++agreements_made_;
+  }
+  const auto limit = timeout_ == timeout_.zero() || timeout_ > kAsGoodAsNever
+                         ? std::chrono::nanoseconds(kAsGoodAsNever)
+                         : timeout_;
+  std::future<Agreed> agreed = engine_->control().agree(
+      id_, number, members_, flags, std::chrono::duration_cast<std::chrono::milliseconds>(limit));
+  while (agreed.wait_for(kLook) != std::future_status::ready) {
+    if (engine_->active() > 0) engine_->progress_others(nullptr);
+    engine_->callbacks().run();
+  }
+  return agreed.get();
+}
+
+Agreement CommunicatorImpl::agree(uint64_t flags) {
+  const Agreed agreed = agree_among_members(flags);
+  Agreement agreement{.flags = agreed.flags, .living = {}};
+  for (const int rank : agreed.living) agreement.living.push_back(member(rank));
+  return agreement;
+}
+
+// Others may die while it is made: all that are left then say whether they have made it, of the
+// same members, or make another one.
+std::shared_ptr<CommunicatorImpl> CommunicatorImpl::shrink() {
+  for (;;) {
+    const Control::Making making(engine_->control());
+    const Agreed before = agree_among_members(~uint64_t{0});
+    const auto own = std::ranges::find(before.living, members_[rank_]);
+    if (own == before.living.end()) {
+      throw Error(ErrorCode::connection_lost,
+                  cat("the others have gone on without ", describe(rank_)),
+                  {.cause = "it was out of reach", .rank = members_[rank_]});
+    }
+    uint64_t id = id_;
+    for (const uint64_t part : {uint64_t{0x73687269'6e6bU}, uint64_t{agreements_made_}}) {
+      id = mix_bits(id + part + kGolden);
+    }
+    std::shared_ptr<CommunicatorImpl> made;
+    std::optional<Error> problem;
+    try {
+      made = std::make_shared<CommunicatorImpl>(engine_, id, before.living,
+                                                static_cast<int>(own - before.living.begin()));
+      problem = made->failure();
+    } catch (const Error& error) {
+      problem = error;
+    }
+    const Agreed after = agree_among_members(problem ? 0 : 1);
+    if (after.living != before.living) continue;
+    if (after.flags != 0) return made;
+    throw problem.value_or(Error(ErrorCode::aborted,
+                                 "another rank could not make the communicator of those that are "
+                                 "left",
+                                 {.remedy = "look at what the other ranks say"}));
+  }
+}
+
+}  // namespace tutti::internal

@@ -1,0 +1,212 @@
+// Ranks die, and those that are left go on without them. Ranks are processes.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <functional>
+#include <numeric>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/settings.h"
+#include "base/text.h"
+#include "collectives/communicator.h"
+#include "tests/support/ranks.h"
+
+namespace tutti {
+namespace {
+
+using ::testing::HasSubstr;
+
+[[noreturn]] void die() {
+  ::kill(::getpid(), SIGKILL);
+  for (;;) ::pause();
+}
+
+using Body = std::function<std::string(Communicator&)>;
+
+// What each rank's body returned or threw; empty for those that died.
+std::vector<std::string> run_processes(int size, const std::string& transport, const Body& body) {
+  testing::LocalRendezvous rendezvous;
+  std::vector<pid_t> pids;
+  std::vector<int> reports;
+  for (int rank = 0; rank < size; ++rank) {
+    int ends[2];
+    if (::pipe(ends) != 0) throw system_error("pipe", errno);
+    pids.push_back(::fork());
+    if (pids.back() == 0) {
+      ::close(ends[0]);
+      const Job job = rendezvous.job(rank, size);
+      if (rank != 0) ::close(rendezvous.release_listener());
+      std::string text;
+      try {
+        settings().set("TUTTI_TRANSPORT", transport);
+        settings().set("TUTTI_TIMEOUT", "20");
+        settings().set("TUTTI_LOG", "error");
+        Communicator world = Communicator::init(job);
+        text = body(world);
+      } catch (const std::exception& error) {
+        text = cat("threw: ", error.what());
+      }
+      [[maybe_unused]] const ssize_t written = ::write(ends[1], text.data(), text.size());
+      ::_exit(0);
+    }
+    ::close(ends[1]);
+    reports.push_back(ends[0]);
+  }
+  ::close(rendezvous.release_listener());
+  std::vector<std::string> texts;
+  for (int rank = 0; rank < size; ++rank) {
+    std::string text;
+    char part[4096];
+    for (ssize_t n = 0; (n = ::read(reports[rank], part, sizeof(part))) > 0;) text.append(part, n);
+    ::close(reports[rank]);
+    ::waitpid(pids[rank], nullptr, 0);
+    texts.push_back(text);
+  }
+  return texts;
+}
+
+// Until it succeeds: the sum over all ranks that are left.
+std::string sum_of_survivors(Communicator comm, int rank_of_world) {
+  for (;;) {
+    try {
+      std::vector<int64_t> values(1000, rank_of_world);
+      comm.all_reduce(std::span(values));
+      return cat(comm.size(), " ranks, sum ", values.front(), " to ", values.back());
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::rank_died) throw;
+      comm = comm.shrink();
+    }
+  }
+}
+
+std::string expected(int size, const std::vector<int>& dead) {
+  int64_t sum = size * (size - 1) / 2;
+  for (const int rank : dead) sum -= rank;
+  return cat(size - static_cast<int>(dead.size()), " ranks, sum ", sum, " to ", sum);
+}
+
+bool has(const std::vector<int>& ranks, int rank) {
+  return std::ranges::find(ranks, rank) != ranks.end();
+}
+
+class Survivors : public ::testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(Over, Survivors, ::testing::Values("shm", "tcp"),
+                         [](const auto& info) { return info.param; });
+
+TEST_P(Survivors, GoOnWithoutWhoeverDied) {
+  const std::vector<std::pair<int, std::vector<int>>> cases = {
+      {2, {1}}, {3, {0}}, {4, {2}}, {5, {0, 1}}, {7, {1, 3, 6}}, {8, {0, 4}}, {16, {0, 1, 7, 15}}};
+  for (const auto& [size, dead] : cases) {
+    SCOPED_TRACE(cat(size, " ranks without ", ::testing::PrintToString(dead)));
+    const std::vector<std::string> texts =
+        run_processes(size, GetParam(), [&, dead = dead](Communicator& world) {
+          world.barrier();
+          if (has(dead, world.rank())) die();
+          return sum_of_survivors(world, world.rank());
+        });
+    for (int rank = 0; rank < size; ++rank) {
+      EXPECT_EQ(texts[rank], has(dead, rank) ? "" : expected(size, dead)) << "rank " << rank;
+    }
+  }
+}
+
+// One after the other, down to the last.
+TEST_P(Survivors, GoOnAfterEachDeath) {
+  constexpr int kRanks = 5;
+  const std::vector<std::string> texts = run_processes(kRanks, GetParam(), [](Communicator& world) {
+    const int own = world.rank();
+    Communicator comm = world;
+    std::string text;
+    for (int dies : {0, 3, 1, 4}) {
+      if (own == dies) die();
+      for (bool done = false; !done;) {
+        try {
+          std::vector<int32_t> one{1};
+          for (int i = 0; i < 100; ++i) {
+            one = {1};
+            comm.all_reduce(std::span(one));
+          }
+          // Whoever has not yet heard of the death comes back here.
+          done = one.front() == comm.size() && comm.size() < world.size();
+          if (done) text += cat(one.front(), " ");
+        } catch (const Error&) {
+          comm = comm.shrink();
+        }
+      }
+      world = comm;
+    }
+    return text;
+  });
+  EXPECT_EQ(texts[2], "4 3 2 1 ");
+}
+
+// Others die while the first death is dealt with.
+TEST_P(Survivors, GoOnWhenSomeDieInShrink) {
+  constexpr int kRanks = 6;
+  for (int step = 0; step < 16; ++step) {
+    for (const std::vector<int>& dead : {std::vector{3, 0}, std::vector{0, 1}}) {
+      SCOPED_TRACE(cat("step ", step, ", ", ::testing::PrintToString(dead)));
+      const std::vector<std::string> texts =
+          run_processes(kRanks, GetParam(), [&](Communicator& world) {
+            const int own = world.rank();
+            world.barrier();
+            if (own == dead[0]) die();
+            if (own == dead[1]) {
+              std::thread([step] {
+                ::usleep(48'000 + static_cast<useconds_t>(step) * 500);
+                die();
+              }).detach();
+            }
+            std::string text = sum_of_survivors(world, own);
+            if (own == dead[1]) die();
+            // Some were through before the second death.
+            while (text != expected(kRanks, dead)) {
+              Communicator rest = world.shrink();
+              text = sum_of_survivors(rest, own);
+            }
+            return text;
+          });
+      for (int rank = 0; rank < kRanks; ++rank) {
+        EXPECT_EQ(texts[rank], has(dead, rank) ? "" : expected(kRanks, dead)) << "rank " << rank;
+      }
+    }
+  }
+}
+
+TEST_P(Survivors, AgreeOnFlagsAndOnWhoIsLeft) {
+  const std::vector<std::string> texts = run_processes(4, GetParam(), [](Communicator& world) {
+    if (world.rank() == 1) die();
+    const Agreement agreement = world.agree(world.rank() == 3 ? 6 : 12);
+    return cat(agreement.flags, ": ", ::testing::PrintToString(agreement.living));
+  });
+  for (const int rank : {0, 2, 3}) EXPECT_EQ(texts[rank], "4: { 0, 2, 3 }");
+}
+
+// Without a launcher nobody knows that these have ended and are not cut off.
+TEST_P(Survivors, OfAMinorityDoNotGoOn) {
+  const std::vector<std::string> texts = run_processes(5, GetParam(), [](Communicator& world) {
+    world.barrier();
+    if (world.rank() < 3) die();
+    return sum_of_survivors(world, world.rank());
+  });
+  for (const int rank : {3, 4}) {
+    EXPECT_THAT(texts[rank], HasSubstr("only 2 of 5 members can be reached"));
+  }
+}
+
+TEST_P(Survivors, ShrinkWithoutADeathToo) {
+  const std::vector<std::string> texts = run_processes(3, GetParam(), [](Communicator& world) {
+    std::string text;
+    for (int cycle = 0; cycle < 20; ++cycle) world = world.shrink();
+    return sum_of_survivors(world, world.rank());
+  });
+  for (const std::string& text : texts) EXPECT_EQ(text, expected(3, {}));
+}
+
+}  // namespace
+}  // namespace tutti

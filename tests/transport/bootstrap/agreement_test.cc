@@ -1,0 +1,224 @@
+// Agreements over a channel that loses, delays and reorders messages, among members that die: in
+// simulated time, thousands of runs.
+#include "transport/bootstrap/agreement.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <queue>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+
+namespace tutti::bootstrap {
+namespace {
+
+using std::chrono::milliseconds;
+
+// All ranks' channels, and the clock.
+class World {
+ public:
+  struct Outcome {
+    std::optional<Agreed> agreed;
+    std::optional<Error> error;
+  };
+
+  World(int size, uint32_t seed) : random_(seed) {
+    for (int rank = 0; rank < size; ++rank) ranks_.push_back(std::make_unique<Rank>(*this, rank));
+  }
+
+  int size() const { return static_cast<int>(ranks_.size()); }
+  int random(int end) { return static_cast<int>(random_() % static_cast<uint32_t>(end)); }
+  void at(milliseconds when, std::function<void()> what) {
+    events_.push({when, next_++, std::move(what)});
+  }
+  void start(int rank, uint64_t flags, milliseconds timeout = milliseconds(100'000)) {
+    std::vector<int> members;
+    for (int r = 0; r < size(); ++r) members.push_back(r);
+    Rank& own = *ranks_[static_cast<size_t>(rank)];
+    own.agreements.start({7, 1}, members, flags, timeout,
+                         [&own](const Agreed* agreed, const Error* error) {
+                           EXPECT_FALSE(own.outcome.agreed || own.outcome.error) << "told twice";
+                           if (agreed != nullptr) own.outcome.agreed = *agreed;
+                           if (error != nullptr) own.outcome.error = *error;
+                         });
+  }
+  // Each rank hears of it at some time of its own. `certain`: that it has ended.
+  void kill(int rank, bool certain) {
+    ranks_[static_cast<size_t>(rank)]->dead = true;
+    for (int hearer = 0; hearer < size(); ++hearer) {
+      at(now_ + milliseconds(random(50)), [this, hearer, rank, certain] {
+        if (hearer != rank) hear_of(hearer, rank, certain);
+      });
+    }
+  }
+  void hear_of(int hearer, int rank, bool certain) {
+    Rank& own = *ranks_[static_cast<size_t>(hearer)];
+    own.gone[rank] = certain;
+    if (!own.dead) own.agreements.look_again();
+  }
+  void cut(std::function<bool(int, int)> separated) { separated_ = std::move(separated); }
+  void lose(int percent) { lost_ = percent; }
+  void run() {
+    for (; !events_.empty() && now_ < milliseconds(200'000); events_.pop()) {
+      now_ = events_.top().when;
+      const auto what = events_.top().what;
+      what();
+    }
+  }
+  const Outcome& outcome(int rank) const { return ranks_[static_cast<size_t>(rank)]->outcome; }
+  bool dead(int rank) const { return ranks_[static_cast<size_t>(rank)]->dead; }
+
+ private:
+  struct Rank final : AgreementChannel {
+    Rank(World& all, int own) : world(all), rank(own) {}
+    int own_rank() const override { return rank; }
+    std::string name_of(int other) const override { return cat("rank ", other); }
+    void send_to(int to, const std::string& frame) override {
+      if (world.random(100) < world.lost_ || (world.separated_ && world.separated_(rank, to)))
+        return;
+      world.at(world.now_ + milliseconds(world.random(20)), [this, to, frame] {
+        Rank& other = *world.ranks_[static_cast<size_t>(to)];
+        if (other.dead) return;
+        FrameReader reader(std::string_view(frame).substr(sizeof(uint32_t)));
+        EXPECT_EQ(reader.get<int32_t>(), to);
+        EXPECT_TRUE(other.agreements.on_frame(reader));
+      });
+    }
+    bool has_gone(int other) const override { return gone.contains(other); }
+    bool has_ended(int other) const override {
+      const auto found = gone.find(other);
+      return found != gone.end() && found->second;
+    }
+    void call_after(milliseconds delay, std::function<void()> what) override {
+      world.at(world.now_ + delay, [this, what = std::move(what)] {
+        if (!dead) what();
+      });
+    }
+
+    World& world;
+    const int rank;
+    bool dead = false;
+    std::map<int, bool> gone;
+    Outcome outcome;
+    Agreements agreements{*this};
+  };
+  struct Event {
+    milliseconds when;
+    int number;
+    std::function<void()> what;
+    bool operator<(const Event& other) const {
+      return std::pair(when, number) > std::pair(other.when, other.number);
+    }
+  };
+
+  std::mt19937 random_;
+  std::vector<std::unique_ptr<Rank>> ranks_;
+  std::priority_queue<Event> events_;
+  std::function<bool(int, int)> separated_;
+  int lost_ = 0;
+  int next_ = 0;
+  milliseconds now_{0};
+};
+
+TEST(Agreements, AreAlikeOnAllThatAreLeft) {
+  for (uint32_t seed = 0; seed < 3000; ++seed) {
+    SCOPED_TRACE(seed);
+    World world(1 + static_cast<int>(seed % 8), seed);
+    world.lose(seed % 3 == 0 ? 30 : 0);
+    for (int rank = 0; rank < world.size(); ++rank) {
+      world.at(milliseconds(world.random(60)), [&world, rank] {
+        if (!world.dead(rank)) world.start(rank, ~(uint64_t{1} << rank));
+      });
+    }
+    const int deaths = world.random(world.size());
+    for (int i = 0; i < deaths; ++i) {
+      const int victim = world.random(2) == 0 ? i : world.random(world.size());
+      world.at(milliseconds(world.random(120)), [&world, victim] {
+        if (!world.dead(victim)) world.kill(victim, true);
+      });
+    }
+    world.run();
+    std::optional<Agreed> first;
+    for (int rank = 0; rank < world.size(); ++rank) {
+      const World::Outcome& outcome = world.outcome(rank);
+      // What the dead were told before counts as well: somebody may have acted on it.
+      if (world.dead(rank) && !outcome.agreed) continue;
+      ASSERT_TRUE(outcome.agreed) << "rank " << rank << ": "
+                                  << (outcome.error ? outcome.error->what() : "still waits");
+      if (!first) first = outcome.agreed;
+      ASSERT_EQ(outcome.agreed->living, first->living) << "rank " << rank;
+      ASSERT_EQ(outcome.agreed->flags, first->flags) << "rank " << rank;
+      if (!world.dead(rank)) {
+        ASSERT_TRUE(std::ranges::find(first->living, rank) != first->living.end());
+      }
+    }
+    for (const int rank : first ? first->living : std::vector<int>()) {
+      ASSERT_EQ(first->flags >> rank & 1, 0U) << "rank " << rank << " gave no such flag";
+    }
+  }
+}
+
+// Both sides take the other for dead, and messages between them are lost.
+TEST(Agreements, GoOnAtOneSideOfACut) {
+  for (uint32_t seed = 0; seed < 500; ++seed) {
+    for (const int size : {2, 3, 4, 5, 8}) {
+      const int first_side = 1 + static_cast<int>(seed) % (size - 1);
+      SCOPED_TRACE(cat("seed ", seed, ": ", first_side, " of ", size));
+      World world(size, seed);
+      const auto side = [first_side](int rank) { return rank < first_side; };
+      const milliseconds when(world.random(80));
+      world.at(when, [&] {
+        world.cut([side](int a, int b) { return side(a) != side(b); });
+        for (int a = 0; a < size; ++a) {
+          for (int b = 0; b < size; ++b) {
+            if (side(a) == side(b)) continue;
+            world.at(when + milliseconds(world.random(100)),
+                     [&world, a, b] { world.hear_of(a, b, false); });
+          }
+        }
+      });
+      for (int rank = 0; rank < size; ++rank) {
+        world.at(milliseconds(world.random(60)), [&world, rank] { world.start(rank, 1); });
+      }
+      world.run();
+      const bool first_goes_on = 2 * first_side >= size;
+      std::optional<std::vector<int>> living;
+      for (int rank = 0; rank < size; ++rank) {
+        const World::Outcome& outcome = world.outcome(rank);
+        ASSERT_TRUE(outcome.agreed || outcome.error) << "rank " << rank << " still waits";
+        if (outcome.agreed) {
+          if (!living) living = outcome.agreed->living;
+          ASSERT_EQ(outcome.agreed->living, *living) << "both sides go on";
+        } else {
+          ASSERT_EQ(outcome.error->code(), ErrorCode::connection_lost);
+          ASSERT_NE(side(rank), first_goes_on) << outcome.error->what();
+        }
+      }
+      ASSERT_TRUE(living) << "no side goes on";
+    }
+  }
+}
+
+TEST(Agreements, WaitForNobodyForever) {
+  World world(3, 1);
+  world.start(0, 1, milliseconds(500));
+  world.start(2, 1, milliseconds(500));
+  world.run();
+  ASSERT_TRUE(world.outcome(0).error);
+  EXPECT_EQ(world.outcome(0).error->code(), ErrorCode::timeout);
+  EXPECT_NE(std::string(world.outcome(0).error->what()).find("waiting for rank 1;"),
+            std::string::npos)
+      << world.outcome(0).error->what();
+  EXPECT_TRUE(world.outcome(2).error);
+}
+
+}  // namespace
+}  // namespace tutti::bootstrap

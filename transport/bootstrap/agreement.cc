@@ -1,0 +1,283 @@
+#include "transport/bootstrap/agreement.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/text.h"
+
+namespace tutti::bootstrap {
+
+namespace {
+
+// Between repetitions: at first, and at most.
+constexpr std::chrono::milliseconds kFirstPause{5};
+constexpr std::chrono::milliseconds kLongestPause{200};
+// A member that has not heard of a decision keeps its communicator from the next one, so that of
+// each communicator one is enough.
+constexpr size_t kMostKept = 1024;
+
+std::string to_bits(const std::vector<bool>& places) {
+  std::string bits((places.size() + 7) / 8, '\0');
+  for (size_t i = 0; i < places.size(); ++i) {
+    if (places[i]) bits[i / 8] = static_cast<char>(bits[i / 8] | 1 << i % 8);
+  }
+  return bits;
+}
+
+std::vector<bool> from_bits(std::string_view bits) {
+  std::vector<bool> places(bits.size() * 8);
+  for (size_t i = 0; i < places.size(); ++i) places[i] = (bits[i / 8] >> i % 8 & 1) != 0;
+  return places;
+}
+
+}  // namespace
+
+void Agreements::start(AgreementId id, std::vector<int> members, uint64_t flags,
+                       std::chrono::milliseconds timeout, Done done) {
+  Agreement& agreement = agreements_[id];
+  agreement.members = std::move(members);
+  agreement.flags = flags;
+  agreement.done = std::move(done);
+  agreement.pause = kFirstPause;
+  channel_.call_after(timeout, [this, id] {
+    const auto found = agreements_.find(id);
+    if (found == agreements_.end() || found->second.ended()) return;
+    fail(found->second, overdue(found->second));
+  });
+  repeat(id);
+}
+
+void Agreements::repeat(AgreementId id) {
+  const auto found = agreements_.find(id);
+  if (found == agreements_.end() || found->second.ended()) return;
+  step(id, found->second);
+  const std::chrono::milliseconds pause = found->second.pause;
+  found->second.pause = std::min(2 * pause, kLongestPause);
+  channel_.call_after(pause, [this, id] { repeat(id); });
+}
+
+void Agreements::look_again() {
+  std::vector<AgreementId> under_way;
+  for (const auto& [id, agreement] : agreements_) {
+    if (agreement.begun() && !agreement.ended()) under_way.push_back(id);
+  }
+  for (const AgreementId id : under_way) step(id, agreements_.at(id));
+}
+
+void Agreements::step(AgreementId id, Agreement& agreement) {
+  if (channel_.has_gone(channel_.own_rank())) {
+    fail(agreement, Error(ErrorCode::connection_lost,
+                          cat(channel_.name_of(channel_.own_rank()),
+                              " was out of reach, and the others have given it up"),
+                          {.rank = channel_.own_rank()}));
+    return;
+  }
+  if (!is_majority(agreement, left_of(agreement))) return fail(agreement, cut_off(agreement));
+  const int round = coordinator_of(agreement);
+  const int coordinator = agreement.members[static_cast<size_t>(round)];
+  agreement.promised = std::max(agreement.promised, round);
+  if (coordinator == channel_.own_rank()) return coordinate(id, agreement, round);
+  if (agreement.accepted_round == round) {
+    send(id, Kind::accept, coordinator, round, {});
+  } else {
+    Decision vote = agreement.accepted;
+    if (agreement.accepted_round < 0) vote.flags = agreement.flags;
+    send(id, Kind::vote, coordinator, agreement.accepted_round, vote);
+  }
+}
+
+void Agreements::coordinate(AgreementId id, Agreement& agreement, int round) {
+  const std::vector<int> left = left_of(agreement);
+  const int own = channel_.own_rank();
+  if (!agreement.proposal) {
+    agreement.votes[own] = {
+        .id = id, .from = own, .round = agreement.accepted_round, .decision = agreement.accepted};
+    if (agreement.accepted_round < 0) agreement.votes[own].decision.flags = agreement.flags;
+    bool complete = true;
+    for (const int rank : left) {
+      if (agreement.votes.contains(rank)) continue;
+      complete = false;
+      send(id, Kind::ask, rank, round, {});
+    }
+    if (!complete) return;
+    propose(id, agreement, round);
+  }
+  bool accepted = true;
+  for (const int rank : left) {
+    if (agreement.acceptances.contains(rank)) continue;
+    accepted = false;
+    send(id, Kind::propose, rank, round, *agreement.proposal);
+  }
+  if (accepted) decide(id, agreement, Decision(*agreement.proposal));
+}
+
+// An earlier coordinator's proposal may have been decided: the latest is the one to go on with.
+void Agreements::propose(AgreementId id, Agreement& agreement, int round) {
+  const Message* latest = nullptr;
+  Decision fresh{.flags = ~uint64_t{0}, .living = std::vector<bool>(agreement.members.size())};
+  for (size_t place = 0; place < agreement.members.size(); ++place) {
+    const int rank = agreement.members[place];
+    const auto vote = agreement.votes.find(rank);
+    if (vote == agreement.votes.end() || channel_.has_gone(rank)) continue;
+    if (vote->second.round < 0) {
+      fresh.flags &= vote->second.decision.flags;
+    } else if (latest == nullptr || latest->round < vote->second.round) {
+      latest = &vote->second;
+    }
+    fresh.living[place] = true;
+  }
+  agreement.proposal = latest != nullptr ? latest->decision : fresh;
+  agreement.accepted = *agreement.proposal;
+  agreement.accepted_round = round;
+  agreement.acceptances = {channel_.own_rank()};
+}
+
+void Agreements::decide(AgreementId id, Agreement& agreement, const Decision& decision) {
+  if (agreement.decided) return;
+  agreement.decided = decision;
+  if (agreement.proposal) {
+    for (const int rank : left_of(agreement)) {
+      if (rank != channel_.own_rank()) send(id, Kind::decided, rank, 0, decision);
+    }
+  }
+  Agreed agreed{.flags = decision.flags, .living = {}};
+  for (size_t place = 0; place < agreement.members.size(); ++place) {
+    if (place < decision.living.size() && decision.living[place]) {
+      agreed.living.push_back(agreement.members[place]);
+    }
+  }
+  const Done done = std::exchange(agreement.done, nullptr);
+  agreement.votes.clear();
+  keep_for_others(id);
+  if (done) done(&agreed, nullptr);
+}
+
+void Agreements::fail(Agreement& agreement, const Error& error) {
+  const Done done = std::exchange(agreement.done, nullptr);
+  if (done) done(nullptr, &error);
+}
+
+void Agreements::keep_for_others(AgreementId id) {
+  kept_.push_back(id);
+  if (kept_.size() <= kMostKept) return;
+  agreements_.erase(kept_.front());
+  kept_.pop_front();
+}
+
+bool Agreements::on_frame(FrameReader& frame) {
+  Message message;
+  message.id.communicator = frame.get<uint64_t>();
+  message.id.number = frame.get<uint32_t>();
+  message.kind = static_cast<Kind>(frame.get<uint8_t>());
+  message.from = frame.get<int32_t>();
+  message.round = frame.get<int32_t>();
+  message.decision.flags = frame.get<uint64_t>();
+  message.decision.living = from_bits(frame.get_text());
+  if (!frame.ok()) return false;
+
+  const AgreementId id = message.id;
+  if (message.kind != Kind::vote && !agreements_.contains(id)) return true;
+  Agreement& agreement = agreements_[id];
+  if (agreement.decided) {
+    if (message.kind != Kind::decided) send(id, Kind::decided, message.from, 0, *agreement.decided);
+    return true;
+  }
+  switch (message.kind) {
+    case Kind::vote:
+      agreement.votes[message.from] = message;
+      break;
+    case Kind::propose:
+      if (!agreement.begun() || message.round < agreement.promised) return true;
+      agreement.promised = agreement.accepted_round = message.round;
+      agreement.accepted = message.decision;
+      send(id, Kind::accept, message.from, message.round, {});
+      return true;
+    case Kind::accept:
+      if (agreement.proposal && message.round == agreement.accepted_round) {
+        agreement.acceptances.insert(message.from);
+      }
+      break;
+    case Kind::decided:
+      if (agreement.begun()) decide(id, agreement, message.decision);
+      return true;
+    case Kind::ask:
+      break;
+    default:
+      return false;
+  }
+  if (agreement.begun() && !agreement.ended()) step(id, agreement);
+  return true;
+}
+
+void Agreements::send(AgreementId id, Kind kind, int to, int round, const Decision& decision) {
+  channel_.send_to(to, FrameWriter(FrameType::agreement)
+                           .put(int32_t{to})
+                           .put(id.communicator)
+                           .put(id.number)
+                           .put(static_cast<uint8_t>(kind))
+                           .put(int32_t{channel_.own_rank()})
+                           .put(int32_t{round})
+                           .put(decision.flags)
+                           .put_text(to_bits(decision.living))
+                           .finish());
+}
+
+// ---- who is there
+
+int Agreements::coordinator_of(const Agreement& agreement) const {
+  const auto first = std::ranges::find_if(agreement.members,
+                                          [this](int rank) { return !channel_.has_gone(rank); });
+  return static_cast<int>(first - agreement.members.begin());
+}
+
+std::vector<int> Agreements::left_of(const Agreement& agreement) const {
+  std::vector<int> left;
+  std::ranges::copy_if(agreement.members, std::back_inserter(left),
+                       [this](int rank) { return !channel_.has_gone(rank); });
+  return left;
+}
+
+bool Agreements::is_majority(const Agreement& agreement, const std::vector<int>& ranks) const {
+  std::vector<int> all;
+  std::ranges::copy_if(agreement.members, std::back_inserter(all),
+                       [this](int rank) { return !channel_.has_ended(rank); });
+  if (2 * ranks.size() != all.size()) return 2 * ranks.size() > all.size();
+  return std::ranges::find(ranks, all.front()) != ranks.end();
+}
+
+Error Agreements::cut_off(const Agreement& agreement) const {
+  std::string vanished;
+  for (const int rank : agreement.members) {
+    if (!channel_.has_gone(rank) || channel_.has_ended(rank)) continue;
+    vanished += cat(vanished.empty() ? "" : ", ", channel_.name_of(rank));
+  }
+  return Error(
+      ErrorCode::connection_lost,
+      cat(channel_.name_of(channel_.own_rank()), " is cut off from ", vanished, ": only ",
+          left_of(agreement).size(), " of ", agreement.members.size(), " members can be reached"),
+      {.cause = "the others may go on without this part of the job, which must not",
+       .remedy = "look at the network; where ranks are started by `tutti run` it knows "
+                 "which have ended, and any number may go on"});
+}
+
+Error Agreements::overdue(const Agreement& agreement) const {
+  std::string waiting;
+  const int round = coordinator_of(agreement);
+  const int coordinator = agreement.members[static_cast<size_t>(round)];
+  if (coordinator != channel_.own_rank()) {
+    waiting = channel_.name_of(coordinator) + ", which collects the votes";
+  } else {
+    for (const int rank : left_of(agreement)) {
+      const bool heard = agreement.proposal ? agreement.acceptances.contains(rank)
+                                            : agreement.votes.contains(rank);
+      if (!heard) waiting += cat(waiting.empty() ? "" : ", ", channel_.name_of(rank));
+    }
+  }
+  return Error(
+      ErrorCode::timeout,
+      cat(channel_.name_of(channel_.own_rank()), " gave up agreeing; waiting for ", waiting),
+      {.cause = "a rank does not call agree() or shrink(), or is stopped",
+       .remedy = "call it on every rank that is left"});
+}
+
+}  // namespace tutti::bootstrap

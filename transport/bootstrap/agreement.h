@@ -1,0 +1,125 @@
+// How the members of a communicator that are left agree on who that is, and on flags, although more
+// of them may die meanwhile.
+//
+// The first member that has not gone coordinates. All tell it their votes until they hear of the
+// end; it asks those that say nothing. When it has heard all that are left it proposes what comes
+// of it, and once all of these have accepted that it is decided:
+//
+//     member       coordinator
+//       | -- vote --> |          flags, and what this one has accepted from a coordinator before
+//       | <- propose- |          what the latest of them had proposed, else what the votes come to
+//       | -- accept-> |
+//       | <- decided- |          also told to whoever votes later
+//
+// This is Paxos of one decision (Lamport: Paxos made simple, 2001, section 2), whose rounds are the
+// coordinators' numbers: a member that has voted for one ignores those before it. A majority must
+// take part, so that of a job that is cut in two only one side goes on: of the members but those
+// that have ended for certain (the launcher saw it, or they said goodbye); of half of them that
+// half which has the first one.
+//
+// Belongs to the control thread. Messages may be lost; all are repeated until there is an answer.
+#pragma once
+
+#include <chrono>
+#include <compare>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "transport/bootstrap/control.h"
+#include "transport/bootstrap/frame.h"
+
+namespace tutti::bootstrap {
+
+// What agreements need of the control channel.
+class AgreementChannel {
+ public:
+  virtual ~AgreementChannel() = default;
+  virtual int own_rank() const = 0;
+  virtual std::string name_of(int rank) const = 0;
+  virtual void send_to(int rank, const std::string& frame) = 0;
+  virtual bool has_gone(int rank) const = 0;
+  // It is not only out of reach.
+  virtual bool has_ended(int rank) const = 0;
+  virtual void call_after(std::chrono::milliseconds delay, std::function<void()> what) = 0;
+};
+
+// Which: the n-th of a communicator.
+struct AgreementId {
+  uint64_t communicator = 0;
+  uint32_t number = 0;
+  auto operator<=>(const AgreementId&) const = default;
+};
+
+class Agreements {
+ public:
+  // Called once: with the decision, or with why there is none.
+  using Done = std::function<void(const Agreed*, const Error*)>;
+
+  explicit Agreements(AgreementChannel& channel) : channel_(channel) {}
+
+  // `members` are ranks of the job, alike on all of them.
+  void start(AgreementId id, std::vector<int> members, uint64_t flags,
+             std::chrono::milliseconds timeout, Done done);
+  // The fields of a frame that is for this rank. False for nonsense.
+  bool on_frame(FrameReader& frame);
+  // Ranks have gone.
+  void look_again();
+
+ private:
+  enum class Kind : uint8_t { vote = 1, propose = 2, accept = 3, decided = 4, ask = 5 };
+  // Of members their positions.
+  struct Decision {
+    uint64_t flags = 0;
+    std::vector<bool> living;
+  };
+  struct Message {
+    AgreementId id;
+    Kind kind = Kind::vote;
+    int from = 0;    // rank of the job
+    int round = -1;  // of a vote: of the proposal that it has accepted
+    Decision decision;
+  };
+  struct Agreement {
+    std::vector<int> members;  // empty: not begun here
+    uint64_t flags = 0;
+    Done done;
+    std::chrono::milliseconds pause{0};
+    int promised = -1;  // rounds before this are over
+    int accepted_round = -1;
+    Decision accepted;
+    std::map<int, Message> votes;      // by rank: the coordinator's
+    std::optional<Decision> proposal;  // this rank's own
+    std::set<int> acceptances;         // of it
+    std::optional<Decision> decided;
+
+    bool begun() const { return !members.empty(); }
+    bool ended() const { return decided.has_value() || (begun() && !done); }
+  };
+
+  void step(AgreementId id, Agreement& agreement);
+  void coordinate(AgreementId id, Agreement& agreement, int round);
+  void propose(AgreementId id, Agreement& agreement, int round);
+  void decide(AgreementId id, Agreement& agreement, const Decision& decision);
+  void fail(Agreement& agreement, const Error& error);
+  void repeat(AgreementId id);
+  void keep_for_others(AgreementId id);
+  int coordinator_of(const Agreement& agreement) const;
+  std::vector<int> left_of(const Agreement& agreement) const;
+  bool is_majority(const Agreement& agreement, const std::vector<int>& ranks) const;
+  Error cut_off(const Agreement& agreement) const;
+  Error overdue(const Agreement& agreement) const;
+  void send(AgreementId id, Kind kind, int to, int round, const Decision& decision);
+
+  AgreementChannel& channel_;
+  std::map<AgreementId, Agreement> agreements_;
+  std::deque<AgreementId> kept_;  // decided ones, for those that ask; the last ones
+};
+
+}  // namespace tutti::bootstrap

@@ -50,7 +50,7 @@ void Agreements::start(AgreementId id, std::vector<int> members, uint64_t flags,
 void Agreements::repeat(AgreementId id) {
   const auto found = agreements_.find(id);
   if (found == agreements_.end() || found->second.ended()) return;
-  step(id, found->second);
+  step(id, found->second, true);
   const std::chrono::milliseconds pause = found->second.pause;
   found->second.pause = std::min(2 * pause, kLongestPause);
   channel_.call_after(pause, [this, id] { repeat(id); });
@@ -61,10 +61,10 @@ void Agreements::look_again() {
   for (const auto& [id, agreement] : agreements_) {
     if (agreement.begun() && !agreement.ended()) under_way.push_back(id);
   }
-  for (const AgreementId id : under_way) step(id, agreements_.at(id));
+  for (const AgreementId id : under_way) step(id, agreements_.at(id), true);
 }
 
-void Agreements::step(AgreementId id, Agreement& agreement) {
+void Agreements::step(AgreementId id, Agreement& agreement, bool again) {
   if (channel_.has_gone(channel_.own_rank())) {
     fail(agreement, Error(ErrorCode::connection_lost,
                           cat(channel_.name_of(channel_.own_rank()),
@@ -76,7 +76,8 @@ void Agreements::step(AgreementId id, Agreement& agreement) {
   const int round = coordinator_of(agreement);
   const int coordinator = agreement.members[static_cast<size_t>(round)];
   agreement.promised = std::max(agreement.promised, round);
-  if (coordinator == channel_.own_rank()) return coordinate(id, agreement, round);
+  if (coordinator == channel_.own_rank()) return coordinate(id, agreement, round, again);
+  if (!again) return;
   if (agreement.accepted_round == round) {
     send(id, Kind::accept, coordinator, round, {});
   } else {
@@ -86,7 +87,7 @@ void Agreements::step(AgreementId id, Agreement& agreement) {
   }
 }
 
-void Agreements::coordinate(AgreementId id, Agreement& agreement, int round) {
+void Agreements::coordinate(AgreementId id, Agreement& agreement, int round, bool again) {
   const std::vector<int> left = left_of(agreement);
   const int own = channel_.own_rank();
   if (!agreement.proposal) {
@@ -97,16 +98,17 @@ void Agreements::coordinate(AgreementId id, Agreement& agreement, int round) {
     for (const int rank : left) {
       if (agreement.votes.contains(rank)) continue;
       complete = false;
-      send(id, Kind::ask, rank, round, {});
+      if (again) send(id, Kind::ask, rank, round, {});
     }
     if (!complete) return;
     propose(id, agreement, round);
+    again = true;
   }
   bool accepted = true;
   for (const int rank : left) {
     if (agreement.acceptances.contains(rank)) continue;
     accepted = false;
-    send(id, Kind::propose, rank, round, *agreement.proposal);
+    if (again) send(id, Kind::propose, rank, round, *agreement.proposal);
   }
   if (accepted) decide(id, agreement, Decision(*agreement.proposal));
 }
@@ -205,7 +207,7 @@ bool Agreements::on_frame(FrameReader& frame) {
     default:
       return false;
   }
-  if (agreement.begun() && !agreement.ended()) step(id, agreement);
+  if (agreement.begun() && !agreement.ended()) step(id, agreement, message.kind == Kind::ask);
   return true;
 }
 

@@ -103,8 +103,10 @@ class Agreements {
     bool ended() const { return decided.has_value() || (begun() && !done); }
   };
 
-  void step(AgreementId id, Agreement& agreement);
-  void coordinate(AgreementId id, Agreement& agreement, int round);
+  void step(AgreementId id, Agreement& agreement, bool again);
+  // `again`: also what has been said before. A message brings at most one answer, or they would
+  // multiply.
+  void coordinate(AgreementId id, Agreement& agreement, int round, bool again);
   void propose(AgreementId id, Agreement& agreement, int round);
   void decide(AgreementId id, Agreement& agreement, const Decision& decision);
   void fail(Agreement& agreement, const Error& error);

@@ -59,6 +59,11 @@ std::shared_ptr<CommunicatorImpl> CommunicatorImpl::shrink() {
                   cat("the others have gone on without ", describe(rank_)),
                   {.cause = "it was out of reach", .rank = members_[rank_]});
     }
+    std::vector<int> gone;
+    for (const int rank : members_) {
+      if (std::ranges::find(before.living, rank) == before.living.end()) gone.push_back(rank);
+    }
+    engine_->control().settle_deaths(gone);
     uint64_t id = id_;
     for (const uint64_t part : {uint64_t{0x73687269'6e6bU}, uint64_t{agreements_made_}}) {
       id = mix_bits(id + part + kGolden);

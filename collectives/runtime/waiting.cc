@@ -320,10 +320,11 @@ std::string CommunicatorImpl::explain_unclaimed() {
   return text;
 }
 
-// Follows who waits for whom: the culprit is where the chain ends.
+// Follows who waits for whom: the culprit is where the chain ends, or whoever is in the way there.
 CommunicatorImpl::Missing CommunicatorImpl::explain_missing(const Operation& operation) {
   std::vector<int> chain = missing(operation);
   std::string text = operation.point_to_point() ? explain_unclaimed() : "";
+  int culprit = -1;
   std::lock_guard lock(stall_mutex_);
   for (size_t i = 0; i < chain.size(); ++i) {
     if (chain[i] == rank_) {
@@ -331,10 +332,12 @@ CommunicatorImpl::Missing CommunicatorImpl::explain_missing(const Operation& ope
       continue;
     }
     text += cat("; waiting for ", describe(chain[i]));
+    if (chain[i] != kAnySource) culprit = members_[chain[i]];
     const auto answer = answers_.find(chain[i]);
     if (answer == answers_.end()) {
       const int way = engine_->control().way_to(members_[chain[i]]);
       const bool way_is_open = way == members_[chain[i]] || answers_.contains(member(way));
+      if (!way_is_open) culprit = way;
       text += way_is_open ? ", which does not answer"
                           : cat(", which is behind ", engine_->control().describe(way),
                                 ", which does not answer");
@@ -357,8 +360,7 @@ CommunicatorImpl::Missing CommunicatorImpl::explain_missing(const Operation& ope
       if (next != rank_ && std::ranges::find(chain, next) == chain.end()) chain.push_back(next);
     }
   }
-  const bool known = !chain.empty() && chain.back() != rank_ && chain.back() != kAnySource;
-  return {text, known ? members_[chain.back()] : -1};
+  return {text, culprit};
 }
 
 }  // namespace tutti::internal

@@ -17,7 +17,7 @@ std::vector<ClientTable::Answer> ClientTable::attach(uint64_t communicator,
   const auto is_member = [&](const Death& death) {
     return std::ranges::find(members, death.rank) != members.end();
   };
-  if (std::ranges::any_of(deaths_, is_member)) client->on_abort(explain_deaths());
+  if (std::ranges::any_of(deaths_, is_member)) client->on_abort(explain_deaths(true));
   entries_[communicator] = {std::move(members), client};
   any_attached_ = true;
   for (const auto& [aborted, error] : kept_aborts_) {
@@ -87,7 +87,7 @@ bool ClientTable::rank_died(const Death& death) {
 void ClientTable::tell_deaths() {
   std::lock_guard lock(mutex_);
   if (deaths_told_ == deaths_.size()) return;
-  const Error error = explain_deaths();
+  const Error error = explain_deaths(true);
   for (; deaths_told_ < deaths_.size(); ++deaths_told_) {
     const int rank = deaths_[deaths_told_].rank;
     for (const auto& [communicator, entry] : entries_) {
@@ -114,24 +114,38 @@ bool ClientTable::has_certainly_died(int rank) const {
   return known != deaths_.end() && known->certain;
 }
 
+void ClientTable::settle_deaths(std::span<const int> ranks) {
+  std::lock_guard lock(mutex_);
+  for (Death& death : deaths_) {
+    death.settled |= std::ranges::find(ranks, death.rank) != ranks.end();
+  }
+}
+
 std::optional<Error> ClientTable::deaths() const {
   std::lock_guard lock(mutex_);
-  return deaths_.empty() ? std::nullopt : std::optional(explain_deaths());
+  if (std::ranges::all_of(deaths_, &Death::settled)) return std::nullopt;
+  return explain_deaths(false);
 }
 
 // Whoever ended its own life after another one had died did so for that reason, or may have.
-Error ClientTable::explain_deaths() const {
-  std::string text = deaths_.front().text;
+Error ClientTable::explain_deaths(bool settled_too) const {
+  const Death* first = nullptr;
+  std::string text;
   bool several = false;
-  for (size_t i = 1; i < deaths_.size(); ++i) {
-    if (deaths_[i].by_itself) continue;
-    text += "; " + deaths_[i].text;
-    several = true;
+  for (const Death& death : deaths_) {
+    if (death.settled && !settled_too) continue;
+    if (first == nullptr) {
+      first = &death;
+      text = death.text;
+    } else if (!death.by_itself) {
+      text += "; " + death.text;
+      several = true;
+    }
   }
   return Error(
       ErrorCode::rank_died, text,
       {.remedy = several ? "look at the output of those ranks" : "look at the output of that rank",
-       .rank = deaths_.front().rank});
+       .rank = first->rank});
 }
 
 std::optional<ClientTable::Answer> ClientTable::question(uint64_t communicator, int from,

@@ -14,6 +14,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -30,6 +31,7 @@ struct Death {
   std::string text;        // "rank 3 (node7, pid 1234) was killed by signal 9 (Killed)"
   bool by_itself = false;  // it ended its own life: another one's may have been the cause
   bool certain = false;    // the launcher saw it end; else it may only be out of reach
+  bool settled = false;    // others have agreed to go on without it
 };
 
 class ClientTable {
@@ -61,6 +63,7 @@ class ClientTable {
   std::vector<Death> all_deaths() const;
   bool is_dead(int rank) const;
   bool has_certainly_died(int rank) const;
+  void settle_deaths(std::span<const int> ranks);
   // Why ranks of this job died: see Control::deaths(). Nothing as long as none did.
   std::optional<Error> deaths() const;
   // Nothing when the communicator may come: the question is kept. An empty text when it is gone.
@@ -89,7 +92,7 @@ class ClientTable {
 
   ControlClient* find(uint64_t communicator) const;
   bool may_come() const { return making_ > 0 || !any_attached_; }
-  Error explain_deaths() const;
+  Error explain_deaths(bool settled_too) const;
   void keep(Kept kept);
 
   const size_t max_kept_;

@@ -22,6 +22,7 @@
 #include <future>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -132,6 +133,9 @@ class Control {
   // after it: that may be a consequence, as are peers that leave now and connections that break.
   // Nothing as long as no rank died.
   virtual std::optional<Error> deaths() const = 0;
+  // From now on deaths() knows nothing of these ranks: others have agreed to go on without them, so
+  // what happens next has other causes.
+  virtual void settle_deaths(std::span<const int> ranks) = 0;
 
   // Tells every member's client, this one's included. Never blocks.
   virtual void poison(uint64_t communicator, const Error& error) = 0;

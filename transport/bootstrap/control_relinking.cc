@@ -31,7 +31,7 @@ constexpr std::chrono::milliseconds kTimeToMove{100};
 void ControlService::relink() {
   if (!all_linked_ || leave_by_) return;
   look_for_children_later();
-  if (parent_ < 0 || !(is_lost(parent_) || clients_.is_dead(parent_))) return;
+  if (parent_ < 0 || !(is_lost(parent_) || has_died(parent_))) return;
   parent_ = tree_.parent_of(tree_.rank, Gone{*this});
   if (parent_ >= 0) connect_parent(parent_);
 }

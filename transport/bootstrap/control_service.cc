@@ -53,6 +53,7 @@ ControlService::ControlService(const Job& job)
       tree_{.rank = job.rank, .size = job.size, .fanout = membership_.fanout},
       clients_(job.size),
       left_(job.size),
+      died_(job.size),
       wake_fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       connector_(membership_.key, job.size, membership_.acceptor.own_addresses()),
       link_connector_(membership_.key, job.size),
@@ -183,7 +184,7 @@ void ControlService::open_connection(uint64_t communicator, int rank, int lane) 
   require_own_process();
   post([this, communicator, rank, lane] {
     // The client has heard of a death, and can ask who has left.
-    if (!clients_.attached(communicator) || left_[rank] || clients_.is_dead(rank)) return;
+    if (!clients_.attached(communicator) || left_[rank] || has_died(rank)) return;
     Hello hello = make_hello(Purpose::data);
     hello.communicator = communicator;
     hello.lane = lane;

@@ -47,11 +47,12 @@ class ControlService final : public Control, private AgreementChannel {
   void attach(uint64_t communicator, std::vector<int> members, ControlClient* client) override;
   void detach(uint64_t communicator) override;
   std::optional<Error> deaths() const override { return clients_.deaths(); }
+  void settle_deaths(std::span<const int> ranks) override { clients_.settle_deaths(ranks); }
   void poison(uint64_t communicator, const Error& error) override;
   void ask(uint64_t communicator, int rank, uint32_t call) override;
   int way_to(int rank) const override { return tree_.next_hop(rank, Gone{*this}); }
   bool has_left(int rank) const override { return left_.at(rank).load(); }
-  bool has_died(int rank) const override { return clients_.is_dead(rank); }
+  bool has_died(int rank) const override { return died_.at(rank).load(); }
   void suspect(uint64_t communicator, int rank, std::string text) override;
   void open_connection(uint64_t communicator, int rank, int lane) override;
   std::future<Agreed> agree(uint64_t communicator, uint32_t number, std::vector<int> members,
@@ -149,7 +150,9 @@ class ControlService final : public Control, private AgreementChannel {
   Membership membership_;
   Tree tree_;
   ClientTable clients_;
+  // Beside the client table, whose clients ask for these under locks of their own.
   std::vector<std::atomic<bool>> left_;
+  std::vector<std::atomic<bool>> died_;
   Fd wake_fd_;
 
   std::mutex mutex_;

@@ -268,7 +268,7 @@ void ControlService::send_answer(const ClientTable::Answer& answer) {
 
 void ControlService::suspect_later(uint64_t communicator, int rank, const std::string& text) {
   after(kTimeToLearnWhy, [this, communicator, rank, text] {
-    if (left_[rank] || clients_.is_dead(rank)) return;
+    if (left_[rank] || has_died(rank)) return;
     flood_abort(communicator,
                 clients_.deaths().value_or(Error(ErrorCode::connection_lost, text, {.rank = rank})),
                 -1);
@@ -325,7 +325,7 @@ void ControlService::on_launcher_line(const RankEnd& end) {
 bool ControlService::cut_off_from(int rank) const {
   Tree at = tree_;
   for (at.rank = at.next_hop(rank); at.rank != rank; at.rank = at.next_hop(rank)) {
-    if (left_[at.rank] || clients_.is_dead(at.rank)) return true;
+    if (left_[at.rank] || has_died(at.rank)) return true;
   }
   return false;
 }
@@ -339,6 +339,7 @@ void ControlService::declare_death(const RankEnd& end) {
 void ControlService::record_death(const Death& death, int told_by) {
   if (left_[death.rank]) return relink();
   if (!clients_.rank_died(death)) return;
+  died_[death.rank] = true;
   flood(death_frame(death), told_by);
   relink();
   agreements_.look_again();
@@ -374,7 +375,7 @@ bool ControlService::finished() const {
     const auto& [neighbour, link] = entry;
     // One that is not connected yet has not heard why the job ends before it has begun.
     if (link.wants_to_write() || !link.was_connected()) return false;
-    return neighbour < tree_.rank || !link.connected() || clients_.is_dead(neighbour);
+    return neighbour < tree_.rank || !link.connected() || has_died(neighbour);
   });
 }
 

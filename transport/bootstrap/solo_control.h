@@ -25,6 +25,7 @@ class SoloControl final : public Control {
   void detach(uint64_t communicator) override;
   // Client calls come from the caller's thread here.
   std::optional<Error> deaths() const override { return {}; }
+  void settle_deaths(std::span<const int>) override {}
   void poison(uint64_t communicator, const Error& error) override;
   void ask(uint64_t communicator, int rank, uint32_t call) override;
   int way_to(int rank) const override { return rank; }

@@ -3,6 +3,9 @@
 #include <array>
 #include <cstdint>
 #include <span>
+#include <utility>
+
+#include "base/text.h"
 
 namespace tutti::training {
 namespace {
@@ -27,6 +30,14 @@ std::vector<std::string> gather_texts(Communicator& communicator, const std::str
     texts.push_back(all.substr(at, one));
     at += one;
   }
+  return texts;
+}
+
+std::vector<std::string> texts_of_all(Communicator& communicator, const std::string& own) {
+  std::string all;
+  for (const std::string& text : gather_texts(communicator, own)) all += text + '\0';
+  std::vector<std::string> texts = split(text_of_first(communicator, std::move(all)), '\0');
+  texts.resize(static_cast<size_t>(communicator.size()));
   return texts;
 }
 

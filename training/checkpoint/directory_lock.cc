@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "base/host_name.h"
 #include "base/text.h"
 #include "training/checkpoint/files.h"
 
@@ -40,12 +41,6 @@ std::string birth_of(pid_t pid) {
   std::string id;
   boot >> id;
   return text.empty() ? "" : cat(word, '@', id);
-}
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  ::gethostname(name.data(), name.size() - 1);
-  return name.data();
 }
 
 std::string now() {

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/host_name.h"
 #include "base/text.h"
 
 namespace tutti::training {
@@ -69,11 +70,9 @@ std::string event_now() {
 }
 
 std::string file_name() {
-  std::array<char, 256> host{};
-  ::gethostname(host.data(), host.size() - 1);
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   return cat("events.out.tfevents.", std::chrono::duration_cast<std::chrono::seconds>(now).count(),
-             '.', host.data(), '.', ::getpid(), ".tutti");
+             '.', host_name(), '.', ::getpid(), ".tutti");
 }
 
 }  // namespace

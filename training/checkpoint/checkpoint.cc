@@ -38,13 +38,15 @@ std::string disagreement(const Manifest& manifest, int file, const SafetensorsFi
   return "";
 }
 
+Manifest manifest_in(const std::string& folder) {
+  const std::string file = cat(folder, '/', kManifestFile);
+  return parse_manifest(read_text(file), file);
+}
+
 }  // namespace
 
-Checkpoint::Checkpoint(std::string path) : path_(std::move(path)) {
-  const std::string file = cat(path_, '/', kManifestFile);
-  manifest_ = parse_manifest(read_text(file), file);
-  files_.resize(manifest_.files.size());
-}
+Checkpoint::Checkpoint(std::string path)
+    : PiecewiseSource(path, manifest_in(path)), files_(manifest().files.size()) {}
 
 Checkpoint Checkpoint::open(const std::string& directory) {
   fs::path path(without_slash(directory));
@@ -62,50 +64,12 @@ Checkpoint Checkpoint::open(const std::string& directory) {
 
 Checkpoint Checkpoint::open_alone(const std::string& folder) { return Checkpoint(folder); }
 
-std::vector<std::string> Checkpoint::names() const {
-  std::vector<std::string> names;
-  for (const TensorEntry& tensor : manifest_.tensors) names.push_back(tensor.info.name);
-  return names;
-}
-
-const TensorEntry* Checkpoint::entry(std::string_view name) const {
-  const auto name_of = [](const TensorEntry& tensor) -> std::string_view {
-    return tensor.info.name;
-  };
-  const auto found = std::ranges::lower_bound(manifest_.tensors, name, {}, name_of);
-  return found != manifest_.tensors.end() && found->info.name == name ? &*found : nullptr;
-}
-
-const TensorInfo* Checkpoint::find(std::string_view name) const {
-  const TensorEntry* found = entry(name);
-  return found == nullptr ? nullptr : &found->info;
-}
-
-void Checkpoint::read(std::string_view name, int64_t first, Tensor out) const {
-  const TensorInfo& info = checked_range(*this, path_, name, first, out);
-  for (const auto& [slice, pieces] : entry(name)->slices) {
-    // The range's part of the slice is a range there.
-    const int64_t begin = slice.count_before(first);
-    const int64_t end = slice.count_before(first + out.cols);
-    for (const StoredPiece& piece : pieces) {
-      const int64_t from = std::max(begin, piece.first);
-      const int64_t to = std::min(end, piece.first + piece.count);
-      if (from >= to) continue;
-      const std::byte* bytes = bytes_of(piece, piece_name(name, slice, piece.first, piece.count)) +
-                               static_cast<size_t>(from - piece.first) * size_of(info.dtype);
-      for_each_run(slice, from, to - from, [&](const Slice::Run& run, int64_t at) {
-        convert_elements(bytes + static_cast<size_t>(at) * size_of(info.dtype), info.dtype,
-                         out.col_range(run.whole - first, run.count));
-      });
-    }
-  }
-}
-
-const std::byte* Checkpoint::bytes_of(const StoredPiece& piece, const std::string& name) const {
+const std::byte* Checkpoint::bytes_of(const StoredPiece& piece, const std::string& name,
+                                      size_t first, size_t) const {
   try {
-    return whole_file(piece.file).find(name)->bytes.data();
+    return whole_file(piece.file).find(name)->bytes.data() + first;
   } catch (const Error& error) {
-    throw refusal(path_, error);
+    throw refusal(path(), error);
   }
 }
 
@@ -113,19 +77,19 @@ void Checkpoint::verify() const {
   try {
     verify_alone();
   } catch (const Error& error) {
-    throw refusal(path_, error);
+    throw refusal(path(), error);
   }
 }
 
 void Checkpoint::verify_alone() const {
-  for (int file = 0; file < manifest_.world(); ++file) whole_file(file);
+  for (int file = 0; file < manifest().world(); ++file) whole_file(file);
 }
 
 const SafetensorsFile& Checkpoint::whole_file(int index) const {
   std::optional<SafetensorsFile>& file = files_[static_cast<size_t>(index)];
   if (file) return *file;
-  const FileEntry& expected = manifest_.files[static_cast<size_t>(index)];
-  MappedFile mapped(cat(path_, '/', manifest_.file_name(index)));
+  const FileEntry& expected = manifest().files[static_cast<size_t>(index)];
+  MappedFile mapped(cat(path(), '/', manifest().file_name(index)));
   const std::string path = mapped.path();
   const uint64_t size = mapped.bytes().size();
   if (size != expected.bytes) {
@@ -138,7 +102,7 @@ const SafetensorsFile& Checkpoint::whole_file(int index) const {
                 cat(path, " is damaged: its checksum does not fit its bytes"));
   }
   SafetensorsFile stored(std::move(mapped));
-  const std::string piece = disagreement(manifest_, index, stored);
+  const std::string piece = disagreement(manifest(), index, stored);
   if (!piece.empty()) {
     throw Error(ErrorCode::invalid_argument,
                 cat(path, " does not have ", in_quotes(piece), " as ", kManifestFile, " says"));

@@ -6,8 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "training/checkpoint/manifest.h"
-#include "training/checkpoint/tensor_source.h"
+#include "training/checkpoint/piecewise_source.h"
 
 namespace tutti::training {
 
@@ -16,7 +15,7 @@ namespace tutti::training {
 // nothing falls back to it silently. (A training that is resumed takes the newest step that is
 // whole, and says so: lineage.h.) (Codes: invalid_argument; system where a file cannot be
 // opened; unsupported where a newer Tutti wrote it.)
-class Checkpoint : public TensorSource {
+class Checkpoint : public PiecewiseSource {
  public:
   // A folder of one step, or a directory of them: then the one that was saved last. Throws as
   // above, and where there is none.
@@ -26,12 +25,7 @@ class Checkpoint : public TensorSource {
   void verify_alone() const;
 
   // The folder of the step.
-  const std::string& path() const { return path_; }
-  const Manifest& manifest() const { return manifest_; }
-
-  std::vector<std::string> names() const override;
-  const TensorInfo* find(std::string_view name) const override;
-  void read(std::string_view name, int64_t first, Tensor out) const override;
+  const std::string& path() const { return where(); }
   // Reads all files. Throws as above.
   void verify() const;
 
@@ -39,14 +33,11 @@ class Checkpoint : public TensorSource {
   explicit Checkpoint(std::string path);
   // Its errors say nothing of other checkpoints.
   const SafetensorsFile& whole_file(int file) const;
-  const std::byte* bytes_of(const StoredPiece& piece, const std::string& name) const;
+  const std::byte* bytes_of(const StoredPiece& piece, const std::string& name, size_t first,
+                            size_t count) const override;
   static bool is_whole(const std::string& path);
   static Error refusal(const std::string& path, const Error& error);
 
-  const TensorEntry* entry(std::string_view name) const;
-
-  std::string path_;
-  Manifest manifest_;
   mutable std::vector<std::optional<SafetensorsFile>> files_;  // those that were verified
 };
 

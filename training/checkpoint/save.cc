@@ -29,26 +29,6 @@ void rethrow_error(const Json& report, const std::string& who) {
               who + report.at("error").get<std::string>());
 }
 
-void check_piece(const TensorPiece& piece) {
-  std::optional<int64_t> count = count_of(piece.shape);
-  if (count && piece.slice) count = piece.slice->count();
-  const ConstTensor& data = piece.data;
-  const bool fits = !piece.slice || piece.slice->whole_shape() == piece.shape;
-  if (fits && count && piece.first >= 0 && data.rows == 1 && piece.first <= *count - data.cols) {
-    return;
-  }
-  throw Error(ErrorCode::invalid_argument,
-              cat("a piece of ", data.rows, " x ", data.cols, " elements from element ",
-                  piece.first, " on is no part of tensor ", in_quotes(piece.name), ", which has ",
-                  count.value_or(-1), " elements"));
-}
-
-Json to_json(const TensorPiece& piece, const Slice& slice) {
-  return {{"name", piece.name},   {"dtype", safetensors_name(piece.data.dtype)},
-          {"shape", piece.shape}, {"ranges", to_json(slice.ranges())},
-          {"first", piece.first}, {"count", piece.data.cols}};
-}
-
 // Returns what rank 0 needs for the manifest.
 Json write_rank_file(const SaveRequest& request, const std::string& folder,
                      std::span<const TensorPiece> pieces, const Group& group) {
@@ -56,10 +36,9 @@ Json write_rank_file(const SaveRequest& request, const std::string& folder,
   Json listed = Json::array();
   for (const TensorPiece& piece : pieces) {
     check_piece(piece);
-    const Slice slice = piece.slice.value_or(Slice(piece.shape));
-    listed.push_back(to_json(piece, slice));
+    listed.push_back(describe_piece(piece));
     if (piece.data.empty()) continue;
-    tensors.push_back({piece_name(piece.name, slice, piece.first, piece.data.cols),
+    tensors.push_back({piece_name(piece.name, slice_of(piece), piece.first, piece.data.cols),
                        piece.data.dtype,
                        {piece.data.cols}});
   }
@@ -77,23 +56,6 @@ Json write_rank_file(const SaveRequest& request, const std::string& folder,
   return {{"bytes", file.size()}, {"checksum", file.checksum()}, {"pieces", std::move(listed)}};
 }
 
-void add_pieces(const Json& pieces, int rank, std::map<std::string, TensorEntry>& tensors) {
-  for (const Json& piece : pieces) {
-    TensorInfo info{piece.at("name").get<std::string>(),
-                    *safetensors_type(piece.at("dtype").get<std::string>()),
-                    piece.at("shape").get<std::vector<int64_t>>()};
-    TensorEntry& entry = tensors.try_emplace(info.name, TensorEntry{info, {}}).first->second;
-    if (entry.info != info) {
-      throw Error(ErrorCode::mismatch, cat("rank ", rank, " has another shape or type of tensor ",
-                                           in_quotes(info.name), " than a rank before it"));
-    }
-    const auto count = piece.at("count").get<int64_t>();
-    if (count == 0) continue;
-    entry.add(Slice(entry.info.shape, ranges_of(piece.at("ranges"))),
-              {piece.at("first").get<int64_t>(), count, rank});
-  }
-}
-
 // Throws what a rank failed by.
 Manifest manifest_of(const SaveRequest& request, const std::vector<std::string>& reports) {
   Manifest manifest{.step = request.step,
@@ -109,7 +71,7 @@ Manifest manifest_of(const SaveRequest& request, const std::vector<std::string>&
     rethrow_error(report, cat("rank ", rank, ": "));
     manifest.files.push_back(
         {report.at("bytes").get<uint64_t>(), report.at("checksum").get<std::string>()});
-    add_pieces(report.at("pieces"), rank, tensors);
+    add_described(report.at("pieces"), rank, tensors);
   }
   for (auto& [name, tensor] : tensors) manifest.tensors.push_back(std::move(tensor));
   arrange(manifest);

@@ -19,21 +19,9 @@
 #include "training/checkpoint/group.h"
 #include "training/checkpoint/publish.h"
 #include "training/checkpoint/run_directory.h"
-#include "training/checkpoint/tensor_source.h"
-#include "training/placement.h"
-#include "training/tensor.h"
+#include "training/checkpoint/tensor_piece.h"
 
 namespace tutti::training {
-
-struct TensorPiece {
-  std::string name;            // "model.h.0.ln_1.weight", "optimizer.exp_avg.h.0.ln_1.weight", ...
-  std::vector<int64_t> shape;  // of the whole tensor
-  int64_t first = 0;           // element of the tensor, or slice, at which the piece starts
-  ConstTensor data;            // 1 x count
-  std::optional<Slice> slice = {};  // of that shape
-  // Where there is one, the data are read from it when they are written, and have no memory.
-  const TensorSource* source = nullptr;
-};
 
 struct SaveRequest {
   // On rank 0, null elsewhere. On several hosts it is one that all of them share.

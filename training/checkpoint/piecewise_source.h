@@ -1,0 +1,41 @@
+// Tensors that are put together from pieces which lie in several places.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "training/checkpoint/manifest.h"
+#include "training/checkpoint/tensor_source.h"
+
+namespace tutti::training {
+
+class PiecewiseSource : public TensorSource {
+ public:
+  // Which tensors there are, and where their pieces lie.
+  const Manifest& manifest() const { return manifest_; }
+
+  std::vector<std::string> names() const override;
+  const TensorInfo* find(std::string_view name) const override;
+  void read(std::string_view name, int64_t first, Tensor out) const override;
+
+ protected:
+  // `where`: the source, for errors.
+  PiecewiseSource(std::string where, Manifest manifest)
+      : where_(std::move(where)), manifest_(std::move(manifest)) {}
+
+  const std::string& where() const { return where_; }
+  // `count` bytes of a piece from byte `first` on, of the piece called `name` (piece_name()). Null:
+  // they are not at hand, and what is read stays as it was there.
+  virtual const std::byte* bytes_of(const StoredPiece& piece, const std::string& name, size_t first,
+                                    size_t count) const = 0;
+
+ private:
+  const TensorEntry* entry(std::string_view name) const;
+
+  std::string where_;
+  Manifest manifest_;
+};
+
+}  // namespace tutti::training

@@ -1,0 +1,39 @@
+// A part of a named tensor that a rank owns, as it goes into a checkpoint.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "training/checkpoint/manifest.h"
+#include "training/checkpoint/tensor_source.h"
+#include "training/placement.h"
+#include "training/tensor.h"
+
+namespace tutti::training {
+
+struct TensorPiece {
+  std::string name;            // "model.h.0.ln_1.weight", "optimizer.exp_avg.h.0.ln_1.weight", ...
+  std::vector<int64_t> shape;  // of the whole tensor
+  int64_t first = 0;           // element of the tensor, or slice, at which the piece starts
+  ConstTensor data;            // 1 x count
+  std::optional<Slice> slice = {};  // of that shape
+  // Where there is one, the data are read from it when they are written, and have no memory.
+  const TensorSource* source = nullptr;
+};
+
+// Throws Error(invalid_argument) unless it is a part of its tensor.
+void check_piece(const TensorPiece& piece);
+// The slice that it is a part of.
+Slice slice_of(const TensorPiece& piece);
+
+// What rank 0 must know of a piece to put tensors together.
+Json describe_piece(const TensorPiece& piece);
+// Adds the pieces that a rank has described to those of other ranks, by tensors' names. Throws
+// Error(mismatch) where it has another shape or type of a tensor than they.
+void add_described(const Json& pieces, int rank, std::map<std::string, TensorEntry>& tensors);
+
+}  // namespace tutti::training

@@ -57,8 +57,9 @@ class AgentSink {
   // they are the likelier cause of the others.
   virtual void on_exit(const RankExit& exit) = 0;
   // The agent cannot do its work (program not found, host lost): `text` for people, `code` is what
-  // the launcher shall return. Ranks that were running are ended by the agent.
-  virtual void on_failure(const std::string& text, int code) = 0;
+  // the launcher shall return. Ranks that were running are ended by the agent; `lost` are those
+  // that it cannot tell of any more.
+  virtual void on_failure(const std::string& text, int code, const std::vector<int>& lost) = 0;
 };
 
 class Agent {

@@ -36,8 +36,8 @@ class Reporter : public AgentSink {
     event["event"] = "exit";
     report(event);
   }
-  void on_failure(const std::string& text, int code) override {
-    report({{"event", "failure"}, {"text", to_json_text(text)}, {"code", code}});
+  void on_failure(const std::string& text, int code, const std::vector<int>& lost) override {
+    report({{"event", "failure"}, {"text", to_json_text(text)}, {"code", code}, {"lost", lost}});
   }
   void on_finished() { report({{"event", "finished"}}); }
 
@@ -72,10 +72,10 @@ class AgentProcess {
     try {
       carry_out(Json::parse(line));
     } catch (const StartError& error) {  // the remote shell is not there
-      reporter_.on_failure(error.what(), error.exit_code());
+      reporter_.on_failure(error.what(), error.exit_code(), {});
       connected_ = false;
     } catch (const std::exception& error) {
-      reporter_.on_failure(error.what(), 1);
+      reporter_.on_failure(error.what(), 1, {});
       connected_ = false;
     }
   }

@@ -61,7 +61,9 @@ void Agents::on_exit(const RankExit& exit) {
   sink_.on_exit(exit);
 }
 
-void Agents::on_failure(const std::string& text, int code) { sink_.on_failure(text, code); }
+void Agents::on_failure(const std::string& text, int code, const std::vector<int>& lost) {
+  sink_.on_failure(text, code, lost);
+}
 
 std::vector<HostJob> make_tree(std::vector<HostJob> jobs, int fanout) {
   const size_t branches = static_cast<size_t>(std::max(1, fanout));

@@ -31,7 +31,7 @@ class Agents : public Agent, public AgentSink {
   void on_listening(const std::string& address, uint16_t port) override;
   void on_output(int rank, Stream stream, std::string_view bytes, bool end) override;
   void on_exit(const RankExit& exit) override;
-  void on_failure(const std::string& text, int code) override;
+  void on_failure(const std::string& text, int code, const std::vector<int>& lost) override;
 
  private:
   void own(const HostJob& job);

@@ -121,9 +121,13 @@ std::string describe_signal(int number) {
 
 class Launch : public AgentSink {
  public:
-  explicit Launch(const LaunchOptions& options)
-      : output_(options.ranks, options.prefix_lines), display_(static_cast<size_t>(options.ranks)) {
+  Launch(const LaunchOptions& options, int restart)
+      : left_(options.ranks),
+        min_ranks_(options.min_ranks.value_or(options.ranks)),
+        output_(options.ranks, options.prefix_lines),
+        display_(static_cast<size_t>(options.ranks)) {
     std::vector<HostJob> jobs = deal(options);
+    for (HostJob& job : jobs) job.environment["TORCHELASTIC_RESTART_COUNT"] = cat(restart);
     for (const HostJob& job : jobs) {
       for (const int rank : job.ranks) display_[static_cast<size_t>(rank)] = job.display;
     }
@@ -151,6 +155,8 @@ class Launch : public AgentSink {
     return conclude();
   }
 
+  bool was_stopped() const { return stop_signal_ != 0; }
+
   void on_listening(const std::string& address, uint16_t port) override {
     started_ = true;
     agents_->start(address, port);
@@ -164,19 +170,27 @@ class Launch : public AgentSink {
   void on_exit(const RankExit& exit) override {
     if (!exit.failed() || ending_) return;
     if (failed() && exit.by_itself()) return;  // because of the first, or so it may be
+    if (does_without(1)) return say(cat(describe(exit), "; the others go on"));
     if (!failed()) exit_code_ = exit.exit_code();
     failed_exits_.push_back(exit);
     if (failed_exits_.size() == 1) end_soon();
   }
 
-  void on_failure(const std::string& text, int code) override {
+  void on_failure(const std::string& text, int code, const std::vector<int>& lost) override {
     if (ending_) return;
+    if (!lost.empty() && does_without(std::ssize(lost))) return say(text + "; the others go on");
     if (!failed()) exit_code_ = code;
     failures_.push_back(text);
     if (failures_.size() == 1 && failed_exits_.empty()) end_soon();
   }
 
  private:
+  // Whether enough ranks are left when so many are lost, and the job goes on.
+  bool does_without(std::ptrdiff_t lost) {
+    left_ -= lost;
+    return started_ && !failed() && stop_signal_ == 0 && left_ >= min_ranks_;
+  }
+
   bool failed() const { return !failed_exits_.empty() || !failures_.empty(); }
 
   bool over() {
@@ -237,17 +251,19 @@ class Launch : public AgentSink {
       return 128 + stop_signal_;
     }
     for (const RankExit& exit : failed_exits_) show_tail(exit.rank);
-    for (const RankExit& exit : failed_exits_) {
-      say(cat("rank ", exit.rank, " (", display_[static_cast<size_t>(exit.rank)], ", pid ",
-              exit.pid, ") ",
-              exit.signal != 0 ? cat("was killed by ", describe_signal(exit.signal))
-                               : cat("ended with exit code ", exit.code),
-              exit.why.empty() ? "" : " ", exit.why));
-    }
+    for (const RankExit& exit : failed_exits_) say(describe(exit));
     for (const std::string& text : failures_) say(text);
     if (failed() || output_.lost() == 0) return exit_code_;
     say(system_error("cannot write to standard output", output_.lost()).what());
     return 1;
+  }
+
+  std::string describe(const RankExit& exit) const {
+    return cat("rank ", exit.rank, " (", display_[static_cast<size_t>(exit.rank)], ", pid ",
+               exit.pid, ") ",
+               exit.signal != 0 ? cat("was killed by ", describe_signal(exit.signal))
+                                : cat("ended with exit code ", exit.code),
+               exit.why.empty() ? "" : " ", exit.why);
   }
 
   void show_tail(int rank) const {
@@ -257,6 +273,8 @@ class Launch : public AgentSink {
     [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, tail.data(), tail.size());
   }
 
+  std::ptrdiff_t left_;  // ranks that have not failed
+  int min_ranks_;
   Output output_;
   std::vector<std::string> display_;  // the host of each rank, for people
   EventLoop loop_;
@@ -285,7 +303,13 @@ int launch(const LaunchOptions& options) {
   ::unsetenv("TUTTI_LAUNCHER_FD");
   open_standard_streams();
   try {
-    return Launch(options).run();
+    for (int restart = 0;; ++restart) {
+      Launch job(options, restart);
+      const int code = job.run();
+      if (code == 0 || job.was_stopped() || restart == options.restarts) return code;
+      say(cat("the job is started again, for the ", restart + 1, ". of ", options.restarts,
+              " times"));
+    }
   } catch (const StartError& error) {  // the remote shell is not there
     say(error.what());
     return error.exit_code();

@@ -4,6 +4,7 @@
 // torchrun sets them), TUTTI_TOKEN, TUTTI_LAUNCHER_FD, TUTTI_DOMAIN, and rank 0 TUTTI_LISTEN_FD.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,9 +20,15 @@ struct LaunchOptions {
   // How ranks' output is shown: with a "[rank] " before each line and identical lines of several
   // ranks collapsed into one, or as it comes (for programs of which only rank 0 talks).
   bool prefix_lines = true;
+  // The job goes on when ranks fail, or hosts are lost, as long as so many ranks are left.
+  std::optional<int> min_ranks;
+  // How often a job that has failed is started again, unless a signal has ended it. Its ranks see
+  // how often in TORCHELASTIC_RESTART_COUNT, as torchrun's do.
+  int restarts = 0;
 };
 
-// Returns the exit code of the first rank that failed (128 + N for signal N), or 0.
+// Returns the exit code of the first rank that failed and was not done without (128 + N for signal
+// N), or 0.
 int launch(const LaunchOptions& options);
 
 // True in a process that is a rank of a job already, whatever launcher started it: it shall join

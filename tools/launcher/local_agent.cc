@@ -96,7 +96,7 @@ void LocalAgent::start_all() {
 void LocalAgent::fail(const Error& error, int exit_code) {
   end_process_groups();
   const std::string where = job_.host.empty() ? "" : cat("host ", job_.host, ": ");
-  sink_.on_failure(where + error.what(), exit_code);
+  sink_.on_failure(where + error.what(), exit_code, {});
 }
 
 ChildSpec LocalAgent::describe(int local_rank, const Placement& placement) const {

@@ -6,7 +6,7 @@
 //   {"do":"listen"}               rank 0's host
 //   {"event":"output","rank":R,"stream":S,"bytes":B,"end":E}
 //   {"do":"start","address":A,"port":P}            {"event":"exit", ... RankExit}
-//   {"do":"tell", ... RankExit}                    {"event":"failure","text":T,"code":C}
+//   {"do":"tell", ... RankExit}                    {"event":"failure","text":T,"code":C,"lost":[R]}
 //   {"do":"signal","number":N}                     {"event":"finished"}   last
 //
 // Texts may hold any bytes; JSON holds Unicode only. So each byte travels as the character of the

@@ -28,6 +28,11 @@ std::optional<Json> event_in(const std::string& line) {
   return std::nullopt;
 }
 
+void add_ranks(const HostJob& job, std::set<int>& ranks) {
+  ranks.insert(job.ranks.begin(), job.ranks.end());
+  for (const HostJob& below : job.below) add_ranks(below, ranks);
+}
+
 }  // namespace
 
 RemoteAgent::RemoteAgent(EventLoop& loop, AgentSink& sink, const HostJob& job)
@@ -49,6 +54,7 @@ RemoteAgent::RemoteAgent(EventLoop& loop, AgentSink& sink, const HostJob& job)
   lines_ = LineReader(from_.get());
   Json description = to_json(job);
   description["do"] = "job";
+  add_ranks(job, ranks_);
   send_line(to_.get(), description);
   loop_.watch(from_.get(), [this] { on_readable(); });
 }
@@ -100,9 +106,12 @@ void RemoteAgent::on_event(const Json& event) {
     sink_.on_output(event.at("rank"), static_cast<Stream>(event.at("stream").get<int>()),
                     from_json_text(event.at("bytes")), event.at("end"));
   } else if (what == "exit") {
-    sink_.on_exit(exit_from_json(event));
+    const RankExit exit = exit_from_json(event);
+    ranks_.erase(exit.rank);
+    sink_.on_exit(exit);
   } else if (what == "failure") {
-    sink_.on_failure(from_json_text(event.at("text")), event.at("code"));
+    sink_.on_failure(from_json_text(event.at("text")), event.at("code"),
+                     event.at("lost").get<std::vector<int>>());
   } else if (what == "finished") {
     finished_ = true;
   }
@@ -129,7 +138,8 @@ void RemoteAgent::on_lost() {
       cat("lost host ", host_, is_alone_ ? "" : " and those that are reached through it", ": `",
           shell_, "` ended with code ", code),
       detail);
-  sink_.on_failure(error.what(), code != 0 ? code : 1);
+  sink_.on_failure(error.what(), code != 0 ? code : 1,
+                   heard_ ? std::vector<int>(ranks_.begin(), ranks_.end()) : std::vector<int>());
 }
 
 }  // namespace tutti::tool

@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <set>
 #include <string>
 
 #include "base/fd.h"
@@ -36,8 +37,9 @@ class RemoteAgent : public Agent {
   EventLoop& loop_;
   AgentSink& sink_;
   std::string host_;
-  std::string shell_;  // for messages
-  bool is_alone_;      // no hosts are reached through it
+  std::string shell_;    // for messages
+  bool is_alone_;        // no hosts are reached through it
+  std::set<int> ranks_;  // that have not ended, of all hosts that are reached through it
   pid_t pid_ = -1;
   Fd to_;
   Fd from_;

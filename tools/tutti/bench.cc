@@ -228,7 +228,7 @@ int run(const BenchOptions& options) {
   check_algorithm(c, options.ranks);
   bench::choose_peers(options.peers, c.on_device);
   const BenchReport writable(options, c, nullptr);
-  return launch_self(options.ranks);
+  return launch_self({.ranks = options.ranks});
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/command_line.h"
+#include "tools/launcher/launcher.h"
 
 namespace tutti::tool {
 
@@ -44,7 +45,7 @@ void append(std::ofstream& file, const std::string& path, const std::string& tex
 void write_file(const std::string& path, const std::string& text);
 
 // Starts this command line again, once per rank, with `more` arguments; returns the exit code. For
-// commands of which only rank 0 talks.
-int launch_self(int ranks, const std::vector<std::string>& more = {});
+// commands of which only rank 0 talks. Of the options the command is filled in.
+int launch_self(LaunchOptions options, const std::vector<std::string>& more = {});
 
 }  // namespace tutti::tool

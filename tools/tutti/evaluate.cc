@@ -126,7 +126,7 @@ int evaluate_as_rank(const Options& options) {
 int evaluate(const Options& options) {
   if (options.ranks > 1 && !is_launched()) {
     open_for_appending(options.json, "--json");
-    return launch_self(options.ranks);
+    return launch_self({.ranks = options.ranks});
   }
   return evaluate_as_rank(options);
 }

@@ -4,6 +4,7 @@
 #include <iterator>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -12,7 +13,7 @@
 
 namespace tutti::tool {
 
-int launch_self(int ranks, const std::vector<std::string>& more) {
+int launch_self(LaunchOptions options, const std::vector<std::string>& more) {
   std::ifstream file("/proc/self/cmdline", std::ios::binary);
   std::vector<std::string> command;
   for (std::string word; std::getline(file, word, '\0');) command.push_back(word);
@@ -21,7 +22,9 @@ int launch_self(int ranks, const std::vector<std::string>& more) {
   }
   command.front() = std::filesystem::read_symlink("/proc/self/exe");
   command.insert(command.end(), more.begin(), more.end());
-  return launch({.ranks = ranks, .command = command, .prefix_lines = false});
+  options.command = std::move(command);
+  options.prefix_lines = false;
+  return launch(options);
 }
 
 }  // namespace tutti::tool

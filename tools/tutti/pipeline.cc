@@ -125,7 +125,7 @@ int show(const Options& options) {
     return 0;
   }
   const int ranks = report.plan.schedule.ranks;
-  if (!is_launched() && ranks > 1) return launch_self(ranks);
+  if (!is_launched() && ranks > 1) return launch_self({.ranks = ranks});
   Communicator world = join_ranks(ranks);
   const MeasuredPipeline measured = measure(world, report, options.costs, options.measuring);
   if (world.rank() == 0) show(report, kind, options, measured);
@@ -148,7 +148,7 @@ int measure_all(const Options& options) {
     }
   }
   const int ranks = *std::ranges::max_element(kRanks);
-  if (!is_launched()) return launch_self(ranks);
+  if (!is_launched()) return launch_self({.ranks = ranks});
   Communicator world = join_ranks(ranks);
   return measure_all(world, reports, options.costs, options.measuring) ? 0 : 1;
 }

@@ -23,6 +23,8 @@ struct RunOptions {
   HostOptions places;
   std::string map_by = "slot";
   bool no_prefix = false;
+  std::optional<int> min_ranks;
+  int restarts = 0;
   std::vector<std::string> settings;
   std::vector<std::string> command;
 };
@@ -48,7 +50,9 @@ int run(const RunOptions& options) {
                                .hosts = find_hosts(options.places),
                                .map = options.map_by == "node" ? MapBy::node : MapBy::slot,
                                .command = options.command,
-                               .prefix_lines = !options.no_prefix};
+                               .prefix_lines = !options.no_prefix,
+                               .min_ranks = options.min_ranks,
+                               .restarts = options.restarts};
   launch_options.ranks = ranks_of_job(options.ranks, launch_options.hosts);
   return launch(launch_options);
 }
@@ -71,6 +75,15 @@ void add_run(CommandLine& line) {
       .show_default();
   run_command.add_flag("--no-prefix", options->no_prefix,
                        "show output as it comes, without [rank] before each line");
+  run_command
+      .add_option("--min-ranks", options->min_ranks,
+                  "go on when ranks fail or hosts are lost, as long as so many ranks are left; "
+                  "programs go on by tutti_shrink()")
+      .between(1, 1 << 20);
+  run_command
+      .add_option("--restarts", options->restarts,
+                  "start a job that has failed again, so many times")
+      .between(0, 1 << 20);
   run_command
       .add_option("--set", options->settings,
                   "a setting for the job, as if in the environment; may be repeated")

@@ -186,6 +186,15 @@ Json load_snapshot(Replica& replica, Model& model, const std::string& directory)
   return manifest.state;
 }
 
+Json load_kept(Replica& replica, KeptState& kept) {
+  Loader loader(replica, kept, kept.step(), kept.state());
+  replica.visit_state(loader);  // notes down what is wanted
+  kept.fetch();
+  replica.visit_state(loader);
+  replica.publish();
+  return kept.state();
+}
+
 void load_parameters(Replica& replica, const TensorSource& source, const std::string& path) {
   try {
     replica.finish_values();

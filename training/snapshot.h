@@ -11,6 +11,7 @@
 #include "training/checkpoint/save.h"
 #include "training/checkpoint/tensor_source.h"
 #include "training/replica.h"
+#include "training/survival/kept_state.h"
 
 namespace tutti::training {
 
@@ -39,6 +40,9 @@ void save_snapshot(Replica& replica, Model& model, Snapshot snapshot);
 // Throws Error(invalid_argument) for a checkpoint of another model or optimizer, and as
 // Checkpoint::open() does.
 Json load_snapshot(Replica& replica, Model& model, const std::string& directory);
+
+// Collective. The same from what the ranks of a run before this one keep in memory.
+Json load_kept(Replica& replica, KeptState& kept);
 
 // Parameters alone, from any source of tensors "model.NAME".
 void load_parameters(Replica& replica, const TensorSource& source, const std::string& path);

@@ -92,6 +92,7 @@ class Trainer::Loop {
 
   uint64_t steps() const { return feed_.steps(); }
   uint64_t step() const { return told_; }
+  int saves() const { return saver_ ? saver_->saves() : 0; }
   Replica& replica() { return replica_; }
 
  private:
@@ -102,6 +103,8 @@ class Trainer::Loop {
   RunSaverOptions saver_options();
   void save_done(const Evaluation* validation = nullptr);
   void save_if_best(const Evaluation& validation);
+  Json state() const;
+  void keep_in_memory();
   struct StepsDone {
     std::vector<StepResult> results;
     uint64_t samples = 0;
@@ -131,8 +134,9 @@ class Trainer::Loop {
 
   std::unique_ptr<Loader<StepFeed>> feeds_;
   uint64_t resumed_at_ = 0;
-  uint64_t done_ = 0;  // steps, up to the last flush
-  uint64_t told_ = 0;  // of these
+  uint64_t done_ = 0;             // steps, up to the last flush
+  uint64_t told_ = 0;             // of these
+  std::optional<uint64_t> kept_;  // the last one whose state the ranks have in memory
   int stopped_by_ = 0;
   bool finished_ = false;
   std::vector<StepResult> results_;  // of the steps up to done_
@@ -216,7 +220,10 @@ uint64_t Trainer::Loop::resumed_step(const Json& state) const {
 uint64_t Trainer::Loop::start() {
   uint64_t first = 0;
   std::string companions;
-  if (!resumed_from_.empty()) {
+  if (options_.kept) {
+    first = resumed_step(load_kept(replica_, *options_.kept));
+    options_.kept.reset();
+  } else if (!resumed_from_.empty()) {
     first = resumed_step(load_snapshot(replica_, model_, resumed_from_));
   } else if (!options_.initial.empty()) {
     const ModelSource initial = open_model(options_.initial);
@@ -263,12 +270,28 @@ RunSaverOptions Trainer::Loop::saver_options() {
           .saved = done_};
 }
 
+// What the trainer itself must know to go on.
+Json Trainer::Loop::state() const {
+  return {{"samples", std::min(done_ * options_.batch, options_.samples)},
+          {"batch", options_.batch},
+          {"seed", options_.seed}};
+}
+
+// At the beginning too: from then on a death does not end the run.
+void Trainer::Loop::keep_in_memory() {
+  if (!options_.copies || (kept_ && done_ < *kept_ + options_.copy_every)) return;
+  const TraceSpan span(tracing(), "copies in memory", TraceCategory::step);
+  const SnapshotParts parts =
+      parts_of(replica_, model_,
+               {.step = static_cast<int64_t>(done_), .configuration = {}, .state = state()});
+  options_.copies->keep(world_, parts.request.step, parts.request.state, parts.pieces);
+  kept_ = done_;
+}
+
 // With the loss of that step, where it is known.
 void Trainer::Loop::save_done(const Evaluation* validation) {
   const TraceSpan span(tracing(), "checkpoint", TraceCategory::step);
-  Json state = {{"samples", std::min(done_ * options_.batch, options_.samples)},
-                {"batch", options_.batch},
-                {"seed", options_.seed}};
+  Json state = this->state();
   if (validation != nullptr) state[kValidationLoss] = validation->loss;
   saver_->save(done_, std::move(state), validation != nullptr);
 }
@@ -305,6 +328,7 @@ int Trainer::Loop::agreed_stop(uint64_t step) {
 MemoryReport Trainer::Loop::memory() const {
   MemoryReport memory = replica_.memory();
   if (saver_) memory.copies = saver_->copies();
+  if (options_.copies) memory.copies += options_.copies->bytes();
   return memory;
 }
 
@@ -348,6 +372,7 @@ std::optional<StepReport> Trainer::Loop::next() {
     if (done_ == feed_.steps()) return std::nullopt;
     stopped_by_ = agreed_stop(done_);
     if (stopped_by_ != 0) return std::nullopt;
+    keep_in_memory();
     run_to_flush();
   }
   report_.result = results_[results_.size() - (done_ - told_)];
@@ -411,6 +436,7 @@ void Trainer::save() { loop_->save(); }
 TrainResult Trainer::finish() { return loop_->finish(); }
 uint64_t Trainer::steps() const { return loop_->steps(); }
 uint64_t Trainer::step() const { return loop_->step(); }
+int Trainer::saves() const { return loop_->saves(); }
 Replica& Trainer::replica() { return loop_->replica(); }
 
 void check_directory(const Model& model, const std::vector<const DataSet*>& data,

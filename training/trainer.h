@@ -16,6 +16,7 @@
 #include "training/optimizers/registry.h"
 #include "training/optimizers/schedule.h"
 #include "training/replica.h"
+#include "training/survival/memory_copies.h"
 
 namespace tutti::training {
 
@@ -66,6 +67,11 @@ struct TrainOptions {
   // Asked after each step: not 0 once this rank is to stop (a signal's number). Then all ranks stop
   // after the same step, and save it. On all ranks, or on none.
   std::function<int()> stop_requested;
+  // With these the ranks keep the state in memory (survival/), each time that so many steps were
+  // done; and a run that goes on from such a state begins with it.
+  std::shared_ptr<MemoryCopies> copies;
+  uint64_t copy_every = 1;
+  std::shared_ptr<KeptState> kept;
   // What else the run was told, which the options above follow from: part of its configuration, as
   // checkpoints keep it.
   Json told = Json::object();
@@ -139,6 +145,7 @@ class Trainer {
   // The steps of the run, and of these the ones that were done, in earlier processes too.
   uint64_t steps() const;
   uint64_t step() const;
+  int saves() const;  // checkpoints that were saved, or begun to be, since training began here
   Replica& replica();
 
  private:

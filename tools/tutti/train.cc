@@ -34,6 +34,7 @@
 #include "training/setup/report.h"
 #include "training/setup/session.h"
 #include "training/setup/settle.h"
+#include "training/setup/surviving_run.h"
 
 namespace tutti::tool {
 namespace {
@@ -50,6 +51,9 @@ struct Options {
   int ranks = 0;   // 0: one per allowed core, or as many as the launcher started
   TrainFiles::Paths files;
   std::string plot;
+  std::optional<int> min_ranks;  // what is left of them goes on when some die
+  int spares = 0;
+  uint64_t copy_every = 1;
   bool print_configuration = false;
   bool dry_run = false;
   bool on_terminal = false;  // standard output ends on one, though through the launcher's pipe
@@ -118,8 +122,8 @@ int exit_code(const TrainResult& result) {
 }
 
 // What rank 0 does, who talks.
-int train_as_first(training::Session& session, const Options& options) {
-  const bool resumes = session.options().training.resume;
+int train_as_first(training::Session& session, const Options& options, bool goes_on) {
+  const bool resumes = goes_on || session.options().training.resume;
   const training::Model& model = session.model();
   const training::ReplicaOptions& replica = session.options().training.replica;
   const int ranks = session.world().size();
@@ -153,23 +157,39 @@ int train_as_first(training::Session& session, const Options& options) {
   return exit_code(result);
 }
 
+int train_in(training::Session& session, const Options& options, bool goes_on) {
+  if (session.world().rank() == 0) return train_as_first(session, options, goes_on);
+  while (session.trainer().next()) {
+  }
+  return exit_code(session.trainer().finish());
+}
+
 // What one rank does. Returns the exit code.
 int train_as_rank(Options& options, LoadedData data) {
   Communicator world = training::join(options.run.mesh);
-  if (options.ranks != 0 && options.ranks != world.size()) {
+  if (options.ranks != 0 && options.ranks + options.spares != world.size()) {
     throw Error(ErrorCode::invalid_argument,
-                cat("--ranks ", options.ranks, " was asked for, but the launcher started ",
-                    world.size(), world.size() == 1 ? " rank" : " ranks"),
+                cat("--ranks ", options.ranks,
+                    options.spares > 0 ? cat(" and --spares ", options.spares, " were") : " was",
+                    " asked for, but the launcher started ", world.size(),
+                    world.size() == 1 ? " rank" : " ranks"),
                 {.where = world.describe(world.rank()),
                  .remedy = "leave --ranks out, or start as many ranks"});
   }
   const StopSignals signals;
   options.run.training.stop_requested = StopSignals::requested;
-  training::Session session(world, options.run, std::move(data));
-  if (world.rank() == 0) return train_as_first(session, options);
-  while (session.trainer().next()) {
+  if (options.min_ranks) {
+    const training::SurvivalOptions survival{.ranks = world.size() - options.spares,
+                                             .min_ranks = *options.min_ranks,
+                                             .copy_every = options.copy_every};
+    return run_with_survivors(world, options.run, std::move(data), survival,
+                              [&](training::Session& session, bool goes_on) {
+                                return train_in(session, options, goes_on);
+                              });
   }
-  return exit_code(session.trainer().finish());
+  training::Session session(world, options.run,
+                            std::make_shared<const LoadedData>(std::move(data)));
+  return train_in(session, options, false);
 }
 
 // A rank for each core, but none without a micro-batch in every step.
@@ -253,8 +273,9 @@ int train(Options options) {
     check_outputs(tried, options, data);
     if (ranks > 1) {
       data = {};  // the ranks have their own
-      return launch_self(ranks, is_terminal() ? std::vector<std::string>{kOnTerminal}
-                                              : std::vector<std::string>{});
+      return launch_self(
+          {.ranks = ranks + options.spares, .min_ranks = options.min_ranks},
+          is_terminal() ? std::vector<std::string>{kOnTerminal} : std::vector<std::string>{});
     }
   }
   return train_as_rank(options, std::move(data));
@@ -264,6 +285,19 @@ void add_own_options(Command command, Options& options) {
   constexpr auto kGroup = "Output";
   command.add_option("--ranks,-n", options.ranks, "processes on this host (default: its cores)")
       .between(1, 65536);
+  command
+      .add_option("--min-ranks", options.min_ranks,
+                  "go on when ranks die, as long as so many are left")
+      .between(1, 65536);
+  command
+      .add_option("--spares", options.spares,
+                  "more processes, which take the places of ranks that die")
+      .between(0, 65536);
+  command
+      .add_option("--copy-every", options.copy_every,
+                  "with --min-ranks: steps between copies of the state in other ranks' memory")
+      .between(1, 1 << 30)
+      .show_default();
   command
       .add_option(
           "--json", options.files.json,

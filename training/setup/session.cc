@@ -45,13 +45,13 @@ RunOptions with_threads(RunOptions options, Communicator& world) {
 
 }  // namespace
 
-Session::Session(Communicator world, RunOptions options, LoadedData data)
+Session::Session(Communicator world, RunOptions options, std::shared_ptr<const LoadedData> data)
     : data_(std::move(data)),
-      options_(with_threads(settled(std::move(options), world.size(), data_.examples()), world)),
+      options_(with_threads(settled(std::move(options), world.size(), data_->examples()), world)),
       mesh_(std::move(world), options_.mesh),
       statistics_(mesh_.along(Axis::data)),
       model_(make_model(options_.model, model_context(options_, &statistics_))),
-      trainer_(mesh_, *model_, data_.views(), options_.training) {
+      trainer_(mesh_, *model_, data_->views(), options_.training) {
   if (mesh_.world().rank() != 0) return;
   log(LogLevel::info, "the run's configuration: " + options_.training.told.dump());
 }
@@ -72,7 +72,8 @@ std::unique_ptr<Session> begin_session(Communicator world, const std::vector<std
     error = wrong;
   }
   agree(world, error);
-  return std::make_unique<Session>(std::move(world), std::move(options), std::move(data));
+  return std::make_unique<Session>(std::move(world), std::move(options),
+                                   std::make_shared<const LoadedData>(std::move(data)));
 }
 
 }  // namespace tutti::training

@@ -17,16 +17,16 @@ namespace tutti::training {
 class Session {
  public:
   // Collective over `world`. Throws as settle() and Trainer do.
-  Session(Communicator world, RunOptions options, LoadedData data);
+  Session(Communicator world, RunOptions options, std::shared_ptr<const LoadedData> data);
 
   const RunOptions& options() const { return options_; }  // settled
-  const LoadedData& data() const { return data_; }
+  const LoadedData& data() const { return *data_; }
   const Communicator& world() const { return mesh_.world(); }
   Model& model() { return *model_; }
   Trainer& trainer() { return trainer_; }
 
  private:
-  LoadedData data_;
+  std::shared_ptr<const LoadedData> data_;
   RunOptions options_;
   Mesh mesh_;
   RankStatistics statistics_;

@@ -1,0 +1,229 @@
+#include "training/setup/surviving_run.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/reduce_op.h"
+#include "base/text.h"
+#include "training/checkpoint/step_directory.h"
+#include "training/setup/settle.h"
+
+namespace tutti::training {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Spares wait for as long as a run takes.
+constexpr std::chrono::hours kForever{24 * 365 * 10};
+
+// Whether the job may have lost a rank, rather than that something is wrong with the run.
+bool may_be_a_death(const Error& error) {
+  return error.code() == ErrorCode::rank_died || error.code() == ErrorCode::connection_lost ||
+         error.code() == ErrorCode::aborted;
+}
+
+class SurvivingRun {
+ public:
+  SurvivingRun(Communicator world, RunOptions options, LoadedData data,
+               const SurvivalOptions& survival, const Conduct& conduct)
+      : world_(std::move(world)),
+        options_(std::move(options)),
+        data_(std::make_shared<const LoadedData>(std::move(data))),
+        survival_(survival),
+        conduct_(conduct),
+        first_size_(world_.size()) {
+    options_.training.copies = std::make_shared<MemoryCopies>();
+    options_.training.copy_every = survival_.copy_every;
+  }
+
+  int run() {
+    for (;;) {
+      try {
+        const int result = session();
+        world_.barrier({.timeout = kForever});  // whoever is through stays until all are
+        return result;
+      } catch (const Error& error) {
+        if (!may_be_a_death(error)) throw;
+        go_on_after(error);
+      }
+    }
+  }
+
+ private:
+  struct Deal {
+    RunOptions options;
+    int ranks = 0;
+  };
+  Deal deal() const;
+  int session();
+  void go_on_after(const Error& error);
+  void find_state(const Error& error);
+  bool go_on_from_directory();
+  void require_progress(const Error& error, const Communicator& left);
+  void tell(const Session& session) const;
+
+  Communicator world_;
+  RunOptions options_;
+  std::shared_ptr<const LoadedData> data_;
+  SurvivalOptions survival_;
+  const Conduct& conduct_;
+  int first_size_;
+  bool settled_ = false;  // options_ are what the first session's came to
+  bool goes_on_ = false;
+  bool was_spare_ = false;
+  bool saved_ = false;    // the run has a checkpoint of its own
+  std::string happened_;  // for people
+  uint64_t from_step_ = 0;
+  std::optional<uint64_t> step_before_;  // from which the session before went on
+  Clock::time_point since_;
+};
+
+// The mesh for the ranks that are here: as many stages as it had, or else fewer. Ranks that it has
+// no use for are spares.
+SurvivingRun::Deal SurvivingRun::deal() const {
+  const int ranks =
+      survival_.ranks == 0 ? world_.size() : std::min(survival_.ranks, world_.size());
+  for (int stages = std::min(options_.mesh.pipeline, ranks);; --stages) {
+    Deal deal{options_, 0};
+    const int data = ranks / stages;
+    deal.options.mesh.pipeline = stages;
+    deal.options.mesh.data = options_.mesh.data == 0 ? data : std::min(options_.mesh.data, data);
+    deal.ranks = deal.options.mesh.data * stages;
+    try {
+      RunOptions tried = deal.options;
+      settle(tried, deal.ranks, data_->examples());
+      return deal;
+    } catch (const Error&) {
+      if (stages == 1 || !goes_on_) throw;
+    }
+  }
+}
+
+int SurvivingRun::session() {
+  Deal deal = this->deal();
+  std::vector<int> members(static_cast<size_t>(deal.ranks));
+  std::iota(members.begin(), members.end(), 0);
+  was_spare_ = world_.rank() >= deal.ranks;
+  if (was_spare_) {
+    if (options_.training.kept) options_.training.kept->fetch();  // it may have what others want
+    options_.training.kept.reset();
+    return 0;  // and waits until the others are through
+  }
+  Communicator active = deal.ranks == world_.size() ? world_ : world_.create(members);
+  Session session(active, deal.options, data_);
+  if (!settled_) {
+    // From now on only who takes part changes.
+    RunOptions read = parse_run_options({}, session.options().training.told);
+    read.fingerprint = session.options().fingerprint;
+    read.training.stop_requested = options_.training.stop_requested;
+    read.training.copies = options_.training.copies;
+    read.training.copy_every = options_.training.copy_every;
+    read.mesh = options_.mesh;
+    read.threads = options_.threads;
+    options_ = std::move(read);
+    settled_ = true;
+  }
+  options_.training.kept.reset();
+  from_step_ = session.trainer().step();
+  if (goes_on_) tell(session);
+  try {
+    return conduct_(session, goes_on_);
+  } catch (...) {
+    saved_ = saved_ || session.trainer().saves() > 0;
+    throw;
+  }
+}
+
+void SurvivingRun::go_on_after(const Error& error) {
+  since_ = Clock::now();
+  world_.abort(cat("the run is interrupted: ", error.what()));  // spares hear of it too
+  Communicator left = world_.shrink();
+  if (left.size() < survival_.min_ranks) {
+    throw Error(ErrorCode::rank_died,
+                cat(error.what(), "; ", left.size(), " of ", first_size_,
+                    " ranks are left, which are fewer than the run asks for"),
+                {.where = "--min-ranks",
+                 .remedy = "start it again, with --resume where it has a checkpoint"});
+  }
+  require_progress(error, left);
+  happened_ = cat(error.what(), ". ", left.size(), " of ", world_.size(), " ranks go on");
+  world_ = std::move(left);
+  goes_on_ = true;
+  find_state(error);
+}
+
+// An error that comes back at the same step with everybody there is no death.
+void SurvivingRun::require_progress(const Error& error, const Communicator& left) {
+  const bool same = goes_on_ && left.size() == world_.size() && step_before_ == from_step_;
+  if (same) throw error;
+  step_before_ = from_step_;
+}
+
+void SurvivingRun::find_state(const Error& error) {
+  TrainOptions& training = options_.training;
+  const MemoryCopies::Found found = training.copies->find(world_, was_spare_);
+  training.kept = found.state;
+  const bool has_steps = go_on_from_directory();
+  if (training.kept) {
+    happened_ += cat(" from the state after step ", training.kept->step(),
+                     ", which they have in memory");
+  } else if (has_steps) {
+    happened_ += " from the last checkpoint";
+  } else if (!found.begun) {
+    happened_ += " from where the run begins: no step was done";
+  } else {
+    throw Error(ErrorCode::rank_died,
+                cat(error.what(), "; a part of the state was in the memory of dead ranks alone"),
+                {.cause = "a rank and the one that had the copy of its state died at once",
+                 .remedy = "give --checkpoint, to go on from the disk"});
+  }
+}
+
+// What the next session does with the directory. Returns whether there is a step of this run.
+bool SurvivingRun::go_on_from_directory() {
+  TrainOptions& training = options_.training;
+  if (training.checkpoint.empty()) return false;
+  std::array<int32_t, 2> seen = {saved_ ? 1 : 0, 0};
+  if (world_.rank() == 0) seen[1] = steps_in(training.checkpoint).empty() ? 0 : 1;
+  world_.all_reduce(std::span<int32_t>(seen), ReduceOp::max);
+  saved_ = seen[0] == 1;
+  // Nobody else may have begun a run in this directory: a step that is there is its own, unless it
+  // is one to overwrite.
+  if (seen[1] == 0 || (training.overwrite && !saved_)) return false;
+  options_.resume = kNewestStepOrNone;
+  training.overwrite = false;
+  return true;
+}
+
+void SurvivingRun::tell(const Session& session) const {
+  if (world_.rank() != 0) return;
+  char seconds[32];
+  std::snprintf(seconds, sizeof seconds, "%.1f",
+                std::chrono::duration<double>(Clock::now() - since_).count());
+  const int spares = world_.size() - session.world().size();
+  log(LogLevel::warning,
+      cat(happened_, spares > 0 ? cat(", ", spares, " of them as spares") : "", ". Step ",
+          from_step_ + 1, " is next, with ", session.options().training.batch,
+          " samples as before: none is lost or repeated. It took ", seconds, " s."));
+}
+
+}  // namespace
+
+int run_with_survivors(Communicator world, RunOptions options, LoadedData data,
+                       const SurvivalOptions& survival, const Conduct& conduct) {
+  return SurvivingRun(std::move(world), std::move(options), std::move(data), survival, conduct)
+      .run();
+}
+
+}  // namespace tutti::training

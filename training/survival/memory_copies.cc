@@ -1,0 +1,158 @@
+#include "training/survival/memory_copies.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "base/host_name.h"
+#include "base/text.h"
+#include "training/texts.h"
+
+namespace tutti::training {
+namespace {
+
+void fill(StatePart& part, const Json& state, std::span<const TensorPiece> pieces) {
+  Json description = {{"state", state}, {"pieces", Json::array()}};
+  size_t bytes = 0;
+  for (const TensorPiece& piece : pieces) {
+    description["pieces"].push_back(describe_piece(piece));
+    bytes += piece.data.bytes();
+  }
+  part.description = description.dump();
+  part.bytes.resize(bytes);
+  std::byte* to = part.bytes.data();
+  for (const TensorPiece& piece : pieces) {
+    to = std::copy_n(piece.data.data, piece.data.bytes(), to);
+  }
+}
+
+// From each rank to the one that keeps its copy, such that as many as can be have theirs on another
+// host.
+int best_distance(const std::vector<std::string>& hosts) {
+  const size_t ranks = hosts.size();
+  int best = 1;
+  int64_t most = -1;
+  for (size_t distance = 1; distance < ranks; ++distance) {
+    int64_t apart = 0;
+    for (size_t rank = 0; rank < ranks; ++rank) {
+      apart += hosts[rank] != hosts[(rank + distance) % ranks] ? 1 : 0;
+    }
+    if (apart <= most) continue;
+    most = apart;
+    best = static_cast<int>(distance);
+  }
+  return best;
+}
+
+// What ranks tell each other of their parts.
+Json told(const StatePart& part) {
+  return {{"epoch", part.epoch}, {"step", part.step},   {"rank", part.rank},
+          {"ranks", part.ranks}, {"description", part.description}};
+}
+
+// A generation, as far as it is there.
+struct Parts {
+  std::map<int, std::pair<int, std::string>> parts;  // by rank: who has it, and what is in it
+  int ranks = 0;
+  bool all_there() const { return std::ssize(parts) == ranks; }
+};
+
+}  // namespace
+
+MemoryCopies::Neighbours MemoryCopies::neighbours(Communicator& world) {
+  const int size = world.size();
+  if (size > 1 && distance_ == 0) distance_ = best_distance(texts_of_all(world, host_name()));
+  const int rank = world.rank();
+  return {(rank + distance_) % size, (rank - distance_ + size) % size};
+}
+
+// The copy is written where the one before the last was.
+void MemoryCopies::exchange(Communicator& world, const Neighbours& neighbours,
+                            const StatePart& own, StatePart& copy) {
+  const std::array<uint64_t, 2> sent = {own.description.size(), own.bytes.size()};
+  std::array<uint64_t, 2> coming{};
+  Work size = world.recv_async({coming.data(), 2, DType::u64}, neighbours.from);
+  world.send({sent.data(), 2, DType::u64}, neighbours.to);
+  size.wait();
+  copy.description.resize(coming[0]);
+  copy.bytes.resize(coming[1]);
+  Work description =
+      world.recv_async({copy.description.data(), coming[0], DType::u8}, neighbours.from);
+  Work bytes = world.recv_async({copy.bytes.data(), coming[1], DType::u8}, neighbours.from);
+  world.send({own.description.data(), sent[0], DType::u8}, neighbours.to);
+  world.send({own.bytes.data(), sent[1], DType::u8}, neighbours.to);
+  description.wait();
+  bytes.wait();
+}
+
+void MemoryCopies::keep(Communicator& world, int64_t step, const Json& state,
+                        std::span<const TensorPiece> pieces) {
+  const Neighbours neighbours = this->neighbours(world);
+  auto& [own, copy] = generations_[kept_ % generations_.size()];
+  own->whole = copy->whole = false;
+  fill(*own, state, pieces);
+  own->epoch = copy->epoch = epoch_;
+  own->step = copy->step = step;
+  own->ranks = copy->ranks = world.size();
+  own->rank = world.rank();
+  copy->rank = neighbours.from;
+  own->whole = true;
+  if (world.size() > 1) {
+    exchange(world, neighbours, *own, *copy);
+    copy->whole = true;
+  }
+  ++kept_;
+}
+
+MemoryCopies::Found MemoryCopies::find(Communicator& survivors, bool spare) {
+  ++epoch_;
+  distance_ = 0;
+  std::vector<std::shared_ptr<StatePart>> held;
+  Json own = {{"begun", spare || kept_ > 0}, {"parts", Json::array()}};
+  for (const Generation& generation : generations_) {
+    for (const auto& part : {generation.own, generation.copy}) {
+      if (!part->whole) continue;
+      held.push_back(part);
+      own["parts"].push_back(told(*part));
+    }
+  }
+  std::map<std::pair<int64_t, int64_t>, Parts> found;  // by step and epoch
+  Found result{.state = nullptr, .begun = true};
+  int holder = 0;
+  for (const std::string& text : texts_of_all(survivors, own.dump())) {
+    const Json of_rank = Json::parse(text);
+    result.begun = result.begun && of_rank.at("begun").get<bool>();
+    for (const Json& part : of_rank.at("parts")) {
+      Parts& state = found[{part.at("step").get<int64_t>(), part.at("epoch").get<int64_t>()}];
+      state.ranks = part.at("ranks").get<int>();
+      state.parts.try_emplace(part.at("rank").get<int>(), holder,
+                              part.at("description").get<std::string>());
+    }
+    ++holder;
+  }
+  const auto newest =
+      std::find_if(found.rbegin(), found.rend(), [](const auto& at) { return at.second.all_there(); });
+  if (newest == found.rend()) return result;
+  const auto& [step, epoch] = newest->first;
+  std::vector<KeptState::Part> parts;
+  for (const auto& [rank, part] : newest->second.parts) {
+    parts.push_back({.holder = part.first, .kept = nullptr, .description = part.second});
+  }
+  for (const auto& part : held) {
+    if (part->step != step || part->epoch != epoch) continue;
+    parts[static_cast<size_t>(part->rank)].kept = part;
+  }
+  result.state = std::make_shared<KeptState>(survivors, step, std::move(parts));
+  return result;
+}
+
+int64_t MemoryCopies::bytes() const {
+  size_t bytes = 0;
+  for (const Generation& generation : generations_) {
+    bytes += generation.own->bytes.capacity() + generation.copy->bytes.capacity();
+  }
+  return static_cast<int64_t>(bytes);
+}
+
+}  // namespace tutti::training

@@ -1,0 +1,67 @@
+// Checkpoints in memory: each rank keeps what it would save of the run's state, and another rank
+// keeps a copy of it, so that a death loses nothing and no disk is waited for.
+//
+//   rank          0      1      2      3
+//   its own part  A      B      C      D       of the state after a step
+//   and a copy    D      A      B      C       of another rank's: on another host, where it can be
+//
+// Two generations are kept. A step cannot be done before all ranks have the copies that were made
+// before it, so when a death interrupts a generation, the one before it is whole.
+//
+// Wang et al.: Gemini, Fast Failure Recovery in Distributed Training with In-Memory Checkpoints,
+// SOSP 2023.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "collectives/communicator.h"
+#include "training/checkpoint/tensor_piece.h"
+#include "training/survival/kept_state.h"
+
+namespace tutti::training {
+
+// Outlives the runs of a process that go on from each other's states. One thread at a time.
+class MemoryCopies {
+ public:
+  // Collective over `world`, between two steps: copies what the pieces refer to. `state`: the
+  // trainer's own, alike on all ranks.
+  void keep(Communicator& world, int64_t step, const Json& state,
+            std::span<const TensorPiece> pieces);
+  struct Found {
+    std::shared_ptr<KeptState> state;  // the newest that is all there; null: there is none
+    // A step may have been done: all of those that are left, but spares, have kept a state.
+    bool begun = false;
+  };
+  // Collective over those that are left. `spare`: this one took no part, and has kept nothing.
+  Found find(Communicator& survivors, bool spare = false);
+
+  int64_t bytes() const;  // of memory that it holds
+
+ private:
+  // Who keeps whose copies.
+  struct Neighbours {
+    int to = 0;
+    int from = 0;
+  };
+  Neighbours neighbours(Communicator& world);
+  static void exchange(Communicator& world, const Neighbours& neighbours, const StatePart& own,
+                       StatePart& copy);
+
+  struct Generation {
+    std::shared_ptr<StatePart> own = std::make_shared<StatePart>();
+    std::shared_ptr<StatePart> copy = std::make_shared<StatePart>();
+  };
+  std::array<Generation, 2> generations_;
+  uint64_t kept_ = 0;   // generations, since construction
+  int64_t epoch_ = 0;   // how often find() was called: tells equal steps of a run apart
+  int distance_ = 0;    // from a rank to the one that has its copy; 0: not known yet
+};
+
+}  // namespace tutti::training

@@ -268,7 +268,7 @@ class CommunicatorImpl final : public ControlClient,
   uint32_t splits_made_ = 0;
   std::map<uint64_t, uint64_t> groups_made_;  // by members and tag: how many
   uint32_t agreements_made_ = 0;
-  std::vector<Operation*> collectives_;       // the first one runs; of pool_
+  std::vector<Operation*> collectives_;  // the first one runs; of pool_
   Execution execution_;
   PointToPoint messages_;
   std::vector<std::shared_ptr<Operation>> pool_;  // all there are

@@ -333,45 +333,6 @@ Evaluation Replica::evaluate(std::span<const MicroBatch> own, int64_t passes) {
   });
 }
 
-std::vector<std::string> Replica::kinds() const {
-  std::vector<std::string> kinds = updater_.kinds();
-  kinds.insert(kinds.begin(), "model");
-  return kinds;
-}
-
-Tensor Replica::values_of(const OwnedPiece& piece, size_t kind) const {
-  return kind == 0 ? piece.updated() : updater_.state_of(piece, kind - 1);
-}
-
-void Replica::visit_state(StateVisitor& visitor) {
-  finish_values();
-  visitor.pieces("model", [](const OwnedPiece& piece) { return piece.updated(); });
-  updater_.visit_state(visitor);
-  data_parallel_.visit_state(visitor);
-  share_buffers();
-  for (const NamedBuffer& buffer : buffers()) {
-    visitor.row("buffer." + buffer.name,
-                tensor_at(buffer.values.data(), DType::f32, 1, std::ssize(buffer.values)), false);
-  }
-}
-
-void Replica::finish_values() { data_parallel_.finish_values(); }
-
-void Replica::publish() {
-  for (const OwnedPiece& piece : storage_.owned()) store_masters(piece);
-  data_parallel_.publish_values();
-}
-
-std::vector<NamedBuffer> Replica::buffers() {
-  std::vector<NamedBuffer> buffers = model_.buffers();
-  std::erase_if(buffers, [&](const NamedBuffer& at) { return !placement_.has_unit(at.unit); });
-  return buffers;
-}
-
-void Replica::share_buffers() {
-  for (const NamedBuffer& buffer : buffers()) group_.broadcast(buffer.values, 0);
-}
-
 void Replica::record(Trace& trace) {
   trace_ = &trace;
   tracing_.emplace(data_parallel_hooks(), model_, trace);

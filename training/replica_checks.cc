@@ -63,7 +63,13 @@ void check_scale(const CommunicationHook& hook, const ReplicaOptions& options) {
                .remedy = "train in f32 or bf16, or compress to f16 instead"});
 }
 
-void check_compression(const pipeline::Placement& placement) {
+void check_compression(const ReplicaOptions& options, const pipeline::Placement& placement) {
+  if (options.synchronizer) {
+    throw Error(ErrorCode::invalid_argument,
+                "gradients cannot be compressed beside a synchronizer of one's own",
+                {.cause = "what ranks tell each other is its affair",
+                 .remedy = "leave the compression out, or the synchronizer"});
+  }
   if (!placement.has_shared_across) return;
   throw Error(ErrorCode::invalid_argument,
               "gradients of tied embeddings on two stages cannot be compressed",

@@ -18,7 +18,7 @@ void Replica::visit_state(StateVisitor& visitor) {
   finish_values();
   visitor.pieces("model", [](const OwnedPiece& piece) { return piece.updated(); });
   updater_.visit_state(visitor);
-  data_parallel_.visit_state(visitor);
+  synchronizer_->visit_state(visitor);
   share_buffers();
   for (const NamedBuffer& buffer : buffers()) {
     visitor.row("buffer." + buffer.name,
@@ -26,11 +26,11 @@ void Replica::visit_state(StateVisitor& visitor) {
   }
 }
 
-void Replica::finish_values() { data_parallel_.finish_values(); }
+void Replica::finish_values() { synchronizer_->finish_values(); }
 
 void Replica::publish() {
   for (const OwnedPiece& piece : storage_.owned()) store_masters(piece);
-  data_parallel_.publish_values();
+  synchronizer_->publish_values();
 }
 
 std::vector<NamedBuffer> Replica::buffers() {

@@ -139,7 +139,7 @@ void settle_pipeline(RunOptions& options, Model& model, int data_ranks) {
   const auto placement = make_placement(plans.layout(), model, cut, 0);
   check_schedule(replica, placement);
   if (options.training.compression != Compression::none) {
-    check_compression(placement);
+    check_compression(replica, placement);
   }
   if (options.training.measure_cut && synchronizes(options.model)) {
     throw Error(ErrorCode::invalid_argument, "--cut measured and --sync-bn do not go together",

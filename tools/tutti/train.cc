@@ -1,5 +1,4 @@
 // tutti train: trains a model on many ranks: data-parallel, in pipelines, or both.
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,6 +14,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/processors.h"
 #include "base/text.h"
 #include "collectives/communicator.h"
 #include "tools/launcher/launcher.h"
@@ -47,7 +47,8 @@ using training::TrainResult;
 struct Options {
   training::ToldOptions told;
   RunOptions run;  // that follows from it
-  int ranks = 0;   // 0: one per allowed core, or as many as the launcher started
+  int ranks =
+      0;  // 0: one per processor that the process may use, or as many as the launcher started
   TrainFiles::Paths files;
   std::string plot;
   bool print_configuration = false;
@@ -57,11 +58,6 @@ struct Options {
 
 // Passed from the process that launches to its ranks.
 constexpr const char* kOnTerminal = "--on-terminal";
-
-int allowed_cores() {
-  cpu_set_t cores;
-  return ::sched_getaffinity(0, sizeof(cores), &cores) == 0 ? std::max(1, CPU_COUNT(&cores)) : 1;
-}
 
 bool is_terminal() { return ::isatty(STDOUT_FILENO) == 1; }
 
@@ -174,7 +170,7 @@ int train_as_rank(Options& options, LoadedData data) {
 
 // A rank for each core, but none without a micro-batch in every step.
 int useful_ranks(const RunOptions& options, const LoadedData& data) {
-  const int cores = allowed_cores();
+  const int cores = usable_processors();
   RunOptions tried = options;
   settle(tried, cores, data.examples());
   const uint64_t micro_batch = tried.training.micro_batch;

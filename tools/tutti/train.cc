@@ -29,6 +29,7 @@
 #include "training/memory_plan.h"
 #include "training/model_source.h"
 #include "training/parallel/join.h"
+#include "training/run_origin.h"
 #include "training/setup/data.h"
 #include "training/setup/options.h"
 #include "training/setup/report.h"

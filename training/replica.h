@@ -191,6 +191,7 @@ class Replica {
   void abort_all(const std::string& reason);
   StepResult take_step(const StepBatches& batches, int64_t step, double learning_rate);
   void join_tied_gradients();
+  void visit_own_values(StateVisitor& visitor);
   std::vector<StepResult> run_unflushed(std::span<const StepBatches> steps, int64_t first,
                                         std::span<const double> learning_rates);
   ExactSum unflushed_update(double learning_rate);

@@ -19,10 +19,25 @@ void Replica::visit_state(StateVisitor& visitor) {
   visitor.pieces("model", [](const OwnedPiece& piece) { return piece.updated(); });
   updater_.visit_state(visitor);
   synchronizer_->visit_state(visitor);
+  if (!synchronizer_->sums_gradients()) visit_own_values(visitor);
   share_buffers();
   for (const NamedBuffer& buffer : buffers()) {
     visitor.row("buffer." + buffer.name,
-                tensor_at(buffer.values.data(), DType::f32, 1, std::ssize(buffer.values)), false);
+                tensor_at(buffer.values.data(), DType::f32, 1, std::ssize(buffer.values)),
+                RowKind::same);
+  }
+}
+
+// What else each rank has of its own where ranks do not sum gradients: all that is updated. A
+// checkpoint of ranks that did has nothing of it, and all begin alike.
+void Replica::visit_own_values(StateVisitor& visitor) {
+  const std::vector<std::string> kinds = this->kinds();
+  for (size_t kind = 0; kind < kinds.size(); ++kind) {
+    for (const OwnedPiece& piece : owned()) {
+      const std::string name = "own." + kinds[kind] + "." + piece.spec->name;
+      if (!visitor.has(name)) return;
+      visitor.row(name, values_of(piece, kind), RowKind::averaged);
+    }
   }
 }
 

@@ -337,9 +337,9 @@ class Rows : public StateVisitor {
   void number(const std::string&, double&, double) override {}
   void number(const std::string&, int64_t&, int64_t) override {}
   void pieces(const std::string&, const ValuesOf&) override {}
-  void row(const std::string& name, Tensor values, bool is_own) override {
+  void row(const std::string& name, Tensor values, RowKind kind) override {
     const auto all = values.values<float>();
-    (is_own ? own : alike)[name].assign(all.begin(), all.end());
+    (kind == RowKind::same ? alike : own)[name].assign(all.begin(), all.end());
   }
 
   std::map<std::string, std::vector<float>> alike, own;

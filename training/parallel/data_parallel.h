@@ -33,8 +33,8 @@ namespace tutti::training {
 // What a hook remembers from step to step, for checkpoints.
 struct HookState {
   std::string name;
-  Tensor values;     // 1 x count in f32: the hook's memory
-  bool own = false;  // each rank has others, of which the sum matters; else all have the same
+  Tensor values;  // 1 x count in f32: the hook's memory
+  RowKind kind = RowKind::same;
 };
 
 // Takes the place of the all-reduce of one bucket in stage 0: compression (hooks/). start() begins

@@ -37,8 +37,9 @@ class Synchronizer : public UnitHooks {
   // What finish_gradients() found. Ranks must leave such a step out together, so that even
   // gradients that stay on their rank are looked at.
   virtual const std::optional<BrokenGradient>& broken_gradient() const = 0;
-  // Whether the gradients are now those of all ranks, with the same norm on each. Else norm and
-  // clipping are of this rank's alone.
+  // Whether the gradients are now those of all ranks, with the same norm on each. Else each rank
+  // has its own norm, clips by it, and goes on with its own values and optimizer's state, which
+  // checkpoints then keep of each rank.
   virtual bool sums_gradients() const { return true; }
 
   // The optimizer has updated owned values; not in a step that was left out.
@@ -49,8 +50,7 @@ class Synchronizer : public UnitHooks {
   // Returns when nothing is under way: owned values may be read and written from then on.
   virtual void finish_values() {}
 
-  // Shows what it keeps from step to step. Not in the middle of a step. Values that differ between
-  // the ranks of a group are part of it: checkpoints take the first rank's otherwise.
+  // Shows what it keeps from step to step besides. Not in the middle of a step.
   virtual void visit_state(StateVisitor& visitor) {}
 
   virtual int64_t bytes() const { return 0; }  // of memory that it holds besides the storage

@@ -29,7 +29,6 @@ using testing::TinyRun;
 using tutti::testing::run_ranks;
 using tutti::testing::run_ranks_catching;
 
-// For optimizers without a state.
 class LocalSgd : public Synchronizer {
  public:
   LocalSgd(ParameterStorage& storage, int64_t every)
@@ -64,9 +63,6 @@ class LocalSgd : public Synchronizer {
 
   void visit_state(StateVisitor& visitor) override {
     visitor.number("local_sgd.updates", updates_, visitor.step());
-    for (const OwnedPiece& piece : storage_.owned()) {
-      visitor.row("local_sgd." + piece.spec->name, piece.updated(), true);
-    }
   }
 
  private:

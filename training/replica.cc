@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "training/kernels/elementwise.h"
 #include "training/optimizers/gradient_norm.h"
+#include "training/parallel/local_sgd.h"
 #include "training/parallel/rank_reducer.h"
 #include "training/parallel/throw_on_all.h"
 #include "training/pipeline/places.h"
@@ -28,13 +29,14 @@ pipeline::Plans make_plans(const Mesh& mesh, const PipelineOptions& options) {
 }
 
 pipeline::Placement place_model(pipeline::Plans& plans, Model& model, const ReplicaOptions& options,
-                                const MeshPlace& place) {
+                                const Mesh& mesh) {
   check_rounding(options);
-  check_cuts(model, place);
+  check_averages(options, mesh.size(Axis::data) < mesh.world().size());
+  check_cuts(model, mesh.place());
   std::vector<int> cut = options.pipeline.cut;
   if (cut.empty()) cut = pipeline::estimated_cut(model, plans.chunks());
   const pipeline::Placement placement =
-      make_placement(plans.layout(), model, cut, place.place(Axis::pipeline));
+      make_placement(plans.layout(), model, cut, mesh.place(Axis::pipeline));
   check_schedule(options, placement);
   return placement;
 }
@@ -113,6 +115,7 @@ std::unique_ptr<Synchronizer> make_synchronizer(Model& model, ParameterStorage& 
   }
   const DataParallelOptions parallel = parallel_options(options, placement);
   if (options.synchronizer) return options.synchronizer(model, storage, parallel);
+  if (options.average_every > 0) return std::make_unique<LocalSgd>(storage, options.average_every);
   return std::make_unique<DataParallel>(model, storage, parallel, std::move(hook));
 }
 
@@ -125,8 +128,7 @@ Replica::Replica(Mesh mesh, Model& model, std::unique_ptr<Optimizer> optimizer,
       options_(options),
       threads_(options.threads),
       plans_(made_on_all(world(), [&] { return make_plans(mesh_, options.pipeline); })),
-      placement_(
-          made_on_all(world(), [&] { return place_model(plans_, model, options, mesh_.place()); })),
+      placement_(made_on_all(world(), [&] { return place_model(plans_, model, options, mesh_); })),
       group_(ranks_along(mesh_, {Axis::data}, placement_)),
       group_rank_(group_.rank()),
       storage_(make_groups(mesh_, model, group_, placement_), model.parameters(),

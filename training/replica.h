@@ -51,7 +51,10 @@ struct ReplicaOptions {
   PipelineOptions pipeline;  // over the mesh's pipeline axis
   StorageOptions storage;    // one_pass and those of a stage follow from the others
   DataParallelOptions data_parallel;
-  SynchronizerFactory synchronizer;  // none: DataParallel
+  // Updates between two averages of all ranks' values, in place of sums of gradients
+  // (parallel/local_sgd.h); 0: gradients are summed.
+  int64_t average_every = 0;
+  SynchronizerFactory synchronizer;  // none: what the others say
   RunnerOptions runner;              // its type is the storage's
   int threads = 1;                   // that compute together on this rank (thread_pool.h)
   uint64_t seed = 1;                 // of initial values
@@ -96,7 +99,9 @@ struct MemoryReport {
 // Throws Error(invalid_argument) where the pipeline's schedule does not go with the other options,
 // or with a model that is placed like this. Every rank finds the same.
 void check_schedule(const ReplicaOptions& options, const pipeline::Placement& placement);
-// The same for a communication hook, for the scale of what it sums, and for rounding.
+// The same for averages of values, where a model may be cut over ranks; for a communication hook,
+// for the scale of what it sums, and for rounding.
+void check_averages(const ReplicaOptions& options, bool cut);
 void check_compression(const ReplicaOptions& options, const pipeline::Placement& placement);
 void check_scale(const CommunicationHook& hook, const ReplicaOptions& options);
 void check_rounding(const ReplicaOptions& options);

@@ -138,6 +138,7 @@ void settle_pipeline(RunOptions& options, Model& model, int data_ranks) {
       pipeline.cut.empty() ? pipeline::estimated_cut(model, plans.chunks()) : pipeline.cut;
   const auto placement = make_placement(plans.layout(), model, cut, 0);
   check_schedule(replica, placement);
+  check_averages(replica, stages > 1);
   if (options.training.compression != Compression::none) {
     check_compression(replica, placement);
   }

@@ -329,6 +329,14 @@ TEST_P(CompressedTypes, ACompressedRunResumesToTheSameBits) {
   EXPECT_TRUE(tensors("whole").contains("powersgd.error.wte.weight"));
 }
 
+// At step 5 ranks differ, in momenta too.
+TEST_F(Checkpoints, ARunOfLocalStepsResumesToTheSameBits) {
+  TrainOptions options = options_of(10, 0);
+  options.replica.average_every = 4;
+  expect_to_resume(options);
+  EXPECT_TRUE(tensors("whole").contains("own.optimizer.exp_avg.wte.weight"));
+}
+
 // The rows of a replica's state: those that all ranks have alike, and this rank's own.
 class Rows : public StateVisitor {
  public:

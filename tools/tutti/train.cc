@@ -308,9 +308,10 @@ void add_train(CommandLine& line) {
       "A directory of checkpoints is one run's. SIGINT and SIGTERM end it after the step, which "
       "is\n"
       "saved; the exit code is 128 + the signal's number. A second one ends it at once.\n"
-      "The losses do not depend on --ranks, but for rounding; with TUTTI_DETERMINISTIC=1 not on\n"
-      "--zero, --bucket-mb or --recompute either, nor on --pp with any synchronous schedule but\n"
-      "Chimera, not by a bit.");
+      "The losses do not depend on --ranks, but for rounding (and --average-every, where each "
+      "rank\n"
+      "goes its own way for a while); with TUTTI_DETERMINISTIC=1 not on --zero, --bucket-mb or\n"
+      "--recompute either, nor on --pp with any synchronous schedule but Chimera, not by a bit.");
   command.runs([options] {
     options->run = options_of(options->told);
     if (options->run.data.empty()) throw UsageError("--data is required");

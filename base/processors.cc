@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstddef>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <set>
@@ -22,12 +23,28 @@ namespace {
 constexpr std::string_view kQuota = " quota ";
 constexpr int kMostProcessors = 1 << 14;
 
-// In processors; 0: none.
+// Where this process is in the tree of cgroups (v2); a container's own one begins at "/".
+std::filesystem::path own_group() {
+  std::ifstream groups("/proc/self/cgroup");
+  for (std::string line; std::getline(groups, line);) {
+    if (line.starts_with("0::/")) return line.substr(3);
+  }
+  return "/";
+}
+
+// In processors; 0: none. A group's quota is one of all groups in it, too.
 double quota() {
-  std::ifstream v2("/sys/fs/cgroup/cpu.max");  // "max 100000" or "150000 100000"
   double time = 0;
   double period = 0;
-  if (v2 >> time >> period && period > 0) return time / period;
+  double least = 0;
+  for (std::filesystem::path group = own_group();; group = group.parent_path()) {
+    std::ifstream v2("/sys/fs/cgroup" / group.relative_path() / "cpu.max");
+    if (v2 >> time >> period && period > 0) {  // "150000 100000", not "max 100000"
+      least = least == 0 ? time / period : std::min(least, time / period);
+    }
+    if (group == group.parent_path()) break;
+  }
+  if (least > 0) return least;
   std::ifstream v1_time("/sys/fs/cgroup/cpu/cpu.cfs_quota_us");  // -1: none
   std::ifstream v1_period("/sys/fs/cgroup/cpu/cpu.cfs_period_us");
   if (v1_time >> time && v1_period >> period && time > 0 && period > 0) return time / period;
@@ -99,6 +116,11 @@ int usable_processors(std::span<const std::string> processes) {
   }
   const int most = std::max(1, static_cast<int>(processors.size()));
   return unlimited ? most : std::clamp(static_cast<int>(std::ceil(limit)), 1, most);
+}
+
+int usable_processors() {
+  const std::string own = own_processors();
+  return usable_processors(std::span(&own, 1));
 }
 
 }  // namespace tutti

@@ -18,5 +18,7 @@ bool may_run_on(std::string_view processors);
 // What these processes of one host have together, from what own_processors() said in each: ranks
 // may be bound to different processors. Of quotas the largest one counts. At least 1.
 int usable_processors(std::span<const std::string> processes);
+// What this process has alone.
+int usable_processors();
 
 }  // namespace tutti

@@ -49,6 +49,7 @@ Json unnamed_settings(const TrainOptions& options) {
                                                options.resume_or_new ? " or anew" : "")},
               {"overwrite", options.overwrite},
               {"allow-changed", options.allow_changed},
+              {"synchronizer of its own", static_cast<bool>(replica.synchronizer)},
               {"stops on request", static_cast<bool>(options.stop_requested)},
               {"seed of values", cat(replica.seed, " and ", replica.runner.seed)}};
   if (replica.loss_scaling) {

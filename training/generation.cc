@@ -110,6 +110,7 @@ void generate(Decoder& model, DType dtype, std::span<const int32_t> prompt,
     reader.read(window, fresh, logits);
     window.push_back(choose(logits, options, static_cast<uint64_t>(made)));
     fresh = 1;
+    if (window.back() == options.end) return;
     on_token(window.back());
   }
 }
@@ -132,7 +133,9 @@ void generate_text(Decoder& model, DType dtype, const std::string& tokenizer,
   }
   const std::vector<int32_t> tokens = words->encode(prompt);
   on_text(prompt);
-  generate(model, dtype, tokens, options, [&](int32_t token) {
+  GenerationOptions completed = options;
+  if (!options.ignore_end) completed.end = words->end_of_text();
+  generate(model, dtype, tokens, completed, [&](int32_t token) {
     // A model may have more outputs than there are tokens; it hardly ever takes these.
     if (std::cmp_less(token, words->vocabulary_size())) on_text(words->text_of(token));
   });

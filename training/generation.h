@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -20,13 +21,17 @@ struct GenerationOptions {
   // et al. 2020).
   double top_p = 1;
   uint64_t seed = 1;
+  // The token that ends a text: nothing follows it, and it is not told. generate_text() knows it
+  // from the tokenizer.
+  std::optional<int32_t> end;
+  bool ignore_end = false;  // generate_text(): it is a token like any other
   bool cached = true;  // keys and values of earlier tokens are kept; else computed anew each time
 };
 
-// Appends tokens to the prompt, which has at least one, and tells each to `on_token`. The model
-// sees what fits into its context; when that is full, the older half of it is forgotten. Its
-// parameters are in memory. The same seed gives the same tokens. Throws Error(invalid_argument) for
-// options that make no sense.
+// Appends tokens to the prompt, which has at least one, and tells each to `on_token`: as many as
+// the options say, or fewer where the text ends. The model sees what fits into its context; when
+// that is full, the older half of it is forgotten. Its parameters are in memory. The same seed
+// gives the same tokens. Throws Error(invalid_argument) for options that make no sense.
 void generate(Decoder& model, DType dtype, std::span<const int32_t> prompt,
               const GenerationOptions& options, const std::function<void(int32_t)>& on_token);
 

@@ -99,6 +99,7 @@ MemoryReport planned_memory(Model& model, const MicroBatch& batch, const TrainOp
   if (options.async_checkpoint) {
     const DType values = options.replica.stochastic_rounding ? storage.dtype : DType::f32;
     report.copies = report.optimizer + owned * bytes_of(values);
+    if (options.replica.average_every > 0) report.copies *= 2;  // and those of the rank's own
   }
   const RunnerOptions runner{.dtype = storage.dtype,
                              .checkpoint_units = options.replica.runner.checkpoint_units,

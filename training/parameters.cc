@@ -64,8 +64,7 @@ const Parameter* ParameterTable::add(std::string name, std::vector<int64_t> shap
                      matrix,          std::move(placement), mesh_};
   check_shape(spec);
   check_placement(spec);
-  if (std::any_of(specs_.begin(), specs_.end(),
-                  [&](const ParameterSpec& other) { return other.name == spec.name; })) {
+  if (!names_.insert(spec.name).second) {
     throw Error(ErrorCode::invalid_argument, cat("two parameters are named ", spec.name),
                 {.remedy = "give each module its own prefix"});
   }

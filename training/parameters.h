@@ -9,6 +9,7 @@
 #include <deque>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 #include <vector>
 
 #include "training/placement.h"
@@ -92,6 +93,7 @@ class ParameterTable {
 
   MeshPlace mesh_;
   std::vector<ParameterSpec> specs_;
+  std::unordered_set<std::string> names_;
   std::deque<Parameter> views_;  // stable addresses
   std::deque<SharedUse> shared_uses_;
   std::vector<std::vector<int>> uses_;

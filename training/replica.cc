@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "training/kernels/elementwise.h"
 #include "training/optimizers/gradient_norm.h"
+#include "training/parallel/local_sgd.h"
 #include "training/parallel/rank_reducer.h"
 #include "training/parallel/throw_on_all.h"
 #include "training/pipeline/places.h"
@@ -28,13 +29,14 @@ pipeline::Plans make_plans(const Mesh& mesh, const PipelineOptions& options) {
 }
 
 pipeline::Placement place_model(pipeline::Plans& plans, Model& model, const ReplicaOptions& options,
-                                const MeshPlace& place) {
+                                const Mesh& mesh) {
   check_rounding(options);
-  check_cuts(model, place);
+  check_averages(options, mesh.size(Axis::data) < mesh.world().size());
+  check_cuts(model, mesh.place());
   std::vector<int> cut = options.pipeline.cut;
   if (cut.empty()) cut = pipeline::estimated_cut(model, plans.chunks());
   const pipeline::Placement placement =
-      make_placement(plans.layout(), model, cut, place.place(Axis::pipeline));
+      make_placement(plans.layout(), model, cut, mesh.place(Axis::pipeline));
   check_schedule(options, placement);
   return placement;
 }
@@ -102,14 +104,19 @@ DataParallelOptions parallel_options(const ReplicaOptions& options,
   return parallel;
 }
 
-std::unique_ptr<CommunicationHook> make_hook(const HookFactory& factory, const Layout& layout,
-                                             const ReplicaOptions& options,
-                                             const pipeline::Placement& placement) {
-  std::unique_ptr<CommunicationHook> hook = factory ? factory(layout) : nullptr;
-  if (hook == nullptr) return hook;
-  check_compression(placement);
-  check_scale(*hook, options);
-  return hook;
+std::unique_ptr<Synchronizer> make_synchronizer(Model& model, ParameterStorage& storage,
+                                                const ReplicaOptions& options,
+                                                const pipeline::Placement& placement,
+                                                const HookFactory& make_hook) {
+  std::unique_ptr<CommunicationHook> hook = make_hook ? make_hook(storage.layout()) : nullptr;
+  if (hook != nullptr) {
+    check_compression(options, placement);
+    check_scale(*hook, options);
+  }
+  const DataParallelOptions parallel = parallel_options(options, placement);
+  if (options.synchronizer) return options.synchronizer(model, storage, parallel);
+  if (options.average_every > 0) return std::make_unique<LocalSgd>(storage, options.average_every);
+  return std::make_unique<DataParallel>(model, storage, parallel, std::move(hook));
 }
 
 }  // namespace
@@ -121,14 +128,12 @@ Replica::Replica(Mesh mesh, Model& model, std::unique_ptr<Optimizer> optimizer,
       options_(options),
       threads_(options.threads),
       plans_(made_on_all(world(), [&] { return make_plans(mesh_, options.pipeline); })),
-      placement_(
-          made_on_all(world(), [&] { return place_model(plans_, model, options, mesh_.place()); })),
+      placement_(made_on_all(world(), [&] { return place_model(plans_, model, options, mesh_); })),
       group_(ranks_along(mesh_, {Axis::data}, placement_)),
       group_rank_(group_.rank()),
       storage_(make_groups(mesh_, model, group_, placement_), model.parameters(),
                storage_options(options, placement_, model, mesh_.place())),
-      data_parallel_(model, storage_, parallel_options(options, placement_),
-                     make_hook(hook, storage_.layout(), options, placement_)),
+      synchronizer_(make_synchronizer(model, storage_, options, placement_, hook)),
       gradients_(mesh_, model, plans_, placement_, group_,
                  runner_options(options.runner, options.storage.dtype, mesh_)),
       updater_(std::move(optimizer), model, storage_, group_,
@@ -137,13 +142,16 @@ Replica::Replica(Mesh mesh, Model& model, std::unique_ptr<Optimizer> optimizer,
                 .stochastic_rounding = options.stochastic_rounding,
                 .seed = options.seed}),
       versions_(storage_) {
-  // Where ranks differ in their samples alone, each has a whole gradient.
-  if (mesh_.size(Axis::data) == world().size()) micro_batch_norm_.emplace(data_parallel_, model);
-  gradients_.set_hooks(data_parallel_hooks());
+  // Where ranks differ in their samples alone, each has a whole gradient; and it is compared with
+  // that of all ranks.
+  if (mesh_.size(Axis::data) == world().size() && synchronizer_->sums_gradients()) {
+    micro_batch_norm_.emplace(*synchronizer_, model);
+  }
+  gradients_.set_hooks(synchronizer_hooks());
   storage_.fill_owned([&](const OwnedPiece& piece, std::span<float> values) {
     initial_values(*piece.spec, options_.seed, piece.piece.first, values);
   });
-  data_parallel_.publish_values();
+  synchronizer_->publish_values();
 }
 
 // Both stages that use a parameter add up their own micro-batches, then each other's sum.
@@ -159,7 +167,7 @@ void Replica::join_tied_gradients() {
     received.wait();
     add(own, other, own);
     pool.release(other.data, other.bytes());
-    data_parallel_.join(parameter);
+    synchronizer_->join(parameter);
   }
 }
 
@@ -229,8 +237,8 @@ int32_t Replica::largest_on_any_rank(int32_t value, int64_t step) {
 
 Replica::Trouble Replica::trouble() const {
   if (gradients_.broken_unit()) return {Trouble::loss, *gradients_.broken_unit()};
-  if (data_parallel_.broken_gradient()) {
-    return {Trouble::gradient, data_parallel_.broken_gradient()->parameter};
+  if (const std::optional<BrokenGradient>& broken = synchronizer_->broken_gradient()) {
+    return {Trouble::gradient, broken->parameter};
   }
   return {};
 }
@@ -238,11 +246,11 @@ Replica::Trouble Replica::trouble() const {
 StepResult Replica::take_step(const StepBatches& batches, int64_t step, double learning_rate) {
   const double loss_scale = updater_.loss_scale();
   const std::vector<StepCounts> counts = gradients_.count({&batches, 1});
-  data_parallel_.begin_step(gradients_.passes(gradients_.plan(batches.passes)));
+  synchronizer_->begin_step(gradients_.passes(gradients_.plan(batches.passes)));
   if (micro_batch_norm_) micro_batch_norm_->begin_step();
   gradients_.run(batches, counts.front().scales(loss_scale));
   join_tied_gradients();
-  data_parallel_.finish_gradients();
+  synchronizer_->finish_gradients();
 
   const Trouble trouble = this->trouble();
   const auto [square, measured] = micro_batch_square(batches, counts.front(), loss_scale);
@@ -276,7 +284,7 @@ double Replica::update(double learning_rate) {
   RankReducer reducer(sharded() ? world() : mesh_.group(AxisSet::all().without({Axis::data})),
                       sharded() || stage() == placement_.holders.front());
   const double norm = updater_.update(learning_rate, reducer);
-  if (std::isfinite(norm)) data_parallel_.publish_values();
+  if (std::isfinite(norm)) synchronizer_->after_update();
   return norm;
 }
 
@@ -333,49 +341,10 @@ Evaluation Replica::evaluate(std::span<const MicroBatch> own, int64_t passes) {
   });
 }
 
-std::vector<std::string> Replica::kinds() const {
-  std::vector<std::string> kinds = updater_.kinds();
-  kinds.insert(kinds.begin(), "model");
-  return kinds;
-}
-
-Tensor Replica::values_of(const OwnedPiece& piece, size_t kind) const {
-  return kind == 0 ? piece.updated() : updater_.state_of(piece, kind - 1);
-}
-
-void Replica::visit_state(StateVisitor& visitor) {
-  finish_values();
-  visitor.pieces("model", [](const OwnedPiece& piece) { return piece.updated(); });
-  updater_.visit_state(visitor);
-  data_parallel_.visit_state(visitor);
-  share_buffers();
-  for (const NamedBuffer& buffer : buffers()) {
-    visitor.row("buffer." + buffer.name,
-                tensor_at(buffer.values.data(), DType::f32, 1, std::ssize(buffer.values)), false);
-  }
-}
-
-void Replica::finish_values() { data_parallel_.finish_values(); }
-
-void Replica::publish() {
-  for (const OwnedPiece& piece : storage_.owned()) store_masters(piece);
-  data_parallel_.publish_values();
-}
-
-std::vector<NamedBuffer> Replica::buffers() {
-  std::vector<NamedBuffer> buffers = model_.buffers();
-  std::erase_if(buffers, [&](const NamedBuffer& at) { return !placement_.has_unit(at.unit); });
-  return buffers;
-}
-
-void Replica::share_buffers() {
-  for (const NamedBuffer& buffer : buffers()) group_.broadcast(buffer.values, 0);
-}
-
 void Replica::record(Trace& trace) {
   trace_ = &trace;
-  tracing_.emplace(data_parallel_hooks(), model_, trace);
-  data_parallel_.observe(record_collectives(trace));
+  tracing_.emplace(synchronizer_hooks(), model_, trace);
+  synchronizer_->observe(record_collectives(trace));
   gradients_.set_hooks(*tracing_);
   if (pipelined()) gradients_.record(trace);
 }
@@ -385,7 +354,7 @@ MemoryReport Replica::memory() const {
           .optimizer = updater_.bytes(),
           .activations = static_cast<int64_t>(gradients_.runner().activation_bytes()),
           .boundaries = gradients_.executor().buffer_bytes(),
-          .compression = data_parallel_.hook_bytes()};
+          .compression = synchronizer_->bytes()};
 }
 
 }  // namespace tutti::training

@@ -27,6 +27,7 @@
 #include "training/parallel/data_parallel.h"
 #include "training/parallel/mesh.h"
 #include "training/parallel/storage.h"
+#include "training/parallel/synchronizer.h"
 #include "training/state.h"
 #include "training/step_gradients.h"
 #include "training/thread_pool.h"
@@ -41,10 +42,19 @@ struct PipelineOptions {
   std::vector<int> cut;           // the first unit of each chunk; empty: by estimated costs
 };
 
+// Makes a synchronizer of one's own (parallel/synchronizer.h) for a rank's share of a model. Both
+// outlive it; the options say what a replica knows of the parameters.
+using SynchronizerFactory = std::function<std::unique_ptr<Synchronizer>(
+    Model& model, ParameterStorage& storage, const DataParallelOptions& options)>;
+
 struct ReplicaOptions {
   PipelineOptions pipeline;  // over the mesh's pipeline axis
   StorageOptions storage;    // one_pass and those of a stage follow from the others
   DataParallelOptions data_parallel;
+  // Updates between two averages of all ranks' values, in place of sums of gradients
+  // (parallel/local_sgd.h); 0: gradients are summed.
+  int64_t average_every = 0;
+  SynchronizerFactory synchronizer;  // none: what the others say
   RunnerOptions runner;              // its type is the storage's
   int threads = 1;                   // that compute together on this rank (thread_pool.h)
   uint64_t seed = 1;                 // of initial values
@@ -59,7 +69,7 @@ struct ReplicaOptions {
 };
 
 struct StepResult : StepLosses {
-  double gradient_norm = 0;
+  double gradient_norm = 0;  // this rank's own, where the synchronizer leaves gradients as they are
   // The squared norm of one micro-batch's gradient of its mean loss: the mean over the ranks' first
   // ones. 0: unknown, as where models are cut over ranks.
   double micro_batch_square = 0;
@@ -89,8 +99,10 @@ struct MemoryReport {
 // Throws Error(invalid_argument) where the pipeline's schedule does not go with the other options,
 // or with a model that is placed like this. Every rank finds the same.
 void check_schedule(const ReplicaOptions& options, const pipeline::Placement& placement);
-// The same for a communication hook, for the scale of what it sums, and for rounding.
-void check_compression(const pipeline::Placement& placement);
+// The same for averages of values, where a model may be cut over ranks; for a communication hook,
+// for the scale of what it sums, and for rounding.
+void check_averages(const ReplicaOptions& options, bool cut);
+void check_compression(const ReplicaOptions& options, const pipeline::Placement& placement);
 void check_scale(const CommunicationHook& hook, const ReplicaOptions& options);
 void check_rounding(const ReplicaOptions& options);
 
@@ -158,9 +170,9 @@ class Replica {
   PipelineReport report_pipeline() { return gradients_.report(); }
   // Time that this rank's own work stood still for others, and bytes that it has sent, since
   // construction.
-  std::chrono::nanoseconds waited() const { return data_parallel_.waited() + gradients_.waited(); }
+  std::chrono::nanoseconds waited() const { return synchronizer_->waited() + gradients_.waited(); }
   double bytes_sent() const {
-    return data_parallel_.bytes_sent() + static_cast<double>(gradients_.bytes_sent());
+    return synchronizer_->bytes_sent() + static_cast<double>(gradients_.bytes_sent());
   }
   const pipeline::Placement& placement() const { return placement_; }
   const pipeline::WeightVersions& weight_versions() const { return versions_; }
@@ -184,6 +196,7 @@ class Replica {
   void abort_all(const std::string& reason);
   StepResult take_step(const StepBatches& batches, int64_t step, double learning_rate);
   void join_tied_gradients();
+  void visit_own_values(StateVisitor& visitor);
   std::vector<StepResult> run_unflushed(std::span<const StepBatches> steps, int64_t first,
                                         std::span<const double> learning_rates);
   ExactSum unflushed_update(double learning_rate);
@@ -193,8 +206,8 @@ class Replica {
   double update(double learning_rate);
   std::array<double, 2> micro_batch_square(const StepBatches& batches, const StepCounts& counts,
                                            double loss_scale) const;
-  UnitHooks& data_parallel_hooks() {
-    return micro_batch_norm_ ? static_cast<UnitHooks&>(*micro_batch_norm_) : data_parallel_;
+  UnitHooks& synchronizer_hooks() {
+    return micro_batch_norm_ ? static_cast<UnitHooks&>(*micro_batch_norm_) : *synchronizer_;
   }
 
   Mesh mesh_;
@@ -208,12 +221,12 @@ class Replica {
   ParameterStorage storage_;
   // A step's three parts: what ranks tell each other of gradients and values; gradients; new
   // values.
-  DataParallel data_parallel_;
+  std::unique_ptr<Synchronizer> synchronizer_;
   StepGradients gradients_;
   Updater updater_;
   pipeline::WeightVersions versions_;
   Trace* trace_ = nullptr;
-  std::optional<MicroBatchNorm> micro_batch_norm_;  // around data_parallel_
+  std::optional<MicroBatchNorm> micro_batch_norm_;  // around synchronizer_
   std::optional<TracingHooks> tracing_;             // around that
 };
 

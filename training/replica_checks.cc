@@ -38,6 +38,23 @@ void check_schedule(const ReplicaOptions& options, const pipeline::Placement& pl
   }
 }
 
+void check_averages(const ReplicaOptions& options, bool cut) {
+  const auto refuse = [&](bool found, const std::string& what, std::string_view remedy) {
+    if (!found || options.average_every == 0) return;
+    throw Error(
+        ErrorCode::invalid_argument,
+        cat("averages of parameters every ", options.average_every, " steps do not go with ", what),
+        {.cause = "ranks have whole models of their own, which differ in between",
+         .remedy = cat("leave out --average-every, or ", remedy)});
+  };
+  refuse(options.storage.stage != 0, cat("ZeRO stage ", options.storage.stage), "--zero");
+  refuse(cut, "a model that is cut over ranks", "give one rank the whole model, without --pp");
+  refuse(options.stochastic_rounding, "parameters in bf16 without masters",
+         "--stochastic-rounding");
+  refuse(static_cast<bool>(options.synchronizer), "a synchronizer of one's own",
+         "the synchronizer");
+}
+
 void check_cuts(Model& model, const MeshPlace& place) {
   for (const ParameterSpec& spec : model.parameters().specs()) {
     if (spec.placement.cuts.empty() || spec.mesh == place) continue;
@@ -63,7 +80,19 @@ void check_scale(const CommunicationHook& hook, const ReplicaOptions& options) {
                .remedy = "train in f32 or bf16, or compress to f16 instead"});
 }
 
-void check_compression(const pipeline::Placement& placement) {
+void check_compression(const ReplicaOptions& options, const pipeline::Placement& placement) {
+  if (options.synchronizer) {
+    throw Error(ErrorCode::invalid_argument,
+                "gradients cannot be compressed beside a synchronizer of one's own",
+                {.cause = "what ranks tell each other is its affair",
+                 .remedy = "leave the compression out, or the synchronizer"});
+  }
+  if (options.average_every != 0) {
+    throw Error(ErrorCode::invalid_argument,
+                "gradients that are not summed over ranks cannot be compressed",
+                {.cause = "with averages of parameters each rank keeps its own",
+                 .remedy = "leave out --compression or --average-every"});
+  }
   if (!placement.has_shared_across) return;
   throw Error(ErrorCode::invalid_argument,
               "gradients of tied embeddings on two stages cannot be compressed",

@@ -17,13 +17,13 @@ namespace tutti::training {
 // squares, of this rank's part.
 ExactSum Replica::unflushed_update(double learning_rate) {
   const TraceSpan span(trace_, "optimizer", TraceCategory::optimizer);
-  data_parallel_.finish_gradients();
+  synchronizer_->finish_gradients();
   versions_.before_update();
   // A parameter's norm concerns its stage only, where each rank has all of it or they have shards.
   RankReducer reducer(mesh_.group(AxisSet::all().without({Axis::pipeline})), saves());
   const ExactSum squares = updater_.update_unseen(learning_rate, reducer);
-  data_parallel_.publish_values();
-  data_parallel_.finish_values();
+  synchronizer_->after_update();
+  synchronizer_->finish_values();
   return squares;
 }
 
@@ -39,10 +39,10 @@ std::vector<StepResult> Replica::run_unflushed(std::span<const StepBatches> step
   const auto on_update = [&](const pipeline::Action& action) {
     const auto index = static_cast<size_t>(action.version) - 1;
     squares[index] = unflushed_update(learning_rates[index]);
-    if (index + 1 < steps.size()) data_parallel_.begin_step(backwards);
+    if (index + 1 < steps.size()) synchronizer_->begin_step(backwards);
   };
   versions_.begin(plan.ranks[static_cast<size_t>(stage())]);
-  data_parallel_.begin_step(backwards);
+  synchronizer_->begin_step(backwards);
   gradients_.run(steps, counts, plan, versions_, on_update);
   versions_.end();
 

@@ -127,6 +127,12 @@ void describe_training(Schema& schema, TrainOptions& options) {
   schema.add("training.seed", options.seed, "of initial values, samples and dropout")
       .show_default();
   describe_clip(schema, options);
+  schema
+      .add("training.average_every", options.replica.average_every,
+           "steps that each rank takes by its own gradients before all ranks average their "
+           "parameters (local SGD); 0: gradients are summed in each step")
+      .between(0, kMostOfAnything)
+      .show_default();
   describe_precision(schema, options);
   schema.add("training.compression", options.compression,
              {{"none", Compression::none},

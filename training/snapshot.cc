@@ -10,6 +10,7 @@
 #include "base/printable.h"
 #include "base/text.h"
 #include "training/checkpoint/checkpoint.h"
+#include "training/kernels/elementwise.h"
 #include "training/models/registry.h"
 #include "training/texts.h"
 
@@ -71,13 +72,13 @@ class Saver : public StateVisitor {
                        values_of(piece), piece.spec->slice()});
     }
   }
-  void row(const std::string& name, Tensor values, bool own) override {
+  void row(const std::string& name, Tensor values, RowKind kind) override {
     const int64_t count = values.cols;
-    if (own && replica_.first_of_model()) {
+    if (kind == RowKind::same) {
+      if (replica_.leads_stage()) saved.push_back({name, {count}, 0, values});
+    } else if (replica_.first_of_model()) {
       saved.push_back(
           {name, {replica_.group_size(), count}, replica_.group_rank() * count, values});
-    } else if (!own && replica_.leads_stage()) {
-      saved.push_back({name, {count}, 0, values});
     }
   }
 
@@ -110,8 +111,8 @@ class Loader : public StateVisitor {
       read_slice(source_, name, piece.spec->slice(), piece.piece.first, values_of(piece));
     }
   }
-  void row(const std::string& name, Tensor values, bool own) override {
-    if (own) return own_row(name, values);
+  void row(const std::string& name, Tensor values, RowKind kind) override {
+    if (kind != RowKind::same) return own_row(name, values, kind);
     stored(source_, name, {values.cols});
     source_.read(name, 0, values);
   }
@@ -120,9 +121,7 @@ class Loader : public StateVisitor {
   bool values_alone = false;
 
  private:
-  // What each rank had of its own is its own again; other ranks than those that saved it share the
-  // sum.
-  void own_row(const std::string& name, Tensor values) {
+  void own_row(const std::string& name, Tensor values, RowKind kind) {
     const int64_t count = values.cols;
     const TensorInfo* info = source_.find(name);
     const int64_t ranks = info == nullptr || info->shape.empty() ? 0 : info->shape.front();
@@ -136,9 +135,10 @@ class Loader : public StateVisitor {
       source_.read(name, rank * count, as_row(one));
       std::ranges::transform(sum, one, sum.begin(), std::plus<double>());
     }
-    std::ranges::transform(sum, values.values<float>().begin(), [&](double value) {
-      return static_cast<float>(value / replica_.group_size());
-    });
+    const auto parts = static_cast<double>(kind == RowKind::summed ? replica_.group_size() : ranks);
+    std::ranges::transform(sum, one.begin(),
+                           [&](double value) { return static_cast<float>(value / parts); });
+    convert(as_row(one), values);
   }
 
   Replica& replica_;

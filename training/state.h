@@ -12,6 +12,11 @@
 
 namespace tutti::training {
 
+// What a row is on the ranks of a group: the same; or each has another, and what matters is their
+// sum, or their mean. As many ranks as have saved it get their own again, others equal parts of the
+// sum, or the mean.
+enum class RowKind { same, summed, averaged };
+
 class StateVisitor {
  public:
   virtual ~StateVisitor() = default;
@@ -26,9 +31,8 @@ class StateVisitor {
   // Of each owned piece of a parameter 1 x count elements: the tensor KIND.PARAMETER.
   using ValuesOf = std::function<Tensor(const OwnedPiece&)>;
   virtual void pieces(const std::string& kind, const ValuesOf& values_of) = 0;
-  // 1 x count of f32. `own`: each rank of a group has others, of which the sum matters; else all
-  // have the same.
-  virtual void row(const std::string& name, Tensor values, bool own) = 0;
+  // 1 x count of f32, or of a narrower type.
+  virtual void row(const std::string& name, Tensor values, RowKind kind) = 0;
 };
 
 }  // namespace tutti::training

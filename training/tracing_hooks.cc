@@ -51,7 +51,7 @@ void TracingHooks::record(const std::string& name) {
   trace_.add({name, TraceCategory::compute, start_, Clock::now(), {}});
 }
 
-DataParallel::Observer record_collectives(Trace& trace) {
+Synchronizer::Observer record_collectives(Trace& trace) {
   return [&trace](const char* what, int bucket, Clock::time_point from, Clock::time_point to) {
     trace.add({what, TraceCategory::communication, from, to, {{"bucket", bucket}}});
   };

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "training/parallel/data_parallel.h"
+#include "training/parallel/synchronizer.h"
 #include "training/runner.h"
 #include "training/trace.h"
 
@@ -37,8 +37,8 @@ class TracingHooks : public UnitHooks {
   TraceEvent::Time start_;
 };
 
-// For DataParallel::observe(): records each collective, by name and with its bucket. The trace
+// For Synchronizer::observe(): records each collective, by name and with its bucket. The trace
 // outlives the observer.
-DataParallel::Observer record_collectives(Trace& trace);
+Synchronizer::Observer record_collectives(Trace& trace);
 
 }  // namespace tutti::training

@@ -5,21 +5,14 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/log.h"
-#include "base/reduce_op.h"
 #include "base/text.h"
 #include "training/checkpoint/run_directory.h"
 #include "training/configuration.h"
-#include "training/hugging_face/import.h"
-#include "training/initial.h"
 #include "training/measured_cut.h"
-#include "training/model_source.h"
 #include "training/optimizers/noise_scale.h"
-#include "training/parallel/throw_on_all.h"
 #include "training/process_memory.h"
+#include "training/run_origin.h"
 #include "training/run_saver.h"
-#include "training/snapshot.h"
-#include "training/texts.h"
 
 namespace tutti::training {
 namespace {
@@ -57,8 +50,7 @@ class Trainer::Loop {
         options_(options),
         configuration_(std::move(configuration)),
         world_(mesh.world()),
-        group_(group_of(world_)),
-        resumed_from_(open_directory()),
+        origin_(world_, options_, configuration_),
         feed_(data, {.batch = options.batch,
                      .micro_batch = options.micro_batch,
                      .samples = options.samples,
@@ -73,7 +65,8 @@ class Trainer::Loop {
         of_tokens_(has_tokens(*data.front())) {
     if (!options.trace.empty()) replica_.record(trace_);
     options_.schedule.total_steps = static_cast<int64_t>(feed_.steps());
-    resumed_at_ = done_ = told_ = start();
+    resumed_at_ = done_ = told_ = origin_.load(replica_, model, feed_.steps());
+    options_.kept.reset();
     if (!options.checkpoint.empty()) saver_.emplace(replica_, model, saver_options());
     feeds_ = feed_.steps_from(done_);
     report_.steps = feed_.steps();
@@ -96,10 +89,6 @@ class Trainer::Loop {
   Replica& replica() { return replica_; }
 
  private:
-  std::string first_does(const std::function<std::string()>& work);
-  std::string open_directory();
-  uint64_t start();
-  uint64_t resumed_step(const Json& state) const;
   RunSaverOptions saver_options();
   void save_done(const Evaluation* validation = nullptr);
   void save_if_best(const Evaluation& validation);
@@ -123,9 +112,7 @@ class Trainer::Loop {
   TrainOptions options_;
   RunConfiguration configuration_;
   Communicator world_;
-  Group group_;
-  std::optional<RunDirectory> directory_;  // on rank 0, where there is one
-  std::string resumed_from_;               // the step's folder; empty: a new run
+  RunOrigin origin_;
   Feed feed_;
   Trace trace_;
   Replica replica_;
@@ -145,100 +132,6 @@ class Trainer::Loop {
   uint64_t samples_ = 0;  // since training began here, as are the times
   std::chrono::nanoseconds waited_{0};
 };
-
-namespace {
-
-RunStart run_start(const TrainOptions& options) {
-  return {.resume = options.resume,
-          .or_new = options.resume_or_new,
-          .step = options.resume_step,
-          .overwrite = options.overwrite};
-}
-
-// Whether the run that was saved may go on like this. Returns what people should know.
-std::vector<std::string> check_chosen(const ChosenStep& step, const RunConfiguration& now,
-                                      const TrainOptions& options) {
-  const Manifest& manifest = step.checkpoint.manifest();
-  if (manifest.state.contains(kImportedFrom)) return {};  // no run had any
-  if (manifest.configuration.empty()) {
-    return {
-        "the checkpoint, of an earlier format, does not say with which settings it was trained"};
-  }
-  return check_resumed(manifest.configuration, now, options.allow_changed, step.checkpoint.path());
-}
-
-}  // namespace
-
-std::string Trainer::Loop::first_does(const std::function<std::string()>& work) {
-  return made_on_all(world_, [&] { return done_by_first(group_, "", work); });
-}
-
-// Rank 0 finds out where the run goes on, before anything is computed; nothing is changed yet.
-// Returns the folder that is resumed, or "".
-std::string Trainer::Loop::open_directory() {
-  if (options_.checkpoint.empty()) return "";
-  return first_does([&]() -> std::string {
-    directory_.emplace(options_.checkpoint, run_start(options_));
-    if (!directory_->resumed()) return "";
-    for (const std::string& text : check_chosen(*directory_->resumed(), configuration_, options_)) {
-      log(LogLevel::warning, cat("the run goes on with other settings: ", text));
-    }
-    return directory_->resumed()->checkpoint.path();
-  });
-}
-
-// The steps that were done when it was saved.
-uint64_t Trainer::Loop::resumed_step(const Json& state) const {
-  const auto samples = state.value("samples", uint64_t{0});
-  const auto batch = state.value("batch", options_.batch);
-  const auto seed = state.value("seed", options_.seed);
-  const auto refuse = [&](const std::string& what, const std::string& remedy) {
-    throw Error(ErrorCode::invalid_argument,
-                cat("the checkpoint was saved after ", samples, " samples in steps of ", batch,
-                    ", with seed ", seed, "; ", what),
-                {.where = resumed_from_, .remedy = remedy});
-  };
-  // The configuration says so too, where there is one.
-  const bool new_seed =
-      std::ranges::find(options_.allow_changed, "seed") != options_.allow_changed.end();
-  if (batch != options_.batch || (seed != options_.seed && !new_seed)) {
-    refuse(cat("this run takes steps of ", options_.batch, ", with seed ", options_.seed),
-           "resume with the batch and the seed it was trained with");
-  }
-  if (samples > options_.samples) {
-    refuse(cat("this run ends after ", options_.samples), "give more --steps or --epochs");
-  }
-  if (samples == options_.samples) return feed_.steps();
-  if (samples % batch != 0) {
-    refuse("its last step was a smaller one, at its run's end",
-           "start a new run from its export, or resume an earlier step");
-  }
-  return samples / batch;
-}
-
-// The first step to do, from 0.
-uint64_t Trainer::Loop::start() {
-  uint64_t first = 0;
-  std::string companions;
-  if (options_.kept) {
-    first = resumed_step(load_kept(replica_, *options_.kept));
-    options_.kept.reset();
-  } else if (!resumed_from_.empty()) {
-    first = resumed_step(load_snapshot(replica_, model_, resumed_from_));
-  } else if (!options_.initial.empty()) {
-    const ModelSource initial = open_model(options_.initial);
-    check_initial(model_, *initial.values, options_.initial);
-    load_parameters(replica_, *initial.values, options_.initial);
-    companions = initial.companions;
-  }
-  if (options_.checkpoint.empty()) return first;
-  first_does([&] {
-    directory_->begin();
-    if (!companions.empty()) hugging_face::copy_companions(companions, options_.checkpoint);
-    return std::string();
-  });
-  return first;
-}
 
 Evaluation Trainer::Loop::validate() {
   const StepFeed feed = feed_.validation(options_.validation_samples);
@@ -263,7 +156,7 @@ void Trainer::Loop::save() {
 }
 
 RunSaverOptions Trainer::Loop::saver_options() {
-  return {.directory = directory_ ? &*directory_ : nullptr,
+  return {.directory = origin_.directory(),
           .configuration = configuration_.whole,
           .keep = options_.keep,
           .in_background = options_.async_checkpoint,
@@ -389,7 +282,7 @@ std::optional<StepReport> Trainer::Loop::next() {
 
 TrainResult Trainer::Loop::finish() {
   TrainResult result{.resumed_at = resumed_at_, .step = done_, .stopped_by = stopped_by_};
-  if (directory_) result.run = directory_->run();
+  if (const RunDirectory* directory = origin_.directory()) result.run = directory->run();
   result.epochs = feed_.epochs(done_);
   result.samples_per_second = report_.samples_per_second;
   result.waiting_share = report_.waiting_share;
@@ -438,13 +331,6 @@ uint64_t Trainer::steps() const { return loop_->steps(); }
 uint64_t Trainer::step() const { return loop_->step(); }
 int Trainer::saves() const { return loop_->saves(); }
 Replica& Trainer::replica() { return loop_->replica(); }
-
-void check_directory(const Model& model, const std::vector<const DataSet*>& data,
-                     const TrainOptions& options) {
-  if (options.checkpoint.empty()) return;
-  const auto step = RunDirectory::check(options.checkpoint, run_start(options));
-  if (step) check_chosen(*step, configuration_of(model, data, options), options);
-}
 
 TrainResult train(const Mesh& mesh, Model& model, const std::vector<const DataSet*>& data,
                   const TrainOptions& options,

@@ -158,11 +158,6 @@ TrainResult train(const Mesh& mesh, Model& model, const std::vector<const DataSe
                   const TrainOptions& options,
                   const std::function<void(const StepReport&)>& on_step);
 
-// Throws what a Trainer would of the directory and the run in it, before there are ranks. Reads
-// data only where a run is to be resumed.
-void check_directory(const Model& model, const std::vector<const DataSet*>& data,
-                     const TrainOptions& options);
-
 // The last step of the run of steps that begins with `step` and has no flush in between.
 uint64_t next_flush(const TrainOptions& options, uint64_t step, uint64_t steps);
 

@@ -181,6 +181,7 @@ TEST(ProcessorsTest, AreThoseThatTheProcessMayRunOn) {
     const std::string own = own_processors();
     EXPECT_EQ(own.substr(0, own.find(' ')), cat(first));
     EXPECT_EQ(usable_processors(std::array{own}), 1);
+    EXPECT_EQ(usable_processors(), 1);
   });
   bound.join();
 }

@@ -3,11 +3,15 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "base/error.h"
+#include "tests/training/data/folder.h"
+#include "tests/training/data/tiny_vocabulary.h"
 #include "tests/training/support/bound_parameters.h"
 #include "training/models/registry.h"
 
@@ -89,6 +93,38 @@ TEST(GenerationTest, TheNucleusIsTheSmallestThatReachesItsShare) {
   // Of the four likeliest, which are all that top_k leaves.
   EXPECT_LE(followers(writer, {.top_k = 4, .top_p = 0.99}).size(), 4u);
   EXPECT_LT(followers(writer, {.top_k = 4, .top_p = 0.5}).size(), 4u);
+}
+
+TEST(GenerationTest, StopsBeforeTheTokenThatEndsTheText) {
+  Writer writer(kGpt2);
+  GenerationOptions options{.tokens = 30, .seed = 1};
+  std::vector<int32_t> tokens = writer.write(kPrompt, options);
+  options.end = tokens[20];
+  tokens.erase(std::ranges::find(tokens, *options.end), tokens.end());
+  EXPECT_EQ(writer.write(kPrompt, options), tokens);
+}
+
+using GenerationFiles = FolderTest;
+
+TEST_F(GenerationFiles, ATextEndsWithItsTokenizersEndUnlessItIsIgnored) {
+  const std::string end = "<|endoftext|>";
+  Json vocabulary = tiny_vocabulary();
+  vocabulary[end] = vocabulary.size();
+  write("vocab.json", vocabulary.dump());
+  write("merges.txt", kMerges);
+  Json configuration = kGpt2;
+  configuration["vocabulary"] = vocabulary.size();
+  Writer writer(configuration);
+  const auto text = [&](bool ignore_end) {
+    std::string all;
+    generate_text(dynamic_cast<Decoder&>(*writer.model), DType::f32, path(""), "hello",
+                  {.tokens = 3000, .ignore_end = ignore_end},
+                  [&](const std::string& more) { all += more; });
+    return all;
+  };
+  const std::string whole = text(true);
+  ASSERT_LT(whole.find(end) + end.size(), whole.size()) << "it goes on behind it";
+  EXPECT_EQ(text(false), whole.substr(0, whole.find(end)));
 }
 
 TEST(GenerationTest, RefusesWhatMakesNoSense) {

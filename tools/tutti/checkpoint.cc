@@ -16,6 +16,7 @@
 #include "base/text.h"
 #include "tools/tutti/commands.h"
 #include "training/checkpoint/exchange.h"
+#include "training/checkpoint/safetensors.h"
 #include "training/checkpoint/step_directory.h"
 #include "training/model.h"
 
@@ -66,12 +67,6 @@ std::vector<Step> steps_of(const Options& options) {
   return steps;
 }
 
-std::string shape_text(const std::vector<int64_t>& shape) {
-  std::string text;
-  for (const int64_t dimension : shape) text += cat(text.empty() ? "" : " x ", dimension);
-  return text.empty() ? "1" : text;
-}
-
 uint64_t bytes_of(const training::TensorInfo& tensor) {
   return static_cast<uint64_t>(tensor.count()) * size_of(tensor.dtype);
 }
@@ -96,7 +91,8 @@ void print_tensors(const Checkpoint& checkpoint) {
               "size", "pieces");
   for (const TensorEntry& tensor : manifest.tensors) {
     std::printf("%-48s %-5s %-18s %10s %7zu\n", printable(tensor.info.name).c_str(),
-                std::string(name(tensor.info.dtype)).c_str(), shape_text(tensor.info.shape).c_str(),
+                std::string(name(tensor.info.dtype)).c_str(),
+                training::shape_text(tensor.info.shape).c_str(),
                 human_bytes(bytes_of(tensor.info)).c_str(), tensor.pieces());
   }
 }

@@ -49,7 +49,7 @@ void add_sample(CommandLine& line) {
       .required()
       .type_name("PATH");
   command.add_option("--prompt", options->prompt, "text to go on from");
-  command.add_option("--tokens", options->generation.tokens, "to write").show_default();
+  command.add_option("--tokens", options->generation.tokens, "to write, at most").show_default();
   command.add_option("--temperature", options->generation.temperature, "0: the likeliest token")
       .show_default();
   command.add_option("--top-k", options->generation.top_k,
@@ -59,6 +59,8 @@ void add_sample(CommandLine& line) {
                   "and among the likeliest that together have this probability")
       .show_default();
   command.add_option("--seed", options->generation.seed, "of the choices").show_default();
+  command.add_flag("--ignore-eos", options->generation.ignore_end,
+                   "go on where the model ends the text, by its tokenizer's end-of-text token");
   command.add_option("--context", options->context,
                      "tokens that the model sees (default: as in training)");
   command.add_option("--tokenizer", options->tokenizer,

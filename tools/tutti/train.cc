@@ -1,5 +1,4 @@
 // tutti train: trains a model on many ranks: data-parallel, in pipelines, or both.
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,6 +14,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/processors.h"
 #include "base/text.h"
 #include "collectives/communicator.h"
 #include "tools/launcher/launcher.h"
@@ -29,6 +29,7 @@
 #include "training/memory_plan.h"
 #include "training/model_source.h"
 #include "training/parallel/join.h"
+#include "training/run_origin.h"
 #include "training/setup/data.h"
 #include "training/setup/options.h"
 #include "training/setup/report.h"
@@ -48,7 +49,8 @@ using training::TrainResult;
 struct Options {
   training::ToldOptions told;
   RunOptions run;  // that follows from it
-  int ranks = 0;   // 0: one per allowed core, or as many as the launcher started
+  int ranks =
+      0;  // 0: one per processor that the process may use, or as many as the launcher started
   TrainFiles::Paths files;
   std::string plot;
   std::optional<int> min_ranks;  // what is left of them goes on when some die
@@ -61,11 +63,6 @@ struct Options {
 
 // Passed from the process that launches to its ranks.
 constexpr const char* kOnTerminal = "--on-terminal";
-
-int allowed_cores() {
-  cpu_set_t cores;
-  return ::sched_getaffinity(0, sizeof(cores), &cores) == 0 ? std::max(1, CPU_COUNT(&cores)) : 1;
-}
 
 bool is_terminal() { return ::isatty(STDOUT_FILENO) == 1; }
 
@@ -194,7 +191,7 @@ int train_as_rank(Options& options, LoadedData data) {
 
 // A rank for each core, but none without a micro-batch in every step.
 int useful_ranks(const RunOptions& options, const LoadedData& data) {
-  const int cores = allowed_cores();
+  const int cores = usable_processors();
   RunOptions tried = options;
   settle(tried, cores, data.examples());
   const uint64_t micro_batch = tried.training.micro_batch;
@@ -345,9 +342,10 @@ void add_train(CommandLine& line) {
       "A directory of checkpoints is one run's. SIGINT and SIGTERM end it after the step, which "
       "is\n"
       "saved; the exit code is 128 + the signal's number. A second one ends it at once.\n"
-      "The losses do not depend on --ranks, but for rounding; with TUTTI_DETERMINISTIC=1 not on\n"
-      "--zero, --bucket-mb or --recompute either, nor on --pp with any synchronous schedule but\n"
-      "Chimera, not by a bit.");
+      "The losses do not depend on --ranks, but for rounding (and --average-every, where each "
+      "rank\n"
+      "goes its own way for a while); with TUTTI_DETERMINISTIC=1 not on --zero, --bucket-mb or\n"
+      "--recompute either, nor on --pp with any synchronous schedule but Chimera, not by a bit.");
   command.runs([options] {
     options->run = options_of(options->told);
     if (options->run.data.empty()) throw UsageError("--data is required");

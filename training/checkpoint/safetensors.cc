@@ -167,6 +167,12 @@ std::optional<int64_t> count_of(const std::vector<int64_t>& shape) {
   return count;
 }
 
+std::string shape_text(const std::vector<int64_t>& shape) {
+  std::string text;
+  for (const int64_t dimension : shape) text += cat(text.empty() ? "" : " x ", dimension);
+  return text.empty() ? "one number" : text;
+}
+
 std::string safetensors_name(DType type) {
   for (const auto& [name, one] : kTypes) {
     if (one == type) return name;

@@ -34,6 +34,9 @@ struct TensorInfo {
 // The number of elements; none where a dimension is negative or the tensor could be in no memory.
 std::optional<int64_t> count_of(const std::vector<int64_t>& shape);
 
+// For people: "768 x 3072", or "one number".
+std::string shape_text(const std::vector<int64_t>& shape);
+
 // "F32", as the format calls it. Throws Error(unsupported) for types that it has no name for.
 std::string safetensors_name(DType type);
 // "BOOL" is read as u8.

@@ -37,11 +37,6 @@ void check(const TokenizeOptions& options) {
   }
 }
 
-int all_processors() {
-  const std::string own = own_processors();
-  return usable_processors(std::span(&own, 1));
-}
-
 // What the first record of each kind of file says.
 bool has_prompts(const std::vector<TextFile>& files, const DocumentFields& fields) {
   std::set<FileKind> seen = {FileKind::text};
@@ -174,7 +169,7 @@ TokenizeResult tokenize_files(const std::vector<TextFile>& files, const Tokenize
   if (!options.validation_out.empty()) validation.emplace(options.validation_out, format);
   Pipeline pipeline(PieceReader(files, piece_options(files, tokenizer, options)), tokenizer,
                     options, format.marks_unpredicted);
-  const int threads = options.threads > 0 ? options.threads : all_processors();
+  const int threads = options.threads > 0 ? options.threads : usable_processors();
   Loader<Encoded> loader([&](uint64_t index) { return pipeline.make(index); }, 0,
                          std::numeric_limits<uint64_t>::max(), threads, 2 * threads);
   TokenizeResult result;

@@ -78,12 +78,6 @@ void check_shard(const SafetensorsFile& shard, const std::set<std::string>& want
 
 bool is_supported(DType type) { return is_float(type) && size_of(type) >= 2; }
 
-std::string shape_text(const std::vector<int64_t>& shape) {
-  std::string text;
-  for (const int64_t size : shape) text += cat(text.empty() ? "" : " x ", size);
-  return text.empty() ? "one number" : text;
-}
-
 // With the smallest context: names and shapes do not depend on it, and memory for positions does.
 std::unique_ptr<Model> made_for_its_parameters(const Json& configuration) {
   Json small = configuration;

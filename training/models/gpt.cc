@@ -4,7 +4,7 @@ namespace tutti::training {
 namespace {
 
 void describe(Schema& schema, GptConfig& config) {
-  schema.add("layers", config.layers, "blocks");
+  schema.add("layers", config.layers, "blocks").between(0, kMostLayers);
   schema.add("heads", config.heads, "of the attention");
   schema.add("width", config.width, "values per position");
   schema.add("context", config.context, "tokens that the model sees").role(kTrainingOnly);

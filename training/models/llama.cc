@@ -4,7 +4,7 @@ namespace tutti::training {
 namespace {
 
 void describe(Schema& schema, LlamaConfig& config) {
-  schema.add("layers", config.layers, "blocks");
+  schema.add("layers", config.layers, "blocks").between(0, kMostLayers);
   schema.add("heads", config.heads, "of the attention");
   schema.add("kv_heads", config.kv_heads, "of keys and values; 0: as many as of queries");
   schema.add("head_size", config.head_size, "values of a head; 0: width / heads");

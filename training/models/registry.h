@@ -52,6 +52,8 @@ ModelKind model_kind(const std::string& meaning, const ModelTraits& traits,
             return make(described.read(configuration), context);
           }};
 }
+// No model has more: a slip of the keyboard is told at once, before there is memory for it.
+inline constexpr double kMostLayers = 10000;
 // The role of fields with which the same tensors train another way.
 inline constexpr const char* kTrainingOnly = "training";
 

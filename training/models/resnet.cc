@@ -43,7 +43,7 @@ ResNetConfig checked(const ResNetConfig& config) {
 }
 
 void describe(Schema& schema, ResNetConfig& config) {
-  schema.add("blocks", config.blocks, "of each stage");
+  schema.add("blocks", config.blocks, "of each stage").between(0, kMostLayers);
   schema.add("widths", config.widths, "channels of each stage");
   schema.add("sync_bn", config.sync_batch_norm, "batch statistics over all ranks")
       .role(kTrainingOnly);

@@ -371,7 +371,7 @@ void DataParallel::visit_state(StateVisitor& visitor) {
     return log(LogLevel::warning,
                "the checkpoint was saved without this compression, which begins anew");
   }
-  for (const HookState& state : states) visitor.row(state.name, state.values, state.own);
+  for (const HookState& state : states) visitor.row(state.name, state.values, state.kind);
 }
 
 // --- what it costs ---

@@ -18,24 +18,23 @@
 
 #include <chrono>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "collectives/communicator.h"
 #include "training/parallel/storage.h"
-#include "training/runner.h"
-#include "training/state.h"
+#include "training/parallel/synchronizer.h"
 
 namespace tutti::training {
 
 // What a hook remembers from step to step, for checkpoints.
 struct HookState {
   std::string name;
-  Tensor values;     // 1 x count in f32: the hook's memory
-  bool own = false;  // each rank has others, of which the sum matters; else all have the same
+  Tensor values;  // 1 x count in f32: the hook's memory
+  RowKind kind = RowKind::same;
 };
 
 // Takes the place of the all-reduce of one bucket in stage 0: compression (hooks/). start() begins
@@ -69,13 +68,7 @@ struct DataParallelOptions {
   std::vector<int> joined;
 };
 
-// A NaN or an infinity in this rank's own gradients, before any reduction.
-struct BrokenGradient {
-  int parameter = 0;  // the first in backward's order
-};
-
-// One of these for a rank's share of one model. Each call is made by all ranks, in one order.
-class DataParallel : public UnitHooks {
+class DataParallel : public Synchronizer {
  public:
   // `model` and `storage` outlive it. The hook is for stage 0 only (else Error(invalid_argument)).
   DataParallel(Model& model, ParameterStorage& storage, const DataParallelOptions& options = {},
@@ -87,21 +80,17 @@ class DataParallel : public UnitHooks {
   DataParallel(const DataParallel&) = delete;
   DataParallel& operator=(const DataParallel&) = delete;
 
-  // Every rank's owned values become everybody's: after they were filled, loaded or updated. In
-  // stages 1 and 2 the gathers go on while the next forward begins.
-  void publish_values();
-  // Returns when no gather is under way: owned values may be written from then on.
-  void finish_values();
-  // Before the first of `passes` forward and backward passes, the same number on each rank. A
-  // bucket is summed when all backwards of its units are done.
-  void begin_step(int64_t passes);
-  // By unit: 0 for those that lie on other stages of a pipeline.
-  void begin_step(const std::vector<int64_t>& passes);
-  // The gradient of a parameter of options.joined has got the other stage's part.
-  void join(int parameter);
+  // Every rank's owned values become everybody's. In stages 1 and 2 the gathers go on while the
+  // next forward begins.
+  void publish_values() override;
+  void finish_values() override;
+  // A bucket is summed when all backwards of its units are done.
+  void begin_step(const std::vector<int64_t>& passes) override;
+  void begin_step(int64_t passes);  // of all units
+  void join(int parameter) override;
   // Returns when the gradients of owned pieces are summed over all ranks. Throws
   // Error(invalid_argument) naming parameters that no backward reached.
-  void finish_gradients();
+  void finish_gradients() override;
 
   void before_forward(int unit) override;
   void after_forward(int unit) override;
@@ -109,22 +98,16 @@ class DataParallel : public UnitHooks {
   void after_backward(int unit) override;
   void after_weights(int unit) override;
 
-  const std::optional<BrokenGradient>& broken_gradient() const { return broken_; }
-  // Shows what the hook remembers. Not in the middle of a step.
-  void visit_state(StateVisitor& visitor);
-  int64_t hook_bytes() const { return hook_ == nullptr ? 0 : hook_->bytes(); }
+  const std::optional<BrokenGradient>& broken_gradient() const override { return broken_; }
+  // Shows what the hook remembers.
+  void visit_state(StateVisitor& visitor) override;
+  int64_t bytes() const override { return hook_ == nullptr ? 0 : hook_->bytes(); }  // the hook's
 
-  // Time that this rank's own work stood still for communication, since construction.
-  std::chrono::nanoseconds waited() const { return waited_; }
-  // Bytes that this rank has sent, by the volume of each collective: (N-1)/N of a bucket for
-  // reduce-scatter and all-gather, twice that for all-reduce.
-  double bytes_sent() const { return bytes_sent_; }
-
-  // Told of each bucket's communication: name, bucket, from, to.
-  using Observer =
-      std::function<void(const char* what, int bucket, std::chrono::steady_clock::time_point from,
-                         std::chrono::steady_clock::time_point to)>;
-  void observe(Observer observer) { observer_ = std::move(observer); }
+  std::chrono::nanoseconds waited() const override { return waited_; }
+  // By the volume of each collective: (N-1)/N of a bucket for reduce-scatter and all-gather, twice
+  // that for all-reduce.
+  double bytes_sent() const override { return bytes_sent_; }
+  void observe(Observer observer) override { observer_ = std::move(observer); }
 
  private:
   enum class ValueState { absent, gathering, present };

@@ -138,8 +138,9 @@ void settle_pipeline(RunOptions& options, Model& model, int data_ranks) {
       pipeline.cut.empty() ? pipeline::estimated_cut(model, plans.chunks()) : pipeline.cut;
   const auto placement = make_placement(plans.layout(), model, cut, 0);
   check_schedule(replica, placement);
+  check_averages(replica, stages > 1);
   if (options.training.compression != Compression::none) {
-    check_compression(placement);
+    check_compression(replica, placement);
   }
   if (options.training.measure_cut && synchronizes(options.model)) {
     throw Error(ErrorCode::invalid_argument, "--cut measured and --sync-bn do not go together",

@@ -244,10 +244,13 @@ class Run(Iterator[Step]):
         top_p: float = 1.0,
         seed: int = 1,
         tokenizer: str | os.PathLike[str] = "",
+        ignore_eos: bool = False,
     ) -> str:
         """The prompt and what a language model writes after it; as `tutti sample`. Any rank may call, alone,
         where it has all parameters: not in a pipeline, nor with zero=3."""
-        text = self._run.sample(prompt, tokens, temperature, top_k, top_p, seed, os.fspath(tokenizer))
+        text = self._run.sample(
+            prompt, tokens, temperature, top_k, top_p, seed, os.fspath(tokenizer), ignore_eos
+        )
         return text.decode(errors="replace")
 
     def close(self) -> None:

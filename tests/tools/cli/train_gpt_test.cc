@@ -117,6 +117,15 @@ TEST_F(TrainGpt, AnyNumberOfThreadsGivesTheSameBits) {
   expect_refused({"--threads", "0"}, {"--threads"});
 }
 
+TEST_F(TrainGpt, AveragesParametersEveryFewSteps) {
+  const std::vector<Json> found = trained({"--steps", "12", "--average-every", "4"});
+  ASSERT_THAT(found, SizeIs(13));
+  for (size_t i = 0; i < 12; ++i) {
+    EXPECT_EQ(found[i]["bytes_sent"] > 0, i % 4 == 3) << "step " << i + 1;
+  }
+  EXPECT_LT(found[11]["loss"], 0.95 * found[0]["loss"].get<double>()) << "it learns";
+}
+
 TEST_F(TrainGpt, ReportsEachStepAndTheEnd) {
   const std::vector<Json> found =
       trained({"--steps", "12", "--zero", "3", "--validate-every", "5"});
@@ -237,6 +246,11 @@ TEST_F(TrainGpt, WrongOptionsAreRefused) {
   expect_refused({"--pp", "2", "--dp", "2", "--ranks", "3"}, {"3", "data 2 x pipeline 2"});
   expect_refused({"--pp", "2", "--schedule", "chimera", "--zero", "3"},
                  {"chimera", "ZeRO stage 3"});
+  expect_refused({"--average-every", "4", "--zero", "1"}, {"ZeRO stage 1", "--average-every"});
+  expect_refused({"--average-every", "4", "--pp", "2"}, {"cut over ranks", "--average-every"});
+  expect_refused({"--average-every", "4", "--compression", "bf16"},
+                 {"cannot be compressed", "--average-every"});
+  expect_refused({"--layers", "1000000"}, {"--layers", "from 0 to 10000"});
   expect_refused({"--heads", "5"}, {"32", "5"});
   expect_refused({"--precision", "int8"}, {"--precision", "int8"});
   expect_refused({"--loss-scale", "much", "--precision", "fp16"}, {"--loss-scale", "much"});

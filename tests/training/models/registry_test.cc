@@ -66,6 +66,12 @@ TEST(ModelRegistryTest, MistakesAreNamed) {
               HasSubstr("model.layers: a whole number is wanted"));
   EXPECT_THAT(refusal([] { make_model(Json::parse(R"({"kind": "gpt2", "layers": 99999999})")); }),
               HasSubstr("model.layers"));
+  for (const char* kind : {"gpt2", "llama", "mlp"}) {
+    EXPECT_THAT(refusal([&] {
+                  make_model({{"kind", kind}, {"layers", 1000000}});
+                }),
+                AllOf(HasSubstr("model.layers"), HasSubstr("from 0 to 10000, not 1000000")));
+  }
 }
 
 TEST(ModelRegistryTest, WhatOnlyTrainingKnowsChangesNoTensors) {

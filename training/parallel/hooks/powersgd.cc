@@ -132,13 +132,14 @@ std::vector<HookState> PowerSgd::states(Communicator& communicator, DType gradie
   for (BucketState& at : buckets_) {
     if (!at.communicator.valid()) prepare(at, communicator, gradients);
     for (Matrix& matrix : at.matrices) {
-      const auto add = [&](const char* what, float* values, int64_t count, bool own) {
+      const auto add = [&](const char* what, float* values, int64_t count, RowKind kind) {
         states.push_back({cat("powersgd.", what, ".", matrix.spec.name),
-                          tensor_at(values, DType::f32, 1, count), own});
+                          tensor_at(values, DType::f32, 1, count), kind});
       };
-      add("error", error_of(at, matrix).values<float>().data(), matrix.rows * matrix.cols, true);
-      add("q", at.q.get() + matrix.q_offset, rank_ * matrix.cols, false);
-      add("draws", &matrix.draws, 1, false);
+      add("error", error_of(at, matrix).values<float>().data(), matrix.rows * matrix.cols,
+          RowKind::summed);
+      add("q", at.q.get() + matrix.q_offset, rank_ * matrix.cols, RowKind::same);
+      add("draws", &matrix.draws, 1, RowKind::same);
     }
   }
   return states;

@@ -54,17 +54,19 @@ NB_MODULE(_training, module) {
       .def(
           "sample",
           [](Run& self, const std::string& prompt, int64_t tokens, double temperature,
-             int64_t top_k, double top_p, uint64_t seed, const std::string& tokenizer) {
+             int64_t top_k, double top_p, uint64_t seed, const std::string& tokenizer,
+             bool ignore_eos) {
             const std::string text = self.sample(prompt, tokenizer,
                                                  {.tokens = tokens,
                                                   .temperature = temperature,
                                                   .top_k = top_k,
                                                   .top_p = top_p,
-                                                  .seed = seed});
+                                                  .seed = seed,
+                                                  .ignore_end = ignore_eos});
             return nb::bytes(text.data(), text.size());
           },
           nb::arg("prompt"), nb::arg("tokens"), nb::arg("temperature"), nb::arg("top_k"),
-          nb::arg("top_p"), nb::arg("seed"), nb::arg("tokenizer"))
+          nb::arg("top_p"), nb::arg("seed"), nb::arg("tokenizer"), nb::arg("ignore_eos"))
       .def("close", &Run::close)
       .def_prop_ro("model", &Run::model)
       .def_prop_ro("configuration", &Run::configuration)

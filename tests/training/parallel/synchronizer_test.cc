@@ -1,0 +1,252 @@
+// Local SGD, which averages values every few steps: as the library's, and as a synchronizer of a
+// program's own.
+#include "training/parallel/synchronizer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "tests/training/data/folder.h"
+#include "tests/training/support/tiny_run.h"
+#include "training/parallel/local_sgd.h"
+#include "training/snapshot.h"
+
+namespace tutti::training {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using testing::TinyRank;
+using testing::TinyRun;
+using tutti::testing::run_ranks;
+using tutti::testing::run_ranks_catching;
+
+// Local SGD as a program's own, without options of the library's.
+SynchronizerFactory averaging_every(int64_t steps) {
+  return [steps](Model&, ParameterStorage& storage, const DataParallelOptions&) {
+    return std::make_unique<LocalSgd>(storage, steps);
+  };
+}
+
+// Every 0: gradients are summed.
+TinyRun run_of(int64_t every, double momentum = 0) {
+  TinyRun run;
+  run.replica.average_every = every;
+  run.optimizer = {{"name", "sgd"}, {"momentum", momentum}};
+  run.learning_rate = 0.1;
+  run.steps = 8;
+  return run;
+}
+
+std::vector<float> values_of(const Replica& replica) {
+  std::vector<float> all;
+  for (const OwnedPiece& piece : replica.owned()) {
+    const auto values = piece.updated().values<float>();
+    all.insert(all.end(), values.begin(), values.end());
+  }
+  return all;
+}
+
+// By rank, the values after each step from `rank.done` on.
+using Values = std::vector<std::vector<std::vector<float>>>;
+constexpr int kRanks = 2;
+
+Values trained(const TinyRun& run) {
+  Values values(kRanks);
+  run_ranks(kRanks, [&](const Job& job) {
+    TinyRank rank(job, run);
+    for (uint64_t step = 0; step < run.steps; ++step) {
+      rank.step();
+      values[static_cast<size_t>(job.rank)].push_back(values_of(rank.replica));
+    }
+  });
+  return values;
+}
+
+// The largest difference of any value after the last step, on rank 0.
+double difference(const Values& a, const Values& b) {
+  EXPECT_EQ(a[0].back().size(), b[0].back().size());
+  double largest = 0;
+  for (size_t i = 0; i < a[0].back().size(); ++i) {
+    largest = std::max<double>(largest, std::abs(a[0].back()[i] - b[0].back()[i]));
+  }
+  return largest;
+}
+
+TEST(LocalSgdTest, AveragesAtEachStepAreSumsOfGradients) {
+  const Values averaged = trained(run_of(1));
+  const Values summed = trained(run_of(0));
+  EXPECT_EQ(averaged[0], averaged[1]);
+  EXPECT_LT(difference(averaged, summed), 1e-6);
+  EXPECT_GT(difference(averaged, {{averaged[0].front()}}), 1e-3) << "it learns";
+}
+
+TEST(LocalSgdTest, RanksDifferBetweenAverages) {
+  const Values local = trained(run_of(4));
+  for (size_t step = 1; step <= local[0].size(); ++step) {
+    EXPECT_EQ(local[0][step - 1] == local[1][step - 1], step % 4 == 0) << "after step " << step;
+  }
+}
+
+// Values in 16 bits are those of masters that are averaged.
+TEST(LocalSgdTest, AveragesMasters) {
+  TinyRun run = run_of(4);
+  run.replica.storage.dtype = DType::bf16;
+  const Values wide = trained(run_of(4));
+  const Values narrow = trained(run);
+  EXPECT_EQ(narrow[0].back(), narrow[1].back());
+  EXPECT_LT(difference(narrow, wide), 0.01);
+}
+
+TEST(LocalSgdTest, SendsInEachFourthStepAlone) {
+  run_ranks(kRanks, [&](const Job& job) {
+    TinyRank rank(job, run_of(4));
+    double before = rank.replica.bytes_sent();
+    for (int step = 1; step <= 8; ++step) {
+      rank.step();
+      const double after = rank.replica.bytes_sent();
+      EXPECT_EQ(after - before, step % 4 == 0 ? rank.replica.memory().storage.parameters : 0.0);
+      before = after;
+    }
+  });
+}
+
+// All ranks leave a step out in which one of them has a gradient that is not finite.
+TEST(LocalSgdTest, OneRanksBrokenGradientStopsAll) {
+  const auto errors = run_ranks_catching(kRanks, [&](const Job& job) {
+    TinyRank rank(job, run_of(4));
+    rank.step();
+    if (job.rank == 1) {
+      rank.replica.owned().front().updated().values<float>()[0] =
+          std::numeric_limits<float>::infinity();
+    }
+    rank.step();
+  });
+  for (const auto& error : errors) {
+    ASSERT_TRUE(error);
+    EXPECT_THAT(error->what(),
+                AllOf(HasSubstr("step 2: "), HasSubstr("on rank 1"), HasSubstr("is not finite")));
+  }
+}
+
+void save_in(const std::string& directory, TinyRank& rank, const Job& job) {
+  std::optional<RunDirectory> run;
+  if (job.rank == 0) run.emplace(directory, RunStart{});
+  save_snapshot(rank.replica, *rank.model,
+                {.directory = run ? &*run : nullptr, .step = rank.done, .keep = 1});
+}
+
+constexpr int kSavedAt = 6;
+
+using LocalSgdState = FolderTest;
+
+// With momentum each rank has a state of its own, too.
+TEST_F(LocalSgdState, GoesOnBetweenTwoAverages) {
+  const TinyRun run = run_of(4, 0.5);
+  const Values expected = trained(run);
+  run_ranks(kRanks, [&](const Job& job) {
+    TinyRank rank(job, run);
+    for (int step = 0; step < kSavedAt; ++step) rank.step();
+    save_in(path("run"), rank, job);
+  });
+  run_ranks(kRanks, [&](const Job& job) {
+    TinyRank rank(job, run);
+    load_snapshot(rank.replica, *rank.model, path("run"));
+    rank.skip(kSavedAt);
+    const auto& after = expected[static_cast<size_t>(job.rank)];
+    EXPECT_EQ(values_of(rank.replica), after[kSavedAt - 1]);
+    for (uint64_t step = kSavedAt; step < run.steps; ++step) {
+      rank.step();
+      EXPECT_EQ(values_of(rank.replica), after[step]) << "after step " << step + 1;
+    }
+  });
+}
+
+TEST_F(LocalSgdState, OtherRanksBeginWithTheMean) {
+  const TinyRun run = run_of(4);
+  Values saved(kRanks);
+  run_ranks(kRanks, [&](const Job& job) {
+    TinyRank rank(job, run);
+    for (int step = 0; step < kSavedAt; ++step) rank.step();
+    saved[static_cast<size_t>(job.rank)].push_back(values_of(rank.replica));
+    save_in(path("run"), rank, job);
+  });
+  run_ranks(3, [&](const Job& job) {
+    TinyRank rank(job, run);
+    load_snapshot(rank.replica, *rank.model, path("run"));
+    const std::vector<float> values = values_of(rank.replica);
+    for (size_t i = 0; i < values.size(); ++i) {
+      ASSERT_NEAR(values[i], (saved[0][0][i] + saved[1][0][i]) / 2, 1e-6);
+    }
+  });
+}
+
+// A run whose gradients were summed goes on with averages, from values that are alike.
+TEST_F(LocalSgdState, MayBeginWithARunOfSums) {
+  run_ranks(kRanks, [&](const Job& job) {
+    TinyRank rank(job, run_of(0));
+    rank.step();
+    save_in(path("run"), rank, job);
+    const std::vector<float> values = values_of(rank.replica);
+    TinyRank other(job, run_of(4));
+    load_snapshot(other.replica, *other.model, path("run"));
+    EXPECT_EQ(values_of(other.replica), values);
+  });
+}
+
+// What both ranks say: whoever throws first ends the other, which may not have come to the check.
+std::string refusal_of(const TinyRun& run) {
+  const auto errors = run_ranks_catching(kRanks, [&](const Job& job) { TinyRank rank(job, run); });
+  std::string all;
+  for (const auto& error : errors) all += error ? error->what() : "no error";
+  return all;
+}
+
+TEST(LocalSgdTest, RefusesWhatDoesNotGoWithIt) {
+  const auto with = [](const std::function<void(TinyRun&)>& change) {
+    TinyRun run = run_of(4);
+    change(run);
+    return refusal_of(run);
+  };
+  EXPECT_THAT(with([](TinyRun& run) { run.replica.storage.stage = 1; }),
+              AllOf(HasSubstr("do not go with ZeRO stage 1"), HasSubstr("or --zero")));
+  EXPECT_THAT(with([](TinyRun& run) { run.mesh.pipeline = 2; }),
+              HasSubstr("do not go with a model that is cut over ranks"));
+  EXPECT_THAT(with([](TinyRun& run) { run.powersgd.emplace(); }),
+              HasSubstr("gradients that are not summed over ranks cannot be compressed"));
+  EXPECT_THAT(with([](TinyRun& run) { run.replica.synchronizer = averaging_every(4); }),
+              HasSubstr("do not go with a synchronizer of one's own"));
+  EXPECT_THAT(with([](TinyRun& run) {
+                run.replica.storage.dtype = DType::bf16;
+                run.replica.stochastic_rounding = true;
+              }),
+              HasSubstr("do not go with parameters in bf16 without masters"));
+}
+
+TEST(SynchronizerTest, AnOwnOneTakesTheirPlace) {
+  TinyRun run = run_of(0);
+  run.replica.synchronizer = averaging_every(4);
+  EXPECT_EQ(trained(run), trained(run_of(4)));
+}
+
+TEST(SynchronizerTest, TakesNoCompressionBesideIt) {
+  TinyRun run = run_of(0);
+  run.replica.synchronizer = averaging_every(1);
+  run.powersgd.emplace();
+  EXPECT_THAT(refusal_of(run),
+              HasSubstr("gradients cannot be compressed beside a synchronizer of one's own"));
+}
+
+}  // namespace
+}  // namespace tutti::training

@@ -1,0 +1,67 @@
+// What stands between a rank's own gradients and the parameter values that it goes on with: when
+// ranks tell each other of gradients, of values, or of both. A step calls it in this order:
+//
+//   begin_step -> the hooks around each unit's forward and backward -> join -> finish_gradients
+//              -> the optimizer updates owned values -> after_update
+//
+// DataParallel (data_parallel.h) sums gradients over ranks, and with ZeRO gathers values. Another
+// may leave gradients as they are, and average values now and then (local SGD).
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "training/runner.h"
+#include "training/state.h"
+
+namespace tutti::training {
+
+// A NaN or an infinity in this rank's own gradients, before any reduction.
+struct BrokenGradient {
+  int parameter = 0;  // the first in backward's order
+};
+
+// One of these for a rank's share of one model. Each call is made by all ranks, in one order.
+class Synchronizer : public UnitHooks {
+ public:
+  // Before the first forward of a step. By unit: how often its backward runs, the same number on
+  // each rank; 0 for those that lie on other stages of a pipeline. Gradients are zero after it.
+  virtual void begin_step(const std::vector<int64_t>& passes) = 0;
+  // The gradient of a parameter of DataParallelOptions::joined has got the other stage's part.
+  virtual void join(int parameter) {}
+  // Returns when the gradients of owned pieces are what the optimizer is to take.
+  virtual void finish_gradients() = 0;
+  // What finish_gradients() found. Ranks must leave such a step out together, so that even
+  // gradients that stay on their rank are looked at.
+  virtual const std::optional<BrokenGradient>& broken_gradient() const = 0;
+  // Whether the gradients are now those of all ranks, with the same norm on each. Else each rank
+  // has its own norm, clips by it, and goes on with its own values and optimizer's state, which
+  // checkpoints then keep of each rank: in stage 0, of models that are whole on each rank.
+  virtual bool sums_gradients() const { return true; }
+
+  // The optimizer has updated owned values; not in a step that was left out.
+  virtual void after_update() { publish_values(); }
+  // Owned values were filled or loaded, or as above: whoever else computes with them is to have
+  // them.
+  virtual void publish_values() = 0;
+  // Returns when nothing is under way: owned values may be read and written from then on.
+  virtual void finish_values() {}
+
+  // Shows what it keeps from step to step besides. Not in the middle of a step.
+  virtual void visit_state(StateVisitor& visitor) {}
+
+  virtual int64_t bytes() const { return 0; }  // of memory that it holds besides the storage
+  // Time that this rank's own work stood still for communication, since construction.
+  virtual std::chrono::nanoseconds waited() const { return {}; }
+  virtual double bytes_sent() const { return 0; }  // by this rank, since construction
+  // Told of each bucket's communication: name, bucket, from, to.
+  using Observer =
+      std::function<void(const char* what, int bucket, std::chrono::steady_clock::time_point from,
+                         std::chrono::steady_clock::time_point to)>;
+  virtual void observe(Observer observer) {}
+};
+
+}  // namespace tutti::training

@@ -1,0 +1,122 @@
+#include "training/run_origin.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "training/hugging_face/import.h"
+#include "training/initial.h"
+#include "training/model_source.h"
+#include "training/parallel/throw_on_all.h"
+#include "training/snapshot.h"
+#include "training/texts.h"
+
+namespace tutti::training {
+namespace {
+
+RunStart run_start(const TrainOptions& options) {
+  return {.resume = options.resume,
+          .or_new = options.resume_or_new,
+          .step = options.resume_step,
+          .overwrite = options.overwrite};
+}
+
+// Whether the run that was saved may go on like this. Returns what people should know.
+std::vector<std::string> check_chosen(const ChosenStep& step, const RunConfiguration& now,
+                                      const TrainOptions& options) {
+  const Manifest& manifest = step.checkpoint.manifest();
+  if (manifest.state.contains(kImportedFrom)) return {};  // no run had any
+  if (manifest.configuration.empty()) {
+    return {
+        "the checkpoint, of an earlier format, does not say with which settings it was trained"};
+  }
+  return check_resumed(manifest.configuration, now, options.allow_changed, step.checkpoint.path());
+}
+
+}  // namespace
+
+RunOrigin::RunOrigin(const Communicator& world, const TrainOptions& options,
+                     const RunConfiguration& configuration)
+    : world_(world),
+      group_(group_of(world_)),
+      options_(options),
+      resumed_from_(open_directory(configuration)) {}
+
+std::string RunOrigin::first_does(const std::function<std::string()>& work) {
+  return made_on_all(world_, [&] { return done_by_first(group_, "", work); });
+}
+
+// Returns the folder that is resumed, or "".
+std::string RunOrigin::open_directory(const RunConfiguration& configuration) {
+  if (options_.checkpoint.empty()) return "";
+  return first_does([&]() -> std::string {
+    directory_.emplace(options_.checkpoint, run_start(options_));
+    if (!directory_->resumed()) return "";
+    for (const std::string& text : check_chosen(*directory_->resumed(), configuration, options_)) {
+      log(LogLevel::warning, cat("the run goes on with other settings: ", text));
+    }
+    return directory_->resumed()->checkpoint.path();
+  });
+}
+
+// The steps that were done when it was saved.
+uint64_t RunOrigin::done_in(const Json& state, uint64_t steps) const {
+  const auto samples = state.value("samples", uint64_t{0});
+  const auto batch = state.value("batch", options_.batch);
+  const auto seed = state.value("seed", options_.seed);
+  const auto refuse = [&](const std::string& what, const std::string& remedy) {
+    throw Error(ErrorCode::invalid_argument,
+                cat("the checkpoint was saved after ", samples, " samples in steps of ", batch,
+                    ", with seed ", seed, "; ", what),
+                {.where = resumed_from_, .remedy = remedy});
+  };
+  // The configuration says so too, where there is one.
+  const bool new_seed =
+      std::ranges::find(options_.allow_changed, "seed") != options_.allow_changed.end();
+  if (batch != options_.batch || (seed != options_.seed && !new_seed)) {
+    refuse(cat("this run takes steps of ", options_.batch, ", with seed ", options_.seed),
+           "resume with the batch and the seed it was trained with");
+  }
+  if (samples > options_.samples) {
+    refuse(cat("this run ends after ", options_.samples), "give more --steps or --epochs");
+  }
+  if (samples == options_.samples) return steps;
+  if (samples % batch != 0) {
+    refuse("its last step was a smaller one, at its run's end",
+           "start a new run from its export, or resume an earlier step");
+  }
+  return samples / batch;
+}
+
+uint64_t RunOrigin::load(Replica& replica, Model& model, uint64_t steps) {
+  uint64_t done = 0;
+  std::string companions;
+  if (options_.kept) {
+    done = done_in(load_kept(replica, *options_.kept), steps);
+  } else if (!resumed_from_.empty()) {
+    done = done_in(load_snapshot(replica, model, resumed_from_), steps);
+  } else if (!options_.initial.empty()) {
+    const ModelSource initial = open_model(options_.initial);
+    check_initial(model, *initial.values, options_.initial);
+    load_parameters(replica, *initial.values, options_.initial);
+    companions = initial.companions;
+  }
+  if (options_.checkpoint.empty()) return done;
+  first_does([&] {
+    directory_->begin();
+    if (!companions.empty()) hugging_face::copy_companions(companions, options_.checkpoint);
+    return std::string();
+  });
+  return done;
+}
+
+void check_directory(const Model& model, const std::vector<const DataSet*>& data,
+                     const TrainOptions& options) {
+  if (options.checkpoint.empty()) return;
+  const auto step = RunDirectory::check(options.checkpoint, run_start(options));
+  if (step) check_chosen(*step, configuration_of(model, data, options), options);
+}
+
+}  // namespace tutti::training

@@ -1,0 +1,53 @@
+// Where a run begins: anew, from given parameters, or at a step that was saved.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "base/json.h"
+#include "collectives/communicator.h"
+#include "training/checkpoint/group.h"
+#include "training/checkpoint/run_directory.h"
+#include "training/configuration.h"
+#include "training/model.h"
+#include "training/replica.h"
+#include "training/trainer.h"
+
+namespace tutti::training {
+
+// Of one rank; calls are collective.
+class RunOrigin {
+ public:
+  // Rank 0 finds out where the run goes on, before anything is computed; nothing is changed yet.
+  // Throws on all ranks what RunDirectory and check_resumed() throw. `options` outlive it.
+  RunOrigin(const Communicator& world, const TrainOptions& options,
+            const RunConfiguration& configuration);
+  RunOrigin(const RunOrigin&) = delete;
+  RunOrigin& operator=(const RunOrigin&) = delete;
+
+  // On rank 0, where there is one; else null.
+  RunDirectory* directory() { return directory_ ? &*directory_ : nullptr; }
+  // Loads what is resumed, or the parameters to start from, and begins to change the directory.
+  // Returns how many of the run's `steps` are done.
+  uint64_t load(Replica& replica, Model& model, uint64_t steps);
+
+ private:
+  std::string first_does(const std::function<std::string()>& work);
+  std::string open_directory(const RunConfiguration& configuration);
+  uint64_t done_in(const Json& state, uint64_t steps) const;
+
+  Communicator world_;
+  Group group_;
+  const TrainOptions& options_;
+  std::optional<RunDirectory> directory_;
+  std::string resumed_from_;  // the step's folder; empty: a new run
+};
+
+// Throws what a Trainer would of the directory and the run in it, before there are ranks. Reads
+// data only where a run is to be resumed.
+void check_directory(const Model& model, const std::vector<const DataSet*>& data,
+                     const TrainOptions& options);
+
+}  // namespace tutti::training

@@ -13,6 +13,7 @@
 #include "training/process_memory.h"
 #include "training/run_origin.h"
 #include "training/run_saver.h"
+#include "training/snapshot.h"
 
 namespace tutti::training {
 namespace {

@@ -1,6 +1,7 @@
 // The C interface on top of Communicator: communicators, and the common calls.
 #include "bindings/c/tutti.h"
 
+#include <algorithm>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -45,6 +46,24 @@ tutti_status_t tutti_split(tutti_comm_t* comm, int32_t color, int32_t key, tutti
     checked(result, "where to put the communicator") = nullptr;
     tutti::Communicator part = of(comm).split(color, key);
     if (part.valid()) *result = tutti::c::handle_of(std::move(part));
+  });
+}
+
+tutti_status_t tutti_shrink(tutti_comm_t* comm, tutti_comm_t** left) {
+  return guarded([&] {
+    checked(left, "where to put the communicator") = nullptr;
+    *left = tutti::c::handle_of(of(comm).shrink());
+  });
+}
+
+tutti_status_t tutti_agree(tutti_comm_t* comm, uint64_t* flags, int32_t* living, size_t* count) {
+  return guarded([&] {
+    const uint64_t given = checked(flags, "the flags");
+    if (living != nullptr) checked(count, "where to put the number of ranks");
+    const tutti::Agreement agreement = of(comm).agree(given);
+    *flags = agreement.flags;
+    if (count != nullptr) *count = agreement.living.size();
+    if (living != nullptr) std::ranges::copy(agreement.living, living);
   });
 }
 

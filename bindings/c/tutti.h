@@ -19,7 +19,8 @@
  * where, the likely cause and the remedy. TUTTI_INVALID_ARGUMENT and TUTTI_UNSUPPORTED, found
  * before anything was sent, leave the communicator usable. After any other error of a communication
  * call the communicator is aborted for good on all its ranks: destroy it. A rank that dies is
- * reported to the others within seconds.
+ * reported to the others within seconds (TUTTI_RANK_DIED, tutti_error_rank()); those that are left
+ * can go on in a communicator of their own: tutti_shrink().
  *
  * MEMORY. Buffers belong to the caller, need no alignment, and must stay alive and untouched until
  * the call is complete. Input and output may be the same memory (in place); for all_gather and
@@ -318,6 +319,21 @@ TUTTI_API void tutti_destroy(tutti_comm_t* comm);
  * word from the others. A tag tells apart what threads make of the same ranks at the same time. */
 TUTTI_API tutti_status_t tutti_create(tutti_comm_t* comm, const int32_t* ranks, size_t count,
                                       int32_t tag, tutti_comm_t** created);
+
+/* For when ranks have died, of a communicator that was aborted or not: a new one of those that are
+ * left, in their order (MPI's ULFM: MPIX_Comm_shrink). All of them call, and any of them may die
+ * meanwhile, rank 0 too. Those that go on are more than half of the members, or half with the first
+ * of them, so that a job that is cut in two goes on at one side only: TUTTI_CONNECTION_LOST on the
+ * other. Members that have certainly ended, as tutti run --min-ranks sees it, do not count, so that
+ * any number may go on. TUTTI_TIMEOUT: one does not call (the setting TUTTI_TIMEOUT). The old
+ * communicator is still to be destroyed. */
+TUTTI_API tutti_status_t tutti_shrink(tutti_comm_t* comm, tutti_comm_t** left);
+
+/* The same ranks agree on flags: those bits stay that all of them have given (MPIX_Comm_agree).
+ * `living` (NULL, or room for tutti_size() ranks) and *count are who took part, in ascending order;
+ * the same on all of them. */
+TUTTI_API tutti_status_t tutti_agree(tutti_comm_t* comm, uint64_t* flags, int32_t* living,
+                                     size_t* count);
 
 /* Calls `hook` again and again while a thread waits for a call of this process's and nothing moves,
  * at least every millisecond: for programs whose peers depend on more than this library. It must

@@ -50,5 +50,8 @@ for example in "${examples[@]}"; do
     *) fail "how is $example compiled?" ;;
   esac
   expect_mean "$tutti" run -n 2 -- ./program
+  case $example in
+    */survive.c) expect_mean "$tutti" run -n 3 --min-ranks 2 -- ./program 2 ;;  # which dies
+  esac
   echo "$example: ok"
 done

@@ -301,6 +301,24 @@ static void check_split(tutti_comm_t* world, int rank) {
   check(tutti_split(world, -1, 0, &none) == TUTTI_OK && none == NULL, "a negative color");
 }
 
+/* Nobody has died: all are left. */
+static void check_survivors(tutti_comm_t* world, int rank, int size) {
+  uint64_t flags = rank == 0 ? 6 : 12;
+  int32_t living[64];
+  size_t count = 0;
+  check(tutti_agree(world, &flags, living, &count) == TUTTI_OK, "tutti_agree");
+  check(flags == (size == 1 ? 6 : 4) && count == (size_t)size && living[count - 1] == size - 1,
+        "what all of them have agreed on");
+  flags = 1;
+  check(tutti_agree(world, &flags, NULL, NULL) == TUTTI_OK && flags == 1, "flags alone");
+  check(tutti_agree(world, NULL, NULL, NULL) == TUTTI_INVALID_ARGUMENT, "no flags");
+  tutti_comm_t* left = NULL;
+  check(tutti_shrink(world, &left) == TUTTI_OK, "tutti_shrink");
+  check(tutti_size(left) == size && tutti_rank(left) == rank, "a communicator of all");
+  check(tutti_barrier(left, NULL) == TUTTI_OK, "a barrier of those that are left");
+  tutti_destroy(left);
+}
+
 int main(void) {
   tutti_comm_t* world = NULL;
   check(tutti_init(&world, NULL) == TUTTI_OK, "tutti_init");
@@ -317,6 +335,7 @@ int main(void) {
   check_completion(world);
   check_errors(world);
   check_split(world, rank);
+  check_survivors(world, rank, size);
   check(tutti_barrier(world, NULL) == TUTTI_OK, "tutti_barrier");
   tutti_destroy(world);
   printf("rank %d of %d: ok (version %s)\n", rank, size, tutti_version());

@@ -146,6 +146,22 @@ std::unique_ptr<Communicator> Communicator::create(const std::vector<int32_t>& r
   return std::make_unique<Communicator>(created);
 }
 
+std::unique_ptr<Communicator> Communicator::shrink() {
+  tutti_comm_t* left = nullptr;
+  run("shrink", [comm = handle(), &left] { return tutti_shrink(comm, &left); });
+  return std::make_unique<Communicator>(left);
+}
+
+std::pair<uint64_t, std::vector<int32_t>> Communicator::agree(uint64_t flags) {
+  std::vector<int32_t> living(static_cast<size_t>(size()));
+  size_t count = 0;
+  run("agree", [comm = handle(), &flags, &living, &count] {
+    return tutti_agree(comm, &flags, living.data(), &count);
+  });
+  living.resize(count);
+  return {flags, living};
+}
+
 std::optional<tutti_message_t> Communicator::probe(int32_t source, int32_t tag, bool wait) {
   tutti_message_t message = TUTTI_MESSAGE_INIT;
   if (wait) {

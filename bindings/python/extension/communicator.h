@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "bindings/c/tutti.h"
@@ -60,6 +61,9 @@ class Communicator {
 
   std::unique_ptr<Communicator> split(int32_t color, int32_t key);
   std::unique_ptr<Communicator> create(const std::vector<int32_t>& ranks, int32_t tag);
+  std::unique_ptr<Communicator> shrink();
+  // The flags, and who took part.
+  std::pair<uint64_t, std::vector<int32_t>> agree(uint64_t flags);
   std::optional<tutti_message_t> probe(int32_t source, int32_t tag, bool wait);
   void abort(const std::string& reason);
   // Leaves the communicator: threads that wait in it get an error, calls under way are given up,

@@ -1,6 +1,7 @@
 // The extension module tutti._tutti: what Python cannot do itself. What people call is in tutti/.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
@@ -63,6 +64,8 @@ void bind_communicator(nb::module_& module) {
       .def("split", &Communicator::split, nb::arg("color"), nb::arg("key"),
            nb::sig("def split(self, color: int, key: int) -> Communicator | None"))
       .def("create", &Communicator::create, nb::arg("ranks"), nb::arg("tag"))
+      .def("shrink", &Communicator::shrink)
+      .def("agree", &Communicator::agree, nb::arg("flags"))
       .def(
           "probe",
           [](Communicator& self, int32_t source, int32_t tag, bool wait) {

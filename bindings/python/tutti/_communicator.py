@@ -125,6 +125,17 @@ class Communicator:
         threads make of the same ranks at the same time."""
         return Communicator(self._handle.create(list(ranks), tag))
 
+    def shrink(self) -> Communicator:
+        """For when ranks have died: a new communicator of those that are left, in their order. All
+        of them call, and any of them may die meanwhile. A job that is cut in two goes on at one
+        side only: an Error on the other."""
+        return Communicator(self._handle.shrink())
+
+    def agree(self, flags: int = 2**64 - 1) -> tuple[int, list[int]]:
+        """Those that are left agree: the bits that all of them have given, and who took part."""
+        agreed, living = self._handle.agree(flags)
+        return agreed, list(living)
+
     # ---- collectives: every rank gets a result ----
 
     def barrier_async(self, **options: Unpack[Options]) -> Work:

@@ -112,6 +112,39 @@ def test_calls_that_do_not_fit(world):
     world.barrier()
 
 
+@on_ranks(3)
+def test_the_living_agree_and_shrink(world):
+    assert world.agree(6 if world.rank == 0 else 12) == (4, [0, 1, 2])
+    left = world.shrink()
+    assert (left.rank, left.size) == (world.rank, world.size)
+    assert left.all_reduce(1) == 3
+
+
+def test_survivors_go_on():
+    program = """
+import os, signal, tutti
+world = tutti.init()
+if world.rank == 1:
+    os.kill(os.getpid(), signal.SIGKILL)
+try:
+    while True:
+        world.all_reduce(1)
+except tutti.Error as error:
+    assert error.code == tutti.ErrorCode.RANK_DIED and error.rank == 1, error
+left = world.shrink()
+print(left.rank, "of", left.size, left.all_reduce(1))
+"""
+    command = ["-m", "tutti.run", "-n", "3", "--min-ranks", "2", "--no-prefix", "--"]
+    job = subprocess.run(
+        [sys.executable, *command, sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+    )
+    assert job.returncode == 0, job.stderr
+    assert sorted(job.stdout.splitlines()) == ["0 of 2 2", "1 of 2 2"], job.stdout
+
+
 @on_ranks(2)
 def test_an_exception_in_a_with_block_is_told(world):
     part = world.split(0)

@@ -34,9 +34,9 @@ void PiecewiseSource::read(std::string_view name, int64_t first, Tensor out) con
       const int64_t from = std::max(begin, piece.first);
       const int64_t to = std::min(end, piece.first + piece.count);
       if (from >= to) continue;
-      const std::byte* bytes =
-          bytes_of(piece, piece_name(name, slice, piece.first, piece.count),
-                   static_cast<size_t>(from - piece.first) * size, static_cast<size_t>(to - from) * size);
+      const std::byte* bytes = bytes_of(piece, piece_name(name, slice, piece.first, piece.count),
+                                        static_cast<size_t>(from - piece.first) * size,
+                                        static_cast<size_t>(to - from) * size);
       if (bytes == nullptr) continue;
       for_each_run(slice, from, to - from, [&](const Slice::Run& run, int64_t at) {
         convert_elements(bytes + static_cast<size_t>(at) * size, info.dtype,

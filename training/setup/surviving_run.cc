@@ -42,20 +42,24 @@ class SurvivingRun {
         data_(std::make_shared<const LoadedData>(std::move(data))),
         survival_(survival),
         conduct_(conduct),
-        first_size_(world_.size()) {
+        first_size_(world_.size()),
+        size_before_(world_.size()) {
     options_.training.copies = std::make_shared<MemoryCopies>();
     options_.training.copy_every = survival_.copy_every;
   }
 
   int run() {
+    std::optional<Error> death;
     for (;;) {
       try {
+        if (death) go_on_after(*death);  // in which others may die
+        death.reset();
         const int result = session();
         world_.barrier({.timeout = kForever});  // whoever is through stays until all are
         return result;
       } catch (const Error& error) {
         if (!may_be_a_death(error)) throw;
-        go_on_after(error);
+        death = error;
       }
     }
   }
@@ -67,6 +71,7 @@ class SurvivingRun {
   };
   Deal deal() const;
   int session();
+  void has_begun();
   void go_on_after(const Error& error);
   void find_state(const Error& error);
   bool go_on_from_directory();
@@ -83,7 +88,9 @@ class SurvivingRun {
   bool goes_on_ = false;
   bool was_spare_ = false;
   bool saved_ = false;    // the run has a checkpoint of its own
-  std::string happened_;  // for people
+  int size_before_ = 0;   // ranks that there were in the last session
+  std::string happened_;  // for people: why it was the last one
+  std::string going_on_;  // who goes on, and from where
   uint64_t from_step_ = 0;
   std::optional<uint64_t> step_before_;  // from which the session before went on
   Clock::time_point since_;
@@ -92,8 +99,7 @@ class SurvivingRun {
 // The mesh for the ranks that are here: as many stages as it had, or else fewer. Ranks that it has
 // no use for are spares.
 SurvivingRun::Deal SurvivingRun::deal() const {
-  const int ranks =
-      survival_.ranks == 0 ? world_.size() : std::min(survival_.ranks, world_.size());
+  const int ranks = survival_.ranks == 0 ? world_.size() : std::min(survival_.ranks, world_.size());
   for (int stages = std::min(options_.mesh.pipeline, ranks);; --stages) {
     Deal deal{options_, 0};
     const int data = ranks / stages;
@@ -117,7 +123,7 @@ int SurvivingRun::session() {
   was_spare_ = world_.rank() >= deal.ranks;
   if (was_spare_) {
     if (options_.training.kept) options_.training.kept->fetch();  // it may have what others want
-    options_.training.kept.reset();
+    has_begun();
     return 0;  // and waits until the others are through
   }
   Communicator active = deal.ranks == world_.size() ? world_ : world_.create(members);
@@ -134,9 +140,9 @@ int SurvivingRun::session() {
     options_ = std::move(read);
     settled_ = true;
   }
-  options_.training.kept.reset();
   from_step_ = session.trainer().step();
   if (goes_on_) tell(session);
+  has_begun();
   try {
     return conduct_(session, goes_on_);
   } catch (...) {
@@ -145,8 +151,14 @@ int SurvivingRun::session() {
   }
 }
 
+void SurvivingRun::has_begun() {
+  options_.training.kept.reset();
+  size_before_ = world_.size();
+  happened_.clear();
+}
+
 void SurvivingRun::go_on_after(const Error& error) {
-  since_ = Clock::now();
+  if (happened_.empty()) since_ = Clock::now();
   world_.abort(cat("the run is interrupted: ", error.what()));  // spares hear of it too
   Communicator left = world_.shrink();
   if (left.size() < survival_.min_ranks) {
@@ -157,7 +169,7 @@ void SurvivingRun::go_on_after(const Error& error) {
                  .remedy = "start it again, with --resume where it has a checkpoint"});
   }
   require_progress(error, left);
-  happened_ = cat(error.what(), ". ", left.size(), " of ", world_.size(), " ranks go on");
+  happened_ += cat(happened_.empty() ? "" : "; ", error.what());
   world_ = std::move(left);
   goes_on_ = true;
   find_state(error);
@@ -173,15 +185,16 @@ void SurvivingRun::require_progress(const Error& error, const Communicator& left
 void SurvivingRun::find_state(const Error& error) {
   TrainOptions& training = options_.training;
   const MemoryCopies::Found found = training.copies->find(world_, was_spare_);
+  going_on_ = cat(world_.size(), " of ", size_before_, " ranks go on");
   training.kept = found.state;
   const bool has_steps = go_on_from_directory();
   if (training.kept) {
-    happened_ += cat(" from the state after step ", training.kept->step(),
-                     ", which they have in memory");
+    going_on_ +=
+        cat(" from the state after step ", training.kept->step(), ", which they have in memory");
   } else if (has_steps) {
-    happened_ += " from the last checkpoint";
+    going_on_ += " from the last checkpoint";
   } else if (!found.begun) {
-    happened_ += " from where the run begins: no step was done";
+    going_on_ += " from where the run begins: no step was done";
   } else {
     throw Error(ErrorCode::rank_died,
                 cat(error.what(), "; a part of the state was in the memory of dead ranks alone"),
@@ -213,8 +226,8 @@ void SurvivingRun::tell(const Session& session) const {
                 std::chrono::duration<double>(Clock::now() - since_).count());
   const int spares = world_.size() - session.world().size();
   log(LogLevel::warning,
-      cat(happened_, spares > 0 ? cat(", ", spares, " of them as spares") : "", ". Step ",
-          from_step_ + 1, " is next, with ", session.options().training.batch,
+      cat(happened_, ". ", going_on_, spares > 0 ? cat(", ", spares, " of them as spares") : "",
+          ". Step ", from_step_ + 1, " is next, with ", session.options().training.batch,
           " samples as before: none is lost or repeated. It took ", seconds, " s."));
 }
 

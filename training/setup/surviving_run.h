@@ -2,7 +2,8 @@
 // memory, or else from the last checkpoint.
 //
 //   ranks 0 1 2 3    steps ... 56 57 5-      rank 2 dies in step 58
-//   ranks 0 1   3                     58 59  the others agree who is left, take over what rank 2 had
+//   ranks 0 1   3                     58 59  the others agree who is left, take over what rank 2
+//   had
 //                                            from the copy that rank 3 keeps, and do the step again
 //
 // A step has the same samples whoever is there to share them, so that none is lost or repeated, and
@@ -21,8 +22,8 @@
 namespace tutti::training {
 
 struct SurvivalOptions {
-  int ranks = 0;      // that train; those beyond wait until one of these dies. 0: all
-  int min_ranks = 1;  // with fewer the run ends
+  int ranks = 0;            // that train; those beyond wait until one of these dies. 0: all
+  int min_ranks = 1;        // with fewer the run ends
   uint64_t copy_every = 1;  // steps
 };
 

@@ -32,8 +32,7 @@ std::map<std::string, int64_t> places_in(const std::string& description) {
   for (const Json& piece : described.at("pieces")) {
     const auto count = piece.at("count").get<int64_t>();
     const auto size = size_of(*safetensors_type(piece.at("dtype").get<std::string>()));
-    const Slice slice(piece.at("shape").get<std::vector<int64_t>>(),
-                      ranges_of(piece.at("ranges")));
+    const Slice slice(piece.at("shape").get<std::vector<int64_t>>(), ranges_of(piece.at("ranges")));
     places[piece_name(piece.at("name").get<std::string>(), slice, piece.at("first").get<int64_t>(),
                       count)] = end;
     end += count * static_cast<int64_t>(size);

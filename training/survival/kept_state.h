@@ -62,8 +62,8 @@ class KeptState : public PiecewiseSource {
   std::vector<std::map<std::string, int64_t>> places_;  // by part: pieces' first bytes, by name
   bool fetched_ = false;
   mutable std::vector<Wanted> wanted_;
-  mutable size_t served_ = 0;           // of these
-  std::vector<std::byte> received_;     // what lies elsewhere, by holder and then in that order
+  mutable size_t served_ = 0;            // of these
+  std::vector<std::byte> received_;      // what lies elsewhere, by holder and then in that order
   std::vector<size_t> place_of_wanted_;  // in received_
 };
 

@@ -47,8 +47,11 @@ int best_distance(const std::vector<std::string>& hosts) {
 
 // What ranks tell each other of their parts.
 Json told(const StatePart& part) {
-  return {{"epoch", part.epoch}, {"step", part.step},   {"rank", part.rank},
-          {"ranks", part.ranks}, {"description", part.description}};
+  return {{"epoch", part.epoch},
+          {"step", part.step},
+          {"rank", part.rank},
+          {"ranks", part.ranks},
+          {"description", part.description}};
 }
 
 // A generation, as far as it is there.
@@ -68,8 +71,8 @@ MemoryCopies::Neighbours MemoryCopies::neighbours(Communicator& world) {
 }
 
 // The copy is written where the one before the last was.
-void MemoryCopies::exchange(Communicator& world, const Neighbours& neighbours,
-                            const StatePart& own, StatePart& copy) {
+void MemoryCopies::exchange(Communicator& world, const Neighbours& neighbours, const StatePart& own,
+                            StatePart& copy) {
   const std::array<uint64_t, 2> sent = {own.description.size(), own.bytes.size()};
   std::array<uint64_t, 2> coming{};
   Work size = world.recv_async({coming.data(), 2, DType::u64}, neighbours.from);
@@ -131,8 +134,8 @@ MemoryCopies::Found MemoryCopies::find(Communicator& survivors, bool spare) {
     }
     ++holder;
   }
-  const auto newest =
-      std::find_if(found.rbegin(), found.rend(), [](const auto& at) { return at.second.all_there(); });
+  const auto newest = std::find_if(found.rbegin(), found.rend(),
+                                   [](const auto& at) { return at.second.all_there(); });
   if (newest == found.rend()) return result;
   const auto& [step, epoch] = newest->first;
   std::vector<KeptState::Part> parts;

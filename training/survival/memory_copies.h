@@ -59,9 +59,9 @@ class MemoryCopies {
     std::shared_ptr<StatePart> copy = std::make_shared<StatePart>();
   };
   std::array<Generation, 2> generations_;
-  uint64_t kept_ = 0;   // generations, since construction
-  int64_t epoch_ = 0;   // how often find() was called: tells equal steps of a run apart
-  int distance_ = 0;    // from a rank to the one that has its copy; 0: not known yet
+  uint64_t kept_ = 0;  // generations, since construction
+  int64_t epoch_ = 0;  // how often find() was called: tells equal steps of a run apart
+  int distance_ = 0;   // from a rank to the one that has its copy; 0: not known yet
 };
 
 }  // namespace tutti::training

@@ -1,0 +1,144 @@
+// Jobs that lose ranks and go on: `tutti train --min-ranks`, `tutti run --min-ranks`, `--restarts`.
+#include <csignal>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/text.h"
+#include "tests/tools/cli/cli.h"
+
+namespace tutti::tool {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::SizeIs;
+
+constexpr int kSteps = 12;
+
+class Survivors : public Cli {
+ protected:
+  // The losses of the steps; `more` options come last.
+  Words training(const Words& more, const std::string& losses) const {
+    Words words = {"train",     "--data",    text_, "--model",       "gpt2",      "--layers",
+                   "2",         "--heads",   "2",   "--width",       "32",        "--context",
+                   "16",        "--batch",   "8",   "--micro-batch", "2",         "--steps",
+                   cat(kSteps), "--threads", "1",   "--json",        path(losses)};
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+
+  // By step; a step that was done again counts as it was at last.
+  std::map<int, double> losses(const std::string& file) const {
+    std::map<int, double> found;
+    for (const std::string& line : split(read(path(file)), '\n')) {
+      const Json object = Json::parse(line);
+      if (object.contains("step")) found[object["step"].get<int>()] = object["loss"];
+    }
+    return found;
+  }
+
+  void expect_the_same(const std::map<int, double>& losses,
+                       const std::map<int, double>& undisturbed) const {
+    ASSERT_THAT(losses, SizeIs(kSteps));
+    for (const auto& [step, loss] : undisturbed) {
+      EXPECT_NEAR(losses.at(step), loss, 1e-5) << "step " << step;
+    }
+  }
+
+  const std::string text_ = write_text();
+};
+
+// Whoever dies, wherever: the run's losses are those of one without deaths.
+TEST_F(Survivors, TrainOn) {
+  ASSERT_EQ(run(training({"--ranks", "4"}, "undisturbed")).code, 0);
+  const std::map<int, double> undisturbed = losses("undisturbed");
+  ASSERT_THAT(undisturbed, SizeIs(kSteps));
+  const std::vector<Words> layouts = {{},
+                                      {"--zero", "1"},
+                                      {"--zero", "3"},
+                                      {"--pp", "2"},
+                                      {"--pp", "4", "--schedule", "gpipe", "--cut", "1,1,1,1"},
+                                      {"--copy-every", "4"}};
+  for (const Words& layout : layouts) {
+    for (const std::string death : {"0:30", "1:90", "3:150"}) {
+      Words more = {"--ranks", "4", "--min-ranks", "2"};
+      more.insert(more.end(), layout.begin(), layout.end());
+      SCOPED_TRACE(cat(::testing::PrintToString(layout), " kill:", death));
+      const Result result = run(training(more, "losses"), {{"TUTTI_FAULT", "kill:" + death}});
+      ASSERT_EQ(result.code, 0) << result.err;
+      EXPECT_THAT(
+          result.err,
+          AllOf(HasSubstr(cat("rank ", death[0], " (")), HasSubstr("was killed by signal 9"),
+                HasSubstr("3 of 4 ranks go on"), HasSubstr("none is lost or repeated")));
+      expect_the_same(losses("losses"), undisturbed);
+    }
+  }
+}
+
+TEST_F(Survivors, TakeTheStateFromTheDiskWhereMemoryLacksIt) {
+  constexpr int kMany = 300;
+  const Words steps = {"--ranks", "4", "--steps", cat(kMany)};
+  ASSERT_EQ(run(training(steps, "undisturbed")).code, 0);
+  Words more = steps;
+  for (const std::string word :
+       {"--min-ranks", "2", "--checkpoint-every", "10", "--checkpoint", "run"}) {
+    more.push_back(word == "run" ? path(word) : word);
+  }
+  Process job = start(training(more, "losses"));
+  ASSERT_THAT(job.read_lines(4), SizeIs(4)) << "some tenths are done";
+  // A rank, and the one that has the copy of its state.
+  const std::vector<pid_t> both = {process_of_rank(0), process_of_rank(1)};
+  for (const pid_t pid : both) ::kill(pid, SIGKILL);
+  const Result result = job.finish();
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("2 of 4 ranks go on from the last checkpoint"));
+  const std::map<int, double> found = losses("losses");
+  ASSERT_THAT(found, SizeIs(kMany));
+  for (const auto& [step, loss] : losses("undisturbed")) EXPECT_NEAR(found.at(step), loss, 1e-4);
+}
+
+// A rank that dies takes the place of none: a spare does.
+TEST_F(Survivors, HaveSparesTakeTheirPlaces) {
+  const Result result =
+      run(training({"--ranks", "2", "--spares", "1", "--min-ranks", "2"}, "losses"),
+          {{"TUTTI_FAULT", "kill:1:90"}});
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("2 of 3 ranks go on"));
+  EXPECT_THAT(result.out, HasSubstr("on 2 ranks"));
+  EXPECT_THAT(losses("losses"), SizeIs(kSteps));
+}
+
+TEST_F(Survivors, EndWhereTooFewAreLeft) {
+  const Result result =
+      run(training({"--ranks", "3", "--min-ranks", "3"}, "losses"), {{"TUTTI_FAULT", "kill:1:90"}});
+  EXPECT_EQ(result.code, 137);
+  EXPECT_THAT(result.err, HasSubstr("rank 1"));
+}
+
+TEST_F(Survivors, AreTheJobThatGoesOn) {
+  const std::string program = "if [ $RANK = 1 ]; then kill -9 $$; fi; echo rank $RANK is through";
+  const Result two = run({"run", "-n", "3", "--min-ranks", "2", "--", "sh", "-c", program});
+  EXPECT_EQ(two.code, 0) << two.err;
+  EXPECT_THAT(two.out, AllOf(HasSubstr("rank 0 is through"), HasSubstr("rank 2 is through")));
+  EXPECT_THAT(two.err, AllOf(HasSubstr("rank 1 ("), HasSubstr("killed by signal 9"),
+                             HasSubstr("the others go on")));
+  const Result three = run({"run", "-n", "3", "--min-ranks", "3", "--", "sh", "-c", program});
+  EXPECT_EQ(three.code, 137);
+  EXPECT_THAT(three.err, Not(HasSubstr("go on")));
+}
+
+TEST_F(Survivors, AreNotNeededWhereAJobIsStartedAgain) {
+  const std::string program =
+      "if [ $TORCHELASTIC_RESTART_COUNT -lt 2 ]; then exit 3; fi; echo well";
+  const Result enough =
+      run({"run", "-n", "2", "--restarts", "2", "--no-prefix", "--", "sh", "-c", program});
+  EXPECT_EQ(enough.code, 0) << enough.err;
+  EXPECT_EQ(enough.out, "well\nwell\n");
+  EXPECT_THAT(enough.err, AllOf(HasSubstr("ended with exit code 3"), HasSubstr("2. of 2 times")));
+  EXPECT_EQ(run({"run", "-n", "2", "--restarts", "1", "--", "sh", "-c", program}).code, 3);
+}
+
+}  // namespace
+}  // namespace tutti::tool

@@ -51,6 +51,14 @@ constexpr std::array kSettings = {
     SettingInfo{"TUTTI_INIT_TIMEOUT", SettingType::seconds, "60", "", false, false,
                 "seconds in which all ranks must have found each other"},
     SettingInfo{
+        "TUTTI_NETWORK_TIMEOUT", SettingType::seconds, "10", "", false, false,
+        "seconds for which a host, or the network to it, may be silent before it is taken to "
+        "be down; one that is down for less costs time, and nothing else"},
+    SettingInfo{
+        "TUTTI_SPARES", SettingType::integer, "0", "", true, false,
+        "ranks of the job, the last ones, that take part when others have died (tutti_grow): "
+        "`tutti run --spares` starts them"},
+    SettingInfo{
         "TUTTI_TOKEN", SettingType::string, "", "", false, false,
         "secret shared by the ranks of one job; peers prove that they know it (HMAC-SHA256)"},
     SettingInfo{"TUTTI_TOKEN_FILE", SettingType::string, "", "", false, false,

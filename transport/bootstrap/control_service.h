@@ -106,6 +106,7 @@ class ControlService final : public Control, private AgreementChannel {
   void connect_link(int rank);
   void watch_linking();
   void tell_linked();
+  std::string ranks_beside(int rank) const;
   void on_unreachable(int child, const Error& error);
   bool all_linked_below(int child) const;
   void connect_cut_off(int child);

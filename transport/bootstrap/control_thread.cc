@@ -282,7 +282,25 @@ void ControlService::on_link_end(int neighbour) {
   const int error = link.error();
   link.close();
   if (left_[neighbour]) return relink();
-  on_break(neighbour, cat("vanished: its connection broke (", explain_close(error), ")"));
+  on_break(neighbour, is_silence(error)
+                          ? cat("cannot be reached any more (", explain_close(error), "): host ",
+                                peer(neighbour).host, " is down, or the network to it is; it has ",
+                                ranks_beside(neighbour))
+                          : cat("vanished: its connection broke (", explain_close(error), ")"));
+}
+
+// "rank 2 alone", "ranks 2, 3 and 5": those of its host.
+std::string ControlService::ranks_beside(int rank) const {
+  std::vector<int> ranks;
+  for (int other = 0; other < size(); ++other) {
+    if (peer(other).host_id == peer(rank).host_id) ranks.push_back(other);
+  }
+  if (ranks.size() == 1) return cat("rank ", rank, " alone");
+  std::string text = "ranks ";
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    text += cat(i == 0 ? "" : i + 1 == ranks.size() ? " and " : ", ", ranks[i]);
+  }
+  return text;
 }
 
 void ControlService::on_break(int rank, const std::string& how) {

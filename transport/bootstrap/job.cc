@@ -237,6 +237,8 @@ Job job_from_environment(const KnownJob& known) {
       std::chrono::floor<std::chrono::milliseconds>(all.get_duration("TUTTI_INIT_TIMEOUT"));
   job.fanout =
       job_number("TUTTI_CONTROL_FANOUT", all.get_string("TUTTI_CONTROL_FANOUT"), 1, 1 << 24);
+  job.spares = job_number("TUTTI_SPARES", all.get_string("TUTTI_SPARES"), 0, job.size - 1);
+  job.unneeded_spares_exit = true;
   job.wire_settings = all.wire_settings();
   find_interfaces(all.get_string("TUTTI_INTERFACE"), job);
   job.domain = parse_domain(all.get_string("TUTTI_DOMAIN"));

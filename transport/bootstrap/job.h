@@ -36,6 +36,10 @@ struct Job {
   // Rank 0: first connections that it holds besides its children's. A rank beyond them is told to
   // wait at its own listener.
   int most_held = 256;
+  int spares = 0;  // the last ranks, which wait until they are needed
+  // A spare that was not needed has nothing to do, and its program no way to say so. Else its
+  // init() throws.
+  bool unneeded_spares_exit = false;
   std::string wire_settings;      // must be equal on all ranks
   std::string note;               // told to all ranks (PeerInfo), opaque here
   std::string fabric;             // its address on a fabric besides TCP, if any; as the note

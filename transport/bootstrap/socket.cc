@@ -20,6 +20,7 @@
 
 #include "base/descriptor_limit.h"
 #include "base/error.h"
+#include "base/network_timeout.h"
 #include "base/text.h"
 
 namespace tutti::bootstrap {
@@ -379,16 +380,28 @@ void set_no_delay(int socket) { set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1);
 
 void set_reuse(int socket) { set_option(socket, SOL_SOCKET, SO_REUSEADDR, 1); }
 
+// A probe each second, or as often as the system counts probes.
 void set_keepalive(int socket) {
+  constexpr int64_t kMostProbes = 127;
+  const int64_t seconds =
+      std::chrono::duration_cast<std::chrono::seconds>(network_timeout()).count() - 1;
+  const int64_t interval = (seconds + kMostProbes - 1) / kMostProbes;
   set_option(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
   set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, 1);
-  set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, 1);
-  set_option(socket, IPPROTO_TCP, TCP_KEEPCNT, 4);
+  set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, static_cast<int>(interval));
+  set_option(socket, IPPROTO_TCP, TCP_KEEPCNT, static_cast<int>(seconds / interval));
 }
 
 void clear_keepalive(int socket) { set_option(socket, SOL_SOCKET, SO_KEEPALIVE, 0); }
 
-void set_user_timeout(int socket) { set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, 15000); }
+void set_user_timeout(int socket) {
+  set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(network_timeout().count()));
+}
+
+bool is_silence(int error) {
+  return error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH || error == ENETDOWN ||
+         error == EHOSTDOWN;
+}
 
 std::string explain_close(int error) {
   return error == 0 ? "closed by the other side" : std::strerror(error);

@@ -105,15 +105,18 @@ bool wait_for(int fd, short events, const Wait& wait);
 void set_no_delay(int socket);
 // What remains of the connection shall not keep its port from a later listener.
 void set_reuse(int socket);
-// An idle connection of which the other side knows nothing any more breaks within about five
-// seconds. Every socket of begin_connect() has it.
+// An idle connection of which the other side knows nothing any more breaks within about the network
+// timeout. Every socket of begin_connect() has it.
 void set_keepalive(int socket);
 // Takes that back: a data connection that is idle while its link is busy with others may well miss
 // a few probes.
 void clear_keepalive(int socket);
-// What is sent, or a probe of an idle connection, may go unanswered for 15 seconds: a busy slow
-// link needs some. Not for data connections: it would also end those whose reader is merely slow.
+// What is sent, or a probe of an idle connection, may go unanswered for the network timeout. Not
+// for data connections: it would also end those whose reader is merely slow.
 void set_user_timeout(int socket);
+
+// Whether the network has brought nothing, not even a refusal.
+bool is_silence(int error);
 
 // "Connection reset by peer", or "closed by the other side" for 0.
 std::string explain_close(int error);

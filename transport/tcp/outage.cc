@@ -13,8 +13,6 @@ namespace tutti {
 
 namespace {
 
-constexpr std::chrono::seconds kLongest{15};  // as long as a control link waits
-
 using GetName = int (*)(int, sockaddr*, socklen_t*);
 
 std::string address(int socket, GetName get_name) {
@@ -33,7 +31,7 @@ std::string address(int socket, GetName get_name) {
 
 }  // namespace
 
-std::string Outage::look(int socket, int64_t now_ns) {
+std::string Outage::look(int socket, int64_t now_ns, std::chrono::milliseconds longest) {
   tcp_info info{};
   socklen_t length = sizeof(info);
   // Where the own interface is down nothing even counts as sent: the system only probes. A reader
@@ -45,9 +43,10 @@ std::string Outage::look(int socket, int64_t now_ns) {
   }
   if (since_ns_ == 0) since_ns_ = now_ns;
   const std::chrono::milliseconds unconfirmed(info.tcpi_last_ack_recv);
-  if (std::chrono::nanoseconds(now_ns - since_ns_) < kLongest || unconfirmed < kLongest) return {};
+  if (std::chrono::nanoseconds(now_ns - since_ns_) < longest || unconfirmed < longest) return {};
   return cat("nothing sent from ", address(socket, ::getsockname), " to ",
-             address(socket, ::getpeername), " has been confirmed for ", kLongest.count(),
+             address(socket, ::getpeername), " has been confirmed for ",
+             std::chrono::duration<double>(longest).count(),
              " s; likely cause: the network between these two addresses is down; "
              "remedy: repair it, or choose others by TUTTI_INTERFACE");
 }

@@ -3,6 +3,7 @@
 // two ranks still work, no control link breaks either.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 
@@ -10,9 +11,9 @@ namespace tutti {
 
 class Outage {
  public:
-  // Asked now and then. Empty, or what is wrong with the connection for good: for 15 seconds
-  // nothing of what is under way has been confirmed. A reader that is merely slow confirms.
-  std::string look(int socket, int64_t now_ns);
+  // Asked now and then. Empty, or what is wrong with the connection for good: for `longest` nothing
+  // of what is under way has been confirmed. A reader that is merely slow confirms.
+  std::string look(int socket, int64_t now_ns, std::chrono::milliseconds longest);
 
  private:
   int64_t since_ns_ = 0;  // when something unconfirmed was seen first; 0: nothing is

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "base/deadline.h"
+#include "base/network_timeout.h"
 #include "base/text.h"
 
 namespace tutti {
@@ -364,7 +365,7 @@ void TcpTransport::look_for_outages() {
   look_is_due_ = false;
   for (size_t i = 0; i < out_.size(); ++i) {
     if (!out_[i].socket || out_[i].broken) continue;
-    const std::string outage = out_[i].outage.look(out_[i].socket.get(), now);
+    const std::string outage = out_[i].outage.look(out_[i].socket.get(), now, network_timeout());
     if (!outage.empty()) mark_broken(out_[i], peer_of(i), outage);
   }
 }

@@ -109,7 +109,7 @@ TEST_F(Rails, ThatGoDownLaterAreLostConnectionsToo) {
   const Result result = job.finish();
   EXPECT_EQ(result.code, 1);
   EXPECT_THAT(result.err, AllOf(HasSubstr("broke: nothing sent from 10.199.1."),
-                                HasSubstr(" has been confirmed for 15 s"),
+                                HasSubstr(" has been confirmed for 10 s"),
                                 HasSubstr("the network between these two addresses is down")));
 }
 

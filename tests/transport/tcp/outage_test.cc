@@ -17,6 +17,7 @@ namespace tutti {
 namespace {
 
 constexpr int64_t kLong = 60'000'000'000;
+constexpr std::chrono::seconds kLongest{10};
 
 TEST(Outage, IsNotAReaderThatIsMerelySlow) {
   const Fd listener(::socket(AF_INET, SOCK_STREAM, 0));
@@ -37,8 +38,8 @@ TEST(Outage, IsNotAReaderThatIsMerelySlow) {
   }
   Outage outage;
   const int64_t now = now_ns();
-  EXPECT_EQ(outage.look(writer.get(), now), "");
-  EXPECT_EQ(outage.look(writer.get(), now + kLong), "");
+  EXPECT_EQ(outage.look(writer.get(), now, kLongest), "");
+  EXPECT_EQ(outage.look(writer.get(), now + kLong, kLongest), "");
 }
 
 TEST(Outage, IsNotSeenOnWhatIsNoTcp) {
@@ -46,7 +47,7 @@ TEST(Outage, IsNotSeenOnWhatIsNoTcp) {
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()), 0);
   const Fd here(ends[0]);
   const Fd there(ends[1]);
-  EXPECT_EQ(Outage().look(here.get(), kLong), "");
+  EXPECT_EQ(Outage().look(here.get(), kLong, kLongest), "");
 }
 
 }  // namespace

@@ -1,0 +1,18 @@
+#include "base/network_timeout.h"
+
+#include <algorithm>
+
+#include "base/settings.h"
+
+namespace tutti {
+
+std::chrono::milliseconds network_timeout() {
+  constexpr std::chrono::seconds kLeast{2};
+  constexpr std::chrono::hours kMost{24};  // where the setting knows no limit
+  const auto told = settings().get_duration("TUTTI_NETWORK_TIMEOUT");
+  if (told == told.zero() || told > kMost) return kMost;
+  return std::max<std::chrono::milliseconds>(
+      kLeast, std::chrono::duration_cast<std::chrono::milliseconds>(told));
+}
+
+}  // namespace tutti

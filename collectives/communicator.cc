@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdint>
+#include <cstdlib>
 #include <filesystem>
 #include <numeric>
 
@@ -103,6 +105,15 @@ std::vector<std::string> processors_beside(const Control& control, int rank) {
 
 namespace {
 
+// What others make with this one when they need it.
+Communicator wait_as_spare(std::shared_ptr<internal::Engine> engine, const Job& job) {
+  auto grown = engine->spares().grow(engine, 0, std::chrono::nanoseconds::zero());
+  if (grown) return Communicator(std::move(grown));
+  engine.reset();  // says goodbye
+  if (job.unneeded_spares_exit) std::exit(0);
+  throw Error(ErrorCode::aborted, "the job has ended, and did not need this spare");
+}
+
 // Rank 0's are told to all; the others may open a fabric by their own.
 bool needs_own_costs(const Job& job) {
   if (job.rank == 0 || job.size == 1) return job.rank == 0;
@@ -137,13 +148,21 @@ Communicator Communicator::init(const Job& job) {
       .oversubscribed = static_cast<int>(local.size()) > usable_processors(local),
       .progress_thread = settings().get_bool("TUTTI_PROGRESS_THREAD"),
       .cost_model = model,
-      .algorithms = std::move(files.algorithms)};
+      .algorithms = std::move(files.algorithms),
+      .spares = job.spares};
   auto engine = std::make_shared<internal::Engine>(std::move(endpoint), options);
+  // The first communicator makes what ranks of a host share, for all of them.
+  constexpr uint64_t kEverybody = 1;
   std::vector<int> members(control.size());
   std::iota(members.begin(), members.end(), 0);
-  constexpr uint64_t kWorld = 1;
-  return Communicator(
-      std::make_shared<CommunicatorImpl>(engine, kWorld, std::move(members), control.rank()));
+  auto everybody =
+      std::make_shared<CommunicatorImpl>(engine, kEverybody, std::move(members), control.rank());
+  if (job.spares == 0) return Communicator(std::move(everybody));
+  everybody.reset();
+  if (!engine->spares().is_active(control.rank())) return wait_as_spare(std::move(engine), job);
+  constexpr uint64_t kWithoutSpares = 2;
+  return Communicator(std::make_shared<CommunicatorImpl>(
+      engine, kWithoutSpares, engine->spares().active(), control.rank()));
 }
 
 namespace {
@@ -185,6 +204,13 @@ const InitStats& Communicator::init_stats() const { return require(impl_).init_s
 void Communicator::abort(const std::string& reason) { require(impl_).abort(reason); }
 
 std::optional<Error> Communicator::failure() const { return require(impl_).failure(); }
+
+Communicator Communicator::grow(int count) {
+  if (count < 0) {
+    throw Error(ErrorCode::invalid_argument, cat("grow: ", count, " ranks are no number of them"));
+  }
+  return Communicator(require(impl_).grow(count));
+}
 
 Communicator Communicator::shrink() { return Communicator(require(impl_).shrink()); }
 

@@ -164,7 +164,10 @@ using Registration = std::shared_ptr<void>;
 class Communicator {
  public:
   // The world: every rank of the job, as whatever launcher started it tells
-  // (transport/bootstrap/job_sources.h; alone without any). Blocks until all ranks are there.
+  // (transport/bootstrap/job_sources.h; alone without any). Blocks until all ranks are there. The
+  // last ranks of a job may be spares (the setting TUTTI_SPARES): the world is without them, and
+  // theirs is what grow() makes with them. One that was not needed ends its process with exit code
+  // 0 when the job has ended.
   static Communicator init();
   // The same for a job described by the caller (transport/bootstrap/job.h); ranks may be threads.
   static Communicator init(const Job& job);
@@ -206,6 +209,11 @@ class Communicator {
   // What they agree on, alike on all of them: for whether all have come to the same point
   // (MPIX_Comm_agree).
   Agreement agree(uint64_t flags = ~uint64_t{0});
+  // Collective among all ranks of the job that are left, without the spares (`tutti run --spares`):
+  // a communicator of them and of so many spares, as far as there are any, whose init() returns it.
+  // The newcomers come last. Throws as shrink(), and Error(invalid_argument) where ranks take part
+  // in the job that are not in this communicator.
+  Communicator grow(int count);
   bool valid() const { return impl_ != nullptr; }
 
   // Library-allocated memory, zeroed: the other ranks of the host read it where it lies, so that

@@ -56,6 +56,13 @@ tutti_status_t tutti_shrink(tutti_comm_t* comm, tutti_comm_t** left) {
   });
 }
 
+tutti_status_t tutti_grow(tutti_comm_t* comm, int32_t count, tutti_comm_t** grown) {
+  return guarded([&] {
+    checked(grown, "where to put the communicator") = nullptr;
+    *grown = tutti::c::handle_of(of(comm).grow(count));
+  });
+}
+
 tutti_status_t tutti_agree(tutti_comm_t* comm, uint64_t* flags, int32_t* living, size_t* count) {
   return guarded([&] {
     const uint64_t given = checked(flags, "the flags");

@@ -329,6 +329,11 @@ TUTTI_API tutti_status_t tutti_create(tutti_comm_t* comm, const int32_t* ranks, 
  * communicator is still to be destroyed. */
 TUTTI_API tutti_status_t tutti_shrink(tutti_comm_t* comm, tutti_comm_t** left);
 
+/* A communicator of all ranks of the job that are left, which `comm` must have, and of `count`
+ * spares (tutti run --spares), as far as there are any: theirs is what tutti_init() returns, and
+ * they come last. Errors as of tutti_shrink(). */
+TUTTI_API tutti_status_t tutti_grow(tutti_comm_t* comm, int32_t count, tutti_comm_t** grown);
+
 /* The same ranks agree on flags: those bits stay that all of them have given (MPIX_Comm_agree).
  * `living` (NULL, or room for tutti_size() ranks) and *count are who took part, in ascending order;
  * the same on all of them. */

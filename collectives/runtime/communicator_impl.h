@@ -37,6 +37,12 @@ namespace tutti::internal {
 class DeviceRoutes;
 struct DeviceRequest;
 
+// What Control::agree() comes to; meanwhile this rank's calls on all communicators move, which
+// peers may wait for.
+Agreed agree_over_control(Engine& engine, uint64_t communicator, uint32_t number,
+                          const std::vector<int>& members, uint64_t flags,
+                          std::chrono::nanoseconds timeout);
+
 // The GPU of a call's buffers; of a rank without any, the thread's current one. Throws
 // Error(invalid_argument) where they are no GPU's.
 int device_of(const Request& request);
@@ -61,6 +67,7 @@ class CommunicatorImpl final : public ControlClient,
   std::shared_ptr<CommunicatorImpl> create(std::span<const int> ranks, int tag);
   Agreement agree(uint64_t flags);
   std::shared_ptr<CommunicatorImpl> shrink();
+  std::shared_ptr<CommunicatorImpl> grow(int count);
   // Of a rank of the job; size() for one that is no member.
   int member(int world_rank) const;
   void abort(const std::string& reason);

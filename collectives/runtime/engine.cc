@@ -20,7 +20,8 @@ constexpr std::chrono::milliseconds kLongestSleep(50);
 Engine::Engine(std::unique_ptr<Endpoint> endpoint, const EngineOptions& options)
     : options_(options),
       plans_(options.cost_model, options.algorithms),
-      endpoint_(std::move(endpoint)) {
+      endpoint_(std::move(endpoint)),
+      spares_(endpoint_->control().size(), options.spares) {
   if (options.progress_thread) {
     thread_ = std::jthread([this](const std::stop_token& stop) { make_progress(stop); });
   }

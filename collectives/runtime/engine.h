@@ -17,6 +17,7 @@
 #include "collectives/program/algorithm.h"
 #include "collectives/runtime/callbacks.h"
 #include "collectives/runtime/plans.h"
+#include "collectives/runtime/spares.h"
 #include "transport/paths/endpoint.h"
 
 namespace tutti::internal {
@@ -32,6 +33,7 @@ struct EngineOptions {
   CostModel cost_model;
   // Beside the built-in ones, what is chosen from: the same on all ranks.
   std::vector<const Algorithm*> algorithms;
+  int spares = 0;  // ranks of the job that wait until they are needed
 };
 
 class Engine {
@@ -47,6 +49,7 @@ class Engine {
   PlanCache& plans() { return plans_; }
   const EngineOptions& options() const { return options_; }
   Callbacks& callbacks() { return callbacks_; }
+  Spares& spares() { return spares_; }
 
   // The last error with which a call on a communicator that was aborted ended: should this rank
   // give up next, the others learn why. Empty: there was none.
@@ -91,6 +94,7 @@ class Engine {
   PlanCache plans_;
   Callbacks callbacks_;
   const std::unique_ptr<Endpoint> endpoint_;
+  Spares spares_;
   std::atomic<int> active_{0};
   mutable std::mutex failure_mutex_;
   std::string last_failure_;

@@ -19,25 +19,31 @@ constexpr std::chrono::hours kAsGoodAsNever(24 * 365);
 
 }  // namespace
 
-// Peers may wait for what this rank still has to do on its other communicators.
-Agreed CommunicatorImpl::agree_among_members(uint64_t flags) {
+Agreed agree_over_control(Engine& engine, uint64_t communicator, uint32_t number,
+                          const std::vector<int>& members, uint64_t flags,
+                          std::chrono::nanoseconds timeout) {
   constexpr std::chrono::microseconds kLook(200);
+  const auto limit = timeout == timeout.zero() || timeout > kAsGoodAsNever
+                         ? std::chrono::nanoseconds(kAsGoodAsNever)
+                         : timeout;
+  std::future<Agreed> agreed =
+      engine.control().agree(communicator, number, members, flags,
+                             std::chrono::duration_cast<std::chrono::milliseconds>(limit));
+  while (agreed.wait_for(kLook) != std::future_status::ready) {
+    if (engine.active() > 0) engine.progress_others(nullptr);
+    engine.callbacks().run();
+  }
+  return agreed.get();
+}
+
+Agreed CommunicatorImpl::agree_among_members(uint64_t flags) {
   require_own_process();
   uint32_t number = 0;
   {
     const std::unique_lock lock = lock_for_call();
     number = ++agreements_made_;
   }
-  const auto limit = timeout_ == timeout_.zero() || timeout_ > kAsGoodAsNever
-                         ? std::chrono::nanoseconds(kAsGoodAsNever)
-                         : timeout_;
-  std::future<Agreed> agreed = engine_->control().agree(
-      id_, number, members_, flags, std::chrono::duration_cast<std::chrono::milliseconds>(limit));
-  while (agreed.wait_for(kLook) != std::future_status::ready) {
-    if (engine_->active() > 0) engine_->progress_others(nullptr);
-    engine_->callbacks().run();
-  }
-  return agreed.get();
+  return agree_over_control(*engine_, id_, number, members_, flags, timeout_);
 }
 
 Agreement CommunicatorImpl::agree(uint64_t flags) {
@@ -45,6 +51,22 @@ Agreement CommunicatorImpl::agree(uint64_t flags) {
   Agreement agreement{.flags = agreed.flags, .living = {}};
   for (const int rank : agreed.living) agreement.living.push_back(member(rank));
   return agreement;
+}
+
+// A rank that takes part and is no member would not call.
+std::shared_ptr<CommunicatorImpl> CommunicatorImpl::grow(int count) {
+  require_own_process();
+  Control& control = engine_->control();
+  for (const int rank : engine_->spares().active()) {
+    const bool gone = control.has_died(rank) || control.has_left(rank);
+    if (gone || std::ranges::find(members_, rank) != members_.end()) continue;
+    throw Error(ErrorCode::invalid_argument,
+                cat(control.describe(rank),
+                    " takes part in the job, but not in the communicator "
+                    "that is to grow"),
+                {.remedy = "grow the communicator of all ranks that are left"});
+  }
+  return engine_->spares().grow(engine_, static_cast<uint64_t>(size() + count), timeout_);
 }
 
 // Others may die while it is made: all that are left then say whether they have made it, of the

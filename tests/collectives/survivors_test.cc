@@ -5,7 +5,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <functional>
+#include <iterator>
 #include <numeric>
 #include <string>
 #include <thread>
@@ -29,7 +33,8 @@ using ::testing::HasSubstr;
 using Body = std::function<std::string(Communicator&)>;
 
 // What each rank's body returned or threw; empty for those that died.
-std::vector<std::string> run_processes(int size, const std::string& transport, const Body& body) {
+std::vector<std::string> run_processes(int size, const std::string& transport, const Body& body,
+                                       int spares = 0) {
   testing::LocalRendezvous rendezvous;
   std::vector<pid_t> pids;
   std::vector<int> reports;
@@ -39,7 +44,8 @@ std::vector<std::string> run_processes(int size, const std::string& transport, c
     pids.push_back(::fork());
     if (pids.back() == 0) {
       ::close(ends[0]);
-      const Job job = rendezvous.job(rank, size);
+      Job job = rendezvous.job(rank, size);
+      job.spares = spares;
       if (rank != 0) ::close(rendezvous.release_listener());
       std::string text;
       try {
@@ -88,6 +94,13 @@ std::string expected(int size, const std::vector<int>& dead) {
   int64_t sum = size * (size - 1) / 2;
   for (const int rank : dead) sum -= rank;
   return cat(size - static_cast<int>(dead.size()), " ranks, sum ", sum, " to ", sum);
+}
+
+// Of this rank.
+int job_rank_of(Communicator& comm) {
+  for (int rank = 0;; ++rank) {
+    if (comm.member(rank) == comm.rank()) return rank;
+  }
 }
 
 bool has(const std::vector<int>& ranks, int rank) {
@@ -197,6 +210,120 @@ TEST_P(Survivors, OfAMinorityDoNotGoOn) {
   for (const int rank : {3, 4}) {
     EXPECT_THAT(texts[rank], HasSubstr("only 2 of 5 members can be reached"));
   }
+}
+
+// Of all that take part, `strength` at most, whose values are their ranks of the job.
+std::string sum_at_full_strength(Communicator comm, int own, int strength) {
+  for (;;) {
+    try {
+      std::vector<int64_t> values(1000, own);
+      comm.all_reduce(std::span(values));
+      return cat(comm.size(), " ranks, sum ", values.front(), " to ", values.back());
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::rank_died) throw;
+      comm = comm.shrink();
+      comm = comm.grow(strength - comm.size());
+    }
+  }
+}
+
+TEST_P(Survivors, GrowBackToFullStrength) {
+  struct Case {
+    int ranks, spares;
+    std::vector<int> dead;
+  };
+  const std::vector<Case> cases = {{2, 1, {1}},    {3, 1, {0}}, {4, 2, {1, 2}},
+                                   {5, 1, {0, 3}}, {8, 3, {0}}, {3, 2, {}}};
+  for (const auto& [ranks, spares, dead] : cases) {
+    SCOPED_TRACE(
+        cat(ranks, " ranks and ", spares, " spares, without ", ::testing::PrintToString(dead)));
+    const int size = ranks + spares;
+    std::vector<std::string> texts = run_processes(
+        size, GetParam(),
+        [&, ranks = ranks, dead = dead](Communicator& world) {
+          // A newcomer is behind the others.
+          const int own = job_rank_of(world);
+          if (own < ranks) world.barrier();
+          if (has(dead, own)) die();
+          return sum_at_full_strength(world, own, ranks);
+        },
+        spares);
+    const int taken = std::min<int>(spares, static_cast<int>(dead.size()));
+    int64_t sum = 0;
+    for (int rank = 0; rank < ranks + taken; ++rank) sum += has(dead, rank) ? 0 : rank;
+    const std::string all = cat(ranks - std::ssize(dead) + taken, " ranks, sum ", sum, " to ", sum);
+    for (int rank = 0; rank < size; ++rank) {
+      if (rank < ranks + taken) {
+        EXPECT_EQ(texts[rank], has(dead, rank) ? "" : all) << "rank " << rank;
+      } else {
+        EXPECT_THAT(texts[rank], HasSubstr("did not need this spare"));
+      }
+    }
+  }
+}
+
+TEST_P(Survivors, GrowAgainAfterANewcomerDied) {
+  constexpr int kRanks = 3;
+  const std::vector<std::string> texts = run_processes(
+      kRanks + 2, GetParam(),
+      [](Communicator& world) {
+        const int own = job_rank_of(world);
+        if (own < kRanks) world.barrier();
+        if (own == 0 || own == kRanks) die();
+        return sum_at_full_strength(world, own, kRanks);
+      },
+      2);
+  for (const int rank : {1, 2, 4}) EXPECT_EQ(texts[rank], "3 ranks, sum 7 to 7");
+}
+
+TEST_P(Survivors, RefuseToGrowAPartOfTheJob) {
+  const std::vector<std::string> texts = run_processes(3, GetParam(), [](Communicator& world) {
+    Communicator part = world.split(world.rank() / 2);
+    std::string text;
+    try {
+      part.grow(1);
+    } catch (const Error& error) {
+      text = error.what();
+    }
+    world.barrier();
+    return text;
+  });
+  EXPECT_THAT(texts[0], HasSubstr("rank 2"));
+  EXPECT_THAT(texts[2], HasSubstr("takes part in the job, but not in the communicator"));
+}
+
+int64_t resident_pages() {
+  std::ifstream file("/proc/self/statm");
+  int64_t size = 0;
+  int64_t resident = 0;
+  file >> size >> resident;
+  return resident;
+}
+
+std::ptrdiff_t descriptors() {
+  return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
+}
+
+TEST_P(Survivors, LeaveNothingBehindInManyCycles) {
+  const std::vector<std::string> texts = run_processes(3, GetParam(), [](Communicator& world) {
+    int64_t pages = 0;
+    std::ptrdiff_t open = 0;
+    for (int cycle = 0; cycle < 200; ++cycle) {
+      if (cycle == 50) {
+        pages = resident_pages();
+        open = descriptors();
+      }
+      world = cycle % 2 == 0 ? world.shrink() : world.grow(0);
+      std::vector<int64_t> one{1};
+      world.all_reduce(std::span(one));
+      if (one.front() != 3) return cat("the sum is ", one.front());
+    }
+    world.barrier();
+    if (descriptors() > open + 8) return cat(descriptors() - open, " more descriptors");
+    const int64_t more = resident_pages() - pages;
+    return more > 1024 ? cat(more, " more pages") : std::string("well");
+  });
+  for (const std::string& text : texts) EXPECT_EQ(text, "well");
 }
 
 TEST_P(Survivors, ShrinkWithoutADeathToo) {

@@ -25,6 +25,7 @@ struct RunOptions {
   bool no_prefix = false;
   std::optional<int> min_ranks;
   int restarts = 0;
+  int spares = 0;
   std::vector<std::string> settings;
   std::vector<std::string> command;
 };
@@ -54,6 +55,11 @@ int run(const RunOptions& options) {
                                .min_ranks = options.min_ranks,
                                .restarts = options.restarts};
   launch_options.ranks = ranks_of_job(options.ranks, launch_options.hosts);
+  if (options.spares > 0) {
+    launch_options.ranks += options.spares;
+    apply_settings({cat("TUTTI_SPARES=", options.spares)});
+    if (!launch_options.min_ranks) launch_options.min_ranks = launch_options.ranks - options.spares;
+  }
   return launch(launch_options);
 }
 
@@ -80,6 +86,10 @@ void add_run(CommandLine& line) {
                   "go on when ranks fail or hosts are lost, as long as so many ranks are left; "
                   "programs go on by tutti_shrink()")
       .between(1, 1 << 20);
+  run_command
+      .add_option("--spares", options->spares,
+                  "more ranks, which wait in tutti_init() until others take them by tutti_grow()")
+      .between(0, 1 << 20);
   run_command
       .add_option("--restarts", options->restarts,
                   "start a job that has failed again, so many times")

@@ -38,7 +38,8 @@ int main(int argc, char** argv) {
     if (status == TUTTI_OK) {
       ++step;
     } else if (status == TUTTI_RANK_DIED) {
-      /* Some may have done one step more than others: they agree where to go on, by the smallest. */
+      /* Some may have done one step more than others: they agree where to go on, by the smallest.
+       */
       comm = without_the_dead(comm);
       int64_t next = step;
       const tutti_buffer_t all = tutti_host(&next, 1, TUTTI_I64);

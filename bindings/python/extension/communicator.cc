@@ -152,6 +152,12 @@ std::unique_ptr<Communicator> Communicator::shrink() {
   return std::make_unique<Communicator>(left);
 }
 
+std::unique_ptr<Communicator> Communicator::grow(int32_t count) {
+  tutti_comm_t* grown = nullptr;
+  run("grow", [comm = handle(), count, &grown] { return tutti_grow(comm, count, &grown); });
+  return std::make_unique<Communicator>(grown);
+}
+
 std::pair<uint64_t, std::vector<int32_t>> Communicator::agree(uint64_t flags) {
   std::vector<int32_t> living(static_cast<size_t>(size()));
   size_t count = 0;

@@ -62,6 +62,7 @@ class Communicator {
   std::unique_ptr<Communicator> split(int32_t color, int32_t key);
   std::unique_ptr<Communicator> create(const std::vector<int32_t>& ranks, int32_t tag);
   std::unique_ptr<Communicator> shrink();
+  std::unique_ptr<Communicator> grow(int32_t count);
   // The flags, and who took part.
   std::pair<uint64_t, std::vector<int32_t>> agree(uint64_t flags);
   std::optional<tutti_message_t> probe(int32_t source, int32_t tag, bool wait);

@@ -65,6 +65,7 @@ void bind_communicator(nb::module_& module) {
            nb::sig("def split(self, color: int, key: int) -> Communicator | None"))
       .def("create", &Communicator::create, nb::arg("ranks"), nb::arg("tag"))
       .def("shrink", &Communicator::shrink)
+      .def("grow", &Communicator::grow, nb::arg("count"))
       .def("agree", &Communicator::agree, nb::arg("flags"))
       .def(
           "probe",

@@ -131,6 +131,11 @@ class Communicator:
         side only: an Error on the other."""
         return Communicator(self._handle.shrink())
 
+    def grow(self, count: int) -> Communicator:
+        """A communicator of all ranks that are left, which must be in this one, and of as many
+        spares (`tutti run --spares`), as far as there are any. Theirs is what init() returns."""
+        return Communicator(self._handle.grow(count))
+
     def agree(self, flags: int = 2**64 - 1) -> tuple[int, list[int]]:
         """Those that are left agree: the bits that all of them have given, and who took part."""
         agreed, living = self._handle.agree(flags)

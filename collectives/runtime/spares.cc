@@ -1,0 +1,80 @@
+#include "collectives/runtime/spares.h"
+
+#include <algorithm>
+#include <iterator>
+#include <numeric>
+#include <optional>
+
+#include "base/mix_bits.h"
+#include "collectives/runtime/communicator_impl.h"
+
+namespace tutti::internal {
+namespace {
+
+// Of the agreements among all ranks: no communicator's.
+constexpr uint64_t kEverybody = 0x6576'6572'7962'6f64;
+// What a spare votes, which leaves to the others how many take part.
+constexpr uint64_t kAsOthersSay = ~uint64_t{0};
+
+void keep_those_in(std::vector<int>& ranks, const std::vector<int>& living) {
+  std::erase_if(ranks, [&](int rank) { return !std::ranges::binary_search(living, rank); });
+}
+
+}  // namespace
+
+Spares::Spares(int size, int spares) : all_(static_cast<size_t>(size)) {
+  std::iota(all_.begin(), all_.end(), 0);
+  const auto first_spare = all_.end() - spares;
+  active_.assign(all_.begin(), first_spare);
+  waiting_.assign(first_spare, all_.end());
+}
+
+bool Spares::is_active(int rank) const {
+  return std::ranges::find(active_, rank) != active_.end();
+}
+
+std::shared_ptr<CommunicatorImpl> Spares::grow(const std::shared_ptr<Engine>& engine,
+                                               uint64_t target, std::chrono::nanoseconds timeout) {
+  Control& control = engine->control();
+  for (;;) {
+    const Control::Making making(control);
+    const bool waits = !is_active(control.rank());
+    const Agreed before = agree_over_control(*engine, kEverybody, ++agreements_, all_,
+                                             waits ? kAsOthersSay : target, timeout);
+    keep_those_in(active_, before.living);
+    keep_those_in(waiting_, before.living);
+    if (active_.empty()) return nullptr;
+    target = before.flags;
+    const auto missing = target > active_.size() ? target - active_.size() : 0;
+    const auto taken =
+        waiting_.begin() + static_cast<std::ptrdiff_t>(std::min<uint64_t>(missing, waiting_.size()));
+    active_.insert(active_.end(), waiting_.begin(), taken);
+    waiting_.erase(waiting_.begin(), taken);
+    std::vector<int> gone;
+    std::ranges::set_difference(all_, before.living, std::back_inserter(gone));
+    control.settle_deaths(gone);
+
+    const auto own = std::ranges::find(active_, control.rank());
+    std::shared_ptr<CommunicatorImpl> made;
+    std::optional<Error> problem;
+    if (own != active_.end()) {
+      try {
+        made = std::make_shared<CommunicatorImpl>(engine, mix_bits(kEverybody + agreements_), active_,
+                                                  static_cast<int>(own - active_.begin()));
+        problem = made->failure();
+      } catch (const Error& error) {
+        problem = error;
+      }
+    }
+    const Agreed after = agree_over_control(*engine, kEverybody, ++agreements_, all_,
+                                            problem ? 0 : kAsOthersSay, timeout);
+    if (after.living != before.living) continue;
+    if (own == active_.end()) continue;  // another time
+    if (after.flags != 0) return made;
+    throw problem.value_or(Error(ErrorCode::aborted,
+                                 "another rank could not make the communicator with the newcomers",
+                                 {.remedy = "look at what the other ranks say"}));
+  }
+}
+
+}  // namespace tutti::internal

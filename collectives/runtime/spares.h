@@ -1,0 +1,39 @@
+// Ranks of the job that take part in nothing until the others ask for them. Who takes part, and who
+// waits, is the same on all ranks at all times, because all of them see the same agreements: the
+// spares too, who take part in each.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace tutti::internal {
+
+class CommunicatorImpl;
+class Engine;
+
+class Spares {
+ public:
+  // The last `spares` of `size` ranks wait at first.
+  Spares(int size, int spares);
+
+  // Those that take part, in ascending order; those that have died since they did are among them.
+  const std::vector<int>& active() const { return active_; }
+  bool is_active(int rank) const;
+
+  // Collective among all ranks that are left: brings those that take part to `target`, as far as
+  // there are spares, and returns the communicator of them all, the newcomers behind. A spare calls
+  // it to wait; null: the job has ended, and it was not needed. Others may die meanwhile. Throws
+  // what CommunicatorImpl::shrink() does.
+  std::shared_ptr<CommunicatorImpl> grow(const std::shared_ptr<Engine>& engine, uint64_t target,
+                                         std::chrono::nanoseconds timeout);
+
+ private:
+  std::vector<int> all_;
+  std::vector<int> active_;
+  std::vector<int> waiting_;
+  uint32_t agreements_ = 0;
+};
+
+}  // namespace tutti::internal

@@ -42,9 +42,7 @@ void dropout(ConstTensor x, Tensor y, double p, const DropoutAt& at);
 // them. Temporaries come from the arena.
 void add_column_sums(ConstTensor dy, Tensor bias_gradient, Arena& arena);
 
-// A zeroed row of sums in the type that kernels add up in.
-Tensor zero_values(DType type, int64_t count, Arena& arena);
-// gradient (1 x count) += values from zero_values.
+// gradient (1 x count) += values of value_type.
 void add_values(ConstTensor values, Tensor gradient);
 
 // The type of sums and statistics: f32, or f64 for f64.

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <cstring>
 
-#include "training/kernels/loops.h"
-#include "training/kernels/row_sums.h"
+#include "training/kernels/cpu/loops.h"
+#include "training/kernels/cpu/row_sums.h"
 #include "training/thread_pool.h"
 
 namespace tutti::training {
@@ -159,12 +159,6 @@ void add_column_sums(ConstTensor dy, Tensor bias_gradient, Arena& arena) {
                                       loop(dy.at(first, 0), own, count, dy.cols, dy.stride);
                                     });
   add_values(sums, bias_gradient);
-}
-
-Tensor zero_values(DType type, int64_t count, Arena& arena) {
-  const Tensor values = arena.take(value_type(type), 1, count);
-  if (count > 0) std::memset(values.data, 0, values.bytes());
-  return values;
 }
 
 void add_values(ConstTensor values, Tensor gradient) {

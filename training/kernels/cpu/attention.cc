@@ -7,7 +7,7 @@
 
 #include "training/kernels/elementwise.h"
 #include "training/kernels/gemm.h"
-#include "training/kernels/loops.h"
+#include "training/kernels/cpu/loops.h"
 #include "training/thread_pool.h"
 
 namespace tutti::training {

@@ -1,6 +1,6 @@
 #include "training/kernels/pooling.h"
 
-#include "training/kernels/loops.h"
+#include "training/kernels/cpu/loops.h"
 #include "training/thread_pool.h"
 
 namespace tutti::training {

@@ -1,8 +1,8 @@
 #include "training/kernels/normalization.h"
 
 #include "training/kernels/elementwise.h"
-#include "training/kernels/loops.h"
-#include "training/kernels/row_sums.h"
+#include "training/kernels/cpu/loops.h"
+#include "training/kernels/cpu/row_sums.h"
 #include "training/thread_pool.h"
 
 namespace tutti::training {

@@ -9,8 +9,8 @@
 
 #include "base/text.h"
 #include "training/kernels/elementwise.h"
-#include "training/kernels/loops.h"
-#include "training/kernels/onednn.h"
+#include "training/kernels/cpu/loops.h"
+#include "training/kernels/cpu/onednn.h"
 #include "training/thread_pool.h"
 
 extern "C" {

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "training/kernels/elementwise.h"
-#include "training/kernels/loops.h"
-#include "training/kernels/row_sums.h"
+#include "training/kernels/cpu/loops.h"
+#include "training/kernels/cpu/row_sums.h"
 #include "training/thread_pool.h"
 
 namespace tutti::training {

@@ -3,7 +3,7 @@
 #include <atomic>
 
 #include "base/text.h"
-#include "training/kernels/loops.h"
+#include "training/kernels/cpu/loops.h"
 #include "training/thread_pool.h"
 
 namespace tutti::training {

@@ -7,7 +7,7 @@
 #include "base/text.h"
 #include "training/kernels/elementwise.h"
 #include "training/kernels/gemm.h"
-#include "training/kernels/onednn.h"
+#include "training/kernels/cpu/onednn.h"
 #include "training/thread_pool.h"
 
 namespace tutti::training {

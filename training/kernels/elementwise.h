@@ -1,5 +1,8 @@
 // Elementwise kernels and sums over rows. Tensors of one call have one type, one shape, and are
 // contiguous; out and in may be the same memory.
+//
+// Of every kernel, here and beside: all tensors of a call, and the arena, are in one memory space,
+// whose backend computes; Error(invalid_argument) where they are not. Spans are the host's memory.
 #pragma once
 
 #include <cstdint>
@@ -24,9 +27,10 @@ void add(ConstTensor a, ConstTensor b, Tensor y);
 void scale(ConstTensor x, Tensor y, double factor);
 bool all_finite(ConstTensor x);
 void zero(Tensor x);
-// Of one type; the memory may overlap.
+// Of one type; the memory may overlap. These two also go from the host's memory to another
+// backend's and back, and are done then when they return.
 void copy(ConstTensor x, Tensor y);
-// Between any two of f32, bf16 and f16 (f64 to f64 only).
+// Between any two of f32, bf16 and f16, and between f32 and f64.
 void convert(ConstTensor x, Tensor y);
 
 // Which random number the first element gets; the others count on from it.

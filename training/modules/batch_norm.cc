@@ -13,7 +13,7 @@ namespace {
 template <typename AnyTensor>
 AnyTensor as_pixels(AnyTensor images, int64_t channels) {
   require_shapes(images.contiguous() && images.size() % channels == 0, "BatchNorm");
-  return {images.data, images.dtype, images.size() / channels, channels, channels};
+  return images.reshaped(images.size() / channels, channels);
 }
 
 std::span<double> take_doubles(Arena& arena, int64_t count) {

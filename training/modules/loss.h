@@ -2,7 +2,6 @@
 // of the micro-batch's targets, into the pass.
 #pragma once
 
-#include <cstring>
 #include <vector>
 
 #include "training/kernels/cross_entropy.h"
@@ -32,7 +31,7 @@ class LossPart {
   // it is 0, not 0 times what might be a NaN.
   Tensor backward(Pass& pass) const {
     if (pass.weightless()) {
-      std::memset(logits_.data, 0, logits_.bytes());
+      zero(logits_);
       return logits_;
     }
     cross_entropy_backward(logits_, pass.batch->targets, statistics_, pass.loss_scale, logits_);

@@ -39,7 +39,7 @@ Layout layout_for(const ParameterGroups& groups, const ParameterTable& table,
 Tensor row(std::byte* data, DType dtype, int64_t count) { return tensor_at(data, dtype, 1, count); }
 
 Tensor part(Tensor whole, int64_t first, int64_t count) {
-  return row(whole.at(0, first), whole.dtype, count);
+  return whole.col_range(first, count).reshaped(1, count);
 }
 
 }  // namespace
@@ -90,7 +90,7 @@ Tensor ParameterStorage::shown(int parameter, Tensor bucket) const {
   if (bucket.data == nullptr) return {};
   const Slot& slot = layout_.slots[at(parameter)];
   const int64_t rows = std::max<int64_t>(1, table_.specs()[at(parameter)].local_rows());
-  return tensor_at(bucket.at(0, slot.offset), bucket.dtype, rows, slot.count / rows);
+  return bucket.col_range(slot.offset, slot.count).reshaped(rows, slot.count / rows);
 }
 
 Memory<float> ParameterStorage::updated_whole(int parameter) const {

@@ -207,7 +207,16 @@ TEST(ElementwiseTest, RefusesWhatDoesNotFit) {
   EXPECT_THROW(gelu(a, b), Error);
   EXPECT_THROW(add(a, a, wide), Error);
   EXPECT_THROW(relu(a, spread), Error);
-  EXPECT_THROW(convert(a, wide), Error);
+  EXPECT_THROW(convert(HostTensor(DType::bf16, 2, 3), wide), Error);
+}
+
+TEST(ElementwiseTest, ConvertsBetweenFloatAndDouble) {
+  const HostTensor x = random_tensor(DType::f32, 2, 3, 1);
+  HostTensor wide(DType::f64, 2, 3), back(DType::f32, 2, 3);
+  convert(x, wide);
+  EXPECT_EQ(doubles(wide), doubles(x));
+  convert(wide, back);
+  EXPECT_TRUE(same_bits(back, x));
 }
 
 }  // namespace

@@ -1,12 +1,11 @@
-#include "training/kernels/cross_entropy.h"
-
 #include <atomic>
 
 #include "base/text.h"
+#include "training/kernels/cpu/kernels.h"
 #include "training/kernels/cpu/loops.h"
 #include "training/thread_pool.h"
 
-namespace tutti::training {
+namespace tutti::training::cpu {
 namespace {
 
 void check_targets(ConstTensor logits, std::span<const int32_t> targets) {
@@ -52,4 +51,4 @@ void cross_entropy_backward(ConstTensor logits, std::span<const int32_t> targets
   });
 }
 
-}  // namespace tutti::training
+}  // namespace tutti::training::cpu

@@ -27,7 +27,7 @@ class Unit {
   virtual ~Unit() = default;
   virtual std::string name() const = 0;  // "h.3"
   virtual OutputShape output_shape() const = 0;
-  // The first unit takes pass.batch and leaves `input` alone; the last one sets pass.loss_sum and
+  // The first unit takes pass.batch and leaves `input` alone; the last one sets pass.loss and
   // returns its logits. Any may add losses of its own (pass.add_loss).
   virtual Tensor forward(Pass& pass, ConstTensor input) = 0;
   // Takes dLoss/dOutput of this slot's last forward, returns dLoss/dInput (the first unit: an empty

@@ -95,15 +95,18 @@ Tensor ModelRunner::forward_checkpointed(Slot& slot, int index, ConstTensor inpu
 
 PassResult ModelRunner::result(int index) {
   const Slot& slot = this->slot(index);
-  PassResult result{slot.pass->loss_sum, slot.pass->correct, slot.losses, std::nullopt};
+  const Loss& loss = slot.pass->loss.get();
+  PassResult result{loss.sum, loss.correct, slot.losses, std::nullopt};
   const auto broken_loss = std::ranges::find_if(
-      slot.losses, [](const UnitLoss& at) { return !std::isfinite(at.loss.sum); });
+      slot.losses, [](const UnitLoss& at) { return !std::isfinite(at.loss.sum.get()); });
   if (broken_loss != slot.losses.end()) result.broken_unit = broken_loss->unit;
   const bool has_loss = slot.units.end == unit_count();
-  if (has_loss ? std::isfinite(result.loss_sum) : all_finite(slot.outputs.back())) return result;
+  const bool finite =
+      has_loss ? std::isfinite(result.loss_sum) : all_finite(slot.outputs.back()).get();
+  if (finite) return result;
   // Without an earlier one it is the last unit, whose loss it is.
   size_t broken = 0;
-  while (broken + 1 < slot.outputs.size() && all_finite(slot.outputs[broken])) ++broken;
+  while (broken + 1 < slot.outputs.size() && all_finite(slot.outputs[broken]).get()) ++broken;
   const int unit = slot.units.begin + static_cast<int>(broken);
   result.broken_unit = std::min(unit, result.broken_unit.value_or(unit));
   return result;
@@ -191,7 +194,8 @@ PassResult ModelRunner::train(const MicroBatch& batch, const LossScales& scales,
 PassResult ModelRunner::evaluate(const MicroBatch& batch, UnitHooks& hooks) {
   forward_only({.units = all()}, batch, {}, hooks);
   const Slot& only = slot(0);
-  return {only.pass->loss_sum, only.pass->correct, only.losses, std::nullopt};
+  const Loss& loss = only.pass->loss.get();
+  return {loss.sum, loss.correct, only.losses, std::nullopt};
 }
 
 Tensor ModelRunner::predict(const MicroBatch& batch, UnitHooks& hooks) {

@@ -88,7 +88,7 @@ void scale(ConstTensor x, Tensor y, double factor) {
   kernels_of("scale", x, y).scale(x, y, factor);
 }
 
-bool all_finite(ConstTensor x) { return kernels_of("all_finite", x).all_finite(x); }
+Later<bool> all_finite(ConstTensor x) { return kernels_of("all_finite", x).all_finite(x); }
 
 void zero(Tensor x) { kernels_of("zero", x).zero(x); }
 
@@ -141,9 +141,9 @@ void causal_attention_backward(const AttentionShape& shape, const ConstQkv& inpu
       .causal_attention_backward(shape, inputs, output, lse, output_gradient, gradients, arena);
 }
 
-int64_t cross_entropy(ConstTensor logits, std::span<const int32_t> targets,
-                      std::span<double> losses, Tensor statistics) {
-  return kernels_of("cross_entropy", logits, statistics)
+Later<Loss> cross_entropy(ConstTensor logits, std::span<const int32_t> targets, Tensor losses,
+                          Tensor statistics) {
+  return kernels_of("cross_entropy", logits, losses, statistics)
       .cross_entropy(logits, targets, losses, statistics);
 }
 
@@ -151,6 +151,11 @@ void cross_entropy_backward(ConstTensor logits, std::span<const int32_t> targets
                             ConstTensor statistics, double scale, Tensor logits_gradient) {
   kernels_of("cross_entropy_backward", logits, statistics, logits_gradient)
       .cross_entropy_backward(logits, targets, statistics, scale, logits_gradient);
+}
+
+Later<Loss> squared_error(ConstTensor predictions, std::span<const float> targets, Tensor errors) {
+  return kernels_of("squared_error", predictions, errors)
+      .squared_error(predictions, targets, errors);
 }
 
 void layer_norm(ConstTensor x, ConstTensor gain, ConstTensor bias, double epsilon, Tensor y,

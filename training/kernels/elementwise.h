@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "training/arena.h"
+#include "training/later.h"
 #include "training/tensor.h"
 
 namespace tutti::training {
@@ -25,7 +26,7 @@ void relu_backward(ConstTensor y, ConstTensor dy, Tensor dx);
 
 void add(ConstTensor a, ConstTensor b, Tensor y);
 void scale(ConstTensor x, Tensor y, double factor);
-bool all_finite(ConstTensor x);
+Later<bool> all_finite(ConstTensor x);
 void zero(Tensor x);
 // Of one type; the memory may overlap. These two also go from the host's memory to another
 // backend's and back, and are done then when they return.

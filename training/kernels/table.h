@@ -12,6 +12,7 @@
 #include "training/kernels/normalization.h"
 #include "training/kernels/pooling.h"
 #include "training/kernels/rope.h"
+#include "training/kernels/squared_error.h"
 
 namespace tutti::training {
 
@@ -40,6 +41,7 @@ struct KernelTable {
   decltype(&training::causal_attention_backward) causal_attention_backward;
   decltype(&training::cross_entropy) cross_entropy;
   decltype(&training::cross_entropy_backward) cross_entropy_backward;
+  decltype(&training::squared_error) squared_error;
 
   decltype(&training::layer_norm) layer_norm;
   decltype(&training::layer_norm_backward) layer_norm_backward;

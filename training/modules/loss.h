@@ -2,7 +2,7 @@
 // of the micro-batch's targets, into the pass.
 #pragma once
 
-#include <vector>
+#include <span>
 
 #include "training/kernels/cross_entropy.h"
 #include "training/kernels/elementwise.h"
@@ -13,17 +13,15 @@ namespace tutti::training {
 // What it keeps is its own `saved`: one for each micro-batch under way.
 class LossPart {
  public:
-  // Sets pass.loss_sum and pass.correct, if the micro-batch has targets. Returns the logits, which
-  // backward overwrites.
+  // Sets pass.loss, if the micro-batch has targets. Returns the logits, which backward overwrites.
   Tensor forward(Pass& pass, Tensor logits) {
     logits_ = logits;
     const std::span<const int32_t> targets = pass.batch->targets;
     if (targets.empty()) return logits;
     statistics_ = pass.arena.take(value_type(logits.dtype), logits.rows, 2);
-    losses_.resize(targets.size());
-    pass.correct = cross_entropy(logits, targets, losses_, statistics_);
-    pass.loss_sum = 0;
-    for (const double loss : losses_) pass.loss_sum += loss;
+    const ArenaScope scope(pass.arena);
+    pass.loss =
+        cross_entropy(logits, targets, pass.arena.take(DType::f64, 1, logits.rows), statistics_);
     return logits;
   }
 
@@ -41,7 +39,6 @@ class LossPart {
  private:
   Tensor logits_;
   Tensor statistics_;
-  std::vector<double> losses_;
 };
 
 }  // namespace tutti::training

@@ -90,7 +90,7 @@ void ModelStage::take_result(const Action& action, const MicroBatch& batch) {
     sums[correct_sum] = static_cast<double>(found.correct);
     sums[target_sum] = static_cast<double>(model_.targets_in(batch));
   }
-  for (const UnitLoss& loss : found.losses) sums[index_of(loss)] += loss.loss.sum;
+  for (const UnitLoss& loss : found.losses) sums[index_of(loss)] += loss.loss.sum.get();
   const int unit_count = static_cast<int>(model_.units().size());
   if (found.broken_unit && found.broken_unit < broken_unit_.value_or(unit_count)) {
     broken_unit_ = found.broken_unit;

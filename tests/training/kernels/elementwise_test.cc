@@ -146,12 +146,12 @@ TEST(ElementwiseTest, AllFinite) {
   for (const DType type : kTypes) {
     for (const int64_t size : kSizes) {
       const HostTensor x = random_tensor(type, 1, size, 3);
-      EXPECT_TRUE(all_finite(x));
+      EXPECT_TRUE(all_finite(x).get());
       for (const double bad : {NAN, INFINITY, -INFINITY}) {
         for (const int64_t place : {int64_t{0}, size / 2, size - 1}) {
           const HostTensor y = rounded_to(type, x);
           set(y, 0, place, bad);
-          EXPECT_FALSE(all_finite(y)) << name(type) << " " << bad << " at " << place;
+          EXPECT_FALSE(all_finite(y).get()) << name(type) << " " << bad << " at " << place;
         }
       }
     }

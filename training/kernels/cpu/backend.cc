@@ -30,6 +30,7 @@ constexpr KernelTable kKernels = {
     .causal_attention_backward = causal_attention_backward,
     .cross_entropy = cross_entropy,
     .cross_entropy_backward = cross_entropy_backward,
+    .squared_error = squared_error,
     .layer_norm = layer_norm,
     .layer_norm_backward = layer_norm_backward,
     .layer_norm_gradients = layer_norm_gradients,

@@ -92,7 +92,7 @@ void scale(ConstTensor x, Tensor y, double factor) {
   by_parts([&](int64_t n, auto* in, auto* out) { loop(in, out, n, factor); }, x, y);
 }
 
-bool all_finite(ConstTensor x) {
+Later<bool> all_finite(ConstTensor x) {
   require_shapes(x.contiguous(), "all_finite");
   const auto loop = loops(x.dtype).all_finite;
   std::atomic<bool> finite = true;
@@ -101,7 +101,7 @@ bool all_finite(ConstTensor x) {
         if (!loop(in, n)) finite = false;
       },
       x);
-  return finite;
+  return finite.load();
 }
 
 void zero(Tensor x) {

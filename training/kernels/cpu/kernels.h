@@ -31,6 +31,7 @@ decltype(training::causal_attention) causal_attention;
 decltype(training::causal_attention_backward) causal_attention_backward;
 decltype(training::cross_entropy) cross_entropy;
 decltype(training::cross_entropy_backward) cross_entropy_backward;
+decltype(training::squared_error) squared_error;
 
 decltype(training::layer_norm) layer_norm;
 decltype(training::layer_norm_backward) layer_norm_backward;

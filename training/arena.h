@@ -28,6 +28,7 @@ class Arena {
   // the host's memory.
   explicit Arena(size_t limit = usable_memory(), const Backend* backend = nullptr)
       : limit_(limit), backend_(backend) {}
+  explicit Arena(const Backend* backend) : Arena(usable_memory(), backend) {}
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 

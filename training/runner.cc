@@ -35,8 +35,12 @@ Pass in_arena(const Pass& pass, Arena& arena) {
 
 ModelRunner::Slot& ModelRunner::slot(int index) {
   const auto at = static_cast<size_t>(index);
-  while (slots_.size() <= at) slots_.emplace_back();
+  while (slots_.size() <= at) slots_.emplace_back(options_.backend);
   return slots_[at];
+}
+
+void ModelRunner::wait_for_units() const {
+  if (options_.backend != nullptr) options_.backend->synchronize();
 }
 
 Pass& ModelRunner::start(Slot& slot, const Part& part, const MicroBatch& batch, ConstTensor input,
@@ -80,6 +84,7 @@ Tensor ModelRunner::forward(const Part& part, const MicroBatch& batch, ConstTens
     slot.outputs[static_cast<size_t>(index - part.units.begin)] = output;
     input = output;
   }
+  wait_for_units();
   return output;
 }
 
@@ -137,9 +142,11 @@ Tensor ModelRunner::backward(int index, ConstTensor output_gradient, UnitHooks& 
   Tensor input_gradient;
   for (int at = slot.units.end - 1; at >= slot.units.begin; --at) {
     input_gradient = backward_unit(slot, pass, at, gradient, hooks);
+    wait_for_units();
     hooks.after_weights(at);
     gradient = input_gradient = move_down(input_gradient, scratch_, 0);
   }
+  wait_for_units();
   return input_gradient;
 }
 
@@ -154,6 +161,7 @@ Tensor ModelRunner::backward_input(int index, ConstTensor output_gradient, UnitH
     gradient = input_gradient = backward_unit(slot, pass, at, gradient, hooks);
     slot.work_ends[static_cast<size_t>(at - slot.units.begin)] = pass.weight_work.size();
   }
+  wait_for_units();
   return input_gradient;
 }
 
@@ -164,6 +172,7 @@ void ModelRunner::backward_weight(int index, UnitHooks& hooks) {
     hooks.before_weights(at);
     const size_t end = slot.work_ends[static_cast<size_t>(at - slot.units.begin)];
     for (; next < end; ++next) slot.pass->weight_work[next]();
+    wait_for_units();
     hooks.after_weights(at);
   }
   slot.pass->weight_work.clear();
@@ -181,6 +190,7 @@ Tensor ModelRunner::forward_only(const Part& part, const MicroBatch& batch, Cons
     input = values = move_down(output, slot.arena, 0);
   }
   slot.outputs.back() = values;
+  wait_for_units();
   return values;
 }
 

@@ -38,6 +38,8 @@ struct RunnerOptions {
   uint64_t seed = 0;               // of dropout
   Mesh* mesh = nullptr;            // what passes get; outlives the runner
   KeyValueCache* cache = nullptr;  // the same
+  // Whose memory activations are in; null: the host's. Parameters and inputs are in the same.
+  const Backend* backend = nullptr;
 };
 
 // Units [begin, end).
@@ -69,7 +71,8 @@ struct PassResult {
 class ModelRunner {
  public:
   // The model outlives the runner.
-  ModelRunner(Model& model, const RunnerOptions& options) : model_(model), options_(options) {}
+  ModelRunner(Model& model, const RunnerOptions& options)
+      : model_(model), options_(options), scratch_(options.backend) {}
 
   // --- the whole model, one micro-batch at a time ---
 
@@ -111,6 +114,7 @@ class ModelRunner {
  private:
   // One micro-batch under way. Its address stays: put-off work refers to the pass.
   struct Slot {
+    explicit Slot(const Backend* backend) : arena(backend) {}
     Arena arena;
     std::optional<Pass> pass;
     UnitRange units;
@@ -121,6 +125,8 @@ class ModelRunner {
   };
 
   Slot& slot(int index);
+  // Whoever hands memory on to other ranks, hooks and callers, finds it as units leave it.
+  void wait_for_units() const;
   Pass& start(Slot& slot, const Part& part, const MicroBatch& batch, ConstTensor input,
               bool training);
   Tensor forward_unit(Slot& slot, Pass& pass, int index, ConstTensor input);

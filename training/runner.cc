@@ -196,9 +196,8 @@ Tensor ModelRunner::forward_only(const Part& part, const MicroBatch& batch, Cons
 
 PassResult ModelRunner::train(const MicroBatch& batch, const LossScales& scales, UnitHooks& hooks) {
   forward({.units = all()}, batch, {}, scales, hooks);
-  const PassResult found = result(0);
   backward(0, {}, hooks);
-  return found;
+  return result(0);
 }
 
 PassResult ModelRunner::evaluate(const MicroBatch& batch, UnitHooks& hooks) {

@@ -94,7 +94,8 @@ class ModelRunner {
   // The output of the last unit, valid until backward. The first unit ignores `input`.
   Tensor forward(const Part& part, const MicroBatch& batch, ConstTensor input,
                  const LossScales& scales, UnitHooks& hooks);
-  // What forward found; a part without the last unit has no loss but those of its units.
+  // What forward found, for which this waits: better after backward, until the slot's next forward.
+  // A part without the last unit has no loss but those of its units.
   PassResult result(int slot);
   // The gradient of the input, valid until the next call; empty for the model's first unit.
   Tensor backward(int slot, ConstTensor output_gradient, UnitHooks& hooks);

@@ -166,6 +166,29 @@ TEST(BackendTest, ModelsPassThroughAnyMemory) {
   expect_same_in_fenced_memory(llama, tokens.micro_batch);
 }
 
+// Whoever runs units is told of what is done, and waits for no loss before backward is.
+TEST(BackendTest, ARunnerWaitsForTheLossAfterBackward) {
+  struct Calls : UnitHooks {
+    void after_weights(int unit) override {
+      if (unit == 0) last = fenced_calls();
+    }
+    FencedCalls last;
+  };
+  MlpModel mlp({.context = 4, .embedding = 6, .hidden = 16, .layers = 2, .vocabulary = 13});
+  const TokenBatch tokens(3, 4, 13);
+  MicroBatch batch = tokens.micro_batch;
+  batch.targets = batch.targets.first(3);
+  const ParametersIn parameters(&fenced_backend(), mlp.parameters());
+  ModelRunner runner(mlp, {.backend = &fenced_backend()});
+  Calls calls;
+  const FencedCalls before = fenced_calls();
+  const PassResult found = runner.train(batch, {}, calls);
+  EXPECT_NE(found.loss_sum, 0);
+  EXPECT_EQ(calls.last.waits, before.waits);
+  EXPECT_GE(calls.last.synchronized, before.synchronized + std::ssize(mlp.units()));
+  EXPECT_EQ(fenced_calls().waits, before.waits + 1);
+}
+
 // --- training ---
 
 // Some steps of one rank, and an evaluation.

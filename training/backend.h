@@ -1,6 +1,7 @@
 // Where the memory of tensors is, and what computes there. Modules see tensors and kernels
 // (kernels/) alone: each kernel is called in the memory space of its tensors, and nothing above
-// says which one that is. training/README.md tells how a backend is added.
+// says which one that is. Where a backend is named by a pointer, null is the host's memory, with
+// the CPU's kernels. training/README.md tells how a backend is added.
 //
 // A backend has one stream: it does what it is asked for in that order, maybe later. What it finds
 // for the host is a Later (later.h), which is the event that the host may wait for.
@@ -29,9 +30,6 @@ class Backend {
   // Returns when all that was asked for is done.
   virtual void synchronize() const = 0;
 };
-
-// The processor's, in the host's memory. Tensors in it have no other mark than none.
-const Backend& cpu_backend();
 
 // The backend's memory; null: the host's, whose pages are the kernel's until they are touched.
 BackendMemory allocate(const Backend* backend, size_t bytes);

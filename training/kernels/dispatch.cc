@@ -3,13 +3,14 @@
 
 #include "base/text.h"
 #include "training/backend.h"
+#include "training/kernels/cpu/kernels.h"
 #include "training/kernels/table.h"
 
 namespace tutti::training {
 namespace {
 
 const Backend& backend_of(const Backend* backend) {
-  return backend == nullptr ? cpu_backend() : *backend;
+  return backend == nullptr ? cpu::backend() : *backend;
 }
 
 // The space in which a kernel's tensors are; those that are left out are in none.

@@ -1,9 +1,6 @@
-#include "training/backend.h"
-
 #include "training/kernels/cpu/kernels.h"
 
-namespace tutti::training {
-namespace cpu {
+namespace tutti::training::cpu {
 namespace {
 
 constexpr KernelTable kKernels = {
@@ -60,11 +57,10 @@ class CpuBackend final : public Backend {
 };
 
 }  // namespace
-}  // namespace cpu
 
-const Backend& cpu_backend() {
-  static const cpu::CpuBackend backend;
+const Backend& backend() {
+  static const CpuBackend backend;
   return backend;
 }
 
-}  // namespace tutti::training
+}  // namespace tutti::training::cpu

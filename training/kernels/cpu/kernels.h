@@ -2,9 +2,13 @@
 // the host's memory, and nothing asks which.
 #pragma once
 
+#include "training/backend.h"
 #include "training/kernels/table.h"
 
 namespace tutti::training::cpu {
+
+// The host's memory and these kernels: the backend that null stands for.
+const Backend& backend();
 
 decltype(training::gelu) gelu;
 decltype(training::gelu_backward) gelu_backward;

@@ -2,7 +2,8 @@
 // contiguous; out and in may be the same memory.
 //
 // Of every kernel, here and beside: all tensors of a call, and the arena, are in one memory space,
-// whose backend computes; Error(invalid_argument) where they are not. Spans are the host's memory.
+// whose backend computes; Error(invalid_argument) where they are not. Spans are the host's memory:
+// what is written to them is there when the call returns, and what is read may change again.
 #pragma once
 
 #include <cstdint>

@@ -1,10 +1,8 @@
 #include "training/arena.h"
 
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <fstream>
 
 #include "base/error.h"
@@ -29,10 +27,6 @@ size_t usable_memory(const std::string& cgroups) {
   return bytes;
 }
 
-Arena::~Arena() {
-  for (const Chunk& chunk : chunks_) ::munmap(chunk.memory, chunk.size);
-}
-
 // The next chunk in which there is room, be it a new one.
 void Arena::begin_chunk(size_t bytes) {
   while (current_ + 1 < chunks_.size()) {
@@ -40,25 +34,17 @@ void Arena::begin_chunk(size_t bytes) {
     if (bytes <= chunks_[current_].size) return;
   }
   const size_t size = std::max({bytes, std::min(reserved_, limit_), std::min(kFirstChunk, limit_)});
-  void* address = ::mmap(nullptr, size, PROT_READ | PROT_WRITE,
-                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (address == MAP_FAILED) {
-    throw system_error(
-        cat("cannot reserve ", size >> 20, " MiB of addresses for activations"), errno,
-        {.remedy = "raise the limit on virtual memory (ulimit -v), or take a smaller "
-                   "micro-batch"});
-  }
-  ::madvise(address, size, MADV_HUGEPAGE);  // fewer page faults; no loss where it is refused
-  chunks_.push_back({static_cast<std::byte*>(address), size, used_});
+  chunks_.push_back({allocate(backend_, size), size, used_});
   current_ = chunks_.size() - 1;
   reserved_ += size;
 }
 
 Tensor Arena::take(DType dtype, int64_t rows, int64_t cols) {
   alignas(kAlignment) static std::byte nothing[kAlignment];
-  const size_t wanted = tensor_at(nothing, dtype, rows, cols).bytes();
+  const Tensor empty = tensor_at(nothing, dtype, rows, cols, backend_);
+  const size_t wanted = empty.bytes();
   const size_t bytes = (wanted + kAlignment - 1) / kAlignment * kAlignment;
-  if (bytes == 0) return tensor_at(nothing, dtype, rows, cols);
+  if (bytes == 0) return empty;
   if (bytes > limit_ - used_) {
     throw Error(ErrorCode::invalid_argument,
                 cat("the activations of one micro-batch take more than ", limit_ >> 20, " MiB"),
@@ -70,10 +56,10 @@ Tensor Arena::take(DType dtype, int64_t rows, int64_t cols) {
   };
   if (chunks_.empty() || !fits()) begin_chunk(bytes);
   const Chunk& chunk = chunks_[current_];
-  const Tensor tensor = tensor_at(chunk.memory + (used_ - chunk.used_before), dtype, rows, cols);
+  std::byte* const start = chunk.memory.get() + (used_ - chunk.used_before);
   used_ += bytes;
   high_water_ = std::max(high_water_, used_);
-  return tensor;
+  return tensor_at(start, dtype, rows, cols, backend_);
 }
 
 void Arena::release(size_t mark) {

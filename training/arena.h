@@ -4,8 +4,8 @@
 //                                                                    ^ mark()
 //
 // Nothing moves and nothing fragments: what a training step leaves behind is the same memory for
-// the next one ("contiguous memory", Rajbhandari et al., ZeRO, 2020, section 6.3). Addresses are
-// reserved chunk by chunk, as they are needed; pages are the kernel's until they are first touched.
+// the next one ("contiguous memory", Rajbhandari et al., ZeRO, 2020, section 6.3). It is a
+// backend's memory, allocated chunk by chunk, as it is needed.
 #pragma once
 
 #include <cstddef>
@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "training/backend.h"
 #include "training/tensor.h"
 
 namespace tutti::training {
@@ -23,9 +24,11 @@ size_t usable_memory(const std::string& cgroups = "/sys/fs/cgroup");
 
 class Arena {
  public:
-  // Holds `limit` bytes at most, and reserves none before they are asked for.
-  explicit Arena(size_t limit = usable_memory()) : limit_(limit) {}
-  ~Arena();
+  // Holds `limit` bytes at most, and reserves none before they are asked for. A null backend: in
+  // the host's memory.
+  explicit Arena(size_t limit = usable_memory(), const Backend* backend = nullptr)
+      : limit_(limit), backend_(backend) {}
+  explicit Arena(const Backend* backend) : Arena(usable_memory(), backend) {}
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
@@ -33,6 +36,7 @@ class Arena {
   // Error(invalid_argument) beyond the limit, Error(system) where addresses are refused.
   Tensor take(DType dtype, int64_t rows, int64_t cols);
 
+  const Backend* backend() const { return backend_; }
   // The bytes in use.
   size_t mark() const { return used_; }
   // Everything that was taken since `mark` is given back.
@@ -44,7 +48,7 @@ class Arena {
  private:
   // Chunks are filled in order. What does not fit into the rest of one goes to the next.
   struct Chunk {
-    std::byte* memory = nullptr;
+    BackendMemory memory;
     size_t size = 0;
     size_t used_before = 0;  // bytes in use in the chunks before, when this one was begun
   };
@@ -52,6 +56,7 @@ class Arena {
   void begin_chunk(size_t bytes);
 
   size_t limit_;
+  const Backend* backend_;
   std::vector<Chunk> chunks_;
   size_t current_ = 0;   // the chunk that is being filled; there may be none yet
   size_t reserved_ = 0;  // bytes of all chunks

@@ -52,7 +52,7 @@ LoadedModel::LoadedModel(const std::string& path, std::optional<int64_t> context
     }
     const int64_t rows = spec.shape.size() < 2 ? 1 : spec.shape.front();
     const Tensor value = memory_.take(dtype, rows, rows == 0 ? 0 : spec.count() / rows);
-    source.values->read(name, 0, tensor_at(value.data, dtype, 1, value.size()));
+    source.values->read(name, 0, value.reshaped(1, value.size()));
     table.set_value(index, value);
   }
 }

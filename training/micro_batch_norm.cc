@@ -40,9 +40,7 @@ double square_of_sum(std::span<const ConstTensor> rows) {
   return square;
 }
 
-ConstTensor as_row(const Tensor& tensor) {
-  return {tensor.data, tensor.dtype, 1, tensor.size(), tensor.size()};
-}
+ConstTensor as_row(const Tensor& tensor) { return tensor.reshaped(1, tensor.size()); }
 
 }  // namespace
 

@@ -27,12 +27,13 @@ class Unit {
   virtual ~Unit() = default;
   virtual std::string name() const = 0;  // "h.3"
   virtual OutputShape output_shape() const = 0;
-  // The first unit takes pass.batch and leaves `input` alone; the last one sets pass.loss_sum and
+  // The first unit takes pass.batch and leaves `input` alone; the last one sets pass.loss and
   // returns its logits. Any may add losses of its own (pass.add_loss).
   virtual Tensor forward(Pass& pass, ConstTensor input) = 0;
   // Takes dLoss/dOutput of this slot's last forward, returns dLoss/dInput (the first unit: an empty
-  // tensor). The last unit leaves `output_gradient` alone. Gradients of parameters are added to in
-  // pass.finish(), which knows when, and whether the micro-batch counts.
+  // tensor). The last unit leaves `output_gradient` alone, and may overwrite its logits; the others
+  // leave their outputs as they are: they are looked at for what is not finite. Gradients of
+  // parameters are added to in pass.finish(), which knows when, and whether the micro-batch counts.
   virtual Tensor backward(Pass& pass, ConstTensor output_gradient) = 0;
   // Backward reads neither the parameters' values nor activations worth mentioning (a look-up):
   // nothing is recomputed or gathered for it.

@@ -70,7 +70,7 @@ void ParameterValues::write(int parameter, std::span<const float> values) {
   }
   // The other ranks' parts, which would come with the next update only.
   const Tensor all = model_.parameters().at(parameter).value;
-  const Tensor row = tensor_at(all.data, all.dtype, 1, all.size());
+  const Tensor row = all.reshaped(1, all.size());
   for_each_run(spec(parameter).slice(), 0, row.cols, [&](const Slice::Run& run, int64_t at) {
     convert(part(run.whole, run.count), row.col_range(at, run.count));
   });

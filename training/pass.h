@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "training/arena.h"
+#include "training/later.h"
 #include "training/tensor.h"
 
 namespace tutti::training {
@@ -58,7 +59,7 @@ struct MicroBatch {
 // A unit's own term of what is minimized, besides the targets' losses.
 struct NamedLoss {
   std::string name;
-  double sum = 0;  // over the micro-batch's samples
+  Later<double> sum;  // over the micro-batch's samples
 };
 
 struct Pass {
@@ -78,10 +79,8 @@ struct Pass {
   // d(sum) for a named loss, whose weight w is its unit's affair.
   double loss_scale = 1;
   double sample_scale = 1;
-  // Set by the last unit's forward: the sum of losses in nats over the targets that count, in
-  // double precision, in order; for classifiers how many were right.
-  double loss_sum = 0;
-  int64_t correct = 0;
+  // Set by the last unit's forward.
+  Later<Loss> loss;
   // Of a unit's forward, in any unit.
   std::vector<NamedLoss> losses;
   // Put-off work of backward_weight, in order; only if `split`.
@@ -93,7 +92,9 @@ struct Pass {
 
   // A loss that the unit has declared (Unit::losses), of which the step's mean over all samples is
   // told. Its gradient is added by the unit's own backward.
-  void add_loss(std::string name, double sum) { losses.push_back({std::move(name), sum}); }
+  void add_loss(std::string name, Later<double> sum) {
+    losses.push_back({std::move(name), std::move(sum)});
+  }
 
   // backward_weight of a module whose `saved` is complete: now, or later if passes are split. Not
   // at all for a micro-batch of weight 0, so that not even a NaN of it gets into the gradients. (A

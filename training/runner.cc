@@ -35,8 +35,12 @@ Pass in_arena(const Pass& pass, Arena& arena) {
 
 ModelRunner::Slot& ModelRunner::slot(int index) {
   const auto at = static_cast<size_t>(index);
-  while (slots_.size() <= at) slots_.emplace_back();
+  while (slots_.size() <= at) slots_.emplace_back(options_.backend);
   return slots_[at];
+}
+
+void ModelRunner::wait_for_units() const {
+  if (options_.backend != nullptr) options_.backend->synchronize();
 }
 
 Pass& ModelRunner::start(Slot& slot, const Part& part, const MicroBatch& batch, ConstTensor input,
@@ -80,6 +84,7 @@ Tensor ModelRunner::forward(const Part& part, const MicroBatch& batch, ConstTens
     slot.outputs[static_cast<size_t>(index - part.units.begin)] = output;
     input = output;
   }
+  wait_for_units();
   return output;
 }
 
@@ -95,15 +100,18 @@ Tensor ModelRunner::forward_checkpointed(Slot& slot, int index, ConstTensor inpu
 
 PassResult ModelRunner::result(int index) {
   const Slot& slot = this->slot(index);
-  PassResult result{slot.pass->loss_sum, slot.pass->correct, slot.losses, std::nullopt};
+  const Loss& loss = slot.pass->loss.get();
+  PassResult result{loss.sum, loss.correct, slot.losses, std::nullopt};
   const auto broken_loss = std::ranges::find_if(
-      slot.losses, [](const UnitLoss& at) { return !std::isfinite(at.loss.sum); });
+      slot.losses, [](const UnitLoss& at) { return !std::isfinite(at.loss.sum.get()); });
   if (broken_loss != slot.losses.end()) result.broken_unit = broken_loss->unit;
   const bool has_loss = slot.units.end == unit_count();
-  if (has_loss ? std::isfinite(result.loss_sum) : all_finite(slot.outputs.back())) return result;
+  const bool finite =
+      has_loss ? std::isfinite(result.loss_sum) : all_finite(slot.outputs.back()).get();
+  if (finite) return result;
   // Without an earlier one it is the last unit, whose loss it is.
   size_t broken = 0;
-  while (broken + 1 < slot.outputs.size() && all_finite(slot.outputs[broken])) ++broken;
+  while (broken + 1 < slot.outputs.size() && all_finite(slot.outputs[broken]).get()) ++broken;
   const int unit = slot.units.begin + static_cast<int>(broken);
   result.broken_unit = std::min(unit, result.broken_unit.value_or(unit));
   return result;
@@ -134,9 +142,11 @@ Tensor ModelRunner::backward(int index, ConstTensor output_gradient, UnitHooks& 
   Tensor input_gradient;
   for (int at = slot.units.end - 1; at >= slot.units.begin; --at) {
     input_gradient = backward_unit(slot, pass, at, gradient, hooks);
+    wait_for_units();
     hooks.after_weights(at);
     gradient = input_gradient = move_down(input_gradient, scratch_, 0);
   }
+  wait_for_units();
   return input_gradient;
 }
 
@@ -151,6 +161,7 @@ Tensor ModelRunner::backward_input(int index, ConstTensor output_gradient, UnitH
     gradient = input_gradient = backward_unit(slot, pass, at, gradient, hooks);
     slot.work_ends[static_cast<size_t>(at - slot.units.begin)] = pass.weight_work.size();
   }
+  wait_for_units();
   return input_gradient;
 }
 
@@ -161,6 +172,7 @@ void ModelRunner::backward_weight(int index, UnitHooks& hooks) {
     hooks.before_weights(at);
     const size_t end = slot.work_ends[static_cast<size_t>(at - slot.units.begin)];
     for (; next < end; ++next) slot.pass->weight_work[next]();
+    wait_for_units();
     hooks.after_weights(at);
   }
   slot.pass->weight_work.clear();
@@ -178,20 +190,21 @@ Tensor ModelRunner::forward_only(const Part& part, const MicroBatch& batch, Cons
     input = values = move_down(output, slot.arena, 0);
   }
   slot.outputs.back() = values;
+  wait_for_units();
   return values;
 }
 
 PassResult ModelRunner::train(const MicroBatch& batch, const LossScales& scales, UnitHooks& hooks) {
   forward({.units = all()}, batch, {}, scales, hooks);
-  const PassResult found = result(0);
   backward(0, {}, hooks);
-  return found;
+  return result(0);
 }
 
 PassResult ModelRunner::evaluate(const MicroBatch& batch, UnitHooks& hooks) {
   forward_only({.units = all()}, batch, {}, hooks);
   const Slot& only = slot(0);
-  return {only.pass->loss_sum, only.pass->correct, only.losses, std::nullopt};
+  const Loss& loss = only.pass->loss.get();
+  return {loss.sum, loss.correct, only.losses, std::nullopt};
 }
 
 Tensor ModelRunner::predict(const MicroBatch& batch, UnitHooks& hooks) {

@@ -38,6 +38,8 @@ struct RunnerOptions {
   uint64_t seed = 0;               // of dropout
   Mesh* mesh = nullptr;            // what passes get; outlives the runner
   KeyValueCache* cache = nullptr;  // the same
+  // Whose memory activations are in; null: the host's. Parameters and inputs are in the same.
+  const Backend* backend = nullptr;
 };
 
 // Units [begin, end).
@@ -69,7 +71,8 @@ struct PassResult {
 class ModelRunner {
  public:
   // The model outlives the runner.
-  ModelRunner(Model& model, const RunnerOptions& options) : model_(model), options_(options) {}
+  ModelRunner(Model& model, const RunnerOptions& options)
+      : model_(model), options_(options), scratch_(options.backend) {}
 
   // --- the whole model, one micro-batch at a time ---
 
@@ -91,7 +94,8 @@ class ModelRunner {
   // The output of the last unit, valid until backward. The first unit ignores `input`.
   Tensor forward(const Part& part, const MicroBatch& batch, ConstTensor input,
                  const LossScales& scales, UnitHooks& hooks);
-  // What forward found; a part without the last unit has no loss but those of its units.
+  // What forward found, for which this waits: better after backward, until the slot's next forward.
+  // A part without the last unit has no loss but those of its units.
   PassResult result(int slot);
   // The gradient of the input, valid until the next call; empty for the model's first unit.
   Tensor backward(int slot, ConstTensor output_gradient, UnitHooks& hooks);
@@ -111,6 +115,7 @@ class ModelRunner {
  private:
   // One micro-batch under way. Its address stays: put-off work refers to the pass.
   struct Slot {
+    explicit Slot(const Backend* backend) : arena(backend) {}
     Arena arena;
     std::optional<Pass> pass;
     UnitRange units;
@@ -121,6 +126,8 @@ class ModelRunner {
   };
 
   Slot& slot(int index);
+  // Whoever hands memory on to other ranks, hooks and callers, finds it as units leave it.
+  void wait_for_units() const;
   Pass& start(Slot& slot, const Part& part, const MicroBatch& batch, ConstTensor input,
               bool training);
   Tensor forward_unit(Slot& slot, Pass& pass, int index, ConstTensor input);

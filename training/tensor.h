@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <type_traits>
 
 #include "base/dtype.h"
@@ -12,7 +13,17 @@
 
 namespace tutti::training {
 
-// Does not own its memory. `stride` elements lie between the starts of two rows.
+class Backend;
+
+// What is not the host's memory has no values that the host could read.
+inline void require_host(const Backend* backend) {
+  if (backend != nullptr) {
+    throw Error(ErrorCode::internal, "the host reads or writes a tensor that is not in its memory");
+  }
+}
+
+// Does not own its memory. `stride` elements lie between the starts of two rows. `backend` says
+// which memory it is; null: the host's.
 template <bool is_const>
 struct BasicTensor {
   using Bytes = std::conditional_t<is_const, const std::byte, std::byte>;
@@ -24,6 +35,7 @@ struct BasicTensor {
   int64_t rows = 0;
   int64_t cols = 0;
   int64_t stride = 0;
+  const Backend* backend = nullptr;
 
   int64_t size() const { return rows * cols; }
   size_t bytes() const { return static_cast<size_t>(size()) * size_of(dtype); }
@@ -32,30 +44,38 @@ struct BasicTensor {
 
   // Rows and columns [first, first + count) of this tensor.
   BasicTensor row_range(int64_t first, int64_t count) const {
-    return {at(first, 0), dtype, count, cols, stride};
+    return {at(first, 0), dtype, count, cols, stride, backend};
   }
   BasicTensor col_range(int64_t first, int64_t count) const {
-    return {at(0, first), dtype, rows, count, stride};
+    return {at(0, first), dtype, rows, count, stride, backend};
+  }
+  // The same elements of a contiguous tensor, in rows of another length.
+  BasicTensor reshaped(int64_t new_rows, int64_t new_cols) const {
+    return {data, dtype, new_rows, new_cols, new_cols, backend};
   }
   Bytes* at(int64_t row, int64_t col) const {
     return data + static_cast<size_t>(row * stride + col) * size_of(dtype);
   }
-  // All elements; the tensor is contiguous and T is the type of its elements.
+  // All elements; the tensor is contiguous, in the host's memory, and T is the type of its
+  // elements.
   template <typename T>
   std::span<Element<T>> values() const {
+    require_host(backend);
     return {reinterpret_cast<Element<T>*>(data), static_cast<size_t>(size())};
   }
-  operator BasicTensor<true>() const { return {data, dtype, rows, cols, stride}; }
+  operator BasicTensor<true>() const { return {data, dtype, rows, cols, stride, backend}; }
 };
 
 using Tensor = BasicTensor<false>;
 using ConstTensor = BasicTensor<true>;
 
-inline Tensor tensor_at(void* data, DType dtype, int64_t rows, int64_t cols) {
-  return {static_cast<std::byte*>(data), dtype, rows, cols, cols};
+inline Tensor tensor_at(void* data, DType dtype, int64_t rows, int64_t cols,
+                        const Backend* backend = nullptr) {
+  return {static_cast<std::byte*>(data), dtype, rows, cols, cols, backend};
 }
-inline ConstTensor tensor_at(const void* data, DType dtype, int64_t rows, int64_t cols) {
-  return {static_cast<const std::byte*>(data), dtype, rows, cols, cols};
+inline ConstTensor tensor_at(const void* data, DType dtype, int64_t rows, int64_t cols,
+                             const Backend* backend = nullptr) {
+  return {static_cast<const std::byte*>(data), dtype, rows, cols, cols, backend};
 }
 
 // The kernels' check of their arguments: `good` fails only by a mistake in this program.

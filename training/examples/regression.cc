@@ -48,7 +48,7 @@ class Hidden : public Unit {
   Slots<Saved> saved_;
 };
 
-// The last unit computes the loss. Any other one is as short: forward sets pass.loss_sum, backward
+// The last unit computes the loss. Any other one is as short: forward sets pass.loss, backward
 // returns pass.loss_scale times its derivative.
 class Predict : public Unit {
  public:

@@ -1,10 +1,15 @@
 // Elementwise kernels and sums over rows. Tensors of one call have one type, one shape, and are
 // contiguous; out and in may be the same memory.
+//
+// Of every kernel, here and beside: all tensors of a call, and the arena, are in one memory space,
+// whose backend computes; Error(invalid_argument) where they are not. Spans are the host's memory:
+// what is written to them is there when the call returns, and what is read may change again.
 #pragma once
 
 #include <cstdint>
 
 #include "training/arena.h"
+#include "training/later.h"
 #include "training/tensor.h"
 
 namespace tutti::training {
@@ -22,11 +27,12 @@ void relu_backward(ConstTensor y, ConstTensor dy, Tensor dx);
 
 void add(ConstTensor a, ConstTensor b, Tensor y);
 void scale(ConstTensor x, Tensor y, double factor);
-bool all_finite(ConstTensor x);
+Later<bool> all_finite(ConstTensor x);
 void zero(Tensor x);
-// Of one type; the memory may overlap.
+// Of one type; the memory may overlap. These two also go from the host's memory to another
+// backend's and back, and are done then when they return.
 void copy(ConstTensor x, Tensor y);
-// Between any two of f32, bf16 and f16 (f64 to f64 only).
+// Between any two of f32, bf16 and f16, and between f32 and f64.
 void convert(ConstTensor x, Tensor y);
 
 // Which random number the first element gets; the others count on from it.
@@ -42,9 +48,7 @@ void dropout(ConstTensor x, Tensor y, double p, const DropoutAt& at);
 // them. Temporaries come from the arena.
 void add_column_sums(ConstTensor dy, Tensor bias_gradient, Arena& arena);
 
-// A zeroed row of sums in the type that kernels add up in.
-Tensor zero_values(DType type, int64_t count, Arena& arena);
-// gradient (1 x count) += values from zero_values.
+// gradient (1 x count) += values of value_type.
 void add_values(ConstTensor values, Tensor gradient);
 
 // The type of sums and statistics: f32, or f64 for f64.

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 
 #include "training/arena.h"
+#include "training/kernels/elementwise.h"
 #include "training/kernels/gemm.h"
 
 namespace tutti::training {
@@ -17,8 +17,8 @@ double measured_peak(DType type) {
   const Tensor a = arena.take(type, kSize, kSize);
   const Tensor b = arena.take(type, kSize, kSize);
   const Tensor c = arena.take(type, kSize, kSize);
-  std::memset(a.data, 0, a.bytes());
-  std::memset(b.data, 0, b.bytes());
+  zero(a);
+  zero(b);
   double best = 0;
   const Clock::time_point start = Clock::now();
   do {

@@ -6,8 +6,8 @@
 namespace tutti::training {
 
 // Turns, in place, the first `heads` heads of `head_size` in each row. Row r is at position r %
-// context. table: for each position head_size / 2 cosines, then as many sines, of value_type.
-// direction: 1, or -1 for the way back.
+// context. table: in the host's memory, for each position head_size / 2 cosines, then as many
+// sines, of value_type. direction: 1, or -1 for the way back.
 void rope(Tensor rows, int64_t heads, int64_t head_size, int64_t context, const void* table,
           int direction);
 

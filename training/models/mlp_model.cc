@@ -73,8 +73,7 @@ class EmbedUnit : public Unit {
   // samples x (context * embedding) as (samples * context) x embedding
   template <bool is_const>
   BasicTensor<is_const> by_token(BasicTensor<is_const> rows) const {
-    return {rows.data, rows.dtype, rows.rows * config_.context, config_.embedding,
-            config_.embedding};
+    return rows.reshaped(rows.rows * config_.context, config_.embedding);
   }
 
   MlpModelConfig config_;

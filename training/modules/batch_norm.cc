@@ -13,11 +13,13 @@ namespace {
 template <typename AnyTensor>
 AnyTensor as_pixels(AnyTensor images, int64_t channels) {
   require_shapes(images.contiguous() && images.size() % channels == 0, "BatchNorm");
-  return {images.data, images.dtype, images.size() / channels, channels, channels};
+  return images.reshaped(images.size() / channels, channels);
 }
 
-std::span<double> take_doubles(Arena& arena, int64_t count) {
-  return arena.take(DType::f64, 1, count).values<double>();
+// Numbers of the host, rounded to the row's type.
+void write(std::span<const double> numbers, Tensor row) {
+  const void* const data = numbers.data();
+  convert(tensor_at(data, DType::f64, 1, std::ssize(numbers)), row);
 }
 
 }  // namespace
@@ -39,18 +41,10 @@ std::vector<NamedBuffer> BatchNorm::buffers() {
 
 void BatchNorm::set_statistics(Tensor statistics, std::span<const double> mean,
                                std::span<const double> variance) const {
-  const auto write = [&](auto values) {
-    using Value = typename decltype(values)::value_type;
-    for (size_t c = 0; c < mean.size(); ++c) {
-      values[c] = static_cast<Value>(mean[c]);
-      values[mean.size() + c] = static_cast<Value>(1 / std::sqrt(variance[c] + options_.epsilon));
-    }
-  };
-  if (statistics.dtype == DType::f64) {
-    write(statistics.values<double>());
-  } else {
-    write(statistics.values<float>());
-  }
+  std::vector<double> inverse;
+  for (const double each : variance) inverse.push_back(1 / std::sqrt(each + options_.epsilon));
+  write(mean, statistics.row_range(0, 1));
+  write(inverse, statistics.row_range(1, 1));
 }
 
 void BatchNorm::update_running(std::span<const double> mean, std::span<const double> variance,
@@ -68,15 +62,13 @@ void BatchNorm::update_running(std::span<const double> mean, std::span<const dou
 
 void BatchNorm::take_statistics(Pass& pass, ConstTensor pixels, Saved& saved) {
   const auto channels = static_cast<size_t>(channels_);
-  const auto mean = take_doubles(pass.arena, channels_);
-  const auto variance = take_doubles(pass.arena, channels_);
+  std::vector<double> mean(channels), variance(channels);
   saved.count = 0;
   if (pass.training) {
     // The sums, those of the squares, and how many there are: one message.
-    const auto moments = take_doubles(pass.arena, 2 * channels_ + 1);
-    std::ranges::fill(moments, 0);
+    std::vector<double> moments(2 * channels + 1);
     if (!pass.weightless()) {
-      column_moments(pixels, moments.first(2 * channels), pass.arena);
+      column_moments(pixels, std::span(moments).first(2 * channels), pass.arena);
       moments.back() = static_cast<double>(pixels.rows);
     }
     if (options_.reducer != nullptr) options_.reducer->sum(moments);
@@ -115,23 +107,19 @@ ConstTensor BatchNorm::cut_output(const Saved& saved) const {
 Tensor BatchNorm::backward_input(Pass& pass, ConstTensor output_gradient, Saved& saved) const {
   const ConstTensor input = saved.input;
   const Tensor input_gradient = pass.arena.take(input.dtype, input.rows, input.cols);
-  saved.sums = pass.arena.take(DType::f64, 1, 2 * channels_);
+  saved.sums.assign(2 * static_cast<size_t>(channels_), 0);
   const ArenaScope scope(pass.arena);
   const ConstTensor x = as_pixels(input, channels_);
   const ConstTensor dy = as_pixels(output_gradient, channels_);
   const ConstTensor y = cut_output(saved);
-  const auto own = saved.sums.values<double>();
-  if (pass.weightless()) {
-    std::ranges::fill(own, 0);
-  } else {
-    batch_norm_sums(x, saved.statistics, y, dy, own, pass.arena);
+  if (!pass.weightless()) {
+    batch_norm_sums(x, saved.statistics, y, dy, saved.sums, pass.arena);
   }
-  std::span<double> sums;
+  std::vector<double> sums;
   if (saved.count > 0) {
-    sums = take_doubles(pass.arena, 2 * channels_);
-    std::ranges::copy(own, sums.begin());
+    sums = saved.sums;
     if (options_.reducer != nullptr) options_.reducer->sum(sums);
-    if (pass.weightless()) sums = {};  // the statistics do not depend on its pixels
+    if (pass.weightless()) sums.clear();  // the statistics do not depend on its pixels
   }
   batch_norm_backward(x, saved.statistics, gain_->value, y, dy, sums, saved.count,
                       as_pixels(input_gradient, channels_), pass.arena);
@@ -141,15 +129,10 @@ Tensor BatchNorm::backward_input(Pass& pass, ConstTensor output_gradient, Saved&
 // This rank's share only: gradients of parameters are summed over ranks like all others.
 void BatchNorm::backward_weight(Pass& pass, const Saved& saved) const {
   const ArenaScope scope(pass.arena);
-  const auto sums = saved.sums.values<double>();
-  const auto add = [&](std::span<const double> values, const Tensor& gradient) {
+  const std::span<const double> sums = saved.sums;
+  const auto add = [&](std::span<const double> numbers, const Tensor& gradient) {
     const Tensor rounded = pass.arena.take(value_type(gradient.dtype), 1, channels_);
-    if (rounded.dtype == DType::f64) {
-      std::ranges::copy(values, rounded.values<double>().begin());
-    } else {
-      std::ranges::transform(values, rounded.values<float>().begin(),
-                             [](double value) { return static_cast<float>(value); });
-    }
+    write(numbers, rounded);
     add_values(rounded, gradient);
   };
   const auto channels = static_cast<size_t>(channels_);

@@ -41,9 +41,9 @@ class BatchNorm {
   struct Saved {
     ConstTensor input;
     Tensor output;
-    Tensor statistics;  // 2 x channels: mean, 1 / deviation
-    double count = 0;   // pixels that they come from; 0: they are the running ones
-    Tensor sums;        // 1 x (2 * channels) of f64: this rank's gradients of bias and weight
+    Tensor statistics;         // 2 x channels: mean, 1 / deviation
+    double count = 0;          // pixels that they come from; 0: they are the running ones
+    std::vector<double> sums;  // 2 * channels: this rank's gradients of bias and weight
   };
 
   // Parameters NAME.weight and NAME.bias, buffers NAME.running_mean and NAME.running_var.

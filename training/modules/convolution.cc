@@ -55,9 +55,8 @@ void Convolution::backward_weight(Pass& pass, const Saved& saved) const {
   const ConstTensor gradient = saved.output_gradient;
   convolution_backward_weight(shape_, saved.input, gradient, weight_->gradient, pass.arena);
   if (bias_ == nullptr) return;
-  const ConstTensor pixels =
-      tensor_at(gradient.data, gradient.dtype, gradient.rows * output().pixels(), shape_.outputs);
-  add_column_sums(pixels, bias_->gradient, pass.arena);
+  add_column_sums(gradient.reshaped(gradient.rows * output().pixels(), shape_.outputs),
+                  bias_->gradient, pass.arena);
 }
 
 Tensor Convolution::backward(Pass& pass, ConstTensor output_gradient, Saved& saved) const {

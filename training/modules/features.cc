@@ -1,7 +1,5 @@
 #include "training/modules/features.h"
 
-#include <algorithm>
-
 #include "base/error.h"
 #include "base/text.h"
 #include "training/kernels/elementwise.h"
@@ -19,11 +17,7 @@ Tensor features_of(Pass& pass, int64_t width) {
                  .remedy = "give the model the data's width (images: height, width and channels)"});
   }
   const Tensor own = pass.arena.take(pass.dtype, samples, width);
-  if (pass.dtype == DType::f64) {
-    std::ranges::copy(features, own.values<double>().begin());
-  } else {
-    convert(tensor_at(static_cast<const void*>(features.data()), DType::f32, samples, width), own);
-  }
+  convert(tensor_at(static_cast<const void*>(features.data()), DType::f32, samples, width), own);
   return own;
 }
 

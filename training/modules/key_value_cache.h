@@ -2,10 +2,10 @@
 #pragma once
 
 #include <cstdint>
-#include <cstring>
 #include <map>
 
 #include "training/arena.h"
+#include "training/kernels/elementwise.h"
 #include "training/tensor.h"
 
 namespace tutti::training {
@@ -32,7 +32,7 @@ class KeyValueCache {
 
   Tensor zeros(DType type, int64_t width) {
     const Tensor tensor = arena_.take(type, rows_, width);
-    std::memset(tensor.data, 0, tensor.bytes());
+    zero(tensor);
     return tensor;
   }
 

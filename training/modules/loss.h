@@ -2,8 +2,7 @@
 // of the micro-batch's targets, into the pass.
 #pragma once
 
-#include <cstring>
-#include <vector>
+#include <span>
 
 #include "training/kernels/cross_entropy.h"
 #include "training/kernels/elementwise.h"
@@ -14,17 +13,15 @@ namespace tutti::training {
 // What it keeps is its own `saved`: one for each micro-batch under way.
 class LossPart {
  public:
-  // Sets pass.loss_sum and pass.correct, if the micro-batch has targets. Returns the logits, which
-  // backward overwrites.
+  // Sets pass.loss, if the micro-batch has targets. Returns the logits, which backward overwrites.
   Tensor forward(Pass& pass, Tensor logits) {
     logits_ = logits;
     const std::span<const int32_t> targets = pass.batch->targets;
     if (targets.empty()) return logits;
     statistics_ = pass.arena.take(value_type(logits.dtype), logits.rows, 2);
-    losses_.resize(targets.size());
-    pass.correct = cross_entropy(logits, targets, losses_, statistics_);
-    pass.loss_sum = 0;
-    for (const double loss : losses_) pass.loss_sum += loss;
+    const ArenaScope scope(pass.arena);
+    pass.loss =
+        cross_entropy(logits, targets, pass.arena.take(DType::f64, 1, logits.rows), statistics_);
     return logits;
   }
 
@@ -32,7 +29,7 @@ class LossPart {
   // it is 0, not 0 times what might be a NaN.
   Tensor backward(Pass& pass) const {
     if (pass.weightless()) {
-      std::memset(logits_.data, 0, logits_.bytes());
+      zero(logits_);
       return logits_;
     }
     cross_entropy_backward(logits_, pass.batch->targets, statistics_, pass.loss_scale, logits_);
@@ -42,7 +39,6 @@ class LossPart {
  private:
   Tensor logits_;
   Tensor statistics_;
-  std::vector<double> losses_;
 };
 
 }  // namespace tutti::training

@@ -17,12 +17,10 @@ MlpOptions named(MlpOptions options) {
 
 // SwiGLU: gate and up are the halves of one contiguous tensor of twice as many rows.
 Tensor half(Tensor both, int64_t which) {
-  return tensor_at(both.at(which * both.rows / 2, 0), both.dtype, both.rows / 2, both.cols);
+  return both.row_range(which * both.rows / 2, both.rows / 2);
 }
 
-Tensor as_halves(Tensor before) {
-  return tensor_at(before.data, before.dtype, 2 * before.rows, before.cols / 2);
-}
+Tensor as_halves(Tensor before) { return before.reshaped(2 * before.rows, before.cols / 2); }
 
 }  // namespace
 

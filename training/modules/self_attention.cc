@@ -1,7 +1,5 @@
 #include "training/modules/self_attention.h"
 
-#include <cstring>
-
 #include "base/text.h"
 #include "training/kernels/elementwise.h"
 #include "training/modules/key_value_cache.h"
@@ -42,7 +40,7 @@ std::vector<Linear> make_inputs(ParameterTable& table, const std::string& name,
 
 void copy_rows(ConstTensor from, Tensor to) {
   for (int64_t row = 0; row < from.rows; ++row) {
-    std::memcpy(to.at(row, 0), from.at(row, 0), from.row_range(row, 1).bytes());
+    copy(from.row_range(row, 1), to.row_range(row, 1));
   }
 }
 

@@ -3,23 +3,9 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "training/kernels/elementwise.h"
+#include "training/kernels/squared_error.h"
 
 namespace tutti::training {
-namespace {
-
-// Predictions become errors. Returns the sum of their squares.
-template <typename Value>
-double subtract(std::span<Value> values, std::span<const float> targets) {
-  double sum = 0;
-  for (size_t i = 0; i < values.size(); ++i) {
-    values[i] -= static_cast<Value>(targets[i]);
-    sum += static_cast<double>(values[i]) * static_cast<double>(values[i]);
-  }
-  return sum;
-}
-
-}  // namespace
-
 Tensor SquaredError::forward(Pass& pass, Tensor predictions) {
   predictions_ = predictions;
   const std::span<const float> targets = pass.batch->float_targets;
@@ -32,9 +18,7 @@ Tensor SquaredError::forward(Pass& pass, Tensor predictions) {
                  .remedy = "give the model as many outputs as a sample has float targets"});
   }
   errors_ = pass.arena.take(value_type(predictions.dtype), predictions.rows, predictions.cols);
-  convert(predictions, errors_);
-  pass.loss_sum = errors_.dtype == DType::f64 ? subtract(errors_.values<double>(), targets)
-                                              : subtract(errors_.values<float>(), targets);
+  pass.loss = squared_error(predictions, targets, errors_);
   return predictions;
 }
 

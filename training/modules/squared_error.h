@@ -9,7 +9,7 @@ namespace tutti::training {
 // What it keeps is its own `saved`: one for each micro-batch under way.
 class SquaredError {
  public:
-  // predictions: samples x outputs. Sets pass.loss_sum, if the micro-batch has float targets; the
+  // predictions: samples x outputs. Sets pass.loss, if the micro-batch has float targets; the
   // sum runs in double precision, in order. Returns the predictions, which backward overwrites.
   // Throws Error(invalid_argument) for another number of targets.
   Tensor forward(Pass& pass, Tensor predictions);

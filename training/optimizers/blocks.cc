@@ -5,6 +5,7 @@
 
 #include "base/reduce.h"
 #include "base/text.h"
+#include "training/kernels/elementwise.h"
 #include "training/optimizers/optimizer_loops.h"
 #include "training/random.h"
 #include "training/thread_pool.h"
@@ -74,7 +75,12 @@ void update_blocks(std::span<const OwnedPiece> pieces, Optimizer::States states,
     visit_blocks(owned, first, count, states, [&](const UpdateBlock& block, int64_t begin) {
       visit(block);
       if (owned.value.empty()) return;
-      store(block.values, owned.value.col_range(begin, block.size()), owned, begin, slice, options);
+      const Tensor row = owned.value.col_range(begin, block.size());
+      if (row.backend == nullptr) return store(block.values, row, owned, begin, slice, options);
+      std::array<float, kUpdateBlock> memory;
+      const Tensor here = tensor_at(memory.data(), row.dtype, 1, row.cols);
+      store(block.values, here, owned, begin, slice, options);
+      copy(here, row);
     });
   });
 }
@@ -98,12 +104,16 @@ void parallel_pieces(std::span<const OwnedPiece> pieces,
 }
 
 std::span<const float> as_floats(ConstTensor row, std::span<float> buffer) {
-  if (row.dtype == DType::f32) return row.values<float>();
-  if (row.dtype != DType::f16 && row.dtype != DType::bf16) {
+  if (row.dtype == DType::f32 && row.backend == nullptr) return row.values<float>();
+  if (row.dtype != DType::f32 && row.dtype != DType::f16 && row.dtype != DType::bf16) {
     throw Error(ErrorCode::unsupported, cat("optimizers do not read ", name(row.dtype)),
                 {.remedy = "give f16, bf16 or f32"});
   }
   const std::span<float> floats = buffer.first(static_cast<size_t>(row.cols));
+  if (row.backend != nullptr) {
+    convert(row, tensor_at(floats.data(), DType::f32, 1, row.cols));
+    return floats;
+  }
   widen(floats.data(), row.data, floats.size(), row.dtype);
   return floats;
 }

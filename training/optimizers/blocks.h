@@ -39,8 +39,8 @@ void update_blocks(std::span<const OwnedPiece> pieces, Optimizer::States states,
 void parallel_pieces(std::span<const OwnedPiece> pieces,
                      const std::function<void(const OwnedPiece&, int64_t, int64_t)>& visit);
 
-// The elements of a row, converted into `buffer` unless they are floats. Throws Error(unsupported)
-// for types other than f16, bf16 and f32.
+// The elements of a row, converted into `buffer` unless they are floats in the host's memory.
+// Throws Error(unsupported) for types other than f16, bf16 and f32.
 std::span<const float> as_floats(ConstTensor row, std::span<float> buffer);
 
 }  // namespace tutti::training

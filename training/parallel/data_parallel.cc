@@ -267,9 +267,9 @@ void DataParallel::contribute(int parameter) {
 }
 
 void DataParallel::check_finite(int bucket) {
-  if (broken_ || all_finite(storage_.gradients(bucket))) return;
+  if (broken_ || all_finite(storage_.gradients(bucket)).get()) return;
   for (const int parameter : storage_.layout().buckets[static_cast<size_t>(bucket)].parameters) {
-    if (all_finite(model_.parameters().at(parameter).gradient)) continue;
+    if (all_finite(model_.parameters().at(parameter).gradient).get()) continue;
     broken_ = BrokenGradient{parameter};
     return;
   }

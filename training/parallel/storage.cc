@@ -36,10 +36,8 @@ Layout layout_for(const ParameterGroups& groups, const ParameterTable& table,
                                      .groups = groups.group_of});
 }
 
-Tensor row(std::byte* data, DType dtype, int64_t count) { return tensor_at(data, dtype, 1, count); }
-
 Tensor part(Tensor whole, int64_t first, int64_t count) {
-  return row(whole.at(0, first), whole.dtype, count);
+  return whole.col_range(first, count).reshaped(1, count);
 }
 
 }  // namespace
@@ -51,13 +49,13 @@ ParameterStorage::ParameterStorage(ParameterGroups groups, ParameterTable& table
       table_(table),
       options_(options),
       layout_(layout_for(groups_, table, options)),
-      pool_(communicator_) {
+      pool_(communicator_, options.backend) {
   for (const Communicator& ranks : groups_.ranks) {
     owners_.push_back(options.stage == 0 ? 0 : ranks.rank());
   }
   place(values_, value_memory_, options_.dtype, whole_values());
   place(gradients_, gradient_memory_, gradient_type(), whole_gradients());
-  if (options_.dtype != DType::f32 && options_.masters) {
+  if (!own_masters() && options_.masters) {
     masters_ = communicator_.allocate<float>(static_cast<size_t>(layout_.owned_size));
   }
   for (int b = 0; b < static_cast<int>(layout_.buckets.size()); ++b) {
@@ -70,7 +68,8 @@ ParameterStorage::ParameterStorage(ParameterGroups groups, ParameterTable& table
 void ParameterStorage::place(std::vector<Place>& places, Memory<std::byte>& memory, DType dtype,
                              bool whole) {
   const int64_t elements = whole ? layout_.size : layout_.owned_size;
-  memory = communicator_.allocate<std::byte>(static_cast<size_t>(elements) * size_of(dtype));
+  memory = allocate_shared(communicator_, options_.backend,
+                           static_cast<size_t>(elements) * size_of(dtype));
   for (int b = 0; b < static_cast<int>(layout_.buckets.size()); ++b) {
     const Bucket& bucket = layout_.buckets[at(b)];
     const int64_t shard = bucket.shard_size();
@@ -90,11 +89,11 @@ Tensor ParameterStorage::shown(int parameter, Tensor bucket) const {
   if (bucket.data == nullptr) return {};
   const Slot& slot = layout_.slots[at(parameter)];
   const int64_t rows = std::max<int64_t>(1, table_.specs()[at(parameter)].local_rows());
-  return tensor_at(bucket.at(0, slot.offset), bucket.dtype, rows, slot.count / rows);
+  return bucket.col_range(slot.offset, slot.count).reshaped(rows, slot.count / rows);
 }
 
 Memory<float> ParameterStorage::updated_whole(int parameter) const {
-  if (!whole_values() || options_.dtype != DType::f32) return nullptr;
+  if (!whole_values() || !own_masters()) return nullptr;
   const Slot& slot = layout_.slots[at(parameter)];
   auto* const values = reinterpret_cast<float*>(value_memory_.get());
   return {value_memory_, values + layout_.buckets[at(slot.bucket)].offset + slot.offset};
@@ -106,11 +105,10 @@ void ParameterStorage::show_values(int bucket) {
   }
 }
 
-void ParameterStorage::show_values_in(std::byte* memory) {
+void ParameterStorage::show_values_in(Tensor all) {
   for (const Bucket& bucket : layout_.buckets) {
-    std::byte* start = memory + static_cast<size_t>(bucket.offset) * size_of(options_.dtype);
     for (const int parameter : bucket.parameters) {
-      table_.set_value(parameter, shown(parameter, row(start, options_.dtype, bucket.size)));
+      table_.set_value(parameter, shown(parameter, part(all, bucket.offset, bucket.size)));
     }
   }
 }
@@ -122,8 +120,8 @@ void ParameterStorage::show_gradients(int bucket) {
     for (size_t use = 0; use < apart_.size(); ++use) {
       SharedUse& shared = table_.shared_uses()[use];
       if (shared.parameter != parameter || !apart_[use].used || gradient.empty()) continue;
-      shared.view.gradient =
-          tensor_at(apart_[use].memory.get(), gradient.dtype, gradient.rows, gradient.cols);
+      shared.view.gradient = tensor_at(apart_[use].memory.get(), gradient.dtype, gradient.rows,
+                                       gradient.cols, options_.backend);
     }
   }
 }
@@ -139,8 +137,9 @@ void ParameterStorage::keep_apart(size_t shared_use, bool apart) {
   use.used = apart;
   const int parameter = table_.shared_uses()[shared_use].parameter;
   if (use.memory == nullptr) {
-    use.memory = communicator_.allocate<std::byte>(static_cast<size_t>(shared_count(shared_use)) *
-                                                   size_of(gradient_type()));
+    use.memory =
+        allocate_shared(communicator_, options_.backend,
+                        static_cast<size_t>(shared_count(shared_use)) * size_of(gradient_type()));
   }
   show_gradients(layout_.slots[at(parameter)].bucket);
 }
@@ -192,13 +191,12 @@ void ParameterStorage::zero_whole_gradients() {
 }
 
 void ParameterStorage::make_owned() {
-  const bool own_masters = options_.dtype == DType::f32;
   for (const Piece& piece : layout_.pieces(owners_)) {
     const int64_t in_shard = piece.owned_offset - layout_.buckets[at(piece.bucket)].owned_offset;
     const Tensor value = part(own_values(piece.bucket), in_shard, piece.count);
     const Tensor gradient = part(own_gradients(piece.bucket), in_shard, piece.count);
     std::span<float> master;
-    if (own_masters) {
+    if (own_masters()) {
       master = value.values<float>();
     } else if (masters_ != nullptr) {
       master = {masters_.get() + piece.owned_offset, static_cast<size_t>(piece.count)};
@@ -207,7 +205,7 @@ void ParameterStorage::make_owned() {
                       .spec = &table_.specs()[at(piece.parameter)],
                       .master = master,
                       .gradient = gradient,
-                      .value = own_masters ? Tensor{} : value,
+                      .value = own_masters() ? Tensor{} : value,
                       .copy = std::ranges::count(options_.copies, piece.parameter) > 0});
   }
 }

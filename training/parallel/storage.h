@@ -7,8 +7,8 @@
 //
 // What a stage keeps as shards is there as whole buckets while it is needed, in memory from a pool.
 // Gradients that are the sums of several micro-batches are whole in every stage, and in f32: 16
-// bits would lose what is small against the sum so far. With values in f32 there are no masters:
-// the values are their own.
+// bits would lose what is small against the sum so far. With values in f32, in the host's memory,
+// there are no masters: the values are their own.
 #pragma once
 
 #include <cstdint>
@@ -47,6 +47,9 @@ struct StorageOptions {
   // 16-bit values have masters in fp32. Without them the values themselves are updated, which takes
   // stochastic rounding.
   bool masters = true;
+  // Whose memory values and gradients are in; null: the host's. The optimizer works in the host's:
+  // elsewhere values have masters in f32, too.
+  const Backend* backend = nullptr;
   int64_t bucket_elements = 1 << 20;
   int64_t first_bucket_elements = 1 << 16;
   // A pipeline stage's parameters, ascending; none: all. Of these, the ones that another stage has
@@ -82,17 +85,14 @@ class ParameterStorage {
   bool whole_gradients() const { return options_.stage < 2 || !options_.one_pass; }
   DType gradient_type() const { return options_.one_pass ? options_.dtype : DType::f32; }
 
-  // A parameter's values, where they are whole and f32: then they are what is updated. Their memory
-  // lives as long as the pointer. Else null.
+  // A parameter's values, where they are whole and their own masters: they are what is updated.
+  // Their memory lives as long as the pointer. Else null.
   Memory<float> updated_whole(int parameter) const;
 
-  // All buckets' values one after the other, where they are whole; and pointing the parameters at
-  // other memory of that layout (older weights), or at this again.
-  std::byte* whole_values_memory() const { return value_memory_.get(); }
-  size_t whole_values_bytes() const {
-    return static_cast<size_t>(layout_.size) * size_of(options_.dtype);
-  }
-  void show_values_in(std::byte* memory);
+  // All buckets' values as one row, where they are whole; and pointing the parameters at another
+  // such row (older weights), or at this again.
+  Tensor all_values() const { return row(value_memory_.get(), options_.dtype, layout_.size); }
+  void show_values_in(Tensor all);
 
   // A bucket as a row, in whole memory or as acquired.
   Tensor values(int bucket) const { return values_[at(bucket)].whole; }
@@ -132,6 +132,11 @@ class ParameterStorage {
   };
 
   static size_t at(int bucket) { return static_cast<size_t>(bucket); }
+  // Whether the values are what is updated, without masters beside them.
+  bool own_masters() const { return options_.dtype == DType::f32 && options_.backend == nullptr; }
+  Tensor row(std::byte* data, DType dtype, int64_t count) const {
+    return tensor_at(data, dtype, 1, count, options_.backend);
+  }
   void place(std::vector<Place>& places, Memory<std::byte>& memory, DType dtype, bool whole);
   // Points the views of the bucket's parameters into `whole`, or at nothing.
   void show_values(int bucket);

@@ -1,11 +1,11 @@
 #include "training/pipeline/executor.h"
 
 #include <algorithm>
-#include <cstring>
 #include <exception>
 
 #include "base/error.h"
 #include "base/text.h"
+#include "training/kernels/elementwise.h"
 #include "training/pipeline/places.h"
 
 namespace tutti::training::pipeline {
@@ -96,10 +96,10 @@ Tensor Executor::take(const Tensor& shape) {
 }
 
 Tensor Executor::take_copy(ConstTensor tensor) {
-  const Tensor copy =
+  const Tensor own =
       take(tensor_at(static_cast<void*>(nullptr), tensor.dtype, tensor.rows, tensor.cols));
-  if (!copy.empty()) std::memcpy(copy.data, tensor.data, copy.bytes());
-  return copy;
+  copy(tensor, own);
+  return own;
 }
 
 void Executor::receive(const Action& action) {

@@ -78,11 +78,14 @@ Tensor ModelStage::forward(const Action& action, ConstTensor input) {
     return training_ ? runner_.forward(part, own.batch, input, own.scales, *hooks_)
                      : runner_.forward_only(part, own.batch, input, *hooks_);
   });
-  if (own.batch.weight != 0) take_result(action, own.batch);
+  if (!training_) take_result(action);
   return output;
 }
 
-void ModelStage::take_result(const Action& action, const MicroBatch& batch) {
+// After backward, in training: the loss is waited for when it must be there.
+void ModelStage::take_result(const Action& action) {
+  const MicroBatch& batch = at(action.entry.micro_batch).batch;
+  if (batch.weight == 0) return;
   std::vector<double>& sums = found_[static_cast<size_t>(action.entry.micro_batch)];
   const PassResult found = runner_.result(action.slot);
   if (action.entry.chunk + 1 == std::ssize(placement_.chunks)) {
@@ -90,7 +93,7 @@ void ModelStage::take_result(const Action& action, const MicroBatch& batch) {
     sums[correct_sum] = static_cast<double>(found.correct);
     sums[target_sum] = static_cast<double>(model_.targets_in(batch));
   }
-  for (const UnitLoss& loss : found.losses) sums[index_of(loss)] += loss.loss.sum;
+  for (const UnitLoss& loss : found.losses) sums[index_of(loss)] += loss.loss.sum.get();
   const int unit_count = static_cast<int>(model_.units().size());
   if (found.broken_unit && found.broken_unit < broken_unit_.value_or(unit_count)) {
     broken_unit_ = found.broken_unit;
@@ -124,11 +127,13 @@ std::vector<double> ModelStage::sums(size_t first, size_t count) const {
 }
 
 Tensor ModelStage::backward(const Action& action, ConstTensor output_gradient) {
-  return with_version(action, [&] {
+  const Tensor input_gradient = with_version(action, [&] {
     return action.entry.kind == Kind::backward
                ? runner_.backward(action.slot, output_gradient, *hooks_)
                : runner_.backward_input(action.slot, output_gradient, *hooks_);
   });
+  take_result(action);
+  return input_gradient;
 }
 
 void ModelStage::backward_weight(const Action& action) {

@@ -65,7 +65,7 @@ class ModelStage : public StageWork {
   // Computes with the weights of the action's version.
   template <typename Compute>
   auto with_version(const Action& action, Compute&& compute);
-  void take_result(const Action& action, const MicroBatch& batch);
+  void take_result(const Action& action);
   size_t index_of(const UnitLoss& loss) const;
   UnitRange units(int chunk) const { return placement_.chunks[static_cast<size_t>(chunk)]; }
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <cstring>
 #include <typeindex>
 #include <utility>
 
@@ -62,7 +61,7 @@ class BoundUnit {
         initial_values(spec, options.seed, 0, values);
       });
       const Tensor gradient = arena.take(DType::f32, rows, cols);  // sums of micro-batches
-      if (!gradient.empty()) std::memset(gradient.data, 0, gradient.bytes());
+      zero(gradient);
       table.set_value(index, value);
       table.set_gradient(index, gradient);
     }

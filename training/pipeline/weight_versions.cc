@@ -1,7 +1,6 @@
 #include "training/pipeline/weight_versions.h"
 
 #include <algorithm>
-#include <cstring>
 
 namespace tutti::training::pipeline {
 
@@ -16,22 +15,22 @@ void WeightVersions::begin(const RankPlan& plan) {
 }
 
 void WeightVersions::use(int version) {
-  storage_.show_values_in(version == newest_ ? storage_.whole_values_memory()
-                                             : copies_.at(version));
+  storage_.show_values_in(version == newest_ ? storage_.all_values() : copies_.at(version));
 }
 
 void WeightVersions::done(int version) {
   if (--uses_left_[static_cast<size_t>(version)] > 0 || version == newest_) return;
   const auto copy = copies_.find(version);
-  storage_.pool().release(copy->second, storage_.whole_values_bytes());
+  storage_.pool().release(copy->second.data, copy->second.bytes());
   copies_.erase(copy);
 }
 
 void WeightVersions::before_update() {
   if (uses_left_[static_cast<size_t>(newest_)] > 0) {
-    std::byte* copy = storage_.pool().acquire(storage_.whole_values_bytes());
-    std::memcpy(copy, storage_.whole_values_memory(), storage_.whole_values_bytes());
-    copies_[newest_] = copy;
+    const Tensor newest = storage_.all_values();
+    Tensor& kept = copies_[newest_] = newest;
+    kept.data = storage_.pool().acquire(newest.bytes());
+    copy(newest, kept);
   }
   ++newest_;
   most_versions_ = std::max(most_versions_, static_cast<int>(copies_.size()) + 1);

@@ -6,7 +6,6 @@
 //   copies                 older ones, as long as an entry of the plan still needs them
 #pragma once
 
-#include <cstddef>
 #include <map>
 #include <vector>
 
@@ -36,8 +35,8 @@ class WeightVersions {
 
  private:
   ParameterStorage& storage_;
-  std::vector<int> uses_left_;        // by version
-  std::map<int, std::byte*> copies_;  // by version
+  std::vector<int> uses_left_;    // by version
+  std::map<int, Tensor> copies_;  // by version
   int newest_ = 0;
   int most_versions_ = 1;
 };

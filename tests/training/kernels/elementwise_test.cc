@@ -146,12 +146,12 @@ TEST(ElementwiseTest, AllFinite) {
   for (const DType type : kTypes) {
     for (const int64_t size : kSizes) {
       const HostTensor x = random_tensor(type, 1, size, 3);
-      EXPECT_TRUE(all_finite(x));
+      EXPECT_TRUE(all_finite(x).get());
       for (const double bad : {NAN, INFINITY, -INFINITY}) {
         for (const int64_t place : {int64_t{0}, size / 2, size - 1}) {
           const HostTensor y = rounded_to(type, x);
           set(y, 0, place, bad);
-          EXPECT_FALSE(all_finite(y)) << name(type) << " " << bad << " at " << place;
+          EXPECT_FALSE(all_finite(y).get()) << name(type) << " " << bad << " at " << place;
         }
       }
     }
@@ -207,7 +207,16 @@ TEST(ElementwiseTest, RefusesWhatDoesNotFit) {
   EXPECT_THROW(gelu(a, b), Error);
   EXPECT_THROW(add(a, a, wide), Error);
   EXPECT_THROW(relu(a, spread), Error);
-  EXPECT_THROW(convert(a, wide), Error);
+  EXPECT_THROW(convert(HostTensor(DType::bf16, 2, 3), wide), Error);
+}
+
+TEST(ElementwiseTest, ConvertsBetweenFloatAndDouble) {
+  const HostTensor x = random_tensor(DType::f32, 2, 3, 1);
+  HostTensor wide(DType::f64, 2, 3), back(DType::f32, 2, 3);
+  convert(x, wide);
+  EXPECT_EQ(doubles(wide), doubles(x));
+  convert(wide, back);
+  EXPECT_TRUE(same_bits(back, x));
 }
 
 }  // namespace

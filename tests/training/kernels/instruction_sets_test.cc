@@ -13,7 +13,7 @@
 #include "base/text.h"
 #include "tests/training/support/host_tensor.h"
 #include "training/kernels/elementwise.h"
-#include "training/kernels/loops.h"
+#include "training/kernels/cpu/loops.h"
 
 namespace tutti::training::testing {
 namespace {

@@ -49,7 +49,7 @@ class DocumentMaskTest : public FolderTest {
     test.batch = batch.view();
     forward(model_, test.pass);
     backward(model_, test.pass);
-    return test.pass.loss_sum;
+    return test.pass.loss.get().sum;
   }
 
   Gpt model_;

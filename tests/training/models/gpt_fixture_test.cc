@@ -88,7 +88,7 @@ struct Rig {
   const std::string& name_of(int parameter) {
     return model.parameters().specs()[static_cast<size_t>(parameter)].name;
   }
-  double mean_loss() const { return test.pass.loss_sum * test.pass.loss_scale; }
+  double mean_loss() const { return test.pass.loss.get().sum * test.pass.loss_scale; }
 
   Fixture fixture;
   Gpt model;

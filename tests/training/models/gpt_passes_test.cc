@@ -80,7 +80,7 @@ Outcome plain(const Case& c) {
     pass.slot = 0;
     forward(outcome.rig->model, pass);
     backward(outcome.rig->model, pass);
-    outcome.losses.push_back(pass.loss_sum);
+    outcome.losses.push_back(pass.loss.get().sum);
   }
   return outcome;
 }
@@ -112,7 +112,7 @@ TEST_P(GptPassesTest, WeightsLater) {
   for (Pass& pass : two.passes) {
     pass.split = true;
     forward(outcome.rig->model, pass);
-    outcome.losses.push_back(pass.loss_sum);
+    outcome.losses.push_back(pass.loss.get().sum);
   }
   for (Pass& pass : two.passes) backward(outcome.rig->model, pass);
   for (int i = 0; i < outcome.rig->parameters.size(); ++i) {
@@ -131,7 +131,7 @@ TEST_P(GptPassesTest, SelectiveAndWeightsLater) {
   for (Pass& pass : two.passes) {
     pass.split = true;
     forward(outcome.rig->model, pass);
-    outcome.losses.push_back(pass.loss_sum);
+    outcome.losses.push_back(pass.loss.get().sum);
   }
   for (Pass& pass : two.passes) backward(outcome.rig->model, pass);
   for (Pass& pass : two.passes) finish_weights(pass);
@@ -144,7 +144,7 @@ TEST_P(GptPassesTest, TwoMicroBatchesUnderWay) {
   for (Pass& pass : two.passes) forward(outcome.rig->model, pass);
   for (Pass& pass : two.passes) {
     backward(outcome.rig->model, pass);
-    outcome.losses.push_back(pass.loss_sum);
+    outcome.losses.push_back(pass.loss.get().sum);
   }
   expect_same(outcome, plain(GetParam()));
 }
@@ -161,7 +161,7 @@ TEST_P(GptPassesTest, UnitsInTurns) {
   for (size_t unit = units.size(); unit-- > 0;) {
     for (size_t i = 0; i < 2; ++i) tensors[i] = units[unit]->backward(two.passes[i], tensors[i]);
   }
-  for (const Pass& pass : two.passes) outcome.losses.push_back(pass.loss_sum);
+  for (const Pass& pass : two.passes) outcome.losses.push_back(pass.loss.get().sum);
   const Outcome expected = plain(GetParam());
   EXPECT_EQ(outcome.losses, expected.losses);
   if (!GetParam().config.tied) {  // a tied weight's gradients come in another order

@@ -50,7 +50,7 @@ void check(const GptConfig& config, DType type, bool one_pass) {
   const Tolerance tolerance = tolerance_of(type);
   EXPECT_LT(relative_distance(forward(model, test.pass), forward(wide_model, wide.pass)),
             tolerance.logits);
-  EXPECT_NEAR(test.pass.loss_sum / wide.pass.loss_sum, 1, tolerance.loss);
+  EXPECT_NEAR(test.pass.loss.get().sum / wide.pass.loss.get().sum, 1, tolerance.loss);
   backward(model, test.pass);
   backward(wide_model, wide.pass);
   for (int i = 0; i < parameters.size(); ++i) {

@@ -99,8 +99,8 @@ TEST(GptTest, KnowsNothingWithoutParameters) {
   const TokenBatch batch(3, 5, 7);
   test.batch = batch.micro_batch;
   forward(model, test.pass);
-  EXPECT_NEAR(test.pass.loss_sum, 15 * std::log(7), 1e-13);
-  EXPECT_EQ(test.pass.correct, 15);  // no logit is larger than the target's
+  EXPECT_NEAR(test.pass.loss.get().sum, 15 * std::log(7), 1e-13);
+  EXPECT_EQ(test.pass.loss.get().correct, 15);  // no logit is larger than the target's
 }
 
 TEST(GptTest, NoTokenSeesLaterOnes) {
@@ -134,7 +134,7 @@ void check_gradients(const GptConfig& config) {
   const auto loss = [&] {
     const ArenaScope scope(test.arena);
     forward(model, test.pass);
-    return 0.5 * test.pass.loss_sum;
+    return 0.5 * test.pass.loss.get().sum;
   };
   forward(model, test.pass);
   backward(model, test.pass);

@@ -22,7 +22,7 @@ TEST(SquaredErrorTest, SumsSquaresAndTheirDerivatives) {
     assign(predictions, std::vector<double>{1, 1, 1.5, 2});  // errors 0, 3, 1, -2
     SquaredError error;
     error.forward(test.pass, predictions);
-    EXPECT_EQ(test.pass.loss_sum, 14);
+    EXPECT_EQ(test.pass.loss.get().sum, 14);
     EXPECT_EQ(doubles(error.backward(test.pass)), (std::vector<double>{0, 1.5, 0.5, -1}));
   }
 }
@@ -35,7 +35,7 @@ TEST(SquaredErrorTest, WithoutTargetsPredictionsStay) {
   assign(predictions, std::vector<double>{3, 4});
   SquaredError error;
   EXPECT_EQ(doubles(error.forward(test.pass, predictions)), (std::vector<double>{3, 4}));
-  EXPECT_EQ(test.pass.loss_sum, 0);
+  EXPECT_EQ(test.pass.loss.get().sum, 0);
 }
 
 TEST(SquaredErrorTest, AnotherNumberOfTargets) {

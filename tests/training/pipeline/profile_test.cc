@@ -73,10 +73,11 @@ class LoggingUnit : public Unit {
       const Tensor value = table_.at(i).value;
       if (value.data == nullptr) continue;
       ++call.bound;
-      call.finite = call.finite && all_finite(value) && all_finite(table_.at(i).gradient);
+      call.finite =
+          call.finite && all_finite(value).get() && all_finite(table_.at(i).gradient).get();
     }
     for (const ConstTensor tensor : {input, gradient}) {
-      if (!tensor.empty()) call.finite = call.finite && all_finite(tensor);
+      if (!tensor.empty()) call.finite = call.finite && all_finite(tensor).get();
     }
     return call;
   }

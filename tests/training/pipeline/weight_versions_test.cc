@@ -94,7 +94,7 @@ TEST(WeightVersions, WhatNobodyNeedsIsNotCopied) {
 
 TEST(WeightVersions, TwoBuffersAreEnoughForTwo) {
   with_weights([](Weights& weights) {
-    const auto one = static_cast<int64_t>(weights.storage.whole_values_bytes());
+    const auto one = static_cast<int64_t>(weights.storage.all_values().bytes());
     for (int run = 0; run < 2; ++run) {
       weights.set(0);
       weights.versions.begin(plan_of({0, 0, 1, 2, 3}, 4));

@@ -95,7 +95,7 @@ double LateTraining::train(const MicroBatch& batch, double loss_scale, Typed& gr
   pass.loss_scale = loss_scale;
   forward(model_, pass);
   backward(model_, pass);
-  return pass.loss_sum;
+  return pass.loss.get().sum;
 }
 
 void LateTraining::make_next_weights(Stage& stage, Typed& gradients, int64_t update,

@@ -188,14 +188,14 @@ void PowerSgd::finish(int bucket, Tensor gradients) {
 
 bool PowerSgd::sum_q(BucketState& at) {
   at.p_sum.wait();
-  if (!all_finite(row(at.p, at.p_size))) return false;  // on every rank
+  if (!all_finite(row(at.p, at.p_size)).get()) return false;  // on every rank
   for (Matrix& matrix : at.matrices) {
     const Tensor p = p_of(at, matrix);
     matrix.dependent = orthonormalize(p);
     gemm(p, Transpose::no, error_of(at, matrix), Transpose::no, q_of(at.own_q, matrix));
   }
   at.communicator.all_reduce(as_const(buffer(at.own_q, at.q_size)), buffer(at.q, at.q_size));
-  return all_finite(row(at.q, at.q_size));
+  return all_finite(row(at.q, at.q_size)).get();
 }
 
 void PowerSgd::decompress(BucketState& at, Matrix& matrix, Tensor gradient) {

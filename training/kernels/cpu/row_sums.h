@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "training/arena.h"
-#include "training/kernels/loops.h"
+#include "training/kernels/cpu/loops.h"
 #include "training/tensor.h"
 #include "training/thread_pool.h"
 

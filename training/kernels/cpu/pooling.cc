@@ -1,9 +1,8 @@
-#include "training/kernels/pooling.h"
-
-#include "training/kernels/loops.h"
+#include "training/kernels/cpu/kernels.h"
+#include "training/kernels/cpu/loops.h"
 #include "training/thread_pool.h"
 
-namespace tutti::training {
+namespace tutti::training::cpu {
 namespace {
 
 kernels::Pooling geometry(const PoolingShape& shape, ConstTensor x, ConstTensor y) {
@@ -83,4 +82,4 @@ void average_pool_backward(const PoolingShape& shape, ConstTensor dy, Tensor dx)
   });
 }
 
-}  // namespace tutti::training
+}  // namespace tutti::training::cpu

@@ -1,15 +1,15 @@
-#include "training/kernels/elementwise.h"
-
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cmath>
 #include <cstring>
 
-#include "training/kernels/loops.h"
-#include "training/kernels/row_sums.h"
+#include "training/kernels/cpu/kernels.h"
+#include "training/kernels/cpu/loops.h"
+#include "training/kernels/cpu/row_sums.h"
 #include "training/thread_pool.h"
 
-namespace tutti::training {
+namespace tutti::training::cpu {
 namespace {
 
 using kernels::loops;
@@ -30,6 +30,12 @@ void by_parts(Body&& body, First first, Rest... rest) {
 bool alike(ConstTensor a, ConstTensor b) {
   return a.rows == b.rows && a.cols == b.cols && a.dtype == b.dtype && a.contiguous() &&
          b.contiguous();
+}
+
+// Of gradient checks: not worth threads.
+template <typename From, typename To>
+void cast(std::span<const From> x, std::span<To> y) {
+  std::ranges::transform(x, y.begin(), [](From value) { return static_cast<To>(value); });
 }
 
 }  // namespace
@@ -86,7 +92,7 @@ void scale(ConstTensor x, Tensor y, double factor) {
   by_parts([&](int64_t n, auto* in, auto* out) { loop(in, out, n, factor); }, x, y);
 }
 
-bool all_finite(ConstTensor x) {
+Later<bool> all_finite(ConstTensor x) {
   require_shapes(x.contiguous(), "all_finite");
   const auto loop = loops(x.dtype).all_finite;
   std::atomic<bool> finite = true;
@@ -95,7 +101,7 @@ bool all_finite(ConstTensor x) {
         if (!loop(in, n)) finite = false;
       },
       x);
-  return finite;
+  return finite.load();
 }
 
 void zero(Tensor x) {
@@ -121,10 +127,16 @@ void copy(ConstTensor x, Tensor y) {
 }
 
 void convert(ConstTensor x, Tensor y) {
-  require_shapes(x.size() == y.size() && x.contiguous() && y.contiguous() &&
-                     (x.dtype == DType::f64) == (y.dtype == DType::f64),
-                 "convert");
-  if (x.dtype == y.dtype) return copy(x, y);
+  const bool in_double = x.dtype == DType::f64 || y.dtype == DType::f64;
+  const auto fits = [&](DType type) {
+    return !in_double || type == DType::f64 || type == DType::f32;
+  };
+  require_shapes(
+      x.size() == y.size() && x.contiguous() && y.contiguous() && fits(x.dtype) && fits(y.dtype),
+      "convert");
+  if (x.dtype == y.dtype) return cpu::copy(x, y);
+  if (x.dtype == DType::f64) return cast(x.values<double>(), y.values<float>());
+  if (y.dtype == DType::f64) return cast(x.values<float>(), y.values<double>());
   by_parts(
       [&](int64_t n, auto* in, auto* out) {
         std::array<float, kGrain> wide;
@@ -158,13 +170,7 @@ void add_column_sums(ConstTensor dy, Tensor bias_gradient, Arena& arena) {
                                     [&](int64_t first, int64_t count, void* own) {
                                       loop(dy.at(first, 0), own, count, dy.cols, dy.stride);
                                     });
-  add_values(sums, bias_gradient);
-}
-
-Tensor zero_values(DType type, int64_t count, Arena& arena) {
-  const Tensor values = arena.take(value_type(type), 1, count);
-  if (count > 0) std::memset(values.data, 0, values.bytes());
-  return values;
+  cpu::add_values(sums, bias_gradient);
 }
 
 void add_values(ConstTensor values, Tensor gradient) {
@@ -174,4 +180,4 @@ void add_values(ConstTensor values, Tensor gradient) {
   by_parts([&](int64_t n, auto* in, auto* out) { loop(in, out, n); }, values, gradient);
 }
 
-}  // namespace tutti::training
+}  // namespace tutti::training::cpu

@@ -84,7 +84,7 @@ struct Loops {
   void (*rope)(const void* x, void* y, Heads heads, int64_t context, const void* cos_sin,
                int direction);
 
-  // One block of online softmax: attention.cc says how they go together.
+  // One block of online softmax: cpu/attention.cc says how they go together.
   void (*attention_softmax)(const void* score_values, void* probabilities, int64_t rows,
                             int64_t cols, Visible visible, double scale, void* max_values,
                             void* sum_values, void* output_values, int64_t head_size);

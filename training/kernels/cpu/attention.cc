@@ -1,16 +1,13 @@
-#include "training/kernels/attention.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
 
-#include "training/kernels/elementwise.h"
-#include "training/kernels/gemm.h"
-#include "training/kernels/loops.h"
+#include "training/kernels/cpu/kernels.h"
+#include "training/kernels/cpu/loops.h"
 #include "training/thread_pool.h"
 
-namespace tutti::training {
+namespace tutti::training::cpu {
 namespace {
 
 constexpr int64_t kBlock = 128;  // queries or keys: large enough for GEMM's speed
@@ -152,17 +149,17 @@ void causal_attention(const AttentionShape& shape, const ConstQkv& inputs, Tenso
     fill(attended, 0);
     fill(maxima, -std::numeric_limits<double>::infinity());
     fill(sums, 0);
-    for_each_block(group.first_key(q, rows), shape.past + q + rows, keys.rows,
-                   [&](int64_t k, int64_t cols) {
-                     const Tensor scores = score_memory.own(rows, cols);
-                     const Tensor weights = weight_memory.own(rows, cols);
-                     gemm(queries, Transpose::no, keys.row_range(k, cols), Transpose::yes, scores);
-                     loops.attention_softmax(scores.data, weights.data, rows, cols,
-                                             group.visible(q, k), scale_of(shape), maxima.data,
-                                             sums.data, attended.data, shape.head_size);
-                     gemm(weights, Transpose::no, values.row_range(k, cols), Transpose::no,
-                          attended, GemmMode::accumulate);
-                   });
+    for_each_block(
+        group.first_key(q, rows), shape.past + q + rows, keys.rows, [&](int64_t k, int64_t cols) {
+          const Tensor scores = score_memory.own(rows, cols);
+          const Tensor weights = weight_memory.own(rows, cols);
+          cpu::gemm(queries, Transpose::no, keys.row_range(k, cols), Transpose::yes, scores);
+          loops.attention_softmax(scores.data, weights.data, rows, cols, group.visible(q, k),
+                                  scale_of(shape), maxima.data, sums.data, attended.data,
+                                  shape.head_size);
+          cpu::gemm(weights, Transpose::no, values.row_range(k, cols), Transpose::no, attended,
+                    GemmMode::accumulate);
+        });
     const Tensor target = group.of_queries(output, head).row_range(q, rows);
     loops.attention_finish(attended.data, maxima.data, sums.data, target.data, target.stride,
                            lse.data + group.row_of(head, q) * size_of(wide), rows, shape.head_size);
@@ -207,16 +204,18 @@ void causal_attention_backward(const AttentionShape& shape, const ConstQkv& inpu
     const ConstTensor dy = group.of_queries(output_gradient, head).row_range(q, rows);
     const ConstTensor keys = group.of_keys(inputs.keys).row_range(k, cols);
     const ConstTensor values = group.of_keys(inputs.values).row_range(k, cols);
-    gemm(queries, Transpose::no, keys, Transpose::yes, scores);
+    cpu::gemm(queries, Transpose::no, keys, Transpose::yes, scores);
     loops.attention_recompute(scores.data, lse.data + group.row_of(head, q) * size_of(wide),
                               weights.data, rows, cols, group.visible(q, k), scale_of(shape));
-    gemm(weights, Transpose::yes, dy, Transpose::no, dv.row_range(k, cols), GemmMode::accumulate);
-    gemm(dy, Transpose::no, values, Transpose::yes, scores);
+    cpu::gemm(weights, Transpose::yes, dy, Transpose::no, dv.row_range(k, cols),
+              GemmMode::accumulate);
+    cpu::gemm(dy, Transpose::no, values, Transpose::yes, scores);
     loops.attention_score_gradient(weights.data, scores.data, delta.at(0, q), dscores.data, rows,
                                    cols, scale_of(shape));
-    gemm(dscores, Transpose::no, keys, Transpose::no, dq.row_range(q, rows), GemmMode::accumulate);
-    gemm(dscores, Transpose::yes, queries, Transpose::no, dk.row_range(k, cols),
-         GemmMode::accumulate);
+    cpu::gemm(dscores, Transpose::no, keys, Transpose::no, dq.row_range(q, rows),
+              GemmMode::accumulate);
+    cpu::gemm(dscores, Transpose::yes, queries, Transpose::no, dk.row_range(k, cols),
+              GemmMode::accumulate);
   };
   for_each_group(shape, [&](const Group& group) {
     const Tensor delta = delta_memory.own(), dq = dq_memory.own();
@@ -241,4 +240,4 @@ void causal_attention_backward(const AttentionShape& shape, const ConstQkv& inpu
   });
 }
 
-}  // namespace tutti::training
+}  // namespace tutti::training::cpu

@@ -1,16 +1,14 @@
-#include "training/kernels/embedding.h"
-
 #include <algorithm>
 #include <cstring>
 #include <numeric>
 #include <vector>
 
 #include "base/text.h"
-#include "training/kernels/elementwise.h"
-#include "training/kernels/loops.h"
+#include "training/kernels/cpu/kernels.h"
+#include "training/kernels/cpu/loops.h"
 #include "training/thread_pool.h"
 
-namespace tutti::training {
+namespace tutti::training::cpu {
 
 void embedding(ConstTensor table, std::span<const int32_t> indices, Tensor output) {
   require_shapes(output.rows == std::ssize(indices) && output.cols == table.cols &&
@@ -65,4 +63,4 @@ void embedding_backward(ConstTensor dy, std::span<const int32_t> indices, Tensor
   });
 }
 
-}  // namespace tutti::training
+}  // namespace tutti::training::cpu

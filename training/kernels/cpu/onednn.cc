@@ -1,4 +1,4 @@
-#include "training/kernels/onednn.h"
+#include "training/kernels/cpu/onednn.h"
 
 #include "base/error.h"
 #include "base/text.h"

@@ -1,16 +1,13 @@
-#include "training/kernels/convolution.h"
-
 #include <algorithm>
 #include <compare>
 #include <string>
 
 #include "base/text.h"
-#include "training/kernels/elementwise.h"
-#include "training/kernels/gemm.h"
-#include "training/kernels/onednn.h"
+#include "training/kernels/cpu/kernels.h"
+#include "training/kernels/cpu/onednn.h"
 #include "training/thread_pool.h"
 
-namespace tutti::training {
+namespace tutti::training::cpu {
 namespace {
 
 using Descriptor = dnnl::memory::desc;
@@ -203,15 +200,15 @@ Tensor columns_of(const ConvolutionShape& shape, ConstTensor image, Arena& arena
 template <typename AnyTensor>
 AnyTensor as_pixels(const ConvolutionShape& shape, AnyTensor row) {
   const ImageShape output = shape.output();
-  return {row.data, row.dtype, output.pixels(), output.channels, output.channels};
+  return row.reshaped(output.pixels(), output.channels);
 }
 
 void forward_f64(const ConvolutionShape& shape, ConstTensor x, ConstTensor weight, ConstTensor bias,
                  Tensor y, Arena& arena) {
   for (int64_t sample = 0; sample < x.rows; ++sample) {
     const ArenaScope scope(arena);
-    gemm(columns_of(shape, x.row_range(sample, 1), arena), Transpose::no, weight, Transpose::yes,
-         as_pixels(shape, y.row_range(sample, 1)), GemmMode::overwrite, bias);
+    cpu::gemm(columns_of(shape, x.row_range(sample, 1), arena), Transpose::no, weight,
+              Transpose::yes, as_pixels(shape, y.row_range(sample, 1)), GemmMode::overwrite, bias);
   }
 }
 
@@ -220,7 +217,8 @@ void backward_input_f64(const ConvolutionShape& shape, ConstTensor dy, ConstTens
   for (int64_t sample = 0; sample < dy.rows; ++sample) {
     const ArenaScope scope(arena);
     const Tensor columns = take_columns(shape, arena);
-    gemm(as_pixels(shape, dy.row_range(sample, 1)), Transpose::no, weight, Transpose::no, columns);
+    cpu::gemm(as_pixels(shape, dy.row_range(sample, 1)), Transpose::no, weight, Transpose::no,
+              columns);
     const auto from = columns.values<double>();
     const auto to = dx.row_range(sample, 1).values<double>();
     std::fill(to.begin(), to.end(), 0);
@@ -232,9 +230,9 @@ void backward_weight_f64(const ConvolutionShape& shape, ConstTensor x, ConstTens
                          Tensor weight_gradient, Arena& arena) {
   for (int64_t sample = 0; sample < x.rows; ++sample) {
     const ArenaScope scope(arena);
-    gemm(as_pixels(shape, dy.row_range(sample, 1)), Transpose::yes,
-         columns_of(shape, x.row_range(sample, 1), arena), Transpose::no, weight_gradient,
-         GemmMode::accumulate);
+    cpu::gemm(as_pixels(shape, dy.row_range(sample, 1)), Transpose::yes,
+              columns_of(shape, x.row_range(sample, 1), arena), Transpose::no, weight_gradient,
+              GemmMode::accumulate);
   }
 }
 
@@ -256,7 +254,7 @@ Tensor take_f32(ConstTensor like, Arena& arena) {
 ConstTensor to_f32(ConstTensor source, Arena& arena) {
   if (source.empty()) return source;
   const Tensor copy = take_f32(source, arena);
-  convert(source, copy);
+  cpu::convert(source, copy);
   return copy;
 }
 
@@ -270,8 +268,9 @@ void convolution(const ConvolutionShape& shape, ConstTensor x, ConstTensor weigh
   const ArenaScope scope(arena);
   if (!onednn::computes_in(x.dtype)) {
     const Tensor wide = take_f32(y, arena);
-    convolution(shape, to_f32(x, arena), to_f32(weight, arena), to_f32(bias, arena), wide, arena);
-    return convert(wide, y);
+    cpu::convolution(shape, to_f32(x, arena), to_f32(weight, arena), to_f32(bias, arena), wide,
+                     arena);
+    return cpu::convert(wide, y);
   }
   const int64_t parts = parts_of(shape, x.rows);
   const int64_t samples = x.rows / parts;
@@ -295,8 +294,8 @@ void convolution_backward_input(const ConvolutionShape& shape, ConstTensor dy, C
   const ArenaScope scope(arena);
   if (!onednn::computes_in(dy.dtype)) {
     const Tensor wide = take_f32(dx, arena);
-    convolution_backward_input(shape, to_f32(dy, arena), to_f32(weight, arena), wide, arena);
-    return convert(wide, dx);
+    cpu::convolution_backward_input(shape, to_f32(dy, arena), to_f32(weight, arena), wide, arena);
+    return cpu::convert(wide, dx);
   }
   const int64_t parts = parts_of(shape, dy.rows);
   const int64_t samples = dy.rows / parts;
@@ -318,8 +317,8 @@ void convolution_backward_weight(const ConvolutionShape& shape, ConstTensor x, C
   if (x.dtype == DType::f64) return backward_weight_f64(shape, x, dy, weight_gradient, arena);
   const ArenaScope scope(arena);
   if (!onednn::computes_in(x.dtype)) {
-    return convolution_backward_weight(shape, to_f32(x, arena), to_f32(dy, arena), weight_gradient,
-                                       arena);
+    return cpu::convolution_backward_weight(shape, to_f32(x, arena), to_f32(dy, arena),
+                                            weight_gradient, arena);
   }
   // Each part has its sums, which together take no more memory than the images.
   const auto images = static_cast<int64_t>(x.bytes() + dy.bytes());
@@ -337,13 +336,13 @@ void convolution_backward_weight(const ConvolutionShape& shape, ConstTensor x, C
     });
   });
   for (int64_t part = 1; part < parts; ++part) {
-    add(ordered.row_range(0, 1), ordered.row_range(part, 1), ordered.row_range(0, 1));
+    cpu::add(ordered.row_range(0, 1), ordered.row_range(part, 1), ordered.row_range(0, 1));
   }
   const Tensor sums = take_f32(weight_gradient, arena);
   onednn::run(key, make_convolution, describe, [&](Convolution& made) {
     made.reorder.run({{DNNL_ARG_FROM, ordered.data}, {DNNL_ARG_TO, sums.data}});
   });
-  add_values(sums, weight_gradient);
+  cpu::add_values(sums, weight_gradient);
 }
 
-}  // namespace tutti::training
+}  // namespace tutti::training::cpu

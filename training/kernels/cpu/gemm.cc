@@ -1,5 +1,3 @@
-#include "training/kernels/gemm.h"
-
 #include <algorithm>
 #include <array>
 #include <compare>
@@ -8,9 +6,9 @@
 #include <vector>
 
 #include "base/text.h"
-#include "training/kernels/elementwise.h"
-#include "training/kernels/loops.h"
-#include "training/kernels/onednn.h"
+#include "training/kernels/cpu/kernels.h"
+#include "training/kernels/cpu/loops.h"
+#include "training/kernels/cpu/onednn.h"
 #include "training/thread_pool.h"
 
 extern "C" {
@@ -19,7 +17,7 @@ void dgemm_(const char* transa, const char* transb, const int* m, const int* n, 
             const double* beta, double* c, const int* ldc);
 }
 
-namespace tutti::training {
+namespace tutti::training::cpu {
 namespace {
 
 using Descriptor = dnnl::memory::desc;
@@ -106,8 +104,8 @@ void gemm_by_f32(ConstTensor a, Transpose transpose_a, ConstTensor b, Transpose 
     wide = tensor_at(memory[3].data(), DType::f32, c.rows, c.cols);
   }
   const bool widened = c.dtype != DType::f32;
-  gemm(as_f32(a, memory[0]), transpose_a, as_f32(b, memory[1]), transpose_b, wide,
-       widened ? GemmMode::overwrite : mode, wide_bias);
+  cpu::gemm(as_f32(a, memory[0]), transpose_a, as_f32(b, memory[1]), transpose_b, wide,
+            widened ? GemmMode::overwrite : mode, wide_bias);
   if (!widened) return;
   const kernels::Loops& loops = kernels::loops(c.dtype);
   const auto narrow = mode == GemmMode::accumulate ? loops.add_values : loops.from_values;
@@ -124,7 +122,7 @@ void set_rows(Tensor c, ConstTensor bias) {
     if (bias.empty()) {
       std::memset(c.at(row, 0), 0, c.row_range(row, 1).bytes());
     } else {
-      convert(bias, c.row_range(row, 1));
+      cpu::convert(bias, c.row_range(row, 1));
     }
   }
 }
@@ -226,4 +224,4 @@ void gemm(ConstTensor a, Transpose transpose_a, ConstTensor b, Transpose transpo
                [&](int64_t tile) { compute_tile(key, tiles, tile, a, b, c, bias); });
 }
 
-}  // namespace tutti::training
+}  // namespace tutti::training::cpu

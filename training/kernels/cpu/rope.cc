@@ -1,9 +1,8 @@
-#include "training/kernels/rope.h"
-
-#include "training/kernels/loops.h"
+#include "training/kernels/cpu/kernels.h"
+#include "training/kernels/cpu/loops.h"
 #include "training/thread_pool.h"
 
-namespace tutti::training {
+namespace tutti::training::cpu {
 
 void rope(Tensor rows, int64_t heads, int64_t head_size, int64_t context, const void* table,
           int direction) {
@@ -15,4 +14,4 @@ void rope(Tensor rows, int64_t heads, int64_t head_size, int64_t context, const 
   });
 }
 
-}  // namespace tutti::training
+}  // namespace tutti::training::cpu

@@ -1,11 +1,9 @@
-#include "training/kernels/normalization.h"
-
-#include "training/kernels/elementwise.h"
-#include "training/kernels/loops.h"
-#include "training/kernels/row_sums.h"
+#include "training/kernels/cpu/kernels.h"
+#include "training/kernels/cpu/loops.h"
+#include "training/kernels/cpu/row_sums.h"
 #include "training/thread_pool.h"
 
-namespace tutti::training {
+namespace tutti::training::cpu {
 namespace {
 
 using kernels::loops;
@@ -61,8 +59,8 @@ void layer_norm_gradients(ConstTensor x, ConstTensor dy, ConstTensor statistics,
         loop(x.at(first, 0), dy.at(first, 0), statistics.at(first, 0), both.data, both.at(1, 0),
              count, x.cols);
       });
-  add_values(sums.col_range(0, x.cols), gain_gradient);
-  add_values(sums.col_range(x.cols, x.cols), bias_gradient);
+  cpu::add_values(sums.col_range(0, x.cols), gain_gradient);
+  cpu::add_values(sums.col_range(x.cols, x.cols), bias_gradient);
 }
 
 void rms_norm(ConstTensor x, ConstTensor gain, double epsilon, Tensor y, Tensor statistics) {
@@ -96,7 +94,7 @@ void rms_norm_gradients(ConstTensor x, ConstTensor dy, ConstTensor statistics, T
       x.rows, value_type(x.dtype), x.cols, arena, [&](int64_t first, int64_t count, void* own) {
         loop(x.at(first, 0), dy.at(first, 0), statistics.at(first, 0), own, count, x.cols);
       });
-  add_values(sums, gain_gradient);
+  cpu::add_values(sums, gain_gradient);
 }
 
-}  // namespace tutti::training
+}  // namespace tutti::training::cpu

@@ -1,13 +1,11 @@
-#include "training/kernels/batch_norm.h"
-
 #include <algorithm>
 
-#include "training/kernels/elementwise.h"
-#include "training/kernels/loops.h"
-#include "training/kernels/row_sums.h"
+#include "training/kernels/cpu/kernels.h"
+#include "training/kernels/cpu/loops.h"
+#include "training/kernels/cpu/row_sums.h"
 #include "training/thread_pool.h"
 
-namespace tutti::training {
+namespace tutti::training::cpu {
 namespace {
 
 void check(ConstTensor x, ConstTensor statistics, ConstTensor other) {
@@ -132,4 +130,4 @@ void batch_norm_backward(ConstTensor x, ConstTensor statistics, ConstTensor gain
   });
 }
 
-}  // namespace tutti::training
+}  // namespace tutti::training::cpu

@@ -1,12 +1,12 @@
-#include "training/kernels/cross_entropy.h"
-
 #include <atomic>
+#include <numeric>
 
 #include "base/text.h"
-#include "training/kernels/loops.h"
+#include "training/kernels/cpu/kernels.h"
+#include "training/kernels/cpu/loops.h"
 #include "training/thread_pool.h"
 
-namespace tutti::training {
+namespace tutti::training::cpu {
 namespace {
 
 void check_targets(ConstTensor logits, std::span<const int32_t> targets) {
@@ -21,21 +21,22 @@ void check_targets(ConstTensor logits, std::span<const int32_t> targets) {
 
 }  // namespace
 
-int64_t cross_entropy(ConstTensor logits, std::span<const int32_t> targets,
-                      std::span<double> losses, Tensor statistics) {
+Later<Loss> cross_entropy(ConstTensor logits, std::span<const int32_t> targets, Tensor losses,
+                          Tensor statistics) {
   require_shapes(logits.contiguous() && std::ssize(targets) == logits.rows &&
-                     std::ssize(losses) == logits.rows && statistics.rows == logits.rows &&
+                     losses.size() == logits.rows && statistics.rows == logits.rows &&
                      statistics.cols == 2,
                  "cross_entropy");
   check_targets(logits, targets);
   const auto loop = kernels::loops(logits.dtype).cross_entropy;
+  const std::span<double> by_row = losses.values<double>();
   std::atomic<int64_t> correct = 0;
   parallel_rows(logits.rows, logits.cols, [&](int64_t first, int64_t count) {
     correct +=
         loop(logits.at(first, 0), &targets[static_cast<size_t>(first)],
-             &losses[static_cast<size_t>(first)], statistics.at(first, 0), count, logits.cols);
+             &by_row[static_cast<size_t>(first)], statistics.at(first, 0), count, logits.cols);
   });
-  return correct;
+  return Loss{std::accumulate(by_row.begin(), by_row.end(), 0.0), correct};
 }
 
 void cross_entropy_backward(ConstTensor logits, std::span<const int32_t> targets,
@@ -52,4 +53,4 @@ void cross_entropy_backward(ConstTensor logits, std::span<const int32_t> targets
   });
 }
 
-}  // namespace tutti::training
+}  // namespace tutti::training::cpu

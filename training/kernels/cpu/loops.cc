@@ -1,4 +1,4 @@
-#include "training/kernels/loops.h"
+#include "training/kernels/cpu/loops.h"
 
 #include "base/error.h"
 #include "base/reduce.h"

@@ -1,0 +1,15 @@
+// Squared errors of predicted numbers.
+#pragma once
+
+#include <span>
+
+#include "training/later.h"
+#include "training/tensor.h"
+
+namespace tutti::training {
+
+// errors = predictions - targets, in value_type; both are contiguous. Returns the sum of their
+// squares, in double precision, in order.
+Later<Loss> squared_error(ConstTensor predictions, std::span<const float> targets, Tensor errors);
+
+}  // namespace tutti::training

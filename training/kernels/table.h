@@ -1,0 +1,66 @@
+// What a backend computes with: each kernel that the headers beside this one declare and describe,
+// as a function of the same type. dispatch.cc calls them.
+#pragma once
+
+#include "training/kernels/attention.h"
+#include "training/kernels/batch_norm.h"
+#include "training/kernels/convolution.h"
+#include "training/kernels/cross_entropy.h"
+#include "training/kernels/elementwise.h"
+#include "training/kernels/embedding.h"
+#include "training/kernels/gemm.h"
+#include "training/kernels/normalization.h"
+#include "training/kernels/pooling.h"
+#include "training/kernels/rope.h"
+#include "training/kernels/squared_error.h"
+
+namespace tutti::training {
+
+struct KernelTable {
+  decltype(&training::gelu) gelu;
+  decltype(&training::gelu_backward) gelu_backward;
+  decltype(&training::swiglu) swiglu;
+  decltype(&training::swiglu_backward) swiglu_backward;
+  decltype(&training::relu) relu;
+  decltype(&training::relu_backward) relu_backward;
+  decltype(&training::add) add;
+  decltype(&training::scale) scale;
+  decltype(&training::all_finite) all_finite;
+  decltype(&training::zero) zero;
+  decltype(&training::copy) copy;
+  decltype(&training::convert) convert;
+  decltype(&training::dropout) dropout;
+  decltype(&training::add_column_sums) add_column_sums;
+  decltype(&training::add_values) add_values;
+
+  decltype(&training::gemm) gemm;
+  decltype(&training::embedding) embedding;
+  decltype(&training::embedding_backward) embedding_backward;
+  decltype(&training::rope) rope;
+  decltype(&training::causal_attention) causal_attention;
+  decltype(&training::causal_attention_backward) causal_attention_backward;
+  decltype(&training::cross_entropy) cross_entropy;
+  decltype(&training::cross_entropy_backward) cross_entropy_backward;
+  decltype(&training::squared_error) squared_error;
+
+  decltype(&training::layer_norm) layer_norm;
+  decltype(&training::layer_norm_backward) layer_norm_backward;
+  decltype(&training::layer_norm_gradients) layer_norm_gradients;
+  decltype(&training::rms_norm) rms_norm;
+  decltype(&training::rms_norm_backward) rms_norm_backward;
+  decltype(&training::rms_norm_gradients) rms_norm_gradients;
+
+  decltype(&training::column_moments) column_moments;
+  decltype(&training::batch_norm) batch_norm;
+  decltype(&training::batch_norm_sums) batch_norm_sums;
+  decltype(&training::batch_norm_backward) batch_norm_backward;
+  decltype(&training::convolution) convolution;
+  decltype(&training::convolution_backward_input) convolution_backward_input;
+  decltype(&training::convolution_backward_weight) convolution_backward_weight;
+  decltype(&training::max_pool) max_pool;
+  decltype(&training::max_pool_backward) max_pool_backward;
+  decltype(&training::average_pool) average_pool;
+  decltype(&training::average_pool_backward) average_pool_backward;
+};
+
+}  // namespace tutti::training

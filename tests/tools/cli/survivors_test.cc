@@ -129,6 +129,13 @@ TEST_F(Survivors, AreTheJobThatGoesOn) {
   EXPECT_THAT(three.err, Not(HasSubstr("go on")));
 }
 
+TEST_F(Survivors, DoWithoutSparesAsLongAsTheyCan) {
+  const Result result = run({"run", "-n", "2", "--spares", "2", "--no-prefix", "--", tutti(),
+                             "bench", "all_reduce", "--max", "1K"});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("all_reduce"));
+}
+
 TEST_F(Survivors, AreNotNeededWhereAJobIsStartedAgain) {
   const std::string program =
       "if [ $TORCHELASTIC_RESTART_COUNT -lt 2 ]; then exit 3; fi; echo well";

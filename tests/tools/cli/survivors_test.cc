@@ -1,9 +1,14 @@
 // Jobs that lose ranks and go on: `tutti train --min-ranks`, `tutti run --min-ranks`, `--restarts`.
+#include <algorithm>
 #include <csignal>
+#include <filesystem>
 #include <map>
+#include <numeric>
+#include <random>
 #include <string>
 #include <vector>
 
+#include "base/deadline.h"
 #include "base/text.h"
 #include "tests/tools/cli/cli.h"
 
@@ -37,6 +42,11 @@ class Survivors : public Cli {
       if (object.contains("step")) found[object["step"].get<int>()] = object["loss"];
     }
     return found;
+  }
+
+  // Lines that are whole.
+  int64_t steps_in(const std::string& file) const {
+    return std::filesystem::exists(path(file)) ? std::ranges::count(read(path(file)), '\n') : 0;
   }
 
   void expect_the_same(const std::map<int, double>& losses,
@@ -108,6 +118,40 @@ TEST_F(Survivors, HaveSparesTakeTheirPlaces) {
   EXPECT_THAT(result.err, HasSubstr("2 of 3 ranks go on"));
   EXPECT_THAT(result.out, HasSubstr("on 2 ranks"));
   EXPECT_THAT(losses("losses"), SizeIs(kSteps));
+}
+
+// Ten deaths, of whoever, spares too; each once the run has come on by some steps.
+TEST_F(Survivors, TrainOnAfterManyDeaths) {
+  constexpr int kMany = 600;
+  constexpr int kRanks = 4;
+  constexpr int kSpares = 10;
+  ASSERT_EQ(run(training({"--ranks", cat(kRanks), "--steps", cat(kMany)}, "undisturbed")).code, 0);
+  Process job = start(training(
+      {"--ranks", cat(kRanks), "--spares", cat(kSpares), "--min-ranks", "1", "--steps", cat(kMany)},
+      "losses"));
+  std::vector<int> alive(kRanks + kSpares);
+  std::iota(alive.begin(), alive.end(), 0);
+  std::mt19937 random(1);
+  for (int death = 1; death <= kSpares; ++death) {
+    const Deadline deadline = Deadline::after(testing::kPatience);
+    while (steps_in("losses") < 40 * death && !deadline.passed()) {
+    }
+    ASSERT_GE(steps_in("losses"), 40 * death);
+    const auto victim = alive.begin() + static_cast<std::ptrdiff_t>(random() % alive.size());
+    SCOPED_TRACE(cat("death ", death, ", of rank ", *victim));
+    const pid_t pid = process_of_rank(*victim);
+    ASSERT_GT(pid, 0);
+    ASSERT_EQ(::kill(pid, SIGKILL), 0);
+    alive.erase(victim);
+  }
+  const Result result = job.finish();
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("on 4 ranks"));
+  const std::map<int, double> found = losses("losses");
+  ASSERT_THAT(found, SizeIs(kMany));
+  for (const auto& [step, loss] : losses("undisturbed")) {
+    EXPECT_NEAR(found.at(step), loss, 0.01 * loss) << "step " << step;
+  }
 }
 
 TEST_F(Survivors, EndWhereTooFewAreLeft) {

@@ -20,6 +20,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr std::chrono::seconds kTimeToAskAll{1};
+
 double seconds(std::chrono::nanoseconds duration) {
   return std::chrono::duration<double>(duration).count();
 }
@@ -94,7 +96,7 @@ class Trainer::Loop {
   void save_done(const Evaluation* validation = nullptr);
   void save_if_best(const Evaluation& validation);
   Json state() const;
-  void keep_in_memory();
+  void keep_in_memory(uint64_t every);
   struct StepsDone {
     std::vector<StepResult> results;
     uint64_t samples = 0;
@@ -126,6 +128,7 @@ class Trainer::Loop {
   uint64_t told_ = 0;             // of these
   std::optional<uint64_t> kept_;  // the last one whose state the ranks have in memory
   int stopped_by_ = 0;
+  std::optional<Clock::time_point> asked_;  // when this rank was seen to be asked to stop
   bool finished_ = false;
   std::vector<StepResult> results_;  // of the steps up to done_
   StepReport report_;                // of the last one that was told
@@ -172,8 +175,8 @@ Json Trainer::Loop::state() const {
 }
 
 // At the beginning too: from then on a death does not end the run.
-void Trainer::Loop::keep_in_memory() {
-  if (!options_.copies || (kept_ && done_ < *kept_ + options_.copy_every)) return;
+void Trainer::Loop::keep_in_memory(uint64_t every) {
+  if (!options_.copies || (kept_ && done_ < *kept_ + every)) return;
   const TraceSpan span(tracing(), "copies in memory", TraceCategory::step);
   const SnapshotParts parts =
       parts_of(replica_, model_,
@@ -216,7 +219,22 @@ Trainer::Loop::StepsDone Trainer::Loop::run_steps(uint64_t first, uint64_t last)
 // What any rank was asked, the same everywhere: ranks stop after the same step.
 int Trainer::Loop::agreed_stop(uint64_t step) {
   if (!options_.stop_requested) return 0;
-  return replica_.largest_on_any_rank(options_.stop_requested(), static_cast<int64_t>(step));
+  const auto largest = [&](int value) {
+    return replica_.largest_on_any_rank(value, static_cast<int64_t>(step));
+  };
+  const int own = options_.stop_requested();
+  const int any = largest(own);
+  if (any == 0 || !options_.copies) return any;
+  const bool all = largest(own == 0 ? 1 : 0) == 0;
+  if (all) return any;
+  if (own != 0 && !asked_) asked_ = Clock::now();
+  // Others may be about to be asked, too.
+  const bool leaves = own != 0 && Clock::now() - *asked_ >= kTimeToAskAll;
+  const int leaver = largest(leaves ? world_.rank() + 1 : 0) - 1;
+  if (leaver < 0) return 0;
+  keep_in_memory(1);
+  throw Departure(cat(world_.describe(leaver), " leaves: it was asked to by signal ", any),
+                  leaves ? own : 0);
 }
 
 MemoryReport Trainer::Loop::memory() const {
@@ -266,7 +284,7 @@ std::optional<StepReport> Trainer::Loop::next() {
     if (done_ == feed_.steps()) return std::nullopt;
     stopped_by_ = agreed_stop(done_);
     if (stopped_by_ != 0) return std::nullopt;
-    keep_in_memory();
+    keep_in_memory(options_.copy_every);
     run_to_flush();
   }
   report_.result = results_[results_.size() - (done_ - told_)];

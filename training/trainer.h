@@ -65,7 +65,7 @@ struct TrainOptions {
   std::string initial;     // a safetensors file with parameters to start from
   std::string trace;       // a file for Chrome's trace format
   // Asked after each step: not 0 once this rank is to stop (a signal's number). Then all ranks stop
-  // after the same step, and save it. On all ranks, or on none.
+  // after the same step, and save it. On all ranks, or on none. With `copies`: Departure.
   std::function<int()> stop_requested;
   // With these the ranks keep the state in memory (survival/), each time that so many steps were
   // done; and a run that goes on from such a state begins with it.
@@ -75,6 +75,20 @@ struct TrainOptions {
   // What else the run was told, which the options above follow from: part of its configuration, as
   // checkpoints keep it.
   Json told = Json::object();
+};
+
+// Some ranks were asked to stop, for a second, and others were not, in a run that survives deaths:
+// those leave, with this, and the others go on without them. Thrown on all ranks after the same
+// step, whose state they have in memory.
+class Departure : public Error {
+ public:
+  Departure(const std::string& what, int signal)
+      : Error(ErrorCode::aborted, what), signal_(signal) {}
+  // By which this rank was asked; 0: it is none of those that leave.
+  int signal() const { return signal_; }
+
+ private:
+  int signal_;
 };
 
 struct StepReport {

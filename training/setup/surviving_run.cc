@@ -57,6 +57,9 @@ class SurvivingRun {
         const int result = session();
         world_.barrier({.timeout = kForever});  // whoever is through stays until all are
         return result;
+      } catch (const Departure& departure) {
+        if (departure.signal() != 0) return 128 + departure.signal();
+        death = departure;
       } catch (const Error& error) {
         if (!may_be_a_death(error)) throw;
         death = error;

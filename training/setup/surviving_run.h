@@ -30,9 +30,10 @@ struct SurvivalOptions {
 // What each rank that trains does with its session. `goes_on`: it is not the run's first.
 using Conduct = std::function<int(Session& session, bool goes_on)>;
 
-// Collective over `world`. Returns what the conduct of the last session returned; 0 on a rank that
-// was never needed. Throws what is no rank's death, and Error(rank_died) where too few are left, or
-// nothing that they could go on from.
+// Collective over `world`. A rank that alone is asked to stop (TrainOptions::stop_requested)
+// leaves, and returns 128 + the signal's number; the others go on without it. Returns what the
+// conduct of the last session returned; 0 on a rank that was never needed. Throws what is no rank's
+// death, and Error(rank_died) where too few are left, or nothing that they could go on from.
 int run_with_survivors(Communicator world, RunOptions options, LoadedData data,
                        const SurvivalOptions& survival, const Conduct& conduct);
 

@@ -154,6 +154,20 @@ TEST_F(Survivors, TrainOnAfterManyDeaths) {
   }
 }
 
+// As the owners of machines that may be taken away tell them.
+TEST_F(Survivors, TrainOnWithoutARankThatIsAskedToLeave) {
+  constexpr int kMany = 4000;
+  Process job =
+      start(training({"--ranks", "3", "--min-ranks", "2", "--steps", cat(kMany)}, "losses"));
+  ASSERT_THAT(job.read_lines(1), SizeIs(1));
+  ASSERT_EQ(::kill(process_of_rank(1), SIGTERM), 0);
+  const Result result = job.finish();
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.err, AllOf(HasSubstr("leaves: it was asked to by signal 15"),
+                                HasSubstr("2 of 3 ranks go on from the state after step")));
+  EXPECT_THAT(losses("losses"), SizeIs(kMany));
+}
+
 TEST_F(Survivors, EndWhereTooFewAreLeft) {
   const Result result =
       run(training({"--ranks", "3", "--min-ranks", "3"}, "losses"), {{"TUTTI_FAULT", "kill:1:90"}});

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/fd.h"
+#include "base/network_timeout.h"
 #include "transport/tcp/outage.h"
 
 namespace tutti::nccl {
@@ -46,7 +47,9 @@ class SendStream {
   void begin(const Slice& slice, const std::byte* payload);
   Moved advance(int& error);
   // Empty, or that nobody has confirmed for long what was sent.
-  std::string outage(int64_t now_ns) { return outage_.look(socket_.get(), now_ns); }
+  std::string outage(int64_t now_ns) {
+    return outage_.look(socket_.get(), now_ns, network_timeout());
+  }
 
  private:
   Fd socket_;

@@ -69,10 +69,10 @@ TEST_F(Survivors, TrainOn) {
                                       {"--zero", "1"},
                                       {"--zero", "3"},
                                       {"--pp", "2"},
-                                      {"--pp", "4", "--schedule", "gpipe", "--cut", "1,1,1,1"},
+                                      {"--pp", "4", "--schedule", "gpipe"},
                                       {"--copy-every", "4"}};
   for (const Words& layout : layouts) {
-    for (const std::string death : {"0:30", "1:90", "3:150"}) {
+    for (const std::string death : {"0:30", "1:60", "3:80"}) {
       Words more = {"--ranks", "4", "--min-ranks", "2"};
       more.insert(more.end(), layout.begin(), layout.end());
       SCOPED_TRACE(cat(::testing::PrintToString(layout), " kill:", death));

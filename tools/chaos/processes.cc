@@ -1,0 +1,112 @@
+#include "tools/chaos/processes.h"
+
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <optional>
+#include <string_view>
+#include <thread>
+
+#include "base/deadline.h"
+#include "base/error.h"
+#include "base/printable.h"
+#include "base/text.h"
+
+namespace tutti::tool::chaos {
+
+namespace {
+
+// Empty where the process is gone, or not ours to look at.
+std::string text_of(pid_t pid, std::string_view file) {
+  std::ifstream stream(cat("/proc/", pid, "/", file), std::ios::binary);
+  return {std::istreambuf_iterator<char>(stream), {}};
+}
+
+std::optional<int> parse_number(std::string_view text) {
+  int number = 0;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (status != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
+// Nothing of one that has ended.
+std::optional<pid_t> parent_of(pid_t pid) {
+  const std::string stat = text_of(pid, "stat");  // PID (NAME) STATE PARENT ...
+  const size_t name_end = stat.rfind(')');
+  if (name_end == std::string::npos) return std::nullopt;
+  const std::vector<std::string> fields = split(stat.substr(name_end), ' ');
+  if (fields.size() < 3 || fields[1] == "Z" || fields[1] == "X") return std::nullopt;
+  return parse_number(fields[2]);
+}
+
+std::optional<int> rank_of(pid_t pid) {
+  constexpr std::string_view kName = "RANK=";
+  for (const std::string& variable : split(text_of(pid, "environ"), '\0')) {
+    if (variable.starts_with(kName)) {
+      return parse_number(std::string_view(variable).substr(kName.size()));
+    }
+  }
+  return std::nullopt;
+}
+
+std::multimap<pid_t, pid_t> children_by_parent() {
+  std::multimap<pid_t, pid_t> children;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    const std::optional<pid_t> pid = parse_number(entry.path().filename().string());
+    if (!pid) continue;
+    if (const std::optional<pid_t> parent = parent_of(*pid)) children.emplace(*parent, *pid);
+  }
+  return children;
+}
+
+}  // namespace
+
+void adopt_orphans() {
+  if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) throw system_error("become a subreaper", errno);
+}
+
+std::vector<pid_t> descendants() {
+  const std::multimap<pid_t, pid_t> children = children_by_parent();
+  std::vector<pid_t> found = {::getpid()};
+  for (size_t i = 0; i < found.size(); ++i) {
+    const auto [begin, end] = children.equal_range(found[i]);
+    for (auto child = begin; child != end; ++child) found.push_back(child->second);
+  }
+  found.erase(found.begin());
+  return found;
+}
+
+std::map<int, pid_t> rank_processes() {
+  std::map<int, pid_t> found;
+  for (const pid_t pid : descendants()) {
+    if (const std::optional<int> rank = rank_of(pid)) found.emplace(*rank, pid);
+  }
+  return found;
+}
+
+std::string in_words(pid_t pid) {
+  std::string command = text_of(pid, "cmdline");
+  std::ranges::replace(command, '\0', ' ');
+  while (command.ends_with(' ')) command.pop_back();
+  return cat(pid, " (", printable(command), ")");
+}
+
+void kill_descendants() {
+  const Deadline deadline = Deadline::after(std::chrono::seconds(5));
+  for (std::vector<pid_t> left = descendants(); !left.empty() && !deadline.passed();
+       left = descendants()) {
+    for (const pid_t pid : left) ::kill(pid, SIGKILL);
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    while (::waitpid(-1, nullptr, WNOHANG) > 0) {
+    }
+  }
+}
+
+}  // namespace tutti::tool::chaos

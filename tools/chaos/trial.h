@@ -15,7 +15,7 @@ struct Conditions {
   std::map<std::string, std::string> environment;
   size_t ranks = 0;  // that the command starts here: times count from when all are there
   // From the last fault, or else from the start, to the end.
-  std::chrono::milliseconds limit = std::chrono::milliseconds::max();
+  std::chrono::milliseconds limit = std::chrono::hours(24);
 };
 
 struct Outcome {

@@ -95,8 +95,8 @@ std::vector<Plan> plans_of(const Options& options, size_t ranks) {
 int run(const Options& options) {
   chaos::adopt_orphans();
   Conditions conditions{.command = options.command};
-  if (std::getenv("TUTTI_TIMEOUT") == nullptr) {
-    conditions.environment["TUTTI_TIMEOUT"] = cat(options.within / 2);
+  for (const char* const limit : {"TUTTI_TIMEOUT", "TUTTI_INIT_TIMEOUT"}) {
+    if (std::getenv(limit) == nullptr) conditions.environment[limit] = cat(options.within / 2);
   }
   std::ofstream json = open_for_writing(options.json, "--json");
   const Outcome undisturbed = run_undisturbed(options, conditions);

@@ -73,7 +73,7 @@ const Fault* Faults::at(uint64_t message) const {
 
 void Faults::sent() {
   const Fault* const fault = at(++sent_);
-  if (fault == nullptr) return;
+  if (fault == nullptr || fault->kind != FaultKind::delay) return;
   tell(*fault);
   std::this_thread::sleep_for(std::chrono::milliseconds(fault->milliseconds));
 }
@@ -95,6 +95,7 @@ bool FaultTransport::strike(MessageHeader& header) {
       faults_.stall(*fault);
       return false;
     case FaultKind::truncate:
+      if (header.bytes > 0) tell(*fault);  // of nothing there is no half
       header.bytes /= 2;
       return true;
     case FaultKind::delay:

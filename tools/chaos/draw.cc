@@ -29,7 +29,7 @@ class Drawer {
   uint64_t duration() { return 1 + below(kShortMs); }
   uint64_t bytes() { return 1 + below(kMostDiskBytes); }
   // The product of two: early ones, in which a job begins, are likelier.
-  uint64_t time() { return below(1 + below(draw_.span_ms)); }
+  uint64_t time() { return draw_.from_ms + below(1 + below(draw_.span_ms)); }
   uint64_t message() { return 1 + below(1 + below(draw_.messages)); }
   uint64_t soon_after(uint64_t what, uint64_t within) { return what + below(within); }
 

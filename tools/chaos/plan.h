@@ -64,7 +64,8 @@ struct Draw {
   int first_rank = 0;
   int last_rank = 0;
   std::vector<std::string> classes;  // of all_classes(): each in turn
-  uint64_t span_ms = 0;              // faults by time are in it
+  uint64_t from_ms = 0;              // before it there are no faults by time
+  uint64_t span_ms = 0;              // after it there are
   uint64_t messages = 0;             // faults at messages are at the first so many
 };
 

@@ -171,8 +171,14 @@ void add_chaos(CommandLine& line) {
       .separated_by_commas()
       .one_of(chaos::all_classes());
   command
+      .add_option("--from", options->draw.from_ms,
+                  "milliseconds since all ranks run, before which there are no faults by time: "
+                  "whoever cannot do without a rank while they join is left alone so long")
+      .between(0, 1e9)
+      .show_default();
+  command
       .add_option("--span", options->draw.span_ms,
-                  "milliseconds since all ranks run, in which faults by time are")
+                  "milliseconds after that, in which faults by time are")
       .between(1, 1e9)
       .show_default();
   command

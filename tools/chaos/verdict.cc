@@ -56,8 +56,13 @@ bool anybody_to_name(const Outcome& outcome) {
          std::ranges::none_of(outcome.struck, is_launcher);
 }
 
-bool must_survive(const Outcome& outcome, const Demands& demands) {
-  return std::ranges::all_of(outcome.struck, demands.survives ? is_survivable : is_harmless);
+bool must_survive(const Outcome& outcome, size_t ranks, const Demands& demands) {
+  std::set<int> dead;
+  for (const Fault& fault : outcome.struck) {
+    if (fault.kind == Kind::kill) dead.insert(fault.rank);
+  }
+  return dead.size() < ranks &&
+         std::ranges::all_of(outcome.struck, demands.survives ? is_survivable : is_harmless);
 }
 
 }  // namespace
@@ -86,7 +91,7 @@ Verdict judge(const Plan& plan, const Outcome& outcome, const Outcome& undisturb
   verdict.survived = !outcome.hung && outcome.code == 0;
   verdict.leaked = !outcome.left.empty();
   if (verdict.hung) complain("hung for ", outcome.seconds_after, " s after the last fault");
-  if (!verdict.hung && !verdict.survived && must_survive(outcome, demands)) {
+  if (!verdict.hung && !verdict.survived && must_survive(outcome, undisturbed.ranks, demands)) {
     complain("did not survive: exit code ", outcome.code);
   }
   for (const std::string& what : outcome.left) complain("left behind: ", what);

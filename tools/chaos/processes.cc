@@ -1,21 +1,23 @@
 #include "tools/chaos/processes.h"
 
+#include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
 #include <charconv>
 #include <csignal>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <optional>
 #include <string_view>
 #include <thread>
 
 #include "base/deadline.h"
 #include "base/error.h"
+#include "base/fd.h"
 #include "base/printable.h"
 #include "base/text.h"
 
@@ -25,8 +27,13 @@ namespace {
 
 // Empty where the process is gone, or not ours to look at.
 std::string text_of(pid_t pid, std::string_view file) {
-  std::ifstream stream(cat("/proc/", pid, "/", file), std::ios::binary);
-  return {std::istreambuf_iterator<char>(stream), {}};
+  const Fd fd(::open(cat("/proc/", pid, "/", file).c_str(), O_RDONLY | O_CLOEXEC));
+  std::string text;
+  std::array<char, 4096> block;
+  for (ssize_t got = 0; (got = ::read(fd.get(), block.data(), block.size())) > 0;) {
+    text.append(block.data(), static_cast<size_t>(got));
+  }
+  return text;
 }
 
 std::optional<int> parse_number(std::string_view text) {

@@ -63,12 +63,19 @@ std::optional<int> rank_of(pid_t pid) {
   return std::nullopt;
 }
 
+// Of this host.
+std::vector<pid_t> all_processes() {
+  std::vector<pid_t> found;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    if (const auto pid = parse_number(entry.path().filename().string())) found.push_back(*pid);
+  }
+  return found;
+}
+
 std::multimap<pid_t, pid_t> children_by_parent() {
   std::multimap<pid_t, pid_t> children;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
-    const std::optional<pid_t> pid = parse_number(entry.path().filename().string());
-    if (!pid) continue;
-    if (const std::optional<pid_t> parent = parent_of(*pid)) children.emplace(*parent, *pid);
+  for (const pid_t pid : all_processes()) {
+    if (const std::optional<pid_t> parent = parent_of(pid)) children.emplace(*parent, pid);
   }
   return children;
 }
@@ -103,6 +110,12 @@ std::string in_words(pid_t pid) {
   std::ranges::replace(command, '\0', ' ');
   while (command.ends_with(' ')) command.pop_back();
   return cat(pid, " (", printable(command), ")");
+}
+
+bool is_mapped(const std::string& file) {
+  return std::ranges::any_of(all_processes(), [&](pid_t pid) {
+    return text_of(pid, "maps").find(file) != std::string::npos;
+  });
 }
 
 void kill_descendants() {

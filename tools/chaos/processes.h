@@ -22,6 +22,9 @@ std::map<int, pid_t> rank_processes();
 // "1234 (sleep 100)"
 std::string in_words(pid_t pid);
 
+// Some process of this host has mapped the file.
+bool is_mapped(const std::string& file);
+
 // Returns when no descendant is left, or only what the kernel does not let go.
 void kill_descendants();
 

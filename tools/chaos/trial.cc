@@ -214,7 +214,8 @@ class Trial {
     }
     for (const pid_t pid : processes) outcome_.left.push_back(cat("process ", in_words(pid)));
     for (const std::string& file : shared_memory_files()) {
-      if (!files_before_.contains(file)) outcome_.left.push_back(file);
+      const bool is_new = !files_before_.contains(file);
+      if (is_new && !is_mapped(file)) outcome_.left.push_back(file);  // else it is another job's
     }
   }
 

@@ -1,4 +1,5 @@
 // `tutti chaos`: it finds what is wrong with a command, finds it again, and nothing else.
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -64,6 +65,14 @@ TEST_F(Chaos, FindsWhoIsLeftBehind) {
       kill_one_, cat("[ $one = 0 ] || setsid sleep 98 < /dev/null > /dev/null 2>&1 & ", honest_));
   EXPECT_EQ(result.code, 1);
   EXPECT_THAT(result.out, ContainsRegex("left behind: process [0-9]+ \\(sleep 98\\)"));
+}
+
+TEST_F(Chaos, FindsAFileInSharedMemory) {
+  const std::string file = cat("/dev/shm/", mark());
+  const Result result = hurt(kill_one_, cat("[ $one = 0 ] || : > ", file, "; ", honest_));
+  EXPECT_TRUE(std::filesystem::remove(file));
+  EXPECT_EQ(result.code, 1);
+  EXPECT_THAT(result.out, HasSubstr(cat("left behind: ", file)));
 }
 
 TEST_F(Chaos, FindsWhoNamesNobody) {

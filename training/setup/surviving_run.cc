@@ -108,6 +108,8 @@ SurvivingRun::Deal SurvivingRun::deal() const {
     deal.options.mesh.pipeline = stages;
     deal.options.mesh.data = options_.mesh.data == 0 ? data : std::min(options_.mesh.data, data);
     deal.ranks = deal.options.mesh.data * stages;
+    // Where the model was cut is for as many stages as there were.
+    if (stages < options_.mesh.pipeline) deal.options.training.replica.pipeline.cut.clear();
     try {
       RunOptions tried = deal.options;
       settle(tried, deal.ranks, data_->examples());

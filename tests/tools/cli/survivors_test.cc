@@ -59,7 +59,7 @@ TEST_F(Survivors, TrainOn) {
                                       {"--zero", "1"},
                                       {"--zero", "3"},
                                       {"--pp", "2"},
-                                      {"--pp", "4", "--schedule", "gpipe", "--cut", "1,1,1,1"},
+                                      {"--pp", "4", "--schedule", "gpipe", "--cut", "0,1,2,3"},
                                       {"--copy-every", "4"}};
   for (const Words& layout : layouts) {
     for (const std::string death : {"0:30", "1:90", "3:150"}) {

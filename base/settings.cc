@@ -101,7 +101,8 @@ constexpr std::array kSettings = {
                 false, "how much the library says on standard error"},
     SettingInfo{
         "TUTTI_FAULT", SettingType::string, "", "", false, false,
-        "fault to inject, for tests: kill|stall|truncate:RANK:N, at RANK's n-th message (from 1)"},
+        "faults to inject, for tests, separated by commas: kill|stall|truncate:RANK:N, at RANK's "
+        "n-th message (from 1), or delay:RANK:N:MS, which stands still for MS milliseconds"},
     SettingInfo{"TUTTI_MPI_SMALLEST", SettingType::string, "auto", "", true, false,
                 "under an MPI program (`tutti mpi`): calls of fewer bytes a block are left to "
                 "the MPI library; auto: those of sizes in which it was measured to be faster"},

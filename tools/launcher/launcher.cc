@@ -170,7 +170,10 @@ class Launch : public AgentSink {
   void on_exit(const RankExit& exit) override {
     if (!exit.failed() || ending_) return;
     if (failed() && exit.by_itself()) return;  // because of the first, or so it may be
-    if (does_without(1)) return say(cat(describe(exit), "; the others go on"));
+    if (does_without(1)) {
+      signal_ranks(SIGCONT);  // or else whoever is stopped may be all that is left
+      return say(cat(describe(exit), "; the others go on"));
+    }
     if (!failed()) exit_code_ = exit.exit_code();
     failed_exits_.push_back(exit);
     if (failed_exits_.size() == 1) end_soon();

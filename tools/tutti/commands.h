@@ -11,6 +11,7 @@
 namespace tutti::tool {
 
 void add_run(CommandLine& line);
+void add_chaos(CommandLine& line);
 void add_bench(CommandLine& line);
 void add_verify(CommandLine& line);
 void add_explain(CommandLine& line);

@@ -129,8 +129,11 @@ int train_as_first(training::Session& session, const Options& options, bool goes
   LossCurves curves;
   const auto units = static_cast<double>(model.targets_per_sample());
   const char* unit = units > 1 ? "tokens" : "samples";
-  Progress progress(unit, units, training::measured_peak(replica.storage.dtype) * replica.threads,
-                    ranks, options.on_terminal || is_terminal());
+  // Once: when the run goes on after a death, the others do not wait for it, without copies of
+  // their states.
+  static const double peak = training::measured_peak(replica.storage.dtype);
+  Progress progress(unit, units, peak * replica.threads, ranks,
+                    options.on_terminal || is_terminal());
   while (const std::optional<StepReport> report = session.trainer().next()) {
     Json line = json_of(*report, units);
     if (curves.training.empty() && resumes) {

@@ -1,98 +1,140 @@
 #include "transport/fault/fault_transport.h"
 
+#include <algorithm>
+#include <array>
 #include <charconv>
+#include <chrono>
 #include <csignal>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/text.h"
 
 namespace tutti {
 
-std::optional<Fault> parse_fault(std::string_view text) {
-  if (text.empty()) return std::nullopt;
-  const auto number = [](const std::string& digits, auto& value) {
-    const char* const last = digits.data() + digits.size();
-    const auto [end, status] = std::from_chars(digits.data(), last, value);
-    return status == std::errc{} && end == last;
-  };
+namespace {
+
+constexpr std::array<std::string_view, 4> kKinds = {"kill", "stall", "truncate", "delay"};
+
+bool parse_number(const std::string& digits, auto& value) {
+  const char* const last = digits.data() + digits.size();
+  const auto [end, status] = std::from_chars(digits.data(), last, value);
+  return status == std::errc{} && end == last;
+}
+
+Fault parse_fault(std::string_view text) {
   const std::vector<std::string> parts = split(text, ':');
-  Fault fault;
-  bool good = parts.size() == 3 && number(parts[1], fault.rank) && number(parts[2], fault.message);
-  if (good && parts[0] == "kill") {
-    fault.kind = FaultKind::kill;
-  } else if (good && parts[0] == "stall") {
-    fault.kind = FaultKind::stall;
-  } else if (good && parts[0] == "truncate") {
-    fault.kind = FaultKind::truncate;
-  } else {
-    good = false;
+  const auto kind = static_cast<size_t>(std::ranges::find(kKinds, parts[0]) - kKinds.begin());
+  Fault fault{.kind = static_cast<FaultKind>(kind)};
+  const size_t wanted = fault.kind == FaultKind::delay ? 4 : 3;
+  if (kind < kKinds.size() && parts.size() == wanted && parse_number(parts[1], fault.rank) &&
+      parse_number(parts[2], fault.message) &&
+      (wanted == 3 || parse_number(parts[3], fault.milliseconds))) {
+    return fault;
   }
-  if (!good) {
-    throw Error(ErrorCode::invalid_argument, cat("TUTTI_FAULT='", text, "' is not a fault"),
-                {.remedy = "write kill, stall or truncate, a rank and a message, as in kill:1:5"});
+  throw Error(ErrorCode::invalid_argument, cat("TUTTI_FAULT='", text, "' is not a fault"),
+              {.remedy = "write kill, stall or truncate, a rank and a message, as in kill:1:5, or "
+                         "delay and milliseconds as well, as in delay:1:5:100"});
+}
+
+// For whoever wants to know whether a fault was met at all.
+void tell(const Fault& fault) {
+  log(LogLevel::warning, cat("the fault ", to_text(fault), " of TUTTI_FAULT strikes"));
+}
+
+}  // namespace
+
+std::vector<Fault> parse_faults(std::string_view text) {
+  std::vector<Fault> faults;
+  if (text.empty()) return faults;
+  for (const std::string& part : split(text, ',')) faults.push_back(parse_fault(part));
+  return faults;
+}
+
+std::string to_text(const Fault& fault) {
+  const std::string_view kind = kKinds[static_cast<size_t>(fault.kind)];
+  const std::string duration =
+      fault.kind == FaultKind::delay ? cat(":", fault.milliseconds) : std::string();
+  return cat(kind, ":", fault.rank, ":", fault.message, duration);
+}
+
+Faults::Faults(const std::vector<Fault>& faults, int rank) {
+  std::ranges::copy_if(faults, std::back_inserter(faults_),
+                       [&](const Fault& fault) { return fault.rank == rank; });
+}
+
+const Fault* Faults::at(uint64_t message) const {
+  const auto found = std::ranges::find(faults_, message, &Fault::message);
+  return found == faults_.end() ? nullptr : &*found;
+}
+
+void Faults::sent() {
+  const Fault* const fault = at(++sent_);
+  if (fault == nullptr || fault->kind != FaultKind::delay) return;
+  tell(*fault);
+  std::this_thread::sleep_for(std::chrono::milliseconds(fault->milliseconds));
+}
+
+void Faults::stall(const Fault& fault) {
+  if (!stalled_.exchange(true)) tell(fault);
+}
+
+// Does what has to be done before the next message; false: it is never sent.
+bool FaultTransport::strike(MessageHeader& header) {
+  const Fault* const fault = faults_.due();
+  if (fault == nullptr) return true;
+  switch (fault->kind) {
+    case FaultKind::kill:
+      tell(*fault);
+      std::raise(SIGKILL);
+      return false;
+    case FaultKind::stall:
+      faults_.stall(*fault);
+      return false;
+    case FaultKind::truncate:
+      if (header.bytes > 0) tell(*fault);  // of nothing there is no half
+      header.bytes /= 2;
+      return true;
+    case FaultKind::delay:
+      return true;
   }
-  return fault;
+  return true;
 }
 
 std::byte* FaultTransport::reserve(std::span<const int> peers, int lane, size_t bytes, int credit) {
-  return stalled_ ? nullptr : inner_->reserve(peers, lane, bytes, credit);
+  return faults_.stalled() ? nullptr : inner_->reserve(peers, lane, bytes, credit);
 }
 
 const MessageHeader* FaultTransport::front(int peer, int lane) {
-  return stalled_ ? nullptr : inner_->front(peer, lane);
+  return faults_.stalled() ? nullptr : inner_->front(peer, lane);
 }
 
 // The message at fault goes through commit(); the others as they would without this wrapper.
 bool FaultTransport::write(int peer, int lane, const MessageHeader& header,
                            std::span<const std::byte> payload, int credit) {
-  if (sent_ + 1 == fault_.message) return Transport::write(peer, lane, header, payload, credit);
-  if (stalled_ || !inner_->write(peer, lane, header, payload, credit)) return false;
-  ++sent_;
+  if (faults_.due() != nullptr) return Transport::write(peer, lane, header, payload, credit);
+  if (faults_.stalled() || !inner_->write(peer, lane, header, payload, credit)) return false;
+  faults_.sent();
   return true;
 }
 
 int FaultTransport::lend(std::span<const int> peers, int lane, const MessageHeader& header,
                          std::span<const std::byte> payload) {
-  if (stalled_) return -1;
   MessageHeader cut = header;
-  if (sent_ + 1 == fault_.message) {
-    switch (fault_.kind) {
-      case FaultKind::kill:
-        std::raise(SIGKILL);
-        return -1;
-      case FaultKind::stall:
-        stalled_ = true;
-        return -1;
-      case FaultKind::truncate:
-        cut.bytes /= 2;
-        break;
-    }
-  }
+  if (faults_.stalled() || !strike(cut)) return -1;
   const int loan = inner_->lend(peers, lane, cut, payload.first(cut.bytes));
-  if (loan >= 0) ++sent_;
+  if (loan >= 0) faults_.sent();
   return loan;
 }
 
 void FaultTransport::commit(const MessageHeader& header) {
-  if (++sent_ != fault_.message) {
-    inner_->commit(header);
-    return;
-  }
   MessageHeader cut = header;
-  switch (fault_.kind) {
-    case FaultKind::kill:
-      std::raise(SIGKILL);
-      return;
-    case FaultKind::stall:
-      stalled_ = true;
-      return;
-    case FaultKind::truncate:
-      cut.bytes /= 2;
-      inner_->commit(cut);
-      return;
-  }
+  if (!strike(cut)) return;
+  inner_->commit(cut);
+  faults_.sent();
 }
 
 }  // namespace tutti

@@ -1,11 +1,14 @@
-// A wrapper around any transport that breaks its rank at a chosen message, for tests: always the
+// A wrapper around any transport that breaks its rank at chosen messages, for tests: always the
 // same way at the same place.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
-#include <optional>
+#include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "transport/transport.h"
 
@@ -15,21 +18,45 @@ enum class FaultKind : uint8_t {
   kill,      // SIGKILL to the own process instead of sending the message
   stall,     // never moves again, but the process lives
   truncate,  // the message arrives with half of its payload
+  delay,     // the rank stands still for a while after the message
 };
 
 struct Fault {
   FaultKind kind = FaultKind::kill;
-  int rank = 0;          // in the world
-  uint64_t message = 1;  // the how-manieth message that the rank sends
+  int rank = 0;               // in the world
+  uint64_t message = 1;       // the how-manieth message that the rank sends
+  uint64_t milliseconds = 0;  // of a delay
 };
 
-// "kill:1:5"; empty: none. Throws Error(invalid_argument).
-std::optional<Fault> parse_fault(std::string_view text);
+// "kill:1:5,delay:2:9:100"; empty: none. Throws Error(invalid_argument).
+std::vector<Fault> parse_faults(std::string_view text);
+std::string to_text(const Fault& fault);
+
+// The faults of one rank, and how many messages it has sent, in all its communicators together.
+class Faults {
+ public:
+  Faults(const std::vector<Fault>& faults, int rank);
+
+  bool empty() const { return faults_.empty(); }
+  // That of the message to be sent next; null: none.
+  const Fault* due() const { return at(sent_ + 1); }
+  void sent();
+  void stall(const Fault& fault);
+  bool stalled() const { return stalled_; }
+
+ private:
+  const Fault* at(uint64_t message) const;
+
+  std::vector<Fault> faults_;
+  std::atomic<uint64_t> sent_ = 0;
+  std::atomic<bool> stalled_ = false;
+};
 
 class FaultTransport final : public Transport {
  public:
-  FaultTransport(std::unique_ptr<Transport> inner, const Fault& fault)
-      : inner_(std::move(inner)), fault_(fault) {}
+  // `faults` must outlive this.
+  FaultTransport(std::unique_ptr<Transport> inner, Faults& faults)
+      : inner_(std::move(inner)), faults_(faults) {}
 
   int lanes() const override { return inner_->lanes(); }
   size_t max_message_bytes() const override { return inner_->max_message_bytes(); }
@@ -58,7 +85,7 @@ class FaultTransport final : public Transport {
   bool release(int peer, int lane) override { return inner_->release(peer, lane); }
   void end_sending() override { inner_->end_sending(); }
   bool ended(int peer, int lane) const override { return inner_->ended(peer, lane); }
-  bool progress() override { return !stalled_ && inner_->progress(); }
+  bool progress() override { return !faults_.stalled() && inner_->progress(); }
   void arm(WaitSet& set) override { inner_->arm(set); }
   void watch(WaitSet& set) override { inner_->watch(set); }
   void disarm() override { inner_->disarm(); }
@@ -66,10 +93,10 @@ class FaultTransport final : public Transport {
   bool wakes_slowly() const override { return inner_->wakes_slowly(); }
 
  private:
+  bool strike(MessageHeader& header);
+
   const std::unique_ptr<Transport> inner_;
-  const Fault fault_;
-  uint64_t sent_ = 0;
-  bool stalled_ = false;
+  Faults& faults_;
 };
 
 }  // namespace tutti

@@ -28,7 +28,8 @@ Endpoint::Endpoint(const Job& job, OpenedFabric fabric)
     : fabric_name_(std::move(fabric.name)),
       fabric_(provider_of(std::move(fabric.driver))),
       control_(Control::connect(with_address(job))),
-      wait_set_(bell_of(control_->rank())) {
+      wait_set_(bell_of(control_->rank())),
+      faults_(parse_faults(settings().get_string("TUTTI_FAULT")), control_->rank()) {
   join_fabric();
 }
 

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "transport/bootstrap/control.h"
+#include "transport/fault/fault_transport.h"
 #include "transport/paths/fabrics.h"
 #include "transport/shm/heap_table.h"
 #include "transport/tcp/last_bytes.h"
@@ -33,6 +34,7 @@ class Endpoint {
   WaitSet& wait_set() { return wait_set_; }
   shm::HeapTable& heaps() { return heaps_; }
   LastBytes& last_bytes() { return last_bytes_; }
+  Faults& faults() { return faults_; }  // that TUTTI_FAULT has for this rank
   // What all ranks of the job reach each other by between hosts. Null: TCP.
   fabric::Provider* fabric() { return uses_fabric_ ? fabric_.get() : nullptr; }
   std::string_view fabric_name() const { return fabric_name_; }  // as in TUTTI_TRANSPORT
@@ -52,6 +54,7 @@ class Endpoint {
   WaitSet wait_set_;
   shm::HeapTable heaps_;
   LastBytes last_bytes_;
+  Faults faults_;
 };
 
 }  // namespace tutti

@@ -101,9 +101,8 @@ Paths::Paths(Endpoint& endpoint, uint64_t id, std::span<const int> members, int 
   if (any_far) far = by_fabric ? open_fabric() : open_tcp();
   if (any_shm_ && local.size() > 1) near = open_shm(local, static_cast<int>(largest));
   transport_ = route(std::move(near), local, std::move(far), members_.size());
-  const std::optional<Fault> fault = parse_fault(settings().get_string("TUTTI_FAULT"));
-  if (fault && fault->rank == members_[rank_]) {
-    transport_ = std::make_unique<FaultTransport>(std::move(transport_), *fault);
+  if (Faults& faults = endpoint_.faults(); !faults.empty()) {
+    transport_ = std::make_unique<FaultTransport>(std::move(transport_), faults);
   }
 }
 

@@ -106,7 +106,7 @@ TEST_F(Commands, AWrongValueOfASettingIsRefusedOnce) {
 
 TEST_F(Commands, EveryHelpHasAnExample) {
   for (const std::string command :
-       {"", "run", "bench", "verify", "tokenize", "train", "plot", "info"}) {
+       {"", "run", "chaos", "bench", "verify", "tokenize", "train", "plot", "info"}) {
     SCOPED_TRACE(command);
     const Result result = run(command.empty() ? Words{"--help"} : Words{command, "--help"});
     EXPECT_EQ(result.code, 0);

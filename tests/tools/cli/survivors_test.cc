@@ -69,7 +69,7 @@ TEST_F(Survivors, TrainOn) {
                                       {"--zero", "1"},
                                       {"--zero", "3"},
                                       {"--pp", "2"},
-                                      {"--pp", "4", "--schedule", "gpipe"},
+                                      {"--pp", "4", "--schedule", "gpipe", "--cut", "0,1,2,3"},
                                       {"--copy-every", "4"}};
   for (const Words& layout : layouts) {
     for (const std::string death : {"0:30", "1:60", "3:80"}) {
@@ -107,6 +107,31 @@ TEST_F(Survivors, TakeTheStateFromTheDiskWhereMemoryLacksIt) {
   const std::map<int, double> found = losses("losses");
   ASSERT_THAT(found, SizeIs(kMany));
   for (const auto& [step, loss] : losses("undisturbed")) EXPECT_NEAR(found.at(step), loss, 1e-4);
+}
+
+// The second one dies while the others take over what the first had, or keep their first states
+// after that; neither has the copy of the other's.
+TEST_F(Survivors, TakeADeathInARecovery) {
+  const Words words = {"train", "--data",   text_, "--ranks",   "6", "--min-ranks", "2", "--steps",
+                       "30",    "--hidden", "32",  "--threads", "1"};
+  for (const int second : {11, 14, 17, 20, 23, 29}) {
+    const std::string faults = cat("kill:0:11,kill:3:", second);
+    SCOPED_TRACE(faults);
+    const Result result = run(words, {{"TUTTI_FAULT", faults}});
+    EXPECT_EQ(result.code, 0) << result.err;
+    EXPECT_THAT(result.err, AllOf(HasSubstr("rank 0 ("), HasSubstr("rank 3 (")));
+  }
+}
+
+// A rank and the one that has its copy, and no checkpoint.
+TEST_F(Survivors, EndWhereAPartOfTheStateIsLost) {
+  Process job = start(training({"--ranks", "4", "--min-ranks", "2", "--steps", "3000"}, "losses"));
+  ASSERT_THAT(job.read_lines(1), SizeIs(1)) << "a tenth is done";
+  const std::vector<pid_t> both = {process_of_rank(0), process_of_rank(1)};
+  for (const pid_t pid : both) ::kill(pid, SIGKILL);
+  const Result result = job.finish();
+  EXPECT_NE(result.code, 0);
+  EXPECT_THAT(result.err, HasSubstr("a part of the state was in the memory of dead ranks alone"));
 }
 
 // A rank that dies takes the place of none: a spare does.

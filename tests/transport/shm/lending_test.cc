@@ -226,7 +226,8 @@ TEST_F(Lending, FaultsStrikeLentMessagesToo) {
     EXPECT_EQ(ranks_[1]->front(0, 0)->bytes, bytes);
     EXPECT_TRUE(ranks_[1]->release(0, 0));
   };
-  FaultTransport truncates(std::move(ranks_[0]), {FaultKind::truncate, 0, 2});
+  Faults faults(parse_faults("truncate:0:2,delay:0:3:1,kill:1:1"), 0);
+  FaultTransport truncates(std::move(ranks_[0]), faults);
   EXPECT_TRUE(truncates.can_lend(kReader, {data, kBytes}));
   const int first = lend(truncates);
   ASSERT_GE(first, 0);
@@ -234,11 +235,14 @@ TEST_F(Lending, FaultsStrikeLentMessagesToo) {
   EXPECT_TRUE(truncates.take_back(first));
   ASSERT_GE(lend(truncates), 0);
   take(kBytes / 2);
+  ASSERT_GE(lend(truncates), 0);
+  take(kBytes);
 }
 
 TEST_F(Lending, AStalledRankLendsNothingMore) {
   std::byte* const data = heap_.allocate(kBytes);
-  FaultTransport stalls(std::move(ranks_[0]), {FaultKind::stall, 0, 1});
+  Faults faults(parse_faults("stall:0:1"), 0);
+  FaultTransport stalls(std::move(ranks_[0]), faults);
   EXPECT_LT(stalls.lend(kReader, 0, {.call = 1, .bytes = kBytes}, {data, kBytes}), 0);
   EXPECT_LT(stalls.lend(kReader, 0, {.call = 1, .bytes = kBytes}, {data, kBytes}), 0);
   EXPECT_EQ(ranks_[1]->front(0, 0), nullptr);

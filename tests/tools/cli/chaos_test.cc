@@ -1,0 +1,190 @@
+// `tutti chaos`: it finds what is wrong with a command, finds it again, and nothing else.
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/text.h"
+#include "tests/tools/cli/cli.h"
+
+namespace tutti::tool {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+// Two ranks of half a second, and what the command that has started them does in the end.
+std::string two_ranks(const std::string& end) {
+  return "RANK=0 sleep 0.5 & zero=$!; RANK=1 sleep 0.5 & one=$!; "
+         "wait $zero; zero=$?; wait $one; one=$?; " +
+         end;
+}
+
+class Chaos : public Cli {
+ protected:
+  Result chaos(const Words& options, const Words& command) const {
+    Words words = {"chaos"};
+    words.insert(words.end(), options.begin(), options.end());
+    words.push_back("--");
+    words.insert(words.end(), command.begin(), command.end());
+    return run(words);
+  }
+  Result hurt(const std::string& faults, const std::string& end) const {
+    return chaos({"--plan", write("plan", cat(R"({"trials":[{"faults":[)", faults, "]}]}")),
+                  "--within", "3", "--json", path("json")},
+                 {"sh", "-c", two_ranks(end)});
+  }
+  // Of the last hurt().
+  Json failures() const { return Json::parse(read(path("json")))["failures"]; }
+
+  // The command ends with 1 and says who was killed; with 0 where nobody was.
+  const std::string honest_ =
+      "[ $zero = 0 ] && [ $one = 0 ] && exit 0; "
+      "[ $zero = 0 ] || echo rank 0 died; [ $one = 0 ] || echo rank 1 died; "
+      "exit 1";
+  const std::string kill_one_ = R"({"kind":"kill","rank":1,"at_ms":50})";
+};
+
+TEST_F(Chaos, FindsNothingWhereNothingIsWrong) {
+  const std::string faults = cat(kill_one_, R"(,{"kind":"pause","rank":0,"at_ms":10,"for_ms":50})");
+  const Result result = hurt(faults, honest_);
+  EXPECT_EQ(result.code, 0) << result.out << result.err;
+  EXPECT_THAT(result.out, ContainsRegex("planned +1 +0 +0 +1 +0 +0 +0 +1/1 "));
+  EXPECT_THAT(failures(), SizeIs(0));
+}
+
+TEST_F(Chaos, FindsWhoHangs) {
+  const Result result = hurt(kill_one_, "[ $one = 0 ] || sleep 100");
+  EXPECT_EQ(result.code, 1);
+  EXPECT_THAT(result.out, AllOf(HasSubstr("hung for"), HasSubstr("kill of rank 1 after 50 ms")));
+}
+
+TEST_F(Chaos, FindsWhoIsLeftBehind) {
+  const Result result = hurt(
+      kill_one_, cat("[ $one = 0 ] || setsid sleep 98 < /dev/null > /dev/null 2>&1 & ", honest_));
+  EXPECT_EQ(result.code, 1);
+  EXPECT_THAT(result.out, ContainsRegex("left behind: process [0-9]+ \\(sleep 98\\)"));
+}
+
+TEST_F(Chaos, FindsAFileInSharedMemory) {
+  const std::string file = cat("/dev/shm/", mark());
+  const Result result = hurt(kill_one_, cat("[ $one = 0 ] || : > ", file, "; ", honest_));
+  EXPECT_TRUE(std::filesystem::remove(file));
+  EXPECT_EQ(result.code, 1);
+  EXPECT_THAT(result.out, HasSubstr(cat("left behind: ", file)));
+}
+
+TEST_F(Chaos, FindsWhoNamesNobody) {
+  const Result result = hurt(kill_one_, "[ $one = 0 ] || echo something is wrong with rank 11");
+  EXPECT_EQ(result.code, 1);
+  EXPECT_THAT(result.out, HasSubstr("rank 1 was not named"));
+}
+
+// The pause is longer than this command's patience.
+TEST_F(Chaos, FindsWhoDoesNotStandAShortPause) {
+  const std::string impatient =
+      "RANK=0 sleep 0.5 & RANK=1 timeout --foreground 2 sleep 1 & wait $!";
+  const Result result = chaos(
+      {"--plan",
+       write("plan",
+             R"({"trials":[{"faults":[{"kind":"pause","rank":1,"at_ms":10,"for_ms":2500}]}]})")},
+      {"sh", "-c", impatient});
+  EXPECT_EQ(result.code, 1);
+  EXPECT_THAT(result.out, HasSubstr("did not survive: exit code 124"));
+}
+
+TEST_F(Chaos, WantsACommandThatIsWellWithoutFaults) {
+  const Result result = hurt(kill_one_, "exit 3");
+  EXPECT_EQ(result.code, 1);
+  EXPECT_THAT(result.err, HasSubstr("without any fault the command ends with exit code 3"));
+}
+
+TEST_F(Chaos, FindsAnotherResult) {
+  const std::string end = "echo rank 1; [ $one = 0 ] && echo sum 1.00 || echo sum 1.02";
+  const auto differs = [&](const std::string& tolerance) {
+    return chaos({"--plan", write("plan", cat(R"({"trials":[{"faults":[)", kill_one_, "]}]}")),
+                  "--same-output", "sum +[0-9.]+", "--tolerance", tolerance},
+                 {"sh", "-c", two_ranks(end)});
+  };
+  const Result result = differs("0.001");
+  EXPECT_EQ(result.code, 1);
+  EXPECT_THAT(result.out, HasSubstr("wrong: 'sum 1.02' in the place of 'sum 1.00'"));
+  EXPECT_EQ(differs("0.05").code, 0);
+}
+
+TEST_F(Chaos, DoesTheSameAgain) {
+  const Result first = hurt(kill_one_, "true");
+  ASSERT_EQ(first.code, 1);
+  ASSERT_THAT(failures(), SizeIs(1));
+  const std::string plan = failures()[0]["plan"].dump();
+  const Result second = chaos({"--plan", write("again", plan), "--json", path("second")},
+                              {"sh", "-c", two_ranks("true")});
+  EXPECT_EQ(second.code, 1);
+  const Json again = Json::parse(read(path("second")))["failures"];
+  ASSERT_THAT(again, SizeIs(1));
+  EXPECT_EQ(again[0]["problems"], failures()[0]["problems"]);
+  EXPECT_EQ(again[0]["plan"], failures()[0]["plan"]);
+}
+
+TEST_F(Chaos, DrawsTheSamePlansFromASeed) {
+  const auto draw = [&](const std::string& seed, const std::string& file) {
+    chaos({"--seed", seed, "--trials", "8", "--faults", "kill,two,again,pause", "--span", "100",
+           "--write-plan", path(file)},
+          {"sh", "-c", two_ranks(honest_)});
+    return read(path(file));
+  };
+  const std::string seven = draw("7", "seven");
+  EXPECT_THAT(Json::parse(seven)["trials"], SizeIs(8));
+  EXPECT_EQ(draw("7", "seven_again"), seven);
+  EXPECT_NE(draw("8", "eight"), seven);
+}
+
+TEST_F(Chaos, RefusesWhatIsNoPlan) {
+  const Result unknown = hurt(R"({"kind":"insult","rank":1})", honest_);
+  EXPECT_EQ(unknown.code, 1);
+  EXPECT_THAT(unknown.err, HasSubstr("'insult'"));
+  const Result misfit = hurt(R"({"kind":"stall","rank":1,"at_ms":5})", honest_);
+  EXPECT_THAT(misfit.err, HasSubstr("there is no such fault"));
+  EXPECT_THAT(chaos({}, {"true"}).err, HasSubstr("no process with RANK"));
+}
+
+TEST_F(Chaos, PassesABench) {
+  const Result result =
+      chaos({"--faults", "kill,two,pause,delay,truncate,launcher", "--trials", "6"},
+            {tutti(), "bench", "all_reduce", "-n", "3", "--max", "64K"});
+  EXPECT_EQ(result.code, 0) << result.out << result.err;
+  EXPECT_THAT(result.out, ContainsRegex("launcher +1 "));
+}
+
+// At messages: there are none before all have found each other, from when on deaths are survived.
+TEST_F(Chaos, PassesATraining) {
+  const std::string plan = R"({"trials":[
+      {"faults":[{"kind":"kill","rank":0,"message":40}]},
+      {"faults":[{"kind":"kill","rank":1,"message":60},{"kind":"kill","rank":3,"message":80}]},
+      {"faults":[{"kind":"delay","rank":2,"message":50,"for_ms":200}]},
+      {"faults":[{"kind":"pause","rank":2,"at_ms":50,"for_ms":200}]}]})";
+  const Result result = chaos({"--plan", write("plan", plan), "--survives", "--same-output",
+                               "validation loss +[0-9.]+", "--tolerance", "0.001"},
+                              {tutti(), "train", "--data", write_text(), "--ranks", "4",
+                               "--min-ranks", "1", "--steps", "30", "--hidden", "32"});
+  EXPECT_EQ(result.code, 0) << result.out << result.err;
+  EXPECT_THAT(result.out, ContainsRegex("all +4 "));
+}
+
+// Where one may mount.
+TEST_F(Chaos, FillsADisk) {
+  const std::string plan =
+      write("plan", R"({"trials":[{"faults":[{"kind":"full","bytes":8192}]}]})");
+  const std::string write_file =
+      "head -c 100000 /dev/zero > {dir}/file && echo well; RANK=0 sleep 0.1";
+  const Result result = chaos({"--plan", plan, "--same-output", "well", "--json", path("json")},
+                              {"sh", "-c", write_file});
+  if (result.err.find("be root") != std::string::npos) GTEST_SKIP() << result.err;
+  EXPECT_EQ(result.code, 1);
+  EXPECT_THAT(failures()[0]["err"].get<std::string>(), HasSubstr("No space left on device"));
+  EXPECT_THAT(result.out, HasSubstr("wrong: 'nothing' in the place of 'well'"));
+}
+
+}  // namespace
+}  // namespace tutti::tool

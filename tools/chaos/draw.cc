@@ -1,0 +1,122 @@
+// Plans from a seed.
+#include <algorithm>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/mix_bits.h"
+#include "tools/chaos/plan.h"
+
+namespace tutti::tool::chaos {
+
+namespace {
+
+// How long a pause or a delay lasts, and how long after a first death a second one is in its
+// recovery.
+constexpr uint64_t kShortMs = 500;
+constexpr uint64_t kRecoveryMs = 200;
+constexpr uint64_t kRecoveryMessages = 40;
+constexpr uint64_t kMostDiskBytes = 4 << 20;
+
+class Drawer {
+ public:
+  Drawer(const Draw& draw, uint64_t trial)
+      : draw_(draw), state_(mix_bits(draw.seed) + mix_bits(trial + 1)) {}
+
+  uint64_t below(uint64_t bound) { return mix_bits(state_ += kGolden) % bound; }
+  bool coin() { return below(2) == 0; }
+  uint64_t duration() { return 1 + below(kShortMs); }
+  uint64_t bytes() { return 1 + below(kMostDiskBytes); }
+  // The product of two: early ones, in which a job begins, are likelier.
+  uint64_t time() { return draw_.from_ms + below(1 + below(draw_.span_ms)); }
+  uint64_t message() { return 1 + below(1 + below(draw_.messages)); }
+  uint64_t soon_after(uint64_t what, uint64_t within) { return what + below(within); }
+
+  int rank() {
+    const int count = draw_.last_rank - draw_.first_rank + 1;
+    return draw_.first_rank + static_cast<int>(below(static_cast<uint64_t>(count)));
+  }
+  // Another one, where there is one.
+  int rank_but(int one) {
+    const int count = draw_.last_rank - draw_.first_rank + 1;
+    if (count == 1) return one;
+    const int step = 1 + static_cast<int>(below(static_cast<uint64_t>(count - 1)));
+    return draw_.first_rank + (one - draw_.first_rank + step) % count;
+  }
+
+  Fault at_message(Kind kind) { return {.kind = kind, .rank = rank(), .message = message()}; }
+  Fault by_time(Kind kind) { return {.kind = kind, .rank = rank(), .at_ms = time()}; }
+  Fault death() { return coin() ? at_message(Kind::kill) : by_time(Kind::kill); }
+
+ private:
+  const Draw& draw_;
+  uint64_t state_;
+};
+
+std::vector<Fault> two(Drawer& drawer) {
+  const Fault one = drawer.by_time(Kind::kill);
+  Fault other = one;
+  other.rank = drawer.rank_but(one.rank);
+  return {one, other};
+}
+
+std::vector<Fault> again(Drawer& drawer) {
+  const Fault one = drawer.death();
+  Fault other = one;
+  other.rank = drawer.rank_but(one.rank);
+  if (one.message > 0) {
+    other.message = drawer.soon_after(one.message, kRecoveryMessages);
+  } else {
+    other.at_ms = drawer.soon_after(one.at_ms, kRecoveryMs);
+  }
+  return {one, other};
+}
+
+std::vector<Fault> lasting(Drawer& drawer, Fault fault) {
+  fault.for_ms = drawer.duration();
+  return {fault};
+}
+
+using Faults = std::vector<Fault>;
+using Recipe = std::function<Faults(Drawer&)>;
+
+const std::vector<std::pair<std::string, Recipe>>& recipes() {
+  static const std::vector<std::pair<std::string, Recipe>> all = {
+      {"kill", [](Drawer& d) -> Faults { return {d.death()}; }},
+      {"two", two},
+      {"again", again},
+      {"pause", [](Drawer& d) { return lasting(d, d.by_time(Kind::pause)); }},
+      {"delay", [](Drawer& d) { return lasting(d, d.at_message(Kind::delay)); }},
+      {"truncate", [](Drawer& d) -> Faults { return {d.at_message(Kind::truncate)}; }},
+      {"stop", [](Drawer& d) -> Faults { return {d.by_time(Kind::stop)}; }},
+      {"stall", [](Drawer& d) -> Faults { return {d.at_message(Kind::stall)}; }},
+      {"launcher", [](Drawer& d) -> Faults { return {{.rank = kLauncher, .at_ms = d.time()}}; }},
+      {"full", [](Drawer& d) -> Faults { return {{.kind = Kind::full, .bytes = d.bytes()}}; }},
+  };
+  return all;
+}
+
+}  // namespace
+
+const std::vector<std::string>& all_classes() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> all;
+    for (const auto& [name, recipe] : recipes()) all.push_back(name);
+    return all;
+  }();
+  return names;
+}
+
+std::vector<Plan> draw_plans(const Draw& draw) {
+  std::vector<Plan> plans;
+  for (uint64_t trial = 0; trial < static_cast<uint64_t>(draw.trials); ++trial) {
+    const std::string& name = draw.classes[trial % draw.classes.size()];
+    const auto recipe = std::ranges::find(recipes(), name, &std::pair<std::string, Recipe>::first);
+    Drawer drawer(draw, trial);
+    plans.push_back({name, recipe->second(drawer)});
+  }
+  return plans;
+}
+
+}  // namespace tutti::tool::chaos

@@ -1,0 +1,132 @@
+#include "tools/chaos/processes.h"
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <csignal>
+#include <filesystem>
+#include <optional>
+#include <string_view>
+#include <thread>
+
+#include "base/deadline.h"
+#include "base/error.h"
+#include "base/fd.h"
+#include "base/printable.h"
+#include "base/text.h"
+
+namespace tutti::tool::chaos {
+
+namespace {
+
+// Empty where the process is gone, or not ours to look at.
+std::string text_of(pid_t pid, std::string_view file) {
+  const Fd fd(::open(cat("/proc/", pid, "/", file).c_str(), O_RDONLY | O_CLOEXEC));
+  std::string text;
+  std::array<char, 4096> block;
+  for (ssize_t got = 0; (got = ::read(fd.get(), block.data(), block.size())) > 0;) {
+    text.append(block.data(), static_cast<size_t>(got));
+  }
+  return text;
+}
+
+std::optional<int> parse_number(std::string_view text) {
+  int number = 0;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (status != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
+// Nothing of one that has ended.
+std::optional<pid_t> parent_of(pid_t pid) {
+  const std::string stat = text_of(pid, "stat");  // PID (NAME) STATE PARENT ...
+  const size_t name_end = stat.rfind(')');
+  if (name_end == std::string::npos) return std::nullopt;
+  const std::vector<std::string> fields = split(stat.substr(name_end), ' ');
+  if (fields.size() < 3 || fields[1] == "Z" || fields[1] == "X") return std::nullopt;
+  return parse_number(fields[2]);
+}
+
+std::optional<int> rank_of(pid_t pid) {
+  constexpr std::string_view kName = "RANK=";
+  for (const std::string& variable : split(text_of(pid, "environ"), '\0')) {
+    if (variable.starts_with(kName)) {
+      return parse_number(std::string_view(variable).substr(kName.size()));
+    }
+  }
+  return std::nullopt;
+}
+
+// Of this host.
+std::vector<pid_t> all_processes() {
+  std::vector<pid_t> found;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    if (const auto pid = parse_number(entry.path().filename().string())) found.push_back(*pid);
+  }
+  return found;
+}
+
+std::multimap<pid_t, pid_t> children_by_parent() {
+  std::multimap<pid_t, pid_t> children;
+  for (const pid_t pid : all_processes()) {
+    if (const std::optional<pid_t> parent = parent_of(pid)) children.emplace(*parent, pid);
+  }
+  return children;
+}
+
+}  // namespace
+
+void adopt_orphans() {
+  if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) throw system_error("become a subreaper", errno);
+}
+
+std::vector<pid_t> descendants() {
+  const std::multimap<pid_t, pid_t> children = children_by_parent();
+  std::vector<pid_t> found = {::getpid()};
+  for (size_t i = 0; i < found.size(); ++i) {
+    const auto [begin, end] = children.equal_range(found[i]);
+    for (auto child = begin; child != end; ++child) found.push_back(child->second);
+  }
+  found.erase(found.begin());
+  return found;
+}
+
+std::map<int, pid_t> rank_processes() {
+  std::map<int, pid_t> found;
+  for (const pid_t pid : descendants()) {
+    if (const std::optional<int> rank = rank_of(pid)) found.emplace(*rank, pid);
+  }
+  return found;
+}
+
+std::string in_words(pid_t pid) {
+  std::string command = text_of(pid, "cmdline");
+  std::ranges::replace(command, '\0', ' ');
+  while (command.ends_with(' ')) command.pop_back();
+  return cat(pid, " (", printable(command), ")");
+}
+
+bool is_mapped(const std::string& file) {
+  return std::ranges::any_of(all_processes(), [&](pid_t pid) {
+    return text_of(pid, "maps").find(file) != std::string::npos;
+  });
+}
+
+void kill_descendants() {
+  const Deadline deadline = Deadline::after(std::chrono::seconds(5));
+  for (std::vector<pid_t> left = descendants(); !left.empty() && !deadline.passed();
+       left = descendants()) {
+    for (const pid_t pid : left) ::kill(pid, SIGKILL);
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    while (::waitpid(-1, nullptr, WNOHANG) > 0) {
+    }
+  }
+}
+
+}  // namespace tutti::tool::chaos

@@ -1,0 +1,31 @@
+// The processes below this one, as /proc tells of them.
+#pragma once
+
+#include <sys/types.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace tutti::tool::chaos {
+
+// From now on, whose parent ends comes to this process: so descendants() has all that was ever
+// started from here, whatever has become of its parents.
+void adopt_orphans();
+
+// Of this process, parents before their children; none that has ended.
+std::vector<pid_t> descendants();
+
+// Of these, the process of each rank: the outermost one that has RANK in its environment.
+std::map<int, pid_t> rank_processes();
+
+// "1234 (sleep 100)"
+std::string in_words(pid_t pid);
+
+// Some process of this host has mapped the file.
+bool is_mapped(const std::string& file);
+
+// Returns when no descendant is left, or only what the kernel does not let go.
+void kill_descendants();
+
+}  // namespace tutti::tool::chaos

@@ -1,0 +1,244 @@
+#include "tools/chaos/trial.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <csignal>
+#include <cstring>
+#include <deque>
+#include <filesystem>
+#include <optional>
+#include <set>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "base/deadline.h"
+#include "base/error.h"
+#include "base/text.h"
+#include "tools/chaos/processes.h"
+#include "tools/chaos/scratch.h"
+#include "tools/launcher/child.h"
+#include "tools/launcher/signals.h"
+
+namespace tutti::tool::chaos {
+
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kTick{10};
+// How long what the command has started may outlive it.
+constexpr milliseconds kGrace{2000};
+
+double seconds_since(Clock::time_point then) {
+  return std::chrono::duration<double>(Clock::now() - then).count();
+}
+
+// A signal that is due at a time since all ranks were there.
+struct Blow {
+  milliseconds at;
+  int rank;
+  int signal;
+  std::optional<Fault> fault;  // that it makes; nothing: it ends one
+};
+
+std::deque<Blow> blows_of(const Plan& plan) {
+  std::deque<Blow> blows;
+  for (const Fault& fault : plan.faults) {
+    if (fault.message > 0 || fault.kind == Kind::full) continue;
+    const milliseconds at(fault.at_ms);
+    blows.push_back({at, fault.rank, fault.kind == Kind::kill ? SIGKILL : SIGSTOP, fault});
+    if (fault.kind == Kind::pause) {
+      blows.push_back({at + milliseconds(fault.for_ms), fault.rank, SIGCONT, std::nullopt});
+    }
+  }
+  std::ranges::stable_sort(blows, {}, &Blow::at);
+  return blows;
+}
+
+std::set<std::string> shared_memory_files() {
+  std::set<std::string> files;
+  std::error_code none;  // such a folder
+  for (const auto& entry : std::filesystem::directory_iterator("/dev/shm", none)) {
+    files.insert(entry.path());
+  }
+  return files;
+}
+
+std::vector<std::string> in_directory(std::vector<std::string> command, const std::string& path) {
+  constexpr std::string_view kPlace = "{dir}";
+  for (std::string& word : command) {
+    for (size_t at = word.find(kPlace); at != word.npos; at = word.find(kPlace, at + path.size())) {
+      word.replace(at, kPlace.size(), path);
+    }
+  }
+  return command;
+}
+
+uint64_t disk_bytes(const Plan& plan) {
+  const auto full = std::ranges::find(plan.faults, Kind::full, &Fault::kind);
+  return full == plan.faults.end() ? 0 : full->bytes;
+}
+
+class Trial {
+ public:
+  Trial(const Plan& plan, const Conditions& conditions)
+      : plan_(plan),
+        conditions_(conditions),
+        scratch_(disk_bytes(plan)),
+        files_before_(shared_memory_files()),
+        blows_(blows_of(plan)) {}
+  ~Trial() { kill_descendants(); }
+  Trial(const Trial&) = delete;
+  Trial& operator=(const Trial&) = delete;
+
+  Outcome run() {
+    start();
+    while (!ended_ && !outcome_.hung) {
+      wait_and_read(kTick);
+      collect();
+      look_for_ranks();
+      strike();
+      outcome_.hung = !ended_ && Clock::now() - last_event_ > conditions_.limit;
+    }
+    outcome_.seconds = seconds_since(started_);
+    outcome_.seconds_after = seconds_since(last_event_);
+    if (!outcome_.hung) look_for_leftovers();
+    kill_descendants();
+    wait_and_read(milliseconds(0));
+    return outcome_;
+  }
+
+ private:
+  void start() {
+    std::string faults;
+    for (const Fault& fault : plan_.faults) {
+      const std::string setting = as_setting(fault);
+      if (!setting.empty()) faults += cat(faults.empty() ? "" : ",", setting);
+      if (fault.kind == Kind::full) outcome_.struck.push_back(fault);
+    }
+    Pipe out = make_pipe();
+    Pipe err = make_pipe();
+    ChildSpec spec{.command = in_directory(conditions_.command, scratch_.path()),
+                   .environment = conditions_.environment,
+                   .out = out.write.get(),
+                   .err = err.write.get(),
+                   .die_with_parent = true};
+    if (!faults.empty()) spec.environment["TUTTI_FAULT"] = faults;
+    command_ = start_child(spec);
+    out_ = std::move(out.read);
+    err_ = std::move(err.read);
+    for (const Fd* fd : {&out_, &err_}) ::fcntl(fd->get(), F_SETFL, O_NONBLOCK);
+    started_ = last_event_ = Clock::now();
+  }
+
+  void wait_and_read(milliseconds at_most) {
+    std::array<pollfd, 3> ready{
+        {{out_.get(), POLLIN, 0}, {err_.get(), POLLIN, 0}, {signals_.fd(), POLLIN, 0}}};
+    ::poll(ready.data(), ready.size(), static_cast<int>(at_most.count()));
+    read_all(out_, outcome_.out);
+    read_all(err_, outcome_.err);
+    for (const int number : signals_.take()) {
+      throw Error(ErrorCode::aborted,
+                  cat("ended by signal ", number, " (", ::strsignal(number), ")"));
+    }
+    look_for_messages();
+  }
+
+  static void read_all(Fd& fd, std::string& text) {
+    std::array<char, 16384> block;
+    ssize_t got = -1;
+    while (fd && (got = ::read(fd.get(), block.data(), block.size())) > 0) {
+      text.append(block.data(), static_cast<size_t>(got));
+    }
+    if (got == 0) fd.reset();
+  }
+
+  // The command and what has come to this process from others.
+  void collect() {
+    int status = 0;
+    for (pid_t pid = 0; (pid = ::waitpid(-1, &status, WNOHANG)) > 0;) {
+      if (pid != command_) continue;
+      ended_ = true;
+      outcome_.code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+    }
+  }
+
+  // Until all have been there.
+  void look_for_ranks() {
+    if (complete_) return;
+    outcome_.ranks = std::max(outcome_.ranks, rank_processes().size());
+    if (conditions_.ranks > 0 && outcome_.ranks >= conditions_.ranks) complete_ = Clock::now();
+  }
+
+  void strike() {
+    const auto due = [&] {
+      return complete_ && !blows_.empty() && Clock::now() - *complete_ >= blows_.front().at;
+    };
+    if (ended_ || !due()) return;
+    const std::map<int, pid_t> ranks = rank_processes();
+    for (; due(); blows_.pop_front()) {
+      const Blow& blow = blows_.front();
+      const auto found = ranks.find(blow.rank);
+      if (blow.rank != kLauncher && found == ranks.end()) continue;  // it has ended
+      const pid_t pid = blow.rank == kLauncher ? command_ : found->second;
+      if (::kill(pid, blow.signal) != 0) continue;
+      last_event_ = Clock::now();
+      if (blow.fault) outcome_.struck.push_back(*blow.fault);
+    }
+  }
+
+  // Faults at messages, which ranks tell of.
+  void look_for_messages() {
+    for (const Fault& fault : plan_.faults) {
+      const std::string setting = as_setting(fault);
+      if (setting.empty() || std::ranges::count(outcome_.struck, fault) > 0) continue;
+      if (outcome_.err.find(cat(setting, " of TUTTI_FAULT strikes")) == std::string::npos) continue;
+      outcome_.struck.push_back(fault);
+      last_event_ = Clock::now();
+    }
+  }
+
+  void look_for_leftovers() {
+    const Deadline deadline = Deadline::after(kGrace);
+    std::vector<pid_t> processes;
+    while (!(processes = descendants()).empty() && !deadline.passed()) {
+      wait_and_read(kTick);
+      if (!out_ && !err_) std::this_thread::sleep_for(kTick);
+      collect();
+    }
+    for (const pid_t pid : processes) outcome_.left.push_back(cat("process ", in_words(pid)));
+    for (const std::string& file : shared_memory_files()) {
+      const bool is_new = !files_before_.contains(file);
+      if (is_new && !is_mapped(file)) outcome_.left.push_back(file);  // else it is another job's
+    }
+  }
+
+  const Plan& plan_;
+  const Conditions& conditions_;
+  const Scratch scratch_;
+  const std::set<std::string> files_before_;
+  std::deque<Blow> blows_;
+  SignalInbox signals_{{SIGINT, SIGTERM, SIGHUP}};
+  pid_t command_ = -1;
+  Fd out_;
+  Fd err_;
+  Clock::time_point started_;
+  Clock::time_point last_event_;  // the last fault, or the start
+  std::optional<Clock::time_point> complete_;
+  bool ended_ = false;
+  Outcome outcome_;
+};
+
+}  // namespace
+
+Outcome run_trial(const Plan& plan, const Conditions& conditions) {
+  return Trial(plan, conditions).run();
+}
+
+}  // namespace tutti::tool::chaos

@@ -1,0 +1,211 @@
+// tutti chaos: runs a command again and again, hurts it, and says what became of it.
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/file_text.h"
+#include "base/text.h"
+#include "tools/chaos/plan.h"
+#include "tools/chaos/processes.h"
+#include "tools/chaos/report.h"
+#include "tools/chaos/trial.h"
+#include "tools/chaos/verdict.h"
+#include "tools/launcher/captured.h"
+#include "tools/tutti/commands.h"
+
+namespace tutti::tool {
+
+namespace {
+
+using chaos::Conditions;
+using chaos::Outcome;
+using chaos::Plan;
+
+constexpr const char* kRandom = "random";
+constexpr int kDefaultTrials = 20;
+
+struct Options {
+  std::string plan = kRandom;
+  chaos::Draw draw{.trials = kDefaultTrials, .span_ms = 1000, .messages = 300};
+  std::string ranks;  // empty: all that the command starts
+  double within = 30;
+  chaos::Demands demands;
+  std::string json;
+  std::string write_plan;
+  std::vector<std::string> command;
+};
+
+// "1-3" or "2".
+void read_ranks(const std::string& text, chaos::Draw& draw) {
+  char end = 0;
+  const int got = std::sscanf(text.c_str(), "%d-%d%c", &draw.first_rank, &draw.last_rank, &end);
+  if (got == 1) draw.last_rank = draw.first_rank;
+  const bool whole = text.find_first_not_of("0123456789-") == std::string::npos;
+  if (!whole || got < 1 || got > 2 || draw.first_rank > draw.last_rank) {
+    throw UsageError(cat("--ranks ", text, ": write it as in 0-3, or 2"));
+  }
+}
+
+Outcome run_undisturbed(const Options& options, const Conditions& conditions) {
+  Outcome outcome = run_trial({}, conditions);
+  const auto refuse = [&](const std::string& what, const std::string& remedy) {
+    throw Error(ErrorCode::invalid_argument, what, {.remedy = remedy});
+  };
+  const std::string& expression = options.demands.same_output;
+  if (outcome.code != 0) {
+    refuse(cat("without any fault the command ends with exit code ", outcome.code, ": ",
+               last_words(outcome.err)),
+           "mend that first");
+  }
+  if (outcome.ranks == 0) {
+    refuse("the command started no process with RANK in its environment",
+           "give one that starts ranks, such as `tutti run -n 4 -- ./program`");
+  }
+  if (!outcome.left.empty())
+    refuse(cat("it leaves ", outcome.left[0], " behind"), "mend that first");
+  if (!expression.empty() && !chaos::last_match(expression, outcome.out)) {
+    refuse(cat("--same-output '", expression, "' matches nothing of what the command says"),
+           "try it with grep -E");
+  }
+  return outcome;
+}
+
+std::vector<Plan> plans_of(const Options& options, size_t ranks) {
+  if (options.plan != kRandom) {
+    return chaos::plans_from_json(Json::parse(file_text(options.plan)));
+  }
+  chaos::Draw draw = options.draw;
+  draw.last_rank = static_cast<int>(ranks) - 1;
+  if (!options.ranks.empty()) read_ranks(options.ranks, draw);
+  if (draw.classes.empty()) {
+    draw.classes = chaos::all_classes();
+    std::erase(draw.classes, "full");  // it is root's
+  }
+  return draw_plans(draw);
+}
+
+int run(const Options& options) {
+  chaos::adopt_orphans();
+  Conditions conditions{.command = options.command};
+  for (const char* const limit : {"TUTTI_TIMEOUT", "TUTTI_INIT_TIMEOUT"}) {
+    if (std::getenv(limit) == nullptr) conditions.environment[limit] = cat(options.within / 2);
+  }
+  std::ofstream json = open_for_writing(options.json, "--json");
+  const Outcome undisturbed = run_undisturbed(options, conditions);
+  std::printf("undisturbed: %zu ranks, %.1f s\n", undisturbed.ranks, undisturbed.seconds);
+  conditions.ranks = undisturbed.ranks;
+  conditions.limit = std::chrono::milliseconds(
+      static_cast<int64_t>((undisturbed.seconds + options.within) * 1000));
+  const std::vector<Plan> plans = plans_of(options, undisturbed.ranks);
+  if (!options.write_plan.empty()) {
+    write_file(options.write_plan, to_json(plans).dump(2) + "\n");
+  }
+  const bool shows_progress = ::isatty(STDERR_FILENO) != 0;
+  std::vector<chaos::Tried> trials;
+  bool good = true;
+  for (const Plan& plan : plans) {
+    if (shows_progress) std::cerr << cat("\rtrial ", trials.size() + 1, " of ", plans.size());
+    Outcome outcome = run_trial(plan, conditions);
+    const chaos::Verdict verdict = judge(plan, outcome, undisturbed, options.demands);
+    trials.push_back({plan, std::move(outcome), verdict});
+    if (verdict.problems.empty()) continue;
+    good = false;
+    std::cout << failure_in_words(trials.back(), static_cast<int>(trials.size())) << std::flush;
+  }
+  if (shows_progress) std::cerr << "\r\x1b[K";
+  std::cout << table(trials);
+  if (!options.json.empty()) {
+    append(json, options.json, to_json(trials).dump(2, Json::BadText::replace) + "\n", "--json");
+  }
+  return good ? 0 : 1;
+}
+
+void add_demands(Command command, Options& options) {
+  command
+      .add_option("--within", options.within,
+                  "seconds in which the command has to end after the last fault, beyond what it "
+                  "takes undisturbed")
+      .between(0.1, 1e6)
+      .show_default();
+  command.add_flag("--survives", options.demands.survives,
+                   "the command has to end well wherever a rank is left to go on");
+  command
+      .add_option("--same-output", options.demands.same_output,
+                  "the last match in what the command says has to be that of a run without faults")
+      .type_name("REGEX");
+  command
+      .add_option("--tolerance", options.demands.tolerance,
+                  "relative, of the numbers in that match")
+      .show_default();
+}
+
+}  // namespace
+
+void add_chaos(CommandLine& line) {
+  const auto options = std::make_shared<Options>();
+  Command command = line.add("chaos", "Kill, stop and cheat the ranks of a command, and judge it");
+  command
+      .add_option("--plan", options->plan,
+                  "random, or a file of --write-plan, or of a failure in --json")
+      .type_name("random|FILE")
+      .show_default();
+  command.add_option("--seed", options->draw.seed, "of random plans: the same gives the same")
+      .show_default();
+  command.add_option("--trials", options->draw.trials, "random plans, a run for each")
+      .between(1, 1e6)
+      .show_default();
+  command.add_option("--ranks", options->ranks, "whom faults strike (default: all ranks)")
+      .type_name("A-B");
+  command
+      .add_option("--faults", options->draw.classes,
+                  "kill, two (at once), again (in the recovery), pause, delay, truncate, stop, "
+                  "stall, launcher, full (disk; default: all but this one)")
+      .separated_by_commas()
+      .one_of(chaos::all_classes());
+  command
+      .add_option("--from", options->draw.from_ms,
+                  "milliseconds since all ranks run, before which there are no faults by time: "
+                  "whoever cannot do without a rank while they join is left alone so long")
+      .between(0, 1e9)
+      .show_default();
+  command
+      .add_option("--span", options->draw.span_ms,
+                  "milliseconds after that, in which faults by time are")
+      .between(1, 1e9)
+      .show_default();
+  command
+      .add_option("--messages", options->draw.messages,
+                  "of a rank, at the first so many of which faults are")
+      .between(1, 1e9)
+      .show_default();
+  add_demands(command, *options);
+  command.add_option("--json", options->json, "write the table, and each failure with its plan")
+      .type_name("FILE");
+  command.add_option("--write-plan", options->write_plan, "write all plans").type_name("FILE");
+  command.add_option("command", options->command, "program and arguments, behind --")
+      .required()
+      .type_name("PROGRAM ARGS...");
+  command.positionals_at_end();
+  command.footer(
+      "Examples:\n"
+      "  tutti chaos --seed 7 --trials 100 -- tutti run -n 4 -- ./program\n"
+      "  tutti chaos --faults kill,two,again,pause --survives --same-output 'final loss +[0-9.]+' "
+      "\\\n"
+      "    -- tutti run -n 4 --min-ranks 1 -- ./program\n"
+      "  tutti chaos --faults full -- tutti train --data TEXT --ranks 2 --checkpoint {dir}/run\n"
+      "  tutti chaos --plan failure.json -- tutti run -n 4 -- ./program\n"
+      "A trial fails where the command does not end, leaves something behind, does not name the "
+      "rank\n"
+      "that was struck, or ends badly after a short pause. The exit code is 0 where none failed.");
+  command.runs([options] { return run(*options); });
+}
+
+}  // namespace tutti::tool

@@ -15,6 +15,7 @@ void add_bench(CommandLine& line);
 void add_verify(CommandLine& line);
 void add_explain(CommandLine& line);
 void add_tune(CommandLine& line);
+void add_top(CommandLine& line);
 void add_topo(CommandLine& line);
 void add_draw(CommandLine& line);
 void add_simulate(CommandLine& line);

@@ -13,6 +13,9 @@ namespace tutti::internal {
 
 namespace {
 
+// A wait that is shorter may be the end of a recorded call's.
+constexpr int64_t kLeastWaitNs = 10'000'000;
+
 std::string text_of(const CallRecord& record) {
   return cat("call ", record.call, ", ", to_string(record.signature));
 }
@@ -36,7 +39,7 @@ Activity CommunicatorImpl::activity() {
   if (const std::optional<CallRecord> record = recorder_.current()) {
     activity.current = text_of(*record);
     activity.current_ns = nanoseconds_between(record->started, ticks());
-  } else if (const int64_t waiting = spin_time_.waiting_ns(); waiting > 0) {
+  } else if (const int64_t waiting = spin_time_.waiting_ns(); waiting > kLeastWaitNs) {
     activity.current = "send/recv";
     activity.current_ns = waiting;
   }

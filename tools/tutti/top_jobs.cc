@@ -118,15 +118,18 @@ std::vector<int> own_processes() {
 }
 
 JobPlace place_at(const std::string& job, size_t colon) {
-  for (JobPlace& place : running_jobs()) {
-    if (place.name == job) return std::move(place);
+  const std::string token = job_token();  // before others' are read
+  if (token.empty()) {
+    for (JobPlace& place : running_jobs()) {
+      if (place.name == job) return std::move(place);
+    }
   }
   const int port = job_number("--job", job.substr(colon + 1), 1, kLargestPort);
   std::string host = job.substr(0, colon);
   if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
   return {.name = job,
           .addresses = bootstrap::resolve(host, static_cast<uint16_t>(port)),
-          .key = job_token(),
+          .key = token,
           .who = {}};
 }
 

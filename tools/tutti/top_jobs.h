@@ -19,8 +19,8 @@ struct JobPlace {
 std::vector<JobPlace> running_jobs();
 
 // `job`: "HOST:PORT", a process's number, or empty, for the only one there is. The token of an
-// address is that of a process on this host, where one belongs to that job, else this process's own
-// (TUTTI_TOKEN). Throws Error(invalid_argument) that lists what there is.
+// address is this process's own (TUTTI_TOKEN), where it is set, else that of a process on this host
+// which belongs to that job. Throws Error(invalid_argument) that lists what there is.
 JobPlace find_running_job(const std::string& job);
 
 }  // namespace tutti::tool

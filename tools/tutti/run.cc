@@ -54,7 +54,7 @@ int run(const RunOptions& options) {
                                .min_ranks = options.min_ranks,
                                .restarts = options.restarts};
   launch_options.ranks = ranks_of_job(options.ranks, launch_options.hosts);
-  return launch(launch_options);
+  return launch_job(launch_options);
 }
 
 }  // namespace

@@ -102,12 +102,13 @@ std::string line_of(const Json& report) {
 
 }  // namespace
 
-Json read_reports(const std::string& directory) {
+Json read_reports(const std::string& directory, std::filesystem::file_time_type since) {
   std::error_code problem;
   std::vector<std::string> paths;
   for (const auto& entry : std::filesystem::directory_iterator(directory, problem)) {
     const std::string name = entry.path().filename();
-    if (name.starts_with("rank-") && name.ends_with(".json")) paths.push_back(entry.path());
+    if (!name.starts_with("rank-") || !name.ends_with(".json")) continue;
+    if (entry.last_write_time() >= since) paths.push_back(entry.path());
   }
   if (paths.empty()) {
     throw Error(ErrorCode::invalid_argument, cat("no rank has left a report in ", directory),

@@ -223,7 +223,7 @@ std::string to_text(const JobView& view, size_t most_ranks) {
     const LinkView& link = view.links[i];
     if (link.bytes_per_second == 0) break;
     std::array<char, 64> line{};
-    std::snprintf(line.data(), line.size(), "%s %d to %d: %.3f GB/s", i == 0 ? "links:" : ",",
+    std::snprintf(line.data(), line.size(), "%s %d to %d: %.3g GB/s", i == 0 ? "links:" : ",",
                   link.from, link.to, link.bytes_per_second * 1e-9);
     text += line.data();
   }

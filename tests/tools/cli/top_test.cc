@@ -163,6 +163,7 @@ TEST_F(Top, TellsOfAnAbortedJob) {
   const Result aborted =
       run(job_of(3, {"1", "60000"}), {{"TUTTI_REPORT", path("reports")}, {"TUTTI_TIMEOUT", "1"}});
   EXPECT_NE(aborted.code, 0);
+  EXPECT_THAT(aborted.err, HasSubstr("Likely: rank 1 ("));
   const Result told = run({"top", "--report", path("reports")});
   EXPECT_EQ(told.code, 0) << told.err;
   EXPECT_THAT(told.out,

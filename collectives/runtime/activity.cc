@@ -1,6 +1,7 @@
 // What this rank does, for those who watch the job, and what it did, for those who look at what is
 // left of it.
 #include <chrono>
+#include <cmath>
 #include <fstream>
 
 #include "base/json.h"
@@ -76,7 +77,7 @@ void CommunicatorImpl::note_lateness(const Operation& operation, int64_t waited_
   if (!lateness_.is_news() || rank_ != first) return;
   log(LogLevel::warning,
       cat(engine_->control().describe(culprit), " comes late: the others have waited for it in ",
-          calls, " calls in a row, for ", static_cast<double>(waited_ns / 1'000'000) / 1e3,
+          calls, " calls in a row, for ", std::round(static_cast<double>(waited_ns) * 1e-6) / 1e3,
           " s so far in call ", call, ", ", to_string(operation.compiled->signature),
           "; `tutti top` shows who waits for whom, TUTTI_LATE_WARNING sets the limit in seconds"));
 }

@@ -56,6 +56,7 @@ std::vector<RankSight> JobWatch::look() {
     sights[sight.rank] = std::move(sight);
   }
   std::vector<RankSight> all;
+  all.reserve(sights.size());
   for (auto& [rank, sight] : sights) all.push_back(std::move(sight));
   return all;
 }

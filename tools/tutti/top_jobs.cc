@@ -10,8 +10,10 @@
 #include <iterator>
 #include <map>
 #include <optional>
+#include <string>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "base/settings.h"
 #include "base/text.h"
 #include "transport/bootstrap/handshake.h"
@@ -97,7 +99,9 @@ std::optional<JobPlace> place_of(int pid) {
   JobPlace place;
   find_addresses(environment, *found, place);
   place.key = bootstrap::bootstrap_key(token_in(environment), found->incarnation);
-  place.who = cat("pid ", pid);
+  std::string program;
+  std::getline(std::ifstream(cat("/proc/", pid, "/comm")) >> std::ws, program);
+  place.who = cat("pid ", pid, " (", printable(program), ")");
   return place;
 }
 

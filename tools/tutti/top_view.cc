@@ -44,6 +44,7 @@ void find_late_shares(std::vector<RankView>& ranks) {
       }
     }
     own.late_share = std::max(0.0, median(std::move(others)) - own.waiting_share);
+    if (own.calls_per_second > 0) own.late_seconds = own.late_share / own.calls_per_second;
   }
 }
 
@@ -108,7 +109,8 @@ std::optional<Straggler> find_straggler(const std::vector<RankView>& ranks) {
   const auto percent = [](double share) { return std::lround(100 * share); };
   return Straggler{latest->sight.rank,
                    cat("the others waited ", percent(latest->late_share + latest->waiting_share),
-                       "% of the time, it waited ", percent(latest->waiting_share), "%")};
+                       "% of the time, it waited ", percent(latest->waiting_share),
+                       "%: ", std::round(latest->late_seconds * 1e6) * 1e-3, " ms a call")};
 }
 
 std::string row(const RankView& view) {
@@ -145,6 +147,7 @@ Json to_json(const RankView& view) {
           {"bytes_per_second", view.bytes_per_second},
           {"waiting_share", view.waiting_share},
           {"late_share", view.late_share},
+          {"late_seconds", view.late_seconds},
           {"current", activity.current.empty() ? Json() : Json(activity.current)},
           {"current_seconds", seconds_of(activity.current_ns)},
           {"waits_for", activity.waits_for}};

@@ -19,6 +19,7 @@ struct RankView {
   // By how much more of the time the others (their median) waited than this one. A rank that comes
   // late finds the others there, and waits least of all: no clocks need be compared for that.
   double late_share = 0;
+  double late_seconds = 0;  // the same, of each call
 };
 
 struct LinkView {

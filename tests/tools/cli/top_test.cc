@@ -69,12 +69,14 @@ TEST_F(Top, NamesTheOneThatComesLate) {
   EXPECT_GT(view["ranks"][0]["waiting_share"].get<double>(), 0.5);
   EXPECT_LT(view["ranks"][2]["waiting_share"].get<double>(), 0.3);
   EXPECT_GT(view["ranks"][2]["late_share"].get<double>(), 0.3);
+  EXPECT_GT(view["ranks"][2]["late_seconds"].get<double>(), 0.01);
   EXPECT_LT(view["ranks"][0]["late_share"].get<double>(), 0.2);
   EXPECT_FALSE(view["links"].empty());
   EXPECT_GT(view["links"][0]["bytes_per_second"].get<double>(), 0);
   ASSERT_TRUE(view["straggler"].is_object());
   EXPECT_EQ(view["straggler"]["rank"], 2);
-  EXPECT_THAT(view["straggler"]["why"].get<std::string>(), HasSubstr("waited"));
+  EXPECT_THAT(view["straggler"]["why"].get<std::string>(),
+              AllOf(HasSubstr("waited"), HasSubstr(" ms a call")));
 
   const Result table = run(top({"--once", "--every", "0.5"}));
   EXPECT_THAT(table.out, AllOf(HasSubstr("waiting"), HasSubstr("links: "),

@@ -8,8 +8,8 @@
 //        Verdict; no HMAC, but zeros, for a connector whose own is wrong
 //
 // The HMAC's key is the job's token for the bootstrap and for whoever watches the job, with the
-// incarnation where there is one; else, after the bootstrap, it is derived from that key and the identity that rank 0 gave the job, so that two
-// jobs never mistake each other's ports.
+// incarnation where there is one; else, after the bootstrap, it is derived from that key and the
+// identity that rank 0 gave the job, so that two jobs never mistake each other's ports.
 #pragma once
 
 #include <array>

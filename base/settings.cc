@@ -48,6 +48,14 @@ constexpr std::array kSettings = {
         "TUTTI_TIMEOUT", SettingType::seconds, "300", "", false, false,
         "seconds that one collective may take before the communicator is aborted; 0 and inf are "
         "never"},
+    SettingInfo{
+        "TUTTI_LATE_WARNING", SettingType::seconds, "2", "", false, false,
+        "a rank for which the others wait longer than so many seconds, in three calls in a row, is "
+        "warned of; 0 is never"},
+    SettingInfo{"TUTTI_REPORT", SettingType::string, "", "", false, false,
+                "directory in which each rank writes, when a communicator is aborted, what it was "
+                "doing and its last calls; `tutti top --report DIR` makes one story of it; empty: "
+                "none is written"},
     SettingInfo{"TUTTI_INIT_TIMEOUT", SettingType::seconds, "60", "", false, false,
                 "seconds in which all ranks must have found each other"},
     SettingInfo{

@@ -18,7 +18,7 @@
 
 namespace tutti::internal {
 
-// What the waits on one communicator have taught. Any thread.
+// What the waits on one communicator have taught, and how long they were together. Any thread.
 class SpinTime {
  public:
   static constexpr int64_t kLeastYield = 200'000;
@@ -39,12 +39,28 @@ class SpinTime {
                     std::memory_order_relaxed);
   }
 
+  // Of waits, all together, and the one under way; of several threads that wait at a time the one
+  // that began last counts.
+  int64_t waited_ns() const { return waited_ns_.load(std::memory_order_relaxed) + waiting_ns(); }
+  // The one under way; 0: none.
+  int64_t waiting_ns() const {
+    const int64_t since = since_ns_.load(std::memory_order_relaxed);
+    return since == 0 ? 0 : now_ns() - since;
+  }
+  void begins(int64_t now) { since_ns_.store(now, std::memory_order_relaxed); }
+  void ends(int64_t waited_ns) {
+    waited_ns_.fetch_add(waited_ns, std::memory_order_relaxed);
+    since_ns_.store(0, std::memory_order_relaxed);
+  }
+
  private:
   static constexpr int64_t kLeast = 1'000;
   static constexpr int64_t kMost = 20'000;
   static constexpr int64_t kMostYield = 3'000'000;
   std::atomic<int64_t> ns_{kMost};
   std::atomic<int64_t> yield_ns_{kLeastYield};
+  std::atomic<int64_t> waited_ns_{0};
+  std::atomic<int64_t> since_ns_{0};  // 0: nobody waits
 };
 
 class Backoff {
@@ -68,6 +84,7 @@ class Backoff {
   bool pause() {
     if (since_ns_ == 0) {
       since_ns_ = now_ns();
+      spin_.begins(since_ns_);
       rounds_ = 0;
       waited_ns_ = 0;
     }
@@ -87,12 +104,17 @@ class Backoff {
  private:
   static constexpr uint32_t kRoundsPerLook = 16;
 
+  // The clock is read for waits only that outlasted the yielding.
   void learn() {
-    if (since_ns_ == 0 || oversubscribed_) return;
+    if (since_ns_ == 0) return;
+    const bool slept = waited_ns_ >= yield_ns_;
+    const int64_t waited_ns = slept ? now_ns() - since_ns_ : waited_ns_;
+    spin_.ends(waited_ns);
+    if (oversubscribed_) return;
     spin_.learn(waited_ns_ < spin_ns_);
     spin_ns_ = spin_.ns();
-    if (!wakes_slowly_ || waited_ns_ < yield_ns_) return;
-    spin_.learn_from_sleep(now_ns() - since_ns_);
+    if (!wakes_slowly_ || !slept) return;
+    spin_.learn_from_sleep(waited_ns);
     yield_ns_ = spin_.yield_ns();
   }
 

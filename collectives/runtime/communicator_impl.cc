@@ -20,6 +20,8 @@ CommunicatorImpl::CommunicatorImpl(std::shared_ptr<Engine> engine, uint64_t id,
       all_reduce_setting_(settings().get_string("TUTTI_ALGORITHM")),
       deterministic_(settings().get_bool("TUTTI_DETERMINISTIC")),
       timeout_(settings().get_duration("TUTTI_TIMEOUT")),
+      late_ns_(settings().get_duration("TUTTI_LATE_WARNING").count()),
+      tally_(size()),
       messages_(rank_, size(), owner_of_messages()) {
   try {
     open_transport();
@@ -207,7 +209,10 @@ void CommunicatorImpl::abort(const std::string& reason) {
 }
 
 void CommunicatorImpl::on_abort(const Error& error) {
-  if (abort_.raise(error)) tell_last_calls(error.code());
+  if (abort_.raise(error)) {
+    tell_last_calls(error.code());
+    write_report(error);
+  }
   stop_devices(error);
 }
 

@@ -24,9 +24,11 @@
 #include "collectives/runtime/backoff.h"
 #include "collectives/runtime/engine.h"
 #include "collectives/runtime/flight_recorder.h"
+#include "collectives/runtime/lateness.h"
 #include "collectives/runtime/operation.h"
 #include "collectives/runtime/plans.h"
 #include "collectives/runtime/point_to_point.h"
+#include "collectives/runtime/tally.h"
 #include "topology/domain.h"
 #include "transport/bootstrap/control.h"
 #include "transport/paths/paths.h"
@@ -124,6 +126,7 @@ class CommunicatorImpl final : public ControlClient,
   void on_answer(int rank, uint32_t call, std::string_view answer) override;
   void on_connection(int rank, int lane, Fd socket) override;
   void on_opened(int rank, int lane, Fd socket) override;
+  Activity activity() override;
 
  private:
   // What a compiled call depends on, buffers' addresses not among it.
@@ -219,6 +222,11 @@ class CommunicatorImpl final : public ControlClient,
   void raise_consequence(const Error& error);
   void tell_last_calls(ErrorCode code) const;
 
+  // activity.cc
+  std::vector<int> waited_for();
+  void note_lateness(const Operation& operation, int64_t waited_ns);
+  void write_report(const Error& error);
+
   // waiting.cc
   Error end_by_abort();
   void look_at_stall(Operation& operation, Patience& patience);
@@ -249,8 +257,10 @@ class CommunicatorImpl final : public ControlClient,
   const std::string all_reduce_setting_;
   const bool deterministic_;
   const std::chrono::nanoseconds timeout_;
+  const int64_t late_ns_;  // to wait so long for a rank is worth a warning; 0: never
   AbortState abort_;
   FlightRecorder recorder_;
+  Tally tally_;
   Limits limits_;
   // Over the layout of the ranks, and in the order of their numbers, which canonical sums are in.
   // Null where there is only one rank.
@@ -288,6 +298,7 @@ class CommunicatorImpl final : public ControlClient,
   std::set<int> asked_;         // ranks that the question went to
   uint32_t asked_call_ = 0;
   std::map<int, PeerState> answers_;  // by rank
+  Lateness lateness_;
 };
 
 }  // namespace tutti::internal

@@ -105,6 +105,7 @@ CompiledCall compiled_of(Request&& request, int rank, int size, const Algorithm*
 void derive(CompiledCall& compiled, const Limits& limits) {
   const Signature& signature = compiled.signature;
   compiled.signature_words = encode(signature);
+  compiled.signature_bytes = signature.count * size_of(signature.dtype);
   compiled.dtype = signature.dtype;
   compiled.element_bytes = size_of(signature.dtype) * compiled.width;
   const bool by_kernel = reduces(signature.collective) && signature.op != ReduceOp::user;

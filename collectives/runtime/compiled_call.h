@@ -24,6 +24,7 @@ struct CompiledCall {
   const Algorithm* algorithm = nullptr;  // null for point-to-point calls, and alone
   Signature signature;
   std::array<uint64_t, 2> signature_words = {};  // encoded
+  uint64_t signature_bytes = 0;                  // of the elements that it counts
   Reduction reduction;
   bool private_blocks = false;  // each rank knows its own blocks only
   Blocks input_blocks;          // of the v-variants, in elements as below

@@ -267,7 +267,10 @@ bool Execution::run_recv(const Slice& slice, const Move& move) {
     if (received == nullptr) return false;
     take(slice, move, received);
   }
-  return transport_->release(move.peer, slice.lane);
+  if (!transport_->release(move.peer, slice.lane)) return false;
+  std::atomic<uint64_t>& received = call_->received[move.peer];
+  received.store(received.load(std::memory_order_relaxed) + bytes, std::memory_order_relaxed);
+  return true;
 }
 
 std::vector<Want> Execution::wants() const {

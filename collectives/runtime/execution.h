@@ -20,6 +20,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -38,6 +39,7 @@ struct Call {
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
   uint32_t number = 0;
+  std::atomic<uint64_t>* received = nullptr;  // bytes by peer, of which this is the only writer
 };
 
 // What a step waits for: a message on a connection, or that a peer takes one.

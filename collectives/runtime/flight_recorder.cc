@@ -37,20 +37,41 @@ std::optional<CallRecord> FlightRecorder::find(uint32_t call) const {
     const Ticks finished = entry.finished.load(std::memory_order_acquire);
     if (version % 2 != 0 || entry.version.load(std::memory_order_acquire) != version) continue;
     if (record.call != call || started == 0) return std::nullopt;
+    record.started = started;
     record.finished = finished != 0;
     if (record.finished) record.took_ns = nanoseconds_between(started, finished);
     return record;
   }
 }
 
+std::vector<CallRecord> FlightRecorder::records() const {
+  std::vector<CallRecord> records;
+  const uint32_t last = last_started();
+  const auto span = static_cast<uint32_t>(std::min<size_t>(kCalls, last));
+  for (uint32_t call = last - span + 1; call <= last && span > 0; ++call) {
+    if (const std::optional<CallRecord> record = find(call)) records.push_back(*record);
+  }
+  return records;
+}
+
+// Calls end in the order in which they were made.
+std::optional<CallRecord> FlightRecorder::current() const {
+  std::optional<CallRecord> oldest;
+  const uint32_t last = last_started();
+  for (uint32_t call = last; call > 0 && last - call < kCalls; --call) {
+    const std::optional<CallRecord> record = find(call);
+    if (!record || record->finished) break;
+    oldest = record;
+  }
+  return oldest;
+}
+
 std::string FlightRecorder::history(size_t count) const {
   std::string text;
-  const uint32_t last = last_started();
-  const auto span = static_cast<uint32_t>(std::min<size_t>({count, kCalls, last}));
-  for (uint32_t call = last - span + 1; call <= last && span > 0; ++call) {
-    const std::optional<CallRecord> record = find(call);
-    if (!record) continue;
-    text += cat("\n  call ", call, ": ", to_string(record->signature));
+  const std::vector<CallRecord> all = records();
+  const auto shown = std::min(count, all.size());
+  for (auto record = all.end() - static_cast<ptrdiff_t>(shown); record != all.end(); ++record) {
+    text += cat("\n  call ", record->call, ": ", to_string(record->signature));
     if (record->finished) {
       text += record->took_ns == 0 ? std::string(", took next to no time")
                                    : cat(", took ", record->took_ns / 1000, " us");

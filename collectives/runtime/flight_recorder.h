@@ -17,6 +17,7 @@ namespace tutti {
 struct CallRecord {
   uint32_t call = 0;
   Signature signature;
+  Ticks started = 0;
   int64_t took_ns = 0;  // 0: too little to be noted
   bool finished = false;
 };
@@ -32,6 +33,10 @@ class FlightRecorder {
   // Any thread. Empty if the call was not made yet, or so long ago that it is forgotten.
   std::optional<CallRecord> find(uint32_t call) const;
   uint32_t last_started() const { return last_started_.load(std::memory_order_acquire); }
+  // Those that are not forgotten, oldest first.
+  std::vector<CallRecord> records() const;
+  // The oldest call that is not finished.
+  std::optional<CallRecord> current() const;
   // The last `count` calls, oldest first, one line each.
   std::string history(size_t count) const;
 

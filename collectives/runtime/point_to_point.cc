@@ -302,8 +302,10 @@ bool PointToPoint::keep(const Message& message) {
   Operation& operation = *kept.arriving;
   operation.compiled = owner_.compiled({kept.payload.get(), signature.count, signature.dtype},
                                        message.source, signature);
-  operation.call = {
-      .compiled = operation.compiled.get(), .output = kept.payload.get(), .number = message.call};
+  operation.call = {.compiled = operation.compiled.get(),
+                    .output = kept.payload.get(),
+                    .number = message.call,
+                    .received = owner_.received};
   incoming_[static_cast<size_t>(message.source)].taker = &operation;
   return true;
 }

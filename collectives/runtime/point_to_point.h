@@ -47,6 +47,7 @@ class PointToPoint {
     // Of the receive of one message.
     std::function<std::shared_ptr<const CompiledCall>(Buffer, int source, const Signature&)>
         compiled;
+    std::atomic<uint64_t>* received;  // Call::received
   };
 
   PointToPoint(int rank, int size, Owner owner);

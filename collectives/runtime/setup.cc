@@ -111,7 +111,8 @@ PointToPoint::Owner CommunicatorImpl::owner_of_messages() {
             Request request = Request::recv(buffer, source);
             request.own = message.own;
             return compiled_call_of(request, {.tag = message.root});
-          }};
+          },
+      .received = tally_.received()};
 }
 
 // All members make the same splits of a communicator in the same order, so the new one's id is the

@@ -142,6 +142,7 @@ void CommunicatorImpl::announce(Operation& operation) {
 
 void CommunicatorImpl::record_start(Operation& operation) {
   operation.begun = ticks();
+  tally_.add_call(operation.compiled->signature_bytes);
   if (operation.point_to_point()) return;
   recorder_.started(operation.call.number, operation.compiled->signature_words, operation.begun);
 }
@@ -192,7 +193,11 @@ const std::shared_ptr<Operation>& CommunicatorImpl::enqueue(PreparedCall&& prepa
   operation->begun = 0;
   operation->active.end();
   if (following_) operation->after = std::move(following_);
-  call = {.compiled = &compiled, .input = prepared.input, .output = prepared.output, .number = 0};
+  call = {.compiled = &compiled,
+          .input = prepared.input,
+          .output = prepared.output,
+          .number = 0,
+          .received = tally_.received()};
   if (!compiled.point_to_point()) {
     call.number = ++calls_made_;
     collectives_.push_back(operation.get());

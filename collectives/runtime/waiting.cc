@@ -139,7 +139,8 @@ void CommunicatorImpl::look_at_stall(Operation& operation, Patience& patience) {
     return;
   }
   const int64_t waited = now - patience.since_ns;
-  if (waited < kAskAfterNs) return;
+  // Whoever is late should be known by the time that it is worth a warning.
+  if (waited < (late_ns_ == 0 ? kAskAfterNs : std::min(kAskAfterNs, late_ns_ / 2))) return;
   const int64_t interval = std::min(patience.asked_ns / 2, kAskAgainNs);
   const bool again = patience.asked_ns == 0 || waited - patience.asked_ns > interval;
   if (patience.asked_ns == 0) forget_answers();
@@ -147,6 +148,7 @@ void CommunicatorImpl::look_at_stall(Operation& operation, Patience& patience) {
   ask_peers(operation, again);
   check_answers(operation);
   check_gone(operation);
+  if (late_ns_ != 0 && waited > late_ns_) note_lateness(operation, waited);
   if (waited > kSayAfterNs && !patience.said) {
     patience.said = true;
     log(LogLevel::warning,

@@ -12,6 +12,7 @@
 #include "base/settings.h"
 #include "collectives/communicator.h"
 #include "collectives/runtime/backoff.h"
+#include "collectives/runtime/lateness.h"
 #include "tests/support/ranks.h"
 
 namespace tutti {
@@ -50,6 +51,43 @@ TEST(SpinTime, LearnsHowLongYieldingIsWorthIt) {
   EXPECT_EQ(time.yield_ns(), 3 * kMillisecond) << "no longer than that";
   time.learn_from_sleep(1000 * kMillisecond);
   EXPECT_EQ(time.yield_ns(), least) << "nothing would have caught this one";
+}
+
+TEST(SpinTime, KnowsHowLongWaitsWere) {
+  internal::SpinTime time;
+  EXPECT_EQ(time.waited_ns(), 0);
+  {
+    internal::Backoff backoff(true, false, time);
+    EXPECT_EQ(time.waiting_ns(), 0);
+    const Deadline deadline = Deadline::after(milliseconds(5));
+    while (!deadline.passed()) backoff.pause();
+    EXPECT_GE(time.waiting_ns(), 4'000'000);
+    backoff.reset();
+    EXPECT_EQ(time.waiting_ns(), 0);
+  }
+  const int64_t waited = time.waited_ns();
+  EXPECT_GE(waited, 4'000'000);
+  EXPECT_EQ(time.waited_ns(), waited) << "nobody waits any more";
+}
+
+TEST(Lateness, IsNewsAfterThreeCallsOfOneRankInARow) {
+  internal::Lateness lateness;
+  EXPECT_FALSE(lateness.knows(1));
+  EXPECT_EQ(lateness.note(1, 2), 1U);
+  EXPECT_TRUE(lateness.knows(1));
+  EXPECT_EQ(lateness.note(2, 2), 2U);
+  EXPECT_FALSE(lateness.is_news());
+  EXPECT_EQ(lateness.note(3, 2), 3U);
+  EXPECT_TRUE(lateness.is_news());
+  EXPECT_FALSE(lateness.is_news()) << "said once";
+  EXPECT_EQ(lateness.note(4, 2), 4U);
+  EXPECT_FALSE(lateness.is_news()) << "and not for each call";
+  EXPECT_EQ(lateness.note(6, 2), 1U) << "nobody was late in call 5";
+  EXPECT_EQ(lateness.note(7, 1), 1U) << "another rank";
+  lateness.note(8, 1);
+  EXPECT_FALSE(lateness.is_news());
+  lateness.note(9, 1);
+  EXPECT_TRUE(lateness.is_news());
 }
 
 TEST_P(Waiting, PollingMeetsTheDeadline) {

@@ -16,6 +16,7 @@ void add_bench(CommandLine& line);
 void add_verify(CommandLine& line);
 void add_explain(CommandLine& line);
 void add_tune(CommandLine& line);
+void add_top(CommandLine& line);
 void add_topo(CommandLine& line);
 void add_draw(CommandLine& line);
 void add_simulate(CommandLine& line);
@@ -45,6 +46,9 @@ void append(std::ofstream& file, const std::string& path, const std::string& tex
 // Throws Error(system).
 void write_file(const std::string& path, const std::string& text);
 
+// Starts the job and returns the exit code. Where it fails, and TUTTI_REPORT names a directory, what
+// its ranks have left there is told at the end.
+int launch_job(const LaunchOptions& options);
 // Starts this command line again, once per rank, with `more` arguments; returns the exit code. For
 // commands of which only rank 0 talks. Of the options the command is filled in.
 int launch_self(LaunchOptions options, const std::vector<std::string>& more = {});

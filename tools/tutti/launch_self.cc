@@ -1,6 +1,7 @@
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
+#include <iostream>
 #include <iterator>
 #include <sstream>
 #include <string>
@@ -8,10 +9,24 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/settings.h"
 #include "tools/launcher/launcher.h"
 #include "tools/tutti/commands.h"
+#include "tools/tutti/top_report.h"
 
 namespace tutti::tool {
+
+int launch_job(const LaunchOptions& options) {
+  const auto started = std::filesystem::file_time_type::clock::now();
+  const int code = launch(options);
+  const std::string directory = settings().get_string("TUTTI_REPORT");
+  if (code == 0 || directory.empty()) return code;
+  try {
+    std::cerr << to_text(read_reports(directory, started));
+  } catch (const Error&) {  // none: no communicator was aborted, or on other hosts only
+  }
+  return code;
+}
 
 int launch_self(LaunchOptions options, const std::vector<std::string>& more) {
   std::ifstream file("/proc/self/cmdline", std::ios::binary);
@@ -24,7 +39,7 @@ int launch_self(LaunchOptions options, const std::vector<std::string>& more) {
   command.insert(command.end(), more.begin(), more.end());
   options.command = std::move(command);
   options.prefix_lines = false;
-  return launch(options);
+  return launch_job(options);
 }
 
 }  // namespace tutti::tool

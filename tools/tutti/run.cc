@@ -60,7 +60,7 @@ int run(const RunOptions& options) {
     apply_settings({cat("TUTTI_SPARES=", options.spares)});
     if (!launch_options.min_ranks) launch_options.min_ranks = launch_options.ranks - options.spares;
   }
-  return launch(launch_options);
+  return launch_job(launch_options);
 }
 
 }  // namespace

@@ -202,7 +202,7 @@ Refusal Acceptor::judge_hello(const Guest& guest, const Judge& judge, bool& igno
     return refuse(Refusal::bad_token,
                   "it does not know this job's token; likely cause: a rank of another job");
   }
-  if (hello.size != world_size_) {
+  if (hello.size != world_size_ && hello.purpose != Purpose::watch) {
     if (other_size_) other_size_(hello, guest.from);
     return refuse(Refusal::wrong_size, cat("rank ", hello.rank, " says the world has ", hello.size,
                                            " ranks, this rank says ", world_size_));

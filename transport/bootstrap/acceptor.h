@@ -50,7 +50,7 @@ class Acceptor {
   // This rank's own addresses, by rail; their ports are 0.
   std::vector<SocketAddress> own_addresses() const;
 
-  // The key of every purpose but the bootstrap, whose key is the token.
+  // The key of every purpose but the bootstrap and watching, whose key is the token.
   void set_session_key(std::string key) { session_key_ = std::move(key); }
   void on_other_size(OtherSize other_size) { other_size_ = std::move(other_size); }
 
@@ -71,7 +71,8 @@ class Acceptor {
   void accept_some(int listener);
   void admit(Fd socket);
   const std::string& key_for(const Hello& hello) const {
-    return hello.purpose == Purpose::bootstrap ? token_ : session_key_;
+    const bool outside = hello.purpose == Purpose::bootstrap || hello.purpose == Purpose::watch;
+    return outside ? token_ : session_key_;
   }
   void read(Guest& guest, const Judge& judge, const Welcome& welcome);
   Refusal judge_hello(const Guest& guest, const Judge& judge, bool& ignore);

@@ -39,6 +39,11 @@ std::vector<ClientTable::Answer> ClientTable::attach(uint64_t communicator,
 
 void ClientTable::detach(uint64_t communicator) {
   std::lock_guard lock(mutex_);
+  if (ControlClient* client = find(communicator)) {
+    past_.add(client->activity());
+    past_.current.clear();
+    past_.waits_for.clear();
+  }
   entries_.erase(communicator);
 }
 
@@ -176,6 +181,13 @@ void ClientTable::connection(uint64_t communicator, int from, int lane, Fd socke
 void ClientTable::opened(uint64_t communicator, int to, int lane, Fd socket) {
   std::lock_guard lock(mutex_);
   if (ControlClient* client = find(communicator)) client->on_opened(to, lane, std::move(socket));
+}
+
+Activity ClientTable::activity() const {
+  std::lock_guard lock(mutex_);
+  Activity all = past_;
+  for (const auto& [communicator, entry] : entries_) all.add(entry.client->activity());
+  return all;
 }
 
 void ClientTable::abort_all(const Error& error) {

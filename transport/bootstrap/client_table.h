@@ -72,6 +72,8 @@ class ClientTable {
   // Kept like a question.
   void connection(uint64_t communicator, int from, int lane, Fd socket);
   void opened(uint64_t communicator, int to, int lane, Fd socket);
+  // Of all communicators, those that are gone as well.
+  Activity activity() const;
   // For when the channel itself fails.
   void abort_all(const Error& error);
   // Everything that this table holds: for tests.
@@ -98,6 +100,7 @@ class ClientTable {
   const size_t max_kept_;
   mutable std::mutex mutex_;
   std::map<uint64_t, Entry> entries_;
+  Activity past_;  // of communicators that are gone
   bool any_attached_ = false;
   int making_ = 0;
   std::vector<Death> deaths_;  // in the order in which they were heard of

@@ -30,6 +30,7 @@
 #include "base/deadline.h"
 #include "base/error.h"
 #include "base/fd.h"
+#include "transport/bootstrap/activity.h"
 #include "transport/bootstrap/init_stats.h"
 #include "transport/bootstrap/job.h"
 
@@ -81,6 +82,8 @@ class ControlClient {
   virtual void on_connection(int rank, int lane, Fd socket) = 0;
   // The connection that open_connection() asked for; the same in all else.
   virtual void on_opened(int rank, int lane, Fd socket) = 0;
+  // For whoever watches the job, and at the end from within detach().
+  virtual Activity activity() { return {}; }
 };
 
 // After fork() the child has no part in the job: its calls throw Error(unsupported), except that

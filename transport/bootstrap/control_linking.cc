@@ -1,4 +1,5 @@
-// How the tree comes about: each rank connects to its children and hands the table down.
+// How the tree comes about: each rank connects to its children and hands the table down. And who
+// may connect to a rank later.
 #include <algorithm>
 
 #include "base/text.h"
@@ -95,6 +96,36 @@ void ControlService::connect_cut_off(int child) {
 
 void ControlService::tell_cut_off(Link link) const {
   link.send(failure_frame(clients_.deaths().value()));
+}
+
+// ---- connections that come later
+
+Decision ControlService::judge(const Hello& hello) const {
+  switch (hello.purpose) {
+    case Purpose::bootstrap:
+      // A rank that left and starts anew tries again until this one does so, too.
+      if (tree_.rank != 0) return Decision::not_in_job;
+      return left_[hello.rank] ? Decision::ignore : Decision::duplicate;
+    case Purpose::data:
+      return hello.rank == tree_.rank ? Decision::not_in_job : Decision::accept;
+    case Purpose::control:  // it tells of a death, of which this rank hears on its links
+      return Decision::accept;
+    case Purpose::relink:
+      return all_linked_ ? Decision::accept : Decision::ignore;
+    case Purpose::watch:
+      return watchers_.has_room() ? Decision::accept : Decision::ignore;
+    case Purpose::descriptors:
+      break;
+  }
+  return Decision::not_in_job;
+}
+
+void ControlService::welcome(const Hello& hello, Fd socket) {
+  if (hello.purpose == Purpose::relink) return adopt(hello.rank, std::move(socket));
+  if (hello.purpose == Purpose::watch) return watchers_.admit(std::move(socket));
+  if (hello.purpose != Purpose::data) return;
+  clear_keepalive(socket.get());
+  clients_.connection(hello.communicator, hello.rank, hello.lane, std::move(socket));
 }
 
 }  // namespace tutti::bootstrap

@@ -29,6 +29,7 @@
 #include "transport/bootstrap/frame.h"
 #include "transport/bootstrap/process.h"
 #include "transport/bootstrap/tree.h"
+#include "transport/bootstrap/watchers.h"
 
 namespace tutti::bootstrap {
 
@@ -123,6 +124,8 @@ class ControlService final : public Control, private AgreementChannel {
 
   void on_link(int neighbour, short revents);
   bool on_frame(int neighbour, std::string_view body);
+  // One that is for this rank, after the field that says so.
+  bool take_frame(FrameReader& frame);
   void flood(const std::string& frame, int except = -1);
   void flood_goodbye(int rank, int except);
   void flood_abort(uint64_t communicator, const Error& error, int except);
@@ -178,6 +181,11 @@ class ControlService final : public Control, private AgreementChannel {
   std::vector<std::pair<Clock::time_point, Command>> timers_;
   std::map<int, RankEnd> ends_;  // what the launcher said
   Agreements agreements_{*this};
+  Watchers watchers_{*this, clients_,
+                     {[this](int rank, const std::string& frame) { route(rank, frame); },
+                      [this](std::chrono::milliseconds delay, Command what) {
+                        after(delay, std::move(what));
+                      }}};
   bool gathering_deaths_ = false;  // of which clients hear soon
   std::optional<Clock::time_point> leave_by_;
 

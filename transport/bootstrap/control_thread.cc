@@ -74,6 +74,7 @@ void ControlService::turn() {
   watch_connector();
   watch_linking();
   watch_links();
+  watchers_.watch(set_);
   for (const auto& [when, command] : timers_) set_.wake_at(when);  // after all that may add some
   if (leave_by_) set_.wake_at(*leave_by_);
   set_.run();
@@ -130,31 +131,6 @@ void ControlService::watch_links() {
     set_.add(link.fd(), events,
              [this, neighbour = neighbour](short revents) { on_link(neighbour, revents); });
   }
-}
-
-Decision ControlService::judge(const Hello& hello) const {
-  switch (hello.purpose) {
-    case Purpose::bootstrap:
-      // A rank that left and starts anew tries again until this one does so, too.
-      if (tree_.rank != 0) return Decision::not_in_job;
-      return left_[hello.rank] ? Decision::ignore : Decision::duplicate;
-    case Purpose::data:
-      return hello.rank == tree_.rank ? Decision::not_in_job : Decision::accept;
-    case Purpose::control:  // it tells of a death, of which this rank hears on its links
-      return Decision::accept;
-    case Purpose::relink:
-      return all_linked_ ? Decision::accept : Decision::ignore;
-    case Purpose::descriptors:
-      break;
-  }
-  return Decision::not_in_job;
-}
-
-void ControlService::welcome(const Hello& hello, Fd socket) {
-  if (hello.purpose == Purpose::relink) return adopt(hello.rank, std::move(socket));
-  if (hello.purpose != Purpose::data) return;
-  clear_keepalive(socket.get());
-  clients_.connection(hello.communicator, hello.rank, hello.lane, std::move(socket));
 }
 
 void ControlService::on_link(int neighbour, short revents) {
@@ -236,15 +212,28 @@ bool ControlService::on_frame(int neighbour, std::string_view body) {
       }
       return true;
     }
-    case FrameType::agreement: {
+    case FrameType::agreement:
+    case FrameType::activity_question:
+    case FrameType::activity: {
       const auto to = frame.get<int32_t>();
       if (!frame.ok() || !in_world(to)) return false;
-      if (to == tree_.rank) return agreements_.on_frame(frame);
+      if (to == tree_.rank) return take_frame(frame);
       route(to, whole_frame(body));
       return true;
     }
     default:
       return false;
+  }
+}
+
+bool ControlService::take_frame(FrameReader& frame) {
+  switch (frame.type()) {
+    case FrameType::activity_question:
+      return watchers_.on_question(frame);
+    case FrameType::activity:
+      return watchers_.on_activity(frame);
+    default:
+      return agreements_.on_frame(frame);
   }
 }
 

@@ -33,6 +33,11 @@ enum class FrameType : uint8_t {
   question = 13,   // communicator, from, to, call
   answer = 14,     // communicator, from, to, call, text
   agreement = 15,  // to, and what agreement.cc says
+  // watching (watchers.h): the last two are between a watcher and the rank that it asks
+  activity_question = 16,  // to, from, number of the look
+  activity = 17,           // to, from, number of the look, Activity
+  look = 18,               // nothing
+  sight = 19,              // RankSight
   // descriptor service
   fetch = 20,  // name
 };

@@ -7,9 +7,9 @@
 //        | -- Verdict: accepted or why not, HMAC -> |   over "acceptor", both nonces, all of
 //        Verdict; no HMAC, but zeros, for a connector whose own is wrong
 //
-// The HMAC's key is the job's token for the bootstrap, with the incarnation where there is one;
-// afterwards it is derived from that key and the identity that rank 0 gave the job, so that two
-// jobs never mistake each other's ports.
+// The HMAC's key is the job's token for the bootstrap and for whoever watches the job, with the
+// incarnation where there is one; else, after the bootstrap, it is derived from that key and the
+// identity that rank 0 gave the job, so that two jobs never mistake each other's ports.
 #pragma once
 
 #include <array>
@@ -30,7 +30,14 @@ using Magic = std::array<char, 8>;
 
 inline constexpr Magic kMagic = {'T', 'U', 'T', 'T', 'I', 0, '\r', '\n'};
 
-enum class Purpose : uint32_t { bootstrap = 1, control = 2, data = 3, descriptors = 4, relink = 5 };
+enum class Purpose : uint32_t {
+  bootstrap = 1,
+  control = 2,
+  data = 3,
+  descriptors = 4,
+  relink = 5,
+  watch = 6,  // of no rank's, and from one that need not know the size of the world
+};
 
 enum class Refusal : uint32_t {
   none = 0,

@@ -1,0 +1,115 @@
+// What this rank does, for those who watch the job, and what it did, for those who look at what is
+// left of it.
+#include <chrono>
+#include <cmath>
+#include <fstream>
+
+#include "base/json.h"
+#include "base/log.h"
+#include "base/settings.h"
+#include "base/text.h"
+#include "collectives/runtime/communicator_impl.h"
+
+namespace tutti::internal {
+
+namespace {
+
+// A wait that is shorter may be the end of a recorded call's.
+constexpr int64_t kLeastWaitNs = 10'000'000;
+
+std::string text_of(const CallRecord& record) {
+  return cat("call ", record.call, ", ", to_string(record.signature));
+}
+
+Json recorded(const CallRecord& record, Ticks now) {
+  const auto seconds = [](int64_t ns) { return static_cast<double>(ns) * 1e-9; };
+  return {{"call", record.call},
+          {"what", to_string(record.signature)},
+          {"began_seconds_ago", seconds(nanoseconds_between(record.started, now))},
+          {"seconds", record.finished ? Json(seconds(record.took_ns)) : Json()}};
+}
+
+}  // namespace
+
+// Messages are not recorded: that one is waited for is all that is known of them.
+Activity CommunicatorImpl::activity() {
+  Activity activity{.calls = tally_.calls(),
+                    .bytes = tally_.bytes(),
+                    .waited_ns = spin_time_.waited_ns(),
+                    .waits_for = waited_for()};
+  if (const std::optional<CallRecord> record = recorder_.current()) {
+    activity.current = text_of(*record);
+    activity.current_ns = nanoseconds_between(record->started, ticks());
+  } else if (const int64_t waiting = spin_time_.waiting_ns(); waiting > kLeastWaitNs) {
+    activity.current = "send/recv";
+    activity.current_ns = waiting;
+  }
+  for (int peer = 0; peer < size(); ++peer) {
+    const uint64_t bytes = tally_.received(peer);
+    if (bytes > 0) activity.received[members_[static_cast<size_t>(peer)]] = bytes;
+  }
+  return activity;
+}
+
+// Ranks of the job.
+std::vector<int> CommunicatorImpl::waited_for() {
+  std::vector<int> ranks;
+  const std::lock_guard lock(stall_mutex_);
+  for (const int peer : waits_for_) {
+    if (peer >= 0 && peer < size()) ranks.push_back(members_[static_cast<size_t>(peer)]);
+  }
+  return ranks;
+}
+
+// All the others wait for whoever is late; the first of them says it.
+void CommunicatorImpl::note_lateness(const Operation& operation, int64_t waited_ns) {
+  const uint32_t call = operation.call.number;
+  if (operation.point_to_point()) return;
+  {
+    const std::lock_guard lock(stall_mutex_);
+    if (lateness_.knows(call)) return;
+  }
+  const int culprit = explain_missing(operation).culprit;
+  if (culprit < 0) return;
+  const std::lock_guard lock(stall_mutex_);
+  const uint32_t calls = lateness_.note(call, culprit);
+  const int first = members_.front() == culprit ? 1 : 0;
+  if (!lateness_.is_news() || rank_ != first) return;
+  log(LogLevel::warning,
+      cat(engine_->control().describe(culprit), " comes late: the others have waited for it in ",
+          calls, " calls in a row, for ", std::round(static_cast<double>(waited_ns) * 1e-6) / 1e3,
+          " s so far in call ", call, ", ", to_string(operation.compiled->signature),
+          "; `tutti top` shows who waits for whom, TUTTI_LATE_WARNING sets the limit in seconds"));
+}
+
+// The job ends, so that this may take its time.
+void CommunicatorImpl::write_report(const Error& error) {
+  const std::string directory = settings().get_string("TUTTI_REPORT");
+  if (directory.empty()) return;
+  const Activity now = activity();
+  const Ticks moment = ticks();
+  const PeerInfo& self = engine_->control().peer(members_[static_cast<size_t>(rank_)]);
+  Json calls = Json::array();
+  for (const CallRecord& record : recorder_.records()) calls.push_back(recorded(record, moment));
+  const Json report = {
+      {"rank", members_[static_cast<size_t>(rank_)]},
+      {"host", self.host},
+      {"pid", self.pid},
+      {"communicator", cat(id_)},
+      {"members", members_},
+      {"error", {{"code", name(error.code())}, {"text", error.what()}, {"rank", error.rank()}}},
+      {"calls", now.calls},
+      {"bytes", now.bytes},
+      {"waited_seconds", static_cast<double>(now.waited_ns) * 1e-9},
+      {"current", now.current.empty() ? Json() : Json(now.current)},
+      {"current_seconds", static_cast<double>(now.current_ns) * 1e-9},
+      {"waits_for", now.waits_for},
+      {"recorder", std::move(calls)}};
+  const std::string path = cat(directory, "/rank-", members_[static_cast<size_t>(rank_)],
+                               "-communicator-", id_, ".json");
+  std::ofstream file(path);
+  file << report.dump(2, Json::BadText::replace) << '\n';
+  if (!file.flush()) log(LogLevel::warning, cat("cannot write ", path, " (TUTTI_REPORT)"));
+}
+
+}  // namespace tutti::internal

@@ -1,0 +1,38 @@
+// What a communicator has done so far: counters that whoever holds its mutex adds to, and any
+// thread may read.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+namespace tutti::internal {
+
+class Tally {
+ public:
+  explicit Tally(int ranks) : received_(static_cast<size_t>(ranks)) {}
+
+  void add_call(uint64_t bytes) {
+    add(calls_, 1);
+    add(bytes_, bytes);
+  }
+  uint64_t calls() const { return calls_.load(std::memory_order_relaxed); }
+  uint64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
+  // Bytes, by sender.
+  std::atomic<uint64_t>* received() { return received_.data(); }
+  uint64_t received(int rank) const {
+    return received_[static_cast<size_t>(rank)].load(std::memory_order_relaxed);
+  }
+
+ private:
+  // There is one writer at a time, which need not lock the bus for it.
+  static void add(std::atomic<uint64_t>& counter, uint64_t more) {
+    counter.store(counter.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
+  }
+
+  std::atomic<uint64_t> calls_{0};
+  std::atomic<uint64_t> bytes_{0};
+  std::vector<std::atomic<uint64_t>> received_;
+};
+
+}  // namespace tutti::internal

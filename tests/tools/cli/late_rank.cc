@@ -1,0 +1,36 @@
+// All-reduces without end, to which one rank (-1: each) comes late: what top_test watches. Rank 0
+// says when the first call is through.
+//
+//   late_rank RANK MILLISECONDS [CALLS]
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "collectives/communicator.h"
+
+int main(int argc, char** argv) {
+  if (argc < 3) return 2;
+  try {
+    const int late = std::atoi(argv[1]);
+    const std::chrono::milliseconds delay(std::atoi(argv[2]));
+    const long calls = argc > 3 ? std::atol(argv[3]) : -1;
+    tutti::Communicator comm = tutti::Communicator::init();
+    std::vector<float> values(1024, 1);
+    for (long call = 0; call != calls; ++call) {
+      if (call > 0 && (late < 0 || comm.rank() == late)) std::this_thread::sleep_for(delay);
+      comm.all_reduce(std::span(values));
+      if (call == 0 && comm.rank() == 0) {
+        std::puts("ready");
+        std::fflush(stdout);
+      }
+    }
+    return 0;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,200 @@
+// `tutti top`: jobs with a rank that is late, stopped or killed, watched from outside.
+#include <signal.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/text.h"
+#include "tests/tools/cli/cli.h"
+
+namespace tutti::tool {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+class Top : public Cli {
+ protected:
+  // The words that start a job of late_rank.
+  static Words job_of(int ranks, const Words& late_rank, const Words& options = {}) {
+    Words words = {"run", "-n", cat(ranks)};
+    words.insert(words.end(), options.begin(), options.end());
+    words.insert(words.end(), {"--", std::filesystem::absolute("tests/tools/cli/late_rank")});
+    words.insert(words.end(), late_rank.begin(), late_rank.end());
+    return words;
+  }
+  Words top(const Words& more) const {
+    Words words = {"top", "--job", cat(process_of_rank(1))};
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+  Json look() const {
+    const Result result = run(top({"--json", "--once", "--every", "0.5"}));
+    EXPECT_EQ(result.code, 0) << result.err;
+    return Json::parse(result.out);
+  }
+  std::string variable_of(pid_t pid, const std::string& name) const {
+    for (const std::string& variable : split(read(cat("/proc/", pid, "/environ")), '\0')) {
+      if (variable.starts_with(name + "=")) return variable.substr(name.size() + 1);
+    }
+    return "";
+  }
+  static void end(Process& job) {
+    ::kill(job.pid(), SIGTERM);
+    job.finish();
+  }
+};
+
+TEST_F(Top, NamesTheOneThatComesLate) {
+  Process job = start(job_of(3, {"2", "30"}));
+  ASSERT_THAT(job.read_lines(1), SizeIs(1)) << "the first call is through";
+  const Json view = look();
+  ASSERT_THAT(view["ranks"], SizeIs(3));
+  EXPECT_GT(view["seconds"].get<double>(), 0.4);
+  for (int rank = 0; rank < 3; ++rank) {
+    const Json& row = view["ranks"][rank];
+    EXPECT_EQ(row["rank"], rank);
+    EXPECT_EQ(row["state"], "answers");
+    EXPECT_EQ(row["pid"], process_of_rank(rank));
+    EXPECT_FALSE(row["host"].get<std::string>().empty());
+    EXPECT_GT(row["calls"].get<int>(), 1);
+    EXPECT_GE(row["bytes"].get<int>(), 2 * 4096);
+    EXPECT_GT(row["calls_per_second"].get<double>(), 1);
+    EXPECT_TRUE(row.contains("current") && row.contains("current_seconds"));
+    EXPECT_TRUE(row["waits_for"].is_array());
+  }
+  EXPECT_GT(view["ranks"][0]["waiting_share"].get<double>(), 0.5);
+  EXPECT_LT(view["ranks"][2]["waiting_share"].get<double>(), 0.3);
+  EXPECT_GT(view["ranks"][2]["late_share"].get<double>(), 0.3);
+  EXPECT_GT(view["ranks"][2]["late_seconds"].get<double>(), 0.01);
+  EXPECT_LT(view["ranks"][0]["late_share"].get<double>(), 0.2);
+  EXPECT_FALSE(view["links"].empty());
+  EXPECT_GT(view["links"][0]["bytes_per_second"].get<double>(), 0);
+  ASSERT_TRUE(view["straggler"].is_object());
+  EXPECT_EQ(view["straggler"]["rank"], 2);
+  EXPECT_THAT(view["straggler"]["why"].get<std::string>(),
+              AllOf(HasSubstr("waited"), HasSubstr(" ms a call")));
+
+  const Result table = run(top({"--once", "--every", "0.5"}));
+  EXPECT_THAT(table.out, AllOf(HasSubstr("waiting"), HasSubstr("links: "),
+                               HasSubstr("straggler: rank 2 ("), HasSubstr("GB/s")));
+  end(job);
+}
+
+TEST_F(Top, NamesTheOneThatTheOthersWaitFor) {
+  Process job = start(job_of(3, {"1", "60000"}));
+  ASSERT_THAT(job.read_lines(1), SizeIs(1)) << "the first call is through";
+  const Json view = look();
+  ASSERT_TRUE(view["straggler"].is_object());
+  EXPECT_EQ(view["straggler"]["rank"], 1);
+  EXPECT_THAT(view["straggler"]["why"].get<std::string>(),
+              AllOf(HasSubstr("has waited for"), HasSubstr("is in no call")));
+  EXPECT_TRUE(view["ranks"][1]["current"].is_null());
+  EXPECT_THAT(view["ranks"][0]["current"].get<std::string>(), HasSubstr("call 2, all_reduce"));
+  EXPECT_GT(view["ranks"][0]["current_seconds"].get<double>(), 0.3);
+  end(job);
+}
+
+TEST_F(Top, ShowsAStoppedRank) {
+  Process job = start(job_of(3, {"0", "1"}));
+  ASSERT_THAT(job.read_lines(1), SizeIs(1)) << "the first call is through";
+  const pid_t stopped = process_of_rank(1);
+  ::kill(stopped, SIGSTOP);
+  const Json view = look();
+  ::kill(stopped, SIGCONT);
+  EXPECT_EQ(view["ranks"][1]["state"], "silent");
+  EXPECT_EQ(view["ranks"][2]["state"], "answers");
+  ASSERT_TRUE(view["straggler"].is_object());
+  EXPECT_EQ(view["straggler"]["rank"], 1);
+  EXPECT_THAT(view["straggler"]["why"].get<std::string>(), HasSubstr("does not answer"));
+  end(job);
+}
+
+TEST_F(Top, IsRefusedWithAnotherToken) {
+  Process job = start(job_of(2, {"0", "1"}));
+  ASSERT_THAT(job.read_lines(1), SizeIs(1)) << "the first call is through";
+  const pid_t rank = process_of_rank(1);
+  const std::string there = cat("localhost:", variable_of(rank, "MASTER_PORT"));
+  const Words words = {"top", "--job", there, "--once", "--json", "--every", "0.1"};
+  const Result refused = run(words, {{"TUTTI_TOKEN", "not this one"}});
+  EXPECT_NE(refused.code, 0);
+  EXPECT_THAT(refused.err, HasSubstr("token"));
+  EXPECT_EQ(refused.out, "");
+  const Result right = run(words, {{"TUTTI_TOKEN", variable_of(rank, "TUTTI_TOKEN")}});
+  EXPECT_EQ(right.code, 0) << right.err;
+  EXPECT_THAT(Json::parse(right.out)["ranks"], SizeIs(2));
+  end(job);
+}
+
+TEST_F(Top, SaysThatTheJobHasEnded) {
+  Process job = start(job_of(3, {"0", "1"}));
+  ASSERT_THAT(job.read_lines(1), SizeIs(1)) << "the first call is through";
+  Process watching = start(top({"--json", "--every", "0.1"}));
+  EXPECT_THAT(watching.read_lines(2), SizeIs(2));
+  ::kill(process_of_rank(2), SIGKILL);
+  EXPECT_EQ(job.finish().code, 137);
+  const Result result = watching.finish();
+  EXPECT_EQ(result.code, 0);
+  EXPECT_THAT(result.err, HasSubstr("the job has ended"));
+}
+
+// Ranks that make no calls outlive the one that was asked.
+TEST_F(Top, AsksAnotherRankWhereThatOneDies) {
+  Process job = start(job_of(3, {"-1", "60000"}, {"--min-ranks", "1"}));
+  ASSERT_THAT(job.read_lines(1), SizeIs(1)) << "the first call is through";
+  Process watching = start(top({"--json", "--every", "0.1"}));
+  EXPECT_THAT(watching.read_lines(1), SizeIs(1));
+  ::kill(process_of_rank(0), SIGKILL);
+  Json view;
+  for (size_t line = 2; line < 50; ++line) {
+    view = Json::parse(watching.read_lines(line).back());
+    if (view["ranks"][0]["state"] == "died") break;
+  }
+  EXPECT_EQ(view["ranks"][0]["state"], "died");
+  EXPECT_EQ(view["ranks"][2]["state"], "answers");
+  ::kill(watching.pid(), SIGINT);
+  EXPECT_EQ(watching.finish().code, 0);
+  end(job);
+}
+
+TEST_F(Top, TellsOfAnAbortedJob) {
+  std::filesystem::create_directory(path("reports"));
+  const Result aborted =
+      run(job_of(3, {"1", "60000"}), {{"TUTTI_REPORT", path("reports")}, {"TUTTI_TIMEOUT", "1"}});
+  EXPECT_NE(aborted.code, 0);
+  EXPECT_THAT(aborted.err, HasSubstr("Likely: rank 1 ("));
+  const Result told = run({"top", "--report", path("reports")});
+  EXPECT_EQ(told.code, 0) << told.err;
+  EXPECT_THAT(told.out,
+              AllOf(HasSubstr("of 3 ranks was aborted"), HasSubstr("gave up after 1 s"),
+                    HasSubstr("rank 1 ("), HasSubstr("in no call; its last was call 1"),
+                    HasSubstr("in call 2, all_reduce of 1024 f32"), HasSubstr("Likely: rank 1 (")));
+  const Json reports = Json::parse(run({"top", "--report", path("reports"), "--json"}).out);
+  ASSERT_THAT(reports["reports"], SizeIs(3));
+  EXPECT_EQ(reports["reports"][0]["recorder"].back()["call"], 2);
+  EXPECT_TRUE(reports["reports"][0]["recorder"].back()["seconds"].is_null());
+  EXPECT_THAT(run({"top", "--report", path("nothing")}).err, HasSubstr("no rank has left"));
+}
+
+TEST_F(Top, WarningsNameTheOneThatIsAlwaysLate) {
+  const Words late = job_of(3, {"1", "500", "6"});
+  const Result warned = run(late, {{"TUTTI_LATE_WARNING", "0.2"}});
+  EXPECT_EQ(warned.code, 0);
+  EXPECT_THAT(warned.err, AllOf(HasSubstr("rank 1 ("), HasSubstr("comes late"),
+                                HasSubstr("in 3 calls in a row")));
+  EXPECT_THAT(split(warned.err, '\n'), SizeIs(1)) << warned.err;
+  EXPECT_EQ(run(late, {{"TUTTI_LATE_WARNING", "0"}}).err, "");
+}
+
+TEST_F(Top, FindsNoJobThatIsNotThere) {
+  EXPECT_THAT(run({"top", "--job", cat(::getpid())}).err, HasSubstr("in no job of several ranks"));
+  const Result nobody = run({"top", "--job", cat("127.0.0.1:", free_port())});
+  EXPECT_NE(nobody.code, 0);
+  EXPECT_THAT(nobody.err, HasSubstr("Connection refused"));
+}
+
+}  // namespace
+}  // namespace tutti::tool

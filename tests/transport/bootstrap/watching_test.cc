@@ -1,0 +1,223 @@
+// Watching a job from outside: who may, what it hears, and what it cannot do.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/text.h"
+#include "tests/support/ranks.h"
+#include "tests/transport/bootstrap/recording_client.h"
+#include "transport/bootstrap/control.h"
+#include "transport/bootstrap/handshake.h"
+#include "transport/bootstrap/watch.h"
+#include "transport/bootstrap/watchers.h"
+
+namespace tutti::bootstrap {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+using tutti::testing::Barrier;
+using tutti::testing::everybody;
+using tutti::testing::kPatience;
+using tutti::testing::run_ranks;
+
+constexpr uint64_t kWorld = 1;
+constexpr int kRanks = 7;
+
+// Its activity tells which rank it is.
+class BusyClient final : public ControlClient {
+ public:
+  explicit BusyClient(int rank) : rank_(rank) {}
+  void on_abort(const Error&) override {}
+  std::string on_question(int, uint32_t) override { return {}; }
+  void on_answer(int, uint32_t, std::string_view) override {}
+  void on_connection(int, int, Fd) override {}
+  void on_opened(int, int, Fd) override {}
+  Activity activity() override {
+    const auto number = static_cast<uint64_t>(rank_);
+    return {.calls = 100 + number,
+            .bytes = 1000 + number,
+            .waited_ns = 10 * rank_,
+            .current = cat("call ", rank_),
+            .current_ns = 5,
+            .waits_for = {rank_ + 1, 3},
+            .received = {{rank_, 7}, {rank_ + 1, 9}}};
+  }
+
+ private:
+  const int rank_;
+};
+
+// Each rank has a busy communicator; rank 0 then watches the job as a stranger would.
+void watch(const std::function<void(Job& job, Control& control)>& look) {
+  Barrier attached(kRanks);
+  Barrier done(kRanks);
+  run_ranks(kRanks, [&](Job job) {
+    job.fanout = 2;
+    const std::shared_ptr<Control> control = Control::connect(job);
+    BusyClient client(control->rank());
+    control->attach(kWorld, everybody(kRanks), &client);
+    attached.wait();
+    if (control->rank() == 0) look(job, *control);
+    done.wait();
+    control->detach(kWorld);
+  });
+}
+
+SocketAddress address_of(const Control& control, int rank) {
+  return resolve(control.peer(rank).address, control.peer(rank).port).front();
+}
+
+JobWatch watch_from(const Control& control, int rank, const std::string& token) {
+  return JobWatch(address_of(control, rank), token, Deadline::after(kPatience));
+}
+
+TEST(Watching, AnyRankTellsOfAll) {
+  watch([](Job& job, Control& control) {
+    for (const int asked : {0, 2, kRanks - 1}) {
+      JobWatch job_watch = watch_from(control, asked, job.token);
+      for (int look = 0; look < 3; ++look) {
+        const std::vector<RankSight> sights = job_watch.look();
+        ASSERT_THAT(sights, SizeIs(kRanks));
+        for (int rank = 0; rank < kRanks; ++rank) {
+          const RankSight& sight = sights[static_cast<size_t>(rank)];
+          const auto number = static_cast<uint64_t>(rank);
+          EXPECT_EQ(sight.rank, rank);
+          EXPECT_EQ(sight.size, kRanks);
+          EXPECT_EQ(sight.state, RankState::answers);
+          EXPECT_EQ(sight.pid, control.peer(rank).pid);
+          EXPECT_EQ(sight.port, control.peer(rank).port);
+          EXPECT_EQ(sight.activity.calls, 100 + number);
+          EXPECT_EQ(sight.activity.bytes, 1000 + number);
+          EXPECT_EQ(sight.activity.waited_ns, 10 * rank);
+          EXPECT_EQ(sight.activity.current, cat("call ", rank));
+          EXPECT_EQ(sight.activity.current_ns, 5);
+          EXPECT_THAT(sight.activity.waits_for, ElementsAre(rank + 1, 3));
+          EXPECT_EQ(sight.activity.received.at(rank + 1), 9U);
+        }
+      }
+    }
+  });
+}
+
+TEST(Watching, TakesTheToken) {
+  watch([](Job& job, Control& control) {
+    try {
+      watch_from(control, 0, job.token + "?");
+      ADD_FAILURE() << "a stranger watches";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::bootstrap);
+      EXPECT_THAT(error.what(), HasSubstr("another token"));
+    }
+    EXPECT_THAT(watch_from(control, 0, job.token).look(), SizeIs(kRanks));
+  });
+}
+
+TEST(Watching, IsForAFewAtATime) {
+  watch([](Job& job, Control& control) {
+    std::vector<JobWatch> watches;
+    for (size_t i = 0; i < Watchers::kMost; ++i) {
+      watches.push_back(watch_from(control, 0, job.token));
+      EXPECT_THAT(watches.back().look(), SizeIs(kRanks));
+    }
+    EXPECT_THROW(watch_from(control, 0, job.token), Error);
+    watches.pop_back();
+    const Deadline deadline = Deadline::after(kPatience);
+    while (!deadline.passed()) {
+      try {
+        EXPECT_THAT(watch_from(control, 0, job.token).look(), SizeIs(kRanks));
+        break;
+      } catch (const Error&) {  // it has not seen yet that one has gone
+      }
+    }
+    EXPECT_FALSE(deadline.passed());
+  });
+}
+
+// What they send is not the tree's: it can neither abort nor declare deaths.
+TEST(Watching, IsAllThatWatchersCanDo) {
+  watch([](Job& job, Control& control) {
+    for (const std::string& frame :
+         {FrameWriter(FrameType::goodbye).put(int32_t{3}).finish(),
+          FrameWriter(FrameType::look).finish() + FrameWriter(FrameType::look).finish()}) {
+      Fd socket;
+      ASSERT_EQ(try_connect(address_of(control, 0), Deadline::after(kPatience), socket), 0);
+      ASSERT_TRUE(shake_hands(socket.get(), {.purpose = Purpose::watch}, job.token, "rank 0",
+                              Deadline::after(kPatience)));
+      ASSERT_EQ(
+          write_exactly(socket.get(), std::as_bytes(std::span(frame)), Deadline::after(kPatience)),
+          Transfer::complete);
+      std::string body;
+      while (read_frame(socket.get(), body, kMaxFrameBytes, Deadline::after(kPatience)) ==
+             Transfer::complete) {
+      }
+    }
+    EXPECT_FALSE(control.has_left(3));
+    EXPECT_THAT(watch_from(control, 0, job.token).look(), SizeIs(kRanks));
+  });
+}
+
+TEST(Watching, TellsWhoHasLeft) {
+  Barrier joined(3);
+  run_ranks(3, [&](const Job& job) {
+    const std::shared_ptr<Control> control = Control::connect(job);
+    joined.wait();
+    if (control->rank() != 0) return;
+    JobWatch job_watch = watch_from(*control, 0, job.token);
+    const Deadline deadline = Deadline::after(kPatience);
+    while (!(control->has_left(1) && control->has_left(2)) && !deadline.passed()) {
+    }
+    const std::vector<RankSight> sights = job_watch.look();
+    ASSERT_THAT(sights, SizeIs(3));
+    EXPECT_EQ(sights[0].state, RankState::answers);
+    EXPECT_EQ(sights[1].state, RankState::left);
+    EXPECT_EQ(sights[2].state, RankState::left);
+  });
+}
+
+TEST(Activity, OfSeveralCommunicatorsIsTheirSum) {
+  Activity all{.calls = 1, .bytes = 2, .waited_ns = 3, .current = "short", .current_ns = 1};
+  all.received = {{0, 5}};
+  all.add({.calls = 10,
+           .bytes = 20,
+           .waited_ns = 30,
+           .current = "long",
+           .current_ns = 100,
+           .waits_for = {4},
+           .received = {{0, 1}, {2, 3}}});
+  all.add({.calls = 100, .bytes = 0, .waited_ns = 0, .current = "short, too", .current_ns = 2});
+  EXPECT_EQ(all.calls, 111U);
+  EXPECT_EQ(all.bytes, 22U);
+  EXPECT_EQ(all.waited_ns, 33);
+  EXPECT_EQ(all.current, "long");
+  EXPECT_THAT(all.waits_for, ElementsAre(4));
+  EXPECT_EQ(all.received, (std::map<int, uint64_t>{{0, 6}, {2, 3}}));
+}
+
+TEST(Sight, HasRoomForTheBusiest) {
+  RankSight sight{.rank = 1, .size = 100'000};
+  for (int sender = 0; sender < 100'000; ++sender) {
+    sight.activity.received[sender] = static_cast<uint64_t>(sender);
+    sight.activity.waits_for.push_back(sender);
+  }
+  const std::string frame = sight_frame(sight);
+  EXPECT_LT(frame.size(), kMaxFrameBytes);
+  FrameReader reader(std::string_view(frame).substr(sizeof(uint32_t)));
+  const RankSight told = get_sight(reader);
+  EXPECT_TRUE(reader.ok());
+  EXPECT_EQ(told.activity.received.size(), 1024U);
+  EXPECT_TRUE(told.activity.received.contains(99'999));
+  FrameReader cut(std::string_view(frame).substr(sizeof(uint32_t), 200));
+  get_sight(cut);
+  EXPECT_FALSE(cut.ok());
+}
+
+}  // namespace
+}  // namespace tutti::bootstrap

@@ -71,7 +71,8 @@ Job job_from_environment(const KnownJob& known = {});
 std::string meeting_place(const Job& job);
 
 // TUTTI_TOKEN, or what is in the file that TUTTI_TOKEN_FILE names; empty where neither is set.
-// Throws Error(bootstrap) when the file cannot be read, holds nothing, or can be read by others.
+// Throws Error(bootstrap) when the file cannot be read, holds nothing, or can be read by others,
+// and for a token of fewer than 128 bits unless TUTTI_ALLOW_SHORT_TOKEN is set.
 std::string job_token();
 
 }  // namespace tutti

@@ -31,7 +31,7 @@ void ControlService::connect_link(int rank) {
 void ControlService::watch_linking() {
   link_connector_.watch(
       set_,
-      [this](uint64_t, int rank, int, Fd socket) {
+      [this](uint64_t, int rank, int, ByteStream socket) {
         if (cut_off_.erase(rank) != 0) return tell_cut_off(Link(std::move(socket)));
         if (sought_.contains(rank)) return found_child(rank);
         Link& link = links_.at(rank);

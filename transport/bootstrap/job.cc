@@ -276,6 +276,13 @@ Job job_from_environment(const KnownJob& known) {
     if (job.rank == 0) job.listen_fd = inherited_fd("TUTTI_LISTEN_FD");
   }
   if (job.size > 1) find_place(known, found, job);
+  job.encrypts_data = all.get_string("TUTTI_ENCRYPT") == "on";
+  if (job.encrypts_data && job.size > 1 && job.token.empty() && !job.token_by_rendezvous) {
+    throw Error(ErrorCode::bootstrap, "TUTTI_ENCRYPT=on needs a token, and there is none",
+                {.cause = "the keys are derived from it",
+                 .remedy = "set TUTTI_TOKEN to the same secret on all ranks, as of `openssl rand "
+                           "-hex 16`, or start them by `tutti run`, which makes one"});
+  }
   return job;
 }
 

@@ -25,6 +25,7 @@ struct Job {
   std::string rendezvous_file;             // empty: use the address
   std::shared_ptr<Rendezvous> rendezvous;  // the caller's own, instead of file and address
   std::string token;                       // empty: peers are not checked
+  bool encrypts_data = false;              // what goes over TCP besides the control channel
   std::string incarnation;  // ranks that were given different ones never meet; no secret
   // Rank 0: a listening socket to adopt (Control closes it), else -1. One that is no listening
   // socket on master_port any more is passed over, and the port bound.

@@ -71,6 +71,12 @@ constexpr std::array kSettings = {
         "secret shared by the ranks of one job; peers prove that they know it (HMAC-SHA256)"},
     SettingInfo{"TUTTI_TOKEN_FILE", SettingType::string, "", "", false, false,
                 "file of mode 0600 that holds the token, used when TUTTI_TOKEN is not set"},
+    SettingInfo{"TUTTI_ALLOW_SHORT_TOKEN", SettingType::boolean, "0", "", false, false,
+                "takes a token of fewer than 128 bits, which whoever has seen one handshake can "
+                "guess"},
+    SettingInfo{"TUTTI_ENCRYPT", SettingType::string, "auto", "auto|on|off", true, false,
+                "whether what goes over TCP is encrypted (TLS 1.3, by the token), besides the "
+                "control channel, which is wherever there is a token; auto: not"},
     SettingInfo{"TUTTI_RENDEZVOUS", SettingType::string, "", "", false, false,
                 "file:/PATH: a shared file through which rank 0 tells its address, instead of "
                 "MASTER_ADDR and MASTER_PORT"},

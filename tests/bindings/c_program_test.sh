@@ -30,7 +30,7 @@ foreign=$(nm -D --defined-only prefix/lib/libtutti.so |
   awk '$2 != "A" && $3 !~ /^tutti_/ && $3 !~ /@@?TUTTI_CPP_/ {print $3}')
 [ -z "$foreign" ] || fail "the library exports more than its interface: $foreign"
 
-export WORLD_SIZE=2 TUTTI_TOKEN=c_program_test TUTTI_RENDEZVOUS=file:$work/rendezvous
+export WORLD_SIZE=2 "TUTTI_TOKEN=the token of c_program_test" TUTTI_RENDEZVOUS=file:$work/rendezvous
 RANK=0 timeout 60 ./program >rank0.txt 2>&1 &
 first=$!
 status=0

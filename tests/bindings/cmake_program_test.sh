@@ -60,7 +60,7 @@ cd "$work"
 ldd build/program | grep -q "libtutti.so.0 => $work/moved/lib/" ||
   fail "it loads another library: $(ldd build/program)"
 build/also || fail "the C++ program failed"
-export WORLD_SIZE=2 TUTTI_TOKEN=cmake_program_test TUTTI_RENDEZVOUS=file:$work/rendezvous
+export WORLD_SIZE=2 "TUTTI_TOKEN=the token of cmake_program_test" TUTTI_RENDEZVOUS=file:$work/rendezvous
 RANK=0 timeout 60 build/program >rank0.txt 2>&1 &
 first=$!
 status=0

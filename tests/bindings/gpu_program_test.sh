@@ -28,7 +28,7 @@ cc -std=c99 -Wall -Wextra -Werror program.c -o program -isystem "$(dirname "$hea
   $(pkg-config --cflags --libs tutti) -L"$driver" -l:libcuda.so.1
 
 export LD_LIBRARY_PATH=$work/prefix/lib:$driver
-export WORLD_SIZE=3 TUTTI_TOKEN=gpu_program_test TUTTI_RENDEZVOUS=file:$work/rendezvous
+export WORLD_SIZE=3 "TUTTI_TOKEN=the token of gpu_program_test" TUTTI_RENDEZVOUS=file:$work/rendezvous
 pids=()
 for rank in 0 1 2; do
   RANK=$rank timeout 100 ./program >"rank$rank.txt" 2>&1 &

@@ -247,7 +247,7 @@ class Client {
 class RandomClient : public ::testing::TestWithParam<int> {};
 
 TEST_P(RandomClient, GetsAnErrorOrWhatItAskedFor) {
-  ::setenv("TUTTI_TOKEN", "random_client", 1);
+  ::setenv("TUTTI_TOKEN", "a token of random_client", 1);
   ::setenv("TUTTI_LOG", "error", 1);
   ::setenv("TUTTI_TIMEOUT", "20", 1);  // for what would hang
   ::unsetenv("RANK");

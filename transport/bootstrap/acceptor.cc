@@ -98,7 +98,9 @@ void Acceptor::drop_too_many() {
   if (guests_.size() <= most_guests()) return;
   say_once("many", cat("dropped a connection from ", guests_.front().from,
                        ": too many are in the handshake; likely cause: a port scanner"));
-  while (guests_.size() > most_guests()) guests_.pop_front();
+  size_t too_many = guests_.size() - most_guests();
+  guests_.remove_if(
+      [&](const Guest& guest) { return !guest.accepted && too_many > 0 && too_many-- > 0; });
 }
 
 void Acceptor::accept_some(int listener) {
@@ -151,6 +153,7 @@ void Acceptor::admit(Fd socket) {
 
 void Acceptor::read(Guest& guest, const Judge& judge, const Welcome& welcome) {
   if (guest.done) return;
+  if (guest.accepted) return encrypt(guest, welcome);
   auto* bytes = reinterpret_cast<char*>(&guest.hello);
   const ssize_t got = ::recv(guest.socket.get(), bytes + guest.received,
                              sizeof(Hello) - guest.received, MSG_DONTWAIT);
@@ -184,7 +187,22 @@ void Acceptor::read(Guest& guest, const Judge& judge, const Welcome& welcome) {
   }
   const bool sent = ::send(guest.socket.get(), &verdict, sizeof(verdict), MSG_NOSIGNAL) ==
                     static_cast<ssize_t>(sizeof(verdict));
-  if (sent && verdict.refusal == Refusal::none) welcome(guest.hello, std::move(guest.socket));
+  if (!sent || verdict.refusal != Refusal::none) return;
+  if (guest.hello.encrypted == 0) return welcome(guest.hello, std::move(guest.socket));
+  guest.socket.encrypt(TlsSide::accepts,
+                       tls_key(key_for(guest.hello), guest.challenge, guest.hello));
+  guest.accepted = true;
+  guest.done = false;
+}
+
+void Acceptor::encrypt(Guest& guest, const Welcome& welcome) {
+  const int error = guest.socket.shake_hands();
+  if (error == EAGAIN) return;
+  guest.done = true;
+  if (error == EBADMSG) {
+    say_once("meddled", meddled_with(cat("rank ", guest.hello.rank, " at ", guest.from)).what());
+  }
+  if (error == 0) welcome(guest.hello, std::move(guest.socket));
 }
 
 Refusal Acceptor::judge_hello(const Guest& guest, const Judge& judge, bool& ignore) {
@@ -211,6 +229,18 @@ Refusal Acceptor::judge_hello(const Guest& guest, const Judge& judge, bool& igno
     return refuse(Refusal::rank_out_of_range,
                   cat("rank ", hello.rank, " is not in 0 to ", world_size_ - 1));
   }
+  if (hello.to != rank_) {
+    return refuse(Refusal::not_in_job,
+                  cat("rank ", hello.rank, " asks for rank ", hello.to, ", this is ", rank_,
+                      "; likely cause: somebody leads connections elsewhere"));
+  }
+  // Whoever tries again learns whether there are two of that rank.
+  ignore = std::ranges::any_of(guests_, [&](const Guest& other) {
+    return other.accepted && !other.done && other.hello.rank == hello.rank &&
+           other.hello.purpose == hello.purpose && other.hello.lane == hello.lane &&
+           other.hello.communicator == hello.communicator;
+  });
+  if (ignore) return Refusal::none;
   switch (judge(hello)) {
     case Decision::accept:
       return Refusal::none;

@@ -2,9 +2,9 @@
 // that have not proved themselves yet.
 //
 // Nobody can stall it: hellos are read as they come, whoever is too slow is dropped, and of very
-// many the oldest. Both limits grow with the world, all of whose ranks may come at once and share a
-// few cores, the number up to a bound; a rank that is dropped nevertheless tries again. Strangers
-// and refused ranks are logged once per kind.
+// many the oldest that has not proved itself. Both limits grow with the world, all of whose ranks
+// may come at once and share a few cores, the number up to a bound; a rank that is dropped
+// nevertheless tries again. Strangers and refused ranks are logged once per kind.
 #pragma once
 
 #include <functional>
@@ -19,6 +19,7 @@
 #include "transport/bootstrap/handshake.h"
 #include "transport/bootstrap/poll_set.h"
 #include "transport/bootstrap/socket.h"
+#include "transport/stream/byte_stream.h"
 
 namespace tutti::bootstrap {
 
@@ -35,13 +36,13 @@ class Acceptor {
   // Asked once the proof, the version and the world size are right.
   using Judge = std::function<Decision(const Hello&)>;
   // Gets every accepted connection (non-blocking).
-  using Welcome = std::function<void(const Hello&, Fd)>;
+  using Welcome = std::function<void(const Hello&, ByteStream)>;
   // Hears of a rank that is refused since it thinks the world is of another size.
   using OtherSize = std::function<void(const Hello&, const std::string& from)>;
 
   Acceptor() = default;  // listens to nobody
-  Acceptor(Fd listener, std::string token, int world_size)
-      : token_(std::move(token)), world_size_(world_size) {
+  Acceptor(Fd listener, std::string token, int world_size, int rank = 0)
+      : token_(std::move(token)), world_size_(world_size), rank_(rank) {
     listeners_.push_back(std::move(listener));
   }
   // Listens on further interfaces (Job::more_interfaces), to their addresses only, and tells where.
@@ -59,12 +60,13 @@ class Acceptor {
 
  private:
   struct Guest {
-    Fd socket;
+    ByteStream socket;
     std::string from;
     Challenge challenge;
     Hello hello;
     size_t received = 0;
     Clock::time_point give_up;
+    bool accepted = false;  // TLS is under way
     bool done = false;
   };
 
@@ -75,6 +77,7 @@ class Acceptor {
     return outside ? token_ : session_key_;
   }
   void read(Guest& guest, const Judge& judge, const Welcome& welcome);
+  void encrypt(Guest& guest, const Welcome& welcome);
   Refusal judge_hello(const Guest& guest, const Judge& judge, bool& ignore);
   void say_once(const std::string& kind, const std::string& text);
   void drop_late();
@@ -86,6 +89,7 @@ class Acceptor {
   std::string token_;
   std::string session_key_;
   int world_size_ = 0;
+  int rank_ = 0;
   OtherSize other_size_;
   std::list<Guest> guests_;
   std::set<std::string> said_;

@@ -24,6 +24,7 @@
 #include "transport/bootstrap/job.h"
 #include "transport/bootstrap/launcher_pipe.h"
 #include "transport/bootstrap/link.h"
+#include "transport/stream/byte_stream.h"
 
 namespace tutti::bootstrap {
 
@@ -31,11 +32,12 @@ namespace tutti::bootstrap {
 struct Membership {
   std::vector<PeerInfo> peers;
   std::string key;            // of all later handshakes
+  bool encrypted = false;     // the links: where there is a token
   int fanout = 32;            // rank 0's
   Acceptor acceptor;          // for data connections
   std::map<int, Link> links;  // of rank 0: to its children; of others: to their parent
-  std::shared_ptr<const std::string> table;  // the frame, for this rank's children
-  std::vector<std::pair<Hello, Fd>> early;   // data connections that came before the table
+  std::shared_ptr<const std::string> table;         // the frame, for this rank's children
+  std::vector<std::pair<Hello, ByteStream>> early;  // data connections that came before the table
   LauncherPipe launcher;
   std::vector<RankEnd> ends;  // that the launcher has told already
   InitStats stats;

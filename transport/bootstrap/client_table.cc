@@ -169,7 +169,7 @@ void ClientTable::answer(uint64_t communicator, int from, uint32_t call, std::st
   if (ControlClient* client = find(communicator)) client->on_answer(from, call, text);
 }
 
-void ClientTable::connection(uint64_t communicator, int from, int lane, Fd socket) {
+void ClientTable::connection(uint64_t communicator, int from, int lane, ByteStream socket) {
   std::lock_guard lock(mutex_);
   if (ControlClient* client = find(communicator)) {
     client->on_connection(from, lane, std::move(socket));
@@ -178,7 +178,7 @@ void ClientTable::connection(uint64_t communicator, int from, int lane, Fd socke
   }
 }
 
-void ClientTable::opened(uint64_t communicator, int to, int lane, Fd socket) {
+void ClientTable::opened(uint64_t communicator, int to, int lane, ByteStream socket) {
   std::lock_guard lock(mutex_);
   if (ControlClient* client = find(communicator)) client->on_opened(to, lane, std::move(socket));
 }

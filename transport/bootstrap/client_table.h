@@ -70,8 +70,8 @@ class ClientTable {
   std::optional<Answer> question(uint64_t communicator, int from, uint32_t call);
   void answer(uint64_t communicator, int from, uint32_t call, std::string_view text);
   // Kept like a question.
-  void connection(uint64_t communicator, int from, int lane, Fd socket);
-  void opened(uint64_t communicator, int to, int lane, Fd socket);
+  void connection(uint64_t communicator, int from, int lane, ByteStream socket);
+  void opened(uint64_t communicator, int to, int lane, ByteStream socket);
   // Of all communicators, those that are gone as well.
   Activity activity() const;
   // For when the channel itself fails.
@@ -89,7 +89,7 @@ class ClientTable {
     int from = 0;
     uint32_t call = 0;
     int lane = 0;
-    Fd socket;
+    ByteStream socket;
   };
 
   ControlClient* find(uint64_t communicator) const;

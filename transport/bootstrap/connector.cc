@@ -50,6 +50,7 @@ std::chrono::milliseconds Connector::time_to_open() const {
 void Connector::start(const PeerInfo& peer, int rank, const Hello& hello, const std::string& whom) {
   Attempt& attempt = attempts_.emplace_back();
   attempt.hello = hello;
+  attempt.hello.to = rank;
   attempt.rank = rank;
   const size_t rails = std::min(own_.size(), peer.rails());
   const size_t rail = rails > 1 ? static_cast<size_t>(hello.lane) % rails : 0;
@@ -85,7 +86,9 @@ Error Connector::unreachable(const Attempt& attempt, int error) {
 }
 
 void Connector::connect(Attempt& attempt) {
-  const int error = begin_connect(attempt.address, attempt.socket, attempt.own);
+  Fd socket;
+  const int error = begin_connect(attempt.address, socket, attempt.own);
+  attempt.socket = std::move(socket);
   if (error != 0 && error != EINPROGRESS) throw unreachable(attempt, error);
   attempt.stage = Stage::connecting;
 }
@@ -146,10 +149,9 @@ void Connector::advance(Attempt& attempt, const Opened& opened) {
         return answer_challenge(attempt);
       case Stage::reading_verdict:
         if (!receive(socket, attempt.verdict, attempt.received, attempt.place)) return;
-        check_verdict(attempt.verdict, attempt.challenge, attempt.hello, key_, attempt.place);
-        attempt.stage = Stage::done;
-        return opened(attempt.hello.communicator, attempt.rank, attempt.hello.lane,
-                      std::move(attempt.socket));
+        return read_verdict(attempt, opened);
+      case Stage::encrypting:
+        return encrypt(attempt, opened);
       case Stage::done:
         return;
     }
@@ -174,6 +176,26 @@ void Connector::answer_challenge(Attempt& attempt) {
     throw Dropped(closed_in_handshake(attempt.place, errno));
   }
   attempt.stage = Stage::reading_verdict;
+}
+
+void Connector::read_verdict(Attempt& attempt, const Opened& opened) {
+  check_verdict(attempt.verdict, attempt.challenge, attempt.hello, key_, attempt.place);
+  if (attempt.hello.encrypted != 0) {
+    attempt.socket.encrypt(TlsSide::connects, tls_key(key_, attempt.challenge, attempt.hello));
+    attempt.stage = Stage::encrypting;
+    return encrypt(attempt, opened);
+  }
+  attempt.stage = Stage::done;
+  opened(attempt.hello.communicator, attempt.rank, attempt.hello.lane, std::move(attempt.socket));
+}
+
+void Connector::encrypt(Attempt& attempt, const Opened& opened) {
+  const int error = attempt.socket.shake_hands();
+  if (error == EAGAIN) return;
+  if (error == EBADMSG) throw meddled_with(attempt.place);
+  if (error != 0) throw Dropped(closed_in_handshake(attempt.place, error));
+  attempt.stage = Stage::done;
+  opened(attempt.hello.communicator, attempt.rank, attempt.hello.lane, std::move(attempt.socket));
 }
 
 }  // namespace tutti::bootstrap

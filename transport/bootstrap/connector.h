@@ -16,17 +16,17 @@
 
 #include "base/deadline.h"
 #include "base/error.h"
-#include "base/fd.h"
 #include "transport/bootstrap/control.h"
 #include "transport/bootstrap/handshake.h"
 #include "transport/bootstrap/poll_set.h"
 #include "transport/bootstrap/socket.h"
+#include "transport/stream/byte_stream.h"
 
 namespace tutti::bootstrap {
 
 class Connector {
  public:
-  using Opened = std::function<void(uint64_t communicator, int rank, int lane, Fd socket)>;
+  using Opened = std::function<void(uint64_t communicator, int rank, int lane, ByteStream socket)>;
   // Of code `system` where the failure is this process's own, not the peer's.
   using Failed = std::function<void(uint64_t communicator, int rank, const Error& error)>;
 
@@ -49,7 +49,7 @@ class Connector {
   void watch(PollSet& set, const Opened& opened, const Failed& failed);
 
  private:
-  enum class Stage { pausing, connecting, reading_challenge, reading_verdict, done };
+  enum class Stage { pausing, connecting, reading_challenge, reading_verdict, encrypting, done };
   struct Attempt {
     Hello hello;
     int rank = 0;
@@ -59,7 +59,7 @@ class Connector {
     Clock::time_point give_up;
     Clock::time_point resume_at;         // while pausing
     std::chrono::milliseconds pause{1};  // the next one; each is longer than the last
-    Fd socket;
+    ByteStream socket;
     Stage stage = Stage::connecting;
     Challenge challenge{};
     Verdict verdict{};
@@ -73,6 +73,8 @@ class Connector {
   void pause(Attempt& attempt);
   void finish_connect(Attempt& attempt);
   void answer_challenge(Attempt& attempt);
+  void read_verdict(Attempt& attempt, const Opened& opened);
+  void encrypt(Attempt& attempt, const Opened& opened);
 
   std::chrono::milliseconds time_to_open() const;
 

@@ -13,7 +13,8 @@
 //
 // Handshake (every TCP connection): the acceptor sends a nonce, the connector answers with who it
 // is and an HMAC-SHA256 over both nonces and its claim, keyed by the job's token. Until that is
-// checked nothing else is parsed. Strangers are dropped and logged once.
+// checked nothing else is parsed. Strangers are dropped and logged once. Where there is a token TLS
+// follows, on data connections where TUTTI_ENCRYPT asks for it.
 #pragma once
 
 #include <chrono>
@@ -33,6 +34,7 @@
 #include "transport/bootstrap/activity.h"
 #include "transport/bootstrap/init_stats.h"
 #include "transport/bootstrap/job.h"
+#include "transport/stream/byte_stream.h"
 
 namespace tutti {
 
@@ -78,10 +80,11 @@ class ControlClient {
   virtual std::string on_question(int asker, uint32_t call) = 0;
   // Empty when that rank has detached the communicator.
   virtual void on_answer(int rank, uint32_t call, std::string_view answer) = 0;
-  // A data connection from `rank` (a world rank), its handshake done; blocking mode is off.
-  virtual void on_connection(int rank, int lane, Fd socket) = 0;
+  // A data connection from `rank` (a world rank), its handshake done, TLS included;
+  // blocking mode is off.
+  virtual void on_connection(int rank, int lane, ByteStream socket) = 0;
   // The connection that open_connection() asked for; the same in all else.
-  virtual void on_opened(int rank, int lane, Fd socket) = 0;
+  virtual void on_opened(int rank, int lane, ByteStream socket) = 0;
   // For whoever watches the job, and at the end from within detach().
   virtual Activity activity() { return {}; }
 };

@@ -32,7 +32,7 @@ void ControlService::connect_link(int rank) {
 void ControlService::watch_linking() {
   link_connector_.watch(
       set_,
-      [this](uint64_t, int rank, int, Fd socket) {
+      [this](uint64_t, int rank, int, ByteStream socket) {
         if (cut_off_.erase(rank) != 0) return tell_cut_off(Link(std::move(socket)));
         if (sought_.contains(rank)) return found_child(rank);
         Link& link = links_.at(rank);
@@ -120,7 +120,7 @@ Decision ControlService::judge(const Hello& hello) const {
   return Decision::not_in_job;
 }
 
-void ControlService::welcome(const Hello& hello, Fd socket) {
+void ControlService::welcome(const Hello& hello, ByteStream socket) {
   if (hello.purpose == Purpose::relink) return adopt(hello.rank, std::move(socket));
   if (hello.purpose == Purpose::watch) return watchers_.admit(std::move(socket));
   if (hello.purpose != Purpose::data) return;

@@ -72,7 +72,7 @@ void ControlService::connect_parent(int rank) {
   link_connector_.start(peer(rank), rank, make_hello(Purpose::relink), describe(rank));
 }
 
-void ControlService::adopt(int rank, Fd socket) {
+void ControlService::adopt(int rank, ByteStream socket) {
   set_user_timeout(socket.get());
   Link& link = links_[rank] = Link(std::move(socket));
   tell_all_known(link);

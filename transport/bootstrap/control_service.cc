@@ -48,7 +48,8 @@ ControlService::ControlService(const Job& job)
     : pid_(current_process()),
       init_timeout_(job.init_timeout),
       unix_name_("tutti-" + to_hex(random_nonce()).substr(0, 16)),
-      descriptors_(unix_name_, job.size),
+      encrypts_data_(job.encrypts_data),
+      descriptors_(unix_name_, job.size, job.rank),
       membership_(bootstrap(job, unix_name_)),
       tree_{.rank = job.rank, .size = job.size, .fanout = membership_.fanout},
       clients_(job.size),
@@ -130,7 +131,11 @@ void ControlService::wake() {
 }
 
 Hello ControlService::make_hello(Purpose purpose) const {
-  return {.purpose = purpose, .rank = tree_.rank, .size = tree_.size};
+  // Descriptors cannot go through TLS, and unix sockets do not leave the host.
+  const bool encrypted = purpose == Purpose::data          ? encrypts_data_
+                         : purpose == Purpose::descriptors ? false
+                                                           : membership_.encrypted;
+  return {.purpose = purpose, .encrypted = encrypted, .rank = tree_.rank, .size = tree_.size};
 }
 
 void ControlService::attach(uint64_t communicator, std::vector<int> members,
@@ -221,8 +226,10 @@ void ControlService::withdraw(const std::string& name) {
 
 Fd ControlService::fetch(int rank, const std::string& name, const Deadline& deadline) {
   require_own_process();
-  return fetch_descriptor(peer(rank).unix_name, name, make_hello(Purpose::descriptors),
-                          membership_.key, describe(rank), deadline);
+  Hello hello = make_hello(Purpose::descriptors);
+  hello.to = rank;
+  return fetch_descriptor(peer(rank).unix_name, name, hello, membership_.key, describe(rank),
+                          deadline);
 }
 
 }  // namespace tutti::bootstrap

@@ -101,7 +101,7 @@ class ControlService final : public Control, private AgreementChannel {
   void watch_connector();
   void watch_links();
   Decision judge(const Hello& hello) const;
-  void welcome(const Hello& hello, Fd socket);
+  void welcome(const Hello& hello, ByteStream socket);
 
   void start_linking();
   void connect_link(int rank);
@@ -119,7 +119,7 @@ class ControlService final : public Control, private AgreementChannel {
   void look_for_children_later();
   void look_for_children();
   void found_child(int rank);
-  void adopt(int rank, Fd socket);
+  void adopt(int rank, ByteStream socket);
   void tell_all_known(Link& link);
 
   void on_link(int neighbour, short revents);
@@ -150,6 +150,7 @@ class ControlService final : public Control, private AgreementChannel {
   const Clock::time_point started_ = Clock::now();
   const std::chrono::milliseconds init_timeout_;
   const std::string unix_name_;
+  const bool encrypts_data_;
   DescriptorService descriptors_;
   Membership membership_;
   Tree tree_;

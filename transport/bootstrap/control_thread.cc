@@ -41,6 +41,8 @@ void ControlService::serve() {
   ::pthread_setname_np(::pthread_self(), "tutti-control");
   try {
     tell_linked();
+    // What came right behind the table may have left its socket already.
+    for (const auto& [neighbour, link] : links_) on_link(neighbour, POLLIN);
     for (auto& [hello, socket] : membership_.early) welcome(hello, std::move(socket));
     membership_.early.clear();
     for (const RankEnd& end : membership_.ends) on_launcher_line(end);
@@ -68,7 +70,7 @@ void ControlService::turn() {
   });
   membership_.acceptor.watch(
       set_, [this](const Hello& hello) { return judge(hello); },
-      [this](const Hello& hello, Fd socket) { welcome(hello, std::move(socket)); });
+      [this](const Hello& hello, ByteStream socket) { welcome(hello, std::move(socket)); });
   membership_.launcher.watch(set_, [this](const RankEnd& end) { on_launcher_line(end); });
   descriptors_.watch(set_);
   watch_connector();
@@ -107,7 +109,7 @@ void ControlService::after(std::chrono::milliseconds delay, Command command) {
 void ControlService::watch_connector() {
   connector_.watch(
       set_,
-      [this](uint64_t communicator, int rank, int lane, Fd socket) {
+      [this](uint64_t communicator, int rank, int lane, ByteStream socket) {
         clear_keepalive(socket.get());
         clients_.opened(communicator, rank, lane, std::move(socket));
       },

@@ -66,8 +66,8 @@ Fd receive_descriptor(int socket) {
 
 }  // namespace
 
-DescriptorService::DescriptorService(const std::string& unix_name, int world_size)
-    : acceptor_(listen_on(unix_address(unix_name)), "", world_size) {}
+DescriptorService::DescriptorService(const std::string& unix_name, int world_size, int rank)
+    : acceptor_(listen_on(unix_address(unix_name)), "", world_size, rank) {}
 
 void DescriptorService::offer(const std::string& name, int fd) {
   Fd copy(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
@@ -85,7 +85,7 @@ void DescriptorService::watch(PollSet& set) {
   const auto judge = [](const Hello& hello) {
     return hello.purpose == Purpose::descriptors ? Decision::accept : Decision::not_in_job;
   };
-  acceptor_.watch(set, judge, [this](const Hello&, Fd socket) {
+  acceptor_.watch(set, judge, [this](const Hello&, ByteStream socket) {
     requests_.push_back({.link = Link(std::move(socket))});
   });
   for (Request& request : requests_) serve(request);
@@ -119,13 +119,15 @@ Fd fetch_descriptor(const std::string& unix_name, const std::string& name, const
     return Error(ErrorCode::timeout, cat(whom, " did not offer '", name, "' in time"),
                  {.cause = "that rank is stuck, slow, or makes other calls"});
   };
-  Fd socket;
+  ByteStream stream;
   for (std::chrono::milliseconds pause(1);; pause = std::min(2 * pause, kLongestPause)) {
+    Fd socket;
     const int error = try_connect(unix_address(unix_name), deadline, socket);
     if (is_descriptor_shortage(error)) {
       throw descriptor_shortage(cat("connect to ", whom, " for '", name, "'"), error);
     }
-    if (error == 0 && shake_hands(socket.get(), hello, key, whom, deadline)) break;
+    if (error == 0) stream = shake_hands(std::move(socket), hello, key, whom, deadline);
+    if (stream) break;
     if (error != 0 && error != EAGAIN) {
       throw Error(ErrorCode::connection_lost,
                   cat("cannot reach ", whom, " for '", name, "': ", std::strerror(error)),
@@ -137,10 +139,10 @@ Fd fetch_descriptor(const std::string& unix_name, const std::string& name, const
     std::this_thread::sleep_for(pause);  // its queue is full, or it had too many guests
   }
   const std::string request = FrameWriter(FrameType::fetch).put_text(name).finish();
-  const bool asked = write_exactly(socket.get(), std::as_bytes(std::span(request)), deadline) ==
-                     Transfer::complete;
-  if (asked && !wait_for(socket.get(), POLLIN, deadline)) throw late();
-  Fd descriptor = asked ? receive_descriptor(socket.get()) : Fd();
+  const bool asked =
+      write_exactly(stream, std::as_bytes(std::span(request)), deadline) == Transfer::complete;
+  if (asked && !wait_for(stream.get(), POLLIN, deadline)) throw late();
+  Fd descriptor = asked ? receive_descriptor(stream.get()) : Fd();
   if (!descriptor) {
     throw Error(ErrorCode::connection_lost,
                 cat(whom, " ended before it gave '", name, "' to ", "rank ", hello.rank));

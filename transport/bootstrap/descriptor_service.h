@@ -21,7 +21,7 @@ namespace tutti::bootstrap {
 class DescriptorService {
  public:
   // Listens under `unix_name`.
-  DescriptorService(const std::string& unix_name, int world_size);
+  DescriptorService(const std::string& unix_name, int world_size, int rank);
   void set_session_key(const std::string& key) { acceptor_.set_session_key(key); }
 
   // From any thread. The descriptor is duplicated. Someone who waits for the name is served at the

@@ -127,7 +127,9 @@ class Gathering {
     if (arriving_ < kMostArriving) {
       acceptor_.watch(
           set_, [this](const Hello& hello) { return judge(hello); },
-          [this](const Hello& hello, Fd socket) { welcome(hello.rank, std::move(socket)); });
+          [this](const Hello& hello, ByteStream socket) {
+            welcome(hello.rank, std::move(socket));
+          });
     }
     for (const auto& [rank, state] : ranks_) {
       if (!state.link.connected()) continue;
@@ -143,7 +145,7 @@ class Gathering {
     return Decision::duplicate;
   }
 
-  void welcome(int rank, Fd socket) {
+  void welcome(int rank, ByteStream socket) {
     Rank& state = ranks_[rank];
     try {
       state.from = peer_address(socket.get()).host();
@@ -297,12 +299,15 @@ class Gathering {
       for (; !untold.empty() && being_told < kMostTold; untold.pop_back(), ++being_told) {
         const int rank = untold.back();
         connector.start(ranks_.at(rank).peer, rank,
-                        {.purpose = Purpose::control, .rank = 0, .size = job_.size},
+                        {.purpose = Purpose::control,
+                         .encrypted = !job_.token.empty(),
+                         .rank = 0,
+                         .size = job_.size},
                         describe(rank, ranks_.at(rank).peer));
       }
       connector.watch(
           set_,
-          [&](uint64_t, int, int, Fd socket) {
+          [&](uint64_t, int, int, ByteStream socket) {
             Link(std::move(socket)).send(failure_frame_);
             told();
           },
@@ -318,6 +323,7 @@ class Gathering {
 
   Membership complete() {
     Membership membership;
+    membership.encrypted = !job_.token.empty();
     membership.fanout = job_.fanout;
     membership.peers.push_back(self_);
     for (const auto& [rank, state] : ranks_) membership.peers.push_back(state.peer);

@@ -3,6 +3,7 @@
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
+#include <poll.h>
 #include <sys/random.h>
 
 #include <algorithm>
@@ -141,6 +142,10 @@ Digest prove(std::string_view key, const Challenge& challenge, const Hello& hell
   return hmac(key, cat("acceptor", bytes_of(challenge), bytes_of(hello.nonce), bytes_of(claim)));
 }
 
+TlsKey tls_key(std::string_view key, const Challenge& challenge, const Hello& hello) {
+  return hmac(key, cat("tls", bytes_of(challenge), bytes_of(hello)));
+}
+
 bool equal(const Digest& a, const Digest& b) {
   return ::CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
 }
@@ -194,22 +199,38 @@ Error closed_in_handshake(const std::string& place, int error) {
                {.cause = "that rank is leaving the job or has ended"});
 }
 
-bool shake_hands(int socket, Hello hello, std::string_view key, const std::string& whom,
-                 const Wait& wait) {
+Error meddled_with(const std::string& place) {
+  return Error(ErrorCode::bootstrap, cat("no encrypted connection to ", place, " came about"),
+               {.cause = "somebody between the two changes what they send",
+                .remedy = "look for a proxy or a firewall that takes connections apart"});
+}
+
+ByteStream shake_hands(Fd socket, Hello hello, std::string_view key, const std::string& whom,
+                       const Wait& wait) {
   Challenge challenge;
-  if (read_answer(socket, std::as_writable_bytes(std::span(&challenge, 1)), whom, wait) ==
+  if (read_answer(socket.get(), std::as_writable_bytes(std::span(&challenge, 1)), whom, wait) ==
       Answer::closed) {
-    return false;
+    return {};
   }
   hello = sign_hello(hello, challenge, key, whom);
   Verdict verdict;
-  if (write_exactly(socket, std::as_bytes(std::span(&hello, 1)), wait) != Transfer::complete ||
-      read_answer(socket, std::as_writable_bytes(std::span(&verdict, 1)), whom, wait) ==
+  const std::span said = std::as_bytes(std::span(&hello, 1));
+  if (write_exactly(socket.get(), said, wait) != Transfer::complete ||
+      read_answer(socket.get(), std::as_writable_bytes(std::span(&verdict, 1)), whom, wait) ==
           Answer::closed) {
-    return false;
+    return {};
   }
   check_verdict(verdict, challenge, hello, key, whom);
-  return true;
+  ByteStream stream(std::move(socket));
+  if (hello.encrypted == 0) return stream;
+  stream.encrypt(TlsSide::connects, tls_key(key, challenge, hello));
+  int error = stream.shake_hands();
+  while (error == EAGAIN && wait_for(stream.get(), POLLIN, wait)) error = stream.shake_hands();
+  if (error == EAGAIN) {
+    throw Error(ErrorCode::bootstrap, whom + " stopped in the middle of the handshake");
+  }
+  if (error == EBADMSG) throw meddled_with(whom);
+  return error == 0 ? std::move(stream) : ByteStream();
 }
 
 }  // namespace tutti::bootstrap

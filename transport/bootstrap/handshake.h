@@ -7,6 +7,9 @@
 //        | -- Verdict: accepted or why not, HMAC -> |   over "acceptor", both nonces, all of
 //        Verdict; no HMAC, but zeros, for a connector whose own is wrong
 //
+// Where Hello says so, both sides then go on with TLS 1.3, whose key is derived from all of this: a
+// connection that somebody replays, or joins to another, has another key. Hello names both ends.
+//
 // The HMAC's key is the job's token for the bootstrap and for whoever watches the job, with the
 // incarnation where there is one; else, after the bootstrap, it is derived from that key and the
 // identity that rank 0 gave the job, so that two jobs never mistake each other's ports.
@@ -21,6 +24,7 @@
 
 #include "base/error.h"
 #include "transport/bootstrap/socket.h"
+#include "transport/stream/byte_stream.h"
 
 namespace tutti::bootstrap {
 
@@ -30,7 +34,7 @@ using Magic = std::array<char, 8>;
 
 inline constexpr Magic kMagic = {'T', 'U', 'T', 'T', 'I', 0, '\r', '\n'};
 
-enum class Purpose : uint32_t {
+enum class Purpose : uint16_t {
   bootstrap = 1,
   control = 2,
   data = 3,
@@ -61,11 +65,12 @@ struct Hello {
   Magic magic = kMagic;
   uint32_t version = 0;
   Purpose purpose = Purpose::bootstrap;
+  uint16_t encrypted = 0;  // 1: TLS follows
   int32_t rank = 0;
   int32_t size = 0;
   uint64_t communicator = 0;  // data connections
   int32_t lane = 0;           // data connections
-  uint32_t reserved = 0;
+  int32_t to = 0;             // the acceptor's rank
   Nonce nonce = {};
   Digest proof = {};
 };
@@ -91,6 +96,8 @@ Challenge make_challenge();
 Digest prove(std::string_view key, const Challenge& challenge, const Hello& hello);
 Digest prove(std::string_view key, const Challenge& challenge, const Hello& hello,
              const Verdict& verdict);
+// Of the TLS on a connection on which these two were said.
+TlsKey tls_key(std::string_view key, const Challenge& challenge, const Hello& hello);
 // In constant time.
 bool equal(const Digest& a, const Digest& b);
 
@@ -126,12 +133,14 @@ void check_verdict(const Verdict& verdict, const Challenge& challenge, const Hel
 // else connection_lost), and a connection that ended without a verdict (errno, 0 for EOF).
 Error connect_error(const std::string& place, int error);
 Error closed_in_handshake(const std::string& place, int error);
+// TLS did not come about, although both ends have proved that they know the key.
+Error meddled_with(const std::string& place);
 
-// All of it, on a connected socket. `hello` says rank, size, purpose and so on. False when the
+// All of it, on a connected socket. `hello` says rank, size, purpose and so on. Nothing when the
 // other side closed the connection before it gave a verdict: it is not ready yet, or on its way
 // out. Throws Error(bootstrap) when refused, when the other side is not Tutti or does not know the
 // token, and when the time is up.
-bool shake_hands(int socket, Hello hello, std::string_view key, const std::string& whom,
-                 const Wait& wait);
+ByteStream shake_hands(Fd socket, Hello hello, std::string_view key, const std::string& whom,
+                       const Wait& wait);
 
 }  // namespace tutti::bootstrap

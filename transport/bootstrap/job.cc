@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <cstring>
 #include <optional>
@@ -23,8 +24,10 @@ namespace tutti {
 namespace {
 
 constexpr size_t kLongestToken = 4096;
+constexpr size_t kFewestTokenBits = 128;
 constexpr size_t kMostRails = 15;  // as many as there are lanes
 constexpr int kTorchrunsPorts = 8;
+
 std::string require(const char* name, const char* given) {
   if (auto value = own_environment(name)) return *value;
   throw Error(ErrorCode::bootstrap, cat(given, " is set, but ", name, " is not"),
@@ -67,6 +70,32 @@ std::string read_token_file(const std::string& path) {
                  write_one);
   }
   return token;
+}
+
+// At most so many bits: what a person made up has fewer than its characters could hold.
+size_t most_bits(std::string_view token) {
+  const auto all = [&](auto is) { return std::ranges::all_of(token, is); };
+  const auto is_hex = [](unsigned char c) { return std::isxdigit(c) != 0; };
+  const auto is_base64 = [](unsigned char c) {
+    return std::isalnum(c) != 0 || std::string_view("+/-_=").find(c) != std::string_view::npos;
+  };
+  const size_t bits_each = all(is_hex) ? 4 : all(is_base64) ? 6 : 8;
+  return token.size() * bits_each;
+}
+
+// Whoever has recorded a handshake can try tokens at leisure: some ten million a second on each
+// core.
+void require_long(std::string_view token) {
+  if (most_bits(token) >= kFewestTokenBits || settings().get_bool("TUTTI_ALLOW_SHORT_TOKEN")) {
+    return;
+  }
+  throw Error(ErrorCode::bootstrap,
+              cat("the token has ", token.size(), " characters, which can hold ", most_bits(token),
+                  " bits at most; it must have ", kFewestTokenBits),
+              {.cause = "whoever sees one handshake can guess a token that is short",
+               .remedy = "make one by `openssl rand -hex 16`, or let `tutti run` make it: it does "
+                         "where TUTTI_TOKEN and TUTTI_TOKEN_FILE are not set. "
+                         "TUTTI_ALLOW_SHORT_TOKEN=1 takes this one"});
 }
 
 std::string rendezvous_from_settings() {
@@ -216,9 +245,10 @@ std::string find_rack() {
 
 std::string job_token() {
   std::string token = settings().get_string("TUTTI_TOKEN");
-  if (!token.empty()) return token;
   const std::string path = settings().get_string("TUTTI_TOKEN_FILE");
-  return path.empty() ? "" : read_token_file(path);
+  if (token.empty() && !path.empty()) token = read_token_file(path);
+  if (!token.empty()) require_long(token);
+  return token;
 }
 
 std::string meeting_place(const Job& job) {
@@ -248,6 +278,13 @@ Job job_from_environment(const KnownJob& known) {
     if (job.rank == 0) job.listen_fd = inherited_fd("TUTTI_LISTEN_FD");
   }
   if (job.size > 1) find_place(known, found, job);
+  job.encrypts_data = all.get_string("TUTTI_ENCRYPT") == "on";
+  if (job.encrypts_data && job.size > 1 && job.token.empty() && !job.token_by_rendezvous) {
+    throw Error(ErrorCode::bootstrap, "TUTTI_ENCRYPT=on needs a token, and there is none",
+                {.cause = "the keys are derived from it",
+                 .remedy = "set TUTTI_TOKEN to the same secret on all ranks, as of `openssl rand "
+                           "-hex 16`, or start them by `tutti run`, which makes one"});
+  }
   return job;
 }
 

@@ -25,6 +25,7 @@ struct Job {
   std::string rendezvous_file;             // empty: use the address
   std::shared_ptr<Rendezvous> rendezvous;  // the caller's own, instead of file and address
   std::string token;                       // empty: peers are not checked
+  bool encrypts_data = false;              // what goes over TCP besides the control channel
   std::string incarnation;  // ranks that were given different ones never meet; no secret
   // Rank 0: a listening socket to adopt (Control closes it), else -1. One that is no listening
   // socket on master_port any more is passed over, and the port bound.
@@ -75,7 +76,8 @@ Job job_from_environment(const KnownJob& known = {});
 std::string meeting_place(const Job& job);
 
 // TUTTI_TOKEN, or what is in the file that TUTTI_TOKEN_FILE names; empty where neither is set.
-// Throws Error(bootstrap) when the file cannot be read, holds nothing, or can be read by others.
+// Throws Error(bootstrap) when the file cannot be read, holds nothing, or can be read by others,
+// and for a token of fewer than 128 bits unless TUTTI_ALLOW_SHORT_TOKEN is set.
 std::string job_token();
 
 }  // namespace tutti

@@ -65,12 +65,12 @@ Error not_told(const std::string& by) {
 }
 
 // What rank 0 or the parent has to tell, but for a failure, which it throws.
-std::string receive(int socket, const Job& job, const std::string& whom, const Deadline& begun_by,
-                    LauncherEar& launcher, InitStats& stats) {
+std::string receive(ByteStream& socket, const Job& job, const std::string& whom,
+                    const Deadline& begun_by, LauncherEar& launcher, InitStats& stats) {
   std::string body;
   int error = 0;
   Transfer transfer = Transfer::timed_out;
-  if (wait_for(socket, POLLIN, {begun_by, &launcher})) {
+  if (wait_for(socket.get(), POLLIN, {begun_by, &launcher})) {
     // A large table takes its time on a slow link.
     const Deadline complete_by = Deadline::after(job.init_timeout);
     transfer = read_frame(socket, body, kMaxTableBytes, {complete_by, &launcher}, &error);
@@ -119,7 +119,7 @@ void read_table(const Job& job, const std::string& key, const std::string& body,
 
 struct Parent {
   int rank = 0;
-  Fd socket;
+  ByteStream socket;
 };
 
 // Until somebody of this job comes to tell. Data connections of ranks that know the table already
@@ -132,7 +132,7 @@ Parent wait_for_parent(const Job& job, Membership& membership, const std::string
     if (hello.purpose != Purpose::control) return Decision::not_in_job;
     return parent.socket ? Decision::duplicate : Decision::accept;
   };
-  const auto welcome = [&](const Hello& hello, Fd socket) {
+  const auto welcome = [&](const Hello& hello, ByteStream socket) {
     if (hello.purpose == Purpose::data) {
       membership.early.emplace_back(hello, std::move(socket));
     } else {
@@ -175,25 +175,25 @@ Membership join(const Job& job, const std::string& unix_name) {
   InitStats& stats = membership.stats;
   count_connected(stats);
   PeerInfo self = introduce(job, listener.get(), unix_name);
-  membership.acceptor = Acceptor(std::move(listener), key, job.size);
+  membership.acceptor = Acceptor(std::move(listener), key, job.size, job.rank);
   self.more_rails = membership.acceptor.listen_on_rails(job.more_interfaces);
   FrameWriter arrival(FrameType::arrival);
   put(arrival, self);
   const std::string frame = arrival.put_text(job.wire_settings).finish();
   // A failure shows when the answer is read.
-  write_exactly(socket.get(), std::as_bytes(std::span(frame)), {deadline, &launcher});
+  write_exactly(socket, std::as_bytes(std::span(frame)), {deadline, &launcher});
   stats.sent.add(frame.size());
 
   const std::string whom = rank_zero_at(rank_zero);
   const Deadline told_by = Deadline::after(deadline.remaining() + kGrace);
-  std::string body = receive(socket.get(), job, whom, told_by, launcher, stats);
+  std::string body = receive(socket, job, whom, told_by, launcher, stats);
   Parent parent{0, std::move(socket)};
   FrameReader released(body);
   if (released.type() == FrameType::released) {
     membership.acceptor.set_session_key(session_key(key, get_identity(released)));
     parent.socket.reset();
     parent = wait_for_parent(job, membership, whom, told_by, launcher);
-    body = receive(parent.socket.get(), job, cat("rank ", parent.rank), told_by, launcher, stats);
+    body = receive(parent.socket, job, cat("rank ", parent.rank), told_by, launcher, stats);
   }
   read_table(job, key, body, parent.rank, membership);
   membership.acceptor.set_session_key(membership.key);
@@ -201,6 +201,7 @@ Membership join(const Job& job, const std::string& unix_name) {
   membership.peers[0].address = rank_zero.host();
   membership.peers[0].port = rank_zero.port();
   membership.links[parent.rank] = Link(std::move(parent.socket));
+  membership.encrypted = membership.links[parent.rank].encrypted();
   membership.launcher = launcher.pipe();
   membership.ends = launcher.ends();
   return membership;

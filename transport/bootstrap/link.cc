@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
+#include <span>
 
 namespace tutti::bootstrap {
 
@@ -20,8 +21,7 @@ void Link::send(std::string_view frame) {
 void Link::flush() {
   while (wants_to_write()) {
     const std::string& frames = first_ ? *first_ : outgoing_;
-    const ssize_t sent = ::send(socket_.get(), frames.data() + sent_, frames.size() - sent_,
-                                MSG_DONTWAIT | MSG_NOSIGNAL);
+    const ssize_t sent = socket_.send(std::as_bytes(std::span(frames)).subspan(sent_));
     if (sent >= 0) {
       sent_ += static_cast<size_t>(sent);
       if (first_ && sent_ == first_->size()) {
@@ -43,7 +43,7 @@ void Link::flush() {
 bool Link::receive(const std::function<bool(std::string_view body)>& on_frame, size_t limit) {
   std::array<char, 16384> block;
   for (;;) {
-    const ssize_t got = ::recv(socket_.get(), block.data(), block.size(), MSG_DONTWAIT);
+    const ssize_t got = socket_.receive(block.data(), block.size());
     if (got > 0) {
       incoming_.append(block.data(), static_cast<size_t>(got));
       if (take_frames(on_frame, limit)) continue;

@@ -7,17 +7,17 @@
 #include <string_view>
 #include <utility>
 
-#include "base/fd.h"
+#include "transport/stream/byte_stream.h"
 
 namespace tutti::bootstrap {
 
 class Link {
  public:
   Link() = default;  // not connected yet; frames wait
-  explicit Link(Fd socket) : socket_(std::move(socket)) {}
+  explicit Link(ByteStream socket) : socket_(std::move(socket)) {}
 
   // Connects a link that was not; frames that were sent before go out first.
-  void connect(Fd socket) { socket_ = std::move(socket); }
+  void connect(ByteStream socket) { socket_ = std::move(socket); }
   // For good: what is sent from now on is dropped.
   void close() {
     socket_.reset();
@@ -28,6 +28,7 @@ class Link {
   bool connected() const { return static_cast<bool>(socket_); }
   // Connected now or before.
   bool was_connected() const { return connected() || closed_; }
+  bool encrypted() const { return socket_.encrypted(); }
   int fd() const { return socket_.get(); }
   bool wants_to_write() const { return connected() && (first_ || sent_ < outgoing_.size()); }
 
@@ -36,10 +37,11 @@ class Link {
   void send(std::string_view frame);
   // Writes what goes without waiting. A broken connection is left for receive() to find.
   void flush();
-  // Reads what is there and calls `on_frame` with the body of each complete frame (false from it:
-  // the frame is nonsense). False when the connection ended; error() then says how.
+  // Reads all that is there and calls `on_frame` with the body of each complete frame (false from
+  // it: the frame is nonsense). False when the connection ended; error() then says how.
   bool receive(const std::function<bool(std::string_view body)>& on_frame, size_t limit);
-  // errno of the end, 0 for EOF, EPROTO for a frame that is too long or nonsense.
+  // errno of the end, 0 for EOF, EPROTO for a frame that is too long or nonsense, EBADMSG
+  // for bytes that were changed on the way.
   int error() const { return error_; }
   // Says that nothing more will be sent.
   void shut_down();
@@ -49,7 +51,7 @@ class Link {
  private:
   bool take_frames(const std::function<bool(std::string_view body)>& on_frame, size_t limit);
 
-  Fd socket_;
+  ByteStream socket_;
   std::string incoming_;
   std::shared_ptr<const std::string> first_;  // until it is sent
   std::string outgoing_;

@@ -54,7 +54,7 @@ class Search {
     Pauses pauses;
     while (!wait_.deadline.passed()) {
       const bool met_nobody = met_.empty();
-      if (Fd socket = try_once()) return {std::move(socket), key()};
+      if (ByteStream socket = try_once()) return {std::move(socket), key()};
       // On several ports strangers are to be expected.
       if (met_nobody && !met_.empty() && job_.master_ports == 1) {
         say_at = Deadline::after(kSayWhoIsThere);
@@ -94,7 +94,7 @@ class Search {
     return {};
   }
 
-  Fd try_once() {
+  ByteStream try_once() {
     std::vector<SocketAddress> candidates;
     try {
       candidates = addresses();
@@ -108,27 +108,31 @@ class Search {
       if (error != 0) {
         problem_ =
             cat("connect to ", address.text(), ": ", std::strerror(error), " (errno ", error, ")");
-      } else if (greet(socket.get(), address)) {
-        return socket;
+      } else if (ByteStream greeted = greet(std::move(socket), address)) {
+        return greeted;
       }
     }
     patience_ = std::min(2 * patience_, kAttempt);
     return {};
   }
 
-  bool greet(int socket, const SocketAddress& address) {
+  ByteStream greet(Fd socket, const SocketAddress& address) {
     const std::string whom = rank_zero_at(address);
-    if (job_.master_ports > 1 && !wait_for(socket, POLLIN, at_most(patience_))) {
+    if (job_.master_ports > 1 && !wait_for(socket.get(), POLLIN, at_most(patience_))) {
       if (met_.empty()) {  // a refusal tells more
         met_ = whom +
                " took the connection but said nothing; likely cause: another program listens on "
                "that port";
       }
-      return false;
+      return {};
     }
     try {
-      const Hello hello{.purpose = Purpose::bootstrap, .rank = job_.rank, .size = job_.size};
-      if (shake_hands(socket, hello, key(), whom, wait_)) return true;
+      const Hello hello{.purpose = Purpose::bootstrap,
+                        .encrypted = !token_.empty(),
+                        .rank = job_.rank,
+                        .size = job_.size};
+      if (ByteStream stream = shake_hands(std::move(socket), hello, key(), whom, wait_))
+        return stream;
       problem_ = cat(address.text(), " closed the connection without an answer");
     } catch (const NotThisJob& error) {
       met_ = error.what();
@@ -139,7 +143,7 @@ class Search {
       // An attempt that the deadline cut short tells less than a refusal before it.
       if (met_.empty() || !wait_.deadline.passed()) throw;
     }
-    return false;
+    return {};
   }
 
   Wait at_most(milliseconds time) const {

@@ -13,8 +13,8 @@ namespace tutti::bootstrap {
 std::string rank_zero_at(const SocketAddress& address);
 
 struct RankZero {
-  Fd socket;        // on which the hands have been shaken
-  std::string key;  // of the bootstrap: rank 0 may be the one who tells the token
+  ByteStream socket;  // on which the hands have been shaken
+  std::string key;    // of the bootstrap: rank 0 may be the one who tells the token
 };
 
 // Looks until rank 0 answers. Somebody else who answers in its place (another program, another job,

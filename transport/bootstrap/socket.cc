@@ -121,6 +121,41 @@ void set_option(int socket, int level, int option, int value) {
   ::setsockopt(socket, level, option, &value, sizeof(value));
 }
 
+// `receive` and `send` are recv() and send() without their socket.
+template <typename Receive>
+Transfer read_all(int socket, Receive receive, std::span<std::byte> into, const Wait& wait,
+                  int* error) {
+  while (!into.empty()) {
+    const ssize_t got = receive(into);
+    if (got > 0) {
+      into = into.subspan(static_cast<size_t>(got));
+    } else if (got < 0 && errno == EAGAIN) {
+      if (!wait_for(socket, POLLIN, wait)) return Transfer::timed_out;
+    } else if (got == 0 || errno != EINTR) {
+      if (error != nullptr) *error = got == 0 ? 0 : errno;
+      return Transfer::closed;
+    }
+  }
+  return Transfer::complete;
+}
+
+template <typename Send>
+Transfer write_all(int socket, Send send, std::span<const std::byte> bytes, const Wait& wait,
+                   int* error) {
+  while (!bytes.empty()) {
+    const ssize_t sent = send(bytes);
+    if (sent >= 0) {
+      bytes = bytes.subspan(static_cast<size_t>(sent));
+    } else if (errno == EAGAIN) {
+      if (!wait_for(socket, POLLOUT, wait)) return Transfer::timed_out;
+    } else if (errno != EINTR) {
+      if (error != nullptr) *error = errno;
+      return Transfer::closed;
+    }
+  }
+  return Transfer::complete;
+}
+
 // No descriptor, and errno, when it fails.
 Fd open_socket(int family) {
   constexpr int kType = SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK;
@@ -334,46 +369,42 @@ bool wait_for(int fd, short events, const Wait& wait) {
 }
 
 Transfer read_exactly(int socket, std::span<std::byte> into, const Wait& wait, int* error) {
-  while (!into.empty()) {
-    const ssize_t got = ::recv(socket, into.data(), into.size(), MSG_DONTWAIT);
-    if (got > 0) {
-      into = into.subspan(static_cast<size_t>(got));
-    } else if (got < 0 && errno == EAGAIN) {
-      if (!wait_for(socket, POLLIN, wait)) return Transfer::timed_out;
-    } else if (got == 0 || errno != EINTR) {
-      if (error != nullptr) *error = got == 0 ? 0 : errno;
-      return Transfer::closed;
-    }
-  }
-  return Transfer::complete;
+  const auto receive = [socket](std::span<std::byte> rest) {
+    return ::recv(socket, rest.data(), rest.size(), MSG_DONTWAIT);
+  };
+  return read_all(socket, receive, into, wait, error);
 }
 
 Transfer write_exactly(int socket, std::span<const std::byte> bytes, const Wait& wait, int* error) {
-  while (!bytes.empty()) {
-    const ssize_t sent = ::send(socket, bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
-    if (sent >= 0) {
-      bytes = bytes.subspan(static_cast<size_t>(sent));
-    } else if (errno == EAGAIN) {
-      if (!wait_for(socket, POLLOUT, wait)) return Transfer::timed_out;
-    } else if (errno != EINTR) {
-      if (error != nullptr) *error = errno;
-      return Transfer::closed;
-    }
-  }
-  return Transfer::complete;
+  const auto send = [socket](std::span<const std::byte> rest) {
+    return ::send(socket, rest.data(), rest.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+  };
+  return write_all(socket, send, bytes, wait, error);
 }
 
-Transfer read_frame(int socket, std::string& body, size_t limit, const Wait& wait, int* error) {
+Transfer write_exactly(ByteStream& stream, std::span<const std::byte> bytes, const Wait& wait,
+                       int* error) {
+  const auto send = [&](std::span<const std::byte> rest) { return stream.send(rest); };
+  return write_all(stream.get(), send, bytes, wait, error);
+}
+
+Transfer read_frame(ByteStream& stream, std::string& body, size_t limit, const Wait& wait,
+                    int* error) {
+  const auto receive = [&](std::span<std::byte> rest) {
+    return stream.receive(rest.data(), rest.size());
+  };
+  const auto read = [&](std::span<std::byte> into) {
+    return read_all(stream.get(), receive, into, wait, error);
+  };
   uint32_t length = 0;
-  const Transfer header =
-      read_exactly(socket, std::as_writable_bytes(std::span(&length, 1)), wait, error);
+  const Transfer header = read(std::as_writable_bytes(std::span(&length, 1)));
   if (header != Transfer::complete) return header;
   if (length == 0 || length > limit) {
     if (error != nullptr) *error = EPROTO;
     return Transfer::closed;
   }
   body.resize(length);
-  return read_exactly(socket, std::as_writable_bytes(std::span(body)), wait, error);
+  return read(std::as_writable_bytes(std::span(body)));
 }
 
 void set_no_delay(int socket) { set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1); }
@@ -404,6 +435,8 @@ bool is_silence(int error) {
 }
 
 std::string explain_close(int error) {
+  if (error == EBADMSG)
+    return "what came is not what the other side sent: it was changed on the way";
   return error == 0 ? "closed by the other side" : std::strerror(error);
 }
 

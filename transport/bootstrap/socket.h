@@ -1,4 +1,4 @@
-// Stream sockets: addresses, listening, connecting and exact transfers with a deadline.
+// ByteStream sockets: addresses, listening, connecting and exact transfers with a deadline.
 //
 // Every descriptor is close-on-exec; every socket made here is non-blocking. Failures are
 // tutti::Error with errno, the address, the likely cause and the remedy.
@@ -14,6 +14,7 @@
 
 #include "base/deadline.h"
 #include "base/fd.h"
+#include "transport/stream/byte_stream.h"
 
 namespace tutti::bootstrap {
 
@@ -95,8 +96,11 @@ Transfer read_exactly(int socket, std::span<std::byte> into, const Wait& wait,
                       int* error = nullptr);
 Transfer write_exactly(int socket, std::span<const std::byte> bytes, const Wait& wait,
                        int* error = nullptr);
-// One frame's body. An over-long frame counts as closed.
-Transfer read_frame(int socket, std::string& body, size_t limit, const Wait& wait,
+Transfer write_exactly(ByteStream& stream, std::span<const std::byte> bytes, const Wait& wait,
+                       int* error = nullptr);
+// One frame's body. An over-long frame counts as closed. The stream may have taken more from its
+// socket, of which poll() knows nothing.
+Transfer read_frame(ByteStream& stream, std::string& body, size_t limit, const Wait& wait,
                     int* error = nullptr);
 
 // True when `events` came; false when the time is up. Of fd -1 nothing comes.
@@ -118,7 +122,8 @@ void set_user_timeout(int socket);
 // Whether the network has brought nothing, not even a refusal.
 bool is_silence(int error);
 
-// "Connection reset by peer", or "closed by the other side" for 0.
+// "Connection reset by peer"; "closed by the other side" for 0; that somebody is between the two
+// for EBADMSG, as of a ByteStream.
 std::string explain_close(int error);
 
 }  // namespace tutti::bootstrap

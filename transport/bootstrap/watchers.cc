@@ -18,7 +18,7 @@ FrameWriter frame_to(int to, FrameType type) {
 
 }  // namespace
 
-void Watchers::admit(Fd socket) { watchers_.push_back({.link = Link(std::move(socket))}); }
+void Watchers::admit(ByteStream socket) { watchers_.push_back({.link = Link(std::move(socket))}); }
 
 void Watchers::watch(PollSet& set) {
   std::erase_if(watchers_, [](const Watcher& watcher) { return !watcher.link.connected(); });

@@ -40,7 +40,7 @@ class Watchers {
       : control_(control), clients_(clients), channel_(std::move(channel)) {}
 
   bool has_room() const { return watchers_.size() < kMost; }
-  void admit(Fd socket);
+  void admit(ByteStream socket);
   void watch(PollSet& set);
 
   // Frames of the tree for this rank, but for who they are for. False for nonsense.

@@ -109,8 +109,13 @@ std::vector<std::string> fabric_candidates(const std::string& sys) {
 OpenedFabric open_fabric(const std::string& fabric, const Job& job,
                          const MeasuredFabrics& measured) {
   if (fabric == "tcp" || job.size == 1) return {};
+  if (job.encrypts_data && fabric != "auto") {
+    throw Error(ErrorCode::unsupported, cat("nothing is encrypted over ", fabric),
+                {.cause = "TUTTI_ENCRYPT=on, and TUTTI_TRANSPORT names a fabric",
+                 .remedy = "set TUTTI_TRANSPORT=tcp or shm+tcp, or do without TUTTI_ENCRYPT"});
+  }
   if (fabric != "auto") return {fabric, open_driver(fabric, job)};
-  if (job.local_size == job.size) return {};  // nobody is on another host
+  if (job.local_size == job.size || job.encrypts_data) return {};  // nobody is on another host
   std::string problems;
   for (const std::string& name : measured ? names(*measured) : fabric_candidates()) {
     try {

@@ -245,13 +245,13 @@ void Paths::send_last_bytes(const AbortState& abort, std::chrono::nanoseconds pa
   }
 }
 
-void Paths::accept(int peer, int lane, Fd socket) {
+void Paths::accept(int peer, int lane, ByteStream socket) {
   if (tcp_ == nullptr) return;
   tcp_->accept(peer, lane, std::move(socket));
   endpoint_.wait_set().wake();
 }
 
-void Paths::opened(int peer, int lane, Fd socket) {
+void Paths::opened(int peer, int lane, ByteStream socket) {
   if (tcp_ == nullptr) return;
   tcp_->opened(peer, lane, std::move(socket));
   endpoint_.wait_set().wake();

@@ -63,8 +63,8 @@ class Paths {
   void send_last_bytes(const AbortState& abort, std::chrono::nanoseconds patience);
 
   // Any thread: connections that `peer` made, and that were asked for.
-  void accept(int peer, int lane, Fd socket);
-  void opened(int peer, int lane, Fd socket);
+  void accept(int peer, int lane, ByteStream socket);
+  void opened(int peer, int lane, ByteStream socket);
 
   // Zeroed memory that others of the host can read in place; freed with the last copy. Null where
   // there is none to be had, or nobody to read it.

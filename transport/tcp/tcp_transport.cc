@@ -1,7 +1,6 @@
 #include "transport/tcp/tcp_transport.h"
 
 #include <sys/socket.h>
-#include <sys/uio.h>
 
 #include <algorithm>
 #include <bit>
@@ -44,15 +43,15 @@ Limits TcpTransport::limits(int ranks, int lanes) {
           .p2p_message_bytes = kMessageBytes};
 }
 
-void TcpTransport::accept(int peer, int lane, Fd socket) {
+void TcpTransport::accept(int peer, int lane, ByteStream socket) {
   if (lane >= 0 && lane <= lanes_) hand_over(false, index(peer, lane), std::move(socket));
 }
 
-void TcpTransport::opened(int peer, int lane, Fd socket) {
+void TcpTransport::opened(int peer, int lane, ByteStream socket) {
   if (lane >= 0 && lane <= lanes_) hand_over(true, index(peer, lane), std::move(socket));
 }
 
-void TcpTransport::hand_over(bool outgoing, size_t connection, Fd socket) {
+void TcpTransport::hand_over(bool outgoing, size_t connection, ByteStream socket) {
   std::lock_guard lock(handed_over_mutex_);
   handed_over_.push_back({outgoing, connection, std::move(socket)});
   has_handed_over_.store(true, std::memory_order_release);
@@ -66,6 +65,7 @@ void TcpTransport::take_handed_over() {
       out_[connection].socket = std::move(socket);
     } else if (!in_[connection].socket) {
       in_[connection].socket = std::move(socket);
+      in_[connection].socket.read_ahead();
       in_[connection].staging = std::make_unique_for_overwrite<std::byte[]>(kStagingBytes);
       watch_speakers(connection);
     }
@@ -140,13 +140,8 @@ bool TcpTransport::push(size_t index, Frame& frame, std::span<const std::byte> p
   while (sent < total) {
     const size_t of_frame = std::min(sent, sizeof(Frame));
     const size_t of_payload = sent - of_frame;
-    iovec parts[2] = {
-        {reinterpret_cast<std::byte*>(&frame) + of_frame, sizeof(Frame) - of_frame},
-        {const_cast<std::byte*>(payload.data()) + of_payload, payload.size() - of_payload}};
-    msghdr request{};
-    request.msg_iov = parts;
-    request.msg_iovlen = 2;
-    const ssize_t written = ::sendmsg(connection.socket.get(), &request, MSG_NOSIGNAL);
+    const ssize_t written = connection.socket.send(
+        std::as_bytes(std::span(&frame, 1)).subspan(of_frame), payload.subspan(of_payload));
     if (written < 0) {
       if (errno == EINTR) continue;
       if (errno != EAGAIN) {
@@ -185,7 +180,7 @@ void TcpTransport::end_sending() {
 std::vector<Fd> TcpTransport::release_outgoing() {
   std::vector<Fd> sockets;
   for (Out& connection : out_) {
-    if (connection.socket && !connection.broken) sockets.push_back(std::move(connection.socket));
+    if (connection.socket && !connection.broken) sockets.push_back(connection.socket.release());
     connection.broken = true;
   }
   return sockets;
@@ -265,7 +260,7 @@ size_t TcpTransport::receive(In& connection, int peer, std::byte* memory, size_t
     connection.starved = true;
     return 0;
   }
-  const ssize_t received = ::recv(connection.socket.get(), memory, limit, 0);
+  const ssize_t received = connection.socket.receive(memory, limit);
   connection.starved = received < static_cast<ssize_t>(limit);
   connection.speaker.silent = connection.speaker.watched && connection.starved;
   if (received > 0) {
@@ -279,7 +274,9 @@ size_t TcpTransport::receive(In& connection, int peer, std::byte* memory, size_t
       mark_broken(connection, peer, "it ended in the middle of a message");
     }
   } else if (errno != EAGAIN && errno != EINTR) {
-    mark_broken(connection, peer, cat("receiving failed: ", std::strerror(errno)));
+    mark_broken(connection, peer,
+                errno == EBADMSG ? "what arrives is not what was sent: it was changed on the way"
+                                 : cat("receiving failed: ", std::strerror(errno)));
   }
   return 0;
 }

@@ -17,6 +17,7 @@
 
 #include "base/fd.h"
 #include "transport/limits.h"
+#include "transport/stream/byte_stream.h"
 #include "transport/tcp/outage.h"
 #include "transport/tcp/speakers.h"
 #include "transport/transport.h"
@@ -38,8 +39,8 @@ class TcpTransport final : public Transport {
 
   // Hand over a connected, non-blocking socket: one that `peer` opened, and one that was asked for.
   // From any thread; whoever sleeps is to be woken then.
-  void accept(int peer, int lane, Fd socket);
-  void opened(int peer, int lane, Fd socket);
+  void accept(int peer, int lane, ByteStream socket);
+  void opened(int peer, int lane, ByteStream socket);
 
   // The connections to others, which have ended; what is under way on them still arrives as long as
   // they are kept. Nothing can be sent any more.
@@ -89,7 +90,7 @@ class TcpTransport final : public Transport {
   };
 
   struct Out {
-    Fd socket;
+    ByteStream socket;
     bool asked_for = false;
     Outage outage;
     std::deque<Outgoing> queue;
@@ -99,7 +100,7 @@ class TcpTransport final : public Transport {
   // Bytes are received into `staging` from `end` on; the oldest message starts at `begin`. It is as
   // large as any message, but pages that none has reached take no memory.
   struct In {
-    Fd socket;
+    ByteStream socket;
     std::unique_ptr<std::byte[]> staging;
     size_t begin = 0;
     size_t end = 0;
@@ -127,7 +128,7 @@ class TcpTransport final : public Transport {
   void flush(size_t connection);
   // Writes frame and payload from byte `sent` of the two on; false: the socket is full or broken.
   bool push(size_t connection, Frame& frame, std::span<const std::byte> payload, size_t& sent);
-  void hand_over(bool outgoing, size_t connection, Fd socket);
+  void hand_over(bool outgoing, size_t connection, ByteStream socket);
   void take_handed_over();
   void watch_speakers(size_t connection);
   void look_for_outages();
@@ -157,7 +158,7 @@ class TcpTransport final : public Transport {
   struct HandedOver {
     bool outgoing;
     size_t connection;
-    Fd socket;
+    ByteStream socket;
   };
   std::mutex handed_over_mutex_;
   std::vector<HandedOver> handed_over_;

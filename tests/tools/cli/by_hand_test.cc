@@ -80,7 +80,7 @@ class ByHand : public Cli {
                                            {"WORLD_SIZE", cat(ranks)},
                                            {"MASTER_ADDR", "127.0.0.1"},
                                            {"MASTER_PORT", cat(port)},
-                                           {"TUTTI_TOKEN", "ours"},
+                                           {"TUTTI_TOKEN", "a token that is ours"},
                                            {"TUTTI_INIT_TIMEOUT", "2"}});
     Words command = as_;
     command.insert(command.end(),
@@ -185,7 +185,7 @@ TEST_F(ByHand, AnotherProgramThatAnswersIsNamedAsSuch) {
 TEST_F(ByHand, ARankOfAnotherJobIsRefusedAndHarmsNobody) {
   const uint16_t port = free_port();
   Process first = rank(0, 2, port, patient_);
-  Process foreign = rank(1, 2, port, {{"TUTTI_TOKEN", "theirs"}});
+  Process foreign = rank(1, 2, port, {{"TUTTI_TOKEN", "a token that is theirs"}});
   expect_failure(foreign, {cat("127.0.0.1:", port), "another token", "TUTTI_TOKEN"});
   Process second = rank(1, 2, port, patient_);
   const Result result = first.finish();
@@ -198,7 +198,7 @@ TEST_F(ByHand, AnotherJobOnTheSamePortIsTold) {
   const uint16_t port = free_port();
   Process first = rank(0, 2, port, patient_);
   connect_to(port).reset();  // it listens
-  Process theirs = rank(0, 2, port, {{"TUTTI_TOKEN", "theirs"}});
+  Process theirs = rank(0, 2, port, {{"TUTTI_TOKEN", "a token that is theirs"}});
   expect_failure(theirs, {"Address already in use", "another job", "MASTER_PORT"});
   Process second = rank(1, 2, port, patient_);
   expect_success(first);

@@ -248,7 +248,7 @@ TEST_F(OwnNameIsLoopback, YetRanksOfBothHostsReachRankZero) {
                           {"WORLD_SIZE", "3"},
                           {"MASTER_ADDR", own},
                           {"MASTER_PORT", "29500"},
-                          {"TUTTI_TOKEN", "ours"},
+                          {"TUTTI_TOKEN", "a token that is ours"},
                           {"TUTTI_INIT_TIMEOUT", "20"}});
   };
   Process zero = rank(a_, 0);

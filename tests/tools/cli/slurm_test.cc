@@ -154,9 +154,9 @@ class Slurm : public Cli {
 };
 
 TEST_F(Slurm, SrunStartsRanksOnBothNodes) {
-  const Result result =
-      job(joined({"srun", "-n", "4", "-N", "2"}, bench("result")), {{"TUTTI_TOKEN", "ours"}})
-          .finish();
+  const Result result = job(joined({"srun", "-n", "4", "-N", "2"}, bench("result")),
+                            {{"TUTTI_TOKEN", "a token that is ours"}})
+                            .finish();
   ASSERT_EQ(result.code, 0) << result.out << result.err;
   EXPECT_THAT(result.err, IsEmpty());
   expect_right("result", 4);
@@ -210,7 +210,7 @@ TEST_F(Slurm, StepsOfOneAllocationDoNotMeet) {
   for (const std::string& word : bench("result")) step += ' ' + word;
   const Result result = job({"salloc", "-Q", "-n", "4", "-N", "2", "sh", "-c",
                              cat(step, ".1 & ", step, ".2; code=$?; wait $! && exit $code")},
-                            {{"TUTTI_TOKEN", "ours"}})
+                            {{"TUTTI_TOKEN", "a token that is ours"}})
                             .finish();
   ASSERT_EQ(result.code, 0) << result.out << result.err;
   expect_right("result.1", 2);

@@ -60,9 +60,9 @@ class Torchrun : public Cli {
 };
 
 TEST_F(Torchrun, StartsABenchmark) {
-  const Result result =
-      lone_agent({"--nproc-per-node", "3"}, "exec " + bench(), {{"TUTTI_TOKEN", "x"}})
-          .finish(kTorchrunsPatience);
+  const Result result = lone_agent({"--nproc-per-node", "3"}, "exec " + bench(),
+                                   {{"TUTTI_TOKEN", "a token of this test"}})
+                            .finish(kTorchrunsPatience);
   ASSERT_EQ(result.code, 0) << result.out << result.err;
   expect_right(3);
 }

@@ -62,7 +62,7 @@ TEST_F(Templates, PodsOfAnIndexedJobMeet) {
                     {"WORLD_SIZE", "4"},
                     {"MASTER_ADDR", "localhost"},
                     {"MASTER_PORT", port},
-                    {"TUTTI_TOKEN", "of-the-secret"}});
+                    {"TUTTI_TOKEN", "the token of the secret"}});
   }
   expect_a_job(pods);
 }

@@ -70,9 +70,10 @@ TEST(Launcher, ThePortIsRankZerosListeningSocket) {
 }
 
 TEST(Launcher, KeepsTheUsersTokenAndThreads) {
-  const Result result = launch_script(1, "echo $TUTTI_TOKEN $OMP_NUM_THREADS",
-                                      {{"TUTTI_TOKEN", "mine"}, {"OMP_NUM_THREADS", "7"}});
-  EXPECT_EQ(result.out, "[0] mine 7\n");
+  const Result result =
+      launch_script(1, "echo $TUTTI_TOKEN $OMP_NUM_THREADS",
+                    {{"TUTTI_TOKEN", "a token that is mine"}, {"OMP_NUM_THREADS", "7"}});
+  EXPECT_EQ(result.out, "[0] a token that is mine 7\n");
 }
 
 TEST(Launcher, BindsRanksToDisjointCoresUnlessToldNotTo) {
@@ -249,8 +250,8 @@ class TokenFile : public ::testing::Test {
 };
 
 TEST_F(TokenFile, IsReadForTheRanks) {
-  write("secret\n");
-  EXPECT_THAT(launch().out, FromBothRanks("secret"));
+  write("a secret of the job\n");
+  EXPECT_THAT(launch().out, FromBothRanks("a secret of the job"));
 }
 
 TEST_F(TokenFile, ThatIsOfNoUseIsNamed) {

@@ -23,7 +23,7 @@ using ::testing::HasSubstr;
 
 constexpr uint64_t kWorld = 1;
 
-void expect_connected(const Fd& a, const Fd& b) {
+void expect_connected(const ByteStream& a, const ByteStream& b) {
   ASSERT_EQ(::write(a.get(), "x", 1), 1);
   ::fcntl(b.get(), F_SETFL, 0);  // blocking, for the test
   char byte = 0;
@@ -33,7 +33,7 @@ void expect_connected(const Fd& a, const Fd& b) {
 
 TEST(Connections, ReachTheClientAndAreKeptForOneThatComesLater) {
   Barrier step(2);
-  std::vector<Fd> opened(2);
+  std::vector<ByteStream> opened(2);
   run_ranks(2, [&](const Job& job) {
     const std::shared_ptr<Control> control = Control::connect(job);
     if (control->rank() == 1) {
@@ -71,8 +71,8 @@ TEST(Connections, OfSeveralLanesToSeveralPeersAtATime) {
     for (int lane = 0; lane < kLanes; ++lane) {
       for (int peer = 0; peer < kRanks; ++peer) {
         if (peer == job.rank) continue;
-        Fd opened = client->wait_for_opened(peer, lane);
-        Fd accepted = client->wait_for_connection(peer, lane);
+        ByteStream opened = client->wait_for_opened(peer, lane);
+        ByteStream accepted = client->wait_for_connection(peer, lane);
         expect_connected(opened, accepted);
       }
     }
@@ -111,7 +111,7 @@ TEST(Detached, CommunicatorsAnswerWithNothingAndTakeNoConnections) {
     control->ask(kWorld, 1, 4);
     EXPECT_EQ(client->wait_for_answer(1, 4), "");
     control->open_connection(kWorld, 1, 0);
-    const Fd socket = client->wait_for_opened(1, 0);
+    const ByteStream socket = client->wait_for_opened(1, 0);
     std::byte byte{};
     EXPECT_EQ(
         bootstrap::read_exactly(socket.get(), std::span(&byte, 1), Deadline::after(kPatience)),
@@ -176,7 +176,7 @@ TEST(Kept, OnlyAsLongAsACommunicatorMayCome) {
 TEST(Connector, TellsOfFailuresAndGoesOn) {
   using namespace bootstrap;
   const Fd listener = listen_on(resolve("127.0.0.1", 0).front());
-  Acceptor acceptor(Fd(::fcntl(listener.get(), F_DUPFD_CLOEXEC, 0)), "token", 3);
+  Acceptor acceptor(Fd(::fcntl(listener.get(), F_DUPFD_CLOEXEC, 0)), "token", 3, 1);
   acceptor.set_session_key("key");
   PeerInfo peer;
   peer.address = "127.0.0.1";
@@ -199,7 +199,7 @@ TEST(Connector, TellsOfFailuresAndGoesOn) {
 
   std::vector<std::string> opened;
   std::vector<std::string> failed;
-  const auto on_opened = [&](uint64_t communicator, int rank, int lane, Fd) {
+  const auto on_opened = [&](uint64_t communicator, int rank, int lane, ByteStream) {
     opened.push_back(cat(communicator, " ", rank, " ", lane));
   };
   const auto on_failed = [&](uint64_t communicator, int rank, const Error& error) {
@@ -211,7 +211,7 @@ TEST(Connector, TellsOfFailuresAndGoesOn) {
     right.watch(set, on_opened, on_failed);
     wrong.watch(set, on_opened, on_failed);
     acceptor.watch(
-        set, [](const Hello&) { return Decision::accept; }, [](const Hello&, Fd) {});
+        set, [](const Hello&) { return Decision::accept; }, [](const Hello&, ByteStream) {});
     set.wake_at(Clock::now() + std::chrono::milliseconds(50));
     set.run();
   }
@@ -251,9 +251,9 @@ TEST(Acceptor, LetsNewcomersInPastACrowdOfStrangers) {
   bool opened = false;
   for (int turn = 0; turn < kTurns && !opened; ++turn) {
     acceptor.watch(
-        set, [](const Hello&) { return Decision::accept; }, [](const Hello&, Fd) {});
+        set, [](const Hello&) { return Decision::accept; }, [](const Hello&, ByteStream) {});
     connector.watch(
-        set, [&](uint64_t, int, int, Fd) { opened = true; },
+        set, [&](uint64_t, int, int, ByteStream) { opened = true; },
         [](uint64_t, int, const Error& error) { ADD_FAILURE() << error.what(); });
     set.wake_at(Clock::now() + std::chrono::milliseconds(10));
     set.run();

@@ -58,13 +58,15 @@ void expect_death(std::future<Outcome>& rank, const ::testing::Matcher<std::stri
 }
 
 // The words of a rank up to its arrival, by hand.
-Fd arrive(const Job& job) {
+ByteStream arrive(const Job& job) {
   Fd socket;
   const Deadline deadline = Deadline::after(kPatience);
   const SocketAddress address = resolve(job.master_address, job.master_port).front();
   EXPECT_EQ(try_connect(address, deadline, socket), 0);
-  EXPECT_TRUE(shake_hands(socket.get(), {.rank = job.rank, .size = job.size}, job.token, "rank 0",
-                          deadline));
+  ByteStream stream =
+      shake_hands(std::move(socket), {.encrypted = 1, .rank = job.rank, .size = job.size},
+                  job.token, "rank 0", deadline);
+  EXPECT_TRUE(stream);
   FrameWriter arrival(FrameType::arrival);
   PeerInfo self = describe_self();
   self.host = "node7";
@@ -72,9 +74,8 @@ Fd arrive(const Job& job) {
   self.address = "127.0.0.1";
   put(arrival, self);
   const std::string frame = arrival.put_text(job.wire_settings).finish();
-  EXPECT_EQ(write_exactly(socket.get(), std::as_bytes(std::span(frame)), deadline),
-            Transfer::complete);
-  return socket;
+  EXPECT_EQ(write_exactly(stream, std::as_bytes(std::span(frame)), deadline), Transfer::complete);
+  return stream;
 }
 
 struct LauncherPipeEnds {
@@ -111,7 +112,7 @@ TEST(DeathWhileJoining, OfARankWithTheTableButNoParentEndsAllOthers) {
   }
   std::vector<std::future<Outcome>> ranks;
   for (int rank = 0; rank < 3; ++rank) ranks.push_back(join_in_background(jobs[rank]));
-  Fd three = arrive(jobs[3]);
+  ByteStream three = arrive(jobs[3]);
   ASSERT_TRUE(wait_for(three.get(), POLLIN, Deadline::after(kPatience)));
   three.reset();
   // Rank 2 waits for it; the others have all that they need.
@@ -205,13 +206,12 @@ class Released : public ::testing::Test {
 };
 
 // Nothing more is said on the first connection.
-void wait_for_release(const Fd& first) {
+void wait_for_release(ByteStream& first) {
   std::string body;
-  ASSERT_EQ(read_frame(first.get(), body, kMaxFrameBytes, Deadline::after(kPatience)),
+  ASSERT_EQ(read_frame(first, body, kMaxFrameBytes, Deadline::after(kPatience)),
             Transfer::complete);
   EXPECT_EQ(FrameReader(body).type(), FrameType::released);
-  ASSERT_EQ(read_frame(first.get(), body, kMaxFrameBytes, Deadline::after(kPatience)),
-            Transfer::closed);
+  ASSERT_EQ(read_frame(first, body, kMaxFrameBytes, Deadline::after(kPatience)), Transfer::closed);
 }
 
 TEST_F(Released, RanksHearOfSettingsThatDiffer) {
@@ -223,7 +223,7 @@ TEST_F(Released, RanksHearOfSettingsThatDiffer) {
 // Before rank 0 has the table, or between rank 0 and the others.
 TEST_F(Released, RanksHearOfOneThatDiesAboveThem) {
   for (const int rank : {0, 2, 3}) join(rank);
-  Fd four = arrive(jobs_[4]);
+  ByteStream four = arrive(jobs_[4]);
   wait_for_release(four);
   arrive(jobs_[1]).reset();
   expect_all_hear(HasSubstr("rank 1 (node7, pid 4711) vanished"));
@@ -241,7 +241,8 @@ TEST_F(Released, RanksHearOfWhoIsMissing) {
 TEST_F(Released, RankThatDiesIsNoticedWhereTheTableGoesDown) {
   auto zero = join_in_background(jobs_[0]);  // has all that it needs
   for (const int rank : {1, 3, 4}) join(rank);
-  wait_for_release(arrive(jobs_[2]));
+  ByteStream first = arrive(jobs_[2]);
+  wait_for_release(first);
   expect_all_hear(HasSubstr("rank 2 (node7, pid 4711) vanished"));
 }
 
@@ -250,7 +251,7 @@ TEST_F(Released, RankHearsOfADeathFromTheLauncher) {
   jobs_[2].launcher_fd = launcher.read.get();
   join(2);
   auto zero = join_in_background(jobs_[0]);
-  Fd four = arrive(jobs_[4]);
+  ByteStream four = arrive(jobs_[4]);
   wait_for_release(four);
   launcher.say("signal 3 4713 9\n");
   expect_all_hear(HasSubstr("rank 3 (pid 4713) was killed by signal 9"));

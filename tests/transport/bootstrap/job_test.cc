@@ -23,6 +23,9 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
+
+const char* const kToken = "a token set directly";
 
 class JobTest : public ::testing::Test {
  protected:
@@ -81,14 +84,14 @@ TEST_F(JobTest, AloneWithoutAnyVariable) {
 
 TEST_F(JobTest, FromVariables) {
   set_ranks(2, 4);
-  settings().set("TUTTI_TOKEN", "secret");
+  settings().set("TUTTI_TOKEN", kToken);
   settings().set("TUTTI_INIT_TIMEOUT", "1.5");
   const Job job = job_from_environment();
   EXPECT_EQ(job.rank, 2);
   EXPECT_EQ(job.size, 4);
   EXPECT_EQ(job.master_address, "10.0.0.1");
   EXPECT_EQ(job.master_port, 29500);
-  EXPECT_EQ(job.token, "secret");
+  EXPECT_EQ(job.token, kToken);
   EXPECT_EQ(job.init_timeout, std::chrono::milliseconds(1500));
   EXPECT_EQ(job.wire_settings, settings().wire_settings());
 }
@@ -268,15 +271,32 @@ TEST_F(JobTest, RendezvousFileTakesThePlaceOfTheAddress) {
 
 TEST_F(JobTest, TokenFileMustBePrivate) {
   const std::string path = std::filesystem::path(::testing::TempDir()) / cat("token-", ::getpid());
-  std::ofstream(path) << "from the file\n";
+  std::ofstream(path) << "a token from the file\n";
   ASSERT_EQ(::chmod(path.c_str(), 0644), 0);
   settings().set("TUTTI_TOKEN_FILE", path);
   EXPECT_THAT(failure(), AllOf(HasSubstr(path), HasSubstr("mode 0644, not 0600")));
   ASSERT_EQ(::chmod(path.c_str(), 0600), 0);
-  EXPECT_EQ(job_from_environment().token, "from the file");
-  settings().set("TUTTI_TOKEN", "set directly");
-  EXPECT_EQ(job_from_environment().token, "set directly");
+  EXPECT_EQ(job_from_environment().token, "a token from the file");
+  settings().set("TUTTI_TOKEN", kToken);
+  EXPECT_EQ(job_from_environment().token, kToken);
   std::filesystem::remove(path);
+}
+
+TEST_F(JobTest, TokensThatCanBeGuessedAreRefused) {
+  for (const std::string token :
+       {"secret", "0123456789abcdef0123456789abcde", "only_letters_of_base6", "fifteen bytes -"}) {
+    settings().set("TUTTI_TOKEN", token);
+    EXPECT_THAT(failure(), AllOf(HasSubstr("it must have 128"), HasSubstr("openssl rand -hex 16"),
+                                 HasSubstr("tutti run"), Not(HasSubstr(token))));
+  }
+  for (const std::string token :
+       {"0123456789abcdef0123456789abcdef", "only_letters_of_base64", "sixteen bytes ->"}) {
+    settings().set("TUTTI_TOKEN", token);
+    EXPECT_EQ(job_from_environment().token, token);
+  }
+  settings().set("TUTTI_TOKEN", "secret");
+  settings().set("TUTTI_ALLOW_SHORT_TOKEN", "1");
+  EXPECT_EQ(job_from_environment().token, "secret");
 }
 
 TEST_F(JobTest, InheritedDescriptorsAreClosedOnExec) {

@@ -46,12 +46,13 @@ class Door {
   void turn_acceptor() {
     acceptor_.watch(
         set_, [](const Hello&) { return Decision::accept; },
-        [this](const Hello&, Fd socket) { inside_.push_back(std::move(socket)); });
+        [this](const Hello&, ByteStream socket) { inside_.push_back(std::move(socket)); });
     run();
   }
   void turn_connector() {
     connector_.watch(
-        set_, [this](uint64_t, int, int, Fd socket) { opened_.push_back(std::move(socket)); },
+        set_,
+        [this](uint64_t, int, int, ByteStream socket) { opened_.push_back(std::move(socket)); },
         [this](uint64_t, int, const Error& error) { failed_.emplace_back(error.what()); });
     run();
   }
@@ -71,8 +72,8 @@ class Door {
   Acceptor acceptor_;
   Connector connector_;
   PollSet set_;
-  std::vector<Fd> inside_;
-  std::vector<Fd> opened_;
+  std::vector<ByteStream> inside_;
+  std::vector<ByteStream> opened_;
   std::vector<std::string> failed_;
 };
 
@@ -111,9 +112,9 @@ TEST(Crowd, ThatDropsSomebodySeesHimAgain) {
   const Deadline deadline = Deadline::after(kPatience);
   while (!opened && failure.empty() && !deadline.passed()) {
     acceptor.watch(
-        set, [](const Hello&) { return Decision::accept; }, [](const Hello&, Fd) {});
+        set, [](const Hello&) { return Decision::accept; }, [](const Hello&, ByteStream) {});
     connector.watch(
-        set, [&](uint64_t, int, int, Fd) { opened = true; },
+        set, [&](uint64_t, int, int, ByteStream) { opened = true; },
         [&](uint64_t, int, const Error& error) { failure = error.what(); });
     set.wake_at(Clock::now() + std::chrono::milliseconds(10));
     set.run();

@@ -51,7 +51,7 @@ TEST(Rails, CarryLanesInTurnsAsFarAsBothRanksHaveThem) {
     for (int peer = 0; peer < ranks; ++peer) {
       for (int lane = 0; lane < kLanes && peer != job.rank; ++lane) {
         const std::string there = address_of_rail(lane % std::min(rails[job.rank], rails[peer]));
-        const Fd opened = client->wait_for_opened(peer, lane);
+        const ByteStream opened = client->wait_for_opened(peer, lane);
         EXPECT_EQ(bootstrap::peer_address(opened.get()).host(), there);
         EXPECT_EQ(bootstrap::local_address(opened.get()).host(), there);
         EXPECT_TRUE(client->wait_for_connection(peer, lane));
@@ -91,7 +91,7 @@ TEST(Rails, ThatDoNotReachThePeerAreLostConnectionsThatNameBothAddresses) {
   PollSet set;
   std::optional<Error> lost;
   connector.watch(
-      set, [](uint64_t, int, int, Fd) { ADD_FAILURE() << "opened"; },
+      set, [](uint64_t, int, int, ByteStream) { ADD_FAILURE() << "opened"; },
       [&](uint64_t, int, const Error& error) { lost = error; });
   ASSERT_TRUE(lost.has_value());
   EXPECT_EQ(lost->code(), ErrorCode::connection_lost);

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/fd.h"
 #include "base/text.h"
 #include "transport/bootstrap/control.h"
 
@@ -39,13 +38,13 @@ class RecordingClient final : public ControlClient {
     answers_[{rank, call}] = answer;
     changed_.notify_all();
   }
-  void on_connection(int rank, int lane, Fd socket) override {
+  void on_connection(int rank, int lane, ByteStream socket) override {
     std::lock_guard lock(mutex_);
     connections_[{rank, lane}] = std::move(socket);
     changed_.notify_all();
   }
 
-  void on_opened(int rank, int lane, Fd socket) override {
+  void on_opened(int rank, int lane, ByteStream socket) override {
     std::lock_guard lock(mutex_);
     opened_[{rank, lane}] = std::move(socket);
     changed_.notify_all();
@@ -77,12 +76,12 @@ class RecordingClient final : public ControlClient {
       changed_.wait_for(lock, kAskAgain);
     }
   }
-  Fd wait_for_connection(int rank, int lane) {
+  ByteStream wait_for_connection(int rank, int lane) {
     std::unique_lock lock(mutex_);
     wait(lock, "a connection", [&] { return connections_.contains({rank, lane}); });
     return std::move(connections_[{rank, lane}]);
   }
-  Fd wait_for_opened(int rank, int lane) {
+  ByteStream wait_for_opened(int rank, int lane) {
     std::unique_lock lock(mutex_);
     wait(lock, "the connection it asked for", [&] { return opened_.contains({rank, lane}); });
     return std::move(opened_[{rank, lane}]);
@@ -100,8 +99,8 @@ class RecordingClient final : public ControlClient {
   std::condition_variable changed_;
   std::optional<Error> error_;
   std::map<std::pair<int, uint32_t>, std::string> answers_;
-  std::map<std::pair<int, int>, Fd> connections_;
-  std::map<std::pair<int, int>, Fd> opened_;
+  std::map<std::pair<int, int>, ByteStream> connections_;
+  std::map<std::pair<int, int>, ByteStream> opened_;
 };
 
 // Attached for its lifetime.

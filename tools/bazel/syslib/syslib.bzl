@@ -134,6 +134,7 @@ _LIBS = {
     "pcre2": (["libpcre2-8"], ["pcre2.h"], [], "libpcre2-dev", True),
     # Linked in: what is installed of ours needs no more libraries than before.
     "pugixml": ([], ["pugixml.hpp"], ["-l:libpugixml.a"], "libpugixml-dev", True),
+    "ssl": (["libssl"], ["openssl/ssl.h"], [], "libssl-dev", True),
     # Its headers only: the library is loaded at run time, where there is one.
     "ucx": ([], ["ucp/api/ucp.h"], [], "libucx-dev", True),
     "zlib": (["zlib"], ["zlib.h"], [], "zlib1g-dev", True),

@@ -1,0 +1,53 @@
+// TLS 1.3 (OpenSSL) on a connected, non-blocking socket, between two that have the same key.
+#pragma once
+
+#include <sys/types.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+struct ssl_st;  // OpenSSL's SSL
+
+namespace tutti {
+
+enum class TlsSide { connects, accepts };
+using TlsKey = std::array<uint8_t, 32>;
+
+class Tls {
+ public:
+  static constexpr uint64_t kBytesPerKey = uint64_t{64} << 30;
+
+  // The key is of this connection alone. Borrows the socket. Throws Error(internal).
+  Tls(int socket, TlsSide side, const TlsKey& key, uint64_t bytes_per_key = kBytesPerKey);
+  ~Tls();
+  Tls(const Tls&) = delete;
+  Tls& operator=(const Tls&) = delete;
+
+  // See ByteStream.
+  int shake_hands();
+  void read_ahead();
+  ssize_t receive(void* into, size_t limit);
+  ssize_t send(std::span<const std::byte> head, std::span<const std::byte> rest);
+
+  // For OpenSSL.
+  ssize_t receive_raw(char* into, size_t limit);
+  ssize_t send_raw(const char* bytes, size_t size);
+  const TlsKey& key() const { return key_; }
+
+ private:
+  ssize_t fail(int result);
+
+  const int socket_;
+  TlsKey key_;
+  const uint64_t bytes_per_key_;
+  uint64_t bytes_with_key_ = 0;
+  std::unique_ptr<ssl_st, void (*)(ssl_st*)> ssl_;
+  bool ended_ = false;  // the socket
+  int error_ = 0;       // of the socket, the last one
+  int failure_ = 0;     // for good
+};
+
+}  // namespace tutti

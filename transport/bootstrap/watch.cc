@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <map>
 #include <span>
+#include <utility>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -19,10 +20,14 @@ constexpr std::chrono::seconds kTimeToAnswer{5};
 
 JobWatch::JobWatch(const SocketAddress& address, std::string_view key, const Deadline& deadline)
     : place_(cat("the job at ", address.text())) {
-  if (const int error = try_connect(address, deadline, socket_); error != 0) {
+  Fd socket;
+  if (const int error = try_connect(address, deadline, socket); error != 0) {
     throw connect_error(place_, error);
   }
-  if (!shake_hands(socket_.get(), {.purpose = Purpose::watch}, key, place_, deadline)) {
+  const uint16_t encrypted = key.empty() ? 0 : 1;
+  stream_ = shake_hands(std::move(socket), {.purpose = Purpose::watch, .encrypted = encrypted}, key,
+                        place_, deadline);
+  if (!stream_) {
     throw Error(ErrorCode::bootstrap, place_ + " closed the connection",
                 {.cause = "it is starting or ending, or too many watch it already"});
   }
@@ -32,12 +37,12 @@ std::vector<RankSight> JobWatch::look() {
   const std::string question = FrameWriter(FrameType::look).finish();
   const Deadline deadline = Deadline::after(kTimeToAnswer);
   // A failure shows when the answer is read.
-  write_exactly(socket_.get(), std::as_bytes(std::span(question)), deadline);
+  write_exactly(stream_, std::as_bytes(std::span(question)), deadline);
   std::map<int, RankSight> sights;
   for (size_t size = 1; sights.size() < size;) {
     std::string body;
     int error = 0;
-    switch (read_frame(socket_.get(), body, kMaxFrameBytes, deadline, &error)) {
+    switch (read_frame(stream_, body, kMaxFrameBytes, deadline, &error)) {
       case Transfer::complete:
         break;
       case Transfer::closed:

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "base/deadline.h"
-#include "base/fd.h"
 #include "transport/bootstrap/sight.h"
 #include "transport/bootstrap/socket.h"
+#include "transport/stream/byte_stream.h"
 
 namespace tutti::bootstrap {
 
@@ -26,7 +26,7 @@ class JobWatch {
 
  private:
   std::string place_;
-  Fd socket_;
+  ByteStream stream_;  // encrypted where the job has a token
 };
 
 }  // namespace tutti::bootstrap

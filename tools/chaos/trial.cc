@@ -204,18 +204,25 @@ class Trial {
     }
   }
 
+  // A new file that a process has mapped is another job's.
+  std::vector<std::string> files_left() const {
+    std::vector<std::string> left;
+    for (const std::string& file : shared_memory_files()) {
+      if (!files_before_.contains(file) && !is_mapped(file)) left.push_back(file);
+    }
+    return left;
+  }
+
   void look_for_leftovers() {
     const Deadline deadline = Deadline::after(kGrace);
-    std::vector<pid_t> processes;
-    while (!(processes = descendants()).empty() && !deadline.passed()) {
+    for (;;) {
+      const std::vector<pid_t> processes = descendants();
+      outcome_.left = files_left();
+      for (const pid_t pid : processes) outcome_.left.push_back(cat("process ", in_words(pid)));
+      if (outcome_.left.empty() || deadline.passed()) return;
       wait_and_read(kTick);
       if (!out_ && !err_) std::this_thread::sleep_for(kTick);
       collect();
-    }
-    for (const pid_t pid : processes) outcome_.left.push_back(cat("process ", in_words(pid)));
-    for (const std::string& file : shared_memory_files()) {
-      const bool is_new = !files_before_.contains(file);
-      if (is_new && !is_mapped(file)) outcome_.left.push_back(file);  // else it is another job's
     }
   }
 

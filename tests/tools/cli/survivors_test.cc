@@ -72,7 +72,7 @@ TEST_F(Survivors, TrainOn) {
                                       {"--pp", "4", "--schedule", "gpipe", "--cut", "0,1,2,3"},
                                       {"--copy-every", "4"}};
   for (const Words& layout : layouts) {
-    for (const std::string death : {"0:30", "1:60", "3:80"}) {
+    for (const std::string death : {"0:30", "1:90", "3:130"}) {
       Words more = {"--ranks", "4", "--min-ranks", "2"};
       more.insert(more.end(), layout.begin(), layout.end());
       SCOPED_TRACE(cat(::testing::PrintToString(layout), " kill:", death));

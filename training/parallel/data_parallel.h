@@ -107,7 +107,7 @@ class DataParallel : public Synchronizer {
   // By the volume of each collective: (N-1)/N of a bucket for reduce-scatter and all-gather, twice
   // that for all-reduce.
   double bytes_sent() const override { return bytes_sent_; }
-  void observe(Observer observer) override { observer_ = std::move(observer); }
+  void observe(const Observer& observer) override { observer_ = observer; }
 
  private:
   enum class ValueState { absent, gathering, present };

@@ -41,7 +41,7 @@ class LocalSgd : public Synchronizer {
 
   std::chrono::nanoseconds waited() const override { return waited_; }
   double bytes_sent() const override { return bytes_sent_; }
-  void observe(Observer observer) override { observer_ = std::move(observer); }
+  void observe(const Observer& observer) override { observer_ = observer; }
 
  private:
   ParameterStorage& storage_;

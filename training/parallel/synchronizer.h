@@ -61,7 +61,7 @@ class Synchronizer : public UnitHooks {
   using Observer =
       std::function<void(const char* what, int bucket, std::chrono::steady_clock::time_point from,
                          std::chrono::steady_clock::time_point to)>;
-  virtual void observe(Observer observer) {}
+  virtual void observe(const Observer& observer) {}
 };
 
 }  // namespace tutti::training

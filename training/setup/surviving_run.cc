@@ -61,7 +61,7 @@ class SurvivingRun {
         if (departure.signal() != 0) return 128 + departure.signal();
         death = departure;
       } catch (const Error& error) {
-        if (!may_be_a_death(error)) throw;
+        if (over_ || !may_be_a_death(error)) throw;
         death = error;
       }
     }
@@ -79,6 +79,7 @@ class SurvivingRun {
   void find_state(const Error& error);
   bool go_on_from_directory();
   void require_progress(const Error& error, const Communicator& left);
+  [[noreturn]] void end(const Error& error);
   void tell(const Session& session) const;
 
   Communicator world_;
@@ -87,6 +88,7 @@ class SurvivingRun {
   SurvivalOptions survival_;
   const Conduct& conduct_;
   int first_size_;
+  bool over_ = false;     // nobody can go on, although what is thrown may be a death
   bool settled_ = false;  // options_ are what the first session's came to
   bool goes_on_ = false;
   bool was_spare_ = false;
@@ -165,11 +167,11 @@ void SurvivingRun::go_on_after(const Error& error) {
   world_.abort(cat("the run is interrupted: ", error.what()));  // spares hear of it too
   Communicator left = world_.shrink();
   if (left.size() < survival_.min_ranks) {
-    throw Error(ErrorCode::rank_died,
-                cat(error.what(), "; ", left.size(), " of ", first_size_,
-                    " ranks are left, which are fewer than the run asks for"),
-                {.where = "--min-ranks",
-                 .remedy = "start it again, with --resume where it has a checkpoint"});
+    end(Error(ErrorCode::rank_died,
+              cat(error.what(), "; ", left.size(), " of ", first_size_,
+                  " ranks are left, which are fewer than the run asks for"),
+              {.where = "--min-ranks",
+               .remedy = "start it again, with --resume where it has a checkpoint"}));
   }
   require_progress(error, left);
   happened_ += cat(happened_.empty() ? "" : "; ", error.what());
@@ -181,8 +183,13 @@ void SurvivingRun::go_on_after(const Error& error) {
 // An error that comes back at the same step with everybody there is no death.
 void SurvivingRun::require_progress(const Error& error, const Communicator& left) {
   const bool same = goes_on_ && left.size() == world_.size() && step_before_ == from_step_;
-  if (same) throw error;
+  if (same) end(error);
   step_before_ = from_step_;
+}
+
+void SurvivingRun::end(const Error& error) {
+  over_ = true;
+  throw error;
 }
 
 void SurvivingRun::find_state(const Error& error) {
@@ -199,10 +206,10 @@ void SurvivingRun::find_state(const Error& error) {
   } else if (!found.begun) {
     going_on_ += " from where the run begins: no step was done";
   } else {
-    throw Error(ErrorCode::rank_died,
-                cat(error.what(), "; a part of the state was in the memory of dead ranks alone"),
-                {.cause = "a rank and the one that had the copy of its state died at once",
-                 .remedy = "give --checkpoint, to go on from the disk"});
+    end(Error(ErrorCode::rank_died,
+              cat(error.what(), "; a part of the state was in the memory of dead ranks alone"),
+              {.cause = "a rank and the one that had the copy of its state died at once",
+               .remedy = "give --checkpoint, to go on from the disk"}));
   }
 }
 

@@ -92,7 +92,7 @@ void MemoryCopies::exchange(Communicator& world, const Neighbours& neighbours, c
 void MemoryCopies::keep(Communicator& world, int64_t step, const Json& state,
                         std::span<const TensorPiece> pieces) {
   const Neighbours neighbours = this->neighbours(world);
-  auto& [own, copy] = generations_[kept_ % generations_.size()];
+  auto& [own, copy] = generations_[next_];
   own->whole = copy->whole = false;
   fill(*own, state, pieces);
   own->epoch = copy->epoch = epoch_;
@@ -105,14 +105,15 @@ void MemoryCopies::keep(Communicator& world, int64_t step, const Json& state,
     exchange(world, neighbours, *own, *copy);
     copy->whole = true;
   }
-  ++kept_;
+  next_ = 1 - next_;
+  begun_ = true;
 }
 
 MemoryCopies::Found MemoryCopies::find(Communicator& survivors, bool spare) {
   ++epoch_;
   distance_ = 0;
   std::vector<std::shared_ptr<StatePart>> held;
-  Json own = {{"begun", spare || kept_ > 0}, {"parts", Json::array()}};
+  Json own = {{"begun", spare || begun_}, {"parts", Json::array()}};
   for (const Generation& generation : generations_) {
     for (const auto& part : {generation.own, generation.copy}) {
       if (!part->whole) continue;
@@ -136,7 +137,8 @@ MemoryCopies::Found MemoryCopies::find(Communicator& survivors, bool spare) {
   }
   const auto newest = std::find_if(found.rbegin(), found.rend(),
                                    [](const auto& at) { return at.second.all_there(); });
-  if (newest == found.rend()) return result;
+  begun_ = newest != found.rend();
+  if (!begun_) return result;
   const auto& [step, epoch] = newest->first;
   std::vector<KeptState::Part> parts;
   for (const auto& [rank, part] : newest->second.parts) {
@@ -145,6 +147,8 @@ MemoryCopies::Found MemoryCopies::find(Communicator& survivors, bool spare) {
   for (const auto& part : held) {
     if (part->step != step || part->epoch != epoch) continue;
     parts[static_cast<size_t>(part->rank)].kept = part;
+    // It must last until all have kept another one, on whatever rank the last one was cut short.
+    next_ = part == generations_[0].own || part == generations_[0].copy ? 1 : 0;
   }
   result.state = std::make_shared<KeptState>(survivors, step, std::move(parts));
   return result;

@@ -59,9 +59,10 @@ class MemoryCopies {
     std::shared_ptr<StatePart> copy = std::make_shared<StatePart>();
   };
   std::array<Generation, 2> generations_;
-  uint64_t kept_ = 0;  // generations, since construction
-  int64_t epoch_ = 0;  // how often find() was called: tells equal steps of a run apart
-  int distance_ = 0;   // from a rank to the one that has its copy; 0: not known yet
+  size_t next_ = 0;     // the generation that is written next
+  bool begun_ = false;  // a state was kept since the run has begun, or begun again
+  int64_t epoch_ = 0;   // how often find() was called: tells equal steps of a run apart
+  int distance_ = 0;    // from a rank to the one that has its copy; 0: not known yet
 };
 
 }  // namespace tutti::training

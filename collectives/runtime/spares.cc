@@ -29,9 +29,7 @@ Spares::Spares(int size, int spares) : all_(static_cast<size_t>(size)) {
   waiting_.assign(first_spare, all_.end());
 }
 
-bool Spares::is_active(int rank) const {
-  return std::ranges::find(active_, rank) != active_.end();
-}
+bool Spares::is_active(int rank) const { return std::ranges::find(active_, rank) != active_.end(); }
 
 std::shared_ptr<CommunicatorImpl> Spares::grow(const std::shared_ptr<Engine>& engine,
                                                uint64_t target, std::chrono::nanoseconds timeout) {
@@ -46,8 +44,8 @@ std::shared_ptr<CommunicatorImpl> Spares::grow(const std::shared_ptr<Engine>& en
     if (active_.empty()) return nullptr;
     target = before.flags;
     const auto missing = target > active_.size() ? target - active_.size() : 0;
-    const auto taken =
-        waiting_.begin() + static_cast<std::ptrdiff_t>(std::min<uint64_t>(missing, waiting_.size()));
+    const auto taken = waiting_.begin() +
+                       static_cast<std::ptrdiff_t>(std::min<uint64_t>(missing, waiting_.size()));
     active_.insert(active_.end(), waiting_.begin(), taken);
     waiting_.erase(waiting_.begin(), taken);
     std::vector<int> gone;
@@ -59,8 +57,8 @@ std::shared_ptr<CommunicatorImpl> Spares::grow(const std::shared_ptr<Engine>& en
     std::optional<Error> problem;
     if (own != active_.end()) {
       try {
-        made = std::make_shared<CommunicatorImpl>(engine, mix_bits(kEverybody + agreements_), active_,
-                                                  static_cast<int>(own - active_.begin()));
+        made = std::make_shared<CommunicatorImpl>(engine, mix_bits(kEverybody + agreements_),
+                                                  active_, static_cast<int>(own - active_.begin()));
         problem = made->failure();
       } catch (const Error& error) {
         problem = error;

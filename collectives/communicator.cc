@@ -105,6 +105,27 @@ std::vector<std::string> processors_beside(const Control& control, int rank) {
 
 namespace {
 
+// Null on a spare.
+std::shared_ptr<CommunicatorImpl> make_first(const std::shared_ptr<internal::Engine>& engine,
+                                             bool has_spares) {
+  Control& control = engine->control();
+  // Others may have gone on to the communicator without the spares already: what they send for it
+  // is kept until it is there.
+  const Control::Making making(control);
+  // The first communicator makes what ranks of a host share, for all of them.
+  constexpr uint64_t kWorld = 1;
+  std::vector<int> members(control.size());
+  std::iota(members.begin(), members.end(), 0);
+  auto world =
+      std::make_shared<CommunicatorImpl>(engine, kWorld, std::move(members), control.rank());
+  if (!has_spares) return world;
+  world.reset();
+  if (!engine->spares().is_active(control.rank())) return nullptr;
+  constexpr uint64_t kWithoutSpares = 2;
+  return std::make_shared<CommunicatorImpl>(engine, kWithoutSpares, engine->spares().active(),
+                                            control.rank());
+}
+
 // What others make with this one when they need it.
 Communicator wait_as_spare(std::shared_ptr<internal::Engine> engine, const Job& job) {
   auto grown = engine->spares().grow(engine, 0, std::chrono::nanoseconds::zero());
@@ -151,18 +172,8 @@ Communicator Communicator::init(const Job& job) {
       .algorithms = std::move(files.algorithms),
       .spares = job.spares};
   auto engine = std::make_shared<internal::Engine>(std::move(endpoint), options);
-  // The first communicator makes what ranks of a host share, for all of them.
-  constexpr uint64_t kEverybody = 1;
-  std::vector<int> members(control.size());
-  std::iota(members.begin(), members.end(), 0);
-  auto everybody =
-      std::make_shared<CommunicatorImpl>(engine, kEverybody, std::move(members), control.rank());
-  if (job.spares == 0) return Communicator(std::move(everybody));
-  everybody.reset();
-  if (!engine->spares().is_active(control.rank())) return wait_as_spare(std::move(engine), job);
-  constexpr uint64_t kWithoutSpares = 2;
-  return Communicator(std::make_shared<CommunicatorImpl>(
-      engine, kWithoutSpares, engine->spares().active(), control.rank()));
+  auto first = make_first(engine, job.spares > 0);
+  return first ? Communicator(std::move(first)) : wait_as_spare(std::move(engine), job);
 }
 
 namespace {

@@ -1,7 +1,5 @@
 #include "topology/host.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <map>
 #include <memory>
@@ -9,6 +7,7 @@
 #include <tuple>
 
 #include "base/file_text.h"
+#include "base/host_name.h"
 #include "base/settings.h"
 #include "base/text.h"
 #include "topology/hwloc_topology.h"
@@ -156,8 +155,7 @@ int HostTopology::allowed_cores() const {
 
 HostTopology load_host() {
   HostTopology host = read(open_this_host(Devices::leave_out));
-  char name[256] = {};
-  if (::gethostname(name, sizeof name - 1) == 0) host.hostname = name;
+  host.hostname = host_name();
   return host;
 }
 

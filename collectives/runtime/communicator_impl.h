@@ -36,6 +36,7 @@
 
 namespace tutti::internal {
 
+class CommunicatorImpl;
 class DeviceRoutes;
 struct DeviceRequest;
 
@@ -44,6 +45,21 @@ struct DeviceRequest;
 Agreed agree_over_control(Engine& engine, uint64_t communicator, uint32_t number,
                           const std::vector<int>& members, uint64_t flags,
                           std::chrono::nanoseconds timeout);
+
+// A communicator that survivors make: all of them then agree whether each has made it.
+class MadeTogether {
+ public:
+  // `members` has this rank.
+  MadeTogether(const std::shared_ptr<Engine>& engine, uint64_t id, const std::vector<int>& members);
+
+  bool made() const { return !problem_; }
+  // Once they have agreed. Throws why this rank has not made it, or that another one has not.
+  std::shared_ptr<CommunicatorImpl> take(bool all_have_made_it);
+
+ private:
+  std::shared_ptr<CommunicatorImpl> communicator_;
+  std::optional<Error> problem_;
+};
 
 // The GPU of a call's buffers; of a rank without any, the thread's current one. Throws
 // Error(invalid_argument) where they are no GPU's.

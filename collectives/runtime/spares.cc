@@ -29,9 +29,7 @@ Spares::Spares(int size, int spares) : all_(static_cast<size_t>(size)) {
   waiting_.assign(first_spare, all_.end());
 }
 
-bool Spares::is_active(int rank) const {
-  return std::ranges::find(active_, rank) != active_.end();
-}
+bool Spares::is_active(int rank) const { return std::ranges::find(active_, rank) != active_.end(); }
 
 std::shared_ptr<CommunicatorImpl> Spares::grow(const std::shared_ptr<Engine>& engine,
                                                uint64_t target, std::chrono::nanoseconds timeout) {
@@ -46,34 +44,21 @@ std::shared_ptr<CommunicatorImpl> Spares::grow(const std::shared_ptr<Engine>& en
     if (active_.empty()) return nullptr;
     target = before.flags;
     const auto missing = target > active_.size() ? target - active_.size() : 0;
-    const auto taken =
-        waiting_.begin() + static_cast<std::ptrdiff_t>(std::min<uint64_t>(missing, waiting_.size()));
+    const auto taken = waiting_.begin() +
+                       static_cast<std::ptrdiff_t>(std::min<uint64_t>(missing, waiting_.size()));
     active_.insert(active_.end(), waiting_.begin(), taken);
     waiting_.erase(waiting_.begin(), taken);
     std::vector<int> gone;
     std::ranges::set_difference(all_, before.living, std::back_inserter(gone));
     control.settle_deaths(gone);
 
-    const auto own = std::ranges::find(active_, control.rank());
-    std::shared_ptr<CommunicatorImpl> made;
-    std::optional<Error> problem;
-    if (own != active_.end()) {
-      try {
-        made = std::make_shared<CommunicatorImpl>(engine, mix_bits(kEverybody + agreements_), active_,
-                                                  static_cast<int>(own - active_.begin()));
-        problem = made->failure();
-      } catch (const Error& error) {
-        problem = error;
-      }
-    }
+    std::optional<MadeTogether> grown;
+    if (is_active(control.rank()))
+      grown.emplace(engine, mix_bits(kEverybody + agreements_), active_);
     const Agreed after = agree_over_control(*engine, kEverybody, ++agreements_, all_,
-                                            problem ? 0 : kAsOthersSay, timeout);
-    if (after.living != before.living) continue;
-    if (own == active_.end()) continue;  // another time
-    if (after.flags != 0) return made;
-    throw problem.value_or(Error(ErrorCode::aborted,
-                                 "another rank could not make the communicator with the newcomers",
-                                 {.remedy = "look at what the other ranks say"}));
+                                            grown && !grown->made() ? 0 : kAsOthersSay, timeout);
+    // A spare that was not taken waits for another time.
+    if (grown && after.living == before.living) return grown->take(after.flags != 0);
   }
 }
 

@@ -53,6 +53,26 @@ Agreement CommunicatorImpl::agree(uint64_t flags) {
   return agreement;
 }
 
+MadeTogether::MadeTogether(const std::shared_ptr<Engine>& engine, uint64_t id,
+                           const std::vector<int>& members) {
+  const auto own = std::ranges::find(members, engine->control().rank());
+  try {
+    communicator_ = std::make_shared<CommunicatorImpl>(engine, id, members,
+                                                       static_cast<int>(own - members.begin()));
+    problem_ = communicator_->failure();
+  } catch (const Error& error) {
+    problem_ = error;
+  }
+}
+
+std::shared_ptr<CommunicatorImpl> MadeTogether::take(bool all_have_made_it) {
+  if (all_have_made_it) return std::move(communicator_);
+  throw problem_.value_or(Error(ErrorCode::aborted,
+                                "another rank could not make the communicator of those that are "
+                                "left",
+                                {.remedy = "look at what the other ranks say"}));
+}
+
 // A rank that takes part and is no member would not call.
 std::shared_ptr<CommunicatorImpl> CommunicatorImpl::grow(int count) {
   require_own_process();
@@ -75,8 +95,7 @@ std::shared_ptr<CommunicatorImpl> CommunicatorImpl::shrink() {
   for (;;) {
     const Control::Making making(engine_->control());
     const Agreed before = agree_among_members(~uint64_t{0});
-    const auto own = std::ranges::find(before.living, members_[rank_]);
-    if (own == before.living.end()) {
+    if (std::ranges::find(before.living, members_[rank_]) == before.living.end()) {
       throw Error(ErrorCode::connection_lost,
                   cat("the others have gone on without ", describe(rank_)),
                   {.cause = "it was out of reach", .rank = members_[rank_]});
@@ -90,22 +109,9 @@ std::shared_ptr<CommunicatorImpl> CommunicatorImpl::shrink() {
     for (const uint64_t part : {uint64_t{0x73687269'6e6bU}, uint64_t{agreements_made_}}) {
       id = mix_bits(id + part + kGolden);
     }
-    std::shared_ptr<CommunicatorImpl> made;
-    std::optional<Error> problem;
-    try {
-      made = std::make_shared<CommunicatorImpl>(engine_, id, before.living,
-                                                static_cast<int>(own - before.living.begin()));
-      problem = made->failure();
-    } catch (const Error& error) {
-      problem = error;
-    }
-    const Agreed after = agree_among_members(problem ? 0 : 1);
-    if (after.living != before.living) continue;
-    if (after.flags != 0) return made;
-    throw problem.value_or(Error(ErrorCode::aborted,
-                                 "another rank could not make the communicator of those that are "
-                                 "left",
-                                 {.remedy = "look at what the other ranks say"}));
+    MadeTogether left(engine_, id, before.living);
+    const Agreed after = agree_among_members(left.made() ? 1 : 0);
+    if (after.living == before.living) return left.take(after.flags != 0);
   }
 }
 

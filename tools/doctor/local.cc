@@ -22,6 +22,7 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "base/host_name.h"
 #include "base/settings.h"
 #include "base/text.h"
 #include "base/version.h"
@@ -267,7 +268,7 @@ HostFacts look_at_this_host(const Question& question) {
   HostFacts facts;
   facts.name = question.name;
   facts.ranks = question.ranks;
-  facts.hostname = bootstrap::host_name();
+  facts.hostname = host_name();
   if (facts.name.empty()) facts.name = facts.hostname;
   facts.version = kVersion;
   facts.wire_version = kWireVersion;

@@ -9,9 +9,9 @@
 
 #include "base/error.h"
 #include "base/host_list.h"
+#include "base/host_name.h"
 #include "base/text.h"
 #include "topology/domain.h"
-#include "transport/bootstrap/socket.h"
 
 namespace tutti::tool {
 
@@ -213,8 +213,7 @@ std::optional<Allocation> find_allocation(const Environment& environment) {
   if (!found) found = of_file(environment, "PBS_NODEFILE");
   // A host without its domain; no remote shell is needed to reach oneself.
   const auto label = [](const std::string& name) { return name.substr(0, name.find('.')); };
-  if (found && found->hosts.size() == 1 &&
-      label(found->hosts[0].name) == label(bootstrap::host_name())) {
+  if (found && found->hosts.size() == 1 && label(found->hosts[0].name) == label(host_name())) {
     found->only_here = true;
   }
   return found;

@@ -14,6 +14,7 @@
 
 #include "base/deadline.h"
 #include "base/error.h"
+#include "base/host_name.h"
 #include "base/random_token.h"
 #include "base/settings.h"
 #include "base/text.h"
@@ -40,12 +41,6 @@ constexpr milliseconds kKillAfter{4000};
 constexpr milliseconds kGiveUpAfter{4700};
 // How long ranks may clean up after Ctrl-C and the like. A second one ends them at once.
 constexpr milliseconds kCleanUp{30000};
-
-std::string host_name() {
-  char name[256] = {};
-  ::gethostname(name, sizeof name - 1);
-  return name;
-}
 
 // What ranks of another host must know of this process's environment: all but its place.
 std::map<std::string, std::string> portable_environment() {
@@ -78,7 +73,7 @@ void check(const LaunchOptions& options) {
 std::vector<HostJob> deal(const LaunchOptions& options) {
   HostJob job;
   job.display = host_name();
-  job.world_size = options.ranks;
+  job.world_size = options.processes();
   job.command = options.command;
   std::vector<Host> hosts = options.hosts;
   if (hosts.empty()) {
@@ -90,7 +85,7 @@ std::vector<HostJob> deal(const LaunchOptions& options) {
   }
   const std::string token = job_token();
   job.environment["TUTTI_TOKEN"] = token.empty() ? random_token() : token;  // never a file's path
-  const std::vector<std::vector<int>> ranks = deal_ranks(options.ranks, hosts, options.map);
+  const std::vector<std::vector<int>> ranks = deal_ranks(options.processes(), hosts, options.map);
   std::vector<HostJob> jobs;
   for (size_t i = 0; i < hosts.size(); ++i) {
     if (ranks[i].empty()) continue;
@@ -122,10 +117,10 @@ std::string describe_signal(int number) {
 class Launch : public AgentSink {
  public:
   Launch(const LaunchOptions& options, int restart)
-      : left_(options.ranks),
+      : left_(options.processes()),
         min_ranks_(options.min_ranks.value_or(options.ranks)),
-        output_(options.ranks, options.prefix_lines),
-        display_(static_cast<size_t>(options.ranks)) {
+        output_(options.processes(), options.prefix_lines),
+        display_(static_cast<size_t>(options.processes())) {
     std::vector<HostJob> jobs = deal(options);
     for (HostJob& job : jobs) job.environment["TORCHELASTIC_RESTART_COUNT"] = cat(restart);
     for (const HostJob& job : jobs) {

@@ -13,18 +13,22 @@
 namespace tutti::tool {
 
 struct LaunchOptions {
-  int ranks = 1;            // in all
+  int ranks = 1;            // in all, but for the spares
+  int spares = 0;           // more ranks, which wait until others fail
   std::vector<Host> hosts;  // empty: this host
   MapBy map = MapBy::slot;
   std::vector<std::string> command;  // program and arguments
   // How ranks' output is shown: with a "[rank] " before each line and identical lines of several
   // ranks collapsed into one, or as it comes (for programs of which only rank 0 talks).
   bool prefix_lines = true;
-  // The job goes on when ranks fail, or hosts are lost, as long as so many ranks are left.
+  // The job goes on when ranks fail, or hosts are lost, as long as so many are left, spares
+  // included. Without it, where there are spares: as many as `ranks`.
   std::optional<int> min_ranks;
   // How often a job that has failed is started again, unless a signal has ended it. Its ranks see
   // how often in TORCHELASTIC_RESTART_COUNT, as torchrun's do.
   int restarts = 0;
+
+  int processes() const { return ranks + spares; }
 };
 
 // Returns the exit code of the first rank that failed and was not done without (128 + N for signal

@@ -48,6 +48,7 @@ void apply_settings(const std::vector<std::string>& assignments) {
 int run(const RunOptions& options) {
   apply_settings(options.settings);
   LaunchOptions launch_options{.ranks = options.ranks,
+                               .spares = options.spares,
                                .hosts = find_hosts(options.places),
                                .map = options.map_by == "node" ? MapBy::node : MapBy::slot,
                                .command = options.command,
@@ -55,11 +56,7 @@ int run(const RunOptions& options) {
                                .min_ranks = options.min_ranks,
                                .restarts = options.restarts};
   launch_options.ranks = ranks_of_job(options.ranks, launch_options.hosts);
-  if (options.spares > 0) {
-    launch_options.ranks += options.spares;
-    apply_settings({cat("TUTTI_SPARES=", options.spares)});
-    if (!launch_options.min_ranks) launch_options.min_ranks = launch_options.ranks - options.spares;
-  }
+  if (options.spares > 0) apply_settings({cat("TUTTI_SPARES=", options.spares)});
   return launch_job(launch_options);
 }
 

@@ -49,8 +49,8 @@ using training::TrainResult;
 struct Options {
   training::ToldOptions told;
   RunOptions run;  // that follows from it
-  int ranks =
-      0;  // 0: one per processor that the process may use, or as many as the launcher started
+  // 0: one per processor that the process may use, or as many as the launcher started.
+  int ranks = 0;
   TrainFiles::Paths files;
   std::string plot;
   std::optional<int> min_ranks;  // what is left of them goes on when some die
@@ -178,9 +178,10 @@ int train_as_rank(Options& options, LoadedData data) {
   }
   const StopSignals signals;
   options.run.training.stop_requested = StopSignals::requested;
-  if (options.min_ranks) {
-    const training::SurvivalOptions survival{.ranks = world.size() - options.spares,
-                                             .min_ranks = *options.min_ranks,
+  if (options.min_ranks || options.spares > 0) {
+    const int ranks = world.size() - options.spares;
+    const training::SurvivalOptions survival{.ranks = ranks,
+                                             .min_ranks = options.min_ranks.value_or(ranks),
                                              .copy_every = options.copy_every};
     return run_with_survivors(world, options.run, std::move(data), survival,
                               [&](training::Session& session, bool goes_on) {
@@ -274,7 +275,7 @@ int train(Options options) {
     if (ranks > 1) {
       data = {};  // the ranks have their own
       return launch_self(
-          {.ranks = ranks + options.spares, .min_ranks = options.min_ranks},
+          {.ranks = ranks, .spares = options.spares, .min_ranks = options.min_ranks},
           is_terminal() ? std::vector<std::string>{kOnTerminal} : std::vector<std::string>{});
     }
   }
@@ -287,7 +288,8 @@ void add_own_options(Command command, Options& options) {
       .between(1, 65536);
   command
       .add_option("--min-ranks", options.min_ranks,
-                  "go on when ranks die, as long as so many are left")
+                  "go on when ranks die, as long as so many are left (with --spares: default: "
+                  "as many as train)")
       .between(1, 65536);
   command
       .add_option("--spares", options.spares,

@@ -30,20 +30,25 @@ Json describe_piece(const TensorPiece& piece) {
           {"first", piece.first}, {"count", piece.data.cols}};
 }
 
+DescribedPiece described_piece(const Json& description) {
+  TensorInfo tensor{description.at("name").get<std::string>(),
+                    *safetensors_type(description.at("dtype").get<std::string>()),
+                    description.at("shape").get<std::vector<int64_t>>()};
+  Slice slice(tensor.shape, ranges_of(description.at("ranges")));
+  return {std::move(tensor), std::move(slice), description.at("first").get<int64_t>(),
+          description.at("count").get<int64_t>()};
+}
+
 void add_described(const Json& pieces, int rank, std::map<std::string, TensorEntry>& tensors) {
-  for (const Json& piece : pieces) {
-    TensorInfo info{piece.at("name").get<std::string>(),
-                    *safetensors_type(piece.at("dtype").get<std::string>()),
-                    piece.at("shape").get<std::vector<int64_t>>()};
-    TensorEntry& entry = tensors.try_emplace(info.name, TensorEntry{info, {}}).first->second;
-    if (entry.info != info) {
+  for (const Json& description : pieces) {
+    const DescribedPiece piece = described_piece(description);
+    const std::string& name = piece.tensor.name;
+    TensorEntry& entry = tensors.try_emplace(name, TensorEntry{piece.tensor, {}}).first->second;
+    if (entry.info != piece.tensor) {
       throw Error(ErrorCode::mismatch, cat("rank ", rank, " has another shape or type of tensor ",
-                                           in_quotes(info.name), " than a rank before it"));
+                                           in_quotes(name), " than a rank before it"));
     }
-    const auto count = piece.at("count").get<int64_t>();
-    if (count == 0) continue;
-    entry.add(Slice(entry.info.shape, ranges_of(piece.at("ranges"))),
-              {piece.at("first").get<int64_t>(), count, rank});
+    if (piece.count > 0) entry.add(piece.slice, {piece.first, piece.count, rank});
   }
 }
 

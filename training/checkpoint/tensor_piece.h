@@ -30,8 +30,17 @@ void check_piece(const TensorPiece& piece);
 // The slice that it is a part of.
 Slice slice_of(const TensorPiece& piece);
 
-// What rank 0 must know of a piece to put tensors together.
+// What others must know of a piece to put tensors together.
+struct DescribedPiece {
+  TensorInfo tensor;  // the whole one
+  Slice slice;
+  int64_t first = 0;
+  int64_t count = 0;
+
+  int64_t bytes() const { return count * static_cast<int64_t>(size_of(tensor.dtype)); }
+};
 Json describe_piece(const TensorPiece& piece);
+DescribedPiece described_piece(const Json& description);
 // Adds the pieces that a rank has described to those of other ranks, by tensors' names. Throws
 // Error(mismatch) where it has another shape or type of a tensor than they.
 void add_described(const Json& pieces, int rank, std::map<std::string, TensorEntry>& tensors);

@@ -15,7 +15,7 @@ Manifest manifest_of(int64_t step, const std::vector<KeptState::Part>& parts) {
   Manifest manifest{.step = step, .files = std::vector<FileEntry>(parts.size())};
   std::map<std::string, TensorEntry> tensors;
   for (size_t rank = 0; rank < parts.size(); ++rank) {
-    const Json description = Json::parse(parts[rank].description);
+    const Json& description = parts[rank].description;
     if (rank == 0) manifest.state = description.at("state");
     add_described(description.at("pieces"), static_cast<int>(rank), tensors);
   }
@@ -25,17 +25,13 @@ Manifest manifest_of(int64_t step, const std::vector<KeptState::Part>& parts) {
 }
 
 // Where each piece begins.
-std::map<std::string, int64_t> places_in(const std::string& description) {
+std::map<std::string, int64_t> places_in(const Json& description) {
   std::map<std::string, int64_t> places;
   int64_t end = 0;
-  const Json described = Json::parse(description);
-  for (const Json& piece : described.at("pieces")) {
-    const auto count = piece.at("count").get<int64_t>();
-    const auto size = size_of(*safetensors_type(piece.at("dtype").get<std::string>()));
-    const Slice slice(piece.at("shape").get<std::vector<int64_t>>(), ranges_of(piece.at("ranges")));
-    places[piece_name(piece.at("name").get<std::string>(), slice, piece.at("first").get<int64_t>(),
-                      count)] = end;
-    end += count * static_cast<int64_t>(size);
+  for (const Json& described : description.at("pieces")) {
+    const DescribedPiece piece = described_piece(described);
+    places[piece_name(piece.tensor.name, piece.slice, piece.first, piece.count)] = end;
+    end += piece.bytes();
   }
   return places;
 }

@@ -34,7 +34,7 @@ class KeptState : public PiecewiseSource {
   struct Part {
     int holder = 0;                         // a rank of `survivors`
     std::shared_ptr<const StatePart> kept;  // where this rank holds it
-    std::string description;
+    Json description;                       // StatePart's
   };
   // By the rank of those that kept the state; `survivors` outlives it. Throws Error(mismatch) for
   // parts that are not of one state.

@@ -142,7 +142,8 @@ MemoryCopies::Found MemoryCopies::find(Communicator& survivors, bool spare) {
   const auto& [step, epoch] = newest->first;
   std::vector<KeptState::Part> parts;
   for (const auto& [rank, part] : newest->second.parts) {
-    parts.push_back({.holder = part.first, .kept = nullptr, .description = part.second});
+    parts.push_back(
+        {.holder = part.first, .kept = nullptr, .description = Json::parse(part.second)});
   }
   for (const auto& part : held) {
     if (part->step != step || part->epoch != epoch) continue;

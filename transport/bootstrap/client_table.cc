@@ -103,11 +103,6 @@ void ClientTable::tell_deaths() {
   }
 }
 
-bool ClientTable::is_dead(int rank) const {
-  std::lock_guard lock(mutex_);
-  return std::ranges::find(deaths_, rank, &Death::rank) != deaths_.end();
-}
-
 std::vector<Death> ClientTable::all_deaths() const {
   std::lock_guard lock(mutex_);
   return deaths_;

@@ -61,7 +61,6 @@ class ClientTable {
   // Tells the communicators of those that died of what they died.
   void tell_deaths();
   std::vector<Death> all_deaths() const;
-  bool is_dead(int rank) const;
   bool has_certainly_died(int rank) const;
   void settle_deaths(std::span<const int> ranks);
   // Why ranks of this job died: see Control::deaths(). Nothing as long as none did.

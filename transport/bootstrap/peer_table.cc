@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <fstream>
 
+#include "base/host_name.h"
 #include "base/text.h"
 #include "transport/bootstrap/socket.h"
 

@@ -20,6 +20,7 @@
 
 #include "base/descriptor_limit.h"
 #include "base/error.h"
+#include "base/host_name.h"
 #include "base/network_timeout.h"
 #include "base/text.h"
 
@@ -197,11 +198,6 @@ std::string SocketAddress::text() const { return endpoint_text(host(), port()); 
 
 std::string endpoint_text(const std::string& host, uint16_t port) {
   return host.find(':') == std::string::npos ? cat(host, ":", port) : cat("[", host, "]:", port);
-}
-
-std::string host_name() {
-  char name[256] = {};
-  return ::gethostname(name, sizeof(name) - 1) == 0 ? name : "unknown";
 }
 
 std::vector<SocketAddress> resolve(const std::string& host, uint16_t port) {

@@ -35,9 +35,6 @@ struct SocketAddress {
 // "10.0.0.1:29500", "[::1]:29500"
 std::string endpoint_text(const std::string& host, uint16_t port);
 
-// The name of this host, for people.
-std::string host_name();
-
 // All addresses of a name or a numeric address. Throws Error(bootstrap) when there is none.
 std::vector<SocketAddress> resolve(const std::string& host, uint16_t port);
 // True where `addresses`, those of `name`, lead nowhere but back, although `name` is not one for

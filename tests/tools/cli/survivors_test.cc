@@ -145,6 +145,18 @@ TEST_F(Survivors, HaveSparesTakeTheirPlaces) {
   EXPECT_THAT(losses("losses"), SizeIs(kSteps));
 }
 
+// Spares do not train as long as nobody dies, whether or not it was said how many must be left.
+TEST_F(Survivors, AreAsManyAsTrainWhereNothingElseIsSaid) {
+  const Words two = {"--ranks", "2", "--spares", "1"};
+  const Result undisturbed = run(training(two, "losses"));
+  EXPECT_EQ(undisturbed.code, 0) << undisturbed.err;
+  EXPECT_THAT(undisturbed.out, HasSubstr("on 2 ranks"));
+  const Result result = run(training(two, "losses"), {{"TUTTI_FAULT", "kill:1:90"}});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("2 of 3 ranks go on"));
+  EXPECT_THAT(result.out, HasSubstr("on 2 ranks"));
+}
+
 // Ten deaths, of whoever, spares too; each once the run has come on by some steps.
 TEST_F(Survivors, TrainOnAfterManyDeaths) {
   constexpr int kMany = 600;

@@ -8,10 +8,10 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/host_name.h"
 #include "base/text.h"
 #include "tools/launcher/agents.h"
 #include "tools/launcher/hosts.h"
-#include "transport/bootstrap/socket.h"
 
 namespace tutti::tool {
 
@@ -128,7 +128,7 @@ TEST(Allocation, OfLsf) {
 
 // No remote shell is needed to reach oneself.
 TEST(Allocation, OfThisHostAlone) {
-  const std::string own = bootstrap::host_name();
+  const std::string own = host_name();
   EXPECT_TRUE(allocation({{"LSB_MCPU_HOSTS", own + " 4"}})->only_here);
   EXPECT_TRUE(allocation({{"LSB_MCPU_HOSTS", own + ".example.org 4"}})->only_here);
   EXPECT_FALSE(allocation({{"LSB_MCPU_HOSTS", own + "-2 4"}})->only_here);

@@ -12,8 +12,8 @@
 #include "base/reduce.h"
 #include "base/text.h"
 #include "tests/training/support/host_tensor.h"
-#include "training/kernels/elementwise.h"
 #include "training/kernels/cpu/loops.h"
+#include "training/kernels/elementwise.h"
 
 namespace tutti::training::testing {
 namespace {

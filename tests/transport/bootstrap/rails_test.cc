@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/host_name.h"
 #include "base/text.h"
 #include "tests/support/ranks.h"
 #include "tests/transport/bootstrap/recording_client.h"
@@ -71,9 +72,8 @@ TEST(Rails, ThatARankDoesNotHaveEndItByName) {
     ADD_FAILURE() << "there is no such interface";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::bootstrap);
-    EXPECT_THAT(error.what(),
-                AllOf(HasSubstr("TUTTI_INTERFACE names 'no-such-rail'"),
-                      HasSubstr(bootstrap::host_name()), HasSubstr("remedy: see `ip address`")));
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("TUTTI_INTERFACE names 'no-such-rail'"),
+                                    HasSubstr(host_name()), HasSubstr("remedy: see `ip address`")));
   }
 }
 

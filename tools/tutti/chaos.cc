@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/file_text.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "tools/chaos/plan.h"
 #include "tools/chaos/processes.h"

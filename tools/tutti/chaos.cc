@@ -1,17 +1,19 @@
 // tutti chaos: runs a command again and again, hurts it, and says what became of it.
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
 #include <memory>
-#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
 #include "base/file_text.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "tools/chaos/plan.h"
 #include "tools/chaos/processes.h"
@@ -92,6 +94,23 @@ std::vector<Plan> plans_of(const Options& options, size_t ranks) {
   return draw_plans(draw);
 }
 
+// Tells of each failure as it comes.
+std::vector<chaos::Tried> try_all(const std::vector<Plan>& plans, const Conditions& conditions,
+                                  const Outcome& undisturbed, const chaos::Demands& demands) {
+  const bool shows_progress = ::isatty(STDERR_FILENO) != 0;
+  std::vector<chaos::Tried> trials;
+  for (const Plan& plan : plans) {
+    if (shows_progress) std::cerr << cat("\rtrial ", trials.size() + 1, " of ", plans.size());
+    Outcome outcome = run_trial(plan, conditions);
+    const chaos::Verdict verdict = judge(plan, outcome, undisturbed, demands);
+    trials.push_back({plan, std::move(outcome), verdict});
+    if (verdict.problems.empty()) continue;
+    std::cout << failure_in_words(trials.back(), static_cast<int>(trials.size())) << std::flush;
+  }
+  if (shows_progress) std::cerr << "\r\x1b[K";
+  return trials;
+}
+
 int run(const Options& options) {
   chaos::adopt_orphans();
   Conditions conditions{.command = options.command};
@@ -100,7 +119,7 @@ int run(const Options& options) {
   }
   std::ofstream json = open_for_writing(options.json, "--json");
   const Outcome undisturbed = run_undisturbed(options, conditions);
-  std::printf("undisturbed: %zu ranks, %.1f s\n", undisturbed.ranks, undisturbed.seconds);
+  std::cout << cat("undisturbed: ", undisturbed.ranks, " ranks, ", undisturbed.seconds, " s\n");
   conditions.ranks = undisturbed.ranks;
   conditions.limit = std::chrono::milliseconds(
       static_cast<int64_t>((undisturbed.seconds + options.within) * 1000));
@@ -108,24 +127,13 @@ int run(const Options& options) {
   if (!options.write_plan.empty()) {
     write_file(options.write_plan, to_json(plans).dump(2) + "\n");
   }
-  const bool shows_progress = ::isatty(STDERR_FILENO) != 0;
-  std::vector<chaos::Tried> trials;
-  bool good = true;
-  for (const Plan& plan : plans) {
-    if (shows_progress) std::cerr << cat("\rtrial ", trials.size() + 1, " of ", plans.size());
-    Outcome outcome = run_trial(plan, conditions);
-    const chaos::Verdict verdict = judge(plan, outcome, undisturbed, options.demands);
-    trials.push_back({plan, std::move(outcome), verdict});
-    if (verdict.problems.empty()) continue;
-    good = false;
-    std::cout << failure_in_words(trials.back(), static_cast<int>(trials.size())) << std::flush;
-  }
-  if (shows_progress) std::cerr << "\r\x1b[K";
+  const std::vector<chaos::Tried> trials = try_all(plans, conditions, undisturbed, options.demands);
   std::cout << table(trials);
   if (!options.json.empty()) {
     append(json, options.json, to_json(trials).dump(2, Json::BadText::replace) + "\n", "--json");
   }
-  return good ? 0 : 1;
+  const auto passed = [](const chaos::Tried& tried) { return tried.verdict.problems.empty(); };
+  return std::ranges::all_of(trials, passed) ? 0 : 1;
 }
 
 void add_demands(Command command, Options& options) {

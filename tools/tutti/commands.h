@@ -46,8 +46,8 @@ void append(std::ofstream& file, const std::string& path, const std::string& tex
 // Throws Error(system).
 void write_file(const std::string& path, const std::string& text);
 
-// Starts the job and returns the exit code. Where it fails, and TUTTI_REPORT names a directory, what
-// its ranks have left there is told at the end.
+// Starts the job and returns the exit code. Where it fails, and TUTTI_REPORT names a directory,
+// what its ranks have left there is told at the end.
 int launch_job(const LaunchOptions& options);
 // Starts this command line again, once per rank, with `more` arguments; returns the exit code. For
 // commands of which only rank 0 talks. Of the options the command is filled in.

@@ -182,11 +182,11 @@ class ControlService final : public Control, private AgreementChannel {
   std::vector<std::pair<Clock::time_point, Command>> timers_;
   std::map<int, RankEnd> ends_;  // what the launcher said
   Agreements agreements_{*this};
-  Watchers watchers_{*this, clients_,
-                     {[this](int rank, const std::string& frame) { route(rank, frame); },
-                      [this](std::chrono::milliseconds delay, Command what) {
-                        after(delay, std::move(what));
-                      }}};
+  Watchers watchers_{
+      *this,
+      clients_,
+      {[this](int rank, const std::string& frame) { route(rank, frame); },
+       [this](std::chrono::milliseconds delay, Command what) { after(delay, std::move(what)); }}};
   bool gathering_deaths_ = false;  // of which clients hear soon
   std::optional<Clock::time_point> leave_by_;
 

@@ -98,7 +98,6 @@ SSL_CTX* context() {
     SSL_CTX_set_mode(context.get(), SSL_MODE_ENABLE_PARTIAL_WRITE |
                                         SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
                                         SSL_MODE_RELEASE_BUFFERS);
-    SSL_CTX_set_default_read_buffer_len(context.get(), kReadAheadBytes);
     return context;
   }();
   return made.get();
@@ -148,9 +147,12 @@ int Tls::shake_hands() {
   return SSL_session_reused(ssl_.get()) == 1 ? 0 : EBADMSG;
 }
 
-void Tls::read_ahead() {
-  SSL_set_read_ahead(ssl_.get(), 1);
+// The buffers of the handshake are of one record.
+void Tls::carry_much() {
+  SSL_free_buffers(ssl_.get());
   SSL_clear_mode(ssl_.get(), SSL_MODE_RELEASE_BUFFERS);
+  SSL_set_default_read_buffer_len(ssl_.get(), kReadAheadBytes);
+  SSL_set_read_ahead(ssl_.get(), 1);
 }
 
 ssize_t Tls::receive(void* into, size_t limit) {
@@ -172,11 +174,13 @@ ssize_t Tls::receive(void* into, size_t limit) {
 
 ssize_t Tls::send(std::span<const std::byte> head, std::span<const std::byte> rest) {
   std::array<std::byte, kRecordBytes> record;
+  const size_t total = head.size() + rest.size();
   size_t sent = 0;
-  while (sent < head.size() + rest.size()) {
+  while (sent < total) {
     const std::span<const std::byte> piece = sent < head.size()
                                                  ? join(head.subspan(sent), rest, record)
                                                  : rest.subspan(sent - head.size());
+    more_follows_ = sent + std::min(piece.size(), kRecordBytes) < total;
     size_t written = 0;
     ERR_clear_error();
     const int result = SSL_write_ex(ssl_.get(), piece.data(), piece.size(), &written);
@@ -214,7 +218,8 @@ ssize_t Tls::receive_raw(char* into, size_t limit) {
 }
 
 ssize_t Tls::send_raw(const char* bytes, size_t size) {
-  const ssize_t sent = ::send(socket_, bytes, size, MSG_NOSIGNAL | MSG_DONTWAIT);
+  const int more = more_follows_ ? MSG_MORE : 0;
+  const ssize_t sent = ::send(socket_, bytes, size, MSG_NOSIGNAL | MSG_DONTWAIT | more);
   if (sent < 0) error_ = errno;
   return sent;
 }

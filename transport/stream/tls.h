@@ -28,7 +28,7 @@ class Tls {
 
   // See ByteStream.
   int shake_hands();
-  void read_ahead();
+  void carry_much();
   ssize_t receive(void* into, size_t limit);
   ssize_t send(std::span<const std::byte> head, std::span<const std::byte> rest);
 
@@ -45,9 +45,10 @@ class Tls {
   const uint64_t bytes_per_key_;
   uint64_t bytes_with_key_ = 0;
   std::unique_ptr<ssl_st, void (*)(ssl_st*)> ssl_;
-  bool ended_ = false;  // the socket
-  int error_ = 0;       // of the socket, the last one
-  int failure_ = 0;     // for good
+  bool more_follows_ = false;  // what is sent need not leave by itself
+  bool ended_ = false;         // the socket
+  int error_ = 0;              // of the socket, the last one
+  int failure_ = 0;            // for good
 };
 
 }  // namespace tutti

@@ -50,9 +50,9 @@ constexpr std::array kSettings = {
         "never"},
     SettingInfo{"TUTTI_INIT_TIMEOUT", SettingType::seconds, "60", "", false, false,
                 "seconds in which all ranks must have found each other"},
-    SettingInfo{
-        "TUTTI_TOKEN", SettingType::string, "", "", false, false,
-        "secret shared by the ranks of one job; peers prove that they know it (HMAC-SHA256)"},
+    SettingInfo{"TUTTI_TOKEN", SettingType::string, "", "", false, false,
+                "secret shared by the ranks of one job, of at least 128 bits; peers prove that "
+                "they know it, and the control channel is encrypted by it"},
     SettingInfo{"TUTTI_TOKEN_FILE", SettingType::string, "", "", false, false,
                 "file of mode 0600 that holds the token, used when TUTTI_TOKEN is not set"},
     SettingInfo{"TUTTI_ALLOW_SHORT_TOKEN", SettingType::boolean, "0", "", false, false,

@@ -16,7 +16,7 @@ namespace tutti {
 namespace {
 
 constexpr size_t kRecordBytes = SSL3_RT_MAX_PLAIN_LENGTH;
-constexpr size_t kReadAheadBytes = 256 << 10;
+constexpr size_t kReadAheadBytes = 64 << 10;
 constexpr const char* kIdentity = "tutti";  // of the key: there is but one
 
 [[noreturn]] void throw_unusable(const char* what) {

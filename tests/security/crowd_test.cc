@@ -133,7 +133,8 @@ TEST(AnotherUser, GetsNothingFromTheUnixSocket) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
   const std::string name = "tutti-users-test-" + std::to_string(::getpid());
   bootstrap::DescriptorService service(name, 2, 0);
-  // 0: dropped without a word; 1: it was told something; 2: no connection.
+  // 0: dropped without a word; 1: it was told something; 2: no connection; 3: a sandbox that has no
+  // other users.
   const auto knock = [&](uid_t user) {
     if (::setresuid(user, user, user) != 0) return 3;
     Fd socket;
@@ -153,6 +154,7 @@ TEST(AnotherUser, GetsNothingFromTheUnixSocket) {
       set.wake_at(Clock::now() + std::chrono::milliseconds(10));
       set.run();
     }
+    if (child.code() == 3) GTEST_SKIP() << "there is no other user here";
     EXPECT_EQ(child.code(), expected) << "user " << user;
   }
 }

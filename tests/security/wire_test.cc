@@ -85,6 +85,7 @@ class OnTheWire : public ::testing::Test {
       std::string text = world.rank() == 1 ? right : std::string(kBytes, '\0');
       broadcast(world, text);
       EXPECT_TRUE(text == right) << "a wrong result";
+      world.barrier();  // who has left would be told of instead
     });
   }
 

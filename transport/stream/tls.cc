@@ -180,7 +180,6 @@ ssize_t Tls::send(std::span<const std::byte> head, std::span<const std::byte> re
     const std::span<const std::byte> piece = sent < head.size()
                                                  ? join(head.subspan(sent), rest, record)
                                                  : rest.subspan(sent - head.size());
-    more_follows_ = sent + std::min(piece.size(), kRecordBytes) < total;
     size_t written = 0;
     ERR_clear_error();
     const int result = SSL_write_ex(ssl_.get(), piece.data(), piece.size(), &written);
@@ -218,8 +217,7 @@ ssize_t Tls::receive_raw(char* into, size_t limit) {
 }
 
 ssize_t Tls::send_raw(const char* bytes, size_t size) {
-  const int more = more_follows_ ? MSG_MORE : 0;
-  const ssize_t sent = ::send(socket_, bytes, size, MSG_NOSIGNAL | MSG_DONTWAIT | more);
+  const ssize_t sent = ::send(socket_, bytes, size, MSG_NOSIGNAL | MSG_DONTWAIT);
   if (sent < 0) error_ = errno;
   return sent;
 }

@@ -45,10 +45,9 @@ class Tls {
   const uint64_t bytes_per_key_;
   uint64_t bytes_with_key_ = 0;
   std::unique_ptr<ssl_st, void (*)(ssl_st*)> ssl_;
-  bool more_follows_ = false;  // what is sent need not leave by itself
-  bool ended_ = false;         // the socket
-  int error_ = 0;              // of the socket, the last one
-  int failure_ = 0;            // for good
+  bool ended_ = false;  // the socket
+  int error_ = 0;       // of the socket, the last one
+  int failure_ = 0;     // for good
 };
 
 }  // namespace tutti

@@ -66,9 +66,9 @@ constexpr std::array kSettings = {
         "TUTTI_SPARES", SettingType::integer, "0", "", true, false,
         "ranks of the job, the last ones, that take part when others have died (tutti_grow): "
         "`tutti run --spares` starts them"},
-    SettingInfo{
-        "TUTTI_TOKEN", SettingType::string, "", "", false, false,
-        "secret shared by the ranks of one job; peers prove that they know it (HMAC-SHA256)"},
+    SettingInfo{"TUTTI_TOKEN", SettingType::string, "", "", false, false,
+                "secret shared by the ranks of one job, of at least 128 bits; peers prove that "
+                "they know it, and the control channel is encrypted by it"},
     SettingInfo{"TUTTI_TOKEN_FILE", SettingType::string, "", "", false, false,
                 "file of mode 0600 that holds the token, used when TUTTI_TOKEN is not set"},
     SettingInfo{"TUTTI_ALLOW_SHORT_TOKEN", SettingType::boolean, "0", "", false, false,

@@ -203,7 +203,7 @@ TEST(Tls, KeysAreRenewed) {
   EXPECT_EQ(right.shake_hands(), EAGAIN);
   EXPECT_EQ(left.shake_hands(), 0);
   EXPECT_EQ(right.shake_hands(), 0);
-  right.read_ahead();
+  right.carry_much();
   const std::string text(700, 'k');
   for (int i = 0; i < 20; ++i) {
     EXPECT_EQ(left.send(std::as_bytes(std::span(text)), {}), 700);

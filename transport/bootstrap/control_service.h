@@ -138,7 +138,7 @@ class ControlService final : public Control, private AgreementChannel {
   void on_break(int rank, const std::string& how);
   void on_launcher_line(const RankEnd& end);
   bool cut_off_from(int rank) const;
-  void declare_death(const RankEnd& end);
+  void declare_end(const RankEnd& end);
   void record_death(const Death& death, int told_by);
   void tell_deaths();
 

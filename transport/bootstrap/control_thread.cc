@@ -298,7 +298,7 @@ void ControlService::on_break(int rank, const std::string& how) {
   const auto declare = [this, rank, how] {
     const auto told = ends_.find(rank);
     if (told != ends_.end()) {
-      declare_death(told->second);
+      declare_end(told->second);
     } else {  // one that vanishes after a death may have ended because of it
       record_death({rank, cat(describe(rank), " ", how), clients_.deaths().has_value()}, -1);
     }
@@ -315,13 +315,7 @@ void ControlService::on_launcher_line(const RankEnd& end) {
   ends_[end.rank] = end;
   const auto link = links_.find(end.rank);
   const bool link_ended = link != links_.end() && !link->second.connected();
-  const auto declare = [this, end] {
-    if (!end.by_signal && end.value == 0 && cut_off_from(end.rank)) {
-      left_[end.rank] = true;
-    } else {
-      declare_death(end);
-    }
-  };
+  const auto declare = [this, end] { declare_end(end); };
   if (end.by_signal || link_ended) {
     declare();
   } else {
@@ -339,7 +333,12 @@ bool ControlService::cut_off_from(int rank) const {
   return false;
 }
 
-void ControlService::declare_death(const RankEnd& end) {
+// Whoever ended well, and had no way to say goodbye, has left.
+void ControlService::declare_end(const RankEnd& end) {
+  if (!end.by_signal && end.value == 0 && cut_off_from(end.rank)) {
+    left_[end.rank] = true;
+    return relink();
+  }
   record_death({end.rank, cat(describe(end.rank), " ", end.text()), end.by_itself(), true}, -1);
 }
 

@@ -33,10 +33,10 @@ class ByteStream {
   bool encrypted() const { return tls_ != nullptr; }
   // 0 once it is done, else an errno: EAGAIN when it goes on once the socket is readable.
   int shake_hands() { return tls_->shake_hands(); }
-  // For who waits for the socket to be readable only after a receive() that came back short:
-  // bytes that were not asked for may be taken from it.
-  void read_ahead() {
-    if (tls_) tls_->read_ahead();
+  // For much data, and before any. Bytes that were not asked for may be taken from the socket:
+  // whoever waits for it to be readable has had a receive() that came back short.
+  void carry_much() {
+    if (tls_) tls_->carry_much();
   }
 
   // As ::recv() and ::send(); EBADMSG when what came is not what the other side sent. receive()

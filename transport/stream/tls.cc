@@ -16,7 +16,7 @@ namespace tutti {
 namespace {
 
 constexpr size_t kRecordBytes = SSL3_RT_MAX_PLAIN_LENGTH;
-constexpr size_t kReadAheadBytes = 256 << 10;
+constexpr size_t kReadAheadBytes = 64 << 10;
 constexpr const char* kIdentity = "tutti";  // of the key: there is but one
 
 [[noreturn]] void throw_unusable(const char* what) {
@@ -98,7 +98,6 @@ SSL_CTX* context() {
     SSL_CTX_set_mode(context.get(), SSL_MODE_ENABLE_PARTIAL_WRITE |
                                         SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
                                         SSL_MODE_RELEASE_BUFFERS);
-    SSL_CTX_set_default_read_buffer_len(context.get(), kReadAheadBytes);
     return context;
   }();
   return made.get();
@@ -148,9 +147,12 @@ int Tls::shake_hands() {
   return SSL_session_reused(ssl_.get()) == 1 ? 0 : EBADMSG;
 }
 
-void Tls::read_ahead() {
-  SSL_set_read_ahead(ssl_.get(), 1);
+// The buffers of the handshake are of one record.
+void Tls::carry_much() {
+  SSL_free_buffers(ssl_.get());
   SSL_clear_mode(ssl_.get(), SSL_MODE_RELEASE_BUFFERS);
+  SSL_set_default_read_buffer_len(ssl_.get(), kReadAheadBytes);
+  SSL_set_read_ahead(ssl_.get(), 1);
 }
 
 ssize_t Tls::receive(void* into, size_t limit) {
@@ -172,8 +174,9 @@ ssize_t Tls::receive(void* into, size_t limit) {
 
 ssize_t Tls::send(std::span<const std::byte> head, std::span<const std::byte> rest) {
   std::array<std::byte, kRecordBytes> record;
+  const size_t total = head.size() + rest.size();
   size_t sent = 0;
-  while (sent < head.size() + rest.size()) {
+  while (sent < total) {
     const std::span<const std::byte> piece = sent < head.size()
                                                  ? join(head.subspan(sent), rest, record)
                                                  : rest.subspan(sent - head.size());

@@ -28,7 +28,7 @@ class Tls {
 
   // See ByteStream.
   int shake_hands();
-  void read_ahead();
+  void carry_much();
   ssize_t receive(void* into, size_t limit);
   ssize_t send(std::span<const std::byte> head, std::span<const std::byte> rest);
 

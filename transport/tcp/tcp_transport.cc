@@ -61,11 +61,11 @@ void TcpTransport::take_handed_over() {
   if (!has_handed_over_.load(std::memory_order_acquire)) return;
   std::lock_guard lock(handed_over_mutex_);
   for (auto& [outgoing, connection, socket] : handed_over_) {
+    socket.carry_much();
     if (outgoing) {
       out_[connection].socket = std::move(socket);
     } else if (!in_[connection].socket) {
       in_[connection].socket = std::move(socket);
-      in_[connection].socket.read_ahead();
       in_[connection].staging = std::make_unique_for_overwrite<std::byte[]>(kStagingBytes);
       watch_speakers(connection);
     }

@@ -1,0 +1,22 @@
+"""A fuzz target: run by libFuzzer with --config=fuzz, else a test of `runs` mutated inputs."""
+
+load("@rules_cc//cc:defs.bzl", "cc_test")
+
+def fuzz_target(name, runs, deps):
+    corpus = "tests/fuzz/corpus/" + name
+    cc_test(
+        name = name,
+        size = "small",
+        srcs = [name + ".cc"],
+        args = [corpus] + select({
+            "//tests/fuzz:libfuzzer": ["-timeout=10", "-rss_limit_mb=1024"],
+            "//conditions:default": ["-runs=%d" % runs],
+        }),
+        data = native.glob(["corpus/%s/*" % name]),
+        env = {"TUTTI_LOG": "error"},
+        tags = ["asan"],
+        deps = [":target"] + deps + select({
+            "//tests/fuzz:libfuzzer": [],
+            "//conditions:default": [":driver"],
+        }),
+    )

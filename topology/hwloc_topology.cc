@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <sstream>
 
 #include "base/error.h"
@@ -17,6 +18,8 @@ namespace tutti {
 namespace {
 
 constexpr unsigned kReadWithin_s = 30;
+// Of a processor or a NUMA node: hwloc's sets have a bit for each number below it.
+constexpr unsigned kLargestIndex = 1 << 20;
 
 HwlocTopology make_topology(Devices devices) {
   hwloc_topology_t raw = nullptr;
@@ -52,9 +55,17 @@ void check_and_convert(const XmlFile& file, pugi::xml_node above, bool of_3, int
     const std::string_view type = object.attribute("type").value();
     if (type.empty()) file.refuse(object, "an <object> has no type");
     hwloc_obj_type_t known{};
+    const bool is_known =
+        hwloc_type_sscanf(object.attribute("type").value(), &known, nullptr, 0) == 0;
     // Before hwloc 2 there were types that have other names now.
-    if (of_3 && hwloc_type_sscanf(object.attribute("type").value(), &known, nullptr, 0) != 0) {
+    if (of_3 && !is_known) {
       file.refuse(object, cat("there are no objects of type ", in_quotes(type)));
+    }
+    // As hwloc reads it, of which -1 is a very large number.
+    const auto index =
+        static_cast<unsigned>(std::strtoul(object.attribute("os_index").value(), nullptr, 10));
+    if (index > kLargestIndex && !(is_known && hwloc_obj_type_is_io(known) != 0)) {
+      file.refuse(object, cat("os_index is ", index, ", and not more than ", kLargestIndex));
     }
     if (pugi::xml_attribute bits = object.attribute("osdev_type"); of_3 && bits) {
       bits.set_value(osdev_type_of_2(bits.as_uint()));

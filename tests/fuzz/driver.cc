@@ -1,6 +1,6 @@
 // Runs a fuzz target without libFuzzer, whose flags it takes, as far as it has them:
 //
-//   TARGET [-runs=N] [-seed=N] PATH...
+//   TARGET [-runs=N] [-seed=N] [-rss_limit_mb=N] PATH...
 //
 // A path is an input or a folder of them. All of these come first, as they are, and then N that
 // were made of them. An input that ends the process is written to a file, which may be given as a
@@ -30,14 +30,14 @@ namespace tutti::fuzz {
 namespace {
 
 constexpr size_t kLongest = 64 << 10;
-constexpr double kMostSeconds = 2;          // of processor time for one input
-constexpr long kMostKilobytes = 256 << 10;  // that the process may grow by
-constexpr int kSecondsBetweenLooks = 20;    // for an input that never ends
+constexpr double kMostSeconds = 2;        // of processor time for one input
+constexpr int kSecondsBetweenLooks = 20;  // for an input that never ends
 
-// What signal handlers can look at.
-std::string current;
+// What signal handlers can look at, to the end of the process.
+std::string& current = *new std::string;
 uint64_t number = 0;
 uint64_t number_at_last_look = 0;
+uint64_t most_megabytes = 256;  // that the process may grow by
 std::string finding_path;
 
 void save_and_end(int signal) {
@@ -89,8 +89,9 @@ void run(std::string input) {
   const double seconds = processor_seconds() - begin;
   const long kilobytes = most_kilobytes() - kilobytes_at_first;
   if (seconds > kMostSeconds) std::fprintf(stderr, "an input took %.1f s\n", seconds);
-  if (kilobytes > kMostKilobytes) std::fprintf(stderr, "inputs took %ld KiB\n", kilobytes);
-  if (seconds > kMostSeconds || kilobytes > kMostKilobytes) std::abort();
+  const bool is_large = kilobytes >> 10 > static_cast<long>(most_megabytes);
+  if (is_large) std::fprintf(stderr, "inputs took %ld KiB\n", kilobytes);
+  if (seconds > kMostSeconds || is_large) std::abort();
 }
 
 std::string content_of(const std::filesystem::path& path) {
@@ -128,7 +129,10 @@ int run_all(const std::string& name, std::span<char*> arguments) {
   uint64_t seed = 1;
   std::vector<std::string> paths;
   for (const std::string_view argument : arguments) {
-    if (read_flag(argument, "-runs=", runs) || read_flag(argument, "-seed=", seed)) continue;
+    if (read_flag(argument, "-runs=", runs) || read_flag(argument, "-seed=", seed) ||
+        read_flag(argument, "-rss_limit_mb=", most_megabytes)) {
+      continue;
+    }
     paths.emplace_back(argument);
   }
   const std::vector<std::string> corpus = read_corpus(paths);

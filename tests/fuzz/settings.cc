@@ -41,7 +41,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   for (const std::string& line : split(fuzz::text_of(data, size), '\n')) {
     const std::string name = line.substr(0, line.find('='));
     const std::string value = line.substr(std::min(name.size() + 1, line.size()));
-    fuzz::take(name, [&] { settings.set(name, value); });
+    const std::string shown = name.substr(0, name.find('\0'));
+    fuzz::take(shown, [&] { settings.set(name, value); });
   }
   read_all(settings);
   return 0;

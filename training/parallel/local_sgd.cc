@@ -23,7 +23,7 @@ void LocalSgd::finish_gradients() {
     scale(gradients, gradients, ranks_.size());
   }
   for (const OwnedPiece& piece : storage_.owned()) {
-    if (!broken_ && !all_finite(piece.gradient)) broken_ = {piece.piece.parameter};
+    if (!broken_ && !all_finite(piece.gradient).get()) broken_ = {piece.piece.parameter};
   }
 }
 

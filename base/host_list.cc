@@ -12,7 +12,7 @@ namespace tutti {
 namespace {
 
 // What is longer is a mistake, and would fill the memory.
-constexpr size_t kMostHosts = 1 << 20;
+constexpr size_t kMostHosts = 1 << 17;
 constexpr size_t kLongestName = 255;
 
 Error malformed(std::string_view what, std::string_view text, std::string_view why) {

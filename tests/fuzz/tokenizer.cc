@@ -1,4 +1,6 @@
 // Hugging Face's tokenizer.json. With what is taken a text becomes tokens, and a text again.
+#include "training/data/tokenizer.h"
+
 #include "tests/fuzz/target.h"
 #include "training/data/tokenizer_json.h"
 
@@ -7,7 +9,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const fuzz::InputFile file(training::kTokenizerJson);
   file.write(fuzz::text_of(data, size));
   fuzz::take(file.path(), [&] {
-    const training::BpeTokenizer tokenizer(training::read_tokenizer_json(file.path()));
+    const auto made = training::make_tokenizer(file.path());
+    const training::Tokenizer& tokenizer = *made;
     const std::string_view text =
         "All together: hello, world! \xc3\xa9\xff 1234<|endoftext|>\n\n x";
     const std::vector<int32_t> tokens = tokenizer.encode(text);

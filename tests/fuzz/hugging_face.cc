@@ -1,7 +1,7 @@
 // Hugging Face's config.json. Of what is taken the model is made, unless it is a large one, and
 // described again.
 #include "tests/fuzz/target.h"
-#include "training/hugging_face/architecture.h"
+#include "training/hugging_face/directory.h"
 #include "training/models/registry.h"
 
 namespace tutti::training {
@@ -22,15 +22,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace tutti::training;
   static const fuzz::InputFile file("config.json");
   file.write(fuzz::text_of(data, size));
+  std::optional<Json> model;
   fuzz::take("config.json", [&] {
     const auto config = hugging_face::ConfigReader::open(file.path());
-    const hugging_face::Architecture& architecture = hugging_face::architecture_of(config);
-    Json model = architecture.model_of(config);
-    model["kind"] = architecture.kind;
-    const Json complete = completed_model(model);
-    if (is_small(complete)) make_model(complete);
+    model = hugging_face::read_model(config);
     Json again = Json::object();
-    architecture.describe(complete, again);
+    hugging_face::architecture_of(config).describe(*model, again);
   });
+  if (model && is_small(*model)) fuzz::take("", [&] { make_model(*model); });
   return 0;
 }

@@ -38,7 +38,7 @@ std::string& current = *new std::string;
 uint64_t number = 0;
 uint64_t number_at_last_look = 0;
 uint64_t most_megabytes = 256;  // that the process may grow by
-std::string finding_path;
+std::string& finding_path = *new std::string;
 
 void save_and_end(int signal) {
   const int file = ::open(finding_path.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);

@@ -49,6 +49,16 @@ int osdev_type_of_2(unsigned bits) {
   return 0;                        // storage
 }
 
+// As hwloc reads it, of which -1 is a very large number; so is none.
+void check_number(const XmlFile& file, pugi::xml_node object) {
+  const pugi::xml_attribute number = object.attribute("os_index");
+  if (!number) file.refuse(object, "an <object> that is numbered has no os_index");
+  const auto index = static_cast<unsigned>(std::strtoul(number.value(), nullptr, 10));
+  if (index > kLargestIndex) {
+    file.refuse(object, cat("os_index is ", index, ", and not more than ", kLargestIndex));
+  }
+}
+
 void check_and_convert(const XmlFile& file, pugi::xml_node above, bool of_3, int depth) {
   if (depth > 64) file.refuse(above, "more than 64 objects inside each other");
   for (pugi::xml_node object : above.children("object")) {
@@ -61,11 +71,8 @@ void check_and_convert(const XmlFile& file, pugi::xml_node above, bool of_3, int
     if (of_3 && !is_known) {
       file.refuse(object, cat("there are no objects of type ", in_quotes(type)));
     }
-    // As hwloc reads it, of which -1 is a very large number.
-    const auto index =
-        static_cast<unsigned>(std::strtoul(object.attribute("os_index").value(), nullptr, 10));
-    if (index > kLargestIndex && !(is_known && hwloc_obj_type_is_io(known) != 0)) {
-      file.refuse(object, cat("os_index is ", index, ", and not more than ", kLargestIndex));
+    if (is_known && (known == HWLOC_OBJ_PU || known == HWLOC_OBJ_NUMANODE)) {
+      check_number(file, object);
     }
     if (pugi::xml_attribute bits = object.attribute("osdev_type"); of_3 && bits) {
       bits.set_value(osdev_type_of_2(bits.as_uint()));

@@ -163,6 +163,7 @@ int run_all(const std::string& name, std::span<char*> arguments) {
 extern "C" const char* __asan_default_options() {
   return "abort_on_error=1:quarantine_size_mb=16:max_allocation_size_mb=512";
 }
+extern "C" const char* __ubsan_default_options() { return "abort_on_error=1"; }
 
 int main(int argc, char** argv) {
   const std::string name = std::filesystem::path(argv[0]).filename();

@@ -64,7 +64,7 @@ void be_child(uint16_t port, uint8_t choice, std::string_view bytes) {
   }
 }
 
-// Rank 0, which leaves when the child has been heard to its end.
+// Rank 0, which leaves when all that the child says has been heard.
 void be_rank_zero(const Job& job, bool votes, const std::future<void>& child_has_ended) {
   const std::shared_ptr<Control> control = Control::connect(job);
   testing::AttachedClient client(*control, kCommunicator, {0, 1});
@@ -72,10 +72,12 @@ void be_rank_zero(const Job& job, bool votes, const std::future<void>& child_has
   if (votes) {
     agreed = control->agree(kCommunicator, 1, {0, 1}, 3, std::chrono::milliseconds(1000));
   }
-  client->wait_for_abort();  // at the latest of the child's death
+  child_has_ended.wait();
   if (votes) agreed.wait();
   control->deaths();
-  child_has_ended.wait();
+  if (!client->aborted()) return;
+  const std::string why = client->wait_for_abort().what();
+  fuzz::require(why.find("the control channel of") == why.npos, "the channel survives its child");
 }
 
 }  // namespace

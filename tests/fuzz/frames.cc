@@ -112,8 +112,10 @@ class Rank final : private AgreementChannel {
 
  private:
   int own_rank() const override { return kOwn; }
+  bool is_rank(int number) const override { return number >= 0 && number < kRanks; }
   std::string name_of(int rank) const override { return cat("rank ", rank); }
-  void send_to(int, const std::string& frame) override {
+  void send_to(int rank, const std::string& frame) override {
+    fuzz::require(is_rank(rank), "what is sent is for a rank");
     FrameReader sent(std::string_view(frame).substr(sizeof(uint32_t)));
     fuzz::require(sent.type() == FrameType::agreement, "what is sent is a frame");
   }
@@ -124,7 +126,7 @@ class Rank final : private AgreementChannel {
   }
 
   bool hear_end(int rank, bool ok) {
-    if (!ok || rank < 0 || rank >= kRanks) return false;
+    if (!ok || !is_rank(rank)) return false;
     if (rank != kOwn) gone_ |= 1U << rank;
     agreements_.look_again();
     return true;

@@ -40,8 +40,8 @@ std::vector<std::string> expand_ranges(std::string_view ranges, std::string_view
     if (*to - *from >= kMostHosts - numbers.size() || first.size() > kLongestName) {
       throw malformed("hosts", text, "it is too long");
     }
-    for (uint64_t i = *from; i <= *to; ++i) {
-      std::string digits = std::to_string(i);
+    for (uint64_t i = 0; i <= *to - *from; ++i) {  // there may be no number above the last
+      std::string digits = std::to_string(*from + i);
       if (digits.size() < first.size()) digits.insert(0, first.size() - digits.size(), '0');
       numbers.push_back(std::move(digits));
     }

@@ -67,6 +67,3 @@ uint8_t Choices::byte() {
 }
 
 }  // namespace tutti::fuzz
-
-// hwloc does not free everything of the files that it refuses.
-extern "C" const char* __lsan_default_suppressions() { return "leak:libhwloc"; }

@@ -9,11 +9,13 @@ def fuzz_target(name, runs, deps, megabytes = 256):
         size = "small",
         srcs = [name + ".cc"],
         args = [corpus] + select({
-            "//tests/fuzz:libfuzzer": ["-timeout=10", "-detect_leaks=0", "-rss_limit_mb=%d" % (2 * megabytes)],
+            "//tests/fuzz:libfuzzer": ["-timeout=10", "-rss_limit_mb=%d" % (2 * megabytes)],
             "//conditions:default": ["-runs=%d" % runs, "-rss_limit_mb=%d" % megabytes],
         }),
         data = native.glob(["corpus/%s/*" % name]),
         env = {"TUTTI_LOG": "error"},
+        # The sanitizers ask the program itself for their options, and no library of it.
+        linkstatic = True,
         tags = ["asan"],
         deps = [":target"] + deps + select({
             "//tests/fuzz:libfuzzer": [],

@@ -158,11 +158,11 @@ int run_all(const std::string& name, std::span<char*> arguments) {
 }  // namespace
 }  // namespace tutti::fuzz
 
-// A memory error is an abort, too, so that the input is kept; what was freed does not count as
-// memory that inputs took; and hwloc does not free everything of the files that it refuses.
+// A memory error is an abort, too, so that the input is kept; and what was freed does not count as
+// memory that inputs took.
 extern "C" const char* __asan_default_options() {
   return "abort_on_error=1:handle_segv=2:handle_sigbus=2:handle_sigfpe=2:handle_sigill=2:"
-         "quarantine_size_mb=16:max_allocation_size_mb=512:detect_leaks=0";
+         "quarantine_size_mb=16:max_allocation_size_mb=512";
 }
 extern "C" const char* __ubsan_default_options() { return "abort_on_error=1"; }
 

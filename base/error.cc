@@ -1,5 +1,6 @@
 #include "base/error.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace tutti {
@@ -11,6 +12,7 @@ std::string compose(std::string_view what, const ErrorDetail& detail) {
   if (!detail.where.empty()) text += " [" + detail.where + "]";
   if (!detail.cause.empty()) text += "; likely cause: " + detail.cause;
   if (!detail.remedy.empty()) text += "; remedy: " + detail.remedy;
+  std::ranges::replace(text, '\0', '?');  // of a stranger's, at which what() would end
   return text;
 }
 

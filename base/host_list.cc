@@ -12,7 +12,8 @@ namespace tutti {
 namespace {
 
 // What is longer is a mistake, and would fill the memory.
-constexpr size_t kMostHosts = 1 << 20;
+constexpr size_t kMostHosts = 1 << 17;
+constexpr size_t kLongestName = 255;
 
 Error malformed(std::string_view what, std::string_view text, std::string_view why) {
   return Error(ErrorCode::invalid_argument, cat("'", text, "' is no list of ", what, ": ", why),
@@ -36,9 +37,11 @@ std::vector<std::string> expand_ranges(std::string_view ranges, std::string_view
     const std::optional<uint64_t> from = number(first);
     const std::optional<uint64_t> to = number(last);
     if (!from || !to || *from > *to) throw malformed("hosts", text, cat("[", ranges, "]"));
-    if (*to - *from >= kMostHosts) throw malformed("hosts", text, "it is too long");
-    for (uint64_t i = *from; i <= *to; ++i) {
-      std::string digits = std::to_string(i);
+    if (*to - *from >= kMostHosts - numbers.size() || first.size() > kLongestName) {
+      throw malformed("hosts", text, "it is too long");
+    }
+    for (uint64_t i = 0; i <= *to - *from; ++i) {  // there may be no number above the last
+      std::string digits = std::to_string(*from + i);
       if (digits.size() < first.size()) digits.insert(0, first.size() - digits.size(), '0');
       numbers.push_back(std::move(digits));
     }
@@ -52,7 +55,10 @@ std::vector<std::string> expand_entry(std::string_view entry, std::string_view t
   std::vector<std::string> names = {""};
   while (!entry.empty()) {
     const size_t open = entry.find('[');
-    for (std::string& name : names) name += entry.substr(0, open);
+    for (std::string& name : names) {
+      name += entry.substr(0, open);
+      if (name.size() > kLongestName) throw malformed("hosts", text, "a name is too long");
+    }
     if (open == std::string_view::npos) break;
     const size_t close = entry.find(']', open);
     if (close == std::string_view::npos) throw malformed("hosts", text, "a [ without ]");
@@ -98,7 +104,8 @@ std::vector<int> expand_counts(std::string_view text) {
     const auto times =
         repeated ? number(std::string_view(entry).substr(open + 2, entry.size() - open - 3))
                  : std::optional<uint64_t>(open == std::string::npos ? 1 : 0);
-    if (!count || !times || *times == 0 || *count > kMostHosts || *times > kMostHosts) {
+    if (!count || !times || *times == 0 || *count > kMostHosts ||
+        *times > kMostHosts - counts.size()) {
       throw malformed("numbers", text, cat("'", entry, "'"));
     }
     counts.insert(counts.end(), *times, static_cast<int>(*count));

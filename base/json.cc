@@ -239,7 +239,7 @@ Json& Json::member(std::string_view name) {
   if (is_null()) value_ = Object();
   auto* members = std::get_if<Object>(&value_);
   if (members == nullptr) refuse("an object");
-  return members->emplace_back(std::string(name), Json()).value;
+  return members->emplace_back(Json::Member{std::string(name), Json()}).value;
 }
 
 void Json::erase(std::string_view name) {

@@ -40,13 +40,13 @@ class Json {
   Json(const std::string& text) : Json(std::string_view(text)) {}
   Json(const char* text) : Json(std::string_view(text)) {}
   Json(std::same_as<bool> auto truth) : value_(truth) {}
-  Json(std::floating_point auto number) : value_(static_cast<double>(number)) {}
+  Json(std::floating_point auto number) : value_(std::in_place_type<double>, number) {}
   template <std::integral T>
   requires(!std::same_as<T, bool>) Json(T number) {
     if (std::in_range<int64_t>(number)) {
-      value_ = static_cast<int64_t>(number);
+      value_.emplace<int64_t>(number);
     } else {
-      value_ = static_cast<uint64_t>(number);
+      value_.emplace<uint64_t>(number);
     }
   }
   template <typename T>

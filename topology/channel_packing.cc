@@ -157,7 +157,9 @@ class Packing {
       give_back(now_.arcs.size());
       return false;
     }
-    if (is_ring()) std::ranges::rotate(now_.order, std::ranges::find(now_.order, 0));
+    if (is_ring()) {
+      std::rotate(now_.order.begin(), std::ranges::find(now_.order, 0), now_.order.end());
+    }
     return true;
   }
 

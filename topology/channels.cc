@@ -84,6 +84,7 @@ class Search {
     }
     std::set<PathType> types;
     for_each_route([&](const Route& route) { types.insert(route.type); });
+    types.erase(PathType::DIS);  // a card need not reach each rank
     for (const PathType allowed : types) relax_to(allowed);
     assemble();
     return result_;

@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <sstream>
 
 #include "base/error.h"
@@ -17,6 +18,8 @@ namespace tutti {
 namespace {
 
 constexpr unsigned kReadWithin_s = 30;
+// Of a processor or a NUMA node: hwloc's sets have a bit for each number below it.
+constexpr unsigned kLargestIndex = 1 << 20;
 
 HwlocTopology make_topology(Devices devices) {
   hwloc_topology_t raw = nullptr;
@@ -46,15 +49,30 @@ int osdev_type_of_2(unsigned bits) {
   return 0;                        // storage
 }
 
+// As hwloc reads it, of which -1 is a very large number; so is none.
+void check_number(const XmlFile& file, pugi::xml_node object) {
+  const pugi::xml_attribute number = object.attribute("os_index");
+  if (!number) file.refuse(object, "an <object> that is numbered has no os_index");
+  const auto index = static_cast<unsigned>(std::strtoul(number.value(), nullptr, 10));
+  if (index > kLargestIndex) {
+    file.refuse(object, cat("os_index is ", index, ", and not more than ", kLargestIndex));
+  }
+}
+
 void check_and_convert(const XmlFile& file, pugi::xml_node above, bool of_3, int depth) {
   if (depth > 64) file.refuse(above, "more than 64 objects inside each other");
   for (pugi::xml_node object : above.children("object")) {
     const std::string_view type = object.attribute("type").value();
     if (type.empty()) file.refuse(object, "an <object> has no type");
     hwloc_obj_type_t known{};
+    const bool is_known =
+        hwloc_type_sscanf(object.attribute("type").value(), &known, nullptr, 0) == 0;
     // Before hwloc 2 there were types that have other names now.
-    if (of_3 && hwloc_type_sscanf(object.attribute("type").value(), &known, nullptr, 0) != 0) {
+    if (of_3 && !is_known) {
       file.refuse(object, cat("there are no objects of type ", in_quotes(type)));
+    }
+    if (is_known && (known == HWLOC_OBJ_PU || known == HWLOC_OBJ_NUMANODE)) {
+      check_number(file, object);
     }
     if (pugi::xml_attribute bits = object.attribute("osdev_type"); of_3 && bits) {
       bits.set_value(osdev_type_of_2(bits.as_uint()));

@@ -86,9 +86,9 @@ std::vector<int> sorted_by(const Numbered& numbered) {
   std::vector<int> rank_at(numbered.front().size());
   std::iota(rank_at.begin(), rank_at.end(), 0);
   // The innermost first: what is equal later stays in that order.
-  for (const std::vector<int>& number : std::views::reverse(numbered)) {
+  for (auto number = numbered.rbegin(); number != numbered.rend(); ++number) {
     std::ranges::stable_sort(rank_at, {},
-                             [&](int rank) { return number[static_cast<size_t>(rank)]; });
+                             [&](int rank) { return (*number)[static_cast<size_t>(rank)]; });
   }
   return rank_at;
 }

@@ -71,6 +71,7 @@ Slice::Slice(std::vector<int64_t> shape, std::vector<Ranges> ranges)
   bool good = ranges_.size() == whole_.size();
   for (size_t d = 0; good && d < ranges_.size(); ++d) {
     good = is_good(ranges_[d], whole_[d]);
+    if (!good) break;
     shape_.push_back(length_of(ranges_[d]));
     count_ *= shape_.back();
   }

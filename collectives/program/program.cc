@@ -132,7 +132,7 @@ std::string to_string(const ChunkRange& range) {
   constexpr std::string_view kNames[] = {"input", "output", "scratch"};
   std::ostringstream out;
   out << kNames[static_cast<size_t>(range.space)] << '[' << range.first;
-  if (range.count != 1) out << '-' << range.first + range.count - 1;
+  if (range.count != 1) out << '-' << int64_t{range.first} + range.count - 1;
   out << ']';
   return out.str();
 }

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <charconv>
 #include <fstream>
+#include <limits>
 #include <numeric>
 #include <sstream>
 
@@ -83,7 +84,11 @@ Host parse_line(const std::string& line, const std::string& where) {
   while (words >> word) {
     const std::string name = word.substr(0, word.find('='));
     if (name == "rack" && name.size() < word.size()) {
-      host.rack = parse_rack(word.substr(name.size() + 1));
+      try {
+        host.rack = parse_rack(word.substr(name.size() + 1));
+      } catch (const Error& error) {
+        throw Error(error.code(), error.what(), {.where = where});
+      }
       continue;
     }
     const auto slots =
@@ -132,11 +137,11 @@ std::optional<Allocation> of_slurm(const Environment& environment) {
 std::optional<Allocation> of_file(const Environment& environment, const std::string& variable) {
   const auto path = environment(variable);
   if (!path) return std::nullopt;
-  std::vector<std::string> names;
+  HostSet set;
   for (const Host& host : read_host_file(*path)) {
-    names.insert(names.end(), static_cast<size_t>(std::max(1, host.slots)), host.name);
+    set.add({.name = host.name, .slots = std::max(1, host.slots)});
   }
-  return Allocation{.source = variable, .hosts = counted(names)};
+  return Allocation{.source = variable, .hosts = set.take()};
 }
 
 // LSB_MCPU_HOSTS="a 4 b 2", or LSB_HOSTS="a a b", which is not set for very many.
@@ -244,8 +249,10 @@ std::vector<std::vector<int>> deal_ranks(int ranks, const std::vector<Host>& hos
 }
 
 int total_slots(const std::vector<Host>& hosts) {
-  return std::accumulate(hosts.begin(), hosts.end(), 0,
-                         [](int sum, const Host& host) { return sum + host.slots; });
+  const int64_t sum =
+      std::accumulate(hosts.begin(), hosts.end(), int64_t{0},
+                      [](int64_t sum, const Host& host) { return sum + host.slots; });
+  return static_cast<int>(std::min<int64_t>(sum, std::numeric_limits<int>::max()));
 }
 
 }  // namespace tutti::tool

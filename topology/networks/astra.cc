@@ -36,7 +36,13 @@ std::unique_ptr<Pattern> astra_dimension(const TextFile& file, int line, const s
                                          int size, LinkSpeed speed) {
   if (kind == "Ring") return ring_pattern(size, true, speed);
   if (kind == "Switch") return switch_pattern(size, speed);
-  if (kind == "FullyConnected") return full_pattern(size, speed);
+  if (kind == "FullyConnected") {
+    try {
+      return full_pattern(size, speed);
+    } catch (const Error& error) {
+      file.refuse(line, error.what());
+    }
+  }
   file.refuse(line, "there is no topology '", kind, "'; it is Ring, Switch or FullyConnected");
 }
 
@@ -84,7 +90,11 @@ std::unique_ptr<Network> read_astra(const TextFile& file) {
         astra_dimension(file, line("topology:"), value("topology:"), size, speed));
     structure.stage_is_inside_host |= inside;
   }
-  return std::make_unique<Network>(std::move(structure));
+  try {
+    return std::make_unique<Network>(std::move(structure));
+  } catch (const Error& error) {
+    file.refuse(lists["npus_count:"].line, error.what());
+  }
 }
 
 }  // namespace tutti

@@ -136,6 +136,11 @@ int take_nics(Words& words, int gpus, Structure& structure, LinkSpeed speed) {
   return nics;
 }
 
+void check_ranks(int hosts, int gpus) {
+  if (int64_t{hosts} * gpus <= kMostRanks) return;
+  refuse(cat("a tree of ", hosts, " hosts with ", gpus, " ranks each is too large"));
+}
+
 void add_fat_tree(Words& words, const Open& open, Structure& structure) {
   const LinkSpeed speed = words.take_speed(kBetweenHosts);
   const int gpus = take_host(words, 1, structure);
@@ -149,16 +154,16 @@ void add_fat_tree(Words& words, const Open& open, Structure& structure) {
     if (room > kMostRanks || room < 1) refuse(cat("k=", *k, " makes a tree of ", room, " hosts"));
     if (!hosts) hosts = static_cast<int>(room);
     if (*hosts > room) refuse(cat("k=", *k, " has room for ", room, " hosts, not for ", *hosts));
+    check_ranks(*hosts, gpus);
     structure.fabric = tree_pattern(*hosts * nics, levels);
     return;
   }
   if (!hosts) hosts = open.left(words, gpus);
-  const int64_t ends = int64_t{*hosts} * nics;
-  if (ends > kMostRanks) refuse(cat("a tree of ", ends, " ends is too large"));
+  check_ranks(*hosts, gpus);
+  const int ends = *hosts * nics;
   const int per_leaf = std::min(words.take_count("per-leaf", std::min(*hosts, 32)), *hosts) * nics;
   const int up = words.take_count("up", per_leaf);
-  structure.fabric =
-      tree_pattern(static_cast<int>(ends), two_levels(static_cast<int>(ends), per_leaf, up, speed));
+  structure.fabric = tree_pattern(ends, two_levels(ends, per_leaf, up, speed));
 }
 
 void add_rails(Words& words, const Open& open, Structure& structure) {

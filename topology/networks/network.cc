@@ -31,6 +31,19 @@ std::optional<int> node_named(const Graph& graph, std::string_view name) {
   return std::nullopt;
 }
 
+// Each pattern has looked to itself; but it may be there many times.
+void check_size(const Structure& structure) {
+  int64_t links = structure.fabric ? structure.fabric->links() : 0;
+  for (const auto& stage : structure.stages) {
+    links += int64_t{structure.ranks()} / stage->ends() * stage->links();
+  }
+  if (links <= kMostLinks) return;
+  throw Error(ErrorCode::invalid_argument,
+              cat("the network would have ", links, " links, and not more than ", kMostLinks,
+                  " are simulated here"),
+              {.remedy = "take fewer ends, or fewer parallel links"});
+}
+
 }  // namespace
 
 int Structure::ranks() const {
@@ -40,6 +53,7 @@ int Structure::ranks() const {
 }
 
 Network::Network(Structure structure) : structure_(std::move(structure)) {
+  check_size(structure_);
   add_ranks();
   int stride = 1;
   for (size_t stage = 0; stage < structure_.stages.size(); ++stage) {

@@ -66,8 +66,6 @@ class Ring final : public Pattern {
   LinkSpeed speed_;
 };
 
-constexpr int64_t kMostLinks = int64_t{1} << 26;
-
 void refuse_beyond(int64_t most, int64_t count, const char* what) {
   if (count <= most) return;
   throw Error(ErrorCode::invalid_argument,

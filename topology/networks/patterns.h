@@ -19,6 +19,9 @@ struct LinkSpeed {
   LinkClass kind = LinkClass::network;
 };
 
+// Of a network: they are all in memory.
+inline constexpr int64_t kMostLinks = int64_t{1} << 23;
+
 class Pattern {
  public:
   virtual ~Pattern() = default;

@@ -83,6 +83,7 @@ std::unique_ptr<Network> read_slurm(const TextFile& file) {
     for (const std::string& node : s.nodes) connect(nodes[node]);
     for (const std::string& name : s.switches) {
       if (!numbers.contains(name)) file.refuse(s.line, "there is no switch ", name);
+      if (name == s.name) file.refuse(s.line, "switch ", name, " is beneath itself");
       const auto [known, is_new] = above_of.emplace(name, &s);
       if (!is_new) {
         file.refuse(s.line, "switch ", name, " is beneath another already, in line ",

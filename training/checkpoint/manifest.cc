@@ -142,7 +142,8 @@ std::string piece_name(std::string_view tensor, const Slice& slice, int64_t firs
 
 void TensorEntry::add(const Slice& slice, const StoredPiece& piece) {
   const auto found = std::ranges::find(slices, slice, &StoredSlice::slice);
-  StoredSlice& stored = found == slices.end() ? slices.emplace_back(slice) : *found;
+  StoredSlice& stored =
+      found == slices.end() ? slices.emplace_back(StoredSlice{slice, {}}) : *found;
   stored.pieces.push_back(piece);
 }
 

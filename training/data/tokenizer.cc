@@ -10,6 +10,17 @@
 #include "training/data/tokenizer_json.h"
 
 namespace tutti::training {
+namespace {
+
+std::unique_ptr<Tokenizer> make_bpe(BpeDescription description, const std::string& path) {
+  try {
+    return std::make_unique<BpeTokenizer>(std::move(description));
+  } catch (const Error& error) {
+    throw Error(error.code(), error.what(), {.where = path});
+  }
+}
+
+}  // namespace
 
 std::vector<int32_t> Tokenizer::encode(std::string_view text) const {
   const TextPiece piece{text};
@@ -45,13 +56,9 @@ std::unique_ptr<Tokenizer> make_tokenizer(const std::string& path) {
   if (path.empty()) return std::make_unique<ByteTokenizer>();
   std::error_code error;
   const fs::path json = fs::path(path) / kTokenizerJson;
-  if (fs::is_regular_file(json, error)) {
-    return std::make_unique<BpeTokenizer>(read_tokenizer_json(json));
-  }
-  if (fs::is_regular_file(path, error)) {
-    return std::make_unique<BpeTokenizer>(read_tokenizer_json(path));
-  }
-  return std::make_unique<BpeTokenizer>(read_gpt2_vocabulary(path));
+  if (fs::is_regular_file(json, error)) return make_bpe(read_tokenizer_json(json), json);
+  if (fs::is_regular_file(path, error)) return make_bpe(read_tokenizer_json(path), path);
+  return make_bpe(read_gpt2_vocabulary(path), path);
 }
 
 }  // namespace tutti::training

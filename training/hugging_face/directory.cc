@@ -78,11 +78,21 @@ void check_shard(const SafetensorsFile& shard, const std::set<std::string>& want
 
 bool is_supported(DType type) { return is_float(type) && size_of(type) >= 2; }
 
+// Models know nothing of the file that asks for what they refuse.
+template <typename Make>
+auto made_for(const std::string& file, const Make& make) {
+  try {
+    return make();
+  } catch (const Error& error) {
+    throw Error(error.code(), error.what(), {.where = file});
+  }
+}
+
 // With the smallest context: names and shapes do not depend on it, and memory for positions does.
-std::unique_ptr<Model> made_for_its_parameters(const Json& configuration) {
+std::unique_ptr<Model> made_for_its_parameters(const Json& configuration, const std::string& file) {
   Json small = configuration;
   small["context"] = 1;
-  return make_model(small);
+  return made_for(file, [&] { return make_model(small); });
 }
 
 }  // namespace
@@ -99,16 +109,20 @@ bool is_model_directory(const std::string& path) {
   return is_file(in_directory(path, kConfigFile));
 }
 
-Directory::Directory(const std::string& path) : path_(path) {
-  const ConfigReader config = ConfigReader::open(in_directory(path, kConfigFile));
+Json read_model(const ConfigReader& config) {
   const Architecture& architecture = architecture_of(config);
   Json model = architecture.model_of(config);
   model["kind"] = architecture.kind;
   // Many are good for more than a computer has memory for.
   model["context"] = std::min(model.at("max_context").get<int64_t>(), kMostContext);
-  model_ = completed_model(model);
+  return made_for(config.path(), [&] { return completed_model(model); });
+}
+
+Directory::Directory(const std::string& path) : path_(path) {
+  const ConfigReader config = ConfigReader::open(in_directory(path, kConfigFile));
+  model_ = read_model(config);
   open_files();
-  match_parameters(architecture);
+  match_parameters(architecture_of(config));
 }
 
 void Directory::open_files() {
@@ -139,7 +153,8 @@ void Directory::match_parameters(const Architecture& architecture) {
       if (!stored.emplace(name, &tensor).second) surplus.push_back(tensor.info.name);
     }
   }
-  const std::unique_ptr<Model> model = made_for_its_parameters(model_);
+  const std::unique_ptr<Model> model =
+      made_for_its_parameters(model_, in_directory(path_, kConfigFile));
   for (const ParameterSpec& spec : model->parameters().specs()) {
     const auto found = stored.find(spec.name);
     if (found == stored.end()) {

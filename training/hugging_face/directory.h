@@ -24,6 +24,9 @@ std::vector<std::string> companions_in(const std::string& directory);
 // Whether there is a config.json.
 bool is_model_directory(const std::string& path);
 
+// The model here of a config.json, complete. Throws as Directory does.
+Json read_model(const ConfigReader& config);
+
 // Safe for files by strangers. Parameters are called "model.NAME", as everywhere.
 class Directory : public TensorSource {
  public:

@@ -175,7 +175,7 @@ bool Agreements::on_frame(FrameReader& frame) {
   message.round = frame.get<int32_t>();
   message.decision.flags = frame.get<uint64_t>();
   message.decision.living = from_bits(frame.get_text());
-  if (!frame.ok()) return false;
+  if (!frame.ok() || !channel_.is_rank(message.from)) return false;
 
   const AgreementId id = message.id;
   if (message.kind != Kind::vote && !agreements_.contains(id)) return true;

@@ -42,6 +42,7 @@ class AgreementChannel {
  public:
   virtual ~AgreementChannel() = default;
   virtual int own_rank() const = 0;
+  virtual bool is_rank(int number) const = 0;  // of the job
   virtual std::string name_of(int rank) const = 0;
   virtual void send_to(int rank, const std::string& frame) = 0;
   virtual bool has_gone(int rank) const = 0;

@@ -83,6 +83,7 @@ class ControlService final : public Control, private AgreementChannel {
   // --- the control thread
   // AgreementChannel
   int own_rank() const override { return tree_.rank; }
+  bool is_rank(int number) const override { return number >= 0 && number < tree_.size; }
   std::string name_of(int rank) const override { return describe(rank); }
   void send_to(int rank, const std::string& frame) override { route(rank, frame); }
   bool has_gone(int rank) const override { return Gone{*this}(rank); }

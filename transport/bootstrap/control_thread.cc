@@ -167,7 +167,6 @@ void ControlService::route(int to, const std::string& frame) {
 
 bool ControlService::on_frame(int neighbour, std::string_view body) {
   FrameReader frame(body);
-  const auto in_world = [this](int rank) { return rank >= 0 && rank < tree_.size; };
   switch (frame.type()) {
     case FrameType::linked: {
       linked_children_.insert(neighbour);
@@ -177,7 +176,7 @@ bool ControlService::on_frame(int neighbour, std::string_view body) {
     }
     case FrameType::goodbye: {
       const auto rank = frame.get<int32_t>();
-      if (!frame.ok() || !in_world(rank)) return false;
+      if (!frame.ok() || !is_rank(rank)) return false;
       flood_goodbye(rank, neighbour);
       return true;
     }
@@ -186,7 +185,7 @@ bool ControlService::on_frame(int neighbour, std::string_view body) {
       const bool by_itself = frame.get<uint8_t>() != 0;
       const bool certain = frame.get<uint8_t>() != 0;
       const std::string text = frame.get_text();
-      if (!frame.ok() || !in_world(rank)) return false;
+      if (!frame.ok() || !is_rank(rank)) return false;
       record_death({rank, text, by_itself, certain}, neighbour);
       return true;
     }
@@ -204,7 +203,7 @@ bool ControlService::on_frame(int neighbour, std::string_view body) {
       const auto to = frame.get<int32_t>();
       const auto call = frame.get<uint32_t>();
       const std::string text = frame.type() == FrameType::answer ? frame.get_text() : std::string();
-      if (!frame.ok() || !in_world(from) || !in_world(to)) return false;
+      if (!frame.ok() || !is_rank(from) || !is_rank(to)) return false;
       if (to != tree_.rank) {
         route(to, whole_frame(body));
       } else if (frame.type() == FrameType::question) {
@@ -218,7 +217,7 @@ bool ControlService::on_frame(int neighbour, std::string_view body) {
     case FrameType::activity_question:
     case FrameType::activity: {
       const auto to = frame.get<int32_t>();
-      if (!frame.ok() || !in_world(to)) return false;
+      if (!frame.ok() || !is_rank(to)) return false;
       if (to == tree_.rank) return take_frame(frame);
       route(to, whole_frame(body));
       return true;

@@ -80,6 +80,7 @@ class World {
   struct Rank final : AgreementChannel {
     Rank(World& all, int own) : world(all), rank(own) {}
     int own_rank() const override { return rank; }
+    bool is_rank(int number) const override { return number >= 0 && number < world.size(); }
     std::string name_of(int other) const override { return cat("rank ", other); }
     void send_to(int to, const std::string& frame) override {
       if (world.random(100) < world.lost_ || (world.separated_ && world.separated_(rank, to)))

@@ -1,0 +1,177 @@
+// Frames as they come on a control link, and what is done with them: messages of agreements, deaths
+// and aborts, questions and answers, what ranks say of themselves, the table of all of them. (The
+// thread that does it in a job is control.cc's.)
+#include <sys/socket.h>
+
+#include <deque>
+#include <functional>
+
+#include "base/text.h"
+#include "tests/fuzz/target.h"
+#include "transport/bootstrap/agreement.h"
+#include "transport/bootstrap/client_table.h"
+#include "transport/bootstrap/control_frames.h"
+#include "transport/bootstrap/link.h"
+#include "transport/bootstrap/peer_table.h"
+
+namespace tutti::bootstrap {
+
+namespace {
+
+constexpr int kRanks = 5;
+constexpr int kOwn = 1;
+
+std::string body_of(const std::string& frame) { return frame.substr(sizeof(uint32_t)); }
+
+class Client final : public ControlClient {
+ public:
+  void on_abort(const Error& error) override { heard_ += std::string_view(error.what()).size(); }
+  std::string on_question(int, uint32_t) override { return "here"; }
+  void on_answer(int, uint32_t, std::string_view text) override { heard_ += text.size(); }
+  void on_connection(int, int, Fd) override {}
+  void on_opened(int, int, Fd) override {}
+
+ private:
+  size_t heard_ = 0;
+};
+
+// One rank of several, of which the others say what an input says.
+class Rank final : private AgreementChannel {
+ public:
+  Rank() {
+    clients_.attach(7, {0, 1, 2, 3, 4}, &client_);
+    for (const uint32_t number : {1, 2}) {
+      agreements_.start({7, number}, {0, 1, 2, 3, 4}, 3, std::chrono::milliseconds(1000),
+                        [](const Agreed*, const Error*) {});
+    }
+  }
+
+  // As ControlService::on_frame().
+  bool on_frame(std::string_view body) {
+    FrameReader frame(body);
+    switch (frame.type()) {
+      case FrameType::arrival: {
+        const PeerInfo peer = get_peer(frame);
+        frame.get_text();
+        return check(frame, peer);
+      }
+      case FrameType::table: {
+        for (int i = 0; i < 16; ++i) frame.get<uint8_t>();
+        frame.get<int32_t>();
+        for (const PeerInfo& peer : get_peers(frame, kRanks)) check(frame, peer);
+        return frame.ok();
+      }
+      case FrameType::failure:
+        get_error(frame);
+        return frame.ok();
+      case FrameType::goodbye:
+        return hear_end(frame.get<int32_t>(), frame.ok());
+      case FrameType::death: {
+        Death death{.rank = frame.get<int32_t>()};
+        death.by_itself = frame.get<uint8_t>() != 0;
+        death.certain = frame.get<uint8_t>() != 0;
+        death.text = frame.get_text();
+        if (!hear_end(death.rank, frame.ok())) return false;
+        clients_.rank_died(death);
+        clients_.tell_deaths();
+        return !death_frame(death).empty();
+      }
+      case FrameType::abort: {
+        const auto communicator = frame.get<uint64_t>();
+        const Error error = get_error(frame);
+        if (frame.ok()) clients_.abort(communicator, error);
+        return frame.ok();
+      }
+      case FrameType::question:
+      case FrameType::answer: {
+        const auto communicator = frame.get<uint64_t>();
+        const auto from = frame.get<int32_t>();
+        frame.get<int32_t>();
+        const auto call = frame.get<uint32_t>();
+        if (frame.type() == FrameType::answer) {
+          clients_.answer(communicator, from, call, frame.get_text());
+        } else {
+          clients_.question(communicator, from, call);
+        }
+        return frame.ok();
+      }
+      case FrameType::agreement:
+        frame.get<int32_t>();
+        return agreements_.on_frame(frame);
+      default:
+        return false;
+    }
+  }
+
+  // What was put off, for once.
+  void pass_time() {
+    std::deque<std::function<void()>> due;
+    due.swap(later_);
+    for (const std::function<void()>& what : due) what();
+  }
+
+ private:
+  int own_rank() const override { return kOwn; }
+  bool is_rank(int number) const override { return number >= 0 && number < kRanks; }
+  std::string name_of(int rank) const override { return cat("rank ", rank); }
+  void send_to(int rank, const std::string& frame) override {
+    fuzz::require(is_rank(rank), "what is sent is for a rank");
+    FrameReader sent(std::string_view(frame).substr(sizeof(uint32_t)));
+    fuzz::require(sent.type() == FrameType::agreement, "what is sent is a frame");
+  }
+  bool has_gone(int rank) const override { return (gone_ >> rank & 1) != 0; }
+  bool has_ended(int rank) const override { return has_gone(rank); }
+  void call_after(std::chrono::milliseconds, std::function<void()> what) override {
+    later_.push_back(std::move(what));
+  }
+
+  bool hear_end(int rank, bool ok) {
+    if (!ok || !is_rank(rank)) return false;
+    if (rank != kOwn) gone_ |= 1U << rank;
+    agreements_.look_again();
+    return true;
+  }
+
+  // A peer that was read whole is the same when it is written and read again.
+  static bool check(const FrameReader& frame, const PeerInfo& peer) {
+    if (!frame.ok()) return false;
+    FrameWriter writer(FrameType::arrival);
+    put(writer, peer);
+    const std::string body = body_of(writer.finish());
+    FrameReader again(body);
+    const PeerInfo read = get_peer(again);
+    fuzz::require(again.ok() && read.note == peer.note && read.rails() == peer.rails(),
+                  "a peer is read as it was written");
+    return true;
+  }
+
+  unsigned gone_ = 0;
+  std::deque<std::function<void()>> later_;
+  Client client_;
+  ClientTable clients_{kRanks};
+  Agreements agreements_{*this};
+};
+
+}  // namespace
+
+}  // namespace tutti::bootstrap
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace tutti::bootstrap;
+  int ends[2];
+  tutti::fuzz::require(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0,
+                       "there are sockets");
+  Link link{tutti::Fd(ends[0])};
+  const tutti::Fd other(ends[1]);
+  [[maybe_unused]] const ssize_t sent = ::send(other.get(), data, size, MSG_DONTWAIT);
+  Rank rank;
+  link.receive(
+      [&](std::string_view body) {
+        bool is_good = false;
+        tutti::fuzz::take("", [&] { is_good = rank.on_frame(body); });
+        return is_good;
+      },
+      kMaxFrameBytes);
+  rank.pass_time();
+  return 0;
+}

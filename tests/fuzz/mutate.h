@@ -1,0 +1,39 @@
+// Inputs that are almost right: those of a corpus, changed here and there. The same seed gives the
+// same inputs.
+#pragma once
+
+#include <cstdint>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace tutti::fuzz {
+
+class Mutator {
+ public:
+  // A corpus of at least one input; none may be longer than `longest`, nor is what comes of them.
+  Mutator(std::vector<std::string> corpus, uint64_t seed, size_t longest);
+  std::string next();
+
+ private:
+  size_t below(size_t bound);  // at random; 0 where `bound` is 0
+  bool one_in(size_t count) { return below(count) == 0; }
+  // A part of the input, mostly a short one.
+  struct Part {
+    size_t begin;
+    size_t length;
+  };
+  Part part_of(const std::string& input);
+  Part token_of(const std::string& input);  // a word, number or sign of a text
+
+  void change(std::string& input);
+  void change_number_in_text(std::string& input);
+  void change_number_in_bytes(std::string& input);
+  void splice(std::string& input);
+
+  std::vector<std::string> corpus_;
+  std::mt19937_64 random_;
+  size_t longest_;
+};
+
+}  // namespace tutti::fuzz

@@ -87,7 +87,9 @@ std::optional<Streams> Listener::accept() {
   const int streams = handle_.streams;
   acceptor_.watch(
       set, [streams](const bootstrap::Hello& hello) { return judge(hello, streams); },
-      [this](const bootstrap::Hello& hello, Fd socket) { welcome(hello, std::move(socket)); });
+      [this](const bootstrap::Hello& hello, ByteStream socket) {
+        welcome(hello, socket.release());
+      });
   turn(set);
   if (come_.empty()) return std::nullopt;
   Streams first = std::move(come_.front());
@@ -125,8 +127,8 @@ std::optional<Streams> Connecting::advance() {
   bootstrap::PollSet set;
   connector_.watch(
       set,
-      [this](uint64_t, int, int stream, Fd socket) {
-        streams_[static_cast<size_t>(stream)] = std::move(socket);
+      [this](uint64_t, int, int stream, ByteStream socket) {
+        streams_[static_cast<size_t>(stream)] = socket.release();
         --missing_;
       },
       [this](uint64_t, int, const Error& error) { failure_ = error; });

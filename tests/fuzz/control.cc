@@ -36,7 +36,7 @@ Job job_of(int rank, int listen_fd, uint16_t port) {
   return job;
 }
 
-void write(int socket, std::string_view bytes, const Deadline& deadline) {
+void write(ByteStream& socket, std::string_view bytes, const Deadline& deadline) {
   write_exactly(socket, std::as_bytes(std::span(bytes)), deadline);
 }
 
@@ -47,20 +47,21 @@ void be_child(uint16_t port, uint8_t choice, std::string_view bytes) {
   fuzz::require(try_connect(resolve("127.0.0.1", port).front(), deadline, socket) == 0,
                 "rank 0 listens");
   const Hello hello{.purpose = Purpose::bootstrap, .rank = 1, .size = 2};
-  fuzz::require(shake_hands(socket.get(), hello, bootstrap_key(kToken, ""), "rank 0", deadline),
-                "rank 0 accepts its child");
+  ByteStream stream =
+      shake_hands(std::move(socket), hello, bootstrap_key(kToken, ""), "rank 0", deadline);
+  fuzz::require(static_cast<bool>(stream), "rank 0 accepts its child");
   if ((choice & kArrives) != 0) {
     FrameWriter arrival(FrameType::arrival);
     put(arrival, describe_self());
-    write(socket.get(), arrival.put_text("").finish(), deadline);
+    write(stream, arrival.put_text("").finish(), deadline);
     std::string table;
-    fuzz::require(read_frame(socket.get(), table, kMaxTableBytes, deadline) == Transfer::complete,
+    fuzz::require(read_frame(stream, table, kMaxTableBytes, deadline) == Transfer::complete,
                   "the child hears the table");
   }
-  write(socket.get(), bytes, deadline);
-  ::shutdown(socket.get(), SHUT_WR);
+  write(stream, bytes, deadline);
+  ::shutdown(stream.get(), SHUT_WR);
   std::array<std::byte, 4096> ignored;
-  while (read_exactly(socket.get(), ignored, deadline) == Transfer::complete) {
+  while (read_exactly(stream.get(), ignored, deadline) == Transfer::complete) {
   }
 }
 

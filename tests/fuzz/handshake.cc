@@ -72,7 +72,7 @@ class Door {
           fuzz::require(hello.rank >= 0 && hello.rank < kRanks, "only ranks are judged");
           return static_cast<Decision>(hello.rank);
         },
-        [](const Hello& hello, Fd) {
+        [](const Hello& hello, ByteStream) {
           fuzz::require(hello.size == kRanks, "only ranks of the job are welcome");
         });
     set.wake_at(Clock::now());
@@ -95,11 +95,11 @@ void connect_to(std::string_view bytes, bool is_signed) {
   int ends[2];
   fuzz::require(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) == 0,
                 "there are sockets");
-  const Fd own(ends[0]);
+  Fd own(ends[0]);
   const Fd other(ends[1]);
   send_bytes(other.get(), bytes);
   ::shutdown(other.get(), SHUT_WR);
-  shake_hands(own.get(), hello, kKey, "rank 0", Deadline::after(std::chrono::seconds(10)));
+  shake_hands(std::move(own), hello, kKey, "rank 0", Deadline::after(std::chrono::seconds(10)));
 }
 
 }  // namespace

@@ -38,8 +38,8 @@ class BusyClient final : public ControlClient {
   void on_abort(const Error&) override {}
   std::string on_question(int, uint32_t) override { return {}; }
   void on_answer(int, uint32_t, std::string_view) override {}
-  void on_connection(int, int, Fd) override {}
-  void on_opened(int, int, Fd) override {}
+  void on_connection(int, int, ByteStream) override {}
+  void on_opened(int, int, ByteStream) override {}
   Activity activity() override {
     const auto number = static_cast<uint64_t>(rank_);
     return {.calls = 100 + number,
@@ -149,13 +149,13 @@ TEST(Watching, IsAllThatWatchersCanDo) {
           FrameWriter(FrameType::look).finish() + FrameWriter(FrameType::look).finish()}) {
       Fd socket;
       ASSERT_EQ(try_connect(address_of(control, 0), Deadline::after(kPatience), socket), 0);
-      ASSERT_TRUE(shake_hands(socket.get(), {.purpose = Purpose::watch}, job.token, "rank 0",
-                              Deadline::after(kPatience)));
-      ASSERT_EQ(
-          write_exactly(socket.get(), std::as_bytes(std::span(frame)), Deadline::after(kPatience)),
-          Transfer::complete);
+      ByteStream stream = shake_hands(std::move(socket), {.purpose = Purpose::watch}, job.token,
+                                      "rank 0", Deadline::after(kPatience));
+      ASSERT_TRUE(stream);
+      ASSERT_EQ(write_exactly(stream, std::as_bytes(std::span(frame)), Deadline::after(kPatience)),
+                Transfer::complete);
       std::string body;
-      while (read_frame(socket.get(), body, kMaxFrameBytes, Deadline::after(kPatience)) ==
+      while (read_frame(stream, body, kMaxFrameBytes, Deadline::after(kPatience)) ==
              Transfer::complete) {
       }
     }

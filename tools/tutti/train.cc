@@ -56,6 +56,7 @@ struct Options {
   std::optional<int> min_ranks;  // what is left of them goes on when some die
   int spares = 0;
   uint64_t copy_every = 1;
+  int copies = 2;
   bool print_configuration = false;
   bool dry_run = false;
   bool on_terminal = false;  // standard output ends on one, though through the launcher's pipe
@@ -182,7 +183,8 @@ int train_as_rank(Options& options, LoadedData data) {
     const int ranks = world.size() - options.spares;
     const training::SurvivalOptions survival{.ranks = ranks,
                                              .min_ranks = options.min_ranks.value_or(ranks),
-                                             .copy_every = options.copy_every};
+                                             .copy_every = options.copy_every,
+                                             .copies = options.copies};
     return run_with_survivors(world, options.run, std::move(data), survival,
                               [&](training::Session& session, bool goes_on) {
                                 return train_in(session, options, goes_on);
@@ -300,6 +302,12 @@ void add_own_options(Command command, Options& options) {
       .add_option("--copy-every", options.copy_every,
                   "with --min-ranks: steps between copies of the state in other ranks' memory")
       .between(1, 1 << 30)
+      .show_default();
+  command
+      .add_option("--copies", options.copies,
+                  "with --min-ranks: other ranks that have a copy of each rank's state, so that as "
+                  "many may die at once")
+      .between(1, 65535)
       .show_default();
   command
       .add_option(

@@ -44,7 +44,7 @@ class SurvivingRun {
         conduct_(conduct),
         first_size_(world_.size()),
         size_before_(world_.size()) {
-    options_.training.copies = std::make_shared<MemoryCopies>();
+    options_.training.copies = std::make_shared<MemoryCopies>(survival_.copies);
     options_.training.copy_every = survival_.copy_every;
   }
 
@@ -210,7 +210,7 @@ void SurvivingRun::find_state(const Error& error) {
   } else {
     end(Error(ErrorCode::rank_died,
               cat(error.what(), "; a part of the state was in the memory of dead ranks alone"),
-              {.cause = "a rank and the one that had the copy of its state died at once",
+              {.cause = "a rank and those that had copies of its state died at once",
                .remedy = "give --checkpoint, to go on from the disk"}));
   }
 }

@@ -25,6 +25,7 @@ struct SurvivalOptions {
   int ranks = 0;            // that train; those beyond wait until one of these dies. 0: all
   int min_ranks = 1;        // with fewer the run ends
   uint64_t copy_every = 1;  // steps
+  int copies = 2;           // of each rank's part of the state: MemoryCopies
 };
 
 // What each rank that trains does with its session. `goes_on`: it is not the run's first.

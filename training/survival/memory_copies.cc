@@ -27,22 +27,22 @@ void fill(StatePart& part, const Json& state, std::span<const TensorPiece> piece
   }
 }
 
-// From each rank to the one that keeps its copy, such that as many as can be have theirs on another
-// host.
-int best_distance(const std::vector<std::string>& hosts) {
+// From each rank to those that keep its copies: first those by which the most ranks have theirs on
+// another host.
+std::vector<int> distances_by_hosts(const std::vector<std::string>& hosts) {
   const size_t ranks = hosts.size();
-  int best = 1;
-  int64_t most = -1;
+  std::vector<std::pair<int64_t, int>> found;  // how many have theirs on the same host, by how far
   for (size_t distance = 1; distance < ranks; ++distance) {
-    int64_t apart = 0;
+    int64_t beside = 0;
     for (size_t rank = 0; rank < ranks; ++rank) {
-      apart += hosts[rank] != hosts[(rank + distance) % ranks] ? 1 : 0;
+      beside += hosts[rank] == hosts[(rank + distance) % ranks] ? 1 : 0;
     }
-    if (apart <= most) continue;
-    most = apart;
-    best = static_cast<int>(distance);
+    found.emplace_back(beside, static_cast<int>(distance));
   }
-  return best;
+  std::ranges::sort(found);
+  std::vector<int> distances;
+  for (const auto& [beside, distance] : found) distances.push_back(distance);
+  return distances;
 }
 
 // What ranks tell each other of their parts.
@@ -63,47 +63,58 @@ struct Parts {
 
 }  // namespace
 
-MemoryCopies::Neighbours MemoryCopies::neighbours(Communicator& world) {
-  const int size = world.size();
-  if (size > 1 && distance_ == 0) distance_ = best_distance(texts_of_all(world, host_name()));
-  const int rank = world.rank();
-  return {(rank + distance_) % size, (rank - distance_ + size) % size};
+MemoryCopies::MemoryCopies(int copies) {
+  for (Generation& generation : generations_) {
+    for (int part = 0; part <= copies; ++part) generation.push_back(std::make_shared<StatePart>());
+  }
+}
+
+void MemoryCopies::look_around(Communicator& world) {
+  if (looked_around_) return;
+  distances_ = distances_by_hosts(texts_of_all(world, host_name()));
+  distances_.resize(std::min(distances_.size(), generations_[0].size() - 1));
+  looked_around_ = true;
 }
 
 // The copy is written where the one before the last was.
-void MemoryCopies::exchange(Communicator& world, const Neighbours& neighbours, const StatePart& own,
+void MemoryCopies::exchange(Communicator& world, int distance, const StatePart& own,
                             StatePart& copy) {
+  const int size = world.size();
+  const int to = (world.rank() + distance) % size;
+  const int from = (world.rank() - distance + size) % size;
   const std::array<uint64_t, 2> sent = {own.description.size(), own.bytes.size()};
   std::array<uint64_t, 2> coming{};
-  Work size = world.recv_async({coming.data(), 2, DType::u64}, neighbours.from);
-  world.send({sent.data(), 2, DType::u64}, neighbours.to);
-  size.wait();
+  Work sizes = world.recv_async({coming.data(), 2, DType::u64}, from);
+  world.send({sent.data(), 2, DType::u64}, to);
+  sizes.wait();
   copy.description.resize(coming[0]);
   copy.bytes.resize(coming[1]);
-  Work description =
-      world.recv_async({copy.description.data(), coming[0], DType::u8}, neighbours.from);
-  Work bytes = world.recv_async({copy.bytes.data(), coming[1], DType::u8}, neighbours.from);
-  world.send({own.description.data(), sent[0], DType::u8}, neighbours.to);
-  world.send({own.bytes.data(), sent[1], DType::u8}, neighbours.to);
+  Work description = world.recv_async({copy.description.data(), coming[0], DType::u8}, from);
+  Work bytes = world.recv_async({copy.bytes.data(), coming[1], DType::u8}, from);
+  world.send({own.description.data(), sent[0], DType::u8}, to);
+  world.send({own.bytes.data(), sent[1], DType::u8}, to);
   description.wait();
   bytes.wait();
+  copy.rank = from;
+  copy.whole = true;
 }
 
 void MemoryCopies::keep(Communicator& world, int64_t step, const Json& state,
                         std::span<const TensorPiece> pieces) {
-  const Neighbours neighbours = this->neighbours(world);
-  auto& [own, copy] = generations_[next_];
-  own->whole = copy->whole = false;
-  fill(*own, state, pieces);
-  own->epoch = copy->epoch = epoch_;
-  own->step = copy->step = step;
-  own->ranks = copy->ranks = world.size();
-  own->rank = world.rank();
-  copy->rank = neighbours.from;
-  own->whole = true;
-  if (world.size() > 1) {
-    exchange(world, neighbours, *own, *copy);
-    copy->whole = true;
+  look_around(world);
+  const Generation& generation = generations_[next_];
+  for (const auto& part : generation) {
+    part->whole = false;
+    part->epoch = epoch_;
+    part->step = step;
+    part->ranks = world.size();
+  }
+  StatePart& own = *generation[0];
+  fill(own, state, pieces);
+  own.rank = world.rank();
+  own.whole = true;
+  for (size_t copy = 0; copy < distances_.size(); ++copy) {
+    exchange(world, distances_[copy], own, *generation[copy + 1]);
   }
   next_ = 1 - next_;
   begun_ = true;
@@ -111,11 +122,11 @@ void MemoryCopies::keep(Communicator& world, int64_t step, const Json& state,
 
 MemoryCopies::Found MemoryCopies::find(Communicator& survivors, bool spare) {
   ++epoch_;
-  distance_ = 0;
+  looked_around_ = false;
   std::vector<std::shared_ptr<StatePart>> held;
   Json own = {{"begun", spare || begun_}, {"parts", Json::array()}};
   for (const Generation& generation : generations_) {
-    for (const auto& part : {generation.own, generation.copy}) {
+    for (const auto& part : generation) {
       if (!part->whole) continue;
       held.push_back(part);
       own["parts"].push_back(told(*part));
@@ -138,7 +149,11 @@ MemoryCopies::Found MemoryCopies::find(Communicator& survivors, bool spare) {
   const auto newest = std::find_if(found.rbegin(), found.rend(),
                                    [](const auto& at) { return at.second.all_there(); });
   begun_ = newest != found.rend();
-  if (!begun_) return result;
+  if (!begun_) {
+    // Before the first step there is nothing to lose.
+    if (!found.empty() && found.rbegin()->first.first == 0) result.begun = false;
+    return result;
+  }
   const auto& [step, epoch] = newest->first;
   std::vector<KeptState::Part> parts;
   for (const auto& [rank, part] : newest->second.parts) {
@@ -149,7 +164,7 @@ MemoryCopies::Found MemoryCopies::find(Communicator& survivors, bool spare) {
     if (part->step != step || part->epoch != epoch) continue;
     parts[static_cast<size_t>(part->rank)].kept = part;
     // It must last until all have kept another one, on whatever rank the last one was cut short.
-    next_ = part == generations_[0].own || part == generations_[0].copy ? 1 : 0;
+    next_ = std::ranges::count(generations_[0], part) > 0 ? 1 : 0;
   }
   result.state = std::make_shared<KeptState>(survivors, step, std::move(parts));
   return result;
@@ -158,7 +173,7 @@ MemoryCopies::Found MemoryCopies::find(Communicator& survivors, bool spare) {
 int64_t MemoryCopies::bytes() const {
   size_t bytes = 0;
   for (const Generation& generation : generations_) {
-    bytes += generation.own->bytes.capacity() + generation.copy->bytes.capacity();
+    for (const auto& part : generation) bytes += part->bytes.capacity();
   }
   return static_cast<int64_t>(bytes);
 }

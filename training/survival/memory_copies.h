@@ -3,7 +3,8 @@
 //
 //   rank          0      1      2      3
 //   its own part  A      B      C      D       of the state after a step
-//   and a copy    D      A      B      C       of another rank's: on another host, where it can be
+//   a copy of     D      A      B      C       another rank's: on another host, where it can be
+//   and of        C      D      A      B       so that no two deaths at once take a part along
 //
 // Two generations are kept. A step cannot be done before all ranks have the copies that were made
 // before it, so when a death interrupts a generation, the one before it is whole.
@@ -30,6 +31,10 @@ namespace tutti::training {
 // Outlives the runs of a process that go on from each other's states. One thread at a time.
 class MemoryCopies {
  public:
+  // `copies`: of each rank's part, on so many other ranks, as far as there are: so many deaths at
+  // once are survived.
+  explicit MemoryCopies(int copies = 2);
+
   // Collective over `world`, between two steps: copies what the pieces refer to. `state`: the
   // trainer's own, alike on all ranks.
   void keep(Communicator& world, int64_t step, const Json& state,
@@ -45,24 +50,18 @@ class MemoryCopies {
   int64_t bytes() const;  // of memory that it holds
 
  private:
-  // Who keeps whose copies.
-  struct Neighbours {
-    int to = 0;
-    int from = 0;
-  };
-  Neighbours neighbours(Communicator& world);
-  static void exchange(Communicator& world, const Neighbours& neighbours, const StatePart& own,
-                       StatePart& copy);
+  // Sends this rank's part to the one at `distance`, and takes that of the one as far behind.
+  static void exchange(Communicator& world, int distance, const StatePart& own, StatePart& copy);
+  void look_around(Communicator& world);
 
-  struct Generation {
-    std::shared_ptr<StatePart> own = std::make_shared<StatePart>();
-    std::shared_ptr<StatePart> copy = std::make_shared<StatePart>();
-  };
+  // A rank's own part, and then others'.
+  using Generation = std::vector<std::shared_ptr<StatePart>>;
   std::array<Generation, 2> generations_;
-  size_t next_ = 0;     // the generation that is written next
-  bool begun_ = false;  // a state was kept since the run has begun, or begun again
-  int64_t epoch_ = 0;   // how often find() was called: tells equal steps of a run apart
-  int distance_ = 0;    // from a rank to the one that has its copy; 0: not known yet
+  size_t next_ = 0;             // the generation that is written next
+  bool begun_ = false;          // a state was kept since the run has begun, or begun again
+  int64_t epoch_ = 0;           // how often find() was called: tells equal steps of a run apart
+  std::vector<int> distances_;  // from a rank to those that have its copies
+  bool looked_around_ = false;  // they are known
 };
 
 }  // namespace tutti::training

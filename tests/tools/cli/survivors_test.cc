@@ -93,7 +93,7 @@ TEST_F(Survivors, TakeTheStateFromTheDiskWhereMemoryLacksIt) {
   ASSERT_EQ(run(training(steps, "undisturbed")).code, 0);
   Words more = steps;
   for (const std::string word :
-       {"--min-ranks", "2", "--checkpoint-every", "10", "--checkpoint", "run"}) {
+       {"--min-ranks", "2", "--copies", "1", "--checkpoint-every", "10", "--checkpoint", "run"}) {
     more.push_back(word == "run" ? path(word) : word);
   }
   Process job = start(training(more, "losses"));
@@ -123,9 +123,22 @@ TEST_F(Survivors, TakeADeathInARecovery) {
   }
 }
 
+// Of four, whoever they are: each of them has copies at two others.
+TEST_F(Survivors, TakeTwoDeathsAtOnce) {
+  for (const int other : {1, 2, 3}) {
+    const std::string faults = cat("kill:0:60,kill:", other, ":60");
+    SCOPED_TRACE(faults);
+    const Result result =
+        run(training({"--ranks", "4", "--min-ranks", "2"}, "losses"), {{"TUTTI_FAULT", faults}});
+    EXPECT_EQ(result.code, 0) << result.err;
+    EXPECT_THAT(result.err, HasSubstr(cat("rank ", other, " (")));
+  }
+}
+
 // A rank and the one that has its copy, and no checkpoint.
 TEST_F(Survivors, EndWhereAPartOfTheStateIsLost) {
-  Process job = start(training({"--ranks", "4", "--min-ranks", "2", "--steps", "3000"}, "losses"));
+  Process job = start(
+      training({"--ranks", "4", "--min-ranks", "2", "--copies", "1", "--steps", "3000"}, "losses"));
   ASSERT_THAT(job.read_lines(1), SizeIs(1)) << "a tenth is done";
   const std::vector<pid_t> both = {process_of_rank(0), process_of_rank(1)};
   for (const pid_t pid : both) ::kill(pid, SIGKILL);

@@ -295,13 +295,15 @@ class CommunicatorImpl final : public ControlClient,
   // Of one that a communicator has made for itself: it fails with this one.
   CommunicatorImpl* whole_ = nullptr;
 
+  std::mutex agreeing_;
+  uint32_t agreements_made_ = 0;  // guarded by it
+
   std::mutex mutex_;  // guards everything below
   uint32_t calls_made_ = 0;
   Predecessors following_;  // of the call that is about to start
   uint32_t splits_made_ = 0;
   std::map<uint64_t, uint64_t> groups_made_;  // by members and tag: how many
-  uint32_t agreements_made_ = 0;
-  std::vector<Operation*> collectives_;  // the first one runs; of pool_
+  std::vector<Operation*> collectives_;       // the first one runs; of pool_
   Execution execution_;
   PointToPoint messages_;
   std::vector<std::shared_ptr<Operation>> pool_;  // all there are

@@ -37,8 +37,13 @@ std::shared_ptr<CommunicatorImpl> Spares::grow(const std::shared_ptr<Engine>& en
   for (;;) {
     const Control::Making making(control);
     const bool waits = !is_active(control.rank());
-    const Agreed before = agree_over_control(*engine, kEverybody, ++agreements_, all_,
-                                             waits ? kAsOthersSay : target, timeout);
+    const auto agree = [&](uint64_t flags) {
+      Agreed agreed =
+          agree_over_control(*engine, kEverybody, agreements_ + 1, all_, flags, timeout);
+      ++agreements_;
+      return agreed;
+    };
+    const Agreed before = agree(waits ? kAsOthersSay : target);
     keep_those_in(active_, before.living);
     keep_those_in(waiting_, before.living);
     if (active_.empty()) return nullptr;
@@ -55,8 +60,7 @@ std::shared_ptr<CommunicatorImpl> Spares::grow(const std::shared_ptr<Engine>& en
     std::optional<MadeTogether> grown;
     if (is_active(control.rank()))
       grown.emplace(engine, mix_bits(kEverybody + agreements_), active_);
-    const Agreed after = agree_over_control(*engine, kEverybody, ++agreements_, all_,
-                                            grown && !grown->made() ? 0 : kAsOthersSay, timeout);
+    const Agreed after = agree(grown && !grown->made() ? 0 : kAsOthersSay);
     // A spare that was not taken waits for another time.
     if (grown && after.living == before.living) return grown->take(after.flags != 0);
   }

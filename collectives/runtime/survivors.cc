@@ -23,30 +23,40 @@ Agreed agree_over_control(Engine& engine, uint64_t communicator, uint32_t number
                           const std::vector<int>& members, uint64_t flags,
                           std::chrono::nanoseconds timeout) {
   constexpr std::chrono::microseconds kLook(200);
+  constexpr std::chrono::milliseconds kLookAtNothing(10);  // until the future wakes this thread
   const auto limit = timeout == timeout.zero() || timeout > kAsGoodAsNever
                          ? std::chrono::nanoseconds(kAsGoodAsNever)
                          : timeout;
   std::future<Agreed> agreed =
       engine.control().agree(communicator, number, members, flags,
                              std::chrono::duration_cast<std::chrono::milliseconds>(limit));
-  while (agreed.wait_for(kLook) != std::future_status::ready) {
+  const auto look = [&] {
+    return engine.active() > 0 ? kLook : std::chrono::microseconds(kLookAtNothing);
+  };
+  while (agreed.wait_for(look()) != std::future_status::ready) {
     if (engine.active() > 0) engine.progress_others(nullptr);
     engine.callbacks().run();
+    if (engine.callbacks().has_hook()) engine.callbacks().call_hook();
   }
-  return agreed.get();
+  try {
+    return agreed.get();
+  } catch (const std::future_error&) {
+    throw Error(ErrorCode::internal, "the control channel has failed: nothing can be agreed on",
+                {.cause = engine.last_failure()});
+  }
 }
 
+// The number is used up by a decision only: whoever tries again takes part in the same agreement.
 Agreed CommunicatorImpl::agree_among_members(uint64_t flags) {
   require_own_process();
-  uint32_t number = 0;
-  {
-    const std::unique_lock lock = lock_for_call();
-    number = ++agreements_made_;
-  }
-  return agree_over_control(*engine_, id_, number, members_, flags, timeout_);
+  Agreed agreed =
+      agree_over_control(*engine_, id_, agreements_made_ + 1, members_, flags, timeout_);
+  ++agreements_made_;
+  return agreed;
 }
 
 Agreement CommunicatorImpl::agree(uint64_t flags) {
+  const std::lock_guard one_at_a_time(agreeing_);
   const Agreed agreed = agree_among_members(flags);
   Agreement agreement{.flags = agreed.flags, .living = {}};
   for (const int rank : agreed.living) agreement.living.push_back(member(rank));
@@ -92,6 +102,8 @@ std::shared_ptr<CommunicatorImpl> CommunicatorImpl::grow(int count) {
 // Others may die while it is made: all that are left then say whether they have made it, of the
 // same members, or make another one.
 std::shared_ptr<CommunicatorImpl> CommunicatorImpl::shrink() {
+  require_own_process();
+  const std::lock_guard one_at_a_time(agreeing_);
   for (;;) {
     const Control::Making making(engine_->control());
     const Agreed before = agree_among_members(~uint64_t{0});

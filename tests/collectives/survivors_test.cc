@@ -211,6 +211,24 @@ TEST_P(Survivors, GoOnWhenSomeDieInShrink) {
   }
 }
 
+// It is told as itself, and not as one that the others have gone on without.
+TEST_P(Survivors, HearOfASecondDeathByItsName) {
+  const std::vector<std::string> texts = run_processes(5, GetParam(), [](Communicator& world) {
+    meet(world);
+    const int own = world.rank();
+    if (own == 4) die();
+    Communicator left = world.shrink();
+    meet(left);
+    if (own == 1) die();
+    try {
+      for (;;) left.barrier();
+    } catch (const Error& error) {
+      return cat("rank ", error.rank());
+    }
+  });
+  for (const int rank : {0, 2, 3}) EXPECT_EQ(texts[rank], "rank 1");
+}
+
 TEST_P(Survivors, AgreeOnFlagsAndOnWhoIsLeft) {
   const std::vector<std::string> texts = run_processes(4, GetParam(), [](Communicator& world) {
     if (world.rank() == 1) die();

@@ -121,6 +121,8 @@ class Rank final : private AgreementChannel {
   }
   bool has_gone(int rank) const override { return (gone_ >> rank & 1) != 0; }
   bool has_ended(int rank) const override { return has_gone(rank); }
+  bool may_hear_of_ends() const override { return false; }
+  Clock::time_point now() const override { return Clock::now(); }
   void call_after(std::chrono::milliseconds, std::function<void()> what) override {
     later_.push_back(std::move(what));
   }

@@ -147,6 +147,7 @@ class Launch : public AgentSink {
     }
     agents_.reset();
     output_.finish();
+    for (const int number : signals_.take()) on_signal(number);  // that came meanwhile
     return conclude();
   }
 

@@ -110,8 +110,9 @@ void RemoteAgent::on_event(const Json& event) {
     ranks_.erase(exit.rank);
     sink_.on_exit(exit);
   } else if (what == "failure") {
-    sink_.on_failure(from_json_text(event.at("text")), event.at("code"),
-                     event.at("lost").get<std::vector<int>>());
+    const auto lost = event.at("lost").get<std::vector<int>>();
+    for (const int rank : lost) ranks_.erase(rank);
+    sink_.on_failure(from_json_text(event.at("text")), event.at("code"), lost);
   } else if (what == "finished") {
     finished_ = true;
   }

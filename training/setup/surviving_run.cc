@@ -52,11 +52,12 @@ class SurvivingRun {
     std::optional<Error> death;
     for (;;) {
       try {
-        if (death) go_on_after(*death);  // in which others may die
+        if (death && !goes_on_after(*death)) return result_.value();  // in which others may die
         death.reset();
-        const int result = session();
+        result_.reset();
+        result_ = session();
         world_.barrier({.timeout = kForever});  // whoever is through stays until all are
-        return result;
+        return result_.value();
       } catch (const Departure& departure) {
         if (departure.signal() != 0) return 128 + departure.signal();
         death = departure;
@@ -75,10 +76,11 @@ class SurvivingRun {
   Deal deal() const;
   int session();
   void has_begun();
-  void go_on_after(const Error& error);
+  bool goes_on_after(const Error& error);
+  Communicator survivors();
   void find_state(const Error& error);
   bool go_on_from_directory();
-  void require_progress(const Error& error, const Communicator& left);
+  void require_progress(const Error& error, const Communicator& left, uint64_t step);
   [[noreturn]] void end(const Error& error);
   void tell(const Session& session) const;
 
@@ -92,11 +94,12 @@ class SurvivingRun {
   bool settled_ = false;  // options_ are what the first session's came to
   bool goes_on_ = false;
   bool was_spare_ = false;
-  bool saved_ = false;    // the run has a checkpoint of its own
-  int size_before_ = 0;   // ranks that there were in the last session
-  std::string happened_;  // for people: why it was the last one
-  std::string going_on_;  // who goes on, and from where
-  uint64_t from_step_ = 0;
+  bool saved_ = false;         // the run has a checkpoint of its own
+  int size_before_ = 0;        // ranks that there were in the last session
+  std::string happened_;       // for people: why it was the last one
+  std::string going_on_;       // who goes on, and from where
+  std::optional<int> result_;  // of the last session, once it is through
+  uint64_t from_step_ = 0;     // from which the last session went on; a spare does not know it
   std::optional<uint64_t> step_before_;  // from which the session before went on
   Clock::time_point since_;
 };
@@ -164,10 +167,24 @@ void SurvivingRun::has_begun() {
   happened_.clear();
 }
 
-void SurvivingRun::go_on_after(const Error& error) {
+// Deaths in shrink() are its own business: what it throws is final.
+Communicator SurvivingRun::survivors() {
+  try {
+    return world_.shrink();
+  } catch (const Error& error) {
+    end(error);
+  }
+}
+
+// False where all that are left are through already.
+bool SurvivingRun::goes_on_after(const Error& error) {
   if (happened_.empty()) since_ = Clock::now();
   world_.abort(cat("the run is interrupted: ", error.what()));  // spares hear of it too
-  Communicator left = world_.shrink();
+  Communicator left = survivors();
+  std::array<uint64_t, 2> of_all = {from_step_, result_ ? uint64_t{0} : uint64_t{1}};
+  left.all_reduce(std::span<uint64_t>(of_all), ReduceOp::max);
+  const auto [step, unfinished] = of_all;
+  if (unfinished == 0) return false;
   if (left.size() < survival_.min_ranks) {
     end(Error(ErrorCode::rank_died,
               cat(error.what(), "; ", left.size(), " of ", first_size_,
@@ -175,18 +192,18 @@ void SurvivingRun::go_on_after(const Error& error) {
               {.where = "--min-ranks",
                .remedy = "start it again, with --resume where it has a checkpoint"}));
   }
-  require_progress(error, left);
+  require_progress(error, left, step);
   happened_ += cat(happened_.empty() ? "" : "; ", error.what());
   world_ = std::move(left);
   goes_on_ = true;
   find_state(error);
+  return true;
 }
 
 // An error that comes back at the same step with everybody there is no death.
-void SurvivingRun::require_progress(const Error& error, const Communicator& left) {
-  const bool same = goes_on_ && left.size() == world_.size() && step_before_ == from_step_;
-  if (same) end(error);
-  step_before_ = from_step_;
+void SurvivingRun::require_progress(const Error& error, const Communicator& left, uint64_t step) {
+  if (goes_on_ && left.size() == world_.size() && step_before_ == step) end(error);
+  step_before_ = step;
 }
 
 void SurvivingRun::end(const Error& error) {

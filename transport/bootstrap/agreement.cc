@@ -14,7 +14,9 @@ constexpr std::chrono::milliseconds kFirstPause{5};
 constexpr std::chrono::milliseconds kLongestPause{200};
 // A member that has not heard of a decision keeps its communicator from the next one, so that of
 // each communicator one is enough.
-constexpr size_t kMostKept = 1024;
+constexpr size_t kMostKept = 4096;
+// After those that are left have turned out to be too few: for word that others have ended.
+constexpr std::chrono::seconds kTimeToHear{5};
 
 std::string to_bits(const std::vector<bool>& places) {
   std::string bits((places.size() + 7) / 8, '\0');
@@ -34,32 +36,55 @@ std::vector<bool> from_bits(std::string_view bits) {
 
 void Agreements::start(AgreementId id, std::vector<int> members, uint64_t flags,
                        std::chrono::milliseconds timeout, Done done) {
-  Agreement& agreement = agreements_[id];
+  Agreement& agreement = entry(id);
   agreement.members = std::move(members);
   agreement.flags = flags;
   agreement.done = std::move(done);
+  agreement.deadline = channel_.now() + timeout;
   agreement.pause = kFirstPause;
-  channel_.call_after(timeout, [this, id] {
-    const auto found = agreements_.find(id);
-    if (found == agreements_.end() || found->second.ended()) return;
-    fail(found->second, overdue(found->second));
-  });
+  if (agreement.decided) return decide(id, agreement, Decision(*agreement.decided));
   repeat(id);
+}
+
+Agreements::Agreement& Agreements::entry(AgreementId id) {
+  const auto [found, is_new] = agreements_.try_emplace(id);
+  if (is_new) {
+    order_.push_back(id);
+    make_room();
+  }
+  return found->second;
+}
+
+void Agreements::make_room() {
+  for (size_t looked = 0; order_.size() > kMostKept && looked < kMostKept; ++looked) {
+    const AgreementId oldest = order_.front();
+    order_.pop_front();
+    if (agreements_.at(oldest).under_way()) {
+      order_.push_back(oldest);
+    } else {
+      agreements_.erase(oldest);
+    }
+  }
 }
 
 void Agreements::repeat(AgreementId id) {
   const auto found = agreements_.find(id);
-  if (found == agreements_.end() || found->second.ended()) return;
-  step(id, found->second, true);
-  const std::chrono::milliseconds pause = found->second.pause;
-  found->second.pause = std::min(2 * pause, kLongestPause);
+  if (found == agreements_.end() || !found->second.under_way()) return;
+  Agreement& agreement = found->second;
+  step(id, agreement, true);
+  if (!agreement.under_way()) return;
+  if (channel_.now() >= agreement.deadline) {
+    return fail(agreement, agreement.minority_since ? cut_off(agreement) : overdue(agreement));
+  }
+  const std::chrono::milliseconds pause = agreement.pause;
+  agreement.pause = std::min(2 * pause, kLongestPause);
   channel_.call_after(pause, [this, id] { repeat(id); });
 }
 
 void Agreements::look_again() {
   std::vector<AgreementId> under_way;
   for (const auto& [id, agreement] : agreements_) {
-    if (agreement.begun() && !agreement.ended()) under_way.push_back(id);
+    if (agreement.under_way()) under_way.push_back(id);
   }
   for (const AgreementId id : under_way) step(id, agreements_.at(id), true);
 }
@@ -72,7 +97,8 @@ void Agreements::step(AgreementId id, Agreement& agreement, bool again) {
                           {.rank = channel_.own_rank()}));
     return;
   }
-  if (!is_majority(agreement, left_of(agreement))) return fail(agreement, cut_off(agreement));
+  if (!is_majority(agreement, left_of(agreement))) return step_in_minority(agreement);
+  agreement.minority_since.reset();
   const int round = coordinator_of(agreement);
   const int coordinator = agreement.members[static_cast<size_t>(round)];
   agreement.promised = std::max(agreement.promised, round);
@@ -85,6 +111,13 @@ void Agreements::step(AgreementId id, Agreement& agreement, bool again) {
     if (agreement.accepted_round < 0) vote.flags = agreement.flags;
     send(id, Kind::vote, coordinator, agreement.accepted_round, vote);
   }
+}
+
+void Agreements::step_in_minority(Agreement& agreement) {
+  const Clock::time_point now = channel_.now();
+  if (!agreement.minority_since) agreement.minority_since = now;
+  const bool may_end = channel_.may_hear_of_ends() && now < *agreement.minority_since + kTimeToHear;
+  if (!may_end) fail(agreement, cut_off(agreement));
 }
 
 void Agreements::coordinate(AgreementId id, Agreement& agreement, int round, bool again) {
@@ -135,8 +168,6 @@ void Agreements::propose(AgreementId id, Agreement& agreement, int round) {
 }
 
 void Agreements::decide(AgreementId id, Agreement& agreement, const Decision& decision) {
-  if (agreement.decided) return;
-  agreement.decided = decision;
   if (agreement.proposal) {
     for (const int rank : left_of(agreement)) {
       if (rank != channel_.own_rank()) send(id, Kind::decided, rank, 0, decision);
@@ -149,21 +180,16 @@ void Agreements::decide(AgreementId id, Agreement& agreement, const Decision& de
     }
   }
   const Done done = std::exchange(agreement.done, nullptr);
-  agreement.votes.clear();
-  keep_for_others(id);
+  Agreement over;
+  over.members = std::move(agreement.members);
+  over.decided = decision;
+  agreement = std::move(over);
   if (done) done(&agreed, nullptr);
 }
 
 void Agreements::fail(Agreement& agreement, const Error& error) {
   const Done done = std::exchange(agreement.done, nullptr);
   if (done) done(nullptr, &error);
-}
-
-void Agreements::keep_for_others(AgreementId id) {
-  kept_.push_back(id);
-  if (kept_.size() <= kMostKept) return;
-  agreements_.erase(kept_.front());
-  kept_.pop_front();
 }
 
 bool Agreements::on_frame(FrameReader& frame) {
@@ -179,7 +205,8 @@ bool Agreements::on_frame(FrameReader& frame) {
 
   const AgreementId id = message.id;
   if (message.kind != Kind::vote && !agreements_.contains(id)) return true;
-  Agreement& agreement = agreements_[id];
+  Agreement& agreement = entry(id);
+  const bool has_begun = !agreement.members.empty();
   if (agreement.decided) {
     if (message.kind != Kind::decided) send(id, Kind::decided, message.from, 0, *agreement.decided);
     return true;
@@ -189,7 +216,7 @@ bool Agreements::on_frame(FrameReader& frame) {
       agreement.votes[message.from] = message;
       break;
     case Kind::propose:
-      if (!agreement.begun() || message.round < agreement.promised) return true;
+      if (!has_begun || message.round < agreement.promised) return true;
       agreement.promised = agreement.accepted_round = message.round;
       agreement.accepted = message.decision;
       send(id, Kind::accept, message.from, message.round, {});
@@ -200,14 +227,14 @@ bool Agreements::on_frame(FrameReader& frame) {
       }
       break;
     case Kind::decided:
-      if (agreement.begun()) decide(id, agreement, message.decision);
+      if (has_begun) decide(id, agreement, message.decision);
       return true;
     case Kind::ask:
       break;
     default:
       return false;
   }
-  if (agreement.begun() && !agreement.ended()) step(id, agreement, message.kind == Kind::ask);
+  if (agreement.under_way()) step(id, agreement, message.kind == Kind::ask);
   return true;
 }
 

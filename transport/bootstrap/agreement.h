@@ -31,6 +31,7 @@
 #include <string>
 #include <vector>
 
+#include "base/deadline.h"
 #include "base/error.h"
 #include "transport/bootstrap/control.h"
 #include "transport/bootstrap/frame.h"
@@ -48,6 +49,9 @@ class AgreementChannel {
   virtual bool has_gone(int rank) const = 0;
   // It is not only out of reach.
   virtual bool has_ended(int rank) const = 0;
+  // Somebody who sees ranks end will say so, if late.
+  virtual bool may_hear_of_ends() const = 0;
+  virtual Clock::time_point now() const = 0;
   virtual void call_after(std::chrono::milliseconds delay, std::function<void()> what) = 0;
 };
 
@@ -60,18 +64,20 @@ struct AgreementId {
 
 class Agreements {
  public:
-  // Called once: with the decision, or with why there is none.
+  // Called once: with the decision, or with why there is none. Not at all after abandon().
   using Done = std::function<void(const Agreed*, const Error*)>;
 
   explicit Agreements(AgreementChannel& channel) : channel_(channel) {}
 
-  // `members` are ranks of the job, alike on all of them.
+  // `members` are ranks of the job, alike on all of them. One that has failed may be begun again.
   void start(AgreementId id, std::vector<int> members, uint64_t flags,
              std::chrono::milliseconds timeout, Done done);
   // The fields of a frame that is for this rank. False for nonsense.
   bool on_frame(FrameReader& frame);
   // Ranks have gone.
   void look_again();
+  // There will be no more messages: all are dropped.
+  void abandon() { agreements_.clear(); }
 
  private:
   enum class Kind : uint8_t { vote = 1, propose = 2, accept = 3, decided = 4, ask = 5 };
@@ -91,7 +97,9 @@ class Agreements {
     std::vector<int> members;  // empty: not begun here
     uint64_t flags = 0;
     Done done;
+    Clock::time_point deadline;
     std::chrono::milliseconds pause{0};
+    std::optional<Clock::time_point> minority_since;
     int promised = -1;  // rounds before this are over
     int accepted_round = -1;
     Decision accepted;
@@ -100,11 +108,14 @@ class Agreements {
     std::set<int> acceptances;         // of it
     std::optional<Decision> decided;
 
-    bool begun() const { return !members.empty(); }
-    bool ended() const { return decided.has_value() || (begun() && !done); }
+    bool under_way() const { return done != nullptr; }
   };
 
+  Agreement& entry(AgreementId id);
+  void make_room();
   void step(AgreementId id, Agreement& agreement, bool again);
+  // Too few are left.
+  void step_in_minority(Agreement& agreement);
   // `again`: also what has been said before. A message brings at most one answer, or they would
   // multiply.
   void coordinate(AgreementId id, Agreement& agreement, int round, bool again);
@@ -112,7 +123,6 @@ class Agreements {
   void decide(AgreementId id, Agreement& agreement, const Decision& decision);
   void fail(Agreement& agreement, const Error& error);
   void repeat(AgreementId id);
-  void keep_for_others(AgreementId id);
   int coordinator_of(const Agreement& agreement) const;
   std::vector<int> left_of(const Agreement& agreement) const;
   bool is_majority(const Agreement& agreement, const std::vector<int>& ranks) const;
@@ -122,7 +132,9 @@ class Agreements {
 
   AgreementChannel& channel_;
   std::map<AgreementId, Agreement> agreements_;
-  std::deque<AgreementId> kept_;  // decided ones, for those that ask; the last ones
+  // All of these, the oldest first. Those that are over are kept for members that ask, or try once
+  // more, and those that have not begun for the votes that came.
+  std::deque<AgreementId> order_;
 };
 
 }  // namespace tutti::bootstrap

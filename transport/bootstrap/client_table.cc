@@ -17,7 +17,10 @@ std::vector<ClientTable::Answer> ClientTable::attach(uint64_t communicator,
   const auto is_member = [&](const Death& death) {
     return std::ranges::find(members, death.rank) != members.end();
   };
-  if (std::ranges::any_of(deaths_, is_member)) client->on_abort(explain_deaths(true));
+  if (std::ranges::any_of(deaths_, is_member)) {
+    client->on_abort(
+        explain_deaths([&](const Death& death) { return !death.settled || is_member(death); }));
+  }
   entries_[communicator] = {std::move(members), client};
   any_attached_ = true;
   for (const auto& [aborted, error] : kept_aborts_) {
@@ -91,15 +94,13 @@ bool ClientTable::rank_died(const Death& death) {
 
 void ClientTable::tell_deaths() {
   std::lock_guard lock(mutex_);
-  if (deaths_told_ == deaths_.size()) return;
-  const Error error = explain_deaths(true);
-  for (; deaths_told_ < deaths_.size(); ++deaths_told_) {
-    const int rank = deaths_[deaths_told_].rank;
-    for (const auto& [communicator, entry] : entries_) {
-      if (std::ranges::find(entry.members, rank) != entry.members.end()) {
-        entry.client->on_abort(error);
-      }
-    }
+  const std::span<const Death> heard =
+      std::span(deaths_).subspan(std::exchange(deaths_told_, deaths_.size()));
+  for (const auto& [communicator, entry] : entries_) {
+    const auto is_member = [&members = entry.members](const Death& death) {
+      return std::ranges::find(members, death.rank) != members.end();
+    };
+    if (std::ranges::any_of(heard, is_member)) entry.client->on_abort(explain_deaths(is_member));
   }
 }
 
@@ -124,16 +125,16 @@ void ClientTable::settle_deaths(std::span<const int> ranks) {
 std::optional<Error> ClientTable::deaths() const {
   std::lock_guard lock(mutex_);
   if (std::ranges::all_of(deaths_, &Death::settled)) return std::nullopt;
-  return explain_deaths(false);
+  return explain_deaths([](const Death&) { return false; });
 }
 
 // Whoever ended its own life after another one had died did so for that reason, or may have.
-Error ClientTable::explain_deaths(bool settled_too) const {
+Error ClientTable::explain_deaths(const std::function<bool(const Death&)>& settled_too) const {
   const Death* first = nullptr;
   std::string text;
   bool several = false;
   for (const Death& death : deaths_) {
-    if (death.settled && !settled_too) continue;
+    if (death.settled && !settled_too(death)) continue;
     if (first == nullptr) {
       first = &death;
       text = death.text;

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -93,7 +94,8 @@ class ClientTable {
 
   ControlClient* find(uint64_t communicator) const;
   bool may_come() const { return making_ > 0 || !any_attached_; }
-  Error explain_deaths(bool settled_too) const;
+  // Of at least one: with those settled ones of which that is true.
+  Error explain_deaths(const std::function<bool(const Death&)>& settled_too) const;
   void keep(Kept kept);
 
   const size_t max_kept_;

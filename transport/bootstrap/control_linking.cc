@@ -89,8 +89,7 @@ void ControlService::connect_cut_off(int child) {
   if (all_linked_below(child)) return;
   for (int rank = child + 1; rank < tree_.size; ++rank) {
     if (tree_.next_hop(rank) != child) continue;
-    cut_off_.insert(rank);
-    connect_link(rank);
+    if (cut_off_.insert(rank).second) connect_link(rank);
   }
 }
 

@@ -119,6 +119,7 @@ void ControlService::require_own_process() const {
 void ControlService::post(Command command) {
   {
     std::lock_guard lock(mutex_);
+    if (over_) return;  // whoever waits for what it promised hears that
     commands_.push_back(std::move(command));
   }
   wake();
@@ -142,6 +143,11 @@ void ControlService::attach(uint64_t communicator, std::vector<int> members,
                             ControlClient* client) {
   require_own_process();
   send_later(clients_.attach(communicator, std::move(members), client));
+}
+
+void ControlService::expect_communicator() {
+  require_own_process();
+  clients_.expect();
 }
 
 void ControlService::stop_expecting() {

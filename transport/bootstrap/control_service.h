@@ -71,7 +71,7 @@ class ControlService final : public Control, private AgreementChannel {
   };
 
   // --- from any thread
-  void expect_communicator() override { clients_.expect(); }
+  void expect_communicator() override;
   void stop_expecting() override;
   void send_later(std::vector<ClientTable::Answer> answers);
   void require_own_process() const;
@@ -85,6 +85,8 @@ class ControlService final : public Control, private AgreementChannel {
   int own_rank() const override { return tree_.rank; }
   bool is_rank(int number) const override { return number >= 0 && number < tree_.size; }
   std::string name_of(int rank) const override { return describe(rank); }
+  Clock::time_point now() const override { return Clock::now(); }
+  bool may_hear_of_ends() const override { return membership_.launcher.open(); }
   void send_to(int rank, const std::string& frame) override { route(rank, frame); }
   bool has_gone(int rank) const override { return Gone{*this}(rank); }
   bool has_ended(int rank) const override {
@@ -166,6 +168,7 @@ class ControlService final : public Control, private AgreementChannel {
   std::vector<Command> commands_;
   bool all_linked_ = false;
   std::optional<Error> failure_;  // that came before all were linked
+  bool over_ = false;             // the control thread runs no more commands
 
   // The control thread's own.
   PollSet set_;

@@ -54,8 +54,11 @@ void ControlService::serve() {
                                                  " failed: ", error.what()));
     log(LogLevel::error, failure.what());
     clients_.abort_all(failure);
+    agreements_.abandon();
     const std::lock_guard lock(mutex_);
     failure_ = failure;
+    over_ = true;
+    commands_.clear();
     linked_.notify_all();
   }
 }

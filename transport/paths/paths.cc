@@ -171,6 +171,10 @@ std::shared_ptr<shm::Region> Paths::region_in_table(int owner, const shm::Geomet
   bool gone = false;
   for (GrowingPause pause(longest_pause(local_.size()));; pause.sleep()) {
     if (std::shared_ptr<shm::Region> region = table.find(id_, owner, geometry)) return region;
+    // The owner may have given it up because of that.
+    if (std::ranges::any_of(members_, [&](int member) { return control.has_died(member); })) {
+      if (const std::optional<Error> death = control.deaths()) throw Error(*death);
+    }
     if (control.has_died(owner) || control.has_left(owner)) {
       // It may have left because of a death that is still to be heard of.
       if (const std::optional<Error> death = control.deaths()) throw Error(*death);

@@ -218,6 +218,19 @@ TEST_F(Survivors, TrainOnWithoutARankThatIsAskedToLeave) {
   EXPECT_THAT(losses("losses"), SizeIs(kMany));
 }
 
+// A spare's death interrupts nobody, and the run is not done twice.
+TEST_F(Survivors, AreThroughOnceAlthoughASpareDied) {
+  Process job = start(
+      training({"--ranks", "2", "--spares", "1", "--min-ranks", "1", "--steps", "2000"}, "losses"));
+  ASSERT_THAT(job.read_lines(1), SizeIs(1)) << "a tenth is done";
+  ASSERT_EQ(::kill(process_of_rank(2), SIGKILL), 0);
+  const Result result = job.finish();
+  EXPECT_EQ(result.code, 0) << result.err;
+  const size_t first = result.out.find("validation loss");
+  ASSERT_NE(first, std::string::npos) << result.out;
+  EXPECT_EQ(result.out.find("validation loss", first + 1), std::string::npos) << result.out;
+}
+
 TEST_F(Survivors, OfOneRankAreASpare) {
   const Result result =
       run(training({"--ranks", "1", "--spares", "1"}, "losses"), {{"TUTTI_FAULT", "kill:0:3"}});

@@ -64,8 +64,13 @@ class World {
     own.gone[rank] = certain;
     if (!own.dead) own.agreements.look_again();
   }
+  void start_again(int rank, uint64_t flags) {
+    ranks_[static_cast<size_t>(rank)]->outcome = {};
+    start(rank, flags);
+  }
   void cut(std::function<bool(int, int)> separated) { separated_ = std::move(separated); }
   void lose(int percent) { lost_ = percent; }
+  void have_launcher() { has_launcher_ = true; }
   void run() {
     for (; !events_.empty() && now_ < milliseconds(200'000); events_.pop()) {
       now_ = events_.top().when;
@@ -98,6 +103,8 @@ class World {
       const auto found = gone.find(other);
       return found != gone.end() && found->second;
     }
+    bool may_hear_of_ends() const override { return world.has_launcher_; }
+    Clock::time_point now() const override { return Clock::time_point(world.now_); }
     void call_after(milliseconds delay, std::function<void()> what) override {
       world.at(world.now_ + delay, [this, what = std::move(what)] {
         if (!dead) what();
@@ -125,6 +132,7 @@ class World {
   std::priority_queue<Event> events_;
   std::function<bool(int, int)> separated_;
   int lost_ = 0;
+  bool has_launcher_ = false;
   int next_ = 0;
   milliseconds now_{0};
 };
@@ -219,6 +227,40 @@ TEST(Agreements, WaitForNobodyForever) {
             std::string::npos)
       << world.outcome(0).error->what();
   EXPECT_TRUE(world.outcome(2).error);
+}
+
+TEST(Agreements, CanBeTriedAgain) {
+  for (uint32_t seed = 0; seed < 100; ++seed) {
+    SCOPED_TRACE(seed);
+    World world(3, seed);
+    world.start(0, 1, milliseconds(500));
+    world.start(2, 1, milliseconds(500 + world.random(300)));
+    world.at(milliseconds(650), [&] { world.start(1, 1); });
+    world.at(milliseconds(1000), [&] {
+      for (const int rank : {0, 2}) {
+        if (!world.outcome(rank).agreed) world.start_again(rank, 1);
+      }
+    });
+    world.run();
+    for (int rank = 0; rank < world.size(); ++rank) {
+      ASSERT_TRUE(world.outcome(rank).agreed) << "rank " << rank;
+      EXPECT_EQ(world.outcome(rank).agreed->living, (std::vector<int>{0, 1, 2}));
+    }
+  }
+}
+
+// The launcher saw rank 0 end, but says so late; or it did not.
+TEST(Agreements, WaitForWordThatOthersHaveEnded) {
+  for (const bool has_ended : {true, false}) {
+    World world(2, 1);
+    world.have_launcher();
+    world.start(1, 1);
+    world.at(milliseconds(20), [&] { world.hear_of(1, 0, false); });
+    if (has_ended) world.at(milliseconds(3000), [&] { world.hear_of(1, 0, true); });
+    world.run();
+    EXPECT_EQ(world.outcome(1).agreed.has_value(), has_ended);
+    EXPECT_EQ(world.outcome(1).error.has_value(), !has_ended);
+  }
 }
 
 }  // namespace

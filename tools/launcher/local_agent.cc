@@ -183,13 +183,13 @@ void LocalAgent::look_for_exits() {
                      .pid = rank.pid,
                      .signal = exited ? 0 : info.si_status,
                      .code = exited ? info.si_status : 0,
-                     .why = ""});
+                     .why = rank.why});
   }
   const auto was_killed = [](const RankExit& exit) { return exit.signal == SIGKILL; };
   const std::string why =
       memory_.explain(static_cast<int>(std::ranges::count_if(exits, was_killed)));
   for (RankExit& exit : exits) {
-    if (was_killed(exit)) exit.why = why;
+    if (was_killed(exit) && exit.why.empty()) exit.why = why;
   }
   std::ranges::stable_sort(exits, {}, [](const RankExit& exit) { return exit.signal == 0; });
   for (const RankExit& exit : exits) tell(exit);
@@ -198,6 +198,7 @@ void LocalAgent::look_for_exits() {
 }
 
 void LocalAgent::tell(const RankExit& exit) {
+  ++ended_;
   const std::string line = notice(exit);
   for (const Rank& rank : ranks_) {
     if (rank.ended || rank.number == exit.rank) continue;
@@ -211,8 +212,36 @@ void LocalAgent::signal_ranks(int number) {
   for (const Rank& rank : ranks_) ::kill(-rank.pid, number);
 }
 
+// Whoever was stopped after its last call keeps nobody else waiting, so that nobody tells of it.
+void LocalAgent::end_those_that_stand_still() {
+  const auto stands_still = [](const Rank& rank) {
+    siginfo_t info{};
+    const int options = WSTOPPED | WNOHANG | WNOWAIT;
+    return ::waitid(P_PID, static_cast<id_t>(rank.pid), &info, options) == 0 && info.si_pid != 0;
+  };
+  const auto limit = settings().get_duration("TUTTI_TIMEOUT");
+  const bool are_last = ended_ > 0 && ended_ + running_ == job_.world_size;
+  if (limit.count() == 0 || !are_last || !std::ranges::all_of(ranks_, [&](const Rank& rank) {
+        return rank.ended || stands_still(rank);
+      })) {
+    still_since_.reset();
+    return;
+  }
+  if (!still_since_) still_since_ = Clock::now();
+  if (Clock::now() - *still_since_ < limit) return;
+  for (Rank& rank : ranks_) {
+    if (rank.ended || !rank.why.empty()) continue;
+    rank.why = cat("by its launcher: it was stopped, and for ",
+                   std::chrono::duration<double>(limit).count(), " s all others had ended");
+    ::kill(-rank.pid, SIGKILL);
+  }
+}
+
 bool LocalAgent::finished() {
-  if (running_ > 0) return false;
+  if (running_ > 0) {
+    end_those_that_stand_still();
+    return false;
+  }
   if (open_streams_ > 0 && !drained_.passed() && !reaped_) return false;
   end_process_groups();
   return true;

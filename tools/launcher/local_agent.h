@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "base/deadline.h"
@@ -42,6 +43,7 @@ class LocalAgent : public Agent {
     Fd err;
     Fd notices;  // TUTTI_LAUNCHER_FD, this end
     bool ended = false;
+    std::string why;  // this agent has killed it
   };
 
   int local_ranks() const { return static_cast<int>(job_.ranks.size()); }
@@ -51,6 +53,7 @@ class LocalAgent : public Agent {
   void fail(const Error& error, int exit_code);
   void read_output(Rank& rank, Stream stream);
   void look_for_exits();
+  void end_those_that_stand_still();
   void end_process_groups();
 
   EventLoop& loop_;
@@ -64,6 +67,8 @@ class LocalAgent : public Agent {
   std::vector<Rank> ranks_;
   int open_streams_ = 0;
   int running_ = 0;
+  int ended_ = 0;  // of all hosts' ranks
+  std::optional<Clock::time_point> still_since_;
   bool reaped_ = false;
   Deadline drained_ = Deadline::never();  // set when the last rank has ended
 };

@@ -84,6 +84,14 @@ TEST(Signals, ARankKilledFromOutsideEndsTheOthersThatDoNotWantTo) {
   for (const Watched& process : processes) process.wait_for_end();  // a group's end is not awaited
 }
 
+TEST(Signals, AStoppedRankThatIsAllThatIsLeftIsEnded) {
+  const Result result =
+      launch_script(3, "[ $RANK != 1 ] || kill -STOP $$", {{"TUTTI_TIMEOUT", "0.3"}});
+  EXPECT_EQ(result.code, 137);
+  EXPECT_THAT(result.err, HasSubstr("rank 1 ("));
+  EXPECT_THAT(result.err, HasSubstr("it was stopped, and for 0.3 s all others had ended"));
+}
+
 TEST(Signals, WhatRanksLeaveBehindIsEnded) {
   Process launcher = start_launcher(1, "-", {"bash", "-c", "sleep 1000 & echo $!"});
   const std::vector<Watched> left = watch_all(launcher.read_lines(1));

@@ -16,6 +16,9 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
+constexpr const char* kToken = "00112233445566778899aabbccddeeff";
+constexpr const char* kOtherToken = "ffeeddccbbaa99887766554433221100";
+
 class Top : public Cli {
  protected:
   // The words that start a job of late_rank.
@@ -25,6 +28,18 @@ class Top : public Cli {
     words.insert(words.end(), {"--", std::filesystem::absolute("tests/tools/cli/late_rank")});
     words.insert(words.end(), late_rank.begin(), late_rank.end());
     return words;
+  }
+  // A rank of two that is started by hand, in a directory of the test's own.
+  Process start_rank(const std::string& rank, Process::Environment environment) const {
+    environment.merge(Process::Environment{{"RANK", rank}, {"WORLD_SIZE", "2"}});
+    const std::string program = std::filesystem::absolute("tests/tools/cli/late_rank");
+    return start_program({"sh", "-c", cat("cd ", path(""), " && exec ", program, " 0 1")},
+                         environment);
+  }
+  Json look_at(const std::string& job) const {
+    const Result result = run({"top", "--job", job, "--json", "--once", "--every", "0.1"});
+    EXPECT_EQ(result.code, 0) << result.err;
+    return Json::parse(result.code == 0 ? result.out : "{}");
   }
   Words top(const Words& more) const {
     Words words = {"top", "--job", cat(process_of_rank(1))};
@@ -119,13 +134,77 @@ TEST_F(Top, IsRefusedWithAnotherToken) {
   const pid_t rank = process_of_rank(1);
   const std::string there = cat("localhost:", variable_of(rank, "MASTER_PORT"));
   const Words words = {"top", "--job", there, "--once", "--json", "--every", "0.1"};
-  const Result refused = run(words, {{"TUTTI_TOKEN", "not this one"}});
+  const Result refused = run(words, {{"TUTTI_TOKEN", kOtherToken}});
   EXPECT_NE(refused.code, 0);
-  EXPECT_THAT(refused.err, HasSubstr("token"));
+  EXPECT_THAT(refused.err, HasSubstr("another token"));
   EXPECT_EQ(refused.out, "");
   const Result right = run(words, {{"TUTTI_TOKEN", variable_of(rank, "TUTTI_TOKEN")}});
   EXPECT_EQ(right.code, 0) << right.err;
   EXPECT_THAT(Json::parse(right.out)["ranks"], SizeIs(2));
+  end(job);
+}
+
+// The file is gone when all have met, and comes before an address.
+TEST_F(Top, FindsAJobThatMetByAFile) {
+  const std::string secret = write("secret", kToken);
+  std::filesystem::permissions(secret, std::filesystem::perms(0600));
+  const std::string meeting = cat("file:", path("meeting"));
+  const Process::Environment environment = {{"TUTTI_RENDEZVOUS", meeting},
+                                            {"MASTER_ADDR", "localhost"},
+                                            {"MASTER_PORT", "1"},
+                                            {"TUTTI_TOKEN_FILE", "secret"}};
+  Process zero = start_rank("0", environment);
+  Process one = start_rank("1", environment);
+  ASSERT_THAT(zero.read_lines(1), SizeIs(1)) << "the first call is through";
+  EXPECT_THAT(look_at(cat(process_of_rank(0)))["ranks"], SizeIs(2));
+  EXPECT_THAT(look_at(meeting)["ranks"], SizeIs(2));
+  ::kill(zero.pid(), SIGKILL);
+  ::kill(one.pid(), SIGKILL);
+}
+
+// Its key is not the token alone, and it does not listen at MASTER_PORT.
+TEST_F(Top, FindsAJobOfTorchrunWithAShortToken) {
+  const std::string port = cat(free_port());
+  const Process::Environment environment = {
+      {"TORCHELASTIC_RUN_ID", "none"},  {"TORCHELASTIC_USE_AGENT_STORE", "True"},
+      {"MASTER_ADDR", "127.0.0.1"},     {"MASTER_PORT", port},
+      {"TUTTI_ALLOW_SHORT_TOKEN", "1"}, {"TUTTI_TOKEN", "short"}};
+  Process zero = start_rank("0", environment);
+  Process one = start_rank("1", environment);
+  ASSERT_THAT(zero.read_lines(1), SizeIs(1)) << "the first call is through";
+  EXPECT_THAT(look_at(cat("127.0.0.1:", port))["ranks"], SizeIs(2));
+  EXPECT_THAT(look_at(cat(process_of_rank(1)))["ranks"], SizeIs(2));
+  ::kill(zero.pid(), SIGKILL);
+  ::kill(one.pid(), SIGKILL);
+}
+
+TEST_F(Top, TellsJobsOfOneTokenApart) {
+  Process first = start(job_of(2, {"0", "1"}), {{"TUTTI_TOKEN", kToken}});
+  ASSERT_THAT(first.read_lines(1), SizeIs(1)) << "the first call is through";
+  const std::string there = cat("localhost:", variable_of(process_of_rank(0), "MASTER_PORT"));
+  Process second = start(job_of(2, {"0", "1"}), {{"TUTTI_TOKEN", kToken}});
+  ASSERT_THAT(second.read_lines(1), SizeIs(1)) << "the first call is through";
+  const Result several = run({"top", "--once"});
+  EXPECT_NE(several.code, 0);
+  EXPECT_THAT(several.err, HasSubstr(cat("127.0.0.1", there.substr(there.find(':')))));
+  EXPECT_THAT(split(several.err, '\n'), SizeIs(::testing::Ge(3))) << several.err;
+  EXPECT_THAT(look_at(there)["ranks"], SizeIs(2));
+  end(first);
+  end(second);
+}
+
+TEST_F(Top, AttachesWhereRankZeroIsStopped) {
+  Process job = start(job_of(3, {"0", "1"}));
+  ASSERT_THAT(job.read_lines(1), SizeIs(1)) << "the first call is through";
+  const pid_t stopped = process_of_rank(0);
+  const std::string there = cat("localhost:", variable_of(stopped, "MASTER_PORT"));
+  ::kill(stopped, SIGSTOP);
+  for (const std::string& name : {there, cat(stopped), cat(process_of_rank(2))}) {
+    const Json view = look_at(name);
+    ASSERT_THAT(view["ranks"], SizeIs(3)) << name;
+    EXPECT_EQ(view["ranks"][0]["state"], "silent");
+  }
+  ::kill(stopped, SIGCONT);
   end(job);
 }
 

@@ -172,8 +172,13 @@ Hello sign_hello(Hello hello, const Challenge& challenge, std::string_view key,
 
 void check_verdict(const Verdict& verdict, const Challenge& challenge, const Hello& hello,
                    std::string_view key, const std::string& whom) {
-  if (verdict.refusal != Refusal::none) throw_refused(hello, verdict, whom);
-  if (equal(verdict.proof, prove(key, challenge, hello, verdict))) return;
+  // Who says these has no proof to give.
+  const bool proves_nothing =
+      verdict.refusal == Refusal::bad_token || verdict.refusal == Refusal::wrong_version;
+  if (proves_nothing || equal(verdict.proof, prove(key, challenge, hello, verdict))) {
+    if (verdict.refusal == Refusal::none) return;
+    throw_refused(hello, verdict, whom);
+  }
   throw NotThisJob(whom + " does not know this job's token",
                    {.cause = "another job, or someone else, listens on that address",
                     .remedy = "give all ranks of a job the same TUTTI_TOKEN"});

@@ -124,8 +124,8 @@ void require_magic(std::string_view bytes, const std::string& whom);
 // The answer to a challenge: `hello` with version, nonce and proof.
 Hello sign_hello(Hello hello, const Challenge& challenge, std::string_view key,
                  const std::string& whom);
-// Returns when this rank was accepted by somebody who knows the key. A refusal may come from
-// anybody: it is good for a text only.
+// Returns when this rank was accepted by somebody who knows the key. A refusal by one who does not,
+// or may not, is NotThisJob or OtherVersion.
 void check_verdict(const Verdict& verdict, const Challenge& challenge, const Hello& hello,
                    std::string_view key, const std::string& whom);
 // Errors of connecting to `place` ("rank 3 (node7, pid 1234) at 10.0.0.1:40123"): the errno of the

@@ -5,14 +5,19 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <filesystem>
+#include <future>
 #include <tuple>
 
 #include "tests/support/ranks.h"
 #include "tests/transport/bootstrap/recording_client.h"
+#include "transport/bootstrap/frame.h"
+#include "transport/bootstrap/link.h"
 #include "transport/bootstrap/tree.h"
 
 namespace tutti::testing {
@@ -65,6 +70,26 @@ TEST(Tree, RoutesAmongThoseThatAreLeft) {
       }
     }
   }
+}
+
+// Whoever is stopped reads nothing, and what its system has no room for would break the link.
+TEST(Link, AsksNoMoreOfWhoSaysNothing) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends.data()), 0);
+  bootstrap::Link link{ByteStream(Fd(ends[0]))};
+  const Fd other(ends[1]);
+  const std::string question = bootstrap::FrameWriter(bootstrap::FrameType::look).finish();
+  const auto ask_often = [&] {
+    for (int i = 0; i < 1000; ++i) link.ask(question, 10);
+    std::array<char, 100'000> block{};
+    const ssize_t got = std::max<ssize_t>(0, ::read(other.get(), block.data(), block.size()));
+    return got / std::ssize(question);
+  };
+  EXPECT_EQ(ask_often(), 10);
+  EXPECT_EQ(ask_often(), 0);
+  ASSERT_EQ(::write(other.get(), question.data(), question.size()), std::ssize(question));
+  EXPECT_TRUE(link.receive([](std::string_view) { return true; }, 100));
+  EXPECT_EQ(ask_often(), 10);
 }
 
 class WorldTest : public ::testing::TestWithParam<std::tuple<int, int>> {

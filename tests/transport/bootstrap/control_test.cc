@@ -156,6 +156,47 @@ TEST_P(WorldTest, PoisonReachesAllOfOneCommunicator) {
   });
 }
 
+// A client that takes its time, as one may that writes to a file system that hangs, keeps nobody
+// below it in the tree from hearing.
+TEST(Poison, IsPassedOnBeforeItIsTaken) {
+  class SlowClient final : public ControlClient {
+   public:
+    explicit SlowClient(std::shared_future<void> others) : others_(std::move(others)) {}
+    void on_abort(const Error&) override { told_ = others_.wait_for(kPatience); }
+    std::string on_question(int, uint32_t) override { return {}; }
+    void on_answer(int, uint32_t, std::string_view) override {}
+    void on_connection(int, int, ByteStream) override {}
+    void on_opened(int, int, ByteStream) override {}
+    std::future_status told() const { return told_; }
+
+   private:
+    const std::shared_future<void> others_;
+    std::future_status told_ = std::future_status::ready;
+  };
+  std::promise<void> lowest_knows;
+  const std::shared_future<void> known = lowest_knows.get_future().share();
+  Barrier attached(3);
+  Barrier done(3);
+  run_ranks(3, [&](const Job& job) {
+    const std::shared_ptr<Control> control = Control::connect(job);
+    if (control->rank() == 0) {
+      SlowClient client(known);
+      control->attach(kWorld, everybody(3), &client);
+      attached.wait();
+      done.wait();
+      control->detach(kWorld);
+      EXPECT_EQ(client.told(), std::future_status::ready);
+      return;
+    }
+    AttachedClient client(*control, kWorld, everybody(3));
+    attached.wait();
+    if (control->rank() == 1) control->poison(kWorld, Error(ErrorCode::aborted, "it is over"));
+    client->wait_for_abort();
+    if (control->rank() == 2) lowest_knows.set_value();
+    done.wait();
+  });
+}
+
 // Ranks leave in any order; nobody takes it for a death.
 TEST_P(WorldTest, LeavingIsNoDeath) {
   run([&](Control& control) {

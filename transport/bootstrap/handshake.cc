@@ -127,6 +127,13 @@ std::string session_key(std::string_view bootstrap_key, const Nonce& job_identit
   return std::string(bytes_of(hmac(bootstrap_key, cat("session", bytes_of(job_identity)))));
 }
 
+std::string name_of_session(std::string_view session_key) {
+  const Digest digest = hmac(session_key, "name");
+  Nonce name{};
+  std::copy_n(digest.begin(), name.size(), name.begin());
+  return to_hex(name).substr(0, 16);
+}
+
 Challenge make_challenge() { return {.version = kWireVersion, .nonce = random_nonce()}; }
 
 Digest prove(std::string_view key, const Challenge& challenge, const Hello& hello) {

@@ -91,6 +91,8 @@ std::string to_hex(const Nonce& nonce);
 std::string bootstrap_key(std::string_view token, std::string_view incarnation);
 // The key of everything after the bootstrap.
 std::string session_key(std::string_view bootstrap_key, const Nonce& job_identity);
+// Control::job_name(), by which nobody can guess the key.
+std::string name_of_session(std::string_view session_key);
 
 Challenge make_challenge();
 Digest prove(std::string_view key, const Challenge& challenge, const Hello& hello);

@@ -14,6 +14,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::SizeIs;
 
 constexpr const char* kToken = "00112233445566778899aabbccddeeff";
@@ -256,6 +257,26 @@ TEST_F(Top, TellsOfAnAbortedJob) {
   EXPECT_EQ(reports["reports"][0]["recorder"].back()["call"], 2);
   EXPECT_TRUE(reports["reports"][0]["recorder"].back()["seconds"].is_null());
   EXPECT_THAT(run({"top", "--report", path("nothing")}).err, HasSubstr("no rank has left"));
+}
+
+// A directory may hold those of earlier jobs, or of earlier starts of this one, and half a file.
+TEST_F(Top, TellsOfTheLastJobOfThoseThatWereAborted) {
+  std::filesystem::create_directory(path("reports"));
+  const Process::Environment environment = {{"TUTTI_REPORT", path("reports")},
+                                            {"TUTTI_TIMEOUT", "1"}};
+  EXPECT_NE(run(job_of(3, {"1", "60000"}), environment).code, 0);
+  EXPECT_NE(run(job_of(2, {"0", "60000"}), environment).code, 0);
+  write("reports/rank-7-communicator-1-job-0.json", R"({"rank": 7, "jo)");
+  write("reports/rank-8-communicator-1-job-0.json", R"({"rank": 8})");
+  const Result told = run({"top", "--report", path("reports")});
+  EXPECT_EQ(told.code, 0) << told.err;
+  EXPECT_THAT(told.out, AllOf(HasSubstr("Skipped "), HasSubstr("rank-7-communicator-1-job-0.json"),
+                              HasSubstr("those of 1 before it are passed over"),
+                              HasSubstr("of 2 ranks was aborted"), HasSubstr("Likely: rank 0 (")));
+  EXPECT_THAT(told.out, Not(HasSubstr("of 3 ranks")));
+  const Json reports = Json::parse(run({"top", "--report", path("reports"), "--json"}).out);
+  EXPECT_THAT(reports["reports"], SizeIs(2));
+  EXPECT_THAT(reports["skipped"], SizeIs(2));
 }
 
 TEST_F(Top, WarningsNameTheOneThatIsAlwaysLate) {

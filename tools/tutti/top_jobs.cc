@@ -140,9 +140,7 @@ JobPlace place_with(int pid) {
                 {.remedy = "name one of its ranks, or HOST:PORT of one"});
   }
   for (const JobPlace& place : running_jobs()) {
-    if (!same_job(place, *wanted)) continue;
-    wanted->addresses.insert(wanted->addresses.end(), place.addresses.begin(),
-                             place.addresses.end());
+    if (same_job(place, *wanted)) wanted->addresses = place.addresses;
   }
   if (!wanted->addresses.empty()) return std::move(*wanted);
   throw Error(ErrorCode::bootstrap,

@@ -29,6 +29,7 @@ constexpr milliseconds kAttempt{3000};
 // For the handshake, from the first word on where there are several ports. After each attempt that
 // took longer it is twice as long: rank 0 may be busy, or not have called init yet.
 constexpr milliseconds kFirstHandshake{3000};
+constexpr milliseconds kFirstHandshakePerRank{20};
 // For whoever listens on one of several ports to say the first word. A stranger may never say it,
 // while rank 0 may but be busy: each time all ports were tried they are given twice as long.
 constexpr milliseconds kFirstPatience{100};
@@ -157,7 +158,7 @@ class Search {
   const Wait wait_;
   std::string token_;
   milliseconds patience_ = kFirstPatience;
-  milliseconds handshake_ = kFirstHandshake;
+  milliseconds handshake_ = kFirstHandshake + job_.size * kFirstHandshakePerRank;
   Deadline say_at_ = Deadline::after(kSayWhatIsMissing);
   std::string problem_ = "no attempt was made";
   std::string met_;  // who was there in rank 0's place, if anybody

@@ -78,7 +78,9 @@ std::optional<JobPlace> place_of(int pid) {
   if (!found || found->size == 1) return std::nullopt;
   JobPlace place{.name = meeting_in(environment, *found),
                  .addresses = listeners_of(pid),
-                 .token = token_in(environment, pid)};
+                 .token = token_in(environment, pid),
+                 .key = {},
+                 .who = {}};
   place.key = bootstrap::bootstrap_key(place.token, found->incarnation);
   std::string program;
   std::getline(std::ifstream(cat("/proc/", pid, "/comm")) >> std::ws, program);
@@ -113,8 +115,28 @@ std::vector<int> own_processes() {
   return pids;
 }
 
+// Of "HOST:PORT". Throws for what is none, and for a host that is not known.
+std::vector<bootstrap::SocketAddress> resolve_endpoint(const std::string& text) {
+  const size_t colon = text.rfind(':');
+  const int port = job_number("--job", text.substr(colon + 1), 1, kLargestPort);
+  std::string host = text.substr(0, colon);
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  return bootstrap::resolve(host, static_cast<uint16_t>(port));
+}
+
+// Whether a rank on this host listens there, or the job was told to meet there: whoever did so may
+// have died.
+bool belongs_to(const JobPlace& place, const std::vector<bootstrap::SocketAddress>& addresses) {
+  if (have_one_in_common(place.addresses, addresses)) return true;
+  try {
+    return have_one_in_common(resolve_endpoint(place.name), addresses);
+  } catch (const Error&) {  // it has met by a file, or elsewhere
+    return false;
+  }
+}
+
 // Of a job on this host more is known: which start of it this is, and where its other ranks are.
-JobPlace place_at(const std::string& job, size_t colon) {
+JobPlace place_at(const std::string& job) {
   const std::string token = job_token();
   std::vector<JobPlace> here = running_jobs();
   if (!token.empty()) {
@@ -122,12 +144,9 @@ JobPlace place_at(const std::string& job, size_t colon) {
   }
   const auto named = std::ranges::find(here, job, &JobPlace::name);
   if (named != here.end()) return std::move(*named);
-  const int port = job_number("--job", job.substr(colon + 1), 1, kLargestPort);
-  std::string host = job.substr(0, colon);
-  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
-  const auto addresses = bootstrap::resolve(host, static_cast<uint16_t>(port));
+  const std::vector<bootstrap::SocketAddress> addresses = resolve_endpoint(job);
   const auto met = std::ranges::find_if(
-      here, [&](const JobPlace& place) { return have_one_in_common(place.addresses, addresses); });
+      here, [&](const JobPlace& place) { return belongs_to(place, addresses); });
   if (met != here.end()) return std::move(*met);
   return {.name = job, .addresses = addresses, .token = token, .key = token, .who = {}};
 }
@@ -171,7 +190,7 @@ std::vector<JobPlace> running_jobs() {
 }
 
 JobPlace find_running_job(const std::string& job) {
-  if (const size_t colon = job.rfind(':'); colon != std::string::npos) return place_at(job, colon);
+  if (job.find(':') != std::string::npos) return place_at(job);
   if (!job.empty()) return place_with(job_number("--job", job, 1, 1 << 30));
   std::vector<JobPlace> places = running_jobs();
   if (places.size() == 1) return std::move(places.front());

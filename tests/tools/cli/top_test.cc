@@ -225,6 +225,7 @@ TEST_F(Top, SaysThatTheJobHasEnded) {
 TEST_F(Top, AsksAnotherRankWhereThatOneDies) {
   Process job = start(job_of(3, {"-1", "60000"}, {"--min-ranks", "1"}));
   ASSERT_THAT(job.read_lines(1), SizeIs(1)) << "the first call is through";
+  const std::string there = cat("localhost:", variable_of(process_of_rank(0), "MASTER_PORT"));
   Process watching = start(top({"--json", "--every", "0.1"}));
   EXPECT_THAT(watching.read_lines(1), SizeIs(1));
   ::kill(process_of_rank(0), SIGKILL);
@@ -235,6 +236,7 @@ TEST_F(Top, AsksAnotherRankWhereThatOneDies) {
   }
   EXPECT_EQ(view["ranks"][0]["state"], "died");
   EXPECT_EQ(view["ranks"][2]["state"], "answers");
+  EXPECT_THAT(look_at(there)["ranks"], SizeIs(3)) << "which was rank 0's address";
   ::kill(watching.pid(), SIGINT);
   EXPECT_EQ(watching.finish().code, 0);
   end(job);

@@ -2,7 +2,6 @@
 // left of it.
 #include <chrono>
 #include <cmath>
-#include <fstream>
 
 #include "base/json.h"
 #include "base/log.h"
@@ -82,7 +81,7 @@ void CommunicatorImpl::note_lateness(const Operation& operation, int64_t waited_
           "; `tutti top` shows who waits for whom, TUTTI_LATE_WARNING sets the limit in seconds"));
 }
 
-// The job ends, so that this may take its time.
+// The control thread may be the one that calls: others wait for what it does.
 void CommunicatorImpl::write_report(const Error& error) {
   const std::string directory = settings().get_string("TUTTI_REPORT");
   if (directory.empty()) return;
@@ -91,7 +90,9 @@ void CommunicatorImpl::write_report(const Error& error) {
   const PeerInfo& self = engine_->control().peer(members_[static_cast<size_t>(rank_)]);
   Json calls = Json::array();
   for (const CallRecord& record : recorder_.records()) calls.push_back(recorded(record, moment));
+  const std::string& job = engine_->control().job_name();
   const Json report = {
+      {"job", job},
       {"rank", members_[static_cast<size_t>(rank_)]},
       {"host", self.host},
       {"pid", self.pid},
@@ -106,10 +107,8 @@ void CommunicatorImpl::write_report(const Error& error) {
       {"waits_for", now.waits_for},
       {"recorder", std::move(calls)}};
   const std::string path = cat(directory, "/rank-", members_[static_cast<size_t>(rank_)],
-                               "-communicator-", id_, ".json");
-  std::ofstream file(path);
-  file << report.dump(2, Json::BadText::replace) << '\n';
-  if (!file.flush()) log(LogLevel::warning, cat("cannot write ", path, " (TUTTI_REPORT)"));
+                               "-communicator-", id_, "-job-", job, ".json");
+  report_file_.write(path, report.dump(2, Json::BadText::replace) + '\n');
 }
 
 }  // namespace tutti::internal

@@ -28,6 +28,7 @@
 #include "collectives/runtime/operation.h"
 #include "collectives/runtime/plans.h"
 #include "collectives/runtime/point_to_point.h"
+#include "collectives/runtime/report_file.h"
 #include "collectives/runtime/tally.h"
 #include "topology/domain.h"
 #include "transport/bootstrap/control.h"
@@ -276,6 +277,7 @@ class CommunicatorImpl final : public ControlClient,
   const int64_t late_ns_;  // to wait so long for a rank is worth a warning; 0: never
   AbortState abort_;
   FlightRecorder recorder_;
+  ReportFile report_file_;
   Tally tally_;
   Limits limits_;
   // Over the layout of the ranks, and in the order of their numbers, which canonical sums are in.

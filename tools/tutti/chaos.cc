@@ -187,7 +187,8 @@ void add_chaos(CommandLine& line) {
   command
       .add_option("--links", options->draw.links,
                   "network interfaces that may be taken down, NAMESPACE/INTERFACE where they are "
-                  "in a network namespace (root)")
+                  "in a network namespace (root). One of the host itself loses its routes and "
+                  "IPv6 addresses by that, and does not get them back: take namespaces")
       .separated_by_commas()
       .type_name("LINK,...");
   command

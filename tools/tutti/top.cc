@@ -2,6 +2,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <iostream>
@@ -29,7 +30,9 @@ using bootstrap::JobWatch;
 using bootstrap::RankSight;
 using bootstrap::RankState;
 
-constexpr std::chrono::seconds kTimeToConnect{5};
+// Of several addresses some may be of ranks that are stopped: all are tried for a short time first.
+constexpr std::array<std::chrono::seconds, 2> kTimesToConnect = {std::chrono::seconds(1),
+                                                                 std::chrono::seconds(5)};
 
 struct TopOptions {
   std::string job;
@@ -43,14 +46,18 @@ struct TopOptions {
 class WatchedJob {
  public:
   explicit WatchedJob(const JobPlace& place) : key_(place.key) {
-    for (const bootstrap::SocketAddress& address : place.addresses) {
-      try {
-        watch_.emplace(address, key_, Deadline::after(kTimeToConnect));
-        return;
-      } catch (const Error&) {
-        if (&address == &place.addresses.back()) throw;
+    std::optional<Error> problem;
+    for (const std::chrono::seconds time : kTimesToConnect) {
+      for (const bootstrap::SocketAddress& address : place.addresses) {
+        try {
+          watch_.emplace(address, key_, Deadline::after(time));
+          return;
+        } catch (const Error& error) {
+          problem = error;
+        }
       }
     }
+    if (problem) throw *problem;
   }
 
   // Nothing when the job has ended.
@@ -73,7 +80,7 @@ class WatchedJob {
       rank.state = RankState::silent;  // it is tried once
       try {
         watch_.emplace(bootstrap::resolve(rank.address, rank.port).front(), key_,
-                       Deadline::after(kTimeToConnect));
+                       Deadline::after(kTimesToConnect.back()));
         return true;
       } catch (const Error&) {  // the next one may be there
       }
@@ -139,9 +146,10 @@ void add_top(CommandLine& line) {
   const auto options = std::make_shared<TopOptions>();
   Command command = line.add("top", "Show what the ranks of a running job do, and who is slow");
   command
-      .add_option("--job", options->job,
-                  "HOST:PORT of its rank 0, or the pid of a rank on this host (default: the only "
-                  "job there is)")
+      .add_option(
+          "--job", options->job,
+          "HOST:PORT of one of its ranks, or the pid of one on this host (default: the only "
+          "job there is)")
       .type_name("JOB");
   command.add_flag("--json", options->json, "an object in each line, instead of a table");
   command.add_flag("--once", options->once, "end after the first table");

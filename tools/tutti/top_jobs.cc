@@ -14,13 +14,11 @@
 
 #include "base/error.h"
 #include "base/printable.h"
-#include "base/settings.h"
 #include "base/text.h"
+#include "tools/tutti/top_listeners.h"
 #include "transport/bootstrap/handshake.h"
 #include "transport/bootstrap/job.h"
 #include "transport/bootstrap/job_sources.h"
-#include "transport/bootstrap/meeting.h"
-#include "transport/bootstrap/rendezvous.h"
 
 namespace tutti::tool {
 
@@ -50,44 +48,26 @@ Environment reader_of(const Variables& variables) {
   };
 }
 
-// The token as the process finds it, which may be in a file.
-std::string token_in(const Environment& environment) {
-  settings().set("TUTTI_TOKEN", environment("TUTTI_TOKEN").value_or(""));
-  settings().set("TUTTI_TOKEN_FILE", environment("TUTTI_TOKEN_FILE").value_or(""));
-  return job_token();
+// The token as the process finds it, which may be in a file. However short it is, its job took it.
+std::string token_in(const Environment& environment, int pid) {
+  if (const auto token = environment("TUTTI_TOKEN")) return *token;
+  const auto path = environment("TUTTI_TOKEN_FILE");
+  if (!path) return "";
+  return token_in_file(path->starts_with('/') ? *path : cat("/proc/", pid, "/cwd/", *path));
 }
 
-// What the ranks of the process's job were told of where they meet: as job_from_environment() reads
-// it, but of another process.
-void find_addresses(const Environment& environment, const FoundJob& found, JobPlace& place) {
-  constexpr std::string_view kFile = "file:";
-  const std::string meeting = environment("TUTTI_RENDEZVOUS").value_or("");
-  if (!environment("MASTER_ADDR") && meeting.starts_with(kFile)) {
-    bootstrap::FileRendezvous file(meeting.substr(kFile.size()));
-    const std::string told = file.get(bootstrap::kRankZeroKey).value_or("");
-    place.name = meeting;
-    place.addresses = {bootstrap::parse_rank_zero(told)};
-    return;
-  }
-  Job job;
-  job.master_address = environment("MASTER_ADDR").value_or(found.address);
-  const std::string port = environment("MASTER_PORT").value_or(cat(found.port));
-  job.master_port = static_cast<uint16_t>(job_number("MASTER_PORT", port, 0, kLargestPort));
-  if (job.master_address.empty() || job.master_port == 0) {
+// Where the ranks of the process's job were told to meet, which names the job: as find_place() of
+// job.cc has it.
+std::string meeting_in(const Environment& environment, const FoundJob& found) {
+  if (const auto rendezvous = environment("TUTTI_RENDEZVOUS")) return *rendezvous;
+  const std::string host = environment("MASTER_ADDR").value_or(found.address);
+  const std::string text = environment("MASTER_PORT").value_or(cat(found.port));
+  const int port = job_number("MASTER_PORT", text, 0, kLargestPort);
+  if (host.empty() || port == 0) {
     throw Error(ErrorCode::bootstrap, cat(found.source, " keeps to itself where its ranks meet"),
                 {.remedy = "set MASTER_ADDR, MASTER_PORT and TUTTI_TOKEN for the job"});
   }
-  place.name = bootstrap::endpoint_text(job.master_address, job.master_port);
-  // torchrun's own store has the first of these.
-  constexpr int kTorchrunsPorts = 8;
-  if (environment("TORCHELASTIC_RUN_ID") && !environment("TUTTI_LAUNCHER_FD")) {
-    job.master_ports = std::min(1 + kTorchrunsPorts, 1 + kLargestPort - job.master_port);
-  }
-  const std::vector<std::string> interfaces =
-      split(environment("TUTTI_INTERFACE").value_or(""), ',');
-  place.addresses = bootstrap::on_all_ports(
-      job, bootstrap::resolve_master(job.master_address, job.master_port,
-                                     interfaces.empty() ? "" : interfaces.front()));
+  return bootstrap::endpoint_text(host, static_cast<uint16_t>(port));
 }
 
 // Nothing where the process is in no job of several. Throws where that job cannot be watched.
@@ -96,14 +76,28 @@ std::optional<JobPlace> place_of(int pid) {
   const Environment environment = reader_of(variables);
   const std::optional<FoundJob> found = find_job(environment);
   if (!found || found->size == 1) return std::nullopt;
-  JobPlace place;
-  find_addresses(environment, *found, place);
-  place.key = bootstrap::bootstrap_key(token_in(environment), found->incarnation);
+  JobPlace place{.name = meeting_in(environment, *found),
+                 .addresses = listeners_of(pid),
+                 .token = token_in(environment, pid),
+                 .key = {},
+                 .who = {}};
+  place.key = bootstrap::bootstrap_key(place.token, found->incarnation);
   std::string program;
   std::getline(std::ifstream(cat("/proc/", pid, "/comm")) >> std::ws, program);
   place.who = cat("pid ", pid, " (", printable(program), ")");
   return place;
 }
+
+bool have_one_in_common(const std::vector<bootstrap::SocketAddress>& some,
+                        const std::vector<bootstrap::SocketAddress>& others) {
+  return std::ranges::any_of(some, [&](const bootstrap::SocketAddress& address) {
+    return std::ranges::find(others, address.text(), &bootstrap::SocketAddress::text) !=
+           others.end();
+  });
+}
+
+// Two jobs may have one token, and one after the other may meet at one place.
+bool same_job(const JobPlace& a, const JobPlace& b) { return a.name == b.name && a.key == b.key; }
 
 std::vector<int> own_processes() {
   std::vector<int> pids;
@@ -121,20 +115,56 @@ std::vector<int> own_processes() {
   return pids;
 }
 
-JobPlace place_at(const std::string& job, size_t colon) {
-  const std::string token = job_token();  // before others' are read
-  if (token.empty()) {
-    for (JobPlace& place : running_jobs()) {
-      if (place.name == job) return std::move(place);
-    }
-  }
-  const int port = job_number("--job", job.substr(colon + 1), 1, kLargestPort);
-  std::string host = job.substr(0, colon);
+// Of "HOST:PORT". Throws for what is none, and for a host that is not known.
+std::vector<bootstrap::SocketAddress> resolve_endpoint(const std::string& text) {
+  const size_t colon = text.rfind(':');
+  const int port = job_number("--job", text.substr(colon + 1), 1, kLargestPort);
+  std::string host = text.substr(0, colon);
   if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
-  return {.name = job,
-          .addresses = bootstrap::resolve(host, static_cast<uint16_t>(port)),
-          .key = token,
-          .who = {}};
+  return bootstrap::resolve(host, static_cast<uint16_t>(port));
+}
+
+// Whether a rank on this host listens there, or the job was told to meet there: whoever did so may
+// have died.
+bool belongs_to(const JobPlace& place, const std::vector<bootstrap::SocketAddress>& addresses) {
+  if (have_one_in_common(place.addresses, addresses)) return true;
+  try {
+    return have_one_in_common(resolve_endpoint(place.name), addresses);
+  } catch (const Error&) {  // it has met by a file, or elsewhere
+    return false;
+  }
+}
+
+// Of a job on this host more is known: which start of it this is, and where its other ranks are.
+JobPlace place_at(const std::string& job) {
+  const std::string token = job_token();
+  std::vector<JobPlace> here = running_jobs();
+  if (!token.empty()) {
+    std::erase_if(here, [&](const JobPlace& place) { return place.token != token; });
+  }
+  const auto named = std::ranges::find(here, job, &JobPlace::name);
+  if (named != here.end()) return std::move(*named);
+  const std::vector<bootstrap::SocketAddress> addresses = resolve_endpoint(job);
+  const auto met = std::ranges::find_if(
+      here, [&](const JobPlace& place) { return belongs_to(place, addresses); });
+  if (met != here.end()) return std::move(*met);
+  return {.name = job, .addresses = addresses, .token = token, .key = token, .who = {}};
+}
+
+// The job of the process, which need not listen itself, as one that a rank has started.
+JobPlace place_with(int pid) {
+  std::optional<JobPlace> wanted = place_of(pid);
+  if (!wanted) {
+    throw Error(ErrorCode::invalid_argument, cat("process ", pid, " is in no job of several ranks"),
+                {.remedy = "name one of its ranks, or HOST:PORT of one"});
+  }
+  for (const JobPlace& place : running_jobs()) {
+    if (same_job(place, *wanted)) wanted->addresses = place.addresses;
+  }
+  if (!wanted->addresses.empty()) return std::move(*wanted);
+  throw Error(ErrorCode::bootstrap,
+              cat("no rank of the job of process ", pid, " listens on this host"),
+              {.cause = "the job is starting or ending, or its ranks are another user's"});
 }
 
 }  // namespace
@@ -144,8 +174,15 @@ std::vector<JobPlace> running_jobs() {
   for (const int pid : own_processes()) {
     try {
       std::optional<JobPlace> place = place_of(pid);
-      if (!place || std::ranges::find(places, place->key, &JobPlace::key) != places.end()) continue;
-      places.push_back(std::move(*place));
+      if (!place || place->addresses.empty()) continue;
+      const auto known = std::ranges::find_if(
+          places, [&](const JobPlace& other) { return same_job(other, *place); });
+      if (known == places.end()) {
+        places.push_back(std::move(*place));
+      } else {
+        known->addresses.insert(known->addresses.end(), place->addresses.begin(),
+                                place->addresses.end());
+      }
     } catch (const Error&) {  // not one that can be watched
     }
   }
@@ -153,13 +190,8 @@ std::vector<JobPlace> running_jobs() {
 }
 
 JobPlace find_running_job(const std::string& job) {
-  if (const size_t colon = job.rfind(':'); colon != std::string::npos) return place_at(job, colon);
-  if (!job.empty()) {
-    const int pid = job_number("--job", job, 1, 1 << 30);
-    if (std::optional<JobPlace> place = place_of(pid)) return std::move(*place);
-    throw Error(ErrorCode::invalid_argument, cat("process ", pid, " is in no job of several ranks"),
-                {.remedy = "name one of its ranks, or HOST:PORT of its rank 0"});
-  }
+  if (job.find(':') != std::string::npos) return place_at(job);
+  if (!job.empty()) return place_with(job_number("--job", job, 1, 1 << 30));
   std::vector<JobPlace> places = running_jobs();
   if (places.size() == 1) return std::move(places.front());
   if (places.empty()) {

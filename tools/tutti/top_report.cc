@@ -100,39 +100,81 @@ std::string line_of(const Json& report) {
   return text + '\n';
 }
 
-}  // namespace
+// Throws where something is missing that is told of.
+void require_all(const Json& report) {
+  static_cast<void>(line_of(report));
+  for (const char* const name : {"job", "communicator"}) {
+    static_cast<void>(report[name].get<std::string>());
+  }
+  static_cast<void>(report["members"].get<std::vector<int>>());
+  for (const char* const name : {"code", "text"}) {
+    static_cast<void>(report["error"][name].get<std::string>());
+  }
+  static_cast<void>(report["error"]["rank"].get<int>());
+}
 
-Json read_reports(const std::string& directory, std::filesystem::file_time_type since) {
+using FileTime = std::filesystem::file_time_type;
+
+// In the order of their names, with the time when each was written.
+std::map<std::string, FileTime> files_in(const std::string& directory, FileTime since) {
+  std::map<std::string, FileTime> files;
   std::error_code problem;
-  std::vector<std::string> paths;
   for (const auto& entry : std::filesystem::directory_iterator(directory, problem)) {
     const std::string name = entry.path().filename();
     if (!name.starts_with("rank-") || !name.ends_with(".json")) continue;
-    if (entry.last_write_time() >= since) paths.push_back(entry.path());
+    const FileTime written = entry.last_write_time(problem);
+    if (!problem && written >= since) files[entry.path()] = written;
   }
-  if (paths.empty()) {
-    throw Error(ErrorCode::invalid_argument, cat("no rank has left a report in ", directory),
-                {.where = "--report",
-                 .remedy = "start the job with TUTTI_REPORT set to a directory that is there"});
-  }
-  std::ranges::sort(paths);
+  return files;
+}
+
+// One start of it.
+struct Job {
+  FileTime last_written = FileTime::min();
   Json reports = Json::array();
-  for (const std::string& path : paths) {
+};
+
+}  // namespace
+
+Json read_reports(const std::string& directory, std::filesystem::file_time_type since) {
+  std::map<std::string, Job> jobs;
+  std::vector<std::string> skipped;
+  for (const auto& [path, written] : files_in(directory, since)) {
     try {
-      reports.push_back(Json::parse(file_text(path, kMostBytes)));
+      Json report = Json::parse(file_text(path, kMostBytes));
+      require_all(report);
+      Job& job = jobs[report["job"].get<std::string>()];
+      job.last_written = std::max(job.last_written, written);
+      job.reports.push_back(std::move(report));
     } catch (const Error& error) {
-      throw Error(ErrorCode::invalid_argument, cat(path, ": ", error.what()));
+      skipped.push_back(cat(path, ": ", error.what()));
     }
   }
+  if (jobs.empty()) {
+    throw Error(ErrorCode::invalid_argument, cat("no rank has left a report in ", directory),
+                {.where = "--report",
+                 .cause = skipped.empty() ? "" : cat("a file makes no sense: ", skipped.front()),
+                 .remedy = "start the job with TUTTI_REPORT set to a directory that is there"});
+  }
+  const auto& [name, job] = *std::ranges::max_element(
+      jobs, {}, [](const auto& entry) { return entry.second.last_written; });
   Json guesses = Json::array();
-  for (const auto& [communicator, list] : by_communicator(reports)) {
+  for (const auto& [communicator, list] : by_communicator(job.reports)) {
     guesses.push_back({{"communicator", communicator}, {"guess", guess(list)}});
   }
-  return {{"reports", std::move(reports)}, {"guesses", std::move(guesses)}};
+  return {{"job", name},
+          {"other_jobs", jobs.size() - 1},
+          {"skipped", skipped},
+          {"reports", job.reports},
+          {"guesses", std::move(guesses)}};
 }
 
 std::string to_text(const Json& reports) {
   std::string text;
+  for (const Json& skipped : reports["skipped"]) text += cat("Skipped ", shown(skipped), "\n");
+  if (const int others = reports["other_jobs"].get<int>(); others > 0) {
+    text += cat("This is the last job; those of ", others, " before it are passed over.\n");
+  }
   const auto communicators = by_communicator(reports["reports"]);
   for (const Json& told : reports["guesses"]) {
     const std::vector<Json>& list = communicators.at(told["communicator"].get<std::string>());

@@ -8,9 +8,10 @@
 
 namespace tutti::tool {
 
-// {"reports": [what each rank wrote, of each communicator], "guesses": [{"communicator",
-// "guess"}]}. Of files that were written after `since`. Throws Error(invalid_argument) where there
-// is none, and for a file that makes no sense.
+// {"job", "reports": [what each rank of it wrote, of each communicator], "guesses":
+// [{"communicator", "guess"}], "other_jobs": how many, "skipped": ["file: why"]}. Of files that
+// were written after `since`, and of the job, or of that start of a job, which wrote last. Files
+// that make no sense are skipped. Throws Error(invalid_argument) where no other is there.
 Json read_reports(const std::string& directory,
                   std::filesystem::file_time_type since = std::filesystem::file_time_type::min());
 

@@ -205,6 +205,11 @@ void Acceptor::encrypt(Guest& guest, const Welcome& welcome) {
   if (error == 0) welcome(guest.hello, std::move(guest.socket));
 }
 
+bool Acceptor::must_encrypt(const Hello& hello) const {
+  if (hello.purpose == Purpose::descriptors) return false;
+  return hello.purpose == Purpose::data ? demands_encrypted_data_ : demands_encryption_;
+}
+
 Refusal Acceptor::judge_hello(const Guest& guest, const Judge& judge, bool& ignore) {
   const Hello& hello = guest.hello;
   const auto refuse = [&](Refusal refusal, const std::string& text) {
@@ -219,6 +224,11 @@ Refusal Acceptor::judge_hello(const Guest& guest, const Judge& judge, bool& igno
   if (!equal(hello.proof, prove(key_for(hello), guest.challenge, hello))) {
     return refuse(Refusal::bad_token,
                   "it does not know this job's token; likely cause: a rank of another job");
+  }
+  if (hello.encrypted == 0 && must_encrypt(hello)) {
+    return refuse(Refusal::not_in_job,
+                  "it would go on in the clear, although this job has a token; likely cause: it is "
+                  "no rank of Tutti's");
   }
   // It knows neither how many ranks there are nor which of them it asks.
   const bool watches = hello.purpose == Purpose::watch;

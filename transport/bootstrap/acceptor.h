@@ -53,6 +53,12 @@ class Acceptor {
 
   // The key of every purpose but the bootstrap and watching, whose key is the token.
   void set_session_key(std::string key) { session_key_ = std::move(key); }
+  // From now on nobody is accepted in the clear: the job has a token. Of data that is demanded
+  // where all ranks send it encrypted, and of descriptors never, since they cannot go through TLS.
+  void demand_encryption(bool of_data) {
+    demands_encryption_ = true;
+    demands_encrypted_data_ = of_data;
+  }
   void on_other_size(OtherSize other_size) { other_size_ = std::move(other_size); }
 
   // Adds what it waits for; `judge` and `welcome` are called from set.run().
@@ -78,6 +84,7 @@ class Acceptor {
   }
   void read(Guest& guest, const Judge& judge, const Welcome& welcome);
   void encrypt(Guest& guest, const Welcome& welcome);
+  bool must_encrypt(const Hello& hello) const;
   Refusal judge_hello(const Guest& guest, const Judge& judge, bool& ignore);
   void say_once(const std::string& kind, const std::string& text);
   void drop_late();
@@ -90,6 +97,8 @@ class Acceptor {
   std::string session_key_;
   int world_size_ = 0;
   int rank_ = 0;
+  bool demands_encryption_ = false;
+  bool demands_encrypted_data_ = false;
   OtherSize other_size_;
   std::list<Guest> guests_;
   std::set<std::string> said_;

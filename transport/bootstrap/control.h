@@ -107,6 +107,10 @@ class Control {
   // Once connect() has returned.
   virtual const InitStats& init_stats() const = 0;
 
+  // 16 hexadecimal digits that tell this job from others and from its own other starts, the same on
+  // all ranks; no secret.
+  virtual const std::string& job_name() const = 0;
+
   virtual int rank() const = 0;
   virtual int size() const = 0;
   virtual const PeerInfo& peer(int rank) const = 0;

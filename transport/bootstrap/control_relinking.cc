@@ -95,9 +95,9 @@ void ControlService::flood_abort(uint64_t communicator, const Error& error, int 
       aborts_.end()) {
     return;
   }
-  clients_.abort(communicator, error);
   aborts_.emplace_back(communicator, abort_frame(communicator, error));
   flood(aborts_.back().second, except);
+  clients_.abort(communicator, error);  // nobody else waits for what its client does
   if (aborts_.size() > kMostAbortsKept) aborts_.pop_front();
 }
 

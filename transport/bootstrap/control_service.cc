@@ -9,6 +9,7 @@
 
 #include "base/descriptor_limit.h"
 #include "base/log.h"
+#include "base/signals_blocked.h"
 #include "base/text.h"
 #include "transport/bootstrap/socket.h"
 
@@ -26,22 +27,6 @@ Membership bootstrap(const Job& job, const std::string& unix_name) {
   return job.rank == 0 ? gather(job, unix_name) : join(job, unix_name);
 }
 
-// The process's signals belong to the program's own threads.
-class SignalsBlocked {
- public:
-  SignalsBlocked() {
-    sigset_t all;
-    ::sigfillset(&all);
-    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~SignalsBlocked() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
-
- private:
-  sigset_t before_{};
-};
-
 }  // namespace
 
 ControlService::ControlService(const Job& job)
@@ -51,6 +36,7 @@ ControlService::ControlService(const Job& job)
       encrypts_data_(job.encrypts_data),
       descriptors_(unix_name_, job.size, job.rank),
       membership_(bootstrap(job, unix_name_)),
+      job_name_(name_of_session(membership_.key)),
       tree_{.rank = job.rank, .size = job.size, .fanout = membership_.fanout},
       clients_(job.size),
       left_(job.size),

@@ -42,6 +42,7 @@ class ControlService final : public Control, private AgreementChannel {
 
   bool forked() const override { return current_process() != pid_; }
   const InitStats& init_stats() const override { return membership_.stats; }
+  const std::string& job_name() const override { return job_name_; }
   int rank() const override { return tree_.rank; }
   int size() const override { return tree_.size; }
   const PeerInfo& peer(int rank) const override { return membership_.peers.at(rank); }
@@ -156,6 +157,7 @@ class ControlService final : public Control, private AgreementChannel {
   const bool encrypts_data_;
   DescriptorService descriptors_;
   Membership membership_;
+  const std::string job_name_;
   Tree tree_;
   ClientTable clients_;
   // Beside the client table, whose clients ask for these under locks of their own.

@@ -33,6 +33,9 @@ constexpr std::chrono::seconds kTimeToLeave{2};
 // For the neighbours' systems to get the goodbye, and for the neighbours to close then.
 constexpr std::chrono::seconds kTimeToArrive{5};
 constexpr std::chrono::milliseconds kTimeToPart{200};
+// Over a link from which nothing comes. Its system has room for them, but all ranks may be asked at
+// once.
+constexpr size_t kMostQuestions = 1024;
 
 }  // namespace
 
@@ -161,10 +164,11 @@ void ControlService::flood(const std::string& frame, int except) {
 // Questions are asked again: one that meets a gap in the tree may be lost. A rank that leaves still
 // serves those below it.
 void ControlService::route(int to, const std::string& frame) {
+  const size_t most = std::max(kMostQuestions, static_cast<size_t>(tree_.size));
   for (const int hop : {tree_.next_hop(to, Gone{*this}), tree_.next_hop(to)}) {
     if (is_lost(hop)) continue;
-    links_.at(hop).send(frame);
-    return;
+    Link& link = links_.at(hop);
+    return is_question(frame) ? link.ask(frame, most) : link.send(frame);
   }
 }
 

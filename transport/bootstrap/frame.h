@@ -110,6 +110,12 @@ class FrameReader {
   bool ok_ = true;
 };
 
+// One that is lost is asked again.
+inline bool is_question(std::string_view frame) {
+  const FrameType type = FrameReader(frame.substr(sizeof(uint32_t))).type();
+  return type == FrameType::question || type == FrameType::activity_question;
+}
+
 // The frame whose body this is, to be passed on.
 inline std::string whole_frame(std::string_view body) {
   const auto length = static_cast<uint32_t>(body.size());

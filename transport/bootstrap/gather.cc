@@ -74,6 +74,7 @@ class Gathering {
     self_.domain = job.domain;
     self_.rack = job.rack;
     acceptor_ = Acceptor(std::move(listener), key_, job.size);
+    if (!job.token.empty()) acceptor_.demand_encryption(job.encrypts_data);
     self_.more_rails = acceptor_.listen_on_rails(job.more_interfaces);
     acceptor_.on_other_size(
         [this](const Hello& hello, const std::string& from) { on_other_size(hello, from); });

@@ -127,6 +127,13 @@ std::string session_key(std::string_view bootstrap_key, const Nonce& job_identit
   return std::string(bytes_of(hmac(bootstrap_key, cat("session", bytes_of(job_identity)))));
 }
 
+std::string name_of_session(std::string_view session_key) {
+  const Digest digest = hmac(session_key, "name");
+  Nonce name{};
+  std::copy_n(digest.begin(), name.size(), name.begin());
+  return to_hex(name).substr(0, 16);
+}
+
 Challenge make_challenge() { return {.version = kWireVersion, .nonce = random_nonce()}; }
 
 Digest prove(std::string_view key, const Challenge& challenge, const Hello& hello) {
@@ -172,8 +179,13 @@ Hello sign_hello(Hello hello, const Challenge& challenge, std::string_view key,
 
 void check_verdict(const Verdict& verdict, const Challenge& challenge, const Hello& hello,
                    std::string_view key, const std::string& whom) {
-  if (verdict.refusal != Refusal::none) throw_refused(hello, verdict, whom);
-  if (equal(verdict.proof, prove(key, challenge, hello, verdict))) return;
+  // Who says these has no proof to give.
+  const bool proves_nothing =
+      verdict.refusal == Refusal::bad_token || verdict.refusal == Refusal::wrong_version;
+  if (proves_nothing || equal(verdict.proof, prove(key, challenge, hello, verdict))) {
+    if (verdict.refusal == Refusal::none) return;
+    throw_refused(hello, verdict, whom);
+  }
   throw NotThisJob(whom + " does not know this job's token",
                    {.cause = "another job, or someone else, listens on that address",
                     .remedy = "give all ranks of a job the same TUTTI_TOKEN"});

@@ -91,6 +91,8 @@ std::string to_hex(const Nonce& nonce);
 std::string bootstrap_key(std::string_view token, std::string_view incarnation);
 // The key of everything after the bootstrap.
 std::string session_key(std::string_view bootstrap_key, const Nonce& job_identity);
+// Control::job_name(), by which nobody can guess the key.
+std::string name_of_session(std::string_view session_key);
 
 Challenge make_challenge();
 Digest prove(std::string_view key, const Challenge& challenge, const Hello& hello);
@@ -124,8 +126,8 @@ void require_magic(std::string_view bytes, const std::string& whom);
 // The answer to a challenge: `hello` with version, nonce and proof.
 Hello sign_hello(Hello hello, const Challenge& challenge, std::string_view key,
                  const std::string& whom);
-// Returns when this rank was accepted by somebody who knows the key. A refusal may come from
-// anybody: it is good for a text only.
+// Returns when this rank was accepted by somebody who knows the key. A refusal by one who does not,
+// or may not, is NotThisJob or OtherVersion.
 void check_verdict(const Verdict& verdict, const Challenge& challenge, const Hello& hello,
                    std::string_view key, const std::string& whom);
 // Errors of connecting to `place` ("rank 3 (node7, pid 1234) at 10.0.0.1:40123"): the errno of the

@@ -34,44 +34,6 @@ std::string require(const char* name, const char* given) {
               {.remedy = std::string(how_to_start())});
 }
 
-std::string read_token_file(const std::string& path) {
-  const auto refuse = [&](const std::string& why, const std::string& remedy) {
-    return Error(ErrorCode::bootstrap, cat("cannot read TUTTI_TOKEN_FILE=", path, ": ", why),
-                 {.remedy = remedy});
-  };
-  // A pipe that nobody writes to must not hold up the job.
-  const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  struct stat status {};
-  if (!file || ::fstat(file.get(), &status) != 0) {
-    throw refuse(cat(std::strerror(errno), " (errno ", errno, ")"),
-                 "name a file of mode 0600 that holds the job's secret, or set TUTTI_TOKEN");
-  }
-  if (!S_ISREG(status.st_mode)) throw refuse("it is no regular file", "name a file");
-  const unsigned mode = status.st_mode & 07777;
-  if (mode != 0600) {
-    std::string octal = "0000";
-    for (unsigned i = 0, rest = mode; i < 4; ++i, rest >>= 3) octal[3 - i] = "01234567"[rest & 7];
-    throw Error(ErrorCode::bootstrap,
-                cat("TUTTI_TOKEN_FILE=", path, " has mode ", octal, ", not 0600"),
-                {.cause = "others could read the job's secret", .remedy = cat("chmod 600 ", path)});
-  }
-  std::string token(kLongestToken + 1, '\0');
-  const ssize_t got = ::read(file.get(), token.data(), token.size());
-  if (got < 0) throw refuse(cat(std::strerror(errno), " (errno ", errno, ")"), "");
-  token.resize(static_cast<size_t>(got));
-  while (!token.empty() && (token.back() == '\n' || token.back() == '\r')) token.pop_back();
-  const std::string write_one =
-      cat("write a secret of one line into it, as by `openssl rand -hex "
-          "16 > ",
-          path, "`");
-  if (token.empty()) throw refuse("it holds no token", write_one);
-  if (token.size() > kLongestToken || token.find('\0') != std::string::npos) {
-    throw refuse(cat("it holds more than ", kLongestToken, " bytes, or a byte of value 0"),
-                 write_one);
-  }
-  return token;
-}
-
 // At most so many bits: what a person made up has fewer than its characters could hold.
 size_t most_bits(std::string_view token) {
   const auto all = [&](auto is) { return std::ranges::all_of(token, is); };
@@ -243,10 +205,48 @@ std::string find_rack() {
 
 }  // namespace
 
+std::string token_in_file(const std::string& path) {
+  const auto refuse = [&](const std::string& why, const std::string& remedy) {
+    return Error(ErrorCode::bootstrap, cat("cannot read TUTTI_TOKEN_FILE=", path, ": ", why),
+                 {.remedy = remedy});
+  };
+  // A pipe that nobody writes to must not hold up the job.
+  const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  struct stat status {};
+  if (!file || ::fstat(file.get(), &status) != 0) {
+    throw refuse(cat(std::strerror(errno), " (errno ", errno, ")"),
+                 "name a file of mode 0600 that holds the job's secret, or set TUTTI_TOKEN");
+  }
+  if (!S_ISREG(status.st_mode)) throw refuse("it is no regular file", "name a file");
+  const unsigned mode = status.st_mode & 07777;
+  if (mode != 0600) {
+    std::string octal = "0000";
+    for (unsigned i = 0, rest = mode; i < 4; ++i, rest >>= 3) octal[3 - i] = "01234567"[rest & 7];
+    throw Error(ErrorCode::bootstrap,
+                cat("TUTTI_TOKEN_FILE=", path, " has mode ", octal, ", not 0600"),
+                {.cause = "others could read the job's secret", .remedy = cat("chmod 600 ", path)});
+  }
+  std::string token(kLongestToken + 1, '\0');
+  const ssize_t got = ::read(file.get(), token.data(), token.size());
+  if (got < 0) throw refuse(cat(std::strerror(errno), " (errno ", errno, ")"), "");
+  token.resize(static_cast<size_t>(got));
+  while (!token.empty() && (token.back() == '\n' || token.back() == '\r')) token.pop_back();
+  const std::string write_one =
+      cat("write a secret of one line into it, as by `openssl rand -hex "
+          "16 > ",
+          path, "`");
+  if (token.empty()) throw refuse("it holds no token", write_one);
+  if (token.size() > kLongestToken || token.find('\0') != std::string::npos) {
+    throw refuse(cat("it holds more than ", kLongestToken, " bytes, or a byte of value 0"),
+                 write_one);
+  }
+  return token;
+}
+
 std::string job_token() {
   std::string token = settings().get_string("TUTTI_TOKEN");
   const std::string path = settings().get_string("TUTTI_TOKEN_FILE");
-  if (token.empty() && !path.empty()) token = read_token_file(path);
+  if (token.empty() && !path.empty()) token = token_in_file(path);
   if (!token.empty()) require_long(token);
   return token;
 }

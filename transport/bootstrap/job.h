@@ -79,5 +79,7 @@ std::string meeting_place(const Job& job);
 // Throws Error(bootstrap) when the file cannot be read, holds nothing, or can be read by others,
 // and for a token of fewer than 128 bits unless TUTTI_ALLOW_SHORT_TOKEN is set.
 std::string job_token();
+// What a file holds that TUTTI_TOKEN_FILE names. Throws as job_token(), but for a short token.
+std::string token_in_file(const std::string& path);
 
 }  // namespace tutti

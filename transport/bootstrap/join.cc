@@ -176,6 +176,7 @@ Membership join(const Job& job, const std::string& unix_name) {
   count_connected(stats);
   PeerInfo self = introduce(job, listener.get(), unix_name);
   membership.acceptor = Acceptor(std::move(listener), key, job.size, job.rank);
+  if (socket.encrypted()) membership.acceptor.demand_encryption(job.encrypts_data);
   self.more_rails = membership.acceptor.listen_on_rails(job.more_interfaces);
   FrameWriter arrival(FrameType::arrival);
   put(arrival, self);

@@ -6,16 +6,32 @@
 
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <span>
 
 namespace tutti::bootstrap {
 
+namespace {
+
+// So slow that a system has room for what comes in hours.
+constexpr std::chrono::seconds kBetweenUnheard{30};
+
+}  // namespace
+
 void Link::send(std::string_view frame) {
   if (closed_) return;
   outgoing_.append(frame);
   flush();
+}
+
+void Link::ask(std::string_view frame, size_t most) {
+  const Clock::time_point now = Clock::now();
+  if (asked_ >= most && now - last_asked_ < kBetweenUnheard) return;
+  ++asked_;
+  last_asked_ = now;
+  send(frame);
 }
 
 void Link::flush() {
@@ -45,6 +61,7 @@ bool Link::receive(const std::function<bool(std::string_view body)>& on_frame, s
   for (;;) {
     const ssize_t got = socket_.receive(block.data(), block.size());
     if (got > 0) {
+      asked_ = 0;
       incoming_.append(block.data(), static_cast<size_t>(got));
       if (take_frames(on_frame, limit)) continue;
       error_ = EPROTO;

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/deadline.h"
 #include "transport/stream/byte_stream.h"
 
 namespace tutti::bootstrap {
@@ -35,6 +36,10 @@ class Link {
   // Before all else. Several links may share one that is large.
   void send_first(std::shared_ptr<const std::string> frame) { first_ = std::move(frame); }
   void send(std::string_view frame);
+  // As send(), for what is asked again if no answer comes: dropped where nothing has come from the
+  // other side since it was sent `most` of these, but for one now and then. A process that is
+  // stopped reads nothing, and what its system has no room for looks like a broken connection.
+  void ask(std::string_view frame, size_t most);
   // Writes what goes without waiting. A broken connection is left for receive() to find.
   void flush();
   // Reads all that is there and calls `on_frame` with the body of each complete frame (false from
@@ -55,7 +60,9 @@ class Link {
   std::string incoming_;
   std::shared_ptr<const std::string> first_;  // until it is sent
   std::string outgoing_;
-  size_t sent_ = 0;  // of first_, and then of outgoing_
+  size_t sent_ = 0;   // of first_, and then of outgoing_
+  size_t asked_ = 0;  // since anything came
+  Clock::time_point last_asked_{};
   bool closed_ = false;
   int error_ = 0;
 };

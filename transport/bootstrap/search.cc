@@ -26,6 +26,10 @@ constexpr std::chrono::seconds kSayWhoIsThere{1};
 constexpr milliseconds kFirstPause{1};
 constexpr milliseconds kLongestPause{100};
 constexpr milliseconds kAttempt{3000};
+// For the handshake, from the first word on where there are several ports. After each attempt that
+// took longer it is twice as long: rank 0 may be busy, or not have called init yet.
+constexpr milliseconds kFirstHandshake{3000};
+constexpr milliseconds kFirstHandshakePerRank{20};
 // For whoever listens on one of several ports to say the first word. A stranger may never say it,
 // while rank 0 may but be busy: each time all ports were tried they are given twice as long.
 constexpr milliseconds kFirstPatience{100};
@@ -49,17 +53,11 @@ class Search {
   Search(const Job& job, const Wait& wait) : job_(job), wait_(wait), token_(job.token) {}
 
   RankZero run() {
-    Deadline say_at = Deadline::after(kSayWhatIsMissing);
     bool said = false;
     Pauses pauses;
     while (!wait_.deadline.passed()) {
-      const bool met_nobody = met_.empty();
       if (ByteStream socket = try_once()) return {std::move(socket), key()};
-      // On several ports strangers are to be expected.
-      if (met_nobody && !met_.empty() && job_.master_ports == 1) {
-        say_at = Deadline::after(kSayWhoIsThere);
-      }
-      if (!said && say_at.passed()) {
+      if (!said && say_at_.passed()) {
         log(LogLevel::warning, "still looking for rank 0: " + (met_.empty() ? problem_ : met_));
         said = true;
       }
@@ -126,22 +124,27 @@ class Search {
       }
       return {};
     }
+    const Wait attempt = at_most(handshake_);
     try {
       const Hello hello{.purpose = Purpose::bootstrap,
                         .encrypted = !token_.empty(),
                         .rank = job_.rank,
                         .size = job_.size};
-      if (ByteStream stream = shake_hands(std::move(socket), hello, key(), whom, wait_))
+      if (ByteStream stream = shake_hands(std::move(socket), hello, key(), whom, attempt)) {
         return stream;
+      }
       problem_ = cat(address.text(), " closed the connection without an answer");
     } catch (const NotThisJob& error) {
+      // On several ports strangers are to be expected.
+      if (met_.empty() && job_.master_ports == 1) say_at_ = Deadline::after(kSayWhoIsThere);
       met_ = error.what();
     } catch (const OtherVersion& error) {
       if (job_.master_ports == 1) throw;
       met_ = error.what();
-    } catch (const Error&) {
-      // An attempt that the deadline cut short tells less than a refusal before it.
-      if (met_.empty() || !wait_.deadline.passed()) throw;
+    } catch (const Error& error) {
+      if (!attempt.deadline.passed()) throw;  // rank 0 refuses this rank
+      handshake_ *= 2;
+      if (met_.empty()) met_ = error.what();  // a refusal tells more
     }
     return {};
   }
@@ -155,6 +158,8 @@ class Search {
   const Wait wait_;
   std::string token_;
   milliseconds patience_ = kFirstPatience;
+  milliseconds handshake_ = kFirstHandshake + job_.size * kFirstHandshakePerRank;
+  Deadline say_at_ = Deadline::after(kSayWhatIsMissing);
   std::string problem_ = "no attempt was made";
   std::string met_;  // who was there in rank 0's place, if anybody
 };

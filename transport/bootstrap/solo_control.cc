@@ -5,6 +5,7 @@
 #include <cerrno>
 
 #include "base/text.h"
+#include "transport/bootstrap/handshake.h"
 #include "transport/bootstrap/peer_table.h"
 
 namespace tutti::bootstrap {
@@ -24,7 +25,8 @@ void require_self(int rank) {
 
 }  // namespace
 
-SoloControl::SoloControl() : self_(describe_self()) {}
+SoloControl::SoloControl()
+    : self_(describe_self()), job_name_(name_of_session(to_hex(random_nonce()))) {}
 
 const PeerInfo& SoloControl::peer(int rank) const {
   require_self(rank);

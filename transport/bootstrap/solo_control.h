@@ -18,6 +18,7 @@ class SoloControl final : public Control {
 
   bool forked() const override { return current_process() != pid_; }
   const InitStats& init_stats() const override { return stats_; }
+  const std::string& job_name() const override { return job_name_; }
   int rank() const override { return 0; }
   int size() const override { return 1; }
   const PeerInfo& peer(int rank) const override;
@@ -47,6 +48,7 @@ class SoloControl final : public Control {
   const pid_t pid_ = current_process();
   const PeerInfo self_;
   const InitStats stats_;
+  const std::string job_name_;
   std::mutex mutex_;
   std::condition_variable offered_;
   std::map<uint64_t, ControlClient*> clients_;

@@ -41,7 +41,8 @@ class Chaos : public Cli {
   // The command ends with 1 and says who was killed; with 0 where nobody was.
   const std::string honest_ =
       "[ $zero = 0 ] && [ $one = 0 ] && exit 0; "
-      "[ $zero = 0 ] || echo rank 0 died; [ $one = 0 ] || echo rank 1 died; "
+      "[ $zero = 0 ] || echo 'rank 0 (here, pid 7) died'; "
+      "[ $one = 0 ] || echo 'rank 1 (here, pid 8) died'; "
       "exit 1";
   const std::string kill_one_ = R"({"kind":"kill","rank":1,"at_ms":50})";
 };
@@ -81,6 +82,18 @@ TEST_F(Chaos, FindsWhoNamesNobody) {
   EXPECT_THAT(result.out, HasSubstr("rank 1 was not named"));
 }
 
+// Its own lines, and a launcher's of who ended first, say nothing of whose fault it is.
+TEST_F(Chaos, FindsWhoIsNamedByChanceOnly) {
+  const Result result = hurt(
+      kill_one_,
+      "[ $one = 0 ] || { echo 'tutti [rank 1] warning: communicator aborted on rank 1 (a, pid 8)'; "
+      "echo '[1] tutti [rank 1] warning: communicator aborted on rank 1 (a, pid 8)'; "
+      "echo '[1] rank 1 (a, pid 8) is well'; echo 'the last lines of rank 1 were'; "
+      "echo 'tutti: rank 1 (a, pid 8) ended with exit code 1'; } >&2");
+  EXPECT_EQ(result.code, 1);
+  EXPECT_THAT(result.out, HasSubstr("rank 1 was not named"));
+}
+
 // The pause is longer than this command's patience.
 TEST_F(Chaos, FindsWhoDoesNotStandAShortPause) {
   const std::string impatient =
@@ -101,7 +114,8 @@ TEST_F(Chaos, WantsACommandThatIsWellWithoutFaults) {
 }
 
 TEST_F(Chaos, FindsAnotherResult) {
-  const std::string end = "echo rank 1; [ $one = 0 ] && echo sum 1.00 || echo sum 1.02";
+  const std::string end =
+      "echo 'rank 1 (here, pid 8)'; [ $one = 0 ] && echo sum 1.00 || echo sum 1.02";
   const auto differs = [&](const std::string& tolerance) {
     return chaos({"--plan", write("plan", cat(R"({"trials":[{"faults":[)", kill_one_, "]}]}")),
                   "--same-output", "sum +[0-9.]+", "--tolerance", tolerance},

@@ -14,7 +14,11 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::SizeIs;
+
+constexpr const char* kToken = "00112233445566778899aabbccddeeff";
+constexpr const char* kOtherToken = "ffeeddccbbaa99887766554433221100";
 
 class Top : public Cli {
  protected:
@@ -25,6 +29,18 @@ class Top : public Cli {
     words.insert(words.end(), {"--", std::filesystem::absolute("tests/tools/cli/late_rank")});
     words.insert(words.end(), late_rank.begin(), late_rank.end());
     return words;
+  }
+  // A rank of two that is started by hand, in a directory of the test's own.
+  Process start_rank(const std::string& rank, Process::Environment environment) const {
+    environment.merge(Process::Environment{{"RANK", rank}, {"WORLD_SIZE", "2"}});
+    const std::string program = std::filesystem::absolute("tests/tools/cli/late_rank");
+    return start_program({"sh", "-c", cat("cd ", path(""), " && exec ", program, " 0 1")},
+                         environment);
+  }
+  Json look_at(const std::string& job) const {
+    const Result result = run({"top", "--job", job, "--json", "--once", "--every", "0.1"});
+    EXPECT_EQ(result.code, 0) << result.err;
+    return Json::parse(result.code == 0 ? result.out : "{}");
   }
   Words top(const Words& more) const {
     Words words = {"top", "--job", cat(process_of_rank(1))};
@@ -119,13 +135,77 @@ TEST_F(Top, IsRefusedWithAnotherToken) {
   const pid_t rank = process_of_rank(1);
   const std::string there = cat("localhost:", variable_of(rank, "MASTER_PORT"));
   const Words words = {"top", "--job", there, "--once", "--json", "--every", "0.1"};
-  const Result refused = run(words, {{"TUTTI_TOKEN", "not this one"}});
+  const Result refused = run(words, {{"TUTTI_TOKEN", kOtherToken}});
   EXPECT_NE(refused.code, 0);
-  EXPECT_THAT(refused.err, HasSubstr("token"));
+  EXPECT_THAT(refused.err, HasSubstr("another token"));
   EXPECT_EQ(refused.out, "");
   const Result right = run(words, {{"TUTTI_TOKEN", variable_of(rank, "TUTTI_TOKEN")}});
   EXPECT_EQ(right.code, 0) << right.err;
   EXPECT_THAT(Json::parse(right.out)["ranks"], SizeIs(2));
+  end(job);
+}
+
+// The file is gone when all have met, and comes before an address.
+TEST_F(Top, FindsAJobThatMetByAFile) {
+  const std::string secret = write("secret", kToken);
+  std::filesystem::permissions(secret, std::filesystem::perms(0600));
+  const std::string meeting = cat("file:", path("meeting"));
+  const Process::Environment environment = {{"TUTTI_RENDEZVOUS", meeting},
+                                            {"MASTER_ADDR", "localhost"},
+                                            {"MASTER_PORT", "1"},
+                                            {"TUTTI_TOKEN_FILE", "secret"}};
+  Process zero = start_rank("0", environment);
+  Process one = start_rank("1", environment);
+  ASSERT_THAT(zero.read_lines(1), SizeIs(1)) << "the first call is through";
+  EXPECT_THAT(look_at(cat(process_of_rank(0)))["ranks"], SizeIs(2));
+  EXPECT_THAT(look_at(meeting)["ranks"], SizeIs(2));
+  ::kill(zero.pid(), SIGKILL);
+  ::kill(one.pid(), SIGKILL);
+}
+
+// Its key is not the token alone, and it does not listen at MASTER_PORT.
+TEST_F(Top, FindsAJobOfTorchrunWithAShortToken) {
+  const std::string port = cat(free_port());
+  const Process::Environment environment = {
+      {"TORCHELASTIC_RUN_ID", "none"},  {"TORCHELASTIC_USE_AGENT_STORE", "True"},
+      {"MASTER_ADDR", "127.0.0.1"},     {"MASTER_PORT", port},
+      {"TUTTI_ALLOW_SHORT_TOKEN", "1"}, {"TUTTI_TOKEN", "short"}};
+  Process zero = start_rank("0", environment);
+  Process one = start_rank("1", environment);
+  ASSERT_THAT(zero.read_lines(1), SizeIs(1)) << "the first call is through";
+  EXPECT_THAT(look_at(cat("127.0.0.1:", port))["ranks"], SizeIs(2));
+  EXPECT_THAT(look_at(cat(process_of_rank(1)))["ranks"], SizeIs(2));
+  ::kill(zero.pid(), SIGKILL);
+  ::kill(one.pid(), SIGKILL);
+}
+
+TEST_F(Top, TellsJobsOfOneTokenApart) {
+  Process first = start(job_of(2, {"0", "1"}), {{"TUTTI_TOKEN", kToken}});
+  ASSERT_THAT(first.read_lines(1), SizeIs(1)) << "the first call is through";
+  const std::string there = cat("localhost:", variable_of(process_of_rank(0), "MASTER_PORT"));
+  Process second = start(job_of(2, {"0", "1"}), {{"TUTTI_TOKEN", kToken}});
+  ASSERT_THAT(second.read_lines(1), SizeIs(1)) << "the first call is through";
+  const Result several = run({"top", "--once"});
+  EXPECT_NE(several.code, 0);
+  EXPECT_THAT(several.err, HasSubstr(cat("127.0.0.1", there.substr(there.find(':')))));
+  EXPECT_THAT(split(several.err, '\n'), SizeIs(::testing::Ge(3))) << several.err;
+  EXPECT_THAT(look_at(there)["ranks"], SizeIs(2));
+  end(first);
+  end(second);
+}
+
+TEST_F(Top, AttachesWhereRankZeroIsStopped) {
+  Process job = start(job_of(3, {"0", "1"}));
+  ASSERT_THAT(job.read_lines(1), SizeIs(1)) << "the first call is through";
+  const pid_t stopped = process_of_rank(0);
+  const std::string there = cat("localhost:", variable_of(stopped, "MASTER_PORT"));
+  ::kill(stopped, SIGSTOP);
+  for (const std::string& name : {there, cat(stopped), cat(process_of_rank(2))}) {
+    const Json view = look_at(name);
+    ASSERT_THAT(view["ranks"], SizeIs(3)) << name;
+    EXPECT_EQ(view["ranks"][0]["state"], "silent");
+  }
+  ::kill(stopped, SIGCONT);
   end(job);
 }
 
@@ -145,6 +225,7 @@ TEST_F(Top, SaysThatTheJobHasEnded) {
 TEST_F(Top, AsksAnotherRankWhereThatOneDies) {
   Process job = start(job_of(3, {"-1", "60000"}, {"--min-ranks", "1"}));
   ASSERT_THAT(job.read_lines(1), SizeIs(1)) << "the first call is through";
+  const std::string there = cat("localhost:", variable_of(process_of_rank(0), "MASTER_PORT"));
   Process watching = start(top({"--json", "--every", "0.1"}));
   EXPECT_THAT(watching.read_lines(1), SizeIs(1));
   ::kill(process_of_rank(0), SIGKILL);
@@ -155,6 +236,7 @@ TEST_F(Top, AsksAnotherRankWhereThatOneDies) {
   }
   EXPECT_EQ(view["ranks"][0]["state"], "died");
   EXPECT_EQ(view["ranks"][2]["state"], "answers");
+  EXPECT_THAT(look_at(there)["ranks"], SizeIs(3)) << "which was rank 0's address";
   ::kill(watching.pid(), SIGINT);
   EXPECT_EQ(watching.finish().code, 0);
   end(job);
@@ -177,6 +259,26 @@ TEST_F(Top, TellsOfAnAbortedJob) {
   EXPECT_EQ(reports["reports"][0]["recorder"].back()["call"], 2);
   EXPECT_TRUE(reports["reports"][0]["recorder"].back()["seconds"].is_null());
   EXPECT_THAT(run({"top", "--report", path("nothing")}).err, HasSubstr("no rank has left"));
+}
+
+// A directory may hold those of earlier jobs, or of earlier starts of this one, and half a file.
+TEST_F(Top, TellsOfTheLastJobOfThoseThatWereAborted) {
+  std::filesystem::create_directory(path("reports"));
+  const Process::Environment environment = {{"TUTTI_REPORT", path("reports")},
+                                            {"TUTTI_TIMEOUT", "1"}};
+  EXPECT_NE(run(job_of(3, {"1", "60000"}), environment).code, 0);
+  EXPECT_NE(run(job_of(2, {"0", "60000"}), environment).code, 0);
+  write("reports/rank-7-communicator-1-job-0.json", R"({"rank": 7, "jo)");
+  write("reports/rank-8-communicator-1-job-0.json", R"({"rank": 8})");
+  const Result told = run({"top", "--report", path("reports")});
+  EXPECT_EQ(told.code, 0) << told.err;
+  EXPECT_THAT(told.out, AllOf(HasSubstr("Skipped "), HasSubstr("rank-7-communicator-1-job-0.json"),
+                              HasSubstr("those of 1 before it are passed over"),
+                              HasSubstr("of 2 ranks was aborted"), HasSubstr("Likely: rank 0 (")));
+  EXPECT_THAT(told.out, Not(HasSubstr("of 3 ranks")));
+  const Json reports = Json::parse(run({"top", "--report", path("reports"), "--json"}).out);
+  EXPECT_THAT(reports["reports"], SizeIs(2));
+  EXPECT_THAT(reports["skipped"], SizeIs(2));
 }
 
 TEST_F(Top, WarningsNameTheOneThatIsAlwaysLate) {

@@ -423,8 +423,8 @@ TEST(Rendezvous, TwiceAtTheSameAddress) {
   }
 }
 
-// A refusal is believed without proof, being bad news only; good news are not.
-TEST(Verdict, ThatAcceptsNeedsAProof) {
+// Without it, it is a stranger's, whatever it says: rank 0 is still to be looked for.
+TEST(Verdict, NeedsAProof) {
   using namespace bootstrap;
   const Challenge challenge = make_challenge();
   const Hello hello = sign_hello({.rank = 1, .size = 2}, challenge, "token", "rank 0");
@@ -435,7 +435,16 @@ TEST(Verdict, ThatAcceptsNeedsAProof) {
   verdict.proof = prove("token", challenge, hello, verdict);
   EXPECT_NO_THROW(check_verdict(verdict, challenge, hello, "token", "rank 0"));
   verdict.refusal = Refusal::duplicate_rank;
-  EXPECT_THROW(check_verdict(verdict, challenge, hello, "token", "rank 0"), Error);
+  EXPECT_THROW(check_verdict(verdict, challenge, hello, "token", "rank 0"), NotThisJob);
+  verdict.proof = prove("token", challenge, hello, verdict);
+  try {
+    check_verdict(verdict, challenge, hello, "token", "rank 0");
+    ADD_FAILURE() << "rank 0 refuses this rank";
+  } catch (const NotThisJob&) {
+    ADD_FAILURE() << "rank 0 knows the token";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("it has a rank 1 already"));
+  }
 }
 
 TEST(Session, KeysDependOnTokenAndJob) {

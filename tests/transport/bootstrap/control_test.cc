@@ -5,14 +5,19 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <filesystem>
+#include <future>
 #include <tuple>
 
 #include "tests/support/ranks.h"
 #include "tests/transport/bootstrap/recording_client.h"
+#include "transport/bootstrap/frame.h"
+#include "transport/bootstrap/link.h"
 #include "transport/bootstrap/tree.h"
 
 namespace tutti::testing {
@@ -65,6 +70,26 @@ TEST(Tree, RoutesAmongThoseThatAreLeft) {
       }
     }
   }
+}
+
+// Whoever is stopped reads nothing, and what its system has no room for would break the link.
+TEST(Link, AsksNoMoreOfWhoSaysNothing) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends.data()), 0);
+  bootstrap::Link link{ByteStream(Fd(ends[0]))};
+  const Fd other(ends[1]);
+  const std::string question = bootstrap::FrameWriter(bootstrap::FrameType::look).finish();
+  const auto ask_often = [&] {
+    for (int i = 0; i < 1000; ++i) link.ask(question, 10);
+    std::array<char, 100'000> block{};
+    const ssize_t got = std::max<ssize_t>(0, ::read(other.get(), block.data(), block.size()));
+    return got / std::ssize(question);
+  };
+  EXPECT_EQ(ask_often(), 10);
+  EXPECT_EQ(ask_often(), 0);
+  ASSERT_EQ(::write(other.get(), question.data(), question.size()), std::ssize(question));
+  EXPECT_TRUE(link.receive([](std::string_view) { return true; }, 100));
+  EXPECT_EQ(ask_often(), 10);
 }
 
 class WorldTest : public ::testing::TestWithParam<std::tuple<int, int>> {
@@ -127,6 +152,47 @@ TEST_P(WorldTest, PoisonReachesAllOfOneCommunicator) {
     EXPECT_EQ(error.code(), ErrorCode::mismatch);
     EXPECT_STREQ(error.what(), "they do not fit");
     EXPECT_FALSE(other->aborted());
+    done.wait();
+  });
+}
+
+// A client that takes its time, as one may that writes to a file system that hangs, keeps nobody
+// below it in the tree from hearing.
+TEST(Poison, IsPassedOnBeforeItIsTaken) {
+  class SlowClient final : public ControlClient {
+   public:
+    explicit SlowClient(std::shared_future<void> others) : others_(std::move(others)) {}
+    void on_abort(const Error&) override { told_ = others_.wait_for(kPatience); }
+    std::string on_question(int, uint32_t) override { return {}; }
+    void on_answer(int, uint32_t, std::string_view) override {}
+    void on_connection(int, int, ByteStream) override {}
+    void on_opened(int, int, ByteStream) override {}
+    std::future_status told() const { return told_; }
+
+   private:
+    const std::shared_future<void> others_;
+    std::future_status told_ = std::future_status::ready;
+  };
+  std::promise<void> lowest_knows;
+  const std::shared_future<void> known = lowest_knows.get_future().share();
+  Barrier attached(3);
+  Barrier done(3);
+  run_ranks(3, [&](const Job& job) {
+    const std::shared_ptr<Control> control = Control::connect(job);
+    if (control->rank() == 0) {
+      SlowClient client(known);
+      control->attach(kWorld, everybody(3), &client);
+      attached.wait();
+      done.wait();
+      control->detach(kWorld);
+      EXPECT_EQ(client.told(), std::future_status::ready);
+      return;
+    }
+    AttachedClient client(*control, kWorld, everybody(3));
+    attached.wait();
+    if (control->rank() == 1) control->poison(kWorld, Error(ErrorCode::aborted, "it is over"));
+    client->wait_for_abort();
+    if (control->rank() == 2) lowest_knows.set_value();
     done.wait();
   });
 }

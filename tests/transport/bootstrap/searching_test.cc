@@ -55,7 +55,7 @@ const auto kJoin = [](const Job& job) { Control::connect(job); };
 // Somebody who had the port before rank 0 came.
 class Squatter {
  public:
-  enum class Manner { silent, garbage, closing, other_version };
+  enum class Manner { silent, garbage, closing, other_version, half_a_word, refusing };
 
   explicit Squatter(Manner manner) : manner_(manner), listener_(rendezvous_.release_listener()) {
     if (manner != Manner::silent) thread_ = std::jthread([this] { serve(); });
@@ -72,12 +72,27 @@ class Squatter {
       if (manner_ == Manner::other_version) {
         ::send(guest.get(), &challenge, sizeof challenge, MSG_NOSIGNAL);
       }
+      if (manner_ == Manner::refusing) refuse(guest.get());
+      if (manner_ == Manner::half_a_word) {
+        ::send(guest.get(), kMagic.data(), 1, MSG_NOSIGNAL);
+        guests_.push_back(std::move(guest));
+      }
     }
+  }
+  // In words that rank 0 could say; but it would prove that it knows the key.
+  static void refuse(int guest) {
+    const Challenge challenge = make_challenge();
+    const Verdict verdict{.refusal = Refusal::wrong_size, .size = 7};
+    Hello hello;
+    ::send(guest, &challenge, sizeof challenge, MSG_NOSIGNAL);
+    read_exactly(guest, std::as_writable_bytes(std::span(&hello, 1)), Deadline::after(kPatience));
+    ::send(guest, &verdict, sizeof verdict, MSG_NOSIGNAL);
   }
 
   const Manner manner_;
   LocalRendezvous rendezvous_;
   const Fd listener_;
+  std::vector<Fd> guests_;  // who still wait for the rest
   std::jthread thread_;
 };
 
@@ -175,7 +190,9 @@ TEST(Address, ThatAnotherJobKeepsIsSaid) {
 INSTANTIATE_TEST_SUITE_P(Search, TorchrunsPort,
                          ::testing::Values(Squatter::Manner::silent, Squatter::Manner::garbage,
                                            Squatter::Manner::closing,
-                                           Squatter::Manner::other_version));
+                                           Squatter::Manner::other_version,
+                                           Squatter::Manner::half_a_word,
+                                           Squatter::Manner::refusing));
 
 }  // namespace
 }  // namespace tutti::testing

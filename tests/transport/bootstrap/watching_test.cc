@@ -120,6 +120,17 @@ TEST(Watching, TakesTheToken) {
   });
 }
 
+// Whoever knows the token, and leaves TLS out, would be answered in the clear.
+TEST(Watching, IsNotInTheClearWhereThereIsAToken) {
+  watch([](Job& job, Control& control) {
+    Fd socket;
+    ASSERT_EQ(try_connect(address_of(control, 2), Deadline::after(kPatience), socket), 0);
+    EXPECT_THROW(shake_hands(std::move(socket), {.purpose = Purpose::watch}, job.token, "rank 2",
+                             Deadline::after(kPatience)),
+                 NotThisJob);
+  });
+}
+
 TEST(Watching, IsForAFewAtATime) {
   watch([](Job& job, Control& control) {
     std::vector<JobWatch> watches;
@@ -149,8 +160,9 @@ TEST(Watching, IsAllThatWatchersCanDo) {
           FrameWriter(FrameType::look).finish() + FrameWriter(FrameType::look).finish()}) {
       Fd socket;
       ASSERT_EQ(try_connect(address_of(control, 0), Deadline::after(kPatience), socket), 0);
-      ByteStream stream = shake_hands(std::move(socket), {.purpose = Purpose::watch}, job.token,
-                                      "rank 0", Deadline::after(kPatience));
+      ByteStream stream =
+          shake_hands(std::move(socket), {.purpose = Purpose::watch, .encrypted = 1}, job.token,
+                      "rank 0", Deadline::after(kPatience));
       ASSERT_TRUE(stream);
       ASSERT_EQ(write_exactly(stream, std::as_bytes(std::span(frame)), Deadline::after(kPatience)),
                 Transfer::complete);

@@ -1,0 +1,25 @@
+// While it lives no signal comes to this thread, nor later to threads that are started meanwhile:
+// the process's signals belong to the program's own threads.
+#pragma once
+
+#include <pthread.h>
+#include <signal.h>
+
+namespace tutti {
+
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t all;
+    ::sigfillset(&all);
+    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalsBlocked() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_{};
+};
+
+}  // namespace tutti

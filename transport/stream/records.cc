@@ -21,9 +21,10 @@ constexpr size_t kPlainBytes = 16 << 10;  // of a record, at most
 constexpr size_t kHeaderBytes = 5;
 constexpr size_t kTypeBytes = 1;  // the last byte that is encrypted
 constexpr size_t kSealedBytes = kHeaderBytes + kPlainBytes + kTypeBytes + Gcm::kTagBytes;
-// So much leaves at a time, and comes: all of it stays in a processor's own cache.
-constexpr size_t kRecordsAtOnce = 8;
-constexpr size_t kReceivedBytes = kRecordsAtOnce * kSealedBytes;
+// What leaves at a time is a message of 512 KiB with its header.
+constexpr size_t kRecordsSent = 33;
+constexpr size_t kRecordsReceived = 16;
+constexpr size_t kReceivedBytes = kRecordsReceived * kSealedBytes;
 
 enum Type : uint8_t { kHandshake = 22, kData = 23 };
 constexpr std::array kVersion = {std::byte{3}, std::byte{3}};  // of TLS 1.2, as all of 1.3 say
@@ -32,7 +33,7 @@ constexpr std::array kVersion = {std::byte{3}, std::byte{3}};  // of TLS 1.2, as
 constexpr std::array kKeyUpdate = {std::byte{24}, std::byte{0}, std::byte{0}, std::byte{1},
                                    std::byte{0}};
 constexpr size_t kSealedKeyUpdate = kHeaderBytes + kKeyUpdate.size() + kTypeBytes + Gcm::kTagBytes;
-constexpr size_t kRoom = kRecordsAtOnce * kSealedBytes + kSealedKeyUpdate;
+constexpr size_t kRoom = kRecordsSent * kSealedBytes + kSealedKeyUpdate;
 
 std::array<std::byte, kHeaderBytes> header_of(size_t sealed_bytes) {
   return {std::byte{kData}, kVersion[0], kVersion[1], static_cast<std::byte>(sealed_bytes >> 8),

@@ -9,6 +9,10 @@
 #include "base/reduce.h"
 #include "transport/stream/gcm_avx512.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 namespace tutti {
 
 namespace {
@@ -101,10 +105,17 @@ class Avx512Gcm final : public Gcm {
   gcm_avx512::Key key_;
 };
 
+bool has_vector_aes() {
+  unsigned a = 0;
+  unsigned b = 0;
+  unsigned c = 0;
+  unsigned d = 0;
+  return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (c & bit_VAES) != 0 &&
+         (c & bit_VPCLMULQDQ) != 0;
+}
+
 std::unique_ptr<Gcm> avx512_gcm(const Gcm::Key& key) {
-  const bool available = selected_instruction_set() == InstructionSet::avx512 &&
-                         __builtin_cpu_supports("vaes") != 0 &&
-                         __builtin_cpu_supports("vpclmulqdq") != 0;
+  const bool available = selected_instruction_set() == InstructionSet::avx512 && has_vector_aes();
   return available ? std::make_unique<Avx512Gcm>(key) : nullptr;
 }
 

@@ -36,6 +36,23 @@ std::string take_all(int socket) {
   return all;
 }
 
+struct Much {
+  bool left;
+  bool right;
+};
+
+// Both kinds of records are the same on the wire.
+class TlsRecords : public ::testing::TestWithParam<Much> {};
+
+INSTANTIATE_TEST_SUITE_P(Ends, TlsRecords,
+                         ::testing::Values(Much{false, false}, Much{true, false}, Much{false, true},
+                                           Much{true, true}),
+                         [](const auto& info) {
+                           const auto name = [](bool much) { return much ? "Much" : "Little"; };
+                           return std::string(name(info.param.left)) + "To" +
+                                  name(info.param.right);
+                         });
+
 // left - wire - right: what goes over the wire stops there until the test passes it on.
 class Wire {
  public:
@@ -64,7 +81,12 @@ class Wire {
     }
     return said;
   }
-  void expect_hands_shaken() { ASSERT_THAT(shake_hands(), ::testing::Each(0)); }
+  // Then each end has OpenSSL's records, or our own for much data.
+  void expect_hands_shaken(Much much) {
+    ASSERT_THAT(shake_hands(), ::testing::Each(0));
+    if (much.left) left.carry_much();
+    if (much.right) right.carry_much();
+  }
 
   ByteStream left;
   ByteStream right;
@@ -91,9 +113,9 @@ std::string hear(ByteStream& stream, int* error = nullptr) {
   return text;
 }
 
-TEST(Tls, CarriesWhatIsSaidAndShowsNothingOfIt) {
+TEST_P(TlsRecords, CarriesWhatIsSaidAndShowsNothingOfIt) {
   Wire wire;
-  wire.expect_hands_shaken();
+  wire.expect_hands_shaken(GetParam());
   const std::string secret = "nobody else may read this";
   EXPECT_EQ(say(wire.left, "head: ", secret), 6 + static_cast<ssize_t>(secret.size()));
   const std::string seen = wire.to_right();
@@ -111,10 +133,10 @@ TEST(Tls, WithAnotherKeyThereIsNoConnection) {
   EXPECT_THAT(wire.shake_hands(), ::testing::Contains(EBADMSG));
 }
 
-TEST(Tls, WhatIsChangedOnTheWayIsAnError) {
+TEST_P(TlsRecords, WhatIsChangedOnTheWayIsAnError) {
   for (const size_t at : {0, 2, 5, 20}) {
     Wire wire;
-    wire.expect_hands_shaken();
+    wire.expect_hands_shaken(GetParam());
     say(wire.left, "one hundred dollars to the left");
     std::string bytes = wire.to_right();
     bytes[at] ^= 1;
@@ -126,11 +148,11 @@ TEST(Tls, WhatIsChangedOnTheWayIsAnError) {
   }
 }
 
-TEST(Tls, WhatIsRepeatedLeftOutOrInjectedIsAnError) {
+TEST_P(TlsRecords, WhatIsRepeatedLeftOutOrInjectedIsAnError) {
   const std::string record = std::string("\x17\x03\x03\x00\x20", 5) + std::string(32, 'x');
   const auto meddle = [&](auto change) {
     Wire wire;
-    wire.expect_hands_shaken();
+    wire.expect_hands_shaken(GetParam());
     say(wire.left, "first");
     const std::string first = wire.to_right();
     say(wire.left, "second");
@@ -166,9 +188,9 @@ TEST(Tls, ARecordedConnectionIsOfNoUse) {
   EXPECT_EQ(again.right.shake_hands(), EBADMSG);
 }
 
-TEST(Tls, ASocketThatIsFullIsGoneOnWithLater) {
+TEST_P(TlsRecords, ASocketThatIsFullIsGoneOnWithLater) {
   Wire wire;
-  wire.expect_hands_shaken();
+  wire.expect_hands_shaken(GetParam());
   std::string sent(4 << 20, '\0');
   for (size_t i = 0; i < sent.size(); ++i) sent[i] = static_cast<char>(i * 7 + i / 251);
   size_t at = 0;
@@ -195,7 +217,7 @@ TEST(Tls, ASocketThatIsFullIsGoneOnWithLater) {
   EXPECT_TRUE(received == sent);
 }
 
-TEST(Tls, KeysAreRenewed) {
+TEST_P(TlsRecords, KeysAreRenewed) {
   std::array<Fd, 2> ends = socket_pair();
   Tls left(ends[0].get(), TlsSide::connects, kKey, 1000);
   Tls right(ends[1].get(), TlsSide::accepts, kKey);
@@ -203,9 +225,10 @@ TEST(Tls, KeysAreRenewed) {
   EXPECT_EQ(right.shake_hands(), EAGAIN);
   EXPECT_EQ(left.shake_hands(), 0);
   EXPECT_EQ(right.shake_hands(), 0);
-  right.carry_much();
-  const std::string text(700, 'k');
+  if (GetParam().left) left.carry_much();
+  if (GetParam().right) right.carry_much();
   for (int i = 0; i < 20; ++i) {
+    const std::string text(700, static_cast<char>('a' + i));
     EXPECT_EQ(left.send(std::as_bytes(std::span(text)), {}), 700);
     std::string heard(2000, '\0');
     ASSERT_EQ(right.receive(heard.data(), heard.size()), 700);
@@ -213,9 +236,31 @@ TEST(Tls, KeysAreRenewed) {
   }
 }
 
-TEST(Tls, AnEndIsAnEnd) {
+TEST_P(TlsRecords, IsReadInPiecesOfAnySize) {
   Wire wire;
-  wire.expect_hands_shaken();
+  wire.expect_hands_shaken(GetParam());
+  std::string sent(60'000, '\0');
+  for (size_t i = 0; i < sent.size(); ++i) sent[i] = static_cast<char>(i * 5 + i / 253);
+  EXPECT_EQ(say(wire.left, sent.substr(0, 40), std::string_view(sent).substr(40)), 60'000);
+  const std::string bytes = wire.to_right();
+  std::string received;
+  for (size_t given = 0, size = 1; received.size() < sent.size(); size = size * 3 % 10'007) {
+    wire.give_right(bytes.substr(std::min(given, bytes.size()), size));
+    given += size;
+    std::string piece(size, '\0');
+    const ssize_t got = wire.right.receive(piece.data(), piece.size());
+    if (got < 0) {
+      ASSERT_EQ(errno, EAGAIN);
+      continue;
+    }
+    received += piece.substr(0, static_cast<size_t>(got));
+  }
+  EXPECT_TRUE(received == sent);
+}
+
+TEST_P(TlsRecords, AnEndIsAnEnd) {
+  Wire wire;
+  wire.expect_hands_shaken(GetParam());
   say(wire.left, "the last words");
   wire.left.reset();
   wire.give_right(wire.to_right());

@@ -7,7 +7,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
+#include <string_view>
 
 #include "base/error.h"
 
@@ -16,7 +18,6 @@ namespace tutti {
 namespace {
 
 constexpr size_t kRecordBytes = SSL3_RT_MAX_PLAIN_LENGTH;
-constexpr size_t kReadAheadBytes = 64 << 10;
 constexpr const char* kIdentity = "tutti";  // of the key: there is but one
 
 [[noreturn]] void throw_unusable(const char* what) {
@@ -82,6 +83,21 @@ unsigned give_server_key(SSL* ssl, const char* identity, unsigned char* into, un
   return std::strcmp(identity, kIdentity) == 0 ? give_key(ssl, into, limit) : 0;
 }
 
+// A line "CLIENT_TRAFFIC_SECRET_0 <a random> <the secret>", all in hexadecimal, or of another kind.
+void keep_secret(const SSL* ssl, const char* line) {
+  const std::string_view text(line);
+  const size_t at = text.rfind(' ') + 1;
+  TrafficSecret secret;
+  if (text.size() - at != 2 * secret.size()) return;
+  for (size_t i = 0; i < secret.size(); ++i) {
+    std::from_chars(line + at + 2 * i, line + at + 2 * i + 2, secret[i], 16);
+  }
+  auto& tls = *static_cast<Tls*>(SSL_get_app_data(ssl));
+  if (text.starts_with("CLIENT_TRAFFIC_SECRET_0 ")) tls.keep(TlsSide::connects, secret);
+  if (text.starts_with("SERVER_TRAFFIC_SECRET_0 ")) tls.keep(TlsSide::accepts, secret);
+  OPENSSL_cleanse(secret.data(), secret.size());
+}
+
 SSL_CTX* context() {
   static const std::unique_ptr<SSL_CTX, void (*)(SSL_CTX*)> made = [] {
     std::unique_ptr<SSL_CTX, void (*)(SSL_CTX*)> context(SSL_CTX_new(TLS_method()), SSL_CTX_free);
@@ -91,6 +107,7 @@ SSL_CTX* context() {
     }
     SSL_CTX_set_psk_client_callback(context.get(), give_client_key);
     SSL_CTX_set_psk_server_callback(context.get(), give_server_key);
+    SSL_CTX_set_keylog_callback(context.get(), keep_secret);
     // No connection resumes another.
     SSL_CTX_set_num_tickets(context.get(), 0);
     SSL_CTX_set_session_cache_mode(context.get(), SSL_SESS_CACHE_OFF);
@@ -118,6 +135,7 @@ std::span<const std::byte> join(std::span<const std::byte> head, std::span<const
 
 Tls::Tls(int socket, TlsSide side, const TlsKey& key, uint64_t bytes_per_key)
     : socket_(socket),
+      side_(side),
       key_(key),
       bytes_per_key_(bytes_per_key),
       ssl_(SSL_new(context()), SSL_free) {
@@ -134,7 +152,12 @@ Tls::Tls(int socket, TlsSide side, const TlsKey& key, uint64_t bytes_per_key)
   }
 }
 
-Tls::~Tls() { OPENSSL_cleanse(key_.data(), key_.size()); }
+Tls::~Tls() { forget_secrets(); }
+
+void Tls::forget_secrets() {
+  OPENSSL_cleanse(key_.data(), sizeof(key_));
+  OPENSSL_cleanse(secrets_.data(), sizeof(secrets_));
+}
 
 int Tls::shake_hands() {
   ERR_clear_error();
@@ -147,15 +170,17 @@ int Tls::shake_hands() {
   return SSL_session_reused(ssl_.get()) == 1 ? 0 : EBADMSG;
 }
 
-// The buffers of the handshake are of one record.
+// OpenSSL has read no further than the handshake, and has nothing left to send.
 void Tls::carry_much() {
-  SSL_free_buffers(ssl_.get());
-  SSL_clear_mode(ssl_.get(), SSL_MODE_RELEASE_BUFFERS);
-  SSL_set_default_read_buffer_len(ssl_.get(), kReadAheadBytes);
-  SSL_set_read_ahead(ssl_.get(), 1);
+  const TlsSide other = side_ == TlsSide::connects ? TlsSide::accepts : TlsSide::connects;
+  writer_ = std::make_unique<RecordWriter>(secret_of(side_), bytes_per_key_);
+  reader_ = std::make_unique<RecordReader>(secret_of(other));
+  forget_secrets();
+  ssl_.reset();
 }
 
 ssize_t Tls::receive(void* into, size_t limit) {
+  if (reader_) return reader_->receive(socket_, into, limit);
   size_t received = 0;
   while (received < limit) {
     size_t got = 0;
@@ -173,6 +198,7 @@ ssize_t Tls::receive(void* into, size_t limit) {
 }
 
 ssize_t Tls::send(std::span<const std::byte> head, std::span<const std::byte> rest) {
+  if (writer_) return writer_->send(socket_, head, rest);
   std::array<std::byte, kRecordBytes> record;
   const size_t total = head.size() + rest.size();
   size_t sent = 0;

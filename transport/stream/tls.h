@@ -9,6 +9,8 @@
 #include <memory>
 #include <span>
 
+#include "transport/stream/records.h"
+
 struct ssl_st;  // OpenSSL's SSL
 
 namespace tutti {
@@ -36,15 +38,23 @@ class Tls {
   ssize_t receive_raw(char* into, size_t limit);
   ssize_t send_raw(const char* bytes, size_t size);
   const TlsKey& key() const { return key_; }
+  // What that side encrypts with.
+  void keep(TlsSide side, const TrafficSecret& secret) { secret_of(side) = secret; }
 
  private:
   ssize_t fail(int result);
+  TrafficSecret& secret_of(TlsSide side) { return secrets_[side == TlsSide::connects ? 0 : 1]; }
+  void forget_secrets();
 
   const int socket_;
+  const TlsSide side_;
   TlsKey key_;
+  std::array<TrafficSecret, 2> secrets_ = {};
   const uint64_t bytes_per_key_;
   uint64_t bytes_with_key_ = 0;
   std::unique_ptr<ssl_st, void (*)(ssl_st*)> ssl_;
+  std::unique_ptr<RecordWriter> writer_;  // of what is much
+  std::unique_ptr<RecordReader> reader_;
   bool ended_ = false;  // the socket
   int error_ = 0;       // of the socket, the last one
   int failure_ = 0;     // for good

@@ -10,6 +10,7 @@
 #include "base/deadline.h"
 #include "base/network_timeout.h"
 #include "base/text.h"
+#include "transport/tcp/congestion.h"
 
 namespace tutti {
 
@@ -63,6 +64,7 @@ void TcpTransport::take_handed_over() {
   for (auto& [outgoing, connection, socket] : handed_over_) {
     socket.carry_much();
     if (outgoing) {
+      avoid_pacing(socket.get());
       out_[connection].socket = std::move(socket);
     } else if (!in_[connection].socket) {
       in_[connection].socket = std::move(socket);

@@ -1,0 +1,93 @@
+// The records of TLS 1.3 (RFC 8446, section 5) with TLS_AES_128_GCM_SHA256, once hands are shaken.
+//
+// They are what OpenSSL would send and take. But many of them leave, and come, by one system call,
+// and they are encrypted from the caller's memory and decrypted into it: OpenSSL has a system call
+// for each record of 16 KiB and copies each byte twice on each side.
+#pragma once
+
+#include <sys/types.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "transport/stream/gcm.h"
+
+namespace tutti {
+
+// Of one direction of a connection: what its keys are derived from.
+using TrafficSecret = std::array<uint8_t, 32>;
+
+class RecordKeys {
+ public:
+  explicit RecordKeys(const TrafficSecret& secret);
+  ~RecordKeys();
+  RecordKeys(const RecordKeys&) = delete;
+  RecordKeys& operator=(const RecordKeys&) = delete;
+
+  // Of the next record: there is no other with these keys.
+  Gcm::Nonce next_nonce();
+  Gcm& gcm() { return *gcm_; }
+  // After a KeyUpdate.
+  void renew();
+
+ private:
+  void derive();
+
+  TrafficSecret secret_;
+  std::unique_ptr<Gcm> gcm_;
+  Gcm::Nonce iv_ = {};
+  uint64_t sequence_ = 0;
+};
+
+class RecordWriter {
+ public:
+  RecordWriter(const TrafficSecret& secret, uint64_t bytes_per_key);
+  // See ByteStream.
+  ssize_t send(int socket, std::span<const std::byte> head, std::span<const std::byte> rest);
+
+ private:
+  size_t seal_next(std::span<const std::byte> plain);
+  void seal(uint8_t type, std::span<const std::byte> plain);
+  bool drain(int socket);
+
+  RecordKeys keys_;
+  const uint64_t bytes_per_key_;
+  uint64_t bytes_with_key_ = 0;
+  // Records are in `sealed_` from `begin_` to `end_`.
+  const std::unique_ptr<std::byte[]> sealed_;
+  size_t begin_ = 0;
+  size_t end_ = 0;
+  size_t ahead_ = 0;  // bytes that are sealed, but that send() has not told of
+};
+
+class RecordReader {
+ public:
+  explicit RecordReader(const TrafficSecret& secret);
+  // See ByteStream.
+  ssize_t receive(int socket, void* into, size_t limit);
+
+ private:
+  // Bytes of the next record, whole; 0: it is not there.
+  size_t next_record();
+  // Opens it into as much of `into` as it fills; bytes written.
+  size_t open(size_t record, std::span<std::byte> into);
+  bool fill(int socket);
+  size_t fail(int error);
+
+  RecordKeys keys_;
+  // What was received is in `received_` from `begin_` to `end_`; in front of it the rest of a
+  // record that was opened, from `plain_` to `plain_end_`.
+  const std::unique_ptr<std::byte[]> received_;
+  size_t plain_ = 0;
+  size_t plain_end_ = 0;
+  size_t begin_ = 0;
+  size_t end_ = 0;
+  bool drained_ = false;  // the last receive took all that was there
+  bool ended_ = false;
+  int error_ = 0;  // for good
+};
+
+}  // namespace tutti

@@ -1,7 +1,8 @@
 // AES-128-GCM, as the records of TLS 1.3 use it.
 //
 // OpenSSL's, from 3.1 on, works on four blocks at a time where the processor can. Older ones are
-// what many systems have, and take three times as long: there it is gcm_avx512.h.
+// what many systems have, and take three times as long: there it is that of Intel's Multi-Buffer
+// Crypto for IPsec (libipsec-mb), where that is installed.
 #pragma once
 
 #include <array>
@@ -22,8 +23,8 @@ class Gcm {
   // The quickest here. Throws Error(internal) when OpenSSL has none.
   static std::unique_ptr<Gcm> make(const Key& key);
   static std::unique_ptr<Gcm> make_openssl(const Key& key);
-  // Null where the processor cannot.
-  static std::unique_ptr<Gcm> make_avx512(const Key& key);
+  // Null where there is no such library, or the processor cannot do four blocks at a time.
+  static std::unique_ptr<Gcm> make_ipsec_mb(const Key& key);
 
   Gcm() = default;
   Gcm(const Gcm&) = delete;

@@ -126,6 +126,8 @@ _LIBS = {
     "gloo": ([], ["gloo/allreduce.h"], ["-lgloo"], "libgloo-dev", False),
     "gtest": (["gmock_main", "gmock", "gtest"], ["gtest/gtest.h", "gmock/gmock.h"], [], "libgtest-dev libgmock-dev", True),
     "hwloc": (["hwloc"], ["hwloc.h"], [], "libhwloc-dev", True),
+    # Its header only: the library is loaded at run time, where there is one.
+    "ipsec_mb": ([], ["intel-ipsec-mb.h"], [], "libipsec-mb-dev", False),
     "json": (["nlohmann_json"], ["nlohmann/json.hpp"], [], "nlohmann-json3-dev", True),
     # Its headers only: the library is loaded at run time, where there is one.
     "libfabric": ([], ["rdma/fabric.h"], [], "libfabric-dev", True),

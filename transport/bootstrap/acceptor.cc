@@ -234,12 +234,13 @@ Refusal Acceptor::judge_hello(const Guest& guest, const Judge& judge, bool& igno
                   cat("rank ", hello.rank, " asks for rank ", hello.to, ", this is ", rank_,
                       "; likely cause: somebody leads connections elsewhere"));
   }
-  // Whoever tries again learns whether there are two of that rank.
-  ignore = std::ranges::any_of(guests_, [&](const Guest& other) {
-    return other.accepted && !other.done && other.hello.rank == hello.rank &&
-           other.hello.purpose == hello.purpose && other.hello.lane == hello.lane &&
-           other.hello.communicator == hello.communicator;
-  });
+  // Whoever tries again learns whether there are two of that rank. One try to go on where a
+  // connection broke does not wait for the last one, whose network may be down.
+  ignore = hello.number == 0 && std::ranges::any_of(guests_, [&](const Guest& other) {
+             return other.accepted && !other.done && other.hello.rank == hello.rank &&
+                    other.hello.purpose == hello.purpose && other.hello.lane == hello.lane &&
+                    other.hello.communicator == hello.communicator;
+           });
   if (ignore) return Refusal::none;
   switch (judge(hello)) {
     case Decision::accept:

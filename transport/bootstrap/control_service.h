@@ -55,7 +55,7 @@ class ControlService final : public Control, private AgreementChannel {
   bool has_left(int rank) const override { return left_.at(rank).load(); }
   bool has_died(int rank) const override { return died_.at(rank).load(); }
   void suspect(uint64_t communicator, int rank, std::string text) override;
-  void open_connection(uint64_t communicator, int rank, int lane) override;
+  void open_connection(uint64_t communicator, int rank, int lane, Renewal renewal) override;
   std::future<Agreed> agree(uint64_t communicator, uint32_t number, std::vector<int> members,
                             uint64_t flags, std::chrono::milliseconds timeout) override;
   void offer(const std::string& name, int fd) override;

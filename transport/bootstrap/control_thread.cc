@@ -110,7 +110,6 @@ void ControlService::watch_connector() {
   connector_.watch(
       set_,
       [this](uint64_t communicator, int rank, int lane, ByteStream socket) {
-        clear_keepalive(socket.get());
         clients_.opened(communicator, rank, lane, std::move(socket));
       },
       [this](uint64_t communicator, int rank, const Error& error) {

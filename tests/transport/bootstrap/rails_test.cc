@@ -46,7 +46,7 @@ TEST(Rails, CarryLanesInTurnsAsFarAsBothRanksHaveThem) {
     for (int peer = 0; peer < ranks; ++peer) {
       EXPECT_EQ(control->peer(peer).rails(), static_cast<size_t>(rails[peer]));
       for (int lane = 0; lane < kLanes && peer != job.rank; ++lane) {
-        control->open_connection(kWorld, peer, lane);
+        control->open_connection(kWorld, peer, lane, {});
       }
     }
     for (int peer = 0; peer < ranks; ++peer) {

@@ -57,8 +57,8 @@ configure || fail "$(cat "$work/cmake.txt")"
 cmake --build "$work/build" >"$work/cmake.txt" 2>&1 || fail "$(cat "$work/cmake.txt")"
 
 cd "$work"
-ldd build/program | grep -q "libtutti.so.0 => $work/moved/lib/" ||
-  fail "it loads another library: $(ldd build/program)"
+libraries=$(ldd build/program)
+[[ $libraries == *"libtutti.so.0 => $work/moved/lib/"* ]] || fail "it loads another library: $libraries"
 build/also || fail "the C++ program failed"
 export WORLD_SIZE=2 "TUTTI_TOKEN=the token of cmake_program_test" TUTTI_RENDEZVOUS=file:$work/rendezvous
 RANK=0 timeout 60 build/program >rank0.txt 2>&1 &

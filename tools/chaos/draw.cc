@@ -18,6 +18,7 @@ constexpr uint64_t kShortMs = 500;
 constexpr uint64_t kRecoveryMs = 200;
 constexpr uint64_t kRecoveryMessages = 40;
 constexpr uint64_t kMostDiskBytes = 4 << 20;
+constexpr uint64_t kShortCutMs = 4000;
 
 class Drawer {
  public:
@@ -32,6 +33,8 @@ class Drawer {
   uint64_t time() { return draw_.from_ms + below(1 + below(draw_.span_ms)); }
   uint64_t message() { return 1 + below(1 + below(draw_.messages)); }
   uint64_t soon_after(uint64_t what, uint64_t within) { return what + below(within); }
+
+  std::string link() { return draw_.links[below(draw_.links.size())]; }
 
   int rank() {
     const int count = draw_.last_rank - draw_.first_rank + 1;
@@ -78,6 +81,10 @@ std::vector<Fault> lasting(Drawer& drawer, Fault fault) {
   return {fault};
 }
 
+Fault cut(Drawer& drawer, uint64_t for_ms) {
+  return {.kind = Kind::cut, .at_ms = drawer.time(), .for_ms = for_ms, .link = drawer.link()};
+}
+
 using Faults = std::vector<Fault>;
 using Recipe = std::function<Faults(Drawer&)>;
 
@@ -92,6 +99,8 @@ const std::vector<std::pair<std::string, Recipe>>& recipes() {
       {"stop", [](Drawer& d) -> Faults { return {d.by_time(Kind::stop)}; }},
       {"stall", [](Drawer& d) -> Faults { return {d.at_message(Kind::stall)}; }},
       {"launcher", [](Drawer& d) -> Faults { return {{.rank = kLauncher, .at_ms = d.time()}}; }},
+      {"cut", [](Drawer& d) -> Faults { return {cut(d, 1 + d.below(kShortCutMs))}; }},
+      {"sever", [](Drawer& d) -> Faults { return {cut(d, 0)}; }},
       {"full", [](Drawer& d) -> Faults { return {{.kind = Kind::full, .bytes = d.bytes()}}; }},
   };
   return all;
@@ -106,6 +115,10 @@ const std::vector<std::string>& all_classes() {
     return all;
   }();
   return names;
+}
+
+bool cuts_links(const std::string& fault_class) {
+  return fault_class == "cut" || fault_class == "sever";
 }
 
 std::vector<Plan> draw_plans(const Draw& draw) {

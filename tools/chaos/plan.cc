@@ -11,8 +11,8 @@ namespace tutti::tool::chaos {
 
 namespace {
 
-constexpr std::array<std::string_view, 7> kNames = {"kill",     "stop",  "pause", "stall",
-                                                    "truncate", "delay", "full"};
+constexpr std::array<std::string_view, 8> kNames = {"kill",     "stop",  "pause", "stall",
+                                                    "truncate", "delay", "full",  "cut"};
 constexpr std::string_view kLauncherName = "launcher";
 
 std::string_view name(Kind kind) { return kNames[static_cast<size_t>(kind)]; }
@@ -24,7 +24,11 @@ Json to_json(const Fault& fault) {
     json["bytes"] = fault.bytes;
     return json;
   }
-  json["rank"] = fault.rank == kLauncher ? Json(kLauncherName) : Json(fault.rank);
+  if (fault.kind == Kind::cut) {
+    json["link"] = fault.link;
+  } else {
+    json["rank"] = fault.rank == kLauncher ? Json(kLauncherName) : Json(fault.rank);
+  }
   if (fault.message > 0) json["message"] = fault.message;
   if (fault.message == 0) json["at_ms"] = fault.at_ms;
   if (fault.for_ms > 0) json["for_ms"] = fault.for_ms;
@@ -34,12 +38,13 @@ Json to_json(const Fault& fault) {
 void check(const Fault& fault, const std::string& text) {
   const bool at_message =
       fault.kind == Kind::stall || fault.kind == Kind::truncate || fault.kind == Kind::delay;
-  const bool by_time = fault.kind == Kind::stop || fault.kind == Kind::pause;
+  const bool by_time =
+      fault.kind == Kind::stop || fault.kind == Kind::pause || fault.kind == Kind::cut;
   const bool fits = fault.message > 0 ? !by_time && fault.rank != kLauncher : !at_message;
   if (fits && fault.rank >= kLauncher) return;
   throw Error(ErrorCode::invalid_argument, cat("there is no such fault: ", text),
-              {.remedy = "stall, truncate and delay strike at a rank's message, stop and pause at "
-                         "a time; kill does both"});
+              {.remedy = "stall, truncate and delay strike at a rank's message, stop, pause and "
+                         "cut at a time; kill does both"});
 }
 
 Fault fault_from_json(const Json& json) {
@@ -53,8 +58,12 @@ Fault fault_from_json(const Json& json) {
     fault.bytes = json["bytes"];
     return fault;
   }
-  const Json& rank = json["rank"];
-  fault.rank = rank == kLauncherName ? kLauncher : rank.get<int>();
+  if (fault.kind == Kind::cut) {
+    fault.link = json["link"];
+  } else {
+    const Json& rank = json["rank"];
+    fault.rank = rank == kLauncherName ? kLauncher : rank.get<int>();
+  }
   fault.message = json.value<uint64_t>("message", 0);
   fault.at_ms = json.value<uint64_t>("at_ms", 0);
   fault.for_ms = json.value<uint64_t>("for_ms", 0);
@@ -65,7 +74,8 @@ Fault fault_from_json(const Json& json) {
 }  // namespace
 
 bool is_harmless(const Fault& fault) {
-  return fault.kind == Kind::pause || fault.kind == Kind::delay;
+  const bool is_short_cut = fault.kind == Kind::cut && fault.for_ms > 0;
+  return fault.kind == Kind::pause || fault.kind == Kind::delay || is_short_cut;
 }
 
 bool is_survivable(const Fault& fault) {
@@ -73,13 +83,15 @@ bool is_survivable(const Fault& fault) {
 }
 
 bool has_victim(const Fault& fault) {
-  return !is_harmless(fault) && fault.kind != Kind::full && fault.rank != kLauncher;
+  const bool is_of_a_rank = fault.kind != Kind::full && fault.kind != Kind::cut;
+  return !is_harmless(fault) && is_of_a_rank && fault.rank != kLauncher;
 }
 
 std::string in_words(const Fault& fault) {
   if (fault.kind == Kind::full) return cat("a disk that is full at ", human_bytes(fault.bytes));
-  return cat(name(fault.kind), " of ",
-             fault.rank == kLauncher ? std::string(kLauncherName) : cat("rank ", fault.rank),
+  const std::string rank =
+      fault.rank == kLauncher ? std::string(kLauncherName) : cat("rank ", fault.rank);
+  return cat(name(fault.kind), " of ", fault.kind == Kind::cut ? fault.link : rank,
              fault.message > 0 ? cat(" at its message ", fault.message)
                                : cat(" after ", fault.at_ms, " ms"),
              fault.for_ms > 0 ? cat(" for ", fault.for_ms, " ms") : "");

@@ -18,6 +18,7 @@ enum class Kind : uint8_t {
   truncate,  // a message arrives with half of its payload
   delay,     // stands still for a while after a message
   full,      // the trial's directory takes so many bytes and no more
+  cut,       // a network link is down, for a while or for good
 };
 
 // In the place of a rank: the command itself.
@@ -28,8 +29,9 @@ struct Fault {
   int rank = 0;
   uint64_t message = 0;  // strikes when the rank sends its n-th one; 0: by time
   uint64_t at_ms = 0;    // since all ranks have been there
-  uint64_t for_ms = 0;   // of a pause or a delay
+  uint64_t for_ms = 0;   // of a pause, a delay or a cut; 0: for good
   uint64_t bytes = 0;    // of a directory that is full
+  std::string link;      // that is cut, as DownLink has it
 
   bool operator==(const Fault&) const = default;
 };
@@ -67,10 +69,14 @@ struct Draw {
   uint64_t from_ms = 0;              // before it there are no faults by time
   uint64_t span_ms = 0;              // after it there are
   uint64_t messages = 0;             // faults at messages are at the first so many
+  std::vector<std::string> links;    // that may be cut
 };
 
 // "kill", "two", ...; what they mean is said in README.md.
 const std::vector<std::string>& all_classes();
+
+// Of a class; then there must be links.
+bool cuts_links(const std::string& fault_class);
 
 // The same for the same draw, everywhere.
 std::vector<Plan> draw_plans(const Draw& draw);

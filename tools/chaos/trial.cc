@@ -11,6 +11,7 @@
 #include <cstring>
 #include <deque>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <set>
 #include <system_error>
@@ -20,6 +21,7 @@
 #include "base/deadline.h"
 #include "base/error.h"
 #include "base/text.h"
+#include "tools/chaos/down_link.h"
 #include "tools/chaos/processes.h"
 #include "tools/chaos/scratch.h"
 #include "tools/launcher/child.h"
@@ -39,12 +41,11 @@ double seconds_since(Clock::time_point then) {
   return std::chrono::duration<double>(Clock::now() - then).count();
 }
 
-// A signal that is due at a time since all ranks were there.
+// A fault by time begins, or one that does not last ends.
 struct Blow {
   milliseconds at;
-  int rank;
-  int signal;
-  std::optional<Fault> fault;  // that it makes; nothing: it ends one
+  Fault fault;
+  bool begins = true;
 };
 
 std::deque<Blow> blows_of(const Plan& plan) {
@@ -52,10 +53,8 @@ std::deque<Blow> blows_of(const Plan& plan) {
   for (const Fault& fault : plan.faults) {
     if (fault.message > 0 || fault.kind == Kind::full) continue;
     const milliseconds at(fault.at_ms);
-    blows.push_back({at, fault.rank, fault.kind == Kind::kill ? SIGKILL : SIGSTOP, fault});
-    if (fault.kind == Kind::pause) {
-      blows.push_back({at + milliseconds(fault.for_ms), fault.rank, SIGCONT, std::nullopt});
-    }
+    blows.push_back({at, fault, true});
+    if (fault.for_ms > 0) blows.push_back({at + milliseconds(fault.for_ms), fault, false});
   }
   std::ranges::stable_sort(blows, {}, &Blow::at);
   return blows;
@@ -184,13 +183,25 @@ class Trial {
     const std::map<int, pid_t> ranks = rank_processes();
     for (; due(); blows_.pop_front()) {
       const Blow& blow = blows_.front();
-      const auto found = ranks.find(blow.rank);
-      if (blow.rank != kLauncher && found == ranks.end()) continue;  // it has ended
-      const pid_t pid = blow.rank == kLauncher ? command_ : found->second;
-      if (::kill(pid, blow.signal) != 0) continue;
+      const bool met = blow.fault.kind == Kind::cut ? turn_link(blow) : signal(blow, ranks);
+      if (!met) continue;
       last_event_ = Clock::now();
-      if (blow.fault) outcome_.struck.push_back(*blow.fault);
+      if (blow.begins) outcome_.struck.push_back(blow.fault);
     }
+  }
+
+  bool turn_link(const Blow& blow) {
+    if (!blow.begins) return down_.erase(blow.fault.link) != 0;
+    return down_.try_emplace(blow.fault.link, blow.fault.link).second;
+  }
+
+  // False where the rank has ended.
+  bool signal(const Blow& blow, const std::map<int, pid_t>& ranks) const {
+    const auto found = ranks.find(blow.fault.rank);
+    if (blow.fault.rank != kLauncher && found == ranks.end()) return false;
+    const pid_t pid = blow.fault.rank == kLauncher ? command_ : found->second;
+    const int begins = blow.fault.kind == Kind::kill ? SIGKILL : SIGSTOP;
+    return ::kill(pid, blow.begins ? begins : SIGCONT) == 0;
   }
 
   // Faults at messages, which ranks tell of.
@@ -231,6 +242,7 @@ class Trial {
   const Scratch scratch_;
   const std::set<std::string> files_before_;
   std::deque<Blow> blows_;
+  std::map<std::string, DownLink> down_;  // by name
   SignalInbox signals_{{SIGINT, SIGTERM, SIGHUP}};
   pid_t command_ = -1;
   Fd out_;

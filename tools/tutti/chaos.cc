@@ -87,9 +87,13 @@ std::vector<Plan> plans_of(const Options& options, size_t ranks) {
   chaos::Draw draw = options.draw;
   draw.last_rank = static_cast<int>(ranks) - 1;
   if (!options.ranks.empty()) read_ranks(options.ranks, draw);
+  if (draw.links.empty() && std::ranges::any_of(draw.classes, chaos::cuts_links)) {
+    throw UsageError("--faults cut and sever need --links: which interfaces to take down");
+  }
   if (draw.classes.empty()) {
     draw.classes = chaos::all_classes();
     std::erase(draw.classes, "full");  // it is root's
+    if (draw.links.empty()) std::erase_if(draw.classes, chaos::cuts_links);
   }
   return draw_plans(draw);
 }
@@ -173,11 +177,19 @@ void add_chaos(CommandLine& line) {
   command.add_option("--ranks", options->ranks, "whom faults strike (default: all ranks)")
       .type_name("A-B");
   command
-      .add_option("--faults", options->draw.classes,
-                  "kill, two (at once), again (in the recovery), pause, delay, truncate, stop, "
-                  "stall, launcher, full (disk; default: all but this one)")
+      .add_option(
+          "--faults", options->draw.classes,
+          "kill, two (at once), again (in the recovery), pause, delay, truncate, stop, "
+          "stall, launcher, cut and sever (of --links, for a while and for good), full (disk; "
+          "default: all but this one)")
       .separated_by_commas()
       .one_of(chaos::all_classes());
+  command
+      .add_option("--links", options->draw.links,
+                  "network interfaces that may be taken down, NAMESPACE/INTERFACE where they are "
+                  "in a network namespace (root)")
+      .separated_by_commas()
+      .type_name("LINK,...");
   command
       .add_option("--from", options->draw.from_ms,
                   "milliseconds since all ranks run, before which there are no faults by time: "

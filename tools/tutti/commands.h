@@ -2,6 +2,7 @@
 #pragma once
 
 #include <fstream>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -46,6 +47,8 @@ void append(std::ofstream& file, const std::string& path, const std::string& tex
 // Throws Error(system).
 void write_file(const std::string& path, const std::string& text);
 
+// Throws UsageError where more are to be left than there are.
+void check_min_ranks(std::optional<int> min_ranks, int ranks);
 // Starts the job and returns the exit code. Where it fails, and TUTTI_REPORT names a directory,
 // what its ranks have left there is told at the end.
 int launch_job(const LaunchOptions& options);

@@ -8,13 +8,21 @@
 #include <utility>
 #include <vector>
 
+#include "base/command_line.h"
 #include "base/error.h"
 #include "base/settings.h"
+#include "base/text.h"
 #include "tools/launcher/launcher.h"
 #include "tools/tutti/commands.h"
 #include "tools/tutti/top_report.h"
 
 namespace tutti::tool {
+
+void check_min_ranks(std::optional<int> min_ranks, int ranks) {
+  if (min_ranks.value_or(0) <= ranks) return;
+  throw UsageError(cat("--min-ranks ", *min_ranks, ": there are only ", ranks,
+                       ranks == 1 ? " rank" : " ranks", " from the start"));
+}
 
 int launch_job(const LaunchOptions& options) {
   const auto started = std::filesystem::file_time_type::clock::now();

@@ -56,6 +56,7 @@ int run(const RunOptions& options) {
                                .min_ranks = options.min_ranks,
                                .restarts = options.restarts};
   launch_options.ranks = ranks_of_job(options.ranks, launch_options.hosts);
+  check_min_ranks(options.min_ranks, launch_options.ranks);
   if (options.spares > 0) apply_settings({cat("TUTTI_SPARES=", options.spares)});
   return launch_job(launch_options);
 }

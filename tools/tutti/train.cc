@@ -261,6 +261,7 @@ int train(Options options) {
   const int ranks = wanted != 0 ? wanted : useful_ranks(options.run, data);
   const std::unique_ptr<training::Model> model = training::make_model(options.run.model);
   if (options.print_configuration || !is_launched()) {
+    check_min_ranks(options.min_ranks, ranks);
     RunOptions tried = options.run;
     settle(tried, ranks, data.examples());
     if (options.print_configuration) {
@@ -272,7 +273,7 @@ int train(Options options) {
     }
     if (options.dry_run) return dry_run(tried, options, data, ranks, *model);
     check_outputs(tried, options, data);
-    if (ranks > 1) {
+    if (ranks + options.spares > 1) {
       data = {};  // the ranks have their own
       return launch_self(
           {.ranks = ranks, .spares = options.spares, .min_ranks = options.min_ranks},

@@ -220,7 +220,9 @@ Refusal Acceptor::judge_hello(const Guest& guest, const Judge& judge, bool& igno
     return refuse(Refusal::bad_token,
                   "it does not know this job's token; likely cause: a rank of another job");
   }
-  if (hello.size != world_size_ && hello.purpose != Purpose::watch) {
+  // It knows neither how many ranks there are nor which of them it asks.
+  const bool watches = hello.purpose == Purpose::watch;
+  if (hello.size != world_size_ && !watches) {
     if (other_size_) other_size_(hello, guest.from);
     return refuse(Refusal::wrong_size, cat("rank ", hello.rank, " says the world has ", hello.size,
                                            " ranks, this rank says ", world_size_));
@@ -229,18 +231,18 @@ Refusal Acceptor::judge_hello(const Guest& guest, const Judge& judge, bool& igno
     return refuse(Refusal::rank_out_of_range,
                   cat("rank ", hello.rank, " is not in 0 to ", world_size_ - 1));
   }
-  if (hello.to != rank_) {
+  if (hello.to != rank_ && !watches) {
     return refuse(Refusal::not_in_job,
                   cat("rank ", hello.rank, " asks for rank ", hello.to, ", this is ", rank_,
                       "; likely cause: somebody leads connections elsewhere"));
   }
-  // Whoever tries again learns whether there are two of that rank. One try to go on where a
-  // connection broke does not wait for the last one, whose network may be down.
-  ignore = hello.number == 0 && std::ranges::any_of(guests_, [&](const Guest& other) {
-             return other.accepted && !other.done && other.hello.rank == hello.rank &&
-                    other.hello.purpose == hello.purpose && other.hello.lane == hello.lane &&
-                    other.hello.communicator == hello.communicator;
-           });
+  // Whoever tries again learns whether there are two of that rank. One that goes on where a
+  // connection broke does not wait for an earlier try, whose network may be down.
+  ignore = !watches && hello.number == 0 && std::ranges::any_of(guests_, [&](const Guest& other) {
+    return other.accepted && !other.done && other.hello.rank == hello.rank &&
+           other.hello.purpose == hello.purpose && other.hello.lane == hello.lane &&
+           other.hello.communicator == hello.communicator;
+  });
   if (ignore) return Refusal::none;
   switch (judge(hello)) {
     case Decision::accept:

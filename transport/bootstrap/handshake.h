@@ -40,7 +40,7 @@ enum class Purpose : uint16_t {
   data = 3,
   descriptors = 4,
   relink = 5,
-  watch = 6,  // of no rank's, and from one that need not know the size of the world
+  watch = 6,  // from no rank
 };
 
 enum class Refusal : uint32_t {

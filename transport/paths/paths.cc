@@ -27,12 +27,19 @@ constexpr std::chrono::milliseconds kLongestPause(1);
 constexpr std::chrono::microseconds kPausePerRank(100);
 constexpr std::chrono::seconds kTimeToTell(2);  // of a death that made others leave
 
-// Ranks of one host that open a communicator may share a few cores.
+// For a rank of this host that makes the same communicator: no longer than for one in a collective,
+// but ranks that have just begun may share a few cores.
 std::chrono::milliseconds open_timeout(size_t local_ranks) {
-  return std::chrono::seconds(30) + local_ranks * std::chrono::milliseconds(100);
+  constexpr std::chrono::nanoseconds kShortest = std::chrono::seconds(5);
+  constexpr std::chrono::nanoseconds kLongest = std::chrono::seconds(30);
+  const std::chrono::nanoseconds set = settings().get_duration("TUTTI_TIMEOUT");
+  const std::chrono::nanoseconds wait =
+      set.count() == 0 ? kLongest : std::clamp(set, kShortest, kLongest);
+  return std::chrono::duration_cast<std::chrono::milliseconds>(wait) +
+         local_ranks * std::chrono::milliseconds(100);
 }
 
-std::chrono::microseconds longest_pause(int local_ranks) {
+std::chrono::microseconds longest_pause(size_t local_ranks) {
   return std::max<std::chrono::microseconds>(kLongestPause, local_ranks * kPausePerRank);
 }
 
@@ -108,7 +115,7 @@ Paths::Paths(Endpoint& endpoint, uint64_t id, std::span<const int> members, int 
 
 std::unique_ptr<Transport> Paths::open_shm(const std::vector<int>& local, int largest_local) {
   const shm::Geometry geometry(static_cast<int>(local.size()), largest_local);
-  local_ranks_ = static_cast<int>(local.size());
+  local_ = local;
   const shm::HeapTable& heaps = endpoint_.heaps();
   std::vector<int> host;
   for (const int rank : local) host.push_back(members_[rank]);
@@ -139,7 +146,7 @@ std::shared_ptr<shm::Region> Paths::region_by_descriptor(std::span<const int> ho
   Fd memory;
   if (host[0] == members_[rank_]) {
     const uint64_t behind =
-        heaps.joined() ? 0 : shm::bytes_for_heaps(geometry.total_bytes(), local_ranks_);
+        heaps.joined() ? 0 : shm::bytes_for_heaps(geometry.total_bytes(), geometry.ranks);
     memory = shm::Region::create(geometry, behind);
     control.offer(name, memory.get());
     offer_ = Cleanup([&control, name] { control.withdraw(name); });
@@ -160,9 +167,9 @@ std::shared_ptr<shm::Region> Paths::region_in_table(int owner, const shm::Geomet
     return region;
   }
   const Control& control = endpoint_.control();
-  Deadline deadline = Deadline::after(open_timeout(static_cast<size_t>(local_ranks_)));
+  Deadline deadline = Deadline::after(open_timeout(local_.size()));
   bool gone = false;
-  for (GrowingPause pause(longest_pause(local_ranks_));; pause.sleep()) {
+  for (GrowingPause pause(longest_pause(local_.size()));; pause.sleep()) {
     if (std::shared_ptr<shm::Region> region = table.find(id_, owner, geometry)) return region;
     if (control.has_died(owner) || control.has_left(owner)) {
       // It may have left because of a death that is still to be heard of.
@@ -211,15 +218,19 @@ std::unique_ptr<Transport> Paths::open_fabric() {
 
 void Paths::wait_for_host(const AbortState& abort) {
   if (shm_ == nullptr) return;
-  const Deadline deadline = Deadline::after(open_timeout(static_cast<size_t>(local_ranks_)));
-  GrowingPause pause(longest_pause(local_ranks_));
-  while (shm_->attached() < local_ranks_) {
+  const Deadline deadline = Deadline::after(open_timeout(local_.size()));
+  GrowingPause pause(longest_pause(local_.size()));
+  for (std::vector<int> missing; !(missing = shm_->missing()).empty();) {
     abort.throw_if_raised();
     if (deadline.passed()) {
-      throw Error(ErrorCode::timeout,
-                  cat("only ", shm_->attached(), " of ", local_ranks_,
-                      " ranks on this host attached to the shared memory of a new communicator"),
-                  {.cause = "not all ranks take part in making it"});
+      const int first = members_[local_[missing.front()]];
+      const std::string more =
+          missing.size() == 1 ? "" : cat(" and ", missing.size() - 1, " more of this host");
+      throw Error(
+          ErrorCode::timeout,
+          cat(endpoint_.control().describe(first), more,
+              " did not attach to the shared memory of a new communicator"),
+          {.cause = "it is stopped or stuck, or does not take part in making it", .rank = first});
     }
     pause.sleep();
   }

@@ -98,7 +98,7 @@ class Paths {
   TcpTransport* tcp_ = nullptr;  // within transport_, as are the next
   FabricTransport* fabric_ = nullptr;
   ShmTransport* shm_ = nullptr;
-  int local_ranks_ = 0;  // that share shm_
+  std::vector<int> local_;  // ranks that share shm_
 };
 
 // TUTTI_TCP_STREAMS, of ranks that have so many rails. Throws Error(invalid_argument) where it is

@@ -47,7 +47,8 @@ struct alignas(64) Doorbell {
 
 // Written by its rank only.
 struct alignas(64) Lender {
-  std::atomic<uint32_t> epoch;  // what was lent in an earlier one must not be believed any more
+  std::atomic<uint32_t> epoch;     // what was lent in an earlier one must not be believed any more
+  std::atomic<uint32_t> attached;  // 1: it has mapped the region
 };
 
 // Values of Doorbell::asleep. Who sleeps on other things than this region does so on descriptors.
@@ -56,8 +57,7 @@ inline constexpr uint32_t kSleepsOnWord = 1;
 inline constexpr uint32_t kSleepsOnSocket = 2;
 
 struct alignas(64) Header {
-  std::atomic<uint32_t> attached;     // ranks that mapped the region,
-  std::atomic<uint32_t> detached;     // and that will not touch it any more
+  std::atomic<uint32_t> detached;     // ranks that will not touch the region any more
   std::atomic<uint32_t> full_fences;  // 1: some rank cannot be reached by asymmetric fences
 };
 

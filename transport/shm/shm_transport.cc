@@ -79,7 +79,7 @@ ShmTransport::ShmTransport(int rank, std::shared_ptr<shm::Region> region,
   // Lowest slot last: slots are taken from the back, and the one used last is the warmest.
   for (int slot = geometry_.slots - 1; slot >= 0; --slot) free_slots_.push_back(slot);
   if (!join_asymmetric_fences()) header_.full_fences.store(1, std::memory_order_relaxed);
-  header_.attached.fetch_add(1, std::memory_order_acq_rel);
+  lender_.attached.store(1, std::memory_order_release);
 }
 
 // A child of fork() has but a copy: the region is its parent's.
@@ -87,8 +87,13 @@ ShmTransport::~ShmTransport() {
   if (::getpid() == process_) header_.detached.fetch_add(1, std::memory_order_acq_rel);
 }
 
-int ShmTransport::attached() const {
-  return static_cast<int>(header_.attached.load(std::memory_order_acquire));
+std::vector<int> ShmTransport::missing() const {
+  std::vector<int> ranks;
+  for (int rank = 0; rank < geometry_.ranks; ++rank) {
+    const auto* const lender = region_->at<const shm::Lender>(geometry_.lender(rank));
+    if (lender->attached.load(std::memory_order_acquire) == 0) ranks.push_back(rank);
+  }
+  return ranks;
 }
 
 // Takes back what the reader has released.

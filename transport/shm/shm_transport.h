@@ -73,8 +73,8 @@ class ShmTransport final : public Transport {
   void disarm() override;
   bool needs_descriptors() const override { return false; }
 
-  // Ranks that have mapped the region so far.
-  int attached() const;
+  // Ranks that have not mapped the region yet.
+  std::vector<int> missing() const;
 
  private:
   struct Out {

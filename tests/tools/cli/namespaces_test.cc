@@ -56,6 +56,24 @@ TEST_F(TwoHosts, RanksInTurn) {
   for (const Json& row : document["results"]) EXPECT_EQ(row["wrong"], 0) << document;
 }
 
+// tutti chaos takes the cable away: for a while, which costs nothing but time, and for good.
+TEST_F(TwoHosts, AreCutApartByChaos) {
+  const std::string link = a_ + "/cable";
+  const std::string plan = write("plan", cat(R"({"trials":[
+      {"class":"cut","faults":[{"kind":"cut","link":")",
+                                             link, R"(","at_ms":50,"for_ms":1500}]},
+      {"class":"sever","faults":[{"kind":"cut","link":")",
+                                             link, R"(","at_ms":50}]}]})"));
+  const Result result = run({"chaos", "--plan", plan,           "--within",    "20",    "--",
+                             tutti(), "run",    "--hosts",      a_ + "," + b_, "-n",    "2",
+                             "--",    tutti(),  "bench",        "all_reduce",  "--min", "4",
+                             "--max", "4",      "--iterations", "20000"},
+                            {{"TUTTI_RSH", "ip netns exec"}, {"TUTTI_NETWORK_TIMEOUT", "4"}});
+  EXPECT_EQ(result.code, 0) << result.out << result.err;
+  EXPECT_THAT(result.out, ::testing::ContainsRegex("cut +1 +0 +1 +0 +0 "));
+  EXPECT_THAT(result.out, ::testing::ContainsRegex("sever +1 +0 +0 +1 +0 "));
+}
+
 TEST_F(TwoHosts, TellTheirRacks) {
   const std::string hosts = path("hosts");
   std::ofstream(hosts) << a_ << " slots=1 rack=row0.left\n" << b_ << " slots=2 rack=row0.right\n";

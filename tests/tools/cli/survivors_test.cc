@@ -205,6 +205,21 @@ TEST_F(Survivors, TrainOnWithoutARankThatIsAskedToLeave) {
   EXPECT_THAT(losses("losses"), SizeIs(kMany));
 }
 
+TEST_F(Survivors, OfOneRankAreASpare) {
+  const Result result = run(training({"--ranks", "1", "--spares", "1"}, "losses"),
+                            {{"TUTTI_FAULT", "kill:0:3"}});
+  EXPECT_EQ(result.code, 0) << result.err;
+}
+
+TEST_F(Survivors, CannotBeMoreThanThereAre) {
+  for (const Words& command : {training({"--ranks", "2", "--min-ranks", "3"}, "losses"),
+                               Words{"run", "-n", "2", "--min-ranks", "3", "--", "true"}}) {
+    const Result result = run(command);
+    EXPECT_EQ(result.code, 2);
+    EXPECT_THAT(result.err, HasSubstr("--min-ranks 3: there are only 2 ranks"));
+  }
+}
+
 TEST_F(Survivors, EndWhereTooFewAreLeft) {
   const Result result =
       run(training({"--ranks", "3", "--min-ranks", "3"}, "losses"), {{"TUTTI_FAULT", "kill:1:90"}});

@@ -56,8 +56,8 @@ TEST_F(RegionTables, OthersFindWhatIsMadeUntilItIsWithdrawn) {
   ASSERT_NE(found, nullptr);
   EXPECT_EQ(tables_[1]->find(8, 0, geometry_), nullptr) << "another communicator";
   EXPECT_EQ(tables_[1]->find(7, 1, geometry_), nullptr) << "another owner";
-  made->at<Header>(0)->attached.store(2);
-  EXPECT_EQ(found->at<Header>(0)->attached.load(), 2u);
+  made->at<Header>(0)->detached.store(2);
+  EXPECT_EQ(found->at<Header>(0)->detached.load(), 2u);
   tables_[0]->withdraw(7);
   EXPECT_EQ(tables_[1]->find(7, 0, geometry_), nullptr);
 }
@@ -67,13 +67,13 @@ TEST_F(RegionTables, SoDoOtherProcesses) {
   const pid_t pid = ::fork();
   if (pid == 0) {
     const auto found = make_table(1)->find(7, 0, geometry_);
-    if (found != nullptr) found->at<Header>(0)->attached.store(99);
+    if (found != nullptr) found->at<Header>(0)->detached.store(99);
     ::_exit(found != nullptr ? 0 : 1);
   }
   int status = 0;
   ASSERT_EQ(::waitpid(pid, &status, 0), pid);
   EXPECT_EQ(status, 0);
-  EXPECT_EQ(made->at<Header>(0)->attached.load(), 99u);
+  EXPECT_EQ(made->at<Header>(0)->detached.load(), 99u);
 }
 
 // The part has room for about thirty of them.

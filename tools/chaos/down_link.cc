@@ -1,0 +1,61 @@
+#include "tools/chaos/down_link.h"
+
+#include <fcntl.h>
+#include <net/if.h>
+#include <sched.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <string_view>
+#include <thread>
+
+#include "base/error.h"
+#include "base/fd.h"
+#include "base/text.h"
+
+namespace tutti::tool::chaos {
+
+namespace {
+
+// Returns an errno. It is the thread's network namespace that changes.
+int set_up_in_this_thread(const std::string& space, std::string_view interface, bool up) {
+  if (!space.empty()) {
+    const Fd home(::open(cat("/run/netns/", space).c_str(), O_RDONLY | O_CLOEXEC));
+    if (!home || ::setns(home.get(), CLONE_NEWNET) != 0) return errno;
+  }
+  const Fd socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!socket) return errno;
+  ifreq request{};
+  if (interface.size() >= sizeof(request.ifr_name)) return ENODEV;
+  std::ranges::copy(interface, request.ifr_name);
+  if (::ioctl(socket.get(), SIOCGIFFLAGS, &request) != 0) return errno;
+  const int flags = up ? request.ifr_flags | IFF_UP : request.ifr_flags & ~IFF_UP;
+  request.ifr_flags = static_cast<short>(flags);
+  return ::ioctl(socket.get(), SIOCSIFFLAGS, &request) == 0 ? 0 : errno;
+}
+
+int set_up(const std::string& name, bool up) {
+  const size_t slash = name.find('/');
+  const std::string space = slash == std::string::npos ? "" : name.substr(0, slash);
+  const std::string interface = slash == std::string::npos ? name : name.substr(slash + 1);
+  int error = 0;
+  std::thread([&] { error = set_up_in_this_thread(space, interface, up); }).join();
+  return error;
+}
+
+}  // namespace
+
+DownLink::DownLink(const std::string& name) : name_(name) {
+  if (const int error = set_up(name, false); error != 0) {
+    throw system_error(cat("cannot take the link ", name, " down"), error,
+                       {.cause = "there is no such interface, or it may be done by root only",
+                        .remedy = "name it as `ip link` does, behind NAMESPACE/ where it is in a "
+                                  "network namespace, and be root"});
+  }
+}
+
+DownLink::~DownLink() { set_up(name_, true); }
+
+}  // namespace tutti::tool::chaos

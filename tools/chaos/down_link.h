@@ -1,0 +1,21 @@
+// A network interface that is down as long as this lives.
+#pragma once
+
+#include <string>
+
+namespace tutti::tool::chaos {
+
+class DownLink {
+ public:
+  // "eth0", or "NAMESPACE/eth0" in a network namespace of `ip netns`. Throws Error(system) where
+  // there is none, or it may not be taken down.
+  explicit DownLink(const std::string& name);
+  ~DownLink();
+  DownLink(const DownLink&) = delete;
+  DownLink& operator=(const DownLink&) = delete;
+
+ private:
+  const std::string name_;
+};
+
+}  // namespace tutti::tool::chaos

@@ -57,7 +57,7 @@ ControlService::ControlService(const Job& job)
       died_(job.size),
       wake_fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       connector_(membership_.key, job.size, membership_.acceptor.own_addresses()),
-      link_connector_(membership_.key, job.size),
+      link_connector_(membership_.key, job.size, membership_.acceptor.own_addresses()),
       links_(std::move(membership_.links)),
       parent_(tree_.parent()) {
   if (!wake_fd_) throw system_error("eventfd", errno);

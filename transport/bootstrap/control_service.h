@@ -116,7 +116,8 @@ class ControlService final : public Control, private AgreementChannel {
 
   void relink();
   bool is_lost(int neighbour) const;
-  void connect_parent(int rank);
+  void connect_parent(int rank, int renewal = 0);
+  bool renew(int neighbour, const std::string& how);
   void look_for_children_later();
   void look_for_children();
   void found_child(int rank);
@@ -171,6 +172,7 @@ class ControlService final : public Control, private AgreementChannel {
   PollSet set_;
   Connector connector_;            // of data connections
   Connector link_connector_;       // of links to children
+  std::map<int, int> renewals_;    // of links, by neighbour
   std::set<int> linked_children_;  // that have said so
   std::set<int> cut_off_;      // ranks below a child that died before, until they have been told
   std::map<int, Link> links_;  // to all neighbours, and those that have moved here

@@ -151,9 +151,7 @@ class TcpTransport final : public Transport {
   Out& out(int peer, int lane) { return out_[index(peer, lane)]; }
   In& in(int peer, int lane) { return in_[index(peer, lane)]; }
   size_t index(int peer, int lane) const { return static_cast<size_t>(peer) * (lanes_ + 1) + lane; }
-  bool is_p2p(size_t connection) const {
-    return lane_of(connection) == lanes_;
-  }
+  bool is_p2p(size_t connection) const { return lane_of(connection) == lanes_; }
   int peer_of(size_t connection) const { return static_cast<int>(connection) / (lanes_ + 1); }
   int lane_of(size_t connection) const { return static_cast<int>(connection) % (lanes_ + 1); }
 

@@ -59,8 +59,8 @@ class ByteStream {
     return ::sendmsg(socket_.get(), &request, MSG_NOSIGNAL | MSG_DONTWAIT);
   }
 
-  // Of all that send() has taken, how much at most the other side could not read if everything ended
-  // now: what its system has not confirmed, and of TLS the record of which that is the rest.
+  // Of all that send() has taken, how much at most the other side could not read if everything
+  // ended now: what its system has not confirmed, and of TLS the record of which that is the rest.
   size_t unconfirmed() const {
     int bytes = 0;
     if (::ioctl(socket_.get(), SIOCOUTQ, &bytes) != 0) return SIZE_MAX;

@@ -202,9 +202,8 @@ std::unique_ptr<Transport> Paths::open_tcp() {
       on_other_hosts.push_back(static_cast<int>(r));
     }
   }
-  auto transport = std::make_unique<TcpTransport>(static_cast<int>(members_.size()),
-                                                  tcp_streams(rails_), std::move(hooks),
-                                                  on_other_hosts);
+  auto transport = std::make_unique<TcpTransport>(
+      static_cast<int>(members_.size()), tcp_streams(rails_), std::move(hooks), on_other_hosts);
   tcp_ = transport.get();
   return transport;
 }

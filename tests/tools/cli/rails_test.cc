@@ -143,8 +143,8 @@ TEST_F(Rails, WhoseConnectionsAreResetGoOn) {
     Process job = start_all_reduces(200, {{"TUTTI_ENCRYPT", encrypt}});
     for (const std::string& host : {a_, b_, a_}) {
       wait_until_sent(16 << 20);
-      const Result killed = shell(cat("PATH=$PATH:/usr/sbin:/sbin; ip netns exec ", host,
-                                      " ss -K -Htn dst 10.199.1.0/24"));
+      const Result killed = shell(
+          cat("PATH=$PATH:/usr/sbin:/sbin; ip netns exec ", host, " ss -K -Htn dst 10.199.1.0/24"));
       if (killed.code != 0 || killed.out.empty()) {
         GTEST_SKIP() << "connections cannot be reset here: " << killed.err;
       }
@@ -156,8 +156,8 @@ TEST_F(Rails, WhoseConnectionsAreResetGoOn) {
 TEST_F(Rails, ThatAreDownForThreeSecondsCostTime) {
   Process job = start_all_reduces(100, {});
   wait_until_sent(16 << 20);
-  const Result cut = shell(cat("ip -n ", b_, " link set second down; sleep 3; ip -n ", b_,
-                               " link set second up"));
+  const Result cut =
+      shell(cat("ip -n ", b_, " link set second down; sleep 3; ip -n ", b_, " link set second up"));
   ASSERT_EQ(cut.code, 0) << cut.err;
   expect_right(job);
 }

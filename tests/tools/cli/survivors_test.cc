@@ -206,8 +206,8 @@ TEST_F(Survivors, TrainOnWithoutARankThatIsAskedToLeave) {
 }
 
 TEST_F(Survivors, OfOneRankAreASpare) {
-  const Result result = run(training({"--ranks", "1", "--spares", "1"}, "losses"),
-                            {{"TUTTI_FAULT", "kill:0:3"}});
+  const Result result =
+      run(training({"--ranks", "1", "--spares", "1"}, "losses"), {{"TUTTI_FAULT", "kill:0:3"}});
   EXPECT_EQ(result.code, 0) << result.err;
 }
 

@@ -22,6 +22,7 @@ constexpr int kSlots = 16;
 // Asked for beyond the wanted frame, so that small messages need one system call each.
 constexpr size_t kReadAhead = 4 << 10;
 constexpr int64_t kLookAgainNs = 1'000'000'000;
+constexpr int64_t kLookSoonNs = 50'000'000;  // where a break would have to be mended
 
 }  // namespace
 
@@ -380,7 +381,9 @@ void TcpTransport::look_at_links() {
 // Only what is looked for from here on may end the sleep. Whoever sleeps has time to read the
 // clock.
 void TcpTransport::arm(WaitSet&) {
-  look_is_due_ = now_ns() >= next_look_ns_;
+  const int64_t until = next_look_ns_ - now_ns();
+  look_is_due_ = until <= 0 || (until <= kLookAgainNs - kLookSoonNs &&
+                                std::ranges::any_of(out_, &TcpTransport::has_unconfirmed));
   for (In& connection : in_) connection.starved = false;
 }
 
@@ -397,6 +400,8 @@ void TcpTransport::watch(WaitSet& set) {
       set.add(connection.socket.get(), POLLIN);
     } else if (!connection.queue.empty() || connection.resumes) {
       set.add(connection.socket.get(), POLLOUT);
+    } else if (has_unconfirmed(connection)) {
+      set.add(connection.socket.get(), 0);  // its end
     }
   }
 }

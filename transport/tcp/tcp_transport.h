@@ -155,6 +155,10 @@ class TcpTransport final : public Transport {
   int peer_of(size_t connection) const { return static_cast<int>(connection) / (lanes_ + 1); }
   int lane_of(size_t connection) const { return static_cast<int>(connection) % (lanes_ + 1); }
 
+  static bool has_unconfirmed(const Out& connection) {
+    return connection.unconfirmed && connection.unconfirmed->bytes() > 0 && connection.socket &&
+           !connection.broken;
+  }
   bool resumed(int peer) const { return out_[index(peer, 0)].unconfirmed != nullptr; }
   bool open(int peer, int lane);
   bool gone(int peer) const { return hooks_.gone && hooks_.gone(peer); }

@@ -122,7 +122,7 @@ void TcpTransport::look_at(size_t index, int64_t now) {
   const std::string outage =
       connection.outage.look(connection.socket.get(), now, network_timeout());
   if (!outage.empty()) return broke(index, outage, true);
-  if (!connection.unconfirmed) return;
+  if (!connection.unconfirmed || awaits_position(connection)) return;
   confirm(connection);
   if (connection.unconfirmed->bytes() == 0) return;
   pollfd state{.fd = connection.socket.get(), .events = 0, .revents = 0};

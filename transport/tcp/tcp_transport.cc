@@ -396,7 +396,7 @@ void TcpTransport::watch(WaitSet& set) {
   }
   for (const Out& connection : out_) {
     if (!connection.socket || connection.broken) continue;
-    if (connection.resumes && connection.heard < connection.position.size()) {
+    if (awaits_position(connection)) {
       set.add(connection.socket.get(), POLLIN);
     } else if (!connection.queue.empty() || connection.resumes) {
       set.add(connection.socket.get(), POLLOUT);

@@ -155,6 +155,10 @@ class TcpTransport final : public Transport {
   int peer_of(size_t connection) const { return static_cast<int>(connection) / (lanes_ + 1); }
   int lane_of(size_t connection) const { return static_cast<int>(connection) % (lanes_ + 1); }
 
+  // Nothing has been sent on its new socket yet.
+  static bool awaits_position(const Out& connection) {
+    return connection.resumes && connection.heard < connection.position.size();
+  }
   static bool has_unconfirmed(const Out& connection) {
     return connection.unconfirmed && connection.unconfirmed->bytes() > 0 && connection.socket &&
            !connection.broken;

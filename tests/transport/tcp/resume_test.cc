@@ -116,6 +116,9 @@ class Network {
   const std::vector<std::string>& lost() const { return lost_; }
   void swallow(size_t bytes) { swallowed_ = bytes; }
   void say_gone() { gone_ = true; }
+  // The reader gets no second connection before deliver().
+  void withhold() { withholds_ = true; }
+  void deliver() { reader().accept(kSender, kLane, 1, std::move(withheld_)); }
 
   // A turn of everybody's.
   void turn() {
@@ -136,7 +139,11 @@ class Network {
     ByteStream to(cables_.back()->take_reader());
     if (encrypted_) shake_hands(from, to);
     if (index < breaks_.size()) cables_.back()->set(breaks_[index]);
-    reader().accept(kSender, kLane, number, std::move(to));
+    if (withholds_ && number > 0) {
+      withheld_ = std::move(to);
+    } else {
+      reader().accept(kSender, kLane, number, std::move(to));
+    }
     sender().opened(kReader, kLane, std::move(from));
   }
 
@@ -162,6 +169,8 @@ class Network {
   const bool encrypted_;
   size_t swallowed_ = 0;
   bool gone_ = false;
+  bool withholds_ = false;
+  ByteStream withheld_;
   std::vector<std::string> lost_;
   WaitSet set_{""};
   std::vector<std::unique_ptr<TcpTransport>> ends_;
@@ -180,12 +189,18 @@ class Talk {
     const Deadline deadline = Deadline::after(kPatience);
     while (came_ < sizes_.size() && network_.lost().empty()) {
       ASSERT_FALSE(deadline.passed()) << came_ << " messages of " << sizes_.size();
-      while (sent_ < sizes_.size() && send()) ++sent_;
+      while (sent_ < sizes_.size() && send_next()) {
+      }
       while (came_ < sizes_.size() && take()) ++came_;
       network_.turn();
     }
   }
   size_t came() const { return came_; }
+  bool send_next() {
+    if (!send()) return false;
+    ++sent_;
+    return true;
+  }
 
  private:
   static std::byte pattern(size_t message, size_t at) {
@@ -289,6 +304,23 @@ TEST(Resume, AgainAndAgain) {
       ASSERT_TRUE(network.lost().empty()) << network.lost().front();
     }
   }
+}
+
+TEST(Resume, TakesNothingForConfirmedBeforeTheReaderHasSpoken) {
+  Network network({60});
+  network.withhold();
+  Talk talk(network, {50, 50, 50});
+  EXPECT_TRUE(talk.send_next());
+  EXPECT_TRUE(talk.send_next());
+  EXPECT_TRUE(network.cable().carry());
+  EXPECT_TRUE(talk.send_next()) << "it is kept";
+  ASSERT_EQ(network.connections(), 2U);
+  network.sender().progress();
+  network.sender().settled();  // looks at its connections
+  network.deliver();
+  talk.hold();
+  EXPECT_EQ(talk.came(), 3U);
+  EXPECT_TRUE(network.lost().empty());
 }
 
 TEST(Resume, IsNotWhereBytesWereConfirmedThatDidNotArrive) {

@@ -18,7 +18,7 @@ namespace {
 constexpr size_t kKeptBetweenLooks = 256 << 10;
 constexpr size_t kDrainBytes = 64 << 10;
 
-// Which are no break that another connection to the same address would mend.
+// What another connection between the same two addresses would not mend.
 bool is_silence(int error) {
   return error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH || error == ENETDOWN;
 }
@@ -111,6 +111,18 @@ bool TcpTransport::hear_position(size_t index) {
   }
   bytes_moved_ = true;
   return true;
+}
+
+void TcpTransport::look_at_links() {
+  const int64_t now = now_ns();
+  next_look_ns_ = now + kLookAgainNs;
+  look_is_due_ = false;
+  for (size_t i = 0; i < out_.size(); ++i) {
+    if (!out_[i].broken) look_at(i, now);
+  }
+  for (size_t i = 0; i < in_.size(); ++i) {
+    if (in_[i].waits && gone(peer_of(i))) mark_broken(in_[i], peer_of(i), in_[i].cause);
+  }
 }
 
 void TcpTransport::look_at(size_t index, int64_t now) {

@@ -21,8 +21,6 @@ constexpr size_t kMessageBytes = Slots::kBytes;
 constexpr int kSlots = 16;
 // Asked for beyond the wanted frame, so that small messages need one system call each.
 constexpr size_t kReadAhead = 4 << 10;
-constexpr int64_t kLookAgainNs = 1'000'000'000;
-constexpr int64_t kLookSoonNs = 50'000'000;  // where a break would have to be mended
 
 }  // namespace
 
@@ -365,18 +363,6 @@ bool TcpTransport::ended(int peer, int lane) const {
 }
 
 // ---- sleeping
-
-void TcpTransport::look_at_links() {
-  const int64_t now = now_ns();
-  next_look_ns_ = now + kLookAgainNs;
-  look_is_due_ = false;
-  for (size_t i = 0; i < out_.size(); ++i) {
-    if (!out_[i].broken) look_at(i, now);
-  }
-  for (size_t i = 0; i < in_.size(); ++i) {
-    if (in_[i].waits && gone(peer_of(i))) mark_broken(in_[i], peer_of(i), in_[i].cause);
-  }
-}
 
 // Only what is looked for from here on may end the sleep. Whoever sleeps has time to read the
 // clock.

@@ -99,6 +99,8 @@ class TcpTransport final : public Transport {
   };
   static const size_t kStagingBytes;  // of each incoming connection
   static constexpr size_t kFewConnections = 8;
+  static constexpr int64_t kLookAgainNs = 1'000'000'000;
+  static constexpr int64_t kLookSoonNs = 50'000'000;  // where a break would have to be mended
 
   using Slot = Slots::Slot;
 
@@ -180,7 +182,6 @@ class TcpTransport final : public Transport {
   void hand_over(bool outgoing, size_t connection, int number, ByteStream socket);
   void take_handed_over();
   void watch_speakers(size_t connection);
-  void look_at_links();
 
   // resume.cc
   // Of a frame and its payload, what has just been sent.
@@ -192,6 +193,7 @@ class TcpTransport final : public Transport {
   // True once all has been sent again.
   bool resume(size_t connection);
   bool hear_position(size_t connection);
+  void look_at_links();
   void look_at(size_t connection, int64_t now);
   void take_next(size_t connection, int number, ByteStream socket);
   void drain(In& connection);

@@ -61,7 +61,8 @@ constexpr std::array kSettings = {
     SettingInfo{
         "TUTTI_NETWORK_TIMEOUT", SettingType::seconds, "10", "", false, false,
         "seconds for which a host, or the network to it, may be silent before it is taken to "
-        "be down; one that is down for less costs time, and nothing else"},
+        "be down; one that is down for less costs time, and nothing else. Where TUTTI_INTERFACE "
+        "lists several the others are tried then, for as long again"},
     SettingInfo{
         "TUTTI_SPARES", SettingType::integer, "0", "", true, false,
         "ranks of the job, the last ones, that take part when others have died (tutti_grow): "
@@ -80,10 +81,11 @@ constexpr std::array kSettings = {
     SettingInfo{"TUTTI_RENDEZVOUS", SettingType::string, "", "", false, false,
                 "file:/PATH: a shared file through which rank 0 tells its address, instead of "
                 "MASTER_ADDR and MASTER_PORT"},
-    SettingInfo{"TUTTI_INTERFACE", SettingType::string, "", "", false, false,
-                "network interface or address to listen on, or several (eth0,eth1), over which the "
-                "TCP streams are spread: the first also carries the control channel; empty: the "
-                "one that routes to rank 0"},
+    SettingInfo{
+        "TUTTI_INTERFACE", SettingType::string, "", "", false, false,
+        "network interface or address to listen on, or several (eth0,eth1), over which the "
+        "TCP streams are spread, and each takes over for one that goes down: the first also "
+        "carries the control channel; empty: the one that routes to rank 0"},
     SettingInfo{"TUTTI_CONTROL_FANOUT", SettingType::integer, "32", "", true, false,
                 "children of each rank in the tree of the control channel"},
     SettingInfo{"TUTTI_TCP_STREAMS", SettingType::integer, "0", "", true, false,

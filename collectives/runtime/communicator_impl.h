@@ -141,7 +141,7 @@ class CommunicatorImpl final : public ControlClient,
   void on_abort(const Error& error) override;
   std::string on_question(int asker, uint32_t call) override;
   void on_answer(int rank, uint32_t call, std::string_view answer) override;
-  void on_connection(int rank, int lane, ByteStream socket) override;
+  void on_connection(int rank, int lane, int number, ByteStream socket) override;
   void on_opened(int rank, int lane, ByteStream socket) override;
   Activity activity() override;
 

@@ -22,9 +22,9 @@ int CommunicatorImpl::member(int world_rank) const {
   return static_cast<int>(std::ranges::find(members_, world_rank) - members_.begin());
 }
 
-void CommunicatorImpl::on_connection(int world_rank, int lane, ByteStream socket) {
+void CommunicatorImpl::on_connection(int world_rank, int lane, int number, ByteStream socket) {
   const int peer = member(world_rank);
-  if (paths_ && peer < size()) paths_->accept(peer, lane, std::move(socket));
+  if (paths_ && peer < size()) paths_->accept(peer, lane, number, std::move(socket));
 }
 
 void CommunicatorImpl::on_opened(int world_rank, int lane, ByteStream socket) {

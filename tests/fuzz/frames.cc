@@ -28,7 +28,7 @@ class Client final : public ControlClient {
   void on_abort(const Error& error) override { heard_ += std::string_view(error.what()).size(); }
   std::string on_question(int, uint32_t) override { return "here"; }
   void on_answer(int, uint32_t, std::string_view text) override { heard_ += text.size(); }
-  void on_connection(int, int, ByteStream) override {}
+  void on_connection(int, int, int, ByteStream) override {}
   void on_opened(int, int, ByteStream) override {}
 
  private:

@@ -202,7 +202,7 @@ TEST_F(OnTheWire, AConnectionThatIsLedElsewhereIsRefused) {
     testing::AttachedClient client(*control, 1, {0, 1, 2});
     if (job.rank == 1) {
       port_of_two = control->peer(2).port;
-      control->open_connection(1, 0, 0);
+      control->open_connection(1, 0, 0, {});
     }
     const std::string text = client->wait_for_abort().what();
     if (job.rank == 1) told = text;

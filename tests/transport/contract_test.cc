@@ -346,7 +346,7 @@ TEST(Tcp, AConnectionCutInAMessageIsToldOnce) {
   auto group = make_wired(2, wires);
   int pair[2];
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair), 0);
-  group[1]->accept(0, 0, Fd(pair[1]));
+  group[1]->accept(0, 0, 0, Fd(pair[1]));
   Fd peer(pair[0]);
   const std::array<char, 8> part = {'T', 'U', 'T', 'I'};
   ASSERT_EQ(::send(peer.get(), part.data(), part.size(), 0), 8);
@@ -363,7 +363,7 @@ TEST(Tcp, GarbageIsNoMessage) {
   auto group = make_wired(2, wires);
   int pair[2];
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair), 0);
-  group[1]->accept(0, 0, Fd(pair[1]));
+  group[1]->accept(0, 0, 0, Fd(pair[1]));
   const Fd stranger(pair[0]);
   const std::string garbage(4096, 'G');
   ASSERT_EQ(::send(stranger.get(), garbage.data(), garbage.size(), 0), 4096);

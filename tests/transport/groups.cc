@@ -28,12 +28,12 @@ std::vector<std::unique_ptr<TcpTransport>> make_wired(int ranks, std::shared_ptr
   std::vector<std::unique_ptr<TcpTransport>> group;
   for (int r = 0; r < ranks; ++r) {
     TcpTransport::Hooks hooks;
-    hooks.open = [wires, r](int peer, int lane) {
+    hooks.open = [wires, r](int peer, int lane, Renewal) {
       int pair[2];
       if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair) != 0) {
         throw system_error("socketpair", errno);
       }
-      wires->ends[peer]->accept(r, lane, Fd(pair[1]));
+      wires->ends[peer]->accept(r, lane, 0, Fd(pair[1]));
       wires->ends[r]->opened(peer, lane, Fd(pair[0]));
       wires->wake(peer);
     };

@@ -246,8 +246,9 @@ Refusal Acceptor::judge_hello(const Guest& guest, const Judge& judge, bool& igno
                   cat("rank ", hello.rank, " asks for rank ", hello.to, ", this is ", rank_,
                       "; likely cause: somebody leads connections elsewhere"));
   }
-  // Whoever tries again learns whether there are two of that rank.
-  ignore = !watches && std::ranges::any_of(guests_, [&](const Guest& other) {
+  // Whoever tries again learns whether there are two of that rank. One that goes on where a
+  // connection broke does not wait for an earlier try, whose network may be down.
+  ignore = !watches && hello.number == 0 && std::ranges::any_of(guests_, [&](const Guest& other) {
     return other.accepted && !other.done && other.hello.rank == hello.rank &&
            other.hello.purpose == hello.purpose && other.hello.lane == hello.lane &&
            other.hello.communicator == hello.communicator;

@@ -29,7 +29,7 @@ std::vector<ClientTable::Answer> ClientTable::attach(uint64_t communicator,
   for (Kept& kept : kept_) {
     if (kept.communicator != communicator) continue;
     if (kept.socket) {
-      client->on_connection(kept.from, kept.lane, std::move(kept.socket));
+      client->on_connection(kept.from, kept.lane, kept.number, std::move(kept.socket));
     } else {
       answers.push_back(
           {communicator, kept.from, kept.call, client->on_question(kept.from, kept.call)});
@@ -165,12 +165,17 @@ void ClientTable::answer(uint64_t communicator, int from, uint32_t call, std::st
   if (ControlClient* client = find(communicator)) client->on_answer(from, call, text);
 }
 
-void ClientTable::connection(uint64_t communicator, int from, int lane, ByteStream socket) {
+void ClientTable::connection(uint64_t communicator, int from, int lane, int number,
+                             ByteStream socket) {
   std::lock_guard lock(mutex_);
   if (ControlClient* client = find(communicator)) {
-    client->on_connection(from, lane, std::move(socket));
+    client->on_connection(from, lane, number, std::move(socket));
   } else if (may_come()) {
-    keep({.communicator = communicator, .from = from, .lane = lane, .socket = std::move(socket)});
+    keep({.communicator = communicator,
+          .from = from,
+          .lane = lane,
+          .number = number,
+          .socket = std::move(socket)});
   }
 }
 

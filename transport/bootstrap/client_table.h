@@ -70,7 +70,7 @@ class ClientTable {
   std::optional<Answer> question(uint64_t communicator, int from, uint32_t call);
   void answer(uint64_t communicator, int from, uint32_t call, std::string_view text);
   // Kept like a question.
-  void connection(uint64_t communicator, int from, int lane, ByteStream socket);
+  void connection(uint64_t communicator, int from, int lane, int number, ByteStream socket);
   void opened(uint64_t communicator, int to, int lane, ByteStream socket);
   // Of all communicators, those that are gone as well.
   Activity activity() const;
@@ -89,6 +89,7 @@ class ClientTable {
     int from = 0;
     uint32_t call = 0;
     int lane = 0;
+    int number = 0;
     ByteStream socket;
   };
 

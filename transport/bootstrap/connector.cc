@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <ranges>
 
 #include "base/descriptor_limit.h"
 #include "base/error.h"
+#include "base/network_timeout.h"
 #include "base/text.h"
 #include "transport/bootstrap/socket.h"
 
@@ -18,6 +20,8 @@ namespace {
 constexpr std::chrono::seconds kTimeToOpen{30};  // some SYNs may be lost on a busy link
 constexpr std::chrono::milliseconds kTimeToOpenPerRank{20};
 constexpr std::chrono::milliseconds kLongestPause{500};
+
+bool renews(const Hello& hello) { return hello.number > 0; }
 
 // The acceptor closed the connection without a verdict.
 class Dropped : public Error {
@@ -43,32 +47,89 @@ bool receive(int socket, T& message, size_t& received, const std::string& place)
 
 }  // namespace
 
-std::chrono::milliseconds Connector::time_to_open() const {
-  return kTimeToOpen + world_size_ * kTimeToOpenPerRank;
+std::chrono::milliseconds Connector::time_to_open(const Hello& hello) const {
+  return (renews(hello) ? network_timeout() : kTimeToOpen) + world_size_ * kTimeToOpenPerRank;
 }
 
-void Connector::start(const PeerInfo& peer, int rank, const Hello& hello, const std::string& whom) {
+void Connector::start(const PeerInfo& peer, int rank, const Hello& hello, const std::string& whom,
+                      int detours) {
   Attempt& attempt = attempts_.emplace_back();
   attempt.hello = hello;
   attempt.hello.to = rank;
   attempt.rank = rank;
-  const size_t rails = std::min(own_.size(), peer.rails());
-  const size_t rail = rails > 1 ? static_cast<size_t>(hello.lane) % rails : 0;
-  const RailAddress there =
-      rail == 0 ? RailAddress{peer.address, peer.port} : peer.more_rails[rail - 1];
-  attempt.place = cat(whom, " at ", endpoint_text(there.address, there.port));
-  attempt.give_up = Clock::now() + time_to_open();
+  attempt.whom = whom;
+  attempt.rails = {{peer.address, peer.port}};
+  for (size_t rail = 1; rail < std::min(own_.size(), peer.rails()); ++rail) {
+    attempt.rails.push_back(peer.more_rails[rail - 1]);
+  }
+  attempt.give_up = Clock::now() + time_to_open(hello);
+  const size_t first = static_cast<size_t>(hello.lane) + static_cast<size_t>(detours);
+  if (detours > 0) silent_.emplace(rank, (first - 1) % attempt.rails.size());
   try {
-    // The address is numeric, so this waits for no name server.
-    attempt.address = resolve(there.address, there.port).front();
-    if (rails > 1 && own_[rail].family() == attempt.address.family()) {
-      attempt.own = &own_[rail];
-      attempt.place += cat(" from ", own_[rail].host(), " (rail ", rail, " of ", rails, ")");
-    }
+    choose_rail(attempt, first);
     connect(attempt);
   } catch (const Error& error) {
-    attempt.failure = error;
+    try_next_rail(attempt, error);
   }
+}
+
+void Connector::choose_rail(Attempt& attempt, size_t first) {
+  const size_t rails = attempt.rails.size();
+  attempt.rail = first % rails;
+  for (size_t i = 0; i < rails; ++i) {
+    const size_t rail = (first + i) % rails;
+    if (silent_.contains({attempt.rank, rail})) continue;
+    attempt.rail = rail;
+    break;
+  }
+  const RailAddress& there = attempt.rails[attempt.rail];
+  attempt.place = cat(attempt.whom, " at ", endpoint_text(there.address, there.port));
+  // The address is numeric, so this waits for no name server.
+  attempt.address = resolve(there.address, there.port).front();
+  attempt.own = nullptr;
+  if (rails == 1) return;
+  if (own_[attempt.rail].family() == attempt.address.family()) {
+    attempt.own = &own_[attempt.rail];
+    attempt.place +=
+        cat(" from ", attempt.own->host(), " (rail ", attempt.rail, " of ", rails, ")");
+  }
+  if (renews(attempt.hello)) {
+    attempt.next_rail_at = Clock::now() + network_timeout() / (2 * rails);
+  }
+}
+
+// What a break was the end of may go on over another rail, or over the same one a little later. A
+// want of descriptors does not pass by that.
+void Connector::try_next_rail(Attempt& attempt, const Error& error) {
+  if (!renews(attempt.hello) || error.code() == ErrorCode::system) {
+    attempt.failure = error;
+    return;
+  }
+  attempt.last_failure = error.what();
+  pause(attempt);
+  silent_.emplace(attempt.rank, attempt.rail);
+  const auto is_silent = [&](size_t rail) { return silent_.contains({attempt.rank, rail}); };
+  if (std::ranges::all_of(std::views::iota(size_t{0}, attempt.rails.size()), is_silent)) {
+    std::erase_if(silent_, [&](const auto& entry) { return entry.first == attempt.rank; });
+  }
+  choose_rail(attempt, attempt.rail + 1);
+}
+
+Error Connector::too_late(const Attempt& attempt) const {
+  const auto time = time_to_open(attempt.hello).count();
+  if (renews(attempt.hello)) {
+    const std::string_view last = attempt.last_failure;
+    return {ErrorCode::connection_lost,
+            cat("a connection broke, and none could be made in its place to ", attempt.place,
+                " within ", time, " ms", last.empty() ? "" : "; the last try: ", last),
+            {.cause = "the network between the two is down, or a firewall ends connections"}};
+  }
+  return {ErrorCode::connection_lost,
+          cat("no connection to ", attempt.place, " within ", time, " ms"),
+          {.cause = "that rank is stopped or can open no more files (it says so then), or a "
+                    "firewall is between",
+           .remedy = "open all TCP ports between the hosts; TUTTI_INTERFACE chooses the "
+                     "networks"}};
 }
 
 // Where a rail leads is this side's own choice, so that may be the mistake.
@@ -112,13 +173,9 @@ void Connector::watch(PollSet& set, const Opened& opened, const Failed& failed) 
     if (attempt.stage == Stage::done) continue;
     if (attempt.stage == Stage::pausing && now >= attempt.resume_at) advance(attempt, opened);
     if (!attempt.failure && now >= attempt.give_up) {
-      attempt.failure =
-          Error(ErrorCode::connection_lost,
-                cat("no connection to ", attempt.place, " within ", time_to_open().count(), " ms"),
-                {.cause = "that rank is stopped or can open no more files (it says so then), or a "
-                          "firewall is between",
-                 .remedy = "open all TCP ports between the hosts; TUTTI_INTERFACE chooses the "
-                           "networks"});
+      attempt.failure = too_late(attempt);
+    } else if (attempt.next_rail_at && now >= *attempt.next_rail_at) {
+      try_next_rail(attempt, connect_error(attempt.place, ETIMEDOUT));
     }
     if (!attempt.failure) continue;
     attempt.stage = Stage::done;
@@ -127,6 +184,7 @@ void Connector::watch(PollSet& set, const Opened& opened, const Failed& failed) 
   attempts_.remove_if([](const Attempt& attempt) { return attempt.stage == Stage::done; });
   for (Attempt& attempt : attempts_) {
     set.wake_at(attempt.give_up);
+    if (attempt.next_rail_at) set.wake_at(*attempt.next_rail_at);
     if (attempt.stage == Stage::pausing) {
       set.wake_at(attempt.resume_at);
     } else {
@@ -158,7 +216,7 @@ void Connector::advance(Attempt& attempt, const Opened& opened) {
   } catch (const Dropped&) {
     pause(attempt);
   } catch (const Error& error) {
-    attempt.failure = error;
+    try_next_rail(attempt, error);
   }
 }
 
@@ -185,8 +243,7 @@ void Connector::read_verdict(Attempt& attempt, const Opened& opened) {
     attempt.stage = Stage::encrypting;
     return encrypt(attempt, opened);
   }
-  attempt.stage = Stage::done;
-  opened(attempt.hello.communicator, attempt.rank, attempt.hello.lane, std::move(attempt.socket));
+  finish(attempt, opened);
 }
 
 void Connector::encrypt(Attempt& attempt, const Opened& opened) {
@@ -194,7 +251,17 @@ void Connector::encrypt(Attempt& attempt, const Opened& opened) {
   if (error == EAGAIN) return;
   if (error == EBADMSG) throw meddled_with(attempt.place);
   if (error != 0) throw Dropped(closed_in_handshake(attempt.place, error));
+  finish(attempt, opened);
+}
+
+// Over one that takes the place of another its sender first waits for a word of the reader's, which
+// it would do for ever if the network went away.
+void Connector::finish(Attempt& attempt, const Opened& opened) {
   attempt.stage = Stage::done;
+  silent_.erase({attempt.rank, attempt.rail});
+  if (attempt.hello.purpose == Purpose::data && !renews(attempt.hello)) {
+    clear_keepalive(attempt.socket.get());
+  }
   opened(attempt.hello.communicator, attempt.rank, attempt.hello.lane, std::move(attempt.socket));
 }
 

@@ -10,6 +10,7 @@
 #include <functional>
 #include <list>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -37,15 +38,17 @@ class Connector {
 
   // `hello` says who this rank is and names the communicator and the lane; `rank` and `whom` are
   // the peer, for the callbacks and for people. The lane says which of the rails that both have it
-  // takes; where there are several, the connection comes from this rank's own address on it. A
-  // failure is told by watch() or later.
-  void start(const PeerInfo& peer, int rank, const Hello& hello, const std::string& whom);
+  // takes, with the detours from there (Renewal); where there are several, the connection comes
+  // from this rank's own address on it. A failure is told by watch() or later.
+  void start(const PeerInfo& peer, int rank, const Hello& hello, const std::string& whom,
+             int detours = 0);
   // Ends a communicator's attempts without a word.
   void drop(uint64_t communicator);
 
   // Adds what it waits for; the callbacks come from here and from set.run(). An attempt fails that
   // has not succeeded within 30 seconds, or longer in a large world, whose ranks may share a few
-  // cores.
+  // cores. One for a connection that takes the place of another fails for no other reason, and
+  // within TUTTI_NETWORK_TIMEOUT: it is made again, over one rail after the other.
   void watch(PollSet& set, const Opened& opened, const Failed& failed);
 
  private:
@@ -53,10 +56,15 @@ class Connector {
   struct Attempt {
     Hello hello;
     int rank = 0;
+    std::string whom;
+    std::vector<RailAddress> rails;  // of the peer, that both have
+    size_t rail = 0;
     SocketAddress address;
     const SocketAddress* own = nullptr;  // to connect from; null: any
     std::string place;
     Clock::time_point give_up;
+    std::optional<Clock::time_point> next_rail_at;
+    std::string last_failure;
     Clock::time_point resume_at;         // while pausing
     std::chrono::milliseconds pause{1};  // the next one; each is longer than the last
     ByteStream socket;
@@ -68,6 +76,10 @@ class Connector {
   };
 
   void advance(Attempt& attempt, const Opened& opened);
+  // Takes the rail `first`, or the next one that is not known to be silent.
+  void choose_rail(Attempt& attempt, size_t first);
+  void try_next_rail(Attempt& attempt, const Error& error);
+  Error too_late(const Attempt& attempt) const;
   void connect(Attempt& attempt);
   static Error unreachable(const Attempt& attempt, int error);
   void pause(Attempt& attempt);
@@ -75,13 +87,15 @@ class Connector {
   void answer_challenge(Attempt& attempt);
   void read_verdict(Attempt& attempt, const Opened& opened);
   void encrypt(Attempt& attempt, const Opened& opened);
+  void finish(Attempt& attempt, const Opened& opened);
 
-  std::chrono::milliseconds time_to_open() const;
+  std::chrono::milliseconds time_to_open(const Hello& hello) const;
 
   std::string key_;
   int world_size_ = 0;
   std::vector<SocketAddress> own_;
-  std::list<Attempt> attempts_;  // handlers refer to them
+  std::set<std::pair<int, size_t>> silent_;  // rails to a rank, until one gets through there
+  std::list<Attempt> attempts_;              // handlers refer to them
 };
 
 }  // namespace tutti::bootstrap

@@ -34,6 +34,7 @@
 #include "transport/bootstrap/activity.h"
 #include "transport/bootstrap/init_stats.h"
 #include "transport/bootstrap/job.h"
+#include "transport/renewal.h"
 #include "transport/stream/byte_stream.h"
 
 namespace tutti {
@@ -81,8 +82,8 @@ class ControlClient {
   // Empty when that rank has detached the communicator.
   virtual void on_answer(int rank, uint32_t call, std::string_view answer) = 0;
   // A data connection from `rank` (a world rank), its handshake done, TLS included;
-  // blocking mode is off.
-  virtual void on_connection(int rank, int lane, ByteStream socket) = 0;
+  // blocking mode is off. `number`: Renewal.
+  virtual void on_connection(int rank, int lane, int number, ByteStream socket) = 0;
   // The connection that open_connection() asked for; the same in all else.
   virtual void on_opened(int rank, int lane, ByteStream socket) = 0;
   // For whoever watches the job, and at the end from within detach().
@@ -173,8 +174,9 @@ class Control {
   // when the handshake is done; if that fails, or takes 30 seconds, the peer is suspected (as by
   // suspect()). Comes to nothing when the communicator detaches meanwhile or the peer has left.
   // Lanes take turns with the rails that both ranks have: it runs over rail `lane` mod their
-  // number.
-  virtual void open_connection(uint64_t communicator, int rank, int lane) = 0;
+  // number, and passes over those that went silent. One that takes the place of another is tried
+  // over each of them in turn, for TUTTI_NETWORK_TIMEOUT.
+  virtual void open_connection(uint64_t communicator, int rank, int lane, Renewal renewal) = 0;
 
   // Shared memory between ranks of one host: the owner offers a descriptor under a name, others
   // fetch it. offer() before or after fetch(): fetch waits. withdraw() ends the offer.

@@ -124,7 +124,7 @@ void ControlService::welcome(const Hello& hello, ByteStream socket) {
   if (hello.purpose == Purpose::watch) return watchers_.admit(std::move(socket));
   if (hello.purpose != Purpose::data) return;
   clear_keepalive(socket.get());
-  clients_.connection(hello.communicator, hello.rank, hello.lane, std::move(socket));
+  clients_.connection(hello.communicator, hello.rank, hello.lane, hello.number, std::move(socket));
 }
 
 }  // namespace tutti::bootstrap

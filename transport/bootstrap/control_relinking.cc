@@ -8,9 +8,13 @@
 // a new link each side tells the other all that was ever flooded, since some of it may have been on
 // the broken one; what a rank has heard before it does not tell on, so floods end in whatever graph
 // the links are meanwhile.
+//
+// Where two ranks have several rails a link that went silent is made anew over the next one, in the
+// same way, before either takes the other for dead.
 #include <algorithm>
 #include <utility>
 
+#include "base/network_timeout.h"
 #include "transport/bootstrap/control_frames.h"
 #include "transport/bootstrap/control_service.h"
 #include "transport/bootstrap/socket.h"
@@ -66,10 +70,27 @@ void ControlService::found_child(int rank) {
 }
 
 // What is sent before the link is there waits for it.
-void ControlService::connect_parent(int rank) {
+void ControlService::connect_parent(int rank, int renewal) {
   Link& link = links_[rank] = Link();
   tell_all_known(link);
-  link_connector_.start(peer(rank), rank, make_hello(Purpose::relink), describe(rank));
+  Hello hello = make_hello(Purpose::relink);
+  hello.number = static_cast<uint16_t>(renewal);
+  link_connector_.start(peer(rank), rank, hello, describe(rank), renewal);
+}
+
+// A network that has gone silent may be one of several between the two. The lower one in the tree
+// connects over the next; the other one waits for it. False: there is nothing to try.
+bool ControlService::renew(int neighbour, const std::string& how) {
+  const size_t rails = std::min(peer(tree_.rank).rails(), peer(neighbour).rails());
+  if (rails < 2 || !all_linked_ || leave_by_ || ends_.contains(neighbour)) return false;
+  if (neighbour == parent_) {
+    connect_parent(neighbour, ++renewals_[neighbour]);
+    return true;
+  }
+  after(2 * network_timeout(), [this, neighbour, how] {
+    if (is_lost(neighbour) && !left_[neighbour]) on_break(neighbour, how);
+  });
+  return true;
 }
 
 void ControlService::adopt(int rank, ByteStream socket) {

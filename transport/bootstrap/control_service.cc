@@ -43,7 +43,7 @@ ControlService::ControlService(const Job& job)
       died_(job.size),
       wake_fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       connector_(membership_.key, job.size, membership_.acceptor.own_addresses()),
-      link_connector_(membership_.key, job.size),
+      link_connector_(membership_.key, job.size, membership_.acceptor.own_addresses()),
       links_(std::move(membership_.links)),
       parent_(tree_.parent()) {
   if (!wake_fd_) throw system_error("eventfd", errno);
@@ -177,15 +177,16 @@ void ControlService::suspect(uint64_t communicator, int rank, std::string text) 
   });
 }
 
-void ControlService::open_connection(uint64_t communicator, int rank, int lane) {
+void ControlService::open_connection(uint64_t communicator, int rank, int lane, Renewal renewal) {
   require_own_process();
-  post([this, communicator, rank, lane] {
+  post([this, communicator, rank, lane, renewal] {
     // The client has heard of a death, and can ask who has left.
     if (!clients_.attached(communicator) || left_[rank] || has_died(rank)) return;
     Hello hello = make_hello(Purpose::data);
     hello.communicator = communicator;
-    hello.lane = lane;
-    connector_.start(peer(rank), rank, hello, describe(rank));
+    hello.lane = static_cast<int16_t>(lane);
+    hello.number = static_cast<uint16_t>(renewal.number);
+    connector_.start(peer(rank), rank, hello, describe(rank), renewal.detours);
   });
 }
 

@@ -56,7 +56,7 @@ class ControlService final : public Control, private AgreementChannel {
   bool has_left(int rank) const override { return left_.at(rank).load(); }
   bool has_died(int rank) const override { return died_.at(rank).load(); }
   void suspect(uint64_t communicator, int rank, std::string text) override;
-  void open_connection(uint64_t communicator, int rank, int lane) override;
+  void open_connection(uint64_t communicator, int rank, int lane, Renewal renewal) override;
   std::future<Agreed> agree(uint64_t communicator, uint32_t number, std::vector<int> members,
                             uint64_t flags, std::chrono::milliseconds timeout) override;
   void offer(const std::string& name, int fd) override;
@@ -119,7 +119,8 @@ class ControlService final : public Control, private AgreementChannel {
 
   void relink();
   bool is_lost(int neighbour) const;
-  void connect_parent(int rank);
+  void connect_parent(int rank, int renewal = 0);
+  bool renew(int neighbour, const std::string& how);
   void look_for_children_later();
   void look_for_children();
   void found_child(int rank);
@@ -176,6 +177,7 @@ class ControlService final : public Control, private AgreementChannel {
   PollSet set_;
   Connector connector_;            // of data connections
   Connector link_connector_;       // of links to children
+  std::map<int, int> renewals_;    // of links, by neighbour
   std::set<int> linked_children_;  // that have said so
   std::set<int> cut_off_;      // ranks below a child that died before, until they have been told
   std::map<int, Link> links_;  // to all neighbours, and those that have moved here

@@ -116,7 +116,6 @@ void ControlService::watch_connector() {
   connector_.watch(
       set_,
       [this](uint64_t communicator, int rank, int lane, ByteStream socket) {
-        clear_keepalive(socket.get());
         clients_.opened(communicator, rank, lane, std::move(socket));
       },
       [this](uint64_t communicator, int rank, const Error& error) {
@@ -279,11 +278,12 @@ void ControlService::on_link_end(int neighbour) {
   const int error = link.error();
   link.close();
   if (left_[neighbour]) return relink();
-  on_break(neighbour, is_silence(error)
-                          ? cat("cannot be reached any more (", explain_close(error), "): host ",
-                                peer(neighbour).host, " is down, or the network to it is; it has ",
-                                ranks_beside(neighbour))
-                          : cat("vanished: its connection broke (", explain_close(error), ")"));
+  const std::string how =
+      is_silence(error) ? cat("cannot be reached any more (", explain_close(error), "): host ",
+                              peer(neighbour).host, " is down, or the network to it is; it has ",
+                              ranks_beside(neighbour))
+                        : cat("vanished: its connection broke (", explain_close(error), ")");
+  if (!is_silence(error) || !renew(neighbour, how)) on_break(neighbour, how);
 }
 
 // "rank 2 alone", "ranks 2, 3 and 5": those of its host.

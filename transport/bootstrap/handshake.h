@@ -69,7 +69,8 @@ struct Hello {
   int32_t rank = 0;
   int32_t size = 0;
   uint64_t communicator = 0;  // data connections
-  int32_t lane = 0;           // data connections
+  int16_t lane = 0;           // data connections
+  uint16_t number = 0;        // data connections: Renewal
   int32_t to = 0;             // the acceptor's rank
   Nonce nonce = {};
   Digest proof = {};

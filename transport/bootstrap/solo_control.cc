@@ -57,7 +57,7 @@ void SoloControl::ask(uint64_t communicator, int rank, uint32_t call) {
   found->second->on_answer(0, call, found->second->on_question(0, call));
 }
 
-void SoloControl::open_connection(uint64_t, int rank, int) {
+void SoloControl::open_connection(uint64_t, int rank, int, Renewal) {
   require_self(rank);
   throw Error(ErrorCode::invalid_argument, "a rank cannot connect to itself");
 }

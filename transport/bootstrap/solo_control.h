@@ -34,7 +34,7 @@ class SoloControl final : public Control {
   bool has_died(int) const override { return false; }
   void suspect(uint64_t, int, std::string) override {}  // there is nobody to lose
   // Throws Error(invalid_argument): there is nobody to connect to.
-  void open_connection(uint64_t communicator, int rank, int lane) override;
+  void open_connection(uint64_t communicator, int rank, int lane, Renewal renewal) override;
   std::future<Agreed> agree(uint64_t communicator, uint32_t number, std::vector<int> members,
                             uint64_t flags, std::chrono::milliseconds timeout) override;
   void offer(const std::string& name, int fd) override;

@@ -192,12 +192,22 @@ std::shared_ptr<shm::Region> Paths::region_in_table(int owner, const shm::Geomet
 
 std::unique_ptr<Transport> Paths::open_tcp() {
   TcpTransport::Hooks hooks;
-  hooks.open = [this](int peer, int lane) {
-    endpoint_.control().open_connection(id_, members_[peer], lane);
+  Control& control = endpoint_.control();
+  hooks.open = [this, &control](int peer, int lane, Renewal renewal) {
+    control.open_connection(id_, members_[peer], lane, renewal);
   };
   hooks.lost = events_.lost;
-  auto transport = std::make_unique<TcpTransport>(static_cast<int>(members_.size()),
-                                                  tcp_streams(rails_), std::move(hooks));
+  hooks.gone = [this, &control](int peer) {
+    return control.has_left(members_[peer]) || control.has_died(members_[peer]);
+  };
+  std::vector<int> on_other_hosts;
+  for (size_t r = 0; r < members_.size(); ++r) {
+    if (control.peer(members_[r]).host_id != control.peer(members_[rank_]).host_id) {
+      on_other_hosts.push_back(static_cast<int>(r));
+    }
+  }
+  auto transport = std::make_unique<TcpTransport>(
+      static_cast<int>(members_.size()), tcp_streams(rails_), std::move(hooks), on_other_hosts);
   tcp_ = transport.get();
   return transport;
 }
@@ -235,6 +245,7 @@ void Paths::send_last_bytes(const AbortState& abort, std::chrono::nanoseconds pa
     return patience.count() == 0 ? Deadline::never() : Deadline::after(patience);
   };
   const auto sent = [&] {
+    if (tcp_ != nullptr && !tcp_->settled()) return false;
     for (size_t peer = 0; peer < members_.size(); ++peer) {
       if (!transport_->p2p_sent(static_cast<int>(peer))) return false;
     }
@@ -260,9 +271,9 @@ void Paths::send_last_bytes(const AbortState& abort, std::chrono::nanoseconds pa
   }
 }
 
-void Paths::accept(int peer, int lane, ByteStream socket) {
+void Paths::accept(int peer, int lane, int number, ByteStream socket) {
   if (tcp_ == nullptr) return;
-  tcp_->accept(peer, lane, std::move(socket));
+  tcp_->accept(peer, lane, number, std::move(socket));
   endpoint_.wait_set().wake();
 }
 

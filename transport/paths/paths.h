@@ -63,7 +63,7 @@ class Paths {
   void send_last_bytes(const AbortState& abort, std::chrono::nanoseconds patience);
 
   // Any thread: connections that `peer` made, and that were asked for.
-  void accept(int peer, int lane, ByteStream socket);
+  void accept(int peer, int lane, int number, ByteStream socket);
   void opened(int peer, int lane, ByteStream socket);
 
   // Zeroed memory that others of the host can read in place; freed with the last copy. Null where

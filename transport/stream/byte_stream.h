@@ -1,10 +1,13 @@
 // A connected, non-blocking stream socket, whose bytes go in the clear or encrypted.
 #pragma once
 
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <utility>
@@ -54,6 +57,14 @@ class ByteStream {
     request.msg_iov = parts;
     request.msg_iovlen = 2;
     return ::sendmsg(socket_.get(), &request, MSG_NOSIGNAL | MSG_DONTWAIT);
+  }
+
+  // Of all that send() has taken, how much at most the other side could not read if everything
+  // ended now: what its system has not confirmed, and of TLS the record of which that is the rest.
+  size_t unconfirmed() const {
+    int bytes = 0;
+    if (::ioctl(socket_.get(), SIOCOUTQ, &bytes) != 0) return SIZE_MAX;
+    return static_cast<size_t>(bytes) + (tls_ && bytes > 0 ? Tls::kRecordBytes : 0);
   }
 
  private:

@@ -17,7 +17,8 @@ namespace tutti {
 
 namespace {
 
-constexpr size_t kRecordBytes = SSL3_RT_MAX_PLAIN_LENGTH;
+constexpr size_t kRecordBytes = Tls::kRecordBytes;
+static_assert(kRecordBytes == SSL3_RT_MAX_PLAIN_LENGTH);
 constexpr const char* kIdentity = "tutti";  // of the key: there is but one
 
 [[noreturn]] void throw_unusable(const char* what) {

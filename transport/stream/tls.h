@@ -20,6 +20,7 @@ using TlsKey = std::array<uint8_t, 32>;
 
 class Tls {
  public:
+  static constexpr size_t kRecordBytes = 16 << 10;  // of a record, at most
   static constexpr uint64_t kBytesPerKey = uint64_t{64} << 30;
 
   // The key is of this connection alone. Borrows the socket. Throws Error(internal).

@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 
 #include <chrono>
+#include <optional>
 
 #include "base/text.h"
 
@@ -29,20 +30,30 @@ std::string address(int socket, GetName get_name) {
   return raw.ss_family == AF_INET6 ? cat("[", host, "]:", port) : cat(host, ":", port);
 }
 
-}  // namespace
-
-std::string Outage::look(int socket, int64_t now_ns, std::chrono::milliseconds longest) {
+// Nothing where nothing is under way. Where the own interface is down nothing even counts as sent:
+// the system only probes. A reader whose window is full confirms each probe at once.
+std::optional<tcp_info> info_of_busy(int socket) {
   tcp_info info{};
   socklen_t length = sizeof(info);
-  // Where the own interface is down nothing even counts as sent: the system only probes. A reader
-  // whose window is full confirms each probe at once.
   if (::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &length) != 0 ||
       (info.tcpi_unacked == 0 && info.tcpi_probes == 0)) {
+    return std::nullopt;
+  }
+  return info;
+}
+
+}  // namespace
+
+bool Outage::under_way(int socket) { return info_of_busy(socket).has_value(); }
+
+std::string Outage::look(int socket, int64_t now_ns, std::chrono::milliseconds longest) {
+  const std::optional<tcp_info> info = info_of_busy(socket);
+  if (!info) {
     since_ns_ = 0;
     return {};
   }
   if (since_ns_ == 0) since_ns_ = now_ns;
-  const std::chrono::milliseconds unconfirmed(info.tcpi_last_ack_recv);
+  const std::chrono::milliseconds unconfirmed(info->tcpi_last_ack_recv);
   if (std::chrono::nanoseconds(now_ns - since_ns_) < longest || unconfirmed < longest) return {};
   return cat("nothing sent from ", address(socket, ::getsockname), " to ",
              address(socket, ::getpeername), " has been confirmed for ",

@@ -11,6 +11,9 @@ namespace tutti {
 
 class Outage {
  public:
+  // Whether something is on its way that a reader's system would confirm at once. What waits for a
+  // slow reader to make room is not.
+  static bool under_way(int socket);
   // Asked now and then. Empty, or what is wrong with the connection for good: for `longest` nothing
   // of what is under way has been confirmed. A reader that is merely slow confirms.
   std::string look(int socket, int64_t now_ns, std::chrono::milliseconds longest);

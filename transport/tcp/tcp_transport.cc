@@ -8,7 +8,6 @@
 #include <cstring>
 
 #include "base/deadline.h"
-#include "base/network_timeout.h"
 #include "base/text.h"
 #include "transport/tcp/congestion.h"
 
@@ -19,23 +18,27 @@ static_assert(std::endian::native == std::endian::little, "the wire format is li
 namespace {
 
 constexpr uint32_t kMagic = 0x49545554;  // "TUTI"
-constexpr size_t kMessageBytes = 512 << 10;
+constexpr size_t kMessageBytes = Slots::kBytes;
 constexpr int kSlots = 16;
 // Asked for beyond the wanted frame, so that small messages need one system call each.
 constexpr size_t kReadAhead = 4 << 10;
-constexpr int64_t kLookAgainNs = 1'000'000'000;
-constexpr size_t kFewConnections = 8;
 
 }  // namespace
 
 const size_t TcpTransport::kStagingBytes = sizeof(Frame) + kMessageBytes + kReadAhead;
 
-TcpTransport::TcpTransport(int ranks, int lanes, Hooks hooks)
+TcpTransport::TcpTransport(int ranks, int lanes, Hooks hooks, std::span<const int> resumed)
     : ranks_(ranks),
       lanes_(lanes),
       hooks_(std::move(hooks)),
       out_(static_cast<size_t>(ranks) * (lanes + 1)),
-      in_(out_.size()) {}
+      in_(out_.size()) {
+  for (const int peer : resumed) {
+    for (int lane = 0; lane <= lanes_; ++lane) {
+      out(peer, lane).unconfirmed = std::make_unique<Unconfirmed>(slots_);
+    }
+  }
+}
 
 Limits TcpTransport::limits(int ranks, int lanes) {
   return {.lanes = lanes,
@@ -44,28 +47,30 @@ Limits TcpTransport::limits(int ranks, int lanes) {
           .p2p_message_bytes = kMessageBytes};
 }
 
-void TcpTransport::accept(int peer, int lane, ByteStream socket) {
-  if (lane >= 0 && lane <= lanes_) hand_over(false, index(peer, lane), std::move(socket));
+void TcpTransport::accept(int peer, int lane, int number, ByteStream socket) {
+  if (lane >= 0 && lane <= lanes_) hand_over(false, index(peer, lane), number, std::move(socket));
 }
 
 void TcpTransport::opened(int peer, int lane, ByteStream socket) {
-  if (lane >= 0 && lane <= lanes_) hand_over(true, index(peer, lane), std::move(socket));
+  if (lane >= 0 && lane <= lanes_) hand_over(true, index(peer, lane), 0, std::move(socket));
 }
 
-void TcpTransport::hand_over(bool outgoing, size_t connection, ByteStream socket) {
+void TcpTransport::hand_over(bool outgoing, size_t connection, int number, ByteStream socket) {
   std::lock_guard lock(handed_over_mutex_);
-  handed_over_.push_back({outgoing, connection, std::move(socket)});
+  handed_over_.push_back({outgoing, connection, number, std::move(socket)});
   has_handed_over_.store(true, std::memory_order_release);
 }
 
 void TcpTransport::take_handed_over() {
   if (!has_handed_over_.load(std::memory_order_acquire)) return;
   std::lock_guard lock(handed_over_mutex_);
-  for (auto& [outgoing, connection, socket] : handed_over_) {
+  for (auto& [outgoing, connection, number, socket] : handed_over_) {
     socket.carry_much();
     if (outgoing) {
       avoid_pacing(socket.get());
       out_[connection].socket = std::move(socket);
+    } else if (resumed(peer_of(connection)) && (number > 0 || in_[connection].socket)) {
+      take_next(connection, number, std::move(socket));
     } else if (!in_[connection].socket) {
       in_[connection].socket = std::move(socket);
       in_[connection].staging = std::make_unique_for_overwrite<std::byte[]>(kStagingBytes);
@@ -88,9 +93,13 @@ void TcpTransport::watch_speakers(size_t connection) {
   }
 }
 
-void TcpTransport::mark_broken(Out& connection, int peer, const std::string& text) {
+void TcpTransport::mark_broken(size_t outgoing, const std::string& text) {
+  Out& connection = out_[outgoing];
   if (std::exchange(connection.broken, true)) return;
-  hooks_.lost(peer, true, text);
+  if (std::exchange(connection.resumes, false)) count_queued(outgoing, -1);
+  // Of last bytes a reader is the judge: it may have left without them.
+  if (ends_sending_ && connection.queue.empty() && connection.unconfirmed) return;
+  hooks_.lost(peer_of(outgoing), true, text);
 }
 
 void TcpTransport::mark_broken(In& connection, int peer, const std::string& text) {
@@ -105,14 +114,14 @@ bool TcpTransport::open(int peer, int lane) {
   Out& connection = out(peer, lane);
   if (!connection.socket && !connection.asked_for) {
     connection.asked_for = true;
-    hooks_.open(peer, lane);
+    hooks_.open(peer, lane, {});
   }
   if (!connection.socket) take_handed_over();
   return static_cast<bool>(connection.socket);
 }
 
 std::byte* TcpTransport::reserve(std::span<const int> peers, int lane, size_t bytes, int credit) {
-  if (slot_ != nullptr) free_slots_.push_back(std::exchange(slot_, nullptr));
+  if (slot_ != nullptr) slots_.drop(std::exchange(slot_, nullptr));
   for (const int peer : peers) {
     Out& connection = out(peer, lane);
     if (connection.broken || !open(peer, lane)) return nullptr;
@@ -121,13 +130,13 @@ std::byte* TcpTransport::reserve(std::span<const int> peers, int lane, size_t by
   }
   peers_ = peers;
   lane_ = lane;
-  slot_ = take_slot();
+  slot_ = slots_.take();
   return slot_->memory.get();
 }
 
 void TcpTransport::commit(const MessageHeader& header) {
   Slot* const slot = std::exchange(slot_, nullptr);
-  slot->readers_left = static_cast<int>(peers_.size());
+  slot->users = static_cast<int>(peers_.size());
   for (const int peer : peers_) {
     const size_t to = index(peer, lane_);
     enqueue(to, {{kMagic, kWireVersion, header}, slot, 0});
@@ -135,7 +144,7 @@ void TcpTransport::commit(const MessageHeader& header) {
   }
 }
 
-bool TcpTransport::push(size_t index, Frame& frame, std::span<const std::byte> payload,
+bool TcpTransport::push(size_t index, Frame& frame, std::span<const std::byte> payload, Slot* slot,
                         size_t& sent) {
   Out& connection = out_[index];
   const size_t total = sizeof(Frame) + payload.size();
@@ -147,9 +156,13 @@ bool TcpTransport::push(size_t index, Frame& frame, std::span<const std::byte> p
     if (written < 0) {
       if (errno == EINTR) continue;
       if (errno != EAGAIN) {
-        mark_broken(connection, peer_of(index), cat("sending failed: ", std::strerror(errno)));
+        broke(index, cat("sending failed: ", std::strerror(errno)), errno == ETIMEDOUT);
       }
       return false;
+    }
+    if (connection.unconfirmed) {
+      keep(connection, std::as_bytes(std::span(&frame, 1)), payload, slot, sent,
+           static_cast<size_t>(written));
     }
     sent += static_cast<size_t>(written);
     bytes_moved_ = true;
@@ -160,16 +173,17 @@ bool TcpTransport::push(size_t index, Frame& frame, std::span<const std::byte> p
 // Writes what the socket takes of the messages committed.
 void TcpTransport::flush(size_t index) {
   Out& connection = out_[index];
+  if (connection.resumes && !resume(index) && !connection.broken) return;
   while (!connection.queue.empty() && !connection.broken) {
     Outgoing& message = connection.queue.front();
     const std::span<const std::byte> payload(message.slot->memory.get(),
                                              message.frame.header.bytes);
-    if (!push(index, message.frame, payload, message.sent)) break;
+    if (!push(index, message.frame, payload, message.slot, message.sent)) break;
     dequeue(index);
   }
   // Nobody will read the rest; whoever made the transport has been told.
   while (connection.broken && !connection.queue.empty()) dequeue(index);
-  if (ends_sending_ && connection.queue.empty() && connection.socket) {
+  if (ends_sending_ && connection.queue.empty() && connection.socket && !connection.resumes) {
     ::shutdown(connection.socket.get(), SHUT_WR);
   }
 }
@@ -190,10 +204,9 @@ std::vector<Fd> TcpTransport::release_outgoing() {
 
 void TcpTransport::dequeue(size_t index) {
   std::deque<Outgoing>& queue = out_[index].queue;
-  if (--queue.front().slot->readers_left == 0) free_slots_.push_back(queue.front().slot);
+  slots_.drop(queue.front().slot);
   queue.pop_front();
-  --queued_;
-  if (is_p2p(index)) --queued_p2p_;
+  count_queued(index, -1);
 }
 
 // Straight from the caller's memory as far as the socket takes it; what it does not take is kept.
@@ -205,41 +218,31 @@ bool TcpTransport::write(int peer, int lane, const MessageHeader& header,
   if (!connection.queue.empty()) flush(to);
   if (static_cast<int>(connection.queue.size()) >= credit) return false;
   Outgoing message{{kMagic, kWireVersion, header}, nullptr, 0};
-  if (connection.queue.empty() && push(to, message.frame, payload, message.sent)) return true;
+  if (connection.queue.empty() && !connection.resumes &&
+      push(to, message.frame, payload, nullptr, message.sent)) {
+    return true;
+  }
   if (connection.broken) return false;
   const size_t of_payload = message.sent - std::min(message.sent, sizeof(Frame));
-  message.slot = take_slot();
-  message.slot->readers_left = 1;
+  message.slot = slots_.take();
   std::memcpy(message.slot->memory.get() + of_payload, payload.data() + of_payload,
               payload.size() - of_payload);
   enqueue(to, message);
   return true;
 }
 
-TcpTransport::Slot* TcpTransport::take_slot() {
-  if (free_slots_.empty()) {
-    slots_.push_back(std::make_unique<Slot>());
-    slots_.back()->memory = std::make_unique_for_overwrite<std::byte[]>(kMessageBytes);
-    free_slots_.push_back(slots_.back().get());
-  }
-  Slot* slot = free_slots_.back();
-  free_slots_.pop_back();
-  return slot;
-}
-
 void TcpTransport::enqueue(size_t connection, Outgoing message) {
   out_[connection].queue.push_back(message);
-  ++queued_;
-  if (is_p2p(connection)) ++queued_p2p_;
+  count_queued(connection, 1);
 }
 
 // Bytes that do not complete a message are progress too: whoever waits sees that the peer lives.
 bool TcpTransport::progress() {
   take_handed_over();
-  if (look_is_due_) look_for_outages();
+  if (look_is_due_) look_at_links();
   if (queued_ > 0) {
     for (size_t i = 0; i < out_.size(); ++i) {
-      if (!out_[i].queue.empty()) flush(i);
+      if (!out_[i].queue.empty() || out_[i].resumes) flush(i);
     }
   }
   return std::exchange(bytes_moved_, false);
@@ -248,7 +251,7 @@ bool TcpTransport::progress() {
 std::vector<int> TcpTransport::unsent() const {
   std::vector<int> peers;
   for (size_t i = 0; i < out_.size(); ++i) {
-    const bool waits = !is_p2p(i) && !out_[i].queue.empty();
+    const bool waits = !is_p2p(i) && (!out_[i].queue.empty() || out_[i].resumes);
     if (waits && (peers.empty() || peers.back() != peer_of(i))) peers.push_back(peer_of(i));
   }
   return peers;
@@ -257,8 +260,9 @@ std::vector<int> TcpTransport::unsent() const {
 // ---- inbox
 
 size_t TcpTransport::receive(In& connection, int peer, std::byte* memory, size_t limit) {
-  if (!connection.socket || connection.ended || connection.broken || limit == 0 ||
-      speakers_.is_silent(connection.speaker)) {
+  if (!connection.late.empty() && limit > 0) return receive_late(connection, memory, limit);
+  if (!connection.socket || connection.ended || connection.broken || connection.waits ||
+      limit == 0 || speakers_.is_silent(connection.speaker)) {
     connection.starved = true;
     return 0;
   }
@@ -267,18 +271,20 @@ size_t TcpTransport::receive(In& connection, int peer, std::byte* memory, size_t
   connection.speaker.silent = connection.speaker.watched && connection.starved;
   if (received > 0) {
     bytes_moved_ = true;
+    connection.received += static_cast<size_t>(received);
     return static_cast<size_t>(received);
   }
   if (received == 0) {
-    connection.ended = true;
     speakers_.forget(connection.socket.get(), connection.speaker);
     if (connection.has_frame || connection.begin != connection.end) {
-      mark_broken(connection, peer, "it ended in the middle of a message");
+      broke(connection, peer, "it ended in the middle of a message");
+    } else {
+      connection.ended = true;
     }
+  } else if (errno == EBADMSG) {
+    mark_broken(connection, peer, "what arrives is not what was sent: it was changed on the way");
   } else if (errno != EAGAIN && errno != EINTR) {
-    mark_broken(connection, peer,
-                errno == EBADMSG ? "what arrives is not what was sent: it was changed on the way"
-                                 : cat("receiving failed: ", std::strerror(errno)));
+    broke(connection, peer, cat("receiving failed: ", std::strerror(errno)));
   }
   return 0;
 }
@@ -300,7 +306,7 @@ void TcpTransport::stage(In& connection, int peer, size_t wanted) {
 const MessageHeader* TcpTransport::front(int peer, int lane) {
   In& connection = in(peer, lane);
   if (connection.has_frame) return &connection.frame.header;
-  if (!connection.socket) take_handed_over();
+  if (!connection.socket || connection.waits) take_handed_over();
   if (connection.end - connection.begin < sizeof(Frame)) stage(connection, peer, sizeof(Frame));
   if (connection.end - connection.begin < sizeof(Frame)) return nullptr;
   std::memcpy(&connection.frame, connection.staging.get() + connection.begin, sizeof(Frame));
@@ -350,41 +356,40 @@ bool TcpTransport::release(int peer, int lane) {
 }
 
 // A connection that its sender opened is handed over before anybody hears that the sender leaves.
+// That one which has broken will not be resumed then is seen by the next look at it.
 bool TcpTransport::ended(int peer, int lane) const {
   const In& connection = in_[index(peer, lane)];
   if (has_handed_over_.load(std::memory_order_acquire)) return false;
+  if (!connection.late.empty() || connection.waits) return connection.broken;
   return !connection.socket || connection.ended || connection.broken;
 }
 
 // ---- sleeping
 
-void TcpTransport::look_for_outages() {
-  const int64_t now = now_ns();
-  next_look_ns_ = now + kLookAgainNs;
-  look_is_due_ = false;
-  for (size_t i = 0; i < out_.size(); ++i) {
-    if (!out_[i].socket || out_[i].broken) continue;
-    const std::string outage = out_[i].outage.look(out_[i].socket.get(), now, network_timeout());
-    if (!outage.empty()) mark_broken(out_[i], peer_of(i), outage);
-  }
-}
-
 // Only what is looked for from here on may end the sleep. Whoever sleeps has time to read the
 // clock.
 void TcpTransport::arm(WaitSet&) {
-  look_is_due_ = now_ns() >= next_look_ns_;
+  const int64_t until = next_look_ns_ - now_ns();
+  look_is_due_ = until <= 0 || (until <= kLookAgainNs - kLookSoonNs &&
+                                std::ranges::any_of(out_, &TcpTransport::has_unconfirmed));
   for (In& connection : in_) connection.starved = false;
 }
 
 void TcpTransport::watch(WaitSet& set) {
   for (const In& connection : in_) {
-    if (connection.socket && connection.starved && !connection.ended && !connection.broken) {
+    if (connection.socket && connection.starved && !connection.ended && !connection.broken &&
+        !connection.waits) {
       set.add(connection.socket.get(), POLLIN);
     }
   }
   for (const Out& connection : out_) {
-    if (connection.socket && !connection.queue.empty() && !connection.broken) {
+    if (!connection.socket || connection.broken) continue;
+    if (awaits_position(connection)) {
+      set.add(connection.socket.get(), POLLIN);
+    } else if (!connection.queue.empty() || connection.resumes) {
       set.add(connection.socket.get(), POLLOUT);
+    } else if (has_unconfirmed(connection)) {
+      set.add(connection.socket.get(), 0);  // its end
     }
   }
 }

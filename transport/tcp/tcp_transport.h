@@ -4,22 +4,32 @@
 // FIFO, and several lanes are several streams. A message is a frame: {magic, version,
 // MessageHeader} and the payload. Payloads that need no arithmetic are received straight into the
 // caller's memory.
+//
+// A connection between hosts that breaks is resumed (resume.cc): its sender keeps what the reader's
+// system has not confirmed, and opens another connection, on which the reader first says how many
+// bytes it has had from that sender and lane in all (8, little-endian). The sender goes on there.
+// Only where that comes to nothing is the connection lost.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "base/fd.h"
 #include "transport/limits.h"
+#include "transport/renewal.h"
 #include "transport/stream/byte_stream.h"
 #include "transport/tcp/outage.h"
+#include "transport/tcp/slots.h"
 #include "transport/tcp/speakers.h"
+#include "transport/tcp/unconfirmed.h"
 #include "transport/transport.h"
 
 namespace tutti {
@@ -28,23 +38,31 @@ class TcpTransport final : public Transport {
  public:
   struct Hooks {
     // Asks for a connection to `peer` for `lane`: opened() hands it over when it is there. Called
-    // once for each.
-    std::function<void(int peer, int lane)> open;
-    // A connection to (`sending`) or from `peer` broke while it was needed. Called once for each.
+    // once for each, and for a resumed one again when it has broken.
+    std::function<void(int peer, int lane, Renewal renewal)> open;
+    // A connection to (`sending`) or from `peer` broke while it was needed, and is not resumed.
+    // Called once for each.
     std::function<void(int peer, bool sending, const std::string& text)> lost;
+    // Whether `peer` has left the job or died, so that nothing is to be resumed. Empty: none has.
+    std::function<bool(int peer)> gone = {};
   };
 
-  TcpTransport(int ranks, int lanes, Hooks hooks);
+  // `resumed`: the peers, on other hosts, with which connections are resumed when they break. The
+  // two have to be of one mind.
+  TcpTransport(int ranks, int lanes, Hooks hooks, std::span<const int> resumed = {});
   static Limits limits(int ranks, int lanes);
 
-  // Hand over a connected, non-blocking socket: one that `peer` opened, and one that was asked for.
-  // From any thread; whoever sleeps is to be woken then.
-  void accept(int peer, int lane, ByteStream socket);
+  // Hand over a connected, non-blocking socket: one that `peer` opened (`number`: Renewal), and one
+  // that was asked for. From any thread; whoever sleeps is to be woken then.
+  void accept(int peer, int lane, int number, ByteStream socket);
   void opened(int peer, int lane, ByteStream socket);
 
   // The connections to others, which have ended; what is under way on them still arrives as long as
   // they are kept. Nothing can be sent any more.
   std::vector<Fd> release_outgoing();
+  // After end_sending(): true once nothing is under way any more that would have to be sent again
+  // if its connection broke. What a slow reader has not made room for does not count.
+  bool settled();
 
   int lanes() const override { return lanes_; }
   size_t max_message_bytes() const override { return limits(ranks_, lanes_).message_bytes; }
@@ -57,7 +75,10 @@ class TcpTransport final : public Transport {
              int credit) override;
   std::vector<int> unsent() const override;
   bool collectives_sent() const override { return queued_ == queued_p2p_; }
-  bool p2p_sent(int peer) const override { return out_[index(peer, lanes_)].queue.empty(); }
+  bool p2p_sent(int peer) const override {
+    const Out& connection = out_[index(peer, lanes_)];
+    return connection.queue.empty() && !connection.resumes;
+  }
   const MessageHeader* front(int peer, int lane) override;
   const std::byte* payload(int peer, int lane) override;
   bool read(int peer, int lane, std::span<std::byte> destination, Store store) override;
@@ -77,14 +98,14 @@ class TcpTransport final : public Transport {
     MessageHeader header;
   };
   static const size_t kStagingBytes;  // of each incoming connection
+  static constexpr size_t kFewConnections = 8;
+  static constexpr int64_t kLookAgainNs = 1'000'000'000;
+  static constexpr int64_t kLookSoonNs = 50'000'000;  // where a break would have to be mended
 
-  struct Slot {
-    std::unique_ptr<std::byte[]> memory;  // the frame's header is written in front of each send
-    int readers_left = 0;
-  };
+  using Slot = Slots::Slot;
 
   struct Outgoing {
-    Frame frame;
+    Frame frame;  // written in front of the slot's memory
     Slot* slot;
     size_t sent = 0;  // bytes of frame and payload
   };
@@ -95,6 +116,15 @@ class TcpTransport final : public Transport {
     Outage outage;
     std::deque<Outgoing> queue;
     bool broken = false;
+    std::unique_ptr<Unconfirmed> unconfirmed;  // null: it is not resumed
+    // From a break until all has been sent again that has to be. Counts as a message of the queue.
+    bool resumes = false;
+    int64_t broke_ns = 0;  // first, since more had arrived than `arrived`
+    uint64_t arrived = 0;
+    size_t look_at_bytes = 0;  // when so many are unconfirmed
+    Renewal renewal;
+    std::array<std::byte, sizeof(uint64_t)> position = {};  // the reader's, as far as it has come
+    size_t heard = 0;
   };
 
   // Bytes are received into `staging` from `end` on; the oldest message starts at `begin`. It is as
@@ -111,42 +141,80 @@ class TcpTransport final : public Transport {
     Speakers::Speaker speaker;
     bool ended = false;  // by the sender, after its last message
     bool broken = false;
+    // Of one that is resumed.
+    bool waits = false;  // for the sender's next connection
+    std::string cause;
+    int number = 0;               // Renewal
+    uint64_t received = 0;        // bytes in all, from the first connection on
+    std::vector<std::byte> late;  // what an earlier connection had brought when the next one came
+    size_t late_begin = 0;        // of what is left of that
   };
 
   Out& out(int peer, int lane) { return out_[index(peer, lane)]; }
   In& in(int peer, int lane) { return in_[index(peer, lane)]; }
   size_t index(int peer, int lane) const { return static_cast<size_t>(peer) * (lanes_ + 1) + lane; }
-  bool is_p2p(size_t connection) const {
-    return static_cast<int>(connection % (lanes_ + 1)) == lanes_;
-  }
+  bool is_p2p(size_t connection) const { return lane_of(connection) == lanes_; }
   int peer_of(size_t connection) const { return static_cast<int>(connection) / (lanes_ + 1); }
+  int lane_of(size_t connection) const { return static_cast<int>(connection) % (lanes_ + 1); }
 
+  // Nothing has been sent on its new socket yet.
+  static bool awaits_position(const Out& connection) {
+    return connection.resumes && connection.heard < connection.position.size();
+  }
+  static bool has_unconfirmed(const Out& connection) {
+    return connection.unconfirmed && connection.unconfirmed->bytes() > 0 && connection.socket &&
+           !connection.broken;
+  }
+  bool resumed(int peer) const { return out_[index(peer, 0)].unconfirmed != nullptr; }
   bool open(int peer, int lane);
-  Slot* take_slot();
+  bool gone(int peer) const { return hooks_.gone && hooks_.gone(peer); }
+  void count_queued(size_t connection, int more) {
+    queued_ += more;
+    if (is_p2p(connection)) queued_p2p_ += more;
+  }
   void enqueue(size_t connection, Outgoing message);
   void dequeue(size_t connection);
   void flush(size_t connection);
   // Writes frame and payload from byte `sent` of the two on; false: the socket is full or broken.
-  bool push(size_t connection, Frame& frame, std::span<const std::byte> payload, size_t& sent);
-  void hand_over(bool outgoing, size_t connection, ByteStream socket);
+  // `slot`: where the payload stays as it is; null: nowhere.
+  bool push(size_t connection, Frame& frame, std::span<const std::byte> payload, Slot* slot,
+            size_t& sent);
+  void hand_over(bool outgoing, size_t connection, int number, ByteStream socket);
   void take_handed_over();
   void watch_speakers(size_t connection);
-  void look_for_outages();
+
+  // resume.cc
+  // Of a frame and its payload, what has just been sent.
+  static void keep(Out& connection, std::span<const std::byte> frame,
+                   std::span<const std::byte> payload, Slot* slot, size_t from, size_t bytes);
+  static void confirm(Out& connection);
+  // `silent`: nothing was confirmed, so that its network may be down.
+  void broke(size_t connection, const std::string& text, bool silent);
+  // True once all has been sent again.
+  bool resume(size_t connection);
+  bool hear_position(size_t connection);
+  void look_at_links();
+  void look_at(size_t connection, int64_t now);
+  void take_next(size_t connection, int number, ByteStream socket);
+  void drain(In& connection);
+  size_t receive_late(In& connection, std::byte* memory, size_t limit);
+  void broke(In& connection, int peer, const std::string& text);
+  void wait_for_next(In& connection, const std::string& cause);
+
   // Receives up to `limit` bytes into `memory`; 0 when nothing is there (or the connection broke).
   size_t receive(In& connection, int peer, std::byte* memory, size_t limit);
   void stage(In& connection, int peer, size_t wanted);
-  void mark_broken(Out& connection, int peer, const std::string& text);
+  void mark_broken(size_t outgoing, const std::string& text);
   void mark_broken(In& connection, int peer, const std::string& text);
 
   const int ranks_;
   const int lanes_;
   const Hooks hooks_;
+  Slots slots_;
   std::vector<Out> out_;
   std::vector<In> in_;
   Speakers speakers_;
   size_t incoming_ = 0;
-  std::vector<std::unique_ptr<Slot>> slots_;
-  std::vector<Slot*> free_slots_;
   size_t queued_ = 0;      // messages in all queues
   size_t queued_p2p_ = 0;  // of these, point-to-point
 
@@ -158,12 +226,13 @@ class TcpTransport final : public Transport {
   struct HandedOver {
     bool outgoing;
     size_t connection;
+    int number;
     ByteStream socket;
   };
   std::mutex handed_over_mutex_;
   std::vector<HandedOver> handed_over_;
   std::atomic<bool> has_handed_over_{false};
-  int64_t next_look_ns_ = 0;  // for outages
+  int64_t next_look_ns_ = 0;  // at the links
   bool look_is_due_ = false;
   bool bytes_moved_ = false;  // since the last progress()
 };

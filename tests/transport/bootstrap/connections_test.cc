@@ -38,11 +38,11 @@ TEST(Connections, ReachTheClientAndAreKeptForOneThatComesLater) {
     const std::shared_ptr<Control> control = Control::connect(job);
     if (control->rank() == 1) {
       AttachedClient client(*control, kWorld, everybody(2));
-      control->open_connection(kWorld, 0, 0);
+      control->open_connection(kWorld, 0, 0, {});
       opened[0] = client->wait_for_opened(0, 0);
       step.wait();
       step.wait();
-      control->open_connection(kWorld, 0, 5);
+      control->open_connection(kWorld, 0, 5, {});
       opened[1] = client->wait_for_opened(0, 5);
       step.wait();
     } else {
@@ -65,7 +65,7 @@ TEST(Connections, OfSeveralLanesToSeveralPeersAtATime) {
     AttachedClient client(*control, kWorld, everybody(kRanks));
     for (int lane = 0; lane < kLanes; ++lane) {
       for (int peer = 0; peer < kRanks; ++peer) {
-        if (peer != job.rank) control->open_connection(kWorld, peer, lane);
+        if (peer != job.rank) control->open_connection(kWorld, peer, lane, {});
       }
     }
     for (int lane = 0; lane < kLanes; ++lane) {
@@ -89,7 +89,7 @@ TEST(Connections, ToARankThatHasLeftComeToNothing) {
     const Deadline deadline = Deadline::after(kPatience);
     while (!control->has_left(1) && !deadline.passed()) std::this_thread::yield();
     ASSERT_TRUE(control->has_left(1));
-    control->open_connection(kWorld, 1, 0);
+    control->open_connection(kWorld, 1, 0, {});
     control->ask(kWorld, 0, 1);  // commands are taken in order
     client->wait_for_answer(0, 1);
     EXPECT_FALSE(client->aborted());
@@ -110,7 +110,7 @@ TEST(Detached, CommunicatorsAnswerWithNothingAndTakeNoConnections) {
     step.wait();
     control->ask(kWorld, 1, 4);
     EXPECT_EQ(client->wait_for_answer(1, 4), "");
-    control->open_connection(kWorld, 1, 0);
+    control->open_connection(kWorld, 1, 0, {});
     const ByteStream socket = client->wait_for_opened(1, 0);
     std::byte byte{};
     EXPECT_EQ(
@@ -123,7 +123,7 @@ TEST(Detached, CommunicatorsAnswerWithNothingAndTakeNoConnections) {
 TEST(Kept, ConnectionsOutliveThePoisonsOfOthersCommunicators) {
   constexpr uint64_t kStrange = 1000;
   bootstrap::ClientTable table(2);
-  table.connection(kWorld, 1, 3, Fd(::dup(STDERR_FILENO)));
+  table.connection(kWorld, 1, 3, 0, Fd(::dup(STDERR_FILENO)));
   EXPECT_FALSE(table.question(kWorld, 1, 5).has_value());
   for (uint64_t i = 0; i < 1000; ++i) table.abort(kStrange + i, Error(ErrorCode::aborted, "no"));
   RecordingClient client;
@@ -149,7 +149,7 @@ TEST(Kept, NothingOfCommunicatorsThatAreGone) {
     ASSERT_TRUE(answer.has_value());
     EXPECT_EQ(answer->text, "");
     table.abort(id, Error(ErrorCode::aborted, "late"));
-    table.connection(id, 1, 0, Fd(::dup(STDERR_FILENO)));
+    table.connection(id, 1, 0, 0, Fd(::dup(STDERR_FILENO)));
     ASSERT_EQ(table.entries(), 1U) << "the world's";
   }
 }
@@ -161,7 +161,7 @@ TEST(Kept, OnlyAsLongAsACommunicatorMayCome) {
   table.expect();
   table.expect();  // two threads split
   EXPECT_FALSE(table.question(7, 1, 5).has_value());
-  table.connection(7, 1, 0, Fd(::dup(STDERR_FILENO)));
+  table.connection(7, 1, 0, 0, Fd(::dup(STDERR_FILENO)));
   table.abort(7, Error(ErrorCode::aborted, "no"));
   EXPECT_TRUE(table.stop_expecting().empty());
   EXPECT_EQ(table.entries(), 4U);

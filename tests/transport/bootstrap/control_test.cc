@@ -375,7 +375,7 @@ TEST(Leaks, NoDescriptorStaysAfterFiftyJobs) {
       AttachedClient client(*control, kWorld, everybody(3));
       control->offer("memory", memory_with("x").get());
       const Fd memory = control->fetch((job.rank + 1) % 3, "memory", Deadline::after(kPatience));
-      control->open_connection(kWorld, (job.rank + 1) % 3, 0);
+      control->open_connection(kWorld, (job.rank + 1) % 3, 0, {});
       const ByteStream socket = client->wait_for_opened((job.rank + 1) % 3, 0);
       client->wait_for_connection((job.rank + 2) % 3, 0);
     });

@@ -46,7 +46,7 @@ TEST(Rails, CarryLanesInTurnsAsFarAsBothRanksHaveThem) {
     for (int peer = 0; peer < ranks; ++peer) {
       EXPECT_EQ(control->peer(peer).rails(), static_cast<size_t>(rails[peer]));
       for (int lane = 0; lane < kLanes && peer != job.rank; ++lane) {
-        control->open_connection(kWorld, peer, lane);
+        control->open_connection(kWorld, peer, lane, {});
       }
     }
     for (int peer = 0; peer < ranks; ++peer) {
@@ -58,6 +58,28 @@ TEST(Rails, CarryLanesInTurnsAsFarAsBothRanksHaveThem) {
         EXPECT_TRUE(client->wait_for_connection(peer, lane));
       }
     }
+    done.wait();
+  });
+  for (const auto& error : errors) EXPECT_FALSE(error.has_value()) << error->what();
+}
+
+// What goes on where a connection went silent passes over its rail, as do first ones from then on.
+TEST(Rails, ThatWentSilentArePassedOver) {
+  LocalRendezvous meeting;
+  Barrier done(2);
+  const auto errors = run_jobs_catching(jobs_with_rails(meeting, {2, 2}), [&](const Job& job) {
+    const std::shared_ptr<Control> control = Control::connect(job);
+    AttachedClient client(*control, kWorld, everybody(2));
+    const int peer = 1 - job.rank;
+    const auto rail_of = [&](int lane, Renewal renewal) {
+      control->open_connection(kWorld, peer, lane, renewal);
+      const ByteStream opened = client->wait_for_opened(peer, lane);
+      EXPECT_TRUE(client->wait_for_connection(peer, lane));
+      return bootstrap::peer_address(opened.get()).host();
+    };
+    EXPECT_EQ(rail_of(1, {.number = 1}), address_of_rail(1));
+    EXPECT_EQ(rail_of(3, {.number = 1, .detours = 1}), address_of_rail(0));
+    EXPECT_EQ(rail_of(5, {}), address_of_rail(0));
     done.wait();
   });
   for (const auto& error : errors) EXPECT_FALSE(error.has_value()) << error->what();

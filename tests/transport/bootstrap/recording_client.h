@@ -38,7 +38,7 @@ class RecordingClient final : public ControlClient {
     answers_[{rank, call}] = answer;
     changed_.notify_all();
   }
-  void on_connection(int rank, int lane, ByteStream socket) override {
+  void on_connection(int rank, int lane, int, ByteStream socket) override {
     std::lock_guard lock(mutex_);
     connections_[{rank, lane}] = std::move(socket);
     changed_.notify_all();

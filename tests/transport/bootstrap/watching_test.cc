@@ -38,7 +38,7 @@ class BusyClient final : public ControlClient {
   void on_abort(const Error&) override {}
   std::string on_question(int, uint32_t) override { return {}; }
   void on_answer(int, uint32_t, std::string_view) override {}
-  void on_connection(int, int, ByteStream) override {}
+  void on_connection(int, int, int, ByteStream) override {}
   void on_opened(int, int, ByteStream) override {}
   Activity activity() override {
     const auto number = static_cast<uint64_t>(rank_);

@@ -1,0 +1,222 @@
+// Connections that go on after a break: see tcp_transport.h.
+#include <poll.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "base/deadline.h"
+#include "base/network_timeout.h"
+#include "base/text.h"
+#include "transport/tcp/tcp_transport.h"
+
+namespace tutti {
+
+namespace {
+
+// So often the system is asked what has been confirmed: now and then, since each time costs a call.
+constexpr size_t kKeptBetweenLooks = 256 << 10;
+constexpr size_t kDrainBytes = 64 << 10;
+
+// What another connection between the same two addresses would not mend.
+bool is_silence(int error) {
+  return error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH || error == ENETDOWN;
+}
+
+}  // namespace
+
+// ---- the sender's side
+
+void TcpTransport::keep(Out& connection, std::span<const std::byte> frame,
+                        std::span<const std::byte> payload, Slot* slot, size_t from, size_t bytes) {
+  const size_t of_frame = std::min(bytes, frame.size() - std::min(from, frame.size()));
+  const size_t begin = std::max(from, frame.size()) - frame.size();
+  if (of_frame > 0) connection.unconfirmed->add(frame.subspan(from, of_frame), nullptr);
+  if (bytes > of_frame) connection.unconfirmed->add(payload.subspan(begin, bytes - of_frame), slot);
+  if (connection.unconfirmed->bytes() >= connection.look_at_bytes) confirm(connection);
+}
+
+void TcpTransport::confirm(Out& connection) {
+  Unconfirmed& unconfirmed = *connection.unconfirmed;
+  const size_t under_way = connection.socket.unconfirmed();
+  if (under_way < unconfirmed.sent()) unconfirmed.confirm(unconfirmed.sent() - under_way);
+  connection.look_at_bytes = unconfirmed.bytes() + kKeptBetweenLooks;
+}
+
+void TcpTransport::broke(size_t index, const std::string& text, bool silent) {
+  Out& connection = out_[index];
+  if (!connection.unconfirmed || connection.renewal.number == Renewal::kMost ||
+      gone(peer_of(index))) {
+    return mark_broken(index, text);
+  }
+  const int64_t now = now_ns();
+  const uint64_t arrived = connection.unconfirmed->arrived();
+  if (!connection.resumes || arrived > connection.arrived) {
+    connection.broke_ns = now;
+    connection.arrived = arrived;
+  } else if (std::chrono::nanoseconds(now - connection.broke_ns) > network_timeout()) {
+    return mark_broken(index, text);  // one new connection after the other brings nothing
+  }
+  connection.socket.reset();
+  connection.outage = {};
+  connection.heard = 0;
+  ++connection.renewal.number;
+  if (silent) ++connection.renewal.detours;
+  if (!std::exchange(connection.resumes, true)) count_queued(index, 1);
+  hooks_.open(peer_of(index), lane_of(index), connection.renewal);
+}
+
+bool TcpTransport::resume(size_t index) {
+  Out& connection = out_[index];
+  if (!connection.socket || !hear_position(index)) return false;
+  Unconfirmed& unconfirmed = *connection.unconfirmed;
+  for (auto bytes = unconfirmed.next(); !bytes.empty(); bytes = unconfirmed.next()) {
+    const ssize_t sent = connection.socket.send(bytes);
+    if (sent < 0) {
+      if (errno == EINTR) continue;
+      if (errno != EAGAIN) {
+        broke(index, cat("sending failed: ", std::strerror(errno)), is_silence(errno));
+      }
+      return false;
+    }
+    unconfirmed.advance(static_cast<size_t>(sent));
+    bytes_moved_ = true;
+  }
+  connection.resumes = false;
+  count_queued(index, -1);
+  return true;
+}
+
+// The reader closes a new connection that it has no use for; so its network did not break.
+bool TcpTransport::hear_position(size_t index) {
+  Out& connection = out_[index];
+  const std::span<std::byte> rest = std::span(connection.position).subspan(connection.heard);
+  if (rest.empty()) return true;
+  const ssize_t got = connection.socket.receive(rest.data(), rest.size());
+  if (got <= 0) {
+    if (got == 0) {
+      mark_broken(index, "the other side has closed it");
+    } else if (errno != EAGAIN && errno != EINTR) {
+      broke(index, cat("receiving failed: ", std::strerror(errno)), is_silence(errno));
+    }
+    return false;
+  }
+  connection.heard += static_cast<size_t>(got);
+  if (connection.heard < connection.position.size()) return false;
+  uint64_t position = 0;
+  std::memcpy(&position, connection.position.data(), sizeof(position));
+  if (!connection.unconfirmed->rewind(position)) {
+    mark_broken(index, "bytes got lost that had been confirmed, so that it cannot be resumed");
+    return false;
+  }
+  bytes_moved_ = true;
+  return true;
+}
+
+void TcpTransport::look_at_links() {
+  const int64_t now = now_ns();
+  next_look_ns_ = now + kLookAgainNs;
+  look_is_due_ = false;
+  for (size_t i = 0; i < out_.size(); ++i) {
+    if (!out_[i].broken) look_at(i, now);
+  }
+  for (size_t i = 0; i < in_.size(); ++i) {
+    if (in_[i].waits && gone(peer_of(i))) mark_broken(in_[i], peer_of(i), in_[i].cause);
+  }
+}
+
+void TcpTransport::look_at(size_t index, int64_t now) {
+  Out& connection = out_[index];
+  if (connection.resumes && gone(peer_of(index))) {
+    return mark_broken(index, "nobody is there to resume it");
+  }
+  if (!connection.socket) return;
+  const std::string outage =
+      connection.outage.look(connection.socket.get(), now, network_timeout());
+  if (!outage.empty()) return broke(index, outage, true);
+  if (!connection.unconfirmed || awaits_position(connection)) return;
+  confirm(connection);
+  if (connection.unconfirmed->bytes() == 0) return;
+  pollfd state{.fd = connection.socket.get(), .events = 0, .revents = 0};
+  if (::poll(&state, 1, 0) == 0) return;
+  int error = 0;
+  socklen_t length = sizeof(error);
+  ::getsockopt(state.fd, SOL_SOCKET, SO_ERROR, &error, &length);
+  broke(index, cat("it has ended: ", std::strerror(error != 0 ? error : ECONNRESET)),
+        is_silence(error));
+}
+
+bool TcpTransport::settled() {
+  if (now_ns() >= next_look_ns_) look_at_links();
+  return std::ranges::none_of(out_, [](const Out& connection) {
+    return connection.unconfirmed && !connection.broken && connection.socket &&
+           connection.socket.unconfirmed() > 0 && Outage::under_way(connection.socket.get());
+  });
+}
+
+// ---- the reader's side
+
+// A connection with the same number may be a second try to make it.
+void TcpTransport::take_next(size_t index, int number, ByteStream socket) {
+  In& connection = in_[index];
+  if (connection.broken || number == 0 || number < connection.number) return;
+  if (connection.socket) {
+    drain(connection);
+    speakers_.forget(connection.socket.get(), connection.speaker);
+  }
+  const bool first = !connection.staging;
+  if (first) connection.staging = std::make_unique_for_overwrite<std::byte[]>(kStagingBytes);
+  connection.socket = std::move(socket);
+  connection.number = number;
+  connection.ended = false;
+  connection.waits = false;
+  if (first) {
+    watch_speakers(index);
+  } else if (incoming_ > kFewConnections) {
+    speakers_.watch(connection.socket.get(), connection.speaker);
+  }
+  // A fresh socket has room for it.
+  const auto position = std::as_bytes(std::span(&connection.received, 1));
+  if (connection.socket.send(position) != static_cast<ssize_t>(position.size())) {
+    wait_for_next(connection, cat("sending failed: ", std::strerror(errno)));
+  }
+}
+
+// The sender sends none of it again: it has been confirmed.
+void TcpTransport::drain(In& connection) {
+  std::vector<std::byte>& late = connection.late;
+  ssize_t got = 0;
+  do {
+    const size_t before = late.size();
+    late.resize(before + kDrainBytes);
+    got = connection.socket.receive(late.data() + before, kDrainBytes);
+    late.resize(before + static_cast<size_t>(std::max<ssize_t>(got, 0)));
+    connection.received += static_cast<uint64_t>(std::max<ssize_t>(got, 0));
+  } while (got > 0);
+}
+
+size_t TcpTransport::receive_late(In& connection, std::byte* memory, size_t limit) {
+  const size_t bytes = std::min(limit, connection.late.size() - connection.late_begin);
+  std::memcpy(memory, connection.late.data() + connection.late_begin, bytes);
+  connection.late_begin += bytes;
+  connection.starved = bytes < limit;
+  bytes_moved_ = true;
+  if (connection.late_begin == connection.late.size()) {
+    connection.late = {};
+    connection.late_begin = 0;
+  }
+  return bytes;
+}
+
+void TcpTransport::broke(In& connection, int peer, const std::string& text) {
+  if (!resumed(peer)) return mark_broken(connection, peer, text);
+  wait_for_next(connection, text);
+}
+
+void TcpTransport::wait_for_next(In& connection, const std::string& cause) {
+  speakers_.forget(connection.socket.get(), connection.speaker);
+  connection.waits = true;
+  connection.cause = cause;
+}
+
+}  // namespace tutti

@@ -165,7 +165,7 @@ TEST(Poison, IsPassedOnBeforeItIsTaken) {
     void on_abort(const Error&) override { told_ = others_.wait_for(kPatience); }
     std::string on_question(int, uint32_t) override { return {}; }
     void on_answer(int, uint32_t, std::string_view) override {}
-    void on_connection(int, int, ByteStream) override {}
+    void on_connection(int, int, int, ByteStream) override {}
     void on_opened(int, int, ByteStream) override {}
     std::future_status told() const { return told_; }
 

@@ -94,6 +94,14 @@ TEST_F(Chaos, FindsWhoIsNamedByChanceOnly) {
   EXPECT_THAT(result.out, HasSubstr("rank 1 was not named"));
 }
 
+TEST_F(Chaos, TakesAnErrorBetweenTwoFromEither) {
+  const Result result =
+      hurt(kill_one_,
+           "[ $one = 0 ] || { echo '[1] tutti [rank 1] warning: rank 1 (a, pid 8) sent 4 bytes "
+           "where rank 0 (a, pid 7) expected 8' >&2; exit 1; }");
+  EXPECT_EQ(result.code, 0) << result.out;
+}
+
 // The pause is longer than this command's patience.
 TEST_F(Chaos, FindsWhoDoesNotStandAShortPause) {
   const std::string impatient =

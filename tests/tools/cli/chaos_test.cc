@@ -102,6 +102,13 @@ TEST_F(Chaos, TakesAnErrorBetweenTwoFromEither) {
   EXPECT_EQ(result.code, 0) << result.out;
 }
 
+// Before ranks have found each other they know no more of one than its address.
+TEST_F(Chaos, TakesAnAddressForAName) {
+  const Result result = hurt(
+      kill_one_, "[ $one = 0 ] || { echo 'rank 1 at 10.0.0.1:4711 said nothing' >&2; exit 1; }");
+  EXPECT_EQ(result.code, 0) << result.out;
+}
+
 // The pause is longer than this command's patience.
 TEST_F(Chaos, FindsWhoDoesNotStandAShortPause) {
   const std::string impatient =

@@ -1,6 +1,7 @@
 #include "base/network_timeout.h"
 
 #include <algorithm>
+#include <cerrno>
 
 #include "base/settings.h"
 
@@ -13,6 +14,11 @@ std::chrono::milliseconds network_timeout() {
   if (told == told.zero() || told > kMost) return kMost;
   return std::max<std::chrono::milliseconds>(
       kLeast, std::chrono::duration_cast<std::chrono::milliseconds>(told));
+}
+
+bool is_silence(int error) {
+  return error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH || error == ENETDOWN ||
+         error == EHOSTDOWN;
 }
 
 }  // namespace tutti

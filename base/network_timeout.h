@@ -8,4 +8,7 @@ namespace tutti {
 // The setting TUTTI_NETWORK_TIMEOUT, at least two seconds.
 std::chrono::milliseconds network_timeout();
 
+// Of a socket's errno: the network has brought nothing, not even a refusal.
+bool is_silence(int error);
+
 }  // namespace tutti

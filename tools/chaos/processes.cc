@@ -10,7 +10,6 @@
 #include <cerrno>
 #include <charconv>
 #include <csignal>
-#include <filesystem>
 #include <optional>
 #include <string_view>
 #include <thread>
@@ -19,6 +18,7 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/printable.h"
+#include "base/process_list.h"
 #include "base/text.h"
 
 namespace tutti::tool::chaos {
@@ -54,22 +54,9 @@ std::optional<pid_t> parent_of(pid_t pid) {
 }
 
 std::optional<int> rank_of(pid_t pid) {
-  constexpr std::string_view kName = "RANK=";
-  for (const std::string& variable : split(text_of(pid, "environ"), '\0')) {
-    if (variable.starts_with(kName)) {
-      return parse_number(std::string_view(variable).substr(kName.size()));
-    }
-  }
-  return std::nullopt;
-}
-
-// Of this host.
-std::vector<pid_t> all_processes() {
-  std::vector<pid_t> found;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
-    if (const auto pid = parse_number(entry.path().filename().string())) found.push_back(*pid);
-  }
-  return found;
+  const auto variables = environment_of(pid);
+  const auto rank = variables.find("RANK");
+  return rank == variables.end() ? std::nullopt : parse_number(rank->second);
 }
 
 std::multimap<pid_t, pid_t> children_by_parent() {

@@ -4,16 +4,14 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
-#include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <map>
 #include <optional>
 #include <string>
 
 #include "base/error.h"
 #include "base/printable.h"
+#include "base/process_list.h"
 #include "base/text.h"
 #include "tools/tutti/top_listeners.h"
 #include "transport/bootstrap/handshake.h"
@@ -27,18 +25,6 @@ namespace {
 using Variables = std::map<std::string, std::string>;
 
 constexpr int kLargestPort = 65535;
-
-// Empty where the process has gone, or is another user's.
-Variables environment_of(int pid) {
-  std::ifstream file(cat("/proc/", pid, "/environ"), std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  Variables variables;
-  for (const std::string& variable : split(text, '\0')) {
-    const size_t end = variable.find('=');
-    if (end != std::string::npos) variables[variable.substr(0, end)] = variable.substr(end + 1);
-  }
-  return variables;
-}
 
 Environment reader_of(const Variables& variables) {
   return [&variables](const std::string& name) -> std::optional<std::string> {
@@ -99,18 +85,12 @@ bool have_one_in_common(const std::vector<bootstrap::SocketAddress>& some,
 // Two jobs may have one token, and one after the other may meet at one place.
 bool same_job(const JobPlace& a, const JobPlace& b) { return a.name == b.name && a.key == b.key; }
 
-std::vector<int> own_processes() {
-  std::vector<int> pids;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
-    const std::string name = entry.path().filename();
-    int pid = 0;
-    const auto [end, status] = std::from_chars(name.data(), name.data() + name.size(), pid);
-    if (status != std::errc{} || end != name.data() + name.size()) continue;
+std::vector<pid_t> own_processes() {
+  std::vector<pid_t> pids = all_processes();
+  std::erase_if(pids, [](pid_t pid) {
     struct stat state {};
-    if (::stat(entry.path().c_str(), &state) == 0 && state.st_uid == ::geteuid()) {
-      pids.push_back(pid);
-    }
-  }
+    return ::stat(cat("/proc/", pid).c_str(), &state) != 0 || state.st_uid != ::geteuid();
+  });
   std::ranges::sort(pids);
   return pids;
 }

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "base/log.h"
+#include "base/network_timeout.h"
 #include "base/text.h"
 #include "transport/bootstrap/control_frames.h"
 #include "transport/bootstrap/control_service.h"

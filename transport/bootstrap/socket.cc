@@ -425,11 +425,6 @@ void set_user_timeout(int socket) {
   set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(network_timeout().count()));
 }
 
-bool is_silence(int error) {
-  return error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH || error == ENETDOWN ||
-         error == EHOSTDOWN;
-}
-
 std::string explain_close(int error) {
   if (error == EBADMSG)
     return "what came is not what the other side sent: it was changed on the way";

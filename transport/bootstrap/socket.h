@@ -116,9 +116,6 @@ void clear_keepalive(int socket);
 // for data connections: it would also end those whose reader is merely slow.
 void set_user_timeout(int socket);
 
-// Whether the network has brought nothing, not even a refusal.
-bool is_silence(int error);
-
 // "Connection reset by peer"; "closed by the other side" for 0; that somebody is between the two
 // for EBADMSG, as of a ByteStream.
 std::string explain_close(int error);

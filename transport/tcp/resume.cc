@@ -18,11 +18,6 @@ namespace {
 constexpr size_t kKeptBetweenLooks = 256 << 10;
 constexpr size_t kDrainBytes = 64 << 10;
 
-// What another connection between the same two addresses would not mend.
-bool is_silence(int error) {
-  return error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH || error == ENETDOWN;
-}
-
 }  // namespace
 
 // ---- the sender's side

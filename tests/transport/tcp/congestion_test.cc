@@ -1,7 +1,6 @@
 #include "transport/tcp/congestion.h"
 
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
@@ -9,6 +8,7 @@
 #include <string>
 
 #include "base/fd.h"
+#include "tests/transport/tcp/loopback.h"
 
 namespace tutti {
 namespace {
@@ -23,21 +23,12 @@ std::string control_of(const Fd& socket) {
 // What a connection to this host, with that congestion control, has after avoid_pacing(); empty:
 // the system does not let us choose it.
 std::string after(const std::string& before) {
-  const Fd listener(::socket(AF_INET, SOCK_STREAM, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  auto* const raw = reinterpret_cast<sockaddr*>(&address);
-  socklen_t length = sizeof(address);
-  EXPECT_EQ(::bind(listener.get(), raw, length), 0);
-  EXPECT_EQ(::listen(listener.get(), 1), 0);
-  EXPECT_EQ(::getsockname(listener.get(), raw, &length), 0);
-  const Fd writer(::socket(AF_INET, SOCK_STREAM, 0));
+  const LoopbackListener listener;
+  const Fd writer = listener.connect();
   if (::setsockopt(writer.get(), IPPROTO_TCP, TCP_CONGESTION, before.data(),
                    static_cast<socklen_t>(before.size())) != 0) {
     return "";
   }
-  EXPECT_EQ(::connect(writer.get(), raw, length), 0);
   EXPECT_EQ(control_of(writer), before);
   avoid_pacing(writer.get());
   return control_of(writer);

@@ -12,6 +12,7 @@
 
 #include "base/deadline.h"
 #include "base/fd.h"
+#include "tests/transport/tcp/loopback.h"
 
 namespace tutti {
 namespace {
@@ -20,18 +21,9 @@ constexpr int64_t kLong = 60'000'000'000;
 constexpr std::chrono::seconds kLongest{10};
 
 TEST(Outage, IsNotAReaderThatIsMerelySlow) {
-  const Fd listener(::socket(AF_INET, SOCK_STREAM, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  auto* const raw = reinterpret_cast<sockaddr*>(&address);
-  socklen_t length = sizeof(address);
-  ASSERT_EQ(::bind(listener.get(), raw, length), 0);
-  ASSERT_EQ(::listen(listener.get(), 1), 0);
-  ASSERT_EQ(::getsockname(listener.get(), raw, &length), 0);
-  const Fd writer(::socket(AF_INET, SOCK_STREAM, 0));
-  ASSERT_EQ(::connect(writer.get(), raw, length), 0);
-  const Fd reader(::accept(listener.get(), nullptr, nullptr));
+  const LoopbackListener listener;
+  const Fd writer = listener.connect();
+  const Fd reader = listener.accept();
   ASSERT_TRUE(reader);
   const std::vector<char> bytes(1 << 20);
   while (::send(writer.get(), bytes.data(), bytes.size(), MSG_DONTWAIT) > 0) {

@@ -147,8 +147,12 @@ class Launch : public AgentSink {
     }
     agents_.reset();
     output_.finish();
-    for (const int number : signals_.take()) on_signal(number);  // that came meanwhile
-    return conclude();
+    const int code = conclude();
+    // One that came meanwhile finds no ranks, but keeps the job from being started again.
+    for (const int number : signals_.take()) {
+      if (number == SIGINT || number == SIGTERM || number == SIGHUP) stop_signal_ = number;
+    }
+    return code;
   }
 
   bool was_stopped() const { return stop_signal_ != 0; }

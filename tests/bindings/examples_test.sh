@@ -20,6 +20,7 @@ mkdir "$work/prefix"
 tar -C "$work/prefix" -xzf "$tarball"
 cd "$work"
 export PKG_CONFIG_PATH=$work/prefix/lib/pkgconfig LD_LIBRARY_PATH=$work/prefix/lib TUTTI_TIMEOUT=60
+export TMPDIR=$work  # Open MPI's directories are named by process numbers
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_btl=vader,self OMPI_MCA_pml=ob1
 
 # expect_mean COMMAND...: both ranks print it.

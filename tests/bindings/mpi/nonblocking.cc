@@ -118,13 +118,14 @@ int main(int argc, char** argv) {
   using namespace tutti::test;  // NOLINT(google-build-using-namespace)
   MPI_Init(&argc, &argv);
   const Group world("world", MPI_COMM_WORLD);
+  const bool with_tutti = argc > 1 && std::strcmp(argv[1], "tutti") == 0;
   for (int round = 0; round < 5; ++round) {
     ranks_elsewhere_do_their_part(world);
     first_calls_do_not_wait(world);
-    things_may_be_freed(world);
+    // Without Tutti, Open MPI 4.1.4 now and then crashes: its schedule uses the freed communicator.
+    if (with_tutti) things_may_be_freed(world);
     many_at_a_time(world);
   }
-  const bool with_tutti = argc > 1 && std::strcmp(argv[1], "tutti") == 0;
   if (with_tutti && world.size > 1) errors_come_with_the_request(world);
   return finish();
 }

@@ -21,4 +21,6 @@ bool is_silence(int error) {
          error == EHOSTDOWN;
 }
 
+bool is_reset(int error) { return error == ECONNRESET || error == ECONNABORTED; }
+
 }  // namespace tutti

@@ -11,4 +11,7 @@ std::chrono::milliseconds network_timeout();
 // Of a socket's errno: the network has brought nothing, not even a refusal.
 bool is_silence(int error);
 
+// Of a socket's errno: both ends may live, and something between them has ended the connection.
+bool is_reset(int error);
+
 }  // namespace tutti

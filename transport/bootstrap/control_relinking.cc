@@ -9,8 +9,8 @@
 // the broken one; what a rank has heard before it does not tell on, so floods end in whatever graph
 // the links are meanwhile.
 //
-// Where two ranks have several rails a link that went silent is made anew over the next one, in the
-// same way, before either takes the other for dead.
+// A link that was reset is made anew in the same way, and one that went silent over the next rail
+// where two ranks have several, before either takes the other for dead.
 #include <algorithm>
 #include <utility>
 
@@ -28,6 +28,9 @@ namespace {
 constexpr size_t kMostAbortsKept = 1024;
 // For those that have lost their parent to come, and between looks at those that have not.
 constexpr std::chrono::milliseconds kTimeToMove{100};
+// For a link that was reset to be made anew. Where a process has ended, its host refuses that at
+// once; where a firewall keeps the refusal back, the death is told no later than this.
+constexpr std::chrono::milliseconds kTimeToRenew{1500};
 
 }  // namespace
 
@@ -78,17 +81,25 @@ void ControlService::connect_parent(int rank, int renewal) {
   link_connector_.start(peer(rank), rank, hello, describe(rank), renewal);
 }
 
-// A network that has gone silent may be one of several between the two. The lower one in the tree
-// connects over the next; the other one waits for it. False: there is nothing to try.
-bool ControlService::renew(int neighbour, const std::string& how) {
+// A network that has gone silent may be one of several between the two: the lower one in the tree
+// connects over the next, and the other one waits for it. What was reset the lower one makes anew
+// where it was, and the other one looks whether that rank is still there. False: there is nothing
+// to try.
+bool ControlService::renew(int neighbour, int error, const std::string& how) {
   const size_t rails = std::min(peer(tree_.rank).rails(), peer(neighbour).rails());
-  if (rails < 2 || !all_linked_ || leave_by_ || ends_.contains(neighbour)) return false;
-  if (neighbour == parent_) {
+  if (!is_reset(error) && !(is_silence(error) && rails > 1)) return false;
+  if (!all_linked_ || leave_by_ || ends_.contains(neighbour)) return false;
+  if (is_reset(error)) {
+    if (neighbour == parent_) connect_parent(neighbour);
+    look_for_children_later();
+  } else if (neighbour == parent_) {
     connect_parent(neighbour, ++renewals_[neighbour]);
-    return true;
+    return true;  // the connection has a time of its own
   }
-  after(2 * network_timeout(), [this, neighbour, how] {
-    if (is_lost(neighbour) && !left_[neighbour]) on_break(neighbour, how);
+  const int number = ++breaks_[neighbour];
+  after(is_reset(error) ? kTimeToRenew : 2 * network_timeout(), [this, neighbour, number, how] {
+    const bool still = breaks_[neighbour] == number && !links_.at(neighbour).connected();
+    if (still && !left_[neighbour]) on_break(neighbour, how);
   });
   return true;
 }

@@ -11,6 +11,8 @@
 #include <cstring>
 #include <span>
 
+#include "base/network_timeout.h"
+
 namespace tutti::bootstrap {
 
 namespace {
@@ -47,7 +49,8 @@ void Link::flush() {
     } else if (errno == EAGAIN) {
       return;
     } else if (errno != EINTR) {
-      break;  // broken: nobody will read the rest
+      if (is_reset(errno)) error_ = errno;  // which is told once
+      break;                                // broken: nobody will read the rest
     }
   }
   if (!connected()) return;
@@ -69,7 +72,7 @@ bool Link::receive(const std::function<bool(std::string_view body)>& on_frame, s
     }
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && errno == EAGAIN) return true;
-    error_ = got == 0 ? 0 : errno;
+    if (got < 0) error_ = errno;
     return false;
   }
 }

@@ -45,7 +45,7 @@ class Link {
   // Reads all that is there and calls `on_frame` with the body of each complete frame (false from
   // it: the frame is nonsense). False when the connection ended; error() then says how.
   bool receive(const std::function<bool(std::string_view body)>& on_frame, size_t limit);
-  // errno of the end, 0 for EOF, EPROTO for a frame that is too long or nonsense, EBADMSG
+  // errno of the end, 0 for EOF alone, EPROTO for a frame that is too long or nonsense, EBADMSG
   // for bytes that were changed on the way.
   int error() const { return error_; }
   // Says that nothing more will be sent.

@@ -10,6 +10,7 @@
 #include <type_traits>
 
 #include "base/error.h"
+#include "base/parse_number.h"
 #include "base/printable.h"
 #include "base/text.h"
 
@@ -36,8 +37,9 @@ std::string out_of_range(const Option::Range& range, const std::string& word) {
 // Throws CLI::ConversionError, as what is no number does.
 template <typename Number>
 bool read(const std::string& word, Number& number) {
-  const auto [end, status] = std::from_chars(word.data(), word.data() + word.size(), number);
-  return status == std::errc() && end == word.data() + word.size();
+  const auto read = parse_number<Number>(word);
+  number = read.value_or(number);
+  return read.has_value();
 }
 bool read(const std::string& word, std::string& text) {
   text = word;

@@ -1,10 +1,10 @@
 #include "base/host_list.h"
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
 
 #include "base/error.h"
+#include "base/parse_number.h"
 #include "base/text.h"
 
 namespace tutti {
@@ -20,13 +20,6 @@ Error malformed(std::string_view what, std::string_view text, std::string_view w
                {.remedy = "it looks like node[01-03,7],other for hosts, and 2(x3),1 for numbers"});
 }
 
-std::optional<uint64_t> number(std::string_view digits) {
-  uint64_t value = 0;
-  const auto [end, status] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  if (status != std::errc{} || end != digits.data() + digits.size()) return std::nullopt;
-  return value;
-}
-
 // "01-03,7" -> 01, 02, 03, 7: as many digits as the first of a range has.
 std::vector<std::string> expand_ranges(std::string_view ranges, std::string_view text) {
   std::vector<std::string> numbers;
@@ -34,8 +27,8 @@ std::vector<std::string> expand_ranges(std::string_view ranges, std::string_view
     const size_t dash = range.find('-');
     const std::string first = range.substr(0, dash);
     const std::string last = dash == std::string::npos ? first : range.substr(dash + 1);
-    const std::optional<uint64_t> from = number(first);
-    const std::optional<uint64_t> to = number(last);
+    const std::optional<uint64_t> from = parse_number<uint64_t>(first);
+    const std::optional<uint64_t> to = parse_number<uint64_t>(last);
     if (!from || !to || *from > *to) throw malformed("hosts", text, cat("[", ranges, "]"));
     if (*to - *from >= kMostHosts - numbers.size() || first.size() > kLongestName) {
       throw malformed("hosts", text, "it is too long");
@@ -100,10 +93,10 @@ std::vector<int> expand_counts(std::string_view text) {
   for (const std::string& entry : split(text, ',')) {
     const size_t open = entry.find("(x");
     const bool repeated = open != std::string::npos && entry.back() == ')';
-    const auto count = number(std::string_view(entry).substr(0, open));
-    const auto times =
-        repeated ? number(std::string_view(entry).substr(open + 2, entry.size() - open - 3))
-                 : std::optional<uint64_t>(open == std::string::npos ? 1 : 0);
+    const auto count = parse_number<uint64_t>(std::string_view(entry).substr(0, open));
+    const auto times = repeated ? parse_number<uint64_t>(std::string_view(entry).substr(
+                                      open + 2, entry.size() - open - 3))
+                                : std::optional<uint64_t>(open == std::string::npos ? 1 : 0);
     if (!count || !times || *times == 0 || *count > kMostHosts ||
         *times > kMostHosts - counts.size()) {
       throw malformed("numbers", text, cat("'", entry, "'"));

@@ -1,10 +1,10 @@
 #include "base/process_list.h"
 
-#include <charconv>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 
+#include "base/parse_number.h"
 #include "base/text.h"
 
 namespace tutti {
@@ -12,10 +12,8 @@ namespace tutti {
 std::vector<pid_t> all_processes() {
   std::vector<pid_t> found;
   for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
-    const std::string name = entry.path().filename();
-    pid_t pid = 0;
-    const auto [end, status] = std::from_chars(name.data(), name.data() + name.size(), pid);
-    if (status == std::errc{} && end == name.data() + name.size()) found.push_back(pid);
+    const auto pid = parse_number<pid_t>(entry.path().filename().native());
+    if (pid) found.push_back(*pid);
   }
   return found;
 }

@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "base/error.h"
+#include "base/parse_number.h"
 #include "base/printable.h"
 #include "base/text.h"
 
@@ -78,16 +79,8 @@ Json read_word(Type type, const std::string& word) {
     if (!is_number) refuse(cat("a number is wanted, not ", in_quotes(word)));
     return parsed.ec == std::errc() ? number : std::numeric_limits<double>::infinity();
   }
-  int64_t whole = 0;
-  uint64_t natural = 0;
-  if (const auto [stop, status] = std::from_chars(word.data(), end, whole);
-      status == std::errc() && stop == end) {
-    return whole;
-  }
-  if (const auto [stop, status] = std::from_chars(word.data(), end, natural);
-      status == std::errc() && stop == end) {
-    return natural;
-  }
+  if (const auto whole = parse_number<int64_t>(word)) return *whole;
+  if (const auto natural = parse_number<uint64_t>(word)) return *natural;
   refuse_type(type, printable(word, 40));
 }
 

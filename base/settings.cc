@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <optional>
 
 #include "base/deadline.h"
 #include "base/error.h"
+#include "base/parse_number.h"
 #include "base/text.h"
 
 extern char** environ;  // NOLINT: POSIX declares it nowhere
@@ -140,20 +140,6 @@ const SettingInfo* info_of(std::string_view name) {
   return found == kSettings.end() ? nullptr : found;
 }
 
-std::optional<double> parse_number(std::string_view text) {
-  double value = 0;
-  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (status != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
-std::optional<int64_t> parse_integer(std::string_view text) {
-  int64_t value = 0;
-  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (status != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
 std::optional<bool> parse_boolean(std::string_view text) {
   if (text == "1" || text == "true" || text == "yes" || text == "on") return true;
   if (text == "0" || text == "false" || text == "no" || text == "off" || text.empty()) return false;
@@ -172,13 +158,13 @@ void check_value(const SettingInfo& info, std::string_view value) {
       }
       break;
     case SettingType::integer:
-      good = parse_integer(value).has_value();
+      good = parse_number<int64_t>(value).has_value();
       break;
     case SettingType::boolean:
       good = parse_boolean(value).has_value();
       break;
     case SettingType::seconds:
-      good = parse_number(value).value_or(-1) >= 0;
+      good = parse_number<double>(value).value_or(-1) >= 0;
       break;
     case SettingType::bytes:
       parse_bytes(value);
@@ -256,13 +242,13 @@ SettingValue Settings::value(std::string_view name) const {
 
 std::string Settings::get_string(std::string_view name) const { return value(name).text; }
 int64_t Settings::get_int(std::string_view name) const {
-  return parse_integer(value(name).text).value_or(0);
+  return parse_number<int64_t>(value(name).text).value_or(0);
 }
 bool Settings::get_bool(std::string_view name) const {
   return parse_boolean(value(name).text).value_or(false);
 }
 std::chrono::nanoseconds Settings::get_duration(std::string_view name) const {
-  return duration_of(parse_number(value(name).text).value_or(0));
+  return duration_of(parse_number<double>(value(name).text).value_or(0));
 }
 uint64_t Settings::get_bytes(std::string_view name) const { return parse_bytes(value(name).text); }
 

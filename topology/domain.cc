@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <map>
 #include <string_view>
 #include <vector>
 
 #include "base/error.h"
+#include "base/parse_number.h"
 #include "base/printable.h"
 #include "base/text.h"
 
@@ -31,10 +31,9 @@ Domain parse_domain(const std::string& text) {
     const size_t colon = part.find(':');
     const std::string_view name = std::string_view(part).substr(0, colon);
     if (colon == std::string::npos || (name != "numa" && name != "cache")) refuse();
-    int& index = name == "numa" ? domain.numa_node : domain.cache;
-    const char* const end = part.data() + part.size();
-    const auto [stop, status] = std::from_chars(part.data() + colon + 1, end, index);
-    if (status != std::errc{} || stop != end || index < 0) refuse();
+    const auto index = parse_number<int>(std::string_view(part).substr(colon + 1));
+    if (!index || *index < 0) refuse();
+    (name == "numa" ? domain.numa_node : domain.cache) = *index;
   }
   return domain;
 }

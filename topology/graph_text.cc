@@ -1,6 +1,5 @@
 #include "topology/graph_text.h"
 
-#include <charconv>
 #include <map>
 #include <optional>
 #include <sstream>
@@ -8,6 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/parse_number.h"
 #include "base/printable.h"
 #include "base/text.h"
 #include "topology/units.h"
@@ -62,15 +62,13 @@ class Reader {
   int host_of(const std::vector<std::string>& words) const {
     if (words.size() == 3) return 0;
     constexpr std::string_view kHost = "host=";
-    int host = -1;
-    const std::string& word = words[3];
-    const char* end = word.data() + word.size();
-    if (!word.starts_with(kHost) ||
-        std::from_chars(word.data() + kHost.size(), end, host).ptr != end || host < 0 ||
-        host >= kMostNodes) {
+    const std::string_view word = words[3];
+    const auto host =
+        word.starts_with(kHost) ? parse_number<int>(word.substr(kHost.size())) : std::nullopt;
+    if (!host || *host < 0 || *host >= kMostNodes) {
       refuse(cat(in_quotes(word), " is no host"), "write it as host=1");
     }
-    return host;
+    return *host;
   }
 
   void read_link(const std::vector<std::string>& words) {
@@ -96,12 +94,11 @@ class Reader {
   int count_of(std::string_view bandwidth) const {
     const size_t times = bandwidth.find('x');
     if (times == std::string_view::npos) return 1;
-    int count = 0;
-    const char* end = bandwidth.data() + times;
-    if (std::from_chars(bandwidth.data(), end, count).ptr != end || count < 1 || count > 1024) {
+    const auto count = parse_number<int>(bandwidth.substr(0, times));
+    if (!count || *count < 1 || *count > 1024) {
       refuse(cat(in_quotes(bandwidth), " is no bandwidth"), "write it as 4x20GB/s");
     }
-    return count;
+    return *count;
   }
   // What `read` refuses, with the line.
   template <typename Read>

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/parse_number.h"
 #include "base/printable.h"
 #include "base/text.h"
 #include "base/xml_file.h"
@@ -71,13 +72,11 @@ class Reader {
   Number number_or(const pugi::xml_node& node, const char* attribute, Number absent) const {
     const std::string_view word = text(node, attribute);
     if (word.empty()) return absent;
-    Number value{};
-    const auto [end, status] = std::from_chars(word.data(), word.data() + word.size(), value);
-    if (status != std::errc{} || end != word.data() + word.size() ||
-        !std::isfinite(static_cast<double>(value))) {
+    const auto value = parse_number<Number>(word);
+    if (!value || !std::isfinite(static_cast<double>(*value))) {
       xml_.refuse(node, cat(attribute, "=", in_quotes(word), " is not a number"));
     }
-    return value;
+    return *value;
   }
   int natural_or(const pugi::xml_node& node, const char* attribute, int absent) const {
     const int value = number_or<int>(node, attribute, absent);

@@ -1,5 +1,4 @@
 // The table of a run's settings: names, meanings, limits, and which value each is.
-#include <charconv>
 #include <cmath>
 #include <cstdlib>
 #include <optional>
@@ -7,6 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/parse_number.h"
 #include "base/printable.h"
 #include "base/text.h"
 #include "training/configuration.h"
@@ -82,9 +82,10 @@ void describe_cut(Schema& schema, TrainOptions& options) {
     options.measure_cut = text == "measured";
     if (options.measure_cut || text == "estimated") return;
     for (const std::string& unit : split(text, ',')) {
-      int& first = cut.emplace_back();
-      const auto [end, problem] = std::from_chars(unit.data(), unit.data() + unit.size(), first);
-      if (problem == std::errc() && end == unit.data() + unit.size()) continue;
+      if (const auto first = parse_number<int>(unit)) {
+        cut.push_back(*first);
+        continue;
+      }
       throw Error(ErrorCode::invalid_argument, cat("a model cannot be cut at ", in_quotes(text)),
                   {.where = "--cut",
                    .remedy = "give estimated, measured, or the first unit of each chunk: 0,3,5"});

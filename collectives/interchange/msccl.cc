@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <map>
 #include <optional>
 #include <tuple>
 #include <utility>
 
 #include "base/error.h"
+#include "base/parse_number.h"
 #include "base/printable.h"
 #include "base/text.h"
 #include "base/xml_file.h"
@@ -86,14 +86,12 @@ class Reader {
   int32_t number(const pugi::xml_node& node, const char* attribute, int64_t least,
                  int64_t most) const {
     const std::string_view word = text(node, attribute);
-    int64_t value = 0;
-    const auto [end, status] = std::from_chars(word.data(), word.data() + word.size(), value);
-    if (status != std::errc{} || end != word.data() + word.size() || value < least ||
-        value > most) {
+    const auto value = parse_number<int64_t>(word);
+    if (!value || *value < least || *value > most) {
       refuse(cat(attribute, "=", in_quotes(word), " is not a whole number from ", least, " to ",
                  most));
     }
-    return static_cast<int32_t>(value);
+    return static_cast<int32_t>(*value);
   }
   int32_t number_or(const pugi::xml_node& node, const char* attribute, int32_t absent,
                     int64_t least, int64_t most) const {

@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -23,6 +22,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/parse_number.h"
 #include "tests/fuzz/mutate.h"
 #include "tests/fuzz/target.h"
 
@@ -118,8 +118,9 @@ std::vector<std::string> read_corpus(const std::vector<std::string>& paths) {
 bool read_flag(std::string_view argument, std::string_view name, uint64_t& value) {
   if (!argument.starts_with(name)) return false;
   argument.remove_prefix(name.size());
-  const char* end = argument.data() + argument.size();
-  if (std::from_chars(argument.data(), end, value).ptr == end) return true;
+  const auto number = parse_number<uint64_t>(argument);
+  value = number.value_or(value);
+  if (number) return true;
   std::fprintf(stderr, "no number behind %.*s\n", static_cast<int>(name.size()), name.data());
   std::exit(2);
 }

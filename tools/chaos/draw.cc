@@ -19,6 +19,7 @@ constexpr uint64_t kRecoveryMs = 200;
 constexpr uint64_t kRecoveryMessages = 40;
 constexpr uint64_t kMostDiskBytes = 4 << 20;
 constexpr uint64_t kShortCutMs = 4000;
+constexpr int64_t kMostShiftS = 24 * 3600;
 
 class Drawer {
  public:
@@ -85,6 +86,12 @@ Fault cut(Drawer& drawer, uint64_t for_ms) {
   return {.kind = Kind::cut, .at_ms = drawer.time(), .for_ms = for_ms, .link = drawer.link()};
 }
 
+// To the past or the future.
+Fault clock(Drawer& drawer) {
+  const auto shift = static_cast<int64_t>(drawer.below(2 * kMostShiftS + 1)) - kMostShiftS;
+  return {.kind = Kind::clock, .at_ms = drawer.time(), .shift_s = shift};
+}
+
 using Faults = std::vector<Fault>;
 using Recipe = std::function<Faults(Drawer&)>;
 
@@ -101,6 +108,7 @@ const std::vector<std::pair<std::string, Recipe>>& recipes() {
       {"launcher", [](Drawer& d) -> Faults { return {{.rank = kLauncher, .at_ms = d.time()}}; }},
       {"cut", [](Drawer& d) -> Faults { return {cut(d, 1 + d.below(kShortCutMs))}; }},
       {"sever", [](Drawer& d) -> Faults { return {cut(d, 0)}; }},
+      {"clock", [](Drawer& d) { return lasting(d, clock(d)); }},
       {"full", [](Drawer& d) -> Faults { return {{.kind = Kind::full, .bytes = d.bytes()}}; }},
   };
   return all;

@@ -11,8 +11,8 @@ namespace tutti::tool::chaos {
 
 namespace {
 
-constexpr std::array<std::string_view, 8> kNames = {"kill",     "stop",  "pause", "stall",
-                                                    "truncate", "delay", "full",  "cut"};
+constexpr std::array<std::string_view, 9> kNames = {"kill",  "stop", "pause", "stall", "truncate",
+                                                    "delay", "full", "cut",   "clock"};
 constexpr std::string_view kLauncherName = "launcher";
 
 std::string_view name(Kind kind) { return kNames[static_cast<size_t>(kind)]; }
@@ -26,6 +26,8 @@ Json to_json(const Fault& fault) {
   }
   if (fault.kind == Kind::cut) {
     json["link"] = fault.link;
+  } else if (fault.kind == Kind::clock) {
+    json["shift_s"] = fault.shift_s;
   } else {
     json["rank"] = fault.rank == kLauncher ? Json(kLauncherName) : Json(fault.rank);
   }
@@ -38,13 +40,13 @@ Json to_json(const Fault& fault) {
 void check(const Fault& fault, const std::string& text) {
   const bool at_message =
       fault.kind == Kind::stall || fault.kind == Kind::truncate || fault.kind == Kind::delay;
-  const bool by_time =
-      fault.kind == Kind::stop || fault.kind == Kind::pause || fault.kind == Kind::cut;
+  const bool by_time = fault.kind == Kind::stop || fault.kind == Kind::pause ||
+                       fault.kind == Kind::cut || fault.kind == Kind::clock;
   const bool fits = fault.message > 0 ? !by_time && fault.rank != kLauncher : !at_message;
   if (fits && fault.rank >= kLauncher) return;
   throw Error(ErrorCode::invalid_argument, cat("there is no such fault: ", text),
-              {.remedy = "stall, truncate and delay strike at a rank's message, stop, pause and "
-                         "cut at a time; kill does both"});
+              {.remedy = "stall, truncate and delay strike at a rank's message, stop, pause, cut "
+                         "and clock at a time; kill does both"});
 }
 
 Fault fault_from_json(const Json& json) {
@@ -60,6 +62,8 @@ Fault fault_from_json(const Json& json) {
   }
   if (fault.kind == Kind::cut) {
     fault.link = json["link"];
+  } else if (fault.kind == Kind::clock) {
+    fault.shift_s = json["shift_s"];
   } else {
     const Json& rank = json["rank"];
     fault.rank = rank == kLauncherName ? kLauncher : rank.get<int>();
@@ -75,7 +79,8 @@ Fault fault_from_json(const Json& json) {
 
 bool is_harmless(const Fault& fault) {
   const bool is_short_cut = fault.kind == Kind::cut && fault.for_ms > 0;
-  return fault.kind == Kind::pause || fault.kind == Kind::delay || is_short_cut;
+  return fault.kind == Kind::pause || fault.kind == Kind::delay || fault.kind == Kind::clock ||
+         is_short_cut;
 }
 
 bool is_survivable(const Fault& fault) {
@@ -91,7 +96,9 @@ std::string in_words(const Fault& fault) {
   if (fault.kind == Kind::full) return cat("a disk that is full at ", human_bytes(fault.bytes));
   const std::string rank =
       fault.rank == kLauncher ? std::string(kLauncherName) : cat("rank ", fault.rank);
-  return cat(name(fault.kind), " of ", fault.kind == Kind::cut ? fault.link : rank,
+  const std::string of = fault.kind == Kind::cut ? fault.link : rank;
+  return cat(name(fault.kind),
+             fault.kind == Kind::clock ? cat(" moved by ", fault.shift_s, " s") : cat(" of ", of),
              fault.message > 0 ? cat(" at its message ", fault.message)
                                : cat(" after ", fault.at_ms, " ms"),
              fault.for_ms > 0 ? cat(" for ", fault.for_ms, " ms") : "");

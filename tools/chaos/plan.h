@@ -19,6 +19,7 @@ enum class Kind : uint8_t {
   delay,     // stands still for a while after a message
   full,      // the trial's directory takes so many bytes and no more
   cut,       // a network link is down, for a while or for good
+  clock,     // the wall clock of the command and all that it starts jumps, for a while or for good
 };
 
 // In the place of a rank: the command itself.
@@ -29,9 +30,10 @@ struct Fault {
   int rank = 0;
   uint64_t message = 0;  // strikes when the rank sends its n-th one; 0: by time
   uint64_t at_ms = 0;    // since all ranks have been there
-  uint64_t for_ms = 0;   // of a pause, a delay or a cut; 0: for good
+  uint64_t for_ms = 0;   // of a pause, a delay, a cut or a clock; 0: for good
   uint64_t bytes = 0;    // of a directory that is full
   std::string link;      // that is cut, as DownLink has it
+  int64_t shift_s = 0;   // of a clock, in seconds
 
   bool operator==(const Fault&) const = default;
 };

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <csignal>
 #include <optional>
 #include <string_view>
@@ -17,6 +16,7 @@
 #include "base/deadline.h"
 #include "base/error.h"
 #include "base/fd.h"
+#include "base/parse_number.h"
 #include "base/printable.h"
 #include "base/process_list.h"
 #include "base/text.h"
@@ -36,13 +36,6 @@ std::string text_of(pid_t pid, std::string_view file) {
   return text;
 }
 
-std::optional<int> parse_number(std::string_view text) {
-  int number = 0;
-  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (status != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return number;
-}
-
 // Nothing of one that has ended.
 std::optional<pid_t> parent_of(pid_t pid) {
   const std::string stat = text_of(pid, "stat");  // PID (NAME) STATE PARENT ...
@@ -50,13 +43,13 @@ std::optional<pid_t> parent_of(pid_t pid) {
   if (name_end == std::string::npos) return std::nullopt;
   const std::vector<std::string> fields = split(stat.substr(name_end), ' ');
   if (fields.size() < 3 || fields[1] == "Z" || fields[1] == "X") return std::nullopt;
-  return parse_number(fields[2]);
+  return parse_number<int>(fields[2]);
 }
 
 std::optional<int> rank_of(pid_t pid) {
   const auto variables = environment_of(pid);
   const auto rank = variables.find("RANK");
-  return rank == variables.end() ? std::nullopt : parse_number(rank->second);
+  return rank == variables.end() ? std::nullopt : parse_number<int>(rank->second);
 }
 
 std::multimap<pid_t, pid_t> children_by_parent() {

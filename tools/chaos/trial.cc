@@ -22,6 +22,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "tools/chaos/down_link.h"
+#include "tools/chaos/moved_clock.h"
 #include "tools/chaos/processes.h"
 #include "tools/chaos/scratch.h"
 #include "tools/launcher/child.h"
@@ -84,6 +85,10 @@ uint64_t disk_bytes(const Plan& plan) {
   return full == plan.faults.end() ? 0 : full->bytes;
 }
 
+bool moves_clock(const Plan& plan) {
+  return std::ranges::count(plan.faults, Kind::clock, &Fault::kind) > 0;
+}
+
 class Trial {
  public:
   Trial(const Plan& plan, const Conditions& conditions)
@@ -91,7 +96,9 @@ class Trial {
         conditions_(conditions),
         scratch_(disk_bytes(plan)),
         files_before_(shared_memory_files()),
-        blows_(blows_of(plan)) {}
+        blows_(blows_of(plan)) {
+    if (moves_clock(plan)) clock_.emplace(scratch_.path() + ".clock");
+  }
   ~Trial() { kill_descendants(); }
   Trial(const Trial&) = delete;
   Trial& operator=(const Trial&) = delete;
@@ -129,6 +136,7 @@ class Trial {
                    .err = err.write.get(),
                    .die_with_parent = true};
     if (!faults.empty()) spec.environment["TUTTI_FAULT"] = faults;
+    if (clock_) spec.environment.merge(clock_->environment());
     command_ = start_child(spec);
     out_ = std::move(out.read);
     err_ = std::move(err.read);
@@ -183,10 +191,21 @@ class Trial {
     const std::map<int, pid_t> ranks = rank_processes();
     for (; due(); blows_.pop_front()) {
       const Blow& blow = blows_.front();
-      const bool met = blow.fault.kind == Kind::cut ? turn_link(blow) : signal(blow, ranks);
-      if (!met) continue;
+      if (!meets(blow, ranks)) continue;
       last_event_ = Clock::now();
       if (blow.begins) outcome_.struck.push_back(blow.fault);
+    }
+  }
+
+  bool meets(const Blow& blow, const std::map<int, pid_t>& ranks) {
+    switch (blow.fault.kind) {
+      case Kind::cut:
+        return turn_link(blow);
+      case Kind::clock:
+        clock_->show(blow.begins ? blow.fault.shift_s : 0);
+        return true;
+      default:
+        return signal(blow, ranks);
     }
   }
 
@@ -243,6 +262,7 @@ class Trial {
   const std::set<std::string> files_before_;
   std::deque<Blow> blows_;
   std::map<std::string, DownLink> down_;  // by name
+  std::optional<MovedClock> clock_;       // of a plan that moves it
   SignalInbox signals_{{SIGINT, SIGTERM, SIGHUP}};
   pid_t command_ = -1;
   Fd out_;

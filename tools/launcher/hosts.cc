@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <fstream>
 #include <limits>
 #include <numeric>
@@ -11,6 +10,7 @@
 #include "base/error.h"
 #include "base/host_list.h"
 #include "base/host_name.h"
+#include "base/parse_number.h"
 #include "base/text.h"
 #include "topology/domain.h"
 
@@ -21,10 +21,8 @@ namespace {
 constexpr int kMostSlots = 1 << 20;
 
 std::optional<int> slots_in(std::string_view text) {
-  int slots = 0;
-  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), slots);
-  if (status != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return slots >= 1 && slots <= kMostSlots ? std::optional(slots) : std::nullopt;
+  const auto slots = parse_number<int>(text);
+  return slots && *slots >= 1 && *slots <= kMostSlots ? slots : std::nullopt;
 }
 
 // "b:4"; an IPv6 address has more colons, and is in brackets where slots follow. Throws

@@ -92,7 +92,8 @@ std::vector<Plan> plans_of(const Options& options, size_t ranks) {
   }
   if (draw.classes.empty()) {
     draw.classes = chaos::all_classes();
-    std::erase(draw.classes, "full");  // it is root's
+    std::erase(draw.classes, "full");   // it is root's
+    std::erase(draw.classes, "clock");  // it needs a library
     if (draw.links.empty()) std::erase_if(draw.classes, chaos::cuts_links);
   }
   return draw_plans(draw);
@@ -180,8 +181,8 @@ void add_chaos(CommandLine& line) {
       .add_option(
           "--faults", options->draw.classes,
           "kill, two (at once), again (in the recovery), pause, delay, truncate, stop, "
-          "stall, launcher, cut and sever (of --links, for a while and for good), full (disk; "
-          "default: all but this one)")
+          "stall, launcher, cut and sever (of --links, for a while and for good), clock (jumps), "
+          "full (disk; default: all but these last two)")
       .separated_by_commas()
       .one_of(chaos::all_classes());
   command

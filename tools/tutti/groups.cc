@@ -1,11 +1,11 @@
 #include "tools/tutti/groups.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
 #include <numeric>
 
 #include "base/error.h"
+#include "base/parse_number.h"
 #include "base/text.h"
 
 namespace tutti::tool {
@@ -20,13 +20,9 @@ std::vector<int> parse_groups(const std::string& text, int ranks) {
   const auto commas = static_cast<size_t>(std::ranges::count(text, ','));
   if (parts.size() != commas + 1) refuse(cat(text, " has nothing before or behind a comma"));
   for (const std::string& part : parts) {
-    int size = 0;
-    const char* const end = part.data() + part.size();
-    const auto [stop, status] = std::from_chars(part.data(), end, size);
-    if (status != std::errc{} || stop != end || size < 1) {
-      refuse(cat("takes numbers of ranks from 1 on, not ", part));
-    }
-    sizes.push_back(size);
+    const auto size = parse_number<int>(part);
+    if (!size || *size < 1) refuse(cat("takes numbers of ranks from 1 on, not ", part));
+    sizes.push_back(*size);
   }
   if (sizes.size() == 1) {
     if (ranks % sizes[0] != 0) refuse(cat(text, " does not divide ", ranks, " ranks"));

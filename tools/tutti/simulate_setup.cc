@@ -2,11 +2,11 @@
 
 #include <unistd.h>
 
-#include <charconv>
 #include <iostream>
 #include <string_view>
 #include <utility>
 
+#include "base/parse_number.h"
 #include "collectives/cost/gpu_costs.h"
 #include "collectives/interchange/resolve.h"
 #include "collectives/simulate/candidates.h"
@@ -25,10 +25,8 @@ constexpr int kMostAsOne = 64;  // ranks of a host that are compared, to be play
 }
 
 double number_in(std::string_view text, const std::string& option, double least) {
-  double value = 0;
-  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool whole = status == std::errc{} && end == text.data() + text.size();
-  if (whole && std::isfinite(value) && value >= least) return value;
+  const auto value = parse_number<double>(text);
+  if (value && std::isfinite(*value) && *value >= least) return *value;
   refuse(cat(option, ": '", text, "' is no number of at least ", least), "see --help");
 }
 
@@ -44,11 +42,9 @@ std::pair<std::string, double> parse_pair(const std::string& text, const std::st
 // "3" or "rank3"
 std::optional<int> parse_rank(std::string_view text, int ranks) {
   if (text.starts_with("rank")) text.remove_prefix(4);
-  int rank = -1;
-  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), rank);
-  if (status != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  if (rank >= 0 && rank < ranks) return rank;
-  refuse(cat("there is no rank ", rank), cat("ranks are 0 to ", ranks - 1));
+  const auto rank = parse_number<int>(text);
+  if (!rank || (*rank >= 0 && *rank < ranks)) return rank;
+  refuse(cat("there is no rank ", *rank), cat("ranks are 0 to ", ranks - 1));
 }
 
 void add_stragglers(const SimulateOptions& o, int ranks, SimulationOptions& simulation) {

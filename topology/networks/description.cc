@@ -1,11 +1,11 @@
 // Networks by a short description.
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <map>
 
 #include "base/error.h"
+#include "base/parse_number.h"
 #include "base/text.h"
 #include "topology/networks/load_network.h"
 #include "topology/units.h"
@@ -23,13 +23,11 @@ constexpr int kMostRanks = kMostNodes;
 }
 
 int parse_count(std::string_view text, std::string_view what) {
-  int value = 0;
-  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool whole = status == std::errc{} && end == text.data() + text.size();
-  if (!whole || value < 1 || value > kMostRanks) {
+  const auto value = parse_number<int>(text);
+  if (!value || *value < 1 || *value > kMostRanks) {
     refuse(cat(what, " is '", text, "'"), cat("give a number from 1 to ", kMostRanks));
   }
-  return value;
+  return *value;
 }
 
 // "fat-tree:hosts=64,gpus=8": a kind, and what is said of it. What nobody asked for is refused.

@@ -1,10 +1,10 @@
 #include "topology/networks/network.h"
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
 
 #include "base/error.h"
+#include "base/parse_number.h"
 #include "base/text.h"
 
 namespace tutti {
@@ -238,10 +238,8 @@ void Network::fail(int link) {
 std::vector<int> Network::links_named(const std::string& name) const {
   const auto count = static_cast<int>(graph_.links().size());
   if (name.starts_with("link")) {
-    int link = -1;
-    const char* const end = name.data() + name.size();
-    const auto parsed = std::from_chars(name.data() + 4, end, link);
-    if (parsed.ec == std::errc{} && parsed.ptr == end && link >= 0 && link < count) return {link};
+    const auto link = parse_number<int>(std::string_view(name).substr(4));
+    if (link && *link >= 0 && *link < count) return {*link};
   }
   if (const std::optional<int> node = node_named(graph_, name)) {
     std::vector<int> links;

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <cmath>
 #include <sstream>
 
+#include "base/parse_number.h"
 #include "topology/graph_sources.h"
 #include "topology/networks/file_formats.h"
 #include "topology/networks/load_network.h"
@@ -19,18 +19,14 @@ std::string lower_case(std::string text) {
 
 int TextFile::parse_whole(int line, std::string_view text, std::string_view what, int least,
                           int most) const {
-  int value = 0;
-  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool whole = status == std::errc{} && end == text.data() + text.size();
-  if (whole && value >= least && value <= most) return value;
+  const auto value = tutti::parse_number<int>(text);
+  if (value && *value >= least && *value <= most) return *value;
   refuse(line, what, " is '", text, "', and must be a number from ", least, " to ", most);
 }
 
 double TextFile::parse_number(int line, std::string_view text, std::string_view what) const {
-  double value = 0;
-  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool whole = status == std::errc{} && end == text.data() + text.size();
-  if (whole && std::isfinite(value) && value >= 0) return value;
+  const auto value = tutti::parse_number<double>(text);
+  if (value && std::isfinite(*value) && *value >= 0) return *value;
   refuse(line, what, " is '", text, "', and must be a number that is not below 0");
 }
 

@@ -1,13 +1,13 @@
 #include "training/setup/settle.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
+#include "base/parse_number.h"
 #include "base/text.h"
 #include "training/parallel/mesh.h"
 #include "training/pipeline/placement.h"
@@ -159,10 +159,8 @@ void settle_start(RunOptions& options) {
   training.resume = !options.resume.empty();
   training.resume_or_new = options.resume == kNewestStepOrNone;
   training.resume_step.reset();
-  int64_t step = 0;
-  const char* end = options.resume.data() + options.resume.size();
-  const auto [stop, problem] = std::from_chars(options.resume.data(), end, step);
-  const bool number = problem == std::errc() && stop == end && step >= 0;
+  const auto step = parse_number<int64_t>(options.resume);
+  const bool number = step && *step >= 0;
   if (number) training.resume_step = step;
   const bool word = options.resume == kNewestStep || training.resume_or_new;
   if (training.resume && !number && !word) {

@@ -28,9 +28,11 @@ namespace {
 constexpr size_t kMostAbortsKept = 1024;
 // For those that have lost their parent to come, and between looks at those that have not.
 constexpr std::chrono::milliseconds kTimeToMove{100};
-// For a link that was reset to be made anew. Where a process has ended, its host refuses that at
-// once; where a firewall keeps the refusal back, the death is told no later than this.
+// For a link that was reset to be made anew, and so many of its round trips. Where a process has
+// ended, its host refuses that at once; where a firewall keeps the refusal back, the death is told
+// no later than this.
 constexpr std::chrono::milliseconds kTimeToRenew{1500};
+constexpr int kRoundTripsToRenew = 10;
 
 }  // namespace
 
@@ -81,27 +83,38 @@ void ControlService::connect_parent(int rank, int renewal) {
   link_connector_.start(peer(rank), rank, hello, describe(rank), renewal);
 }
 
-// A network that has gone silent may be one of several between the two: the lower one in the tree
-// connects over the next, and the other one waits for it. What was reset the lower one makes anew
-// where it was, and the other one looks whether that rank is still there. False: there is nothing
-// to try.
-bool ControlService::renew(int neighbour, int error, const std::string& how) {
-  const size_t rails = std::min(peer(tree_.rank).rails(), peer(neighbour).rails());
-  if (!is_reset(error) && !(is_silence(error) && rails > 1)) return false;
+// What was reset the lower one in the tree makes anew where it was, and the other one looks whether
+// that rank still listens. A network that has gone silent may be one of several between the two:
+// the lower one connects over the next, and the other one waits for it. False: there is nothing to
+// try.
+bool ControlService::renew(int neighbour, const std::string& how) {
   if (!all_linked_ || leave_by_ || ends_.contains(neighbour)) return false;
-  if (is_reset(error)) {
+  const Link& broken = links_.at(neighbour);
+  if (is_reset(broken.error())) {
+    const auto round_trips =
+        std::chrono::ceil<std::chrono::milliseconds>(kRoundTripsToRenew * broken.round_trip());
     if (neighbour == parent_) connect_parent(neighbour);
     look_for_children_later();
-  } else if (neighbour == parent_) {
-    connect_parent(neighbour, ++renewals_[neighbour]);
-    return true;  // the connection has a time of its own
+    expect_renewal(neighbour, kTimeToRenew + round_trips, how);
+    return true;
   }
-  const int number = ++breaks_[neighbour];
-  after(is_reset(error) ? kTimeToRenew : 2 * network_timeout(), [this, neighbour, number, how] {
-    const bool still = breaks_[neighbour] == number && !links_.at(neighbour).connected();
-    if (still && !left_[neighbour]) on_break(neighbour, how);
-  });
+  const size_t rails = std::min(peer(tree_.rank).rails(), peer(neighbour).rails());
+  if (!is_silence(broken.error()) || rails < 2) return false;
+  if (neighbour == parent_) {
+    connect_parent(neighbour, ++renewals_[neighbour]);  // which has a time of its own
+  } else {
+    expect_renewal(neighbour, 2 * network_timeout(), how);
+  }
   return true;
+}
+
+void ControlService::expect_renewal(int neighbour, std::chrono::milliseconds time,
+                                    const std::string& how) {
+  const int number = ++breaks_[neighbour];
+  after(time, [this, neighbour, number, how] {
+    const bool renewed = breaks_[neighbour] != number || links_.at(neighbour).connected();
+    if (!renewed && !left_[neighbour]) on_break(neighbour, how);
+  });
 }
 
 void ControlService::adopt(int rank, ByteStream socket) {

@@ -120,7 +120,8 @@ class ControlService final : public Control, private AgreementChannel {
   void relink();
   bool is_lost(int neighbour) const;
   void connect_parent(int rank, int renewal = 0);
-  bool renew(int neighbour, int error, const std::string& how);
+  bool renew(int neighbour, const std::string& how);
+  void expect_renewal(int neighbour, std::chrono::milliseconds time, const std::string& how);
   void look_for_children_later();
   void look_for_children();
   void found_child(int rank);

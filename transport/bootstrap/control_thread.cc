@@ -284,7 +284,7 @@ void ControlService::on_link_end(int neighbour) {
                               peer(neighbour).host, " is down, or the network to it is; it has ",
                               ranks_beside(neighbour))
                         : cat("vanished: its connection broke (", explain_close(error), ")");
-  if (!renew(neighbour, error, how)) on_break(neighbour, how);
+  if (!renew(neighbour, how)) on_break(neighbour, how);
 }
 
 // "rank 2 alone", "ranks 2, 3 and 5": those of its host.

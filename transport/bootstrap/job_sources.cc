@@ -1,12 +1,12 @@
 #include "transport/bootstrap/job_sources.h"
 
 #include <array>
-#include <charconv>
 #include <cstdlib>
 #include <vector>
 
 #include "base/error.h"
 #include "base/host_list.h"
+#include "base/parse_number.h"
 #include "base/text.h"
 
 namespace tutti {
@@ -224,14 +224,13 @@ std::optional<FoundJob> find_job(const Environment& environment) {
 }
 
 int job_number(const std::string& variable, const std::string& text, int least, int most) {
-  int value = 0;
-  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (status != std::errc{} || end != text.data() + text.size() || value < least || value > most) {
+  const auto value = parse_number<int>(text);
+  if (!value || *value < least || *value > most) {
     throw Error(ErrorCode::bootstrap,
                 cat(variable, "='", text, "' is not a whole number from ", least, " to ", most),
                 {.remedy = std::string(how_to_start())});
   }
-  return value;
+  return *value;
 }
 
 std::string_view how_to_start() {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <chrono>
 #include <csignal>
 #include <string>
@@ -11,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/parse_number.h"
 #include "base/text.h"
 
 namespace tutti {
@@ -19,10 +19,11 @@ namespace {
 
 constexpr std::array<std::string_view, 4> kKinds = {"kill", "stall", "truncate", "delay"};
 
-bool parse_number(const std::string& digits, auto& value) {
-  const char* const last = digits.data() + digits.size();
-  const auto [end, status] = std::from_chars(digits.data(), last, value);
-  return status == std::errc{} && end == last;
+template <typename Number>
+bool read_number(const std::string& digits, Number& value) {
+  const auto number = parse_number<Number>(digits);
+  value = number.value_or(value);
+  return number.has_value();
 }
 
 Fault parse_fault(std::string_view text) {
@@ -30,9 +31,9 @@ Fault parse_fault(std::string_view text) {
   const auto kind = static_cast<size_t>(std::ranges::find(kKinds, parts[0]) - kKinds.begin());
   Fault fault{.kind = static_cast<FaultKind>(kind)};
   const size_t wanted = fault.kind == FaultKind::delay ? 4 : 3;
-  if (kind < kKinds.size() && parts.size() == wanted && parse_number(parts[1], fault.rank) &&
-      parse_number(parts[2], fault.message) &&
-      (wanted == 3 || parse_number(parts[3], fault.milliseconds))) {
+  if (kind < kKinds.size() && parts.size() == wanted && read_number(parts[1], fault.rank) &&
+      read_number(parts[2], fault.message) &&
+      (wanted == 3 || read_number(parts[3], fault.milliseconds))) {
     return fault;
   }
   throw Error(ErrorCode::invalid_argument, cat("TUTTI_FAULT='", text, "' is not a fault"),

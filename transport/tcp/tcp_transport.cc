@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "base/deadline.h"
+#include "base/network_timeout.h"
 #include "base/text.h"
 #include "transport/tcp/congestion.h"
 
@@ -156,7 +157,7 @@ bool TcpTransport::push(size_t index, Frame& frame, std::span<const std::byte> p
     if (written < 0) {
       if (errno == EINTR) continue;
       if (errno != EAGAIN) {
-        broke(index, cat("sending failed: ", std::strerror(errno)), errno == ETIMEDOUT);
+        broke(index, cat("sending failed: ", std::strerror(errno)), is_silence(errno));
       }
       return false;
     }

@@ -1,0 +1,51 @@
+#include "tools/chaos/moved_clock.h"
+
+#include <filesystem>
+#include <fstream>
+#include <system_error>
+
+#include "base/error.h"
+
+namespace tutti::tool::chaos {
+
+namespace {
+
+// That for programs with threads. Distributions have it in a folder of its own, which on Debian is
+// below that of the architecture.
+std::string find_library() {
+  constexpr const char* kName = "faketime/libfaketimeMT.so.1";
+  std::error_code none;  // such a folder
+  for (const std::filesystem::path folder : {"/usr/lib", "/usr/lib64", "/usr/local/lib"}) {
+    if (exists(folder / kName, none)) return folder / kName;
+    for (const auto& entry : std::filesystem::directory_iterator(folder, none)) {
+      if (exists(entry.path() / kName, none)) return entry.path() / kName;
+    }
+  }
+  throw Error(ErrorCode::unsupported, "the faults of class clock need libfaketime, which is missing",
+              {.remedy = "install it (Debian: apt-get install libfaketime), or leave them out"});
+}
+
+}  // namespace
+
+MovedClock::MovedClock(const std::string& file) : library_(find_library()), file_(file) { show(0); }
+
+MovedClock::~MovedClock() {
+  std::error_code ignored;
+  std::filesystem::remove(file_, ignored);
+}
+
+std::map<std::string, std::string> MovedClock::environment() const {
+  return {{"LD_PRELOAD", library_},
+          {"FAKETIME_TIMESTAMP_FILE", file_},
+          {"FAKETIME_NO_CACHE", "1"},
+          {"FAKETIME_DONT_FAKE_MONOTONIC", "1"}};
+}
+
+// Nobody reads half of it.
+void MovedClock::show(int64_t seconds) const {
+  const std::string next = file_ + ".next";
+  std::ofstream(next) << (seconds < 0 ? "" : "+") << seconds << '\n';
+  std::filesystem::rename(next, file_);
+}
+
+}  // namespace tutti::tool::chaos

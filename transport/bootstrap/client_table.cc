@@ -156,7 +156,15 @@ std::optional<ClientTable::Answer> ClientTable::question(uint64_t communicator, 
     return Answer{communicator, from, call, client->on_question(from, call)};
   }
   if (!may_come()) return Answer{communicator, from, call, ""};
-  keep({.communicator = communicator, .from = from, .call = call});
+  // Whoever waits asks again and again, and must not drive connections out.
+  const auto same = std::ranges::find_if(kept_, [&](const Kept& kept) {
+    return !kept.socket && kept.communicator == communicator && kept.from == from;
+  });
+  if (same == kept_.end()) {
+    keep({.communicator = communicator, .from = from, .call = call});
+  } else {
+    same->call = call;
+  }
   return std::nullopt;
 }
 

@@ -101,7 +101,8 @@ void Connector::choose_rail(Attempt& attempt, size_t first) {
 // What a break was the end of may go on over another rail, or over the same one a little later. A
 // want of descriptors does not pass by that.
 void Connector::try_next_rail(Attempt& attempt, const Error& error) {
-  if (!renews(attempt.hello) || error.code() == ErrorCode::system) {
+  const bool gone = attempt.refused && attempt.hello.purpose != Purpose::data;
+  if (!renews(attempt.hello) || gone || error.code() == ErrorCode::system) {
     attempt.failure = error;
     return;
   }
@@ -150,6 +151,7 @@ void Connector::connect(Attempt& attempt) {
   Fd socket;
   const int error = begin_connect(attempt.address, socket, attempt.own);
   attempt.socket = std::move(socket);
+  attempt.refused = error == ECONNREFUSED;
   if (error != 0 && error != EINPROGRESS) throw unreachable(attempt, error);
   attempt.stage = Stage::connecting;
 }
@@ -222,6 +224,7 @@ void Connector::advance(Attempt& attempt, const Opened& opened) {
 
 void Connector::finish_connect(Attempt& attempt) {
   const int error = end_connect(attempt.socket.get());
+  attempt.refused = error == ECONNREFUSED;
   if (error != 0) throw unreachable(attempt, error);
   attempt.stage = Stage::reading_challenge;
 }

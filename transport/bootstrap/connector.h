@@ -47,8 +47,8 @@ class Connector {
 
   // Adds what it waits for; the callbacks come from here and from set.run(). An attempt fails that
   // has not succeeded within 30 seconds, or longer in a large world, whose ranks may share a few
-  // cores. One for a connection that takes the place of another fails for no other reason, and
-  // within TUTTI_NETWORK_TIMEOUT: it is made again, over one rail after the other.
+  // cores. One for a connection that takes the place of another fails within TUTTI_NETWORK_TIMEOUT,
+  // and, of links, where the process is gone: else it is made again, over one rail after the other.
   void watch(PollSet& set, const Opened& opened, const Failed& failed);
 
  private:
@@ -65,6 +65,7 @@ class Connector {
     Clock::time_point give_up;
     std::optional<Clock::time_point> next_rail_at;
     std::string last_failure;
+    bool refused = false;                // the host has: the process is gone, or its listener
     Clock::time_point resume_at;         // while pausing
     std::chrono::milliseconds pause{1};  // the next one; each is longer than the last
     ByteStream socket;

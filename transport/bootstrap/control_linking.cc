@@ -72,6 +72,7 @@ bool ControlService::all_linked_below(int child) const {
 // A child that has arrived, but does not take the connection.
 void ControlService::on_unreachable(int child, const Error& error) {
   if (error.code() == ErrorCode::system) {  // this rank's own failure
+    if (all_linked_) throw error;           // which cuts it off from the others
     const std::lock_guard lock(mutex_);
     failure_ = error;
     linked_.notify_all();
@@ -122,6 +123,7 @@ Decision ControlService::judge(const Hello& hello) const {
 void ControlService::welcome(const Hello& hello, ByteStream socket) {
   if (hello.purpose == Purpose::relink) return adopt(hello.rank, std::move(socket));
   if (hello.purpose == Purpose::watch) return watchers_.admit(std::move(socket));
+  if (hello.purpose == Purpose::control) return on_look(hello.rank);
   if (hello.purpose != Purpose::data) return;
   clear_keepalive(socket.get());
   clients_.connection(hello.communicator, hello.rank, hello.lane, hello.number, std::move(socket));

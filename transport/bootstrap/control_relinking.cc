@@ -28,11 +28,6 @@ namespace {
 constexpr size_t kMostAbortsKept = 1024;
 // For those that have lost their parent to come, and between looks at those that have not.
 constexpr std::chrono::milliseconds kTimeToMove{100};
-// For a link that was reset to be made anew, and so many of its round trips. Where a process has
-// ended, its host refuses that at once; where a firewall keeps the refusal back, the death is told
-// no later than this.
-constexpr std::chrono::milliseconds kTimeToRenew{1500};
-constexpr int kRoundTripsToRenew = 10;
 
 }  // namespace
 
@@ -64,7 +59,9 @@ void ControlService::look_for_children() {
   for (int rank = tree_.rank + 1; rank < tree_.size; ++rank) {
     if (gone(rank) || !is_lost(rank) || tree_.parent_of(rank, gone) != tree_.rank) continue;
     if (!sought_.insert(rank).second) continue;
-    link_connector_.start(peer(rank), rank, make_hello(Purpose::control), describe(rank));
+    Hello hello = make_hello(Purpose::control);
+    hello.number = 1;  // one failure is no answer
+    link_connector_.start(peer(rank), rank, hello, describe(rank));
   }
 }
 
@@ -74,47 +71,42 @@ void ControlService::found_child(int rank) {
   look_for_children_later();
 }
 
-// What is sent before the link is there waits for it.
-void ControlService::connect_parent(int rank, int renewal) {
+// The parent has lost a link that this rank may think is there.
+void ControlService::on_look(int rank) {
+  if (all_linked_ && rank == parent_ && links_.at(rank).connected()) connect_parent(rank);
+}
+
+// As a connection that takes the place of another it is tried for TUTTI_NETWORK_TIMEOUT, passing
+// over rails that went silent. What is sent before the link is there waits for it.
+void ControlService::connect_parent(int rank) {
   Link& link = links_[rank] = Link();
   tell_all_known(link);
   Hello hello = make_hello(Purpose::relink);
-  hello.number = static_cast<uint16_t>(renewal);
-  link_connector_.start(peer(rank), rank, hello, describe(rank), renewal);
+  hello.number = 1;
+  link_connector_.start(peer(rank), rank, hello, describe(rank), detours_[rank]);
 }
 
-// What was reset the lower one in the tree makes anew where it was, and the other one looks whether
-// that rank still listens. A network that has gone silent may be one of several between the two:
-// the lower one connects over the next, and the other one waits for it. False: there is nothing to
-// try.
+// Both ends of a link that was reset may live, and where they have several rails a network that
+// went silent may be one of several: the lower one in the tree connects again, and the other one
+// waits for it and, unless the network is silent, looks whether it still listens. False: there is
+// nothing to try.
 bool ControlService::renew(int neighbour, const std::string& how) {
-  if (!all_linked_ || leave_by_ || ends_.contains(neighbour)) return false;
-  const Link& broken = links_.at(neighbour);
-  if (is_reset(broken.error())) {
-    const auto round_trips =
-        std::chrono::ceil<std::chrono::milliseconds>(kRoundTripsToRenew * broken.round_trip());
-    if (neighbour == parent_) connect_parent(neighbour);
-    look_for_children_later();
-    expect_renewal(neighbour, kTimeToRenew + round_trips, how);
+  const int error = links_.at(neighbour).error();
+  const size_t rails = std::min(peer(tree_.rank).rails(), peer(neighbour).rails());
+  const bool silent = is_silence(error) && rails > 1 && !leave_by_;
+  if (!all_linked_ || ends_.contains(neighbour) || !(is_reset(error) || silent)) return false;
+  if (silent) ++detours_[neighbour];
+  if (neighbour == parent_) {
+    connect_parent(neighbour);
     return true;
   }
-  const size_t rails = std::min(peer(tree_.rank).rails(), peer(neighbour).rails());
-  if (!is_silence(broken.error()) || rails < 2) return false;
-  if (neighbour == parent_) {
-    connect_parent(neighbour, ++renewals_[neighbour]);  // which has a time of its own
-  } else {
-    expect_renewal(neighbour, 2 * network_timeout(), how);
-  }
-  return true;
-}
-
-void ControlService::expect_renewal(int neighbour, std::chrono::milliseconds time,
-                                    const std::string& how) {
+  if (!silent) look_for_children_later();
   const int number = ++breaks_[neighbour];
-  after(time, [this, neighbour, number, how] {
+  after(2 * network_timeout(), [this, neighbour, number, how] {
     const bool renewed = breaks_[neighbour] != number || links_.at(neighbour).connected();
     if (!renewed && !left_[neighbour]) on_break(neighbour, how);
   });
+  return true;
 }
 
 void ControlService::adopt(int rank, ByteStream socket) {

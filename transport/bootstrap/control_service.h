@@ -119,9 +119,9 @@ class ControlService final : public Control, private AgreementChannel {
 
   void relink();
   bool is_lost(int neighbour) const;
-  void connect_parent(int rank, int renewal = 0);
+  void connect_parent(int rank);
   bool renew(int neighbour, const std::string& how);
-  void expect_renewal(int neighbour, std::chrono::milliseconds time, const std::string& how);
+  void on_look(int rank);
   void look_for_children_later();
   void look_for_children();
   void found_child(int rank);
@@ -176,10 +176,10 @@ class ControlService final : public Control, private AgreementChannel {
 
   // The control thread's own.
   PollSet set_;
-  Connector connector_;          // of data connections
-  Connector link_connector_;     // of links to children
-  std::map<int, int> renewals_;  // of links that went silent, by neighbour
-  std::map<int, int> breaks_;    // how many links to a neighbour have broken, and may be made anew
+  Connector connector_;            // of data connections
+  Connector link_connector_;       // of links to children
+  std::map<int, int> detours_;     // by neighbour: how many links to it went silent
+  std::map<int, int> breaks_;      // by neighbour: how many links broke that it may make anew
   std::set<int> linked_children_;  // that have said so
   std::set<int> cut_off_;      // ranks below a child that died before, until they have been told
   std::map<int, Link> links_;  // to all neighbours, and those that have moved here

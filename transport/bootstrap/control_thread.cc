@@ -168,7 +168,7 @@ void ControlService::route(int to, const std::string& frame) {
   for (const int hop : {tree_.next_hop(to, Gone{*this}), tree_.next_hop(to)}) {
     if (is_lost(hop)) continue;
     Link& link = links_.at(hop);
-    return is_question(frame) ? link.ask(frame, most) : link.send(frame);
+    return is_repeated(frame) ? link.ask(frame, most) : link.send(frame);
   }
 }
 
@@ -303,6 +303,7 @@ std::string ControlService::ranks_beside(int rank) const {
 
 void ControlService::on_break(int rank, const std::string& how) {
   const auto declare = [this, rank, how] {
+    if (links_.at(rank).connected()) return;  // it has been made anew
     const auto told = ends_.find(rank);
     if (told != ends_.end()) {
       declare_end(told->second);
@@ -390,7 +391,9 @@ bool ControlService::finished() const {
     const auto& [neighbour, link] = entry;
     // One that is not connected yet has not heard why the job ends before it has begun.
     if (link.wants_to_write() || !link.was_connected()) return false;
-    return neighbour < tree_.rank || !link.connected() || has_died(neighbour);
+    if (has_died(neighbour)) return true;
+    // Over one that broke, and may be made anew, the goodbye has not gone.
+    return link.connected() ? neighbour < tree_.rank : left_[neighbour].load();
   });
 }
 

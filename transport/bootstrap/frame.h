@@ -110,10 +110,11 @@ class FrameReader {
   bool ok_ = true;
 };
 
-// One that is lost is asked again.
-inline bool is_question(std::string_view frame) {
+// Until it is answered, so that one may be lost.
+inline bool is_repeated(std::string_view frame) {
   const FrameType type = FrameReader(frame.substr(sizeof(uint32_t))).type();
-  return type == FrameType::question || type == FrameType::activity_question;
+  return type == FrameType::question || type == FrameType::activity_question ||
+         type == FrameType::agreement;
 }
 
 // The frame whose body this is, to be passed on.

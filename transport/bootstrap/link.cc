@@ -12,7 +12,6 @@
 #include <span>
 
 #include "base/network_timeout.h"
-#include "transport/bootstrap/socket.h"
 
 namespace tutti::bootstrap {
 
@@ -74,7 +73,6 @@ bool Link::receive(const std::function<bool(std::string_view body)>& on_frame, s
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && errno == EAGAIN) return true;
     if (got < 0) error_ = errno;
-    round_trip_ = bootstrap::round_trip(socket_.get());
     return false;
   }
 }

@@ -1,7 +1,6 @@
 // A connection that carries frames, never blocking.
 #pragma once
 
-#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -49,8 +48,6 @@ class Link {
   // errno of the end, 0 for EOF alone, EPROTO for a frame that is too long or nonsense, EBADMSG
   // for bytes that were changed on the way.
   int error() const { return error_; }
-  // As it was at the end.
-  std::chrono::microseconds round_trip() const { return round_trip_; }
   // Says that nothing more will be sent.
   void shut_down();
   // True when the other side's system has all that was sent.
@@ -68,7 +65,6 @@ class Link {
   Clock::time_point last_asked_{};
   bool closed_ = false;
   int error_ = 0;
-  std::chrono::microseconds round_trip_{};
 };
 
 }  // namespace tutti::bootstrap

@@ -425,13 +425,6 @@ void set_user_timeout(int socket) {
   set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(network_timeout().count()));
 }
 
-std::chrono::microseconds round_trip(int socket) {
-  tcp_info info{};
-  socklen_t length = sizeof(info);
-  const bool known = ::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &length) == 0;
-  return std::chrono::microseconds(known ? info.tcpi_rtt : 0);
-}
-
 std::string explain_close(int error) {
   if (error == EBADMSG)
     return "what came is not what the other side sent: it was changed on the way";

@@ -116,10 +116,6 @@ void clear_keepalive(int socket);
 // for data connections: it would also end those whose reader is merely slow.
 void set_user_timeout(int socket);
 
-// What the system has measured between the two ends of a TCP connection, also of one that has
-// ended; 0 of other sockets.
-std::chrono::microseconds round_trip(int socket);
-
 // "Connection reset by peer"; "closed by the other side" for 0; that somebody is between the two
 // for EBADMSG, as of a ByteStream.
 std::string explain_close(int error);

@@ -64,7 +64,8 @@ class ByteStream {
   size_t unconfirmed() const {
     int bytes = 0;
     if (::ioctl(socket_.get(), SIOCOUTQ, &bytes) != 0) return SIZE_MAX;
-    return static_cast<size_t>(bytes) + (tls_ && bytes > 0 ? Tls::kRecordBytes : 0);
+    const bool in_a_record = tls_ && (bytes > 0 || tls_->is_in_a_record());
+    return static_cast<size_t>(bytes) + (in_a_record ? Tls::kRecordBytes : 0);
   }
 
  private:

@@ -47,6 +47,7 @@ class RecordWriter {
   RecordWriter(const TrafficSecret& secret, uint64_t bytes_per_key);
   // See ByteStream.
   ssize_t send(int socket, std::span<const std::byte> head, std::span<const std::byte> rest);
+  bool holds_sealed() const { return begin_ < end_; }
 
  private:
   size_t seal_next(std::span<const std::byte> plain);

@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/network_timeout.h"
 
 namespace tutti {
 
@@ -238,6 +239,10 @@ ssize_t Tls::fail(int result) {
 
 ssize_t Tls::receive_raw(char* into, size_t limit) {
   const ssize_t got = ::recv(socket_, into, limit, MSG_DONTWAIT);
+  if (got == 0 && is_reset(failure_)) {  // of which the socket has told before, and only once
+    errno = failure_;
+    return -1;
+  }
   if (got < 0) error_ = errno;
   ended_ = got == 0;
   return got;

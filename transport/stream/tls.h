@@ -39,6 +39,8 @@ class Tls {
   ssize_t receive_raw(char* into, size_t limit);
   ssize_t send_raw(const char* bytes, size_t size);
   const TlsKey& key() const { return key_; }
+  // Of a record that carry_much() has had a part may have gone.
+  bool is_in_a_record() const { return writer_ && writer_->holds_sealed(); }
   // What that side encrypts with.
   void keep(TlsSide side, const TrafficSecret& secret) { secret_of(side) = secret; }
 

@@ -46,10 +46,12 @@ void TcpTransport::broke(size_t index, const std::string& text, bool silent) {
   }
   const int64_t now = now_ns();
   const uint64_t arrived = connection.unconfirmed->arrived();
-  if (!connection.resumes || arrived > connection.arrived) {
-    connection.broke_ns = now;
+  const auto is_long = [](int64_t ns) { return std::chrono::nanoseconds(ns) > network_timeout(); };
+  const int64_t before = std::exchange(connection.broke_ns, now);
+  if (before == 0 || is_long(now - before) || arrived > connection.arrived) {
+    connection.vain_since_ns = now;
     connection.arrived = arrived;
-  } else if (std::chrono::nanoseconds(now - connection.broke_ns) > network_timeout()) {
+  } else if (is_long(now - connection.vain_since_ns)) {
     return mark_broken(index, text);  // one new connection after the other brings nothing
   }
   connection.socket.reset();

@@ -119,7 +119,8 @@ class TcpTransport final : public Transport {
     std::unique_ptr<Unconfirmed> unconfirmed;  // null: it is not resumed
     // From a break until all has been sent again that has to be. Counts as a message of the queue.
     bool resumes = false;
-    int64_t broke_ns = 0;  // first, since more had arrived than `arrived`
+    int64_t broke_ns = 0;       // the last time; 0: never
+    int64_t vain_since_ns = 0;  // from when on no connection has brought more than `arrived`
     uint64_t arrived = 0;
     size_t look_at_bytes = 0;  // when so many are unconfirmed
     Renewal renewal;

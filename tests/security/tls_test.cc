@@ -258,6 +258,20 @@ TEST_P(TlsRecords, IsReadInPiecesOfAnySize) {
   EXPECT_TRUE(received == sent);
 }
 
+// Also right behind a record, with which it is read: a socket tells of it once.
+TEST_P(TlsRecords, AResetIsNoEnd) {
+  Wire wire;
+  wire.expect_hands_shaken(GetParam());
+  say(wire.left, "last words");
+  wire.give_right(wire.to_right());
+  say(wire.right, "which nobody reads, so that closing resets");
+  wire.right_wire.reset();
+  EXPECT_EQ(hear(wire.right), "last words");
+  int error = 0;
+  EXPECT_EQ(hear(wire.right, &error), "");
+  EXPECT_EQ(error, ECONNRESET);
+}
+
 TEST_P(TlsRecords, AnEndIsAnEnd) {
   Wire wire;
   wire.expect_hands_shaken(GetParam());

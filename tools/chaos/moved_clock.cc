@@ -21,7 +21,8 @@ std::string find_library() {
       if (exists(entry.path() / kName, none)) return entry.path() / kName;
     }
   }
-  throw Error(ErrorCode::unsupported, "the faults of class clock need libfaketime, which is missing",
+  throw Error(ErrorCode::unsupported,
+              "the faults of class clock need libfaketime, which is missing",
               {.remedy = "install it (Debian: apt-get install libfaketime), or leave them out"});
 }
 

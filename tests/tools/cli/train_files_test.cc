@@ -109,6 +109,18 @@ TEST_F(TrainFiles, SayTheSame) {
   EXPECT_GT(in_json.at(3).at("perplexity"), 1);
 }
 
+TEST_F(TrainFiles, TellBitsOfWhatThereIs) {
+  const auto summary = [&] { return Json::parse(split(read(path("j")), '\n').back()); };
+  train({"--steps", "2"});
+  EXPECT_TRUE(summary().contains("validation_bits_per_byte"));
+  ASSERT_EQ(run({"tokenize", "--data", text_, "--out", path("tokens.bin")}).code, 0);
+  const Result result = run({"train", "--ranks", "1", "--data", path("tokens.bin"), "--steps", "2",
+                             "--batch", "64", "--hidden", "32", "--json", path("j")});
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_FALSE(summary().contains("validation_bits_per_byte"));
+  EXPECT_GT(summary().at("validation_bits"), 1);
+}
+
 TEST_F(TrainFiles, ThatCannotBeWrittenAreFoundFirst) {
   const Result csv = run(command({"--steps", "6", "--csv", "/nonexistent/x"}));
   EXPECT_NE(csv.code, 0);

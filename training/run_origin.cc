@@ -10,6 +10,7 @@
 #include "training/initial.h"
 #include "training/model_source.h"
 #include "training/parallel/throw_on_all.h"
+#include "training/run_settings.h"
 #include "training/snapshot.h"
 #include "training/texts.h"
 
@@ -73,8 +74,9 @@ uint64_t RunOrigin::done_in(const Json& state, uint64_t steps) const {
                 {.where = resumed_from_, .remedy = remedy});
   };
   // The configuration says so too, where there is one.
-  const bool new_seed =
-      std::ranges::find(options_.allow_changed, "seed") != options_.allow_changed.end();
+  const bool new_seed = std::ranges::any_of(options_.allow_changed, [](const std::string& name) {
+    return short_name_of(name) == "seed";
+  });
   if (batch != options_.batch || (seed != options_.seed && !new_seed)) {
     refuse(cat("this run takes steps of ", options_.batch, ", with seed ", options_.seed),
            "resume with the batch and the seed it was trained with");

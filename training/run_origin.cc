@@ -36,6 +36,19 @@ std::vector<std::string> check_chosen(const ChosenStep& step, const RunConfigura
   return check_resumed(manifest.configuration, now, options.allow_changed, step.checkpoint.path());
 }
 
+// What came with the parameters to start from; empty: nothing did. A run that goes on from memory
+// does not need them, and they may be gone.
+std::string companions_of_initial(const TrainOptions& options) {
+  if (options.initial.empty()) return "";
+  try {
+    return open_model(options.initial).companions;
+  } catch (const Error& error) {
+    if (!options.kept) throw;
+    log(LogLevel::warning, cat("no tokenizer comes with the run: ", error.what()));
+    return "";
+  }
+}
+
 }  // namespace
 
 RunOrigin::RunOrigin(const Communicator& world, const TrainOptions& options,
@@ -94,7 +107,6 @@ uint64_t RunOrigin::done_in(const Json& state, uint64_t steps) const {
 
 uint64_t RunOrigin::load(Replica& replica, Model& model, uint64_t steps) {
   uint64_t done = 0;
-  std::string companions;
   if (options_.kept) {
     done = done_in(load_kept(replica, *options_.kept), steps);
   } else if (!resumed_from_.empty()) {
@@ -103,12 +115,15 @@ uint64_t RunOrigin::load(Replica& replica, Model& model, uint64_t steps) {
     const ModelSource initial = open_model(options_.initial);
     check_initial(model, *initial.values, options_.initial);
     load_parameters(replica, *initial.values, options_.initial);
-    companions = initial.companions;
   }
   if (options_.checkpoint.empty()) return done;
   first_does([&] {
     directory_->begin();
-    if (!companions.empty()) hugging_face::copy_companions(companions, options_.checkpoint);
+    if (directory_->resumed()) return std::string();
+    const std::string companions = companions_of_initial(options_);
+    if (!companions.empty()) {
+      hugging_face::copy_companions(companions, directory_->make_companions());
+    }
     return std::string();
   });
   return done;

@@ -12,6 +12,7 @@
 namespace tutti::tool {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 class TrainFiles : public Cli {
@@ -153,6 +154,27 @@ TEST_F(TrainFiles, ADryRunTellsTheMemory) {
   const double activations = memory.at("activations");
   EXPECT_NEAR(planned.at("memory").at("activations").get<double>(), activations,
               0.03 * activations);
+}
+
+// Of ranks that a launcher started, one tells it for as many as there are.
+TEST_F(TrainFiles, ADryRunOfALaunchersRanksTrainsNothing) {
+  const Words job = {"run",   "-n",      "2",      "--no-prefix",  "--",
+                     tutti(), "train",   "--data", text_,          "--steps",
+                     "3",     "--batch", "64",     "--checkpoint", path("run")};
+  for (const char* option : {"--dry-run", "--print-config"}) {
+    Words words = job;
+    words.push_back(option);
+    const Result told = run(words);
+    EXPECT_EQ(told.code, 0) << told.err;
+    const size_t first = told.out.find("\"optimizer\"");
+    EXPECT_NE(first, told.out.npos) << told.out;
+    EXPECT_EQ(told.out.find("\"optimizer\"", first + 1), told.out.npos) << told.out;
+    EXPECT_FALSE(std::filesystem::exists(path("run"))) << option;
+    if (option == std::string("--dry-run")) {
+      EXPECT_THAT(told.out,
+                  AllOf(HasSubstr("ranks            2"), HasSubstr("nothing was trained")));
+    }
+  }
 }
 
 TEST_F(TrainFiles, ABackgroundsCheckpointsAndTheBest) {

@@ -129,6 +129,10 @@ uint64_t RunOrigin::load(Replica& replica, Model& model, uint64_t steps) {
   return done;
 }
 
+bool starts_anew(const TrainOptions& options) {
+  return !RunDirectory::resumes(options.checkpoint, run_start(options));
+}
+
 void check_directory(const Model& model, const std::vector<const DataSet*>& data,
                      const TrainOptions& options) {
   if (options.checkpoint.empty()) return;

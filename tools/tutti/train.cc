@@ -285,7 +285,7 @@ int train(Options options) {
     return 0;
   }
   const std::string& initial = tried.training.initial;
-  if (!initial.empty()) {
+  if (!initial.empty() && starts_anew(tried.training)) {
     check_initial(*model, *training::open_model(initial).values, initial);
   }
   if (options.dry_run) return dry_run(tried, options, data, ranks, *model);

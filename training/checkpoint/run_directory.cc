@@ -64,11 +64,6 @@ ChosenStep chosen(const std::string& directory, const RunStart& start, bool veri
               {.remedy = "check the path, or leave out --resume to start a new run there"});
 }
 
-// Steps that are damaged are no reason to start anew.
-bool resumes(const std::string& directory, const RunStart& start) {
-  return start.resume && !(start.or_new && steps_in(directory).empty());
-}
-
 void check_options(const RunStart& start) {
   if (!start.resume || !start.overwrite) return;
   throw Error(ErrorCode::invalid_argument, "both --resume and --overwrite were given",
@@ -103,6 +98,11 @@ std::string listed(const std::vector<int64_t>& steps) {
 }
 
 }  // namespace
+
+// Steps that are damaged are no reason to start anew.
+bool RunDirectory::resumes(const std::string& directory, const RunStart& start) {
+  return start.resume && !(start.or_new && steps_in(directory).empty());
+}
 
 RunDirectory::RunDirectory(std::string directory, const RunStart& start)
     : path_(checked_path(directory)) {

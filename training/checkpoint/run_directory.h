@@ -41,6 +41,8 @@ class RunDirectory {
   // Error(invalid_argument) where the directory is another run's, another job's, a step's own
   // folder or has nothing to resume, and Error(system) where it cannot be written.
   RunDirectory(std::string directory, const RunStart& start);
+  // Whether that goes on with a run.
+  static bool resumes(const std::string& directory, const RunStart& start);
   // Throws what the constructor would, but does not read the steps' files. Returns the step that
   // would be resumed, as far as descriptions tell.
   static std::optional<ChosenStep> check(const std::string& directory, const RunStart& start);

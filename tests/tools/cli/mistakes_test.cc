@@ -215,6 +215,27 @@ TEST_F(Initial, OfMoreLayersIsRefusedOnceForAllRanks) {
   EXPECT_THAT(result.err, Not(HasSubstr("last calls"))) << "a log of calls helps nobody here";
 }
 
+// Whose checkpoints have the optimizer's states besides.
+TEST_F(Initial, MayBeARunsDirectory) {
+  ASSERT_EQ(run(gpt({"--data", text_, "--checkpoint", path("run")})).code, 0);
+  const Result result = run(gpt({"--data", text_, "--initial", path("run")}));
+  EXPECT_EQ(result.code, 0) << result.err;
+}
+
+// As for launchers that start ranks anew with the same words.
+TEST_F(Initial, MayBeGoneWhenTheRunHasAStep) {
+  const std::string file = exported({});
+  Words words = gpt({"--data", text_, "--initial", file, "--checkpoint", path("run"), "--resume",
+                     "auto", "--steps", "3"});
+  ASSERT_EQ(run(words).code, 0);
+  std::filesystem::remove(file);
+  words.back() = "5";
+  const Result result = run(words);
+  EXPECT_EQ(result.code, 0) << result.err;
+  std::filesystem::remove_all(path("run"));
+  expect_refused(words, {file});
+}
+
 TEST_F(Initial, OfNaNsIsToldAsSuch) {
   const std::string file = exported({});
   std::string bytes = read(file);

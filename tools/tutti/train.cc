@@ -55,8 +55,8 @@ struct Options {
   std::string plot;
   std::optional<int> min_ranks;  // what is left of them goes on when some die
   int spares = 0;
-  uint64_t copy_every = 1;
-  int copies = 2;
+  std::optional<int> copy_every;
+  std::optional<int> copies;
   bool print_configuration = false;
   bool dry_run = false;
   bool on_terminal = false;  // standard output ends on one, though through the launcher's pipe
@@ -165,8 +165,8 @@ int train_in(training::Session& session, const Options& options, bool goes_on) {
   return exit_code(session.trainer().finish());
 }
 
-// What one rank does. Returns the exit code.
-int train_as_rank(Options& options, LoadedData data) {
+// The ranks that the launcher started, if they are as many as were asked for.
+Communicator join_ranks(const Options& options) {
   Communicator world = training::join(options.run.mesh);
   if (options.ranks != 0 && options.ranks + options.spares != world.size()) {
     throw Error(ErrorCode::invalid_argument,
@@ -312,15 +312,15 @@ void add_own_options(Command command, Options& options) {
       .between(0, 65536);
   command
       .add_option("--copy-every", options.copy_every,
-                  "with --min-ranks: steps between copies of the state in other ranks' memory")
-      .between(1, 1 << 30)
-      .show_default();
+                  "with --min-ranks or --spares: steps between copies of the state in other "
+                  "ranks' memory (default: 1)")
+      .between(1, 1 << 30);
   command
-      .add_option("--copies", options.copies,
-                  "with --min-ranks: other ranks that have a copy of each rank's state, so that as "
-                  "many may die at once")
-      .between(1, 65535)
-      .show_default();
+      .add_option(
+          "--copies", options.copies,
+          "with --min-ranks or --spares: other ranks that have a copy of each rank's state, "
+          "so that as many may die at once (default: 2)")
+      .between(1, 65535);
   command
       .add_option(
           "--json", options.files.json,
@@ -375,6 +375,11 @@ void add_train(CommandLine& line) {
   command.runs([options] {
     options->run = options_of(options->told);
     if (options->run.data.empty()) throw UsageError("--data is required");
+    const bool survives = options->min_ranks || options->spares > 0;
+    if (!survives && (options->copies || options->copy_every)) {
+      throw UsageError(cat(options->copies ? "--copies" : "--copy-every",
+                           " says nothing without --min-ranks or --spares"));
+    }
     return train(*options);
   });
 }

@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "training/models/registry.h"
 #include "training/optimizers/registry.h"
+#include "training/pipeline/schedules.h"
 
 namespace tutti::training {
 namespace {
@@ -83,7 +84,11 @@ std::string joined(const std::vector<std::string>& words, const char* last) {
   return text;
 }
 
-std::string flag_of(const Field& field) { return split(field.traits().flags, ',').front(); }
+// Empty where it has none.
+std::string flag_of(const Field& field) {
+  const std::vector<std::string> flags = split(field.traits().flags, ',');
+  return flags.empty() ? "" : flags.front();
+}
 
 // --- What stands in the help ---
 
@@ -311,7 +316,13 @@ void refuse_members_of_other_kinds(const Json& object, const std::string& where)
 }
 
 void refuse_what_is_ignored(const Json& said, const RunOptions& options) {
-  const bool has_directory = !options.training.checkpoint.empty();
+  const TrainOptions& training = options.training;
+  const bool has_directory = !training.checkpoint.empty();
+  const bool is_late = [&] {
+    const std::string& schedule = training.replica.pipeline.schedule;
+    return find_member(said, "parallel.flush_every") != nullptr &&
+           pipeline::schedule_named(schedule).updates != pipeline::Updates::flushed;
+  }();
   const struct {
     const char* key;
     bool is_used;
@@ -319,9 +330,16 @@ void refuse_what_is_ignored(const Json& said, const RunOptions& options) {
   } details[] = {
       {"optimizer.base_batch", options.rate_scaling != BatchScaling::none,
        "--rate-scaling linear or sqrt"},
-      {"training.loss_scale", options.training.replica.storage.dtype == DType::f16,
-       "--precision f16"},
-      {"training.compression_rank", options.training.compression == Compression::powersgd,
+      {"optimizer.final_fraction", training.schedule.decay != LearningRateSchedule::Decay::constant,
+       "--lr-schedule cosine or linear"},
+      {"optimizer.nesterov", training.optimizer.value("momentum", 1.0) != 0,
+       "a --momentum above 0"},
+      {"model.rope_factor", options.model.value("rope_scaling", std::string("none")) != "none",
+       "--rope-scaling linear, dynamic or llama3"},
+      {"parallel.flush_every", is_late, "--schedule pipedream or pipedream-2bw"},
+      {"training.samples", false, "--steps or --epochs, from which it follows"},
+      {"training.loss_scale", training.replica.storage.dtype == DType::f16, "--precision f16"},
+      {"training.compression_rank", training.compression == Compression::powersgd,
        "--compression powersgd"},
       {"checkpoint.every", has_directory, "--checkpoint DIR"},
       {"checkpoint.keep", has_directory, "--checkpoint DIR"},
@@ -330,8 +348,8 @@ void refuse_what_is_ignored(const Json& said, const RunOptions& options) {
   };
   for (const auto& detail : details) {
     if (detail.is_used || find_member(said, detail.key) == nullptr) continue;
-    throw UsageError(
-        cat(flag_of(*run_schema().find(detail.key)), " says nothing without ", detail.needs));
+    const std::string flag = flag_of(*field_named(detail.key));
+    throw UsageError(cat(flag.empty() ? detail.key : flag, " says nothing without ", detail.needs));
   }
 }
 

@@ -105,6 +105,17 @@ TEST_F(Mistakes, OptionsThatSayNothingAreRefused) {
   expect_refused(train({"--data", text, "--momentum", "0.5"}), {"--momentum", "sgd"});
   expect_refused(train({"--data", text, "--optimizer", "sgd", "--beta1", "0.5"}), {"--beta1"});
   expect_refused(train({"--data", text, "--keep", "3"}), {"--keep", "--checkpoint DIR"});
+  expect_refused(train({"--data", text, "--set", "training.samples=640"}),
+                 {"training.samples", "--steps or --epochs"});
+  expect_refused(train({"--data", text, "--model", "llama", "--rope-factor", "2"}),
+                 {"--rope-factor", "--rope-scaling"});
+  expect_refused(train({"--data", text, "--lr-schedule", "constant", "--final-fraction", "0.5"}),
+                 {"--final-fraction", "--lr-schedule cosine"});
+  expect_refused(train({"--data", text, "--flush-every", "2"}), {"--flush-every", "pipedream"});
+  expect_refused(train({"--data", text, "--optimizer", "sgd", "--momentum", "0", "--nesterov"}),
+                 {"--nesterov", "--momentum"});
+  expect_refused(train({"--data", text, "--copies", "1"}), {"--copies", "--min-ranks"});
+  expect_refused(train({"--data", text, "--copy-every", "2"}), {"--copy-every", "--min-ranks"});
 }
 
 TEST_F(Mistakes, OfAnOptionGivenTwiceTheLastOneCounts) {

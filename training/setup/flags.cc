@@ -32,6 +32,7 @@ struct Registry {
     std::string name;
     std::string meaning;
     std::shared_ptr<const Schema> schema;
+    std::vector<std::pair<std::string, Json>> suits = {};  // each model, where that is of account
   };
   const char* object;  // "model"
   const char* tag;     // "kind"
@@ -69,7 +70,10 @@ const Registry& optimizers() {
   static const Registry all = [] {
     Registry optimizers{"optimizer", "name", "Optimizer", {}};
     for (const OptimizerKind& kind : optimizer_kinds()) {
-      optimizers.kinds.push_back({kind.name, "", kind.schema});
+      Registry::Kind& added = optimizers.kinds.emplace_back(kind.name, "", kind.schema);
+      for (const ModelKind& model : model_kinds()) {
+        added.suits.emplace_back(model.name, kind.suits(model.traits));
+      }
     }
     return optimizers;
   }();
@@ -110,6 +114,26 @@ std::string meaning_of(const Field& field) {
   return field.meaning() + (value.empty() ? "" : cat(" (default: ", value, ")"));
 }
 
+// What runs have: "0.01 (gpt2, llama 0.1)" where it depends on the model.
+std::string default_of(const Registry::Kind& kind, const Field& field) {
+  const std::string usual = plain(default_of(field));
+  std::string first = usual;
+  std::vector<std::pair<std::string, std::string>> others;  // a value, and the models that it suits
+  for (const auto& [model, suits] : kind.suits) {
+    const Json* const suited = suits.find(field.key());
+    const std::string value = suited != nullptr ? cat(suited->get<double>()) : usual;
+    if (model == kind.suits.front().first) first = value;
+    if (value == first) continue;
+    if (others.empty() || others.back().first != value) others.emplace_back(value, "");
+    others.back().second += cat(others.back().second.empty() ? "" : ", ", model);
+  }
+  std::string text;
+  for (const auto& [value, models] : others) {
+    text += cat(text.empty() ? " (" : "; ", models, ' ', value);
+  }
+  return first + (text.empty() ? "" : text + ')');
+}
+
 // "mlp: hidden layers; gpt2: blocks (default: mlp 1, gpt2 4)"
 std::string meaning_of(const Registry& registry, const std::string& key) {
   std::vector<std::pair<std::string, std::vector<std::string>>> meanings;
@@ -124,7 +148,7 @@ std::string meaning_of(const Registry& registry, const std::string& key) {
     } else {
       same->second.push_back(kind.name);
     }
-    const std::string value = plain(default_of(*field));
+    const std::string value = default_of(kind, *field);
     if (!value.empty()) defaults.push_back(cat(kind.name, ' ', value));
   }
   std::string text;

@@ -114,6 +114,20 @@ TEST_F(TrainConfig, WhatIsSaidLaterCounts) {
   EXPECT_FALSE(other["optimizer"].contains("beta1"));
 }
 
+TEST_F(TrainConfig, NullInAFileIsAsIfItWereNotThere) {
+  const auto of_file = [&](const std::string& more) {
+    const std::string file =
+        write("nulls.json", cat(R"({"data": {"files": [")", text_, R"("]})", more, "}"));
+    return printed({"train", "--config", file, "--ranks", "1"});
+  };
+  const Json without = of_file("");
+  EXPECT_EQ(of_file(R"(, "optimizer": {"lr": null, "weight_decay": null},
+                         "training": {"batch": null, "micro_batch": null, "clip": null},
+                         "model": {"layers": null}, "output": {"validation_samples": null})"),
+            without);
+  EXPECT_GT(without["training"]["batch"], 32);
+}
+
 TEST_F(TrainConfig, TheHelpTellsTheDefaultsThatRunsHave) {
   const std::string help = run({"train", "--help"}).out;
   for (const char* told :

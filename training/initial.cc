@@ -77,6 +77,7 @@ void check_initial(Model& model, const TensorSource& source, const std::string& 
     }
   }
   for (const std::string& name : source.names()) {
+    if (!name.starts_with(kPrefix)) continue;  // a run's optimizer has states besides
     if (wanted.contains(name) || (name == kHead && repeats_embedding(source))) continue;
     surplus.push_back(name.substr(std::string_view(kPrefix).size()));
   }

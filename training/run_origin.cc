@@ -10,6 +10,7 @@
 #include "training/initial.h"
 #include "training/model_source.h"
 #include "training/parallel/throw_on_all.h"
+#include "training/run_settings.h"
 #include "training/snapshot.h"
 #include "training/texts.h"
 
@@ -33,6 +34,19 @@ std::vector<std::string> check_chosen(const ChosenStep& step, const RunConfigura
         "the checkpoint, of an earlier format, does not say with which settings it was trained"};
   }
   return check_resumed(manifest.configuration, now, options.allow_changed, step.checkpoint.path());
+}
+
+// What came with the parameters to start from; empty: nothing did. A run that goes on from memory
+// does not need them, and they may be gone.
+std::string companions_of_initial(const TrainOptions& options) {
+  if (options.initial.empty()) return "";
+  try {
+    return open_model(options.initial).companions;
+  } catch (const Error& error) {
+    if (!options.kept) throw;
+    log(LogLevel::warning, cat("no tokenizer comes with the run: ", error.what()));
+    return "";
+  }
 }
 
 }  // namespace
@@ -73,8 +87,9 @@ uint64_t RunOrigin::done_in(const Json& state, uint64_t steps) const {
                 {.where = resumed_from_, .remedy = remedy});
   };
   // The configuration says so too, where there is one.
-  const bool new_seed =
-      std::ranges::find(options_.allow_changed, "seed") != options_.allow_changed.end();
+  const bool new_seed = std::ranges::any_of(options_.allow_changed, [](const std::string& name) {
+    return short_name_of(name) == "seed";
+  });
   if (batch != options_.batch || (seed != options_.seed && !new_seed)) {
     refuse(cat("this run takes steps of ", options_.batch, ", with seed ", options_.seed),
            "resume with the batch and the seed it was trained with");
@@ -92,7 +107,6 @@ uint64_t RunOrigin::done_in(const Json& state, uint64_t steps) const {
 
 uint64_t RunOrigin::load(Replica& replica, Model& model, uint64_t steps) {
   uint64_t done = 0;
-  std::string companions;
   if (options_.kept) {
     done = done_in(load_kept(replica, *options_.kept), steps);
   } else if (!resumed_from_.empty()) {
@@ -101,15 +115,22 @@ uint64_t RunOrigin::load(Replica& replica, Model& model, uint64_t steps) {
     const ModelSource initial = open_model(options_.initial);
     check_initial(model, *initial.values, options_.initial);
     load_parameters(replica, *initial.values, options_.initial);
-    companions = initial.companions;
   }
   if (options_.checkpoint.empty()) return done;
   first_does([&] {
     directory_->begin();
-    if (!companions.empty()) hugging_face::copy_companions(companions, options_.checkpoint);
+    if (directory_->resumed()) return std::string();
+    const std::string companions = companions_of_initial(options_);
+    if (!companions.empty()) {
+      hugging_face::copy_companions(companions, directory_->make_companions());
+    }
     return std::string();
   });
   return done;
+}
+
+bool starts_anew(const TrainOptions& options) {
+  return !RunDirectory::resumes(options.checkpoint, run_start(options));
 }
 
 void check_directory(const Model& model, const std::vector<const DataSet*>& data,

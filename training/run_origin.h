@@ -45,6 +45,9 @@ class RunOrigin {
   std::string resumed_from_;  // the step's folder; empty: a new run
 };
 
+// Whether the run takes TrainOptions::initial, where that is given: it goes on with no other one.
+bool starts_anew(const TrainOptions& options);
+
 // Throws what a Trainer would of the directory and the run in it, before there are ranks. Reads
 // data only where a run is to be resumed.
 void check_directory(const Model& model, const std::vector<const DataSet*>& data,

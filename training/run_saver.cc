@@ -58,10 +58,10 @@ void RunSaver::save(uint64_t step, Json state, bool best) {
     under_way_.emplace(parts.request, parts.pieces, group_of(replica_.world()), memory_);
   } else {
     save_snapshot(replica_, model_, std::move(snapshot));
+    ++saves_;
   }
   saved_ = step;
   best_loss_ = loss;
-  ++saves_;
 }
 
 void RunSaver::poll() {
@@ -79,7 +79,9 @@ void RunSaver::finish() {
 // A save that fails is over.
 void RunSaver::advance() {
   try {
-    if (under_way_->advance()) under_way_.reset();
+    if (!under_way_->advance()) return;
+    under_way_.reset();
+    ++saves_;
   } catch (...) {
     under_way_.reset();
     throw;

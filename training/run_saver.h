@@ -39,7 +39,7 @@ class RunSaver {
   void finish();
 
   uint64_t saved() const { return saved_; }  // the last step that was saved, or begun to be
-  int saves() const { return saves_; }
+  int saves() const { return saves_; }       // that are over
   // Whether a step with that loss on what is held out is better than all that were saved.
   bool improves(double validation_loss) const { return validation_loss < best_loss_; }
   // Of this rank: bytes of copies, and the time that training stood still.

@@ -159,7 +159,7 @@ class Trainer {
   // The steps of the run, and of these the ones that were done, in earlier processes too.
   uint64_t steps() const;
   uint64_t step() const;
-  int saves() const;  // checkpoints that were saved, or begun to be, since training began here
+  int saves() const;  // checkpoints that were saved since training began here
   Replica& replica();
 
  private:

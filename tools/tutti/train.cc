@@ -55,8 +55,8 @@ struct Options {
   std::string plot;
   std::optional<int> min_ranks;  // what is left of them goes on when some die
   int spares = 0;
-  uint64_t copy_every = 1;
-  int copies = 2;
+  std::optional<int> copy_every;
+  std::optional<int> copies;
   bool print_configuration = false;
   bool dry_run = false;
   bool on_terminal = false;  // standard output ends on one, though through the launcher's pipe
@@ -165,8 +165,8 @@ int train_in(training::Session& session, const Options& options, bool goes_on) {
   return exit_code(session.trainer().finish());
 }
 
-// What one rank does. Returns the exit code.
-int train_as_rank(Options& options, LoadedData data) {
+// The ranks that the launcher started, if they are as many as were asked for.
+Communicator join_ranks(const Options& options) {
   Communicator world = training::join(options.run.mesh);
   if (options.ranks != 0 && options.ranks + options.spares != world.size()) {
     throw Error(ErrorCode::invalid_argument,
@@ -177,14 +177,20 @@ int train_as_rank(Options& options, LoadedData data) {
                 {.where = world.describe(world.rank()),
                  .remedy = "leave --ranks out, or start as many ranks"});
   }
+  return world;
+}
+
+// What one rank does. Returns the exit code.
+int train_as_rank(Options& options, LoadedData data) {
+  Communicator world = join_ranks(options);
   const StopSignals signals;
   options.run.training.stop_requested = StopSignals::requested;
   if (options.min_ranks || options.spares > 0) {
     const int ranks = world.size() - options.spares;
-    const training::SurvivalOptions survival{.ranks = ranks,
-                                             .min_ranks = options.min_ranks.value_or(ranks),
-                                             .copy_every = options.copy_every,
-                                             .copies = options.copies};
+    training::SurvivalOptions survival{.ranks = ranks,
+                                       .min_ranks = options.min_ranks.value_or(ranks)};
+    if (options.copy_every) survival.copy_every = static_cast<uint64_t>(*options.copy_every);
+    survival.copies = options.copies.value_or(survival.copies);
     return run_with_survivors(world, options.run, std::move(data), survival,
                               [&](training::Session& session, bool goes_on) {
                                 return train_in(session, options, goes_on);
@@ -259,30 +265,36 @@ int dry_run(const RunOptions& settled, const Options& options, const LoadedData&
 int train(Options options) {
   // What is wrong for every rank is said once, before there are any.
   LoadedData data = load_data(options.run);
-  const int wanted = wanted_ranks(options);
-  const int ranks = wanted != 0 ? wanted : useful_ranks(options.run, data);
   const std::unique_ptr<training::Model> model = training::make_model(options.run.model);
-  if (options.print_configuration || !is_launched()) {
-    check_min_ranks(options.min_ranks, ranks);
-    RunOptions tried = options.run;
-    settle(tried, ranks, data.examples());
-    if (options.print_configuration) {
-      std::printf("%s\n", tried.training.told.dump(2).c_str());
-      return 0;
-    }
-    if (const std::string& initial = tried.training.initial; !initial.empty()) {
-      check_initial(*model, *training::open_model(initial).values, initial);
-    }
-    if (options.dry_run) return dry_run(tried, options, data, ranks, *model);
-    check_outputs(tried, options, data);
-    if (ranks + options.spares > 1) {
-      data = {};  // the ranks have their own
-      return launch_self(
-          {.ranks = ranks, .spares = options.spares, .min_ranks = options.min_ranks},
-          is_terminal() ? std::vector<std::string>{kOnTerminal} : std::vector<std::string>{});
-    }
+  const bool only_tells = options.print_configuration || options.dry_run;
+  const bool launched = is_launched();
+  if (launched && !only_tells) return train_as_rank(options, std::move(data));
+  int ranks = wanted_ranks(options);
+  if (launched) {
+    const Communicator world = join_ranks(options);
+    if (world.rank() != 0) return 0;  // one tells it for all
+    ranks = world.size() - options.spares;
+  } else if (ranks == 0) {
+    ranks = useful_ranks(options.run, data);
   }
-  return train_as_rank(options, std::move(data));
+  check_min_ranks(options.min_ranks, ranks);
+  RunOptions tried = options.run;
+  settle(tried, ranks, data.examples());
+  if (options.print_configuration) {
+    std::printf("%s\n", tried.training.told.dump(2).c_str());
+    return 0;
+  }
+  const std::string& initial = tried.training.initial;
+  if (!initial.empty() && starts_anew(tried.training)) {
+    check_initial(*model, *training::open_model(initial).values, initial);
+  }
+  if (options.dry_run) return dry_run(tried, options, data, ranks, *model);
+  check_outputs(tried, options, data);
+  if (ranks + options.spares == 1) return train_as_rank(options, std::move(data));
+  data = {};  // the ranks have their own
+  return launch_self(
+      {.ranks = ranks, .spares = options.spares, .min_ranks = options.min_ranks},
+      is_terminal() ? std::vector<std::string>{kOnTerminal} : std::vector<std::string>{});
 }
 
 void add_own_options(Command command, Options& options) {
@@ -300,15 +312,15 @@ void add_own_options(Command command, Options& options) {
       .between(0, 65536);
   command
       .add_option("--copy-every", options.copy_every,
-                  "with --min-ranks: steps between copies of the state in other ranks' memory")
-      .between(1, 1 << 30)
-      .show_default();
+                  "with --min-ranks or --spares: steps between copies of the state in other "
+                  "ranks' memory (default: 1)")
+      .between(1, 1 << 30);
   command
-      .add_option("--copies", options.copies,
-                  "with --min-ranks: other ranks that have a copy of each rank's state, so that as "
-                  "many may die at once")
-      .between(1, 65535)
-      .show_default();
+      .add_option(
+          "--copies", options.copies,
+          "with --min-ranks or --spares: other ranks that have a copy of each rank's state, "
+          "so that as many may die at once (default: 2)")
+      .between(1, 65535);
   command
       .add_option(
           "--json", options.files.json,
@@ -363,6 +375,11 @@ void add_train(CommandLine& line) {
   command.runs([options] {
     options->run = options_of(options->told);
     if (options->run.data.empty()) throw UsageError("--data is required");
+    const bool survives = options->min_ranks || options->spares > 0;
+    if (!survives && (options->copies || options->copy_every)) {
+      throw UsageError(cat(options->copies ? "--copies" : "--copy-every",
+                           " says nothing without --min-ranks or --spares"));
+    }
     return train(*options);
   });
 }

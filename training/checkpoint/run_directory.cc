@@ -64,11 +64,6 @@ ChosenStep chosen(const std::string& directory, const RunStart& start, bool veri
               {.remedy = "check the path, or leave out --resume to start a new run there"});
 }
 
-// Steps that are damaged are no reason to start anew.
-bool resumes(const std::string& directory, const RunStart& start) {
-  return start.resume && !(start.or_new && steps_in(directory).empty());
-}
-
 void check_options(const RunStart& start) {
   if (!start.resume || !start.overwrite) return;
   throw Error(ErrorCode::invalid_argument, "both --resume and --overwrite were given",
@@ -104,6 +99,11 @@ std::string listed(const std::vector<int64_t>& steps) {
 
 }  // namespace
 
+// Steps that are damaged are no reason to start anew.
+bool RunDirectory::resumes(const std::string& directory, const RunStart& start) {
+  return start.resume && !(start.or_new && steps_in(directory).empty());
+}
+
 RunDirectory::RunDirectory(std::string directory, const RunStart& start)
     : path_(checked_path(directory)) {
   check_options(start);
@@ -116,6 +116,7 @@ RunDirectory::RunDirectory(std::string directory, const RunStart& start)
   }
   if (run_.empty()) run_ = new_run_identity();
   lock_.emplace(path_, run_);
+  is_new_ = !resumed;
   if (resumed) {
     resumed_ = chosen(path_, start, true);
     own_ = resumed_->own;
@@ -162,6 +163,23 @@ void RunDirectory::begin() {
                              " will not be used: moved to ", aside_));
 }
 
+std::string RunDirectory::make_companions() {
+  companions_ = cat(path_, '/', temporary_name(0));
+  make(companions_);
+  return companions_;
+}
+
+// What is there belongs to the model of a run that was.
+void RunDirectory::replace_companions() {
+  const std::string name = cat(path_, '/', kCompanionFolder);
+  remove_folder(name);
+  if (companions_.empty()) return;
+  if (::rename(companions_.c_str(), name.c_str()) != 0) {
+    throw system_error(cat("cannot rename ", companions_, " to ", name), errno);
+  }
+  sync_directory(path_);
+}
+
 bool RunDirectory::may_replace(int64_t step) const {
   return std::ranges::binary_search(own_, step) || std::ranges::binary_search(overwritten_, step);
 }
@@ -185,6 +203,7 @@ void RunDirectory::set_aside(const std::vector<int64_t>& steps) {
 void RunDirectory::has_published(int64_t step) {
   own_.insert(std::ranges::lower_bound(own_, step), step);
   own_.erase(std::ranges::unique(own_).begin(), own_.end());
+  if (std::exchange(is_new_, false)) replace_companions();
   if (!overwritten_.empty()) remove_best(path_);
   for (const int64_t old : overwritten_) {
     if (old != step) remove_step(old);

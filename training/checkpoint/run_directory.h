@@ -32,12 +32,17 @@ struct RunStart {
 // In a checkpoint's state: the loss on what was held out, where that was known.
 inline constexpr const char* kValidationLoss = "validation_loss";
 
+// In a run's directory: the files that came with its model, which go with it when it is exported.
+inline constexpr const char* kCompanionFolder = "hugging-face";
+
 class RunDirectory {
  public:
   // Makes the directory, locks it, and says where the run goes on; changes nothing else. Throws
   // Error(invalid_argument) where the directory is another run's, another job's, a step's own
   // folder or has nothing to resume, and Error(system) where it cannot be written.
   RunDirectory(std::string directory, const RunStart& start);
+  // Whether that goes on with a run.
+  static bool resumes(const std::string& directory, const RunStart& start);
   // Throws what the constructor would, but does not read the steps' files. Returns the step that
   // would be resumed, as far as descriptions tell.
   static std::optional<ChosenStep> check(const std::string& directory, const RunStart& start);
@@ -50,6 +55,9 @@ class RunDirectory {
   // The run has begun: from now on the directory is changed. Says what was skipped and set aside,
   // and removes unfinished folders of jobs that died.
   void begin();
+  // An empty folder for the files that come with a new run's model. When the run has its first step
+  // it becomes kCompanionFolder; until then what another run has there stays.
+  std::string make_companions();
 
   // --- for a save (publish.h) ---
 
@@ -69,6 +77,7 @@ class RunDirectory {
  private:
   void remove_step(int64_t step) const;
   double loss_of(int64_t step) const;
+  void replace_companions();
 
   std::string path_;
   std::string run_;
@@ -77,7 +86,9 @@ class RunDirectory {
   std::vector<int64_t> own_;          // ascending
   std::optional<int64_t> best_;       // of these
   std::vector<int64_t> overwritten_;  // until the run has its first step
-  std::string aside_;                 // the folder of what was set aside; empty: none yet
+  bool is_new_ = true;                // and has no step yet
+  std::string companions_;  // the folder for what comes with its model; empty: nothing does
+  std::string aside_;       // the folder of what was set aside; empty: none yet
 };
 
 }  // namespace tutti::training

@@ -129,6 +129,35 @@ std::vector<BpeVocabulary::Merge> read_merges(const std::string& path,
   return merges;
 }
 
+// Other tokenizers (Qwen's, RoBERTa's) have files of these names too, but cut words by other
+// patterns or have tokens besides, which these files do not tell.
+void refuse_other_tokenizer(const std::string& directory, const std::vector<std::string>& symbols) {
+  const std::filesystem::path folder(directory);
+  const auto refuse = [&](const char* file, const std::string& cause) {
+    throw Error(ErrorCode::invalid_argument, cat("the tokenizer in ", directory, " is not GPT-2's"),
+                {.where = folder / file,
+                 .cause = cause,
+                 .remedy = "take its tokenizer.json: transformers' save_pretrained() writes it"});
+  };
+  std::error_code error;
+  constexpr const char* kConfig = "tokenizer_config.json";
+  if (std::filesystem::exists(folder / kConfig, error)) {
+    const Json config = read_json(folder / kConfig);
+    const Json* const name = config.is_object() ? config.find("tokenizer_class") : nullptr;
+    if (name != nullptr && *name != "GPT2Tokenizer" && *name != "GPT2TokenizerFast") {
+      refuse(kConfig, cat("its tokenizer_class is ", name->words()));
+    }
+  }
+  constexpr const char* kAdded = "added_tokens.json";
+  if (!std::filesystem::exists(folder / kAdded, error)) return;
+  const Json added = read_json(folder / kAdded);
+  if (!added.is_object()) return;
+  for (const auto& [token, id] : added.items()) {
+    if (std::ranges::find(symbols, token) != symbols.end()) continue;
+    refuse(kAdded, cat("it has the token ", in_quotes(token), ", and no vocabulary has it"));
+  }
+}
+
 }  // namespace
 
 std::optional<std::string> bytes_of_symbol(std::string_view symbol) {
@@ -152,6 +181,7 @@ BpeDescription read_gpt2_vocabulary(const std::string& directory) {
   BpeDescription description{.patterns = {std::string(kGpt2Pattern)}};
   description.vocabulary.symbols = read_vocabulary(files.vocabulary);
   std::vector<std::string>& symbols = description.vocabulary.symbols;
+  refuse_other_tokenizer(directory, symbols);
   description.texts.assign(symbols.begin(), symbols.end());
   for (int byte = 0; byte < 256; ++byte) {
     if (std::ranges::find(symbols, std::string(1, static_cast<char>(byte))) != symbols.end()) {

@@ -84,7 +84,8 @@ def main():
         data = None
     if data is None:  # a stream, as `datasets` saves it
         try:
-            reader = pyarrow.ipc.open_stream(path)
+            source = pyarrow.OSFile(path)
+            reader = pyarrow.ipc.open_stream(source)
         except Exception as error:
             fail("format " + str(error).split("\n")[0])
         schema, rows = reader.schema, None
@@ -101,14 +102,20 @@ def main():
     if wanted is None:
         fail("columns " + ", ".join(f"{field.name} ({field.type})" for field in schema))
     kinds = [b"T"] if len(wanted) == 1 else [b"P", b"T"]
-    done = 0
+    done, before = 0, 0
     for batch in batches(sorted({names[0] for names in wanted})):
-        for texts in zip(*(values(batch, names) for names in wanted)):
-            done += 1
+        # Of a stream nobody knows how many rows it has, but where each batch ends.
+        here = source.tell() if rows is None else 0
+        for row, texts in enumerate(zip(*(values(batch, names) for names in wanted)), 1):
             if None in texts:
                 continue
+            if rows is None:
+                position = before + (here - before) * row // batch.num_rows
+            else:
+                position = size * (done + row) // rows
             for kind, one in zip(kinds, texts):
-                write(kind, size * done // rows if rows else 0, one.encode() if isinstance(one, str) else one)
+                write(kind, position, one.encode() if isinstance(one, str) else one)
+        done, before = done + batch.num_rows, here
     write(b"F", size, b"")
     out.flush()
 

@@ -55,6 +55,33 @@ std::string names_in(const Json& record) {
   return names;
 }
 
+// Python writes NaN and Infinity into its records, which are no JSON: here they are null.
+std::string without_words_of_python(std::string_view line) {
+  std::string all;
+  bool in_text = false;
+  for (size_t i = 0; i < line.size();) {
+    size_t length = 1;
+    for (const std::string_view word : {"NaN", "Infinity", "-Infinity"}) {
+      if (!in_text && line.substr(i).starts_with(word)) length = word.size();
+    }
+    if (in_text && line[i] == '\\') length = std::min<size_t>(2, line.size() - i);
+    if (line[i] == '"') in_text = !in_text;
+    all += !in_text && length > 1 ? std::string_view("null") : line.substr(i, length);
+    i += length;
+  }
+  return all;
+}
+
+Json parse_record(const std::string& line) {
+  try {
+    return Json::parse(line);
+  } catch (const Error&) {
+    const std::string changed = without_words_of_python(line);
+    if (changed == line) throw;
+    return Json::parse(changed);
+  }
+}
+
 class LineReader final : public DocumentReader {
  public:
   LineReader(const std::string& path, DocumentFields fields)
@@ -62,7 +89,8 @@ class LineReader final : public DocumentReader {
 
   std::optional<Document> next() override {
     while (const std::optional<std::string> line = next_line()) {
-      if (line->find_first_not_of(" \t\r") != line->npos) return document(*line);
+      if (line->find_first_not_of(" \t\r") == line->npos) continue;
+      if (std::optional<Document> found = document(*line)) return found;
     }
     return std::nullopt;
   }
@@ -92,15 +120,19 @@ class LineReader final : public DocumentReader {
     }
   }
 
-  Document document(const std::string& line) const {
+  // Nothing of a record whose text is null, as of a column's row without a value.
+  std::optional<Document> document(const std::string& line) const {
     try {
-      const Json record = Json::parse(line);
+      const Json record = parse_record(line);
       const Json* text = fields_.pairs_only ? nullptr : find_field(record, fields_.text);
-      if (text != nullptr) return {.text = text->get<std::string>(), .prompt = {}};
+      if (text != nullptr && text->is_null()) return std::nullopt;
+      if (text != nullptr) return Document{.text = text->get<std::string>(), .prompt = {}};
       const Json* prompt = find_field(record, fields_.prompt);
       const Json* completion = find_field(record, fields_.completion);
       if (prompt != nullptr && completion != nullptr) {
-        return {.text = completion->get<std::string>(), .prompt = prompt->get<std::string>()};
+        if (prompt->is_null() || completion->is_null()) return std::nullopt;
+        return Document{.text = completion->get<std::string>(),
+                        .prompt = prompt->get<std::string>()};
       }
       throw Error(ErrorCode::invalid_argument, cat("it has ", names_in(record)));
     } catch (const Error& error) {

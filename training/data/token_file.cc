@@ -34,6 +34,7 @@ constexpr uint64_t kMostCounted = std::numeric_limits<int32_t>::max();
 constexpr TokenFormat kGpt2{.vocabulary = 50257, .end_of_text = 50256};
 constexpr TokenFormat kLlama3{.vocabulary = 128256, .end_of_text = 128000};
 constexpr int64_t kBytes = 256;
+constexpr uint64_t kBlock = uint64_t{1} << 20;  // bytes that are read at a time
 
 // Our own words of the header.
 struct OwnWords {
@@ -163,9 +164,33 @@ std::vector<int32_t> TokenFile::tokens() const {
 
 TokenSummary TokenFile::summary() const { return told_ ? *told_ : look(); }
 
+// From `place` on, counted from the first token, and as far as the file goes.
+std::vector<std::byte> TokenFile::block_at(uint64_t place, uint64_t most) const {
+  std::vector<std::byte> bytes(std::min(most, size_ * width_ - place));
+  read_exactly(path_, file_.get(), sizeof(Header) + place, bytes);
+  return bytes;
+}
+
+uint32_t TokenFile::largest_in(std::span<const std::byte> block) const {
+  uint32_t largest = 0;
+  for (size_t at = 0; at < block.size(); at += width_) {
+    uint32_t token = 0;
+    std::memcpy(&token, block.data() + at, width_);
+    largest = std::max(largest, marks_ ? token & ~static_cast<uint32_t>(kUnpredicted) : token);
+  }
+  return largest;
+}
+
+uint32_t TokenFile::largest_of_all() const {
+  uint32_t largest = 0;
+  for (uint64_t place = 0; place < size_ * width_; place += kBlock) {
+    largest = std::max(largest, largest_in(block_at(place, kBlock)));
+  }
+  return largest;
+}
+
 // Blocks of the file one after the other, or, of a large file, evenly over all of it.
 TokenSummary TokenFile::look() const {
-  constexpr uint64_t kBlock = uint64_t{1} << 20;  // bytes
   constexpr uint64_t kSparseBlock = uint64_t{64} << 10;
   constexpr uint64_t kSparseBlocks = 256;
   const uint64_t all = size_ * width_;
@@ -174,32 +199,26 @@ TokenSummary TokenFile::look() const {
   const uint64_t blocks = whole ? (all + kBlock - 1) / kBlock : kSparseBlocks;
   uint64_t hash = size_;
   uint32_t largest = 0;
-  std::vector<std::byte> bytes;
   for (uint64_t i = 0; i < blocks; ++i) {
     const uint64_t place =
         whole ? i * block : (all - block) / width_ * i / (kSparseBlocks - 1) * width_;
-    bytes.resize(std::min(block, all - place));
-    read_exactly(path_, file_.get(), sizeof(Header) + place, bytes);
+    const std::vector<std::byte> bytes = block_at(place, block);
     hash = XXH3_64bits_withSeed(bytes.data(), bytes.size(), hash);
-    for (size_t at = 0; at < bytes.size(); at += width_) {
-      uint32_t token = 0;
-      std::memcpy(&token, bytes.data() + at, width_);
-      largest = std::max(largest, marks_ ? token & ~static_cast<uint32_t>(kUnpredicted) : token);
-    }
+    largest = std::max(largest, largest_in(bytes));
+  }
+  const TokenFormat& usual = width_ == sizeof(uint16_t) ? kGpt2 : kLlama3;
+  // Of another tokenizer than the format's, there may be larger tokens where nobody looked; those
+  // of 16 bits have a bound.
+  if (!whole && largest >= usual.vocabulary) {
+    largest = width_ == sizeof(uint16_t) ? (1u << 16) - 1 : largest_of_all();
   }
   if (largest > static_cast<uint32_t>(std::numeric_limits<int32_t>::max())) {
     refuse(path_, cat("it has the token ", largest, "; they have 31 bits"));
   }
   const int64_t kinds = size_ == 0 ? 0 : int64_t{largest} + 1;
-  const TokenFormat& usual = width_ == sizeof(uint16_t) ? kGpt2 : kLlama3;
   TokenSummary found{.format = usual, .fingerprint = hash};
-  if (kinds <= kBytes) {
-    found.format.vocabulary = kBytes;
-    found.format.end_of_text.reset();
-  } else if (kinds > usual.vocabulary) {
-    // Where not all was read there may be larger ones.
-    const bool bounded = !whole && width_ == sizeof(uint16_t);
-    found.format.vocabulary = bounded ? int64_t{1} << 16 : kinds;
+  if (kinds <= kBytes || kinds > usual.vocabulary) {
+    found.format.vocabulary = std::max(kinds, kBytes);
     found.format.end_of_text.reset();
   }
   found.format.marks_unpredicted = marks_;

@@ -65,12 +65,15 @@ class TokenFile {
   std::vector<int32_t> tokens() const;  // all of them
 
   // From the header where it tells; else from a look at the tokens: the vocabulary is then that of
-  // the largest token that was seen, and at least that of the model which the format is for. Throws
-  // Error as read() does.
+  // the largest token, and at least that of the model which the format is for. Throws Error as
+  // read() does.
   TokenSummary summary() const;
 
  private:
   TokenSummary look() const;
+  std::vector<std::byte> block_at(uint64_t place, uint64_t most) const;
+  uint32_t largest_in(std::span<const std::byte> block) const;
+  uint32_t largest_of_all() const;
 
   std::string path_;
   Fd file_;

@@ -127,8 +127,10 @@ Directory::Directory(const std::string& path) : path_(path) {
 
 void Directory::open_files() {
   const std::string index = in_directory(path_, kIndexFile);
-  if (!is_file(index)) {
-    files_.emplace_back(in_directory(path_, kWeightsFile));
+  const std::string one = in_directory(path_, kWeightsFile);
+  // As transformers takes them: an index beside it is left over from files that were before.
+  if (is_file(one) || !is_file(index)) {
+    files_.emplace_back(one);
     return;
   }
   const auto shards = read_index(index);

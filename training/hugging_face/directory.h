@@ -1,5 +1,5 @@
 // A model in one of Hugging Face's directories: config.json, and its tensors in model.safetensors,
-// or in several files that model.safetensors.index.json names.
+// or, where that is not there, in several files that model.safetensors.index.json names.
 #pragma once
 
 #include <map>

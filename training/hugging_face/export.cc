@@ -143,13 +143,16 @@ void write_weights(const Checkpoint& checkpoint, const std::vector<Shard>& shard
   write_text(cat(folder, '/', kIndexFile), index.dump(2) + "\n");
 }
 
-// What came with the model, and says nothing of the model itself, stays as it was.
+// What came with the model, and says nothing of the model itself, stays as it was; what came with
+// one of another architecture is not this one's.
 void write_config(const Json& model, const Architecture& architecture,
                   const std::string& companions, const std::string& folder, DType dtype) {
   Json config = Json::object();
   const std::string original = cat(companions, '/', kConfigFile);
   std::error_code error;
   if (fs::is_regular_file(original, error)) config = ConfigReader::open(original).json();
+  const Json* const type = config.find("model_type");
+  if (type != nullptr && *type != architecture.model_type) config = Json::object();
   config["architectures"] = Json::array({architecture.class_name});
   config["model_type"] = architecture.model_type;
   for (const char* field : {"bos_token_id", "eos_token_id"}) {

@@ -29,20 +29,14 @@ void check_finite(const TensorSource& source, const std::string& path) {
 
 }  // namespace
 
-void copy_companions(const std::string& from, const std::string& run) {
-  const fs::path folder = fs::path(run) / kCompanionFolder;
+void copy_companions(const std::string& from, const std::string& folder) {
   std::error_code error;
-  fs::remove_all(folder, error);
-  fs::create_directories(folder, error);
   std::vector<std::string> names = companions_in(from);
   names.emplace_back(kConfigFile);
   for (const std::string& name : names) {
-    if (!error) {
-      fs::copy_file(fs::path(from) / name, folder / name, fs::copy_options::overwrite_existing,
-                    error);
-    }
+    fs::copy_file(fs::path(from) / name, fs::path(folder) / name, error);
     if (error) {
-      throw Error(ErrorCode::system, cat("cannot copy ", from, '/', name, " to ", folder.string()),
+      throw Error(ErrorCode::system, cat("cannot copy ", from, '/', name, " to ", folder),
                   {.cause = error.message()});
     }
   }
@@ -60,7 +54,7 @@ void import_model(const std::string& directory, const std::string& run,
   check_finite(source, directory);
   RunDirectory target(run, {.overwrite = options.overwrite});
   target.begin();
-  copy_companions(directory, run);
+  copy_companions(directory, target.make_companions());
   std::vector<TensorPiece> pieces;
   for (const std::string& name : source.names()) {
     const TensorInfo& info = *source.find(name);

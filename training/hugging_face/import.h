@@ -5,14 +5,11 @@
 
 namespace tutti::training::hugging_face {
 
-// In a run's directory: the files that came with its model, which go with it when it is exported.
-inline constexpr const char* kCompanionFolder = "hugging-face";
-
 // The folder of a run that a step's folder is of; empty where nothing came with its model.
 std::string companions_of_step(const std::string& step);
 
-// Copies what came with a model, and its config.json, beside a run's steps.
-void copy_companions(const std::string& from, const std::string& run);
+// Copies what came with a model, and its config.json, into a folder.
+void copy_companions(const std::string& from, const std::string& folder);
 
 struct ImportOptions {
   bool overwrite = false;  // a run that is in the directory goes

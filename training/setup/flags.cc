@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "training/models/registry.h"
 #include "training/optimizers/registry.h"
+#include "training/pipeline/schedules.h"
 
 namespace tutti::training {
 namespace {
@@ -31,6 +32,7 @@ struct Registry {
     std::string name;
     std::string meaning;
     std::shared_ptr<const Schema> schema;
+    std::vector<std::pair<std::string, Json>> suits = {};  // each model, where that is of account
   };
   const char* object;  // "model"
   const char* tag;     // "kind"
@@ -68,7 +70,10 @@ const Registry& optimizers() {
   static const Registry all = [] {
     Registry optimizers{"optimizer", "name", "Optimizer", {}};
     for (const OptimizerKind& kind : optimizer_kinds()) {
-      optimizers.kinds.push_back({kind.name, "", kind.schema});
+      Registry::Kind& added = optimizers.kinds.emplace_back(kind.name, "", kind.schema);
+      for (const ModelKind& model : model_kinds()) {
+        added.suits.emplace_back(model.name, kind.suits(model.traits));
+      }
     }
     return optimizers;
   }();
@@ -83,7 +88,11 @@ std::string joined(const std::vector<std::string>& words, const char* last) {
   return text;
 }
 
-std::string flag_of(const Field& field) { return split(field.traits().flags, ',').front(); }
+// Empty where it has none.
+std::string flag_of(const Field& field) {
+  const std::vector<std::string> flags = split(field.traits().flags, ',');
+  return flags.empty() ? "" : flags.front();
+}
 
 // --- What stands in the help ---
 
@@ -105,6 +114,26 @@ std::string meaning_of(const Field& field) {
   return field.meaning() + (value.empty() ? "" : cat(" (default: ", value, ")"));
 }
 
+// What runs have: "0.01 (gpt2, llama 0.1)" where it depends on the model.
+std::string default_of(const Registry::Kind& kind, const Field& field) {
+  const std::string usual = plain(default_of(field));
+  std::string first = usual;
+  std::vector<std::pair<std::string, std::string>> others;  // a value, and the models that it suits
+  for (const auto& [model, suits] : kind.suits) {
+    const Json* const suited = suits.find(field.key());
+    const std::string value = suited != nullptr ? cat(suited->get<double>()) : usual;
+    if (model == kind.suits.front().first) first = value;
+    if (value == first) continue;
+    if (others.empty() || others.back().first != value) others.emplace_back(value, "");
+    others.back().second += cat(others.back().second.empty() ? "" : ", ", model);
+  }
+  std::string text;
+  for (const auto& [value, models] : others) {
+    text += cat(text.empty() ? " (" : "; ", models, ' ', value);
+  }
+  return first + (text.empty() ? "" : text + ')');
+}
+
 // "mlp: hidden layers; gpt2: blocks (default: mlp 1, gpt2 4)"
 std::string meaning_of(const Registry& registry, const std::string& key) {
   std::vector<std::pair<std::string, std::vector<std::string>>> meanings;
@@ -119,7 +148,7 @@ std::string meaning_of(const Registry& registry, const std::string& key) {
     } else {
       same->second.push_back(kind.name);
     }
-    const std::string value = plain(default_of(*field));
+    const std::string value = default_of(kind, *field);
     if (!value.empty()) defaults.push_back(cat(kind.name, ' ', value));
   }
   std::string text;
@@ -311,7 +340,13 @@ void refuse_members_of_other_kinds(const Json& object, const std::string& where)
 }
 
 void refuse_what_is_ignored(const Json& said, const RunOptions& options) {
-  const bool has_directory = !options.training.checkpoint.empty();
+  const TrainOptions& training = options.training;
+  const bool has_directory = !training.checkpoint.empty();
+  const bool is_late = [&] {
+    const std::string& schedule = training.replica.pipeline.schedule;
+    return find_member(said, "parallel.flush_every") != nullptr &&
+           pipeline::schedule_named(schedule).updates != pipeline::Updates::flushed;
+  }();
   const struct {
     const char* key;
     bool is_used;
@@ -319,9 +354,16 @@ void refuse_what_is_ignored(const Json& said, const RunOptions& options) {
   } details[] = {
       {"optimizer.base_batch", options.rate_scaling != BatchScaling::none,
        "--rate-scaling linear or sqrt"},
-      {"training.loss_scale", options.training.replica.storage.dtype == DType::f16,
-       "--precision f16"},
-      {"training.compression_rank", options.training.compression == Compression::powersgd,
+      {"optimizer.final_fraction", training.schedule.decay != LearningRateSchedule::Decay::constant,
+       "--lr-schedule cosine or linear"},
+      {"optimizer.nesterov", training.optimizer.value("momentum", 1.0) != 0,
+       "a --momentum above 0"},
+      {"model.rope_factor", options.model.value("rope_scaling", std::string("none")) != "none",
+       "--rope-scaling linear, dynamic or llama3"},
+      {"parallel.flush_every", is_late, "--schedule pipedream or pipedream-2bw"},
+      {"training.samples", false, "--steps or --epochs, from which it follows"},
+      {"training.loss_scale", training.replica.storage.dtype == DType::f16, "--precision f16"},
+      {"training.compression_rank", training.compression == Compression::powersgd,
        "--compression powersgd"},
       {"checkpoint.every", has_directory, "--checkpoint DIR"},
       {"checkpoint.keep", has_directory, "--checkpoint DIR"},
@@ -330,8 +372,8 @@ void refuse_what_is_ignored(const Json& said, const RunOptions& options) {
   };
   for (const auto& detail : details) {
     if (detail.is_used || find_member(said, detail.key) == nullptr) continue;
-    throw UsageError(
-        cat(flag_of(*run_schema().find(detail.key)), " says nothing without ", detail.needs));
+    const std::string flag = flag_of(*field_named(detail.key));
+    throw UsageError(cat(flag.empty() ? detail.key : flag, " says nothing without ", detail.needs));
   }
 }
 

@@ -42,7 +42,8 @@ void put(Json& into, const Json& object) {
   for (const auto& [name, value] : object.items()) {
     if (value.is_null()) {
       into.erase(name);
-    } else if (value.is_object() && into.contains(name)) {
+    } else if (value.is_object()) {
+      if (!into.contains(name)) into[name] = Json::object();
       put(into[name], value);
     } else {
       into[name] = value;
@@ -64,7 +65,8 @@ Json read_configuration_file(const std::string& path) {
 }
 
 Json merged(const Json& file, const Json& said) {
-  Json all = file;
+  Json all = Json::object();
+  put(all, file);  // its nulls say nothing, as if they were not there
   drop_members_of_other_kinds(all, said, "model", "kind", model_kinds());
   drop_members_of_other_kinds(all, said, "optimizer", "name", optimizer_kinds());
   for (const auto& [one, other] : kAlternatives) {

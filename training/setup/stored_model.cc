@@ -29,7 +29,9 @@ Json model_in_directory(const Json& run) {
 
 Json stored_model(const Json& run) {
   const std::string initial = text_at(run, "checkpoint.initial");
-  const Json stored = initial.empty() ? model_in_directory(run) : open_model(initial).configuration;
+  // A run that goes on has what it began with, which may be gone since.
+  Json stored = model_in_directory(run);
+  if (!stored.is_object() && !initial.empty()) stored = open_model(initial).configuration;
   const std::string kind = text_at(run, "model.kind");
   if (!stored.is_object() || (!kind.empty() && stored.at("kind") != kind)) return {};
   return stored;

@@ -74,12 +74,13 @@ class SurvivingRun {
     int ranks = 0;
   };
   Deal deal() const;
+  void keep_settled(const Deal& first);
   int session();
   void has_begun();
   bool goes_on_after(const Error& error);
   Communicator survivors();
   void find_state(const Error& error);
-  bool go_on_from_directory();
+  bool go_on_from_directory(bool begun);
   void require_progress(const Error& error, const Communicator& left, uint64_t step);
   [[noreturn]] void end(const Error& error);
   void tell(const Session& session) const;
@@ -91,7 +92,7 @@ class SurvivingRun {
   const Conduct& conduct_;
   int first_size_;
   bool over_ = false;     // nobody can go on, although what is thrown may be a death
-  bool settled_ = false;  // options_ are what the first session's came to
+  bool settled_ = false;  // options_ are what those of the first session come to
   bool goes_on_ = false;
   bool was_spare_ = false;
   bool saved_ = false;         // the run has a checkpoint of its own
@@ -126,8 +127,28 @@ SurvivingRun::Deal SurvivingRun::deal() const {
   }
 }
 
+// From now on only who takes part changes: on spares too, which may be told as much by then.
+void SurvivingRun::keep_settled(const Deal& first) {
+  RunOptions all = first.options;
+  settle(all, first.ranks, data_->examples());
+  RunOptions read = parse_run_options({}, all.training.told);
+  read.fingerprint = all.fingerprint;
+  read.training.stop_requested = options_.training.stop_requested;
+  read.training.copies = options_.training.copies;
+  read.training.copy_every = options_.training.copy_every;
+  read.mesh = options_.mesh;
+  read.threads = options_.threads;
+  // What the run's beginning was told is not part of `told`, and the run may begin again.
+  read.resume = options_.resume;
+  read.training.overwrite = options_.training.overwrite;
+  read.training.allow_changed = options_.training.allow_changed;
+  options_ = std::move(read);
+  settled_ = true;
+}
+
 int SurvivingRun::session() {
   Deal deal = this->deal();
+  if (!settled_) keep_settled(deal);
   std::vector<int> members(static_cast<size_t>(deal.ranks));
   std::iota(members.begin(), members.end(), 0);
   was_spare_ = world_.rank() >= deal.ranks;
@@ -138,18 +159,6 @@ int SurvivingRun::session() {
   }
   Communicator active = deal.ranks == world_.size() ? world_ : world_.create(members);
   Session session(active, deal.options, data_);
-  if (!settled_) {
-    // From now on only who takes part changes.
-    RunOptions read = parse_run_options({}, session.options().training.told);
-    read.fingerprint = session.options().fingerprint;
-    read.training.stop_requested = options_.training.stop_requested;
-    read.training.copies = options_.training.copies;
-    read.training.copy_every = options_.training.copy_every;
-    read.mesh = options_.mesh;
-    read.threads = options_.threads;
-    options_ = std::move(read);
-    settled_ = true;
-  }
   from_step_ = session.trainer().step();
   if (goes_on_) tell(session);
   has_begun();
@@ -216,7 +225,7 @@ void SurvivingRun::find_state(const Error& error) {
   const MemoryCopies::Found found = training.copies->find(world_, was_spare_);
   going_on_ = cat(world_.size(), " of ", size_before_, " ranks go on");
   training.kept = found.state;
-  const bool has_steps = go_on_from_directory();
+  const bool has_steps = go_on_from_directory(found.begun);
   if (training.kept) {
     going_on_ +=
         cat(" from the state after step ", training.kept->step(), ", which they have in memory");
@@ -233,7 +242,7 @@ void SurvivingRun::find_state(const Error& error) {
 }
 
 // What the next session does with the directory. Returns whether there is a step of this run.
-bool SurvivingRun::go_on_from_directory() {
+bool SurvivingRun::go_on_from_directory(bool begun) {
   TrainOptions& training = options_.training;
   if (training.checkpoint.empty()) return false;
   std::array<int32_t, 2> seen = {saved_ ? 1 : 0, 0};
@@ -243,7 +252,8 @@ bool SurvivingRun::go_on_from_directory() {
   // Nobody else may have begun a run in this directory: a step that is there is its own, unless it
   // is one to overwrite.
   if (seen[1] == 0 || (training.overwrite && !saved_)) return false;
-  options_.resume = kNewestStepOrNone;
+  // A run that has not begun begins at the step that it was told, which may not be the newest.
+  if (begun || options_.resume.empty()) options_.resume = kNewestStepOrNone;
   training.overwrite = false;
   return true;
 }

@@ -115,6 +115,40 @@ TEST_F(HuggingFaceCommands, TrainsInAShorterContextAndKeepsTheLongerOne) {
   EXPECT_EQ(config.at("model_type"), "gpt2");
 }
 
+TEST_F(HuggingFaceCommands, NothingOfAModelThatIsOverwrittenIsExported) {
+  train_llama(path("first"));
+  expect_good({"export", path("first"), path("hf")});
+  write("hf/tokenizer.json", "{}");
+  expect_good({"import", path("hf"), path("run")});
+  const Words gpt2 = {"train", "--data",       data_,       "--model",    "gpt2", "--layers",
+                      "1",     "--heads",      "2",         "--width",    "16",   "--context",
+                      "32",    "--steps",      "1",         "--batch",    "4",    "--ranks",
+                      "1",     "--checkpoint", path("run"), "--overwrite"};
+  expect_good(gpt2);
+  expect_good({"export", path("run"), path("out")});
+  EXPECT_FALSE(std::filesystem::exists(path("out/tokenizer.json")));
+  const Json config = Json::parse(read(path("out/config.json")));
+  EXPECT_EQ(config.at("model_type"), "gpt2");
+  EXPECT_FALSE(config.contains("num_key_value_heads"));
+  // Files of another architecture may be there for other reasons.
+  std::filesystem::create_directory(path("run/hugging-face"));
+  std::filesystem::copy_file(path("hf/config.json"), path("run/hugging-face/config.json"));
+  expect_good({"export", path("run"), path("again")});
+  EXPECT_FALSE(Json::parse(read(path("again/config.json"))).contains("num_key_value_heads"));
+}
+
+// The steps of the run that it starts from go; what came with the model is the new run's.
+TEST_F(HuggingFaceCommands, ARunMayStartFromTheOneThatItOverwrites) {
+  train_llama(path("first"));
+  expect_good({"export", path("first"), path("hf")});
+  write("hf/tokenizer.json", "{}");
+  expect_good({"import", path("hf"), path("run")});
+  expect_good({"train", "--data", data_, "--initial", path("run"), "--steps", "1", "--batch", "4",
+               "--ranks", "1", "--checkpoint", path("run"), "--overwrite"});
+  expect_good({"export", path("run"), path("out")});
+  EXPECT_TRUE(std::filesystem::exists(path("out/tokenizer.json")));
+}
+
 TEST_F(HuggingFaceCommands, SaysWhatIsWrong) {
   const Result none = run({"import", path("nowhere"), path("run")});
   EXPECT_EQ(none.code, 1);

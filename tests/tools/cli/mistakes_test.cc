@@ -105,6 +105,17 @@ TEST_F(Mistakes, OptionsThatSayNothingAreRefused) {
   expect_refused(train({"--data", text, "--momentum", "0.5"}), {"--momentum", "sgd"});
   expect_refused(train({"--data", text, "--optimizer", "sgd", "--beta1", "0.5"}), {"--beta1"});
   expect_refused(train({"--data", text, "--keep", "3"}), {"--keep", "--checkpoint DIR"});
+  expect_refused(train({"--data", text, "--set", "training.samples=640"}),
+                 {"training.samples", "--steps or --epochs"});
+  expect_refused(train({"--data", text, "--model", "llama", "--rope-factor", "2"}),
+                 {"--rope-factor", "--rope-scaling"});
+  expect_refused(train({"--data", text, "--lr-schedule", "constant", "--final-fraction", "0.5"}),
+                 {"--final-fraction", "--lr-schedule cosine"});
+  expect_refused(train({"--data", text, "--flush-every", "2"}), {"--flush-every", "pipedream"});
+  expect_refused(train({"--data", text, "--optimizer", "sgd", "--momentum", "0", "--nesterov"}),
+                 {"--nesterov", "--momentum"});
+  expect_refused(train({"--data", text, "--copies", "1"}), {"--copies", "--min-ranks"});
+  expect_refused(train({"--data", text, "--copy-every", "2"}), {"--copy-every", "--min-ranks"});
 }
 
 TEST_F(Mistakes, OfAnOptionGivenTwiceTheLastOneCounts) {
@@ -213,6 +224,27 @@ TEST_F(Initial, OfMoreLayersIsRefusedOnceForAllRanks) {
   EXPECT_THAT(result.err, AllOf(HasSubstr("the model has no h.1."), HasSubstr(" more")));
   EXPECT_EQ(result.err.find("do not fit"), result.err.rfind("do not fit")) << result.err;
   EXPECT_THAT(result.err, Not(HasSubstr("last calls"))) << "a log of calls helps nobody here";
+}
+
+// Whose checkpoints have the optimizer's states besides.
+TEST_F(Initial, MayBeARunsDirectory) {
+  ASSERT_EQ(run(gpt({"--data", text_, "--checkpoint", path("run")})).code, 0);
+  const Result result = run(gpt({"--data", text_, "--initial", path("run")}));
+  EXPECT_EQ(result.code, 0) << result.err;
+}
+
+// As for launchers that start ranks anew with the same words.
+TEST_F(Initial, MayBeGoneWhenTheRunHasAStep) {
+  const std::string file = exported({});
+  Words words = gpt({"--data", text_, "--initial", file, "--checkpoint", path("run"), "--resume",
+                     "auto", "--steps", "3"});
+  ASSERT_EQ(run(words).code, 0);
+  std::filesystem::remove(file);
+  words.back() = "5";
+  const Result result = run(words);
+  EXPECT_EQ(result.code, 0) << result.err;
+  std::filesystem::remove_all(path("run"));
+  expect_refused(words, {file});
 }
 
 TEST_F(Initial, OfNaNsIsToldAsSuch) {

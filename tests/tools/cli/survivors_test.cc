@@ -170,6 +170,65 @@ TEST_F(Survivors, AreAsManyAsTrainWhereNothingElseIsSaid) {
   EXPECT_THAT(result.out, HasSubstr("on 2 ranks"));
 }
 
+// With a checkpoint of another run in the directory, which has other settings.
+class SurvivorsOfARunWithADirectory : public Survivors {
+ protected:
+  SurvivorsOfARunWithADirectory() {
+    EXPECT_EQ(
+        run(training({"--steps", "8", "--ranks", "2", "--checkpoint", path("run")}, "old")).code,
+        0);
+  }
+  // The run's identity; its ranks die as `faults` say.
+  std::string trained(const Words& more, const std::string& faults) const {
+    Words words = {"--checkpoint", path("run")};
+    words.insert(words.end(), more.begin(), more.end());
+    const Result result = run(training(words, "losses"), {{"TUTTI_FAULT", faults}});
+    EXPECT_EQ(result.code, 0) << result.err;
+    EXPECT_THAT(result.err, HasSubstr("ranks go on"));
+    return identity("losses");
+  }
+  std::string identity(const std::string& file) const {
+    const Words lines = split(read(path(file)), '\n');
+    const auto last = std::ranges::find_if(
+        lines, [](const std::string& line) { return line.find("\"run\"") != line.npos; });
+    return last == lines.end() ? "" : Json::parse(*last)["run"].get<std::string>();
+  }
+};
+
+TEST_F(SurvivorsOfARunWithADirectory, StillOverwriteIt) {
+  for (const Words& more :
+       {Words{"--ranks", "2", "--min-ranks", "1"}, Words{"--ranks", "2", "--spares", "1"}}) {
+    Words words = {"--overwrite"};
+    words.insert(words.end(), more.begin(), more.end());
+    std::filesystem::remove(path("losses"));
+    const std::string old = identity(std::filesystem::exists(path("second")) ? "second" : "old");
+    EXPECT_NE(trained(words, "kill:1:90"), old);
+    EXPECT_FALSE(std::filesystem::exists(path("run/step-00000008")));
+    EXPECT_THAT(losses("losses"), SizeIs(kSteps)) << "they began anew";
+    std::filesystem::rename(path("losses"), path("second"));
+  }
+}
+
+TEST_F(SurvivorsOfARunWithADirectory, MayStillHaveOtherSettings) {
+  for (const Words& more : {Words{"--min-ranks", "1", "--steps", "20"},
+                            Words{"--spares", "1", "--steps", "40", "--checkpoint-every", "22"}}) {
+    Words words = {"--resume", "--ranks", "2", "--lr", "0.01", "--allow-changed", "lr"};
+    words.insert(words.end(), more.begin(), more.end());
+    EXPECT_EQ(trained(words, "kill:1:60"), identity("old"));
+  }
+}
+
+// Spares know what the ranks that began made of the options.
+TEST_F(Survivors, KeepTheBatchThatFollowedFromTheFirstRanks) {
+  const Words words = {"train", "--data",    text_, "--steps",         "12", "--hidden",
+                       "32",    "--threads", "1",   "--micro-batches", "2",  "--micro-batch",
+                       "8",     "--ranks",   "3",   "--spares",        "1",  "--min-ranks",
+                       "2"};
+  const Result result = run(words, {{"TUTTI_FAULT", "kill:1:60,kill:2:60"}});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("with 48 samples as before"));
+}
+
 // Ten deaths, of whoever, spares too; each once the run has come on by some steps.
 TEST_F(Survivors, TrainOnAfterManyDeaths) {
   constexpr int kMany = 600;

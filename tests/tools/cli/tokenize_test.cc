@@ -106,7 +106,9 @@ TEST_F(Tokenize, ReadsParquetAndArrow) {
       "table = pyarrow.table({'text': ['ab', None, '\u00e9'], 'n': [1, 2, 3],\n"
       "                       'meta': [{'body': 'x'}, {'body': 'y'}, {'body': 'z'}]})\n"
       "pyarrow.parquet.write_table(table, 'DIR/a.parquet')\n"
-      "pyarrow.feather.write_feather(table, 'DIR/a.arrow', compression='uncompressed')\n";
+      "pyarrow.feather.write_feather(table, 'DIR/a.arrow', compression='uncompressed')\n"
+      "with pyarrow.ipc.new_stream('DIR/stream.arrow', table.schema) as stream:\n"
+      "    stream.write_table(table)\n";
   std::string here = program;
   for (size_t at = here.find("DIR/"); at != here.npos; at = here.find("DIR/")) {
     here.replace(at, 4, path(""));
@@ -114,7 +116,7 @@ TEST_F(Tokenize, ReadsParquetAndArrow) {
   if (!std::filesystem::exists(python) || start_program({python, "-c", here}).finish().code != 0) {
     GTEST_SKIP() << "there is no pyarrow in " << python << ": tools/setup --tests gets it";
   }
-  for (const std::string name : {"a.parquet", "a.arrow"}) {
+  for (const std::string name : {"a.parquet", "a.arrow", "stream.arrow"}) {
     const Result result =
         run({"tokenize", "--data", path(name), "--python", python, "--out", path("out.bin"),
              "--validation-out", path("val.bin"), "--validation-share", "0.7"});

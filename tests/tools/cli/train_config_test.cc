@@ -114,6 +114,34 @@ TEST_F(TrainConfig, WhatIsSaidLaterCounts) {
   EXPECT_FALSE(other["optimizer"].contains("beta1"));
 }
 
+TEST_F(TrainConfig, NullInAFileIsAsIfItWereNotThere) {
+  const auto of_file = [&](const std::string& more) {
+    const std::string file =
+        write("nulls.json", cat(R"({"data": {"files": [")", text_, R"("]})", more, "}"));
+    return printed({"train", "--config", file, "--ranks", "1"});
+  };
+  const Json without = of_file("");
+  EXPECT_EQ(of_file(R"(, "optimizer": {"lr": null, "weight_decay": null},
+                         "training": {"batch": null, "micro_batch": null, "clip": null},
+                         "model": {"layers": null}, "output": {"validation_samples": null})"),
+            without);
+  EXPECT_GT(without["training"]["batch"], 32);
+}
+
+TEST_F(TrainConfig, TheHelpTellsTheDefaultsThatRunsHave) {
+  const std::string help = run({"train", "--help"}).out;
+  for (const char* told :
+       {"adamw 0.99, lamb 0.99, muon 0.99)", "adamw 0.01 (gpt2, llama 0.1), sgd 0,",
+        "muon 0.3 (gpt2, llama 0.05; resnet 0.15)"}) {
+    EXPECT_THAT(help, HasSubstr(told));
+  }
+  for (const std::string model : {"mlp", "llama"}) {
+    const Json all = printed({"train", "--data", text_, "--model", model, "--ranks", "1"});
+    EXPECT_EQ(all["optimizer"]["beta2"], 0.99);
+    EXPECT_EQ(all["optimizer"]["weight_decay"], model == "mlp" ? 0.01 : 0.1);
+  }
+}
+
 TEST_F(TrainConfig, RatesAndEpsilonAreTaken) {
   const std::vector<Json> steps = steps_of(configured({"--min-lr", "0.0005", "--eps", "1e-3"}));
   ASSERT_EQ(steps.size(), 4u);

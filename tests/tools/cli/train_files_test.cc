@@ -12,6 +12,7 @@
 namespace tutti::tool {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 class TrainFiles : public Cli {
@@ -109,6 +110,18 @@ TEST_F(TrainFiles, SayTheSame) {
   EXPECT_GT(in_json.at(3).at("perplexity"), 1);
 }
 
+TEST_F(TrainFiles, TellBitsOfWhatThereIs) {
+  const auto summary = [&] { return Json::parse(split(read(path("j")), '\n').back()); };
+  train({"--steps", "2"});
+  EXPECT_TRUE(summary().contains("validation_bits_per_byte"));
+  ASSERT_EQ(run({"tokenize", "--data", text_, "--out", path("tokens.bin")}).code, 0);
+  const Result result = run({"train", "--ranks", "1", "--data", path("tokens.bin"), "--steps", "2",
+                             "--batch", "64", "--hidden", "32", "--json", path("j")});
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_FALSE(summary().contains("validation_bits_per_byte"));
+  EXPECT_GT(summary().at("validation_bits"), 1);
+}
+
 TEST_F(TrainFiles, ThatCannotBeWrittenAreFoundFirst) {
   const Result csv = run(command({"--steps", "6", "--csv", "/nonexistent/x"}));
   EXPECT_NE(csv.code, 0);
@@ -141,6 +154,27 @@ TEST_F(TrainFiles, ADryRunTellsTheMemory) {
   const double activations = memory.at("activations");
   EXPECT_NEAR(planned.at("memory").at("activations").get<double>(), activations,
               0.03 * activations);
+}
+
+// Of ranks that a launcher started, one tells it for as many as there are.
+TEST_F(TrainFiles, ADryRunOfALaunchersRanksTrainsNothing) {
+  const Words job = {"run",   "-n",      "2",      "--no-prefix",  "--",
+                     tutti(), "train",   "--data", text_,          "--steps",
+                     "3",     "--batch", "64",     "--checkpoint", path("run")};
+  for (const char* option : {"--dry-run", "--print-config"}) {
+    Words words = job;
+    words.push_back(option);
+    const Result told = run(words);
+    EXPECT_EQ(told.code, 0) << told.err;
+    const size_t first = told.out.find("\"optimizer\"");
+    EXPECT_NE(first, told.out.npos) << told.out;
+    EXPECT_EQ(told.out.find("\"optimizer\"", first + 1), told.out.npos) << told.out;
+    EXPECT_FALSE(std::filesystem::exists(path("run"))) << option;
+    if (option == std::string("--dry-run")) {
+      EXPECT_THAT(told.out,
+                  AllOf(HasSubstr("ranks            2"), HasSubstr("nothing was trained")));
+    }
+  }
 }
 
 TEST_F(TrainFiles, ABackgroundsCheckpointsAndTheBest) {

@@ -141,6 +141,15 @@ TEST_F(TrainLineage, WhatResumeChecksIsNamed) {
   EXPECT_GT(lines()[4]["elapsed_s"], 0);
 }
 
+TEST_F(TrainLineage, TheSeedMayChangeByEitherOfItsNames) {
+  trained(saving({"--steps", "3"}));
+  for (const std::string name : {"training.seed", "seed"}) {
+    trained(saving({"--steps", name == "seed" ? "5" : "4", "--resume", "--seed",
+                    name == "seed" ? "3" : "2", "--allow-changed", name}));
+  }
+  EXPECT_THAT(steps(), ElementsAre(1, 2, 3, 4, 5));
+}
+
 // The same command each time, as launchers give it that start ranks anew.
 TEST_F(TrainLineage, MayGoOnWhereThereIsSomethingToGoOnFrom) {
   trained(saving({"--steps", "3", "--resume", "auto"}));

@@ -125,6 +125,36 @@ TEST_F(Directory, IsOverwrittenWhenTheNewRunHasItsFirstStep) {
               HasSubstr("both --resume and --overwrite"));
 }
 
+TEST_F(Directory, HasTheCompanionsOfTheRunWhoseStepsItHas) {
+  const std::string kept = path(cat(kCompanionFolder, "/kept"));
+  const auto begun = [&](RunDirectory& directory, bool with_companions) {
+    directory.begin();
+    if (with_companions) write_bytes(directory.make_companions() + "/kept", directory.run());
+  };
+  RunDirectory first(path(), kNew);
+  begun(first, true);
+  EXPECT_FALSE(fs::exists(kept));
+  EXPECT_THAT(save_sample(first, {.directory = path()}, 2, 1), Each(""));
+  EXPECT_EQ(read_bytes(kept), first.run());
+}
+
+TEST_F(Directory, LosesTheCompanionsOfARunThatIsOverwrittenWithItsSteps) {
+  const std::string kept = path(cat(kCompanionFolder, "/kept"));
+  save(kNew, {1});
+  fs::create_directory(path(kCompanionFolder));
+  write_bytes(kept, "old");
+  save(kResume, {2});
+  EXPECT_EQ(read_bytes(kept), "old");
+  {
+    RunDirectory directory(path(), kOverwrite);  // a run that dies before its first step
+    directory.begin();
+    write_bytes(directory.make_companions() + "/kept", "new");
+    EXPECT_EQ(read_bytes(kept), "old");
+  }
+  save(kOverwrite, {3});
+  EXPECT_FALSE(fs::exists(path(kCompanionFolder)));
+}
+
 TEST_F(Directory, PrunesItsOwnRunOnly) {
   save(kNew, {10, 30});
   const std::string stranger = scratch_.path("stranger");

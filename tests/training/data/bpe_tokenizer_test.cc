@@ -71,6 +71,27 @@ TEST_F(BpeTokenizerTest, ReadsHuggingFacesNames) {
   EXPECT_THAT(BpeTokenizer(read_gpt2_vocabulary(path(""))).encode("hell"), ElementsAre(258));
 }
 
+TEST_F(BpeTokenizerTest, RefusesAnotherTokenizersFilesOfTheseNames) {
+  write("vocab.json", tiny_vocabulary().dump());
+  write("merges.txt", kMerges);
+  const auto refusal = [&] {
+    return error_of([&] { const BpeTokenizer tokenizer(read_gpt2_vocabulary(path(""))); });
+  };
+  write("tokenizer_config.json", R"({"tokenizer_class": "Qwen2Tokenizer"})");
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("not GPT-2's"), HasSubstr("Qwen2Tokenizer"),
+                               HasSubstr("tokenizer.json")));
+  for (const char* own : {R"({"tokenizer_class": "GPT2TokenizerFast"})", R"({"tokenizer_class":
+                          "GPT2Tokenizer"})",
+                          R"({"model_max_length": 1024})"}) {
+    write("tokenizer_config.json", own);
+    EXPECT_EQ(refusal(), "no error");
+  }
+  write("added_tokens.json", R"({"hell": 258})");
+  EXPECT_EQ(refusal(), "no error");
+  write("added_tokens.json", R"({"<|im_start|>": 263})");
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("added_tokens.json"), HasSubstr("<|im_start|>")));
+}
+
 TEST_F(BpeTokenizerTest, RefusesTokensThatItDoesNotHave) {
   const BpeTokenizer tokenizer = tiny();
   EXPECT_THAT(error_of([&] {

@@ -163,6 +163,27 @@ TEST_F(TokenFileTest, OfALargeFileBlocksAllOverItAreRead) {
   EXPECT_NE(summary(count - 1, 1).fingerprint, summary(count - 1, 2).fingerprint);
 }
 
+// A vocabulary must be large enough for the tokens that no look at some blocks shows.
+TEST_F(TokenFileTest, OfALargeFileOfAnotherTokenizerAllIsRead) {
+  const uint64_t count = 10'000'000;
+  const auto vocabulary = [&](uint32_t first, uint32_t hidden) {
+    const std::string name = write("a.bin", token_file({20240801, 7, int32_t{count}}, {}));
+    std::filesystem::resize_file(name, 1024 + 4 * count);
+    std::fstream file(name, std::ios::in | std::ios::out | std::ios::binary);
+    const auto put = [&](uint64_t place, uint32_t token) {
+      file.seekp(static_cast<std::streamoff>(1024 + 4 * place));
+      file.write(reinterpret_cast<const char*>(&token), sizeof token);
+    };
+    put(0, first);
+    put(25'000, hidden);  // after the first block of 64 KiB, and before the second
+    file.close();
+    return TokenFile(name).summary().format.vocabulary;
+  };
+  EXPECT_EQ(vocabulary(150'000, 151'642), 151'643);
+  EXPECT_EQ(vocabulary(151'642, 150'000), 151'643);
+  EXPECT_EQ(vocabulary(128'000, 300), 128'256) << "Llama 3's";
+}
+
 TEST_F(TokenFileTest, TheHeaderHasAChecksum) {
   const auto fingerprint = [&](int32_t token) {
     TokenWriter writer(path("a.bin"), kGpt2);

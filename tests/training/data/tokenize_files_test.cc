@@ -214,6 +214,20 @@ TEST_F(DocumentsTest, FieldsHaveNames) {
               AllOf(HasSubstr("line 1 of"), HasSubstr("\"absent\""), HasSubstr("text, q, a.b, m")));
 }
 
+TEST_F(DocumentsTest, RecordsWithoutAValueArePassedOver) {
+  documents({write("a.jsonl",
+                   "{\"text\":null}\n{\"text\":\"x\",\"score\":NaN}\n"
+                   "{\"score\":[-Infinity,Infinity],\"text\":\"\\\"NaN\"}\n{\"text\":NaN}\n")});
+  EXPECT_THAT(tokens("out.bin"), ElementsAre('x', kEnd, '"', 'N', 'a', 'N', kEnd));
+  documents({write("b.jsonl",
+                   "{\"prompt\":null,\"completion\":\"a\"}\n"
+                   "{\"prompt\":\"b\",\"completion\":null}\n"
+                   "{\"prompt\":\"c\",\"completion\":\"d\"}\n")});
+  EXPECT_THAT(tokens("out.bin"), ElementsAre(unpredicted('c'), 'd', kEnd));
+  EXPECT_THAT(error_of([&] { documents({write("c.jsonl", "{\"text\":NaNa}\n")}); }),
+              HasSubstr("line 1 of"));
+}
+
 TEST_F(DocumentsTest, TextsAndPromptsAreNotMixed) {
   const std::string file =
       write("a.jsonl", "{\"text\":\"x\"}\n{\"prompt\":\"a\",\"completion\":\"b\"}\n");

@@ -54,6 +54,13 @@ class StrangersTest : public ::testing::Test {
   int copies_ = 0;
 };
 
+TEST_F(StrangersTest, AnIndexBesideTheOneFileIsLeftOver) {
+  const std::string copy = copy_of("llama");
+  write_bytes(copy + "/model.safetensors.index.json",
+              R"({"weight_map": {"lm_head.weight": "model-00001-of-00002.safetensors"}})");
+  EXPECT_FALSE(Directory(copy).names().empty());
+}
+
 TEST_F(StrangersTest, OtherArchitectures) {
   EXPECT_THAT(
       refusal("llama",

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "training/data/image_set.h"
+#include "training/model_source.h"
 
 namespace tutti::training {
 
@@ -26,6 +27,27 @@ void match_images(Json& model, const ImageSet& images, const std::string& path) 
   match("height", images.height());
   match("width", images.width());
   model["classes"] = std::max(model.value("classes", int64_t{2}), images.classes());
+}
+
+// Texts are read as bytes, which a model that came with a tokenizer knows nothing of.
+void refuse_texts_of_tokens(const RunOptions& options) {
+  const TrainOptions& training = options.training;
+  const std::string resumed = options.resume.empty() ? "" : training.checkpoint;
+  for (const std::string& path : {resumed, training.initial}) {
+    if (path.empty()) continue;
+    std::string tokenizer;
+    try {
+      tokenizer = tokenizer_of(open_model(path));
+    } catch (const Error&) {
+      continue;  // there may be nothing yet; else whoever goes on from it tells what is wrong
+    }
+    if (tokenizer.empty()) return;
+    throw Error(ErrorCode::invalid_argument,
+                cat("the model in ", path, " has a tokenizer, and texts are read as bytes"),
+                {.where = "--data",
+                 .remedy = cat("make a token file: tutti tokenize --tokenizer ", tokenizer,
+                               " --data ", options.data.front(), " --out FILE.bin")});
+  }
 }
 
 }  // namespace
@@ -68,6 +90,7 @@ LoadedData load_data(RunOptions& options) {
                 {.where = "--data", .remedy = "make token files of the texts: tutti tokenize"});
   }
   if (!files) {
+    refuse_texts_of_tokens(options);
     std::vector<std::vector<std::string>> groups = {options.data};
     if (!options.training.data_weights.empty()) {
       groups.clear();

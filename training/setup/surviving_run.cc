@@ -190,10 +190,12 @@ bool SurvivingRun::goes_on_after(const Error& error) {
   if (happened_.empty()) since_ = Clock::now();
   world_.abort(cat("the run is interrupted: ", error.what()));  // spares hear of it too
   Communicator left = survivors();
-  std::array<uint64_t, 2> of_all = {from_step_, result_ ? uint64_t{0} : uint64_t{1}};
+  // A spare does not know how far the others are: were they all through, one that is left says so.
+  const bool through = result_ && !was_spare_;
+  std::array<uint64_t, 3> of_all = {from_step_, through ? 1U : 0U, result_ ? 0U : 1U};
   left.all_reduce(std::span<uint64_t>(of_all), ReduceOp::max);
-  const auto [step, unfinished] = of_all;
-  if (unfinished == 0) return false;
+  const auto [step, anyone_through, unfinished] = of_all;
+  if (unfinished == 0 && anyone_through != 0) return false;
   if (left.size() < survival_.min_ranks) {
     end(Error(ErrorCode::rank_died,
               cat(error.what(), "; ", left.size(), " of ", first_size_,

@@ -141,12 +141,28 @@ TEST_F(HuggingFaceCommands, NothingOfAModelThatIsOverwrittenIsExported) {
 TEST_F(HuggingFaceCommands, ARunMayStartFromTheOneThatItOverwrites) {
   train_llama(path("first"));
   expect_good({"export", path("first"), path("hf")});
-  write("hf/tokenizer.json", "{}");
+  write("hf/tokenizer_config.json", "{}");
   expect_good({"import", path("hf"), path("run")});
   expect_good({"train", "--data", data_, "--initial", path("run"), "--steps", "1", "--batch", "4",
                "--ranks", "1", "--checkpoint", path("run"), "--overwrite"});
   expect_good({"export", path("run"), path("out")});
-  EXPECT_TRUE(std::filesystem::exists(path("out/tokenizer.json")));
+  EXPECT_TRUE(std::filesystem::exists(path("out/tokenizer_config.json")));
+}
+
+TEST_F(HuggingFaceCommands, TakeNoTextForTheTokensOfAModelWithATokenizer) {
+  train_llama(path("first"));
+  expect_good({"export", path("first"), path("hf")});
+  write("hf/tokenizer.json", "{}");
+  expect_good({"import", path("hf"), path("run")});
+  for (const Words& from : {Words{"--initial", path("hf")}, Words{"--initial", path("run")},
+                            Words{"--checkpoint", path("run"), "--resume"}}) {
+    Words words = {"train", "--data", data_, "--steps", "1", "--ranks", "1"};
+    words.insert(words.end(), from.begin(), from.end());
+    const Result result = run(words);
+    EXPECT_EQ(result.code, 1);
+    EXPECT_THAT(result.err, AllOf(HasSubstr("has a tokenizer, and texts are read as bytes"),
+                                  HasSubstr("tutti tokenize --tokenizer ")));
+  }
 }
 
 TEST_F(HuggingFaceCommands, SaysWhatIsWrong) {

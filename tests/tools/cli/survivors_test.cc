@@ -324,6 +324,28 @@ TEST_F(Survivors, AreTheJobThatGoesOn) {
   EXPECT_THAT(three.err, Not(HasSubstr("go on")));
 }
 
+// Nobody that is left knows how far the run was: it is not through.
+TEST_F(Survivors, MayBeSparesAlone) {
+  const Words job_of = {"--ranks", "2", "--spares", "1", "--min-ranks", "1", "--steps", "2000"};
+  const auto kill_both = [&](const Words& options, int64_t after) {
+    std::filesystem::remove(path("losses"));
+    Words more = job_of;
+    more.insert(more.end(), options.begin(), options.end());
+    Process job = start(training(more, "losses"));
+    const Deadline deadline = Deadline::after(testing::kPatience);
+    while (steps_in("losses") < after) EXPECT_FALSE(deadline.passed());
+    for (const int rank : {0, 1}) EXPECT_EQ(::kill(process_of_rank(rank), SIGKILL), 0);
+    return job.finish();
+  };
+  const Result lost = kill_both({}, 30);
+  EXPECT_EQ(lost.code, 1);
+  EXPECT_THAT(lost.err, HasSubstr("give --checkpoint"));
+  const Result saved = kill_both({"--checkpoint", path("run"), "--checkpoint-every", "10"}, 30);
+  EXPECT_EQ(saved.code, 0) << saved.err;
+  EXPECT_THAT(saved.err, HasSubstr("1 of 3 ranks go on from the last checkpoint"));
+  EXPECT_THAT(losses("losses"), SizeIs(2000));
+}
+
 TEST_F(Survivors, DoWithoutSparesAsLongAsTheyCan) {
   const Result result = run({"run", "-n", "2", "--spares", "2", "--no-prefix", "--", tutti(),
                              "bench", "all_reduce", "--max", "1K"});

@@ -133,6 +133,8 @@ constexpr std::array kSettings = {
                 "listening socket that rank 0 inherits from the launcher"},
     SettingInfo{"TUTTI_LAUNCHER_FD", SettingType::integer, "-1", "", false, true,
                 "pipe on which the launcher tells how ranks ended"},
+    SettingInfo{"TUTTI_UNNEEDED_CODE", SettingType::integer, "0", "", false, true,
+                "exit code by which the launcher knows spares that were not needed"},
 };
 
 const SettingInfo* info_of(std::string_view name) {

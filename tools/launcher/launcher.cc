@@ -23,6 +23,7 @@
 #include "tools/launcher/event_loop.h"
 #include "tools/launcher/output.h"
 #include "tools/launcher/signals.h"
+#include "tools/launcher/tally.h"
 #include "transport/bootstrap/job.h"
 #include "transport/bootstrap/job_sources.h"
 
@@ -85,6 +86,8 @@ std::vector<HostJob> deal(const LaunchOptions& options) {
   }
   const std::string token = job_token();
   job.environment["TUTTI_TOKEN"] = token.empty() ? random_token() : token;  // never a file's path
+  // Without spares too: it may be set here, for a rank of another job.
+  job.environment["TUTTI_UNNEEDED_CODE"] = cat(options.spares > 0 ? kUnneededCode : 0);
   const std::vector<std::vector<int>> ranks = deal_ranks(options.processes(), hosts, options.map);
   std::vector<HostJob> jobs;
   for (size_t i = 0; i < hosts.size(); ++i) {
@@ -117,8 +120,8 @@ std::string describe_signal(int number) {
 class Launch : public AgentSink {
  public:
   Launch(const LaunchOptions& options, int restart)
-      : left_(options.processes()),
-        min_ranks_(options.min_ranks.value_or(options.ranks)),
+      : tally_(options.processes(), options.min_ranks.value_or(options.ranks)),
+        has_spares_(options.spares > 0),
         output_(options.processes(), options.prefix_lines),
         display_(static_cast<size_t>(options.processes())) {
     std::vector<HostJob> jobs = deal(options);
@@ -168,11 +171,13 @@ class Launch : public AgentSink {
   }
 
   void on_exit(const RankExit& exit) override {
-    if (!exit.failed() || ending_) return;
+    if (has_spares_ && exit.signal == 0 && exit.code == kUnneededCode) return tally_.add_unneeded();
+    if (!exit.failed()) return tally_.add_success();
+    if (ending_) return;
     if (failed() && exit.by_itself()) return;  // because of the first, or so it may be
-    if (does_without(1)) {
+    if (does_without(1, exit.exit_code())) {
       signal_ranks(SIGCONT);  // or else whoever is stopped may be all that is left
-      return say(cat(describe(exit), "; the others go on"));
+      return say(describe(exit) + what_others_do());
     }
     if (!failed()) exit_code_ = exit.exit_code();
     failed_exits_.push_back(exit);
@@ -181,7 +186,7 @@ class Launch : public AgentSink {
 
   void on_failure(const std::string& text, int code, const std::vector<int>& lost) override {
     if (ending_) return;
-    if (!lost.empty() && does_without(std::ssize(lost))) return say(text + "; the others go on");
+    if (!lost.empty() && does_without(std::ssize(lost), code)) return say(text + what_others_do());
     if (!failed()) exit_code_ = code;
     failures_.push_back(text);
     if (failures_.size() == 1 && failed_exits_.empty()) end_soon();
@@ -189,9 +194,15 @@ class Launch : public AgentSink {
 
  private:
   // Whether enough ranks are left when so many are lost, and the job goes on.
-  bool does_without(std::ptrdiff_t lost) {
-    left_ -= lost;
-    return started_ && !failed() && stop_signal_ == 0 && left_ >= min_ranks_;
+  bool does_without(std::ptrdiff_t lost, int code) {
+    tally_.add_failures(lost);
+    if (!started_ || failed() || stop_signal_ != 0 || !tally_.can_succeed()) return false;
+    last_code_ = code;
+    return true;
+  }
+
+  std::string what_others_do() const {
+    return tally_.anybody_runs() ? "; the others go on" : "; the others had ended well";
   }
 
   bool failed() const { return !failed_exits_.empty() || !failures_.empty(); }
@@ -256,6 +267,10 @@ class Launch : public AgentSink {
     for (const RankExit& exit : failed_exits_) show_tail(exit.rank);
     for (const RankExit& exit : failed_exits_) say(describe(exit));
     for (const std::string& text : failures_) say(text);
+    if (!failed() && started_ && !tally_.succeeded()) {
+      say("all ranks that worked have failed; those that are left were spares that waited");
+      return last_code_;
+    }
     if (failed() || output_.lost() == 0) return exit_code_;
     say(system_error("cannot write to standard output", output_.lost()).what());
     return 1;
@@ -276,8 +291,9 @@ class Launch : public AgentSink {
     [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, tail.data(), tail.size());
   }
 
-  std::ptrdiff_t left_;  // ranks that have not failed
-  int min_ranks_;
+  Tally tally_;
+  bool has_spares_;
+  int last_code_ = EXIT_FAILURE;  // of the last failure that was done without
   Output output_;
   std::vector<std::string> display_;  // the host of each rank, for people
   EventLoop loop_;

@@ -21,7 +21,8 @@ std::string find_library() {
       if (exists(entry.path() / kName, none)) return entry.path() / kName;
     }
   }
-  throw Error(ErrorCode::unsupported, "the faults of class clock need libfaketime, which is missing",
+  throw Error(ErrorCode::unsupported,
+              "the faults of class clock need libfaketime, which is missing",
               {.remedy = "install it (Debian: apt-get install libfaketime), or leave them out"});
 }
 
@@ -47,5 +48,7 @@ void MovedClock::show(int64_t seconds) const {
   std::ofstream(next) << (seconds < 0 ? "" : "+") << seconds << '\n';
   std::filesystem::rename(next, file_);
 }
+
+void require_clock_library() { find_library(); }
 
 }  // namespace tutti::tool::chaos

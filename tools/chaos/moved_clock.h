@@ -1,5 +1,6 @@
-// A wall clock that jumps, for one command and all that it starts: libfaketime shows it to them. The
-// clocks that count on, such as CLOCK_MONOTONIC, are left alone, as by a host whose time is set.
+// A wall clock that jumps, for one command and all that it starts: libfaketime shows it to them.
+// The clocks that count on, such as CLOCK_MONOTONIC, are left alone, as by a host whose time is
+// set.
 #pragma once
 
 #include <cstdint>
@@ -25,5 +26,8 @@ class MovedClock {
   const std::string library_;
   const std::string file_;
 };
+
+// Throws as MovedClock does.
+void require_clock_library();
 
 }  // namespace tutti::tool::chaos

@@ -104,6 +104,16 @@ TEST_F(Commands, AWrongValueOfASettingIsRefusedOnce) {
   EXPECT_THAT(result.err, AllOf(HasSubstr("TUTTI_TRANSPORT='pigeon'"), HasSubstr("auto|shm|tcp")));
 }
 
+// They are there to find it.
+TEST_F(Commands, InfoMarksWhatIsWrongWithASetting) {
+  for (const auto& [name, value] : Process::Environment{
+           {"TUTTI_TIMEOUT", "abc"}, {"TUTTI_TRANSPORT", "x"}, {"TUTTI_LOG", "loud"}}) {
+    const Result result = run({"info"}, {{name, value}});
+    EXPECT_EQ(result.code, 0) << result.err;
+    EXPECT_THAT(result.out, HasSubstr(cat(name, " = ", value, "  [environment]  WRONG: ")));
+  }
+}
+
 TEST_F(Commands, EveryHelpHasAnExample) {
   for (const std::string command :
        {"", "run", "chaos", "bench", "verify", "tokenize", "train", "plot", "info"}) {

@@ -158,7 +158,8 @@ class Launch : public AgentSink {
     return code;
   }
 
-  bool was_stopped() const { return stop_signal_ != 0; }
+  // Not where a signal has ended it, or its command cannot be started.
+  bool may_be_started_again() const { return stop_signal_ == 0 && !has_no_command_; }
 
   void on_listening(const std::string& address, uint16_t port) override {
     started_ = true;
@@ -186,6 +187,7 @@ class Launch : public AgentSink {
 
   void on_failure(const std::string& text, int code, const std::vector<int>& lost) override {
     if (ending_) return;
+    has_no_command_ = has_no_command_ || (lost.empty() && (code == 126 || code == 127));
     if (!lost.empty() && does_without(std::ssize(lost), code)) return say(text + what_others_do());
     if (!failed()) exit_code_ = code;
     failures_.push_back(text);
@@ -241,6 +243,7 @@ class Launch : public AgentSink {
   void on_signal(int number) {
     if (number == SIGPIPE && !output_.broken()) return;  // of a rank's pipe, seen there
     if (number == SIGUSR1 || number == SIGUSR2) return signal_ranks(number);
+    if (number == SIGTSTP) return stand_still();
     if (stop_signal_ != 0) {
       if (number == SIGINT || number == SIGTERM) kill_now();
       return;
@@ -257,6 +260,13 @@ class Launch : public AgentSink {
   }
 
   void signal_ranks(int number) { agents_->signal_ranks(number); }
+
+  // After Ctrl-Z, which a terminal tells this process only; until it is continued.
+  void stand_still() {
+    signal_ranks(SIGSTOP);
+    std::raise(SIGSTOP);
+    signal_ranks(SIGCONT);
+  }
 
   // The last words, and the exit code.
   int conclude() const {
@@ -298,9 +308,10 @@ class Launch : public AgentSink {
   std::vector<std::string> display_;  // the host of each rank, for people
   EventLoop loop_;
   // Before the agents: what they start must not take the signals of a terminal itself.
-  SignalInbox signals_{{SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGPIPE}};
+  SignalInbox signals_{{SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGPIPE, SIGTSTP}};
   std::optional<Agents> agents_{std::in_place, loop_, *this};
   bool started_ = false;
+  bool has_no_command_ = false;  // as a shell's codes say
   bool gave_up_ = false;
   int stop_signal_ = 0;
   bool ending_ = false;  // what ends from now on was made to by this process
@@ -325,7 +336,7 @@ int launch(const LaunchOptions& options) {
     for (int restart = 0;; ++restart) {
       Launch job(options, restart);
       const int code = job.run();
-      if (code == 0 || job.was_stopped() || restart == options.restarts) return code;
+      if (code == 0 || !job.may_be_started_again() || restart == options.restarts) return code;
       say(cat("the job is started again, for the ", restart + 1, ". of ", options.restarts,
               " times"));
     }

@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <set>
 #include <string>
@@ -102,6 +103,17 @@ TEST_F(Commands, AWrongValueOfASettingIsRefusedOnce) {
   EXPECT_EQ(result.code, 1);
   EXPECT_EQ(std::ranges::count(result.err, '\n'), 1) << result.err;
   EXPECT_THAT(result.err, AllOf(HasSubstr("TUTTI_TRANSPORT='pigeon'"), HasSubstr("auto|shm|tcp")));
+}
+
+TEST_F(Commands, StandardOutputIsNoFileAmongWordsForPeople) {
+  for (const Words& arguments :
+       {Words{"bench", "all_reduce", "-n", "2", "--max", "64", "--json", "-"},
+        Words{"draw", "ring", "-n", "4", "--json", "-"}}) {
+    const Result result = run(arguments);
+    EXPECT_NE(result.code, 0);
+    EXPECT_THAT(result.err, HasSubstr("is not standard output here")) << arguments[0];
+  }
+  EXPECT_FALSE(std::filesystem::exists("-"));
 }
 
 // They are there to find it.

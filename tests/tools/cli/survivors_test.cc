@@ -312,6 +312,9 @@ TEST_F(Survivors, AreNotNeededWhereAJobIsStartedAgain) {
   EXPECT_EQ(enough.out, "well\nwell\n");
   EXPECT_THAT(enough.err, AllOf(HasSubstr("ended with exit code 3"), HasSubstr("2. of 2 times")));
   EXPECT_EQ(run({"run", "-n", "2", "--restarts", "1", "--", "sh", "-c", program}).code, 3);
+  const Result none = run({"run", "-n", "2", "--restarts", "3", "--", "/nonexistent"});
+  EXPECT_EQ(none.code, 127);
+  EXPECT_THAT(none.err, Not(HasSubstr("again")));
 }
 
 }  // namespace

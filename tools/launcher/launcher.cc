@@ -68,6 +68,13 @@ void check(const LaunchOptions& options) {
     throw Error(ErrorCode::invalid_argument, cat(options.ranks, " ranks cannot be started"),
                 {.remedy = "ask for at least one"});
   }
+  const int64_t spares = settings().get_int("TUTTI_SPARES");
+  if (spares >= options.processes()) {
+    throw Error(ErrorCode::invalid_argument,
+                cat("TUTTI_SPARES=", spares, ": no rank would be left to work, of ",
+                    options.processes(), " in all"),
+                {.remedy = "unset it: `tutti run --spares K` sets it for its ranks"});
+  }
 }
 
 // One job for each host that gets ranks.

@@ -64,7 +64,7 @@ constexpr std::array kSettings = {
         "be down; one that is down for less costs time, and nothing else. Where TUTTI_INTERFACE "
         "lists several the others are tried then, for as long again"},
     SettingInfo{
-        "TUTTI_SPARES", SettingType::integer, "0", "", true, false,
+        "TUTTI_SPARES", SettingType::integer, "0", "0..", true, false,
         "ranks of the job, the last ones, that take part when others have died (tutti_grow): "
         "`tutti run --spares` starts them"},
     SettingInfo{"TUTTI_TOKEN", SettingType::string, "", "", false, false,
@@ -86,9 +86,9 @@ constexpr std::array kSettings = {
         "network interface or address to listen on, or several (eth0,eth1), over which the "
         "TCP streams are spread, and each takes over for one that goes down: the first also "
         "carries the control channel; empty: the one that routes to rank 0"},
-    SettingInfo{"TUTTI_CONTROL_FANOUT", SettingType::integer, "32", "", true, false,
+    SettingInfo{"TUTTI_CONTROL_FANOUT", SettingType::integer, "32", "1..", true, false,
                 "children of each rank in the tree of the control channel"},
-    SettingInfo{"TUTTI_TCP_STREAMS", SettingType::integer, "0", "", true, false,
+    SettingInfo{"TUTTI_TCP_STREAMS", SettingType::integer, "0", "0..", true, false,
                 "TCP connections between each pair of ranks for collectives; 0: one for each "
                 "interface in TUTTI_INTERFACE"},
     SettingInfo{
@@ -110,7 +110,7 @@ constexpr std::array kSettings = {
     SettingInfo{
         "TUTTI_RSH", SettingType::string, "ssh", "", false, false,
         "remote shell of `tutti run` and `tutti doctor --hosts`: called as RSH HOST COMMAND"},
-    SettingInfo{"TUTTI_LAUNCH_FANOUT", SettingType::integer, "16", "", false, false,
+    SettingInfo{"TUTTI_LAUNCH_FANOUT", SettingType::integer, "16", "1..", false, false,
                 "the most hosts that `tutti run`, and then each of these hosts, reaches by itself: "
                 "what is beyond them is reached through them"},
     SettingInfo{"TUTTI_LOG", SettingType::string, "warning", "error|warning|info|debug", false,
@@ -133,6 +133,8 @@ constexpr std::array kSettings = {
                 "listening socket that rank 0 inherits from the launcher"},
     SettingInfo{"TUTTI_LAUNCHER_FD", SettingType::integer, "-1", "", false, true,
                 "pipe on which the launcher tells how ranks ended"},
+    SettingInfo{"TUTTI_UNNEEDED_CODE", SettingType::integer, "0", "", false, true,
+                "exit code by which the launcher knows spares that were not needed"},
 };
 
 const SettingInfo* info_of(std::string_view name) {
@@ -157,9 +159,13 @@ void check_value(const SettingInfo& info, std::string_view value) {
         expected = cat("one of ", info.choices);
       }
       break;
-    case SettingType::integer:
-      good = parse_number<int64_t>(value).has_value();
+    case SettingType::integer: {
+      const auto number = parse_number<int64_t>(value);
+      const std::string_view least = info.choices.substr(0, info.choices.find('.'));
+      good = number && (least.empty() || *number >= parse_number<int64_t>(least).value());
+      if (!least.empty()) expected += cat(" from ", least, " on");
       break;
+    }
     case SettingType::boolean:
       good = parse_boolean(value).has_value();
       break;
@@ -208,7 +214,7 @@ std::string_view name(SettingType type) {
   return "?";
 }
 
-Settings::Settings() {
+void Settings::read_environment(std::vector<SettingMistake>* mistakes) {
   std::vector<std::string> names;
   for (const SettingInfo& info : kSettings) {
     values_[std::string(info.name)] = {std::string(info.default_value), "default"};
@@ -225,7 +231,13 @@ Settings::Settings() {
           cat("the environment variable ", name, " is no setting of Tutti",
               near.empty() ? "; see `tutti info`" : cat("; did you mean ", near, "?")));
     } else if (equals != std::string_view::npos) {
-      set(name, variable.substr(equals + 1), "environment");
+      const std::string_view value = variable.substr(equals + 1);
+      try {
+        set(name, value, "environment");
+      } catch (const Error& error) {
+        if (mistakes == nullptr) throw;
+        mistakes->push_back({std::string(name), std::string(value), error.what()});
+      }
     }
   }
 }
@@ -266,9 +278,29 @@ std::string Settings::wire_settings() const {
   return text;
 }
 
-Settings& settings() {
-  static Settings instance;
+namespace {
+
+struct Tolerance {
+  bool tolerates = false;
+  std::vector<SettingMistake> mistakes;
+};
+
+Tolerance& tolerance() {
+  static Tolerance instance;
   return instance;
+}
+
+}  // namespace
+
+Settings& settings() {
+  static Settings instance = tolerance().tolerates ? Settings(tolerance().mistakes) : Settings();
+  return instance;
+}
+
+const std::vector<SettingMistake>& tolerate_setting_mistakes() {
+  tolerance().tolerates = true;
+  settings();
+  return tolerance().mistakes;
 }
 
 }  // namespace tutti

@@ -22,7 +22,7 @@ struct SettingInfo {
   std::string_view name;  // "TUTTI_TIMEOUT"
   SettingType type;
   std::string_view default_value;
-  std::string_view choices;  // "a|b|c", or empty where anything goes
+  std::string_view choices;  // "a|b|c", of whole numbers "1..", or empty where anything goes
   bool wire;                 // must be the same on all ranks; compared at init
   bool internal;             // set by the launcher for its ranks; hidden from `tutti info`
   std::string_view meaning;
@@ -36,10 +36,19 @@ struct SettingValue {
   std::string origin;  // "default", "environment", "option"
 };
 
+// A value in the environment that does not fit.
+struct SettingMistake {
+  std::string name;
+  std::string value;
+  std::string why;  // an error's text
+};
+
 class Settings {
  public:
   // Reads the environment. A value of the wrong type throws Error(invalid_argument) naming it.
-  Settings();
+  Settings() { read_environment(nullptr); }
+  // Or is told here, and the default is left in its place.
+  explicit Settings(std::vector<SettingMistake>& mistakes) { read_environment(&mistakes); }
 
   std::string get_string(std::string_view name) const;
   int64_t get_int(std::string_view name) const;
@@ -60,6 +69,7 @@ class Settings {
   std::string wire_settings() const;
 
  private:
+  void read_environment(std::vector<SettingMistake>* mistakes);
   const SettingValue& find(std::string_view name) const;
 
   mutable std::mutex mutex_;
@@ -69,5 +79,9 @@ class Settings {
 
 // The process's settings, read on first use. Warnings are logged by whoever starts the process up.
 Settings& settings();
+
+// For programs that are there to tell what is wrong: called before settings(), which throws on a
+// mistake, it makes that one leave the default in its place.
+const std::vector<SettingMistake>& tolerate_setting_mistakes();
 
 }  // namespace tutti

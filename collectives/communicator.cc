@@ -131,7 +131,9 @@ Communicator wait_as_spare(std::shared_ptr<internal::Engine> engine, const Job& 
   auto grown = engine->spares().grow(engine, 0, std::chrono::nanoseconds::zero());
   if (grown) return Communicator(std::move(grown));
   engine.reset();  // says goodbye
-  if (job.unneeded_spares_exit) std::exit(0);
+  if (job.unneeded_spares_exit) {
+    std::exit(static_cast<int>(settings().get_int("TUTTI_UNNEEDED_CODE")));
+  }
   throw Error(ErrorCode::aborted, "the job has ended, and did not need this spare");
 }
 

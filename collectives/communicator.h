@@ -166,8 +166,8 @@ class Communicator {
   // The world: every rank of the job, as whatever launcher started it tells
   // (transport/bootstrap/job_sources.h; alone without any). Blocks until all ranks are there. The
   // last ranks of a job may be spares (the setting TUTTI_SPARES): the world is without them, and
-  // theirs is what grow() makes with them. One that was not needed ends its process with exit code
-  // 0 when the job has ended.
+  // theirs is what grow() makes with them. One that was not needed ends its process when the job
+  // has ended, with exit code 0, or under `tutti run` with one by which that knows it.
   static Communicator init();
   // The same for a job described by the caller (transport/bootstrap/job.h); ranks may be threads.
   static Communicator init(const Job& job);

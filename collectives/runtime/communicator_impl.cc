@@ -209,9 +209,12 @@ void CommunicatorImpl::abort(const std::string& reason) {
 }
 
 void CommunicatorImpl::on_abort(const Error& error) {
-  if (abort_.raise(error)) {
-    tell_last_calls(error.code());
-    write_report(error);
+  {
+    const ExitWaits until_it_is_written;  // whoever sees the error may end the process at once
+    if (abort_.raise(error)) {
+      tell_last_calls(error.code());
+      write_report(error);
+    }
   }
   stop_devices(error);
 }

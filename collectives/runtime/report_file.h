@@ -1,5 +1,5 @@
 // A file that a thread of its own writes, so that nobody waits for a file system that hangs but
-// whoever wants to know that all is written: the destructor.
+// whoever wants to know that all is written: the destructor, and for a while the process's exit.
 #pragma once
 
 #include <sys/types.h>
@@ -11,6 +11,16 @@
 #include "transport/bootstrap/process.h"
 
 namespace tutti::internal {
+
+// While one lives, the end of the process by exit() waits for it, but for no more than two seconds:
+// programs that end on an error seldom free what they have first.
+class ExitWaits {
+ public:
+  ExitWaits();
+  ~ExitWaits();
+  ExitWaits(const ExitWaits&) = delete;
+  ExitWaits& operator=(const ExitWaits&) = delete;
+};
 
 class ReportFile {
  public:

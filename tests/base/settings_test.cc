@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <string>
+#include <vector>
 
 #include "base/deadline.h"
 #include "base/error.h"
@@ -118,6 +120,27 @@ TEST(SettingsTest, WrongValueInTheEnvironmentIsAnError) {
   const Variable variable("TUTTI_LOG", "loud");
   EXPECT_THAT(error_of([] { const Settings settings; }),
               AllOf(HasSubstr("TUTTI_LOG='loud'"), HasSubstr("error|warning|info|debug")));
+}
+
+TEST(SettingsTest, MistakesMayBeToldInstead) {
+  const Variable level("TUTTI_LOG", "loud");
+  const Variable streams("TUTTI_TCP_STREAMS", "-1");
+  std::vector<SettingMistake> mistakes;
+  const Settings settings(mistakes);
+  EXPECT_EQ(settings.get_string("TUTTI_LOG"), "warning");
+  ASSERT_EQ(mistakes.size(), 2u);
+  std::ranges::sort(mistakes, {}, &SettingMistake::name);
+  EXPECT_EQ(mistakes[0].value, "loud");
+  EXPECT_THAT(mistakes[0].why, HasSubstr("error|warning|info|debug"));
+  EXPECT_THAT(mistakes[1].why, HasSubstr("a whole number from 0 on"));
+}
+
+TEST(SettingsTest, NumbersHaveALeast) {
+  Settings settings;
+  for (const char* name : {"TUTTI_CONTROL_FANOUT", "TUTTI_LAUNCH_FANOUT"}) {
+    EXPECT_THAT(error_of([&] { settings.set(name, "0"); }), HasSubstr("from 1 on"));
+    EXPECT_NO_THROW(settings.set(name, "1"));
+  }
 }
 
 TEST(SettingsTest, WireSettingsHoldWhatRanksMustShare) {

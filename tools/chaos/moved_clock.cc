@@ -49,4 +49,6 @@ void MovedClock::show(int64_t seconds) const {
   std::filesystem::rename(next, file_);
 }
 
+void require_clock_library() { find_library(); }
+
 }  // namespace tutti::tool::chaos

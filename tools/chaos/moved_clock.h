@@ -27,4 +27,7 @@ class MovedClock {
   const std::string file_;
 };
 
+// Throws as MovedClock does.
+void require_clock_library();
+
 }  // namespace tutti::tool::chaos

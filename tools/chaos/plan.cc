@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <initializer_list>
 #include <utility>
 
 #include "base/error.h"
@@ -37,16 +38,71 @@ Json to_json(const Fault& fault) {
   return json;
 }
 
-void check(const Fault& fault, const std::string& text) {
-  const bool at_message =
-      fault.kind == Kind::stall || fault.kind == Kind::truncate || fault.kind == Kind::delay;
-  const bool by_time = fault.kind == Kind::stop || fault.kind == Kind::pause ||
-                       fault.kind == Kind::cut || fault.kind == Kind::clock;
-  const bool fits = fault.message > 0 ? !by_time && fault.rank != kLauncher : !at_message;
-  if (fits && fault.rank >= kLauncher) return;
-  throw Error(ErrorCode::invalid_argument, cat("there is no such fault: ", text),
-              {.remedy = "stall, truncate and delay strike at a rank's message, stop, pause, cut "
-                         "and clock at a time; kill does both"});
+[[noreturn]] void refuse(const Json& json, const std::string& what, const std::string& remedy) {
+  throw Error(ErrorCode::invalid_argument, cat(what, ": ", json.dump()), {.remedy = remedy});
+}
+
+void require_known(const Json& json, std::initializer_list<std::string_view> known) {
+  for (const auto& [name, value] : json.items()) {
+    if (std::ranges::find(known, name) != known.end()) continue;
+    std::string names;
+    for (const std::string_view one : known) names += cat(names.empty() ? "" : ", ", one);
+    refuse(json, cat("there is no '", name, "' here"), cat("there may be: ", names));
+  }
+}
+
+bool strikes_by_time(Kind kind) {
+  return kind == Kind::stop || kind == Kind::pause || kind == Kind::cut || kind == Kind::clock;
+}
+
+bool strikes_at_messages(Kind kind) {
+  return kind == Kind::stall || kind == Kind::truncate || kind == Kind::delay;
+}
+
+// What makes another trial of it than whoever wrote it may think.
+void check(const Fault& fault, const Json& json) {
+  const bool at_message = json.contains("message"), by_time = json.contains("at_ms");
+  if (at_message && by_time) {
+    refuse(json, "a fault strikes at a message or by time, and not both", "leave one of them out");
+  }
+  const bool needs_message = strikes_at_messages(fault.kind);
+  if (needs_message != at_message && (needs_message || strikes_by_time(fault.kind))) {
+    refuse(json, "there is no such fault",
+           "stall, truncate and delay strike at a rank's message, stop, pause, cut and clock at a "
+           "time; kill does both");
+  }
+  if (at_message && fault.message == 0) refuse(json, "messages are counted from 1", "");
+  if (at_message && fault.rank == kLauncher) {
+    refuse(json, "the launcher sends no messages", "give at_ms");
+  }
+  const bool lasts = fault.kind == Kind::pause || fault.kind == Kind::delay;
+  if (lasts && fault.for_ms == 0) {
+    refuse(json, cat("a ", name(fault.kind), " needs for_ms: how long it lasts"),
+           "stop and stall are for good");
+  }
+}
+
+int rank_from_json(const Json& json) {
+  const Json& rank = json["rank"];
+  if (rank == kLauncherName) return kLauncher;
+  if (!rank.is_natural_number()) refuse(json, "there is no such rank", "give 0 or more");
+  return rank.get<int>();
+}
+
+void require_known(Kind kind, const Json& json) {
+  switch (kind) {
+    case Kind::full:
+      return require_known(json, {"kind", "bytes"});
+    case Kind::cut:
+      return require_known(json, {"kind", "link", "at_ms", "message", "for_ms"});
+    case Kind::clock:
+      return require_known(json, {"kind", "shift_s", "at_ms", "message", "for_ms"});
+    case Kind::pause:
+    case Kind::delay:
+      return require_known(json, {"kind", "rank", "at_ms", "message", "for_ms"});
+    default:
+      return require_known(json, {"kind", "rank", "at_ms", "message"});
+  }
 }
 
 Fault fault_from_json(const Json& json) {
@@ -56,6 +112,7 @@ Fault fault_from_json(const Json& json) {
     throw Error(ErrorCode::invalid_argument, cat("a plan has no faults of kind '", kind, "'"));
   }
   Fault fault{.kind = static_cast<Kind>(found - kNames.begin())};
+  require_known(fault.kind, json);
   if (fault.kind == Kind::full) {
     fault.bytes = json["bytes"];
     return fault;
@@ -65,13 +122,12 @@ Fault fault_from_json(const Json& json) {
   } else if (fault.kind == Kind::clock) {
     fault.shift_s = json["shift_s"];
   } else {
-    const Json& rank = json["rank"];
-    fault.rank = rank == kLauncherName ? kLauncher : rank.get<int>();
+    fault.rank = rank_from_json(json);
   }
   fault.message = json.value<uint64_t>("message", 0);
   fault.at_ms = json.value<uint64_t>("at_ms", 0);
   fault.for_ms = json.value<uint64_t>("for_ms", 0);
-  check(fault, json.dump());
+  check(fault, json);
   return fault;
 }
 
@@ -121,12 +177,16 @@ Json to_json(const std::vector<Plan>& plans) {
 }
 
 std::vector<Plan> plans_from_json(const Json& json) {
+  require_known(json, {"trials"});
   std::vector<Plan> plans;
   for (const Json& trial : json["trials"]) {
+    require_known(trial, {"class", "faults"});
     Plan plan{.fault_class = trial.value<std::string>("class", "planned")};
     for (const Json& fault : trial["faults"]) plan.faults.push_back(fault_from_json(fault));
+    if (plan.faults.empty()) refuse(trial, "a trial has no faults", "leave it out");
     plans.push_back(std::move(plan));
   }
+  if (plans.empty()) refuse(json, "there are no trials in the plan", "");
   return plans;
 }
 

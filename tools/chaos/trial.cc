@@ -19,14 +19,12 @@
 #include <utility>
 
 #include "base/deadline.h"
-#include "base/error.h"
 #include "base/text.h"
 #include "tools/chaos/down_link.h"
 #include "tools/chaos/moved_clock.h"
 #include "tools/chaos/processes.h"
 #include "tools/chaos/scratch.h"
 #include "tools/launcher/child.h"
-#include "tools/launcher/signals.h"
 
 namespace tutti::tool::chaos {
 
@@ -146,14 +144,11 @@ class Trial {
 
   void wait_and_read(milliseconds at_most) {
     std::array<pollfd, 3> ready{
-        {{out_.get(), POLLIN, 0}, {err_.get(), POLLIN, 0}, {signals_.fd(), POLLIN, 0}}};
+        {{out_.get(), POLLIN, 0}, {err_.get(), POLLIN, 0}, {conditions_.signals->fd(), POLLIN, 0}}};
     ::poll(ready.data(), ready.size(), static_cast<int>(at_most.count()));
     read_all(out_, outcome_.out);
     read_all(err_, outcome_.err);
-    for (const int number : signals_.take()) {
-      throw Error(ErrorCode::aborted,
-                  cat("ended by signal ", number, " (", ::strsignal(number), ")"));
-    }
+    for (const int number : conditions_.signals->take()) throw Stopped(number);
     look_for_messages();
   }
 
@@ -263,7 +258,6 @@ class Trial {
   std::deque<Blow> blows_;
   std::map<std::string, DownLink> down_;  // by name
   std::optional<MovedClock> clock_;       // of a plan that moves it
-  SignalInbox signals_{{SIGINT, SIGTERM, SIGHUP}};
   pid_t command_ = -1;
   Fd out_;
   Fd err_;
@@ -275,6 +269,10 @@ class Trial {
 };
 
 }  // namespace
+
+Stopped::Stopped(int signal)
+    : Error(ErrorCode::aborted, cat("ended by signal ", signal, " (", ::strsignal(signal), ")")),
+      signal_(signal) {}
 
 Outcome run_trial(const Plan& plan, const Conditions& conditions) {
   return Trial(plan, conditions).run();

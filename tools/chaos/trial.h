@@ -6,14 +6,27 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "tools/chaos/plan.h"
+#include "tools/launcher/signals.h"
 
 namespace tutti::tool::chaos {
+
+// A signal has told this process to end.
+class Stopped : public Error {
+ public:
+  explicit Stopped(int signal);
+  int signal() const { return signal_; }
+
+ private:
+  int signal_;
+};
 
 struct Conditions {
   std::vector<std::string> command;  // "{dir}" in a word is the trial's directory
   std::map<std::string, std::string> environment;
-  size_t ranks = 0;  // that the command starts here: times count from when all are there
+  SignalInbox* signals;  // those that end this process: not lost between two trials
+  size_t ranks = 0;      // that the command starts here: times count from when all are there
   // From the last fault, or else from the start, to the end.
   std::chrono::milliseconds limit = std::chrono::hours(24);
 };
@@ -30,8 +43,7 @@ struct Outcome {
   std::vector<std::string> left;  // processes and files, in words
 };
 
-// Ends all that the command has left before it returns. Throws StartError, and Error where it was
-// told to stop by a signal.
+// Ends all that the command has left before it returns or throws. Throws StartError and Stopped.
 Outcome run_trial(const Plan& plan, const Conditions& conditions);
 
 }  // namespace tutti::tool::chaos

@@ -130,8 +130,13 @@ void check_settings(const Hosts& hosts, Findings& findings) {
     }
     for (const std::string& warning : host.setting_warnings) {
       findings.push_back({check::kSettings, Severity::warning, warning, host.name,
-                          "a misspelt name: it has no effect", "correct it, or remove it"});
+                          "it has no effect", "correct it, or remove it"});
     }
+  }
+  if (!hosts.empty() && !hosts.front().tune_problem.empty()) {
+    findings.push_back({check::kSettings, Severity::warning, hosts.front().tune_problem,
+                        hosts.front().name, "rank 0 there takes defaults in its place",
+                        "correct it, or run `tutti tune` there"});
   }
   // These belong to a host, or have no effect on others.
   const std::set<std::string_view> kOwn = {"TUTTI_TOKEN_FILE", "TUTTI_INTERFACE", "TUTTI_TOPOLOGY",

@@ -103,6 +103,7 @@ Json to_json(const HostFacts& facts) {
       {"settings", Json(facts.settings)},
       {"setting_problems", facts.setting_problems},
       {"setting_warnings", facts.setting_warnings},
+      {"tune_problem", facts.tune_problem},
       {"token", Json{{"source", facts.token.source},
                      {"fingerprint", facts.token.fingerprint},
                      {"problem", facts.token.problem}}},
@@ -144,6 +145,7 @@ HostFacts facts_from_json(const Json& json) {
   facts.settings = json.at("settings").get<std::map<std::string, std::string>>();
   facts.setting_problems = json.at("setting_problems").get<Texts>();
   facts.setting_warnings = json.at("setting_warnings").get<Texts>();
+  facts.tune_problem = json.at("tune_problem").get<std::string>();
   const Json& token = json.at("token");
   facts.token = {token.at("source"), token.at("fingerprint"), token.at("problem")};
   const Json& meeting = json.at("rendezvous");

@@ -77,7 +77,8 @@ struct HostFacts {
   std::vector<Interface> interfaces;
   std::map<std::string, std::string> settings;  // those that are not at their defaults
   std::vector<std::string> setting_problems;    // wrong values
-  std::vector<std::string> setting_warnings;    // misspelt names
+  std::vector<std::string> setting_warnings;    // those without effect: misspelt names, ...
+  std::string tune_problem;                     // why TUTTI_TUNE_FILE is of no use
   TokenFacts token;
   RendezvousFacts rendezvous;
   std::vector<FabricFacts> fabrics;

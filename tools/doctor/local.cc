@@ -22,10 +22,12 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "base/file_text.h"
 #include "base/host_name.h"
 #include "base/settings.h"
 #include "base/text.h"
 #include "base/version.h"
+#include "collectives/cost/cost_model.h"
 #include "topology/host.h"
 #include "transport/bootstrap/job.h"
 #include "transport/bootstrap/meeting.h"
@@ -201,6 +203,26 @@ void look_at_settings(HostFacts& facts) {
   }
 }
 
+// What two settings name, without which they do nothing.
+void look_at_files(HostFacts& facts) {
+  const std::string reports = settings().get_string("TUTTI_REPORT");
+  std::error_code none;
+  if (!reports.empty() && !fs::is_directory(reports, none)) {
+    facts.setting_warnings.push_back(
+        cat("TUTTI_REPORT=", reports, ": there is no such directory to write reports in"));
+  } else if (!reports.empty() && ::access(reports.c_str(), W_OK | X_OK) != 0) {
+    facts.setting_warnings.push_back(
+        cat("TUTTI_REPORT=", reports, ": reports cannot be written there: ", std::strerror(errno)));
+  }
+  const std::string tuned = settings().get_string("TUTTI_TUNE_FILE");
+  if (tuned.empty() || tuned == "none") return;
+  try {
+    parse_cost_model(file_text(tuned));
+  } catch (const Error& error) {
+    facts.tune_problem = cat("TUTTI_TUNE_FILE=", tuned, ": ", error.what());
+  }
+}
+
 // Fails each on its own: what one cannot find says nothing of the others.
 template <typename Look>
 void try_to(HostFacts& facts, Look look) {
@@ -281,6 +303,7 @@ HostFacts look_at_this_host(const Question& question) {
   facts.interfaces = look_at_interfaces();
   try_to(facts, [&] { look_at_limits(facts); });
   try_to(facts, [&] { look_at_settings(facts); });
+  try_to(facts, [&] { look_at_files(facts); });
   try_to(facts, [&] { facts.token = look_at_token(question.nonce); });
   try_to(facts, [&] { facts.rendezvous = look_at_rendezvous(); });
   try_to(facts, [&] {

@@ -23,6 +23,7 @@
 #include "tools/launcher/event_loop.h"
 #include "tools/launcher/output.h"
 #include "tools/launcher/signals.h"
+#include "tools/launcher/tally.h"
 #include "transport/bootstrap/job.h"
 #include "transport/bootstrap/job_sources.h"
 
@@ -67,6 +68,13 @@ void check(const LaunchOptions& options) {
     throw Error(ErrorCode::invalid_argument, cat(options.ranks, " ranks cannot be started"),
                 {.remedy = "ask for at least one"});
   }
+  const int64_t spares = settings().get_int("TUTTI_SPARES");
+  if (spares >= options.processes()) {
+    throw Error(ErrorCode::invalid_argument,
+                cat("TUTTI_SPARES=", spares, ": no rank would be left to work, of ",
+                    options.processes(), " in all"),
+                {.remedy = "unset it: `tutti run --spares K` sets it for its ranks"});
+  }
 }
 
 // One job for each host that gets ranks.
@@ -85,6 +93,8 @@ std::vector<HostJob> deal(const LaunchOptions& options) {
   }
   const std::string token = job_token();
   job.environment["TUTTI_TOKEN"] = token.empty() ? random_token() : token;  // never a file's path
+  // Without spares too: it may be set here, for a rank of another job.
+  job.environment["TUTTI_UNNEEDED_CODE"] = cat(options.spares > 0 ? kUnneededCode : 0);
   const std::vector<std::vector<int>> ranks = deal_ranks(options.processes(), hosts, options.map);
   std::vector<HostJob> jobs;
   for (size_t i = 0; i < hosts.size(); ++i) {
@@ -117,8 +127,8 @@ std::string describe_signal(int number) {
 class Launch : public AgentSink {
  public:
   Launch(const LaunchOptions& options, int restart)
-      : left_(options.processes()),
-        min_ranks_(options.min_ranks.value_or(options.ranks)),
+      : tally_(options.processes(), options.min_ranks.value_or(options.ranks)),
+        has_spares_(options.spares > 0),
         output_(options.processes(), options.prefix_lines),
         display_(static_cast<size_t>(options.processes())) {
     std::vector<HostJob> jobs = deal(options);
@@ -155,7 +165,8 @@ class Launch : public AgentSink {
     return code;
   }
 
-  bool was_stopped() const { return stop_signal_ != 0; }
+  // Not where a signal has ended it, or its command cannot be started.
+  bool may_be_started_again() const { return stop_signal_ == 0 && !has_no_command_; }
 
   void on_listening(const std::string& address, uint16_t port) override {
     started_ = true;
@@ -168,11 +179,14 @@ class Launch : public AgentSink {
   }
 
   void on_exit(const RankExit& exit) override {
-    if (!exit.failed() || ending_) return;
+    if (has_spares_ && exit.signal == 0 && exit.code == kUnneededCode) return tally_.add_unneeded();
+    if (!exit.failed()) return tally_.add_success();
+    if (ending_) return;
     if (failed() && exit.by_itself()) return;  // because of the first, or so it may be
-    if (does_without(1)) {
+    exit.by_itself() ? tally_.add_failure() : tally_.add_killed(1);
+    if (does_without(exit.exit_code())) {
       signal_ranks(SIGCONT);  // or else whoever is stopped may be all that is left
-      return say(cat(describe(exit), "; the others go on"));
+      return say(describe(exit) + what_others_do());
     }
     if (!failed()) exit_code_ = exit.exit_code();
     failed_exits_.push_back(exit);
@@ -181,17 +195,24 @@ class Launch : public AgentSink {
 
   void on_failure(const std::string& text, int code, const std::vector<int>& lost) override {
     if (ending_) return;
-    if (!lost.empty() && does_without(std::ssize(lost))) return say(text + "; the others go on");
+    has_no_command_ = has_no_command_ || (lost.empty() && (code == 126 || code == 127));
+    tally_.add_killed(std::ssize(lost));
+    if (!lost.empty() && does_without(code)) return say(text + what_others_do());
     if (!failed()) exit_code_ = code;
     failures_.push_back(text);
     if (failures_.size() == 1 && failed_exits_.empty()) end_soon();
   }
 
  private:
-  // Whether enough ranks are left when so many are lost, and the job goes on.
-  bool does_without(std::ptrdiff_t lost) {
-    left_ -= lost;
-    return started_ && !failed() && stop_signal_ == 0 && left_ >= min_ranks_;
+  // Whether enough ranks are left after a loss with this code, and the job goes on.
+  bool does_without(int code) {
+    if (!started_ || failed() || stop_signal_ != 0 || !tally_.can_succeed()) return false;
+    last_code_ = code;
+    return true;
+  }
+
+  std::string what_others_do() const {
+    return tally_.anybody_runs() ? "; the others go on" : "; the others had ended well";
   }
 
   bool failed() const { return !failed_exits_.empty() || !failures_.empty(); }
@@ -230,6 +251,7 @@ class Launch : public AgentSink {
   void on_signal(int number) {
     if (number == SIGPIPE && !output_.broken()) return;  // of a rank's pipe, seen there
     if (number == SIGUSR1 || number == SIGUSR2) return signal_ranks(number);
+    if (number == SIGTSTP) return stand_still();
     if (stop_signal_ != 0) {
       if (number == SIGINT || number == SIGTERM) kill_now();
       return;
@@ -247,6 +269,13 @@ class Launch : public AgentSink {
 
   void signal_ranks(int number) { agents_->signal_ranks(number); }
 
+  // After Ctrl-Z, which a terminal tells this process only; until it is continued.
+  void stand_still() {
+    signal_ranks(SIGSTOP);
+    std::raise(SIGSTOP);
+    signal_ranks(SIGCONT);
+  }
+
   // The last words, and the exit code.
   int conclude() const {
     if (stop_signal_ != 0) {
@@ -256,6 +285,10 @@ class Launch : public AgentSink {
     for (const RankExit& exit : failed_exits_) show_tail(exit.rank);
     for (const RankExit& exit : failed_exits_) say(describe(exit));
     for (const std::string& text : failures_) say(text);
+    if (!failed() && started_ && !tally_.succeeded()) {
+      say("all ranks that worked have failed; those that are left were spares that waited");
+      return last_code_;
+    }
     if (failed() || output_.lost() == 0) return exit_code_;
     say(system_error("cannot write to standard output", output_.lost()).what());
     return 1;
@@ -276,15 +309,17 @@ class Launch : public AgentSink {
     [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, tail.data(), tail.size());
   }
 
-  std::ptrdiff_t left_;  // ranks that have not failed
-  int min_ranks_;
+  Tally tally_;
+  bool has_spares_;
+  int last_code_ = EXIT_FAILURE;  // of the last failure that was done without
   Output output_;
   std::vector<std::string> display_;  // the host of each rank, for people
   EventLoop loop_;
   // Before the agents: what they start must not take the signals of a terminal itself.
-  SignalInbox signals_{{SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGPIPE}};
+  SignalInbox signals_{{SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGPIPE, SIGTSTP}};
   std::optional<Agents> agents_{std::in_place, loop_, *this};
   bool started_ = false;
+  bool has_no_command_ = false;  // as a shell's codes say
   bool gave_up_ = false;
   int stop_signal_ = 0;
   bool ending_ = false;  // what ends from now on was made to by this process
@@ -309,7 +344,7 @@ int launch(const LaunchOptions& options) {
     for (int restart = 0;; ++restart) {
       Launch job(options, restart);
       const int code = job.run();
-      if (code == 0 || job.was_stopped() || restart == options.restarts) return code;
+      if (code == 0 || !job.may_be_started_again() || restart == options.restarts) return code;
       say(cat("the job is started again, for the ", restart + 1, ". of ", options.restarts,
               " times"));
     }

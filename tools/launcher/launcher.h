@@ -32,7 +32,7 @@ struct LaunchOptions {
 };
 
 // Returns the exit code of the first rank that failed and was not done without (128 + N for signal
-// N), or 0.
+// N), or 0. Where all were done without until none that worked was left: of the last that failed.
 int launch(const LaunchOptions& options);
 
 // True in a process that is a rank of a job already, whatever launcher started it: it shall join

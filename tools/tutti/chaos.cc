@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
+#include <csignal>
 #include <cstdlib>
+#include <fstream>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,13 +16,17 @@
 #include "base/error.h"
 #include "base/file_text.h"
 #include "base/json.h"
+#include "base/parse_number.h"
 #include "base/text.h"
+#include "tools/chaos/moved_clock.h"
 #include "tools/chaos/plan.h"
 #include "tools/chaos/processes.h"
 #include "tools/chaos/report.h"
+#include "tools/chaos/scratch.h"
 #include "tools/chaos/trial.h"
 #include "tools/chaos/verdict.h"
 #include "tools/launcher/captured.h"
+#include "tools/launcher/signals.h"
 #include "tools/tutti/commands.h"
 
 namespace tutti::tool {
@@ -47,13 +53,61 @@ struct Options {
 
 // "1-3" or "2".
 void read_ranks(const std::string& text, chaos::Draw& draw) {
-  char end = 0;
-  const int got = std::sscanf(text.c_str(), "%d-%d%c", &draw.first_rank, &draw.last_rank, &end);
-  if (got == 1) draw.last_rank = draw.first_rank;
-  const bool whole = text.find_first_not_of("0123456789-") == std::string::npos;
-  if (!whole || got < 1 || got > 2 || draw.first_rank > draw.last_rank) {
+  const size_t dash = text.find('-');
+  const auto first = parse_number<int>(text.substr(0, dash));
+  const auto last = dash == text.npos ? first : parse_number<int>(text.substr(dash + 1));
+  if (!first || !last || *first < 0 || *first > *last) {
     throw UsageError(cat("--ranks ", text, ": write it as in 0-3, or 2"));
   }
+  draw.first_rank = *first;
+  draw.last_rank = *last;
+}
+
+std::vector<Plan> read_plans(const std::string& file) {
+  const std::string text = file_text(file);
+  try {
+    return chaos::plans_from_json(Json::parse(text));
+  } catch (const Error& error) {
+    throw Error(error.code(), error.what(), {.where = file});
+  }
+}
+
+// Throws where no trial could have such faults here.
+void require_means(bool moves_clock, bool fills_disk) {
+  if (moves_clock) chaos::require_clock_library();
+  if (fills_disk) static_cast<void>(chaos::Scratch(1 << 20));
+}
+
+bool has_fault(const std::vector<Plan>& plans, chaos::Kind kind) {
+  return std::ranges::any_of(plans, [&](const Plan& plan) {
+    return std::ranges::count(plan.faults, kind, &chaos::Fault::kind) > 0;
+  });
+}
+
+// What is wrong for sure is said before the command runs, which may take long. Returns the plans of
+// a file; random ones need to know how many ranks there are.
+std::vector<Plan> check(Options& options) {
+  const std::string& expression = options.demands.same_output;
+  if (!expression.empty()) chaos::last_match(expression, "");
+  if (options.plan != kRandom) {
+    std::vector<Plan> plans = read_plans(options.plan);
+    require_means(has_fault(plans, chaos::Kind::clock), has_fault(plans, chaos::Kind::full));
+    return plans;
+  }
+  chaos::Draw& draw = options.draw;
+  if (!options.ranks.empty()) read_ranks(options.ranks, draw);
+  if (draw.links.empty() && std::ranges::any_of(draw.classes, chaos::cuts_links)) {
+    throw UsageError("--faults cut and sever need --links: which interfaces to take down");
+  }
+  require_means(std::ranges::count(draw.classes, "clock") > 0,
+                std::ranges::count(draw.classes, "full") > 0);
+  if (draw.classes.empty()) {
+    draw.classes = chaos::all_classes();
+    std::erase(draw.classes, "full");   // it is root's
+    std::erase(draw.classes, "clock");  // it needs a library
+    if (draw.links.empty()) std::erase_if(draw.classes, chaos::cuts_links);
+  }
+  return {};
 }
 
 Outcome run_undisturbed(const Options& options, const Conditions& conditions) {
@@ -80,65 +134,93 @@ Outcome run_undisturbed(const Options& options, const Conditions& conditions) {
   return outcome;
 }
 
-std::vector<Plan> plans_of(const Options& options, size_t ranks) {
-  if (options.plan != kRandom) {
-    return chaos::plans_from_json(Json::parse(file_text(options.plan)));
-  }
+std::vector<Plan> random_plans(const Options& options, size_t ranks) {
   chaos::Draw draw = options.draw;
-  draw.last_rank = static_cast<int>(ranks) - 1;
-  if (!options.ranks.empty()) read_ranks(options.ranks, draw);
-  if (draw.links.empty() && std::ranges::any_of(draw.classes, chaos::cuts_links)) {
-    throw UsageError("--faults cut and sever need --links: which interfaces to take down");
-  }
-  if (draw.classes.empty()) {
-    draw.classes = chaos::all_classes();
-    std::erase(draw.classes, "full");   // it is root's
-    std::erase(draw.classes, "clock");  // it needs a library
-    if (draw.links.empty()) std::erase_if(draw.classes, chaos::cuts_links);
+  const int last = static_cast<int>(ranks) - 1;
+  if (options.ranks.empty()) draw.last_rank = last;
+  if (draw.last_rank > last) {
+    throw UsageError(cat("--ranks ", options.ranks, ": the command has only started ranks up to ",
+                         last, " here"));
   }
   return draw_plans(draw);
 }
 
+// A line that is rewritten on a terminal, and goes in the end.
+class Progress {
+ public:
+  ~Progress() {
+    if (shown_) std::cerr << "\r\x1b[K";
+  }
+  void show(size_t trial, size_t trials) const {
+    if (shown_) std::cerr << cat("\rtrial ", trial, " of ", trials);
+  }
+
+ private:
+  const bool shown_ = ::isatty(STDERR_FILENO) != 0;
+};
+
 // Tells of each failure as it comes.
-std::vector<chaos::Tried> try_all(const std::vector<Plan>& plans, const Conditions& conditions,
-                                  const Outcome& undisturbed, const chaos::Demands& demands) {
-  const bool shows_progress = ::isatty(STDERR_FILENO) != 0;
-  std::vector<chaos::Tried> trials;
+void try_all(const std::vector<Plan>& plans, const Conditions& conditions,
+             const Outcome& undisturbed, const chaos::Demands& demands,
+             std::vector<chaos::Tried>& trials) {
+  const Progress progress;
   for (const Plan& plan : plans) {
-    if (shows_progress) std::cerr << cat("\rtrial ", trials.size() + 1, " of ", plans.size());
+    progress.show(trials.size() + 1, plans.size());
     Outcome outcome = run_trial(plan, conditions);
     const chaos::Verdict verdict = judge(plan, outcome, undisturbed, demands);
     trials.push_back({plan, std::move(outcome), verdict});
     if (verdict.problems.empty()) continue;
     std::cout << failure_in_words(trials.back(), static_cast<int>(trials.size())) << std::flush;
   }
-  if (shows_progress) std::cerr << "\r\x1b[K";
-  return trials;
 }
 
-int run(const Options& options) {
-  chaos::adopt_orphans();
-  Conditions conditions{.command = options.command};
-  for (const char* const limit : {"TUTTI_TIMEOUT", "TUTTI_INIT_TIMEOUT"}) {
-    if (std::getenv(limit) == nullptr) conditions.environment[limit] = cat(options.within / 2);
-  }
-  std::ofstream json = open_for_writing(options.json, "--json");
+void run_trials(const Options& options, std::vector<Plan> plans, Conditions conditions,
+                std::vector<chaos::Tried>& trials) {
   const Outcome undisturbed = run_undisturbed(options, conditions);
   std::cout << cat("undisturbed: ", undisturbed.ranks, " ranks, ", undisturbed.seconds, " s\n");
   conditions.ranks = undisturbed.ranks;
   conditions.limit = std::chrono::milliseconds(
       static_cast<int64_t>((undisturbed.seconds + options.within) * 1000));
-  const std::vector<Plan> plans = plans_of(options, undisturbed.ranks);
+  if (plans.empty()) plans = random_plans(options, undisturbed.ranks);
   if (!options.write_plan.empty()) {
     write_file(options.write_plan, to_json(plans).dump(2) + "\n");
   }
-  const std::vector<chaos::Tried> trials = try_all(plans, conditions, undisturbed, options.demands);
+  try_all(plans, conditions, undisturbed, options.demands, trials);
+}
+
+int exit_code(const std::vector<chaos::Tried>& trials) {
+  const auto missed = [](const chaos::Tried& tried) { return tried.verdict.missed; };
+  if (std::ranges::all_of(trials, missed)) {
+    std::cerr << "tutti: no fault has struck in any trial: nothing was tested\n";
+    return 1;
+  }
+  const auto passed = [](const chaos::Tried& tried) { return tried.verdict.problems.empty(); };
+  return std::ranges::all_of(trials, passed) ? 0 : 1;
+}
+
+int run(Options options) {
+  std::vector<Plan> plans = check(options);
+  std::ofstream json = open_for_writing(options.json, "--json");
+  open_for_writing(options.write_plan, "--write-plan");
+  chaos::adopt_orphans();
+  SignalInbox signals({SIGINT, SIGTERM, SIGHUP});
+  Conditions conditions{.command = options.command, .environment = {}, .signals = &signals};
+  for (const char* const limit : {"TUTTI_TIMEOUT", "TUTTI_INIT_TIMEOUT"}) {
+    if (std::getenv(limit) == nullptr) conditions.environment[limit] = cat(options.within / 2);
+  }
+  std::vector<chaos::Tried> trials;
+  int signal = 0;
+  try {
+    run_trials(options, std::move(plans), std::move(conditions), trials);
+  } catch (const chaos::Stopped& stopped) {
+    std::cerr << cat("tutti: ", stopped.what(), ", after ", trials.size(), " trials\n");
+    signal = stopped.signal();
+  }
   std::cout << table(trials);
   if (!options.json.empty()) {
     append(json, options.json, to_json(trials).dump(2, Json::BadText::replace) + "\n", "--json");
   }
-  const auto passed = [](const chaos::Tried& tried) { return tried.verdict.problems.empty(); };
-  return std::ranges::all_of(trials, passed) ? 0 : 1;
+  return signal != 0 ? 128 + signal : exit_code(trials);
 }
 
 void add_demands(Command command, Options& options) {
@@ -226,7 +308,9 @@ void add_chaos(CommandLine& line) {
       "  tutti chaos --plan failure.json -- tutti run -n 4 -- ./program\n"
       "A trial fails where the command does not end, leaves something behind, does not name the "
       "rank\n"
-      "that was struck, or ends badly after a short pause. The exit code is 0 where none failed.");
+      "that was struck, or ends badly after a short pause. The exit code is 0 where none failed, "
+      "and\n"
+      "a fault has struck in one at least. What was found until SIGINT or SIGTERM is told too.");
   command.runs([options] { return run(*options); });
 }
 

@@ -46,6 +46,7 @@ Step looked_at(const std::string& folder, bool verify) {
   Step step{.folder = folder, .checkpoint = {}, .problem = {}};
   try {
     Checkpoint checkpoint = Checkpoint::open(folder);
+    checkpoint.check_sizes();
     if (verify) checkpoint.verify();
     step.checkpoint = std::move(checkpoint);
   } catch (const Error& error) {
@@ -184,7 +185,9 @@ void add_checkpoint(CommandLine& line) {
       .show_default();
   command.add_option("--json", o->json, "write all of this as JSON").type_name("FILE");
   command.footer(
-      "The exit code is 1 where a checkpoint is damaged.\n"
+      "The exit code is 1 where a checkpoint is damaged: without --verify, where a file is missing "
+      "or\n"
+      "has another size.\n"
       "Example:\n"
       "  tutti checkpoint DIR --verify --export model.safetensors");
   command.runs([o] { return show(*o); });

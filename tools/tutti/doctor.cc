@@ -1,6 +1,7 @@
 // tutti doctor: what is wrong with hosts, network and settings, before a job finds out.
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/settings.h"
 #include "base/text.h"
 #include "tools/doctor/diagnose.h"
 #include "tools/doctor/gather.h"
@@ -43,6 +45,20 @@ void progress(const std::string& what) {
   if (::isatty(STDERR_FILENO) == 1) std::cerr << "tutti doctor: " << what << " ...\n";
 }
 
+// Those that the hosts have not told of: it is not handed on to others.
+std::vector<Finding> diagnose_own_settings(const std::vector<HostFacts>& hosts) {
+  std::vector<Finding> findings;
+  for (const SettingMistake& mistake : tolerate_setting_mistakes()) {
+    const bool is_told = std::ranges::any_of(hosts, [&](const HostFacts& host) {
+      return std::ranges::count(host.setting_problems, mistake.why) > 0;
+    });
+    if (is_told) continue;
+    findings.push_back({check::kSettings, Severity::error, mistake.why, "here", "",
+                        cat("correct ", mistake.name, " in the environment, or unset it")});
+  }
+  return findings;
+}
+
 Examination examine(const DoctorOptions& options) {
   const std::vector<Host> named = find_hosts(options.places);
   const int ranks = ranks_of_job(options.ranks, named);
@@ -72,6 +88,7 @@ Examination examine(const DoctorOptions& options) {
   const auto add = [&](const std::vector<Finding>& more) {
     found.findings.insert(found.findings.end(), more.begin(), more.end());
   };
+  add(diagnose_own_settings(found.hosts));
   add(diagnose_network(found.hosts, found.reaches));
   if (rules_out_a_job(found.findings)) return found;
   progress(cat("running a job of ", ranks, " ranks"));

@@ -55,7 +55,7 @@ void add_export(CommandLine& line) {
                   "bytes of tensors in one file; more are several, with an index")
       .type_name("BYTES")
       .show_default();
-  command.add_flag("--overwrite", options->overwrite, "what is in HF_DIR goes");
+  command.add_flag("--overwrite", options->overwrite, "an earlier export in HF_DIR goes");
   command.footer(
       "transformers reads it: AutoModelForCausalLM.from_pretrained(HF_DIR).\n"
       "Example:\n"

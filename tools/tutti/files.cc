@@ -10,9 +10,17 @@ namespace tutti::tool {
 
 namespace {
 
+// "-" is standard output elsewhere, which these commands write for people.
+void require_file(const std::string& path, const std::string& option) {
+  if (path != "-") return;
+  throw Error(ErrorCode::invalid_argument, "'-' is not standard output here, which has other text",
+              {.where = option, .remedy = "name a file, such as /dev/stderr, or ./-"});
+}
+
 std::ofstream opened(const std::string& path, const std::string& option, std::ios::openmode mode) {
   std::ofstream file;
   if (path.empty()) return file;
+  require_file(path, option);
   errno = 0;
   file.open(path, mode);
   if (!file) {
@@ -40,6 +48,7 @@ void append(std::ofstream& file, const std::string& path, const std::string& tex
 }
 
 void write_file(const std::string& path, const std::string& text) {
+  require_file(path, "");
   errno = 0;
   std::ofstream file(path, std::ios::binary);
   file << text;

@@ -151,12 +151,17 @@ Json describe(int ranks) {
                                   {"problem", transport.problem},
                                   {"detail", transport.detail}});
   }
+  const std::vector<SettingMistake>& mistakes = tolerate_setting_mistakes();
   for (const SettingInfo& info : all_settings()) {
     if (info.internal) continue;
-    const SettingValue value = settings().value(info.name);
+    SettingValue value = settings().value(info.name);
+    const auto mistake = std::ranges::find(mistakes, info.name, &SettingMistake::name);
+    const bool wrong = mistake != mistakes.end();
+    if (wrong) value = {mistake->value, "environment"};
     json["settings"].push_back({{"name", info.name},
                                 {"value", shown(info, value)},
                                 {"origin", value.origin},
+                                {"problem", wrong ? mistake->why : ""},
                                 {"default", info.default_value},
                                 {"type", name(info.type)},
                                 {"choices", info.choices},
@@ -226,9 +231,12 @@ void print(const Json& json) {
   for (const auto& setting : json["settings"]) {
     const std::string value = text(setting["value"]);
     const std::string choices = text(setting["choices"]);
+    const std::string problem = text(setting["problem"]);
     std::cout << "  " << text(setting["name"]) << " = " << (value.empty() ? "(empty)" : value)
-              << "  [" << text(setting["origin"]) << "]\n      " << text(setting["meaning"])
-              << (choices.empty() ? "" : cat(" (", choices, ")")) << '\n';
+              << "  [" << text(setting["origin"]) << "]"
+              << (problem.empty() ? "" : cat("  WRONG: ", problem)) << "\n      "
+              << text(setting["meaning"]) << (choices.empty() ? "" : cat(" (", choices, ")"))
+              << '\n';
   }
 }
 

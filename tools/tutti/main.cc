@@ -65,9 +65,11 @@ int run_tool(int argc, char** argv) {
   Command agent = line.add("agent", "serve a `tutti run` on another host");
   agent.hide();
   agent.runs(run_agent);
+  const std::string_view command = argc > 1 ? argv[1] : "";
+  // These tell themselves of what is wrong with settings.
+  if (command == "info" || command == "doctor") tolerate_setting_mistakes();
   // Both are told what is set, and report what is wrong with it.
-  const bool is_agent = argc > 1 && (std::string_view(argv[1]) == "agent" ||
-                                     std::string_view(argv[1]) == "doctor-host");
+  const bool is_agent = command == "agent" || command == "doctor-host";
   if (!is_agent) log_settings_warnings();
   return line.run(argc, argv);
 }

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/parse_number.h"
 #include "base/printable.h"
 #include "base/process_list.h"
 #include "base/text.h"
@@ -95,10 +96,17 @@ std::vector<pid_t> own_processes() {
   return pids;
 }
 
+int number_of_job(const std::string& text, int most) {
+  const auto number = parse_number<int>(text);
+  if (number && *number >= 1 && *number <= most) return *number;
+  throw Error(ErrorCode::invalid_argument, cat("--job: '", text, "' is no port and no process"),
+              {.remedy = "name a job as HOST:PORT, or by the pid of a rank on this host"});
+}
+
 // Of "HOST:PORT". Throws for what is none, and for a host that is not known.
 std::vector<bootstrap::SocketAddress> resolve_endpoint(const std::string& text) {
   const size_t colon = text.rfind(':');
-  const int port = job_number("--job", text.substr(colon + 1), 1, kLargestPort);
+  const int port = number_of_job(text.substr(colon + 1), kLargestPort);
   std::string host = text.substr(0, colon);
   if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
   return bootstrap::resolve(host, static_cast<uint16_t>(port));
@@ -171,7 +179,7 @@ std::vector<JobPlace> running_jobs() {
 
 JobPlace find_running_job(const std::string& job) {
   if (job.find(':') != std::string::npos) return place_at(job);
-  if (!job.empty()) return place_with(job_number("--job", job, 1, 1 << 30));
+  if (!job.empty()) return place_with(number_of_job(job, 1 << 30));
   std::vector<JobPlace> places = running_jobs();
   if (places.size() == 1) return std::move(places.front());
   if (places.empty()) {

@@ -56,8 +56,8 @@ std::string guess(const std::vector<Json>& reports) {
   if (code == "mismatch") return "the program makes other calls on some ranks: see the error";
   if (const std::vector<int> silent = silent_ranks(reports); !silent.empty()) {
     return cat("rank ", rank_ranges(silent),
-               " wrote nothing: it was killed, or stopped, or its host went away, and the others "
-               "waited for it");
+               " wrote nothing: it ended before it could write, was killed, or stopped, or its "
+               "host went away, and the others waited for it");
   }
   const auto [first, last] = std::ranges::minmax_element(reports, {}, last_call);
   if (last_call(*first) < last_call(*last)) {

@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "base/processors.h"
+#include "base/settings.h"
 #include "base/text.h"
 #include "collectives/communicator.h"
 #include "tools/launcher/launcher.h"
@@ -191,10 +192,15 @@ int train_as_rank(Options& options, LoadedData data) {
                                        .min_ranks = options.min_ranks.value_or(ranks)};
     if (options.copy_every) survival.copy_every = static_cast<uint64_t>(*options.copy_every);
     survival.copies = options.copies.value_or(survival.copies);
-    return run_with_survivors(world, options.run, std::move(data), survival,
-                              [&](training::Session& session, bool goes_on) {
-                                return train_in(session, options, goes_on);
-                              });
+    bool was_needed = options.spares == 0;
+    const int code = run_with_survivors(world, options.run, std::move(data), survival,
+                                        [&](training::Session& session, bool goes_on) {
+                                          const int code = train_in(session, options, goes_on);
+                                          was_needed = true;
+                                          return code;
+                                        });
+    if (was_needed || code != 0) return code;
+    return static_cast<int>(settings().get_int("TUTTI_UNNEEDED_CODE"));
   }
   training::Session session(world, options.run,
                             std::make_shared<const LoadedData>(std::move(data)));

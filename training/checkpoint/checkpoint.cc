@@ -38,6 +38,12 @@ std::string disagreement(const Manifest& manifest, int file, const SafetensorsFi
   return "";
 }
 
+void require_size(const std::string& path, uint64_t size, uint64_t expected) {
+  if (size == expected) return;
+  throw Error(ErrorCode::invalid_argument, cat(path, " has ", size, " bytes in place of ", expected,
+                                               size < expected ? ": it was cut off" : ""));
+}
+
 Manifest manifest_in(const std::string& folder) {
   const std::string file = cat(folder, '/', kManifestFile);
   return parse_manifest(read_text(file), file);
@@ -73,6 +79,20 @@ const std::byte* Checkpoint::bytes_of(const StoredPiece& piece, const std::strin
   }
 }
 
+void Checkpoint::check_sizes() const {
+  try {
+    for (int i = 0; i < manifest().world(); ++i) {
+      const std::string file = cat(path(), '/', manifest().file_name(i));
+      std::error_code error;
+      const uint64_t size = fs::file_size(file, error);
+      if (error) throw system_error(cat("cannot read ", file), error.value());
+      require_size(file, size, manifest().files[static_cast<size_t>(i)].bytes);
+    }
+  } catch (const Error& error) {
+    throw refusal(path(), error);
+  }
+}
+
 void Checkpoint::verify() const {
   try {
     verify_alone();
@@ -91,12 +111,7 @@ const SafetensorsFile& Checkpoint::whole_file(int index) const {
   const FileEntry& expected = manifest().files[static_cast<size_t>(index)];
   MappedFile mapped(cat(path(), '/', manifest().file_name(index)));
   const std::string path = mapped.path();
-  const uint64_t size = mapped.bytes().size();
-  if (size != expected.bytes) {
-    throw Error(ErrorCode::invalid_argument,
-                cat(path, " has ", size, " bytes in place of ", expected.bytes,
-                    size < expected.bytes ? ": it was cut off" : ""));
-  }
+  require_size(path, mapped.bytes().size(), expected.bytes);
   if (checksum_of(mapped.bytes()) != expected.checksum) {
     throw Error(ErrorCode::invalid_argument,
                 cat(path, " is damaged: its checksum does not fit its bytes"));

@@ -26,6 +26,8 @@ class Checkpoint : public PiecewiseSource {
 
   // The folder of the step.
   const std::string& path() const { return where(); }
+  // Whether all files are there, with as many bytes as they should have: quick. Throws as above.
+  void check_sizes() const;
   // Reads all files. Throws as above.
   void verify() const;
 

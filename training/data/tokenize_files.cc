@@ -23,7 +23,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-void check(const TokenizeOptions& options) {
+void check(const std::vector<TextFile>& files, const TokenizeOptions& options) {
+  for (const std::string& out : {options.out, options.validation_out}) {
+    for (const TextFile& file : files) {
+      std::error_code none;  // such a file: then they are not the same
+      if (!fs::equivalent(file.path, out, none)) continue;
+      throw Error(ErrorCode::invalid_argument,
+                  cat("the tokens of ", file.path, " would take its own place"),
+                  {.where = out, .remedy = "name another file for the tokens"});
+    }
+  }
   if (options.validation_out.empty()) return;
   if (!(options.validation_share > 0 && options.validation_share < 1)) {
     throw Error(ErrorCode::invalid_argument,
@@ -159,7 +168,7 @@ PieceOptions piece_options(const std::vector<TextFile>& files, const Tokenizer& 
 TokenizeResult tokenize_files(const std::vector<TextFile>& files, const Tokenizer& tokenizer,
                               const TokenizeOptions& options,
                               const std::function<void(uint64_t)>& progress) {
-  check(options);
+  check(files, options);
   const TokenFormat format{
       .vocabulary = static_cast<int64_t>(tokenizer.vocabulary_size()),
       .end_of_text = options.end_of_text,

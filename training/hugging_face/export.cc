@@ -7,15 +7,18 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/printable.h"
 #include "base/random_token.h"
 #include "base/text.h"
 #include "training/checkpoint/files.h"
 #include "training/checkpoint/safetensors.h"
+#include "training/checkpoint/step_directory.h"
 #include "training/hugging_face/architecture.h"
 #include "training/hugging_face/directory.h"
 #include "training/models/registry.h"
@@ -170,10 +173,59 @@ void copy_companions(const std::string& from, const std::string& folder) {
   }
 }
 
+bool is_shard(const std::string& name) {
+  size_t shard = 0, shards = 0;
+  return std::sscanf(name.c_str(), "model-%zu-of-%zu.safetensors", &shard, &shards) == 2 &&
+         name == shard_name(shard - 1, shards);
+}
+
+// Something in the directory that no export writes, if there is any.
+std::optional<std::string> stranger_in(const std::string& directory) {
+  const std::vector<std::string> companions = companions_in(directory);
+  for (const auto& entry : fs::directory_iterator(directory)) {
+    const std::string name = entry.path().filename();
+    const bool known = name == kConfigFile || name == kWeightsFile || name == kIndexFile ||
+                       is_shard(name) || std::ranges::count(companions, name) > 0;
+    if (!known || entry.is_directory()) return name;
+  }
+  return std::nullopt;
+}
+
+bool is_within(const fs::path& path, const fs::path& directory) {
+  const auto differ = std::mismatch(directory.begin(), directory.end(), path.begin(), path.end());
+  return differ.first == directory.end();
+}
+
+// The step's folder, or the directory of the run that it is in.
+fs::path source_of(const Checkpoint& checkpoint) {
+  const fs::path step = fs::weakly_canonical(without_slash(checkpoint.path()));
+  return fs::exists(step.parent_path() / kLatestFile) ? step.parent_path() : step;
+}
+
+// What is there must not be lost unless an export has written it.
+void check_target(const std::string& target, const fs::path& source) {
+  const fs::path canonical = fs::weakly_canonical(target);
+  if (is_within(canonical, source) || is_within(source, canonical)) {
+    throw Error(ErrorCode::invalid_argument,
+                cat("a model cannot be written to ", target, ": ",
+                    is_within(source, canonical) ? "it holds the run that the model comes from"
+                                                 : "it lies in the run that the model comes from"),
+                {.remedy = "name a directory elsewhere"});
+  }
+  if (!fs::is_directory(target)) return;
+  if (const std::optional<std::string> stranger = stranger_in(target)) {
+    throw Error(ErrorCode::invalid_argument,
+                cat("there is something in ", target,
+                    " that no export has written: ", in_quotes(*stranger)),
+                {.remedy = "name a new directory, or move away what is in this one"});
+  }
+}
+
 // A folder that becomes the directory when all of it is on the disk.
 class NewDirectory {
  public:
-  NewDirectory(const std::string& path, bool overwrite) : overwrite_(overwrite) {
+  NewDirectory(const std::string& path, bool overwrite, const fs::path& source)
+      : overwrite_(overwrite) {
     fs::path target = fs::absolute(path).lexically_normal();
     if (target.filename().empty()) target = target.parent_path();
     target_ = target;
@@ -183,6 +235,7 @@ class NewDirectory {
       throw Error(ErrorCode::invalid_argument, cat("there is something in ", path, " already"),
                   {.remedy = "name a new directory, or give --overwrite"});
     }
+    check_target(target_, source);
     folder_ = target.parent_path() / cat('.', target.filename().string(), ".tmp-", random_token());
     fs::create_directories(folder_, error);
     if (error) {
@@ -222,7 +275,7 @@ void export_model(const Checkpoint& checkpoint, const std::string& companions,
     throw Error(ErrorCode::invalid_argument, "a file cannot hold 0 bytes of tensors",
                 {.where = "--max-shard-size", .remedy = "give a size, such as 5G"});
   }
-  NewDirectory target(directory, options.overwrite);
+  NewDirectory target(directory, options.overwrite, source_of(checkpoint));
   write_config(model, architecture, companions, target.folder(), options.dtype);
   write_weights(checkpoint, shards_of(checkpoint, architecture, options), target.folder());
   copy_companions(companions, target.folder());

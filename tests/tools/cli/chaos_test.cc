@@ -1,6 +1,8 @@
 // `tutti chaos`: it finds what is wrong with a command, finds it again, and nothing else.
+#include <csignal>
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/text.h"
@@ -169,13 +171,72 @@ TEST_F(Chaos, DrawsTheSamePlansFromASeed) {
   EXPECT_NE(draw("8", "eight"), seven);
 }
 
+// Before the command has run, which leaves a file.
 TEST_F(Chaos, RefusesWhatIsNoPlan) {
-  const Result unknown = hurt(R"({"kind":"insult","rank":1})", honest_);
-  EXPECT_EQ(unknown.code, 1);
-  EXPECT_THAT(unknown.err, HasSubstr("'insult'"));
-  const Result misfit = hurt(R"({"kind":"stall","rank":1,"at_ms":5})", honest_);
-  EXPECT_THAT(misfit.err, HasSubstr("there is no such fault"));
+  const Words command = {"sh", "-c", cat(": > ", path("ran"), "; ", two_ranks(honest_))};
+  const auto refuse = [&](const std::string& plan, const std::string& why) {
+    const Result result = chaos({"--plan", write("bad_plan", plan)}, command);
+    EXPECT_EQ(result.code, 1) << plan;
+    EXPECT_THAT(result.err, AllOf(HasSubstr(why), HasSubstr("bad_plan"))) << plan;
+    EXPECT_FALSE(std::filesystem::exists(path("ran"))) << plan;
+  };
+  const auto refuse_fault = [&](const std::string& fault, const std::string& why) {
+    refuse(cat(R"({"trials":[{"faults":[)", fault, "]}]}"), why);
+  };
+  refuse_fault(R"({"kind":"insult","rank":1})", "'insult'");
+  refuse_fault(R"({"kind":"stall","rank":1,"at_ms":5})", "there is no such fault");
+  refuse_fault(R"({"kind":"kill","rank":1,"at_ms":5,"message":7})", "and not both");
+  refuse_fault(R"({"kind":"kill","rank":1,"at":5})", "there is no 'at'");
+  refuse_fault(R"({"kind":"kill","rank":-1,"at_ms":5})", "there is no such rank");
+  refuse_fault(R"({"kind":"kill","rank":1,"message":0})", "counted from 1");
+  refuse_fault(R"({"kind":"pause","rank":1,"at_ms":5})", "needs for_ms");
+  refuse(R"({"trials":[]})", "no trials");
+  refuse(R"({"trials":[{"faults":[]}]})", "no faults");
+  refuse(R"({"trials":[{"fault":[]}]})", "there is no 'fault'");
+  refuse("{", "bad_plan");
+}
+
+TEST_F(Chaos, RefusesWhatItCannotTryBeforeAllElse) {
+  const Words command = {"sh", "-c", cat(": > ", path("ran"), "; ", two_ranks(honest_))};
+  const std::vector<Words> mistakes = {
+      {"--ranks=-1"},        {"--ranks", "1-"},
+      {"--ranks", "2-1"},    {"--ranks", "99999999999"},
+      {"--faults", "cut"},   {"--same-output", "("},
+      {"--plan", "no/plan"}, {"--write-plan", path("no/folder/plan")},
+  };
+  for (const Words& mistake : mistakes) {
+    const Result result = chaos(mistake, command);
+    EXPECT_THAT(result.code, ::testing::AnyOf(1, 2)) << mistake.back();
+    EXPECT_FALSE(std::filesystem::exists(path("ran"))) << mistake.back();
+  }
+  EXPECT_THAT(chaos({"--ranks", "1-2"}, command).err, HasSubstr("ranks up to 1"));
   EXPECT_THAT(chaos({}, {"true"}).err, HasSubstr("no process with RANK"));
+}
+
+TEST_F(Chaos, IsNoSuccessWhereNothingWasTested) {
+  const Result result = hurt(R"({"kind":"kill","rank":7,"at_ms":5})", honest_);
+  EXPECT_EQ(result.code, 1);
+  EXPECT_THAT(result.err, HasSubstr("nothing was tested"));
+}
+
+// By its second trial, which would not end.
+TEST_F(Chaos, TellsWhatItHasFoundWhenItIsStopped) {
+  for (const auto& [signal, code] : {std::pair(SIGINT, 130), std::pair(SIGTERM, 143)}) {
+    std::filesystem::remove(path("count"));
+    const std::string command =
+        cat("echo x >> ", path("count"), "; ",
+            two_ranks(cat("[ $(grep -c x ", path("count"), ") = 3 ] && kill -", signal,
+                          " $PPID && sleep 100; ", honest_)));
+    const std::string trial = cat(R"({"faults":[)", kill_one_, "]}");
+    const Result result =
+        chaos({"--plan", write("plan", cat(R"({"trials":[)", trial, ",", trial, "]}")), "--json",
+               path("json")},
+              {"sh", "-c", command});
+    EXPECT_EQ(result.code, code) << result.err;
+    EXPECT_THAT(result.out, ContainsRegex("all +1 "));
+    EXPECT_THAT(result.err, HasSubstr("after 1 trials"));
+    EXPECT_THAT(failures(), SizeIs(0));
+  }
 }
 
 TEST_F(Chaos, PassesABench) {

@@ -49,6 +49,19 @@ TEST_F(CheckpointCommand, VerifiesEveryFile) {
   EXPECT_EQ(run({"checkpoint", path("run/step-00000002"), "--verify"}).code, 0);
 }
 
+TEST_F(CheckpointCommand, FindsMissingAndShortFilesAtAGlance) {
+  std::filesystem::resize_file(path("run/step-00000001/rank-0001-of-0002.safetensors"), 500);
+  const Result cut = run({"checkpoint", path("run")});
+  EXPECT_EQ(cut.code, 1);
+  EXPECT_THAT(cut.out, AllOf(HasSubstr("step-00000001  damaged: "), HasSubstr("has 500 bytes"),
+                             HasSubstr("step-00000002  3 file(s)")));
+  std::filesystem::remove(path("run/step-00000002/rank-0002-of-0003.safetensors"));
+  const Result missing = run({"checkpoint", path("run/step-00000002")});
+  EXPECT_EQ(missing.code, 1);
+  EXPECT_THAT(missing.out, AllOf(HasSubstr("step-00000002  damaged: "),
+                                 HasSubstr("rank-0002-of-0003.safetensors")));
+}
+
 TEST_F(CheckpointCommand, ExportsTheModel) {
   const std::string file = path("model.safetensors");
   const Result result = run({"checkpoint", path("run"), "--export", file, "--dtype", "bf16"});

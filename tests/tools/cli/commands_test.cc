@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <set>
 #include <string>
@@ -102,6 +103,30 @@ TEST_F(Commands, AWrongValueOfASettingIsRefusedOnce) {
   EXPECT_EQ(result.code, 1);
   EXPECT_EQ(std::ranges::count(result.err, '\n'), 1) << result.err;
   EXPECT_THAT(result.err, AllOf(HasSubstr("TUTTI_TRANSPORT='pigeon'"), HasSubstr("auto|shm|tcp")));
+  const Result spares = run({"bench", "all_reduce", "-n", "3"}, {{"TUTTI_SPARES", "99"}});
+  EXPECT_EQ(std::ranges::count(spares.err, '\n'), 1) << spares.err;
+  EXPECT_THAT(spares.err, AllOf(HasSubstr("TUTTI_SPARES=99"), HasSubstr("unset it")));
+}
+
+TEST_F(Commands, StandardOutputIsNoFileAmongWordsForPeople) {
+  for (const Words& arguments :
+       {Words{"bench", "all_reduce", "-n", "2", "--max", "64", "--json", "-"},
+        Words{"draw", "ring", "-n", "4", "--json", "-"}}) {
+    const Result result = run(arguments);
+    EXPECT_NE(result.code, 0);
+    EXPECT_THAT(result.err, HasSubstr("is not standard output here")) << arguments[0];
+  }
+  EXPECT_FALSE(std::filesystem::exists("-"));
+}
+
+// They are there to find it.
+TEST_F(Commands, InfoMarksWhatIsWrongWithASetting) {
+  for (const auto& [name, value] : Process::Environment{
+           {"TUTTI_TIMEOUT", "abc"}, {"TUTTI_TRANSPORT", "x"}, {"TUTTI_LOG", "loud"}}) {
+    const Result result = run({"info"}, {{name, value}});
+    EXPECT_EQ(result.code, 0) << result.err;
+    EXPECT_THAT(result.out, HasSubstr(cat(name, " = ", value, "  [environment]  WRONG: ")));
+  }
 }
 
 TEST_F(Commands, EveryHelpHasAnExample) {

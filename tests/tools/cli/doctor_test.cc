@@ -2,6 +2,7 @@
 // or this host twice, reached by a script in the place of ssh.
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -172,6 +173,23 @@ TEST_F(Doctor, NamesTwoSettings) {
 TEST_F(Doctor, NamesASettingThatMakesNoSense) {
   const Json report = examine_twice("[ $host = two ] && export TUTTI_TRANSPORT=carrier").report;
   expect_finding(report, "settings", "error", "two", "TUTTI_TRANSPORT='carrier'");
+}
+
+TEST_F(Doctor, NamesAnOwnSettingThatMakesNoSense) {
+  for (const auto& [name, value] : Process::Environment{{"TUTTI_TIMEOUT", "abc"},
+                                                        {"TUTTI_LOG", "loud"},
+                                                        {"TUTTI_TCP_STREAMS", "-1"},
+                                                        {"TUTTI_LAUNCH_FANOUT", "0"}}) {
+    const Json report = examine({}, {{name, value}}).report;
+    expect_finding(report, "settings", "error", "", cat(name, "='", value, "'"));
+    const auto of_settings = [](const Json& one) { return one["check"] == "settings"; };
+    EXPECT_EQ(std::ranges::count_if(report["findings"], of_settings), 1) << report["findings"];
+  }
+  const std::string file = write("file", "no model");
+  expect_finding(examine({}, {{"TUTTI_TUNE_FILE", file}}).report, "settings", "warning", "",
+                 "it is no cost model");
+  expect_finding(examine({}, {{"TUTTI_REPORT", path("nowhere")}}).report, "settings", "warning", "",
+                 "there is no such directory");
 }
 
 // The other host's program is a copy in which the version is another.

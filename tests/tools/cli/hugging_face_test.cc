@@ -163,6 +163,34 @@ TEST_F(HuggingFaceCommands, TakeNoTextForTheTokensOfAModelWithATokenizer) {
     EXPECT_THAT(result.err, AllOf(HasSubstr("has a tokenizer, and texts are read as bytes"),
                                   HasSubstr("tutti tokenize --tokenizer ")));
   }
+
+// It replaces an earlier export, and neither the run nor what is somebody's.
+TEST_F(HuggingFaceCommands, AnExportOverwritesNothingElse) {
+  train_llama(path("run"));
+  std::filesystem::create_directories(path("precious/sub"));
+  write("precious/sub/thesis.txt", "years of work");
+  std::filesystem::create_directory_symlink(path("run"), path("link"));
+  const std::string step = path("run/step-00000004");
+  ASSERT_TRUE(std::filesystem::exists(step));
+  const auto export_to = [&](const std::string& run_directory, const std::string& directory) {
+    const Result result = run({"export", run_directory, directory, "--overwrite"});
+    EXPECT_EQ(result.code, 1) << directory;
+    return result.err;
+  };
+  EXPECT_THAT(export_to(path("run"), path("run")), HasSubstr("holds the run"));
+  EXPECT_THAT(export_to(step, path("run")), HasSubstr("holds the run"));
+  EXPECT_THAT(export_to(step, path("link")), HasSubstr("holds the run"));
+  EXPECT_THAT(export_to(path("run"), path(".")), HasSubstr("holds the run"));
+  EXPECT_THAT(export_to(path("run"), step), HasSubstr("lies in the run"));
+  EXPECT_THAT(export_to(path("run"), path("run/hf")), HasSubstr("lies in the run"));
+  EXPECT_THAT(
+      export_to(path("run"), path("precious")),
+      AllOf(HasSubstr("no export has written: \"sub\""), HasSubstr("name a new directory")));
+  EXPECT_EQ(read(path("precious/sub/thesis.txt")), "years of work");
+  expect_good({"evaluate", path("run"), "--data", data_});
+  expect_good({"export", path("run"), path("hf"), "--max-shard-size", "8K"});
+  expect_good({"export", path("run"), path("hf"), "--overwrite"});
+  EXPECT_FALSE(std::filesystem::exists(path("hf/model.safetensors.index.json")));
 }
 
 TEST_F(HuggingFaceCommands, SaysWhatIsWrong) {

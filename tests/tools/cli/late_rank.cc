@@ -2,6 +2,8 @@
 // says when the first call is through.
 //
 //   late_rank RANK MILLISECONDS [CALLS]
+//
+// After an error it ends at once, as programs in C do.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -14,11 +16,12 @@
 
 int main(int argc, char** argv) {
   if (argc < 3) return 2;
+  const int late = std::atoi(argv[1]);
+  const std::chrono::milliseconds delay(std::atoi(argv[2]));
+  const long calls = argc > 3 ? std::atol(argv[3]) : -1;
+  tutti::Communicator comm;
   try {
-    const int late = std::atoi(argv[1]);
-    const std::chrono::milliseconds delay(std::atoi(argv[2]));
-    const long calls = argc > 3 ? std::atol(argv[3]) : -1;
-    tutti::Communicator comm = tutti::Communicator::init();
+    comm = tutti::Communicator::init();
     std::vector<float> values(1024, 1);
     for (long call = 0; call != calls; ++call) {
       if (call > 0 && (late < 0 || comm.rank() == late)) std::this_thread::sleep_for(delay);
@@ -31,6 +34,6 @@ int main(int argc, char** argv) {
     return 0;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());
-    return 1;
+    std::exit(1);
   }
 }

@@ -353,6 +353,37 @@ TEST_F(Survivors, DoWithoutSparesAsLongAsTheyCan) {
   EXPECT_THAT(result.out, HasSubstr("all_reduce"));
 }
 
+// Spares that only waited make no success of it, and the job is started again.
+TEST_F(Survivors, AreNotThoseThatOnlyWaited) {
+  const std::string program =
+      cat("if [ $RANK -lt 2 ]; then ", tutti(), " bench all_reduce --max 1K; exit 9; fi; exec ",
+          tutti(), " bench all_reduce --max 1K");
+  const Result result =
+      run({"run", "-n", "2", "--spares", "2", "--restarts", "1", "--", "sh", "-c", program});
+  EXPECT_EQ(result.code, 9) << result.err;
+  EXPECT_THAT(result.err, AllOf(HasSubstr("all ranks that worked have failed"),
+                                HasSubstr("the job is started again, for the 1. of 1 times")));
+  const Result diverged = run({"train", "--data", text_, "--ranks", "2", "--spares", "2", "--steps",
+                               "30", "--lr", "1e6", "--optimizer", "sgd"});
+  EXPECT_EQ(diverged.code, 1) << diverged.err;
+  EXPECT_THAT(diverged.err, HasSubstr("not finite"));
+}
+
+// Each in the order of their ends: the next one waits for word of those before it.
+TEST_F(Survivors, AreNotThoseThatLeftBeforeAllOthersFailed) {
+  const std::string wait = "read -r -u $TUTTI_LAUNCHER_FD notice; ";
+  const Result left = run({"run", "-n", "3", "--min-ranks", "1", "--", "bash", "-c",
+                           "[ $RANK = 1 ] && exit 0; " + wait + "exit 7"});
+  EXPECT_EQ(left.code, 7) << left.err;
+  const Result through = run({"run", "-n", "3", "--min-ranks", "1", "--", "bash", "-c",
+                              "[ $RANK != 2 ] && exit 0; " + wait + wait + "echo $notice; exit 7"});
+  EXPECT_EQ(through.code, 0) << through.err;
+  EXPECT_THAT(through.err, HasSubstr("the others had ended well"));
+  const Result last = run({"run", "-n", "3", "--min-ranks", "1", "--", "bash", "-c",
+                           "[ $RANK != 2 ] && exit 7; " + wait + wait + "exit 0"});
+  EXPECT_EQ(last.code, 0) << last.err;
+}
+
 TEST_F(Survivors, AreNotNeededWhereAJobIsStartedAgain) {
   const std::string program =
       "if [ $TORCHELASTIC_RESTART_COUNT -lt 2 ]; then exit 3; fi; echo well";
@@ -362,6 +393,9 @@ TEST_F(Survivors, AreNotNeededWhereAJobIsStartedAgain) {
   EXPECT_EQ(enough.out, "well\nwell\n");
   EXPECT_THAT(enough.err, AllOf(HasSubstr("ended with exit code 3"), HasSubstr("2. of 2 times")));
   EXPECT_EQ(run({"run", "-n", "2", "--restarts", "1", "--", "sh", "-c", program}).code, 3);
+  const Result none = run({"run", "-n", "2", "--restarts", "3", "--", "/nonexistent"});
+  EXPECT_EQ(none.code, 127);
+  EXPECT_THAT(none.err, Not(HasSubstr("again")));
 }
 
 }  // namespace

@@ -23,7 +23,8 @@ class Tokenize : public Cli {
     return file.tokens();
   }
   void expect_refused(Words more, const std::vector<std::string>& said) const {
-    Words arguments = {"tokenize", "--out", path("out.bin")};
+    Words arguments = {"tokenize"};
+    if (std::ranges::count(more, "--out") == 0) arguments = {"tokenize", "--out", path("out.bin")};
     arguments.insert(arguments.end(), more.begin(), more.end());
     const Result result = run(arguments);
     EXPECT_THAT(result.code, ::testing::AnyOf(1, 2));
@@ -47,6 +48,16 @@ TEST_F(Tokenize, BytesAndAValidationFile) {
                                     "a vocabulary of 256)"));
   EXPECT_THAT(result.out, Not(HasSubstr("\r"))) << "no progress in a pipe";
   EXPECT_THAT(tokens(path("val.bin")), ElementsAre('g', 'h', 'i', 0xc3, 0xa9));
+}
+
+TEST_F(Tokenize, LeavesTheTextThere) {
+  const std::string text = write("text", "0123456789");
+  std::filesystem::create_symlink(text, path("link"));
+  for (const std::string& name : {text, path("link"), path("./text")}) {
+    expect_refused({"--data", text, "--out", name}, {"would take its own place", text});
+    expect_refused({"--data", text, "--validation-out", name}, {"would take its own place"});
+  }
+  EXPECT_EQ(read(text), "0123456789");
 }
 
 TEST_F(Tokenize, PairsOfADirectorysVocabulary) {

@@ -3,8 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <fstream>
+#include <iterator>
 #include <string>
+#include <thread>
 
+#include "base/deadline.h"
 #include "base/text.h"
 #include "tests/tools/launcher/start.h"
 
@@ -67,6 +71,38 @@ TEST(Signals, UserSignalsPassAndEndNothing) {
   const Result result = launcher.finish();
   EXPECT_EQ(result.code, 0);
   EXPECT_EQ(result.out, "[0] 1\n[0] got it\n");
+}
+
+// "T": it is stopped; "S" and "R": it lives.
+char state_of(pid_t pid) {
+  std::ifstream file(cat("/proc/", pid, "/stat"));
+  std::string text{std::istreambuf_iterator<char>(file), {}};
+  const size_t end = text.rfind(')');
+  return end == std::string::npos ? 'X' : text[end + 2];
+}
+
+bool comes_to_be_stopped(pid_t pid, bool stopped) {
+  const Deadline deadline = Deadline::after(testing::kPatience);
+  while ((state_of(pid) == 'T') != stopped && !deadline.passed()) std::this_thread::yield();
+  return (state_of(pid) == 'T') == stopped;
+}
+
+// As Ctrl-Z and a shell's fg do.
+TEST(Signals, RanksStandStillWithTheLauncher) {
+  Process launcher =
+      start_launcher(2, "-", {"bash", "-c", "trap 'exit 0' USR1; echo $$; " + kWait});
+  const std::vector<std::string> lines = launcher.read_lines(2);
+  ASSERT_EQ(lines.size(), 2u);
+  ::kill(launcher.pid(), SIGTSTP);
+  for (const bool stopped : {true, false}) {
+    EXPECT_TRUE(comes_to_be_stopped(launcher.pid(), stopped));
+    for (const std::string& line : lines) {
+      EXPECT_TRUE(comes_to_be_stopped(pids_in(line)[0], stopped));
+    }
+    ::kill(launcher.pid(), SIGCONT);
+  }
+  ::kill(launcher.pid(), SIGUSR1);
+  EXPECT_EQ(launcher.finish().code, 0);
 }
 
 TEST(Signals, ARankKilledFromOutsideEndsTheOthersThatDoNotWantTo) {

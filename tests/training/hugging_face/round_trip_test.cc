@@ -118,9 +118,14 @@ TEST(HuggingFaceExport, LeavesWhatIsThere) {
   write_bytes(scratch.path("out/mine"), "mine");
   EXPECT_THAT(error_of([&] { export_run(scratch.path("run"), scratch.path("out")); }),
               HasSubstr("--overwrite"));
+  const auto overwrite = [&] {
+    export_run(scratch.path("run"), scratch.path("out"), {.overwrite = true});
+  };
+  EXPECT_THAT(error_of(overwrite), HasSubstr("that no export has written"));
   EXPECT_EQ(read_bytes(scratch.path("out/mine")), "mine");
-  export_run(scratch.path("run"), scratch.path("out"), {.overwrite = true});
-  EXPECT_FALSE(fs::exists(scratch.path("out/mine")));
+  fs::remove(scratch.path("out/mine"));
+  write_bytes(scratch.path("out/config.json"), "{}");
+  overwrite();
   EXPECT_EQ(read_bytes(scratch.path("out/config.json")), config);
   EXPECT_EQ(std::distance(fs::directory_iterator(scratch.path()), {}), 2);  // nothing else is left
 }

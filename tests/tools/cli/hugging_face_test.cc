@@ -163,6 +163,7 @@ TEST_F(HuggingFaceCommands, TakeNoTextForTheTokensOfAModelWithATokenizer) {
     EXPECT_THAT(result.err, AllOf(HasSubstr("has a tokenizer, and texts are read as bytes"),
                                   HasSubstr("tutti tokenize --tokenizer ")));
   }
+}
 
 // It replaces an earlier export, and neither the run nor what is somebody's.
 TEST_F(HuggingFaceCommands, AnExportOverwritesNothingElse) {

@@ -361,7 +361,6 @@ void refuse_what_is_ignored(const Json& said, const RunOptions& options) {
       {"model.rope_factor", options.model.value("rope_scaling", std::string("none")) != "none",
        "--rope-scaling linear, dynamic or llama3"},
       {"parallel.flush_every", is_late, "--schedule pipedream or pipedream-2bw"},
-      {"training.samples", false, "--steps or --epochs, from which it follows"},
       {"training.loss_scale", training.replica.storage.dtype == DType::f16, "--precision f16"},
       {"training.compression_rank", training.compression == Compression::powersgd,
        "--compression powersgd"},
@@ -372,8 +371,11 @@ void refuse_what_is_ignored(const Json& said, const RunOptions& options) {
   };
   for (const auto& detail : details) {
     if (detail.is_used || find_member(said, detail.key) == nullptr) continue;
-    const std::string flag = flag_of(*field_named(detail.key));
-    throw UsageError(cat(flag.empty() ? detail.key : flag, " says nothing without ", detail.needs));
+    throw UsageError(
+        cat(flag_of(*field_named(detail.key)), " says nothing without ", detail.needs));
+  }
+  if (find_member(said, "training.samples") != nullptr) {
+    throw UsageError("training.samples follows from the run's length: give --steps or --epochs");
   }
 }
 

@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/reduce_op.h"
+#include "base/schema.h"
 #include "base/text.h"
 #include "training/checkpoint/step_directory.h"
 #include "training/setup/settle.h"
@@ -131,15 +132,16 @@ SurvivingRun::Deal SurvivingRun::deal() const {
 void SurvivingRun::keep_settled(const Deal& first) {
   RunOptions all = first.options;
   settle(all, first.ranks, data_->examples());
-  RunOptions read = parse_run_options({}, all.training.told);
+  // What the run's beginning was told is not part of `told`, and the run may begin again.
+  Json told = all.training.told;
+  if (!options_.resume.empty()) set_member(told, "checkpoint.resume", options_.resume);
+  RunOptions read = parse_run_options({}, told);
   read.fingerprint = all.fingerprint;
   read.training.stop_requested = options_.training.stop_requested;
   read.training.copies = options_.training.copies;
   read.training.copy_every = options_.training.copy_every;
   read.mesh = options_.mesh;
   read.threads = options_.threads;
-  // What the run's beginning was told is not part of `told`, and the run may begin again.
-  read.resume = options_.resume;
   read.training.overwrite = options_.training.overwrite;
   read.training.allow_changed = options_.training.allow_changed;
   options_ = std::move(read);

@@ -240,9 +240,12 @@ TEST_F(Initial, MayBeGoneWhenTheRunHasAStep) {
                      "auto", "--steps", "3"});
   ASSERT_EQ(run(words).code, 0);
   std::filesystem::remove(file);
-  words.back() = "5";
-  const Result result = run(words);
-  EXPECT_EQ(result.code, 0) << result.err;
+  for (const char* more : {"", "--spares=1"}) {
+    words.insert(words.end(), {"--steps", *more == 0 ? "4" : "5"});
+    if (*more != 0) words.emplace_back(more);
+    const Result result = run(words);
+    EXPECT_EQ(result.code, 0) << result.err;
+  }
   std::filesystem::remove_all(path("run"));
   expect_refused(words, {file});
 }

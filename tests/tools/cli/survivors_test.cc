@@ -16,6 +16,7 @@ namespace tutti::tool {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::SizeIs;
@@ -317,8 +318,9 @@ TEST_F(Survivors, AreTheJobThatGoesOn) {
   const Result two = run({"run", "-n", "3", "--min-ranks", "2", "--", "sh", "-c", program});
   EXPECT_EQ(two.code, 0) << two.err;
   EXPECT_THAT(two.out, AllOf(HasSubstr("rank 0 is through"), HasSubstr("rank 2 is through")));
-  EXPECT_THAT(two.err, AllOf(HasSubstr("rank 1 ("), HasSubstr("killed by signal 9"),
-                             HasSubstr("the others go on")));
+  EXPECT_THAT(two.err,
+              AllOf(HasSubstr("rank 1 ("), HasSubstr("killed by signal 9"),
+                    AnyOf(HasSubstr("the others go on"), HasSubstr("the others had ended well"))));
   const Result three = run({"run", "-n", "3", "--min-ranks", "3", "--", "sh", "-c", program});
   EXPECT_EQ(three.code, 137);
   EXPECT_THAT(three.err, Not(HasSubstr("go on")));
@@ -361,8 +363,10 @@ TEST_F(Survivors, AreNotThoseThatOnlyWaited) {
   const Result result =
       run({"run", "-n", "2", "--spares", "2", "--restarts", "1", "--", "sh", "-c", program});
   EXPECT_EQ(result.code, 9) << result.err;
-  EXPECT_THAT(result.err, AllOf(HasSubstr("all ranks that worked have failed"),
-                                HasSubstr("the job is started again, for the 1. of 1 times")));
+  // The last rank that worked may fail before the spares have ended, or after.
+  EXPECT_THAT(result.err,
+              AllOf(AnyOf(HasSubstr("all ranks that worked have failed"), HasSubstr("rank 1 (")),
+                    HasSubstr("the job is started again, for the 1. of 1 times")));
   const Result diverged = run({"train", "--data", text_, "--ranks", "2", "--spares", "2", "--steps",
                                "30", "--lr", "1e6", "--optimizer", "sgd"});
   EXPECT_EQ(diverged.code, 1) << diverged.err;

@@ -111,12 +111,10 @@ void add_run(CommandLine& line) {
       "  salloc -N 2 --ntasks-per-node=4 tutti run -- ./program      # or in an sbatch script\n"
       "  tutti run -n 2 --set TUTTI_TRANSPORT=tcp -- tutti bench all_reduce\n"
       "The first rank that fails ends the job: its error comes last, its exit code is returned\n"
-      "(128 + N for signal N). With --min-ranks or --spares it succeeds where ranks that worked "
-      "end\n"
-      "with 0 after all failures, or more of them just before than have failed.\n"
-      "Signals are forwarded to the ranks; a second Ctrl-C kills them, Ctrl-Z stops them until "
-      "the\n"
-      "job is continued: for less than TUTTI_TIMEOUT and TUTTI_NETWORK_TIMEOUT, or they give up.\n"
+      "(128 + N for signal N). With --min-ranks or --spares a job succeeds where ranks that have\n"
+      "worked end with 0 after all failures, or more of them just before than fail then.\n"
+      "Signals are forwarded to the ranks; a second Ctrl-C kills them. Ctrl-Z stops them until\n"
+      "the job is continued; after more than TUTTI_TIMEOUT they may give up.\n"
       "Standard input is empty for all ranks (/dev/null).");
   run_command.runs([options] { return run(*options); });
 }

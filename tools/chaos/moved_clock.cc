@@ -1,10 +1,18 @@
 #include "tools/chaos/moved_clock.h"
 
+#include <fcntl.h>
+#include <semaphore.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <system_error>
 
 #include "base/error.h"
+#include "base/fd.h"
+#include "base/text.h"
 
 namespace tutti::tool::chaos {
 
@@ -28,9 +36,24 @@ std::string find_library() {
 
 }  // namespace
 
-MovedClock::MovedClock(const std::string& file) : library_(find_library()), file_(file) { show(0); }
+MovedClock::MovedClock(const std::string& file)
+    : library_(find_library()),
+      file_(file),
+      semaphore_(cat("/tutti-clock-semaphore-", ::getpid())),
+      memory_(cat("/tutti-clock-memory-", ::getpid())) {
+  constexpr off_t kMoreThanItUses = 4096;
+  show(0);
+  sem_t* const semaphore = ::sem_open(semaphore_.c_str(), O_CREAT, 0600, 1);
+  const Fd memory(::shm_open(memory_.c_str(), O_CREAT | O_RDWR, 0600));
+  if (semaphore == SEM_FAILED || !memory || ::ftruncate(memory.get(), kMoreThanItUses) != 0) {
+    throw system_error("make what libfaketime shares between processes", errno);
+  }
+  ::sem_close(semaphore);
+}
 
 MovedClock::~MovedClock() {
+  ::sem_unlink(semaphore_.c_str());
+  ::shm_unlink(memory_.c_str());
   std::error_code ignored;
   std::filesystem::remove(file_, ignored);
 }
@@ -38,6 +61,7 @@ MovedClock::~MovedClock() {
 std::map<std::string, std::string> MovedClock::environment() const {
   return {{"LD_PRELOAD", library_},
           {"FAKETIME_TIMESTAMP_FILE", file_},
+          {"FAKETIME_SHARED", cat(semaphore_, " ", memory_)},
           {"FAKETIME_NO_CACHE", "1"},
           {"FAKETIME_DONT_FAKE_MONOTONIC", "1"}};
 }

@@ -25,6 +25,9 @@ class MovedClock {
  private:
   const std::string library_;
   const std::string file_;
+  // What libfaketime would make for each process, and leave there where one is killed.
+  const std::string semaphore_;
+  const std::string memory_;
 };
 
 // Throws as MovedClock does.

@@ -12,6 +12,7 @@
 #include <deque>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <system_error>
@@ -93,10 +94,10 @@ class Trial {
       : plan_(plan),
         conditions_(conditions),
         scratch_(disk_bytes(plan)),
+        clock_(moves_clock(plan) ? std::make_unique<MovedClock>(scratch_.path() + ".clock")
+                                 : nullptr),
         files_before_(shared_memory_files()),
-        blows_(blows_of(plan)) {
-    if (moves_clock(plan)) clock_.emplace(scratch_.path() + ".clock");
-  }
+        blows_(blows_of(plan)) {}
   ~Trial() { kill_descendants(); }
   Trial(const Trial&) = delete;
   Trial& operator=(const Trial&) = delete;
@@ -254,10 +255,10 @@ class Trial {
   const Plan& plan_;
   const Conditions& conditions_;
   const Scratch scratch_;
+  const std::unique_ptr<MovedClock> clock_;  // of a plan that moves it
   const std::set<std::string> files_before_;
   std::deque<Blow> blows_;
   std::map<std::string, DownLink> down_;  // by name
-  std::optional<MovedClock> clock_;       // of a plan that moves it
   pid_t command_ = -1;
   Fd out_;
   Fd err_;

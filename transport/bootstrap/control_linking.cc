@@ -123,7 +123,6 @@ Decision ControlService::judge(const Hello& hello) const {
 void ControlService::welcome(const Hello& hello, ByteStream socket) {
   if (hello.purpose == Purpose::relink) return adopt(hello.rank, std::move(socket));
   if (hello.purpose == Purpose::watch) return watchers_.admit(std::move(socket));
-  if (hello.purpose == Purpose::control) return on_look(hello.rank);
   if (hello.purpose != Purpose::data) return;
   clear_keepalive(socket.get());
   clients_.connection(hello.communicator, hello.rank, hello.lane, hello.number, std::move(socket));

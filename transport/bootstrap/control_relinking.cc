@@ -71,11 +71,6 @@ void ControlService::found_child(int rank) {
   look_for_children_later();
 }
 
-// The parent has lost a link that this rank may think is there.
-void ControlService::on_look(int rank) {
-  if (all_linked_ && rank == parent_ && links_.at(rank).connected()) connect_parent(rank);
-}
-
 // As a connection that takes the place of another it is tried for TUTTI_NETWORK_TIMEOUT, passing
 // over rails that went silent. What is sent before the link is there waits for it.
 void ControlService::connect_parent(int rank) {

@@ -121,7 +121,6 @@ class ControlService final : public Control, private AgreementChannel {
   bool is_lost(int neighbour) const;
   void connect_parent(int rank);
   bool renew(int neighbour, const std::string& how);
-  void on_look(int rank);
   void look_for_children_later();
   void look_for_children();
   void found_child(int rank);

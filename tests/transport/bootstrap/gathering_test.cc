@@ -164,7 +164,7 @@ TEST(Disagreement, AboutTheSizeOfTheWorldEndsAllRanks) {
 TEST(Missing, RanksOfWhichOthersCameTwiceSayIt) {
   LocalRendezvous rendezvous;
   Job zero = rendezvous.job(0, 3);
-  zero.init_timeout = std::chrono::milliseconds(1000);
+  zero.init_timeout = std::chrono::milliseconds(3000);
   auto failure = std::async(std::launch::async, [&] {
     try {
       Control::connect(zero);
@@ -175,7 +175,7 @@ TEST(Missing, RanksOfWhichOthersCameTwiceSayIt) {
   });
   auto one = join_in_background(rendezvous.job(1, 3));
   auto twin = join_in_background(rendezvous.job(1, 3));
-  EXPECT_THAT(failure.get(), AllOf(HasSubstr("rank 2 of 3 did not arrive"),
+  EXPECT_THAT(failure.get(), AllOf(HasSubstr("2 of 3 did not arrive"),
                                    HasSubstr("of rank 1 there was more than one")));
 }
 

@@ -133,6 +133,10 @@ Fault fault_from_json(const Json& json) {
 
 }  // namespace
 
+bool has_fault(const Plan& plan, Kind kind) {
+  return std::ranges::find(plan.faults, kind, &Fault::kind) != plan.faults.end();
+}
+
 bool is_harmless(const Fault& fault) {
   const bool is_short_cut = fault.kind == Kind::cut && fault.for_ms > 0;
   return fault.kind == Kind::pause || fault.kind == Kind::delay || fault.kind == Kind::clock ||

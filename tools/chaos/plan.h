@@ -45,6 +45,8 @@ struct Plan {
   bool operator==(const Plan&) const = default;
 };
 
+bool has_fault(const Plan& plan, Kind kind);
+
 // Whoever meets it goes on as if nothing had been.
 bool is_harmless(const Fault& fault);
 // Those that are left can go on without whom it strikes.

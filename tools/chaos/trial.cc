@@ -84,18 +84,15 @@ uint64_t disk_bytes(const Plan& plan) {
   return full == plan.faults.end() ? 0 : full->bytes;
 }
 
-bool moves_clock(const Plan& plan) {
-  return std::ranges::count(plan.faults, Kind::clock, &Fault::kind) > 0;
-}
-
 class Trial {
  public:
   Trial(const Plan& plan, const Conditions& conditions)
       : plan_(plan),
         conditions_(conditions),
         scratch_(disk_bytes(plan)),
-        clock_(moves_clock(plan) ? std::make_unique<MovedClock>(scratch_.path() + ".clock")
-                                 : nullptr),
+        clock_(has_fault(plan, Kind::clock)
+                   ? std::make_unique<MovedClock>(scratch_.path() + ".clock")
+                   : nullptr),
         files_before_(shared_memory_files()),
         blows_(blows_of(plan)) {}
   ~Trial() { kill_descendants(); }

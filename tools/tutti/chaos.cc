@@ -78,10 +78,8 @@ void require_means(bool moves_clock, bool fills_disk) {
   if (fills_disk) static_cast<void>(chaos::Scratch(1 << 20));
 }
 
-bool has_fault(const std::vector<Plan>& plans, chaos::Kind kind) {
-  return std::ranges::any_of(plans, [&](const Plan& plan) {
-    return std::ranges::count(plan.faults, kind, &chaos::Fault::kind) > 0;
-  });
+bool any_has_fault(const std::vector<Plan>& plans, chaos::Kind kind) {
+  return std::ranges::any_of(plans, [&](const Plan& plan) { return has_fault(plan, kind); });
 }
 
 // What is wrong for sure is said before the command runs, which may take long. Returns the plans of
@@ -91,7 +89,8 @@ std::vector<Plan> check(Options& options) {
   if (!expression.empty()) chaos::last_match(expression, "");
   if (options.plan != kRandom) {
     std::vector<Plan> plans = read_plans(options.plan);
-    require_means(has_fault(plans, chaos::Kind::clock), has_fault(plans, chaos::Kind::full));
+    require_means(any_has_fault(plans, chaos::Kind::clock),
+                  any_has_fault(plans, chaos::Kind::full));
     return plans;
   }
   chaos::Draw& draw = options.draw;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
-#include <map>
 #include <thread>
 #include <utility>
 
@@ -56,16 +55,16 @@ void put_in_order(const DeviceCalls& calls, std::exception_ptr& failure) {
   }
 }
 
-// In a thread of the device's own.
-void put_of_device(int device, const DeviceCalls& calls, std::exception_ptr& failure) {
+// In a thread of the rank's own.
+void put_of_rank(const DeviceCalls& calls, std::exception_ptr& failure) {
   try {
     if (std::ranges::any_of(calls, &internal::DeviceCallOfGroup::in_stream_of_thread)) {
-      throw Error(ErrorCode::unsupported, "calls of several GPUs in one group",
-                  {.cause = "one of them is in cudaStreamPerThread, and each GPU's are put into "
+      throw Error(ErrorCode::unsupported, "calls of several GPUs or ranks in one group",
+                  {.cause = "one of them is in cudaStreamPerThread, and each rank's are put into "
                             "their streams by a thread of its own",
                    .remedy = "use a stream that was created"});
     }
-    const cuda::Context context(device);
+    const cuda::Context context(calls.front().device);
     const cuda::CurrentContext current(context);
     put_in_order(calls, failure);
   } catch (...) {
@@ -73,21 +72,37 @@ void put_of_device(int device, const DeviceCalls& calls, std::exception_ptr& fai
   }
 }
 
-// Each GPU's in a thread of its own, where there are several: they are several ranks, and a
-// communicator's first call meets the other ranks. Returns the first failure.
+// True if `call` can be put by the thread that puts `others`: it is on their GPU, and no other
+// rank's of its job. One thread keeps the order of a rank's calls on all its communicators.
+bool belongs_to(const DeviceCalls& others, const internal::DeviceCallOfGroup& call) {
+  return std::ranges::all_of(others, [&](const internal::DeviceCallOfGroup& other) {
+    return other.device == call.device && (other.rank == call.rank || other.job != call.job);
+  });
+}
+
+// By rank: a communicator's first call meets its other ranks, whichever GPUs they are on, so each
+// rank's calls are put by a thread of its own.
+std::vector<DeviceCalls> by_rank(const DeviceCalls& calls) {
+  std::vector<DeviceCalls> ranks;
+  for (const internal::DeviceCallOfGroup& call : calls) {
+    const auto own = std::ranges::find_if(
+        ranks, [&](const DeviceCalls& others) { return belongs_to(others, call); });
+    (own == ranks.end() ? ranks.emplace_back() : *own).push_back(call);
+  }
+  return ranks;
+}
+
+// Returns the first failure.
 std::exception_ptr put_into_streams(const DeviceCalls& calls) {
-  std::map<int, DeviceCalls> by_device;
-  for (const internal::DeviceCallOfGroup& call : calls) by_device[call.device].push_back(call);
-  std::vector<std::exception_ptr> failures(by_device.size() + 1);
-  if (by_device.size() == 1) {
+  const std::vector<DeviceCalls> ranks = by_rank(calls);
+  std::vector<std::exception_ptr> failures(ranks.size());
+  if (ranks.size() == 1) {
     put_in_order(calls, failures[0]);
   } else {
     std::vector<std::jthread> threads;
-    size_t next = 0;
-    for (const auto& [device, own] : by_device) {
-      threads.emplace_back([device, &own = own, &failure = failures[next++]] {
-        put_of_device(device, own, failure);
-      });
+    for (size_t i = 0; i < ranks.size(); ++i) {
+      threads.emplace_back(
+          [&own = ranks[i], &failure = failures[i]] { put_of_rank(own, failure); });
     }
   }
   const auto failed =

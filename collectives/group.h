@@ -19,6 +19,7 @@
 #pragma once
 
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "collectives/communicator.h"
@@ -68,6 +69,8 @@ void join_group(const Work& work);
 // A call on device memory, to be put into its stream at the end of the group.
 struct DeviceCallOfGroup {
   int device = 0;
+  std::string job;             // of the communicator
+  const void* rank = nullptr;  // the one that calls, among those of its job
   bool receives = false;
   bool in_stream_of_thread = false;
   std::function<void()> put;

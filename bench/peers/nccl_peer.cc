@@ -4,21 +4,18 @@
 //   nccl_peer SOCKET-NAME RANKS
 #include <dlfcn.h>
 
-#include <algorithm>
-#include <barrier>
 #include <cstdio>
 #include <cstdlib>
-#include <functional>
-#include <optional>
+#include <exception>
+#include <memory>
 #include <span>
-#include <string>
-#include <thread>
 #include <vector>
 
 #include "base/error.h"
 #include "base/text.h"
 #include "bench/device_side.h"
 #include "bench/peers/peer_program.h"
+#include "bench/peers/rank_threads.h"
 #include "bindings/nccl/abi.h"
 #include "transport/cuda/device.h"
 
@@ -68,21 +65,17 @@ class Nccl {
 
 // What the ranks share.
 struct Shared {
-  explicit Shared(int ranks) : ranks(ranks), barrier(ranks), times(static_cast<size_t>(ranks)) {
-    nccl.require(nccl.get_unique_id(&id));
-  }
-  const int ranks;
+  explicit Shared(int count) : ranks(count) { nccl.require(nccl.get_unique_id(&id)); }
+  RankThreads ranks;
   const Nccl nccl;
   ncclUniqueId id;
-  std::barrier<> barrier;
-  std::vector<std::vector<double>> times;
 };
 
 class Rank {
  public:
   Rank(Shared& shared, int rank)
       : shared_(shared), rank_(rank), context_(rank % cuda::device_count()), current_(context_) {
-    shared.nccl.require(shared.nccl.init(&comm_, shared.ranks, shared.id, rank));
+    shared.nccl.require(shared.nccl.init(&comm_, shared.ranks.size(), shared.id, rank));
   }
   ~Rank() { shared_.nccl.destroy(comm_); }
   Rank(const Rank&) = delete;
@@ -96,7 +89,7 @@ class Rank {
     std::vector<double> times;
     for (int i = 0; i < order.warm_up + order.timed; ++i) {
       device.write_input(std::as_bytes(std::span(buffers.pristine)));
-      shared_.barrier.arrive_and_wait();
+      shared_.ranks.meet();
       device.begin_timing();
       shared_.nccl.require(call(order.layout, device));
       const double time = device.end_timing();
@@ -143,49 +136,22 @@ class Rank {
   ncclComm_t comm_ = nullptr;
 };
 
-// Of each call, the time of its slowest rank.
-std::vector<double> slowest(const std::vector<std::vector<double>>& times) {
-  std::vector<double> slow = times[0];
-  for (const std::vector<double>& own : times) {
-    for (size_t i = 0; i < slow.size(); ++i) slow[i] = std::max(slow[i], own[i]);
-  }
-  return slow;
-}
-
-void serve(Shared& shared, int rank, const char* socket) {
-  Orders orders(socket, rank, shared.ranks);
-  Rank own(shared, rank);
-  while (const std::optional<Order> order = orders.next()) {
-    shared.times[static_cast<size_t>(rank)] = own.run(*order);
-    shared.barrier.arrive_and_wait();
-    if (rank == 0) orders.reply(slowest(shared.times));
-  }
-}
-
 }  // namespace
 
 }  // namespace tutti::bench
 
 int main(int argc, char** argv) {
   using namespace tutti::bench;
-  const int ranks = argc == 3 ? std::atoi(argv[2]) : 0;
-  if (ranks < 1) return 2;
+  const int count = argc == 3 ? std::atoi(argv[2]) : 0;
+  if (count < 1) return 2;
   try {
-    Shared shared(ranks);
-    std::vector<std::jthread> threads;
-    for (int rank = 0; rank < ranks; ++rank) {
-      threads.emplace_back([&shared, rank, socket = argv[1]] {
-        try {
-          serve(shared, rank, socket);
-        } catch (const std::exception& error) {
-          std::fprintf(stderr, "rank %d: %s\n", rank, error.what());
-          std::_Exit(1);  // the others may wait for this one
-        }
-      });
-    }
+    Shared shared(count);
+    return shared.ranks.serve(argv[1], [&](int rank) -> RankThreads::Runner {
+      const auto own = std::make_shared<Rank>(shared, rank);
+      return [own](const Order& order) { return own->run(order); };
+    });
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;
   }
-  return 0;
 }

@@ -72,6 +72,13 @@ const std::vector<Peer>& all_peers() {
        .packages = "libgloo-dev",
        .lacks = {Collective::scan, Collective::exscan}},
       {.name = "floor", .title = "the floor", .launchers = {}, .packages = "", .lacks = {}},
+      {.name = "floor",
+       .program = "gpu_floor",
+       .title = "the floor",
+       .launchers = {},
+       .packages = "",
+       .on_device = true,
+       .lacks = {Collective::barrier}},
       {.name = "nccl",
        .title = "NCCL",
        .launchers = {},
@@ -114,7 +121,7 @@ bool Peer::has(Collective collective) const {
 }
 
 bool Peer::is_installed() const {
-  return can_be_loaded(library) && !peer_program(name).empty() &&
+  return can_be_loaded(library) && !peer_program(program.empty() ? name : program).empty() &&
          (launchers.empty() || !first_installed(launchers).empty());
 }
 
@@ -134,18 +141,28 @@ std::vector<std::string> Peer::command(int ranks, const std::string& transport) 
     const Words options = launcher_options(ranks, transport);
     words.insert(words.end(), options.begin(), options.end());
   }
-  words.push_back(peer_program(name));
+  words.push_back(peer_program(program.empty() ? name : program));
   return words;
 }
 
-const Peer& find_peer(const std::string& name) {
+const Peer& find_peer(const std::string& name, bool on_device) {
   std::string names;
+  bool is_elsewhere = false;
   for (const Peer& peer : all_peers()) {
-    if (peer.name == name) return peer;
-    names += cat(names.empty() ? "" : ", ", peer.name);
+    if (peer.on_device == on_device) {
+      if (peer.name == name) return peer;
+      names += cat(names.empty() ? "" : ", ", peer.name);
+    }
+    is_elsewhere = is_elsewhere || peer.name == name;
   }
-  throw Error(ErrorCode::unsupported, cat("there is no peer '", name, "'"),
-              {.remedy = cat("use --peers with some of ", names, ", or all")});
+  if (!is_elsewhere) {
+    throw Error(ErrorCode::unsupported, cat("there is no peer '", name, "'"),
+                {.remedy = cat("use --peers with some of ", names, ", or all")});
+  }
+  throw Error(ErrorCode::unsupported,
+              cat("--peers ", name, on_device ? " with" : " without", " --device cuda"),
+              {.cause = cat("its buffers are in the memory of ", on_device ? "the host" : "GPUs"),
+               .remedy = cat("use --peers with some of ", names, ", or all")});
 }
 
 std::vector<std::string> choose_peers(const std::vector<std::string>& names, bool on_device) {
@@ -155,14 +172,7 @@ std::vector<std::string> choose_peers(const std::vector<std::string>& names, boo
   };
   for (const std::string& name : names) {
     if (name != "all") {
-      const Peer& peer = find_peer(name);
-      if (peer.on_device != on_device) {
-        throw Error(
-            ErrorCode::unsupported,
-            cat("--peers ", name, on_device ? " with" : " without", " --device cuda"),
-            {.cause = cat("its buffers are in the memory of ", on_device ? "the host" : "GPUs")});
-      }
-      (void)peer.command(1, "shm");
+      (void)find_peer(name, on_device).command(1, "shm");
       choose(name);
       continue;
     }

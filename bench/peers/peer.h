@@ -10,7 +10,8 @@
 namespace tutti::bench {
 
 struct Peer {
-  std::string name;  // on the command line; its program is NAME_peer
+  std::string name;     // on the command line
+  std::string program;  // NAME_peer; empty: `name` is its NAME
   std::string title;
   bool is_mpi = false;
   std::vector<std::string> launchers;  // any of them starts its ranks; none: it does so itself
@@ -28,8 +29,9 @@ struct Peer {
   std::vector<std::string> command(int ranks, const std::string& transport) const;
 };
 
-// Throws Error(unsupported) that lists them where there is none of that name.
-const Peer& find_peer(const std::string& name);
+// The peer of that name with buffers in GPUs' memory, or in hosts'. Throws Error(unsupported) that
+// lists the names where there is none.
+const Peer& find_peer(const std::string& name, bool on_device);
 
 // The names, each once, with "all" replaced by all that are installed. Throws Error(unsupported)
 // where one is not known or not installed, or is for buffers elsewhere.

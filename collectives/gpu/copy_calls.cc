@@ -5,7 +5,7 @@
 #include <span>
 #include <utility>
 
-#include "base/error.h"
+#include "base/mix_bits.h"
 
 namespace tutti::gpu {
 
@@ -16,7 +16,22 @@ constexpr size_t kWordBytes = 128;  // apart, as different ranks write them
 // Words wrap around: so far ahead of all that is waited for, of which there are not so many.
 constexpr uint32_t kAhead = 1u << 30;
 
-size_t signal_bytes(int ranks) { return 2 * static_cast<size_t>(ranks) * kWordBytes; }
+size_t signal_bytes(int ranks) { return static_cast<size_t>(ranks) * kWordBytes; }
+
+uint32_t* word(std::byte* signals, int of) {
+  return reinterpret_cast<uint32_t*>(signals + static_cast<size_t>(of) * kWordBytes);
+}
+
+// The buffer that must be in a window.
+struct Target {
+  const void* data;
+  size_t bytes;
+};
+
+Target target_of(const Request& request) {
+  if (request.collective == Collective::gather) return {request.input.data, request.input.bytes()};
+  return {request.output.data, request.output.bytes()};
+}
 
 std::byte* block_at(const Buffer& buffer, size_t block_bytes, int rank) {
   return static_cast<std::byte*>(buffer.data) + block_bytes * static_cast<size_t>(rank);
@@ -29,11 +44,12 @@ const std::byte* block_at(const ConstBuffer& buffer, size_t block_bytes, int ran
 }  // namespace
 
 CopyCalls::CopyCalls(int rank, int ranks, const cuda::Context& context,
-                     std::shared_ptr<Windows> windows)
+                     std::shared_ptr<Windows> windows, Meet meet)
     : rank_(rank),
       ranks_(ranks),
       context_(context),
       windows_(std::move(windows)),
+      meet_(std::move(meet)),
       own_stream_(context),
       signals_(context, signal_bytes(ranks)),
       signals_of_(static_cast<size_t>(ranks)),
@@ -62,18 +78,13 @@ void CopyCalls::connect(const Exchange& exchange) {
 
 // ---- words
 
-uint32_t* CopyCalls::word(std::byte* signals, Word which, int of) const {
-  const size_t number = static_cast<size_t>(which) * static_cast<size_t>(ranks_);
-  return reinterpret_cast<uint32_t*>(signals + (number + static_cast<size_t>(of)) * kWordBytes);
-}
-
-void CopyCalls::tell(int peer, Word which, cuda::CUstream stream) {
+void CopyCalls::tell_done(int peer, cuda::CUstream stream) {
   std::byte* const signals = signals_of_[static_cast<size_t>(peer)];
-  cuda::write_word(stream, word(signals, which, rank_), calls_.load());
+  cuda::write_word(stream, word(signals, rank_), calls_.load());
 }
 
-void CopyCalls::await(int peer, Word which, cuda::CUstream stream) {
-  cuda::wait_for_word(stream, word(signals_.data(), which, peer), calls_.load());
+void CopyCalls::await_done(int peer, cuda::CUstream stream) {
+  cuda::wait_for_word(stream, word(signals_.data(), peer), calls_.load());
 }
 
 // ---- calls
@@ -90,15 +101,27 @@ bool CopyCalls::can(const Request& request, cuda::CUstream stream) const {
   const bool is_in_place = request.input.data != nullptr && request.output.data != nullptr &&
                            request.input.data == request.output.data;
   if (c == Collective::all_to_all && is_in_place) return false;
-  const void* const data = c == Collective::gather ? request.input.data : request.output.data;
-  const size_t bytes = c == Collective::gather ? request.input.bytes() : request.output.bytes();
+  const auto [data, bytes] = target_of(request);
   return bytes > 0 && window_of(rank_, data, bytes) != nullptr;
+}
+
+// All that ranks must agree on, the places in their windows too.
+uint64_t CopyCalls::signature_of(const Request& request) const {
+  const auto [data, bytes] = target_of(request);
+  uint64_t signature = kGolden;
+  for (const uint64_t part :
+       {static_cast<uint64_t>(request.collective), static_cast<uint64_t>(request.root),
+        static_cast<uint64_t>(request.dtype()), uint64_t{bytes}, windows_->place_of(data, bytes)}) {
+    signature = mix_bits(signature ^ part);
+  }
+  return signature;
 }
 
 void CopyCalls::run(const Request& request, cuda::CUstream stream) {
   const cuda::CurrentContext current(context_);
   order_.begin(stream);
   ++calls_;
+  meet_(signature_of(request), stream);
   switch (request.collective) {
     case Collective::scatter:
       scatter(request, stream);
@@ -119,55 +142,43 @@ void CopyCalls::push(const Request& request, cuda::CUstream stream) {
   const auto source = [&](int peer) {
     return same_for_all ? block_at(request.input, 0, 0) : block_at(request.input, block, peer);
   };
-  for (int peer = 0; peer < ranks_; ++peer) {
-    if (peer != rank_) tell(peer, Word::ready, stream);
-  }
   std::byte* const own = block_at(request.output, block, rank_);
   if (source(rank_) != own) cuda::copy_async(own, source(rank_), block, stream);
   for (int i = 1; i < ranks_; ++i) {
     const int peer = (rank_ + i) % ranks_;
     std::byte* const output = window_of(peer, request.output.data, request.output.bytes());
-    await(peer, Word::ready, stream);
     cuda::copy_async(output + block * static_cast<size_t>(rank_), source(peer), block, stream);
-    tell(peer, Word::done, stream);
+    tell_done(peer, stream);
   }
   for (int peer = 0; peer < ranks_; ++peer) {
-    if (peer != rank_) await(peer, Word::done, stream);
+    if (peer != rank_) await_done(peer, stream);
   }
 }
 
 void CopyCalls::scatter(const Request& request, cuda::CUstream stream) {
-  if (rank_ != request.root) {
-    tell(request.root, Word::ready, stream);
-    return await(request.root, Word::done, stream);
-  }
+  if (rank_ != request.root) return await_done(request.root, stream);
   const size_t block = request.output.bytes();
   const std::byte* const own = block_at(request.input, block, rank_);
   if (own != request.output.data) cuda::copy_async(request.output.data, own, block, stream);
   for (int peer = 0; peer < ranks_; ++peer) {
     if (peer == rank_) continue;
-    await(peer, Word::ready, stream);
     cuda::copy_async(window_of(peer, request.output.data, block),
                      block_at(request.input, block, peer), block, stream);
-    tell(peer, Word::done, stream);
+    tell_done(peer, stream);
   }
 }
 
 // The root copies out of the others' windows, as it alone has the output.
 void CopyCalls::gather(const Request& request, cuda::CUstream stream) {
-  if (rank_ != request.root) {
-    tell(request.root, Word::ready, stream);
-    return await(request.root, Word::done, stream);
-  }
+  if (rank_ != request.root) return await_done(request.root, stream);
   const size_t block = request.input.bytes();
   std::byte* const own = block_at(request.output, block, rank_);
   if (own != request.input.data) cuda::copy_async(own, request.input.data, block, stream);
   for (int peer = 0; peer < ranks_; ++peer) {
     if (peer == rank_) continue;
-    await(peer, Word::ready, stream);
     cuda::copy_async(block_at(request.output, block, peer),
                      window_of(peer, request.input.data, block), block, stream);
-    tell(peer, Word::done, stream);
+    tell_done(peer, stream);
   }
 }
 
@@ -184,9 +195,7 @@ void CopyCalls::stop() {
   const cuda::BesideCaptures beside;
   const uint32_t ahead = calls_.load() + kAhead;
   for (int rank = 0; rank < ranks_; ++rank) {
-    for (const Word which : {Word::ready, Word::done}) {
-      cuda::write_word(own_stream_.handle(), word(signals_.data(), which, rank), ahead);
-    }
+    cuda::write_word(own_stream_.handle(), word(signals_.data(), rank), ahead);
   }
 }
 

@@ -1,15 +1,15 @@
-// Calls that only move data, by the GPU's copy engines: no kernel runs, so all of its processors
-// compute meanwhile. Each rank copies its blocks into the other ranks' windows; streams tell each
-// other by words in memory when they may and when it is done.
+// Calls that only move data, by the GPU's copy engines: the GPU's processors compute meanwhile.
+// Each rank copies its blocks into the other ranks' windows. That all ranks are at this call is
+// found out by a kernel of one small block, whose messages carry the call's signature; that copies
+// are done is told by words in memory, for which streams wait.
 //
 //     rank a's stream                                rank b's stream
-//     writes ready[a] of b  ───────────────────→     waits for ready[a]
-//     waits for ready[b]    ←───────────────────     writes ready[b] of a
+//     kernel: signatures    ←───────────────────→    kernel: signatures
 //     copies its block into b's window
 //     writes done[a] of b   ───────────────────→     waits for done[a]
 //
 // The words count calls, so nothing is reset. What is captured would count wrong when it is
-// replayed: calls in graphs go by kernels. Nothing finds out calls that do not fit together.
+// replayed: calls in graphs go by kernels.
 //
 // (NCCL 2.28 has such collectives, "CE collectives".)
 #pragma once
@@ -17,6 +17,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -33,7 +34,11 @@ namespace tutti::gpu {
 // Of one rank of a communicator. Threads: one at a time, but for stop().
 class CopyCalls {
  public:
-  CopyCalls(int rank, int ranks, const cuda::Context& context, std::shared_ptr<Windows> windows);
+  // Puts into the stream what ends once all ranks have come to a call of this signature; a rank
+  // that comes to another call is found out there.
+  using Meet = std::function<void(uint64_t signature, cuda::CUstream stream)>;
+  CopyCalls(int rank, int ranks, const cuda::Context& context, std::shared_ptr<Windows> windows,
+            Meet meet);
   // Collective. Throws on all ranks where one does not reach another's memory.
   void connect(const Exchange& exchange);
 
@@ -49,12 +54,10 @@ class CopyCalls {
   void stop();
 
  private:
-  enum class Word : size_t { ready, done };
-
   std::byte* window_of(int peer, const void* own, size_t bytes) const;
-  uint32_t* word(std::byte* signals, Word which, int of) const;
-  void tell(int peer, Word which, cuda::CUstream stream);
-  void await(int peer, Word which, cuda::CUstream stream);
+  uint64_t signature_of(const Request& request) const;
+  void tell_done(int peer, cuda::CUstream stream);
+  void await_done(int peer, cuda::CUstream stream);
   void push(const Request& request, cuda::CUstream stream);
   void scatter(const Request& request, cuda::CUstream stream);
   void gather(const Request& request, cuda::CUstream stream);
@@ -63,8 +66,9 @@ class CopyCalls {
   const int ranks_;
   const cuda::Context context_;
   const std::shared_ptr<Windows> windows_;
+  const Meet meet_;
   const cuda::Stream own_stream_;
-  const cuda::SharedMemory signals_;  // ready and done, of each rank
+  const cuda::SharedMemory signals_;  // calls that each rank has done with this one
   std::vector<cuda::ImportedMemory> imported_;
   std::vector<std::byte*> signals_of_;  // by rank
   cuda::CallOrder order_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cstring>
 #include <utility>
 
@@ -56,6 +57,7 @@ Executor::Executor(int rank, int ranks, int device, const MailboxShape& shape)
           own_stream_.handle())),
       peers_(context_, static_cast<size_t>(ranks) * sizeof(PeerMemory)),
       reached_(static_cast<size_t>(ranks)),
+      retiring_(context_),
       windows_(std::make_shared<Windows>(rank, ranks, context_)),
       order_(context_) {
   std::memset(words_.data(), 0, words_.size());
@@ -88,7 +90,36 @@ void Executor::reach(int peer, const cuda::ExportedMemory& theirs) {
       .there = imported_.back().data() + static_cast<uint64_t>(rank_) * of_a_peer};
 }
 
-std::shared_ptr<const DeviceCall> Executor::prepare(const LoweredCall& lowered, DType dtype) {
+// A power of two, so that it serves many.
+cuda::DeviceMemory Executor::memory_for_tables(size_t bytes) {
+  std::erase_if(retired_, [this](Retired& retired) {
+    if (!retired.ended.is_done()) return false;
+    for (const std::shared_ptr<DeviceCall>& call : retired.calls) {
+      spare_tables_.emplace(call->tables_.size(), std::move(call->tables_));
+    }
+    return true;
+  });
+  const size_t size = std::bit_ceil(bytes);
+  const auto spare = spare_tables_.find(size);
+  if (spare == spare_tables_.end()) return {context_, size};
+  return std::move(spare_tables_.extract(spare).mapped());
+}
+
+void Executor::retire(std::vector<std::shared_ptr<DeviceCall>> calls) {
+  const auto captured =
+      std::ranges::partition(calls, [](const auto& call) { return !call->is_captured(); });
+  captured_.insert(captured_.end(), captured.begin(), captured.end());
+  calls.erase(captured.begin(), captured.end());
+  if (calls.empty()) return;
+  const cuda::CurrentContext current(context_);
+  const cuda::BesideCaptures beside;
+  Retired retired{.ended = cuda::Event(context_), .calls = std::move(calls)};
+  order_.begin(retiring_.handle());
+  retired.ended.record(retiring_.handle());
+  retired_.push_back(std::move(retired));
+}
+
+std::shared_ptr<DeviceCall> Executor::prepare(const LoweredCall& lowered, DType dtype) {
   const cuda::CurrentContext current(context_);
   const cuda::BesideCaptures beside;
   const size_t steps = aligned(lowered.steps.size() * sizeof(DeviceStep));
@@ -106,7 +137,7 @@ std::shared_ptr<const DeviceCall> Executor::prepare(const LoweredCall& lowered, 
   put(steps + parts, lowered.ports);
   put(steps + parts + ports, lowered.awaited);
   std::shared_ptr<DeviceCall> call(
-      new DeviceCall(cuda::DeviceMemory(context_, tables.size())));  // NOLINT: private constructor
+      new DeviceCall(memory_for_tables(tables.size())));  // NOLINT: private constructor
   std::byte* const at = call->tables_.data();
   cuda::copy_async(at, tables.data(), tables.size(), own_stream_.handle());
   cuda::synchronize(own_stream_.handle());
@@ -138,10 +169,11 @@ void Executor::grow_scratch(size_t bytes) {
   scratch_.emplace_back(context_, std::max(bytes, size_t{1} << 20));
 }
 
-void Executor::launch(const DeviceCall& call, const std::byte* input, std::byte* output,
+void Executor::launch(DeviceCall& call, const std::byte* input, std::byte* output,
                       cuda::CUstream stream, const LentBuffers& lent) {
   const cuda::CurrentContext current(context_);
   order_.begin(stream);
+  call.is_captured_ = call.is_captured_ || cuda::is_captured(stream);
   Launch launch = call.launch_;
   launch.input = input;
   launch.output = output;

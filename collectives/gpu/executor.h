@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <vector>
@@ -26,11 +27,13 @@
 namespace tutti::gpu {
 
 // A call in the device's memory, to be launched as often as one likes. It must outlive its
-// launches.
+// launches, or be given to Executor::retire().
 class DeviceCall {
  public:
   // Messages: only where the buffers are in windows can it be launched.
   bool lends() const { return lends_; }
+  // A graph may launch it at any time.
+  bool is_captured() const { return is_captured_; }
 
  private:
   friend class Executor;
@@ -39,6 +42,7 @@ class DeviceCall {
   cuda::DeviceMemory tables_;
   Launch launch_;  // all but the buffers
   bool lends_ = false;
+  bool is_captured_ = false;
   cuda::CUfunction function_ = nullptr;
   cuda::Grid grid_;
 };
@@ -53,10 +57,14 @@ class Executor {
   void connect(const Exchange& exchange);
 
   const MailboxShape& shape() const { return shape_; }
-  std::shared_ptr<const DeviceCall> prepare(const LoweredCall& lowered, DType dtype);
+  std::shared_ptr<DeviceCall> prepare(const LoweredCall& lowered, DType dtype);
   // Returns when the kernel is in the stream. The buffers are the device's, or pinned.
-  void launch(const DeviceCall& call, const std::byte* input, std::byte* output,
-              cuda::CUstream stream, const LentBuffers& lent = {});
+  void launch(DeviceCall& call, const std::byte* input, std::byte* output, cuda::CUstream stream,
+              const LentBuffers& lent = {});
+  // Takes calls that will not be launched again. Their memory serves later calls once the launches
+  // up to now have ended: to free it would wait for the kernels of all, and these for other ranks.
+  // Captured calls are kept as long as this is.
+  void retire(std::vector<std::shared_ptr<DeviceCall>> calls);
 
   // Where the buffers are in windows, which the call then needs no slots for.
   const std::shared_ptr<Windows>& windows() const { return windows_; }
@@ -71,7 +79,13 @@ class Executor {
   uint64_t mismatch() const;
 
  private:
+  struct Retired {
+    cuda::Event ended;
+    std::vector<std::shared_ptr<DeviceCall>> calls;
+  };
+
   void reach(int peer, const cuda::ExportedMemory& theirs);
+  cuda::DeviceMemory memory_for_tables(size_t bytes);
   void grow_scratch(size_t bytes);
 
   const int rank_;
@@ -86,6 +100,10 @@ class Executor {
   cuda::DeviceMemory peers_;  // PeerMemory of each rank
   std::vector<cuda::ImportedMemory> imported_;
   std::vector<PeerMemory> reached_;  // what peers_ is a copy of
+  const cuda::Stream retiring_;
+  std::vector<Retired> retired_;
+  std::vector<std::shared_ptr<DeviceCall>> captured_;       // and retired
+  std::multimap<size_t, cuda::DeviceMemory> spare_tables_;  // by size
   // The last one is used; the others may be, by captured calls.
   std::vector<cuda::DeviceMemory> scratch_;
   const std::shared_ptr<Windows> windows_;

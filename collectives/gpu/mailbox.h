@@ -39,6 +39,8 @@ struct Port {
 
 // What the threads of a block are told of a step.
 struct Turn {
+  const Port* from;       // of a message by lines; null: the step receives none
+  uint64_t signature;     // which that message must have
   std::byte* receive_at;  // the slot, its signature first
   std::byte* send_at;
   uint32_t receive_flag;
@@ -75,14 +77,19 @@ struct Block {
   TUTTI_DEVICE bool is_first() const { return thread.index() == 0; }
   TUTTI_DEVICE bool stopping() const { return thread.load_shared(&shared.stopping) != 0; }
   TUTTI_DEVICE void stop() { thread.store_shared(&shared.stopping, 1); }
-  // In each turn of a wait. The word of the host is far away.
-  TUTTI_DEVICE bool must_stop() {
+  // In each turn of a wait; `finds_misfit()` tells that the wait is for a peer in another call. The
+  // word of the host is far away, and a peer is seldom in another call.
+  template <typename FindsMisfit>
+  TUTTI_DEVICE bool must_stop(const FindsMisfit& finds_misfit) {
     thread.pause();
     if (stopping()) return true;
-    if (++spins % Thread::kSpinsPerLook != 0 || thread.load_relaxed(launch.stop) == 0) return false;
+    if (++spins % Thread::kSpinsPerLook != 0) return false;
+    if (thread.load_relaxed(launch.stop) == 0 && !finds_misfit()) return false;
     stop();
     return true;
   }
+  // Of a wait for a line.
+  TUTTI_DEVICE bool must_stop();
 };
 
 TUTTI_DEVICE Mailbox* words_of(std::byte* mailbox) { return reinterpret_cast<Mailbox*>(mailbox); }
@@ -106,13 +113,48 @@ TUTTI_DEVICE void open_ports(B& block) {
   }
 }
 
+// The peer's message belongs to another call: the kernels of this rank end, and the host learns
+// why.
+template <typename B>
+TUTTI_DEVICE void report_misfit(B& block, const Port& port) {
+  block.thread.store_release(block.launch.mismatch, static_cast<uint64_t>(port.peer) + 1);
+  block.thread.store_release(block.launch.stop, 1);
+  block.stop();
+}
+
+// True, and reported, where the peer that this block waits for sends by the other protocol. Its
+// calls follow each other, so it is not in this call: it would not come.
+template <typename B>
+TUTTI_DEVICE bool is_in_another_call(B& block, const Port& port) {
+  const Launch& launch = block.launch;
+  const Progress& before =
+      launch
+          .progress[static_cast<uint64_t>(port.peer) * launch.shape.blocks + block.thread.block()];
+  bool is_other = false;
+  if (launch.protocol == Protocol::lines) {
+    const uint64_t published = block.thread.load_acquire(&words_of(port.here)->published);
+    is_other = published > before.received[static_cast<size_t>(Protocol::simple)];
+  } else {
+    const uint64_t next = before.received[static_cast<size_t>(Protocol::lines)];
+    const uint64_t slot = next & (launch.shape.slots - 1);
+    const auto* const first =
+        reinterpret_cast<const Line*>(port.here + launch.shape.lines_at(slot));
+    const uint32_t flag = B::TheRules::flag(next);
+    is_other = flag != 0 && block.thread.load_line(first).flag0 == flag;
+  }
+  if (is_other) report_misfit(block, port);
+  return is_other;
+}
+
 // Returns when the peer has read all that was sent before message `end`, or the kernel is to stop.
 template <typename B>
 TUTTI_DEVICE void await_readers(B& block, Port& port, uint64_t end) {
   const auto protocol = static_cast<size_t>(block.launch.protocol);
   while (port.consumed < end) {
     port.consumed = block.thread.load_acquire(&words_of(port.here)->consumed[protocol]);
-    if (port.consumed < end && block.must_stop()) return;
+    if (port.consumed < end && block.must_stop([&] { return is_in_another_call(block, port); })) {
+      return;
+    }
   }
 }
 
@@ -141,10 +183,7 @@ TUTTI_DEVICE uint64_t signature_of(const Launch& launch, const DeviceStep& step)
 // The message at the front is of the step that this rank is at, or the call ends here.
 template <typename B>
 TUTTI_DEVICE void check_signature(B& block, const Port& port, uint64_t found, uint64_t expected) {
-  if (found == expected) return;
-  block.thread.store_release(block.launch.mismatch, static_cast<uint64_t>(port.peer) + 1);
-  block.thread.store_release(block.launch.stop, 1);
-  block.stop();
+  if (found != expected) report_misfit(block, port);
 }
 
 template <typename B>
@@ -154,11 +193,13 @@ TUTTI_DEVICE void begin_receive(B& block, const DeviceStep& step, const Port& po
   if (launch.protocol == Protocol::lines) {
     turn.receive_at = port.here + launch.shape.lines_at(slot);
     turn.receive_flag = B::TheRules::flag(port.received);
+    turn.from = &port;
+    turn.signature = step.signature;
     return;
   }
   turn.receive_at = port.here + launch.shape.simple_at(slot);
   while (block.thread.load_acquire(&words_of(port.here)->published) <= port.received) {
-    if (block.must_stop()) return;
+    if (block.must_stop([&] { return is_in_another_call(block, port); })) return;
   }
   check_signature(block, port, *reinterpret_cast<const uint64_t*>(turn.receive_at),
                   signature_of(launch, step));
@@ -225,6 +266,7 @@ TUTTI_DEVICE Ports ports_of(const Launch& launch, int32_t one, bool all) {
 template <typename B>
 TUTTI_DEVICE void begin_messages(B& block, const DeviceStep& step, Turn& turn) {
   if (B::TheRules::kWaitsForReaders) await_awaited(block, step);
+  turn.from = nullptr;
   const Ports from = ports_of(block.launch, step.receives, step.receives_from_all);
   for (uint32_t i = from.begin; i < from.end; ++i) begin_receive(block, step, block.ports[i], turn);
   const Ports to = ports_of(block.launch, step.sends, step.sends_to_all);
@@ -248,6 +290,25 @@ TUTTI_DEVICE void end_messages(B& block, const DeviceStep& step) {
 
 // --- lines that belong to no thread's part of the data ---
 
+TUTTI_DEVICE uint64_t signature_in(const Line& line) {
+  return line.data0 | uint64_t{line.data1} << 32;
+}
+
+// A message of another call may be shorter than this one's, and its last lines never come.
+template <typename Thread, typename RulesOfTest>
+TUTTI_DEVICE bool Block<Thread, RulesOfTest>::must_stop() {
+  return must_stop([this] {
+    const Turn& turn = shared.turn;
+    if (!is_first() || turn.from == nullptr) return false;
+    if (is_in_another_call(*this, *turn.from)) return true;
+    const Line line = thread.load_line(reinterpret_cast<const Line*>(turn.receive_at));
+    const bool has_come = line.flag0 == turn.receive_flag && line.flag1 == turn.receive_flag;
+    if (!has_come || signature_in(line) == turn.signature) return false;
+    report_misfit(*this, *turn.from);
+    return true;
+  });
+}
+
 // Line 0 carries the signature.
 template <typename B>
 TUTTI_DEVICE void exchange_signatures(B& block, const DeviceStep& step, const Turn& turn) {
@@ -261,8 +322,7 @@ TUTTI_DEVICE void exchange_signatures(B& block, const DeviceStep& step, const Tu
     const Line line =
         await_line(block, reinterpret_cast<const Line*>(turn.receive_at), turn.receive_flag);
     if (block.stopping()) return;
-    check_signature(block, block.ports[step.receives], line.data0 | uint64_t{line.data1} << 32,
-                    step.signature);
+    check_signature(block, block.ports[step.receives], signature_in(line), step.signature);
   }
 }
 

@@ -27,6 +27,16 @@ uint64_t stride_of(const ConstBuffer& one, const void* blocks, size_t block_byte
   return one.data == own ? block_bytes : 0;
 }
 
+// A GPU takes part in a multicast object once.
+bool share_a_gpu(std::span<const Window::Told> all) {
+  for (size_t i = 0; i < all.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) {
+      if (all[i].memory.device == all[j].memory.device) return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
 // ---- one rank's
@@ -82,7 +92,7 @@ void Window::make_multicast(std::span<const Told> all, const Exchange& exchange)
     return told.can_be_multicast && told.memory.offset == all[0].memory.offset &&
            told.memory.size == all[0].memory.size && told.memory.device != cuda::Uuid{};
   };
-  if (!std::ranges::all_of(all, fits)) return;
+  if (!std::ranges::all_of(all, fits) || share_a_gpu(all)) return;
   const size_t size = all[0].memory.size;
   std::optional<cuda::Multicast> made;
   Agreement agreement(exchange);
@@ -149,6 +159,12 @@ std::byte* Windows::at(const void* data, size_t bytes, int peer) const {
     if (window->contains(data, bytes)) return window->start_of(peer) + window->offset_of(data);
   }
   return nullptr;
+}
+
+uint64_t Windows::place_of(const void* data, size_t bytes) const {
+  const std::lock_guard lock(mutex_);
+  const std::optional<Place> place = find(data, bytes, 0);
+  return place ? mix_bits(mix_bits(place->number ^ kGolden) ^ place->buffer.offset) : 0;
 }
 
 std::optional<Windows::Place> Windows::find(const void* data, size_t bytes, uint64_t stride) const {

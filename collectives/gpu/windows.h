@@ -75,6 +75,8 @@ class Windows {
   std::optional<LentBuffers> find(const Request& request) const;
   // Rank `peer`'s memory at the place that this rank's has in its window; null: it is in none.
   std::byte* at(const void* data, size_t bytes, int peer) const;
+  // The same number on all ranks for the same place in a window; 0: the memory is in none.
+  uint64_t place_of(const void* data, size_t bytes) const;
 
  private:
   struct Place {

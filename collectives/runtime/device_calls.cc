@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/mix_bits.h"
 #include "base/settings.h"
 #include "base/text.h"
 #include "collectives/cost/gpu_costs.h"
@@ -63,14 +64,24 @@ DeviceCalls::DeviceCalls(int device, const Surroundings& surroundings)
 
 void DeviceCalls::connect() {
   executor_.connect(surroundings_.exchange);
-  if (settings().get_string("TUTTI_GPU_PROTOCOL") == "engines") {
-    const Shape& shape = surroundings_.shape;
-    copies_.emplace(shape.rank, shape.ranks, cuda::Context(device_), executor_.windows());
-    copies_->connect(surroundings_.exchange);
-  }
+  if (settings().get_string("TUTTI_GPU_PROTOCOL") == "engines") make_copy_calls();
   const GpuCosts costs =
       gpu_costs(surroundings_.model, agreed_class(device_, surroundings_.exchange));
   planner_.emplace(surroundings_.shape, costs, surroundings_.algorithms);
+}
+
+// Their ranks meet by a barrier whose messages carry the signature of the call.
+void DeviceCalls::make_copy_calls() {
+  meeting_ = compile({.request = Request::barrier()},
+                     {.algorithm = &require_algorithm(Collective::barrier, "dissemination"),
+                      .protocol = GpuProtocol::simple,
+                      .blocks = 1});
+  const Shape& shape = surroundings_.shape;
+  copies_.emplace(shape.rank, shape.ranks, cuda::Context(device_), executor_.windows(),
+                  [this](uint64_t signature, cuda::CUstream stream) {
+                    executor_.launch(*meeting_, nullptr, nullptr, stream, {.salt = signature});
+                  });
+  copies_->connect(surroundings_.exchange);
 }
 
 void DeviceCalls::drain() {
@@ -100,7 +111,7 @@ void DeviceCalls::watch(const std::stop_token& end) {
   }
 }
 
-bool DeviceCalls::Kind::is(const Kind& other) const {
+bool DeviceCalls::Kind::operator==(const Kind& other) const {
   const Request& a = request;
   const Request& b = other.request;
   return named == other.named && canonical == other.canonical && reach == other.reach &&
@@ -111,11 +122,30 @@ bool DeviceCalls::Kind::is(const Kind& other) const {
          a.output_blocks == b.output_blocks;
 }
 
+// Of what tells apart the calls that programs make.
+size_t DeviceCalls::HashOfKind::operator()(const Kind& kind) const {
+  const Request& request = kind.request;
+  uint64_t hash = kGolden;
+  const auto add = [&](uint64_t part) { hash = mix_bits(hash ^ part); };
+  add(static_cast<uint64_t>(request.collective) << 32 |
+      static_cast<uint64_t>(request.dtype()) << 16 | static_cast<uint64_t>(request.op.op) << 8 |
+      static_cast<uint64_t>(kind.reach));
+  add(request.count);
+  add(request.input.count);
+  add(request.output.count);
+  add(static_cast<uint64_t>(request.root));
+  for (const Blocks* const blocks : {&request.input_blocks, &request.output_blocks}) {
+    for (const uint64_t count : blocks->counts) add(count);
+    for (const uint64_t displacement : blocks->displacements) add(displacement);
+  }
+  return hash;
+}
+
 void DeviceCalls::run(const Request& request, const Algorithm* named, bool canonical,
                       cuda::CUstream stream) {
   if (copies_ && copies_->can(request, stream)) return copies_->run(request, stream);
   const std::optional<gpu::LentBuffers> found = lent_buffers(request);
-  const gpu::DeviceCall& call = compiled({request, named, canonical, reach_of(request, found)});
+  gpu::DeviceCall& call = compiled({request, named, canonical, reach_of(request, found)});
   const gpu::LentBuffers lent = call.lends() ? *found : gpu::LentBuffers{};
   executor_.launch(call, static_cast<const std::byte*>(request.input.data),
                    static_cast<std::byte*>(request.output.data), stream, lent);
@@ -132,12 +162,10 @@ std::shared_ptr<void> DeviceCalls::register_window(void* data, size_t bytes) {
   return {data, [windows = executor_.windows(), number](void*) { windows->remove(number); }};
 }
 
-const gpu::DeviceCall& DeviceCalls::compiled(const Kind& kind) {
-  const auto known =
-      std::ranges::find_if(kept_, [&](const auto& kept) { return kept.first.is(kind); });
-  if (known != kept_.end()) return *known->second;
-  kept_.emplace_back(kind, compile(kind));
-  return *kept_.back().second;
+gpu::DeviceCall& DeviceCalls::compiled(const Kind& kind) {
+  if (const auto* const kept = kept_.find(kind)) return **kept;
+  executor_.retire(kept_.take_old());
+  return *kept_.add(kind, compile(kind, choose(kind)));
 }
 
 GpuChoice DeviceCalls::choose(const Request& request, const Algorithm* named, bool canonical) {
@@ -160,10 +188,9 @@ GpuChoice DeviceCalls::choose(const Kind& kind) {
   return choice;
 }
 
-std::shared_ptr<const gpu::DeviceCall> DeviceCalls::compile(const Kind& kind) {
+std::shared_ptr<gpu::DeviceCall> DeviceCalls::compile(const Kind& kind, const GpuChoice& choice) {
   const Request& request = kind.request;
   check_device_memory(request);
-  const GpuChoice choice = choose(kind);
   const auto blocks =
       std::clamp<uint32_t>(static_cast<uint32_t>(choice.blocks), 1, gpu::kMailboxShape.blocks);
   Shape shape = surroundings_.shape;

@@ -21,6 +21,7 @@
 #include "collectives/gpu/executor.h"
 #include "collectives/program/algorithm.h"
 #include "collectives/request.h"
+#include "collectives/runtime/recent.h"
 
 namespace tutti::internal {
 
@@ -61,22 +62,29 @@ class DeviceCalls {
     const Algorithm* named = nullptr;
     bool canonical = false;
     Reach reach = Reach::slots;
-    bool is(const Kind& other) const;
+    bool operator==(const Kind& other) const;
   };
+  struct HashOfKind {
+    size_t operator()(const Kind& kind) const;
+  };
+  // Of calls of as many kinds as a model makes, over and over; uneven ones come in more.
+  static constexpr size_t kMostKept = 512;
 
   GpuChoice choose(const Kind& kind);
   // Where all ranks' buffers are in windows.
   std::optional<gpu::LentBuffers> lent_buffers(const Request& request) const;
-  const gpu::DeviceCall& compiled(const Kind& kind);
-  std::shared_ptr<const gpu::DeviceCall> compile(const Kind& kind);
+  gpu::DeviceCall& compiled(const Kind& kind);
+  std::shared_ptr<gpu::DeviceCall> compile(const Kind& kind, const GpuChoice& choice);
+  void make_copy_calls();
   void watch(const std::stop_token& end);
 
   const int device_;
   const Surroundings surroundings_;
   gpu::Executor executor_;
-  std::optional<gpu::CopyCalls> copies_;  // where they are asked for
+  std::optional<gpu::CopyCalls> copies_;  // where they are asked for, and by what their ranks meet
+  std::shared_ptr<gpu::DeviceCall> meeting_;
   std::optional<GpuPlanner> planner_;
-  std::vector<std::pair<Kind, std::shared_ptr<const gpu::DeviceCall>>> kept_;
+  Recent<Kind, std::shared_ptr<gpu::DeviceCall>, HashOfKind> kept_{kMostKept};
   std::mutex mutex_;  // the watcher's
   std::condition_variable_any ends_;
   std::jthread watcher_;  // last: it uses the rest

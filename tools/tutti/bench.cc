@@ -161,7 +161,7 @@ int run_rank(BenchOptions options, const bench::Case& c) {
   Peers peers;
   for (const std::string& peer : report ? options.peers : std::vector<std::string>{}) {
     peers.push_back(std::make_unique<bench::PeerProcess>(
-        bench::find_peer(peer), comm.size(), comm.transport() == "tcp" ? "tcp" : "shm"));
+        bench::find_peer(peer, c.on_device), comm.size(), comm.transport() == "tcp" ? "tcp" : "shm"));
   }
   if (report) report->print_header();
   uint64_t wrong = 0;

@@ -149,7 +149,7 @@ void BenchReport::print_ratios_to_best_mpi() const {
   std::vector<size_t> libraries;
   std::string names;
   for (size_t i = 0; i < options_.peers.size(); ++i) {
-    if (!bench::find_peer(options_.peers[i]).is_mpi) continue;
+    if (!bench::find_peer(options_.peers[i], case_.on_device).is_mpi) continue;
     names += cat(libraries.empty() ? "" : ", ", options_.peers[i]);
     libraries.push_back(i);
   }
@@ -221,9 +221,8 @@ void BenchReport::write_json() {
 void BenchReport::draw_plot() const {
   std::vector<PlotLine> lines = {{.title = "Tutti", .points = {}}};
   for (const std::string& peer : options_.peers) {
-    lines.push_back({.title = bench::find_peer(peer).title,
-                     .is_reference = !bench::find_peer(peer).is_library(),
-                     .points = {}});
+    const bench::Peer& known = bench::find_peer(peer, case_.on_device);
+    lines.push_back({.title = known.title, .is_reference = !known.is_library(), .points = {}});
   }
   for (const BenchRow& row : rows_) {
     if (!stands_for_tutti(row)) continue;

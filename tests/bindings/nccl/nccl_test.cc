@@ -15,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/support/gpus.h"
 #include "transport/cuda/device.h"
 #include "transport/cuda/memory.h"
 #include "transport/cuda/stream.h"
@@ -38,11 +39,13 @@ constexpr size_t kCount = 300;
 
 #define EXPECT_SUCCESS(call) EXPECT_EQ(call, ncclSuccess) << ncclGetLastError(nullptr)
 
-// A device with a stream, and two areas of kRanks * kCount integers.
+// A rank's device with a stream, and two areas of kRanks * kCount integers.
 class Gpu {
  public:
-  explicit Gpu(int device)
-      : context_(device), stream_(context_, Blocking{}), memory_(context_, 2 * kArea * 4) {}
+  explicit Gpu(int rank)
+      : context_(testing::gpu_of(rank)),
+        stream_(context_, Blocking{}),
+        memory_(context_, 2 * kArea * 4) {}
 
   cudaStream_t stream() const { return stream_.handle; }
   int32_t* in() const { return reinterpret_cast<int32_t*>(memory_.data()); }
@@ -51,14 +54,12 @@ class Gpu {
 
   void write(const Ints& values) const {
     const cuda::CurrentContext current(context_);
-    cuda::copy_async(in(), values.data(), values.size() * 4, stream());
-    cuda::synchronize(stream());
+    testing::copy_and_wait(in(), values.data(), values.size() * 4, stream());
   }
   Ints read(size_t count) const {
     const cuda::CurrentContext current(context_);
     Ints values(count);
-    cuda::copy_async(values.data(), out(), count * 4, stream());
-    cuda::synchronize(stream());
+    testing::copy_and_wait(values.data(), out(), count * 4, stream());
     return values;
   }
 
@@ -85,7 +86,9 @@ Ints counting(size_t count, int32_t first) {
 class Nccl : public ::testing::Test {
  protected:
   void SetUp() override {
-    EXPECT_SUCCESS(ncclCommInitAll(comms_, kRanks, nullptr));
+    int devices[kRanks];
+    for (int rank = 0; rank < kRanks; ++rank) devices[rank] = testing::gpu_of(rank);
+    EXPECT_SUCCESS(ncclCommInitAll(comms_, kRanks, devices));
     for (int rank = 0; rank < kRanks; ++rank) {
       gpus_.push_back(std::make_unique<Gpu>(rank));
       gpus_.back()->write(counting(kRanks * kCount, 1000 * rank));
@@ -123,7 +126,7 @@ TEST_F(Nccl, TellsWhoIsWho) {
     EXPECT_SUCCESS(ncclCommCuDevice(comms_[i], &device));
     EXPECT_EQ(count, kRanks);
     EXPECT_EQ(rank, i);
-    EXPECT_EQ(device, i);
+    EXPECT_EQ(device, testing::gpu_of(i));
   }
   int version = 0;
   EXPECT_SUCCESS(ncclGetVersion(&version));

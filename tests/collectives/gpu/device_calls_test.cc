@@ -1,5 +1,6 @@
-// Communicator's calls on memory of GPUs, over the driver for tests: ranks as threads, with a
-// device each.
+// Communicator's calls on memory of GPUs, over the driver for tests or a real one: ranks as
+// threads, with a device each where there are as many.
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,6 +16,7 @@
 #include "base/settings.h"
 #include "collectives/communicator.h"
 #include "collectives/group.h"
+#include "tests/support/gpus.h"
 #include "tests/support/ranks.h"
 #include "transport/cuda/device.h"
 #include "transport/cuda/memory.h"
@@ -28,8 +30,11 @@ using testing::run_ranks;
 // A rank's device and stream, with integers in its memory.
 class Gpu {
  public:
-  Gpu(int device, size_t count)
-      : context_(device), current_(context_), stream_(context_), memory_(context_, count * 4) {}
+  Gpu(int rank, size_t count)
+      : context_(testing::gpu_of(rank)),
+        current_(context_),
+        stream_(context_),
+        memory_(context_, count * 4) {}
 
   CallOptions options(std::string_view algorithm = "auto") const {
     return {.algorithm = algorithm, .stream = {stream_.handle()}};
@@ -39,15 +44,13 @@ class Gpu {
   }
   void write(size_t first, const std::vector<int32_t>& values) {
     const cuda::CurrentContext current(context_);
-    cuda::copy_async(memory_.data() + first * 4, values.data(), values.size() * 4,
-                     stream_.handle());
-    wait();
+    testing::copy_and_wait(memory_.data() + first * 4, values.data(), values.size() * 4,
+                           stream_.handle());
   }
   std::vector<int32_t> read(size_t first, size_t count) {
     const cuda::CurrentContext current(context_);
     std::vector<int32_t> values(count);
-    cuda::copy_async(values.data(), memory_.data() + first * 4, count * 4, stream_.handle());
-    wait();
+    testing::copy_and_wait(values.data(), memory_.data() + first * 4, count * 4, stream_.handle());
     return values;
   }
   void wait() { cuda::synchronize(stream_.handle()); }
@@ -141,19 +144,22 @@ TEST_P(DeviceCallsBy, AnAbortEndsThoseThatWait) {
   });
 }
 
+// Also where a message of lines is shorter than the one that is waited for, and where the calls go
+// by different protocols.
 TEST_P(DeviceCallsBy, CallsThatDoNotFitAreTold) {
-  const auto errors = testing::run_ranks_catching(3, [](const Job& job) {
-    Communicator comm = Communicator::init(job);
-    Gpu gpu(comm.rank(), 64);
-    const Buffer data = gpu.part(0, comm.rank() == 1 ? 63 : 64);
-    gpu.write(0, counting(64, 0));
-    comm.run(Request::all_reduce(as_const(data), data, ReduceOp::sum), gpu.options("ring"));
-    gpu.wait();
-    for (;;) comm.barrier();  // until the abort has come
-  });
-  for (const std::optional<Error>& error : errors) {
-    ASSERT_TRUE(error.has_value());
-    EXPECT_EQ(error->code(), ErrorCode::mismatch) << error->what();
+  for (const size_t other : {63, 8000, 500'000}) {
+    const auto errors = testing::run_ranks_catching(3, [&](const Job& job) {
+      Communicator comm = Communicator::init(job);
+      Gpu gpu(comm.rank(), std::max<size_t>(64, other));
+      const Buffer data = gpu.part(0, comm.rank() == 1 ? other : 64);
+      comm.run(Request::all_reduce(as_const(data), data, ReduceOp::sum), gpu.options("ring"));
+      gpu.wait();
+      for (;;) comm.barrier();  // until the abort has come
+    });
+    for (const std::optional<Error>& error : errors) {
+      ASSERT_TRUE(error.has_value());
+      EXPECT_EQ(error->code(), ErrorCode::mismatch) << error->what();
+    }
   }
 }
 
@@ -241,7 +247,7 @@ TEST_P(DeviceCallsBy, LongOnes) {
 TEST_P(DeviceCallsBy, FollowEachOther) {
   run_ranks(3, [](const Job& job) {
     Communicator comm = Communicator::init(job);
-    const cuda::Context context(comm.rank());
+    const cuda::Context context(testing::gpu_of(comm.rank()));
     Gpu gpu(comm.rank(), 1000);
     const cuda::Stream other(context);
     gpu.write(0, counting(1000, 1));
@@ -263,7 +269,7 @@ TEST_P(DeviceCallsBy, AGraphIsReplayed) {
   for (const bool made_before : {false, true}) {
     run_ranks(2, [made_before](const Job& job) {
       Communicator comm = Communicator::init(job);
-      const cuda::Context context(comm.rank());
+      const cuda::Context context(testing::gpu_of(comm.rank()));
       Gpu gpu(comm.rank(), 100);
       gpu.write(0, counting(100, 1));
       const Buffer data = gpu.part(0, 100);
@@ -373,6 +379,39 @@ TEST(DeviceCalls, OneThreadIsSeveralRanks) {
   for (Communicator& comm : comms) {
     leaving.emplace_back([own = std::move(comm)]() mutable { own = Communicator(); });
   }
+}
+
+// As many kinds as a mixture of experts makes, whose blocks are of other lengths in each step: what
+// the library keeps of them on the device does not grow with their number.
+TEST(DeviceCalls, OfManyKindsNeedLittleMemory) {
+  using Allocations = size_t();
+  void* const driver = ::dlopen("libcuda.so.1", RTLD_NOW);
+  auto* const allocations = reinterpret_cast<Allocations*>(::dlsym(driver, "cuFakeAllocations"));
+  if (allocations == nullptr) GTEST_SKIP() << "a real driver does not count its allocations";
+  constexpr size_t kKinds = 2000;
+  run_ranks(2, [&](const Job& job) {
+    Communicator comm = Communicator::init(job);
+    Gpu gpu(comm.rank(), 2 * kKinds);
+    gpu.write(0, counting(2 * kKinds, 7));
+    const auto run = [&](size_t count) {
+      const std::vector<uint64_t> lengths{count, 1};
+      const Buffer data = gpu.part(0, 2 * kKinds);
+      const Blocks blocks = Blocks::of(lengths);
+      const auto own = static_cast<size_t>(comm.rank());
+      comm.run(Request::all_gatherv(as_const(gpu.part(own == 0 ? 0 : count, lengths[own])), data,
+                                    blocks),
+               gpu.options());
+    };
+    size_t kept = 0;
+    for (size_t kind = 1; kind < kKinds; ++kind) {
+      run(kind);
+      if (kind % 100 == 0) gpu.wait();
+      if (kind == kKinds / 2) kept = allocations();
+    }
+    gpu.wait();
+    EXPECT_LE(allocations(), kept + 100);
+    EXPECT_EQ(gpu.read(0, 2 * kKinds), counting(2 * kKinds, 7));
+  });
 }
 
 TEST(DeviceCalls, MistakesAreRefused) {

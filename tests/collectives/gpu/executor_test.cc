@@ -1,5 +1,6 @@
-// The executor over a driver without a GPU (tests/support/fake_cuda): the library as it is, from
-// cuInit to cuLaunchKernel, with ranks as threads that have a device each.
+// The executor over a driver without a GPU (tests/support/fake_cuda) or a real one: the library as
+// it is, from cuInit to cuLaunchKernel. Ranks are threads, with a device each where there are as
+// many.
 #include "collectives/gpu/executor.h"
 
 #include <gtest/gtest.h>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "tests/collectives/gpu/ready_call.h"
+#include "tests/support/gpus.h"
 
 namespace tutti {
 namespace {
@@ -51,8 +53,8 @@ class Rank {
  public:
   Rank(int rank, Meeting& meeting, uint64_t count, Protocol protocol, const char* algorithm)
       : rank_(rank),
-        context_(rank),
-        executor_(rank, kRanks, rank, kShape),
+        context_(testing::gpu_of(rank)),
+        executor_(rank, kRanks, testing::gpu_of(rank), kShape),
         stream_(context_),
         data_(context_, count * sizeof(int32_t)),
         host_(count) {
@@ -66,15 +68,14 @@ class Rank {
 
   void fill(int turn, cuda::CUstream stream) {
     std::iota(host_.begin(), host_.end(), 1 + rank_ * 1000 + turn);
-    cuda::copy_async(data_.data(), host_.data(), host_.size() * sizeof(int32_t), stream);
+    testing::copy_and_wait(data_.data(), host_.data(), host_.size() * sizeof(int32_t), stream);
   }
   void launch(cuda::CUstream stream) {
     executor_.launch(*call_, data_.data(), data_.data(), stream);
   }
   // All of the right values; waits for them.
   bool is_right(int turn, cuda::CUstream stream) {
-    cuda::copy_async(host_.data(), data_.data(), host_.size() * sizeof(int32_t), stream);
-    cuda::synchronize(stream);
+    testing::copy_and_wait(host_.data(), data_.data(), host_.size() * sizeof(int32_t), stream);
     for (size_t i = 0; i < host_.size(); ++i) {
       if (host_[i] != kRanks * (static_cast<int32_t>(i) + 1 + turn) + 6000) return false;
     }
@@ -93,7 +94,7 @@ class Rank {
   const cuda::Stream stream_;
   const cuda::DeviceMemory data_;
   std::vector<int32_t> host_;
-  std::shared_ptr<const DeviceCall> call_;
+  std::shared_ptr<DeviceCall> call_;
 };
 
 template <typename Body>
@@ -102,7 +103,7 @@ void on_all_ranks(const Body& body) {
   std::vector<std::thread> ranks;
   for (int rank = 0; rank < kRanks; ++rank) {
     ranks.emplace_back([&, rank] {
-      const cuda::Context context(rank);
+      const cuda::Context context(testing::gpu_of(rank));
       const cuda::CurrentContext current(context);
       body(rank, meeting);
     });
@@ -138,10 +139,9 @@ TEST_P(Executors, CallsFollowEachOtherAcrossStreams) {
       self.fill(turn, self.stream());
       self.launch(self.stream());
       self.launch(other.handle());
-      cuda::synchronize(other.handle());
       std::vector<int32_t> sums(501);
-      cuda::copy_async(sums.data(), self.data(), sums.size() * sizeof(int32_t), other.handle());
-      cuda::synchronize(other.handle());
+      testing::copy_and_wait(sums.data(), self.data(), sums.size() * sizeof(int32_t),
+                             other.handle());
       for (int32_t i = 0; i < 501; ++i) {
         EXPECT_EQ(sums[static_cast<size_t>(i)], kRanks * (kRanks * (i + 1 + turn) + 6000));
       }

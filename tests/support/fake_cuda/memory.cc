@@ -4,7 +4,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
+#include <mutex>
 
 #include "tests/support/fake_cuda/state.h"
 
@@ -284,6 +286,13 @@ CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream 
   });
   if (task != nullptr) task->wait();
   return result;
+}
+
+// Of devices, that live.
+size_t cuFakeAllocations() {
+  const std::lock_guard lock(state().mutex);
+  return static_cast<size_t>(std::ranges::count_if(
+      state().memory, [](const auto& entry) { return entry.second.kind == Range::Kind::device; }));
 }
 
 CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t bytes, CUstream stream) {

@@ -166,7 +166,7 @@ TEST_F(Device, MistakesAreRefused) {
   EXPECT_THAT(said({"bench", "all_reduce", "--device", "abacus"}), HasSubstr("use host or cuda"));
   EXPECT_THAT(said({"bench", "all_reduce", "--graph"}), HasSubstr("add --device cuda"));
   EXPECT_THAT(said({"bench", "all_reduce", "--peers", "nccl"}), HasSubstr("without --device cuda"));
-  EXPECT_THAT(said({"bench", "all_reduce", "--peers", "floor", "--device", "cuda"}),
+  EXPECT_THAT(said({"bench", "all_reduce", "--peers", "gloo", "--device", "cuda"}),
               HasSubstr("in the memory of the host"));
   EXPECT_THAT(said({"bench", "barrier", "-n", "2", "--device", "cuda"}),
               HasSubstr("does not run on GPUs"));

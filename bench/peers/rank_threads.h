@@ -1,0 +1,38 @@
+// The ranks of a peer on GPUs: threads of one process, with a GPU each where there are as many.
+#pragma once
+
+#include <barrier>
+#include <functional>
+#include <vector>
+
+#include "bench/peers/peer_program.h"
+
+namespace tutti::bench {
+
+class RankThreads {
+ public:
+  // Microseconds of each timed call of an order, on one rank.
+  using Runner = std::function<std::vector<double>(const Order&)>;
+
+  explicit RankThreads(int ranks)
+      : ranks_(ranks), barrier_(ranks), times_(static_cast<size_t>(ranks)) {}
+
+  int size() const { return ranks_; }
+  // Returns once all ranks have called it.
+  void meet() { barrier_.arrive_and_wait(); }
+
+  // Serves orders until there are no more, and replies with the times of the slowest rank.
+  // `make(rank)` is called in that rank's thread. A rank that throws ends the process with 1, since
+  // the others may wait for it. Returns the exit code.
+  int serve(const char* socket, const std::function<Runner(int rank)>& make);
+
+ private:
+  std::vector<double> slowest() const;
+  void serve_rank(const char* socket, int rank, const std::function<Runner(int rank)>& make);
+
+  const int ranks_;
+  std::barrier<> barrier_;
+  std::vector<std::vector<double>> times_;
+};
+
+}  // namespace tutti::bench

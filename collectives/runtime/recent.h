@@ -1,0 +1,62 @@
+// Values by key, of which those that were used last are kept: a cache that does not grow for ever.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+namespace tutti::internal {
+
+// Threads: one at a time.
+template <typename Key, typename Value, typename Hash>
+class Recent {
+ public:
+  // `most`: of values, when take_old() has been called.
+  explicit Recent(size_t most) : most_(most) {}
+
+  size_t size() const { return values_.size(); }
+
+  // Null: there is none. Valid until take_old().
+  Value* find(const Key& key) {
+    const auto found = values_.find(key);
+    if (found == values_.end()) return nullptr;
+    found->second.used = ++uses_;
+    return &found->second.value;
+  }
+  // Where there is none of that key.
+  Value& add(Key key, Value value) {
+    return values_.emplace(std::move(key), Used{std::move(value), ++uses_}).first->second.value;
+  }
+
+  // Where there are more than the most: removes and returns the half of them that was used the
+  // longest ago, so that a removal is paid for by many additions.
+  std::vector<Value> take_old() {
+    if (values_.size() <= most_) return {};
+    std::vector<uint64_t> uses;
+    for (const auto& [key, kept] : values_) uses.push_back(kept.used);
+    const auto middle = uses.begin() + static_cast<ptrdiff_t>(uses.size() / 2);
+    std::ranges::nth_element(uses, middle);
+    std::vector<Value> old;
+    std::erase_if(values_, [&](auto& entry) {
+      if (entry.second.used >= *middle) return false;
+      old.push_back(std::move(entry.second.value));
+      return true;
+    });
+    return old;
+  }
+
+ private:
+  struct Used {
+    Value value;
+    uint64_t used;
+  };
+
+  const size_t most_;
+  uint64_t uses_ = 0;
+  std::unordered_map<Key, Used, Hash> values_;
+};
+
+}  // namespace tutti::internal

@@ -1,0 +1,25 @@
+// Places for a test's ranks on GPUs: the emulated ones, or as many as the machine has.
+#pragma once
+
+#include <cstddef>
+
+#include "transport/cuda/device.h"
+#include "transport/cuda/memory.h"
+#include "transport/cuda/stream.h"
+
+namespace tutti::testing {
+
+// The GPU of rank `rank`. Ranks share GPUs where the machine has fewer (tools/gpu_check).
+inline int gpu_of(int rank) { return rank % cuda::device_count(); }
+
+// Copies between a GPU's memory and pageable memory of the host, once all that is in the stream has
+// ended, and returns when the copy has. A driver copies pageable memory under a lock of the
+// context: a copy that waited for a kernel would keep ranks that share the GPU from launching
+// theirs.
+inline void copy_and_wait(void* to, const void* from, size_t bytes, cuda::CUstream stream) {
+  cuda::synchronize(stream);
+  cuda::copy_async(to, from, bytes, stream);
+  cuda::synchronize(stream);
+}
+
+}  // namespace tutti::testing

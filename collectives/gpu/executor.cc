@@ -4,6 +4,8 @@
 #include <atomic>
 #include <bit>
 #include <cstring>
+#include <map>
+#include <mutex>
 #include <utility>
 
 #include "base/error.h"
@@ -32,6 +34,18 @@ Memory zeroed(const cuda::Context& context, size_t bytes, cuda::CUstream stream)
   return memory;
 }
 
+// The kernels, loaded once for all communicators of a context.
+std::shared_ptr<const cuda::Module> kernels_of(const cuda::Context& context) {
+  static std::mutex mutex;
+  static std::map<cuda::CUcontext, std::weak_ptr<const cuda::Module>> loaded;
+  const std::lock_guard lock(mutex);
+  std::weak_ptr<const cuda::Module>& kept = loaded[context.handle()];
+  std::shared_ptr<const cuda::Module> module = kept.lock();
+  if (!module)
+    kept = module = std::make_shared<const cuda::Module>(context, tutti_gpu_kernel_image);
+  return module;
+}
+
 // Vectors of a slice's part that a block moves: no more threads than these have something to do.
 unsigned threads_for(const LoweredCall& lowered, size_t element_bytes, int most) {
   constexpr uint64_t kWarp = 32;
@@ -48,7 +62,7 @@ Executor::Executor(int rank, int ranks, int device, const MailboxShape& shape)
       ranks_(ranks),
       shape_(shape),
       context_(device),
-      module_(context_, tutti_gpu_kernel_image),
+      module_(kernels_of(context_)),
       own_stream_(context_),
       words_(context_, kWordsBytes),
       mailboxes_(zeroed<cuda::SharedMemory>(context_, shape.total(ranks), own_stream_.handle())),
@@ -142,7 +156,7 @@ std::shared_ptr<DeviceCall> Executor::prepare(const LoweredCall& lowered, DType 
   cuda::copy_async(at, tables.data(), tables.size(), own_stream_.handle());
   cuda::synchronize(own_stream_.handle());
 
-  call->function_ = module_.function(kernel_name(dtype).c_str());
+  call->function_ = module_->function(kernel_name(dtype).c_str());
   call->grid_ = {.blocks = lowered.blocks,
                  .threads = threads_for(lowered, size_of(dtype),
                                         cuda::function_info(call->function_).most_threads),

@@ -92,7 +92,7 @@ class Executor {
   const int ranks_;
   const MailboxShape shape_;
   const cuda::Context context_;
-  const cuda::Module module_;
+  const std::shared_ptr<const cuda::Module> module_;  // of all executors of the context
   cuda::Stream own_stream_;
   cuda::PinnedMemory words_;  // `stop` and `mismatch`
   cuda::SharedMemory mailboxes_;

@@ -6,6 +6,8 @@ import re
 import shutil
 import tempfile
 
+from mps import Mps
+
 COLLECTIVES = [
     "all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "gather", "scatter", "all_to_all", "scan",
     "exscan", "all_gatherv", "reduce_scatterv", "gatherv", "scatterv", "all_to_allv", "send_recv",
@@ -106,24 +108,39 @@ def _bench(programs, report, name, words, timeout=90, **environment):
 def processes(programs, report):
     gpus = gpu_count(programs, report)
     report.begin("Collectives, ranks as processes")
-    ranks = str(min(max(gpus, 2), 8))
+    ranks = min(max(gpus, 2), 8)
+    with Mps(ranks > gpus) as mps:
+        _say_how_shared(report, ranks > gpus, mps)
+        _collectives(programs, report, str(ranks), mps.environment)
+
+
+def _say_how_shared(report, shared, mps):
+    if shared:
+        how = "at a time, by MPS" if mps.environment else "one after the other: each message takes a time slice"
+        report.say(f"- ranks share a GPU {how}")
+
+
+def _collectives(programs, report, ranks, environment):
+    def bench(name, words, **more):
+        return _bench(programs, report, name, words, **environment, **more)
+
     device = ["--device", "cuda"]
     short = ["--min", "1K", "--max", "1M", "--factor", "32", "--iterations", "3"]
     for collective in COLLECTIVES:
-        _bench(programs, report, f"{collective}, {ranks} ranks", [collective, "-n", ranks, *device, *short])
+        bench(f"{collective}, {ranks} ranks", [collective, "-n", ranks, *device, *short])
     for protocol in ("lines", "simple", "staged", "engines"):
         words = ["all_gather", "-n", ranks, *device, "--buffers", "registered", *short]
-        _bench(programs, report, f"all_gather by {protocol}", words, TUTTI_GPU_PROTOCOL=protocol)
+        bench(f"all_gather by {protocol}", words, TUTTI_GPU_PROTOCOL=protocol)
     for buffers in ("registered", "library"):
         words = ["all_reduce", "-n", ranks, *device, "--buffers", buffers, "--algorithm", "all", *short]
-        _bench(programs, report, f"all_reduce in {buffers} windows, all algorithms", words)
-    _bench(programs, report, "all_reduce as a graph", ["all_reduce", "-n", ranks, *device, "--graph", *short])
+        bench(f"all_reduce in {buffers} windows, all algorithms", words)
+    bench("all_reduce as a graph", ["all_reduce", "-n", ranks, *device, "--graph", *short])
     for dtype in ("f32", "bf16", "f8e5m2"):
         words = ["all_reduce", "-n", ranks, "--dtype", dtype, "--digest", "--deterministic", "--min", "90K", "--max"]
         words += ["90K", "--iterations", "2"]
         name = f"deterministic {dtype} sums"
-        on_gpu = _bench(programs, report, name + " on GPUs", words + device)
-        on_host = _bench(programs, report, name + " on the processor", words)
+        on_gpu = bench(name + " on GPUs", words + device)
+        on_host = bench(name + " on the processor", words)
         if on_gpu and on_host:
             digests = [table["results"][0]["digest"] for table in (on_gpu, on_host)]
             outcome = "passed" if digests[0] == digests[1] else "failed"
@@ -140,16 +157,12 @@ def sanitizer(programs, report):
     if not os.access(program, os.X_OK):
         report.result("compute-sanitizer", "skipped", 0, "it is not installed; it comes with the CUDA toolkit")
         return
-    calls = [
-        ("device_calls_test", "All/DeviceCallsBy.GiveWhatHostCallsGive/auto"),
-        ("device_calls_test", "All/DeviceCallsBy.LeaveGapsAlone/auto"),
-        ("windows_test", "Windows.GiveWhatHostCallsGive"),
-    ]
-    for tool in ("memcheck", "racecheck", "synccheck", "initcheck"):
-        for test, case in calls if tool == "memcheck" else calls[:1]:
-            path = next(path for path in programs.tests if path.endswith(test))
-            command = [program, "--tool", tool, "--error-exitcode", "9", path, f"--gtest_filter={case}"]
-            report.check(f"{tool}: {case}", command, programs.environment(), 100)
+    calls = ["All/DeviceCallsBy.LeaveGapsAlone/auto", "All/DeviceCallsBy.GiveWhatHostCallsGive/auto"]
+    test = next(path for path in programs.tests if path.endswith("device_calls_test"))
+    for tool in ("memcheck", "synccheck", "initcheck", "racecheck"):
+        for case in calls if tool == "memcheck" else calls[:1]:
+            command = [program, "--tool", tool, "--error-exitcode", "9", test, f"--gtest_filter={case}"]
+            report.check(f"{tool}: {case}", command, programs.environment(), 60)
 
 
 # ---- tune
@@ -218,27 +231,30 @@ def bench(programs, report):
     known = _peers(programs)
     if "nccl" not in known:
         report.say("- NCCL: no libnccl.so.2 on LD_LIBRARY_PATH or in the system's folders; not compared")
-    for ranks in sorted({1, min(max(gpus, 1), 8), max(gpus, 2) if gpus < 2 else 2}):
-        peers = known if ranks <= gpus else ["floor"]
-        sizes = ["--min", "8", "--max", report.largest, "--factor", "32"]
-        for collective in ("all_reduce", "all_gather", "reduce_scatter", "all_to_all"):
-            _bench_table(programs, report, collective, ranks, peers, sizes, shared=ranks > gpus)
+    for ranks in sorted({1, 2, min(max(gpus, 1), 8)}):
+        shared = ranks > gpus
+        with Mps(shared) as mps:
+            _say_how_shared(report, shared, mps)
+            for collective in ("all_reduce", "all_gather", "reduce_scatter", "all_to_all") if ranks > 1 else ("all_reduce",):
+                _bench_table(programs, report, collective, ranks, ["floor"] if shared else known, mps.environment)
 
 
-def _bench_table(programs, report, collective, ranks, peers, sizes, shared):
-    title = f"{collective}, {ranks} rank{'s' if ranks > 1 else ''}" + (" that share a GPU" if shared else "")
-    words = [collective, "-n", str(ranks), "--device", "cuda", "--rounds", "3", *sizes]
-    table = _bench(programs, report, title, words + ["--peers", ",".join(peers)], timeout=120)
+def _bench_table(programs, report, collective, ranks, peers, environment):
+    title = f"{collective}, {ranks} rank{'s' if ranks > 1 else ''}"
+    words = [collective, "-n", str(ranks), "--device", "cuda", "--min", "8", "--max", report.largest, "--factor", "32"]
+    with_peers = [*words, "--rounds", "3", "--peers", ",".join(peers)]
+    table = _bench(programs, report, title, with_peers, timeout=120, **environment)
     if table is None:
         return
     columns = {"Tutti": table}
-    for buffers in ("registered", "library"):
-        if ranks > 1 and not shared:
-            columns[f"Tutti, {buffers}"] = _bench(programs, report, f"{title}, {buffers}", words + ["--buffers", buffers])
+    for buffers in ("registered", "library") if ranks > 1 else ():
+        name = f"Tutti, {buffers}"
+        columns[name] = _bench(programs, report, f"{title}, {buffers}", [*words, "--buffers", buffers], **environment)
     by_size = {name: {row["bytes"]: row for row in one["results"]} for name, one in columns.items() if one}
-    explained = _explained(programs, report, ranks, set(by_size["Tutti"])) if collective == "all_reduce" and ranks > 1 else {}
-    header = ["bytes", *(f"{name}, us" for name in by_size), *(f"{peer}, us" for peer in peers), "Tutti GB/s (algbw)"]
-    header += ["of the copy's rate"] + (["explain, us"] if explained else [])
+    sizes = set(by_size["Tutti"])
+    explained = _explained(programs, report, ranks, sizes) if collective == "all_reduce" and ranks > 1 else {}
+    header = ["bytes", *(f"{name}, us" for name in by_size), *(f"{peer}, us" for peer in peers), "Tutti, GB/s (algbw)"]
+    header += ["of the floor's rate"] + (["explain, us"] if explained else [])
     rows = []
     for size, row in by_size["Tutti"].items():
         times = [f"{one[size]['time_us']:.1f}" if size in one else "-" for one in by_size.values()]

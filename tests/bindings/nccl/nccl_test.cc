@@ -370,6 +370,7 @@ TEST(NcclRanks, OneAlone) {
 // So that whatever is linked with NCCL's own library can be loaded.
 TEST(NcclLibrary, HasEveryFunctionOfTheHeader) {
   std::ifstream file(kHeader);
+  if (!file) GTEST_SKIP() << kHeader << " is not there";
   const std::regex function(R"(^(ncclResult_t|const char\*|void)\s+(nccl[A-Z]\w*)\s*\(.*)");
   std::set<std::string> names;
   std::smatch match;

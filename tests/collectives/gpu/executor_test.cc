@@ -64,6 +64,7 @@ class Rank {
         rank, kRanks, require_algorithm(Collective::all_reduce, algorithm),
         Request::all_reduce(as_const(buffer), buffer, ReduceOp::sum), kShape, protocol, 2);
     call_ = executor_.prepare(ready.lowered, ready.dtype);
+    meeting.meet();  // before a kernel waits for ranks that may still allocate
   }
 
   void fill(int turn, cuda::CUstream stream) {
@@ -131,8 +132,8 @@ TEST_P(Executors, CallsFollowEachOtherInAStream) {
 
 TEST_P(Executors, CallsFollowEachOtherAcrossStreams) {
   on_all_ranks([](int rank, Meeting& meeting) {
+    const cuda::Stream other{cuda::Context(testing::gpu_of(rank))};
     Rank self(rank, meeting, 501, GetParam(), "halving_doubling");
-    const cuda::Stream other(self.context());
     for (int turn = 0; turn < 10; ++turn) {
       // The first call's sums are the second call's inputs, in another stream, which nothing orders
       // but the executor.

@@ -1,0 +1,15 @@
+// XXH3 as each instruction set computes it. The pointers and the size are those of one buffer.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace tutti::integrity {
+
+using HashFunction = uint64_t (*)(const void* bytes, size_t size, uint64_t seed);
+
+uint64_t hash_baseline(const void* bytes, size_t size, uint64_t seed);
+uint64_t hash_avx2(const void* bytes, size_t size, uint64_t seed);
+uint64_t hash_avx512(const void* bytes, size_t size, uint64_t seed);
+
+}  // namespace tutti::integrity

@@ -75,10 +75,11 @@ constexpr std::array kSettings = {
     SettingInfo{"TUTTI_ALLOW_SHORT_TOKEN", SettingType::boolean, "0", "", false, false,
                 "takes a token of fewer than 128 bits, which whoever has seen one handshake can "
                 "guess"},
-    SettingInfo{"TUTTI_ENCRYPT", SettingType::string, "auto", "auto|on|off", true, false,
-                "whether what goes over TCP is encrypted (TLS 1.3, by the token), besides the "
-                "control channel, which is wherever there is a token; auto: not (TUTTI_INTEGRITY finds "
-                "accidents)"},
+    SettingInfo{
+        "TUTTI_ENCRYPT", SettingType::string, "auto", "auto|on|off", true, false,
+        "whether what goes over TCP is encrypted (TLS 1.3, by the token), besides the "
+        "control channel, which is wherever there is a token; auto: not (TUTTI_INTEGRITY finds "
+        "accidents)"},
     SettingInfo{"TUTTI_INTEGRITY", SettingType::string, "auto", "auto|on|off", true, false,
                 "whether readers verify a 64-bit hash of each message over TCP that is not "
                 "encrypted, so that bytes which changed on the way are an error; auto: between "

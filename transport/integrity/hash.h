@@ -1,5 +1,6 @@
-// XXH3 with 64 bits (Collet, https://xxhash.com), compiled once per instruction set: finds accidents,
-// not forgery. TCP's own 16-bit checksum is a sum, so it does not change when words change places.
+// XXH3 with 64 bits (Collet, https://xxhash.com), compiled once per instruction set: finds
+// accidents, not forgery. TCP's own 16-bit checksum is a sum, so it does not change when words
+// change places.
 #pragma once
 
 #include <cstddef>

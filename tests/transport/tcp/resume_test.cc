@@ -255,7 +255,7 @@ class Talk {
 const std::vector<size_t> kFewSizes = {0, 24, 300, 3, 0, 1, 50};
 
 size_t bytes_on_the_wire(const std::vector<size_t>& sizes) {
-  constexpr size_t kFrameBytes = 40;
+  constexpr size_t kFrameBytes = 56;
   size_t bytes = 0;
   for (const size_t size : sizes) bytes += kFrameBytes + size;
   return bytes;

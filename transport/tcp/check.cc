@@ -36,7 +36,7 @@ TcpTransport::Frame TcpTransport::make_frame(Out& connection, const MessageHeade
   return frame;
 }
 
-// Of a message to several, once.
+// A message to several peers is hashed once.
 uint64_t TcpTransport::hash_for_peers(std::span<const std::byte> payload) {
   for (const int peer : peers_) {
     if (out(peer, lane_).checked) return integrity_hash(payload);

@@ -135,7 +135,7 @@ Json describe_job() {
   return json;
 }
 
-// What others on the network can read.
+// Traffic that others on the network can read.
 Json describe_traffic() {
   const Protection protection = describe_protection(settings().get_string("TUTTI_ENCRYPT"),
                                                     settings().get_string("TUTTI_INTEGRITY"));

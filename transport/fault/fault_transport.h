@@ -45,10 +45,10 @@ class Faults {
   void sent();
   void stall(const Fault& fault);
   bool stalled() const { return stalled_; }
-  // Whether any fault is a swap; a swap that is to strike the next payload that has two different
-  // 16-bit words; and that payload.
+  // A swap strikes the next payload over TCP that has two different 16-bit words.
   bool any_swap() const;
   void swap_next(const Fault& fault) { swap_ = &fault; }
+  // Exchanges two words of `payload` where a swap is due.
   void swap_words(std::span<std::byte> payload);
 
  private:

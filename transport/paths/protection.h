@@ -1,4 +1,4 @@
-// What of a job's traffic can be read by others, and which changes of it are found: for people.
+// Texts for people: which traffic of a job others can read, and which changes of it are found.
 #pragma once
 
 #include <string>

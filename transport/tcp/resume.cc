@@ -114,7 +114,7 @@ bool TcpTransport::hear_position(size_t index) {
     if (got == 0) {
       mark_broken(index, "the other side has closed it");
     } else if (errno == EBADMSG) {
-      mark_corrupted(index, "a record of TLS is not authentic");
+      mark_corrupted(index, "a record of TLS is damaged or forged");
     } else if (errno != EAGAIN && errno != EINTR) {
       broke(index, cat("receiving failed: ", std::strerror(errno)), is_silence(errno));
     }

@@ -277,7 +277,7 @@ size_t TcpTransport::receive(In& connection, int peer, std::byte* memory, size_t
       connection.ended = true;
     }
   } else if (errno == EBADMSG) {
-    mark_corrupted(connection, peer, "a record of TLS is not authentic");
+    mark_corrupted(connection, peer, "a record of TLS is damaged or forged");
   } else if (errno != EAGAIN && errno != EINTR) {
     broke(connection, peer, cat("receiving failed: ", std::strerror(errno)));
   }

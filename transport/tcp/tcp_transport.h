@@ -48,8 +48,7 @@ class TcpTransport final : public Transport {
     // A connection to (`sending`) or from `peer` broke while it was needed, and is not resumed.
     // Called once for each.
     std::function<void(int peer, bool sending, const std::string& text)> lost;
-    // What arrived from `peer` is not what it sent. Called once for each connection, in the place
-    // of lost().
+    // Bytes from `peer` changed on the way. Called once for each connection, in place of lost().
     std::function<void(int peer, const std::string& text)> corrupted;
     // Fault injection: may change a payload once it has been hashed. Empty: none.
     std::function<void(std::span<std::byte> payload)> damage = {};

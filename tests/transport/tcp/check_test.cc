@@ -82,7 +82,7 @@ TEST(CheckedConnection, FindsThemInLargeMessages) {
   }
 }
 
-// What the tests above would be without hashes.
+// The control of the tests above.
 TEST(CheckedConnection, DeliversThemWhereItIsNotChecked) {
   Network network({.checked = false, .sent = swap_words(kFrameBytes + kFrameBytes + 4, 2)});
   Talk talk(network, kFewSizes);

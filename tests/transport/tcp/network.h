@@ -45,7 +45,7 @@ struct Pair {
   Fd inner;  // the network's
 };
 
-// What becomes of the `size` bytes from byte `at` on that go one way. At most 4096.
+// A change of the `size` bytes (at most 4096) from byte `at` on, of those that go one way.
 struct Damage {
   size_t at = 0;
   size_t size = 0;

@@ -30,7 +30,7 @@ bool TcpTransport::give_up(size_t outgoing) {
 void TcpTransport::mark_broken(size_t outgoing, const std::string& text) {
   const Out& connection = out_[outgoing];
   if (!give_up(outgoing)) return;
-  // Of last bytes a reader is the judge: it may have left without them.
+  // The reader judges whether last bytes are missed: it may have left without them.
   if (ends_sending_ && connection.queue.empty() && connection.unconfirmed) return;
   hooks_.lost(peer_of(outgoing), true, text);
 }

@@ -117,7 +117,7 @@ class Cable {
     swallowed_ -= static_cast<size_t>(std::max<ssize_t>(got, 0));
     return swallowed_ > 0;
   }
-  // What it has not taken stays unconfirmed as long as the socket is there.
+  // Bytes that it has not taken stay unconfirmed as long as the socket is there.
   void tear() {
     broken_ = true;
     ::shutdown(sender_.inner.get(), SHUT_RDWR);

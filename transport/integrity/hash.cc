@@ -6,17 +6,13 @@ namespace tutti {
 
 namespace {
 
+// AVX-512 is quicker in a loop (70 against 52 GB/s), but between system calls it is not: a core
+// takes microseconds to raise the power of its widest units, and 16 KiB then take twice as long.
 integrity::HashFunction function_of(InstructionSet set) {
-  switch (set) {
 #if defined(__x86_64__)
-    case InstructionSet::avx2:
-      return integrity::hash_avx2;
-    case InstructionSet::avx512:
-      return integrity::hash_avx512;
+  if (set != InstructionSet::baseline) return integrity::hash_avx2;
 #endif
-    default:
-      return integrity::hash_baseline;
-  }
+  return integrity::hash_baseline;
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
-// XXH3 with 64 bits (Collet, https://xxhash.com), compiled once per instruction set: finds
-// accidents, not forgery. TCP's own 16-bit checksum is a sum, so it does not change when words
-// change places.
+// XXH3 with 64 bits (Collet, https://xxhash.com), with AVX2 where there is that: finds accidents,
+// not forgery. TCP's own 16-bit checksum is a sum, so it does not change when words change places.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// XXH3 as each instruction set computes it. The pointers and the size are those of one buffer.
+// XXH3, compiled once per instruction set.
 #pragma once
 
 #include <cstddef>
@@ -10,6 +10,5 @@ using HashFunction = uint64_t (*)(const void* bytes, size_t size, uint64_t seed)
 
 uint64_t hash_baseline(const void* bytes, size_t size, uint64_t seed);
 uint64_t hash_avx2(const void* bytes, size_t size, uint64_t seed);
-uint64_t hash_avx512(const void* bytes, size_t size, uint64_t seed);
 
 }  // namespace tutti::integrity

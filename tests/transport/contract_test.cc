@@ -355,7 +355,8 @@ TEST(Tcp, AConnectionCutInAMessageIsToldOnce) {
   peer.reset();
   EXPECT_EQ(group[1]->front(0, 0), nullptr);
   EXPECT_EQ(group[1]->front(0, 0), nullptr);
-  EXPECT_EQ(wires->lost, 1);
+  EXPECT_EQ(wires->corrupted, 1);
+  EXPECT_EQ(wires->lost, 0);
 }
 
 TEST(Tcp, GarbageIsNoMessage) {

@@ -42,6 +42,8 @@ std::string_view name(ErrorCode code) {
       return "unsupported";
     case ErrorCode::internal:
       return "internal error";
+    case ErrorCode::corrupted:
+      return "data corrupted";
   }
   return "unknown error";
 }

@@ -24,6 +24,7 @@ enum class ErrorCode : int {
   system = 8,            // the operating system refused something
   unsupported = 9,       // not available in this build, on this machine, or for these arguments
   internal = 10,         // a bug in Tutti
+  corrupted = 11,        // bytes changed between two ranks
 };
 
 std::string_view name(ErrorCode code);

@@ -75,9 +75,15 @@ constexpr std::array kSettings = {
     SettingInfo{"TUTTI_ALLOW_SHORT_TOKEN", SettingType::boolean, "0", "", false, false,
                 "takes a token of fewer than 128 bits, which whoever has seen one handshake can "
                 "guess"},
-    SettingInfo{"TUTTI_ENCRYPT", SettingType::string, "auto", "auto|on|off", true, false,
-                "whether what goes over TCP is encrypted (TLS 1.3, by the token), besides the "
-                "control channel, which is wherever there is a token; auto: not"},
+    SettingInfo{
+        "TUTTI_ENCRYPT", SettingType::string, "auto", "auto|on|off", true, false,
+        "whether what goes over TCP is encrypted (TLS 1.3, by the token), besides the "
+        "control channel, which is wherever there is a token; auto: not (TUTTI_INTEGRITY finds "
+        "accidents)"},
+    SettingInfo{"TUTTI_INTEGRITY", SettingType::string, "auto", "auto|on|off", true, false,
+                "whether readers verify a 64-bit hash of each message over TCP that is not "
+                "encrypted, so that bytes which changed on the way are an error; auto: between "
+                "hosts; on: within a host as well"},
     SettingInfo{"TUTTI_RENDEZVOUS", SettingType::string, "", "", false, false,
                 "file:/PATH: a shared file through which rank 0 tells its address, instead of "
                 "MASTER_ADDR and MASTER_PORT"},
@@ -117,8 +123,9 @@ constexpr std::array kSettings = {
                 false, "how much the library says on standard error"},
     SettingInfo{
         "TUTTI_FAULT", SettingType::string, "", "", false, false,
-        "faults to inject, for tests, separated by commas: kill|stall|truncate:RANK:N, at RANK's "
-        "n-th message (from 1), or delay:RANK:N:MS, which stands still for MS milliseconds"},
+        "faults to inject, for tests, separated by commas: kill|stall|truncate|swap:RANK:N, at "
+        "RANK's n-th message (from 1), or delay:RANK:N:MS, which stands still for MS "
+        "milliseconds; swap exchanges two words of the next message over TCP"},
     SettingInfo{"TUTTI_MPI_SMALLEST", SettingType::string, "auto", "", true, false,
                 "under an MPI program (`tutti mpi`): calls of fewer bytes a block are left to "
                 "the MPI library; auto: those of sizes in which it was measured to be faster"},

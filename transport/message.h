@@ -10,7 +10,7 @@ namespace tutti {
 
 // Bumped whenever MessageHeader, the framing, a control frame, the handshake or the table of ranks
 // changes.
-inline constexpr uint32_t kWireVersion = 12;
+inline constexpr uint32_t kWireVersion = 13;
 
 struct MessageHeader {
   uint32_t call = 0;   // number of the call on this communicator, from 1 (point-to-point: per pair)

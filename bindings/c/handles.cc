@@ -20,7 +20,9 @@ constexpr bool same(int value, Enum other) {
 }
 
 static_assert(same(TUTTI_OK, ErrorCode::ok) && same(TUTTI_MISMATCH, ErrorCode::mismatch) &&
-              same(TUTTI_ABORTED, ErrorCode::aborted) && same(TUTTI_INTERNAL, ErrorCode::internal));
+              same(TUTTI_ABORTED, ErrorCode::aborted) &&
+              same(TUTTI_INTERNAL, ErrorCode::internal) &&
+              same(TUTTI_CORRUPTED, ErrorCode::corrupted));
 static_assert(same(TUTTI_I8, DType::i8) && same(TUTTI_U64, DType::u64) &&
               same(TUTTI_F16, DType::f16) && same(TUTTI_BF16, DType::bf16) &&
               same(TUTTI_F32, DType::f32) && same(TUTTI_F64, DType::f64) &&

@@ -83,7 +83,8 @@ enum {
   TUTTI_BOOTSTRAP = 7,        /* the ranks could not find or did not accept each other */
   TUTTI_SYSTEM = 8,           /* the operating system refused something */
   TUTTI_UNSUPPORTED = 9,      /* not available in this build, here, or for these arguments */
-  TUTTI_INTERNAL = 10         /* a bug in Tutti */
+  TUTTI_INTERNAL = 10,        /* a bug in Tutti */
+  TUTTI_CORRUPTED = 11        /* bytes changed between two ranks */
 };
 
 typedef int32_t tutti_dtype_t;

@@ -26,6 +26,7 @@ ncclResult_t result_of(ErrorCode code) {
     case ErrorCode::timeout:
     case ErrorCode::aborted:
     case ErrorCode::bootstrap:
+    case ErrorCode::corrupted:
       return ncclRemoteError;
     case ErrorCode::ok:
     case ErrorCode::system:

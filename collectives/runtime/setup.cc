@@ -90,6 +90,19 @@ Paths::Events CommunicatorImpl::path_events() {
            .rank = members_[peer]}));
     }
   };
+  events.corrupted = [this](int peer, const std::string& text) {
+    raise_everywhere(Error(
+        ErrorCode::corrupted,
+        cat("what ", describe(peer), " sent to ", describe(rank_),
+            " was changed on the way: ", text),
+        {.cause = "a network card, switch, driver or offload between the two hosts damages "
+                  "packets in a way that TCP's checksum does not show, memory of one of the two "
+                  "is faulty, or the program wrote to a buffer while it was being sent",
+         .remedy = "look at the error counters of both network cards (ethtool -S), try without "
+                   "their offloads (ethtool -K), test the memory, and start again from the last "
+                   "checkpoint; TUTTI_INTERFACE chooses another network",
+         .rank = members_[peer]}));
+  };
   return events;
 }
 

@@ -125,7 +125,7 @@ TEST(ErrorTest, SaysWhatWhereCauseAndRemedy) {
   EXPECT_STREQ(error.what(),
                "rank 2 is missing [host a]; likely cause: it died; remedy: look at its log");
   EXPECT_THAT(system_error("open /x", ENOENT).what(), HasSubstr("No such file or directory"));
-  for (int code = 0; code <= static_cast<int>(ErrorCode::internal); ++code) {
+  for (int code = 0; code <= static_cast<int>(ErrorCode::corrupted); ++code) {
     EXPECT_NE(name(static_cast<ErrorCode>(code)), "unknown error") << code;
   }
 }

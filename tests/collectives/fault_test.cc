@@ -1,5 +1,5 @@
-// A rank that is killed, stalls or sends a truncated message, at every message of a ring and of a
-// tree all-reduce: the others end soon, with an error that names it. Ranks are processes.
+// A rank that is killed, stalls or sends a truncated or damaged message, at every message of a ring
+// and of a tree all-reduce: the others end soon, with an error that names it. Ranks are processes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -46,6 +46,7 @@ std::string read_all(int fd) {
     const bool lends = transport == "lent";
     settings().set("TUTTI_TRANSPORT", lends ? "shm" : transport);
     settings().set("TUTTI_FAULT", fault);
+    settings().set("TUTTI_INTEGRITY", "on");
     settings().set("TUTTI_TIMEOUT", "0.7");
     settings().set("TUTTI_LOG", "error");
     Communicator comm = Communicator::init(job);
@@ -100,6 +101,13 @@ INSTANTIATE_TEST_SUITE_P(All, Fault,
                            return cat(std::get<0>(info.param), "_", std::get<1>(info.param), "_",
                                       std::get<2>(info.param));
                          });
+
+// The readers see it, where two ranks are connected by TCP.
+INSTANTIATE_TEST_SUITE_P(Tcp, Fault,
+                         ::testing::Combine(::testing::Values("swap"),
+                                            ::testing::Values("ring", "double_binary_tree"),
+                                            ::testing::Values("tcp")),
+                         [](const auto& info) { return cat("swap_", std::get<1>(info.param)); });
 
 // Without deaths: while ranks connect, UCX 1.13 may end the others itself (transport/README.md).
 // Later ones, and ranks that stop: fabric_death_test.cc.

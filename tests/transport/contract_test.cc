@@ -368,7 +368,8 @@ TEST(Tcp, GarbageIsNoMessage) {
   const std::string garbage(4096, 'G');
   ASSERT_EQ(::send(stranger.get(), garbage.data(), garbage.size(), 0), 4096);
   EXPECT_EQ(group[1]->front(0, 0), nullptr);
-  EXPECT_EQ(wires->lost, 1);
+  EXPECT_EQ(wires->corrupted, 1);
+  EXPECT_EQ(wires->lost, 0);
 }
 
 TEST(Shm, GeometryLeavesRoomForEveryReader) {

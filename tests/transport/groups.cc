@@ -38,6 +38,7 @@ std::vector<std::unique_ptr<TcpTransport>> make_wired(int ranks, std::shared_ptr
       wires->wake(peer);
     };
     hooks.lost = [wires](int, bool, const std::string&) { ++wires->lost; };
+    hooks.corrupted = [wires](int, const std::string&) { ++wires->corrupted; };
     group.push_back(std::make_unique<TcpTransport>(ranks, 2, std::move(hooks)));
     wires->ends.push_back(group.back().get());
   }

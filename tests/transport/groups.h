@@ -36,6 +36,7 @@ struct Wires {
   std::vector<TcpTransport*> ends;
   std::vector<WaitSet*> sets;  // the ends' own, if they sleep
   std::atomic<int> lost{0};
+  std::atomic<int> corrupted{0};
 };
 
 // `wires` gets the ends.

@@ -109,6 +109,7 @@ const std::vector<std::pair<std::string, Recipe>>& recipes() {
       {"cut", [](Drawer& d) -> Faults { return {cut(d, 1 + d.below(kShortCutMs))}; }},
       {"sever", [](Drawer& d) -> Faults { return {cut(d, 0)}; }},
       {"clock", [](Drawer& d) { return lasting(d, clock(d)); }},
+      {"swap", [](Drawer& d) -> Faults { return {d.at_message(Kind::swap)}; }},
       {"full", [](Drawer& d) -> Faults { return {{.kind = Kind::full, .bytes = d.bytes()}}; }},
   };
   return all;

@@ -12,8 +12,8 @@ namespace tutti::tool::chaos {
 
 namespace {
 
-constexpr std::array<std::string_view, 9> kNames = {"kill",  "stop", "pause", "stall", "truncate",
-                                                    "delay", "full", "cut",   "clock"};
+constexpr std::array<std::string_view, 10> kNames = {"kill",  "stop", "pause", "stall", "truncate",
+                                                     "delay", "full", "cut",   "clock", "swap"};
 constexpr std::string_view kLauncherName = "launcher";
 
 std::string_view name(Kind kind) { return kNames[static_cast<size_t>(kind)]; }
@@ -56,7 +56,7 @@ bool strikes_by_time(Kind kind) {
 }
 
 bool strikes_at_messages(Kind kind) {
-  return kind == Kind::stall || kind == Kind::truncate || kind == Kind::delay;
+  return kind == Kind::stall || kind == Kind::truncate || kind == Kind::delay || kind == Kind::swap;
 }
 
 // What makes another trial of it than whoever wrote it may think.
@@ -68,8 +68,8 @@ void check(const Fault& fault, const Json& json) {
   const bool needs_message = strikes_at_messages(fault.kind);
   if (needs_message != at_message && (needs_message || strikes_by_time(fault.kind))) {
     refuse(json, "there is no such fault",
-           "stall, truncate and delay strike at a rank's message, stop, pause, cut and clock at a "
-           "time; kill does both");
+           "stall, truncate, swap and delay strike at a rank's message, stop, pause, cut and clock "
+           "at a time; kill does both");
   }
   if (at_message && fault.message == 0) refuse(json, "messages are counted from 1", "");
   if (at_message && fault.rank == kLauncher) {

@@ -20,6 +20,7 @@ enum class Kind : uint8_t {
   full,      // the trial's directory takes so many bytes and no more
   cut,       // a network link is down, for a while or for good
   clock,     // the wall clock of the command and all that it starts jumps, for a while or for good
+  swap,      // two words of a message over TCP change places on the way
 };
 
 // In the place of a rank: the command itself.

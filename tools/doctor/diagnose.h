@@ -29,6 +29,7 @@ inline constexpr const char* kHosts = "hosts";
 inline constexpr const char* kVersions = "versions";
 inline constexpr const char* kSettings = "settings";
 inline constexpr const char* kToken = "token";
+inline constexpr const char* kTraffic = "traffic";
 inline constexpr const char* kRendezvous = "rendezvous";
 inline constexpr const char* kCores = "cores";
 inline constexpr const char* kMemory = "memory";

@@ -8,6 +8,7 @@
 #include <ostream>
 
 #include "base/text.h"
+#include "transport/paths/protection.h"
 
 namespace tutti::tool {
 
@@ -45,6 +46,17 @@ std::string settings_text(const HostFacts& host) {
     text += cat(text.empty() ? "" : " ", name, "=", value);
   }
   return text.empty() ? "all at their defaults" : text;
+}
+
+std::string setting_of(const HostFacts& host, const char* name) {
+  const auto found = host.settings.find(name);
+  return found == host.settings.end() ? "auto" : found->second;
+}
+
+std::string traffic_text(const HostFacts& host) {
+  return cat("data over TCP is ", describe_protection(setting_of(host, "TUTTI_ENCRYPT"),
+                                                      setting_of(host, "TUTTI_INTEGRITY"))
+                                      .data);
 }
 
 std::string fabrics_text(const HostFacts& host) {
@@ -189,6 +201,7 @@ class CheckList {
     each(check::kToken, [](const HostFacts& h) {
       return h.token.source.empty() ? "none is set; `tutti run` makes one" : h.token.source;
     });
+    each(check::kTraffic, traffic_text);
     each(check::kRendezvous, [](const HostFacts& h) {
       return h.rendezvous.file.empty() ? "no file is set" : h.rendezvous.file;
     });

@@ -104,6 +104,7 @@ std::vector<Plan> check(Options& options) {
     draw.classes = chaos::all_classes();
     std::erase(draw.classes, "full");   // it is root's
     std::erase(draw.classes, "clock");  // it needs a library
+    std::erase(draw.classes, "swap");   // it needs TCP
     if (draw.links.empty()) std::erase_if(draw.classes, chaos::cuts_links);
   }
   return {};
@@ -207,6 +208,11 @@ int run(Options options) {
   for (const char* const limit : {"TUTTI_TIMEOUT", "TUTTI_INIT_TIMEOUT"}) {
     if (std::getenv(limit) == nullptr) conditions.environment[limit] = cat(options.within / 2);
   }
+  const bool swaps = any_has_fault(plans, chaos::Kind::swap) ||
+                     std::ranges::count(options.draw.classes, "swap") > 0;
+  if (swaps && std::getenv("TUTTI_INTEGRITY") == nullptr) {
+    conditions.environment["TUTTI_INTEGRITY"] = "on";
+  }
   std::vector<chaos::Tried> trials;
   int signal = 0;
   try {
@@ -263,7 +269,7 @@ void add_chaos(CommandLine& line) {
           "--faults", options->draw.classes,
           "kill, two (at once), again (in the recovery), pause, delay, truncate, stop, "
           "stall, launcher, cut and sever (of --links, for a while and for good), clock (jumps), "
-          "full (disk; default: all but these last two)")
+          "swap (words, over TCP), full (disk; default: all but these last three)")
       .separated_by_commas()
       .one_of(chaos::all_classes());
   command

@@ -26,6 +26,7 @@
 #include "transport/bootstrap/job.h"
 #include "transport/bootstrap/job_sources.h"
 #include "transport/paths/fabrics.h"
+#include "transport/paths/protection.h"
 
 namespace tutti::tool {
 
@@ -134,12 +135,21 @@ Json describe_job() {
   return json;
 }
 
+// Traffic that others on the network can read.
+Json describe_traffic() {
+  const Protection protection = describe_protection(settings().get_string("TUTTI_ENCRYPT"),
+                                                    settings().get_string("TUTTI_INTEGRITY"));
+  return {
+      {"tcp", protection.data}, {"control", protection.control}, {"fabrics", protection.fabrics}};
+}
+
 Json describe(int ranks) {
   Json json = {
       {"version", kVersion},
       {"compiler", kCompiler},
       {"instruction_set", name(selected_instruction_set())},
       {"transports", Json::array()},
+      {"traffic", describe_traffic()},
       {"host", to_json(this_host())},
       {"job", describe_job()},
       {"ranks", describe_ranks(ranks)},
@@ -221,6 +231,10 @@ void print(const Json& json) {
               << (transport["usable"] ? "usable" : "not usable: " + text(transport["problem"]))
               << (detail.empty() ? "" : cat(" (", detail, ")")) << '\n';
   }
+  const auto& traffic = json["traffic"];
+  std::cout << "\nTraffic between ranks\n  data over TCP: " << text(traffic["tcp"])
+            << "\n  data over UCX and libfabric: " << text(traffic["fabrics"])
+            << "\n  control channel: " << text(traffic["control"]) << '\n';
   std::cout << "\nHost\n";
   for (const std::string& line : split(summary(this_host()), '\n')) {
     std::cout << "  " << line << '\n';

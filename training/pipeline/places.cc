@@ -23,7 +23,7 @@ std::optional<Entry> needed_by(const Entry& entry, const Schedule& schedule) {
 bool told_by_others(ErrorCode code) {
   return code == ErrorCode::mismatch || code == ErrorCode::rank_died ||
          code == ErrorCode::connection_lost || code == ErrorCode::timeout ||
-         code == ErrorCode::aborted;
+         code == ErrorCode::aborted || code == ErrorCode::corrupted;
 }
 
 std::string place_of(const Action& action, const Plan& plan, const Communicator& stages,

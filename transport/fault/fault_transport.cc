@@ -17,7 +17,7 @@ namespace tutti {
 
 namespace {
 
-constexpr std::array<std::string_view, 4> kKinds = {"kill", "stall", "truncate", "delay"};
+constexpr std::array<std::string_view, 5> kKinds = {"kill", "stall", "truncate", "delay", "swap"};
 
 template <typename Number>
 bool read_number(const std::string& digits, Number& value) {
@@ -36,9 +36,10 @@ Fault parse_fault(std::string_view text) {
       (wanted == 3 || read_number(parts[3], fault.milliseconds))) {
     return fault;
   }
-  throw Error(ErrorCode::invalid_argument, cat("TUTTI_FAULT='", text, "' is not a fault"),
-              {.remedy = "write kill, stall or truncate, a rank and a message, as in kill:1:5, or "
-                         "delay and milliseconds as well, as in delay:1:5:100"});
+  throw Error(
+      ErrorCode::invalid_argument, cat("TUTTI_FAULT='", text, "' is not a fault"),
+      {.remedy = "write kill, stall, truncate or swap, a rank and a message, as in kill:1:5, "
+                 "or delay and milliseconds as well, as in delay:1:5:100"});
 }
 
 // For whoever wants to know whether a fault was met at all.
@@ -83,6 +84,24 @@ void Faults::stall(const Fault& fault) {
   if (!stalled_.exchange(true)) tell(fault);
 }
 
+bool Faults::any_swap() const {
+  return std::ranges::find(faults_, FaultKind::swap, &Fault::kind) != faults_.end();
+}
+
+// The sum of all 16-bit words, which TCP's checksum is, stays as it was.
+void Faults::swap_words(std::span<std::byte> payload) {
+  const Fault* const fault = swap_;
+  constexpr size_t kWord = 2;
+  const std::span<std::byte> first = payload.first(std::min(kWord, payload.size()));
+  for (size_t at = kWord; fault != nullptr && at + kWord <= payload.size(); at += kWord) {
+    const std::span<std::byte> other = payload.subspan(at, kWord);
+    if (std::ranges::equal(first, other)) continue;
+    std::ranges::swap_ranges(first, other);
+    swap_ = nullptr;
+    return tell(*fault);
+  }
+}
+
 // Does what has to be done before the next message; false: it is never sent.
 bool FaultTransport::strike(MessageHeader& header) {
   const Fault* const fault = faults_.due();
@@ -98,6 +117,9 @@ bool FaultTransport::strike(MessageHeader& header) {
     case FaultKind::truncate:
       if (header.bytes > 0) tell(*fault);  // of nothing there is no half
       header.bytes /= 2;
+      return true;
+    case FaultKind::swap:
+      faults_.swap_next(*fault);
       return true;
     case FaultKind::delay:
       return true;

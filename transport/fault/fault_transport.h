@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -19,6 +20,7 @@ enum class FaultKind : uint8_t {
   stall,     // never moves again, but the process lives
   truncate,  // the message arrives with half of its payload
   delay,     // the rank stands still for a while after the message
+  swap,      // two words of the next payload over TCP change places after it was hashed
 };
 
 struct Fault {
@@ -43,6 +45,11 @@ class Faults {
   void sent();
   void stall(const Fault& fault);
   bool stalled() const { return stalled_; }
+  // A swap strikes the next payload over TCP that has two different 16-bit words.
+  bool any_swap() const;
+  void swap_next(const Fault& fault) { swap_ = &fault; }
+  // Exchanges two words of `payload` where a swap is due.
+  void swap_words(std::span<std::byte> payload);
 
  private:
   const Fault* at(uint64_t message) const;
@@ -50,6 +57,7 @@ class Faults {
   std::vector<Fault> faults_;
   std::atomic<uint64_t> sent_ = 0;
   std::atomic<bool> stalled_ = false;
+  std::atomic<const Fault*> swap_ = nullptr;
 };
 
 class FaultTransport final : public Transport {

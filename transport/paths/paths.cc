@@ -197,17 +197,27 @@ std::unique_ptr<Transport> Paths::open_tcp() {
     control.open_connection(id_, members_[peer], lane, renewal);
   };
   hooks.lost = events_.lost;
+  hooks.corrupted = events_.corrupted;
+  if (Faults& faults = endpoint_.faults(); faults.any_swap()) {
+    hooks.damage = [&faults](std::span<std::byte> payload) { faults.swap_words(payload); };
+  }
   hooks.gone = [this, &control](int peer) {
     return control.has_left(members_[peer]) || control.has_died(members_[peer]);
   };
+  std::vector<int> all;
   std::vector<int> on_other_hosts;
   for (size_t r = 0; r < members_.size(); ++r) {
+    all.push_back(static_cast<int>(r));
     if (control.peer(members_[r]).host_id != control.peer(members_[rank_]).host_id) {
       on_other_hosts.push_back(static_cast<int>(r));
     }
   }
-  auto transport = std::make_unique<TcpTransport>(
-      static_cast<int>(members_.size()), tcp_streams(rails_), std::move(hooks), on_other_hosts);
+  TcpTransport::Peers peers{.resumed = on_other_hosts};
+  const std::string integrity = settings().get_string("TUTTI_INTEGRITY");
+  if (integrity == "auto") peers.checked = on_other_hosts;
+  if (integrity == "on") peers.checked = all;
+  auto transport = std::make_unique<TcpTransport>(static_cast<int>(members_.size()),
+                                                  tcp_streams(rails_), std::move(hooks), peers);
   tcp_ = transport.get();
   return transport;
 }

@@ -35,6 +35,8 @@ class Paths {
   struct Events {
     // The connection to (`sending`) or from `peer` broke while it was needed.
     std::function<void(int peer, bool sending, const std::string& text)> lost;
+    // Bytes from `peer` changed on the way.
+    std::function<void(int peer, const std::string& text)> corrupted;
     // What `peer` has lent cannot be read, and never will be; `error` is the system's.
     std::function<void(int peer, int error)> unreadable;
   };

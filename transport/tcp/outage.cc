@@ -1,7 +1,6 @@
 #include "transport/tcp/outage.h"
 
 #include <linux/tcp.h>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 
@@ -9,26 +8,11 @@
 #include <optional>
 
 #include "base/text.h"
+#include "transport/tcp/socket_ends.h"
 
 namespace tutti {
 
 namespace {
-
-using GetName = int (*)(int, sockaddr*, socklen_t*);
-
-std::string address(int socket, GetName get_name) {
-  sockaddr_storage raw{};
-  socklen_t length = sizeof(raw);
-  auto* const name = reinterpret_cast<sockaddr*>(&raw);
-  char host[NI_MAXHOST];
-  char port[NI_MAXSERV];
-  if (get_name(socket, name, &length) != 0 ||
-      ::getnameinfo(name, length, host, sizeof(host), port, sizeof(port),
-                    NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
-    return "?";
-  }
-  return raw.ss_family == AF_INET6 ? cat("[", host, "]:", port) : cat(host, ":", port);
-}
 
 // Nothing where nothing is under way. Where the own interface is down nothing even counts as sent:
 // the system only probes. A reader whose window is full confirms each probe at once.
@@ -55,9 +39,8 @@ std::string Outage::look(int socket, int64_t now_ns, std::chrono::milliseconds l
   if (since_ns_ == 0) since_ns_ = now_ns;
   const std::chrono::milliseconds unconfirmed(info->tcpi_last_ack_recv);
   if (std::chrono::nanoseconds(now_ns - since_ns_) < longest || unconfirmed < longest) return {};
-  return cat("nothing sent from ", address(socket, ::getsockname), " to ",
-             address(socket, ::getpeername), " has been confirmed for ",
-             std::chrono::duration<double>(longest).count(),
+  return cat("nothing sent from ", own_end(socket), " to ", peer_end(socket),
+             " has been confirmed for ", std::chrono::duration<double>(longest).count(),
              " s; likely cause: the network between these two addresses is down; "
              "remedy: repair it, or choose others by TUTTI_INTERFACE");
 }

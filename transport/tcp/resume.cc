@@ -20,6 +20,26 @@ constexpr size_t kDrainBytes = 64 << 10;
 
 }  // namespace
 
+bool TcpTransport::give_up(size_t outgoing) {
+  Out& connection = out_[outgoing];
+  if (std::exchange(connection.broken, true)) return false;
+  if (std::exchange(connection.resumes, false)) count_queued(outgoing, -1);
+  return true;
+}
+
+void TcpTransport::mark_broken(size_t outgoing, const std::string& text) {
+  const Out& connection = out_[outgoing];
+  if (!give_up(outgoing)) return;
+  // The reader judges whether last bytes are missed: it may have left without them.
+  if (ends_sending_ && connection.queue.empty() && connection.unconfirmed) return;
+  hooks_.lost(peer_of(outgoing), true, text);
+}
+
+void TcpTransport::mark_broken(In& connection, int peer, const std::string& text) {
+  if (std::exchange(connection.broken, true)) return;
+  hooks_.lost(peer, false, text);
+}
+
 // ---- the sender's side
 
 void TcpTransport::keep(Out& connection, std::span<const std::byte> frame,
@@ -93,6 +113,8 @@ bool TcpTransport::hear_position(size_t index) {
   if (got <= 0) {
     if (got == 0) {
       mark_broken(index, "the other side has closed it");
+    } else if (errno == EBADMSG) {
+      mark_corrupted(index, "a record of TLS is damaged or forged");
     } else if (errno != EAGAIN && errno != EINTR) {
       broke(index, cat("receiving failed: ", std::strerror(errno)), is_silence(errno));
     }
@@ -100,9 +122,10 @@ bool TcpTransport::hear_position(size_t index) {
   }
   connection.heard += static_cast<size_t>(got);
   if (connection.heard < connection.position.size()) return false;
-  uint64_t position = 0;
+  Position position{};
   std::memcpy(&position, connection.position.data(), sizeof(position));
-  if (!connection.unconfirmed->rewind(position)) {
+  if (!check_position(index, position)) return false;
+  if (!connection.unconfirmed->rewind(position.bytes)) {
     mark_broken(index, "bytes got lost that had been confirmed, so that it cannot be resumed");
     return false;
   }
@@ -173,8 +196,9 @@ void TcpTransport::take_next(size_t index, int number, ByteStream socket) {
     speakers_.watch(connection.socket.get(), connection.speaker);
   }
   // A fresh socket has room for it.
-  const auto position = std::as_bytes(std::span(&connection.received, 1));
-  if (connection.socket.send(position) != static_cast<ssize_t>(position.size())) {
+  Position position{connection.received, 0};
+  if (connection.checked) position.hash = hash_of(position);
+  if (connection.socket.send(std::as_bytes(std::span(&position, 1))) != sizeof(position)) {
     wait_for_next(connection, cat("sending failed: ", std::strerror(errno)));
   }
 }

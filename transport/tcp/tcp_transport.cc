@@ -10,6 +10,7 @@
 #include "base/deadline.h"
 #include "base/network_timeout.h"
 #include "base/text.h"
+#include "transport/integrity/hash.h"
 #include "transport/tcp/congestion.h"
 
 namespace tutti {
@@ -18,7 +19,6 @@ static_assert(std::endian::native == std::endian::little, "the wire format is li
 
 namespace {
 
-constexpr uint32_t kMagic = 0x49545554;  // "TUTI"
 constexpr size_t kMessageBytes = Slots::kBytes;
 constexpr int kSlots = 16;
 // Asked for beyond the wanted frame, so that small messages need one system call each.
@@ -28,16 +28,17 @@ constexpr size_t kReadAhead = 4 << 10;
 
 const size_t TcpTransport::kStagingBytes = sizeof(Frame) + kMessageBytes + kReadAhead;
 
-TcpTransport::TcpTransport(int ranks, int lanes, Hooks hooks, std::span<const int> resumed)
+TcpTransport::TcpTransport(int ranks, int lanes, Hooks hooks, const Peers& peers)
     : ranks_(ranks),
       lanes_(lanes),
       hooks_(std::move(hooks)),
       out_(static_cast<size_t>(ranks) * (lanes + 1)),
       in_(out_.size()) {
-  for (const int peer : resumed) {
-    for (int lane = 0; lane <= lanes_; ++lane) {
+  for (int lane = 0; lane <= lanes_; ++lane) {
+    for (const int peer : peers.resumed) {
       out(peer, lane).unconfirmed = std::make_unique<Unconfirmed>(slots_);
     }
+    for (const int peer : peers.checked) out(peer, lane).checked = in(peer, lane).checked = true;
   }
 }
 
@@ -67,6 +68,8 @@ void TcpTransport::take_handed_over() {
   std::lock_guard lock(handed_over_mutex_);
   for (auto& [outgoing, connection, number, socket] : handed_over_) {
     socket.carry_much();
+    bool& checked = outgoing ? out_[connection].checked : in_[connection].checked;
+    checked = checked && !socket.encrypted();  // TLS authenticates every record
     if (outgoing) {
       avoid_pacing(socket.get());
       out_[connection].socket = std::move(socket);
@@ -92,20 +95,6 @@ void TcpTransport::watch_speakers(size_t connection) {
   for (In& in : in_) {
     if (in.socket) speakers_.watch(in.socket.get(), in.speaker);
   }
-}
-
-void TcpTransport::mark_broken(size_t outgoing, const std::string& text) {
-  Out& connection = out_[outgoing];
-  if (std::exchange(connection.broken, true)) return;
-  if (std::exchange(connection.resumes, false)) count_queued(outgoing, -1);
-  // Of last bytes a reader is the judge: it may have left without them.
-  if (ends_sending_ && connection.queue.empty() && connection.unconfirmed) return;
-  hooks_.lost(peer_of(outgoing), true, text);
-}
-
-void TcpTransport::mark_broken(In& connection, int peer, const std::string& text) {
-  if (std::exchange(connection.broken, true)) return;
-  hooks_.lost(peer, false, text);
 }
 
 // ---- outbox
@@ -138,9 +127,12 @@ std::byte* TcpTransport::reserve(std::span<const int> peers, int lane, size_t by
 void TcpTransport::commit(const MessageHeader& header) {
   Slot* const slot = std::exchange(slot_, nullptr);
   slot->users = static_cast<int>(peers_.size());
+  const std::span payload(slot->memory.get(), header.bytes);
+  const uint64_t hash = hash_for_peers(payload);
+  if (hooks_.damage) hooks_.damage(payload);
   for (const int peer : peers_) {
     const size_t to = index(peer, lane_);
-    enqueue(to, {{kMagic, kWireVersion, header}, slot, 0});
+    enqueue(to, {make_frame(out_[to], header, hash), slot, 0});
     if (out_[to].queue.size() == 1) flush(to);
   }
 }
@@ -213,12 +205,14 @@ void TcpTransport::dequeue(size_t index) {
 // Straight from the caller's memory as far as the socket takes it; what it does not take is kept.
 bool TcpTransport::write(int peer, int lane, const MessageHeader& header,
                          std::span<const std::byte> payload, int credit) {
+  if (hooks_.damage) return Transport::write(peer, lane, header, payload, credit);
   const size_t to = index(peer, lane);
   Out& connection = out_[to];
   if (connection.broken || !open(peer, lane)) return false;
   if (!connection.queue.empty()) flush(to);
   if (static_cast<int>(connection.queue.size()) >= credit) return false;
-  Outgoing message{{kMagic, kWireVersion, header}, nullptr, 0};
+  const uint64_t hash = connection.checked ? integrity_hash(payload) : 0;
+  Outgoing message{make_frame(connection, header, hash), nullptr, 0};
   if (connection.queue.empty() && !connection.resumes &&
       push(to, message.frame, payload, nullptr, message.sent)) {
     return true;
@@ -283,7 +277,7 @@ size_t TcpTransport::receive(In& connection, int peer, std::byte* memory, size_t
       connection.ended = true;
     }
   } else if (errno == EBADMSG) {
-    mark_broken(connection, peer, "what arrives is not what was sent: it was changed on the way");
+    mark_corrupted(connection, peer, "a record of TLS is damaged or forged");
   } else if (errno != EAGAIN && errno != EINTR) {
     broke(connection, peer, cat("receiving failed: ", std::strerror(errno)));
   }
@@ -311,15 +305,13 @@ const MessageHeader* TcpTransport::front(int peer, int lane) {
   if (connection.end - connection.begin < sizeof(Frame)) stage(connection, peer, sizeof(Frame));
   if (connection.end - connection.begin < sizeof(Frame)) return nullptr;
   std::memcpy(&connection.frame, connection.staging.get() + connection.begin, sizeof(Frame));
-  const Frame& frame = connection.frame;
-  if (frame.magic != kMagic || frame.version != kWireVersion ||
-      frame.header.bytes > kMessageBytes) {
-    mark_broken(connection, peer, "what arrives is not a message of Tutti");
+  if (!check_frame(connection, peer)) {
     connection.begin = connection.end;
     return nullptr;
   }
   connection.begin += sizeof(Frame);
   connection.has_frame = true;
+  connection.verified = false;
   connection.placed = 0;
   return &connection.frame.header;
 }
@@ -329,7 +321,8 @@ const std::byte* TcpTransport::payload(int peer, int lane) {
   const size_t bytes = connection.frame.header.bytes;
   if (connection.end - connection.begin < bytes) stage(connection, peer, bytes);
   if (connection.end - connection.begin < bytes) return nullptr;
-  return connection.staging.get() + connection.begin;
+  const std::byte* const payload = connection.staging.get() + connection.begin;
+  return check_payload(connection, peer, {payload, bytes}) ? payload : nullptr;
 }
 
 bool TcpTransport::read(int peer, int lane, std::span<std::byte> destination, Store) {
@@ -346,7 +339,7 @@ bool TcpTransport::read(int peer, int lane, std::span<std::byte> destination, St
     connection.placed += receive(connection, peer, destination.data() + connection.placed,
                                  destination.size() - connection.placed);
   }
-  return connection.placed == destination.size();
+  return connection.placed == destination.size() && check_payload(connection, peer, destination);
 }
 
 bool TcpTransport::release(int peer, int lane) {

@@ -2,13 +2,18 @@
 //
 // One socket per connection (sender, reader, lane), opened by the sender on first use: it is one
 // FIFO, and several lanes are several streams. A message is a frame: {magic, version,
-// MessageHeader} and the payload. Payloads that need no arithmetic are received straight into the
-// caller's memory.
+// MessageHeader, two hashes} and the payload. Payloads that need no arithmetic are received
+// straight into the caller's memory.
+//
+// A connection that is checked (check.cc) has hashes in its frames. The reader verifies a header
+// before it uses it and a payload before payload() or read() returns it. A hash that does not fit
+// is an error for good: the reader's system has confirmed those bytes, so nobody can send them
+// again.
 //
 // A connection between hosts that breaks is resumed (resume.cc): its sender keeps what the reader's
 // system has not confirmed, and opens another connection, on which the reader first says how many
-// bytes it has had from that sender and lane in all (8, little-endian). The sender goes on there.
-// Only where that comes to nothing is the connection lost.
+// bytes it has had from that sender and lane in all (a Position). The sender goes on there. Only
+// where that comes to nothing is the connection lost.
 #pragma once
 
 #include <array>
@@ -43,13 +48,21 @@ class TcpTransport final : public Transport {
     // A connection to (`sending`) or from `peer` broke while it was needed, and is not resumed.
     // Called once for each.
     std::function<void(int peer, bool sending, const std::string& text)> lost;
+    // Bytes from `peer` changed on the way. Called once for each connection, in place of lost().
+    std::function<void(int peer, const std::string& text)> corrupted;
+    // Fault injection: may change a payload once it has been hashed. Empty: none.
+    std::function<void(std::span<std::byte> payload)> damage = {};
     // Whether `peer` has left the job or died, so that nothing is to be resumed. Empty: none has.
     std::function<bool(int peer)> gone = {};
   };
 
-  // `resumed`: the peers, on other hosts, with which connections are resumed when they break. The
-  // two have to be of one mind.
-  TcpTransport(int ranks, int lanes, Hooks hooks, std::span<const int> resumed = {});
+  // Both ends of a connection must be given the same.
+  struct Peers {
+    std::span<const int> resumed;  // connections that break are resumed: peers on other hosts
+    std::span<const int> checked;  // frames have hashes, unless the connection is encrypted
+  };
+
+  TcpTransport(int ranks, int lanes, Hooks hooks, const Peers& peers = {});
   static Limits limits(int ranks, int lanes);
 
   // Hand over a connected, non-blocking socket: one that `peer` opened (`number`: Renewal), and one
@@ -96,6 +109,13 @@ class TcpTransport final : public Transport {
     uint32_t magic;
     uint32_t version;
     MessageHeader header;
+    uint64_t payload_hash;  // both are 0 where the connection is not checked
+    uint64_t hash;          // of all before it; the seed is the frame's number on the connection
+  };
+  static_assert(sizeof(Frame) == 56);
+  struct Position {
+    uint64_t bytes;
+    uint64_t hash;  // of `bytes`; 0 where the connection is not checked
   };
   static const size_t kStagingBytes;  // of each incoming connection
   static constexpr size_t kFewConnections = 8;
@@ -113,6 +133,8 @@ class TcpTransport final : public Transport {
   struct Out {
     ByteStream socket;
     bool asked_for = false;
+    bool checked = false;
+    uint64_t frames = 0;  // made so far, where it is checked
     Outage outage;
     std::deque<Outgoing> queue;
     bool broken = false;
@@ -124,7 +146,7 @@ class TcpTransport final : public Transport {
     uint64_t arrived = 0;
     size_t look_at_bytes = 0;  // when so many are unconfirmed
     Renewal renewal;
-    std::array<std::byte, sizeof(uint64_t)> position = {};  // the reader's, as far as it has come
+    std::array<std::byte, sizeof(Position)> position = {};  // the reader's, as far as it has come
     size_t heard = 0;
   };
 
@@ -135,10 +157,13 @@ class TcpTransport final : public Transport {
     std::unique_ptr<std::byte[]> staging;
     size_t begin = 0;
     size_t end = 0;
+    bool checked = false;
+    uint64_t frames = 0;  // seen so far, where it is checked
     bool has_frame = false;
     Frame frame = {};
-    size_t placed = 0;     // payload bytes already copied out by read()
-    bool starved = false;  // more was wanted since arm() than had arrived
+    bool verified = false;  // the frame's payload
+    size_t placed = 0;      // payload bytes already copied out by read()
+    bool starved = false;   // more was wanted since arm() than had arrived
     Speakers::Speaker speaker;
     bool ended = false;  // by the sender, after its last message
     bool broken = false;
@@ -184,7 +209,23 @@ class TcpTransport final : public Transport {
   void take_handed_over();
   void watch_speakers(size_t connection);
 
+  // check.cc
+  static uint64_t hash_of(const Frame& frame, uint64_t number);
+  static uint64_t hash_of(const Position& position);
+  static Frame make_frame(Out& connection, const MessageHeader& header, uint64_t payload_hash);
+  uint64_t hash_for_peers(std::span<const std::byte> payload);
+  // False: the connection is corrupted.
+  bool check_frame(In& connection, int peer);
+  bool check_payload(In& connection, int peer, std::span<const std::byte> payload);
+  bool check_position(size_t outgoing, const Position& position);
+  void mark_corrupted(In& connection, int peer, const std::string& text);
+  void mark_corrupted(size_t outgoing, const std::string& text);
+
   // resume.cc
+  // False: it had been given up before.
+  bool give_up(size_t outgoing);
+  void mark_broken(size_t outgoing, const std::string& text);
+  void mark_broken(In& connection, int peer, const std::string& text);
   // Of a frame and its payload, what has just been sent.
   static void keep(Out& connection, std::span<const std::byte> frame,
                    std::span<const std::byte> payload, Slot* slot, size_t from, size_t bytes);
@@ -205,8 +246,6 @@ class TcpTransport final : public Transport {
   // Receives up to `limit` bytes into `memory`; 0 when nothing is there (or the connection broke).
   size_t receive(In& connection, int peer, std::byte* memory, size_t limit);
   void stage(In& connection, int peer, size_t wanted);
-  void mark_broken(size_t outgoing, const std::string& text);
-  void mark_broken(In& connection, int peer, const std::string& text);
 
   const int ranks_;
   const int lanes_;

@@ -18,6 +18,7 @@ class ErrorCode(enum.IntEnum):
     SYSTEM = 8  # the operating system refused something
     UNSUPPORTED = 9  # not available in this build, here, or for these arguments
     INTERNAL = 10  # a bug in Tutti
+    CORRUPTED = 11  # bytes changed between two ranks
 
 
 class Error(RuntimeError):

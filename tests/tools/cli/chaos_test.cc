@@ -25,12 +25,13 @@ std::string two_ranks(const std::string& end) {
 
 class Chaos : public Cli {
  protected:
-  Result chaos(const Words& options, const Words& command) const {
+  Result chaos(const Words& options, const Words& command,
+               Process::Environment environment = {}) const {
     Words words = {"chaos"};
     words.insert(words.end(), options.begin(), options.end());
     words.push_back("--");
     words.insert(words.end(), command.begin(), command.end());
-    return run(words);
+    return run(words, std::move(environment));
   }
   Result hurt(const std::string& faults, const std::string& end) const {
     return chaos({"--plan", write("plan", cat(R"({"trials":[{"faults":[)", faults, "]}]}")),
@@ -245,6 +246,18 @@ TEST_F(Chaos, PassesABench) {
             {tutti(), "bench", "all_reduce", "-n", "3", "--max", "64K"});
   EXPECT_EQ(result.code, 0) << result.out << result.err;
   EXPECT_THAT(result.out, ContainsRegex("launcher +1 "));
+}
+
+// The second run shows that the fault is one: without the check, values are wrong.
+TEST_F(Chaos, PassesABenchWhoseWordsChangePlaces) {
+  const Words bench = {tutti(), "bench", "all_reduce", "-n",          "2",  "--min",
+                       "64K",   "--max", "64K",        "--transport", "tcp"};
+  const Words trials = {"--faults", "swap", "--trials", "3", "--messages", "5"};
+  const Result checked = chaos(trials, bench);
+  EXPECT_EQ(checked.code, 0) << checked.out << checked.err;
+  EXPECT_THAT(checked.out, ContainsRegex("swap +3 "));
+  const Result unchecked = chaos(trials, bench, {{"TUTTI_INTEGRITY", "off"}});
+  EXPECT_EQ(unchecked.code, 1) << unchecked.out << unchecked.err;
 }
 
 // At messages: there are none before all have found each other, from when on deaths are survived.

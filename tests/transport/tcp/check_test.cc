@@ -1,0 +1,140 @@
+// Bytes that change on the way, as TCP's checksum does not show: they are an error, and nobody gets
+// them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <random>
+#include <string>
+#include <vector>
+
+#include "tests/transport/tcp/network.h"
+
+namespace tutti {
+namespace {
+
+using testing::bytes_on_the_wire;
+using testing::Damage;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::kFewSizes;
+using testing::kFrameBytes;
+using testing::Network;
+using testing::swap_words;
+using testing::Talk;
+
+// The message that has this byte.
+size_t message_at(size_t byte, const std::vector<size_t>& sizes) {
+  size_t message = 0;
+  for (size_t end = kFrameBytes + sizes[0]; byte >= end;) end += kFrameBytes + sizes[++message];
+  return message;
+}
+
+// All before the damaged message come, and nothing else.
+void expect_found(Network& network, size_t message, const std::vector<size_t>& sizes) {
+  Talk talk(network, sizes);
+  talk.hold();
+  EXPECT_EQ(talk.came(), message);
+  EXPECT_EQ(talk.wrong(), 0U);
+  EXPECT_EQ(network.corrupted().size(), 1U);
+  EXPECT_TRUE(network.lost().empty());
+}
+
+// In magic, version, header, hashes and payload, and across the borders between them.
+TEST(CheckedConnection, FindsWordsThatChangePlacesAnywhere) {
+  for (const size_t distance : {2, 6, 56}) {
+    size_t found = 0;
+    const size_t last = bytes_on_the_wire(kFewSizes) - distance - 2;
+    for (size_t at = 0; at <= last; ++at) {
+      SCOPED_TRACE(::testing::Message() << at << ' ' << distance);
+      Damage damage = swap_words(at, distance);
+      bool changed = false;
+      const auto swap = damage.change;
+      damage.change = [&](std::vector<std::byte>& bytes) {
+        const std::vector<std::byte> before = bytes;
+        swap(bytes);
+        changed = bytes != before;
+      };
+      Network network({.sent = damage});
+      Talk talk(network, kFewSizes);
+      talk.hold();
+      ASSERT_EQ(talk.wrong(), 0U);
+      ASSERT_EQ(network.corrupted().size(), changed ? 1U : 0U);
+      if (!changed) {
+        ASSERT_EQ(talk.came(), kFewSizes.size());
+        continue;
+      }
+      ++found;
+      // Where only one of the two words' bytes differ, the damage may begin a byte later.
+      const size_t message = message_at(at, kFewSizes);
+      ASSERT_TRUE(talk.came() == message || talk.came() == message_at(at + 1, kFewSizes));
+    }
+    EXPECT_GT(found, last / 2);
+  }
+}
+
+TEST(CheckedConnection, FindsThemInLargeMessages) {
+  std::mt19937 random(3);
+  const std::vector<size_t> sizes = {512 << 10, 512 << 10, 300 << 10};
+  for (size_t message = 0; message < sizes.size(); ++message) {
+    const size_t begin = message * (kFrameBytes + (512 << 10)) + kFrameBytes;
+    Network network({.sent = swap_words(begin + 2 * (random() % 100'000), 2)});
+    expect_found(network, message, sizes);
+  }
+}
+
+// The control of the tests above.
+TEST(CheckedConnection, DeliversThemWhereItIsNotChecked) {
+  Network network({.checked = false, .sent = swap_words(kFrameBytes + kFrameBytes + 4, 2)});
+  Talk talk(network, kFewSizes);
+  talk.hold();
+  EXPECT_EQ(talk.came(), kFewSizes.size());
+  EXPECT_EQ(talk.wrong(), 1U);
+  EXPECT_TRUE(network.corrupted().empty());
+}
+
+TEST(CheckedConnection, FindsAMessageThatIsMissingOrComesTwice) {
+  const std::vector<size_t> sizes = {10, 20, 20, 20};
+  const size_t second = kFrameBytes + 10;
+  const auto missing = [](std::vector<std::byte>& bytes) { bytes.clear(); };
+  const auto twice = [](std::vector<std::byte>& bytes) {
+    const std::vector<std::byte> once = bytes;
+    bytes.insert(bytes.end(), once.begin(), once.end());
+  };
+  Network without({.sent = Damage{second, kFrameBytes + 20, missing}});
+  expect_found(without, 1, sizes);
+  Network with_two({.sent = Damage{second, kFrameBytes + 20, twice}});
+  expect_found(with_two, 2, sizes);
+}
+
+// The reader's system has confirmed the damaged bytes, so that they are not sent again.
+TEST(CheckedConnection, FindsThemWhereItIsResumedInTheMidstOfTheMessage) {
+  const std::vector<size_t> sizes = {30, 200, 40};
+  const size_t second = kFrameBytes + 30;
+  for (size_t at = second + kFrameBytes + 10; at < second + kFrameBytes + 200; at += 7) {
+    SCOPED_TRACE(at);
+    Network network({.breaks = {at}, .sent = swap_words(second + kFrameBytes + 4, 2)});
+    expect_found(network, 1, sizes);
+    EXPECT_EQ(network.connections(), 2U);
+  }
+}
+
+TEST(CheckedConnection, FindsThemInWhatTheReaderSaysOfItsPosition) {
+  Network network({.breaks = {100}, .answer = swap_words(0, 4)});
+  Talk talk(network, {50, 50, 50});
+  talk.hold();
+  EXPECT_EQ(talk.wrong(), 0U);
+  EXPECT_THAT(network.corrupted(), ElementsAre(HasSubstr("from which to resume")));
+}
+
+TEST(CheckedConnection, SaysWhatIsDamaged) {
+  Network payload({.sent = swap_words(kFrameBytes + kFrameBytes + 4, 2)});
+  expect_found(payload, 1, kFewSizes);
+  EXPECT_THAT(payload.corrupted(),
+              ElementsAre(HasSubstr("the 24 bytes of message 2 (slice 0 of call 2)")));
+  Network header({.sent = swap_words(8, 2)});
+  expect_found(header, 0, kFewSizes);
+  EXPECT_THAT(header.corrupted(), ElementsAre(HasSubstr("the header of message 1")));
+}
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,18 @@
+// Texts for people: which traffic of a job others can read, and which changes of it are found.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace tutti {
+
+struct Protection {
+  std::string data;     // over TCP
+  std::string control;  // the control channel
+  std::string fabrics;  // UCX and libfabric
+};
+
+// By the values of TUTTI_ENCRYPT and TUTTI_INTEGRITY.
+Protection describe_protection(std::string_view encrypt, std::string_view integrity);
+
+}  // namespace tutti

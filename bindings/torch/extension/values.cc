@@ -100,7 +100,7 @@ double factor_of(const c10d::ReduceOp& op) {
   if (!factor.defined()) return premul->double_factor;
   if (!c10::isIntegralType(factor.scalar_type(), true)) return factor.item<double>();
   const std::optional<double> exact = factor.scalar_type() == at::kUInt64
-                                          ? exact_double(factor.item<uint64_t>())
+                                          ? exact_double(factor.item().toUInt64())
                                           : exact_double(factor.item<int64_t>());
   TORCH_CHECK(
       exact.has_value(), "tutti: PREMUL_SUM: the factor ", factor.item(),

@@ -20,7 +20,7 @@ struct ncclComm {
   int device = 0;
   std::string group;  // the same for the ranks of this process that are in the communicator
   std::atomic<int> splits = 0;
-  tutti::UseGate gate;  // of the whole
+  tutti::UseGate gate;  // of all of it
   std::mutex mutex;
   std::map<int, double> factors;  // of operators, by number; guarded by mutex
   int operators_made = 0;         // likewise

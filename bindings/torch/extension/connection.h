@@ -12,7 +12,7 @@
 
 namespace tutti::torch_backend {
 
-// Threads: any, but for the destructor, and for close() from within a use.
+// Threads: any. close(), and so the last handle's end, must not come from within a use.
 class Connection {
  public:
   // Takes the communicator.
@@ -33,7 +33,7 @@ class Connection {
   Driver& driver() { return *driver_; }
   // Aborts calls under way on all ranks, also while another thread is in close().
   void abort(const std::string& reason);
-  // Refuses further calls, gives those under way a moment, aborts what is left, and leaves.
+  // Gives calls under way a moment, then refuses further ones, aborts what is left, and leaves.
   void close();
   // Memory that the other ranks of the host read where it lies, until `release` is called.
   void* allocate(size_t bytes);

@@ -40,6 +40,16 @@ for end in ("abort", "shutdown"):
             assert "abort" in said[0] or "destroyed" in said[0], said
         dist.barrier()
 
+group = dist.new_group()
+if rank == 0:
+    said = []
+    thread = threading.Thread(target=lambda: said.append(refused(lambda: dist.monitored_barrier(group))))
+    thread.start()
+    group._get_backend(torch.device("cpu")).shutdown()
+    thread.join()
+    assert "destroyed" in said[0], said
+dist.barrier()
+
 # Nobody but the call holds the group.
 group = dist.new_group()
 tensor = torch.full((3,), rank + 1.0)

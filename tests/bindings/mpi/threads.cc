@@ -54,11 +54,7 @@ void make_calls(MPI_Comm comm, int thread) {
     MPI_Comm copy = MPI_COMM_NULL;
     MPI_Comm_dup(comm, &copy);
     MPI_Barrier(copy);
-    sums.assign(in.size(), 0);
-    MPI_Iallreduce(in.data(), sums.data(), count, MPI_INT, MPI_SUM, copy, &requests[0]);
-    MPI_Comm_free(&copy);  // the call is under way, and keeps what it needs
-    MPI_Wait(&requests[0], MPI_STATUS_IGNORE);
-    need(sums == wanted);
+    MPI_Comm_free(&copy);
   }
   MPI_Op_free(&op);
 }

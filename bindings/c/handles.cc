@@ -66,33 +66,19 @@ std::chrono::nanoseconds nanoseconds_of(double seconds) {
   return duration_of(seconds);
 }
 
-namespace {
-
-// Lives until the thread's next call: CallOptions only points to them.
-std::span<const Work> works_of(const tutti_call_options_t& given) {
-  thread_local std::vector<Work> works;
-  works.clear();
-  if (given.after_count == 0) return {};
-  checked(given.after, "the list of works to follow");
-  for (size_t i = 0; i < given.after_count; ++i) {
-    works.push_back(checked(given.after[i], "a work to follow").work);
-  }
-  return works;
-}
-
-}  // namespace
-
-CallOptions options_of(const tutti_call_options_t* given) {
+OptionsOfCall::OptionsOfCall(const tutti_call_options_t* given) {
   const tutti_call_options_t known = known_part(given, "tutti_call_options_t");
-  CallOptions options;
-  options.after = works_of(known);
-  if (known.algorithm != nullptr) options.algorithm = known.algorithm;
-  options.stream.handle = known.stream;
-  if (known.timeout != 0) options.timeout = nanoseconds_of(known.timeout);
-  options.deterministic = known.deterministic != 0;
-  options.tag = known.tag;
-  options.may_be_shorter = known.may_be_shorter != 0;
-  return options;
+  if (known.after_count > 0) checked(known.after, "the list of works to follow");
+  for (size_t i = 0; i < known.after_count; ++i) {
+    works_.push_back(checked(known.after[i], "a work to follow").work);
+  }
+  options_.after = works_;
+  if (known.algorithm != nullptr) options_.algorithm = known.algorithm;
+  options_.stream.handle = known.stream;
+  if (known.timeout != 0) options_.timeout = nanoseconds_of(known.timeout);
+  options_.deterministic = known.deterministic != 0;
+  options_.tag = known.tag;
+  options_.may_be_shorter = known.may_be_shorter != 0;
 }
 
 tutti_message_t& checked_message(tutti_message_t* message) {

@@ -12,6 +12,7 @@
 #include <new>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -96,7 +97,20 @@ Options known_part(const Options* given, const char* what) {
 }
 
 std::chrono::nanoseconds nanoseconds_of(double seconds);
-CallOptions options_of(const tutti_call_options_t* given);
+// A call's options, with the works that these point to: for the time of the call, since a Work is a
+// handle on its communicator.
+class OptionsOfCall {
+ public:
+  explicit OptionsOfCall(const tutti_call_options_t* given);
+  OptionsOfCall(const OptionsOfCall&) = delete;
+  OptionsOfCall& operator=(const OptionsOfCall&) = delete;
+  operator const CallOptions&() const { return options_; }  // NOLINT: it stands for them
+
+ private:
+  std::vector<Work> works_;
+  CallOptions options_;
+};
+inline OptionsOfCall options_of(const tutti_call_options_t* given) { return OptionsOfCall(given); }
 // Where a message is to be told. Throws Error(invalid_argument, unsupported).
 tutti_message_t& checked_message(tutti_message_t* message);
 void tell(const MessageInfo& info, tutti_message_t& message);

@@ -31,8 +31,9 @@
  *
  * THREADS. Any thread may call. Calls on one communicator are ordered by who comes first, so
  * concurrent collectives on one communicator need an order of the caller's making. Communicators
- * are independent of each other. One work is for one thread at a time. After fork() the child must
- * not call.
+ * are independent of each other. One work is for one thread at a time. To end calls that are under
+ * way, tutti_abort() from any thread: they return an error, and then the communicator can be
+ * destroyed. After fork() the child must not call.
  *
  * UNITS. Counts are in elements, never in bytes, and 64 bits wide; 0 is fine. Times are in seconds.
  *

@@ -144,8 +144,9 @@ class Session {
   // Calls under way keep it until they have ended.
   void remove(void* channel) {
     static_cast<Channel*>(channel)->comm = MPI_COMM_NULL;
+    decltype(channels_)::node_type gone;  // leaves without the lock: others make communicators
     const std::lock_guard lock(mutex_);
-    channels_.erase(channel);
+    gone = channels_.extract(channel);
   }
 
  private:

@@ -8,6 +8,7 @@
 
 #include <mpi.h>
 
+#include <atomic>
 #include <cstdint>
 #include <exception>
 #include <memory>
@@ -23,8 +24,9 @@ namespace tutti::mpi {
 
 // A communicator of MPI's, as Tutti has it.
 struct Channel : std::enable_shared_from_this<Channel> {
-  Communicator communicator;      // empty where Tutti cannot serve it: on all of its ranks alike
-  MPI_Comm comm = MPI_COMM_NULL;  // none any more when the program has freed it
+  Communicator communicator;  // empty where Tutti cannot serve it: on all of its ranks alike
+  // None any more when the program has freed it, as it may while calls are under way.
+  std::atomic<MPI_Comm> comm = MPI_COMM_NULL;
   int rank = 0;
   int size = 1;
 };

@@ -4,9 +4,13 @@
 #include <cstring>
 #include <iterator>
 #include <mutex>
+#include <optional>
+#include <type_traits>
+#include <utility>
 
 #include "base/reduce.h"
 #include "base/text.h"
+#include "bindings/exact_double.h"
 #include "bindings/nccl/comm.h"
 #include "collectives/request.h"
 #include "transport/cuda/device.h"
@@ -53,14 +57,25 @@ struct Call {
 // `act` has a Call, and makes it.
 template <typename Act>
 ncclResult_t call(ncclComm_t comm, ncclDataType_t type, cudaStream_t stream, const Act& act) {
-  return guarded([&] { act(Call{checked(comm), type_of(type), stream}); });
+  return guarded([&] {
+    Use own = use(comm);
+    act(Call{*own, type_of(type), stream});
+    use_in_group(std::move(own));
+  });
 }
 
 template <typename T>
 double read_as(const std::byte* bytes) {
   T value;
   std::memcpy(&value, bytes, sizeof value);
-  return static_cast<double>(value);
+  if constexpr (std::is_integral_v<T>) {
+    if (const std::optional<double> factor = exact_double(value)) return *factor;
+    throw Error(ErrorCode::unsupported, cat("the scalar ", value, " has more than 53 bits"),
+                {.cause = "Tutti's factors are of type double, which does not hold it",
+                 .remedy = "multiply the input by it, and use ncclSum"});
+  } else {
+    return value;
+  }
 }
 
 double value_of(const std::byte* bytes, DType dtype) {
@@ -112,6 +127,8 @@ using tutti::nccl::checked;
 using tutti::nccl::guarded;
 using tutti::nccl::invalid;
 using tutti::nccl::reduction_of;
+using tutti::nccl::use;
+using tutti::nccl::Use;
 
 // NOLINTBEGIN(readability-identifier-naming): NCCL's names
 
@@ -124,19 +141,20 @@ ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t* op, void* scalar, ncclDataTyp
     checked(op, "where to put the operator");
     checked(static_cast<char*>(scalar), "the scalar");
     const double factor = tutti::nccl::scalar_of(scalar, tutti::nccl::type_of(type), residence);
-    ncclComm& own = checked(comm);
-    const std::lock_guard lock(own.mutex);
-    const int number = ncclNumOps + own.operators_made++;
-    own.factors[number] = factor;
+    const Use own = use(comm);
+    const std::lock_guard lock(own->mutex);
+    const int number = ncclNumOps + own->operators_made++;
+    own->factors[number] = factor;
     *op = static_cast<ncclRedOp_t>(number);
   });
 }
 
 ncclResult_t ncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm) {
   return guarded([&] {
-    ncclComm& own = checked(comm);
-    const std::lock_guard lock(own.mutex);
-    if (own.factors.erase(op) == 0) invalid("ncclRedOpDestroy of no operator of this communicator");
+    const Use own = use(comm);
+    const std::lock_guard lock(own->mutex);
+    if (own->factors.erase(op) == 0)
+      invalid("ncclRedOpDestroy of no operator of this communicator");
   });
 }
 

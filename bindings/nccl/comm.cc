@@ -54,22 +54,33 @@ class Listeners {
   std::map<std::string, Fd> sockets_;
 };
 
-// The ranks of this process in each communicator.
+// The communicators of this process: by handle, and the ranks of each group of them.
 class Members {
  public:
   static Members& of_process() {
-    static Members members;
+    // Never destroyed: a program that ends without ncclCommDestroy leaves nothing.
+    static Members& members = *std::make_unique<Members>().release();
     return members;
   }
-  void add(const ncclComm& comm) {
+  ncclComm_t add(std::shared_ptr<ncclComm> comm) {
     const std::lock_guard lock(mutex_);
-    ++groups_[comm.group].present;
+    ++groups_[comm->group].present;
+    const ncclComm_t handle = comm.get();
+    known_.emplace(handle, std::move(comm));
+    return handle;
+  }
+  // Null: there is none any more.
+  std::shared_ptr<ncclComm> find(ncclComm_t handle) const {
+    const std::lock_guard lock(mutex_);
+    const auto found = known_.find(handle);
+    return found == known_.end() ? nullptr : found->second;
   }
   // Those that go now.
-  std::vector<std::unique_ptr<ncclComm>> remove(ncclComm_t comm) {
+  std::vector<std::shared_ptr<ncclComm>> remove(const std::shared_ptr<ncclComm>& comm) {
     const std::lock_guard lock(mutex_);
+    known_.erase(comm.get());
     const auto group = groups_.find(comm->group);
-    group->second.leaving.emplace_back(comm);
+    group->second.leaving.push_back(comm);
     if (--group->second.present > 0) return {};
     auto all = std::move(group->second.leaving);
     groups_.erase(group);
@@ -79,9 +90,10 @@ class Members {
  private:
   struct Group {
     int present = 0;
-    std::vector<std::unique_ptr<ncclComm>> leaving;
+    std::vector<std::shared_ptr<ncclComm>> leaving;
   };
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
+  std::map<ncclComm_t, std::shared_ptr<ncclComm>> known_;
   std::map<std::string, Group> groups_;
 };
 
@@ -89,9 +101,12 @@ thread_local std::string error_text;
 
 using Actions = std::vector<std::function<void()>>;
 
+// What a thread's group collects.
 struct Meetings {
   int depth = 0;
   std::map<const void*, Actions> by_rank;
+  std::vector<Use> uses;                           // of calls that its end makes
+  std::vector<std::shared_ptr<ncclComm>> leaving;  // at its end
 };
 thread_local Meetings meetings;
 
@@ -149,7 +164,28 @@ void unsupported(const std::string& what, const std::string& remedy) {
   throw Error(ErrorCode::unsupported, what + " is not in Tutti's libnccl", {.remedy = remedy});
 }
 
-ncclComm& checked(ncclComm_t comm) { return checked(comm, "the communicator"); }
+namespace {
+
+[[noreturn]] void refuse_ended() {
+  throw Error(ErrorCode::invalid_argument, "there is no such communicator",
+              {.cause = "ncclCommDestroy or ncclCommAbort has ended it",
+               .remedy = "make no call on it after that"});
+}
+
+std::shared_ptr<ncclComm> known(ncclComm_t comm) {
+  checked(comm, "the communicator");
+  std::shared_ptr<ncclComm> found = Members::of_process().find(comm);
+  if (!found) refuse_ended();
+  return found;
+}
+
+}  // namespace
+
+Use::Use(std::shared_ptr<ncclComm> comm) : comm_(std::move(comm)), inside_(comm_->gate.enter()) {
+  if (!inside_) refuse_ended();
+}
+
+Use use(ncclComm_t comm) { return Use(known(comm)); }
 
 ncclUniqueId make_id() {
   bootstrap::SocketAddress address = bootstrap::reachable_address();
@@ -193,28 +229,47 @@ ncclComm_t join(const ncclUniqueId& id, int rank, int ranks) {
                   {.remedy = "call ncclGetUniqueId in rank 0's process, once for a communicator"});
     }
   }
-  auto comm = std::make_unique<ncclComm>();
+  auto comm = std::make_shared<ncclComm>();
   comm->device = cuda::current_device();
   comm->group = place.token;
   comm->communicator = Communicator::init(job);
-  Members::of_process().add(*comm);
-  return comm.release();
+  return Members::of_process().add(std::move(comm));
 }
 
 ncclComm_t part_of(ncclComm& comm, Communicator part, const std::string& name) {
-  auto made = std::make_unique<ncclComm>();
+  auto made = std::make_shared<ncclComm>();
   made->device = comm.device;
   made->group = cat(comm.group, '/', name);
   made->communicator = std::move(part);
-  Members::of_process().add(*made);
-  return made.release();
+  return Members::of_process().add(std::move(made));
 }
 
-void leave(ncclComm_t comm) {
+namespace {
+
+void leave_now(const std::shared_ptr<ncclComm>& comm) {
+  std::vector<std::shared_ptr<ncclComm>> all;
+  comm->gate.close([&] { all = Members::of_process().remove(comm); });
   std::vector<std::jthread> threads;
-  for (std::unique_ptr<ncclComm>& own : Members::of_process().remove(comm)) {
-    threads.emplace_back([leaving = std::move(own)]() mutable { leaving.reset(); });
+  for (const std::shared_ptr<ncclComm>& own : all) {
+    threads.emplace_back([&own] { own->communicator = {}; });
   }
+}
+
+void leave_or_join_group(std::shared_ptr<ncclComm> comm) {
+  if (meetings.depth == 0) return leave_now(comm);
+  meetings.leaving.push_back(std::move(comm));
+}
+
+}  // namespace
+
+void leave(ncclComm_t comm) { leave_or_join_group(known(comm)); }
+
+void abort(ncclComm_t comm) {
+  std::shared_ptr<ncclComm> own = known(comm);
+  if (const UseGate::Use inside = own->gate.enter_until_closed()) {
+    own->communicator.abort("ncclCommAbort");
+  }
+  leave_or_join_group(std::move(own));
 }
 
 void meet_others(const void* rank, std::function<void()> action) {
@@ -227,6 +282,17 @@ void meet_others(const void* rank, std::function<void()> action) {
   });
 }
 
+void meet_others(const Use& comm, std::function<void(ncclComm&)> action) {
+  meet_others(comm.comm().get(), [own = comm.comm(), action = std::move(action)] {
+    const Use inside(own);
+    action(*inside);
+  });
+}
+
+void use_in_group(Use comm) {
+  if (meetings.depth > 0) meetings.uses.push_back(std::move(comm));
+}
+
 void begin_group() {
   ++meetings.depth;
   group_begin();
@@ -237,12 +303,20 @@ void end_group() {
     throw Error(ErrorCode::unsupported, "ncclGroupEnd without a ncclGroupStart");
   }
   std::exception_ptr failure;
-  try {
-    if (--meetings.depth == 0) all_at_a_time(std::exchange(meetings.by_rank, {}));
-  } catch (...) {
-    failure = std::current_exception();
+  const auto try_to = [&failure](const auto& action) {
+    try {
+      action();
+    } catch (...) {
+      if (!failure) failure = std::current_exception();
+    }
+  };
+  const bool is_outermost = --meetings.depth == 0;
+  if (is_outermost) try_to([] { all_at_a_time(std::exchange(meetings.by_rank, {})); });
+  try_to([] { group_end(); });
+  if (is_outermost) {
+    meetings.uses.clear();
+    for (const auto& comm : std::exchange(meetings.leaving, {})) leave_now(comm);
   }
-  group_end();
   if (failure) std::rethrow_exception(failure);
 }
 

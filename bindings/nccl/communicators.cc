@@ -20,6 +20,8 @@ using tutti::nccl::guarded;
 using tutti::nccl::invalid;
 using tutti::nccl::meet_others;
 using tutti::nccl::unsupported;
+using tutti::nccl::use;
+using tutti::nccl::Use;
 
 namespace {
 
@@ -96,7 +98,7 @@ ncclResult_t ncclCommInitAll(ncclComm_t* comms, int count, const int* devices) {
 }
 
 ncclResult_t ncclCommFinalize(ncclComm_t comm) {
-  return guarded([&] { checked(comm); });
+  return guarded([&] { use(comm); });
 }
 
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
@@ -107,9 +109,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
 
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
   return guarded([&] {
-    if (comm == nullptr) return;
-    comm->communicator.abort("ncclCommAbort");
-    tutti::nccl::leave(comm);
+    if (comm != nullptr) tutti::nccl::abort(comm);
   });
 }
 
@@ -119,10 +119,10 @@ ncclResult_t ncclCommRevoke(ncclComm_t, int) {
 
 ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* made, ncclConfig_t*) {
   return guarded([&] {
-    ncclComm& whole = checked(comm);
+    const Use own = use(comm);
     checked(made, "where to put the communicator") = nullptr;
-    const int number = ++whole.splits;
-    meet_others(comm, [&whole, color, key, made, number] {
+    const int number = ++own->splits;
+    meet_others(own, [color, key, made, number](ncclComm& whole) {
       Communicator part = whole.communicator.split(color == NCCL_SPLIT_NOCOLOR ? -1 : color, key);
       if (color == NCCL_SPLIT_NOCOLOR) return;
       *made = tutti::nccl::part_of(whole, std::move(part), cat("split ", number, " color ", color));
@@ -133,29 +133,29 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* made
 ncclResult_t ncclCommShrink(ncclComm_t comm, int* excluded, int excluded_count, ncclComm_t* made,
                             ncclConfig_t*, int flags) {
   return guarded([&] {
-    ncclComm& whole = checked(comm);
+    const Use own = use(comm);
     checked(made, "where to put the communicator") = nullptr;
     if (flags != NCCL_SHRINK_DEFAULT) {
       unsupported("NCCL_SHRINK_ABORT", "call ncclCommAbort, and make a new communicator");
     }
-    const std::vector<int> left = survivors(whole.communicator, excluded, excluded_count);
-    const int number = ++whole.splits;
-    meet_others(comm, [&whole, left, made, number] {
+    const std::vector<int> left = survivors(own->communicator, excluded, excluded_count);
+    const int number = ++own->splits;
+    meet_others(own, [left, made, number](ncclComm& whole) {
       *made = tutti::nccl::part_of(whole, whole.communicator.create(left), cat("shrink ", number));
     });
   });
 }
 
 ncclResult_t ncclCommCount(const ncclComm_t comm, int* count) {
-  return guarded([&] { checked(count, "the count") = checked(comm).communicator.size(); });
+  return guarded([&] { checked(count, "the count") = use(comm)->communicator.size(); });
 }
 
 ncclResult_t ncclCommUserRank(const ncclComm_t comm, int* rank) {
-  return guarded([&] { checked(rank, "the rank") = checked(comm).communicator.rank(); });
+  return guarded([&] { checked(rank, "the rank") = use(comm)->communicator.rank(); });
 }
 
 ncclResult_t ncclCommCuDevice(const ncclComm_t comm, int* device) {
-  return guarded([&] { checked(device, "the device") = checked(comm).device; });
+  return guarded([&] { checked(device, "the device") = use(comm)->device; });
 }
 
 // ---- groups
@@ -200,7 +200,7 @@ const char* ncclGetLastError(ncclComm_t) { return tutti::nccl::last_error().c_st
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
   return guarded([&] {
-    const std::optional<Error> failure = checked(comm).communicator.failure();
+    const std::optional<Error> failure = use(comm)->communicator.failure();
     checked(error, "the error") = failure ? failed(failure->code(), failure->what()) : ncclSuccess;
   });
 }
@@ -237,23 +237,23 @@ ncclResult_t ncclMemFree(void* memory) {
 // Of one rank alone: others are not told of it, so that it changes nothing. Windows are.
 ncclResult_t ncclCommRegister(const ncclComm_t comm, void* memory, size_t, void** handle) {
   return guarded([&] {
-    checked(comm);
+    use(comm);
     checked(handle, "the handle") = memory;
   });
 }
 
 ncclResult_t ncclCommDeregister(const ncclComm_t comm, void*) {
-  return guarded([&] { checked(comm); });
+  return guarded([&] { use(comm); });
 }
 
 // A window that is NULL says that there is no faster way.
 ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* memory, size_t bytes,
                                     ncclWindow_t* window, int) {
   return guarded([&] {
-    checked(comm);
+    const Use own = use(comm);
     checked(window, "where to put the window") = nullptr;
-    meet_others(comm, [=] {
-      tutti::Registration made = comm->communicator.register_window(memory, bytes);
+    meet_others(own, [=](ncclComm& whole) {
+      tutti::Registration made = whole.communicator.register_window(memory, bytes);
       if (!made) return;
       *window = std::make_unique<ncclWindow_vidmem>(ncclWindow_vidmem{std::move(made)}).release();
     });
@@ -262,8 +262,8 @@ ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* memory, size_t bytes,
 
 ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window) {
   return guarded([&] {
-    checked(comm);
     const std::unique_ptr<ncclWindow_vidmem> ended(window);
+    use(comm);
   });
 }
 // NOLINTEND(readability-identifier-naming)

@@ -3,7 +3,6 @@
 #include <pthread.h>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <iterator>
 #include <mutex>
@@ -26,6 +25,21 @@ int& forks() {
   std::call_once(once, [] { ::pthread_atfork(nullptr, nullptr, [] { ++count; }); });
   return count;
 }
+
+// A communicator that is being made. It ends with this, where an interrupt keeps it from its owner.
+struct Making {
+  Making() = default;
+  Making(const Making&) = delete;
+  Making& operator=(const Making&) = delete;
+  ~Making() { tutti_destroy(comm); }
+  // Null where there is none.
+  std::unique_ptr<Communicator> take() {
+    tutti_comm_t* const made = std::exchange(comm, nullptr);
+    return made == nullptr ? nullptr : std::make_unique<Communicator>(made);
+  }
+
+  tutti_comm_t* comm = nullptr;
+};
 
 }  // namespace
 
@@ -124,44 +138,48 @@ class Communicator::LongVisit {
 // Runs what blocks on this communicator; an interrupt aborts it.
 template <typename Block>
 void Communicator::run(const char* name, Block block) {
+  tutti_comm_t* const comm = handle();
   const LongVisit visit(*this);
-  hearing_signals(block, [this, name] {
-    const std::string reason = std::string(name) + "() was interrupted";
-    return tutti_abort(handle_, reason.c_str()) == TUTTI_OK;
-  });
+  // Of the visit, not of handle_: another thread may be in close(), which waits for the visit.
+  hearing_signals([comm, block] { return block(comm); },
+                  [comm, name] {
+                    const std::string reason = std::string(name) + "() was interrupted";
+                    return tutti_abort(comm, reason.c_str()) == TUTTI_OK;
+                  });
 }
 
 std::unique_ptr<Communicator> Communicator::split(int32_t color, int32_t key) {
-  tutti_comm_t* part = nullptr;
-  run("split",
-      [comm = handle(), color, key, &part] { return tutti_split(comm, color, key, &part); });
-  return part == nullptr ? nullptr : std::make_unique<Communicator>(part);
+  Making part;
+  run("split", [color, key, &part](tutti_comm_t* comm) {
+    return tutti_split(comm, color, key, &part.comm);
+  });
+  return part.take();
 }
 
 std::unique_ptr<Communicator> Communicator::create(const std::vector<int32_t>& ranks, int32_t tag) {
-  tutti_comm_t* created = nullptr;
-  run("create", [comm = handle(), &ranks, tag, &created] {
-    return tutti_create(comm, ranks.data(), ranks.size(), tag, &created);
+  Making created;
+  run("create", [&ranks, tag, &created](tutti_comm_t* comm) {
+    return tutti_create(comm, ranks.data(), ranks.size(), tag, &created.comm);
   });
-  return std::make_unique<Communicator>(created);
+  return created.take();
 }
 
 std::unique_ptr<Communicator> Communicator::shrink() {
-  tutti_comm_t* left = nullptr;
-  run("shrink", [comm = handle(), &left] { return tutti_shrink(comm, &left); });
-  return std::make_unique<Communicator>(left);
+  Making left;
+  run("shrink", [&left](tutti_comm_t* comm) { return tutti_shrink(comm, &left.comm); });
+  return left.take();
 }
 
 std::unique_ptr<Communicator> Communicator::grow(int32_t count) {
-  tutti_comm_t* grown = nullptr;
-  run("grow", [comm = handle(), count, &grown] { return tutti_grow(comm, count, &grown); });
-  return std::make_unique<Communicator>(grown);
+  Making grown;
+  run("grow", [count, &grown](tutti_comm_t* comm) { return tutti_grow(comm, count, &grown.comm); });
+  return grown.take();
 }
 
 std::pair<uint64_t, std::vector<int32_t>> Communicator::agree(uint64_t flags) {
   std::vector<int32_t> living(static_cast<size_t>(size()));
   size_t count = 0;
-  run("agree", [comm = handle(), &flags, &living, &count] {
+  run("agree", [&flags, &living, &count](tutti_comm_t* comm) {
     return tutti_agree(comm, &flags, living.data(), &count);
   });
   living.resize(count);
@@ -171,7 +189,7 @@ std::pair<uint64_t, std::vector<int32_t>> Communicator::agree(uint64_t flags) {
 std::optional<tutti_message_t> Communicator::probe(int32_t source, int32_t tag, bool wait) {
   tutti_message_t message = TUTTI_MESSAGE_INIT;
   if (wait) {
-    run("probe", [comm = handle(), source, tag, &message] {
+    run("probe", [source, tag, &message](tutti_comm_t* comm) {
       return tutti_probe(comm, source, tag, &message);
     });
     return message;
@@ -213,8 +231,7 @@ std::unique_ptr<Communicator> join(const JoinOptions& given) {
   struct Joining {
     explicit Joining(const JoinOptions& options) : given(options) {}
     JoinOptions given;
-    tutti_comm_t* comm = nullptr;
-    std::atomic<bool> left_behind = false;
+    Making world;
   };
   const auto joining = std::make_shared<Joining>(given);
   hearing_signals(
@@ -226,15 +243,10 @@ std::unique_ptr<Communicator> join(const JoinOptions& given) {
         if (given.master_address) options.master_address = given.master_address->c_str();
         options.master_port = given.master_port;
         if (given.rendezvous_file) options.rendezvous_file = given.rendezvous_file->c_str();
-        const tutti_status_t status = tutti_init(&joining->comm, &options);
-        if (joining->left_behind) tutti_destroy(joining->comm);
-        return status;
+        return tutti_init(&joining->world.comm, &options);
       },
-      [joining] {
-        joining->left_behind = true;
-        return false;
-      });
-  return std::make_unique<Communicator>(joining->comm);
+      [] { return false; });
+  return joining->world.take();
 }
 
 }  // namespace tutti::python

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "joining.h"
+
 namespace tutti::torch_backend {
 
 Backend::Backend(std::shared_ptr<Connection> connection, c10::intrusive_ptr<c10d::Store> store,
@@ -68,8 +70,7 @@ c10::intrusive_ptr<c10d::Backend> Backend::merge(const c10::intrusive_ptr<c10d::
                                                  const c10::intrusive_ptr<Options>& options,
                                                  const int& rank, const int& size) {
   const auto timeout = options ? options->timeout : timeout_.load();
-  return c10::make_intrusive<Backend>(Connection::through(store, rank, size, timeout), store, rank,
-                                      size, timeout);
+  return c10::make_intrusive<Backend>(join(store, rank, size, timeout), store, rank, size, timeout);
 }
 
 void Backend::abort() {

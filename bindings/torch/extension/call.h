@@ -4,17 +4,14 @@
 #include <ATen/core/ivalue.h>
 
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
-#include <exception>
 #include <functional>
 #include <memory>
-#include <mutex>
-#include <string>
 #include <torch/csrc/distributed/c10d/Work.hpp>
+#include <utility>
 #include <vector>
 
-#include "connection.h"
+#include "pending_call.h"
 #include "tutti.h"
 
 namespace tutti::torch_backend {
@@ -37,47 +34,29 @@ struct Task {
   std::shared_ptr<void> event;
 };
 
-class Call final : public Driven, public std::enable_shared_from_this<Call> {
+class Call final : public PendingCall {
  public:
   // Runs on the caller's thread, to its end. Throws what went wrong.
   static void run(Connection& connection, Task task);
   // Begins.
   static std::shared_ptr<Call> start(std::shared_ptr<Connection> connection, Task task);
-  Call(std::shared_ptr<Connection> connection, Task task);
-  ~Call() override;
+  Call(std::shared_ptr<Connection> connection, Task task)
+      : PendingCall(std::move(connection), task.name), task_(std::move(task)) {}
 
-  const Connection* connection() const override { return connection_.get(); }
-  bool ended() const override;
-  void drive() override;
-  void let_go(const std::string& reason) override;
-
-  // True once it has ended, false when `timeout` (none: 0) passed first. Throws nothing of the
-  // call's.
-  bool wait(std::chrono::milliseconds timeout);
-  std::exception_ptr error() const;
-  void abort(const std::string& reason);
-  int source();  // of a receive that is complete
   const Task& task() const { return task_; }
   // Completed by a thread where callbacks may wait.
   c10::intrusive_ptr<c10::ivalue::Future> future();
 
  private:
-  static void on_end(tutti_status_t status, const char* text, void* context);
-  void end(std::exception_ptr error);
-  void settle(const c10::intrusive_ptr<c10::ivalue::Future>& future) const;
+  void unpack() override;
+  void ending() override;
+  void settle() override;
+  void complete(c10::ivalue::Future& future) const;
 
-  const std::shared_ptr<Connection> connection_;
   Task task_;
-
-  std::mutex driving_;  // who holds it uses work_
-  tutti_work_t* work_ = nullptr;
-  int source_ = -1;  // guarded by driving_
-
-  mutable std::mutex mutex_;  // guards what follows
-  std::condition_variable changed_;
-  bool ended_ = false;
-  std::exception_ptr error_;
+  // Guarded by mutex_, as is what follows.
   c10::intrusive_ptr<c10::ivalue::Future> future_;
+  bool asked_before_end_ = false;
 };
 
 }  // namespace tutti::torch_backend

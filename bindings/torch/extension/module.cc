@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backend.h"
+#include "joining.h"
 
 namespace tutti::torch_backend {
 namespace {
@@ -23,8 +24,7 @@ bool is_parent(const BackendPointer& backend) {
 
 BackendPointer create(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
                       std::chrono::milliseconds timeout) {
-  return c10::make_intrusive<Backend>(Connection::through(store, rank, size, timeout), store, rank,
-                                      size, timeout);
+  return c10::make_intrusive<Backend>(join(store, rank, size, timeout), store, rank, size, timeout);
 }
 
 BackendPointer create_among(const BackendPointer& parent, const std::vector<int>& ranks,

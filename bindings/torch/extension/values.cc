@@ -1,6 +1,9 @@
 #include "values.h"
 
+#include <cstdint>
 #include <optional>
+
+#include "exact_double.h"
 
 namespace tutti::torch_backend {
 
@@ -93,8 +96,17 @@ tutti_op_t op_of_truth(tutti_op_t op, const char* call) {
 double factor_of(const c10d::ReduceOp& op) {
   const auto* premul = dynamic_cast<const c10d::PreMulSumSupplement*>(op.supplement_.get());
   TORCH_CHECK(premul != nullptr, "tutti: PREMUL_SUM without a factor");
-  return premul->tensor_factor.defined() ? premul->tensor_factor.item<double>()
-                                         : premul->double_factor;
+  const at::Tensor& factor = premul->tensor_factor;
+  if (!factor.defined()) return premul->double_factor;
+  if (!c10::isIntegralType(factor.scalar_type(), true)) return factor.item<double>();
+  const std::optional<double> exact = factor.scalar_type() == at::kUInt64
+                                          ? exact_double(factor.item().toUInt64())
+                                          : exact_double(factor.item<int64_t>());
+  TORCH_CHECK(
+      exact.has_value(), "tutti: PREMUL_SUM: the factor ", factor.item(),
+      " has more than 53 bits, which the library's factors do not hold; multiply the tensor "
+      "by it, and use SUM");
+  return *exact;
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ def _folder():
     state = hashlib.sha256()
     for text in (torch.__version__, sys.version, str(_LIBRARY)):
         state.update(text.encode())
-    for source in sorted(_SOURCES.iterdir()) + [_HEADER / "tutti.h"]:
+    for source in sorted(_SOURCES.iterdir()) + sorted(_HEADER.iterdir()):
         state.update(source.read_bytes())
     cache = os.environ.get("TUTTI_TORCH_CACHE") or os.path.expanduser("~/.cache/tutti")
     if cache.startswith("~"):  # a user without a home, as containers have

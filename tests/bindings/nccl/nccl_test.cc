@@ -235,6 +235,22 @@ TEST_F(Nccl, FactorsBeforeTheSum) {
   }
 }
 
+// A factor is a double: what that does not hold is refused, and not rounded.
+TEST_F(Nccl, AFactorIsExactOrRefused) {
+  ncclRedOp_t op = ncclSum;
+  int64_t odd = (int64_t{1} << 53) + 1;
+  EXPECT_EQ(ncclRedOpCreatePreMulSum(&op, &odd, ncclInt64, ncclScalarHostImmediate, comms_[0]),
+            ncclInvalidUsage);
+  EXPECT_THAT(ncclGetLastError(nullptr), HasSubstr("9007199254740993"));
+  uint64_t largest = UINT64_MAX;
+  EXPECT_EQ(ncclRedOpCreatePreMulSum(&op, &largest, ncclUint64, ncclScalarHostImmediate, comms_[0]),
+            ncclInvalidUsage);
+  int64_t even = (int64_t{1} << 53) + 2;
+  EXPECT_SUCCESS(
+      ncclRedOpCreatePreMulSum(&op, &even, ncclInt64, ncclScalarHostImmediate, comms_[0]));
+  EXPECT_SUCCESS(ncclRedOpDestroy(op, comms_[0]));
+}
+
 TEST_F(Nccl, PartsOfACommunicator) {
   ncclComm_t parts[kRanks] = {};
   EXPECT_SUCCESS(ncclGroupStart());

@@ -1,5 +1,6 @@
 """What goes wrong is an exception that says what and whose, and never a crash or a hang."""
 
+import contextlib
 import os
 import pickle
 import random
@@ -382,3 +383,41 @@ def test_random_works_are_used_by_threads(alone):
     for thread in threads:
         thread.join()
     assert alone.all_reduce(1) == 1
+
+
+@on_ranks(2)
+def test_calls_end_when_threads_abort_and_close(world):
+    """As watchdogs do, while other threads make calls and wait."""
+    for _ in range(10):
+        part = world.split(0)
+        world.barrier()  # all have it
+        codes = []
+
+        def until_it_fails(call, codes=codes):
+            try:
+                while True:
+                    call()
+            except tutti.Error as error:
+                codes.append(error.code)
+
+        def end(call):
+            with contextlib.suppress(tutti.Error):  # it is closed already
+                call()
+
+        calls = [
+            lambda part=part: part.all_reduce(1),
+            lambda part=part: part.recv(np.empty(3), tag=1),
+            lambda part=part: part.recv_async(np.empty(3), tag=2).wait_for(0.01),
+            lambda part=part: part.probe(tag=3),
+            lambda part=part: part.create([world.rank], tag=world.rank),
+        ]
+        ends = [lambda part=part: part.abort("watchdog"), part.close]
+        threads = [threading.Thread(target=until_it_fails, args=(call,)) for call in calls]
+        threads += [threading.Thread(target=end, args=(call,)) for call in ends]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(codes) == len(calls)
+        assert set(codes) <= {ErrorCode.ABORTED, ErrorCode.INVALID_ARGUMENT}, codes
+    assert world.all_reduce(1) == world.size

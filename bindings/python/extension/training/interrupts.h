@@ -4,6 +4,7 @@
 #include <nanobind/nanobind.h>
 
 #include <chrono>
+#include <memory>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -18,36 +19,44 @@ namespace tutti::python {
 // and ended with the GIL held; the thread lets go of it in between.
 class Interrupts {
  public:
-  explicit Interrupts(Communicator world) : world_(std::move(world)) {
-    world_.while_waiting([this] { look(); });
+  explicit Interrupts(Communicator world) : looks_(std::make_shared<Looks>(std::move(world))) {
+    // Another thread of the rank's may still be in the hook when it is taken back.
+    looks_->world.while_waiting([looks = looks_] { looks->look(); });
   }
-  ~Interrupts() { world_.while_waiting({}); }
+  ~Interrupts() { looks_->world.while_waiting({}); }
   Interrupts(const Interrupts&) = delete;
   Interrupts& operator=(const Interrupts&) = delete;
 
   // Raises what a handler raised, if one did, or does now.
   void raise() {
-    if (raised_) throw nanobind::python_error(std::move(*raised_));
+    if (looks_->raised) throw nanobind::python_error(std::move(*looks_->raised));
     if (PyErr_CheckSignals() != 0) throw nanobind::python_error();
   }
 
  private:
-  static constexpr std::chrono::milliseconds kBetweenLooks{50};
+  struct Looks {
+    explicit Looks(Communicator of) : world(std::move(of)) {}
+    void look();
 
-  void look() {
-    const auto now = std::chrono::steady_clock::now();
-    if (std::this_thread::get_id() != thread_ || raised_ || now - last_ < kBetweenLooks) return;
-    last_ = now;
-    const nanobind::gil_scoped_acquire gil;
-    if (PyErr_CheckSignals() == 0) return;
-    raised_.emplace();
-    world_.abort(cat("rank ", world_.rank(), " was interrupted"));
-  }
+    Communicator world;
+    const std::thread::id thread = std::this_thread::get_id();  // the rest is that thread's
+    std::chrono::steady_clock::time_point last;
+    std::optional<nanobind::python_error> raised;
+  };
 
-  Communicator world_;
-  std::thread::id thread_ = std::this_thread::get_id();
-  std::chrono::steady_clock::time_point last_;
-  std::optional<nanobind::python_error> raised_;
+  const std::shared_ptr<Looks> looks_;
 };
+
+inline void Interrupts::Looks::look() {
+  constexpr std::chrono::milliseconds kBetweenLooks{50};
+  if (std::this_thread::get_id() != thread) return;
+  const auto now = std::chrono::steady_clock::now();
+  if (raised || now - last < kBetweenLooks) return;
+  last = now;
+  const nanobind::gil_scoped_acquire gil;
+  if (PyErr_CheckSignals() == 0) return;
+  raised.emplace();
+  world.abort(cat("rank ", world.rank(), " was interrupted"));
+}
 
 }  // namespace tutti::python

@@ -32,7 +32,7 @@ void expect_aborted_or_made(const Make& make) {
     std::mt19937 random(5);  // alike on all ranks
     for (int trial = 0; trial < kTrials; ++trial) {
       Communicator parent = world.duplicate();
-      parent.barrier();
+      world.barrier();  // all have it
       const bool aborts = static_cast<int>(random() % kRanks) == world.rank();
       const std::chrono::microseconds delay(random() % 600);
       std::jthread killer;
@@ -72,6 +72,7 @@ TEST(Making, WhoeverHasItHearsThatAnotherHasNot) {
     Communicator world = Communicator::init(job);
     for (int trial = 0; trial < 30; ++trial) {
       Communicator parent = world.duplicate();
+      world.barrier();
       std::jthread killer;
       if (world.rank() == trial % kRanks) {
         killer = std::jthread([&parent] { parent.abort("a rank gives up"); });

@@ -450,7 +450,10 @@ TUTTI_API tutti_status_t tutti_barrier(tutti_comm_t* comm, const tutti_call_opti
 /* From one rank to another, or to itself (which never blocks: the message is kept until it is
  * received). A receive takes the oldest message from its source (or TUTTI_ANY_SOURCE) that has its
  * tag (options->tag; or TUTTI_ANY_TAG); a message goes to the oldest receive that accepts it.
- * dtypes must be equal, and counts unless options->may_be_shorter is set. */
+ * dtypes must be equal, and counts unless options->may_be_shorter is set. Messages in front of the
+ * one that a receive asks for are kept aside, up to TUTTI_UNEXPECTED_BYTES in all. Beyond that
+ * their senders are held up until some of them are received, or a thread waits for the receive,
+ * tests it or has a call follow it: such a receive is always met. */
 TUTTI_API tutti_status_t tutti_send(tutti_comm_t* comm, tutti_buffer_t buffer, int32_t to,
                                     const tutti_call_options_t* options);
 TUTTI_API tutti_status_t tutti_recv(tutti_comm_t* comm, tutti_buffer_t buffer, int32_t from,

@@ -82,8 +82,6 @@ class PointToPoint {
   };
   // Messages that are kept, and that nobody has asked for: the first few.
   std::vector<Unclaimed> unclaimed() const;
-  // Bytes of messages of other ranks that are kept aside.
-  uint64_t kept_bytes() const { return kept_bytes_; }
 
  private:
   struct Outgoing {

@@ -20,7 +20,8 @@ namespace {
 constexpr int kEarly = 1;  // tags
 constexpr int kWanted = 2;
 constexpr size_t kBytes = size_t{1} << 20;
-constexpr size_t kMessages = 40;
+constexpr size_t kMessages = 32;
+constexpr int kTurns = 500;
 constexpr size_t kMostKept = 8;  // messages within the limit
 
 class Unexpected : public ::testing::TestWithParam<std::string> {
@@ -81,7 +82,7 @@ TEST_P(Unexpected, AreKeptUpToALimitForAReceiveThatNobodyWaitsFor) {
     if (world.rank() == 0) {
       uint8_t wanted = 0;
       Work receive = world.recv_async(buffer_of(std::span(&wanted, 1)), 1, {.tag = kWanted});
-      for (int turn = 0; turn < 2000; ++turn) beside.barrier();
+      for (int turn = 0; turn < kTurns; ++turn) beside.barrier();
       receive.wait();
       EXPECT_EQ(wanted, 99);
       receive_early(world);
@@ -91,7 +92,7 @@ TEST_P(Unexpected, AreKeptUpToALimitForAReceiveThatNobodyWaitsFor) {
     constexpr size_t kInSockets = 12;
     Sent sent = send_early(world);
     size_t taken = 0;
-    for (int turn = 0; turn < 2000; ++turn) {
+    for (int turn = 0; turn < kTurns; ++turn) {
       taken = sent.taken();
       beside.barrier();
     }

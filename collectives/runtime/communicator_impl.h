@@ -275,13 +275,13 @@ class CommunicatorImpl final : public ControlClient {
   std::unique_ptr<Paths> paths_;
   Transport* transport_ = nullptr;  // that of paths_
   struct EarlyConnection {
-    int world_rank = 0;
+    int peer = 0;
     int lane = 0;
     int number = 0;
     ByteStream socket;
   };
   std::mutex opening_;
-  bool is_open_ = false;                // guarded by opening_, as is the next:
+  bool is_open_ = false;                // paths_ is there; guarded by opening_, as is the next:
   std::vector<EarlyConnection> early_;  // connections that peers made before paths_ was there
   SpinTime spin_time_;
   std::atomic<bool> leaving_{false};

@@ -32,23 +32,21 @@ int CommunicatorImpl::member(int world_rank) const {
 }
 
 void CommunicatorImpl::on_connection(int world_rank, int lane, int number, ByteStream socket) {
-  const std::lock_guard lock(opening_);
-  if (!is_open_) {
-    early_.push_back({world_rank, lane, number, std::move(socket)});
-    return;
-  }
   const int peer = member(world_rank);
-  if (paths_ && peer < size()) paths_->accept(peer, lane, number, std::move(socket));
+  if (peer >= size()) return;
+  const std::lock_guard lock(opening_);
+  if (is_open_) {
+    paths_->accept(peer, lane, number, std::move(socket));
+  } else {
+    early_.push_back({peer, lane, number, std::move(socket)});
+  }
 }
 
 void CommunicatorImpl::take_early_connections() {
   const std::lock_guard lock(opening_);
   is_open_ = true;
   for (EarlyConnection& early : early_) {
-    const int peer = member(early.world_rank);
-    if (paths_ && peer < size()) {
-      paths_->accept(peer, early.lane, early.number, std::move(early.socket));
-    }
+    paths_->accept(early.peer, early.lane, early.number, std::move(early.socket));
   }
   early_.clear();
 }

@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/error.h"
@@ -109,21 +110,22 @@ void get_wanted(Communicator& world, Communicator& beside, Way way) {
   uint8_t wanted = 0;
   const Buffer buffer = buffer_of(std::span(&wanted, 1));
   if (way == Way::probes) {
-    while (!world.probe(1, kWanted)) {
-    }
+    while (!world.probe(1, kWanted)) std::this_thread::yield();
   }
   if (way == Way::awaits_message) world.await_message(1, kWanted);
   Work receive = world.recv_async(buffer, 1, {.tag = kWanted});
   if (way == Way::polls) {
-    while (!receive.test()) {
-    }
+    while (!receive.test()) std::this_thread::yield();
   }
   bool called = false;
   if (way == Way::has_callback) {
     receive.on_end([&](const Error* error) { called = error == nullptr; });
     Communicator self = world.create(std::vector<int>{0});
     Work other = self.recv_async({}, 0);
-    while (!called) other.poll();
+    while (!called) {
+      other.poll();
+      std::this_thread::yield();
+    }
   }
   if (way == Way::follows) {
     Communicator self = world.create(std::vector<int>{0});
@@ -139,6 +141,7 @@ void get_wanted(Communicator& world, Communicator& beside, Way way) {
 TEST_P(Unexpected, DoNotKeepAMessageFromWhoWaitsForIt) {
   for (const Way way : {Way::waits, Way::polls, Way::probes, Way::awaits_message, Way::follows,
                         Way::has_callback}) {
+    SCOPED_TRACE(static_cast<int>(way));
     testing::run_ranks(2, [way](const Job& job) {
       Communicator world = Communicator::init(job);
       Communicator beside = world.duplicate();
@@ -162,8 +165,7 @@ TEST_P(Unexpected, MakeRoomWhenTheyAreReceived) {
       uint8_t wanted = 0;
       Work receive = world.recv_async(buffer_of(std::span(&wanted, 1)), 1, {.tag = kWanted});
       receive_early(world);
-      while (!receive.test()) {
-      }
+      while (!receive.test()) std::this_thread::yield();
       EXPECT_EQ(wanted, 99);
     } else {
       send_early(world).wait();

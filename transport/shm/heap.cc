@@ -107,9 +107,11 @@ class HeapsAtFork {
   }
 };
 
-// Nothing is adopted or moved back while the process is copied.
+// Nothing is adopted or moved back while the process is copied. A child's pages are private
+// already.
 void Heap::before_fork() {
   mutex_.lock();
+  if (!mine()) return;
   for (const auto& [number, adopted] : adopted_) {
     for (const std::span<std::byte> part : parts_of_file(adopted.pages, *file_, adopted.offset)) {
       const auto before = static_cast<uint64_t>(part.data() - adopted.pages.data());
@@ -123,7 +125,7 @@ void Heap::after_fork() {
   mutex_.unlock();
 }
 
-// Private memory of a parent is its child's own to write; that it is shared is not to be seen.
+// As of other private memory, the child gets a copy of what it writes.
 void Heap::in_child() {
   for (const Adopted& part : of_child_) {
     ::mmap(part.pages.data(), part.pages.size(), PROT_READ | PROT_WRITE,

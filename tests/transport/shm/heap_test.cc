@@ -230,7 +230,8 @@ class Pages {
   Pages& operator=(const Pages&) = delete;
   ~Pages() { unmap(); }
   void unmap() {
-    if (data_ != nullptr) EXPECT_EQ(::munmap(std::exchange(data_, nullptr), bytes_), 0);
+    if (data_ == nullptr) return;
+    EXPECT_EQ(::munmap(std::exchange(data_, nullptr), bytes_), 0);
   }
   std::byte* data() const { return data_; }
   std::span<std::byte> span() const { return {data_, bytes_}; }
@@ -255,10 +256,17 @@ TEST_F(HeapTest, AChildOfForkWritesToPagesOfItsOwn) {
   std::vector<std::byte> memory(kBytes, std::byte{7});
   const uint64_t number = heap_.adopt(memory);
   with_addresses(kGiB, [&] {
-    const bool same = std::ranges::count(memory, std::byte{7}) == std::ssize(memory);
+    const auto all_are = [&](int value) {
+      return std::ranges::count(memory, static_cast<std::byte>(value)) == std::ssize(memory);
+    };
+    const bool same = all_are(7);
     std::ranges::fill(memory, std::byte{8});
+    const pid_t grandchild = ::fork();
+    if (grandchild == 0) ::_exit(all_are(8) ? 0 : 1);
+    int status = 0;
+    ::waitpid(grandchild, &status, 0);
     heap_.release(number);
-    return same && std::ranges::count(memory, std::byte{8}) == std::ssize(memory);
+    return same && WIFEXITED(status) && WEXITSTATUS(status) == 0 && all_are(8);
   });
   EXPECT_EQ(std::ranges::count(memory, std::byte{7}), std::ssize(memory));
   const auto place = find(memory.data() + kBytes / 2, 1);

@@ -30,8 +30,8 @@ using internal::CommunicatorImpl;
 
 namespace {
 
-// Of a call whose communicator is destroyed, or is being destroyed by another thread, which then
-// ends its calls.
+// State of a call whose communicator is destroyed, or is being destroyed by another thread, which
+// then ends its calls.
 WorkState state_of(const internal::Operation& operation) {
   if (operation.done.load(std::memory_order_acquire)) return WorkState::complete;
   return operation.failed.load(std::memory_order_acquire) ? WorkState::failed

@@ -1,5 +1,5 @@
-// What it takes to begin a message while many others are outstanding, which should be the same
-// however many they are:
+// Times the start of a message while many others are outstanding, which should not depend on how
+// many they are:
 //
 //   bazel-bin/bench/micro/outstanding
 #include <cstdint>

@@ -46,7 +46,7 @@ class OperationQueue {
     last_ = &operation;
     ++size_;
   }
-  // Of this queue.
+  // `operation` is in this queue.
   void erase(Operation& operation) {
     (operation.previous != nullptr ? operation.previous->next : first_) = operation.next;
     (operation.next != nullptr ? operation.next->previous : last_) = operation.previous;

@@ -1,5 +1,5 @@
-// What calls cost beside their work: operations that are used again, compiled calls that are kept,
-// and records of the last ones.
+// The cost of calls beside their work: operations that are used again, compiled calls that are
+// kept, and records of the last ones.
 #include <gtest/gtest.h>
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What becomes of calls, and of handles on them, when their communicator is destroyed.
+// Calls, and handles on them, when their communicator is destroyed.
 #include <gtest/gtest.h>
 
 #include <algorithm>

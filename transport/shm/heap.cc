@@ -125,7 +125,7 @@ void Heap::after_fork() {
   mutex_.unlock();
 }
 
-// As of other private memory, the child gets a copy of what it writes.
+// The child gets a copy of what it writes, as it does of other private memory.
 void Heap::in_child() {
   for (const Adopted& part : of_child_) {
     ::mmap(part.pages.data(), part.pages.size(), PROT_READ | PROT_WRITE,
@@ -256,7 +256,7 @@ void Heap::move_out(std::span<std::byte> pages) {
   }
 }
 
-// What is adopted now is private memory, so whoever had registered it before has unmapped it.
+// Memory that is adopted now is private, so what was adopted at its place before has been unmapped.
 void Heap::forget_unmapped(std::span<const std::byte> pages) {
   for (auto& [number, old] : adopted_) {
     const bool overlaps = old.pages.data() < pages.data() + pages.size() &&

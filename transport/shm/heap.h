@@ -112,7 +112,7 @@ class Heap {
   void forget_unmapped(std::span<const std::byte> pages);
   void refresh(View& view) const;
 
-  // What fork() calls, in the parent before and after it, and in the child.
+  // Called by fork(), in the parent before and after it, and in the child.
   friend class HeapsAtFork;
   void before_fork();
   void after_fork();

@@ -190,7 +190,8 @@ void ShmTransport::publish(int peer, int lane, const MessageHeader& header, int 
   ring(peer, *connection.reader);
 }
 
-// What its owner has unmapped before the registration ended is not lent, nor what is there now.
+// Memory that its owner has unmapped before the registration ended is not lent, nor private memory
+// that is there now.
 bool ShmTransport::can_lend(std::span<const int>, std::span<const std::byte> payload) const {
   if (heaps_.own == nullptr) return false;
   const std::optional<shm::Place> place = heaps_.own->find(payload.data(), payload.size(), view_);

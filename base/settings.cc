@@ -49,6 +49,11 @@ constexpr std::array kSettings = {
         "seconds that one collective may take before the communicator is aborted; 0 and inf are "
         "never"},
     SettingInfo{
+        "TUTTI_UNEXPECTED_BYTES", SettingType::bytes, "64M", "", false, false,
+        "bytes of messages that came before their receives, and that a communicator keeps aside "
+        "for a receive of a later one; beyond that senders are held up until a thread waits for "
+        "that receive"},
+    SettingInfo{
         "TUTTI_LATE_WARNING", SettingType::seconds, "2", "", false, false,
         "a rank for which the others wait longer than so many seconds, in three calls in a row, is "
         "warned of; 0 is never"},
@@ -134,6 +139,8 @@ constexpr std::array kSettings = {
                 "it left to the MPI library, and why"},
     SettingInfo{"TUTTI_CPU", SettingType::string, "auto", "auto|baseline|avx2|avx512", false, false,
                 "instruction set of the reduction kernels"},
+    SettingInfo{"TUTTI_FIRST_CALL", SettingType::integer, "1", "1..", true, true,
+                "number of a communicator's first call, for tests of the last numbers"},
     SettingInfo{"TUTTI_DOMAIN", SettingType::string, "", "", false, true,
                 "where on its host the launcher placed this rank: numa:N,cache:N"},
     SettingInfo{"TUTTI_LISTEN_FD", SettingType::integer, "-1", "", false, true,

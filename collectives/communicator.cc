@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <numeric>
 
+#include "base/growing_pause.h"
 #include "base/log.h"
 #include "base/memory_range.h"
 #include "base/processors.h"
@@ -27,8 +28,38 @@ using internal::CommunicatorImpl;
 
 // ---- Work
 
+namespace {
+
+// State of a call whose communicator is destroyed, or is being destroyed by another thread, which
+// then ends its calls.
+WorkState state_of(const internal::Operation& operation) {
+  if (operation.done.load(std::memory_order_acquire)) return WorkState::complete;
+  return operation.failed.load(std::memory_order_acquire) ? WorkState::failed
+                                                          : WorkState::under_way;
+}
+
+bool outwait_destruction(const internal::Operation& operation, const Deadline& deadline) {
+  constexpr std::chrono::milliseconds kLongestPause(1);
+  GrowingPause pause(kLongestPause);
+  while (state_of(operation) == WorkState::under_way) {
+    if (deadline.passed()) return false;
+    pause.sleep();
+  }
+  if (state_of(operation) == WorkState::failed) throw Error(*operation.failure);
+  return true;
+}
+
+}  // namespace
+
+std::shared_ptr<CommunicatorImpl> Work::comm() const {
+  if (owner_ != nullptr) return {std::shared_ptr<void>(), owner_};
+  return comm_.lock();
+}
+
 WorkState Work::poll() {
-  return operation_ ? comm_->poll(*operation_, patience_) : WorkState::complete;
+  if (!operation_) return WorkState::complete;
+  const std::shared_ptr<CommunicatorImpl> comm = this->comm();
+  return comm ? comm->poll(*operation_, patience_) : state_of(*operation_);
 }
 
 bool Work::test() {
@@ -38,27 +69,42 @@ bool Work::test() {
 }
 
 std::optional<Error> Work::error() const {
-  return operation_ ? comm_->error_of(*operation_) : std::nullopt;
+  if (!operation_) return std::nullopt;
+  if (const std::shared_ptr<CommunicatorImpl> comm = this->comm()) {
+    return comm->error_of(*operation_);
+  }
+  return state_of(*operation_) == WorkState::failed ? operation_->failure : std::nullopt;
 }
 
 void Work::on_end(std::function<void(const Error*)> callback) {
-  if (operation_) {
-    comm_->on_end(*operation_, std::move(callback));
-  } else {
-    callback(nullptr);
+  if (!operation_) return callback(nullptr);
+  if (const std::shared_ptr<CommunicatorImpl> comm = this->comm()) {
+    return comm->on_end(*operation_, std::move(callback));
   }
+  try {
+    outwait_destruction(*operation_, Deadline::never());
+  } catch (const Error& error) {
+    return callback(&error);
+  }
+  callback(nullptr);
 }
 
-void Work::wait() {
-  if (operation_) comm_->wait(*operation_, Deadline::never(), patience_);
-}
+void Work::wait() { wait_until(Deadline::never()); }
 
 bool Work::wait_for(std::chrono::nanoseconds timeout) {
-  return !operation_ || comm_->wait(*operation_, Deadline::after(timeout), patience_);
+  return wait_until(Deadline::after(timeout));
+}
+
+bool Work::wait_until(const Deadline& deadline) {
+  if (!operation_) return true;
+  const std::shared_ptr<CommunicatorImpl> comm = this->comm();
+  return comm ? comm->wait(*operation_, deadline, patience_)
+              : outwait_destruction(*operation_, deadline);
 }
 
 const void* internal::rank_behind(const Work& work) {
-  return work.operation_ ? work.comm_->engine() : nullptr;
+  const std::shared_ptr<CommunicatorImpl> comm = work.operation_ ? work.comm() : nullptr;
+  return comm ? comm->engine() : nullptr;
 }
 
 MessageInfo Work::received() const {
@@ -72,7 +118,7 @@ MessageInfo Work::received() const {
 
 void Work::abort(const std::string& reason) {
   if (!operation_ || test()) return;
-  comm_->abort(reason);
+  if (const std::shared_ptr<CommunicatorImpl> comm = this->comm()) comm->abort(reason);
 }
 
 // ---- creation
@@ -183,6 +229,11 @@ namespace {
 [[noreturn]] void refuse_empty() {
   throw Error(ErrorCode::invalid_argument, "the communicator is empty",
               {.cause = "this rank gave split() a negative colour, or never called init()"});
+}
+
+[[noreturn]] void refuse_destroyed(const char* what) {
+  throw Error(ErrorCode::invalid_argument, cat("the communicator of ", what, " is destroyed"),
+              {.remedy = "keep the communicator until its calls are complete"});
 }
 
 CommunicatorImpl& require(const std::shared_ptr<CommunicatorImpl>& impl) {
@@ -301,7 +352,10 @@ void start_on_device(const std::shared_ptr<CommunicatorImpl>& impl, const Reques
                      const CallOptions& options) {
   if (!internal::in_group()) return impl->run_on_device(request, options);
   const bool receives = request.collective == Collective::send_recv && !request.sends;
-  const auto put = [impl, request, options, algorithm = std::string(options.algorithm)] {
+  const auto put = [comm = std::weak_ptr(impl), request, options,
+                    algorithm = std::string(options.algorithm)] {
+    const std::shared_ptr<CommunicatorImpl> impl = comm.lock();
+    if (!impl) refuse_destroyed("a call in a group");
     CallOptions own = options;
     own.algorithm = algorithm;
     impl->run_on_device(request, own);
@@ -361,12 +415,19 @@ Prepared Communicator::prepare(const Request& request, const CallOptions& option
     throw Error(ErrorCode::unsupported, "prepare: the buffers are device memory",
                 {.remedy = "capture the calls into a CUDA graph, and launch that"});
   }
-  return {impl_, require(impl_).prepare(request, options)};
+  return Prepared(impl_, require(impl_).prepare(request, options));
+}
+
+std::shared_ptr<CommunicatorImpl> Prepared::comm() const {
+  if (!call_) refuse_empty();
+  std::shared_ptr<CommunicatorImpl> comm = comm_.lock();
+  if (!comm) refuse_destroyed("the prepared call");
+  return comm;
 }
 
 Work Prepared::start() {
-  require(comm_);
-  Work work(comm_, comm_->start(*call_));
+  const std::shared_ptr<CommunicatorImpl> comm = this->comm();
+  Work work(comm, comm->start(*call_));
   internal::join_group(work);
   return work;
 }
@@ -375,7 +436,7 @@ void Prepared::run() {
   if (internal::in_group()) {
     start();
   } else {
-    require(comm_).run(*call_);
+    comm()->run(*call_);
   }
 }
 

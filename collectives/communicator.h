@@ -14,9 +14,13 @@
 // so concurrent collectives on one communicator need an order of the caller's making. Different
 // communicators are independent.
 //
-// Counts are in elements. Buffers are the caller's and must stay alive and untouched until the Work
-// is done (or the communicator is destroyed, which abandons what is under way). What each call
-// reads, writes and allows in place is said in request.h.
+// Counts are in elements. What each call reads, writes and allows in place is said in request.h.
+//
+// Lifetime: a communicator is destroyed with the last copy of its Communicator, once no thread is
+// inside a call or a wait on it. A Work, a Prepared and a group only refer to it. Calls in flight
+// are then abandoned: nothing touches their host buffers any more, and their Works fail with
+// Error(aborted). Buffers are the caller's and must stay alive and untouched until the Work has
+// completed or failed, or the communicator is destroyed.
 //
 // Every call comes in three forms: all_reduce() blocks, all_reduce_async() returns a Work, and
 // prepare(Request::all_reduce(...)) plans it once, to be started many times. Between group_begin()
@@ -42,6 +46,7 @@
 
 namespace tutti {
 
+class Deadline;
 struct InitStats;  // transport/bootstrap/init_stats.h
 struct Job;
 class Work;
@@ -64,9 +69,10 @@ const void* rank_behind(const Work& work);
 
 enum class WorkState : uint8_t { under_way, complete, failed };
 
-// A call under way. It completes, fails or is aborted, once. Copies share the call; dropping every
-// copy does not cancel it. A handle belongs to one thread at a time. Deadlines and stalled peers
-// are looked after while somebody tests or waits.
+// A call in flight. It completes, fails or is aborted, once. Copies share the call; dropping every
+// copy does not cancel it, and holding one does not keep the communicator: destroying that fails
+// the calls that are still in flight. A handle belongs to one thread at a time. Deadlines and
+// stalled peers are checked while a thread tests or waits.
 class Work {
  public:
   Work() = default;  // a call that is already complete
@@ -96,10 +102,17 @@ class Work {
   friend class Prepared;
   friend class internal::CommunicatorImpl;
   friend const void* internal::rank_behind(const Work& work);
-  Work(std::shared_ptr<internal::CommunicatorImpl> comm,
+  Work(std::weak_ptr<internal::CommunicatorImpl> comm,
        std::shared_ptr<internal::Operation> operation)
       : comm_(std::move(comm)), operation_(std::move(operation)) {}
-  std::shared_ptr<internal::CommunicatorImpl> comm_;
+  // A call that the communicator makes for itself: it outlives the handle.
+  Work(internal::CommunicatorImpl* owner, std::shared_ptr<internal::Operation> operation)
+      : owner_(owner), operation_(std::move(operation)) {}
+  bool wait_until(const Deadline& deadline);
+  // Null once the communicator is destroyed, and for a call that was complete at once.
+  std::shared_ptr<internal::CommunicatorImpl> comm() const;
+  std::weak_ptr<internal::CommunicatorImpl> comm_;
+  internal::CommunicatorImpl* owner_ = nullptr;
   std::shared_ptr<internal::Operation> operation_;
   internal::Patience patience_;
 };
@@ -121,7 +134,9 @@ struct CallOptions {
   // ranks. A message is sent when it has left the buffer; nothing is told of one that was received.
   // After an abort calls end at once, with anything in their buffers: the next call throws.
   Stream stream;
-  std::optional<std::chrono::nanoseconds> timeout;  // instead of the setting TUTTI_TIMEOUT
+  // The call's deadline, counted from its start; passing it aborts the communicator. Nothing: the
+  // setting TUTTI_TIMEOUT. Zero, here as there: no deadline. Negative: Error(invalid_argument).
+  std::optional<std::chrono::nanoseconds> timeout;
   // Canonical algorithms only: the bits depend on the inputs and the number of ranks, on nothing
   // else. TUTTI_DETERMINISTIC=1 asks for it in every call.
   bool deterministic = false;
@@ -136,7 +151,8 @@ struct CallOptions {
 };
 
 // A call that is planned: start() does no more than start it. The buffers stay the same; one start
-// must be done before the next. Copies share the plan. Threads: as Communicator.
+// must be done before the next. Copies share the plan. It does not keep the communicator: start()
+// and run() throw Error(invalid_argument) once that is destroyed. Threads: as Communicator.
 class Prepared {
  public:
   Prepared() = default;
@@ -147,10 +163,11 @@ class Prepared {
 
  private:
   friend class Communicator;
-  Prepared(std::shared_ptr<internal::CommunicatorImpl> comm,
+  Prepared(std::weak_ptr<internal::CommunicatorImpl> comm,
            std::shared_ptr<const internal::PreparedCall> call)
       : comm_(std::move(comm)), call_(std::move(call)) {}
-  std::shared_ptr<internal::CommunicatorImpl> comm_;
+  std::shared_ptr<internal::CommunicatorImpl> comm() const;
+  std::weak_ptr<internal::CommunicatorImpl> comm_;
   std::shared_ptr<const internal::PreparedCall> call_;
 };
 
@@ -192,8 +209,9 @@ class Communicator {
   // called.
   Communicator split(int color, int key = 0);
   // A new communicator of these ranks of this one, in this order: called by them only, without a
-  // word from the others. A `tag` from 0 to kLargestTag tells apart what threads make of the same
-  // ranks at the same time.
+  // word from the others. Threads may make communicators of different ranks at the same time; a
+  // `tag` from 0 to kLargestTag tells apart those of the same ranks. Throws Error(mismatch), on all
+  // of them, where the ranks give another order, and Error(timeout) where one does not call.
   Communicator create(std::span<const int> ranks, int tag = 0);
   Communicator duplicate() { return split(0, rank()); }
 
@@ -229,7 +247,13 @@ class Communicator {
   // Makes memory that the caller has already got such memory, as long as the registration lives:
   // its whole pages keep their address and contents, and are shared. Nobody may touch it during the
   // call, nor while the registration ends. Throws Error(invalid_argument) where it is not plain
-  // private memory (malloc, new).
+  // private memory (malloc, new), or is locked (mlock).
+  //
+  // The pages are replaced: a device for which they were pinned before (cudaHostRegister,
+  // ibv_reg_mr) would go on to use the old ones, unnoticed. Pin memory after it is registered, and
+  // end that before the registration ends. A child of fork() has pages of its own where it writes;
+  // elsewhere it sees what the parent writes later. Free the memory after the registration ends;
+  // what is freed before is no longer lent, nor is private memory that is mapped there next.
   [[nodiscard]] Registration register_memory(void* data, size_t bytes);
 
   // Library-allocated memory of this thread's current GPU, of any contents at first, for windows of

@@ -1,6 +1,7 @@
 // What a collective combines inputs with: an operator, and for some what it needs beside.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -24,6 +25,15 @@ struct UserOp {
   // So many elements of the buffers, which have a multiple of them, are one value to the operator:
   // they stay together, however the buffers are cut. So values of any size can be combined.
   uint64_t width = 1;
+  // Tell operators apart, where not null: those with the same two are the same operator, so that
+  // calls with one that is made anew for each are compiled once (a C function and its context).
+  // Otherwise an operator is the same as itself only.
+  std::array<const void*, 2> identity = {};
+
+  bool same_as(const UserOp& other) const {
+    return identity[0] != nullptr && identity == other.identity &&
+           commutative == other.commutative && width == other.width;
+  }
 };
 
 struct Reduction {

@@ -88,12 +88,15 @@ struct Request {
   static Request barrier();
   // A receive takes the oldest message from its source, or from any, whose tag it accepts
   // (CallOptions::tag); a message goes to the oldest receive that accepts it. Messages of one
-  // source keep their order; a receive that asks for a later one has those before it kept aside.
-  // dtypes must be equal, and counts unless CallOptions::may_be_shorter says otherwise. A rank may
-  // send to itself: never blocks, the message is kept until it is received. A long message from
-  // memory of Communicator::allocate() or register_memory() is read there by a receiver of the same
-  // host, without any help of the sender; one from other memory needs the sender to test or wait,
-  // or TUTTI_PROGRESS_THREAD.
+  // source keep their order; a receive that asks for a later one has those before it kept aside, up
+  // to TUTTI_UNEXPECTED_BYTES in all. Beyond that senders are held up until messages that are kept
+  // have been received, or a thread waits for such a receive, polls it or has a call follow it:
+  // then it is met whatever it takes, so that nothing waits in vain (Error(system) where there is
+  // no memory). dtypes must be equal, and counts unless CallOptions::may_be_shorter says otherwise.
+  // A rank may send to itself: never blocks, the message is kept until it is received. A long
+  // message from memory of Communicator::allocate() or register_memory() is read there by a
+  // receiver of the same host, without any help of the sender; one from other memory needs the
+  // sender to test or wait, or TUTTI_PROGRESS_THREAD.
   static Request send(ConstBuffer buffer, int to);
   static Request recv(Buffer buffer, int from);
 

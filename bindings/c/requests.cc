@@ -39,7 +39,9 @@ Reduction reduction_of(const tutti_request_t& given) {
     function(dst, a, b, count, static_cast<tutti_dtype_t>(dtype), context);
   };
   return Reduction::user(std::make_shared<const UserOp>(
-      UserOp{.combine = combine, .commutative = given.not_commutative == 0}));
+      UserOp{.combine = combine,
+             .commutative = given.not_commutative == 0,
+             .identity = {reinterpret_cast<const void*>(given.function), given.context}}));
 }
 
 Request request_of(const tutti_request_t* pointer, const Communicator& comm) {

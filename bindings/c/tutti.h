@@ -23,11 +23,11 @@
  * can go on in a communicator of their own: tutti_shrink().
  *
  * MEMORY. Buffers belong to the caller, need no alignment, and must stay alive and untouched until
- * the call is complete. Input and output may be the same memory (in place); for all_gather and
- * gather the input may be this rank's part of the output, for reduce_scatter and scatter the output
- * this rank's part of the input. Other overlaps are not allowed. What the library hands out as
- * tutti_comm_t* and tutti_work_t* belongs to the caller, who gives it back with tutti_destroy() and
- * tutti_work_free().
+ * the call has completed or failed, or the communicator is destroyed (tutti_destroy). Input and
+ * output may be the same memory (in place); for all_gather and gather the input may be this rank's
+ * part of the output, for reduce_scatter and scatter the output this rank's part of the input.
+ * Other overlaps are not allowed. What the library hands out as tutti_comm_t* and tutti_work_t*
+ * belongs to the caller, who gives it back with tutti_destroy() and tutti_work_free().
  *
  * THREADS. Any thread may call. Calls on one communicator are ordered by who comes first, so
  * concurrent collectives on one communicator need an order of the caller's making. Communicators
@@ -178,7 +178,8 @@ typedef struct tutti_call_options {
   size_t size;           /* sizeof(tutti_call_options_t) */
   void* stream;          /* cudaStream_t that a call on device buffers is ordered by */
   const char* algorithm; /* NULL or "auto": the library chooses */
-  double timeout; /* seconds after which the call aborts the communicator; 0: TUTTI_TIMEOUT */
+  double timeout; /* seconds from its start after which the call aborts the communicator; 0: */
+                  /* TUTTI_TIMEOUT, INFINITY: no deadline */
   int64_t deterministic;  /* not 0: the bits depend on the inputs and the number of ranks only */
   int32_t tag;            /* of messages: 0 to TUTTI_LARGEST_TAG, of a receive also TUTTI_ANY_TAG */
   int32_t may_be_shorter; /* of a receive: not 0: the message may be shorter than the buffer */
@@ -313,12 +314,17 @@ TUTTI_API tutti_status_t tutti_init_end(tutti_joining_t* joining, tutti_comm_t**
 TUTTI_API tutti_status_t tutti_split(tutti_comm_t* comm, int32_t color, int32_t key,
                                      tutti_comm_t** result);
 
-/* Leaves the communicator and frees it and its tutti_alloc() memory; calls under way are abandoned.
- * No other thread may be inside a call on it, its works must have been freed. NULL is allowed. */
+/* Leaves the communicator and frees it and its tutti_alloc() memory. Calls in flight are abandoned:
+ * when this returns nothing touches their host buffers any more. No other thread may be inside a
+ * call on the communicator. Its works and prepared calls do not keep it and are still to be freed:
+ * a work whose call was in flight has failed with TUTTI_ABORTED, and a prepared call cannot be
+ * started (TUTTI_INVALID_ARGUMENT). NULL is allowed. */
 TUTTI_API void tutti_destroy(tutti_comm_t* comm);
 
 /* A new communicator of `count` ranks of this one, in this order: called by them only, without a
- * word from the others. A tag tells apart what threads make of the same ranks at the same time. */
+ * word from the others. Threads may make communicators of different ranks at the same time; a tag
+ * tells apart those of the same ranks. TUTTI_MISMATCH where the ranks give another order,
+ * TUTTI_TIMEOUT where one does not call. */
 TUTTI_API tutti_status_t tutti_create(tutti_comm_t* comm, const int32_t* ranks, size_t count,
                                       int32_t tag, tutti_comm_t** created);
 
@@ -367,8 +373,14 @@ TUTTI_API tutti_status_t tutti_free(tutti_comm_t* comm, void* data);
 
 /* Makes the whole pages of memory that the caller has already got such memory, their addresses and
  * contents unchanged, until tutti_deregister() of the same pointer, or until the communicator ends;
- * the caller frees the memory only after that. Nobody may touch it during either call.
- * TUTTI_INVALID_ARGUMENT where it is not plain private memory (malloc). */
+ * the caller frees the memory only after that (what is freed before is no longer lent, nor is
+ * private memory that is mapped there next). Nobody may touch it during either call.
+ * TUTTI_INVALID_ARGUMENT where it is not plain private memory (malloc), or is locked (mlock).
+ *
+ * The pages are replaced: a device for which they were pinned before (cudaHostRegister,
+ * ibv_reg_mr) would go on to use the old ones, unnoticed. Pin memory after it is registered, and
+ * end that before tutti_deregister(). A child of fork() has pages of its own where it writes;
+ * elsewhere it sees what the parent writes later. */
 TUTTI_API tutti_status_t tutti_register(tutti_comm_t* comm, void* data, size_t bytes);
 TUTTI_API tutti_status_t tutti_deregister(tutti_comm_t* comm, void* data);
 
@@ -440,7 +452,10 @@ TUTTI_API tutti_status_t tutti_barrier(tutti_comm_t* comm, const tutti_call_opti
 /* From one rank to another, or to itself (which never blocks: the message is kept until it is
  * received). A receive takes the oldest message from its source (or TUTTI_ANY_SOURCE) that has its
  * tag (options->tag; or TUTTI_ANY_TAG); a message goes to the oldest receive that accepts it.
- * dtypes must be equal, and counts unless options->may_be_shorter is set. */
+ * dtypes must be equal, and counts unless options->may_be_shorter is set. Messages in front of the
+ * one that a receive asks for are kept aside, up to TUTTI_UNEXPECTED_BYTES in all. Beyond that
+ * their senders are held up until some of them are received, or a thread waits for the receive,
+ * tests it or has a call follow it: such a receive is always met. */
 TUTTI_API tutti_status_t tutti_send(tutti_comm_t* comm, tutti_buffer_t buffer, int32_t to,
                                     const tutti_call_options_t* options);
 TUTTI_API tutti_status_t tutti_recv(tutti_comm_t* comm, tutti_buffer_t buffer, int32_t from,
@@ -514,7 +529,8 @@ TUTTI_API tutti_status_t tutti_run(tutti_comm_t* comm, const tutti_request_t* re
 TUTTI_API tutti_status_t tutti_start(tutti_comm_t* comm, const tutti_request_t* request,
                                      const tutti_call_options_t* options, tutti_work_t** work);
 
-/* Plans a call once, to be started many times; one start must be complete before the next. */
+/* Plans a call once, to be started many times; one start must be complete before the next. It does
+ * not keep the communicator: once that is destroyed it cannot be started. */
 TUTTI_API tutti_status_t tutti_prepare(tutti_comm_t* comm, const tutti_request_t* request,
                                        const tutti_call_options_t* options,
                                        tutti_prepared_t** prepared);

@@ -21,48 +21,7 @@ bool is_whole(const Reduction& reduction) {
   return reduction.op != ReduceOp::user || reduction.function != nullptr;
 }
 
-// Of two calls that are alike otherwise.
-bool same_operator(const Reduction& a, const Reduction& b) {
-  if (a.op == ReduceOp::premul_sum) return a.factor == b.factor;
-  return a.op != ReduceOp::user || a.function == b.function;
-}
-
 }  // namespace
-
-CommunicatorImpl::CallKey CommunicatorImpl::key_of(const Request& request,
-                                                   const CallOptions& options) {
-  const ConstBuffer& in = request.input;
-  const Buffer& out = request.output;
-  uint64_t rest = 0;
-  const auto add = [&](auto value, int bits) {
-    rest = rest << bits | static_cast<uint64_t>(value);
-  };
-  add(request.collective, 8);
-  add(request.op.op, 8);
-  add(in.dtype, 8);
-  add(out.dtype, 8);
-  add(in.space, 8);
-  add(out.space, 8);
-  add(in.data != nullptr, 1);
-  add(out.data != nullptr, 1);
-  add(request.sends, 1);
-  add(options.deterministic, 1);
-  add(lie_of(request), 2);
-  auto whom = static_cast<uint64_t>(request.root);
-  if (request.collective == Collective::send_recv) {
-    add(request.own, 1);
-    add(options.may_be_shorter, 1);
-    whom = whom << 32 | static_cast<uint32_t>(options.tag);
-  }
-  return {in.count, out.count, rest, whom};
-}
-
-size_t CommunicatorImpl::slot_of(const CallKey& key) {
-  const uint64_t hash =
-      (key.input_count * 0x9e3779b97f4a7c15 ^ key.output_count) * 0x94d049bb133111eb ^
-      (key.rest ^ key.whom << 22 ^ key.whom) * 0xbf58476d1ce4e5b9;
-  return hash >> (64 - kKeptBits);
-}
 
 // Calls that were made before are only looked up: what is checked of a call is in its key. Valid
 // until the next call.
@@ -73,16 +32,10 @@ const std::shared_ptr<const CompiledCall>& CommunicatorImpl::compiled_call_of(
       static_cast<size_t>(std::max(request.input.dtype, request.output.dtype)) < kAllDTypes.size();
   const bool has_own = request.uneven || !has_types || !is_whole(request.op);
   if (has_own) return new_call_ = compile(request, options);
-  const CallKey key = key_of(request, options);
+  const CallKey key = CallKey::of(request, options);
   const std::string_view algorithm = options.algorithm == "auto" ? "" : options.algorithm;
-  KeptCall& kept = kept_[slot_of(key)];
-  if (kept.compiled == nullptr || !(kept.key == key) || kept.algorithm != algorithm ||
-      !same_operator(kept.compiled->reduction, request.op)) {
-    kept.compiled = compile(request, options);  // unless it throws
-    kept.key = key;
-    kept.algorithm = algorithm;
-  }
-  return kept.compiled;
+  if (const CallCache::Compiled* const kept = kept_.find(key, algorithm, request.op)) return *kept;
+  return kept_.put(key, algorithm, compile(request, options));
 }
 
 std::shared_ptr<const CompiledCall> CommunicatorImpl::compile(Request request,

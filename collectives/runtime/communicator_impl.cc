@@ -12,7 +12,8 @@
 namespace tutti::internal {
 
 CommunicatorImpl::CommunicatorImpl(std::shared_ptr<Engine> engine, uint64_t id,
-                                   std::vector<int> members, int rank)
+                                   std::vector<int> members, int rank,
+                                   const CommunicatorImpl* parent)
     : engine_(std::move(engine)),
       id_(id),
       members_(std::move(members)),
@@ -22,11 +23,19 @@ CommunicatorImpl::CommunicatorImpl(std::shared_ptr<Engine> engine, uint64_t id,
       timeout_(settings().get_duration("TUTTI_TIMEOUT")),
       late_ns_(settings().get_duration("TUTTI_LATE_WARNING").count()),
       tally_(size()),
-      messages_(rank_, size(), owner_of_messages()) {
+      calls_made_(static_cast<uint32_t>(settings().get_int("TUTTI_FIRST_CALL") - 1)),
+      messages_(rank_, size(), settings().get_bytes("TUTTI_UNEXPECTED_BYTES"),
+                owner_of_messages()) {
+  // Attached first, so that deaths and aborts end the waits for the other members. Whoever fails
+  // tells them why.
+  engine_->control().attach(id_, members_, this);
   try {
-    open_transport();
-    engine_->control().attach(id_, members_, this);
-    if (paths_) paths_->wait_for_host(abort_);
+    open_transport(parent);
+    if (paths_) paths_->wait_for_host();
+  } catch (const Error& error) {
+    engine_->control().poison(id_, abort_.raised() ? abort_.error() : error);
+    close_transport();
+    throw;
   } catch (...) {
     close_transport();
     throw;
@@ -94,8 +103,8 @@ bool CommunicatorImpl::progress_locked() {
     if (operation.after && !may_start(operation)) break;
     moved |= advance(operation, execution_);
     if (!execution_.done() || (transport_ && !transport_->collectives_sent())) break;
+    collectives_.pop_front();
     complete(operation);
-    collectives_.erase(collectives_.begin());
     moved = true;
   }
   if (messages_.under_way() > 0) moved |= messages_.progress();
@@ -136,8 +145,7 @@ bool CommunicatorImpl::advance(Operation& operation, Execution& execution) {
 // After an abort nothing moves any more, and what was lent is the callers' again.
 void CommunicatorImpl::abandon_calls() {
   if (transport_) transport_->revoke();
-  for (Operation* const operation : collectives_) abandon(*operation);
-  collectives_.clear();
+  while (Operation* const operation = collectives_.pop_front()) abandon(*operation);
   messages_.abandon();
 }
 
@@ -175,6 +183,7 @@ void CommunicatorImpl::on_end(Operation& operation, std::function<void(const Err
   {
     const std::unique_lock lock = lock_for_call();
     if (!operation.done.load(std::memory_order_relaxed)) {
+      operation.awaited.store(true, std::memory_order_relaxed);
       operation.on_end = std::move(callback);
       if (abort_.raised()) abandon(operation);
     } else {

@@ -22,10 +22,13 @@
 #include "collectives/communicator.h"
 #include "collectives/program/algorithm.h"
 #include "collectives/runtime/backoff.h"
+#include "collectives/runtime/call_cache.h"
 #include "collectives/runtime/engine.h"
 #include "collectives/runtime/flight_recorder.h"
 #include "collectives/runtime/lateness.h"
 #include "collectives/runtime/operation.h"
+#include "collectives/runtime/operation_pool.h"
+#include "collectives/runtime/operation_queue.h"
 #include "collectives/runtime/plans.h"
 #include "collectives/runtime/point_to_point.h"
 #include "collectives/runtime/report_file.h"
@@ -69,11 +72,12 @@ int device_of(const Request& request);
 // Of the thread's current GPU, in whole pages of it.
 std::shared_ptr<void> allocate_on_device(size_t bytes);
 
-class CommunicatorImpl final : public ControlClient,
-                               public std::enable_shared_from_this<CommunicatorImpl> {
+class CommunicatorImpl final : public ControlClient {
  public:
-  // Collective among `members` (world ranks; position = rank here).
-  CommunicatorImpl(std::shared_ptr<Engine> engine, uint64_t id, std::vector<int> members, int rank);
+  // Collective among `members` (world ranks; position = rank here). An abort of `parent` meanwhile
+  // ends it, as does one of the new communicator: by a member that cannot make it, or has died.
+  CommunicatorImpl(std::shared_ptr<Engine> engine, uint64_t id, std::vector<int> members, int rank,
+                   const CommunicatorImpl* parent = nullptr);
   ~CommunicatorImpl() override;
 
   int rank() const { return rank_; }
@@ -105,7 +109,7 @@ class CommunicatorImpl final : public ControlClient,
   // Null when the call is complete at once.
   std::shared_ptr<Operation> start(const Request& request, const CallOptions& options);
   std::shared_ptr<Operation> start(const PreparedCall& prepared);
-  // A handle that does not keep the communicator.
+  // A handle for the communicator's own use, also while it is being destroyed.
   Work start_unowned(const Request& request, const CallOptions& options);
   // Start and wait.
   void run(const Request& request, const CallOptions& options);
@@ -146,20 +150,6 @@ class CommunicatorImpl final : public ControlClient,
   Activity activity() override;
 
  private:
-  // What a compiled call depends on, buffers' addresses not among it.
-  struct CallKey {
-    uint64_t input_count = 0;
-    uint64_t output_count = 0;
-    uint64_t rest = 0;
-    uint64_t whom = 0;  // the root and the tag
-    bool operator==(const CallKey&) const = default;
-  };
-  struct KeptCall {
-    CallKey key;
-    std::string algorithm;  // CallOptions::algorithm
-    std::shared_ptr<const CompiledCall> compiled;
-  };
-  static constexpr int kKeptBits = 7;
   // What a stalled wait has learned of a peer.
   struct PeerState {
     bool made_call = false;
@@ -170,7 +160,8 @@ class CommunicatorImpl final : public ControlClient,
   };
 
   // setup.cc
-  void open_transport();
+  void open_transport(const CommunicatorImpl* parent);
+  void take_early_connections();
   void close_transport();
   Paths::Events path_events();
   PointToPoint::Owner owner_of_messages();
@@ -182,8 +173,6 @@ class CommunicatorImpl final : public ControlClient,
   Agreed agree_among_members(uint64_t flags);
 
   // calls.cc
-  static CallKey key_of(const Request& request, const CallOptions& options);
-  static size_t slot_of(const CallKey& key);
   const std::shared_ptr<const CompiledCall>& compiled_call_of(const Request& request,
                                                               const CallOptions& options);
   std::shared_ptr<const CompiledCall> compile(Request request, const CallOptions& options);
@@ -199,7 +188,6 @@ class CommunicatorImpl final : public ControlClient,
   // start.cc
   PreparedCall plan(const Request& request, const CallOptions& options);
   [[gnu::noinline]] void follow(std::span<const Work> works);
-  const std::shared_ptr<Operation>& take_operation();
   const std::shared_ptr<Operation>& start_locked(PreparedCall&& prepared,
                                                  std::span<const Work> after = {});
   [[gnu::noinline]] static void run_alone(const CompiledCall& compiled, const std::byte* input,
@@ -286,6 +274,15 @@ class CommunicatorImpl final : public ControlClient,
   std::shared_ptr<Plans> plans_in_rank_order_;
   std::unique_ptr<Paths> paths_;
   Transport* transport_ = nullptr;  // that of paths_
+  struct EarlyConnection {
+    int peer = 0;
+    int lane = 0;
+    int number = 0;
+    ByteStream socket;
+  };
+  std::mutex opening_;
+  bool is_open_ = false;                // paths_ is there; guarded by opening_, as is the next:
+  std::vector<EarlyConnection> early_;  // connections that peers made before paths_ was there
   SpinTime spin_time_;
   std::atomic<bool> leaving_{false};
   std::atomic<int> callers_{0};  // threads that want the mutex of a sleeper
@@ -300,16 +297,16 @@ class CommunicatorImpl final : public ControlClient,
   std::mutex agreeing_;
   uint32_t agreements_made_ = 0;  // guarded by it
 
-  std::mutex mutex_;  // guards everything below
-  uint32_t calls_made_ = 0;
+  std::mutex mutex_;        // guards everything below
+  uint32_t calls_made_;     // the number of the last one
   Predecessors following_;  // of the call that is about to start
   uint32_t splits_made_ = 0;
   std::map<uint64_t, uint64_t> groups_made_;  // by members and tag: how many
-  std::vector<Operation*> collectives_;       // the first one runs; of pool_
+  OperationQueue collectives_;                // the first one runs; of pool_
   Execution execution_;
   PointToPoint messages_;
-  std::vector<std::shared_ptr<Operation>> pool_;  // all there are
-  std::array<KeptCall, size_t{1} << kKeptBits> kept_;
+  OperationPool pool_;
+  CallCache kept_;
   std::shared_ptr<const CompiledCall> new_call_;  // of a call that is not kept
 
   // What the control thread and a stalled wait tell each other.

@@ -6,6 +6,13 @@
 
 namespace tutti {
 
+namespace {
+
+// Numbers go from 2^32 - 1 to 1: 0 stands for no call.
+uint32_t before(uint32_t call) { return call == 1 ? UINT32_MAX : call - 1; }
+
+}  // namespace
+
 void FlightRecorder::started(uint32_t call, const std::array<uint64_t, 2>& words, Ticks now) {
   Entry& entry = entries_[call % kCalls];
   const uint32_t version = entry.version.load(std::memory_order_relaxed);
@@ -46,19 +53,19 @@ std::optional<CallRecord> FlightRecorder::find(uint32_t call) const {
 
 std::vector<CallRecord> FlightRecorder::records() const {
   std::vector<CallRecord> records;
-  const uint32_t last = last_started();
-  const auto span = static_cast<uint32_t>(std::min<size_t>(kCalls, last));
-  for (uint32_t call = last - span + 1; call <= last && span > 0; ++call) {
+  uint32_t call = last_started();
+  for (size_t back = 0; back < kCalls && call != 0; ++back, call = before(call)) {
     if (const std::optional<CallRecord> record = find(call)) records.push_back(*record);
   }
+  std::ranges::reverse(records);
   return records;
 }
 
 // Calls end in the order in which they were made.
 std::optional<CallRecord> FlightRecorder::current() const {
   std::optional<CallRecord> oldest;
-  const uint32_t last = last_started();
-  for (uint32_t call = last; call > 0 && last - call < kCalls; --call) {
+  uint32_t call = last_started();
+  for (size_t back = 0; back < kCalls && call != 0; ++back, call = before(call)) {
     const std::optional<CallRecord> record = find(call);
     if (!record || record->finished) break;
     oldest = record;

@@ -1,5 +1,6 @@
-// The last calls of this rank on one communicator. Written by whoever makes progress, read at any
-// time by the control thread (to answer stalled peers) and when a communicator is aborted.
+// The last calls of this rank on one communicator, by number: 1 to 2^32 - 1, then from 1 again.
+// Written by whoever makes progress, read at any time by the control thread (to answer stalled
+// peers) and when a communicator is aborted.
 #pragma once
 
 #include <array>

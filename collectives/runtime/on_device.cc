@@ -169,8 +169,7 @@ std::shared_ptr<CommunicatorImpl> CommunicatorImpl::part(int color, int key) {
 }
 
 Work CommunicatorImpl::start_unowned(const Request& request, const CallOptions& options) {
-  return {std::shared_ptr<CommunicatorImpl>(std::shared_ptr<void>(), this),
-          start(request, options)};
+  return {this, start(request, options)};
 }
 
 // By the ranks' ordinary paths.

@@ -27,10 +27,12 @@ struct PreparedCall {
   std::shared_ptr<const CompiledCall> compiled;
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
-  std::chrono::nanoseconds timeout{0};  // 0: never
+  std::chrono::nanoseconds timeout{0};  // 0: none
 };
 
 struct Operation {
+  Operation* previous = nullptr;  // in its queue (operation_queue.h)
+  Operation* next = nullptr;
   Call call;
   std::shared_ptr<const CompiledCall> compiled;  // call's, kept alive
   std::chrono::nanoseconds timeout{0};
@@ -44,6 +46,7 @@ struct Operation {
   bool started = false;  // it runs; before, it waits for the calls ahead of it,
   Predecessors after;    // and for these
   std::function<void(const Error*)> on_end;
+  std::atomic<bool> awaited{false};  // a thread waits for it, or has asked how it stands
   std::atomic<bool> done{false};
   std::atomic<bool> failed{false};  // it will never be done:
   std::optional<Error> failure;     // why; written before

@@ -30,10 +30,11 @@ bool accepts(const Operation& receive, int source, const Signature& message) {
   return (receive.peer() == kAnySource || receive.peer() == source) && accepts(receive, message);
 }
 
-Operation* first_accepting(const std::vector<Operation*>& receives, const Signature& message) {
-  const auto found = std::ranges::find_if(
-      receives, [&](const Operation* receive) { return accepts(*receive, message); });
-  return found == receives.end() ? nullptr : *found;
+Operation* first_accepting(const OperationQueue& receives, const Signature& message) {
+  for (Operation* const receive : receives) {
+    if (accepts(*receive, message)) return receive;
+  }
+  return nullptr;
 }
 
 MessageInfo describe(int source, const Signature& message) {
@@ -42,11 +43,12 @@ MessageInfo describe(int source, const Signature& message) {
 
 }  // namespace
 
-PointToPoint::PointToPoint(int rank, int size, Owner owner)
+PointToPoint::PointToPoint(int rank, int size, uint64_t most_kept, Owner owner)
     : rank_(rank),
       owner_(std::move(owner)),
       outgoing_(static_cast<size_t>(size)),
-      incoming_(static_cast<size_t>(size)) {}
+      incoming_(static_cast<size_t>(size)),
+      most_kept_(most_kept) {}
 
 const Plan* PointToPoint::plan(int peer, bool sends) {
   if (peer == rank_ || peer == kAnySource) return nullptr;
@@ -66,13 +68,14 @@ const Plan* PointToPoint::plan(int peer, bool sends) {
 
 bool PointToPoint::is_early(Operation& operation) {
   if (operation.after == nullptr || owner_.may_start(operation)) return false;
-  early_.push_back(&operation);
+  early_.push_back(operation);
   return true;
 }
 
 bool PointToPoint::progress_early() {
   bool moved = false;
-  for (Operation* const operation : std::exchange(early_, {})) {
+  OperationQueue waiting(std::move(early_));
+  while (Operation* const operation = waiting.pop_front()) {
     --under_way_;  // counted anew
     const size_t before = early_.size();
     if (operation->compiled->sends) {
@@ -93,7 +96,7 @@ void PointToPoint::send(Operation& operation) {
   Outgoing& out = outgoing_[static_cast<size_t>(operation.peer())];
   operation.call.number = ++out.made;
   if (operation.peer() != rank_) {
-    out.calls.push_back(&operation);
+    out.calls.push_back(operation);
     return;
   }
   const Message message{rank_, operation.call.number, operation.compiled->signature_words};
@@ -120,8 +123,8 @@ bool PointToPoint::progress_sends(int peer) {
     Operation& operation = *out.calls.front();
     moved |= advance(operation, out.execution);
     if (!out.execution.done() || !transport_->p2p_sent(peer)) break;
+    out.calls.pop_front();
     complete(operation);
-    out.calls.erase(out.calls.begin());
     moved = true;
   }
   return moved;
@@ -129,7 +132,7 @@ bool PointToPoint::progress_sends(int peer) {
 
 // ---- receives
 
-std::vector<Operation*>& PointToPoint::list_of(const Operation& receive) {
+OperationQueue& PointToPoint::list_of(const Operation& receive) {
   if (receive.peer() == kAnySource) return from_any_;
   return incoming_[static_cast<size_t>(receive.peer())].receives;
 }
@@ -140,11 +143,11 @@ void PointToPoint::receive(Operation& operation) {
   if (is_early(operation)) return;
   operation.order = ++receives_;
   if (!kept_.empty() && found_kept(operation)) return;
-  list_of(operation).push_back(&operation);
+  list_of(operation).push_back(operation);
 }
 
 void PointToPoint::withdraw(Operation& operation) {
-  std::erase(list_of(operation), &operation);
+  list_of(operation).erase(operation);
   complete(operation);
 }
 
@@ -158,7 +161,7 @@ Operation* PointToPoint::taker_of(const Message& message) {
     Operation* taker = named;
     if (named == nullptr || (any != nullptr && any->order < named->order)) taker = any;
     if (taker == nullptr) return nullptr;
-    std::erase(list_of(*taker), taker);
+    list_of(*taker).erase(*taker);
     if (!taker->probes) return taker;
     taker->received = describe(message.source, signature);
     complete(*taker);
@@ -205,7 +208,7 @@ bool PointToPoint::take_expected(Incoming& in, const MessageHeader& header) {
   }
   receive.received = describe(wanted.peer, wanted.signature);
   receive.call.number = header.call;
-  in.receives.erase(in.receives.begin());
+  in.receives.pop_front();
   in.taker = &receive;
   ++in.taken;
   return true;
@@ -233,7 +236,7 @@ bool PointToPoint::match(int source) {
     in.taker = taker;
   } else {
     const bool only_probes_waited = in.receives.empty() && from_any_.empty();
-    if (only_probes_waited || !keep(message)) return false;
+    if (only_probes_waited || !may_keep(in, message) || !keep(message)) return false;
   }
   ++in.taken;
   return true;
@@ -292,12 +295,27 @@ std::unique_ptr<std::byte[]> PointToPoint::room_for(const Message& message) {
   }
 }
 
+bool PointToPoint::is_awaited(const OperationQueue& receives) {
+  for (const Operation* const receive : receives) {
+    if (receive->awaited.load(std::memory_order_relaxed)) return true;
+  }
+  return false;
+}
+
+// A single message may be longer than the limit, and the library's own are short.
+bool PointToPoint::may_keep(const Incoming& in, const Message& message) const {
+  const Signature signature = decode(message.signature);
+  return signature.own || kept_bytes_ == 0 || kept_bytes_ + bytes_of(signature) <= most_kept_ ||
+         is_awaited(in.receives) || is_awaited(from_any_);
+}
+
 // Received by an operation of its own into memory of its own.
 bool PointToPoint::keep(const Message& message) {
   const Signature signature = decode(message.signature);
   std::unique_ptr<std::byte[]> payload = room_for(message);
   if (payload == nullptr) return false;
   Kept& kept = kept_.emplace_back(Kept{.message = message, .payload = std::move(payload)});
+  kept_bytes_ += bytes_of(signature);
   kept.arriving = std::make_unique<Operation>();
   Operation& operation = *kept.arriving;
   operation.compiled = owner_.compiled({kept.payload.get(), signature.count, signature.dtype},
@@ -343,6 +361,7 @@ void PointToPoint::deliver(std::list<Kept>::iterator kept) {
   const uint64_t bytes = bytes_of(decode(kept->message.signature));
   Operation& receive = *kept->taker;
   if (bytes > 0) std::memcpy(receive.call.output, kept->payload.get(), bytes);
+  if (kept->message.source != rank_) kept_bytes_ -= bytes;
   kept_.erase(kept);
   complete(receive);
 }
@@ -355,9 +374,8 @@ void PointToPoint::complete(Operation& operation) {
 }
 
 void PointToPoint::abandon() {
-  const auto end = [&](std::vector<Operation*>& calls) {
-    for (Operation* const operation : calls) owner_.abandoned(*operation);
-    calls.clear();
+  const auto end = [&](OperationQueue& calls) {
+    while (Operation* const operation = calls.pop_front()) owner_.abandoned(*operation);
   };
   for (Outgoing& out : outgoing_) end(out.calls);
   for (Incoming& in : incoming_) {
@@ -371,6 +389,7 @@ void PointToPoint::abandon() {
     if (kept.taker != nullptr) owner_.abandoned(*kept.taker);
   }
   kept_.clear();
+  kept_bytes_ = 0;
   under_way_ = 0;
 }
 
@@ -386,12 +405,13 @@ std::vector<Want> PointToPoint::wants(const Operation& operation) const {
   return wants;
 }
 
-std::vector<MessageInfo> PointToPoint::unclaimed() const {
+std::vector<PointToPoint::Unclaimed> PointToPoint::unclaimed() const {
   constexpr size_t kMost = 4;
-  std::vector<MessageInfo> found;
+  std::vector<Unclaimed> found;
   for (const Kept& kept : kept_) {
     if (kept.taker != nullptr || found.size() == kMost) continue;
-    found.push_back(describe(kept.message.source, decode(kept.message.signature)));
+    const Signature signature = decode(kept.message.signature);
+    found.push_back({describe(kept.message.source, signature), signature.own});
   }
   return found;
 }

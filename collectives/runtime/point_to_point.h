@@ -3,7 +3,10 @@
 // Messages between two ranks arrive in the order in which they were sent. A receive names a source
 // or none, and a tag or none; a message goes to the oldest receive that accepts it. A message that
 // no receive accepts stays with the transport, so that its sender is held up, until a receive of
-// another tag waits for what is behind it: then it is kept aside.
+// another tag wants what is behind it: then it is kept aside, up to TUTTI_UNEXPECTED_BYTES in all.
+// Beyond that the sender is held up as well, until messages that are kept have been received, or a
+// thread waits for (or polls) a receive that may be met behind this message: that receive takes
+// precedence over the limit, since the program may have nothing else that goes on.
 //
 //     front of the stream of rank 2:  tag 5 | tag 7        receives: (from 2, tag 7)
 //                                       |      `------------------------^
@@ -29,6 +32,7 @@
 #include "collectives/program/plan.h"
 #include "collectives/runtime/execution.h"
 #include "collectives/runtime/operation.h"
+#include "collectives/runtime/operation_queue.h"
 
 namespace tutti::internal {
 
@@ -50,7 +54,8 @@ class PointToPoint {
     std::atomic<uint64_t>* received;  // Call::received
   };
 
-  PointToPoint(int rank, int size, Owner owner);
+  // `most_kept`: bytes of messages of other ranks that are kept aside without a thread that waits.
+  PointToPoint(int rank, int size, uint64_t most_kept, Owner owner);
   // Before anything else; null where there is only one rank.
   void use(Transport* transport) { transport_ = transport; }
   // The program of a message in one direction.
@@ -71,20 +76,24 @@ class PointToPoint {
   int under_way() const { return under_way_; }
   // Whom the operation waits for; of a receive from any source, every one of them may end it.
   std::vector<Want> wants(const Operation& operation) const;
-  // Messages that came, and that nobody has asked for: the first few.
-  std::vector<MessageInfo> unclaimed() const;
+  struct Unclaimed {
+    MessageInfo message;
+    bool own = false;  // the library's
+  };
+  // Messages that are kept, and that nobody has asked for: the first few.
+  std::vector<Unclaimed> unclaimed() const;
 
  private:
   struct Outgoing {
-    std::vector<Operation*> calls;  // the first one runs
+    OperationQueue calls;  // the first one runs
     Execution execution;
     uint32_t made = 0;
     std::unique_ptr<Plan> plan;  // made at the first call, as is the next
   };
   struct Incoming {
-    std::vector<Operation*> receives;  // from this source, oldest first
-    Operation* taker = nullptr;        // of the message that arrives now
-    Operation* ready = nullptr;        // the oldest one, if the execution has been started for it
+    OperationQueue receives;     // from this source, oldest first
+    Operation* taker = nullptr;  // of the message that arrives now
+    Operation* ready = nullptr;  // the oldest one, if the execution has been started for it
     Execution execution;
     uint32_t taken = 0;
     std::unique_ptr<Plan> plan;
@@ -115,21 +124,25 @@ class PointToPoint {
   Operation* taker_of(const Message& message);
   bool fits(Operation& receive, const Message& message);
   bool found_kept(Operation& receive);
+  bool may_keep(const Incoming& in, const Message& message) const;
+  static bool is_awaited(const OperationQueue& receives);
   std::unique_ptr<std::byte[]> room_for(const Message& message);
   bool keep(const Message& message);
   void arrived(Operation& operation);
   void deliver(std::list<Kept>::iterator kept);
   void complete(Operation& operation);
-  std::vector<Operation*>& list_of(const Operation& receive);
+  OperationQueue& list_of(const Operation& receive);
 
   const int rank_;
   const Owner owner_;
   Transport* transport_ = nullptr;
   std::vector<Outgoing> outgoing_;
   std::vector<Incoming> incoming_;
-  std::vector<Operation*> from_any_;  // receives, oldest first
-  std::vector<Operation*> early_;     // what they follow is not complete
-  std::list<Kept> kept_;              // in the order of their arrival
+  OperationQueue from_any_;  // receives, oldest first
+  OperationQueue early_;     // what they follow is not complete
+  std::list<Kept> kept_;     // in the order of their arrival
+  uint64_t kept_bytes_ = 0;  // of other ranks' messages among these
+  const uint64_t most_kept_;
   uint64_t receives_ = 0;
   int under_way_ = 0;
 };

@@ -16,6 +16,15 @@ namespace {
 // Ids of communicators that exist side by side do not meet by chance.
 uint64_t mix(uint64_t x) { return mix_bits(x + kGolden); }
 
+// The tag of the messages by which the members of a group meet: it tells apart what threads make of
+// other ranks at the same time. The same ranks in another order have the same tag, and so find out.
+int tag_of_group(std::span<const int> ranks, int tag) {
+  std::vector<uint64_t> words(ranks.begin(), ranks.end());
+  std::ranges::sort(words);
+  words.push_back(static_cast<uint64_t>(tag));
+  return static_cast<int>(mix(fnv_of_words(words)) % (uint64_t{kLargestTag} + 1));
+}
+
 }  // namespace
 
 int CommunicatorImpl::member(int world_rank) const {
@@ -24,7 +33,22 @@ int CommunicatorImpl::member(int world_rank) const {
 
 void CommunicatorImpl::on_connection(int world_rank, int lane, int number, ByteStream socket) {
   const int peer = member(world_rank);
-  if (paths_ && peer < size()) paths_->accept(peer, lane, number, std::move(socket));
+  if (peer >= size()) return;
+  const std::lock_guard lock(opening_);
+  if (is_open_) {
+    paths_->accept(peer, lane, number, std::move(socket));
+  } else {
+    early_.push_back({peer, lane, number, std::move(socket)});
+  }
+}
+
+void CommunicatorImpl::take_early_connections() {
+  const std::lock_guard lock(opening_);
+  is_open_ = true;
+  for (EarlyConnection& early : early_) {
+    paths_->accept(early.peer, early.lane, early.number, std::move(early.socket));
+  }
+  early_.clear();
 }
 
 void CommunicatorImpl::on_opened(int world_rank, int lane, ByteStream socket) {
@@ -41,12 +65,18 @@ std::vector<Place> CommunicatorImpl::places() const {
   return places;
 }
 
-void CommunicatorImpl::open_transport() {
+void CommunicatorImpl::open_transport(const CommunicatorImpl* parent) {
   if (size() == 1) {
     limits_ = {.lanes = 1, .slots = 1, .message_bytes = 1 << 20, .p2p_message_bytes = 1 << 20};
     return;
   }
-  paths_ = std::make_unique<Paths>(engine_->endpoint(), id_, members_, rank_, path_events());
+  const auto throw_if_aborted = [this, parent] {
+    abort_.throw_if_raised();
+    if (parent != nullptr) parent->abort_.throw_if_raised();
+  };
+  paths_ = std::make_unique<Paths>(engine_->endpoint(), id_, members_, rank_, path_events(),
+                                   throw_if_aborted);
+  take_early_connections();
   transport_ = &paths_->transport();
   messages_.use(transport_);
   limits_ = paths_->limits();
@@ -159,7 +189,7 @@ std::shared_ptr<CommunicatorImpl> CommunicatorImpl::split(int color, int key) {
   for (int& r : chosen) r = members_[r];
   uint64_t id = id_;
   for (const uint64_t part : {uint64_t{ordinal}, static_cast<uint64_t>(color)}) id = mix(id + part);
-  return std::make_shared<CommunicatorImpl>(engine_, id, std::move(chosen), new_rank);
+  return std::make_shared<CommunicatorImpl>(engine_, id, std::move(chosen), new_rank, this);
 }
 
 // Without a word from other ranks, or all of them would have to call. The members must have begun,
@@ -176,13 +206,15 @@ std::shared_ptr<CommunicatorImpl> CommunicatorImpl::create(std::span<const int> 
     id = mix(id + ++groups_made_[group]);
   }
   const auto mine = static_cast<size_t>(std::ranges::find(ranks, rank_) - ranks.begin());
+  const int meeting = tag_of_group(ranks, tag);
   for (size_t distance = 1; distance < ranks.size(); distance *= 2) {
     meet(ranks[(mine + distance) % ranks.size()],
-         ranks[(mine + ranks.size() - distance) % ranks.size()], tag, id);
+         ranks[(mine + ranks.size() - distance) % ranks.size()], meeting, id);
   }
   std::vector<int> chosen;
   for (const int r : ranks) chosen.push_back(members_[static_cast<size_t>(r)]);
-  return std::make_shared<CommunicatorImpl>(engine_, id, std::move(chosen), static_cast<int>(mine));
+  return std::make_shared<CommunicatorImpl>(engine_, id, std::move(chosen), static_cast<int>(mine),
+                                            this);
 }
 
 void CommunicatorImpl::check_group(std::span<const int> ranks, int tag) const {
@@ -216,9 +248,10 @@ void CommunicatorImpl::meet(int next, int previous, int tag, uint64_t id) {
   raise_everywhere(
       Error(ErrorCode::mismatch,
             cat(describe(rank_), " and ", describe(previous),
-                " make a communicator of different members, or not in the same order"),
+                " make communicators of the same members in different orders, or one of them has "
+                "made more of these members"),
             {.remedy = "give create() the same list on all members; a tag tells apart what several "
-                       "threads make at a time",
+                       "threads make of the same members at a time",
              .rank = members_[previous]}));
   abort_.throw_if_raised();
 }

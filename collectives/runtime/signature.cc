@@ -50,6 +50,7 @@ std::string to_string(const Signature& s) {
       static_cast<size_t>(s.op) >= kAllReduceOps.size()) {
     return "a garbled call";
   }
+  if (s.collective == Collective::send_recv && s.own) return "create()";
   if (s.collective == Collective::send_recv) {
     const std::string tag = s.root == 0                          ? ""
                             : s.root > kLargestTag || s.root < 0 ? ", any tag"

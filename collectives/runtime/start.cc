@@ -20,21 +20,6 @@ namespace {
 
 }  // namespace
 
-// Operations are reused, so that a call allocates nothing once the communicator is warm. Valid
-// until the next call.
-const std::shared_ptr<Operation>& CommunicatorImpl::take_operation() {
-  for (const std::shared_ptr<Operation>& operation : pool_) {
-    if (operation.use_count() == 1 && operation->done.load(std::memory_order_relaxed)) {
-      // Whoever dropped its handle last is done with it.
-      std::atomic_thread_fence(std::memory_order_acquire);
-      operation->started = false;
-      operation->done.store(false, std::memory_order_relaxed);
-      return operation;
-    }
-  }
-  return pool_.emplace_back(std::make_shared<Operation>());
-}
-
 std::shared_ptr<const PreparedCall> CommunicatorImpl::prepare(const Request& request,
                                                               const CallOptions& options) {
   require_own_process();
@@ -59,6 +44,7 @@ void CommunicatorImpl::follow(std::span<const Work> works) {
   std::vector<std::shared_ptr<Operation>> found;
   for (const Work& work : works) {
     if (work.operation_ && !work.operation_->done.load(std::memory_order_acquire)) {
+      work.operation_->awaited.store(true, std::memory_order_relaxed);
       found.push_back(work.operation_);
     }
   }
@@ -186,7 +172,7 @@ const std::shared_ptr<Operation>& CommunicatorImpl::start_locked(PreparedCall&& 
 
 const std::shared_ptr<Operation>& CommunicatorImpl::enqueue(PreparedCall&& prepared, bool probes) {
   const CompiledCall& compiled = *prepared.compiled;
-  const std::shared_ptr<Operation>& operation = take_operation();
+  const std::shared_ptr<Operation>& operation = pool_.take();
   Call& call = operation->call;
   operation->compiled = std::move(prepared.compiled);
   operation->timeout = prepared.timeout;
@@ -199,8 +185,9 @@ const std::shared_ptr<Operation>& CommunicatorImpl::enqueue(PreparedCall&& prepa
           .number = 0,
           .received = tally_.received()};
   if (!compiled.point_to_point()) {
-    call.number = ++calls_made_;
-    collectives_.push_back(operation.get());
+    if (++calls_made_ == 0) calls_made_ = 1;  // 0 stands for none
+    call.number = calls_made_;
+    collectives_.push_back(*operation);
   } else if (compiled.sends) {
     messages_.send(*operation);
   } else {
@@ -239,6 +226,7 @@ std::optional<MessageInfo> CommunicatorImpl::probe(int source, int tag) {
   abort_.throw_if_raised();
   const std::unique_lock lock = lock_for_call();
   const std::shared_ptr<Operation>& operation = start_probe(source, tag);
+  operation->awaited.store(true, std::memory_order_relaxed);
   progress_locked();
   abort_.throw_if_raised();
   if (operation->done.load(std::memory_order_relaxed)) return operation->received;

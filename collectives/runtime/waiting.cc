@@ -37,6 +37,7 @@ struct Answer {  // on the control channel
 
 WorkState CommunicatorImpl::poll(Operation& operation, Patience& patience) {
   require_own_process();
+  operation.awaited.store(true, std::memory_order_relaxed);
   const bool moved = !operation.done.load(std::memory_order_acquire) && progress();
   const bool done = operation.done.load(std::memory_order_acquire);
   // A peer may be busy with another communicator until this rank does its part there.
@@ -61,6 +62,7 @@ std::optional<Error> CommunicatorImpl::error_of(const Operation& operation) cons
 bool CommunicatorImpl::wait(Operation& operation, const Deadline& deadline, Patience& patience) {
   constexpr uint32_t kRoundsPerLook = 1024;
   require_own_process();
+  operation.awaited.store(true, std::memory_order_relaxed);
   Backoff backoff(engine_->oversubscribed(), transport_ && transport_->wakes_slowly(), spin_time_);
   for (uint32_t round = 1; !operation.done.load(std::memory_order_acquire); ++round) {
     const bool moved = progress();
@@ -315,7 +317,12 @@ void CommunicatorImpl::time_out(const Operation& operation) {
 std::string CommunicatorImpl::explain_unclaimed() {
   const std::unique_lock lock = lock_for_call();
   std::string text;
-  for (const MessageInfo& message : messages_.unclaimed()) {
+  for (const auto& [message, own] : messages_.unclaimed()) {
+    if (own) {
+      text += cat("; ", describe(message.source),
+                  " creates a communicator of other ranks, or with another tag");
+      continue;
+    }
     text += cat("; ", describe(message.source), " has sent ", message.count, ' ',
                 name(message.dtype), ", tag ", message.tag, ", which nobody receives");
   }

@@ -1,6 +1,7 @@
 // Communicators that their members make alone.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstdint>
 #include <future>
 #include <numeric>
@@ -118,7 +119,48 @@ TEST_P(Create, MayBeDoneByThreadsAtATime) {
   });
 }
 
-TEST_P(Create, OfDifferentMembersIsAnErrorOnAll) {
+// Rank 1 makes one after the other, and so is late in the one that rank 0 may begin first.
+TEST_P(Create, OfDifferentMembersMayBeMadeAtATime) {
+  testing::run_ranks(3, [](const Job& job) {
+    Communicator world = Communicator::init(job);
+    const std::vector<int> all = {0, 1, 2};
+    const std::vector<int> two = {0, 1};
+    for (int turn = 0; turn < 20; ++turn) {
+      const auto make = [&world, turn](const std::vector<int>& members) {
+        Communicator group = world.create(members);
+        EXPECT_EQ(sum_over(group, turn), static_cast<int64_t>(members.size()) * turn);
+      };
+      if (world.rank() == 2) {
+        make(all);
+      } else if (world.rank() == 1) {
+        make(two);
+        make(all);
+      } else {
+        const std::jthread beside([&] { make(all); });
+        make(two);
+      }
+    }
+  });
+}
+
+// Nobody can tell another group from one that a thread is still to make: the call times out, and
+// says what the other rank does.
+TEST_P(Create, OfOtherMembersTimesOut) {
+  settings().set("TUTTI_TIMEOUT", "0.5");
+  const auto errors = testing::run_ranks_catching(3, [](const Job& job) {
+    Communicator world = Communicator::init(job);
+    if (world.rank() == 0) world.create(std::vector<int>{0, 1});
+    if (world.rank() == 1) world.create(std::vector<int>{0, 1, 2});
+    world.barrier({.timeout = std::chrono::nanoseconds(0)});
+  });
+  settings().set("TUTTI_TIMEOUT", "300");
+  ASSERT_TRUE(errors[0]);
+  EXPECT_EQ(errors[0]->code(), ErrorCode::timeout) << errors[0]->what();
+  EXPECT_NE(std::string(errors[0]->what()).find("create()"), std::string::npos)
+      << errors[0]->what();
+}
+
+TEST_P(Create, InAnotherOrderIsAnErrorOnAll) {
   const auto errors = testing::run_ranks_catching(3, [](const Job& job) {
     Communicator world = Communicator::init(job);
     if (world.rank() == 0) world.create(std::vector<int>{0, 1});

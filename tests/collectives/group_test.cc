@@ -261,7 +261,7 @@ TEST_P(Group, PreparedCallsDoNotBlockInAGroup) {
   });
 }
 
-TEST_P(Group, PreparedCallsOutliveTheCommunicatorsHandle) {
+TEST_P(Group, PreparedCallsDoNotKeepTheCommunicator) {
   run_ranks(2, [](const Job& job) {
     int64_t value = 1;
     const Buffer buffer = buffer_of(std::span(&value, 1));
@@ -269,8 +269,11 @@ TEST_P(Group, PreparedCallsOutliveTheCommunicatorsHandle) {
     {
       Communicator comm = Communicator::init(job);
       sum = comm.prepare(Request::all_reduce(as_const(buffer), buffer, ReduceOp::sum));
+      sum.run();
     }
-    sum.run();
+    EXPECT_EQ(value, 2);
+    EXPECT_THROW(sum.run(), Error);
+    EXPECT_THROW(sum.start(), Error);
     EXPECT_EQ(value, 2);
   });
   EXPECT_THROW(Prepared().run(), Error);

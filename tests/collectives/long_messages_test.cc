@@ -1,6 +1,7 @@
 // Point-to-point messages that are longer than a transport's slots: whole where the reader can
 // reach the sender's buffer, in slices elsewhere, in any order.
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <future>
 #include <memory>
@@ -133,6 +134,40 @@ TEST_P(LongMessagesOver, OfTheWrongSizeAreRefused) {
       EXPECT_EQ(error->code(), ErrorCode::mismatch) << error->what();
     }
   }
+}
+
+// The registration still says that others can read there; what they would read is the old contents.
+TEST(LongMessages, OfWhatIsMappedWhereRegisteredMemoryWasFreedArriveAsTheyAre) {
+  testing::run_ranks(2, [&](const Job& job) {
+    constexpr size_t kBytes = kLong * sizeof(int32_t);
+    Communicator comm = Communicator::init(job);
+    const auto map = [](void* at) {
+      void* const data =
+          ::mmap(at, kBytes, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | (at == nullptr ? 0 : MAP_FIXED), -1, 0);
+      EXPECT_NE(data, MAP_FAILED);
+      return std::span(static_cast<int32_t*>(data), kLong);
+    };
+    if (comm.rank() == 1) {
+      std::vector<int32_t> in(kLong);
+      for (const int message : {1, 2, 3}) {
+        comm.recv(std::span(in), 0);
+        EXPECT_TRUE(is_filled(in, message)) << message;
+      }
+      return;
+    }
+    const std::span<int32_t> memory = map(nullptr);
+    const Registration registration = comm.register_memory(memory.data(), kBytes);
+    fill(memory, 1);
+    comm.send(std::span<const int32_t>(memory), 1);
+    ASSERT_EQ(::munmap(memory.data(), kBytes), 0);
+    const std::span<int32_t> next = map(memory.data());
+    fill(next, 2);
+    comm.send(std::span<const int32_t>(next), 1);
+    const Registration again = comm.register_memory(next.data(), kBytes);
+    fill(next, 3);
+    comm.send(std::span<const int32_t>(next), 1);
+  });
 }
 
 }  // namespace

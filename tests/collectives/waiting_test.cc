@@ -4,11 +4,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <future>
 #include <numeric>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "base/deadline.h"
 #include "base/settings.h"
 #include "collectives/communicator.h"
 #include "collectives/runtime/backoff.h"
@@ -100,6 +102,46 @@ TEST_P(Waiting, PollingMeetsTheDeadline) {
   ASSERT_TRUE(errors[0].has_value());
   EXPECT_EQ(errors[0]->code(), ErrorCode::timeout) << errors[0]->what();
   EXPECT_THAT(errors[0]->what(), HasSubstr("rank 1 ("));
+}
+
+// 0 is no deadline, and not the setting's, nor one that has passed.
+TEST_P(Waiting, ATimeoutOfZeroIsNoDeadline) {
+  settings().set("TUTTI_TIMEOUT", "0.2");
+  std::promise<void> waited;
+  run_ranks(2, [&](const Job& job) {
+    Communicator comm = Communicator::init(job);
+    if (comm.rank() == 1) {
+      waited.get_future().wait();
+      comm.barrier({.timeout = milliseconds(0)});
+      return;
+    }
+    Work work = comm.barrier_async({.timeout = milliseconds(0)});
+    const Deadline deadline = Deadline::after(milliseconds(600));
+    while (!deadline.passed()) EXPECT_EQ(work.poll(), WorkState::under_way);
+    waited.set_value();
+    work.wait();
+  });
+  settings().set("TUTTI_TIMEOUT", "300");
+}
+
+// Call numbers start again at 1: 0 stands for a message, and for no call.
+TEST_P(Waiting, CallNumbersGoOnAfterTheLargest) {
+  settings().set("TUTTI_FIRST_CALL", "4294967294");
+  const auto errors = run_ranks_catching(2, [](const Job& job) {
+    Communicator comm = Communicator::init(job);
+    for (int call = 0; call < 5; ++call) {
+      std::vector<int32_t> values(100, comm.rank() + call);
+      comm.all_reduce(std::span(values));
+      EXPECT_EQ(values, std::vector<int32_t>(100, 1 + 2 * call));
+    }
+    if (comm.rank() == 1) return stay(comm);
+    comm.barrier({.timeout = milliseconds(400)});
+  });
+  settings().set("TUTTI_FIRST_CALL", "1");
+  ASSERT_TRUE(errors[0].has_value());
+  EXPECT_EQ(errors[0]->code(), ErrorCode::timeout) << errors[0]->what();
+  EXPECT_THAT(errors[0]->what(), HasSubstr("call 4,"));
+  EXPECT_THAT(errors[0]->what(), HasSubstr("which is at call 3"));
 }
 
 TEST_P(Waiting, ShortWaitsFindAMismatch) {

@@ -73,12 +73,14 @@ std::unique_ptr<Transport> route(std::unique_ptr<Transport> near, const std::vec
 }  // namespace
 
 // Everything here is decided from what all ranks know alike: the table of hosts and the settings.
-Paths::Paths(Endpoint& endpoint, uint64_t id, std::span<const int> members, int rank, Events events)
+Paths::Paths(Endpoint& endpoint, uint64_t id, std::span<const int> members, int rank, Events events,
+             std::function<void()> throw_if_aborted)
     : endpoint_(endpoint),
       id_(id),
       members_(members.begin(), members.end()),
       rank_(rank),
-      events_(std::move(events)) {
+      events_(std::move(events)),
+      throw_if_aborted_(std::move(throw_if_aborted)) {
   const Control& control = endpoint_.control();
   const auto hosts = by_host(control, members_);
   const Transports wanted = parse_transports(settings().get_string("TUTTI_TRANSPORT"));
@@ -151,11 +153,25 @@ std::shared_ptr<shm::Region> Paths::region_by_descriptor(std::span<const int> ho
     control.offer(name, memory.get());
     offer_ = Cleanup([&control, name] { control.withdraw(name); });
   } else {
-    memory = control.fetch(host[0], name, Deadline::after(open_timeout(host.size())));
+    memory = fetch(host[0], name, host.size());
   }
   std::shared_ptr<shm::Region> region = shm::Region::map(memory, geometry);
   if (!heaps.joined()) heaps.join(memory, geometry.total_bytes(), host, members_[rank_]);
   return region;
+}
+
+// In pieces, each twice as long as the last, so that an abort ends it.
+Fd Paths::fetch(int owner, const std::string& name, size_t local_ranks) const {
+  const Deadline deadline = Deadline::after(open_timeout(local_ranks));
+  for (std::chrono::milliseconds piece(200);; piece *= 2) {
+    throw_if_aborted_();
+    try {
+      const auto left = deadline.remaining(piece);
+      return endpoint_.control().fetch(owner, name, Deadline::after(left));
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::timeout || deadline.passed()) throw;
+    }
+  }
 }
 
 std::shared_ptr<shm::Region> Paths::region_in_table(int owner, const shm::Geometry& geometry) {
@@ -171,10 +187,7 @@ std::shared_ptr<shm::Region> Paths::region_in_table(int owner, const shm::Geomet
   bool gone = false;
   for (GrowingPause pause(longest_pause(local_.size()));; pause.sleep()) {
     if (std::shared_ptr<shm::Region> region = table.find(id_, owner, geometry)) return region;
-    // The owner may have given it up because of that.
-    if (std::ranges::any_of(members_, [&](int member) { return control.has_died(member); })) {
-      if (const std::optional<Error> death = control.deaths()) throw Error(*death);
-    }
+    throw_if_aborted_();
     if (control.has_died(owner) || control.has_left(owner)) {
       // It may have left because of a death that is still to be heard of.
       if (const std::optional<Error> death = control.deaths()) throw Error(*death);
@@ -229,12 +242,12 @@ std::unique_ptr<Transport> Paths::open_fabric() {
   return transport;
 }
 
-void Paths::wait_for_host(const AbortState& abort) {
+void Paths::wait_for_host() {
   if (shm_ == nullptr) return;
   const Deadline deadline = Deadline::after(open_timeout(local_.size()));
   GrowingPause pause(longest_pause(local_.size()));
   for (std::vector<int> missing; !(missing = shm_->missing()).empty();) {
-    abort.throw_if_raised();
+    throw_if_aborted_();
     if (deadline.passed()) {
       const int first = members_[local_[missing.front()]];
       const std::string more =
@@ -310,10 +323,10 @@ std::shared_ptr<void> Paths::allocate(size_t bytes) {
 std::shared_ptr<void> Paths::register_memory(std::span<std::byte> range) {
   const std::shared_ptr<shm::Heap> heap = this->heap();
   if (!heap) return nullptr;
-  heap->adopt(range);
-  return {range.data(), [heap, range](void*) {
+  const uint64_t number = heap->adopt(range);
+  return {range.data(), [heap, number](void*) {
             try {
-              heap->release(range);
+              heap->release(number);
             } catch (const Error& error) {  // it stays shared, and goes on to work
               log(LogLevel::error, error.what());
             }

@@ -42,8 +42,11 @@ class Paths {
   };
 
   // Collective among `members` (world ranks), of which this is number `rank`; two or more. `id` is
-  // the communicator's. Throws Error: unsupported, timeout, system.
-  Paths(Endpoint& endpoint, uint64_t id, std::span<const int> members, int rank, Events events);
+  // the communicator's. `throw_if_aborted` is called again and again while other members are waited
+  // for, here and in wait_for_host(). Throws Error: unsupported, timeout, system, or what
+  // `throw_if_aborted` throws.
+  Paths(Endpoint& endpoint, uint64_t id, std::span<const int> members, int rank, Events events,
+        std::function<void()> throw_if_aborted);
   Paths(const Paths&) = delete;
   Paths& operator=(const Paths&) = delete;
 
@@ -57,8 +60,8 @@ class Paths {
   bool lends() const { return shm_ != nullptr || (fabric_ != nullptr && !any_shm_); }
 
   // Returns when all members of this host have got its shared memory: from then on each may go
-  // away. Throws Error: timeout, or what `abort` was raised with.
-  void wait_for_host(const AbortState& abort);
+  // away. Throws Error(timeout), or what `throw_if_aborted` throws.
+  void wait_for_host();
   // Sends what was committed, as long as some of it is taken within each `patience` (0: for ever).
   // The endpoint then waits for what the operating system still has to deliver. Nothing can be sent
   // after this.
@@ -80,6 +83,7 @@ class Paths {
   std::shared_ptr<shm::Region> region_by_descriptor(std::span<const int> host,
                                                     const shm::Geometry& geometry);
   std::shared_ptr<shm::Region> region_in_table(int owner, const shm::Geometry& geometry);
+  Fd fetch(int owner, const std::string& name, size_t local_ranks) const;
   std::unique_ptr<Transport> open_tcp();
   std::unique_ptr<Transport> open_fabric();
   std::shared_ptr<shm::Heap> heap();
@@ -89,6 +93,7 @@ class Paths {
   const std::vector<int> members_;
   const int rank_;
   const Events events_;
+  const std::function<void()> throw_if_aborted_;
   bool any_shm_ = false;
   PathClass far_ = PathClass::tcp;
   std::string name_;

@@ -1,6 +1,7 @@
 #include "transport/shm/heap.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -8,9 +9,7 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <string>
 #include <utility>
 
@@ -35,41 +34,13 @@ constexpr uint64_t round_up(uint64_t bytes, uint64_t unit) {
   return (bytes + unit - 1) / unit * unit;
 }
 
-size_t page() {
-  static const auto bytes = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
-  return bytes;
-}
-
 // The whole pages within.
 std::span<std::byte> whole_pages(std::span<std::byte> range) {
   const auto start = reinterpret_cast<uintptr_t>(range.data());
-  const uint64_t first = round_up(start, page());
-  const uint64_t last = (start + range.size()) / page() * page();
+  const uint64_t first = round_up(start, page_bytes());
+  const uint64_t last = (start + range.size()) / page_bytes() * page_bytes();
   if (last <= first) return {};
   return {reinterpret_cast<std::byte*>(first), last - first};
-}
-
-// Whether all of it is private memory that belongs to no file: only that can change its backing
-// without anybody noticing.
-bool is_plain_memory(std::span<const std::byte> range) {
-  auto next = reinterpret_cast<uintptr_t>(range.data());
-  const uintptr_t end = next + range.size();
-  std::ifstream maps("/proc/self/maps");
-  for (std::string line; next < end && std::getline(maps, line);) {
-    uintptr_t first = 0;
-    uintptr_t last = 0;
-    char access[5] = {};
-    unsigned long inode = 1;
-    if (std::sscanf(line.c_str(), "%lx-%lx %4s %*s %*s %lu", &first, &last, access, &inode) != 4) {
-      return false;
-    }
-    if (last <= next) continue;
-    const bool plain = first <= next && inode == 0 && std::string_view(access).starts_with("rw") &&
-                       access[3] == 'p' && line.find("[stack") == std::string::npos;
-    if (!plain) return false;
-    next = last;
-  }
-  return next >= end;
 }
 
 }  // namespace
@@ -97,10 +68,80 @@ Extent part_of_heaps(const Fd& file, uint64_t start, int ranks, int rank) {
   return {first + static_cast<uint64_t>(rank) * part, part};
 }
 
+// ---- fork
+
+// All heaps of the process.
+class HeapsAtFork {
+ public:
+  static void add(Heap* heap) {
+    static const int registered = ::pthread_atfork(before, after, in_child);
+    static_cast<void>(registered);
+    const std::lock_guard lock(mutex());
+    heaps().push_back(heap);
+  }
+  static void remove(Heap* heap) {
+    const std::lock_guard lock(mutex());
+    std::erase(heaps(), heap);
+  }
+
+ private:
+  static std::mutex& mutex() {
+    static auto& instance = *new std::mutex();  // NOLINT: fork() may be called at any time
+    return instance;
+  }
+  static std::vector<Heap*>& heaps() {
+    static auto& instance = *new std::vector<Heap*>();  // NOLINT
+    return instance;
+  }
+  static void before() {
+    mutex().lock();
+    for (Heap* const heap : heaps()) heap->before_fork();
+  }
+  static void after() {
+    for (Heap* const heap : heaps()) heap->after_fork();
+    mutex().unlock();
+  }
+  static void in_child() {
+    for (Heap* const heap : heaps()) heap->in_child();
+    after();
+  }
+};
+
+// Nothing is adopted or moved back while the process is copied. A child's pages are private
+// already.
+void Heap::before_fork() {
+  mutex_.lock();
+  if (!mine()) return;
+  for (const auto& [number, adopted] : adopted_) {
+    for (const std::span<std::byte> part : parts_of_file(adopted.pages, *file_, adopted.offset)) {
+      const auto before = static_cast<uint64_t>(part.data() - adopted.pages.data());
+      of_child_.push_back({.pages = part, .offset = adopted.offset + before});
+    }
+  }
+}
+
+void Heap::after_fork() {
+  of_child_.clear();
+  mutex_.unlock();
+}
+
+// The child gets a copy of what it writes, as it does of other private memory.
+void Heap::in_child() {
+  for (const Adopted& part : of_child_) {
+    ::mmap(part.pages.data(), part.pages.size(), PROT_READ | PROT_WRITE,
+           MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, file_->get(), static_cast<off_t>(part.offset));
+  }
+}
+
+// ---- the file
+
 Heap::Heap(std::shared_ptr<const Fd> file, const Extent& part)
-    : file_(std::move(file)), owner_(::getpid()), free_(part) {}
+    : file_(std::move(file)), owner_(::getpid()), free_(part) {
+  HeapsAtFork::add(this);
+}
 
 Heap::~Heap() {
+  HeapsAtFork::remove(this);
   for (const auto& [offset, segment] : segments_) {
     ::munmap(segment.base, segment.free.all().bytes);
     clear(segment.free.all());
@@ -149,7 +190,7 @@ Heap::Segment* Heap::add_segment(uint64_t bytes) {
 std::byte* Heap::allocate(size_t bytes) {
   const std::lock_guard lock(mutex_);
   if (!mine() || bytes > free_.all().bytes) return nullptr;
-  const uint64_t length = round_up(std::max<size_t>(bytes, 1), page());
+  const uint64_t length = round_up(std::max<size_t>(bytes, 1), page_bytes());
   const auto take = [&](Segment& segment) -> std::byte* {
     const std::optional<Extent> extent = segment.free.take(length);
     if (!extent) return nullptr;
@@ -200,7 +241,7 @@ void Heap::move_in(std::span<std::byte> pages, uint64_t offset) const {
   }
 }
 
-void Heap::move_out(std::span<std::byte> pages, uint64_t offset) const {
+void Heap::move_out(std::span<std::byte> pages) {
   void* const copy =
       ::mmap(nullptr, pages.size(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (copy == MAP_FAILED) {
@@ -213,17 +254,27 @@ void Heap::move_out(std::span<std::byte> pages, uint64_t offset) const {
     ::munmap(copy, pages.size());
     throw system_error("moving a registered buffer back", error);
   }
-  clear({offset, pages.size()});
 }
 
-void Heap::adopt(std::span<std::byte> range) {
+// Memory that is adopted now is private, so what was adopted at its place before has been unmapped.
+void Heap::forget_unmapped(std::span<const std::byte> pages) {
+  for (auto& [number, old] : adopted_) {
+    const bool overlaps = old.pages.data() < pages.data() + pages.size() &&
+                          pages.data() < old.pages.data() + old.pages.size();
+    if (overlaps) old.unmapped = true;
+  }
+}
+
+uint64_t Heap::adopt(std::span<std::byte> range) {
   const std::span<std::byte> pages = whole_pages(range);
-  if (pages.empty()) return;
+  if (pages.empty()) return 0;
   if (!is_plain_memory(pages)) {
-    throw Error(ErrorCode::invalid_argument, "the buffer cannot be registered",
-                {.cause = "it is not plain private memory: a file, a stack, shared already, or not "
-                          "there",
-                 .remedy = "take memory from malloc() or new, or from the communicator"});
+    throw Error(
+        ErrorCode::invalid_argument, "the buffer cannot be registered",
+        {.cause = "it is not plain private memory: a file, a stack, shared already, locked, "
+                  "or not there",
+         .remedy = "take memory from malloc() or new, or from the communicator; lock or pin "
+                   "it after it is registered"});
   }
   if (!mine()) {
     throw Error(ErrorCode::unsupported, "the communicator was made before fork()",
@@ -244,28 +295,36 @@ void Heap::adopt(std::span<std::byte> range) {
       move_in(pages.subspan(moved, bytes), place->offset + moved);
     }
   } catch (const Error&) {
-    if (moved > 0) move_out(pages.first(moved), place->offset);
+    if (moved > 0) move_out(pages.first(moved));
+    clear(*place);
     free_.give_back(*place);
     throw;
   }
-  adopted_[pages.data()] = {place->offset, pages.size()};
+  forget_unmapped(pages);
+  adopted_[++adoptions_] = {.pages = pages, .offset = place->offset};
   changed();
+  return adoptions_;
 }
 
-void Heap::release(std::span<std::byte> range) {
-  const std::span<std::byte> pages = whole_pages(range);
+void Heap::release(uint64_t number) {
   const std::lock_guard lock(mutex_);
-  const auto found = adopted_.find(pages.data());
-  if (pages.empty() || found == adopted_.end()) return;
-  const Extent extent = found->second;
+  const auto found = adopted_.find(number);
+  if (found == adopted_.end()) return;
+  const Adopted adopted = found->second;
   adopted_.erase(found);
   changed();
-  for (size_t moved = 0; moved < pages.size();
-       moved += std::min(kMovedAtOnce, pages.size() - moved)) {
-    const size_t bytes = std::min(kMovedAtOnce, pages.size() - moved);
-    move_out(pages.subspan(moved, bytes), extent.offset + moved);
+  for (const std::span<std::byte> part : parts_of_file(adopted.pages, *file_, adopted.offset)) {
+    for (size_t moved = 0; moved < part.size();) {
+      const size_t bytes = std::min(kMovedAtOnce, part.size() - moved);
+      move_out(part.subspan(moved, bytes));
+      clear({adopted.offset + static_cast<uint64_t>(part.data() - adopted.pages.data()) + moved,
+             bytes});
+      moved += bytes;
+    }
   }
-  free_.give_back({extent.offset, round_up(extent.bytes, kUnit)});
+  const Extent place{adopted.offset, round_up(adopted.pages.size(), kUnit)};
+  clear(place);
+  free_.give_back(place);
 }
 
 // ---- room for others
@@ -288,9 +347,12 @@ void Heap::refresh(View& view) const {
   view.version = version_.load(std::memory_order_relaxed);
   view.entries.clear();
   for (const auto& [offset, segment] : segments_) {
-    view.entries.push_back({segment.base, segment.free.all()});
+    view.entries.push_back({segment.base, segment.free.all(), false});
   }
-  for (const auto& [data, extent] : adopted_) view.entries.push_back({data, extent});
+  for (const auto& [number, adopted] : adopted_) {
+    if (adopted.unmapped) continue;
+    view.entries.push_back({adopted.pages.data(), {adopted.offset, adopted.pages.size()}, true});
+  }
   std::ranges::sort(view.entries, {}, &View::Entry::data);
 }
 
@@ -298,10 +360,10 @@ std::optional<Place> Heap::find(const std::byte* data, size_t bytes, View& view)
   if (view.version != version_.load(std::memory_order_acquire)) refresh(view);
   const auto after = std::ranges::upper_bound(view.entries, data, {}, &View::Entry::data);
   if (after == view.entries.begin()) return std::nullopt;
-  const auto& [start, segment] = *std::prev(after);
+  const auto& [start, segment, adopted] = *std::prev(after);
   const auto before = static_cast<uint64_t>(data - start);
   if (before > segment.bytes || bytes > segment.bytes - before) return std::nullopt;
-  return Place{segment.offset + before, segment};
+  return Place{segment.offset + before, segment, adopted};
 }
 
 }  // namespace tutti::shm

@@ -29,6 +29,7 @@
 
 #include "base/fd.h"
 #include "transport/shm/extents.h"
+#include "transport/shm/mappings.h"
 
 namespace tutti::shm {
 
@@ -42,6 +43,7 @@ Extent part_of_heaps(const Fd& file, uint64_t start, int ranks, int rank);
 struct Place {
   uint64_t offset = 0;  // in the file
   Extent segment;       // what to map
+  bool adopted = false;
 };
 
 class Heap {
@@ -53,6 +55,7 @@ class Heap {
     struct Entry {
       const std::byte* data = nullptr;
       Extent segment;
+      bool adopted = false;
     };
     uint64_t version = 0;
     std::vector<Entry> entries;  // by address
@@ -68,13 +71,20 @@ class Heap {
   std::byte* allocate(size_t bytes);
   void free(std::byte* data);
   // Moves the whole pages of this range into the heap: what is in them, and where they are, stays.
-  // Nobody may use them meanwhile. Throws Error(invalid_argument) where they are not plain private
-  // memory, Error(system) where there is no room; then nothing has changed. Ranges must not
-  // overlap.
-  void adopt(std::span<std::byte> range);
-  // Moves them back. Throws Error(system) where there is no room: the rest stays as it is, and can
-  // be used.
-  void release(std::span<std::byte> range);
+  // Nobody may use them meanwhile. Returns a number for release(), 0 where there is no whole page.
+  // Throws Error(invalid_argument) where they are not plain private memory (as what was adopted is
+  // not), Error(system) where there is no room; then nothing has changed.
+  //
+  // In a child of fork() the pages are its own as soon as it writes to them: until then they show
+  // what the parent writes.
+  uint64_t adopt(std::span<std::byte> range);
+  // Moves them back, but for those that their owner has unmapped meanwhile. Throws Error(system)
+  // where there is no room: the rest stays as it is, and can be used.
+  void release(uint64_t number);
+  // True if no page of memory at an adopted place has become private memory since: others may then
+  // read it in the file. (Another file, or other shared memory, that was mapped there is not found
+  // out.)
+  bool still_adopted(std::span<const std::byte> data) const { return pages_.is_shared(data); }
 
   // Room in the file for others to map and write, all zero; nothing where the part is full.
   std::optional<Extent> take_room(uint64_t bytes);
@@ -98,8 +108,15 @@ class Heap {
   std::byte* map(const Extent& extent) const;
   void clear(const Extent& extent) const;
   void move_in(std::span<std::byte> pages, uint64_t offset) const;
-  void move_out(std::span<std::byte> pages, uint64_t offset) const;
+  static void move_out(std::span<std::byte> pages);
+  void forget_unmapped(std::span<const std::byte> pages);
   void refresh(View& view) const;
+
+  // Called by fork(), in the parent before and after it, and in the child.
+  friend class HeapsAtFork;
+  void before_fork();
+  void after_fork();
+  void in_child();
   void changed() { version_.fetch_add(1, std::memory_order_release); }
 
   const std::shared_ptr<const Fd> file_;
@@ -109,8 +126,16 @@ class Heap {
   std::map<uint64_t, Segment> segments_;  // of allocate(), by offset
   uint64_t mapped_ = 0;                   // bytes of these
   std::map<const std::byte*, Piece> allocated_;
-  std::map<const std::byte*, Extent> adopted_;
+  struct Adopted {
+    std::span<std::byte> pages;
+    uint64_t offset = 0;  // in the file, of the first page
+    bool unmapped = false;
+  };
+  std::map<uint64_t, Adopted> adopted_;  // by number
+  uint64_t adoptions_ = 0;
   std::atomic<uint64_t> version_{0};  // of what a View shows
+  const PageTable pages_;
+  std::vector<Adopted> of_child_;  // between before_fork() and the next two
 };
 
 }  // namespace tutti::shm

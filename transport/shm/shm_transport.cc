@@ -190,9 +190,12 @@ void ShmTransport::publish(int peer, int lane, const MessageHeader& header, int 
   ring(peer, *connection.reader);
 }
 
+// Memory that its owner has unmapped before the registration ended is not lent, nor private memory
+// that is there now.
 bool ShmTransport::can_lend(std::span<const int>, std::span<const std::byte> payload) const {
-  return heaps_.own != nullptr &&
-         heaps_.own->find(payload.data(), payload.size(), view_).has_value();
+  if (heaps_.own == nullptr) return false;
+  const std::optional<shm::Place> place = heaps_.own->find(payload.data(), payload.size(), view_);
+  return place && (!place->adopted || heaps_.own->still_adopted(payload));
 }
 
 int ShmTransport::lend(std::span<const int> peers, int lane, const MessageHeader& header,

@@ -6,6 +6,7 @@
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
+#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -32,7 +33,8 @@ Work start(nb::handle self, tutti_collective_t collective, nb::handle input, nb:
   if (output_counts) request.output_counts = &*output_counts;
   request.options.tag = tag;
   request.options.may_be_shorter = may_be_shorter ? 1 : 0;
-  request.options.timeout = timeout.value_or(0);
+  // In C 0 stands for the setting.
+  if (timeout) request.options.timeout = *timeout == 0 ? INFINITY : *timeout;
   if (algorithm) request.options.algorithm = algorithm->c_str();
   request.options.deterministic = deterministic ? 1 : 0;
   auto& communicator = *nb::inst_ptr<Communicator>(self);

@@ -36,7 +36,9 @@ _open: weakref.WeakValueDictionary[int, _tutti.Communicator] = weakref.WeakValue
 class Options(TypedDict, total=False):
     """What every call takes, by keyword."""
 
-    timeout: float  # seconds after which the call aborts the communicator; else TUTTI_TIMEOUT holds
+    # Seconds from its start after which the call aborts the communicator; 0: no deadline. Without
+    # it TUTTI_TIMEOUT holds.
+    timeout: float
     algorithm: str  # else the library chooses; `tutti bench COLLECTIVE --algorithm list` names them
     deterministic: bool  # the bits depend on the inputs and the number of ranks only
 

@@ -166,6 +166,24 @@ def test_a_deadline(world):
     world.barrier()
 
 
+WAITING = """
+import os
+os.environ["TUTTI_TIMEOUT"] = "0.1"
+import numpy as np, tutti
+with tutti.init() as world:
+    x = np.zeros(1)
+    work = world.recv_async(x, 0, timeout=0)
+    assert not work.wait_for(0.4)
+    world.send(np.ones(1), 0)
+    work.wait()
+    assert x[0] == 1
+"""
+
+
+def test_a_timeout_of_zero_is_no_deadline():
+    subprocess.run([sys.executable, "-c", WAITING], check=True, timeout=SECONDS)
+
+
 KILLED = """
 import os, signal, time, numpy as np, tutti
 world = tutti.init()

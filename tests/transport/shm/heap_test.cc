@@ -188,7 +188,7 @@ TEST_F(HeapTest, AdoptsWholePagesAndGivesThemBack) {
   const std::vector<std::byte> before(memory.begin(), memory.end());
   // Without sanitizers' and debuggers' price for each byte.
   const auto is_as_before = [&] { return std::memcmp(memory.data(), before.data(), kBytes) == 0; };
-  heap_.adopt(memory);
+  const uint64_t number = heap_.adopt(memory);
   EXPECT_TRUE(is_as_before());
   EXPECT_FALSE(find(memory.data(), kBytes).has_value()) << "a part of a page at each end is not";
   std::byte* const middle = memory.data() + kBytes / 2;
@@ -196,7 +196,7 @@ TEST_F(HeapTest, AdoptsWholePagesAndGivesThemBack) {
   ASSERT_TRUE(place.has_value());
   *middle = std::byte{99};
   EXPECT_EQ(at_peer(*place), std::byte{99});
-  heap_.release(memory);
+  heap_.release(number);
   EXPECT_EQ(std::exchange(*middle, before[kBytes / 2]), std::byte{99});
   EXPECT_TRUE(is_as_before());
   EXPECT_FALSE(find(middle, 1000).has_value());
@@ -213,8 +213,123 @@ TEST_F(HeapTest, RefusesWhatIsNotPlainMemory) {
   EXPECT_THROW(heap_.adopt({static_cast<std::byte*>(shared), kBytes}), Error)
       << "not there any more";
   std::array<std::byte, 64> small{};
-  EXPECT_NO_THROW(heap_.adopt(small)) << "no whole page: nothing to do";
-  heap_.release(small);
+  EXPECT_EQ(heap_.adopt(small), 0U) << "no whole page: nothing to do";
+  heap_.release(0);
+}
+
+// By memcmp: without sanitizers' and debuggers' price for each byte.
+bool all_are(std::span<const std::byte> bytes, int value) {
+  return bytes.front() == static_cast<std::byte>(value) &&
+         std::memcmp(bytes.data(), bytes.data() + 1, bytes.size() - 1) == 0;
+}
+
+// Private memory, unmapped at the end.
+class Pages {
+ public:
+  explicit Pages(size_t bytes, void* at = nullptr) : bytes_(bytes) {
+    const int fixed = at != nullptr ? MAP_FIXED : 0;
+    data_ = static_cast<std::byte*>(
+        ::mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | fixed, -1, 0));
+    EXPECT_NE(data_, MAP_FAILED);
+  }
+  Pages(const Pages&) = delete;
+  Pages& operator=(const Pages&) = delete;
+  ~Pages() { unmap(); }
+  void unmap() {
+    if (data_ == nullptr) return;
+    EXPECT_EQ(::munmap(std::exchange(data_, nullptr), bytes_), 0);
+  }
+  std::byte* data() const { return data_; }
+  std::span<std::byte> span() const { return {data_, bytes_}; }
+
+ private:
+  std::byte* data_ = nullptr;
+  size_t bytes_;
+};
+
+TEST_F(HeapTest, RefusesLockedMemory) {
+  const Pages pages(16 << 10);
+  if (::mlock(pages.data(), 16 << 10) != 0) GTEST_SKIP() << "no memory may be locked here";
+  EXPECT_THROW(heap_.adopt(pages.span()), Error);
+  ASSERT_EQ(::munlock(pages.data(), 16 << 10), 0);
+  const uint64_t number = heap_.adopt(pages.span());
+  EXPECT_NE(number, 0U);
+  heap_.release(number);
+}
+
+TEST_F(HeapTest, AChildOfForkWritesToPagesOfItsOwn) {
+  constexpr size_t kBytes = 40 * kMiB;
+  std::vector<std::byte> memory(kBytes, std::byte{7});
+  const uint64_t number = heap_.adopt(memory);
+  with_addresses(kGiB, [&] {
+    const bool same = all_are(memory, 7);
+    std::memset(memory.data(), 8, memory.size());
+    const pid_t grandchild = ::fork();
+    if (grandchild == 0) ::_exit(all_are(memory, 8) ? 0 : 1);
+    int status = 0;
+    ::waitpid(grandchild, &status, 0);
+    heap_.release(number);
+    return same && WIFEXITED(status) && WEXITSTATUS(status) == 0 && all_are(memory, 8);
+  });
+  EXPECT_TRUE(all_are(memory, 7));
+  const auto place = find(memory.data() + kBytes / 2, 1);
+  ASSERT_TRUE(place.has_value());
+  memory[kBytes / 2] = std::byte{9};
+  EXPECT_EQ(at_peer(*place), std::byte{9}) << "the parent's pages are shared as before";
+  heap_.release(number);
+}
+
+TEST_F(HeapTest, KnowsWhatWasUnmappedAndIsSomethingElseNow) {
+  constexpr size_t kBytes = 4 * kMiB;
+  Pages pages(kBytes);
+  std::byte* const address = pages.data();
+  const uint64_t number = heap_.adopt(pages.span());
+  ASSERT_TRUE(find(address, kBytes).has_value());
+  EXPECT_TRUE(find(address, kBytes)->adopted);
+  EXPECT_TRUE(heap_.still_adopted(pages.span()));
+  pages.unmap();
+  EXPECT_FALSE(heap_.still_adopted({address, kBytes}));
+  const Pages next(kBytes / 2, address);
+  EXPECT_FALSE(heap_.still_adopted({address, 1})) << "nothing was written there yet";
+  std::memset(next.data(), 5, kBytes / 2);
+  EXPECT_FALSE(heap_.still_adopted(next.span()));
+  heap_.release(number);
+  EXPECT_TRUE(all_are(next.span(), 5));
+  EXPECT_EQ(shared_.bytes_in_use(), 0U);
+}
+
+TEST_F(HeapTest, AdoptsWhatIsMappedWhereSomethingWasAdoptedBefore) {
+  constexpr size_t kBytes = 4 * kMiB;
+  Pages pages(kBytes);
+  std::byte* const address = pages.data();
+  const uint64_t first = heap_.adopt(pages.span());
+  pages.unmap();
+  const Pages next(kBytes, address);
+  const uint64_t second = heap_.adopt(next.span());
+  EXPECT_NE(first, second);
+  next.data()[100] = std::byte{42};
+  heap_.release(first);
+  const auto place = find(address + 100, 1);
+  ASSERT_TRUE(place.has_value());
+  EXPECT_EQ(at_peer(*place), std::byte{42});
+  EXPECT_TRUE(heap_.still_adopted(next.span()));
+  heap_.release(second);
+  EXPECT_EQ(next.data()[100], std::byte{42});
+}
+
+TEST_F(HeapTest, LeavesWhatItsOwnerHasUnmappedInPart) {
+  constexpr size_t kBytes = 40 * kMiB;
+  const Pages pages(kBytes);
+  std::memset(pages.data(), 7, kBytes);
+  const uint64_t number = heap_.adopt(pages.span());
+  const Pages hole(kMiB, pages.data() + 20 * kMiB);
+  std::memset(hole.data(), 9, kMiB);
+  heap_.release(number);
+  EXPECT_TRUE(all_are(pages.span().first(20 * kMiB), 7));
+  EXPECT_TRUE(all_are(hole.span(), 9));
+  EXPECT_TRUE(all_are(pages.span().subspan(21 * kMiB), 7));
+  EXPECT_EQ(shared_.bytes_in_use(), 0U);
+  EXPECT_EQ(shared_.mapped().writable, 0U);
 }
 
 TEST_F(HeapTest, WhereAddressesEndNothingIsAllocatedNothingAdoptedAndNothingLost) {

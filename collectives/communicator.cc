@@ -128,8 +128,13 @@ std::shared_ptr<CommunicatorImpl> make_first(const std::shared_ptr<internal::Eng
 
 // What others make with this one when they need it.
 Communicator wait_as_spare(std::shared_ptr<internal::Engine> engine, const Job& job) {
-  auto grown = engine->spares().grow(engine, {}, std::chrono::nanoseconds::zero());
-  if (grown) return Communicator(std::move(grown));
+  try {
+    auto grown = engine->spares().grow(engine, {}, std::chrono::nanoseconds::zero());
+    if (grown) return Communicator(std::move(grown));
+  } catch (...) {
+    engine->spares().abandon();
+    throw;
+  }
   engine.reset();  // says goodbye
   if (job.unneeded_spares_exit) {
     std::exit(static_cast<int>(settings().get_int("TUTTI_UNNEEDED_CODE")));

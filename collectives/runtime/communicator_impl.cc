@@ -23,6 +23,7 @@ CommunicatorImpl::CommunicatorImpl(std::shared_ptr<Engine> engine, uint64_t id,
       timeout_(settings().get_duration("TUTTI_TIMEOUT")),
       late_ns_(settings().get_duration("TUTTI_LATE_WARNING").count()),
       tally_(size()),
+      changes_(members_),
       messages_(rank_, size(), owner_of_messages()) {
   try {
     open_transport();
@@ -44,6 +45,7 @@ CommunicatorImpl::~CommunicatorImpl() {
                             {.cause = why.empty() ? "an error of its own: see what it says" : why,
                              .rank = members_[rank_]}));
   }
+  if (grow_failed_) engine_->spares().abandon();
   leave_devices();
   engine_->remove(this);
   lock_for_call();  // whoever sleeps on it lets go

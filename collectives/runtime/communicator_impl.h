@@ -25,6 +25,7 @@
 #include "collectives/runtime/engine.h"
 #include "collectives/runtime/flight_recorder.h"
 #include "collectives/runtime/lateness.h"
+#include "collectives/runtime/member_changes.h"
 #include "collectives/runtime/operation.h"
 #include "collectives/runtime/plans.h"
 #include "collectives/runtime/point_to_point.h"
@@ -41,11 +42,12 @@ class CommunicatorImpl;
 class DeviceRoutes;
 struct DeviceRequest;
 
-// What Control::agree() comes to; meanwhile this rank's calls on all communicators move, which
-// peers may wait for.
+// The result of Control::agree(); meanwhile this rank's calls on all communicators make progress,
+// which peers may wait for. Throws Error(connection_lost) if the members are without this rank.
 Agreed agree_over_control(Engine& engine, uint64_t communicator, uint32_t number,
-                          const std::vector<int>& members, uint64_t flags,
-                          std::chrono::nanoseconds timeout);
+                          const Contribution& contribution, std::chrono::nanoseconds timeout);
+// Throws Error(connection_lost) if `living` is without this rank.
+void require_in(const std::vector<int>& living, const Control& control);
 
 // A communicator that survivors make: all of them then agree whether each has made it.
 class MadeTogether {
@@ -182,7 +184,8 @@ class CommunicatorImpl final : public ControlClient,
   std::vector<Place> places() const;
 
   // survivors.cc
-  Agreed agree_among_members(uint64_t flags);
+  MemberChanges<MadeTogether>::Agree over_control();
+  MadeTogether make_of(const Agreed& left);
 
   // calls.cc
   static CallKey key_of(const Request& request, const CallOptions& options);
@@ -302,7 +305,8 @@ class CommunicatorImpl final : public ControlClient,
   CommunicatorImpl* whole_ = nullptr;
 
   std::mutex agreeing_;
-  uint32_t agreements_made_ = 0;  // guarded by it
+  MemberChanges<MadeTogether> changes_;  // guarded by it
+  bool grow_failed_ = false;             // the engine may have a part that refers to the engine
 
   std::mutex mutex_;  // guards everything below
   uint32_t calls_made_ = 0;

@@ -40,8 +40,9 @@ void Agreements::start(AgreementId id, Contribution contribution, std::chrono::m
   Agreement& agreement = entry(id);
   agreement.members = std::move(contribution.members);
   agreement.own = {.flags = contribution.flags, .living = {}};
-  for (const int rank : agreement.members) {
-    agreement.own.living.push_back(!contribution.separates || channel_->reaches(rank));
+  const auto reaches = [this](int rank) { return channel_->reaches(rank); };
+  if (contribution.separates && !std::ranges::all_of(agreement.members, reaches)) {
+    for (const int rank : agreement.members) agreement.own.living.push_back(reaches(rank));
   }
   agreement.done = std::move(done);
   agreement.deadline = channel_->now() + timeout;
@@ -309,10 +310,10 @@ std::vector<bool> Agreements::separated(const Agreement& agreement,
                                         std::vector<bool> living) const {
   const std::vector<int>& members = agreement.members;
   std::vector<std::pair<size_t, size_t>> broken;
-  for (const auto& [rank, vote] : agreement.votes) {
-    const auto own = static_cast<size_t>(std::ranges::find(members, rank) - members.begin());
-    if (own == members.size() || vote.round >= 0) continue;
-    const std::vector<bool>& reached = vote.decision.living;
+  for (size_t own = 0; own < members.size(); ++own) {
+    const auto vote = agreement.votes.find(members[own]);
+    if (vote == agreement.votes.end() || vote->second.round >= 0) continue;
+    const std::vector<bool>& reached = vote->second.decision.living;
     for (size_t place = 0; place < std::min(members.size(), reached.size()); ++place) {
       if (!reached[place]) broken.emplace_back(own, place);
     }
@@ -334,8 +335,8 @@ Error Agreements::cut_off(const Agreement& agreement) const {
       cat(channel_->name_of(channel_->own_rank()), " is cut off from ", vanished, ": only ",
           left_of(agreement).size(), " of ", agreement.members.size(), " members can be reached"),
       {.cause = "the others may go on without this part of the job, which must not",
-       .remedy = "look at the network; where ranks are started by `tutti run` it knows "
-                 "which have ended, and any number may go on"});
+       .remedy = "look at the network; where `tutti run` has started the ranks and sees that all "
+                 "others have ended, any number may go on"});
 }
 
 Error Agreements::overdue(const Agreement& agreement) const {

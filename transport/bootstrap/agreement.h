@@ -93,11 +93,11 @@ class Agreements {
 
  private:
   enum class Kind : uint8_t { vote = 1, propose = 2, accept = 3, decided = 4, ask = 5 };
-  // In a vote that has accepted nothing yet: what its sender gives.
+  // In a vote that has accepted nothing yet: what its sender gives. It then names as living those
+  // that it reaches; nobody if it reaches all.
   struct Decision {
     uint64_t flags = 0;
     std::vector<bool> living;  // by place in the list of members
-    bool operator==(const Decision&) const = default;
   };
   struct Message {
     AgreementId id;

@@ -1,12 +1,11 @@
 // Ranks that live, but to which data connections fail.
 //
-//   a data connection to rank r fails      this rank suspects r, and tries to reach it (a probe)
-//     r has died or left                     that explains it
-//     else                                   the communicator is aborted, naming the two ranks
-//       the probe got through                  the connection alone was wrong: all can continue
-//       it did not                             when members agree on who is left, this rank says
-//       that
-//                                              it cannot reach r, and their hosts are separated
+//   a data connection to rank r fails    this rank suspects r, and tries to reach it (a probe)
+//     r has died or left                   that explains it
+//     else                                 the communicator is aborted, naming the two ranks
+//       the probe got through                only that connection was wrong: all can continue
+//       it did not                           in the next change of members this rank says that it
+//                                            does not reach r, and their hosts are separated
 //
 // The links of the control channel may still go another way, through ranks that reach both.
 #include <chrono>

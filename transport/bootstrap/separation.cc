@@ -12,8 +12,10 @@ struct Host {
   std::vector<size_t> members;           // places, in ascending order
   std::set<std::string_view> unreached;  // hosts
 
-  // The one that is greatest leaves first.
-  auto rank() const { return std::tuple(unreached.size(), -std::ssize(members), members.front()); }
+  // The host with the greatest one leaves first.
+  auto urgency() const {
+    return std::tuple(unreached.size(), -std::ssize(members), members.front());
+  }
 };
 
 }  // namespace
@@ -30,8 +32,8 @@ std::vector<bool> separate(std::vector<bool> living, std::span<const std::string
     left[hosts[b]].unreached.insert(hosts[a]);
   }
   while (!left.empty()) {
-    const auto worst =
-        std::ranges::max_element(left, {}, [](const auto& entry) { return entry.second.rank(); });
+    const auto worst = std::ranges::max_element(
+        left, {}, [](const auto& entry) { return entry.second.urgency(); });
     if (worst->second.unreached.empty()) break;
     for (const size_t place : worst->second.members) living[place] = false;
     for (const std::string_view other : worst->second.unreached) {

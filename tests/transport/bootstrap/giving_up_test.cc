@@ -6,12 +6,16 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "base/settings.h"
 #include "tests/support/ranks.h"
 #include "tests/transport/bootstrap/recording_client.h"
+#include "transport/bootstrap/agreement.h"
 #include "transport/bootstrap/bootstrap.h"
 #include "transport/bootstrap/control_frames.h"
 #include "transport/bootstrap/handshake.h"
@@ -54,6 +58,57 @@ Link move_to(const Membership& membership, int rank) {
 void tell_death(Link& link, int rank) {
   link.send(bootstrap::death_frame({.rank = rank, .text = cat("rank ", rank, " is silent")}));
 }
+
+// The played rank's part in agreements, over its link to rank 0. It serves nothing else.
+class PlayedAgreements final : public bootstrap::AgreementChannel {
+ public:
+  explicit PlayedAgreements(Link& link) : link_(link) {}
+
+  // Blocks until there is a decision.
+  Agreed agree(uint32_t number, Contribution contribution) {
+    std::optional<Agreed> agreed;
+    agreements_.start({kWorld, number}, std::move(contribution), kPatience,
+                      [&](const Agreed* decision, const Error* error) {
+                        if (decision == nullptr) throw Error(*error);
+                        agreed = *decision;
+                      });
+    const auto take = [&](std::string_view body) {
+      FrameReader frame(body);
+      if (frame.type() != FrameType::agreement) return true;
+      frame.get<int32_t>();  // to whom
+      return agreements_.on_frame(frame);
+    };
+    while (!agreed) {
+      bootstrap::wait_for(link_.fd(), POLLIN, Deadline::after(next_ - Clock::now()));
+      if (!link_.receive(take, bootstrap::kMaxFrameBytes)) {
+        throw Error(ErrorCode::connection_lost, "rank 0 has closed the link");
+      }
+      if (Clock::now() >= next_) std::exchange(timer_, nullptr)();
+    }
+    return *agreed;
+  }
+
+  int own_rank() const override { return kPlayed; }
+  bool is_rank(int number) const override { return number >= 0 && number < kRanks; }
+  std::string name_of(int rank) const override { return cat("rank ", rank); }
+  void send_to(int, const std::string& frame) override { link_.send(frame); }
+  bool has_gone(int) const override { return false; }
+  bool has_ended(int) const override { return false; }
+  bool reaches(int) const override { return true; }
+  std::string_view host_of(int) const override { return "the only one"; }
+  bool may_hear_of_ends() const override { return false; }
+  Clock::time_point now() const override { return Clock::now(); }
+  void call_after(std::chrono::milliseconds delay, std::function<void()> what) override {
+    next_ = Clock::now() + delay;
+    timer_ = std::move(what);
+  }
+
+ private:
+  Link& link_;
+  Clock::time_point next_;
+  std::function<void()> timer_;
+  bootstrap::Agreements agreements_{*this};
+};
 
 // `play` is the last rank, which has joined; each of the others runs `body`.
 void run(const std::function<void(Control&, RecordingClient&)>& body,
@@ -127,6 +182,26 @@ TEST_F(GivingUp, OfTwoThatCannotTalkTakesTheOneThatMoves) {
           ASSERT_TRUE(bootstrap::wait_for(link.fd(), POLLIN, deadline)) << "the link stays";
         }
         EXPECT_FALSE(told);
+      });
+}
+
+// The last rank takes part in the control channel, and answers nobody who connects to it. Rank 1,
+// whose data connection to it has failed, says so.
+TEST_F(GivingUp, IsAgreedOnWhereTwoLiveButCannotConnect) {
+  const Contribution contribution{.members = everybody(kRanks), .flags = 1, .separates = true};
+  run(
+      [&](Control& control, RecordingClient& client) {
+        if (control.rank() == 1) control.suspect(kWorld, kPlayed, "a connection broke");
+        const Error error = client.wait_for_abort();
+        EXPECT_EQ(error.code(), ErrorCode::connection_lost);
+        EXPECT_EQ(error.rank(), kPlayed);
+        const Agreed agreed = control.agree(kWorld, 1, contribution, kPatience).get();
+        EXPECT_EQ(agreed.living, (std::vector<int>{0, 1, 2}));
+        EXPECT_FALSE(control.has_died(kPlayed));
+      },
+      [&](Membership& membership) {
+        PlayedAgreements agreements(membership.links.at(0));
+        EXPECT_EQ(agreements.agree(1, contribution).living, (std::vector<int>{0, 1, 2}));
       });
 }
 

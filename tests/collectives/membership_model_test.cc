@@ -1,6 +1,6 @@
 // All that may happen to a few ranks that agree, or change who is a member: never do two living
-// ones go different ways. With TUTTI_TEST_FULL set, more ranks and more of it (half an hour and
-// 1 GB); else a part of it.
+// ones go different ways. With TUTTI_TEST_FULL set, more ranks and more of it, which takes long and
+// 1 GB; else a part of it.
 #include "tests/collectives/membership_model.h"
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ void report(const Checker& checker, const char* what, const Bounds& bounds) {
             << (bounds.change ? "a change of members" : "an agreement") << ", cut off (bits) "
             << int{bounds.side} << ", " << bounds.kills << " killed, " << bounds.retries
             << " retries: " << checker.worlds() << " states, the classes ran " << checker.runs()
-            << " times, " << checker.violations() << " violations\n";
+            << " times, " << checker.violations() << " violations" << std::endl;
   EXPECT_EQ(checker.violations(), 0U) << checker.story();
 }
 

@@ -332,9 +332,10 @@ TUTTI_API tutti_status_t tutti_create(tutti_comm_t* comm, const int32_t* ranks, 
  * left, in their order (MPI's ULFM: MPIX_Comm_shrink). All of them call, and any of them may die
  * meanwhile, rank 0 too. Those that go on are more than half of the members, or half with the first
  * of them, so that a job that is cut in two goes on at one side only: TUTTI_CONNECTION_LOST on the
- * other. Members that have certainly ended, as tutti run --min-ranks sees it, do not count, so that
- * any number may go on. TUTTI_TIMEOUT: one does not call (the setting TUTTI_TIMEOUT). The old
- * communicator is still to be destroyed. */
+ * other. Any number may go on once all others have certainly ended, as tutti run --min-ranks sees
+ * it. Hosts that cannot reach each other are separated: TUTTI_CONNECTION_LOST on those that leave.
+ * TUTTI_TIMEOUT: one does not call (the setting TUTTI_TIMEOUT); the same call may be made again,
+ * and continues where it was. The old communicator is still to be destroyed. */
 TUTTI_API tutti_status_t tutti_shrink(tutti_comm_t* comm, tutti_comm_t** left);
 
 /* A communicator of all ranks of the job that are left, which `comm` must have, and of `count`

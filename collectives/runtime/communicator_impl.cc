@@ -12,17 +12,19 @@
 namespace tutti::internal {
 
 CommunicatorImpl::CommunicatorImpl(std::shared_ptr<Engine> engine, uint64_t id,
-                                   std::vector<int> members, int rank,
+                                   std::vector<int> members, int rank, uint64_t epoch,
                                    const CommunicatorImpl* parent)
     : engine_(std::move(engine)),
       id_(id),
       members_(std::move(members)),
       rank_(rank),
+      epoch_(epoch),
       all_reduce_setting_(settings().get_string("TUTTI_ALGORITHM")),
       deterministic_(settings().get_bool("TUTTI_DETERMINISTIC")),
       timeout_(settings().get_duration("TUTTI_TIMEOUT")),
       late_ns_(settings().get_duration("TUTTI_LATE_WARNING").count()),
       tally_(size()),
+      changes_(members_),
       calls_made_(static_cast<uint32_t>(settings().get_int("TUTTI_FIRST_CALL") - 1)),
       messages_(rank_, size(), settings().get_bytes("TUTTI_UNEXPECTED_BYTES"),
                 owner_of_messages()) {
@@ -52,6 +54,7 @@ CommunicatorImpl::~CommunicatorImpl() {
                             {.cause = why.empty() ? "an error of its own: see what it says" : why,
                              .rank = members_[rank_]}));
   }
+  if (grow_failed_) engine_->spares().abandon();
   leave_devices();
   engine_->remove(this);
   lock_for_call();  // whoever sleeps on it lets go

@@ -26,6 +26,7 @@
 #include "collectives/runtime/engine.h"
 #include "collectives/runtime/flight_recorder.h"
 #include "collectives/runtime/lateness.h"
+#include "collectives/runtime/member_changes.h"
 #include "collectives/runtime/operation.h"
 #include "collectives/runtime/operation_pool.h"
 #include "collectives/runtime/operation_queue.h"
@@ -44,17 +45,19 @@ class CommunicatorImpl;
 class DeviceRoutes;
 struct DeviceRequest;
 
-// What Control::agree() comes to; meanwhile this rank's calls on all communicators move, which
-// peers may wait for.
+// The result of Control::agree(); meanwhile this rank's calls on all communicators make progress,
+// which peers may wait for. Throws Error(connection_lost) if the members are without this rank.
 Agreed agree_over_control(Engine& engine, uint64_t communicator, uint32_t number,
-                          const std::vector<int>& members, uint64_t flags,
-                          std::chrono::nanoseconds timeout);
+                          const Contribution& contribution, std::chrono::nanoseconds timeout);
+// Throws Error(connection_lost) if `living` is without this rank.
+void require_in(const std::vector<int>& living, const Control& control);
 
 // A communicator that survivors make: all of them then agree whether each has made it.
 class MadeTogether {
  public:
   // `members` has this rank.
-  MadeTogether(const std::shared_ptr<Engine>& engine, uint64_t id, const std::vector<int>& members);
+  MadeTogether(const std::shared_ptr<Engine>& engine, uint64_t id, const std::vector<int>& members,
+               uint64_t epoch);
 
   bool made() const { return !problem_; }
   // Once they have agreed. Throws why this rank has not made it, or that another one has not.
@@ -77,11 +80,12 @@ class CommunicatorImpl final : public ControlClient {
   // Collective among `members` (world ranks; position = rank here). An abort of `parent` meanwhile
   // ends it, as does one of the new communicator: by a member that cannot make it, or has died.
   CommunicatorImpl(std::shared_ptr<Engine> engine, uint64_t id, std::vector<int> members, int rank,
-                   const CommunicatorImpl* parent = nullptr);
+                   uint64_t epoch, const CommunicatorImpl* parent = nullptr);
   ~CommunicatorImpl() override;
 
   int rank() const { return rank_; }
   int size() const { return static_cast<int>(members_.size()); }
+  Membership membership() const;
   std::string transport_name() const { return paths_ ? std::string(paths_->name()) : "none"; }
   std::string describe(int rank) const { return engine_->control().describe(members_[rank]); }
   const Engine* engine() const { return engine_.get(); }
@@ -170,7 +174,8 @@ class CommunicatorImpl final : public ControlClient {
   std::vector<Place> places() const;
 
   // survivors.cc
-  Agreed agree_among_members(uint64_t flags);
+  MemberChanges<MadeTogether>::Agree over_control();
+  MadeTogether make_of(const Agreed& left);
 
   // calls.cc
   const std::shared_ptr<const CompiledCall>& compiled_call_of(const Request& request,
@@ -258,6 +263,7 @@ class CommunicatorImpl final : public ControlClient {
   const uint64_t id_;
   const std::vector<int> members_;
   const int rank_;
+  const uint64_t epoch_;  // Membership::epoch
   const int exceptions_ = std::uncaught_exceptions();
   const std::string all_reduce_setting_;
   const bool deterministic_;
@@ -295,7 +301,8 @@ class CommunicatorImpl final : public ControlClient {
   CommunicatorImpl* whole_ = nullptr;
 
   std::mutex agreeing_;
-  uint32_t agreements_made_ = 0;  // guarded by it
+  MemberChanges<MadeTogether> changes_;  // guarded by it
+  bool grow_failed_ = false;             // the engine may have a part that refers to the engine
 
   std::mutex mutex_;        // guards everything below
   uint32_t calls_made_;     // the number of the last one

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <memory>
 #include <numeric>
 #include <optional>
 
@@ -16,54 +17,75 @@ constexpr uint64_t kEverybody = 0x6576'6572'7962'6f64;
 // What a spare votes, which leaves to the others how many take part.
 constexpr uint64_t kAsOthersSay = ~uint64_t{0};
 
+uint64_t to_flags(const Spares::Target& target) {
+  return target.epoch << 32 | static_cast<uint32_t>(target.ranks);
+}
+
+Spares::Target to_target(uint64_t flags) {
+  return {.epoch = flags >> 32, .ranks = static_cast<int>(static_cast<uint32_t>(flags))};
+}
+
 void keep_those_in(std::vector<int>& ranks, const std::vector<int>& living) {
   std::erase_if(ranks, [&](int rank) { return !std::ranges::binary_search(living, rank); });
 }
 
+std::vector<int> ranks_below(int size) {
+  std::vector<int> ranks(static_cast<size_t>(size));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
 }  // namespace
 
-Spares::Spares(int size, int spares) : all_(static_cast<size_t>(size)) {
-  std::iota(all_.begin(), all_.end(), 0);
-  const auto first_spare = all_.end() - spares;
-  active_.assign(all_.begin(), first_spare);
-  waiting_.assign(first_spare, all_.end());
+Spares::Spares(int size, int spares) : changes_(ranks_below(size)) {
+  const std::vector<int>& all = changes_.members();
+  active_.assign(all.begin(), all.end() - spares);
+  waiting_.assign(all.end() - spares, all.end());
 }
 
 bool Spares::is_active(int rank) const { return std::ranges::find(active_, rank) != active_.end(); }
 
-std::shared_ptr<CommunicatorImpl> Spares::grow(const std::shared_ptr<Engine>& engine,
-                                               uint64_t target, std::chrono::nanoseconds timeout) {
-  Control& control = engine->control();
+std::shared_ptr<CommunicatorImpl> Spares::grow(const std::shared_ptr<Engine>& engine, Target target,
+                                               std::chrono::nanoseconds timeout) {
+  const Control::Making making(engine->control());
+  target_ = target;
   for (;;) {
-    const Control::Making making(control);
-    const bool waits = !is_active(control.rank());
-    const auto agree = [&](uint64_t flags) {
-      Agreed agreed =
-          agree_over_control(*engine, kEverybody, agreements_ + 1, all_, flags, timeout);
-      ++agreements_;
-      return agreed;
-    };
-    const Agreed before = agree(waits ? kAsOthersSay : target);
-    keep_those_in(active_, before.living);
-    keep_those_in(waiting_, before.living);
-    if (active_.empty()) return nullptr;
-    target = before.flags;
-    const auto missing = target > active_.size() ? target - active_.size() : 0;
-    const auto taken = waiting_.begin() +
-                       static_cast<std::ptrdiff_t>(std::min<uint64_t>(missing, waiting_.size()));
-    active_.insert(active_.end(), waiting_.begin(), taken);
-    waiting_.erase(waiting_.begin(), taken);
-    std::vector<int> gone;
-    std::ranges::set_difference(all_, before.living, std::back_inserter(gone));
-    control.settle_deaths(gone);
-
-    std::optional<MadeTogether> grown;
-    if (is_active(control.rank()))
-      grown.emplace(engine, mix_bits(kEverybody + agreements_), active_);
-    const Agreed after = agree(grown && !grown->made() ? 0 : kAsOthersSay);
+    auto changed = changes_.change(
+        [&] { return is_active(engine->control().rank()) ? to_flags(target_) : kAsOthersSay; },
+        [&](uint32_t number, const Contribution& contribution) {
+          return agree_over_control(*engine, kEverybody, number, contribution, timeout);
+        },
+        [&](const Agreed& left) { return make_of(engine, left); });
+    if (!changed) return nullptr;
     // A spare that was not taken waits for another time.
-    if (grown && after.living == before.living) return grown->take(after.flags != 0);
+    if (changed->made.communicator) return changed->made.communicator->take(changed->by_all);
   }
 }
+
+std::optional<Spares::Grown> Spares::make_of(const std::shared_ptr<Engine>& engine,
+                                             const Agreed& left) {
+  Control& control = engine->control();
+  require_in(left.living, control);
+  keep_those_in(active_, left.living);
+  keep_those_in(waiting_, left.living);
+  if (active_.empty()) return std::nullopt;
+  target_ = to_target(left.flags);
+  const auto missing = std::max<std::ptrdiff_t>(target_.ranks - std::ssize(active_), 0);
+  const auto taken = waiting_.begin() + std::min(missing, std::ssize(waiting_));
+  active_.insert(active_.end(), waiting_.begin(), taken);
+  waiting_.erase(waiting_.begin(), taken);
+  std::vector<int> gone;
+  std::ranges::set_difference(ranks_below(control.size()), left.living, std::back_inserter(gone));
+  control.settle_deaths(gone);
+  Grown grown;
+  if (is_active(control.rank())) {
+    const uint32_t agreements = changes_.agreements();
+    grown.communicator = std::make_shared<MadeTogether>(engine, mix_bits(kEverybody + agreements),
+                                                        active_, target_.epoch + agreements);
+  }
+  return grown;
+}
+
+bool Spares::Grown::made() const { return !communicator || communicator->made(); }
 
 }  // namespace tutti::internal

@@ -6,12 +6,16 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
+
+#include "collectives/runtime/member_changes.h"
 
 namespace tutti::internal {
 
 class CommunicatorImpl;
 class Engine;
+class MadeTogether;
 
 class Spares {
  public:
@@ -22,18 +26,31 @@ class Spares {
   const std::vector<int>& active() const { return active_; }
   bool is_active(int rank) const;
 
-  // Collective among all ranks that are left: brings those that take part to `target`, as far as
-  // there are spares, and returns the communicator of them all, the newcomers behind. A spare calls
-  // it to wait; null: the job has ended, and it was not needed. Others may die meanwhile. Throws
-  // what CommunicatorImpl::shrink() does.
-  std::shared_ptr<CommunicatorImpl> grow(const std::shared_ptr<Engine>& engine, uint64_t target,
+  struct Target {
+    uint64_t epoch = 0;  // of the communicator that grows
+    int ranks = 0;
+  };
+  // Collective among all ranks that are left: brings those that take part to `target.ranks`, as far
+  // as there are spares, and returns the communicator of them all, the newcomers behind. A spare
+  // calls it to wait, with any target; null: the job has ended, and it was not needed. Others may
+  // die meanwhile. Throws what CommunicatorImpl::shrink() does.
+  std::shared_ptr<CommunicatorImpl> grow(const std::shared_ptr<Engine>& engine, Target target,
                                          std::chrono::nanoseconds timeout);
+  // grow() has failed, and will not be called again.
+  void abandon() { changes_.abandon(); }
 
  private:
-  std::vector<int> all_;
+  // A rank's part of a communicator that grows; nothing on a spare that is not needed yet.
+  struct Grown {
+    std::shared_ptr<MadeTogether> communicator;
+    bool made() const;
+  };
+  std::optional<Grown> make_of(const std::shared_ptr<Engine>& engine, const Agreed& left);
+
+  MemberChanges<Grown> changes_;  // among all ranks of the job that are left
+  Target target_;                 // that the last agreement has named
   std::vector<int> active_;
   std::vector<int> waiting_;
-  uint32_t agreements_ = 0;
 };
 
 }  // namespace tutti::internal

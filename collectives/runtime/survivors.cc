@@ -6,6 +6,7 @@
 #include <chrono>
 #include <utility>
 
+#include "base/hash.h"
 #include "base/mix_bits.h"
 #include "base/text.h"
 #include "collectives/runtime/communicator_impl.h"
@@ -20,15 +21,15 @@ constexpr std::chrono::hours kAsGoodAsNever(24 * 365);
 }  // namespace
 
 Agreed agree_over_control(Engine& engine, uint64_t communicator, uint32_t number,
-                          const std::vector<int>& members, uint64_t flags,
-                          std::chrono::nanoseconds timeout) {
+                          const Contribution& contribution, std::chrono::nanoseconds timeout) {
+  require_in(contribution.members, engine.control());
   constexpr std::chrono::microseconds kLook(200);
   constexpr std::chrono::milliseconds kLookAtNothing(10);  // until the future wakes this thread
   const auto limit = timeout == timeout.zero() || timeout > kAsGoodAsNever
                          ? std::chrono::nanoseconds(kAsGoodAsNever)
                          : timeout;
   std::future<Agreed> agreed =
-      engine.control().agree(communicator, number, members, flags,
+      engine.control().agree(communicator, number, contribution,
                              std::chrono::duration_cast<std::chrono::milliseconds>(limit));
   const auto look = [&] {
     return engine.active() > 0 ? kLook : std::chrono::microseconds(kLookAtNothing);
@@ -46,29 +47,42 @@ Agreed agree_over_control(Engine& engine, uint64_t communicator, uint32_t number
   }
 }
 
-// The number is used up by a decision only: whoever tries again takes part in the same agreement.
-Agreed CommunicatorImpl::agree_among_members(uint64_t flags) {
+void require_in(const std::vector<int>& living, const Control& control) {
+  const int own = control.rank();
+  if (std::ranges::find(living, own) != living.end()) return;
+  throw Error(ErrorCode::connection_lost,
+              cat("the others continue without ", control.describe(own)),
+              {.cause = "it was out of reach, or its host and another one cannot reach each other",
+               .remedy = "look at the network between the hosts",
+               .rank = own});
+}
+
+Membership CommunicatorImpl::membership() const {
+  const std::vector<uint64_t> words(members_.begin(), members_.end());
+  return {.epoch = epoch_, .digest = fnv_of_words(words)};
+}
+
+MemberChanges<MadeTogether>::Agree CommunicatorImpl::over_control() {
   require_own_process();
-  Agreed agreed =
-      agree_over_control(*engine_, id_, agreements_made_ + 1, members_, flags, timeout_);
-  ++agreements_made_;
-  return agreed;
+  return [this](uint32_t number, const Contribution& contribution) {
+    return agree_over_control(*engine_, id_, number, contribution, timeout_);
+  };
 }
 
 Agreement CommunicatorImpl::agree(uint64_t flags) {
   const std::lock_guard one_at_a_time(agreeing_);
-  const Agreed agreed = agree_among_members(flags);
+  const Agreed agreed = changes_.agree(flags, over_control());
   Agreement agreement{.flags = agreed.flags, .living = {}};
   for (const int rank : agreed.living) agreement.living.push_back(member(rank));
   return agreement;
 }
 
 MadeTogether::MadeTogether(const std::shared_ptr<Engine>& engine, uint64_t id,
-                           const std::vector<int>& members) {
+                           const std::vector<int>& members, uint64_t epoch) {
   const auto own = std::ranges::find(members, engine->control().rank());
   try {
-    communicator_ = std::make_shared<CommunicatorImpl>(engine, id, members,
-                                                       static_cast<int>(own - members.begin()));
+    communicator_ = std::make_shared<CommunicatorImpl>(
+        engine, id, members, static_cast<int>(own - members.begin()), epoch);
     problem_ = communicator_->failure();
   } catch (const Error& error) {
     problem_ = error;
@@ -96,35 +110,33 @@ std::shared_ptr<CommunicatorImpl> CommunicatorImpl::grow(int count) {
                     "that is to grow"),
                 {.remedy = "grow the communicator of all ranks that are left"});
   }
-  return engine_->spares().grow(engine_, static_cast<uint64_t>(size() + count), timeout_);
+  grow_failed_ = true;  // until it has succeeded
+  auto grown =
+      engine_->spares().grow(engine_, {.epoch = epoch_, .ranks = size() + count}, timeout_);
+  grow_failed_ = false;
+  return grown;
 }
 
-// Others may die while it is made: all that are left then say whether they have made it, of the
-// same members, or make another one.
 std::shared_ptr<CommunicatorImpl> CommunicatorImpl::shrink() {
-  require_own_process();
   const std::lock_guard one_at_a_time(agreeing_);
-  for (;;) {
-    const Control::Making making(engine_->control());
-    const Agreed before = agree_among_members(~uint64_t{0});
-    if (std::ranges::find(before.living, members_[rank_]) == before.living.end()) {
-      throw Error(ErrorCode::connection_lost,
-                  cat("the others have gone on without ", describe(rank_)),
-                  {.cause = "it was out of reach", .rank = members_[rank_]});
-    }
-    std::vector<int> gone;
-    for (const int rank : members_) {
-      if (std::ranges::find(before.living, rank) == before.living.end()) gone.push_back(rank);
-    }
-    engine_->control().settle_deaths(gone);
-    uint64_t id = id_;
-    for (const uint64_t part : {uint64_t{0x73687269'6e6bU}, uint64_t{agreements_made_}}) {
-      id = mix_bits(id + part + kGolden);
-    }
-    MadeTogether left(engine_, id, before.living);
-    const Agreed after = agree_among_members(left.made() ? 1 : 0);
-    if (after.living == before.living) return left.take(after.flags != 0);
+  const Control::Making making(engine_->control());
+  auto changed = changes_.change([] { return ~uint64_t{0}; }, over_control(),
+                                 [this](const Agreed& left) { return make_of(left); });
+  return changed->made.take(changed->by_all);
+}
+
+MadeTogether CommunicatorImpl::make_of(const Agreed& left) {
+  require_in(left.living, engine_->control());
+  std::vector<int> gone;
+  for (const int rank : members_) {
+    if (std::ranges::find(left.living, rank) == left.living.end()) gone.push_back(rank);
   }
+  engine_->control().settle_deaths(gone);
+  uint64_t id = id_;
+  for (const uint64_t part : {uint64_t{0x73687269'6e6bU}, uint64_t{changes_.agreements()}}) {
+    id = mix_bits(id + part + kGolden);
+  }
+  return MadeTogether(engine_, id, left.living, epoch_ + changes_.agreements());
 }
 
 }  // namespace tutti::internal

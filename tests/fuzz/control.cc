@@ -68,7 +68,8 @@ void be_rank_zero(const Job& job, bool votes, const std::future<void>& child_has
   testing::AttachedClient client(*control, kCommunicator, {0, 1});
   std::future<Agreed> agreed;
   if (votes) {
-    agreed = control->agree(kCommunicator, 1, {0, 1}, 3, std::chrono::milliseconds(1000));
+    agreed = control->agree(kCommunicator, 1, {.members = {0, 1}, .flags = 3},
+                            std::chrono::milliseconds(1000));
   }
   child_has_ended.wait();
   if (votes) agreed.wait();

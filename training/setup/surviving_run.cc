@@ -27,6 +27,8 @@ using Clock = std::chrono::steady_clock;
 
 // Spares wait for as long as a run takes.
 constexpr std::chrono::hours kForever{24 * 365 * 10};
+// How often ranks may agree that all are left, and not even find the state to go on from.
+constexpr int kMostVainTries = 3;
 
 // Whether the job may have lost a rank, rather than that something is wrong with the run.
 bool may_be_a_death(const Error& error) {
@@ -83,6 +85,7 @@ class SurvivingRun {
   void find_state(const Error& error);
   bool go_on_from_directory(bool begun);
   void require_progress(const Error& error, const Communicator& left, uint64_t step);
+  void require_losses(const Error& error, const Communicator& left);
   [[noreturn]] void end(const Error& error);
   void tell(const Session& session) const;
 
@@ -98,6 +101,8 @@ class SurvivingRun {
   bool was_spare_ = false;
   bool saved_ = false;         // the run has a checkpoint of its own
   int size_before_ = 0;        // ranks that there were in the last session
+  int left_before_ = 0;        // when members agreed last on who is left
+  int vain_tries_ = 0;         // since then, without a loss or a session
   std::string happened_;       // for people: why it was the last one
   std::string going_on_;       // who goes on, and from where
   std::optional<int> result_;  // of the last session, once it is through
@@ -176,6 +181,7 @@ void SurvivingRun::has_begun() {
   options_.training.kept.reset();
   size_before_ = world_.size();
   happened_.clear();
+  vain_tries_ = 0;
 }
 
 // Deaths in shrink() are its own business: what it throws is final.
@@ -192,6 +198,7 @@ bool SurvivingRun::goes_on_after(const Error& error) {
   if (happened_.empty()) since_ = Clock::now();
   world_.abort(cat("the run is interrupted: ", error.what()));  // spares hear of it too
   Communicator left = survivors();
+  require_losses(error, left);
   // A spare does not know how far the others are: were they all through, one that is left says so.
   const bool through = result_ && !was_spare_;
   std::array<uint64_t, 3> of_all = {from_step_, through ? 1U : 0U, result_ ? 0U : 1U};
@@ -217,6 +224,13 @@ bool SurvivingRun::goes_on_after(const Error& error) {
 void SurvivingRun::require_progress(const Error& error, const Communicator& left, uint64_t step) {
   if (goes_on_ && left.size() == world_.size() && step_before_ == step) end(error);
   step_before_ = step;
+}
+
+// Those that are left may fail in the first thing that they do together, and so for ever.
+void SurvivingRun::require_losses(const Error& error, const Communicator& left) {
+  vain_tries_ = left.size() == left_before_ ? vain_tries_ + 1 : 0;
+  left_before_ = left.size();
+  if (vain_tries_ > kMostVainTries) end(error);
 }
 
 void SurvivingRun::end(const Error& error) {

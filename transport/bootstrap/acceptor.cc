@@ -262,6 +262,9 @@ Refusal Acceptor::judge_hello(const Guest& guest, const Judge& judge, bool& igno
     case Decision::not_in_job:
       return refuse(Refusal::not_in_job,
                     cat("rank ", hello.rank, " has no business with this rank"));
+    case Decision::given_up:
+      return refuse(Refusal::given_up,
+                    cat("rank ", hello.rank, " was out of reach, and has been given up"));
     case Decision::ignore:
       break;
   }

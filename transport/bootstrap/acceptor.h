@@ -28,7 +28,8 @@ enum class Decision {
   accept,
   duplicate,
   not_in_job,
-  ignore /* closes without a word: try again */
+  given_up,  // others have taken it for dead
+  ignore     /* closes without a word: try again */
 };
 
 class Acceptor {

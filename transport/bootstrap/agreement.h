@@ -12,10 +12,14 @@
 //       | <- decided- |          also told to whoever votes later
 //
 // This is Paxos of one decision (Lamport: Paxos made simple, 2001, section 2), whose rounds are the
-// coordinators' numbers: a member that has voted for one ignores those before it. A majority must
-// take part, so that of a job that is cut in two only one side goes on: of the members but those
-// that have ended for certain (the launcher saw it, or they said goodbye); of half of them that
-// half which has the first one.
+// coordinators' numbers: a member that has voted for one ignores those before it. A quorum must
+// take part (quorum.h), so that of a job that is cut in two only one side continues. A member that
+// has gone is not listened to any more: its last messages may still be on the way when others, who
+// know that it has ended, decide without it. So there are never two decisions of one agreement with
+// a living member each (tests/collectives/membership_model_test.cc).
+//
+// A decision about a change of members also separates members that live, but cannot reach each
+// other for data (separation.h): each vote says which members its sender reaches.
 //
 // Belongs to the control thread. Messages may be lost; all are repeated until there is an answer.
 #pragma once
@@ -29,12 +33,14 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/deadline.h"
 #include "base/error.h"
 #include "transport/bootstrap/control.h"
 #include "transport/bootstrap/frame.h"
+#include "transport/bootstrap/quorum.h"
 
 namespace tutti::bootstrap {
 
@@ -47,8 +53,11 @@ class AgreementChannel {
   virtual std::string name_of(int rank) const = 0;
   virtual void send_to(int rank, const std::string& frame) = 0;
   virtual bool has_gone(int rank) const = 0;
-  // It is not only out of reach.
+  // It is not only out of reach: the launcher saw it end, or it said goodbye.
   virtual bool has_ended(int rank) const = 0;
+  // False for a rank that lives, but to which data connections fail.
+  virtual bool reaches(int rank) const = 0;
+  virtual std::string_view host_of(int rank) const = 0;
   // Somebody who sees ranks end will say so, if late.
   virtual bool may_hear_of_ends() const = 0;
   virtual Clock::time_point now() const = 0;
@@ -67,24 +76,28 @@ class Agreements {
   // Called once: with the decision, or with why there is none. Not at all after abandon().
   using Done = std::function<void(const Agreed*, const Error*)>;
 
-  explicit Agreements(AgreementChannel& channel) : channel_(channel) {}
+  // `channel` outlives this and its copies.
+  explicit Agreements(AgreementChannel& channel) : channel_(&channel) {}
 
-  // `members` are ranks of the job, alike on all of them. One that has failed may be begun again.
-  void start(AgreementId id, std::vector<int> members, uint64_t flags,
-             std::chrono::milliseconds timeout, Done done);
+  // Begins an agreement, or continues one that has failed.
+  void start(AgreementId id, Contribution contribution, std::chrono::milliseconds timeout,
+             Done done);
   // The fields of a frame that is for this rank. False for nonsense.
   bool on_frame(FrameReader& frame);
   // Ranks have gone.
   void look_again();
   // There will be no more messages: all are dropped.
   void abandon() { agreements_.clear(); }
+  // All that decides what this rank does next, except times. Equal for equal states.
+  std::string state() const;
 
  private:
   enum class Kind : uint8_t { vote = 1, propose = 2, accept = 3, decided = 4, ask = 5 };
-  // Of members their positions.
+  // In a vote that has accepted nothing yet: what its sender gives. It then names as living those
+  // that it reaches; nobody if it reaches all.
   struct Decision {
     uint64_t flags = 0;
-    std::vector<bool> living;
+    std::vector<bool> living;  // by place in the list of members
   };
   struct Message {
     AgreementId id;
@@ -95,7 +108,7 @@ class Agreements {
   };
   struct Agreement {
     std::vector<int> members;  // empty: not begun here
-    uint64_t flags = 0;
+    Decision own;              // what this rank gives
     Done done;
     Clock::time_point deadline;
     std::chrono::milliseconds pause{0};
@@ -123,14 +136,18 @@ class Agreements {
   void decide(AgreementId id, Agreement& agreement, const Decision& decision);
   void fail(Agreement& agreement, const Error& error);
   void repeat(AgreementId id);
+  static const Decision& vote_of(const Agreement& agreement) {
+    return agreement.accepted_round < 0 ? agreement.own : agreement.accepted;
+  }
   int coordinator_of(const Agreement& agreement) const;
   std::vector<int> left_of(const Agreement& agreement) const;
-  bool is_majority(const Agreement& agreement, const std::vector<int>& ranks) const;
+  Quorum quorum_of(const Agreement& agreement) const;
+  std::vector<bool> separated(const Agreement& agreement, std::vector<bool> living) const;
   Error cut_off(const Agreement& agreement) const;
   Error overdue(const Agreement& agreement) const;
   void send(AgreementId id, Kind kind, int to, int round, const Decision& decision);
 
-  AgreementChannel& channel_;
+  AgreementChannel* channel_;
   std::map<AgreementId, Agreement> agreements_;
   // All of these, the oldest first. Those that are over are kept for members that ask, or try once
   // more, and those that have not begun for the votes that came.

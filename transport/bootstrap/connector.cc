@@ -240,6 +240,7 @@ void Connector::answer_challenge(Attempt& attempt) {
 }
 
 void Connector::read_verdict(Attempt& attempt, const Opened& opened) {
+  attempt.refused = attempt.verdict.refusal == Refusal::given_up;
   check_verdict(attempt.verdict, attempt.challenge, attempt.hello, key_, attempt.place);
   if (attempt.hello.encrypted != 0) {
     attempt.socket.encrypt(TlsSide::connects, tls_key(key_, attempt.challenge, attempt.hello));

@@ -65,8 +65,8 @@ class Connector {
     Clock::time_point give_up;
     std::optional<Clock::time_point> next_rail_at;
     std::string last_failure;
-    bool refused = false;                // the host has: the process is gone, or its listener
-    Clock::time_point resume_at;         // while pausing
+    bool refused = false;         // the process or its listener is gone, or has given this rank up
+    Clock::time_point resume_at;  // while pausing
     std::chrono::milliseconds pause{1};  // the next one; each is longer than the last
     ByteStream socket;
     Stage stage = Stage::connecting;

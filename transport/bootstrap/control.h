@@ -69,6 +69,15 @@ struct Agreed {
   std::vector<int> living;  // of the job, in the order of the members: those that took part
 };
 
+// What a member gives to an agreement.
+struct Contribution {
+  std::vector<int> members;  // ranks of the job, alike on all members
+  uint64_t flags = 0;
+  // The agreement changes who is a member: hosts that cannot reach each other for data are
+  // separated.
+  bool separates = false;
+};
+
 // One communicator's ear on the control channel. All calls come from the control thread, except for
 // what was known or kept before attach(): that comes from within attach(). They must not block nor
 // call back into Control.
@@ -165,9 +174,9 @@ class Control {
 
   // Begins the members' `number`th agreement on that communicator (agreement.h): the future has the
   // decision, alike on all that get one, or an Error: timeout, or connection_lost where this rank
-  // is cut off from the majority. All members that are left must call. Never blocks.
+  // is cut off from the quorum. All members that are left must call. Never blocks.
   virtual std::future<Agreed> agree(uint64_t communicator, uint32_t number,
-                                    std::vector<int> members, uint64_t flags,
+                                    Contribution contribution,
                                     std::chrono::milliseconds timeout) = 0;
 
   // Asks for a data connection to a member. Never blocks: the client's on_opened() gets the socket

@@ -111,6 +111,7 @@ Decision ControlService::judge(const Hello& hello) const {
     case Purpose::control:  // it tells of a death, of which this rank hears on its links
       return Decision::accept;
     case Purpose::relink:
+      if (is_given_up(hello.rank)) return Decision::given_up;
       return all_linked_ ? Decision::accept : Decision::ignore;
     case Purpose::watch:
       return watchers_.has_room() ? Decision::accept : Decision::ignore;
@@ -125,6 +126,7 @@ void ControlService::welcome(const Hello& hello, ByteStream socket) {
   if (hello.purpose == Purpose::watch) return watchers_.admit(std::move(socket));
   if (hello.purpose != Purpose::data) return;
   clear_keepalive(socket.get());
+  take_as_reached(hello.rank);
   clients_.connection(hello.communicator, hello.rank, hello.lane, hello.number, std::move(socket));
 }
 

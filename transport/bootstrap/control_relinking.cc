@@ -9,12 +9,18 @@
 // the broken one; what a rank has heard before it does not tell on, so floods end in whatever graph
 // the links are meanwhile.
 //
+// A rank that was taken for dead and may live is given up for good: its links are closed and
+// refused, and what it says counts for nothing. Otherwise the ranks of a host whose network heals
+// would make the others give each other up. So each part of a job that was cut takes all other
+// parts for dead, and agreements succeed in one of them (quorum.h).
+//
 // A link that was reset is made anew in the same way, and one that went silent over the next rail
 // where two ranks have several, before either takes the other for dead.
 #include <algorithm>
 #include <utility>
 
 #include "base/network_timeout.h"
+#include "base/text.h"
 #include "transport/bootstrap/control_frames.h"
 #include "transport/bootstrap/control_service.h"
 #include "transport/bootstrap/socket.h"
@@ -107,7 +113,30 @@ bool ControlService::renew(int neighbour, const std::string& how) {
 void ControlService::adopt(int rank, ByteStream socket) {
   set_user_timeout(socket.get());
   Link& link = links_[rank] = Link(std::move(socket));
+  moved_here_.insert(rank);
   tell_all_known(link);
+}
+
+bool ControlService::is_given_up(int rank) const {
+  return has_died(rank) && !clients_.has_certainly_died(rank);
+}
+
+// A rank that has lost its link to another one takes that for dead, moves here, and says so. If
+// this rank has a link to it as well, that link tells within the network timeout which is true. If
+// it lasts, the two cannot talk to each other, and the one that has moved is given up.
+bool ControlService::disputes(const Death& death, int teller) {
+  const auto connected = [this](int rank) {
+    const auto link = links_.find(rank);
+    return link != links_.end() && link->second.connected();
+  };
+  if (death.certain || !moved_here_.contains(teller) || !connected(death.rank)) return false;
+  after(2 * network_timeout(), [this, connected, teller, accused = death.rank] {
+    if (!connected(accused) || !connected(teller) || has_died(accused) || has_died(teller)) return;
+    record_death({teller, cat(describe(teller), " is given up: it cannot reach ", describe(accused),
+                              ", which ", describe(tree_.rank), " does reach")},
+                 -1);
+  });
+  return true;
 }
 
 void ControlService::tell_all_known(Link& link) {

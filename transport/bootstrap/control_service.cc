@@ -44,6 +44,7 @@ ControlService::ControlService(const Job& job)
       wake_fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       connector_(membership_.key, job.size, membership_.acceptor.own_addresses()),
       link_connector_(membership_.key, job.size, membership_.acceptor.own_addresses()),
+      prober_(membership_.key, job.size, membership_.acceptor.own_addresses()),
       links_(std::move(membership_.links)),
       parent_(tree_.parent()) {
   if (!wake_fd_) throw system_error("eventfd", errno);
@@ -191,14 +192,14 @@ void ControlService::open_connection(uint64_t communicator, int rank, int lane, 
 }
 
 std::future<Agreed> ControlService::agree(uint64_t communicator, uint32_t number,
-                                          std::vector<int> members, uint64_t flags,
+                                          Contribution contribution,
                                           std::chrono::milliseconds timeout) {
   require_own_process();
   const auto promise = std::make_shared<std::promise<Agreed>>();
   std::future<Agreed> agreed = promise->get_future();
-  post([this, id = AgreementId{communicator, number}, members = std::move(members), flags, timeout,
-        promise] {
-    agreements_.start(id, members, flags, timeout,
+  post([this, id = AgreementId{communicator, number}, contribution = std::move(contribution),
+        timeout, promise] {
+    agreements_.start(id, contribution, timeout,
                       [promise](const Agreed* decision, const Error* error) {
                         if (decision != nullptr) return promise->set_value(*decision);
                         promise->set_exception(std::make_exception_ptr(*error));

@@ -57,8 +57,8 @@ class ControlService final : public Control, private AgreementChannel {
   bool has_died(int rank) const override { return died_.at(rank).load(); }
   void suspect(uint64_t communicator, int rank, std::string text) override;
   void open_connection(uint64_t communicator, int rank, int lane, Renewal renewal) override;
-  std::future<Agreed> agree(uint64_t communicator, uint32_t number, std::vector<int> members,
-                            uint64_t flags, std::chrono::milliseconds timeout) override;
+  std::future<Agreed> agree(uint64_t communicator, uint32_t number, Contribution contribution,
+                            std::chrono::milliseconds timeout) override;
   void offer(const std::string& name, int fd) override;
   void withdraw(const std::string& name) override;
   Fd fetch(int rank, const std::string& name, const Deadline& deadline) override;
@@ -93,6 +93,8 @@ class ControlService final : public Control, private AgreementChannel {
   bool has_ended(int rank) const override {
     return has_left(rank) || clients_.has_certainly_died(rank);
   }
+  bool reaches(int rank) const override { return !unreached_.contains(rank); }
+  std::string_view host_of(int rank) const override { return peer(rank).host_id; }
   void call_after(std::chrono::milliseconds delay, std::function<void()> what) override {
     after(delay, std::move(what));
   }
@@ -126,6 +128,8 @@ class ControlService final : public Control, private AgreementChannel {
   void found_child(int rank);
   void adopt(int rank, ByteStream socket);
   void tell_all_known(Link& link);
+  bool is_given_up(int rank) const;
+  bool disputes(const Death& death, int teller);
 
   void on_link(int neighbour, short revents);
   bool on_frame(int neighbour, std::string_view body);
@@ -138,6 +142,8 @@ class ControlService final : public Control, private AgreementChannel {
   void deliver_question(uint64_t communicator, int from, uint32_t call);
   void send_answer(const ClientTable::Answer& answer);
   void suspect_later(uint64_t communicator, int rank, const std::string& text);
+  void probe(int rank);
+  void take_as_reached(int rank);
 
   void on_link_end(int neighbour);
   void on_break(int rank, const std::string& how);
@@ -175,13 +181,18 @@ class ControlService final : public Control, private AgreementChannel {
 
   // The control thread's own.
   PollSet set_;
-  Connector connector_;            // of data connections
-  Connector link_connector_;       // of links to children
+  Connector connector_;       // of data connections
+  Connector link_connector_;  // of links to children
+  Connector prober_;          // of connections that only show that a rank can be reached
+  enum class Probe : uint8_t { in_flight, failed };
+  std::map<int, Probe> probes_;    // by rank: the last one, unless it got through
+  std::set<int> unreached_;        // ranks that live, but to which data connections and probes fail
   std::map<int, int> detours_;     // by neighbour: how many links to it went silent
   std::map<int, int> breaks_;      // by neighbour: how many links broke that it may make anew
   std::set<int> linked_children_;  // that have said so
   std::set<int> cut_off_;      // ranks below a child that died before, until they have been told
   std::map<int, Link> links_;  // to all neighbours, and those that have moved here
+  std::set<int> moved_here_;   // ranks that have made their link to this one
   int parent_ = -1;            // links_ has it
   std::set<int> sought_;       // ranks that should have moved here
   bool looks_for_children_ = false;

@@ -27,7 +27,6 @@ constexpr std::chrono::milliseconds kTimeToTell{500};
 constexpr std::chrono::seconds kTimeForGoodbye{60};
 constexpr std::chrono::seconds kTimeForFailure{10};
 constexpr std::chrono::milliseconds kTimeForGoodbyePerRank{10};
-constexpr std::chrono::seconds kTimeToLearnWhy{2};
 // After a death was heard of, for those that died together with it.
 constexpr std::chrono::milliseconds kTimeForOthers{50};
 constexpr std::chrono::seconds kTimeToLeave{2};
@@ -117,6 +116,7 @@ void ControlService::watch_connector() {
   connector_.watch(
       set_,
       [this](uint64_t communicator, int rank, int lane, ByteStream socket) {
+        take_as_reached(rank);
         clients_.opened(communicator, rank, lane, std::move(socket));
       },
       [this](uint64_t communicator, int rank, const Error& error) {
@@ -130,10 +130,18 @@ void ControlService::watch_connector() {
                           {.rank = tree_.rank}),
                     -1);
       });
+  prober_.watch(
+      set_, [this](uint64_t, int rank, int, const ByteStream&) { take_as_reached(rank); },
+      [this](uint64_t, int rank, const Error& error) {
+        // This rank's own failure says nothing of the peer.
+        if (error.code() == ErrorCode::system) return take_as_reached(rank);
+        probes_[rank] = Probe::failed;
+      });
 }
 
 void ControlService::watch_links() {
-  for (const auto& [neighbour, link] : links_) {
+  for (auto& [neighbour, link] : links_) {
+    if (link.connected() && is_given_up(neighbour)) link.close();
     if (!link.connected()) continue;
     const short events = link.wants_to_write() ? POLLIN | POLLOUT : POLLIN;
     set_.add(link.fd(), events,
@@ -157,7 +165,7 @@ void ControlService::on_link(int neighbour, short revents) {
 
 void ControlService::flood(const std::string& frame, int except) {
   for (auto& [neighbour, link] : links_) {
-    if (neighbour != except) link.send(frame);
+    if (neighbour != except && !is_given_up(neighbour)) link.send(frame);
   }
 }
 
@@ -173,6 +181,7 @@ void ControlService::route(int to, const std::string& frame) {
 }
 
 bool ControlService::on_frame(int neighbour, std::string_view body) {
+  if (is_given_up(neighbour)) return true;
   FrameReader frame(body);
   switch (frame.type()) {
     case FrameType::linked: {
@@ -193,7 +202,8 @@ bool ControlService::on_frame(int neighbour, std::string_view body) {
       const bool certain = frame.get<uint8_t>() != 0;
       const std::string text = frame.get_text();
       if (!frame.ok() || !is_rank(rank)) return false;
-      record_death({rank, text, by_itself, certain}, neighbour);
+      const Death death{rank, text, by_itself, certain};
+      if (!disputes(death, neighbour)) record_death(death, neighbour);
       return true;
     }
     case FrameType::abort: {
@@ -261,15 +271,6 @@ void ControlService::send_answer(const ClientTable::Answer& answer) {
                        .put(answer.call)
                        .put_text(cut_text(answer.text))
                        .finish());
-}
-
-void ControlService::suspect_later(uint64_t communicator, int rank, const std::string& text) {
-  after(kTimeToLearnWhy, [this, communicator, rank, text] {
-    if (left_[rank] || has_died(rank)) return;
-    flood_abort(communicator,
-                clients_.deaths().value_or(Error(ErrorCode::connection_lost, text, {.rank = rank})),
-                -1);
-  });
 }
 
 // ---- deaths

@@ -63,6 +63,8 @@ Digest hmac(std::string_view key, const std::string& text) {
     case Refusal::wrong_version:
       throw OtherVersion(cat(what, "it does not speak this rank's wire version ", kWireVersion),
                          {.remedy = "start all ranks with the same version of Tutti"});
+    case Refusal::given_up:
+      throw Error(ErrorCode::connection_lost, cat(what, "it was out of reach, and was given up"));
     default:
       throw NotThisJob(what + "it is not in this job",
                        {.cause = "the address is now that of another rank, or of another job",

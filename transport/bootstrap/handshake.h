@@ -51,6 +51,7 @@ enum class Refusal : uint32_t {
   duplicate_rank = 4,
   wrong_version = 5,
   not_in_job = 6,  // the rank is no neighbour, or the connection serves no purpose here
+  given_up = 7,    // the rank was out of reach, and was taken for dead
 };
 
 struct Challenge {

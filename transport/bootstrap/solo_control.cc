@@ -62,10 +62,10 @@ void SoloControl::open_connection(uint64_t, int rank, int, Renewal) {
   throw Error(ErrorCode::invalid_argument, "a rank cannot connect to itself");
 }
 
-std::future<Agreed> SoloControl::agree(uint64_t, uint32_t, std::vector<int> members, uint64_t flags,
+std::future<Agreed> SoloControl::agree(uint64_t, uint32_t, Contribution contribution,
                                        std::chrono::milliseconds) {
   std::promise<Agreed> promise;
-  promise.set_value({.flags = flags, .living = std::move(members)});
+  promise.set_value({.flags = contribution.flags, .living = std::move(contribution.members)});
   return promise.get_future();
 }
 

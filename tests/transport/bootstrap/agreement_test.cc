@@ -11,7 +11,9 @@
 #include <optional>
 #include <queue>
 #include <random>
+#include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -43,8 +45,8 @@ class World {
     std::vector<int> members;
     for (int r = 0; r < size(); ++r) members.push_back(r);
     Rank& own = *ranks_[static_cast<size_t>(rank)];
-    own.agreements.start({7, 1}, members, flags, timeout,
-                         [&own](const Agreed* agreed, const Error* error) {
+    own.agreements.start({7, 1}, {.members = members, .flags = flags, .separates = separates_},
+                         timeout, [&own](const Agreed* agreed, const Error* error) {
                            EXPECT_FALSE(own.outcome.agreed || own.outcome.error) << "told twice";
                            if (agreed != nullptr) own.outcome.agreed = *agreed;
                            if (error != nullptr) own.outcome.error = *error;
@@ -70,6 +72,13 @@ class World {
   }
   void cut(std::function<bool(int, int)> separated) { separated_ = std::move(separated); }
   void lose(int percent) { lost_ = percent; }
+  // Ranks of one number live on one host. From now on agreements separate.
+  void live_on(std::vector<int> hosts) {
+    separates_ = true;
+    for (const int host : hosts) hosts_.push_back(cat("host ", host));
+  }
+  // For data: messages of agreements arrive.
+  void break_path(int from, int to) { ranks_[static_cast<size_t>(from)]->unreached.insert(to); }
   void have_launcher() { has_launcher_ = true; }
   void run() {
     for (; !events_.empty() && now_ < milliseconds(200'000); events_.pop()) {
@@ -103,6 +112,10 @@ class World {
       const auto found = gone.find(other);
       return found != gone.end() && found->second;
     }
+    bool reaches(int other) const override { return !unreached.contains(other); }
+    std::string_view host_of(int other) const override {
+      return world.hosts_[static_cast<size_t>(other)];
+    }
     bool may_hear_of_ends() const override { return world.has_launcher_; }
     Clock::time_point now() const override { return Clock::time_point(world.now_); }
     void call_after(milliseconds delay, std::function<void()> what) override {
@@ -115,6 +128,7 @@ class World {
     const int rank;
     bool dead = false;
     std::map<int, bool> gone;
+    std::set<int> unreached;
     Outcome outcome;
     Agreements agreements{*this};
   };
@@ -133,6 +147,8 @@ class World {
   std::function<bool(int, int)> separated_;
   int lost_ = 0;
   bool has_launcher_ = false;
+  bool separates_ = false;
+  std::vector<std::string> hosts_;
   int next_ = 0;
   milliseconds now_{0};
 };
@@ -212,6 +228,68 @@ TEST(Agreements, GoOnAtOneSideOfACut) {
         }
       }
       ASSERT_TRUE(living) << "no side goes on";
+    }
+  }
+}
+
+// Ranks 0 and 1 decide as the half with the first member; then one of them is killed, which the
+// launcher tells everybody, and the other half has two of three that are left.
+TEST(Agreements, AreNotDecidedAgainWhenSomeOfTheQuorumHaveEnded) {
+  for (const int victim : {0, 1}) {
+    for (uint32_t seed = 0; seed < 20; ++seed) {
+      SCOPED_TRACE(cat("seed ", seed, ", rank ", victim, " is killed"));
+      World world(4, seed);
+      world.have_launcher();
+      world.cut([](int a, int b) { return (a < 2) != (b < 2); });
+      for (const auto& [a, b] : {std::pair(0, 2), {0, 3}, {1, 2}, {1, 3}}) {
+        world.hear_of(a, b, false);
+        world.hear_of(b, a, false);
+      }
+      for (const int rank : {0, 1}) world.at(milliseconds(0), [&, rank] { world.start(rank, 1); });
+      for (const int rank : {2, 3}) {
+        world.at(milliseconds(1000), [&, rank] { world.start(rank, 1); });
+      }
+      world.at(milliseconds(2000), [&] { world.kill(victim, true); });
+      // Once nobody of the first half is left, the second half may decide.
+      world.at(milliseconds(20'000), [&] {
+        for (const int rank : {2, 3}) {
+          ASSERT_TRUE(world.outcome(rank).error) << "decided anew";
+          EXPECT_EQ(world.outcome(rank).error->code(), ErrorCode::connection_lost);
+          world.start_again(rank, 1);
+        }
+        world.kill(1 - victim, true);
+      });
+      world.run();
+      for (const int rank : {0, 1}) {
+        ASSERT_TRUE(world.outcome(rank).agreed);
+        EXPECT_EQ(world.outcome(rank).agreed->living, (std::vector<int>{0, 1}));
+      }
+      for (const int rank : {2, 3}) {
+        ASSERT_TRUE(world.outcome(rank).agreed);
+        EXPECT_EQ(world.outcome(rank).agreed->living, (std::vector<int>{2, 3}));
+      }
+    }
+  }
+}
+
+// Hosts {2, 3} and {4, 5} cannot talk, and both reach {0, 1}.
+TEST(Agreements, PartHostsThatCannotReachEachOther) {
+  for (uint32_t seed = 0; seed < 50; ++seed) {
+    SCOPED_TRACE(seed);
+    World world(6, seed);
+    world.live_on({1, 1, 2, 2, 3, 3});
+    if (seed % 2 == 0) {
+      world.break_path(3, 4);
+    } else {
+      world.break_path(4, 3);
+    }
+    for (int rank = 0; rank < 6; ++rank) {
+      world.at(milliseconds(world.random(60)), [&world, rank] { world.start(rank, 1); });
+    }
+    world.run();
+    for (int rank = 0; rank < 6; ++rank) {
+      ASSERT_TRUE(world.outcome(rank).agreed);
+      EXPECT_EQ(world.outcome(rank).agreed->living, (std::vector<int>{0, 1, 2, 3}));
     }
   }
 }

@@ -117,18 +117,18 @@ std::shared_ptr<CommunicatorImpl> make_first(const std::shared_ptr<internal::Eng
   std::vector<int> members(control.size());
   std::iota(members.begin(), members.end(), 0);
   auto world =
-      std::make_shared<CommunicatorImpl>(engine, kWorld, std::move(members), control.rank());
+      std::make_shared<CommunicatorImpl>(engine, kWorld, std::move(members), control.rank(), 0);
   if (!has_spares) return world;
   world.reset();
   if (!engine->spares().is_active(control.rank())) return nullptr;
   constexpr uint64_t kWithoutSpares = 2;
   return std::make_shared<CommunicatorImpl>(engine, kWithoutSpares, engine->spares().active(),
-                                            control.rank());
+                                            control.rank(), 0);
 }
 
 // What others make with this one when they need it.
 Communicator wait_as_spare(std::shared_ptr<internal::Engine> engine, const Job& job) {
-  auto grown = engine->spares().grow(engine, 0, std::chrono::nanoseconds::zero());
+  auto grown = engine->spares().grow(engine, {}, std::chrono::nanoseconds::zero());
   if (grown) return Communicator(std::move(grown));
   engine.reset();  // says goodbye
   if (job.unneeded_spares_exit) {
@@ -199,6 +199,8 @@ std::optional<int> Communicator::member(int rank_of_job) const {
   const int found = require(impl_).member(rank_of_job);
   return found < impl_->size() ? std::optional(found) : std::nullopt;
 }
+
+Membership Communicator::membership() const { return require(impl_).membership(); }
 
 std::string Communicator::describe(int rank) const {
   if (rank < 0 || rank >= size()) {

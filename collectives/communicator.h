@@ -110,6 +110,13 @@ struct Agreement {
   std::vector<int> living;  // the ranks that took part, in ascending order
 };
 
+// Which members a communicator has: a value that is equal on all of them.
+struct Membership {
+  uint64_t epoch = 0;   // 0 for the job's first communicator; each shrink() and grow() raises it
+  uint64_t digest = 0;  // hash of the members, as ranks of the job, in order
+  bool operator==(const Membership&) const = default;
+};
+
 struct CallOptions {
   // Empty or "auto": the library chooses. Else a name that `tutti bench COLLECTIVE --algorithm
   // list` shows, "hierarchical(A,B,C)", or the path of an MSCCL file (*.xml).
@@ -184,6 +191,8 @@ class Communicator {
   std::string describe(int rank) const;
   // The rank that a rank of the job (Error::rank()) has here; nothing for one that is no member.
   std::optional<int> member(int rank_of_job) const;
+  // Communicators from split() and create() have their parent's epoch. Local and cheap.
+  Membership membership() const;
   // What it took the ranks of the job to find each other.
   const InitStats& init_stats() const;
 
@@ -198,13 +207,17 @@ class Communicator {
   Communicator duplicate() { return split(0, rank()); }
 
   // For when members have died (Error(rank_died)), of a communicator that was aborted or not.
-  // Collective among the members that are left, any of which may die meanwhile, also rank 0. Those
-  // that go on are at least half of the members, and of half of them the one with the first: a job
-  // that is cut in two goes on at one side only. Members that have certainly ended, as `tutti run`
-  // sees it, do not count, so that any number may go on. Error(connection_lost): not this side.
-  // Error(timeout): a member does not call (the setting TUTTI_TIMEOUT).
+  // Collective among the members that are left, any of which may die meanwhile, also rank 0. They
+  // decide as a quorum: a majority of the communicator's original members, or half of them with the
+  // first one; or any number of members, once all others have certainly ended (`tutti run` saw it,
+  // or they have left the job). A job that is cut in two so continues on one side only.
+  // Error(connection_lost): not this side. Error(timeout): a member does not call (the setting
+  // TUTTI_TIMEOUT); the same call may be made again, and continues where it was.
   //
-  // A communicator of those that are left, in their order (MPI's ULFM: MPIX_Comm_shrink).
+  // A communicator of those that are left, in their order (MPI's ULFM: MPIX_Comm_shrink). Members
+  // that are alive but cannot reach each other for data are separated: the hosts with the most
+  // broken pairs, and of equal ones the smaller and later, are excluded with
+  // Error(connection_lost).
   Communicator shrink();
   // What they agree on, alike on all of them: for whether all have come to the same point
   // (MPIX_Comm_agree).

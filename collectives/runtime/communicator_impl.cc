@@ -12,11 +12,12 @@
 namespace tutti::internal {
 
 CommunicatorImpl::CommunicatorImpl(std::shared_ptr<Engine> engine, uint64_t id,
-                                   std::vector<int> members, int rank)
+                                   std::vector<int> members, int rank, uint64_t epoch)
     : engine_(std::move(engine)),
       id_(id),
       members_(std::move(members)),
       rank_(rank),
+      epoch_(epoch),
       all_reduce_setting_(settings().get_string("TUTTI_ALGORITHM")),
       deterministic_(settings().get_bool("TUTTI_DETERMINISTIC")),
       timeout_(settings().get_duration("TUTTI_TIMEOUT")),

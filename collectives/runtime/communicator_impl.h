@@ -51,7 +51,8 @@ Agreed agree_over_control(Engine& engine, uint64_t communicator, uint32_t number
 class MadeTogether {
  public:
   // `members` has this rank.
-  MadeTogether(const std::shared_ptr<Engine>& engine, uint64_t id, const std::vector<int>& members);
+  MadeTogether(const std::shared_ptr<Engine>& engine, uint64_t id, const std::vector<int>& members,
+               uint64_t epoch);
 
   bool made() const { return !problem_; }
   // Once they have agreed. Throws why this rank has not made it, or that another one has not.
@@ -73,11 +74,13 @@ class CommunicatorImpl final : public ControlClient,
                                public std::enable_shared_from_this<CommunicatorImpl> {
  public:
   // Collective among `members` (world ranks; position = rank here).
-  CommunicatorImpl(std::shared_ptr<Engine> engine, uint64_t id, std::vector<int> members, int rank);
+  CommunicatorImpl(std::shared_ptr<Engine> engine, uint64_t id, std::vector<int> members, int rank,
+                   uint64_t epoch);
   ~CommunicatorImpl() override;
 
   int rank() const { return rank_; }
   int size() const { return static_cast<int>(members_.size()); }
+  Membership membership() const;
   std::string transport_name() const { return paths_ ? std::string(paths_->name()) : "none"; }
   std::string describe(int rank) const { return engine_->control().describe(members_[rank]); }
   const Engine* engine() const { return engine_.get(); }
@@ -270,6 +273,7 @@ class CommunicatorImpl final : public ControlClient,
   const uint64_t id_;
   const std::vector<int> members_;
   const int rank_;
+  const uint64_t epoch_;  // Membership::epoch
   const int exceptions_ = std::uncaught_exceptions();
   const std::string all_reduce_setting_;
   const bool deterministic_;

@@ -146,7 +146,7 @@ std::shared_ptr<CommunicatorImpl> CommunicatorImpl::split(int color, int key) {
   for (int& r : chosen) r = members_[r];
   uint64_t id = id_;
   for (const uint64_t part : {uint64_t{ordinal}, static_cast<uint64_t>(color)}) id = mix(id + part);
-  return std::make_shared<CommunicatorImpl>(engine_, id, std::move(chosen), new_rank);
+  return std::make_shared<CommunicatorImpl>(engine_, id, std::move(chosen), new_rank, epoch_);
 }
 
 // Without a word from other ranks, or all of them would have to call. The members must have begun,
@@ -169,7 +169,8 @@ std::shared_ptr<CommunicatorImpl> CommunicatorImpl::create(std::span<const int> 
   }
   std::vector<int> chosen;
   for (const int r : ranks) chosen.push_back(members_[static_cast<size_t>(r)]);
-  return std::make_shared<CommunicatorImpl>(engine_, id, std::move(chosen), static_cast<int>(mine));
+  return std::make_shared<CommunicatorImpl>(engine_, id, std::move(chosen), static_cast<int>(mine),
+                                            epoch_);
 }
 
 void CommunicatorImpl::check_group(std::span<const int> ranks, int tag) const {

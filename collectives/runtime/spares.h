@@ -22,15 +22,19 @@ class Spares {
   const std::vector<int>& active() const { return active_; }
   bool is_active(int rank) const;
 
-  // Collective among all ranks that are left: brings those that take part to `target`, as far as
-  // there are spares, and returns the communicator of them all, the newcomers behind. A spare calls
-  // it to wait; null: the job has ended, and it was not needed. Others may die meanwhile. Throws
-  // what CommunicatorImpl::shrink() does.
-  std::shared_ptr<CommunicatorImpl> grow(const std::shared_ptr<Engine>& engine, uint64_t target,
+  struct Target {
+    uint64_t epoch = 0;  // of the communicator that grows
+    int ranks = 0;
+  };
+  // Collective among all ranks that are left: brings those that take part to `target.ranks`, as far
+  // as there are spares, and returns the communicator of them all, the newcomers behind. A spare
+  // calls it to wait, with any target; null: the job has ended, and it was not needed. Others may
+  // die meanwhile. Throws what CommunicatorImpl::shrink() does.
+  std::shared_ptr<CommunicatorImpl> grow(const std::shared_ptr<Engine>& engine, Target target,
                                          std::chrono::nanoseconds timeout);
 
  private:
-  std::vector<int> all_;
+  std::vector<int> all_;  // that took part in the last agreement
   std::vector<int> active_;
   std::vector<int> waiting_;
   uint32_t agreements_ = 0;

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <utility>
 
+#include "base/hash.h"
 #include "base/mix_bits.h"
 #include "base/text.h"
 #include "collectives/runtime/communicator_impl.h"
@@ -46,6 +47,11 @@ Agreed agree_over_control(Engine& engine, uint64_t communicator, uint32_t number
   }
 }
 
+Membership CommunicatorImpl::membership() const {
+  const std::vector<uint64_t> words(members_.begin(), members_.end());
+  return {.epoch = epoch_, .digest = fnv_of_words(words)};
+}
+
 // The number is used up by a decision only: whoever tries again takes part in the same agreement.
 Agreed CommunicatorImpl::agree_among_members(uint64_t flags) {
   require_own_process();
@@ -64,11 +70,11 @@ Agreement CommunicatorImpl::agree(uint64_t flags) {
 }
 
 MadeTogether::MadeTogether(const std::shared_ptr<Engine>& engine, uint64_t id,
-                           const std::vector<int>& members) {
+                           const std::vector<int>& members, uint64_t epoch) {
   const auto own = std::ranges::find(members, engine->control().rank());
   try {
-    communicator_ = std::make_shared<CommunicatorImpl>(engine, id, members,
-                                                       static_cast<int>(own - members.begin()));
+    communicator_ = std::make_shared<CommunicatorImpl>(
+        engine, id, members, static_cast<int>(own - members.begin()), epoch);
     problem_ = communicator_->failure();
   } catch (const Error& error) {
     problem_ = error;
@@ -96,7 +102,7 @@ std::shared_ptr<CommunicatorImpl> CommunicatorImpl::grow(int count) {
                     "that is to grow"),
                 {.remedy = "grow the communicator of all ranks that are left"});
   }
-  return engine_->spares().grow(engine_, static_cast<uint64_t>(size() + count), timeout_);
+  return engine_->spares().grow(engine_, {.epoch = epoch_, .ranks = size() + count}, timeout_);
 }
 
 // Others may die while it is made: all that are left then say whether they have made it, of the
@@ -121,7 +127,7 @@ std::shared_ptr<CommunicatorImpl> CommunicatorImpl::shrink() {
     for (const uint64_t part : {uint64_t{0x73687269'6e6bU}, uint64_t{agreements_made_}}) {
       id = mix_bits(id + part + kGolden);
     }
-    MadeTogether left(engine_, id, before.living);
+    MadeTogether left(engine_, id, before.living, epoch_ + agreements_made_);
     const Agreed after = agree_among_members(left.made() ? 1 : 0);
     if (after.living == before.living) return left.take(after.flags != 0);
   }

@@ -238,6 +238,38 @@ TEST_P(Survivors, AgreeOnFlagsAndOnWhoIsLeft) {
   for (const int rank : {0, 2, 3}) EXPECT_EQ(texts[rank], "4: { 0, 2, 3 }");
 }
 
+std::string text_of(const Membership& membership) {
+  return cat("epoch ", membership.epoch, " members ", membership.digest);
+}
+
+// Newcomers know it too, who have seen nothing of what was before.
+TEST_P(Survivors, HaveOneMembershipThatEachChangeRaises) {
+  constexpr int kRanks = 4;
+  const std::vector<std::string> texts = run_processes(
+      kRanks + 1, GetParam(),
+      [](Communicator& world) {
+        if (job_rank_of(world) == kRanks) return text_of(world.membership());
+        meet(world);
+        if (world.rank() == 1) die();
+        const Membership first = world.membership();
+        Communicator left = world.shrink();
+        const Membership second = left.membership();
+        const Membership part = left.split(left.rank() % 2).membership();
+        const bool alike = part.epoch == second.epoch && left.duplicate().membership() == second;
+        Communicator grown = left.grow(1);
+        const Membership third = grown.membership();
+        if (!alike || first.epoch != 0 || first.epoch >= second.epoch ||
+            second.epoch >= third.epoch || first.digest == second.digest ||
+            second.digest == third.digest) {
+          return cat(text_of(first), ", ", text_of(second), ", ", text_of(third));
+        }
+        return text_of(third);
+      },
+      1);
+  EXPECT_THAT(texts[0], HasSubstr("epoch 2 "));
+  for (const int rank : {2, 3, 4}) EXPECT_EQ(texts[rank], texts[0]) << "rank " << rank;
+}
+
 // Without a launcher nobody knows that these have ended and are not cut off.
 TEST_P(Survivors, OfAMinorityDoNotGoOn) {
   const std::vector<std::string> texts = run_processes(5, GetParam(), [](Communicator& world) {

@@ -117,7 +117,8 @@ constexpr std::array kSettings = {
                 false, "how much the library says on standard error"},
     SettingInfo{
         "TUTTI_FAULT", SettingType::string, "", "", false, false,
-        "faults to inject, for tests, separated by commas: kill|stall|truncate:RANK:N, at RANK's "
+        "faults to inject, for tests, separated by commas: kill|stall|truncate|abort:RANK:N, at "
+        "RANK's "
         "n-th message (from 1), or delay:RANK:N:MS, which stands still for MS milliseconds"},
     SettingInfo{"TUTTI_MPI_SMALLEST", SettingType::string, "auto", "", true, false,
                 "under an MPI program (`tutti mpi`): calls of fewer bytes a block are left to "

@@ -17,7 +17,7 @@ namespace tutti {
 
 namespace {
 
-constexpr std::array<std::string_view, 4> kKinds = {"kill", "stall", "truncate", "delay"};
+constexpr std::array<std::string_view, 5> kKinds = {"kill", "stall", "truncate", "delay", "abort"};
 
 template <typename Number>
 bool read_number(const std::string& digits, Number& value) {
@@ -36,9 +36,10 @@ Fault parse_fault(std::string_view text) {
       (wanted == 3 || read_number(parts[3], fault.milliseconds))) {
     return fault;
   }
-  throw Error(ErrorCode::invalid_argument, cat("TUTTI_FAULT='", text, "' is not a fault"),
-              {.remedy = "write kill, stall or truncate, a rank and a message, as in kill:1:5, or "
-                         "delay and milliseconds as well, as in delay:1:5:100"});
+  throw Error(
+      ErrorCode::invalid_argument, cat("TUTTI_FAULT='", text, "' is not a fault"),
+      {.remedy = "write kill, stall, truncate or abort, a rank and a message, as in kill:1:5, or "
+                 "delay and milliseconds as well, as in delay:1:5:100"});
 }
 
 // For whoever wants to know whether a fault was met at all.
@@ -98,6 +99,10 @@ bool FaultTransport::strike(MessageHeader& header) {
     case FaultKind::truncate:
       if (header.bytes > 0) tell(*fault);  // of nothing there is no half
       header.bytes /= 2;
+      return true;
+    case FaultKind::abort:
+      tell(*fault);
+      abort_();
       return true;
     case FaultKind::delay:
       return true;

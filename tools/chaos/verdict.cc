@@ -42,10 +42,11 @@ bool is_said_by(int rank, std::string_view line) {
 // As errors name a rank, which is followed by its host or address: by others, or beside another
 // one, as in what came from one rank and another had expected, which either may tell. That a rank
 // ended with an exit code is said by launchers of whoever is the first to, not of whose fault it
-// is.
+// is; ranks that needed it add that it did so without leaving the job.
 bool is_named(int rank, const Outcome& outcome) {
   const std::regex name(
-      cat(R"(\brank )", rank, R"(( \([^)]*\)(?! ended with exit code)| at \S+:\d+))"));
+      cat(R"(\brank )", rank,
+          R"(( \([^)]*\)(?! ended with exit code \d+(?! without leaving))| at \S+:\d+))"));
   const std::regex other(cat(R"(\brank (?!)", rank, R"(\b)\d+ \([^)]*\))"));
   const auto names_it = [&](const std::string& line) {
     return std::regex_search(line, name) &&
